@@ -1,0 +1,73 @@
+# How every target of the project is made: one place for the standard, the warnings and the floating-point rules.
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
+endif()
+
+find_program(CCACHE_PROGRAM ccache)
+if(CCACHE_PROGRAM AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${CCACHE_PROGRAM}")
+endif()
+
+add_library(collab_flags INTERFACE)
+# -ffp-contract=off: the same bits on every CPU, whether it has fused multiply-add or not.
+target_compile_options(collab_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion
+                                              -Wnon-virtual-dtor -Woverloaded-virtual -Werror -ffp-contract=off)
+if(COLLAB_SANITIZE)
+  target_compile_options(collab_flags INTERFACE "-fsanitize=${COLLAB_SANITIZE}" -fno-omit-frame-pointer
+                                                -fno-sanitize-recover=all)
+  target_link_options(collab_flags INTERFACE "-fsanitize=${COLLAB_SANITIZE}")
+endif()
+
+# collab_library(NAME SOURCES a.cpp ... DEPS target ... PRIVATE_DEPS target ...)
+# A static library of one folder; installed with the core unless its name is in COLLAB_NOT_INSTALLED.
+function(collab_library name)
+  cmake_parse_arguments(ARG "NO_INSTALL" "" "SOURCES;DEPS;PRIVATE_DEPS" ${ARGN})
+  if(ARG_SOURCES)
+    add_library(${name} STATIC ${ARG_SOURCES})
+    target_link_libraries(${name} PUBLIC ${ARG_DEPS} PRIVATE $<BUILD_INTERFACE:collab_flags> ${ARG_PRIVATE_DEPS})
+    target_include_directories(${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
+                                              $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/plugin>
+                                              $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+  else()
+    add_library(${name} INTERFACE)
+    target_link_libraries(${name} INTERFACE ${ARG_DEPS} ${ARG_PRIVATE_DEPS})
+    target_include_directories(${name} INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
+                                                 $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/plugin>
+                                                 $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+  endif()
+  string(REPLACE "collab_" "" export_name ${name})
+  set_target_properties(${name} PROPERTIES EXPORT_NAME ${export_name})
+  add_library(collab::${export_name} ALIAS ${name})
+  if(NOT ARG_NO_INSTALL)
+    set_property(GLOBAL APPEND PROPERTY COLLAB_CORE_TARGETS ${name})
+  endif()
+endfunction()
+
+# collab_test(NAME LABEL unit SOURCES a_test.cpp ... DEPS target ... [TIMEOUT seconds] [ENV "A=b;C=d"])
+# One GoogleTest executable; ctest sees it as one test with a label.
+function(collab_test name)
+  cmake_parse_arguments(ARG "" "LABEL;TIMEOUT;ENV" "SOURCES;DEPS;ARGS" ${ARGN})
+  find_package(GTest REQUIRED)
+  add_executable(${name} ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE collab_flags ${ARG_DEPS} GTest::gtest GTest::gmock GTest::gtest_main)
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
+  add_test(NAME ${name} COMMAND ${name} ${ARG_ARGS})
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 120)
+  endif()
+  set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABEL}" TIMEOUT ${ARG_TIMEOUT} ENVIRONMENT "${ARG_ENV}")
+endfunction()
+
+# collab_bench(NAME SOURCES a_bench.cpp ... DEPS target ...): built, never timed as a test.
+function(collab_bench name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
+  add_executable(${name} ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE collab_flags ${ARG_DEPS})
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
+endfunction()

@@ -1,0 +1,123 @@
+// A rank's part in a swarm: counts inner steps, and takes part in rounds when they are due.
+//
+// The site's leader (rank 0 of the site) talks to other sites through a Node; the host's other ranks
+// take the new parameters from the shared-memory arena; ranks on other hosts get them over the site's own
+// process group. All ranks of a site make the same calls in the same order, as with any collective.
+//
+// Threads: one caller at a time. Every call blocks until it is done or a bounded wait has run out.
+// Ownership: owns the node, the arena and the store it makes; borrows nothing.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "collab/clock.h"
+#include "collab/config.h"
+#include "collab/status.h"
+#include "collab/transport.h"
+#include "collab/types.h"
+
+namespace collab {
+
+// The model's trained parameters as one vector of float32, implemented by the caller (the torch adapter).
+// Called from a thread of the session while the session's caller is blocked in it, never else.
+class ParameterVector {
+ public:
+  virtual ~ParameterVector() = default;
+  [[nodiscard]] virtual std::uint64_t size() const = 0;  // elements
+  // A view of [offset, offset + count) when it lies as contiguous float32 in host memory, else empty.
+  [[nodiscard]] virtual std::span<float> view(std::uint64_t offset, std::uint64_t count) = 0;
+  virtual Status read(std::uint64_t offset, std::span<float> out) = 0;
+  virtual Status write(std::uint64_t offset, std::span<const float> in) = 0;
+};
+
+// One tensor of the model as sites compare it at join; the adapter fills it.
+struct TensorInfo {
+  std::string name;
+  std::string dtype;
+  std::vector<std::uint64_t> shape;
+  bool trained = true;
+  Digest digest;  // of the bytes, frozen tensors only
+};
+
+// What the session needs from the site's own process group. All ranks call; rank 0 of the site is root.
+class SiteGroup {
+ public:
+  virtual ~SiteGroup() = default;
+  virtual Status broadcast(std::span<std::byte> bytes) = 0;
+  // out[r] is rank r's value.
+  virtual Result<std::vector<std::uint64_t>> gather_all(std::uint64_t value) = 0;
+};
+
+struct SessionOptions {
+  Config config;
+  std::vector<std::pair<std::string, std::string>> shared_settings;  // knobs with Knob::shared, as text
+  std::string site;                       // resolved name
+  std::uint32_t site_rank = 0;            // this rank within its site
+  std::uint32_t site_size = 1;
+  bool one_host = true;                   // all ranks of the site share this machine
+  std::vector<std::string> coordinators;  // "host:port" in order
+  std::vector<TensorInfo> model;
+  // Leader only: makes the transport for links between sites.
+  std::function<Result<std::unique_ptr<Transport>>()> make_transport;
+};
+
+struct StepOutcome {
+  bool round_ran = false;
+  RoundId round;
+  bool took_anchor = false;   // our parameters were unfit: the caller resets optimiser state that is not finite
+  double seconds = 0;         // of the round, 0 without one
+};
+
+struct SessionStatus {
+  std::string site;
+  RoundId round;              // last committed
+  std::uint64_t steps = 0;    // inner steps in all
+  std::uint64_t steps_since_round = 0;
+  std::uint64_t bytes_sent = 0;
+  std::uint64_t bytes_received = 0;
+  Digest state;               // anchor and outer state
+};
+
+class Session {
+ public:
+  virtual ~Session() = default;
+  // Round 0: agrees on the first anchor and writes it into the parameters. Blocks up to join_timeout.
+  virtual Status begin() = 0;
+  // After every inner step, with the samples this rank has processed since the last call. Runs a round when
+  // one is due.
+  virtual Result<StepOutcome> step(std::uint64_t samples) = 0;
+  // A round now, on every rank of every site. Without steps since the last one it weighs nothing.
+  virtual Result<StepOutcome> synchronize() = 0;
+  // A last round when there were steps since the last one, then leaves the swarm. Idempotent.
+  virtual Status finish() = 0;
+  [[nodiscard]] virtual SessionStatus status() const = 0;
+};
+
+[[nodiscard]] Result<std::unique_ptr<Session>> make_session(SessionOptions options,
+                                                            std::shared_ptr<ParameterVector> parameters,
+                                                            std::shared_ptr<SiteGroup> group);
+
+// Serves the protocol's coordinator on a transport of its own; used by the leader of site 0 in one world and
+// by `collab coordinator`.
+class CoordinatorServer {
+ public:
+  virtual ~CoordinatorServer() = default;
+  [[nodiscard]] virtual std::string address() const = 0;  // "host:port" as bound
+  [[nodiscard]] virtual std::string status_json() const = 0;
+  // Blocks until no site is a member any more; kTimeout names who is still there.
+  virtual Status wait_until_empty(Duration limit) = 0;
+};
+[[nodiscard]] Result<std::unique_ptr<CoordinatorServer>> serve_coordinator(const Config& config,
+                                                                           std::unique_ptr<Transport> transport,
+                                                                           const std::string& listen);
+
+// Asks the coordinator at `address` for its status; JSON.
+[[nodiscard]] Result<std::string> query_status(std::unique_ptr<Transport> transport, const std::string& address,
+                                               Duration limit);
+
+}  // namespace collab

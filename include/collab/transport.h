@@ -1,0 +1,99 @@
+// How one process exchanges messages with others: the one interface every transport implements.
+//
+// A link is a pair of ordered lanes between two processes. The control lane overtakes the data lane;
+// within a lane messages arrive in the order they were sent, whole, once. A transport that cannot keep
+// that promise any longer closes the link and says why.
+//
+// Threads: every method may be called from any thread, and from inside a handler. Handlers are called
+// from the transport's own thread (loopback and sim: from the thread that drives them), one at a time
+// per transport, and must not block.
+// Ownership: a transport owns its links; payloads are shared and released once sent.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "collab/clock.h"
+#include "collab/status.h"
+#include "collab/types.h"
+
+namespace collab {
+
+// Bytes from a pool: page faults on fresh memory cost as much as copying, so buffers are used again.
+class Buffer {
+ public:
+  virtual ~Buffer() = default;
+  [[nodiscard]] virtual std::span<std::byte> bytes() = 0;
+  [[nodiscard]] std::span<const std::byte> view() { return bytes(); }
+};
+using BufferPtr = std::shared_ptr<Buffer>;
+
+// Hands out buffers aligned to 64 bytes; a released buffer returns to the pool. Thread-safe; buffers
+// may outlive the pool object. Memory kept for reuse is at most the peak that was in use at once.
+class BufferPool {
+ public:
+  virtual ~BufferPool() = default;
+  [[nodiscard]] virtual BufferPtr take(std::size_t bytes) = 0;
+  virtual void trim() = 0;  // gives unused memory back to the system
+  [[nodiscard]] virtual std::size_t bytes_held() const = 0;  // in use and kept
+};
+[[nodiscard]] std::shared_ptr<BufferPool> make_buffer_pool();
+
+enum class Lane : std::uint8_t { kControl = 0, kData = 1 };
+
+// `head` is a framed wire message (plugin/PROTOCOL.md), at most kMaxHeadBytes; `payload` may be null.
+struct TransportMessage {
+  Lane lane = Lane::kControl;
+  std::vector<std::byte> head;
+  BufferPtr payload;
+};
+inline constexpr std::size_t kMaxHeadBytes = std::size_t{8} << 20;
+inline constexpr std::size_t kMaxPayloadBytes = std::size_t{64} << 20;
+
+// What a transport can do; the conformance suite holds it to this.
+struct Abilities {
+  bool resumes = false;        // a link outlives its connections
+  bool crosses_nat = false;    // works towards a peer that can only dial out
+  bool encrypts = false;
+  bool between_hosts = false;  // reaches other machines
+  bool sees_peer_death = false;  // on_closed follows a killed peer without a time-out of ours
+};
+
+class TransportHandler {
+ public:
+  virtual ~TransportHandler() = default;
+  // A peer dialled us. `peer` is for messages to people only.
+  virtual void on_accepted(LinkId link, const std::string& peer) = 0;
+  // Our dial succeeded.
+  virtual void on_connected(LinkId link) = 0;
+  virtual void on_message(LinkId link, TransportMessage message) = 0;
+  // The payload (and head) of a send with this token have left; its buffer is ours again.
+  virtual void on_sent(LinkId link, std::uint64_t token) = 0;
+  // The last call for a link, also when a dial failed. Unsent messages are dropped without on_sent.
+  virtual void on_closed(LinkId link, Status why) = 0;
+};
+
+class Transport {
+ public:
+  virtual ~Transport() = default;  // closes everything; no handler is called after it returns
+  [[nodiscard]] virtual std::string name() const = 0;
+  [[nodiscard]] virtual Abilities abilities() const = 0;
+  // Once, before anything else. The handler outlives the transport.
+  virtual Status start(TransportHandler* handler) = 0;
+  // "host:port"; port 0 takes a free one. Returns the bound "host:port". A port in use is an error that
+  // names it.
+  virtual Result<std::string> listen(const std::string& address) = 0;
+  // Returns at once; on_connected or on_closed follows within `timeout`.
+  virtual LinkId connect(const std::string& address, Duration timeout) = 0;
+  // Queues the message; never blocks. `token` != 0 asks for on_sent. An unknown or closed link drops it.
+  virtual void send(LinkId link, TransportMessage message, std::uint64_t token) = 0;
+  // Messages queued before close() are still sent (bounded by a few seconds); then on_closed(ok) follows.
+  virtual void close(LinkId link) = 0;
+};
+
+}  // namespace collab

@@ -1,0 +1,66 @@
+// Strong identifiers and small value types shared by every layer.
+//
+// Threads and ownership: plain values.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace collab {
+
+// An integer that cannot be mistaken for another kind of integer.
+template <typename Tag, typename Rep>
+struct StrongId {
+  Rep value{};
+  constexpr StrongId() = default;
+  constexpr explicit StrongId(Rep v) : value(v) {}
+  constexpr auto operator<=>(const StrongId&) const = default;
+};
+
+// A site's number in its swarm, given by the coordinator. Sums run in ascending SiteId: "site order".
+using SiteId = StrongId<struct SiteIdTag, std::uint32_t>;
+// Agreements are counted from 1; round 0 is the agreement on the first anchor.
+using RoundId = StrongId<struct RoundIdTag, std::uint64_t>;
+// One coordinator's time in office.
+using TermId = StrongId<struct TermIdTag, std::uint64_t>;
+// One try at a round with one set of members; counted from 1 within a round.
+using AttemptId = StrongId<struct AttemptIdTag, std::uint32_t>;
+// One run of training, drawn at random when the swarm is born; 0 means "none yet".
+using RunId = StrongId<struct RunIdTag, std::uint64_t>;
+// One link between this process and a peer; meaningful inside one Transport only.
+using LinkId = StrongId<struct LinkIdTag, std::uint64_t>;
+
+// A fast non-cryptographic 128-bit hash.
+struct Digest {
+  std::uint64_t lo = 0;
+  std::uint64_t hi = 0;
+  constexpr auto operator<=>(const Digest&) const = default;
+};
+[[nodiscard]] std::string to_hex(const Digest& digest);  // 32 lower-case hex digits, hi first
+
+enum class CodecId : std::uint8_t { kFp32 = 0, kBf16 = 1, kFp16 = 2, kInt8 = 3 };
+enum class OuterId : std::uint8_t { kAverage = 0, kNesterov = 1 };
+
+// Elements [begin, end) of the parameter vector.
+struct ElementRange {
+  std::uint64_t begin = 0;
+  std::uint64_t end = 0;
+  [[nodiscard]] constexpr std::uint64_t size() const { return end - begin; }
+  constexpr auto operator<=>(const ElementRange&) const = default;
+};
+
+// Slice boundaries and chunks are multiples of this many elements (the last one excepted), so that
+// every codec's blocks lie inside one chunk.
+inline constexpr std::uint64_t kBlockElements = 1024;
+
+}  // namespace collab
+
+template <typename Tag, typename Rep>
+struct std::hash<collab::StrongId<Tag, Rep>> {
+  std::size_t operator()(const collab::StrongId<Tag, Rep>& id) const noexcept {
+    return std::hash<Rep>{}(id.value);
+  }
+};

@@ -1,0 +1,102 @@
+// The site's anchor and outer state in shared memory: two sealed slots, so that a writer killed midway
+// leaves the older one valid. The host's other ranks read new parameters from it; a restarted worker takes
+// the last anchor.
+//
+// Memory: two anchors (the sealed one and the one being written), one vector of outer state when asked for.
+// Space is reserved up front; too little shared memory falls back to a file in TMPDIR with a warning, and to
+// an error that names both sizes. One rank a site: private memory, the same interface.
+//
+// Threads: one writer process (the leader), any number of reader processes; within a process one thread.
+// Ownership: the writer removes the name at a clean exit; readers only unmap.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "collab/status.h"
+#include "collab/types.h"
+
+namespace collab {
+
+struct ArenaKey {
+  std::string run;     // the swarm's name
+  std::string site;
+  Digest fingerprint;  // of the model's description
+};
+
+struct ArenaSpec {
+  ArenaKey key;
+  std::uint64_t elements = 0;
+  bool outer_state = false;   // one more vector of `elements` float32
+  std::uint32_t ranks = 1;    // of the site, on this host
+  bool shared = true;         // false: private memory
+};
+
+struct SealedAnchor {
+  RunId run;
+  RoundId round;
+  Digest digest;  // of anchor and outer state
+};
+
+class ArenaWriter {
+ public:
+  virtual ~ArenaWriter() = default;  // removes the name
+  // The sealed anchor, if any; at create() also one left by an earlier process whose digest is valid.
+  [[nodiscard]] virtual std::optional<SealedAnchor> sealed() const = 0;
+  [[nodiscard]] virtual std::span<const float> anchor() const = 0;  // the sealed slot
+  [[nodiscard]] virtual std::span<float> scratch() = 0;             // the other slot; unseals nothing
+  [[nodiscard]] virtual std::span<float> outer() = 0;               // empty without outer_state
+  // Marks outer() as being changed: a writer killed before seal() leaves an outer state known to be invalid.
+  virtual void begin_outer_update() = 0;
+  // The scratch slot becomes the anchor. `publication` counts seals of this process from 1.
+  virtual void seal(const SealedAnchor& as) = 0;
+
+  // Wakes readers: the outcome of the ranks' call number `call` is there. `kind` is the caller's.
+  virtual void publish(std::uint64_t call, std::uint32_t kind, const std::string& text) = 0;
+  // Per-rank mailbox for digests and counts, written by readers before the leader goes on.
+  struct RankReport {
+    std::uint64_t call = 0;
+    Digest digest;
+    std::uint64_t samples = 0;
+  };
+  // Waits until rank r (1-based among readers' ranks, 0 is the writer) has reported `call`.
+  virtual Result<RankReport> wait_report(std::uint32_t rank, std::uint64_t call, std::chrono::milliseconds limit) = 0;
+  // "A round is due when the step counter reaches this"; 0: none announced.
+  virtual void announce_step(std::uint64_t step) = 0;
+  [[nodiscard]] virtual std::string describe() const = 0;  // where it lives and how large, for the log
+};
+
+class ArenaReader {
+ public:
+  virtual ~ArenaReader() = default;
+  virtual void report(std::uint32_t rank, const ArenaWriter::RankReport& report) = 0;
+  struct Outcome {
+    std::uint32_t kind = 0;
+    std::string text;
+  };
+  // Waits for publish(call, ...). Fails when the writer's process is gone or `limit` has passed, in words.
+  virtual Result<Outcome> wait_published(std::uint64_t call, std::chrono::milliseconds limit) = 0;
+  [[nodiscard]] virtual std::optional<SealedAnchor> sealed() const = 0;
+  [[nodiscard]] virtual std::span<const float> anchor() const = 0;
+  [[nodiscard]] virtual std::uint64_t announced_step() const = 0;
+};
+
+[[nodiscard]] Result<std::unique_ptr<ArenaWriter>> create_arena(const ArenaSpec& spec);
+// Waits up to `limit` for the writer to create it. A fingerprint that differs is refused with both sides' values.
+[[nodiscard]] Result<std::unique_ptr<ArenaReader>> open_arena(const ArenaSpec& spec, std::chrono::milliseconds limit);
+
+struct OrphanArena {
+  std::string path;
+  std::uint64_t bytes = 0;
+  std::string why;  // "owner 1234 is gone", "from an earlier boot"
+};
+[[nodiscard]] std::vector<OrphanArena> find_orphan_arenas();
+Status remove_orphan_arena(const OrphanArena& orphan);
+
+}  // namespace collab

@@ -1,0 +1,45 @@
+// The project's one hash: XXH3, 64 and 128 bits, the same bits on every CPU.
+//
+// Threads: pure functions; a Hasher belongs to one thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "collab/types.h"
+
+namespace collab {
+
+[[nodiscard]] std::uint64_t hash64(std::span<const std::byte> bytes);
+[[nodiscard]] Digest hash128(std::span<const std::byte> bytes);
+[[nodiscard]] inline std::span<const std::byte> as_bytes_of(std::span<const float> floats) {
+  return std::as_bytes(floats);
+}
+
+// The digest of a sequence of parts: hash128 over the parts' own digests in order. Parts can be hashed on
+// their own while they are in cache; the vector's digest uses chunks of kDigestChunkElements.
+class DigestChain {
+ public:
+  DigestChain();
+  ~DigestChain();
+  DigestChain(DigestChain&&) noexcept;
+  DigestChain& operator=(DigestChain&&) noexcept;
+  void add(const Digest& part);
+  [[nodiscard]] Digest finish() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+inline constexpr std::uint64_t kDigestChunkElements = 64 * 1024;
+
+// DigestChain over the vector in chunks of kDigestChunkElements.
+[[nodiscard]] Digest digest_of_vector(std::span<const float> elements);
+// Of anchor and outer state: a chain of both vectors' digests (outer may be empty).
+[[nodiscard]] Digest digest_of_state(const Digest& anchor, const Digest& outer);
+
+}  // namespace collab

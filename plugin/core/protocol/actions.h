@@ -1,0 +1,186 @@
+// What the protocol's state machines are told (events) and what they ask for (actions).
+//
+// The machines (Coordinator, Site, Exchange) are pure: `step(now, event) -> actions`. They own no
+// socket, thread, clock or random source; the runtime and the simulator both drive them with these types.
+// Threads and ownership: plain values.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "collab/clock.h"
+#include "collab/status.h"
+#include "collab/types.h"
+#include "core/wire/messages.h"
+
+namespace collab::protocol {
+
+// One thing worth telling a person or a program: becomes a line of COLLAB_EVENTS and of the log.
+struct Note {
+  enum class Level : std::uint8_t { kDebug, kInfo, kWarning, kError };
+  Level level = Level::kInfo;
+  std::string event;                                        // "round", "join", "leave", "suspect", "refused", ...
+  std::string text;                                         // the reason, one sentence
+  std::vector<std::pair<std::string, std::string>> fields;  // extra JSON fields; values are JSON texts
+};
+
+// ---- links, common to Coordinator and Site -------------------------------------------------------
+
+struct Received {
+  LinkId link;
+  wire::Message message;
+};
+struct Closed {
+  LinkId link;
+  Status why;
+};
+struct Tick {};
+
+struct Send {
+  LinkId link;
+  wire::Message message;
+};
+// Close after what is queued has been sent.
+struct Hangup {
+  LinkId link;
+  std::string why;
+};
+
+// ---- coordinator ---------------------------------------------------------------------------------
+
+using CoordinatorEvent = std::variant<Received, Closed, Tick>;
+using CoordinatorAction = std::variant<Send, Hangup, Note>;
+
+// ---- site ----------------------------------------------------------------------------------------
+
+// From the training process.
+struct Begin {      // the model is known, its parameters are readable: join the swarm
+  wire::Join join;
+};
+struct Trigger {    // parameters stand still until RoundDone
+  double weight = 0;
+  std::uint64_t samples = 0;
+  std::uint64_t steps = 0;
+};
+struct Depart {     // leave the swarm; answered by Left
+  std::string reason;
+};
+// From links.
+struct CoordinatorConnected {
+  LinkId link;
+};
+struct PeerConnected {  // a dial asked for by DialPeer succeeded
+  SiteId site;
+  LinkId link;
+};
+// From the data plane.
+struct ExchangeComplete {  // every chunk of the mean is here and decoded
+  RoundId round;
+  AttemptId attempt;
+  std::vector<Digest> slices;
+};
+struct ContributionUnfit {  // NaN or Inf in our delta
+  RoundId round;
+  AttemptId attempt;
+  std::string reason;
+};
+struct AnchorInPlace {  // a transfer we asked for has ended; digest as computed here
+  RunId run;
+  RoundId round;
+  Digest digest;
+};
+struct Applied {  // the outer step is done and the parameters are written
+  RoundId round;
+  Digest state;
+};
+using SiteEvent = std::variant<Begin, Trigger, Depart, CoordinatorConnected, PeerConnected, Received, Closed,
+                               ExchangeComplete, ContributionUnfit, AnchorInPlace, Applied, Tick>;
+
+struct DialCoordinator {
+  std::uint32_t candidate = 0;  // index into the configured addresses
+};
+struct DialPeer {
+  SiteId site;
+  std::string address;
+};
+struct StartExchange {  // cancels an exchange in flight; links[i] reaches form.participants[i] (self: LinkId{0})
+  wire::Form form;
+  SiteId self;
+  std::vector<LinkId> links;
+};
+struct CancelExchange {
+  std::string why;
+};
+struct ApplyCommit {  // take the outer step for this attempt, write the parameters, answer with Applied
+  wire::Commit commit;
+  bool take_anchor = false;  // the local parameters are unfit: overwrite them, reset their optimiser
+};
+// Hold the anchor of (run, round) now: from our own parameters or the store, no transfer needed.
+// Answer with AnchorInPlace.
+struct KeepAnchor {
+  RunId run;
+  RoundId round;
+};
+// Receive anchor and outer state over this link (the machine sends FetchAnchor itself); AnchorInPlace follows.
+struct ReceiveAnchor {
+  RunId run;
+  RoundId round;
+  LinkId from;
+};
+struct SendAnchor {  // stream anchor and outer state, then AnchorSent
+  RunId run;
+  RoundId round;
+  LinkId to;
+};
+struct JoinDone {  // the anchor is in place; training may start
+  SiteId site;
+  RunId run;
+  RoundId round;
+};
+struct RoundDone {
+  RoundId round;
+  AttemptId attempts;
+  std::vector<std::string> members;
+  std::vector<std::string> contributors;
+};
+struct Left {};
+// The machine cannot go on; every waiter is told.
+struct Failed {
+  Status why;
+};
+using SiteAction = std::variant<Send, Hangup, DialCoordinator, DialPeer, StartExchange, CancelExchange, ApplyCommit,
+                                KeepAnchor, ReceiveAnchor, SendAnchor, JoinDone, RoundDone, Left, Failed, Note>;
+
+// ---- exchange: the chunks of one attempt ----------------------------------------------------------
+
+struct ExchangeStart {};
+struct ContributionArrived {
+  SiteId from;
+  ElementRange range;
+};
+struct MeanArrived {
+  SiteId from;
+  ElementRange range;
+};
+struct ContributionSent {  // it left; the window opens
+  ElementRange range;
+};
+using ExchangeEvent = std::variant<ExchangeStart, ContributionArrived, MeanArrived, ContributionSent>;
+
+struct SendContribution {  // encode our delta of this chunk and send it to its owner
+  SiteId owner;
+  ElementRange range;
+};
+struct ReduceChunk {  // every contribution of this chunk of ours is here: reduce, encode, send to all, decode
+  ElementRange range;
+};
+struct TakeMean {  // decode the mean that just arrived
+  ElementRange range;
+};
+struct ExchangeDone {};
+using ExchangeAction = std::variant<SendContribution, ReduceChunk, TakeMean, ExchangeDone>;
+
+}  // namespace collab::protocol

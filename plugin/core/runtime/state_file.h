@@ -1,0 +1,46 @@
+// The anchor and outer state on disk (COLLAB_STATE_DIR): written atomically (new file, fsync, rename), read back with
+// its digest checked. The format is described in plugin/PROTOCOL.md ("State file").
+//
+// Threads: plain functions on paths. Ownership: none.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "collab/session.h"
+#include "collab/status.h"
+#include "collab/types.h"
+
+namespace collab {
+
+struct StateHeader {
+  std::string swarm;
+  std::string site;
+  RunId run;
+  RoundId round;
+  Digest digest;        // of anchor and outer state
+  Digest fingerprint;   // of the model's description
+  std::uint64_t elements = 0;
+  bool outer_state = false;
+  std::vector<TensorInfo> model;  // so that `collab export` can name the tensors
+};
+
+struct StateContents {
+  StateHeader header;
+  std::vector<float> anchor;
+  std::vector<float> outer;
+};
+
+// <dir>/<site>.collab
+[[nodiscard]] std::string state_path(const std::string& dir, const std::string& site);
+Status write_state(const std::string& path, const StateHeader& header, std::span<const float> anchor,
+                   std::span<const float> outer);
+// No file: an empty optional. A damaged file is kCorrupt and says what is wrong with it.
+[[nodiscard]] Result<std::optional<StateHeader>> read_state_header(const std::string& path);
+// Fills the spans (sized by the header); checks the digest.
+Status read_state_into(const std::string& path, const StateHeader& header, std::span<float> anchor,
+                       std::span<float> outer);
+
+}  // namespace collab

@@ -1,0 +1,26 @@
+// Bytes <-> messages. A frame is a fixed header and one message body; see plugin/PROTOCOL.md.
+//
+// The decoder trusts nothing: every length, count and enum is bounded before memory is allocated, the
+// body must be consumed to its last byte, reserved bits must be zero. Threads: pure functions.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "collab/status.h"
+#include "core/wire/messages.h"
+
+namespace collab::wire {
+
+[[nodiscard]] std::string_view name_of(const Message& message);  // "Form"
+
+// A frame as it goes into TransportMessage::head.
+[[nodiscard]] std::vector<std::byte> encode(const Message& message);
+
+// kCorrupt names the field, what was expected and what came. Another protocol version is kRefused with
+// both versions.
+[[nodiscard]] Result<Message> decode(std::span<const std::byte> frame);
+
+}  // namespace collab::wire

@@ -1,0 +1,234 @@
+// Every message collab speaks, as plain structs. Bytes <-> messages is codec.h's neighbour `encoding.h`;
+// the grammar is plugin/PROTOCOL.md.
+//
+// Threads and ownership: plain values.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "collab/types.h"
+
+namespace collab::wire {
+
+inline constexpr std::uint32_t kNoIndex = 0xFFFF'FFFF;
+
+// ---- site -> coordinator -------------------------------------------------------------------------
+
+// One tensor of the model, in the order of the parameter vector.
+struct ModelEntry {
+  std::string name;
+  std::string dtype;                  // "float32", "bfloat16", ...
+  std::vector<std::uint64_t> shape;
+  bool trained = true;                // false: frozen; compared by digest at join, never exchanged
+  Digest digest;                      // of the bytes, frozen tensors only
+  bool operator==(const ModelEntry&) const = default;
+};
+
+// A knob all sites must agree on, as text: "codec"="int8".
+struct Setting {
+  std::string key;
+  std::string value;
+  bool operator==(const Setting&) const = default;
+};
+
+// The anchor a site can bring. run 0: none yet, `digest` is of its fresh parameters.
+struct Offer {
+  RunId run;
+  RoundId round;
+  Digest digest;  // of anchor and outer state
+  bool operator==(const Offer&) const = default;
+};
+
+struct Join {
+  std::string swarm;                  // COLLAB_RUN: refuses a stranger's swarm
+  std::string site;                   // unique in the swarm
+  std::uint32_t index = kNoIndex;     // the SiteId asked for, or kNoIndex
+  std::uint32_t expected_sites = 1;   // round 0 waits for this many
+  std::string address;                // where this site can be dialled, "host:port"; empty: it cannot
+  std::uint64_t elements = 0;         // length of the parameter vector
+  Offer offer;
+  std::vector<Setting> settings;
+  std::vector<ModelEntry> model;
+  bool operator==(const Join&) const = default;
+};
+
+// "This anchor is in place here."
+struct Adopted {
+  RunId run;
+  RoundId round;
+  Digest digest;
+  bool operator==(const Adopted&) const = default;
+};
+
+// "My site stands at its trigger for this round and its parameters stand still."
+struct Ready {
+  RoundId round;
+  double weight = 0;          // by COLLAB_WEIGHT; 0: takes part, contributes nothing
+  std::uint64_t samples = 0;  // since the last committed contribution
+  std::uint64_t steps = 0;
+  Digest state;               // of the anchor and outer state it holds
+  bool operator==(const Ready&) const = default;
+};
+
+// "My delta is not fit to be averaged; form the attempt again without it."
+struct Decline {
+  RoundId round;
+  AttemptId attempt;
+  std::string reason;
+  bool operator==(const Decline&) const = default;
+};
+
+struct Done {
+  TermId term;
+  RoundId round;
+  AttemptId attempt;
+  std::vector<Digest> slices;  // of the decoded mean, one per slice of the Form, in its order
+  bool operator==(const Done&) const = default;
+};
+
+struct Leave {
+  std::string reason;
+  bool operator==(const Leave&) const = default;
+};
+
+// ---- coordinator -> site -------------------------------------------------------------------------
+
+struct Welcome {
+  TermId term;
+  SiteId site;
+  std::uint32_t heartbeat_ms = 1000;
+  std::uint32_t grace_ms = 60000;
+  bool operator==(const Welcome&) const = default;
+};
+
+struct Refuse {
+  std::string reason;
+  bool operator==(const Refuse&) const = default;
+};
+
+enum class MemberState : std::uint8_t { kJoining = 0, kActive = 1, kSuspect = 2 };
+
+struct Member {
+  SiteId site;
+  std::string name;
+  std::string address;
+  MemberState state = MemberState::kJoining;
+  bool operator==(const Member&) const = default;
+};
+
+// The swarm as the coordinator sees it; sent whenever it changes.
+struct Roster {
+  TermId term;
+  std::vector<Member> members;  // ascending SiteId
+  bool operator==(const Roster&) const = default;
+};
+
+// "The swarm's anchor is this; take it from `source` unless you hold it already."
+struct Adopt {
+  TermId term;
+  RunId run;
+  RoundId round;
+  SiteId source;
+  Digest digest;
+  bool operator==(const Adopt&) const = default;
+};
+
+struct Participant {
+  SiteId site;
+  double weight = 0;  // 0: receives the mean, contributes nothing
+  bool operator==(const Participant&) const = default;
+};
+
+struct Slice {
+  SiteId owner;
+  ElementRange range;
+  bool operator==(const Slice&) const = default;
+};
+
+struct Form {
+  TermId term;
+  RunId run;
+  RoundId round;
+  AttemptId attempt;
+  std::vector<Participant> participants;  // ascending SiteId; at least one weight > 0
+  std::vector<Slice> slices;              // ascending, without gaps, covering the vector
+  bool operator==(const Form&) const = default;
+};
+
+struct Commit {
+  TermId term;
+  RoundId round;
+  AttemptId attempt;
+  std::vector<SiteId> contributors;
+  bool operator==(const Commit&) const = default;
+};
+
+// "Your leave is noted; nothing more will be asked of you."
+struct Farewell {
+  bool operator==(const Farewell&) const = default;
+};
+
+// ---- site <-> site -------------------------------------------------------------------------------
+
+// First on a link between sites, both ways.
+struct Hello {
+  std::string swarm;
+  TermId term;
+  SiteId site;
+  std::string name;
+  bool operator==(const Hello&) const = default;
+};
+
+struct FetchAnchor {
+  RunId run;
+  RoundId round;
+  bool operator==(const FetchAnchor&) const = default;
+};
+
+// The end of an anchor transfer, after its chunks.
+struct AnchorSent {
+  RunId run;
+  RoundId round;
+  Digest digest;
+  bool operator==(const AnchorSent&) const = default;
+};
+
+enum class ChunkKind : std::uint8_t { kContribution = 0, kMean = 1, kAnchor = 2, kOuter = 3 };
+
+// Announces the payload that travels with it on the data lane.
+struct Chunk {
+  ChunkKind kind = ChunkKind::kContribution;
+  RoundId round;
+  AttemptId attempt;
+  SiteId from;
+  ElementRange range;
+  CodecId codec = CodecId::kFp32;
+  std::uint64_t payload_hash = 0;  // XXH3-64 of the payload
+  bool operator==(const Chunk&) const = default;
+};
+
+// ---- any direction -------------------------------------------------------------------------------
+
+struct Heartbeat {
+  std::uint64_t sequence = 0;
+  bool reply = false;  // true: an answer carrying the sequence it answers
+  bool operator==(const Heartbeat&) const = default;
+};
+
+struct StatusQuery {
+  bool operator==(const StatusQuery&) const = default;
+};
+
+struct StatusReport {
+  std::string json;
+  bool operator==(const StatusReport&) const = default;
+};
+
+using Message = std::variant<Join, Adopted, Ready, Decline, Done, Leave, Welcome, Refuse, Roster, Adopt, Form,
+                             Commit, Farewell, Hello, FetchAnchor, AnchorSent, Chunk, Heartbeat, StatusQuery,
+                             StatusReport>;
+
+}  // namespace collab::wire
