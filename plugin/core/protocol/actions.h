@@ -87,6 +87,12 @@ struct ContributionUnfit {  // NaN or Inf in our delta
   AttemptId attempt;
   std::string reason;
 };
+struct ExchangeFailed {  // the data plane refused what a peer sent, or lost it
+  RoundId round;
+  AttemptId attempt;
+  SiteId peer;
+  std::string reason;
+};
 struct AnchorInPlace {  // a transfer we asked for has ended; digest as computed here
   RunId run;
   RoundId round;
@@ -97,7 +103,7 @@ struct Applied {  // the outer step is done and the parameters are written
   Digest state;
 };
 using SiteEvent = std::variant<Begin, Trigger, Depart, CoordinatorConnected, PeerConnected, Received, Closed,
-                               ExchangeComplete, ContributionUnfit, AnchorInPlace, Applied, Tick>;
+                               ExchangeComplete, ContributionUnfit, ExchangeFailed, AnchorInPlace, Applied, Tick>;
 
 struct DialCoordinator {
   std::uint32_t candidate = 0;  // index into the configured addresses

@@ -81,6 +81,15 @@ struct Decline {
   bool operator==(const Decline&) const = default;
 };
 
+// "I cannot exchange with that member in this attempt"; the coordinator forms another.
+struct Unreached {
+  RoundId round;
+  AttemptId attempt;
+  SiteId peer;
+  std::string reason;
+  bool operator==(const Unreached&) const = default;
+};
+
 struct Done {
   TermId term;
   RoundId round;
@@ -158,6 +167,7 @@ struct Form {
   bool operator==(const Form&) const = default;
 };
 
+// attempt 0 with no contributors: a round in which nobody had anything to contribute; the anchor stands.
 struct Commit {
   TermId term;
   RoundId round;
@@ -227,7 +237,7 @@ struct StatusReport {
   bool operator==(const StatusReport&) const = default;
 };
 
-using Message = std::variant<Join, Adopted, Ready, Decline, Done, Leave, Welcome, Refuse, Roster, Adopt, Form,
+using Message = std::variant<Join, Adopted, Ready, Decline, Unreached, Done, Leave, Welcome, Refuse, Roster, Adopt, Form,
                              Commit, Farewell, Hello, FetchAnchor, AnchorSent, Chunk, Heartbeat, StatusQuery,
                              StatusReport>;
 

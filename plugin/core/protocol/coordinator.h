@@ -1,0 +1,44 @@
+// The coordinator: who takes part in a round and when it is committed. It never touches tensors.
+//
+// Pure: no socket, thread, clock or random source. Threads: one caller at a time. Ownership: its own state.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/protocol/actions.h"
+
+namespace collab::protocol {
+
+struct CoordinatorConfig {
+  std::string swarm = "default";
+  RunId fresh_run;                 // the run's number if the swarm is born here; later runs are larger
+  TermId term{1};
+  std::uint32_t min_sites = 1;     // round 0 waits for this many, or for what the sites expect if that is more
+  Duration heartbeat{1'000'000};
+  Duration link_grace{60'000'000};
+  Duration join_timeout{300'000'000};
+  Duration round_timeout{1'800'000'000};
+};
+
+class Coordinator {
+ public:
+  explicit Coordinator(CoordinatorConfig config);
+  ~Coordinator();
+  Coordinator(Coordinator&&) noexcept;
+  Coordinator& operator=(Coordinator&&) noexcept;
+
+  [[nodiscard]] std::vector<CoordinatorAction> step(TimePoint now, const CoordinatorEvent& event);
+  // Deliver a Tick at or after this time; kNever when nothing is awaited.
+  [[nodiscard]] TimePoint next_deadline() const;
+  [[nodiscard]] std::string status_json(TimePoint now) const;
+  [[nodiscard]] std::size_t members() const;                    // joining and active
+  [[nodiscard]] std::vector<std::string> member_names() const;  // ascending SiteId
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace collab::protocol

@@ -1,0 +1,40 @@
+// The chunks of one attempt: which to encode, send, reduce and take, in which order.
+//
+// Each member sends each slice of its delta to the slice's owner, chunk by chunk; the owner reduces a chunk as
+// soon as all contributions to it are here, and sends the mean to all. Encode, send, reduce and return overlap.
+// Pure. Threads: one caller at a time. Ownership: its own state; never a byte of tensors.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "collab/status.h"
+#include "core/protocol/actions.h"
+
+namespace collab::protocol {
+
+struct ExchangePlan {
+  wire::Form form;
+  SiteId self;
+  std::uint64_t chunk_elements = 256 * 1024;  // a multiple of kBlockElements
+  std::uint32_t window = 16;                  // contributions on their way at once
+};
+
+class Exchange {
+ public:
+  explicit Exchange(ExchangePlan plan);
+  ~Exchange();
+  Exchange(Exchange&&) noexcept;
+  Exchange& operator=(Exchange&&) noexcept;
+
+  // kCorrupt for a chunk that does not belong here (not a contributor, not our slice, not a chunk boundary,
+  // twice): it names what was expected and what came.
+  [[nodiscard]] Result<std::vector<ExchangeAction>> step(const ExchangeEvent& event);
+  [[nodiscard]] bool done() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace collab::protocol

@@ -1,0 +1,40 @@
+// A site's side of the protocol: joins, reports ready, takes part in attempts, applies commits, leaves.
+//
+// Pure: no socket, thread, clock or random source. Threads: one caller at a time. Ownership: its own state.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/protocol/actions.h"
+
+namespace collab::protocol {
+
+struct SiteConfig {
+  std::vector<std::string> coordinators;  // addresses, for messages; DialCoordinator gives an index into it
+  Duration join_timeout{300'000'000};
+  Duration round_timeout{1'800'000'000};
+};
+
+class Site {
+ public:
+  explicit Site(SiteConfig config);
+  ~Site();
+  Site(Site&&) noexcept;
+  Site& operator=(Site&&) noexcept;
+
+  [[nodiscard]] std::vector<SiteAction> step(TimePoint now, const SiteEvent& event);
+  [[nodiscard]] TimePoint next_deadline() const;
+  // The member that said Hello on this link, if any: the only `from` its chunks may carry.
+  [[nodiscard]] std::optional<SiteId> peer_of(LinkId link) const;
+  // What a blocked caller waits for, as a sentence: "round 3: waiting for paris (not ready)".
+  [[nodiscard]] std::string waiting_for(TimePoint now) const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace collab::protocol
