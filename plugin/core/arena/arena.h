@@ -84,6 +84,8 @@ class ArenaReader {
   virtual Result<Outcome> wait_published(std::uint64_t call, std::chrono::milliseconds limit) = 0;
   [[nodiscard]] virtual std::optional<SealedAnchor> sealed() const = 0;
   [[nodiscard]] virtual std::span<const float> anchor() const = 0;
+  // The other slot: the anchor before this one, until the writer starts on the next.
+  [[nodiscard]] virtual std::span<const float> previous() const = 0;
   [[nodiscard]] virtual std::uint64_t announced_step() const = 0;
 };
 
