@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
@@ -76,6 +77,10 @@ struct PeerConnected {  // a dial asked for by DialPeer succeeded
   SiteId site;
   LinkId link;
 };
+struct DialFailed {  // a DialCoordinator (no site) or DialPeer came to nothing
+  std::optional<SiteId> site;
+  Status why;
+};
 // From the data plane.
 struct ExchangeComplete {  // every chunk of the mean is here and decoded
   RoundId round;
@@ -102,7 +107,7 @@ struct Applied {  // the outer step is done and the parameters are written
   RoundId round;
   Digest state;
 };
-using SiteEvent = std::variant<Begin, Trigger, Depart, CoordinatorConnected, PeerConnected, Received, Closed,
+using SiteEvent = std::variant<Begin, Trigger, Depart, CoordinatorConnected, PeerConnected, DialFailed, Received, Closed,
                                ExchangeComplete, ContributionUnfit, ExchangeFailed, AnchorInPlace, Applied, Tick>;
 
 struct DialCoordinator {
