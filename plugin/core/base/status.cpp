@@ -1,0 +1,16 @@
+#include "collab/status.h"
+
+#include <cstdio>
+#include <cstdlib>
+
+namespace collab {
+
+void panic(std::string_view message, const char* file, int line) {
+  // stdio, not the log: the log may be switched off, and its lock may be held by whoever broke the invariant.
+  std::fprintf(stderr, "collab: broken invariant at %s:%d: %.*s\n", file, line, static_cast<int>(message.size()),
+               message.data());
+  std::fflush(stderr);
+  std::abort();
+}
+
+}  // namespace collab

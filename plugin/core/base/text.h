@@ -1,0 +1,24 @@
+// Small helpers on text: UTF-8, JSON strings, the nearest of several names.
+//
+// Threads: pure functions.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace collab {
+
+// Well-formed UTF-8 as RFC 3629 has it: no overlong forms, no surrogates, nothing above U+10FFFF.
+[[nodiscard]] bool is_valid_utf8(std::string_view text);
+
+// The text as a JSON string with its quotes. Bytes that are not UTF-8 become U+FFFD.
+[[nodiscard]] std::string json_quote(std::string_view text);
+
+// Edits (insert, delete, replace, swap of neighbours) that turn one text into the other.
+[[nodiscard]] std::size_t edit_distance(std::string_view a, std::string_view b);
+
+// The name with the fewest edits; the first of equals; empty when there are no names.
+[[nodiscard]] std::string_view nearest(std::string_view text, std::span<const std::string_view> names);
+
+}  // namespace collab
