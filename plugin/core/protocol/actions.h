@@ -58,15 +58,15 @@ using CoordinatorAction = std::variant<Send, Hangup, Note>;
 // ---- site ----------------------------------------------------------------------------------------
 
 // From the training process.
-struct Begin {      // the model is known, its parameters are readable: join the swarm
+struct Begin {  // the model is known, its parameters are readable: join the swarm
   wire::Join join;
 };
-struct Trigger {    // parameters stand still until RoundDone
+struct Trigger {  // parameters stand still until RoundDone
   double weight = 0;
   std::uint64_t samples = 0;
   std::uint64_t steps = 0;
 };
-struct Depart {     // leave the swarm; answered by Left
+struct Depart {  // leave the swarm; answered by Left
   std::string reason;
 };
 // From links.
@@ -79,6 +79,10 @@ struct PeerConnected {  // a dial asked for by DialPeer succeeded
 };
 struct DialFailed {  // a DialCoordinator (no site) or DialPeer came to nothing
   std::optional<SiteId> site;
+  Status why;
+};
+struct DialFailed {  // the dial asked for by DialPeer (or by DialCoordinator: no peer) did not succeed
+  std::optional<SiteId> peer;
   Status why;
 };
 // From the data plane.
@@ -107,8 +111,9 @@ struct Applied {  // the outer step is done and the parameters are written
   RoundId round;
   Digest state;
 };
-using SiteEvent = std::variant<Begin, Trigger, Depart, CoordinatorConnected, PeerConnected, DialFailed, Received, Closed,
-                               ExchangeComplete, ContributionUnfit, ExchangeFailed, AnchorInPlace, Applied, Tick>;
+using SiteEvent =
+    std::variant<Begin, Trigger, Depart, CoordinatorConnected, PeerConnected, DialFailed, Received, Closed,
+                 ExchangeComplete, ContributionUnfit, ExchangeFailed, AnchorInPlace, Applied, Tick>;
 
 struct DialCoordinator {
   std::uint32_t candidate = 0;  // index into the configured addresses
@@ -117,7 +122,9 @@ struct DialPeer {
   SiteId site;
   std::string address;
 };
-struct StartExchange {  // cancels an exchange in flight; links[i] reaches form.participants[i] (self: LinkId{0})
+// Cancels an exchange in flight. links[i] reaches form.participants[i]; LinkId{0} for self and for a participant with
+// whom nothing is exchanged (neither side owns a slice).
+struct StartExchange {
   wire::Form form;
   SiteId self;
   std::vector<LinkId> links;
