@@ -81,10 +81,6 @@ struct DialFailed {  // a DialCoordinator (no site) or DialPeer came to nothing
   std::optional<SiteId> site;
   Status why;
 };
-struct DialFailed {  // the dial asked for by DialPeer (or by DialCoordinator: no peer) did not succeed
-  std::optional<SiteId> peer;
-  Status why;
-};
 // From the data plane.
 struct ExchangeComplete {  // every chunk of the mean is here and decoded
   RoundId round;
