@@ -1,7 +1,8 @@
 // Codecs turn float32 elements into bytes for the wire and back.
 //
 // Every codec gives the same bytes on every CPU: fixed lane order, no fused multiply-add, scalar and
-// vector paths held to the same golden bytes. Threads: codecs are stateless and shared.
+// vector paths held to the same golden bytes; the caller's rounding and denormal modes do not matter. The layouts
+// are in plugin/PROTOCOL.md ("Codecs"). Threads: codecs are stateless and shared.
 #pragma once
 
 #include <cstddef>
@@ -28,7 +29,8 @@ class Codec {
   // The same for the elementwise difference a - b (one float32 rounding), in one pass over memory.
   [[nodiscard]] virtual bool encode_difference(std::span<const float> a, std::span<const float> b,
                                                std::span<std::byte> out) const = 0;
-  // Refuses a wrong length and values no encoder writes (NaN, infinity, a negative or non-finite scale).
+  // Refuses a wrong length and values no encoder writes (NaN, infinity, a negative or non-finite scale). After a
+  // refusal part of the output has been written: it must not be used.
   virtual Status decode(std::span<const std::byte> in, std::span<float> out) const = 0;
   // acc[i] = acc[i] + scale * decoded[i], two roundings; one pass.
   virtual Status decode_accumulate(std::span<const std::byte> in, float scale, std::span<float> acc) const = 0;

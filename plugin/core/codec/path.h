@@ -1,0 +1,84 @@
+// What the block formats (fp32.h, bf16.h, fp16.h, int8.h) are written in: plain loops over 256 elements, with no
+// intrinsics and no branches on data, so that the compiler vectorises them.
+//
+// The formats are compiled once per instruction set (kernels_*.cpp), each time in a namespace of its own named by
+// COLLAB_CODEC_PATH: two copies of one inline function must never be merged by the linker, for one of them would not
+// run on every CPU. For the same reason nothing here calls the standard library. IEEE arithmetic without contraction
+// and fixed loops give the same bits in every copy.
+//
+// Threads: pure functions.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+
+#ifndef COLLAB_CODEC_PATH
+#error "include this from a kernels_*.cpp that names its path"
+#endif
+
+static_assert(std::endian::native == std::endian::little, "payloads are little-endian; so are we");
+
+namespace collab::codec::COLLAB_CODEC_PATH {
+
+inline constexpr std::size_t kBlock = 256;
+
+inline constexpr std::uint32_t kMagnitude = 0x7FFF'FFFF;
+inline constexpr std::uint32_t kInfinity = 0x7F80'0000;
+
+// Payload bytes sit at any address.
+using Unaligned16 = std::uint16_t __attribute__((aligned(1), may_alias));
+using UnalignedFloat = float __attribute__((aligned(1), may_alias));
+
+inline std::uint32_t bits_of(float value) { return __builtin_bit_cast(std::uint32_t, value); }
+inline float float_of(std::uint32_t bits) { return __builtin_bit_cast(float, bits); }
+
+inline std::uint32_t larger(std::uint32_t a, std::uint32_t b) { return a > b ? a : b; }
+inline std::uint32_t smaller(std::uint32_t a, std::uint32_t b) { return a < b ? a : b; }
+
+// ---- where elements come from --------------------------------------------------------------------
+
+struct Values {
+  const float* a;
+  float operator[](std::size_t i) const { return a[i]; }
+  Values from(std::size_t offset) const { return {a + offset}; }
+};
+
+struct Difference {
+  const float* a;
+  const float* b;
+  float operator[](std::size_t i) const { return a[i] - b[i]; }
+  Difference from(std::size_t offset) const { return {a + offset, b + offset}; }
+};
+
+// The largest magnitude of a block, as bits: magnitudes order like integers, NaN and infinity above all else.
+template <typename In>
+inline std::uint32_t largest_magnitude(In in) {
+  std::uint32_t largest = 0;
+  for (std::size_t i = 0; i < kBlock; ++i) largest = larger(largest, bits_of(in[i]) & kMagnitude);
+  return largest;
+}
+
+// ---- where elements go ---------------------------------------------------------------------------
+
+struct Store {
+  float* out;
+  void put(std::size_t i, float value) const { out[i] = value; }
+  Store from(std::size_t offset) const { return {out + offset}; }
+};
+
+struct StoreScaled {
+  float* out;
+  float scale;
+  void put(std::size_t i, float value) const { out[i] = scale * value; }
+  StoreScaled from(std::size_t offset) const { return {out + offset, scale}; }
+};
+
+struct Accumulate {
+  float* acc;
+  float scale;
+  void put(std::size_t i, float value) const { acc[i] = acc[i] + scale * value; }
+  Accumulate from(std::size_t offset) const { return {acc + offset, scale}; }
+};
+
+}  // namespace collab::codec::COLLAB_CODEC_PATH
