@@ -16,8 +16,12 @@ namespace collab::wire {
 
 [[nodiscard]] std::string_view name_of(const Message& message);  // "Form"
 
-// A frame as it goes into TransportMessage::head.
+// A frame as it goes into TransportMessage::head. The message must keep its bounds and rules (a broken one is a
+// bug and aborts); what people bring (names, models) goes through try_encode first. Reasons that are too long are cut.
 [[nodiscard]] std::vector<std::byte> encode(const Message& message);
+
+// kInvalidArgument names the message, the field, what was expected and what came.
+[[nodiscard]] Result<std::vector<std::byte>> try_encode(const Message& message);
 
 // kCorrupt names the field, what was expected and what came. Another protocol version is kRefused with
 // both versions.

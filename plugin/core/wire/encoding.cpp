@@ -1,0 +1,136 @@
+#include "core/wire/encoding.h"
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <utility>
+
+#include "core/base/digest.h"
+#include "core/wire/byte_io.h"
+#include "core/wire/fields.h"
+#include "core/wire/limits.h"
+#include "core/wire/rules.h"
+
+namespace collab::wire {
+namespace {
+
+// The header; PROTOCOL.md has the drawing. Magic and version keep their place in every version to come.
+constexpr std::array<std::byte, 4> kMagic{std::byte{'C'}, std::byte{'L'}, std::byte{'B'}, std::byte{'1'}};
+constexpr std::size_t kVersionAt = 4;
+constexpr std::size_t kReservedAt = 6;
+constexpr std::size_t kChecksumAt = 8;
+constexpr std::size_t kTypeAt = 16;  // the checksum covers everything from here
+constexpr std::size_t kReserved2At = 18;
+constexpr std::size_t kBodyBytesAt = 20;
+constexpr std::size_t kReserved3At = 24;
+static_assert(kReserved3At + sizeof(std::uint64_t) == kFrameHeaderBytes);
+static_assert(kMaxBodyBytes <= 0xFFFF'FFFF);
+
+// A message's type on the wire is its place in Message, counted from 1.
+constexpr std::array<std::string_view, std::variant_size_v<Message>> kNames{
+    "Join",    "Adopted",     "Ready",      "Decline", "Unreached", "Done",        "Leave",
+    "Welcome", "Refuse",      "Roster",     "Adopt",   "Form",      "Commit",      "Farewell",
+    "Hello",   "FetchAnchor", "AnchorSent", "Chunk",   "Heartbeat", "StatusQuery", "StatusReport"};
+static_assert(std::is_same_v<std::variant_alternative_t<0, Message>, Join>);
+static_assert(std::is_same_v<std::variant_alternative_t<11, Message>, Form>);
+static_assert(std::is_same_v<std::variant_alternative_t<17, Message>, Chunk>);
+static_assert(std::is_same_v<std::variant_alternative_t<20, Message>, StatusReport>);
+
+template <typename U>
+void store(std::span<std::byte> frame, std::size_t at, U value) {
+  for (std::size_t i = 0; i < sizeof(U); ++i) {
+    frame[at + i] = static_cast<std::byte>(static_cast<std::uint64_t>(value) >> (8 * i));
+  }
+}
+
+template <typename U>
+U load(std::span<const std::byte> frame, std::size_t at) {
+  std::uint64_t value = 0;
+  for (std::size_t i = 0; i < sizeof(U); ++i) value |= std::to_integer<std::uint64_t>(frame[at + i]) << (8 * i);
+  return static_cast<U>(value);
+}
+
+Status bad_frame(const char* field, const std::string& expected, const std::string& got) {
+  return corrupt(std::string("frame ") + field + ": expected " + expected + ", got " + got);
+}
+
+// Everything but the body; on success `type` is valid.
+Status check_header(std::span<const std::byte> frame, std::uint16_t& type) {
+  if (frame.size() < kFrameHeaderBytes || frame.size() > kMaxFrameBytes) {
+    return bad_frame("size", std::to_string(kFrameHeaderBytes) + " to " + std::to_string(kMaxFrameBytes) + " bytes",
+                     std::to_string(frame.size()));
+  }
+  if (!std::equal(kMagic.begin(), kMagic.end(), frame.begin())) {
+    return bad_frame("magic", "\"CLB1\"", "other bytes: the peer does not speak collab's protocol");
+  }
+  if (const auto version = load<std::uint16_t>(frame, kVersionAt); version != kProtocolVersion) {
+    return refused("the peer speaks protocol version " + std::to_string(version) + ", we speak version " +
+                   std::to_string(kProtocolVersion) + ": install the same release of torch-collab on both sites");
+  }
+  const auto body_bytes = load<std::uint32_t>(frame, kBodyBytesAt);
+  if (body_bytes != frame.size() - kFrameHeaderBytes) {
+    return bad_frame("body length", std::to_string(frame.size() - kFrameHeaderBytes), std::to_string(body_bytes));
+  }
+  if (load<std::uint16_t>(frame, kReservedAt) != 0 || load<std::uint16_t>(frame, kReserved2At) != 0 ||
+      load<std::uint64_t>(frame, kReserved3At) != 0) {
+    return bad_frame("reserved bytes", "zeros", "something else");
+  }
+  if (load<std::uint64_t>(frame, kChecksumAt) != hash64(frame.subspan(kTypeAt))) {
+    return bad_frame("checksum", "that of the bytes after it", "another one: the frame was damaged on its way");
+  }
+  type = load<std::uint16_t>(frame, kTypeAt);
+  if (type == 0 || type > kNames.size()) {
+    return bad_frame("type", "1 to " + std::to_string(kNames.size()), std::to_string(type));
+  }
+  return {};
+}
+
+// The alternative number `index` of Message, default-made.
+template <std::size_t... kIndex>
+Message make_message(std::size_t index, std::index_sequence<kIndex...>) {
+  Message message;
+  static_cast<void>(((index == kIndex && (message.emplace<kIndex>(), true)) || ...));
+  return message;
+}
+
+}  // namespace
+
+std::string_view name_of(const Message& message) { return kNames[message.index()]; }
+
+Result<std::vector<std::byte>> try_encode(const Message& message) {
+  const auto wrong = [&](const std::string& what) {
+    return invalid_argument(std::string(name_of(message)) + " cannot be sent: " + what);
+  };
+  if (const Status broken = check_rules(message); !broken.ok()) return wrong(broken.message());
+  Writer writer;
+  writer.bytes().resize(kFrameHeaderBytes);
+  std::visit([&](const auto& m) { fields(writer, m); }, message);
+  if (!writer.status().ok()) return wrong(writer.status().message());
+
+  std::vector<std::byte> frame = std::move(writer.bytes());
+  if (frame.size() > kMaxFrameBytes) {
+    return wrong("expected at most " + std::to_string(kMaxFrameBytes) + " bytes, got " + std::to_string(frame.size()));
+  }
+  std::copy(kMagic.begin(), kMagic.end(), frame.begin());
+  store(frame, kVersionAt, kProtocolVersion);
+  store(frame, kTypeAt, static_cast<std::uint16_t>(message.index() + 1));
+  store(frame, kBodyBytesAt, static_cast<std::uint32_t>(frame.size() - kFrameHeaderBytes));
+  store(frame, kChecksumAt, hash64(std::span(frame).subspan(kTypeAt)));
+  return frame;
+}
+
+std::vector<std::byte> encode(const Message& message) { return try_encode(message).value(); }
+
+Result<Message> decode(std::span<const std::byte> frame) {
+  std::uint16_t type = 0;
+  COLLAB_RETURN_IF_ERROR(check_header(frame, type));
+  Message message = make_message(type - std::size_t{1}, std::make_index_sequence<std::variant_size_v<Message>>());
+  Reader reader(frame.subspan(kFrameHeaderBytes));
+  std::visit([&](auto& m) { fields(reader, m); }, message);
+  reader.finish();
+  const Status status = reader.status().ok() ? check_rules(message) : reader.status();
+  if (!status.ok()) return corrupt(std::string(name_of(message)) + "." + status.message());
+  return message;
+}
+
+}  // namespace collab::wire

@@ -1,0 +1,33 @@
+// How large anything from the wire may be. The decoder refuses what is larger before it allocates; the encoder
+// refuses to send it. Same numbers as in plugin/PROTOCOL.md.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "collab/transport.h"
+
+namespace collab::wire {
+
+inline constexpr std::uint16_t kProtocolVersion = 1;
+
+inline constexpr std::size_t kFrameHeaderBytes = 32;
+inline constexpr std::size_t kMaxFrameBytes = kMaxHeadBytes;
+inline constexpr std::size_t kMaxBodyBytes = kMaxFrameBytes - kFrameHeaderBytes;
+
+inline constexpr std::size_t kMaxNameBytes = 256;     // swarms, sites, tensors, dtypes, settings
+inline constexpr std::size_t kMaxAddressBytes = 256;  // "host:port"
+inline constexpr std::size_t kMaxReasonBytes = 4096;  // sentences for people; longer ones are cut
+inline constexpr std::size_t kMaxJsonBytes = std::size_t{1} << 20;
+inline constexpr std::size_t kMaxSettings = 256;
+inline constexpr std::size_t kMaxModelEntries = 65536;
+inline constexpr std::size_t kMaxDims = 16;
+inline constexpr std::size_t kMaxSites = 4096;  // members, participants, contributors
+inline constexpr std::size_t kMaxSlices = 4096;
+inline constexpr std::uint64_t kMaxElements = std::uint64_t{1} << 40;       // of a parameter vector
+inline constexpr std::uint64_t kMaxChunkElements = std::uint64_t{1} << 26;  // one byte each would fill a payload
+inline constexpr std::uint32_t kMaxIntervalMs = 24 * 3600 * 1000;           // heartbeat and grace
+
+static_assert(kMaxChunkElements <= kMaxPayloadBytes);
+
+}  // namespace collab::wire

@@ -1,0 +1,89 @@
+#include "core/wire/rules.h"
+
+#include <algorithm>
+#include <string>
+
+#include "core/wire/limits.h"
+
+namespace collab::wire {
+namespace {
+
+std::string text_of(SiteId site) { return "site " + std::to_string(site.value); }
+std::string text_of(const ElementRange& range) {
+  return "[" + std::to_string(range.begin) + ", " + std::to_string(range.end) + ")";
+}
+
+// Ascending and without repetition, by site_of(entry).
+template <typename T, typename SiteOf>
+Status check_ascending(const char* list, const std::vector<T>& entries, SiteOf site_of) {
+  for (std::size_t i = 1; i < entries.size(); ++i) {
+    if (site_of(entries[i - 1]) < site_of(entries[i])) continue;
+    return corrupt(std::string(list) + "[" + std::to_string(i) + "]: expected a site above " +
+                   text_of(site_of(entries[i - 1])) + " (ascending, each once), got " + text_of(site_of(entries[i])));
+  }
+  return {};
+}
+
+template <typename M>
+Status rules(const M&) {
+  return {};  // the bounds of its fields are all there is to it
+}
+
+Status rules(const Roster& m) {
+  return check_ascending("members", m.members, [](const Member& member) { return member.site; });
+}
+
+Status rules(const Form& m) {
+  const auto site_of = [](const Participant& participant) { return participant.site; };
+  COLLAB_RETURN_IF_ERROR(check_ascending("participants", m.participants, site_of));
+  if (std::none_of(m.participants.begin(), m.participants.end(), [](const auto& p) { return p.weight > 0; })) {
+    return corrupt("participants: expected at least one weight above 0, got none among " +
+                   std::to_string(m.participants.size()));
+  }
+  if (m.slices.empty()) return corrupt("slices: expected at least one, got none");
+  std::uint64_t covered = 0;
+  for (std::size_t i = 0; i < m.slices.size(); ++i) {
+    const Slice& slice = m.slices[i];
+    const std::string where = "slices[" + std::to_string(i) + "]";
+    if (slice.range.begin != covered || slice.range.end <= covered) {
+      return corrupt(where + ".range: expected one that begins at " + std::to_string(covered) +
+                     " and is not empty, got " + text_of(slice.range));
+    }
+    const auto owner = std::lower_bound(m.participants.begin(), m.participants.end(), slice.owner,
+                                        [](const Participant& p, SiteId site) { return p.site < site; });
+    if (owner == m.participants.end() || owner->site != slice.owner) {
+      return corrupt(where + ".owner: expected a participant, got " + text_of(slice.owner));
+    }
+    covered = slice.range.end;
+  }
+  return {};
+}
+
+Status rules(const Commit& m) {
+  COLLAB_RETURN_IF_ERROR(check_ascending("contributors", m.contributors, [](SiteId site) { return site; }));
+  if ((m.attempt.value == 0) != m.contributors.empty()) {
+    return corrupt("contributors: expected none in attempt 0 and at least one in any other, got " +
+                   std::to_string(m.contributors.size()) + " in attempt " + std::to_string(m.attempt.value));
+  }
+  return {};
+}
+
+Status rules(const Done& m) {
+  if (m.slices.empty()) return corrupt("slices: expected at least one digest, got none");
+  return {};
+}
+
+Status rules(const Chunk& m) {
+  if (m.range.begin >= m.range.end || m.range.size() > kMaxChunkElements) {
+    return corrupt("range: expected 1 to " + std::to_string(kMaxChunkElements) + " elements, got " + text_of(m.range));
+  }
+  return {};
+}
+
+}  // namespace
+
+Status check_rules(const Message& message) {
+  return std::visit([](const auto& m) { return rules(m); }, message);
+}
+
+}  // namespace collab::wire

@@ -1,0 +1,14 @@
+// What must hold between the fields of one message, beyond the bounds of each: order, coverage, uniqueness.
+//
+// Threads: pure functions.
+#pragma once
+
+#include "collab/status.h"
+#include "core/wire/messages.h"
+
+namespace collab::wire {
+
+// kCorrupt names the field, what was expected and what came.
+[[nodiscard]] Status check_rules(const Message& message);
+
+}  // namespace collab::wire
