@@ -1,0 +1,14 @@
+// Addresses as people write them: "host:port", "[v6]:port".
+//
+// Threads: pure functions.
+#pragma once
+
+#include <string>
+
+namespace collab {
+
+// What others dial: a bound wildcard host ("0.0.0.0:4000") becomes `advertise` (or 127.0.0.1 when it is empty);
+// a concrete host, or an address of another form ("gloo:3"), stays as it is.
+[[nodiscard]] std::string dialable(const std::string& bound, const std::string& advertise);
+
+}  // namespace collab

@@ -1,0 +1,122 @@
+// The end of a round on real memory: the outer step, the new parameters, the seal.
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "core/base/digest.h"
+#include "core/runtime/data_plane.h"
+
+namespace collab {
+namespace {
+
+// Small enough to stay in cache between the outer step, the digest and the write.
+constexpr std::uint64_t kTile = kDigestChunkElements;
+
+// parameters := anchor + (parameters - previous), one tile.
+Status rebase_tile(ParameterVector& parameters, std::uint64_t offset, std::span<const float> anchor,
+                   std::span<const float> previous) {
+  std::vector<float> tile(anchor.size());
+  COLLAB_RETURN_IF_ERROR(parameters.read(offset, tile));
+  for (std::size_t i = 0; i < tile.size(); ++i) tile[i] = anchor[i] + (tile[i] - previous[i]);
+  return parameters.write(offset, tile);
+}
+
+Status write_tile(ParameterVector& parameters, std::uint64_t offset, std::span<const float> from) {
+  const std::span<float> view = parameters.view(offset, from.size());
+  if (view.empty()) return parameters.write(offset, from);
+  std::memcpy(view.data(), from.data(), from.size_bytes());
+  return {};
+}
+
+Status change_tile(ParameterVector& parameters, ParameterChange change, std::uint64_t offset,
+                   std::span<const float> anchor, std::span<const float> previous) {
+  switch (change) {
+    case ParameterChange::kUnchanged: return {};
+    case ParameterChange::kToAnchor:
+    case ParameterChange::kTookAnchor: return write_tile(parameters, offset, anchor);
+    case ParameterChange::kRebased: return rebase_tile(parameters, offset, anchor, previous);
+  }
+  return internal_error("no such parameter change: " + std::to_string(static_cast<std::uint32_t>(change)));
+}
+
+}  // namespace
+
+Status change_parameters(ParameterVector& parameters, ParameterChange change, std::span<const float> anchor,
+                         std::span<const float> previous) {
+  for (std::uint64_t at = 0; at < anchor.size(); at += kTile) {
+    const std::uint64_t count = std::min<std::uint64_t>(kTile, anchor.size() - at);
+    const std::span<const float> before = previous.empty() ? previous : previous.subspan(at, count);
+    COLLAB_RETURN_IF_ERROR(change_tile(parameters, change, at, anchor.subspan(at, count), before));
+  }
+  return {};
+}
+
+Result<Digest> digest_of_parameters(ParameterVector& parameters) {
+  DigestChain chain;
+  std::vector<float> staging;
+  for (std::uint64_t at = 0; at < parameters.size(); at += kTile) {
+    const std::uint64_t count = std::min<std::uint64_t>(kTile, parameters.size() - at);
+    std::span<const float> tile = parameters.view(at, count);
+    if (tile.empty()) {
+      staging.resize(count);
+      COLLAB_RETURN_IF_ERROR(parameters.read(at, staging));
+      tile = staging;
+    }
+    chain.add(hash128(as_bytes_of(tile)));
+  }
+  return chain.finish();
+}
+
+Result<DataPlane::Applied> DataPlane::apply(const protocol::ApplyCommit& action) {
+  ArenaWriter& arena = *parts_.arena;
+  const std::optional<SealedAnchor> sealed = arena.sealed();
+  COLLAB_CHECK(sealed.has_value(), "a commit reached a site without an anchor");
+  if (action.commit.contributors.empty()) {  // the anchor stands, only the round's number moves on
+    std::ranges::copy(arena.anchor(), arena.scratch().begin());
+    arena.seal({sealed->run, action.commit.round, sealed->digest});
+    const ParameterChange change =
+        action.take_anchor ? ParameterChange::kTookAnchor : ParameterChange::kUnchanged;
+    COLLAB_RETURN_IF_ERROR(change_parameters(*parts_.parameters, change, arena.anchor(), {}));
+    cancel();
+    return Applied{change, sealed->digest};
+  }
+  if (!attempt_ || !attempt_->complete || attempt_->form.round != action.commit.round ||
+      attempt_->form.attempt != action.commit.attempt) {
+    return internal_error("a commit of round " + std::to_string(action.commit.round.value) + " attempt " +
+                          std::to_string(action.commit.attempt.value) + " came for an exchange that is not complete");
+  }
+  const auto& contributors = action.commit.contributors;
+  const bool contributed = std::ranges::find(contributors, attempt_->self) != contributors.end();
+  // The average of one model is that model, bit for bit; a - (a - x) is not always x.
+  const bool sole = attempt_->form.participants.size() == 1 && settings_.outer.id == OuterId::kAverage &&
+                    settings_.outer.lr == 1.0F;
+  const ParameterChange change = action.take_anchor ? ParameterChange::kTookAnchor
+                                 : sole             ? ParameterChange::kUnchanged
+                                 : contributed      ? ParameterChange::kToAnchor
+                                                    : ParameterChange::kRebased;
+  const std::span<const float> anchor = arena.anchor();
+  const std::span<float> next = arena.scratch();
+  const std::span<float> outer = arena.outer();
+  if (!outer.empty()) arena.begin_outer_update();
+  DigestChain anchor_chain;
+  DigestChain outer_chain;
+  for (std::uint64_t at = 0; at < anchor.size(); at += kTile) {
+    const std::uint64_t count = std::min<std::uint64_t>(kTile, anchor.size() - at);
+    const std::span<float> tile = next.subspan(at, count);
+    if (sole) {
+      COLLAB_RETURN_IF_ERROR(parts_.parameters->read(at, tile));
+    } else {
+      const std::span<float> moments = outer.empty() ? outer : outer.subspan(at, count);
+      outer_step(settings_.outer, anchor.subspan(at, count), tile, moments);
+      if (!moments.empty()) outer_chain.add(hash128(as_bytes_of(moments)));
+    }
+    anchor_chain.add(hash128(as_bytes_of(tile)));
+    COLLAB_RETURN_IF_ERROR(change_tile(*parts_.parameters, change, at, tile, anchor.subspan(at, count)));
+  }
+  const Digest state = digest_of_state(anchor_chain.finish(), outer.empty() ? Digest{} : outer_chain.finish());
+  arena.seal({sealed->run, action.commit.round, state});
+  cancel();  // the encoded contributions have served
+  return Applied{change, state};
+}
+
+}  // namespace collab

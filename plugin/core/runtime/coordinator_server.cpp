@@ -1,0 +1,198 @@
+// The coordinator on a transport of its own, and the question `collab status` asks it.
+#include <condition_variable>
+#include <future>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "collab/session.h"
+#include "core/base/log.h"
+#include "core/protocol/coordinator.h"
+#include "core/runtime/addresses.h"
+#include "core/runtime/events_file.h"
+#include "core/runtime/mailbox.h"
+#include "core/wire/encoding.h"
+
+namespace collab {
+namespace {
+
+constexpr std::string_view kName = "coordinator";  // the "site" of its events
+
+// Later runs are larger, so that the newest anchor wins when several are offered.
+[[nodiscard]] RunId fresh_run() {
+  const auto since = std::chrono::system_clock::now().time_since_epoch();
+  return RunId(static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(since).count()));
+}
+
+[[nodiscard]] protocol::CoordinatorConfig machine_config(const Config& config) {
+  return {.swarm = config.run,
+          .fresh_run = fresh_run(),
+          .min_sites = config.site_count,
+          .heartbeat = config.heartbeat,
+          .link_grace = config.link_grace,
+          .join_timeout = config.join_timeout,
+          .round_timeout = config.round_timeout};
+}
+
+// Threads: the loop thread owns the machine; members and status are copied out under a lock.
+class Server final : public CoordinatorServer {
+ public:
+  Server(const Config& config, std::unique_ptr<Transport> transport, EventsFile events)
+      : machine_(machine_config(config)), events_(std::move(events)), transport_(std::move(transport)) {}
+
+  ~Server() override {
+    mailbox_.close();
+    if (thread_.joinable()) thread_.join();
+    transport_.reset();
+  }
+
+  Status start(const Config& config, const std::string& listen) {
+    COLLAB_RETURN_IF_ERROR(transport_->start(&mailbox_));
+    const Result<std::string> bound = transport_->listen(listen);
+    if (!bound.ok()) return bound.status();
+    address_ = dialable(*bound, config.advertise);
+    events_.write(kName, "coordinator", {{"address", "\"" + address_ + "\""}, {"term", "1"}});
+    thread_ = std::thread([this] { loop(); });
+    return {};
+  }
+
+  [[nodiscard]] std::string address() const override { return address_; }
+
+  [[nodiscard]] std::string status_json() const override {
+    std::promise<std::string> promise;
+    std::future<std::string> future = promise.get_future();
+    mailbox_.post(LoopCall([this, promise = std::move(promise)]() mutable {
+      promise.set_value(machine_.status_json(clock_.now()));
+    }));
+    if (future.wait_for(std::chrono::seconds(5)) != std::future_status::ready) return "{}";
+    return future.get();
+  }
+
+  Status wait_until_empty(Duration limit) override {
+    std::unique_lock lock(mutex_);
+    if (changed_.wait_for(lock, limit, [this] { return members_.empty(); })) return {};
+    std::string who;
+    for (const std::string& name : members_) who += (who.empty() ? "" : ", ") + name;
+    return timed_out("still waiting for " + who + " to leave the swarm after " +
+                     std::to_string(std::chrono::duration_cast<std::chrono::seconds>(limit).count()) + " s");
+  }
+
+ private:
+  void loop() {
+    while (!mailbox_.closed()) {
+      if (std::optional<LoopEvent> event = mailbox_.take(machine_.next_deadline())) handle(std::move(*event));
+      if (clock_.now() >= machine_.next_deadline()) feed(protocol::Tick{});
+    }
+  }
+
+  void handle(LoopEvent event) {
+    if (auto* call = std::get_if<LoopCall>(&event)) return (*call)();
+    if (auto* closed = std::get_if<LinkClosed>(&event)) {
+      return feed(protocol::Closed{closed->link, std::move(closed->why)});
+    }
+    auto* arrived = std::get_if<MessageArrived>(&event);
+    if (arrived == nullptr) return;
+    Result<wire::Message> message = wire::decode(arrived->message.head);
+    if (!message.ok()) {
+      log_warning("the coordinator refused a message and closed its link: " + message.status().message());
+      transport_->close(arrived->link);
+      return;
+    }
+    feed(protocol::Received{arrived->link, std::move(*message)});
+  }
+
+  void feed(const protocol::CoordinatorEvent& event) {
+    for (const protocol::CoordinatorAction& action : machine_.step(clock_.now(), event)) {
+      std::visit([this](const auto& each) { act(each); }, action);
+    }
+    std::vector<std::string> members = machine_.member_names();
+    const std::lock_guard lock(mutex_);
+    if (members == members_) return;
+    members_ = std::move(members);
+    changed_.notify_all();
+  }
+
+  void act(const protocol::Send& action) {
+    transport_->send(action.link,
+                     {.lane = Lane::kControl, .head = wire::encode(action.message), .payload = nullptr}, 0);
+  }
+  void act(const protocol::Hangup& action) { transport_->close(action.link); }
+  void act(const protocol::Note& action) { record_note(events_, kName, action); }
+
+  SteadyClock clock_;
+  std::string address_;
+  mutable Mailbox mailbox_;
+  protocol::Coordinator machine_;
+  EventsFile events_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<std::string> members_;  // guarded by mutex_
+  std::unique_ptr<Transport> transport_;
+  std::thread thread_;
+};
+
+// Waits for one StatusReport. Threads: the transport's, and the caller's in ask().
+class StatusAsker final : public TransportHandler {
+ public:
+  void on_accepted(LinkId, const std::string&) override {}
+  void on_connected(LinkId link) override {
+    transport_->send(link,
+                     {.lane = Lane::kControl, .head = wire::encode(wire::StatusQuery{}), .payload = nullptr}, 0);
+  }
+  void on_message(LinkId, TransportMessage message) override {
+    Result<wire::Message> decoded = wire::decode(message.head);
+    if (!decoded.ok()) return answer(decoded.status());
+    if (auto* report = std::get_if<wire::StatusReport>(&*decoded)) answer(std::move(report->json));
+  }
+  void on_sent(LinkId, std::uint64_t) override {}
+  void on_closed(LinkId, Status why) override {
+    answer(unavailable("no coordinator answers: " + (why.ok() ? "the link was closed" : why.message())));
+  }
+
+  Result<std::string> ask(Transport& transport, const std::string& address, Duration limit) {
+    transport_ = &transport;
+    COLLAB_RETURN_IF_ERROR(transport.start(this));
+    std::future<Result<std::string>> future = promise_.get_future();
+    (void)transport.connect(address, limit);
+    if (future.wait_for(limit) != std::future_status::ready) {
+      answer(cancelled("given up"));  // a late answer finds the promise kept
+      return timed_out("no coordinator answered at " + address + " within " +
+                       std::to_string(std::chrono::duration_cast<std::chrono::seconds>(limit).count()) + " s");
+    }
+    return future.get();
+  }
+
+ private:
+  void answer(Result<std::string> with) {
+    const std::lock_guard lock(mutex_);
+    if (std::exchange(answered_, true)) return;
+    promise_.set_value(std::move(with));
+  }
+
+  Transport* transport_ = nullptr;
+  std::mutex mutex_;
+  bool answered_ = false;  // guarded by mutex_
+  std::promise<Result<std::string>> promise_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<CoordinatorServer>> serve_coordinator(const Config& config,
+                                                             std::unique_ptr<Transport> transport,
+                                                             const std::string& listen) {
+  Result<EventsFile> events = EventsFile::open(config.events);
+  if (!events.ok()) return events.status();
+  auto server = std::make_unique<Server>(config, std::move(transport), std::move(*events));
+  COLLAB_RETURN_IF_ERROR(server->start(config, listen));
+  return std::unique_ptr<CoordinatorServer>(std::move(server));
+}
+
+Result<std::string> query_status(std::unique_ptr<Transport> transport, const std::string& address, Duration limit) {
+  StatusAsker asker;
+  Result<std::string> answer = asker.ask(*transport, address, limit);
+  transport.reset();  // before the handler goes
+  return answer;
+}
+
+}  // namespace collab

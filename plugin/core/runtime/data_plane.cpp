@@ -1,0 +1,280 @@
+#include "core/runtime/data_plane.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "core/base/digest.h"
+#include "core/base/log.h"
+#include "core/reduce/reduce.h"
+#include "core/wire/encoding.h"
+
+namespace collab {
+namespace {
+
+[[nodiscard]] std::string text_of(ElementRange range) {
+  return "[" + std::to_string(range.begin) + ", " + std::to_string(range.end) + ")";
+}
+
+[[nodiscard]] auto order_of(RoundId round, AttemptId attempt) { return std::pair(round, attempt); }
+
+}  // namespace
+
+DataPlane::DataPlane(const Settings& settings, const Parts& parts)
+    : settings_(settings), parts_(parts), codec_(codec_for(settings.codec)), pool_(make_buffer_pool()) {}
+
+DataPlane::Events DataPlane::start(const protocol::StartExchange& action) {
+  attempt_.reset();
+  contributions_on_their_way_.clear();
+  protocol::ExchangePlan plan{.form = action.form, .self = action.self, .chunk_elements = settings_.chunk_elements};
+  attempt_.emplace(Attempt{.form = action.form,
+                           .self = action.self,
+                           .links = {},
+                           .exchange = protocol::Exchange(std::move(plan)),
+                           .scales = {},
+                           .arrived = {},
+                           .means = {},
+                           .digests = {}});
+  std::vector<double> weights;
+  for (std::size_t i = 0; i < action.form.participants.size(); ++i) {
+    attempt_->links[action.form.participants[i].site] = action.links[i];
+    weights.push_back(action.form.participants[i].weight);
+  }
+  attempt_->scales = mean_scales(weights);
+
+  Events events = advance(protocol::ExchangeStart{}, action.self);
+  // What came before we knew of the attempt.
+  std::vector<Incoming> early = std::exchange(early_, {});
+  for (Incoming& incoming : early) {
+    if (!attempt_) break;
+    Events more = accept(std::move(incoming));
+    events.insert(events.end(), more.begin(), more.end());
+  }
+  return events;
+}
+
+void DataPlane::cancel() {
+  attempt_.reset();
+  contributions_on_their_way_.clear();
+}
+
+DataPlane::Events DataPlane::on_chunk(LinkId link, SiteId from, const wire::Chunk& chunk, BufferPtr payload) {
+  const std::size_t payload_size = payload ? payload->bytes().size() : 0;
+  const TimePoint now = parts_.clock->now();
+  traffic_.bytes_received += payload_size;
+  traffic_.first_payload = std::min(traffic_.first_payload, now);
+  traffic_.last_payload = now;
+  Incoming incoming{link, from, chunk, std::move(payload)};
+  if (chunk.kind == wire::ChunkKind::kAnchor || chunk.kind == wire::ChunkKind::kOuter) {
+    if (const Status status = take_anchor_chunk(incoming); !status.ok()) {
+      log_warning("a chunk of an anchor from site " + std::to_string(from.value) + " was refused: " +
+                  status.message());
+    }
+    return {};
+  }
+  return accept(std::move(incoming));
+}
+
+DataPlane::Events DataPlane::accept(Incoming incoming) {
+  const wire::Chunk& chunk = incoming.chunk;
+  const auto order = order_of(chunk.round, chunk.attempt);
+  if (!attempt_ || order > order_of(attempt_->form.round, attempt_->form.attempt)) {
+    // Every element can arrive at most once as a contribution from each site and once as a mean.
+    const std::size_t bound = 4096 + 4 * (parts_.parameters->size() / settings_.chunk_elements + 1);
+    if (early_.size() >= bound) {
+      return fail(incoming.from, "more than " + std::to_string(bound) + " chunks came for attempts not formed here");
+    }
+    early_.push_back(std::move(incoming));
+    return {};
+  }
+  if (order < order_of(attempt_->form.round, attempt_->form.attempt)) return {};  // an older attempt's: too late
+
+  if (chunk.from != incoming.from) {
+    return fail(incoming.from, "a chunk says it is from site " + std::to_string(chunk.from.value) +
+                                   " but came from site " + std::to_string(incoming.from.value));
+  }
+  const std::size_t elements = chunk.range.end <= parts_.parameters->size() ? chunk.range.size() : 0;
+  const std::size_t got = incoming.payload ? incoming.payload->bytes().size() : 0;
+  if (chunk.codec != codec_.id() || elements == 0 || got != codec_.encoded_size(elements)) {
+    return fail(incoming.from, "chunk " + text_of(chunk.range) + ": expected " +
+                                   std::to_string(codec_.encoded_size(elements)) + " bytes of " +
+                                   std::string(codec_.name()) + ", got " + std::to_string(got) + " of codec " +
+                                   std::to_string(static_cast<int>(chunk.codec)));
+  }
+  if (hash64(incoming.payload->view()) != chunk.payload_hash) {
+    return fail(incoming.from, "chunk " + text_of(chunk.range) + " was damaged on its way: its hash differs");
+  }
+  if (chunk.kind == wire::ChunkKind::kContribution) {
+    attempt_->arrived[{chunk.range.begin, incoming.from}] = std::move(incoming.payload);
+    return advance(protocol::ContributionArrived{incoming.from, chunk.range}, incoming.from);
+  }
+  attempt_->means[chunk.range.begin] = std::move(incoming.payload);
+  return advance(protocol::MeanArrived{incoming.from, chunk.range}, incoming.from);
+}
+
+DataPlane::Events DataPlane::on_sent(std::uint64_t token) {
+  if (const auto found = anchors_on_their_way_.find(token); found != anchors_on_their_way_.end()) {
+    const auto job = outgoing_.find(found->second);
+    anchors_on_their_way_.erase(found);
+    if (job != outgoing_.end()) {
+      --job->second.in_flight;
+      pump(job->second);
+    }
+    return {};
+  }
+  const auto found = contributions_on_their_way_.find(token);
+  if (found == contributions_on_their_way_.end()) return {};
+  const ElementRange range = found->second;
+  contributions_on_their_way_.erase(found);
+  return advance(protocol::ContributionSent{range}, attempt_->self);
+}
+
+DataPlane::Events DataPlane::advance(const protocol::ExchangeEvent& event, SiteId peer) {
+  if (!attempt_) return {};
+  Result<std::vector<protocol::ExchangeAction>> actions = attempt_->exchange.step(event);
+  if (!actions.ok()) return fail(peer, actions.status().message());
+  Events events;
+  for (const protocol::ExchangeAction& action : *actions) {
+    Events more = std::visit([this](const auto& each) { return run(each); }, action);
+    events.insert(events.end(), more.begin(), more.end());
+    if (!attempt_) break;  // it failed
+  }
+  return events;
+}
+
+DataPlane::Events DataPlane::fail(SiteId peer, std::string reason) {
+  if (!attempt_) return {};
+  protocol::ExchangeFailed failed{attempt_->form.round, attempt_->form.attempt, peer, std::move(reason)};
+  cancel();
+  return {failed};
+}
+
+DataPlane::Events DataPlane::unfit(std::string reason) {
+  protocol::ContributionUnfit event{attempt_->form.round, attempt_->form.attempt, std::move(reason)};
+  cancel();
+  return {event};
+}
+
+Result<std::span<const float>> DataPlane::parameters_at(ElementRange range) {
+  const std::span<float> view = parts_.parameters->view(range.begin, range.size());
+  if (!view.empty()) return std::span<const float>(view);
+  staging_.resize(range.size());
+  COLLAB_RETURN_IF_ERROR(parts_.parameters->read(range.begin, staging_));
+  return std::span<const float>(staging_);
+}
+
+DataPlane::Events DataPlane::run(const protocol::SendContribution& action) {
+  const ElementRange range = action.range;
+  const Result<std::span<const float>> parameters = parameters_at(range);
+  if (!parameters.ok()) return unfit("the parameters could not be read: " + parameters.status().message());
+  BufferPtr payload = pool_->take(codec_.encoded_size(range.size()));
+  const std::span<const float> anchor = parts_.arena->anchor().subspan(range.begin, range.size());
+  if (!codec_.encode_difference(anchor, *parameters, payload->bytes())) {
+    return unfit("NaN or infinity among the parameters " + text_of(range));
+  }
+  const wire::Chunk chunk{.kind = wire::ChunkKind::kContribution,
+                          .round = attempt_->form.round,
+                          .attempt = attempt_->form.attempt,
+                          .from = attempt_->self,
+                          .range = range,
+                          .codec = codec_.id(),
+                          .payload_hash = hash64(payload->view())};
+  const std::uint64_t token = next_token_++;
+  contributions_on_their_way_[token] = range;
+  send_chunk(attempt_->links[action.owner], chunk, std::move(payload), token);
+  return {};
+}
+
+// The weighted sum in site order. False: our own delta is not finite.
+Result<bool> DataPlane::reduce_into(std::span<float> sum, ElementRange range) {
+  bool first = true;
+  const auto& participants = attempt_->form.participants;
+  for (std::size_t i = 0; i < participants.size(); ++i) {
+    const SiteId site = participants[i].site;
+    if (participants[i].weight == 0) continue;
+    const float scale = attempt_->scales[i];
+    if (site == attempt_->self) {
+      const Result<std::span<const float>> parameters = parameters_at(range);
+      if (!parameters.ok()) return parameters.status();
+      const std::span<const float> anchor = parts_.arena->anchor().subspan(range.begin, range.size());
+      if (!accumulate_difference(anchor, *parameters, scale, first, sum)) return false;
+    } else {
+      const BufferPtr& encoded = attempt_->arrived.at({range.begin, site});
+      COLLAB_RETURN_IF_ERROR(first ? codec_.decode_scaled(encoded->view(), scale, sum)
+                                   : codec_.decode_accumulate(encoded->view(), scale, sum));
+    }
+    first = false;
+  }
+  return true;
+}
+
+DataPlane::Events DataPlane::run(const protocol::ReduceChunk& action) {
+  const ElementRange range = action.range;
+  const std::span<float> mean = parts_.arena->scratch().subspan(range.begin, range.size());
+  const Result<bool> reduced = reduce_into(mean, range);
+  if (!reduced.ok()) return fail(attempt_->self, reduced.status().message());
+  if (!*reduced) return unfit("NaN or infinity among the parameters " + text_of(range));
+
+  if (attempt_->form.participants.size() > 1) {
+    BufferPtr payload = pool_->take(codec_.encoded_size(range.size()));
+    if (!codec_.encode(mean, payload->bytes())) {
+      return fail(attempt_->self, "the sum of the deltas overflows float32 in " + text_of(range));
+    }
+    // Everyone applies the decoded bytes, the owner too.
+    if (!codec_.lossless()) {
+      if (const Status status = codec_.decode(payload->view(), mean); !status.ok()) {
+        return fail(attempt_->self, status.message());
+      }
+    }
+    const wire::Chunk chunk{.kind = wire::ChunkKind::kMean,
+                            .round = attempt_->form.round,
+                            .attempt = attempt_->form.attempt,
+                            .from = attempt_->self,
+                            .range = range,
+                            .codec = codec_.id(),
+                            .payload_hash = hash64(payload->view())};
+    for (const auto& [site, link] : attempt_->links) {
+      if (site != attempt_->self) send_chunk(link, chunk, payload, 0);
+    }
+  }
+  attempt_->digests[range.begin] = hash128(as_bytes_of(mean));
+  return {};
+}
+
+DataPlane::Events DataPlane::run(const protocol::TakeMean& action) {
+  const ElementRange range = action.range;
+  const auto found = attempt_->means.find(range.begin);
+  COLLAB_CHECK(found != attempt_->means.end(), "the exchange takes a mean that has not arrived");
+  const std::span<float> mean = parts_.arena->scratch().subspan(range.begin, range.size());
+  if (const Status status = codec_.decode(found->second->view(), mean); !status.ok()) {
+    return fail(attempt_->self, "the mean of " + text_of(range) + " cannot be decoded: " + status.message());
+  }
+  attempt_->means.erase(found);
+  attempt_->digests[range.begin] = hash128(as_bytes_of(mean));
+  return {};
+}
+
+DataPlane::Events DataPlane::run(const protocol::ExchangeDone&) {
+  protocol::ExchangeComplete complete{attempt_->form.round, attempt_->form.attempt, {}};
+  for (const wire::Slice& slice : attempt_->form.slices) {
+    DigestChain chain;
+    for (auto chunk = attempt_->digests.lower_bound(slice.range.begin);
+         chunk != attempt_->digests.end() && chunk->first < slice.range.end; ++chunk) {
+      chain.add(chunk->second);
+    }
+    complete.slices.push_back(chain.finish());
+  }
+  attempt_->complete = true;
+  return {complete};
+}
+
+void DataPlane::send_chunk(LinkId link, const wire::Chunk& chunk, BufferPtr payload, std::uint64_t token) {
+  TransportMessage message{.lane = Lane::kData, .head = wire::encode(chunk), .payload = std::move(payload)};
+  traffic_.bytes_sent += message.head.size() + message.payload->bytes().size();
+  const TimePoint now = parts_.clock->now();
+  traffic_.first_payload = std::min(traffic_.first_payload, now);
+  traffic_.last_payload = now;
+  parts_.transport->send(link, std::move(message), token);
+}
+
+}  // namespace collab

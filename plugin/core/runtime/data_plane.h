@@ -1,0 +1,150 @@
+// Moves the tensors of one site: executes the Exchange machine's chunk actions on real memory, takes the outer
+// step at commit, and streams anchors to joiners.
+//
+// Memory, in multiples of the parameters: the arena's two slots (2), the contributions of the others to our own
+// slices, encoded (at most 1 with equal shares and fp32), and a window of chunks on their way out.
+// Threads: the node's loop thread only. Ownership: its buffers; borrows transport, arena and parameters.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "collab/codec.h"
+#include "collab/config.h"
+#include "collab/session.h"
+#include "collab/transport.h"
+#include "core/arena/arena.h"
+#include "core/outer/outer.h"
+#include "core/protocol/actions.h"
+#include "core/protocol/exchange.h"
+
+namespace collab {
+
+// What a commit did to the site's parameters; the site's other ranks repeat it from the arena.
+enum class ParameterChange : std::uint32_t {
+  kUnchanged = 0,   // a sole contributor's average is its own parameters
+  kToAnchor = 1,    // parameters := new anchor
+  kRebased = 2,     // parameters := new anchor + (parameters - old anchor): progress that was not contributed
+  kTookAnchor = 3,  // parameters were unfit and are the anchor now; optimiser state needs a look
+};
+
+// parameters := anchor, or rebased, or left alone, in tiles. `previous` is needed for kRebased only.
+Status change_parameters(ParameterVector& parameters, ParameterChange change, std::span<const float> anchor,
+                         std::span<const float> previous);
+
+[[nodiscard]] Result<Digest> digest_of_parameters(ParameterVector& parameters);
+
+struct Traffic {
+  std::uint64_t bytes_sent = 0;      // heads and payloads
+  std::uint64_t bytes_received = 0;
+  TimePoint first_payload = kNever;  // of the current round
+  TimePoint last_payload{};
+};
+
+class DataPlane {
+ public:
+  using Events = std::vector<protocol::SiteEvent>;
+
+  struct Parts {
+    Transport* transport = nullptr;
+    const Clock* clock = nullptr;
+    ArenaWriter* arena = nullptr;
+    ParameterVector* parameters = nullptr;
+  };
+  struct Settings {
+    CodecId codec = CodecId::kFp32;
+    OuterConfig outer;
+    std::uint64_t chunk_elements = 256 * 1024;
+  };
+
+  DataPlane(const Settings& settings, const Parts& parts);
+
+  // ---- exchange
+  Events start(const protocol::StartExchange& action);
+  void cancel();
+  Events on_chunk(LinkId link, SiteId from, const wire::Chunk& chunk, BufferPtr payload);
+  Events on_sent(std::uint64_t token);
+
+  struct Applied {
+    ParameterChange change = ParameterChange::kUnchanged;
+    Digest state;
+  };
+  Result<Applied> apply(const protocol::ApplyCommit& action);
+
+  // ---- anchors
+  // Seals our own parameters as the anchor of (run, round) unless the arena holds that already.
+  Result<SealedAnchor> keep_anchor(RunId run, RoundId round);
+  Status send_anchor(const protocol::SendAnchor& action);
+  void receive_anchor(const protocol::ReceiveAnchor& action);
+  Events on_anchor_sent(LinkId link, const wire::AnchorSent& message);
+  void link_closed(LinkId link);
+
+  [[nodiscard]] const Traffic& traffic() const { return traffic_; }
+  void start_round_clock() { traffic_.first_payload = kNever; }
+
+ private:
+  using ChunkKey = std::pair<std::uint64_t, SiteId>;  // first element, contributor
+  struct Incoming {
+    LinkId link;
+    SiteId from;
+    wire::Chunk chunk;
+    BufferPtr payload;
+  };
+  // One attempt's data.
+  struct Attempt {
+    wire::Form form;
+    SiteId self;
+    std::map<SiteId, LinkId> links;
+    protocol::Exchange exchange;
+    std::vector<float> scales;                   // per participant, site order
+    std::map<ChunkKey, BufferPtr> arrived;       // encoded contributions to our slices, kept until commit
+    std::map<std::uint64_t, BufferPtr> means;    // encoded means not yet decoded
+    std::map<std::uint64_t, Digest> digests;     // of decoded means, by first element
+    bool complete = false;
+  };
+  // An anchor on its way to a joiner.
+  struct Outgoing {
+    protocol::SendAnchor action;
+    SealedAnchor anchor;
+    std::uint64_t next = 0;      // element of the anchor, then of the outer state
+    std::uint32_t in_flight = 0;
+  };
+  struct Receiving {
+    protocol::ReceiveAnchor action;
+    std::uint64_t received = 0;  // elements of anchor and outer state
+  };
+
+  Events advance(const protocol::ExchangeEvent& event, SiteId peer);
+  Events run(const protocol::SendContribution& action);
+  Events run(const protocol::ReduceChunk& action);
+  Events run(const protocol::TakeMean& action);
+  Events run(const protocol::ExchangeDone& action);
+  Events accept(Incoming incoming);
+  Events fail(SiteId peer, std::string reason);
+  Events unfit(std::string reason);
+  [[nodiscard]] Result<std::span<const float>> parameters_at(ElementRange range);
+  [[nodiscard]] Result<bool> reduce_into(std::span<float> sum, ElementRange range);
+  void send_chunk(LinkId link, const wire::Chunk& chunk, BufferPtr payload, std::uint64_t token);
+  Status take_anchor_chunk(const Incoming& incoming);
+  void pump(Outgoing& job);
+
+  Settings settings_;
+  Parts parts_;
+  const Codec& codec_;
+  std::shared_ptr<BufferPool> pool_;
+  std::vector<float> staging_;  // parameters that are not plain float32 in host memory
+  std::optional<Attempt> attempt_;
+  std::vector<Incoming> early_;  // for an attempt we have not started yet
+  std::map<LinkId, Outgoing> outgoing_;
+  std::optional<Receiving> receiving_;
+  std::map<std::uint64_t, ElementRange> contributions_on_their_way_;  // by token
+  std::map<std::uint64_t, LinkId> anchors_on_their_way_;              // by token
+  std::uint64_t next_token_ = 1;
+  Traffic traffic_;
+};
+
+}  // namespace collab

@@ -1,0 +1,77 @@
+#include "core/runtime/events_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+
+#include "core/base/text.h"
+#include "core/base/log.h"
+
+namespace collab {
+
+Result<EventsFile> EventsFile::open(const std::string& path) {
+  if (path.empty()) return EventsFile(-1);
+  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  if (fd < 0) {
+    return invalid_argument("COLLAB_EVENTS: cannot append to " + path + ": " + std::strerror(errno));
+  }
+  return EventsFile(fd);
+}
+
+EventsFile::EventsFile(EventsFile&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+
+EventsFile& EventsFile::operator=(EventsFile&& other) noexcept {
+  std::swap(fd_, other.fd_);
+  return *this;
+}
+
+EventsFile::~EventsFile() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+void EventsFile::write(std::string_view site, std::string_view event, const JsonFields& fields) {
+  if (fd_ < 0) return;
+  const double now =
+      std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  std::string line = "{\"t\":" + json_number(now) + ",\"site\":" + json_quote(site) + ",\"event\":" + json_quote(event);
+  for (const auto& [key, value] : fields) line += "," + json_quote(key) + ":" + value;
+  line += "}\n";
+  if (::write(fd_, line.data(), line.size()) != static_cast<ssize_t>(line.size())) {
+    log_warning(std::string("COLLAB_EVENTS: a line could not be written: ") + std::strerror(errno));
+  }
+}
+
+void record_note(EventsFile& events, std::string_view site, const protocol::Note& note) {
+  using Level = protocol::Note::Level;
+  switch (note.level) {
+    case Level::kDebug: log_debug(note.text); break;
+    case Level::kInfo: log_info(note.text); break;
+    case Level::kWarning: log_warning(note.text); break;
+    case Level::kError: log_error(note.text); break;
+  }
+  if (note.event.empty()) return;
+  JsonFields fields = note.fields;
+  fields.emplace_back("reason", json_quote(note.text));
+  events.write(site, note.event, fields);
+}
+
+std::string json_number(double value) {
+  char text[40];
+  std::snprintf(text, sizeof text, "%.6f", value);
+  return text;
+}
+
+std::string json_strings(const std::vector<std::string>& values) {
+  std::string text = "[";
+  for (const std::string& value : values) {
+    if (text.size() > 1) text += ",";
+    text += json_quote(value);
+  }
+  return text + "]";
+}
+
+}  // namespace collab

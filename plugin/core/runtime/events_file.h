@@ -1,0 +1,42 @@
+// COLLAB_EVENTS: one JSON object a line, appended with a single write so that several processes can share a file.
+//
+// Threads: one caller at a time. Ownership: the file descriptor.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "collab/status.h"
+#include "core/protocol/actions.h"
+
+namespace collab {
+
+using JsonFields = std::vector<std::pair<std::string, std::string>>;  // values are JSON texts
+
+class EventsFile {
+ public:
+  // An empty path makes a file that swallows everything.
+  static Result<EventsFile> open(const std::string& path);
+  EventsFile(EventsFile&& other) noexcept;
+  EventsFile& operator=(EventsFile&& other) noexcept;
+  EventsFile(const EventsFile&) = delete;
+  EventsFile& operator=(const EventsFile&) = delete;
+  ~EventsFile();
+
+  // {"t":<unix seconds>,"site":...,"event":...,<fields>}
+  void write(std::string_view site, std::string_view event, const JsonFields& fields);
+
+ private:
+  explicit EventsFile(int fd) : fd_(fd) {}
+  int fd_ = -1;
+};
+
+// A Note of the protocol goes to the log and, with its reason, to the events.
+void record_note(EventsFile& events, std::string_view site, const protocol::Note& note);
+
+[[nodiscard]] std::string json_number(double value);
+[[nodiscard]] std::string json_strings(const std::vector<std::string>& values);
+
+}  // namespace collab

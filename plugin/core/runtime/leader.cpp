@@ -1,0 +1,118 @@
+#include "core/runtime/leader.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/base/digest.h"
+#include "core/base/log.h"
+
+namespace collab {
+namespace {
+
+[[nodiscard]] Digest fingerprint_of(const std::vector<TensorInfo>& model) {
+  std::string text;
+  for (const TensorInfo& tensor : model) {
+    text += tensor.name + ' ' + tensor.dtype + (tensor.trained ? " trained" : " frozen");
+    for (const std::uint64_t extent : tensor.shape) text += ' ' + std::to_string(extent);
+    text += '\n';
+  }
+  return hash128(std::as_bytes(std::span(text)));
+}
+
+}  // namespace
+
+ArenaSpec arena_spec(const SessionOptions& options, std::uint64_t elements) {
+  return {.key = {options.config.run, options.site, fingerprint_of(options.model)},
+          .elements = elements,
+          .outer_state = has_outer_state(options.config.outer),
+          .ranks = options.site_size,
+          .shared = options.site_size > 1 && options.one_host,
+          .places = {}};
+}
+
+Status Leader::prepare() {
+  Result<std::unique_ptr<ArenaWriter>> arena = create_arena(arena_spec(options_, parameters_.size()));
+  if (!arena.ok()) return arena.status();
+  arena_ = std::move(*arena);
+  log_debug("anchor and outer state live in " + arena_->describe());
+  return {};
+}
+
+// A newer anchor on disk than the arena's, if any, becomes the sealed one.
+Status Leader::load_state_file() {
+  if (options_.config.state_dir.empty()) return {};
+  const std::string path = state_path(options_.config.state_dir, options_.site);
+  const Result<std::optional<StateHeader>> found = read_state_header(path);
+  if (!found.ok()) return found.status();
+  if (!found->has_value()) return {};
+  const StateHeader& header = **found;
+  const ArenaSpec spec = arena_spec(options_, parameters_.size());
+  if (header.elements != spec.elements || header.fingerprint != spec.key.fingerprint) {
+    return invalid_argument("COLLAB_STATE_DIR: " + path + " is of another model (" + std::to_string(header.elements) +
+                            " elements, this model has " + std::to_string(spec.elements) +
+                            "); move it away or name another directory");
+  }
+  if (header.outer_state != spec.outer_state) {
+    return invalid_argument("COLLAB_STATE_DIR: " + path + (header.outer_state ? " holds" : " lacks") +
+                            " the state of an outer optimiser, and COLLAB_OUTER says otherwise; set it as it was, or "
+                            "move the file away");
+  }
+  const std::optional<SealedAnchor> held = arena_->sealed();
+  if (held && std::pair(held->run, held->round) >= std::pair(header.run, header.round)) return {};
+  if (!arena_->outer().empty()) arena_->begin_outer_update();
+  COLLAB_RETURN_IF_ERROR(read_state_into(path, header, arena_->scratch(), arena_->outer()));
+  arena_->seal({header.run, header.round, header.digest});
+  log_info("found the anchor of round " + std::to_string(header.round.value) + " in " + path);
+  return {};
+}
+
+wire::Join Leader::describe(const Digest& parameters) {
+  wire::Join join{.swarm = options_.config.run,
+                  .site = options_.site,
+                  .index = options_.config.site_index.value_or(wire::kNoIndex),
+                  .expected_sites = options_.config.site_count,
+                  .address = node_->address(),
+                  .elements = parameters_.size(),
+                  .offer = {},
+                  .settings = {},
+                  .model = {}};
+  if (const std::optional<SealedAnchor> sealed = arena_->sealed()) {
+    join.offer = {sealed->run, sealed->round, sealed->digest};
+  } else {
+    const std::span<float> outer = arena_->outer();
+    std::ranges::fill(outer, 0.0F);
+    join.offer.digest = digest_of_state(parameters, outer.empty() ? Digest{} : digest_of_vector(outer));
+  }
+  for (const auto& [name, value] : options_.shared_settings) join.settings.push_back({name, value});
+  for (const TensorInfo& tensor : options_.model) {
+    join.model.push_back({tensor.name, tensor.dtype, tensor.shape, tensor.trained, tensor.digest});
+  }
+  return join;
+}
+
+Result<SealedAnchor> Leader::join(const Digest& parameters) {
+  COLLAB_RETURN_IF_ERROR(load_state_file());
+  Result<std::unique_ptr<Transport>> transport = options_.make_transport();
+  if (!transport.ok()) return transport.status();
+  Node::Options node_options{.config = options_.config,
+                             .site = options_.site,
+                             .coordinators = options_.coordinators,
+                             .model = options_.model,
+                             .fingerprint = fingerprint_of(options_.model)};
+  Result<std::unique_ptr<Node>> node =
+      Node::start(std::move(node_options), std::move(*transport), *arena_, parameters_);
+  if (!node.ok()) return node.status();
+  node_ = std::move(*node);
+  return node_->join(describe(parameters));
+}
+
+Result<RoundReport> Leader::round(double weight, std::uint64_t samples, std::uint64_t steps) {
+  return node_->round({.weight = weight, .samples = samples, .steps = steps});
+}
+
+void Leader::leave(const std::string& reason) {
+  if (node_) node_->depart(reason);
+  node_.reset();
+}
+
+}  // namespace collab

@@ -1,0 +1,40 @@
+// What only the site's leader does: holds the arena and the node, finds the anchor it can offer.
+//
+// Threads: the session's caller. Ownership: the arena, the node.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "core/arena/arena.h"
+#include "core/runtime/node.h"
+
+namespace collab {
+
+class Leader {
+ public:
+  Leader(const SessionOptions& options, ParameterVector& parameters) : options_(options), parameters_(parameters) {}
+
+  // Makes the arena; the site's other ranks can open it from here on.
+  Status prepare();
+  // Joins the swarm with the newest anchor held here: in the arena, in COLLAB_STATE_DIR, else the parameters.
+  Result<SealedAnchor> join(const Digest& parameters);
+  Result<RoundReport> round(double weight, std::uint64_t samples, std::uint64_t steps);
+  void leave(const std::string& reason);
+
+  [[nodiscard]] ArenaWriter& arena() { return *arena_; }
+  [[nodiscard]] const Node* node() const { return node_.get(); }
+
+ private:
+  Status load_state_file();
+  [[nodiscard]] wire::Join describe(const Digest& parameters);
+
+  const SessionOptions& options_;
+  ParameterVector& parameters_;
+  std::unique_ptr<ArenaWriter> arena_;
+  std::unique_ptr<Node> node_;
+};
+
+[[nodiscard]] ArenaSpec arena_spec(const SessionOptions& options, std::uint64_t elements);
+
+}  // namespace collab

@@ -1,0 +1,192 @@
+#include "core/runtime/node.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "core/base/log.h"
+#include "core/runtime/addresses.h"
+#include "core/wire/encoding.h"
+
+namespace collab {
+namespace {
+
+// The machine bounds every wait itself; this is for a loop thread that cannot, a bug.
+constexpr std::chrono::seconds kBeyondLimit{60};
+
+[[nodiscard]] DataPlane::Settings data_settings(const Config& config) {
+  return {.codec = config.codec,
+          .outer = {.id = config.outer,
+                    .lr = static_cast<float>(config.outer_lr),
+                    .momentum = static_cast<float>(config.outer_momentum)},
+          .chunk_elements = std::uint64_t{config.chunk_kib} * 1024 / sizeof(float)};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Node>> Node::start(Options options, std::unique_ptr<Transport> transport, ArenaWriter& arena,
+                                          ParameterVector& parameters) {
+  Result<EventsFile> events = EventsFile::open(options.config.events);
+  if (!events.ok()) return events.status();
+  std::unique_ptr<Node> node(
+      new Node(std::move(options), std::move(transport), std::move(*events), arena, parameters));
+  COLLAB_RETURN_IF_ERROR(node->transport_->start(&node->mailbox_));
+  const Result<std::string> bound = node->transport_->listen(node->options_.config.listen);
+  if (!bound.ok()) return bound.status();
+  node->address_ = dialable(*bound, node->options_.config.advertise);
+  node->thread_ = std::thread([raw = node.get()] { raw->loop(); });
+  return node;
+}
+
+Node::Node(Options options, std::unique_ptr<Transport> transport, EventsFile events, ArenaWriter& arena,
+           ParameterVector& parameters)
+    : options_(std::move(options)),
+      arena_(arena),
+      parameters_(parameters),
+      site_({.coordinators = options_.coordinators,
+             .join_timeout = options_.config.join_timeout,
+             .round_timeout = options_.config.round_timeout}),
+      events_(std::move(events)),
+      saver_(options_.config.state_dir.empty() ? std::string()
+                                               : state_path(options_.config.state_dir, options_.site)),
+      transport_(std::move(transport)) {
+  data_plane_.emplace(data_settings(options_.config),
+                      DataPlane::Parts{transport_.get(), &clock_, &arena_, &parameters_});
+}
+
+Node::~Node() {
+  mailbox_.close();
+  if (thread_.joinable()) thread_.join();
+  transport_.reset();
+}
+
+Result<SealedAnchor> Node::join(wire::Join join) {
+  std::promise<Result<SealedAnchor>> promise;
+  std::future<Result<SealedAnchor>> future = promise.get_future();
+  post_call([this, join = std::move(join), promise = std::move(promise)]() mutable {
+    if (broken_) return promise.set_value(*broken_);
+    joining_ = std::move(promise);
+    feed(protocol::Begin{std::move(join)});
+  });
+  if (future.wait_for(options_.config.join_timeout + kBeyondLimit) != std::future_status::ready) {
+    return internal_error("joining the swarm did not end within its own time-out");
+  }
+  return future.get();
+}
+
+Result<RoundReport> Node::round(const protocol::Trigger& trigger) {
+  std::promise<Result<RoundReport>> promise;
+  std::future<Result<RoundReport>> future = promise.get_future();
+  post_call([this, trigger, promise = std::move(promise)]() mutable {
+    if (broken_) return promise.set_value(*broken_);
+    rounding_ = std::move(promise);
+    report_ = {};
+    triggered_at_ = clock_.now();
+    formed_at_ = kNever;
+    before_round_ = data_plane_->traffic();
+    data_plane_->start_round_clock();
+    feed(trigger);
+  });
+  // A straggler may use up one limit before the round forms and another after it.
+  if (future.wait_for(3 * options_.config.round_timeout + kBeyondLimit) != std::future_status::ready) {
+    return internal_error("a round did not end within its own time-out");
+  }
+  return future.get();
+}
+
+void Node::depart(const std::string& reason) {
+  std::promise<void> promise;
+  std::future<void> future = promise.get_future();
+  post_call([this, reason, promise = std::move(promise)]() mutable {
+    if (broken_) return promise.set_value();
+    departing_ = std::move(promise);
+    feed(protocol::Depart{reason});
+  });
+  if (future.wait_for(kBeyondLimit) != std::future_status::ready) log_warning("leaving the swarm took too long");
+}
+
+void Node::loop() {
+  while (!mailbox_.closed()) {
+    const TimePoint deadline = broken_ ? kNever : site_.next_deadline();
+    std::optional<LoopEvent> event = mailbox_.take(deadline);
+    if (event) handle(std::move(*event));
+    if (!broken_ && clock_.now() >= site_.next_deadline()) feed(protocol::Tick{});
+    bytes_sent_ = data_plane_->traffic().bytes_sent;
+    bytes_received_ = data_plane_->traffic().bytes_received;
+  }
+  fail_everything(cancelled("the node was stopped"));
+}
+
+void Node::handle(LoopEvent event) {
+  if (auto* call = std::get_if<LoopCall>(&event)) return (*call)();
+  if (auto* arrived = std::get_if<MessageArrived>(&event)) {
+    return on_message(arrived->link, std::move(arrived->message));
+  }
+  if (auto* sent = std::get_if<MessageSent>(&event)) return feed_all(data_plane_->on_sent(sent->token));
+  if (auto* connected = std::get_if<LinkConnected>(&event)) {
+    const auto found = dials_.find(connected->link);
+    if (found == dials_.end()) return;
+    const Dial dial = found->second;
+    dials_.erase(found);
+    if (const auto* site = std::get_if<SiteId>(&dial)) return feed(protocol::PeerConnected{*site, connected->link});
+    return feed(protocol::CoordinatorConnected{connected->link});
+  }
+  if (auto* closed = std::get_if<LinkClosed>(&event)) {
+    data_plane_->link_closed(closed->link);
+    const auto found = dials_.find(closed->link);
+    if (found == dials_.end()) return feed(protocol::Closed{closed->link, std::move(closed->why)});
+    const Dial dial = found->second;
+    dials_.erase(found);
+    std::optional<SiteId> site;
+    if (const auto* peer = std::get_if<SiteId>(&dial)) site = *peer;
+    return feed(protocol::DialFailed{site, std::move(closed->why)});
+  }
+  // LinkAccepted: a link means nothing until its peer has said Hello.
+}
+
+void Node::on_message(LinkId link, TransportMessage message) {
+  Result<wire::Message> decoded = wire::decode(message.head);
+  if (!decoded.ok()) {
+    log_warning("a message was refused and its link closed: " + decoded.status().message());
+    transport_->close(link);
+    return;
+  }
+  if (const auto* chunk = std::get_if<wire::Chunk>(&*decoded)) {
+    const std::optional<SiteId> from = site_.peer_of(link);
+    if (!from) return;  // not a member, or not any more
+    return feed_all(data_plane_->on_chunk(link, *from, *chunk, std::move(message.payload)));
+  }
+  if (const auto* sent = std::get_if<wire::AnchorSent>(&*decoded)) {
+    return feed_all(data_plane_->on_anchor_sent(link, *sent));
+  }
+  feed(protocol::Received{link, std::move(*decoded)});
+}
+
+void Node::feed_all(std::vector<protocol::SiteEvent> events) {
+  for (protocol::SiteEvent& event : events) pending_.push_back(std::move(event));
+  drain();
+}
+
+void Node::feed(protocol::SiteEvent event) {
+  pending_.push_back(std::move(event));
+  drain();
+}
+
+// Actions may raise further events; they queue up behind, so that the machine is never entered twice.
+void Node::drain() {
+  while (!pending_.empty() && !broken_) {
+    const protocol::SiteEvent event = std::move(pending_.front());
+    pending_.pop_front();
+    for (const protocol::SiteAction& action : site_.step(clock_.now(), event)) {
+      std::visit([this](const auto& each) { act(each); }, action);
+    }
+  }
+}
+
+void Node::fail_everything(const Status& why) {
+  if (joining_) std::exchange(joining_, std::nullopt)->set_value(why);
+  if (rounding_) std::exchange(rounding_, std::nullopt)->set_value(why);
+  if (departing_) std::exchange(departing_, std::nullopt)->set_value();
+}
+
+}  // namespace collab

@@ -1,0 +1,139 @@
+// A site's leader in the swarm: the loop thread that joins clock, transport and store to the Site machine.
+//
+// Threads: the loop thread owns the machine, the data plane and every link; join(), round() and depart() post to
+// it and wait. The caller stands still meanwhile, so the loop may read and write its parameters.
+// Ownership: owns transport, machine and data plane; borrows arena and parameters, which outlive it.
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <future>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <variant>
+#include <vector>
+
+#include "collab/clock.h"
+#include "collab/session.h"
+#include "core/protocol/site.h"
+#include "core/runtime/data_plane.h"
+#include "core/runtime/events_file.h"
+#include "core/runtime/mailbox.h"
+#include "core/runtime/state_saver.h"
+
+namespace collab {
+
+struct RoundReport {
+  RoundId round;
+  AttemptId attempts;
+  std::vector<std::string> members;
+  std::vector<std::string> contributors;
+  ParameterChange change = ParameterChange::kUnchanged;
+  Digest state;
+  double seconds = 0;           // from forming to parameters in place
+  double exchange_seconds = 0;  // from the first payload byte to the last
+  double stall_seconds = 0;     // from the trigger to parameters in place
+  std::uint64_t bytes_sent = 0;
+  std::uint64_t bytes_received = 0;
+};
+
+class Node {
+ public:
+  struct Options {
+    Config config;
+    std::string site;
+    std::vector<std::string> coordinators;
+    std::vector<TensorInfo> model;
+    Digest fingerprint;
+  };
+  static Result<std::unique_ptr<Node>> start(Options options, std::unique_ptr<Transport> transport, ArenaWriter& arena,
+                                             ParameterVector& parameters);
+  ~Node();
+  Node(const Node&) = delete;
+  Node& operator=(const Node&) = delete;
+
+  // Where other sites dial this one.
+  [[nodiscard]] const std::string& address() const { return address_; }
+
+  // Joins the swarm; returns with the anchor in the parameters.
+  Result<SealedAnchor> join(wire::Join join);
+  Result<RoundReport> round(const protocol::Trigger& trigger);
+  // Leaves in good order; bounded, never fails.
+  void depart(const std::string& reason);
+
+  [[nodiscard]] std::uint64_t bytes_sent() const { return bytes_sent_; }
+  [[nodiscard]] std::uint64_t bytes_received() const { return bytes_received_; }
+
+ private:
+  struct CoordinatorDial {};
+  using Dial = std::variant<CoordinatorDial, SiteId>;
+
+  Node(Options options, std::unique_ptr<Transport> transport, EventsFile events, ArenaWriter& arena,
+       ParameterVector& parameters);
+  void loop();
+  void handle(LoopEvent event);
+  void on_message(LinkId link, TransportMessage message);
+  void feed(protocol::SiteEvent event);
+  void feed_all(std::vector<protocol::SiteEvent> events);
+  void drain();
+
+  void act(const protocol::Send& action);
+  void act(const protocol::Hangup& action);
+  void act(const protocol::DialCoordinator& action);
+  void act(const protocol::DialPeer& action);
+  void act(const protocol::StartExchange& action);
+  void act(const protocol::CancelExchange& action);
+  void act(const protocol::ApplyCommit& action);
+  void act(const protocol::KeepAnchor& action);
+  void act(const protocol::ReceiveAnchor& action);
+  void act(const protocol::SendAnchor& action);
+  void act(const protocol::JoinDone& action);
+  void act(const protocol::RoundDone& action);
+  void act(const protocol::Left& action);
+  void act(const protocol::Failed& action);
+  void act(const protocol::Note& action);
+
+  void fail_everything(const Status& why);
+  void tell(const RoundReport& report);
+  template <typename F>
+  void post_call(F call) {
+    mailbox_.post(LoopCall(std::move(call)));
+  }
+
+  // ---- fixed after start()
+  Options options_;
+  std::string address_;
+  SteadyClock clock_;
+  ArenaWriter& arena_;
+  ParameterVector& parameters_;
+
+  // ---- any thread
+  Mailbox mailbox_;
+  std::atomic<std::uint64_t> bytes_sent_{0};
+  std::atomic<std::uint64_t> bytes_received_{0};
+
+  // ---- loop thread only
+  protocol::Site site_;
+  EventsFile events_;
+  StateSaver saver_;
+  std::deque<protocol::SiteEvent> pending_;
+  std::map<LinkId, Dial> dials_;
+  std::optional<std::promise<Result<SealedAnchor>>> joining_;
+  std::optional<std::promise<Result<RoundReport>>> rounding_;
+  std::optional<std::promise<void>> departing_;
+  std::optional<Status> broken_;
+  RoundReport report_;
+  TimePoint triggered_at_{};
+  TimePoint formed_at_{};
+  Traffic before_round_;
+
+  // ---- last, so that they stop first
+  std::unique_ptr<Transport> transport_;
+  std::optional<DataPlane> data_plane_;
+  std::thread thread_;
+};
+
+}  // namespace collab

@@ -1,0 +1,157 @@
+// What the node does when the Site machine asks.
+#include <chrono>
+#include <cstdio>
+#include <utility>
+
+#include "core/base/log.h"
+#include "core/base/text.h"
+#include "core/runtime/node.h"
+#include "core/wire/encoding.h"
+
+namespace collab {
+namespace {
+
+constexpr Duration kDialTimeout = std::chrono::seconds(10);
+
+[[nodiscard]] double seconds_between(TimePoint from, TimePoint to) {
+  return to <= from ? 0.0 : std::chrono::duration<double>(to - from).count();
+}
+
+}  // namespace
+
+void Node::act(const protocol::Send& action) {
+  transport_->send(action.link, {.lane = Lane::kControl, .head = wire::encode(action.message), .payload = nullptr},
+                   0);
+}
+
+void Node::act(const protocol::Hangup& action) {
+  log_debug("closing a link: " + action.why);
+  transport_->close(action.link);
+}
+
+void Node::act(const protocol::DialCoordinator& action) {
+  const std::string& address = options_.coordinators[action.candidate];
+  dials_[transport_->connect(address, kDialTimeout)] = CoordinatorDial{};
+}
+
+void Node::act(const protocol::DialPeer& action) {
+  dials_[transport_->connect(action.address, kDialTimeout)] = action.site;
+}
+
+void Node::act(const protocol::StartExchange& action) {
+  if (formed_at_ == kNever) formed_at_ = clock_.now();
+  std::vector<protocol::SiteEvent> events = data_plane_->start(action);
+  for (protocol::SiteEvent& event : events) pending_.push_back(std::move(event));
+}
+
+void Node::act(const protocol::CancelExchange& action) {
+  log_debug("the exchange was cancelled: " + action.why);
+  data_plane_->cancel();
+}
+
+void Node::act(const protocol::ApplyCommit& action) {
+  saver_.wait();
+  Result<DataPlane::Applied> applied = data_plane_->apply(action);
+  if (!applied.ok()) return act(protocol::Failed{applied.status()});
+  report_.change = applied->change;
+  report_.state = applied->state;
+  pending_.push_back(protocol::Applied{action.commit.round, applied->state});
+}
+
+void Node::act(const protocol::KeepAnchor& action) {
+  Result<SealedAnchor> kept = data_plane_->keep_anchor(action.run, action.round);
+  if (!kept.ok()) return act(protocol::Failed{kept.status()});
+  pending_.push_back(protocol::AnchorInPlace{kept->run, kept->round, kept->digest});
+}
+
+void Node::act(const protocol::ReceiveAnchor& action) {
+  saver_.wait();
+  data_plane_->receive_anchor(action);
+}
+
+void Node::act(const protocol::SendAnchor& action) {
+  if (const Status status = data_plane_->send_anchor(action); !status.ok()) {
+    log_warning(status.message());
+    transport_->close(action.to);
+  }
+}
+
+void Node::act(const protocol::JoinDone&) {
+  if (!joining_) return;  // a join after the coordinator was lost
+  const std::optional<SealedAnchor> anchor = arena_.sealed();
+  COLLAB_CHECK(anchor.has_value(), "a site joined without an anchor");
+  if (const Status status = change_parameters(parameters_, ParameterChange::kToAnchor, arena_.anchor(), {});
+      !status.ok()) {
+    return act(protocol::Failed{status});
+  }
+  std::exchange(joining_, std::nullopt)->set_value(*anchor);
+}
+
+void Node::act(const protocol::RoundDone& action) {
+  const TimePoint now = clock_.now();
+  const Traffic& traffic = data_plane_->traffic();
+  report_.round = action.round;
+  report_.attempts = action.attempts;
+  report_.members = action.members;
+  report_.contributors = action.contributors;
+  report_.seconds = formed_at_ == kNever ? 0 : seconds_between(formed_at_, now);
+  report_.stall_seconds = seconds_between(triggered_at_, now);
+  report_.exchange_seconds =
+      traffic.first_payload == kNever ? 0 : seconds_between(traffic.first_payload, traffic.last_payload);
+  report_.bytes_sent = traffic.bytes_sent - before_round_.bytes_sent;
+  report_.bytes_received = traffic.bytes_received - before_round_.bytes_received;
+  tell(report_);
+  const std::optional<SealedAnchor> sealed = arena_.sealed();
+  if (saver_.enabled() && sealed && action.round.value % options_.config.save_every == 0) {
+    saver_.save({.swarm = options_.config.run,
+                 .site = options_.site,
+                 .run = sealed->run,
+                 .round = sealed->round,
+                 .digest = sealed->digest,
+                 .fingerprint = options_.fingerprint,
+                 .elements = arena_.anchor().size(),
+                 .outer_state = !arena_.outer().empty(),
+                 .model = options_.model},
+                arena_.anchor(), arena_.outer());
+  }
+  if (rounding_) std::exchange(rounding_, std::nullopt)->set_value(report_);
+}
+
+void Node::act(const protocol::Left&) {
+  if (departing_) std::exchange(departing_, std::nullopt)->set_value();
+}
+
+void Node::act(const protocol::Failed& action) {
+  if (broken_) return;
+  broken_ = action.why;
+  data_plane_->cancel();
+  fail_everything(action.why);
+}
+
+void Node::act(const protocol::Note& action) { record_note(events_, options_.site, action); }
+
+void Node::tell(const RoundReport& report) {
+  events_.write(options_.site, "round",
+                {{"round", std::to_string(report.round.value)},
+                 {"attempts", std::to_string(report.attempts.value)},
+                 {"members", json_strings(report.members)},
+                 {"contributors", json_strings(report.contributors)},
+                 {"bytes_sent", std::to_string(report.bytes_sent)},
+                 {"bytes_received", std::to_string(report.bytes_received)},
+                 {"seconds", json_number(report.seconds)},
+                 {"exchange_seconds", json_number(report.exchange_seconds)},
+                 {"stall_seconds", json_number(report.stall_seconds)},
+                 {"digest", json_quote(to_hex(report.state))},
+                 {"codec", json_quote(codec_for(options_.config.codec).name())},
+                 {"transport", json_quote(transport_->name())}});
+  std::string who;
+  for (const std::string& name : report.contributors) who += (who.empty() ? "" : ", ") + name;
+  char line[256];
+  std::snprintf(line, sizeof line, "%.2f s, waited %.2f s, %.1f MB sent, %.1f MB received", report.seconds,
+                std::max(0.0, report.stall_seconds - report.seconds), static_cast<double>(report.bytes_sent) / 1e6,
+                static_cast<double>(report.bytes_received) / 1e6);
+  log_info("round " + std::to_string(report.round.value) + ": " + (who.empty() ? "nobody had steps" : who + " averaged") +
+           "; " + line);
+}
+
+}  // namespace collab

@@ -1,0 +1,54 @@
+// When a round is due, by COLLAB_SYNC_EVERY.
+//
+// By steps every rank reaches the same answer alone. By time only the leader looks at the clock; it announces
+// the step two ahead of its own, which no other rank of the site can have passed: their gradients need its.
+// Pure. Threads: one caller at a time. Ownership: its own counters.
+#pragma once
+
+#include <cstdint>
+
+#include "collab/clock.h"
+#include "collab/config.h"
+#include "collab/status.h"
+
+namespace collab {
+
+class SyncSchedule {
+ public:
+  explicit SyncSchedule(SyncEvery every) : every_(every) {}
+
+  [[nodiscard]] bool by_time() const { return every_.steps == 0; }
+  [[nodiscard]] std::uint64_t steps() const { return steps_; }
+  [[nodiscard]] std::uint64_t steps_since_round() const { return steps_ - steps_at_round_; }
+
+  // One more inner step has been taken.
+  void count_step() { ++steps_; }
+
+  // By steps: is a round due now?
+  [[nodiscard]] bool due_by_steps() const { return !by_time() && steps_since_round() >= every_.steps; }
+
+  // By time, leader only: the step to announce, or 0 when it is too early or one is announced already.
+  [[nodiscard]] std::uint64_t step_to_announce(TimePoint now) {
+    if (!by_time() || announced_ > steps_ || now - round_at_ < every_.time) return 0;
+    announced_ = steps_ + 2;
+    return announced_;
+  }
+  // By time: is a round due now, given the leader's announcement? An announcement that was passed is an error: the
+  // ranks of the site do not step together.
+  [[nodiscard]] Result<bool> due_by_announcement(std::uint64_t announced) const;
+
+  // A round has ended (or round 0): counting starts again.
+  void round_ended(TimePoint now) {
+    steps_at_round_ = steps_;
+    round_at_ = now;
+  }
+
+ private:
+  SyncEvery every_;
+  std::uint64_t steps_ = 0;
+  std::uint64_t steps_at_round_ = 0;
+  std::uint64_t announced_ = 0;
+  TimePoint round_at_{};
+};
+
+}  // namespace collab

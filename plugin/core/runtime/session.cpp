@@ -1,0 +1,264 @@
+#include "collab/session.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "core/base/log.h"
+#include "core/runtime/leader.h"
+#include "core/runtime/schedule.h"
+#include "core/runtime/site_channel.h"
+
+namespace collab {
+namespace {
+
+using std::chrono::milliseconds;
+
+class RankSession final : public Session {
+ public:
+  RankSession(SessionOptions options, std::shared_ptr<ParameterVector> parameters, std::shared_ptr<SiteGroup> group)
+      : options_(std::move(options)),
+        parameters_(std::move(parameters)),
+        group_(std::move(group)),
+        schedule_(options_.config.sync_every) {}
+
+  Status begin() override {
+    if (begun_) return invalid_argument("the session has begun already");
+    begun_ = true;
+    return remember(begin_once());
+  }
+
+  Result<StepOutcome> step(std::uint64_t samples) override {
+    COLLAB_RETURN_IF_ERROR(usable());
+    schedule_.count_step();
+    samples_ += samples;
+    const Result<bool> due = round_is_due();
+    if (!due.ok()) return remember(due.status());
+    return *due ? run_round() : Result<StepOutcome>(StepOutcome{});
+  }
+
+  Result<StepOutcome> synchronize() override {
+    COLLAB_RETURN_IF_ERROR(usable());
+    return run_round();
+  }
+
+  Status finish() override {
+    if (!begun_ || finished_) return {};
+    finished_ = true;
+    Status last;
+    if (broken_.ok() && schedule_.steps_since_round() > 0) last = run_round_unchecked().status();
+    if (leader_) leader_->leave("the training script has ended");
+    return last;
+  }
+
+  [[nodiscard]] SessionStatus status() const override {
+    SessionStatus status{.site = options_.site,
+                         .round = round_,
+                         .steps = schedule_.steps(),
+                         .steps_since_round = schedule_.steps_since_round(),
+                         .state = state_};
+    if (leader_ && leader_->node() != nullptr) {
+      status.bytes_sent = leader_->node()->bytes_sent();
+      status.bytes_received = leader_->node()->bytes_received();
+    }
+    return status;
+  }
+
+ private:
+  [[nodiscard]] bool is_leader() const { return options_.site_rank == 0; }
+
+  [[nodiscard]] Status usable() const {
+    if (!begun_) return invalid_argument("the session has not begun");
+    if (finished_) return invalid_argument("the session has finished");
+    return broken_;
+  }
+
+  Status remember(Status status) {
+    if (!status.ok() && broken_.ok()) broken_ = status;
+    return status;
+  }
+
+  // Longer than any wait of the leader, so that a rank is told why instead of giving up first.
+  [[nodiscard]] milliseconds patience() const {
+    return options_.config.join_timeout + 3 * options_.config.round_timeout + std::chrono::minutes(2);
+  }
+
+  Status begin_once() {
+    if (is_leader()) {
+      leader_.emplace(options_, *parameters_);
+      COLLAB_RETURN_IF_ERROR(leader_->prepare());
+    }
+    const Result<Digest> own = digest_of_parameters(*parameters_);
+    if (!own.ok()) return own.status();
+    COLLAB_RETURN_IF_ERROR(open_channel());
+    const Result<std::vector<RankReport>> reports = channel_->report({.call = ++call_, .digest = *own});
+    if (!reports.ok()) return reports.status();
+    Outcome mine;
+    if (is_leader()) {
+      Status same = check_same(*reports);
+      if (same.ok()) {
+        Result<SealedAnchor> joined = leader_->join(*own);
+        if (joined.ok()) {
+          mine.change = ParameterChange::kToAnchor;
+          mine.round = joined->round;
+          state_ = joined->digest;
+        } else {
+          same = joined.status();
+        }
+      }
+      fail_outcome(mine, same);
+    }
+    const Result<Outcome> outcome = take(mine);
+    if (!outcome.ok()) return outcome.status();
+    log_info("round " + std::to_string(round_.value) + ": the anchor is in place; training starts");
+    return {};
+  }
+
+  Status open_channel() {
+    if (options_.site_size == 1) {
+      channel_ = make_solo_channel();
+    } else if (!options_.one_host) {
+      if (!group_) return invalid_argument("a site on several hosts needs its process group");
+      channel_ = make_group_channel(*group_, is_leader(), *parameters_);
+    } else if (is_leader()) {
+      channel_ = make_arena_leader_channel(leader_->arena(), options_.site_size, options_.config.round_timeout);
+    } else {
+      Result<std::unique_ptr<ArenaReader>> arena =
+          open_arena(arena_spec(options_, parameters_->size()), options_.config.join_timeout);
+      if (!arena.ok()) return arena.status();
+      channel_ = make_arena_follower_channel(std::move(*arena), options_.site_rank, *parameters_, patience());
+    }
+    return {};
+  }
+
+  Result<bool> round_is_due() {
+    if (!schedule_.by_time()) return schedule_.due_by_steps();
+    const std::uint64_t mine = is_leader() ? schedule_.step_to_announce(clock_.now()) : 0;
+    const Result<std::uint64_t> announced = channel_->announcement(mine);
+    if (!announced.ok()) return announced.status();
+    return schedule_.due_by_announcement(*announced);
+  }
+
+  Result<StepOutcome> run_round() {
+    Result<StepOutcome> outcome = run_round_unchecked();
+    if (!outcome.ok()) return remember(outcome.status());
+    return outcome;
+  }
+
+  Result<StepOutcome> run_round_unchecked() {
+    const TimePoint start = clock_.now();
+    RankReport own{.call = ++call_, .digest = {}, .samples = samples_};
+    if (options_.site_size > 1) {
+      const Result<Digest> digest = digest_of_parameters(*parameters_);
+      if (!digest.ok()) return digest.status();
+      own.digest = *digest;
+    }
+    const Result<std::vector<RankReport>> reports = channel_->report(own);
+    if (!reports.ok()) return reports.status();
+    const Outcome mine = is_leader() ? lead_round(*reports) : Outcome{};
+    const Result<Outcome> outcome = take(mine);
+    if (!outcome.ok()) return outcome.status();
+    samples_ = 0;
+    return StepOutcome{.round_ran = true,
+                       .round = outcome->round,
+                       .took_anchor = outcome->change == ParameterChange::kTookAnchor,
+                       .seconds = std::chrono::duration<double>(clock_.now() - start).count()};
+  }
+
+  // Never fails past the caller: the other ranks wait for the outcome, whatever it is.
+  Outcome lead_round(const std::vector<RankReport>& reports) {
+    Outcome mine;
+    if (Status same = check_same(reports); !same.ok()) {
+      fail_outcome(mine, same);
+      return mine;
+    }
+    std::uint64_t samples = 0;
+    for (const RankReport& report : reports) samples += report.samples;
+    Result<RoundReport> report = leader_->round(weight_of(samples), samples, schedule_.steps_since_round());
+    if (!report.ok()) {
+      fail_outcome(mine, report.status());
+      return mine;
+    }
+    mine.change = report->change;
+    mine.round = report->round;
+    state_ = report->state;
+    return mine;
+  }
+
+  [[nodiscard]] double weight_of(std::uint64_t samples) const {
+    const std::uint64_t steps = schedule_.steps_since_round();
+    switch (options_.config.weight) {
+      case WeightBy::kSamples: return static_cast<double>(samples);
+      case WeightBy::kSteps: return static_cast<double>(steps);
+      case WeightBy::kEqual: return steps > 0 ? 1.0 : 0.0;
+    }
+    return 0.0;
+  }
+
+  [[nodiscard]] Status check_same(const std::vector<RankReport>& reports) const {
+    for (std::size_t rank = 1; rank < reports.size(); ++rank) {
+      if (reports[rank].digest == reports[0].digest) continue;
+      return invalid_argument("rank " + std::to_string(rank) + " of site " + options_.site +
+                              " holds other parameters than its rank 0 (digests " + to_hex(reports[rank].digest) +
+                              " and " + to_hex(reports[0].digest) +
+                              "): the ranks of a site must train one model; wrap every trained module in "
+                              "DistributedDataParallel and step the same optimiser on every rank");
+    }
+    return {};
+  }
+
+  void fail_outcome(Outcome& outcome, const Status& status) {
+    if (status.ok()) return;
+    outcome.error = status.message();
+    failure_ = status.code();
+  }
+
+  // Every rank ends a call here, with the leader's outcome.
+  Result<Outcome> take(const Outcome& mine) {
+    Result<Outcome> outcome = channel_->share(call_, mine);
+    if (!outcome.ok()) return outcome;
+    if (!outcome->ok()) return Status(failure_, outcome->error);
+    round_ = outcome->round;
+    schedule_.round_ended(clock_.now());
+    return outcome;
+  }
+
+  const SessionOptions options_;
+  const std::shared_ptr<ParameterVector> parameters_;
+  const std::shared_ptr<SiteGroup> group_;
+  SteadyClock clock_;
+  SyncSchedule schedule_;
+  std::optional<Leader> leader_;
+  std::unique_ptr<SiteChannel> channel_;
+  std::uint64_t call_ = 0;     // of report() and share()
+  std::uint64_t samples_ = 0;  // of this rank since the last round
+  RoundId round_;
+  Digest state_;
+  bool begun_ = false;
+  bool finished_ = false;
+  Status broken_;
+  StatusCode failure_ = StatusCode::kRefused;  // of the leader's error on the other ranks
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Session>> make_session(SessionOptions options, std::shared_ptr<ParameterVector> parameters,
+                                              std::shared_ptr<SiteGroup> group) {
+  if (!parameters || parameters->size() == 0) {
+    return invalid_argument("the model has no trained floating-point parameters");
+  }
+  if (options.site_rank >= options.site_size) {
+    return invalid_argument("rank " + std::to_string(options.site_rank) + " does not fit a site of " +
+                            std::to_string(options.site_size));
+  }
+  if (options.site_rank == 0 && options.coordinators.empty()) {
+    return invalid_argument("no coordinator to join: set COLLAB_COORDINATOR=HOST:PORT");
+  }
+  const Result<LogLevel> level = log_level_from_name(options.config.log);
+  if (!level.ok()) return level.status();
+  set_log(*level, options.site);
+  return std::unique_ptr<Session>(
+      std::make_unique<RankSession>(std::move(options), std::move(parameters), std::move(group)));
+}
+
+}  // namespace collab

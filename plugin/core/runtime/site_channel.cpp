@@ -1,0 +1,175 @@
+#include "core/runtime/site_channel.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "core/base/log.h"
+
+namespace collab {
+namespace {
+
+constexpr std::uint32_t kErrorKind = 0xFFFF'FFFF;
+
+class SoloChannel final : public SiteChannel {
+ public:
+  Result<std::vector<RankReport>> report(const RankReport& own) override { return std::vector{own}; }
+  Result<Outcome> share(std::uint64_t, const Outcome& mine) override { return mine; }
+  Result<std::uint64_t> announcement(std::uint64_t mine) override {
+    if (mine != 0) announced_ = mine;
+    return announced_;
+  }
+
+ private:
+  std::uint64_t announced_ = 0;
+};
+
+class ArenaLeaderChannel final : public SiteChannel {
+ public:
+  ArenaLeaderChannel(ArenaWriter& arena, std::uint32_t ranks, std::chrono::milliseconds limit)
+      : arena_(arena), ranks_(ranks), limit_(limit) {}
+
+  Result<std::vector<RankReport>> report(const RankReport& own) override {
+    std::vector<RankReport> reports{own};
+    for (std::uint32_t rank = 1; rank < ranks_; ++rank) {
+      Result<RankReport> report = arena_.wait_report(rank, own.call, limit_);
+      if (!report.ok()) return report.status();
+      reports.push_back(*report);
+    }
+    return reports;
+  }
+
+  Result<Outcome> share(std::uint64_t call, const Outcome& mine) override {
+    const auto kind = mine.ok() ? static_cast<std::uint32_t>(mine.change) : kErrorKind;
+    arena_.publish(call, kind, mine.ok() ? std::to_string(mine.round.value) : mine.error);
+    return mine;
+  }
+
+  Result<std::uint64_t> announcement(std::uint64_t mine) override {
+    if (mine != 0) {
+      announced_ = mine;
+      arena_.announce_step(mine);
+    }
+    return announced_;
+  }
+
+ private:
+  ArenaWriter& arena_;
+  std::uint32_t ranks_;
+  std::chrono::milliseconds limit_;
+  std::uint64_t announced_ = 0;
+};
+
+class ArenaFollowerChannel final : public SiteChannel {
+ public:
+  ArenaFollowerChannel(std::unique_ptr<ArenaReader> arena, std::uint32_t rank, ParameterVector& parameters,
+                       std::chrono::milliseconds limit)
+      : arena_(std::move(arena)), rank_(rank), parameters_(parameters), limit_(limit) {}
+
+  Result<std::vector<RankReport>> report(const RankReport& own) override {
+    arena_->report(rank_, own);
+    return std::vector<RankReport>{};
+  }
+
+  Result<Outcome> share(std::uint64_t call, const Outcome&) override {
+    Result<ArenaReader::Outcome> published = arena_->wait_published(call, limit_);
+    if (!published.ok()) return published.status();
+    if (published->kind == kErrorKind) return Outcome{.change = {}, .round = {}, .error = published->text};
+    Outcome outcome;
+    outcome.change = static_cast<ParameterChange>(published->kind);
+    if (const auto sealed = arena_->sealed()) outcome.round = sealed->round;
+    COLLAB_RETURN_IF_ERROR(change_parameters(parameters_, outcome.change, arena_->anchor(), arena_->previous()));
+    return outcome;
+  }
+
+  Result<std::uint64_t> announcement(std::uint64_t) override { return arena_->announced_step(); }
+
+ private:
+  std::unique_ptr<ArenaReader> arena_;
+  std::uint32_t rank_;
+  ParameterVector& parameters_;
+  std::chrono::milliseconds limit_;
+};
+
+class GroupChannel final : public SiteChannel {
+ public:
+  GroupChannel(SiteGroup& group, bool leader, ParameterVector& parameters)
+      : group_(group), leader_(leader), parameters_(parameters) {}
+
+  Result<std::vector<RankReport>> report(const RankReport& own) override {
+    std::vector<RankReport> reports;
+    const Result<std::vector<std::uint64_t>> lo = group_.gather_all(own.digest.lo);
+    if (!lo.ok()) return lo.status();
+    const Result<std::vector<std::uint64_t>> hi = group_.gather_all(own.digest.hi);
+    if (!hi.ok()) return hi.status();
+    const Result<std::vector<std::uint64_t>> samples = group_.gather_all(own.samples);
+    if (!samples.ok()) return samples.status();
+    if (!leader_) return reports;
+    for (std::size_t rank = 0; rank < lo->size(); ++rank) {
+      reports.push_back({.call = own.call, .digest = {(*lo)[rank], (*hi)[rank]}, .samples = (*samples)[rank]});
+    }
+    return reports;
+  }
+
+  Result<Outcome> share(std::uint64_t, const Outcome& mine) override {
+    struct Head {
+      std::uint32_t change;
+      std::uint32_t error_bytes;
+      std::uint64_t round;
+    } head{static_cast<std::uint32_t>(mine.change), static_cast<std::uint32_t>(mine.error.size()), mine.round.value};
+    COLLAB_RETURN_IF_ERROR(group_.broadcast(std::as_writable_bytes(std::span(&head, 1))));
+    Outcome outcome{static_cast<ParameterChange>(head.change), RoundId(head.round), mine.error};
+    if (head.error_bytes > 0) {
+      outcome.error.resize(head.error_bytes);
+      COLLAB_RETURN_IF_ERROR(group_.broadcast(std::as_writable_bytes(std::span(outcome.error))));
+      return outcome;
+    }
+    if (outcome.change != ParameterChange::kUnchanged) COLLAB_RETURN_IF_ERROR(broadcast_parameters());
+    return outcome;
+  }
+
+  Result<std::uint64_t> announcement(std::uint64_t mine) override {
+    COLLAB_RETURN_IF_ERROR(group_.broadcast(std::as_writable_bytes(std::span(&mine, 1))));
+    if (mine != 0) announced_ = mine;
+    return announced_;
+  }
+
+ private:
+  Status broadcast_parameters() {
+    constexpr std::uint64_t kTile = 1 << 20;
+    std::vector<float> tile;
+    for (std::uint64_t at = 0; at < parameters_.size(); at += kTile) {
+      tile.resize(std::min(kTile, parameters_.size() - at));
+      if (leader_) COLLAB_RETURN_IF_ERROR(parameters_.read(at, tile));
+      COLLAB_RETURN_IF_ERROR(group_.broadcast(std::as_writable_bytes(std::span(tile))));
+      if (!leader_) COLLAB_RETURN_IF_ERROR(parameters_.write(at, tile));
+    }
+    return {};
+  }
+
+  SiteGroup& group_;
+  bool leader_;
+  ParameterVector& parameters_;
+  std::uint64_t announced_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<SiteChannel> make_solo_channel() { return std::make_unique<SoloChannel>(); }
+
+std::unique_ptr<SiteChannel> make_arena_leader_channel(ArenaWriter& arena, std::uint32_t ranks,
+                                                       std::chrono::milliseconds limit) {
+  return std::make_unique<ArenaLeaderChannel>(arena, ranks, limit);
+}
+
+std::unique_ptr<SiteChannel> make_arena_follower_channel(std::unique_ptr<ArenaReader> arena, std::uint32_t rank,
+                                                         ParameterVector& parameters,
+                                                         std::chrono::milliseconds limit) {
+  return std::make_unique<ArenaFollowerChannel>(std::move(arena), rank, parameters, limit);
+}
+
+std::unique_ptr<SiteChannel> make_group_channel(SiteGroup& group, bool leader, ParameterVector& parameters) {
+  return std::make_unique<GroupChannel>(group, leader, parameters);
+}
+
+}  // namespace collab

@@ -1,0 +1,50 @@
+// How the ranks of one site act as one: every rank reports, the leader decides, every rank takes the outcome.
+//
+// Ranks on one machine use the shared-memory arena; ranks on several use the site's own process group; a site of
+// one rank needs neither. Threads: one caller. Ownership: per implementation; parameters are borrowed.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "collab/session.h"
+#include "core/arena/arena.h"
+#include "core/runtime/data_plane.h"
+
+namespace collab {
+
+using RankReport = ArenaWriter::RankReport;
+
+// What the leader tells the other ranks at the end of a call.
+struct Outcome {
+  ParameterChange change = ParameterChange::kUnchanged;
+  RoundId round;
+  std::string error;  // not empty: the call failed, on every rank, with this
+  [[nodiscard]] bool ok() const { return error.empty(); }
+};
+
+class SiteChannel {
+ public:
+  virtual ~SiteChannel() = default;
+  // Calls are numbered from 1, the same on every rank. Leader: all ranks' reports, own first. Others: nothing.
+  virtual Result<std::vector<RankReport>> report(const RankReport& own) = 0;
+  // Leader: gives `mine` and, over a process group, its parameters. Others: `mine` is ignored; on return their
+  // parameters are changed and the outcome is the leader's.
+  virtual Result<Outcome> share(std::uint64_t call, const Outcome& mine) = 0;
+  // The step of the next round as the leader announced it, 0 for none; `mine` is the leader's news, 0 for none.
+  virtual Result<std::uint64_t> announcement(std::uint64_t mine) = 0;
+};
+
+[[nodiscard]] std::unique_ptr<SiteChannel> make_solo_channel();
+[[nodiscard]] std::unique_ptr<SiteChannel> make_arena_leader_channel(ArenaWriter& arena, std::uint32_t ranks,
+                                                                     std::chrono::milliseconds limit);
+[[nodiscard]] std::unique_ptr<SiteChannel> make_arena_follower_channel(std::unique_ptr<ArenaReader> arena,
+                                                                       std::uint32_t rank, ParameterVector& parameters,
+                                                                       std::chrono::milliseconds limit);
+[[nodiscard]] std::unique_ptr<SiteChannel> make_group_channel(SiteGroup& group, bool leader,
+                                                              ParameterVector& parameters);
+
+}  // namespace collab

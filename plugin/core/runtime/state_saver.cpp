@@ -1,0 +1,22 @@
+#include "core/runtime/state_saver.h"
+
+#include <utility>
+
+#include "core/base/log.h"
+
+namespace collab {
+
+void StateSaver::save(StateHeader header, std::span<const float> anchor, std::span<const float> outer) {
+  wait();
+  thread_ = std::thread([path = path_, header = std::move(header), anchor, outer] {
+    if (const Status status = write_state(path, header, anchor, outer); !status.ok()) {
+      log_error("the state of round " + std::to_string(header.round.value) + " was not saved: " + status.message());
+    }
+  });
+}
+
+void StateSaver::wait() {
+  if (thread_.joinable()) thread_.join();
+}
+
+}  // namespace collab
