@@ -95,4 +95,10 @@ struct LoadedConfig {
     const std::vector<std::pair<std::string, std::string>>& environment,
     const std::vector<std::pair<std::string, std::string>>& options = {});
 
+// (name, text) of the knobs all sites of a swarm must agree on, in table order, each value in one spelling.
+[[nodiscard]] std::vector<std::pair<std::string, std::string>> shared_settings(const LoadedConfig& loaded);
+
+// The table as the README shows it.
+[[nodiscard]] std::string knob_table_markdown();
+
 }  // namespace collab

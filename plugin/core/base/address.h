@@ -1,0 +1,27 @@
+// "host:port" and "[v6]:port": where a process listens or is dialled.
+//
+// Threads: pure functions.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "collab/status.h"
+
+namespace collab {
+
+struct HostPort {
+  std::string host;  // a name, an IPv4 or an IPv6 address, without brackets
+  std::uint16_t port = 0;
+  bool operator==(const HostPort&) const = default;
+};
+
+// A name, an IPv4 or a bare IPv6 address.
+[[nodiscard]] bool is_host(std::string_view text);
+
+// kInvalidArgument says what is wrong. Port 0 means "any free one": the caller refuses it where it makes no sense.
+[[nodiscard]] Result<HostPort> parse_host_port(std::string_view text);
+[[nodiscard]] std::string to_string(const HostPort& address);  // brackets an IPv6 address
+
+}  // namespace collab

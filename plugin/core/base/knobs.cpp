@@ -1,0 +1,241 @@
+#include "core/base/knobs.h"
+
+#include <algorithm>
+
+#include "core/base/knob_parsers.h"
+#include "core/base/text.h"
+
+namespace collab {
+namespace {
+
+using namespace knobs;  // NOLINT(google-build-using-namespace): the forms, used in every row
+
+// ---- values of choices ---------------------------------------------------------------------------
+
+template <typename T>
+using Choice = std::pair<std::string_view, T>;
+
+constexpr std::array<Choice<CodecId>, 4> kCodecs{
+    {{"fp32", CodecId::kFp32}, {"bf16", CodecId::kBf16}, {"fp16", CodecId::kFp16}, {"int8", CodecId::kInt8}}};
+constexpr std::array<Choice<OuterId>, 2> kOuters{{{"average", OuterId::kAverage}, {"nesterov", OuterId::kNesterov}}};
+constexpr std::array<Choice<WeightBy>, 3> kWeights{
+    {{"samples", WeightBy::kSamples}, {"steps", WeightBy::kSteps}, {"equal", WeightBy::kEqual}}};
+constexpr std::array<Choice<std::string_view>, 4> kTransports{
+    {{"auto", "auto"}, {"ucx", "ucx"}, {"gloo", "gloo"}, {"loopback", "loopback"}}};
+constexpr std::array<Choice<std::string_view>, 5> kLogLevels{
+    {{"debug", "debug"}, {"info", "info"}, {"warning", "warning"}, {"error", "error"}, {"off", "off"}}};
+
+// ---- texts ---------------------------------------------------------------------------------------
+
+// Names become parts of file names and of lines people read.
+bool is_name(std::string_view text) {
+  constexpr std::string_view kAllowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+  return text.size() <= 64 && text.find_first_not_of(kAllowed) == std::string_view::npos && text.front() != '.';
+}
+
+bool is_path(std::string_view text) {
+  return text.size() <= 4000 && text.find('\0') == std::string_view::npos && is_valid_utf8(text);
+}
+
+bool is_listen_address(std::string_view text) { return parse_host_port(text).ok(); }
+
+// ---- knobs with a form of their own --------------------------------------------------------------
+
+bool parse_site_index(std::string_view text, Config& config) {
+  config.site_index.reset();
+  if (text.empty()) return true;
+  const auto value = number<std::uint32_t>(text);
+  if (!value || *value > 4095) return false;
+  config.site_index = *value;
+  return true;
+}
+std::string format_site_index(const Config& config) {
+  return config.site_index ? std::to_string(*config.site_index) : std::string();
+}
+
+bool parse_coordinator(std::string_view text, Config& config) {
+  config.coordinator.clear();
+  while (!text.empty()) {
+    const std::size_t comma = std::min(text.find(','), text.size());
+    const auto address = parse_host_port(text.substr(0, comma));
+    if (!address.ok() || address->port == 0) return false;
+    config.coordinator.push_back(to_string(*address));
+    const bool trailing_comma = comma + 1 == text.size();
+    if (trailing_comma || config.coordinator.size() > 16) return false;
+    text.remove_prefix(std::min(comma + 1, text.size()));
+  }
+  return true;
+}
+std::string format_coordinator(const Config& config) {
+  std::string text;
+  for (const std::string& address : config.coordinator) text += (text.empty() ? "" : ",") + address;
+  return text;
+}
+
+// A bare number is steps here, never seconds.
+bool parse_sync_every(std::string_view text, Config& config) {
+  if (const auto steps = number<std::uint64_t>(text)) {
+    config.sync_every = {*steps, Milliseconds(0)};
+    return *steps >= 1 && *steps <= 1'000'000'000;
+  }
+  if (text.empty() || (text.back() >= '0' && text.back() <= '9')) return false;
+  const auto time = time_span(text);
+  if (!time || *time < Milliseconds(10) || *time > std::chrono::hours(24)) return false;
+  config.sync_every = {0, *time};
+  return true;
+}
+std::string format_sync_every(const Config& config) {
+  return config.sync_every.steps > 0 ? std::to_string(config.sync_every.steps) : time_text(config.sync_every.time);
+}
+
+// ---- the table -----------------------------------------------------------------------------------
+
+constexpr std::string_view kWhole = "a whole number";
+constexpr std::string_view kReal = "a number";
+constexpr std::string_view kTime = "a time such as 30s, 500ms, 2m or 1h (a bare number is seconds)";
+constexpr std::string_view kSwitch = "1, true, yes, 0, false or no";
+constexpr std::string_view kName =
+    "a name of at most 64 letters, digits, '.', '_' and '-' that does not begin with '.'";
+constexpr std::string_view kPath = "a path in UTF-8 of at most 4000 bytes";
+constexpr std::string_view kChoice = "one word";
+constexpr std::string_view kListen = "HOST:PORT or [IPv6]:PORT, port 0 for a free one";
+constexpr std::string_view kHosts = "HOST:PORT or [IPv6]:PORT, at most 16 of them with commas between";
+constexpr std::string_view kHost = "a host's name or address, without a port";
+constexpr std::string_view kEvery =
+    "a number of steps such as 100, or a time with its unit such as 30s, 500ms, 2m or 1h";
+
+constexpr std::int64_t kDayMs = 24 * 3600 * 1000;
+
+using C = Config;
+constexpr auto kRows = std::to_array<KnobRow>({
+    // Who we are and where the swarm is.
+    {{"run", "default", "name", "1..64 characters", "The swarm's name; sites with another one are refused."},
+     kName,
+     parse_text<&C::run, is_name, false>,
+     format_text<&C::run>},
+    {{"site", "", "name", "1..64 characters",
+      "This site's name; machines with the same one are one site. Default: made from the torchrun node or the host."},
+     kName,
+     parse_text<&C::site, is_name, true>,
+     format_text<&C::site>},
+    {{"site_index", "", "", "0..4095", "This site's number in the swarm. Default: the coordinator gives one."},
+     kWhole,
+     parse_site_index,
+     format_site_index},
+    {{"site_count", "1", "sites", "1..4096", "How many sites the first agreement waits for; one world counts its own."},
+     kWhole,
+     parse_whole<&C::site_count, 1, 4096>,
+     format_whole<&C::site_count>},
+    {{"coordinator", "", "addresses", "HOST:PORT[,HOST:PORT...]",
+      "Where the coordinator listens, tried in order. Default: the world's first site serves it."},
+     kHosts,
+     parse_coordinator,
+     format_coordinator},
+    {{"listen", "0.0.0.0:0", "address", "HOST:PORT", "Where other sites reach this one."},
+     kListen,
+     parse_text<&C::listen, is_listen_address, false>,
+     format_text<&C::listen>},
+    {{"advertise", "", "host", "HOST", "The host others dial to reach this site. Default: found out."},
+     kHost,
+     parse_text<&C::advertise, is_host, true>,
+     format_text<&C::advertise>},
+    {{"transport", "auto", "", "auto|ucx|gloo|loopback", "What carries messages between sites."},
+     kChoice,
+     parse_choice<&C::transport, kTransports>,
+     format_text<&C::transport>},
+    {{"connections", "2", "connections", "1..64", "Connections a link; more help on long, lossy lines."},
+     kWhole,
+     parse_whole<&C::connections, 1, 64>,
+     format_whole<&C::connections>},
+
+    // Rounds.
+    {{"sync_every", "100", "steps or time", "1..1000000000 steps or 10ms..24h",
+      "How often sites agree: every so many inner steps, or once so much time has passed.", true},
+     kEvery,
+     parse_sync_every,
+     format_sync_every},
+    {{"codec", "fp16", "", "fp32|bf16|fp16|int8", "How deltas travel; fp16 and int8 have a scale for each block.",
+      true},
+     kChoice,
+     parse_choice<&C::codec, kCodecs>,
+     format_choice<&C::codec, kCodecs>},
+    {{"outer", "average", "", "average|nesterov",
+      "What is done with the mean delta: taken as it is, or DiLoCo's momentum.", true},
+     kChoice,
+     parse_choice<&C::outer, kOuters>,
+     format_choice<&C::outer, kOuters>},
+    {{"outer_lr", "1 with average, 0.7 with nesterov", "", "0.0001..10", "The outer optimiser's learning rate.", true},
+     kReal,
+     parse_real<&C::outer_lr, 1, 100'000>,
+     format_real<&C::outer_lr>},
+    {{"outer_momentum", "0.9", "", "0..0.9999", "The outer optimiser's momentum; nesterov only.", true},
+     kReal,
+     parse_real<&C::outer_momentum, 0, 9'999>,
+     format_real<&C::outer_momentum>},
+    {{"weight", "samples", "", "samples|steps|equal", "What a site's delta counts by.", true},
+     kChoice,
+     parse_choice<&C::weight, kWeights>,
+     format_choice<&C::weight, kWeights>},
+    {{"buffers", "1", "", "0|1", "Whether the model's float buffers are averaged with its parameters.", true},
+     kSwitch,
+     parse_switch<&C::buffers>,
+     format_switch<&C::buffers>},
+    {{"chunk_kib", "1024", "KiB of float32", "4..65536, a multiple of 4",
+      "How much of a slice travels at once; smaller overlaps better, larger costs less a byte.", true},
+     kWhole,
+     parse_whole<&C::chunk_kib, 4, 65536, 4>,
+     format_whole<&C::chunk_kib>},
+    {{"reseed", "1", "", "0|1",
+      "Whether sites that are worlds of their own add their number to a default DistributedSampler's seed."},
+     kSwitch,
+     parse_switch<&C::reseed>,
+     format_switch<&C::reseed>},
+
+    // Waits.
+    {{"join_timeout", "300s", "time", "100ms..24h", "How long a site tries to reach and join the swarm."},
+     kTime,
+     parse_time<&C::join_timeout, 100, kDayMs>,
+     format_time<&C::join_timeout>},
+    {{"round_timeout", "1800s", "time", "100ms..24h", "How long a site waits for a round before it fails, in words."},
+     kTime,
+     parse_time<&C::round_timeout, 100, kDayMs>,
+     format_time<&C::round_timeout>},
+    {{"link_grace", "60s", "time", "20ms..24h", "How long a silent site is waited for; at least twice heartbeat."},
+     kTime,
+     parse_time<&C::link_grace, 20, kDayMs>,
+     format_time<&C::link_grace>},
+    {{"heartbeat", "1s", "time", "10ms..60s", "How often sites and the coordinator show that they live."},
+     kTime,
+     parse_time<&C::heartbeat, 10, 60'000>,
+     format_time<&C::heartbeat>},
+    {{"linger", "600s", "time", "0s..24h",
+      "How long the coordinator's host waits at its end for sites still training."},
+     kTime,
+     parse_time<&C::linger, 0, kDayMs>,
+     format_time<&C::linger>},
+
+    // What is kept and told.
+    {{"state_dir", "", "folder", "a path",
+      "Where the leader keeps anchor and outer state. Default: nothing is written."},
+     kPath,
+     parse_text<&C::state_dir, is_path, true>,
+     format_text<&C::state_dir>},
+    {{"save_every", "1", "rounds", "1..1000000", "Rounds between two writes to state_dir."},
+     kWhole,
+     parse_whole<&C::save_every, 1, 1'000'000>,
+     format_whole<&C::save_every>},
+    {{"events", "", "file", "a path", "Where events are appended, one JSON object a line. Default: nowhere."},
+     kPath,
+     parse_text<&C::events, is_path, true>,
+     format_text<&C::events>},
+    {{"log", "info", "", "debug|info|warning|error|off", "The least important messages that are printed."},
+     kChoice,
+     parse_choice<&C::log, kLogLevels>,
+     format_text<&C::log>},
+});
+
+}  // namespace
+
+std::span<const KnobRow> knob_rows() { return kRows; }
+
+}  // namespace collab
