@@ -12,7 +12,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -25,23 +24,33 @@
 namespace collab {
 
 struct ArenaKey {
-  std::string run;     // the swarm's name
+  std::string run;  // the swarm's name
   std::string site;
   Digest fingerprint;  // of the model's description
 };
 
+// A folder that may hold arenas, and the most that one may take of it (beyond what is free there).
+struct ArenaPlace {
+  std::string folder;
+  std::uint64_t limit_bytes = UINT64_MAX;
+};
+// /dev/shm, then TMPDIR (else /tmp).
+[[nodiscard]] std::vector<ArenaPlace> default_arena_places();
+
 struct ArenaSpec {
   ArenaKey key;
   std::uint64_t elements = 0;
-  bool outer_state = false;   // one more vector of `elements` float32
-  std::uint32_t ranks = 1;    // of the site, on this host
-  bool shared = true;         // false: private memory
+  bool outer_state = false;        // one more vector of `elements` float32
+  std::uint32_t ranks = 1;         // of the site, on this host
+  bool shared = true;              // false: private memory
+  std::vector<ArenaPlace> places;  // tried in order; empty: default_arena_places()
 };
 
 struct SealedAnchor {
   RunId run;
   RoundId round;
-  Digest digest;  // of anchor and outer state
+  Digest digest;  // digest_of_state(digest_of_vector(anchor), outer ? digest_of_vector(outer) : Digest{})
+  bool operator==(const SealedAnchor&) const = default;
 };
 
 class ArenaWriter {
@@ -54,10 +63,11 @@ class ArenaWriter {
   [[nodiscard]] virtual std::span<float> outer() = 0;               // empty without outer_state
   // Marks outer() as being changed: a writer killed before seal() leaves an outer state known to be invalid.
   virtual void begin_outer_update() = 0;
-  // The scratch slot becomes the anchor. `publication` counts seals of this process from 1.
+  // The scratch slot becomes the anchor, and outer() is whole again.
   virtual void seal(const SealedAnchor& as) = 0;
 
-  // Wakes readers: the outcome of the ranks' call number `call` is there. `kind` is the caller's.
+  // Wakes readers: the outcome of the ranks' call number `call` (from 1) is there. `kind` is the caller's. A text
+  // longer than 8 KiB is cut. Outcomes are kept for 8 calls.
   virtual void publish(std::uint64_t call, std::uint32_t kind, const std::string& text) = 0;
   // Per-rank mailbox for digests and counts, written by readers before the leader goes on.
   struct RankReport {
@@ -65,7 +75,8 @@ class ArenaWriter {
     Digest digest;
     std::uint64_t samples = 0;
   };
-  // Waits until rank r (1-based among readers' ranks, 0 is the writer) has reported `call`.
+  // Waits until rank r (1 .. ranks - 1; 0 is the writer) has reported `call`. Fails in words when `limit` has
+  // passed, or when a rank that has reported before is gone.
   virtual Result<RankReport> wait_report(std::uint32_t rank, std::uint64_t call, std::chrono::milliseconds limit) = 0;
   // "A round is due when the step counter reaches this"; 0: none announced.
   virtual void announce_step(std::uint64_t step) = 0;
@@ -84,7 +95,7 @@ class ArenaReader {
   virtual Result<Outcome> wait_published(std::uint64_t call, std::chrono::milliseconds limit) = 0;
   [[nodiscard]] virtual std::optional<SealedAnchor> sealed() const = 0;
   [[nodiscard]] virtual std::span<const float> anchor() const = 0;
-  // The other slot: the anchor before this one, until the writer starts on the next.
+  // The other slot: the anchor before this one, until the writer starts on the next; empty when there was none.
   [[nodiscard]] virtual std::span<const float> previous() const = 0;
   [[nodiscard]] virtual std::uint64_t announced_step() const = 0;
 };
@@ -98,7 +109,8 @@ struct OrphanArena {
   std::uint64_t bytes = 0;
   std::string why;  // "owner 1234 is gone", "from an earlier boot"
 };
-[[nodiscard]] std::vector<OrphanArena> find_orphan_arenas();
+[[nodiscard]] std::vector<OrphanArena> find_orphan_arenas(const std::vector<ArenaPlace>& places = {});
+// Looks again before it removes: an arena that has found an owner meanwhile is refused.
 Status remove_orphan_arena(const OrphanArena& orphan);
 
 }  // namespace collab

@@ -1,0 +1,213 @@
+// Making an arena, or taking over the one a dead leader left.
+//
+// The file's lock is held from the first look until the arena is ready, so two processes never make, take over or
+// remove the same one at once; whoever waited looks again at what it finds.
+#include <algorithm>
+#include <array>
+#include <new>
+#include <utility>
+
+#include "core/arena/arena.h"
+#include "core/arena/inspect.h"
+#include "core/arena/naming.h"
+#include "core/arena/writer.h"
+#include "core/base/digest.h"
+#include "core/base/log.h"
+
+namespace collab {
+namespace arena {
+namespace {
+
+std::unique_ptr<ArenaWriter> make_writer(std::unique_ptr<Mapping> mapping, std::optional<BackingFile> file,
+                                         const Geometry& geometry, const ArenaSpec& spec) {
+  return std::make_unique<Writer>(std::move(mapping), std::move(file), geometry, spec.key.site, spec.ranks);
+}
+
+Geometry geometry_for(const ArenaSpec& spec) {
+  const std::uint32_t capacity = (spec.ranks + kRankStep - 1) / kRankStep * kRankStep;
+  return {spec.elements, spec.outer_state, capacity};
+}
+
+// Fresh memory is zero: the outer state starts so, and neither slot is sealed.
+void initialise(const Mapping& mapping, const Geometry& geometry, const ArenaSpec& spec) {
+  Control* const control = new (mapping.control()) Control();
+  RankSlot* const ranks = rank_slots(control);
+  for (std::uint32_t r = 0; r < geometry.rank_capacity; ++r) new (ranks + r) RankSlot();
+  Description& about = control->about;
+  about.layout_version = kLayoutVersion;
+  about.rank_capacity = geometry.rank_capacity;
+  about.owner = this_process();
+  about.fingerprint = spec.key.fingerprint;
+  about.elements = geometry.elements;
+  about.outer_state = geometry.outer_state ? 1 : 0;
+  about.magic = kMagic;
+  control->phase.store(Phase::kReady, std::memory_order_release);
+}
+
+// The newest slot whose floats, with the outer state, are what its seal says.
+std::uint32_t find_valid_slot(const Control& control, const std::byte* data, const Geometry& geometry) {
+  const auto vector = [&](std::uint32_t index) {
+    return std::span(reinterpret_cast<const float*>(data + index * geometry.vector_bytes()), geometry.elements);
+  };
+  std::array<std::uint64_t, 2> sequence{};
+  for (std::uint32_t s = 0; s < 2; ++s) {
+    if (const auto seal = read_seal(control.slots[s])) sequence[s] = seal->sequence;
+  }
+  const Digest outer = geometry.outer_state ? digest_of_vector(vector(2)) : Digest{};
+  const std::uint32_t newer = sequence[1] > sequence[0] ? 1 : 0;
+  for (const std::uint32_t s : {newer, 1 - newer}) {
+    const auto seal = read_seal(control.slots[s]);
+    if (seal && digest_of_state(digest_of_vector(vector(s)), outer) == seal->digest) return s;
+  }
+  return kNoSlot;
+}
+
+// Ours from here on: nothing of the dead leader's calls remains, its sealed anchor does.
+void take_over(Control& control, std::uint32_t slot) {
+  control.phase.store(Phase::kBeingMade);
+  control.about.owner = this_process();
+  control.generation.fetch_add(1);
+  control.current.store(slot);
+  control.slots[1 - slot].sequence.store(0);
+  control.outer_changing.store(0);
+  control.announced_step.store(0);
+  for (OutcomeEntry& entry : control.outcomes) entry.call.store(0);
+  RankSlot* const ranks = rank_slots(&control);
+  for (std::uint32_t r = 0; r < control.about.rank_capacity; ++r) new (ranks + r) RankSlot();
+  control.phase.store(Phase::kReady, std::memory_order_release);
+  wake_all(control.wake);
+}
+
+Status refuse_live(const BackingFile& file, const ProcessIdentity& owner, const ArenaSpec& spec, Liveness life) {
+  const std::string who = life == Liveness::kCannotTell
+                              ? "a process in another container (pid " + std::to_string(owner.pid) + " there)"
+                              : "process " + std::to_string(owner.pid) + ", which is running";
+  return refused("site " + spec.key.site + " of run " + spec.key.run + " has its anchor in " + file.path() +
+                 ", which belongs to " + who +
+                 ": end it, or give this run another COLLAB_RUN or this site another COLLAB_SITE");
+}
+
+// An arena of this name is there. A writer when a valid anchor could be taken over; none when there was nothing to
+// keep and the file is removed.
+Result<std::unique_ptr<ArenaWriter>> adopt(BackingFile file, const ArenaSpec& spec) {
+  const Geometry geometry = geometry_for(spec);
+  const auto start = read_file_start(file);
+  if (start) {
+    const Liveness life = liveness_of(start->about.owner);
+    const bool left = start->phase == Phase::kClosed;
+    if (!left && (life == Liveness::kAlive || life == Liveness::kCannotTell)) {
+      return refuse_live(file, start->about.owner, spec, life);
+    }
+    const Geometry theirs = same_layout(*start) ? geometry_of(start->about) : Geometry{};
+    const bool fits = theirs.elements == geometry.elements && theirs.outer_state == geometry.outer_state &&
+                      theirs.rank_capacity == geometry.rank_capacity && file.bytes() == geometry.total_bytes() &&
+                      start->about.fingerprint == spec.key.fingerprint;
+    if (life == Liveness::kGone && start->phase == Phase::kReady && fits) {
+      auto mapping = map_file(file, geometry.control_bytes(), geometry.total_bytes() - geometry.control_bytes(), true);
+      if (!mapping.ok()) return mapping.status();
+      Control& control = *reinterpret_cast<Control*>((*mapping)->control());
+      const std::uint32_t slot = find_valid_slot(control, (*mapping)->data(), geometry);
+      if (slot != kNoSlot) {
+        log_info("the anchor of round " + std::to_string(control.slots[slot].round.load()) + " that process " +
+                 std::to_string(control.about.owner.pid) + " left in " + file.path() + " is whole; going on from it");
+        take_over(control, slot);
+        file.unlock();
+        return make_writer(*std::move(mapping), std::move(file), geometry, spec);
+      }
+      log_warning("process " + std::to_string(control.about.owner.pid) + " left no whole anchor in " + file.path() +
+                  (control.outer_changing.load() != 0 ? " (it died while changing the outer state)" : "") +
+                  "; it is removed");
+    }
+  }
+  file.remove_name();
+  return std::unique_ptr<ArenaWriter>();
+}
+
+Result<std::unique_ptr<ArenaWriter>> make_in(BackingFile file, const ArenaSpec& spec) {
+  const Geometry geometry = geometry_for(spec);
+  Status reserved = file.reserve(geometry.total_bytes());
+  if (!reserved.ok()) {
+    file.remove_name();
+    return reserved;
+  }
+  auto mapping = map_file(file, geometry.control_bytes(), geometry.total_bytes() - geometry.control_bytes(), true);
+  if (!mapping.ok()) {
+    file.remove_name();
+    return mapping.status();
+  }
+  initialise(**mapping, geometry, spec);
+  file.unlock();
+  return make_writer(*std::move(mapping), std::move(file), geometry, spec);
+}
+
+// Opens and locks; a file that was removed while we waited for its lock is looked up again.
+Result<BackingFile> open_locked(const std::string& path, bool create) {
+  for (int tries = 0; tries < 8; ++tries) {
+    Result<BackingFile> file = BackingFile::open(path, create);
+    if (!file.ok()) return file;
+    COLLAB_RETURN_IF_ERROR(file->lock());
+    if (file->named()) return file;
+  }
+  return unavailable(path + " is being made and removed again and again by other processes");
+}
+
+Result<std::unique_ptr<ArenaWriter>> create_shared(const ArenaSpec& spec, const std::vector<ArenaPlace>& places) {
+  const std::string name = file_name(spec.key);
+  for (const ArenaPlace& place : places) {
+    Result<BackingFile> file = open_locked(place.folder + "/" + name, false);
+    if (!file.ok() && file.status().code() == StatusCode::kUnavailable) continue;
+    if (!file.ok()) return file.status();
+    auto writer = adopt(*std::move(file), spec);
+    if (!writer.ok() || *writer != nullptr) return writer;
+  }
+  const std::uint64_t needed = geometry_for(spec).total_bytes();
+  std::string tried;
+  for (const ArenaPlace& place : places) {
+    const std::uint64_t available = std::min(free_bytes(place.folder), place.limit_bytes);
+    std::string why = place.folder + " has " + human_bytes(available);
+    if (available >= needed) {
+      Result<BackingFile> file = open_locked(place.folder + "/" + name, true);
+      if (file.ok() && file->bytes() != 0) {  // another process was quicker; adopt() refuses it in words
+        auto writer = adopt(*std::move(file), spec);
+        if (!writer.ok() || *writer != nullptr) return writer;
+        file = open_locked(place.folder + "/" + name, true);
+      }
+      auto writer = file.ok() ? make_in(*std::move(file), spec) : file.status();
+      if (writer.ok()) {
+        if (!tried.empty()) {
+          log_warning("the anchor needs " + human_bytes(needed) + " and " + tried + ": it is a file, " +
+                      (*writer)->describe() + ", and rounds will be slower");
+        }
+        return writer;
+      }
+      why += " (" + writer.status().message() + ")";
+    }
+    tried += (tried.empty() ? "" : ", ") + why;
+  }
+  return unavailable("the anchor of site " + spec.key.site + " needs " + human_bytes(needed) +
+                     " of shared memory, but " + tried +
+                     " free: enlarge shared memory (containers: --shm-size or --ipc=host), or point TMPDIR at a disk "
+                     "with room; `collab doctor --clean` removes what dead processes left");
+}
+
+}  // namespace
+}  // namespace arena
+
+Result<std::unique_ptr<ArenaWriter>> create_arena(const ArenaSpec& spec) {
+  using namespace arena;
+  if (spec.elements == 0 || spec.elements > kMaxElements) {
+    return invalid_argument("an arena holds 1 to 2^40 trained elements, the model has " +
+                            std::to_string(spec.elements));
+  }
+  if (spec.ranks == 0 || spec.ranks > (1U << 20)) {
+    return invalid_argument("an arena serves 1 to 2^20 ranks, not " + std::to_string(spec.ranks));
+  }
+  if (spec.shared) return create_shared(spec, spec.places.empty() ? default_arena_places() : spec.places);
+  const Geometry geometry = geometry_for(spec);
+  auto mapping = map_private(geometry.control_bytes(), geometry.total_bytes() - geometry.control_bytes());
+  if (!mapping.ok()) return mapping.status();
+  initialise(**mapping, geometry, spec);
+  return make_writer(*std::move(mapping), std::nullopt, geometry, spec);
+}
+
+}  // namespace collab

@@ -1,0 +1,33 @@
+#include "core/arena/inspect.h"
+
+#include <array>
+#include <cstdio>
+
+namespace collab::arena {
+
+std::optional<FileStart> read_file_start(const BackingFile& file) {
+  FileStart start;
+  if (!file.read_start(&start, sizeof(start)) || start.about.magic != kMagic) return std::nullopt;
+  return start;
+}
+
+Geometry geometry_of(const Description& about) { return {about.elements, about.outer_state != 0, about.rank_capacity}; }
+
+std::optional<Seal> read_seal(const SlotHeader& slot) {
+  Seal seal;
+  seal.sequence = slot.sequence.load(std::memory_order_acquire);
+  seal.run = slot.run.load(std::memory_order_acquire);
+  seal.round = slot.round.load(std::memory_order_acquire);
+  seal.digest = {slot.digest_lo.load(std::memory_order_acquire), slot.digest_hi.load(std::memory_order_acquire)};
+  // Sealed again meanwhile: not what we read.
+  if (seal.sequence == 0 || slot.sequence.load(std::memory_order_acquire) != seal.sequence) return std::nullopt;
+  return seal;
+}
+
+std::string seconds_text(std::chrono::milliseconds time) {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%.1f s", static_cast<double>(time.count()) / 1000.0);
+  return text.data();
+}
+
+}  // namespace collab::arena

@@ -1,0 +1,109 @@
+// What lies where in an arena's memory. Processes of one build share it; the layout version guards the rest.
+//
+//   Control | slot 0 | slot 1 | outer state        each part begins on a page
+//
+// A slot is `elements` float32. It is sealed when its sequence is not 0; the larger sequence is the newer anchor.
+// The digest in its header tells a restarted process whether the floats are what was sealed.
+// Threads: each field says who writes it. Ownership: plain memory.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "collab/types.h"
+#include "core/arena/process_identity.h"
+#include "core/arena/wake_word.h"
+
+namespace collab::arena {
+
+inline constexpr std::array<char, 8> kMagic{'c', 'o', 'l', 'l', 'a', 'b', 'A', 'R'};
+inline constexpr std::uint32_t kLayoutVersion = 1;
+inline constexpr std::size_t kPageBytes = 4096;
+inline constexpr std::uint32_t kNoSlot = 2;
+inline constexpr std::uint32_t kRankStep = 64;       // room for ranks is a multiple of this
+inline constexpr std::size_t kOutcomes = 8;          // calls a reader may be behind
+inline constexpr std::size_t kReports = 4;           // calls a rank may be ahead
+inline constexpr std::size_t kTextBytes = 8 * 1024;  // of one outcome
+inline constexpr std::uint64_t kMaxElements = std::uint64_t{1} << 40;
+
+enum class Phase : std::uint32_t { kBeingMade = 0, kReady = 1, kClosed = 2 };
+
+using Word = std::atomic<std::uint64_t>;
+static_assert(Word::is_always_lock_free);
+
+struct SlotHeader {  // written by the leader
+  Word sequence{0};
+  Word run{0};
+  Word round{0};
+  Word digest_lo{0};
+  Word digest_hi{0};
+};
+
+struct OutcomeEntry {  // written by the leader
+  Word call{0};        // 0: empty or being written
+  std::uint32_t kind = 0;
+  std::uint32_t length = 0;
+  std::array<char, kTextBytes> text{};
+};
+
+struct ReportEntry {  // written by one rank
+  Word call{0};
+  Word digest_lo{0};
+  Word digest_hi{0};
+  Word samples{0};
+};
+
+struct RankSlot {  // written by one rank
+  WakeWord wake{0};
+  std::atomic<std::uint32_t> known{0};  // `process` is filled
+  ProcessIdentity process;
+  std::array<ReportEntry, kReports> reports{};
+};
+
+// Written while the arena is made, then only read.
+struct Description {
+  std::array<char, 8> magic{};
+  std::uint32_t layout_version = 0;
+  std::uint32_t rank_capacity = 0;
+  ProcessIdentity owner;  // magic, layout_version and owner keep their place in every layout version
+  Digest fingerprint;
+  std::uint64_t elements = 0;
+  std::uint64_t outer_state = 0;
+};
+static_assert(std::is_trivially_copyable_v<Description> && sizeof(Description) == 112);
+
+struct Control {  // written by the leader
+  Description about;
+  std::atomic<Phase> phase{Phase::kBeingMade};
+  WakeWord wake{0};                             // changes with every outcome, and at the end
+  Word generation{0};                           // one more each time a new leader takes the arena over
+  std::atomic<std::uint32_t> current{kNoSlot};  // the sealed slot
+  std::atomic<std::uint32_t> outer_changing{0};
+  Word announced_step{0};
+  std::array<SlotHeader, 2> slots{};
+  std::array<OutcomeEntry, kOutcomes> outcomes{};
+  // RankSlot[rank_capacity] follows.
+};
+
+struct Geometry {
+  std::uint64_t elements = 0;
+  bool outer_state = false;
+  std::uint32_t rank_capacity = kRankStep;
+
+  [[nodiscard]] static constexpr std::size_t pages(std::size_t bytes) {
+    return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
+  }
+  [[nodiscard]] std::size_t control_bytes() const { return pages(sizeof(Control) + rank_capacity * sizeof(RankSlot)); }
+  [[nodiscard]] std::size_t vector_bytes() const { return pages(elements * sizeof(float)); }
+  [[nodiscard]] std::size_t slot_offset(std::uint32_t slot) const { return control_bytes() + slot * vector_bytes(); }
+  [[nodiscard]] std::size_t outer_offset() const { return slot_offset(2); }
+  [[nodiscard]] std::size_t total_bytes() const { return outer_offset() + (outer_state ? vector_bytes() : 0); }
+};
+static_assert(sizeof(Control) % alignof(RankSlot) == 0);
+
+[[nodiscard]] inline RankSlot* rank_slots(Control* control) { return reinterpret_cast<RankSlot*>(control + 1); }
+
+}  // namespace collab::arena

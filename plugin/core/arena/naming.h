@@ -1,0 +1,21 @@
+// Where arenas are and what their files are called: collab-UID-<run and site>-<model>.arena
+//
+// The model's part is apart, so that a rank with another model finds its leader's arena and can say so.
+// Threads: pure functions. Ownership: plain values.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/arena/arena.h"
+
+namespace collab::arena {
+
+[[nodiscard]] std::string name_prefix();                     // of this user's arenas: "collab-1000-"
+[[nodiscard]] std::string site_prefix(const ArenaKey& key);  // of this site's arenas, whatever the model
+[[nodiscard]] std::string file_name(const ArenaKey& key);
+// Full paths of the files in the places whose name starts with the prefix and ends as an arena's does; sorted.
+[[nodiscard]] std::vector<std::string> list_arenas(const std::vector<ArenaPlace>& places, const std::string& prefix);
+[[nodiscard]] std::string human_bytes(std::uint64_t bytes);  // "1.50 GiB"
+
+}  // namespace collab::arena
