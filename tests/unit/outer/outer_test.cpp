@@ -1,0 +1,87 @@
+// The outer optimisers: what they compute, in which order, and against PyTorch's SGD.
+#include "core/outer/outer.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
+
+#include "core/base/prng.h"
+
+namespace collab {
+namespace {
+
+std::vector<float> random_vector(Prng& random, std::size_t n) {
+  std::vector<float> values(n);
+  for (float& value : values) value = static_cast<float>(random.uniform() - 0.5);
+  return values;
+}
+
+TEST(Outer, OnlyNesterovHasState) {
+  EXPECT_FALSE(has_outer_state(OuterId::kAverage));
+  EXPECT_TRUE(has_outer_state(OuterId::kNesterov));
+}
+
+TEST(Outer, AverageWithRateOneIsAnchorMinusMean) {
+  Prng random(1);
+  const std::vector<float> anchor = random_vector(random, 1003);
+  const std::vector<float> mean = random_vector(random, 1003);
+  std::vector<float> result = mean;
+  outer_step({OuterId::kAverage, 1.0F, 0.9F}, anchor, result, {});
+  for (std::size_t i = 0; i < anchor.size(); ++i) ASSERT_EQ(result[i], anchor[i] - mean[i]);
+}
+
+TEST(Outer, EveryOperationIsRoundedOnItsOwn) {
+  Prng random(2);
+  for (const std::size_t n : {0, 1, 7, 16, 1003}) {
+    const std::vector<float> anchor = random_vector(random, n);
+    const std::vector<float> mean = random_vector(random, n);
+    const std::vector<float> momentum_before = random_vector(random, n);
+    std::vector<float> average = mean;
+    outer_step({OuterId::kAverage, 0.7F, 0.9F}, anchor, average, {});
+    std::vector<float> nesterov = mean;
+    std::vector<float> momentum = momentum_before;
+    outer_step({OuterId::kNesterov, 0.7F, 0.9F}, anchor, nesterov, momentum);
+    for (std::size_t i = 0; i < n; ++i) {  // volatile: rounded on its own
+      const volatile float step = 0.7F * mean[i];
+      ASSERT_EQ(average[i], anchor[i] - step);
+      const volatile float kept = 0.9F * momentum_before[i];
+      const volatile float m = kept + mean[i];
+      ASSERT_EQ(momentum[i], m);
+      const volatile float ahead = 0.9F * m;
+      const volatile float direction = mean[i] + ahead;
+      const volatile float move = 0.7F * direction;
+      ASSERT_EQ(nesterov[i], anchor[i] - move);
+    }
+  }
+}
+
+// The figures are from torch.optim.SGD([p], lr=0.7, momentum=0.9, nesterov=True) in PyTorch 2.13.
+TEST(Outer, NesterovIsPyTorchsSgd) {
+  const std::vector<std::vector<float>> gradients = {
+      {0.1F, 0.2F, -0.3F, 1e-6F}, {0.05F, -0.1F, 0.0F, 2e-6F}, {-0.2F, 0.3F, 0.4F, -1e-6F}};
+  const std::vector<std::vector<float>> expected = {
+      {0.8669999837875366F, -2.2660000324249268F, 0.8989999890327454F, 1.670000187914411e-06F},
+      {0.7437999844551086F, -2.2464001178741455F, 1.069100022315979F, -1.5569996776321204e-06F},
+      {0.9304199814796448F, -2.6907601356506348F, 0.6901900172233582F, -1.871299559752515e-06F}};
+  std::vector<float> anchor = {1.0F, -2.0F, 0.5F, 3e-6F};
+  std::vector<float> momentum(4, 0.0F);
+  for (std::size_t step = 0; step < gradients.size(); ++step) {
+    std::vector<float> next = gradients[step];
+    outer_step({OuterId::kNesterov, 0.7F, 0.9F}, anchor, next, momentum);
+    for (std::size_t i = 0; i < next.size(); ++i) {
+      EXPECT_NEAR(next[i], expected[step][i], 3e-7 * std::abs(double{expected[step][i]})) << step << " " << i;
+    }
+    anchor = next;
+  }
+}
+
+TEST(OuterDeathTest, StateOfAnotherSizeIsABug) {
+  std::vector<float> two(2);
+  std::vector<float> one(1);
+  EXPECT_DEATH(outer_step({OuterId::kNesterov, 1.0F, 0.9F}, two, two, one), "outer state");
+  EXPECT_DEATH(outer_step({OuterId::kAverage, 1.0F, 0.9F}, two, one, {}), "one length");
+}
+
+}  // namespace
+}  // namespace collab
