@@ -39,8 +39,8 @@ struct SyncEvery {
 
 struct Config {
   // Who we are and where the swarm is.
-  std::string run = "default";           // the swarm's name; strangers are refused
-  std::string site;                      // this site's name; empty: made from the torchrun node or the host
+  std::string run = "default";  // the swarm's name; strangers are refused
+  std::string site;             // this site's name; empty: made from the torchrun node or the host
   std::optional<std::uint32_t> site_index;
   std::uint32_t site_count = 1;          // round 0 waits for this many sites (way 1: the world's own count)
   std::vector<std::string> coordinator;  // "host:port", tried in order; empty: one world
@@ -53,12 +53,12 @@ struct Config {
   SyncEvery sync_every;
   CodecId codec = CodecId::kFp16;
   OuterId outer = OuterId::kAverage;
-  double outer_lr = 1.0;                 // default by outer: average 1.0, nesterov 0.7
+  double outer_lr = 1.0;  // default by outer: average 1.0, nesterov 0.7
   double outer_momentum = 0.9;
   WeightBy weight = WeightBy::kSamples;
-  bool buffers = true;                   // float buffers of the model belong to the vector
-  std::uint32_t chunk_kib = 1024;        // float32 KiB a chunk
-  bool reseed = true;                    // sites that are worlds of their own get different sampler seeds
+  bool buffers = true;             // float buffers of the model belong to the vector
+  std::uint32_t chunk_kib = 1024;  // float32 KiB a chunk
+  bool reseed = true;              // sites that are worlds of their own get different sampler seeds
 
   // Waits.
   std::chrono::milliseconds join_timeout{300'000};
@@ -68,10 +68,10 @@ struct Config {
   std::chrono::milliseconds linger{600'000};  // the coordinator's host waits for the others at its end
 
   // What is kept and told.
-  std::string state_dir;                 // empty: nothing is written
-  std::uint32_t save_every = 1;          // rounds
-  std::string events;                    // file for JSON lines; empty: none
-  std::string log = "info";              // debug|info|warning|error|off
+  std::string state_dir;         // empty: nothing is written
+  std::uint32_t save_every = 1;  // rounds
+  std::string events;            // file for JSON lines; empty: none
+  std::string log = "info";      // debug|info|warning|error|off
 };
 
 // The value in force of one knob and where it came from.
@@ -91,9 +91,8 @@ struct LoadedConfig {
 // Reads all knobs. `environment` holds every variable that starts with COLLAB_; `options` are
 // (name, text) pairs that win over it. An unknown name is an error that names the nearest known one;
 // a value out of range or in a wrong unit is an error that says what is accepted.
-[[nodiscard]] Result<LoadedConfig> load_config(
-    const std::vector<std::pair<std::string, std::string>>& environment,
-    const std::vector<std::pair<std::string, std::string>>& options = {});
+[[nodiscard]] Result<LoadedConfig> load_config(const std::vector<std::pair<std::string, std::string>>& environment,
+                                               const std::vector<std::pair<std::string, std::string>>& options = {});
 
 // (name, text) of the knobs all sites of a swarm must agree on, in table order, each value in one spelling.
 [[nodiscard]] std::vector<std::pair<std::string, std::string>> shared_settings(const LoadedConfig& loaded);

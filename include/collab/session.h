@@ -56,8 +56,8 @@ class SiteGroup {
 struct SessionOptions {
   Config config;
   std::vector<std::pair<std::string, std::string>> shared_settings;  // knobs with Knob::shared, as text
-  std::string site;                       // resolved name
-  std::uint32_t site_rank = 0;            // this rank within its site
+  std::string site;                                                  // resolved name
+  std::uint32_t site_rank = 0;                                       // this rank within its site
   std::uint32_t site_size = 1;
   bool one_host = true;                   // all ranks of the site share this machine
   std::vector<std::string> coordinators;  // "host:port" in order
@@ -69,18 +69,18 @@ struct SessionOptions {
 struct StepOutcome {
   bool round_ran = false;
   RoundId round;
-  bool took_anchor = false;   // our parameters were unfit: the caller resets optimiser state that is not finite
-  double seconds = 0;         // of the round, 0 without one
+  bool took_anchor = false;  // our parameters were unfit: the caller resets optimiser state that is not finite
+  double seconds = 0;        // of the round, 0 without one
 };
 
 struct SessionStatus {
   std::string site;
-  RoundId round;              // last committed
-  std::uint64_t steps = 0;    // inner steps in all
+  RoundId round;            // last committed
+  std::uint64_t steps = 0;  // inner steps in all
   std::uint64_t steps_since_round = 0;
   std::uint64_t bytes_sent = 0;
   std::uint64_t bytes_received = 0;
-  Digest state;               // anchor and outer state
+  Digest state;  // anchor and outer state
 };
 
 class Session {

@@ -58,24 +58,12 @@ class [[nodiscard]] Status {
 [[nodiscard]] inline Status invalid_argument(std::string message) {
   return {StatusCode::kInvalidArgument, std::move(message)};
 }
-[[nodiscard]] inline Status unavailable(std::string message) {
-  return {StatusCode::kUnavailable, std::move(message)};
-}
-[[nodiscard]] inline Status timed_out(std::string message) {
-  return {StatusCode::kTimeout, std::move(message)};
-}
-[[nodiscard]] inline Status refused(std::string message) {
-  return {StatusCode::kRefused, std::move(message)};
-}
-[[nodiscard]] inline Status corrupt(std::string message) {
-  return {StatusCode::kCorrupt, std::move(message)};
-}
-[[nodiscard]] inline Status cancelled(std::string message) {
-  return {StatusCode::kCancelled, std::move(message)};
-}
-[[nodiscard]] inline Status internal_error(std::string message) {
-  return {StatusCode::kInternal, std::move(message)};
-}
+[[nodiscard]] inline Status unavailable(std::string message) { return {StatusCode::kUnavailable, std::move(message)}; }
+[[nodiscard]] inline Status timed_out(std::string message) { return {StatusCode::kTimeout, std::move(message)}; }
+[[nodiscard]] inline Status refused(std::string message) { return {StatusCode::kRefused, std::move(message)}; }
+[[nodiscard]] inline Status corrupt(std::string message) { return {StatusCode::kCorrupt, std::move(message)}; }
+[[nodiscard]] inline Status cancelled(std::string message) { return {StatusCode::kCancelled, std::move(message)}; }
+[[nodiscard]] inline Status internal_error(std::string message) { return {StatusCode::kInternal, std::move(message)}; }
 
 // Prints to stderr and aborts: for broken invariants only, never for bad input.
 [[noreturn]] void panic(std::string_view message, const char* file, int line);
@@ -88,7 +76,7 @@ class [[nodiscard]] Status {
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}  // NOLINT(google-explicit-constructor)
+  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}        // NOLINT(google-explicit-constructor)
   Result(Status status) : state_(std::in_place_index<1>, std::move(status)) {  // NOLINT(google-explicit-constructor)
     COLLAB_CHECK(!std::get<1>(state_).ok(), "a Result made from an ok Status has no value");
   }
@@ -96,9 +84,18 @@ class [[nodiscard]] Result {
   [[nodiscard]] bool ok() const { return state_.index() == 0; }
   [[nodiscard]] Status status() const { return ok() ? Status() : std::get<1>(state_); }
 
-  [[nodiscard]] T& value() & { check(); return std::get<0>(state_); }
-  [[nodiscard]] const T& value() const& { check(); return std::get<0>(state_); }
-  [[nodiscard]] T&& value() && { check(); return std::get<0>(std::move(state_)); }
+  [[nodiscard]] T& value() & {
+    check();
+    return std::get<0>(state_);
+  }
+  [[nodiscard]] const T& value() const& {
+    check();
+    return std::get<0>(state_);
+  }
+  [[nodiscard]] T&& value() && {
+    check();
+    return std::get<0>(std::move(state_));
+  }
   T& operator*() & { return value(); }
   const T& operator*() const& { return value(); }
   T&& operator*() && { return std::move(*this).value(); }
@@ -111,8 +108,8 @@ class [[nodiscard]] Result {
 };
 
 // `COLLAB_RETURN_IF_ERROR(expr);` leaves the function with the Status when it is not ok.
-#define COLLAB_RETURN_IF_ERROR(expr)                              \
-  do {                                                            \
+#define COLLAB_RETURN_IF_ERROR(expr)                                                           \
+  do {                                                                                         \
     if (::collab::Status collab_status_ = (expr); !collab_status_.ok()) return collab_status_; \
   } while (false)
 

@@ -39,7 +39,7 @@ class BufferPool {
  public:
   virtual ~BufferPool() = default;
   [[nodiscard]] virtual BufferPtr take(std::size_t bytes) = 0;
-  virtual void trim() = 0;  // gives unused memory back to the system
+  virtual void trim() = 0;                                   // gives unused memory back to the system
   [[nodiscard]] virtual std::size_t bytes_held() const = 0;  // in use and kept
 };
 [[nodiscard]] std::shared_ptr<BufferPool> make_buffer_pool();
@@ -57,10 +57,10 @@ inline constexpr std::size_t kMaxPayloadBytes = std::size_t{64} << 20;
 
 // What a transport can do; the conformance suite holds it to this.
 struct Abilities {
-  bool resumes = false;        // a link outlives its connections
-  bool crosses_nat = false;    // works towards a peer that can only dial out
+  bool resumes = false;      // a link outlives its connections
+  bool crosses_nat = false;  // works towards a peer that can only dial out
   bool encrypts = false;
-  bool between_hosts = false;  // reaches other machines
+  bool between_hosts = false;    // reaches other machines
   bool sees_peer_death = false;  // on_closed follows a killed peer without a time-out of ours
 };
 

@@ -60,7 +60,5 @@ inline constexpr std::uint64_t kBlockElements = 1024;
 
 template <typename Tag, typename Rep>
 struct std::hash<collab::StrongId<Tag, Rep>> {
-  std::size_t operator()(const collab::StrongId<Tag, Rep>& id) const noexcept {
-    return std::hash<Rep>{}(id.value);
-  }
+  std::size_t operator()(const collab::StrongId<Tag, Rep>& id) const noexcept { return std::hash<Rep>{}(id.value); }
 };

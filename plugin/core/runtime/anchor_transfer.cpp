@@ -65,8 +65,7 @@ void DataPlane::pump(Outgoing& job) {
     const std::uint64_t base = of_anchor ? 0 : elements;
     const std::uint64_t begin = job.next - base;
     const std::uint64_t end = std::min(begin + settings_.chunk_elements, elements);
-    const std::span<const float> source =
-        (of_anchor ? parts_.arena->anchor() : outer).subspan(begin, end - begin);
+    const std::span<const float> source = (of_anchor ? parts_.arena->anchor() : outer).subspan(begin, end - begin);
     BufferPtr payload = pool_->take(source.size_bytes());
     std::memcpy(payload->bytes().data(), source.data(), source.size_bytes());
     const wire::Chunk chunk{.kind = of_anchor ? wire::ChunkKind::kAnchor : wire::ChunkKind::kOuter,

@@ -74,8 +74,7 @@ Result<DataPlane::Applied> DataPlane::apply(const protocol::ApplyCommit& action)
   if (action.commit.contributors.empty()) {  // the anchor stands, only the round's number moves on
     std::ranges::copy(arena.anchor(), arena.scratch().begin());
     arena.seal({sealed->run, action.commit.round, sealed->digest});
-    const ParameterChange change =
-        action.take_anchor ? ParameterChange::kTookAnchor : ParameterChange::kUnchanged;
+    const ParameterChange change = action.take_anchor ? ParameterChange::kTookAnchor : ParameterChange::kUnchanged;
     COLLAB_RETURN_IF_ERROR(change_parameters(*parts_.parameters, change, arena.anchor(), {}));
     cancel();
     return Applied{change, sealed->digest};
@@ -88,8 +87,8 @@ Result<DataPlane::Applied> DataPlane::apply(const protocol::ApplyCommit& action)
   const auto& contributors = action.commit.contributors;
   const bool contributed = std::ranges::find(contributors, attempt_->self) != contributors.end();
   // The average of one model is that model, bit for bit; a - (a - x) is not always x.
-  const bool sole = attempt_->form.participants.size() == 1 && settings_.outer.id == OuterId::kAverage &&
-                    settings_.outer.lr == 1.0F;
+  const bool sole =
+      attempt_->form.participants.size() == 1 && settings_.outer.id == OuterId::kAverage && settings_.outer.lr == 1.0F;
   const ParameterChange change = action.take_anchor ? ParameterChange::kTookAnchor
                                  : sole             ? ParameterChange::kUnchanged
                                  : contributed      ? ParameterChange::kToAnchor

@@ -62,9 +62,8 @@ class Server final : public CoordinatorServer {
   [[nodiscard]] std::string status_json() const override {
     std::promise<std::string> promise;
     std::future<std::string> future = promise.get_future();
-    mailbox_.post(LoopCall([this, promise = std::move(promise)]() mutable {
-      promise.set_value(machine_.status_json(clock_.now()));
-    }));
+    mailbox_.post(LoopCall(
+        [this, promise = std::move(promise)]() mutable { promise.set_value(machine_.status_json(clock_.now())); }));
     if (future.wait_for(std::chrono::seconds(5)) != std::future_status::ready) return "{}";
     return future.get();
   }
@@ -114,8 +113,8 @@ class Server final : public CoordinatorServer {
   }
 
   void act(const protocol::Send& action) {
-    transport_->send(action.link,
-                     {.lane = Lane::kControl, .head = wire::encode(action.message), .payload = nullptr}, 0);
+    transport_->send(action.link, {.lane = Lane::kControl, .head = wire::encode(action.message), .payload = nullptr},
+                     0);
   }
   void act(const protocol::Hangup& action) { transport_->close(action.link); }
   void act(const protocol::Note& action) { record_note(events_, kName, action); }
@@ -137,8 +136,7 @@ class StatusAsker final : public TransportHandler {
  public:
   void on_accepted(LinkId, const std::string&) override {}
   void on_connected(LinkId link) override {
-    transport_->send(link,
-                     {.lane = Lane::kControl, .head = wire::encode(wire::StatusQuery{}), .payload = nullptr}, 0);
+    transport_->send(link, {.lane = Lane::kControl, .head = wire::encode(wire::StatusQuery{}), .payload = nullptr}, 0);
   }
   void on_message(LinkId, TransportMessage message) override {
     Result<wire::Message> decoded = wire::decode(message.head);
@@ -178,8 +176,7 @@ class StatusAsker final : public TransportHandler {
 
 }  // namespace
 
-Result<std::unique_ptr<CoordinatorServer>> serve_coordinator(const Config& config,
-                                                             std::unique_ptr<Transport> transport,
+Result<std::unique_ptr<CoordinatorServer>> serve_coordinator(const Config& config, std::unique_ptr<Transport> transport,
                                                              const std::string& listen) {
   Result<EventsFile> events = EventsFile::open(config.events);
   if (!events.ok()) return events.status();

@@ -67,8 +67,7 @@ DataPlane::Events DataPlane::on_chunk(LinkId link, SiteId from, const wire::Chun
   Incoming incoming{link, from, chunk, std::move(payload)};
   if (chunk.kind == wire::ChunkKind::kAnchor || chunk.kind == wire::ChunkKind::kOuter) {
     if (const Status status = take_anchor_chunk(incoming); !status.ok()) {
-      log_warning("a chunk of an anchor from site " + std::to_string(from.value) + " was refused: " +
-                  status.message());
+      log_warning("a chunk of an anchor from site " + std::to_string(from.value) + " was refused: " + status.message());
     }
     return {};
   }

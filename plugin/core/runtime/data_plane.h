@@ -39,7 +39,7 @@ Status change_parameters(ParameterVector& parameters, ParameterChange change, st
 [[nodiscard]] Result<Digest> digest_of_parameters(ParameterVector& parameters);
 
 struct Traffic {
-  std::uint64_t bytes_sent = 0;      // heads and payloads
+  std::uint64_t bytes_sent = 0;  // heads and payloads
   std::uint64_t bytes_received = 0;
   TimePoint first_payload = kNever;  // of the current round
   TimePoint last_payload{};
@@ -100,17 +100,17 @@ class DataPlane {
     SiteId self;
     std::map<SiteId, LinkId> links;
     protocol::Exchange exchange;
-    std::vector<float> scales;                   // per participant, site order
-    std::map<ChunkKey, BufferPtr> arrived;       // encoded contributions to our slices, kept until commit
-    std::map<std::uint64_t, BufferPtr> means;    // encoded means not yet decoded
-    std::map<std::uint64_t, Digest> digests;     // of decoded means, by first element
+    std::vector<float> scales;                 // per participant, site order
+    std::map<ChunkKey, BufferPtr> arrived;     // encoded contributions to our slices, kept until commit
+    std::map<std::uint64_t, BufferPtr> means;  // encoded means not yet decoded
+    std::map<std::uint64_t, Digest> digests;   // of decoded means, by first element
     bool complete = false;
   };
   // An anchor on its way to a joiner.
   struct Outgoing {
     protocol::SendAnchor action;
     SealedAnchor anchor;
-    std::uint64_t next = 0;      // element of the anchor, then of the outer state
+    std::uint64_t next = 0;  // element of the anchor, then of the outer state
     std::uint32_t in_flight = 0;
   };
   struct Receiving {

@@ -8,8 +8,8 @@
 #include <cstdio>
 #include <cstring>
 
-#include "core/base/text.h"
 #include "core/base/log.h"
+#include "core/base/text.h"
 
 namespace collab {
 
@@ -35,8 +35,7 @@ EventsFile::~EventsFile() {
 
 void EventsFile::write(std::string_view site, std::string_view event, const JsonFields& fields) {
   if (fd_ < 0) return;
-  const double now =
-      std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  const double now = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
   std::string line = "{\"t\":" + json_number(now) + ",\"site\":" + json_quote(site) + ",\"event\":" + json_quote(event);
   for (const auto& [key, value] : fields) line += "," + json_quote(key) + ":" + value;
   line += "}\n";

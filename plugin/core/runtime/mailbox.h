@@ -65,9 +65,7 @@ class Mailbox final : public TransportHandler {
 
   void on_accepted(LinkId link, const std::string& peer) override { post(LinkAccepted{link, peer}); }
   void on_connected(LinkId link) override { post(LinkConnected{link}); }
-  void on_message(LinkId link, TransportMessage message) override {
-    post(MessageArrived{link, std::move(message)});
-  }
+  void on_message(LinkId link, TransportMessage message) override { post(MessageArrived{link, std::move(message)}); }
   void on_sent(LinkId link, std::uint64_t token) override { post(MessageSent{link, token}); }
   void on_closed(LinkId link, Status why) override { post(LinkClosed{link, std::move(why)}); }
 

@@ -28,8 +28,7 @@ Result<std::unique_ptr<Node>> Node::start(Options options, std::unique_ptr<Trans
                                           ParameterVector& parameters) {
   Result<EventsFile> events = EventsFile::open(options.config.events);
   if (!events.ok()) return events.status();
-  std::unique_ptr<Node> node(
-      new Node(std::move(options), std::move(transport), std::move(*events), arena, parameters));
+  std::unique_ptr<Node> node(new Node(std::move(options), std::move(transport), std::move(*events), arena, parameters));
   COLLAB_RETURN_IF_ERROR(node->transport_->start(&node->mailbox_));
   const Result<std::string> bound = node->transport_->listen(node->options_.config.listen);
   if (!bound.ok()) return bound.status();
@@ -47,8 +46,7 @@ Node::Node(Options options, std::unique_ptr<Transport> transport, EventsFile eve
              .join_timeout = options_.config.join_timeout,
              .round_timeout = options_.config.round_timeout}),
       events_(std::move(events)),
-      saver_(options_.config.state_dir.empty() ? std::string()
-                                               : state_path(options_.config.state_dir, options_.site)),
+      saver_(options_.config.state_dir.empty() ? std::string() : state_path(options_.config.state_dir, options_.site)),
       transport_(std::move(transport)) {
   data_plane_.emplace(data_settings(options_.config),
                       DataPlane::Parts{transport_.get(), &clock_, &arena_, &parameters_});

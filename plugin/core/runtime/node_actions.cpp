@@ -20,8 +20,7 @@ constexpr Duration kDialTimeout = std::chrono::seconds(10);
 }  // namespace
 
 void Node::act(const protocol::Send& action) {
-  transport_->send(action.link, {.lane = Lane::kControl, .head = wire::encode(action.message), .payload = nullptr},
-                   0);
+  transport_->send(action.link, {.lane = Lane::kControl, .head = wire::encode(action.message), .payload = nullptr}, 0);
 }
 
 void Node::act(const protocol::Hangup& action) {
@@ -150,8 +149,8 @@ void Node::tell(const RoundReport& report) {
   std::snprintf(line, sizeof line, "%.2f s, waited %.2f s, %.1f MB sent, %.1f MB received", report.seconds,
                 std::max(0.0, report.stall_seconds - report.seconds), static_cast<double>(report.bytes_sent) / 1e6,
                 static_cast<double>(report.bytes_received) / 1e6);
-  log_info("round " + std::to_string(report.round.value) + ": " + (who.empty() ? "nobody had steps" : who + " averaged") +
-           "; " + line);
+  log_info("round " + std::to_string(report.round.value) + ": " +
+           (who.empty() ? "nobody had steps" : who + " averaged") + "; " + line);
 }
 
 }  // namespace collab

@@ -163,8 +163,7 @@ std::unique_ptr<SiteChannel> make_arena_leader_channel(ArenaWriter& arena, std::
 }
 
 std::unique_ptr<SiteChannel> make_arena_follower_channel(std::unique_ptr<ArenaReader> arena, std::uint32_t rank,
-                                                         ParameterVector& parameters,
-                                                         std::chrono::milliseconds limit) {
+                                                         ParameterVector& parameters, std::chrono::milliseconds limit) {
   return std::make_unique<ArenaFollowerChannel>(std::move(arena), rank, parameters, limit);
 }
 

@@ -20,8 +20,8 @@ struct StateHeader {
   std::string site;
   RunId run;
   RoundId round;
-  Digest digest;        // of anchor and outer state
-  Digest fingerprint;   // of the model's description
+  Digest digest;       // of anchor and outer state
+  Digest fingerprint;  // of the model's description
   std::uint64_t elements = 0;
   bool outer_state = false;
   std::vector<TensorInfo> model;  // so that `collab export` can name the tensors

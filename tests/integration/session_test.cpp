@@ -1,0 +1,212 @@
+// Whole sessions over the loopback transport, against local SGD written out in plain loops.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+
+#include "core/runtime/state_file.h"
+#include "tests/integration/swarm.h"
+
+namespace collab::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+// anchor' = anchor - sum_i s_i * (anchor - theta_i), s_i = float(w_i / sum w), every operation rounded to float32.
+std::vector<float> reference(std::size_t sites, std::size_t elements, std::size_t steps, std::size_t every) {
+  std::vector<float> anchor = fresh_values(elements, 1);
+  std::vector<std::vector<float>> theta(sites, anchor);
+  double total = 0;
+  for (std::size_t site = 0; site < sites; ++site) total += static_cast<double>(8 * (site + 1));
+  const auto average = [&] {
+    for (std::size_t i = 0; i < elements; ++i) {
+      float mean = 0;
+      for (std::size_t site = 0; site < sites; ++site) {
+        const auto scale = static_cast<float>(static_cast<double>(8 * (site + 1)) / total);
+        const float term = scale * (anchor[i] - theta[site][i]);
+        mean = site == 0 ? term : mean + term;
+      }
+      anchor[i] = anchor[i] - mean;
+    }
+    for (auto& each : theta) each = anchor;
+  };
+  for (std::size_t step = 0; step < steps; ++step) {
+    for (std::size_t site = 0; site < sites; ++site) train_one_step(theta[site], site, step);
+    if ((step + 1) % every == 0) average();
+  }
+  if (steps % every != 0) average();
+  return anchor;
+}
+
+Swarm swarm_of(std::size_t sites, CodecId codec) {
+  Swarm swarm;
+  swarm.sites = sites;
+  swarm.config.codec = codec;
+  swarm.config.sync_every = {.steps = 4, .time = {}};
+  swarm.config.chunk_kib = 4;
+  swarm.config.join_timeout = std::chrono::seconds(20);
+  swarm.config.round_timeout = std::chrono::seconds(20);
+  swarm.config.log = "warning";
+  return swarm;
+}
+
+void expect_all_ok(const std::vector<Status>& results) {
+  for (const Status& status : results) EXPECT_TRUE(status.ok()) << status.to_string();
+}
+
+class SwarmOfSites : public ::testing::TestWithParam<std::size_t> {};
+
+TEST_P(SwarmOfSites, Fp32EqualsLocalSgdBitForBit) {
+  Swarm swarm = swarm_of(GetParam(), CodecId::kFp32);
+  swarm.start_coordinator();
+  expect_all_ok(swarm.run(train(10)));  // rounds at 4, 8 and at the end
+  const std::vector<float> expected = reference(swarm.sites, swarm.elements, 10, 4);
+  for (const auto& parameters : swarm.parameters) EXPECT_EQ(parameters->values(), expected);
+  EXPECT_TRUE(swarm.coordinator->wait_until_empty(std::chrono::seconds(10)).ok());
+}
+INSTANTIATE_TEST_SUITE_P(Sites, SwarmOfSites, ::testing::Values(1, 2, 3, 5));
+
+class SwarmWithCodec : public ::testing::TestWithParam<CodecId> {};
+
+TEST_P(SwarmWithCodec, AllSitesEndWithTheSameParametersNearTheExactOnes) {
+  Swarm swarm = swarm_of(3, GetParam());
+  swarm.start_coordinator();
+  expect_all_ok(swarm.run(train(10)));
+  const std::vector<float> exact = reference(swarm.sites, swarm.elements, 10, 4);
+  for (std::size_t i = 0; i < exact.size(); ++i) {
+    EXPECT_EQ(swarm.parameters[1]->values()[i], swarm.parameters[0]->values()[i]);
+    EXPECT_EQ(swarm.parameters[2]->values()[i], swarm.parameters[0]->values()[i]);
+    EXPECT_NEAR(swarm.parameters[0]->values()[i], exact[i], 4e-4);
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Codecs, SwarmWithCodec, ::testing::Values(CodecId::kBf16, CodecId::kFp16, CodecId::kInt8));
+
+TEST(Session, NesterovKeepsItsStateEqualAtAllSites) {
+  Swarm swarm = swarm_of(2, CodecId::kFp32);
+  swarm.config.outer = OuterId::kNesterov;
+  swarm.config.outer_lr = 0.7;
+  swarm.start_coordinator();
+  expect_all_ok(swarm.run(train(12)));
+  EXPECT_EQ(swarm.parameters[0]->values(), swarm.parameters[1]->values());
+  EXPECT_NE(swarm.parameters[0]->values(), reference(2, swarm.elements, 12, 4));
+}
+
+TEST(Session, RanksOfASiteTakeTheRoundFromTheArena) {
+  Swarm swarm = swarm_of(2, CodecId::kFp32);
+  swarm.ranks = 2;
+  swarm.config.run = "ranks-" + std::to_string(getpid());
+  swarm.start_coordinator();
+  expect_all_ok(swarm.run(train(10)));
+  for (const auto& parameters : swarm.parameters) EXPECT_EQ(parameters->values(), swarm.parameters[0]->values());
+  // Twice the samples at both sites: the same weights, so the same numbers.
+  EXPECT_EQ(swarm.parameters[0]->values(), reference(2, swarm.elements, 10, 4));
+}
+
+TEST(Session, RanksWithDifferentVectorsAreNamed) {
+  Swarm swarm = swarm_of(1, CodecId::kFp32);
+  swarm.ranks = 2;
+  swarm.config.run = "differ-" + std::to_string(getpid());
+  swarm.start_coordinator();
+  swarm.parameters[1]->values()[77] += 1;
+  const std::vector<Status> results = swarm.run(train(1));
+  for (const Status& status : results) EXPECT_THAT(status.message(), HasSubstr("rank 1 of site site0 holds other"));
+}
+
+TEST(Session, NotANumberIsLeftOutAndItsSiteTakesTheAnchor) {
+  Swarm swarm = swarm_of(2, CodecId::kFp16);
+  swarm.start_coordinator();
+  expect_all_ok(swarm.run([](Session& session, std::size_t site, std::vector<float>& values) -> Status {
+    for (std::size_t step = 0; step < 4; ++step) {
+      train_one_step(values, site, step);
+      if (site == 1 && step == 3) values[123] = std::numeric_limits<float>::quiet_NaN();
+      const Result<StepOutcome> outcome = session.step(8);
+      if (!outcome.ok()) return outcome.status();
+      EXPECT_EQ(outcome->took_anchor, site == 1 && step == 3);
+    }
+    return session.finish();
+  }));
+  EXPECT_EQ(swarm.parameters[0]->values(), swarm.parameters[1]->values());
+  EXPECT_TRUE(std::isfinite(swarm.parameters[1]->values()[123]));
+}
+
+TEST(Session, DifferentSettingsAreRefusedWithBothSides) {
+  Swarm swarm = swarm_of(2, CodecId::kFp32);
+  swarm.config.join_timeout = std::chrono::seconds(3);
+  swarm.adjust = [](SessionOptions& options, std::size_t site) {
+    if (site == 1) options.model = {{"weights", "bfloat16", {10'000}, true, {}}};
+  };
+  swarm.start_coordinator();
+  const std::vector<Status> results = swarm.run(train(1));
+  const std::string said = results[0].message() + results[1].message();
+  EXPECT_THAT(said, HasSubstr("bfloat16"));
+  EXPECT_THAT(said, HasSubstr("float32"));
+}
+
+TEST(Session, NoCoordinatorIsAnErrorThatNamesItAfterTheTimeout) {
+  Swarm swarm = swarm_of(1, CodecId::kFp32);
+  swarm.config.join_timeout = std::chrono::milliseconds(500);
+  swarm.adjust = [](SessionOptions& options, std::size_t) { options.coordinators = {"nowhere:4711"}; };
+  swarm.start_coordinator();
+  const std::vector<Status> results = swarm.run(train(1));
+  EXPECT_THAT(results[0].message(), HasSubstr("nowhere:4711"));
+}
+
+TEST(Session, ASiteThatLeavesEarlyDoesNotStopTheOthers) {
+  Swarm swarm = swarm_of(3, CodecId::kFp32);
+  swarm.start_coordinator();
+  expect_all_ok(swarm.run([](Session& session, std::size_t site, std::vector<float>& values) {
+    return train(site == 0 ? 5 : 12)(session, site, values);
+  }));
+  EXPECT_EQ(swarm.parameters[1]->values(), swarm.parameters[2]->values());
+}
+
+TEST(Session, TheStateOnDiskOutlivesTheSwarm) {
+  const std::filesystem::path dir =
+      std::filesystem::temp_directory_path() / ("collab-state-" + std::to_string(getpid()));
+  std::filesystem::create_directories(dir);
+  std::vector<float> first_end;
+  for (int life = 0; life < 2; ++life) {
+    Swarm swarm = swarm_of(2, CodecId::kFp32);
+    swarm.config.state_dir = dir.string();
+    swarm.start_coordinator();
+    if (life == 0) {
+      expect_all_ok(swarm.run(train(8)));
+      first_end = swarm.parameters[0]->values();
+    } else {
+      expect_all_ok(swarm.run([&](Session& session, std::size_t, std::vector<float>& values) -> Status {
+        EXPECT_EQ(values, first_end) << "a fresh script's own values never win over a saved anchor";
+        EXPECT_EQ(session.status().round, RoundId(2));
+        return session.finish();
+      }));
+    }
+  }
+  std::filesystem::remove_all(dir);
+}
+
+TEST(Session, EventsTellOfEachRound) {
+  const std::string path = ::testing::TempDir() + "collab-events-" + std::to_string(getpid());
+  Swarm swarm = swarm_of(2, CodecId::kInt8);
+  swarm.config.events = path;
+  swarm.start_coordinator();
+  expect_all_ok(swarm.run(train(8)));
+  std::ifstream file(path);
+  std::size_t rounds = 0;
+  for (std::string line; std::getline(file, line);) {
+    if (line.find("\"event\":\"round\"") == std::string::npos || line.find("exchange_seconds") == std::string::npos) {
+      continue;
+    }
+    ++rounds;
+    EXPECT_THAT(line, HasSubstr("\"members\":[\"site0\",\"site1\"]"));
+    EXPECT_THAT(line, HasSubstr("\"codec\":\"int8\""));
+    EXPECT_THAT(line, HasSubstr("\"transport\":\"loopback\""));
+  }
+  EXPECT_EQ(rounds, 4U) << "two rounds at each of two sites";
+  std::remove(path.c_str());
+}
+
+}  // namespace
+}  // namespace collab::testing

@@ -1,0 +1,67 @@
+#include "core/runtime/schedule.h"
+
+#include <gtest/gtest.h>
+
+#include "core/runtime/addresses.h"
+
+namespace collab {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+TEST(SyncSchedule, BySteps) {
+  SyncSchedule schedule({.steps = 3, .time = milliseconds(0)});
+  schedule.count_step();
+  schedule.count_step();
+  EXPECT_FALSE(schedule.due_by_steps());
+  schedule.count_step();
+  EXPECT_TRUE(schedule.due_by_steps());
+  schedule.round_ended(TimePoint{});
+  EXPECT_FALSE(schedule.due_by_steps());
+  EXPECT_EQ(schedule.steps(), 3U);
+  EXPECT_EQ(schedule.steps_since_round(), 0U);
+}
+
+TEST(SyncSchedule, ByTimeAnnouncesTwoStepsAheadOnce) {
+  SyncSchedule schedule({.steps = 0, .time = seconds(30)});
+  TimePoint now{};
+  schedule.round_ended(now);
+  schedule.count_step();
+  EXPECT_EQ(schedule.step_to_announce(now + seconds(29)), 0U);
+  schedule.count_step();
+  EXPECT_EQ(schedule.step_to_announce(now + seconds(30)), 4U);
+  EXPECT_EQ(schedule.step_to_announce(now + seconds(31)), 0U) << "announced already";
+}
+
+TEST(SyncSchedule, EveryRankStopsAtTheAnnouncedStep) {
+  SyncSchedule follower({.steps = 0, .time = seconds(30)});
+  follower.count_step();
+  EXPECT_FALSE(*follower.due_by_announcement(0));
+  follower.count_step();
+  EXPECT_FALSE(*follower.due_by_announcement(3));
+  follower.count_step();
+  EXPECT_TRUE(*follower.due_by_announcement(3));
+  follower.round_ended(TimePoint{});
+  EXPECT_FALSE(*follower.due_by_announcement(3)) << "that round has been";
+}
+
+TEST(SyncSchedule, AMissedAnnouncementIsAnErrorInWords) {
+  SyncSchedule follower({.steps = 0, .time = seconds(30)});
+  for (int i = 0; i < 5; ++i) follower.count_step();
+  const Result<bool> due = follower.due_by_announcement(4);
+  ASSERT_FALSE(due.ok());
+  EXPECT_NE(due.status().message().find("announced a round at step 4"), std::string::npos);
+  EXPECT_NE(due.status().message().find("at step 5"), std::string::npos);
+}
+
+TEST(Addresses, AWildcardHostIsReplacedByTheAdvertisedOne) {
+  EXPECT_EQ(dialable("0.0.0.0:4000", "10.0.0.7"), "10.0.0.7:4000");
+  EXPECT_EQ(dialable("[::]:4000", "2001:db8::1"), "[2001:db8::1]:4000");
+  EXPECT_EQ(dialable("0.0.0.0:4000", ""), "127.0.0.1:4000");
+  EXPECT_EQ(dialable("127.0.0.1:4000", "10.0.0.7"), "127.0.0.1:4000");
+  EXPECT_EQ(dialable("gloo:3", "10.0.0.7"), "gloo:3");
+}
+
+}  // namespace
+}  // namespace collab
