@@ -62,6 +62,9 @@ struct SessionOptions {
   bool one_host = true;                   // all ranks of the site share this machine
   std::vector<std::string> coordinators;  // "host:port" in order
   std::vector<TensorInfo> model;
+  // The ranks of a site must hold the same values in this many leading elements. Buffers lie behind: each rank's
+  // batch statistics are its own until the next forward.
+  std::uint64_t compared_elements = UINT64_MAX;
   // Leader only: makes the transport for links between sites.
   std::function<Result<std::unique_ptr<Transport>>()> make_transport;
 };

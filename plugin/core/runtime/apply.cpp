@@ -51,11 +51,12 @@ Status change_parameters(ParameterVector& parameters, ParameterChange change, st
   return {};
 }
 
-Result<Digest> digest_of_parameters(ParameterVector& parameters) {
+Result<Digest> digest_of_parameters(ParameterVector& parameters, std::uint64_t elements) {
+  const std::uint64_t end = std::min(elements, parameters.size());
   DigestChain chain;
   std::vector<float> staging;
-  for (std::uint64_t at = 0; at < parameters.size(); at += kTile) {
-    const std::uint64_t count = std::min<std::uint64_t>(kTile, parameters.size() - at);
+  for (std::uint64_t at = 0; at < end; at += kTile) {
+    const std::uint64_t count = std::min<std::uint64_t>(kTile, end - at);
     std::span<const float> tile = parameters.view(at, count);
     if (tile.empty()) {
       staging.resize(count);

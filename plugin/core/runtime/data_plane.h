@@ -36,7 +36,8 @@ enum class ParameterChange : std::uint32_t {
 Status change_parameters(ParameterVector& parameters, ParameterChange change, std::span<const float> anchor,
                          std::span<const float> previous);
 
-[[nodiscard]] Result<Digest> digest_of_parameters(ParameterVector& parameters);
+// Of the first `elements`, at most all.
+[[nodiscard]] Result<Digest> digest_of_parameters(ParameterVector& parameters, std::uint64_t elements = UINT64_MAX);
 
 struct Traffic {
   std::uint64_t bytes_sent = 0;  // heads and payloads

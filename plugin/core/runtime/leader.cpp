@@ -66,7 +66,7 @@ Status Leader::load_state_file() {
   return {};
 }
 
-wire::Join Leader::describe(const Digest& parameters) {
+Result<wire::Join> Leader::describe() {
   wire::Join join{.swarm = options_.config.run,
                   .site = options_.site,
                   .index = options_.config.site_index.value_or(wire::kNoIndex),
@@ -81,7 +81,9 @@ wire::Join Leader::describe(const Digest& parameters) {
   } else {
     const std::span<float> outer = arena_->outer();
     std::ranges::fill(outer, 0.0F);
-    join.offer.digest = digest_of_state(parameters, outer.empty() ? Digest{} : digest_of_vector(outer));
+    const Result<Digest> parameters = digest_of_parameters(parameters_);
+    if (!parameters.ok()) return parameters.status();
+    join.offer.digest = digest_of_state(*parameters, outer.empty() ? Digest{} : digest_of_vector(outer));
   }
   for (const auto& [name, value] : options_.shared_settings) join.settings.push_back({name, value});
   for (const TensorInfo& tensor : options_.model) {
@@ -90,7 +92,7 @@ wire::Join Leader::describe(const Digest& parameters) {
   return join;
 }
 
-Result<SealedAnchor> Leader::join(const Digest& parameters) {
+Result<SealedAnchor> Leader::join() {
   COLLAB_RETURN_IF_ERROR(load_state_file());
   Result<std::unique_ptr<Transport>> transport = options_.make_transport();
   if (!transport.ok()) return transport.status();
@@ -103,7 +105,9 @@ Result<SealedAnchor> Leader::join(const Digest& parameters) {
       Node::start(std::move(node_options), std::move(*transport), *arena_, parameters_);
   if (!node.ok()) return node.status();
   node_ = std::move(*node);
-  return node_->join(describe(parameters));
+  Result<wire::Join> join = describe();
+  if (!join.ok()) return join.status();
+  return node_->join(std::move(*join));
 }
 
 Result<RoundReport> Leader::round(double weight, std::uint64_t samples, std::uint64_t steps) {

@@ -18,7 +18,7 @@ class Leader {
   // Makes the arena; the site's other ranks can open it from here on.
   Status prepare();
   // Joins the swarm with the newest anchor held here: in the arena, in COLLAB_STATE_DIR, else the parameters.
-  Result<SealedAnchor> join(const Digest& parameters);
+  Result<SealedAnchor> join();
   Result<RoundReport> round(double weight, std::uint64_t samples, std::uint64_t steps);
   void leave(const std::string& reason);
 
@@ -27,7 +27,7 @@ class Leader {
 
  private:
   Status load_state_file();
-  [[nodiscard]] wire::Join describe(const Digest& parameters);
+  [[nodiscard]] Result<wire::Join> describe();
 
   const SessionOptions& options_;
   ParameterVector& parameters_;

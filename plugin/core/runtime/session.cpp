@@ -88,7 +88,7 @@ class RankSession final : public Session {
       leader_.emplace(options_, *parameters_);
       COLLAB_RETURN_IF_ERROR(leader_->prepare());
     }
-    const Result<Digest> own = digest_of_parameters(*parameters_);
+    const Result<Digest> own = digest_of_parameters(*parameters_, options_.compared_elements);
     if (!own.ok()) return own.status();
     COLLAB_RETURN_IF_ERROR(open_channel());
     const Result<std::vector<RankReport>> reports = channel_->report({.call = ++call_, .digest = *own});
@@ -97,7 +97,7 @@ class RankSession final : public Session {
     if (is_leader()) {
       Status same = check_same(*reports);
       if (same.ok()) {
-        Result<SealedAnchor> joined = leader_->join(*own);
+        Result<SealedAnchor> joined = leader_->join();
         if (joined.ok()) {
           mine.change = ParameterChange::kToAnchor;
           mine.round = joined->round;
@@ -149,7 +149,7 @@ class RankSession final : public Session {
     const TimePoint start = clock_.now();
     RankReport own{.call = ++call_, .digest = {}, .samples = samples_};
     if (options_.site_size > 1) {
-      const Result<Digest> digest = digest_of_parameters(*parameters_);
+      const Result<Digest> digest = digest_of_parameters(*parameters_, options_.compared_elements);
       if (!digest.ok()) return digest.status();
       own.digest = *digest;
     }

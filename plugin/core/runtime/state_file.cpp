@@ -1,0 +1,279 @@
+#include "core/runtime/state_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "core/base/digest.h"
+#include "core/wire/byte_io.h"
+#include "core/wire/limits.h"
+
+namespace collab {
+namespace {
+
+constexpr std::array<char, 8> kMagic{'c', 'o', 'l', 'l', 'a', 'b', 'S', 'F'};
+constexpr std::uint32_t kVersion = 1;
+constexpr std::size_t kPrologueBytes = 24;
+constexpr std::size_t kMaxHeaderBytes = std::size_t{64} << 20;
+constexpr std::size_t kAlignment = 64;  // the vectors begin on a multiple of it
+
+std::string error_text() { return std::strerror(errno); }
+
+// Both directions of the header, as for wire messages. `Header` is const when writing.
+template <typename Io, typename D>
+void digest_fields(Io& io, const char* name, D& digest) {
+  io.number(name, digest.lo);
+  io.number(name, digest.hi);
+}
+
+template <typename Io, typename Header>
+void header_fields(Io& io, Header& header) {
+  io.text("swarm", header.swarm, wire::kMaxNameBytes);
+  io.text("site", header.site, wire::kMaxNameBytes);
+  io.id("run", header.run);
+  io.id("round", header.round);
+  digest_fields(io, "digest", header.digest);
+  digest_fields(io, "fingerprint", header.fingerprint);
+  io.number("elements", header.elements, wire::kMaxElements);
+  io.boolean("outer_state", header.outer_state);
+  constexpr std::size_t kLeastTensorBytes = 2 + 2 + 4 + 1 + 16;
+  io.list("model", header.model, wire::kMaxModelEntries, kLeastTensorBytes, [&io](auto& tensor) {
+    io.text("name", tensor.name, wire::kMaxNameBytes);
+    io.text("dtype", tensor.dtype, wire::kMaxNameBytes);
+    io.list("shape", tensor.shape, wire::kMaxDims, 8, [&io](auto& extent) { io.number("extent", extent); });
+    io.boolean("trained", tensor.trained);
+    digest_fields(io, "digest", tensor.digest);
+  });
+}
+
+class File {
+ public:
+  explicit File(int fd) : fd_(fd) {}
+  ~File() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+  [[nodiscard]] int fd() const { return fd_; }
+
+  [[nodiscard]] bool write_all(std::span<const std::byte> bytes) const {
+    while (!bytes.empty()) {
+      const ssize_t written = ::write(fd_, bytes.data(), bytes.size());
+      if (written < 0 && errno == EINTR) continue;
+      if (written <= 0) return false;
+      bytes = bytes.subspan(static_cast<std::size_t>(written));
+    }
+    return true;
+  }
+
+  [[nodiscard]] bool read_all(std::span<std::byte> bytes, std::uint64_t offset) const {
+    while (!bytes.empty()) {
+      const ssize_t got = ::pread(fd_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+      if (got < 0 && errno == EINTR) continue;
+      if (got <= 0) return false;
+      bytes = bytes.subspan(static_cast<std::size_t>(got));
+      offset += static_cast<std::uint64_t>(got);
+    }
+    return true;
+  }
+
+ private:
+  int fd_;
+};
+
+std::uint64_t vectors_offset(std::uint64_t header_bytes) {
+  return (kPrologueBytes + header_bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+std::uint64_t vectors_bytes(const StateHeader& header) {
+  return header.elements * sizeof(float) * (header.outer_state ? 2 : 1);
+}
+
+template <typename U>
+void put(std::byte* at, U value) {
+  for (std::size_t i = 0; i < sizeof(U); ++i) at[i] = static_cast<std::byte>(std::uint64_t{value} >> (8 * i));
+}
+
+template <typename U>
+U get(const std::byte* at) {
+  std::uint64_t value = 0;
+  for (std::size_t i = 0; i < sizeof(U); ++i) value |= std::to_integer<std::uint64_t>(at[i]) << (8 * i);
+  return static_cast<U>(value);
+}
+
+// Prologue, header and padding: all that comes before the vectors.
+Result<std::vector<std::byte>> encode_start(const StateHeader& header) {
+  wire::Writer writer;
+  header_fields(writer, header);
+  COLLAB_RETURN_IF_ERROR(writer.status());
+  const std::vector<std::byte>& body = writer.bytes();
+  std::vector<std::byte> start(vectors_offset(body.size()), std::byte{0});
+  std::memcpy(start.data(), kMagic.data(), kMagic.size());
+  put<std::uint32_t>(start.data() + 8, kVersion);
+  put<std::uint32_t>(start.data() + 12, static_cast<std::uint32_t>(body.size()));
+  put<std::uint64_t>(start.data() + 16, hash64(body));
+  std::copy(body.begin(), body.end(), start.begin() + kPrologueBytes);
+  return start;
+}
+
+struct Opened {
+  StateHeader header;
+  std::uint64_t vectors_at = 0;
+};
+
+Status damaged(const std::string& path, const std::string& what) {
+  return corrupt("the state file " + path + " is damaged: " + what +
+                 "; move it away, and the site takes the anchor from the others");
+}
+
+Result<Opened> read_start(const File& file, const std::string& path) {
+  struct stat info {};
+  if (::fstat(file.fd(), &info) != 0) return internal_error("cannot look at " + path + ": " + error_text());
+  const auto size = static_cast<std::uint64_t>(info.st_size);
+  std::array<std::byte, kPrologueBytes> prologue{};
+  if (size < kPrologueBytes || !file.read_all(prologue, 0)) {
+    return damaged(path, "it has " + std::to_string(size) + " bytes, at least " + std::to_string(kPrologueBytes) +
+                             " were expected");
+  }
+  if (std::memcmp(prologue.data(), kMagic.data(), kMagic.size()) != 0) {
+    return damaged(path, "it does not begin as one");
+  }
+  if (const auto version = get<std::uint32_t>(prologue.data() + 8); version != kVersion) {
+    return refused("the state file " + path + " has format " + std::to_string(version) + ", this collab reads format " +
+                   std::to_string(kVersion) + ": use the collab that wrote it, or move it away");
+  }
+  const auto header_bytes = get<std::uint32_t>(prologue.data() + 12);
+  if (header_bytes > kMaxHeaderBytes || header_bytes > size - kPrologueBytes) {
+    return damaged(path,
+                   "its header claims " + std::to_string(header_bytes) + " bytes of a file of " + std::to_string(size));
+  }
+  std::vector<std::byte> body(header_bytes);
+  if (!file.read_all(body, kPrologueBytes)) return damaged(path, "its header ends early");
+  if (hash64(body) != get<std::uint64_t>(prologue.data() + 16)) {
+    return damaged(path, "its header does not have the hash it says");
+  }
+  Opened opened;
+  wire::Reader reader(body);
+  header_fields(reader, opened.header);
+  reader.finish();
+  if (!reader.status().ok()) return damaged(path, reader.status().message());
+  opened.vectors_at = vectors_offset(header_bytes);
+  const std::uint64_t expected = opened.vectors_at + vectors_bytes(opened.header);
+  if (size != expected) {
+    return damaged(path, "it has " + std::to_string(size) + " bytes, its header asks for " + std::to_string(expected));
+  }
+  return opened;
+}
+
+// Writes and makes durable; the caller renames.
+Status write_file(const std::string& path, std::span<const std::byte> start, std::span<const float> anchor,
+                  std::span<const float> outer) {
+  const File file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  const std::uint64_t bytes = start.size() + anchor.size_bytes() + outer.size_bytes();
+  const auto failed = [&](const char* doing) {
+    return unavailable(std::string("cannot ") + doing + " " + path + " (" + std::to_string(bytes) +
+                       " bytes): " + error_text() + "; COLLAB_STATE_DIR needs a folder with room that we may write to");
+  };
+  if (file.fd() < 0) return failed("make");
+  if (!file.write_all(start) || !file.write_all(std::as_bytes(anchor)) || !file.write_all(std::as_bytes(outer))) {
+    return failed("write");
+  }
+  if (::fsync(file.fd()) != 0) return failed("make durable");
+  return {};
+}
+
+}  // namespace
+
+std::string state_path(const std::string& dir, const std::string& site) {
+  constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.";
+  constexpr std::string_view kHex = "0123456789abcdef";
+  std::string name;
+  for (const char c : site) {
+    const bool plain = kPlain.find(c) != std::string_view::npos && !(c == '.' && name.empty());
+    if (plain) {
+      name += c;
+    } else {
+      const auto byte = static_cast<unsigned char>(c);
+      name += {'%', kHex[byte >> 4], kHex[byte & 15]};
+    }
+  }
+  return dir + "/" + name + ".collab";
+}
+
+Status write_state(const std::string& path, const StateHeader& header, std::span<const float> anchor,
+                   std::span<const float> outer) {
+  if (anchor.size() != header.elements || outer.size() != (header.outer_state ? header.elements : 0)) {
+    return invalid_argument("a state of " + std::to_string(header.elements) + " elements" +
+                            (header.outer_state ? " with" : " without") + " outer state cannot be written from " +
+                            std::to_string(anchor.size()) + " and " + std::to_string(outer.size()));
+  }
+  const Result<std::vector<std::byte>> start = encode_start(header);
+  if (!start.ok()) return start.status();
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);  // a failure shows when the file is made
+  const std::string fresh = path + ".new";
+  if (Status status = write_file(fresh, *start, anchor, outer); !status.ok()) {
+    ::unlink(fresh.c_str());
+    return status;
+  }
+  if (::rename(fresh.c_str(), path.c_str()) != 0) {
+    return internal_error("cannot rename " + fresh + " to " + path + ": " + error_text());
+  }
+  // The rename itself is durable once the folder is.
+  const File dir(::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (dir.fd() < 0 || ::fsync(dir.fd()) != 0) {
+    return internal_error("cannot make the folder of " + path + " durable: " + error_text());
+  }
+  return {};
+}
+
+Result<std::optional<StateHeader>> read_state_header(const std::string& path) {
+  const File file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (file.fd() < 0) {
+    if (errno == ENOENT) return std::optional<StateHeader>();
+    return internal_error("cannot open the state file " + path + ": " + error_text());
+  }
+  Result<Opened> opened = read_start(file, path);
+  if (!opened.ok()) return opened.status();
+  return std::optional<StateHeader>(std::move(opened->header));
+}
+
+Status read_state_into(const std::string& path, const StateHeader& header, std::span<float> anchor,
+                       std::span<float> outer) {
+  if (anchor.size() != header.elements || outer.size() != (header.outer_state ? header.elements : 0)) {
+    return invalid_argument("a state of " + std::to_string(header.elements) + " elements" +
+                            (header.outer_state ? " with" : " without") + " outer state cannot be read into " +
+                            std::to_string(anchor.size()) + " and " + std::to_string(outer.size()));
+  }
+  const File file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (file.fd() < 0) return internal_error("cannot open the state file " + path + ": " + error_text());
+  const Result<Opened> opened = read_start(file, path);
+  if (!opened.ok()) return opened.status();
+  const StateHeader& now = opened->header;
+  if (now.run != header.run || now.round != header.round || now.digest != header.digest ||
+      now.elements != header.elements || now.outer_state != header.outer_state) {
+    return unavailable("the state file " + path + " was replaced (round " + std::to_string(header.round.value) +
+                       " before, round " + std::to_string(now.round.value) + " now); read its header again");
+  }
+  if (!file.read_all(std::as_writable_bytes(anchor), opened->vectors_at) ||
+      !file.read_all(std::as_writable_bytes(outer), opened->vectors_at + anchor.size_bytes())) {
+    return damaged(path, "its vectors end early: " + error_text());
+  }
+  const Digest came = digest_of_state(digest_of_vector(anchor), outer.empty() ? Digest{} : digest_of_vector(outer));
+  if (came != header.digest) {
+    return damaged(path,
+                   "anchor and outer state have digest " + to_hex(came) + ", its header says " + to_hex(header.digest));
+  }
+  return {};
+}
+
+}  // namespace collab
