@@ -166,6 +166,13 @@ Result<Opened> read_start(const File& file, const std::string& path) {
   reader.finish();
   if (!reader.status().ok()) return damaged(path, reader.status().message());
   opened.vectors_at = vectors_offset(header_bytes);
+  const std::uint64_t padded_from = kPrologueBytes + header_bytes;
+  std::array<std::byte, kAlignment> padding{};
+  const auto rest = std::span(padding).first(opened.vectors_at - padded_from);
+  if (!file.read_all(rest, padded_from)) return damaged(path, "it ends after its header");
+  if (std::ranges::any_of(rest, [](std::byte b) { return b != std::byte{0}; })) {
+    return damaged(path, "the bytes between header and vectors are not zero");
+  }
   const std::uint64_t expected = opened.vectors_at + vectors_bytes(opened.header);
   if (size != expected) {
     return damaged(path, "it has " + std::to_string(size) + " bytes, its header asks for " + std::to_string(expected));

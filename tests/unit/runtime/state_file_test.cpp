@@ -1,0 +1,219 @@
+// A state file comes back as it was written, or is refused in words; never half.
+#include "core/runtime/state_file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <numeric>
+
+#include "core/base/digest.h"
+
+namespace collab {
+namespace {
+
+using ::testing::HasSubstr;
+
+class StateFileTest : public ::testing::Test {
+ protected:
+  StateFileTest() {
+    const auto* info = ::testing::UnitTest::GetInstance()->current_test_info();
+    dir_ = ::testing::TempDir() + "collab-state-" + std::to_string(::getpid()) + "-" + info->name();
+    path_ = state_path(dir_, "paris");
+    anchor_.resize(1000);
+    outer_.resize(1000);
+    std::iota(anchor_.begin(), anchor_.end(), 0.5F);
+    std::iota(outer_.begin(), outer_.end(), -7.25F);
+    header_.swarm = "gpt2";
+    header_.site = "paris";
+    header_.run = RunId{0x1234'5678'9abc'def0};
+    header_.round = RoundId{17};
+    header_.digest = digest_of_state(digest_of_vector(anchor_), digest_of_vector(outer_));
+    header_.fingerprint = {3, 4};
+    header_.elements = 1000;
+    header_.outer_state = true;
+    header_.model = {{"wte.weight", "float32", {10, 90}, true, {}}, {"mask", "bool", {}, false, {5, 6}}};
+  }
+  ~StateFileTest() override { std::filesystem::remove_all(dir_); }
+
+  Status write() { return write_state(path_, header_, anchor_, outer_); }
+  Status read() {
+    const auto header = read_state_header(path_);
+    if (!header.ok()) return header.status();
+    if (!header->has_value()) return unavailable("no file");
+    got_ = **header;
+    // Damage may only ever shrink what we are asked to hold here: sizes come from a header whose hash is right.
+    got_anchor_.assign(got_.elements, 0.0F);
+    got_outer_.assign(got_.outer_state ? got_.elements : 0, 0.0F);
+    return read_state_into(path_, got_, got_anchor_, got_outer_);
+  }
+  std::vector<char> bytes() const {
+    std::ifstream in(path_, std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+  }
+  void put(const std::vector<char>& content) const {
+    std::ofstream out(path_, std::ios::binary | std::ios::trunc);
+    out.write(content.data(), static_cast<std::streamsize>(content.size()));
+  }
+
+  std::string dir_;
+  std::string path_;
+  StateHeader header_;
+  std::vector<float> anchor_;
+  std::vector<float> outer_;
+  StateHeader got_;
+  std::vector<float> got_anchor_;
+  std::vector<float> got_outer_;
+};
+
+TEST_F(StateFileTest, ComesBackAsWritten) {
+  ASSERT_TRUE(write().ok());
+  ASSERT_TRUE(read().ok());
+  EXPECT_EQ(got_.swarm, "gpt2");
+  EXPECT_EQ(got_.site, "paris");
+  EXPECT_EQ(got_.run, header_.run);
+  EXPECT_EQ(got_.round, header_.round);
+  EXPECT_EQ(got_.digest, header_.digest);
+  EXPECT_EQ(got_.fingerprint, header_.fingerprint);
+  ASSERT_EQ(got_.model.size(), 2U);
+  EXPECT_EQ(got_.model[0].name, "wte.weight");
+  EXPECT_EQ(got_.model[0].shape, (std::vector<std::uint64_t>{10, 90}));
+  EXPECT_FALSE(got_.model[1].trained);
+  EXPECT_EQ(got_.model[1].digest, (Digest{5, 6}));
+  EXPECT_EQ(got_anchor_, anchor_);
+  EXPECT_EQ(got_outer_, outer_);
+}
+
+TEST_F(StateFileTest, WithoutOuterState) {
+  header_.outer_state = false;
+  header_.digest = digest_of_state(digest_of_vector(anchor_), Digest{});
+  ASSERT_TRUE(write_state(path_, header_, anchor_, {}).ok());
+  ASSERT_TRUE(read().ok());
+  EXPECT_EQ(got_anchor_, anchor_);
+  EXPECT_TRUE(got_outer_.empty());
+}
+
+TEST_F(StateFileTest, NoFileIsNoState) {
+  const auto header = read_state_header(path_);
+  ASSERT_TRUE(header.ok());
+  EXPECT_FALSE(header->has_value());
+}
+
+TEST_F(StateFileTest, ANewStateReplacesTheOldOneAndLeavesNothingBehind) {
+  ASSERT_TRUE(write().ok());
+  header_.round = RoundId{18};
+  ASSERT_TRUE(write().ok());
+  ASSERT_TRUE(read().ok());
+  EXPECT_EQ(got_.round, RoundId{18});
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(dir_), {}), 1);
+}
+
+TEST_F(StateFileTest, AFailedWriteLeavesTheOldStateWhole) {
+  ASSERT_TRUE(write().ok());
+  // A folder in the way of the new file: it cannot be made, whoever runs this test.
+  std::filesystem::create_directories(path_ + ".new/in the way");
+  header_.round = RoundId{18};
+  const Status status = write();
+  EXPECT_EQ(status.code(), StatusCode::kUnavailable);
+  EXPECT_THAT(status.message(), HasSubstr("COLLAB_STATE_DIR"));
+  ASSERT_TRUE(read().ok());
+  EXPECT_EQ(got_.round, RoundId{17});
+}
+
+TEST_F(StateFileTest, EveryTruncationIsRefused) {
+  ASSERT_TRUE(write().ok());
+  std::size_t length = bytes().size();
+  while (length > 0) {
+    length -= length <= 400 ? 1 : std::min<std::size_t>(97, length - 400);
+    std::filesystem::resize_file(path_, length);
+    const Status status = read();
+    EXPECT_EQ(status.code(), StatusCode::kCorrupt) << length << ": " << status.to_string();
+  }
+}
+
+TEST_F(StateFileTest, AFileThatIsTooLongIsRefused) {
+  ASSERT_TRUE(write().ok());
+  std::vector<char> longer = bytes();
+  longer.push_back('x');
+  put(longer);
+  const Status status = read();
+  EXPECT_EQ(status.code(), StatusCode::kCorrupt);
+  EXPECT_THAT(status.message(), HasSubstr("its header asks for"));
+}
+
+TEST_F(StateFileTest, EveryFlippedBitIsNoticed) {
+  ASSERT_TRUE(write().ok());
+  const std::vector<char> whole = bytes();
+  const std::size_t vectors = whole.size() - 2 * 1000 * sizeof(float);
+  std::fstream file(path_, std::ios::binary | std::ios::in | std::ios::out);
+  const auto put_at = [&](std::size_t at, char byte) {
+    file.seekp(static_cast<std::streamoff>(at));
+    file.put(byte).flush();
+  };
+  for (std::size_t at = 0; at < whole.size(); at += at < vectors ? 1 : 131) {
+    for (int bit = 0; bit < 8; ++bit) {
+      put_at(at, static_cast<char>(whole[at] ^ (1 << bit)));
+      EXPECT_FALSE(read().ok()) << "bit " << bit << " of byte " << at;
+    }
+    put_at(at, whole[at]);
+  }
+  EXPECT_TRUE(read().ok());
+}
+
+TEST_F(StateFileTest, FlippedBitsOfTheVectorsNameBothDigests) {
+  ASSERT_TRUE(write().ok());
+  std::vector<char> flipped = bytes();
+  flipped.back() = static_cast<char>(flipped.back() ^ 1);
+  put(flipped);
+  const Status status = read();
+  EXPECT_EQ(status.code(), StatusCode::kCorrupt);
+  EXPECT_THAT(status.message(), HasSubstr(to_hex(header_.digest)));
+}
+
+TEST_F(StateFileTest, AnotherFormatIsRefusedWithBothVersions) {
+  ASSERT_TRUE(write().ok());
+  std::vector<char> newer = bytes();
+  newer[8] = 9;
+  put(newer);
+  const Status status = read();
+  EXPECT_EQ(status.code(), StatusCode::kRefused);
+  EXPECT_THAT(status.message(), HasSubstr("format 9"));
+  EXPECT_THAT(status.message(), HasSubstr("format 1"));
+}
+
+TEST_F(StateFileTest, VectorsOfAnotherLengthAreRefused) {
+  EXPECT_EQ(write_state(path_, header_, std::span(anchor_).first(999), outer_).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(write_state(path_, header_, anchor_, {}).code(), StatusCode::kInvalidArgument);
+  ASSERT_TRUE(write().ok());
+  ASSERT_TRUE(read().ok());
+  EXPECT_EQ(read_state_into(path_, got_, std::span(got_anchor_).first(1), got_outer_).code(),
+            StatusCode::kInvalidArgument);
+}
+
+TEST_F(StateFileTest, AFileReplacedBetweenHeaderAndVectorsIsNoticed) {
+  ASSERT_TRUE(write().ok());
+  const auto before = read_state_header(path_);
+  ASSERT_TRUE(before.ok() && before->has_value());
+  header_.round = RoundId{18};
+  ASSERT_TRUE(write().ok());
+  EXPECT_EQ(read_state_into(path_, **before, anchor_, outer_).code(), StatusCode::kUnavailable);
+}
+
+TEST_F(StateFileTest, NamesThatAreTooLongAreRefusedBeforeAnythingIsWritten) {
+  header_.model[0].name.assign(300, 'x');
+  EXPECT_FALSE(write().ok());
+  EXPECT_FALSE(std::filesystem::exists(path_));
+}
+
+TEST(StatePath, IsOneFileInTheFolderWhateverTheSiteIsCalled) {
+  EXPECT_EQ(state_path("/d", "paris-2"), "/d/paris-2.collab");
+  EXPECT_EQ(state_path("/d", "../x y"), "/d/%2e.%2fx%20y.collab");
+  EXPECT_NE(state_path("/d", "a/b"), state_path("/d", "a_b"));
+}
+
+}  // namespace
+}  // namespace collab
