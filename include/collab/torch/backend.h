@@ -1,0 +1,122 @@
+// The c10d backend "collab" of one process group: what each collective means when the group's ranks stand at
+// several sites. The only public header that knows torch.
+//
+// All ranks at one site: every call goes to torch's Gloo as it is, bit for bit. Several sites: data movement,
+// integers, min and max go to Gloo over all ranks; floating sums and products are reduced within each site by
+// Gloo, then between the sites' leaders in ascending site order, so that every rank of every run holds the same
+// bits. Tensors on an accelerator are staged through host memory.
+//
+// Threads: as any c10d backend, calls are made by one thread at a time, in the same order at every rank; callbacks
+// of futures may call back in. Sums of several steps run on one worker thread of the backend's own.
+// Ownership: shares the three Gloo backends, which must be used by nobody else: their collectives are matched by
+// the order in which they were issued.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+
+namespace collab::torch_adapter {
+
+struct BackendOptions {
+  int rank = 0;
+  int size = 1;
+  std::vector<int> sites;  // the site's index of every rank of this group
+  // Gloo over all ranks; over the ranks at this rank's site, in rank order (null for one rank or one site); over
+  // the lowest rank of each site, in ascending order of site index (null elsewhere and for one site).
+  c10::intrusive_ptr<c10d::Backend> world;
+  c10::intrusive_ptr<c10d::Backend> site;
+  c10::intrusive_ptr<c10d::Backend> leaders;
+  std::chrono::milliseconds timeout{30 * 60 * 1000};
+  // The default group: a communication hook's all_reduce inside backward is done over the site.
+  bool is_world = false;
+};
+
+class WorkQueue;
+class OrderedReducer;
+class Staging;
+struct ReduceJob;
+
+class CollabBackend final : public c10d::Backend {
+ public:
+  using Tensors = std::vector<at::Tensor>;
+  using TensorLists = std::vector<std::vector<at::Tensor>>;
+  using WorkPtr = c10::intrusive_ptr<c10d::Work>;
+
+  // Throws c10::Error when the options contradict each other.
+  explicit CollabBackend(BackendOptions options);
+  ~CollabBackend() override;
+
+  // Called first by every barrier of this group, on the caller's thread. Empty: nothing is called.
+  void set_pre_barrier(std::function<void()> callback) { pre_barrier_ = std::move(callback); }
+  [[nodiscard]] bool single_site() const { return reducer_ == nullptr; }
+  [[nodiscard]] const std::vector<int>& sites() const { return options_.sites; }
+
+  const std::string getBackendName() const override { return "collab"; }
+  c10::intrusive_ptr<Options> getBackendOptions() override { return backend_options_; }
+  void setTimeout(std::chrono::milliseconds timeout) override;
+  void setSequenceNumberForGroup() override;
+  uint64_t getSequenceNumberForGroup() override;
+  void enableCollectivesTiming() override;
+  c10d::ErrorType getError() override;
+  void abort() override;
+  void shutdown() override;
+
+  // Reductions (reductions.cpp).
+  WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& opts) override;
+  WorkPtr allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& opts) override;
+  WorkPtr allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& opts) override;
+  WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& opts) override;
+  WorkPtr reduce_scatter(Tensors& outputs, TensorLists& inputs, const c10d::ReduceScatterOptions& opts) override;
+  WorkPtr _reduce_scatter_base(at::Tensor& output, at::Tensor& input,
+                               const c10d::ReduceScatterOptions& opts) override;
+  WorkPtr reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                          const c10d::ReduceScatterOptions& opts) override;
+
+  // Data movement (movement.cpp).
+  WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& opts) override;
+  WorkPtr allgather(TensorLists& outputs, Tensors& inputs, const c10d::AllgatherOptions& opts) override;
+  WorkPtr _allgather_base(at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions& opts) override;
+  WorkPtr allgather_coalesced(TensorLists& outputs, Tensors& inputs, const c10d::AllgatherOptions& opts) override;
+  WorkPtr allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                          const c10d::AllgatherOptions& opts) override;
+  WorkPtr gather(TensorLists& outputs, Tensors& inputs, const c10d::GatherOptions& opts) override;
+  WorkPtr scatter(Tensors& outputs, TensorLists& inputs, const c10d::ScatterOptions& opts) override;
+  WorkPtr alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_sizes,
+                        std::vector<int64_t>& input_sizes, const c10d::AllToAllOptions& opts) override;
+  WorkPtr alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& opts) override;
+  WorkPtr send(Tensors& tensors, int destination, int tag) override;
+  WorkPtr recv(Tensors& tensors, int source, int tag) override;
+  WorkPtr recvAnysource(Tensors& tensors, int tag) override;
+  WorkPtr barrier(const c10d::BarrierOptions& opts) override;
+  void monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_all_ranks) override;
+
+ private:
+  [[nodiscard]] bool ordered(const at::Tensor& tensor, const c10d::ReduceOp& op) const;
+  [[nodiscard]] bool in_communication_hook() const;
+  [[nodiscard]] std::chrono::milliseconds limit(std::chrono::milliseconds asked) const;
+  [[nodiscard]] std::string whereabouts() const;  // "rank 3 (site 1, leader)"
+  // Posts `job` to the worker; `results` are what its future holds.
+  WorkPtr post(const char* name, c10d::OpType type, TensorLists results, std::function<void()> job,
+               bool from_hook = false);
+  WorkPtr post_reduce(ReduceJob job);
+  // `inner` as it is when nothing was staged, else a work that copies back after it.
+  WorkPtr unstage(const char* name, c10d::OpType type, WorkPtr inner, Staging staging, TensorLists results);
+  WorkPtr unstage_point_to_point(c10d::OpType type, WorkPtr inner, Staging staging);
+
+  BackendOptions options_;
+  c10::intrusive_ptr<Options> backend_options_;
+  std::function<void()> pre_barrier_;
+  std::atomic<std::uint64_t> ordered_{0};  // collectives that the world's Gloo has not counted
+  std::shared_ptr<std::atomic<bool>> failed_;  // some collective of the worker's has failed
+  std::unique_ptr<OrderedReducer> reducer_;  // null: one site
+  std::unique_ptr<WorkQueue> queue_;
+};
+
+}  // namespace collab::torch_adapter

@@ -1,0 +1,42 @@
+// The Python module _C, one function a part; what they share.
+//
+// Threads: called with the interpreter's lock. Every C++ object a Python object owns waits for threads only with the
+// lock released.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include <torch/csrc/utils/pybind.h>
+
+#include "collab/config.h"
+#include "collab/status.h"
+#include "collab/transport.h"
+
+namespace collab::torch_adapter {
+
+void bind_errors(pybind11::module_& module);
+void bind_backend(pybind11::module_& module);   // make_backend
+void bind_config(pybind11::module_& module);    // knobs, log, build information
+void bind_session(pybind11::module_& module);   // sessions and coordinators
+void bind_tensors(pybind11::module_& module);   // digests, state files, arenas
+
+// Sets the Python exception that stands for the code and throws; a no-op when ok.
+void raise(const Status& status);
+template <typename T>
+T value_or_raise(Result<T> result) {
+  if (!result.ok()) raise(result.status());
+  return std::move(result).value();
+}
+
+// From {"kind": "ucx" | "gloo" | ..., ...}; see _C.pyi. Callable from any thread, without the interpreter's lock.
+using TransportFactory = std::function<Result<std::unique_ptr<Transport>>()>;
+[[nodiscard]] TransportFactory transport_factory(const pybind11::dict& spec);
+
+// All knobs as loaded, with where each came from.
+struct PyConfig {
+  LoadedConfig loaded;
+};
+
+}  // namespace collab::torch_adapter

@@ -1,0 +1,114 @@
+// Blocking calls of the core that Ctrl-C can end: they run on a thread of their own while the caller waits in slices
+// and lets Python look at its signals in between.
+//
+// A call that was interrupted goes on in the background until its own limit; the next one queues up behind it.
+// Threads: call() from threads that hold the interpreter's lock. Ownership: the thread keeps the object that the
+// calls are about alive; one that is still busy when the last owner lets go is left to itself.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "collab/status.h"
+
+namespace collab::torch_adapter {
+
+class Interruptible {
+ public:
+  Interruptible() : state_(std::make_shared<State>()) {}
+  ~Interruptible() {
+    if (!thread_.joinable()) return;
+    bool busy = false;
+    {
+      const std::lock_guard<std::mutex> lock(state_->mutex);
+      state_->stopping = true;
+      busy = state_->busy || !state_->tasks.empty();
+    }
+    state_->changed.notify_all();
+    busy ? thread_.detach() : thread_.join();
+  }
+  Interruptible(const Interruptible&) = delete;
+  Interruptible& operator=(const Interruptible&) = delete;
+
+  // Runs `body` (which returns a Status or a Result and holds what it needs) on the thread and returns its value.
+  // Throws pybind11::error_already_set when a signal handler raised.
+  template <typename Body>
+  auto call(Body body) -> decltype(body()) {
+    using Value = decltype(body());
+    struct Outcome {
+      std::optional<Value> value;
+    };
+    auto outcome = std::make_shared<Outcome>();
+    auto state = state_;
+    auto task = [outcome, state, body = std::move(body)]() mutable {
+      std::optional<Value> value;
+      try {
+        value.emplace(body());
+      } catch (const std::exception& e) {
+        value.emplace(internal_error(std::string("unexpected exception: ") + e.what()));
+      }
+      const std::lock_guard<std::mutex> lock(state->mutex);
+      outcome->value = std::move(value);
+    };
+    post(std::move(task));
+    while (true) {
+      {
+        const pybind11::gil_scoped_release released;
+        std::unique_lock<std::mutex> lock(state->mutex);
+        const bool done = state->changed.wait_for(lock, std::chrono::milliseconds(100),
+                                                  [&] { return outcome->value.has_value(); });
+        if (done) return std::move(*outcome->value);
+      }
+      if (PyErr_CheckSignals() != 0) throw pybind11::error_already_set();
+    }
+  }
+
+ private:
+  struct State {
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::deque<std::function<void()>> tasks;
+    bool busy = false;
+    bool stopping = false;
+  };
+
+  void post(std::function<void()> task) {
+    {
+      const std::lock_guard<std::mutex> lock(state_->mutex);
+      state_->tasks.push_back(std::move(task));
+    }
+    if (!thread_.joinable()) thread_ = std::thread([state = state_] { loop(*state); });
+    state_->changed.notify_all();
+  }
+
+  static void loop(State& state) {
+    std::unique_lock<std::mutex> lock(state.mutex);
+    while (true) {
+      state.changed.wait(lock, [&] { return state.stopping || !state.tasks.empty(); });
+      if (state.tasks.empty()) return;
+      auto task = std::move(state.tasks.front());
+      state.tasks.pop_front();
+      state.busy = true;
+      lock.unlock();
+      task();
+      task = nullptr;
+      lock.lock();
+      state.busy = false;
+      state.changed.notify_all();
+    }
+  }
+
+  std::shared_ptr<State> state_;
+  std::thread thread_;
+};
+
+}  // namespace collab::torch_adapter

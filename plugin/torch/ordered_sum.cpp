@@ -1,0 +1,97 @@
+#include "torch/ordered_sum.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include <c10/util/Exception.h>
+
+namespace collab::torch_adapter {
+namespace {
+
+// Below this a vector is sent whole to all leaders (one exchange); above it each leader sums a share (two
+// exchanges, but 2/L of the bytes). Two leaders send the same bytes either way. The bits do not depend on it.
+constexpr std::size_t kWholeBytes = 64 * 1024;
+
+template <typename Step>
+void named(const char* step, const Step& body) {
+  try {
+    body();
+  } catch (const c10::Error& e) {
+    TORCH_CHECK(false, step, ": ", e.what_without_backtrace());
+  } catch (const std::exception& e) {
+    TORCH_CHECK(false, step, ": ", e.what());
+  }
+}
+
+// rows[0] op rows[1] op ..., from the left.
+at::Tensor combine_rows(const at::Tensor& rows, c10d::ReduceOp::RedOpType op) {
+  at::Tensor total = rows[0];
+  for (int64_t row = 1; row < rows.size(0); ++row) {
+    op == c10d::ReduceOp::PRODUCT ? total.mul_(rows[row]) : total.add_(rows[row]);
+  }
+  return total;
+}
+
+}  // namespace
+
+OrderedReducer::OrderedReducer(c10::intrusive_ptr<c10d::Backend> site, c10::intrusive_ptr<c10d::Backend> leaders,
+                               int site_size)
+    : site_(std::move(site)), leaders_(std::move(leaders)), site_size_(site_size) {}
+
+void OrderedReducer::over_this_site(at::Tensor& flat, const c10d::ReduceOp& op, const Deadline& deadline) {
+  if (!site_) return;
+  named("reducing within the site", [&] {
+    std::vector<at::Tensor> tensors{flat};
+    c10d::AllreduceOptions opts;
+    opts.reduceOp = op;
+    opts.timeout = deadline.left();
+    site_->allreduce(tensors, opts)->wait();
+  });
+}
+
+void OrderedReducer::over_all_sites(at::Tensor& flat, c10d::ReduceOp::RedOpType op, const Deadline& deadline) {
+  if (flat.numel() == 0) return;
+  over_this_site(flat, op, deadline);
+  if (leaders_) named("exchanging with the other sites' leaders", [&] { between_leaders(flat, op, deadline); });
+  if (!site_) return;
+  named("taking the result from the site's leader", [&] {
+    std::vector<at::Tensor> tensors{flat};
+    c10d::BroadcastOptions opts;
+    opts.timeout = deadline.left();
+    site_->broadcast(tensors, opts)->wait();
+  });
+}
+
+// Rows of bytes: a data movement in Gloo's eyes, whatever the type.
+at::Tensor OrderedReducer::gather_leaders(const at::Tensor& piece, const Deadline& deadline) {
+  at::Tensor rows = at::empty({leaders_->getSize(), piece.numel()}, piece.options());
+  at::Tensor bytes_in = piece.view(at::kByte);
+  at::Tensor bytes_out = rows.view(-1).view(at::kByte);
+  c10d::AllgatherOptions opts;
+  opts.timeout = deadline.left();
+  leaders_->_allgather_base(bytes_out, bytes_in, opts)->wait();
+  return rows;
+}
+
+void OrderedReducer::between_leaders(at::Tensor& flat, c10d::ReduceOp::RedOpType op, const Deadline& deadline) {
+  const int64_t leaders = leaders_->getSize();
+  if (leaders == 2 || flat.nbytes() <= kWholeBytes) {
+    flat.copy_(combine_rows(gather_leaders(flat, deadline), op));
+    return;
+  }
+  const int64_t share = (flat.numel() + leaders - 1) / leaders;
+  at::Tensor padded = at::zeros({leaders, share}, flat.options());
+  padded.view(-1).narrow(0, 0, flat.numel()).copy_(flat);
+  at::Tensor mine = at::empty_like(padded);
+  at::Tensor bytes_in = padded.view(-1).view(at::kByte);
+  at::Tensor bytes_out = mine.view(-1).view(at::kByte);
+  std::vector<int64_t> even;  // empty: equal splits
+  c10d::AllToAllOptions opts;
+  opts.timeout = deadline.left();
+  leaders_->alltoall_base(bytes_out, bytes_in, even, even, opts)->wait();
+  const at::Tensor whole = gather_leaders(combine_rows(mine, op), deadline);
+  flat.copy_(whole.view(-1).narrow(0, 0, flat.numel()));
+}
+
+}  // namespace collab::torch_adapter

@@ -1,0 +1,52 @@
+// Sums and products over several sites with one order for all: within the site by its own Gloo, then between the
+// sites' leaders in ascending site order, one rounding after another, then back to the site.
+//
+// Every rank ends with the same bits, and so does every run: neither arrival order nor the length of the vector
+// chooses the association. Half and bfloat16 are rounded after each addition, as Gloo does.
+//
+// Threads: one thread at a time (the backend's worker). Ownership: shares the two Gloo backends.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <vector>
+
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+
+namespace collab::torch_adapter {
+
+// The moment a collective must be done by; each of its steps gets what is left.
+class Deadline {
+ public:
+  explicit Deadline(std::chrono::milliseconds limit) : at_(std::chrono::steady_clock::now() + limit) {}
+  [[nodiscard]] std::chrono::milliseconds left() const {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(at_ - std::chrono::steady_clock::now());
+    return std::max(left, std::chrono::milliseconds(1));
+  }
+
+ private:
+  std::chrono::steady_clock::time_point at_;
+};
+
+class OrderedReducer {
+ public:
+  // `site` is null for a site of one rank, `leaders` at ranks that are not their site's leader.
+  OrderedReducer(c10::intrusive_ptr<c10d::Backend> site, c10::intrusive_ptr<c10d::Backend> leaders, int site_size);
+
+  [[nodiscard]] int site_size() const { return site_size_; }
+
+  // `flat` is a contiguous host tensor of one dimension and floating type; the same length and type at all ranks.
+  // Throws c10::Error or what Gloo throws, the step named in front.
+  void over_all_sites(at::Tensor& flat, c10d::ReduceOp::RedOpType op, const Deadline& deadline);
+  void over_this_site(at::Tensor& flat, const c10d::ReduceOp& op, const Deadline& deadline);
+
+ private:
+  void between_leaders(at::Tensor& flat, c10d::ReduceOp::RedOpType op, const Deadline& deadline);
+  at::Tensor gather_leaders(const at::Tensor& piece, const Deadline& deadline);
+
+  c10::intrusive_ptr<c10d::Backend> site_;
+  c10::intrusive_ptr<c10d::Backend> leaders_;
+  int site_size_;
+};
+
+}  // namespace collab::torch_adapter

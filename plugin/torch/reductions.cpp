@@ -1,0 +1,289 @@
+// Reductions: floating sums, means and products in site order; everything else by Gloo over all ranks.
+#include <utility>
+
+#include <c10/util/Exception.h>
+#include <torch/csrc/autograd/graph_task.h>
+
+#include "collab/torch/backend.h"
+#include "torch/ordered_sum.h"
+#include "torch/staging.h"
+#include "torch/work.h"
+
+namespace collab::torch_adapter {
+
+using c10d::OpType;
+using c10d::ReduceOp;
+
+// Tensors that are reduced as one flat vector, and what becomes of the outcome.
+struct ReduceJob {
+  const char* name = nullptr;
+  OpType type = OpType::UNKNOWN;
+  ReduceOp op;
+  std::chrono::milliseconds timeout{};
+  std::vector<at::Tensor> parts;  // in the order they are laid out; one floating type
+  bool in_place = false;          // a single contiguous part is overwritten: deliver() has nothing to do then
+  std::function<void(const at::Tensor& flat)> deliver;
+  std::vector<std::vector<at::Tensor>> results;
+  bool over_site = false;  // for a communication hook
+};
+
+namespace {
+
+// One vector of all parts; the part's own memory where that is allowed.
+at::Tensor flatten(const ReduceJob& job) {
+  if (job.parts.size() == 1 && job.in_place && job.parts[0].is_contiguous()) return job.parts[0].view(-1);
+  std::vector<at::Tensor> flat;
+  for (const at::Tensor& part : job.parts) flat.push_back(part.reshape(-1));
+  return flat.size() == 1 ? flat[0].clone() : at::cat(flat);
+}
+
+// The parts of `flat` go where they came from (or to tensors of the same sizes).
+void copy_out(const at::Tensor& flat, const std::vector<at::Tensor>& tensors) {
+  int64_t offset = 0;
+  for (const at::Tensor& tensor : tensors) {
+    const at::Tensor piece = flat.narrow(0, offset, tensor.numel()).view(tensor.sizes());
+    if (piece.data_ptr() != tensor.data_ptr()) at::Tensor(tensor).copy_(piece);
+    offset += tensor.numel();
+  }
+}
+
+void check_one_type(const char* name, const std::vector<at::Tensor>& tensors) {
+  TORCH_CHECK(!tensors.empty(), "collab: ", name, " needs at least one tensor");
+  for (const at::Tensor& tensor : tensors) {
+    TORCH_CHECK(tensor.layout() == at::kStrided, "collab: ", name, " takes dense tensors, got layout ", tensor.layout());
+    TORCH_CHECK(tensor.scalar_type() == tensors[0].scalar_type(), "collab: ", name, " got tensors of types ",
+                tensors[0].scalar_type(), " and ", tensor.scalar_type(), "; they must be alike");
+  }
+}
+
+// A complex number is two floating ones to a sum.
+at::Tensor as_real(const at::Tensor& tensor) { return tensor.is_complex() ? at::view_as_real(tensor) : tensor; }
+
+std::vector<at::Tensor> as_real(const std::vector<at::Tensor>& tensors) {
+  std::vector<at::Tensor> real;
+  for (const at::Tensor& tensor : tensors) real.push_back(as_real(tensor));
+  return real;
+}
+
+}  // namespace
+
+// Whether the order of the operands shows in the result. Types and operations that Gloo refuses go to Gloo, for its
+// own words.
+bool CollabBackend::ordered(const at::Tensor& tensor, const ReduceOp& op) const {
+  if (single_site() || tensor.layout() != at::kStrided) return false;
+  switch (tensor.scalar_type()) {
+    case at::kFloat:
+    case at::kDouble:
+    case at::kHalf:
+    case at::kBFloat16: return op == ReduceOp::SUM || op == ReduceOp::AVG || op == ReduceOp::PRODUCT;
+    case at::kComplexFloat:
+    case at::kComplexDouble: return op == ReduceOp::SUM || op == ReduceOp::AVG;
+    default: return false;
+  }
+}
+
+// torch's ready-made communication hooks all-reduce over the default group, inside backward or in callbacks of the
+// futures they got there, and divide by its size. Gradients are the site's business: such a sum is taken over the
+// site and scaled, so that the hook's division gives the site's mean.
+bool CollabBackend::in_communication_hook() const {
+  return options_.is_world && !single_site() &&
+         (torch::autograd::get_current_graph_task_id() != -1 || WorkQueue::in_hook_callback());
+}
+
+CollabBackend::WorkPtr CollabBackend::post_reduce(ReduceJob job) {
+  ordered_.fetch_add(1);
+  Staging staging;
+  job.parts = staging.inputs(job.parts);
+  if (staging.used()) job.in_place = false;
+  const char* name = job.name;
+  const OpType type = job.type;
+  const bool over_site = job.over_site;
+  auto results = job.results;
+  auto body = [this, job = std::move(job)] {
+    const Deadline deadline(job.timeout);
+    at::Tensor flat = flatten(job);
+    const bool mean = job.op == ReduceOp::AVG;
+    if (job.over_site) {
+      reducer_->over_this_site(flat, mean ? ReduceOp(ReduceOp::SUM) : job.op, deadline);
+      if (mean) {
+        flat.div_(reducer_->site_size());
+      } else if (job.op == ReduceOp::SUM && at::isFloatingType(flat.scalar_type()) &&
+                 size_ != reducer_->site_size()) {
+        flat.mul_(static_cast<double>(size_) / reducer_->site_size());
+      }
+    } else {
+      reducer_->over_all_sites(flat, mean ? ReduceOp::SUM : job.op.op_, deadline);
+      if (mean) flat.div_(size_);
+    }
+    job.deliver(flat);
+  };
+  return post(name, type, std::move(results), std::move(body), over_site);
+}
+
+CollabBackend::WorkPtr CollabBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& opts) {
+  const bool over_site = in_communication_hook();
+  TORCH_CHECK(!tensors.empty(), "collab: all_reduce needs a tensor");
+  if (!over_site && !ordered(tensors[0], opts.reduceOp)) {
+    Staging staging;
+    Tensors host = staging.outputs(tensors);
+    WorkPtr inner = options_.world->allreduce(host, opts);
+    return unstage("all_reduce", OpType::ALLREDUCE, std::move(inner), std::move(staging), {tensors});
+  }
+  check_one_type("all_reduce", tensors);
+  TORCH_CHECK(tensors.size() == 1, "collab: all_reduce takes one tensor a rank, got ", tensors.size());
+  ReduceJob job;
+  job.name = over_site ? "all_reduce of a communication hook" : "all_reduce";
+  job.type = OpType::ALLREDUCE;
+  job.op = opts.reduceOp;
+  job.timeout = limit(opts.timeout);
+  job.parts = as_real(tensors);
+  job.in_place = true;
+  job.deliver = [outputs = job.parts](const at::Tensor& flat) { copy_out(flat, outputs); };
+  job.results = {tensors};
+  job.over_site = over_site;
+  return post_reduce(std::move(job));
+}
+
+// Gloo's sparse sum adds the ranks' values in rank order, the same at every rank.
+CollabBackend::WorkPtr CollabBackend::allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& opts) {
+  return options_.world->allreduce_sparse(tensors, opts);
+}
+
+CollabBackend::WorkPtr CollabBackend::allreduce_coalesced(Tensors& tensors,
+                                                          const c10d::AllreduceCoalescedOptions& opts) {
+  const bool over_site = in_communication_hook();
+  TORCH_CHECK(!tensors.empty(), "collab: all_reduce_coalesced needs at least one tensor");
+  if (!over_site && !ordered(tensors[0], opts.reduceOp)) {
+    Staging staging;
+    Tensors host = staging.outputs(tensors);
+    WorkPtr inner = options_.world->allreduce_coalesced(host, opts);
+    return unstage("all_reduce_coalesced", OpType::ALLREDUCE_COALESCED, std::move(inner), std::move(staging),
+                   {tensors});
+  }
+  check_one_type("all_reduce_coalesced", tensors);
+  ReduceJob job;
+  job.name = "all_reduce_coalesced";
+  job.type = OpType::ALLREDUCE_COALESCED;
+  job.op = opts.reduceOp;
+  job.timeout = limit(opts.timeout);
+  job.parts = as_real(tensors);
+  job.in_place = true;
+  job.deliver = [outputs = job.parts](const at::Tensor& flat) { copy_out(flat, outputs); };
+  job.results = {tensors};
+  job.over_site = over_site;
+  return post_reduce(std::move(job));
+}
+
+CollabBackend::WorkPtr CollabBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& opts) {
+  TORCH_CHECK(!tensors.empty(), "collab: reduce needs a tensor");
+  if (!ordered(tensors[0], opts.reduceOp)) {
+    Staging staging;
+    Tensors host = staging.outputs(tensors);
+    WorkPtr inner = options_.world->reduce(host, opts);
+    return unstage("reduce", OpType::REDUCE, std::move(inner), std::move(staging), {tensors});
+  }
+  check_one_type("reduce", tensors);
+  TORCH_CHECK(tensors.size() == 1, "collab: reduce takes one tensor a rank, got ", tensors.size());
+  TORCH_CHECK(opts.rootRank >= 0 && opts.rootRank < size_, "collab: reduce to rank ", opts.rootRank,
+              ", the group has ", size_);
+  ReduceJob job;
+  job.name = "reduce";
+  job.type = OpType::REDUCE;
+  job.op = opts.reduceOp;
+  job.timeout = limit(opts.timeout);
+  job.parts = as_real(tensors);
+  job.deliver = [root = opts.rootRank == rank_, outputs = job.parts](const at::Tensor& flat) {
+    if (root) copy_out(flat, outputs);
+  };
+  job.results = {tensors};
+  return post_reduce(std::move(job));
+}
+
+CollabBackend::WorkPtr CollabBackend::reduce_scatter(Tensors& outputs, TensorLists& inputs,
+                                                     const c10d::ReduceScatterOptions& opts) {
+  TORCH_CHECK(outputs.size() == 1 && inputs.size() == 1, "collab: reduce_scatter takes one output and one list of inputs, got ",
+              outputs.size(), " and ", inputs.size());
+  if (!ordered(outputs[0], opts.reduceOp)) {
+    Staging staging;
+    Tensors host_outputs = staging.outputs(outputs);
+    TensorLists host_inputs = staging.inputs(inputs);
+    WorkPtr inner = options_.world->reduce_scatter(host_outputs, host_inputs, opts);
+    return unstage("reduce_scatter", OpType::REDUCE_SCATTER, std::move(inner), std::move(staging), {outputs});
+  }
+  const Tensors& list = inputs[0];
+  check_one_type("reduce_scatter", list);
+  TORCH_CHECK(static_cast<int>(list.size()) == size_, "collab: reduce_scatter got ", list.size(), " inputs for ",
+              size_, " ranks");
+  const at::Tensor& own = list[static_cast<std::size_t>(rank_)];
+  TORCH_CHECK(own.numel() == outputs[0].numel() && own.scalar_type() == outputs[0].scalar_type(),
+              "collab: reduce_scatter's output has ", outputs[0].numel(), " elements of ", outputs[0].scalar_type(),
+              ", this rank's input has ", own.numel(), " of ", own.scalar_type());
+  ReduceJob job;
+  job.name = "reduce_scatter";
+  job.type = OpType::REDUCE_SCATTER;
+  job.op = opts.reduceOp;
+  job.timeout = limit(opts.timeout);
+  job.parts = as_real(list);
+  int64_t offset = 0;
+  for (int rank = 0; rank < rank_; ++rank) offset += job.parts[static_cast<std::size_t>(rank)].numel();
+  job.deliver = [offset, output = as_real(outputs[0])](const at::Tensor& flat) {
+    copy_out(flat.narrow(0, offset, output.numel()), {output});
+  };
+  job.results = {outputs};
+  return post_reduce(std::move(job));
+}
+
+CollabBackend::WorkPtr CollabBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
+                                                           const c10d::ReduceScatterOptions& opts) {
+  if (!ordered(output, opts.reduceOp)) {
+    Staging staging;
+    at::Tensor host_output = staging.output(output);
+    at::Tensor host_input = staging.input(input);
+    WorkPtr inner = options_.world->_reduce_scatter_base(host_output, host_input, opts);
+    return unstage("reduce_scatter_tensor", OpType::_REDUCE_SCATTER_BASE, std::move(inner), std::move(staging),
+                   {{output}});
+  }
+  Tensors outputs{output};
+  Tensors inputs{input};
+  return reduce_scatter_tensor_coalesced(outputs, inputs, opts);
+}
+
+CollabBackend::WorkPtr CollabBackend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                                                      const c10d::ReduceScatterOptions& opts) {
+  TORCH_CHECK(!outputs.empty() && outputs.size() == inputs.size(), "collab: reduce_scatter_tensor_coalesced got ",
+              outputs.size(), " outputs and ", inputs.size(), " inputs");
+  if (!ordered(outputs[0], opts.reduceOp)) {
+    Staging staging;
+    Tensors host_outputs = staging.outputs(outputs);
+    Tensors host_inputs = staging.inputs(inputs);
+    WorkPtr inner = options_.world->reduce_scatter_tensor_coalesced(host_outputs, host_inputs, opts);
+    return unstage("reduce_scatter_tensor_coalesced", OpType::REDUCE_SCATTER_TENSOR_COALESCED, std::move(inner),
+                   std::move(staging), {outputs});
+  }
+  check_one_type("reduce_scatter_tensor", inputs);
+  check_one_type("reduce_scatter_tensor", outputs);
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    TORCH_CHECK(inputs[i].numel() == outputs[i].numel() * size_ &&
+                    inputs[i].scalar_type() == outputs[i].scalar_type(),
+                "collab: reduce_scatter_tensor got an input of ", inputs[i].numel(), " elements of ",
+                inputs[i].scalar_type(), " for an output of ", outputs[i].numel(), " of ", outputs[i].scalar_type(),
+                " and ", size_, " ranks");
+  }
+  ReduceJob job;
+  job.name = "reduce_scatter_tensor";
+  job.type = inputs.size() == 1 ? OpType::_REDUCE_SCATTER_BASE : OpType::REDUCE_SCATTER_TENSOR_COALESCED;
+  job.op = opts.reduceOp;
+  job.timeout = limit(opts.timeout);
+  job.parts = as_real(inputs);
+  job.deliver = [rank = rank_, size = size_, targets = as_real(outputs)](const at::Tensor& flat) {
+    int64_t start = 0;
+    for (const at::Tensor& target : targets) {
+      copy_out(flat.narrow(0, start + rank * target.numel(), target.numel()), {target});
+      start += size * target.numel();
+    }
+  };
+  job.results = {outputs};
+  return post_reduce(std::move(job));
+}
+
+}  // namespace collab::torch_adapter

@@ -1,0 +1,131 @@
+#include "torch/tensor_vector.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include <ATen/ATen.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+
+namespace collab::torch_adapter {
+namespace {
+
+bool is_plain(const at::Tensor& tensor) {
+  return tensor.device().is_cpu() && tensor.scalar_type() == at::kFloat && tensor.is_contiguous();
+}
+
+// The rows of dimension 0 that hold the logical elements [begin, end), and the first element they hold.
+struct Rows {
+  at::Tensor tensor;
+  int64_t first = 0;
+};
+Rows rows_around(const at::Tensor& tensor, int64_t begin, int64_t end) {
+  if (tensor.is_contiguous()) return {tensor.view(-1).narrow(0, begin, end - begin), begin};
+  const int64_t row = tensor.numel() / tensor.size(0);
+  const int64_t first = begin / row;
+  const int64_t last = (end + row - 1) / row;
+  return {tensor.narrow(0, first, last - first), first * row};
+}
+
+at::Tensor wrap(const float* memory, int64_t count) {
+  return at::from_blob(const_cast<float*>(memory), {count}, at::kFloat);
+}
+
+void read_piece(const at::Tensor& tensor, int64_t begin, std::span<float> out) {
+  const auto count = static_cast<int64_t>(out.size());
+  if (is_plain(tensor)) {
+    std::memcpy(out.data(), tensor.const_data_ptr<float>() + begin, out.size_bytes());
+    return;
+  }
+  const Rows rows = rows_around(tensor, begin, begin + count);
+  wrap(out.data(), count).copy_(rows.tensor.reshape(-1).narrow(0, begin - rows.first, count));
+}
+
+void write_piece(const at::Tensor& tensor, int64_t begin, std::span<const float> in) {
+  const auto count = static_cast<int64_t>(in.size());
+  if (is_plain(tensor)) {
+    std::memcpy(tensor.mutable_data_ptr<float>() + begin, in.data(), in.size_bytes());
+    return;
+  }
+  Rows rows = rows_around(tensor, begin, begin + count);
+  if (rows.tensor.numel() == count) {
+    rows.tensor.copy_(wrap(in.data(), count).view(rows.tensor.sizes()));
+    return;
+  }
+  at::Tensor flat = rows.tensor.reshape(-1);  // a copy: the rows are not contiguous
+  flat.narrow(0, begin - rows.first, count).copy_(wrap(in.data(), count));
+  rows.tensor.copy_(flat.view(rows.tensor.sizes()));
+}
+
+}  // namespace
+
+Result<std::shared_ptr<TensorVector>> TensorVector::make(std::vector<at::Tensor> tensors) {
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const at::Tensor& tensor = tensors[i];
+    if (!tensor.defined() || tensor.layout() != at::kStrided || !at::isFloatingType(tensor.scalar_type())) {
+      return invalid_argument("tensor " + std::to_string(i) + " of the model is " +
+                              (tensor.defined() ? tensor.toString() : std::string("undefined")) +
+                              "; sites exchange dense floating tensors only");
+    }
+  }
+  return std::shared_ptr<TensorVector>(new TensorVector(std::move(tensors)));
+}
+
+TensorVector::TensorVector(std::vector<at::Tensor> tensors) : tensors_(std::move(tensors)) {
+  std::uint64_t end = 0;
+  for (const at::Tensor& tensor : tensors_) {
+    end += static_cast<std::uint64_t>(tensor.numel());
+    ends_.push_back(end);
+  }
+}
+
+std::span<float> TensorVector::view(std::uint64_t offset, std::uint64_t count) {
+  const auto at = std::upper_bound(ends_.begin(), ends_.end(), offset);
+  if (at == ends_.end() || count > *at - offset) return {};
+  const at::Tensor& tensor = tensors_[static_cast<std::size_t>(at - ends_.begin())];
+  if (!is_plain(tensor)) return {};
+  const std::uint64_t begin = *at - static_cast<std::uint64_t>(tensor.numel());
+  return {tensor.mutable_data_ptr<float>() + (offset - begin), static_cast<std::size_t>(count)};
+}
+
+template <typename Piece>
+Status TensorVector::for_pieces(const char* what, std::uint64_t offset, std::uint64_t count, const Piece& piece) {
+  if (offset > size() || count > size() - offset) {
+    return invalid_argument(std::string("cannot ") + what + " elements " + std::to_string(offset) + " to " +
+                            std::to_string(offset + count) + " of a model of " + std::to_string(size()));
+  }
+  try {
+    const at::AutoDispatchBelowADInplaceOrView unrecorded;
+    std::uint64_t done = 0;
+    auto at = static_cast<std::size_t>(std::upper_bound(ends_.begin(), ends_.end(), offset) - ends_.begin());
+    for (; done < count; ++at) {
+      const std::uint64_t here = offset + done;
+      const std::uint64_t begin = ends_[at] - static_cast<std::uint64_t>(tensors_[at].numel());
+      const std::uint64_t n = std::min(count - done, ends_[at] - here);
+      if (n > 0) piece(tensors_[at], static_cast<int64_t>(here - begin), static_cast<std::size_t>(n),
+                       static_cast<std::size_t>(done));
+      done += n;
+    }
+    return {};
+  } catch (const c10::Error& e) {
+    return internal_error(std::string("cannot ") + what + " the model's tensors: " + e.what_without_backtrace());
+  } catch (const std::exception& e) {
+    return internal_error(std::string("cannot ") + what + " the model's tensors: " + e.what());
+  }
+}
+
+Status TensorVector::read(std::uint64_t offset, std::span<float> out) {
+  return for_pieces("read", offset, out.size(), [out](const at::Tensor& tensor, int64_t begin, std::size_t n,
+                                                      std::size_t done) {
+    read_piece(tensor, begin, out.subspan(done, n));
+  });
+}
+
+Status TensorVector::write(std::uint64_t offset, std::span<const float> in) {
+  return for_pieces("write", offset, in.size(), [in](const at::Tensor& tensor, int64_t begin, std::size_t n,
+                                                     std::size_t done) {
+    write_piece(tensor, begin, in.subspan(done, n));
+  });
+}
+
+}  // namespace collab::torch_adapter

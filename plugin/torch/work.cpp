@@ -1,0 +1,168 @@
+#include "torch/work.h"
+
+#include <exception>
+#include <utility>
+
+#include <c10/util/Exception.h>
+
+namespace collab::torch_adapter {
+namespace {
+
+// The queue whose worker this thread is, and whether it is completing the work of a communication hook.
+thread_local const void* worker_of = nullptr;
+thread_local bool completing_hook_work = false;
+
+class HookCallbackScope {
+ public:
+  explicit HookCallbackScope(bool on) : before_(completing_hook_work) { completing_hook_work = before_ || on; }
+  ~HookCallbackScope() { completing_hook_work = before_; }
+  HookCallbackScope(const HookCallbackScope&) = delete;
+  HookCallbackScope& operator=(const HookCallbackScope&) = delete;
+
+ private:
+  bool before_;
+};
+
+std::exception_ptr converted(const std::string& where, const std::string& what) {
+  try {
+    C10_THROW_ERROR(DistBackendError, "collab: " + where + " failed: " + what);
+  } catch (...) {
+    return std::current_exception();
+  }
+}
+
+c10::TypePtr future_type(std::size_t lists) {
+  c10::TypePtr tensors = c10::ListType::create(c10::TensorType::get());
+  return lists > 1 ? c10::ListType::create(tensors) : tensors;
+}
+
+std::vector<c10::Device> devices_of(const QueuedWork::Results& results) {
+  std::vector<c10::Device> devices;
+  for (const auto& list : results) {
+    for (const at::Tensor& tensor : list) {
+      if (!tensor.device().is_cpu()) devices.push_back(tensor.device());
+    }
+  }
+  return devices;
+}
+
+}  // namespace
+
+QueuedWork::QueuedWork(std::string where, int rank, c10d::OpType type, Results results, std::function<void()> job,
+                       bool from_hook)
+    : c10d::Work(rank, type),
+      where_(std::move(where)),
+      results_(std::move(results)),
+      job_(std::move(job)),
+      from_hook_(from_hook),
+      future_(c10::make_intrusive<c10::ivalue::Future>(future_type(results_.size()), devices_of(results_))) {}
+
+bool QueuedWork::execute() {
+  std::exception_ptr error;
+  try {
+    job_();
+  } catch (const c10::Error& e) {
+    error = converted(where_, e.what_without_backtrace());
+  } catch (const std::exception& e) {
+    error = converted(where_, e.what());
+  } catch (...) {
+    error = converted(where_, "an exception that is no std::exception");
+  }
+  job_ = nullptr;  // lets go of its tensors before anyone is told
+
+  const HookCallbackScope scope(from_hook_);
+  if (error) {
+    future_->setError(error);
+  } else if (results_.size() > 1) {
+    future_->markCompleted(c10::IValue(results_));
+  } else {
+    future_->markCompleted(c10::IValue(results_.empty() ? std::vector<at::Tensor>() : results_[0]));
+  }
+  finish(error);
+  return !error;
+}
+
+bool QueuedWork::wait(std::chrono::milliseconds timeout) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  const auto done = [this] { return completed_; };
+  if (timeout == kNoTimeout) {
+    cv_.wait(lock, done);  // bounded by the time-outs of the steps inside
+  } else if (!cv_.wait_for(lock, timeout, done)) {
+    C10_THROW_ERROR(DistBackendError, "collab: " + where_ + " is not done after " + std::to_string(timeout.count()) +
+                                          " ms of wait(); other ranks have not reached it yet, or their links are slow");
+  }
+  if (exception_) std::rethrow_exception(exception_);
+  return true;
+}
+
+std::vector<at::Tensor> QueuedWork::result() {
+  TORCH_CHECK(isCompleted(), "collab: ", where_, " is not completed; call wait() before result()");
+  TORCH_CHECK(results_.size() <= 1, "collab: result() has no lists of lists; use get_future().value()");
+  return results_.empty() ? std::vector<at::Tensor>() : results_[0];
+}
+
+StagedPointToPoint::StagedPointToPoint(c10::intrusive_ptr<c10d::Work> inner, c10d::OpType type,
+                                       std::function<void()> copy_back)
+    : c10d::Work(-1, type), inner_(std::move(inner)), copy_back_(std::move(copy_back)) {}
+
+bool StagedPointToPoint::wait(std::chrono::milliseconds timeout) {
+  std::exception_ptr error;
+  bool arrived = false;
+  try {
+    arrived = inner_->wait(timeout);
+    if (arrived && copy_back_) std::exchange(copy_back_, nullptr)();
+  } catch (...) {
+    error = std::current_exception();
+  }
+  finishAndThrow(error);
+  return arrived;
+}
+
+bool WorkQueue::in_hook_callback() { return completing_hook_work; }
+
+void WorkQueue::post(c10::intrusive_ptr<QueuedWork> work, std::function<void()> failed) {
+  if (worker_of == this) {
+    if (!work->execute()) failed();
+    return;
+  }
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    TORCH_CHECK(!stopping_, "collab: this process group has been shut down");
+    entries_.push_back({std::move(work), std::move(failed)});
+    if (!worker_.joinable()) worker_ = std::thread([this] { loop(); });
+  }
+  changed_.notify_one();
+}
+
+void WorkQueue::stop() {
+  std::thread worker;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    stopping_ = true;
+    worker.swap(worker_);
+  }
+  changed_.notify_one();
+  if (!worker.joinable()) return;
+  if (worker_of == this) {
+    worker.detach();  // the last owner let go inside a callback: the loop ends after it
+  } else {
+    worker.join();
+  }
+}
+
+void WorkQueue::loop() {
+  worker_of = this;
+  std::unique_lock<std::mutex> lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [this] { return stopping_ || !entries_.empty(); });
+    if (entries_.empty()) return;
+    Entry entry = std::move(entries_.front());
+    entries_.pop_front();
+    lock.unlock();
+    if (!entry.work->execute()) entry.failed();
+    entry = {};
+    lock.lock();
+  }
+}
+
+}  // namespace collab::torch_adapter

@@ -1,0 +1,88 @@
+// Collectives of several steps: one worker thread runs them in the order they were issued and completes their
+// futures.
+//
+// Threads: post() from any one thread at a time, or from a callback on the worker itself. A job posted on the
+// worker runs at once: a callback that waits for a collective of its own must not wait for itself, and it keeps
+// the ranks' order alike (a late callback runs before the next collective is issued, too).
+// Ownership: a job keeps its tensors alive until it has run; the queue outlives its worker.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <torch/csrc/distributed/c10d/Work.hpp>
+
+namespace collab::torch_adapter {
+
+class QueuedWork final : public c10d::Work {
+ public:
+  using Results = std::vector<std::vector<at::Tensor>>;
+
+  // `where` names the collective, the rank and the site for errors. `from_hook`: callbacks of the future belong to
+  // a communication hook (see CollabBackend).
+  QueuedWork(std::string where, int rank, c10d::OpType type, Results results, std::function<void()> job,
+             bool from_hook);
+
+  // Runs the job and completes the future and the work; errors are converted here, once. False: it failed.
+  bool execute();
+
+  bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
+  std::vector<at::Tensor> result() override;
+  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override { return future_; }
+
+ private:
+  std::string where_;
+  Results results_;
+  std::function<void()> job_;
+  bool from_hook_;
+  c10::intrusive_ptr<c10::ivalue::Future> future_;
+};
+
+// A send or receive on staged memory: as with Gloo's, it is wait() that finishes it.
+class StagedPointToPoint final : public c10d::Work {
+ public:
+  StagedPointToPoint(c10::intrusive_ptr<c10d::Work> inner, c10d::OpType type, std::function<void()> copy_back);
+  bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
+  int sourceRank() const override { return inner_->sourceRank(); }
+  void abort() override { inner_->abort(); }
+
+ private:
+  c10::intrusive_ptr<c10d::Work> inner_;
+  std::function<void()> copy_back_;
+};
+
+class WorkQueue {
+ public:
+  WorkQueue() = default;
+  ~WorkQueue() { stop(); }
+  WorkQueue(const WorkQueue&) = delete;
+  WorkQueue& operator=(const WorkQueue&) = delete;
+
+  // Starts the worker on first use. `failed` is called on the worker when a job has failed.
+  void post(c10::intrusive_ptr<QueuedWork> work, std::function<void()> failed);
+  // Finishes what was posted, then ends the worker; later posts throw. Idempotent.
+  void stop();
+
+  // True inside callbacks of a future that a communication hook waits for.
+  [[nodiscard]] static bool in_hook_callback();
+
+ private:
+  struct Entry {
+    c10::intrusive_ptr<QueuedWork> work;
+    std::function<void()> failed;
+  };
+  void loop();
+
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable changed_;
+  std::deque<Entry> entries_;
+  bool stopping_ = false;
+  std::thread worker_;
+};
+
+}  // namespace collab::torch_adapter
