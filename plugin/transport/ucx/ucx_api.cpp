@@ -1,0 +1,154 @@
+#include "transport/ucx/ucx_api.h"
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#ifndef COLLAB_UCX_BUILD_LIBRARY
+#define COLLAB_UCX_BUILD_LIBRARY ""
+#endif
+
+namespace collab {
+namespace {
+
+constexpr unsigned kOldestMinor = 13;  // the oldest UCX 1.x whose functions do what we ask of them
+
+// What UCX must not do in somebody else's process, and where its messages go.
+constexpr std::array<std::pair<const char*, const char*>, 6> kGuestSettings{{
+    {"UCX_ERROR_SIGNALS", ""},  // no handlers for SIGSEGV and its kin
+    {"UCX_HANDLE_ERRORS", "none"},
+    {"UCX_DEBUG_SIGNO", "0"},    // nor for SIGHUP
+    {"UCX_MEM_EVENTS", "n"},     // no hooks in malloc, mmap and munmap
+    {"UCX_VFS_ENABLE", "n"},     // no thread that serves a file system
+    {"UCX_LOG_FILE", "stderr"},  // the user's stdout stays the user's
+}};
+
+std::mutex& environment_mutex() {
+  static std::mutex mutex;
+  return mutex;
+}
+
+template <typename Function>
+bool resolve(void* library, const char* name, Function& function) {
+  void* symbol = dlsym(library, name);
+  static_assert(sizeof(symbol) == sizeof(function));
+  std::memcpy(&function, &symbol, sizeof(symbol));
+  return symbol != nullptr;
+}
+
+// The name of the first function that is missing, or null.
+const char* resolve_all(void* library, UcxApi& api) {
+#define COLLAB_UCX_RESOLVE(prefix, name) \
+  if (!resolve(library, #prefix #name, api.name)) return #prefix #name
+  COLLAB_UCX_RESOLVE(ucp_, get_version);
+  COLLAB_UCX_RESOLVE(ucp_, config_read);
+  COLLAB_UCX_RESOLVE(ucp_, config_modify);
+  COLLAB_UCX_RESOLVE(ucp_, config_release);
+  COLLAB_UCX_RESOLVE(ucp_, init_version);
+  COLLAB_UCX_RESOLVE(ucp_, cleanup);
+  COLLAB_UCX_RESOLVE(ucp_, worker_create);
+  COLLAB_UCX_RESOLVE(ucp_, worker_query);
+  COLLAB_UCX_RESOLVE(ucp_, worker_destroy);
+  COLLAB_UCX_RESOLVE(ucp_, worker_progress);
+  COLLAB_UCX_RESOLVE(ucp_, worker_get_efd);
+  COLLAB_UCX_RESOLVE(ucp_, worker_arm);
+  COLLAB_UCX_RESOLVE(ucp_, worker_set_am_recv_handler);
+  COLLAB_UCX_RESOLVE(ucp_, listener_create);
+  COLLAB_UCX_RESOLVE(ucp_, listener_query);
+  COLLAB_UCX_RESOLVE(ucp_, listener_destroy);
+  COLLAB_UCX_RESOLVE(ucp_, conn_request_query);
+  COLLAB_UCX_RESOLVE(ucp_, listener_reject);
+  COLLAB_UCX_RESOLVE(ucp_, ep_create);
+  COLLAB_UCX_RESOLVE(ucp_, ep_close_nbx);
+  COLLAB_UCX_RESOLVE(ucp_, am_send_nbx);
+  COLLAB_UCX_RESOLVE(ucp_, am_recv_data_nbx);
+  COLLAB_UCX_RESOLVE(ucp_, request_free);
+  COLLAB_UCX_RESOLVE(ucs_, status_string);
+#undef COLLAB_UCX_RESOLVE
+  return nullptr;
+}
+
+// Why the library at `path` will not do, or an empty string with `api` filled in.
+std::string try_library(const std::string& path, UcxApi& api) {
+  void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    const char* why = dlerror();
+    return why != nullptr ? why : path + ": dlopen failed";
+  }
+  // Never closed again: UCX starts threads and does not expect to be unloaded.
+  if (const char* missing = resolve_all(library, api); missing != nullptr) {
+    return path + ": has no function " + missing + "; UCX 1." + std::to_string(kOldestMinor) + " or newer is needed";
+  }
+  unsigned major = 0, minor = 0, release = 0;
+  api.get_version(&major, &minor, &release);
+  api.version = std::to_string(major) + "." + std::to_string(minor) + "." + std::to_string(release);
+  if (major != 1 || minor < kOldestMinor) {
+    return path + ": is UCX " + api.version + ", expected 1." + std::to_string(kOldestMinor) + " or newer 1.x";
+  }
+  void* symbol = nullptr;
+  std::memcpy(&symbol, &api.get_version, sizeof(symbol));
+  Dl_info info{};
+  api.path = dladdr(symbol, &info) != 0 && info.dli_fname != nullptr ? info.dli_fname : path;
+  return {};
+}
+
+std::vector<std::string> candidates(const std::string& library_dir) {
+  if (const char* forced = std::getenv("COLLAB_UCX_LIBRARY"); forced != nullptr && *forced != '\0') return {forced};
+  std::vector<std::string> paths;
+  if (!library_dir.empty()) paths.push_back(library_dir + "/libucp.so.0");
+  if (const std::string built = COLLAB_UCX_BUILD_LIBRARY; !built.empty()) paths.push_back(built);
+  paths.emplace_back("libucp.so.0");
+  return paths;
+}
+
+}  // namespace
+
+GuestEnvironment::GuestEnvironment() : lock_(environment_mutex()), saved_(environ) {
+  for (const auto& [name, value] : kGuestSettings) {
+    if (std::getenv(name) == nullptr) added_.push_back(std::string(name) + "=" + value);
+  }
+  std::vector<char*> all;
+  for (char** entry = saved_; entry != nullptr && *entry != nullptr; ++entry) all.push_back(*entry);
+  for (auto& entry : added_) all.push_back(entry.data());
+  all.push_back(nullptr);
+  environ = static_cast<char**>(std::malloc(all.size() * sizeof(char*)));
+  COLLAB_CHECK(environ != nullptr, "out of memory");
+  std::memcpy(environ, all.data(), all.size() * sizeof(char*));
+  ours_ = environ;
+}
+
+GuestEnvironment::~GuestEnvironment() {
+  if (environ == ours_) {
+    environ = saved_;
+  } else {  // another thread has set a variable meanwhile: keep its array, take ours out of it
+    for (const auto& entry : added_) unsetenv(entry.substr(0, entry.find('=')).c_str());
+  }
+  // The array itself is left to any thread that still reads it: a few hundred bytes, once a transport.
+}
+
+Result<const UcxApi*> load_ucx(const std::string& library_dir) {
+  static std::mutex mutex;
+  static std::unique_ptr<UcxApi> loaded;
+  const std::lock_guard lock(mutex);
+  if (loaded != nullptr) return static_cast<const UcxApi*>(loaded.get());
+  const GuestEnvironment guest;
+  std::string reasons;
+  for (const auto& path : candidates(library_dir)) {
+    auto api = std::make_unique<UcxApi>();
+    std::string why = try_library(path, *api);
+    if (why.empty()) {
+      loaded = std::move(api);
+      return static_cast<const UcxApi*>(loaded.get());
+    }
+    reasons += (reasons.empty() ? "" : "; ") + why;
+  }
+  return unavailable("UCX cannot be loaded (" + reasons +
+                     "). Install it with `pip install libucx-cu12` or your system's libucx, or set "
+                     "COLLAB_UCX_LIBRARY to the path of libucp.so.0");
+}
+
+}  // namespace collab

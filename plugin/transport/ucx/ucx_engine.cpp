@@ -1,0 +1,279 @@
+#include "transport/ucx/ucx_engine.h"
+
+#include <poll.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <future>
+
+namespace collab {
+namespace {
+
+constexpr unsigned kActiveMessage = 1;
+constexpr Duration kSpin = std::chrono::microseconds(20);        // looked for more before going to sleep
+constexpr Duration kCheckEvery = std::chrono::milliseconds(10);  // deadlines, while there is traffic
+constexpr Duration kShutDownLimit = std::chrono::seconds(2);
+constexpr unsigned kProgressBatch = 32;  // then commands and the handler have a turn
+
+}  // namespace
+
+Result<std::unique_ptr<UcxEngine>> UcxEngine::make(const UcxOptions& options) {
+  auto api = load_ucx(options.library_dir);
+  if (!api.ok()) return api.status();
+  std::unique_ptr<UcxEngine> engine(new UcxEngine(**api, options));
+  COLLAB_RETURN_IF_ERROR(engine->open_worker());
+  return engine;
+}
+
+UcxEngine::UcxEngine(const UcxApi& api, const UcxOptions& options)
+    : api_(api),
+      options_(options),
+      pid_(getpid()),
+      pool_(options.pool != nullptr ? options.pool : make_buffer_pool()) {}
+
+UcxEngine::~UcxEngine() {
+  stop_ = true;
+  if (thread_.joinable()) {
+    mailbox_->post([] {});  // wakes it
+    thread_.join();
+  }
+  mailbox_->close();
+  if (worker_ != nullptr) api_.worker_destroy(worker_);
+  if (context_ != nullptr) api_.cleanup(context_);
+}
+
+bool UcxEngine::in_child() const { return getpid() != pid_; }
+
+std::string UcxEngine::reason(ucs_status_t status) const { return api_.status_string(status); }
+
+Status UcxEngine::open_worker() {
+  const GuestEnvironment guest;
+  ucp_config_t* config = nullptr;
+  ucs_status_t status = api_.config_read(nullptr, nullptr, &config);
+  if (status != UCS_OK) return internal_error("UCX cannot read its configuration: " + reason(status));
+  // A port can be listened on again at once after a restart; what the user has set is left alone. Names that
+  // this UCX does not have are no loss.
+  const auto set = [&](const char* name, const char* value) {
+    return std::getenv((std::string("UCX_") + name).c_str()) != nullptr ? UCS_OK
+                                                                        : api_.config_modify(config, name, value);
+  };
+  (void)set("TCP_CM_REUSEADDR", "y");
+  (void)set("KEEPALIVE_INTERVAL", "1s");
+  if (!options_.transports.empty()) {
+    if (status = api_.config_modify(config, "TLS", options_.transports.c_str()); status != UCS_OK) {
+      api_.config_release(config);
+      return invalid_argument("UCX does not take the transports \"" + options_.transports + "\": " + reason(status));
+    }
+  }
+  ucp_params_t params{};
+  params.field_mask = UCP_PARAM_FIELD_FEATURES;
+  params.features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP;
+  status = api_.init_version(1, 13, &params, config, &context_);
+  api_.config_release(config);
+  if (status != UCS_OK) return unavailable("UCX cannot start (" + api_.path + "): " + reason(status));
+
+  ucp_worker_params_t worker_params{};
+  worker_params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
+  worker_params.thread_mode = UCS_THREAD_MODE_SERIALIZED;
+  if (status = api_.worker_create(context_, &worker_params, &worker_); status != UCS_OK) {
+    return unavailable("UCX cannot open a worker: " + reason(status));
+  }
+  if (status = api_.worker_get_efd(worker_, &worker_fd_); status != UCS_OK) {
+    return unavailable("UCX cannot wake a thread that waits for it: " + reason(status));
+  }
+  ucp_worker_attr_t attributes{};
+  attributes.field_mask = UCP_WORKER_ATTR_FIELD_MAX_AM_HEADER;
+  if (status = api_.worker_query(worker_, &attributes); status != UCS_OK) {
+    return internal_error("UCX does not say how long a header may be: " + reason(status));
+  }
+  max_header_ = std::min<std::size_t>(attributes.max_am_header, 1024);
+  if (max_header_ < sizeof(Preamble)) return unavailable("UCX carries no headers with active messages here");
+  ucp_am_handler_param_t handler{};
+  handler.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_FLAGS |
+                       UCP_AM_HANDLER_PARAM_FIELD_CB | UCP_AM_HANDLER_PARAM_FIELD_ARG;
+  handler.id = kActiveMessage;
+  handler.flags = UCP_AM_FLAG_WHOLE_MSG;
+  handler.arg = this;
+  handler.cb = [](void* self, const void* header, std::size_t header_length, void* data, std::size_t length,
+                  const ucp_am_recv_param_t* param) {
+    return static_cast<UcxEngine*>(self)->receive({static_cast<const std::byte*>(header), header_length}, data, length,
+                                                  *param);
+  };
+  if (status = api_.worker_set_am_recv_handler(worker_, &handler); status != UCS_OK) {
+    return internal_error("UCX does not take a handler for active messages: " + reason(status));
+  }
+  if (mailbox_->fd() < 0) return internal_error("no eventfd could be made: too many open files?");
+  return {};
+}
+
+Status UcxEngine::start(TransportHandler* handler) {
+  if (handler_ != nullptr) return invalid_argument("the ucx transport was started twice");
+  handler_ = handler;
+  thread_ = std::thread([this] { run(); });
+  return {};
+}
+
+Result<std::string> UcxEngine::listen(const std::string& address) {
+  if (in_child()) return unavailable("the ucx transport belongs to the process that made it, not to its fork");
+  if (handler_ == nullptr) return invalid_argument("the ucx transport listens only after start()");
+  if (std::this_thread::get_id() == thread_.get_id()) return listen_here(address);
+  auto answer = std::make_shared<std::promise<Result<std::string>>>();
+  auto future = answer->get_future();
+  mailbox_->post([this, answer, address] { answer->set_value(listen_here(address)); });
+  return future.get();
+}
+
+LinkId UcxEngine::connect(const std::string& address, Duration timeout) {
+  const LinkId id(next_link_.fetch_add(1));
+  if (in_child()) return id;
+  const TimePoint deadline = now() + std::max(timeout, Duration(1));
+  mailbox_->post([this, id, address, deadline] { dial(id, address, deadline); });
+  return id;
+}
+
+void UcxEngine::send(LinkId id, TransportMessage message, std::uint64_t token) {
+  if (in_child()) return;
+  mailbox_->post([this, id, message = std::move(message), token]() mutable {
+    UcxLink* link = find(id);
+    if (link == nullptr || link->closing) return;
+    UcxLane& lane = link->lane(message.lane);
+    lane.queue.push_back({std::move(message), token});
+    to_pump_.push_back(id);
+  });
+}
+
+void UcxEngine::close(LinkId id) {
+  if (in_child()) return;
+  mailbox_->post([this, id] {
+    if (UcxLink* link = find(id); link != nullptr && !link->closing) begin_close(*link);
+  });
+}
+
+void UcxEngine::run() {
+  TimePoint last_busy = now();
+  while (!stop_) {
+    bool busy = run_commands();
+    for (unsigned i = 0; i < kProgressBatch && api_.worker_progress(worker_) != 0; ++i) busy = true;
+    busy |= handle_progress();
+    const TimePoint time = now();
+    if (time >= next_check_) check_deadlines();
+    if (busy) {
+      last_busy = time;
+    } else if (time - last_busy < kSpin) {
+      sched_yield();
+    } else {
+      sleep();
+    }
+  }
+  shut_down();
+}
+
+bool UcxEngine::run_commands() {
+  mailbox_->take(commands_);
+  for (auto& command : commands_) command();
+  const bool any = !commands_.empty();
+  commands_.clear();
+  return any;
+}
+
+bool UcxEngine::handle_progress() {
+  bool busy = false;
+  for (auto* request : std::exchange(requests_, {})) {
+    accept(request);
+    busy = true;
+  }
+  for (; !arrivals_.empty(); busy = true) {
+    Arrival arrival = std::move(arrivals_.front());
+    arrivals_.pop_front();
+    arrived(std::move(arrival));
+  }
+  for (auto& [connection, why] : std::exchange(failures_, {})) {
+    fail_connection(connection, std::move(why));
+    busy = true;
+  }
+  for (const LinkId id : std::exchange(to_pump_, {})) {
+    if (UcxLink* link = find(id); link != nullptr) pump(*link);
+    busy = true;
+  }
+  for (; !events_.empty() && !stop_; busy = true) {
+    Event event = std::move(events_.front());
+    events_.pop_front();
+    deliver(std::move(event));
+  }
+  return busy;
+}
+
+void UcxEngine::deliver(Event event) {
+  switch (event.kind) {
+    case Event::Kind::kAccepted: handler_->on_accepted(event.link, event.peer); return;
+    case Event::Kind::kConnected: handler_->on_connected(event.link); return;
+    case Event::Kind::kMessage: handler_->on_message(event.link, std::move(event.message)); return;
+    case Event::Kind::kSent: handler_->on_sent(event.link, event.token); return;
+    case Event::Kind::kClosed: handler_->on_closed(event.link, std::move(event.why)); return;
+  }
+}
+
+void UcxEngine::sleep() {
+  const ucs_status_t armed = api_.worker_arm(worker_);
+  if (armed == UCS_ERR_BUSY) return;
+  COLLAB_CHECK(armed == UCS_OK, "UCX cannot wait for events: " + reason(armed));
+  if (!mailbox_->fall_asleep()) return;
+  const TimePoint deadline = next_deadline();
+  int timeout_ms = -1;
+  if (deadline != kNever) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - now()).count();
+    timeout_ms = static_cast<int>(std::clamp<std::int64_t>(left, 0, 60'000));
+  }
+  std::array<pollfd, 2> waits{{{worker_fd_, POLLIN, 0}, {mailbox_->fd(), POLLIN, 0}}};
+  ::poll(waits.data(), waits.size(), timeout_ms);
+  mailbox_->wake_up();
+  next_check_ = now();
+}
+
+TimePoint UcxEngine::next_deadline() const {
+  TimePoint next = kNever;
+  for (const auto& [id, link] : links_) next = std::min(next, link.deadline);
+  for (const auto& [endpoint, connection] : connections_) next = std::min(next, connection->deadline);
+  return next;
+}
+
+void UcxEngine::check_deadlines() {
+  const TimePoint time = now();
+  next_check_ = time + kCheckEvery;
+  std::vector<LinkId> late;
+  for (const auto& [id, link] : links_) {
+    if (link.deadline <= time) late.push_back(id);
+  }
+  for (const LinkId id : late) {
+    UcxLink& link = *find(id);
+    end_link(link, timed_out(link.state == UcxLink::State::kOpen
+                                 ? "closing: " + link.peer + " did not take all that was sent"
+                                 : "no connection to " + link.peer + " within the time allowed"));
+  }
+  std::vector<UcxConnectionPtr> silent;
+  for (const auto& [endpoint, connection] : connections_) {
+    if (connection->deadline <= time) silent.push_back(connection);
+  }
+  for (const auto& connection : silent) close_connection(connection);
+  handle_progress();
+}
+
+// Nothing is delivered any more: operations are cancelled, and their buffers let go, before the worker ends.
+void UcxEngine::shut_down() {
+  for (auto* listener : listeners_) api_.listener_destroy(listener);
+  for (const auto& [endpoint, connection] : std::unordered_map(connections_)) close_connection(connection);
+  links_.clear();
+  const TimePoint limit = now() + kShutDownLimit;
+  while ((closes_under_way_ != 0 || operations_under_way_ != 0) && now() < limit) {
+    if (api_.worker_progress(worker_) == 0) sched_yield();
+  }
+  requests_.clear();
+  arrivals_.clear();
+  events_.clear();
+  run_commands();
+}
+
+}  // namespace collab
