@@ -1,0 +1,72 @@
+#include "core/base/text.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+
+#include "core/base/address.h"
+
+namespace collab {
+namespace {
+
+TEST(Utf8, TakesWhatIsWellFormed) {
+  for (const std::string_view text : {"", "plain", "\x7f", "\xC2\x80", "Z\xC3\xBCrich", "\xE0\xA0\x80", "\xED\x9F\xBF",
+                                      "\xEF\xBF\xBD", "\xF0\x90\x80\x80", "\xF4\x8F\xBF\xBF"}) {
+    EXPECT_TRUE(is_valid_utf8(text)) << text;
+  }
+}
+
+TEST(Utf8, RefusesOverlongFormsSurrogatesAndFragments) {
+  for (const std::string_view text :
+       {"\x80", "\xBF", "\xC0\x80", "\xC1\xBF", "\xC2", "\xC2 ", "\xE0\x9F\xBF", "\xE2\x82", "\xED\xA0\x80",
+        "\xF0\x8F\xBF\xBF", "\xF0\x90\x80", "\xF4\x90\x80\x80", "\xF5\x80\x80\x80", "\xFF", "good\xFEso far"}) {
+    EXPECT_FALSE(is_valid_utf8(text));
+  }
+}
+
+TEST(JsonQuote, EscapesWhatJsonCannotHold) {
+  EXPECT_EQ(json_quote("a \"b\" \\ c"), R"("a \"b\" \\ c")");
+  EXPECT_EQ(json_quote("1\n2\r3\t4\x01"), R"("1\n2\r3\t4\u0001")");
+  EXPECT_EQ(json_quote(std::string_view("\0", 1)), R"("\u0000")");
+  EXPECT_EQ(json_quote("Z\xC3\xBCrich"), "\"Z\xC3\xBCrich\"");
+  EXPECT_EQ(json_quote("a\xFF\xC3"), "\"a\xEF\xBF\xBD\xEF\xBF\xBD\"");
+}
+
+TEST(EditDistance, CountsInsertDeleteReplaceAndSwap) {
+  EXPECT_EQ(edit_distance("", "abc"), 3U);
+  EXPECT_EQ(edit_distance("codec", "codec"), 0U);
+  EXPECT_EQ(edit_distance("codec", "codecs"), 1U);
+  EXPECT_EQ(edit_distance("codec", "cdec"), 1U);
+  EXPECT_EQ(edit_distance("codec", "codek"), 1U);
+  EXPECT_EQ(edit_distance("codec", "ocdec"), 1U);
+  EXPECT_EQ(edit_distance("kitten", "sitting"), 3U);
+}
+
+TEST(Nearest, FindsTheClosestName) {
+  constexpr std::array<std::string_view, 3> kNames{"codec", "outer", "outer_lr"};
+  EXPECT_EQ(nearest("outer_rl", kNames), "outer_lr");
+  EXPECT_EQ(nearest("cdoec", kNames), "codec");
+  EXPECT_EQ(nearest("x", {}), "");
+}
+
+TEST(HostPort, ReadsNamesAndBothKindsOfAddress) {
+  EXPECT_EQ(*parse_host_port("paris.example-1.org:29500"), (HostPort{"paris.example-1.org", 29500}));
+  EXPECT_EQ(*parse_host_port("10.0.0.1:0"), (HostPort{"10.0.0.1", 0}));
+  EXPECT_EQ(*parse_host_port("[fe80::1%eth0]:80"), (HostPort{"fe80::1%eth0", 80}));
+  for (const std::string text : {"paris:1", "[::1]:65535"}) EXPECT_EQ(to_string(*parse_host_port(text)), text);
+}
+
+TEST(HostPort, SaysWhatIsWrong) {
+  const auto why = [](std::string_view text) { return parse_host_port(text).status().message(); };
+  EXPECT_NE(why("paris").find("port is missing"), std::string::npos);
+  EXPECT_NE(why("::1:80").find("brackets"), std::string::npos);
+  EXPECT_NE(why(":80").find("not a host"), std::string::npos);
+  EXPECT_NE(why("a b:80").find("not a host"), std::string::npos);
+  EXPECT_NE(why("[paris:80").find("not a host"), std::string::npos);
+  for (const std::string_view text : {"paris:", "paris:http", "paris:65536", "paris:-1", "paris:8 0", "paris:+1"}) {
+    EXPECT_NE(why(text).find("not a port"), std::string::npos) << text;
+  }
+}
+
+}  // namespace
+}  // namespace collab
