@@ -1,0 +1,282 @@
+// Every bound and every rule, from both sides: the largest that passes and the first that does not.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <limits>
+
+#include "core/base/digest.h"
+#include "core/wire/encoding.h"
+#include "core/wire/limits.h"
+
+namespace collab::wire {
+namespace {
+
+using ::testing::HasSubstr;
+using Bytes = std::vector<std::byte>;
+
+void expect_travels(const Message& message) {
+  const auto frame = try_encode(message);
+  ASSERT_TRUE(frame.ok()) << frame.status().message();
+  const auto decoded = decode(*frame);
+  ASSERT_TRUE(decoded.ok()) << decoded.status().message();
+  EXPECT_EQ(*decoded, message);
+}
+
+void expect_not_sent(const Message& message, const std::string& why) {
+  const auto frame = try_encode(message);
+  ASSERT_FALSE(frame.ok()) << why;
+  EXPECT_EQ(frame.status().code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(frame.status().message(), HasSubstr(std::string(name_of(message)) + " cannot be sent: "));
+  EXPECT_THAT(frame.status().message(), HasSubstr(why));
+}
+
+// A frame as a hostile peer would send it: the body replaced, everything else right.
+std::string refusal_of(const Message& like, const Bytes& body) {
+  Bytes frame = encode(like);
+  frame.resize(kFrameHeaderBytes);
+  frame.insert(frame.end(), body.begin(), body.end());
+  for (std::size_t i = 0; i < 4; ++i) frame[20 + i] = static_cast<std::byte>(body.size() >> (8 * i));
+  const std::uint64_t sum = hash64(std::span(frame).subspan(16));
+  for (std::size_t i = 0; i < 8; ++i) frame[8 + i] = static_cast<std::byte>(sum >> (8 * i));
+  const auto decoded = decode(frame);
+  EXPECT_FALSE(decoded.ok());
+  EXPECT_EQ(decoded.status().code(), StatusCode::kCorrupt);
+  return decoded.status().message();
+}
+
+struct Body {
+  Bytes bytes;
+  Body& u8(std::uint64_t v) { return put(v, 1); }
+  Body& u16(std::uint64_t v) { return put(v, 2); }
+  Body& u32(std::uint64_t v) { return put(v, 4); }
+  Body& u64(std::uint64_t v) { return put(v, 8); }
+  Body& raw(std::string_view text) {
+    for (const char c : text) bytes.push_back(static_cast<std::byte>(c));
+    return *this;
+  }
+  Body& put(std::uint64_t v, int size) {
+    for (int i = 0; i < size; ++i) bytes.push_back(static_cast<std::byte>(v >> (8 * i)));
+    return *this;
+  }
+};
+
+Form two_sites() {
+  return {TermId(1),
+          RunId(2),
+          RoundId(3),
+          AttemptId(1),
+          {{SiteId(0), 1.0}, {SiteId(5), 2.0}},
+          {{SiteId(5), {0, 1024}}, {SiteId(0), {1024, 2000}}}};
+}
+Form changed(const std::function<void(Form&)>& change) {
+  Form form = two_sites();
+  change(form);
+  return form;
+}
+
+// ---- texts -------------------------------------------------------------------------------------------
+
+TEST(Texts, NamesHaveAMaximum) {
+  expect_travels(Hello{std::string(256, 'a'), TermId(1), SiteId(1), "b"});
+  expect_not_sent(Hello{std::string(257, 'a'), TermId(1), SiteId(1), "b"},
+                  "swarm: expected UTF-8 text of at most 256 bytes without NUL, got 257 bytes");
+  EXPECT_THAT(refusal_of(Hello{}, Body().u16(257).raw(std::string(300, 'a')).bytes),
+              HasSubstr("Hello.swarm: expected UTF-8"));
+}
+
+TEST(Texts, AreUtf8WithoutNul) {
+  expect_travels(Hello{"Z\xC3\xBCrich", TermId(1), SiteId(1), ""});
+  expect_not_sent(Hello{"Z\xFCrich", TermId(1), SiteId(1), ""}, "swarm: expected UTF-8");
+  expect_not_sent(Hello{std::string("a\0b", 3), TermId(1), SiteId(1), ""}, "a NUL byte");
+  EXPECT_THAT(refusal_of(Leave{}, Body().u16(2).raw("\xC3(").bytes), HasSubstr("Leave.reason: expected UTF-8 text"));
+  EXPECT_THAT(refusal_of(Leave{}, Body().u16(1).u8(0).bytes), HasSubstr("got a NUL byte"));
+}
+
+TEST(Texts, ReasonsAreCutNotRefused) {
+  const auto reason_after = [](const std::string& reason) {
+    return std::get<Leave>(*decode(encode(Leave{reason}))).reason;
+  };
+  EXPECT_EQ(reason_after(std::string(5000, 'x')), std::string(4096, 'x'));
+  // The cut does not leave half a character.
+  EXPECT_EQ(reason_after("x" + std::string(1, ' ') +
+                         [] {
+                           std::string euros;
+                           for (int i = 0; i < 2000; ++i) euros += "\xE2\x82\xAC";
+                           return euros;
+                         }())
+                .size(),
+            2U + 4094U / 3 * 3);
+  EXPECT_EQ(reason_after(std::string("bad \xFF byte and \0", 16)), "bad ? byte and ?");
+  EXPECT_THAT(refusal_of(Leave{}, Body().u16(4097).raw(std::string(4097, 'x')).bytes), HasSubstr("got 4097 bytes"));
+}
+
+TEST(Texts, StatusMayBeAMegabyte) {
+  expect_travels(StatusReport{std::string(kMaxJsonBytes, '1')});
+  expect_not_sent(StatusReport{std::string(kMaxJsonBytes + 1, '1')}, "json: expected");
+  EXPECT_THAT(refusal_of(StatusReport{}, Body().u32(0xFFFF'FFFF).bytes), HasSubstr("got 4294967295 bytes"));
+}
+
+// ---- numbers -----------------------------------------------------------------------------------------
+
+TEST(Numbers, WeightsAreFiniteAndNotNegative) {
+  for (const double weight : {0.0, 5e-324, 1e308}) expect_travels(Ready{RoundId(1), weight, 1, 1, {}});
+  for (const double weight : {-1.0, std::nan(""), std::numeric_limits<double>::infinity()}) {
+    expect_not_sent(Ready{RoundId(1), weight, 1, 1, {}}, "weight: expected a finite number >= 0");
+    const auto bits = std::bit_cast<std::uint64_t>(weight);
+    EXPECT_THAT(refusal_of(Ready{}, Body().u64(1).u64(bits).u64(0).u64(0).u64(0).u64(0).bytes),
+                HasSubstr("Ready.weight: expected a finite number >= 0"));
+  }
+}
+
+TEST(Numbers, EnumsAreBounded) {
+  const auto chunk = [](std::uint64_t kind, std::uint64_t codec) {
+    return Body().u8(kind).u64(1).u32(1).u32(0).u64(0).u64(10).u8(codec).u64(0).bytes;
+  };
+  const Chunk like{ChunkKind::kMean, RoundId(1), AttemptId(1), SiteId(0), {0, 10}, CodecId::kFp32, 0};
+  EXPECT_THAT(refusal_of(like, chunk(4, 0)), HasSubstr("Chunk.kind: expected at most 3, got 4"));
+  EXPECT_THAT(refusal_of(like, chunk(0, 4)), HasSubstr("Chunk.codec: expected at most 3, got 4"));
+  EXPECT_THAT(refusal_of(Roster{}, Body().u64(1).u32(1).u32(1).u16(0).u16(0).u8(3).bytes),
+              HasSubstr("Roster.members[0].state: expected at most 2, got 3"));
+  EXPECT_THAT(refusal_of(Heartbeat{}, Body().u64(1).u8(2).bytes), HasSubstr("Heartbeat.reply: expected 0 or 1, got 2"));
+}
+
+TEST(Numbers, VectorsAndIntervalsAreBounded) {
+  Join join;
+  join.elements = kMaxElements;
+  join.expected_sites = kMaxSites;
+  expect_travels(join);
+  ++join.elements;
+  expect_not_sent(join, "elements: expected at most 1099511627776");
+  join.elements = 1;
+  join.expected_sites = kMaxSites + 1;
+  expect_not_sent(join, "expected_sites: expected at most 4096, got 4097");
+  expect_travels(Welcome{TermId(1), SiteId(0), kMaxIntervalMs, kMaxIntervalMs});
+  expect_not_sent(Welcome{TermId(1), SiteId(0), kMaxIntervalMs + 1, 0}, "heartbeat_ms");
+  expect_not_sent(Welcome{TermId(1), SiteId(0), 0, kMaxIntervalMs + 1}, "grace_ms");
+}
+
+// ---- counts ------------------------------------------------------------------------------------------
+
+TEST(Counts, LargestPassAndOneMoreDoesNot) {
+  Join join;
+  join.settings.assign(kMaxSettings, {"k", "v"});
+  join.model.assign(kMaxModelEntries, ModelEntry{"weight", "float32", {768, 768}, true, {}});
+  expect_travels(join);
+  join.settings.push_back({"k", "v"});
+  expect_not_sent(join, "settings: expected at most 256 entries, got 257");
+  join.settings.clear();
+  join.model.push_back({});
+  expect_not_sent(join, "model: expected at most 65536 entries, got 65537");
+  join.model.assign(1, ModelEntry{"w", "float32", std::vector<std::uint64_t>(kMaxDims, 1), true, {}});
+  expect_travels(join);
+  join.model[0].shape.push_back(1);
+  expect_not_sent(join, "model[0].shape: expected at most 16 entries, got 17");
+  join.model[0].shape = {1, kMaxElements + 1};
+  expect_not_sent(join, "model[0].shape[1]: expected at most 1099511627776");
+
+  Roster roster;
+  for (std::uint32_t i = 0; i < kMaxSites; ++i) roster.members.push_back({SiteId(i), "", "", MemberState::kActive});
+  expect_travels(roster);
+  roster.members.push_back({SiteId(kMaxSites), "", "", MemberState::kActive});
+  expect_not_sent(roster, "members: expected at most 4096 entries, got 4097");
+
+  Done done{TermId(1), RoundId(1), AttemptId(1), std::vector<Digest>(kMaxSlices)};
+  expect_travels(done);
+  done.slices.emplace_back();
+  expect_not_sent(done, "slices: expected at most 4096 entries, got 4097");
+
+  Commit commit{TermId(1), RoundId(1), AttemptId(1), {}};
+  for (std::uint32_t i = 0; i < kMaxSites; ++i) commit.contributors.push_back(SiteId(i));
+  expect_travels(commit);
+  commit.contributors.push_back(SiteId(kMaxSites));
+  expect_not_sent(commit, "contributors: expected at most 4096 entries, got 4097");
+}
+
+TEST(Counts, FormsAreBounded) {
+  Form form = two_sites();
+  form.slices.clear();
+  for (std::uint64_t i = 0; i < kMaxSlices; ++i) form.slices.push_back({SiteId(5), {i, i + 1}});
+  expect_travels(form);
+  form.slices.push_back({SiteId(5), {kMaxSlices, kMaxSlices + 1}});
+  expect_not_sent(form, "slices: expected at most 4096 entries, got 4097");
+  form = two_sites();
+  for (std::uint32_t i = 6; form.participants.size() < kMaxSites; ++i) form.participants.push_back({SiteId(i), 0});
+  expect_travels(form);
+  form.participants.push_back({SiteId(1'000'000), 0});
+  expect_not_sent(form, "participants: expected at most 4096 entries, got 4097");
+}
+
+// The count alone must not make the decoder allocate: few bytes that claim many entries.
+TEST(Counts, AClaimWithoutItsBytesIsRefusedAtOnce) {
+  EXPECT_THAT(refusal_of(Done{TermId(1), RoundId(1), AttemptId(1), {{}}}, Body().u64(1).u64(1).u32(1).u32(4096).bytes),
+              HasSubstr("Done.slices: expected 4096 entries of at least 16 bytes, got 0 bytes"));
+  EXPECT_THAT(refusal_of(Commit{}, Body().u64(1).u64(1).u32(1).u32(0xFFFF'FFFF).bytes),
+              HasSubstr("Commit.contributors: expected at most 4096 entries, got 4294967295"));
+}
+
+TEST(Counts, AMessageFitsAFrame) {
+  Join join;
+  join.model.assign(kMaxModelEntries, ModelEntry{std::string(200, 'n'), "float32", {1}, true, {}});
+  expect_not_sent(join, "expected at most 8388608 bytes");
+}
+
+// ---- rules between fields ----------------------------------------------------------------------------
+
+TEST(Rules, RosterAndCommitAscend) {
+  expect_not_sent(Roster{TermId(1), {{SiteId(2), "", "", {}}, {SiteId(1), "", "", {}}}},
+                  "members[1]: expected a site above site 2 (ascending, each once), got site 1");
+  expect_not_sent(Commit{TermId(1), RoundId(1), AttemptId(1), {SiteId(1), SiteId(1)}}, "contributors[1]");
+  EXPECT_THAT(refusal_of(Commit{}, Body().u64(1).u64(1).u32(1).u32(2).u32(7).u32(3).bytes),
+              HasSubstr("Commit.contributors[1]: expected a site above site 7"));
+}
+
+TEST(Rules, ACommitOfNothingIsAttemptZero) {
+  expect_travels(Commit{TermId(1), RoundId(1), AttemptId(0), {}});
+  expect_not_sent(Commit{TermId(1), RoundId(1), AttemptId(1), {}}, "got 0 in attempt 1");
+  expect_not_sent(Commit{TermId(1), RoundId(1), AttemptId(0), {SiteId(1)}}, "got 1 in attempt 0");
+}
+
+TEST(Rules, AFormHasParticipantsInOrderAndAWeight) {
+  expect_travels(two_sites());
+  expect_travels(changed([](Form& f) { f.participants[0].weight = 0; }));
+  expect_not_sent(changed([](Form& f) { f.participants[0].weight = f.participants[1].weight = 0; }),
+                  "participants: expected at least one weight above 0");
+  expect_not_sent(changed([](Form& f) { std::swap(f.participants[0], f.participants[1]); }), "participants[1]");
+  expect_not_sent(changed([](Form& f) { f.participants.clear(); }), "got none among 0");
+}
+
+TEST(Rules, SlicesCoverTheVectorWithoutGaps) {
+  expect_not_sent(changed([](Form& f) { f.slices.clear(); }), "slices: expected at least one");
+  expect_not_sent(changed([](Form& f) { f.slices[0].range.begin = 1; }),
+                  "slices[0].range: expected one that begins at 0");
+  expect_not_sent(changed([](Form& f) { f.slices[1].range.begin = 1025; }),
+                  "slices[1].range: expected one that begins at 1024");
+  expect_not_sent(changed([](Form& f) { f.slices[1].range.begin = 1023; }), "slices[1].range");
+  expect_not_sent(changed([](Form& f) { f.slices[1].range.end = 1024; }), "is not empty, got [1024, 1024)");
+  expect_not_sent(changed([](Form& f) { f.slices[1].range.end = 3; }), "slices[1].range");
+  expect_not_sent(changed([](Form& f) { f.slices[0].owner = SiteId(4); }),
+                  "slices[0].owner: expected a participant, got site 4");
+}
+
+TEST(Rules, ChunksHoldSomethingAndNotTooMuch) {
+  const auto chunk = [](std::uint64_t begin, std::uint64_t end) {
+    return Chunk{ChunkKind::kMean, RoundId(1), AttemptId(1), SiteId(0), {begin, end}, CodecId::kFp32, 0};
+  };
+  expect_travels(chunk(5, 5 + kMaxChunkElements));
+  expect_not_sent(chunk(5, 6 + kMaxChunkElements), "range: expected 1 to 67108864 elements, got [5, 67108870)");
+  expect_not_sent(chunk(5, 5), "range");
+  expect_not_sent(chunk(6, 5), "range");
+}
+
+TEST(Rules, DoneHasADigestForEachSlice) {
+  expect_not_sent(Done{TermId(1), RoundId(1), AttemptId(1), {}}, "slices: expected at least one digest");
+}
+
+TEST(EncodeDeathTest, AMessageThatBreaksItsRulesIsABug) {
+  EXPECT_DEATH(static_cast<void>(encode(Done{})), "Done cannot be sent");
+}
+
+}  // namespace
+}  // namespace collab::wire

@@ -1,0 +1,154 @@
+#include "tests/unit/wire/random_messages.h"
+
+#include <array>
+#include <string>
+#include <string_view>
+
+#include "core/wire/limits.h"
+
+namespace collab::wire {
+namespace {
+
+std::string draw_text(Prng& prng, std::size_t max_bytes) {
+  // One to four bytes a character.
+  constexpr std::array<std::string_view, 8> kPieces{"a", "Z", " ", "\n", "\xC3\xBC", "\xE2\x82\xAC", "\xF0\x9F\x8C\x8D",
+                                                    "7"};
+  std::string text;
+  const std::size_t length = prng.chance(0.05) ? max_bytes : prng.below(std::min<std::size_t>(max_bytes, 40) + 1);
+  while (text.size() + 4 <= length) text += kPieces.at(prng.below(kPieces.size()));
+  return text;
+}
+
+// Small numbers, large ones, and those at the edges of a type.
+template <typename U>
+U draw_number(Prng& prng, std::uint64_t max = std::numeric_limits<U>::max()) {
+  switch (prng.below(4)) {
+    case 0: return static_cast<U>(prng.below(std::min<std::uint64_t>(max, 9) + 1));
+    case 1: return static_cast<U>(max);
+    default: return static_cast<U>(max == Prng::max() ? prng.next() : prng.below(max + 1));
+  }
+}
+
+template <typename Id>
+Id draw_id(Prng& prng) {
+  return Id(draw_number<decltype(Id::value)>(prng));
+}
+
+double draw_weight(Prng& prng) { return prng.chance(0.2) ? 0.0 : prng.uniform() * 1e9; }
+Digest draw_digest(Prng& prng) { return {prng.next(), prng.next()}; }
+
+// Ascending, each once.
+std::vector<SiteId> draw_sites(Prng& prng, std::size_t min_count) {
+  std::vector<SiteId> sites(min_count + prng.below(8));
+  std::uint32_t last = 0;
+  for (SiteId& site : sites) site = SiteId(last += 1 + static_cast<std::uint32_t>(prng.below(1000)));
+  return sites;
+}
+
+ModelEntry draw_entry(Prng& prng) {
+  ModelEntry entry{draw_text(prng, kMaxNameBytes), draw_text(prng, 20), {}, prng.chance(0.5), draw_digest(prng)};
+  entry.shape.resize(prng.below(kMaxDims + 1));
+  for (auto& dim : entry.shape) dim = draw_number<std::uint64_t>(prng, kMaxElements);
+  return entry;
+}
+
+void draw(Prng& prng, Join& m) {
+  m.swarm = draw_text(prng, kMaxNameBytes);
+  m.site = draw_text(prng, kMaxNameBytes);
+  m.index = draw_number<std::uint32_t>(prng);
+  m.expected_sites = draw_number<std::uint32_t>(prng, kMaxSites);
+  m.address = draw_text(prng, kMaxAddressBytes);
+  m.elements = draw_number<std::uint64_t>(prng, kMaxElements);
+  m.offer = {draw_id<RunId>(prng), draw_id<RoundId>(prng), draw_digest(prng)};
+  for (std::size_t i = prng.below(6); i > 0; --i) m.settings.push_back({draw_text(prng, 30), draw_text(prng, 30)});
+  for (std::size_t i = prng.below(6); i > 0; --i) m.model.push_back(draw_entry(prng));
+}
+void draw(Prng& prng, Adopted& m) { m = {draw_id<RunId>(prng), draw_id<RoundId>(prng), draw_digest(prng)}; }
+void draw(Prng& prng, Ready& m) {
+  m = {draw_id<RoundId>(prng), draw_weight(prng), draw_number<std::uint64_t>(prng), draw_number<std::uint64_t>(prng),
+       draw_digest(prng)};
+}
+void draw(Prng& prng, Decline& m) {
+  m = {draw_id<RoundId>(prng), draw_id<AttemptId>(prng), draw_text(prng, kMaxReasonBytes)};
+}
+void draw(Prng& prng, Unreached& m) {
+  m = {draw_id<RoundId>(prng), draw_id<AttemptId>(prng), draw_id<SiteId>(prng), draw_text(prng, kMaxReasonBytes)};
+}
+void draw(Prng& prng, Done& m) {
+  m = {draw_id<TermId>(prng), draw_id<RoundId>(prng), draw_id<AttemptId>(prng), {}};
+  m.slices.resize(1 + prng.below(20));
+  for (Digest& digest : m.slices) digest = draw_digest(prng);
+}
+void draw(Prng& prng, Leave& m) { m.reason = draw_text(prng, kMaxReasonBytes); }
+void draw(Prng& prng, Welcome& m) {
+  m = {draw_id<TermId>(prng), draw_id<SiteId>(prng), draw_number<std::uint32_t>(prng, kMaxIntervalMs),
+       draw_number<std::uint32_t>(prng, kMaxIntervalMs)};
+}
+void draw(Prng& prng, Refuse& m) { m.reason = draw_text(prng, kMaxReasonBytes); }
+void draw(Prng& prng, Roster& m) {
+  m.term = draw_id<TermId>(prng);
+  for (const SiteId site : draw_sites(prng, 0)) {
+    m.members.push_back({site, draw_text(prng, kMaxNameBytes), draw_text(prng, kMaxAddressBytes),
+                         static_cast<MemberState>(prng.below(3))});
+  }
+}
+void draw(Prng& prng, Adopt& m) {
+  m = {draw_id<TermId>(prng), draw_id<RunId>(prng), draw_id<RoundId>(prng), draw_id<SiteId>(prng), draw_digest(prng)};
+}
+void draw(Prng& prng, Form& m) {
+  m = {draw_id<TermId>(prng), draw_id<RunId>(prng), draw_id<RoundId>(prng), draw_id<AttemptId>(prng), {}, {}};
+  const auto sites = draw_sites(prng, 1);
+  for (const SiteId site : sites) m.participants.push_back({site, draw_weight(prng)});
+  m.participants[prng.below(sites.size())].weight = 1 + prng.uniform();
+  std::uint64_t begin = 0;
+  for (std::size_t i = 1 + prng.below(10); i > 0; --i) {
+    const std::uint64_t end = begin + 1 + prng.below(std::uint64_t{1} << 30);
+    m.slices.push_back({sites[prng.below(sites.size())], {begin, end}});
+    begin = end;
+  }
+}
+void draw(Prng& prng, Commit& m) {
+  m = {draw_id<TermId>(prng), draw_id<RoundId>(prng), AttemptId(0), {}};
+  if (prng.chance(0.2)) return;
+  m.attempt = AttemptId(1 + static_cast<std::uint32_t>(prng.below(100)));
+  m.contributors = draw_sites(prng, 1);
+}
+void draw(Prng&, Farewell&) {}
+void draw(Prng& prng, Hello& m) {
+  m = {draw_text(prng, kMaxNameBytes), draw_id<TermId>(prng), draw_id<SiteId>(prng), draw_text(prng, kMaxNameBytes)};
+}
+void draw(Prng& prng, FetchAnchor& m) { m = {draw_id<RunId>(prng), draw_id<RoundId>(prng)}; }
+void draw(Prng& prng, AnchorSent& m) { m = {draw_id<RunId>(prng), draw_id<RoundId>(prng), draw_digest(prng)}; }
+void draw(Prng& prng, Chunk& m) {
+  const std::uint64_t begin = prng.below(kMaxElements - kMaxChunkElements);
+  const std::uint64_t size = 1 + prng.below(kMaxChunkElements);
+  m = {static_cast<ChunkKind>(prng.below(4)),
+       draw_id<RoundId>(prng),
+       draw_id<AttemptId>(prng),
+       draw_id<SiteId>(prng),
+       {begin, begin + size},
+       static_cast<CodecId>(prng.below(4)),
+       prng.next()};
+}
+void draw(Prng& prng, Heartbeat& m) { m = {draw_number<std::uint64_t>(prng), prng.chance(0.5)}; }
+void draw(Prng&, StatusQuery&) {}
+void draw(Prng& prng, StatusReport& m) { m.json = draw_text(prng, 100'000); }
+
+template <std::size_t... kIndex>
+Message make(std::size_t index, Prng& prng, std::index_sequence<kIndex...>) {
+  Message message;
+  const auto make_one = [&]<std::size_t kOne>(std::integral_constant<std::size_t, kOne>) {
+    draw(prng, message.emplace<kOne>());
+    return true;
+  };
+  static_cast<void>(((index == kIndex && make_one(std::integral_constant<std::size_t, kIndex>())) || ...));
+  return message;
+}
+
+}  // namespace
+
+Message random_message(std::size_t type, Prng& prng) {
+  return make(type - 1, prng, std::make_index_sequence<std::variant_size_v<Message>>());
+}
+
+}  // namespace collab::wire
