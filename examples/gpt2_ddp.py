@@ -137,7 +137,7 @@ def encode_bpe(train, held_out, vocab, cache):
         tokenizer.train_from_iterator(train, vocab, special_tokens=["<|endoftext|>"], show_progress=False)
 
         def encode(documents):
-            encoded = (encoding.ids + [0] for encoding in tokenizer.encode_batch(documents))
+            encoded = ([*encoding.ids, 0] for encoding in tokenizer.encode_batch(documents))
             return torch.tensor(list(itertools.chain.from_iterable(encoded)), dtype=torch.int32)
 
         tokens = (encode(train), encode(held_out))
