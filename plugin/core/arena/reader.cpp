@@ -43,7 +43,8 @@ class Reader final : public ArenaReader {
 
   Result<Outcome> wait_published(std::uint64_t call, std::chrono::milliseconds limit) override {
     const OutcomeEntry& entry = control_->outcomes[call % kOutcomes];
-    const auto ready = [&] { return entry.call.load(std::memory_order_acquire) >= call; };
+    // Asked second, the generation tells that the outcome is of our leader and not of one that replaced it.
+    const auto ready = [&] { return entry.call.load(std::memory_order_acquire) >= call && !replaced(); };
     const auto gone = [&] { return leader_left() || liveness_of(leader_) == Liveness::kGone; };
     switch (wait_until(control_->wake, limit, ready, gone)) {
       case WaitEnd::kGone:
@@ -97,9 +98,9 @@ class Reader final : public ArenaReader {
   }
   // Left on purpose, or died and was replaced by a new process whose calls are not ours.
   [[nodiscard]] bool leader_left() const {
-    return control_->phase.load(std::memory_order_acquire) == Phase::kClosed ||
-           control_->generation.load(std::memory_order_acquire) != generation_;
+    return control_->phase.load(std::memory_order_acquire) == Phase::kClosed || replaced();
   }
+  [[nodiscard]] bool replaced() const { return control_->generation.load(std::memory_order_acquire) != generation_; }
   [[nodiscard]] std::string leader() const {
     return "the leader of site " + site_ + " (pid " + std::to_string(leader_.pid) + ")";
   }

@@ -1,0 +1,306 @@
+// One process as leader and as rank: what is sealed is what is read, and what cannot be is refused in words.
+#include "core/arena/arena.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+
+#include "core/base/digest.h"
+
+namespace collab {
+namespace {
+
+using std::chrono::milliseconds;
+using ::testing::HasSubstr;
+
+constexpr milliseconds kAtOnce{0};
+
+class ArenaTest : public ::testing::Test {
+ protected:
+  ArenaTest() {
+    const auto* info = ::testing::UnitTest::GetInstance()->current_test_info();
+    root_ = ::testing::TempDir() + "collab-arena-" + std::to_string(::getpid()) + "-" + info->name();
+    for (const char* place : {"/memory", "/disk"}) {
+      std::filesystem::create_directories(root_ + place);
+      spec_.places.push_back({root_ + place});
+    }
+    spec_.key = {"gpt2", "paris", {11, 22}};
+    spec_.elements = 5000;
+    spec_.outer_state = true;
+    spec_.ranks = 3;
+  }
+  ~ArenaTest() override { std::filesystem::remove_all(root_); }
+
+  std::unique_ptr<ArenaWriter> create() {
+    auto writer = create_arena(spec_);
+    EXPECT_TRUE(writer.ok()) << writer.status().to_string();
+    return *std::move(writer);
+  }
+  std::unique_ptr<ArenaReader> open() {
+    auto reader = open_arena(spec_, kAtOnce);
+    EXPECT_TRUE(reader.ok()) << reader.status().to_string();
+    return *std::move(reader);
+  }
+  std::size_t files(const std::string& place) const {
+    return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator(root_ + place), {}));
+  }
+  static SealedAnchor seal(ArenaWriter& writer, std::uint64_t round, float value) {
+    writer.begin_outer_update();
+    std::ranges::fill(writer.scratch(), value);
+    std::ranges::fill(writer.outer(), -value);
+    const std::span<float> outer = writer.outer();
+    const Digest digest =
+        digest_of_state(digest_of_vector(writer.scratch()), outer.empty() ? Digest{} : digest_of_vector(outer));
+    const SealedAnchor as{RunId{7}, RoundId{round}, digest};
+    writer.seal(as);
+    return as;
+  }
+
+  std::string root_;
+  ArenaSpec spec_;
+};
+
+TEST_F(ArenaTest, AFreshArenaHasNothingSealedAndZeroOuterState) {
+  const auto writer = create();
+  EXPECT_EQ(writer->sealed(), std::nullopt);
+  EXPECT_TRUE(writer->anchor().empty());
+  EXPECT_EQ(writer->scratch().size(), 5000U);
+  EXPECT_THAT(writer->outer(), ::testing::Each(0.0F));
+  const auto reader = open();
+  EXPECT_EQ(reader->sealed(), std::nullopt);
+  EXPECT_TRUE(reader->anchor().empty());
+  EXPECT_TRUE(reader->previous().empty());
+}
+
+TEST_F(ArenaTest, ReadersSeeWhatIsSealedAndNothingBefore) {
+  const auto writer = create();
+  const auto reader = open();
+  const SealedAnchor first = seal(*writer, 1, 1.5F);
+  EXPECT_EQ(reader->sealed(), first);
+  EXPECT_THAT(reader->anchor(), ::testing::Each(1.5F));
+  EXPECT_TRUE(reader->previous().empty());
+  std::ranges::fill(writer->scratch(), 9.0F);
+  EXPECT_EQ(reader->sealed(), first);
+  EXPECT_THAT(reader->anchor(), ::testing::Each(1.5F));
+  const SealedAnchor second = seal(*writer, 2, 2.5F);
+  EXPECT_EQ(writer->sealed(), second);
+  EXPECT_EQ(reader->sealed(), second);
+  EXPECT_THAT(reader->anchor(), ::testing::Each(2.5F));
+  EXPECT_THAT(reader->previous(), ::testing::Each(1.5F));
+  EXPECT_THAT(writer->outer(), ::testing::Each(-2.5F));
+}
+
+TEST_F(ArenaTest, OutcomesAndReportsTravelBothWays) {
+  const auto writer = create();
+  const auto reader = open();
+  reader->report(2, {.call = 1, .digest = {3, 4}, .samples = 32});
+  const auto report = writer->wait_report(2, 1, kAtOnce);
+  ASSERT_TRUE(report.ok());
+  EXPECT_EQ(report->digest, (Digest{3, 4}));
+  EXPECT_EQ(report->samples, 32U);
+  writer->publish(1, 5, "round 1 is in place");
+  const auto outcome = reader->wait_published(1, kAtOnce);
+  ASSERT_TRUE(outcome.ok());
+  EXPECT_EQ(outcome->kind, 5U);
+  EXPECT_EQ(outcome->text, "round 1 is in place");
+  writer->announce_step(102);
+  EXPECT_EQ(reader->announced_step(), 102U);
+}
+
+TEST_F(ArenaTest, AReaderMayBeBehindBySevenCallsAndIsToldBeyond) {
+  const auto writer = create();
+  const auto reader = open();
+  for (std::uint64_t call = 1; call <= 9; ++call) writer->publish(call, 0, std::to_string(call));
+  for (std::uint64_t call = 2; call <= 9; ++call) {
+    const auto outcome = reader->wait_published(call, kAtOnce);
+    ASSERT_TRUE(outcome.ok()) << outcome.status().to_string();
+    EXPECT_EQ(outcome->text, std::to_string(call));
+  }
+  const auto lost = reader->wait_published(1, kAtOnce);
+  ASSERT_FALSE(lost.ok());
+  EXPECT_THAT(lost.status().message(), HasSubstr("call 9"));
+}
+
+TEST_F(ArenaTest, ATextThatIsTooLongIsCut) {
+  const auto writer = create();
+  const auto reader = open();
+  writer->publish(1, 0, std::string(100'000, 'x'));
+  const auto outcome = reader->wait_published(1, kAtOnce);
+  ASSERT_TRUE(outcome.ok());
+  EXPECT_EQ(outcome->text, std::string(8192, 'x'));
+}
+
+TEST_F(ArenaTest, WaitsThatRunOutNameForWhom) {
+  const auto writer = create();
+  const auto reader = open();
+  const auto report = writer->wait_report(1, 4, milliseconds(1));
+  ASSERT_FALSE(report.ok());
+  EXPECT_EQ(report.status().code(), StatusCode::kTimeout);
+  EXPECT_THAT(report.status().message(), HasSubstr("rank 1 of site paris"));
+  EXPECT_THAT(report.status().message(), HasSubstr("call 4"));
+  const auto outcome = reader->wait_published(4, milliseconds(1));
+  ASSERT_FALSE(outcome.ok());
+  EXPECT_EQ(outcome.status().code(), StatusCode::kTimeout);
+  EXPECT_THAT(outcome.status().message(), HasSubstr("pid " + std::to_string(::getpid())));
+}
+
+TEST_F(ArenaTest, ARankThatIsNotThereIsRefused) {
+  const auto writer = create();
+  EXPECT_EQ(writer->wait_report(0, 1, kAtOnce).status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(writer->wait_report(3, 1, kAtOnce).status().code(), StatusCode::kInvalidArgument);
+}
+
+TEST_F(ArenaTest, ALeaderThatLeavesRemovesTheNameAndTellsReaders) {
+  auto writer = create();
+  const auto reader = open();
+  seal(*writer, 1, 1.0F);
+  writer->publish(1, 0, "last");
+  writer.reset();
+  EXPECT_EQ(files("/memory"), 0U);
+  EXPECT_TRUE(reader->wait_published(1, kAtOnce).ok()) << "an outcome that is there is still given";
+  EXPECT_THAT(reader->anchor(), ::testing::Each(1.0F));
+  const auto next = reader->wait_published(2, milliseconds(60'000));
+  ASSERT_FALSE(next.ok());
+  EXPECT_EQ(next.status().code(), StatusCode::kUnavailable);
+  EXPECT_THAT(next.status().message(), HasSubstr("has left"));
+}
+
+TEST_F(ArenaTest, ASecondLeaderIsRefusedByName) {
+  const auto writer = create();
+  const auto second = create_arena(spec_);
+  ASSERT_FALSE(second.ok());
+  EXPECT_EQ(second.status().code(), StatusCode::kRefused);
+  EXPECT_THAT(second.status().message(), HasSubstr("process " + std::to_string(::getpid())));
+  EXPECT_THAT(second.status().message(), HasSubstr("COLLAB_SITE"));
+}
+
+TEST_F(ArenaTest, OtherSitesRunsAndModelsHaveTheirOwn) {
+  const auto writer = create();
+  ArenaSpec other = spec_;
+  other.key.site = "rome";
+  EXPECT_TRUE(create_arena(other).ok());
+  other = spec_;
+  other.key = {"gpt", "2paris", spec_.key.fingerprint};
+  EXPECT_TRUE(create_arena(other).ok());
+  other = spec_;
+  other.key.fingerprint = {11, 23};
+  EXPECT_TRUE(create_arena(other).ok());
+}
+
+TEST_F(ArenaTest, TooLittleSharedMemoryFallsBackToTheNextPlace) {
+  spec_.places[0].limit_bytes = 4096;
+  const auto writer = create();
+  EXPECT_EQ(files("/memory"), 0U);
+  EXPECT_EQ(files("/disk"), 1U);
+  EXPECT_THAT(writer->describe(), HasSubstr("/disk/"));
+  seal(*writer, 1, 3.0F);
+  EXPECT_THAT(open()->anchor(), ::testing::Each(3.0F));
+}
+
+TEST_F(ArenaTest, TooLittleEverywhereNamesTheSizesAndTheRemedy) {
+  spec_.elements = 100 << 20;  // 1.2 GiB with the outer state
+  spec_.places[0].limit_bytes = 64 << 20;
+  spec_.places[1].limit_bytes = 1 << 20;
+  const auto writer = create_arena(spec_);
+  ASSERT_FALSE(writer.ok());
+  EXPECT_EQ(writer.status().code(), StatusCode::kUnavailable);
+  for (const char* part : {"needs 1.17 GiB", "/memory has 64.00 MiB", "/disk has 1.00 MiB", "--shm-size", "TMPDIR"}) {
+    EXPECT_THAT(writer.status().message(), HasSubstr(part));
+  }
+  EXPECT_EQ(files("/memory") + files("/disk"), 0U);
+}
+
+TEST_F(ArenaTest, ARankWithAnotherModelIsToldBothFingerprints) {
+  const auto writer = create();
+  ArenaSpec other = spec_;
+  other.key.fingerprint = {99, 99};
+  const auto reader = open_arena(other, milliseconds(20));
+  ASSERT_FALSE(reader.ok());
+  EXPECT_EQ(reader.status().code(), StatusCode::kRefused);
+  EXPECT_THAT(reader.status().message(), HasSubstr(to_hex(spec_.key.fingerprint)));
+  EXPECT_THAT(reader.status().message(), HasSubstr(to_hex(other.key.fingerprint)));
+}
+
+TEST_F(ArenaTest, ARankWithAnotherShapeIsToldBothSizes) {
+  const auto writer = create();
+  spec_.elements = 4000;
+  const auto reader = open_arena(spec_, milliseconds(20));
+  ASSERT_FALSE(reader.ok());
+  EXPECT_EQ(reader.status().code(), StatusCode::kRefused);
+  EXPECT_THAT(reader.status().message(), HasSubstr("5000"));
+  EXPECT_THAT(reader.status().message(), HasSubstr("4000"));
+}
+
+TEST_F(ArenaTest, WithoutALeaderTheWaitEndsAndSaysWhatItWaitedFor) {
+  const auto reader = open_arena(spec_, milliseconds(20));
+  ASSERT_FALSE(reader.ok());
+  EXPECT_EQ(reader.status().code(), StatusCode::kTimeout);
+  EXPECT_THAT(reader.status().message(), HasSubstr("the leader of site paris of run gpt2"));
+}
+
+TEST_F(ArenaTest, AStrangersFileIsNotTrusted) {
+  {
+    const auto writer = create();
+    const std::string path = std::filesystem::directory_iterator(root_ + "/memory")->path();
+    ASSERT_EQ(::chmod(path.c_str(), 0666), 0);
+    const auto second = create_arena(spec_);
+    ASSERT_FALSE(second.ok());
+    EXPECT_EQ(second.status().code(), StatusCode::kRefused);
+    EXPECT_THAT(second.status().message(), HasSubstr("0600"));
+  }
+}
+
+TEST_F(ArenaTest, AHalfMadeFileIsReplacedAndCountsAsAnOrphan) {
+  std::string path;
+  {
+    const auto writer = create();
+    path = std::filesystem::directory_iterator(root_ + "/memory")->path();
+    EXPECT_TRUE(find_orphan_arenas(spec_.places).empty()) << "its owner lives";
+  }
+  std::ofstream(path) << "not an arena";
+  ASSERT_EQ(::chmod(path.c_str(), 0600), 0);
+  const auto orphans = find_orphan_arenas(spec_.places);
+  ASSERT_EQ(orphans.size(), 1U);
+  EXPECT_EQ(orphans[0].path, path);
+  const auto writer = create();
+  EXPECT_EQ(writer->sealed(), std::nullopt);
+  EXPECT_EQ(remove_orphan_arena(orphans[0]).code(), StatusCode::kRefused) << "it has an owner again";
+}
+
+TEST_F(ArenaTest, OneRankASiteUsesPrivateMemory) {
+  spec_.shared = false;
+  spec_.ranks = 1;
+  const auto writer = create();
+  const SealedAnchor as = seal(*writer, 3, 4.0F);
+  EXPECT_EQ(writer->sealed(), as);
+  EXPECT_THAT(writer->anchor(), ::testing::Each(4.0F));
+  EXPECT_THAT(writer->outer(), ::testing::Each(-4.0F));
+  EXPECT_EQ(files("/memory") + files("/disk"), 0U);
+  EXPECT_FALSE(open_arena(spec_, kAtOnce).ok());
+}
+
+TEST_F(ArenaTest, WithoutOuterStateThereIsNone) {
+  spec_.outer_state = false;
+  const auto writer = create();
+  EXPECT_TRUE(writer->outer().empty());
+  const SealedAnchor as = seal(*writer, 1, 1.0F);
+  EXPECT_EQ(open()->sealed(), as);
+}
+
+TEST_F(ArenaTest, SizesNoModelHasAreRefused) {
+  spec_.elements = 0;
+  EXPECT_EQ(create_arena(spec_).status().code(), StatusCode::kInvalidArgument);
+  spec_.elements = (std::uint64_t{1} << 40) + 1;
+  EXPECT_EQ(create_arena(spec_).status().code(), StatusCode::kInvalidArgument);
+  spec_.elements = 10;
+  spec_.ranks = 0;
+  EXPECT_EQ(create_arena(spec_).status().code(), StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace collab
