@@ -1,0 +1,99 @@
+// One message of every type against its bytes on file: what one release writes, the next one must read.
+//
+// After a deliberate change of the wire: WRITE_GOLDEN=1 writes the files anew; the change then needs a new protocol
+// version or a "Wire" line in CHANGELOG.md, and plugin/PROTOCOL.md.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstdlib>
+#include <fstream>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "core/wire/encoding.h"
+
+namespace collab::wire {
+namespace {
+
+std::vector<Message> samples() {
+  const Digest digest{0x1122334455667788, 0x99AABBCCDDEEFF00};
+  const RunId run(0xA1A2A3A4A5A6A7A8);
+  Join join{"night-run", "paris", 1, 2, "paris.example.org:29500", 124'439'808, {run, RoundId(41), digest}, {}, {}};
+  join.settings = {{"codec", "int8"}, {"sync_every", "100"}};
+  join.model = {{"wte.weight", "float32", {50257, 768}, true, {}}, {"scale", "bfloat16", {}, false, digest}};
+  const std::vector<Participant> two{{SiteId(0), 3200}, {SiteId(1), 0.1}};
+  const std::vector<Slice> halves{{SiteId(0), {0, 62'219'264}}, {SiteId(1), {62'219'264, 124'439'808}}};
+  return {
+      join,
+      Adopted{run, RoundId(0), digest},
+      Ready{RoundId(42), 3200, 3200, 100, digest},
+      Decline{RoundId(42), AttemptId(1), "the delta of h.3.mlp is not finite"},
+      Unreached{RoundId(42), AttemptId(2), SiteId(1), "no answer from z\xC3\xBCrich in 60 s"},
+      Done{TermId(7), RoundId(42), AttemptId(1), {digest, {1, 2}}},
+      Leave{"training has ended"},
+      Welcome{TermId(7), SiteId(1), 1000, 60'000},
+      Refuse{"codec: this swarm uses fp16, you use int8"},
+      Roster{TermId(7),
+             {{SiteId(0), "paris", "10.0.0.1:29500", MemberState::kActive},
+              {SiteId(1), "oslo", "", MemberState::kSuspect}}},
+      Adopt{TermId(7), run, RoundId(41), SiteId(0), digest},
+      Form{TermId(7), run, RoundId(42), AttemptId(1), two, halves},
+      Commit{TermId(7), RoundId(42), AttemptId(1), {SiteId(0), SiteId(1)}},
+      Farewell{},
+      Hello{"night-run", TermId(7), SiteId(1), "oslo"},
+      FetchAnchor{run, RoundId(41)},
+      AnchorSent{run, RoundId(41), digest},
+      Chunk{
+          ChunkKind::kMean, RoundId(42), AttemptId(1), SiteId(0), {1024, 263'168}, CodecId::kInt8, 0xFEDCBA9876543210},
+      Heartbeat{77, true},
+      StatusQuery{},
+      StatusReport{R"({"term":7,"members":["paris"]})"},
+  };
+}
+
+std::string path_of(std::string_view name) { return std::string(GOLDEN_DIR) + "/" + std::string(name) + ".hex"; }
+
+// 16 bytes a line; the header is the first two lines.
+std::string to_hex_lines(const std::vector<std::byte>& bytes) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string text;
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    const auto byte = std::to_integer<unsigned>(bytes[i]);
+    text += {kDigits[byte >> 4], kDigits[byte & 0xF], i % 16 == 15 || i + 1 == bytes.size() ? '\n' : ' '};
+  }
+  return text;
+}
+
+std::vector<std::byte> from_hex_lines(const std::string& text) {
+  std::vector<std::byte> bytes;
+  std::istringstream words(text);
+  for (std::string word; words >> word;) bytes.push_back(static_cast<std::byte>(std::stoi(word, nullptr, 16)));
+  return bytes;
+}
+
+TEST(WireGolden, SamplesHaveEveryType) {
+  std::set<std::size_t> types;
+  for (const Message& message : samples()) types.insert(message.index());
+  EXPECT_EQ(types.size(), std::variant_size_v<Message>);
+}
+
+TEST(WireGolden, BytesAreThoseOnFile) {
+  const bool write = std::getenv("WRITE_GOLDEN") != nullptr;
+  for (const Message& message : samples()) {
+    const std::string path = path_of(name_of(message));
+    const auto frame = encode(message);
+    if (write) std::ofstream(path) << to_hex_lines(frame);
+    std::ifstream file(path);
+    ASSERT_TRUE(file) << path << " is missing; WRITE_GOLDEN=1 writes it";
+    const std::string golden((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+    EXPECT_EQ(to_hex_lines(frame), golden) << name_of(message);
+    const auto decoded = decode(from_hex_lines(golden));
+    ASSERT_TRUE(decoded.ok()) << name_of(message) << ": " << decoded.status().message();
+    EXPECT_EQ(*decoded, message) << name_of(message);
+  }
+}
+
+}  // namespace
+}  // namespace collab::wire
