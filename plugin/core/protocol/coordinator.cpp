@@ -1,0 +1,118 @@
+// The coordinator's dispatch: which sub-protocol answers which event. The drawing is in coordinator_state.h.
+#include "core/protocol/coordinator.h"
+
+#include <algorithm>
+#include <type_traits>
+
+#include "core/protocol/coordinator_state.h"
+#include "core/wire/encoding.h"
+
+namespace collab::protocol {
+
+Coordinator::Coordinator(CoordinatorConfig config) : state_(std::make_unique<State>(std::move(config))) {}
+Coordinator::~Coordinator() = default;
+Coordinator::Coordinator(Coordinator&&) noexcept = default;
+Coordinator& Coordinator::operator=(Coordinator&&) noexcept = default;
+
+std::vector<CoordinatorAction> Coordinator::step(TimePoint now, const CoordinatorEvent& event) {
+  State& s = *state_;
+  s.now = now;
+  s.out.clear();
+  std::visit([&](const auto& what) { s.on_event(what); }, event);
+  s.advance();
+  return std::move(s.out);
+}
+
+TimePoint Coordinator::next_deadline() const { return state_->next_deadline(); }
+std::string Coordinator::status_json(TimePoint now) const { return state_->status_json(now); }
+std::size_t Coordinator::members() const { return state_->members.size(); }
+
+std::vector<std::string> Coordinator::member_names() const {
+  std::vector<std::string> names;
+  for (const auto& [id, member] : state_->members) names.push_back(member.name);
+  return names;
+}
+
+void Coordinator::State::on_event(const Received& event) {
+  using namespace wire;
+  if (const auto* join = std::get_if<Join>(&event.message)) return on_join(event.link, *join);
+  if (std::holds_alternative<StatusQuery>(event.message)) {
+    out.emplace_back(Send{event.link, StatusReport{status_json(now)}});
+    return;
+  }
+  const auto link = links.find(event.link);
+  if (link == links.end()) {
+    out.emplace_back(Hangup{event.link, "this link has not joined the swarm '" + config.swarm + "', but sent " +
+                                            std::string(wire::name_of(event.message)) + "; a site sends Join first"});
+    return;
+  }
+  MemberRecord& member = members.at(link->second);
+  heard(member);
+  std::visit(
+      [&](const auto& message) {
+        using T = std::decay_t<decltype(message)>;
+        if constexpr (std::is_same_v<T, Adopted>) {
+          on_adopted(member, message);
+        } else if constexpr (std::is_same_v<T, Ready>) {
+          on_ready(member, message);
+        } else if constexpr (std::is_same_v<T, Decline>) {
+          on_decline(member, message);
+        } else if constexpr (std::is_same_v<T, Unreached>) {
+          on_unreached(member, message);
+        } else if constexpr (std::is_same_v<T, Done>) {
+          on_done(member, message);
+        } else if constexpr (std::is_same_v<T, Leave>) {
+          send(member, Farewell{});
+          out.emplace_back(Hangup{member.link, "left: " + message.reason});
+          remove(member.id, "left: " + message.reason);
+        } else if constexpr (std::is_same_v<T, Heartbeat>) {
+          // That it came is all that matters.
+        } else {
+          note(Note::Level::kWarning, "ignored",
+               member.name + " sent " + std::string(wire::name_of(event.message)) +
+                   ", which no site sends a coordinator");
+        }
+      },
+      event.message);
+}
+
+void Coordinator::State::on_event(const Closed& event) {
+  const auto link = links.find(event.link);
+  if (link == links.end()) return;
+  remove(link->second, event.why.ok() ? "its link was closed" : "its link was lost: " + event.why.message());
+}
+
+void Coordinator::State::on_event(const Tick&) {
+  on_heartbeat_tick();
+  on_gathering_tick();
+  on_round_tick();
+}
+
+// One place decides what is possible now, after any event: an anchor to choose, joiners to serve, an attempt to finish,
+// a round to form. Whoever is removed on the way makes it look again.
+void Coordinator::State::advance() {
+  do {
+    changed = false;
+    if (members.empty()) return;
+    choose_anchor();
+    offer_anchor();
+    if (round.attempt) finish_attempt();
+    if (!round.attempt && ready_to_form() && states_agree()) form();
+  } while (changed);
+}
+
+TimePoint Coordinator::State::next_deadline() const {
+  if (members.empty()) return kNever;
+  TimePoint next = std::min(next_heartbeat, round.limit);
+  next = std::min(next, round.waiting.next());
+  next = std::min(next, gathering.next());
+  if (gathering.running()) next = std::min(next, later(gathering.since(), config.join_timeout));
+  for (const auto& [id, member] : members) {
+    if (member.standing == Standing::kAdopting) {
+      next = std::min(next, later(member.adopting_since, config.round_timeout));
+    }
+  }
+  return next;
+}
+
+}  // namespace collab::protocol

@@ -1,0 +1,298 @@
+// Joining: who may come in, which anchor the swarm starts from, who gives it to whom.
+#include <algorithm>
+#include <tuple>
+
+#include "core/base/text.h"
+#include "core/protocol/coordinator_state.h"
+
+namespace collab::protocol {
+namespace {
+
+std::string shape_in_words(const std::vector<std::uint64_t>& shape) {
+  std::vector<std::string> sizes;
+  for (const std::uint64_t size : shape) sizes.push_back(std::to_string(size));
+  return "[" + join_words(sizes) + "]";
+}
+
+std::string anchor_in_words(RunId run, RoundId round) {
+  return "run " + std::to_string(run.value) + " round " + std::to_string(round.value);
+}
+
+std::string setting_difference(const wire::Join& join, const Reference& reference) {
+  const auto value_in = [](const std::vector<wire::Setting>& settings, const std::string& key) {
+    const auto found = std::find_if(settings.begin(), settings.end(), [&](const auto& s) { return s.key == key; });
+    return found == settings.end() ? std::string("no such setting") : found->value;
+  };
+  std::vector<std::string> keys;
+  for (const auto& setting : join.settings) keys.push_back(setting.key);
+  for (const auto& setting : reference.settings) keys.push_back(setting.key);
+  for (const std::string& key : keys) {
+    const std::string here = value_in(join.settings, key);
+    const std::string there = value_in(reference.settings, key);
+    if (here != there) {
+      return key + ": this site has " + here + ", the swarm (from " + reference.site + ") has " + there;
+    }
+  }
+  return {};
+}
+
+std::string entry_difference(const wire::ModelEntry& here, const wire::ModelEntry& there, const std::string& site) {
+  const auto kind = [](const wire::ModelEntry& entry) { return entry.trained ? "trained" : "frozen"; };
+  if (here.name != there.name) return ": " + json_quote(here.name) + " here, " + json_quote(there.name) + " at " + site;
+  const std::string name = " " + json_quote(here.name) + ": ";
+  if (here.dtype != there.dtype) return name + "dtype " + here.dtype + " here, " + there.dtype + " at " + site;
+  if (here.shape != there.shape) {
+    return name + "shape " + shape_in_words(here.shape) + " here, " + shape_in_words(there.shape) + " at " + site;
+  }
+  if (here.trained != there.trained) return name + kind(here) + " here, " + kind(there) + " at " + site;
+  if (here.digest != there.digest) {
+    return name + "frozen, and its values differ: digest " + to_hex(here.digest) + " here, " + to_hex(there.digest) +
+           " at " + site;
+  }
+  return {};
+}
+
+std::string model_difference(const wire::Join& join, const Reference& reference) {
+  const std::size_t common = std::min(join.model.size(), reference.model.size());
+  for (std::size_t i = 0; i < common; ++i) {
+    const std::string difference = entry_difference(join.model[i], reference.model[i], reference.site);
+    if (!difference.empty()) return "parameter " + std::to_string(i) + difference;
+  }
+  if (join.model.size() != reference.model.size()) {
+    const auto& longer = join.model.size() > common ? join.model : reference.model;
+    return "parameter " + std::to_string(common) + " " + json_quote(longer[common].name) + ": " +
+           (join.model.size() > common ? "here only" : "at " + reference.site + " only") + " (" +
+           std::to_string(join.model.size()) + " parameters here, " + std::to_string(reference.model.size()) + " at " +
+           reference.site + ")";
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string first_difference(const wire::Join& join, const Reference& reference) {
+  std::string difference = setting_difference(join, reference);
+  if (difference.empty()) difference = model_difference(join, reference);
+  if (difference.empty() && join.elements != reference.elements) {
+    difference = "the parameter vector: " + std::to_string(join.elements) + " elements here, " +
+                 std::to_string(reference.elements) + " at " + reference.site;
+  }
+  return difference;
+}
+
+std::string Coordinator::State::refusal(const wire::Join& join) const {
+  if (join.swarm != config.swarm) {
+    return "this coordinator serves the swarm " + json_quote(config.swarm) + ", this site asks for " +
+           json_quote(join.swarm) + ": set COLLAB_RUN alike, or another COLLAB_COORDINATOR";
+  }
+  if (join.site.empty()) return "a site needs a name: set COLLAB_SITE";
+  for (const auto& [id, member] : members) {
+    if (member.name != join.site) {
+      if (join.index == id.value) {
+        return "index " + std::to_string(join.index) + " is taken by " + member.name +
+               ": give this site another COLLAB_SITE_INDEX";
+      }
+      continue;
+    }
+    // The same listening address is the same process coming back before its old link was seen to die.
+    const bool same_process = !join.address.empty() && join.address == member.address;
+    const Duration silent = now - member.last_heard;
+    if (!same_process && silent < kReplaceAfter * config.heartbeat) {
+      return "a site named " + json_quote(join.site) + " is in the swarm already (at " +
+             (member.address.empty() ? std::string("an address of its own") : member.address) + ", heard " +
+             in_milliseconds(silent) + " ago): give this one another COLLAB_SITE";
+    }
+  }
+  return reference ? first_difference(join, *reference) : std::string();
+}
+
+void Coordinator::State::refuse_link(LinkId link, const std::string& who, const std::string& reason) {
+  out.emplace_back(Send{link, wire::Refuse{reason}});
+  out.emplace_back(Hangup{link, reason});
+  note(Note::Level::kWarning, "refused", who + " was refused: " + reason, {{"who", json_quote(who)}});
+}
+
+SiteId Coordinator::State::pick_id(const wire::Join& join) const {
+  if (join.index != wire::kNoIndex) return SiteId{join.index};
+  SiteId id{0};
+  while (members.count(id) != 0) ++id.value;
+  return id;
+}
+
+std::uint32_t Coordinator::State::sites_wanted() const {
+  std::uint32_t wanted = config.min_sites;
+  for (const auto& [id, member] : members) wanted = std::max(wanted, member.expected_sites);
+  return wanted;
+}
+
+void Coordinator::State::on_join(LinkId link, const wire::Join& join) {
+  if (const auto known = links.find(link); known != links.end()) {
+    note(Note::Level::kWarning, "ignored", name_of(known->second) + " sent a second Join on one link");
+    return;
+  }
+  if (const std::string reason = refusal(join); !reason.empty()) {
+    const std::string who = join.site.empty() ? "a site without a name" : join.site;
+    return refuse_link(link, who, reason);
+  }
+  for (const auto& [id, member] : members) {
+    if (member.name != join.site) continue;
+    out.emplace_back(Hangup{member.link, "replaced by a new link of " + join.site});
+    remove(id, "its old link was dead; it came back on a new one");
+    break;
+  }
+  if (!reference) {
+    reference = Reference{join.site, join.elements, join.settings, join.model};
+    next_heartbeat = later(now, config.heartbeat);
+  }
+  if (join.offer.run.value != 0 && join.offer.run == last_run) gathered = true;
+
+  MemberRecord member;
+  member.id = pick_id(join);
+  member.name = join.site;
+  member.address = join.address;
+  member.link = link;
+  member.offer = join.offer;
+  member.expected_sites = join.expected_sites;
+  member.last_heard = now;
+  links[link] = member.id;
+  const auto as_ms = [](Duration d) {
+    return static_cast<std::uint32_t>(std::max<Duration::rep>(1, d.count() / 1000));
+  };
+  send(member, wire::Welcome{config.term, member.id, as_ms(config.heartbeat), as_ms(config.link_grace)});
+  const auto& inserted = members.emplace(member.id, std::move(member)).first->second;
+  send_roster();
+  if (!gathered && !gathering.running()) gathering.start(now);
+  if (anchor) prefer_newer_offer(inserted);
+}
+
+// A joiner that holds more than the swarm: it wins only while nobody has begun to train from the swarm's anchor.
+void Coordinator::State::prefer_newer_offer(const MemberRecord& joiner) {
+  const auto offered = std::tie(joiner.offer.run, joiner.offer.round);
+  if (offered <= std::tie(anchor->run, anchor->round)) return;
+  const bool started = std::any_of(members.begin(), members.end(),
+                                   [](const auto& entry) { return entry.second.standing == Standing::kActive; });
+  const std::string theirs = anchor_in_words(joiner.offer.run, joiner.offer.round);
+  const std::string ours = anchor_in_words(anchor->run, anchor->round);
+  if (started || joiner.offer.run != anchor->run) {
+    note(Note::Level::kWarning, "join",
+         joiner.name + " offers the anchor of " + theirs + "; the swarm keeps its own, of " + ours);
+    return;
+  }
+  note(Note::Level::kInfo, "join",
+       "nobody has started yet: the swarm takes the anchor of " + theirs + " that " + joiner.name +
+           " offers, in place of " + ours);
+  anchor.reset();
+  for (auto& [id, member] : members) {
+    member.standing = Standing::kJoined;
+    member.holds.reset();
+  }
+}
+
+// The highest (run, round) anybody offers; among equals, and among fresh sites, the lowest site.
+void Coordinator::State::choose_anchor() {
+  if (anchor) return;
+  if (!gathered && members.size() < sites_wanted()) return;
+  gathered = true;
+  gathering.stop();
+  const auto value_of = [](const MemberRecord& member) {
+    return member.holds ? wire::Offer{member.holds->run, member.holds->round, member.holds->digest} : member.offer;
+  };
+  MemberRecord* best = nullptr;
+  for (auto& [id, member] : members) {
+    const wire::Offer offer = value_of(member);
+    if (best == nullptr ||
+        std::tuple(offer.run, offer.round) > std::tuple(value_of(*best).run, value_of(*best).round)) {
+      best = &member;
+    }
+  }
+  wire::Offer chosen = value_of(*best);
+  if (chosen.run.value == 0) chosen = {RunId{config.fresh_run.value + births++}, RoundId{0}, chosen.digest};
+  anchor = AnchorRecord{chosen.run, chosen.round, chosen.digest};
+  for (auto& [id, member] : members) member.holds.reset();
+  best->holds = wire::Adopted{chosen.run, chosen.round, chosen.digest};
+  note(Note::Level::kInfo, "anchor",
+       std::to_string(members.size()) + " sites are here; the anchor of " + anchor_in_words(chosen.run, chosen.round) +
+           " is taken from " + best->name);
+}
+
+bool Coordinator::State::holds_anchor(const MemberRecord& member) const {
+  return anchor && anchor->digest && member.holds &&
+         *member.holds == wire::Adopted{anchor->run, anchor->round, *anchor->digest};
+}
+
+// Sources take turns, so that several joiners load several sites. A pair in which neither can be dialled is the last
+// resort: it will not link up, and the joiner says so.
+std::optional<SiteId> Coordinator::State::pick_source(const MemberRecord& joiner) {
+  if (holds_anchor(joiner)) return joiner.id;
+  std::vector<SiteId> reachable;
+  std::vector<SiteId> others;
+  for (const auto& [id, member] : members) {
+    if (id == joiner.id || !holds_anchor(member)) continue;
+    (member.address.empty() && joiner.address.empty() ? others : reachable).push_back(id);
+  }
+  const auto& from = reachable.empty() ? others : reachable;
+  if (from.empty()) return std::nullopt;
+  return from[next_source++ % from.size()];
+}
+
+void Coordinator::State::send_adopt(MemberRecord& to, SiteId source) {
+  to.standing = Standing::kAdopting;
+  to.adopting_since = now;
+  to.source = source;
+  to.ready.reset();
+  send(to, wire::Adopt{config.term, anchor->run, anchor->round, source, *anchor->digest});
+}
+
+// An anchor does not move under a joiner: none is offered while an attempt is in flight, no attempt is formed while
+// somebody adopts.
+void Coordinator::State::offer_anchor() {
+  if (!anchor || !anchor->digest || round.attempt) return;
+  for (auto& [id, member] : members) {
+    if (member.standing != Standing::kJoined) continue;
+    if (const auto source = pick_source(member)) send_adopt(member, *source);
+  }
+}
+
+void Coordinator::State::on_adopted(MemberRecord& member, const wire::Adopted& adopted) {
+  if (!anchor || adopted.run != anchor->run || adopted.round != anchor->round) {
+    note(Note::Level::kDebug, "ignored",
+         member.name + " holds the anchor of " + anchor_in_words(adopted.run, adopted.round) +
+             ", which is not the swarm's");
+    return;
+  }
+  if (!anchor->digest) anchor->digest = adopted.digest;
+  member.holds = adopted;
+  if (member.standing != Standing::kAdopting) return;
+  if (adopted.digest != *anchor->digest) {
+    const std::string what = "its anchor of " + anchor_in_words(adopted.run, adopted.round) + " has the digest " +
+                             to_hex(adopted.digest) + ", the swarm's has " + to_hex(*anchor->digest);
+    return expel(member.id, what);
+  }
+  member.standing = Standing::kActive;
+  if (!member.greeted) {
+    member.greeted = true;
+    note(Note::Level::kInfo, "join",
+         member.name + " joined as site " + std::to_string(member.id.value) + " at " +
+             anchor_in_words(adopted.run, adopted.round),
+         {{"who", json_quote(member.name)}, {"round", std::to_string(adopted.round.value)}});
+  }
+  send_roster();
+}
+
+void Coordinator::State::on_gathering_tick() {
+  if (!gathering.running()) return;
+  const std::string count = std::to_string(members.size()) + " of " + std::to_string(sites_wanted()) +
+                            " sites are here (" + join_words(member_list()) + ")";
+  if (now - gathering.since() >= config.join_timeout) {
+    const std::string reason = "only " + count + " after " + in_seconds(config.join_timeout) +
+                               " (COLLAB_JOIN_TIMEOUT): start the others, or lower COLLAB_SITE_COUNT";
+    gathering.stop();
+    while (!members.empty()) expel(members.begin()->first, reason);
+    return;
+  }
+  if (const auto waited = gathering.due(now)) {
+    note(Note::Level::kInfo, "waiting", "round 0: " + count + "; waiting for the others (" + in_seconds(*waited) + ")");
+  }
+}
+
+}  // namespace collab::protocol

@@ -1,0 +1,196 @@
+// Members: heartbeats, suspicion, removal, the roster, and what a status query tells.
+#include <algorithm>
+
+#include "core/base/text.h"
+#include "core/protocol/coordinator_state.h"
+
+namespace collab::protocol {
+namespace {
+
+const char* in_words(Standing standing) {
+  switch (standing) {
+    case Standing::kJoined: return "joined";
+    case Standing::kAdopting: return "adopting";
+    case Standing::kActive: return "active";
+  }
+  return "unknown";
+}
+
+}  // namespace
+
+std::string Coordinator::State::name_of(SiteId id) const {
+  const auto member = members.find(id);
+  return member == members.end() ? "site " + std::to_string(id.value) : member->second.name;
+}
+
+std::vector<std::string> Coordinator::State::member_list() const {
+  std::vector<std::string> names;
+  for (const auto& [id, member] : members) names.push_back(member.name);
+  return names;
+}
+
+void Coordinator::State::expel(SiteId id, const std::string& reason) {
+  const MemberRecord& member = members.at(id);
+  send(member, wire::Refuse{reason});
+  out.emplace_back(Hangup{member.link, reason});
+  remove(id, reason);
+}
+
+void Coordinator::State::remove(SiteId id, const std::string& reason) {
+  const auto found = members.find(id);
+  const MemberRecord gone = std::move(found->second);
+  links.erase(gone.link);
+  members.erase(found);
+  changed = true;
+  note(Note::Level::kInfo, "leave", gone.name + " is no member any more: " + reason,
+       {{"who", json_quote(gone.name)}, {"reason", json_quote(reason)}});
+  if (members.empty()) return forget_everything();
+
+  if (round.attempt) {
+    const auto& in = round.attempt->participants;
+    if (std::any_of(in.begin(), in.end(), [&](const auto& p) { return p.site == id; })) abandon_attempt();
+  }
+  for (auto& [other, member] : members) {
+    if (member.standing == Standing::kAdopting && member.source == id) member.standing = Standing::kJoined;
+  }
+  const bool held = std::any_of(members.begin(), members.end(), [&](const auto& entry) {
+    return entry.second.standing == Standing::kActive || holds_anchor(entry.second);
+  });
+  if (anchor && !held) {
+    note(Note::Level::kWarning, "anchor",
+         "nobody holds the anchor of round " + std::to_string(anchor->round.value) +
+             " any more; the best of what the others bring is taken");
+    anchor.reset();
+    for (auto& [other, member] : members) member.standing = Standing::kJoined;
+  }
+  // A round begins with its first ready: without one nobody waits. Attempts go on being counted, so that what was sent
+  // for an earlier one is never taken for a later one.
+  const bool waited_for =
+      std::any_of(members.begin(), members.end(), [](const auto& entry) { return entry.second.ready.has_value(); });
+  if (!waited_for) {
+    const std::uint32_t attempts = round.attempts;
+    round = RoundRecord{};
+    round.attempts = attempts;
+  }
+  send_roster();
+}
+
+void Coordinator::State::forget_everything() {
+  if (anchor) last_run = anchor->run;
+  anchor.reset();
+  reference.reset();
+  gathered = false;
+  gathering.stop();
+  round = RoundRecord{};
+  next_heartbeat = kNever;
+}
+
+void Coordinator::State::send_roster() {
+  wire::Roster roster{config.term, {}};
+  for (const auto& [id, member] : members) {
+    const auto state = member.suspect                         ? wire::MemberState::kSuspect
+                       : member.standing == Standing::kActive ? wire::MemberState::kActive
+                                                              : wire::MemberState::kJoining;
+    roster.members.push_back({id, member.name, member.address, state});
+  }
+  for (const auto& [id, member] : members) send(member, roster);
+}
+
+void Coordinator::State::heard(MemberRecord& member) {
+  const Duration silent = now - member.last_heard;
+  member.last_heard = now;
+  if (!member.suspect) return;
+  member.suspect = false;
+  note(Note::Level::kInfo, "resume", member.name + " is heard again after " + in_milliseconds(silent),
+       {{"who", json_quote(member.name)}});
+  send_roster();
+}
+
+void Coordinator::State::on_heartbeat_tick() {
+  if (members.empty() || now < next_heartbeat) return;
+  // Who has slept cannot tell whether the others were silent: its own absence is not held against them.
+  const Duration slept = now - next_heartbeat;
+  if (slept > 2 * config.heartbeat) {
+    for (auto& [id, member] : members) member.last_heard = std::min(now, member.last_heard + slept);
+  }
+  next_heartbeat = later(now, config.heartbeat);
+  ++heartbeat_sequence;
+  judge_silence();
+  for (const auto& [id, member] : members) send(member, wire::Heartbeat{heartbeat_sequence, false});
+}
+
+void Coordinator::State::judge_silence() {
+  std::vector<SiteId> dead;
+  bool suspected = false;
+  for (auto& [id, member] : members) {
+    const Duration silent = now - member.last_heard;
+    if (silent >= config.link_grace) {
+      dead.push_back(id);
+    } else if (!member.suspect && silent >= kSuspectAfter * config.heartbeat) {
+      member.suspect = suspected = true;
+      note(Note::Level::kWarning, "suspect",
+           member.name + " has not been heard for " + in_milliseconds(silent) + "; it is removed after " +
+               in_seconds(config.link_grace) + " (COLLAB_LINK_GRACE)",
+           {{"who", json_quote(member.name)}});
+    }
+  }
+  if (suspected) send_roster();
+  for (const SiteId id : dead) {
+    const std::string reason = "silent for longer than " + in_seconds(config.link_grace) + " (COLLAB_LINK_GRACE)";
+    out.emplace_back(Hangup{members.at(id).link, reason});
+    remove(id, reason);
+  }
+}
+
+std::string Coordinator::State::status_json(TimePoint at) const {
+  std::string text = "{\"swarm\":" + json_quote(config.swarm) + ",\"term\":" + std::to_string(config.term.value) +
+                     ",\"run\":" + std::to_string(anchor ? anchor->run.value : 0) +
+                     ",\"round\":" + std::to_string(anchor ? anchor->round.value : 0) +
+                     ",\"attempt\":" + std::to_string(round.attempt ? round.attempt->attempt.value : 0) +
+                     ",\"waiting_for\":" + json_quote(waiting_for()) + ",\"members\":[";
+  bool first = true;
+  for (const auto& [id, member] : members) {
+    if (!first) text += ",";
+    first = false;
+    const wire::Ready ready = member.ready.value_or(wire::Ready{});
+    const std::uint64_t held = member.holds ? member.holds->round.value : member.offer.round.value;
+    const auto age = std::max<Duration::rep>(0, (at - member.last_heard).count() / 1000);
+    text += "{\"site\":" + std::to_string(id.value) + ",\"name\":" + json_quote(member.name) +
+            ",\"address\":" + json_quote(member.address) + ",\"state\":\"" +
+            (member.suspect ? "suspect" : in_words(member.standing)) +
+            "\",\"ready\":" + (member.ready ? "true" : "false") + ",\"round\":" + std::to_string(held) +
+            ",\"weight\":" + json_number(ready.weight) + ",\"samples\":" + std::to_string(ready.samples) +
+            ",\"heartbeat_age_ms\":" + std::to_string(age) + "}";
+  }
+  return text + "]}";
+}
+
+std::vector<SiteId> Coordinator::State::waited_for() const {
+  std::vector<SiteId> sites;
+  if (round.attempt) {
+    for (const wire::Participant& p : round.attempt->participants) {
+      if (!members.at(p.site).done) sites.push_back(p.site);
+    }
+    return sites;
+  }
+  for (const auto& [id, member] : members) {
+    if (!member.ready || member.standing != Standing::kActive) sites.push_back(id);
+  }
+  return sites;
+}
+
+std::string Coordinator::State::waiting_for() const {
+  if (gathering.running()) {
+    return "round 0: " + std::to_string(members.size()) + " of " + std::to_string(sites_wanted()) + " sites are here";
+  }
+  if (!round.waiting.running()) return {};
+  std::vector<std::string> names;
+  for (const SiteId id : waited_for()) names.push_back(name_of(id));
+  if (names.empty()) return {};
+  return "round " + std::to_string(number().value) +
+         (round.attempt ? " attempt " + std::to_string(round.attempt->attempt.value) + ": waiting for the exchange at "
+                        : ": waiting for ") +
+         join_words(names);
+}
+
+}  // namespace collab::protocol

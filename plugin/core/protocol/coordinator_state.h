@@ -1,0 +1,174 @@
+// What the coordinator knows, shared by its sub-protocols: coordinator.cpp (dispatch), coordinator_join.cpp,
+// coordinator_members.cpp, coordinator_round.cpp. Nobody else includes this.
+//
+// Threads: one caller at a time. Ownership: plain values.
+//
+//   a member                              the swarm
+//
+//        Join                                (no anchor) --enough sites joined: the best offer--> anchor (run, round)
+//          v                                                                                       |        ^
+//       joined ----Adopt---> adopting                               all ready, nobody adopting     |        |
+//                             |    ^                                                               v        |
+//                     Adopted |    | state differs: repair                                attempt 1, 2, .. -+
+//                             v    |                                     lost, declined, unreached: | ^  all done and
+//                            active                                      the next attempt           +-+  alike: commit
+//
+//   From every state a member goes by Leave, by a closed link, by silence longer than the grace, by a broken rule.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/protocol/coordinator.h"
+#include "core/protocol/words.h"
+
+namespace collab::protocol {
+
+// Missed heartbeats after which a member is suspected, and after which its name may be taken over.
+inline constexpr int kSuspectAfter = 5;
+inline constexpr int kReplaceAfter = 3;
+// How often one kind of trouble with one member or pair is answered with another attempt, within one round.
+inline constexpr std::uint32_t kMaxRepeats = 3;
+
+enum class Standing : std::uint8_t {
+  kJoined,    // welcomed; waits until the swarm has an anchor whose digest is known
+  kAdopting,  // was told the anchor; has not said yet that it is in place
+  kActive,    // holds the anchor; rounds wait for it
+};
+
+struct MemberRecord {
+  SiteId id;
+  std::string name;
+  std::string address;
+  LinkId link;
+  Standing standing = Standing::kJoined;
+  wire::Offer offer;  // as it joined
+  std::uint32_t expected_sites = 1;
+  SiteId source;                      // kAdopting: where it was told to take the anchor from
+  TimePoint adopting_since = kNever;  // kAdopting
+  bool greeted = false;               // its 'join' was told
+  TimePoint last_heard{};
+  bool suspect = false;
+  std::optional<wire::Adopted> holds;       // what it last said is in place there
+  std::optional<wire::Ready> ready;         // for the round to come
+  std::optional<std::vector<Digest>> done;  // of the attempt in flight
+};
+
+struct AnchorRecord {
+  RunId run;
+  RoundId round;
+  std::optional<Digest> digest;  // unknown between a commit and the first site that has applied it
+};
+
+// What the first joiner brought, and all others must have too.
+struct Reference {
+  std::string site;
+  std::uint64_t elements = 0;
+  std::vector<wire::Setting> settings;
+  std::vector<wire::ModelEntry> model;
+};
+
+// The round being agreed on; cleared at its commit.
+struct RoundRecord {
+  WaitProgress waiting;  // from the first ready, or from the start of the last attempt
+  TimePoint limit = kNever;
+  std::uint32_t attempts = 0;         // formed so far
+  std::optional<wire::Form> attempt;  // in flight
+  TimePoint formed{};
+  bool stalled = false;       // an attempt ran into the limit and nobody had finished
+  std::set<SiteId> declined;  // said their delta is unfit
+  std::map<std::pair<SiteId, SiteId>, std::uint32_t> unreached;  // by pair, the lower site first
+  std::map<SiteId, std::uint32_t> state_repairs;
+  std::map<SiteId, std::uint32_t> mean_repairs;
+};
+
+// Why two sites cannot be in one swarm: the first difference with both sides' values; empty when alike.
+[[nodiscard]] std::string first_difference(const wire::Join& join, const Reference& reference);
+
+// The digest most have said, with the lowest site's word among equals; never called with nobody.
+[[nodiscard]] Digest majority(const std::map<SiteId, Digest>& said);
+
+struct Coordinator::State {
+  explicit State(CoordinatorConfig c) : config(std::move(c)) {}
+
+  CoordinatorConfig config;
+  std::map<SiteId, MemberRecord> members;
+  std::map<LinkId, SiteId> links;      // of the members
+  std::optional<Reference> reference;  // set by the first joiner, cleared when the last member goes
+  std::optional<AnchorRecord> anchor;  // set when enough sites joined, cleared when nobody holds it any more
+  bool gathered = false;               // enough sites were here once
+  WaitProgress gathering;              // until then
+  std::uint64_t births = 0;            // fresh runs begun here
+  RunId last_run;                      // of the swarm that was here before everybody was lost
+  std::uint64_t next_source = 0;       // round robin over the sources
+  RoundRecord round;
+  TimePoint next_heartbeat = kNever;
+  std::uint64_t heartbeat_sequence = 0;
+  bool changed = false;  // in advance(): somebody was removed, look again
+  // Of the step under way.
+  TimePoint now{};
+  std::vector<CoordinatorAction> out;
+
+  // coordinator.cpp
+  void on_event(const Received& event);
+  void on_event(const Closed& event);
+  void on_event(const Tick& event);
+  void advance();  // whatever has become possible
+  void send(const MemberRecord& to, wire::Message message) { out.emplace_back(Send{to.link, std::move(message)}); }
+  void note(Note::Level level, std::string event, std::string text,
+            std::vector<std::pair<std::string, std::string>> fields = {}) {
+    out.emplace_back(make_note(level, std::move(event), std::move(text), std::move(fields)));
+  }
+  [[nodiscard]] TimePoint next_deadline() const;
+
+  // coordinator_join.cpp
+  void on_join(LinkId link, const wire::Join& join);
+  [[nodiscard]] std::string refusal(const wire::Join& join) const;
+  [[nodiscard]] SiteId pick_id(const wire::Join& join) const;
+  void refuse_link(LinkId link, const std::string& who, const std::string& reason);
+  [[nodiscard]] std::uint32_t sites_wanted() const;
+  void choose_anchor();
+  void offer_anchor();  // Adopt to those who wait for one
+  void prefer_newer_offer(const MemberRecord& joiner);
+  void on_adopted(MemberRecord& member, const wire::Adopted& adopted);
+  [[nodiscard]] bool holds_anchor(const MemberRecord& member) const;
+  [[nodiscard]] std::optional<SiteId> pick_source(const MemberRecord& joiner);
+  void send_adopt(MemberRecord& to, SiteId source);
+  void on_gathering_tick();
+
+  // coordinator_members.cpp
+  void remove(SiteId id, const std::string& reason);
+  void expel(SiteId id, const std::string& reason);  // Refuse, Hangup, remove
+  void forget_everything();                          // the last member is gone
+  void send_roster();
+  void heard(MemberRecord& member);
+  void judge_silence();
+  void on_heartbeat_tick();
+  [[nodiscard]] std::string name_of(SiteId id) const;
+  [[nodiscard]] std::vector<std::string> member_list() const;  // names, ascending SiteId
+  [[nodiscard]] std::string status_json(TimePoint at) const;
+  [[nodiscard]] std::vector<SiteId> waited_for() const;  // by the attempt in flight, or by the one to form
+  [[nodiscard]] std::string waiting_for() const;         // the same in words; empty while everybody trains
+
+  // coordinator_round.cpp
+  void on_ready(MemberRecord& member, const wire::Ready& ready);
+  void on_done(MemberRecord& member, const wire::Done& done);
+  void on_decline(MemberRecord& member, const wire::Decline& decline);
+  void on_unreached(MemberRecord& member, const wire::Unreached& unreached);
+  [[nodiscard]] bool ready_to_form() const;
+  [[nodiscard]] bool states_agree();
+  void form();
+  void abandon_attempt();  // it will not be committed; another may be formed
+  void finish_attempt();   // all are done: compare, then commit or try again
+  void commit(AttemptId attempt, const std::vector<SiteId>& contributors);
+  void on_round_tick();
+  void on_round_limit();
+  [[nodiscard]] bool in_attempt(AttemptId attempt, RoundId number) const;
+  [[nodiscard]] RoundId number() const { return RoundId{anchor ? anchor->round.value + 1 : 1}; }
+};
+
+}  // namespace collab::protocol

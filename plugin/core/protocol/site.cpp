@@ -1,0 +1,294 @@
+// The site's dispatch: which sub-protocol answers which event. The drawing is in site_state.h.
+#include "core/protocol/site.h"
+
+#include <algorithm>
+#include <type_traits>
+
+#include "core/protocol/site_state.h"
+#include "core/wire/encoding.h"
+
+namespace collab::protocol {
+
+Site::Site(SiteConfig config) : state_(std::make_unique<State>(std::move(config))) {}
+Site::~Site() = default;
+Site::Site(Site&&) noexcept = default;
+Site& Site::operator=(Site&&) noexcept = default;
+
+std::vector<SiteAction> Site::step(TimePoint now, const SiteEvent& event) {
+  State& s = *state_;
+  s.now = now;
+  s.out.clear();
+  if (s.over()) return {};
+  std::visit([&](const auto& what) { s.on_event(what); }, event);
+  return std::move(s.out);
+}
+
+TimePoint Site::next_deadline() const { return state_->next_deadline(); }
+std::string Site::waiting_for(TimePoint now) const { return state_->waiting_for(now); }
+
+std::optional<SiteId> Site::peer_of(LinkId link) const {
+  const auto found = state_->peers.find(link);
+  if (found == state_->peers.end() || !found->second.known) return std::nullopt;
+  return found->second.site;
+}
+
+std::string Site::State::name_of(SiteId site) const {
+  if (site == self) return join.site;
+  const auto member = roster.find(site);
+  return member == roster.end() ? "site " + std::to_string(site.value) : member->second.name;
+}
+
+// ---- events from the training process ------------------------------------------------------------
+
+void Site::State::on_event(const Begin& event) {
+  if (membership != Membership::kIdle) return note(Note::Level::kWarning, "ignored", "this site has begun already");
+  if (config.coordinators.empty()) {
+    return fail(invalid_argument("no coordinator to join: set COLLAB_COORDINATOR=HOST:PORT"));
+  }
+  join = event.join;
+  up.give_up = later(now, config.join_timeout);
+  dial_coordinator();
+}
+
+void Site::State::on_event(const Trigger& event) {
+  if (round.phase != RoundPhase::kTraining) {
+    return note(Note::Level::kWarning, "ignored", "a trigger came while a round is under way");
+  }
+  const bool stale = round.stale;
+  round = RoundState{};
+  round.stale = stale;
+  round.phase = RoundPhase::kReady;
+  round.trigger = event;
+  round.since = now;
+  send_ready();
+}
+
+void Site::State::on_event(const Depart& event) {
+  if (membership == Membership::kLeaving) return;
+  back_to_ready("this site leaves");
+  if (!up.link) return leave_done();
+  send_up(wire::Leave{event.reason});
+  membership = Membership::kLeaving;
+  leave_by = later(now, kFarewellLimit);
+}
+
+// ---- events from links ---------------------------------------------------------------------------
+
+void Site::State::on_event(const CoordinatorConnected& event) {
+  if (membership != Membership::kDialing) {
+    out.emplace_back(Hangup{event.link, "another link to the coordinator is in use"});
+    return;
+  }
+  up.link = event.link;
+  up.dial_out = false;
+  up.dial_at = kNever;
+  up.join_sent = false;
+  up.last_heard = now;
+  up.answer_by = later(now, kAnswerLimit);
+  membership = Membership::kAsking;
+  // What is offered is what will be held: a commit being applied is waited for.
+  if (round.phase != RoundPhase::kApplying) send_join();
+}
+
+void Site::State::on_event(const PeerConnected& event) {
+  PeerDial& dial = peer_dials[event.site];
+  dial.dial_out = false;
+  dial.at = later(now, dial.backoff);
+  dial.backoff = std::min(2 * dial.backoff, kLastBackoff);
+  if (!self || roster.count(event.site) == 0) {
+    peer_dials.erase(event.site);
+    out.emplace_back(Hangup{event.link, "site " + std::to_string(event.site.value) + " is no member any more"});
+    return;
+  }
+  PeerLink peer;
+  peer.site = event.site;
+  peer.name = name_of(event.site);
+  peer.dialed = true;
+  peer.since = now;
+  greet(event.link, peers.insert_or_assign(event.link, peer).first->second);
+}
+
+void Site::State::on_event(const DialFailed& event) {
+  if (!event.site) {
+    if (membership == Membership::kDialing && up.dial_out) dial_again(event.why.message());
+    return;
+  }
+  const auto found = peer_dials.find(*event.site);
+  if (found == peer_dials.end()) return;
+  PeerDial& dial = found->second;
+  dial.dial_out = false;
+  dial.at = later(now, dial.backoff);
+  dial.backoff = std::min(2 * dial.backoff, kLastBackoff);
+  dial.last_reason = event.why.message();
+}
+
+void Site::State::on_event(const Received& event) {
+  if (up.link && event.link == *up.link) return from_coordinator(event.message);
+  from_peer(event.link, event.message);
+}
+
+void Site::State::on_event(const Closed& event) {
+  const std::string why = event.why.ok() ? "the link was closed" : event.why.message();
+  if (up.link && event.link == *up.link) {
+    up.link.reset();
+    return lose_coordinator(why);
+  }
+  forget_peer(event.link, why);
+}
+
+void Site::State::from_coordinator(const wire::Message& message) {
+  up.last_heard = now;
+  std::visit(
+      [&](const auto& m) {
+        using T = std::decay_t<decltype(m)>;
+        if constexpr (std::is_same_v<T, wire::Welcome>) {
+          on_welcome(m);
+        } else if constexpr (std::is_same_v<T, wire::Refuse>) {
+          on_refuse(m);
+        } else if constexpr (std::is_same_v<T, wire::Roster>) {
+          on_roster(m);
+        } else if constexpr (std::is_same_v<T, wire::Adopt>) {
+          on_adopt(m);
+        } else if constexpr (std::is_same_v<T, wire::Form>) {
+          on_form(m);
+        } else if constexpr (std::is_same_v<T, wire::Commit>) {
+          on_commit(m);
+        } else if constexpr (std::is_same_v<T, wire::Farewell>) {
+          if (membership == Membership::kLeaving) leave_done();
+        } else if constexpr (std::is_same_v<T, wire::Heartbeat>) {
+          // That it came is all that matters.
+        } else {
+          note(Note::Level::kWarning, "ignored",
+               "the coordinator sent " + std::string(wire::name_of(message)) + ", which it never sends a site");
+        }
+      },
+      message);
+}
+
+// ---- events from the data plane ------------------------------------------------------------------
+
+void Site::State::on_event(const ExchangeComplete& event) {
+  if (round.phase != RoundPhase::kExchanging || !in_attempt(event.round, event.attempt)) return;
+  round.phase = RoundPhase::kDone;
+  send_up(wire::Done{term, event.round, event.attempt, event.slices});
+}
+
+void Site::State::on_event(const ContributionUnfit& event) {
+  if (round.phase != RoundPhase::kExchanging || !in_attempt(event.round, event.attempt)) return;
+  round.declined = true;
+  note(Note::Level::kError, "declined",
+       "this site's delta is left out of round " + std::to_string(event.round.value) +
+           " and the swarm's anchor is taken instead: " + event.reason);
+  send_up(wire::Decline{event.round, event.attempt, event.reason});
+  back_to_ready("our delta is unfit");
+}
+
+void Site::State::on_event(const ExchangeFailed& event) {
+  if (round.phase != RoundPhase::kExchanging || !in_attempt(event.round, event.attempt)) return;
+  report_unreached(event.peer, event.reason);
+}
+
+void Site::State::on_event(const AnchorInPlace& event) { on_anchor_in_place(event); }
+
+void Site::State::on_event(const Applied& event) {
+  on_applied(event);
+  if (membership == Membership::kAsking && !up.join_sent) send_join();
+}
+
+// ---- time ----------------------------------------------------------------------------------------
+
+void Site::State::on_event(const Tick&) {
+  if (membership == Membership::kLeaving) {
+    if (now >= leave_by) leave_done();
+    return;
+  }
+  on_join_tick();
+  if (over()) return;
+  on_peers_tick();
+  if (over()) return;
+  on_round_tick();
+}
+
+TimePoint Site::State::next_deadline() const {
+  if (over() || membership == Membership::kIdle) return kNever;
+  if (membership == Membership::kLeaving) return leave_by;
+  TimePoint next = std::min(up.answer_by, up.next_heartbeat);
+  if (membership == Membership::kDialing || membership == Membership::kAsking) {
+    next = std::min({next, up.dial_at, up.give_up});
+  }
+  if (adoption) next = std::min(next, adoption->give_up);
+  for (const auto& [site, dial] : peer_dials) {
+    if (!linked(site)) next = std::min(next, dial.at);
+  }
+  for (const auto& [link, peer] : peers) {
+    if (!peer.known) next = std::min(next, later(peer.since, kHelloLimit));
+  }
+  if (round.phase == RoundPhase::kLinking) next = std::min(next, round.link_by);
+  if (round.phase != RoundPhase::kTraining) {
+    next = std::min(next, later(round.since, kRoundLimits * config.round_timeout + up.grace));
+  }
+  return next;
+}
+
+// ---- the end -------------------------------------------------------------------------------------
+
+void Site::State::hang_up_everywhere(const std::string& why) {
+  if (up.link) out.emplace_back(Hangup{*up.link, why});
+  for (const auto& [link, peer] : peers) out.emplace_back(Hangup{link, why});
+  up.link.reset();
+  peers.clear();
+  link_of.clear();
+}
+
+void Site::State::fail(Status why) {
+  back_to_ready(why.message());
+  hang_up_everywhere(why.message());
+  membership = Membership::kFailed;
+  out.emplace_back(Failed{std::move(why)});
+}
+
+void Site::State::leave_done() {
+  hang_up_everywhere("this site has left");
+  membership = Membership::kLeft;
+  out.emplace_back(Left{});
+}
+
+std::string Site::State::waiting_for(TimePoint at) const {
+  const std::string number = "round " + std::to_string(anchor ? anchor->round.value + 1 : 0);
+  switch (membership) {
+    case Membership::kIdle: return "this site has not begun";
+    case Membership::kDialing:
+      return "waiting for the coordinator at " + addresses() + " (last: " + up.last_reason + ")";
+    case Membership::kAsking: return "waiting to be let in by the coordinator at " + addresses();
+    case Membership::kWaiting: {
+      std::vector<std::string> names;
+      for (const auto& [site, member] : roster) names.push_back(member.name);
+      return "waiting for the swarm's anchor; here are " + join_words(names);
+    }
+    case Membership::kAdopting:
+      return "waiting for the anchor of round " + std::to_string(adoption->adopt.round.value) + " from " +
+             name_of(adoption->adopt.source);
+    case Membership::kLeaving: return "waiting for the coordinator's farewell";
+    case Membership::kLeft: return "this site has left";
+    case Membership::kFailed: return "this site has failed";
+    case Membership::kActive: break;
+  }
+  std::vector<std::string> others;
+  for (const auto& [site, member] : roster) {
+    const bool open = round.phase == RoundPhase::kLinking && (!exchanges_with(site) || linked(site));
+    if (site != self && !open) others.push_back(member.name);
+  }
+  const std::string whom = others.empty() ? "the coordinator" : join_words(others);
+  const std::string since = " (" + in_seconds(round.since == kNever ? Duration{0} : at - round.since) + ")";
+  switch (round.phase) {
+    case RoundPhase::kTraining: return "waiting for nothing";
+    case RoundPhase::kReady: return number + ": waiting until " + whom + " are ready too" + since;
+    case RoundPhase::kLinking: return number + ": waiting for a link to " + whom + since;
+    case RoundPhase::kExchanging: return number + ": exchanging with " + whom + since;
+    case RoundPhase::kDone: return number + ": waiting for the commit, once " + whom + " are done too" + since;
+    case RoundPhase::kApplying: return number + ": applying the outer step" + since;
+  }
+  return {};
+}
+
+}  // namespace collab::protocol

@@ -1,0 +1,205 @@
+// A site's membership: finding the coordinator, joining, taking the swarm's anchor, coming back after a loss.
+#include <algorithm>
+
+#include "core/protocol/site_state.h"
+
+namespace collab::protocol {
+
+std::string Site::State::addresses() const { return join_words(config.coordinators); }
+
+void Site::State::dial_coordinator() {
+  membership = Membership::kDialing;
+  up.dial_out = true;
+  up.dial_at = kNever;
+  up.answer_by = later(now, kDialLimit);
+  out.emplace_back(DialCoordinator{up.candidate});
+}
+
+void Site::State::dial_again(const std::string& reason) {
+  membership = Membership::kDialing;
+  up.last_reason = config.coordinators[up.candidate] + ": " + reason;
+  up.candidate = static_cast<std::uint32_t>((up.candidate + 1) % config.coordinators.size());
+  up.dial_out = false;
+  up.dial_at = later(now, up.backoff);
+  up.answer_by = kNever;
+  up.backoff = std::min(2 * up.backoff, kLastBackoff);
+}
+
+void Site::State::send_join() {
+  up.join_sent = true;
+  up.answer_by = later(now, kAnswerLimit);
+  send_up(join);
+}
+
+void Site::State::drop_coordinator(const std::string& reason) {
+  out.emplace_back(Hangup{*up.link, reason});
+  up.link.reset();
+  lose_coordinator(reason);
+}
+
+// The link is gone. Links to other sites stay, the parameters stand still if they did; what was under way with this
+// coordinator is given up, and asked for anew from the next one that answers.
+void Site::State::lose_coordinator(const std::string& reason) {
+  up.next_heartbeat = kNever;
+  if (membership == Membership::kLeaving) return leave_done();
+  if (membership == Membership::kAsking) return dial_again(reason);
+  if (membership == Membership::kActive) up.give_up = later(now, config.join_timeout);
+  note(Note::Level::kWarning, "coordinator",
+       "the coordinator at " + config.coordinators[up.candidate] + " is lost: " + reason + "; looking for it again");
+  back_to_ready("the coordinator is lost");
+  round.form.reset();
+  round.ready_sent = false;
+  adoption.reset();
+  dial_again(reason);
+}
+
+void Site::State::on_refuse(const wire::Refuse& refuse) {
+  if (membership == Membership::kLeaving) return leave_done();
+  if (membership != Membership::kAsking || !was_member) return fail(refused(refuse.reason));
+  // A member that comes back may be early: its old link not yet seen to be dead, its old index taken.
+  note(Note::Level::kWarning, "refused", "not let in again yet: " + refuse.reason);
+  join.index = wire::kNoIndex;
+  drop_coordinator(refuse.reason);
+}
+
+void Site::State::on_welcome(const wire::Welcome& welcome) {
+  if (membership != Membership::kAsking) {
+    return note(Note::Level::kWarning, "ignored", "the coordinator sent Welcome to a site that had not asked");
+  }
+  if (self && *self != welcome.site) {
+    while (!peers.empty()) hang_up_peer(peers.begin()->first, "this site has another number now");
+  }
+  if (term != welcome.term) roster.clear();
+  term = welcome.term;
+  self = welcome.site;
+  was_member = true;
+  join.index = welcome.site.value;  // asked for again, should it have to come back
+  up.heartbeat = std::chrono::milliseconds(std::max<std::uint32_t>(1, welcome.heartbeat_ms));
+  up.grace = std::chrono::milliseconds(std::max<std::uint32_t>(1, welcome.grace_ms));
+  up.next_heartbeat = later(now, up.heartbeat);
+  up.answer_by = later(now, config.join_timeout + kRoundLimits * config.round_timeout);
+  membership = Membership::kWaiting;
+}
+
+void Site::State::on_adopt(const wire::Adopt& adopt) {
+  const bool member =
+      membership == Membership::kWaiting || membership == Membership::kAdopting || membership == Membership::kActive;
+  if (!member || adopt.term < term || round.phase == RoundPhase::kApplying) {
+    return note(Note::Level::kWarning, "ignored", "the coordinator offered an anchor to a site that waits for none");
+  }
+  back_to_ready("the anchor is to be taken from " + name_of(adopt.source));
+  round.ready_sent = false;
+  up.answer_by = kNever;
+  membership = Membership::kAdopting;
+  adoption = Adoption{};
+  adoption->adopt = adopt;
+  adoption->give_up = later(now, config.round_timeout + up.grace);
+  adoption->keeps = adopt.source == self || join.offer.digest == adopt.digest;
+  if (adoption->keeps) {
+    out.emplace_back(KeepAnchor{adopt.run, adopt.round});
+  } else {
+    pursue_adoption();
+  }
+}
+
+void Site::State::pursue_adoption() {
+  if (!adoption || adoption->keeps || adoption->over) return;
+  const wire::Adopt& adopt = adoption->adopt;
+  if (const auto link = link_of.find(adopt.source); link != link_of.end()) {
+    adoption->over = link->second;
+    out.emplace_back(ReceiveAnchor{adopt.run, adopt.round, link->second});
+    out.emplace_back(Send{link->second, wire::FetchAnchor{adopt.run, adopt.round}});
+    return;
+  }
+  const auto source = roster.find(adopt.source);
+  if (source == roster.end()) return;  // the roster that lists it, or another Adopt, is on its way
+  if (!source->second.address.empty()) return dial_peer(adopt.source);
+  if (join.address.empty()) {
+    fail(unavailable("the anchor is at " + source->second.name +
+                     ", and neither it nor this site can be dialled: set "
+                     "COLLAB_LISTEN and COLLAB_ADVERTISE at one of them"));
+  }
+  // Else it dials us: a site that cannot be dialled dials every member that can.
+}
+
+void Site::State::on_anchor_in_place(const AnchorInPlace& event) {
+  if (!adoption || event.run != adoption->adopt.run || event.round != adoption->adopt.round) return;
+  if (event.digest == adoption->adopt.digest) return adoption_done();
+
+  const std::string from = adoption->keeps ? "here" : "fetched from " + name_of(adoption->adopt.source);
+  const std::string what = "the anchor of round " + std::to_string(event.round.value) + " " + from +
+                           " has the digest " + to_hex(event.digest) + ", the coordinator expects " +
+                           to_hex(adoption->adopt.digest);
+  adoption->over.reset();
+  const bool again = adoption->keeps ? adoption->adopt.source != self : ++adoption->tries < kTransferTries;
+  if (!again) return fail(corrupt(what + ": restart this site; if it comes again, suspect its memory"));
+  note(Note::Level::kError, "repair",
+       what + "; it is fetched " + (adoption->keeps ? "" : "once more ") + "from " + name_of(adoption->adopt.source));
+  adoption->keeps = false;
+  pursue_adoption();
+}
+
+void Site::State::adoption_done() {
+  const wire::Adopt adopt = adoption->adopt;
+  adoption.reset();
+  peer_dials.erase(adopt.source);
+  if (join_done && anchor && (anchor->run != adopt.run || anchor->round != adopt.round)) {
+    round.stale = true;
+    note(Note::Level::kWarning, "join",
+         "the swarm went on to round " + std::to_string(adopt.round.value) + " while this site was at " +
+             std::to_string(anchor->round.value) +
+             "; what it trained since is given up for the swarm's anchor at the "
+             "next round");
+  }
+  anchor = Holding{adopt.run, adopt.round, adopt.digest};
+  join.offer = {adopt.run, adopt.round, adopt.digest};
+  membership = Membership::kActive;
+  up.backoff = kFirstBackoff;
+  send_up(wire::Adopted{adopt.run, adopt.round, adopt.digest});
+  if (!join_done) {
+    join_done = true;
+    out.emplace_back(JoinDone{*self, adopt.run, adopt.round});
+  }
+  answer_fetches();
+  send_ready();
+}
+
+void Site::State::on_join_tick() {
+  const bool outside = membership == Membership::kDialing || membership == Membership::kAsking;
+  if (outside && now >= up.give_up) {
+    const std::string again = join_done ? "it was lost, and has not answered again" : "it has not answered";
+    return fail(
+        unavailable("the coordinator at " + addresses() + ": " + again + " within " + in_seconds(config.join_timeout) +
+                    " (COLLAB_JOIN_TIMEOUT); last: " + up.last_reason +
+                    ". Is it running (collab coordinator --listen HOST:PORT), and can it be reached from here?"));
+  }
+  if (membership == Membership::kDialing && now >= up.answer_by) {
+    dial_again("no connection within " + in_seconds(kDialLimit));
+  } else if (membership == Membership::kDialing && now >= up.dial_at) {
+    dial_coordinator();
+  } else if (membership == Membership::kAsking && now >= up.answer_by) {
+    drop_coordinator("connected, but no answer to Join within " + in_seconds(kAnswerLimit));
+  } else if (membership == Membership::kWaiting && now >= up.answer_by) {
+    fail(timed_out("the coordinator at " + addresses() +
+                   " let this site in, but named no anchor to start from; restart it"));
+  } else if (adoption && now >= adoption->give_up) {
+    fail(timed_out("the anchor of round " + std::to_string(adoption->adopt.round.value) + " did not come from " +
+                   name_of(adoption->adopt.source) + " within " + in_seconds(config.round_timeout) +
+                   " (COLLAB_ROUND_TIMEOUT)"));
+  }
+  if (!over()) on_coordinator_silence();
+}
+
+void Site::State::on_coordinator_silence() {
+  if (!up.link || now < up.next_heartbeat) return;
+  // Who has slept cannot tell whether the other was silent.
+  const Duration slept = now - up.next_heartbeat;
+  if (slept > 2 * up.heartbeat) up.last_heard = std::min(now, up.last_heard + slept);
+  up.next_heartbeat = later(now, up.heartbeat);
+  if (now - up.last_heard >= up.grace) {
+    return drop_coordinator("silent for longer than " + in_seconds(up.grace) + " (COLLAB_LINK_GRACE)");
+  }
+  send_up(wire::Heartbeat{++up.sequence, false});
+}
+
+}  // namespace collab::protocol

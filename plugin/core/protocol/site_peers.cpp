@@ -1,0 +1,196 @@
+// Links between sites: who dials, who is who, what a site that fetches our anchor gets.
+//
+//   dialled by us:   connected --our Hello--> greeted --its Hello--> known
+//   dialled by them: (unknown) --its Hello--> waits for the roster to list it --our Hello--> known
+//
+// Of two links to one site, the one dialled by the higher site stays; of two dialled by the same, the newer.
+#include <algorithm>
+#include <vector>
+
+#include "core/base/text.h"
+#include "core/protocol/site_state.h"
+#include "core/wire/encoding.h"
+
+namespace collab::protocol {
+
+bool Site::State::stands_in_roster(const PeerLink& peer) const {
+  const auto member = roster.find(peer.site);
+  return self && member != roster.end() && member->second.name == peer.name;
+}
+
+void Site::State::on_roster(const wire::Roster& update) {
+  if (update.term < term) return;
+  roster.clear();
+  for (const wire::Member& member : update.members) roster[member.site] = member;
+  std::vector<LinkId> gone;
+  std::vector<LinkId> arrived;
+  for (const auto& [link, peer] : peers) {
+    if (peer.known && !stands_in_roster(peer)) gone.push_back(link);
+    if (peer.hello_came && !peer.known && stands_in_roster(peer)) arrived.push_back(link);
+  }
+  for (const LinkId link : gone) hang_up_peer(link, "the roster does not list " + peers.at(link).name + " any more");
+  for (const LinkId link : arrived) accept_peer(link);
+  for (auto dial = peer_dials.begin(); dial != peer_dials.end();) {
+    dial = roster.count(dial->first) == 0 ? peer_dials.erase(dial) : std::next(dial);
+  }
+  dial_everyone();
+  pursue_adoption();
+  pursue_links();
+}
+
+void Site::State::from_peer(LinkId link, const wire::Message& message) {
+  if (const auto* hello = std::get_if<wire::Hello>(&message)) return on_hello(link, *hello);
+  const auto peer = peers.find(link);
+  const std::string name(wire::name_of(message));
+  if (peer == peers.end() || !peer->second.known) {
+    const std::string why = name + " came before Hello";
+    if (peer != peers.end()) return hang_up_peer(link, why);
+    out.emplace_back(Hangup{link, why});
+    return;
+  }
+  if (const auto* fetch = std::get_if<wire::FetchAnchor>(&message)) return on_fetch(link, *fetch);
+  const bool data = std::holds_alternative<wire::Chunk>(message) || std::holds_alternative<wire::AnchorSent>(message) ||
+                    std::holds_alternative<wire::Heartbeat>(message);
+  if (!data)
+    note(Note::Level::kWarning, "ignored", peer->second.name + " sent " + name + ", which no site sends another");
+}
+
+void Site::State::on_hello(LinkId link, const wire::Hello& hello) {
+  const auto [found, fresh] = peers.try_emplace(link);
+  PeerLink& peer = found->second;
+  if (fresh) peer.since = now;
+  if (peer.known || peer.hello_came) return;
+  const std::string who = json_quote(hello.name) + " (site " + std::to_string(hello.site.value) + ")";
+  if (hello.swarm != join.swarm) {
+    return hang_up_peer(
+        link, who + " is of the swarm " + json_quote(hello.swarm) + ", this site of " + json_quote(join.swarm));
+  }
+  if (hello.site == self) return hang_up_peer(link, who + " claims the number of this site, " + join.site);
+  if (peer.dialed && hello.site != peer.site) {
+    return hang_up_peer(link,
+                        "dialled " + peer.name + ", reached " + who + ": is its address right (COLLAB_ADVERTISE)?");
+  }
+  const auto waiting = std::count_if(peers.begin(), peers.end(), [](const auto& entry) { return !entry.second.known; });
+  if (static_cast<std::size_t>(waiting) > kMaxUnknownPeers)
+    return hang_up_peer(link, "too many links of unknown sites");
+  peer.site = hello.site;
+  peer.name = hello.name;
+  peer.hello_came = true;
+  if (stands_in_roster(peer)) accept_peer(link);
+}
+
+void Site::State::greet(LinkId link, PeerLink& peer) {
+  peer.greeted = true;
+  out.emplace_back(Send{link, wire::Hello{join.swarm, term, *self, join.site}});
+}
+
+void Site::State::accept_peer(LinkId link) {
+  PeerLink& peer = peers.at(link);
+  const SiteId site = peer.site;
+  if (const auto other = link_of.find(site); other != link_of.end()) {
+    const auto by_the_higher = [&](const PeerLink& p) { return p.dialed == (*self > site); };
+    const LinkId old = other->second;
+    if (by_the_higher(peers.at(old)) && !by_the_higher(peer)) {
+      return hang_up_peer(link, "there is another link between " + join.site + " and " + peer.name);
+    }
+    out.emplace_back(Hangup{old, "replaced by another link between " + join.site + " and " + peer.name});
+    peer.known = true;
+    if (!peer.greeted) greet(link, peer);
+    other->second = link;
+    return forget_peer(old, "its link was replaced");
+  }
+  peer.known = true;
+  if (!peer.greeted) greet(link, peer);
+  link_of[site] = link;
+  pursue_adoption();
+  pursue_links();
+}
+
+// For links whose end we choose; forget_peer() is for those that end on us, too.
+void Site::State::hang_up_peer(LinkId link, const std::string& why) {
+  out.emplace_back(Hangup{link, why});
+  forget_peer(link, why);
+}
+
+void Site::State::forget_peer(LinkId link, const std::string& why) {
+  const auto found = peers.find(link);
+  if (found == peers.end()) return;
+  const PeerLink peer = found->second;
+  peers.erase(found);
+  fetches.erase(link);
+  if (const auto current = link_of.find(peer.site); current != link_of.end() && current->second == link)
+    link_of.erase(current);
+  if (adoption && adoption->over == link) {
+    adoption->over.reset();
+    pursue_adoption();
+  }
+  if (!peer.known) return;
+  if (round.phase == RoundPhase::kExchanging && exchanges_with(peer.site)) report_unreached(peer.site, why);
+  pursue_links();
+}
+
+void Site::State::dial_peer(SiteId site) {
+  const auto member = roster.find(site);
+  if (member == roster.end() || member->second.address.empty() || linked(site)) return;
+  for (const auto& [link, peer] : peers) {
+    if (peer.dialed && peer.site == site) return;  // connected; its Hello is on its way
+  }
+  PeerDial& dial = peer_dials[site];
+  if (dial.dial_out || (dial.at != kNever && now < dial.at)) return;
+  dial.dial_out = true;
+  dial.at = later(now, kDialLimit);
+  out.emplace_back(DialPeer{site, member->second.address});
+}
+
+void Site::State::dial_everyone() {
+  if (!self || !join.address.empty()) return;
+  for (const auto& [site, member] : roster) {
+    if (site != *self && !member.address.empty()) dial_peer(site);
+  }
+}
+
+void Site::State::on_fetch(LinkId link, const wire::FetchAnchor& fetch) {
+  fetches[link] = fetch;
+  answer_fetches();
+}
+
+// A site that is told to fetch from us may hear of it before our own anchor is in place: it is answered then.
+void Site::State::answer_fetches() {
+  const bool settled = membership == Membership::kActive && round.phase != RoundPhase::kApplying;
+  if (!settled) return;
+  for (const auto& [link, fetch] : std::exchange(fetches, {})) {
+    if (fetch.run == anchor->run && fetch.round == anchor->round) {
+      out.emplace_back(SendAnchor{fetch.run, fetch.round, link});
+      continue;
+    }
+    hang_up_peer(link, "asked for the anchor of run " + std::to_string(fetch.run.value) + " round " +
+                           std::to_string(fetch.round.value) + ", " + join.site + " holds run " +
+                           std::to_string(anchor->run.value) + " round " + std::to_string(anchor->round.value));
+  }
+}
+
+void Site::State::on_peers_tick() {
+  for (auto& [site, dial] : peer_dials) {
+    if (!dial.dial_out || now < dial.at) continue;
+    dial.dial_out = false;
+    dial.last_reason = "no connection within " + in_seconds(kDialLimit);
+  }
+  std::vector<LinkId> silent;
+  for (const auto& [link, peer] : peers) {
+    if (!peer.known && now - peer.since >= kHelloLimit) silent.push_back(link);
+  }
+  for (const LinkId link : silent) {
+    const PeerLink& peer = peers.at(link);
+    hang_up_peer(link, peer.hello_came ? "the coordinator does not list " + json_quote(peer.name) + " as a member"
+                                       : "no Hello within " + in_seconds(kHelloLimit));
+  }
+  dial_everyone();
+  pursue_adoption();
+  pursue_links();
+  // A dial nobody wants any more leaves nothing to wait for.
+  for (auto dial = peer_dials.begin(); dial != peer_dials.end();) {
+    dial = !dial->second.dial_out && now >= dial->second.at ? peer_dials.erase(dial) : std::next(dial);
+  }
+}
+
+}  // namespace collab::protocol

@@ -1,0 +1,238 @@
+// What a site knows, shared by its sub-protocols: site.cpp (dispatch), site_join.cpp, site_peers.cpp, site_round.cpp.
+// Nobody else includes this.
+//
+// Threads: one caller at a time. Ownership: plain values.
+//
+//   membership (site_join.cpp)                            round (site_round.cpp)
+//
+//      idle --Begin--> dialing <--------------+             training <------------------------- applying
+//                       |  ^ no answer:       |                 |                                  ^
+//             connected |  | the next address | link            | Trigger                          | Commit
+//                       v  |                  | lost            v                                  | (also from every
+//                     asking --Refuse--> failed               ready --Form--> linking              | state on the left
+//                       | Welcome             |                 ^   \         | all links           | when nobody
+//                       v                     |                 |    \        v                     | contributes)
+//                     waiting ----------------+                 +-----<-- exchanging --complete--> done
+//                       | Adopt               |                 declined, unreached,
+//                       v                     |                 coordinator lost, next Form
+//                     adopting <--repair--+   |
+//                       | in place        |   |
+//                       v                 |   |
+//                     active -------------+---+
+//
+//   Depart leads from every state through leaving to left. Ready is sent when the round is `ready` and the membership
+//   is `active`, whichever comes last; links to other sites (site_peers.cpp) outlive both.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/protocol/site.h"
+#include "core/protocol/words.h"
+
+namespace collab::protocol {
+
+inline constexpr Duration kFirstBackoff = std::chrono::milliseconds(200);
+inline constexpr Duration kLastBackoff = std::chrono::seconds(5);
+inline constexpr Duration kDialLimit = std::chrono::seconds(15);    // a dial the runtime has not answered
+inline constexpr Duration kAnswerLimit = std::chrono::seconds(15);  // Welcome or Refuse after Join
+inline constexpr Duration kLinkLimit = std::chrono::seconds(20);    // links to all members of an attempt
+inline constexpr Duration kHelloLimit = std::chrono::seconds(20);   // a Hello from a site the roster does not list yet
+inline constexpr Duration kFarewellLimit = std::chrono::seconds(5);
+inline constexpr std::size_t kMaxUnknownPeers = 64;
+inline constexpr int kTransferTries = 2;
+// The coordinator bounds a round; should it fail to, the site does after this many of the round's limits.
+inline constexpr int kRoundLimits = 4;
+
+enum class Membership : std::uint8_t {
+  kIdle,      // Begin has not come
+  kDialing,   // a dial is under way, or waits for its back-off
+  kAsking,    // Join is sent (or waits for a commit being applied); Welcome or Refuse comes
+  kWaiting,   // welcomed; Adopt comes once enough sites are there
+  kAdopting,  // the swarm's anchor is being put in place
+  kActive,    // a member
+  kLeaving,   // Leave is sent
+  kLeft,
+  kFailed,
+};
+
+enum class RoundPhase : std::uint8_t {
+  kTraining,    // no round is due
+  kReady,       // parameters stand still; Ready is sent when active
+  kLinking,     // a Form is here; links to its members are being made
+  kExchanging,  // chunks flow
+  kDone,        // the mean is here, Done is sent
+  kApplying,    // committed; the outer step is being taken
+};
+
+struct CoordinatorLink {
+  std::optional<LinkId> link;
+  std::uint32_t candidate = 0;
+  bool dial_out = false;         // DialCoordinator was asked, no answer yet
+  TimePoint dial_at = kNever;    // the back-off's end
+  TimePoint answer_by = kNever;  // an answer to a dial, to Join; the Adopt after Welcome
+  bool join_sent = false;
+  Duration backoff = kFirstBackoff;
+  TimePoint give_up = kNever;  // join_timeout after Begin or after the loss
+  std::string last_reason = "no answer";
+  TimePoint last_heard{};
+  TimePoint next_heartbeat = kNever;
+  std::uint64_t sequence = 0;
+  Duration heartbeat = std::chrono::seconds(1);
+  Duration grace = std::chrono::seconds(60);
+};
+
+// The anchor this site holds.
+struct Holding {
+  RunId run;
+  RoundId round;
+  Digest digest;
+};
+
+struct Adoption {
+  wire::Adopt adopt;
+  bool keeps = false;          // nothing to fetch
+  std::optional<LinkId> over;  // the transfer's link, once it has begun
+  int tries = 0;               // transfers that ended with a wrong digest
+  TimePoint give_up = kNever;
+};
+
+struct RoundState {
+  RoundPhase phase = RoundPhase::kTraining;
+  Trigger trigger;
+  TimePoint since = kNever;  // of the trigger
+  bool ready_sent = false;
+  std::optional<wire::Form> form;  // the newest; older ones are ignored
+  TimePoint link_by = kNever;      // kLinking
+  bool declined = false;           // our delta is unfit: take the anchor outright
+  // The swarm went on without us: our parameters stand on an older anchor, and our last delta may or may not have been
+  // counted. So it is taken as counted: nothing is contributed, the new anchor is taken outright.
+  bool stale = false;
+  RoundDone outcome;  // kApplying: told once it is applied
+};
+
+// A link between sites.
+struct PeerLink {
+  SiteId site;
+  std::string name;
+  bool dialed = false;      // by us
+  bool greeted = false;     // our Hello is out
+  bool known = false;       // its Hello came and matches the roster
+  bool hello_came = false;  // but the roster does not list the site yet
+  TimePoint since{};
+};
+
+// Dials to a site that have not succeeded.
+struct PeerDial {
+  bool dial_out = false;
+  TimePoint at = kNever;  // the next try; or the limit of the one that is out
+  Duration backoff = kFirstBackoff;
+  std::string last_reason = "no answer";
+};
+
+struct Site::State {
+  explicit State(SiteConfig c) : config(std::move(c)) {}
+
+  SiteConfig config;
+  wire::Join join;  // as given by Begin; its offer is kept current
+  Membership membership = Membership::kIdle;
+  CoordinatorLink up;
+  TermId term;
+  std::optional<SiteId> self;
+  bool was_member = false;  // welcomed once
+  bool join_done = false;   // JoinDone was told
+  std::map<SiteId, wire::Member> roster;
+  std::optional<Holding> anchor;  // in place here
+  std::optional<Adoption> adoption;
+  RoundState round;
+  std::map<LinkId, PeerLink> peers;
+  std::map<SiteId, LinkId> link_of;  // the known link to a site
+  std::map<SiteId, PeerDial> peer_dials;
+  std::map<LinkId, wire::FetchAnchor> fetches;  // asked of us before our anchor was in place
+  TimePoint leave_by = kNever;
+  // Of the step under way.
+  TimePoint now{};
+  std::vector<SiteAction> out;
+
+  // site.cpp
+  void on_event(const Begin& event);
+  void on_event(const Trigger& event);
+  void on_event(const Depart& event);
+  void on_event(const CoordinatorConnected& event);
+  void on_event(const PeerConnected& event);
+  void on_event(const DialFailed& event);
+  void on_event(const Received& event);
+  void on_event(const Closed& event);
+  void on_event(const ExchangeComplete& event);
+  void on_event(const ContributionUnfit& event);
+  void on_event(const ExchangeFailed& event);
+  void on_event(const AnchorInPlace& event);
+  void on_event(const Applied& event);
+  void on_event(const Tick& event);
+  void from_coordinator(const wire::Message& message);
+  void fail(Status why);
+  void leave_done();
+  void hang_up_everywhere(const std::string& why);
+  [[nodiscard]] bool over() const { return membership == Membership::kLeft || membership == Membership::kFailed; }
+  void send_up(wire::Message message) {
+    if (up.link) out.emplace_back(Send{*up.link, std::move(message)});
+  }
+  void note(Note::Level level, std::string event, std::string text) {
+    out.emplace_back(make_note(level, std::move(event), std::move(text)));
+  }
+  [[nodiscard]] TimePoint next_deadline() const;
+  [[nodiscard]] std::string waiting_for(TimePoint at) const;
+  [[nodiscard]] std::string name_of(SiteId site) const;
+
+  // site_join.cpp
+  void dial_coordinator();
+  void dial_again(const std::string& reason);  // after the back-off, the next candidate
+  void send_join();
+  void lose_coordinator(const std::string& reason);
+  void drop_coordinator(const std::string& reason);  // hang up, then as if it had closed
+  void on_refuse(const wire::Refuse& refuse);
+  void on_welcome(const wire::Welcome& welcome);
+  void on_adopt(const wire::Adopt& adopt);
+  void pursue_adoption();  // link up, fetch
+  void adoption_done();
+  void on_anchor_in_place(const AnchorInPlace& event);
+  void on_join_tick();
+  void on_coordinator_silence();
+  [[nodiscard]] std::string addresses() const;
+
+  // site_peers.cpp
+  void on_roster(const wire::Roster& roster);
+  void from_peer(LinkId link, const wire::Message& message);
+  void on_hello(LinkId link, const wire::Hello& hello);
+  void greet(LinkId link, PeerLink& peer);
+  void accept_peer(LinkId link);
+  void hang_up_peer(LinkId link, const std::string& why);
+  void forget_peer(LinkId link, const std::string& why);
+  [[nodiscard]] bool stands_in_roster(const PeerLink& peer) const;
+  [[nodiscard]] bool linked(SiteId site) const { return link_of.count(site) != 0; }
+  void dial_peer(SiteId site);  // unless a dial is out or its back-off runs
+  void dial_everyone();         // for a site that cannot be dialled
+  void on_fetch(LinkId link, const wire::FetchAnchor& fetch);
+  void answer_fetches();
+  void on_peers_tick();
+
+  // site_round.cpp
+  void send_ready();
+  void on_form(const wire::Form& form);
+  void on_commit(const wire::Commit& commit);
+  void on_applied(const Applied& event);
+  void pursue_links();  // kLinking: dial whom we dial; start when all are there
+  void start_exchange();
+  [[nodiscard]] bool dials(const wire::Member& peer) const;  // of two, we are the one who dials
+  void back_to_ready(const std::string& why);
+  void report_unreached(SiteId peer, const std::string& reason);
+  [[nodiscard]] bool exchanges_with(SiteId peer) const;  // in the current form
+  [[nodiscard]] bool in_attempt(RoundId number, AttemptId attempt) const;
+  void on_round_tick();
+};
+
+}  // namespace collab::protocol

@@ -1,0 +1,25 @@
+// Who reduces which part of the vector.
+//
+// Equal shares make the exchange an all-reduce (reduce-scatter and all-gather); other shares are a matter of the
+// caller, the table does not care: bandwidths give DeDLOC's hybrid (arXiv:2106.10207), one share a parameter server.
+// Threads: pure functions.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/wire/messages.h"
+
+namespace collab::protocol {
+
+struct Share {
+  SiteId site;
+  double share = 1.0;  // relative to the others; 0 or less owns nothing
+};
+
+// Contiguous slices in the order of `shares`, covering [0, elements) without gaps; boundaries are multiples of
+// kBlockElements, empty slices are left out. Empty when there is nothing to own or nobody to own it.
+[[nodiscard]] std::vector<wire::Slice> make_slices(std::uint64_t elements, std::span<const Share> shares);
+
+}  // namespace collab::protocol

@@ -1,0 +1,45 @@
+// How the protocol speaks to people: names, lists and durations in notes and reasons.
+//
+// Threads: pure functions.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "collab/clock.h"
+#include "core/protocol/actions.h"
+
+namespace collab::protocol {
+
+[[nodiscard]] std::string join_words(const std::vector<std::string>& words, std::string_view separator = ", ");
+[[nodiscard]] std::string json_list(const std::vector<std::string>& words);  // ["a","b"]
+[[nodiscard]] std::string in_seconds(Duration time);                         // "30 s", "0.2 s"
+[[nodiscard]] std::string in_milliseconds(Duration time);                    // "250 ms"
+[[nodiscard]] std::string json_number(double value);                         // finite values only; else 0
+
+[[nodiscard]] Note make_note(Note::Level level, std::string event, std::string text,
+                             std::vector<std::pair<std::string, std::string>> fields = {});
+
+// Tells when a long wait is worth a line: after 10 s, 30 s, 60 s, then every 60 s.
+class WaitProgress {
+ public:
+  void start(TimePoint now);
+  void stop() { since_.reset(); }
+  [[nodiscard]] bool running() const { return since_.has_value(); }
+  [[nodiscard]] TimePoint since() const { return since_.value_or(kNever); }
+  [[nodiscard]] TimePoint next() const { return since_ ? next_ : kNever; }
+  // The length of the wait when a line is due, once for each line.
+  [[nodiscard]] std::optional<Duration> due(TimePoint now);
+
+ private:
+  std::optional<TimePoint> since_;
+  TimePoint next_ = kNever;
+};
+
+// when + after, without passing the end of time.
+[[nodiscard]] TimePoint later(TimePoint when, Duration after);
+
+}  // namespace collab::protocol
