@@ -15,12 +15,20 @@ namespace collab::codec::COLLAB_CODEC_PATH {
 
 static_assert(kBlock == kBlockOfScale && kBlockElements % kBlock == 0);
 
+// Elements between a block and the one whose memory is asked for meanwhile: 8 KiB of float32. The hardware's own
+// prefetching stops at page boundaries and hardly helps stores; with this a decoder runs at the speed of memcpy.
+inline constexpr std::size_t kAhead = 8 * kBlock;
+
 template <typename Format, typename In>
 inline bool encode_chunk(In in, std::size_t n, std::byte* out) {
   std::byte* scales = out + n * Format::kValueBytes;
   const std::size_t whole = n / kBlock;
   for (std::size_t block = 0; block < whole; ++block) {
     const std::size_t first = block * kBlock;
+    if (first + kAhead + kBlock <= n) {
+      in.from(first + kAhead).prefetch();
+      prefetch_memory<kForWriting>(out + (first + kAhead) * Format::kValueBytes, kBlock * Format::kValueBytes);
+    }
     if (!Format::encode(in.from(first), out + first * Format::kValueBytes, scales + block * Format::kScaleBytes)) {
       return false;
     }
@@ -44,6 +52,7 @@ inline std::size_t decode_chunk(const std::byte* in, std::size_t n, Out out) {
     const std::byte* values = in + first * Format::kValueBytes;
     const std::byte* scale = scales + block * Format::kScaleBytes;
     if (!Format::valid(values, scale)) return block;
+    if (first + kAhead + kBlock <= n) out.from(first + kAhead).prefetch();
     Format::decode(values, scale, out.from(first));
   }
   const std::size_t done = whole * kBlock;
@@ -79,6 +88,6 @@ struct Entry {
 };
 
 constinit const KernelTable kTable = {Entry<Fp32>::kernels(), Entry<Bf16>::kernels(), Entry<Fp16>::kernels(),
-                            Entry<Int8>::kernels()};
+                                      Entry<Int8>::kernels()};
 
 }  // namespace collab::codec::COLLAB_CODEC_PATH

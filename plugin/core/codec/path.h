@@ -36,11 +36,19 @@ inline float float_of(std::uint32_t bits) { return __builtin_bit_cast(float, bit
 inline std::uint32_t larger(std::uint32_t a, std::uint32_t b) { return a > b ? a : b; }
 inline std::uint32_t smaller(std::uint32_t a, std::uint32_t b) { return a < b ? a : b; }
 
+inline constexpr int kForReading = 0;
+inline constexpr int kForWriting = 1;
+template <int kPurpose>
+inline void prefetch_memory(const void* from, std::size_t bytes) {
+  for (std::size_t i = 0; i < bytes; i += 64) __builtin_prefetch(static_cast<const std::byte*>(from) + i, kPurpose);
+}
+
 // ---- where elements come from --------------------------------------------------------------------
 
 struct Values {
   const float* a;
   float operator[](std::size_t i) const { return a[i]; }
+  void prefetch() const { prefetch_memory<kForReading>(a, kBlock * sizeof(float)); }
   Values from(std::size_t offset) const { return {a + offset}; }
 };
 
@@ -48,6 +56,10 @@ struct Difference {
   const float* a;
   const float* b;
   float operator[](std::size_t i) const { return a[i] - b[i]; }
+  void prefetch() const {
+    prefetch_memory<kForReading>(a, kBlock * sizeof(float));
+    prefetch_memory<kForReading>(b, kBlock * sizeof(float));
+  }
   Difference from(std::size_t offset) const { return {a + offset, b + offset}; }
 };
 
@@ -64,6 +76,7 @@ inline std::uint32_t largest_magnitude(In in) {
 struct Store {
   float* out;
   void put(std::size_t i, float value) const { out[i] = value; }
+  void prefetch() const { prefetch_memory<kForWriting>(out, kBlock * sizeof(float)); }
   Store from(std::size_t offset) const { return {out + offset}; }
 };
 
@@ -71,6 +84,7 @@ struct StoreScaled {
   float* out;
   float scale;
   void put(std::size_t i, float value) const { out[i] = scale * value; }
+  void prefetch() const { prefetch_memory<kForWriting>(out, kBlock * sizeof(float)); }
   StoreScaled from(std::size_t offset) const { return {out + offset, scale}; }
 };
 
@@ -78,6 +92,7 @@ struct Accumulate {
   float* acc;
   float scale;
   void put(std::size_t i, float value) const { acc[i] = acc[i] + scale * value; }
+  void prefetch() const { prefetch_memory<kForWriting>(acc, kBlock * sizeof(float)); }
   Accumulate from(std::size_t offset) const { return {acc + offset, scale}; }
 };
 
