@@ -1,0 +1,61 @@
+"""Which address others dial to reach this process."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import socket
+
+
+def split_host_port(address: str) -> tuple[str, int]:
+    """`host:port`, also `[::1]:port`. Raises ValueError that says what came."""
+    host, colon, port = address.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not colon or not host or not port.isdigit() or int(port) > 65535:
+        raise ValueError(f"expected HOST:PORT, got {address!r}")
+    return host, int(port)
+
+
+def join_host_port(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def is_loopback(host: str) -> bool:
+    """True when the name or address leads back to this machine only."""
+    try:
+        infos = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except OSError:
+        return False
+    return bool(infos) and all(ipaddress.ip_address(info[4][0]).is_loopback for info in infos)
+
+
+def local_address_towards(host: str) -> str:
+    """The local address the kernel would use to reach `host`; nothing is sent.
+
+    Raises OSError when the name is unknown or no route leads there.
+    """
+    family, kind, proto, _, target = socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)[0]
+    with socket.socket(family, kind, proto) as probe:
+        probe.connect(target)
+        return str(probe.getsockname()[0])
+
+
+def dial_address(advertise: str, listen: str, coordinators: list[str]) -> str:
+    """The host others dial: COLLAB_ADVERTISE, else a definite COLLAB_LISTEN, else the local end towards the swarm."""
+    if advertise:
+        return advertise
+    listen_host = listen.rpartition(":")[0].strip("[]")
+    if listen_host not in ("", "0.0.0.0", "::", "*"):
+        return listen_host
+    towards = split_host_port(coordinators[0])[0] if coordinators else os.environ.get("MASTER_ADDR", "127.0.0.1")
+    if is_loopback(towards):
+        return "127.0.0.1"
+    try:
+        found = local_address_towards(towards)
+    except OSError as error:
+        raise ValueError(
+            f"collab: no address to tell other sites: there is no route to {towards} ({error}); set "
+            "COLLAB_ADVERTISE to "
+            "the address other sites dial"
+        ) from None
+    return found

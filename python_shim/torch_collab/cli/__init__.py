@@ -1,0 +1,39 @@
+"""The command line: `collab config | doctor | status | coordinator | export`.
+
+Each command is a module with `add_to(parsers)` and a function that returns the exit status: 0 fine, 1 problems found or
+the thing asked for could not be done, 2 wrong usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from torch_collab import __version__
+
+
+def parser() -> argparse.ArgumentParser:
+    from torch_collab.cli import config, coordinator, doctor, export, status
+
+    top = argparse.ArgumentParser(prog="collab", description="Training across distant sites with torch.distributed.")
+    top.add_argument("--version", action="version", version=f"collab {__version__}")
+    commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for command in (config, doctor, status, coordinator, export):
+        command.add_to(commands)
+    return top
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    arguments = parser().parse_args(argv)
+    try:
+        return int(arguments.run(arguments))
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 141
+    except (ValueError, RuntimeError, OSError) as error:
+        text = str(error)
+        print(text if text.startswith("collab:") else f"collab: {text}", file=sys.stderr)
+        return 1

@@ -1,0 +1,46 @@
+"""`collab coordinator`: decides who takes part in rounds, for sites that are worlds of their own."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import threading
+from typing import Any
+
+from torch_collab import addresses, native
+from torch_collab.environment import collab_variables
+
+
+def add_to(parsers: Any) -> None:
+    sub = parsers.add_parser("coordinator", help="serve the coordinator until Ctrl-C")
+    sub.add_argument("--listen", metavar="HOST:PORT", required=True, help="where sites reach it, e.g. 0.0.0.0:29400")
+    sub.add_argument("--sites", metavar="N", type=int, help="round 0 waits for this many sites (COLLAB_SITE_COUNT)")
+    sub.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    addresses.split_host_port(arguments.listen)
+    given = {"listen": arguments.listen}
+    if arguments.sites is not None:
+        given["site_count"] = str(arguments.sites)
+    config = native.load_config(collab_variables(), given)
+    if config.coordinator:
+        raise ValueError(
+            f"COLLAB_COORDINATOR={','.join(config.coordinator)} is set here, where the coordinator itself is to "
+            "be served; "
+            "unset it"
+        )
+    problem = native.ucx_problem()
+    if problem is not None:
+        raise RuntimeError(f"UCX does not load ({problem}), and the coordinator needs it: pip install libucx-cu12")
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    server = native.serve_coordinator(config, native.ucx_transport(config, config.advertise), arguments.listen)
+    print(f"collab: coordinator of run {config.run!r} at {server.address}, waiting for {config.site_count} "
+          f"site{'s' if config.site_count != 1 else ''}; Ctrl-C ends it", flush=True)  # fmt: skip
+    while not stop.wait(0.5):
+        pass
+    server.close()
+    print("collab: coordinator ends", flush=True)
+    return 0

@@ -1,0 +1,81 @@
+"""Makes the backend of a process group: the world when it is the first, else a subgroup."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch_collab import log, native, options, places, state
+from torch_collab.environment import collab_variables
+from torch_collab.groups import make_gloos
+
+# Knobs that belong to a rank or a site, not to all of a world.
+_OWN = frozenset({"site", "site_index", "listen", "advertise", "events", "log", "state_dir", "transport"})
+
+
+def create_backend(opts: Any, backend_options: Any) -> Any:
+    world = state.current()
+    if world is None:
+        return _create_world(opts, backend_options)
+    return _create_subgroup(world, opts)
+
+
+def _create_world(opts: Any, backend_options: Any) -> Any:
+    rank, size, store, timeout = opts.group_rank, opts.group_size, opts.store, opts.timeout
+    try:
+        given = options.pairs_of(backend_options)
+        config = native.load_config(collab_variables(), given)
+    except ValueError as error:
+        # The other ranks hear why this one will not come.
+        store.set(f"collab/place/{rank}", places.my_place(None, {}, error=str(error)).encode())
+        raise ValueError(_worded(error)) from None
+    log.set_level(config.log)
+    settings = {name: value for name, value, _ in config.values if name not in _OWN}
+    everyone = places.exchange(store, rank, size, places.my_place(config.site, settings), timeout)
+    sites = places.draw_lone_site(everyone) if config.coordinator else places.draw_map(everyone)
+    site = sites.of(rank)
+    backend = native.make_backend(opts, sites, make_gloos(store, rank, sites, size, timeout), is_world=True)
+    world = state.World(
+        rank=rank,
+        size=size,
+        store=store,
+        timeout=timeout,
+        config=config,
+        options=given,
+        places=everyone,
+        sites=sites,
+        site=site,
+        backend=backend,
+    )
+    state.enter(world)
+    from torch_collab import hooks
+
+    hooks.install(world)
+    if rank == 0:
+        log.info(_describe(world))
+    return backend
+
+
+def _create_subgroup(world: state.World, opts: Any) -> Any:
+    rank, size, timeout = opts.group_rank, opts.group_size, opts.timeout
+    ranks = list(opts.global_ranks_in_group)
+    sites = world.sites.restricted(ranks)
+    return native.make_backend(opts, sites, make_gloos(opts.store, rank, sites, size, timeout), is_world=False)
+
+
+def _describe(world: state.World) -> str:
+    sites = "; ".join(f"{site.name} (ranks {_ranges(site.ranks)})" for site in world.sites.sites)
+    if world.one_world:
+        count = len(world.sites.sites)
+        return f"{count} site{'s' if count != 1 else ''} in one world: {sites}"
+    return f"site {sites} of the swarm at {', '.join(world.config.coordinator)}"
+
+
+def _ranges(ranks: tuple[int, ...]) -> str:
+    if len(ranks) > 2 and ranks == tuple(range(ranks[0], ranks[-1] + 1)):
+        return f"{ranks[0]}-{ranks[-1]}"
+    return ", ".join(str(rank) for rank in ranks)
+
+
+def _worded(error: ValueError) -> str:
+    text = str(error)
+    return text if text.startswith("collab:") else f"collab: {text}"

@@ -1,0 +1,123 @@
+"""The end of a run: the last round, leaving the swarm, and the coordinator's patience.
+
+A last round is due at `destroy_process_group()`, at a clean exit, and in a barrier of all sites. After an exception
+there is none: the site only leaves.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed import distributed_c10d
+
+from torch_collab import log, native, state, steps, swarm
+
+if TYPE_CHECKING:
+    pass
+
+_exit_status: Any = None
+
+
+class _Finalizer:
+    """torch calls finalize() on what is in its list of communicators before it takes the world's groups down."""
+
+    def finalize(self) -> None:
+        finish(aborting=_raising())
+
+
+def install_finalizer() -> Callable[[], None]:
+    communicators = getattr(distributed_c10d._world, "comms", None)
+    if isinstance(communicators, list):
+        finalizer = _Finalizer()
+        communicators.append(finalizer)
+        return lambda: communicators.remove(finalizer) if finalizer in communicators else None
+    return _replace_destroy()
+
+
+def _replace_destroy() -> Callable[[], None]:
+    """For a torch without that list."""
+    original = distributed_c10d.destroy_process_group
+
+    def destroy_process_group(group: Any = None) -> None:
+        if group is None or group == dist.GroupMember.WORLD:
+            finish(aborting=_raising())
+        original(group)
+
+    for owner in (dist, distributed_c10d):
+        owner.destroy_process_group = destroy_process_group
+
+    def undo() -> None:
+        for owner in (dist, distributed_c10d):
+            owner.destroy_process_group = original
+
+    return undo
+
+
+def note_exit_status() -> None:
+    """Keeps what sys.exit was called with: nothing tells an exit handler whether the script failed."""
+    original = sys.exit
+
+    def exit_(status: Any = None, /) -> Any:
+        global _exit_status
+        _exit_status = status
+        original(status)
+
+    sys.exit = exit_
+
+
+def at_exit() -> None:
+    if state.current() is None:
+        return
+    failed = getattr(sys, "last_value", None) is not None or _exit_status not in (None, 0)
+    try:
+        finish(aborting=failed)
+    except Exception as error:
+        log.error(f"the end of the run: {error}")
+
+
+def _raising() -> bool:
+    kind = sys.exc_info()[0]
+    return kind is not None and not issubclass(kind, (SystemExit, GeneratorExit))
+
+
+def finish(aborting: bool = False) -> None:
+    """The last round, then this site leaves. Called twice it does nothing the second time."""
+    from torch_collab import hooks
+
+    world = state.current()
+    if world is None or world.finished:
+        return
+    world.finished = True
+    try:
+        session = world.session
+        if session is not None and not (aborting or world.failed):
+            if world.stepped_in_backward or world.cycle.unfinished():
+                steps.count(world)
+            native.finish(session)
+        if not (aborting or world.failed):
+            swarm.linger(world)
+    finally:
+        world.session = None
+        world.server = None
+        hooks.uninstall()
+        state.leave()
+
+
+def before_world_barrier() -> None:
+    """All ranks of the world stand in a barrier: with steps since the last round anywhere, a round runs now."""
+    world = state.current()
+    if world is None or world.finished or not world.one_world:
+        return
+    steps_since = 0 if world.session is None else world.session.status().steps_since_round
+    most = torch.tensor([steps_since], dtype=torch.int64)
+    options = dist.AllreduceOptions()
+    options.reduceOp = dist.ReduceOp.MAX
+    world.backend.allreduce([most], options).wait()
+    if int(most.item()) > 0 and world.session is not None:
+        outcome = native.synchronize(world.session)
+        if outcome.took_anchor:
+            steps.reset_unfit_state(world)

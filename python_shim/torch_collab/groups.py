@@ -1,0 +1,104 @@
+"""Process groups inside a site.
+
+`site_group` is a real torch group over the site's ranks: Gloo for CPU tensors, NCCL for CUDA tensors when torch has it.
+Making one is collective among its ranks, as `dist.new_group(use_local_synchronization=True)` is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.distributed as dist
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from torch.distributed import ProcessGroup, Store
+
+    from torch_collab.places import Sites
+    from torch_collab.state import World
+
+
+def make_gloo(store: Store, prefix: str, rank: int, size: int, timeout: timedelta) -> Any:
+    """A bare ProcessGroupGloo that torch.distributed does not list."""
+    if not dist.is_gloo_available():
+        raise RuntimeError("collab: this torch was built without Gloo, which collab needs")
+    from torch._C._distributed_c10d import PrefixStore, ProcessGroupGloo
+
+    gloo = ProcessGroupGloo(PrefixStore(f"collab/{prefix}", store), rank, size, timeout=timeout)
+    gloo._set_sequence_number_for_group()
+    return gloo
+
+
+@dataclass(frozen=True)
+class Gloos:
+    """What the backend of one process group runs on; shared with nobody else."""
+
+    world: Any
+    site: Any | None  # ranks of this group at this rank's site; None for one rank or one site
+    leaders: Any | None  # the lowest rank of each site; None elsewhere and for one site
+
+
+def make_gloos(store: Store, rank: int, sites: Sites, size: int, timeout: timedelta) -> Gloos:
+    world = make_gloo(store, "world", rank, size, timeout)
+    if len(sites.sites) == 1:
+        return Gloos(world, None, None)
+    mine = sites.of(rank)
+    site = leaders = None
+    if len(mine.ranks) > 1:
+        site = make_gloo(store, f"site/{mine.leader}", mine.ranks.index(rank), len(mine.ranks), timeout)
+    if rank == mine.leader:
+        leaders = make_gloo(store, "leaders", sites.sites.index(mine), len(sites.sites), timeout)
+    return Gloos(world, site, leaders)
+
+
+def inside_backend() -> str:
+    """The backend string for groups inside a site."""
+    if torch.cuda.is_available() and dist.is_nccl_available():
+        return "cpu:gloo,cuda:nccl"
+    return "gloo"
+
+
+def site_group(world: World) -> ProcessGroup:
+    if world.site_group is None:
+        world.site_group = _new_group(world, world.site.ranks, "collab_site")
+    return world.site_group
+
+
+def part_inside_site(world: World, group: ProcessGroup) -> ProcessGroup:
+    """The group a script asked for, cut down to the ranks of this site."""
+    ranks = dist.get_process_group_ranks(group)
+    inside = tuple(rank for rank in ranks if rank in world.site.ranks)
+    if inside == world.site.ranks:
+        # The script's own Gloo or NCCL group over exactly the site is as good as ours.
+        return group if len(inside) == len(ranks) and not _is_collab(group) else site_group(world)
+    if len(inside) == len(ranks):
+        return group
+    if inside not in world.part_groups:
+        world.part_groups[inside] = _new_group(world, inside, "collab_part_of_site")
+    made: ProcessGroup = world.part_groups[inside]
+    return made
+
+
+def crosses_sites(world: World, group: ProcessGroup | None) -> bool:
+    ranks = range(world.size) if group is None else dist.get_process_group_ranks(group)
+    return not set(ranks) <= set(world.site.ranks)
+
+
+def _is_collab(group: ProcessGroup) -> bool:
+    return "collab" in str(dist.get_backend_config(group))
+
+
+def _new_group(world: World, ranks: tuple[int, ...], what: str) -> ProcessGroup:
+    group = dist.new_group(
+        list(ranks),
+        timeout=world.timeout,
+        backend=inside_backend(),
+        use_local_synchronization=True,
+        group_desc=what,
+    )
+    if group is None or group == dist.GroupMember.NON_GROUP_MEMBER:
+        raise RuntimeError(f"collab: rank {world.rank} is not among the ranks {list(ranks)} of its own site")
+    return group

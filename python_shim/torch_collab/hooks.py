@@ -1,0 +1,85 @@
+"""Official torch hooks and the few replacements there is no hook for; installed while a collab world exists.
+
+- module registration: `DistributedDataParallel` assigns `self.module` before it uses its group; here the group becomes
+  the site's.
+- forward pre-hook on each DDP: the first training forward starts the session, each one counts samples.
+- optimiser hooks: steps.
+- replaced: `_get_default_group` as DDP's module sees it (deepcopy and pickling of a DDP assume the default group),
+  `destroy_process_group` (by way of the list torch finalises first), DDP.register_comm_hook (torch's ready-made hooks).
+"""
+
+from __future__ import annotations
+
+import atexit
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.nn.modules import module as nn_module
+from torch.nn.parallel import distributed as ddp_source
+from torch.optim import optimizer as optimizer_source
+
+from torch_collab import capture, comm_hooks, ends, log, refuse, sampler, state, steps
+from torch_collab.groups import part_inside_site, site_group
+
+if TYPE_CHECKING:
+    from torch_collab.state import World
+
+_undo: list[Callable[[], None]] = []
+_at_exit_registered = False
+
+
+def install(world: World) -> None:
+    global _at_exit_registered
+    if _undo:
+        uninstall()
+    handles = [
+        nn_module.register_module_module_registration_hook(_on_module_registered),
+        optimizer_source.register_optimizer_step_pre_hook(steps.before_optimizer_step),
+        optimizer_source.register_optimizer_step_post_hook(steps.after_optimizer_step),
+    ]
+    _undo.extend(handle.remove for handle in handles)
+    _replace(ddp_source, "_get_default_group", _default_group_for_ddp)
+    _replace(ddp_source.DistributedDataParallel, "register_comm_hook", comm_hooks.register_comm_hook)
+    if not world.one_world and world.config.reseed:
+        _undo.append(sampler.install(world))
+    _undo.append(ends.install_finalizer())
+    if not _at_exit_registered:
+        atexit.register(ends.at_exit)
+        ends.note_exit_status()
+        _at_exit_registered = True
+
+
+def uninstall() -> None:
+    while _undo:
+        _undo.pop()()
+
+
+def _replace(owner: Any, name: str, make: Callable[[Any], Any]) -> None:
+    """Replaces `owner.name` by what `make` builds around it. A torch without that name is told, not broken."""
+    original = getattr(owner, name, None)
+    if original is None:
+        log.warning(f"torch {torch.__version__} has no {owner.__name__}.{name}; copies of DDP modules may not work")
+        return
+    setattr(owner, name, make(original))
+    _undo.append(lambda: setattr(owner, name, original))
+
+
+def _default_group_for_ddp(original: Callable[[], Any]) -> Callable[[], Any]:
+    def default_group() -> Any:
+        world = state.current()
+        return original() if world is None else site_group(world)
+
+    return default_group
+
+
+def _on_module_registered(module: torch.nn.Module, name: str, submodule: torch.nn.Module | None) -> None:
+    world = state.current()
+    if world is None or submodule is None:
+        return
+    if name == "module" and isinstance(module, ddp_source.DistributedDataParallel):
+        module.process_group = part_inside_site(world, module.process_group)
+        capture.adopt(world, module, submodule)
+    elif "torch.distributed.fsdp" in sys.modules:
+        refuse.sharded_module(world, module, name)

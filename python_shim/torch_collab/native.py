@@ -1,0 +1,259 @@
+"""The one place that calls the compiled module `_C`; it is loaded at the first use, never at `import torch`.
+
+Errors arrive as ValueError (bad input), ConnectionError (nobody there), TimeoutError, and `_C.RefusedError`,
+`_C.CorruptError` (both RuntimeError); `_worded` puts "collab: " in front of each.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+if TYPE_CHECKING:
+    from torch_collab import _C
+    from torch_collab.groups import Gloos
+    from torch_collab.places import Sites
+    from torch_collab.vector import Entry
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def _module() -> Any:
+    import torch  # noqa: F401  # its libraries must be in the process first
+
+    from torch_collab import _C
+
+    return _C
+
+
+def _worded(function: Callable[P, R]) -> Callable[P, R]:
+    """Gives an error of the core its prefix, and a traceback without the chain below."""
+
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return function(*args, **kwargs)
+        except (ValueError, OSError, RuntimeError) as error:
+            text = str(error)
+            if text.startswith("collab:") or len(error.args) != 1:
+                raise
+            raise type(error)(f"collab: {text}") from None
+
+    return call
+
+
+# ---- knobs -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The knobs in force. Times are seconds."""
+
+    raw: _C.Config
+    values: tuple[tuple[str, str, str], ...]  # (knob, value as text, where it came from)
+    run: str
+    site: str
+    site_index: int | None
+    site_count: int
+    coordinator: tuple[str, ...]
+    listen: str
+    advertise: str
+    transport: str
+    connections: int
+    buffers: bool
+    reseed: bool
+    join_timeout: float
+    round_timeout: float
+    linger: float
+    log: str
+
+
+@_worded
+def load_config(environment: Mapping[str, str], options: Mapping[str, str]) -> Settings:
+    """Raises ValueError that names the knob, what came and what is accepted."""
+    raw = _module().load_config(dict(environment), dict(options))
+    typed = raw.typed
+    fields = {
+        name: typed[name] for name in Settings.__dataclass_fields__ if name not in ("raw", "values", "coordinator")
+    }
+    return Settings(raw=raw, values=tuple(raw.values), coordinator=tuple(typed["coordinator"]), **fields)
+
+
+def knob_table() -> list[_C.KnobRow]:
+    rows: list[_C.KnobRow] = _module().knob_table()
+    return rows
+
+
+def knob_table_markdown() -> str:
+    return str(_module().knob_table_markdown())
+
+
+# ---- the backend -------------------------------------------------------------------------------
+
+
+@_worded
+def make_backend(opts: Any, sites: Sites, gloos: Gloos, is_world: bool) -> Any:
+    number = {rank: index for index, site in enumerate(sites.sites) for rank in site.ranks}
+    return _module().make_backend(
+        rank=opts.group_rank,
+        size=opts.group_size,
+        sites=[number[rank] for rank in range(opts.group_size)],
+        world=gloos.world,
+        site=gloos.site,
+        leaders=gloos.leaders,
+        timeout=opts.timeout,
+        is_world=is_world,
+    )
+
+
+# ---- transports --------------------------------------------------------------------------------
+
+
+def ucx_library_dir() -> str:
+    """Where the PyPI wheel `libucx-cu12` keeps its libraries; empty: let the loader look."""
+    spec = importlib.util.find_spec("libucx")
+    if spec is None or not spec.submodule_search_locations:
+        return ""
+    found = Path(next(iter(spec.submodule_search_locations))) / "lib"
+    return str(found) if found.is_dir() else ""
+
+
+def ucx_description() -> str:
+    version, path = _module().ucx_description(ucx_library_dir())
+    return f"{version} at {path}"
+
+
+def ucx_problem() -> str | None:
+    """Why UCX cannot be used, or None."""
+    try:
+        _module().ucx_description(ucx_library_dir())
+    except (OSError, RuntimeError, ValueError) as error:
+        return str(error)
+    return None
+
+
+def ucx_transport(config: Settings, advertise: str) -> dict[str, Any]:
+    return {
+        "kind": "ucx",
+        "connections": config.connections,
+        "advertise_host": advertise,
+        "library_dir": ucx_library_dir(),
+    }
+
+
+def gloo_transport(backend: Any) -> dict[str, Any]:
+    return {"kind": "gloo", "backend": backend}
+
+
+# ---- sessions ----------------------------------------------------------------------------------
+
+
+@_worded
+def make_session(
+    config: Settings,
+    site: str,
+    site_rank: int,
+    site_size: int,
+    one_host: bool,
+    coordinators: Sequence[str],
+    entries: Sequence[Entry],
+    site_gloo: Any | None,
+    transport: dict[str, Any] | None,
+) -> _C.Session:
+    module = _module()
+    model = []
+    for entry in entries:
+        tensor = entry.tensor.detach()
+        digest = "" if entry.trained else module.tensor_digest(tensor)
+        model.append((entry.name, str(tensor.dtype).removeprefix("torch."), list(tensor.shape), entry.trained, digest))
+    session: _C.Session = module.make_session(
+        config=config.raw,
+        site=site,
+        site_rank=site_rank,
+        site_size=site_size,
+        one_host=one_host,
+        coordinators=list(coordinators),
+        model=model,
+        parameters=[entry.tensor.detach() for entry in entries if entry.trained],
+        compared_elements=sum(entry.tensor.numel() for entry in entries if entry.trained and not entry.buffer),
+        site_group=site_gloo,
+        transport=transport,
+    )
+    return session
+
+
+@_worded
+def begin(session: _C.Session) -> None:
+    session.begin()
+
+
+@_worded
+def step(session: _C.Session, samples: int) -> _C.StepOutcome:
+    return session.step(samples)
+
+
+@_worded
+def synchronize(session: _C.Session) -> _C.StepOutcome:
+    return session.synchronize()
+
+
+@_worded
+def finish(session: _C.Session) -> None:
+    session.finish()
+
+
+# ---- coordinators ------------------------------------------------------------------------------
+
+
+@_worded
+def serve_coordinator(config: Settings, transport: dict[str, Any], listen: str) -> _C.CoordinatorServer:
+    server: _C.CoordinatorServer = _module().serve_coordinator(config.raw, transport, listen)
+    return server
+
+
+def wait_until_empty(server: _C.CoordinatorServer, seconds: float) -> str | None:
+    """None once no site is a member; else who is still there."""
+    try:
+        server.wait_until_empty(timedelta(seconds=seconds))
+    except TimeoutError as error:
+        return str(error)
+    return None
+
+
+@_worded
+def query_status(config: Settings, address: str, seconds: float) -> str:
+    transport = ucx_transport(config, "")
+    return str(_module().query_status(transport, address, timedelta(seconds=seconds)))
+
+
+# ---- files and shared memory -------------------------------------------------------------------
+
+
+@_worded
+def read_state_header(path: str) -> dict[str, Any]:
+    header: dict[str, Any] = _module().read_state_header(path)
+    return header
+
+
+@_worded
+def read_state(path: str) -> tuple[dict[str, Any], Any]:
+    """(header, anchor): a float32 vector of header["elements"]."""
+    header, anchor, _ = _module().read_state(path)
+    return header, anchor
+
+
+def find_orphan_arenas() -> list[tuple[str, int, str]]:
+    """(path, bytes, why it is one)"""
+    orphans: list[tuple[str, int, str]] = _module().find_orphan_arenas()
+    return orphans
+
+
+@_worded
+def remove_orphan_arena(path: str) -> None:
+    _module().remove_orphan_arena(path)

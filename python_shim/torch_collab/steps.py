@@ -1,0 +1,137 @@
+"""What counts as a step of the model: the last optimiser of the cycle has stepped.
+
+Not counted: steps inside backward (counted once, at the next training forward), optimisers stepped by another
+optimiser, optimisers of other models, and steps a GradScaler skipped.
+"""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from torch_collab import log, native, refuse, state
+
+if TYPE_CHECKING:
+    from torch_collab.state import World
+
+# Optimisers whose step() is running, outermost first.
+_running: list[weakref.ref[Any]] = []
+_checked: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+def before_optimizer_step(optimizer: Any, args: Any, kwargs: Any) -> None:
+    world = state.current()
+    if world is None or world.finished:
+        return
+    if optimizer not in _checked:
+        refuse.optimizer(world, optimizer)
+        _checked.add(optimizer)
+    refuse.watch_post_local_sgd(world)
+    if _in_backward():
+        return
+    _drop_dead()
+    nested = bool(_running)
+    _running.append(weakref.ref(optimizer))
+    if (
+        not nested
+        and world.session is not None
+        and _trains_vector(world, optimizer)
+        and world.cycle.before(id(optimizer))
+    ):
+        count(world)
+
+
+def after_optimizer_step(optimizer: Any, args: Any, kwargs: Any) -> None:
+    world = state.current()
+    if world is None or world.finished:
+        return
+    if _in_backward():
+        if world.session is not None and _trains_vector(world, optimizer):
+            world.stepped_in_backward = True
+        return
+    while _running and _running.pop()() is not optimizer:
+        pass
+    if _running or world.session is None or not _trains_vector(world, optimizer):
+        return
+    if _skipped_by_scaler(optimizer):
+        return
+    if world.cycle.after(id(optimizer)):
+        count(world)
+
+
+def count(world: World) -> None:
+    """One step of the model is done; a round may run here."""
+    if world.session is None:
+        return
+    world.stepped_in_backward = False
+    try:
+        outcome = native.step(world.session, world.samples.take())
+    except BaseException:
+        world.failed = True
+        raise
+    if outcome.took_anchor:
+        reset_unfit_state(world)
+
+
+def reset_unfit_state(world: World) -> None:
+    """After NaN or Inf in the parameters the anchor was taken; optimiser state that is not finite starts anew."""
+    reset = 0
+    for optimizer in world.optimizers:
+        for parameter in [p for p, held in optimizer.state.items() if _unfit(held)]:
+            del optimizer.state[parameter]
+            reset += 1
+    log.error(
+        f"the parameters of site {world.site.name} were not finite: they were replaced by the anchor"
+        + (f", and the optimiser state of {reset} parameters, not finite either, starts anew" if reset else "")
+    )
+
+
+def _unfit(held: Any) -> bool:
+    if not isinstance(held, dict):
+        return False
+    return any(
+        isinstance(value, torch.Tensor) and value.is_floating_point() and not bool(torch.isfinite(value).all())
+        for value in held.values()
+    )
+
+
+def _in_backward() -> bool:
+    return bool(torch._C._current_graph_task_id() != -1)
+
+
+def _skipped_by_scaler(optimizer: Any) -> bool:
+    """A fused optimiser is called although GradScaler found an Inf, and skips the update itself."""
+    found_inf = getattr(optimizer, "found_inf", None)
+    return isinstance(found_inf, torch.Tensor) and bool(found_inf.item())
+
+
+def _trains_vector(world: World, optimizer: Any) -> bool:
+    held = getattr(optimizer, "_collab_held", None)
+    shape = tuple(len(group["params"]) for group in optimizer.param_groups)
+    if held is None or held[0] != (id(world), shape):
+        ids = {id(p) for group in optimizer.param_groups for p in group["params"]} & world.vector_ids
+        held = ((id(world), shape), bool(ids), ids == world.vector_ids)
+        optimizer._collab_held = held
+        if ids:
+            world.optimizers.add(optimizer)
+    if held[2]:
+        world.cycle.alone(id(optimizer))
+    return bool(held[1])
+
+
+def _drop_dead() -> None:
+    """Forgets optimisers whose step() was left by an exception: they are not on the call stack any more."""
+    if not _running:
+        return
+    live = set()
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        owner = frame.f_locals.get("self")
+        if owner is not None:
+            live.add(id(owner))
+        frame = frame.f_back
+    _running[:] = [ref for ref in _running if ref() is not None and id(ref()) in live]

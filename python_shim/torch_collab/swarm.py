@@ -1,0 +1,163 @@
+"""Where the coordinator is, which transport the sites' links use, and the session that uses them."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from torch_collab import addresses, log, native
+from torch_collab.environment import collab_variables
+from torch_collab.groups import make_gloo
+
+if TYPE_CHECKING:
+    from torch_collab import _C
+    from torch_collab.state import World
+    from torch_collab.vector import Entry
+
+_KEY = "collab/coordinator"
+
+
+def make_session(world: World, entries: Sequence[Entry]) -> _C.Session:
+    """Finds or serves the coordinator and makes this rank's session. Collective over the ranks of the world."""
+    kind = choose_transport(world)
+    config = _resolved(world)
+    transport = None
+    if world.is_leader:
+        links = _LinkNodes(world) if kind == "gloo" else None
+        transport = native.gloo_transport(links.mine) if links else native.ucx_transport(config, config.advertise)
+        if not world.one_world:
+            world.coordinators = list(config.coordinator)
+        elif world.rank == world.sites.sites[0].leader:
+            _serve(world, config, links)
+        else:
+            _find(world)
+    size = len(world.site.ranks)
+    site_gloo = None
+    if size > 1:
+        site_gloo = make_gloo(world.store, f"session/{world.site.leader}", world.site_rank, size, world.timeout)
+    return native.make_session(
+        config,
+        world.site.name,
+        world.site_rank,
+        size,
+        world.one_host,
+        world.coordinators,
+        entries,
+        site_gloo,
+        transport,
+    )
+
+
+def choose_transport(world: World) -> str:
+    """`auto` takes UCX when it loads, else torch's Gloo, which can only join the sites of one world."""
+    wanted = world.config.transport
+    if wanted == "gloo" and not world.one_world:
+        raise RuntimeError(
+            "collab: COLLAB_TRANSPORT=gloo joins the sites of one world only; with COLLAB_COORDINATOR use ucx"
+        )
+    if wanted == "gloo":
+        return "gloo"
+    if wanted == "loopback":
+        raise RuntimeError(
+            "collab: COLLAB_TRANSPORT=loopback joins sites inside one process, for tests; use ucx or gloo"
+        )
+    problem = native.ucx_problem()
+    if problem is None:
+        return "ucx"
+    if wanted == "ucx" or not world.one_world:
+        raise RuntimeError(
+            f"collab: links between sites need UCX, which does not load: {problem}; pip install libucx-cu12, "
+            "then look at "
+            "`collab doctor`" + ("" if not world.one_world else ", or set COLLAB_TRANSPORT=gloo")
+        )
+    if world.rank == 0:
+        log.info(f"links between sites use torch's Gloo, because UCX does not load: {problem}")
+    return "gloo"
+
+
+def _resolved(world: World) -> native.Settings:
+    """The knobs with what this start has found out: the address others dial, and how many sites one world has."""
+    found = {"site": world.site.name}
+    if world.one_world:
+        found["site_count"] = str(len(world.sites.sites))
+    if world.is_leader:
+        found["advertise"] = addresses.dial_address(
+            world.config.advertise, world.config.listen, list(world.config.coordinator)
+        )
+    return native.load_config(collab_variables(), {**world.options, **found})
+
+
+class _LinkNodes:
+    """Gloo over the leaders and, as its last rank, the coordinator, which lives in the first leader's process."""
+
+    def __init__(self, world: World) -> None:
+        leaders = [site.leader for site in world.sites.sites]
+        size = len(leaders) + 1
+        self.mine: Any = None
+        self.coordinator: Any = None
+        serving = world.rank == leaders[0]
+        # Making one waits for all, so the first leader makes its two at the same time.
+        second = threading.Thread(target=self._make_coordinator, args=(world, size), daemon=True)
+        if serving:
+            second.start()
+        self.mine = make_gloo(world.store, "links", leaders.index(world.rank), size, world.timeout)
+        if serving:
+            second.join()
+            if self.coordinator is None:
+                raise RuntimeError("collab: the coordinator's Gloo could not be made; the log above says why")
+
+    def _make_coordinator(self, world: World, size: int) -> None:
+        self.coordinator = make_gloo(world.store, "links", size - 1, size, world.timeout)
+
+
+def _serve(world: World, config: native.Settings, links: _LinkNodes | None) -> None:
+    """The first site's leader serves the coordinator and tells its address by the store."""
+    if links is not None:
+        world.server = native.serve_coordinator(config, native.gloo_transport(links.coordinator), "0.0.0.0:0")
+        address = world.server.address
+    else:
+        host = config.listen.rpartition(":")[0]
+        world.server = native.serve_coordinator(config, native.ucx_transport(config, config.advertise), f"{host}:0")
+        _, port = addresses.split_host_port(world.server.address)
+        address = addresses.join_host_port(config.advertise, port)
+    world.coordinators = [address]
+    world.store.set(_KEY, address)
+
+
+def _find(world: World) -> None:
+    first = world.sites.sites[0]
+    limit = timedelta(seconds=world.config.join_timeout)
+    try:
+        world.store.wait([_KEY], limit)
+    except Exception as error:
+        raise RuntimeError(
+            f"collab: no coordinator after {limit.total_seconds():.0f} s (COLLAB_JOIN_TIMEOUT): the leader of site "
+            f"{first.name}, rank {first.leader}, has not come to its first training forward ({error})"
+        ) from None
+    world.coordinators = [world.store.get(_KEY).decode()]
+
+
+def linger(world: World) -> None:
+    """The coordinator stays until the other sites have left, at most COLLAB_LINGER."""
+    server = world.server
+    if server is None:
+        return
+    limit = world.config.linger
+    deadline = time.monotonic() + limit
+    waiting_for = ""
+    while True:
+        left = deadline - time.monotonic()
+        problem = native.wait_until_empty(server, max(0.0, min(2.0, left)))
+        if problem is None:
+            return
+        if left <= 0:
+            log.warning(
+                f"after {limit:.0f} s (COLLAB_LINGER) the coordinator stops although sites are there: {problem}"
+            )
+            return
+        if problem != waiting_for:
+            waiting_for = problem
+            log.info(f"training is done here; the coordinator waits up to {limit:.0f} s (COLLAB_LINGER): {problem}")

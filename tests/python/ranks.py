@@ -1,0 +1,133 @@
+"""Runs a script of tests/python/scripts as the ranks of a world, on 127.0.0.1.
+
+The test's own process serves the store on a free port, as torchrun's agent does for its workers, so no port is ever
+guessed. Every wait is bounded; ranks that are still there after it are killed and the test fails with their output.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+import torch.distributed as dist
+
+SCRIPTS = Path(__file__).parent / "scripts"
+
+
+@dataclass
+class Finished:
+    """One rank that has ended."""
+
+    status: int
+    output: str  # stdout and stderr, interleaved
+
+
+class Ranks:
+    """The running ranks of one world."""
+
+    def __init__(self, script: str, arguments: Sequence[str], environments: Sequence[dict[str, str]]) -> None:
+        self.store = dist.TCPStore(
+            "127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=timedelta(seconds=120)
+        )
+        self.outputs = [tempfile.TemporaryFile("w+") for _ in environments]  # noqa: SIM115
+        self.processes = []
+        for rank, (environment, output) in enumerate(zip(environments, self.outputs, strict=True)):
+            self.processes.append(
+                subprocess.Popen(
+                    [sys.executable, str(SCRIPTS / script), *arguments],
+                    env=self._environment(rank, len(environments), environment),
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                )
+            )
+
+    def _environment(self, rank: int, size: int, extra: dict[str, str]) -> dict[str, str]:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("COLLAB_")}
+        return {
+            **kept,
+            "OMP_NUM_THREADS": "1",
+            "PYTHONUNBUFFERED": "1",
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(self.store.port),
+            "TORCHELASTIC_USE_AGENT_STORE": "True",
+            "RANK": str(rank),
+            "LOCAL_RANK": str(rank),
+            "WORLD_SIZE": str(size),
+            "COLLAB_JOIN_TIMEOUT": "60s",
+            "COLLAB_ROUND_TIMEOUT": "60s",
+            "COLLAB_LINGER": "30s",
+            **extra,
+        }
+
+    def signal(self, rank: int, number: signal.Signals) -> None:
+        self.processes[rank].send_signal(number)
+
+    def output(self, rank: int) -> str:
+        self.outputs[rank].flush()
+        self.outputs[rank].seek(0)
+        return self.outputs[rank].read()
+
+    def wait_for_line(self, rank: int, text: str, seconds: float = 60) -> None:
+        deadline = time.monotonic() + seconds
+        while text not in self.output(rank):
+            assert self.processes[rank].poll() is None, f"rank {rank} ended before {text!r}:\n{self.output(rank)}"
+            assert time.monotonic() < deadline, f"rank {rank} never said {text!r}:\n{self.output(rank)}"
+            time.sleep(0.05)
+
+    def join(self, seconds: float = 90) -> list[Finished]:
+        deadline = time.monotonic() + seconds
+        late = []
+        for rank, process in enumerate(self.processes):
+            try:
+                process.wait(max(0.1, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                late.append(rank)
+        self.kill()
+        finished = [Finished(p.returncode, self.output(rank)) for rank, p in enumerate(self.processes)]
+        assert not late, f"ranks {late} were still running after {seconds} s\n" + listing(finished)
+        return finished
+
+    def kill(self) -> None:
+        for process in self.processes:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+
+    def __enter__(self) -> Ranks:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+        for output in self.outputs:
+            output.close()
+
+
+def listing(finished: Sequence[Finished]) -> str:
+    return "\n".join(f"--- rank {rank} ended with {f.status}\n{f.output}" for rank, f in enumerate(finished))
+
+
+def run_ranks(
+    script: str,
+    sites: Sequence[str],
+    *arguments: str,
+    environment: dict[str, str] | None = None,
+    seconds: float = 90,
+) -> list[Finished]:
+    """One world: rank i stands at sites[i]."""
+    environments = [{"COLLAB_SITE": site, **(environment or {})} for site in sites]
+    with Ranks(script, arguments, environments) as ranks:
+        return ranks.join(seconds)
+
+
+def expect_success(finished: Sequence[Finished]) -> list[Finished]:
+    assert all(f.status == 0 for f in finished), listing(finished)
+    return list(finished)

@@ -1,0 +1,37 @@
+"""What the scripts share: a world, a small model and data that depend only on seeds."""
+
+from __future__ import annotations
+
+import os
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+RANK = int(os.environ["RANK"])
+WORLD = int(os.environ["WORLD_SIZE"])
+
+
+def small_model(seed: int = 0) -> nn.Module:
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 8), nn.Tanh(), nn.Linear(8, 3))
+
+
+def batch(step: int, rank: int, size: int = 5, features: int = 6) -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(1000 * step + rank)
+    return torch.randn(size, features, generator=generator), torch.randint(0, 3, (size,), generator=generator)
+
+
+def parameters_of(module: nn.Module) -> list[torch.Tensor]:
+    return [p.detach().clone() for p in module.parameters()]
+
+
+def spread_over_world(module: nn.Module, group: object = None) -> float:
+    """The largest difference of any parameter between ranks of the group."""
+    worst = 0.0
+    for p in module.parameters():
+        low, high = p.detach().clone(), p.detach().clone()
+        dist.all_reduce(low, dist.ReduceOp.MIN, group=group)
+        dist.all_reduce(high, dist.ReduceOp.MAX, group=group)
+        worst = max(worst, float((high - low).abs().max()))
+    return worst

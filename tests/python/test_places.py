@@ -1,0 +1,86 @@
+"""Who is where: maps of sites from what ranks tell."""
+
+from __future__ import annotations
+
+import threading
+from datetime import timedelta
+
+import pytest
+import torch.distributed as dist
+from torch_collab.places import Place, Site, draw_lone_site, draw_map, exchange
+
+
+def place(
+    site: str | None = None, node: str | None = None, host: str = "m", boot: str = "b0", **settings: str
+) -> Place:
+    return Place(site, node, host, boot, "1", settings)
+
+
+def names(places: list[Place]) -> dict[str, tuple[int, ...]]:
+    return {site.name: site.ranks for site in draw_map(places).sites}
+
+
+def test_a_given_name_wins_over_the_node_and_the_node_over_the_machine() -> None:
+    assert names([place(site="x", node="0"), place(node="0"), place()]) == {"x": (0,), "node0": (1,), "m": (2,)}
+
+
+def test_sites_are_ordered_by_their_lowest_rank_and_led_by_it() -> None:
+    sites = draw_map([place(site="z"), place(site="a"), place(site="z"), place(site="a")])
+    assert [s.name for s in sites.sites] == ["z", "a"]
+    assert [s.leader for s in sites.sites] == [0, 1]
+    assert sites.of(3).name == "a"
+
+
+def test_machines_of_one_name_are_told_apart_by_their_boot() -> None:
+    found = names([place(boot="0123456789"), place(boot="abcdefghij"), place(boot="0123456789")])
+    assert found == {"m-01234567": (0, 2), "m-abcdefgh": (1,)}
+
+
+def test_a_subgroup_sees_its_own_ranks() -> None:
+    sites = draw_map([place(site=s) for s in "aabb"]).restricted([3, 1, 2])
+    assert sites.sites == (Site("b", (0, 2)), Site("a", (1,)))
+
+
+def test_a_world_of_its_own_is_one_site() -> None:
+    assert draw_lone_site([place(), place()]).sites == (Site("m", (0, 1)),)
+    assert draw_lone_site([place(), place(site="paris")]).sites[0].name == "paris"
+
+
+def test_a_world_of_its_own_has_one_name() -> None:
+    with pytest.raises(ValueError, match="rank 0 has COLLAB_SITE=a and rank 2 has COLLAB_SITE=b"):
+        draw_lone_site([place(site="a"), place(site="a"), place(site="b")])
+
+
+def exchange_of(places: list[Place]) -> list[object]:
+    store = dist.HashStore()
+    results: list[object] = [None] * len(places)
+
+    def run(rank: int) -> None:
+        try:
+            results[rank] = exchange(store, rank, len(places), places[rank], timedelta(seconds=20))
+        except ValueError as error:
+            results[rank] = error
+
+    threads = [threading.Thread(target=run, args=(rank,)) for rank in range(len(places))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return results
+
+
+def test_everyone_learns_every_place() -> None:
+    places = [place(site="a"), place(site="b")]
+    assert exchange_of(places) == [places, places]
+
+
+def test_settings_that_differ_are_named_at_every_rank() -> None:
+    for result in exchange_of([place(codec="fp16"), place(codec="int8")]):
+        assert "COLLAB_CODEC differs between ranks: rank 0 on m has 'fp16', rank 1 on m has 'int8'" in str(result)
+
+
+def test_a_rank_that_gave_up_is_heard_everywhere() -> None:
+    gone = Place(None, None, "m", "b", "1", {}, error="COLLAB_CODEC=zip")
+    results = exchange_of([place(), gone, place()])
+    assert "rank 1 on m could not start: COLLAB_CODEC=zip" in str(results[0])
+    assert "rank 1 on m could not start" in str(results[2])

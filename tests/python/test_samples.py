@@ -1,0 +1,54 @@
+"""How many samples a forward has seen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+import torch
+from torch_collab.samples import SampleCounter, first_dimension
+
+
+@dataclass
+class Batch:
+    label: str
+    x: torch.Tensor
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs", "expected"),
+    [
+        ((torch.zeros(4, 2),), {}, 4),
+        ((torch.tensor(1.0), torch.zeros(3)), {}, 3),  # a scalar has no dimension 0
+        ((), {"input_ids": torch.zeros(7, 5), "labels": torch.zeros(9)}, 7),
+        (({"a": [None, torch.zeros(6, 1)]}, torch.zeros(2)), {}, 6),
+        ((Batch("b", torch.zeros(8, 3)),), {}, 8),
+        (("text", 3), {"x": torch.zeros(5)}, 5),
+        ((), {}, 1),
+    ],
+)
+def test_dimension_0_of_the_first_tensor(args: tuple[object, ...], kwargs: dict[str, object], expected: int) -> None:
+    assert first_dimension(args, kwargs) == expected
+
+
+def test_forwards_add_up_until_the_step() -> None:
+    counter = SampleCounter()
+    counter.saw(3)
+    counter.saw(4)
+    assert counter.take() == 7
+    assert counter.take() == 0
+
+
+def test_what_the_script_tells_replaces_what_was_seen_for_that_step_only() -> None:
+    counter = SampleCounter()
+    counter.saw(3)
+    counter.tell(10)
+    counter.tell(1)
+    assert counter.take() == 11
+    counter.saw(2)
+    assert counter.take() == 2
+
+
+def test_a_negative_count_is_refused() -> None:
+    with pytest.raises(ValueError, match="not negative"):
+        SampleCounter().tell(-1)
