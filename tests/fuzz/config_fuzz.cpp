@@ -1,0 +1,76 @@
+// Knobs from text: lines NAME=VALUE, the first half as variables, those after an empty line as options.
+#include <string>
+#include <string_view>
+
+#include "collab/config.h"
+#include "core/base/address.h"
+#include "tests/fuzz/fuzz_target.h"
+
+namespace collab::fuzz {
+namespace {
+
+using Pairs = std::vector<std::pair<std::string, std::string>>;
+
+void check(const Pairs& environment, const Pairs& options) {
+  const auto loaded = load_config(environment, options);
+  if (!loaded.ok()) {
+    FUZZ_CHECK(loaded.status().code() == StatusCode::kInvalidArgument);
+    FUZZ_CHECK(!loaded.status().message().empty());
+    return;
+  }
+  FUZZ_CHECK(loaded->values.size() == knob_table().size());
+  // What is printed is accepted, and means the same.
+  Pairs printed;
+  for (const KnobValue& value : loaded->values) printed.emplace_back(value.knob->name, value.value);
+  const auto again = load_config({}, printed);
+  FUZZ_CHECK(again.ok());
+  for (std::size_t i = 0; i < again->values.size(); ++i) {
+    FUZZ_CHECK(again->values[i].value == loaded->values[i].value);
+  }
+}
+
+void check_address(std::string_view text) {
+  const auto address = parse_host_port(text);
+  if (!address.ok()) return;
+  const auto again = parse_host_port(to_string(*address));
+  FUZZ_CHECK(again.ok() && *again == *address);
+}
+
+}  // namespace
+
+std::vector<Input> seed_inputs() {
+  std::vector<Input> inputs;
+  const auto add = [&](const std::string& text) { inputs.emplace_back(text.begin(), text.end()); };
+  std::string all;
+  for (const Knob& knob : knob_table()) {
+    if (knob.name == "outer_lr") continue;
+    std::string variable = "COLLAB_";
+    for (const char c : knob.name) variable += static_cast<char>(c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c);
+    all += variable + "=" + std::string(knob.default_) + "\n";
+  }
+  add(all);
+  add("COLLAB_SYNC_EVERY=30s\nCOLLAB_OUTER=nesterov\nCOLLAB_OUTER_LR=0.7\n");
+  add("COLLAB_COORDINATOR=paris:29500,[fe80::1%eth0]:29501\nCOLLAB_LISTEN=[::]:0\n");
+  add("\nsync_every=1.5h\nheartbeat=250ms\nlink_grace=1\nsite=a\nsite_index=7\n");
+  return inputs;
+}
+
+}  // namespace collab::fuzz
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  std::string_view text(reinterpret_cast<const char*>(data), size);
+  collab::fuzz::Pairs environment;
+  collab::fuzz::Pairs options;
+  bool is_option = false;
+  while (!text.empty()) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(line.size() + 1, text.size()));
+    is_option = is_option || line.empty();
+    const std::size_t equals = std::min(line.find('='), line.size());
+    const std::string_view value = line.substr(std::min(equals + 1, line.size()));
+    (is_option ? options : environment).emplace_back(line.substr(0, equals), value);
+    collab::fuzz::check_address(value);
+  }
+  collab::fuzz::check(environment, options);
+  return 0;
+}

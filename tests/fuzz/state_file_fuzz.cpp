@@ -1,0 +1,95 @@
+// The state file on disk: any bytes; and any header behind a hash that is right. The file is in memory (memfd).
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+#include "core/base/digest.h"
+#include "core/runtime/state_file.h"
+#include "tests/fuzz/fuzz_target.h"
+
+namespace collab::fuzz {
+namespace {
+
+constexpr std::size_t kHashAt = 16;
+constexpr std::size_t kHeaderAt = 24;
+
+// A file without a place on disk; its path works for as long as this lives.
+class MemoryFile {
+ public:
+  MemoryFile() : fd_(::memfd_create("state", MFD_CLOEXEC)) { FUZZ_CHECK(fd_ >= 0); }
+  MemoryFile(const MemoryFile&) = delete;
+  MemoryFile& operator=(const MemoryFile&) = delete;
+  ~MemoryFile() { ::close(fd_); }
+  [[nodiscard]] std::string path() const { return "/proc/self/fd/" + std::to_string(fd_); }
+  void set(std::span<const std::byte> bytes) const {
+    FUZZ_CHECK(::ftruncate(fd_, 0) == 0);
+    FUZZ_CHECK(::pwrite(fd_, bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size()));
+  }
+
+ private:
+  int fd_;
+};
+
+void check(std::span<const std::byte> bytes) {
+  static const MemoryFile kFile;
+  kFile.set(bytes);
+  const auto header = read_state_header(kFile.path());
+  if (!header.ok()) {
+    FUZZ_CHECK(!header.status().message().empty());
+    return;
+  }
+  if (!header->has_value()) return;
+  const StateHeader& found = **header;
+  FUZZ_CHECK(found.elements <= bytes.size());  // a header may not claim vectors the file does not have
+  std::vector<float> anchor(found.elements);
+  std::vector<float> outer(found.outer_state ? found.elements : 0);
+  const Status status = read_state_into(kFile.path(), found, anchor, outer);
+  FUZZ_CHECK(status.ok() || !status.message().empty());
+}
+
+// The same bytes with the header's hash set right.
+std::vector<std::byte> sealed(std::span<const std::byte> bytes) {
+  std::vector<std::byte> file(bytes.begin(), bytes.end());
+  if (file.size() < kHeaderAt) return file;
+  std::size_t header_bytes = 0;
+  for (std::size_t i = 0; i < 4; ++i) header_bytes |= std::to_integer<std::size_t>(file[12 + i]) << (8 * i);
+  header_bytes = std::min(header_bytes, file.size() - kHeaderAt);
+  const std::uint64_t hash = hash64(std::span(file).subspan(kHeaderAt, header_bytes));
+  for (std::size_t i = 0; i < 8; ++i) file[kHashAt + i] = static_cast<std::byte>(hash >> (8 * i));
+  return file;
+}
+
+}  // namespace
+
+std::vector<Input> seed_inputs() {
+  namespace fs = std::filesystem;
+  std::string folder = (fs::temp_directory_path() / "state-file-fuzz-XXXXXX").string();
+  FUZZ_CHECK(::mkdtemp(folder.data()) != nullptr);
+  std::vector<Input> inputs;
+  for (const bool outer_state : {false, true}) {
+    StateHeader header{"night-run", "paris", RunId(3), RoundId(4), {}, {5, 6}, 20, outer_state, {}};
+    header.model = {{"wte.weight", "float32", {4, 5}, true, {}}, {"mask", "bool", {3}, false, {7, 8}}};
+    const std::vector<float> anchor(20, 1.5F);
+    const std::vector<float> outer(outer_state ? 20 : 0, 0.5F);
+    header.digest = digest_of_state(digest_of_vector(anchor), outer_state ? digest_of_vector(outer) : Digest{});
+    const std::string path = state_path(folder, "paris");
+    FUZZ_CHECK(write_state(path, header, anchor, outer).ok());
+    std::ifstream file(path, std::ios::binary);
+    inputs.emplace_back((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  }
+  fs::remove_all(folder);
+  return inputs;
+}
+
+}  // namespace collab::fuzz
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const auto bytes = std::as_bytes(std::span(data, size));
+  collab::fuzz::check(bytes);
+  collab::fuzz::check(collab::fuzz::sealed(bytes));
+  return 0;
+}
