@@ -44,10 +44,9 @@ struct Int8 {
     constexpr float kRounder = 12582912.0F;
     auto* out = reinterpret_cast<std::int8_t*>(values);
     for (std::size_t i = 0; i < kBlock; ++i) {
-      float steps = in[i] * inverse;
-      steps = steps < 127.0F ? steps : 127.0F;
-      steps = steps > -127.0F ? steps : -127.0F;
-      out[i] = static_cast<std::int8_t>(bits_of(steps + kRounder) - bits_of(kRounder));
+      const auto steps = static_cast<std::int32_t>(bits_of(in[i] * inverse + kRounder) - bits_of(kRounder));
+      const std::int32_t upper = steps < 127 ? steps : 127;
+      out[i] = static_cast<std::int8_t>(upper > -127 ? upper : -127);
     }
     return true;
   }
