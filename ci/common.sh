@@ -1,0 +1,27 @@
+# Sourced by every script here: where the tree is, how to say things, which Python.
+# shellcheck shell=bash
+set -euo pipefail
+
+root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
+cd "$root"
+
+say() { printf '\n== %s\n' "$*"; }
+die() {
+  printf 'error: %s\n' "$*" >&2
+  exit 1
+}
+
+# The project's own Python; scripts that need it call this after ci/setup.sh has run.
+use_venv() {
+  [ -x .venv/bin/python ] || die "there is no .venv yet: run ci/setup.sh first"
+  # shellcheck disable=SC1091
+  . .venv/bin/activate
+}
+
+# configure_and_build PRESET [TARGET...]
+configure_and_build() {
+  local preset="$1"
+  shift
+  cmake --preset "$preset"
+  cmake --build "build/$preset" ${1+--target "$@"}
+}

@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# Every fuzz target for SECONDS each (default 60), starting from its corpus; what is found is kept in build/fuzz/found.
+#
+#   ci/fuzz.sh [SECONDS]
+. "$(dirname "$0")/common.sh"
+seconds="${1:-60}"
+configure_and_build fuzz tests/fuzz/all
+mkdir -p build/fuzz/found
+mapfile -t targets < <(find build/fuzz/tests/fuzz -maxdepth 1 -type f -executable -name '*fuzz*' | sort)
+[ ${#targets[@]} -gt 0 ] || die "no fuzz target was built in build/fuzz/tests/fuzz"
+for target in "${targets[@]}"; do
+  name="$(basename "$target")"
+  say "$name, $seconds s"
+  mkdir -p "build/fuzz/corpus/$name"
+  seeds=()
+  [ -d "tests/fuzz/corpus/$name" ] && seeds=("tests/fuzz/corpus/$name")
+  "$target" -max_total_time="$seconds" -max_len=65536 -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 \
+    -artifact_prefix="build/fuzz/found/$name-" "build/fuzz/corpus/$name" "${seeds[@]}"
+done

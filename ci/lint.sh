@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# Form: C++ and Python formatting, ruff, mypy, and the project's own rules (ci/tidy.py).
+. "$(dirname "$0")/common.sh"
+use_venv
+
+failed=0
+check() {
+  echo "-- $*"
+  "$@" || failed=1
+}
+
+mapfile -t cpp < <(find include plugin tests -name '*.h' -o -name '*.cpp' | sort)
+check clang-format-14 --dry-run -Werror "${cpp[@]}"
+check ruff check .
+check ruff format --check .
+check mypy
+check python ci/tidy.py
+exit "$failed"

@@ -1,0 +1,101 @@
+#!/usr/bin/env bash
+# Makes this tree ready: system packages, a virtual environment in .venv, torch, and collab built and installed in it.
+#
+#   ci/setup.sh          everything, for development and tests
+#   ci/setup.sh --run    only what running collab and the examples needs
+#
+# Safe to run again: what is there already is left alone. Wants Debian 12 or like, and root or sudo for packages that
+# are missing. torch comes from the index pip is configured for; PIP_INDEX_URL chooses another (a CPU build is enough).
+. "$(dirname "$0")/common.sh"
+
+mode=all
+case "${1-}" in
+  "") ;;
+  --run) mode=run ;;
+  *) die "unknown argument $1; expected nothing or --run" ;;
+esac
+
+run_packages=(build-essential cmake ninja-build ccache libboost1.81-dev libboost-program-options1.81-dev
+  libspdlog-dev libfmt-dev libxxhash-dev python3-dev python3-venv util-linux)
+test_packages=(libgtest-dev libgmock-dev clang-14 clang-format-14 clang-tidy-14 libclang-rt-14-dev iproute2 git)
+
+install_packages() {
+  local missing=() package
+  for package in "$@"; do
+    dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q "ok installed" || missing+=("$package")
+  done
+  if [ ${#missing[@]} -eq 0 ]; then
+    echo "all $# system packages are there"
+    return
+  fi
+  echo "missing: ${missing[*]}"
+  local as_root=()
+  if [ "$(id -u)" -ne 0 ]; then
+    command -v sudo >/dev/null || die "installing ${missing[*]} needs root: install sudo, or install them by hand"
+    as_root=(sudo)
+  fi
+  "${as_root[@]}" apt-get update
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "${missing[@]}"
+}
+
+# A Python 3.11 that can make virtual environments and has its headers; the first on PATH is not always one.
+find_python() {
+  local candidate
+  for candidate in python3.11 /usr/bin/python3.11 python3 /usr/bin/python3; do
+    if "$candidate" - 2>/dev/null <<'PROBE'
+import ensurepip, os, sys, sysconfig, venv
+sys.exit(not (sys.version_info[:2] == (3, 11) and os.path.exists(sysconfig.get_path("include") + "/Python.h")))
+PROBE
+    then
+      echo "$candidate"
+      return
+    fi
+  done
+  die "no Python 3.11 with venv and headers was found (tried python3.11 and python3, on PATH and in /usr/bin)"
+}
+
+make_venv() {
+  if [ -x .venv/bin/python ] && .venv/bin/python -c 'import pip, sys; sys.exit(sys.version_info[:2] != (3, 11))'; then
+    echo ".venv is there: $(.venv/bin/python --version)"
+    return
+  fi
+  local python
+  python="$(find_python)"
+  echo "making .venv with $python"
+  "$python" -m venv --clear .venv
+}
+
+# The pins, unless exactly these are installed already.
+install_pins() {
+  local requirements="$1" stamp=".venv/installed-$2" digest
+  digest="$(cat ci/requirements-run.txt "$requirements" | sha256sum)"
+  if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$digest" ]; then
+    echo "$requirements is installed"
+    return
+  fi
+  python -m pip install --disable-pip-version-check -r "$requirements"
+  echo "$digest" >"$stamp"
+}
+
+say "system packages"
+if [ "$mode" = all ]; then
+  install_packages "${run_packages[@]}" "${test_packages[@]}"
+else
+  install_packages "${run_packages[@]}"
+fi
+
+say "virtual environment"
+make_venv
+use_venv
+
+say "Python packages"
+if [ "$mode" = all ]; then
+  install_pins ci/requirements.txt all
+else
+  [ -f .venv/installed-all ] || install_pins ci/requirements-run.txt run
+fi
+
+say "collab"
+# Not isolated: the extension is compiled against the torch in .venv. The kept build folder makes the next time fast.
+python -m pip install --disable-pip-version-check --no-build-isolation --no-deps -C build-dir=build/wheel .
+python -c 'import torch, torch_collab; print("torch", torch.__version__, "with torch_collab from", torch_collab.__path__[0])'

@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# Sets up, builds, and runs every check: C++ tests, Python tests, lint, sanitizers, the installed core, the wheel.
+#
+#   ci/test.sh           everything (about half an hour on two cores, the first time)
+#   ci/test.sh --quick   without sanitizers, installed core and wheel
+#
+# A part that fails does not stop the others; the exit status is that of all. Logs are in build/ci.
+. "$(dirname "$0")/common.sh"
+
+quick=no
+case "${1-}" in
+  "") ;;
+  --quick) quick=yes ;;
+  *) die "unknown argument $1; expected nothing or --quick" ;;
+esac
+
+logs="$root/build/ci"
+mkdir -p "$logs"
+results=()
+failed=0
+
+# part NAME COMMAND...: runs it, keeps its output, notes how it went.
+part() {
+  local name="$1" begin=$SECONDS verdict=ok
+  shift
+  say "$name"
+  if ! "$@" 2>&1 | tee "$logs/$name.log"; then
+    verdict=FAILED
+    failed=1
+  fi
+  results+=("$(printf '%-12s %-7s %4d s' "$name" "$verdict" $((SECONDS - begin)))")
+}
+
+last_match() { { [ -f "$logs/$1.log" ] && grep -E "$2" "$logs/$1.log" | tail -n 1; } || echo "no summary: see $logs/$1.log"; }
+
+rm -f "$logs"/*.log
+part setup ci/setup.sh
+[ "$failed" -eq 0 ] || die "the set-up failed; nothing can be tested (see above)"
+use_venv
+
+part build configure_and_build release
+part ctest ctest --preset release --no-tests=error
+part pytest python -m pytest
+part lint ci/lint.sh
+if [ "$quick" = no ]; then
+  part asan ci/asan.sh
+  part install ci/install.sh
+  part wheel ci/wheel.sh
+fi
+
+say "summary"
+printf '%s\n' "${results[@]}"
+echo "ctest:  $(last_match ctest 'tests passed')"
+echo "pytest: $(last_match pytest '^=+ .*(passed|failed|error|no tests ran).* =+$')"
+exit "$failed"
