@@ -1,4 +1,4 @@
-"""What ci/wheel.sh runs in a fresh environment: the installed wheel registers, trains a step, and its files are whole."""
+"""What ci/wheel.sh runs in a fresh environment: the wheel registers, trains a step, and its files are whole."""
 
 import importlib.metadata
 import os

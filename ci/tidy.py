@@ -1,0 +1,415 @@
+#!/usr/bin/env python3
+"""The project's rules about itself, checked: arrows, rooms, bans, sizes, dead files, headers, changelog, knob table.
+
+    ci/tidy.py [--root DIR]     prints every breach as `path:line: rule: what to do`; exit status 1 when there is one
+    ci/tidy.py --write-knobs    puts the program's knob table into README.md
+
+Each rule is a function from a Tree to problems, listed in RULES; tests/tidy tests each on a small tree.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+MAX_FILE_LINES = 600  # about 500 is meant; a warning from there on
+WARN_FILE_LINES = 500
+MAX_FUNCTION_LINES = 80  # about 70 is meant
+WARN_FUNCTION_LINES = 70
+
+CODE = (".h", ".cpp", ".py", ".sh")
+SKIPPED_FOLDERS = {".git", ".venv", "build", "dist", "out", "node_modules"}
+
+# Which folders of plugin/ a folder may include from, itself apart; `collab/...` headers are for all.
+ARROWS: dict[str, set[str]] = {
+    "core/base": set(),
+    "core/wire": {"core/base"},
+    "core/protocol": {"core/base", "core/wire"},
+    "core/codec": {"core/base"},
+    "core/reduce": {"core/base"},
+    "core/outer": {"core/base"},
+    "core/arena": {"core/base"},
+    "core/runtime": {f"core/{part}" for part in ("base", "wire", "protocol", "codec", "reduce", "outer", "arena")},
+    "transport/loopback": {"core/base"},
+    "transport/sim": {"core/base"},
+    "transport/ucx": {"core/base"},
+    "transport/tcp": {"core/base"},
+    "transport/gloo": {"core/base"},
+    "torch": {"core/*", "transport/*"},
+    "tools": {"core/*", "transport/*"},
+}
+
+# Third parties and the only places that may include them.
+ROOMS: list[tuple[str, tuple[str, ...]]] = [
+    (
+        r"(torch|ATen|c10|pybind11)/",
+        ("plugin/torch/", "plugin/transport/gloo/", "include/collab/torch/", "tests/torch/", "tests/bench/torch/"),
+    ),
+    (r"(spdlog|fmt)/", ("plugin/core/base/log.cpp",)),
+    (r"(ucp|ucs|uct|ucm)/", ("plugin/transport/ucx/", "tests/transport/ucx")),
+    (r"boost/(asio|beast)", ("plugin/transport/tcp/",)),
+    (r"boost/interprocess/", ("plugin/core/arena/",)),
+    (r"boost/program_options", ("plugin/tools/",)),
+    (r"boost/(?!asio|beast|interprocess/|program_options)", ("plugin/core/base/",)),
+    (r"xxhash", ("plugin/core/base/", "tests/unit/base/")),
+    (r"openssl/", ("plugin/transport/tcp/",)),
+]
+
+DETERMINISTIC = tuple(f"plugin/core/{part}/" for part in ("wire", "protocol", "codec", "reduce", "outer"))
+CLOCKS_AND_CHANCE = [
+    (r"\b(system_clock|steady_clock|high_resolution_clock|SteadyClock)\b", "reads a clock"),
+    (r"\b(clock_gettime|gettimeofday|time)\s*\(\s*(NULL|nullptr|0|CLOCK)", "reads a clock"),
+    (r"\b(sleep_for|sleep_until|usleep|nanosleep)\b", "sleeps"),
+    (r"\b(random_device|mt19937|rand|srand|random_shuffle)\b", "is random"),
+    (r"\bgetenv\b", "reads the environment"),
+    (r"\bunordered_(multi)?(map|set)\b", "has an order that differs between machines"),
+]
+SLEEPS = re.compile(r"\b(sleep_for|sleep_until|usleep|nanosleep|time\.sleep|asyncio\.sleep)\b")
+# Bounded polls where real sockets or processes are waited for and nothing could wake us.
+MAY_POLL = {
+    "tests/python/ranks.py",
+    "tests/python/test_examples.py",
+    "tests/transport/conformance.cpp",
+    "tests/transport/recorder.cpp",
+    "tests/transport/ucx_test.cpp",
+}
+
+UNFINISHED = re.compile(r"\b(" + "|".join(("TO" + "DO", "FIX" + "ME", "X" * 3, "HA" + "CK")) + r")\b")
+MACHINE_PATH = re.compile(r"(?<![\w.$}\])/-])/(work|root|home/[a-z]\w*|Users/\w+)/\w")
+SELF = ("ci/tidy.py", "tests/tidy/")  # speak of what they forbid
+
+
+@dataclass(frozen=True)
+class Problem:
+    path: str
+    line: int
+    rule: str
+    text: str
+    warning: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}: {'warning: ' if self.warning else ''}{self.rule}: {self.text}"
+
+
+class Tree:
+    """The project's files: what git knows or would add, or, without git, what is there."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._texts: dict[str, str] = {}
+
+    @cached_property
+    def files(self) -> list[str]:
+        if (self.root / ".git").exists():
+            command = ["git", "ls-files", "-co", "--exclude-standard"]
+            names = subprocess.run(command, cwd=self.root, check=True, capture_output=True, text=True).stdout.split(
+                "\n"
+            )
+            return sorted(name for name in names if name and (self.root / name).is_file())
+        found = []
+        for folder, subfolders, names in os.walk(self.root):
+            subfolders[:] = [s for s in subfolders if s not in SKIPPED_FOLDERS]
+            found += [str((Path(folder) / name).relative_to(self.root)) for name in names]
+        return sorted(found)
+
+    def named(self, *suffixes: str, under: str | tuple[str, ...] = "") -> list[str]:
+        return [f for f in self.files if f.endswith(suffixes) and f.startswith(under)]
+
+    def text(self, path: str) -> str:
+        if path not in self._texts:
+            self._texts[path] = (self.root / path).read_text(encoding="utf-8", errors="replace")
+        return self._texts[path]
+
+    def lines(self, path: str) -> list[str]:
+        return self.text(path).splitlines()
+
+
+Rule = Callable[[Tree], Iterator[Problem]]
+RULES: list[Rule] = []
+
+
+def rule(check: Rule) -> Rule:
+    RULES.append(check)
+    return check
+
+
+def code_only(text: str) -> str:
+    """C++ without comments and the insides of strings, line breaks kept."""
+    pattern = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])\'', re.DOTALL)
+
+    def blank(match: re.Match[str]) -> str:
+        found = match.group()
+        return '""' if found[0] == '"' else "\n" * found.count("\n")
+
+    return pattern.sub(blank, text)
+
+
+def includes(tree: Tree, path: str) -> Iterator[tuple[int, str]]:
+    for number, line in enumerate(tree.lines(path), 1):
+        if match := re.match(r'\s*#\s*include\s*[<"]([^>"]+)[>"]', line):
+            yield number, match.group(1)
+
+
+@rule
+def arrows(tree: Tree) -> Iterator[Problem]:
+    """A folder includes only from itself and what lies before it."""
+    for path in tree.named(".h", ".cpp", under="plugin/"):
+        folder = str(Path(path).parent.relative_to("plugin"))
+        if folder not in ARROWS:
+            yield Problem(path, 1, "arrows", f"plugin/{folder} is not in the map of layers (ARROWS)")
+            continue
+        for number, target in includes(tree, path):
+            if not target.startswith(("core/", "transport/", "torch/", "tools/")) or target.startswith("torch/csrc"):
+                continue
+            to = str(Path(target).parent)
+            allowed = ARROWS[folder]
+            # <torch/...> of torch itself looks like our plugin/torch; that one is judged by the rooms.
+            ours = to == "torch" and (tree.root / "plugin" / target).is_file()
+            if to == folder or to in allowed or f"{to.split('/')[0]}/*" in allowed or (to == "torch" and not ours):
+                continue
+            if to in ARROWS:
+                yield Problem(path, number, "arrows", f"plugin/{folder} must not include from plugin/{to}")
+    for path in tree.named(".h", under="include/collab/"):
+        for number, target in includes(tree, path):
+            if target.startswith(("core/", "transport/")):
+                yield Problem(path, number, "arrows", "a public header must not include from plugin/")
+
+
+@rule
+def rooms(tree: Tree) -> Iterator[Problem]:
+    """A third party is included only in its own room."""
+    for path in tree.named(".h", ".cpp", under=("include/", "plugin/", "tests/")):
+        for number, target in includes(tree, path):
+            if (tree.root / "plugin" / target).is_file():
+                continue  # ours, whatever it is called
+            for pattern, places in ROOMS:
+                if re.match(pattern, target) and not path.startswith(places):
+                    yield Problem(path, number, "rooms", f"<{target}> belongs to {', '.join(places)}")
+
+
+@rule
+def determinism(tree: Tree) -> Iterator[Problem]:
+    """No clock, sleep, chance, environment or unordered container where bytes and decisions are made."""
+    for path in tree.named(".h", ".cpp", under=DETERMINISTIC):
+        for number, line in enumerate(code_only(tree.text(path)).split("\n"), 1):
+            for pattern, why in CLOCKS_AND_CHANCE:
+                if match := re.search(pattern, line):
+                    yield Problem(path, number, "determinism", f"{match.group()} {why}; make it a parameter")
+
+
+@rule
+def no_sleeping_in_tests(tree: Tree) -> Iterator[Problem]:
+    for path in tree.named(".h", ".cpp", ".py", under="tests/"):
+        if path in MAY_POLL or path.startswith(SELF):
+            continue
+        for number, line in enumerate(tree.lines(path), 1):
+            if SLEEPS.search(line):
+                yield Problem(path, number, "sleep", "a test waits for an event or moves a clock, it does not sleep")
+
+
+@rule
+def file_length(tree: Tree) -> Iterator[Problem]:
+    for path in tree.named(*CODE):
+        count = len(tree.lines(path))
+        if count > WARN_FILE_LINES:
+            text = f"{count} lines; split it by what its parts do (about {WARN_FILE_LINES} are meant)"
+            yield Problem(path, 1, "file length", text, warning=count <= MAX_FILE_LINES)
+
+
+def cpp_functions(text: str) -> Iterator[tuple[int, int]]:
+    """(first line, lines) of each function: clang-format closes a body at the indent its declaration begins at."""
+    lines = code_only(text).split("\n")
+    no_function = re.compile(r"^\s*(namespace|class|struct|enum|union|extern|using|#|\}|template <.*> struct)\b")
+    control = re.compile(r"^\s*(if|else|for|while|do|switch|case|default|try|catch|return)\b")
+    index = 0
+    while index < len(lines):
+        begin = index
+        if lines[index].endswith("{") and not lines[index].endswith("= {"):
+            while (
+                begin > 0 and lines[begin - 1].strip() and not lines[begin - 1].rstrip().endswith((";", "{", "}", ":"))
+            ):
+                begin -= 1
+            head = " ".join(lines[begin : index + 1])
+            if ")" in head and not no_function.match(head) and not control.match(head):
+                indent = re.match(r"\s*", lines[begin])
+                close = re.compile(rf"^{indent.group() if indent else ''}\}}")
+                end = next((i for i in range(index + 1, len(lines)) if close.match(lines[i])), index)
+                yield begin + 1, end - begin + 1
+                index = end
+        index += 1
+
+
+def python_functions(text: str) -> Iterator[tuple[int, int]]:
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node.lineno, (node.end_lineno or node.lineno) - node.lineno + 1
+
+
+@rule
+def function_length(tree: Tree) -> Iterator[Problem]:
+    for path in tree.named(".h", ".cpp", ".py"):
+        functions = python_functions if path.endswith(".py") else cpp_functions
+        for line, count in functions(tree.text(path)):
+            if count > WARN_FUNCTION_LINES:
+                text = f"a function of {count} lines (about {WARN_FUNCTION_LINES} are meant)"
+                yield Problem(path, line, "function length", text, warning=count <= MAX_FUNCTION_LINES)
+
+
+@rule
+def built(tree: Tree) -> Iterator[Problem]:
+    """Every source is named in a CMakeLists.txt above it: a test that is never built is a lie."""
+    for path in tree.named(".cpp", under=("plugin/", "tests/")):
+        source = Path(path)
+        for folder in source.parents:
+            listing = str(folder / "CMakeLists.txt")
+            name = re.escape(str(source.relative_to(folder)))
+            if listing in tree.files and re.search(rf"(?<![\w./-]){name}(?![\w.-])", tree.text(listing)):
+                break
+        else:
+            yield Problem(path, 1, "built", "named in no CMakeLists.txt")
+    for path in tree.named("CMakeLists.txt", ".cmake"):
+        for number, line in enumerate(tree.lines(path), 1):
+            if re.search(r"file\s*\(\s*GLOB", line):
+                yield Problem(path, number, "built", "name the files instead of globbing")
+
+
+@rule
+def headers(tree: Tree) -> Iterator[Problem]:
+    """A header opens with its purpose, and public and core ones say which threads may use them."""
+    for path in tree.named(".h"):
+        lines = tree.lines(path)
+        if not lines or not lines[0].startswith("// "):
+            yield Problem(path, 1, "headers", "open with a comment: purpose, threads, ownership")
+            continue
+        if "#pragma once" not in lines:
+            yield Problem(path, 1, "headers", "#pragma once is missing")
+        opening = (
+            " ".join(line for line in lines[: lines.index("#pragma once")] if line.startswith("//"))
+            if ("#pragma once" in lines)
+            else lines[0]
+        )
+        if path.startswith(("include/", "plugin/")) and "thread" not in opening.lower():
+            yield Problem(path, 1, "headers", "the opening comment says nothing of threads")
+
+
+@rule
+def python_docstrings(tree: Tree) -> Iterator[Problem]:
+    for path in tree.named(".py", under=("python_shim/", "ci/", "examples/")):
+        if tree.text(path).strip() and ast.get_docstring(ast.parse(tree.text(path))) is None:
+            yield Problem(path, 1, "docstring", "open the module with what it is for")
+
+
+@rule
+def shell(tree: Tree) -> Iterator[Problem]:
+    """A script stops at what fails, and hides nothing."""
+    for path in tree.named(".sh", under=("ci/", ".ci/", "tests/", "examples/")):
+        text = tree.text(path)
+        if "set -euo pipefail" not in text and "common.sh" not in text:
+            yield Problem(path, 1, "shell", "set -euo pipefail is missing")
+        for number, line in enumerate(text.splitlines(), 1):
+            if path.startswith(("ci/", "tests/")) and re.search(r"\|\|\s*true\b", line):
+                yield Problem(path, number, "shell", "`|| true` hides a failure; test for what may fail")
+
+
+@rule
+def finished(tree: Tree) -> Iterator[Problem]:
+    """Nothing is left for later, and no file knows the machine it was written on."""
+    for path in tree.files:
+        if path.startswith(SELF) or path.endswith((".png", ".hex", ".bin")):
+            continue
+        for number, line in enumerate(tree.lines(path), 1):
+            if UNFINISHED.search(line):
+                yield Problem(path, number, "finished", "do it now, or describe the limit in the README")
+            if MACHINE_PATH.search(line):
+                yield Problem(path, number, "finished", "a path of one machine")
+
+
+@rule
+def changelog(tree: Tree) -> Iterator[Problem]:
+    """Keep a Changelog, with "Wire" for changes to bytes."""
+    path = "CHANGELOG.md"
+    if path not in tree.files:
+        yield Problem(path, 1, "changelog", "missing")
+        return
+    kinds = {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security", "Wire"}
+    versions: list[str] = []
+    for number, line in enumerate(tree.lines(path), 1):
+        if number == 1 and line != "# Changelog":
+            yield Problem(path, 1, "changelog", 'the first line is "# Changelog"')
+        if line.startswith("## "):
+            if not re.fullmatch(r"## \[(Unreleased|\d+\.\d+\.\d+)\]( - \d{4}-\d\d-\d\d)?", line):
+                yield Problem(path, number, "changelog", '"## [Unreleased]" or "## [1.2.3] - 2026-01-31"')
+            versions.append(line)
+        if line.startswith("### ") and line[4:] not in kinds:
+            yield Problem(path, number, "changelog", f"a section is one of {', '.join(sorted(kinds))}")
+        if line.startswith("### ") and not versions:
+            yield Problem(path, number, "changelog", "a section belongs to a version")
+    if not versions or versions[0] != "## [Unreleased]":
+        yield Problem(path, 1, "changelog", 'the first version is "## [Unreleased]"')
+
+
+KNOBS = re.compile(r"(<!-- knobs -->\n)(.*?)(<!-- /knobs -->)", re.DOTALL)
+
+
+def program_knobs() -> str:
+    """The table as the installed program prints it."""
+    command = [sys.executable, "-m", "torch_collab", "config", "--markdown"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd="/")
+    if done.returncode != 0:
+        raise RuntimeError(f"`collab config --markdown` failed: {(done.stderr or done.stdout).strip()[-300:]}")
+    return done.stdout
+
+
+def check_knobs(tree: Tree, table: Callable[[], str]) -> Iterator[Problem]:
+    """The README's knob table is the program's."""
+    found = KNOBS.search(tree.text("README.md")) if "README.md" in tree.files else None
+    if found is None:
+        yield Problem("README.md", 1, "knobs", "no <!-- knobs --> ... <!-- /knobs --> to hold the table")
+        return
+    line = tree.text("README.md")[: found.start()].count("\n") + 1
+    try:
+        expected = table()
+    except RuntimeError as error:
+        yield Problem("README.md", line, "knobs", f"cannot be compared: {error}; run ci/setup.sh")
+        return
+    if found.group(2).strip() != expected.strip():
+        yield Problem("README.md", line, "knobs", "differs from the program's table; run ci/tidy.py --write-knobs")
+
+
+@rule
+def knobs(tree: Tree) -> Iterator[Problem]:
+    yield from check_knobs(tree, program_knobs)
+
+
+def write_knobs(root: Path) -> None:
+    readme = root / "README.md"
+    text = readme.read_text(encoding="utf-8")
+    readme.write_text(KNOBS.sub(lambda m: m.group(1) + program_knobs().strip() + "\n" + m.group(3), text), "utf-8")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--root", type=Path, default=Path(__file__).resolve().parent.parent)
+    parser.add_argument("--write-knobs", action="store_true", help="put the program's knob table into README.md")
+    arguments = parser.parse_args()
+    if arguments.write_knobs:
+        write_knobs(arguments.root)
+    tree = Tree(arguments.root)
+    problems = [problem for check in RULES for problem in check(tree)]
+    for problem in problems:
+        print(problem)
+    breaches = [p for p in problems if not p.warning]
+    print(f"tidy: {len(tree.files)} files, {len(breaches)} breaches, {len(problems) - len(breaches)} warnings")
+    return 1 if breaches else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,250 @@
+"""Each rule of ci/tidy.py finds its breach, and lets the right thing be."""
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+HEADER = "// What it is.\n//\n// Threads: any.\n#pragma once\n"
+
+
+def load_tidy() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("tidy", ROOT / "ci" / "tidy.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["tidy"] = module  # dataclasses look themselves up by module name
+    spec.loader.exec_module(module)
+    return module
+
+
+tidy = load_tidy()
+
+
+def breaches(rule: str, root: Path, files: dict[str, str], warnings: bool = False) -> list[tuple[str, int]]:
+    """(path, line) of what the rule finds in a tree of these files."""
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    found = getattr(tidy, rule)(tidy.Tree(root))
+    return [(p.path, p.line) for p in found if warnings or not p.warning]
+
+
+@pytest.mark.parametrize(
+    ("path", "include", "wrong"),
+    [
+        ("plugin/core/wire/a.h", "core/base/b.h", False),
+        ("plugin/core/base/a.h", "core/wire/b.h", True),
+        ("plugin/core/wire/a.cpp", "core/protocol/b.h", True),
+        ("plugin/core/protocol/a.cpp", "core/wire/b.h", False),
+        ("plugin/core/protocol/a.cpp", "core/runtime/b.h", True),
+        ("plugin/core/codec/a.cpp", "core/wire/b.h", True),
+        ("plugin/core/arena/a.cpp", "core/arena/b.h", False),
+        ("plugin/core/runtime/a.cpp", "core/arena/b.h", False),
+        ("plugin/core/runtime/a.cpp", "transport/ucx/b.h", True),
+        ("plugin/transport/ucx/a.cpp", "transport/loopback/b.h", True),
+        ("plugin/transport/ucx/a.cpp", "core/base/b.h", False),
+        ("plugin/transport/ucx/a.cpp", "core/protocol/b.h", True),
+        ("plugin/torch/a.cpp", "core/runtime/b.h", False),
+        ("plugin/tools/a.cpp", "transport/ucx/b.h", False),
+        ("plugin/core/unknown/a.cpp", "core/base/b.h", True),
+        ("include/collab/a.h", "core/base/b.h", True),
+        ("include/collab/a.h", "collab/b.h", False),
+    ],
+)
+def test_arrows(tmp_path: Path, path: str, include: str, wrong: bool) -> None:
+    assert bool(breaches("arrows", tmp_path, {path: f'#include "{include}"\n'})) == wrong
+
+
+@pytest.mark.parametrize(
+    ("path", "include", "wrong"),
+    [
+        ("plugin/torch/a.cpp", "torch/torch.h", False),
+        ("plugin/torch/a.cpp", "pybind11/pybind11.h", False),
+        ("plugin/core/base/a.cpp", "ATen/ATen.h", True),
+        ("include/collab/session.h", "c10/util/x.h", True),
+        ("include/collab/torch/backend.h", "torch/csrc/x.h", False),
+        ("plugin/core/base/log.cpp", "spdlog/spdlog.h", False),
+        ("plugin/core/runtime/log.cpp", "spdlog/spdlog.h", True),
+        ("plugin/transport/ucx/a.cpp", "ucp/api/ucp.h", False),
+        ("plugin/transport/loopback/a.cpp", "ucp/api/ucp.h", True),
+        ("plugin/core/arena/a.cpp", "boost/interprocess/mapped_region.hpp", False),
+        ("plugin/core/runtime/a.cpp", "boost/interprocess/mapped_region.hpp", True),
+        ("plugin/transport/ucx/a.cpp", "boost/asio.hpp", True),
+        ("plugin/core/codec/a.cpp", "xxhash.h", True),
+    ],
+)
+def test_rooms(tmp_path: Path, path: str, include: str, wrong: bool) -> None:
+    assert bool(breaches("rooms", tmp_path, {path: f"#include <{include}>\n"})) == wrong
+
+
+def test_our_own_header_is_no_third_party(tmp_path: Path) -> None:
+    files = {"plugin/torch/work.h": HEADER, "plugin/tools/a.cpp": '#include "torch/work.h"\n'}
+    assert breaches("rooms", tmp_path, files) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "wrong"),
+    [
+        ("auto t = std::chrono::steady_clock::now();", True),
+        ("std::this_thread::sleep_for(x);", True),
+        ("std::random_device device;", True),
+        ('const char* v = std::getenv("X");', True),
+        ("std::unordered_map<int, int> m;", True),
+        ("// unlike steady_clock, this is told the time", False),
+        ('const char* text = "getenv";', False),
+        ("const TimePoint now = when;", False),
+    ],
+)
+def test_determinism(tmp_path: Path, line: str, wrong: bool) -> None:
+    found = breaches("determinism", tmp_path, {"plugin/core/protocol/a.cpp": f"\n{line}\n"})
+    assert found == ([("plugin/core/protocol/a.cpp", 2)] if wrong else [])
+
+
+def test_determinism_is_for_the_folders_that_make_bytes_and_decisions(tmp_path: Path) -> None:
+    assert breaches("determinism", tmp_path, {"plugin/core/runtime/a.cpp": "std::getenv(name);\n"}) == []
+
+
+def test_no_sleeping_in_tests(tmp_path: Path) -> None:
+    line = "std::this_thread::sleep_for(x);\n"
+    files = {"tests/unit/a_test.cpp": line, "plugin/core/runtime/a.cpp": line, next(iter(tidy.MAY_POLL)): line}
+    assert breaches("no_sleeping_in_tests", tmp_path, files) == [("tests/unit/a_test.cpp", 1)]
+
+
+def test_who_may_poll_is_there_and_does() -> None:
+    for path in tidy.MAY_POLL:
+        assert tidy.SLEEPS.search((ROOT / path).read_text()), f"{path} does not sleep: take it off the list"
+
+
+@pytest.mark.parametrize(("lines", "warned", "wrong"), [(500, False, False), (501, True, False), (601, True, True)])
+def test_file_length(tmp_path: Path, lines: int, warned: bool, wrong: bool) -> None:
+    files = {"a.py": "x = 1\n" * lines}
+    assert bool(breaches("file_length", tmp_path, files, warnings=True)) == warned
+    assert bool(breaches("file_length", tmp_path, files)) == wrong
+
+
+def cpp_function(lines: int) -> str:
+    return "Status Thing::run(int a,\n                  int b) {\n" + "  step();\n" * (lines - 3) + "}\n"
+
+
+@pytest.mark.parametrize(("lines", "warned", "wrong"), [(70, False, False), (71, True, False), (81, True, True)])
+def test_function_length(tmp_path: Path, lines: int, warned: bool, wrong: bool) -> None:
+    body = "\n".join(["    x = 1"] * (lines - 1))
+    for name, text in {"a.cpp": cpp_function(lines), "a.py": f"def f() -> None:\n{body}\n"}.items():
+        files = {name: text}
+        assert (name, 1) in breaches("function_length", tmp_path, files, warnings=True) or not warned
+        assert ((name, 1) in breaches("function_length", tmp_path, files)) == wrong
+
+
+def test_functions_of_a_file_are_told_apart() -> None:
+    text = (
+        "namespace collab {\n\nclass A {\n public:\n"
+        "  int one() {\n    if (x) {\n      y();\n    }\n    return 1;\n  }\n};\n\n"
+        "A::A(int a)\n    : a_(a),\n      b_(a) {\n  go();\n}\n\nconst std::array<int, 2> kTable = {\n    1,\n};\n"
+        'TEST_F(Arena, "x {") {\n  check();\n}\n\n}  // namespace collab\n'
+    )
+    assert list(tidy.cpp_functions(text)) == [(5, 6), (13, 5), (22, 3)]
+
+
+def test_built(tmp_path: Path) -> None:
+    files = {
+        "plugin/core/base/CMakeLists.txt": "collab_library(collab_base SOURCES status.cpp)\n",
+        "plugin/core/base/status.cpp": "",
+        "plugin/core/base/us.cpp": "",
+        "tests/unit/CMakeLists.txt": "collab_test(a SOURCES base/a_test.cpp)\n",
+        "tests/unit/base/a_test.cpp": "",
+        "tests/unit/base/lost_test.cpp": "",
+    }
+    lost = [("plugin/core/base/us.cpp", 1), ("tests/unit/base/lost_test.cpp", 1)]
+    assert breaches("built", tmp_path, files) == lost
+    assert breaches("built", tmp_path, {"cmake/X.cmake": "\nfile(GLOB a *.cpp)\n"}) == [*lost, ("cmake/X.cmake", 2)]
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        (HEADER, False),
+        ("#pragma once\n", True),
+        ("// What it is. Threads: any.\nint x;\n", True),
+        ("// What it is.\n#pragma once\n// Threads: said too late.\n", True),
+    ],
+)
+def test_headers(tmp_path: Path, text: str, wrong: bool) -> None:
+    assert bool(breaches("headers", tmp_path, {"plugin/core/base/a.h": text})) == wrong
+
+
+def test_python_docstrings(tmp_path: Path) -> None:
+    files = {"ci/a.py": '"""What it is for."""\n', "ci/b.py": "x = 1\n", "ci/__init__.py": "", "tests/c.py": "x = 1\n"}
+    assert breaches("python_docstrings", tmp_path, files) == [("ci/b.py", 1)]
+
+
+def test_shell(tmp_path: Path) -> None:
+    files = {
+        "ci/good.sh": "set -euo pipefail\nrun\n",
+        "ci/sourced.sh": '. "$(dirname "$0")/common.sh"\n',
+        "ci/loose.sh": "run\n",
+        "ci/hides.sh": "set -euo pipefail\nrun || true\n",
+    }
+    assert breaches("shell", tmp_path, files) == [("ci/hides.sh", 2), ("ci/loose.sh", 1)]
+
+
+@pytest.mark.parametrize(
+    ("line", "wrong"),
+    [
+        ("// TO" + "DO: later", True),
+        ("# FIX" + "ME", True),
+        ("path = '/ro" + "ot/thing'", True),
+        ("cd /ho" + "me/anna/src", True),
+        ("cmake -S $root/work/tree", False),
+        ("https://example.org/work/page", False),
+        ("what to do next", False),
+    ],
+)
+def test_finished(tmp_path: Path, line: str, wrong: bool) -> None:
+    assert bool(breaches("finished", tmp_path, {"a.md": line + "\n"})) == wrong
+
+
+GOOD_CHANGELOG = "# Changelog\n\n## [Unreleased]\n\n### Wire\n- Frames.\n\n## [0.1.0] - 2026-01-31\n### Added\n- All.\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        (GOOD_CHANGELOG, False),
+        (GOOD_CHANGELOG.replace("# Changelog", "# Changes", 1), True),
+        (GOOD_CHANGELOG.replace("### Wire", "### Bytes"), True),
+        (GOOD_CHANGELOG.replace("## [Unreleased]\n", ""), True),
+        (GOOD_CHANGELOG.replace("2026-01-31", "January"), True),
+    ],
+)
+def test_changelog(tmp_path: Path, text: str, wrong: bool) -> None:
+    assert bool(breaches("changelog", tmp_path, {"CHANGELOG.md": text})) == wrong
+
+
+def test_a_missing_changelog_is_a_breach(tmp_path: Path) -> None:
+    assert breaches("changelog", tmp_path, {"a.md": ""}) == [("CHANGELOG.md", 1)]
+
+
+def test_knobs(tmp_path: Path) -> None:
+    def found(readme: str) -> list[object]:
+        (tmp_path / "README.md").write_text(readme)
+        return list(tidy.check_knobs(tidy.Tree(tmp_path), lambda: "| a | 1 |\n"))
+
+    assert found("x\n<!-- knobs -->\n| a | 1 |\n<!-- /knobs -->\n") == []
+    assert [p.line for p in found("x\n<!-- knobs -->\n| a | 2 |\n<!-- /knobs -->\n")] == [2]
+    assert len(found("no table\n")) == 1
+
+
+def test_knobs_that_cannot_be_asked_for_are_a_breach(tmp_path: Path) -> None:
+    def absent() -> str:
+        raise RuntimeError("not installed")
+
+    (tmp_path / "README.md").write_text("<!-- knobs -->\n<!-- /knobs -->\n")
+    assert len(list(tidy.check_knobs(tidy.Tree(tmp_path), absent))) == 1
+
+
+def test_every_rule_is_run() -> None:
+    tested = {name[len("test_") :] for name in globals() if name.startswith("test_")}
+    assert {check.__name__ for check in tidy.RULES} <= tested
