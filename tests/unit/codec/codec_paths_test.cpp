@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cfenv>
+#include <iterator>
 #include <string>
 
 #include "tests/unit/codec/samples.h"
@@ -58,9 +59,11 @@ TEST(CodecPaths, AgreeOnAllLengths) {
   Prng random(1);
   const std::vector<float> a = normal_vector(random, 3000, 1.0);
   const std::vector<float> b = normal_vector(random, 3000, 1.0);
-  for (const CodecId id : kAllCodecs) {
-    for (std::size_t n = 0; n <= 3000; ++n) {
-      expect_same_on_every_path(codec_for(id), a, b, n);
+  for (std::size_t n = 0; n <= 3000; ++n) {
+    // All codecs up to three blocks and a bit; beyond, they take turns.
+    for (std::size_t i = 0; i < std::size(kAllCodecs); ++i) {
+      if (n > 780 && (n + n / 256) % std::size(kAllCodecs) != i) continue;
+      expect_same_on_every_path(codec_for(kAllCodecs[i]), a, b, n);
       if (HasFatalFailure()) return;
     }
   }
