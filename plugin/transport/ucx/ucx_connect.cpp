@@ -26,7 +26,7 @@ UcxLink* UcxEngine::find(LinkId id) {
 }
 
 Result<std::string> UcxEngine::listen_here(const std::string& address) {
-  const auto parts = split_host_port(address);
+  const auto parts = parse_host_port(address);
   if (!parts.ok()) return parts.status();
   const auto addresses = resolve_name(*parts, true);
   if (!addresses.ok()) return unavailable("cannot listen on " + address + ": " + addresses.status().message());
@@ -51,9 +51,8 @@ Result<std::string> UcxEngine::listen_here(const std::string& address) {
     return internal_error("UCX does not say where it listens: " + reason(status));
   }
   listeners_.push_back(listener);
-  std::string host = options_.advertise_host.empty() ? parts->host : options_.advertise_host;
-  if (host.find(':') != std::string::npos) host = "[" + host + "]";
-  return host + ":" + port_of(attributes.sockaddr);
+  const std::string& host = options_.advertise_host.empty() ? parts->host : options_.advertise_host;
+  return to_string(HostPort{host, host_port_of(attributes.sockaddr).port});
 }
 
 void UcxEngine::dial(LinkId id, const std::string& address, TimePoint deadline) {
@@ -63,7 +62,7 @@ void UcxEngine::dial(LinkId id, const std::string& address, TimePoint deadline) 
   link.peer = address;
   link.deadline = deadline;
   link.token = draw_token();
-  const auto parts = split_host_port(address);
+  const auto parts = parse_host_port(address);
   if (!parts.ok()) {
     end_link(link, parts.status());
     return;
@@ -141,7 +140,7 @@ void UcxEngine::accept(ucp_conn_request_h request) {
   const ucs_status_t queried = api_.conn_request_query(request, &attributes);
   const auto strangers = std::count_if(connections_.begin(), connections_.end(),
                                        [](const auto& entry) { return entry.second->link == LinkId(); });
-  std::string peer = queried == UCS_OK ? to_text(attributes.client_address) : "an unknown address";
+  std::string peer = queried == UCS_OK ? to_string(host_port_of(attributes.client_address)) : "an unknown address";
   if (static_cast<std::size_t>(strangers) >= kMaxStrangers) {
     log_warning("ucx: a connection from " + peer + " was refused: " + std::to_string(strangers) +
                 " others have not said yet what they belong to");

@@ -1,4 +1,4 @@
-// "host:port" as socket addresses, without holding up the thread that asks.
+// Hosts and ports as socket addresses, without holding up the thread that asks.
 //
 // Threads: any. A name that needs the resolver is looked up on a thread of its own, which may outlive the
 // caller when the network's name server does not answer; it then touches nothing but its own state.
@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "collab/status.h"
+#include "core/base/address.h"
 
 namespace collab {
 
@@ -22,13 +23,6 @@ struct SocketAddress {
 };
 using SocketAddresses = std::vector<SocketAddress>;
 
-struct HostPort {
-  std::string host;  // without brackets
-  std::string port;
-};
-// "host:port", "[v6]:port"; the port a number.
-[[nodiscard]] Result<HostPort> split_host_port(const std::string& address);
-
 // Only numbers are translated; anything else is kUnavailable.
 [[nodiscard]] Result<SocketAddresses> resolve_numeric(const HostPort& address);
 // May block as long as the system's resolver does.
@@ -36,8 +30,7 @@ struct HostPort {
 // Calls `done` from a thread of its own.
 void resolve_in_background(HostPort address, std::function<void(Result<SocketAddresses>)> done);
 
-// "10.0.0.1:5000", "[::1]:5000"
-[[nodiscard]] std::string to_text(const sockaddr_storage& address);
-[[nodiscard]] std::string port_of(const sockaddr_storage& address);
+// With numbers, not names.
+[[nodiscard]] HostPort host_port_of(const sockaddr_storage& address);
 
 }  // namespace collab

@@ -15,11 +15,11 @@
 namespace collab {
 
 struct UcxOptions {
-  std::uint32_t connections = 2;     // endpoints a link, 1 to 16; the dialler's number counts
-  std::string advertise_host;        // what listen() gives as the host; empty: as it was asked
-  std::string library_dir;           // where the libucx wheel keeps libucp.so.0; empty: elsewhere
-  std::string transports;            // UCX_TLS for this transport alone, e.g. "tcp"; empty: UCX's choice
-  std::shared_ptr<BufferPool> pool;  // for received payloads; null: one of its own
+  std::uint32_t connections = 2;               // endpoints a link, 1 to 16; the dialler's number counts
+  std::string advertise_host = {};             // what listen() gives as the host; empty: as it was asked
+  std::string library_dir = {};                // where the libucx wheel keeps libucp.so.0; empty: elsewhere
+  std::string transports = {};                 // UCX_TLS for this transport alone, e.g. "tcp"; empty: UCX's choice
+  std::shared_ptr<BufferPool> pool = nullptr;  // for received payloads; null: one of its own
 };
 
 // Loads UCX and opens a worker. kUnavailable when there is no usable UCX; the message says what was tried.

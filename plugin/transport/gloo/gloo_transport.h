@@ -1,0 +1,25 @@
+// The transport over torch's own Gloo: a ProcessGroupGloo with one rank a node of the swarm, made in Python and
+// handed in, stands in for sockets of ours.
+//
+// Addresses are "gloo:RANK"; listen() gives the own one, whatever it is asked. It neither resumes nor crosses NAT:
+// a connection that breaks takes all links to that rank with it, and a swarm that changes needs a new group.
+// Threads: as collab/transport.h says. Gloo's calls block, so each other rank costs two threads that receive and up
+// to two that send (control and data); all sleep when idle. Handlers run on one thread of the transport's.
+// Ownership: shares the backend, which nobody else may use.
+#pragma once
+
+#include <memory>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+
+#include "collab/transport.h"
+
+namespace collab {
+
+struct GlooOptions {
+  c10::intrusive_ptr<c10d::Backend> backend;
+  std::shared_ptr<BufferPool> pool;  // for received payloads; null: one of its own
+};
+
+[[nodiscard]] Result<std::unique_ptr<Transport>> make_gloo_transport(GlooOptions options);
+
+}  // namespace collab
