@@ -63,6 +63,7 @@ void Coordinator::State::on_event(const Received& event) {
           on_done(member, message);
         } else if constexpr (std::is_same_v<T, Leave>) {
           send(member, Farewell{});
+          if (members.size() == 1) anchor.reset();  // the swarm ends as it should; nobody is to bring it back
           out.emplace_back(Hangup{member.link, "left: " + message.reason});
           remove(member.id, "left: " + message.reason);
         } else if constexpr (std::is_same_v<T, Heartbeat>) {
@@ -106,7 +107,9 @@ TimePoint Coordinator::State::next_deadline() const {
   TimePoint next = std::min(next_heartbeat, round.limit);
   next = std::min(next, round.waiting.next());
   next = std::min(next, gathering.next());
-  if (gathering.running()) next = std::min(next, later(gathering.since(), config.join_timeout));
+  if (gathering.running()) {
+    next = std::min(next, later(gathering.since(), last_anchor_missed() ? config.link_grace : config.join_timeout));
+  }
   for (const auto& [id, member] : members) {
     if (member.standing == Standing::kAdopting) {
       next = std::min(next, later(member.adopting_since, config.round_timeout));

@@ -4,6 +4,7 @@
 
 #include "core/base/text.h"
 #include "core/protocol/coordinator_state.h"
+#include "core/wire/limits.h"
 
 namespace collab::protocol {
 namespace {
@@ -103,6 +104,8 @@ std::string Coordinator::State::refusal(const wire::Join& join) const {
              in_milliseconds(silent) + " ago): give this one another COLLAB_SITE";
     }
   }
+  if (join.elements == 0) return "its model has no trained parameters, so there is nothing to exchange";
+  if (members.size() >= wire::kMaxSites) return "the swarm is full: " + std::to_string(members.size()) + " sites";
   return reference ? first_difference(join, *reference) : std::string();
 }
 
@@ -144,7 +147,6 @@ void Coordinator::State::on_join(LinkId link, const wire::Join& join) {
     reference = Reference{join.site, join.elements, join.settings, join.model};
     next_heartbeat = later(now, config.heartbeat);
   }
-  if (join.offer.run.value != 0 && join.offer.run == last_run) gathered = true;
 
   MemberRecord member;
   member.id = pick_id(join);
@@ -188,24 +190,43 @@ void Coordinator::State::prefer_newer_offer(const MemberRecord& joiner) {
   }
 }
 
+wire::Offer Coordinator::State::brought_by(const MemberRecord& member) const {
+  return member.holds ? wire::Offer{member.holds->run, member.holds->round, member.holds->digest} : member.offer;
+}
+
+// After a loss, a round that was committed is not undone lightly: while a site goes on from an older round of the same
+// run, those who hold the newer one get the grace to come back.
+bool Coordinator::State::last_anchor_missed() const {
+  bool older = false;
+  for (const auto& [id, member] : members) {
+    const wire::Offer offer = brought_by(member);
+    if (!last_anchor || offer.run != last_anchor->first) continue;
+    if (offer.round >= last_anchor->second) return false;
+    older = true;
+  }
+  return older;
+}
+
 // The highest (run, round) anybody offers; among equals, and among fresh sites, the lowest site.
 void Coordinator::State::choose_anchor() {
   if (anchor) return;
-  if (!gathered && members.size() < sites_wanted()) return;
+  const bool resumes = last_anchor && std::any_of(members.begin(), members.end(), [&](const auto& entry) {
+                         return brought_by(entry.second).run == last_anchor->first;
+                       });
+  const bool enough = resumes ? !last_anchor_missed() : gathered || members.size() >= sites_wanted();
+  if (!enough) return;
   gathered = true;
   gathering.stop();
-  const auto value_of = [](const MemberRecord& member) {
-    return member.holds ? wire::Offer{member.holds->run, member.holds->round, member.holds->digest} : member.offer;
-  };
+  last_anchor.reset();
   MemberRecord* best = nullptr;
+  const auto rank = [this](const MemberRecord& member) {
+    const wire::Offer offer = brought_by(member);
+    return std::tuple(offer.run, offer.round);
+  };
   for (auto& [id, member] : members) {
-    const wire::Offer offer = value_of(member);
-    if (best == nullptr ||
-        std::tuple(offer.run, offer.round) > std::tuple(value_of(*best).run, value_of(*best).round)) {
-      best = &member;
-    }
+    if (best == nullptr || rank(member) > rank(*best)) best = &member;
   }
-  wire::Offer chosen = value_of(*best);
+  wire::Offer chosen = brought_by(*best);
   if (chosen.run.value == 0) chosen = {RunId{config.fresh_run.value + births++}, RoundId{0}, chosen.digest};
   anchor = AnchorRecord{chosen.run, chosen.round, chosen.digest};
   for (auto& [id, member] : members) member.holds.reset();
@@ -281,6 +302,16 @@ void Coordinator::State::on_adopted(MemberRecord& member, const wire::Adopted& a
 
 void Coordinator::State::on_gathering_tick() {
   if (!gathering.running()) return;
+  if (last_anchor_missed()) {
+    static_cast<void>(gathering.due(now));
+    if (now - gathering.since() < config.link_grace) return;
+    note(Note::Level::kWarning, "anchor",
+         "nobody has brought back round " + std::to_string(last_anchor->second.value) + " within " +
+             in_seconds(config.link_grace) + " (COLLAB_LINK_GRACE); the swarm goes on from an older one");
+    last_anchor.reset();
+    gathered = true;
+    return;
+  }
   const std::string count = std::to_string(members.size()) + " of " + std::to_string(sites_wanted()) +
                             " sites are here (" + join_words(member_list()) + ")";
   if (now - gathering.since() >= config.join_timeout) {

@@ -44,6 +44,14 @@ void Coordinator::State::remove(SiteId id, const std::string& reason) {
   changed = true;
   note(Note::Level::kInfo, "leave", gone.name + " is no member any more: " + reason,
        {{"who", json_quote(gone.name)}, {"reason", json_quote(reason)}});
+  const bool held = std::any_of(members.begin(), members.end(), [&](const auto& entry) {
+    return entry.second.standing == Standing::kActive || holds_anchor(entry.second);
+  });
+  if (anchor && !held) {
+    last_anchor = {anchor->run, anchor->round};
+    attempt_base = highest_attempt;
+    round.attempts = 0;
+  }
   if (members.empty()) return forget_everything();
 
   if (round.attempt) {
@@ -53,15 +61,13 @@ void Coordinator::State::remove(SiteId id, const std::string& reason) {
   for (auto& [other, member] : members) {
     if (member.standing == Standing::kAdopting && member.source == id) member.standing = Standing::kJoined;
   }
-  const bool held = std::any_of(members.begin(), members.end(), [&](const auto& entry) {
-    return entry.second.standing == Standing::kActive || holds_anchor(entry.second);
-  });
   if (anchor && !held) {
     note(Note::Level::kWarning, "anchor",
          "nobody holds the anchor of round " + std::to_string(anchor->round.value) +
              " any more; the best of what the others bring is taken");
     anchor.reset();
     for (auto& [other, member] : members) member.standing = Standing::kJoined;
+    gathering.start(now);
   }
   // A round begins with its first ready: without one nobody waits. Attempts go on being counted, so that what was sent
   // for an earlier one is never taken for a later one.
@@ -76,7 +82,6 @@ void Coordinator::State::remove(SiteId id, const std::string& reason) {
 }
 
 void Coordinator::State::forget_everything() {
-  if (anchor) last_run = anchor->run;
   anchor.reset();
   reference.reset();
   gathered = false;

@@ -148,7 +148,8 @@ void Coordinator::State::form() {
   }
   round.formed = now;
   if (!contributes) return commit(AttemptId{0}, {});
-  form.attempt = AttemptId{++round.attempts};
+  form.attempt = AttemptId{attempt_base + ++round.attempts};
+  highest_attempt = std::max(highest_attempt, form.attempt.value);
   form.slices = make_slices(reference->elements, shares);
   for (const auto& [id, member] : members) send(member, form);
   round.attempt = std::move(form);

@@ -93,7 +93,10 @@ struct RoundRecord {
 [[nodiscard]] Digest majority(const std::map<SiteId, Digest>& said);
 
 struct Coordinator::State {
-  explicit State(CoordinatorConfig c) : config(std::move(c)) {}
+  explicit State(CoordinatorConfig c) : config(std::move(c)) {
+    attempt_base = static_cast<std::uint32_t>((config.term.value - 1) & 0x7FFF) << 16;
+    highest_attempt = attempt_base;
+  }
 
   CoordinatorConfig config;
   std::map<SiteId, MemberRecord> members;
@@ -103,9 +106,14 @@ struct Coordinator::State {
   bool gathered = false;               // enough sites were here once
   WaitProgress gathering;              // until then
   std::uint64_t births = 0;            // fresh runs begun here
-  RunId last_run;                      // of the swarm that was here before everybody was lost
-  std::uint64_t next_source = 0;       // round robin over the sources
+  // The anchor nobody here holds any more: a site that lost its link may bring it back within the grace.
+  std::optional<std::pair<RunId, RoundId>> last_anchor;
+  std::uint64_t next_source = 0;  // round robin over the sources
   RoundRecord round;
+  // Attempts of a round are never numbered alike, by two terms or after a lost round is agreed on anew: chunks sent for
+  // the one must not be taken for the other's.
+  std::uint32_t attempt_base = 0;
+  std::uint32_t highest_attempt = 0;
   TimePoint next_heartbeat = kNever;
   std::uint64_t heartbeat_sequence = 0;
   bool changed = false;  // in advance(): somebody was removed, look again
@@ -131,6 +139,8 @@ struct Coordinator::State {
   [[nodiscard]] SiteId pick_id(const wire::Join& join) const;
   void refuse_link(LinkId link, const std::string& who, const std::string& reason);
   [[nodiscard]] std::uint32_t sites_wanted() const;
+  [[nodiscard]] wire::Offer brought_by(const MemberRecord& member) const;  // what it holds, or joined with
+  [[nodiscard]] bool last_anchor_missed() const;                           // somebody goes on from an older one
   void choose_anchor();
   void offer_anchor();  // Adopt to those who wait for one
   void prefer_newer_offer(const MemberRecord& joiner);

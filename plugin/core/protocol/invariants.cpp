@@ -31,11 +31,23 @@ void Invariants::coordinator_step(const CoordinatorEvent& event, const std::vect
     const auto* send = std::get_if<Send>(&action);
     if (send == nullptr) continue;
     if (const auto* welcome = std::get_if<wire::Welcome>(&send->message)) welcomed_[send->link] = welcome->site;
-    if (const auto* adopt = std::get_if<wire::Adopt>(&send->message)) anchor_ = {adopt->run, adopt->round};
+    if (const auto* adopt = std::get_if<wire::Adopt>(&send->message)) on_adopt(*adopt);
     if (const auto* form = std::get_if<wire::Form>(&send->message)) on_form(*form);
     if (const auto* commit = std::get_if<wire::Commit>(&send->message)) on_commit(*commit);
   }
   if (const auto* closed = std::get_if<Closed>(&event)) welcomed_.erase(closed->link);
+}
+
+// Where nobody holds the newest anchor any more the swarm may go back; what was agreed on after it never was.
+void Invariants::on_adopt(const wire::Adopt& adopt) {
+  anchor_ = {adopt.run, adopt.round};
+  std::erase_if(commits_, [&](const auto& entry) {
+    return std::get<0>(entry.first) == adopt.term && std::get<1>(entry.first) > adopt.round;
+  });
+  std::erase_if(states_, [&](const auto& entry) {
+    const auto& [term, run, round] = entry.first;
+    return term == adopt.term && round > adopt.round;
+  });
 }
 
 // An attempt is one and the same for all its members, whole, and the newest of its round.

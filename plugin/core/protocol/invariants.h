@@ -46,6 +46,7 @@ class Invariants {
   void check(bool holds, const std::string& what) {
     if (!holds) broken_.push_back(what);
   }
+  void on_adopt(const wire::Adopt& adopt);
   void on_form(const wire::Form& form);
   void on_commit(const wire::Commit& commit);
   void on_apply(const std::string& site, SiteRecord& record, const ApplyCommit& apply);

@@ -28,7 +28,7 @@ std::string Site::waiting_for(TimePoint now) const { return state_->waiting_for(
 
 std::optional<SiteId> Site::peer_of(LinkId link) const {
   const auto found = state_->peers.find(link);
-  if (found == state_->peers.end() || !found->second.known) return std::nullopt;
+  if (found == state_->peers.end() || found->second.state < PeerState::kAnswered) return std::nullopt;
   return found->second.site;
 }
 
@@ -100,12 +100,8 @@ void Site::State::on_event(const PeerConnected& event) {
     out.emplace_back(Hangup{event.link, "site " + std::to_string(event.site.value) + " is no member any more"});
     return;
   }
-  PeerLink peer;
-  peer.site = event.site;
-  peer.name = name_of(event.site);
-  peer.dialed = true;
-  peer.since = now;
-  greet(event.link, peers.insert_or_assign(event.link, peer).first->second);
+  peers[event.link] = PeerLink{PeerState::kGreeting, event.site, name_of(event.site), true, now};
+  greet(event.link);
 }
 
 void Site::State::on_event(const DialFailed& event) {
@@ -221,7 +217,7 @@ TimePoint Site::State::next_deadline() const {
     if (!linked(site)) next = std::min(next, dial.at);
   }
   for (const auto& [link, peer] : peers) {
-    if (!peer.known) next = std::min(next, later(peer.since, kHelloLimit));
+    if (peer.state != PeerState::kUsable) next = std::min(next, later(peer.since, kHelloLimit));
   }
   if (round.phase == RoundPhase::kLinking) next = std::min(next, round.link_by);
   if (round.phase != RoundPhase::kTraining) {

@@ -1,8 +1,10 @@
 // Links between sites: who dials, who is who, what a site that fetches our anchor gets.
 //
-//   dialled by us:   connected --our Hello--> greeted --its Hello--> known
-//   dialled by them: (unknown) --its Hello--> waits for the roster to list it --our Hello--> known
+//   dialled by us:    connected --our Hello--> greeting --its Hello, our Heartbeat----------------> usable
+//   dialled by them:  --its Hello--> unlisted --the roster lists it: our Hello--> answered --its--> usable
+//                                                                                     next message
 //
+// The data lane may overtake our Hello, so who was dialled sends no data before it knows that its Hello has arrived.
 // Of two links to one site, the one dialled by the higher site stays; of two dialled by the same, the newer.
 #include <algorithm>
 #include <vector>
@@ -25,11 +27,12 @@ void Site::State::on_roster(const wire::Roster& update) {
   std::vector<LinkId> gone;
   std::vector<LinkId> arrived;
   for (const auto& [link, peer] : peers) {
-    if (peer.known && !stands_in_roster(peer)) gone.push_back(link);
-    if (peer.hello_came && !peer.known && stands_in_roster(peer)) arrived.push_back(link);
+    const bool listed = stands_in_roster(peer);
+    if (peer.state >= PeerState::kAnswered && !listed) gone.push_back(link);
+    if (peer.state == PeerState::kUnlisted && listed) arrived.push_back(link);
   }
   for (const LinkId link : gone) hang_up_peer(link, "the roster does not list " + peers.at(link).name + " any more");
-  for (const LinkId link : arrived) accept_peer(link);
+  for (const LinkId link : arrived) answer_peer(link);
   for (auto dial = peer_dials.begin(); dial != peer_dials.end();) {
     dial = roster.count(dial->first) == 0 ? peer_dials.erase(dial) : std::next(dial);
   }
@@ -40,14 +43,16 @@ void Site::State::on_roster(const wire::Roster& update) {
 
 void Site::State::from_peer(LinkId link, const wire::Message& message) {
   if (const auto* hello = std::get_if<wire::Hello>(&message)) return on_hello(link, *hello);
-  const auto peer = peers.find(link);
   const std::string name(wire::name_of(message));
-  if (peer == peers.end() || !peer->second.known) {
+  if (const auto peer = peers.find(link); peer == peers.end() || peer->second.state < PeerState::kAnswered) {
     const std::string why = name + " came before Hello";
     if (peer != peers.end()) return hang_up_peer(link, why);
     out.emplace_back(Hangup{link, why});
     return;
   }
+  if (peers.at(link).state == PeerState::kAnswered) use_peer(link);
+  const auto peer = peers.find(link);
+  if (peer == peers.end()) return;  // another link to the same site stays
   if (const auto* fetch = std::get_if<wire::FetchAnchor>(&message)) return on_fetch(link, *fetch);
   const bool data = std::holds_alternative<wire::Chunk>(message) || std::holds_alternative<wire::AnchorSent>(message) ||
                     std::holds_alternative<wire::Heartbeat>(message);
@@ -59,32 +64,41 @@ void Site::State::on_hello(LinkId link, const wire::Hello& hello) {
   const auto [found, fresh] = peers.try_emplace(link);
   PeerLink& peer = found->second;
   if (fresh) peer.since = now;
-  if (peer.known || peer.hello_came) return;
+  if (!fresh && peer.state != PeerState::kGreeting) return;
   const std::string who = json_quote(hello.name) + " (site " + std::to_string(hello.site.value) + ")";
   if (hello.swarm != join.swarm) {
     return hang_up_peer(
         link, who + " is of the swarm " + json_quote(hello.swarm) + ", this site of " + json_quote(join.swarm));
   }
   if (hello.site == self) return hang_up_peer(link, who + " claims the number of this site, " + join.site);
-  if (peer.dialed && hello.site != peer.site) {
-    return hang_up_peer(link,
-                        "dialled " + peer.name + ", reached " + who + ": is its address right (COLLAB_ADVERTISE)?");
+  if (peer.dialed) {
+    if (hello.site != peer.site || hello.name != peer.name) {
+      return hang_up_peer(link,
+                          "dialled " + peer.name + ", reached " + who + ": is its address right (COLLAB_ADVERTISE)?");
+    }
+    if (!stands_in_roster(peer)) return hang_up_peer(link, peer.name + " is no member any more");
+    out.emplace_back(Send{link, wire::Heartbeat{0, true}});
+    return use_peer(link);
   }
-  const auto waiting = std::count_if(peers.begin(), peers.end(), [](const auto& entry) { return !entry.second.known; });
+  const auto waiting = std::count_if(peers.begin(), peers.end(),
+                                     [](const auto& entry) { return entry.second.state == PeerState::kUnlisted; });
   if (static_cast<std::size_t>(waiting) > kMaxUnknownPeers)
     return hang_up_peer(link, "too many links of unknown sites");
   peer.site = hello.site;
   peer.name = hello.name;
-  peer.hello_came = true;
-  if (stands_in_roster(peer)) accept_peer(link);
+  if (stands_in_roster(peer)) answer_peer(link);
 }
 
-void Site::State::greet(LinkId link, PeerLink& peer) {
-  peer.greeted = true;
-  out.emplace_back(Send{link, wire::Hello{join.swarm, term, *self, join.site}});
+void Site::State::greet(LinkId link) { out.emplace_back(Send{link, wire::Hello{join.swarm, term, *self, join.site}}); }
+
+void Site::State::answer_peer(LinkId link) {
+  PeerLink& peer = peers.at(link);
+  peer.state = PeerState::kAnswered;
+  peer.since = now;
+  greet(link);
 }
 
-void Site::State::accept_peer(LinkId link) {
+void Site::State::use_peer(LinkId link) {
   PeerLink& peer = peers.at(link);
   const SiteId site = peer.site;
   if (const auto other = link_of.find(site); other != link_of.end()) {
@@ -93,14 +107,11 @@ void Site::State::accept_peer(LinkId link) {
     if (by_the_higher(peers.at(old)) && !by_the_higher(peer)) {
       return hang_up_peer(link, "there is another link between " + join.site + " and " + peer.name);
     }
-    out.emplace_back(Hangup{old, "replaced by another link between " + join.site + " and " + peer.name});
-    peer.known = true;
-    if (!peer.greeted) greet(link, peer);
+    peer.state = PeerState::kUsable;
     other->second = link;
-    return forget_peer(old, "its link was replaced");
+    return hang_up_peer(old, "replaced by another link between " + join.site + " and " + peer.name);
   }
-  peer.known = true;
-  if (!peer.greeted) greet(link, peer);
+  peer.state = PeerState::kUsable;
   link_of[site] = link;
   pursue_adoption();
   pursue_links();
@@ -124,7 +135,7 @@ void Site::State::forget_peer(LinkId link, const std::string& why) {
     adoption->over.reset();
     pursue_adoption();
   }
-  if (!peer.known) return;
+  if (peer.state != PeerState::kUsable) return;
   if (round.phase == RoundPhase::kExchanging && exchanges_with(peer.site)) report_unreached(peer.site, why);
   pursue_links();
 }
@@ -177,12 +188,13 @@ void Site::State::on_peers_tick() {
   }
   std::vector<LinkId> silent;
   for (const auto& [link, peer] : peers) {
-    if (!peer.known && now - peer.since >= kHelloLimit) silent.push_back(link);
+    if (peer.state != PeerState::kUsable && now - peer.since >= kHelloLimit) silent.push_back(link);
   }
   for (const LinkId link : silent) {
     const PeerLink& peer = peers.at(link);
-    hang_up_peer(link, peer.hello_came ? "the coordinator does not list " + json_quote(peer.name) + " as a member"
-                                       : "no Hello within " + in_seconds(kHelloLimit));
+    hang_up_peer(link, peer.state == PeerState::kUnlisted
+                           ? "the coordinator does not list " + json_quote(peer.name) + " as a member"
+                           : "no Hello within " + in_seconds(kHelloLimit));
   }
   dial_everyone();
   pursue_adoption();

@@ -115,14 +115,19 @@ struct RoundState {
   RoundDone outcome;  // kApplying: told once it is applied
 };
 
-// A link between sites.
+// The life of a link between sites; the drawing is in site_peers.cpp.
+enum class PeerState : std::uint8_t {
+  kGreeting,  // dialled by us: our Hello is out
+  kUnlisted,  // dialled by them: its Hello came, the roster does not list it yet
+  kAnswered,  // dialled by them: our Hello is out, its next message shows that it has arrived
+  kUsable,    // both know each other: anything may be sent
+};
+
 struct PeerLink {
+  PeerState state = PeerState::kUnlisted;
   SiteId site;
   std::string name;
-  bool dialed = false;      // by us
-  bool greeted = false;     // our Hello is out
-  bool known = false;       // its Hello came and matches the roster
-  bool hello_came = false;  // but the roster does not list the site yet
+  bool dialed = false;  // by us
   TimePoint since{};
 };
 
@@ -150,7 +155,7 @@ struct Site::State {
   std::optional<Adoption> adoption;
   RoundState round;
   std::map<LinkId, PeerLink> peers;
-  std::map<SiteId, LinkId> link_of;  // the known link to a site
+  std::map<SiteId, LinkId> link_of;  // the usable link to a site
   std::map<SiteId, PeerDial> peer_dials;
   std::map<LinkId, wire::FetchAnchor> fetches;  // asked of us before our anchor was in place
   TimePoint leave_by = kNever;
@@ -208,8 +213,9 @@ struct Site::State {
   void on_roster(const wire::Roster& roster);
   void from_peer(LinkId link, const wire::Message& message);
   void on_hello(LinkId link, const wire::Hello& hello);
-  void greet(LinkId link, PeerLink& peer);
-  void accept_peer(LinkId link);
+  void greet(LinkId link);
+  void answer_peer(LinkId link);  // dialled by them, and listed
+  void use_peer(LinkId link);
   void hang_up_peer(LinkId link, const std::string& why);
   void forget_peer(LinkId link, const std::string& why);
   [[nodiscard]] bool stands_in_roster(const PeerLink& peer) const;

@@ -1,0 +1,89 @@
+#include "tests/sim/checkers.h"
+
+#include <cmath>
+
+namespace collab::sim {
+
+void Checkers::contributes(const wire::Form& form, SiteId site, Contribution contribution) {
+  const Attempt attempt{form.term, form.round, form.attempt};
+  forms_[attempt] = form;
+  attempts_[attempt][site] = std::move(contribution);
+}
+
+void Checkers::committed(const wire::Commit& commit) {
+  if (!committed_.insert({commit.term, commit.round}).second) return;
+  ++commits_;
+  const Attempt attempt{commit.term, commit.round, commit.attempt};
+  for (const SiteId site : commit.contributors) {
+    const auto found = attempts_[attempt].find(site);
+    if (found == attempts_[attempt].end()) {
+      fail("round " + std::to_string(commit.round.value) + " counts site " + std::to_string(site.value) +
+           ", which never began that exchange");
+      continue;
+    }
+    const Contribution& c = found->second;
+    auto& counted = counted_[c.process];
+    for (const auto& [from, interval] : counted) {
+      if (from < c.to && c.from < interval.to) {
+        fail(c.process + ": samples [" + std::to_string(c.from) + ", " + std::to_string(c.to) + ") of round " +
+             std::to_string(commit.round.value) + " were counted in round " + std::to_string(interval.round.value) +
+             " already");
+      }
+    }
+    if (c.weight != static_cast<double>(c.to - c.from)) {
+      fail(c.process + ": weighs " + std::to_string(c.weight) + " for " + std::to_string(c.to - c.from) + " samples");
+    }
+    counted[c.from] = {c.to, forms_[attempt].run, commit.round};
+  }
+}
+
+void Checkers::starts_from(TermId term, RunId run, RoundId round) {
+  for (auto& [process, counted] : counted_) {
+    std::erase_if(counted, [&](const auto& entry) { return entry.second.run == run && entry.second.round > round; });
+  }
+  std::erase_if(committed_,
+                [&](const auto& entry) { return std::get<0>(entry) == term && std::get<1>(entry) > round; });
+}
+
+void Checkers::applied(const std::string& process, const wire::Commit& commit, const std::vector<float>& mean) {
+  if (commit.attempt.value == 0) return;
+  const Attempt attempt{commit.term, commit.round, commit.attempt};
+  const auto& contributions = attempts_[attempt];
+  double total = 0;
+  for (const SiteId site : commit.contributors) total += contributions.at(site).weight;
+  for (std::size_t i = 0; i < mean.size(); ++i) {
+    double expected = 0;
+    double scale = 0;
+    for (const SiteId site : commit.contributors) {
+      const Contribution& c = contributions.at(site);
+      const double term = c.weight / total * static_cast<double>(c.delta[i]);
+      expected += term;
+      scale += std::abs(term);
+    }
+    if (std::abs(expected - static_cast<double>(mean[i])) > 1e-5 * scale + 1e-12) {
+      return fail(process + ": element " + std::to_string(i) + " of the mean of round " +
+                  std::to_string(commit.round.value) + " is " + std::to_string(mean[i]) + ", the contributions give " +
+                  std::to_string(expected));
+    }
+  }
+}
+
+void Checkers::expect_all_counted(const std::string& process, std::uint64_t trained) {
+  std::uint64_t at = 0;
+  for (const auto& [from, interval] : counted_[process]) {
+    if (from != at) break;
+    at = interval.to;
+  }
+  if (at != trained) {
+    fail(process + ": it stayed and trained " + std::to_string(trained) +
+         " samples, but the first one not counted is " + std::to_string(at));
+  }
+}
+
+std::vector<std::string> Checkers::failures() const {
+  std::vector<std::string> all = invariants.broken();
+  all.insert(all.end(), failures_.begin(), failures_.end());
+  return all;
+}
+
+}  // namespace collab::sim

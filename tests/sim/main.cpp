@@ -1,0 +1,120 @@
+// collab_sim: one simulated swarm from a seed, or many fresh ones.
+//
+//   collab_sim --seed 7 --sites 3 --rounds 5 --faults cut,crash --verbose
+//   collab_sim --count 200 [--first SEED]      fresh seeds from the clock; faults drawn from each seed
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <optional>
+#include <string>
+
+#include "tests/sim/swarm.h"
+
+namespace {
+
+using namespace collab;
+
+constexpr const char* kUsage =
+    "usage: collab_sim [--seed N | --count N [--first N]] [--sites N] [--rounds N]\n"
+    "                  [--faults drawn|none|all|LIST] [--mutation none|forge-done|count-twice|flip-bit] [--verbose]\n";
+
+struct Arguments {
+  sim::SwarmOptions swarm;
+  std::uint64_t count = 1;
+  bool fresh = false;
+};
+
+std::optional<sim::Mutation> mutation_from(const std::string& name) {
+  if (name == "none") return sim::Mutation::kNone;
+  if (name == "forge-done") return sim::Mutation::kForgeDone;
+  if (name == "count-twice") return sim::Mutation::kCountTwice;
+  if (name == "flip-bit") return sim::Mutation::kFlipBit;
+  return std::nullopt;
+}
+
+Result<Arguments> parse(int argc, char** argv) {
+  Arguments arguments;
+  arguments.swarm.draw_faults = true;
+  for (int i = 1; i < argc; ++i) {
+    const std::string name = argv[i];
+    if (name == "--verbose") {
+      arguments.swarm.verbose = true;
+      continue;
+    }
+    if (i + 1 >= argc) return invalid_argument(name + ": expected an option and its value");
+    const std::string value = argv[++i];
+    if (name == "--faults") {
+      arguments.swarm.draw_faults = value == "drawn";
+      if (value == "drawn") continue;
+      auto faults = sim::faults_from_text(value);
+      if (!faults.ok()) return faults.status();
+      arguments.swarm.faults = *faults;
+      continue;
+    }
+    if (name == "--mutation") {
+      const auto mutation = mutation_from(value);
+      if (!mutation) return invalid_argument("unknown mutation '" + value + "'");
+      arguments.swarm.mutation = *mutation;
+      continue;
+    }
+    char* end = nullptr;
+    const std::uint64_t number = std::strtoull(value.c_str(), &end, 10);
+    if (end == value.c_str() || *end != '\0')
+      return invalid_argument(name + ": expected a number, got '" + value + "'");
+    if (name == "--seed" || name == "--first") {
+      arguments.swarm.seed = number;
+      arguments.fresh = false;
+    } else if (name == "--count") {
+      arguments.count = number;
+      arguments.fresh = arguments.swarm.seed == 1;
+    } else if (name == "--sites") {
+      arguments.swarm.sites = static_cast<std::uint32_t>(number);
+    } else if (name == "--rounds") {
+      arguments.swarm.rounds = static_cast<std::uint32_t>(number);
+    } else {
+      return invalid_argument("unknown option " + name);
+    }
+  }
+  if (arguments.fresh) {
+    arguments.swarm.seed = static_cast<std::uint64_t>(std::chrono::system_clock::now().time_since_epoch().count());
+  }
+  return arguments;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const Result<Arguments> arguments = parse(argc, argv);
+  if (!arguments.ok()) {
+    std::fprintf(stderr, "collab_sim: %s\n%s", arguments.status().message().c_str(), kUsage);
+    return 2;
+  }
+  sim::SwarmOptions options = arguments->swarm;
+  std::printf("collab_sim: %llu run(s), first seed %llu\n", static_cast<unsigned long long>(arguments->count),
+              static_cast<unsigned long long>(options.seed));
+  std::uint64_t bad = 0;
+  std::uint64_t commits = 0;
+  std::uint64_t faults = 0;
+  std::uint64_t restarts = 0;
+  double seconds = 0;
+  for (std::uint64_t i = 0; i < arguments->count; ++i, ++options.seed) {
+    const sim::SwarmResult result = sim::run_swarm(options);
+    commits += result.commits;
+    faults += result.faults;
+    restarts += result.failed_processes;
+    seconds += result.virtual_seconds;
+    if (result.failures.empty()) continue;
+    ++bad;
+    std::printf("seed %llu (%u sites, %u rounds) FAILED:\n", static_cast<unsigned long long>(options.seed),
+                result.sites, result.rounds);
+    for (const std::string& failure : result.failures) std::printf("  %s\n", failure.c_str());
+    std::printf("  again: %s\n", sim::replay_command(options).c_str());
+  }
+  std::printf(
+      "collab_sim: %llu commits, %llu faults, %llu processes given up and restarted, %.0f s of virtual time; "
+      "%llu of %llu runs failed\n",
+      static_cast<unsigned long long>(commits), static_cast<unsigned long long>(faults),
+      static_cast<unsigned long long>(restarts), seconds, static_cast<unsigned long long>(bad),
+      static_cast<unsigned long long>(arguments->count));
+  return bad == 0 ? 0 : 1;
+}

@@ -1,0 +1,58 @@
+#include "tests/sim/sim_coordinator.h"
+
+#include <utility>
+
+#include "core/wire/encoding.h"
+
+namespace collab::sim {
+
+using namespace protocol;
+
+SimCoordinator::SimCoordinator(CoordinatorConfig config, std::string address, Mutation mutation, Network& network,
+                               Checkers& checkers, SimSite::Log log)
+    : config_(std::move(config)),
+      mutation_(mutation),
+      network_(network),
+      checkers_(checkers),
+      log_(std::move(log)),
+      coordinator_(config_) {
+  node_ = network_.add(this, std::move(address));
+}
+
+void SimCoordinator::on_frame(LinkId link, const Frame& frame) {
+  const Result<wire::Message> message = wire::decode(frame.head);
+  if (!message.ok()) return checkers_.fail("the coordinator got what it cannot read: " + message.status().to_string());
+  step(Received{link, *message});
+  const auto* done = std::get_if<wire::Done>(&*message);
+  if (done != nullptr && mutation_ == Mutation::kForgeDone) forge(*done);
+}
+
+// The planted mistake: whoever is done first speaks for all.
+void SimCoordinator::forge(const wire::Done& done) {
+  if (!forged_.insert({done.round, done.attempt}).second) return;
+  const auto links = links_;
+  for (const auto& [site, link] : links) step(Received{link, done});
+}
+
+void SimCoordinator::step(const CoordinatorEvent& event) {
+  if (dead_) return;
+  const std::vector<CoordinatorAction> actions = coordinator_.step(network_.now(), event);
+  checkers_.invariants.coordinator_step(event, actions);
+  for (const CoordinatorAction& action : actions) {
+    if (const auto* send = std::get_if<Send>(&action)) {
+      if (const auto* commit = std::get_if<wire::Commit>(&send->message)) checkers_.committed(*commit);
+      if (const auto* welcome = std::get_if<wire::Welcome>(&send->message)) links_[welcome->site] = send->link;
+      if (const auto* adopt = std::get_if<wire::Adopt>(&send->message)) {
+        checkers_.starts_from(adopt->term, adopt->run, adopt->round);
+      }
+      network_.send(node_, send->link, Frame{Lane::kControl, wire::encode(send->message), nullptr});
+    } else if (const auto* hangup = std::get_if<Hangup>(&action)) {
+      network_.close(node_, hangup->link);
+    } else if (const auto* note = std::get_if<Note>(&action)) {
+      log_("coordinator", note->event + ": " + note->text);
+    }
+  }
+  network_.wake(node_, coordinator_.next_deadline());
+}
+
+}  // namespace collab::sim

@@ -1,0 +1,48 @@
+// The coordinator of a simulated swarm: the protocol's Coordinator on a virtual network.
+//
+// Threads: one. Ownership: owns its machine; borrows network and checkers.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+
+#include "core/protocol/coordinator.h"
+#include "tests/sim/sim_site.h"
+
+namespace collab::sim {
+
+class SimCoordinator final : public Node {
+ public:
+  SimCoordinator(protocol::CoordinatorConfig config, std::string address, Mutation mutation, Network& network,
+                 Checkers& checkers, SimSite::Log log);
+
+  [[nodiscard]] NodeId node() const { return node_; }
+  [[nodiscard]] std::string status() const { return coordinator_.status_json(network_.now()); }
+  void kill() { dead_ = true; }
+
+  void on_connected(LinkId, std::uint64_t) override {}
+  void on_dial_failed(std::uint64_t, const Status&) override {}
+  void on_sent(LinkId, std::uint64_t) override {}
+  void on_frame(LinkId link, const Frame& frame) override;
+  void on_closed(LinkId link, const Status& why) override { step(protocol::Closed{link, why}); }
+  void on_timer() override { step(protocol::Tick{}); }
+
+ private:
+  void step(const protocol::CoordinatorEvent& event);
+  void forge(const wire::Done& done);
+
+  protocol::CoordinatorConfig config_;
+  Mutation mutation_;
+  Network& network_;
+  Checkers& checkers_;
+  SimSite::Log log_;
+  protocol::Coordinator coordinator_;
+  NodeId node_ = 0;
+  bool dead_ = false;
+  std::map<SiteId, LinkId> links_;  // for the mutation that forges a Done
+  std::set<std::pair<RoundId, AttemptId>> forged_;
+};
+
+}  // namespace collab::sim

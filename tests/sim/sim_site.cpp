@@ -1,0 +1,177 @@
+#include "tests/sim/sim_site.h"
+
+#include <cmath>
+#include <type_traits>
+#include <utility>
+
+#include "core/base/digest.h"
+#include "core/wire/encoding.h"
+
+namespace collab::sim {
+
+using namespace protocol;
+
+Digest digest_of(const std::vector<float>& values) { return digest_of_vector(values); }
+
+SimSite::SimSite(SimSiteOptions options, Network& network, Checkers& checkers, Log log)
+    : options_(std::move(options)),
+      network_(network),
+      checkers_(checkers),
+      log_(std::move(log)),
+      prng_(options_.seed),
+      site_(options_.config),
+      saved_(options_.saved) {
+  node_ = network_.add(this, options_.address);
+  theta_.resize(options_.elements);
+  for (float& value : theta_) value = static_cast<float>(prng_.uniform() - 0.5);
+  if (saved_) anchor_ = theta_ = saved_->anchor;
+}
+
+void SimSite::start() { post(Begin{make_join()}); }
+
+wire::Join SimSite::make_join() const {
+  wire::Join join;
+  join.swarm = "sim";
+  join.site = options_.name;
+  join.expected_sites = options_.expected_sites;
+  join.address = options_.address;
+  join.elements = options_.elements;
+  join.settings = {{"codec", "fp32"}};
+  join.model = {{"weight", "float32", {options_.elements}, true, {}}};
+  if (saved_) {
+    join.offer = {saved_->run, saved_->round, digest_of(saved_->anchor)};
+  } else {
+    join.offer = {RunId{0}, RoundId{0}, digest_of(theta_)};
+  }
+  return join;
+}
+
+// ---- driving the machine ---------------------------------------------------------------------------
+
+void SimSite::post(SiteEvent event) {
+  inbox_.push_back(std::move(event));
+  if (stepping_) return;
+  stepping_ = true;
+  while (!inbox_.empty() && !dead_) {
+    const SiteEvent next = std::move(inbox_.front());
+    inbox_.pop_front();
+    const std::vector<SiteAction> actions = site_.step(network_.now(), next);
+    checkers_.invariants.site_step(options_.process, next, actions);
+    for (const SiteAction& action : actions) act(action);
+  }
+  stepping_ = false;
+  if (!dead_) network_.wake(node_, site_.next_deadline());
+}
+
+void SimSite::later(Duration after, std::function<void()> what) {
+  network_.at(network_.now() + after, [this, what = std::move(what)] {
+    if (!dead_ && !report_.over) what();
+  });
+}
+
+void SimSite::send(LinkId link, const wire::Message& message) {
+  network_.send(node_, link, Frame{Lane::kControl, wire::encode(message), nullptr});
+}
+
+void SimSite::act(const SiteAction& action) {
+  std::visit(
+      [this](const auto& a) {
+        using T = std::decay_t<decltype(a)>;
+        if constexpr (std::is_same_v<T, Send>) {
+          send(a.link, a.message);
+        } else if constexpr (std::is_same_v<T, Hangup>) {
+          network_.close(node_, a.link);
+        } else if constexpr (std::is_same_v<T, DialCoordinator>) {
+          network_.dial(node_, options_.coordinators.at(a.candidate), kCoordinatorDial);
+        } else if constexpr (std::is_same_v<T, DialPeer>) {
+          network_.dial(node_, a.address, a.site.value);
+        } else if constexpr (std::is_same_v<T, StartExchange>) {
+          start_exchange(a);
+        } else if constexpr (std::is_same_v<T, CancelExchange>) {
+          attempt_.reset();
+        } else if constexpr (std::is_same_v<T, ApplyCommit>) {
+          later(Duration{5'000}, [this, a] { apply(a); });
+        } else if constexpr (std::is_same_v<T, KeepAnchor>) {
+          keep_anchor(a);
+        } else if constexpr (std::is_same_v<T, ReceiveAnchor>) {
+          incoming_ = Incoming{a.run, a.round, a.from, std::vector<float>(options_.elements)};
+        } else if constexpr (std::is_same_v<T, SendAnchor>) {
+          send_anchor(a);
+        } else if constexpr (std::is_same_v<T, JoinDone>) {
+          theta_ = anchor_;
+          report_.run = a.run;
+          report_.round = a.round;
+          train();
+        } else if constexpr (std::is_same_v<T, RoundDone>) {
+          round_done(a);
+        } else if constexpr (std::is_same_v<T, Left>) {
+          report_.over = true;
+        } else if constexpr (std::is_same_v<T, Failed>) {
+          report_.over = report_.failed = true;
+          report_.why = a.why;
+          log_(options_.process, "FAILED " + a.why.to_string());
+        } else if constexpr (std::is_same_v<T, Note>) {
+          log_(options_.process, a.event + ": " + a.text);
+        }
+      },
+      action);
+}
+
+void SimSite::train() {
+  if (report_.round >= options_.last_round) return post(Depart{"trained to the end"});
+  const double extra = prng_.uniform() * 2 * static_cast<double>(options_.train_mean.count());
+  later(options_.train_min + Duration(static_cast<Duration::rep>(extra)), [this] { trained(); });
+}
+
+void SimSite::trained() {
+  const std::uint64_t samples = prng_.chance(options_.idle) ? 0 : 1 + prng_.below(64);
+  if (samples > 0) {
+    for (float& value : theta_) value += static_cast<float>(0.02 * (prng_.uniform() - 0.5));
+  }
+  report_.trained += samples;
+  const std::uint64_t since = report_.trained - uncounted_from_;
+  post(Trigger{static_cast<double>(since), since, since == 0 ? std::uint64_t{0} : std::uint64_t{10}});
+}
+
+void SimSite::round_done(const RoundDone& done) {
+  report_.round = done.round;
+  ++report_.rounds_done;
+  train();
+}
+
+// ---- the network -----------------------------------------------------------------------------------
+
+void SimSite::on_connected(LinkId link, std::uint64_t token) {
+  if (token == kCoordinatorDial) return post(CoordinatorConnected{link});
+  post(PeerConnected{SiteId{static_cast<std::uint32_t>(token)}, link});
+}
+
+void SimSite::on_dial_failed(std::uint64_t token, const Status& why) {
+  if (token == kCoordinatorDial) return post(DialFailed{std::nullopt, why});
+  post(DialFailed{SiteId{static_cast<std::uint32_t>(token)}, why});
+}
+
+void SimSite::on_frame(LinkId link, const Frame& frame) {
+  const Result<wire::Message> message = wire::decode(frame.head);
+  if (!message.ok())
+    return checkers_.fail(options_.process + " got what it cannot read: " + message.status().to_string());
+  if (const auto* chunk = std::get_if<wire::Chunk>(&*message)) return on_chunk(link, *chunk, frame.payload);
+  if (const auto* sent = std::get_if<wire::AnchorSent>(&*message)) return on_anchor_sent(link, *sent);
+  post(Received{link, *message});
+}
+
+void SimSite::on_sent(LinkId, std::uint64_t token) {
+  // The token is the attempt's number in its round and the chunk's first element.
+  if (!attempt_ || token >> 40 != attempt_->form.attempt.value) return;
+  const std::uint64_t begin = (token & ((1ULL << 40) - 1)) - 1;
+  step_exchange(ContributionSent{{begin, begin}}, self_);
+}
+
+void SimSite::on_closed(LinkId link, const Status& why) {
+  if (incoming_ && incoming_->from == link) incoming_.reset();
+  post(Closed{link, why});
+}
+
+void SimSite::on_timer() { post(Tick{}); }
+
+}  // namespace collab::sim

@@ -1,0 +1,167 @@
+// One site of a simulated swarm: the protocol's Site and Exchange on a virtual network, with a small vector for a model
+// and real arithmetic, so that digests mean something. It does what the runtime does, minus threads, codecs and files.
+//
+// Threads: one. Ownership: owns its machines and its model; borrows network and checkers.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "core/protocol/exchange.h"
+#include "core/protocol/site.h"
+#include "tests/sim/checkers.h"
+#include "tests/sim/network.h"
+
+namespace collab::sim {
+
+enum class Mutation : std::uint8_t { kNone, kForgeDone, kCountTwice, kFlipBit };
+
+// What a process leaves behind on disk.
+struct Saved {
+  RunId run;
+  RoundId round;
+  std::vector<float> anchor;
+};
+
+struct SimSiteOptions {
+  std::string name;     // of the site
+  std::string process;  // of this incarnation
+  std::string address;
+  std::uint32_t expected_sites = 1;
+  std::uint64_t elements = 5'000;
+  std::uint64_t chunk_elements = 1'024;
+  RoundId last_round{10};
+  Duration train_min{200'000};
+  Duration train_mean{400'000};
+  double idle = 0.05;  // the chance that a step period brought no sample
+  std::vector<std::string> coordinators;
+  protocol::SiteConfig config;
+  std::optional<Saved> saved;
+  Mutation mutation = Mutation::kNone;
+  std::uint64_t seed = 0;
+};
+
+// What the swarm wants to know of its sites.
+struct SimSiteReport {
+  bool over = false;
+  bool failed = false;
+  Status why;
+  RoundId round;
+  RunId run;
+  std::uint64_t rounds_done = 0;
+  std::uint64_t trained = 0;
+  bool undisturbed = true;  // never declined, never stale, never took the anchor outright
+};
+
+class SimSite final : public Node {
+ public:
+  using Log = std::function<void(const std::string& who, const std::string& what)>;
+  SimSite(SimSiteOptions options, Network& network, Checkers& checkers, Log log);
+
+  void start();
+  [[nodiscard]] NodeId node() const { return node_; }
+  [[nodiscard]] const SimSiteOptions& options() const { return options_; }
+  [[nodiscard]] const SimSiteReport& report() const { return report_; }
+  [[nodiscard]] std::optional<Saved> saved() const { return saved_; }
+  [[nodiscard]] std::string waiting_for() const { return site_.waiting_for(network_.now()); }
+  void kill() { dead_ = true; }
+
+  // Faults in the data.
+  void poison_parameters();                         // NaN in the next delta
+  void flip_mean_once() { flip_mean_ = true; }      // one bit of the next mean, before its digest
+  void flip_anchor_once() { flip_anchor_ = true; }  // one bit of the next anchor, before its digest
+
+  // Node.
+  void on_connected(LinkId link, std::uint64_t token) override;
+  void on_dial_failed(std::uint64_t token, const Status& why) override;
+  void on_frame(LinkId link, const Frame& frame) override;
+  void on_sent(LinkId link, std::uint64_t token) override;
+  void on_closed(LinkId link, const Status& why) override;
+  void on_timer() override;
+
+ private:
+  using Payload = std::shared_ptr<const std::vector<float>>;
+  struct Arrived {
+    wire::Chunk chunk;
+    Payload payload;
+  };
+  struct Attempt {
+    wire::Form form;
+    std::vector<LinkId> links;
+    protocol::Exchange exchange;
+    std::vector<float> delta;
+    std::vector<float> mean;
+    std::map<std::uint64_t, std::map<SiteId, Payload>> contributions;  // by first element
+    std::map<std::uint64_t, Payload> means;
+  };
+  struct Incoming {
+    RunId run;
+    RoundId round;
+    LinkId from;
+    std::vector<float> anchor;
+  };
+
+  // sim_site.cpp: driving the machine
+  void post(protocol::SiteEvent event);
+  void later(Duration after, std::function<void()> what);
+  void act(const protocol::SiteAction& action);
+  void send(LinkId link, const wire::Message& message);
+  void train();
+  void trained();
+  void round_done(const protocol::RoundDone& done);
+  [[nodiscard]] wire::Join make_join() const;
+
+  // sim_site_data.cpp: the data plane
+  void start_exchange(const protocol::StartExchange& start);
+  void step_exchange(const protocol::ExchangeEvent& event, SiteId from);
+  void perform(const protocol::ExchangeAction& action);
+  void send_contribution(const protocol::SendContribution& send);
+  void reduce(const ElementRange& range);
+  void exchange_done();
+  void on_chunk(LinkId link, const wire::Chunk& chunk, const Payload& payload);
+  void take_chunk(const Arrived& arrived);
+  void send_chunk(LinkId link, wire::ChunkKind kind, const ElementRange& range, Payload payload, std::uint64_t token);
+  void send_anchor(const protocol::SendAnchor& send);
+  void on_anchor_sent(LinkId link, const wire::AnchorSent& sent);
+  void keep_anchor(const protocol::KeepAnchor& keep);
+  void apply(const protocol::ApplyCommit& apply);
+  [[nodiscard]] bool fit() const;
+  [[nodiscard]] LinkId link_to(SiteId site) const;
+
+  SimSiteOptions options_;
+  Network& network_;
+  Checkers& checkers_;
+  Log log_;
+  Prng prng_;
+  NodeId node_ = 0;
+  bool dead_ = false;
+  protocol::Site site_;
+  std::deque<protocol::SiteEvent> inbox_;
+  bool stepping_ = false;
+  SimSiteReport report_;
+
+  std::vector<float> theta_;
+  std::vector<float> anchor_;
+  std::optional<Saved> saved_;
+  std::uint64_t uncounted_from_ = 0;
+  SiteId self_;
+  std::optional<Attempt> attempt_;
+  std::optional<Incoming> incoming_;
+  std::pair<RoundId, AttemptId> newest_{};
+  std::map<std::pair<RoundId, AttemptId>, std::vector<Arrived>> early_;  // of attempts we have not heard of yet
+  bool flip_mean_ = false;
+  bool flip_anchor_ = false;
+};
+
+// Token spaces of dials and sends.
+inline constexpr std::uint64_t kCoordinatorDial = 1ULL << 40;
+
+[[nodiscard]] Digest digest_of(const std::vector<float>& values);
+
+}  // namespace collab::sim

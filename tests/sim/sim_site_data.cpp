@@ -1,0 +1,247 @@
+// The data plane of a simulated site: chunks as vectors of floats, the weighted mean, anchors.
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "core/base/digest.h"
+#include "core/wire/encoding.h"
+#include "tests/sim/sim_site.h"
+
+namespace collab::sim {
+
+using namespace protocol;
+
+namespace {
+
+using Floats = std::vector<float>;
+
+std::shared_ptr<const Floats> cut(const Floats& from, const ElementRange& range) {
+  return std::make_shared<const Floats>(from.begin() + static_cast<std::ptrdiff_t>(range.begin),
+                                        from.begin() + static_cast<std::ptrdiff_t>(range.end));
+}
+
+void paste(const Floats& what, const ElementRange& range, Floats& into) {
+  std::copy(what.begin(), what.end(), into.begin() + static_cast<std::ptrdiff_t>(range.begin));
+}
+
+void flip_one_bit(Floats& values, std::uint64_t index) {
+  float& value = values[index % values.size()];
+  value = std::bit_cast<float>(std::bit_cast<std::uint32_t>(value) ^ 0x0040'0000U);
+}
+
+}  // namespace
+
+bool SimSite::fit() const {
+  return std::all_of(theta_.begin(), theta_.end(), [](float value) { return std::isfinite(value); });
+}
+
+LinkId SimSite::link_to(SiteId site) const {
+  for (std::size_t i = 0; i < attempt_->form.participants.size(); ++i) {
+    if (attempt_->form.participants[i].site == site) return attempt_->links[i];
+  }
+  return LinkId{0};
+}
+
+void SimSite::poison_parameters() { theta_[prng_.below(theta_.size())] = std::numeric_limits<float>::quiet_NaN(); }
+
+// ---- one attempt -----------------------------------------------------------------------------------
+
+void SimSite::start_exchange(const StartExchange& start) {
+  self_ = start.self;
+  double weight = 0;
+  for (const wire::Participant& p : start.form.participants) {
+    if (p.site == self_) weight = p.weight;
+  }
+  Floats delta(options_.elements);
+  for (std::size_t i = 0; i < delta.size(); ++i) delta[i] = anchor_[i] - theta_[i];
+  checkers_.contributes(start.form, self_, {options_.process, weight, uncounted_from_, report_.trained, delta});
+  newest_ = {start.form.round, start.form.attempt};
+  attempt_.emplace(Attempt{start.form,
+                           start.links,
+                           Exchange({start.form, self_, options_.chunk_elements, 4}),
+                           std::move(delta),
+                           Floats(options_.elements),
+                           {},
+                           {}});
+  if (weight > 0 && !fit()) {
+    attempt_.reset();
+    report_.undisturbed = false;
+    return post(ContributionUnfit{start.form.round, start.form.attempt, "NaN in the delta"});
+  }
+  step_exchange(ExchangeStart{}, self_);
+  std::vector<Arrived> waiting;
+  if (const auto found = early_.find(newest_); found != early_.end()) waiting = std::move(found->second);
+  early_.erase(early_.begin(), early_.upper_bound(newest_));
+  for (const Arrived& arrived : waiting) take_chunk(arrived);
+}
+
+void SimSite::step_exchange(const ExchangeEvent& event, SiteId from) {
+  if (!attempt_) return;
+  const auto actions = attempt_->exchange.step(event);
+  if (!actions.ok()) {
+    const wire::Form form = attempt_->form;
+    return post(ExchangeFailed{form.round, form.attempt, from, actions.status().message()});
+  }
+  for (const ExchangeAction& action : *actions) {
+    if (attempt_) perform(action);
+  }
+}
+
+void SimSite::perform(const ExchangeAction& action) {
+  if (const auto* send = std::get_if<SendContribution>(&action)) return send_contribution(*send);
+  if (const auto* chunk = std::get_if<ReduceChunk>(&action)) return reduce(chunk->range);
+  if (const auto* take = std::get_if<TakeMean>(&action)) {
+    return paste(*attempt_->means.at(take->range.begin), take->range, attempt_->mean);
+  }
+  exchange_done();
+}
+
+void SimSite::send_chunk(LinkId link, wire::ChunkKind kind, const ElementRange& range, Payload payload,
+                         std::uint64_t token) {
+  wire::Chunk chunk;
+  chunk.kind = kind;
+  chunk.from = self_;
+  chunk.range = range;
+  chunk.codec = CodecId::kFp32;
+  if (attempt_) {
+    chunk.round = attempt_->form.round;
+    chunk.attempt = attempt_->form.attempt;
+  }
+  chunk.payload_hash = hash64(as_bytes_of(*payload));
+  network_.send(node_, link, Frame{Lane::kData, wire::encode(chunk), std::move(payload)}, token);
+}
+
+void SimSite::send_contribution(const SendContribution& send) {
+  const std::uint64_t token = (std::uint64_t{attempt_->form.attempt.value} << 40) | (send.range.begin + 1);
+  send_chunk(link_to(send.owner), wire::ChunkKind::kContribution, send.range, cut(attempt_->delta, send.range), token);
+}
+
+void SimSite::reduce(const ElementRange& range) {
+  double total = 0;
+  for (const wire::Participant& p : attempt_->form.participants) total += p.weight;
+  Floats sum(range.size(), 0.0F);
+  bool doubled = options_.mutation != Mutation::kCountTwice;
+  for (const wire::Participant& p : attempt_->form.participants) {
+    if (p.weight <= 0) continue;
+    const Payload part =
+        p.site == self_ ? cut(attempt_->delta, range) : attempt_->contributions.at(range.begin).at(p.site);
+    const auto scale = static_cast<float>(p.weight / total);
+    for (int times = doubled ? 1 : 2; times > 0; --times) {
+      for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += scale * (*part)[i];
+    }
+    doubled = true;
+  }
+  attempt_->contributions.erase(range.begin);
+  paste(sum, range, attempt_->mean);
+  const auto payload = std::make_shared<const Floats>(std::move(sum));
+  for (std::size_t i = 0; i < attempt_->links.size(); ++i) {
+    if (attempt_->form.participants[i].site != self_) {
+      send_chunk(attempt_->links[i], wire::ChunkKind::kMean, range, payload, 0);
+    }
+  }
+}
+
+void SimSite::exchange_done() {
+  if (flip_mean_) {
+    flip_mean_ = false;
+    report_.undisturbed = false;
+    flip_one_bit(attempt_->mean, prng_.next());
+    log_(options_.process, "FAULT a bit of the mean is flipped");
+  }
+  std::vector<Digest> slices;
+  for (const wire::Slice& slice : attempt_->form.slices) slices.push_back(digest_of(*cut(attempt_->mean, slice.range)));
+  post(ExchangeComplete{attempt_->form.round, attempt_->form.attempt, std::move(slices)});
+}
+
+void SimSite::on_chunk(LinkId link, const wire::Chunk& chunk, const Payload& payload) {
+  const auto peer = site_.peer_of(link);
+  if (chunk.kind == wire::ChunkKind::kAnchor) {
+    if (incoming_ && incoming_->from == link) paste(*payload, chunk.range, incoming_->anchor);
+    return;
+  }
+  if (!peer || *peer != chunk.from || !payload || hash64(as_bytes_of(*payload)) != chunk.payload_hash) {
+    return checkers_.fail(options_.process + " got a chunk from a link that is not its sender's, or damaged");
+  }
+  const std::pair at{chunk.round, chunk.attempt};
+  if (at < newest_ || (at == newest_ && !attempt_)) return;
+  if (at == newest_ && attempt_->form.round == chunk.round && attempt_->form.attempt == chunk.attempt) {
+    return take_chunk({chunk, payload});
+  }
+  early_[at].push_back({chunk, payload});
+  std::size_t held = 0;
+  for (const auto& [key, list] : early_) held += list.size();
+  const std::size_t bound = 64 * (options_.elements / options_.chunk_elements + 2);
+  if (held > bound) checkers_.fail(options_.process + " holds " + std::to_string(held) + " early chunks");
+}
+
+void SimSite::take_chunk(const Arrived& arrived) {
+  if (!attempt_) return;
+  const wire::Chunk& chunk = arrived.chunk;
+  if (chunk.kind == wire::ChunkKind::kContribution) {
+    attempt_->contributions[chunk.range.begin][chunk.from] = arrived.payload;
+    return step_exchange(ContributionArrived{chunk.from, chunk.range}, chunk.from);
+  }
+  attempt_->means[chunk.range.begin] = arrived.payload;
+  step_exchange(MeanArrived{chunk.from, chunk.range}, chunk.from);
+}
+
+// ---- anchors ---------------------------------------------------------------------------------------
+
+void SimSite::keep_anchor(const KeepAnchor& keep) {
+  if (anchor_.empty()) anchor_ = theta_;
+  saved_ = Saved{keep.run, keep.round, anchor_};
+  post(AnchorInPlace{keep.run, keep.round, digest_of(anchor_)});
+}
+
+void SimSite::send_anchor(const SendAnchor& send) {
+  for (std::uint64_t begin = 0; begin < options_.elements; begin += options_.chunk_elements) {
+    const ElementRange range{begin, std::min(options_.elements, begin + options_.chunk_elements)};
+    send_chunk(send.to, wire::ChunkKind::kAnchor, range, cut(anchor_, range), 0);
+  }
+  const wire::AnchorSent sent{send.run, send.round, digest_of(anchor_)};
+  network_.send(node_, send.to, Frame{Lane::kData, wire::encode(sent), nullptr});
+}
+
+void SimSite::on_anchor_sent(LinkId link, const wire::AnchorSent& sent) {
+  if (!incoming_ || incoming_->from != link || incoming_->run != sent.run || incoming_->round != sent.round) return;
+  const Incoming done = std::move(*incoming_);
+  incoming_.reset();
+  const bool same = saved_ && saved_->run == done.run && saved_->round == done.round;
+  if (!anchor_.empty() && report_.rounds_done > 0 && !same) report_.undisturbed = false;
+  anchor_ = done.anchor;
+  saved_ = Saved{done.run, done.round, anchor_};
+  report_.run = done.run;
+  report_.round = done.round;
+  post(AnchorInPlace{done.run, done.round, digest_of(anchor_)});
+}
+
+void SimSite::apply(const ApplyCommit& apply) {
+  const wire::Commit& commit = apply.commit;
+  if (commit.attempt.value != 0) {
+    if (!attempt_) return checkers_.fail(options_.process + " is to apply an exchange it has not kept");
+    checkers_.applied(options_.process, commit, attempt_->mean);
+    for (std::size_t i = 0; i < anchor_.size(); ++i) anchor_[i] -= attempt_->mean[i];
+  }
+  if (flip_anchor_ || (options_.mutation == Mutation::kFlipBit && commit.round.value == 3)) {
+    if (flip_anchor_) {
+      checkers_.invariants.excuse(options_.process, commit.round);
+      log_(options_.process, "FAULT a bit of the anchor is flipped");
+      report_.undisturbed = false;
+    }
+    flip_anchor_ = false;
+    flip_one_bit(anchor_, prng_.next());
+  }
+  const bool contributed =
+      std::find(commit.contributors.begin(), commit.contributors.end(), self_) != commit.contributors.end();
+  const bool counted = commit.attempt.value != 0 && contributed;
+  if (apply.take_anchor) report_.undisturbed = false;
+  if (counted || apply.take_anchor) uncounted_from_ = report_.trained;
+  theta_ = anchor_;
+  attempt_.reset();
+  saved_ = Saved{report_.run, commit.round, anchor_};
+  post(Applied{commit.round, digest_of(anchor_)});
+}
+
+}  // namespace collab::sim

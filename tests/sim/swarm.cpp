@@ -1,0 +1,323 @@
+#include "tests/sim/swarm.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <map>
+
+#include "core/base/digest.h"
+#include "tests/sim/sim_coordinator.h"
+
+namespace collab::sim {
+namespace {
+
+constexpr std::array<std::pair<Fault, std::string_view>, 10> kFaultNames{{
+    {Fault::kCutLink, "cut"},
+    {Fault::kCrash, "crash"},
+    {Fault::kVanish, "vanish"},
+    {Fault::kPause, "pause"},
+    {Fault::kSlow, "slow"},
+    {Fault::kIsolate, "isolate"},
+    {Fault::kNan, "nan"},
+    {Fault::kFlipMean, "flip-mean"},
+    {Fault::kFlipAnchor, "flip-anchor"},
+    {Fault::kCoordinator, "coordinator"},
+}};
+
+constexpr Duration seconds(double s) { return Duration(static_cast<Duration::rep>(s * 1e6)); }
+// Faults happen before this time; from here on the swarm is left alone.
+constexpr TimePoint kQuiet = TimePoint(seconds(60));
+// Everybody has trained to the end this long after the faults have stopped: twice the limits below, and the rounds.
+constexpr Duration kBound = seconds(420);
+
+std::string_view name_of(Mutation mutation) {
+  switch (mutation) {
+    case Mutation::kNone: return "none";
+    case Mutation::kForgeDone: return "forge-done";
+    case Mutation::kCountTwice: return "count-twice";
+    case Mutation::kFlipBit: return "flip-bit";
+  }
+  return "unknown";
+}
+
+class Swarm {
+ public:
+  explicit Swarm(const SwarmOptions& options)
+      : options_(options), prng_(options.seed), network_(draw_network(), prng_.next()) {
+    if (options_.sites == 0) options_.sites = 1 + static_cast<std::uint32_t>(prng_.below(6));
+    if (options_.rounds == 0) options_.rounds = 3 + static_cast<std::uint32_t>(prng_.below(8));
+    if (options_.draw_faults) {
+      for (const auto& [fault, name] : kFaultNames) {
+        if (prng_.chance(0.3)) options_.faults.push_back(fault);
+      }
+    }
+  }
+
+  SwarmResult run() {
+    start_coordinator();
+    std::uint32_t hidden = 0;  // sites that cannot be dialled; at least one can
+    for (std::uint32_t i = 0; i < options_.sites; ++i) {
+      const bool hide = hidden + 1 < options_.sites && i > 0 && prng_.chance(0.15) && hidden == 0;
+      hidden += hide ? 1 : 0;
+      const std::string name = "site" + std::to_string(i);
+      network_.at(TimePoint(seconds(2 * prng_.uniform())),
+                  [this, name, hide] { start_site(name, hide, std::nullopt); });
+    }
+    if (!options_.faults.empty()) plan_faults();
+    const TimePoint end = (options_.faults.empty() ? TimePoint{} : kQuiet) + kBound;
+    while (!finished() && network_.now() < end && checkers_.failures().empty()) {
+      if (!network_.run_one()) break;
+    }
+    judge();
+    return result();
+  }
+
+ private:
+  NetworkOptions draw_network() {
+    NetworkOptions network;
+    network.delay_min = seconds(0.001 + 0.05 * prng_.uniform());
+    network.delay_mean = seconds(0.001 + 0.05 * prng_.uniform());
+    network.bytes_per_second = 1e5 + 4e6 * prng_.uniform();
+    return network;
+  }
+
+  void log(const std::string& who, const std::string& what) {
+    std::array<char, 32> time{};
+    std::snprintf(time.data(), time.size(), "%10.6f ",
+                  static_cast<double>(network_.now().time_since_epoch().count()) / 1e6);
+    const std::string line = time.data() + who + " " + what;
+    const Digest digest = hash128(std::as_bytes(std::span(line)));
+    trace_.add(digest);
+    if (options_.verbose) std::printf("%s\n", line.c_str());
+  }
+  SimSite::Log logger() {
+    return [this](const std::string& who, const std::string& what) { log(who, what); };
+  }
+
+  void start_coordinator() {
+    protocol::CoordinatorConfig config;
+    config.swarm = "sim";
+    config.term = TermId{++term_};
+    config.fresh_run = RunId{1000 * term_};
+    config.link_grace = seconds(10);
+    config.join_timeout = seconds(60);
+    config.round_timeout = seconds(60);
+    if (coordinator_) {
+      coordinator_->kill();
+      network_.kill(coordinator_->node(), true);
+      checkers_.invariants.coordinator_lost();
+      old_coordinators_.push_back(std::move(coordinator_));
+    }
+    coordinator_ =
+        std::make_unique<SimCoordinator>(config, "coordinator", options_.mutation, network_, checkers_, logger());
+  }
+
+  void start_site(const std::string& name, bool hidden, std::optional<Saved> saved) {
+    SimSiteOptions site;
+    site.name = name;
+    site.process = name + "." + std::to_string(++processes_[name]);
+    site.address = hidden ? "" : site.process;
+    site.expected_sites = processes_[name] == 1 ? options_.sites : 1;
+    site.elements = 1'000 + 1'000 * (options_.seed % 7);
+    site.last_round = RoundId{options_.rounds};
+    site.coordinators = {"nobody", "coordinator"};
+    site.config.coordinators = site.coordinators;
+    site.config.join_timeout = seconds(60);
+    site.config.round_timeout = seconds(60);
+    site.saved = std::move(saved);
+    site.mutation = options_.mutation;
+    site.seed = prng_.next();
+    sites_.push_back(std::make_unique<SimSite>(site, network_, checkers_, logger()));
+    hidden_[name] = hidden;
+    log(site.process, "starts");
+    sites_.back()->start();
+  }
+
+  SimSite* live(const std::string& name) {
+    for (auto site = sites_.rbegin(); site != sites_.rend(); ++site) {
+      if ((*site)->options().name == name) return dead_.count((*site).get()) != 0 ? nullptr : site->get();
+    }
+    return nullptr;
+  }
+
+  // ---- faults ---------------------------------------------------------------------------------------
+
+  void plan_faults() {
+    const auto count = 1 + prng_.below(2 * options_.faults.size() + 2);
+    for (std::uint64_t i = 0; i < count; ++i) {
+      const Fault fault = options_.faults[prng_.below(options_.faults.size())];
+      const std::string name = "site" + std::to_string(prng_.below(options_.sites));
+      const Duration when = seconds(1 + 0.8 * prng_.uniform() * static_cast<double>(options_.rounds));
+      network_.at(TimePoint(when), [this, fault, name] { inflict(fault, name); });
+    }
+    network_.at(kQuiet, [this] { quiet_ = true; });
+    watch();
+  }
+
+  void inflict(Fault fault, const std::string& name) {
+    SimSite* site = live(name);
+    if (site == nullptr || site->report().over) return;
+    ++faults_;
+    disturbed_.insert(site->options().process);
+    log(site->options().process, "FAULT " + std::string(sim::name_of(fault)));
+    const TimePoint until = network_.now() + seconds(0.5 + 14 * prng_.uniform() * prng_.uniform());
+    switch (fault) {
+      case Fault::kCutLink: return network_.cut_links(site->node(), prng_);
+      case Fault::kCrash: return crash(*site, true);
+      case Fault::kVanish: return crash(*site, false);
+      case Fault::kPause: return network_.pause(site->node(), until);
+      case Fault::kSlow: return network_.slow(site->node(), 2 + 20 * prng_.uniform(), until);
+      case Fault::kIsolate: return network_.isolate(site->node(), until);
+      case Fault::kNan: return site->poison_parameters();
+      case Fault::kFlipMean: return site->flip_mean_once();
+      case Fault::kFlipAnchor: return site->flip_anchor_once();
+      case Fault::kCoordinator: everybody_disturbed_ = true; return start_coordinator();
+    }
+  }
+
+  void crash(SimSite& site, bool noticed) {
+    dead_.insert(&site);
+    site.kill();
+    network_.kill(site.node(), noticed);
+    const std::string name = site.options().name;
+    std::optional<Saved> saved;
+    if (prng_.chance(0.7)) saved = site.saved();
+    network_.at(network_.now() + seconds(0.5 + 8 * prng_.uniform()),
+                [this, name, saved] { start_site(name, hidden_[name], saved); });
+  }
+
+  // A process that fails while faults go on is started again, as its user would.
+  void watch() {
+    for (std::size_t i = 0; i < sites_.size(); ++i) {
+      SimSite& site = *sites_[i];
+      if (!site.report().failed || dead_.count(&site) != 0) continue;
+      if (last_disturbance_ + seconds(200) < network_.now()) continue;
+      ++failed_;
+      const std::string code(to_string(site.report().why.code()));
+      if (site.report().why.code() == StatusCode::kInternal || site.report().why.code() == StatusCode::kCorrupt) {
+        checkers_.fail(site.options().process + " failed: " + site.report().why.to_string());
+      }
+      crash(site, true);
+    }
+    if (!quiet_) last_disturbance_ = network_.now();
+    network_.at(network_.now() + seconds(1), [this] { watch(); });
+  }
+
+  // ---- the verdict ----------------------------------------------------------------------------------
+
+  [[nodiscard]] bool finished() {
+    if (sites_.size() < options_.sites) return false;
+    for (const auto& site : sites_) {
+      if (dead_.count(site.get()) == 0 && !site->report().over) return false;
+    }
+    for (std::uint32_t i = 0; i < options_.sites; ++i) {
+      if (live("site" + std::to_string(i)) == nullptr) return false;  // is about to start again
+    }
+    return true;
+  }
+
+  void judge() {
+    if (!checkers_.failures().empty()) return;
+    for (const auto& site : sites_) {
+      if (dead_.count(site.get()) != 0) continue;
+      const SimSiteReport& report = site->report();
+      const std::string& process = site->options().process;
+      if (!report.over) {
+        checkers_.fail(process + " is not done, " + std::to_string(kBound.count() / 1'000'000) +
+                       " s after the last fault: " + site->waiting_for() + "; " + coordinator_->status());
+      } else if (report.failed) {
+        checkers_.fail(process + " failed: " + report.why.to_string());
+      } else if (report.round.value < options_.rounds) {
+        checkers_.fail(process + " left after round " + std::to_string(report.round.value));
+      }
+      if (!everybody_disturbed_ && disturbed_.count(process) == 0 && report.undisturbed) {
+        checkers_.expect_all_counted(process, report.trained);
+      }
+    }
+    if (options_.faults.empty() && checkers_.commits() != options_.rounds) {
+      checkers_.fail(std::to_string(checkers_.commits()) + " commits for " + std::to_string(options_.rounds) +
+                     " rounds");
+    }
+  }
+
+  SwarmResult result() {
+    SwarmResult result;
+    result.failures = checkers_.failures();
+    result.commits = checkers_.commits();
+    result.failed_processes = failed_;
+    result.faults = faults_;
+    result.sites = options_.sites;
+    result.rounds = options_.rounds;
+    result.virtual_seconds = static_cast<double>(network_.now().time_since_epoch().count()) / 1e6;
+    result.trace = to_hex(trace_.finish());
+    return result;
+  }
+
+  SwarmOptions options_;
+  Prng prng_;
+  Network network_;
+  Checkers checkers_;
+  DigestChain trace_;
+  std::unique_ptr<SimCoordinator> coordinator_;
+  std::vector<std::unique_ptr<SimCoordinator>> old_coordinators_;
+  std::uint64_t term_ = 0;
+  std::vector<std::unique_ptr<SimSite>> sites_;  // every process that ever was
+  std::map<std::string, int> processes_;
+  std::map<std::string, bool> hidden_;
+  std::set<const SimSite*> dead_;
+  std::set<std::string> disturbed_;
+  bool everybody_disturbed_ = false;
+  bool quiet_ = false;
+  TimePoint last_disturbance_{};
+  std::size_t faults_ = 0;
+  std::size_t failed_ = 0;
+};
+
+}  // namespace
+
+std::string_view name_of(Fault fault) {
+  for (const auto& [known, name] : kFaultNames) {
+    if (known == fault) return name;
+  }
+  return "unknown";
+}
+
+Result<std::vector<Fault>> faults_from_text(const std::string& list) {
+  std::vector<Fault> faults;
+  if (list == "none") return faults;
+  std::size_t begin = 0;
+  while (begin <= list.size()) {
+    const std::size_t end = std::min(list.find(',', begin), list.size());
+    const std::string word = list.substr(begin, end - begin);
+    begin = end + 1;
+    bool known = word == "all";
+    for (const auto& [fault, name] : kFaultNames) {
+      if (word == name || word == "all") {
+        faults.push_back(fault);
+        known = true;
+      }
+    }
+    if (!known) {
+      return invalid_argument(
+          "unknown fault '" + word +
+          "': known are all, none, cut, crash, vanish, pause, slow, isolate, nan, flip-mean, flip-anchor, "
+          "coordinator");
+    }
+  }
+  return faults;
+}
+
+SwarmResult run_swarm(const SwarmOptions& options) { return Swarm(options).run(); }
+
+std::string replay_command(const SwarmOptions& options) {
+  std::string command = "collab_sim --seed " + std::to_string(options.seed);
+  if (options.sites != 0) command += " --sites " + std::to_string(options.sites);
+  if (options.rounds != 0) command += " --rounds " + std::to_string(options.rounds);
+  std::string faults;
+  for (const Fault fault : options.faults) faults += (faults.empty() ? "" : ",") + std::string(name_of(fault));
+  command += " --faults " + (options.draw_faults ? "drawn" : faults.empty() ? "none" : faults);
+  if (options.mutation != Mutation::kNone) command += " --mutation " + std::string(name_of(options.mutation));
+  return command + " --verbose";
+}
+
+}  // namespace collab::sim
