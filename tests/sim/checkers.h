@@ -50,9 +50,9 @@ class Checkers {
   using Attempt = std::tuple<TermId, RoundId, AttemptId>;
   std::map<Attempt, std::map<SiteId, Contribution>> attempts_;
   std::map<Attempt, wire::Form> forms_;
-  std::map<std::string, std::map<std::uint64_t, Interval>> counted_;  // by process and first sample
+  std::map<std::string, std::map<std::uint64_t, Interval>> counted_;            // by process and first sample
+  std::map<std::string, std::map<std::uint64_t, std::uint64_t>> ever_counted_;  // also where it was undone since
   std::set<std::tuple<TermId, RoundId>> committed_;
-  std::map<TermId, RunId> run_of_;
   std::size_t commits_ = 0;
   std::vector<std::string> failures_;
 };

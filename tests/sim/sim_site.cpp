@@ -1,6 +1,6 @@
 #include "tests/sim/sim_site.h"
 
-#include <cmath>
+#include <limits>
 #include <type_traits>
 #include <utility>
 
@@ -128,6 +128,7 @@ void SimSite::trained() {
   if (samples > 0) {
     for (float& value : theta_) value += static_cast<float>(0.02 * (prng_.uniform() - 0.5));
   }
+  if (std::exchange(poison_, false)) theta_[prng_.below(theta_.size())] = std::numeric_limits<float>::quiet_NaN();
   report_.trained += samples;
   const std::uint64_t since = report_.trained - uncounted_from_;
   post(Trigger{static_cast<double>(since), since, since == 0 ? std::uint64_t{0} : std::uint64_t{10}});

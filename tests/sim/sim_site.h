@@ -73,7 +73,7 @@ class SimSite final : public Node {
   void kill() { dead_ = true; }
 
   // Faults in the data.
-  void poison_parameters();                         // NaN in the next delta
+  void poison_parameters() { poison_ = true; }      // NaN in the next delta
   void flip_mean_once() { flip_mean_ = true; }      // one bit of the next mean, before its digest
   void flip_anchor_once() { flip_anchor_ = true; }  // one bit of the next anchor, before its digest
 
@@ -155,6 +155,7 @@ class SimSite final : public Node {
   std::optional<Incoming> incoming_;
   std::pair<RoundId, AttemptId> newest_{};
   std::map<std::pair<RoundId, AttemptId>, std::vector<Arrived>> early_;  // of attempts we have not heard of yet
+  bool poison_ = false;
   bool flip_mean_ = false;
   bool flip_anchor_ = false;
 };

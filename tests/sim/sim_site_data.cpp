@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <limits>
 #include <utility>
 
 #include "core/base/digest.h"
@@ -43,8 +42,6 @@ LinkId SimSite::link_to(SiteId site) const {
   }
   return LinkId{0};
 }
-
-void SimSite::poison_parameters() { theta_[prng_.below(theta_.size())] = std::numeric_limits<float>::quiet_NaN(); }
 
 // ---- one attempt -----------------------------------------------------------------------------------
 
@@ -144,7 +141,7 @@ void SimSite::reduce(const ElementRange& range) {
 }
 
 void SimSite::exchange_done() {
-  if (flip_mean_) {
+  if (flip_mean_ && attempt_->form.participants.size() > 1) {  // alone, nobody could tell
     flip_mean_ = false;
     report_.undisturbed = false;
     flip_one_bit(attempt_->mean, prng_.next());

@@ -218,6 +218,8 @@ void Coordinator::State::choose_anchor() {
   gathered = true;
   gathering.stop();
   last_anchor.reset();
+  attempt_base = highest_attempt;
+  round.attempts = 0;
   MemberRecord* best = nullptr;
   const auto rank = [this](const MemberRecord& member) {
     const wire::Offer offer = brought_by(member);
