@@ -8,6 +8,7 @@
 //
 // What would round to infinity becomes the largest finite value (0x7F7F). Exponent field 255 is never written and
 // refused. Denormals and signed zeros are kept.
+// Threads: stateless, shared.
 #pragma once
 
 #include "core/codec/path.h"

@@ -14,6 +14,7 @@
 //
 // Refused, because never written: k outside [-113, 126]; |h| above 0x7800 (2^15), or above 0x77FF when k = -113; a
 // block with k < 126 whose largest |h| is below 0x7400 (2^14).
+// Threads: stateless, shared.
 #pragma once
 
 #include "core/codec/path.h"

@@ -2,6 +2,7 @@
 //
 // Payload of n elements: 4 n bytes, element i as IEEE 754 binary32, little-endian, at byte 4 i. Exponent field 255
 // (NaN, infinity) is never written and refused.
+// Threads: stateless, shared.
 #pragma once
 
 #include "core/codec/path.h"

@@ -14,6 +14,7 @@
 //
 // Refused, because never written: q = -128; s negative, denormal, infinite, NaN or above the bound; s = 0 with q != 0;
 // a block with s above 2^-126 whose largest |q| is below 126.
+// Threads: stateless, shared.
 #pragma once
 
 #include "core/codec/path.h"
