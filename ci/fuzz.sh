@@ -6,7 +6,7 @@
 seconds="${1:-60}"
 configure_and_build fuzz tests/fuzz/all
 mkdir -p build/fuzz/found
-mapfile -t targets < <(find build/fuzz/tests/fuzz -maxdepth 1 -type f -executable -name '*fuzz*' | sort)
+mapfile -t targets < <(find build/fuzz/tests/fuzz -maxdepth 1 -type f -executable -name '*_fuzz' | sort)
 [ ${#targets[@]} -gt 0 ] || die "no fuzz target was built in build/fuzz/tests/fuzz"
 for target in "${targets[@]}"; do
   name="$(basename "$target")"
