@@ -50,13 +50,11 @@ void GlooPeer::post(Lane lane, const GlooFrame& frame, TransportMessage message,
   changed_.notify_all();
 }
 
-void GlooPeer::drain(Duration limit) {
+void GlooPeer::drain_control(Duration limit) {
   std::unique_lock lock(mutex_);
   changed_.wait_for(lock, limit, [this] {
-    for (const LaneState& state : lanes_) {
-      if (!state.queue.empty() || state.sending) return stopping_;
-    }
-    return true;
+    const LaneState& state = lane_state(Lane::kControl);
+    return stopping_ || (state.queue.empty() && !state.sending);
   });
 }
 

@@ -43,8 +43,8 @@ class GlooPeer {
 
   void start();
   void post(Lane lane, const GlooFrame& frame, TransportMessage message, std::uint64_t token);
-  // Waits until what was posted is sent, at most `limit`.
-  void drain(Duration limit);
+  // Waits until what was posted on the control lane is sent, at most `limit`.
+  void drain_control(Duration limit);
   // Gives up what is under way and joins the threads. Idempotent.
   void stop();
 

@@ -21,7 +21,7 @@ constexpr auto kGoneLimit = std::chrono::seconds(2);  // for telling the others 
 constexpr std::size_t kInboxBytes = kMaxPayloadBytes;
 constexpr std::size_t kInboxMessages = 4096;
 
-//   dialled:  connecting ──(welcome, or the first message)──▶ open      accepted: open at once
+//   dialled:  connecting ──(welcome, or the first message)──▶ open, pending messages leave      accepted: open
 //   open ──close()──▶ closing: byes follow the queues of both lanes; over when both are sent
 //   open or closing ──(byes on both lanes)──▶ over
 struct Link {
@@ -29,6 +29,7 @@ struct Link {
   std::uint64_t remote = 0;  // the other end's id; 0 until known
   bool connecting = false;
   bool closing = false;
+  std::deque<std::pair<TransportMessage, std::uint64_t>> pending;  // sent before it was open
   int byes_sent = 0;
   int byes_arrived = 0;
   TimePoint deadline = kNever;  // of the dial, or of the closing
@@ -79,6 +80,8 @@ class GlooTransport final : public Transport, private GlooSink {
   void end(LinkId id, Status why, Lock& lock);
 
   void post_closed(LinkId link, Status why);
+  void post_message(Link& link, LinkId id, TransportMessage message, std::uint64_t token);
+  void post_byes(Link& link, LinkId id);
   void post_frame(const Link& link, LinkId id, Lane lane, GlooFrame::Kind kind);
   GlooPeer& peer(int rank) { return *peers_[static_cast<std::size_t>(rank)]; }
 
@@ -128,7 +131,7 @@ GlooTransport::~GlooTransport() {
   gone.kind = GlooFrame::Kind::kGone;
   const TimePoint deadline = clock_.now() + kGoneLimit;
   for (const int rank : told) peer(rank).post(Lane::kControl, gone, {}, 0);
-  for (const int rank : told) peer(rank).drain(std::max(deadline - clock_.now(), Duration(0)));
+  for (const int rank : told) peer(rank).drain_control(std::max(deadline - clock_.now(), Duration(0)));
   for (const auto& peer : peers_) peer->stop();
 }
 
@@ -140,13 +143,17 @@ Status GlooTransport::start(TransportHandler* handler) {
   return {};
 }
 
-Result<std::string> GlooTransport::listen(const std::string& /*the address is the rank*/) {
+Result<std::string> GlooTransport::listen(const std::string& address) {
+  const std::string own = "gloo:" + std::to_string(group_->backend->getRank());
+  if (address.find(':') == std::string::npos) {
+    return invalid_argument("cannot listen on \"" + address + "\": expected " + own + " or host:port");
+  }
+  if (address.rfind("gloo:", 0) == 0 && address != own) {
+    return unavailable("cannot listen on " + address + ": it is in use by another rank; this one is " + own);
+  }
   const std::lock_guard lock(mutex_);
-  if (listening_)
-    return unavailable("the gloo transport listens already, as " + std::string("gloo:") +
-                       std::to_string(group_->backend->getRank()));
   listening_ = true;
-  return "gloo:" + std::to_string(group_->backend->getRank());
+  return own;
 }
 
 LinkId GlooTransport::connect(const std::string& address, Duration timeout) {
@@ -178,29 +185,40 @@ LinkId GlooTransport::connect(const std::string& address, Duration timeout) {
 void GlooTransport::send(LinkId id, TransportMessage message, std::uint64_t token) {
   const std::lock_guard lock(mutex_);
   const auto found = links_.find(id);
-  if (found == links_.end() || found->second.closing || found->second.connecting) return;
+  if (found == links_.end() || found->second.closing) return;
+  Link& link = found->second;
+  if (link.connecting) {
+    link.pending.emplace_back(std::move(message), token);
+  } else {
+    post_message(link, id, std::move(message), token);
+  }
+}
+
+void GlooTransport::post_message(Link& link, LinkId id, TransportMessage message, std::uint64_t token) {
+  const std::size_t payload = message.payload ? message.payload->view().size() : 0;
+  if (message.head.size() > kMaxHeadBytes || payload > kMaxPayloadBytes) {
+    return post_closed(id, invalid_argument("a message of " + std::to_string(message.head.size()) + " + " +
+                                            std::to_string(payload) + " bytes is over the transport's limits"));
+  }
   GlooFrame frame;
-  frame.to = found->second.remote;
+  frame.to = link.remote;
   frame.from = id.value;
   frame.head_bytes = static_cast<std::uint32_t>(message.head.size());
   frame.has_payload = message.payload ? 1 : 0;
-  frame.payload_bytes = message.payload ? static_cast<std::uint32_t>(message.payload->view().size()) : 0;
-  if (!frame.sound()) {
-    post_closed(id, invalid_argument("a message of " + std::to_string(message.head.size()) + " + " +
-                                     std::to_string(frame.payload_bytes) + " bytes is over the transport's limits"));
-    return;
-  }
+  frame.payload_bytes = static_cast<std::uint32_t>(payload);
   const Lane lane = message.lane;
-  peer(found->second.rank).post(lane, frame, std::move(message), token);
+  peer(link.rank).post(lane, frame, std::move(message), token);
 }
 
 void GlooTransport::close(LinkId id) {
   const std::lock_guard lock(mutex_);
   const auto found = links_.find(id);
   if (found == links_.end() || found->second.closing) return;
-  Link& link = found->second;
-  link.closing = true;
-  if (link.connecting) return post_closed(id, cancelled("closed before it was connected"));
+  found->second.closing = true;
+  if (!found->second.connecting) post_byes(found->second, id);
+}
+
+void GlooTransport::post_byes(Link& link, LinkId id) {
   link.deadline = clock_.now() + kCloseLimit;
   post_frame(link, id, Lane::kControl, GlooFrame::Kind::kBye);
   post_frame(link, id, Lane::kData, GlooFrame::Kind::kBye);
@@ -294,7 +312,7 @@ std::optional<Event> GlooTransport::next(Lock& lock) {
       Event late;
       late.kind = Event::Kind::kClosed;
       late.link = id;
-      late.why = timed_out(link.connecting ? "rank " + std::to_string(link.rank) + " of the Gloo group did not answer"
+      late.why = timed_out(link.connecting ? "cannot connect to gloo:" + std::to_string(link.rank) + ": no answer in time"
                                            : "closing: the peer did not take the messages that were queued");
       return late;
     }
@@ -372,10 +390,11 @@ void GlooTransport::accept(const Event& hello, Lock& lock) {
 }
 
 void GlooTransport::opened(LinkId id, Link& link, std::uint64_t remote, Lock& lock) {
-  if (link.closing) return;
   link.connecting = false;
   link.remote = remote;
   link.deadline = kNever;
+  for (auto& [message, token] : std::exchange(link.pending, {})) post_message(link, id, std::move(message), token);
+  if (link.closing) post_byes(link, id);
   lock.unlock();
   handler_->on_connected(id);
   lock.lock();

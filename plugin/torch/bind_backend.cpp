@@ -114,9 +114,7 @@ PYBIND11_MODULE(_C, module) {
   module.doc() = "The C++ half of torch_collab; use it through torch_collab.";
   collab::torch_adapter::bind_errors(module);
   collab::torch_adapter::bind_backend(module);
-#ifdef COLLAB_BINDINGS_WHOLE
   collab::torch_adapter::bind_config(module);
   collab::torch_adapter::bind_session(module);
   collab::torch_adapter::bind_tensors(module);
-#endif
 }

@@ -1,0 +1,182 @@
+// Sessions and coordinators.
+#include <pybind11/chrono.h>
+#include <pybind11/stl.h>
+
+#include "collab/session.h"
+#include "torch/bindings.h"
+#include "torch/interruptible.h"
+#include "torch/site_group.h"
+#include "torch/tensor_vector.h"
+
+namespace py = pybind11;
+
+namespace collab::torch_adapter {
+
+Digest digest_from_hex(const std::string& text);  // bind_tensors.cpp
+
+namespace {
+
+using BackendPtr = c10::intrusive_ptr<c10d::Backend>;
+// (name, dtype, shape, trained, digest as hex or empty)
+using ModelRow = std::tuple<std::string, std::string, std::vector<std::uint64_t>, bool, std::string>;
+
+std::vector<TensorInfo> model_from(const std::vector<ModelRow>& rows) {
+  std::vector<TensorInfo> model;
+  for (const auto& [name, dtype, shape, trained, digest] : rows) {
+    model.push_back({name, dtype, shape, trained, digest.empty() ? Digest() : digest_from_hex(digest)});
+  }
+  return model;
+}
+
+std::vector<std::pair<std::string, std::string>> shared_settings(const LoadedConfig& loaded) {
+  std::vector<std::pair<std::string, std::string>> settings;
+  for (const KnobValue& value : loaded.values) {
+    if (value.knob->shared) settings.emplace_back(value.knob->name, value.value);
+  }
+  return settings;
+}
+
+// What an Interruptible thread works on must not be destroyed under the interpreter's lock: it joins threads that
+// may want it. Released here at the latest.
+template <typename T>
+std::shared_ptr<T> without_lock(std::unique_ptr<T> object) {
+  return std::shared_ptr<T>(object.release(), [](T* raw) {
+    if (Py_IsInitialized() != 0 && PyGILState_Check() != 0) {
+      const py::gil_scoped_release released;
+      delete raw;
+    } else {
+      delete raw;
+    }
+  });
+}
+
+class PySession {
+ public:
+  explicit PySession(std::shared_ptr<Session> session) : session_(std::move(session)) {}
+
+  void begin() {
+    raise(calls_.call([session = session_] { return session->begin(); }));
+  }
+  StepOutcome step(std::uint64_t samples) {
+    return value_or_raise(calls_.call([session = session_, samples] { return session->step(samples); }));
+  }
+  StepOutcome synchronize() {
+    return value_or_raise(calls_.call([session = session_] { return session->synchronize(); }));
+  }
+  void finish() {
+    raise(calls_.call([session = session_] { return session->finish(); }));
+  }
+  [[nodiscard]] SessionStatus status() const {
+    const py::gil_scoped_release released;
+    return session_->status();
+  }
+
+ private:
+  std::shared_ptr<Session> session_;
+  Interruptible calls_;
+};
+
+std::unique_ptr<PySession> new_session(const PyConfig& config, const std::string& site, std::uint32_t site_rank,
+                                       std::uint32_t site_size, bool one_host, std::vector<std::string> coordinators,
+                                       const std::vector<ModelRow>& model, std::vector<at::Tensor> parameters,
+                                       std::uint64_t compared_elements, std::optional<BackendPtr> site_group,
+                                       const std::optional<py::dict>& transport) {
+  SessionOptions options;
+  options.config = config.loaded.config;
+  options.shared_settings = shared_settings(config.loaded);
+  options.site = site;
+  options.site_rank = site_rank;
+  options.site_size = site_size;
+  options.one_host = one_host;
+  options.coordinators = std::move(coordinators);
+  options.model = model_from(model);
+  options.compared_elements = compared_elements;
+  if (transport) options.make_transport = transport_factory(*transport);
+  auto vector = value_or_raise(TensorVector::make(std::move(parameters)));
+  auto group = std::make_shared<BackendSiteGroup>(site_group ? std::move(*site_group) : BackendPtr(),
+                                                  config.loaded.config.round_timeout);
+  Result<std::unique_ptr<Session>> session = [&] {
+    const py::gil_scoped_release released;
+    return make_session(std::move(options), std::move(vector), std::move(group));
+  }();
+  return std::make_unique<PySession>(without_lock(value_or_raise(std::move(session))));
+}
+
+class PyCoordinator {
+ public:
+  explicit PyCoordinator(std::shared_ptr<CoordinatorServer> server) : server_(std::move(server)) {}
+  [[nodiscard]] std::string address() const { return server_->address(); }
+  [[nodiscard]] std::string status_json() const {
+    const py::gil_scoped_release released;
+    return server_->status_json();
+  }
+  void wait_until_empty(std::chrono::microseconds limit) {
+    raise(calls_.call([server = server_, limit] { return server->wait_until_empty(Duration(limit)); }));
+  }
+  // Stops serving; status and waiting are over.
+  void close() {
+    const std::shared_ptr<CoordinatorServer> last = std::move(server_);
+  }
+
+ private:
+  std::shared_ptr<CoordinatorServer> server_;
+  Interruptible calls_;
+};
+
+std::unique_ptr<PyCoordinator> new_coordinator(const PyConfig& config, const py::dict& transport,
+                                               const std::string& listen) {
+  const TransportFactory factory = transport_factory(transport);
+  Result<std::unique_ptr<CoordinatorServer>> server = [&]() -> Result<std::unique_ptr<CoordinatorServer>> {
+    const py::gil_scoped_release released;
+    Result<std::unique_ptr<Transport>> made = factory();
+    if (!made.ok()) return made.status();
+    return serve_coordinator(config.loaded.config, std::move(made).value(), listen);
+  }();
+  return std::make_unique<PyCoordinator>(without_lock(value_or_raise(std::move(server))));
+}
+
+std::string ask_status(const py::dict& transport, const std::string& address, std::chrono::microseconds limit) {
+  Interruptible calls;
+  return value_or_raise(calls.call([factory = transport_factory(transport), address, limit]() -> Result<std::string> {
+    Result<std::unique_ptr<Transport>> made = factory();
+    if (!made.ok()) return made.status();
+    return query_status(std::move(made).value(), address, Duration(limit));
+  }));
+}
+
+}  // namespace
+
+void bind_session(py::module_& module) {
+  py::class_<StepOutcome>(module, "StepOutcome")
+      .def_readonly("round_ran", &StepOutcome::round_ran)
+      .def_property_readonly("round", [](const StepOutcome& o) { return o.round.value; })
+      .def_readonly("took_anchor", &StepOutcome::took_anchor)
+      .def_readonly("seconds", &StepOutcome::seconds);
+  py::class_<SessionStatus>(module, "SessionStatus")
+      .def_readonly("site", &SessionStatus::site)
+      .def_property_readonly("round", [](const SessionStatus& s) { return s.round.value; })
+      .def_readonly("steps", &SessionStatus::steps)
+      .def_readonly("steps_since_round", &SessionStatus::steps_since_round)
+      .def_readonly("bytes_sent", &SessionStatus::bytes_sent)
+      .def_readonly("bytes_received", &SessionStatus::bytes_received)
+      .def_property_readonly("state", [](const SessionStatus& s) { return to_hex(s.state); });
+  py::class_<PySession>(module, "Session")
+      .def("begin", &PySession::begin)
+      .def("step", &PySession::step, py::arg("samples"))
+      .def("synchronize", &PySession::synchronize)
+      .def("finish", &PySession::finish)
+      .def("status", &PySession::status);
+  module.def("make_session", &new_session, py::kw_only(), py::arg("config"), py::arg("site"), py::arg("site_rank"),
+             py::arg("site_size"), py::arg("one_host"), py::arg("coordinators"), py::arg("model"),
+             py::arg("parameters"), py::arg("compared_elements") = UINT64_MAX, py::arg("site_group") = py::none(),
+             py::arg("transport") = py::none());
+  py::class_<PyCoordinator>(module, "CoordinatorServer")
+      .def_property_readonly("address", &PyCoordinator::address)
+      .def("status_json", &PyCoordinator::status_json)
+      .def("wait_until_empty", &PyCoordinator::wait_until_empty, py::arg("limit"))
+      .def("close", &PyCoordinator::close);
+  module.def("serve_coordinator", &new_coordinator, py::arg("config"), py::arg("transport"), py::arg("listen"));
+  module.def("query_status", &ask_status, py::arg("transport"), py::arg("address"), py::arg("limit"));
+}
+
+}  // namespace collab::torch_adapter

@@ -1,0 +1,149 @@
+"""The C++ half of torch_collab. Blocking calls let go of the interpreter's lock and can be ended by Ctrl-C.
+
+Errors: a wrong argument is a ValueError, a wait that ran out a TimeoutError, a peer that cannot be reached a
+ConnectionError, a refusal RefusedError, damaged bytes CorruptError, everything else a RuntimeError.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from typing import Any, TypedDict
+
+import torch
+from torch._C._distributed_c10d import Backend
+
+class RefusedError(RuntimeError): ...
+class CorruptError(RuntimeError): ...
+
+class CollabBackend(Backend):
+    """One process group's c10d backend. Made by make_backend."""
+
+    @property
+    def single_site(self) -> bool: ...
+    @property
+    def sites(self) -> list[int]: ...
+    def set_pre_barrier(self, callback: Callable[[], object] | None) -> None:
+        """Called first by every barrier of this group, on the caller's thread; what it raises ends the barrier."""
+
+def make_backend(
+    *,
+    rank: int,
+    size: int,
+    sites: Sequence[int],
+    world: Backend,
+    site: Backend | None = None,
+    leaders: Backend | None = None,
+    timeout: timedelta,
+    is_world: bool = False,
+) -> CollabBackend:
+    """sites[r] is the site of the group's rank r. The three Gloo backends belong to this group alone: `world` over
+    all its ranks, `site` over this site's ranks in rank order (needed when it has several, and there are several
+    sites), `leaders` over the lowest rank of each site in ascending order of site (needed at those ranks)."""
+
+class Config:
+    @property
+    def values(self) -> list[tuple[str, str, str]]:
+        """(knob, value as text, where it came from) in table order."""
+    @property
+    def typed(self) -> dict[str, Any]:
+        """Python values: run, site, site_index, site_count, coordinator, listen, advertise, transport, connections,
+        sync_every_steps, sync_every_seconds, weight, buffers, reseed, join_timeout, round_timeout, link_grace,
+        heartbeat, linger (seconds), state_dir, save_every, events, log."""
+
+class KnobRow(TypedDict):
+    name: str
+    default: str
+    unit: str
+    range: str
+    sentence: str
+    shared: bool
+
+def load_config(environ: Mapping[str, str], options: Mapping[str, str] = ...) -> Config:
+    """`environ` holds the variables that start with COLLAB_, `options` knob names and texts that win over it."""
+
+def knob_table() -> list[KnobRow]: ...
+def knob_table_markdown() -> str: ...
+def configure_log(level: str, prefix: str = "") -> None: ...
+def log(level: str, text: str) -> None: ...
+def ucx_description(library_dir: str = "") -> tuple[str, str]:
+    """(version, path of the library); ConnectionError when there is no usable UCX."""
+
+def build_info() -> dict[str, Any]:
+    """version, compiler, torch (it was built for), ucx, assertions."""
+
+# {"kind": "ucx", "connections": 2, "advertise_host": "", "library_dir": "", "transports": ""}
+# {"kind": "gloo", "backend": Backend with one rank a node, for this transport alone}
+Transport = dict[str, Any]
+
+class StepOutcome:
+    @property
+    def round_ran(self) -> bool: ...
+    @property
+    def round(self) -> int: ...
+    @property
+    def took_anchor(self) -> bool: ...
+    @property
+    def seconds(self) -> float: ...
+
+class SessionStatus:
+    @property
+    def site(self) -> str: ...
+    @property
+    def round(self) -> int: ...
+    @property
+    def steps(self) -> int: ...
+    @property
+    def steps_since_round(self) -> int: ...
+    @property
+    def bytes_sent(self) -> int: ...
+    @property
+    def bytes_received(self) -> int: ...
+    @property
+    def state(self) -> str: ...
+
+class Session:
+    def begin(self) -> None: ...
+    def step(self, samples: int) -> StepOutcome: ...
+    def synchronize(self) -> StepOutcome: ...
+    def finish(self) -> None: ...
+    def status(self) -> SessionStatus: ...
+
+def make_session(
+    *,
+    config: Config,
+    site: str,
+    site_rank: int,
+    site_size: int,
+    one_host: bool,
+    coordinators: Sequence[str],
+    model: Sequence[tuple[str, str, Sequence[int], bool, str]],
+    parameters: Sequence[torch.Tensor],
+    compared_elements: int = ...,
+    site_group: Backend | None = None,
+    transport: Transport | None = None,
+) -> Session:
+    """`model` has a row (name, dtype, shape, trained, digest or "") for every tensor sites compare; `parameters` are
+    the vector's tensors in order, of which the first `compared_elements` must be alike at the site's ranks (default:
+    all). `site_group` is a backend over the site's ranks that nobody else uses (None for one
+    rank); `transport` is needed at site_rank 0."""
+
+class CoordinatorServer:
+    @property
+    def address(self) -> str: ...
+    def status_json(self) -> str: ...
+    def wait_until_empty(self, limit: timedelta) -> None: ...
+    def close(self) -> None: ...
+
+def serve_coordinator(config: Config, transport: Transport, listen: str) -> CoordinatorServer: ...
+def query_status(transport: Transport, address: str, limit: timedelta) -> str: ...
+def tensor_digest(tensor: torch.Tensor) -> str: ...
+def state_path(dir: str, site: str) -> str: ...
+def read_state_header(path: str) -> dict[str, Any]:
+    """swarm, site, run, round, digest, fingerprint, elements, outer_state, model (rows as in make_session)."""
+
+def read_state(path: str) -> tuple[dict[str, Any], torch.Tensor, torch.Tensor | None]:
+    """(header, anchor, outer state or None); float32 vectors of `elements`."""
+
+def find_orphan_arenas() -> list[tuple[str, int, str]]:
+    """(path, bytes, why it is one)."""
+
+def remove_orphan_arena(path: str) -> None: ...
