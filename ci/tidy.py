@@ -76,6 +76,7 @@ SLEEPS = re.compile(r"\b(sleep_for|sleep_until|usleep|nanosleep|time\.sleep|asyn
 # Bounded polls where real sockets or processes are waited for and nothing could wake us.
 MAY_POLL = {
     "tests/python/ranks.py",
+    "tests/python/scripts/guest.py",
     "tests/python/test_examples.py",
     "tests/transport/conformance.cpp",
     "tests/transport/recorder.cpp",
