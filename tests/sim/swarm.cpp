@@ -186,14 +186,17 @@ class Swarm {
                 [this, name, saved] { start_site(name, hidden_[name], saved); });
   }
 
+  [[nodiscard]] bool restarts() const {
+    return !options_.faults.empty() && network_.now() < last_disturbance_ + seconds(200);
+  }
+
   // A process that fails while faults go on is started again, as its user would.
   void watch() {
     for (std::size_t i = 0; i < sites_.size(); ++i) {
       SimSite& site = *sites_[i];
       if (!site.report().failed || dead_.count(&site) != 0) continue;
-      if (last_disturbance_ + seconds(200) < network_.now()) continue;
+      if (!restarts()) continue;
       ++failed_;
-      const std::string code(to_string(site.report().why.code()));
       if (site.report().why.code() == StatusCode::kInternal || site.report().why.code() == StatusCode::kCorrupt) {
         checkers_.fail(site.options().process + " failed: " + site.report().why.to_string());
       }
@@ -208,7 +211,8 @@ class Swarm {
   [[nodiscard]] bool finished() {
     if (sites_.size() < options_.sites) return false;
     for (const auto& site : sites_) {
-      if (dead_.count(site.get()) == 0 && !site->report().over) return false;
+      if (dead_.count(site.get()) != 0) continue;
+      if (!site->report().over || (site->report().failed && restarts())) return false;
     }
     for (std::uint32_t i = 0; i < options_.sites; ++i) {
       if (live("site" + std::to_string(i)) == nullptr) return false;  // is about to start again

@@ -79,7 +79,10 @@ void Coordinator::State::on_event(const Received& event) {
 
 void Coordinator::State::on_event(const Closed& event) {
   const auto link = links.find(event.link);
-  if (link == links.end()) return;
+  if (link == links.end()) {
+    claims.erase(event.link);
+    return;
+  }
   remove(link->second, event.why.ok() ? "its link was closed" : "its link was lost: " + event.why.message());
 }
 
@@ -94,6 +97,7 @@ void Coordinator::State::on_event(const Tick&) {
 void Coordinator::State::advance() {
   do {
     changed = false;
+    settle_claims();
     if (members.empty()) return;
     choose_anchor();
     offer_anchor();
@@ -109,6 +113,10 @@ TimePoint Coordinator::State::next_deadline() const {
   next = std::min(next, gathering.next());
   if (gathering.running()) {
     next = std::min(next, later(gathering.since(), last_anchor_missed() ? config.link_grace : config.join_timeout));
+  }
+  for (const auto& [link, join] : claims) {
+    const MemberRecord* namesake = member_named(join.site);
+    if (namesake != nullptr) next = std::min(next, later(namesake->last_heard, kReplaceAfter * config.heartbeat));
   }
   for (const auto& [id, member] : members) {
     if (member.standing == Standing::kAdopting) {

@@ -93,15 +93,6 @@ std::string Coordinator::State::refusal(const wire::Join& join) const {
         return "index " + std::to_string(join.index) + " is taken by " + member.name +
                ": give this site another COLLAB_SITE_INDEX";
       }
-      continue;
-    }
-    // The same listening address is the same process coming back before its old link was seen to die.
-    const bool same_process = !join.address.empty() && join.address == member.address;
-    const Duration silent = now - member.last_heard;
-    if (!same_process && silent < kReplaceAfter * config.heartbeat) {
-      return "a site named " + json_quote(join.site) + " is in the swarm already (at " +
-             (member.address.empty() ? std::string("an address of its own") : member.address) + ", heard " +
-             in_milliseconds(silent) + " ago): give this one another COLLAB_SITE";
     }
   }
   if (join.elements == 0) return "its model has no trained parameters, so there is nothing to exchange";
@@ -128,6 +119,46 @@ std::uint32_t Coordinator::State::sites_wanted() const {
   return wanted;
 }
 
+// The same listening address is the same process, back before its old link was seen to die.
+bool Coordinator::State::replaces(const wire::Join& join, const MemberRecord& member) const {
+  const bool same_process = !join.address.empty() && join.address == member.address;
+  return same_process || now - member.last_heard >= kReplaceAfter * config.heartbeat;
+}
+
+const MemberRecord* Coordinator::State::member_named(const std::string& name) const {
+  const auto found =
+      std::find_if(members.begin(), members.end(), [&](const auto& entry) { return entry.second.name == name; });
+  return found == members.end() ? nullptr : &found->second;
+}
+
+// Who claims a member's name is let in once that member is gone or silent, and refused once it is heard.
+void Coordinator::State::settle_claims() {
+  std::vector<LinkId> due;
+  for (const auto& [link, join] : claims) {
+    const MemberRecord* namesake = member_named(join.site);
+    if (namesake == nullptr || replaces(join, *namesake)) due.push_back(link);
+  }
+  for (const LinkId link : due) {
+    const wire::Join join = std::move(claims.at(link));
+    claims.erase(link);
+    on_join(link, join);
+  }
+}
+
+void Coordinator::State::refuse_claims_of(const MemberRecord& member) {
+  for (auto claim = claims.begin(); claim != claims.end();) {
+    if (claim->second.site != member.name) {
+      ++claim;
+      continue;
+    }
+    const LinkId link = claim->first;
+    claim = claims.erase(claim);
+    refuse_link(link, member.name,
+                "a site named " + json_quote(member.name) + " is in the swarm already" +
+                    (member.address.empty() ? "" : ", at " + member.address) + ": give this one another COLLAB_SITE");
+  }
+}
+
 void Coordinator::State::on_join(LinkId link, const wire::Join& join) {
   if (const auto known = links.find(link); known != links.end()) {
     note(Note::Level::kWarning, "ignored", name_of(known->second) + " sent a second Join on one link");
@@ -137,11 +168,14 @@ void Coordinator::State::on_join(LinkId link, const wire::Join& join) {
     const std::string who = join.site.empty() ? "a site without a name" : join.site;
     return refuse_link(link, who, reason);
   }
-  for (const auto& [id, member] : members) {
-    if (member.name != join.site) continue;
-    out.emplace_back(Hangup{member.link, "replaced by a new link of " + join.site});
-    remove(id, "its old link was dead; it came back on a new one");
-    break;
+  if (const MemberRecord* namesake = member_named(join.site)) {
+    if (!replaces(join, *namesake)) {
+      if (claims.size() >= kMaxClaims) return refuse_link(link, join.site, "too many joins at once; try again");
+      claims[link] = join;  // until the old link is heard, or silent for long enough
+      return;
+    }
+    out.emplace_back(Hangup{namesake->link, "replaced by a new link of " + join.site});
+    remove(namesake->id, "its old link was dead; it came back on a new one");
   }
   if (!reference) {
     reference = Reference{join.site, join.elements, join.settings, join.model};
@@ -186,7 +220,6 @@ void Coordinator::State::prefer_newer_offer(const MemberRecord& joiner) {
   anchor.reset();
   for (auto& [id, member] : members) {
     member.standing = Standing::kJoined;
-    member.holds.reset();
   }
 }
 
@@ -231,7 +264,6 @@ void Coordinator::State::choose_anchor() {
   wire::Offer chosen = brought_by(*best);
   if (chosen.run.value == 0) chosen = {RunId{config.fresh_run.value + births++}, RoundId{0}, chosen.digest};
   anchor = AnchorRecord{chosen.run, chosen.round, chosen.digest};
-  for (auto& [id, member] : members) member.holds.reset();
   best->holds = wire::Adopted{chosen.run, chosen.round, chosen.digest};
   note(Note::Level::kInfo, "anchor",
        std::to_string(members.size()) + " sites are here; the anchor of " + anchor_in_words(chosen.run, chosen.round) +
@@ -278,9 +310,14 @@ void Coordinator::State::offer_anchor() {
 
 void Coordinator::State::on_adopted(MemberRecord& member, const wire::Adopted& adopted) {
   if (!anchor || adopted.run != anchor->run || adopted.round != anchor->round) {
-    note(Note::Level::kDebug, "ignored",
-         member.name + " holds the anchor of " + anchor_in_words(adopted.run, adopted.round) +
-             ", which is not the swarm's");
+    member.holds = adopted;
+    if (!anchor || member.standing != Standing::kAdopting || member.source != member.id) return;
+    // Chosen for what it brought when it joined, it has since put another anchor in place: choose again.
+    note(Note::Level::kWarning, "anchor",
+         member.name + " holds the anchor of " + anchor_in_words(adopted.run, adopted.round) + " by now, not that of " +
+             anchor_in_words(anchor->run, anchor->round));
+    anchor.reset();
+    for (auto& [id, other] : members) other.standing = Standing::kJoined;
     return;
   }
   if (!anchor->digest) anchor->digest = adopted.digest;
@@ -316,6 +353,15 @@ void Coordinator::State::on_gathering_tick() {
   }
   const std::string count = std::to_string(members.size()) + " of " + std::to_string(sites_wanted()) +
                             " sites are here (" + join_words(member_list()) + ")";
+  const bool resumes = std::any_of(members.begin(), members.end(),
+                                   [this](const auto& entry) { return brought_by(entry.second).run.value != 0; });
+  if (now - gathering.since() >= config.join_timeout && resumes) {
+    note(Note::Level::kWarning, "anchor",
+         "only " + count + " after " + in_seconds(config.join_timeout) +
+             " (COLLAB_JOIN_TIMEOUT); they go on from what they bring");
+    gathered = true;
+    return;
+  }
   if (now - gathering.since() >= config.join_timeout) {
     const std::string reason = "only " + count + " after " + in_seconds(config.join_timeout) +
                                " (COLLAB_JOIN_TIMEOUT): start the others, or lower COLLAB_SITE_COUNT";

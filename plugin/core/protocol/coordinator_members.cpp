@@ -100,6 +100,7 @@ void Coordinator::State::send_roster() {
 void Coordinator::State::heard(MemberRecord& member) {
   const Duration silent = now - member.last_heard;
   member.last_heard = now;
+  refuse_claims_of(member);
   if (!member.suspect) return;
   member.suspect = false;
   note(Note::Level::kInfo, "resume", member.name + " is heard again after " + in_milliseconds(silent),

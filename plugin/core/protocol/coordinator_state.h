@@ -31,6 +31,7 @@ namespace collab::protocol {
 // Missed heartbeats after which a member is suspected, and after which its name may be taken over.
 inline constexpr int kSuspectAfter = 5;
 inline constexpr int kReplaceAfter = 3;
+inline constexpr std::size_t kMaxClaims = 64;
 // How often one kind of trouble with one member or pair is answered with another attempt, within one round.
 inline constexpr std::uint32_t kMaxRepeats = 3;
 
@@ -100,12 +101,13 @@ struct Coordinator::State {
 
   CoordinatorConfig config;
   std::map<SiteId, MemberRecord> members;
-  std::map<LinkId, SiteId> links;      // of the members
-  std::optional<Reference> reference;  // set by the first joiner, cleared when the last member goes
-  std::optional<AnchorRecord> anchor;  // set when enough sites joined, cleared when nobody holds it any more
-  bool gathered = false;               // enough sites were here once
-  WaitProgress gathering;              // until then
-  std::uint64_t births = 0;            // fresh runs begun here
+  std::map<LinkId, SiteId> links;       // of the members
+  std::map<LinkId, wire::Join> claims;  // joins under a name whose old link may be dead
+  std::optional<Reference> reference;   // set by the first joiner, cleared when the last member goes
+  std::optional<AnchorRecord> anchor;   // set when enough sites joined, cleared when nobody holds it any more
+  bool gathered = false;                // enough sites were here once
+  WaitProgress gathering;               // until then
+  std::uint64_t births = 0;             // fresh runs begun here
   // The anchor nobody here holds any more: a site that lost its link may bring it back within the grace.
   std::optional<std::pair<RunId, RoundId>> last_anchor;
   std::uint64_t next_source = 0;  // round robin over the sources
@@ -136,6 +138,10 @@ struct Coordinator::State {
   // coordinator_join.cpp
   void on_join(LinkId link, const wire::Join& join);
   [[nodiscard]] std::string refusal(const wire::Join& join) const;
+  [[nodiscard]] bool replaces(const wire::Join& join, const MemberRecord& member) const;
+  [[nodiscard]] const MemberRecord* member_named(const std::string& name) const;
+  void settle_claims();
+  void refuse_claims_of(const MemberRecord& member);
   [[nodiscard]] SiteId pick_id(const wire::Join& join) const;
   void refuse_link(LinkId link, const std::string& who, const std::string& reason);
   [[nodiscard]] std::uint32_t sites_wanted() const;

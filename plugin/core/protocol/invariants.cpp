@@ -98,6 +98,8 @@ void Invariants::on_commit(const wire::Commit& commit) {
     if (p.weight > 0) weighed.push_back(p.site);
     const auto said = done.find(p.site);
     check(said != done.end(), name + ": site " + std::to_string(p.site.value) + " was not done");
+    const bool sent = sites_.empty() || done_sent_[{commit.term, commit.round, commit.attempt}].count(p.site) == 1;
+    check(sent, name + ": site " + std::to_string(p.site.value) + " never said that it was done");
     if (said != done.end()) check(said->second == done.begin()->second, name + ": the means differ");
   }
   check(weighed == commit.contributors, name + ": the contributors are not those who had a weight");

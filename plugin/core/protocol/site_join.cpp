@@ -43,7 +43,10 @@ void Site::State::lose_coordinator(const std::string& reason) {
   up.next_heartbeat = kNever;
   if (membership == Membership::kLeaving) return leave_done();
   if (membership == Membership::kAsking) return dial_again(reason);
-  if (membership == Membership::kActive) up.give_up = later(now, config.join_timeout);
+  if (membership == Membership::kActive) {
+    up.give_up = later(now, config.join_timeout);
+    join.expected_sites = static_cast<std::uint32_t>(roster.size());  // who will come back, should it know nothing
+  }
   note(Note::Level::kWarning, "coordinator",
        "the coordinator at " + config.coordinators[up.candidate] + " is lost: " + reason + "; looking for it again");
   back_to_ready("the coordinator is lost");
@@ -88,6 +91,13 @@ void Site::State::on_adopt(const wire::Adopt& adopt) {
     return note(Note::Level::kWarning, "ignored", "the coordinator offered an anchor to a site that waits for none");
   }
   back_to_ready("the anchor is to be taken from " + name_of(adopt.source));
+  if (adopt.source == self && anchor && join.offer.digest != adopt.digest) {
+    // It crossed our word that another anchor is in place here; the coordinator chooses again once it knows.
+    membership = Membership::kWaiting;
+    round.ready_sent = false;
+    adoption.reset();
+    return send_up(wire::Adopted{anchor->run, anchor->round, anchor->digest});
+  }
   round.ready_sent = false;
   up.answer_by = kNever;
   membership = Membership::kAdopting;
