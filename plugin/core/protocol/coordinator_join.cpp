@@ -227,26 +227,24 @@ wire::Offer Coordinator::State::brought_by(const MemberRecord& member) const {
   return member.holds ? wire::Offer{member.holds->run, member.holds->round, member.holds->digest} : member.offer;
 }
 
-// After a loss, a round that was committed is not undone lightly: while a site goes on from an older round of the same
-// run, those who hold the newer one get the grace to come back.
+// After a loss, rounds that were committed are not undone lightly: those who hold the newest one get the grace to come
+// back before the swarm starts from less.
 bool Coordinator::State::last_anchor_missed() const {
-  bool older = false;
-  for (const auto& [id, member] : members) {
-    const wire::Offer offer = brought_by(member);
-    if (!last_anchor || offer.run != last_anchor->first) continue;
-    if (offer.round >= last_anchor->second) return false;
-    older = true;
-  }
-  return older;
+  return last_anchor && std::none_of(members.begin(), members.end(), [this](const auto& entry) {
+           const wire::Offer offer = brought_by(entry.second);
+           return std::pair(offer.run, offer.round) >= *last_anchor;
+         });
+}
+
+bool Coordinator::State::anybody_resumes() const {
+  return std::any_of(members.begin(), members.end(),
+                     [this](const auto& entry) { return brought_by(entry.second).run.value != 0; });
 }
 
 // The highest (run, round) anybody offers; among equals, and among fresh sites, the lowest site.
 void Coordinator::State::choose_anchor() {
   if (anchor) return;
-  const bool resumes = last_anchor && std::any_of(members.begin(), members.end(), [&](const auto& entry) {
-                         return brought_by(entry.second).run == last_anchor->first;
-                       });
-  const bool enough = resumes ? !last_anchor_missed() : gathered || members.size() >= sites_wanted();
+  const bool enough = last_anchor ? !last_anchor_missed() : gathered || members.size() >= sites_wanted();
   if (!enough) return;
   gathered = true;
   gathering.stop();
@@ -341,21 +339,22 @@ void Coordinator::State::on_adopted(MemberRecord& member, const wire::Adopted& a
 
 void Coordinator::State::on_gathering_tick() {
   if (!gathering.running()) return;
-  if (last_anchor_missed()) {
-    static_cast<void>(gathering.due(now));
-    if (now - gathering.since() < config.link_grace) return;
-    note(Note::Level::kWarning, "anchor",
-         "nobody has brought back round " + std::to_string(last_anchor->second.value) + " within " +
-             in_seconds(config.link_grace) + " (COLLAB_LINK_GRACE); the swarm goes on from an older one");
-    last_anchor.reset();
-    gathered = true;
-    return;
-  }
   const std::string count = std::to_string(members.size()) + " of " + std::to_string(sites_wanted()) +
                             " sites are here (" + join_words(member_list()) + ")";
-  const bool resumes = std::any_of(members.begin(), members.end(),
-                                   [this](const auto& entry) { return brought_by(entry.second).run.value != 0; });
-  if (now - gathering.since() >= config.join_timeout && resumes) {
+  const auto waited = gathering.due(now);
+  if (last_anchor_missed()) {
+    const std::string missed = "nobody has brought back round " + std::to_string(last_anchor->second.value);
+    if (now - gathering.since() < config.link_grace) {
+      if (waited) note(Note::Level::kInfo, "waiting", missed + " yet (" + in_seconds(*waited) + ")");
+      return;
+    }
+    note(Note::Level::kWarning, "anchor",
+         missed + " within " + in_seconds(config.link_grace) + " (COLLAB_LINK_GRACE); the swarm goes on without it");
+    last_anchor.reset();
+    gathered = gathered || anybody_resumes();
+    return;
+  }
+  if (now - gathering.since() >= config.join_timeout && anybody_resumes()) {
     note(Note::Level::kWarning, "anchor",
          "only " + count + " after " + in_seconds(config.join_timeout) +
              " (COLLAB_JOIN_TIMEOUT); they go on from what they bring");
@@ -369,7 +368,7 @@ void Coordinator::State::on_gathering_tick() {
     while (!members.empty()) expel(members.begin()->first, reason);
     return;
   }
-  if (const auto waited = gathering.due(now)) {
+  if (waited) {
     note(Note::Level::kInfo, "waiting", "round 0: " + count + "; waiting for the others (" + in_seconds(*waited) + ")");
   }
 }

@@ -47,7 +47,7 @@ void Coordinator::State::remove(SiteId id, const std::string& reason) {
   const bool held = std::any_of(members.begin(), members.end(), [&](const auto& entry) {
     return entry.second.standing == Standing::kActive || holds_anchor(entry.second);
   });
-  if (anchor && !held) last_anchor = {anchor->run, anchor->round};
+  if (anchor && !held && anchor->round.value > 0) last_anchor = {anchor->run, anchor->round};
   if (members.empty()) return forget_everything();
 
   if (round.attempt) {

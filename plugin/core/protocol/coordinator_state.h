@@ -146,7 +146,8 @@ struct Coordinator::State {
   void refuse_link(LinkId link, const std::string& who, const std::string& reason);
   [[nodiscard]] std::uint32_t sites_wanted() const;
   [[nodiscard]] wire::Offer brought_by(const MemberRecord& member) const;  // what it holds, or joined with
-  [[nodiscard]] bool last_anchor_missed() const;                           // somebody goes on from an older one
+  [[nodiscard]] bool last_anchor_missed() const;
+  [[nodiscard]] bool anybody_resumes() const;
   void choose_anchor();
   void offer_anchor();  // Adopt to those who wait for one
   void prefer_newer_offer(const MemberRecord& joiner);

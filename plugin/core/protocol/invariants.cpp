@@ -123,8 +123,10 @@ void Invariants::on_site_action(const std::string& site, SiteRecord& record, con
     const Attempt attempt{start->form.term, start->form.round, start->form.attempt};
     check(takes_part(start->form, record.id), site + " exchanges in an attempt without it");
     check(start->links.size() == start->form.participants.size(), site + " exchanges with a link too few or too many");
-    check(record.started.empty() || *record.started.rbegin() < attempt || std::get<0>(attempt) != record.term,
-          site + " starts " + in_words(start->form.round, start->form.attempt) + " after a later one");
+    AttemptId& last = record.last_started[{start->form.term, start->form.round}];
+    check(last < start->form.attempt, site + " starts " + in_words(start->form.round, start->form.attempt) +
+                                          " after attempt " + std::to_string(last.value));
+    last = start->form.attempt;
     record.started.insert(attempt);
   } else if (const auto* apply = std::get_if<ApplyCommit>(&action)) {
     on_apply(site, record, *apply);

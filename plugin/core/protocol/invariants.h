@@ -40,6 +40,7 @@ class Invariants {
     std::optional<std::pair<RunId, RoundId>> anchor;
     std::optional<wire::Commit> applying;
     std::set<Attempt> started;
+    std::map<Round, AttemptId> last_started;
     std::set<Attempt> done;
   };
 
