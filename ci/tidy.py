@@ -362,7 +362,7 @@ KNOBS = re.compile(r"(<!-- knobs -->\n)(.*?)(<!-- /knobs -->)", re.DOTALL)
 
 def program_knobs() -> str:
     """The table as the installed program prints it."""
-    command = [sys.executable, "-m", "torch_collab", "config", "--markdown"]
+    command = [sys.executable, "-m", "torch_collab.cli", "config", "--markdown"]
     done = subprocess.run(command, capture_output=True, text=True, cwd="/")
     if done.returncode != 0:
         raise RuntimeError(f"`collab config --markdown` failed: {(done.stderr or done.stdout).strip()[-300:]}")
