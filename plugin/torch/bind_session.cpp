@@ -28,14 +28,6 @@ std::vector<TensorInfo> model_from(const std::vector<ModelRow>& rows) {
   return model;
 }
 
-std::vector<std::pair<std::string, std::string>> shared_settings(const LoadedConfig& loaded) {
-  std::vector<std::pair<std::string, std::string>> settings;
-  for (const KnobValue& value : loaded.values) {
-    if (value.knob->shared) settings.emplace_back(value.knob->name, value.value);
-  }
-  return settings;
-}
-
 // What an Interruptible thread works on must not be destroyed under the interpreter's lock: it joins threads that
 // may want it. Released here at the latest.
 template <typename T>

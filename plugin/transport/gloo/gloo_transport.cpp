@@ -49,7 +49,7 @@ struct Event {
   }
 };
 
-class GlooTransport final : public Transport, private GlooSink {
+class GlooTransport final : public Transport, public GlooSink {
  public:
   explicit GlooTransport(GlooOptions options);
   ~GlooTransport() override;
