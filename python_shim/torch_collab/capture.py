@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import weakref
 from typing import TYPE_CHECKING, Any
 
@@ -59,6 +60,8 @@ def _before_training_forward(
 
 
 def _begin(world: World) -> None:
+    # A discarded DDP may live on in a reference cycle, at one rank and not at another.
+    gc.collect()
     entries = vector.collect(world.living_ddp_modules(), world.config.buffers)
     vector.check_same_on_site(entries, site_group(world), world.rank, world.site.ranks, world.site.name)
     refuse.watch_post_local_sgd(world)

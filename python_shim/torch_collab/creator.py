@@ -47,9 +47,11 @@ def _create_world(opts: Any, backend_options: Any) -> Any:
         backend=backend,
     )
     state.enter(world)
-    from torch_collab import hooks
+    from torch_collab import ends, hooks
 
     hooks.install(world)
+    if world.one_world and len(sites.sites) > 1:
+        backend.set_pre_barrier(ends.before_world_barrier)
     if rank == 0:
         log.info(_describe(world))
     return backend

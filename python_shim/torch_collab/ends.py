@@ -110,7 +110,7 @@ def finish(aborting: bool = False) -> None:
 def before_world_barrier() -> None:
     """All ranks of the world stand in a barrier: with steps since the last round anywhere, a round runs now."""
     world = state.current()
-    if world is None or world.finished or not world.one_world:
+    if world is None or world.finished:
         return
     steps_since = 0 if world.session is None else world.session.status().steps_since_round
     most = torch.tensor([steps_since], dtype=torch.int64)

@@ -82,6 +82,23 @@ def part_inside_site(world: World, group: ProcessGroup) -> ProcessGroup:
     return made
 
 
+def reduce_group(group: ProcessGroup) -> tuple[Any, tuple[()]]:
+    """How a process group is copied or pickled: the site's becomes the site's where it arrives; others cannot be."""
+    from torch_collab import state
+
+    world = state.current()
+    if world is None or world.site_group is None or group != world.site_group:
+        raise TypeError("cannot pickle 'ProcessGroup' object")
+    return site_group_if_any, ()
+
+
+def site_group_if_any() -> ProcessGroup | None:
+    from torch_collab import state
+
+    world = state.current()
+    return None if world is None else site_group(world)
+
+
 def crosses_sites(world: World, group: ProcessGroup | None) -> bool:
     ranks = range(world.size) if group is None else dist.get_process_group_ranks(group)
     return not set(ranks) <= set(world.site.ranks)

@@ -4,13 +4,14 @@
   the site's.
 - forward pre-hook on each DDP: the first training forward starts the session, each one counts samples.
 - optimiser hooks: steps.
-- replaced: `_get_default_group` as DDP's module sees it (deepcopy and pickling of a DDP assume the default group),
-  `destroy_process_group` (by way of the list torch finalises first), DDP.register_comm_hook (torch's ready-made hooks).
+- replaced: `_get_default_group` as DDP's module sees it (deepcopy and pickling of a DDP assume the default group) and
+  DDP.register_comm_hook (torch's ready-made hooks).
 """
 
 from __future__ import annotations
 
 import atexit
+import copyreg
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -21,12 +22,12 @@ from torch.nn.parallel import distributed as ddp_source
 from torch.optim import optimizer as optimizer_source
 
 from torch_collab import capture, comm_hooks, ends, log, refuse, sampler, state, steps
-from torch_collab.groups import part_inside_site, site_group
+from torch_collab.groups import part_inside_site, reduce_group, site_group
 
 if TYPE_CHECKING:
     from torch_collab.state import World
 
-_undo: list[Callable[[], None]] = []
+_undo: list[Callable[[], object]] = []
 _at_exit_registered = False
 
 
@@ -44,6 +45,9 @@ def install(world: World) -> None:
     _replace(ddp_source.DistributedDataParallel, "register_comm_hook", comm_hooks.register_comm_hook)
     if not world.one_world and world.config.reseed:
         _undo.append(sampler.install(world))
+    # A SyncBatchNorm holds its group, and modules are copied and pickled with all they hold.
+    copyreg.pickle(torch.distributed.ProcessGroup, reduce_group)
+    _undo.append(lambda: copyreg.dispatch_table.pop(torch.distributed.ProcessGroup, None))
     _undo.append(ends.install_finalizer())
     if not _at_exit_registered:
         atexit.register(ends.at_exit)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -78,7 +79,7 @@ def my_place(site: str | None, settings: Mapping[str, str], error: str | None = 
     return Place(
         site=site or None,
         node=os.environ.get("GROUP_RANK"),
-        hostname=socket.gethostname() or "host",
+        hostname=_as_name(socket.gethostname()),
         boot=_read("/proc/sys/kernel/random/boot_id") or "unknown",
         shared_memory=_device_of("/dev/shm"),
         settings=settings,
@@ -142,6 +143,10 @@ def _machine_names(places: list[Place]) -> list[str]:
     for place in places:
         boots.setdefault(place.hostname, set()).add(place.boot)
     return [p.hostname if len(boots[p.hostname]) == 1 else f"{p.hostname}-{p.boot[:8]}" for p in places]
+
+
+def _as_name(hostname: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]", "-", hostname)[:48].lstrip(".") or "host"
 
 
 def _read(path: str) -> str:

@@ -262,19 +262,19 @@ def activation_checkpointing() -> nn.Module:
 
 
 @case
-def half_precision_parameters() -> nn.Module:
-    return fit(DistributedDataParallel(small_model().to(torch.bfloat16)).to(torch.bfloat16), None, 0) and fit_cast()
-
-
-def fit_cast() -> nn.Module:
-    ddp = DistributedDataParallel(small_model().double())
-    optimizer = torch.optim.SGD(ddp.parameters(), lr=0.1)
+def parameters_that_are_not_float32() -> nn.Module:
+    """The vector is float32; one model's parameters are narrower, the other's wider."""
+    narrow = DistributedDataParallel(small_model(1).to(torch.bfloat16))
+    wide = DistributedDataParallel(small_model(2).double())
+    optimizer = torch.optim.SGD([*narrow.parameters(), *wide.parameters()], lr=0.1)
     for step in range(STEPS):
         x, y = batch(step, RANK)
         optimizer.zero_grad()
-        cross_entropy(ddp(x.double()), y).backward()
+        cross_entropy(narrow(x.bfloat16()).float(), y).backward()
+        cross_entropy(wide(x.double()), y).backward()
         optimizer.step()
-    return ddp
+    expect_steps(STEPS)
+    return nn.ModuleList([narrow, wide])
 
 
 @case
