@@ -79,10 +79,11 @@ def choose_transport(world: World) -> str:
 
 
 def _resolved(world: World) -> native.Settings:
-    """The knobs with what this start has found out: the address others dial, and how many sites one world has."""
+    """The knobs with what this start has found out: the address others dial, which and how many sites one world has."""
     found = {"site": world.site.name}
     if world.one_world:
         found["site_count"] = str(len(world.sites.sites))
+        found["site_index"] = str(world.sites.sites.index(world.site))
     if world.is_leader:
         found["advertise"] = addresses.dial_address(
             world.config.advertise, world.config.listen, list(world.config.coordinator)

@@ -117,7 +117,10 @@ class Server final : public CoordinatorServer {
                      0);
   }
   void act(const protocol::Hangup& action) { transport_->close(action.link); }
-  void act(const protocol::Note& action) { record_note(events_, kName, action); }
+  void act(const protocol::Note& action) {
+    if (action.event == "round") return log_debug(action.text);  // each member tells of it, with what it took there
+    record_note(events_, kName, action);
+  }
 
   SteadyClock clock_;
   std::string address_;

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
@@ -54,7 +55,8 @@ void record_note(EventsFile& events, std::string_view site, const protocol::Note
   }
   if (note.event.empty()) return;
   JsonFields fields = note.fields;
-  fields.emplace_back("reason", json_quote(note.text));
+  const bool has_reason = std::ranges::any_of(fields, [](const auto& field) { return field.first == "reason"; });
+  if (!has_reason) fields.emplace_back("reason", json_quote(note.text));
   events.write(site, note.event, fields);
 }
 
