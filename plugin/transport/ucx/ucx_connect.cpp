@@ -39,7 +39,7 @@ Result<std::string> UcxEngine::listen_here(const std::string& address) {
     static_cast<UcxEngine*>(self)->requests_.push_back(request);
   };
   ucp_listener_h listener = nullptr;
-  ucs_status_t status = api_.listener_create(worker_, &params, &listener);
+  ucs_status_t status = api_.listener_create(workers_.front()->handle, &params, &listener);
   if (status == UCS_ERR_BUSY) {
     return unavailable("cannot listen on " + address + ": the port is in use; choose another, or port 0");
   }
@@ -93,9 +93,18 @@ void UcxEngine::resolved(LinkId id, Result<SocketAddresses> addresses) {
 
 void UcxEngine::dial_next_address(UcxLink& link) {
   const SocketAddress& address = link.addresses[link.next_address++];
+  if (link.worker == nullptr) {
+    auto worker = open_worker(link.token[0]);
+    if (!worker.ok()) {
+      end_link(link, worker.status());
+      return;
+    }
+    workers_.push_back(*worker);
+    link.worker = *worker;
+  }
   ucp_ep_params_t params{};
   params.field_mask = UCP_EP_PARAM_FIELD_FLAGS | UCP_EP_PARAM_FIELD_SOCK_ADDR;
-  params.flags = UCP_EP_PARAMS_FLAGS_CLIENT_SERVER;
+  params.flags = UCP_EP_PARAMS_FLAGS_CLIENT_SERVER | UCP_EP_PARAMS_FLAGS_SEND_CLIENT_ID;
   params.sockaddr.addr = address.get();
   params.sockaddr.addrlen = address.length;
   Preamble hello;
@@ -104,7 +113,7 @@ void UcxEngine::dial_next_address(UcxLink& link) {
   hello.first = link.token[0];
   hello.second = link.token[1];
   for (std::uint32_t i = 0; i < options_.connections; ++i) {
-    auto connection = open_connection(params, link.peer);
+    auto connection = open_connection(link.worker, params, link.peer);
     if (!connection.ok()) {
       fail_dial(link, connection.status());
       return;
@@ -116,7 +125,19 @@ void UcxEngine::dial_next_address(UcxLink& link) {
   }
 }
 
-Result<UcxConnectionPtr> UcxEngine::open_connection(ucp_ep_params_t params, std::string peer) {
+// The worker of the accepted connections whose dialler gave this id.
+Result<UcxWorkerPtr> UcxEngine::worker_for(std::uint64_t client_id) {
+  for (const auto& [endpoint, connection] : connections_) {
+    const bool accepted = connection->link == LinkId() || !find(connection->link)->dialled;
+    if (accepted && connection->worker->client_id == client_id) return connection->worker;
+  }
+  auto worker = open_worker(client_id);
+  if (worker.ok()) workers_.push_back(*worker);
+  return worker;
+}
+
+Result<UcxConnectionPtr> UcxEngine::open_connection(const UcxWorkerPtr& worker, ucp_ep_params_t params,
+                                                    std::string peer) {
   params.field_mask |= UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER;
   params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
   params.err_handler.arg = this;
@@ -128,7 +149,8 @@ Result<UcxConnectionPtr> UcxEngine::open_connection(ucp_ep_params_t params, std:
   };
   auto connection = std::make_shared<UcxConnection>();
   connection->peer = std::move(peer);
-  const ucs_status_t status = api_.ep_create(worker_, &params, &connection->endpoint);
+  connection->worker = worker;
+  const ucs_status_t status = api_.ep_create(worker->handle, &params, &connection->endpoint);
   if (status != UCS_OK) return unavailable(reason(status));
   connections_.emplace(connection->endpoint, connection);
   return connection;
@@ -136,7 +158,7 @@ Result<UcxConnectionPtr> UcxEngine::open_connection(ucp_ep_params_t params, std:
 
 void UcxEngine::accept(ucp_conn_request_h request) {
   ucp_conn_request_attr_t attributes{};
-  attributes.field_mask = UCP_CONN_REQUEST_ATTR_FIELD_CLIENT_ADDR;
+  attributes.field_mask = UCP_CONN_REQUEST_ATTR_FIELD_CLIENT_ADDR | UCP_CONN_REQUEST_ATTR_FIELD_CLIENT_ID;
   const ucs_status_t queried = api_.conn_request_query(request, &attributes);
   const auto strangers = std::count_if(connections_.begin(), connections_.end(),
                                        [](const auto& entry) { return entry.second->link == LinkId(); });
@@ -150,7 +172,13 @@ void UcxEngine::accept(ucp_conn_request_h request) {
   ucp_ep_params_t params{};
   params.field_mask = UCP_EP_PARAM_FIELD_CONN_REQUEST;
   params.conn_request = request;
-  auto connection = open_connection(params, peer);
+  const auto worker = worker_for(queried == UCS_OK ? attributes.client_id : 0);
+  if (!worker.ok()) {
+    log_warning("ucx: a connection from " + peer + " was refused: " + worker.status().message());
+    (void)api_.listener_reject(listeners_.front(), request);
+    return;
+  }
+  auto connection = open_connection(*worker, params, peer);
   if (!connection.ok()) {
     log_warning("ucx: a connection from " + peer + " failed: " + connection.status().message());
     return;
@@ -281,13 +309,13 @@ void UcxEngine::close_connection(const UcxConnectionPtr& connection) {
   ucp_request_param_t param{};
   param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS | UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
   param.flags = UCP_EP_CLOSE_FLAG_FORCE;
-  param.user_data = this;
-  param.cb.send = [](void* request, ucs_status_t, void* self) {
-    auto& engine = *static_cast<UcxEngine*>(self);
-    --engine.closes_under_way_;
-    engine.api_.request_free(request);
+  auto worker = std::make_unique<UcxWorkerPtr>(connection->worker);  // lives until the close is done
+  param.user_data = worker.get();
+  param.cb.send = [](void* request, ucs_status_t, void* user_data) {
+    const std::unique_ptr<UcxWorkerPtr> done(static_cast<UcxWorkerPtr*>(user_data));
+    (*done)->api.request_free(request);
   };
-  if (UCS_PTR_IS_PTR(api_.ep_close_nbx(endpoint, &param))) ++closes_under_way_;
+  if (UCS_PTR_IS_PTR(api_.ep_close_nbx(endpoint, &param))) (void)worker.release();
 }
 
 }  // namespace collab

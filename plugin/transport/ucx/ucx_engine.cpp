@@ -24,7 +24,7 @@ Result<std::unique_ptr<UcxEngine>> UcxEngine::make(const UcxOptions& options) {
   auto api = load_ucx(options.library_dir);
   if (!api.ok()) return api.status();
   std::unique_ptr<UcxEngine> engine(new UcxEngine(**api, options));
-  COLLAB_RETURN_IF_ERROR(engine->open_worker());
+  COLLAB_RETURN_IF_ERROR(engine->open_context());
   return engine;
 }
 
@@ -41,7 +41,7 @@ UcxEngine::~UcxEngine() {
     thread_.join();
   }
   mailbox_->close();
-  if (worker_ != nullptr) api_.worker_destroy(worker_);
+  workers_.clear();
   if (context_ != nullptr) api_.cleanup(context_);
 }
 
@@ -49,7 +49,7 @@ bool UcxEngine::in_child() const { return getpid() != pid_; }
 
 std::string UcxEngine::reason(ucs_status_t status) const { return api_.status_string(status); }
 
-Status UcxEngine::open_worker() {
+Status UcxEngine::open_context() {
   const GuestEnvironment guest;
   ucp_config_t* config = nullptr;
   ucs_status_t status = api_.config_read(nullptr, nullptr, &config);
@@ -61,7 +61,9 @@ Status UcxEngine::open_worker() {
                                                                         : api_.config_modify(config, name, value);
   };
   (void)set("TCP_CM_REUSEADDR", "y");
-  (void)set("KEEPALIVE_INTERVAL", "1s");
+  // Shared memory takes part in links that must see their peer fail: the listener's TCP connection sees it.
+  (void)set("SYSV_ERROR_HANDLING", "y");
+  (void)set("POSIX_ERROR_HANDLING", "y");
   if (!options_.transports.empty()) {
     if (status = api_.config_modify(config, "TLS", options_.transports.c_str()); status != UCS_OK) {
       api_.config_release(config);
@@ -75,18 +77,27 @@ Status UcxEngine::open_worker() {
   api_.config_release(config);
   if (status != UCS_OK) return unavailable("UCX cannot start (" + api_.path + "): " + reason(status));
 
-  ucp_worker_params_t worker_params{};
-  worker_params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
-  worker_params.thread_mode = UCS_THREAD_MODE_SERIALIZED;
-  if (status = api_.worker_create(context_, &worker_params, &worker_); status != UCS_OK) {
-    return unavailable("UCX cannot open a worker: " + reason(status));
-  }
-  if (status = api_.worker_get_efd(worker_, &worker_fd_); status != UCS_OK) {
+  if (mailbox_->fd() < 0) return internal_error("no eventfd could be made: too many open files?");
+  const auto listening = open_worker(0);
+  if (listening.ok()) workers_.push_back(*listening);
+  return listening.status();
+}
+
+Result<UcxWorkerPtr> UcxEngine::open_worker(std::uint64_t client_id) {
+  auto worker = std::make_shared<UcxWorker>(api_);
+  worker->client_id = client_id;
+  ucp_worker_params_t params{};
+  params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE | UCP_WORKER_PARAM_FIELD_CLIENT_ID;
+  params.thread_mode = UCS_THREAD_MODE_SERIALIZED;
+  params.client_id = client_id;
+  ucs_status_t status = api_.worker_create(context_, &params, &worker->handle);
+  if (status != UCS_OK) return unavailable("UCX cannot open a worker: " + reason(status));
+  if (status = api_.worker_get_efd(worker->handle, &worker->wake_fd); status != UCS_OK) {
     return unavailable("UCX cannot wake a thread that waits for it: " + reason(status));
   }
   ucp_worker_attr_t attributes{};
   attributes.field_mask = UCP_WORKER_ATTR_FIELD_MAX_AM_HEADER;
-  if (status = api_.worker_query(worker_, &attributes); status != UCS_OK) {
+  if (status = api_.worker_query(worker->handle, &attributes); status != UCS_OK) {
     return internal_error("UCX does not say how long a header may be: " + reason(status));
   }
   max_header_ = std::min<std::size_t>(attributes.max_am_header, 1024);
@@ -102,11 +113,10 @@ Status UcxEngine::open_worker() {
     return static_cast<UcxEngine*>(self)->receive({static_cast<const std::byte*>(header), header_length}, data, length,
                                                   *param);
   };
-  if (status = api_.worker_set_am_recv_handler(worker_, &handler); status != UCS_OK) {
+  if (status = api_.worker_set_am_recv_handler(worker->handle, &handler); status != UCS_OK) {
     return internal_error("UCX does not take a handler for active messages: " + reason(status));
   }
-  if (mailbox_->fd() < 0) return internal_error("no eventfd could be made: too many open files?");
-  return {};
+  return worker;
 }
 
 Status UcxEngine::start(TransportHandler* handler) {
@@ -156,7 +166,7 @@ void UcxEngine::run() {
   TimePoint last_busy = now();
   while (!stop_) {
     bool busy = run_commands();
-    for (unsigned i = 0; i < kProgressBatch && api_.worker_progress(worker_) != 0; ++i) busy = true;
+    busy |= progress();
     busy |= handle_progress();
     const TimePoint time = now();
     if (time >= next_check_) check_deadlines();
@@ -177,6 +187,16 @@ bool UcxEngine::run_commands() {
   const bool any = !commands_.empty();
   commands_.clear();
   return any;
+}
+
+bool UcxEngine::progress() {
+  bool busy = false;
+  for (const auto& worker : workers_) {
+    for (unsigned i = 0; i < kProgressBatch && api_.worker_progress(worker->handle) != 0; ++i) busy = true;
+  }
+  // A worker that nothing refers to any more has no endpoint and no operation left.
+  std::erase_if(workers_, [&](const auto& worker) { return worker != workers_.front() && worker.use_count() == 1; });
+  return busy;
 }
 
 bool UcxEngine::handle_progress() {
@@ -217,9 +237,13 @@ void UcxEngine::deliver(Event event) {
 }
 
 void UcxEngine::sleep() {
-  const ucs_status_t armed = api_.worker_arm(worker_);
-  if (armed == UCS_ERR_BUSY) return;
-  COLLAB_CHECK(armed == UCS_OK, "UCX cannot wait for events: " + reason(armed));
+  std::vector<pollfd> waits{{mailbox_->fd(), POLLIN, 0}};
+  for (const auto& worker : workers_) {
+    const ucs_status_t armed = api_.worker_arm(worker->handle);
+    if (armed == UCS_ERR_BUSY) return;
+    COLLAB_CHECK(armed == UCS_OK, "UCX cannot wait for events: " + reason(armed));
+    waits.push_back({worker->wake_fd, POLLIN, 0});
+  }
   if (!mailbox_->fall_asleep()) return;
   const TimePoint deadline = next_deadline();
   int timeout_ms = -1;
@@ -227,7 +251,6 @@ void UcxEngine::sleep() {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - now()).count();
     timeout_ms = static_cast<int>(std::clamp<std::int64_t>(left, 0, 60'000));
   }
-  std::array<pollfd, 2> waits{{{worker_fd_, POLLIN, 0}, {mailbox_->fd(), POLLIN, 0}}};
   ::poll(waits.data(), waits.size(), timeout_ms);
   mailbox_->wake_up();
   next_check_ = now();
@@ -267,13 +290,14 @@ void UcxEngine::shut_down() {
   for (const auto& [endpoint, connection] : std::unordered_map(connections_)) close_connection(connection);
   links_.clear();
   const TimePoint limit = now() + kShutDownLimit;
-  while ((closes_under_way_ != 0 || operations_under_way_ != 0) && now() < limit) {
-    if (api_.worker_progress(worker_) == 0) sched_yield();
-  }
   requests_.clear();
   arrivals_.clear();
+  failures_.clear();
   events_.clear();
-  run_commands();
+  mailbox_->close();
+  while (workers_.size() > 1 && now() < limit) {
+    if (!progress()) sched_yield();
+  }
 }
 
 }  // namespace collab

@@ -1,4 +1,4 @@
-// The engine of the ucx transport: one UCX worker and the thread that progresses it.
+// The engine of the ucx transport: a UCX worker for each link and the thread that progresses them.
 //
 // Every message is one active message: a preamble (and a small head) in its header, the payload as its data.
 // Large payloads travel by rendezvous straight into a pool buffer. A link has several endpoints, over TCP
@@ -8,8 +8,8 @@
 //
 // Threads: the functions of the first group from any thread; all else, UCX's callbacks and the handler's
 // calls included, on the progress thread, which sleeps in poll() when nothing is due. Callbacks of UCX only
-// note what happened; it is dealt with after the worker's progress has returned.
-// Ownership: owns the context, the worker, endpoints and links; borrows the handler.
+// note what happened; it is dealt with after ucp_worker_progress has returned.
+// Ownership: owns the context, workers, endpoints and links; borrows the handler.
 #pragma once
 
 #include <atomic>
@@ -70,11 +70,13 @@ class UcxEngine {
   using Token = std::array<std::uint64_t, 2>;
 
   UcxEngine(const UcxApi& api, const UcxOptions& options);
-  Status open_worker();
+  Status open_context();
+  Result<UcxWorkerPtr> open_worker(std::uint64_t client_id);
 
   // ucx_engine.cpp: the thread.
   void run();
   bool run_commands();
+  bool progress();
   bool handle_progress();  // what UCX's callbacks have noted
   void deliver(Event event);
   void sleep();
@@ -89,7 +91,8 @@ class UcxEngine {
   void resolved(LinkId id, Result<SocketAddresses> addresses);
   void dial_next_address(UcxLink& link);
   void accept(ucp_conn_request_h request);
-  Result<UcxConnectionPtr> open_connection(ucp_ep_params_t params, std::string peer);
+  Result<UcxWorkerPtr> worker_for(std::uint64_t client_id);
+  Result<UcxConnectionPtr> open_connection(const UcxWorkerPtr& worker, ucp_ep_params_t params, std::string peer);
   void greeted(const UcxConnectionPtr& connection, const Preamble& hello);
   void opened(UcxLink& link);
   void begin_close(UcxLink& link);
@@ -132,15 +135,12 @@ class UcxEngine {
   // The progress thread's own.
   TransportHandler* handler_ = nullptr;
   ucp_context_h context_ = nullptr;
-  ucp_worker_h worker_ = nullptr;
-  int worker_fd_ = -1;
+  std::vector<UcxWorkerPtr> workers_;  // the first one listens and has no connections
   std::size_t max_header_ = 0;
   std::vector<ucp_listener_h> listeners_;
   std::map<LinkId, UcxLink> links_;
   std::map<Token, LinkId> half_open_;                           // accepted links that lack a hello
   std::unordered_map<ucp_ep_h, UcxConnectionPtr> connections_;  // every open endpoint
-  std::size_t closes_under_way_ = 0;
-  std::size_t operations_under_way_ = 0;
   TimePoint next_check_{};
 
   // Noted by callbacks.

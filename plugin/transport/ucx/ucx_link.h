@@ -5,8 +5,8 @@
 //   open ──close() or a bye──▶ closing: queues run dry, bye goes out; ends when each side has taken all the
 //   other sent and said so. A connection that breaks before that ends the link with the reason.
 //
-// Threads: the progress thread only. Ownership: the engine owns links; links share connections with the
-// operations under way on them.
+// Threads: the progress thread only. Ownership: the engine owns links; links share connections, and those their
+// worker, with the operations under way on them.
 #pragma once
 
 #include <ucp/api/ucp.h>
@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "collab/transport.h"
+#include "transport/ucx/ucx_api.h"
 #include "transport/ucx/ucx_resolver.h"
 
 namespace collab {
@@ -28,8 +29,25 @@ namespace collab {
 inline constexpr std::uint64_t kLaneMessages = 1024;
 inline constexpr std::size_t kLaneBytes = kMaxPayloadBytes;
 
+// A UCX worker. Each link has its own, because over shared memory all peers of a worker write into one queue, which a
+// peer killed in the middle of writing leaves stuck: so only its own link is hurt. Ends with its last connection.
+struct UcxWorker {
+  const UcxApi& api;
+  ucp_worker_h handle = nullptr;
+  int wake_fd = -1;
+  std::uint64_t client_id = 0;  // of the dialler's worker; says which accepted connections belong together
+  explicit UcxWorker(const UcxApi& functions) : api(functions) {}
+  ~UcxWorker() {
+    if (handle != nullptr) api.worker_destroy(handle);
+  }
+  UcxWorker(const UcxWorker&) = delete;
+  UcxWorker& operator=(const UcxWorker&) = delete;
+};
+using UcxWorkerPtr = std::shared_ptr<UcxWorker>;
+
 // One UCX endpoint: over TCP, a connection of its own.
 struct UcxConnection {
+  UcxWorkerPtr worker;
   ucp_ep_h endpoint = nullptr;  // null once closed
   std::string peer;
   LinkId link;  // 0: accepted, and its hello has not come
@@ -88,6 +106,7 @@ struct UcxLink {
   TimePoint deadline = kNever;  // for opening, then for closing
 
   // A dial tries the addresses of the name in turn.
+  UcxWorkerPtr worker;
   SocketAddresses addresses;
   std::size_t next_address = 0;
 

@@ -132,7 +132,6 @@ void UcxEngine::submit(std::unique_ptr<SendOp> op) {
     std::unique_ptr<SendOp> done(static_cast<SendOp*>(user_data));
     UcxEngine& engine = *done->engine;
     engine.api_.request_free(request);
-    --engine.operations_under_way_;
     engine.sent(std::move(done), status);
   };
   const void* data = payload.data();
@@ -151,12 +150,10 @@ void UcxEngine::submit(std::unique_ptr<SendOp> op) {
   }
   const std::size_t bytes = payload.size() + (head_in_header ? 0 : message.head.size());
   param.flags = UCP_AM_SEND_FLAG_REPLY | (bytes >= kRendezvousBytes ? UCP_AM_SEND_FLAG_RNDV : UCP_AM_SEND_FLAG_EAGER);
-  ++operations_under_way_;
   SendOp* raw = op.release();  // the callback's, from here on
   const ucs_status_ptr_t request = api_.am_send_nbx(raw->connection->endpoint, kActiveMessage, raw->header.data(),
                                                     raw->header.size(), data, count, &param);
   if (UCS_PTR_IS_PTR(request)) return;
-  --operations_under_way_;
   sent(std::unique_ptr<SendOp>(raw), UCS_PTR_RAW_STATUS(request));
 }
 
@@ -214,15 +211,12 @@ ucs_status_t UcxEngine::receive(std::span<const std::byte> header, void* data, s
     std::unique_ptr<ReceiveOp> done(static_cast<ReceiveOp*>(user_data));
     UcxEngine& engine = *done->engine;
     engine.api_.request_free(request);
-    --engine.operations_under_way_;
     engine.received(std::move(done), status);
   };
-  ++operations_under_way_;
   ReceiveOp* raw = op.release();  // the callback's, from here on
   const ucs_status_ptr_t request =
-      api_.am_recv_data_nbx(worker_, data, raw->data->bytes().data(), length, &receive_param);
+      api_.am_recv_data_nbx(raw->connection->worker->handle, data, raw->data->bytes().data(), length, &receive_param);
   if (!UCS_PTR_IS_PTR(request)) {
-    --operations_under_way_;
     received(std::unique_ptr<ReceiveOp>(raw), UCS_PTR_RAW_STATUS(request));
   }
   return UCS_OK;
