@@ -46,7 +46,7 @@ struct Subject {
   std::function<std::unique_ptr<World>()> make_world = nullptr;
   bool threads = true;  // handlers run on threads of their own (and may be held up by a test)
   std::size_t many_peers = 16;
-  // Starts a process that dials the address, sends one message and waits to be killed. Needed when the
+  // Starts a process that dials the address and sends without end until it is killed. Needed when the
   // transport says it sees a peer's death and its peers are processes.
   std::function<pid_t(const std::string& address)> spawn_peer = nullptr;
 };

@@ -273,8 +273,17 @@ int run_role(const std::string& role, const std::string& argument) {
                                                                                                                  : 1;
   }
   Recorder seen;
+  const auto payload = make_message(*make_buffer_pool(), Lane::kData, 0, 0, 1 << 20).payload;
+  const auto send_one = [&](LinkId link) {
+    (*made)->send(link, {Lane::kData, std::vector<std::byte>(16), payload}, 1);
+  };
+  seen.when_connected = [&](LinkId link) {
+    for (int i = 0; i < 8; ++i) send_one(link);
+  };
+  seen.when_sent = [&](LinkId link, std::uint64_t) { send_one(link); };
   if (!made.ok() || !(*made)->start(&seen).ok()) return 2;
-  (*made)->send((*made)->connect(argument, seconds(10)), {}, 0);
+  (*made)->connect(argument, seconds(10));
+  alarm(60);
   pause();  // until killed
   return 3;
 }

@@ -9,6 +9,8 @@
 #include <cstdlib>
 #include <future>
 
+#include "core/base/log.h"
+
 namespace collab {
 namespace {
 
@@ -297,6 +299,12 @@ void UcxEngine::shut_down() {
   mailbox_->close();
   while (workers_.size() > 1 && now() < limit) {
     if (!progress()) sched_yield();
+  }
+  if (workers_.size() > 1) {
+    log_warning("ucx: " + std::to_string(workers_.size() - 1) +
+                " links had operations that could not be cancelled; their memory is left to the system");
+    for (const auto& worker : workers_) new UcxWorkerPtr(worker);
+    context_ = nullptr;
   }
 }
 
