@@ -1,0 +1,262 @@
+// Who is let in, who is refused and in which words, which anchor the swarm starts from.
+#include <gmock/gmock.h>
+
+#include "tests/unit/protocol/harness.h"
+
+namespace collab::protocol {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+// The reason a join is refused with after paris has joined; empty when it is let in.
+std::string refusal(const wire::Join& join) {
+  CoordinatorHarness c;
+  static_cast<void>(c.hear(1, join_of("paris")));
+  auto actions = c.hear(2, join);
+  if (actions.empty()) actions = c.hear(1, wire::Heartbeat{});  // a claim to a living member's name
+  const auto refusals = sent<wire::Refuse>(actions);
+  if (refusals.empty()) return {};
+  EXPECT_EQ(refusals[0].first, LinkId{2});
+  EXPECT_EQ(all<Hangup>(actions).size(), 1U);
+  EXPECT_THAT(notes(actions), HasSubstr("[refused] " + join.site));
+  return refusals[0].second.reason;
+}
+
+wire::Join tokyo() { return join_of("tokyo"); }
+
+TEST(CoordinatorJoin, WelcomesAndTellsTheRoster) {
+  CoordinatorHarness c;
+  const auto actions = c.hear(1, join_of("paris", 2));
+  ASSERT_EQ(sent<wire::Welcome>(actions).size(), 1U);
+  EXPECT_EQ(sent<wire::Welcome>(actions)[0].second, (wire::Welcome{TermId{1}, SiteId{0}, 1000, 60000}));
+  const auto both = c.hear(2, join_of("tokyo", 2));
+  ASSERT_EQ(sent<wire::Roster>(both).size(), 2U);
+  EXPECT_EQ(sent<wire::Roster>(both)[0].second.members.size(), 2U);
+  EXPECT_EQ(c.coordinator.member_names(), (std::vector<std::string>{"paris", "tokyo"}));
+}
+
+TEST(CoordinatorJoin, GivesTheIndexAskedForOrTheLowestFree) {
+  CoordinatorHarness c;
+  wire::Join fixed = join_of("paris", 3);
+  fixed.index = 0;
+  static_cast<void>(c.hear(1, fixed));
+  EXPECT_EQ(sent<wire::Welcome>(c.hear(2, join_of("tokyo", 3)))[0].second.site, SiteId{1});
+  wire::Join far = join_of("lima", 3);
+  far.index = 7;
+  EXPECT_EQ(sent<wire::Welcome>(c.hear(3, far))[0].second.site, SiteId{7});
+}
+
+TEST(CoordinatorJoin, RefusesStrangersAndDoubles) {
+  EXPECT_EQ(refusal(tokyo()), "");
+  wire::Join join = tokyo();
+  join.swarm = "other";
+  EXPECT_THAT(refusal(join), HasSubstr("serves the swarm \"swarm\", this site asks for \"other\""));
+  join = tokyo();
+  join.index = 0;
+  EXPECT_THAT(refusal(join), HasSubstr("index 0 is taken by paris"));
+  join = join_of("paris");
+  join.address = "elsewhere:1";
+  EXPECT_THAT(refusal(join), HasSubstr("a site named \"paris\" is in the swarm already, at paris:1"));
+  join = tokyo();
+  join.elements = 0;
+  EXPECT_THAT(refusal(join), HasSubstr("nothing to exchange"));
+}
+
+TEST(CoordinatorJoin, RefusesOtherSettingsWithBothValues) {
+  wire::Join join = tokyo();
+  join.settings[0].value = "int8";
+  EXPECT_EQ(refusal(join), "codec: this site has int8, the swarm (from paris) has fp16");
+  join = tokyo();
+  join.settings.pop_back();
+  EXPECT_EQ(refusal(join), "outer: this site has no such setting, the swarm (from paris) has average");
+  join = tokyo();
+  join.settings.push_back({"extra", "1"});
+  EXPECT_EQ(refusal(join), "extra: this site has 1, the swarm (from paris) has no such setting");
+}
+
+TEST(CoordinatorJoin, RefusesOtherModelsByTheFirstDifference) {
+  wire::Join join = tokyo();
+  join.model[0].shape = {64, 64};
+  EXPECT_EQ(refusal(join), "parameter 0 \"wte.weight\": shape [64, 64] here, [32, 128] at paris");
+  join = tokyo();
+  join.model[0].dtype = "bfloat16";
+  EXPECT_EQ(refusal(join), "parameter 0 \"wte.weight\": dtype bfloat16 here, float32 at paris");
+  join = tokyo();
+  join.model[0].name = "wpe.weight";
+  EXPECT_EQ(refusal(join), "parameter 0: \"wpe.weight\" here, \"wte.weight\" at paris");
+  join = tokyo();
+  join.model[0].trained = false;
+  EXPECT_EQ(refusal(join), "parameter 0 \"wte.weight\": frozen here, trained at paris");
+  join = tokyo();
+  join.model[1].digest = {8, 8};
+  EXPECT_THAT(refusal(join), HasSubstr("parameter 1 \"mask\": frozen, and its values differ"));
+  join = tokyo();
+  join.model.push_back({"more", "float32", {1}, true, {}});
+  EXPECT_EQ(refusal(join), "parameter 2 \"more\": here only (3 parameters here, 2 at paris)");
+  join = tokyo();
+  join.model.pop_back();
+  EXPECT_EQ(refusal(join), "parameter 1 \"mask\": at paris only (1 parameters here, 2 at paris)");
+  join = tokyo();
+  join.elements = 5;
+  EXPECT_EQ(refusal(join), "the parameter vector: 5 elements here, 4096 at paris");
+}
+
+TEST(CoordinatorJoin, ASilentNamesakeIsReplacedALivingOneIsNot) {
+  CoordinatorHarness c;
+  c.gather({"paris", "tokyo"});
+  wire::Join again = join_of("paris", 2);
+  again.address = "elsewhere:1";
+  EXPECT_TRUE(sent<wire::Welcome>(c.hear(3, again)).empty());
+  const auto later = c.pass(seconds(4), {2});
+  ASSERT_EQ(sent<wire::Welcome>(later).size(), 1U);
+  EXPECT_EQ(sent<wire::Welcome>(later)[0].first, LinkId{3});
+  EXPECT_EQ(c.coordinator.members(), 2U);
+}
+
+TEST(CoordinatorJoin, TheSameProcessReplacesItsOldLinkAtOnce) {
+  CoordinatorHarness c;
+  c.gather({"paris", "tokyo"});
+  const auto actions = c.hear(3, join_of("paris", 2));
+  EXPECT_EQ(sent<wire::Welcome>(actions).size(), 1U);
+  EXPECT_EQ(all<Hangup>(actions)[0].link, LinkId{1});
+}
+
+TEST(CoordinatorJoin, TheFirstAnchorWaitsForAllExpected) {
+  CoordinatorHarness c;
+  EXPECT_TRUE(sent<wire::Adopt>(c.hear(1, join_of("paris", 3))).empty());
+  EXPECT_TRUE(sent<wire::Adopt>(c.hear(2, join_of("tokyo", 1))).empty());
+  const auto adopts = sent<wire::Adopt>(c.hear(3, join_of("lima", 1)));
+  ASSERT_EQ(adopts.size(), 3U);
+  for (const auto& [link, adopt] : adopts) {
+    EXPECT_EQ(adopt, (wire::Adopt{TermId{1}, RunId{7}, RoundId{0}, SiteId{0}, kRight}));
+  }
+}
+
+TEST(CoordinatorJoin, MinSitesOfTheCoordinatorCounts) {
+  CoordinatorConfig config = CoordinatorHarness::defaults();
+  config.min_sites = 2;
+  CoordinatorHarness c(config);
+  EXPECT_TRUE(sent<wire::Adopt>(c.hear(1, join_of("paris"))).empty());
+  EXPECT_EQ(sent<wire::Adopt>(c.hear(2, join_of("tokyo"))).size(), 2U);
+}
+
+TEST(CoordinatorJoin, TheHighestRunThenRoundThenLowestSiteWins) {
+  CoordinatorHarness c;
+  const std::vector<wire::Offer> offers{{RunId{0}, RoundId{0}, {1, 0}},
+                                        {RunId{3}, RoundId{9}, {2, 0}},
+                                        {RunId{4}, RoundId{2}, {3, 0}},
+                                        {RunId{4}, RoundId{5}, {4, 0}},
+                                        {RunId{4}, RoundId{5}, {5, 0}}};
+  CoordinatorHarness::Actions last;
+  for (std::uint32_t i = 0; i < offers.size(); ++i) {
+    wire::Join join = join_of("site" + std::to_string(i), 5);
+    join.offer = offers[i];
+    last = c.hear(i + 1, join);
+  }
+  EXPECT_EQ(sent<wire::Adopt>(last)[0].second, (wire::Adopt{TermId{1}, RunId{4}, RoundId{5}, SiteId{3}, {4, 0}}));
+}
+
+TEST(CoordinatorJoin, OnlyOneOfThreeCameAndIsToldSo) {
+  CoordinatorHarness c;
+  static_cast<void>(c.hear(1, join_of("paris", 3)));
+  const auto actions = c.pass(seconds(301), {1});
+  EXPECT_THAT(notes(actions), HasSubstr("round 0: 1 of 3 sites are here (paris); waiting for the others (10 s)"));
+  ASSERT_EQ(sent<wire::Refuse>(actions).size(), 1U);
+  EXPECT_THAT(sent<wire::Refuse>(actions)[0].second.reason,
+              HasSubstr("only 1 of 3 sites are here (paris) after 300 s"));
+  EXPECT_EQ(c.coordinator.members(), 0U);
+  EXPECT_EQ(c.coordinator.next_deadline(), kNever);
+}
+
+TEST(CoordinatorJoin, LateJoinersTakeTurnsAtTheSources) {
+  CoordinatorHarness c;
+  c.gather({"paris", "tokyo"});
+  std::set<SiteId> sources;
+  for (std::uint64_t link = 3; link <= 4; ++link) {
+    wire::Join late = join_of("late" + std::to_string(link));
+    late.offer.digest = kWrong;
+    const auto adopts = sent<wire::Adopt>(c.hear(link, late));
+    ASSERT_EQ(adopts.size(), 1U);
+    sources.insert(adopts[0].second.source);
+  }
+  EXPECT_EQ(sources.size(), 2U);
+}
+
+TEST(CoordinatorJoin, ANewerOfferWinsOnlyBeforeAnybodyStarted) {
+  CoordinatorHarness c;
+  wire::Join paris = join_of("paris");
+  paris.offer = {RunId{5}, RoundId{3}, kRight};
+  static_cast<void>(c.hear(1, paris));
+  wire::Join tokyo = join_of("tokyo");
+  tokyo.offer = {RunId{5}, RoundId{4}, kWrong};
+  const auto before = c.hear(2, tokyo);
+  ASSERT_EQ(sent<wire::Adopt>(before).size(), 2U);
+  EXPECT_EQ(sent<wire::Adopt>(before)[0].second.round, RoundId{4});
+  static_cast<void>(c.hear(2, wire::Adopted{RunId{5}, RoundId{4}, kWrong}));
+  wire::Join lima = join_of("lima");
+  lima.offer = {RunId{5}, RoundId{8}, kRight};
+  const auto after = c.hear(3, lima);
+  EXPECT_THAT(notes(after), HasSubstr("the swarm keeps its own"));
+  EXPECT_EQ(sent<wire::Adopt>(after)[0].second.round, RoundId{4});
+}
+
+TEST(CoordinatorJoin, AJoinerIsServedOnceTheRoundIsCommitted) {
+  CoordinatorHarness c;
+  c.gather({"paris", "tokyo"});
+  const wire::Form form = c.form(1, 2);
+  wire::Join late = join_of("lima");
+  late.offer.digest = kWrong;
+  EXPECT_TRUE(sent<wire::Adopt>(c.hear(3, late)).empty());
+  static_cast<void>(c.hear(1, CoordinatorHarness::done(form)));
+  EXPECT_EQ(sent<wire::Commit>(c.hear(2, CoordinatorHarness::done(form))).size(), 2U);
+  const auto adopts = sent<wire::Adopt>(c.hear(2, wire::Adopted{RunId{7}, RoundId{1}, kWrong}));
+  ASSERT_EQ(adopts.size(), 1U);
+  EXPECT_EQ(adopts[0].second, (wire::Adopt{TermId{1}, RunId{7}, RoundId{1}, SiteId{1}, kWrong}));
+}
+
+TEST(CoordinatorJoin, AnotherSourceWhenTheFirstIsLost) {
+  CoordinatorHarness c;
+  c.gather({"paris", "tokyo"});
+  wire::Join late = join_of("lima");
+  late.offer.digest = kWrong;
+  const SiteId first = sent<wire::Adopt>(c.hear(3, late))[0].second.source;
+  const auto adopts = sent<wire::Adopt>(c.close(first.value + 1));
+  ASSERT_EQ(adopts.size(), 1U);
+  EXPECT_NE(adopts[0].second.source, first);
+}
+
+TEST(CoordinatorJoin, ASourceThatHoldsSomethingElseByNowIsHeard) {
+  CoordinatorHarness c;
+  static_cast<void>(c.hear(1, join_of("paris")));
+  const auto actions = c.hear(1, wire::Adopted{RunId{6}, RoundId{2}, kWrong});
+  ASSERT_EQ(sent<wire::Adopt>(actions).size(), 1U);
+  EXPECT_EQ(sent<wire::Adopt>(actions)[0].second, (wire::Adopt{TermId{1}, RunId{6}, RoundId{2}, SiteId{0}, kWrong}));
+}
+
+TEST(CoordinatorJoin, ALostRoundIsWaitedForBeforeAFreshSiteStartsOver) {
+  CoordinatorHarness c;
+  c.gather({"paris"});
+  const wire::Form form = c.form(1, 1);
+  static_cast<void>(c.hear(1, CoordinatorHarness::done(form)));
+  static_cast<void>(c.hear(1, wire::Adopted{RunId{7}, RoundId{1}, kWrong}));
+  static_cast<void>(c.close(1));
+  EXPECT_TRUE(sent<wire::Adopt>(c.hear(2, join_of("tokyo"))).empty());
+  wire::Join back = join_of("paris");
+  back.offer = {RunId{7}, RoundId{1}, kWrong};
+  const auto adopts = sent<wire::Adopt>(c.hear(3, back));
+  ASSERT_EQ(adopts.size(), 2U);
+  EXPECT_EQ(adopts[0].second.round, RoundId{1});
+}
+
+TEST(CoordinatorJoin, ARunThatEndedWellIsNotWaitedFor) {
+  CoordinatorHarness c;
+  c.gather({"paris"});
+  static_cast<void>(c.hear(1, wire::Leave{"done"}));
+  const auto adopts = sent<wire::Adopt>(c.hear(2, join_of("tokyo")));
+  ASSERT_EQ(adopts.size(), 1U);
+  EXPECT_EQ(adopts[0].second.run, RunId{8});  // later runs are larger
+}
+
+}  // namespace
+}  // namespace collab::protocol

@@ -1,0 +1,98 @@
+// Heartbeats, suspicion, removal, leaving, garbage, status.
+#include <gmock/gmock.h>
+
+#include "tests/unit/protocol/harness.h"
+
+namespace collab::protocol {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+TEST(CoordinatorMembers, HeartbeatsGoToAll) {
+  CoordinatorHarness c;
+  c.gather({"paris", "tokyo"});
+  EXPECT_EQ(sent<wire::Heartbeat>(c.pass(seconds(3), {1, 2})).size(), 6U);
+}
+
+TEST(CoordinatorMembers, SilenceIsSuspectedThenRemoved) {
+  CoordinatorHarness c;
+  c.gather({"paris", "tokyo"});
+  EXPECT_THAT(notes(c.pass(seconds(4), {1})), Not(HasSubstr("suspect")));
+  const auto suspected = c.pass(seconds(2), {1});
+  EXPECT_THAT(notes(suspected), HasSubstr("[suspect] tokyo has not been heard for"));
+  EXPECT_EQ(sent<wire::Roster>(suspected)[0].second.members[1].state, wire::MemberState::kSuspect);
+  EXPECT_THAT(notes(c.hear(2, wire::Heartbeat{1, false})), HasSubstr("[resume] tokyo is heard again"));
+  const auto removed = c.pass(seconds(61), {1});
+  EXPECT_THAT(notes(removed), HasSubstr("[leave] tokyo is no member any more: silent for longer than 60 s"));
+  EXPECT_EQ(all<Hangup>(removed)[0].link, LinkId{2});
+  EXPECT_EQ(c.coordinator.members(), 1U);
+}
+
+TEST(CoordinatorMembers, ACoordinatorThatSleptBlamesNobody) {
+  CoordinatorHarness c;
+  c.gather({"paris", "tokyo"});
+  c.now += seconds(600);
+  EXPECT_THAT(notes(c.step(Tick{})), Not(HasSubstr("leave")));
+  EXPECT_EQ(c.coordinator.members(), 2U);
+}
+
+TEST(CoordinatorMembers, AClosedLinkIsALeave) {
+  CoordinatorHarness c;
+  c.gather({"paris", "tokyo"});
+  const auto actions = c.close(2);
+  EXPECT_THAT(notes(actions), HasSubstr("[leave] tokyo is no member any more: its link was lost: reset"));
+  ASSERT_EQ(sent<wire::Roster>(actions).size(), 1U);
+  EXPECT_EQ(sent<wire::Roster>(actions)[0].second.members.size(), 1U);
+  EXPECT_TRUE(c.close(99).empty());
+}
+
+TEST(CoordinatorMembers, LeavingIsAnsweredByFarewell) {
+  CoordinatorHarness c;
+  c.gather({"paris", "tokyo"});
+  const auto actions = c.hear(2, wire::Leave{"trained to the end"});
+  EXPECT_EQ(sent<wire::Farewell>(actions)[0].first, LinkId{2});
+  EXPECT_EQ(all<Hangup>(actions)[0].link, LinkId{2});
+  EXPECT_THAT(notes(actions), HasSubstr("left: trained to the end"));
+  EXPECT_EQ(c.coordinator.member_names(), (std::vector<std::string>{"paris"}));
+}
+
+TEST(CoordinatorMembers, WhoDidNotJoinIsHungUpOn) {
+  CoordinatorHarness c;
+  for (const wire::Message& message :
+       std::vector<wire::Message>{CoordinatorHarness::ready(1), wire::Heartbeat{}, wire::Leave{}, wire::Welcome{}}) {
+    const auto actions = c.hear(5, message);
+    ASSERT_EQ(actions.size(), 1U);
+    EXPECT_THAT(all<Hangup>(actions)[0].why, HasSubstr("a site sends Join first"));
+  }
+}
+
+TEST(CoordinatorMembers, WhatSitesNeverSendIsIgnoredByName) {
+  CoordinatorHarness c;
+  c.gather({"paris"});
+  for (const wire::Message& message :
+       std::vector<wire::Message>{wire::Welcome{}, wire::Refuse{}, wire::Roster{}, wire::Adopt{}, wire::Form{},
+                                  wire::Commit{}, wire::Farewell{}, wire::Hello{}, wire::FetchAnchor{},
+                                  wire::AnchorSent{}, wire::Chunk{}, wire::StatusReport{}}) {
+    EXPECT_THAT(notes(c.hear(1, message)), HasSubstr("which no site sends a coordinator"));
+  }
+  EXPECT_THAT(notes(c.hear(1, join_of("paris"))), HasSubstr("second Join"));
+  EXPECT_EQ(c.coordinator.members(), 1U);
+}
+
+TEST(CoordinatorMembers, StatusNeedsNoJoin) {
+  CoordinatorHarness c;
+  c.gather({"paris", "tokyo"});
+  static_cast<void>(c.hear(1, CoordinatorHarness::ready(1, 32)));
+  c.now += seconds(0.25);
+  const auto reports = sent<wire::StatusReport>(c.hear(9, wire::StatusQuery{}));
+  ASSERT_EQ(reports.size(), 1U);
+  EXPECT_EQ(reports[0].second.json,
+            R"({"swarm":"swarm","term":1,"run":7,"round":0,"attempt":0,"waiting_for":"round 1: waiting for tokyo",)"
+            R"("members":[{"site":0,"name":"paris","address":"paris:1","state":"active","ready":true,"round":0,)"
+            R"("weight":32,"samples":32,"heartbeat_age_ms":250},{"site":1,"name":"tokyo","address":"tokyo:1",)"
+            R"("state":"active","ready":false,"round":0,"weight":0,"samples":0,"heartbeat_age_ms":250}]})");
+}
+
+}  // namespace
+}  // namespace collab::protocol

@@ -1,0 +1,271 @@
+// Rounds at the coordinator: formed, formed again, repaired, committed, bounded.
+#include <gmock/gmock.h>
+
+#include "tests/unit/protocol/harness.h"
+
+namespace collab::protocol {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+using H = CoordinatorHarness;
+
+class Round : public testing::Test {
+ protected:
+  Round() { c.gather({"paris", "tokyo", "lima"}); }
+  wire::Form reformed(const H::Actions& actions) {
+    const auto forms = sent<wire::Form>(actions);
+    EXPECT_FALSE(forms.empty()) << notes(actions);
+    return forms.empty() ? wire::Form{} : forms[0].second;
+  }
+  H c;
+};
+
+TEST_F(Round, FormsOnceAllAreReady) {
+  EXPECT_TRUE(sent<wire::Form>(c.hear(1, H::ready(1, 10))).empty());
+  EXPECT_TRUE(sent<wire::Form>(c.hear(3, H::ready(1, 0))).empty());
+  const auto forms = sent<wire::Form>(c.hear(2, H::ready(1, 30)));
+  ASSERT_EQ(forms.size(), 3U);
+  const wire::Form& form = forms[0].second;
+  EXPECT_EQ(form.attempt, AttemptId{1});
+  EXPECT_EQ(form.run, RunId{7});
+  EXPECT_EQ(form.participants, (std::vector<wire::Participant>{{SiteId{0}, 10}, {SiteId{1}, 30}, {SiteId{2}, 0}}));
+  ASSERT_EQ(form.slices.size(), 3U);
+  EXPECT_EQ(form.slices.back().range.end, 4096U);
+}
+
+TEST_F(Round, CommitsOnceAllAreDoneAlike) {
+  const wire::Form form = c.form(1, 3);
+  EXPECT_TRUE(sent<wire::Commit>(c.hear(1, H::done(form))).empty());
+  EXPECT_TRUE(sent<wire::Commit>(c.hear(2, H::done(form))).empty());
+  const auto actions = c.hear(3, H::done(form));
+  ASSERT_EQ(sent<wire::Commit>(actions).size(), 3U);
+  EXPECT_EQ(sent<wire::Commit>(actions)[0].second,
+            (wire::Commit{TermId{1}, RoundId{1}, AttemptId{1}, {SiteId{0}, SiteId{1}, SiteId{2}}}));
+  EXPECT_THAT(notes(actions), HasSubstr("[round] round 1: paris, tokyo, lima"));
+  EXPECT_EQ(c.form(2, 3).attempt, AttemptId{1});
+}
+
+TEST_F(Round, DoneOfAnotherAttemptOrTermDoesNotCount) {
+  const wire::Form form = c.form(1, 3);
+  for (std::uint64_t link = 1; link <= 3; ++link) {
+    wire::Done stale = H::done(form);
+    stale.attempt = AttemptId{9};
+    EXPECT_TRUE(c.hear(link, stale).empty());
+    stale = H::done(form);
+    stale.term = TermId{2};
+    EXPECT_TRUE(c.hear(link, stale).empty());
+  }
+}
+
+TEST_F(Round, DoneWithTheWrongNumberOfSlicesExpels) {
+  const wire::Form form = c.form(1, 3);
+  wire::Done odd = H::done(form);
+  odd.slices.pop_back();
+  const auto actions = c.hear(3, odd);
+  EXPECT_THAT(sent<wire::Refuse>(actions)[0].second.reason, HasSubstr("2 digests for the 3 slices of round 1"));
+  EXPECT_EQ(reformed(actions).participants.size(), 2U);
+}
+
+TEST_F(Round, NobodyHasAWeight) {
+  static_cast<void>(c.hear(1, H::ready(1, 0)));
+  static_cast<void>(c.hear(2, H::ready(1, 0)));
+  const auto actions = c.hear(3, H::ready(1, 0));
+  EXPECT_TRUE(sent<wire::Form>(actions).empty());
+  ASSERT_EQ(sent<wire::Commit>(actions).size(), 3U);
+  EXPECT_EQ(sent<wire::Commit>(actions)[0].second, (wire::Commit{TermId{1}, RoundId{1}, AttemptId{0}, {}}));
+  EXPECT_EQ(c.form(2, 3).round, RoundId{2});
+}
+
+TEST_F(Round, AWeightThatIsNoneCountsAsZero) {
+  static_cast<void>(c.hear(1, H::ready(1, -1)));
+  static_cast<void>(c.hear(2, H::ready(1, std::numeric_limits<double>::infinity())));
+  const auto forms = sent<wire::Form>(c.hear(3, H::ready(1, 5)));
+  ASSERT_EQ(forms.size(), 3U);
+  EXPECT_EQ(forms[0].second.participants[0].weight, 0);
+  EXPECT_EQ(forms[0].second.participants[1].weight, 0);
+}
+
+TEST_F(Round, ReadyForAnotherRoundIsIgnored) {
+  static_cast<void>(c.hear(1, H::ready(1)));
+  static_cast<void>(c.hear(2, H::ready(1)));
+  EXPECT_TRUE(sent<wire::Form>(c.hear(3, H::ready(2))).empty());
+  EXPECT_EQ(sent<wire::Form>(c.hear(3, H::ready(1))).size(), 3U);
+}
+
+TEST_F(Round, ALostMemberIsLeftOut) {
+  static_cast<void>(c.form(1, 3));
+  const wire::Form again = reformed(c.close(2));
+  EXPECT_EQ(again.attempt, AttemptId{2});
+  EXPECT_EQ(again.participants.size(), 2U);
+  static_cast<void>(c.hear(1, H::done(again)));
+  EXPECT_EQ(sent<wire::Commit>(c.hear(3, H::done(again)))[0].second.contributors.size(), 2U);
+}
+
+TEST_F(Round, DecliningTakesTheMeanWithoutContributing) {
+  static_cast<void>(c.form(1, 3));
+  const auto actions = c.hear(2, wire::Decline{RoundId{1}, AttemptId{1}, "NaN in wte.weight"});
+  EXPECT_THAT(notes(actions), HasSubstr("without the contribution of tokyo: NaN in wte.weight"));
+  const wire::Form again = reformed(actions);
+  EXPECT_EQ(again.participants[1], (wire::Participant{SiteId{1}, 0}));
+  EXPECT_TRUE(c.hear(2, wire::Decline{RoundId{1}, AttemptId{1}, "late"}).empty());
+}
+
+TEST_F(Round, WhenAllDeclineTheAnchorStands) {
+  wire::Form form = c.form(1, 3);
+  H::Actions last;
+  for (std::uint64_t link = 1; link <= 3; ++link) {
+    last = c.hear(link, wire::Decline{RoundId{1}, AttemptId{static_cast<std::uint32_t>(link)}, "NaN"});
+  }
+  EXPECT_EQ(sent<wire::Commit>(last)[0].second.attempt, AttemptId{0});
+}
+
+TEST_F(Round, UnreachedThreeTimesThenThePeerGoes) {
+  wire::Form form = c.form(1, 3);
+  for (std::uint32_t i = 1; i <= 3; ++i) {
+    // The pair counts, whoever of the two says so.
+    const std::uint64_t link = i % 2 == 0 ? 3 : 2;
+    const SiteId peer{i % 2 == 0 ? 1U : 2U};
+    const auto actions = c.hear(link, wire::Unreached{RoundId{1}, AttemptId{i}, peer, "no link"});
+    EXPECT_EQ(reformed(actions).attempt, AttemptId{i + 1});
+    EXPECT_EQ(c.coordinator.members(), 3U);
+  }
+  const auto actions = c.hear(2, wire::Unreached{RoundId{1}, AttemptId{4}, SiteId{2}, "no link"});
+  EXPECT_THAT(notes(actions),
+              HasSubstr("[leave] lima is no member any more: tokyo cannot exchange with lima: no link"));
+  EXPECT_EQ(sent<wire::Refuse>(actions)[0].first, LinkId{3});
+  EXPECT_EQ(reformed(actions).participants.size(), 2U);
+}
+
+TEST_F(Round, UnreachedOfAStrangerIsIgnored) {
+  static_cast<void>(c.form(1, 3));
+  EXPECT_THAT(notes(c.hear(2, wire::Unreached{RoundId{1}, AttemptId{1}, SiteId{9}, ""})),
+              HasSubstr("no part in the attempt"));
+}
+
+TEST_F(Round, ASiteWithAnotherAnchorIsRepairedFirst) {
+  static_cast<void>(c.hear(1, H::ready(1)));
+  static_cast<void>(c.hear(2, H::ready(1, 1, kWrong)));
+  const auto actions = c.hear(3, H::ready(1));
+  EXPECT_THAT(notes(actions), HasSubstr("[repair] tokyo holds another anchor of round 0"));
+  ASSERT_EQ(sent<wire::Adopt>(actions).size(), 1U);
+  EXPECT_EQ(sent<wire::Adopt>(actions)[0].first, LinkId{2});
+  EXPECT_EQ(sent<wire::Adopt>(actions)[0].second, (wire::Adopt{TermId{1}, RunId{7}, RoundId{0}, SiteId{0}, kRight}));
+  static_cast<void>(c.hear(2, wire::Adopted{RunId{7}, RoundId{0}, kRight}));
+  EXPECT_EQ(sent<wire::Form>(c.hear(2, H::ready(1))).size(), 3U);
+}
+
+TEST_F(Round, TheMajorityIsRightWhoeverItIs) {
+  static_cast<void>(c.hear(1, H::ready(1)));
+  static_cast<void>(c.hear(2, H::ready(1, 1, kWrong)));
+  const auto actions = c.hear(3, H::ready(1, 1, kWrong));
+  EXPECT_THAT(notes(actions), HasSubstr("[repair] paris"));
+  EXPECT_EQ(sent<wire::Adopt>(actions)[0].second.digest, kWrong);
+}
+
+TEST(RoundOfTwo, TheLowerSiteIsTakenToBeRight) {
+  H c;
+  c.gather({"paris", "tokyo"});
+  static_cast<void>(c.hear(1, H::ready(1, 1, kWrong)));
+  const auto actions = c.hear(2, H::ready(1));
+  EXPECT_THAT(notes(actions), HasSubstr("of two, the lower site is taken to be right"));
+  EXPECT_EQ(sent<wire::Adopt>(actions)[0].first, LinkId{2});
+}
+
+TEST_F(Round, MeansThatDifferAreAveragedAgainThenTheMinorityGoes) {
+  wire::Form form = c.form(1, 3);
+  for (int i = 1; i <= 4; ++i) {
+    static_cast<void>(c.hear(1, H::done(form)));
+    static_cast<void>(c.hear(2, H::done(form)));
+    wire::Done odd = H::done(form);
+    odd.slices[1] = kWrong;
+    const auto actions = c.hear(3, odd);
+    EXPECT_TRUE(sent<wire::Commit>(actions).empty());
+    form = reformed(actions);
+    if (i < 4) {
+      EXPECT_THAT(notes(actions), HasSubstr("[repair] lima has another mean of round 1"));
+      EXPECT_EQ(form.participants.size(), 3U);
+    }
+  }
+  EXPECT_EQ(form.participants.size(), 2U);
+}
+
+TEST_F(Round, NoAttemptWhileSomebodyJoins) {
+  wire::Join late = join_of("oslo");
+  late.offer.digest = kWrong;
+  static_cast<void>(c.hear(4, late));
+  for (std::uint64_t link = 1; link <= 3; ++link) EXPECT_TRUE(sent<wire::Form>(c.hear(link, H::ready(1))).empty());
+  EXPECT_TRUE(sent<wire::Form>(c.hear(4, wire::Adopted{RunId{7}, RoundId{0}, kRight})).empty());
+  EXPECT_EQ(sent<wire::Form>(c.hear(4, H::ready(1))).size(), 4U);
+}
+
+TEST_F(Round, WaitingIsToldNowAndThen) {
+  static_cast<void>(c.hear(1, H::ready(1)));
+  const std::string text = notes(c.pass(seconds(125), {1, 2, 3}));
+  for (const char* when : {"(10 s)", "(30 s)", "(60 s)", "(120 s)"}) {
+    EXPECT_THAT(text, HasSubstr(std::string("round 1: waiting for tokyo, lima ") + when));
+  }
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 4);
+}
+
+TEST_F(Round, WhoIsNotReadyWithinTheLimitIsLetGo) {
+  static_cast<void>(c.hear(1, H::ready(1)));
+  static_cast<void>(c.hear(2, H::ready(1)));
+  const auto actions = c.pass(seconds(1801), {1, 2, 3});
+  ASSERT_EQ(sent<wire::Refuse>(actions).size(), 1U);
+  EXPECT_EQ(sent<wire::Refuse>(actions)[0].first, LinkId{3});
+  EXPECT_EQ(sent<wire::Refuse>(actions)[0].second.reason,
+            "round 1: it was not ready within 1800 s (COLLAB_ROUND_TIMEOUT)");
+  EXPECT_EQ(reformed(actions).participants.size(), 2U);
+}
+
+TEST_F(Round, AnExchangeThatStallsIsTriedOnceMoreThenEnds) {
+  static_cast<void>(c.form(1, 3));
+  const auto first = c.pass(seconds(1801), {1, 2, 3});
+  EXPECT_THAT(notes(first), HasSubstr("it is tried once more"));
+  EXPECT_EQ(c.coordinator.members(), 3U);
+  static_cast<void>(c.hear(1, H::done(reformed(first))));
+  const auto second = c.pass(seconds(1801), {1, 2, 3});
+  EXPECT_THAT(notes(second), HasSubstr("its exchange was not done within 1800 s"));
+  EXPECT_EQ(c.coordinator.member_names(), (std::vector<std::string>{"paris"}));
+}
+
+TEST_F(Round, WhoIsStuckAdoptingIsLetGo) {
+  wire::Join late = join_of("oslo");
+  late.offer.digest = kWrong;
+  static_cast<void>(c.hear(4, late));
+  const auto actions = c.pass(seconds(1801), {1, 2, 3, 4});
+  EXPECT_THAT(sent<wire::Refuse>(actions)[0].second.reason, HasSubstr("the anchor was not in place there"));
+  EXPECT_EQ(c.coordinator.members(), 3U);
+}
+
+TEST_F(Round, TheReadyOnesLossEndsTheWait) {
+  static_cast<void>(c.hear(1, H::ready(1)));
+  static_cast<void>(c.close(1));
+  static_cast<void>(c.pass(seconds(4000), {2, 3}));
+  EXPECT_EQ(c.coordinator.members(), 2U);  // nobody waits, so nobody is late
+}
+
+TEST(RoundWithoutAddress, WhoCannotBeDialledOwnsNothing) {
+  H c;
+  wire::Join hidden = join_of("paris", 2);
+  hidden.address.clear();
+  static_cast<void>(c.hear(1, hidden));
+  static_cast<void>(c.hear(2, join_of("tokyo", 2)));
+  for (std::uint64_t link = 1; link <= 2; ++link)
+    static_cast<void>(c.hear(link, wire::Adopted{RunId{7}, RoundId{0}, kRight}));
+  const wire::Form form = c.form(1, 2);
+  ASSERT_EQ(form.slices.size(), 1U);
+  EXPECT_EQ(form.slices[0].owner, SiteId{1});
+}
+
+TEST(RoundOfALaterTerm, ItsAttemptsAreNumberedApart) {
+  CoordinatorConfig config = H::defaults();
+  config.term = TermId{2};
+  H c(config);
+  c.gather({"paris", "tokyo"});
+  EXPECT_EQ(c.form(1, 2).attempt, AttemptId{(1U << 16) + 1});
+}
+
+}  // namespace
+}  // namespace collab::protocol

@@ -1,0 +1,133 @@
+#include "core/protocol/exchange.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace collab::protocol {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr std::uint64_t kChunk = 1024;
+
+// Three sites, two chunks each, the last one short; site 2 has no weight unless told.
+ExchangePlan plan_for(std::uint32_t self, double weight_of_2 = 0, std::uint32_t window = 16) {
+  ExchangePlan plan;
+  plan.self = SiteId{self};
+  plan.chunk_elements = kChunk;
+  plan.window = window;
+  plan.form.round = RoundId{1};
+  plan.form.attempt = AttemptId{1};
+  plan.form.participants = {{SiteId{0}, 1}, {SiteId{1}, 3}, {SiteId{2}, weight_of_2}};
+  plan.form.slices = {{SiteId{0}, {0, 2048}}, {SiteId{1}, {2048, 4096}}, {SiteId{2}, {4096, 5200}}};
+  return plan;
+}
+
+template <typename A>
+std::vector<A> only(const std::vector<ExchangeAction>& actions) {
+  std::vector<A> found;
+  for (const auto& action : actions) {
+    if (const auto* a = std::get_if<A>(&action)) found.push_back(*a);
+  }
+  return found;
+}
+
+std::vector<ExchangeAction> step(Exchange& exchange, const ExchangeEvent& event) {
+  const auto actions = exchange.step(event);
+  EXPECT_TRUE(actions.ok()) << actions.status().to_string();
+  return actions.ok() ? *actions : std::vector<ExchangeAction>{};
+}
+
+std::string refusal(Exchange& exchange, const ExchangeEvent& event) {
+  const auto actions = exchange.step(event);
+  EXPECT_FALSE(actions.ok());
+  return actions.status().message();
+}
+
+TEST(Exchange, SendsInterleavedFromTheNextSiteOn) {
+  Exchange exchange(plan_for(1));
+  const auto sends = only<SendContribution>(step(exchange, ExchangeStart{}));
+  ASSERT_EQ(sends.size(), 4U);
+  EXPECT_EQ(sends[0].owner, SiteId{2});
+  EXPECT_EQ(sends[1].owner, SiteId{0});
+  EXPECT_EQ(sends[2].owner, SiteId{2});
+  EXPECT_EQ(sends[3].owner, SiteId{0});
+  EXPECT_EQ(sends[2].range, (ElementRange{5120, 5200}));
+}
+
+TEST(Exchange, TheWindowBoundsWhatIsOnItsWay) {
+  Exchange exchange(plan_for(1, 0, 2));
+  const auto first = only<SendContribution>(step(exchange, ExchangeStart{}));
+  ASSERT_EQ(first.size(), 2U);
+  EXPECT_EQ(only<SendContribution>(step(exchange, ContributionSent{first[0].range})).size(), 1U);
+  EXPECT_EQ(exchange.step(ContributionSent{first[0].range}).status().code(), StatusCode::kInternal);
+}
+
+TEST(Exchange, WithoutWeightNothingIsSentButTheOwnSliceIsReduced) {
+  Exchange exchange(plan_for(2));
+  EXPECT_TRUE(step(exchange, ExchangeStart{}).empty());
+  EXPECT_TRUE(step(exchange, ContributionArrived{SiteId{0}, {4096, 5120}}).empty());
+  const auto reduced = only<ReduceChunk>(step(exchange, ContributionArrived{SiteId{1}, {4096, 5120}}));
+  ASSERT_EQ(reduced.size(), 1U);
+  EXPECT_EQ(reduced[0].range, (ElementRange{4096, 5120}));
+}
+
+TEST(Exchange, ALoneContributorReducesItsSliceAtOnce) {
+  ExchangePlan plan = plan_for(0);
+  plan.form.participants = {{SiteId{0}, 1}, {SiteId{1}, 0}, {SiteId{2}, 0}};
+  Exchange exchange(plan);
+  EXPECT_EQ(only<ReduceChunk>(step(exchange, ExchangeStart{})).size(), 2U);
+}
+
+TEST(Exchange, AloneItIsDoneAtOnce) {
+  ExchangePlan plan = plan_for(0);
+  plan.form.participants = {{SiteId{0}, 1}};
+  plan.form.slices = {{SiteId{0}, {0, 5200}}};
+  Exchange exchange(plan);
+  const auto actions = step(exchange, ExchangeStart{});
+  EXPECT_EQ(only<ReduceChunk>(actions).size(), 6U);
+  EXPECT_EQ(only<ExchangeDone>(actions).size(), 1U);
+  EXPECT_TRUE(exchange.done());
+}
+
+TEST(Exchange, DoneWhenOwnIsReducedAndAllOthersAreTaken) {
+  Exchange exchange(plan_for(0));
+  static_cast<void>(step(exchange, ExchangeStart{}));
+  for (const ElementRange range : {ElementRange{0, 1024}, ElementRange{1024, 2048}}) {
+    EXPECT_EQ(only<ReduceChunk>(step(exchange, ContributionArrived{SiteId{1}, range})).size(), 1U);
+  }
+  for (const ElementRange range : {ElementRange{2048, 3072}, ElementRange{3072, 4096}}) {
+    EXPECT_EQ(only<TakeMean>(step(exchange, MeanArrived{SiteId{1}, range})).size(), 1U);
+  }
+  EXPECT_TRUE(only<ExchangeDone>(step(exchange, MeanArrived{SiteId{2}, {5120, 5200}})).empty());
+  EXPECT_FALSE(exchange.done());
+  EXPECT_EQ(only<ExchangeDone>(step(exchange, MeanArrived{SiteId{2}, {4096, 5120}})).size(), 1U);
+  EXPECT_TRUE(exchange.done());
+}
+
+TEST(Exchange, RefusesWhatDoesNotBelong) {
+  Exchange exchange(plan_for(0));
+  static_cast<void>(step(exchange, ExchangeStart{}));
+  EXPECT_THAT(refusal(exchange, ContributionArrived{SiteId{1}, {2048, 3072}}), HasSubstr("a chunk of our own slice"));
+  EXPECT_THAT(refusal(exchange, ContributionArrived{SiteId{1}, {0, 512}}), HasSubstr("expected the chunk [0, 1024)"));
+  EXPECT_THAT(refusal(exchange, ContributionArrived{SiteId{2}, {0, 1024}}), HasSubstr("other contributors only"));
+  EXPECT_THAT(refusal(exchange, ContributionArrived{SiteId{0}, {0, 1024}}), HasSubstr("other contributors only"));
+  EXPECT_THAT(refusal(exchange, MeanArrived{SiteId{1}, {0, 1024}}), HasSubstr("another member's slice"));
+  EXPECT_THAT(refusal(exchange, MeanArrived{SiteId{1}, {2048, 2049}}), HasSubstr("expected the chunk [2048, 3072)"));
+  EXPECT_THAT(refusal(exchange, MeanArrived{SiteId{2}, {2048, 3072}}), HasSubstr("from its owner, site 1"));
+  static_cast<void>(step(exchange, ContributionArrived{SiteId{1}, {0, 1024}}));
+  EXPECT_THAT(refusal(exchange, ContributionArrived{SiteId{1}, {0, 1024}}), HasSubstr("twice"));
+  static_cast<void>(step(exchange, MeanArrived{SiteId{1}, {2048, 3072}}));
+  EXPECT_THAT(refusal(exchange, MeanArrived{SiteId{1}, {2048, 3072}}), HasSubstr("twice"));
+  EXPECT_EQ(exchange.step(ExchangeStart{}).status().code(), StatusCode::kInternal);
+}
+
+TEST(Exchange, WhatComesBeforeTheStartIsKept) {
+  Exchange exchange(plan_for(2));
+  EXPECT_TRUE(step(exchange, ContributionArrived{SiteId{0}, {4096, 5120}}).empty());
+  EXPECT_TRUE(step(exchange, ContributionArrived{SiteId{1}, {4096, 5120}}).empty());
+  EXPECT_EQ(only<ReduceChunk>(step(exchange, ExchangeStart{})).size(), 1U);
+}
+
+}  // namespace
+}  // namespace collab::protocol

@@ -1,0 +1,153 @@
+// The invariants see what they are there to see.
+#include "core/protocol/invariants.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace collab::protocol {
+namespace {
+
+using testing::Contains;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+class InvariantsTest : public testing::Test {
+ protected:
+  InvariantsTest() {
+    form = {TermId{1}, RunId{7}, RoundId{1}, AttemptId{1}, {{SiteId{0}, 1}, {SiteId{1}, 1}}, {{SiteId{0}, {0, 4096}}}};
+    out(1, wire::Welcome{TermId{1}, SiteId{0}, 1, 1});
+    out(2, wire::Welcome{TermId{1}, SiteId{1}, 1, 1});
+    out(1, wire::Adopt{TermId{1}, RunId{7}, RoundId{0}, SiteId{0}, {1, 1}});
+  }
+  void out(std::uint64_t link, wire::Message message) {
+    invariants.coordinator_step(Tick{}, {Send{LinkId{link}, std::move(message)}});
+  }
+  void done(std::uint64_t link, Digest digest = {5, 5}) {
+    invariants.coordinator_step(Received{LinkId{link}, wire::Done{TermId{1}, RoundId{1}, AttemptId{1}, {digest}}}, {});
+  }
+  void site(const std::string& name, const SiteEvent& event, std::vector<SiteAction> actions) {
+    invariants.site_step(name, event, actions);
+  }
+  // Both sites have joined and exchanged; neither has said that it is done.
+  void start_both() {
+    for (std::uint32_t id = 0; id < 2; ++id) {
+      site(name(id), Received{LinkId{1}, wire::Welcome{TermId{1}, SiteId{id}, 1, 1}}, {});
+      site(name(id), Tick{}, {JoinDone{SiteId{id}, RunId{7}, RoundId{0}}});
+      site(name(id), Tick{}, {StartExchange{form, SiteId{id}, {LinkId{0}, LinkId{0}}}});
+    }
+  }
+  void say_done(std::uint32_t id) {
+    site(name(id), Tick{}, {Send{LinkId{1}, wire::Done{TermId{1}, RoundId{1}, AttemptId{1}, {{5, 5}}}}});
+  }
+  static std::string name(std::uint32_t id) { return id == 0 ? "paris" : "tokyo"; }
+
+  wire::Form form;
+  const wire::Commit commit{TermId{1}, RoundId{1}, AttemptId{1}, {SiteId{0}, SiteId{1}}};
+  Invariants invariants;
+};
+
+TEST_F(InvariantsTest, ARoundAsItShouldBe) {
+  out(1, form);
+  out(2, form);
+  start_both();
+  say_done(0);
+  say_done(1);
+  done(1);
+  done(2);
+  out(1, commit);
+  out(2, commit);
+  for (std::uint32_t id = 0; id < 2; ++id) {
+    site(name(id), Tick{}, {ApplyCommit{commit, false}});
+    site(name(id), Applied{RoundId{1}, {9, 9}}, {});
+  }
+  EXPECT_THAT(invariants.broken(), IsEmpty());
+}
+
+TEST_F(InvariantsTest, OneFormAnAttempt) {
+  out(1, form);
+  form.participants[0].weight = 2;
+  out(2, form);
+  EXPECT_THAT(invariants.broken(), Contains(HasSubstr("formed in two ways")));
+}
+
+TEST_F(InvariantsTest, AttemptsAscend) {
+  form.attempt = AttemptId{2};
+  out(1, form);
+  form.attempt = AttemptId{1};
+  out(1, form);
+  EXPECT_THAT(invariants.broken(), Contains(HasSubstr("formed after attempt 2")));
+}
+
+TEST_F(InvariantsTest, CommitNeedsAllDone) {
+  out(1, form);
+  done(1);
+  out(1, commit);
+  EXPECT_THAT(invariants.broken(), Contains(HasSubstr("site 1 was not done")));
+}
+
+TEST_F(InvariantsTest, CommitNeedsEqualMeans) {
+  out(1, form);
+  done(1);
+  done(2, {6, 6});
+  out(1, commit);
+  EXPECT_THAT(invariants.broken(), Contains(HasSubstr("the means differ")));
+}
+
+TEST_F(InvariantsTest, OneCommitARoundInOrder) {
+  out(1, form);
+  done(1);
+  done(2);
+  out(1, commit);
+  wire::Commit other = commit;
+  other.contributors.pop_back();
+  out(2, other);
+  EXPECT_THAT(invariants.broken(), Contains(HasSubstr("contradicts")));
+  out(1, wire::Commit{TermId{1}, RoundId{3}, AttemptId{0}, {}});
+  EXPECT_THAT(invariants.broken(), Contains(HasSubstr("does not follow the swarm's anchor by one")));
+}
+
+TEST_F(InvariantsTest, ContributorsAreThoseWithAWeight) {
+  out(1, form);
+  done(1);
+  done(2);
+  wire::Commit short_one = commit;
+  short_one.contributors.pop_back();
+  out(1, short_one);
+  EXPECT_THAT(invariants.broken(), Contains(HasSubstr("contributors are not those who had a weight")));
+}
+
+TEST_F(InvariantsTest, NobodyAppliesBeforeAllAreDone) {
+  out(1, form);
+  start_both();
+  say_done(0);
+  done(1);
+  done(2);  // said for the other
+  out(1, commit);
+  site("paris", Tick{}, {ApplyCommit{commit, false}});
+  EXPECT_THAT(invariants.broken(), Contains(HasSubstr("never said that it was done")));
+  EXPECT_THAT(invariants.broken(), Contains(HasSubstr("paris applies round 1 attempt 1 before site 1 is done")));
+}
+
+TEST_F(InvariantsTest, AllHoldTheSameAfterACommit) {
+  out(1, form);
+  start_both();
+  say_done(0);
+  say_done(1);
+  done(1);
+  done(2);
+  out(1, commit);
+  for (std::uint32_t id = 0; id < 2; ++id) {
+    site(name(id), Tick{}, {ApplyCommit{commit, false}});
+    site(name(id), Applied{RoundId{1}, {id, 9}}, {});
+  }
+  EXPECT_THAT(invariants.broken(), Contains(HasSubstr("tokyo has another state after round 1 than paris")));
+}
+
+TEST_F(InvariantsTest, WhoIsOverIsOver) {
+  site("paris", Tick{}, {Left{}});
+  site("paris", Tick{}, {Left{}});
+  EXPECT_THAT(invariants.broken(), Contains(HasSubstr("acts after it has left or failed")));
+}
+
+}  // namespace
+}  // namespace collab::protocol

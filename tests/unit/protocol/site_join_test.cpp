@@ -1,0 +1,243 @@
+// A site on its way into the swarm, and back after a loss.
+#include <gmock/gmock.h>
+
+#include "tests/unit/protocol/harness.h"
+
+namespace collab::protocol {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(SiteJoin, DialsJoinsAdoptsTrains) {
+  SiteHarness s;
+  EXPECT_EQ(all<DialCoordinator>(s.step(Begin{join_of("paris")}))[0].candidate, 0U);
+  EXPECT_EQ(sent<wire::Join>(s.step(CoordinatorConnected{LinkId{1}})).size(), 1U);
+  EXPECT_TRUE(s.hear(1, wire::Welcome{TermId{1}, SiteId{0}, 1000, 60000}).empty());
+  static_cast<void>(s.hear(1, SiteHarness::roster({"paris"})));
+  const auto keep = s.hear(1, wire::Adopt{TermId{1}, RunId{7}, RoundId{0}, SiteId{0}, kRight});
+  EXPECT_EQ(all<KeepAnchor>(keep)[0].run, RunId{7});
+  const auto done = s.step(AnchorInPlace{RunId{7}, RoundId{0}, kRight});
+  EXPECT_EQ(sent<wire::Adopted>(done)[0].second, (wire::Adopted{RunId{7}, RoundId{0}, kRight}));
+  EXPECT_EQ(all<JoinDone>(done)[0].site, SiteId{0});
+}
+
+TEST(SiteJoin, WithoutAddressesItFailsInWords) {
+  SiteHarness s{SiteConfig{}};
+  EXPECT_THAT(all<Failed>(s.step(Begin{join_of("paris")}))[0].why.message(), HasSubstr("COLLAB_COORDINATOR"));
+}
+
+TEST(SiteJoin, TriesEachAddressWithGrowingPauses) {
+  SiteHarness s;
+  static_cast<void>(s.step(Begin{join_of("paris")}));
+  std::vector<std::uint32_t> candidates;
+  std::vector<Duration> pauses;
+  for (int i = 0; i < 8; ++i) {
+    EXPECT_TRUE(s.step(DialFailed{std::nullopt, unavailable("connection refused")}).empty());
+    pauses.push_back(s.site.next_deadline() - s.now);
+    candidates.push_back(all<DialCoordinator>(s.tick(pauses.back())).at(0).candidate);
+  }
+  EXPECT_EQ(candidates, (std::vector<std::uint32_t>{1, 0, 1, 0, 1, 0, 1, 0}));
+  EXPECT_EQ(pauses.front(), seconds(0.2));
+  EXPECT_EQ(pauses.back(), seconds(5));
+}
+
+TEST(SiteJoin, GivesUpAfterTheTimeoutNamingAddressesAndReason) {
+  SiteHarness s;
+  static_cast<void>(s.step(Begin{join_of("paris")}));
+  static_cast<void>(s.step(DialFailed{std::nullopt, unavailable("connection refused")}));
+  const auto failed = all<Failed>(s.pass(seconds(301)));
+  ASSERT_EQ(failed.size(), 1U);
+  EXPECT_THAT(failed[0].why.message(), HasSubstr("first:1, second:2"));
+  EXPECT_THAT(failed[0].why.message(), HasSubstr("300 s (COLLAB_JOIN_TIMEOUT)"));
+  EXPECT_THAT(failed[0].why.message(), HasSubstr("collab coordinator --listen"));
+  EXPECT_EQ(s.site.next_deadline(), kNever);
+  EXPECT_TRUE(s.step(Tick{}).empty());
+}
+
+TEST(SiteJoin, ACoordinatorThatDoesNotAnswerIsLeft) {
+  SiteHarness s;
+  static_cast<void>(s.step(Begin{join_of("paris")}));
+  static_cast<void>(s.step(CoordinatorConnected{LinkId{1}}));
+  const auto actions = s.pass(seconds(16));
+  EXPECT_EQ(all<Hangup>(actions)[0].link, LinkId{1});
+  EXPECT_EQ(all<DialCoordinator>(actions)[0].candidate, 1U);
+}
+
+TEST(SiteJoin, ALinkLostBeforeWelcomeIsTriedAgain) {
+  SiteHarness s;
+  static_cast<void>(s.step(Begin{join_of("paris")}));
+  static_cast<void>(s.step(CoordinatorConnected{LinkId{1}}));
+  EXPECT_TRUE(all<Failed>(s.step(Closed{LinkId{1}, unavailable("reset")})).empty());
+  EXPECT_EQ(all<DialCoordinator>(s.pass(seconds(1))).size(), 1U);
+}
+
+TEST(SiteJoin, ARefusalIsFinal) {
+  SiteHarness s;
+  static_cast<void>(s.step(Begin{join_of("paris")}));
+  static_cast<void>(s.step(CoordinatorConnected{LinkId{1}}));
+  const auto failed = all<Failed>(s.hear(1, wire::Refuse{"codec: this site has int8, the swarm has fp16"}));
+  ASSERT_EQ(failed.size(), 1U);
+  EXPECT_EQ(failed[0].why.code(), StatusCode::kRefused);
+  EXPECT_THAT(failed[0].why.message(), HasSubstr("int8"));
+}
+
+class SiteFetches : public testing::Test {
+ protected:
+  // Site 1, told to take the anchor from site 0.
+  SiteFetches() {
+    wire::Join join = join_of("tokyo");
+    join.offer.digest = kWrong;
+    static_cast<void>(s.step(Begin{join}));
+    static_cast<void>(s.step(CoordinatorConnected{LinkId{1}}));
+    static_cast<void>(s.hear(1, wire::Welcome{TermId{1}, SiteId{1}, 1000, 60000}));
+    static_cast<void>(s.hear(1, SiteHarness::roster({"paris", "tokyo"})));
+  }
+  SiteHarness::Actions adopt() { return s.hear(1, wire::Adopt{TermId{1}, RunId{7}, RoundId{4}, SiteId{0}, kRight}); }
+  SiteHarness s;
+};
+
+TEST_F(SiteFetches, TheAnchorFromTheSource) {
+  EXPECT_EQ(all<DialPeer>(adopt())[0].address, "paris:1");
+  EXPECT_EQ(sent<wire::Hello>(s.step(PeerConnected{SiteId{0}, LinkId{2}})).size(), 1U);
+  const auto actions = s.hear(2, wire::Hello{"swarm", TermId{1}, SiteId{0}, "paris"});
+  EXPECT_EQ(sent<wire::FetchAnchor>(actions)[0].second, (wire::FetchAnchor{RunId{7}, RoundId{4}}));
+  EXPECT_EQ(all<ReceiveAnchor>(actions)[0].from, LinkId{2});
+  EXPECT_EQ(all<JoinDone>(s.step(AnchorInPlace{RunId{7}, RoundId{4}, kRight})).size(), 1U);
+}
+
+TEST_F(SiteFetches, OnceMoreAfterAWrongDigestThenFails) {
+  static_cast<void>(adopt());
+  s.link_to(0, "paris", 2);
+  const auto again = s.step(AnchorInPlace{RunId{7}, RoundId{4}, kWrong});
+  EXPECT_THAT(notes(again), HasSubstr("[repair] the anchor of round 4 fetched from paris has the digest"));
+  EXPECT_EQ(all<ReceiveAnchor>(again).size(), 1U);
+  const auto failed = all<Failed>(s.step(AnchorInPlace{RunId{7}, RoundId{4}, kWrong}));
+  ASSERT_EQ(failed.size(), 1U);
+  EXPECT_EQ(failed[0].why.code(), StatusCode::kCorrupt);
+}
+
+TEST_F(SiteFetches, OverANewLinkWhenTheFirstIsLost) {
+  static_cast<void>(adopt());
+  s.link_to(0, "paris", 2);
+  static_cast<void>(s.step(Closed{LinkId{2}, unavailable("reset")}));
+  EXPECT_EQ(all<DialPeer>(s.pass(seconds(1))).size(), 1U);
+  static_cast<void>(s.step(PeerConnected{SiteId{0}, LinkId{3}}));
+  EXPECT_EQ(all<ReceiveAnchor>(s.hear(3, wire::Hello{"swarm", TermId{1}, SiteId{0}, "paris"}))[0].from, LinkId{3});
+}
+
+TEST_F(SiteFetches, WithinALimit) {
+  static_cast<void>(adopt());
+  for (int i = 0; i < 2000; ++i) static_cast<void>(s.hear(1, wire::Heartbeat{})), static_cast<void>(s.pass(seconds(1)));
+  EXPECT_THAT(s.site.waiting_for(s.now), HasSubstr("has failed"));
+}
+
+TEST_F(SiteFetches, NothingWhenItHoldsTheAnchorAlready) {
+  EXPECT_EQ(all<KeepAnchor>(s.hear(1, wire::Adopt{TermId{1}, RunId{7}, RoundId{0}, SiteId{0}, kWrong})).size(), 1U);
+}
+
+TEST(SiteRejoin, ALostCoordinatorIsFoundAgainAndToldReadyAgain) {
+  SiteHarness s;
+  s.become(0, {"paris", "tokyo"});
+  EXPECT_EQ(sent<wire::Ready>(s.step(Trigger{8, 8, 4})).size(), 1U);
+  EXPECT_THAT(notes(s.step(Closed{LinkId{1}, unavailable("reset")})), HasSubstr("[coordinator]"));
+  EXPECT_EQ(all<DialCoordinator>(s.pass(seconds(1))).size(), 1U);
+  const auto join = sent<wire::Join>(s.step(CoordinatorConnected{LinkId{5}}));
+  EXPECT_EQ(join[0].second.offer, (wire::Offer{RunId{7}, RoundId{0}, kRight}));
+  EXPECT_EQ(join[0].second.index, 0U);
+  EXPECT_EQ(join[0].second.expected_sites, 2U);
+  static_cast<void>(s.hear(5, wire::Welcome{TermId{2}, SiteId{0}, 1000, 60000}));
+  static_cast<void>(s.hear(5, wire::Adopt{TermId{2}, RunId{7}, RoundId{0}, SiteId{1}, kRight}));
+  const auto back = s.step(AnchorInPlace{RunId{7}, RoundId{0}, kRight});
+  EXPECT_TRUE(all<JoinDone>(back).empty());
+  ASSERT_EQ(sent<wire::Ready>(back).size(), 1U);
+  EXPECT_EQ(sent<wire::Ready>(back)[0].second.weight, 8);
+}
+
+TEST(SiteRejoin, WhoMissedACommitContributesNothingAndTakesTheAnchor) {
+  SiteHarness s;
+  s.become(1, {"paris", "tokyo"});
+  static_cast<void>(s.step(Trigger{8, 8, 4}));
+  static_cast<void>(s.step(Closed{LinkId{1}, unavailable("reset")}));
+  static_cast<void>(s.pass(seconds(1)));
+  static_cast<void>(s.step(CoordinatorConnected{LinkId{5}}));
+  static_cast<void>(s.hear(5, wire::Welcome{TermId{1}, SiteId{1}, 1000, 60000}));
+  static_cast<void>(s.hear(5, SiteHarness::roster({"paris", "tokyo"})));
+  static_cast<void>(s.hear(5, wire::Adopt{TermId{1}, RunId{7}, RoundId{1}, SiteId{0}, kWrong}));
+  s.link_to(0, "paris", 6);
+  const auto back = s.step(AnchorInPlace{RunId{7}, RoundId{1}, kWrong});
+  EXPECT_THAT(notes(back), HasSubstr("the swarm went on to round 1"));
+  ASSERT_EQ(sent<wire::Ready>(back).size(), 1U);
+  EXPECT_EQ(sent<wire::Ready>(back)[0].second.round, RoundId{2});
+  EXPECT_EQ(sent<wire::Ready>(back)[0].second.weight, 0);
+  EXPECT_EQ(sent<wire::Ready>(back)[0].second.samples, 0U);
+  const auto apply = all<ApplyCommit>(s.hear(5, wire::Commit{TermId{1}, RoundId{2}, AttemptId{0}, {}}));
+  ASSERT_EQ(apply.size(), 1U);
+  EXPECT_TRUE(apply[0].take_anchor);
+}
+
+TEST(SiteRejoin, ARefusalToAMemberThatComesBackIsTriedAgain) {
+  SiteHarness s;
+  s.become(0, {"paris"});
+  static_cast<void>(s.step(Closed{LinkId{1}, unavailable("reset")}));
+  static_cast<void>(s.pass(seconds(1)));
+  static_cast<void>(s.step(CoordinatorConnected{LinkId{5}}));
+  EXPECT_TRUE(all<Failed>(s.hear(5, wire::Refuse{"a site named \"paris\" is in the swarm already"})).empty());
+  EXPECT_EQ(all<DialCoordinator>(s.pass(seconds(1))).size(), 1U);
+  const auto failed = all<Failed>(s.pass(seconds(301)));
+  ASSERT_EQ(failed.size(), 1U);
+  EXPECT_THAT(failed[0].why.message(), HasSubstr("it was lost, and has not answered again"));
+}
+
+TEST(SiteRejoin, ASilentCoordinatorIsLostASleptOneIsNot) {
+  SiteHarness s;
+  s.become(0, {"paris"});
+  EXPECT_GE(sent<wire::Heartbeat>(s.pass(seconds(10))).size(), 9U);
+  s.now += seconds(500);  // we slept
+  EXPECT_TRUE(all<Hangup>(s.step(Tick{})).empty());
+  const auto actions = s.pass(seconds(62));
+  ASSERT_EQ(all<Hangup>(actions).size(), 1U);
+  EXPECT_THAT(all<Hangup>(actions)[0].why, HasSubstr("COLLAB_LINK_GRACE"));
+}
+
+TEST(SiteRejoin, ARefusalToAMemberEndsIt) {
+  SiteHarness s;
+  s.become(0, {"paris"});
+  EXPECT_EQ(all<Failed>(s.hear(1, wire::Refuse{"round 3: it was not ready"})).size(), 1U);
+}
+
+TEST(SiteLeave, FarewellCloseOrFiveSeconds) {
+  for (int way = 0; way < 3; ++way) {
+    SiteHarness s;
+    s.become(0, {"paris"});
+    EXPECT_EQ(sent<wire::Leave>(s.step(Depart{"done"})).size(), 1U);
+    const auto end = way == 0   ? s.hear(1, wire::Farewell{})
+                     : way == 1 ? s.step(Closed{LinkId{1}, unavailable("reset")})
+                                : s.tick(seconds(5));
+    EXPECT_EQ(all<Left>(end).size(), 1U) << way;
+    EXPECT_TRUE(s.hear(1, wire::Farewell{}).empty());
+  }
+}
+
+TEST(SiteLeave, WithoutACoordinatorAtOnce) {
+  SiteHarness s;
+  static_cast<void>(s.step(Begin{join_of("paris")}));
+  EXPECT_EQ(all<Left>(s.step(Depart{"done"})).size(), 1U);
+}
+
+TEST(SiteGarbage, FromTheCoordinatorIsNamedAndIgnored) {
+  SiteHarness s;
+  s.become(0, {"paris"});
+  for (const wire::Message& message :
+       std::vector<wire::Message>{wire::Join{}, wire::Ready{}, wire::Done{}, wire::Decline{}, wire::Unreached{},
+                                  wire::Leave{}, wire::Adopted{}, wire::Hello{}, wire::FetchAnchor{},
+                                  wire::AnchorSent{}, wire::Chunk{}, wire::StatusQuery{}, wire::StatusReport{}}) {
+    EXPECT_THAT(notes(s.hear(1, message)), HasSubstr("which it never sends a site"));
+  }
+  EXPECT_THAT(notes(s.hear(1, wire::Welcome{})), HasSubstr("had not asked"));
+  EXPECT_TRUE(s.hear(1, wire::Farewell{}).empty());
+  EXPECT_THAT(notes(s.hear(1, wire::Adopt{TermId{0}, RunId{1}, RoundId{1}, SiteId{0}, kRight})),
+              HasSubstr("[ignored]"));
+}
+
+}  // namespace
+}  // namespace collab::protocol

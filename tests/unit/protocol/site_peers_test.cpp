@@ -1,0 +1,137 @@
+// Links between sites: who is who, who dials, which of two links stays, who may fetch.
+#include <gmock/gmock.h>
+
+#include "tests/unit/protocol/harness.h"
+
+namespace collab::protocol {
+namespace {
+
+using testing::HasSubstr;
+
+wire::Hello hello(std::uint32_t site, const std::string& name, const std::string& swarm = "swarm") {
+  return {swarm, TermId{1}, SiteId{site}, name};
+}
+
+class Peers : public testing::Test {
+ protected:
+  Peers() { s.become(1, {"paris", "tokyo", "lima"}); }
+  std::string hangup(std::uint64_t link, wire::Message message) {
+    const auto hangups = all<Hangup>(s.hear(link, std::move(message)));
+    return hangups.empty() ? "" : hangups[0].why;
+  }
+  // lima (site 2) dials us on that link.
+  void accept(std::uint64_t link) {
+    EXPECT_EQ(sent<wire::Hello>(s.hear(link, hello(2, "lima"))).size(), 1U);
+    static_cast<void>(s.hear(link, wire::Heartbeat{0, true}));
+  }
+  SiteHarness s;
+};
+
+TEST_F(Peers, WhoDialsUsIsKnownByItsHello) {
+  EXPECT_EQ(s.site.peer_of(LinkId{5}), std::nullopt);
+  accept(5);
+  EXPECT_EQ(s.site.peer_of(LinkId{5}), SiteId{2});
+}
+
+TEST_F(Peers, StrangersAreHungUpOnWithAReason) {
+  EXPECT_THAT(hangup(5, wire::FetchAnchor{}), HasSubstr("FetchAnchor came before Hello"));
+  EXPECT_THAT(hangup(6, hello(2, "lima", "other")), HasSubstr("of the swarm \"other\", this site of \"swarm\""));
+  EXPECT_THAT(hangup(7, hello(1, "tokyo")), HasSubstr("claims the number of this site"));
+  static_cast<void>(s.step(PeerConnected{SiteId{0}, LinkId{8}}));
+  EXPECT_THAT(hangup(8, hello(2, "lima")), HasSubstr("dialled paris, reached \"lima\" (site 2)"));
+  EXPECT_EQ(all<Hangup>(s.step(PeerConnected{SiteId{9}, LinkId{9}})).size(), 1U);
+}
+
+TEST_F(Peers, AHelloMayComeBeforeTheRosterThatListsIt) {
+  EXPECT_TRUE(s.hear(5, hello(3, "oslo")).empty());
+  EXPECT_EQ(s.site.peer_of(LinkId{5}), std::nullopt);
+  const auto actions = s.hear(1, SiteHarness::roster({"paris", "tokyo", "lima", "oslo"}));
+  EXPECT_EQ(sent<wire::Hello>(actions)[0].first, LinkId{5});
+  EXPECT_EQ(s.site.peer_of(LinkId{5}), SiteId{3});
+}
+
+TEST_F(Peers, ButNotForever) {
+  static_cast<void>(s.hear(5, hello(3, "oslo")));
+  static_cast<void>(s.hear(1, wire::Heartbeat{}));
+  const auto hangups = all<Hangup>(s.pass(seconds(21)));
+  ASSERT_EQ(hangups.size(), 1U);
+  EXPECT_THAT(hangups[0].why, HasSubstr("does not list \"oslo\""));
+}
+
+TEST_F(Peers, AMemberThatIsGoneLosesItsLinks) {
+  accept(5);
+  const auto actions = s.hear(1, SiteHarness::roster({"paris", "tokyo"}));
+  EXPECT_EQ(all<Hangup>(actions)[0].link, LinkId{5});
+  EXPECT_EQ(s.site.peer_of(LinkId{5}), std::nullopt);
+}
+
+TEST_F(Peers, OfTwoLinksOfOneDiallerTheNewerStays) {
+  accept(5);
+  static_cast<void>(s.hear(6, hello(2, "lima")));
+  EXPECT_EQ(all<Hangup>(s.hear(6, wire::Heartbeat{0, true}))[0].link, LinkId{5});
+  EXPECT_EQ(s.site.peer_of(LinkId{6}), SiteId{2});
+}
+
+TEST_F(Peers, OfTwoDiallersTheHigherSitesLinkStays) {
+  accept(5);
+  static_cast<void>(s.step(PeerConnected{SiteId{2}, LinkId{6}}));
+  EXPECT_EQ(all<Hangup>(s.hear(6, hello(2, "lima"))).back().link, LinkId{6});
+  EXPECT_EQ(s.site.peer_of(LinkId{5}), SiteId{2});
+}
+
+TEST_F(Peers, TheAnchorIsSentToMembersThatAsk) {
+  accept(5);
+  EXPECT_EQ(all<SendAnchor>(s.hear(5, wire::FetchAnchor{RunId{7}, RoundId{0}}))[0].to, LinkId{5});
+  EXPECT_THAT(hangup(5, wire::FetchAnchor{RunId{7}, RoundId{3}}), HasSubstr("tokyo holds run 7 round 0"));
+}
+
+TEST_F(Peers, WhatNoSiteSendsAnotherIsIgnored) {
+  accept(5);
+  for (const wire::Message& message : std::vector<wire::Message>{
+           wire::Commit{}, wire::Form{}, wire::Ready{}, wire::Refuse{}, wire::Welcome{}, wire::StatusQuery{}}) {
+    EXPECT_THAT(notes(s.hear(5, message)), HasSubstr("which no site sends another"));
+  }
+  EXPECT_TRUE(s.hear(5, wire::Chunk{}).empty());
+  EXPECT_TRUE(s.hear(5, hello(2, "lima")).empty());
+}
+
+TEST(PeersEarly, AFetchBeforeOurOwnAnchorIsInPlaceIsAnsweredThen) {
+  SiteHarness s;
+  static_cast<void>(s.step(Begin{join_of("paris")}));
+  static_cast<void>(s.step(CoordinatorConnected{LinkId{1}}));
+  static_cast<void>(s.hear(1, wire::Welcome{TermId{1}, SiteId{0}, 1000, 60000}));
+  static_cast<void>(s.hear(1, SiteHarness::roster({"paris", "tokyo"})));
+  static_cast<void>(s.hear(5, hello(1, "tokyo")));
+  EXPECT_TRUE(s.hear(5, wire::FetchAnchor{RunId{7}, RoundId{0}}).empty());
+  static_cast<void>(s.hear(1, wire::Adopt{TermId{1}, RunId{7}, RoundId{0}, SiteId{0}, kRight}));
+  EXPECT_EQ(all<SendAnchor>(s.step(AnchorInPlace{RunId{7}, RoundId{0}, kRight})).size(), 1U);
+}
+
+TEST(PeersHidden, WhoCannotBeDialledDialsEverybody) {
+  SiteHarness s;
+  wire::Join join = join_of("tokyo");
+  join.address.clear();
+  static_cast<void>(s.step(Begin{join}));
+  static_cast<void>(s.step(CoordinatorConnected{LinkId{1}}));
+  static_cast<void>(s.hear(1, wire::Welcome{TermId{1}, SiteId{1}, 1000, 60000}));
+  const auto dials = all<DialPeer>(s.hear(1, SiteHarness::roster({"paris", "tokyo", "lima"}, "tokyo")));
+  ASSERT_EQ(dials.size(), 2U);
+  EXPECT_EQ(dials[1].site, SiteId{2});
+}
+
+TEST(PeersHidden, TwoThatCannotBeDialledSaySo) {
+  SiteHarness s;
+  wire::Join join = join_of("tokyo");
+  join.address.clear();
+  join.offer.digest = kWrong;
+  static_cast<void>(s.step(Begin{join}));
+  static_cast<void>(s.step(CoordinatorConnected{LinkId{1}}));
+  static_cast<void>(s.hear(1, wire::Welcome{TermId{1}, SiteId{1}, 1000, 60000}));
+  static_cast<void>(s.hear(1, SiteHarness::roster({"paris", "tokyo"}, "paris")));
+  const auto failed = all<Failed>(s.hear(1, wire::Adopt{TermId{1}, RunId{7}, RoundId{0}, SiteId{0}, kRight}));
+  ASSERT_EQ(failed.size(), 1U);
+  EXPECT_THAT(failed[0].why.message(), HasSubstr("neither it nor this site can be dialled"));
+}
+
+}  // namespace
+}  // namespace collab::protocol

@@ -1,0 +1,208 @@
+// A site's part in a round.
+#include <gmock/gmock.h>
+
+#include "tests/unit/protocol/harness.h"
+
+namespace collab::protocol {
+namespace {
+
+using testing::HasSubstr;
+using H = SiteHarness;
+
+class SiteRound : public testing::Test {
+ protected:
+  // Site 1 of two, ready for round 1, with a link (2) to site 0.
+  SiteRound() {
+    s.become(1, {"paris", "tokyo"});
+    static_cast<void>(s.step(Trigger{8, 8, 4}));
+  }
+  void exchange() {
+    s.link_to(0, "paris", 2);
+    EXPECT_EQ(all<StartExchange>(s.hear(1, H::form(1, 1, 2))).size(), 1U);
+  }
+  void complete() {
+    exchange();
+    static_cast<void>(s.step(ExchangeComplete{RoundId{1}, AttemptId{1}, {kRight, kRight}}));
+  }
+  const wire::Commit commit{TermId{1}, RoundId{1}, AttemptId{1}, {SiteId{0}, SiteId{1}}};
+  SiteHarness s;
+};
+
+TEST(SiteTrigger, IsTheNextRoundWithTheStateItHolds) {
+  SiteHarness s;
+  s.become(0, {"paris"});
+  EXPECT_EQ(sent<wire::Ready>(s.step(Trigger{8, 16, 4}))[0].second, (wire::Ready{RoundId{1}, 8, 16, 4, kRight}));
+  EXPECT_THAT(notes(s.step(Trigger{8, 16, 4})), HasSubstr("while a round is under way"));
+}
+
+TEST(SiteTrigger, AloneTheExchangeNeedsNoLink) {
+  SiteHarness s;
+  s.become(0, {"paris"});
+  static_cast<void>(s.step(Trigger{8, 8, 4}));
+  const auto start = all<StartExchange>(s.hear(1, H::form(1, 1, 1)));
+  ASSERT_EQ(start.size(), 1U);
+  EXPECT_EQ(start[0].links, (std::vector<LinkId>{LinkId{0}}));
+}
+
+TEST_F(SiteRound, TheHigherSiteDialsThenTheExchangeStarts) {
+  EXPECT_EQ(all<DialPeer>(s.hear(1, H::form(1, 1, 2)))[0].site, SiteId{0});
+  static_cast<void>(s.step(PeerConnected{SiteId{0}, LinkId{2}}));
+  const auto actions = s.hear(2, wire::Hello{"swarm", TermId{1}, SiteId{0}, "paris"});
+  EXPECT_EQ(sent<wire::Heartbeat>(actions)[0].first, LinkId{2});
+  EXPECT_EQ(all<StartExchange>(actions)[0].links, (std::vector<LinkId>{LinkId{2}, LinkId{0}}));
+}
+
+TEST(SiteRoundLower, TheLowerSiteWaitsToBeDialledAndToBeSureOfIt) {
+  SiteHarness s;
+  s.become(0, {"paris", "tokyo"});
+  static_cast<void>(s.step(Trigger{8, 8, 4}));
+  EXPECT_TRUE(all<DialPeer>(s.hear(1, H::form(1, 1, 2))).empty());
+  EXPECT_TRUE(all<StartExchange>(s.hear(2, wire::Hello{"swarm", TermId{1}, SiteId{1}, "tokyo"})).empty());
+  EXPECT_EQ(all<StartExchange>(s.hear(2, wire::Heartbeat{0, true})).size(), 1U);
+}
+
+TEST(SiteRoundLower, UnlessItCannotBeDialled) {
+  SiteHarness s;
+  s.become(0, {"paris", "tokyo"}, "paris");
+  static_cast<void>(s.step(Trigger{8, 8, 4}));
+  static_cast<void>(s.step(DialFailed{SiteId{1}, unavailable("refused")}));
+  static_cast<void>(s.hear(1, H::form(1, 1, 2)));
+  EXPECT_EQ(all<DialPeer>(s.pass(seconds(1))).size(), 1U);
+}
+
+TEST_F(SiteRound, DoneThenCommitThenAppliedThenOn) {
+  exchange();
+  const auto done = sent<wire::Done>(s.step(ExchangeComplete{RoundId{1}, AttemptId{1}, {kRight, kWrong}}));
+  EXPECT_EQ(done[0].second, (wire::Done{TermId{1}, RoundId{1}, AttemptId{1}, {kRight, kWrong}}));
+  const auto apply = all<ApplyCommit>(s.hear(1, commit));
+  ASSERT_EQ(apply.size(), 1U);
+  EXPECT_FALSE(apply[0].take_anchor);
+  const auto applied = s.step(Applied{RoundId{1}, kWrong});
+  const auto over = all<RoundDone>(applied);
+  ASSERT_EQ(over.size(), 1U);
+  EXPECT_EQ(over[0].members, (std::vector<std::string>{"paris", "tokyo"}));
+  EXPECT_EQ(over[0].contributors, (std::vector<std::string>{"paris", "tokyo"}));
+  EXPECT_EQ(sent<wire::Adopted>(applied)[0].second, (wire::Adopted{RunId{7}, RoundId{1}, kWrong}));
+  const auto next = sent<wire::Ready>(s.step(Trigger{1, 1, 1}));
+  EXPECT_EQ(next[0].second.round, RoundId{2});
+  EXPECT_EQ(next[0].second.state, kWrong);
+}
+
+TEST_F(SiteRound, OlderOrForeignFormsAreIgnored) {
+  exchange();
+  EXPECT_THAT(notes(s.hear(1, H::form(1, 1, 2))), HasSubstr("a later attempt is known"));
+  EXPECT_THAT(notes(s.hear(1, H::form(5, 2, 2))), HasSubstr("this site stands at round 0"));
+  wire::Form form = H::form(1, 2, 2);
+  form.term = TermId{0};
+  EXPECT_THAT(notes(s.hear(1, form)), HasSubstr("an older term"));
+  form = H::form(1, 2, 1);
+  EXPECT_THAT(notes(s.hear(1, form)), HasSubstr("no part in it"));
+}
+
+TEST(SiteTraining, FormsAndCommitsNeedATrigger) {
+  SiteHarness s;
+  s.become(1, {"paris", "tokyo"});
+  EXPECT_THAT(notes(s.hear(1, H::form(1, 1, 2))), HasSubstr("not ready"));
+  EXPECT_EQ(all<Failed>(s.hear(1, wire::Commit{TermId{1}, RoundId{1}, AttemptId{0}, {}})).size(), 1U);
+}
+
+TEST_F(SiteRound, ANewAttemptReplacesTheOld) {
+  complete();
+  const auto actions = s.hear(1, H::form(1, 2, 2));
+  EXPECT_EQ(all<CancelExchange>(actions).size(), 1U);
+  EXPECT_EQ(all<StartExchange>(actions)[0].form.attempt, AttemptId{2});
+  EXPECT_TRUE(s.step(ExchangeComplete{RoundId{1}, AttemptId{1}, {}}).empty());
+}
+
+TEST_F(SiteRound, AnUnfitDeltaIsDeclinedAndTheAnchorTaken) {
+  exchange();
+  const auto actions = s.step(ContributionUnfit{RoundId{1}, AttemptId{1}, "NaN in wte.weight"});
+  EXPECT_EQ(sent<wire::Decline>(actions)[0].second, (wire::Decline{RoundId{1}, AttemptId{1}, "NaN in wte.weight"}));
+  EXPECT_EQ(all<CancelExchange>(actions).size(), 1U);
+  wire::Form again = H::form(1, 2, 2);
+  again.participants[1].weight = 0;
+  EXPECT_EQ(all<StartExchange>(s.hear(1, again)).size(), 1U);
+  static_cast<void>(s.step(ExchangeComplete{RoundId{1}, AttemptId{2}, {kRight, kRight}}));
+  const auto apply = all<ApplyCommit>(s.hear(1, wire::Commit{TermId{1}, RoundId{1}, AttemptId{2}, {SiteId{0}}}));
+  EXPECT_TRUE(apply.at(0).take_anchor);
+}
+
+TEST_F(SiteRound, AnExchangeThatFailsIsReported) {
+  exchange();
+  const auto actions = s.step(ExchangeFailed{RoundId{1}, AttemptId{1}, SiteId{0}, "it came twice"});
+  EXPECT_EQ(sent<wire::Unreached>(actions)[0].second,
+            (wire::Unreached{RoundId{1}, AttemptId{1}, SiteId{0}, "it came twice"}));
+  EXPECT_EQ(all<CancelExchange>(actions).size(), 1U);
+}
+
+TEST_F(SiteRound, ALostPeerLinkIsReportedDuringAnExchangeOnly) {
+  exchange();
+  const auto during = s.step(Closed{LinkId{2}, unavailable("reset")});
+  EXPECT_EQ(sent<wire::Unreached>(during)[0].second.peer, SiteId{0});
+  static_cast<void>(s.hear(1, H::form(1, 2, 2)));
+  s.now += seconds(10);
+  s.link_to(0, "paris", 3);
+  static_cast<void>(s.step(ExchangeComplete{RoundId{1}, AttemptId{2}, {kRight, kRight}}));
+  EXPECT_TRUE(sent<wire::Unreached>(s.step(Closed{LinkId{3}, unavailable("reset")})).empty());
+}
+
+TEST_F(SiteRound, ALinkThatCannotBeMadeIsReportedInTime) {
+  static_cast<void>(s.hear(1, H::form(1, 1, 2)));
+  static_cast<void>(s.step(DialFailed{SiteId{0}, unavailable("connection refused")}));
+  const auto actions = s.pass(seconds(21));
+  EXPECT_GE(all<DialPeer>(actions).size(), 1U);
+  const auto reports = sent<wire::Unreached>(actions);
+  ASSERT_EQ(reports.size(), 1U);
+  EXPECT_EQ(reports[0].second.reason, "no link within 20 s, last: no connection within 15 s");
+}
+
+TEST_F(SiteRound, ANullRoundAppliesWithoutExchange) {
+  const auto apply = all<ApplyCommit>(s.hear(1, wire::Commit{TermId{1}, RoundId{1}, AttemptId{0}, {}}));
+  ASSERT_EQ(apply.size(), 1U);
+  EXPECT_FALSE(apply[0].take_anchor);
+  EXPECT_EQ(all<RoundDone>(s.step(Applied{RoundId{1}, kRight})).size(), 1U);
+}
+
+TEST_F(SiteRound, ACommitNotCompletedHereIsAnError) {
+  exchange();
+  const auto failed = all<Failed>(s.hear(1, commit));
+  ASSERT_EQ(failed.size(), 1U);
+  EXPECT_EQ(failed[0].why.code(), StatusCode::kInternal);
+  EXPECT_THAT(failed[0].why.message(), HasSubstr("committed attempt 1 of round 1, which this site has not completed"));
+}
+
+TEST_F(SiteRound, ACommitOfALaterRoundIsAnErrorOfAnEarlierOneOldNews) {
+  complete();
+  EXPECT_TRUE(s.hear(1, wire::Commit{TermId{1}, RoundId{0}, AttemptId{0}, {}}).empty());
+  EXPECT_EQ(all<Failed>(s.hear(1, wire::Commit{TermId{1}, RoundId{3}, AttemptId{1}, {SiteId{0}}})).size(), 1U);
+}
+
+TEST_F(SiteRound, ARepairKeepsTheTriggerAndSaysReadyAgain) {
+  static_cast<void>(s.hear(1, wire::Adopt{TermId{1}, RunId{7}, RoundId{0}, SiteId{0}, kWrong}));
+  s.link_to(0, "paris", 2);
+  const auto actions = s.step(AnchorInPlace{RunId{7}, RoundId{0}, kWrong});
+  ASSERT_EQ(sent<wire::Ready>(actions).size(), 1U);
+  EXPECT_EQ(sent<wire::Ready>(actions)[0].second.weight, 8);
+  EXPECT_EQ(sent<wire::Ready>(actions)[0].second.state, kWrong);
+}
+
+TEST_F(SiteRound, WhatIsWaitedForIsSaidInWords) {
+  EXPECT_THAT(s.site.waiting_for(s.now), HasSubstr("round 1: waiting until paris are ready too"));
+  static_cast<void>(s.hear(1, H::form(1, 1, 2)));
+  EXPECT_THAT(s.site.waiting_for(s.now), HasSubstr("waiting for a link to paris"));
+  s.link_to(0, "paris", 2);
+  EXPECT_THAT(s.site.waiting_for(s.now), HasSubstr("exchanging with paris"));
+}
+
+TEST_F(SiteRound, NothingWaitsForeverEvenIfTheCoordinatorForgets) {
+  std::vector<Failed> failed;
+  for (int i = 0; i < 9000 && failed.empty(); ++i) {
+    static_cast<void>(s.hear(1, wire::Heartbeat{}));
+    failed = all<Failed>(s.pass(seconds(1)));
+  }
+  ASSERT_EQ(failed.size(), 1U);
+  EXPECT_THAT(failed[0].why.message(), HasSubstr("waiting until paris are ready too"));
+}
+
+}  // namespace
+}  // namespace collab::protocol

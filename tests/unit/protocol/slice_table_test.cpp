@@ -1,0 +1,73 @@
+#include "core/protocol/slice_table.h"
+
+#include <gtest/gtest.h>
+
+#include "core/protocol/words.h"
+
+namespace collab::protocol {
+namespace {
+
+std::vector<Share> equal(std::uint32_t sites) {
+  std::vector<Share> shares;
+  for (std::uint32_t i = 0; i < sites; ++i) shares.push_back({SiteId{i}, 1.0});
+  return shares;
+}
+
+TEST(SliceTable, CoversTheVectorInBlocksWithoutGaps) {
+  for (std::uint32_t sites = 1; sites <= 9; ++sites) {
+    for (const std::uint64_t elements : {1ULL, 1023ULL, 1024ULL, 1025ULL, 10'000ULL, 1'234'567ULL, 124'000'000ULL}) {
+      std::uint64_t end = 0;
+      for (const wire::Slice& slice : make_slices(elements, equal(sites))) {
+        EXPECT_EQ(slice.range.begin, end);
+        EXPECT_GT(slice.range.end, slice.range.begin);
+        EXPECT_EQ(slice.range.begin % kBlockElements, 0U);
+        end = slice.range.end;
+      }
+      EXPECT_EQ(end, elements) << sites;
+    }
+  }
+}
+
+TEST(SliceTable, EqualSharesDifferByOneBlock) {
+  const auto slices = make_slices(10 * kBlockElements, equal(4));
+  ASSERT_EQ(slices.size(), 4U);
+  for (const auto& slice : slices) {
+    EXPECT_GE(slice.range.size(), 2 * kBlockElements);
+    EXPECT_LE(slice.range.size(), 3 * kBlockElements);
+  }
+}
+
+TEST(SliceTable, SharesDecide) {
+  const auto slices =
+      make_slices(8 * kBlockElements, std::vector<Share>{{SiteId{0}, 0}, {SiteId{4}, 3}, {SiteId{9}, 1}});
+  ASSERT_EQ(slices.size(), 2U);
+  EXPECT_EQ(slices[0], (wire::Slice{SiteId{4}, {0, 6 * kBlockElements}}));
+  EXPECT_EQ(slices[1], (wire::Slice{SiteId{9}, {6 * kBlockElements, 8 * kBlockElements}}));
+}
+
+TEST(SliceTable, NothingToOwnOrNobodyToOwnIt) {
+  EXPECT_TRUE(make_slices(0, equal(2)).empty());
+  EXPECT_TRUE(make_slices(5000, {}).empty());
+  EXPECT_TRUE(make_slices(5000, std::vector<Share>{{SiteId{1}, 0}}).empty());
+}
+
+TEST(WaitProgress, TellsAtTenThirtySixtyThenEveryMinute) {
+  WaitProgress progress;
+  progress.start(TimePoint{});
+  std::vector<Duration::rep> told;
+  for (int second = 0; second <= 240; ++second) {
+    if (progress.due(TimePoint(std::chrono::seconds(second)))) told.push_back(second);
+  }
+  EXPECT_EQ(told, (std::vector<Duration::rep>{10, 30, 60, 120, 180, 240}));
+}
+
+TEST(WaitProgress, TellsOnceAfterALongSleep) {
+  WaitProgress progress;
+  progress.start(TimePoint{});
+  EXPECT_TRUE(progress.due(TimePoint(std::chrono::seconds(95))));
+  EXPECT_FALSE(progress.due(TimePoint(std::chrono::seconds(96))));
+  EXPECT_EQ(progress.next(), TimePoint(std::chrono::seconds(120)));
+}
+
+}  // namespace
+}  // namespace collab::protocol
