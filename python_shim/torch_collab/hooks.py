@@ -14,6 +14,7 @@ import atexit
 import copyreg
 import sys
 from collections.abc import Callable
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from torch_collab.state import World
 
 _undo: list[Callable[[], object]] = []
+_optimizer_handles: list[Any] = []
 _at_exit_registered = False
 
 
@@ -35,12 +37,8 @@ def install(world: World) -> None:
     global _at_exit_registered
     if _undo:
         uninstall()
-    handles = [
-        nn_module.register_module_module_registration_hook(_on_module_registered),
-        optimizer_source.register_optimizer_step_pre_hook(steps.before_optimizer_step),
-        optimizer_source.register_optimizer_step_post_hook(steps.after_optimizer_step),
-    ]
-    _undo.extend(handle.remove for handle in handles)
+    _undo.append(nn_module.register_module_module_registration_hook(_on_module_registered).remove)
+    _hook_optimizers(steps.before_optimizer_step, steps.after_optimizer_step)
     _replace(ddp_source, "_get_default_group", _default_group_for_ddp)
     _replace(ddp_source.DistributedDataParallel, "register_comm_hook", comm_hooks.register_comm_hook)
     if not world.one_world and world.config.reseed:
@@ -58,6 +56,26 @@ def install(world: World) -> None:
 def uninstall() -> None:
     while _undo:
         _undo.pop()()
+    _optimizer_handles.clear()
+
+
+def _hook_optimizers(before: Callable[..., None], after: Callable[..., None]) -> None:
+    for handle in _optimizer_handles:
+        handle.remove()
+    _optimizer_handles[:] = [
+        optimizer_source.register_optimizer_step_pre_hook(before),
+        optimizer_source.register_optimizer_step_post_hook(after),
+    ]
+    _undo.extend(handle.remove for handle in _optimizer_handles)
+
+
+def _keep_out_of_graphs() -> None:
+    """torch.compile must not trace our hooks. A DDP's constructor has loaded the compiler; nothing else of us may."""
+    if isinstance(capture.on_ddp_forward, FunctionType) and not hasattr(capture.on_ddp_forward, "_torchdynamo_disable"):
+        capture.on_ddp_forward = torch.compiler.disable(capture.on_ddp_forward)
+        steps.before_optimizer_step = torch.compiler.disable(steps.before_optimizer_step)
+        steps.after_optimizer_step = torch.compiler.disable(steps.after_optimizer_step)
+        _hook_optimizers(steps.before_optimizer_step, steps.after_optimizer_step)
 
 
 def _replace(owner: Any, name: str, make: Callable[[Any], Any]) -> None:
@@ -83,6 +101,7 @@ def _on_module_registered(module: torch.nn.Module, name: str, submodule: torch.n
     if world is None or submodule is None:
         return
     if name == "module" and isinstance(module, ddp_source.DistributedDataParallel):
+        _keep_out_of_graphs()
         module.process_group = part_inside_site(world, module.process_group)
         capture.adopt(world, module, submodule)
     elif "torch.distributed.fsdp" in sys.modules:

@@ -100,7 +100,8 @@ class _LinkNodes:
         self.mine: Any = None
         self.coordinator: Any = None
         serving = world.rank == leaders[0]
-        # Making one waits for all, so the first leader makes its two at the same time.
+        # Making one waits for all, so the first leader makes its two at the same time, and over two connections to the
+        # store: a wait holds its connection.
         second = threading.Thread(target=self._make_coordinator, args=(world, size), daemon=True)
         if serving:
             second.start()
@@ -111,7 +112,7 @@ class _LinkNodes:
                 raise RuntimeError("collab: the coordinator's Gloo could not be made; the log above says why")
 
     def _make_coordinator(self, world: World, size: int) -> None:
-        self.coordinator = make_gloo(world.store, "links", size - 1, size, world.timeout)
+        self.coordinator = make_gloo(world.store.clone(), "links", size - 1, size, world.timeout)
 
 
 def _serve(world: World, config: native.Settings, links: _LinkNodes | None) -> None:

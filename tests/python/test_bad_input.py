@@ -1,0 +1,86 @@
+"""Bad input is refused in words that name what was expected, what came and what to do; nothing hangs."""
+
+from __future__ import annotations
+
+import pytest
+from ranks import Ranks, listing, run_ranks
+
+TWO = ["a", "b"]
+
+
+def refused(finished: list[object], *texts: str) -> None:
+    for rank in finished:
+        assert rank.status == 1, listing(finished)  # type: ignore[attr-defined, arg-type]
+        for text in texts:
+            assert text in rank.output, f"{text!r} is not in\n" + listing(finished)  # type: ignore[attr-defined, arg-type]
+        assert "went through" not in rank.output  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "texts"),
+    [
+        ("COLLAB_SYNC_EVRY", "5", ["COLLAB_SYNC_EVRY", "COLLAB_SYNC_EVERY"]),
+        ("COLLAB_CODEC", "zip", ["COLLAB_CODEC", "zip", "fp16"]),
+        ("COLLAB_ROUND_TIMEOUT", "5 parsecs", ["COLLAB_ROUND_TIMEOUT", "5 parsecs"]),
+        ("COLLAB_CONNECTIONS", "100000", ["COLLAB_CONNECTIONS", "100000", "64"]),
+    ],
+)
+def test_a_bad_knob_stops_every_rank(variable: str, value: str, texts: list[str]) -> None:
+    refused(run_ranks("bad.py", TWO, "plain", environment={variable: value}), *texts)
+
+
+def test_a_bad_knob_at_one_rank_is_heard_at_the_others() -> None:
+    environments = [{"COLLAB_SITE": "a"}, {"COLLAB_SITE": "b", "COLLAB_CODEC": "zip"}]
+    with Ranks("bad.py", ["plain"], environments) as ranks:
+        finished = ranks.join(40)
+    refused(finished, "COLLAB_CODEC", "zip")
+    assert "rank 1 on" in finished[0].output
+
+
+def test_knobs_that_differ_between_ranks() -> None:
+    environments = [{"COLLAB_SITE": "a"}, {"COLLAB_SITE": "b", "COLLAB_CODEC": "int8"}]
+    with Ranks("bad.py", ["plain"], environments) as ranks:
+        refused(ranks.join(40), "COLLAB_CODEC differs between ranks", "'fp16'", "'int8'")
+
+
+def test_options_of_the_wrong_kind() -> None:
+    refused(run_ranks("bad.py", ["a"], "bad-option"), "zip", "fp16")
+    refused(run_ranks("bad.py", ["a"], "foreign-options"), "the collab backend takes torch_collab.Options")
+
+
+@pytest.mark.slow
+def test_models_that_differ_between_sites() -> None:
+    refused(run_ranks("bad.py", TWO, "other-model-at-b"), "2.weight", "8", "9")
+
+
+@pytest.mark.slow
+def test_ranks_of_a_site_with_different_vectors() -> None:
+    finished = run_ranks("bad.py", ["a", "a"], "other-frozen-at-rank-1")
+    refused(
+        finished,
+        "the ranks of site a hold different models",
+        "0.bias float32 [16] trained",
+        "0.bias float32 [16] frozen",
+    )
+
+
+@pytest.mark.slow
+def test_a_coordinator_that_is_not_there() -> None:
+    environment = {"COLLAB_COORDINATOR": "127.0.0.1:1", "COLLAB_JOIN_TIMEOUT": "3s"}
+    refused(
+        run_ranks("bad.py", ["a", "a"], "plain", environment=environment, seconds=60), "127.0.0.1:1", "JOIN_TIMEOUT"
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("what", "texts"),
+    [
+        ("late-ddp", ["made after the first training forward", "before the first training forward"]),
+        ("zero", ["ZeroRedundancyOptimizer", "process_group=torch_collab.site_group()"]),
+        ("post-local-sgd", ["PeriodicModelAverager", "process_group=torch_collab.site_group()"]),
+        ("fsdp", ["FullyShardedDataParallel", "Use DistributedDataParallel"]),
+    ],
+)
+def test_what_cannot_work_across_sites_is_refused_with_the_remedy(what: str, texts: list[str]) -> None:
+    refused(run_ranks("bad.py", TWO, what), *texts)

@@ -1,0 +1,166 @@
+"""The command line and the table it prints."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from ranks import expect_success, run_ranks
+from torch_collab import native
+from torch_collab.options import Options
+
+
+def collab(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("COLLAB_")}
+    return subprocess.run(
+        [sys.executable, "-m", "torch_collab.cli", *arguments],
+        env={**kept, **environment},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+def test_options_have_a_field_for_every_knob() -> None:
+    assert [f.name for f in dataclasses.fields(Options)] == [row["name"] for row in native.knob_table()]
+
+
+def test_config_tells_each_value_and_where_it_came_from() -> None:
+    done = collab("config", COLLAB_SYNC_EVERY="30s")
+    assert done.returncode == 0, done.stderr
+    assert "COLLAB_SYNC_EVERY = 30s   [environment]" in done.stdout
+    assert re.search(r"COLLAB_CODEC = fp16 +\[default\]", done.stdout)
+    values = json.loads(collab("config", "--json", COLLAB_CODEC="int8").stdout)
+    assert values["codec"] == {"value": "int8", "source": "environment"}
+
+
+def test_config_prints_the_readme_table() -> None:
+    lines = collab("config", "--markdown").stdout.splitlines()
+    assert len(lines) == 2 + len(native.knob_table())
+    assert any(line.startswith("| `COLLAB_SYNC_EVERY` | `100` |") for line in lines)
+
+
+def test_config_refuses_an_unknown_knob_and_names_the_nearest() -> None:
+    done = collab("config", COLLAB_CODEX="fp16")
+    assert done.returncode == 1
+    assert done.stderr.startswith("collab: ") and "COLLAB_CODEC" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_version() -> None:
+    assert re.fullmatch(r"collab \d+\.\d+\.\d+\n", collab("--version").stdout)
+
+
+def test_doctor_reports_and_its_status_says_whether_there_are_problems() -> None:
+    done = collab("doctor")
+    bad = [line for line in done.stdout.splitlines() if line.startswith("  BAD")]
+    assert done.returncode == (1 if bad else 0), done.stdout + done.stderr
+    for what in (
+        "collab",
+        "python",
+        "torch",
+        "knobs",
+        "ucx",
+        "congestion control",
+        "listening",
+        "shared memory",
+        "TMPDIR",
+    ):
+        assert re.search(rf"^  (ok  |hint|BAD ) +{what}: ", done.stdout, re.M), f"{what} is missing in\n{done.stdout}"
+
+
+def test_doctor_finds_a_port_in_use_and_a_bad_knob() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        listen = f"127.0.0.1:{taken.getsockname()[1]}"
+        done = collab("doctor", COLLAB_LISTEN=listen, COLLAB_CODEC="zip")
+    assert done.returncode == 1
+    assert f"{listen} does not work" in done.stdout
+    assert "zip" in done.stdout
+    assert "2 problems found" in done.stdout
+
+
+class Coordinator:
+    """`collab coordinator` on a free port."""
+
+    def __init__(self, *arguments: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "torch_collab.cli", "coordinator", "--listen", "127.0.0.1:0", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        assert self.process.stdout is not None
+        self.first_line = ""
+        while " at " not in self.first_line:
+            self.first_line = self.process.stdout.readline()
+            assert self.first_line, "the coordinator ended before it said where it is"
+        found = re.search(r" at (127\.0\.0\.1:\d+)", self.first_line)
+        assert found, self.first_line
+        self.address = found[1]
+
+    def __enter__(self) -> Coordinator:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.communicate()
+
+
+@pytest.mark.slow
+def test_a_coordinator_answers_status_and_ends_at_ctrl_c() -> None:
+    with Coordinator("--sites", "2") as coordinator:
+        done = collab("status", coordinator.address)
+        assert done.returncode == 0, done.stderr
+        assert json.loads(collab("status", coordinator.address, "--json").stdout)
+        coordinator.process.send_signal(signal.SIGINT)
+        out, _ = coordinator.process.communicate(timeout=20)
+        assert coordinator.process.returncode == 0, out
+        assert "Traceback" not in out
+
+
+@pytest.mark.slow
+def test_a_port_in_use_is_named() -> None:
+    with Coordinator() as coordinator:
+        done = collab("coordinator", "--listen", coordinator.address)
+        assert done.returncode == 1
+        assert coordinator.address.rpartition(":")[2] in done.stderr and "in use" in done.stderr
+        assert "Traceback" not in done.stderr
+
+
+@pytest.mark.slow
+def test_status_of_nobody_names_the_address() -> None:
+    started = time.monotonic()
+    done = collab("status", "127.0.0.1:1", "--timeout", "2")
+    assert done.returncode == 1 and "127.0.0.1:1" in done.stderr and "Traceback" not in done.stderr
+    assert time.monotonic() - started < 30
+
+
+@pytest.mark.slow
+def test_the_state_that_leaders_keep_can_be_exported(tmp_path: Path) -> None:
+    environment = {"COLLAB_STATE_DIR": str(tmp_path), "COLLAB_CODEC": "fp32", "BATCH": "4"}
+    (tmp_path / "out").mkdir()
+    expect_success(run_ranks("local_sgd.py", ["a", "b"], str(tmp_path / "out"), "4", "2", environment=environment))
+    done = collab("export", "--state", str(tmp_path), "--out", str(tmp_path / "model.pt"))
+    assert done.returncode == 0, done.stderr
+    state = torch.load(tmp_path / "model.pt")
+    final = torch.load(tmp_path / "out" / "0.pt")[-1]
+    assert list(state) == ["0.weight", "0.bias", "2.weight", "2.bias", "4.weight", "4.bias"]
+    assert all(torch.equal(a, b) for a, b in zip(state.values(), final, strict=True))
+
+
+def test_export_without_a_state_file_says_so(tmp_path: Path) -> None:
+    done = collab("export", "--state", str(tmp_path), "--out", str(tmp_path / "model.pt"))
+    assert done.returncode == 1 and "COLLAB_STATE_DIR" in done.stderr

@@ -1,0 +1,89 @@
+"""A good guest in the user's process."""
+
+from __future__ import annotations
+
+import signal
+import statistics
+import subprocess
+import sys
+
+import pytest
+from ranks import Ranks, expect_success, listing, run_ranks
+
+SITES = ["a", "b"]
+ENVIRONMENT = {"COLLAB_SYNC_EVERY": "4"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("end", ["destroy", "no-destroy", "workers", "nothing-trained", "again", "idle"])
+def test_the_script_ends_as_it_would_without_us(end: str) -> None:
+    for rank in expect_success(run_ranks("guest.py", SITES, end, environment=ENVIRONMENT)):
+        assert "end of" in rank.output
+        assert "Traceback" not in rank.output
+
+
+@pytest.mark.slow
+def test_after_an_exception_there_is_no_last_round() -> None:
+    finished = run_ranks("guest.py", SITES, "raise", environment=ENVIRONMENT, seconds=60)
+    assert [f.status for f in finished] == [1, 3], listing(finished)
+    assert "the script's own mistake" in finished[0].output
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 1), (signal.SIGTERM, -signal.SIGTERM)])
+def test_signals_end_a_run_as_usual(number: signal.Signals, status: int) -> None:
+    environments = [{"COLLAB_SITE": site, **ENVIRONMENT} for site in SITES]
+    with Ranks("guest.py", ["forever"], environments) as ranks:
+        for rank in range(2):
+            ranks.wait_for_line(rank, "training")
+        for rank in range(2):
+            ranks.signal(rank, number)
+        finished = ranks.join(30)
+    expected = {status, -signal.SIGINT} if number == signal.SIGINT else {status}
+    assert all(f.status in expected for f in finished), listing(finished)
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_the_wait_for_other_sites() -> None:
+    environment = {"COLLAB_COORDINATOR": "127.0.0.1:1", "COLLAB_JOIN_TIMEOUT": "300s"}
+    with Ranks("guest.py", ["forever"], [environment]) as ranks:
+        ranks.wait_for_line(0, "127.0.0.1:1")
+        ranks.signal(0, signal.SIGINT)
+        finished = ranks.join(20)
+    assert "KeyboardInterrupt" in finished[0].output, listing(finished)
+
+
+IMPORT = "import time; t = time.perf_counter(); import torch; print(time.perf_counter() - t)"
+
+
+@pytest.mark.slow
+def test_import_torch_costs_at_most_20_ms_more() -> None:
+    def once(autoload: str) -> float:
+        environment = {
+            "TORCH_DEVICE_BACKEND_AUTOLOAD": autoload,
+            "PATH": "/usr/bin:/bin",
+            "PYTHONPATH": ":".join(sys.path),
+        }
+        return float(
+            subprocess.run([sys.executable, "-c", IMPORT], env=environment, capture_output=True, check=True).stdout
+        )
+
+    pairs = [once("1") - once("0") for _ in range(7)]
+    assert statistics.median(pairs) < 0.020, pairs
+
+
+def test_import_torch_loads_nothing_heavy() -> None:
+    code = "import sys, torch; print([m for m in sys.modules if m.startswith('torch_collab')])"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+    assert out == "['torch_collab', 'torch_collab.registration']"
+
+
+def test_a_broken_shim_does_not_break_import_torch() -> None:
+    code = (
+        "import sys, warnings; sys.modules['torch_collab.registration'] = None; warnings.simplefilter('error', "
+        "ImportWarning)\n"
+        "import torch; print('torch', 'collab' in torch.distributed.Backend.backend_list)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "torch False"
+    assert "collab: the backend could not be registered" in done.stderr

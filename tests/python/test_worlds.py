@@ -1,0 +1,64 @@
+"""Sites that are worlds of their own (COLLAB_COORDINATOR), and one word under torchrun."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from ranks import SCRIPTS, Ranks, expect_success
+from test_cli import Coordinator
+
+
+@pytest.mark.slow
+def test_two_worlds_train_one_model_with_different_data(tmp_path: Path) -> None:
+    with Coordinator("--sites", "2") as coordinator:
+        worlds = []
+        for index, site in enumerate(("paris", "rome")):
+            out = tmp_path / site
+            out.mkdir()
+            environment = {
+                "COLLAB_SITE": site,
+                "COLLAB_SITE_INDEX": str(index),
+                "COLLAB_COORDINATOR": coordinator.address,
+                "COLLAB_SYNC_EVERY": "4",
+                "COLLAB_EVENTS": str(out / "events.jsonl"),
+            }
+            worlds.append(Ranks("worlds.py", [str(out)], [environment] * 2))
+        try:
+            for world in worlds:
+                expect_success(world.join())
+        finally:
+            for world in worlds:
+                world.kill()
+    saved = {
+        (site, rank): torch.load(tmp_path / site / f"{rank}.pt") for site in ("paris", "rome") for rank in range(2)
+    }
+    first = saved["paris", 0]
+    for who, other in saved.items():
+        assert all(torch.equal(a, b) for a, b in zip(first["model"], other["model"], strict=True)), who
+    # The same ranks, but other data: the sampler's seed has the site's index added.
+    assert saved["paris", 0]["seed"] == 0 and saved["rome", 0]["seed"] == 1
+    assert saved["paris", 1]["indices"] != saved["rome", 1]["indices"]
+    events = [json.loads(line) for line in (tmp_path / "paris" / "events.jsonl").read_text().splitlines()]
+    rounds = [event for event in events if event["event"] == "round"]
+    assert rounds and sorted(rounds[0]["members"]) == ["paris", "rome"]
+
+
+@pytest.mark.slow
+def test_one_word_under_torchrun(tmp_path: Path) -> None:
+    script = SCRIPTS / "one_word.py"
+    assert script.read_text().lower().count("collab") == 1
+    done = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(script)],
+        env={**os.environ, "OMP_NUM_THREADS": "1", "COLLAB_SYNC_EVERY": "3"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("loss") == 2
