@@ -31,10 +31,13 @@ namespace {
 
 // One vector of all parts; the part's own memory where that is allowed.
 at::Tensor flatten(const ReduceJob& job) {
-  if (job.parts.size() == 1 && job.in_place && job.parts[0].is_contiguous()) return job.parts[0].view(-1);
+  if (job.parts.size() == 1 && job.in_place && job.parts[0].is_contiguous()) {
+    // A single element is contiguous with any stride; Gloo's bytes need 1.
+    return job.parts[0].as_strided({job.parts[0].numel()}, {1});
+  }
   std::vector<at::Tensor> flat;
   for (const at::Tensor& part : job.parts) flat.push_back(part.reshape(-1));
-  return flat.size() == 1 ? flat[0].clone() : at::cat(flat);
+  return flat.size() == 1 ? flat[0].clone(at::MemoryFormat::Contiguous) : at::cat(flat);
 }
 
 // The parts of `flat` go where they came from (or to tensors of the same sizes).

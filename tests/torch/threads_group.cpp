@@ -23,16 +23,15 @@ c10::intrusive_ptr<c10d::Work> done() { return c10::make_intrusive<DoneWork>(); 
 
 class ParcelWork final : public c10d::Work {
  public:
-  ParcelWork(std::shared_ptr<Board> board, std::function<bool()> ready, std::function<void()> drop)
-      : board_(std::move(board)), ready_(std::move(ready)), drop_(std::move(drop)) {}
+  using BoxPtr = std::shared_ptr<Board::Box>;
+  ParcelWork(std::shared_ptr<Board> board, BoxPtr box, std::function<bool()> ready, std::function<void()> drop)
+      : board_(std::move(board)), box_(std::move(box)), ready_(std::move(ready)), drop_(std::move(drop)) {}
 
   // As Gloo's: false when aborted.
   bool wait(std::chrono::milliseconds timeout) override {
     std::unique_lock<std::mutex> lock(board_->mutex);
-    const auto until = [this] { return aborted_ || ready_(); };
-    // A year does not fit the clock of every wait_for.
-    const bool in_time = board_->changed.wait_for(lock, std::min<std::chrono::milliseconds>(
-                                                            timeout, std::chrono::hours(1)), until);
+    const auto limit = std::min<std::chrono::milliseconds>(timeout, std::chrono::hours(1));
+    const bool in_time = box_->changed.wait_for(lock, limit, [this] { return aborted_ || ready_(); });
     TORCH_CHECK(in_time, "nobody met this send or receive in time");
     if (!aborted_) return true;
     drop_();
@@ -41,11 +40,12 @@ class ParcelWork final : public c10d::Work {
   void abort() override {
     const std::lock_guard<std::mutex> lock(board_->mutex);
     aborted_ = true;
-    board_->changed.notify_all();
+    box_->changed.notify_all();
   }
 
  private:
   std::shared_ptr<Board> board_;
+  BoxPtr box_;
   std::function<bool()> ready_;  // with the board's lock; throws when it can never be
   std::function<void()> drop_;
   bool aborted_ = false;
@@ -60,20 +60,24 @@ std::vector<at::Tensor> Board::exchange(std::uint64_t sequence, int rank, const 
   meeting.given.resize(static_cast<std::size_t>(size_));
   meeting.given[static_cast<std::size_t>(rank)] = mine.clone();
   ++meeting.arrived;
-  changed.notify_all();
-  const bool all = changed.wait_for(lock, limit, [&] { return meeting.arrived == size_; });
+  arrived_.notify_all();
+  const bool all = arrived_.wait_for(lock, limit, [&] { return meeting.arrived == size_; });
   TORCH_CHECK(all, "timed out: ", meeting.arrived, " of ", size_, " ranks came to collective ", sequence);
   auto given = meeting.given;
   if (++meeting.left == size_) meetings_.erase(sequence);
   return given;
 }
 
-std::shared_ptr<Board::Parcel> Board::put(Slot slot, at::Tensor tensor) {
-  auto parcel = std::make_shared<Parcel>();
-  parcel->tensor = std::move(tensor);
-  parcels[slot].push_back(parcel);
-  changed.notify_all();
-  return parcel;
+std::shared_ptr<Board::Box> Board::box(const Slot& slot) {
+  auto& found = boxes_[slot];
+  if (!found) found = std::make_shared<Box>();
+  return found;
+}
+
+void Board::kill(int rank) {
+  const std::lock_guard<std::mutex> lock(mutex);
+  dead_.insert(rank);
+  for (const auto& [slot, box] : boxes_) box->changed.notify_all();
 }
 
 ThreadsGroup::WorkPtr ThreadsGroup::allreduce(Tensors& tensors, const c10d::AllreduceOptions& opts) {
@@ -122,35 +126,36 @@ ThreadsGroup::WorkPtr ThreadsGroup::barrier(const c10d::BarrierOptions& opts) {
 // Completes when the receiver has taken it, as a large send of Gloo's does.
 ThreadsGroup::WorkPtr ThreadsGroup::send(Tensors& tensors, int destination, int tag) {
   const std::lock_guard<std::mutex> lock(board_->mutex);
-  auto parcel = board_->put({rank_, destination, tag}, tensors[0]);
-  return c10::make_intrusive<ParcelWork>(
-      board_,
-      [parcel, board = board_, destination] {
-        TORCH_CHECK(parcel->taken || !board->dead[static_cast<std::size_t>(destination)], "connection closed by peer");
-        return parcel->taken;
-      },
-      [parcel] { parcel->dropped = true; });
+  const auto box = board_->box({rank_, destination, tag});
+  auto parcel = std::make_shared<Board::Parcel>();
+  parcel->tensor = tensors[0];
+  box->parcels.push_back(parcel);
+  box->changed.notify_all();
+  auto taken = [parcel, board = board_, destination] {
+    TORCH_CHECK(parcel->taken || !board->dead(destination), "connection closed by peer");
+    return parcel->taken;
+  };
+  return c10::make_intrusive<ParcelWork>(board_, box, std::move(taken), [parcel] { parcel->dropped = true; });
 }
 
 ThreadsGroup::WorkPtr ThreadsGroup::recv(Tensors& tensors, int source, int tag) {
-  return c10::make_intrusive<ParcelWork>(
-      board_,
-      [board = board_, slot = Board::Slot{source, rank_, tag}, target = tensors[0]] {
-        auto& waiting = board->parcels[slot];
-        while (!waiting.empty() && waiting.front()->dropped) waiting.pop_front();
-        TORCH_CHECK(!waiting.empty() || !board->dead[static_cast<std::size_t>(std::get<0>(slot))],
-                    "connection closed by peer");
-        if (waiting.empty()) return false;
-        const auto parcel = waiting.front();
-        waiting.pop_front();
-        TORCH_CHECK(parcel->tensor.nbytes() == target.nbytes(), "a receive of ", target.nbytes(), " bytes met a send of ",
-                    parcel->tensor.nbytes());
-        at::Tensor(target).copy_(parcel->tensor);
-        parcel->taken = true;
-        board->changed.notify_all();
-        return true;
-      },
-      [] {});
+  const std::lock_guard<std::mutex> lock(board_->mutex);
+  const auto box = board_->box({source, rank_, tag});
+  auto arrived = [board = board_, box, source, target = tensors[0]] {
+    auto& waiting = box->parcels;
+    while (!waiting.empty() && waiting.front()->dropped) waiting.pop_front();
+    TORCH_CHECK(!waiting.empty() || !board->dead(source), "connection closed by peer");
+    if (waiting.empty()) return false;
+    const auto parcel = waiting.front();
+    waiting.pop_front();
+    TORCH_CHECK(parcel->tensor.nbytes() == target.nbytes(), "a receive of ", target.nbytes(),
+                " bytes met a send of ", parcel->tensor.nbytes());
+    at::Tensor(target).copy_(parcel->tensor);
+    parcel->taken = true;
+    box->changed.notify_all();
+    return true;
+  };
+  return c10::make_intrusive<ParcelWork>(board_, box, std::move(arrived), [] {});
 }
 
 void run_ranks(int ranks, const std::function<void(int rank)>& body) {

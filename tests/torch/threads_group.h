@@ -16,6 +16,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <thread>
 #include <tuple>
 #include <vector>
@@ -33,18 +34,23 @@ class Board {
   std::vector<at::Tensor> exchange(std::uint64_t sequence, int rank, const at::Tensor& mine,
                                    std::chrono::milliseconds limit);
 
-  using Slot = std::tuple<int, int, int>;  // from, to, tag
+  // From one rank to another under one tag: what is sent and not yet received.
   struct Parcel {
     at::Tensor tensor;
     bool taken = false;
     bool dropped = false;
   };
-  std::shared_ptr<Parcel> put(Slot slot, at::Tensor tensor);
+  struct Box {
+    std::condition_variable changed;
+    std::deque<std::shared_ptr<Parcel>> parcels;
+  };
+  using Slot = std::tuple<int, int, int>;  // from, to, tag
+  std::shared_ptr<Box> box(const Slot& slot);  // with the lock
+  // Sends to it and receives from it fail from now on, as when its process has gone.
+  void kill(int rank);
+  [[nodiscard]] bool dead(int rank) const { return dead_.count(rank) != 0; }  // with the lock
 
   std::mutex mutex;
-  std::condition_variable changed;
-  std::map<Slot, std::deque<std::shared_ptr<Parcel>>> parcels;
-  std::vector<bool> dead = std::vector<bool>(static_cast<std::size_t>(size_));  // by rank
 
  private:
   struct Meeting {
@@ -53,7 +59,10 @@ class Board {
     int left = 0;
   };
   int size_;
+  std::condition_variable arrived_;
   std::map<std::uint64_t, Meeting> meetings_;
+  std::map<Slot, std::shared_ptr<Box>> boxes_;
+  std::set<int> dead_;
 };
 
 class ThreadsGroup final : public c10d::Backend {
