@@ -78,9 +78,6 @@ def parse_args():
     return args
 
 
-# ---- data ---------------------------------------------------------------------------------------------------------
-
-
 def read_folder(folder):
     files = sorted(folder.glob("*.txt")) if folder.is_dir() else []
     if not files:
@@ -103,8 +100,7 @@ def read_documents(data):
         texts = [file.read_text(encoding="utf-8", errors="replace") for file in files]
         return [text for i, text in enumerate(texts) if i % 20], texts[::20]
     if kind == "imdb" and place:
-        root = Path(place).expanduser()
-        parts = ("pos", "neg")
+        root, parts = Path(place).expanduser(), ("pos", "neg")
         train = [text for part in parts for text in read_folder(root / "train" / part)]
         return train, [text for part in parts for text in read_folder(root / "test" / part)]
     if kind == "text" and place:
@@ -175,9 +171,6 @@ def load_data(args):
     return train, held_out, vocab
 
 
-# ---- training -----------------------------------------------------------------------------------------------------
-
-
 def pick_device():
     local_rank = int(os.environ.get("LOCAL_RANK", 0))
     if torch.cuda.is_available():
@@ -187,6 +180,16 @@ def pick_device():
     cores = len(os.sched_getaffinity(0))
     torch.set_num_threads(max(1, cores // int(os.environ.get("LOCAL_WORLD_SIZE", 1))))
     return torch.device("cpu")
+
+
+def make_model(args, vocab):
+    sizes = {"n_positions": args.context, "vocab_size": vocab} | SIZES[args.size]
+    if vocab > sizes["vocab_size"]:
+        sys.exit(f"--vocab {vocab}: --size {args.size} takes at most {sizes['vocab_size']}")
+    dropout = dict.fromkeys(("resid_pdrop", "embd_pdrop", "attn_pdrop"), 0.0)
+    model = GPT2LMHeadModel(GPT2Config(**sizes, **dropout, bos_token_id=0, eos_token_id=0))
+    model.loss_type = "ForCausalLM"
+    return model
 
 
 @torch.no_grad()
@@ -231,22 +234,16 @@ def main():
     rank, world = dist.get_rank(), dist.get_world_size()
     torch.manual_seed(args.seed + rank)
 
-    sizes = {"n_positions": args.context, "vocab_size": vocab} | SIZES[args.size]
-    if vocab > sizes["vocab_size"]:
-        sys.exit(f"--vocab {vocab}: --size {args.size} takes at most {sizes['vocab_size']}")
-    config = GPT2Config(**sizes, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, bos_token_id=0, eos_token_id=0)
-    model = GPT2LMHeadModel(config).to(device)
+    model = make_model(args, vocab).to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr, betas=(0.9, 0.95), weight_decay=0.1)
     scheduler = torch.optim.lr_scheduler.LambdaLR(
-        optimizer,
-        lambda step: min(1.0, (step + 1) / max(1, args.warmup)) * max(0.0, 1 - step / args.steps),
+        optimizer, lambda step: min(1.0, (step + 1) / max(1, args.warmup)) * max(0.0, 1 - step / args.steps)
     )
     first_step = 0
     if args.resume:
         state = torch.load(args.checkpoint, map_location=device)
-        model.load_state_dict(state["model"])
-        optimizer.load_state_dict(state["optimizer"])
-        scheduler.load_state_dict(state["scheduler"])
+        for name, part in (("model", model), ("optimizer", optimizer), ("scheduler", scheduler)):
+            part.load_state_dict(state[name])
         first_step = state["step"]
     ddp = DistributedDataParallel(model, device_ids=[device.index] if device.type == "cuda" else None)
 

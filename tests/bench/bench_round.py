@@ -4,7 +4,8 @@
 
 Two pinned processes, each a site, over ucx. A round is timed from its trigger to the parameters in place, and in the
 same processes, right before or after it, one Gloo all-reduce of as many float32, which takes no outer step and commits
-nothing. Memory is the highest resident size of a leader less that of the same training under Gloo.
+nothing. Memory is the highest resident size of a leader less that of the same training under Gloo, for two sizes of
+model: its growth is in multiples of the parameters, what is left (UCX, buffers in flight) is in megabytes.
 """
 
 from __future__ import annotations
@@ -91,13 +92,29 @@ def time_rounds(codec: str, args: argparse.Namespace) -> tuple[list[float], list
     return seconds["round"], seconds["all_reduce"]
 
 
-def peak_bytes(environment: dict[str, str], args: argparse.Namespace) -> float:
-    common = {"BENCH_MILLIONS": str(args.millions), "BENCH_MEMORY": "1", "COLLAB_SYNC_EVERY": "1"}
+def peak_bytes(environment: dict[str, str], millions: int) -> float:
+    common = {"BENCH_MILLIONS": str(millions), "BENCH_MEMORY": "1", "COLLAB_SYNC_EVERY": "1"}
     world = pairs.World(__file__, 2, common | {"COLLAB_TRANSPORT": "ucx"} | environment, sites())
     try:
         return max(answer["bytes"] for answer in world.ask(what="memory"))
     finally:
         world.close()
+
+
+def memory_row(codec: str, outer: str, at_most: float, plain: list[float], millions: int) -> dict[str, object]:
+    """The growth of a leader with its model, and what it takes whatever the model's size."""
+    environment = {"BENCH_BACKEND": "collab", "COLLAB_CODEC": codec, "COLLAB_OUTER": outer}
+    small, large = (
+        peak_bytes(environment, size) - base for size, base in zip((millions, 2 * millions), plain, strict=True)
+    )
+    growth = (large - small) / (millions * 4e6)
+    fixed = (2 * small - large) / 1e6
+    return {
+        "what": f"leader memory / parameters, {codec} {outer}",
+        "ratio": growth,
+        "fixed_megabytes": fixed,
+        "at_most": at_most,
+    }
 
 
 def sites() -> list[dict[str, str]]:
@@ -115,12 +132,9 @@ def main() -> None:
     for codec, at_most in (("fp32", 1.5), ("fp16", None), ("int8", 1.0)):
         rounds, all_reduces = time_rounds(codec, args)
         rows.append(pairs.row(f"{codec} round against an fp32 all-reduce", rounds, all_reduces, at_most))
-    parameters = args.millions * 4e6
-    plain = peak_bytes({"BENCH_BACKEND": "gloo"}, args)
+    plain = [peak_bytes({"BENCH_BACKEND": "gloo"}, size) for size in (args.millions, 2 * args.millions)]
     for codec, outer, at_most in (("fp32", "average", 3), ("int8", "average", 3), ("fp32", "nesterov", 4)):
-        environment = {"BENCH_BACKEND": "collab", "COLLAB_CODEC": codec, "COLLAB_OUTER": outer}
-        extra = (peak_bytes(environment, args) - plain) / parameters
-        rows.append({"what": f"leader memory / parameters, {codec} {outer}", "ratio": extra, "at_most": at_most})
+        rows.append(memory_row(codec, outer, at_most, plain, args.millions))
     sys.exit(not pairs.report("round", rows, args.out))
 
 

@@ -112,6 +112,8 @@ def report(name: str, rows: list[dict[str, object]], out: Path) -> bool:
             words.append(f"[{row['low']:.3f}, {row['high']:.3f}]")
         if "a_seconds" in row:
             words.append(f"{row['a_seconds']:.4f} s against {row['b_seconds']:.4f} s, {row['pairs']} pairs")
+        if "fixed_megabytes" in row:
+            words.append(f"and {row['fixed_megabytes']:.0f} MB whatever the size")
         if target is not None:
             words.append(f"at most {target}: {'met' if row_met else 'MISSED'}")
         print("  ".join(words))
