@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from torch_collab import native, refuse, state, swarm, vector
+from torch_collab import refuse, state, swarm, vector
 from torch_collab.groups import site_group
 from torch_collab.samples import first_dimension
 
@@ -68,7 +68,7 @@ def _begin(world: World) -> None:
     session = swarm.make_session(world, entries)
     world.vector_ids = frozenset(id(entry.tensor) for entry in entries if entry.trained and not entry.buffer)
     try:
-        native.begin(session)
+        swarm.begin(world, session)
     except BaseException:
         world.failed = True
         raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Sequence
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from torch_collab.vector import Entry
 
 _KEY = "collab/coordinator"
+_HEARD = "collab/heard"
+_HEARING_SECONDS = 30
 
 
 def make_session(world: World, entries: Sequence[Entry]) -> _C.Session:
@@ -49,6 +52,25 @@ def make_session(world: World, entries: Sequence[Entry]) -> _C.Session:
         site_gloo,
         transport,
     )
+
+
+def begin(world: World, session: _C.Session) -> None:
+    """Round 0. When it fails, the coordinator stays until the other leaders have heard why."""
+    try:
+        native.begin(session)
+    except Exception:
+        _tell_heard(world)
+        if world.server is not None:
+            keys = [f"{_HEARD}/{index}" for index in range(len(world.sites.sites))]
+            with contextlib.suppress(Exception):
+                world.store.wait(keys, timedelta(seconds=min(world.config.join_timeout, _HEARING_SECONDS)))
+        raise
+    _tell_heard(world)
+
+
+def _tell_heard(world: World) -> None:
+    if world.one_world and world.is_leader:
+        world.store.set(f"{_HEARD}/{world.sites.sites.index(world.site)}", "1")
 
 
 def choose_transport(world: World) -> str:
