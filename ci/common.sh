@@ -5,6 +5,9 @@ set -euo pipefail
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 cd "$root"
 
+# One cache serves every clone and every build folder of it.
+export CCACHE_BASEDIR="$root" CCACHE_NOHASHDIR=1
+
 say() { printf '\n== %s\n' "$*"; }
 die() {
   printf 'error: %s\n' "$*" >&2

@@ -50,6 +50,6 @@ fi
 
 say "summary"
 printf '%s\n' "${results[@]}"
-echo "ctest:  $(last_match ctest 'tests passed')"
-echo "pytest: $(last_match pytest '^=+ .*(passed|failed|error|no tests ran).* =+$')"
+last_match ctest 'tests passed'
+last_match pytest '^=+ .*(passed|failed|error|no tests ran).* =+$'
 exit "$failed"
