@@ -1,11 +1,11 @@
 #include "collab/torch/backend.h"
 
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <c10/util/Exception.h>
+
 #include <algorithm>
 #include <set>
 #include <utility>
-
-#include <ATen/core/LegacyTypeDispatch.h>
-#include <c10/util/Exception.h>
 
 #include "torch/ordered_sum.h"
 #include "torch/staging.h"
@@ -23,10 +23,10 @@ struct Place {
 };
 
 Place place_of(const BackendOptions& options) {
-  TORCH_CHECK(options.rank >= 0 && options.rank < options.size, "collab: rank ", options.rank,
-              " is not in a group of ", options.size);
-  TORCH_CHECK(options.sites.size() == static_cast<std::size_t>(options.size),
-              "collab: the site map has ", options.sites.size(), " entries, the group has ", options.size, " ranks");
+  TORCH_CHECK(options.rank >= 0 && options.rank < options.size, "collab: rank ", options.rank, " is not in a group of ",
+              options.size);
+  TORCH_CHECK(options.sites.size() == static_cast<std::size_t>(options.size), "collab: the site map has ",
+              options.sites.size(), " entries, the group has ", options.size, " ranks");
   const int own = options.sites[static_cast<std::size_t>(options.rank)];
   const std::set<int> sites(options.sites.begin(), options.sites.end());
   const auto before_me = options.sites.begin() + options.rank;
@@ -131,8 +131,8 @@ CollabBackend::WorkPtr CollabBackend::unstage(const char* name, c10d::OpType typ
 
 CollabBackend::WorkPtr CollabBackend::unstage_point_to_point(c10d::OpType type, WorkPtr inner, Staging staging) {
   if (!staging.used()) return inner;
-  return c10::make_intrusive<StagedPointToPoint>(
-      std::move(inner), type, [staging = std::move(staging)]() mutable { staging.copy_back(); });
+  return c10::make_intrusive<StagedPointToPoint>(std::move(inner), type,
+                                                 [staging = std::move(staging)]() mutable { staging.copy_back(); });
 }
 
 }  // namespace collab::torch_adapter

@@ -1,11 +1,10 @@
 // The module, its exceptions and the backend.
-#include "torch/bindings.h"
-
 #include <pybind11/chrono.h>
 #include <pybind11/functional.h>
 #include <pybind11/stl.h>
 
 #include "collab/torch/backend.h"
+#include "torch/bindings.h"
 
 namespace py = pybind11;
 
@@ -46,8 +45,8 @@ PyObject* refused_error = nullptr;
 PyObject* corrupt_error = nullptr;
 
 PyObject* new_error(py::module_& module, const char* name, const char* text) {
-  PyObject* type = PyErr_NewExceptionWithDoc((std::string("torch_collab.") + name).c_str(), text,
-                                             PyExc_RuntimeError, nullptr);
+  PyObject* type =
+      PyErr_NewExceptionWithDoc((std::string("torch_collab.") + name).c_str(), text, PyExc_RuntimeError, nullptr);
   if (type == nullptr) throw py::error_already_set();
   module.add_object(name, type);
   return type;
@@ -93,8 +92,10 @@ void raise(const Status& status) {
 }
 
 void bind_errors(py::module_& module) {
-  refused_error = new_error(module, "RefusedError", "A peer or the coordinator said no; the message has both sides' values.");
-  corrupt_error = new_error(module, "CorruptError", "Bytes from a file or a peer fail a bound, a checksum or a digest.");
+  refused_error =
+      new_error(module, "RefusedError", "A peer or the coordinator said no; the message has both sides' values.");
+  corrupt_error =
+      new_error(module, "CorruptError", "Bytes from a file or a peer fail a bound, a checksum or a digest.");
 }
 
 void bind_backend(py::module_& module) {

@@ -1,11 +1,10 @@
 // Knobs, the log, transports and what this build is made of.
 #include <pybind11/stl.h>
+#include <torch/version.h>
 
 #include <algorithm>
 #include <map>
 #include <sstream>
-
-#include <torch/version.h>
 
 #include "core/base/log.h"
 #include "torch/bindings.h"
@@ -109,9 +108,9 @@ std::string knob_markdown() {
   std::ostringstream table;
   table << "| Variable | Default | Unit | Accepted | What it does |\n|---|---|---|---|---|\n";
   for (const Knob& knob : knob_table()) {
-    table << "| `COLLAB_" << upper(knob.name) << "` | " << (knob.default_.empty() ? "" : "`")
-          << cell(knob.default_) << (knob.default_.empty() ? "" : "`") << " | " << cell(knob.unit) << " | "
-          << cell(knob.range) << " | " << cell(knob.sentence) << " |\n";
+    table << "| `COLLAB_" << upper(knob.name) << "` | " << (knob.default_.empty() ? "" : "`") << cell(knob.default_)
+          << (knob.default_.empty() ? "" : "`") << " | " << cell(knob.unit) << " | " << cell(knob.range) << " | "
+          << cell(knob.sentence) << " |\n";
   }
   return table.str();
 }

@@ -106,9 +106,7 @@ class PyCoordinator {
     raise(calls_.call([server = server_, limit] { return server->wait_until_empty(Duration(limit)); }));
   }
   // Stops serving; status and waiting are over.
-  void close() {
-    const std::shared_ptr<CoordinatorServer> last = std::move(server_);
-  }
+  void close() { const std::shared_ptr<CoordinatorServer> last = std::move(server_); }
 
  private:
   std::shared_ptr<CoordinatorServer> server_;

@@ -1,7 +1,6 @@
 // Digests of tensors, state files and shared-memory arenas.
-#include <pybind11/stl.h>
-
 #include <ATen/ATen.h>
+#include <pybind11/stl.h>
 
 #include "core/arena/arena.h"
 #include "core/base/digest.h"
@@ -91,8 +90,8 @@ void remove_orphan(const std::string& path) {
 void bind_tensors(py::module_& module) {
   module.def("tensor_digest", &tensor_digest, py::arg("tensor"));
   module.def("state_path", &state_path, py::arg("dir"), py::arg("site"));
-  module.def("read_state_header", [](const std::string& path) { return header_dict(header_of(path)); },
-             py::arg("path"));
+  module.def(
+      "read_state_header", [](const std::string& path) { return header_dict(header_of(path)); }, py::arg("path"));
   module.def("read_state", &read_state, py::arg("path"));
   module.def("find_orphan_arenas", &orphans);
   module.def("remove_orphan_arena", &remove_orphan, py::arg("path"));

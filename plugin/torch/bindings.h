@@ -4,11 +4,11 @@
 // lock released.
 #pragma once
 
+#include <torch/csrc/utils/pybind.h>
+
 #include <functional>
 #include <memory>
 #include <string>
-
-#include <torch/csrc/utils/pybind.h>
 
 #include "collab/config.h"
 #include "collab/status.h"
@@ -17,10 +17,10 @@
 namespace collab::torch_adapter {
 
 void bind_errors(pybind11::module_& module);
-void bind_backend(pybind11::module_& module);   // make_backend
-void bind_config(pybind11::module_& module);    // knobs, log, build information
-void bind_session(pybind11::module_& module);   // sessions and coordinators
-void bind_tensors(pybind11::module_& module);   // digests, state files, arenas
+void bind_backend(pybind11::module_& module);  // make_backend
+void bind_config(pybind11::module_& module);   // knobs, log, build information
+void bind_session(pybind11::module_& module);  // sessions and coordinators
+void bind_tensors(pybind11::module_& module);  // digests, state files, arenas
 
 // Sets the Python exception that stands for the code and throws; a no-op when ok.
 void raise(const Status& status);

@@ -64,8 +64,8 @@ class Interruptible {
       {
         const pybind11::gil_scoped_release released;
         std::unique_lock<std::mutex> lock(state->mutex);
-        const bool done = state->changed.wait_for(lock, std::chrono::milliseconds(100),
-                                                  [&] { return outcome->value.has_value(); });
+        const bool done =
+            state->changed.wait_for(lock, std::chrono::milliseconds(100), [&] { return outcome->value.has_value(); });
         if (done) return std::move(*outcome->value);
       }
       if (PyErr_CheckSignals() != 0) throw pybind11::error_already_set();

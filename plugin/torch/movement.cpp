@@ -61,8 +61,7 @@ CollabBackend::WorkPtr CollabBackend::gather(TensorLists& outputs, Tensors& inpu
   return unstage("gather", OpType::GATHER, std::move(inner), std::move(staging), outputs);
 }
 
-CollabBackend::WorkPtr CollabBackend::scatter(Tensors& outputs, TensorLists& inputs,
-                                              const c10d::ScatterOptions& opts) {
+CollabBackend::WorkPtr CollabBackend::scatter(Tensors& outputs, TensorLists& inputs, const c10d::ScatterOptions& opts) {
   Staging staging;
   Tensors host_outputs = staging.outputs(outputs);
   TensorLists host_inputs = staging.inputs(inputs);

@@ -1,10 +1,10 @@
 #include "torch/ordered_sum.h"
 
+#include <c10/util/Exception.h>
+
 #include <algorithm>
 #include <string>
 #include <utility>
-
-#include <c10/util/Exception.h>
 
 namespace collab::torch_adapter {
 namespace {

@@ -9,9 +9,8 @@
 
 #include <algorithm>
 #include <chrono>
-#include <vector>
-
 #include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <vector>
 
 namespace collab::torch_adapter {
 

@@ -1,8 +1,8 @@
 // Reductions: floating sums, means and products in site order; everything else by Gloo over all ranks.
-#include <utility>
-
 #include <c10/util/Exception.h>
 #include <torch/csrc/autograd/graph_task.h>
+
+#include <utility>
 
 #include "collab/torch/backend.h"
 #include "torch/ordered_sum.h"
@@ -53,7 +53,8 @@ void copy_out(const at::Tensor& flat, const std::vector<at::Tensor>& tensors) {
 void check_one_type(const char* name, const std::vector<at::Tensor>& tensors) {
   TORCH_CHECK(!tensors.empty(), "collab: ", name, " needs at least one tensor");
   for (const at::Tensor& tensor : tensors) {
-    TORCH_CHECK(tensor.layout() == at::kStrided, "collab: ", name, " takes dense tensors, got layout ", tensor.layout());
+    TORCH_CHECK(tensor.layout() == at::kStrided, "collab: ", name, " takes dense tensors, got layout ",
+                tensor.layout());
     TORCH_CHECK(tensor.scalar_type() == tensors[0].scalar_type(), "collab: ", name, " got tensors of types ",
                 tensors[0].scalar_type(), " and ", tensor.scalar_type(), "; they must be alike");
   }
@@ -110,8 +111,7 @@ CollabBackend::WorkPtr CollabBackend::post_reduce(ReduceJob job) {
       reducer_->over_this_site(flat, mean ? ReduceOp(ReduceOp::SUM) : job.op, deadline);
       if (mean) {
         flat.div_(reducer_->site_size());
-      } else if (job.op == ReduceOp::SUM && at::isFloatingType(flat.scalar_type()) &&
-                 size_ != reducer_->site_size()) {
+      } else if (job.op == ReduceOp::SUM && at::isFloatingType(flat.scalar_type()) && size_ != reducer_->site_size()) {
         flat.mul_(static_cast<double>(size_) / reducer_->site_size());
       }
     } else {
@@ -187,8 +187,8 @@ CollabBackend::WorkPtr CollabBackend::reduce(Tensors& tensors, const c10d::Reduc
   }
   check_one_type("reduce", tensors);
   TORCH_CHECK(tensors.size() == 1, "collab: reduce takes one tensor a rank, got ", tensors.size());
-  TORCH_CHECK(opts.rootRank >= 0 && opts.rootRank < size_, "collab: reduce to rank ", opts.rootRank,
-              ", the group has ", size_);
+  TORCH_CHECK(opts.rootRank >= 0 && opts.rootRank < size_, "collab: reduce to rank ", opts.rootRank, ", the group has ",
+              size_);
   ReduceJob job;
   job.name = "reduce";
   job.type = OpType::REDUCE;
@@ -204,8 +204,9 @@ CollabBackend::WorkPtr CollabBackend::reduce(Tensors& tensors, const c10d::Reduc
 
 CollabBackend::WorkPtr CollabBackend::reduce_scatter(Tensors& outputs, TensorLists& inputs,
                                                      const c10d::ReduceScatterOptions& opts) {
-  TORCH_CHECK(outputs.size() == 1 && inputs.size() == 1, "collab: reduce_scatter takes one output and one list of inputs, got ",
-              outputs.size(), " and ", inputs.size());
+  TORCH_CHECK(outputs.size() == 1 && inputs.size() == 1,
+              "collab: reduce_scatter takes one output and one list of inputs, got ", outputs.size(), " and ",
+              inputs.size());
   if (!ordered(outputs[0], opts.reduceOp)) {
     Staging staging;
     Tensors host_outputs = staging.outputs(outputs);
@@ -215,8 +216,8 @@ CollabBackend::WorkPtr CollabBackend::reduce_scatter(Tensors& outputs, TensorLis
   }
   const Tensors& list = inputs[0];
   check_one_type("reduce_scatter", list);
-  TORCH_CHECK(static_cast<int>(list.size()) == size_, "collab: reduce_scatter got ", list.size(), " inputs for ",
-              size_, " ranks");
+  TORCH_CHECK(static_cast<int>(list.size()) == size_, "collab: reduce_scatter got ", list.size(), " inputs for ", size_,
+              " ranks");
   const at::Tensor& own = list[static_cast<std::size_t>(rank_)];
   TORCH_CHECK(own.numel() == outputs[0].numel() && own.scalar_type() == outputs[0].scalar_type(),
               "collab: reduce_scatter's output has ", outputs[0].numel(), " elements of ", outputs[0].scalar_type(),
@@ -266,8 +267,7 @@ CollabBackend::WorkPtr CollabBackend::reduce_scatter_tensor_coalesced(Tensors& o
   check_one_type("reduce_scatter_tensor", inputs);
   check_one_type("reduce_scatter_tensor", outputs);
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    TORCH_CHECK(inputs[i].numel() == outputs[i].numel() * size_ &&
-                    inputs[i].scalar_type() == outputs[i].scalar_type(),
+    TORCH_CHECK(inputs[i].numel() == outputs[i].numel() * size_ && inputs[i].scalar_type() == outputs[i].scalar_type(),
                 "collab: reduce_scatter_tensor got an input of ", inputs[i].numel(), " elements of ",
                 inputs[i].scalar_type(), " for an output of ", outputs[i].numel(), " of ", outputs[i].scalar_type(),
                 " and ", size_, " ranks");

@@ -1,8 +1,8 @@
 #include "torch/site_group.h"
 
-#include <string>
-
 #include <ATen/ATen.h>
+
+#include <string>
 
 namespace collab::torch_adapter {
 namespace {

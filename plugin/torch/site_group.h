@@ -5,7 +5,6 @@
 #pragma once
 
 #include <chrono>
-
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
 #include "collab/session.h"

@@ -6,10 +6,10 @@
 // Threads: one at a time. Ownership: holds the device tensors until the copy back.
 #pragma once
 
+#include <ATen/ATen.h>
+
 #include <utility>
 #include <vector>
-
-#include <ATen/ATen.h>
 
 namespace collab::torch_adapter {
 

@@ -1,11 +1,11 @@
 #include "torch/tensor_vector.h"
 
+#include <ATen/ATen.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+
 #include <algorithm>
 #include <cstring>
 #include <utility>
-
-#include <ATen/ATen.h>
-#include <ATen/core/LegacyTypeDispatch.h>
 
 namespace collab::torch_adapter {
 namespace {
@@ -102,8 +102,9 @@ Status TensorVector::for_pieces(const char* what, std::uint64_t offset, std::uin
       const std::uint64_t here = offset + done;
       const std::uint64_t begin = ends_[at] - static_cast<std::uint64_t>(tensors_[at].numel());
       const std::uint64_t n = std::min(count - done, ends_[at] - here);
-      if (n > 0) piece(tensors_[at], static_cast<int64_t>(here - begin), static_cast<std::size_t>(n),
-                       static_cast<std::size_t>(done));
+      if (n > 0)
+        piece(tensors_[at], static_cast<int64_t>(here - begin), static_cast<std::size_t>(n),
+              static_cast<std::size_t>(done));
       done += n;
     }
     return {};
@@ -115,17 +116,17 @@ Status TensorVector::for_pieces(const char* what, std::uint64_t offset, std::uin
 }
 
 Status TensorVector::read(std::uint64_t offset, std::span<float> out) {
-  return for_pieces("read", offset, out.size(), [out](const at::Tensor& tensor, int64_t begin, std::size_t n,
-                                                      std::size_t done) {
-    read_piece(tensor, begin, out.subspan(done, n));
-  });
+  return for_pieces("read", offset, out.size(),
+                    [out](const at::Tensor& tensor, int64_t begin, std::size_t n, std::size_t done) {
+                      read_piece(tensor, begin, out.subspan(done, n));
+                    });
 }
 
 Status TensorVector::write(std::uint64_t offset, std::span<const float> in) {
-  return for_pieces("write", offset, in.size(), [in](const at::Tensor& tensor, int64_t begin, std::size_t n,
-                                                     std::size_t done) {
-    write_piece(tensor, begin, in.subspan(done, n));
-  });
+  return for_pieces("write", offset, in.size(),
+                    [in](const at::Tensor& tensor, int64_t begin, std::size_t n, std::size_t done) {
+                      write_piece(tensor, begin, in.subspan(done, n));
+                    });
 }
 
 }  // namespace collab::torch_adapter

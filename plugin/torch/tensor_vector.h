@@ -7,9 +7,9 @@
 // Threads: one at a time, without the interpreter's lock. Ownership: keeps the tensors alive.
 #pragma once
 
-#include <vector>
-
 #include <ATen/core/Tensor.h>
+
+#include <vector>
 
 #include "collab/session.h"
 

@@ -1,9 +1,9 @@
 #include "torch/work.h"
 
+#include <c10/util/Exception.h>
+
 #include <exception>
 #include <utility>
-
-#include <c10/util/Exception.h>
 
 namespace collab::torch_adapter {
 namespace {
@@ -88,8 +88,9 @@ bool QueuedWork::wait(std::chrono::milliseconds timeout) {
   if (timeout == kNoTimeout) {
     cv_.wait(lock, done);  // bounded by the time-outs of the steps inside
   } else if (!cv_.wait_for(lock, timeout, done)) {
-    C10_THROW_ERROR(DistBackendError, "collab: " + where_ + " is not done after " + std::to_string(timeout.count()) +
-                                          " ms of wait(); other ranks have not reached it yet, or their links are slow");
+    C10_THROW_ERROR(DistBackendError,
+                    "collab: " + where_ + " is not done after " + std::to_string(timeout.count()) +
+                        " ms of wait(); other ranks have not reached it yet, or their links are slow");
   }
   if (exception_) std::rethrow_exception(exception_);
   return true;

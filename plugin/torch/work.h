@@ -13,9 +13,8 @@
 #include <mutex>
 #include <string>
 #include <thread>
-#include <vector>
-
 #include <torch/csrc/distributed/c10d/Work.hpp>
+#include <vector>
 
 namespace collab::torch_adapter {
 

@@ -1,12 +1,12 @@
 // The backend over ranks that are threads: what goes to whom, in which order floats are added, how errors end.
+#include "collab/torch/backend.h"
+
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <map>
 
-#include <ATen/ATen.h>
-
-#include "collab/torch/backend.h"
 #include "tests/torch/threads_group.h"
 
 namespace collab::torch_adapter {

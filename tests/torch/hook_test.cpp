@@ -1,11 +1,9 @@
 // Communication hooks that all-reduce over the default group inside backward get their site's mean.
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
-
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/autograd/graph_task.h>
-
-#include <ATen/ATen.h>
 
 #include "collab/torch/backend.h"
 #include "tests/torch/threads_group.h"

@@ -1,10 +1,9 @@
+#include "torch/tensor_vector.h"
+
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
 #include <numeric>
-
-#include <ATen/ATen.h>
-
-#include "torch/tensor_vector.h"
 
 namespace collab::torch_adapter {
 namespace {
@@ -28,7 +27,7 @@ std::vector<float> read_all(TensorVector& vector, std::uint64_t chunk) {
 std::vector<at::Tensor> mixed_model() {
   at::manual_seed(7);
   return {at::randn({4, 5}),
-          at::randn({6, 7}).t(),                                                // strided
+          at::randn({6, 7}).t(),                                               // strided
           at::randn({2, 3, 4, 5}).contiguous(at::MemoryFormat::ChannelsLast),  // dense, in another order
           at::randn({9}).to(at::kHalf),
           at::randn({3, 8}).to(at::kBFloat16).t(),

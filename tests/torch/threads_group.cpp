@@ -1,9 +1,9 @@
 #include "tests/torch/threads_group.h"
 
-#include <utility>
-
 #include <ATen/ATen.h>
 #include <c10/util/Exception.h>
+
+#include <utility>
 
 namespace collab::testing {
 namespace {
@@ -148,8 +148,8 @@ ThreadsGroup::WorkPtr ThreadsGroup::recv(Tensors& tensors, int source, int tag) 
     if (waiting.empty()) return false;
     const auto parcel = waiting.front();
     waiting.pop_front();
-    TORCH_CHECK(parcel->tensor.nbytes() == target.nbytes(), "a receive of ", target.nbytes(),
-                " bytes met a send of ", parcel->tensor.nbytes());
+    TORCH_CHECK(parcel->tensor.nbytes() == target.nbytes(), "a receive of ", target.nbytes(), " bytes met a send of ",
+                parcel->tensor.nbytes());
     at::Tensor(target).copy_(parcel->tensor);
     parcel->taken = true;
     box->changed.notify_all();

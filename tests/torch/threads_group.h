@@ -18,10 +18,9 @@
 #include <mutex>
 #include <set>
 #include <thread>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <tuple>
 #include <vector>
-
-#include <torch/csrc/distributed/c10d/Backend.hpp>
 
 namespace collab::testing {
 
@@ -44,7 +43,7 @@ class Board {
     std::condition_variable changed;
     std::deque<std::shared_ptr<Parcel>> parcels;
   };
-  using Slot = std::tuple<int, int, int>;  // from, to, tag
+  using Slot = std::tuple<int, int, int>;      // from, to, tag
   std::shared_ptr<Box> box(const Slot& slot);  // with the lock
   // Sends to it and receives from it fail from now on, as when its process has gone.
   void kill(int rank);

@@ -18,9 +18,8 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <vector>
-
 #include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <vector>
 
 namespace collab::torch_adapter {
 
@@ -74,8 +73,7 @@ class CollabBackend final : public c10d::Backend {
   WorkPtr allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& opts) override;
   WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& opts) override;
   WorkPtr reduce_scatter(Tensors& outputs, TensorLists& inputs, const c10d::ReduceScatterOptions& opts) override;
-  WorkPtr _reduce_scatter_base(at::Tensor& output, at::Tensor& input,
-                               const c10d::ReduceScatterOptions& opts) override;
+  WorkPtr _reduce_scatter_base(at::Tensor& output, at::Tensor& input, const c10d::ReduceScatterOptions& opts) override;
   WorkPtr reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                           const c10d::ReduceScatterOptions& opts) override;
 
@@ -113,9 +111,9 @@ class CollabBackend final : public c10d::Backend {
   BackendOptions options_;
   c10::intrusive_ptr<Options> backend_options_;
   std::function<void()> pre_barrier_;
-  std::atomic<std::uint64_t> ordered_{0};  // collectives that the world's Gloo has not counted
+  std::atomic<std::uint64_t> ordered_{0};      // collectives that the world's Gloo has not counted
   std::shared_ptr<std::atomic<bool>> failed_;  // some collective of the worker's has failed
-  std::unique_ptr<OrderedReducer> reducer_;  // null: one site
+  std::unique_ptr<OrderedReducer> reducer_;    // null: one site
   std::unique_ptr<WorkQueue> queue_;
 };
 

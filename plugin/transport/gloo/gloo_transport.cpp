@@ -312,8 +312,9 @@ std::optional<Event> GlooTransport::next(Lock& lock) {
       Event late;
       late.kind = Event::Kind::kClosed;
       late.link = id;
-      late.why = timed_out(link.connecting ? "cannot connect to gloo:" + std::to_string(link.rank) + ": no answer in time"
-                                           : "closing: the peer did not take the messages that were queued");
+      late.why =
+          timed_out(link.connecting ? "cannot connect to gloo:" + std::to_string(link.rank) + ": no answer in time"
+                                    : "closing: the peer did not take the messages that were queued");
       return late;
     }
     if (first == kNever) {

@@ -171,9 +171,8 @@ def difference(case: Case, gloo: dist.ProcessGroup) -> str:
     ours = attempt(case, dist.group.WORLD)
     theirs = attempt(case, gloo)
     if isinstance(ours, str) or isinstance(theirs, str):
-        if isinstance(ours, str) and isinstance(theirs, str):
-            return "same"  # Gloo refuses it, too
-        return f"collab: {ours if isinstance(ours, str) else 'went well'}, gloo: {theirs if isinstance(theirs, str) else 'went well'}"
+        both = isinstance(ours, str) and isinstance(theirs, str)
+        return "same" if both else f"only one of them refuses it: collab {ours}, gloo {theirs}"
     ordered = len(SITES) > 1 and case["op"] in IN_ORDER and case["dtype"] in FLOATING
     if ordered and case["reduce_op"] in ("SUM", "AVG", "PRODUCT"):
         theirs = in_site_order(case)
