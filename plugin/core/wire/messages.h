@@ -20,10 +20,10 @@ inline constexpr std::uint32_t kNoIndex = 0xFFFF'FFFF;
 // One tensor of the model, in the order of the parameter vector.
 struct ModelEntry {
   std::string name;
-  std::string dtype;                  // "float32", "bfloat16", ...
+  std::string dtype;  // "float32", "bfloat16", ...
   std::vector<std::uint64_t> shape;
-  bool trained = true;                // false: frozen; compared by digest at join, never exchanged
-  Digest digest;                      // of the bytes, frozen tensors only
+  bool trained = true;  // false: frozen; compared by digest at join, never exchanged
+  Digest digest;        // of the bytes, frozen tensors only
   bool operator==(const ModelEntry&) const = default;
 };
 
@@ -43,12 +43,12 @@ struct Offer {
 };
 
 struct Join {
-  std::string swarm;                  // COLLAB_RUN: refuses a stranger's swarm
-  std::string site;                   // unique in the swarm
-  std::uint32_t index = kNoIndex;     // the SiteId asked for, or kNoIndex
-  std::uint32_t expected_sites = 1;   // round 0 waits for this many
-  std::string address;                // where this site can be dialled, "host:port"; empty: it cannot
-  std::uint64_t elements = 0;         // length of the parameter vector
+  std::string swarm;                 // COLLAB_RUN: refuses a stranger's swarm
+  std::string site;                  // unique in the swarm
+  std::uint32_t index = kNoIndex;    // the SiteId asked for, or kNoIndex
+  std::uint32_t expected_sites = 1;  // round 0 waits for this many
+  std::string address;               // where this site can be dialled, "host:port"; empty: it cannot
+  std::uint64_t elements = 0;        // length of the parameter vector
   Offer offer;
   std::vector<Setting> settings;
   std::vector<ModelEntry> model;
@@ -69,7 +69,7 @@ struct Ready {
   double weight = 0;          // by COLLAB_WEIGHT; 0: takes part, contributes nothing
   std::uint64_t samples = 0;  // since the last committed contribution
   std::uint64_t steps = 0;
-  Digest state;               // of the anchor and outer state it holds
+  Digest state;  // of the anchor and outer state it holds
   bool operator==(const Ready&) const = default;
 };
 
@@ -237,8 +237,8 @@ struct StatusReport {
   bool operator==(const StatusReport&) const = default;
 };
 
-using Message = std::variant<Join, Adopted, Ready, Decline, Unreached, Done, Leave, Welcome, Refuse, Roster, Adopt, Form,
-                             Commit, Farewell, Hello, FetchAnchor, AnchorSent, Chunk, Heartbeat, StatusQuery,
-                             StatusReport>;
+using Message =
+    std::variant<Join, Adopted, Ready, Decline, Unreached, Done, Leave, Welcome, Refuse, Roster, Adopt, Form, Commit,
+                 Farewell, Hello, FetchAnchor, AnchorSent, Chunk, Heartbeat, StatusQuery, StatusReport>;
 
 }  // namespace collab::wire
