@@ -64,6 +64,7 @@ def _begin(world: World) -> None:
     gc.collect()
     entries = vector.collect(world.living_ddp_modules(), world.config.buffers)
     vector.check_same_on_site(entries, site_group(world), world.rank, world.site.ranks, world.site.name)
+    vector.check_same_between_sites(world, entries)
     refuse.watch_post_local_sgd(world)
     session = swarm.make_session(world, entries)
     world.vector_ids = frozenset(id(entry.tensor) for entry in entries if entry.trained and not entry.buffer)

@@ -154,6 +154,11 @@ def gloo_transport(backend: Any) -> dict[str, Any]:
 # ---- sessions ----------------------------------------------------------------------------------
 
 
+def digest(tensor: Any) -> str:
+    """Of the tensor's bytes."""
+    return str(_module().tensor_digest(tensor.detach()))
+
+
 @_worded
 def make_session(
     config: Settings,
@@ -170,7 +175,7 @@ def make_session(
     model = []
     for entry in entries:
         tensor = entry.tensor.detach()
-        digest = "" if entry.trained else module.tensor_digest(tensor)
+        digest = "" if entry.trained else str(module.tensor_digest(tensor))
         model.append((entry.name, str(tensor.dtype).removeprefix("torch."), list(tensor.shape), entry.trained, digest))
     session: _C.Session = module.make_session(
         config=config.raw,

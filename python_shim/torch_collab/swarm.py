@@ -5,13 +5,15 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+import torch.distributed as dist
+
 from torch_collab import addresses, log, native
 from torch_collab.environment import collab_variables
-from torch_collab.groups import make_gloo
+from torch_collab.groups import make_gloo, site_group
 
 if TYPE_CHECKING:
     from torch_collab import _C
@@ -25,18 +27,8 @@ _HEARING_SECONDS = 30
 
 def make_session(world: World, entries: Sequence[Entry]) -> _C.Session:
     """Finds or serves the coordinator and makes this rank's session. Collective over the ranks of the world."""
-    kind = choose_transport(world)
     config = _resolved(world)
-    transport = None
-    if world.is_leader:
-        links = _LinkNodes(world) if kind == "gloo" else None
-        transport = native.gloo_transport(links.mine) if links else native.ucx_transport(config, config.advertise)
-        if not world.one_world:
-            world.coordinators = list(config.coordinator)
-        elif world.rank == world.sites.sites[0].leader:
-            _serve(world, config, links)
-        else:
-            _find(world)
+    transport = _leader_only(world, lambda: _reach_coordinator(world, config))
     size = len(world.site.ranks)
     site_gloo = None
     if size > 1:
@@ -52,6 +44,38 @@ def make_session(world: World, entries: Sequence[Entry]) -> _C.Session:
         site_gloo,
         transport,
     )
+
+
+def _reach_coordinator(world: World, config: native.Settings) -> dict[str, Any]:
+    """Leaders: the transport for links between sites, with `world.coordinators` known and one of them served here."""
+    links = _LinkNodes(world) if choose_transport(world) == "gloo" else None
+    transport = native.gloo_transport(links.mine) if links else native.ucx_transport(config, config.advertise)
+    if not world.one_world:
+        world.coordinators = list(config.coordinator)
+    elif world.rank == world.sites.sites[0].leader:
+        _serve(world, config, links)
+    else:
+        _find(world)
+    return transport
+
+
+def _leader_only(world: World, body: Callable[[], dict[str, Any]]) -> dict[str, Any] | None:
+    """Runs `body` at the site's leader; when it fails there, the site's other ranks fail with the same words."""
+    failure: Exception | None = None
+    result = None
+    if world.is_leader:
+        try:
+            result = body()
+        except Exception as error:
+            failure = error
+    if len(world.site.ranks) > 1:
+        words = [None if failure is None else str(failure)]
+        dist.broadcast_object_list(words, src=world.site.leader, group=site_group(world))
+        if failure is None and words[0] is not None:
+            raise RuntimeError(words[0])
+    if failure is not None:
+        raise failure
+    return result
 
 
 def begin(world: World, session: _C.Session) -> None:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import torch
 import torch.distributed as dist
 
-from torch_collab import refuse
+from torch_collab import native, refuse
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
     from torch.nn.parallel import DistributedDataParallel
+
+    from torch_collab.state import World
 
 
 @dataclass(frozen=True)
@@ -71,11 +75,42 @@ def check_same_on_site(entries: list[Entry], group: ProcessGroup, rank: int, ran
     other = next(i for i, d in enumerate(digests) if d != digests[0])
     position, ours, theirs = first_difference(everyone[0], everyone[other])
     raise RuntimeError(
-        f"collab: the ranks of site {site} hold different models (seen at rank {rank}): tensor {position} is "
-        f"{ours} at rank "
-        f"{ranks[0]} and {theirs} at rank {ranks[other]}. Every rank of a site must wrap the same model in "
+        f"collab: the ranks of site {site} hold different models (seen at rank {rank}): tensor {position} is {ours} "
+        f"at rank {ranks[0]} and {theirs} at rank {ranks[other]}. Every rank of a site must wrap the same model in "
         "DistributedDataParallel, with the same parameters frozen"
     )
+
+
+def check_same_between_sites(world: World, entries: list[Entry]) -> None:
+    """In one world every rank compares its site's model with the others', so that all are told at once.
+
+    Sites that are worlds of their own are compared when they join.
+    """
+    if not world.one_world or len(world.sites.sites) == 1:
+        return
+    mine = world.sites.sites.index(world.site)
+    lines = [entry.describe() + ("" if entry.trained else " " + native.digest(entry.tensor)) for entry in entries]
+    if world.is_leader:
+        world.store.set(f"collab/model/{mine}", json.dumps(lines))
+    limit = timedelta(seconds=world.config.join_timeout)
+    for index, site in enumerate(world.sites.sites):
+        if index == mine:
+            continue
+        key = f"collab/model/{index}"
+        try:
+            world.store.wait([key], limit)
+        except Exception as error:
+            raise RuntimeError(
+                f"collab: site {site.name} has not come to its first training forward within "
+                f"{limit.total_seconds():.0f} s (COLLAB_JOIN_TIMEOUT): {error}"
+            ) from None
+        theirs = json.loads(world.store.get(key))
+        if theirs != lines:
+            position, here, there = first_difference(lines, theirs)
+            raise RuntimeError(
+                f"collab: sites hold different models: tensor {position} is {here} at {world.site.name} and {there} at "
+                f"{site.name}. All sites must train the same model, with the same parameters frozen at the same values"
+            )
 
 
 def first_difference(a: list[str], b: list[str]) -> tuple[int, str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import statistics
 import subprocess
@@ -53,23 +54,28 @@ def test_ctrl_c_ends_the_wait_for_other_sites() -> None:
     assert "KeyboardInterrupt" in finished[0].output, listing(finished)
 
 
-IMPORT = "import time; t = time.perf_counter(); import torch; print(time.perf_counter() - t)"
+# What torch does for an entry point of the group torch.backends, timed in a process that has done the rest.
+ENTRY = """
+import time
+import torch
+from importlib.metadata import entry_points
+(entry,) = (e for e in entry_points(group="torch.backends") if e.name == "collab")
+start = time.perf_counter()
+entry.load()()
+print(time.perf_counter() - start, "collab" in torch.distributed.Backend.backend_list)
+"""
 
 
 @pytest.mark.slow
 def test_import_torch_costs_at_most_20_ms_more() -> None:
-    def once(autoload: str) -> float:
-        environment = {
-            "TORCH_DEVICE_BACKEND_AUTOLOAD": autoload,
-            "PATH": "/usr/bin:/bin",
-            "PYTHONPATH": ":".join(sys.path),
-        }
-        return float(
-            subprocess.run([sys.executable, "-c", IMPORT], env=environment, capture_output=True, check=True).stdout
-        )
-
-    pairs = [once("1") - once("0") for _ in range(7)]
-    assert statistics.median(pairs) < 0.020, pairs
+    costs = []
+    for _ in range(3):
+        environment = {**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+        out = subprocess.run([sys.executable, "-c", ENTRY], env=environment, capture_output=True, text=True, check=True)
+        seconds, registered = out.stdout.split()
+        assert registered == "True"
+        costs.append(float(seconds))
+    assert statistics.median(costs) < 0.020, costs
 
 
 def test_import_torch_loads_nothing_heavy() -> None:

@@ -308,6 +308,40 @@ def compiled() -> nn.Module:
     return ddp
 
 
+@case
+def not_a_number() -> nn.Module:
+    """Site b breaks: its part is left out, it takes the anchor, and its optimiser's broken state starts anew."""
+    ddp = DistributedDataParallel(small_model())
+    optimizer = torch.optim.AdamW(ddp.parameters(), lr=0.01)
+    fit(ddp, optimizer)
+    first = next(ddp.parameters())
+    if torch_collab.site_index() == 1:
+        with torch.no_grad():
+            first[0, 0] = float("nan")
+        optimizer.state[first]["exp_avg"][0, 0] = float("nan")
+    torch_collab.synchronize()
+    assert all(bool(torch.isfinite(p).all()) for p in ddp.parameters())
+    assert (first in optimizer.state) == (torch_collab.site_index() == 0)
+    return fit(ddp, optimizer)
+
+
+@case
+def told_samples() -> nn.Module:
+    """Site b says that it has processed next to nothing: the swarm takes site a's model."""
+    ddp = DistributedDataParallel(small_model())
+    optimizer = torch.optim.AdamW(ddp.parameters(), lr=0.01)
+    for _ in range(STEPS):
+        torch_collab.count_samples(1 if torch_collab.site_index() == 1 else 100_000)
+        fit(ddp, optimizer, steps=1)
+    before = [p.detach().clone() for p in ddp.parameters()]
+    for tensor in before:
+        dist.broadcast(tensor, 0)
+    torch_collab.synchronize()
+    for p, expected in zip(ddp.parameters(), before, strict=True):
+        torch.testing.assert_close(p.detach(), expected, rtol=0, atol=1e-3)
+    return ddp
+
+
 def run(name: str, number: int, base: dist.Store) -> None:
     store = dist.PrefixStore(f"world{number}", base)
     dist.init_process_group("collab", store=store, rank=RANK, world_size=WORLD)
