@@ -247,9 +247,15 @@ TEST(Ucx, SaysWhatItLoaded) {
 
 TEST(Ucx, SaysWhyThereIsNone) {
   int status = -1;
+  const char* const before = getenv("COLLAB_UCX_LIBRARY");
+  const std::string saved = before != nullptr ? before : "";
   setenv("COLLAB_UCX_LIBRARY", "/nonexistent/libucp.so.0", 1);
   const pid_t child = spawn("expect-no-ucx", "");
-  unsetenv("COLLAB_UCX_LIBRARY");
+  if (before != nullptr) {
+    setenv("COLLAB_UCX_LIBRARY", saved.c_str(), 1);
+  } else {
+    unsetenv("COLLAB_UCX_LIBRARY");
+  }
   ASSERT_EQ(waitpid(child, &status, 0), child);
   EXPECT_EQ(WEXITSTATUS(status), 0);
 }

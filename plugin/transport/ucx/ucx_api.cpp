@@ -3,10 +3,12 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <cstring>
 #include <utility>
+#include <vector>
 
 #ifndef COLLAB_UCX_BUILD_LIBRARY
 #define COLLAB_UCX_BUILD_LIBRARY ""
@@ -17,19 +19,39 @@ namespace {
 
 constexpr unsigned kOldestMinor = 13;  // the oldest UCX 1.x whose functions do what we ask of them
 
-// What UCX must not do in somebody else's process, and where its messages go.
-constexpr std::array<std::pair<const char*, const char*>, 6> kGuestSettings{{
+// What UCX must not do in somebody else's process, where its messages go, and what links between sites need.
+constexpr std::array<std::pair<const char*, const char*>, 12> kGuestSettings{{
     {"UCX_ERROR_SIGNALS", ""},  // no handlers for SIGSEGV and its kin
     {"UCX_HANDLE_ERRORS", "none"},
-    {"UCX_DEBUG_SIGNO", "0"},    // nor for SIGHUP
-    {"UCX_MEM_EVENTS", "n"},     // no hooks in malloc, mmap and munmap
-    {"UCX_VFS_ENABLE", "n"},     // no thread that serves a file system
-    {"UCX_LOG_FILE", "stderr"},  // the user's stdout stays the user's
+    {"UCX_DEBUG_SIGNO", "0"},       // nor for SIGHUP
+    {"UCX_MEM_EVENTS", "n"},        // no hooks in malloc, mmap and munmap
+    {"UCX_VFS_ENABLE", "n"},        // no thread that serves a file system
+    {"UCX_LOG_FILE", "stderr"},     // the user's stdout stays the user's
+    {"UCX_TCP_CM_REUSEADDR", "y"},  // a port can be listened on again at once after a restart
+    // Shared memory may be used by links that must see their peer fail: their TCP connection sees it.
+    {"UCX_MM_ERROR_HANDLING", "y"},
+    // Long segments save system calls. They replace TCP's one-sided writes: UCX 1.13 aborts the process when an
+    // endpoint closes in the middle of one.
+    {"UCX_TCP_TX_SEG_SIZE", "256K"},
+    {"UCX_TCP_RX_SEG_SIZE", "256K"},
+    {"UCX_TCP_PUT_ENABLE", "n"},
+    {"UCX_WARN_UNUSED_ENV_VARS", "n"},  // not every setting above means something to every UCX
 }};
 
 std::mutex& environment_mutex() {
   static std::mutex mutex;
   return mutex;
+}
+
+struct Overlay {
+  std::vector<std::string> added;
+  std::vector<char*> array;
+};
+
+// Never freed, for another thread may still be reading one: a few hundred bytes, once for each environment met.
+std::vector<std::unique_ptr<Overlay>>& overlays() {
+  static auto& all = *new std::vector<std::unique_ptr<Overlay>>();
+  return all;
 }
 
 template <typename Function>
@@ -108,26 +130,30 @@ std::vector<std::string> candidates(const std::string& library_dir) {
 }  // namespace
 
 GuestEnvironment::GuestEnvironment() : lock_(environment_mutex()), saved_(environ) {
+  auto ours = std::make_unique<Overlay>();
   for (const auto& [name, value] : kGuestSettings) {
-    if (std::getenv(name) == nullptr) added_.push_back(std::string(name) + "=" + value);
+    if (std::getenv(name) == nullptr) ours->added.push_back(std::string(name) + "=" + value);
   }
-  std::vector<char*> all;
-  for (char** entry = saved_; entry != nullptr && *entry != nullptr; ++entry) all.push_back(*entry);
-  for (auto& entry : added_) all.push_back(entry.data());
-  all.push_back(nullptr);
-  environ = static_cast<char**>(std::malloc(all.size() * sizeof(char*)));
-  COLLAB_CHECK(environ != nullptr, "out of memory");
-  std::memcpy(environ, all.data(), all.size() * sizeof(char*));
-  ours_ = environ;
+  for (char** entry = saved_; entry != nullptr && *entry != nullptr; ++entry) ours->array.push_back(*entry);
+  for (auto& entry : ours->added) ours->array.push_back(entry.data());
+  ours->array.push_back(nullptr);
+  // The user's entries are compared by address: those of an older array may be gone.
+  const Overlay* last = overlays().empty() ? nullptr : overlays().back().get();
+  const auto theirs = static_cast<std::ptrdiff_t>(ours->array.size() - ours->added.size() - 1);
+  const bool met_before = last != nullptr && last->added == ours->added && last->array.size() == ours->array.size() &&
+                          std::equal(ours->array.begin(), ours->array.begin() + theirs, last->array.begin());
+  if (!met_before) overlays().push_back(std::move(ours));
+  environ = overlays().back()->array.data();
 }
 
 GuestEnvironment::~GuestEnvironment() {
-  if (environ == ours_) {
+  const Overlay& ours = *overlays().back();
+  if (environ == ours.array.data()) {
     environ = saved_;
-  } else {  // another thread has set a variable meanwhile: keep its array, take ours out of it
-    for (const auto& entry : added_) unsetenv(entry.substr(0, entry.find('=')).c_str());
+    return;
   }
-  // The array itself is left to any thread that still reads it: a few hundred bytes, once a transport.
+  // Another thread has set a variable meanwhile: keep its array, take ours out of it.
+  for (const auto& entry : ours.added) unsetenv(entry.substr(0, entry.find('=')).c_str());
 }
 
 Result<const UcxApi*> load_ucx(const std::string& library_dir) {

@@ -13,7 +13,6 @@
 #include <memory>
 #include <mutex>
 #include <string>
-#include <vector>
 
 #include "collab/status.h"
 
@@ -65,8 +64,6 @@ class GuestEnvironment {
  private:
   std::unique_lock<std::mutex> lock_;  // one at a time
   char** saved_ = nullptr;
-  char** ours_ = nullptr;
-  std::vector<std::string> added_;
 };
 
 }  // namespace collab

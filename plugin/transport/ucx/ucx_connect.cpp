@@ -180,7 +180,8 @@ void UcxEngine::accept(ucp_conn_request_h request) {
   }
   auto connection = open_connection(*worker, params, peer);
   if (!connection.ok()) {
-    log_warning("ucx: a connection from " + peer + " failed: " + connection.status().message());
+    log_warning("ucx: a connection from " + peer + " failed: " + connection.status().message() + "; here is UCX " +
+                api_.version + ", and it may be another there");
     return;
   }
   (*connection)->deadline = now() + kHelloLimit;

@@ -52,20 +52,10 @@ bool UcxEngine::in_child() const { return getpid() != pid_; }
 std::string UcxEngine::reason(ucs_status_t status) const { return api_.status_string(status); }
 
 Status UcxEngine::open_context() {
-  const GuestEnvironment guest;
+  std::optional<GuestEnvironment> guest(std::in_place);
   ucp_config_t* config = nullptr;
   ucs_status_t status = api_.config_read(nullptr, nullptr, &config);
   if (status != UCS_OK) return internal_error("UCX cannot read its configuration: " + reason(status));
-  // A port can be listened on again at once after a restart; what the user has set is left alone. Names that
-  // this UCX does not have are no loss.
-  const auto set = [&](const char* name, const char* value) {
-    return std::getenv((std::string("UCX_") + name).c_str()) != nullptr ? UCS_OK
-                                                                        : api_.config_modify(config, name, value);
-  };
-  (void)set("TCP_CM_REUSEADDR", "y");
-  // Shared memory takes part in links that must see their peer fail: the listener's TCP connection sees it.
-  (void)set("SYSV_ERROR_HANDLING", "y");
-  (void)set("POSIX_ERROR_HANDLING", "y");
   if (!options_.transports.empty()) {
     if (status = api_.config_modify(config, "TLS", options_.transports.c_str()); status != UCS_OK) {
       api_.config_release(config);
@@ -79,6 +69,7 @@ Status UcxEngine::open_context() {
   api_.config_release(config);
   if (status != UCS_OK) return unavailable("UCX cannot start (" + api_.path + "): " + reason(status));
 
+  guest.reset();
   if (mailbox_->fd() < 0) return internal_error("no eventfd could be made: too many open files?");
   const auto listening = open_worker(0);
   if (listening.ok()) workers_.push_back(*listening);
@@ -92,6 +83,7 @@ Result<UcxWorkerPtr> UcxEngine::open_worker(std::uint64_t client_id) {
   params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE | UCP_WORKER_PARAM_FIELD_CLIENT_ID;
   params.thread_mode = UCS_THREAD_MODE_SERIALIZED;
   params.client_id = client_id;
+  const GuestEnvironment guest;  // the settings of the single transports are read here
   ucs_status_t status = api_.worker_create(context_, &params, &worker->handle);
   if (status != UCS_OK) return unavailable("UCX cannot open a worker: " + reason(status));
   if (status = api_.worker_get_efd(worker->handle, &worker->wake_fd); status != UCS_OK) {
@@ -174,10 +166,8 @@ void UcxEngine::run() {
     if (time >= next_check_) check_deadlines();
     if (busy) {
       last_busy = time;
-    } else if (time - last_busy < kSpin) {
-      sched_yield();
-    } else {
-      sleep();
+    } else if (time - last_busy < kSpin || !sleep()) {
+      sched_yield();  // the peer may need this processor to make room for us
     }
   }
   shut_down();
@@ -238,15 +228,16 @@ void UcxEngine::deliver(Event event) {
   }
 }
 
-void UcxEngine::sleep() {
+// False when UCX has work that no event will announce, such as a full queue of a peer in shared memory.
+bool UcxEngine::sleep() {
   std::vector<pollfd> waits{{mailbox_->fd(), POLLIN, 0}};
   for (const auto& worker : workers_) {
     const ucs_status_t armed = api_.worker_arm(worker->handle);
-    if (armed == UCS_ERR_BUSY) return;
+    if (armed == UCS_ERR_BUSY) return false;
     COLLAB_CHECK(armed == UCS_OK, "UCX cannot wait for events: " + reason(armed));
     waits.push_back({worker->wake_fd, POLLIN, 0});
   }
-  if (!mailbox_->fall_asleep()) return;
+  if (!mailbox_->fall_asleep()) return true;
   const TimePoint deadline = next_deadline();
   int timeout_ms = -1;
   if (deadline != kNever) {
@@ -256,6 +247,7 @@ void UcxEngine::sleep() {
   ::poll(waits.data(), waits.size(), timeout_ms);
   mailbox_->wake_up();
   next_check_ = now();
+  return true;
 }
 
 TimePoint UcxEngine::next_deadline() const {

@@ -79,7 +79,7 @@ class UcxEngine {
   bool progress();
   bool handle_progress();  // what UCX's callbacks have noted
   void deliver(Event event);
-  void sleep();
+  bool sleep();
   void check_deadlines();
   [[nodiscard]] TimePoint next_deadline() const;
   [[nodiscard]] TimePoint now() const { return clock_.now(); }
