@@ -26,9 +26,24 @@ inline constexpr std::size_t kBlock = 256;
 inline constexpr std::uint32_t kMagnitude = 0x7FFF'FFFF;
 inline constexpr std::uint32_t kInfinity = 0x7F80'0000;
 
-// Payload bytes sit at any address.
-using Unaligned16 = std::uint16_t __attribute__((aligned(1), may_alias));
-using UnalignedFloat = float __attribute__((aligned(1), may_alias));
+// Payload bytes sit at any address. Packed structs, not types with aligned(1): clang drops that attribute where a type is
+// deduced or is a template's argument.
+struct [[gnu::packed, gnu::may_alias]] Unaligned16 {
+  std::uint16_t value;
+  operator std::uint16_t() const { return value; }  // NOLINT(google-explicit-constructor)
+  Unaligned16& operator=(std::uint16_t to) {
+    value = to;
+    return *this;
+  }
+};
+struct [[gnu::packed, gnu::may_alias]] UnalignedFloat {
+  float value;
+  operator float() const { return value; }  // NOLINT(google-explicit-constructor)
+  UnalignedFloat& operator=(float to) {
+    value = to;
+    return *this;
+  }
+};
 
 inline std::uint32_t bits_of(float value) { return __builtin_bit_cast(std::uint32_t, value); }
 inline float float_of(std::uint32_t bits) { return __builtin_bit_cast(float, bits); }
