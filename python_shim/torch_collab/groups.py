@@ -58,7 +58,8 @@ def inside_backend() -> str:
     """The backend string for groups inside a site."""
     if torch.cuda.is_available() and dist.is_nccl_available():
         return "cpu:gloo,cuda:nccl"
-    return "gloo"
+    # Spelt out by device: with debug level DETAIL torch 2.13 crashes when a DDP is made over a plain "gloo" group.
+    return "cpu:gloo,cuda:gloo"
 
 
 def site_group(world: World) -> ProcessGroup:

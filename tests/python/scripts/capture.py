@@ -24,6 +24,8 @@ OURS = [0, 1] if RANK < 2 else [2, 3]
 def check_map() -> None:
     assert [(s.name, s.ranks) for s in torch_collab.sites()] == [("a", (0, 1)), ("b", (2, 3))]
     assert dist.get_process_group_ranks(SITE) == OURS
+    dist.barrier(group=SITE)
+    assert "gloo" in dist.get_backend(SITE)
     assert torch_collab.site_index() == RANK // 2 and torch_collab.site_count() == 2
 
 
