@@ -26,8 +26,8 @@ inline constexpr std::size_t kBlock = 256;
 inline constexpr std::uint32_t kMagnitude = 0x7FFF'FFFF;
 inline constexpr std::uint32_t kInfinity = 0x7F80'0000;
 
-// Payload bytes sit at any address. Packed structs, not types with aligned(1): clang drops that attribute where a type is
-// deduced or is a template's argument.
+// Payload bytes sit at any address. Packed structs, not types with aligned(1): clang drops that attribute where a type
+// is deduced or is a template's argument.
 struct [[gnu::packed, gnu::may_alias]] Unaligned16 {
   std::uint16_t value;
   operator std::uint16_t() const { return value; }  // NOLINT(google-explicit-constructor)
