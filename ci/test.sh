@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
-# Sets up, builds, and runs every check: C++ tests, Python tests, lint, sanitizers, the installed core, the wheel.
+# Sets up, builds and runs the tests: C++, Python, lint.
 #
-#   ci/test.sh           everything (about half an hour on two cores, the first time)
-#   ci/test.sh --quick   without sanitizers, installed core and wheel
+#   ci/test.sh          every test (about half an hour on two cores, the first time)
+#   ci/test.sh --full   then the sanitizers, the installed core and the wheel too
 #
 # A part that fails does not stop the others; the exit status is that of all. Logs are in build/ci.
 . "$(dirname "$0")/common.sh"
 
-quick=no
+full=no
 case "${1-}" in
   "") ;;
-  --quick) quick=yes ;;
-  *) die "unknown argument $1; expected nothing or --quick" ;;
+  --full) full=yes ;;
+  *) die "unknown argument $1; expected nothing or --full" ;;
 esac
 
 logs="$root/build/ci"
@@ -42,8 +42,9 @@ part build configure_and_build release
 part ctest ctest --preset release --no-tests=error
 part pytest python -m pytest
 part lint ci/lint.sh
-if [ "$quick" = no ]; then
+if [ "$full" = yes ]; then
   part asan ci/asan.sh
+  part tsan ci/tsan.sh
   part install ci/install.sh
   part wheel ci/wheel.sh
 fi
