@@ -48,6 +48,7 @@ PY
 
 pids=() logs=()
 stop_children() {
+  set +e # a child that was stopped has a status of its own
   for pid in "${pids[@]}"; do kill -TERM "$pid" 2>/dev/null && wait "$pid" 2>/dev/null; done
   pids=()
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from pathlib import Path
 
@@ -9,4 +10,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 
 def pytest_configure(config: object) -> None:
+    # A shell starts background jobs with Ctrl-C ignored, and what the tests start would inherit that.
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     config.addinivalue_line("markers", "slow: takes more than ten seconds")  # type: ignore[attr-defined]
