@@ -162,6 +162,16 @@ Result<std::span<const float>> DataPlane::parameters_at(ElementRange range) {
   return std::span<const float>(staging_);
 }
 
+wire::Chunk DataPlane::announce(wire::ChunkKind kind, ElementRange range, Buffer& payload) const {
+  return {.kind = kind,
+          .round = attempt_->form.round,
+          .attempt = attempt_->form.attempt,
+          .from = attempt_->self,
+          .range = range,
+          .codec = codec_.id(),
+          .payload_hash = hash64(payload.view())};
+}
+
 DataPlane::Events DataPlane::run(const protocol::SendContribution& action) {
   const ElementRange range = action.range;
   const Result<std::span<const float>> parameters = parameters_at(range);
@@ -171,13 +181,7 @@ DataPlane::Events DataPlane::run(const protocol::SendContribution& action) {
   if (!codec_.encode_difference(anchor, *parameters, payload->bytes())) {
     return unfit("NaN or infinity among the parameters " + text_of(range));
   }
-  const wire::Chunk chunk{.kind = wire::ChunkKind::kContribution,
-                          .round = attempt_->form.round,
-                          .attempt = attempt_->form.attempt,
-                          .from = attempt_->self,
-                          .range = range,
-                          .codec = codec_.id(),
-                          .payload_hash = hash64(payload->view())};
+  const wire::Chunk chunk = announce(wire::ChunkKind::kContribution, range, *payload);
   const std::uint64_t token = next_token_++;
   contributions_on_their_way_[token] = range;
   send_chunk(attempt_->links[action.owner], chunk, std::move(payload), token);
@@ -225,13 +229,7 @@ DataPlane::Events DataPlane::run(const protocol::ReduceChunk& action) {
         return fail(attempt_->self, status.message());
       }
     }
-    const wire::Chunk chunk{.kind = wire::ChunkKind::kMean,
-                            .round = attempt_->form.round,
-                            .attempt = attempt_->form.attempt,
-                            .from = attempt_->self,
-                            .range = range,
-                            .codec = codec_.id(),
-                            .payload_hash = hash64(payload->view())};
+    const wire::Chunk chunk = announce(wire::ChunkKind::kMean, range, *payload);
     for (const auto& [site, link] : attempt_->links) {
       if (site != attempt_->self) send_chunk(link, chunk, payload, 0);
     }

@@ -129,6 +129,8 @@ class DataPlane {
   Events unfit(std::string reason);
   [[nodiscard]] Result<std::span<const float>> parameters_at(ElementRange range);
   [[nodiscard]] Result<bool> reduce_into(std::span<float> sum, ElementRange range);
+  // What goes before a payload of the attempt under way.
+  [[nodiscard]] wire::Chunk announce(wire::ChunkKind kind, ElementRange range, Buffer& payload) const;
   void send_chunk(LinkId link, const wire::Chunk& chunk, BufferPtr payload, std::uint64_t token);
   Status take_anchor_chunk(const Incoming& incoming);
   void pump(Outgoing& job);
