@@ -56,6 +56,7 @@ def parse_args():
     parser.add_argument("--checkpoint", type=Path, metavar="FILE", help="written at the end and every --save-every")
     parser.add_argument("--save-every", type=int, default=0, metavar="STEPS", help="0: only at the end")
     parser.add_argument("--resume", action="store_true", help="go on from --checkpoint")
+    parser.add_argument("--init", type=Path, metavar="FILE", help="a checkpoint whose model is fine-tuned")
     parser.add_argument(
         "--log-file", type=Path, metavar="FILE.jsonl", help="rank R writes FILE.rankR.jsonl: loss and time"
     )
@@ -68,8 +69,9 @@ def parse_args():
         parser.error(f"--context {args.context}: --size {args.size} takes at most {longest}")
     if args.resume and not args.checkpoint:
         parser.error("--resume needs --checkpoint FILE")
-    if args.resume and not args.checkpoint.is_file():
-        parser.error(f"--resume: there is no checkpoint {args.checkpoint}")
+    for name, file in (("resume", args.resume and args.checkpoint), ("init", args.init)):
+        if file and not file.is_file():
+            parser.error(f"--{name}: there is no checkpoint {file}")
     if "RANK" not in os.environ:
         parser.error(f"start it with torchrun: torchrun --nproc-per-node=1 {' '.join(sys.argv)}")
     world = int(os.environ["WORLD_SIZE"])
@@ -239,6 +241,8 @@ def main():
     scheduler = torch.optim.lr_scheduler.LambdaLR(
         optimizer, lambda step: min(1.0, (step + 1) / max(1, args.warmup)) * max(0.0, 1 - step / args.steps)
     )
+    if args.init:
+        model.load_state_dict(torch.load(args.init, map_location=device)["model"])
     first_step = 0
     if args.resume:
         state = torch.load(args.checkpoint, map_location=device)
