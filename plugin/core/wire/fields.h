@@ -63,6 +63,42 @@ void fields(auto& io, Of<Slice> auto& m) {
   io.part("range", m.range);
 }
 
+void fields(auto& io, Of<Voter> auto& m) {
+  io.id("site", m.site);
+  io.text("name", m.name, kMaxNameBytes);
+}
+
+void fields(auto& io, Of<Form> auto& m) {
+  io.id("term", m.term);
+  io.id("run", m.run);
+  io.id("round", m.round);
+  io.id("attempt", m.attempt);
+  io.list("participants", m.participants, kMaxSites, 12, [&](auto& participant) { fields(io, participant); });
+  io.list("slices", m.slices, kMaxSlices, 20, [&](auto& slice) { fields(io, slice); });
+  io.list("voters", m.voters, kMaxSites, 6, [&](auto& voter) { fields(io, voter); });
+}
+
+void fields(auto& io, Of<Commit> auto& m) {
+  io.id("term", m.term);
+  io.id("round", m.round);
+  io.id("attempt", m.attempt);
+  io.list("contributors", m.contributors, kMaxSites, 4, [&](auto& site) { io.id("", site); });
+}
+
+void fields(auto& io, Of<Prepared> auto& m) {
+  io.part("form", m.form);
+  io.boolean("done", m.done);
+  io.list("slices", m.slices, kMaxSlices, 16, [&](auto& digest) { fields(io, digest); });
+}
+
+void fields(auto& io, Of<Report> auto& m) {
+  io.id("granted", m.granted);
+  io.boolean("training", m.training);
+  io.list("voters", m.voters, kMaxSites, 6, [&](auto& voter) { fields(io, voter); });
+  io.list("prepared", m.prepared, kMaxPrepared, 45, [&](auto& prepared) { fields(io, prepared); });
+  io.list("recent", m.recent, kMaxRecent, 24, [&](auto& commit) { fields(io, commit); });
+}
+
 // ---- site -> coordinator -------------------------------------------------------------------------
 
 void fields(auto& io, Of<Join> auto& m) {
@@ -73,6 +109,7 @@ void fields(auto& io, Of<Join> auto& m) {
   io.text("address", m.address, kMaxAddressBytes);
   io.number("elements", m.elements, kMaxElements);
   io.part("offer", m.offer);
+  io.part("report", m.report);
   // The least bytes one entry takes bound the count before memory is reserved for it.
   io.list("settings", m.settings, kMaxSettings, 4, [&](auto& setting) { fields(io, setting); });
   io.list("model", m.model, kMaxModelEntries, 25, [&](auto& entry) { fields(io, entry); });
@@ -114,6 +151,12 @@ void fields(auto& io, Of<Done> auto& m) {
 
 void fields(auto& io, Of<Leave> auto& m) { io.sentence("reason", m.reason, kMaxReasonBytes); }
 
+void fields(auto& io, Of<Grant> auto& m) {
+  io.id("term", m.term);
+  io.part("offer", m.offer);
+  io.part("report", m.report);
+}
+
 // ---- coordinator -> site -------------------------------------------------------------------------
 
 void fields(auto& io, Of<Welcome> auto& m) {
@@ -136,23 +179,17 @@ void fields(auto& io, Of<Adopt> auto& m) {
   io.id("round", m.round);
   io.id("source", m.source);
   io.part("digest", m.digest);
+  io.enumeration("counted", m.counted, Counted::kUnknown);
+  io.list("voters", m.voters, kMaxSites, 6, [&](auto& voter) { fields(io, voter); });
 }
 
-void fields(auto& io, Of<Form> auto& m) {
+void fields(auto& io, Of<Recess> auto& m) {
   io.id("term", m.term);
-  io.id("run", m.run);
   io.id("round", m.round);
-  io.id("attempt", m.attempt);
-  io.list("participants", m.participants, kMaxSites, 12, [&](auto& participant) { fields(io, participant); });
-  io.list("slices", m.slices, kMaxSlices, 20, [&](auto& slice) { fields(io, slice); });
+  io.sentence("reason", m.reason, kMaxReasonBytes);
 }
 
-void fields(auto& io, Of<Commit> auto& m) {
-  io.id("term", m.term);
-  io.id("round", m.round);
-  io.id("attempt", m.attempt);
-  io.list("contributors", m.contributors, kMaxSites, 4, [&](auto& site) { io.id("", site); });
-}
+void fields(auto& io, Of<Propose> auto& m) { io.id("term", m.term); }
 
 void fields(auto&, Of<Farewell> auto&) {}
 

@@ -15,6 +15,49 @@ namespace collab::wire {
 
 inline constexpr std::uint32_t kNoIndex = 0xFFFF'FFFF;
 
+// ---- parts of several messages --------------------------------------------------------------------
+
+// One site of the membership, a majority of which every attempt needs.
+struct Voter {
+  SiteId site;
+  std::string name;
+  bool operator==(const Voter&) const = default;
+};
+
+struct Participant {
+  SiteId site;
+  double weight = 0;  // 0: receives the mean, contributes nothing
+  bool operator==(const Participant&) const = default;
+};
+
+struct Slice {
+  SiteId owner;
+  ElementRange range;
+  bool operator==(const Slice&) const = default;
+};
+
+// One try at a round. Nobody has a weight: nothing is exchanged, there are no slices, and the commit moves the round's
+// number on.
+struct Form {
+  TermId term;
+  RunId run;
+  RoundId round;
+  AttemptId attempt;
+  std::vector<Participant> participants;  // ascending SiteId
+  std::vector<Slice> slices;              // ascending, without gaps, covering the vector; none without a weight
+  std::vector<Voter> voters{};              // the membership from this attempt's commit on; ascending
+  bool operator==(const Form&) const = default;
+};
+
+// No contributors: nobody had anything to contribute, the anchor stands.
+struct Commit {
+  TermId term;
+  RoundId round;
+  AttemptId attempt;
+  std::vector<SiteId> contributors;
+  bool operator==(const Commit&) const = default;
+};
+
 // ---- site -> coordinator -------------------------------------------------------------------------
 
 // One tensor of the model, in the order of the parameter vector.
@@ -42,6 +85,24 @@ struct Offer {
   bool operator==(const Offer&) const = default;
 };
 
+// The newest attempt a site has been told of, and how far it came with it.
+struct Prepared {
+  Form form;
+  bool done = false;
+  std::vector<Digest> slices;  // as in Done, when done
+  bool operator==(const Prepared&) const = default;
+};
+
+// What a site knows of the past, for a coordinator that may know less.
+struct Report {
+  TermId granted{};                // it follows no older term
+  bool training = false;           // its parameters move: it comes to its trigger by itself
+  std::vector<Voter> voters{};       // the membership as of the anchor it holds
+  std::vector<Prepared> prepared{};  // at most one: of the round after that anchor
+  std::vector<Commit> recent{};      // the last rounds it saw committed, oldest first
+  bool operator==(const Report&) const = default;
+};
+
 struct Join {
   std::string swarm;                 // COLLAB_RUN: refuses a stranger's swarm
   std::string site;                  // unique in the swarm
@@ -50,6 +111,7 @@ struct Join {
   std::string address;               // where this site can be dialled, "host:port"; empty: it cannot
   std::uint64_t elements = 0;        // length of the parameter vector
   Offer offer;
+  Report report{};
   std::vector<Setting> settings;
   std::vector<ModelEntry> model;
   bool operator==(const Join&) const = default;
@@ -103,6 +165,14 @@ struct Leave {
   bool operator==(const Leave&) const = default;
 };
 
+// "I follow this term and no older one; this is what I know." Answers Propose.
+struct Grant {
+  TermId term;
+  Offer offer;
+  Report report{};
+  bool operator==(const Grant&) const = default;
+};
+
 // ---- coordinator -> site -------------------------------------------------------------------------
 
 struct Welcome {
@@ -135,6 +205,9 @@ struct Roster {
   bool operator==(const Roster&) const = default;
 };
 
+// Whether what a site had put into an exchange was part of the round's commit.
+enum class Counted : std::uint8_t { kNo = 0, kYes = 1, kUnknown = 2 };
+
 // "The swarm's anchor is this; take it from `source` unless you hold it already."
 struct Adopt {
   TermId term;
@@ -142,38 +215,23 @@ struct Adopt {
   RoundId round;
   SiteId source;
   Digest digest;
+  Counted counted = Counted::kNo;  // the receiver's contribution to the round after the anchor it holds
+  std::vector<Voter> voters{};       // the membership as of that anchor
   bool operator==(const Adopt&) const = default;
 };
 
-struct Participant {
-  SiteId site;
-  double weight = 0;  // 0: receives the mean, contributes nothing
-  bool operator==(const Participant&) const = default;
-};
-
-struct Slice {
-  SiteId owner;
-  ElementRange range;
-  bool operator==(const Slice&) const = default;
-};
-
-struct Form {
-  TermId term;
-  RunId run;
-  RoundId round;
-  AttemptId attempt;
-  std::vector<Participant> participants;  // ascending SiteId; at least one weight > 0
-  std::vector<Slice> slices;              // ascending, without gaps, covering the vector
-  bool operator==(const Form&) const = default;
-};
-
-// attempt 0 with no contributors: a round in which nobody had anything to contribute; the anchor stands.
-struct Commit {
+// "No attempt at this round can be formed for now: train on, the anchor stands."
+struct Recess {
   TermId term;
   RoundId round;
-  AttemptId attempt;
-  std::vector<SiteId> contributors;
-  bool operator==(const Commit&) const = default;
+  std::string reason;
+  bool operator==(const Recess&) const = default;
+};
+
+// "Let me be the coordinator of this term."
+struct Propose {
+  TermId term;
+  bool operator==(const Propose&) const = default;
 };
 
 // "Your leave is noted; nothing more will be asked of you."
@@ -237,8 +295,8 @@ struct StatusReport {
   bool operator==(const StatusReport&) const = default;
 };
 
-using Message =
-    std::variant<Join, Adopted, Ready, Decline, Unreached, Done, Leave, Welcome, Refuse, Roster, Adopt, Form, Commit,
-                 Farewell, Hello, FetchAnchor, AnchorSent, Chunk, Heartbeat, StatusQuery, StatusReport>;
+using Message = std::variant<Join, Adopted, Ready, Decline, Unreached, Done, Leave, Welcome, Refuse, Roster, Adopt,
+                             Form, Commit, Farewell, Hello, FetchAnchor, AnchorSent, Chunk, Heartbeat, StatusQuery,
+                             StatusReport, Recess, Propose, Grant>;
 
 }  // namespace collab::wire

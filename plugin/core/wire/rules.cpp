@@ -33,14 +33,11 @@ Status rules(const Roster& m) {
   return check_ascending("members", m.members, [](const Member& member) { return member.site; });
 }
 
-Status rules(const Form& m) {
-  const auto site_of = [](const Participant& participant) { return participant.site; };
-  COLLAB_RETURN_IF_ERROR(check_ascending("participants", m.participants, site_of));
-  if (std::none_of(m.participants.begin(), m.participants.end(), [](const auto& p) { return p.weight > 0; })) {
-    return corrupt("participants: expected at least one weight above 0, got none among " +
-                   std::to_string(m.participants.size()));
-  }
-  if (m.slices.empty()) return corrupt("slices: expected at least one, got none");
+Status check_voters(const std::vector<Voter>& voters) {
+  return check_ascending("voters", voters, [](const Voter& voter) { return voter.site; });
+}
+
+Status check_slices(const Form& m) {
   std::uint64_t covered = 0;
   for (std::size_t i = 0; i < m.slices.size(); ++i) {
     const Slice& slice = m.slices[i];
@@ -59,19 +56,43 @@ Status rules(const Form& m) {
   return {};
 }
 
-Status rules(const Commit& m) {
-  COLLAB_RETURN_IF_ERROR(check_ascending("contributors", m.contributors, [](SiteId site) { return site; }));
-  if ((m.attempt.value == 0) != m.contributors.empty()) {
-    return corrupt("contributors: expected none in attempt 0 and at least one in any other, got " +
-                   std::to_string(m.contributors.size()) + " in attempt " + std::to_string(m.attempt.value));
+Status rules(const Form& m) {
+  const auto site_of = [](const Participant& participant) { return participant.site; };
+  COLLAB_RETURN_IF_ERROR(check_ascending("participants", m.participants, site_of));
+  if (m.participants.empty()) return corrupt("participants: expected at least one, got none");
+  const bool weighs =
+      std::any_of(m.participants.begin(), m.participants.end(), [](const auto& p) { return p.weight > 0; });
+  if (weighs && m.slices.empty()) return corrupt("slices: expected at least one where somebody has a weight, got none");
+  if (!weighs && !m.slices.empty()) {
+    return corrupt("slices: expected none where nobody has a weight, got " + std::to_string(m.slices.size()));
   }
+  COLLAB_RETURN_IF_ERROR(check_slices(m));
+  return check_voters(m.voters);
+}
+
+Status rules(const Commit& m) {
+  if (m.attempt.value == 0) return corrupt("attempt: expected one above 0, got 0");
+  return check_ascending("contributors", m.contributors, [](SiteId site) { return site; });
+}
+
+Status rules(const Adopt& m) { return check_voters(m.voters); }
+
+Status rules(const Report& m) {
+  COLLAB_RETURN_IF_ERROR(check_voters(m.voters));
+  for (const Prepared& prepared : m.prepared) {
+    COLLAB_RETURN_IF_ERROR(rules(prepared.form));
+    const std::size_t expected = prepared.done ? prepared.form.slices.size() : 0;
+    if (prepared.slices.size() != expected) {
+      return corrupt("prepared.slices: expected " + std::to_string(expected) + " digests, got " +
+                     std::to_string(prepared.slices.size()));
+    }
+  }
+  for (const Commit& commit : m.recent) COLLAB_RETURN_IF_ERROR(rules(commit));
   return {};
 }
 
-Status rules(const Done& m) {
-  if (m.slices.empty()) return corrupt("slices: expected at least one digest, got none");
-  return {};
-}
+Status rules(const Join& m) { return rules(m.report); }
+Status rules(const Grant& m) { return rules(m.report); }
 
 Status rules(const Chunk& m) {
   if (m.range.begin >= m.range.end || m.range.size() > kMaxChunkElements) {

@@ -20,11 +20,15 @@ namespace {
 std::vector<Message> samples() {
   const Digest digest{0x1122334455667788, 0x99AABBCCDDEEFF00};
   const RunId run(0xA1A2A3A4A5A6A7A8);
-  Join join{"night-run", "paris", 1, 2, "paris.example.org:29500", 124'439'808, {run, RoundId(41), digest}, {}, {}};
+  Join join{"night-run", "paris", 1, 2, "paris.example.org:29500", 124'439'808, {run, RoundId(41), digest}, {}, {}, {}};
   join.settings = {{"codec", "int8"}, {"sync_every", "100"}};
   join.model = {{"wte.weight", "float32", {50257, 768}, true, {}}, {"scale", "bfloat16", {}, false, digest}};
   const std::vector<Participant> two{{SiteId(0), 3200}, {SiteId(1), 0.1}};
   const std::vector<Slice> halves{{SiteId(0), {0, 62'219'264}}, {SiteId(1), {62'219'264, 124'439'808}}};
+  const std::vector<Voter> voters{{SiteId(0), "paris"}, {SiteId(1), "oslo"}};
+  const Form form{TermId(7), run, RoundId(42), AttemptId(1), two, halves, voters};
+  const Commit commit{TermId(7), RoundId(42), AttemptId(1), {SiteId(0), SiteId(1)}};
+  join.report = {TermId(7), true, voters, {{form, true, {digest, {1, 2}}}}, {commit}};
   return {
       join,
       Adopted{run, RoundId(0), digest},
@@ -38,9 +42,9 @@ std::vector<Message> samples() {
       Roster{TermId(7),
              {{SiteId(0), "paris", "10.0.0.1:29500", MemberState::kActive},
               {SiteId(1), "oslo", "", MemberState::kSuspect}}},
-      Adopt{TermId(7), run, RoundId(41), SiteId(0), digest},
-      Form{TermId(7), run, RoundId(42), AttemptId(1), two, halves},
-      Commit{TermId(7), RoundId(42), AttemptId(1), {SiteId(0), SiteId(1)}},
+      Adopt{TermId(7), run, RoundId(41), SiteId(0), digest, Counted::kYes, voters},
+      form,
+      commit,
       Farewell{},
       Hello{"night-run", TermId(7), SiteId(1), "oslo"},
       FetchAnchor{run, RoundId(41)},
@@ -50,6 +54,9 @@ std::vector<Message> samples() {
       Heartbeat{77, true},
       StatusQuery{},
       StatusReport{R"({"term":7,"members":["paris"]})"},
+      Recess{TermId(7), RoundId(42), "1 of 3 sites is here, which is no majority"},
+      Propose{TermId(8)},
+      Grant{TermId(8), {run, RoundId(41), digest}, {TermId(8), false, voters, {}, {commit}}},
   };
 }
 

@@ -212,7 +212,8 @@ TEST(Counts, FormsAreBounded) {
 TEST(Counts, AClaimWithoutItsBytesIsRefusedAtOnce) {
   EXPECT_THAT(refusal_of(Done{TermId(1), RoundId(1), AttemptId(1), {{}}}, Body().u64(1).u64(1).u32(1).u32(4096).bytes),
               HasSubstr("Done.slices: expected 4096 entries of at least 16 bytes, got 0 bytes"));
-  EXPECT_THAT(refusal_of(Commit{}, Body().u64(1).u64(1).u32(1).u32(0xFFFF'FFFF).bytes),
+  const Commit one{TermId(1), RoundId(1), AttemptId(1), {}};
+  EXPECT_THAT(refusal_of(one, Body().u64(1).u64(1).u32(1).u32(0xFFFF'FFFF).bytes),
               HasSubstr("Commit.contributors: expected at most 4096 entries, got 4294967295"));
 }
 
@@ -228,23 +229,52 @@ TEST(Rules, RosterAndCommitAscend) {
   expect_not_sent(Roster{TermId(1), {{SiteId(2), "", "", {}}, {SiteId(1), "", "", {}}}},
                   "members[1]: expected a site above site 2 (ascending, each once), got site 1");
   expect_not_sent(Commit{TermId(1), RoundId(1), AttemptId(1), {SiteId(1), SiteId(1)}}, "contributors[1]");
-  EXPECT_THAT(refusal_of(Commit{}, Body().u64(1).u64(1).u32(1).u32(2).u32(7).u32(3).bytes),
+  const Commit one{TermId(1), RoundId(1), AttemptId(1), {}};
+  EXPECT_THAT(refusal_of(one, Body().u64(1).u64(1).u32(1).u32(2).u32(7).u32(3).bytes),
               HasSubstr("Commit.contributors[1]: expected a site above site 7"));
 }
 
-TEST(Rules, ACommitOfNothingIsAttemptZero) {
-  expect_travels(Commit{TermId(1), RoundId(1), AttemptId(0), {}});
-  expect_not_sent(Commit{TermId(1), RoundId(1), AttemptId(1), {}}, "got 0 in attempt 1");
-  expect_not_sent(Commit{TermId(1), RoundId(1), AttemptId(0), {SiteId(1)}}, "got 1 in attempt 0");
+TEST(Rules, ACommitIsOfAnAttemptAndMayCountNobody) {
+  expect_travels(Commit{TermId(1), RoundId(1), AttemptId(1), {}});
+  expect_not_sent(Commit{TermId(1), RoundId(1), AttemptId(0), {}}, "attempt: expected one above 0");
 }
 
-TEST(Rules, AFormHasParticipantsInOrderAndAWeight) {
+TEST(Rules, AFormHasParticipantsAndVotersInOrder) {
   expect_travels(two_sites());
   expect_travels(changed([](Form& f) { f.participants[0].weight = 0; }));
-  expect_not_sent(changed([](Form& f) { f.participants[0].weight = f.participants[1].weight = 0; }),
-                  "participants: expected at least one weight above 0");
+  expect_not_sent(changed([](Form& f) { f.voters = {{SiteId(2), "a"}, {SiteId(1), "b"}}; }), "voters[1]");
   expect_not_sent(changed([](Form& f) { std::swap(f.participants[0], f.participants[1]); }), "participants[1]");
-  expect_not_sent(changed([](Form& f) { f.participants.clear(); }), "got none among 0");
+  expect_not_sent(changed([](Form& f) { f.participants.clear(); }), "participants: expected at least one");
+}
+
+TEST(Rules, NothingIsExchangedWhereNobodyHasAWeight) {
+  const auto idle = [](Form& f) { f.participants[0].weight = f.participants[1].weight = 0; };
+  expect_not_sent(changed(idle), "slices: expected none where nobody has a weight, got 2");
+  expect_travels(changed([&](Form& f) {
+    idle(f);
+    f.slices.clear();
+  }));
+}
+
+TEST(Rules, AReportIsAsSoundAsItsParts) {
+  Join join;
+  join.report.voters = {{SiteId(1), "a"}, {SiteId(1), "b"}};
+  expect_not_sent(join, "voters[1]");
+  join.report.voters.clear();
+  join.report.prepared = {{two_sites(), true, {{}}}};
+  expect_not_sent(join, "prepared.slices: expected 2 digests, got 1");
+  join.report.prepared[0].slices.resize(2);
+  expect_travels(join);
+  join.report.prepared[0].form.participants.clear();
+  expect_not_sent(join, "participants: expected at least one");
+  join.report.prepared = {{}, {}};
+  join.report.prepared[0].form = join.report.prepared[1].form = two_sites();
+  expect_not_sent(join, "prepared: expected at most 1 entries, got 2");
+  Grant grant;
+  grant.report.recent.assign(kMaxRecent, Commit{TermId(1), RoundId(1), AttemptId(1), {}});
+  expect_travels(grant);
+  grant.report.recent.emplace_back();
+  expect_not_sent(grant, "attempt: expected one above 0");
 }
 
 TEST(Rules, SlicesCoverTheVectorWithoutGaps) {
@@ -270,12 +300,8 @@ TEST(Rules, ChunksHoldSomethingAndNotTooMuch) {
   expect_not_sent(chunk(6, 5), "range");
 }
 
-TEST(Rules, DoneHasADigestForEachSlice) {
-  expect_not_sent(Done{TermId(1), RoundId(1), AttemptId(1), {}}, "slices: expected at least one digest");
-}
-
 TEST(EncodeDeathTest, AMessageThatBreaksItsRulesIsABug) {
-  EXPECT_DEATH(static_cast<void>(encode(Done{})), "Done cannot be sent");
+  EXPECT_DEATH(static_cast<void>(encode(Commit{})), "Commit cannot be sent");
 }
 
 }  // namespace

@@ -52,6 +52,47 @@ ModelEntry draw_entry(Prng& prng) {
   return entry;
 }
 
+std::vector<Voter> draw_voters(Prng& prng) {
+  std::vector<Voter> voters;
+  for (const SiteId site : draw_sites(prng, 0)) voters.push_back({site, draw_text(prng, kMaxNameBytes)});
+  return voters;
+}
+
+void draw(Prng& prng, Form& m) {
+  m = {draw_id<TermId>(prng), draw_id<RunId>(prng), draw_id<RoundId>(prng), draw_id<AttemptId>(prng), {}, {},
+       draw_voters(prng)};
+  const auto sites = draw_sites(prng, 1);
+  for (const SiteId site : sites) m.participants.push_back({site, draw_weight(prng)});
+  if (prng.chance(0.2)) {  // nobody has a weight
+    for (Participant& participant : m.participants) participant.weight = 0;
+    return;
+  }
+  m.participants[prng.below(sites.size())].weight = 1 + prng.uniform();
+  std::uint64_t begin = 0;
+  for (std::size_t i = 1 + prng.below(10); i > 0; --i) {
+    const std::uint64_t end = begin + 1 + prng.below(std::uint64_t{1} << 30);
+    m.slices.push_back({sites[prng.below(sites.size())], {begin, end}});
+    begin = end;
+  }
+}
+void draw(Prng& prng, Commit& m) {
+  m = {draw_id<TermId>(prng), draw_id<RoundId>(prng), AttemptId(1 + static_cast<std::uint32_t>(prng.below(100))), {}};
+  m.contributors = draw_sites(prng, 0);
+}
+Report draw_report(Prng& prng) {
+  Report report{draw_id<TermId>(prng), prng.chance(0.5), draw_voters(prng), {}, {}};
+  if (prng.chance(0.5)) {
+    Prepared prepared;
+    draw(prng, prepared.form);
+    prepared.done = prng.chance(0.5);
+    if (prepared.done) prepared.slices.resize(prepared.form.slices.size(), draw_digest(prng));
+    report.prepared.push_back(std::move(prepared));
+  }
+  report.recent.resize(prng.below(kMaxRecent + 1));
+  for (Commit& commit : report.recent) draw(prng, commit);
+  return report;
+}
+
 void draw(Prng& prng, Join& m) {
   m.swarm = draw_text(prng, kMaxNameBytes);
   m.site = draw_text(prng, kMaxNameBytes);
@@ -60,6 +101,7 @@ void draw(Prng& prng, Join& m) {
   m.address = draw_text(prng, kMaxAddressBytes);
   m.elements = draw_number<std::uint64_t>(prng, kMaxElements);
   m.offer = {draw_id<RunId>(prng), draw_id<RoundId>(prng), draw_digest(prng)};
+  m.report = draw_report(prng);
   for (std::size_t i = prng.below(6); i > 0; --i) m.settings.push_back({draw_text(prng, 30), draw_text(prng, 30)});
   for (std::size_t i = prng.below(6); i > 0; --i) m.model.push_back(draw_entry(prng));
 }
@@ -93,25 +135,16 @@ void draw(Prng& prng, Roster& m) {
   }
 }
 void draw(Prng& prng, Adopt& m) {
-  m = {draw_id<TermId>(prng), draw_id<RunId>(prng), draw_id<RoundId>(prng), draw_id<SiteId>(prng), draw_digest(prng)};
+  m = {draw_id<TermId>(prng), draw_id<RunId>(prng), draw_id<RoundId>(prng),
+       draw_id<SiteId>(prng), draw_digest(prng),    static_cast<Counted>(prng.below(3)),
+       draw_voters(prng)};
 }
-void draw(Prng& prng, Form& m) {
-  m = {draw_id<TermId>(prng), draw_id<RunId>(prng), draw_id<RoundId>(prng), draw_id<AttemptId>(prng), {}, {}};
-  const auto sites = draw_sites(prng, 1);
-  for (const SiteId site : sites) m.participants.push_back({site, draw_weight(prng)});
-  m.participants[prng.below(sites.size())].weight = 1 + prng.uniform();
-  std::uint64_t begin = 0;
-  for (std::size_t i = 1 + prng.below(10); i > 0; --i) {
-    const std::uint64_t end = begin + 1 + prng.below(std::uint64_t{1} << 30);
-    m.slices.push_back({sites[prng.below(sites.size())], {begin, end}});
-    begin = end;
-  }
+void draw(Prng& prng, Recess& m) {
+  m = {draw_id<TermId>(prng), draw_id<RoundId>(prng), draw_text(prng, kMaxReasonBytes)};
 }
-void draw(Prng& prng, Commit& m) {
-  m = {draw_id<TermId>(prng), draw_id<RoundId>(prng), AttemptId(0), {}};
-  if (prng.chance(0.2)) return;
-  m.attempt = AttemptId(1 + static_cast<std::uint32_t>(prng.below(100)));
-  m.contributors = draw_sites(prng, 1);
+void draw(Prng& prng, Propose& m) { m.term = draw_id<TermId>(prng); }
+void draw(Prng& prng, Grant& m) {
+  m = {draw_id<TermId>(prng), {draw_id<RunId>(prng), draw_id<RoundId>(prng), draw_digest(prng)}, draw_report(prng)};
 }
 void draw(Prng&, Farewell&) {}
 void draw(Prng& prng, Hello& m) {
