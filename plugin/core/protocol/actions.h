@@ -61,9 +61,8 @@ using CoordinatorAction = std::variant<Send, Hangup, Note>;
 struct Begin {  // the model is known, its parameters are readable: join the swarm
   wire::Join join;
 };
-struct Trigger {  // parameters stand still until RoundDone
-  double weight = 0;
-  std::uint64_t samples = 0;
+struct Trigger {              // parameters stand still until RoundDone or RoundSkipped
+  std::uint64_t samples = 0;  // in all, since Begin
   std::uint64_t steps = 0;
 };
 struct Depart {  // leave the swarm; answered by Left
@@ -128,10 +127,22 @@ struct StartExchange {
 struct CancelExchange {
   std::string why;
 };
+// What of the parameters is in the new anchor already: they become new anchor + (parameters - base).
+enum class Base : std::uint8_t {
+  kParameters,  // all of it, they were contributed as they are: parameters := new anchor
+  kOldAnchor,   // nothing was contributed
+  kSnapshot,    // what was contributed lies in the snapshot
+  kUnfit,       // they are not finite: parameters := new anchor, and their optimiser needs a look
+};
 struct ApplyCommit {  // take the outer step for this attempt, write the parameters, answer with Applied
   wire::Commit commit;
-  bool take_anchor = false;  // the local parameters are unfit: overwrite them, reset their optimiser
+  Base base = Base::kParameters;
 };
+// Another anchor than the one before was received and is in place: move the parameters onto it. No answer.
+struct Rebase {
+  Base base = Base::kOldAnchor;
+};
+struct TakeSnapshot {};  // of the parameters; it serves the next Rebase or ApplyCommit
 // Hold the anchor of (run, round) now: from our own parameters or the store, no transfer needed.
 // Answer with AnchorInPlace.
 struct KeepAnchor {
@@ -142,6 +153,7 @@ struct KeepAnchor {
 struct ReceiveAnchor {
   RunId run;
   RoundId round;
+  Digest digest;  // expected; with another one the old anchor stays
   LinkId from;
 };
 struct SendAnchor {  // stream anchor and outer state, then AnchorSent
@@ -160,13 +172,19 @@ struct RoundDone {
   std::vector<std::string> members;
   std::vector<std::string> contributors;
 };
+// The trigger is answered without a round: train on, what was trained counts later.
+struct RoundSkipped {
+  RoundId round;
+  std::string reason;
+};
 struct Left {};
 // The machine cannot go on; every waiter is told.
 struct Failed {
   Status why;
 };
 using SiteAction = std::variant<Send, Hangup, DialCoordinator, DialPeer, StartExchange, CancelExchange, ApplyCommit,
-                                KeepAnchor, ReceiveAnchor, SendAnchor, JoinDone, RoundDone, Left, Failed, Note>;
+                                KeepAnchor, ReceiveAnchor, SendAnchor, JoinDone, Rebase, TakeSnapshot, RoundDone,
+                                RoundSkipped, Left, Failed, Note>;
 
 // ---- exchange: the chunks of one attempt ----------------------------------------------------------
 

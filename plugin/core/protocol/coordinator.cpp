@@ -40,8 +40,16 @@ void Coordinator::State::on_event(const Received& event) {
     out.emplace_back(Send{event.link, StatusReport{status_json(now)}});
     return;
   }
+  if (const auto* grant = std::get_if<Grant>(&event.message); grant != nullptr && applicants.count(event.link) != 0) {
+    return on_grant(event.link, *grant);
+  }
+  if (applicants.count(event.link) != 0 &&
+      (std::holds_alternative<Heartbeat>(event.message) || std::holds_alternative<Grant>(event.message))) {
+    return;
+  }
   const auto link = links.find(event.link);
   if (link == links.end()) {
+    applicants.erase(event.link);
     out.emplace_back(Hangup{event.link, "this link has not joined the swarm '" + config.swarm + "', but sent " +
                                             std::string(wire::name_of(event.message)) + "; a site sends Join first"});
     return;
@@ -63,6 +71,8 @@ void Coordinator::State::on_event(const Received& event) {
           on_done(member, message);
         } else if constexpr (std::is_same_v<T, Leave>) {
           send(member, Farewell{});
+          voters.erase(member.id);  // it agrees that the others go on without it
+          voters_formed.erase(member.id);
           if (members.size() == 1) anchor.reset();  // the swarm ends as it should; nobody is to bring it back
           out.emplace_back(Hangup{member.link, "left: " + message.reason});
           remove(member.id, "left: " + message.reason);
@@ -81,6 +91,7 @@ void Coordinator::State::on_event(const Closed& event) {
   const auto link = links.find(event.link);
   if (link == links.end()) {
     claims.erase(event.link);
+    applicants.erase(event.link);
     return;
   }
   remove(link->second, event.why.ok() ? "its link was closed" : "its link was lost: " + event.why.message());
@@ -102,7 +113,7 @@ void Coordinator::State::advance() {
     choose_anchor();
     offer_anchor();
     if (round.attempt) finish_attempt();
-    if (!round.attempt && ready_to_form() && states_agree()) form();
+    if (!round.attempt) try_to_form();
   } while (changed);
 }
 
@@ -110,6 +121,7 @@ TimePoint Coordinator::State::next_deadline() const {
   if (members.empty()) return kNever;
   TimePoint next = std::min(next_heartbeat, round.limit);
   next = std::min(next, round.waiting.next());
+  if (!round.attempt) next = std::min(next, later(round.majority_since, config.straggler_grace));
   next = std::min(next, gathering.next());
   if (gathering.running()) {
     next = std::min(next, later(gathering.since(), last_anchor_missed() ? config.link_grace : config.join_timeout));

@@ -108,8 +108,11 @@ void Coordinator::State::refuse_link(LinkId link, const std::string& who, const 
 
 SiteId Coordinator::State::pick_id(const wire::Join& join) const {
   if (join.index != wire::kNoIndex) return SiteId{join.index};
+  for (const auto& [id, name] : voters) {
+    if (name == join.site && members.count(id) == 0) return id;  // back in its place
+  }
   SiteId id{0};
-  while (members.count(id) != 0) ++id.value;
+  while (members.count(id) != 0 || voters.count(id) != 0) ++id.value;
   return id;
 }
 
@@ -160,6 +163,15 @@ void Coordinator::State::refuse_claims_of(const MemberRecord& member) {
 }
 
 void Coordinator::State::on_join(LinkId link, const wire::Join& join) {
+  if (in_office && join.swarm == config.swarm) {
+    if (join.report.granted > term) {
+      step_down(join.site + " follows term " + std::to_string(join.report.granted.value));
+    } else if (!join.report.voters.empty() && anchor && newborn && anchor->run != join.offer.run &&
+               anchor->round.value == 0) {
+      step_down(join.site + " is of a swarm older than the one that has just begun here");
+      voters.clear();
+    }
+  }
   if (const auto known = links.find(link); known != links.end()) {
     note(Note::Level::kWarning, "ignored", name_of(known->second) + " sent a second Join on one link");
     return;
@@ -168,6 +180,7 @@ void Coordinator::State::on_join(LinkId link, const wire::Join& join) {
     const std::string who = join.site.empty() ? "a site without a name" : join.site;
     return refuse_link(link, who, reason);
   }
+  if (!in_office) return apply_for(link, join);
   if (const MemberRecord* namesake = member_named(join.site)) {
     if (!replaces(join, *namesake)) {
       if (claims.size() >= kMaxClaims) return refuse_link(link, join.site, "too many joins at once; try again");
@@ -177,28 +190,53 @@ void Coordinator::State::on_join(LinkId link, const wire::Join& join) {
     out.emplace_back(Hangup{namesake->link, "replaced by a new link of " + join.site});
     remove(namesake->id, "its old link was dead; it came back on a new one");
   }
+  admit(link, join);
+}
+
+void Coordinator::State::admit(LinkId link, const wire::Join& join) {
   if (!reference) {
     reference = Reference{join.site, join.elements, join.settings, join.model};
     next_heartbeat = later(now, config.heartbeat);
   }
-
   MemberRecord member;
   member.id = pick_id(join);
   member.name = join.site;
   member.address = join.address;
   member.link = link;
   member.offer = join.offer;
+  member.report = join.report;
   member.expected_sites = join.expected_sites;
   member.last_heard = now;
   links[link] = member.id;
   const auto as_ms = [](Duration d) {
     return static_cast<std::uint32_t>(std::max<Duration::rep>(1, d.count() / 1000));
   };
-  send(member, wire::Welcome{config.term, member.id, as_ms(config.heartbeat), as_ms(config.link_grace)});
-  const auto& inserted = members.emplace(member.id, std::move(member)).first->second;
+  send(member, wire::Welcome{term, member.id, as_ms(config.heartbeat), as_ms(config.link_grace)});
+  auto& inserted = members.emplace(member.id, std::move(member)).first->second;
   send_roster();
   if (!gathered && !gathering.running()) gathering.start(now);
+  if (repeat_commit(inserted)) return;
   if (anchor) prefer_newer_offer(inserted);
+  // Its parameters move, so it cannot take another anchor now: it comes to its trigger by itself.
+  const bool newest = !anchor || (join.offer.run == anchor->run && join.offer.round == anchor->round);
+  if (join.report.training && !newest) inserted.standing = Standing::kBehind;
+}
+
+bool Coordinator::State::repeat_commit(MemberRecord& member) {
+  const auto& said = member.report.prepared;
+  if (said.empty() || !said[0].done) return false;
+  const wire::Form& form = said[0].form;
+  const auto past = history.find(form.round);
+  const bool missed = past != history.end() && past->second.run == form.run && past->second.attempt == form.attempt &&
+                      member.offer.run == form.run && member.offer.round.value + 1 == form.round.value;
+  if (!missed) return false;
+  const auto& contributors = past->second.contributors;
+  send(member, wire::Commit{term, form.round, form.attempt, {contributors.begin(), contributors.end()}});
+  member.standing = Standing::kBehind;
+  note(Note::Level::kInfo, "resume",
+       member.name + " had missed the commit of round " + std::to_string(form.round.value) + " and gets it now",
+       {{"who", json_quote(member.name)}});
+  return true;
 }
 
 // A joiner that holds more than the swarm: it wins only while nobody has begun to train from the swarm's anchor.
@@ -245,7 +283,7 @@ bool Coordinator::State::anybody_resumes() const {
 void Coordinator::State::choose_anchor() {
   if (anchor) return;
   const bool enough = last_anchor ? !last_anchor_missed() : gathered || members.size() >= sites_wanted();
-  if (!enough) return;
+  if (!enough || !has_quorum(all_members())) return;
   gathered = true;
   gathering.stop();
   last_anchor.reset();
@@ -260,9 +298,11 @@ void Coordinator::State::choose_anchor() {
     if (best == nullptr || rank(member) > rank(*best)) best = &member;
   }
   wire::Offer chosen = brought_by(*best);
-  if (chosen.run.value == 0) chosen = {RunId{config.fresh_run.value + births++}, RoundId{0}, chosen.digest};
+  newborn = chosen.run.value == 0;
+  if (newborn) chosen = {RunId{config.fresh_run.value + births++}, RoundId{0}, chosen.digest};
   anchor = AnchorRecord{chosen.run, chosen.round, chosen.digest};
   best->holds = wire::Adopted{chosen.run, chosen.round, chosen.digest};
+  for (const auto& [id, member] : members) voters[id] = member.name;
   note(Note::Level::kInfo, "anchor",
        std::to_string(members.size()) + " sites are here; the anchor of " + anchor_in_words(chosen.run, chosen.round) +
            " is taken from " + best->name);
@@ -293,7 +333,7 @@ void Coordinator::State::send_adopt(MemberRecord& to, SiteId source) {
   to.adopting_since = now;
   to.source = source;
   to.ready.reset();
-  send(to, wire::Adopt{config.term, anchor->run, anchor->round, source, *anchor->digest});
+  send(to, wire::Adopt{term, anchor->run, anchor->round, source, *anchor->digest, counted(to), list_of(voters)});
 }
 
 // An anchor does not move under a joiner: none is offered while an attempt is in flight, no attempt is formed while
@@ -309,7 +349,11 @@ void Coordinator::State::offer_anchor() {
 void Coordinator::State::on_adopted(MemberRecord& member, const wire::Adopted& adopted) {
   if (!anchor || adopted.run != anchor->run || adopted.round != anchor->round) {
     member.holds = adopted;
-    if (!anchor || member.standing != Standing::kAdopting || member.source != member.id) return;
+    if (!anchor || member.standing != Standing::kAdopting) return;
+    if (member.source != member.id) {  // its parameters move: it takes the anchor at its next trigger
+      member.standing = Standing::kBehind;
+      return;
+    }
     // Chosen for what it brought when it joined, it has since put another anchor in place: choose again.
     note(Note::Level::kWarning, "anchor",
          member.name + " holds the anchor of " + anchor_in_words(adopted.run, adopted.round) + " by now, not that of " +
@@ -319,8 +363,10 @@ void Coordinator::State::on_adopted(MemberRecord& member, const wire::Adopted& a
     return;
   }
   if (!anchor->digest) anchor->digest = adopted.digest;
+  const bool waited_for = member.standing == Standing::kAdopting;
   member.holds = adopted;
-  if (member.standing != Standing::kAdopting) return;
+  if (member.standing == Standing::kActive) return;
+  if (!waited_for && adopted.digest != *anchor->digest) return;  // it is sent the right one
   if (adopted.digest != *anchor->digest) {
     const std::string what = "its anchor of " + anchor_in_words(adopted.run, adopted.round) + " has the digest " +
                              to_hex(adopted.digest) + ", the swarm's has " + to_hex(*anchor->digest);
@@ -344,10 +390,13 @@ void Coordinator::State::on_gathering_tick() {
   const auto waited = gathering.due(now);
   if (last_anchor_missed()) {
     const std::string missed = "nobody has brought back round " + std::to_string(last_anchor->second.value);
-    if (now - gathering.since() < config.link_grace) {
+    const bool strangers = std::none_of(members.begin(), members.end(),
+                                        [this](const auto& entry) { return voters.count(entry.first) != 0; });
+    if (now - gathering.since() < config.link_grace || (!strangers && !has_quorum(all_members()))) {
       if (waited) note(Note::Level::kInfo, "waiting", missed + " yet (" + in_seconds(*waited) + ")");
       return;
     }
+    if (strangers) voters.clear();
     note(Note::Level::kWarning, "anchor",
          missed + " within " + in_seconds(config.link_grace) + " (COLLAB_LINK_GRACE); the swarm goes on without it");
     last_anchor.reset();

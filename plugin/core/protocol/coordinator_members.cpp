@@ -12,6 +12,7 @@ const char* in_words(Standing standing) {
     case Standing::kJoined: return "joined";
     case Standing::kAdopting: return "adopting";
     case Standing::kActive: return "active";
+    case Standing::kBehind: return "behind";
   }
   return "unknown";
 }
@@ -82,16 +83,18 @@ void Coordinator::State::forget_everything() {
   reference.reset();
   gathered = false;
   gathering.stop();
+  voters_formed.clear();
   round = RoundRecord{};
   next_heartbeat = kNever;
 }
 
 void Coordinator::State::send_roster() {
-  wire::Roster roster{config.term, {}};
+  wire::Roster roster{term, {}};
   for (const auto& [id, member] : members) {
-    const auto state = member.suspect                         ? wire::MemberState::kSuspect
-                       : member.standing == Standing::kActive ? wire::MemberState::kActive
-                                                              : wire::MemberState::kJoining;
+    const auto state = member.suspect ? wire::MemberState::kSuspect
+                       : member.standing == Standing::kActive || member.standing == Standing::kBehind
+                           ? wire::MemberState::kActive
+                           : wire::MemberState::kJoining;
     roster.members.push_back({id, member.name, member.address, state});
   }
   for (const auto& [id, member] : members) send(member, roster);
@@ -145,7 +148,7 @@ void Coordinator::State::judge_silence() {
 }
 
 std::string Coordinator::State::status_json(TimePoint at) const {
-  std::string text = "{\"swarm\":" + json_quote(config.swarm) + ",\"term\":" + std::to_string(config.term.value) +
+  std::string text = "{\"swarm\":" + json_quote(config.swarm) + ",\"term\":" + std::to_string(term.value) +
                      ",\"run\":" + std::to_string(anchor ? anchor->run.value : 0) +
                      ",\"round\":" + std::to_string(anchor ? anchor->round.value : 0) +
                      ",\"attempt\":" + std::to_string(round.attempt ? round.attempt->attempt.value : 0) +
@@ -176,7 +179,8 @@ std::vector<SiteId> Coordinator::State::waited_for() const {
     return sites;
   }
   for (const auto& [id, member] : members) {
-    if (!member.ready || member.standing != Standing::kActive) sites.push_back(id);
+    const bool waits = member.standing != Standing::kBehind && round.set_aside.count(id) == 0;
+    if (waits && (!member.ready || member.standing != Standing::kActive)) sites.push_back(id);
   }
   return sites;
 }

@@ -9,6 +9,10 @@
 namespace collab::protocol {
 namespace {
 
+bool takes_part(const wire::Form& form, SiteId site) {
+  return std::any_of(form.participants.begin(), form.participants.end(), [&](const auto& p) { return p.site == site; });
+}
+
 std::string times_in_words(std::uint32_t times) { return times == 1 ? "once" : std::to_string(times) + " times"; }
 
 }  // namespace
@@ -30,13 +34,20 @@ bool Coordinator::State::in_attempt(AttemptId attempt, RoundId of) const {
 
 void Coordinator::State::on_ready(MemberRecord& member, const wire::Ready& ready) {
   const std::string who = member.name + " is ready for round " + std::to_string(ready.round.value);
+  const bool has_place = member.standing == Standing::kActive || member.standing == Standing::kBehind;
+  if (has_place && anchor && (ready.round != number() || member.standing == Standing::kBehind)) {
+    // The swarm went on without it, and now its parameters stand still: it can take the anchor.
+    member.standing = Standing::kJoined;
+    member.holds = wire::Adopted{anchor->run, RoundId{ready.round.value - 1}, ready.state};
+    return;
+  }
   if (member.standing != Standing::kActive || ready.round != number()) {
     // It crossed an Adopt on its way, or is out of step; it will say so again once it holds the anchor.
     note(Note::Level::kDebug, "ignored", who + ", which is not the next round for it");
     return;
   }
-  if (round.attempt) {
-    note(Note::Level::kWarning, "ignored", who + " while an attempt at it is in flight");
+  if (round.attempt && takes_part(*round.attempt, member.id)) {
+    note(Note::Level::kWarning, "ignored", who + " while an attempt with it is in flight");
     return;
   }
   member.ready = ready;
@@ -52,7 +63,7 @@ void Coordinator::State::on_ready(MemberRecord& member, const wire::Ready& ready
 }
 
 void Coordinator::State::on_done(MemberRecord& member, const wire::Done& done) {
-  if (done.term != config.term || !in_attempt(done.attempt, done.round)) return;  // of an attempt given up since
+  if (done.term != term || !in_attempt(done.attempt, done.round)) return;  // of an attempt given up since
   if (done.slices.size() != round.attempt->slices.size()) {
     return expel(member.id, "it sent " + std::to_string(done.slices.size()) + " digests for the " +
                                 std::to_string(round.attempt->slices.size()) + " slices of round " +
@@ -96,17 +107,74 @@ void Coordinator::State::abandon_attempt() {
   for (auto& [id, member] : members) member.done.reset();
 }
 
-bool Coordinator::State::ready_to_form() const {
-  return anchor && std::all_of(members.begin(), members.end(), [](const auto& entry) {
-           return entry.second.standing == Standing::kActive && entry.second.ready.has_value();
-         });
+// Who holds the anchor and was not set aside. Those behind take the anchor first, at their own trigger.
+std::set<SiteId> Coordinator::State::crew() const {
+  std::set<SiteId> sites;
+  for (const auto& [id, member] : members) {
+    if (member.standing == Standing::kActive && round.set_aside.count(id) == 0) sites.insert(id);
+  }
+  return sites;
+}
+
+std::set<SiteId> Coordinator::State::ready_crew() const {
+  std::set<SiteId> sites = crew();
+  std::erase_if(sites, [this](SiteId id) { return !members.at(id).ready; });
+  return sites;
+}
+
+// All are ready; or a majority is, and the grace for the others has passed since.
+void Coordinator::State::try_to_form() {
+  const auto still = [](const auto& entry) {
+    return entry.second.standing == Standing::kJoined || entry.second.standing == Standing::kAdopting;
+  };
+  const std::set<SiteId> ready = ready_crew();
+  const std::size_t all = crew().size();
+  if (!anchor || ready.empty()) return;
+  const bool whole = ready.size() == all;
+  if (!has_quorum(ready)) {
+    if (whole && std::none_of(members.begin(), members.end(), still)) recess(quorum_in_words(ready));
+    return;
+  }
+  if (2 * ready.size() <= all) {
+    round.majority_since = kNever;
+    return;
+  }
+  if (round.majority_since == kNever) round.majority_since = now;
+  if (std::any_of(members.begin(), members.end(), still)) return;  // the anchor does not move under a joiner
+  if (!whole && now < later(round.majority_since, config.straggler_grace)) return;
+  if (!states_agree(ready)) return;
+  for (const SiteId id : crew()) {
+    if (ready.count(id) != 0) continue;
+    note(Note::Level::kWarning, "straggler",
+         "round " + std::to_string(number().value) + " goes on without " + name_of(id) + ", which is not ready " +
+             in_seconds(config.straggler_grace) +
+             " after most were (COLLAB_STRAGGLER_GRACE); what it trains counts "
+             "in a later round",
+         {{"who", json_quote(name_of(id))}, {"round", std::to_string(number().value)}});
+  }
+  form(ready);
+}
+
+void Coordinator::State::recess(const std::string& reason) {
+  const RoundId of = number();
+  note(Note::Level::kWarning, "no-quorum",
+       "no attempt at round " + std::to_string(of.value) + ": " + reason + "; the anchor stands, the sites train on",
+       {{"round", std::to_string(of.value)}});
+  for (auto& [id, member] : members) {
+    if (member.standing != Standing::kActive || !member.ready) continue;
+    send(member, wire::Recess{term, of, reason});
+    member.ready.reset();
+  }
+  const std::uint32_t attempts = round.attempts;
+  round = RoundRecord{};
+  round.attempts = attempts;
 }
 
 // Before deltas to an anchor are averaged, all must hold the same one. A site that differs fetches it again, keeps its
 // parameters, and says ready once more.
-bool Coordinator::State::states_agree() {
+bool Coordinator::State::states_agree(const std::set<SiteId>& sites) {
   std::map<SiteId, Digest> said;
-  for (const auto& [id, member] : members) said[id] = member.ready->state;
+  for (const SiteId id : sites) said[id] = members.at(id).ready->state;
   const Digest right = majority(said);
   anchor->digest = right;
   std::vector<SiteId> wrong;
@@ -130,16 +198,17 @@ bool Coordinator::State::states_agree() {
   return wrong.empty();
 }
 
-void Coordinator::State::form() {
+void Coordinator::State::form(const std::set<SiteId>& sites) {
   wire::Form form;
-  form.term = config.term;
+  form.term = term;
   form.run = anchor->run;
   form.round = number();
   bool contributes = false;
   const bool any_address =
-      std::any_of(members.begin(), members.end(), [](const auto& entry) { return !entry.second.address.empty(); });
+      std::any_of(sites.begin(), sites.end(), [&](SiteId id) { return !members.at(id).address.empty(); });
   std::vector<Share> shares;
-  for (const auto& [id, member] : members) {
+  for (const SiteId id : sites) {
+    const MemberRecord& member = members.at(id);
     const double weight = round.declined.count(id) != 0 ? 0 : member.ready->weight;
     contributes = contributes || weight > 0;
     form.participants.push_back({id, weight});
@@ -147,11 +216,16 @@ void Coordinator::State::form() {
     shares.push_back({id, any_address && member.address.empty() ? 0.0 : 1.0});
   }
   round.formed = now;
-  if (!contributes) return commit(AttemptId{0}, {});
+  round.majority_since = kNever;
   form.attempt = AttemptId{attempt_base + ++round.attempts};
   highest_attempt = std::max(highest_attempt, form.attempt.value);
-  form.slices = make_slices(reference->elements, shares);
-  for (const auto& [id, member] : members) send(member, form);
+  if (contributes) form.slices = make_slices(reference->elements, shares);
+  voters_formed.clear();
+  for (const auto& [id, member] : members) {
+    if (member.standing == Standing::kActive || member.standing == Standing::kBehind) voters_formed[id] = member.name;
+  }
+  form.voters = list_of(voters_formed);
+  for (const SiteId id : sites) send(members.at(id), form);
   round.attempt = std::move(form);
 }
 
@@ -195,13 +269,22 @@ void Coordinator::State::finish_attempt() {
 
 void Coordinator::State::commit(AttemptId attempt, const std::vector<SiteId>& contributors) {
   const RoundId committed = number();
+  const wire::Form form = *round.attempt;
+  remember(anchor->run, committed, attempt, contributors);
+  voters = voters_formed;
   std::vector<std::string> names;
   for (const SiteId id : contributors) names.push_back(name_of(id));
+  std::vector<std::string> members_named;
+  for (const wire::Participant& p : form.participants) members_named.push_back(name_of(p.site));
   for (auto& [id, member] : members) {
-    if (member.standing != Standing::kActive || !member.ready) continue;
-    send(member, wire::Commit{config.term, committed, attempt, contributors});
-    member.ready.reset();
     member.done.reset();
+    if (takes_part(form, id)) {
+      send(member, wire::Commit{term, committed, attempt, contributors});
+      member.ready.reset();
+    } else if (member.standing == Standing::kActive) {  // left out; one that is ready by now takes the anchor at once
+      member.standing = member.ready ? Standing::kJoined : Standing::kBehind;
+      member.ready.reset();
+    }
   }
   const double seconds = static_cast<double>((now - round.formed).count()) / 1e6;
   note(Note::Level::kInfo, "round",
@@ -209,7 +292,7 @@ void Coordinator::State::commit(AttemptId attempt, const std::vector<SiteId>& co
            (names.empty() ? ": nobody had anything to contribute, the anchor stands" : ": " + join_words(names)),
        {{"round", std::to_string(committed.value)},
         {"attempt", std::to_string(attempt.value)},
-        {"members", json_list(member_list())},
+        {"members", json_list(members_named)},
         {"contributors", json_list(names)},
         {"seconds", json_number(seconds)}});
   anchor->round = committed;
@@ -247,11 +330,18 @@ void Coordinator::State::on_round_limit() {
          which + ": no site finished its exchange within " + limit + "; it is tried once more");
     return abandon_attempt();
   }
-  const std::string reason = round.attempt ? which + ": its exchange was not done within " + limit
-                                           : which + ": it was not ready within " + limit;
+  if (!round.attempt)
+    return recess("only " + std::to_string(ready_crew().size()) + " of " + std::to_string(crew().size()) +
+                  " sites were ready within " + limit);
   for (const SiteId id : late) {
-    if (members.count(id) != 0) expel(id, reason);
+    round.set_aside.insert(id);
+    note(Note::Level::kWarning, "straggler",
+         which + ": the exchange at " + name_of(id) + " was not done within " + limit +
+             "; the others go on, what it trained counts in a later round",
+         {{"who", json_quote(name_of(id))}, {"round", std::to_string(number().value)}});
   }
+  abandon_attempt();
+  if (!has_quorum(ready_crew())) recess(quorum_in_words(ready_crew()));
 }
 
 }  // namespace collab::protocol

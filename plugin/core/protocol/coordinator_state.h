@@ -3,17 +3,24 @@
 //
 // Threads: one caller at a time. Ownership: plain values.
 //
-//   a member                              the swarm
+//   office (coordinator_office.cpp)
 //
-//        Join                                (no anchor) --enough sites joined: the best offer--> anchor (run, round)
-//          v                                                                                       |        ^
-//       joined ----Adopt---> adopting                               all ready, nobody adopting     |        |
-//                             |    ^                                                               v        |
-//                     Adopted |    | state differs: repair                                attempt 1, 2, .. -+
-//                             v    |                                     lost, declined, unreached: | ^  all done and
-//                            active                                      the next attempt           +-+  alike: commit
+//     candidate --nobody here knows of a membership-----------------------------> in office, term 1
+//        |  ^--a newer term is heard of, or an older swarm than our new one--------------+  ^
+//        +--enough of the newest membership are here: Propose(term) --they Grant--------------+
+//
+//   a member                                              the swarm
+//
+//        Join                                  (no anchor) --enough sites joined: the best offer--> anchor (run, round)
+//          v                                                                                         |        ^
+//       joined ----Adopt---> adopting               all ready, or a majority and the grace is over   |        |
+//        ^                    |    ^                                                                 v        |
+//        | Ready      Adopted |    | state differs: repair                                  attempt 1, 2, .. -+
+//        |                    v    |                                       lost, declined, unreached: | ^ all done and
+//      behind <--left out--- active                                       the next attempt            +-+ alike: commit
 //
 //   From every state a member goes by Leave, by a closed link, by silence longer than the grace, by a broken rule.
+//   An attempt needs more than half of the voters; where all are ready and they are fewer, all get a Recess.
 #pragma once
 
 #include <map>
@@ -35,10 +42,14 @@ inline constexpr std::size_t kMaxClaims = 64;
 // How often one kind of trouble with one member or pair is answered with another attempt, within one round.
 inline constexpr std::uint32_t kMaxRepeats = 3;
 
+// Rounds whose contributors are remembered, to tell who returns whether it was counted.
+inline constexpr std::size_t kRememberedRounds = 64;
+
 enum class Standing : std::uint8_t {
-  kJoined,    // welcomed; waits until the swarm has an anchor whose digest is known
+  kJoined,    // waits until the swarm has an anchor whose digest is known
   kAdopting,  // was told the anchor; has not said yet that it is in place
   kActive,    // holds the anchor; rounds wait for it
+  kBehind,    // a round was committed without it, and it trains on; it takes the anchor at its next trigger
 };
 
 struct MemberRecord {
@@ -47,7 +58,8 @@ struct MemberRecord {
   std::string address;
   LinkId link;
   Standing standing = Standing::kJoined;
-  wire::Offer offer;  // as it joined
+  wire::Offer offer;    // as it joined
+  wire::Report report;  // as it joined
   std::uint32_t expected_sites = 1;
   SiteId source;                      // kAdopting: where it was told to take the anchor from
   TimePoint adopting_since = kNever;  // kAdopting
@@ -80,12 +92,31 @@ struct RoundRecord {
   std::uint32_t attempts = 0;         // formed so far
   std::optional<wire::Form> attempt;  // in flight
   TimePoint formed{};
-  bool stalled = false;       // an attempt ran into the limit and nobody had finished
-  std::set<SiteId> declined;  // said their delta is unfit
+  TimePoint majority_since = kNever;  // most of those who are waited for are ready
+  bool stalled = false;               // an attempt ran into the limit and nobody had finished
+  std::set<SiteId> declined;          // said their delta is unfit
+  std::set<SiteId> set_aside;         // did not finish in time: the round goes on without them
   std::map<std::pair<SiteId, SiteId>, std::uint32_t> unreached;  // by pair, the lower site first
   std::map<SiteId, std::uint32_t> state_repairs;
   std::map<SiteId, std::uint32_t> mean_repairs;
 };
+
+// A site that waits for this candidate to take office.
+struct Applicant {
+  wire::Join join;  // offer and report as of its Grant, once it has granted
+  TermId proposed;  // what it was asked for
+  bool granted = false;
+};
+
+struct PastRound {
+  RunId run;
+  AttemptId attempt;
+  std::set<SiteId> contributors;
+};
+
+using Voters = std::map<SiteId, std::string>;
+[[nodiscard]] Voters voters_of(const std::vector<wire::Voter>& list);
+[[nodiscard]] std::vector<wire::Voter> list_of(const Voters& voters);
 
 // Why two sites cannot be in one swarm: the first difference with both sides' values; empty when alike.
 [[nodiscard]] std::string first_difference(const wire::Join& join, const Reference& reference);
@@ -94,17 +125,21 @@ struct RoundRecord {
 [[nodiscard]] Digest majority(const std::map<SiteId, Digest>& said);
 
 struct Coordinator::State {
-  explicit State(CoordinatorConfig c) : config(std::move(c)) {
-    attempt_base = static_cast<std::uint32_t>((config.term.value - 1) & 0x7FFF) << 16;
-    highest_attempt = attempt_base;
-  }
+  explicit State(CoordinatorConfig c) : config(std::move(c)), term(config.term) {}
 
   CoordinatorConfig config;
+  bool in_office = false;
+  TermId term;                             // held, or the next to be proposed
+  std::map<LinkId, Applicant> applicants;  // while not in office
+  Voters voters;                           // the membership as of the anchor, less who left; empty: none yet
+  std::map<RoundId, PastRound> history;
+  Voters voters_formed;  // of the attempt in flight
   std::map<SiteId, MemberRecord> members;
   std::map<LinkId, SiteId> links;       // of the members
   std::map<LinkId, wire::Join> claims;  // joins under a name whose old link may be dead
   std::optional<Reference> reference;   // set by the first joiner, cleared when the last member goes
   std::optional<AnchorRecord> anchor;   // set when enough sites joined, cleared when nobody holds it any more
+  bool newborn = false;                 // its run began here
   bool gathered = false;                // enough sites were here once
   WaitProgress gathering;               // until then
   std::uint64_t births = 0;             // fresh runs begun here
@@ -135,8 +170,24 @@ struct Coordinator::State {
   }
   [[nodiscard]] TimePoint next_deadline() const;
 
+  // coordinator_office.cpp
+  void apply_for(LinkId link, const wire::Join& join);  // a site comes while we are not in office
+  void on_grant(LinkId link, const wire::Grant& grant);
+  void seek_office();
+  void take_office(TermId of);
+  void step_down(const std::string& reason);
+  void inherit();  // anchor, membership and history from what the applicants have reported
+  void settle(const wire::Prepared& newest);
+  [[nodiscard]] bool has_quorum(const std::set<SiteId>& present) const;
+  [[nodiscard]] std::string quorum_in_words(const std::set<SiteId>& present) const;
+  [[nodiscard]] std::set<SiteId> all_members() const;
+  void remember(RunId run, RoundId round, AttemptId attempt, const std::vector<SiteId>& contributors);
+  [[nodiscard]] wire::Counted counted(const MemberRecord& member) const;
+
   // coordinator_join.cpp
   void on_join(LinkId link, const wire::Join& join);
+  void admit(LinkId link, const wire::Join& join);
+  bool repeat_commit(MemberRecord& member);  // it was done with a round whose Commit it missed
   [[nodiscard]] std::string refusal(const wire::Join& join) const;
   [[nodiscard]] bool replaces(const wire::Join& join, const MemberRecord& member) const;
   [[nodiscard]] const MemberRecord* member_named(const std::string& name) const;
@@ -176,11 +227,14 @@ struct Coordinator::State {
   void on_done(MemberRecord& member, const wire::Done& done);
   void on_decline(MemberRecord& member, const wire::Decline& decline);
   void on_unreached(MemberRecord& member, const wire::Unreached& unreached);
-  [[nodiscard]] bool ready_to_form() const;
-  [[nodiscard]] bool states_agree();
-  void form();
-  void abandon_attempt();  // it will not be committed; another may be formed
-  void finish_attempt();   // all are done: compare, then commit or try again
+  [[nodiscard]] std::set<SiteId> crew() const;        // whom the next attempt waits for
+  [[nodiscard]] std::set<SiteId> ready_crew() const;  // those of them who are ready
+  void try_to_form();
+  [[nodiscard]] bool states_agree(const std::set<SiteId>& sites);
+  void form(const std::set<SiteId>& sites);
+  void recess(const std::string& reason);  // those who are ready train on; the anchor stands
+  void abandon_attempt();                  // it will not be committed; another may be formed
+  void finish_attempt();                   // all are done: compare, then commit or try again
   void commit(AttemptId attempt, const std::vector<SiteId>& contributors);
   void on_round_tick();
   void on_round_limit();

@@ -54,12 +54,13 @@ void Site::State::on_event(const Trigger& event) {
   if (round.phase != RoundPhase::kTraining) {
     return note(Note::Level::kWarning, "ignored", "a trigger came while a round is under way");
   }
-  const bool stale = round.stale;
   round = RoundState{};
-  round.stale = stale;
-  round.phase = RoundPhase::kReady;
+  round.phase = kept_done() ? RoundPhase::kDone : RoundPhase::kReady;
+  if (kept_done()) round.form = prepared->form;
   round.trigger = event;
   round.since = now;
+  if (owed) return apply(*std::exchange(owed, std::nullopt));
+  if (coordinator_given_up()) return skip("no coordinator at " + addresses() + " (last: " + up.last_reason + ")");
   send_ready();
 }
 
@@ -149,6 +150,10 @@ void Site::State::from_coordinator(const wire::Message& message) {
           on_form(m);
         } else if constexpr (std::is_same_v<T, wire::Commit>) {
           on_commit(m);
+        } else if constexpr (std::is_same_v<T, wire::Recess>) {
+          on_recess(m);
+        } else if constexpr (std::is_same_v<T, wire::Propose>) {
+          on_propose(m);
         } else if constexpr (std::is_same_v<T, wire::Farewell>) {
           if (membership == Membership::kLeaving) leave_done();
         } else if constexpr (std::is_same_v<T, wire::Heartbeat>) {
@@ -166,6 +171,12 @@ void Site::State::from_coordinator(const wire::Message& message) {
 void Site::State::on_event(const ExchangeComplete& event) {
   if (round.phase != RoundPhase::kExchanging || !in_attempt(event.round, event.attempt)) return;
   round.phase = RoundPhase::kDone;
+  prepared->done = true;
+  prepared->slices = event.slices;
+  const auto& in = round.form->participants;
+  const bool contributes =
+      std::any_of(in.begin(), in.end(), [&](const auto& p) { return p.site == self && p.weight > 0; });
+  if (contributes) pending = Pending{round.trigger, false};
   send_up(wire::Done{term, event.round, event.attempt, event.slices});
 }
 
@@ -210,7 +221,7 @@ TimePoint Site::State::next_deadline() const {
   if (membership == Membership::kLeaving) return leave_by;
   TimePoint next = std::min(up.answer_by, up.next_heartbeat);
   if (membership == Membership::kDialing || membership == Membership::kAsking) {
-    next = std::min({next, up.dial_at, up.give_up});
+    next = std::min({next, up.dial_at, join_done ? kNever : up.give_up});
   }
   if (adoption) next = std::min(next, adoption->give_up);
   for (const auto& [site, dial] : peer_dials) {
@@ -220,8 +231,9 @@ TimePoint Site::State::next_deadline() const {
     if (peer.state != PeerState::kUsable) next = std::min(next, later(peer.since, kHelloLimit));
   }
   if (round.phase == RoundPhase::kLinking) next = std::min(next, round.link_by);
-  if (round.phase != RoundPhase::kTraining) {
+  if (at_trigger()) {
     next = std::min(next, later(round.since, kRoundLimits * config.round_timeout + up.grace));
+    if (lost_at != kNever) next = std::min(next, later(lost_at, up.grace));
   }
   return next;
 }

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "collab/config.h"
 #include "core/protocol/actions.h"
 
 namespace collab::protocol {
@@ -16,6 +17,7 @@ struct SiteConfig {
   std::vector<std::string> coordinators;  // addresses, for messages; DialCoordinator gives an index into it
   Duration join_timeout{300'000'000};
   Duration round_timeout{1'800'000'000};
+  WeightBy weight = WeightBy::kSamples;
 };
 
 class Site {

@@ -28,7 +28,27 @@ void Site::State::dial_again(const std::string& reason) {
 void Site::State::send_join() {
   up.join_sent = true;
   up.answer_by = later(now, kAnswerLimit);
+  join.report = report();
   send_up(join);
+}
+
+wire::Report Site::State::report() const {
+  wire::Report report{term, join_done && round.phase == RoundPhase::kTraining, voters, {}, recent};
+  if (prepared) report.prepared.push_back(*prepared);
+  return report;
+}
+
+// A promise: from here on no older term is followed. What was under way with an older coordinator was given up when
+// its link was lost, so nothing that is reported as not done is ever done.
+void Site::State::on_propose(const wire::Propose& propose) {
+  if (membership != Membership::kAsking || propose.term <= term) {
+    return note(Note::Level::kWarning, "ignored",
+                "term " + std::to_string(propose.term.value) + " was proposed, this site follows term " +
+                    std::to_string(term.value));
+  }
+  term = propose.term;
+  up.answer_by = later(now, kAnswerLimit);
+  send_up(wire::Grant{term, join.offer, report()});
 }
 
 void Site::State::drop_coordinator(const std::string& reason) {
@@ -38,22 +58,27 @@ void Site::State::drop_coordinator(const std::string& reason) {
 }
 
 // The link is gone. Links to other sites stay, the parameters stand still if they did; what was under way with this
-// coordinator is given up, and asked for anew from the next one that answers.
+// coordinator is given up, and asked for anew from the next one that answers. What we were done with is kept: it may
+// have been committed.
 void Site::State::lose_coordinator(const std::string& reason) {
   up.next_heartbeat = kNever;
   if (membership == Membership::kLeaving) return leave_done();
+  if (lost_at == kNever) lost_at = now;
   if (membership == Membership::kAsking) return dial_again(reason);
   if (membership == Membership::kActive) {
     up.give_up = later(now, config.join_timeout);
     join.expected_sites = static_cast<std::uint32_t>(roster.size());  // who will come back, should it know nothing
   }
   note(Note::Level::kWarning, "coordinator",
-       "the coordinator at " + config.coordinators[up.candidate] + " is lost: " + reason + "; looking for it again");
-  back_to_ready("the coordinator is lost");
-  round.form.reset();
+       "the coordinator at " + config.coordinators[up.candidate] + " is lost: " + reason + "; looking for one again");
+  if (round.phase != RoundPhase::kDone) {
+    back_to_ready("the coordinator is lost");
+    round.form.reset();
+  }
   round.ready_sent = false;
   adoption.reset();
   dial_again(reason);
+  up.candidate = 0;  // all look for the first in their list that answers
 }
 
 void Site::State::on_refuse(const wire::Refuse& refuse) {
@@ -72,7 +97,18 @@ void Site::State::on_welcome(const wire::Welcome& welcome) {
   if (self && *self != welcome.site) {
     while (!peers.empty()) hang_up_peer(peers.begin()->first, "this site has another number now");
   }
-  if (term != welcome.term) roster.clear();
+  if (welcome.term < term) {
+    return drop_coordinator("it acts under term " + std::to_string(welcome.term.value) +
+                            ", and this site follows term " + std::to_string(term.value));
+  }
+  if (term != welcome.term) {
+    roster.clear();
+    if (was_member) {
+      note(Note::Level::kInfo, "coordinator",
+           config.coordinators[up.candidate] + " is the coordinator now, under term " +
+               std::to_string(welcome.term.value));
+    }
+  }
   term = welcome.term;
   self = welcome.site;
   was_member = true;
@@ -80,8 +116,10 @@ void Site::State::on_welcome(const wire::Welcome& welcome) {
   up.heartbeat = std::chrono::milliseconds(std::max<std::uint32_t>(1, welcome.heartbeat_ms));
   up.grace = std::chrono::milliseconds(std::max<std::uint32_t>(1, welcome.grace_ms));
   up.next_heartbeat = later(now, up.heartbeat);
-  up.answer_by = later(now, config.join_timeout + kRoundLimits * config.round_timeout);
+  up.answer_by = join_done ? kNever : later(now, config.join_timeout + kRoundLimits * config.round_timeout);
   membership = Membership::kWaiting;
+  lost_at = kNever;
+  send_ready();
 }
 
 void Site::State::on_adopt(const wire::Adopt& adopt) {
@@ -90,7 +128,12 @@ void Site::State::on_adopt(const wire::Adopt& adopt) {
   if (!member || adopt.term < term || round.phase == RoundPhase::kApplying) {
     return note(Note::Level::kWarning, "ignored", "the coordinator offered an anchor to a site that waits for none");
   }
-  back_to_ready("the anchor is to be taken from " + name_of(adopt.source));
+  const bool same_round = anchor && anchor->run == adopt.run && anchor->round == adopt.round;
+  if (join_done && !same_round && round.phase == RoundPhase::kTraining) {
+    // Our parameters move: we say what we hold, and take this one at our next trigger.
+    membership = Membership::kActive;
+    return send_up(wire::Adopted{anchor->run, anchor->round, anchor->digest});
+  }
   if (adopt.source == self && anchor && join.offer.digest != adopt.digest) {
     // It crossed our word that another anchor is in place here; the coordinator chooses again once it knows.
     membership = Membership::kWaiting;
@@ -105,6 +148,14 @@ void Site::State::on_adopt(const wire::Adopt& adopt) {
   adoption->adopt = adopt;
   adoption->give_up = later(now, config.round_timeout + up.grace);
   adoption->keeps = adopt.source == self || join.offer.digest == adopt.digest;
+  if (!adoption->keeps || round.phase != RoundPhase::kDone) {
+    back_to_ready("the anchor is to be taken from " + name_of(adopt.source));
+  }
+  if (!adoption->keeps && prepared) {  // its mean lies where the anchor is received
+    prepared->done = false;
+    prepared->slices.clear();
+  }
+  if (!adoption->keeps && same_round) pending.reset();
   if (adoption->keeps) {
     out.emplace_back(KeepAnchor{adopt.run, adopt.round});
   } else {
@@ -117,7 +168,7 @@ void Site::State::pursue_adoption() {
   const wire::Adopt& adopt = adoption->adopt;
   if (const auto link = link_of.find(adopt.source); link != link_of.end()) {
     adoption->over = link->second;
-    out.emplace_back(ReceiveAnchor{adopt.run, adopt.round, link->second});
+    out.emplace_back(ReceiveAnchor{adopt.run, adopt.round, adopt.digest, link->second});
     out.emplace_back(Send{link->second, wire::FetchAnchor{adopt.run, adopt.round}});
     return;
   }
@@ -142,6 +193,7 @@ void Site::State::on_anchor_in_place(const AnchorInPlace& event) {
                            to_hex(adoption->adopt.digest);
   adoption->over.reset();
   const bool again = adoption->keeps ? adoption->adopt.source != self : ++adoption->tries < kTransferTries;
+  if (!again && join_done && !adoption->keeps) return drop_coordinator(what);
   if (!again) return fail(corrupt(what + ": restart this site; if it comes again, suspect its memory"));
   note(Note::Level::kError, "repair",
        what + "; it is fetched " + (adoption->keeps ? "" : "once more ") + "from " + name_of(adoption->adopt.source));
@@ -153,16 +205,10 @@ void Site::State::adoption_done() {
   const wire::Adopt adopt = adoption->adopt;
   adoption.reset();
   peer_dials.erase(adopt.source);
-  if (join_done && anchor && (anchor->run != adopt.run || anchor->round != adopt.round)) {
-    round.stale = true;
-    note(Note::Level::kWarning, "join",
-         "the swarm went on to round " + std::to_string(adopt.round.value) + " while this site was at " +
-             std::to_string(anchor->round.value) +
-             "; what it trained since is given up for the swarm's anchor at the "
-             "next round");
-  }
+  if (join_done && anchor && (anchor->run != adopt.run || anchor->round != adopt.round)) rebase(adopt);
   anchor = Holding{adopt.run, adopt.round, adopt.digest};
   join.offer = {adopt.run, adopt.round, adopt.digest};
+  voters = adopt.voters;
   membership = Membership::kActive;
   up.backoff = kFirstBackoff;
   send_up(wire::Adopted{adopt.run, adopt.round, adopt.digest});
@@ -174,13 +220,37 @@ void Site::State::adoption_done() {
   send_ready();
 }
 
+// The swarm went on without us. What we contributed is in the new anchor, unless the coordinator knows that it is not;
+// if it does not know, it counts as being there, so that nothing is ever counted twice.
+void Site::State::rebase(const wire::Adopt& adopt) {
+  std::string what = "nothing of it was counted yet";
+  Base base = Base::kOldAnchor;
+  if (round.declined) {
+    base = Base::kUnfit;
+    counted = round.trigger;
+    what = "it is unfit and given up";
+  } else if (pending && adopt.counted != wire::Counted::kNo) {
+    base = pending->snapshot ? Base::kSnapshot : Base::kParameters;
+    counted = pending->total;
+    what = adopt.counted == wire::Counted::kYes ? "what was contributed is part of it"
+                                                : "what was contributed may be part of it and is not counted again";
+  }
+  note(Note::Level::kWarning, "rebase",
+       "the swarm went on to round " + std::to_string(adopt.round.value) + " while this site was at " +
+           std::to_string(anchor->round.value) + "; what it trained since is moved onto the new anchor: " + what);
+  out.emplace_back(Rebase{base});
+  round.declined = false;
+  pending.reset();
+  prepared.reset();
+  owed.reset();
+}
+
 void Site::State::on_join_tick() {
   const bool outside = membership == Membership::kDialing || membership == Membership::kAsking;
-  if (outside && now >= up.give_up) {
-    const std::string again = join_done ? "it was lost, and has not answered again" : "it has not answered";
+  if (outside && !join_done && now >= up.give_up) {
     return fail(
-        unavailable("the coordinator at " + addresses() + ": " + again + " within " + in_seconds(config.join_timeout) +
-                    " (COLLAB_JOIN_TIMEOUT); last: " + up.last_reason +
+        unavailable("the coordinator at " + addresses() + ": it has not answered within " +
+                    in_seconds(config.join_timeout) + " (COLLAB_JOIN_TIMEOUT); last: " + up.last_reason +
                     ". Is it running (collab coordinator --listen HOST:PORT), and can it be reached from here?"));
   }
   if (membership == Membership::kDialing && now >= up.answer_by) {
@@ -192,6 +262,9 @@ void Site::State::on_join_tick() {
   } else if (membership == Membership::kWaiting && now >= up.answer_by) {
     fail(timed_out("the coordinator at " + addresses() +
                    " let this site in, but named no anchor to start from; restart it"));
+  } else if (adoption && now >= adoption->give_up && join_done) {
+    drop_coordinator("the anchor of round " + std::to_string(adoption->adopt.round.value) + " did not come from " +
+                     name_of(adoption->adopt.source));
   } else if (adoption && now >= adoption->give_up) {
     fail(timed_out("the anchor of round " + std::to_string(adoption->adopt.round.value) + " did not come from " +
                    name_of(adoption->adopt.source) + " within " + in_seconds(config.round_timeout) +

@@ -6,22 +6,22 @@
 //   membership (site_join.cpp)                            round (site_round.cpp)
 //
 //      idle --Begin--> dialing <--------------+             training <------------------------- applying
-//                       |  ^ no answer:       |                 |                                  ^
-//             connected |  | the next address | link            | Trigger                          | Commit
-//                       v  |                  | lost            v                                  | (also from every
-//                     asking --Refuse--> failed               ready --Form--> linking              | state on the left
-//                       | Welcome             |                 ^   \         | all links           | when nobody
-//                       v                     |                 |    \        v                     | contributes)
+//                       |  ^ no answer:       |              ^  |                                  ^
+//             connected |  | the next address | link  Recess,|  | Trigger                          | Commit
+//                       v  |                  | lost  no      |  v                                  |
+//       (Propose) --- asking --Refuse--> failed       answer ready --Form--> linking               |
+//       (Grant) -------> | Welcome            |                 ^   \         | all links           |
+//                        v                    |                 |    \        v                     |
 //                     waiting ----------------+                 +-----<-- exchanging --complete--> done
-//                       | Adopt               |                 declined, unreached,
-//                       v                     |                 coordinator lost, next Form
-//                     adopting <--repair--+   |
-//                       | in place        |   |
+//                       | Adopt               |                 declined, unreached,               ^ |
+//                       v                     |                 coordinator lost, next Form        | | coordinator
+//                     adopting <--repair--+   |                                                    | v lost, no answer
+//                       | in place        |   |                                              training, the mean kept
 //                       v                 |   |
 //                     active -------------+---+
 //
-//   Depart leads from every state through leaving to left. Ready is sent when the round is `ready` and the membership
-//   is `active`, whichever comes last; links to other sites (site_peers.cpp) outlive both.
+//   Depart leads from every state through leaving to left. Ready is sent when the round is `ready` (or `done`) and the
+//   membership is `active`, whichever comes last; links to other sites (site_peers.cpp) outlive both.
 #pragma once
 
 #include <map>
@@ -47,12 +47,13 @@ inline constexpr std::size_t kMaxUnknownPeers = 64;
 inline constexpr int kTransferTries = 2;
 // The coordinator bounds a round; should it fail to, the site does after this many of the round's limits.
 inline constexpr int kRoundLimits = 4;
+inline constexpr std::size_t kRecentRounds = 4;  // commits reported to a successor
 
 enum class Membership : std::uint8_t {
   kIdle,      // Begin has not come
   kDialing,   // a dial is under way, or waits for its back-off
   kAsking,    // Join is sent (or waits for a commit being applied); Welcome or Refuse comes
-  kWaiting,   // welcomed; Adopt comes once enough sites are there
+  kWaiting,   // welcomed; Adopt comes once enough sites are there, or once our own trigger has
   kAdopting,  // the swarm's anchor is being put in place
   kActive,    // a member
   kLeaving,   // Leave is sent
@@ -109,10 +110,13 @@ struct RoundState {
   std::optional<wire::Form> form;  // the newest; older ones are ignored
   TimePoint link_by = kNever;      // kLinking
   bool declined = false;           // our delta is unfit: take the anchor outright
-  // The swarm went on without us: our parameters stand on an older anchor, and our last delta may or may not have been
-  // counted. So it is taken as counted: nothing is contributed, the new anchor is taken outright.
-  bool stale = false;
-  RoundDone outcome;  // kApplying: told once it is applied
+  RoundDone outcome;               // kApplying: told once it is applied
+};
+
+// A contribution that may have been committed, for all we know: we were done with its exchange.
+struct Pending {
+  Trigger total;          // as it was contributed
+  bool snapshot = false;  // we have trained on since; what was contributed was set aside
 };
 
 // The life of a link between sites; the drawing is in site_peers.cpp.
@@ -154,6 +158,14 @@ struct Site::State {
   std::optional<Holding> anchor;  // in place here
   std::optional<Adoption> adoption;
   RoundState round;
+  std::vector<wire::Voter> voters;         // the membership as of that anchor
+  std::optional<wire::Prepared> prepared;  // the newest attempt at the round after it; done: its mean is kept
+  std::vector<wire::Commit> recent;
+  std::optional<Pending> pending;
+  std::optional<wire::Commit> owed;  // committed while we trained on: applied at the next trigger
+  Trigger counted;                   // of all that was trained, this much is in the anchor (or was unfit)
+  TimePoint lost_at = kNever;        // no coordinator since
+  TimePoint no_quorum_since = kNever;
   std::map<LinkId, PeerLink> peers;
   std::map<SiteId, LinkId> link_of;  // the usable link to a site
   std::map<SiteId, PeerDial> peer_dials;
@@ -197,6 +209,8 @@ struct Site::State {
   void dial_coordinator();
   void dial_again(const std::string& reason);  // after the back-off, the next candidate
   void send_join();
+  [[nodiscard]] wire::Report report() const;
+  void on_propose(const wire::Propose& propose);
   void lose_coordinator(const std::string& reason);
   void drop_coordinator(const std::string& reason);  // hang up, then as if it had closed
   void on_refuse(const wire::Refuse& refuse);
@@ -204,6 +218,7 @@ struct Site::State {
   void on_adopt(const wire::Adopt& adopt);
   void pursue_adoption();  // link up, fetch
   void adoption_done();
+  void rebase(const wire::Adopt& adopt);  // onto an anchor that was received while our parameters had moved on
   void on_anchor_in_place(const AnchorInPlace& event);
   void on_join_tick();
   void on_coordinator_silence();
@@ -230,7 +245,16 @@ struct Site::State {
   void send_ready();
   void on_form(const wire::Form& form);
   void on_commit(const wire::Commit& commit);
+  void apply(const wire::Commit& commit);
   void on_applied(const Applied& event);
+  void on_recess(const wire::Recess& recess);
+  void skip(const std::string& reason);  // answers the trigger without a round
+  void forget_attempt();                 // it was not committed and never will be
+  [[nodiscard]] bool at_trigger() const {
+    return round.phase != RoundPhase::kTraining && round.phase != RoundPhase::kApplying;
+  }
+  [[nodiscard]] bool kept_done() const { return prepared && prepared->done; }
+  [[nodiscard]] bool coordinator_given_up() const { return lost_at != kNever && now >= later(lost_at, up.grace); }
   void pursue_links();  // kLinking: dial whom we dial; start when all are there
   void start_exchange();
   [[nodiscard]] bool dials(const wire::Member& peer) const;  // of two, we are the one who dials

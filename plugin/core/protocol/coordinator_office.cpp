@@ -1,0 +1,242 @@
+// Office: who may coordinate, under which term, and what a successor takes over from the members.
+//
+// A candidate takes office when a majority of the newest membership has granted it a term above all it had granted.
+// An attempt needs Done from a majority of the same membership under one term, so of two coordinators at most one
+// commits, and whatever one committed the other finds done at every member it can reach.
+#include <algorithm>
+#include <tuple>
+
+#include "core/protocol/coordinator_state.h"
+#include "core/wire/limits.h"
+
+namespace collab::protocol {
+namespace {
+
+// A run that has not agreed on anything yet never outranks one that has.
+auto rank(const wire::Offer& offer) { return std::tuple(offer.round.value > 0, offer.run, offer.round); }
+
+// The membership of the newest anchor anybody reports, and the newest attempt at the round after it.
+struct Newest {
+  const wire::Join* anchor = nullptr;
+  const wire::Prepared* prepared = nullptr;
+};
+
+Newest newest_of(const std::map<LinkId, Applicant>& applicants, bool granted_only) {
+  Newest newest;
+  for (const auto& [link, applicant] : applicants) {
+    const wire::Join& join = applicant.join;
+    if ((granted_only && !applicant.granted) || join.report.voters.empty()) continue;
+    if (newest.anchor == nullptr || rank(join.offer) > rank(newest.anchor->offer)) newest.anchor = &join;
+  }
+  if (newest.anchor == nullptr) return newest;
+  const wire::Offer& anchor = newest.anchor->offer;
+  for (const auto& [link, applicant] : applicants) {
+    if (granted_only && !applicant.granted) continue;
+    for (const wire::Prepared& prepared : applicant.join.report.prepared) {
+      const wire::Form& form = prepared.form;
+      if (form.run != anchor.run || form.round.value != anchor.round.value + 1) continue;
+      if (newest.prepared == nullptr || form.attempt > newest.prepared->form.attempt) newest.prepared = &prepared;
+    }
+  }
+  return newest;
+}
+
+// More than half of the voters are here, and at least half of them with their memory: a process that was started again
+// does not know what its predecessor was done with, but of an attempt that was committed somebody here does.
+bool enough(const std::vector<wire::Voter>& voters, const std::map<LinkId, Applicant>& applicants, bool granted_only) {
+  std::size_t here = 0;
+  std::size_t remember = 0;
+  for (const wire::Voter& voter : voters) {
+    const auto found = std::find_if(applicants.begin(), applicants.end(), [&](const auto& entry) {
+      return entry.second.join.site == voter.name && (entry.second.granted || !granted_only);
+    });
+    if (found == applicants.end()) continue;
+    ++here;
+    remember += found->second.join.report.voters.empty() ? 0 : 1;
+  }
+  return 2 * here > voters.size() && 2 * remember >= voters.size();
+}
+
+bool enough(const std::map<LinkId, Applicant>& applicants, bool granted_only) {
+  const Newest newest = newest_of(applicants, granted_only);
+  if (newest.anchor == nullptr) return false;
+  if (!enough(newest.anchor->report.voters, applicants, granted_only)) return false;
+  return newest.prepared == nullptr || enough(newest.prepared->form.voters, applicants, granted_only);
+}
+
+}  // namespace
+
+Voters voters_of(const std::vector<wire::Voter>& list) {
+  Voters voters;
+  for (const wire::Voter& voter : list) voters[voter.site] = voter.name;
+  return voters;
+}
+
+std::vector<wire::Voter> list_of(const Voters& voters) {
+  std::vector<wire::Voter> list;
+  for (const auto& [site, name] : voters) list.push_back({site, name});
+  return list;
+}
+
+bool Coordinator::State::has_quorum(const std::set<SiteId>& present) const {
+  const auto here = static_cast<std::size_t>(
+      std::count_if(voters.begin(), voters.end(), [&](const auto& voter) { return present.count(voter.first) != 0; }));
+  return voters.empty() || 2 * here > voters.size();
+}
+
+std::string Coordinator::State::quorum_in_words(const std::set<SiteId>& present) const {
+  std::vector<std::string> missing;
+  for (const auto& [site, name] : voters) {
+    if (present.count(site) == 0) missing.push_back(name);
+  }
+  return std::to_string(voters.size() - missing.size()) + " of the " + std::to_string(voters.size()) +
+         " sites that agreed on round " + std::to_string(anchor ? anchor->round.value : 0) +
+         ", which is no majority; missing: " + join_words(missing);
+}
+
+std::set<SiteId> Coordinator::State::all_members() const {
+  std::set<SiteId> sites;
+  for (const auto& [id, member] : members) sites.insert(id);
+  return sites;
+}
+
+void Coordinator::State::remember(RunId run, RoundId of, AttemptId attempt, const std::vector<SiteId>& contributors) {
+  history[of] = PastRound{run, attempt, {contributors.begin(), contributors.end()}};
+  while (history.size() > kRememberedRounds) history.erase(history.begin());
+}
+
+// Of the round after the anchor it holds: no other can hold a contribution of it.
+wire::Counted Coordinator::State::counted(const MemberRecord& member) const {
+  const wire::Offer held = brought_by(member);
+  if (held.run.value == 0 || std::tuple(held.run, held.round) == std::tuple(anchor->run, anchor->round))
+    return wire::Counted::kNo;
+  const auto past = history.find(RoundId{held.round.value + 1});
+  if (past == history.end() || past->second.run != held.run) return wire::Counted::kUnknown;
+  return past->second.contributors.count(member.id) != 0 ? wire::Counted::kYes : wire::Counted::kNo;
+}
+
+// ---- towards office --------------------------------------------------------------------------------
+
+void Coordinator::State::apply_for(LinkId link, const wire::Join& join) {
+  for (auto other = applicants.begin(); other != applicants.end();) {  // the same site on a newer link
+    if (other->second.join.site != join.site || other->first == link) {
+      ++other;
+      continue;
+    }
+    out.emplace_back(Hangup{other->first, "replaced by a new link of " + join.site});
+    other = applicants.erase(other);
+  }
+  if (applicants.size() >= wire::kMaxSites) return refuse_link(link, join.site, "too many joins at once; try again");
+  applicants[link] = Applicant{join, TermId{}, false};
+  seek_office();
+}
+
+void Coordinator::State::on_grant(LinkId link, const wire::Grant& grant) {
+  const auto found = applicants.find(link);
+  if (found == applicants.end() || grant.term != found->second.proposed) return;  // of a proposal given up since
+  found->second.granted = true;
+  found->second.join.offer = grant.offer;
+  found->second.join.report = grant.report;
+  seek_office();
+}
+
+void Coordinator::State::seek_office() {
+  if (in_office || applicants.empty()) return;
+  TermId highest;
+  bool members_known = !voters.empty();
+  for (const auto& [link, applicant] : applicants) {
+    highest = std::max(highest, applicant.join.report.granted);
+    members_known = members_known || !applicant.join.report.voters.empty();
+  }
+  if (!members_known) return take_office(std::max(term, TermId{highest.value + 1}));
+  if (enough(applicants, true)) return take_office(term);
+  if (!enough(applicants, false)) return;  // those who wait here go on to another candidate after a while
+  if (term <= highest) {
+    term = TermId{highest.value + 1};
+    for (auto& [link, applicant] : applicants) applicant.granted = false;
+  }
+  for (auto& [link, applicant] : applicants) {
+    if (applicant.proposed == term) continue;
+    applicant.proposed = term;
+    applicant.granted = false;
+    out.emplace_back(Send{link, wire::Propose{term}});
+  }
+}
+
+void Coordinator::State::take_office(TermId of) {
+  in_office = true;
+  term = of;
+  attempt_base = static_cast<std::uint32_t>((term.value - 1) & 0x7FFF) << 16;
+  highest_attempt = attempt_base;
+  inherit();
+  const std::map<LinkId, Applicant> comers = std::move(applicants);
+  applicants.clear();
+  for (const auto& [link, applicant] : comers) on_join(link, applicant.join);
+}
+
+// What counts of the past is the newest anchor with its membership, and the newest attempt at the round after it.
+void Coordinator::State::inherit() {
+  const Newest newest = newest_of(applicants, true);
+  if (newest.anchor == nullptr) return;
+  const wire::Offer offer = newest.anchor->offer;
+  voters = voters_of(newest.anchor->report.voters);
+  anchor = AnchorRecord{offer.run, offer.round, offer.digest};
+  gathered = true;
+  newborn = false;
+  for (const auto& [link, applicant] : applicants) {
+    if (applicant.join.offer.run != offer.run) continue;
+    for (const wire::Commit& commit : applicant.join.report.recent) {
+      remember(offer.run, commit.round, commit.attempt, commit.contributors);
+    }
+  }
+  note(Note::Level::kInfo, "coordinator",
+       "in office under term " + std::to_string(term.value) + " by " + std::to_string(applicants.size()) +
+           " sites, at run " + std::to_string(offer.run.value) + " round " + std::to_string(offer.round.value),
+       {{"term", std::to_string(term.value)}});
+  if (newest.prepared != nullptr) settle(*newest.prepared);
+}
+
+// If it was committed, every member of it was done; so when one here is not, it never was and never will be. When all
+// are, it may have been: it is committed, seen or not.
+void Coordinator::State::settle(const wire::Prepared& newest) {
+  const wire::Form& form = newest.form;
+  const std::string name =
+      "attempt " + std::to_string(form.attempt.value) + " of round " + std::to_string(form.round.value);
+  for (const auto& [link, applicant] : applicants) {
+    const auto in = std::find_if(form.participants.begin(), form.participants.end(), [&](const auto& p) {
+      const auto voter =
+          std::find_if(form.voters.begin(), form.voters.end(), [&](const auto& v) { return v.site == p.site; });
+      return voter != form.voters.end() && voter->name == applicant.join.site;
+    });
+    if (in == form.participants.end() || applicant.join.report.voters.empty() || !applicant.granted) continue;
+    const auto& said = applicant.join.report.prepared;
+    const bool done = !said.empty() && said[0].form == form && said[0].done && said[0].slices == newest.slices;
+    if (done) continue;
+    return note(Note::Level::kInfo, "coordinator",
+                name + " is given up: " + applicant.join.site + " was not done with it, so nobody committed it");
+  }
+  std::vector<SiteId> contributors;
+  for (const wire::Participant& p : form.participants) {
+    if (p.weight > 0) contributors.push_back(p.site);
+  }
+  note(Note::Level::kInfo, "coordinator", name + " is committed: everybody here was done with it");
+  remember(form.run, form.round, form.attempt, contributors);
+  anchor->round = form.round;
+  anchor->digest.reset();
+  voters = voters_of(form.voters);
+}
+
+void Coordinator::State::step_down(const std::string& reason) {
+  note(Note::Level::kWarning, "coordinator", "out of office: " + reason, {{"term", std::to_string(term.value)}});
+  for (const auto& [id, member] : members) out.emplace_back(Hangup{member.link, "out of office: " + reason});
+  for (const auto& [link, join] : claims) out.emplace_back(Hangup{link, "out of office: " + reason});
+  members.clear();
+  links.clear();
+  claims.clear();
+  last_anchor.reset();
+  forget_everything();  // but not the membership: strangers do not begin a swarm of their own here
+  in_office = false;
+  ++term.value;
+}
+
+}  // namespace collab::protocol
