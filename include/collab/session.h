@@ -70,7 +70,7 @@ struct SessionOptions {
 };
 
 struct StepOutcome {
-  bool round_ran = false;
+  bool round_ran = false;  // false when none was due, or when none came about and the site trains on
   RoundId round;
   bool took_anchor = false;  // our parameters were unfit: the caller resets optimiser state that is not finite
   double seconds = 0;        // of the round, 0 without one

@@ -5,15 +5,29 @@
 namespace collab::sim {
 
 void Checkers::contributes(const wire::Form& form, SiteId site, Contribution contribution) {
-  const Attempt attempt{form.term, form.round, form.attempt};
+  const Attempt attempt{form.run, form.round, form.attempt};
   forms_[attempt] = form;
   attempts_[attempt][site] = std::move(contribution);
 }
 
+const wire::Form* Checkers::form_of(const wire::Commit& commit) const {
+  for (auto form = forms_.rbegin(); form != forms_.rend(); ++form) {
+    const auto& [run, round, attempt] = form->first;
+    if (round == commit.round && attempt == commit.attempt) return &form->second;
+  }
+  return nullptr;
+}
+
 void Checkers::committed(const wire::Commit& commit) {
-  if (!committed_.insert({commit.term, commit.round}).second) return;
+  if (commit.contributors.empty()) {  // nobody exchanged anything
+    commits_ += idle_.insert({commit.round, commit.attempt}).second ? 1 : 0;
+    return;
+  }
+  const wire::Form* form = form_of(commit);
+  if (form == nullptr) return fail("round " + std::to_string(commit.round.value) + " was never exchanged");
+  const Attempt attempt{form->run, commit.round, commit.attempt};
+  if (!committed_.insert({form->run, commit.round}).second) return;
   ++commits_;
-  const Attempt attempt{commit.term, commit.round, commit.attempt};
   for (const SiteId site : commit.contributors) {
     const auto found = attempts_[attempt].find(site);
     if (found == attempts_[attempt].end()) {
@@ -38,17 +52,17 @@ void Checkers::committed(const wire::Commit& commit) {
   }
 }
 
-void Checkers::starts_from(TermId term, RunId run, RoundId round) {
+void Checkers::starts_from(RunId run, RoundId round) {
+  if (invariants.most_hold_more(run, round)) return;  // an old coordinator's: it undoes nothing
   for (auto& [process, counted] : counted_) {
     std::erase_if(counted, [&](const auto& entry) { return entry.second.run == run && entry.second.round > round; });
   }
-  std::erase_if(committed_,
-                [&](const auto& entry) { return std::get<0>(entry) == term && std::get<1>(entry) > round; });
+  std::erase_if(committed_, [&](const auto& entry) { return std::get<0>(entry) == run && std::get<1>(entry) > round; });
 }
 
-void Checkers::applied(const std::string& process, const wire::Commit& commit, const std::vector<float>& mean) {
-  if (commit.attempt.value == 0) return;
-  const Attempt attempt{commit.term, commit.round, commit.attempt};
+void Checkers::applied(const std::string& process, const wire::Form& form, const wire::Commit& commit,
+                       const std::vector<float>& mean) {
+  const Attempt attempt{form.run, form.round, form.attempt};
   const auto& contributions = attempts_[attempt];
   double total = 0;
   for (const SiteId site : commit.contributors) total += contributions.at(site).weight;

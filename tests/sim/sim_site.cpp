@@ -25,6 +25,7 @@ SimSite::SimSite(SimSiteOptions options, Network& network, Checkers& checkers, L
   theta_.resize(options_.elements);
   for (float& value : theta_) value = static_cast<float>(prng_.uniform() - 0.5);
   if (saved_) anchor_ = theta_ = saved_->anchor;
+  moves_.resize(options_.elements);
 }
 
 void SimSite::start() { post(Begin{make_join()}); }
@@ -93,8 +94,17 @@ void SimSite::act(const SiteAction& action) {
           later(Duration{5'000}, [this, a] { apply(a); });
         } else if constexpr (std::is_same_v<T, KeepAnchor>) {
           keep_anchor(a);
+        } else if constexpr (std::is_same_v<T, Rebase>) {
+          ++report_.rebased;
+          move_onto_anchor(a.base, previous_);
+        } else if constexpr (std::is_same_v<T, TakeSnapshot>) {
+          snapshot_ = Snapshot{theta_, moves_, report_.trained};
+        } else if constexpr (std::is_same_v<T, RoundSkipped>) {
+          ++report_.skipped;
+          train();
         } else if constexpr (std::is_same_v<T, ReceiveAnchor>) {
-          incoming_ = Incoming{a.run, a.round, a.from, std::vector<float>(options_.elements)};
+          attempt_.reset();
+          incoming_ = Incoming{a.run, a.round, a.digest, a.from, std::vector<float>(options_.elements)};
         } else if constexpr (std::is_same_v<T, SendAnchor>) {
           send_anchor(a);
         } else if constexpr (std::is_same_v<T, JoinDone>) {
@@ -118,20 +128,26 @@ void SimSite::act(const SiteAction& action) {
 }
 
 void SimSite::train() {
-  if (report_.round >= options_.last_round) return post(Depart{"trained to the end"});
+  const bool all_counted = report_.uncounted_from == report_.trained;
+  if (report_.round >= options_.last_round && all_counted) return post(Depart{"trained to the end"});
   const double extra = prng_.uniform() * 2 * static_cast<double>(options_.train_mean.count());
   later(options_.train_min + Duration(static_cast<Duration::rep>(extra)), [this] { trained(); });
 }
 
 void SimSite::trained() {
-  const std::uint64_t samples = prng_.chance(options_.idle) ? 0 : 1 + prng_.below(64);
+  const bool enough = report_.round >= options_.last_round;  // it only waits to be counted
+  const std::uint64_t samples = enough || prng_.chance(options_.idle) ? 0 : 1 + prng_.below(64);
   if (samples > 0) {
-    for (float& value : theta_) value += static_cast<float>(0.02 * (prng_.uniform() - 0.5));
+    ++steps_;
+    for (std::size_t i = 0; i < theta_.size(); ++i) {
+      const auto move = static_cast<float>(0.02 * (prng_.uniform() - 0.5));
+      theta_[i] += move;
+      moves_[i] += static_cast<double>(move);
+    }
   }
   if (std::exchange(poison_, false)) theta_[prng_.below(theta_.size())] = std::numeric_limits<float>::quiet_NaN();
   report_.trained += samples;
-  const std::uint64_t since = report_.trained - uncounted_from_;
-  post(Trigger{static_cast<double>(since), since, since == 0 ? std::uint64_t{0} : std::uint64_t{10}});
+  post(Trigger{report_.trained, steps_});
 }
 
 void SimSite::round_done(const RoundDone& done) {
@@ -158,6 +174,9 @@ void SimSite::on_frame(LinkId link, const Frame& frame) {
     return checkers_.fail(options_.process + " got what it cannot read: " + message.status().to_string());
   if (const auto* chunk = std::get_if<wire::Chunk>(&*message)) return on_chunk(link, *chunk, frame.payload);
   if (const auto* sent = std::get_if<wire::AnchorSent>(&*message)) return on_anchor_sent(link, *sent);
+  if (const auto* adopt = std::get_if<wire::Adopt>(&*message)) {
+    if (adopt->counted == wire::Counted::kUnknown) report_.undisturbed = false;
+  }
   post(Received{link, *message});
 }
 

@@ -20,7 +20,7 @@
 
 namespace collab::sim {
 
-enum class Mutation : std::uint8_t { kNone, kForgeDone, kCountTwice, kFlipBit };
+enum class Mutation : std::uint8_t { kNone, kForgeDone, kCountTwice, kFlipBit, kLoseSteps };
 
 // What a process leaves behind on disk.
 struct Saved {
@@ -56,7 +56,10 @@ struct SimSiteReport {
   RunId run;
   std::uint64_t rounds_done = 0;
   std::uint64_t trained = 0;
-  bool undisturbed = true;  // never declined, never stale, never took the anchor outright
+  bool undisturbed = true;  // its delta was always fit, and whether it was counted was always known
+  std::uint64_t uncounted_from = 0;
+  std::uint64_t skipped = 0;  // triggers answered without a round
+  std::uint64_t rebased = 0;
 };
 
 class SimSite final : public Node {
@@ -71,6 +74,7 @@ class SimSite final : public Node {
   [[nodiscard]] std::optional<Saved> saved() const { return saved_; }
   [[nodiscard]] std::string waiting_for() const { return site_.waiting_for(network_.now()); }
   void kill() { dead_ = true; }
+  [[nodiscard]] SiteId self() const { return self_; }
 
   // Faults in the data.
   void poison_parameters() { poison_ = true; }      // NaN in the next delta
@@ -103,6 +107,7 @@ class SimSite final : public Node {
   struct Incoming {
     RunId run;
     RoundId round;
+    Digest digest;
     LinkId from;
     std::vector<float> anchor;
   };
@@ -131,6 +136,8 @@ class SimSite final : public Node {
   void on_anchor_sent(LinkId link, const wire::AnchorSent& sent);
   void keep_anchor(const protocol::KeepAnchor& keep);
   void apply(const protocol::ApplyCommit& apply);
+  void move_onto_anchor(protocol::Base base, const std::vector<float>& previous);
+  void expect_lossless();
   [[nodiscard]] bool fit() const;
   [[nodiscard]] LinkId link_to(SiteId site) const;
 
@@ -149,7 +156,17 @@ class SimSite final : public Node {
   std::vector<float> theta_;
   std::vector<float> anchor_;
   std::optional<Saved> saved_;
+  std::vector<float> previous_;  // the anchor before the one that was received last
+  struct Snapshot {
+    std::vector<float> theta;
+    std::vector<double> moves;
+    std::uint64_t trained = 0;
+  };
+  std::optional<Snapshot> snapshot_;
+  std::vector<double> moves_;  // what was trained and is not counted yet: parameters - anchor, by another way
+  bool sound_ = true;          // no bit of the model was flipped
   std::uint64_t uncounted_from_ = 0;
+  std::uint64_t steps_ = 0;
   SiteId self_;
   std::optional<Attempt> attempt_;
   std::optional<Incoming> incoming_;

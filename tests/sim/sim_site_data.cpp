@@ -32,6 +32,34 @@ void flip_one_bit(Floats& values, std::uint64_t index) {
 
 }  // namespace
 
+// What is contributed is all that was trained and is not counted yet: no local step is lost, none comes twice.
+void SimSite::expect_lossless() {
+  if (!fit() || !sound_) return;
+  for (std::size_t i = 0; i < theta_.size(); ++i) {
+    const double delta = static_cast<double>(theta_[i]) - static_cast<double>(anchor_[i]);
+    if (std::abs(delta - moves_[i]) < 1e-4) continue;
+    return checkers_.fail(options_.process + ": element " + std::to_string(i) + " moved by " + std::to_string(delta) +
+                          " from the anchor, and what was trained and not counted moved it by " +
+                          std::to_string(moves_[i]));
+  }
+}
+
+void SimSite::move_onto_anchor(Base base, const Floats& previous) {
+  if (options_.mutation == Mutation::kLoseSteps && base == Base::kOldAnchor) theta_ = previous;
+  if (base == Base::kSnapshot && !snapshot_) return checkers_.fail(options_.process + " has no snapshot");
+  const bool outright = base == Base::kParameters || base == Base::kUnfit;
+  const Floats& from = base == Base::kSnapshot ? snapshot_->theta : previous;
+  for (std::size_t i = 0; i < theta_.size(); ++i) {
+    theta_[i] = outright ? anchor_[i] : anchor_[i] + (theta_[i] - from[i]);
+    moves_[i] = outright ? 0 : base == Base::kSnapshot ? moves_[i] - snapshot_->moves[i] : moves_[i];
+  }
+  if (base == Base::kUnfit) report_.undisturbed = false;
+  if (outright) uncounted_from_ = report_.trained;
+  if (base == Base::kSnapshot) uncounted_from_ = snapshot_->trained;
+  report_.uncounted_from = uncounted_from_;
+  snapshot_.reset();
+}
+
 bool SimSite::fit() const {
   return std::all_of(theta_.begin(), theta_.end(), [](float value) { return std::isfinite(value); });
 }
@@ -51,6 +79,7 @@ void SimSite::start_exchange(const StartExchange& start) {
   for (const wire::Participant& p : start.form.participants) {
     if (p.site == self_) weight = p.weight;
   }
+  if (weight > 0) expect_lossless();
   Floats delta(options_.elements);
   for (std::size_t i = 0; i < delta.size(); ++i) delta[i] = anchor_[i] - theta_[i];
   checkers_.contributes(start.form, self_, {options_.process, weight, uncounted_from_, report_.trained, delta});
@@ -205,37 +234,34 @@ void SimSite::on_anchor_sent(LinkId link, const wire::AnchorSent& sent) {
   if (!incoming_ || incoming_->from != link || incoming_->run != sent.run || incoming_->round != sent.round) return;
   const Incoming done = std::move(*incoming_);
   incoming_.reset();
-  const bool same = saved_ && saved_->run == done.run && saved_->round == done.round;
-  if (!anchor_.empty() && report_.rounds_done > 0 && !same) report_.undisturbed = false;
-  anchor_ = done.anchor;
-  saved_ = Saved{done.run, done.round, anchor_};
-  report_.run = done.run;
-  report_.round = done.round;
-  post(AnchorInPlace{done.run, done.round, digest_of(anchor_)});
+  const Digest digest = digest_of(done.anchor);
+  if (digest == done.digest) {
+    previous_ = std::exchange(anchor_, done.anchor);
+    saved_ = Saved{done.run, done.round, anchor_};
+    report_.run = done.run;
+    report_.round = done.round;
+  }
+  post(AnchorInPlace{done.run, done.round, digest});
 }
 
 void SimSite::apply(const ApplyCommit& apply) {
   const wire::Commit& commit = apply.commit;
-  if (commit.attempt.value != 0) {
+  const Floats previous = anchor_;
+  if (!commit.contributors.empty()) {
     if (!attempt_) return checkers_.fail(options_.process + " is to apply an exchange it has not kept");
-    checkers_.applied(options_.process, commit, attempt_->mean);
+    checkers_.applied(options_.process, attempt_->form, commit, attempt_->mean);
     for (std::size_t i = 0; i < anchor_.size(); ++i) anchor_[i] -= attempt_->mean[i];
   }
   if (flip_anchor_ || (options_.mutation == Mutation::kFlipBit && commit.round.value == 3)) {
     if (flip_anchor_) {
       checkers_.invariants.excuse(options_.process, commit.round);
       log_(options_.process, "FAULT a bit of the anchor is flipped");
-      report_.undisturbed = false;
+      report_.undisturbed = sound_ = false;
     }
     flip_anchor_ = false;
     flip_one_bit(anchor_, prng_.next());
   }
-  const bool contributed =
-      std::find(commit.contributors.begin(), commit.contributors.end(), self_) != commit.contributors.end();
-  const bool counted = commit.attempt.value != 0 && contributed;
-  if (apply.take_anchor) report_.undisturbed = false;
-  if (counted || apply.take_anchor) uncounted_from_ = report_.trained;
-  theta_ = anchor_;
+  move_onto_anchor(apply.base, previous);
   attempt_.reset();
   saved_ = Saved{report_.run, commit.round, anchor_};
   post(Applied{commit.round, digest_of(anchor_)});

@@ -148,11 +148,17 @@ void Coordinator::State::judge_silence() {
 }
 
 std::string Coordinator::State::status_json(TimePoint at) const {
+  std::vector<std::string> voter_names;
+  for (const auto& [id, name] : voters) voter_names.push_back(name);
+  std::vector<std::string> comers;
+  for (const auto& [link, applicant] : applicants) comers.push_back(applicant.join.site);
   std::string text = "{\"swarm\":" + json_quote(config.swarm) + ",\"term\":" + std::to_string(term.value) +
                      ",\"run\":" + std::to_string(anchor ? anchor->run.value : 0) +
                      ",\"round\":" + std::to_string(anchor ? anchor->round.value : 0) +
                      ",\"attempt\":" + std::to_string(round.attempt ? round.attempt->attempt.value : 0) +
-                     ",\"waiting_for\":" + json_quote(waiting_for()) + ",\"members\":[";
+                     ",\"waiting_for\":" + json_quote(waiting_for()) +
+                     ",\"in_office\":" + (in_office ? "true" : "false") + ",\"voters\":" + json_list(voter_names) +
+                     ",\"applicants\":" + json_list(comers) + ",\"members\":[";
   bool first = true;
   for (const auto& [id, member] : members) {
     if (!first) text += ",";

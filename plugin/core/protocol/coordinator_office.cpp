@@ -145,7 +145,7 @@ void Coordinator::State::seek_office() {
   TermId highest;
   bool members_known = !voters.empty();
   for (const auto& [link, applicant] : applicants) {
-    highest = std::max(highest, applicant.join.report.granted);
+    if (!applicant.granted) highest = std::max(highest, applicant.join.report.granted);
     members_known = members_known || !applicant.join.report.voters.empty();
   }
   if (!members_known) return take_office(std::max(term, TermId{highest.value + 1}));

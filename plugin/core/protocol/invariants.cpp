@@ -65,13 +65,13 @@ void Invariants::on_adopt(CoordinatorRecord& record, const wire::Adopt& adopt) {
   const auto later = [&](const auto& entry) {
     return std::get<0>(entry.first) == adopt.run && std::get<1>(entry.first) > adopt.round;
   };
-  const bool back = std::any_of(commits_.begin(), commits_.end(), later);
   record.anchor = {adopt.run, adopt.round};
-  if (!back) return;
-  check(!most_hold_more(adopt.run, adopt.round),
-        "the swarm goes back to round " + std::to_string(adopt.round.value) + ", and most sites hold a later one");
+  // One that has been out of office for a while without knowing may offer an old anchor: that undoes nothing.
+  if (most_hold_more(adopt.run, adopt.round)) return;
   std::erase_if(commits_, later);
   std::erase_if(states_, later);
+  std::erase_if(record.committed,
+                [&](const Round& r) { return std::get<0>(r) == adopt.run && std::get<1>(r) > adopt.round; });
 }
 
 // An attempt is one and the same for all its members, whole, and the newest of its round.
@@ -81,7 +81,7 @@ void Invariants::on_form(CoordinatorRecord& record, const wire::Form& form) {
   const auto [known, fresh] = forms_.try_emplace({form.run, form.round, form.attempt}, form);
   check(known->second == form, name + " was formed in two ways");
   if (!fresh) return;
-  check(commits_.count({form.run, form.round}) == 0, name + " was formed after the round's commit");
+  check(record.committed.count({form.run, form.round}) == 0, name + " was formed after the round's commit");
   AttemptId& last = last_attempt_[{form.run, form.round}];
   check(form.attempt > last || form.attempt.value >> 16 < last.value >> 16,
         name + " was formed after attempt " + std::to_string(last.value));
@@ -116,6 +116,7 @@ void Invariants::on_commit(CoordinatorRecord& record, const wire::Commit& commit
   check(known->second.attempt == commit.attempt && known->second.contributors == commit.contributors,
         name + " contradicts that of " + in_words(commit.round, known->second.attempt));
   record.anchor = {run, std::max(std::get<1>(*record.anchor), commit.round)};
+  record.committed.insert({run, commit.round});
   if (!fresh) return;
   const Attempt attempt{run, commit.round, commit.attempt};
   const auto form = forms_.find(attempt);

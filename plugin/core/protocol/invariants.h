@@ -26,6 +26,8 @@ class Invariants {
   // The process is gone; what it had sent stays on record.
   void coordinator_lost(const std::string& coordinator) { coordinators_.erase(coordinator); }
   void site_lost(const std::string& site) { sites_[site].over = true; }
+  // Most of the processes that live hold a later anchor of this run.
+  [[nodiscard]] bool most_hold_more(RunId run, RoundId round) const;
   // A fault was planted in this process's result: its digest of that round is not held against it.
   void excuse(const std::string& site, RoundId round) { excused_.insert({site, round}); }
 
@@ -39,6 +41,7 @@ class Invariants {
     std::optional<Round> anchor;
     TermId term;
     std::set<Attempt> formed;
+    std::set<Round> committed;
   };
   struct SiteRecord {
     TermId term;
@@ -62,7 +65,6 @@ class Invariants {
   void on_applied(const std::string& site, SiteRecord& record, const Applied& applied);
   void on_site_action(const std::string& site, SiteRecord& record, const SiteAction& action);
   [[nodiscard]] std::optional<Round> before(const wire::Commit& commit) const;
-  [[nodiscard]] bool most_hold_more(RunId run, RoundId round) const;
 
   std::map<std::string, CoordinatorRecord> coordinators_;
   std::map<Attempt, wire::Form> forms_;

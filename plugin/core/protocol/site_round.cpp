@@ -188,7 +188,6 @@ void Site::State::on_recess(const wire::Recess& recess) {
   forget_attempt();
   if (round.phase == RoundPhase::kDone) round.phase = RoundPhase::kReady;
   skip(recess.reason);
-  if (no_quorum_since == kNever) no_quorum_since = now;
   if (config.coordinators.size() > 1 && now >= later(no_quorum_since, up.grace)) {
     no_quorum_since = now;  // another candidate may have the majority
     const std::uint32_t next = (up.candidate + 1) % static_cast<std::uint32_t>(config.coordinators.size());
@@ -213,7 +212,9 @@ void Site::State::skip(const std::string& reason) {
     out.emplace_back(Rebase{Base::kUnfit});
     counted = round.trigger;
   }
-  note(Note::Level::kWarning, "no-quorum",
+  const bool told = no_quorum_since != kNever;  // once, until a round comes about again
+  if (!told) no_quorum_since = now;
+  note(told ? Note::Level::kDebug : Note::Level::kWarning, "no-quorum",
        "no round " + std::to_string(of.value) + " for now: " + reason + "; this site trains on, the anchor stands");
   round = RoundState{};
   out.emplace_back(RoundSkipped{of, reason});

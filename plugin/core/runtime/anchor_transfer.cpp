@@ -120,12 +120,13 @@ DataPlane::Events DataPlane::on_anchor_sent(LinkId link, const wire::AnchorSent&
       receiving_->action.run != message.run) {
     return {};
   }
+  const Digest expected = receiving_->action.digest;
   receiving_.reset();
   ArenaWriter& arena = *parts_.arena;
   const Digest outer = arena.outer().empty() ? Digest{} : digest_of_vector(arena.outer());
   const Digest state = digest_of_state(digest_of_vector(arena.scratch()), outer);
   // A wrong digest is not sealed: the machine compares and asks again.
-  if (state == message.digest) arena.seal({message.run, message.round, state});
+  if (state == expected) arena.seal({message.run, message.round, state});
   return {protocol::AnchorInPlace{message.run, message.round, state}};
 }
 

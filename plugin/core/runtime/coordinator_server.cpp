@@ -32,7 +32,8 @@ constexpr std::string_view kName = "coordinator";  // the "site" of its events
           .heartbeat = config.heartbeat,
           .link_grace = config.link_grace,
           .join_timeout = config.join_timeout,
-          .round_timeout = config.round_timeout};
+          .round_timeout = config.round_timeout,
+          .straggler_grace = config.straggler_grace};
 }
 
 // Threads: the loop thread owns the machine; members and status are copied out under a lock.

@@ -24,8 +24,8 @@ DataPlane::DataPlane(const Settings& settings, const Parts& parts)
     : settings_(settings), parts_(parts), codec_(codec_for(settings.codec)), pool_(make_buffer_pool()) {}
 
 DataPlane::Events DataPlane::start(const protocol::StartExchange& action) {
-  attempt_.reset();
-  contributions_on_their_way_.clear();
+  cancel();
+  snapshot_ = {};
   protocol::ExchangePlan plan{.form = action.form, .self = action.self, .chunk_elements = settings_.chunk_elements};
   attempt_.emplace(Attempt{.form = action.form,
                            .self = action.self,
@@ -55,6 +55,7 @@ DataPlane::Events DataPlane::start(const protocol::StartExchange& action) {
 
 void DataPlane::cancel() {
   attempt_.reset();
+  kept_mean_ = {};
   contributions_on_their_way_.clear();
 }
 

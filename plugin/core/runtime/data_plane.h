@@ -3,6 +3,8 @@
 //
 // Memory, in multiples of the parameters: the arena's two slots (2), the contributions of the others to our own
 // slices, encoded (at most 1 with equal shares and fp32), and a window of chunks on their way out.
+// While nobody tells whether a complete attempt was committed and the site trains on: a copy of the parameters and one
+// of the mean.
 // Threads: the node's loop thread only. Ownership: its buffers; borrows transport, arena and parameters.
 #pragma once
 
@@ -30,6 +32,7 @@ enum class ParameterChange : std::uint32_t {
   kToAnchor = 1,    // parameters := new anchor
   kRebased = 2,     // parameters := new anchor + (parameters - old anchor): progress that was not contributed
   kTookAnchor = 3,  // parameters were unfit and are the anchor now; optimiser state needs a look
+  kTakeOther = 4,   // parameters := the arena's other slot, where the leader has put its own
 };
 
 // parameters := anchor, or rebased, or left alone, in tiles. `previous` is needed for kRebased only.
@@ -75,6 +78,15 @@ class DataPlane {
     Digest state;
   };
   Result<Applied> apply(const protocol::ApplyCommit& action);
+
+  // ---- parameters that have moved on alone
+  // The anchor that was received last is sealed; the one before lies in the other slot.
+  Status rebase(protocol::Base base);
+  // Copies of the parameters and of the mean that is complete but not committed: both slots and the parameters are
+  // free to change until the next rebase() or apply().
+  Status take_snapshot();
+  // For the site's other ranks: the parameters into the arena's other slot.
+  Status publish_parameters();
 
   // ---- anchors
   // Seals our own parameters as the anchor of (run, round) unless the arena holds that already.
@@ -139,7 +151,9 @@ class DataPlane {
   Parts parts_;
   const Codec& codec_;
   std::shared_ptr<BufferPool> pool_;
-  std::vector<float> staging_;  // parameters that are not plain float32 in host memory
+  std::vector<float> staging_;    // parameters that are not plain float32 in host memory
+  std::vector<float> snapshot_;   // of the parameters as they were contributed; empty: none
+  std::vector<float> kept_mean_;  // of an attempt that is complete while the site trains on; empty: it is in the arena
   std::optional<Attempt> attempt_;
   std::vector<Incoming> early_;  // for an attempt we have not started yet
   std::map<LinkId, Outgoing> outgoing_;

@@ -110,8 +110,8 @@ Result<SealedAnchor> Leader::join() {
   return node_->join(std::move(*join));
 }
 
-Result<RoundReport> Leader::round(double weight, std::uint64_t samples, std::uint64_t steps) {
-  return node_->round({.weight = weight, .samples = samples, .steps = steps});
+Result<RoundReport> Leader::round(std::uint64_t samples, std::uint64_t steps) {
+  return node_->round({.samples = samples, .steps = steps});
 }
 
 void Leader::leave(const std::string& reason) {

@@ -44,7 +44,8 @@ Node::Node(Options options, std::unique_ptr<Transport> transport, EventsFile eve
       parameters_(parameters),
       site_({.coordinators = options_.coordinators,
              .join_timeout = options_.config.join_timeout,
-             .round_timeout = options_.config.round_timeout}),
+             .round_timeout = options_.config.round_timeout,
+             .weight = options_.config.weight}),
       events_(std::move(events)),
       saver_(options_.config.state_dir.empty() ? std::string() : state_path(options_.config.state_dir, options_.site)),
       transport_(std::move(transport)) {
@@ -79,14 +80,16 @@ Result<RoundReport> Node::round(const protocol::Trigger& trigger) {
     if (broken_) return promise.set_value(*broken_);
     rounding_ = std::move(promise);
     report_ = {};
+    moved_ = false;
     triggered_at_ = clock_.now();
     formed_at_ = kNever;
     before_round_ = data_plane_->traffic();
     data_plane_->start_round_clock();
     feed(trigger);
   });
-  // A straggler may use up one limit before the round forms and another after it.
-  if (future.wait_for(3 * options_.config.round_timeout + kBeyondLimit) != std::future_status::ready) {
+  // The machine's own limit is four of them and the grace.
+  if (future.wait_for(5 * options_.config.round_timeout + options_.config.link_grace + kBeyondLimit) !=
+      std::future_status::ready) {
     return internal_error("a round did not end within its own time-out");
   }
   return future.get();

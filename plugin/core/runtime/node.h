@@ -32,6 +32,7 @@ struct RoundReport {
   std::vector<std::string> members;
   std::vector<std::string> contributors;
   ParameterChange change = ParameterChange::kUnchanged;
+  std::string skipped;  // why there was no round; empty: there was one
   Digest state;
   double seconds = 0;           // from forming to parameters in place
   double exchange_seconds = 0;  // from the first payload byte to the last
@@ -91,12 +92,16 @@ class Node {
   void act(const protocol::ReceiveAnchor& action);
   void act(const protocol::SendAnchor& action);
   void act(const protocol::JoinDone& action);
+  void act(const protocol::Rebase& action);
+  void act(const protocol::TakeSnapshot& action);
   void act(const protocol::RoundDone& action);
+  void act(const protocol::RoundSkipped& action);
   void act(const protocol::Left& action);
   void act(const protocol::Failed& action);
   void act(const protocol::Note& action);
 
   void fail_everything(const Status& why);
+  [[nodiscard]] Status publish_moved();  // to the site's other ranks
   void tell(const RoundReport& report);
   template <typename F>
   void post_call(F call) {
@@ -126,6 +131,7 @@ class Node {
   std::optional<std::promise<void>> departing_;
   std::optional<Status> broken_;
   RoundReport report_;
+  bool moved_ = false;  // in this call, the parameters were moved onto another anchor than the one before
   TimePoint triggered_at_{};
   TimePoint formed_at_{};
   Traffic before_round_;

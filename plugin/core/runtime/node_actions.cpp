@@ -52,7 +52,8 @@ void Node::act(const protocol::ApplyCommit& action) {
   saver_.wait();
   Result<DataPlane::Applied> applied = data_plane_->apply(action);
   if (!applied.ok()) return act(protocol::Failed{applied.status()});
-  report_.change = applied->change;
+  moved_ = moved_ || action.base == protocol::Base::kSnapshot;
+  report_.change = applied->change == ParameterChange::kUnchanged ? report_.change : applied->change;
   report_.state = applied->state;
   pending_.push_back(protocol::Applied{action.commit.round, applied->state});
 }
@@ -86,7 +87,39 @@ void Node::act(const protocol::JoinDone&) {
   std::exchange(joining_, std::nullopt)->set_value(*anchor);
 }
 
+void Node::act(const protocol::Rebase& action) {
+  if (const Status status = data_plane_->rebase(action.base); !status.ok()) return act(protocol::Failed{status});
+  moved_ = true;
+  report_.change = action.base == protocol::Base::kUnfit ? ParameterChange::kTookAnchor : ParameterChange::kTakeOther;
+}
+
+void Node::act(const protocol::TakeSnapshot&) {
+  if (const Status status = data_plane_->take_snapshot(); !status.ok()) act(protocol::Failed{status});
+}
+
+// The other ranks hold the parameters as they were at the trigger. What became of them by one outer step they can
+// repeat; more than that they are given.
+Status Node::publish_moved() {
+  const bool repeatable =
+      report_.change == ParameterChange::kToAnchor || report_.change == ParameterChange::kTookAnchor;
+  if (!moved_ || repeatable) return {};
+  report_.change = ParameterChange::kTakeOther;
+  return data_plane_->publish_parameters();
+}
+
+void Node::act(const protocol::RoundSkipped& action) {
+  if (const Status status = publish_moved(); !status.ok()) return act(protocol::Failed{status});
+  if (const std::optional<SealedAnchor> sealed = arena_.sealed()) {
+    report_.round = sealed->round;
+    report_.state = sealed->digest;
+  }
+  report_.skipped = action.reason;
+  report_.stall_seconds = seconds_between(triggered_at_, clock_.now());
+  if (rounding_) std::exchange(rounding_, std::nullopt)->set_value(report_);
+}
+
 void Node::act(const protocol::RoundDone& action) {
+  if (const Status status = publish_moved(); !status.ok()) return act(protocol::Failed{status});
   const TimePoint now = clock_.now();
   const Traffic& traffic = data_plane_->traffic();
   report_.round = action.round;

@@ -46,7 +46,7 @@ class RankSession final : public Session {
     if (!begun_ || finished_) return {};
     finished_ = true;
     Status last;
-    if (broken_.ok() && schedule_.steps_since_round() > 0) last = run_round_unchecked().status();
+    if (broken_.ok() && (schedule_.steps_since_round() > 0 || skipped_)) last = run_round_unchecked().status();
     if (leader_) leader_->leave("the training script has ended");
     return last;
   }
@@ -80,7 +80,8 @@ class RankSession final : public Session {
 
   // Longer than any wait of the leader, so that a rank is told why instead of giving up first.
   [[nodiscard]] milliseconds patience() const {
-    return options_.config.join_timeout + 3 * options_.config.round_timeout + std::chrono::minutes(2);
+    return options_.config.join_timeout + 5 * options_.config.round_timeout + options_.config.link_grace +
+           std::chrono::minutes(2);
   }
 
   Status begin_once() {
@@ -159,7 +160,7 @@ class RankSession final : public Session {
     const Result<Outcome> outcome = take(mine);
     if (!outcome.ok()) return outcome.status();
     samples_ = 0;
-    return StepOutcome{.round_ran = true,
+    return StepOutcome{.round_ran = !skipped_,
                        .round = outcome->round,
                        .took_anchor = outcome->change == ParameterChange::kTookAnchor,
                        .seconds = std::chrono::duration<double>(clock_.now() - start).count()};
@@ -172,9 +173,8 @@ class RankSession final : public Session {
       fail_outcome(mine, same);
       return mine;
     }
-    std::uint64_t samples = 0;
-    for (const RankReport& report : reports) samples += report.samples;
-    Result<RoundReport> report = leader_->round(weight_of(samples), samples, schedule_.steps_since_round());
+    for (const RankReport& report : reports) site_samples_ += report.samples;
+    Result<RoundReport> report = leader_->round(site_samples_, schedule_.steps());
     if (!report.ok()) {
       fail_outcome(mine, report.status());
       return mine;
@@ -183,16 +183,6 @@ class RankSession final : public Session {
     mine.round = report->round;
     state_ = report->state;
     return mine;
-  }
-
-  [[nodiscard]] double weight_of(std::uint64_t samples) const {
-    const std::uint64_t steps = schedule_.steps_since_round();
-    switch (options_.config.weight) {
-      case WeightBy::kSamples: return static_cast<double>(samples);
-      case WeightBy::kSteps: return static_cast<double>(steps);
-      case WeightBy::kEqual: return steps > 0 ? 1.0 : 0.0;
-    }
-    return 0.0;
   }
 
   [[nodiscard]] Status check_same(const std::vector<RankReport>& reports) const {
@@ -218,6 +208,7 @@ class RankSession final : public Session {
     Result<Outcome> outcome = channel_->share(call_, mine);
     if (!outcome.ok()) return outcome;
     if (!outcome->ok()) return Status(failure_, outcome->error);
+    skipped_ = call_ > 1 && outcome->round == round_;  // no round came about; what was trained counts later
     round_ = outcome->round;
     schedule_.round_ended(clock_.now());
     return outcome;
@@ -230,8 +221,10 @@ class RankSession final : public Session {
   SyncSchedule schedule_;
   std::optional<Leader> leader_;
   std::unique_ptr<SiteChannel> channel_;
-  std::uint64_t call_ = 0;     // of report() and share()
-  std::uint64_t samples_ = 0;  // of this rank since the last round
+  std::uint64_t call_ = 0;          // of report() and share()
+  std::uint64_t samples_ = 0;       // of this rank since the last round
+  std::uint64_t site_samples_ = 0;  // leader: of all ranks, in all
+  bool skipped_ = false;            // the last trigger was answered without a round
   RoundId round_;
   Digest state_;
   bool begun_ = false;

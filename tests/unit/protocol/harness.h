@@ -76,7 +76,7 @@ class CoordinatorHarness {
   using Actions = std::vector<CoordinatorAction>;
   Actions step(const CoordinatorEvent& event) {
     Actions actions = coordinator.step(now, event);
-    invariants.coordinator_step(event, actions);
+    invariants.coordinator_step("coordinator", event, actions);
     return actions;
   }
   Actions hear(std::uint64_t link, wire::Message message) { return step(Received{LinkId{link}, std::move(message)}); }
