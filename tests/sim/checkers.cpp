@@ -13,7 +13,11 @@ void Checkers::contributes(const wire::Form& form, SiteId site, Contribution con
 const wire::Form* Checkers::form_of(const wire::Commit& commit) const {
   for (auto form = forms_.rbegin(); form != forms_.rend(); ++form) {
     const auto& [run, round, attempt] = form->first;
-    if (round == commit.round && attempt == commit.attempt) return &form->second;
+    std::vector<SiteId> weighed;
+    for (const wire::Participant& p : form->second.participants) {
+      if (p.weight > 0) weighed.push_back(p.site);
+    }
+    if (round == commit.round && attempt == commit.attempt && weighed == commit.contributors) return &form->second;
   }
   return nullptr;
 }

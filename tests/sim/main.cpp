@@ -96,6 +96,7 @@ int main(int argc, char** argv) {
   sim::SwarmOptions options = arguments->swarm;
   std::printf("collab_sim: %llu run(s), first seed %llu\n", static_cast<unsigned long long>(arguments->count),
               static_cast<unsigned long long>(options.seed));
+  std::fflush(stdout);
   std::uint64_t bad = 0;
   std::uint64_t commits = 0;
   std::uint64_t faults = 0;
@@ -117,6 +118,7 @@ int main(int argc, char** argv) {
                 result.sites, result.rounds);
     for (const std::string& failure : result.failures) std::printf("  %s\n", failure.c_str());
     std::printf("  again: %s\n", sim::replay_command(options).c_str());
+    std::fflush(stdout);
   }
   std::printf(
       "collab_sim: %llu commits, %llu faults, %llu processes given up and restarted, "

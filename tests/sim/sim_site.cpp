@@ -28,6 +28,13 @@ SimSite::SimSite(SimSiteOptions options, Network& network, Checkers& checkers, L
   moves_.resize(options_.elements);
 }
 
+std::optional<Saved> SimSite::saved() const {
+  std::optional<Saved> saved = saved_;
+  if (saved) saved->voters = site_.voters();
+  if (saved) saved->term = site_.term();
+  return saved;
+}
+
 void SimSite::start() { post(Begin{make_join()}); }
 
 wire::Join SimSite::make_join() const {
@@ -41,6 +48,8 @@ wire::Join SimSite::make_join() const {
   join.model = {{"weight", "float32", {options_.elements}, true, {}}};
   if (saved_) {
     join.offer = {saved_->run, saved_->round, digest_of(saved_->anchor)};
+    join.report.voters = saved_->voters;
+    join.report.granted = saved_->term;
   } else {
     join.offer = {RunId{0}, RoundId{0}, digest_of(theta_)};
   }

@@ -27,6 +27,8 @@ struct Saved {
   RunId run;
   RoundId round;
   std::vector<float> anchor;
+  std::vector<wire::Voter> voters{};
+  TermId term{};
 };
 
 struct SimSiteOptions {
@@ -71,7 +73,7 @@ class SimSite final : public Node {
   [[nodiscard]] NodeId node() const { return node_; }
   [[nodiscard]] const SimSiteOptions& options() const { return options_; }
   [[nodiscard]] const SimSiteReport& report() const { return report_; }
-  [[nodiscard]] std::optional<Saved> saved() const { return saved_; }
+  [[nodiscard]] std::optional<Saved> saved() const;
   [[nodiscard]] std::string waiting_for() const { return site_.waiting_for(network_.now()); }
   void kill() { dead_ = true; }
   [[nodiscard]] SiteId self() const { return self_; }

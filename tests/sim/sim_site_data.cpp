@@ -236,6 +236,8 @@ void SimSite::on_anchor_sent(LinkId link, const wire::AnchorSent& sent) {
   incoming_.reset();
   const Digest digest = digest_of(done.anchor);
   if (digest == done.digest) {
+    if (saved_ && saved_->run == done.run && saved_->round == done.round)
+      sound_ = false;  // of two, the wrong one stayed
     previous_ = std::exchange(anchor_, done.anchor);
     saved_ = Saved{done.run, done.round, anchor_};
     report_.run = done.run;

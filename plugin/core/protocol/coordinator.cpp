@@ -98,6 +98,7 @@ void Coordinator::State::on_event(const Closed& event) {
 }
 
 void Coordinator::State::on_event(const Tick&) {
+  seek_office();
   on_heartbeat_tick();
   on_gathering_tick();
   on_round_tick();
@@ -118,6 +119,10 @@ void Coordinator::State::advance() {
 }
 
 TimePoint Coordinator::State::next_deadline() const {
+  if (!applicants.empty()) {
+    const TimePoint patience = later(applying_since, config.link_grace);
+    return now < patience ? patience : kNever;
+  }
   if (members.empty()) return kNever;
   TimePoint next = std::min(next_heartbeat, round.limit);
   next = std::min(next, round.waiting.next());

@@ -207,6 +207,8 @@ void Coordinator::State::admit(LinkId link, const wire::Join& join) {
   member.report = join.report;
   member.expected_sites = join.expected_sites;
   member.last_heard = now;
+  const bool holds = anchor && join.offer.run == anchor->run && join.offer.round == anchor->round;
+  if (holds) member.holds = wire::Adopted{join.offer.run, join.offer.round, join.offer.digest};
   links[link] = member.id;
   const auto as_ms = [](Duration d) {
     return static_cast<std::uint32_t>(std::max<Duration::rep>(1, d.count() / 1000));
@@ -370,7 +372,11 @@ void Coordinator::State::on_adopted(MemberRecord& member, const wire::Adopted& a
   if (adopted.digest != *anchor->digest) {
     const std::string what = "its anchor of " + anchor_in_words(adopted.run, adopted.round) + " has the digest " +
                              to_hex(adopted.digest) + ", the swarm's has " + to_hex(*anchor->digest);
-    return expel(member.id, what);
+    if (++round.state_repairs[member.id] > kMaxRepeats) return expel(member.id, what);
+    note(Note::Level::kError, "repair", member.name + ": " + what + "; it takes the swarm's",
+         {{"who", json_quote(member.name)}, {"round", std::to_string(adopted.round.value)}});
+    member.standing = Standing::kJoined;
+    return;
   }
   member.standing = Standing::kActive;
   if (!member.greeted) {

@@ -12,8 +12,8 @@
 namespace collab::protocol {
 namespace {
 
-// A run that has not agreed on anything yet never outranks one that has.
-auto rank(const wire::Offer& offer) { return std::tuple(offer.round.value > 0, offer.run, offer.round); }
+// Of two runs the one that has agreed more often stays: a fresh one never takes the place of one that has trained.
+auto rank(const wire::Offer& offer) { return std::tuple(offer.round, offer.run); }
 
 // The membership of the newest anchor anybody reports, and the newest attempt at the round after it.
 struct Newest {
@@ -42,8 +42,10 @@ Newest newest_of(const std::map<LinkId, Applicant>& applicants, bool granted_onl
 }
 
 // More than half of the voters are here, and at least half of them with their memory: a process that was started again
-// does not know what its predecessor was done with, but of an attempt that was committed somebody here does.
-bool enough(const std::vector<wire::Voter>& voters, const std::map<LinkId, Applicant>& applicants, bool granted_only) {
+// does not know what its predecessor was done with, but of an attempt that was committed somebody here does. Where all
+// were started again, all are needed, or `patient` no more.
+bool enough(const std::vector<wire::Voter>& voters, const std::map<LinkId, Applicant>& applicants, bool granted_only,
+            bool patient) {
   std::size_t here = 0;
   std::size_t remember = 0;
   for (const wire::Voter& voter : voters) {
@@ -52,16 +54,17 @@ bool enough(const std::vector<wire::Voter>& voters, const std::map<LinkId, Appli
     });
     if (found == applicants.end()) continue;
     ++here;
-    remember += found->second.join.report.voters.empty() ? 0 : 1;
+    remember += found->second.join.report.remembers ? 1 : 0;
   }
-  return 2 * here > voters.size() && 2 * remember >= voters.size();
+  const bool known = 2 * remember >= voters.size() || here == voters.size() || (remember == 0 && !patient);
+  return 2 * here > voters.size() && known;
 }
 
-bool enough(const std::map<LinkId, Applicant>& applicants, bool granted_only) {
+bool enough(const std::map<LinkId, Applicant>& applicants, bool granted_only, bool patient) {
   const Newest newest = newest_of(applicants, granted_only);
   if (newest.anchor == nullptr) return false;
-  if (!enough(newest.anchor->report.voters, applicants, granted_only)) return false;
-  return newest.prepared == nullptr || enough(newest.prepared->form.voters, applicants, granted_only);
+  if (!enough(newest.anchor->report.voters, applicants, granted_only, patient)) return false;
+  return newest.prepared == nullptr || enough(newest.prepared->form.voters, applicants, granted_only, patient);
 }
 
 }  // namespace
@@ -127,6 +130,7 @@ void Coordinator::State::apply_for(LinkId link, const wire::Join& join) {
     other = applicants.erase(other);
   }
   if (applicants.size() >= wire::kMaxSites) return refuse_link(link, join.site, "too many joins at once; try again");
+  if (applicants.empty()) applying_since = now;
   applicants[link] = Applicant{join, TermId{}, false};
   seek_office();
 }
@@ -149,8 +153,9 @@ void Coordinator::State::seek_office() {
     members_known = members_known || !applicant.join.report.voters.empty();
   }
   if (!members_known) return take_office(std::max(term, TermId{highest.value + 1}));
-  if (enough(applicants, true)) return take_office(term);
-  if (!enough(applicants, false)) return;  // those who wait here go on to another candidate after a while
+  const bool patient = now < later(applying_since, config.link_grace);
+  if (enough(applicants, true, patient)) return take_office(term);
+  if (!enough(applicants, false, patient)) return;  // those who wait here go on to another candidate after a while
   if (term <= highest) {
     term = TermId{highest.value + 1};
     for (auto& [link, applicant] : applicants) applicant.granted = false;
@@ -208,7 +213,7 @@ void Coordinator::State::settle(const wire::Prepared& newest) {
           std::find_if(form.voters.begin(), form.voters.end(), [&](const auto& v) { return v.site == p.site; });
       return voter != form.voters.end() && voter->name == applicant.join.site;
     });
-    if (in == form.participants.end() || applicant.join.report.voters.empty() || !applicant.granted) continue;
+    if (in == form.participants.end() || !applicant.join.report.remembers || !applicant.granted) continue;
     const auto& said = applicant.join.report.prepared;
     const bool done = !said.empty() && said[0].form == form && said[0].done && said[0].slices == newest.slices;
     if (done) continue;

@@ -35,10 +35,10 @@ bool Coordinator::State::in_attempt(AttemptId attempt, RoundId of) const {
 void Coordinator::State::on_ready(MemberRecord& member, const wire::Ready& ready) {
   const std::string who = member.name + " is ready for round " + std::to_string(ready.round.value);
   const bool has_place = member.standing == Standing::kActive || member.standing == Standing::kBehind;
-  if (has_place && anchor && (ready.round != number() || member.standing == Standing::kBehind)) {
+  if (has_place && anchor && (ready.round < number() || member.standing == Standing::kBehind)) {
     // The swarm went on without it, and now its parameters stand still: it can take the anchor.
     member.standing = Standing::kJoined;
-    member.holds = wire::Adopted{anchor->run, RoundId{ready.round.value - 1}, ready.state};
+    member.holds = wire::Adopted{brought_by(member).run, RoundId{ready.round.value - 1}, ready.state};
     return;
   }
   if (member.standing != Standing::kActive || ready.round != number()) {

@@ -131,6 +131,7 @@ struct Coordinator::State {
   bool in_office = false;
   TermId term;                             // held, or the next to be proposed
   std::map<LinkId, Applicant> applicants;  // while not in office
+  TimePoint applying_since = kNever;       // the first of them came
   Voters voters;                           // the membership as of the anchor, less who left; empty: none yet
   std::map<RoundId, PastRound> history;
   Voters voters_formed;  // of the attempt in flight

@@ -30,6 +30,7 @@ void Invariants::coordinator_step(const std::string& coordinator, const Coordina
     if (send == nullptr) continue;
     if (const auto* welcome = std::get_if<wire::Welcome>(&send->message)) {
       check(welcome->term >= record.term, coordinator + " goes back to term " + std::to_string(welcome->term.value));
+      if (welcome->term > record.term) record.anchor.reset();
       record.term = welcome->term;
       record.welcomed[send->link] = welcome->site;
     }
@@ -44,7 +45,12 @@ void Invariants::coordinator_step(const std::string& coordinator, const Coordina
 std::optional<Invariants::Round> Invariants::before(const wire::Commit& commit) const {
   for (auto form = forms_.rbegin(); form != forms_.rend(); ++form) {
     const auto& [run, round, attempt] = form->first;
-    if (round == commit.round && attempt == commit.attempt) return Round{run, RoundId{round.value - 1}};
+    std::vector<SiteId> weighed;
+    for (const wire::Participant& p : form->second.participants) {
+      if (p.weight > 0) weighed.push_back(p.site);
+    }
+    const bool same = round == commit.round && attempt == commit.attempt && weighed == commit.contributors;
+    if (same) return Round{run, RoundId{round.value - 1}};
   }
   return std::nullopt;
 }

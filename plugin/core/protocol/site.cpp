@@ -24,6 +24,8 @@ std::vector<SiteAction> Site::step(TimePoint now, const SiteEvent& event) {
 }
 
 TimePoint Site::next_deadline() const { return state_->next_deadline(); }
+const std::vector<wire::Voter>& Site::voters() const { return state_->voters; }
+TermId Site::term() const { return state_->term; }
 std::string Site::waiting_for(TimePoint now) const { return state_->waiting_for(now); }
 
 std::optional<SiteId> Site::peer_of(LinkId link) const {
@@ -46,6 +48,8 @@ void Site::State::on_event(const Begin& event) {
     return fail(invalid_argument("no coordinator to join: set COLLAB_COORDINATOR=HOST:PORT"));
   }
   join = event.join;
+  voters = join.report.voters;
+  term = join.report.granted;
   up.give_up = later(now, config.join_timeout);
   dial_coordinator();
 }
@@ -107,8 +111,9 @@ void Site::State::on_event(const PeerConnected& event) {
 
 void Site::State::on_event(const DialFailed& event) {
   if (!event.site) {
-    if (membership == Membership::kDialing && up.dial_out) dial_again(event.why.message());
-    return;
+    if (membership != Membership::kDialing || !up.dial_out) return;
+    if (up.home == up.candidate) up.home.reset();
+    return dial_again(event.why.message());
   }
   const auto found = peer_dials.find(*event.site);
   if (found == peer_dials.end()) return;

@@ -25,15 +25,24 @@ void Site::State::dial_again(const std::string& reason) {
   up.backoff = std::min(2 * up.backoff, kLastBackoff);
 }
 
+void Site::State::try_elsewhere(const std::string& reason) {
+  const auto count = static_cast<std::uint32_t>(config.coordinators.size());
+  const std::uint32_t home = up.home.value_or(up.candidate);
+  const bool at_home = up.candidate == home;
+  drop_coordinator(reason);
+  up.candidate = at_home && count > 1 ? (home + 1 + up.probes++ % (count - 1)) % count : home;
+}
+
 void Site::State::send_join() {
   up.join_sent = true;
-  up.answer_by = later(now, kAnswerLimit);
+  if (!up.home) up.home = up.candidate;
+  up.answer_by = later(now, up.candidate == *up.home ? kHomeLimits * kAnswerLimit : kAnswerLimit);
   join.report = report();
   send_up(join);
 }
 
 wire::Report Site::State::report() const {
-  wire::Report report{term, join_done && round.phase == RoundPhase::kTraining, voters, {}, recent};
+  wire::Report report{term, join_done && round.phase == RoundPhase::kTraining, join_done, voters, {}, recent};
   if (prepared) report.prepared.push_back(*prepared);
   return report;
 }
@@ -47,7 +56,6 @@ void Site::State::on_propose(const wire::Propose& propose) {
                     std::to_string(term.value));
   }
   term = propose.term;
-  up.answer_by = later(now, kAnswerLimit);
   send_up(wire::Grant{term, join.offer, report()});
 }
 
@@ -65,6 +73,7 @@ void Site::State::lose_coordinator(const std::string& reason) {
   if (membership == Membership::kLeaving) return leave_done();
   if (lost_at == kNever) lost_at = now;
   if (membership == Membership::kAsking) return dial_again(reason);
+  up.home.reset();
   if (membership == Membership::kActive) {
     up.give_up = later(now, config.join_timeout);
     join.expected_sites = static_cast<std::uint32_t>(roster.size());  // who will come back, should it know nothing
@@ -258,7 +267,7 @@ void Site::State::on_join_tick() {
   } else if (membership == Membership::kDialing && now >= up.dial_at) {
     dial_coordinator();
   } else if (membership == Membership::kAsking && now >= up.answer_by) {
-    drop_coordinator("connected, but no answer to Join within " + in_seconds(kAnswerLimit));
+    try_elsewhere("connected, but not let in; it may wait for a majority of the sites");
   } else if (membership == Membership::kWaiting && now >= up.answer_by) {
     fail(timed_out("the coordinator at " + addresses() +
                    " let this site in, but named no anchor to start from; restart it"));

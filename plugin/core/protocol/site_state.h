@@ -40,8 +40,10 @@ inline constexpr Duration kFirstBackoff = std::chrono::milliseconds(200);
 inline constexpr Duration kLastBackoff = std::chrono::seconds(5);
 inline constexpr Duration kDialLimit = std::chrono::seconds(15);    // a dial the runtime has not answered
 inline constexpr Duration kAnswerLimit = std::chrono::seconds(15);  // Welcome or Refuse after Join
-inline constexpr Duration kLinkLimit = std::chrono::seconds(20);    // links to all members of an attempt
-inline constexpr Duration kHelloLimit = std::chrono::seconds(20);   // a Hello from a site the roster does not list yet
+// At the first candidate that can be reached all wait longer: at any time most of them are there together.
+inline constexpr int kHomeLimits = 4;
+inline constexpr Duration kLinkLimit = std::chrono::seconds(20);   // links to all members of an attempt
+inline constexpr Duration kHelloLimit = std::chrono::seconds(20);  // a Hello from a site the roster does not list yet
 inline constexpr Duration kFarewellLimit = std::chrono::seconds(5);
 inline constexpr std::size_t kMaxUnknownPeers = 64;
 inline constexpr int kTransferTries = 2;
@@ -73,9 +75,11 @@ enum class RoundPhase : std::uint8_t {
 struct CoordinatorLink {
   std::optional<LinkId> link;
   std::uint32_t candidate = 0;
-  bool dial_out = false;         // DialCoordinator was asked, no answer yet
-  TimePoint dial_at = kNever;    // the back-off's end
-  TimePoint answer_by = kNever;  // an answer to a dial, to Join; the Adopt after Welcome
+  std::optional<std::uint32_t> home;  // of this search: the first candidate that could be reached
+  std::uint32_t probes = 0;           // candidates tried in between
+  bool dial_out = false;              // DialCoordinator was asked, no answer yet
+  TimePoint dial_at = kNever;         // the back-off's end
+  TimePoint answer_by = kNever;       // an answer to a dial, to Join; the Adopt after Welcome
   bool join_sent = false;
   Duration backoff = kFirstBackoff;
   TimePoint give_up = kNever;  // join_timeout after Begin or after the loss
@@ -207,7 +211,8 @@ struct Site::State {
 
   // site_join.cpp
   void dial_coordinator();
-  void dial_again(const std::string& reason);  // after the back-off, the next candidate
+  void dial_again(const std::string& reason);     // after the back-off, the next candidate
+  void try_elsewhere(const std::string& reason);  // the candidate here does not take office
   void send_join();
   [[nodiscard]] wire::Report report() const;
   void on_propose(const wire::Propose& propose);

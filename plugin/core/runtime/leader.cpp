@@ -58,7 +58,10 @@ Status Leader::load_state_file() {
                             "move the file away");
   }
   const std::optional<SealedAnchor> held = arena_->sealed();
-  if (held && std::pair(held->run, held->round) >= std::pair(header.run, header.round)) return {};
+  if (held && std::pair(held->run, held->round) > std::pair(header.run, header.round)) return {};
+  known_.granted = header.term;
+  known_.voters = header.voters;
+  if (held && std::pair(held->run, held->round) == std::pair(header.run, header.round)) return {};
   if (!arena_->outer().empty()) arena_->begin_outer_update();
   COLLAB_RETURN_IF_ERROR(read_state_into(path, header, arena_->scratch(), arena_->outer()));
   arena_->seal({header.run, header.round, header.digest});
@@ -74,6 +77,7 @@ Result<wire::Join> Leader::describe() {
                   .address = node_->address(),
                   .elements = parameters_.size(),
                   .offer = {},
+                  .report = known_,
                   .settings = {},
                   .model = {}};
   if (const std::optional<SealedAnchor> sealed = arena_->sealed()) {

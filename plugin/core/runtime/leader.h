@@ -34,6 +34,7 @@ class Leader {
   ParameterVector& parameters_;
   std::unique_ptr<ArenaWriter> arena_;
   std::unique_ptr<Node> node_;
+  wire::Report known_;  // of the membership, from the state file
 };
 
 [[nodiscard]] ArenaSpec arena_spec(const SessionOptions& options, std::uint64_t elements);

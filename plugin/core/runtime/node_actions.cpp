@@ -143,6 +143,8 @@ void Node::act(const protocol::RoundDone& action) {
                  .fingerprint = options_.fingerprint,
                  .elements = arena_.anchor().size(),
                  .outer_state = !arena_.outer().empty(),
+                 .term = site_.term(),
+                 .voters = site_.voters(),
                  .model = options_.model},
                 arena_.anchor(), arena_.outer());
   }

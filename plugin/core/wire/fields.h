@@ -94,6 +94,7 @@ void fields(auto& io, Of<Prepared> auto& m) {
 void fields(auto& io, Of<Report> auto& m) {
   io.id("granted", m.granted);
   io.boolean("training", m.training);
+  io.boolean("remembers", m.remembers);
   io.list("voters", m.voters, kMaxSites, 6, [&](auto& voter) { fields(io, voter); });
   io.list("prepared", m.prepared, kMaxPrepared, 45, [&](auto& prepared) { fields(io, prepared); });
   io.list("recent", m.recent, kMaxRecent, 24, [&](auto& commit) { fields(io, commit); });

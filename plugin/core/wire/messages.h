@@ -45,7 +45,7 @@ struct Form {
   AttemptId attempt;
   std::vector<Participant> participants;  // ascending SiteId
   std::vector<Slice> slices;              // ascending, without gaps, covering the vector; none without a weight
-  std::vector<Voter> voters{};              // the membership from this attempt's commit on; ascending
+  std::vector<Voter> voters{};            // the membership from this attempt's commit on; ascending
   bool operator==(const Form&) const = default;
 };
 
@@ -95,8 +95,9 @@ struct Prepared {
 
 // What a site knows of the past, for a coordinator that may know less.
 struct Report {
-  TermId granted{};                // it follows no older term
-  bool training = false;           // its parameters move: it comes to its trigger by itself
+  TermId granted{};                  // it follows no older term
+  bool training = false;             // its parameters move: it comes to its trigger by itself
+  bool remembers = false;            // it is the process that took part in this, not one that was started again since
   std::vector<Voter> voters{};       // the membership as of the anchor it holds
   std::vector<Prepared> prepared{};  // at most one: of the round after that anchor
   std::vector<Commit> recent{};      // the last rounds it saw committed, oldest first
@@ -216,7 +217,7 @@ struct Adopt {
   SiteId source;
   Digest digest;
   Counted counted = Counted::kNo;  // the receiver's contribution to the round after the anchor it holds
-  std::vector<Voter> voters{};       // the membership as of that anchor
+  std::vector<Voter> voters{};     // the membership as of that anchor
   bool operator==(const Adopt&) const = default;
 };
 

@@ -28,7 +28,7 @@ std::vector<Message> samples() {
   const std::vector<Voter> voters{{SiteId(0), "paris"}, {SiteId(1), "oslo"}};
   const Form form{TermId(7), run, RoundId(42), AttemptId(1), two, halves, voters};
   const Commit commit{TermId(7), RoundId(42), AttemptId(1), {SiteId(0), SiteId(1)}};
-  join.report = {TermId(7), true, voters, {{form, true, {digest, {1, 2}}}}, {commit}};
+  join.report = {TermId(7), true, false, voters, {{form, true, {digest, {1, 2}}}}, {commit}};
   return {
       join,
       Adopted{run, RoundId(0), digest},
@@ -56,7 +56,7 @@ std::vector<Message> samples() {
       StatusReport{R"({"term":7,"members":["paris"]})"},
       Recess{TermId(7), RoundId(42), "1 of 3 sites is here, which is no majority"},
       Propose{TermId(8)},
-      Grant{TermId(8), {run, RoundId(41), digest}, {TermId(8), false, voters, {}, {commit}}},
+      Grant{TermId(8), {run, RoundId(41), digest}, {TermId(8), false, true, voters, {}, {commit}}},
   };
 }
 

@@ -59,6 +59,12 @@ std::string notes(const std::vector<Action>& actions) {
   return text;
 }
 
+// For comparisons in which the membership does not matter.
+inline wire::Adopt without_voters(wire::Adopt adopt) {
+  adopt.voters.clear();
+  return adopt;
+}
+
 class CoordinatorHarness {
  public:
   explicit CoordinatorHarness(CoordinatorConfig config = defaults()) : coordinator(std::move(config)) {}

@@ -58,7 +58,7 @@ TEST(SiteJoin, ACoordinatorThatDoesNotAnswerIsLeft) {
   SiteHarness s;
   static_cast<void>(s.step(Begin{join_of("paris")}));
   static_cast<void>(s.step(CoordinatorConnected{LinkId{1}}));
-  const auto actions = s.pass(seconds(16));
+  const auto actions = s.pass(seconds(61));
   EXPECT_EQ(all<Hangup>(actions)[0].link, LinkId{1});
   EXPECT_EQ(all<DialCoordinator>(actions)[0].candidate, 1U);
 }

@@ -80,7 +80,7 @@ void draw(Prng& prng, Commit& m) {
   m.contributors = draw_sites(prng, 0);
 }
 Report draw_report(Prng& prng) {
-  Report report{draw_id<TermId>(prng), prng.chance(0.5), draw_voters(prng), {}, {}};
+  Report report{draw_id<TermId>(prng), prng.chance(0.5), prng.chance(0.5), draw_voters(prng), {}, {}};
   if (prng.chance(0.5)) {
     Prepared prepared;
     draw(prng, prepared.form);
