@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <map>
 
 #include "core/runtime/state_file.h"
 #include "tests/integration/swarm.h"
@@ -210,6 +211,110 @@ TEST(Session, EventsTellOfEachRound) {
   }
   EXPECT_EQ(rounds, 4U) << "two rounds at each of two sites";
   std::remove(path.c_str());
+}
+
+// Sites whose steps a test orders by hand.
+class ByHand : public ::testing::Test {
+ protected:
+  void start(std::size_t sites) {
+    swarm_ = swarm_of(sites, CodecId::kFp32);
+    swarm_.config.straggler_grace = std::chrono::milliseconds(100);
+    swarm_.start_coordinator();
+    sessions_.resize(sites);
+    together(sites, [this](std::size_t site) { begin(site); });
+  }
+  void begin(std::size_t site) {
+    auto session = make_session(swarm_.options(site, 0), swarm_.parameters[site], nullptr);
+    ASSERT_TRUE(session.ok()) << session.status().to_string();
+    sessions_[site] = std::move(*session);
+    const Status begun = sessions_[site]->begin();
+    ASSERT_TRUE(begun.ok()) << begun.to_string();
+  }
+  // Four steps, which end in a trigger; whether a round came about.
+  bool interval(std::size_t site) {
+    bool ran = false;
+    for (int i = 0; i < 4; ++i) {
+      train_one_step(values(site), site, steps_[site]++);
+      const Result<StepOutcome> outcome = sessions_[site]->step(8);
+      EXPECT_TRUE(outcome.ok()) << outcome.status().to_string();
+      ran = outcome.ok() && outcome->round_ran;
+    }
+    return ran;
+  }
+  void together(std::size_t sites, const std::function<void(std::size_t)>& what) {
+    std::vector<std::thread> threads;
+    for (std::size_t site = 0; site < sites; ++site) threads.emplace_back([&, site] { what(site); });
+    for (std::thread& thread : threads) thread.join();
+  }
+  void finish_all() {
+    together(sessions_.size(), [this](std::size_t site) { EXPECT_TRUE(sessions_[site]->finish().ok()); });
+  }
+  std::vector<float>& values(std::size_t site) { return swarm_.parameters[site]->values(); }
+  static void expect_near(const std::vector<float>& got, const std::vector<double>& expected) {
+    for (std::size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], expected[i], 1e-6) << "element " << i;
+  }
+
+  Swarm swarm_;
+  std::vector<std::unique_ptr<Session>> sessions_;
+  std::map<std::size_t, std::size_t> steps_;
+};
+
+TEST_F(ByHand, OneOfTwoDiesTheOtherTrainsOnAndBothAgreeWhenItReturns) {
+  start(2);
+  together(2, [this](std::size_t site) { EXPECT_TRUE(interval(site)); });
+  const std::vector<float> anchor = values(0);
+  sessions_[1].reset();
+  EXPECT_FALSE(interval(0));
+  EXPECT_FALSE(interval(0));
+  std::vector<float> alone = anchor;
+  for (std::size_t step = 4; step < 12; ++step) train_one_step(alone, 0, step);
+  EXPECT_EQ(values(0), alone) << "nothing but its own steps has moved it";
+
+  values(1) = fresh_values(swarm_.elements, 99);
+  begin(1);
+  EXPECT_EQ(values(1), anchor) << "the anchor has stood";
+  std::vector<float> other = anchor;
+  for (std::size_t step = 4; step < 8; ++step) train_one_step(other, 1, step);
+  for (std::size_t step = 12; step < 16; ++step) train_one_step(alone, 0, step);
+  together(2, [this](std::size_t site) { EXPECT_TRUE(interval(site)); });
+  EXPECT_EQ(values(0), values(1));
+  std::vector<double> expected(anchor.size());  // 12 steps of the one against 4 of the other
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    expected[i] = 0.75 * static_cast<double>(alone[i]) + 0.25 * static_cast<double>(other[i]);
+  }
+  expect_near(values(0), expected);
+  finish_all();
+}
+
+TEST_F(ByHand, AStragglerIsLeftOutAndItsStepsCountInTheNextRound) {
+  start(3);
+  const std::vector<float> first = values(0);
+  together(2, [this](std::size_t site) { EXPECT_TRUE(interval(site)); });  // without the third
+  const std::vector<float> second = values(0);
+  EXPECT_EQ(values(1), second);
+  std::vector<std::vector<float>> theta{second, second, first};
+  for (std::size_t step = 0; step < 4; ++step) {
+    train_one_step(theta[0], 0, step + 4);
+    train_one_step(theta[1], 1, step + 4);
+    train_one_step(theta[2], 2, step);
+  }
+  // The last comes first, with the anchor of before; the others follow once it waits, well within its patience.
+  std::thread straggler([this] { EXPECT_TRUE(interval(2)); });
+  while (swarm_.coordinator->status_json().find("\"state\":\"active\",\"ready\":true") == std::string::npos) {
+    std::this_thread::yield();
+  }
+  together(2, [this](std::size_t site) { EXPECT_TRUE(interval(site)); });
+  straggler.join();
+  EXPECT_EQ(values(0), values(1));
+  EXPECT_EQ(values(0), values(2));
+  std::vector<double> expected(first.size());
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    const double late =
+        static_cast<double>(second[i]) + static_cast<double>(theta[2][i]) - static_cast<double>(first[i]);
+    expected[i] = (static_cast<double>(theta[0][i]) + static_cast<double>(theta[1][i]) + late) / 3;
+  }
+  expect_near(values(2), expected);
+  finish_all();
 }
 
 }  // namespace

@@ -126,7 +126,8 @@ TimePoint Coordinator::State::next_deadline() const {
   if (members.empty()) return kNever;
   TimePoint next = std::min(next_heartbeat, round.limit);
   next = std::min(next, round.waiting.next());
-  if (!round.attempt) next = std::min(next, later(round.majority_since, config.straggler_grace));
+  const TimePoint grace = later(round.majority_since, config.straggler_grace);
+  if (!round.attempt && grace > now) next = std::min(next, grace);
   next = std::min(next, gathering.next());
   if (gathering.running()) {
     next = std::min(next, later(gathering.since(), last_anchor_missed() ? config.link_grace : config.join_timeout));
