@@ -108,9 +108,8 @@ def _check_settings(places: list[Place]) -> None:
             ours, theirs = first.settings[name], place.settings.get(name)
             if ours != theirs:
                 raise ValueError(
-                    f"collab: COLLAB_{name.upper()} differs between ranks: rank 0 on {first.hostname} has "
-                    f"{ours!r}, rank "
-                    f"{rank} on {place.hostname} has {theirs!r}; give every rank the same value"
+                    f"collab: COLLAB_{name.upper()} differs between ranks: rank 0 on {first.hostname} has {ours!r}, "
+                    f"rank {rank} on {place.hostname} has {theirs!r}; give every rank the same value"
                 )
 
 
@@ -131,8 +130,7 @@ def draw_lone_site(places: list[Place]) -> Sites:
         (a, rank_a), (b, rank_b) = sorted(given.items(), key=lambda item: item[1])[:2]
         raise ValueError(
             f"collab: with COLLAB_COORDINATOR all ranks of a world are one site, but rank {rank_a} has "
-            f"COLLAB_SITE={a} and "
-            f"rank {rank_b} has COLLAB_SITE={b}; give all ranks the same name"
+            f"COLLAB_SITE={a} and rank {rank_b} has COLLAB_SITE={b}; give all ranks the same name"
         )
     name = next(iter(given), None) or places[0].hostname
     return Sites((Site(name, tuple(range(len(places)))),))

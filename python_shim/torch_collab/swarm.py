@@ -115,9 +115,8 @@ def choose_transport(world: World) -> str:
         return "ucx"
     if wanted == "ucx" or not world.one_world:
         raise RuntimeError(
-            f"collab: links between sites need UCX, which does not load: {problem}; pip install libucx-cu12, "
-            "then look at "
-            "`collab doctor`" + ("" if not world.one_world else ", or set COLLAB_TRANSPORT=gloo")
+            f"collab: links between sites need UCX, which does not load: {problem}; pip install libucx-cu12, then "
+            "look at `collab doctor`" + ("" if not world.one_world else ", or set COLLAB_TRANSPORT=gloo")
         )
     if world.rank == 0:
         log.info(f"links between sites use torch's Gloo, because UCX does not load: {problem}")

@@ -110,6 +110,35 @@ TEST(Session, RanksOfASiteTakeTheRoundFromTheArena) {
   EXPECT_EQ(swarm.parameters[0]->values(), reference(2, swarm.elements, 10, 4));
 }
 
+TEST(Session, RanksOnSeveralHostsTakeTheRoundFromTheSitesGroup) {
+  Swarm swarm = swarm_of(2, CodecId::kFp32);
+  swarm.ranks = 2;
+  swarm.adjust = [](SessionOptions& options, std::size_t) { options.one_host = false; };
+  swarm.start_coordinator();
+  expect_all_ok(swarm.run(train(10)));
+  for (const auto& parameters : swarm.parameters) EXPECT_EQ(parameters->values(), reference(2, 10'000, 10, 4));
+}
+
+TEST(Session, RanksOnSeveralHostsAgreeOnTheStepOfARoundByTime) {
+  Swarm swarm = swarm_of(2, CodecId::kFp32);
+  swarm.ranks = 2;
+  swarm.config.sync_every = {.steps = 0, .time = std::chrono::milliseconds(20)};
+  swarm.adjust = [](SessionOptions& options, std::size_t) { options.one_host = false; };
+  swarm.start_coordinator();
+  expect_all_ok(swarm.run([](Session& session, std::size_t site, std::vector<float>& values) -> Status {
+    std::size_t step = 0;
+    for (int rounds = 0; rounds < 4; ++step) {
+      train_one_step(values, site, step);
+      const Result<StepOutcome> outcome = session.step(8);
+      if (!outcome.ok()) return outcome.status();
+      rounds += outcome->round_ran ? 1 : 0;
+    }
+    EXPECT_GT(step, 8U);
+    return session.finish();
+  }));
+  for (const auto& parameters : swarm.parameters) EXPECT_EQ(parameters->values(), swarm.parameters[0]->values());
+}
+
 TEST(Session, RanksWithDifferentVectorsAreNamed) {
   Swarm swarm = swarm_of(1, CodecId::kFp32);
   swarm.ranks = 2;

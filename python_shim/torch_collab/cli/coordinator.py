@@ -26,9 +26,8 @@ def run(arguments: argparse.Namespace) -> int:
     config = native.load_config(collab_variables(), given)
     if config.coordinator:
         raise ValueError(
-            f"COLLAB_COORDINATOR={','.join(config.coordinator)} is set here, where the coordinator itself is to "
-            "be served; "
-            "unset it"
+            f"COLLAB_COORDINATOR={','.join(config.coordinator)} is set here, where the coordinator itself is to be "
+            "served; unset it"
         )
     problem = native.ucx_problem()
     if problem is not None:
