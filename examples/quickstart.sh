@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Trains one small GPT-2 on the text of Python's standard library, then fine-tunes it three ways and compares them:
 #   a  alone: one process on one core
-#   b  two sites, each with one core and half of every batch, averaging their models every 25 steps (collab)
+#   b  two sites, each with one core and half of every batch, averaging their models every 20 steps (collab)
 #   c  the two halves of b, each on its own and never talking: the fastest this machine can do
 # It ends with a table and out/quickstart/loss.png. About eight minutes on two cores; needs no network once set up.
 #
@@ -16,7 +16,7 @@ batch=128
 model=(--data stdlib --size nano --context 64)
 pretraining=(--steps 500 --lr 3e-3 --warmup 20 --seed 0)
 # So few steps that sites average more often than by default.
-steps=200 tuning=(--lr 4e-4 --warmup 10) sync=25
+steps=160 tuning=(--lr 4e-4 --warmup 10) sync=20
 while [ $# -gt 0 ]; do
   case $1 in
     --quick) pretraining+=(--steps 10) steps=20 sync=10; batch=8; model+=(--eval-samples 64) ;;
@@ -26,8 +26,6 @@ while [ $# -gt 0 ]; do
   esac
   shift
 done
-
-model+=(--batch "$batch")
 
 [ "$setup" = no ] || ci/setup.sh --run
 python=${PYTHON:-.venv/bin/python}
@@ -65,7 +63,8 @@ start() {
   local log=$1 cpus=$2 ranks=$3
   shift 3
   date +%s.%N >"${log%.log}.launched"
-  taskset -c "$cpus" "$python" -m torch.distributed.run --nproc-per-node="$ranks" --local-addr=127.0.0.1 "$@" >"$log" 2>&1 &
+  taskset -c "$cpus" "$python" -m torch.distributed.run --nproc-per-node="$ranks" --local-addr=127.0.0.1 "$@" \
+    >"$log" 2>&1 &
   pids+=($!) logs+=("$log")
 }
 
@@ -94,30 +93,32 @@ export COLLAB_SYNC_EVERY=$sync GLOO_SOCKET_IFNAME=lo HF_HUB_OFFLINE=1
 mkdir -p "$out"
 rm -f "$out"/{start,[abc]*}.{jsonl,log,launched,events,pt} "$out"/loss.png
 
+example=(examples/gpt2_ddp.py "${model[@]}")
 begun=$SECONDS
-start "$out/start.log" "$cpu_a,$cpu_b" 2 --standalone examples/gpt2_ddp.py "${model[@]}" "${pretraining[@]}" \
-  --backend gloo --checkpoint "$out/start.pt" --log-file "$out/start.jsonl"
+start "$out/start.log" "$cpu_a,$cpu_b" 2 --standalone "${example[@]}" "${pretraining[@]}" \
+  --backend gloo --batch "$batch" --checkpoint "$out/start.pt" --log-file "$out/start.jsonl"
 finish "   the model to fine-tune" "$out/start.rank0.jsonl"
 
-script=(examples/gpt2_ddp.py "${model[@]}" "${tuning[@]}" --steps "$steps" --init "$out/start.pt")
+example+=("${tuning[@]}" --steps "$steps" --init "$out/start.pt")
+alone=(--standalone "${example[@]}" --backend gloo)
 begun=$SECONDS
-start "$out/a.log" "$cpu_a" 1 --standalone "${script[@]}" --seed 1 --backend gloo --log-file "$out/a.jsonl"
+start "$out/a.log" "$cpu_a" 1 "${alone[@]}" --batch "$batch" --seed 1 --log-file "$out/a.jsonl"
 finish "a  alone" "$out/a.rank0.jsonl"
 
 begun=$SECONDS
 port=$("$python" -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
 join=(--nnodes=2 --rdzv-backend=c10d --rdzv-endpoint="127.0.0.1:$port" --rdzv-id=quickstart)
+both=("${join[@]}" "${example[@]}" --batch "$batch" --seed 1 --log-file "$out/b.jsonl")
 for site in a b; do
   cpu=cpu_$site
-  COLLAB_SITE=$site COLLAB_EVENTS=$out/b-$site.events \
-    start "$out/b-$site.log" "${!cpu}" 1 "${join[@]}" "${script[@]}" --seed 1 --log-file "$out/b.jsonl"
+  COLLAB_SITE=$site COLLAB_EVENTS=$out/b-$site.events start "$out/b-$site.log" "${!cpu}" 1 "${both[@]}"
 done
 finish "b  two sites, averaging" "$out/b.rank0.jsonl"
 
 begun=$SECONDS
-half=$((batch / 2))
-start "$out/c-a.log" "$cpu_a" 1 --standalone "${script[@]}" --backend gloo --batch "$half" --seed 1 --log-file "$out/c-a.jsonl"
-start "$out/c-b.log" "$cpu_b" 1 --standalone "${script[@]}" --backend gloo --batch "$half" --seed 2 --log-file "$out/c-b.jsonl"
+alone+=(--batch $((batch / 2)))
+start "$out/c-a.log" "$cpu_a" 1 "${alone[@]}" --seed 1 --log-file "$out/c-a.jsonl"
+start "$out/c-b.log" "$cpu_b" 1 "${alone[@]}" --seed 2 --log-file "$out/c-b.jsonl"
 finish "c  two sites, never talking" "$out/c-a.rank0.jsonl"
 
 "$python" examples/plot.py "$out"

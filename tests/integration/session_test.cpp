@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <barrier>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
@@ -119,15 +120,27 @@ TEST(Session, RanksOnSeveralHostsTakeTheRoundFromTheSitesGroup) {
   for (const auto& parameters : swarm.parameters) EXPECT_EQ(parameters->values(), reference(2, 10'000, 10, 4));
 }
 
-TEST(Session, RanksOnSeveralHostsAgreeOnTheStepOfARoundByTime) {
+struct RanksOfASite {
+  std::size_t ranks;
+  bool one_host;
+};
+class RoundsByTime : public ::testing::TestWithParam<RanksOfASite> {};
+
+TEST_P(RoundsByTime, AreAtTheSameStepOnAllRanks) {
   Swarm swarm = swarm_of(2, CodecId::kFp32);
-  swarm.ranks = 2;
+  swarm.ranks = GetParam().ranks;
+  swarm.config.run = "time-" + std::to_string(getpid());
   swarm.config.sync_every = {.steps = 0, .time = std::chrono::milliseconds(20)};
-  swarm.adjust = [](SessionOptions& options, std::size_t) { options.one_host = false; };
+  swarm.adjust = [](SessionOptions& options, std::size_t) { options.one_host = GetParam().one_host; };
   swarm.start_coordinator();
-  expect_all_ok(swarm.run([](Session& session, std::size_t site, std::vector<float>& values) -> Status {
+  std::vector<std::unique_ptr<std::barrier<>>> gradients;  // are averaged over the site before any rank steps
+  for (int site = 0; site < 2; ++site) {
+    gradients.push_back(std::make_unique<std::barrier<>>(static_cast<std::ptrdiff_t>(swarm.ranks)));
+  }
+  expect_all_ok(swarm.run([&](Session& session, std::size_t site, std::vector<float>& values) -> Status {
     std::size_t step = 0;
     for (int rounds = 0; rounds < 4; ++step) {
+      gradients[site]->arrive_and_wait();
       train_one_step(values, site, step);
       const Result<StepOutcome> outcome = session.step(8);
       if (!outcome.ok()) return outcome.status();
@@ -138,6 +151,8 @@ TEST(Session, RanksOnSeveralHostsAgreeOnTheStepOfARoundByTime) {
   }));
   for (const auto& parameters : swarm.parameters) EXPECT_EQ(parameters->values(), swarm.parameters[0]->values());
 }
+INSTANTIATE_TEST_SUITE_P(Ranks, RoundsByTime,
+                         ::testing::Values(RanksOfASite{1, true}, RanksOfASite{2, true}, RanksOfASite{2, false}));
 
 TEST(Session, RanksWithDifferentVectorsAreNamed) {
   Swarm swarm = swarm_of(1, CodecId::kFp32);

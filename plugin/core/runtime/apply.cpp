@@ -87,9 +87,7 @@ Result<DataPlane::Applied> DataPlane::apply(const protocol::ApplyCommit& action)
   }
   const auto& contributors = action.commit.contributors;
   const bool contributed = std::ranges::find(contributors, attempt_->self) != contributors.end();
-  // The average of one model is that model, bit for bit; a - (a - x) is not always x.
-  const bool sole =
-      attempt_->form.participants.size() == 1 && settings_.outer.id == OuterId::kAverage && settings_.outer.lr == 1.0F;
+  const bool sole = averages_itself();
   const ParameterChange change = action.take_anchor ? ParameterChange::kTookAnchor
                                  : sole             ? ParameterChange::kUnchanged
                                  : contributed      ? ParameterChange::kToAnchor
@@ -105,10 +103,10 @@ Result<DataPlane::Applied> DataPlane::apply(const protocol::ApplyCommit& action)
     const std::span<float> tile = next.subspan(at, count);
     if (sole) {
       COLLAB_RETURN_IF_ERROR(parts_.parameters->read(at, tile));
-    } else {
-      const std::span<float> moments = outer.empty() ? outer : outer.subspan(at, count);
+    } else if (!steps_at_once()) {
+      const std::span<float> moments = outer.subspan(at, count);
       outer_step(settings_.outer, anchor.subspan(at, count), tile, moments);
-      if (!moments.empty()) outer_chain.add(hash128(as_bytes_of(moments)));
+      outer_chain.add(hash128(as_bytes_of(moments)));
     }
     anchor_chain.add(hash128(as_bytes_of(tile)));
     COLLAB_RETURN_IF_ERROR(change_tile(*parts_.parameters, change, at, tile, anchor.subspan(at, count)));

@@ -129,6 +129,11 @@ class DataPlane {
   Events unfit(std::string reason);
   [[nodiscard]] Result<std::span<const float>> parameters_at(ElementRange range);
   [[nodiscard]] Result<bool> reduce_into(std::span<float> sum, ElementRange range);
+  void take_mean(std::uint64_t begin, std::span<float> mean);
+  // The average of one model is that model, bit for bit; a - (a - x) is not always x.
+  [[nodiscard]] bool averages_itself() const;
+  // The outer step is taken chunk by chunk, before the commit.
+  [[nodiscard]] bool steps_at_once() const;
   // What goes before a payload of the attempt under way.
   [[nodiscard]] wire::Chunk announce(wire::ChunkKind kind, ElementRange range, Buffer& payload) const;
   void send_chunk(LinkId link, const wire::Chunk& chunk, BufferPtr payload, std::uint64_t token);
