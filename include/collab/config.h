@@ -57,7 +57,7 @@ struct Config {
   double outer_momentum = 0.9;
   WeightBy weight = WeightBy::kSamples;
   bool buffers = true;             // float buffers of the model belong to the vector
-  std::uint32_t chunk_kib = 1024;  // float32 KiB a chunk
+  std::uint32_t chunk_kib = 256;  // float32 KiB a chunk; a few of them fit a core's cache
   bool reseed = true;              // sites that are worlds of their own get different sampler seeds
 
   // Waits.

@@ -180,7 +180,7 @@ constexpr auto kRows = std::to_array<KnobRow>({
      kSwitch,
      parse_switch<&C::buffers>,
      format_switch<&C::buffers>},
-    {{"chunk_kib", "1024", "KiB of float32", "4..65536, a multiple of 4",
+    {{"chunk_kib", "256", "KiB of float32", "4..65536, a multiple of 4",
       "How much of a slice travels at once; smaller overlaps better, larger costs less a byte.", true},
      kWhole,
      parse_whole<&C::chunk_kib, 4, 65536, 4>,
