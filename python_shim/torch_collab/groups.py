@@ -6,11 +6,14 @@ Making one is collective among its ranks, as `dist.new_group(use_local_synchroni
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
+from torch.distributed import distributed_c10d
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -105,18 +108,35 @@ def crosses_sites(world: World, group: ProcessGroup | None) -> bool:
     return not set(ranks) <= set(world.site.ranks)
 
 
+@contextlib.contextmanager
+def _met_in(store: Store, default: Store) -> Iterator[None]:
+    """Groups made here use `store`. torch has no argument for it: they meet in the store of the world's group."""
+    known = distributed_c10d._world.pg_map
+    world_group = dist.GroupMember.WORLD
+    if store is default or world_group not in known:
+        yield
+        return
+    backend, original = known[world_group]
+    known[world_group] = (backend, store)
+    try:
+        yield
+    finally:
+        known[world_group] = (backend, original)
+
+
 def _is_collab(group: ProcessGroup) -> bool:
     return "collab" in str(dist.get_backend_config(group))
 
 
 def _new_group(world: World, ranks: tuple[int, ...], what: str) -> ProcessGroup:
-    group = dist.new_group(
-        list(ranks),
-        timeout=world.timeout,
-        backend=inside_backend(),
-        use_local_synchronization=True,
-        group_desc=what,
-    )
+    with _met_in(world.site_store, world.store):
+        group = dist.new_group(
+            list(ranks),
+            timeout=world.timeout,
+            backend=inside_backend(),
+            use_local_synchronization=True,
+            group_desc=what,
+        )
     if group is None or group == dist.GroupMember.NON_GROUP_MEMBER:
         raise RuntimeError(f"collab: rank {world.rank} is not among the ranks {list(ranks)} of its own site")
     return group

@@ -41,7 +41,7 @@ def install(world: World) -> None:
     _hook_optimizers(steps.before_optimizer_step, steps.after_optimizer_step)
     _replace(ddp_source, "_get_default_group", _default_group_for_ddp)
     _replace(ddp_source.DistributedDataParallel, "register_comm_hook", comm_hooks.register_comm_hook)
-    if not world.one_world and world.config.reseed:
+    if not world.ranks_tell_sites_apart and world.config.reseed:
         _undo.append(sampler.install(world))
     # A SyncBatchNorm holds its group, and modules are copied and pickled with all they hold.
     copyreg.pickle(torch.distributed.ProcessGroup, reduce_group)
