@@ -26,9 +26,10 @@ class Candidate:
         self._server: object | None = None
         self.address = ""
 
-    def serve(self, host: str, port: int, site_count: int) -> str:
-        """The address others dial. Raises OSError or RuntimeError in words."""
-        found = {"advertise": host, "site_count": str(site_count)}
+    def serve(self, host: str, port: int) -> str:
+        """Gives the address others dial. Raises OSError or RuntimeError in words."""
+        # How many sites round 0 waits for is said by those who join.
+        found = {"advertise": host, "site_count": "1"}
         config = native.load_config(collab_variables(), found)
         listen = join_host_port(config.listen.rpartition(":")[0].strip("[]"), port)
         server = native.serve_coordinator(config, native.ucx_transport(config, host), listen)

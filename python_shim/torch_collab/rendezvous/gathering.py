@@ -57,19 +57,23 @@ class Terms:
 class Pulse:
     """Which nodes still count up, by this machine's clock."""
 
-    def __init__(self, store: Any, silent_seconds: float = SILENT_SECONDS) -> None:
+    def __init__(self, store: Any, silent_seconds: float = SILENT_SECONDS, presumed: bool = True) -> None:
+        """`presumed`: what is said of a node before it has been seen to count, or not to."""
         self._store = store
         self._silent_seconds = silent_seconds
-        self._seen: dict[int, tuple[int, float]] = {}
+        self._presumed = presumed
+        self._seen: dict[int, tuple[int, float, bool]] = {}  # count, since when, whether it was seen to move
 
     def alive(self, index: int) -> bool:
         beats = int(self._store.add(f"beat/{index}", 0))
-        before = self._seen.get(index)
         now = time.monotonic()
-        if before is None or before[0] != beats:
-            self._seen[index] = (beats, now)
+        if index not in self._seen:
+            self._seen[index] = (beats, now, False)
+        count, since, moved = self._seen[index]
+        if beats != count:
+            self._seen[index] = (beats, now, True)
             return True
-        return now - before[1] < self._silent_seconds
+        return (moved or self._presumed) and now - since < self._silent_seconds
 
 
 class Gathering:
@@ -95,7 +99,7 @@ class Gathering:
         return self._wait(index, 0 if closes is None else None, terms.limit, waiting)
 
     def _close(self, index: int, mine: str, terms: Terms, waiting: Callable[[int], None]) -> Gathered:
-        pulse = Pulse(self._store)
+        pulse = Pulse(self._store, presumed=False)  # a list with a dead node in it would hold up all the others
         deadline = time.monotonic() + terms.limit
         enough_since: float | None = None
         while not self.closed():  # somebody who knows of an older list may put it there

@@ -46,7 +46,7 @@ def create_handler(parameters: Any) -> CollabRendezvous:
     if problem is not None:
         raise RuntimeError(
             f"collab: --rdzv-backend={BACKEND} joins sites over UCX, which does not load here: {problem}; pip install "
-            "libucx-cu12, then look at `collab doctor`. Without UCX there is --rdzv-backend=c10d with COLLAB_TRANSPORT=gloo"
+            "libucx-cu12, then look at `collab doctor`; without UCX, use --rdzv-backend=c10d"
         )
     return CollabRendezvous(settings)
 
@@ -126,7 +126,7 @@ class CollabRendezvous(RendezvousHandler):  # type: ignore[misc]  # torch is not
             board = Board(endpoint.part("agents"), max(5.0, self._settings.config.link_grace))
             self._candidate.linger(board.living)
         else:
-            self._candidate.linger(lambda: [])
+            self._candidate.linger(list)
         return True
 
     # ---- the cohort --------------------------------------------------------------------------------
@@ -153,7 +153,7 @@ class CollabRendezvous(RendezvousHandler):  # type: ignore[misc]  # torch is not
         part = endpoint.part("cohort")
         if site.first.id == self._id:
             self._site_store = self._served
-            self._serve_candidate(part, index, len(drawn.sites))
+            self._serve_candidate(part, index)
         else:
             host, port = split_host_port(site.first.store)
             self._site_store = dial_store(host, port)
@@ -166,8 +166,11 @@ class CollabRendezvous(RendezvousHandler):  # type: ignore[misc]  # torch is not
             ("127.0.0.1", self._served.port) if site.first.id == self._id else split_host_port(site.first.store)
         )
         self._tell_workers("cohort", join_host_port(host, port))
-        log.info(f"{len(drawn.nodes)} nodes are here, {len(drawn.sites)} sites: "
-                 f"{', '.join(s.name for s in drawn.sites)}; the coordinator is at {', '.join(self._coordinators)}")  # fmt: skip
+        names = ", ".join(site.name for site in drawn.sites)
+        log.info(
+            f"{len(drawn.nodes)} nodes are here, {len(drawn.sites)} sites: {names}; the coordinator is at "
+            + ", ".join(self._coordinators)
+        )
         self._agent_store = AgentStore(
             endpoint.part("ranks"), PrefixStore("agents", self._site_store), self._site_nodes
         )
@@ -178,12 +181,12 @@ class CollabRendezvous(RendezvousHandler):  # type: ignore[misc]  # torch is not
             RendezvousStoreInfo(endpoint.host, endpoint.port),
         )
 
-    def _serve_candidate(self, part: Any, index: int, sites: int) -> None:
+    def _serve_candidate(self, part: Any, index: int) -> None:
         standby = candidate.STANDBY if self._settings.standby is None else self._settings.standby
         address = error = ""
         if not self._settings.config.coordinator and (index == 0 or standby):
             try:
-                address = self._candidate.serve(self._address, self._settings.coordinator_port, sites)
+                address = self._candidate.serve(self._address, self._settings.coordinator_port)
             except (OSError, RuntimeError, ValueError) as problem:
                 error = str(problem)
         cohort.tell_coordinator(part, index, address, error)
@@ -232,7 +235,7 @@ class CollabRendezvous(RendezvousHandler):  # type: ignore[misc]  # torch is not
             if host != self._address or self._candidate.serving:
                 continue
             try:
-                self._candidate.serve(host, port, 1)
+                self._candidate.serve(host, port)
             except (OSError, RuntimeError, ValueError):
                 continue  # it is still served: this torchrun is another one on that machine
             log.info(f"the coordinator at {address} is served again, here")

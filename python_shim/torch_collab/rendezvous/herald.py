@@ -7,6 +7,7 @@ agents that are left put the list of the closed world back, so that it joins the
 from __future__ import annotations
 
 import json
+import socket
 import threading
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,6 +26,31 @@ class Known:
 
     list_text: str
     sites: dict[str, str] = field(default_factory=dict)
+
+
+class _Line:
+    """A connection that carries nothing and tells that the other end is gone.
+
+    Asking a lost TCPStore would print a stack trace into the user's log.
+    """
+
+    def __init__(self, host: str, port: int) -> None:
+        self._socket = socket.create_connection((host, port), timeout=2.0)
+        self._socket.setblocking(False)
+
+    def cut(self) -> bool:
+        try:
+            return self._socket.recv(1) == b""
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+
+    def __enter__(self) -> _Line:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.close()
 
 
 class Herald:
@@ -56,7 +82,8 @@ class Herald:
                 if not self._put_back(store):
                     return
                 self._lost_told = False
-                self._beat(store)
+                with _Line(*self._where[:2]) as line:
+                    self._beat(store, line)
             except _ERRORS:
                 self._tell_lost()
                 self._stop.wait(_EVERY_SECONDS)
@@ -80,12 +107,13 @@ class Herald:
             store.compare_set(f"cohort/{key}", "", value)
         return True
 
-    def _beat(self, store: Any) -> None:
+    def _beat(self, store: Any, line: _Line) -> None:
         number = int(store.add("agents/count", 1)) - 1
         store.set(f"agents/who/{number}", json.dumps(self._who))
-        while not self._stop.is_set():
+        while not self._stop.wait(_EVERY_SECONDS):
+            if line.cut():
+                raise ConnectionError("the endpoint's agent has ended")
             store.add(f"agents/beat/{number}", 1)
-            self._stop.wait(_EVERY_SECONDS)
         store.set(f"agents/done/{number}", "1")
 
 

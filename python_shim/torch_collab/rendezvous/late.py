@@ -1,7 +1,7 @@
 """The world of a site that comes late or comes back: its own ranks, its own store.
 
-One node is a world at once, and needs nobody for that. Several nodes of one site meet first: in the store their site had,
-else at the endpoint.
+One node is a world at once, and needs nobody for that. Several nodes of one site meet first: in the store their site
+had, else at the endpoint.
 """
 
 from __future__ import annotations

@@ -40,7 +40,9 @@ def crash_if_told() -> None:
 def main() -> None:
     dist.init_process_group("collab")
     start = state.require().start.value
-    say(f"started pid {os.getpid()} rank {RANK} of {WORLD} start {start} restart {os.environ['TORCHELASTIC_RESTART_COUNT']}")
+    say(
+        f"started pid {os.getpid()} rank {RANK} of {WORLD} start {start} restart {os.environ['TORCHELASTIC_RESTART_COUNT']}"
+    )
     ddp = DistributedDataParallel(small_model(RANK))
     optimizer = torch.optim.SGD(ddp.parameters(), lr=0.01)
     step = told_round = 0
