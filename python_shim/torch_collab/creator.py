@@ -83,10 +83,7 @@ def _create_subgroup(world: state.World, opts: Any) -> Any:
     rank, size, timeout = opts.group_rank, opts.group_size, opts.timeout
     ranks = list(opts.global_ranks_in_group)
     sites = world.sites.restricted(ranks)
-    store = opts.store
-    if world.site_store is not world.store and len(sites.sites) == 1:
-        store = dist.PrefixStore(f"collab/group/{opts.group_id}", world.site_store)
-    return native.make_backend(opts, sites, make_gloos(store, rank, sites, size, timeout), is_world=False)
+    return native.make_backend(opts, sites, make_gloos(opts.store, rank, sites, size, timeout), is_world=False)
 
 
 def _describe(world: state.World) -> str:

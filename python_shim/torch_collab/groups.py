@@ -6,8 +6,8 @@ Making one is collective among its ranks, as `dist.new_group(use_local_synchroni
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -108,20 +108,29 @@ def crosses_sites(world: World, group: ProcessGroup | None) -> bool:
     return not set(ranks) <= set(world.site.ranks)
 
 
-@contextlib.contextmanager
-def _met_in(store: Store, default: Store) -> Iterator[None]:
-    """Groups made here use `store`. torch has no argument for it: they meet in the store of the world's group."""
-    known = distributed_c10d._world.pg_map
-    world_group = dist.GroupMember.WORLD
-    if store is default or world_group not in known:
-        yield
-        return
-    backend, original = known[world_group]
-    known[world_group] = (backend, store)
-    try:
-        yield
-    finally:
-        known[world_group] = (backend, original)
+def meet_at_site(world: World) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """For a world whose sites have stores of their own: a group inside the site meets in the site's store.
+
+    torch has no argument for it; it takes the store of the world's group.
+    """
+
+    def make(original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def new_group(ranks: Any = None, *args: Any, **kwargs: Any) -> Any:
+            known = distributed_c10d._world.pg_map
+            world_group = dist.GroupMember.WORLD
+            if ranks is None or world_group not in known or not set(ranks) <= set(world.site.ranks):
+                return original(ranks, *args, **kwargs)
+            backend, store = known[world_group]
+            known[world_group] = (backend, world.site_store)
+            try:
+                return original(ranks, *args, **kwargs)
+            finally:
+                known[world_group] = (backend, store)
+
+        return new_group
+
+    return make
 
 
 def _is_collab(group: ProcessGroup) -> bool:
@@ -129,14 +138,13 @@ def _is_collab(group: ProcessGroup) -> bool:
 
 
 def _new_group(world: World, ranks: tuple[int, ...], what: str) -> ProcessGroup:
-    with _met_in(world.site_store, world.store):
-        group = dist.new_group(
-            list(ranks),
-            timeout=world.timeout,
-            backend=inside_backend(),
-            use_local_synchronization=True,
-            group_desc=what,
-        )
+    group = dist.new_group(
+        list(ranks),
+        timeout=world.timeout,
+        backend=inside_backend(),
+        use_local_synchronization=True,
+        group_desc=what,
+    )
     if group is None or group == dist.GroupMember.NON_GROUP_MEMBER:
         raise RuntimeError(f"collab: rank {world.rank} is not among the ranks {list(ranks)} of its own site")
     return group

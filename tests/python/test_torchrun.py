@@ -124,10 +124,19 @@ class Nodes:
         self.port = free_port()
         self.all: list[Node] = []
 
-    def start(self, site: str, *flags: str, nnodes: str = "2", conf: str = "", **environment: str) -> Node:
+    def flag(self, name: str) -> Path:
+        """A file the workers look at."""
+        path = self.folder / name
+        path.touch()
+        return path
+
+    def start(
+        self, site: str, *flags: str, nnodes: str = "2", nproc: int = 1, conf: str = "", **environment: str
+    ) -> Node:
         command = [
             sys.executable, "-m", "torch.distributed.run", "--rdzv-backend=collab", f"--nnodes={nnodes}",
-            f"--rdzv-endpoint=127.0.0.1:{self.port}", "--nproc-per-node=1", "--rdzv-id=test", "--monitor-interval=0.1",
+            f"--rdzv-endpoint=127.0.0.1:{self.port}", f"--nproc-per-node={nproc}", "--rdzv-id=test",
+            "--monitor-interval=0.1",
             "--rdzv-conf=last_call_timeout=1,join_timeout=60" + ("," + conf if conf else ""), *flags,
             str(SCRIPTS / "torchrun.py"), str(self.folder),
         ]  # fmt: skip
@@ -136,11 +145,10 @@ class Nodes:
         return node
 
     def stop_training(self) -> None:
-        (self.folder / "stop").touch()
+        self.flag("stop")
 
     def crash(self, site: str) -> None:
-        told = self.folder / f"crash-{site}"
-        told.touch()
+        told = self.flag(f"crash-{site}")
         deadline = time.monotonic() + 30
         while told.exists():
             assert time.monotonic() < deadline, f"{site} does not crash"
@@ -202,6 +210,30 @@ def test_the_endpoints_node_dies_and_the_other_trains_on(nodes: Nodes) -> None:
     rome.wait_for_rounds(1, "rome")
     nodes.stop_training()
     assert "training goes on without it" in rome.join()
+
+
+@pytest.mark.slow
+def test_a_site_needs_only_its_own_store_after_init(nodes: Nodes) -> None:
+    hold = nodes.flag("hold")
+    nodes.flag("groups")
+    paris, rome = nodes.start("paris", conf="is_host=1"), nodes.start("rome", nproc=2, conf="is_host=0")
+    paris.wait_for("started pid")
+    rome.wait_for(lambda output: output.count("started pid") == 2)
+    paris.kill()
+    hold.unlink()
+    assert rome.join().count("groups are made") == 2
+
+
+@pytest.mark.slow
+def test_a_failed_site_goes_on_coordinating(nodes: Nodes) -> None:
+    paris, rome = nodes.start("paris", conf="is_host=1"), nodes.start("rome", conf="is_host=0")
+    rome.wait_for_rounds(2, "paris", "rome")
+    nodes.crash("paris")  # and has no restart left
+    paris.wait_for("the workers here are done; the coordinator stays")
+    rome.wait_for_rounds(2, "rome")
+    nodes.stop_training()
+    rome.join()
+    assert paris.process.wait(30) == 1, "torchrun tells of the failure"
 
 
 @pytest.mark.slow

@@ -3,7 +3,9 @@
     torchrun.py FOLDER       FOLDER is shared by all nodes of the test
 
 It prints `started pid … rank … of … start …`, then `step N round R` now and then, and `ended step … digest …`. It stops
-at the first step at which FOLDER/stop is there. With FOLDER/crash-SITE there it takes that file away and crashes.
+at the first step at which FOLDER/stop is there. With FOLDER/crash-SITE there it takes that file away and crashes. While
+FOLDER/hold is there it does nothing after init_process_group; with FOLDER/groups it makes groups inside its site and
+ends.
 """
 
 from __future__ import annotations
@@ -37,12 +39,28 @@ def crash_if_told() -> None:
         os._exit(3)
 
 
+def make_groups() -> None:
+    """Groups inside the site, when the world's store is gone."""
+    site = torch_collab.site_group()
+    dist.barrier(group=site)
+    ranks = dist.get_process_group_ranks(site)
+    for backend, local in (("collab", True), ("gloo", True), ("gloo", False)):
+        one = torch.ones(1)
+        dist.all_reduce(one, group=dist.new_group(ranks, backend=backend, use_local_synchronization=local))
+        assert one.item() == len(ranks)
+    say("groups are made")
+    os._exit(0)  # there is no world to take down
+
+
 def main() -> None:
     dist.init_process_group("collab")
     start = state.require().start.value
-    say(
-        f"started pid {os.getpid()} rank {RANK} of {WORLD} start {start} restart {os.environ['TORCHELASTIC_RESTART_COUNT']}"
-    )
+    restart = os.environ["TORCHELASTIC_RESTART_COUNT"]
+    say(f"started pid {os.getpid()} rank {RANK} of {WORLD} start {start} restart {restart}")
+    while (FOLDER / "hold").exists():
+        time.sleep(0.02)
+    if (FOLDER / "groups").exists():
+        return make_groups()
     ddp = DistributedDataParallel(small_model(RANK))
     optimizer = torch.optim.SGD(ddp.parameters(), lr=0.01)
     step = told_round = 0
