@@ -25,7 +25,7 @@ _PREFIX = "collab/rendezvous"
 _RUN_KEY = "run"
 _DIAL_SECONDS = 5.0
 _HANDSHAKE_SECONDS = 15.0
-_OPERATION = timedelta(seconds=20)
+_OPERATION = timedelta(seconds=60)
 _SAY_EVERY = 15.0
 
 

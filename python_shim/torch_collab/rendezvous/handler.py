@@ -26,7 +26,7 @@ from torch.distributed.elastic.rendezvous import (
 )
 
 from torch_collab import environment, log, native
-from torch_collab.addresses import join_host_port, split_host_port
+from torch_collab.addresses import is_loopback, join_host_port, split_host_port
 from torch_collab.rendezvous import candidate, cohort, contact, late
 from torch_collab.rendezvous.agent_store import AgentStore
 from torch_collab.rendezvous.endpoint import Endpoint, dial_store, first_line, open_endpoint, serve_store
@@ -142,7 +142,11 @@ class CollabRendezvous(RendezvousHandler):  # type: ignore[misc]  # torch is not
 
     def _where(self) -> str:
         endpoint = self._endpoint
-        here = ", served here" if endpoint is not None and endpoint.serving else ""
+        here = ""
+        if endpoint is not None and endpoint.serving:
+            here = ", served here"
+            if is_loopback(self._settings.host):
+                here += f" ({self._settings.host} is this machine's loopback address: only what runs here comes to it)"
         return f"the rendezvous at {self._settings.endpoint}{here}"
 
     def _enter_cohort(self, drawn: cohort.Cohort, endpoint: Endpoint) -> RendezvousInfo:
