@@ -7,7 +7,6 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from test_torchrun import free_port
@@ -16,8 +15,10 @@ from torch.distributed.elastic.rendezvous import RendezvousError, RendezvousInfo
 from torch.distributed.elastic.rendezvous.registry import get_rendezvous_handler
 from torch_collab.rendezvous.agent_store import AgentStore
 from torch_collab.rendezvous.cohort import Node, draw_cohort
+from torch_collab.rendezvous.contact import own_address
 from torch_collab.rendezvous.gathering import Gathered, Gathering, Terms
 from torch_collab.rendezvous.handler import CollabRendezvous
+from torch_collab.rendezvous.settings import read_settings
 
 
 @pytest.fixture(autouse=True)
@@ -158,7 +159,7 @@ def test_who_is_gone_is_not_waited_for() -> None:
     assert gathered.nodes == ({"id": "living"},) and time.monotonic() - started >= 1.0
 
 
-def test_the_exit_barrier_is_the_sites(tmp_path: Path) -> None:
+def test_the_exit_barrier_is_the_sites() -> None:
     site, meeting = HashStore(), HashStore()
     one = AgentStore(meeting, site, 1)
     one.add("torchelastic/agent/terminal_state/num_members", 1)
@@ -167,3 +168,23 @@ def test_the_exit_barrier_is_the_sites(tmp_path: Path) -> None:
     for each in two:
         each.add("torchelastic/agent/terminal_state/num_members", 1)
     two[0].wait(["torchelastic/agent/terminal_state/last_member"])
+
+
+def test_a_machine_without_ucx(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch_collab.native.ucx_problem", lambda: "no libucp.so")
+    with pytest.raises(RuntimeError, match=r"UCX, which does not load here: no libucp.so; pip install libucx-cu12"):
+        handler(free_port())
+
+
+def test_an_endpoint_name_that_means_loopback_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    parameters = RendezvousParameters("collab", "head:29400", "a", 1, 2)
+    settings = read_settings(parameters)
+    monkeypatch.setattr("torch_collab.rendezvous.contact.is_loopback", lambda host: host in ("head", "127.0.1.1"))
+    routes = {"192.0.2.1": "10.1.2.3"}
+    monkeypatch.setattr("torch_collab.rendezvous.contact.local_address_towards", routes.__getitem__)
+    assert own_address(settings) == "10.1.2.3"  # not 127.0.1.1, which no other machine could dial
+    routes["192.0.2.1"] = "127.0.1.1"
+    with pytest.raises(ValueError, match="--local-addr=ADDRESS"):
+        own_address(settings)
+    parameters.local_addr = "10.9.9.9"
+    assert own_address(read_settings(parameters)) == "10.9.9.9"
