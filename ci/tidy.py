@@ -77,7 +77,9 @@ SLEEPS = re.compile(r"\b(sleep_for|sleep_until|usleep|nanosleep|time\.sleep|asyn
 MAY_POLL = {
     "tests/python/ranks.py",
     "tests/python/scripts/guest.py",
+    "tests/python/scripts/torchrun.py",
     "tests/python/test_examples.py",
+    "tests/python/test_torchrun.py",
     "tests/transport/conformance.cpp",
     "tests/transport/recorder.cpp",
     "tests/transport/ucx_test.cpp",

@@ -70,6 +70,7 @@ class Settings:
     reseed: bool
     join_timeout: float
     round_timeout: float
+    link_grace: float
     linger: float
     log: str
 

@@ -79,7 +79,7 @@ def my_place(site: str | None, settings: Mapping[str, str], error: str | None = 
     return Place(
         site=site or None,
         node=os.environ.get("GROUP_RANK"),
-        hostname=_as_name(socket.gethostname()),
+        hostname=as_name(socket.gethostname()),
         boot=_read("/proc/sys/kernel/random/boot_id") or "unknown",
         shared_memory=_device_of("/dev/shm"),
         settings=settings,
@@ -143,7 +143,7 @@ def _machine_names(places: list[Place]) -> list[str]:
     return [p.hostname if len(boots[p.hostname]) == 1 else f"{p.hostname}-{p.boot[:8]}" for p in places]
 
 
-def _as_name(hostname: str) -> str:
+def as_name(hostname: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]", "-", hostname)[:48].lstrip(".") or "host"
 
 

@@ -27,13 +27,13 @@ def index_from_name(name: str) -> int:
 def site_index(world: World) -> int:
     if world.config.site_index is not None:
         return int(world.config.site_index)
-    if world.one_world:
+    if world.ranks_tell_sites_apart:
         return world.sites.sites.index(world.site)
     return index_from_name(world.site.name)
 
 
 def site_count(world: World) -> int:
-    return len(world.sites.sites) if world.one_world else int(world.config.site_count)
+    return len(world.sites.sites) if world.ranks_tell_sites_apart else int(world.config.site_count)
 
 
 def install(world: World) -> Callable[[], None]:

@@ -32,7 +32,7 @@ def make_session(world: World, entries: Sequence[Entry]) -> _C.Session:
     size = len(world.site.ranks)
     site_gloo = None
     if size > 1:
-        site_gloo = make_gloo(world.store, f"session/{world.site.leader}", world.site_rank, size, world.timeout)
+        site_gloo = make_gloo(world.site_store, f"session/{world.site.leader}", world.site_rank, size, world.timeout)
     return native.make_session(
         config,
         world.site.name,
@@ -102,7 +102,7 @@ def choose_transport(world: World) -> str:
     wanted = world.config.transport
     if wanted == "gloo" and not world.one_world:
         raise RuntimeError(
-            "collab: COLLAB_TRANSPORT=gloo joins the sites of one world only; with COLLAB_COORDINATOR use ucx"
+            "collab: COLLAB_TRANSPORT=gloo joins the sites of one world only; with a coordinator outside use ucx"
         )
     if wanted == "gloo":
         return "gloo"
@@ -126,7 +126,7 @@ def choose_transport(world: World) -> str:
 def _resolved(world: World) -> native.Settings:
     """The knobs with what this start has found out: the address others dial, which and how many sites one world has."""
     found = {"site": world.site.name}
-    if world.one_world:
+    if world.ranks_tell_sites_apart:
         found["site_count"] = str(len(world.sites.sites))
         found["site_index"] = str(world.sites.sites.index(world.site))
     if world.is_leader:
