@@ -56,9 +56,9 @@ struct Config {
   double outer_lr = 1.0;  // default by outer: average 1.0, nesterov 0.7
   double outer_momentum = 0.9;
   WeightBy weight = WeightBy::kSamples;
-  bool buffers = true;             // float buffers of the model belong to the vector
+  bool buffers = true;            // float buffers of the model belong to the vector
   std::uint32_t chunk_kib = 256;  // float32 KiB a chunk; a few of them fit a core's cache
-  bool reseed = true;              // sites that are worlds of their own get different sampler seeds
+  bool reseed = true;             // sites that are worlds of their own get different sampler seeds
 
   // Waits.
   std::chrono::milliseconds join_timeout{300'000};
