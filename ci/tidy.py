@@ -45,6 +45,7 @@ ARROWS: dict[str, set[str]] = {
     "transport/gloo": {"core/base"},
     "torch": {"core/*", "transport/*"},
     "tools": {"core/*", "transport/*"},
+    "tools/lab": {"core/base"},
 }
 
 # Third parties and the only places that may include them.

@@ -25,6 +25,7 @@ Network::Network(const NetworkSpec& spec) : address_base_(spec.address_base) {
 }
 
 void Network::send(Time now, HostIndex from, Packet packet) {
+  settle(now);  // what has left the queue by now makes room
   const std::optional<PacketView> view = view_of(packet.bytes);
   const std::uint32_t to = view ? view->destination - address_base_ - 1 : 0;
   if (!view || to >= size() || to == from) {
@@ -40,6 +41,12 @@ void Network::send(Time now, HostIndex from, Packet packet) {
 }
 
 void Network::advance(Time now, std::vector<Delivery>& out) {
+  settle(now);
+  for (Delivery& delivery : came_out_) out.push_back(std::move(delivery));
+  came_out_.clear();
+}
+
+void Network::settle(Time now) {
   while (true) {
     Time earliest = in_air_.empty() ? kNever : in_air_.front().at;
     Host* host = nullptr;
@@ -64,12 +71,13 @@ void Network::advance(Time now, std::vector<Delivery>& out) {
     } else if (is_up) {
       enter_path(earliest, host->up.pop());
     } else {
-      leave_down(earliest, host->down.pop(), out);
+      leave_down(earliest, host->down.pop());
     }
   }
 }
 
 Time Network::next() const {
+  if (!came_out_.empty()) return came_out_.front().at;
   Time earliest = in_air_.empty() ? kNever : in_air_.front().at;
   for (const Host& host : hosts_) earliest = std::min({earliest, host.up.next(), host.down.next()});
   return earliest;
@@ -119,7 +127,7 @@ Transit Network::take_from_air() {
   return transit;
 }
 
-void Network::leave_down(Time now, Transit&& transit, std::vector<Delivery>& out) {
+void Network::leave_down(Time now, Transit&& transit) {
   PathCounters& count = path(transit.from, transit.to).counters;
   Host& host = hosts_[transit.to];
   if (is_cut(transit.from, transit.to)) {
@@ -135,10 +143,11 @@ void Network::leave_down(Time now, Transit&& transit, std::vector<Delivery>& out
   }
   ++count.delivered_packets;
   count.delivered_bytes += transit.packet.bytes.size();
-  out.push_back({now, transit.to, std::move(transit.packet)});
+  came_out_.push_back({now, transit.to, std::move(transit.packet)});
 }
 
 void Network::apply(Time now, const Change& change) {
+  settle(now);
   if (const auto* cut = std::get_if<Cut>(&change)) {
     set_cut(*cut);
   } else if (const auto* rate = std::get_if<SetRate>(&change)) {

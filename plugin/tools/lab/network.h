@@ -10,8 +10,6 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
-#include <queue>
 #include <vector>
 
 #include "core/base/prng.h"
@@ -48,9 +46,9 @@ class Network {
 
   // All times given must not go backwards.
   void send(Time now, HostIndex from, Packet packet);
-  // Everything that is due until `now`, in order of time, appended to `out`.
+  // Everything that came out until `now`, in order of time, appended to `out`.
   void advance(Time now, std::vector<Delivery>& out);
-  // When advance() would next do something; kNever when all is quiet.
+  // When advance() would next do something, which may be in the past; kNever when all is quiet.
   [[nodiscard]] Time next() const;
   void apply(Time now, const Change& change);
 
@@ -87,16 +85,19 @@ class Network {
 
   [[nodiscard]] Path& path(HostIndex from, HostIndex to) { return paths_[from * size() + to]; }
   [[nodiscard]] bool is_cut(HostIndex from, HostIndex to) const;
+  // Lets happen all that is due.
+  void settle(Time now);
   void enter_path(Time now, Transit&& transit);
   void put_in_air(Time at, Transit&& transit);
   [[nodiscard]] Transit take_from_air();
-  void leave_down(Time now, Transit&& transit, std::vector<Delivery>& out);
+  void leave_down(Time now, Transit&& transit);
   void set_cut(const Cut& cut);
 
   std::vector<Host> hosts_;
   std::vector<Path> paths_;    // from * size + to
   std::vector<InAir> in_air_;  // a heap, the earliest first
   std::uint64_t next_order_ = 0;
+  std::vector<Delivery> came_out_;
   std::uint32_t address_base_;
 };
 

@@ -21,7 +21,7 @@ inline constexpr std::uint8_t kTcp = 6;
 inline constexpr std::uint8_t kUdp = 17;
 
 struct Packet {
-  std::vector<std::uint8_t> bytes;  // from the IP header on
+  std::vector<std::uint8_t> bytes{};  // from the IP header on
   // The checksum at checksum_start + checksum_offset still lacks the payload's part, as the kernel leaves it to hardware.
   // Both 0: it is complete.
   std::uint16_t checksum_start = 0;

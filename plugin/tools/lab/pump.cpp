@@ -72,8 +72,6 @@ void Pump::stop() {
 
 bool Pump::take_in(Time now) {
   bool any = false;
-  // What was due before must be gone from its queue before anything new asks for room there.
-  network_.advance(now, due_);
   for (HostIndex host = 0; host < tuns_.size(); ++host) {
     incoming_.clear();
     const Status read = read_packets(tuns_[host], kReadsATurn, incoming_);
@@ -101,8 +99,7 @@ bool Pump::give_out(Time now) {
 
 void Pump::run_script(Time now) {
   for (; next_step_ < script_.size() && script_[next_step_].at <= now; ++next_step_) {
-    network_.advance(script_[next_step_].at, due_);
-    network_.apply(script_[next_step_].at, script_[next_step_].change);
+    network_.apply(now, script_[next_step_].change);
     say_(script_[next_step_]);
   }
 }

@@ -35,8 +35,8 @@ struct Rate {
 
 struct HostSpec {
   std::string name;
-  Rate down;
-  Rate up;
+  Rate down{};
+  Rate up{};
   bool nat = false;
   Time queue = std::chrono::milliseconds(100);  // what each of its two queues holds, as time at the line's rate
 };
