@@ -78,6 +78,7 @@ SLEEPS = re.compile(r"\b(sleep_for|sleep_until|usleep|nanosleep|time\.sleep|asyn
 MAY_POLL = {
     "tests/python/ranks.py",
     "tests/python/scripts/guest.py",
+    "tests/python/scripts/lab_probe.py",  # sends at a pace
     "tests/python/test_examples.py",
     "tests/transport/conformance.cpp",
     "tests/transport/recorder.cpp",

@@ -1,8 +1,8 @@
 // A host's network: a namespace without a name, with one TUN device in it that leads to the emulator.
 //
-// Nothing of it outlives the processes that hold it: the namespace goes with its last process and descriptor, the device with
-// its descriptor, however they end.
-// Threads: called from the main thread before there are others (a process with threads may not enter a user namespace).
+// Nothing of it outlives the processes that hold it: the namespace goes with its last process and descriptor, the
+// device with its descriptor, however they end. Threads: called from the main thread before there are others (a process
+// with threads may not enter a user namespace).
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,8 @@ struct HostNetwork {
   Fd tun;  // non-blocking, with OffloadHeader and TCP offload
 };
 
-// Takes the rights to make namespaces: those of root, else of a user namespace of our own. The message says what is missing.
+// Takes the rights to make namespaces: those of root, else of a user namespace of our own. The message says what is
+// missing.
 [[nodiscard]] Status take_rights();
 
 // The calling thread is in the new namespace afterwards.

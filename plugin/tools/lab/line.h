@@ -1,8 +1,8 @@
 // A line of a certain rate with a bounded queue before it, in virtual time.
 //
-// A packet that comes while the line is free starts at once; else it waits its turn. What does not fit is dropped at the tail.
-// The line's times follow from packets and rate alone: being asked late changes nothing.
-// Threads: one owner. Ownership: the packets in it.
+// A packet that comes while the line is free starts at once; else it waits its turn. What does not fit is dropped at
+// the tail. The line's times follow from packets and rate alone: being asked late changes nothing. Threads: one owner.
+// Ownership: the packets in it.
 #pragma once
 
 #include <deque>

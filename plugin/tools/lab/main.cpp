@@ -51,7 +51,8 @@ std::uint32_t address_of(const NetworkSpec& network, HostIndex host) {
 
 SiteCommand command_of(const Options& options, HostIndex host, int network_fd) {
   const NetworkSpec& network = options.network;
-  SiteCommand site{.name = network.hosts[host].name, .network = network_fd, .hosts_file = {}, .arguments = {}, .environment = {}};
+  SiteCommand site{
+      .name = network.hosts[host].name, .network = network_fd, .hosts_file = {}, .arguments = {}, .environment = {}};
   site.hosts_file = "127.0.0.1 localhost\n";
   std::string all;
   for (HostIndex i = 0; i < network.hosts.size(); ++i) {
@@ -77,7 +78,8 @@ std::string describe(const Options& options) {
   for (HostIndex host = 0; host < options.network.hosts.size(); ++host) {
     const HostSpec& spec = options.network.hosts[host];
     text += "lab: " + spec.name + " is " + address_text(address_of(options.network, host)) + ", down " +
-            to_string(spec.down) + " and up " + to_string(spec.up) + " Mbit/s" + (spec.nat ? ", behind NAT" : "") + "\n";
+            to_string(spec.down) + " and up " + to_string(spec.up) + " Mbit/s" + (spec.nat ? ", behind NAT" : "") +
+            "\n";
   }
   return text;
 }

@@ -7,9 +7,7 @@ namespace collab::lab {
 namespace {
 
 // For heap functions: the earliest on top.
-constexpr auto kLater = [](const auto& a, const auto& b) {
-  return a.at != b.at ? a.at > b.at : a.order > b.order;
-};
+constexpr auto kLater = [](const auto& a, const auto& b) { return a.at != b.at ? a.at > b.at : a.order > b.order; };
 
 }  // namespace
 

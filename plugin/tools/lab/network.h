@@ -1,12 +1,13 @@
-// The emulated network: hosts with a line up and a line down, paths between them. The whole of what can happen to a packet,
-// in virtual time; it reads no clock and touches no device.
+// The emulated network: hosts with a line up and a line down, paths between them. The whole of what can happen to a
+// packet, in virtual time; it reads no clock and touches no device.
 //
-//   send ─► [NAT notes the flow] ─► line up ─► path: cut? lost? delay, jitter, held back, twice ─► line down ─► cut? NAT? ─► out
-//            a full queue drops            in between, packets wait in the air, ordered by time        a full queue drops
+//   send ─► [NAT notes the flow] ─► line up ─► path: cut? lost? delay, jitter, held back, twice ─► line down ─► cut?
+//   NAT? ─► out
+//            a full queue drops            in between, packets wait in the air, ordered by time        a full queue
+//            drops
 //
-// Everything random comes from a seed, of each path on its own: the n-th packet of a path has the same fate in each run,
-// whatever other paths do.
-// Threads: one owner. Ownership: the packets on their way.
+// Everything random comes from a seed, of each path on its own: the n-th packet of a path has the same fate in each
+// run, whatever other paths do. Threads: one owner. Ownership: the packets on their way.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +30,8 @@ struct PathCounters {
 
 struct NetworkSpec {
   std::vector<HostSpec> hosts;
-  PathSpec path;                     // of every pair until changed
-  std::uint32_t address_base = 0;    // host i has address_base + 1 + i
+  PathSpec path;                   // of every pair until changed
+  std::uint32_t address_base = 0;  // host i has address_base + 1 + i
   std::uint64_t seed = 1;
 };
 
@@ -61,8 +62,7 @@ class Network {
 
  private:
   struct Host {
-    explicit Host(const HostSpec& spec)
-        : up(spec.up, spec.queue), down(spec.down, spec.queue), behind_nat(spec.nat) {}
+    explicit Host(const HostSpec& spec) : up(spec.up, spec.queue), down(spec.down, spec.queue), behind_nat(spec.nat) {}
     Line up, down;
     Nat nat;
     bool behind_nat;
@@ -101,8 +101,8 @@ class Network {
   std::uint32_t address_base_;
 };
 
-// The extra delay of a path at a time: between 0 and `jitter`, along straight lines between random values 20 ms apart, so that
-// neighbours in time are delayed alike.
+// The extra delay of a path at a time: between 0 and `jitter`, along straight lines between random values 20 ms apart,
+// so that neighbours in time are delayed alike.
 [[nodiscard]] Time jitter_at(Time now, Time jitter, std::uint64_t seed);
 
 }  // namespace collab::lab

@@ -46,7 +46,8 @@ Status read_whole(std::string_view value, std::string_view option, double low, d
   const Result<double> number = parse_number(value, option, low, high);
   if (!number.ok()) return number.status();
   if (*number != std::floor(*number)) {
-    return invalid_argument("expected a whole number for " + std::string(option) + ", got '" + std::string(value) + "'");
+    return invalid_argument("expected a whole number for " + std::string(option) + ", got '" + std::string(value) +
+                            "'");
   }
   to = *number;
   return {};
@@ -97,13 +98,13 @@ Option text(std::string_view name, Member member) {
           }};
 }
 
-Option path_time(std::string_view name, Time PathSpec::* member, double factor = 1) {
+Option path_time(std::string_view name, Time PathSpec::*member, double factor = 1) {
   return {name, true, [=](Options& options, Raw&, std::string_view value) {
             return read_milliseconds(value, name, options.network.path.*member, factor);
           }};
 }
 
-Option path_chance(std::string_view name, double PathSpec::* member) {
+Option path_chance(std::string_view name, double PathSpec::*member) {
   return {name, true, [=](Options& options, Raw&, std::string_view value) {
             return read_percent(value, name, options.network.path.*member);
           }};
@@ -190,7 +191,8 @@ Status read_all(const std::vector<std::string_view>& arguments, Options& options
       raw.sites.emplace_back(arguments[at++]);
     }
   }
-  if (at < arguments.size()) options.command.assign(arguments.begin() + static_cast<std::ptrdiff_t>(at) + 1, arguments.end());
+  if (at < arguments.size())
+    options.command.assign(arguments.begin() + static_cast<std::ptrdiff_t>(at) + 1, arguments.end());
   return {};
 }
 
@@ -203,7 +205,8 @@ Status read_hosts(const Raw& raw, Options& options) {
     options.network.hosts.push_back(*std::move(host));
   }
   if (names.size() > kMaxHosts) {
-    return invalid_argument("expected at most " + std::to_string(kMaxHosts) + " sites, got " + std::to_string(names.size()));
+    return invalid_argument("expected at most " + std::to_string(kMaxHosts) + " sites, got " +
+                            std::to_string(names.size()));
   }
   for (const std::string& link : raw.links) {
     const Result<Change> change = parse_change(link, options.network.hosts);
@@ -223,7 +226,8 @@ Result<Options> parse_options(const std::vector<std::string_view>& arguments) {
   if (options.help || options.check) return options;
   COLLAB_RETURN_IF_ERROR(read_hosts(raw, options));
   if (options.network.hosts.empty()) {
-    return invalid_argument("expected --sites NAME[:DOWN/UP][,nat][,queue=MS]..., e.g. --sites paris:100/20,nat tokyo:100");
+    return invalid_argument(
+        "expected --sites NAME[:DOWN/UP][,nat][,queue=MS]..., e.g. --sites paris:100/20,nat tokyo:100");
   }
   if (options.command.empty()) return invalid_argument("expected a command behind --, e.g. -- ping -c 3 paris");
   return options;

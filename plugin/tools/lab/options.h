@@ -31,7 +31,8 @@ struct Options {
 // `arguments` without the program's name. The error says what was expected and what came.
 [[nodiscard]] Result<Options> parse_options(const std::vector<std::string_view>& arguments);
 
-// The text with {site}, {index}, {address}, {address:NAME} and {count} replaced as host `index` sees them; other braces stay.
+// The text with {site}, {index}, {address}, {address:NAME} and {count} replaced as host `index` sees them; other braces
+// stay.
 [[nodiscard]] std::string substitute(std::string_view text, const NetworkSpec& network, HostIndex index);
 
 [[nodiscard]] std::string_view help_text();

@@ -22,8 +22,8 @@ inline constexpr std::uint8_t kUdp = 17;
 
 struct Packet {
   std::vector<std::uint8_t> bytes{};  // from the IP header on
-  // The checksum at checksum_start + checksum_offset still lacks the payload's part, as the kernel leaves it to hardware.
-  // Both 0: it is complete.
+  // The checksum at checksum_start + checksum_offset still lacks the payload's part, as the kernel leaves it to
+  // hardware. Both 0: it is complete.
   std::uint16_t checksum_start = 0;
   std::uint16_t checksum_offset = 0;
 };
@@ -40,8 +40,8 @@ struct Flow {
   [[nodiscard]] Flow reversed() const { return {protocol, remote, remote_port, local, local_port}; }
 };
 
-// What is asked of a packet on its way. `flow` is from the sender's side; nothing for a later fragment and for ICMP that is
-// no echo.
+// What is asked of a packet on its way. `flow` is from the sender's side; nothing for a later fragment and for ICMP
+// that is no echo.
 struct PacketView {
   std::uint32_t source = 0;
   std::uint32_t destination = 0;

@@ -28,7 +28,8 @@ void hurry() {
   sched_param priority{};
   priority.sched_priority = 1;
   if (::pthread_setschedparam(::pthread_self(), SCHED_RR, &priority) != 0) {
-    ::setpriority(PRIO_PROCESS, 0, -10);  // refused too for ordinary users; then the lab is as exact as the machine is idle
+    ::setpriority(PRIO_PROCESS, 0,
+                  -10);  // refused too for ordinary users; then the lab is as exact as the machine is idle
   }
   ::prctl(PR_SET_TIMERSLACK, 1000);
 }

@@ -1,7 +1,7 @@
 // Carries packets between the hosts' devices and the emulated network, at the right moments, and runs the script.
 //
-// It wakes when a packet comes or one is due, and under load at most every kQuantum: a packet is delivered up to that much late,
-// never early, and no lateness adds up, because the network's times do not depend on when it is asked.
+// It wakes when a packet comes or one is due, and under load at most every kQuantum: a packet is delivered up to that
+// much late, never early, and no lateness adds up, because the network's times do not depend on when it is asked.
 // Threads: run() is a thread's body; stop() may be called from any. The rest before run() or after it.
 // Ownership: the network and the packets; devices are borrowed.
 #pragma once

@@ -33,7 +33,8 @@ std::string traffic_table(const Network& network, const NetworkSpec& spec, Time 
   std::snprintf(head, sizeof head, "lab: traffic in %.1f s, bytes and packets of IP\n", seconds_of(elapsed));
   std::size_t width = 4;
   for (const HostSpec& host : spec.hosts) width = std::max(width, host.name.size());
-  std::string text = head + row(width, {"site", "sent MB", "received MB", "lost", "queue full", "cut", "nat", "no route"});
+  std::string text =
+      head + row(width, {"site", "sent MB", "received MB", "lost", "queue full", "cut", "nat", "no route"});
   for (HostIndex host = 0; host < network.size(); ++host) {
     std::uint64_t sent = 0, received = 0, lost = 0, full = 0, cut = 0, nat = 0;
     for (HostIndex peer = 0; peer < network.size(); ++peer) {
@@ -45,16 +46,17 @@ std::string traffic_table(const Network& network, const NetworkSpec& spec, Time 
       cut += out.dropped_cut;
       nat += out.dropped_nat;
     }
-    text += row(width, {spec.hosts[host].name, megabytes(sent), megabytes(received), std::to_string(lost),
-                        std::to_string(full), std::to_string(cut), std::to_string(nat),
-                        std::to_string(network.without_route(host))});
+    text += row(
+        width, {spec.hosts[host].name, megabytes(sent), megabytes(received), std::to_string(lost), std::to_string(full),
+                std::to_string(cut), std::to_string(nat), std::to_string(network.without_route(host))});
   }
   return text;
 }
 
 std::string traffic_json(const Network& network, const NetworkSpec& spec, Time elapsed) {
   char head[96];
-  std::snprintf(head, sizeof head, "{\"seconds\": %.6f, \"seed\": %" PRIu64 ", \"sites\": [", seconds_of(elapsed), spec.seed);
+  std::snprintf(head, sizeof head, "{\"seconds\": %.6f, \"seed\": %" PRIu64 ", \"sites\": [", seconds_of(elapsed),
+                spec.seed);
   std::string text = head;
   for (HostIndex host = 0; host < network.size(); ++host) {
     text += (host > 0 ? ",\n  {" : "\n  {");

@@ -1,9 +1,9 @@
 // Between the kernel's large TCP segments and packets as they are on a line.
 //
-// A TUN device with offloads hands over up to 64 KiB of a TCP stream as one and takes as much. What is handed over is split
-// before it enters the network, so that each packet has a fate of its own; what comes out together and in sequence is joined
-// again, as a network card would. It saves the kernel most of its work per packet.
-// Threads: pure functions. Ownership: none.
+// A TUN device with offloads hands over up to 64 KiB of a TCP stream as one and takes as much. What is handed over is
+// split before it enters the network, so that each packet has a fate of its own; what comes out together and in
+// sequence is joined again, as a network card would. It saves the kernel most of its work per packet. Threads: pure
+// functions. Ownership: none.
 #pragma once
 
 #include <array>
@@ -14,7 +14,8 @@
 
 namespace collab::lab {
 
-// virtio_net_hdr of the kernel, whose own header is not C++: stands before each packet read from and written to the device.
+// virtio_net_hdr of the kernel, whose own header is not C++: stands before each packet read from and written to the
+// device.
 struct OffloadHeader {
   static constexpr std::uint8_t kNeedsChecksum = 1;
   static constexpr std::uint8_t kGsoTcp4 = 1;
@@ -33,8 +34,8 @@ void split(const OffloadHeader& header, std::span<const std::uint8_t> bytes, std
 // How many of the first packets the kernel may take as one; at least 1 unless there are none.
 [[nodiscard]] std::size_t joinable(std::span<const Packet* const> packets);
 
-// What stands before the payloads of so many joined packets. `bytes` is the header of the first, adjusted, of which `size`
-// are used; for a single packet size is 0 and its own bytes are sent as they are.
+// What stands before the payloads of so many joined packets. `bytes` is the header of the first, adjusted, of which
+// `size` are used; for a single packet size is 0 and its own bytes are sent as they are.
 struct JoinedHeader {
   OffloadHeader offload;
   std::array<std::uint8_t, 80> bytes{};

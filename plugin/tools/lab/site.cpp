@@ -46,7 +46,8 @@ void make_machine(const SiteCommand& site) {
   mount_or_give_up("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr);
   mount_hosts_file(site.hosts_file);
   mount_or_give_up("tmpfs", "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777");
-  // /sys shows the network interfaces of whoever mounted it. Containers may forbid this one, and few programs look there.
+  // /sys shows the network interfaces of whoever mounted it. Containers may forbid this one, and few programs look
+  // there.
   if (::mount("sysfs", "/sys", "sysfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr) == 0) {
     ::mount("cgroup2", "/sys/fs/cgroup", "cgroup2", MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr);
   }

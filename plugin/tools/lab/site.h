@@ -1,8 +1,8 @@
 // A site's processes: a PID namespace whose first process sets the site up, runs the command and ends with it.
 //
-// The first process is killed with the lab's main thread (PR_SET_PDEATHSIG), and with it, by the kernel, every process of the
-// namespace: nothing of a site outlives the lab, not even after SIGKILL.
-// Threads: start_site() from the main thread, before there are others.
+// The first process is killed with the lab's main thread (PR_SET_PDEATHSIG), and with it, by the kernel, every process
+// of the namespace: nothing of a site outlives the lab, not even after SIGKILL. Threads: start_site() from the main
+// thread, before there are others.
 #pragma once
 
 #include <sys/types.h>

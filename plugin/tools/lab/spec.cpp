@@ -153,8 +153,10 @@ Result<HostSpec> parse_host(std::string_view text, Time queue) {
   const std::size_t colon = first.find(':');
   host.name = first.substr(0, colon);
   if (!is_host_name(host.name)) {
-    return invalid_argument("expected a site as NAME[:DOWN/UP][,nat][,queue=MS] with a name of letters, digits and '-', "
-                            "got " + quoted(text));
+    return invalid_argument(
+        "expected a site as NAME[:DOWN/UP][,nat][,queue=MS] with a name of letters, digits and '-', "
+        "got " +
+        quoted(text));
   }
   const std::string where = " in site " + quoted(text);
   if (colon != std::string_view::npos) {
@@ -199,7 +201,8 @@ Result<std::vector<ScriptStep>> parse_script(std::string_view text, std::string_
     const std::string where = std::string(name) + ":" + std::to_string(number) + ": ";
     const Result<double> seconds = parse_number(words[0], "a time in seconds", 0, kMaxSeconds);
     if (!seconds.ok()) return invalid_argument(where + seconds.status().message());
-    const std::string_view rest = line.substr(static_cast<std::size_t>(words[0].data() - line.data()) + words[0].size());
+    const std::string_view rest =
+        line.substr(static_cast<std::size_t>(words[0].data() - line.data()) + words[0].size());
     Result<Change> change = parse_change(rest, hosts);
     if (!change.ok()) return invalid_argument(where + change.status().message());
     std::string said;

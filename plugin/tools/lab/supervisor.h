@@ -49,7 +49,7 @@ class Supervisor {
   std::vector<pid_t> running_;
   std::vector<Stream> streams_;
   int first_failure_ = 0;
-  int ended_by_ = 0;            // the first signal that asked us to end
+  int ended_by_ = 0;             // the first signal that asked us to end
   std::int64_t kill_at_ms_ = 0;  // 0: not ending
 };
 

@@ -100,10 +100,28 @@ TEST(Script, ErrorsNameTheLine) {
 Result<Options> options(std::initializer_list<std::string_view> words) { return parse_options(words); }
 
 TEST(OptionsTest, TheWholeCommandLine) {
-  const Result<Options> read =
-      options({"--sites", "paris:100/20,nat", "tokyo:100/100,queue=5", "--rtt", "180", "--loss=0.5", "--queue", "40",
-               "--link", "paris tokyo jitter=3", "--script", "faults.txt", "--env", "A=b=c", "--network", "203.0.113.0",
-               "--seed", "7", "--", "python", "x.py", "--rtt"});
+  const Result<Options> read = options({"--sites",
+                                        "paris:100/20,nat",
+                                        "tokyo:100/100,queue=5",
+                                        "--rtt",
+                                        "180",
+                                        "--loss=0.5",
+                                        "--queue",
+                                        "40",
+                                        "--link",
+                                        "paris tokyo jitter=3",
+                                        "--script",
+                                        "faults.txt",
+                                        "--env",
+                                        "A=b=c",
+                                        "--network",
+                                        "203.0.113.0",
+                                        "--seed",
+                                        "7",
+                                        "--",
+                                        "python",
+                                        "x.py",
+                                        "--rtt"});
   ASSERT_TRUE(read.ok()) << read.status().message();
   const Options& o = read.value();
   ASSERT_EQ(o.network.hosts.size(), 2U);
