@@ -1,10 +1,9 @@
 // collab-lab-emulator: what `collab lab` runs. Sites in namespaces, joined by an emulated wide-area network.
-#include <sys/prctl.h>
-
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
-#include <sstream>
+#include <iterator>
 #include <thread>
 
 #include "tools/lab/host_network.h"
@@ -32,11 +31,11 @@ Result<std::vector<ScriptStep>> load_script(const Options& options) {
   std::vector<ScriptStep> steps;
   if (!options.script_file.empty()) {
     std::ifstream file(options.script_file);
-    std::ostringstream text;
-    if (!(file && text << file.rdbuf()) && !file.eof()) {
+    const std::string text{std::istreambuf_iterator<char>(file), {}};
+    if (!file) {
       return collab::invalid_argument("the script " + options.script_file + " cannot be read: " + std::strerror(errno));
     }
-    Result<std::vector<ScriptStep>> parsed = parse_script(text.str(), options.script_file, options.network.hosts);
+    Result<std::vector<ScriptStep>> parsed = parse_script(text, options.script_file, options.network.hosts);
     if (!parsed.ok()) return parsed.status();
     steps = *std::move(parsed);
   }
@@ -144,7 +143,10 @@ int run(const Options& options) {
   const auto say = options.quiet ? [](const ScriptStep&) {} : say_step;
   Pump pump(options.network, std::move(tuns), *std::move(script), say, capture.get());
   if (const Status ready = pump.prepare(); !ready.ok()) return fail(ready);
-  std::thread packets([&pump] { pump.run(); });
+  std::thread packets([&pump] {
+    pump.run();
+    if (!pump.failure().empty()) ::kill(::getpid(), SIGTERM);  // sites without a network would wait for ever
+  });
   Supervisor supervisor(std::move(prepared->sites), names);
   const Result<int> ended = supervisor.wait();
   pump.stop();
@@ -152,8 +154,8 @@ int run(const Options& options) {
 
   if (!options.quiet) std::fputs(traffic_table(pump.network(), options.network, pump.elapsed()).c_str(), stderr);
   if (const Status written = write_report(options, pump); !written.ok()) return fail(written);
-  if (!ended.ok()) return fail(ended.status());
   if (!pump.failure().empty()) return fail(collab::internal_error(pump.failure()));
+  if (!ended.ok()) return fail(ended.status());
   return *ended;
 }
 

@@ -113,7 +113,7 @@ TEST_F(NetworkTest, ANewRateHoldsForWhatWaitsAndForTheRestOfAPacketOnTheLine) {
 
 TEST_F(NetworkTest, LossIsWithinBinomialBoundsAndReproducible) {
   spec.path.loss = 0.01;
-  constexpr int kPackets = 100'000;
+  constexpr int kPackets = 30'000;
   const auto lost = [&](std::uint64_t seed) {
     spec.seed = seed;
     Network network = make();
