@@ -37,7 +37,7 @@ class Line {
 
  private:
   // Any queue holds a few packets, however slow its line.
-  static constexpr std::size_t kLeastQueueBytes = 10 * 1500;
+  static constexpr std::size_t kLeastQueueBytes = std::size_t{10} * 1500;
   [[nodiscard]] std::size_t queue_bytes() const;
 
   Rate rate_;
