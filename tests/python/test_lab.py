@@ -238,14 +238,14 @@ class Sleepers:
         assert self.alive()
 
     def alive(self) -> list[str]:
+        """The sites' processes and the lab's own: the mark is on the command line of each."""
         found = []
         for entry in Path("/proc").iterdir():
             try:
-                words = (entry / "cmdline").read_bytes().split(b"\0") if entry.name.isdigit() else []
+                if entry.name.isdigit() and self.mark.encode() in (entry / "cmdline").read_bytes():
+                    found.append(entry.name)
             except (FileNotFoundError, ProcessLookupError):
                 continue
-            if words[:2] == [b"sleep", self.mark.encode()]:
-                found.append(entry.name)
         return found
 
 
