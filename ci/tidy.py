@@ -45,6 +45,7 @@ ARROWS: dict[str, set[str]] = {
     "transport/gloo": {"core/base"},
     "torch": {"core/*", "transport/*"},
     "tools": {"core/*", "transport/*"},
+    "tools/lab": {"core/base"},
 }
 
 # Third parties and the only places that may include them.
@@ -77,6 +78,7 @@ SLEEPS = re.compile(r"\b(sleep_for|sleep_until|usleep|nanosleep|time\.sleep|asyn
 MAY_POLL = {
     "tests/python/ranks.py",
     "tests/python/scripts/guest.py",
+    "tests/python/scripts/lab_probe.py",  # sends at a pace
     "tests/python/scripts/torchrun.py",
     "tests/python/test_examples.py",
     "tests/python/test_torchrun.py",
