@@ -111,6 +111,7 @@ def make_session(
     *,
     config: Config,
     site: str,
+    job: str,
     site_rank: int,
     site_size: int,
     one_host: bool,

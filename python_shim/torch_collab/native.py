@@ -164,6 +164,7 @@ def digest(tensor: Any) -> str:
 def make_session(
     config: Settings,
     site: str,
+    job: str,
     site_rank: int,
     site_size: int,
     one_host: bool,
@@ -181,6 +182,7 @@ def make_session(
     session: _C.Session = module.make_session(
         config=config.raw,
         site=site,
+        job=job,
         site_rank=site_rank,
         site_size=site_size,
         one_host=one_host,

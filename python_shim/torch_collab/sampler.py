@@ -52,6 +52,11 @@ def install(world: World) -> Callable[[], None]:
             return
         index, count = site_index(now), site_count(now)
         if now.config.site_index is not None and count > 1:
+            if index >= count:
+                raise ValueError(
+                    f"collab: COLLAB_SITE_INDEX={index} names no shard of COLLAB_SITE_COUNT={count}: sites count from "
+                    "0; give a larger count, or leave COLLAB_SITE_INDEX out and the seed is changed instead"
+                )
             original(self, dataset, now.size * count, now.size * index + now.rank, *args, **kw)
             what = f"takes shard {index} of {count}"
         else:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch.distributed as dist
@@ -36,6 +38,7 @@ def make_session(world: World, entries: Sequence[Entry]) -> _C.Session:
     return native.make_session(
         config,
         world.site.name,
+        _job(),
         world.site_rank,
         size,
         world.one_host,
@@ -44,6 +47,19 @@ def make_session(world: World, entries: Sequence[Entry]) -> _C.Session:
         site_gloo,
         transport,
     )
+
+
+def _job() -> str:
+    """What restarts this process after a crash, torchrun's agent: its run and the very process. Empty without one."""
+    run = os.environ.get("TORCHELASTIC_RUN_ID")
+    if run is None:
+        return ""
+    agent = os.getppid()
+    try:
+        started = Path(f"/proc/{agent}/stat").read_text().rpartition(")")[2].split()[19]
+    except (OSError, IndexError):
+        return ""
+    return f"{run}/{agent}/{started}"
 
 
 def _reach_coordinator(world: World, config: native.Settings) -> dict[str, Any]:

@@ -100,6 +100,21 @@ TEST(Session, NesterovKeepsItsStateEqualAtAllSites) {
   EXPECT_NE(swarm.parameters[0]->values(), reference(2, swarm.elements, 12, 4));
 }
 
+TEST(Session, BuffersAreAveragedWhateverTheOuterOptimiser) {
+  Swarm swarm = swarm_of(2, CodecId::kFp32);
+  swarm.config.outer = OuterId::kNesterov;
+  swarm.config.outer_lr = 0.7;
+  const std::size_t trained = 7'000;  // not at the edge of a chunk
+  swarm.adjust = [&](SessionOptions& options, std::size_t) { options.compared_elements = trained; };
+  swarm.start_coordinator();
+  expect_all_ok(swarm.run(train(12)));
+  const std::vector<float> averaged = reference(2, swarm.elements, 12, 4);
+  const std::vector<float>& values = swarm.parameters[0]->values();
+  EXPECT_TRUE(std::equal(averaged.begin() + trained, averaged.end(), values.begin() + trained));
+  EXPECT_FALSE(std::equal(averaged.begin(), averaged.begin() + trained, values.begin()));
+  EXPECT_EQ(swarm.parameters[1]->values(), values);
+}
+
 TEST(Session, RanksOfASiteTakeTheRoundFromTheArena) {
   Swarm swarm = swarm_of(2, CodecId::kFp32);
   swarm.ranks = 2;
@@ -232,6 +247,12 @@ TEST(Session, TheStateOnDiskOutlivesTheSwarm) {
       }));
     }
   }
+  Swarm other = swarm_of(1, CodecId::kFp32);
+  other.config.state_dir = dir.string();
+  other.config.run = "another";
+  other.start_coordinator();
+  const std::vector<Status> refused = other.run(train(1));
+  EXPECT_THAT(refused[0].message(), HasSubstr("is of run default, this is run another"));
   std::filesystem::remove_all(dir);
 }
 

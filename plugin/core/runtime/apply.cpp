@@ -105,7 +105,7 @@ Result<DataPlane::Applied> DataPlane::apply(const protocol::ApplyCommit& action)
       COLLAB_RETURN_IF_ERROR(parts_.parameters->read(at, tile));
     } else if (!steps_at_once()) {
       const std::span<float> moments = outer.subspan(at, count);
-      outer_step(settings_.outer, anchor.subspan(at, count), tile, moments);
+      step_from(at, tile, moments);
       outer_chain.add(hash128(as_bytes_of(moments)));
     }
     anchor_chain.add(hash128(as_bytes_of(tile)));

@@ -255,7 +255,15 @@ void DataPlane::take_mean(std::uint64_t begin, std::span<float> mean) {
   attempt_->digests[begin] = hash128(as_bytes_of(mean));
   // An outer step without state can be taken while the mean is in cache and the next chunk on its way: until the commit
   // it stands in the arena's free slot, where nobody looks.
-  if (steps_at_once()) outer_step(settings_.outer, parts_.arena->anchor().subspan(begin, mean.size()), mean, {});
+  if (steps_at_once()) step_from(begin, mean, {});
+}
+
+void DataPlane::step_from(std::uint64_t begin, std::span<float> mean, std::span<float> outer) {
+  const std::span<const float> anchor = parts_.arena->anchor().subspan(begin, mean.size());
+  const std::size_t trained =
+      begin >= settings_.outer_elements ? 0 : std::min<std::uint64_t>(mean.size(), settings_.outer_elements - begin);
+  outer_step(settings_.outer, anchor.first(trained), mean.first(trained), outer.empty() ? outer : outer.first(trained));
+  outer_step({.id = OuterId::kAverage, .lr = 1.0F}, anchor.subspan(trained), mean.subspan(trained), {});
 }
 
 bool DataPlane::averages_itself() const {

@@ -80,7 +80,8 @@ class RankSession final : public Session {
 
   // Longer than any wait of the leader, so that a rank is told why instead of giving up first.
   [[nodiscard]] milliseconds patience() const {
-    return options_.config.join_timeout + 3 * options_.config.round_timeout + std::chrono::minutes(2);
+    return options_.config.join_timeout + 6 * options_.config.round_timeout + options_.config.link_grace +
+           std::chrono::minutes(2);
   }
 
   Status begin_once() {
