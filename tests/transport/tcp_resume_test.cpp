@@ -92,7 +92,10 @@ TEST_P(TcpResume, OneConnectionOfSeveralIsCut) {
     behind.pair.send(Lane::kControl, i, 100);
   }
   for (std::uint64_t cut = 1; cut <= 4; ++cut) {
-    ASSERT_TRUE(until([&] { return behind.pair.a.seen.messages() >= kCount + cut * 5; }, seconds(30)));
+    const auto due = [&] {
+      return behind.pair.a.seen.messages() >= kCount + cut * 5 && behind.proxy->connections() == 4;
+    };
+    ASSERT_TRUE(until(due, seconds(30)));
     behind.proxy->cut_newest();
   }
   behind.expect_all(kCount);

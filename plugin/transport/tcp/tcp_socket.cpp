@@ -1,8 +1,8 @@
 #include "transport/tcp/tcp_socket.h"
 
-#include <netinet/tcp.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 
 #include <algorithm>

@@ -82,6 +82,26 @@ Result<std::shared_ptr<const tcp::TlsContext>> make_tls(const TcpOptions& option
 
 }  // namespace
 
+TcpOptions tcp_options(const LoadedConfig& loaded) {
+  const Config& config = loaded.config;
+  const bool counted = std::any_of(loaded.values.begin(), loaded.values.end(), [](const KnobValue& value) {
+    return value.knob->name == "connections" && value.source != "default";
+  });
+  TcpOptions options;
+  options.connections = counted ? config.connections : 0;
+  options.token = config.token;
+  options.token_file = config.token_file;
+  options.tls_cert = config.tls_cert;
+  options.tls_key = config.tls_key;
+  options.tls_ca = config.tls_ca;
+  options.insecure = config.insecure;
+  options.link_grace = config.link_grace;
+  options.heartbeat = config.heartbeat;
+  options.max_mbit_up = config.max_mbit_up;
+  options.max_mbit_down = config.max_mbit_down;
+  return options;
+}
+
 Result<std::unique_ptr<Transport>> make_tcp_transport(TcpOptions options) {
   if (options.connections > tcp::kMaxDataConnections) {
     return invalid_argument("tcp: expected at most " + std::to_string(tcp::kMaxDataConnections) +
