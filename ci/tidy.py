@@ -80,6 +80,7 @@ MAY_POLL = {
     "tests/python/test_examples.py",
     "tests/transport/conformance.cpp",
     "tests/transport/recorder.cpp",
+    "tests/transport/tcp_world.h",
     "tests/transport/ucx_test.cpp",
 }
 

@@ -49,6 +49,7 @@ class TcpProxy {
   }
   [[nodiscard]] std::uint64_t bytes() const { return bytes_; }
   [[nodiscard]] std::size_t connections() const { return connections_; }
+  [[nodiscard]] std::size_t admitted() const { return admitted_; }  // so far
 
  private:
   struct Way {
@@ -110,6 +111,8 @@ class TcpProxy {
     for (const int fd : {passage.near, passage.far}) fcntl(fd, F_SETFL, O_NONBLOCK);
     passage.ways = {Way{passage.near, passage.far, {}}, Way{passage.far, passage.near, {}}};
     passages_.push_back(std::move(passage));
+    connections_ = passages_.size();
+    ++admitted_;
   }
   // False: one side has ended.
   bool move(Way& way) {
@@ -139,7 +142,7 @@ class TcpProxy {
   std::atomic<bool> stop_{false}, swallow_{false}, copies_{false};
   std::atomic<int> cuts_{0};
   std::atomic<std::uint64_t> bytes_{0};
-  std::atomic<std::size_t> connections_{0};
+  std::atomic<std::size_t> connections_{0}, admitted_{0};
   std::vector<Passage> passages_;
   std::thread thread_;
 };

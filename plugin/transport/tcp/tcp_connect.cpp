@@ -14,6 +14,7 @@ constexpr Duration kGreetLimit = std::chrono::seconds(10);
 constexpr Duration kRedialLimit = std::chrono::seconds(3);
 constexpr Duration kFirstBackOff = std::chrono::milliseconds(100);
 constexpr Duration kLongestBackOff = std::chrono::seconds(2);
+constexpr Duration kSteady = std::chrono::seconds(1);  // a connection that lived this long is redialled at once
 constexpr Duration kDrainLimit = std::chrono::seconds(2);
 constexpr std::size_t kMaxStrangers = 256;  // connections that have not said who they are
 constexpr std::uint16_t kMostWithBbr = 4;   // more flows overrun the bottleneck's queue
@@ -139,7 +140,11 @@ void TcpEngine::begin_dial(TcpLink& link, const std::string& address, TimePoint 
     resolved(link, std::move(numeric));
     return;
   }
-  resolve_in_background(*parts, [id = link.id, mailbox = std::weak_ptr(mailbox_)](Result<Endpoints> endpoints) {
+  look_up(link, *parts);
+}
+
+void TcpEngine::look_up(const TcpLink& link, const HostPort& address) {
+  resolve_in_background(address, [id = link.id, mailbox = std::weak_ptr(mailbox_)](Result<Endpoints> endpoints) {
     const auto open = mailbox.lock();
     if (open == nullptr) return;
     Command command;
@@ -151,6 +156,13 @@ void TcpEngine::begin_dial(TcpLink& link, const std::string& address, TimePoint 
 }
 
 void TcpEngine::resolved(TcpLink& link, Result<Endpoints> endpoints) {
+  if (link.state != TcpLink::State::kResolving) {  // asked again, while it is cut off
+    if (endpoints.ok()) {
+      link.endpoints = std::move(*endpoints);
+      link.next_endpoint = 0;
+    }
+    return;
+  }
   if (!endpoints.ok()) {
     end_link(link, unavailable("cannot connect to " + link.peer + ": " + endpoints.status().message()));
     return;
@@ -289,8 +301,8 @@ void TcpEngine::attach(TcpLink& link, const ConnectionPtr& connection) {
   connection->last_heard = time;
   Slot& slot = link.slots[connection->index];
   slot.connection = connection;
-  slot.back_off = {};
   slot.redial_at = kNever;
+  connection->attached_at = time;
   if (connection->index == 0) link.refused_ports = 0;
   if (link.alone_since != kNever) {
     ++counters_.resumed;
@@ -367,7 +379,11 @@ void TcpEngine::dial_failed(TcpLink& link, Fault fault, const Status& why) {
 void TcpEngine::slot_failed(TcpLink& link, std::uint16_t index, Fault fault, const Status& why) {
   Slot& slot = link.slots[index];
   const bool was_alone = link.alone_since != kNever;
-  if (slot.connection != nullptr) detach(link, *slot.connection);
+  if (slot.connection != nullptr) {
+    const TimePoint begun = slot.connection->attached_at;
+    if (begun != TimePoint() && now() - begun >= kSteady) slot.back_off = {};  // else it might flap
+    detach(link, *slot.connection);
+  }
   if (fault == Fault::kBroken || fault == Fault::kNotAllowed) {
     end_with_words(link, Status(why.code(), "the link to " + link.peer + " broke: " + why.message()));
     return;
@@ -386,6 +402,11 @@ void TcpEngine::slot_failed(TcpLink& link, std::uint16_t index, Fault fault, con
   if (index == 0 && fault == Fault::kRefusedPort && ++link.refused_ports >= 2 && link.alone()) {
     end_link(link, unavailable("nobody listens at " + link.peer + " any more: its process ended"));
     return;
+  }
+  if (index == 0 && fault == Fault::kNoAnswer && was_alone) {
+    // The name may lead elsewhere by now.
+    const Result<HostPort> parts = parse_host_port(link.peer);
+    if (parts.ok() && !resolve(*parts, true).ok()) look_up(link, *parts);
   }
   const double jitter = 0.75 + 0.5 * prng_.uniform();
   slot.redial_at = now() + std::chrono::duration_cast<Duration>(slot.back_off * jitter);

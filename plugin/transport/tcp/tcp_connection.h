@@ -97,6 +97,7 @@ class Connection final : public std::enable_shared_from_this<Connection>, privat
   bool held = false;        // nothing of a lane before the peer has said what arrived
   TimePoint deadline = kNever;
   TimePoint last_heard{};
+  TimePoint attached_at{};
   std::optional<TimePoint> pinged;  // an answer is due
 
  private:

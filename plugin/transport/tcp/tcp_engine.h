@@ -95,6 +95,7 @@ class TcpEngine final : private ConnectionOwner {
   void turn_away(Connection& connection, Refusal why, const std::string& words);
   void tell_turned_away(const Endpoint& from, const std::string& words);
   void begin_dial(TcpLink& link, const std::string& address, TimePoint deadline);
+  void look_up(const TcpLink& link, const HostPort& address);
   void resolved(TcpLink& link, Result<Endpoints> endpoints);
   void dial_slot(TcpLink& link, std::uint16_t index);
   void dial_missing(TcpLink& link);
