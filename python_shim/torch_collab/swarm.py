@@ -170,7 +170,9 @@ def _serve(world: World, config: native.Settings, links: _LinkNodes | None) -> N
         address = world.server.address
     else:
         host = config.listen.rpartition(":")[0]
-        world.server = native.serve_coordinator(config, native.dialling_transport(config, config.advertise), f"{host}:0")
+        world.server = native.serve_coordinator(
+            config, native.dialling_transport(config, config.advertise), f"{host}:0"
+        )
         _, port = addresses.split_host_port(world.server.address)
         address = addresses.join_host_port(config.advertise, port)
     world.coordinators = [address]
