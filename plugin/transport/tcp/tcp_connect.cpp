@@ -13,6 +13,7 @@ namespace asio = boost::asio;
 constexpr Duration kGreetLimit = std::chrono::seconds(10);
 constexpr Duration kRedialLimit = std::chrono::seconds(3);
 constexpr Duration kFirstBackOff = std::chrono::milliseconds(100);
+constexpr Duration kFlapBackOff = std::chrono::milliseconds(200);
 constexpr Duration kLongestBackOff = std::chrono::seconds(2);
 constexpr Duration kSteady = std::chrono::seconds(1);  // a connection that lived this long is redialled at once
 constexpr Duration kDrainLimit = std::chrono::seconds(2);
@@ -297,7 +298,9 @@ void TcpEngine::attach(TcpLink& link, const ConnectionPtr& connection) {
   ++counters_.opened;
   connection->attached();
   connection->link = link.id;
-  connection->deadline = time;  // of the first ping
+  connection->deadline = time + options_.heartbeat;  // of the next ping
+  connection->pinged = time;
+  connection->send(encode_ping(static_cast<std::uint64_t>(time.time_since_epoch().count()), false));
   connection->last_heard = time;
   Slot& slot = link.slots[connection->index];
   slot.connection = connection;
@@ -307,6 +310,7 @@ void TcpEngine::attach(TcpLink& link, const ConnectionPtr& connection) {
   if (link.alone_since != kNever) {
     ++counters_.resumed;
     link.alone_since = kNever;
+    link.answered = false;
     log_debug("tcp: the link to " + link.peer + " has a connection again");
   }
   const std::string congestion = congestion_of(connection->handle());
@@ -381,7 +385,9 @@ void TcpEngine::slot_failed(TcpLink& link, std::uint16_t index, Fault fault, con
   const bool was_alone = link.alone_since != kNever;
   if (slot.connection != nullptr) {
     const TimePoint begun = slot.connection->attached_at;
-    if (begun != TimePoint() && now() - begun >= kSteady) slot.back_off = {};  // else it might flap
+    const bool steady = begun != TimePoint() && now() - begun >= kSteady;
+    // One that flaps is not redialled without a pause, but well before the listener takes us for dead.
+    if (begun != TimePoint()) slot.back_off = steady ? Duration(0) : std::min(slot.back_off, kFlapBackOff);
     detach(link, *slot.connection);
   }
   if (fault == Fault::kBroken || fault == Fault::kNotAllowed) {
@@ -391,7 +397,7 @@ void TcpEngine::slot_failed(TcpLink& link, std::uint16_t index, Fault fault, con
   link.last_fault = why.message();
   if (!was_alone && link.alone()) {
     link.alone_since = now();
-    link.ended_by_peer = fault == Fault::kEndedByPeer;
+    link.ended_by_peer = fault == Fault::kEndedByPeer && link.answered;
     log_debug("tcp: the link to " + link.peer + " lost its last connection (" + why.message() + ")");
   }
   if (link.bye_sent && link.bye_came) return;

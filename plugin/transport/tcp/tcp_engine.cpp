@@ -340,6 +340,7 @@ void TcpEngine::check_connection(TcpLink& link, Connection& connection, TimePoin
     connection.flush();
     return;
   }
+  if (connection.paused) return;
   const Duration silent = time - std::max(connection.last_heard, *connection.pinged);
   const Duration soft = std::max(soft_limit_, 4 * link.round_trip);
   if (silent < soft) return;

@@ -60,6 +60,7 @@ struct TcpLink {
   std::uint16_t peer_wants = 1;
   std::size_t turn = 0;  // where the next round over the data connections begins
   TimePoint alone_since = kNever;
+  bool answered = false;       // a ping since it was last alone: the dialler, too, knows it has a connection
   bool ended_by_peer = false;  // and not by silence
   std::string last_fault;
   Duration round_trip{0};  // smoothed; 0: not measured yet

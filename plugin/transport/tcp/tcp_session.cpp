@@ -144,6 +144,7 @@ bool TcpEngine::may_read(Connection& from, std::size_t bytes) {
   if (!down_.capped()) return true;
   down_.take(bytes);
   if (from.index == 0 || from.state() != Connection::State::kAttached || down_.open(now())) return true;
+  from.paused = true;
   paused_.push_back(from.weak_from_this());
   wait_for_bucket(down_.opens_at(now()));
   return false;
@@ -240,7 +241,11 @@ void TcpEngine::wait_for_bucket(TimePoint until) {
     const TimePoint time = now();
     if (down_.open(time)) {
       for (const auto& weak : std::exchange(paused_, {})) {
-        if (const ConnectionPtr connection = weak.lock(); connection != nullptr) connection->resume_reading();
+        const ConnectionPtr connection = weak.lock();
+        if (connection == nullptr) continue;
+        connection->paused = false;
+        connection->last_heard = time;
+        connection->resume_reading();
       }
     } else if (!paused_.empty()) {
       wait_for_bucket(down_.opens_at(time));
@@ -292,6 +297,7 @@ void TcpEngine::on_pong(TcpLink& link, Connection& from, std::uint64_t stamp) {
   if (!from.pinged || static_cast<std::uint64_t>(from.pinged->time_since_epoch().count()) != stamp) return;
   const Duration took = now() - *from.pinged;
   from.pinged.reset();
+  link.answered = true;
   if (from.index != 0 && link.round_trip != Duration(0)) return;  // behind data
   link.round_trip = link.round_trip == Duration(0) ? took : (7 * link.round_trip + took) / 8;
 }
