@@ -99,7 +99,9 @@ class Connection final : public std::enable_shared_from_this<Connection>, privat
   TimePoint last_heard{};
   TimePoint attached_at{};
   std::optional<TimePoint> pinged;  // an answer is due
-  bool paused = false;              // not read, for the cap's sake
+  TimePoint filled_at{};
+  std::size_t fill_bytes = kMaxSegmentBytes;
+  bool paused = false;  // not read, for the cap's sake
 
  private:
   static constexpr std::size_t kMaxItems = 2048;

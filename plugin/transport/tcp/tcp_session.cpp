@@ -10,7 +10,9 @@ namespace collab::tcp {
 namespace {
 
 namespace asio = boost::asio;
-constexpr std::size_t kFillBytes = kMaxSegmentBytes;  // handed to a connection at once
+constexpr std::size_t kMostFilled = 4 * kMaxSegmentBytes;  // handed to a connection at once
+constexpr Duration kQuick = std::chrono::milliseconds(5);
+constexpr Duration kSlow = std::chrono::milliseconds(20);
 constexpr std::size_t kFillSegments = 64;
 constexpr int kFillsInTurn = 64;                               // then other links have their turn
 constexpr std::uint64_t kAckBytes = std::uint64_t{512} << 10;  // acknowledged at once
@@ -180,10 +182,15 @@ bool TcpEngine::fill(TcpLink& link, Connection& connection, Lane lane) {
     wait_for_bucket(up_.opens_at(now()));
     return false;
   }
+  // A connection that drains quickly is given more at once; a slow one must not hold much.
+  const Duration drained = now() - connection.filled_at;
+  if (drained < kQuick) connection.fill_bytes = std::min(2 * connection.fill_bytes, kMostFilled);
+  if (drained > kSlow) connection.fill_bytes = kMaxSegmentBytes;
+  connection.filled_at += drained;
   std::size_t bytes = 0;
   std::size_t segments = 0;
   const std::uint64_t again = out.sent_again();
-  while (bytes < kFillBytes && segments < kFillSegments) {
+  while (bytes < connection.fill_bytes && segments < kFillSegments) {
     std::optional<Outbox::Piece> piece = out.next(connection.name);
     if (!piece) break;
     bytes += piece->data.size() + kSegmentHeaderBytes;
