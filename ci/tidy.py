@@ -84,6 +84,7 @@ MAY_POLL = {
     "tests/python/test_torchrun.py",
     "tests/transport/conformance.cpp",
     "tests/transport/recorder.cpp",
+    "tests/transport/tcp_world.h",
     "tests/transport/ucx_test.cpp",
 }
 

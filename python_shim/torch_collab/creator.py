@@ -13,7 +13,10 @@ from torch_collab.groups import make_gloos
 from torch_collab.state import Start
 
 # Knobs that belong to a rank or a site, not to all of a world.
-_OWN = frozenset({"site", "site_index", "listen", "advertise", "events", "log", "state_dir", "transport"})
+_OWN = frozenset(
+    {"site", "site_index", "listen", "advertise", "events", "log", "state_dir", "transport", "token", "token_file"}
+    | {"tls_cert", "tls_key", "tls_ca", "insecure", "max_mbit_up", "max_mbit_down"}
+)
 
 
 def create_backend(opts: Any, backend_options: Any) -> Any:

@@ -65,7 +65,7 @@ def _job() -> str:
 def _reach_coordinator(world: World, config: native.Settings) -> dict[str, Any]:
     """Leaders: the transport for links between sites, with `world.coordinators` known and one of them served here."""
     links = _LinkNodes(world) if choose_transport(world) == "gloo" else None
-    transport = native.gloo_transport(links.mine) if links else native.ucx_transport(config, config.advertise)
+    transport = native.gloo_transport(links.mine) if links else native.dialling_transport(config, config.advertise)
     if not world.one_world:
         world.coordinators = list(config.coordinator)
     elif world.rank == world.sites.sites[0].leader:
@@ -118,13 +118,15 @@ def choose_transport(world: World) -> str:
     wanted = world.config.transport
     if wanted == "gloo" and not world.one_world:
         raise RuntimeError(
-            "collab: COLLAB_TRANSPORT=gloo joins the sites of one world only; with a coordinator outside use ucx"
+            "collab: COLLAB_TRANSPORT=gloo joins the sites of one world only; with a coordinator outside use ucx or tcp"
         )
     if wanted == "gloo":
         return "gloo"
+    if wanted == "tcp":
+        return "tcp"
     if wanted == "loopback":
         raise RuntimeError(
-            "collab: COLLAB_TRANSPORT=loopback joins sites inside one process, for tests; use ucx or gloo"
+            "collab: COLLAB_TRANSPORT=loopback joins sites inside one process, for tests; use ucx, tcp or gloo"
         )
     problem = native.ucx_problem()
     if problem is None:
@@ -183,7 +185,9 @@ def _serve(world: World, config: native.Settings, links: _LinkNodes | None) -> N
         address = world.server.address
     else:
         host = config.listen.rpartition(":")[0]
-        world.server = native.serve_coordinator(config, native.ucx_transport(config, config.advertise), f"{host}:0")
+        world.server = native.serve_coordinator(
+            config, native.dialling_transport(config, config.advertise), f"{host}:0"
+        )
         _, port = addresses.split_host_port(world.server.address)
         address = addresses.join_host_port(config.advertise, port)
     world.coordinators = [address]
