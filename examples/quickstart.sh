@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Trains one small GPT-2 on the text of Python's standard library, then fine-tunes it three ways and compares them:
 #   a  alone: one process on one core
-#   b  two sites, each with one core and half of every batch, averaging their models every 20 steps (collab)
+#   b  two sites, each with one core and half of every batch, averaging their models every 40 steps (collab)
 #   c  the two halves of b, each on its own and never talking: the fastest this machine can do
 # It ends with a table and out/quickstart/loss.png. About eight minutes on two cores; needs no network once set up.
 #
@@ -16,7 +16,7 @@ batch=128
 model=(--data stdlib --size nano --context 64)
 pretraining=(--steps 500 --lr 3e-3 --warmup 20 --seed 0)
 # So few steps that sites average more often than by default.
-steps=160 tuning=(--lr 4e-4 --warmup 10) sync=20
+steps=160 tuning=(--lr 4e-4 --warmup 10) sync=40
 while [ $# -gt 0 ]; do
   case $1 in
     --quick) pretraining+=(--steps 10) steps=20 sync=10; batch=8; model+=(--eval-samples 64) ;;
