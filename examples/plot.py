@@ -35,7 +35,7 @@ def read_lines(file):
 
 
 def read_run(folder, losses, process, events=None):
-    run = Run(launched=float((folder / f"{process}.launched").read_text()))
+    run = Run()
     for line in read_lines(folder / losses):
         if "perplexity" in line:
             run.summary = line
@@ -44,6 +44,7 @@ def read_run(folder, losses, process, events=None):
             run.losses.append(line["loss"])
     if not run.summary:
         sys.exit(f"plot.py: {folder / losses} has no summary line: that training did not end")
+    run.launched = float((folder / f"{process}.launched").read_text())
     if events:
         # The coordinator's own lines about rounds carry no bytes.
         lines = read_lines(folder / events)
