@@ -35,9 +35,14 @@ class TcpProxy {
   TcpProxy& operator=(const TcpProxy&) = delete;
 
   [[nodiscard]] const std::string& address() const { return address_; }
-  void cut() { cuts_ = 1'000'000; }                               // every connection
-  void cut_once_passed(std::uint64_t bytes) { cut_at_ = bytes; }  // every connection, in the midst of traffic
-  [[nodiscard]] bool cut_is_due() const { return cut_at_ != 0; }
+  void cut() { cuts_ = 1'000'000; }  // every connection
+  // Every connection, in the midst of traffic: whenever so many bytes have passed, so many times.
+  void cut_every(std::uint64_t bytes, std::uint64_t times) {
+    cut_step_ = bytes;
+    cut_at_ = bytes_ + bytes;
+    planned_cuts_ = times;
+  }
+  [[nodiscard]] std::uint64_t planned_cuts() const { return planned_cuts_; }
   void cut_newest() { cuts_ = 1; }
   void swallow(bool on) { swallow_ = on; }  // nothing passes, nothing ends
   void lead_to(const std::string& target) {
@@ -86,9 +91,10 @@ class TcpProxy {
         return passage.over;
       });
       connections_ = passages_.size();
-      if (cut_at_ == 0 || bytes_ < cut_at_) continue;
+      if (planned_cuts_ == 0 || bytes_ < cut_at_) continue;
       while (!passages_.empty()) close_last();
-      cut_at_ = 0;
+      cut_at_ = bytes_ + cut_step_;
+      --planned_cuts_;
     }
     while (!passages_.empty()) close_last();
   }
@@ -146,7 +152,7 @@ class TcpProxy {
   std::string copy_;
   std::atomic<bool> stop_{false}, swallow_{false}, copies_{false};
   std::atomic<int> cuts_{0};
-  std::atomic<std::uint64_t> bytes_{0}, cut_at_{0};
+  std::atomic<std::uint64_t> bytes_{0}, cut_at_{0}, cut_step_{0}, planned_cuts_{0};
   std::atomic<std::size_t> connections_{0}, admitted_{0};
   std::vector<Passage> passages_;
   std::thread thread_;
