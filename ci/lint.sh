@@ -5,7 +5,7 @@ use_venv
 
 failed=0
 check() {
-  echo "-- $*"
+  echo "-- ${*:1:4}$([ $# -le 4 ] || echo " and $(($# - 4)) more")"
   "$@" || failed=1
 }
 

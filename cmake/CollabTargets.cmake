@@ -18,6 +18,8 @@ add_library(collab_flags INTERFACE)
 # -ffp-contract=off: the same bits on every CPU, whether it has fused multiply-add or not.
 target_compile_options(collab_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion
                                               -Wnon-virtual-dtor -Woverloaded-virtual -Werror -ffp-contract=off)
+# Messages of failed checks name files as they stand in the tree; what is installed does not know where that was.
+target_compile_options(collab_flags INTERFACE "-ffile-prefix-map=${PROJECT_SOURCE_DIR}/=")
 # g++ 12 sees overlapping copies in "literal" + std::string (GCC bug 105651).
 target_compile_options(collab_flags INTERFACE $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)
 if(COLLAB_SANITIZE)

@@ -57,9 +57,7 @@ def parse_args():
     parser.add_argument("--save-every", type=int, default=0, metavar="STEPS", help="0: only at the end")
     parser.add_argument("--resume", action="store_true", help="go on from --checkpoint")
     parser.add_argument("--init", type=Path, metavar="FILE", help="a checkpoint whose model is fine-tuned")
-    parser.add_argument(
-        "--log-file", type=Path, metavar="FILE.jsonl", help="rank R writes FILE.rankR.jsonl: loss and time"
-    )
+    parser.add_argument("--log-file", type=Path, metavar="FILE.jsonl", help="losses and times: FILE.rank0.jsonl, ...")
     args = parser.parse_args()
     for name in ("vocab", "context", "batch", "steps", "eval_samples"):
         if getattr(args, name) < 1:

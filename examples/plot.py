@@ -35,7 +35,7 @@ def read_lines(file):
 
 
 def read_run(folder, losses, process, events=None):
-    run = Run(launched=float((folder / f"{process}.launched").read_text()))
+    run = Run()
     for line in read_lines(folder / losses):
         if "perplexity" in line:
             run.summary = line
@@ -44,6 +44,7 @@ def read_run(folder, losses, process, events=None):
             run.losses.append(line["loss"])
     if not run.summary:
         sys.exit(f"plot.py: {folder / losses} has no summary line: that training did not end")
+    run.launched = float((folder / f"{process}.launched").read_text())
     if events:
         # The coordinator's own lines about rounds carry no bytes.
         lines = read_lines(folder / events)
@@ -53,6 +54,7 @@ def read_run(folder, losses, process, events=None):
 
 def read_folder(folder):
     return {
+        "start": [read_run(folder, "start.rank0.jsonl", "start")],
         "a": [read_run(folder, "a.rank0.jsonl", "a")],
         "b": [
             read_run(folder, f"b.rank{rank}.jsonl", f"b-{site}", f"b-{site}.events") for rank, site in enumerate("ab")
@@ -61,7 +63,12 @@ def read_folder(folder):
     }
 
 
-LABELS = {"a": "a  alone", "b": "b  two sites, averaging", "c": "c  two sites, never talking"}
+LABELS = {
+    "start": "   the model to fine-tune",
+    "a": "a  alone",
+    "b": "b  two sites, averaging",
+    "c": "c  two sites, never talking",
+}
 
 
 def mean(values):
@@ -85,7 +92,7 @@ def table(parts):
                 " / ".join(f"{run.summary['perplexity']:.3f}" for run in runs),
                 f"{mean(run.summary['perplexity'] for run in runs):.3f}",
                 f"{wall(runs):.1f}",
-                f"{wall(parts['a']) / wall(runs):.2f}",
+                "" if part == "start" else f"{wall(parts['a']) / wall(runs):.2f}",
                 f"{sent / 1e6:.1f}",
                 str(max(len(run.rounds) for run in runs)),
                 f"{max(run.startup for run in runs):.1f}",

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Trains one small GPT-2 three ways on this machine, on the text of Python's standard library, and compares them:
+# Trains one small GPT-2 on the text of Python's standard library, then fine-tunes it three ways and compares them:
 #   a  alone: one process on one core
-#   b  two sites, each with one core and half of every batch, averaging their models every 10 steps (collab)
+#   b  two sites, each with one core and half of every batch, averaging their models every 40 steps (collab)
 #   c  the two halves of b, each on its own and never talking: the fastest this machine can do
 # It ends with a table and out/quickstart/loss.png. About eight minutes on two cores; needs no network once set up.
 #
@@ -12,12 +12,14 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 setup=yes out=out/quickstart
-model=(--data stdlib --size nano --context 64 --lr 3e-3 --seed 0)
-# Few steps of large batches from random weights: sites drift apart quickly, so they average more often than by default.
-steps=340 batch=128 warmup=40 sync=10
+batch=128
+model=(--data stdlib --size nano --context 64)
+pretraining=(--steps 500 --lr 3e-3 --warmup 20 --seed 0)
+# So few steps that sites average more often than by default.
+steps=160 tuning=(--lr 4e-4 --warmup 10) sync=40
 while [ $# -gt 0 ]; do
   case $1 in
-    --quick) steps=20 batch=8 warmup=5 sync=10; model+=(--eval-samples 64) ;;
+    --quick) pretraining+=(--steps 10) steps=20 sync=10; batch=8; model+=(--eval-samples 64) ;;
     --no-setup) setup=no ;;
     --out) out=${2:?--out needs a folder}; shift ;;
     *) sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "$0"; exit 2 ;;
@@ -56,12 +58,13 @@ trap stop_children EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-# start LOG CPU torchrun-arguments…: one torchrun, pinned, in the background.
+# start LOG CPUS RANKS torchrun-arguments…: one torchrun, pinned, in the background.
 start() {
-  local log=$1 cpu=$2
-  shift 2
+  local log=$1 cpus=$2 ranks=$3
+  shift 3
   date +%s.%N >"${log%.log}.launched"
-  taskset -c "$cpu" "$python" -m torch.distributed.run --nproc-per-node=1 --local-addr=127.0.0.1 "$@" >"$log" 2>&1 &
+  taskset -c "$cpus" "$python" -m torch.distributed.run --nproc-per-node="$ranks" --local-addr=127.0.0.1 "$@" \
+    >"$log" 2>&1 &
   pids+=($!) logs+=("$log")
 }
 
@@ -78,7 +81,7 @@ finish() {
       fi
       unset "pids[i]"
     done
-    [ ! -t 1 ] || printf '\r%-34s step %s of %s ' "$1" "$(grep -c '"step"' "$2" 2>/dev/null || true)" "$steps"
+    [ ! -t 1 ] || printf '\r%-34s step %s ' "$1" "$(grep -c '"step":' "$2" 2>/dev/null || true)"
     sleep 0.5
   done
   logs=()
@@ -87,28 +90,35 @@ finish() {
 }
 
 export COLLAB_SYNC_EVERY=$sync GLOO_SOCKET_IFNAME=lo HF_HUB_OFFLINE=1
-script=(examples/gpt2_ddp.py "${model[@]}" --steps "$steps" --warmup "$warmup")
-half=$((batch / 2))
 mkdir -p "$out"
-rm -f "$out"/[abc]*.{jsonl,log,launched,events} "$out"/loss.png
+rm -f "$out"/{start,[abc]*}.{jsonl,log,launched,events,pt} "$out"/loss.png
 
+example=(examples/gpt2_ddp.py "${model[@]}")
 begun=$SECONDS
-start "$out/a.log" "$cpu_a" --standalone "${script[@]}" --backend gloo --batch "$batch" --log-file "$out/a.jsonl"
+start "$out/start.log" "$cpu_a,$cpu_b" 2 --standalone "${example[@]}" "${pretraining[@]}" \
+  --backend gloo --batch "$batch" --checkpoint "$out/start.pt" --log-file "$out/start.jsonl"
+finish "   the model to fine-tune" "$out/start.rank0.jsonl"
+
+example+=("${tuning[@]}" --steps "$steps" --init "$out/start.pt")
+alone=(--standalone "${example[@]}" --backend gloo)
+begun=$SECONDS
+start "$out/a.log" "$cpu_a" 1 "${alone[@]}" --batch "$batch" --seed 1 --log-file "$out/a.jsonl"
 finish "a  alone" "$out/a.rank0.jsonl"
 
 begun=$SECONDS
 port=$("$python" -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
 join=(--nnodes=2 --rdzv-backend=c10d --rdzv-endpoint="127.0.0.1:$port" --rdzv-id=quickstart)
+both=("${join[@]}" "${example[@]}" --batch "$batch" --seed 1 --log-file "$out/b.jsonl")
 for site in a b; do
   cpu=cpu_$site
-  COLLAB_SITE=$site COLLAB_EVENTS=$out/b-$site.events \
-    start "$out/b-$site.log" "${!cpu}" "${join[@]}" "${script[@]}" --batch "$batch" --log-file "$out/b.jsonl"
+  COLLAB_SITE=$site COLLAB_EVENTS=$out/b-$site.events start "$out/b-$site.log" "${!cpu}" 1 "${both[@]}"
 done
 finish "b  two sites, averaging" "$out/b.rank0.jsonl"
 
 begun=$SECONDS
-start "$out/c-a.log" "$cpu_a" --standalone "${script[@]}" --backend gloo --batch "$half" --log-file "$out/c-a.jsonl"
-start "$out/c-b.log" "$cpu_b" --standalone "${script[@]}" --backend gloo --batch "$half" --seed 1 --log-file "$out/c-b.jsonl"
+alone+=(--batch $((batch / 2)))
+start "$out/c-a.log" "$cpu_a" 1 "${alone[@]}" --seed 1 --log-file "$out/c-a.jsonl"
+start "$out/c-b.log" "$cpu_b" 1 "${alone[@]}" --seed 2 --log-file "$out/c-b.jsonl"
 finish "c  two sites, never talking" "$out/c-a.rank0.jsonl"
 
 "$python" examples/plot.py "$out"

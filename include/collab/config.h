@@ -27,6 +27,7 @@ struct Knob {
   std::string_view range;     // "1..1000000000", "fp32|bf16|fp16|int8", ...
   std::string_view sentence;  // what it does, one sentence
   bool shared = false;        // true: all sites of a swarm must agree; sent as wire::Setting at join
+  bool secret = false;        // true: its value is never shown
 };
 
 enum class WeightBy : std::uint8_t { kSamples, kSteps, kEqual };
@@ -46,8 +47,18 @@ struct Config {
   std::vector<std::string> coordinator;  // "host:port", tried in order; empty: one world
   std::string listen = "0.0.0.0:0";      // where other sites reach this one
   std::string advertise;                 // host others dial; empty: found out
-  std::string transport = "auto";        // auto|ucx|gloo|loopback
+  std::string transport = "auto";        // auto|ucx|tcp|gloo|loopback
   std::uint32_t connections = 2;         // connections a link
+
+  // Links of the tcp transport: who may have one, and how much they may carry.
+  std::string token;       // the swarm's key; secret
+  std::string token_file;  // or a file that holds it
+  std::string tls_cert;    // or certificates: PEM files
+  std::string tls_key;
+  std::string tls_ca;
+  bool insecure = false;   // without a key, any address in the clear
+  double max_mbit_up = 0;  // 0: no cap
+  double max_mbit_down = 0;
 
   // Rounds.
   SyncEvery sync_every;
@@ -56,9 +67,9 @@ struct Config {
   double outer_lr = 1.0;  // default by outer: average 1.0, nesterov 0.7
   double outer_momentum = 0.9;
   WeightBy weight = WeightBy::kSamples;
-  bool buffers = true;             // float buffers of the model belong to the vector
-  std::uint32_t chunk_kib = 1024;  // float32 KiB a chunk
-  bool reseed = true;              // sites that are worlds of their own get different sampler seeds
+  bool buffers = true;            // float buffers of the model belong to the vector
+  std::uint32_t chunk_kib = 256;  // float32 KiB a chunk; a few of them fit a core's cache
+  bool reseed = true;             // sites that are worlds of their own get different sampler seeds
 
   // Waits.
   std::chrono::milliseconds join_timeout{300'000};

@@ -59,7 +59,10 @@ struct SessionOptions {
   std::string site;                                                  // resolved name
   std::uint32_t site_rank = 0;                                       // this rank within its site
   std::uint32_t site_size = 1;
-  bool one_host = true;                   // all ranks of the site share this machine
+  bool one_host = true;  // all ranks of the site share this machine
+  // Names what restarts this process after a crash (torchrun's agent): a process of the same job goes on from the
+  // anchor its predecessor left in shared memory. Empty: nothing does, and such an anchor is removed.
+  std::string job;
   std::vector<std::string> coordinators;  // "host:port" in order
   std::vector<TensorInfo> model;
   // The ranks of a site must hold the same values in this many leading elements. Buffers lie behind: each rank's

@@ -13,7 +13,10 @@
 #include "collab/config.h"
 #include "collab/session.h"
 #include "core/base/log.h"
+#include "transport/tcp/tcp_transport.h"
+#ifdef COLLAB_HAS_UCX
 #include "transport/ucx/ucx_transport.h"
+#endif
 
 extern char** environ;  // NOLINT(readability-redundant-declaration): POSIX leaves it to the program
 
@@ -38,6 +41,29 @@ int fail(const collab::Status& status) {
   return EXIT_FAILURE;
 }
 
+// `auto` is ucx, as at the sites, unless this build has none.
+collab::Result<std::unique_ptr<collab::Transport>> make_transport(const collab::LoadedConfig& loaded) {
+  const std::string& wanted = loaded.config.transport;
+  if (wanted == "gloo" || wanted == "loopback") {
+    return collab::invalid_argument("COLLAB_TRANSPORT=" + wanted +
+                                    " does not join processes of their own; expected auto, ucx or tcp");
+  }
+#ifdef COLLAB_HAS_UCX
+  if (wanted != "tcp") {
+    return collab::make_ucx_transport({.connections = loaded.config.connections,
+                                       .advertise_host = {},
+                                       .library_dir = {},
+                                       .transports = {},
+                                       .pool = nullptr});
+  }
+#else
+  if (wanted == "ucx") {
+    return collab::unavailable("this build has no UCX; build it with -DCOLLAB_WITH_UCX=ON or set COLLAB_TRANSPORT=tcp");
+  }
+#endif
+  return collab::make_tcp_transport(collab::tcp_options(loaded));
+}
+
 int serve(const po::variables_map& arguments) {
   std::vector<std::pair<std::string, std::string>> given;
   if (arguments.count("sites") > 0) given.emplace_back("site_count", arguments["sites"].as<std::string>());
@@ -55,12 +81,7 @@ int serve(const po::variables_map& arguments) {
   sigaddset(&ends, SIGTERM);
   pthread_sigmask(SIG_BLOCK, &ends, nullptr);
 
-  collab::Result<std::unique_ptr<collab::Transport>> transport =
-      collab::make_ucx_transport({.connections = loaded->config.connections,
-                                  .advertise_host = {},
-                                  .library_dir = {},
-                                  .transports = {},
-                                  .pool = nullptr});
+  collab::Result<std::unique_ptr<collab::Transport>> transport = make_transport(*loaded);
   if (!transport.ok()) return fail(transport.status());
   const collab::Result<std::unique_ptr<collab::CoordinatorServer>> server =
       collab::serve_coordinator(loaded->config, std::move(*transport), arguments["listen"].as<std::string>());

@@ -9,6 +9,7 @@
 #include "core/base/log.h"
 #include "torch/bindings.h"
 #include "transport/gloo/gloo_transport.h"
+#include "transport/tcp/tcp_transport.h"
 #ifdef COLLAB_HAS_UCX
 #include "transport/ucx/ucx_transport.h"
 #endif
@@ -192,13 +193,20 @@ TransportFactory transport_factory(const py::dict& spec) {
     raise(unavailable("this build has no UCX; build it with -DCOLLAB_WITH_UCX=ON or set COLLAB_TRANSPORT=gloo"));
 #endif
   }
+  if (kind == "tcp") {
+    refuse_unknown_fields(spec, {"kind", "config", "advertise_host"});
+    TcpOptions options;
+    if (spec.contains("config")) options = tcp_options(spec["config"].cast<const PyConfig&>().loaded);
+    options.advertise_host = field<std::string>(spec, "advertise_host", "");
+    return [options] { return make_tcp_transport(options); };
+  }
   if (kind == "gloo") {
     refuse_unknown_fields(spec, {"kind", "backend"});
     GlooOptions options;
     options.backend = field<c10::intrusive_ptr<c10d::Backend>>(spec, "backend", nullptr);
     return [options] { return make_gloo_transport(options); };
   }
-  raise(invalid_argument("transport kind '" + kind + "'; expected ucx or gloo"));
+  raise(invalid_argument("transport kind '" + kind + "'; expected ucx, tcp or gloo"));
   return {};
 }
 

@@ -68,15 +68,16 @@ class PySession {
   Interruptible calls_;
 };
 
-std::unique_ptr<PySession> new_session(const PyConfig& config, const std::string& site, std::uint32_t site_rank,
-                                       std::uint32_t site_size, bool one_host, std::vector<std::string> coordinators,
-                                       const std::vector<ModelRow>& model, std::vector<at::Tensor> parameters,
-                                       std::uint64_t compared_elements, std::optional<BackendPtr> site_group,
-                                       const std::optional<py::dict>& transport) {
+std::unique_ptr<PySession> new_session(const PyConfig& config, const std::string& site, const std::string& job,
+                                       std::uint32_t site_rank, std::uint32_t site_size, bool one_host,
+                                       std::vector<std::string> coordinators, const std::vector<ModelRow>& model,
+                                       std::vector<at::Tensor> parameters, std::uint64_t compared_elements,
+                                       std::optional<BackendPtr> site_group, const std::optional<py::dict>& transport) {
   SessionOptions options;
   options.config = config.loaded.config;
   options.shared_settings = shared_settings(config.loaded);
   options.site = site;
+  options.job = job;
   options.site_rank = site_rank;
   options.site_size = site_size;
   options.one_host = one_host;
@@ -85,8 +86,10 @@ std::unique_ptr<PySession> new_session(const PyConfig& config, const std::string
   options.compared_elements = compared_elements;
   if (transport) options.make_transport = transport_factory(*transport);
   auto vector = value_or_raise(TensorVector::make(std::move(parameters)));
-  auto group = std::make_shared<BackendSiteGroup>(site_group ? std::move(*site_group) : BackendPtr(),
-                                                  config.loaded.config.round_timeout);
+  // Longer than any wait of the leader for other sites: the ranks that wait for it are told why instead.
+  const Config& limits = config.loaded.config;
+  const auto patience = limits.join_timeout + 6 * limits.round_timeout + limits.link_grace + std::chrono::minutes(2);
+  auto group = std::make_shared<BackendSiteGroup>(site_group ? std::move(*site_group) : BackendPtr(), patience);
   Result<std::unique_ptr<Session>> session = [&] {
     const py::gil_scoped_release released;
     return make_session(std::move(options), std::move(vector), std::move(group));
@@ -156,8 +159,8 @@ void bind_session(py::module_& module) {
       .def("synchronize", &PySession::synchronize)
       .def("finish", &PySession::finish)
       .def("status", &PySession::status);
-  module.def("make_session", &new_session, py::kw_only(), py::arg("config"), py::arg("site"), py::arg("site_rank"),
-             py::arg("site_size"), py::arg("one_host"), py::arg("coordinators"), py::arg("model"),
+  module.def("make_session", &new_session, py::kw_only(), py::arg("config"), py::arg("site"), py::arg("job"),
+             py::arg("site_rank"), py::arg("site_size"), py::arg("one_host"), py::arg("coordinators"), py::arg("model"),
              py::arg("parameters"), py::arg("compared_elements") = UINT64_MAX, py::arg("site_group") = py::none(),
              py::arg("transport") = py::none());
   py::class_<PyCoordinator>(module, "CoordinatorServer")

@@ -71,6 +71,7 @@ def build_info() -> dict[str, Any]:
     """version, compiler, torch (it was built for), ucx, assertions."""
 
 # {"kind": "ucx", "connections": 2, "advertise_host": "", "library_dir": "", "transports": ""}
+# {"kind": "tcp", "config": Config, "advertise_host": ""}
 # {"kind": "gloo", "backend": Backend with one rank a node, for this transport alone}
 Transport = dict[str, Any]
 
@@ -111,6 +112,7 @@ def make_session(
     *,
     config: Config,
     site: str,
+    job: str,
     site_rank: int,
     site_size: int,
     one_host: bool,

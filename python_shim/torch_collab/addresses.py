@@ -54,8 +54,7 @@ def dial_address(advertise: str, listen: str, coordinators: list[str]) -> str:
         found = local_address_towards(towards)
     except OSError as error:
         raise ValueError(
-            f"collab: no address to tell other sites: there is no route to {towards} ({error}); set "
-            "COLLAB_ADVERTISE to "
-            "the address other sites dial"
+            f"collab: no address to tell other sites: there is no route to {towards} ({error}); set COLLAB_ADVERTISE "
+            "to the address other sites dial"
         ) from None
     return found

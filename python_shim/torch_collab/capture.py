@@ -81,10 +81,8 @@ def _late_module(world: World, module: torch.nn.Module) -> None:
     for name, parameter in module.named_parameters():
         if parameter.requires_grad and id(parameter) not in world.vector_ids:
             raise RuntimeError(
-                f"collab: {name.removeprefix('module.')} is trained in a DistributedDataParallel that was made "
-                "after the first "
-                "training forward, so it is not among what sites average; make all DistributedDataParallel "
-                "modules (and "
-                "choose what is frozen) before the first training forward"
+                f"collab: {name.removeprefix('module.')} is trained in a DistributedDataParallel that was made after "
+                "the first training forward, so it is not among what sites average; make all "
+                "DistributedDataParallel modules (and choose what is frozen) before the first training forward"
             )
     world.ddp_modules.append(weakref.ref(module))

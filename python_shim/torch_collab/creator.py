@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from torch_collab import log, native, options, places, state
+import torch.distributed as dist
+
+from torch_collab import environment, log, native, options, places, state
+from torch_collab.addresses import split_host_port
 from torch_collab.environment import collab_variables
 from torch_collab.groups import make_gloos
+from torch_collab.state import Start
 
 # Knobs that belong to a rank or a site, not to all of a world.
-_OWN = frozenset({"site", "site_index", "listen", "advertise", "events", "log", "state_dir", "transport"})
+_OWN = frozenset(
+    {"site", "site_index", "listen", "advertise", "events", "log", "state_dir", "transport", "token", "token_file"}
+    | {"tls_cert", "tls_key", "tls_ca", "insecure", "max_mbit_up", "max_mbit_down"}
+)
 
 
 def create_backend(opts: Any, backend_options: Any) -> Any:
@@ -31,13 +38,16 @@ def _create_world(opts: Any, backend_options: Any) -> Any:
     log.set_level(config.log)
     settings = {name: value for name, value, _ in config.values if name not in _OWN}
     everyone = places.exchange(store, rank, size, places.my_place(config.site, settings), timeout)
-    sites = places.draw_lone_site(everyone) if config.coordinator else places.draw_map(everyone)
+    start = _start(config)
+    sites = places.draw_lone_site(everyone) if start is Start.LONE else places.draw_map(everyone)
     site = sites.of(rank)
     backend = native.make_backend(opts, sites, make_gloos(store, rank, sites, size, timeout), is_world=True)
     world = state.World(
+        start=start,
         rank=rank,
         size=size,
         store=store,
+        site_store=_site_store(start, store, timeout),
         timeout=timeout,
         config=config,
         options=given,
@@ -50,11 +60,26 @@ def _create_world(opts: Any, backend_options: Any) -> Any:
     from torch_collab import ends, hooks
 
     hooks.install(world)
-    if world.one_world and len(sites.sites) > 1:
+    if world.ranks_tell_sites_apart and len(sites.sites) > 1:
         backend.set_pre_barrier(ends.before_world_barrier)
     if rank == 0:
         log.info(_describe(world))
     return backend
+
+
+def _start(config: native.Settings) -> Start:
+    if not config.coordinator:
+        return Start.ONE_WORLD
+    return Start.COHORT if environment.from_agent(environment.START) == "cohort" else Start.LONE
+
+
+def _site_store(start: Start, store: Any, timeout: Any) -> Any:
+    """In a cohort each site has a store of its own, which its agent serves; else the world's does."""
+    address = environment.from_agent(environment.SITE_STORE)
+    if start is not Start.COHORT or not address:
+        return store
+    host, port = split_host_port(address)
+    return dist.TCPStore(host, port, is_master=False, wait_for_workers=False, timeout=timeout)
 
 
 def _create_subgroup(world: state.World, opts: Any) -> Any:
@@ -66,9 +91,10 @@ def _create_subgroup(world: state.World, opts: Any) -> Any:
 
 def _describe(world: state.World) -> str:
     sites = "; ".join(f"{site.name} (ranks {_ranges(site.ranks)})" for site in world.sites.sites)
-    if world.one_world:
+    if world.ranks_tell_sites_apart:
         count = len(world.sites.sites)
-        return f"{count} site{'s' if count != 1 else ''} in one world: {sites}"
+        where = "" if world.one_world else f"; the coordinator is at {', '.join(world.config.coordinator)}"
+        return f"{count} site{'s' if count != 1 else ''} in one world: {sites}{where}"
     return f"site {sites} of the swarm at {', '.join(world.config.coordinator)}"
 
 

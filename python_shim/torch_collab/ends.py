@@ -17,7 +17,7 @@ from torch.distributed import distributed_c10d
 from torch_collab import log, native, state, steps, swarm
 
 if TYPE_CHECKING:
-    pass
+    from torch_collab.state import World
 
 _exit_status: Any = None
 
@@ -94,6 +94,8 @@ def finish(aborting: bool = False) -> None:
     world.finished = True
     try:
         session = world.session
+        if session is None and not (aborting or world.failed):
+            _warn_of_nothing_averaged(world)
         if session is not None and not (aborting or world.failed):
             if world.stepped_in_backward or world.cycle.unfinished():
                 steps.count(world)
@@ -105,6 +107,14 @@ def finish(aborting: bool = False) -> None:
         world.server = None
         hooks.uninstall()
         state.leave()
+
+
+def _warn_of_nothing_averaged(world: World) -> None:
+    if world.is_leader and (len(world.sites.sites) > 1 or world.config.coordinator):
+        log.warning(
+            "no DistributedDataParallel module was trained here, so nothing was averaged between sites; wrap the model "
+            "in DistributedDataParallel after init_process_group"
+        )
 
 
 def before_world_barrier() -> None:

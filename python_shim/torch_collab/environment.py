@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import os
 
+# Set by the agent of `torchrun --rdzv-backend=collab` for its workers; not for people.
+START = "COLLAB_START"  # "cohort" or "lone"
+SITE_STORE = "COLLAB_SITE_STORE"  # HOST:PORT of the store of this site's agent, in a cohort
+FROM_AGENT = (START, SITE_STORE)
+
 
 def collab_variables() -> dict[str, str]:
     """Every variable that could be meant for collab; the knob table decides which are known."""
-    return {name: value for name, value in os.environ.items() if name.startswith("COLLAB_")}
+    return {name: value for name, value in os.environ.items() if name.startswith("COLLAB_") and name not in FROM_AGENT}
+
+
+def from_agent(name: str) -> str:
+    """What the agent has set, or ""."""
+    return os.environ.get(name, "")

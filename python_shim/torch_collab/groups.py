@@ -6,11 +6,14 @@ Making one is collective among its ranks, as `dist.new_group(use_local_synchroni
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
+from torch.distributed import distributed_c10d
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -103,6 +106,31 @@ def site_group_if_any() -> ProcessGroup | None:
 def crosses_sites(world: World, group: ProcessGroup | None) -> bool:
     ranks = range(world.size) if group is None else dist.get_process_group_ranks(group)
     return not set(ranks) <= set(world.site.ranks)
+
+
+def meet_at_site(world: World) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """For a world whose sites have stores of their own: a group inside the site meets in the site's store.
+
+    torch has no argument for it; it takes the store of the world's group.
+    """
+
+    def make(original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def new_group(ranks: Any = None, *args: Any, **kwargs: Any) -> Any:
+            known = distributed_c10d._world.pg_map
+            world_group = dist.GroupMember.WORLD
+            if ranks is None or world_group not in known or not set(ranks) <= set(world.site.ranks):
+                return original(ranks, *args, **kwargs)
+            backend, store = known[world_group]
+            known[world_group] = (backend, world.site_store)
+            try:
+                return original(ranks, *args, **kwargs)
+            finally:
+                known[world_group] = (backend, store)
+
+        return new_group
+
+    return make
 
 
 def _is_collab(group: ProcessGroup) -> bool:

@@ -4,8 +4,8 @@
   the site's.
 - forward pre-hook on each DDP: the first training forward starts the session, each one counts samples.
 - optimiser hooks: steps.
-- replaced: `_get_default_group` as DDP's module sees it (deepcopy and pickling of a DDP assume the default group) and
-  DDP.register_comm_hook (torch's ready-made hooks).
+- replaced: `_get_default_group` as DDP's module sees it (deepcopy and pickling of a DDP assume the default group),
+  DDP.register_comm_hook (torch's ready-made hooks), and, where sites have stores of their own, `_new_group_with_tag`.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.distributed import distributed_c10d
 from torch.nn.modules import module as nn_module
 from torch.nn.parallel import distributed as ddp_source
 from torch.optim import optimizer as optimizer_source
 
 from torch_collab import capture, comm_hooks, ends, log, refuse, sampler, state, steps
-from torch_collab.groups import part_inside_site, reduce_group, site_group
+from torch_collab.groups import meet_at_site, part_inside_site, reduce_group, site_group
 
 if TYPE_CHECKING:
     from torch_collab.state import World
@@ -41,7 +42,9 @@ def install(world: World) -> None:
     _hook_optimizers(steps.before_optimizer_step, steps.after_optimizer_step)
     _replace(ddp_source, "_get_default_group", _default_group_for_ddp)
     _replace(ddp_source.DistributedDataParallel, "register_comm_hook", comm_hooks.register_comm_hook)
-    if not world.one_world and world.config.reseed:
+    if world.site_store is not world.store:
+        _replace(distributed_c10d, "_new_group_with_tag", meet_at_site(world))
+    if not world.ranks_tell_sites_apart and world.config.reseed:
         _undo.append(sampler.install(world))
     # A SyncBatchNorm holds its group, and modules are copied and pickled with all they hold.
     copyreg.pickle(torch.distributed.ProcessGroup, reduce_group)
@@ -82,7 +85,7 @@ def _replace(owner: Any, name: str, make: Callable[[Any], Any]) -> None:
     """Replaces `owner.name` by what `make` builds around it. A torch without that name is told, not broken."""
     original = getattr(owner, name, None)
     if original is None:
-        log.warning(f"torch {torch.__version__} has no {owner.__name__}.{name}; copies of DDP modules may not work")
+        log.warning(f"torch {torch.__version__} has no {owner.__name__}.{name}; some of what collab does will not work")
         return
     setattr(owner, name, make(original))
     _undo.append(lambda: setattr(owner, name, original))

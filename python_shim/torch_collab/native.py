@@ -70,6 +70,7 @@ class Settings:
     reseed: bool
     join_timeout: float
     round_timeout: float
+    link_grace: float
     linger: float
     log: str
 
@@ -147,6 +148,15 @@ def ucx_transport(config: Settings, advertise: str) -> dict[str, Any]:
     }
 
 
+def tcp_transport(config: Settings, advertise: str) -> dict[str, Any]:
+    return {"kind": "tcp", "config": config.raw, "advertise_host": advertise}
+
+
+def dialling_transport(config: Settings, advertise: str) -> dict[str, Any]:
+    """Of the transports that are dialled by address, the one COLLAB_TRANSPORT names; `auto` is ucx."""
+    return tcp_transport(config, advertise) if config.transport == "tcp" else ucx_transport(config, advertise)
+
+
 def gloo_transport(backend: Any) -> dict[str, Any]:
     return {"kind": "gloo", "backend": backend}
 
@@ -163,6 +173,7 @@ def digest(tensor: Any) -> str:
 def make_session(
     config: Settings,
     site: str,
+    job: str,
     site_rank: int,
     site_size: int,
     one_host: bool,
@@ -180,6 +191,7 @@ def make_session(
     session: _C.Session = module.make_session(
         config=config.raw,
         site=site,
+        job=job,
         site_rank=site_rank,
         site_size=site_size,
         one_host=one_host,
@@ -233,7 +245,7 @@ def wait_until_empty(server: _C.CoordinatorServer, seconds: float) -> str | None
 
 @_worded
 def query_status(config: Settings, address: str, seconds: float) -> str:
-    transport = ucx_transport(config, "")
+    transport = dialling_transport(config, "")
     return str(_module().query_status(transport, address, timedelta(seconds=seconds)))
 
 

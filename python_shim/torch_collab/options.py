@@ -23,6 +23,15 @@ class Options:
     advertise: str | None = None
     transport: str | None = None
     connections: int | None = None
+    # Links of the tcp transport.
+    token: str | None = dataclasses.field(default=None, repr=False)
+    token_file: str | None = None
+    tls_cert: str | None = None
+    tls_key: str | None = None
+    tls_ca: str | None = None
+    insecure: bool | None = None
+    max_mbit_up: float | None = None
+    max_mbit_down: float | None = None
     # Rounds.
     sync_every: int | str | None = None
     codec: str | None = None

@@ -79,7 +79,7 @@ def my_place(site: str | None, settings: Mapping[str, str], error: str | None = 
     return Place(
         site=site or None,
         node=os.environ.get("GROUP_RANK"),
-        hostname=_as_name(socket.gethostname()),
+        hostname=as_name(socket.gethostname()),
         boot=_read("/proc/sys/kernel/random/boot_id") or "unknown",
         shared_memory=_device_of("/dev/shm"),
         settings=settings,
@@ -108,9 +108,8 @@ def _check_settings(places: list[Place]) -> None:
             ours, theirs = first.settings[name], place.settings.get(name)
             if ours != theirs:
                 raise ValueError(
-                    f"collab: COLLAB_{name.upper()} differs between ranks: rank 0 on {first.hostname} has "
-                    f"{ours!r}, rank "
-                    f"{rank} on {place.hostname} has {theirs!r}; give every rank the same value"
+                    f"collab: COLLAB_{name.upper()} differs between ranks: rank 0 on {first.hostname} has {ours!r}, "
+                    f"rank {rank} on {place.hostname} has {theirs!r}; give every rank the same value"
                 )
 
 
@@ -131,8 +130,7 @@ def draw_lone_site(places: list[Place]) -> Sites:
         (a, rank_a), (b, rank_b) = sorted(given.items(), key=lambda item: item[1])[:2]
         raise ValueError(
             f"collab: with COLLAB_COORDINATOR all ranks of a world are one site, but rank {rank_a} has "
-            f"COLLAB_SITE={a} and "
-            f"rank {rank_b} has COLLAB_SITE={b}; give all ranks the same name"
+            f"COLLAB_SITE={a} and rank {rank_b} has COLLAB_SITE={b}; give all ranks the same name"
         )
     name = next(iter(given), None) or places[0].hostname
     return Sites((Site(name, tuple(range(len(places)))),))
@@ -145,7 +143,7 @@ def _machine_names(places: list[Place]) -> list[str]:
     return [p.hostname if len(boots[p.hostname]) == 1 else f"{p.hostname}-{p.boot[:8]}" for p in places]
 
 
-def _as_name(hostname: str) -> str:
+def as_name(hostname: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]", "-", hostname)[:48].lstrip(".") or "host"
 
 

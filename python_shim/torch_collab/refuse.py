@@ -41,9 +41,8 @@ def optimizer(world: World, opt: Any) -> None:
     kind = type(opt).__name__
     if kind == "ZeroRedundancyOptimizer" and crosses_sites(world, getattr(opt, "process_group", None)):
         raise RuntimeError(
-            "collab: ZeroRedundancyOptimizer shares its state between all ranks of the world, but sites take "
-            "their steps "
-            f"on their own; {_REMEDY}"
+            "collab: ZeroRedundancyOptimizer shares its state between all ranks of the world, but sites take their "
+            f"steps on their own; {_REMEDY}"
         )
     if any(type(p).__name__ == "DTensor" for group in opt.param_groups for p in group["params"]):
         sharded_parameters([("of " + kind, p) for group in opt.param_groups for p in group["params"]])
@@ -65,9 +64,8 @@ def watch_post_local_sgd(world: World) -> None:
         now = state.current()
         if now is not None and crosses_sites(now, getattr(self, "process_group", None)):
             raise RuntimeError(
-                "collab: PeriodicModelAverager (PostLocalSGDOptimizer) averages models over the ranks of all "
-                "sites, which is "
-                f"what collab does between sites; {_REMEDY}, or leave it out"
+                "collab: PeriodicModelAverager (PostLocalSGDOptimizer) averages models over the ranks of all sites, "
+                f"which is what collab does between sites; {_REMEDY}, or leave it out"
             )
         return original(self, params)
 

@@ -27,13 +27,13 @@ def index_from_name(name: str) -> int:
 def site_index(world: World) -> int:
     if world.config.site_index is not None:
         return int(world.config.site_index)
-    if world.one_world:
+    if world.ranks_tell_sites_apart:
         return world.sites.sites.index(world.site)
     return index_from_name(world.site.name)
 
 
 def site_count(world: World) -> int:
-    return len(world.sites.sites) if world.one_world else int(world.config.site_count)
+    return len(world.sites.sites) if world.ranks_tell_sites_apart else int(world.config.site_count)
 
 
 def install(world: World) -> Callable[[], None]:
@@ -52,6 +52,11 @@ def install(world: World) -> Callable[[], None]:
             return
         index, count = site_index(now), site_count(now)
         if now.config.site_index is not None and count > 1:
+            if index >= count:
+                raise ValueError(
+                    f"collab: COLLAB_SITE_INDEX={index} names no shard of COLLAB_SITE_COUNT={count}: sites count from "
+                    "0; give a larger count, or leave COLLAB_SITE_INDEX out and the seed is changed instead"
+                )
             original(self, dataset, now.size * count, now.size * index + now.rank, *args, **kw)
             what = f"takes shard {index} of {count}"
         else:

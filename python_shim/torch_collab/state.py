@@ -6,6 +6,7 @@ sees `current()` as None and so runs no hook.
 
 from __future__ import annotations
 
+import enum
 import os
 import weakref
 from dataclasses import dataclass, field
@@ -26,12 +27,22 @@ if TYPE_CHECKING:
     from torch_collab.places import Place, Site, Sites
 
 
+class Start(enum.Enum):
+    """How this world came to be (README, "Ways to start")."""
+
+    ONE_WORLD = "one world"  # its ranks are all the sites there are; its first site serves the coordinator
+    COHORT = "cohort"  # several sites, the first of a swarm that others join; the coordinator is outside
+    LONE = "lone"  # one site of a swarm; the coordinator is outside
+
+
 @dataclass(eq=False)
 class World:
     # Fixed when the world is made.
+    start: Start
     rank: int
     size: int
-    store: Store
+    store: Store  # of the world; in a cohort it may be lost once init_process_group has returned
+    site_store: Store  # for what concerns this site alone
     timeout: timedelta
     config: Settings
     options: dict[str, str]  # what the script passed as pg_options
@@ -58,8 +69,12 @@ class World:
 
     @property
     def one_world(self) -> bool:
-        """Way 1: the ranks of this world are all sites there are."""
-        return not self.config.coordinator
+        """Nobody but the ranks of this world takes part, and one of them serves the coordinator."""
+        return self.start is Start.ONE_WORLD
+
+    @property
+    def ranks_tell_sites_apart(self) -> bool:
+        return self.start is not Start.LONE
 
     @property
     def is_leader(self) -> bool:

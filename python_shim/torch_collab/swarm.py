@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch.distributed as dist
@@ -32,10 +34,11 @@ def make_session(world: World, entries: Sequence[Entry]) -> _C.Session:
     size = len(world.site.ranks)
     site_gloo = None
     if size > 1:
-        site_gloo = make_gloo(world.store, f"session/{world.site.leader}", world.site_rank, size, world.timeout)
+        site_gloo = make_gloo(world.site_store, f"session/{world.site.leader}", world.site_rank, size, world.timeout)
     return native.make_session(
         config,
         world.site.name,
+        _job(),
         world.site_rank,
         size,
         world.one_host,
@@ -46,10 +49,23 @@ def make_session(world: World, entries: Sequence[Entry]) -> _C.Session:
     )
 
 
+def _job() -> str:
+    """What restarts this process after a crash, torchrun's agent: its run and the very process. Empty without one."""
+    run = os.environ.get("TORCHELASTIC_RUN_ID")
+    if run is None:
+        return ""
+    agent = os.getppid()
+    try:
+        started = Path(f"/proc/{agent}/stat").read_text().rpartition(")")[2].split()[19]
+    except (OSError, IndexError):
+        return ""
+    return f"{run}/{agent}/{started}"
+
+
 def _reach_coordinator(world: World, config: native.Settings) -> dict[str, Any]:
     """Leaders: the transport for links between sites, with `world.coordinators` known and one of them served here."""
     links = _LinkNodes(world) if choose_transport(world) == "gloo" else None
-    transport = native.gloo_transport(links.mine) if links else native.ucx_transport(config, config.advertise)
+    transport = native.gloo_transport(links.mine) if links else native.dialling_transport(config, config.advertise)
     if not world.one_world:
         world.coordinators = list(config.coordinator)
     elif world.rank == world.sites.sites[0].leader:
@@ -102,22 +118,23 @@ def choose_transport(world: World) -> str:
     wanted = world.config.transport
     if wanted == "gloo" and not world.one_world:
         raise RuntimeError(
-            "collab: COLLAB_TRANSPORT=gloo joins the sites of one world only; with COLLAB_COORDINATOR use ucx"
+            "collab: COLLAB_TRANSPORT=gloo joins the sites of one world only; with a coordinator outside use ucx or tcp"
         )
     if wanted == "gloo":
         return "gloo"
+    if wanted == "tcp":
+        return "tcp"
     if wanted == "loopback":
         raise RuntimeError(
-            "collab: COLLAB_TRANSPORT=loopback joins sites inside one process, for tests; use ucx or gloo"
+            "collab: COLLAB_TRANSPORT=loopback joins sites inside one process, for tests; use ucx, tcp or gloo"
         )
     problem = native.ucx_problem()
     if problem is None:
         return "ucx"
     if wanted == "ucx" or not world.one_world:
         raise RuntimeError(
-            f"collab: links between sites need UCX, which does not load: {problem}; pip install libucx-cu12, "
-            "then look at "
-            "`collab doctor`" + ("" if not world.one_world else ", or set COLLAB_TRANSPORT=gloo")
+            f"collab: links between sites need UCX, which does not load: {problem}; pip install libucx-cu12, then "
+            "look at `collab doctor`" + ("" if not world.one_world else ", or set COLLAB_TRANSPORT=gloo")
         )
     if world.rank == 0:
         log.info(f"links between sites use torch's Gloo, because UCX does not load: {problem}")
@@ -127,7 +144,7 @@ def choose_transport(world: World) -> str:
 def _resolved(world: World) -> native.Settings:
     """The knobs with what this start has found out: the address others dial, which and how many sites one world has."""
     found = {"site": world.site.name}
-    if world.one_world:
+    if world.ranks_tell_sites_apart:
         found["site_count"] = str(len(world.sites.sites))
         found["site_index"] = str(world.sites.sites.index(world.site))
     if world.is_leader:
@@ -168,7 +185,9 @@ def _serve(world: World, config: native.Settings, links: _LinkNodes | None) -> N
         address = world.server.address
     else:
         host = config.listen.rpartition(":")[0]
-        world.server = native.serve_coordinator(config, native.ucx_transport(config, config.advertise), f"{host}:0")
+        world.server = native.serve_coordinator(
+            config, native.dialling_transport(config, config.advertise), f"{host}:0"
+        )
         _, port = addresses.split_host_port(world.server.address)
         address = addresses.join_host_port(config.advertise, port)
     world.coordinators = [address]

@@ -84,7 +84,7 @@ def check_same_on_site(entries: list[Entry], group: ProcessGroup, rank: int, ran
 def check_same_between_sites(world: World, entries: list[Entry]) -> None:
     """In one world every rank compares its site's model with the others', so that all are told at once.
 
-    Sites that are worlds of their own are compared when they join.
+    With a coordinator outside, they are compared when they join.
     """
     if not world.one_world or len(world.sites.sites) == 1:
         return

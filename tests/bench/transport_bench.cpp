@@ -1,7 +1,8 @@
-// Two processes on this machine exchange 50 MB each way at once: the ucx transport (B) against bare TCP sockets over
+// Two processes on this machine exchange 50 MB each way at once: a transport (B) against bare TCP sockets over
 // loopback (A), one in each direction's hands. Then the time a small control message takes there and back.
 //
-//   transport_bench [--chunk-kib 1024] [--mb 50] [--pairs 15] [--connections 2] [--tls tcp] [--json FILE]
+//   transport_bench [--transport ucx|tcp] [--chunk-kib 1024] [--mb 50] [--pairs 15] [--connections 2] [--json FILE]
+//     ucx: [--tls tcp] its UCX_TLS      tcp: [--token TEXT] encrypts; [--connections 0] finds their number
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -15,7 +16,10 @@
 #include <thread>
 
 #include "tests/bench/bench.h"
+#include "transport/tcp/tcp_transport.h"
+#ifdef COLLAB_HAS_UCX
 #include "transport/ucx/ucx_transport.h"
+#endif
 
 namespace collab::bench {
 namespace {
@@ -23,7 +27,10 @@ namespace {
 struct Settings {
   std::size_t chunk_bytes = 0;
   std::size_t chunks = 0;
-  UcxOptions ucx;
+  std::string transport;
+  std::uint32_t connections = 0;
+  std::string ucx_tls;
+  std::string token;
 };
 
 enum Word : std::uint8_t { kExchange = 1, kDone = 2, kPing = 3, kPong = 4 };
@@ -34,11 +41,31 @@ void require(bool holds, const char* what) {
   std::exit(2);
 }
 
+std::unique_ptr<Transport> make_transport(const Settings& settings) {
+  Result<std::unique_ptr<Transport>> made = unavailable("this build has no transport " + settings.transport);
+  if (settings.transport == "tcp") {
+    TcpOptions options;
+    options.connections = settings.connections;
+    options.token = settings.token;
+    made = make_tcp_transport(options);
+  }
+#ifdef COLLAB_HAS_UCX
+  if (settings.transport == "ucx") {
+    UcxOptions options;
+    options.connections = settings.connections;
+    options.transports = settings.ucx_tls;
+    made = make_ucx_transport(options);
+  }
+#endif
+  require(made.ok(), made.status().to_string().c_str());
+  return std::move(*made);
+}
+
 // Either side of the exchange. The child does what it is told by control messages; see Word.
 class Side final : public TransportHandler {
  public:
   Side(const Settings& settings, bool child)
-      : settings_(settings), child_(child), transport_(std::move(*make_ucx_transport(settings.ucx))) {
+      : settings_(settings), child_(child), transport_(make_transport(settings)) {
     for (std::size_t i = 0; i < settings.chunks; ++i) {
       payloads_.push_back(pool_->take(settings.chunk_bytes));
       for (auto& byte : payloads_.back()->bytes()) byte = std::byte{1};
@@ -192,8 +219,14 @@ int run(int argc, char** argv) {
   };
   settings.chunk_bytes = number("--chunk-kib", "1024") << 10;
   settings.chunks = (number("--mb", "50") * 1'000'000 + settings.chunk_bytes - 1) / settings.chunk_bytes;
-  settings.ucx.connections = static_cast<std::uint32_t>(number("--connections", "2"));
-  settings.ucx.transports = argument(argc, argv, "--tls", "");
+#ifdef COLLAB_HAS_UCX
+  settings.transport = argument(argc, argv, "--transport", "ucx");
+#else
+  settings.transport = argument(argc, argv, "--transport", "tcp");
+#endif
+  settings.connections = static_cast<std::uint32_t>(number("--connections", "2"));
+  settings.ucx_tls = argument(argc, argv, "--tls", "");
+  settings.token = argument(argc, argv, "--token", "");
   if (const std::string address = argument(argc, argv, "--child", ""); !address.empty()) {
     return child(settings, address, static_cast<std::uint16_t>(number("--tcp-port", "0")));
   }
@@ -231,10 +264,12 @@ int run(int argc, char** argv) {
   });
   const auto bytes = static_cast<double>(settings.chunks * settings.chunk_bytes);
   Report report("two processes exchange " + std::to_string(settings.chunks) + " chunks of " +
-                std::to_string(settings.chunk_bytes >> 10) + " KiB each way: bare TCP (A), ucx (B)");
+                std::to_string(settings.chunk_bytes >> 10) + " KiB each way: bare TCP (A), " + settings.transport +
+                " (B)");
   report.add("exchange", exchange, 0);
   report.add_figure("TCP goodput", bytes / median_interval(exchange.a_seconds).median / 1e9, "GB/s each way", 0);
-  report.add_figure("ucx goodput", bytes / median_interval(exchange.b_seconds).median / 1e9, "GB/s each way", 0);
+  report.add_figure(settings.transport + " goodput", bytes / median_interval(exchange.b_seconds).median / 1e9,
+                    "GB/s each way", 0);
   report.add_figure("control there and back", 1e6 * ping_seconds / kPings, "microseconds", 0);
   ::close(sockets.fd);
   ::close(listener);

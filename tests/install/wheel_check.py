@@ -30,6 +30,8 @@ def main() -> None:
     folder = pathlib.Path(torch_collab.__file__).parent
     for name in ("py.typed", "_C.pyi"):
         assert (folder / name).is_file(), f"the wheel lacks {name}"
+    emulator = folder / "bin" / "collab-lab-emulator"
+    assert os.access(emulator, os.X_OK), "the wheel lacks what `collab lab` runs"
     scripts = importlib.metadata.entry_points(group="console_scripts", name="collab")
     assert len(scripts) == 1, "the wheel lacks the console script"
     print(f"torch-collab {importlib.metadata.version('torch-collab')} works from {folder}")

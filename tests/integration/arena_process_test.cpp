@@ -112,6 +112,14 @@ class ArenaProcessTest : public ::testing::Test {
   ArenaSpec spec_;
 };
 
+TEST_F(ArenaProcessTest, AProcessOfAnotherJobStartsAfresh) {
+  lead_and_die([](ArenaWriter&) {});
+  spec_.job = {1, 2};
+  auto writer = create_arena(spec_);
+  ASSERT_TRUE(writer.ok()) << writer.status().to_string();
+  EXPECT_EQ((*writer)->sealed(), std::nullopt);
+}
+
 TEST_F(ArenaProcessTest, ALeaderKilledWhileWritingScratchLeavesTheSealedAnchor) {
   lead_and_die([](ArenaWriter& writer) { std::ranges::fill(writer.scratch().first(7'000), 99.0F); });
   const auto writer = create_arena(spec_);

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <barrier>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
@@ -100,6 +101,21 @@ TEST(Session, NesterovKeepsItsStateEqualAtAllSites) {
   EXPECT_NE(swarm.parameters[0]->values(), reference(2, swarm.elements, 12, 4));
 }
 
+TEST(Session, BuffersAreAveragedWhateverTheOuterOptimiser) {
+  Swarm swarm = swarm_of(2, CodecId::kFp32);
+  swarm.config.outer = OuterId::kNesterov;
+  swarm.config.outer_lr = 0.7;
+  const std::size_t trained = 7'000;  // not at the edge of a chunk
+  swarm.adjust = [&](SessionOptions& options, std::size_t) { options.compared_elements = trained; };
+  swarm.start_coordinator();
+  expect_all_ok(swarm.run(train(12)));
+  const std::vector<float> averaged = reference(2, swarm.elements, 12, 4);
+  const std::vector<float>& values = swarm.parameters[0]->values();
+  EXPECT_TRUE(std::equal(averaged.begin() + trained, averaged.end(), values.begin() + trained));
+  EXPECT_FALSE(std::equal(averaged.begin(), averaged.begin() + trained, values.begin()));
+  EXPECT_EQ(swarm.parameters[1]->values(), values);
+}
+
 TEST(Session, RanksOfASiteTakeTheRoundFromTheArena) {
   Swarm swarm = swarm_of(2, CodecId::kFp32);
   swarm.ranks = 2;
@@ -110,6 +126,49 @@ TEST(Session, RanksOfASiteTakeTheRoundFromTheArena) {
   // Twice the samples at both sites: the same weights, so the same numbers.
   EXPECT_EQ(swarm.parameters[0]->values(), reference(2, swarm.elements, 10, 4));
 }
+
+TEST(Session, RanksOnSeveralHostsTakeTheRoundFromTheSitesGroup) {
+  Swarm swarm = swarm_of(2, CodecId::kFp32);
+  swarm.ranks = 2;
+  swarm.adjust = [](SessionOptions& options, std::size_t) { options.one_host = false; };
+  swarm.start_coordinator();
+  expect_all_ok(swarm.run(train(10)));
+  for (const auto& parameters : swarm.parameters) EXPECT_EQ(parameters->values(), reference(2, 10'000, 10, 4));
+}
+
+struct RanksOfASite {
+  std::size_t ranks;
+  bool one_host;
+};
+class RoundsByTime : public ::testing::TestWithParam<RanksOfASite> {};
+
+TEST_P(RoundsByTime, AreAtTheSameStepOnAllRanks) {
+  Swarm swarm = swarm_of(2, CodecId::kFp32);
+  swarm.ranks = GetParam().ranks;
+  swarm.config.run = "time-" + std::to_string(getpid());
+  swarm.config.sync_every = {.steps = 0, .time = std::chrono::milliseconds(20)};
+  swarm.adjust = [](SessionOptions& options, std::size_t) { options.one_host = GetParam().one_host; };
+  swarm.start_coordinator();
+  std::vector<std::unique_ptr<std::barrier<>>> gradients;  // are averaged over the site before any rank steps
+  for (int site = 0; site < 2; ++site) {
+    gradients.push_back(std::make_unique<std::barrier<>>(static_cast<std::ptrdiff_t>(swarm.ranks)));
+  }
+  expect_all_ok(swarm.run([&](Session& session, std::size_t site, std::vector<float>& values) -> Status {
+    std::size_t step = 0;
+    for (int rounds = 0; rounds < 4; ++step) {
+      gradients[site]->arrive_and_wait();
+      train_one_step(values, site, step);
+      const Result<StepOutcome> outcome = session.step(8);
+      if (!outcome.ok()) return outcome.status();
+      rounds += outcome->round_ran ? 1 : 0;
+    }
+    EXPECT_GT(step, 8U);
+    return session.finish();
+  }));
+  for (const auto& parameters : swarm.parameters) EXPECT_EQ(parameters->values(), swarm.parameters[0]->values());
+}
+INSTANTIATE_TEST_SUITE_P(Ranks, RoundsByTime,
+                         ::testing::Values(RanksOfASite{1, true}, RanksOfASite{2, true}, RanksOfASite{2, false}));
 
 TEST(Session, RanksWithDifferentVectorsAreNamed) {
   Swarm swarm = swarm_of(1, CodecId::kFp32);
@@ -189,6 +248,12 @@ TEST(Session, TheStateOnDiskOutlivesTheSwarm) {
       }));
     }
   }
+  Swarm other = swarm_of(1, CodecId::kFp32);
+  other.config.state_dir = dir.string();
+  other.config.run = "another";
+  other.start_coordinator();
+  const std::vector<Status> refused = other.run(train(1));
+  EXPECT_THAT(refused[0].message(), HasSubstr("is of run default, this is run another"));
   std::filesystem::remove_all(dir);
 }
 

@@ -2,6 +2,7 @@
 // chooses, training a vector with a made-up rule that differs between sites and is the same within one.
 #pragma once
 
+#include <barrier>
 #include <functional>
 #include <memory>
 #include <string>
@@ -50,6 +51,45 @@ inline void train_one_step(std::vector<float>& values, std::size_t site, std::si
   return values;
 }
 
+// What torch's process group is to a site of several hosts: collectives among the threads of one site.
+class ThreadsSiteGroup {
+ public:
+  explicit ThreadsSiteGroup(std::size_t ranks) : values_(ranks), barrier_(static_cast<std::ptrdiff_t>(ranks)) {}
+
+  [[nodiscard]] std::shared_ptr<SiteGroup> of_rank(std::size_t rank) { return std::make_shared<Rank>(*this, rank); }
+
+ private:
+  class Rank final : public SiteGroup {
+   public:
+    Rank(ThreadsSiteGroup& group, std::size_t rank) : group_(group), rank_(rank) {}
+    Status broadcast(std::span<std::byte> bytes) override {
+      if (rank_ == 0) group_.sent_ = bytes;
+      group_.barrier_.arrive_and_wait();
+      if (rank_ != 0) {
+        COLLAB_CHECK(bytes.size() == group_.sent_.size(), "the ranks broadcast different sizes");
+        std::ranges::copy(group_.sent_, bytes.begin());
+      }
+      group_.barrier_.arrive_and_wait();
+      return {};
+    }
+    Result<std::vector<std::uint64_t>> gather_all(std::uint64_t value) override {
+      group_.values_[rank_] = value;
+      group_.barrier_.arrive_and_wait();
+      std::vector<std::uint64_t> all = group_.values_;
+      group_.barrier_.arrive_and_wait();
+      return all;
+    }
+
+   private:
+    ThreadsSiteGroup& group_;
+    std::size_t rank_;
+  };
+
+  std::vector<std::uint64_t> values_;
+  std::span<std::byte> sent_;
+  std::barrier<> barrier_;
+};
+
 struct Swarm {
   std::size_t sites = 2;
   std::size_t ranks = 1;  // a site
@@ -91,10 +131,13 @@ struct Swarm {
   // Runs `body(session, site, parameters)` on a thread for each rank; the first failure of each rank is returned.
   std::vector<Status> run(const std::function<Status(Session&, std::size_t site, std::vector<float>& values)>& body) {
     std::vector<Status> results(sites * ranks);
+    std::vector<std::unique_ptr<ThreadsSiteGroup>> groups;
+    for (std::size_t site = 0; site < sites; ++site) groups.push_back(std::make_unique<ThreadsSiteGroup>(ranks));
     std::vector<std::thread> threads;
     for (std::size_t i = 0; i < sites * ranks; ++i) {
       threads.emplace_back([&, i] {
-        auto session = make_session(options(i / ranks, i % ranks), parameters[i], nullptr);
+        auto session =
+            make_session(options(i / ranks, i % ranks), parameters[i], groups[i / ranks]->of_rank(i % ranks));
         results[i] = session.ok() ? (*session)->begin() : session.status();
         if (results[i].ok()) results[i] = body(**session, i / ranks, parameters[i]->values());
       });

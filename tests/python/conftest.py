@@ -14,3 +14,4 @@ def pytest_configure(config: object) -> None:
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     config.addinivalue_line("markers", "slow: takes more than ten seconds")  # type: ignore[attr-defined]
+    config.addinivalue_line("markers", "wan: needs network namespaces and TUN")  # type: ignore[attr-defined]

@@ -57,6 +57,22 @@ def test_config_refuses_an_unknown_knob_and_names_the_nearest() -> None:
     assert "Traceback" not in done.stderr
 
 
+def test_a_token_is_made_at_random_and_a_file_of_it_is_private(tmp_path: Path) -> None:
+    first, second = (collab("token").stdout.strip() for _ in range(2))
+    assert first != second and len(first) > 40 and first.startswith("clb_")
+    file = tmp_path / "swarm.key"
+    assert collab("token", "--out", str(file)).returncode == 0
+    assert file.read_text().startswith("clb_") and file.stat().st_mode & 0o077 == 0
+    again = collab("token", "--out", str(file))
+    assert again.returncode == 1 and str(file) in again.stderr, "a key that is there is not written over"
+
+
+def test_config_does_not_show_the_token() -> None:
+    secret = "clb_" + "s" * 40
+    done = collab("config", COLLAB_TOKEN=secret)
+    assert "COLLAB_TOKEN = (set, not shown)" in done.stdout and secret not in done.stdout + done.stderr
+
+
 def test_version() -> None:
     assert re.fullmatch(r"collab \d+\.\d+\.\d+\n", collab("--version").stdout)
 

@@ -150,7 +150,8 @@ def answer(
         (["--batch", "3"], 2, "--batch 3 is over all ranks and must be a multiple of their number, 2"),
         (["--steps", "0"], 1, "--steps must be at least 1, not 0"),
         (["--resume"], 1, "--resume needs --checkpoint FILE"),
-        (["--resume", "--checkpoint", "/nowhere.pt"], 1, "there is no checkpoint /nowhere.pt"),
+        (["--resume", "--checkpoint", "/nowhere.pt"], 1, "--resume: there is no checkpoint /nowhere.pt"),
+        (["--init", "/nowhere.pt"], 1, "--init: there is no checkpoint /nowhere.pt"),
         (["--context", "2048", "--size", "gpt2"], 1, "--size gpt2 takes at most 1024"),
         (["--data", f"text:{ROOT / 'LICENSE'}", "--batch", "512"], 1, "are too few for --batch 512"),
         ([], None, "start it with torchrun: torchrun --nproc-per-node=1"),
@@ -225,9 +226,8 @@ def test_quickstart_leaves_nothing_behind_on_ctrl_c(tmp_path: Path) -> None:
 
 
 def test_the_plot_names_what_is_missing(tmp_path: Path) -> None:
-    (tmp_path / "a.launched").write_text("1.0\n")
     done = subprocess.run(
         [sys.executable, str(ROOT / "examples" / "plot.py"), str(tmp_path)], capture_output=True, text=True, timeout=60
     )
     assert done.returncode != 0
-    assert "a.rank0.jsonl is missing; run examples/quickstart.sh" in done.stderr
+    assert "start.rank0.jsonl is missing; run examples/quickstart.sh" in done.stderr

@@ -2,6 +2,7 @@
 #include "collab/torch/backend.h"
 
 #include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -88,9 +89,10 @@ class TestWorld {
 };
 
 Tensors random_tensors(int ranks, at::IntArrayRef shape, at::ScalarType type, std::uint64_t seed) {
-  at::manual_seed(seed);
+  // Of its own: the default one is shared by the threads that play ranks.
+  const at::Generator generator = at::detail::createCPUGenerator(seed);
   Tensors tensors;
-  for (int rank = 0; rank < ranks; ++rank) tensors.push_back(at::randn(shape).to(type));
+  for (int rank = 0; rank < ranks; ++rank) tensors.push_back(at::randn(shape, generator).to(type));
   return tensors;
 }
 

@@ -403,8 +403,9 @@ TEST_P(TransportConformance, EverythingMayBeCalledFromAHandler) {
   });
   b = &made;
   const LinkId first = b->transport->connect(a.address, seconds(5));
-  ASSERT_TRUE(
-      until([&] { return b->seen.closed(first) && b->seen.connected(LinkId(second)) && a.seen.messages() == 2; }));
+  ASSERT_TRUE(until([&] {
+    return b->seen.closed(first) && b->seen.connected(LinkId(second)) && a.seen.messages() == 2 && b->seen.sent() == 2;
+  }));
   EXPECT_TRUE(listened);
   EXPECT_TRUE(b->seen.closed(first)->ok());
 }

@@ -43,6 +43,7 @@ struct ArenaSpec {
   bool outer_state = false;        // one more vector of `elements` float32
   std::uint32_t ranks = 1;         // of the site, on this host
   bool shared = true;              // false: private memory
+  Digest job;                      // an anchor left by a process of another job is not taken over
   std::vector<ArenaPlace> places;  // tried in order; empty: default_arena_places()
 };
 

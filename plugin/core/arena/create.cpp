@@ -38,6 +38,7 @@ void initialise(const Mapping& mapping, const Geometry& geometry, const ArenaSpe
   about.rank_capacity = geometry.rank_capacity;
   about.owner = this_process();
   about.fingerprint = spec.key.fingerprint;
+  about.job = spec.job;
   about.elements = geometry.elements;
   about.outer_state = geometry.outer_state ? 1 : 0;
   about.magic = kMagic;
@@ -102,7 +103,12 @@ Result<std::unique_ptr<ArenaWriter>> adopt(BackingFile file, const ArenaSpec& sp
     const bool fits = theirs.elements == geometry.elements && theirs.outer_state == geometry.outer_state &&
                       theirs.rank_capacity == geometry.rank_capacity && file.bytes() == geometry.total_bytes() &&
                       start->about.fingerprint == spec.key.fingerprint;
-    if (life == Liveness::kGone && start->phase == Phase::kReady && fits) {
+    const bool same_job = fits && start->about.job == spec.job;
+    if (fits && !same_job && !left) {
+      log_warning("process " + std::to_string(start->about.owner.pid) + " of another job left an anchor in " +
+                  file.path() + "; it is removed (COLLAB_STATE_DIR keeps anchors from one job to the next)");
+    }
+    if (life == Liveness::kGone && start->phase == Phase::kReady && same_job) {
       auto mapping = map_file(file, geometry.control_bytes(), geometry.total_bytes() - geometry.control_bytes(), true);
       if (!mapping.ok()) return mapping.status();
       Control& control = *reinterpret_cast<Control*>((*mapping)->control());

@@ -20,7 +20,7 @@
 namespace collab::arena {
 
 inline constexpr std::array<char, 8> kMagic{'c', 'o', 'l', 'l', 'a', 'b', 'A', 'R'};
-inline constexpr std::uint32_t kLayoutVersion = 1;
+inline constexpr std::uint32_t kLayoutVersion = 2;
 inline constexpr std::size_t kPageBytes = 4096;
 inline constexpr std::uint32_t kNoSlot = 2;
 inline constexpr std::uint32_t kRankStep = 64;       // room for ranks is a multiple of this
@@ -72,8 +72,9 @@ struct Description {
   Digest fingerprint;
   std::uint64_t elements = 0;
   std::uint64_t outer_state = 0;
+  Digest job;
 };
-static_assert(std::is_trivially_copyable_v<Description> && sizeof(Description) == 112);
+static_assert(std::is_trivially_copyable_v<Description> && sizeof(Description) == 128);
 
 struct Control {  // written by the leader
   Description about;

@@ -82,8 +82,9 @@ class Loader {
       const Setting& given = settings_[i];
       if (given.source.empty() || rows[i].parse(given.text, config)) continue;
       const Knob& knob = rows[i].knob;
-      return invalid_argument(given.spelling + ": expected " + std::string(rows[i].form) + " (" +
-                              std::string(knob.range) + "), got \"" + given.text + "\"");
+      return invalid_argument(
+          given.spelling + ": expected " + std::string(rows[i].form) + " (" + std::string(knob.range) + "), got " +
+          (knob.secret ? std::to_string(given.text.size()) + " characters, not shown" : "\"" + given.text + "\""));
     }
     if (setting(*find_row("outer_lr")).source.empty()) {
       config.outer_lr = config.outer == OuterId::kNesterov ? kNesterovLr : 1.0;

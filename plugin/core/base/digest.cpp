@@ -8,17 +8,39 @@
 #include <bit>
 
 #include "collab/status.h"
+#include "core/base/digest_paths.h"
 
 namespace collab {
 
 static_assert(std::endian::native == std::endian::little,
               "digests are taken over the memory of float32 vectors, which sites share as little-endian bytes");
 
-std::uint64_t hash64(std::span<const std::byte> bytes) { return XXH3_64bits(bytes.data(), bytes.size()); }
+DigestPaths digest_paths() {
+  DigestPaths found{{&kDigestBaseline}, 1};
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx2")) found.paths[found.count++] = &kDigestAvx2;
+#endif
+  return found;
+}
+
+namespace {
+
+const DigestPath& best_path() {
+  static const DigestPath& best = []() -> const DigestPath& {
+    const DigestPaths found = digest_paths();
+    return *found.paths[found.count - 1];
+  }();
+  return best;
+}
+
+}  // namespace
+
+std::uint64_t hash64(std::span<const std::byte> bytes) { return best_path().hash64(bytes.data(), bytes.size()); }
 
 Digest hash128(std::span<const std::byte> bytes) {
-  const XXH128_hash_t hash = XXH3_128bits(bytes.data(), bytes.size());
-  return {hash.low64, hash.high64};
+  Digest digest;
+  best_path().hash128(bytes.data(), bytes.size(), &digest.lo, &digest.hi);
+  return digest;
 }
 
 namespace {

@@ -20,8 +20,8 @@ constexpr std::array<Choice<CodecId>, 4> kCodecs{
 constexpr std::array<Choice<OuterId>, 2> kOuters{{{"average", OuterId::kAverage}, {"nesterov", OuterId::kNesterov}}};
 constexpr std::array<Choice<WeightBy>, 3> kWeights{
     {{"samples", WeightBy::kSamples}, {"steps", WeightBy::kSteps}, {"equal", WeightBy::kEqual}}};
-constexpr std::array<Choice<std::string_view>, 4> kTransports{
-    {{"auto", "auto"}, {"ucx", "ucx"}, {"gloo", "gloo"}, {"loopback", "loopback"}}};
+constexpr std::array<Choice<std::string_view>, 5> kTransports{
+    {{"auto", "auto"}, {"ucx", "ucx"}, {"tcp", "tcp"}, {"gloo", "gloo"}, {"loopback", "loopback"}}};
 constexpr std::array<Choice<std::string_view>, 5> kLogLevels{
     {{"debug", "debug"}, {"info", "info"}, {"warning", "warning"}, {"error", "error"}, {"off", "off"}}};
 
@@ -36,6 +36,12 @@ bool is_name(std::string_view text) {
 bool is_path(std::string_view text) {
   return text.size() <= 4000 && text.find('\0') == std::string_view::npos && is_valid_utf8(text);
 }
+
+// One line, so that a file read by mistake is noticed.
+bool is_token(std::string_view text) {
+  return text.size() >= 32 && text.size() <= 4096 && text.find_first_of(std::string_view("\n\r\0", 3)) == text.npos;
+}
+std::string format_token(const Config& config) { return config.token.empty() ? "" : "(set, not shown)"; }
 
 bool is_listen_address(std::string_view text) { return parse_host_port(text).ok(); }
 
@@ -97,6 +103,7 @@ constexpr std::string_view kSwitch = "1, true, yes, 0, false or no";
 constexpr std::string_view kName =
     "a name of at most 64 letters, digits, '.', '_' and '-' that does not begin with '.'";
 constexpr std::string_view kPath = "a path in UTF-8 of at most 4000 bytes";
+constexpr std::string_view kSecret = "one line of 32 to 4096 characters, as `collab token` makes it";
 constexpr std::string_view kChoice = "one word";
 constexpr std::string_view kListen = "HOST:PORT or [IPv6]:PORT, port 0 for a free one";
 constexpr std::string_view kHosts = "HOST:PORT or [IPv6]:PORT, at most 16 of them with commas between";
@@ -139,14 +146,53 @@ constexpr auto kRows = std::to_array<KnobRow>({
      kHost,
      parse_text<&C::advertise, is_host, true>,
      format_text<&C::advertise>},
-    {{"transport", "auto", "", "auto|ucx|gloo|loopback", "What carries messages between sites."},
+    {{"transport", "auto", "", "auto|ucx|tcp|gloo|loopback", "What carries messages between sites."},
      kChoice,
      parse_choice<&C::transport, kTransports>,
      format_text<&C::transport>},
-    {{"connections", "2", "connections", "1..64", "Connections a link; more help on long, lossy lines."},
+    {{"connections", "2", "connections", "1..64",
+      "Connections a link; more help on long, lossy lines. tcp finds the number by measuring unless it is set."},
      kWhole,
      parse_whole<&C::connections, 1, 64>,
      format_whole<&C::connections>},
+
+    // Links of the tcp transport.
+    {{"token", "", "secret", "32..4096 characters",
+      "The swarm's key, made once by `collab token`: links of tcp are encrypted, and who lacks it is refused.", false,
+      true},
+     kSecret,
+     parse_text<&C::token, is_token, true>,
+     format_token},
+    {{"token_file", "", "file", "a path", "A file that holds the swarm's key, instead of token."},
+     kPath,
+     parse_text<&C::token_file, is_path, true>,
+     format_text<&C::token_file>},
+    {{"tls_cert", "", "file", "a path", "This site's certificate (PEM), instead of a token; with tls_key and tls_ca."},
+     kPath,
+     parse_text<&C::tls_cert, is_path, true>,
+     format_text<&C::tls_cert>},
+    {{"tls_key", "", "file", "a path", "The private key of tls_cert (PEM)."},
+     kPath,
+     parse_text<&C::tls_key, is_path, true>,
+     format_text<&C::tls_key>},
+    {{"tls_ca", "", "file", "a path", "The authority that signs the certificates of all sites (PEM)."},
+     kPath,
+     parse_text<&C::tls_ca, is_path, true>,
+     format_text<&C::tls_ca>},
+    {{"insecure", "0", "", "0|1",
+      "Whether tcp links without a key may go to and come from addresses that are not private, in the clear."},
+     kSwitch,
+     parse_switch<&C::insecure>,
+     format_switch<&C::insecure>},
+    {{"max_mbit_up", "0", "Mbit/s", "0..100000",
+      "What tcp links may send in all, so that others have room; 0: no cap."},
+     kReal,
+     parse_real<&C::max_mbit_up, 0, 1'000'000'000>,
+     format_real<&C::max_mbit_up>},
+    {{"max_mbit_down", "0", "Mbit/s", "0..100000", "What tcp links may receive in all; 0: no cap."},
+     kReal,
+     parse_real<&C::max_mbit_down, 0, 1'000'000'000>,
+     format_real<&C::max_mbit_down>},
 
     // Rounds.
     {{"sync_every", "100", "steps or time", "1..1000000000 steps or 10ms..24h",
@@ -180,7 +226,7 @@ constexpr auto kRows = std::to_array<KnobRow>({
      kSwitch,
      parse_switch<&C::buffers>,
      format_switch<&C::buffers>},
-    {{"chunk_kib", "1024", "KiB of float32", "4..65536, a multiple of 4",
+    {{"chunk_kib", "256", "KiB of float32", "4..65536, a multiple of 4",
       "How much of a slice travels at once; smaller overlaps better, larger costs less a byte.", true},
      kWhole,
      parse_whole<&C::chunk_kib, 4, 65536, 4>,

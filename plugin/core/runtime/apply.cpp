@@ -97,9 +97,7 @@ Result<DataPlane::Applied> DataPlane::apply(const protocol::ApplyCommit& action)
     return internal_error("a commit of round " + std::to_string(action.commit.round.value) + " attempt " +
                           std::to_string(action.commit.attempt.value) + " came for an exchange that is not complete");
   }
-  // The average of one model is that model, bit for bit; a - (a - x) is not always x.
-  const bool sole = attempt_->form.participants.size() == 1 && settings_.outer.id == OuterId::kAverage &&
-                    settings_.outer.lr == 1.0F && action.base == protocol::Base::kParameters;
+  const bool sole = averages_itself() && action.base == protocol::Base::kParameters;
   const ParameterChange change = sole ? ParameterChange::kUnchanged : change_for(action.base);
   const std::vector<float> snapshot = std::exchange(snapshot_, {});
   COLLAB_CHECK(action.base != protocol::Base::kSnapshot || snapshot.size() == arena.anchor().size(),
@@ -117,9 +115,9 @@ Result<DataPlane::Applied> DataPlane::apply(const protocol::ApplyCommit& action)
     const std::span<float> tile = next.subspan(at, count);
     if (sole) {
       COLLAB_RETURN_IF_ERROR(parts_.parameters->read(at, tile));
-    } else {
+    } else if (!steps_at_once()) {
       const std::span<float> moments = outer.empty() ? outer : outer.subspan(at, count);
-      outer_step(settings_.outer, anchor.subspan(at, count), tile, moments);
+      step_from(at, tile, moments);
       if (!moments.empty()) outer_chain.add(hash128(as_bytes_of(moments)));
     }
     anchor_chain.add(hash128(as_bytes_of(tile)));

@@ -235,7 +235,7 @@ DataPlane::Events DataPlane::run(const protocol::ReduceChunk& action) {
       if (site != attempt_->self) send_chunk(link, chunk, payload, 0);
     }
   }
-  attempt_->digests[range.begin] = hash128(as_bytes_of(mean));
+  take_mean(range.begin, mean);
   return {};
 }
 
@@ -248,9 +248,31 @@ DataPlane::Events DataPlane::run(const protocol::TakeMean& action) {
     return fail(attempt_->self, "the mean of " + text_of(range) + " cannot be decoded: " + status.message());
   }
   attempt_->means.erase(found);
-  attempt_->digests[range.begin] = hash128(as_bytes_of(mean));
+  take_mean(range.begin, mean);
   return {};
 }
+
+void DataPlane::take_mean(std::uint64_t begin, std::span<float> mean) {
+  attempt_->digests[begin] = hash128(as_bytes_of(mean));
+  // An outer step without state can be taken while the mean is in cache and the next chunk on its way: until the commit
+  // it stands in the arena's free slot, where nobody looks.
+  if (steps_at_once()) step_from(begin, mean, {});
+}
+
+void DataPlane::step_from(std::uint64_t begin, std::span<float> mean, std::span<float> outer) {
+  const std::span<const float> anchor = parts_.arena->anchor().subspan(begin, mean.size());
+  const std::size_t trained =
+      begin >= settings_.outer_elements ? 0 : std::min<std::uint64_t>(mean.size(), settings_.outer_elements - begin);
+  outer_step(settings_.outer, anchor.first(trained), mean.first(trained), outer.empty() ? outer : outer.first(trained));
+  outer_step({.id = OuterId::kAverage, .lr = 1.0F}, anchor.subspan(trained), mean.subspan(trained), {});
+}
+
+bool DataPlane::averages_itself() const {
+  return attempt_->form.participants.size() == 1 && settings_.outer.id == OuterId::kAverage &&
+         settings_.outer.lr == 1.0F;
+}
+
+bool DataPlane::steps_at_once() const { return !has_outer_state(settings_.outer.id) && !averages_itself(); }
 
 DataPlane::Events DataPlane::run(const protocol::ExchangeDone&) {
   protocol::ExchangeComplete complete{attempt_->form.round, attempt_->form.attempt, {}};

@@ -62,6 +62,8 @@ class DataPlane {
   struct Settings {
     CodecId codec = CodecId::kFp32;
     OuterConfig outer;
+    // Elements from here on are buffers (batch statistics): their mean is taken as it is, whatever the outer optimiser.
+    std::uint64_t outer_elements = UINT64_MAX;
     std::uint64_t chunk_elements = 256 * 1024;
   };
 
@@ -141,6 +143,13 @@ class DataPlane {
   Events unfit(std::string reason);
   [[nodiscard]] Result<std::span<const float>> parameters_at(ElementRange range);
   [[nodiscard]] Result<bool> reduce_into(std::span<float> sum, ElementRange range);
+  void take_mean(std::uint64_t begin, std::span<float> mean);
+  // The new anchor in place of the mean of the elements from `begin` on; `outer` is empty or as long.
+  void step_from(std::uint64_t begin, std::span<float> mean, std::span<float> outer);
+  // The average of one model is that model, bit for bit; a - (a - x) is not always x.
+  [[nodiscard]] bool averages_itself() const;
+  // The outer step is taken chunk by chunk, before the commit.
+  [[nodiscard]] bool steps_at_once() const;
   // What goes before a payload of the attempt under way.
   [[nodiscard]] wire::Chunk announce(wire::ChunkKind kind, ElementRange range, Buffer& payload) const;
   void send_chunk(LinkId link, const wire::Chunk& chunk, BufferPtr payload, std::uint64_t token);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/arena/process_identity.h"
 #include "core/base/digest.h"
 #include "core/base/log.h"
 
@@ -19,6 +20,12 @@ namespace {
   return hash128(std::as_bytes(std::span(text)));
 }
 
+[[nodiscard]] Digest job_of(const std::string& name) {
+  if (!name.empty()) return hash128(std::as_bytes(std::span(name)));
+  const arena::ProcessIdentity self = arena::this_process();
+  return hash128(std::as_bytes(std::span(&self, 1)));
+}
+
 }  // namespace
 
 ArenaSpec arena_spec(const SessionOptions& options, std::uint64_t elements) {
@@ -27,6 +34,7 @@ ArenaSpec arena_spec(const SessionOptions& options, std::uint64_t elements) {
           .outer_state = has_outer_state(options.config.outer),
           .ranks = options.site_size,
           .shared = options.site_size > 1 && options.one_host,
+          .job = job_of(options.job),
           .places = {}};
 }
 
@@ -47,6 +55,11 @@ Status Leader::load_state_file() {
   if (!found->has_value()) return {};
   const StateHeader& header = **found;
   const ArenaSpec spec = arena_spec(options_, parameters_.size());
+  if (header.swarm != options_.config.run) {
+    return invalid_argument(
+        "COLLAB_STATE_DIR: " + path + " is of run " + header.swarm + ", this is run " + options_.config.run +
+        "; name another directory, move the file away, or set COLLAB_RUN=" + header.swarm + " to go on with it");
+  }
   if (header.elements != spec.elements || header.fingerprint != spec.key.fingerprint) {
     return invalid_argument("COLLAB_STATE_DIR: " + path + " is of another model (" + std::to_string(header.elements) +
                             " elements, this model has " + std::to_string(spec.elements) +
@@ -104,7 +117,8 @@ Result<SealedAnchor> Leader::join() {
                              .site = options_.site,
                              .coordinators = options_.coordinators,
                              .model = options_.model,
-                             .fingerprint = fingerprint_of(options_.model)};
+                             .fingerprint = fingerprint_of(options_.model),
+                             .outer_elements = options_.compared_elements};
   Result<std::unique_ptr<Node>> node =
       Node::start(std::move(node_options), std::move(*transport), *arena_, parameters_);
   if (!node.ok()) return node.status();

@@ -14,11 +14,12 @@ namespace {
 // The machine bounds every wait itself; this is for a loop thread that cannot, a bug.
 constexpr std::chrono::seconds kBeyondLimit{60};
 
-[[nodiscard]] DataPlane::Settings data_settings(const Config& config) {
+[[nodiscard]] DataPlane::Settings data_settings(const Config& config, std::uint64_t outer_elements) {
   return {.codec = config.codec,
           .outer = {.id = config.outer,
                     .lr = static_cast<float>(config.outer_lr),
                     .momentum = static_cast<float>(config.outer_momentum)},
+          .outer_elements = outer_elements,
           .chunk_elements = std::uint64_t{config.chunk_kib} * 1024 / sizeof(float)};
 }
 
@@ -49,7 +50,7 @@ Node::Node(Options options, std::unique_ptr<Transport> transport, EventsFile eve
       events_(std::move(events)),
       saver_(options_.config.state_dir.empty() ? std::string() : state_path(options_.config.state_dir, options_.site)),
       transport_(std::move(transport)) {
-  data_plane_.emplace(data_settings(options_.config),
+  data_plane_.emplace(data_settings(options_.config, options_.outer_elements),
                       DataPlane::Parts{transport_.get(), &clock_, &arena_, &parameters_});
 }
 
@@ -67,8 +68,10 @@ Result<SealedAnchor> Node::join(wire::Join join) {
     joining_ = std::move(promise);
     feed(protocol::Begin{std::move(join)});
   });
-  if (future.wait_for(options_.config.join_timeout + kBeyondLimit) != std::future_status::ready) {
-    return internal_error("joining the swarm did not end within its own time-out");
+  // Gathering, an exchange that is under way, then the transfer of the anchor have limits of their own.
+  const auto limit = options_.config.join_timeout + 6 * options_.config.round_timeout + options_.config.link_grace;
+  if (future.wait_for(limit + kBeyondLimit) != std::future_status::ready) {
+    return internal_error("joining the swarm did not end within its own time-outs");
   }
   return future.get();
 }
@@ -87,9 +90,9 @@ Result<RoundReport> Node::round(const protocol::Trigger& trigger) {
     data_plane_->start_round_clock();
     feed(trigger);
   });
-  // The machine's own limit is four of them and the grace.
-  if (future.wait_for(5 * options_.config.round_timeout + options_.config.link_grace + kBeyondLimit) !=
-      std::future_status::ready) {
+  // The machine gives up after four limits and the grace (kRoundLimits).
+  const auto limit = 5 * options_.config.round_timeout + options_.config.link_grace;
+  if (future.wait_for(limit + kBeyondLimit) != std::future_status::ready) {
     return internal_error("a round did not end within its own time-out");
   }
   return future.get();

@@ -49,6 +49,7 @@ class Node {
     std::vector<std::string> coordinators;
     std::vector<TensorInfo> model;
     Digest fingerprint;
+    std::uint64_t outer_elements = UINT64_MAX;  // trained parameters; buffers lie behind
   };
   static Result<std::unique_ptr<Node>> start(Options options, std::unique_ptr<Transport> transport, ArenaWriter& arena,
                                              ParameterVector& parameters);

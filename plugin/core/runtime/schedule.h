@@ -29,7 +29,7 @@ class SyncSchedule {
 
   // By time, leader only: the step to announce, or 0 when it is too early or one is announced already.
   [[nodiscard]] std::uint64_t step_to_announce(TimePoint now) {
-    if (!by_time() || announced_ > steps_ || now - round_at_ < every_.time) return 0;
+    if (!by_time() || announced_ >= steps_ || now - round_at_ < every_.time) return 0;
     announced_ = steps_ + 2;
     return announced_;
   }
@@ -47,7 +47,7 @@ class SyncSchedule {
   SyncEvery every_;
   std::uint64_t steps_ = 0;
   std::uint64_t steps_at_round_ = 0;
-  std::uint64_t announced_ = 0;
+  std::uint64_t announced_ = 0;  // a step still to come, or this one
   TimePoint round_at_{};
 };
 

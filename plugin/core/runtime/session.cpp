@@ -80,7 +80,7 @@ class RankSession final : public Session {
 
   // Longer than any wait of the leader, so that a rank is told why instead of giving up first.
   [[nodiscard]] milliseconds patience() const {
-    return options_.config.join_timeout + 5 * options_.config.round_timeout + options_.config.link_grace +
+    return options_.config.join_timeout + 6 * options_.config.round_timeout + options_.config.link_grace +
            std::chrono::minutes(2);
   }
 

@@ -1,7 +1,7 @@
-"""The command line: `collab config | doctor | status | coordinator | export`.
+"""The command line: `collab config | doctor | status | coordinator | token | export | lab`.
 
 Each command is a module with `add_to(parsers)` and a function that returns the exit status: 0 fine, 1 problems found or
-the thing asked for could not be done, 2 wrong usage.
+the thing asked for could not be done, 2 wrong usage. `lab` reads its own command line.
 """
 
 from __future__ import annotations
@@ -14,19 +14,24 @@ from torch_collab import __version__
 
 
 def parser() -> argparse.ArgumentParser:
-    from torch_collab.cli import config, coordinator, doctor, export, status
+    from torch_collab.cli import config, coordinator, doctor, export, lab, status, token
 
     top = argparse.ArgumentParser(prog="collab", description="Training across distant sites with torch.distributed.")
     top.add_argument("--version", action="version", version=f"collab {__version__}")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for command in (config, doctor, status, coordinator, export):
+    for command in (config, doctor, status, coordinator, token, export, lab):
         command.add_to(commands)
     return top
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    arguments = parser().parse_args(argv)
+    given = list(sys.argv[1:] if argv is None else argv)
     try:
+        if given[:1] == ["lab"]:
+            from torch_collab.cli import lab
+
+            lab.run(given[1:])
+        arguments = parser().parse_args(given)
         return int(arguments.run(arguments))
     except KeyboardInterrupt:
         return 130

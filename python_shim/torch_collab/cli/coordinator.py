@@ -26,17 +26,19 @@ def run(arguments: argparse.Namespace) -> int:
     config = native.load_config(collab_variables(), given)
     if config.coordinator:
         raise ValueError(
-            f"COLLAB_COORDINATOR={','.join(config.coordinator)} is set here, where the coordinator itself is to "
-            "be served; "
-            "unset it"
+            f"COLLAB_COORDINATOR={','.join(config.coordinator)} is set here, where the coordinator itself is to be "
+            "served; unset it"
         )
-    problem = native.ucx_problem()
+    problem = None if config.transport == "tcp" else native.ucx_problem()
     if problem is not None:
-        raise RuntimeError(f"UCX does not load ({problem}), and the coordinator needs it: pip install libucx-cu12")
+        raise RuntimeError(
+            f"UCX does not load ({problem}), and the coordinator needs it: pip install "
+            "libucx-cu12, or set COLLAB_TRANSPORT=tcp here and at the sites"
+        )
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
-    server = native.serve_coordinator(config, native.ucx_transport(config, config.advertise), arguments.listen)
+    server = native.serve_coordinator(config, native.dialling_transport(config, config.advertise), arguments.listen)
     print(f"collab: coordinator of run {config.run!r} at {server.address}, waiting for {config.site_count} "
           f"site{'s' if config.site_count != 1 else ''}; Ctrl-C ends it", flush=True)  # fmt: skip
     while not stop.wait(0.5):

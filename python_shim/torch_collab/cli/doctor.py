@@ -129,9 +129,8 @@ def _address(found: Findings) -> None:
     if addresses.is_loopback(hostname):
         found.hint(
             "hostname",
-            f"{hostname} resolves to loopback: torchrun would tell other machines to dial themselves. Use an "
-            "address in "
-            "--rdzv-endpoint and --local-addr, or fix /etc/hosts",
+            f"{hostname} resolves to loopback: torchrun would tell other machines to dial themselves. Use an address "
+            "in --rdzv-endpoint and --local-addr, or fix /etc/hosts",
         )
     coordinators = [part.strip() for part in os.environ.get("COLLAB_COORDINATOR", "").split(",") if part.strip()]
     try:
@@ -144,9 +143,8 @@ def _address(found: Findings) -> None:
     if addresses.is_loopback(address):
         found.hint(
             "address",
-            f"others would dial {address}, which only this machine can; MASTER_ADDR or COLLAB_COORDINATOR names "
-            "this machine "
-            "or is not set here. COLLAB_ADVERTISE=ADDRESS says otherwise",
+            f"others would dial {address}, which only this machine can; MASTER_ADDR or COLLAB_COORDINATOR names this "
+            "machine or is not set here. COLLAB_ADVERTISE=ADDRESS says otherwise",
         )
     else:
         found.fine("address", f"others would dial {address}")

@@ -13,7 +13,9 @@ namespace collab {
 namespace {
 
 using std::chrono::milliseconds;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using Pairs = std::vector<std::pair<std::string, std::string>>;
 
 Config config_of(const Pairs& environment, const Pairs& options = {}) {
@@ -234,6 +236,17 @@ TEST(LoadConfig, AWrongValueSaysWhatIsAccepted) {
   EXPECT_THAT(error_of({}, {{"connections", "65"}}),
               HasSubstr("the option \"connections\": expected a whole number (1..64), got \"65\""));
   EXPECT_THAT(error_of({{"COLLAB_CONNECTIONS", "4294967297"}}), HasSubstr("1..64")) << "not cut to 32 bits";
+}
+
+TEST(LoadConfig, ASecretIsNeverShown) {
+  const std::string token = "clb_0123456789abcdefghijklmnopqrstuvwxyz";
+  const auto loaded = load_config({{"COLLAB_TOKEN", token}});
+  ASSERT_TRUE(loaded.ok());
+  EXPECT_EQ(loaded->config.token, token);
+  for (const KnobValue& value : loaded->values) EXPECT_THAT(value.value, Not(HasSubstr("clb_")));
+  const std::string message = error_of({{"COLLAB_TOKEN", "clb_short"}});
+  EXPECT_THAT(message, AllOf(HasSubstr("COLLAB_TOKEN"), HasSubstr("`collab token`"), HasSubstr("9 characters")));
+  EXPECT_THAT(message, Not(HasSubstr("clb_")));
 }
 
 TEST(LoadConfig, AGraceBelowTwoHeartbeatsIsRefused) {

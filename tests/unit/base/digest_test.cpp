@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/digest_paths.h"
 #include "core/base/prng.h"
 
 namespace collab {
@@ -19,6 +20,25 @@ TEST(Digest, IsXxh3) {
   EXPECT_EQ(to_hex(hash128({})), "99aa06d3014798d86001c324468d497f");
   EXPECT_EQ(hash64(bytes_of("collab")), 0x2a3714ec7d5f4572U);
   EXPECT_EQ(to_hex(hash128(bytes_of("collab"))), "e0fdb41028cd5b5abcca01e79567421e");
+}
+
+TEST(Digest, IsTheSameOnEveryPath) {
+  std::vector<std::byte> bytes(5000);
+  Prng prng(2);
+  for (std::byte& byte : bytes) byte = static_cast<std::byte>(prng.next());
+  const DigestPaths found = digest_paths();
+  EXPECT_STREQ(found.paths[0]->name, "baseline");
+  for (std::size_t i = 0; i < found.count; ++i) {
+    const DigestPath& path = *found.paths[i];
+    // Every length up to the block of XXH3's long form and some beyond, at an odd address too.
+    for (std::size_t size = 0; size + 1 <= bytes.size(); size += size < 1100 ? 1 : 97) {
+      const std::span<const std::byte> part(bytes.data() + size % 2, size);
+      EXPECT_EQ(path.hash64(part.data(), size), found.paths[0]->hash64(part.data(), size)) << path.name << ' ' << size;
+      Digest digest;
+      path.hash128(part.data(), size, &digest.lo, &digest.hi);
+      EXPECT_EQ(digest, hash128(part)) << path.name << ' ' << size;
+    }
+  }
 }
 
 TEST(Digest, OfAVectorIsTheChainOfItsChunks) {

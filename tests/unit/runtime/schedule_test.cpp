@@ -32,6 +32,14 @@ TEST(SyncSchedule, ByTimeAnnouncesTwoStepsAheadOnce) {
   schedule.count_step();
   EXPECT_EQ(schedule.step_to_announce(now + seconds(30)), 4U);
   EXPECT_EQ(schedule.step_to_announce(now + seconds(31)), 0U) << "announced already";
+  schedule.count_step();
+  EXPECT_EQ(schedule.step_to_announce(now + seconds(32)), 0U);
+  schedule.count_step();
+  EXPECT_EQ(schedule.step_to_announce(now + seconds(33)), 0U) << "this is the announced step";
+  EXPECT_TRUE(*schedule.due_by_announcement(4));
+  schedule.round_ended(now + seconds(34));
+  schedule.count_step();
+  EXPECT_EQ(schedule.step_to_announce(now + seconds(64)), 7U) << "the next one";
 }
 
 TEST(SyncSchedule, EveryRankStopsAtTheAnnouncedStep) {

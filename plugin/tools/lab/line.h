@@ -1,0 +1,50 @@
+// A line of a certain rate with a bounded queue before it, in virtual time.
+//
+// A packet that comes while the line is free starts at once; else it waits its turn. What does not fit is dropped at
+// the tail. The line's times follow from packets and rate alone: being asked late changes nothing. Threads: one owner.
+// Ownership: the packets in it.
+#pragma once
+
+#include <deque>
+#include <utility>
+
+#include "tools/lab/spec.h"
+
+namespace collab::lab {
+
+// A packet on its way through the network.
+struct Transit {
+  Packet packet;
+  HostIndex from = 0;
+  HostIndex to = 0;
+};
+
+class Line {
+ public:
+  Line(Rate rate, Time queue) : rate_(rate), queue_(queue) {}
+
+  // False: the queue is full and the packet is gone.
+  [[nodiscard]] bool push(Time now, Transit&& transit);
+  // When the first packet will have passed wholly; kNever when there is none.
+  [[nodiscard]] Time next() const { return waiting_.empty() ? kNever : head_done_; }
+  // That packet, at time next(). The one behind it starts.
+  [[nodiscard]] Transit pop();
+  // The packet on the line goes on with what it has left at the new rate.
+  void set_rate(Time now, Rate rate);
+
+  [[nodiscard]] Rate rate() const { return rate_; }
+  [[nodiscard]] std::size_t queued_bytes() const { return queued_bytes_; }
+
+ private:
+  // Any queue holds a few packets, however slow its line.
+  static constexpr std::size_t kLeastQueueBytes = std::size_t{10} * 1500;
+  [[nodiscard]] std::size_t queue_bytes() const;
+
+  Rate rate_;
+  Time queue_;
+  std::deque<Transit> waiting_;  // the first one is on the line
+  std::size_t queued_bytes_ = 0;
+  Time head_done_ = Time::zero();
+};
+
+}  // namespace collab::lab

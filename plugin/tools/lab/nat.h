@@ -1,0 +1,31 @@
+// What a home router lets in: only answers to what went out before.
+//
+// Addresses are not rewritten; the host just cannot be reached unasked, which is what matters to those who dial. A TCP
+// connection can never be opened from outside, not even when both ends dial each other at once.
+// Threads: one owner. Ownership: none beyond its own table.
+#pragma once
+
+#include <map>
+
+#include "tools/lab/packet.h"
+
+namespace collab::lab {
+
+class Nat {
+ public:
+  // How long a silent flow is remembered (RFC 4787 and RFC 5382 ask for at least this for UDP and TCP).
+  static constexpr Time kUdpMemory = std::chrono::minutes(2);
+  static constexpr Time kTcpMemory = std::chrono::minutes(124);
+
+  void went_out(Time now, const PacketView& packet);
+  [[nodiscard]] bool lets_in(Time now, const PacketView& packet);
+
+ private:
+  [[nodiscard]] bool knows(Time now, const Flow& flow);
+  void forget_old(Time now);
+
+  std::map<Flow, Time> last_used_;  // flows from the inside's point of view
+  Time next_sweep_ = Time::zero();
+};
+
+}  // namespace collab::lab

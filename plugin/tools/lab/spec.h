@@ -1,0 +1,98 @@
+// What a lab is made of, and the words it is described with: hosts, the paths between them, and changes to both.
+//
+// Grammar (also in plugin/tools/README.md):
+//   HOST    NAME[:DOWN/UP | :BOTH][,nat][,queue=MS]                       rates in Mbit/s of IP packets, decimal
+//   CHANGE  cut HOST [HOST] | heal [HOST [HOST]] | rate HOST DOWN/UP | link HOST HOST KEY=VALUE... |
+//           path HOST HOST KEY=VALUE...
+//   KEY     delay rtt jitter (milliseconds)  loss reorder duplicate (percent)
+//   SCRIPT  lines of "SECONDS CHANGE"; # begins a comment
+//
+// Threads: plain values and pure functions.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "collab/status.h"
+#include "tools/lab/packet.h"
+
+namespace collab::lab {
+
+using HostIndex = std::size_t;
+
+// Of IP packets, headers included.
+struct Rate {
+  double mbit_per_s = 0;  // 0: unlimited
+  bool operator==(const Rate&) const = default;
+  [[nodiscard]] bool unlimited() const { return mbit_per_s <= 0; }
+  // How long the line is busy with so many bytes.
+  [[nodiscard]] Time time_for(std::size_t bytes) const;
+};
+
+struct HostSpec {
+  std::string name;
+  Rate down{};
+  Rate up{};
+  bool nat = false;
+  Time queue = std::chrono::milliseconds(100);  // what each of its two queues holds, as time at the line's rate
+};
+
+// One direction between two hosts.
+struct PathSpec {
+  Time delay{};
+  Time jitter{};         // up to this much more, wandering slowly, never overtaking
+  double loss = 0;       // probabilities, 0..1, of each packet on its own
+  double reorder = 0;    // held back by kReorderHold, so that those behind overtake
+  double duplicate = 0;  // delivered twice
+  bool operator==(const PathSpec&) const = default;
+};
+
+inline constexpr Time kReorderHold = std::chrono::milliseconds(5);
+
+// The keys that were given; the others stay as they are.
+struct PathChange {
+  std::optional<Time> delay, jitter;
+  std::optional<double> loss, reorder, duplicate;
+  void apply_to(PathSpec& path) const;
+};
+
+struct Cut {
+  bool cut = true;                // else healed
+  std::optional<HostIndex> host;  // none: all that was cut is healed
+  std::optional<HostIndex> peer;  // none: all traffic of the host
+};
+struct SetRate {
+  HostIndex host = 0;
+  Rate down, up;
+};
+struct SetPath {
+  HostIndex from = 0, to = 0;
+  bool both_ways = true;
+  PathChange change;
+};
+using Change = std::variant<Cut, SetRate, SetPath>;
+
+struct ScriptStep {
+  Time at{};
+  Change change;
+  std::string text;  // as it was written, for the log
+};
+
+// `queue` is for a site that names none.
+[[nodiscard]] Result<HostSpec> parse_host(std::string_view text, Time queue);
+// The words after "cut", "rate", ...; hosts are looked up by name.
+[[nodiscard]] Result<Change> parse_change(std::string_view text, const std::vector<HostSpec>& hosts);
+// Steps in order of time. An error names the line: "faults.txt:3: ...".
+[[nodiscard]] Result<std::vector<ScriptStep>> parse_script(std::string_view text, std::string_view name,
+                                                           const std::vector<HostSpec>& hosts);
+
+// A decimal number in [low, high]; the error names what it was for.
+[[nodiscard]] Result<double> parse_number(std::string_view text, std::string_view what, double low, double high);
+[[nodiscard]] std::string to_string(const Rate& rate);  // "100", "unlimited"
+[[nodiscard]] Time milliseconds(double count);
+
+}  // namespace collab::lab

@@ -1,0 +1,56 @@
+// Watches the sites until all have ended: passes on their output and the user's signals, and works out the exit status.
+//
+// Threads: the main thread's. Ownership: the sites' output pipes.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tools/lab/site.h"
+
+namespace collab::lab {
+
+// Puts a name before each line. Parts of a line wait for the rest.
+class Prefixer {
+ public:
+  Prefixer(std::string prefix, int to) : prefix_(std::move(prefix)), to_(to) {}
+  // False: nobody reads any more.
+  [[nodiscard]] bool add(std::string_view text);
+  [[nodiscard]] bool finish();
+
+ private:
+  static constexpr std::size_t kLongestLine = 1 << 16;
+  std::string prefix_;
+  int to_;
+  std::string unfinished_;
+};
+
+// Blocks the signals that the supervisor waits for; before any thread and any site is started.
+void block_signals();
+
+class Supervisor {
+ public:
+  // `names` are shown before the lines, padded to one width.
+  Supervisor(std::vector<RunningSite> sites, const std::vector<std::string>& names);
+  // Returns the exit status of the lab.
+  [[nodiscard]] Result<int> wait();
+
+ private:
+  struct Stream {
+    Fd fd;
+    Prefixer lines;
+  };
+  void read_signals(int fd);
+  void collect();
+  void pass_on(Stream& stream);
+  void end_all(int number);
+  void kill_all();
+
+  std::vector<pid_t> running_;
+  std::vector<Stream> streams_;
+  int first_failure_ = 0;
+  int ended_by_ = 0;             // the first signal that asked us to end
+  std::int64_t kill_at_ms_ = 0;  // 0: not ending
+};
+
+}  // namespace collab::lab

@@ -1,0 +1,158 @@
+// One TCP connection, in TLS or in the clear, that carries frames.
+//
+//   connecting ──▶ securing ──▶ greeting ──▶ attached ──▶ draining ──▶ closed
+//      (dialled)    (with TLS)    hello, welcome   frames     we said all; waits for the other side's end
+//   accepted connections begin in securing: their first byte tells whether it is TLS. Any state may fail to closed.
+//
+// Threads: the transport's IO thread only. Ownership: shared by the engine and by the operations under way; owns its
+// socket. It tells its owner of everything; of a failure later, from the event loop, never from inside a call.
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "collab/clock.h"
+#include "transport/tcp/tcp_decoder.h"
+#include "transport/tcp/tcp_outbox.h"
+#include "transport/tcp/tcp_socket.h"
+#include "transport/tcp/tcp_tls.h"
+
+namespace collab::tcp {
+
+class Connection;
+using ConnectionPtr = std::shared_ptr<Connection>;
+
+enum class Fault : std::uint8_t {
+  kNoAnswer,     // could not be reached, or went silent
+  kRefusedPort,  // nobody listens there
+  kEndedByPeer,  // closed or reset by the other side
+  kNotAllowed,   // wrong key, or a refusal in words
+  kBroken,       // bytes that are not ours
+};
+
+class ConnectionOwner {
+ public:
+  virtual ~ConnectionOwner() = default;
+  virtual Result<std::optional<std::span<std::byte>>> segment_begins(Connection& from, const SegmentHeader& header) = 0;
+  virtual Status segment_ended(Connection& from, const SegmentHeader& header, bool placed) = 0;
+  virtual Status frame_came(Connection& from, FrameType type, std::span<const std::byte> body) = 0;
+  // All bytes that were there have been taken in.
+  virtual void reading_paused(Connection& from) = 0;
+  virtual bool may_read(Connection& from, std::size_t bytes) = 0;  // counts them; false: not before resume_reading()
+  virtual void ran_dry(Connection& from) = 0;                      // more can be sent at once
+  virtual void segment_written(Connection& from, Lane lane, std::uint64_t number) = 0;
+  virtual void failed(const ConnectionPtr& from, Fault fault, const Status& why) = 0;
+};
+
+// What every connection of a transport needs.
+struct Surroundings {
+  boost::asio::io_context& io;
+  ConnectionOwner& owner;
+  std::shared_ptr<const TlsContext> tls;  // null: in the clear
+  std::string congestion;
+  Duration give_up;              // TCP_USER_TIMEOUT
+  std::vector<std::byte> raw;    // scratch: what a socket gave
+  std::vector<std::byte> clear;  // scratch: the same without TLS
+};
+
+class Connection final : public std::enable_shared_from_this<Connection>, private FrameSink {
+ public:
+  enum class State : std::uint8_t { kConnecting, kSecuring, kGreeting, kAttached, kDraining, kClosed };
+
+  Connection(Surroundings& surroundings, Carrier name);
+  void dial(const Endpoint& to);
+  void accept(boost::asio::ip::tcp::socket socket, const Endpoint& from);
+
+  // Queued in order; flush() hands them to the system as far as it takes them.
+  void send(Bytes frame);
+  void send(Outbox::Piece piece);
+  void flush();
+  [[nodiscard]] bool idle() const { return items_.empty() && !waits_to_write_ && (!tls_ || tls_->outgoing().empty()); }
+  [[nodiscard]] bool overfull() const { return items_.size() > kMaxItems; }
+  // What is queued is still sent, then nothing; what comes is passed over until the other side ends as well.
+  void drain();
+  void close();
+  void fail(Fault fault, Status why);
+  void resume_reading();
+  void forget_place() { decoder_.forget_place(); }
+  [[nodiscard]] bool writes_into(const SegmentHeader& header) const;
+
+  [[nodiscard]] State state() const { return state_; }
+  void attached() { state_ = State::kAttached; }
+  [[nodiscard]] bool dialled() const { return dialled_; }
+  [[nodiscard]] const Endpoint& peer() const { return peer_; }
+  [[nodiscard]] std::optional<Duration> kernel_silence() const;
+  [[nodiscard]] int handle() { return socket_.native_handle(); }
+
+  const Carrier name;
+  // For the owner.
+  LinkId link;              // 0: not known yet
+  std::uint16_t index = 0;  // in its link
+  bool held = false;        // nothing of a lane before the peer has said what arrived
+  TimePoint deadline = kNever;
+  TimePoint last_heard{};
+  TimePoint attached_at{};
+  std::optional<TimePoint> pinged;  // an answer is due
+  TimePoint filled_at{};
+  std::size_t fill_bytes = kMaxSegmentBytes;
+  bool paused = false;  // not read, for the cap's sake
+
+ private:
+  static constexpr std::size_t kMaxItems = 2048;
+  struct Item {
+    Bytes frame;  // or the header of a segment
+    std::span<const std::byte> data;
+    std::shared_ptr<const TransportMessage> owner;
+    bool segment = false;
+    Lane lane = Lane::kControl;
+    std::uint64_t number = 0;
+    [[nodiscard]] std::size_t size() const { return frame.size() + data.size(); }
+  };
+
+  Result<std::optional<std::span<std::byte>>> segment_begins(const SegmentHeader& header) override;
+  Status segment_ended(const SegmentHeader& header, bool placed) override;
+  Status frame_came(FrameType type, std::span<const std::byte> body) override;
+
+  void connected();
+  void wait_to_read();
+  void wait_to_write();
+  void read_ready();
+  // The bytes taken in, or 0 when there is nothing more now.
+  std::size_t read_some();
+  std::size_t read_clear();
+  std::size_t read_tls();
+  Status decode_tls();
+  bool settle_first_byte(std::byte first);
+  std::optional<std::size_t> receive(std::span<std::byte> first, std::span<std::byte> second);
+  void broken(const Status& why);
+  void write_clear();
+  void write_tls();
+  bool transmit_tls();
+  void encrypt_items();
+  void item_done();
+  void read_error(int error);
+  void finish_drain();
+
+  Surroundings& around_;
+  boost::asio::ip::tcp::socket socket_;
+  Endpoint peer_;
+  std::unique_ptr<TlsStream> tls_;
+  FrameDecoder decoder_;
+  State state_ = State::kConnecting;
+  bool dialled_ = false;
+  bool first_byte_seen_ = false;
+  bool refusal_only_ = false;  // the other side answers in the clear: it may only refuse
+  bool waits_to_read_ = false;
+  bool waits_to_write_ = false;
+  bool shut_ = false;
+  std::deque<Item> items_;
+  std::size_t item_sent_ = 0;  // bytes of the first item
+};
+
+}  // namespace collab::tcp

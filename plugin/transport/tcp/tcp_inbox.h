@@ -1,0 +1,70 @@
+// What has arrived on one lane of a link: segments put in their place, messages handed on whole and in order.
+//
+// A segment may come over any connection and more than once; the first whole copy counts. While one is being written
+// into its place no second copy is: the newer connection takes the place over.
+// What a peer may make us hold is bounded: numbers by the window, memory by kMaxAssemblyBytes.
+// Threads: one at a time. Ownership: holds unfinished messages; takes payload buffers from the pool.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "collab/transport.h"
+#include "transport/tcp/tcp_outbox.h"
+#include "transport/tcp/tcp_wire.h"
+
+namespace collab::tcp {
+
+// Of unfinished messages: the window, with a message reaching over each of its ends.
+inline constexpr std::size_t kMaxAssemblyBytes = kWindowBytes + 2 * (kMaxPayloadBytes + kMaxHeadBytes);
+
+class Inbox {
+ public:
+  Inbox(Lane lane, std::shared_ptr<BufferPool> pool) : lane_(lane), pool_(std::move(pool)) {}
+
+  struct Place {
+    std::span<std::byte> data;
+    Carrier taken_from = 0;  // this connection was writing there and must forget the place
+  };
+  // Nothing for a segment that has arrived before. kCorrupt: outside the window, or it contradicts another segment.
+  Result<std::optional<Place>> begin(const SegmentHeader& header, Carrier carrier);
+  // The place is full. Messages that are complete, in order, are added to `messages`.
+  Status end(const SegmentHeader& header, std::vector<TransportMessage>& messages);
+  // The connection ended before its segment did.
+  void lost(Carrier carrier);
+
+  [[nodiscard]] LaneArrivals arrivals() const;
+  [[nodiscard]] std::uint64_t bytes_arrived() const { return bytes_arrived_; }
+  [[nodiscard]] std::uint64_t came_twice() const { return came_twice_; }
+
+ private:
+  struct Assembly {
+    TransportMessage message;
+    std::size_t total = 0;
+    std::size_t have = 0;
+    std::uint32_t head_bytes = 0;
+    std::map<std::uint32_t, SegmentHeader> begun;  // by offset; they never overlap
+  };
+
+  [[nodiscard]] bool has(std::uint64_t number) const;
+  Result<Assembly*> assembly_of(const SegmentHeader& header);
+  static Status note_begun(Assembly& assembly, const SegmentHeader& header);
+
+  const Lane lane_;
+  const std::shared_ptr<BufferPool> pool_;
+  std::uint64_t below_ = 0;
+  std::deque<bool> beyond_;                     // from below_ on; the first is false
+  std::map<std::uint64_t, Carrier> under_way_;  // segments being written
+  std::map<std::uint64_t, Assembly> unfinished_;
+  std::uint64_t next_message_ = 0;
+  std::size_t held_bytes_ = 0;
+  std::uint64_t bytes_arrived_ = 0;
+  std::uint64_t came_twice_ = 0;
+};
+
+}  // namespace collab::tcp

@@ -1,0 +1,94 @@
+// What one lane of a link still has to send: messages cut into segments, which of them have arrived, which are on the
+// way over which connection, and which must be sent again.
+//
+//   queued message ──next()──▶ segment on a connection ──acknowledge()──▶ arrived; the message's last: its token is due
+//                                   │        ▲
+//                                   └ lost() ┴ next(), before anything new
+//
+// A segment that was acknowledged is never sent again. At most kWindowSegments segments and kWindowBytes bytes, one
+// segment more, lie between the first that has not arrived and the newest.
+// Threads: one at a time. Ownership: holds each message until all of it has arrived and no connection still reads it.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <vector>
+
+#include "collab/transport.h"
+#include "transport/tcp/tcp_wire.h"
+
+namespace collab::tcp {
+
+inline constexpr std::size_t kWindowBytes = kMaxPayloadBytes;
+using Carrier = std::uint64_t;  // names a connection, never twice; 0: none
+
+class Outbox {
+ public:
+  explicit Outbox(Lane lane) : lane_(lane) {}
+
+  void push(TransportMessage message, std::uint64_t token);
+
+  struct Piece {
+    SegmentHeader header;
+    std::span<const std::byte> data;
+    std::shared_ptr<const TransportMessage> owner;  // of the data
+  };
+  // Something may be sent now.
+  [[nodiscard]] bool ready() const;
+  // The next segment, which from now on is on its way over `carrier`. The carrier says written() once it no longer
+  // reads the data, unless it is lost().
+  std::optional<Piece> next(Carrier carrier);
+  void written(Carrier carrier, std::uint64_t number);
+  // The connection has ended: what it carried and has not arrived is to be sent again.
+  void lost(Carrier carrier);
+  // Old news is fine; news of what was never sent is kCorrupt. Tokens that are due are added to `tokens`.
+  Status acknowledge(const LaneArrivals& arrivals, std::vector<std::uint64_t>& tokens);
+  // Tokens that became due by written() or lost().
+  void take_tokens(std::vector<std::uint64_t>& tokens);
+
+  [[nodiscard]] bool empty() const { return queue_.empty() && segments_.empty(); }  // all has arrived
+  [[nodiscard]] bool backlogged() const { return !queue_.empty(); }
+  [[nodiscard]] std::uint64_t segments() const { return first_ + segments_.size(); }  // cut so far
+  [[nodiscard]] std::uint64_t bytes_arrived() const { return bytes_arrived_; }
+  [[nodiscard]] std::uint64_t sent_again() const { return sent_again_; }
+
+ private:
+  struct Message {
+    std::shared_ptr<TransportMessage> content;
+    std::uint64_t token = 0;
+    std::uint64_t number = 0;
+    std::uint32_t cut = 0;    // bytes cut so far
+    std::size_t pending = 0;  // segments that have not arrived or are still read
+    bool all_cut = false;
+  };
+  struct Segment {
+    std::shared_ptr<Message> message;
+    std::uint32_t offset = 0;
+    std::uint32_t length = 0;
+    Carrier carrier = 0;  // on its way; 0: to be sent again, or arrived
+    bool arrived = false;
+    bool reading = false;  // the carrier still reads the data
+  };
+
+  std::optional<std::uint64_t> cut();
+  [[nodiscard]] Piece piece(std::uint64_t number) const;
+  void settle(Segment& segment);
+  void drop_settled();
+
+  const Lane lane_;
+  std::deque<std::shared_ptr<Message>> queue_;  // not wholly cut
+  std::deque<Segment> segments_;                // from first_ on
+  std::uint64_t first_ = 0;
+  std::uint64_t next_message_ = 0;
+  std::size_t window_bytes_ = 0;
+  std::uint64_t bytes_arrived_ = 0;
+  std::uint64_t sent_again_ = 0;
+  std::set<std::uint64_t> again_;
+  std::vector<std::uint64_t> due_;
+};
+
+}  // namespace collab::tcp

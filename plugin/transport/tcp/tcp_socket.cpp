@@ -1,0 +1,98 @@
+#include "transport/tcp/tcp_socket.h"
+
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <thread>
+#include <utility>
+
+namespace collab::tcp {
+namespace {
+
+namespace ip = boost::asio::ip;
+constexpr int kUnsentBytes = 128 << 10;
+
+bool is_near_v4(const ip::address_v4& address) {
+  const std::uint32_t bits = address.to_uint();
+  const auto in = [&](std::uint32_t network, int length) { return (bits ^ network) >> (32 - length) == 0; };
+  return in(0x7F00'0000, 8) || in(0x0A00'0000, 8) || in(0xAC10'0000, 12) || in(0xC0A8'0000, 16) || in(0xA9FE'0000, 16);
+}
+
+template <typename T>
+bool set(int fd, int level, int name, const T& value) {
+  return ::setsockopt(fd, level, name, &value, sizeof(value)) == 0;
+}
+
+}  // namespace
+
+std::string to_text(const Endpoint& endpoint) {
+  const ip::address address = endpoint.address();
+  const bool mapped = address.is_v6() && address.to_v6().is_v4_mapped();
+  const std::string host =
+      mapped ? ip::make_address_v4(ip::v4_mapped, address.to_v6()).to_string() : address.to_string();
+  return to_string(HostPort{host, endpoint.port()});
+}
+
+bool is_near(const ip::address& address) {
+  if (address.is_v4()) return is_near_v4(address.to_v4());
+  const ip::address_v6 six = address.to_v6();
+  if (six.is_v4_mapped()) return is_near_v4(ip::make_address_v4(ip::v4_mapped, six));
+  const bool unique_local = (six.to_bytes()[0] & 0xFEU) == 0xFC;
+  return six.is_loopback() || six.is_link_local() || unique_local;
+}
+
+bool prepare_socket(int fd, const std::string& congestion, Duration give_up) {
+  const int on = 1;
+  set(fd, IPPROTO_TCP, TCP_NODELAY, on);
+  set(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, kUnsentBytes);
+  const auto limit = static_cast<unsigned>(std::chrono::ceil<std::chrono::milliseconds>(give_up).count());
+  set(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, limit);
+  if (congestion.empty() || congestion_of(fd) == congestion) return true;
+  return ::setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, congestion.data(), static_cast<socklen_t>(congestion.size())) ==
+         0;
+}
+
+std::string congestion_of(int fd) {
+  std::array<char, 32> name{};
+  socklen_t length = name.size() - 1;
+  return ::getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name.data(), &length) == 0 ? name.data() : "";
+}
+
+std::optional<Duration> kernel_silence(int fd) {
+  tcp_info info{};
+  socklen_t length = sizeof(info);
+  if (::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &length) != 0) return std::nullopt;
+  return std::chrono::milliseconds(std::min(info.tcpi_last_ack_recv, info.tcpi_last_data_recv));
+}
+
+Result<Endpoints> resolve(const HostPort& address, bool numeric_only) {
+  addrinfo hints{};
+  hints.ai_family = AF_UNSPEC;
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_NUMERICSERV | (numeric_only ? AI_NUMERICHOST : 0);
+  addrinfo* found = nullptr;
+  const int error = getaddrinfo(address.host.c_str(), std::to_string(address.port).c_str(), &hints, &found);
+  if (error != 0) return unavailable("the host \"" + address.host + "\" is not known: " + gai_strerror(error));
+  Endpoints endpoints;
+  for (const addrinfo* entry = found; entry != nullptr; entry = entry->ai_next) {
+    Endpoint endpoint;
+    if (entry->ai_addrlen > endpoint.capacity()) continue;
+    std::memcpy(endpoint.data(), entry->ai_addr, entry->ai_addrlen);
+    endpoint.resize(entry->ai_addrlen);
+    endpoints.push_back(endpoint);
+  }
+  freeaddrinfo(found);
+  if (endpoints.empty()) return unavailable("the host \"" + address.host + "\" has no address");
+  return endpoints;
+}
+
+void resolve_in_background(HostPort address, std::function<void(Result<Endpoints>)> done) {
+  std::thread([address = std::move(address), done = std::move(done)] { done(resolve(address, false)); }).detach();
+}
+
+}  // namespace collab::tcp

@@ -1,0 +1,36 @@
+// What the tcp transport asks of the system beyond Asio: socket options, which addresses are near, names.
+//
+// Threads: any. Ownership: sockets belong to the caller. A name that needs the resolver is looked up on a thread of its
+// own, which may outlive the caller when the network's name server does not answer; it then touches only its own state.
+#pragma once
+
+#include <boost/asio/ip/tcp.hpp>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "collab/clock.h"
+#include "collab/status.h"
+#include "core/base/address.h"
+
+namespace collab::tcp {
+
+using Endpoint = boost::asio::ip::tcp::endpoint;
+using Endpoints = std::vector<Endpoint>;
+
+[[nodiscard]] std::string to_text(const Endpoint& endpoint);
+// This machine or a private network: where traffic in the clear is accepted without being asked for.
+[[nodiscard]] bool is_near(const boost::asio::ip::address& address);
+
+// `congestion` is used where the system allows it; false: it keeps its own. Buffers are left to the kernel. Bytes that
+// have not left are kept few, so that a slow connection holds little and what is urgent overtakes.
+bool prepare_socket(int fd, const std::string& congestion, Duration give_up);
+[[nodiscard]] std::string congestion_of(int fd);
+// How long the other side's kernel has been silent; nothing when the system does not say.
+[[nodiscard]] std::optional<Duration> kernel_silence(int fd);
+
+[[nodiscard]] Result<Endpoints> resolve(const HostPort& address, bool numeric_only);  // may block unless numeric
+void resolve_in_background(HostPort address, std::function<void(Result<Endpoints>)> done);
+
+}  // namespace collab::tcp

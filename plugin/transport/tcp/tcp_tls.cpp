@@ -1,0 +1,274 @@
+#include "transport/tcp/tcp_tls.h"
+
+#include <openssl/bio.h>
+#include <openssl/core_names.h>
+#include <openssl/crypto.h>
+#include <openssl/err.h>
+#include <openssl/evp.h>
+#include <openssl/kdf.h>
+#include <openssl/params.h>
+#include <openssl/ssl.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <string_view>
+#include <utility>
+
+namespace collab::tcp {
+namespace {
+
+constexpr std::size_t kKeyBytes = 32;  // of SHA-256
+constexpr std::string_view kSalt = "collab swarm key 1";
+
+// RFC 5869 with SHA-256.
+Result<std::vector<unsigned char>> derive(const std::string& token, std::string_view purpose, std::size_t bytes) {
+  EVP_KDF* const kdf = EVP_KDF_fetch(nullptr, "HKDF", nullptr);
+  EVP_KDF_CTX* const context = kdf != nullptr ? EVP_KDF_CTX_new(kdf) : nullptr;
+  const auto octets = [](const char* name, std::string_view text) {
+    return OSSL_PARAM_construct_octet_string(name, const_cast<char*>(text.data()), text.size());
+  };
+  std::string digest = "SHA256";
+  const std::array<OSSL_PARAM, 5> parameters{OSSL_PARAM_construct_utf8_string(OSSL_KDF_PARAM_DIGEST, digest.data(), 0),
+                                             octets(OSSL_KDF_PARAM_KEY, token), octets(OSSL_KDF_PARAM_SALT, kSalt),
+                                             octets(OSSL_KDF_PARAM_INFO, purpose), OSSL_PARAM_construct_end()};
+  std::vector<unsigned char> key(bytes);
+  const bool derived = context != nullptr && EVP_KDF_derive(context, key.data(), bytes, parameters.data()) == 1;
+  EVP_KDF_CTX_free(context);
+  EVP_KDF_free(kdf);
+  if (!derived) return internal_error("OpenSSL does not derive a key from COLLAB_TOKEN: it has no HKDF");
+  return key;
+}
+
+std::string last_error() {
+  const unsigned long code = ERR_peek_error();
+  const char* const reason = ERR_reason_error_string(code);
+  ERR_clear_error();
+  return reason != nullptr ? reason : "no reason given";
+}
+
+}  // namespace
+
+struct TlsCallbacks {
+  static TlsStream& stream_of(SSL* ssl) { return *static_cast<TlsStream*>(SSL_get_app_data(ssl)); }
+
+  static SSL_SESSION* session(SSL* ssl, const TlsContext& context) {
+    constexpr std::array<unsigned char, 2> kAes128Sha256{0x13, 0x01};
+    SSL_SESSION* const made = SSL_SESSION_new();
+    const SSL_CIPHER* const cipher = SSL_CIPHER_find(ssl, kAes128Sha256.data());
+    if (made == nullptr || cipher == nullptr ||
+        SSL_SESSION_set1_master_key(made, context.key_.data(), context.key_.size()) != 1 ||
+        SSL_SESSION_set_cipher(made, cipher) != 1 || SSL_SESSION_set_protocol_version(made, TLS1_3_VERSION) != 1) {
+      SSL_SESSION_free(made);
+      return nullptr;
+    }
+    return made;
+  }
+
+  static int use(SSL* ssl, const EVP_MD* digest, const unsigned char** identity, std::size_t* length,
+                 SSL_SESSION** found) {
+    const TlsContext& context = *stream_of(ssl).context_;
+    *identity = nullptr;
+    *length = 0;
+    *found = nullptr;
+    if (digest != nullptr && EVP_MD_get_type(digest) != NID_sha256) return 1;  // not with this key
+    *found = session(ssl, context);
+    if (*found == nullptr) return 0;
+    *identity = reinterpret_cast<const unsigned char*>(context.identity_.data());
+    *length = context.identity_.size();
+    return 1;
+  }
+
+  static int find(SSL* ssl, const unsigned char* identity, std::size_t length, SSL_SESSION** found) {
+    TlsStream& stream = stream_of(ssl);
+    const std::string& ours = stream.context_->identity_;
+    *found = nullptr;
+    if (length != ours.size() || CRYPTO_memcmp(identity, ours.data(), length) != 0) {
+      stream.stranger_ = true;
+      return 1;  // goes on without a key, and fails for want of a certificate
+    }
+    *found = session(ssl, *stream.context_);
+    return *found != nullptr ? 1 : 0;
+  }
+
+  static int bio_write(BIO* bio, const char* data, int length) {
+    auto& out = static_cast<TlsStream*>(BIO_get_data(bio))->out_;
+    const auto* const bytes = reinterpret_cast<const std::byte*>(data);
+    out.insert(out.end(), bytes, bytes + length);
+    return length;
+  }
+  static int bio_read(BIO* bio, char* into, int length) {
+    auto& in = static_cast<TlsStream*>(BIO_get_data(bio))->in_;
+    BIO_clear_retry_flags(bio);
+    if (in.empty()) {
+      BIO_set_retry_read(bio);
+      return -1;
+    }
+    const std::size_t taken = std::min(in.size(), static_cast<std::size_t>(length));
+    std::memcpy(into, in.data(), taken);
+    in = in.subspan(taken);
+    return static_cast<int>(taken);
+  }
+  static long bio_control(BIO*, int command, long, void*) { return command == BIO_CTRL_FLUSH ? 1 : 0; }
+  static int bio_create(BIO* bio) {
+    BIO_set_init(bio, 1);
+    return 1;
+  }
+};
+
+// ---- the context ---------------------------------------------------------------------------------
+
+Result<std::shared_ptr<const TlsContext>> TlsContext::make(const TlsSettings& settings) {
+  std::shared_ptr<TlsContext> made(new TlsContext);
+  made->context_ = SSL_CTX_new(TLS_method());
+  made->bio_ = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "collab");
+  SSL_CTX* const context = made->context_;
+  if (context == nullptr || made->bio_ == nullptr) return internal_error("OpenSSL does not start: " + last_error());
+  BIO_meth_set_write(made->bio_, TlsCallbacks::bio_write);
+  BIO_meth_set_read(made->bio_, TlsCallbacks::bio_read);
+  BIO_meth_set_ctrl(made->bio_, TlsCallbacks::bio_control);
+  BIO_meth_set_create(made->bio_, TlsCallbacks::bio_create);
+  SSL_CTX_set_min_proto_version(context, TLS1_3_VERSION);
+  SSL_CTX_set_options(context, SSL_OP_NO_TICKET | SSL_OP_NO_RENEGOTIATION);
+  SSL_CTX_set_num_tickets(context, 0);
+  SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
+  SSL_CTX_set_mode(context, SSL_MODE_RELEASE_BUFFERS);
+  const Status taken = settings.token.empty() ? made->take_files(settings) : made->take_token(settings.token);
+  if (!taken.ok()) return taken;
+  return std::shared_ptr<const TlsContext>(std::move(made));
+}
+
+TlsContext::~TlsContext() {
+  OPENSSL_cleanse(key_.data(), key_.size());
+  SSL_CTX_free(context_);
+  BIO_meth_free(bio_);
+}
+
+Status TlsContext::take_token(const std::string& token) {
+  if (token.size() < kShortestToken) {
+    return invalid_argument("COLLAB_TOKEN: expected the text that `collab token` makes, got one of " +
+                            std::to_string(token.size()) + " characters; anything below " +
+                            std::to_string(kShortestToken) + " could be guessed");
+  }
+  auto key = derive(token, "tls 1.3 external psk", kKeyBytes);
+  const auto name = derive(token, "identity", 8);
+  if (!key.ok()) return key.status();
+  if (!name.ok()) return name.status();
+  key_ = std::move(*key);
+  identity_ = "collab-";
+  for (const unsigned char byte : *name) {
+    identity_ += "0123456789abcdef"[byte >> 4U];
+    identity_ += "0123456789abcdef"[byte & 15U];
+  }
+  // The suites that go with a key for SHA-256.
+  SSL_CTX_set_ciphersuites(context_, "TLS_AES_128_GCM_SHA256:TLS_CHACHA20_POLY1305_SHA256");
+  SSL_CTX_set_psk_use_session_callback(context_, TlsCallbacks::use);
+  SSL_CTX_set_psk_find_session_callback(context_, TlsCallbacks::find);
+  return {};
+}
+
+Status TlsContext::take_files(const TlsSettings& settings) {
+  const auto wrong = [](const char* knob, const std::string& file, const char* expected) {
+    return invalid_argument(std::string(knob) + ": expected " + expected + " in PEM, got " +
+                            (file.empty() ? "nothing" : file) + " (" + last_error() +
+                            "); COLLAB_TLS_CERT, COLLAB_TLS_KEY and COLLAB_TLS_CA go together");
+  };
+  ERR_clear_error();
+  SSL_CTX_set_ciphersuites(context_, "TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256");
+  if (SSL_CTX_use_certificate_chain_file(context_, settings.certificate_file.c_str()) != 1) {
+    return wrong("COLLAB_TLS_CERT", settings.certificate_file, "this site's certificate");
+  }
+  if (SSL_CTX_use_PrivateKey_file(context_, settings.key_file.c_str(), SSL_FILETYPE_PEM) != 1 ||
+      SSL_CTX_check_private_key(context_) != 1) {
+    return wrong("COLLAB_TLS_KEY", settings.key_file, "the private key of COLLAB_TLS_CERT");
+  }
+  if (settings.authority_file.empty() || SSL_CTX_load_verify_file(context_, settings.authority_file.c_str()) != 1) {
+    return wrong("COLLAB_TLS_CA", settings.authority_file, "the certificate of the swarm's own authority");
+  }
+  SSL_CTX_set_verify(context_, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nullptr);
+  return {};
+}
+
+// ---- a stream ------------------------------------------------------------------------------------
+
+TlsStream::TlsStream(std::shared_ptr<const TlsContext> context, bool dialler)
+    : context_(std::move(context)), ssl_(SSL_new(context_->context_)) {
+  BIO* const bio = BIO_new(context_->bio_);
+  COLLAB_CHECK(ssl_ != nullptr && bio != nullptr, "OpenSSL is out of memory");
+  BIO_set_data(bio, this);
+  SSL_set_bio(ssl_, bio, bio);
+  SSL_set_app_data(ssl_, this);
+  if (dialler) {
+    SSL_set_connect_state(ssl_);
+    SSL_set_verify(ssl_, SSL_VERIFY_PEER, nullptr);  // by token no certificate will do: there is no authority
+  } else {
+    SSL_set_accept_state(ssl_);
+  }
+}
+
+TlsStream::~TlsStream() { SSL_free(ssl_); }
+
+void TlsStream::sent(std::size_t bytes) {
+  sent_ += bytes;
+  if (sent_ < out_.size()) return;
+  out_.clear();
+  sent_ = 0;
+}
+
+Status TlsStream::failure(int result) {
+  const int kind = SSL_get_error(ssl_, result);
+  const unsigned long code = ERR_peek_error();
+  if (kind == SSL_ERROR_ZERO_RETURN) {
+    ERR_clear_error();
+    return unavailable("the other side ended the connection");
+  }
+  const int reason = ERR_GET_REASON(code);
+  const std::string words = last_error();
+  if (reason == SSL_R_WRONG_VERSION_NUMBER || reason == SSL_R_HTTP_REQUEST || reason == SSL_R_BAD_RECORD_TYPE) {
+    return corrupt("what answers there speaks no TLS 1.3 (" + words + ")");
+  }
+  if (!context_->by_token()) {
+    return refused("no agreement on certificates (" + words +
+                   "): both sides need COLLAB_TLS_CERT, COLLAB_TLS_KEY and the same COLLAB_TLS_CA, and none may have "
+                   "run out or be made for one role only");
+  }
+  const bool key = stranger_ || !open_;
+  return key ? refused("its key is not ours (" + words +
+                       "): give all sites of the swarm the same COLLAB_TOKEN, made once by `collab token`")
+             : unavailable("TLS broke off (" + words + ")");
+}
+
+Result<bool> TlsStream::handshake() {
+  if (open_) return true;
+  ERR_clear_error();
+  const int result = SSL_do_handshake(ssl_);
+  if (result == 1) {
+    if (context_->by_token() && SSL_session_reused(ssl_) != 1) {
+      return refused("it let us in without the swarm's key: give all sites the same COLLAB_TOKEN");
+    }
+    open_ = true;
+    return true;
+  }
+  if (SSL_get_error(ssl_, result) == SSL_ERROR_WANT_READ) return false;
+  return failure(result);
+}
+
+Result<std::size_t> TlsStream::read(std::span<std::byte> into) {
+  std::size_t got = 0;
+  ERR_clear_error();
+  const int result = SSL_read_ex(ssl_, into.data(), into.size(), &got);
+  if (result == 1) return got;
+  if (SSL_get_error(ssl_, result) == SSL_ERROR_WANT_READ) return std::size_t{0};
+  return failure(result);
+}
+
+Status TlsStream::write(std::span<const std::byte> plain) {
+  if (plain.empty()) return {};
+  std::size_t put = 0;
+  ERR_clear_error();
+  const int result = SSL_write_ex(ssl_, plain.data(), plain.size(), &put);
+  if (result == 1 && put == plain.size()) return {};
+  return failure(result);
+}
+
+}  // namespace collab::tcp

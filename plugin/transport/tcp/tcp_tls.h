@@ -1,0 +1,87 @@
+// TLS 1.3 for one connection, without a socket: ciphertext goes in and comes out as bytes.
+//
+// Both sides prove that they hold the swarm's key (RFC 8446, external PSK with ephemeral Diffie-Hellman, so that a key
+// that leaks later does not open what was recorded), or show certificates of the same authority. No version below 1.3,
+// no tickets, no early data, no renegotiation.
+// Threads: a context may be used by several threads; a stream by one at a time. Ownership: streams share their context;
+// a stream borrows the ciphertext it is given during the call.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "collab/status.h"
+
+struct ssl_st;
+struct ssl_ctx_st;
+struct bio_method_st;
+
+namespace collab::tcp {
+
+// Either a token or the three files; a token shorter than this is refused.
+inline constexpr std::size_t kShortestToken = 32;
+struct TlsSettings {
+  std::string token;
+  std::string certificate_file, key_file, authority_file;  // PEM
+};
+
+class TlsContext {
+ public:
+  // kInvalidArgument names the setting that is wrong, never its value.
+  static Result<std::shared_ptr<const TlsContext>> make(const TlsSettings& settings);
+  ~TlsContext();
+  TlsContext(const TlsContext&) = delete;
+  TlsContext& operator=(const TlsContext&) = delete;
+  [[nodiscard]] bool by_token() const { return !key_.empty(); }
+
+ private:
+  friend class TlsStream;
+  friend struct TlsCallbacks;
+  TlsContext() = default;
+  Status take_token(const std::string& token);
+  Status take_files(const TlsSettings& settings);
+
+  ssl_ctx_st* context_ = nullptr;
+  bio_method_st* bio_ = nullptr;
+  std::vector<unsigned char> key_;  // empty: certificates
+  std::string identity_;            // tells keys apart, and nothing else about them
+};
+
+class TlsStream {
+ public:
+  TlsStream(std::shared_ptr<const TlsContext> context, bool dialler);
+  ~TlsStream();
+  TlsStream(const TlsStream&) = delete;
+  TlsStream& operator=(const TlsStream&) = delete;
+
+  // Ciphertext that came; borrowed until the calls of handshake() and read() that use it up.
+  void incoming(std::span<const std::byte> ciphertext) { in_ = ciphertext; }
+  // Goes on as far as it can; true once it is complete. kRefused: the other side does not hold our key.
+  Result<bool> handshake();
+  [[nodiscard]] bool open() const { return open_; }
+  // Up to all of `into`; 0: nothing more is there now.
+  Result<std::size_t> read(std::span<std::byte> into);
+  Status write(std::span<const std::byte> plain);
+
+  // Ciphertext to be sent.
+  [[nodiscard]] std::span<const std::byte> outgoing() const { return std::span(out_).subspan(sent_); }
+  void sent(std::size_t bytes);
+
+ private:
+  friend struct TlsCallbacks;
+  [[nodiscard]] Status failure(int result);
+
+  const std::shared_ptr<const TlsContext> context_;
+  ssl_st* ssl_ = nullptr;
+  bool open_ = false;
+  bool stranger_ = false;  // named a key that is not ours
+  std::span<const std::byte> in_;
+  std::vector<std::byte> out_;
+  std::size_t sent_ = 0;
+};
+
+}  // namespace collab::tcp

@@ -1,0 +1,126 @@
+#include "transport/tcp/tcp_transport.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <utility>
+
+#include "transport/tcp/tcp_engine.h"
+
+namespace collab {
+namespace {
+
+class TcpTransport final : public Transport {
+ public:
+  explicit TcpTransport(std::unique_ptr<tcp::TcpEngine> engine) : engine_(std::move(engine)) {}
+  ~TcpTransport() override {
+    // The child of a fork has neither the thread nor the right to the parent's connections.
+    if (engine_->in_child()) [[maybe_unused]]
+      auto* left_alone = engine_.release();
+  }
+
+  [[nodiscard]] std::string name() const override { return "tcp"; }
+  [[nodiscard]] Abilities abilities() const override {
+    return {.resumes = true,
+            .crosses_nat = true,
+            .encrypts = engine_->encrypts(),
+            .between_hosts = true,
+            .sees_peer_death = true};
+  }
+  Status start(TransportHandler* handler) override { return engine_->start(handler); }
+  Result<std::string> listen(const std::string& address) override { return engine_->listen(address); }
+  LinkId connect(const std::string& address, Duration timeout) override { return engine_->connect(address, timeout); }
+  void send(LinkId link, TransportMessage message, std::uint64_t token) override {
+    engine_->send(link, std::move(message), token);
+  }
+  void close(LinkId link) override { engine_->close(link); }
+  [[nodiscard]] TcpCounters counters() const { return engine_->counters(); }
+
+ private:
+  std::unique_ptr<tcp::TcpEngine> engine_;
+};
+
+constexpr std::size_t kLongestToken = 4096;
+
+Result<std::string> read_token(const TcpOptions& options) {
+  std::string text = options.token;
+  if (!options.token_file.empty()) {
+    if (!text.empty()) return invalid_argument("COLLAB_TOKEN and COLLAB_TOKEN_FILE are both set; set one of them");
+    std::ifstream file(options.token_file, std::ios::binary);
+    if (!file) {
+      return invalid_argument("COLLAB_TOKEN_FILE: " + options.token_file + " cannot be read: " + std::strerror(errno));
+    }
+    text.resize(kLongestToken + 1);
+    file.read(text.data(), static_cast<std::streamsize>(text.size()));
+    text.resize(static_cast<std::size_t>(file.gcount()));
+    if (text.size() > kLongestToken) {
+      return invalid_argument("COLLAB_TOKEN_FILE: " + options.token_file + " is too long for a token");
+    }
+  }
+  const auto space = [](unsigned char c) { return std::isspace(c) != 0; };
+  text.erase(std::find_if_not(text.rbegin(), text.rend(), space).base(), text.end());
+  text.erase(text.begin(), std::find_if_not(text.begin(), text.end(), space));
+  if (text.empty() && !options.token_file.empty()) {
+    return invalid_argument("COLLAB_TOKEN_FILE: " + options.token_file + " is empty; make a token with `collab token`");
+  }
+  return text;
+}
+
+// Null: in the clear.
+Result<std::shared_ptr<const tcp::TlsContext>> make_tls(const TcpOptions& options) {
+  Result<std::string> token = read_token(options);
+  if (!token.ok()) return token.status();
+  const bool files = !options.tls_cert.empty() || !options.tls_key.empty() || !options.tls_ca.empty();
+  if (files && !token->empty()) {
+    return invalid_argument("COLLAB_TOKEN and COLLAB_TLS_CERT are both set; use the token or certificates");
+  }
+  if (!files && token->empty()) return std::shared_ptr<const tcp::TlsContext>();
+  return tcp::TlsContext::make({std::move(*token), options.tls_cert, options.tls_key, options.tls_ca});
+}
+
+}  // namespace
+
+TcpOptions tcp_options(const LoadedConfig& loaded) {
+  const Config& config = loaded.config;
+  const bool counted = std::any_of(loaded.values.begin(), loaded.values.end(), [](const KnobValue& value) {
+    return value.knob->name == "connections" && value.source != "default";
+  });
+  TcpOptions options;
+  options.connections = counted ? config.connections : 0;
+  options.token = config.token;
+  options.token_file = config.token_file;
+  options.tls_cert = config.tls_cert;
+  options.tls_key = config.tls_key;
+  options.tls_ca = config.tls_ca;
+  options.insecure = config.insecure;
+  options.link_grace = config.link_grace;
+  options.heartbeat = config.heartbeat;
+  options.max_mbit_up = config.max_mbit_up;
+  options.max_mbit_down = config.max_mbit_down;
+  return options;
+}
+
+Result<std::unique_ptr<Transport>> make_tcp_transport(TcpOptions options) {
+  if (options.connections > tcp::kMaxDataConnections) {
+    return invalid_argument("tcp: expected at most " + std::to_string(tcp::kMaxDataConnections) +
+                            " connections a link, got " + std::to_string(options.connections));
+  }
+  if (options.heartbeat < std::chrono::milliseconds(1) || options.link_grace <= Duration(0) ||
+      options.max_mbit_up < 0 || options.max_mbit_down < 0) {
+    return invalid_argument("tcp: heartbeat and grace are times above zero, caps are not negative");
+  }
+  Result<std::shared_ptr<const tcp::TlsContext>> tls = make_tls(options);
+  if (!tls.ok()) return tls.status();
+  options.token.clear();  // its key is all that is needed
+  auto engine = std::make_unique<tcp::TcpEngine>(std::move(options), std::move(*tls));
+  return std::unique_ptr<Transport>(std::make_unique<TcpTransport>(std::move(engine)));
+}
+
+TcpCounters tcp_counters(const Transport& transport) {
+  const auto* const made_here = dynamic_cast<const TcpTransport*>(&transport);
+  return made_here != nullptr ? made_here->counters() : TcpCounters();
+}
+
+}  // namespace collab

@@ -1,0 +1,56 @@
+// The transport for sites on the open internet: TCP connections in TLS 1.3, dialled from whichever side can.
+//
+// A link is a session that outlives its connections: one for control, several for data; what a broken connection had
+// not delivered goes over the others or after a redial. A side that only dials needs no open port. All connections of
+// all links come in on one port. Without a key, only this machine and private networks are spoken to.
+// Threads and ownership: as collab/transport.h says; the IO thread is the transport's own. In a forked child the
+// transport does nothing, its destruction included.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "collab/config.h"
+#include "collab/transport.h"
+
+namespace collab {
+
+struct TcpOptions {
+  std::uint32_t connections = 0;    // for data, 1 to 64; the dialler's number counts; 0: found by measuring
+  std::string advertise_host = {};  // what listen() gives as the host; empty: as it was asked
+  std::string token = {};           // the swarm's key, as `collab token` makes it
+  std::string token_file = {};      // or a file that holds it
+  std::string tls_cert = {};        // or certificates, PEM files
+  std::string tls_key = {};
+  std::string tls_ca = {};
+  bool insecure = false;                           // without a key, speak in the clear to any address
+  Duration link_grace = std::chrono::seconds(60);  // how long a link lives without a connection
+  Duration heartbeat = std::chrono::seconds(1);    // a connection silent for five is given up
+  Duration death_wait =
+      std::chrono::milliseconds(600);  // a dialler that ended all connections redials by then, or is gone
+  double max_mbit_up = 0;              // caps of the whole transport, megabit (10^6) a second; 0: none
+  double max_mbit_down = 0;
+  std::string congestion = "bbr";              // where the system allows it; empty: the system's own
+  std::shared_ptr<BufferPool> pool = nullptr;  // for received payloads; null: one of its own
+};
+
+// What the knobs say. COLLAB_CONNECTIONS counts only where somebody has set it.
+[[nodiscard]] TcpOptions tcp_options(const LoadedConfig& loaded);
+
+// kInvalidArgument names the setting that is wrong.
+[[nodiscard]] Result<std::unique_ptr<Transport>> make_tcp_transport(TcpOptions options);
+
+// What a tcp transport has done so far, for tests and for people.
+struct TcpCounters {
+  std::uint64_t connections_opened = 0;   // dialled or accepted, and greeted
+  std::uint64_t connections_refused = 0;  // accepted by the system and turned away
+  std::uint64_t segments_sent_again = 0;
+  std::uint64_t segments_came_twice = 0;  // of those the other side sent again, how many had arrived
+  std::uint64_t bytes_sent = 0;           // of segments, those sent again included
+  std::uint64_t links_resumed = 0;        // had no connection, and have one again
+};
+// Of a transport made here.
+[[nodiscard]] TcpCounters tcp_counters(const Transport& transport);
+
+}  // namespace collab

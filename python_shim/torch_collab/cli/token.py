@@ -1,0 +1,31 @@
+"""`collab token`: makes the key of a swarm."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import secrets
+from typing import Any
+
+
+def add_to(parsers: Any) -> None:
+    sub = parsers.add_parser(
+        "token",
+        help="make a swarm's key, for COLLAB_TOKEN or COLLAB_TOKEN_FILE",
+        description="Makes a key at random. Every site of the swarm needs the same one; who has it can join.",
+    )
+    sub.add_argument("--out", metavar="FILE", help="write it to a new file that only you can read (COLLAB_TOKEN_FILE)")
+    sub.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    token = "clb_" + secrets.token_urlsafe(32)  # 256 bits
+    if arguments.out is None:
+        print(token)
+        return 0
+    # A key that is in use is not written over.
+    file = os.open(arguments.out, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(file, "w", encoding="ascii") as stream:
+        stream.write(token + "\n")
+    print(f"wrote {arguments.out}; copy it to every site and set COLLAB_TOKEN_FILE to where it lies there")
+    return 0

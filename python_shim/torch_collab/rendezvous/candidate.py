@@ -1,0 +1,69 @@
+"""The coordinator inside an agent, and how long the agent stays for it when its own workers are done."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from torch_collab import log, native
+from torch_collab.addresses import join_host_port
+from torch_collab.environment import collab_variables
+from torch_collab.rendezvous.settings import RendezvousSettings
+
+# Whether every site's first agent serves a candidate, or the first site's alone. A candidate that knows nothing of the
+# others must not serve: cut off from them it would go on with its own site, and nobody could put the two together.
+# --rdzv-conf standby=1 overrides it, for who would rather have that than rounds that stop with the first site.
+STANDBY = False
+
+_LOOK_SECONDS = 1.0
+
+
+class Candidate:
+    """Threads: the agent's one; the coordinator has its own in the native module."""
+
+    def __init__(self, settings: RendezvousSettings) -> None:
+        self._settings = settings
+        self._server: object | None = None
+        self.address = ""
+
+    def serve(self, host: str, port: int) -> str:
+        """Gives the address others dial. Raises OSError or RuntimeError in words."""
+        # How many sites round 0 waits for is said by those who join.
+        found = {"advertise": host, "site_count": "1"}
+        config = native.load_config(collab_variables(), found)
+        listen = join_host_port(config.listen.rpartition(":")[0].strip("[]"), port)
+        server = native.serve_coordinator(config, native.ucx_transport(config, host), listen)
+        self._server, self.address = server, server.address
+        return self.address
+
+    @property
+    def serving(self) -> bool:
+        return self._server is not None
+
+    def linger(self, others: Callable[[], list[str]]) -> None:
+        """Stays while sites are members or agents live that may bring theirs back, at most COLLAB_LINGER."""
+        if self._server is None:
+            return
+        limit = self._settings.config.linger
+        deadline = time.monotonic() + limit
+        said = ""
+        while True:
+            left = deadline - time.monotonic()
+            reason = native.wait_until_empty(self._server, max(0.0, min(_LOOK_SECONDS, left)))  # type: ignore[arg-type]
+            living = others()
+            if reason is None and not living:
+                break
+            reason = reason or f"agents are still there: {', '.join(living)}"
+            if left <= 0:
+                log.warning(f"after {limit:.0f} s (COLLAB_LINGER) the coordinator stops: {reason}")
+                break
+            if not said:
+                said = reason
+                log.info(f"the workers here are done; the coordinator stays up to {limit:.0f} s (COLLAB_LINGER): "
+                         f"{reason}")  # fmt: skip
+            if living:
+                time.sleep(min(_LOOK_SECONDS, max(0.0, left)) / 4)
+        self.close()
+
+    def close(self) -> None:
+        self._server = None

@@ -1,0 +1,195 @@
+"""The store at --rdzv-endpoint. The agent on its host serves it; the others dial it until the join's limit.
+
+It is also the world's store until `init_process_group` has returned at all ranks. Its host may be lost after that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import torch.distributed as dist
+from torch.distributed.elastic.rendezvous import RendezvousConnectionError
+
+from torch_collab import log
+from torch_collab.addresses import is_loopback
+from torch_collab.rendezvous.settings import RendezvousSettings
+
+_PREFIX = "collab/rendezvous"
+_RUN_KEY = "run"
+_DIAL_SECONDS = 5.0
+_HANDSHAKE_SECONDS = 15.0
+_OPERATION = timedelta(seconds=60)
+_SAY_EVERY = 15.0
+
+
+@dataclass
+class Endpoint:
+    server: Any  # the TCPStore; keeps the server alive when it is served here
+    store: Any  # our part of it
+    serving: bool
+    host: str
+    port: int
+
+    def part(self, name: str) -> Any:
+        return dist.PrefixStore(name, self.store)
+
+
+def open_endpoint(settings: RendezvousSettings) -> Endpoint:
+    """Raises RendezvousConnectionError in words."""
+    may_serve = settings.is_host if settings.is_host is not None else is_this_machine(settings.host)
+    problem = ""
+    if may_serve:
+        try:
+            server = _serve(settings.port)
+        except (RuntimeError, ValueError) as error:
+            problem = first_line(error)
+            if settings.is_host:
+                raise RendezvousConnectionError(
+                    f"collab: --rdzv-endpoint={settings.endpoint} cannot be served here (is_host=1): {problem}"
+                ) from None
+        else:
+            return _checked(settings, server, serving=True)
+    server = _dial(settings, problem)
+    return _checked(settings, server, serving=False)
+
+
+def reconnect(host: str, port: int, run_id: str) -> Any | None:
+    """Our part of the store at the endpoint, if one of this run answers there at once; else None."""
+    try:
+        with socket.create_connection((host, port), timeout=2.0):
+            pass
+        server = bounded(lambda: _client(host, port), _DIAL_SECONDS)
+        if server is None:
+            return None
+        store = dist.PrefixStore(_PREFIX, server)
+        return store if store.compare_set(_RUN_KEY, "", run_id).decode() == run_id else None
+    except (OSError, RuntimeError, ValueError):
+        return None
+
+
+def serve_store() -> Any:
+    """A TCPStore of this agent, on a free port of all addresses."""
+    return _serve(0)
+
+
+def dial_store(host: str, port: int) -> Any | None:
+    """The TCPStore of another agent, or None when it does not answer at once."""
+    try:
+        with socket.create_connection((host, port), timeout=2.0):
+            pass
+        return bounded(lambda: _client(host, port), _DIAL_SECONDS)
+    except (OSError, RuntimeError, ValueError):
+        return None
+
+
+def is_this_machine(host: str) -> bool:
+    """True when one of the host's addresses can be bound here."""
+    try:
+        infos = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)
+    except OSError:
+        return False
+    for family, kind, proto, _, address in infos:
+        with contextlib.suppress(OSError), socket.socket(family, kind, proto) as probe:
+            probe.bind(address)
+            return True
+    return False
+
+
+def bounded(make: Callable[[], Any], seconds: float) -> Any | None:
+    """What `make` returns, or None after so many seconds: a TCPStore waits without limit for a peer that is none."""
+    result: list[Any] = []
+    failure: list[Exception] = []
+
+    def run() -> None:
+        try:
+            result.append(make())
+        except Exception as error:
+            failure.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if failure:
+        raise failure[0]
+    return result[0] if result else None
+
+
+def _serve(port: int) -> Any:
+    # It listens on all addresses; the host is only where its own client finds it.
+    return dist.TCPStore("127.0.0.1", port, is_master=True, wait_for_workers=False, timeout=_OPERATION)
+
+
+def _client(host: str, port: int) -> Any:
+    return dist.TCPStore(host, port, is_master=False, wait_for_workers=False, timeout=_OPERATION)
+
+
+def _dial(settings: RendezvousSettings, not_served: str) -> Any:
+    started = time.monotonic()
+    said = started
+    while True:
+        try:
+            with socket.create_connection((settings.host, settings.port), timeout=_DIAL_SECONDS):
+                break
+        except OSError as error:
+            problem = str(error)
+        now = time.monotonic()
+        if now - started >= settings.join_timeout:
+            raise RendezvousConnectionError(_unreachable(settings, not_served or problem)) from None
+        if now - said >= _SAY_EVERY:
+            said = now
+            log.info(f"no answer at --rdzv-endpoint={settings.endpoint} yet ({problem}); trying for "
+                     f"{settings.join_timeout - (now - started):.0f} s more")  # fmt: skip
+        time.sleep(0.3)
+    try:
+        server = bounded(lambda: _client(settings.host, settings.port), _HANDSHAKE_SECONDS)
+        problem = f"it accepts connections, but has not answered as a store within {_HANDSHAKE_SECONDS:.0f} s"
+    except (RuntimeError, ValueError) as error:
+        server, problem = None, first_line(error)
+    if server is None:
+        raise RendezvousConnectionError(
+            f"collab: something else listens at --rdzv-endpoint={settings.endpoint}: {problem}; take a port that is "
+            "free on that machine"
+        )
+    return server
+
+
+def _unreachable(settings: RendezvousSettings, problem: str) -> str:
+    host = settings.host
+    words = (
+        f"collab: cannot reach --rdzv-endpoint={settings.endpoint}, tried for {settings.join_timeout:.0f} s "
+        f"(--rdzv-conf join_timeout): {problem}. Is torchrun running on {host}, and is port {settings.port} open from "
+        "here? An endpoint behind an address its machine does not know of needs --rdzv-conf is_host=1 there"
+    )
+    if is_loopback(host):
+        words += f". Note that {host} is this machine's own loopback address here"
+    return words + (
+        ". If that machine is gone and the others train on, join them with COLLAB_COORDINATOR=HOST:PORT torchrun "
+        "--standalone, with an address that their logs name"
+    )
+
+
+def _checked(settings: RendezvousSettings, server: Any, serving: bool) -> Endpoint:
+    store = dist.PrefixStore(_PREFIX, server)
+    try:
+        found = store.compare_set(_RUN_KEY, "", settings.run_id).decode()
+    except (RuntimeError, ValueError) as error:
+        raise RendezvousConnectionError(
+            f"collab: the store at --rdzv-endpoint={settings.endpoint} was lost: {first_line(error)}"
+        ) from None
+    if found != settings.run_id:
+        raise RendezvousConnectionError(
+            f"collab: --rdzv-endpoint={settings.endpoint} belongs to the run --rdzv-id={found}, and this is "
+            f"--rdzv-id={settings.run_id}: give both the same id, or this one a port of its own"
+        )
+    return Endpoint(server, store, serving, settings.host, server.port)
+
+
+def first_line(error: BaseException) -> str:
+    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

@@ -1,0 +1,296 @@
+"""The rendezvous handler of `torchrun --rdzv-backend=collab`: what one agent does at its start, restarts and end.
+
+    first start ──► the endpoint's list is open: this node is in the cohort, one world of several sites
+               └──► it is closed: late ──────────┐
+    restart (workers crashed here) ──────────────┴──► a world of its own, which joins the swarm
+
+Nothing that happens elsewhere restarts workers: `num_nodes_waiting()` is always 0, and after the first start an agent
+needs no other one (the nodes of one site need each other).
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+from typing import Any
+
+from torch.distributed import PrefixStore
+from torch.distributed.elastic.rendezvous import (
+    RendezvousConnectionError,
+    RendezvousError,
+    RendezvousHandler,
+    RendezvousInfo,
+    RendezvousStoreInfo,
+    RendezvousTimeoutError,
+)
+
+from torch_collab import environment, log, native
+from torch_collab.addresses import is_loopback, join_host_port, split_host_port
+from torch_collab.rendezvous import candidate, cohort, contact, late
+from torch_collab.rendezvous.agent_store import AgentStore
+from torch_collab.rendezvous.endpoint import Endpoint, dial_store, first_line, open_endpoint, serve_store
+from torch_collab.rendezvous.gathering import Gathering, GatheringError, Terms
+from torch_collab.rendezvous.herald import Board, Herald, Known
+from torch_collab.rendezvous.settings import BACKEND, RendezvousSettings, read_settings
+
+_TELL_SECONDS = 60.0  # how long the first agents of the sites have to serve their candidates
+_SAY_EVERY = 15.0
+
+
+def create_handler(parameters: Any) -> CollabRendezvous:
+    for name in environment.FROM_AGENT:
+        os.environ.pop(name, None)  # of a torchrun around this one
+    settings = read_settings(parameters)
+    problem = native.ucx_problem()
+    if problem is not None:
+        raise RuntimeError(
+            f"collab: --rdzv-backend={BACKEND} joins sites over UCX, which does not load here: {problem}; pip install "
+            "libucx-cu12, then look at `collab doctor`; without UCX, use --rdzv-backend=c10d"
+        )
+    return CollabRendezvous(settings)
+
+
+class CollabRendezvous(RendezvousHandler):  # type: ignore[misc]  # torch is not typed here
+    """Threads: the agent's one; the herald and the coordinator have their own."""
+
+    def __init__(self, settings: RendezvousSettings) -> None:
+        self._settings = settings
+        self._id = uuid.uuid4().hex
+        self._address = contact.own_address(settings)
+        self._candidate = candidate.Candidate(settings)
+        self._endpoint: Endpoint | None = None
+        self._herald: Herald | None = None
+        self._agent_store: AgentStore | None = None
+        # Of the swarm, once known; the agent needs nobody to bring its workers back.
+        self._site = settings.site or settings.hostname
+        self._site_nodes = settings.site_nodes or 1
+        self._coordinators = list(settings.config.coordinator)
+        # The store of this site's world, and the one this agent serves, which may be the same.
+        self._site_store: Any = None
+        self._served: Any = None
+        self._world_known = False
+        self._closed = False
+
+    # ---- what torchrun asks ------------------------------------------------------------------------
+
+    def get_backend(self) -> str:
+        return BACKEND
+
+    @property
+    def use_agent_store(self) -> bool:
+        return True
+
+    def get_run_id(self) -> str:
+        return self._settings.run_id
+
+    def num_nodes_waiting(self) -> int:
+        return 0  # nobody who comes is a reason to restart workers that train
+
+    def is_closed(self) -> bool:
+        return self._closed
+
+    def set_closed(self) -> None:
+        self._closed = True
+
+    def next_rendezvous(self) -> RendezvousInfo:
+        try:
+            if self._world_known:
+                return self._come_back()
+            self._endpoint = open_endpoint(self._settings)
+            gathering = Gathering(self._endpoint.part("cohort"))
+            self._served = serve_store()
+            gathered = gathering.read() if gathering.closed() else self._gather(gathering, self._endpoint)
+            drawn = cohort.draw_cohort(gathered)
+            self._world_known = True
+            if gathered.includes(self._id):
+                return self._enter_cohort(drawn, self._endpoint)
+            return self._come_late(drawn, self._endpoint)
+        except GatheringError as error:
+            raise RendezvousTimeoutError(f"collab: {self._where()}: {error}") from None
+        except RendezvousError:
+            raise
+        except RuntimeError as error:
+            if str(error).startswith("collab:"):
+                raise
+            raise RendezvousConnectionError(f"collab: {self._where()} was lost: {first_line(error)}") from None
+
+    def shutdown(self) -> bool:
+        """The workers here have ended for good. A coordinator that is served here outlives them."""
+        if self._agent_store is not None:
+            self._agent_store.arrive()
+        if self._herald is not None:
+            self._herald.stop()
+        endpoint = self._endpoint
+        if endpoint is not None and endpoint.serving:
+            board = Board(endpoint.part("agents"), max(5.0, self._settings.config.link_grace))
+            self._candidate.linger(board.living)
+        else:
+            self._candidate.linger(list)
+        return True
+
+    # ---- the cohort --------------------------------------------------------------------------------
+
+    def _gather(self, gathering: Gathering, endpoint: Endpoint) -> Any:
+        settings = self._settings
+        mine = cohort.Node(self._id, settings.site, settings.hostname, join_host_port(self._address, self._served.port))
+        terms = Terms(settings.min_nodes, settings.max_nodes, settings.last_call, settings.join_timeout)
+        log.info(f"waiting at {settings.endpoint} for {settings.min_nodes} to {settings.max_nodes} nodes"
+                 if settings.max_nodes > settings.min_nodes else
+                 f"waiting at {settings.endpoint} for {settings.min_nodes} nodes")  # fmt: skip
+        return gathering.come(mine.tell(), endpoint.serving, terms, _Waiting(self._where()).say)
+
+    def _where(self) -> str:
+        endpoint = self._endpoint
+        here = ""
+        if endpoint is not None and endpoint.serving:
+            here = ", served here"
+            if is_loopback(self._settings.host):
+                here += f" ({self._settings.host} is this machine's loopback address: only what runs here comes to it)"
+        return f"the rendezvous at {self._settings.endpoint}{here}"
+
+    def _enter_cohort(self, drawn: cohort.Cohort, endpoint: Endpoint) -> RendezvousInfo:
+        index = drawn.site_index_of(self._id)
+        site = drawn.sites[index]
+        self._site = site.name
+        self._site_nodes = len(site.nodes)
+        part = endpoint.part("cohort")
+        if site.first.id == self._id:
+            self._site_store = self._served
+            self._serve_candidate(part, index)
+        else:
+            host, port = split_host_port(site.first.store)
+            self._site_store = dial_store(host, port)
+            if self._site_store is None:
+                raise GatheringError(
+                    f"the first node of site {site.name}, {site.first.hostname}, does not answer at {site.first.store}"
+                )
+        self._learn(drawn, endpoint)
+        host, port = (
+            ("127.0.0.1", self._served.port) if site.first.id == self._id else split_host_port(site.first.store)
+        )
+        self._tell_workers("cohort", join_host_port(host, port))
+        names = ", ".join(site.name for site in drawn.sites)
+        log.info(
+            f"{len(drawn.nodes)} nodes are here, {len(drawn.sites)} sites: {names}; the coordinator is at "
+            + ", ".join(self._coordinators)
+        )
+        self._agent_store = AgentStore(
+            endpoint.part("ranks"), PrefixStore("agents", self._site_store), self._site_nodes
+        )
+        return RendezvousInfo(
+            self._agent_store,
+            drawn.rank_of(self._id),
+            len(drawn.nodes),
+            RendezvousStoreInfo(endpoint.host, endpoint.port),
+        )
+
+    def _serve_candidate(self, part: Any, index: int) -> None:
+        standby = candidate.STANDBY if self._settings.standby is None else self._settings.standby
+        address = error = ""
+        if not self._settings.config.coordinator and (index == 0 or standby):
+            try:
+                address = self._candidate.serve(self._address, self._settings.coordinator_port)
+            except (OSError, RuntimeError, ValueError) as problem:
+                error = str(problem)
+        cohort.tell_coordinator(part, index, address, error)
+
+    def _learn(self, drawn: cohort.Cohort, endpoint: Endpoint) -> None:
+        """Who coordinates; from here on this agent can do without the endpoint."""
+        part = endpoint.part("cohort")
+        told = cohort.coordinators_of(part, drawn, _TELL_SECONDS)
+        if not self._coordinators:
+            self._coordinators = [address for address in told if address]
+        if endpoint.serving:
+            return
+        known = Known(drawn.gathered.text)
+        for index in range(len(drawn.sites)):
+            known.sites[f"site/{index}"] = part.get(f"site/{index}").decode()
+        name = f"{self._site} ({self._settings.hostname})"
+        self._herald = Herald(endpoint.host, endpoint.port, self._settings.run_id, name, known)
+        self._herald.start()
+
+    # ---- late, and back ----------------------------------------------------------------------------
+
+    def _come_late(self, drawn: cohort.Cohort, endpoint: Endpoint) -> RendezvousInfo:
+        if self._settings.site_nodes is None:
+            self._site_nodes = drawn.nodes_of_site(self._site) or 1
+        self._learn(drawn, endpoint)
+        self._serve_again()
+        if self._site_nodes > 1:
+            first = next((site.first for site in drawn.sites if site.name == self._site), None)
+            self._site_store = None if first is None else dial_store(*split_host_port(first.store))
+        log.info(f"the world at {self._settings.endpoint} is closed: site {self._site} joins its swarm as a world of "
+                 f"its own; the coordinator is at {', '.join(self._coordinators)}")  # fmt: skip
+        return self._own_world()
+
+    def _come_back(self) -> RendezvousInfo:
+        self._served = serve_store()
+        log.info(f"site {self._site} comes back as a world of its own; the coordinator is at "
+                 f"{', '.join(self._coordinators)}")  # fmt: skip
+        return self._own_world()
+
+    def _serve_again(self) -> None:
+        """The machine of a candidate that is gone serves it anew at its old address, where the others look for it."""
+        if self._settings.config.coordinator:
+            return
+        for address in self._coordinators:
+            host, port = split_host_port(address)
+            if host != self._address or self._candidate.serving:
+                continue
+            try:
+                self._candidate.serve(host, port)
+            except (OSError, RuntimeError, ValueError):
+                continue  # it is still served: this torchrun is another one on that machine
+            log.info(f"the coordinator at {address} is served again, here")
+
+    def _own_world(self) -> RendezvousInfo:
+        world = late.alone(self._served) if self._site_nodes == 1 else self._meet_own_site()
+        self._site_store = world.store
+        self._tell_workers("lone", "")
+        self._agent_store = AgentStore(
+            PrefixStore("ranks", world.store), PrefixStore("agents", world.store), world.nodes
+        )
+        return RendezvousInfo(self._agent_store, world.rank, world.nodes, RendezvousStoreInfo(world.host, world.port))
+
+    def _meet_own_site(self) -> late.LoneWorld:
+        settings = self._settings
+        mine = cohort.Node(self._id, settings.site, settings.hostname, join_host_port(self._address, self._served.port))
+        nodes = self._site_nodes
+        terms = Terms(nodes, nodes, 0.0, settings.join_timeout, content_with_fewer=True)
+        waiting = _Waiting(f"site {self._site}, {nodes} nodes")
+        places = [store for store in (self._site_store, self._endpoint and self._endpoint.store) if store is not None]
+        reason = "its store is gone, and the endpoint's too"
+        for store in places:
+            try:
+                return late.meet(store, self._site, mine, self._served, terms, waiting.say)
+            except GatheringError:
+                raise
+            except RuntimeError as error:
+                reason = first_line(error)
+        raise GatheringError(f"the {nodes} nodes of site {self._site} have no place to meet: {reason}")
+
+    # ---- workers -----------------------------------------------------------------------------------
+
+    def _tell_workers(self, start: str, site_store: str) -> None:
+        """Workers inherit the agent's environment."""
+        os.environ[environment.START] = start
+        os.environ[environment.SITE_STORE] = site_store
+        os.environ["COLLAB_SITE"] = self._site
+        os.environ["COLLAB_COORDINATOR"] = ",".join(self._coordinators)
+        if self._settings.local_addr:
+            os.environ.setdefault("COLLAB_ADVERTISE", self._settings.local_addr)
+
+
+class _Waiting:
+    """Says now and then who is waited for."""
+
+    def __init__(self, where: str) -> None:
+        self._where = where
+        self._said = time.monotonic()
+
+    def say(self, there: int) -> None:
+        now = time.monotonic()
+        if now - self._said >= _SAY_EVERY:
+            self._said = now
+            log.info(f"{self._where}: {there} node{'s' if there != 1 else ''} so far")

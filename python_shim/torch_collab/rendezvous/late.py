@@ -1,0 +1,54 @@
+"""The world of a site that comes late or comes back: its own ranks, its own store.
+
+One node is a world at once, and needs nobody for that. Several nodes of one site meet first: in the store their site
+had, else at the endpoint.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch.distributed as dist
+
+from torch_collab.addresses import split_host_port
+from torch_collab.rendezvous.cohort import Node
+from torch_collab.rendezvous.endpoint import dial_store
+from torch_collab.rendezvous.gathering import Gathering, GatheringError, Terms
+
+
+@dataclass(frozen=True)
+class LoneWorld:
+    rank: int  # of this node
+    nodes: int
+    store: Any  # of this world: served here, or at its first node
+    host: str  # where the workers here find it
+    port: int
+
+
+def alone(served: Any) -> LoneWorld:
+    return LoneWorld(0, 1, served, "127.0.0.1", served.port)
+
+
+def meet(meeting: Any, site: str, mine: Node, served: Any, terms: Terms, waiting: Callable[[int], None]) -> LoneWorld:
+    """Among the nodes of a site; the first that comes closes. Raises GatheringError when they do not get together."""
+    for generation in itertools.count():
+        gathering = Gathering(dist.PrefixStore(f"late/{site}/{generation}", meeting))
+        if gathering.closed():
+            continue
+        gathered = gathering.come(mine.tell(), None, terms, waiting)
+        if gathered.includes(mine.id):
+            break
+    nodes = [Node.read(told) for told in gathered.nodes]
+    if len(nodes) == 1:
+        return alone(served)
+    rank = [node.id for node in nodes].index(mine.id)
+    if rank == 0:
+        return LoneWorld(0, len(nodes), served, "127.0.0.1", served.port)
+    host, port = split_host_port(nodes[0].store)
+    store = dial_store(host, port)
+    if store is None:
+        raise GatheringError(f"the store of {nodes[0].hostname} at {nodes[0].store} does not answer")
+    return LoneWorld(rank, len(nodes), store, host, port)

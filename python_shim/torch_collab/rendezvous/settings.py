@@ -1,0 +1,109 @@
+"""What one torchrun was asked for, read once: its flags, --rdzv-conf and the COLLAB_ variables."""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import dataclass
+from typing import Any
+
+from torch_collab import log, native
+from torch_collab.addresses import join_host_port, split_host_port
+from torch_collab.environment import collab_variables
+from torch_collab.places import as_name
+
+BACKEND = "collab"
+DEFAULT_PORT = 29400  # torchrun's own
+
+# Options of torch's c10d rendezvous that mean nothing here; a command that is changed by one word may carry them.
+_WITHOUT_MEANING = frozenset(
+    {"read_timeout", "close_timeout", "heartbeat", "keep_alive_interval", "keep_alive_max_attempt", "store_type",
+     "timeout"}
+)  # fmt: skip
+_OPTIONS = ("join_timeout", "last_call_timeout", "is_host", "site_nodes", "standby", "coordinator_port")
+
+
+@dataclass(frozen=True)
+class RendezvousSettings:
+    """Times are seconds."""
+
+    run_id: str
+    host: str  # of the endpoint
+    port: int
+    min_nodes: int
+    max_nodes: int
+    local_addr: str
+    is_host: bool | None  # whether this agent serves the endpoint; None: found out
+    join_timeout: float
+    last_call: float
+    site_nodes: int | None  # nodes of this site, for one that comes late
+    standby: bool | None  # whether every site serves a candidate coordinator; None: as candidate.py has it
+    coordinator_port: int
+    site: str  # COLLAB_SITE, or ""
+    hostname: str
+    config: native.Settings
+
+    @property
+    def endpoint(self) -> str:
+        return join_host_port(self.host, self.port)
+
+
+def read_settings(parameters: Any) -> RendezvousSettings:
+    """From torchrun's RendezvousParameters. Raises ValueError in words."""
+    for name in sorted(set(parameters.config) - _WITHOUT_MEANING - set(_OPTIONS)):
+        log.warning(f"--rdzv-conf {name}={parameters.config[name]} means nothing to the rendezvous {BACKEND!r}; it "
+                    f"knows {', '.join(_OPTIONS)}")  # fmt: skip
+    host, port = _endpoint(parameters.endpoint)
+    config = native.load_config(collab_variables(), {})
+    if config.transport not in ("auto", "ucx"):
+        raise ValueError(
+            f"collab: COLLAB_TRANSPORT={config.transport}: sites under --rdzv-backend={BACKEND} are joined by ucx"
+        )
+    site_nodes = parameters.get_as_int("site_nodes")
+    if site_nodes is not None and not 1 <= site_nodes <= parameters.max_nodes:
+        raise ValueError(
+            f"collab: --rdzv-conf site_nodes={site_nodes}: expected 1 to {parameters.max_nodes} (--nnodes)"
+        )
+    return RendezvousSettings(
+        run_id=parameters.run_id,
+        host=host,
+        port=port,
+        min_nodes=parameters.min_nodes,
+        max_nodes=parameters.max_nodes,
+        local_addr=parameters.local_addr or "",
+        is_host=parameters.get_as_bool("is_host"),
+        join_timeout=_seconds(parameters, "join_timeout", 600),
+        last_call=_seconds(parameters, "last_call_timeout", 5),
+        site_nodes=site_nodes,
+        standby=parameters.get_as_bool("standby"),
+        coordinator_port=parameters.get_as_int("coordinator_port", 0),
+        site=config.site,
+        hostname=as_name(socket.gethostname()),
+        config=config,
+    )
+
+
+def _endpoint(text: str) -> tuple[str, int]:
+    text = text.strip()
+    if not text:
+        raise ValueError(
+            f"collab: --rdzv-backend={BACKEND} needs --rdzv-endpoint=HOST:PORT, where HOST is the address of the first "
+            "machine as the others see it"
+        )
+    host, colon, port = text.rpartition(":")
+    if not colon or (not port.isdigit() and text.endswith("]")) or (":" in host and not host.startswith("[")):
+        return text.strip("[]"), DEFAULT_PORT
+    try:
+        return split_host_port(text)
+    except ValueError as error:
+        raise ValueError(f"collab: --rdzv-endpoint: {error}") from None
+
+
+def _seconds(parameters: Any, name: str, default: float) -> float:
+    value = parameters.get(name, default)
+    try:
+        seconds = float(value)
+    except (TypeError, ValueError):
+        seconds = -1.0
+    if not 0 < seconds <= 7 * 24 * 3600:
+        raise ValueError(f"collab: --rdzv-conf {name}={value}: expected seconds, more than 0")
+    return seconds

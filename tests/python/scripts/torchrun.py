@@ -1,0 +1,89 @@
+"""A worker of `torchrun --rdzv-backend=collab`: trains until it is told to stop, and tells what happens to it.
+
+    torchrun.py FOLDER       FOLDER is shared by all nodes of the test
+
+It prints `started pid … rank … of … start …`, then `step N round R` now and then, and `ended step … digest …`. It stops
+at the first step at which FOLDER/stop is there. With FOLDER/crash-SITE there it takes that file away and crashes. While
+FOLDER/hold is there it does nothing after init_process_group; with FOLDER/groups it makes groups inside its site and
+ends.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+import torch_collab
+from common import RANK, WORLD, batch, small_model
+from torch.nn.functional import cross_entropy
+from torch.nn.parallel import DistributedDataParallel
+from torch_collab import native, state
+
+FOLDER = Path(sys.argv[1])
+SITE = os.environ["COLLAB_SITE"]
+
+
+def say(what: str) -> None:
+    print(f"[{SITE}] {what}", flush=True)
+
+
+def crash_if_told() -> None:
+    told = FOLDER / f"crash-{SITE}"
+    if told.exists():
+        told.unlink(missing_ok=True)
+        say("crashes now")
+        os._exit(3)
+
+
+def make_groups() -> None:
+    """Groups inside the site, when the world's store is gone."""
+    site = torch_collab.site_group()
+    dist.barrier(group=site)
+    ranks = dist.get_process_group_ranks(site)
+    for backend, local in (("collab", True), ("gloo", True), ("gloo", False)):
+        one = torch.ones(1)
+        dist.all_reduce(one, group=dist.new_group(ranks, backend=backend, use_local_synchronization=local))
+        assert one.item() == len(ranks)
+    say("groups are made")
+    os._exit(0)  # there is no world to take down
+
+
+def main() -> None:
+    dist.init_process_group("collab")
+    start = state.require().start.value
+    restart = os.environ["TORCHELASTIC_RESTART_COUNT"]
+    say(f"started pid {os.getpid()} rank {RANK} of {WORLD} start {start} restart {restart}")
+    while (FOLDER / "hold").exists():
+        time.sleep(0.02)
+    if (FOLDER / "groups").exists():
+        return make_groups()
+    ddp = DistributedDataParallel(small_model(RANK))
+    optimizer = torch.optim.SGD(ddp.parameters(), lr=0.01)
+    step = told_round = 0
+    stop = torch.zeros(1)
+    while True:
+        x, y = batch(step, RANK)
+        optimizer.zero_grad()
+        cross_entropy(ddp(x), y).backward()
+        optimizer.step()
+        step += 1
+        now = torch_collab.status()["round"]
+        if now != told_round:
+            told_round = now
+            say(f"step {step} round {now}")
+        crash_if_told()
+        time.sleep(0.02)
+        stop.fill_(float((FOLDER / "stop").exists()))
+        dist.all_reduce(stop, dist.ReduceOp.MAX, group=torch_collab.site_group())  # the ranks of a site stop together
+        if stop.item() > 0:
+            break
+    dist.destroy_process_group()
+    flat = torch.cat([p.detach().flatten() for p in ddp.parameters()])
+    say(f"ended step {step} digest {native.digest(flat)}")
+
+
+main()

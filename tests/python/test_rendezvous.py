@@ -1,0 +1,190 @@
+"""The rendezvous handler without torchrun: who meets whom, and what is said when nobody comes."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+from test_torchrun import free_port
+from torch.distributed import HashStore, PrefixStore
+from torch.distributed.elastic.rendezvous import RendezvousError, RendezvousInfo, RendezvousParameters
+from torch.distributed.elastic.rendezvous.registry import get_rendezvous_handler
+from torch_collab.rendezvous.agent_store import AgentStore
+from torch_collab.rendezvous.cohort import Node, draw_cohort
+from torch_collab.rendezvous.contact import own_address
+from torch_collab.rendezvous.gathering import Gathered, Gathering, Terms
+from torch_collab.rendezvous.handler import CollabRendezvous
+from torch_collab.rendezvous.settings import read_settings
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What a handler tells its workers stays in the test. With a coordinator given it serves none."""
+    saved = dict(os.environ)
+    monkeypatch.setenv("COLLAB_COORDINATOR", "127.0.0.1:9")
+    yield
+    os.environ.clear()
+    os.environ.update(saved)
+
+
+def handler(port: int, nnodes: tuple[int, int] = (2, 2), run_id: str = "a", **conf: str) -> CollabRendezvous:
+    conf = {"last_call_timeout": "0.3", "join_timeout": "20", **conf}
+    made = get_rendezvous_handler(RendezvousParameters("collab", f"127.0.0.1:{port}", run_id, *nnodes, **conf))
+    assert isinstance(made, CollabRendezvous)
+    return made
+
+
+def rendezvous(*handlers: CollabRendezvous) -> list[RendezvousInfo | RendezvousError]:
+    """All at once."""
+    found: dict[int, RendezvousInfo | RendezvousError] = {}
+
+    def run(index: int) -> None:
+        try:
+            found[index] = handlers[index].next_rendezvous()
+        except RendezvousError as error:
+            found[index] = error
+
+    threads = [threading.Thread(target=run, args=(index,)) for index in range(len(handlers))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    return [found[index] for index in range(len(handlers))]
+
+
+def ranks(infos: list[RendezvousInfo | RendezvousError]) -> list[tuple[int, int]]:
+    assert all(isinstance(info, RendezvousInfo) for info in infos), infos
+    return sorted((info.rank, info.world_size) for info in infos)
+
+
+def test_the_cohort_then_late_ones_then_one_that_comes_back() -> None:
+    port = free_port()
+    first, second = handler(port), handler(port)
+    infos = rendezvous(first, second)
+    assert ranks(infos) == [(0, 2), (1, 2)]
+    assert all(info.bootstrap_store_info.master_port == port for info in infos)
+    assert os.environ["COLLAB_START"] == "cohort" and os.environ["COLLAB_COORDINATOR"] == "127.0.0.1:9"
+    late = handler(port)
+    (info,) = rendezvous(late)
+    assert (info.rank, info.world_size) == (0, 1) and info.bootstrap_store_info.master_port != port
+    assert os.environ["COLLAB_START"] == "lone"
+    (again,) = rendezvous(second)
+    assert (again.rank, again.world_size) == (0, 1)
+    assert all(each.num_nodes_waiting() == 0 and not each.is_closed() for each in (first, second, late))
+    for each in (late, second, first):
+        each.shutdown()
+
+
+def test_fewer_than_the_most_after_the_last_call() -> None:
+    (info,) = rendezvous(handler(free_port(), (1, 3)))
+    assert (info.rank, info.world_size) == (0, 1)
+    assert os.environ["COLLAB_START"] == "cohort"
+
+
+def test_no_more_than_the_most() -> None:
+    port = free_port()
+    found = ranks(rendezvous(*(handler(port, (1, 2), last_call_timeout="5") for _ in range(3))))
+    assert found == [(0, 1), (0, 2), (1, 2)]
+
+
+def expect_error(made: CollabRendezvous, *words: str) -> None:
+    (error,) = rendezvous(made)
+    assert isinstance(error, RendezvousError), error
+    for word in words:
+        assert word in str(error), str(error)
+
+
+def test_nobody_at_the_endpoint() -> None:
+    port = free_port()
+    expect_error(
+        handler(port, join_timeout="1", is_host="0"),
+        f"--rdzv-endpoint=127.0.0.1:{port}", "tried for 1 s", "refused", "loopback",
+    )  # fmt: skip
+
+
+def test_something_else_at_the_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch_collab.rendezvous.endpoint._HANDSHAKE_SECONDS", 2.0)
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        expect_error(handler(other.getsockname()[1]), "something else listens", "take a port")
+
+
+def test_another_run_at_the_endpoint() -> None:
+    port = free_port()
+    first = handler(port, (1, 1), run_id="a")
+    rendezvous(first)
+    expect_error(handler(port, run_id="b"), "--rdzv-id=a", "--rdzv-id=b")
+
+
+def test_too_few_come() -> None:
+    port = free_port()
+    expect_error(handler(port, (2, 2), join_timeout="1"), f"127.0.0.1:{port}, served here", "1 of 2 nodes came")
+
+
+def test_a_bad_option_and_a_missing_endpoint() -> None:
+    with pytest.raises(ValueError, match="join_timeout=soon"):
+        handler(free_port(), join_timeout="soon")
+    with pytest.raises(ValueError, match="--rdzv-endpoint=HOST:PORT"):
+        get_rendezvous_handler(RendezvousParameters("collab", "", "a", 1, 1))
+
+
+def test_sites_of_a_cohort() -> None:
+    told = [
+        Node("1", "", "host", "h:1").tell(),
+        Node("2", "rome", "x", "x:1").tell(),
+        Node("3", "", "host", "h:2").tell(),
+        Node("4", "rome", "y", "y:1").tell(),
+    ]
+    drawn = draw_cohort(Gathered("", "g", "3", tuple(told)))
+    assert [(site.name, [node.id for node in site.nodes]) for site in drawn.sites] == [
+        ("host", ["3"]),
+        ("host-2", ["1"]),
+        ("rome", ["2", "4"]),
+    ]
+    assert [drawn.rank_of(each) for each in "3124"] == [0, 1, 2, 3]
+
+
+def test_who_is_gone_is_not_waited_for() -> None:
+    store = PrefixStore("g", HashStore())
+    store.add("arrivals", 1)  # it came, told its name, and died
+    store.set("node/0", '{"id": "dead"}')
+    terms = Terms(least=2, most=2, last_call=0.1, limit=1.0, content_with_fewer=True)
+    started = time.monotonic()
+    gathered = Gathering(store).come({"id": "living"}, True, terms, lambda _: None)
+    assert gathered.nodes == ({"id": "living"},) and time.monotonic() - started >= 1.0
+
+
+def test_the_exit_barrier_is_the_sites() -> None:
+    site, meeting = HashStore(), HashStore()
+    one = AgentStore(meeting, site, 1)
+    one.add("torchelastic/agent/terminal_state/num_members", 1)
+    one.wait(["torchelastic/agent/terminal_state/last_member"])  # nobody else is of this site
+    two = [AgentStore(meeting, site, 2) for _ in range(2)]
+    for each in two:
+        each.add("torchelastic/agent/terminal_state/num_members", 1)
+    two[0].wait(["torchelastic/agent/terminal_state/last_member"])
+
+
+def test_a_machine_without_ucx(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch_collab.native.ucx_problem", lambda: "no libucp.so")
+    with pytest.raises(RuntimeError, match=r"UCX, which does not load here: no libucp.so; pip install libucx-cu12"):
+        handler(free_port())
+
+
+def test_an_endpoint_name_that_means_loopback_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    parameters = RendezvousParameters("collab", "head:29400", "a", 1, 2)
+    settings = read_settings(parameters)
+    monkeypatch.setattr("torch_collab.rendezvous.contact.is_loopback", lambda host: host in ("head", "127.0.1.1"))
+    routes = {"192.0.2.1": "10.1.2.3"}
+    monkeypatch.setattr("torch_collab.rendezvous.contact.local_address_towards", routes.__getitem__)
+    assert own_address(settings) == "10.1.2.3"  # not 127.0.1.1, which no other machine could dial
+    routes["192.0.2.1"] = "127.0.1.1"
+    with pytest.raises(ValueError, match="--local-addr=ADDRESS"):
+        own_address(settings)
+    parameters.local_addr = "10.9.9.9"
+    assert own_address(read_settings(parameters)) == "10.9.9.9"

@@ -1,0 +1,261 @@
+// What is sent, acknowledged and sent again: outbox and inbox, with a network of nothing but this test between them.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <deque>
+#include <map>
+
+#include "core/base/prng.h"
+#include "transport/tcp/tcp_inbox.h"
+#include "transport/tcp/tcp_outbox.h"
+
+namespace collab::tcp {
+namespace {
+
+constexpr std::size_t kKiB = 1024;
+
+TransportMessage message_of(BufferPool& pool, std::size_t head, std::size_t payload, std::uint8_t fill) {
+  TransportMessage message{Lane::kData, std::vector<std::byte>(head, std::byte{fill}), nullptr};
+  if (payload > 0) {
+    message.payload = pool.take(payload);
+    std::fill(message.payload->bytes().begin(), message.payload->bytes().end(), std::byte{fill});
+  }
+  return message;
+}
+
+class TcpOutbox : public ::testing::Test {
+ protected:
+  std::shared_ptr<BufferPool> pool_ = make_buffer_pool();
+  Outbox out_{Lane::kData};
+  std::vector<std::uint64_t> tokens_;
+
+  std::uint64_t send(Carrier carrier) {
+    const auto piece = out_.next(carrier);
+    EXPECT_TRUE(piece.has_value());
+    out_.written(carrier, piece->header.number);
+    return piece->header.number;
+  }
+  Status arrive(std::uint64_t below, std::vector<std::uint64_t> beyond = {}) {
+    return out_.acknowledge({below, std::move(beyond)}, tokens_);
+  }
+};
+
+TEST_F(TcpOutbox, CutsAtTheHeadsEndAndAtTheSegmentsSize) {
+  out_.push(message_of(*pool_, 100, 130 * kKiB, 1), 7);
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> cuts;
+  while (const auto piece = out_.next(1)) cuts.emplace_back(piece->header.offset, piece->header.length);
+  const std::vector<std::pair<std::uint32_t, std::uint32_t>> expected{
+      {0, 100}, {100, 64 * kKiB}, {100 + 64 * kKiB, 64 * kKiB}, {100 + 128 * kKiB, 2 * kKiB}};
+  EXPECT_EQ(cuts, expected);
+}
+
+TEST_F(TcpOutbox, ATokenIsDueOnceAllHasArrivedAndNobodyReads) {
+  out_.push(message_of(*pool_, 10, 10, 1), 7);
+  const auto head = out_.next(1);
+  const auto payload = out_.next(2);
+  out_.written(1, 0);
+  ASSERT_TRUE(arrive(2).ok());
+  EXPECT_TRUE(tokens_.empty()) << "connection 2 still reads the payload";
+  out_.written(2, 1);
+  out_.take_tokens(tokens_);
+  EXPECT_EQ(tokens_, std::vector<std::uint64_t>{7});
+  EXPECT_TRUE(out_.empty());
+}
+
+TEST_F(TcpOutbox, AnUnreadConnectionsEndMakesTheTokenDueToo) {
+  out_.push(message_of(*pool_, 10, 0, 1), 7);
+  (void)out_.next(1);
+  ASSERT_TRUE(arrive(1).ok());
+  out_.lost(1);
+  out_.take_tokens(tokens_);
+  EXPECT_EQ(tokens_, std::vector<std::uint64_t>{7});
+}
+
+TEST_F(TcpOutbox, WhatWasAcknowledgedIsNotSentAgain) {
+  for (int i = 0; i < 6; ++i) out_.push(message_of(*pool_, 10, 0, 1), 0);
+  for (int i = 0; i < 6; ++i) send(i % 2 == 0 ? 1 : 2);
+  ASSERT_TRUE(arrive(1, {0b1010}).ok());  // 0, 2 and 4
+  out_.lost(1);                           // carried 0, 2, 4
+  EXPECT_FALSE(out_.ready());
+  out_.lost(2);  // carried 1, 3, 5
+  EXPECT_EQ(send(3), 1U);
+  ASSERT_TRUE(arrive(4, {0b1}).ok());  // while 3 waits to be sent again it turns out to have arrived
+  EXPECT_EQ(send(3), 5U);
+  EXPECT_FALSE(out_.ready());
+  EXPECT_EQ(out_.sent_again(), 2U);
+}
+
+TEST_F(TcpOutbox, OldNewsIsFineAndNewsOfTheFutureIsNot) {
+  for (int i = 0; i < 3; ++i) out_.push(message_of(*pool_, 10, 0, 1), 0);
+  for (int i = 0; i < 3; ++i) send(1);
+  ASSERT_TRUE(arrive(2).ok());
+  EXPECT_TRUE(arrive(1).ok());
+  EXPECT_EQ(arrive(4).code(), StatusCode::kCorrupt);
+  EXPECT_EQ(arrive(2, {0b10}).code(), StatusCode::kCorrupt);
+  EXPECT_EQ(arrive(2, {0, 1}).code(), StatusCode::kCorrupt);
+}
+
+TEST_F(TcpOutbox, TheWindowIsBounded) {
+  for (int i = 0; i < 3; ++i) out_.push(message_of(*pool_, 0, kMaxPayloadBytes / 2 + 1, 1), 0);
+  std::size_t bytes = 0;
+  while (const auto piece = out_.next(1)) bytes += piece->data.size();
+  EXPECT_LE(bytes, kWindowBytes + kMaxSegmentBytes);
+  Outbox small(Lane::kControl);
+  for (std::uint64_t i = 0; i < kWindowSegments + 5; ++i) small.push(message_of(*pool_, 1, 0, 1), 0);
+  std::uint64_t sent = 0;
+  while (small.next(1)) ++sent;
+  EXPECT_EQ(sent, kWindowSegments);
+}
+
+// ---- receiving -----------------------------------------------------------------------------------
+
+class TcpInbox : public ::testing::Test {
+ protected:
+  std::shared_ptr<BufferPool> pool_ = make_buffer_pool();
+  Inbox in_{Lane::kData, pool_};
+  std::vector<TransportMessage> messages_;
+
+  static SegmentHeader segment(std::uint64_t number, std::uint64_t message, std::uint32_t payload, std::uint32_t offset,
+                               std::uint32_t length) {
+    return {Lane::kData, number, message, 0, payload, offset, length};
+  }
+  void come(const SegmentHeader& header, Carrier carrier = 1) {
+    const auto place = in_.begin(header, carrier);
+    ASSERT_TRUE(place.ok()) << place.status().to_string();
+    if (!place->has_value()) return;
+    std::fill((*place)->data.begin(), (*place)->data.end(), std::byte{9});
+    ASSERT_TRUE(in_.end(header, messages_).ok());
+  }
+  void expect_corrupt(const SegmentHeader& header) {
+    const auto place = in_.begin(header, 1);
+    ASSERT_FALSE(place.ok());
+    EXPECT_EQ(place.status().code(), StatusCode::kCorrupt);
+  }
+};
+
+TEST_F(TcpInbox, HandsOnInOrder) {
+  come(segment(2, 2, 10, 0, 10));
+  come(segment(1, 1, 10, 0, 10));
+  EXPECT_TRUE(messages_.empty());
+  EXPECT_EQ(in_.arrivals(), (LaneArrivals{0, {0b110}}));
+  come(segment(0, 0, 10, 0, 10));
+  EXPECT_EQ(messages_.size(), 3U);
+  EXPECT_EQ(in_.arrivals(), (LaneArrivals{3, {}}));
+}
+
+TEST_F(TcpInbox, TheFirstWholeCopyCounts) {
+  come(segment(0, 0, 10, 0, 10));
+  come(segment(0, 0, 10, 0, 10), 2);
+  EXPECT_EQ(messages_.size(), 1U);
+  EXPECT_EQ(in_.came_twice(), 1U);
+}
+
+TEST_F(TcpInbox, TheNewerConnectionTakesThePlaceOver) {
+  const SegmentHeader header = segment(0, 0, 10, 0, 10);
+  ASSERT_EQ((*in_.begin(header, 1))->taken_from, 0U);
+  EXPECT_EQ((*in_.begin(header, 2))->taken_from, 1U);
+  in_.lost(1);
+  EXPECT_EQ((*in_.begin(header, 3))->taken_from, 2U);
+  in_.lost(3);
+  EXPECT_EQ((*in_.begin(header, 4))->taken_from, 0U);
+}
+
+TEST_F(TcpInbox, WhatContradictsIsCorrupt) {
+  come(segment(1, 0, 100, 10, 20));
+  expect_corrupt(segment(2, 0, 101, 30, 10));               // another size
+  expect_corrupt(segment(2, 0, 100, 29, 10));               // overlaps the end
+  expect_corrupt(segment(2, 0, 100, 5, 10));                // overlaps the beginning
+  expect_corrupt(segment(2, 0, 100, 10, 20));               // the same bytes by another number
+  expect_corrupt(segment(kWindowSegments, 0, 100, 30, 1));  // beyond the window
+  expect_corrupt(segment(2, kWindowSegments, 100, 0, 1));
+}
+
+TEST_F(TcpInbox, MemoryIsBounded) {
+  const auto large = static_cast<std::uint32_t>(kMaxPayloadBytes);
+  std::uint64_t begun = 0;
+  while (in_.begin(segment(begun, begun, large, 0, 1), 1).ok()) ++begun;
+  EXPECT_LE(begun * kMaxPayloadBytes, kMaxAssemblyBytes);
+  EXPECT_GE(begun, 2U);
+}
+
+// ---- both, over connections that die -------------------------------------------------------------
+
+struct Flight {
+  Outbox::Piece piece;
+  std::vector<std::byte> data;
+};
+
+// Messages of many sizes over five connections; segments are delayed, connections cut in mid-segment, acknowledgements
+// late or lost. Everything arrives once and in order, and nothing known to have arrived travels again.
+TEST(TcpSession, SurvivesCutsOfEverySort) {
+  for (std::uint64_t seed = 0; seed < 12; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Prng prng(seed);
+    const auto pool = make_buffer_pool();
+    Outbox out(Lane::kData);
+    Inbox in(Lane::kData, pool);
+    std::map<Carrier, std::deque<Flight>> lines;
+    Carrier next_carrier = 1;
+    for (int i = 0; i < 5; ++i) lines[next_carrier++];
+    constexpr std::uint64_t kMessages = 60;
+    std::uint64_t pushed = 0;
+    std::vector<std::uint64_t> tokens;
+    std::vector<TransportMessage> arrived;
+    LaneArrivals told;  // what the sender knows
+    for (int step = 0; arrived.size() < kMessages || tokens.size() < kMessages; ++step) {
+      ASSERT_LT(step, 200'000);
+      if (pushed < kMessages && prng.chance(0.2)) {
+        out.push(message_of(*pool, prng.below(200), prng.below(4) == 0 ? 0 : prng.below(150 * kKiB),
+                            static_cast<std::uint8_t>(pushed)),
+                 pushed + 1);
+        ++pushed;
+      }
+      auto line = std::next(lines.begin(), static_cast<std::ptrdiff_t>(prng.below(lines.size())));
+      if (line->second.size() < 4) {
+        if (auto piece = out.next(line->first)) {
+          ASSERT_FALSE(told.has(piece->header.number)) << "segment " << piece->header.number << " was acknowledged";
+          line->second.push_back({*piece, std::vector<std::byte>(piece->data.begin(), piece->data.end())});
+          if (prng.chance(0.9)) out.written(line->first, piece->header.number);
+        }
+      }
+      line = std::next(lines.begin(), static_cast<std::ptrdiff_t>(prng.below(lines.size())));
+      if (!line->second.empty() && prng.chance(0.7)) {
+        const Flight flight = std::move(line->second.front());
+        line->second.pop_front();
+        out.written(line->first, flight.piece.header.number);
+        const auto place = in.begin(flight.piece.header, line->first);
+        ASSERT_TRUE(place.ok()) << place.status().to_string();
+        const bool cut_here = prng.chance(0.02);
+        if (place->has_value() && !cut_here) {
+          std::copy(flight.data.begin(), flight.data.end(), (*place)->data.begin());
+          ASSERT_TRUE(in.end(flight.piece.header, arrived).ok());
+        }
+        if (cut_here) {
+          in.lost(line->first);
+          out.lost(line->first);
+          out.take_tokens(tokens);
+          lines.erase(line);
+          lines[next_carrier++];
+        }
+      }
+      if (prng.chance(0.05)) {
+        told = in.arrivals();
+        ASSERT_TRUE(out.acknowledge(told, tokens).ok());
+      }
+    }
+    ASSERT_EQ(arrived.size(), kMessages);
+    for (std::uint64_t i = 0; i < kMessages; ++i) {
+      const auto right = [&](std::byte byte) { return byte == std::byte(static_cast<std::uint8_t>(i)); };
+      ASSERT_TRUE(std::all_of(arrived[i].head.begin(), arrived[i].head.end(), right));
+      if (arrived[i].payload == nullptr) continue;
+      const auto bytes = arrived[i].payload->view();
+      ASSERT_TRUE(std::all_of(bytes.begin(), bytes.end(), right));
+    }
+    std::sort(tokens.begin(), tokens.end());
+    EXPECT_EQ(std::unique(tokens.begin(), tokens.end()), tokens.end()) << "each token once";
+  }
+}
+
+}  // namespace
+}  // namespace collab::tcp

@@ -1,0 +1,89 @@
+// TLS without sockets: two streams whose bytes this test carries.
+#include "transport/tcp/tcp_tls.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace collab::tcp {
+namespace {
+
+const std::string kToken = "a-token-for-tests-0123456789abcdefghijklmnop";
+const std::string kOther = "another-token-for-tests-0123456789abcdefghij";
+
+std::shared_ptr<const TlsContext> context(const std::string& token) { return *TlsContext::make({token, "", "", ""}); }
+
+// Carries what one has to say to the other; how its handshake stands then.
+Result<bool> carry(TlsStream& from, TlsStream& to) {
+  const std::vector<std::byte> bytes(from.outgoing().begin(), from.outgoing().end());
+  from.sent(bytes.size());
+  to.incoming(bytes);
+  return to.handshake();
+}
+
+TEST(TcpTls, TheSameTokenOpens) {
+  TlsStream dialler(context(kToken), true);
+  TlsStream listener(context(kToken), false);
+  EXPECT_FALSE(*dialler.handshake());
+  EXPECT_FALSE(*carry(dialler, listener));
+  EXPECT_TRUE(*carry(listener, dialler));
+  EXPECT_TRUE(*carry(dialler, listener));
+  const std::string text = "round 3 is committed";
+  ASSERT_TRUE(dialler.write(std::as_bytes(std::span(text))).ok());
+  const std::vector<std::byte> sealed(dialler.outgoing().begin(), dialler.outgoing().end());
+  EXPECT_EQ(std::string(reinterpret_cast<const char*>(sealed.data()), sealed.size()).find(text), std::string::npos);
+  listener.incoming(sealed);
+  std::vector<std::byte> into(100);
+  const auto got = listener.read(into);
+  ASSERT_TRUE(got.ok());
+  EXPECT_EQ(std::string(reinterpret_cast<const char*>(into.data()), *got), text);
+  EXPECT_EQ(*listener.read(into), 0U);
+}
+
+TEST(TcpTls, AnotherTokenIsRefusedByBoth) {
+  TlsStream dialler(context(kToken), true);
+  TlsStream listener(context(kOther), false);
+  EXPECT_FALSE(*dialler.handshake());
+  const auto listeners = carry(dialler, listener);
+  ASSERT_FALSE(listeners.ok());
+  EXPECT_EQ(listeners.status().code(), StatusCode::kRefused);
+  const auto diallers = carry(listener, dialler);
+  ASSERT_FALSE(diallers.ok());
+  EXPECT_EQ(diallers.status().code(), StatusCode::kRefused);
+  EXPECT_NE(diallers.status().message().find("COLLAB_TOKEN"), std::string::npos);
+}
+
+TEST(TcpTls, ABrokenRecordEndsIt) {
+  TlsStream dialler(context(kToken), true);
+  TlsStream listener(context(kToken), false);
+  (void)dialler.handshake();
+  (void)carry(dialler, listener);
+  (void)carry(listener, dialler);
+  ASSERT_TRUE(*carry(dialler, listener));
+  ASSERT_TRUE(dialler.write(std::as_bytes(std::span("abc", 3))).ok());
+  std::vector<std::byte> sealed(dialler.outgoing().begin(), dialler.outgoing().end());
+  sealed.back() ^= std::byte{1};
+  listener.incoming(sealed);
+  std::vector<std::byte> into(100);
+  EXPECT_FALSE(listener.read(into).ok());
+}
+
+TEST(TcpTls, GarbageIsNoHandshake) {
+  for (const bool dialler : {true, false}) {
+    TlsStream stream(context(kToken), dialler);
+    (void)stream.handshake();
+    const std::vector<std::byte> garbage(500, std::byte{0x41});
+    stream.incoming(garbage);
+    EXPECT_FALSE(stream.handshake().ok());
+  }
+}
+
+TEST(TcpTls, AShortTokenIsRefusedUnseen) {
+  const auto made = TlsContext::make({"hunter2", "", "", ""});
+  ASSERT_FALSE(made.ok());
+  EXPECT_EQ(made.status().message().find("hunter2"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace collab::tcp
