@@ -120,7 +120,9 @@ Result<DataPlane::Applied> DataPlane::apply(const protocol::ApplyCommit& action)
       step_from(at, tile, moments);
       if (!moments.empty()) outer_chain.add(hash128(as_bytes_of(moments)));
     }
-    anchor_chain.add(hash128(as_bytes_of(tile)));
+    const auto known = attempt_->digests.find(at);
+    const bool hashed = steps_at_once() && known != attempt_->digests.end() && known->second.elements == count;
+    anchor_chain.add(hashed ? known->second.digest : hash128(as_bytes_of(tile)));
     COLLAB_RETURN_IF_ERROR(change_tile(*parts_.parameters, change, at, tile, base.subspan(at, count)));
   }
   const Digest state = digest_of_state(anchor_chain.finish(), outer.empty() ? Digest{} : outer_chain.finish());

@@ -253,10 +253,11 @@ DataPlane::Events DataPlane::run(const protocol::TakeMean& action) {
 }
 
 void DataPlane::take_mean(std::uint64_t begin, std::span<float> mean) {
-  attempt_->digests[begin] = hash128(as_bytes_of(mean));
   // An outer step without state can be taken while the mean is in cache and the next chunk on its way: until the commit
-  // it stands in the arena's free slot, where nobody looks.
+  // it stands in the arena's free slot, where nobody looks. What is told as done is then the digest of the parameters
+  // to come, which the commit needs not take again.
   if (steps_at_once()) step_from(begin, mean, {});
+  attempt_->digests[begin] = {hash128(as_bytes_of(mean)), mean.size()};
 }
 
 void DataPlane::step_from(std::uint64_t begin, std::span<float> mean, std::span<float> outer) {
@@ -280,7 +281,7 @@ DataPlane::Events DataPlane::run(const protocol::ExchangeDone&) {
     DigestChain chain;
     for (auto chunk = attempt_->digests.lower_bound(slice.range.begin);
          chunk != attempt_->digests.end() && chunk->first < slice.range.end; ++chunk) {
-      chain.add(chunk->second);
+      chain.add(chunk->second.digest);
     }
     complete.slices.push_back(chain.finish());
   }

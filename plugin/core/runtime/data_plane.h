@@ -118,7 +118,12 @@ class DataPlane {
     std::vector<float> scales;                 // per participant, site order
     std::map<ChunkKey, BufferPtr> arrived;     // encoded contributions to our slices, kept until commit
     std::map<std::uint64_t, BufferPtr> means;  // encoded means not yet decoded
-    std::map<std::uint64_t, Digest> digests;   // of decoded means, by first element
+    struct Hashed {
+      Digest digest;
+      std::uint64_t elements = 0;
+    };
+    // Of what each chunk of the mean has become, by first element: the next anchor if steps_at_once(), else the mean.
+    std::map<std::uint64_t, Hashed> digests;
     bool complete = false;
   };
   // An anchor on its way to a joiner.
