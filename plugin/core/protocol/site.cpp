@@ -105,7 +105,8 @@ void Site::State::on_event(const PeerConnected& event) {
     out.emplace_back(Hangup{event.link, "site " + std::to_string(event.site.value) + " is no member any more"});
     return;
   }
-  peers[event.link] = PeerLink{PeerState::kGreeting, event.site, name_of(event.site), true, now};
+  const std::string& address = roster.at(event.site).address;
+  peers[event.link] = PeerLink{PeerState::kGreeting, event.site, name_of(event.site), address, true, now};
   greet(event.link);
 }
 

@@ -123,8 +123,9 @@ void Site::State::report_unreached(SiteId peer, const std::string& reason) {
 void Site::State::on_commit(const wire::Commit& commit) {
   const std::string what = "the coordinator committed attempt " + std::to_string(commit.attempt.value) + " of round " +
                            std::to_string(commit.round.value);
-  if (commit.term < term || (anchor && commit.round <= anchor->round)) return;
-  const bool of_ours = kept_done() && prepared->form.round == commit.round && prepared->form.attempt == commit.attempt;
+  if (commit.term < term || (anchor && commit.run == anchor->run && commit.round <= anchor->round)) return;
+  const bool of_ours = kept_done() && prepared->form.run == commit.run && prepared->form.round == commit.round &&
+                       prepared->form.attempt == commit.attempt;
   if (!anchor || commit.round.value != anchor->round.value + 1 || !of_ours || round.phase == RoundPhase::kApplying) {
     return fail(
         internal_error(what + ", which this site has not completed: coordinator and site disagree, report this"));
