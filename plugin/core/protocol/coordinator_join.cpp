@@ -107,10 +107,10 @@ void Coordinator::State::refuse_link(LinkId link, const std::string& who, const 
 }
 
 SiteId Coordinator::State::pick_id(const wire::Join& join) const {
-  if (join.index != wire::kNoIndex) return SiteId{join.index};
   for (const auto& [id, name] : voters) {
     if (name == join.site && members.count(id) == 0) return id;  // back in its place
   }
+  if (join.index != wire::kNoIndex && voters.count(SiteId{join.index}) == 0) return SiteId{join.index};
   SiteId id{0};
   while (members.count(id) != 0 || voters.count(id) != 0) ++id.value;
   return id;

@@ -42,6 +42,9 @@ inline constexpr std::size_t kMaxClaims = 64;
 // How often one kind of trouble with one member or pair is answered with another attempt, within one round.
 inline constexpr std::uint32_t kMaxRepeats = 3;
 
+// More than can have been held since the state on disk was written.
+inline constexpr std::uint64_t kForgottenTerms = 64;
+
 // Rounds whose contributors are remembered, to tell who returns whether it was counted.
 inline constexpr std::size_t kRememberedRounds = 64;
 

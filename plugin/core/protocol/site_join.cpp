@@ -170,7 +170,6 @@ void Site::State::on_adopt(const wire::Adopt& adopt) {
     prepared->done = false;
     prepared->slices.clear();
   }
-  if (!adoption->keeps && same_round) pending.reset();
   if (adoption->keeps) {
     out.emplace_back(KeepAnchor{adopt.run, adopt.round});
   } else {

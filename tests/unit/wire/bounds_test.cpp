@@ -213,7 +213,7 @@ TEST(Counts, AClaimWithoutItsBytesIsRefusedAtOnce) {
   EXPECT_THAT(refusal_of(Done{TermId(1), RoundId(1), AttemptId(1), {{}}}, Body().u64(1).u64(1).u32(1).u32(4096).bytes),
               HasSubstr("Done.slices: expected 4096 entries of at least 16 bytes, got 0 bytes"));
   const Commit one{TermId(1), RunId(1), RoundId(1), AttemptId(1), {}};
-  EXPECT_THAT(refusal_of(one, Body().u64(1).u64(1).u32(1).u32(0xFFFF'FFFF).bytes),
+  EXPECT_THAT(refusal_of(one, Body().u64(1).u64(1).u64(1).u32(1).u32(0xFFFF'FFFF).bytes),
               HasSubstr("Commit.contributors: expected at most 4096 entries, got 4294967295"));
 }
 
@@ -230,7 +230,7 @@ TEST(Rules, RosterAndCommitAscend) {
                   "members[1]: expected a site above site 2 (ascending, each once), got site 1");
   expect_not_sent(Commit{TermId(1), RunId(1), RoundId(1), AttemptId(1), {SiteId(1), SiteId(1)}}, "contributors[1]");
   const Commit one{TermId(1), RunId(1), RoundId(1), AttemptId(1), {}};
-  EXPECT_THAT(refusal_of(one, Body().u64(1).u64(1).u32(1).u32(2).u32(7).u32(3).bytes),
+  EXPECT_THAT(refusal_of(one, Body().u64(1).u64(1).u64(1).u32(1).u32(2).u32(7).u32(3).bytes),
               HasSubstr("Commit.contributors[1]: expected a site above site 7"));
 }
 
