@@ -10,27 +10,14 @@ void Checkers::contributes(const wire::Form& form, SiteId site, Contribution con
   attempts_[attempt][site] = std::move(contribution);
 }
 
-const wire::Form* Checkers::form_of(const wire::Commit& commit) const {
-  for (auto form = forms_.rbegin(); form != forms_.rend(); ++form) {
-    const auto& [run, round, attempt] = form->first;
-    std::vector<SiteId> weighed;
-    for (const wire::Participant& p : form->second.participants) {
-      if (p.weight > 0) weighed.push_back(p.site);
-    }
-    if (round == commit.round && attempt == commit.attempt && weighed == commit.contributors) return &form->second;
-  }
-  return nullptr;
-}
-
 void Checkers::committed(const wire::Commit& commit) {
   if (commit.contributors.empty()) {  // nobody exchanged anything
-    commits_ += idle_.insert({commit.round, commit.attempt}).second ? 1 : 0;
+    commits_ += idle_.insert({commit.run, commit.round, commit.attempt}).second ? 1 : 0;
     return;
   }
-  const wire::Form* form = form_of(commit);
-  if (form == nullptr) return fail("round " + std::to_string(commit.round.value) + " was never exchanged");
-  const Attempt attempt{form->run, commit.round, commit.attempt};
-  if (!committed_.insert({form->run, commit.round}).second) return;
+  const Attempt attempt{commit.run, commit.round, commit.attempt};
+  if (forms_.count(attempt) == 0) return fail("round " + std::to_string(commit.round.value) + " was never exchanged");
+  if (!committed_.insert({commit.run, commit.round}).second) return;
   ++commits_;
   for (const SiteId site : commit.contributors) {
     const auto found = attempts_[attempt].find(site);

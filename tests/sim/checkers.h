@@ -49,13 +49,12 @@ class Checkers {
     RoundId round;
   };
   using Attempt = std::tuple<RunId, RoundId, AttemptId>;
-  [[nodiscard]] const wire::Form* form_of(const wire::Commit& commit) const;
   std::map<Attempt, std::map<SiteId, Contribution>> attempts_;
   std::map<Attempt, wire::Form> forms_;
   std::map<std::string, std::map<std::uint64_t, Interval>> counted_;            // by process and first sample
   std::map<std::string, std::map<std::uint64_t, std::uint64_t>> ever_counted_;  // also where it was undone since
   std::set<std::tuple<RunId, RoundId>> committed_;
-  std::set<std::pair<RoundId, AttemptId>> idle_;  // rounds in which nobody had a weight
+  std::set<Attempt> idle_;  // rounds in which nobody had a weight
   std::size_t commits_ = 0;
   std::vector<std::string> failures_;
 };

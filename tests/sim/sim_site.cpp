@@ -114,10 +114,13 @@ void SimSite::act(const SiteAction& action) {
         } else if constexpr (std::is_same_v<T, ReceiveAnchor>) {
           attempt_.reset();
           incoming_ = Incoming{a.run, a.round, a.digest, a.from, std::vector<float>(options_.elements)};
+        } else if constexpr (std::is_same_v<T, StopReceiving>) {
+          incoming_.reset();
         } else if constexpr (std::is_same_v<T, SendAnchor>) {
           send_anchor(a);
         } else if constexpr (std::is_same_v<T, JoinDone>) {
           theta_ = anchor_;
+          report_.joined = true;
           report_.run = a.run;
           report_.round = a.round;
           train();
@@ -186,6 +189,7 @@ void SimSite::on_frame(LinkId link, const Frame& frame) {
   if (const auto* adopt = std::get_if<wire::Adopt>(&*message)) {
     if (adopt->counted == wire::Counted::kUnknown) report_.undisturbed = false;
   }
+  if (const auto* form = std::get_if<wire::Form>(&*message)) report_.form = *form;
   post(Received{link, *message});
 }
 

@@ -62,6 +62,8 @@ struct SimSiteReport {
   std::uint64_t uncounted_from = 0;
   std::uint64_t skipped = 0;  // triggers answered without a round
   std::uint64_t rebased = 0;
+  bool joined = false;
+  std::optional<wire::Form> form;  // the newest it heard of
 };
 
 class SimSite final : public Node {
@@ -74,6 +76,7 @@ class SimSite final : public Node {
   [[nodiscard]] const SimSiteOptions& options() const { return options_; }
   [[nodiscard]] const SimSiteReport& report() const { return report_; }
   [[nodiscard]] std::optional<Saved> saved() const;
+  [[nodiscard]] const std::vector<wire::Voter>& voters() const { return site_.voters(); }
   [[nodiscard]] std::string waiting_for() const { return site_.waiting_for(network_.now()); }
   void kill() { dead_ = true; }
   [[nodiscard]] SiteId self() const { return self_; }
@@ -174,6 +177,7 @@ class SimSite final : public Node {
   std::optional<Incoming> incoming_;
   std::pair<RoundId, AttemptId> newest_{};
   std::map<std::pair<RoundId, AttemptId>, std::vector<Arrived>> early_;  // of attempts we have not heard of yet
+  std::pair<RoundId, AttemptId> flipped_{};  // the mean of this attempt was
   bool poison_ = false;
   bool flip_mean_ = false;
   bool flip_anchor_ = false;

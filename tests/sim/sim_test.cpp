@@ -80,7 +80,7 @@ TEST(Sim, FlippedBitIsCaught) { EXPECT_EQ(caught(Mutation::kFlipBit, 20), 20); }
 // Steps are at stake only where somebody rebases: with faults.
 TEST(Sim, StepsThatARebaseLosesAreCaught) {
   int found = 0;
-  for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
     SwarmOptions options = with(seed, "pause,isolate,one-way");
     options.sites = 4;
     options.mutation = Mutation::kLoseSteps;

@@ -33,6 +33,8 @@ constexpr Duration seconds(double s) { return Duration(static_cast<Duration::rep
 constexpr TimePoint kQuiet = TimePoint(seconds(60));
 // Everybody has trained to the end this long after the faults have stopped: twice the limits below, and the rounds.
 constexpr Duration kBound = seconds(420);
+// A run of the largest swarm takes a tenth of this many events: more are a circle nobody waits in.
+constexpr std::uint64_t kMostEvents = 3'000'000;
 
 std::string_view name_of(Mutation mutation) {
   switch (mutation) {
@@ -71,8 +73,10 @@ class Swarm {
     }
     if (!options_.faults.empty()) plan_faults();
     const TimePoint end = (options_.faults.empty() ? TimePoint{} : kQuiet) + kBound;
+    std::uint64_t events = 0;
     while (!finished() && network_.now() < end && checkers_.failures().empty()) {
       if (!network_.run_one()) break;
+      if (++events > kMostEvents) checkers_.fail(std::to_string(events) + " events, and no end: " + status());
     }
     judge();
     return result();
@@ -237,6 +241,35 @@ class Swarm {
                 [this, name, saved] { start_site(name, hidden_[name], saved); });
   }
 
+  // No majority of those it needs for a round will ever be here: they have ended, or too few of them have kept their
+  // memory. It trains on alone, or is told that nobody comes.
+  bool left_alone(const SimSite& site) {
+    const SimSiteReport& report = site.report();
+    std::vector<std::vector<wire::Voter>> needed{site.voters()};
+    std::optional<wire::Form> newest;
+    for (const auto& other : sites_) {
+      const std::optional<wire::Form>& form = other->report().form;
+      if (dead_.count(other.get()) != 0 || other->report().over || !form) continue;
+      if (form->run != report.run || form->round.value != report.round.value + 1) continue;
+      if (!newest || form->attempt > newest->attempt) newest = form;
+    }
+    if (newest) needed.push_back(newest->voters);
+    return std::any_of(needed.begin(), needed.end(), [this](const auto& voters) { return !can_agree(voters); });
+  }
+
+  bool can_agree(const std::vector<wire::Voter>& voters) {
+    std::size_t here = 0;
+    std::size_t remember = 0;
+    for (const wire::Voter& voter : voters) {
+      const SimSite* other = live(voter.name);
+      const bool ended = other != nullptr && other->report().over && !other->report().failed;
+      here += ended ? 0 : 1;
+      remember += other != nullptr && !other->report().over && other->report().joined ? 1 : 0;
+    }
+    const bool known = 2 * remember >= voters.size() || here == voters.size() || remember == 0;
+    return voters.empty() || (2 * here > voters.size() && known);
+  }
+
   [[nodiscard]] bool restarts() const {
     return !options_.faults.empty() && network_.now() < last_disturbance_ + seconds(200);
   }
@@ -277,6 +310,11 @@ class Swarm {
       if (dead_.count(site.get()) != 0) continue;
       const SimSiteReport& report = site->report();
       const std::string& process = site->options().process;
+      const bool unavailable = report.failed && report.why.code() == StatusCode::kUnavailable;
+      if (left_alone(*site) && (!report.over || unavailable)) {
+        log(process, "is left alone");
+        continue;
+      }
       if (!report.over) {
         checkers_.fail(process + " (" + std::to_string(report.skipped) + " skipped) is not done, " +
                        std::to_string(kBound.count() / 1'000'000) + " s after the last fault: " + site->waiting_for() +

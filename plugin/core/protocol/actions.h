@@ -156,6 +156,7 @@ struct ReceiveAnchor {
   Digest digest;  // expected; with another one the old anchor stays
   LinkId from;
 };
+struct StopReceiving {};  // the anchor on its way is not wanted any more
 struct SendAnchor {  // stream anchor and outer state, then AnchorSent
   RunId run;
   RoundId round;
@@ -183,8 +184,8 @@ struct Failed {
   Status why;
 };
 using SiteAction = std::variant<Send, Hangup, DialCoordinator, DialPeer, StartExchange, CancelExchange, ApplyCommit,
-                                KeepAnchor, ReceiveAnchor, SendAnchor, JoinDone, Rebase, TakeSnapshot, RoundDone,
-                                RoundSkipped, Left, Failed, Note>;
+                                KeepAnchor, ReceiveAnchor, StopReceiving, SendAnchor, JoinDone, Rebase,
+                                TakeSnapshot, RoundDone, RoundSkipped, Left, Failed, Note>;
 
 // ---- exchange: the chunks of one attempt ----------------------------------------------------------
 

@@ -73,7 +73,10 @@ void Coordinator::State::on_event(const Received& event) {
           send(member, Farewell{});
           voters.erase(member.id);  // it agrees that the others go on without it
           voters_formed.erase(member.id);
-          if (members.size() == 1) anchor.reset();  // the swarm ends as it should; nobody is to bring it back
+          if (members.size() == 1 && anchor) {  // the swarm ends as it should; nobody is to bring it back
+            remembered = wire::Offer{anchor->run, anchor->round, {}};
+            anchor.reset();
+          }
           out.emplace_back(Hangup{member.link, "left: " + message.reason});
           remove(member.id, "left: " + message.reason);
         } else if constexpr (std::is_same_v<T, Heartbeat>) {
@@ -98,7 +101,7 @@ void Coordinator::State::on_event(const Closed& event) {
 }
 
 void Coordinator::State::on_event(const Tick&) {
-  seek_office();
+  on_office_tick();
   on_heartbeat_tick();
   on_gathering_tick();
   on_round_tick();
@@ -120,8 +123,8 @@ void Coordinator::State::advance() {
 
 TimePoint Coordinator::State::next_deadline() const {
   if (!applicants.empty()) {
-    const TimePoint patience = later(applying_since, config.link_grace);
-    return now < patience ? patience : kNever;
+    const TimePoint patience = later(applying.since(), config.link_grace);
+    return now < patience ? std::min(patience, applying.next()) : applying.next();
   }
   if (members.empty()) return kNever;
   TimePoint next = std::min(next_heartbeat, round.limit);

@@ -107,10 +107,10 @@ void Coordinator::State::refuse_link(LinkId link, const std::string& who, const 
 }
 
 SiteId Coordinator::State::pick_id(const wire::Join& join) const {
-  if (join.index != wire::kNoIndex) return SiteId{join.index};
   for (const auto& [id, name] : voters) {
     if (name == join.site && members.count(id) == 0) return id;  // back in its place
   }
+  if (join.index != wire::kNoIndex && voters.count(SiteId{join.index}) == 0) return SiteId{join.index};
   SiteId id{0};
   while (members.count(id) != 0 || voters.count(id) != 0) ++id.value;
   return id;
@@ -162,14 +162,22 @@ void Coordinator::State::refuse_claims_of(const MemberRecord& member) {
   }
 }
 
+// Who took office because nobody knew better has to give way to a swarm that was there before. Of two that have trained
+// the one that has agreed more often stays.
+bool Coordinator::State::is_older(const wire::Join& join) const {
+  if (join.report.voters.empty()) return false;
+  if (!anchor) return true;
+  return anchor->run != join.offer.run && (anchor->round.value == 0 || join.offer.round > anchor->round);
+}
+
 void Coordinator::State::on_join(LinkId link, const wire::Join& join) {
   if (in_office && join.swarm == config.swarm) {
     if (join.report.granted > term) {
       step_down(join.site + " follows term " + std::to_string(join.report.granted.value));
-    } else if (!join.report.voters.empty() && anchor && newborn && anchor->run != join.offer.run &&
-               anchor->round.value == 0) {
+    } else if (founded && is_older(join)) {
       step_down(join.site + " is of a swarm older than the one that has just begun here");
       voters.clear();
+      remembered.reset();
     }
   }
   if (const auto known = links.find(link); known != links.end()) {
@@ -233,7 +241,7 @@ bool Coordinator::State::repeat_commit(MemberRecord& member) {
                       member.offer.run == form.run && member.offer.round.value + 1 == form.round.value;
   if (!missed) return false;
   const auto& contributors = past->second.contributors;
-  send(member, wire::Commit{term, form.round, form.attempt, {contributors.begin(), contributors.end()}});
+  send(member, wire::Commit{term, form.run, form.round, form.attempt, {contributors.begin(), contributors.end()}});
   member.standing = Standing::kBehind;
   note(Note::Level::kInfo, "resume",
        member.name + " had missed the commit of round " + std::to_string(form.round.value) + " and gets it now",
@@ -396,18 +404,19 @@ void Coordinator::State::on_gathering_tick() {
   const auto waited = gathering.due(now);
   if (last_anchor_missed()) {
     const std::string missed = "nobody has brought back round " + std::to_string(last_anchor->second.value);
-    const bool strangers = std::none_of(members.begin(), members.end(),
-                                        [this](const auto& entry) { return voters.count(entry.first) != 0; });
-    if (now - gathering.since() < config.link_grace || (!strangers && !has_quorum(all_members()))) {
+    if (now - gathering.since() < config.link_grace) {
       if (waited) note(Note::Level::kInfo, "waiting", missed + " yet (" + in_seconds(*waited) + ")");
       return;
     }
-    if (strangers) voters.clear();
+    if (!has_quorum(all_members())) return step_down(missed + ", and " + quorum_in_words(all_members()));
     note(Note::Level::kWarning, "anchor",
          missed + " within " + in_seconds(config.link_grace) + " (COLLAB_LINK_GRACE); the swarm goes on without it");
     last_anchor.reset();
     gathered = gathered || anybody_resumes();
     return;
+  }
+  if (now - gathering.since() >= config.join_timeout && !has_quorum(all_members())) {
+    return step_down(quorum_in_words(all_members()));
   }
   if (now - gathering.since() >= config.join_timeout && anybody_resumes()) {
     note(Note::Level::kWarning, "anchor",

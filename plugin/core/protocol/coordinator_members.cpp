@@ -49,7 +49,7 @@ void Coordinator::State::remove(SiteId id, const std::string& reason) {
     return entry.second.standing == Standing::kActive || holds_anchor(entry.second);
   });
   if (anchor && !held && anchor->round.value > 0) last_anchor = {anchor->run, anchor->round};
-  if (members.empty()) return forget_everything();
+  if (members.empty()) return leave_office();  // who comes back may have followed another one since
 
   if (round.attempt) {
     const auto& in = round.attempt->participants;

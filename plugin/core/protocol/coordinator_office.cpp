@@ -44,8 +44,8 @@ Newest newest_of(const std::map<LinkId, Applicant>& applicants, bool granted_onl
 // More than half of the voters are here, and at least half of them with their memory: a process that was started again
 // does not know what its predecessor was done with, but of an attempt that was committed somebody here does. Where all
 // were started again, all are needed, or `patient` no more.
-bool enough(const std::vector<wire::Voter>& voters, const std::map<LinkId, Applicant>& applicants, bool granted_only,
-            bool patient) {
+bool most_of(const std::vector<wire::Voter>& voters, const std::map<LinkId, Applicant>& applicants, bool granted_only,
+             bool patient) {
   std::size_t here = 0;
   std::size_t remember = 0;
   for (const wire::Voter& voter : voters) {
@@ -58,13 +58,6 @@ bool enough(const std::vector<wire::Voter>& voters, const std::map<LinkId, Appli
   }
   const bool known = 2 * remember >= voters.size() || here == voters.size() || (remember == 0 && !patient);
   return 2 * here > voters.size() && known;
-}
-
-bool enough(const std::map<LinkId, Applicant>& applicants, bool granted_only, bool patient) {
-  const Newest newest = newest_of(applicants, granted_only);
-  if (newest.anchor == nullptr) return false;
-  if (!enough(newest.anchor->report.voters, applicants, granted_only, patient)) return false;
-  return newest.prepared == nullptr || enough(newest.prepared->form.voters, applicants, granted_only, patient);
 }
 
 }  // namespace
@@ -130,7 +123,7 @@ void Coordinator::State::apply_for(LinkId link, const wire::Join& join) {
     other = applicants.erase(other);
   }
   if (applicants.size() >= wire::kMaxSites) return refuse_link(link, join.site, "too many joins at once; try again");
-  if (applicants.empty()) applying_since = now;
+  if (applicants.empty()) applying.start(now);
   applicants[link] = Applicant{join, TermId{}, false};
   seek_office();
 }
@@ -144,20 +137,47 @@ void Coordinator::State::on_grant(LinkId link, const wire::Grant& grant) {
   seek_office();
 }
 
+// What this candidate knows from its own time in office counts as a report.
+bool Coordinator::State::outranks(const wire::Join* newest) const {
+  return remembered && (newest == nullptr || rank(*remembered) >= rank(newest->offer));
+}
+
+bool Coordinator::State::enough(bool granted_only) const {
+  const bool patient = now < later(applying.since(), config.link_grace);
+  const Newest newest = newest_of(applicants, granted_only);
+  const bool ours = outranks(newest.anchor);
+  if (!ours && newest.anchor == nullptr) return false;
+  const std::vector<wire::Voter> membership = ours ? list_of(voters) : newest.anchor->report.voters;
+  if (!most_of(membership, applicants, granted_only, patient)) return false;
+  return newest.prepared == nullptr || most_of(newest.prepared->form.voters, applicants, granted_only, patient);
+}
+
 void Coordinator::State::seek_office() {
   if (in_office || applicants.empty()) return;
   TermId highest;
-  bool members_known = !voters.empty();
   for (const auto& [link, applicant] : applicants) {
     if (!applicant.granted) highest = std::max(highest, applicant.join.report.granted);
-    members_known = members_known || !applicant.join.report.voters.empty();
   }
-  if (!members_known) return take_office(std::max(term, TermId{highest.value + 1}));
-  const bool patient = now < later(applying_since, config.link_grace);
-  if (enough(applicants, true, patient)) return take_office(term);
-  if (!enough(applicants, false, patient)) return;  // those who wait here go on to another candidate after a while
+  const Newest newest = newest_of(applicants, false);
+  const bool strangers = std::none_of(applicants.begin(), applicants.end(), [this](const auto& applicant) {
+    return std::any_of(voters.begin(), voters.end(),
+                       [&](const auto& voter) { return voter.second == applicant.second.join.site; });
+  });
+  const bool empty_handed = strangers || (remembered && remembered->round.value == 0);
+  if (newest.anchor == nullptr && empty_handed && now >= later(applying.since(), config.link_grace)) voters.clear();
+  // Nobody to ask: the swarm has not begun, or all of it has left in good order.
+  const bool nobody = voters.empty() && (newest.anchor == nullptr || outranks(newest.anchor));
+  if (nobody) {
+    founded = true;
+    return take_office(std::max(term, TermId{highest.value + 1}));
+  }
+  if (enough(true)) return take_office(term);
+  if (!enough(false)) return;  // those who wait here go on to another candidate after a while
   if (term <= highest) {
-    term = TermId{highest.value + 1};
+    // Where nobody remembers, the last terms are not known either.
+    const bool forgotten = std::none_of(applicants.begin(), applicants.end(),
+                                        [](const auto& entry) { return entry.second.join.report.remembers; });
+    term = TermId{highest.value + (forgotten ? kForgottenTerms : 1)};
     for (auto& [link, applicant] : applicants) applicant.granted = false;
   }
   for (auto& [link, applicant] : applicants) {
@@ -168,12 +188,32 @@ void Coordinator::State::seek_office() {
   }
 }
 
+// Missing: of the newest membership, by name.
+void Coordinator::State::on_office_tick() {
+  seek_office();
+  const auto waited = applicants.empty() ? std::nullopt : applying.due(now);
+  if (!waited) return;
+  const Newest newest = newest_of(applicants, false);
+  const bool ours = outranks(newest.anchor) || newest.anchor == nullptr;
+  const std::vector<wire::Voter> membership = ours ? list_of(voters) : newest.anchor->report.voters;
+  std::vector<std::string> here;
+  std::vector<std::string> missing;
+  for (const auto& [link, applicant] : applicants) here.push_back(applicant.join.site);
+  for (const wire::Voter& voter : membership) {
+    if (std::find(here.begin(), here.end(), voter.name) == here.end()) missing.push_back(voter.name);
+  }
+  note(Note::Level::kInfo, "waiting",
+       "for a majority of the " + std::to_string(membership.size()) + " sites that agreed last; here: " +
+           join_words(here) + "; missing: " + join_words(missing) + " (" + in_seconds(*waited) + ")");
+}
+
 void Coordinator::State::take_office(TermId of) {
   in_office = true;
   term = of;
+  if (!founded) inherit();
+  remembered.reset();
   attempt_base = static_cast<std::uint32_t>((term.value - 1) & 0x7FFF) << 16;
   highest_attempt = attempt_base;
-  inherit();
   const std::map<LinkId, Applicant> comers = std::move(applicants);
   applicants.clear();
   for (const auto& [link, applicant] : comers) on_join(link, applicant.join);
@@ -184,14 +224,13 @@ void Coordinator::State::inherit() {
   const Newest newest = newest_of(applicants, true);
   if (newest.anchor == nullptr) return;
   const wire::Offer offer = newest.anchor->offer;
-  voters = voters_of(newest.anchor->report.voters);
+  if (!outranks(newest.anchor)) voters = voters_of(newest.anchor->report.voters);
   anchor = AnchorRecord{offer.run, offer.round, offer.digest};
   gathered = true;
   newborn = false;
   for (const auto& [link, applicant] : applicants) {
-    if (applicant.join.offer.run != offer.run) continue;
     for (const wire::Commit& commit : applicant.join.report.recent) {
-      remember(offer.run, commit.round, commit.attempt, commit.contributors);
+      if (commit.run == offer.run) remember(commit.run, commit.round, commit.attempt, commit.contributors);
     }
   }
   note(Note::Level::kInfo, "coordinator",
@@ -238,9 +277,17 @@ void Coordinator::State::step_down(const std::string& reason) {
   members.clear();
   links.clear();
   claims.clear();
+  leave_office();
+}
+
+// What was agreed on is kept, with the membership: strangers do not begin a swarm of their own here.
+void Coordinator::State::leave_office() {
+  if (!remembered) remembered = wire::Offer{};
+  if (anchor) remembered = wire::Offer{anchor->run, anchor->round, anchor->digest.value_or(Digest{})};
+  if (last_anchor) remembered = wire::Offer{last_anchor->first, last_anchor->second, {}};
   last_anchor.reset();
-  forget_everything();  // but not the membership: strangers do not begin a swarm of their own here
-  in_office = false;
+  forget_everything();
+  in_office = founded = false;
   ++term.value;
 }
 

@@ -279,7 +279,7 @@ void Coordinator::State::commit(AttemptId attempt, const std::vector<SiteId>& co
   for (auto& [id, member] : members) {
     member.done.reset();
     if (takes_part(form, id)) {
-      send(member, wire::Commit{term, committed, attempt, contributors});
+      send(member, wire::Commit{term, anchor->run, committed, attempt, contributors});
       member.ready.reset();
     } else if (member.standing == Standing::kActive) {  // left out; one that is ready by now takes the anchor at once
       member.standing = member.ready ? Standing::kJoined : Standing::kBehind;

@@ -6,7 +6,7 @@
 //   office (coordinator_office.cpp)
 //
 //     candidate --nobody here knows of a membership-----------------------------> in office, term 1
-//        |  ^--a newer term is heard of, or an older swarm than our new one--------------+  ^
+//        |  ^--a newer term or an older swarm is heard of, no majority, or nobody is here--+  ^
 //        +--enough of the newest membership are here: Propose(term) --they Grant--------------+
 //
 //   a member                                              the swarm
@@ -41,6 +41,9 @@ inline constexpr int kReplaceAfter = 3;
 inline constexpr std::size_t kMaxClaims = 64;
 // How often one kind of trouble with one member or pair is answered with another attempt, within one round.
 inline constexpr std::uint32_t kMaxRepeats = 3;
+
+// More than can have been held since the state on disk was written.
+inline constexpr std::uint64_t kForgottenTerms = 64;
 
 // Rounds whose contributors are remembered, to tell who returns whether it was counted.
 inline constexpr std::size_t kRememberedRounds = 64;
@@ -131,8 +134,9 @@ struct Coordinator::State {
   bool in_office = false;
   TermId term;                             // held, or the next to be proposed
   std::map<LinkId, Applicant> applicants;  // while not in office
-  TimePoint applying_since = kNever;       // the first of them came
+  WaitProgress applying;                   // since the first of them came
   Voters voters;                           // the membership as of the anchor, less who left; empty: none yet
+  std::optional<wire::Offer> remembered;   // out of office: the anchor `voters` belong to, from the time in office
   std::map<RoundId, PastRound> history;
   Voters voters_formed;  // of the attempt in flight
   std::map<SiteId, MemberRecord> members;
@@ -140,6 +144,7 @@ struct Coordinator::State {
   std::map<LinkId, wire::Join> claims;  // joins under a name whose old link may be dead
   std::optional<Reference> reference;   // set by the first joiner, cleared when the last member goes
   std::optional<AnchorRecord> anchor;   // set when enough sites joined, cleared when nobody holds it any more
+  bool founded = false;                 // in office because nobody who came knew of a membership
   bool newborn = false;                 // its run began here
   bool gathered = false;                // enough sites were here once
   WaitProgress gathering;               // until then
@@ -175,8 +180,12 @@ struct Coordinator::State {
   void apply_for(LinkId link, const wire::Join& join);  // a site comes while we are not in office
   void on_grant(LinkId link, const wire::Grant& grant);
   void seek_office();
+  void on_office_tick();
   void take_office(TermId of);
+  [[nodiscard]] bool enough(bool granted_only) const;  // of the newest membership are here
+  [[nodiscard]] bool outranks(const wire::Join* newest) const;
   void step_down(const std::string& reason);
+  void leave_office();
   void inherit();  // anchor, membership and history from what the applicants have reported
   void settle(const wire::Prepared& newest);
   [[nodiscard]] bool has_quorum(const std::set<SiteId>& present) const;
@@ -190,6 +199,7 @@ struct Coordinator::State {
   void admit(LinkId link, const wire::Join& join);
   bool repeat_commit(MemberRecord& member);  // it was done with a round whose Commit it missed
   [[nodiscard]] std::string refusal(const wire::Join& join) const;
+  [[nodiscard]] bool is_older(const wire::Join& join) const;  // than the swarm that was founded here
   [[nodiscard]] bool replaces(const wire::Join& join, const MemberRecord& member) const;
   [[nodiscard]] const MemberRecord* member_named(const std::string& name) const;
   void settle_claims();
@@ -212,7 +222,7 @@ struct Coordinator::State {
   // coordinator_members.cpp
   void remove(SiteId id, const std::string& reason);
   void expel(SiteId id, const std::string& reason);  // Refuse, Hangup, remove
-  void forget_everything();                          // the last member is gone
+  void forget_everything();                          // nobody is here
   void send_roster();
   void heard(MemberRecord& member);
   void judge_silence();

@@ -30,7 +30,10 @@ void Invariants::coordinator_step(const std::string& coordinator, const Coordina
     if (send == nullptr) continue;
     if (const auto* welcome = std::get_if<wire::Welcome>(&send->message)) {
       check(welcome->term >= record.term, coordinator + " goes back to term " + std::to_string(welcome->term.value));
-      if (welcome->term > record.term) record.anchor.reset();
+      if (welcome->term > record.term) {  // its own successor, perhaps: it has forgotten who was done with what
+        record.anchor.reset();
+        record.formed.clear();
+      }
       record.term = welcome->term;
       record.welcomed[send->link] = welcome->site;
     }
@@ -39,20 +42,6 @@ void Invariants::coordinator_step(const std::string& coordinator, const Coordina
     if (const auto* commit = std::get_if<wire::Commit>(&send->message)) on_commit(record, *commit);
   }
   if (const auto* closed = std::get_if<Closed>(&event)) record.welcomed.erase(closed->link);
-}
-
-// What a coordinator that took office with this commit had inherited.
-std::optional<Invariants::Round> Invariants::before(const wire::Commit& commit) const {
-  for (auto form = forms_.rbegin(); form != forms_.rend(); ++form) {
-    const auto& [run, round, attempt] = form->first;
-    std::vector<SiteId> weighed;
-    for (const wire::Participant& p : form->second.participants) {
-      if (p.weight > 0) weighed.push_back(p.site);
-    }
-    const bool same = round == commit.round && attempt == commit.attempt && weighed == commit.contributors;
-    if (same) return Round{run, RoundId{round.value - 1}};
-  }
-  return std::nullopt;
 }
 
 bool Invariants::most_hold_more(RunId run, RoundId round) const {
@@ -114,14 +103,14 @@ void Invariants::on_form(CoordinatorRecord& record, const wire::Form& form) {
 // One commit a round, of one attempt, the newest, done alike by all its members.
 void Invariants::on_commit(CoordinatorRecord& record, const wire::Commit& commit) {
   const std::string name = "the commit of " + in_words(commit.round, commit.attempt);
-  if (!record.anchor) record.anchor = before(commit);
-  check(record.anchor.has_value(), name + " is of an attempt that was never formed");
-  if (!record.anchor) return;
-  const RunId run = std::get<0>(*record.anchor);
+  const RunId run = commit.run;
   const auto [known, fresh] = commits_.try_emplace({run, commit.round}, commit);
   check(known->second.attempt == commit.attempt && known->second.contributors == commit.contributors,
         name + " contradicts that of " + in_words(commit.round, known->second.attempt));
-  record.anchor = {run, std::max(std::get<1>(*record.anchor), commit.round)};
+  if (!record.anchor) record.anchor = {run, commit.round};
+  if (std::get<0>(*record.anchor) == run) {
+    record.anchor = {run, std::max(std::get<1>(*record.anchor), commit.round)};
+  }
   record.committed.insert({run, commit.round});
   if (!fresh) return;
   const Attempt attempt{run, commit.round, commit.attempt};

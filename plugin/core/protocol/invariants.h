@@ -64,7 +64,6 @@ class Invariants {
   void on_apply(const std::string& site, SiteRecord& record, const ApplyCommit& apply);
   void on_applied(const std::string& site, SiteRecord& record, const Applied& applied);
   void on_site_action(const std::string& site, SiteRecord& record, const SiteAction& action);
-  [[nodiscard]] std::optional<Round> before(const wire::Commit& commit) const;
 
   std::map<std::string, CoordinatorRecord> coordinators_;
   std::map<Attempt, wire::Form> forms_;

@@ -105,7 +105,8 @@ void Site::State::on_event(const PeerConnected& event) {
     out.emplace_back(Hangup{event.link, "site " + std::to_string(event.site.value) + " is no member any more"});
     return;
   }
-  peers[event.link] = PeerLink{PeerState::kGreeting, event.site, name_of(event.site), true, now};
+  const std::string& address = roster.at(event.site).address;
+  peers[event.link] = PeerLink{PeerState::kGreeting, event.site, name_of(event.site), address, true, now};
   greet(event.link);
 }
 
@@ -181,6 +182,8 @@ void Site::State::on_event(const ExchangeComplete& event) {
   const auto& in = round.form->participants;
   const bool contributes =
       std::any_of(in.begin(), in.end(), [&](const auto& p) { return p.site == self && p.weight > 0; });
+  // All who contribute have begun this attempt, so no earlier one can be committed any more.
+  pending.reset();
   if (contributes) pending = Pending{round.trigger, false};
   send_up(wire::Done{term, event.round, event.attempt, event.slices});
 }

@@ -30,7 +30,12 @@ void Site::State::try_elsewhere(const std::string& reason) {
   const std::uint32_t home = up.home.value_or(up.candidate);
   const bool at_home = up.candidate == home;
   drop_coordinator(reason);
-  up.candidate = at_home && count > 1 ? (home + 1 + up.probes++ % (count - 1)) % count : home;
+  if (at_home && count > 1) {
+    up.candidate = (home + 1 + up.probes++ % (count - 1)) % count;
+    return;
+  }
+  up.home.reset();  // which one can be reached may have changed since
+  up.candidate = 0;
 }
 
 void Site::State::send_join() {
@@ -85,7 +90,7 @@ void Site::State::lose_coordinator(const std::string& reason) {
     round.form.reset();
   }
   round.ready_sent = false;
-  adoption.reset();
+  drop_adoption();
   dial_again(reason);
   up.candidate = 0;  // all look for the first in their list that answers
 }
@@ -147,12 +152,13 @@ void Site::State::on_adopt(const wire::Adopt& adopt) {
     // It crossed our word that another anchor is in place here; the coordinator chooses again once it knows.
     membership = Membership::kWaiting;
     round.ready_sent = false;
-    adoption.reset();
+    drop_adoption();
     return send_up(wire::Adopted{anchor->run, anchor->round, anchor->digest});
   }
   round.ready_sent = false;
   up.answer_by = kNever;
   membership = Membership::kAdopting;
+  drop_adoption();
   adoption = Adoption{};
   adoption->adopt = adopt;
   adoption->give_up = later(now, config.round_timeout + up.grace);
@@ -164,12 +170,17 @@ void Site::State::on_adopt(const wire::Adopt& adopt) {
     prepared->done = false;
     prepared->slices.clear();
   }
-  if (!adoption->keeps && same_round) pending.reset();
   if (adoption->keeps) {
     out.emplace_back(KeepAnchor{adopt.run, adopt.round});
   } else {
     pursue_adoption();
   }
+}
+
+// An anchor must not come into place that nobody reckons with any more.
+void Site::State::drop_adoption() {
+  if (adoption && adoption->over) out.emplace_back(StopReceiving{});
+  adoption.reset();
 }
 
 void Site::State::pursue_adoption() {

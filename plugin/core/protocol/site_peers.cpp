@@ -17,7 +17,8 @@ namespace collab::protocol {
 
 bool Site::State::stands_in_roster(const PeerLink& peer) const {
   const auto member = roster.find(peer.site);
-  return self && member != roster.end() && member->second.name == peer.name;
+  if (!self || member == roster.end() || member->second.name != peer.name) return false;
+  return peer.state == PeerState::kUnlisted || member->second.address == peer.address;
 }
 
 void Site::State::on_roster(const wire::Roster& update) {
@@ -94,6 +95,7 @@ void Site::State::greet(LinkId link) { out.emplace_back(Send{link, wire::Hello{j
 void Site::State::answer_peer(LinkId link) {
   PeerLink& peer = peers.at(link);
   peer.state = PeerState::kAnswered;
+  peer.address = roster.at(peer.site).address;
   peer.since = now;
   greet(link);
 }

@@ -123,8 +123,9 @@ void Site::State::report_unreached(SiteId peer, const std::string& reason) {
 void Site::State::on_commit(const wire::Commit& commit) {
   const std::string what = "the coordinator committed attempt " + std::to_string(commit.attempt.value) + " of round " +
                            std::to_string(commit.round.value);
-  if (commit.term < term || (anchor && commit.round <= anchor->round)) return;
-  const bool of_ours = kept_done() && prepared->form.round == commit.round && prepared->form.attempt == commit.attempt;
+  if (commit.term < term || (anchor && commit.run == anchor->run && commit.round <= anchor->round)) return;
+  const bool of_ours = kept_done() && prepared->form.run == commit.run && prepared->form.round == commit.round &&
+                       prepared->form.attempt == commit.attempt;
   if (!anchor || commit.round.value != anchor->round.value + 1 || !of_ours || round.phase == RoundPhase::kApplying) {
     return fail(
         internal_error(what + ", which this site has not completed: coordinator and site disagree, report this"));
@@ -174,9 +175,9 @@ void Site::State::on_applied(const Applied& event) {
   answer_fetches();
 }
 
-// The coordinator has given up every attempt at this round it knows of, or has passed judgement on it.
+// The coordinator has given up every attempt at this round it knows of, or has passed judgement on it. What we put into
+// the last one is remembered all the same: another coordinator may have committed it.
 void Site::State::forget_attempt() {
-  pending.reset();
   if (!prepared) return;
   prepared->done = false;
   prepared->slices.clear();
@@ -200,14 +201,11 @@ void Site::State::on_recess(const wire::Recess& recess) {
 // and what we put into it is set aside before the parameters move on.
 void Site::State::skip(const std::string& reason) {
   const RoundId of{anchor->round.value + 1};
-  if (round.phase == RoundPhase::kDone) {
-    if (pending && !pending->snapshot) {
-      pending->snapshot = true;
-      out.emplace_back(TakeSnapshot{});
-    }
-  } else {
-    back_to_ready(reason);
+  if (pending && !pending->snapshot) {
+    pending->snapshot = true;
+    out.emplace_back(TakeSnapshot{});
   }
+  if (round.phase != RoundPhase::kDone) back_to_ready(reason);
   if (round.declined) {
     out.emplace_back(Rebase{Base::kUnfit});
     counted = round.trigger;

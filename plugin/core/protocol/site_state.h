@@ -135,6 +135,7 @@ struct PeerLink {
   PeerState state = PeerState::kUnlisted;
   SiteId site;
   std::string name;
+  std::string address;  // as the roster had it: of another process it is another one
   bool dialed = false;  // by us
   TimePoint since{};
 };
@@ -222,6 +223,7 @@ struct Site::State {
   void on_welcome(const wire::Welcome& welcome);
   void on_adopt(const wire::Adopt& adopt);
   void pursue_adoption();  // link up, fetch
+  void drop_adoption();
   void adoption_done();
   void rebase(const wire::Adopt& adopt);  // onto an anchor that was received while our parameters had moved on
   void on_anchor_in_place(const AnchorInPlace& event);

@@ -25,7 +25,6 @@ DataPlane::DataPlane(const Settings& settings, const Parts& parts)
 
 DataPlane::Events DataPlane::start(const protocol::StartExchange& action) {
   cancel();
-  snapshot_ = {};
   protocol::ExchangePlan plan{.form = action.form, .self = action.self, .chunk_elements = settings_.chunk_elements};
   attempt_.emplace(Attempt{.form = action.form,
                            .self = action.self,

@@ -95,6 +95,7 @@ class DataPlane {
   Result<SealedAnchor> keep_anchor(RunId run, RoundId round);
   Status send_anchor(const protocol::SendAnchor& action);
   void receive_anchor(const protocol::ReceiveAnchor& action);
+  void stop_receiving() { receiving_.reset(); }
   Events on_anchor_sent(LinkId link, const wire::AnchorSent& message);
   void link_closed(LinkId link);
 

@@ -91,6 +91,7 @@ class Node {
   void act(const protocol::ApplyCommit& action);
   void act(const protocol::KeepAnchor& action);
   void act(const protocol::ReceiveAnchor& action);
+  void act(const protocol::StopReceiving& action);
   void act(const protocol::SendAnchor& action);
   void act(const protocol::JoinDone& action);
   void act(const protocol::Rebase& action);

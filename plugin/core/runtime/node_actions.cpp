@@ -69,6 +69,8 @@ void Node::act(const protocol::ReceiveAnchor& action) {
   data_plane_->receive_anchor(action);
 }
 
+void Node::act(const protocol::StopReceiving&) { data_plane_->stop_receiving(); }
+
 void Node::act(const protocol::SendAnchor& action) {
   if (const Status status = data_plane_->send_anchor(action); !status.ok()) {
     log_warning(status.message());

@@ -80,6 +80,7 @@ void fields(auto& io, Of<Form> auto& m) {
 
 void fields(auto& io, Of<Commit> auto& m) {
   io.id("term", m.term);
+  io.id("run", m.run);
   io.id("round", m.round);
   io.id("attempt", m.attempt);
   io.list("contributors", m.contributors, kMaxSites, 4, [&](auto& site) { io.id("", site); });
@@ -97,7 +98,7 @@ void fields(auto& io, Of<Report> auto& m) {
   io.boolean("remembers", m.remembers);
   io.list("voters", m.voters, kMaxSites, 6, [&](auto& voter) { fields(io, voter); });
   io.list("prepared", m.prepared, kMaxPrepared, 45, [&](auto& prepared) { fields(io, prepared); });
-  io.list("recent", m.recent, kMaxRecent, 24, [&](auto& commit) { fields(io, commit); });
+  io.list("recent", m.recent, kMaxRecent, 32, [&](auto& commit) { fields(io, commit); });
 }
 
 // ---- site -> coordinator -------------------------------------------------------------------------

@@ -52,6 +52,7 @@ struct Form {
 // No contributors: nobody had anything to contribute, the anchor stands.
 struct Commit {
   TermId term;
+  RunId run;
   RoundId round;
   AttemptId attempt;
   std::vector<SiteId> contributors;

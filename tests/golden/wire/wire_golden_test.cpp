@@ -27,7 +27,7 @@ std::vector<Message> samples() {
   const std::vector<Slice> halves{{SiteId(0), {0, 62'219'264}}, {SiteId(1), {62'219'264, 124'439'808}}};
   const std::vector<Voter> voters{{SiteId(0), "paris"}, {SiteId(1), "oslo"}};
   const Form form{TermId(7), run, RoundId(42), AttemptId(1), two, halves, voters};
-  const Commit commit{TermId(7), RoundId(42), AttemptId(1), {SiteId(0), SiteId(1)}};
+  const Commit commit{TermId(7), run, RoundId(42), AttemptId(1), {SiteId(0), SiteId(1)}};
   join.report = {TermId(7), true, false, voters, {{form, true, {digest, {1, 2}}}}, {commit}};
   return {
       join,

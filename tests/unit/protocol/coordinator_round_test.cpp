@@ -43,7 +43,7 @@ TEST_F(Round, CommitsOnceAllAreDoneAlike) {
   const auto actions = c.hear(3, H::done(form));
   ASSERT_EQ(sent<wire::Commit>(actions).size(), 3U);
   EXPECT_EQ(sent<wire::Commit>(actions)[0].second,
-            (wire::Commit{TermId{1}, RoundId{1}, AttemptId{1}, {SiteId{0}, SiteId{1}, SiteId{2}}}));
+            (wire::Commit{TermId{1}, RunId{7}, RoundId{1}, AttemptId{1}, {SiteId{0}, SiteId{1}, SiteId{2}}}));
   EXPECT_THAT(notes(actions), HasSubstr("[round] round 1: paris, tokyo, lima"));
   EXPECT_EQ(c.form(2, 3).attempt, AttemptId{1});
 }
@@ -78,7 +78,7 @@ TEST_F(Round, NobodyHasAWeight) {
   for (std::uint64_t link = 1; link < 3; ++link) static_cast<void>(c.hear(link, H::done(forms[0].second)));
   const auto commits = sent<wire::Commit>(c.hear(3, H::done(forms[0].second)));
   ASSERT_EQ(commits.size(), 3U);
-  EXPECT_EQ(commits[0].second, (wire::Commit{TermId{1}, RoundId{1}, AttemptId{1}, {}}));
+  EXPECT_EQ(commits[0].second, (wire::Commit{TermId{1}, RunId{7}, RoundId{1}, AttemptId{1}, {}}));
   EXPECT_EQ(c.form(2, 3).round, RoundId{2});
 }
 

@@ -49,7 +49,7 @@ class InvariantsTest : public testing::Test {
   static std::string name(std::uint32_t id) { return id == 0 ? "paris" : "tokyo"; }
 
   wire::Form form;
-  const wire::Commit commit{TermId{1}, RoundId{1}, AttemptId{1}, {SiteId{0}, SiteId{1}}};
+  const wire::Commit commit{TermId{1}, RunId{7}, RoundId{1}, AttemptId{1}, {SiteId{0}, SiteId{1}}};
   Invariants invariants;
 };
 
@@ -106,7 +106,7 @@ TEST_F(InvariantsTest, OneCommitARoundWhoeverSendsIt) {
   done(2);
   out(1, commit);
   wire::Commit other = commit;
-  other.contributors.pop_back();
+  other.attempt = AttemptId{2};
   other.term = TermId{2};
   invariants.coordinator_step("successor", Tick{}, {Send{LinkId{1}, other}});
   EXPECT_THAT(invariants.broken(), Contains(HasSubstr("contradicts")));

@@ -24,7 +24,7 @@ class SiteRound : public testing::Test {
     exchange();
     static_cast<void>(s.step(ExchangeComplete{RoundId{1}, AttemptId{1}, {kRight, kRight}}));
   }
-  const wire::Commit commit{TermId{1}, RoundId{1}, AttemptId{1}, {SiteId{0}, SiteId{1}}};
+  const wire::Commit commit{TermId{1}, RunId{7}, RoundId{1}, AttemptId{1}, {SiteId{0}, SiteId{1}}};
   SiteHarness s;
 };
 
@@ -103,7 +103,7 @@ TEST(SiteTraining, FormsAndCommitsNeedATrigger) {
   SiteHarness s;
   s.become(1, {"paris", "tokyo"});
   EXPECT_THAT(notes(s.hear(1, H::form(1, 1, 2))), HasSubstr("not ready"));
-  EXPECT_EQ(all<Failed>(s.hear(1, wire::Commit{TermId{1}, RoundId{1}, AttemptId{1}, {}})).size(), 1U);
+  EXPECT_EQ(all<Failed>(s.hear(1, wire::Commit{TermId{1}, RunId{7}, RoundId{1}, AttemptId{1}, {}})).size(), 1U);
 }
 
 TEST_F(SiteRound, ANewAttemptReplacesTheOld) {
@@ -123,7 +123,7 @@ TEST_F(SiteRound, AnUnfitDeltaIsDeclinedAndTheAnchorTaken) {
   again.participants[1].weight = 0;
   EXPECT_EQ(all<StartExchange>(s.hear(1, again)).size(), 1U);
   static_cast<void>(s.step(ExchangeComplete{RoundId{1}, AttemptId{2}, {kRight, kRight}}));
-  const auto apply = all<ApplyCommit>(s.hear(1, wire::Commit{TermId{1}, RoundId{1}, AttemptId{2}, {SiteId{0}}}));
+  const auto apply = all<ApplyCommit>(s.hear(1, wire::Commit{TermId{1}, RunId{7}, RoundId{1}, AttemptId{2}, {SiteId{0}}}));
   EXPECT_EQ(apply.at(0).base, Base::kUnfit);
 }
 
@@ -163,7 +163,7 @@ TEST_F(SiteRound, WhereNobodyHasAWeightNothingIsExchanged) {
   const auto actions = s.hear(1, idle);
   EXPECT_TRUE(all<StartExchange>(actions).empty());
   EXPECT_EQ(sent<wire::Done>(actions).at(0).second, (wire::Done{TermId{1}, RoundId{1}, AttemptId{1}, {}}));
-  const auto apply = all<ApplyCommit>(s.hear(1, wire::Commit{TermId{1}, RoundId{1}, AttemptId{1}, {}}));
+  const auto apply = all<ApplyCommit>(s.hear(1, wire::Commit{TermId{1}, RunId{7}, RoundId{1}, AttemptId{1}, {}}));
   ASSERT_EQ(apply.size(), 1U);
   EXPECT_EQ(apply[0].base, Base::kOldAnchor);
   EXPECT_EQ(all<RoundDone>(s.step(Applied{RoundId{1}, kRight})).size(), 1U);
@@ -199,7 +199,7 @@ TEST_F(SiteRound, WhatMayHaveBeenCommittedIsSetAsideBeforeTrainingOn) {
   EXPECT_TRUE(join[0].second.report.prepared[0].done);
   static_cast<void>(s.hear(5, wire::Welcome{TermId{2}, SiteId{1}, 1000, 60000}));
   EXPECT_TRUE(
-      all<ApplyCommit>(s.hear(5, wire::Commit{TermId{2}, RoundId{1}, AttemptId{1}, {SiteId{0}, SiteId{1}}})).empty())
+      all<ApplyCommit>(s.hear(5, wire::Commit{TermId{2}, RunId{7}, RoundId{1}, AttemptId{1}, {SiteId{0}, SiteId{1}}})).empty())
       << "the parameters move";
   const auto apply = all<ApplyCommit>(s.step(Trigger{20, 9}));
   ASSERT_EQ(apply.size(), 1U);
@@ -218,8 +218,8 @@ TEST_F(SiteRound, ACommitNotCompletedHereIsAnError) {
 
 TEST_F(SiteRound, ACommitOfALaterRoundIsAnErrorOfAnEarlierOneOldNews) {
   complete();
-  EXPECT_TRUE(s.hear(1, wire::Commit{TermId{1}, RoundId{0}, AttemptId{0}, {}}).empty());
-  EXPECT_EQ(all<Failed>(s.hear(1, wire::Commit{TermId{1}, RoundId{3}, AttemptId{1}, {SiteId{0}}})).size(), 1U);
+  EXPECT_TRUE(s.hear(1, wire::Commit{TermId{1}, RunId{7}, RoundId{0}, AttemptId{0}, {}}).empty());
+  EXPECT_EQ(all<Failed>(s.hear(1, wire::Commit{TermId{1}, RunId{7}, RoundId{3}, AttemptId{1}, {SiteId{0}}})).size(), 1U);
 }
 
 TEST_F(SiteRound, ARepairKeepsTheTriggerAndSaysReadyAgain) {

@@ -187,7 +187,7 @@ TEST(Counts, LargestPassAndOneMoreDoesNot) {
   done.slices.emplace_back();
   expect_not_sent(done, "slices: expected at most 4096 entries, got 4097");
 
-  Commit commit{TermId(1), RoundId(1), AttemptId(1), {}};
+  Commit commit{TermId(1), RunId(1), RoundId(1), AttemptId(1), {}};
   for (std::uint32_t i = 0; i < kMaxSites; ++i) commit.contributors.push_back(SiteId(i));
   expect_travels(commit);
   commit.contributors.push_back(SiteId(kMaxSites));
@@ -212,8 +212,8 @@ TEST(Counts, FormsAreBounded) {
 TEST(Counts, AClaimWithoutItsBytesIsRefusedAtOnce) {
   EXPECT_THAT(refusal_of(Done{TermId(1), RoundId(1), AttemptId(1), {{}}}, Body().u64(1).u64(1).u32(1).u32(4096).bytes),
               HasSubstr("Done.slices: expected 4096 entries of at least 16 bytes, got 0 bytes"));
-  const Commit one{TermId(1), RoundId(1), AttemptId(1), {}};
-  EXPECT_THAT(refusal_of(one, Body().u64(1).u64(1).u32(1).u32(0xFFFF'FFFF).bytes),
+  const Commit one{TermId(1), RunId(1), RoundId(1), AttemptId(1), {}};
+  EXPECT_THAT(refusal_of(one, Body().u64(1).u64(1).u64(1).u32(1).u32(0xFFFF'FFFF).bytes),
               HasSubstr("Commit.contributors: expected at most 4096 entries, got 4294967295"));
 }
 
@@ -228,15 +228,15 @@ TEST(Counts, AMessageFitsAFrame) {
 TEST(Rules, RosterAndCommitAscend) {
   expect_not_sent(Roster{TermId(1), {{SiteId(2), "", "", {}}, {SiteId(1), "", "", {}}}},
                   "members[1]: expected a site above site 2 (ascending, each once), got site 1");
-  expect_not_sent(Commit{TermId(1), RoundId(1), AttemptId(1), {SiteId(1), SiteId(1)}}, "contributors[1]");
-  const Commit one{TermId(1), RoundId(1), AttemptId(1), {}};
-  EXPECT_THAT(refusal_of(one, Body().u64(1).u64(1).u32(1).u32(2).u32(7).u32(3).bytes),
+  expect_not_sent(Commit{TermId(1), RunId(1), RoundId(1), AttemptId(1), {SiteId(1), SiteId(1)}}, "contributors[1]");
+  const Commit one{TermId(1), RunId(1), RoundId(1), AttemptId(1), {}};
+  EXPECT_THAT(refusal_of(one, Body().u64(1).u64(1).u64(1).u32(1).u32(2).u32(7).u32(3).bytes),
               HasSubstr("Commit.contributors[1]: expected a site above site 7"));
 }
 
 TEST(Rules, ACommitIsOfAnAttemptAndMayCountNobody) {
-  expect_travels(Commit{TermId(1), RoundId(1), AttemptId(1), {}});
-  expect_not_sent(Commit{TermId(1), RoundId(1), AttemptId(0), {}}, "attempt: expected one above 0");
+  expect_travels(Commit{TermId(1), RunId(1), RoundId(1), AttemptId(1), {}});
+  expect_not_sent(Commit{TermId(1), RunId(1), RoundId(1), AttemptId(0), {}}, "attempt: expected one above 0");
 }
 
 TEST(Rules, AFormHasParticipantsAndVotersInOrder) {
@@ -271,7 +271,7 @@ TEST(Rules, AReportIsAsSoundAsItsParts) {
   join.report.prepared[0].form = join.report.prepared[1].form = two_sites();
   expect_not_sent(join, "prepared: expected at most 1 entries, got 2");
   Grant grant;
-  grant.report.recent.assign(kMaxRecent, Commit{TermId(1), RoundId(1), AttemptId(1), {}});
+  grant.report.recent.assign(kMaxRecent, Commit{TermId(1), RunId(1), RoundId(1), AttemptId(1), {}});
   expect_travels(grant);
   grant.report.recent.emplace_back();
   expect_not_sent(grant, "attempt: expected one above 0");

@@ -76,7 +76,10 @@ void draw(Prng& prng, Form& m) {
   }
 }
 void draw(Prng& prng, Commit& m) {
-  m = {draw_id<TermId>(prng), draw_id<RoundId>(prng), AttemptId(1 + static_cast<std::uint32_t>(prng.below(100))), {}};
+  m.term = draw_id<TermId>(prng);
+  m.run = draw_id<RunId>(prng);
+  m.round = draw_id<RoundId>(prng);
+  m.attempt = AttemptId(1 + static_cast<std::uint32_t>(prng.below(100)));
   m.contributors = draw_sites(prng, 0);
 }
 Report draw_report(Prng& prng) {
