@@ -23,6 +23,7 @@
 #include "core/runtime/events_file.h"
 #include "core/runtime/mailbox.h"
 #include "core/runtime/state_saver.h"
+#include "core/runtime/wait_notices.h"
 
 namespace collab {
 
@@ -99,6 +100,7 @@ class Node {
 
   void fail_everything(const Status& why);
   void tell(const RoundReport& report);
+  void tell_what_is_waited_for();
   template <typename F>
   void post_call(F call) {
     mailbox_.post(LoopCall(std::move(call)));
@@ -126,6 +128,7 @@ class Node {
   std::optional<std::promise<Result<RoundReport>>> rounding_;
   std::optional<std::promise<void>> departing_;
   std::optional<Status> broken_;
+  WaitNotices notices_;
   RoundReport report_;
   TimePoint triggered_at_{};
   TimePoint formed_at_{};
