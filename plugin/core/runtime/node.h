@@ -19,11 +19,11 @@
 #include "collab/clock.h"
 #include "collab/session.h"
 #include "core/protocol/site.h"
+#include "core/protocol/words.h"
 #include "core/runtime/data_plane.h"
 #include "core/runtime/events_file.h"
 #include "core/runtime/mailbox.h"
 #include "core/runtime/state_saver.h"
-#include "core/runtime/wait_notices.h"
 
 namespace collab {
 
@@ -128,7 +128,7 @@ class Node {
   std::optional<std::promise<Result<RoundReport>>> rounding_;
   std::optional<std::promise<void>> departing_;
   std::optional<Status> broken_;
-  WaitNotices notices_;
+  protocol::WaitProgress standing_still_;  // of a caller that waits in join() or round()
   RoundReport report_;
   TimePoint triggered_at_{};
   TimePoint formed_at_{};
