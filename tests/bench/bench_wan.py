@@ -149,8 +149,8 @@ def main() -> int:
         theirs = [] if args.no_gloo else measure("gloo", line, argparse.Namespace(**{**vars(args), "rounds": 1}))
         row = {"line": name, "seconds": ours, "share": share(line, args.millions, ours), "at_least": line.at_least}
         row["bound_seconds"] = 2 * (line.sites - 1) / line.sites * args.millions * 32 / line.mbit
-        words = f"  {name:<8} {line.mbit:g} Mbit/s, {line.rtt_ms:g} ms, {line.loss_percent:g} % loss, {line.sites} sites: "
-        words += f"{row['share']:.3f} of the line ({statistics.median(ours):.2f} s)"
+        words = f"  {name:<8} {line.mbit:g} Mbit/s, {line.rtt_ms:g} ms, {line.loss_percent:g} % loss, "
+        words += f"{line.sites} sites: {row['share']:.3f} of the line ({statistics.median(ours):.2f} s)"
         if theirs:
             row |= {"gloo_seconds": theirs, "gloo_share": share(line, args.millions, theirs)}
             words += f", Gloo {row['gloo_share']:.3f}"
@@ -160,7 +160,8 @@ def main() -> int:
         rows.append(row)
     args.out.parent.mkdir(parents=True, exist_ok=True)
     settings = {"codec": args.codec, "millions": args.millions, "tls": args.tls, "env": args.env}
-    args.out.write_text(json.dumps({"benchmark": "wan", "machine": pairs.machine(), **settings, "rows": rows}, indent=1))
+    written = {"benchmark": "wan", "machine": pairs.machine(), **settings, "rows": rows}
+    args.out.write_text(json.dumps(written, indent=1) + "\n")
     print(f"  -> {args.out}")
     return int(any(row["at_least"] and row["share"] < row["at_least"] for row in rows))
 
