@@ -271,7 +271,7 @@ void Site::State::on_join_tick() {
     return fail(
         unavailable("the coordinator at " + addresses() + ": it has not answered within " +
                     in_seconds(config.join_timeout) + " (COLLAB_JOIN_TIMEOUT); last: " + up.last_reason +
-                    ". Is it running (collab coordinator --listen HOST:PORT), and can it be reached from here?"));
+                    "; is it running (collab coordinator --listen HOST:PORT), and can it be reached from here?"));
   }
   if (membership == Membership::kDialing && now >= up.answer_by) {
     dial_again("no connection within " + in_seconds(kDialLimit));
