@@ -282,10 +282,12 @@ TEST(Session, EventsTellOfEachRound) {
 class ByHand : public ::testing::Test {
  protected:
   void start(std::size_t sites) {
-    swarm_ = swarm_of(sites, CodecId::kFp32);
+    swarm_.sites = sites;
+    swarm_.config = swarm_of(sites, CodecId::kFp32).config;
     swarm_.config.straggler_grace = std::chrono::milliseconds(100);
     swarm_.start_coordinator();
     sessions_.resize(sites);
+    steps_.resize(sites);
     together(sites, [this](std::size_t site) { begin(site); });
   }
   void begin(std::size_t site) {
@@ -321,7 +323,7 @@ class ByHand : public ::testing::Test {
 
   Swarm swarm_;
   std::vector<std::unique_ptr<Session>> sessions_;
-  std::map<std::size_t, std::size_t> steps_;
+  std::vector<std::size_t> steps_;
 };
 
 TEST_F(ByHand, OneOfTwoDiesTheOtherTrainsOnAndBothAgreeWhenItReturns) {

@@ -173,11 +173,12 @@ void Coordinator::State::seek_office() {
   }
   if (enough(true)) return take_office(term);
   if (!enough(false)) return;  // those who wait here go on to another candidate after a while
-  if (term <= highest) {
-    // Where nobody remembers, the last terms are not known either.
-    const bool forgotten = std::none_of(applicants.begin(), applicants.end(),
-                                        [](const auto& entry) { return entry.second.join.report.remembers; });
-    term = TermId{highest.value + (forgotten ? kForgottenTerms : 1)};
+  // Where nobody remembers, the last terms are not known either.
+  const bool forgotten = std::none_of(applicants.begin(), applicants.end(),
+                                      [](const auto& entry) { return entry.second.join.report.remembers; });
+  const TermId least{highest.value + (forgotten ? kForgottenTerms : 1)};
+  if (term < least) {
+    term = least;
     for (auto& [link, applicant] : applicants) applicant.granted = false;
   }
   for (auto& [link, applicant] : applicants) {

@@ -179,18 +179,15 @@ void Site::State::on_event(const ExchangeComplete& event) {
   round.phase = RoundPhase::kDone;
   prepared->done = true;
   prepared->slices = event.slices;
-  const auto& in = round.form->participants;
-  const bool contributes =
-      std::any_of(in.begin(), in.end(), [&](const auto& p) { return p.site == self && p.weight > 0; });
   // All who contribute have begun this attempt, so no earlier one can be committed any more.
-  pending.reset();
-  if (contributes) pending = Pending{round.trigger, false};
+  if (!contributes()) pending.reset();
   send_up(wire::Done{term, event.round, event.attempt, event.slices});
 }
 
 void Site::State::on_event(const ContributionUnfit& event) {
   if (round.phase != RoundPhase::kExchanging || !in_attempt(event.round, event.attempt)) return;
   round.declined = true;
+  pending.reset();
   note(Note::Level::kError, "declined",
        "this site's delta is left out of round " + std::to_string(event.round.value) +
            " and the swarm's anchor is taken instead: " + event.reason);

@@ -93,6 +93,11 @@ void Site::State::pursue_links() {
   if (whole) start_exchange();
 }
 
+bool Site::State::contributes() const {
+  const auto& in = round.form->participants;
+  return std::any_of(in.begin(), in.end(), [&](const auto& p) { return p.site == self && p.weight > 0; });
+}
+
 void Site::State::start_exchange() {
   std::vector<LinkId> links;
   for (const wire::Participant& p : round.form->participants) {
@@ -100,6 +105,8 @@ void Site::State::start_exchange() {
     peer_dials.erase(p.site);
   }
   round.phase = RoundPhase::kExchanging;
+  // From here on the others may hold all of it, and a successor may commit the attempt without us.
+  if (contributes()) pending = Pending{round.trigger, false};
   out.emplace_back(StartExchange{*round.form, *self, std::move(links)});
 }
 

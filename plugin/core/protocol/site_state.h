@@ -117,7 +117,7 @@ struct RoundState {
   RoundDone outcome;               // kApplying: told once it is applied
 };
 
-// A contribution that may have been committed, for all we know: we were done with its exchange.
+// A contribution that may have been committed, for all we know: its exchange began.
 struct Pending {
   Trigger total;          // as it was contributed
   bool snapshot = false;  // we have trained on since; what was contributed was set aside
@@ -264,6 +264,7 @@ struct Site::State {
   [[nodiscard]] bool coordinator_given_up() const { return lost_at != kNever && now >= later(lost_at, up.grace); }
   void pursue_links();  // kLinking: dial whom we dial; start when all are there
   void start_exchange();
+  [[nodiscard]] bool contributes() const;  // to the current form
   [[nodiscard]] bool dials(const wire::Member& peer) const;  // of two, we are the one who dials
   void back_to_ready(const std::string& why);
   void report_unreached(SiteId peer, const std::string& reason);
