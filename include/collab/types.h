@@ -41,7 +41,17 @@ struct Digest {
 };
 [[nodiscard]] std::string to_hex(const Digest& digest);  // 32 lower-case hex digits, hi first
 
-enum class CodecId : std::uint8_t { kFp32 = 0, kBf16 = 1, kFp16 = 2, kInt8 = 3 };
+enum class CodecId : std::uint8_t {
+  kFp32 = 0,
+  kBf16 = 1,
+  kFp16 = 2,
+  kInt8 = 3,
+  kInt4 = 4,
+  kInt4E3m0 = 5,
+  kInt2 = 6,
+  kTopK64 = 7,
+  kTopK128 = 8,
+};
 enum class OuterId : std::uint8_t { kAverage = 0, kNesterov = 1 };
 
 // Elements [begin, end) of the parameter vector.

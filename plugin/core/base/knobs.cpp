@@ -15,8 +15,14 @@ using namespace knobs;  // NOLINT(google-build-using-namespace): the forms, used
 template <typename T>
 using Choice = std::pair<std::string_view, T>;
 
-constexpr std::array<Choice<CodecId>, 4> kCodecs{
-    {{"fp32", CodecId::kFp32}, {"bf16", CodecId::kBf16}, {"fp16", CodecId::kFp16}, {"int8", CodecId::kInt8}}};
+// Not yet topk64 and topk128: the data plane sends whole buffers, their payloads are shorter.
+constexpr std::array<Choice<CodecId>, 7> kCodecs{{{"fp32", CodecId::kFp32},
+                                                  {"bf16", CodecId::kBf16},
+                                                  {"fp16", CodecId::kFp16},
+                                                  {"int8", CodecId::kInt8},
+                                                  {"int4", CodecId::kInt4},
+                                                  {"int4-e3m0", CodecId::kInt4E3m0},
+                                                  {"int2", CodecId::kInt2}}};
 constexpr std::array<Choice<OuterId>, 2> kOuters{{{"average", OuterId::kAverage}, {"nesterov", OuterId::kNesterov}}};
 constexpr std::array<Choice<WeightBy>, 3> kWeights{
     {{"samples", WeightBy::kSamples}, {"steps", WeightBy::kSteps}, {"equal", WeightBy::kEqual}}};
@@ -202,8 +208,8 @@ constexpr auto kRows = std::to_array<KnobRow>({
      kEvery,
      parse_sync_every,
      format_sync_every},
-    {{"codec", "fp16", "", "fp32|bf16|fp16|int8", "How deltas travel; fp16 and int8 have a scale for each block.",
-      true},
+    {{"codec", "fp16", "", "fp32|bf16|fp16|int8|int4|int4-e3m0|int2",
+      "How deltas travel: exact, or rounded to so many bits; fp16 and the ints have a scale for each block.", true},
      kChoice,
      parse_choice<&C::codec, kCodecs>,
      format_choice<&C::codec, kCodecs>},

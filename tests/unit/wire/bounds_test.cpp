@@ -136,7 +136,7 @@ TEST(Numbers, EnumsAreBounded) {
   };
   const Chunk like{ChunkKind::kMean, RoundId(1), AttemptId(1), SiteId(0), {0, 10}, CodecId::kFp32, 0};
   EXPECT_THAT(refusal_of(like, chunk(4, 0)), HasSubstr("Chunk.kind: expected at most 3, got 4"));
-  EXPECT_THAT(refusal_of(like, chunk(0, 4)), HasSubstr("Chunk.codec: expected at most 3, got 4"));
+  EXPECT_THAT(refusal_of(like, chunk(0, 9)), HasSubstr("Chunk.codec: expected at most 8, got 9"));
   EXPECT_THAT(refusal_of(Roster{}, Body().u64(1).u32(1).u32(1).u16(0).u16(0).u8(3).bytes),
               HasSubstr("Roster.members[0].state: expected at most 2, got 3"));
   EXPECT_THAT(refusal_of(Heartbeat{}, Body().u64(1).u8(2).bytes), HasSubstr("Heartbeat.reply: expected 0 or 1, got 2"));

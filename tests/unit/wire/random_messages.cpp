@@ -163,7 +163,7 @@ void draw(Prng& prng, Chunk& m) {
        draw_id<AttemptId>(prng),
        draw_id<SiteId>(prng),
        {begin, begin + size},
-       static_cast<CodecId>(prng.below(4)),
+       static_cast<CodecId>(prng.below(9)),
        prng.next()};
 }
 void draw(Prng& prng, Heartbeat& m) { m = {draw_number<std::uint64_t>(prng), prng.chance(0.5)}; }
