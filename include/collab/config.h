@@ -48,7 +48,7 @@ struct Config {
   std::string listen = "0.0.0.0:0";      // where other sites reach this one
   std::string advertise;                 // host others dial; empty: found out
   std::string transport = "auto";        // auto|ucx|tcp|gloo|loopback
-  std::uint32_t connections = 2;         // connections a link
+  std::uint32_t connections = 0;         // connections a link; 0 (auto): what suits the transport
 
   // Links of the tcp transport: who may have one, and how much they may carry.
   std::string token;       // the swarm's key; secret
@@ -56,8 +56,9 @@ struct Config {
   std::string tls_cert;    // or certificates: PEM files
   std::string tls_key;
   std::string tls_ca;
-  bool insecure = false;   // without a key, any address in the clear
-  double max_mbit_up = 0;  // 0: no cap
+  bool insecure = false;           // without a key, any address in the clear
+  std::string congestion = "bbr";  // congestion control, where the system allows it; empty: the system's own
+  double max_mbit_up = 0;          // 0: no cap
   double max_mbit_down = 0;
 
   // Rounds.

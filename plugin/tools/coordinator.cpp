@@ -50,11 +50,9 @@ collab::Result<std::unique_ptr<collab::Transport>> make_transport(const collab::
   }
 #ifdef COLLAB_HAS_UCX
   if (wanted != "tcp") {
-    return collab::make_ucx_transport({.connections = loaded.config.connections,
-                                       .advertise_host = {},
-                                       .library_dir = {},
-                                       .transports = {},
-                                       .pool = nullptr});
+    collab::UcxOptions options;
+    if (loaded.config.connections != 0) options.connections = loaded.config.connections;
+    return collab::make_ucx_transport(std::move(options));
   }
 #else
   if (wanted == "ucx") {

@@ -45,9 +45,9 @@ class Config:
         """(knob, value as text, where it came from) in table order."""
     @property
     def typed(self) -> dict[str, Any]:
-        """Python values: run, site, site_index, site_count, coordinator, listen, advertise, transport, connections,
-        sync_every_steps, sync_every_seconds, weight, buffers, reseed, join_timeout, round_timeout, straggler_grace,
-        link_grace, heartbeat, linger (seconds), state_dir, save_every, events, log."""
+        """Python values: run, site, site_index, site_count, coordinator, listen, advertise, transport, connections
+        (0: auto), sync_every_steps, sync_every_seconds, weight, buffers, reseed, join_timeout, round_timeout,
+        straggler_grace, link_grace, heartbeat, linger (seconds), state_dir, save_every, events, log."""
 
 class KnobRow(TypedDict):
     name: str

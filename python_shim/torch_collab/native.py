@@ -65,7 +65,7 @@ class Settings:
     listen: str
     advertise: str
     transport: str
-    connections: int
+    connections: int  # 0: auto
     buffers: bool
     reseed: bool
     join_timeout: float
@@ -140,12 +140,8 @@ def ucx_problem() -> str | None:
 
 
 def ucx_transport(config: Settings, advertise: str) -> dict[str, Any]:
-    return {
-        "kind": "ucx",
-        "connections": config.connections,
-        "advertise_host": advertise,
-        "library_dir": ucx_library_dir(),
-    }
+    spec: dict[str, Any] = {"kind": "ucx", "advertise_host": advertise, "library_dir": ucx_library_dir()}
+    return spec | ({"connections": config.connections} if config.connections else {})
 
 
 def tcp_transport(config: Settings, advertise: str) -> dict[str, Any]:

@@ -22,7 +22,7 @@ class Options:
     listen: str | None = None
     advertise: str | None = None
     transport: str | None = None
-    connections: int | None = None
+    connections: int | str | None = None
     # Links of the tcp transport.
     token: str | None = dataclasses.field(default=None, repr=False)
     token_file: str | None = None
@@ -30,6 +30,7 @@ class Options:
     tls_key: str | None = None
     tls_ca: str | None = None
     insecure: bool | None = None
+    congestion: str | None = None
     max_mbit_up: float | None = None
     max_mbit_down: float | None = None
     # Rounds.

@@ -49,9 +49,24 @@ bool is_token(std::string_view text) {
 }
 std::string format_token(const Config& config) { return config.token.empty() ? "" : "(set, not shown)"; }
 
+// As the kernel takes them.
+bool is_congestion(std::string_view text) {
+  constexpr std::string_view kAllowed = "abcdefghijklmnopqrstuvwxyz0123456789_-";
+  return text.size() <= 15 && text.find_first_not_of(kAllowed) == std::string_view::npos;
+}
+
 bool is_listen_address(std::string_view text) { return parse_host_port(text).ok(); }
 
 // ---- knobs with a form of their own --------------------------------------------------------------
+
+// 0 is a spelling of nobody's.
+bool parse_connections(std::string_view text, Config& config) {
+  config.connections = 0;
+  return text == "auto" || parse_whole<&Config::connections, 1, 64>(text, config);
+}
+std::string format_connections(const Config& config) {
+  return config.connections == 0 ? "auto" : std::to_string(config.connections);
+}
 
 bool parse_site_index(std::string_view text, Config& config) {
   config.site_index.reset();
@@ -110,6 +125,7 @@ constexpr std::string_view kName =
     "a name of at most 64 letters, digits, '.', '_' and '-' that does not begin with '.'";
 constexpr std::string_view kPath = "a path in UTF-8 of at most 4000 bytes";
 constexpr std::string_view kSecret = "one line of 32 to 4096 characters, as `collab token` makes it";
+constexpr std::string_view kCongestion = "a name as in net.ipv4.tcp_available_congestion_control, or nothing";
 constexpr std::string_view kChoice = "one word";
 constexpr std::string_view kListen = "HOST:PORT or [IPv6]:PORT, port 0 for a free one";
 constexpr std::string_view kHosts = "HOST:PORT or [IPv6]:PORT, at most 16 of them with commas between";
@@ -158,11 +174,11 @@ constexpr auto kRows = std::to_array<KnobRow>({
      kChoice,
      parse_choice<&C::transport, kTransports>,
      format_text<&C::transport>},
-    {{"connections", "2", "connections", "1..64",
-      "Connections a link; more help on long, lossy lines. tcp finds the number by measuring unless it is set."},
+    {{"connections", "auto", "connections", "1..64 or auto",
+      "Connections a link; more help on long, lossy lines. auto: tcp finds the number by measuring, ucx has 2."},
      kWhole,
-     parse_whole<&C::connections, 1, 64>,
-     format_whole<&C::connections>},
+     parse_connections,
+     format_connections},
 
     // Links of the tcp transport.
     {{"token", "", "secret", "32..4096 characters",
@@ -192,6 +208,11 @@ constexpr auto kRows = std::to_array<KnobRow>({
      kSwitch,
      parse_switch<&C::insecure>,
      format_switch<&C::insecure>},
+    {{"congestion", "bbr", "name", "1..15 letters, digits, '_' and '-'",
+      "The congestion control tcp links ask the system for; where it does not allow that one, its own is used."},
+     kCongestion,
+     parse_text<&C::congestion, is_congestion, true>,
+     format_text<&C::congestion>},
     {{"max_mbit_up", "0", "Mbit/s", "0..100000",
       "What tcp links may send in all, so that others have room; 0: no cap."},
      kReal,

@@ -84,11 +84,9 @@ Result<std::shared_ptr<const tcp::TlsContext>> make_tls(const TcpOptions& option
 
 TcpOptions tcp_options(const LoadedConfig& loaded) {
   const Config& config = loaded.config;
-  const bool counted = std::any_of(loaded.values.begin(), loaded.values.end(), [](const KnobValue& value) {
-    return value.knob->name == "connections" && value.source != "default";
-  });
   TcpOptions options;
-  options.connections = counted ? config.connections : 0;
+  options.connections = config.connections;
+  options.congestion = config.congestion;
   options.token = config.token;
   options.token_file = config.token_file;
   options.tls_cert = config.tls_cert;

@@ -35,7 +35,7 @@ struct TcpOptions {
   std::shared_ptr<BufferPool> pool = nullptr;  // for received payloads; null: one of its own
 };
 
-// What the knobs say. COLLAB_CONNECTIONS counts only where somebody has set it.
+// What the knobs say.
 [[nodiscard]] TcpOptions tcp_options(const LoadedConfig& loaded);
 
 // kInvalidArgument names the setting that is wrong.

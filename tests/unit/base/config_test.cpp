@@ -234,7 +234,9 @@ TEST(LoadConfig, AWrongValueSaysWhatIsAccepted) {
   EXPECT_EQ(error_of({{"COLLAB_CODEC", "int7"}}),
             "COLLAB_CODEC: expected one word (fp32|bf16|fp16|int8|int4|int4-e3m0|int2), got \"int7\"");
   EXPECT_THAT(error_of({}, {{"connections", "65"}}),
-              HasSubstr("the option \"connections\": expected a whole number (1..64), got \"65\""));
+              HasSubstr("the option \"connections\": expected a whole number (1..64 or auto), got \"65\""));
+  EXPECT_THAT(error_of({}, {{"connections", "0"}}), HasSubstr("1..64 or auto")) << "0 is how auto is kept, not said";
+  EXPECT_THAT(error_of({{"COLLAB_CONGESTION", "BBR; no"}}), HasSubstr("tcp_available_congestion_control"));
   EXPECT_THAT(error_of({{"COLLAB_CONNECTIONS", "4294967297"}}), HasSubstr("1..64")) << "not cut to 32 bits";
 }
 
