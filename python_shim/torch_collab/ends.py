@@ -106,6 +106,8 @@ def finish(aborting: bool = False) -> None:
         if not (aborting or world.failed):
             swarm.linger(world)
     finally:
+        if world.watches_for_termination and not native.termination_requested():
+            native.watch_for_termination(0)  # from here on SIGTERM acts at once
         world.session = None
         world.server = None
         hooks.uninstall()

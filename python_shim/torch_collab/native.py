@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
     from torch_collab import _C
@@ -209,6 +209,20 @@ def step(session: _C.Session, samples: int) -> _C.StepOutcome:
 @_worded
 def synchronize(session: _C.Session) -> _C.StepOutcome:
     return session.synchronize()
+
+
+def watch_for_termination(seconds: float) -> bool:
+    """SIGTERM becomes a wish, and acts after `seconds`. False when the script, or somebody else, handles it."""
+    return bool(_module().watch_for_termination(timedelta(seconds=seconds)))
+
+
+def termination_requested() -> bool:
+    return bool(_module().termination_requested())
+
+
+def carry_out_termination() -> NoReturn:
+    _module().carry_out_termination()
+    raise SystemExit(143)  # never reached
 
 
 @_worded

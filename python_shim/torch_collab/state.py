@@ -64,6 +64,7 @@ class World:
     samples: SampleCounter = field(default_factory=SampleCounter)
     cycle: OptimizerCycle = field(default_factory=OptimizerCycle)
     stepped_in_backward: bool = False
+    watches_for_termination: bool = False
     failed: bool = False  # the script or a round raised: no last round
     finished: bool = False
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _KEY = "collab/coordinator"
 _HEARD = "collab/heard"
 _HEARING_SECONDS = 30
+_LEAVE_SECONDS = 20
 
 
 def make_session(world: World, entries: Sequence[Entry]) -> _C.Session:
@@ -108,6 +109,9 @@ def begin(world: World, session: _C.Session) -> None:
                 world.store.wait(keys, timedelta(seconds=min(world.config.join_timeout, _HEARING_SECONDS)))
         raise
     _tell_heard(world)
+    if len(world.site.ranks) == 1 or world.one_host:
+        # torchrun kills 30 s after it has asked.
+        world.watches_for_termination = native.watch_for_termination(_LEAVE_SECONDS)
 
 
 def _tell_heard(world: World) -> None:

@@ -42,12 +42,14 @@ class RankSession final : public Session {
     return run_round();
   }
 
+  void ask_to_leave() override { leaving_ = is_leader(); }
+
   Status finish() override {
     if (!begun_ || finished_) return {};
     finished_ = true;
     Status last;
     if (broken_.ok() && (schedule_.steps_since_round() > 0 || skipped_)) last = run_round_unchecked().status();
-    if (leader_) leader_->leave("the training script has ended");
+    if (leader_) leader_->leave(leaving_ ? "it was asked to end (SIGTERM)" : "the training script has ended");
     return last;
   }
 
@@ -133,8 +135,11 @@ class RankSession final : public Session {
   }
 
   Result<bool> round_is_due() {
-    if (!schedule_.by_time()) return schedule_.due_by_steps();
-    const std::uint64_t mine = is_leader() ? schedule_.step_to_announce(clock_.now()) : 0;
+    // Looking for the leader's word costs nothing on one host; on several it takes a collective.
+    const bool listens = schedule_.by_time() || options_.one_host || options_.site_size == 1;
+    if (schedule_.due_by_steps() || !listens) return schedule_.due_by_steps();
+    std::uint64_t mine = 0;
+    if (is_leader()) mine = leaving_ ? schedule_.step_to_announce_early() : schedule_.step_to_announce(clock_.now());
     const Result<std::uint64_t> announced = channel_->announcement(mine);
     if (!announced.ok()) return announced.status();
     return schedule_.due_by_announcement(*announced);
@@ -163,7 +168,8 @@ class RankSession final : public Session {
     return StepOutcome{.round_ran = !skipped_,
                        .round = outcome->round,
                        .took_anchor = outcome->change == ParameterChange::kTookAnchor,
-                       .seconds = std::chrono::duration<double>(clock_.now() - start).count()};
+                       .seconds = std::chrono::duration<double>(clock_.now() - start).count(),
+                       .leaving = outcome->leaving};
   }
 
   // Never fails past the caller: the other ranks wait for the outcome, whatever it is.
@@ -181,6 +187,7 @@ class RankSession final : public Session {
     }
     mine.change = report->change;
     mine.round = report->round;
+    mine.leaving = leaving_;
     state_ = report->state;
     return mine;
   }
@@ -229,6 +236,7 @@ class RankSession final : public Session {
   Digest state_;
   bool begun_ = false;
   bool finished_ = false;
+  bool leaving_ = false;  // the leader was asked to
   Status broken_;
   StatusCode failure_ = StatusCode::kRefused;  // of the leader's error on the other ranks
 };
