@@ -11,7 +11,7 @@ say "source distribution and wheel"
 python -m build --no-isolation --sdist --outdir "$scratch/dist" .
 mkdir "$scratch/source"
 tar -xzf "$scratch"/dist/torch_collab-*.tar.gz -C "$scratch/source" --strip-components=1
-python -m pip wheel --no-build-isolation --no-deps -w "$scratch/dist" "$scratch/source"
+CCACHE_BASEDIR="$scratch/source" python -m pip wheel --no-build-isolation --no-deps -C build-dir=build/wheel -w "$scratch/dist" "$scratch/source"
 rm -rf "$scratch/source"
 
 say "fresh virtual environment"

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
 #include <cstring>
@@ -27,6 +28,15 @@ Rows rows_around(const at::Tensor& tensor, int64_t begin, int64_t end) {
   return {tensor.narrow(0, first, last - first), first * row};
 }
 
+// A copy waits for its own stream only; the script may have stepped its optimiser on another. Without work under way
+// this costs microseconds.
+void settle(const at::Tensor& tensor) {
+  const at::Device device = tensor.device();
+  if (device.is_cpu()) return;
+  const c10::impl::VirtualGuardImpl guard(device.type());
+  guard.synchronizeDevice(device.has_index() ? device.index() : guard.getDevice().index());
+}
+
 at::Tensor wrap(const float* memory, int64_t count) {
   return at::from_blob(const_cast<float*>(memory), {count}, at::kFloat);
 }
@@ -37,6 +47,7 @@ void read_piece(const at::Tensor& tensor, int64_t begin, std::span<float> out) {
     std::memcpy(out.data(), tensor.const_data_ptr<float>() + begin, out.size_bytes());
     return;
   }
+  settle(tensor);
   const Rows rows = rows_around(tensor, begin, begin + count);
   wrap(out.data(), count).copy_(rows.tensor.reshape(-1).narrow(0, begin - rows.first, count));
 }
@@ -47,6 +58,7 @@ void write_piece(const at::Tensor& tensor, int64_t begin, std::span<const float>
     std::memcpy(tensor.mutable_data_ptr<float>() + begin, in.data(), in.size_bytes());
     return;
   }
+  settle(tensor);
   Rows rows = rows_around(tensor, begin, begin + count);
   if (rows.tensor.numel() == count) {
     rows.tensor.copy_(wrap(in.data(), count).view(rows.tensor.sizes()));

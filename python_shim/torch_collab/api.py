@@ -26,7 +26,8 @@ def sites() -> tuple[Site, ...]:
 
 
 def site_index() -> int:
-    """COLLAB_SITE_INDEX, else the site's place in one world, else a stable number made from its name."""
+    """The site's place in one world; for sites that are worlds of their own COLLAB_SITE_INDEX, else a stable number
+    made from the site's name."""
     return sampler.site_index(state.require())
 
 

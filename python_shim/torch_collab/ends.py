@@ -80,6 +80,7 @@ def at_exit() -> None:
 
 
 def _raising() -> bool:
+    """Also true in an `except` block that handles the error: nothing tells the two apart."""
     kind = sys.exc_info()[0]
     return kind is not None and not issubclass(kind, (SystemExit, GeneratorExit))
 
@@ -94,6 +95,8 @@ def finish(aborting: bool = False) -> None:
     world.finished = True
     try:
         session = world.session
+        if session is not None and world.is_leader and (aborting or world.failed):
+            log.warning(f"site {world.site.name} leaves without a last round, because the script is handling an error")
         if session is None and not (aborting or world.failed):
             _warn_of_nothing_averaged(world)
         if session is not None and not (aborting or world.failed):

@@ -152,11 +152,6 @@ def tcp_transport(config: Settings, advertise: str) -> dict[str, Any]:
     return {"kind": "tcp", "config": config.raw, "advertise_host": advertise}
 
 
-def dialling_transport(config: Settings, advertise: str) -> dict[str, Any]:
-    """Of the transports that are dialled by address, the one COLLAB_TRANSPORT names; `auto` is ucx."""
-    return tcp_transport(config, advertise) if config.transport == "tcp" else ucx_transport(config, advertise)
-
-
 def gloo_transport(backend: Any) -> dict[str, Any]:
     return {"kind": "gloo", "backend": backend}
 
@@ -244,8 +239,7 @@ def wait_until_empty(server: _C.CoordinatorServer, seconds: float) -> str | None
 
 
 @_worded
-def query_status(config: Settings, address: str, seconds: float) -> str:
-    transport = dialling_transport(config, "")
+def query_status(transport: dict[str, Any], address: str, seconds: float) -> str:
     return str(_module().query_status(transport, address, timedelta(seconds=seconds)))
 
 

@@ -25,10 +25,10 @@ def index_from_name(name: str) -> int:
 
 
 def site_index(world: World) -> int:
-    if world.config.site_index is not None:
-        return int(world.config.site_index)
     if world.ranks_tell_sites_apart:
         return world.sites.sites.index(world.site)
+    if world.config.site_index is not None:
+        return int(world.config.site_index)
     return index_from_name(world.site.name)
 
 
@@ -38,17 +38,24 @@ def site_count(world: World) -> int:
 
 def install(world: World) -> Callable[[], None]:
     original = DistributedSampler.__init__
-    told = False
+    told = warned = False
 
     @functools.wraps(original)
     def init(
         self: Any, dataset: Any, num_replicas: int | None = None, rank: int | None = None, *args: Any, **kw: Any
     ) -> None:
-        nonlocal told
+        nonlocal told, warned
         now = state.current()
         default = num_replicas is None and rank is None
         if now is None or not default:
             original(self, dataset, num_replicas, rank, *args, **kw)
+            if now is not None and now.is_leader and not warned and (num_replicas, rank) == (now.size, now.rank):
+                warned = True
+                log.warning(
+                    f"a DistributedSampler was told num_replicas={num_replicas} and rank={rank}, which are the same at "
+                    "every site: with the same dataset all sites train on the same samples. Leave the two out, and "
+                    "collab gives each site its own"
+                )
             return
         index, count = site_index(now), site_count(now)
         if now.config.site_index is not None and count > 1:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch.distributed as dist
 
-from torch_collab import addresses, log, native
+from torch_collab import addresses, links, log, native
 from torch_collab.environment import collab_variables
 from torch_collab.groups import make_gloo, site_group
 
@@ -64,12 +64,14 @@ def _job() -> str:
 
 def _reach_coordinator(world: World, config: native.Settings) -> dict[str, Any]:
     """Leaders: the transport for links between sites, with `world.coordinators` known and one of them served here."""
-    links = _LinkNodes(world) if choose_transport(world) == "gloo" else None
-    transport = native.gloo_transport(links.mine) if links else native.dialling_transport(config, config.advertise)
+    choice = links.choose(config, world.one_world)
+    log.info(str(choice))
+    gloo = _LinkNodes(world) if choice.kind == "gloo" else None
+    transport = native.gloo_transport(gloo.mine) if gloo else links.make(config, config.advertise)
     if not world.one_world:
         world.coordinators = list(config.coordinator)
     elif world.rank == world.sites.sites[0].leader:
-        _serve(world, config, links)
+        _serve(world, config, gloo)
     else:
         _find(world)
     return transport
@@ -113,34 +115,6 @@ def _tell_heard(world: World) -> None:
         world.store.set(f"{_HEARD}/{world.sites.sites.index(world.site)}", "1")
 
 
-def choose_transport(world: World) -> str:
-    """`auto` takes UCX when it loads, else torch's Gloo, which can only join the sites of one world."""
-    wanted = world.config.transport
-    if wanted == "gloo" and not world.one_world:
-        raise RuntimeError(
-            "collab: COLLAB_TRANSPORT=gloo joins the sites of one world only; with a coordinator outside use ucx or tcp"
-        )
-    if wanted == "gloo":
-        return "gloo"
-    if wanted == "tcp":
-        return "tcp"
-    if wanted == "loopback":
-        raise RuntimeError(
-            "collab: COLLAB_TRANSPORT=loopback joins sites inside one process, for tests; use ucx, tcp or gloo"
-        )
-    problem = native.ucx_problem()
-    if problem is None:
-        return "ucx"
-    if wanted == "ucx" or not world.one_world:
-        raise RuntimeError(
-            f"collab: links between sites need UCX, which does not load: {problem}; pip install libucx-cu12, then "
-            "look at `collab doctor`" + ("" if not world.one_world else ", or set COLLAB_TRANSPORT=gloo")
-        )
-    if world.rank == 0:
-        log.info(f"links between sites use torch's Gloo, because UCX does not load: {problem}")
-    return "gloo"
-
-
 def _resolved(world: World) -> native.Settings:
     """The knobs with what this start has found out: the address others dial, which and how many sites one world has."""
     found = {"site": world.site.name}
@@ -178,16 +152,14 @@ class _LinkNodes:
         self.coordinator = make_gloo(world.store.clone(), "links", size - 1, size, world.timeout)
 
 
-def _serve(world: World, config: native.Settings, links: _LinkNodes | None) -> None:
+def _serve(world: World, config: native.Settings, gloo: _LinkNodes | None) -> None:
     """The first site's leader serves the coordinator and tells its address by the store."""
-    if links is not None:
-        world.server = native.serve_coordinator(config, native.gloo_transport(links.coordinator), "0.0.0.0:0")
+    if gloo is not None:
+        world.server = native.serve_coordinator(config, native.gloo_transport(gloo.coordinator), "0.0.0.0:0")
         address = world.server.address
     else:
         host = config.listen.rpartition(":")[0]
-        world.server = native.serve_coordinator(
-            config, native.dialling_transport(config, config.advertise), f"{host}:0"
-        )
+        world.server = native.serve_coordinator(config, links.make(config, config.advertise), f"{host}:0")
         _, port = addresses.split_host_port(world.server.address)
         address = addresses.join_host_port(config.advertise, port)
     world.coordinators = [address]

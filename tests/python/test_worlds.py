@@ -31,7 +31,8 @@ def test_two_worlds_train_one_model_with_different_data(tmp_path: Path) -> None:
             worlds.append(Ranks("worlds.py", [str(out)], [environment] * 2))
         try:
             for world in worlds:
-                expect_success(world.join())
+                leader = expect_success(world.join())[0]
+                assert "was told num_replicas=2 and rank=0" in leader.output, "dealt by hand: left alone, warned of"
         finally:
             for world in worlds:
                 world.kill()

@@ -1,7 +1,7 @@
 // Events on their way to the one thread that owns some state: many producers, one consumer, first in first out.
 //
-// Unbounded on purpose: producers are transport handlers and callers, which must not block. What bounds it is that
-// a site has at most its window of chunks on the way.
+// Unbounded on purpose: producers are transport handlers and callers, which must not block. The transports' windows
+// and the senders' bound what can be under way to one consumer.
 // Threads: every method from any thread. Ownership: owns the events it holds.
 #pragma once
 

@@ -146,7 +146,9 @@ constexpr auto kRows = std::to_array<KnobRow>({
      kHost,
      parse_text<&C::advertise, is_host, true>,
      format_text<&C::advertise>},
-    {{"transport", "auto", "", "auto|ucx|tcp|gloo|loopback", "What carries messages between sites."},
+    {{"transport", "auto", "", "auto|ucx|tcp|gloo|loopback",
+      "What carries messages between sites. auto: tcp where a key is given (it encrypts) or UCX does not load, else "
+      "ucx."},
      kChoice,
      parse_choice<&C::transport, kTransports>,
      format_text<&C::transport>},

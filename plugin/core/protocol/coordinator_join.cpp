@@ -31,7 +31,8 @@ std::string setting_difference(const wire::Join& join, const Reference& referenc
     const std::string here = value_in(join.settings, key);
     const std::string there = value_in(reference.settings, key);
     if (here != there) {
-      return key + ": this site has " + here + ", the swarm (from " + reference.site + ") has " + there;
+      return key + ": this site has " + here + ", the swarm (from " + reference.site + ") has " + there +
+             "; set it alike at all sites";
     }
   }
   return {};
@@ -72,13 +73,16 @@ std::string model_difference(const wire::Join& join, const Reference& reference)
 }  // namespace
 
 std::string first_difference(const wire::Join& join, const Reference& reference) {
-  std::string difference = setting_difference(join, reference);
-  if (difference.empty()) difference = model_difference(join, reference);
+  if (std::string difference = setting_difference(join, reference); !difference.empty()) return difference;
+  std::string difference = model_difference(join, reference);
   if (difference.empty() && join.elements != reference.elements) {
     difference = "the parameter vector: " + std::to_string(join.elements) + " elements here, " +
                  std::to_string(reference.elements) + " at " + reference.site;
   }
-  return difference;
+  if (difference.empty()) return {};
+  return difference +
+         "; all sites must train the same model, with the same parameters frozen at the same values: start the same "
+         "script with the same settings everywhere";
 }
 
 std::string Coordinator::State::refusal(const wire::Join& join) const {
@@ -197,6 +201,7 @@ void Coordinator::State::on_join(LinkId link, const wire::Join& join) {
     }
     out.emplace_back(Hangup{namesake->link, "replaced by a new link of " + join.site});
     remove(namesake->id, "its old link was dead; it came back on a new one");
+    if (!in_office) return apply_for(link, join);  // it was the last one
   }
   admit(link, join);
 }
@@ -314,8 +319,8 @@ void Coordinator::State::choose_anchor() {
   best->holds = wire::Adopted{chosen.run, chosen.round, chosen.digest};
   for (const auto& [id, member] : members) voters[id] = member.name;
   note(Note::Level::kInfo, "anchor",
-       std::to_string(members.size()) + " sites are here; the anchor of " + anchor_in_words(chosen.run, chosen.round) +
-           " is taken from " + best->name);
+       std::to_string(members.size()) + (members.size() == 1 ? " site is" : " sites are") + " here; the anchor of " +
+           anchor_in_words(chosen.run, chosen.round) + " is taken from " + best->name);
 }
 
 bool Coordinator::State::holds_anchor(const MemberRecord& member) const {

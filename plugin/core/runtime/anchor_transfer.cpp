@@ -111,7 +111,6 @@ Status DataPlane::take_anchor_chunk(const Incoming& incoming) {
   }
   if (hash64(incoming.payload->view()) != chunk.payload_hash) return corrupt("its hash differs");
   std::memcpy(target.data() + chunk.range.begin, incoming.payload->bytes().data(), got);
-  receiving_->received += chunk.range.size();
   return {};
 }
 

@@ -131,7 +131,6 @@ class DataPlane {
   };
   struct Receiving {
     protocol::ReceiveAnchor action;
-    std::uint64_t received = 0;  // elements of anchor and outer state
   };
 
   Events advance(const protocol::ExchangeEvent& event, SiteId peer);

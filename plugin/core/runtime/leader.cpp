@@ -50,6 +50,7 @@ Status Leader::prepare() {
 Status Leader::load_state_file() {
   if (options_.config.state_dir.empty()) return {};
   const std::string path = state_path(options_.config.state_dir, options_.site);
+  COLLAB_RETURN_IF_ERROR(check_state_writable(path));
   const Result<std::optional<StateHeader>> found = read_state_header(path);
   if (!found.ok()) return found.status();
   if (!found->has_value()) return {};

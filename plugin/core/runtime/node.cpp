@@ -66,6 +66,7 @@ Result<SealedAnchor> Node::join(wire::Join join) {
   post_call([this, join = std::move(join), promise = std::move(promise)]() mutable {
     if (broken_) return promise.set_value(*broken_);
     joining_ = std::move(promise);
+    standing_still_.start(clock_.now());
     feed(protocol::Begin{std::move(join)});
   });
   // Gathering, an exchange that is under way, then the transfer of the anchor have limits of their own.
@@ -85,6 +86,7 @@ Result<RoundReport> Node::round(const protocol::Trigger& trigger) {
     report_ = {};
     moved_ = false;
     triggered_at_ = clock_.now();
+    standing_still_.start(triggered_at_);
     formed_at_ = kNever;
     before_round_ = data_plane_->traffic();
     data_plane_->start_round_clock();
@@ -111,14 +113,23 @@ void Node::depart(const std::string& reason) {
 
 void Node::loop() {
   while (!mailbox_.closed()) {
-    const TimePoint deadline = broken_ ? kNever : site_.next_deadline();
+    const TimePoint deadline = broken_ ? kNever : std::min(site_.next_deadline(), standing_still_.next());
     std::optional<LoopEvent> event = mailbox_.take(deadline);
     if (event) handle(std::move(*event));
     if (!broken_ && clock_.now() >= site_.next_deadline()) feed(protocol::Tick{});
+    tell_what_is_waited_for();
     bytes_sent_ = data_plane_->traffic().bytes_sent;
     bytes_received_ = data_plane_->traffic().bytes_received;
   }
   fail_everything(cancelled("the node was stopped"));
+}
+
+void Node::tell_what_is_waited_for() {
+  if (broken_ || (!joining_ && !rounding_)) return standing_still_.stop();
+  const TimePoint now = clock_.now();
+  const std::optional<Duration> waited = standing_still_.due(now);
+  if (!waited) return;
+  log_info(site_.waiting_for(now) + "; training stands still here for " + protocol::in_seconds(*waited) + " now");
 }
 
 void Node::handle(LoopEvent event) {

@@ -19,6 +19,7 @@
 #include "collab/clock.h"
 #include "collab/session.h"
 #include "core/protocol/site.h"
+#include "core/protocol/words.h"
 #include "core/runtime/data_plane.h"
 #include "core/runtime/events_file.h"
 #include "core/runtime/mailbox.h"
@@ -105,6 +106,7 @@ class Node {
   void fail_everything(const Status& why);
   [[nodiscard]] Status publish_moved();  // to the site's other ranks
   void tell(const RoundReport& report);
+  void tell_what_is_waited_for();
   template <typename F>
   void post_call(F call) {
     mailbox_.post(LoopCall(std::move(call)));
@@ -132,6 +134,7 @@ class Node {
   std::optional<std::promise<Result<RoundReport>>> rounding_;
   std::optional<std::promise<void>> departing_;
   std::optional<Status> broken_;
+  protocol::WaitProgress standing_still_;  // of a caller that waits in join() or round()
   RoundReport report_;
   bool moved_ = false;  // in this call, the parameters were moved onto another anchor than the one before
   TimePoint triggered_at_{};

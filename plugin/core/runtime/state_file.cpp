@@ -220,6 +220,19 @@ std::string state_path(const std::string& dir, const std::string& site) {
   return dir + "/" + name + ".collab";
 }
 
+Status check_state_writable(const std::string& path) {
+  std::error_code error;
+  std::filesystem::create_directories(std::filesystem::path(path).parent_path(), error);
+  const std::string probe = path + ".new";
+  const File file(::open(probe.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+  if (file.fd() < 0) {
+    return invalid_argument("COLLAB_STATE_DIR: cannot write " + probe + ": " + error_text() +
+                            "; name a directory this process may write to");
+  }
+  ::unlink(probe.c_str());
+  return {};
+}
+
 Status write_state(const std::string& path, const StateHeader& header, std::span<const float> anchor,
                    std::span<const float> outer) {
   if (anchor.size() != header.elements || outer.size() != (header.outer_state ? header.elements : 0)) {

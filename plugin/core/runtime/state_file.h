@@ -38,6 +38,8 @@ struct StateContents {
 
 // <dir>/<site>.collab
 [[nodiscard]] std::string state_path(const std::string& dir, const std::string& site);
+// Says at once what would only be noticed when the first round is saved: no folder, no right to write there.
+Status check_state_writable(const std::string& path);
 Status write_state(const std::string& path, const StateHeader& header, std::span<const float> anchor,
                    std::span<const float> outer);
 // No file: an empty optional. A damaged file is kCorrupt and says what is wrong with it.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from torch_collab import log, native
+from torch_collab import links, log, native
 from torch_collab.addresses import join_host_port
 from torch_collab.environment import collab_variables
 from torch_collab.rendezvous.settings import RendezvousSettings
@@ -32,7 +32,7 @@ class Candidate:
         found = {"advertise": host, "site_count": "1"}
         config = native.load_config(collab_variables(), found)
         listen = join_host_port(config.listen.rpartition(":")[0].strip("[]"), port)
-        server = native.serve_coordinator(config, native.ucx_transport(config, host), listen)
+        server = native.serve_coordinator(config, links.make(config, host), listen)
         self._server, self.address = server, server.address
         return self.address
 

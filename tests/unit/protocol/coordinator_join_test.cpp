@@ -66,40 +66,50 @@ TEST(CoordinatorJoin, RefusesStrangersAndDoubles) {
 TEST(CoordinatorJoin, RefusesOtherSettingsWithBothValues) {
   wire::Join join = tokyo();
   join.settings[0].value = "int8";
-  EXPECT_EQ(refusal(join), "codec: this site has int8, the swarm (from paris) has fp16");
+  EXPECT_EQ(refusal(join),
+            std::string("codec: this site has int8, the swarm (from paris) has fp16") + "; set it alike at all sites");
   join = tokyo();
   join.settings.pop_back();
-  EXPECT_EQ(refusal(join), "outer: this site has no such setting, the swarm (from paris) has average");
+  EXPECT_EQ(refusal(join), std::string("outer: this site has no such setting, the swarm (from paris) has average") +
+                               "; set it alike at all sites");
   join = tokyo();
   join.settings.push_back({"extra", "1"});
-  EXPECT_EQ(refusal(join), "extra: this site has 1, the swarm (from paris) has no such setting");
+  EXPECT_EQ(refusal(join), std::string("extra: this site has 1, the swarm (from paris) has no such setting") +
+                               "; set it alike at all sites");
 }
+
+constexpr const char* kSameModel =
+    "; all sites must train the same model, with the same parameters frozen at the same values: start the same script "
+    "with the same settings everywhere";
 
 TEST(CoordinatorJoin, RefusesOtherModelsByTheFirstDifference) {
   wire::Join join = tokyo();
   join.model[0].shape = {64, 64};
-  EXPECT_EQ(refusal(join), "parameter 0 \"wte.weight\": shape [64, 64] here, [32, 128] at paris");
+  EXPECT_EQ(refusal(join),
+            std::string("parameter 0 \"wte.weight\": shape [64, 64] here, [32, 128] at paris") + kSameModel);
   join = tokyo();
   join.model[0].dtype = "bfloat16";
-  EXPECT_EQ(refusal(join), "parameter 0 \"wte.weight\": dtype bfloat16 here, float32 at paris");
+  EXPECT_EQ(refusal(join),
+            std::string("parameter 0 \"wte.weight\": dtype bfloat16 here, float32 at paris") + kSameModel);
   join = tokyo();
   join.model[0].name = "wpe.weight";
-  EXPECT_EQ(refusal(join), "parameter 0: \"wpe.weight\" here, \"wte.weight\" at paris");
+  EXPECT_EQ(refusal(join), std::string("parameter 0: \"wpe.weight\" here, \"wte.weight\" at paris") + kSameModel);
   join = tokyo();
   join.model[0].trained = false;
-  EXPECT_EQ(refusal(join), "parameter 0 \"wte.weight\": frozen here, trained at paris");
+  EXPECT_EQ(refusal(join), std::string("parameter 0 \"wte.weight\": frozen here, trained at paris") + kSameModel);
   join = tokyo();
   join.model[1].digest = {8, 8};
   EXPECT_THAT(refusal(join), HasSubstr("parameter 1 \"mask\": frozen, and its values differ"));
   join = tokyo();
   join.model.push_back({"more", "float32", {1}, true, {}});
-  EXPECT_EQ(refusal(join), "parameter 2 \"more\": here only (3 parameters here, 2 at paris)");
+  EXPECT_EQ(refusal(join), std::string("parameter 2 \"more\": here only (3 parameters here, 2 at paris)") + kSameModel);
   join = tokyo();
   join.model.pop_back();
-  EXPECT_EQ(refusal(join), "parameter 1 \"mask\": at paris only (1 parameters here, 2 at paris)");
+  EXPECT_EQ(refusal(join),
+            std::string("parameter 1 \"mask\": at paris only (1 parameters here, 2 at paris)") + kSameModel);
   join = tokyo();
   join.elements = 5;
-  EXPECT_EQ(refusal(join), "the parameter vector: 5 elements here, 4096 at paris");
+  EXPECT_EQ(refusal(join), std::string("the parameter vector: 5 elements here, 4096 at paris") + kSameModel);
 }
 
 TEST(CoordinatorJoin, ASilentNamesakeIsReplacedALivingOneIsNot) {
@@ -246,10 +256,20 @@ TEST(CoordinatorJoin, ALostRoundIsWaitedForBeforeAFreshSiteStartsOver) {
   EXPECT_TRUE(sent<wire::Adopt>(c.hear(2, join_of("tokyo"))).empty());
   wire::Join back = join_of("paris");
   back.offer = {RunId{7}, RoundId{1}, kWrong};
-  EXPECT_EQ(sent<wire::Propose>(c.hear(3, back)).size(), 2U);  // it may have followed another coordinator since
-  const auto adopts = sent<wire::Adopt>(c.hear(3, wire::Grant{TermId{2}, back.offer, back.report}));
+  const auto proposed = sent<wire::Propose>(c.hear(3, back));  // it may have followed another coordinator since
+  ASSERT_EQ(proposed.size(), 2U);
+  const auto adopts = sent<wire::Adopt>(c.hear(3, wire::Grant{proposed[1].second.term, back.offer, back.report}));
   ASSERT_EQ(adopts.size(), 2U);
   EXPECT_EQ(adopts[0].second.round, RoundId{1});
+}
+
+TEST(CoordinatorJoin, TheLastMemberBackOnANewLinkIsNoMemberBeforeItHasGrantedATerm) {
+  CoordinatorHarness c;
+  c.gather({"paris"});
+  const auto actions = c.hear(2, join_of("paris"));  // from the same address
+  EXPECT_EQ(all<Hangup>(actions)[0].link, LinkId{1});
+  EXPECT_TRUE(sent<wire::Welcome>(actions).empty());
+  EXPECT_EQ(sent<wire::Propose>(actions).size(), 1U);
 }
 
 TEST(CoordinatorJoin, ARunThatEndedWellIsNotWaitedFor) {

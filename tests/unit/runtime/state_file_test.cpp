@@ -101,6 +101,15 @@ TEST_F(StateFileTest, WithoutOuterState) {
   EXPECT_TRUE(got_outer_.empty());
 }
 
+TEST_F(StateFileTest, APlaceThatCannotBeWrittenIsToldBeforehand) {
+  ASSERT_TRUE(check_state_writable(path_).ok());
+  EXPECT_TRUE(std::filesystem::is_empty(dir_)) << "the probe leaves nothing behind";
+  std::ofstream(dir_ + "/file").put('x');
+  const Status status = check_state_writable(state_path(dir_ + "/file", "paris"));
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(status.message(), HasSubstr("COLLAB_STATE_DIR: cannot write " + dir_ + "/file/paris.collab"));
+}
+
 TEST_F(StateFileTest, NoFileIsNoState) {
   const auto header = read_state_header(path_);
   ASSERT_TRUE(header.ok());
