@@ -245,10 +245,11 @@ class Swarm {
   // memory. It trains on alone, or is told that nobody comes.
   bool left_alone(const SimSite& site) {
     const SimSiteReport& report = site.report();
-    if (site.voters().empty()) {  // a fresh one: others wait, and it would not make them a majority
-      return std::any_of(sites_.begin(), sites_.end(), [&](const auto& other) {
-        return dead_.count(other.get()) == 0 && !other->voters().empty() && left_alone(*other);
+    if (!report.joined) {  // started again: others wait, and it would not make them a majority
+      const bool others = std::any_of(sites_.begin(), sites_.end(), [&](const auto& other) {
+        return dead_.count(other.get()) == 0 && other->report().joined && left_alone(*other);
       });
+      if (others) return true;
     }
     std::vector<std::vector<wire::Voter>> needed{site.voters()};
     std::optional<wire::Form> newest;

@@ -201,6 +201,7 @@ void Coordinator::State::on_join(LinkId link, const wire::Join& join) {
     }
     out.emplace_back(Hangup{namesake->link, "replaced by a new link of " + join.site});
     remove(namesake->id, "its old link was dead; it came back on a new one");
+    if (!in_office) return apply_for(link, join);  // it was the last one
   }
   admit(link, join);
 }

@@ -223,9 +223,10 @@ void Site::State::on_anchor_in_place(const AnchorInPlace& event) {
 
 void Site::State::adoption_done() {
   const wire::Adopt adopt = adoption->adopt;
+  const bool received = !adoption->keeps;
   adoption.reset();
   peer_dials.erase(adopt.source);
-  if (join_done && anchor && (anchor->run != adopt.run || anchor->round != adopt.round)) rebase(adopt);
+  if (join_done && anchor && (anchor->run != adopt.run || anchor->round != adopt.round)) rebase(adopt, received);
   anchor = Holding{adopt.run, adopt.round, adopt.digest};
   join.offer = {adopt.run, adopt.round, adopt.digest};
   voters = adopt.voters;
@@ -242,7 +243,7 @@ void Site::State::adoption_done() {
 
 // The swarm went on without us. What we contributed is in the new anchor, unless the coordinator knows that it is not;
 // if it does not know, it counts as being there, so that nothing is ever counted twice.
-void Site::State::rebase(const wire::Adopt& adopt) {
+void Site::State::rebase(const wire::Adopt& adopt, bool received) {
   std::string what = "nothing of it was counted yet";
   Base base = Base::kOldAnchor;
   if (round.declined) {
@@ -255,10 +256,15 @@ void Site::State::rebase(const wire::Adopt& adopt) {
     what = adopt.counted == wire::Counted::kYes ? "what was contributed is part of it"
                                                 : "what was contributed may be part of it and is not counted again";
   }
+  if (!received && base != Base::kUnfit) return forget_round();  // the same anchor under another name
   note(Note::Level::kWarning, "rebase",
        "the swarm went on to round " + std::to_string(adopt.round.value) + " while this site was at " +
            std::to_string(anchor->round.value) + "; what it trained since is moved onto the new anchor: " + what);
   out.emplace_back(Rebase{base});
+  forget_round();
+}
+
+void Site::State::forget_round() {
   round.declined = false;
   pending.reset();
   prepared.reset();

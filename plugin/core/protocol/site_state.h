@@ -225,7 +225,9 @@ struct Site::State {
   void pursue_adoption();  // link up, fetch
   void drop_adoption();
   void adoption_done();
-  void rebase(const wire::Adopt& adopt);  // onto an anchor that was received while our parameters had moved on
+  // Onto an anchor that was received (or held under another name) while our parameters had moved on.
+  void rebase(const wire::Adopt& adopt, bool received);
+  void forget_round();
   void on_anchor_in_place(const AnchorInPlace& event);
   void on_join_tick();
   void on_coordinator_silence();

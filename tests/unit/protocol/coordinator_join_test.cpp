@@ -256,10 +256,20 @@ TEST(CoordinatorJoin, ALostRoundIsWaitedForBeforeAFreshSiteStartsOver) {
   EXPECT_TRUE(sent<wire::Adopt>(c.hear(2, join_of("tokyo"))).empty());
   wire::Join back = join_of("paris");
   back.offer = {RunId{7}, RoundId{1}, kWrong};
-  EXPECT_EQ(sent<wire::Propose>(c.hear(3, back)).size(), 2U);  // it may have followed another coordinator since
-  const auto adopts = sent<wire::Adopt>(c.hear(3, wire::Grant{TermId{2}, back.offer, back.report}));
+  const auto proposed = sent<wire::Propose>(c.hear(3, back));  // it may have followed another coordinator since
+  ASSERT_EQ(proposed.size(), 2U);
+  const auto adopts = sent<wire::Adopt>(c.hear(3, wire::Grant{proposed[1].second.term, back.offer, back.report}));
   ASSERT_EQ(adopts.size(), 2U);
   EXPECT_EQ(adopts[0].second.round, RoundId{1});
+}
+
+TEST(CoordinatorJoin, TheLastMemberBackOnANewLinkIsNoMemberBeforeItHasGrantedATerm) {
+  CoordinatorHarness c;
+  c.gather({"paris"});
+  const auto actions = c.hear(2, join_of("paris"));  // from the same address
+  EXPECT_EQ(all<Hangup>(actions)[0].link, LinkId{1});
+  EXPECT_TRUE(sent<wire::Welcome>(actions).empty());
+  EXPECT_EQ(sent<wire::Propose>(actions).size(), 1U);
 }
 
 TEST(CoordinatorJoin, ARunThatEndedWellIsNotWaitedFor) {
