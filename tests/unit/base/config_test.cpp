@@ -76,7 +76,7 @@ TEST(KnobTable, RangesSayWhatTheParsersTake) {
     EXPECT_FALSE(row.parse(std::to_string(high + 1), config)) << row.knob.name;
     ++checked;
   }
-  EXPECT_EQ(checked, 5);
+  EXPECT_EQ(checked, 6);
 }
 
 TEST(KnobTable, TimeRangesSayWhatTheParsersTake) {
@@ -95,7 +95,7 @@ TEST(KnobTable, TimeRangesSayWhatTheParsersTake) {
     EXPECT_FALSE(row.parse(std::to_string(high + 1) + "ms", config)) << row.knob.name;
     ++checked;
   }
-  EXPECT_EQ(checked, 5);
+  EXPECT_EQ(checked, 6);
 }
 
 TEST(KnobTable, EveryWordOfAChoiceIsTaken) {
