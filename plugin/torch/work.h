@@ -27,8 +27,9 @@ class QueuedWork final : public c10d::Work {
   QueuedWork(std::string where, int rank, c10d::OpType type, Results results, std::function<void()> job,
              bool from_hook);
 
-  // Runs the job and completes the future and the work; errors are converted here, once. False: it failed.
-  bool execute();
+  // Runs the job and completes the future and the work; errors are converted here, once.
+  // `failed` is called before anyone is told of a failure.
+  void execute(const std::function<void()>& failed);
 
   bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
   std::vector<at::Tensor> result() override;

@@ -7,7 +7,6 @@ import random
 import re
 import signal
 import time
-from pathlib import Path
 
 import pytest
 from test_torchrun import Node, Nodes, nodes  # noqa: F401  # a fixture
@@ -19,7 +18,9 @@ def three(nodes: Nodes, *flags: str, **environment: str) -> tuple[Node, Node, No
     names = ("paris", "rome", "oslo")
     # The endpoint's is the first: its agent coordinates.
     made = [
-        nodes.start(name, "--max-restarts=100", *flags, nnodes="3:4", conf=f"is_host={int(name == 'paris')}", **environment)
+        nodes.start(
+            name, "--max-restarts=100", *flags, nnodes="3:4", conf=f"is_host={int(name == 'paris')}", **environment
+        )
         for name in names
     ]
     made[0].wait_for_rounds(2, *names)

@@ -148,7 +148,9 @@ class Nodes:
             "--rdzv-conf=last_call_timeout=1,join_timeout=60" + ("," + conf if conf else ""), *flags,
             str(SCRIPTS / "torchrun.py"), str(self.folder),
         ]  # fmt: skip
-        node = Node(site, command, {"COLLAB_SITE": site, "COLLAB_EVENTS": str(self.folder / f"{site}.jsonl"), **environment})
+        node = Node(
+            site, command, {"COLLAB_SITE": site, "COLLAB_EVENTS": str(self.folder / f"{site}.jsonl"), **environment}
+        )
         self.all.append(node)
         return node
 
@@ -210,8 +212,8 @@ def test_a_crashed_worker_comes_back_alone_and_a_failed_site_goes_on_coordinatin
 @pytest.mark.slow
 def test_the_endpoints_node_dies_and_the_other_trains_on(nodes: Nodes) -> None:
     short = {"COLLAB_JOIN_TIMEOUT": "8s"}
-    paris = nodes.start("paris", conf="standby=1,is_host=1", **short)
-    rome = nodes.start("rome", "--max-restarts=1", conf="standby=1,is_host=0", **short)
+    paris = nodes.start("paris", conf="is_host=1", **short)
+    rome = nodes.start("rome", "--max-restarts=1", conf="is_host=0", **short)
     rome.wait_for_rounds(2, "paris", "rome")
     paris.kill()
     rome.wait_for_steps(100)  # alone, half of the swarm moves no anchor

@@ -157,7 +157,7 @@ struct ReceiveAnchor {
   LinkId from;
 };
 struct StopReceiving {};  // the anchor on its way is not wanted any more
-struct SendAnchor {  // stream anchor and outer state, then AnchorSent
+struct SendAnchor {       // stream anchor and outer state, then AnchorSent
   RunId run;
   RoundId round;
   LinkId to;
@@ -184,8 +184,8 @@ struct Failed {
   Status why;
 };
 using SiteAction = std::variant<Send, Hangup, DialCoordinator, DialPeer, StartExchange, CancelExchange, ApplyCommit,
-                                KeepAnchor, ReceiveAnchor, StopReceiving, SendAnchor, JoinDone, Rebase,
-                                TakeSnapshot, RoundDone, RoundSkipped, Left, Failed, Note>;
+                                KeepAnchor, ReceiveAnchor, StopReceiving, SendAnchor, JoinDone, Rebase, TakeSnapshot,
+                                RoundDone, RoundSkipped, Left, Failed, Note>;
 
 // ---- exchange: the chunks of one attempt ----------------------------------------------------------
 

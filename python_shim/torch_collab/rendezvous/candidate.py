@@ -10,10 +10,9 @@ from torch_collab.addresses import join_host_port
 from torch_collab.environment import collab_variables
 from torch_collab.rendezvous.settings import RendezvousSettings
 
-# Whether every site's first agent serves a candidate, or the first site's alone. A candidate that knows nothing of the
-# others must not serve: cut off from them it would go on with its own site, and nobody could put the two together.
-# --rdzv-conf standby=1 overrides it, for who would rather have that than rounds that stop with the first site.
-STANDBY = False
+# Whether every site's first agent serves a candidate, or the first site's alone. A candidate takes office only with a
+# majority of the members. --rdzv-conf standby=0: rounds stop with the first site's agent.
+STANDBY = True
 
 _LOOK_SECONDS = 1.0
 
