@@ -17,12 +17,10 @@ pytestmark = pytest.mark.slow
 def three(nodes: Nodes, *flags: str, **environment: str) -> tuple[Node, Node, Node]:  # noqa: F811
     names = ("paris", "rome", "oslo")
     # The endpoint's is the first: its agent coordinates.
-    made = [
-        nodes.start(
-            name, "--max-restarts=100", *flags, nnodes="3:4", conf=f"is_host={int(name == 'paris')}", **environment
-        )
-        for name in names
-    ]
+    made = []
+    for name in names:
+        conf = f"is_host={int(name == 'paris')}"
+        made.append(nodes.start(name, "--max-restarts=100", *flags, nnodes="3:4", conf=conf, **environment))
     made[0].wait_for_rounds(2, *names)
     return made[0], made[1], made[2]
 
@@ -72,7 +70,7 @@ def test_the_coordinators_machine_dies_and_the_others_go_on(nodes: Nodes) -> Non
 
 def test_a_short_pause_is_waited_for(nodes: Nodes) -> None:  # noqa: F811
     environment = {"COLLAB_LINK_GRACE": "20s", "COLLAB_STRAGGLER_GRACE": "20s"}
-    paris, rome, oslo = three(nodes, **environment)
+    paris, rome, _ = three(nodes, **environment)
     os.kill(worker(rome), signal.SIGSTOP)
     time.sleep(5)
     os.kill(worker(rome), signal.SIGCONT)
@@ -83,7 +81,7 @@ def test_a_short_pause_is_waited_for(nodes: Nodes) -> None:  # noqa: F811
 
 
 def test_a_long_pause_is_not_waited_for_and_nothing_trained_is_lost(nodes: Nodes) -> None:  # noqa: F811
-    paris, rome, oslo = three(nodes)
+    paris, rome, _ = three(nodes)
     os.kill(worker(rome), signal.SIGSTOP)
     paris.wait_for_rounds(3, "paris", "oslo")
     os.kill(worker(rome), signal.SIGCONT)

@@ -148,9 +148,8 @@ class Nodes:
             "--rdzv-conf=last_call_timeout=1,join_timeout=60" + ("," + conf if conf else ""), *flags,
             str(SCRIPTS / "torchrun.py"), str(self.folder),
         ]  # fmt: skip
-        node = Node(
-            site, command, {"COLLAB_SITE": site, "COLLAB_EVENTS": str(self.folder / f"{site}.jsonl"), **environment}
-        )
+        events = str(self.folder / f"{site}.jsonl")
+        node = Node(site, command, {"COLLAB_SITE": site, "COLLAB_EVENTS": events, **environment})
         self.all.append(node)
         return node
 
