@@ -44,11 +44,13 @@ void Checkers::committed(const wire::Commit& commit) {
 }
 
 void Checkers::starts_from(RunId run, RoundId round) {
-  if (invariants.most_hold_more(run, round)) return;  // an old coordinator's: it undoes nothing
+  const auto undone = [&](RunId of, RoundId later) {
+    return of == run && later > round && !invariants.is_committed(of, later);
+  };
   for (auto& [process, counted] : counted_) {
-    std::erase_if(counted, [&](const auto& entry) { return entry.second.run == run && entry.second.round > round; });
+    std::erase_if(counted, [&](const auto& entry) { return undone(entry.second.run, entry.second.round); });
   }
-  std::erase_if(committed_, [&](const auto& entry) { return std::get<0>(entry) == run && std::get<1>(entry) > round; });
+  std::erase_if(committed_, [&](const auto& entry) { return undone(std::get<0>(entry), std::get<1>(entry)); });
 }
 
 void Checkers::applied(const std::string& process, const wire::Form& form, const wire::Commit& commit,

@@ -12,8 +12,16 @@
 namespace collab::protocol {
 namespace {
 
-// Of two runs the one that has agreed more often stays: a fresh one never takes the place of one that has trained.
-auto rank(const wire::Offer& offer) { return std::tuple(offer.round, offer.run); }
+// Of two runs the one that has agreed more often stays: a fresh one never takes the place of one that has trained. Of
+// two that have not agreed yet, the larger.
+bool is_newer(const wire::Offer& a, std::size_t voters_of_a, const wire::Offer& b, std::size_t voters_of_b) {
+  if (a.round != b.round || a.run == b.run) return a.round > b.round;
+  return std::tuple(voters_of_a, a.run) > std::tuple(voters_of_b, b.run);
+}
+
+bool is_newer(const wire::Join& a, const wire::Join& b) {
+  return is_newer(a.offer, a.report.voters.size(), b.offer, b.report.voters.size());
+}
 
 // The membership of the newest anchor anybody reports, and the newest attempt at the round after it.
 struct Newest {
@@ -26,7 +34,7 @@ Newest newest_of(const std::map<LinkId, Applicant>& applicants, bool granted_onl
   for (const auto& [link, applicant] : applicants) {
     const wire::Join& join = applicant.join;
     if ((granted_only && !applicant.granted) || join.report.voters.empty()) continue;
-    if (newest.anchor == nullptr || rank(join.offer) > rank(newest.anchor->offer)) newest.anchor = &join;
+    if (newest.anchor == nullptr || is_newer(join, *newest.anchor)) newest.anchor = &join;
   }
   if (newest.anchor == nullptr) return newest;
   const wire::Offer& anchor = newest.anchor->offer;
@@ -139,7 +147,8 @@ void Coordinator::State::on_grant(LinkId link, const wire::Grant& grant) {
 
 // What this candidate knows from its own time in office counts as a report.
 bool Coordinator::State::outranks(const wire::Join* newest) const {
-  return remembered && (newest == nullptr || rank(*remembered) >= rank(newest->offer));
+  return remembered && (newest == nullptr ||
+                        !is_newer(newest->offer, newest->report.voters.size(), *remembered, voters.size()));
 }
 
 bool Coordinator::State::enough(bool granted_only) const {

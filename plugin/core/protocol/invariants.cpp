@@ -60,11 +60,12 @@ void Invariants::on_adopt(CoordinatorRecord& record, const wire::Adopt& adopt) {
   const auto later = [&](const auto& entry) {
     return std::get<0>(entry.first) == adopt.run && std::get<1>(entry.first) > adopt.round;
   };
+  const auto undone = [&](const auto& entry) { return later(entry) && entry.second.term <= adopt.term; };
   record.anchor = {adopt.run, adopt.round};
   // One that has been out of office for a while without knowing may offer an old anchor: that undoes nothing.
   if (most_hold_more(adopt.run, adopt.round)) return;
-  std::erase_if(commits_, later);
-  std::erase_if(states_, later);
+  std::erase_if(commits_, undone);
+  std::erase_if(states_, [&](const auto& entry) { return later(entry) && commits_.count(entry.first) == 0; });
   std::erase_if(record.committed,
                 [&](const Round& r) { return std::get<0>(r) == adopt.run && std::get<1>(r) > adopt.round; });
 }

@@ -28,6 +28,7 @@ class Invariants {
   void site_lost(const std::string& site) { sites_[site].over = true; }
   // Most of the processes that live hold a later anchor of this run.
   [[nodiscard]] bool most_hold_more(RunId run, RoundId round) const;
+  [[nodiscard]] bool is_committed(RunId run, RoundId round) const { return commits_.count({run, round}) != 0; }
   // A fault was planted in this process's result: its digest of that round is not held against it.
   void excuse(const std::string& site, RoundId round) { excused_.insert({site, round}); }
 
