@@ -177,7 +177,7 @@ class SimSite final : public Node {
   std::optional<Incoming> incoming_;
   std::pair<RoundId, AttemptId> newest_{};
   std::map<std::pair<RoundId, AttemptId>, std::vector<Arrived>> early_;  // of attempts we have not heard of yet
-  std::pair<RoundId, AttemptId> flipped_{};  // the mean of this attempt was
+  std::pair<RoundId, AttemptId> flipped_{};                              // the mean of this attempt was
   bool poison_ = false;
   bool flip_mean_ = false;
   bool flip_anchor_ = false;

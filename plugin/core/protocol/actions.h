@@ -53,7 +53,22 @@ struct Hangup {
 // ---- coordinator ---------------------------------------------------------------------------------
 
 using CoordinatorEvent = std::variant<Received, Closed, Tick>;
-using CoordinatorAction = std::variant<Send, Hangup, Note>;
+struct Broadcast {  // one message over many links, in this order
+  std::vector<LinkId> links;
+  wire::Message message;
+};
+using CoordinatorAction = std::variant<Send, Broadcast, Hangup, Note>;
+
+// f(link, message) for each copy of what the action sends; f says false to stop.
+template <typename F>
+void each_sent(const CoordinatorAction& action, F f) {
+  if (const auto* send = std::get_if<Send>(&action)) static_cast<void>(f(send->link, send->message));
+  if (const auto* all = std::get_if<Broadcast>(&action)) {
+    for (const LinkId link : all->links) {
+      if (!f(link, all->message)) return;
+    }
+  }
+}
 
 // ---- site ----------------------------------------------------------------------------------------
 
@@ -157,7 +172,7 @@ struct ReceiveAnchor {
   LinkId from;
 };
 struct StopReceiving {};  // the anchor on its way is not wanted any more
-struct SendAnchor {  // stream anchor and outer state, then AnchorSent
+struct SendAnchor {       // stream anchor and outer state, then AnchorSent
   RunId run;
   RoundId round;
   LinkId to;
@@ -184,8 +199,8 @@ struct Failed {
   Status why;
 };
 using SiteAction = std::variant<Send, Hangup, DialCoordinator, DialPeer, StartExchange, CancelExchange, ApplyCommit,
-                                KeepAnchor, ReceiveAnchor, StopReceiving, SendAnchor, JoinDone, Rebase,
-                                TakeSnapshot, RoundDone, RoundSkipped, Left, Failed, Note>;
+                                KeepAnchor, ReceiveAnchor, StopReceiving, SendAnchor, JoinDone, Rebase, TakeSnapshot,
+                                RoundDone, RoundSkipped, Left, Failed, Note>;
 
 // ---- exchange: the chunks of one attempt ----------------------------------------------------------
 

@@ -228,7 +228,9 @@ void Coordinator::State::admit(LinkId link, const wire::Join& join) {
   };
   send(member, wire::Welcome{term, member.id, as_ms(config.heartbeat), as_ms(config.link_grace)});
   auto& inserted = members.emplace(member.id, std::move(member)).first->second;
+  ++changes;
   send_roster();
+  if (roster_due) send(inserted, roster());  // it has to know whom to take the anchor from
   if (!gathered && !gathering.running()) gathering.start(now);
   if (repeat_commit(inserted)) return;
   if (anchor) prefer_newer_offer(inserted);
@@ -245,6 +247,14 @@ bool Coordinator::State::repeat_commit(MemberRecord& member) {
   const bool missed = past != history.end() && past->second.run == form.run && past->second.attempt == form.attempt &&
                       member.offer.run == form.run && member.offer.round.value + 1 == form.round.value;
   if (!missed) return false;
+  if (!past->second.slices.empty() && past->second.slices != said[0].slices) {
+    note(Note::Level::kError, "repair",
+         member.name + " has another mean of round " + std::to_string(form.round.value) +
+             " than was committed; it takes the anchor instead",
+         {{"who", json_quote(member.name)}, {"round", std::to_string(form.round.value)}});
+    return false;
+  }
+  member.recommitted = true;
   const auto& contributors = past->second.contributors;
   send(member, wire::Commit{term, form.run, form.round, form.attempt, {contributors.begin(), contributors.end()}});
   member.standing = Standing::kBehind;
@@ -377,12 +387,15 @@ void Coordinator::State::on_adopted(MemberRecord& member, const wire::Adopted& a
     for (auto& [id, other] : members) other.standing = Standing::kJoined;
     return;
   }
+  idle = anchor->digest && member.standing == Standing::kActive;  // one more that has taken the outer step
   if (!anchor->digest) anchor->digest = adopted.digest;
   const bool waited_for = member.standing == Standing::kAdopting;
   member.holds = adopted;
   if (member.standing == Standing::kActive) return;
-  if (!waited_for && adopted.digest != *anchor->digest) return;  // it is sent the right one
-  if (adopted.digest != *anchor->digest) {
+  // Who has applied the commit may be right where the first one to say so is wrong: that is decided once all are ready.
+  const bool applied = std::exchange(member.recommitted, false);
+  if (!applied && !waited_for && adopted.digest != *anchor->digest) return;  // it is sent the right one
+  if (!applied && adopted.digest != *anchor->digest) {
     const std::string what = "its anchor of " + anchor_in_words(adopted.run, adopted.round) + " has the digest " +
                              to_hex(adopted.digest) + ", the swarm's has " + to_hex(*anchor->digest);
     if (++round.state_repairs[member.id] > kMaxRepeats) return expel(member.id, what);

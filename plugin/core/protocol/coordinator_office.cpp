@@ -105,7 +105,11 @@ std::set<SiteId> Coordinator::State::all_members() const {
 }
 
 void Coordinator::State::remember(RunId run, RoundId of, AttemptId attempt, const std::vector<SiteId>& contributors) {
-  history[of] = PastRound{run, attempt, {contributors.begin(), contributors.end()}};
+  std::vector<Digest> slices;
+  if (const auto known = history.find(of); known != history.end() && known->second.attempt == attempt) {
+    slices = std::move(known->second.slices);
+  }
+  history[of] = PastRound{run, attempt, {contributors.begin(), contributors.end()}, std::move(slices)};
   while (history.size() > kRememberedRounds) history.erase(history.begin());
 }
 
@@ -147,8 +151,8 @@ void Coordinator::State::on_grant(LinkId link, const wire::Grant& grant) {
 
 // What this candidate knows from its own time in office counts as a report.
 bool Coordinator::State::outranks(const wire::Join* newest) const {
-  return remembered && (newest == nullptr ||
-                        !is_newer(newest->offer, newest->report.voters.size(), *remembered, voters.size()));
+  return remembered &&
+         (newest == nullptr || !is_newer(newest->offer, newest->report.voters.size(), *remembered, voters.size()));
 }
 
 bool Coordinator::State::enough(bool granted_only) const {
@@ -275,6 +279,7 @@ void Coordinator::State::settle(const wire::Prepared& newest) {
   }
   note(Note::Level::kInfo, "coordinator", name + " is committed: everybody here was done with it");
   remember(form.run, form.round, form.attempt, contributors);
+  history.at(form.round).slices = newest.slices;
   anchor->round = form.round;
   anchor->digest.reset();
   voters = voters_of(form.voters);
@@ -285,6 +290,7 @@ void Coordinator::State::step_down(const std::string& reason) {
   for (const auto& [id, member] : members) out.emplace_back(Hangup{member.link, "out of office: " + reason});
   for (const auto& [link, join] : claims) out.emplace_back(Hangup{link, "out of office: " + reason});
   members.clear();
+  ++changes;
   links.clear();
   claims.clear();
   leave_office();

@@ -26,22 +26,28 @@ void Invariants::coordinator_step(const std::string& coordinator, const Coordina
     }
   }
   for (const CoordinatorAction& action : actions) {
-    const auto* send = std::get_if<Send>(&action);
-    if (send == nullptr) continue;
-    if (const auto* welcome = std::get_if<wire::Welcome>(&send->message)) {
-      check(welcome->term >= record.term, coordinator + " goes back to term " + std::to_string(welcome->term.value));
-      if (welcome->term > record.term) {  // its own successor, perhaps: it has forgotten who was done with what
-        record.anchor.reset();
-        record.formed.clear();
-      }
-      record.term = welcome->term;
-      record.welcomed[send->link] = welcome->site;
-    }
-    if (const auto* adopt = std::get_if<wire::Adopt>(&send->message)) on_adopt(record, *adopt);
-    if (const auto* form = std::get_if<wire::Form>(&send->message)) on_form(record, *form);
-    if (const auto* commit = std::get_if<wire::Commit>(&send->message)) on_commit(record, *commit);
+    each_sent(action, [&](LinkId link, const wire::Message& message) {
+      on_sent(coordinator, record, link, message);
+      return true;
+    });
   }
   if (const auto* closed = std::get_if<Closed>(&event)) record.welcomed.erase(closed->link);
+}
+
+void Invariants::on_sent(const std::string& coordinator, CoordinatorRecord& record, LinkId link,
+                         const wire::Message& message) {
+  if (const auto* welcome = std::get_if<wire::Welcome>(&message)) {
+    check(welcome->term >= record.term, coordinator + " goes back to term " + std::to_string(welcome->term.value));
+    if (welcome->term > record.term) {  // its own successor, perhaps: it has forgotten who was done with what
+      record.anchor.reset();
+      record.formed.clear();
+    }
+    record.term = welcome->term;
+    record.welcomed[link] = welcome->site;
+  }
+  if (const auto* adopt = std::get_if<wire::Adopt>(&message)) on_adopt(record, *adopt);
+  if (const auto* form = std::get_if<wire::Form>(&message)) on_form(record, *form);
+  if (const auto* commit = std::get_if<wire::Commit>(&message)) on_commit(record, *commit);
 }
 
 bool Invariants::most_hold_more(RunId run, RoundId round) const {

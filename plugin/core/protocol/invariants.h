@@ -59,6 +59,7 @@ class Invariants {
   void check(bool holds, const std::string& what) {
     if (!holds) broken_.push_back(what);
   }
+  void on_sent(const std::string& coordinator, CoordinatorRecord& record, LinkId link, const wire::Message& message);
   void on_adopt(CoordinatorRecord& record, const wire::Adopt& adopt);
   void on_form(CoordinatorRecord& record, const wire::Form& form);
   void on_commit(CoordinatorRecord& record, const wire::Commit& commit);

@@ -266,7 +266,7 @@ struct Site::State {
   [[nodiscard]] bool coordinator_given_up() const { return lost_at != kNever && now >= later(lost_at, up.grace); }
   void pursue_links();  // kLinking: dial whom we dial; start when all are there
   void start_exchange();
-  [[nodiscard]] bool contributes() const;  // to the current form
+  [[nodiscard]] bool contributes() const;                    // to the current form
   [[nodiscard]] bool dials(const wire::Member& peer) const;  // of two, we are the one who dials
   void back_to_ready(const std::string& why);
   void report_unreached(SiteId peer, const std::string& reason);

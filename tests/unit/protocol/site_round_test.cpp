@@ -123,7 +123,8 @@ TEST_F(SiteRound, AnUnfitDeltaIsDeclinedAndTheAnchorTaken) {
   again.participants[1].weight = 0;
   EXPECT_EQ(all<StartExchange>(s.hear(1, again)).size(), 1U);
   static_cast<void>(s.step(ExchangeComplete{RoundId{1}, AttemptId{2}, {kRight, kRight}}));
-  const auto apply = all<ApplyCommit>(s.hear(1, wire::Commit{TermId{1}, RunId{7}, RoundId{1}, AttemptId{2}, {SiteId{0}}}));
+  const auto apply =
+      all<ApplyCommit>(s.hear(1, wire::Commit{TermId{1}, RunId{7}, RoundId{1}, AttemptId{2}, {SiteId{0}}}));
   EXPECT_EQ(apply.at(0).base, Base::kUnfit);
 }
 
@@ -199,7 +200,8 @@ TEST_F(SiteRound, WhatMayHaveBeenCommittedIsSetAsideBeforeTrainingOn) {
   EXPECT_TRUE(join[0].second.report.prepared[0].done);
   static_cast<void>(s.hear(5, wire::Welcome{TermId{2}, SiteId{1}, 1000, 60000}));
   EXPECT_TRUE(
-      all<ApplyCommit>(s.hear(5, wire::Commit{TermId{2}, RunId{7}, RoundId{1}, AttemptId{1}, {SiteId{0}, SiteId{1}}})).empty())
+      all<ApplyCommit>(s.hear(5, wire::Commit{TermId{2}, RunId{7}, RoundId{1}, AttemptId{1}, {SiteId{0}, SiteId{1}}}))
+          .empty())
       << "the parameters move";
   const auto apply = all<ApplyCommit>(s.step(Trigger{20, 9}));
   ASSERT_EQ(apply.size(), 1U);
@@ -219,7 +221,8 @@ TEST_F(SiteRound, ACommitNotCompletedHereIsAnError) {
 TEST_F(SiteRound, ACommitOfALaterRoundIsAnErrorOfAnEarlierOneOldNews) {
   complete();
   EXPECT_TRUE(s.hear(1, wire::Commit{TermId{1}, RunId{7}, RoundId{0}, AttemptId{0}, {}}).empty());
-  EXPECT_EQ(all<Failed>(s.hear(1, wire::Commit{TermId{1}, RunId{7}, RoundId{3}, AttemptId{1}, {SiteId{0}}})).size(), 1U);
+  EXPECT_EQ(all<Failed>(s.hear(1, wire::Commit{TermId{1}, RunId{7}, RoundId{3}, AttemptId{1}, {SiteId{0}}})).size(),
+            1U);
 }
 
 TEST_F(SiteRound, ARepairKeepsTheTriggerAndSaysReadyAgain) {
