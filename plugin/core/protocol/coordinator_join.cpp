@@ -166,14 +166,6 @@ void Coordinator::State::refuse_claims_of(const MemberRecord& member) {
   }
 }
 
-// Who took office because nobody knew better has to give way to a swarm that was there before. Of two that have trained
-// the one that has agreed more often stays.
-bool Coordinator::State::is_older(const wire::Join& join) const {
-  if (join.report.voters.empty()) return false;
-  if (!anchor) return true;
-  return anchor->run != join.offer.run && (anchor->round.value == 0 || join.offer.round > anchor->round);
-}
-
 void Coordinator::State::on_join(LinkId link, const wire::Join& join) {
   if (in_office && join.swarm == config.swarm) {
     if (join.report.granted > term) {
@@ -440,6 +432,14 @@ void Coordinator::State::on_gathering_tick() {
     note(Note::Level::kWarning, "anchor",
          "only " + count + " after " + in_seconds(config.join_timeout) +
              " (COLLAB_JOIN_TIMEOUT); they go on from what they bring");
+    gathered = true;
+    return;
+  }
+  // Who was lost before it began does not hold the others up for good; they cannot be a majority in two places.
+  if (now - gathering.since() >= config.join_timeout && 2 * members.size() > sites_wanted()) {
+    note(
+        Note::Level::kWarning, "anchor",
+        "only " + count + " after " + in_seconds(config.join_timeout) + " (COLLAB_JOIN_TIMEOUT); most are, they begin");
     gathered = true;
     return;
   }

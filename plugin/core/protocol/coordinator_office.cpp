@@ -155,6 +155,14 @@ bool Coordinator::State::outranks(const wire::Join* newest) const {
          (newest == nullptr || !is_newer(newest->offer, newest->report.voters.size(), *remembered, voters.size()));
 }
 
+// Who took office because nobody knew better has to give way to a swarm that was there before. Of two that have trained
+// the one that has agreed more often stays.
+bool Coordinator::State::is_older(const wire::Join& join) const {
+  if (join.report.voters.empty() || outranks(&join)) return false;
+  if (!anchor) return true;
+  return anchor->run != join.offer.run && (anchor->round.value == 0 || join.offer.round > anchor->round);
+}
+
 bool Coordinator::State::enough(bool granted_only) const {
   const bool patient = now < later(applying.since(), config.link_grace);
   const Newest newest = newest_of(applicants, granted_only);
@@ -224,8 +232,10 @@ void Coordinator::State::on_office_tick() {
 void Coordinator::State::take_office(TermId of) {
   in_office = true;
   term = of;
-  if (!founded) inherit();
-  remembered.reset();
+  if (!founded) {
+    inherit();
+    remembered.reset();
+  }
   attempt_base = static_cast<std::uint32_t>((term.value - 1) & 0x7FFF) << 16;
   highest_attempt = attempt_base;
   const std::map<LinkId, Applicant> comers = std::move(applicants);

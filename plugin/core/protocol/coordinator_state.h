@@ -191,7 +191,8 @@ struct Coordinator::State {
   void seek_office();
   void on_office_tick();
   void take_office(TermId of);
-  [[nodiscard]] bool enough(bool granted_only) const;  // of the newest membership are here
+  [[nodiscard]] bool enough(bool granted_only) const;         // of the newest membership are here
+  [[nodiscard]] bool is_older(const wire::Join& join) const;  // than the swarm that was founded here
   [[nodiscard]] bool outranks(const wire::Join* newest) const;
   void step_down(const std::string& reason);
   void leave_office();
@@ -208,7 +209,6 @@ struct Coordinator::State {
   void admit(LinkId link, const wire::Join& join);
   bool repeat_commit(MemberRecord& member);  // it was done with a round whose Commit it missed
   [[nodiscard]] std::string refusal(const wire::Join& join) const;
-  [[nodiscard]] bool is_older(const wire::Join& join) const;  // than the swarm that was founded here
   [[nodiscard]] bool replaces(const wire::Join& join, const MemberRecord& member) const;
   [[nodiscard]] const MemberRecord* member_named(const std::string& name) const;
   void settle_claims();
