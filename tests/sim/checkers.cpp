@@ -29,7 +29,9 @@ void Checkers::committed(const wire::Commit& commit) {
     const Contribution& c = found->second;
     auto& counted = counted_[c.process];
     for (const auto& [from, interval] : counted) {
-      if (from < c.to && c.from < interval.to) {
+      // What others agreed on in another run after this one left it is no part of this one's anchor.
+      const bool included = interval.run == commit.run || interval.round <= began_at_[commit.run];
+      if (included && from < c.to && c.from < interval.to) {
         fail(c.process + ": samples [" + std::to_string(c.from) + ", " + std::to_string(c.to) + ") of round " +
              std::to_string(commit.round.value) + " were counted in round " + std::to_string(interval.round.value) +
              " already");
@@ -44,6 +46,7 @@ void Checkers::committed(const wire::Commit& commit) {
 }
 
 void Checkers::starts_from(RunId run, RoundId round) {
+  began_at_.try_emplace(run, round);
   const auto undone = [&](RunId of, RoundId later) {
     return of == run && later > round && !invariants.is_committed(of, later);
   };
