@@ -29,7 +29,9 @@ void Checkers::committed(const wire::Commit& commit) {
     const Contribution& c = found->second;
     auto& counted = counted_[c.process];
     for (const auto& [from, interval] : counted) {
-      if (from < c.to && c.from < interval.to) {
+      // What others agreed on in another run after this one left it is no part of this one's anchor.
+      const bool included = interval.run == commit.run || interval.round <= began_at_[commit.run];
+      if (included && from < c.to && c.from < interval.to) {
         fail(c.process + ": samples [" + std::to_string(c.from) + ", " + std::to_string(c.to) + ") of round " +
              std::to_string(commit.round.value) + " were counted in round " + std::to_string(interval.round.value) +
              " already");
@@ -44,11 +46,14 @@ void Checkers::committed(const wire::Commit& commit) {
 }
 
 void Checkers::starts_from(RunId run, RoundId round) {
-  if (invariants.most_hold_more(run, round)) return;  // an old coordinator's: it undoes nothing
+  began_at_.try_emplace(run, round);
+  const auto undone = [&](RunId of, RoundId later) {
+    return of == run && later > round && !invariants.is_committed(of, later);
+  };
   for (auto& [process, counted] : counted_) {
-    std::erase_if(counted, [&](const auto& entry) { return entry.second.run == run && entry.second.round > round; });
+    std::erase_if(counted, [&](const auto& entry) { return undone(entry.second.run, entry.second.round); });
   }
-  std::erase_if(committed_, [&](const auto& entry) { return std::get<0>(entry) == run && std::get<1>(entry) > round; });
+  std::erase_if(committed_, [&](const auto& entry) { return undone(std::get<0>(entry), std::get<1>(entry)); });
 }
 
 void Checkers::applied(const std::string& process, const wire::Form& form, const wire::Commit& commit,

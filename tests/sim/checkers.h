@@ -54,6 +54,7 @@ class Checkers {
   std::map<std::string, std::map<std::uint64_t, Interval>> counted_;            // by process and first sample
   std::map<std::string, std::map<std::uint64_t, std::uint64_t>> ever_counted_;  // also where it was undone since
   std::set<std::tuple<RunId, RoundId>> committed_;
+  std::map<RunId, RoundId> began_at_;
   std::set<Attempt> idle_;  // rounds in which nobody had a weight
   std::size_t commits_ = 0;
   std::vector<std::string> failures_;

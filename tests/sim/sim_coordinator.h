@@ -36,6 +36,7 @@ class SimCoordinator final : public Node {
 
  private:
   void step(const protocol::CoordinatorEvent& event);
+  bool send(LinkId link, const wire::Message& message);
   void forge(const wire::Done& done);
 
   protocol::CoordinatorConfig config_;

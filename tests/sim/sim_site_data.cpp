@@ -219,6 +219,8 @@ void SimSite::take_chunk(const Arrived& arrived) {
 void SimSite::keep_anchor(const KeepAnchor& keep) {
   if (anchor_.empty()) anchor_ = theta_;
   saved_ = Saved{keep.run, keep.round, anchor_};
+  report_.run = keep.run;
+  report_.round = keep.round;
   post(AnchorInPlace{keep.run, keep.round, digest_of(anchor_)});
 }
 

@@ -53,7 +53,22 @@ struct Hangup {
 // ---- coordinator ---------------------------------------------------------------------------------
 
 using CoordinatorEvent = std::variant<Received, Closed, Tick>;
-using CoordinatorAction = std::variant<Send, Hangup, Note>;
+struct Broadcast {  // one message over many links, in this order
+  std::vector<LinkId> links;
+  wire::Message message;
+};
+using CoordinatorAction = std::variant<Send, Broadcast, Hangup, Note>;
+
+// f(link, message) for each copy of what the action sends; f says false to stop.
+template <typename F>
+void each_sent(const CoordinatorAction& action, F f) {
+  if (const auto* send = std::get_if<Send>(&action)) static_cast<void>(f(send->link, send->message));
+  if (const auto* all = std::get_if<Broadcast>(&action)) {
+    for (const LinkId link : all->links) {
+      if (!f(link, all->message)) return;
+    }
+  }
+}
 
 // ---- site ----------------------------------------------------------------------------------------
 

@@ -18,13 +18,15 @@ std::vector<CoordinatorAction> Coordinator::step(TimePoint now, const Coordinato
   State& s = *state_;
   s.now = now;
   s.out.clear();
+  s.idle = false;
   std::visit([&](const auto& what) { s.on_event(what); }, event);
-  s.advance();
+  if (!s.idle) s.advance();
   return std::move(s.out);
 }
 
 TimePoint Coordinator::next_deadline() const { return state_->next_deadline(); }
 std::string Coordinator::status_json(TimePoint now) const { return state_->status_json(now); }
+std::uint64_t Coordinator::changes() const { return state_->changes; }
 std::size_t Coordinator::members() const { return state_->members.size(); }
 
 std::vector<std::string> Coordinator::member_names() const {
@@ -80,7 +82,7 @@ void Coordinator::State::on_event(const Received& event) {
           out.emplace_back(Hangup{member.link, "left: " + message.reason});
           remove(member.id, "left: " + message.reason);
         } else if constexpr (std::is_same_v<T, Heartbeat>) {
-          // That it came is all that matters.
+          idle = true;  // that it came is all that matters
         } else {
           note(Note::Level::kWarning, "ignored",
                member.name + " sent " + std::string(wire::name_of(event.message)) +

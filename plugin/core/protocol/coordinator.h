@@ -35,6 +35,7 @@ class Coordinator {
   [[nodiscard]] TimePoint next_deadline() const;
   [[nodiscard]] std::string status_json(TimePoint now) const;
   [[nodiscard]] std::size_t members() const;                    // joining and active
+  [[nodiscard]] std::uint64_t changes() const;                  // of who is a member, so far
   [[nodiscard]] std::vector<std::string> member_names() const;  // ascending SiteId
 
  private:

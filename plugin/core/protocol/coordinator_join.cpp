@@ -166,14 +166,6 @@ void Coordinator::State::refuse_claims_of(const MemberRecord& member) {
   }
 }
 
-// Who took office because nobody knew better has to give way to a swarm that was there before. Of two that have trained
-// the one that has agreed more often stays.
-bool Coordinator::State::is_older(const wire::Join& join) const {
-  if (join.report.voters.empty()) return false;
-  if (!anchor) return true;
-  return anchor->run != join.offer.run && (anchor->round.value == 0 || join.offer.round > anchor->round);
-}
-
 void Coordinator::State::on_join(LinkId link, const wire::Join& join) {
   if (in_office && join.swarm == config.swarm) {
     if (join.report.granted > term) {
@@ -228,7 +220,9 @@ void Coordinator::State::admit(LinkId link, const wire::Join& join) {
   };
   send(member, wire::Welcome{term, member.id, as_ms(config.heartbeat), as_ms(config.link_grace)});
   auto& inserted = members.emplace(member.id, std::move(member)).first->second;
+  ++changes;
   send_roster();
+  if (roster_due) send(inserted, roster());  // it has to know whom to take the anchor from
   if (!gathered && !gathering.running()) gathering.start(now);
   if (repeat_commit(inserted)) return;
   if (anchor) prefer_newer_offer(inserted);
@@ -245,6 +239,14 @@ bool Coordinator::State::repeat_commit(MemberRecord& member) {
   const bool missed = past != history.end() && past->second.run == form.run && past->second.attempt == form.attempt &&
                       member.offer.run == form.run && member.offer.round.value + 1 == form.round.value;
   if (!missed) return false;
+  if (!past->second.slices.empty() && past->second.slices != said[0].slices) {
+    note(Note::Level::kError, "repair",
+         member.name + " has another mean of round " + std::to_string(form.round.value) +
+             " than was committed; it takes the anchor instead",
+         {{"who", json_quote(member.name)}, {"round", std::to_string(form.round.value)}});
+    return false;
+  }
+  member.recommitted = true;
   const auto& contributors = past->second.contributors;
   send(member, wire::Commit{term, form.run, form.round, form.attempt, {contributors.begin(), contributors.end()}});
   member.standing = Standing::kBehind;
@@ -314,7 +316,10 @@ void Coordinator::State::choose_anchor() {
   }
   wire::Offer chosen = brought_by(*best);
   newborn = chosen.run.value == 0;
-  if (newborn) chosen = {RunId{config.fresh_run.value + births++}, RoundId{0}, chosen.digest};
+  // Who comes to what others have ended well goes on from what it has, under another name: its next rounds are not those
+  // of the same number that were agreed on before.
+  const bool anew = newborn || (founded && remembered && remembered->round > chosen.round);
+  if (anew) chosen.run = RunId{config.fresh_run.value + births++};
   anchor = AnchorRecord{chosen.run, chosen.round, chosen.digest};
   best->holds = wire::Adopted{chosen.run, chosen.round, chosen.digest};
   for (const auto& [id, member] : members) voters[id] = member.name;
@@ -377,12 +382,15 @@ void Coordinator::State::on_adopted(MemberRecord& member, const wire::Adopted& a
     for (auto& [id, other] : members) other.standing = Standing::kJoined;
     return;
   }
+  idle = anchor->digest && member.standing == Standing::kActive;  // one more that has taken the outer step
   if (!anchor->digest) anchor->digest = adopted.digest;
   const bool waited_for = member.standing == Standing::kAdopting;
   member.holds = adopted;
   if (member.standing == Standing::kActive) return;
-  if (!waited_for && adopted.digest != *anchor->digest) return;  // it is sent the right one
-  if (adopted.digest != *anchor->digest) {
+  // Who has applied the commit may be right where the first one to say so is wrong: that is decided once all are ready.
+  const bool applied = std::exchange(member.recommitted, false);
+  if (!applied && !waited_for && adopted.digest != *anchor->digest) return;  // it is sent the right one
+  if (!applied && adopted.digest != *anchor->digest) {
     const std::string what = "its anchor of " + anchor_in_words(adopted.run, adopted.round) + " has the digest " +
                              to_hex(adopted.digest) + ", the swarm's has " + to_hex(*anchor->digest);
     if (++round.state_repairs[member.id] > kMaxRepeats) return expel(member.id, what);
@@ -427,6 +435,14 @@ void Coordinator::State::on_gathering_tick() {
     note(Note::Level::kWarning, "anchor",
          "only " + count + " after " + in_seconds(config.join_timeout) +
              " (COLLAB_JOIN_TIMEOUT); they go on from what they bring");
+    gathered = true;
+    return;
+  }
+  // Who was lost before it began does not hold the others up for good; they cannot be a majority in two places.
+  if (now - gathering.since() >= config.join_timeout && 2 * members.size() > sites_wanted()) {
+    note(
+        Note::Level::kWarning, "anchor",
+        "only " + count + " after " + in_seconds(config.join_timeout) + " (COLLAB_JOIN_TIMEOUT); most are, they begin");
     gathered = true;
     return;
   }

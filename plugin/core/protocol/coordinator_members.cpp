@@ -1,5 +1,6 @@
 // Members: heartbeats, suspicion, removal, the roster, and what a status query tells.
 #include <algorithm>
+#include <utility>
 
 #include "core/base/text.h"
 #include "core/protocol/coordinator_state.h"
@@ -43,6 +44,7 @@ void Coordinator::State::remove(SiteId id, const std::string& reason) {
   links.erase(gone.link);
   members.erase(found);
   changed = true;
+  ++changes;
   note(Note::Level::kInfo, "leave", gone.name + " is no member any more: " + reason,
        {{"who", json_quote(gone.name)}, {"reason", json_quote(reason)}});
   const bool held = std::any_of(members.begin(), members.end(), [&](const auto& entry) {
@@ -88,8 +90,9 @@ void Coordinator::State::forget_everything() {
   next_heartbeat = kNever;
 }
 
-void Coordinator::State::send_roster() {
+wire::Roster Coordinator::State::roster() const {
   wire::Roster roster{term, {}};
+  roster.members.reserve(members.size());
   for (const auto& [id, member] : members) {
     const auto state = member.suspect ? wire::MemberState::kSuspect
                        : member.standing == Standing::kActive || member.standing == Standing::kBehind
@@ -97,7 +100,19 @@ void Coordinator::State::send_roster() {
                            : wire::MemberState::kJoining;
     roster.members.push_back({id, member.name, member.address, state});
   }
-  for (const auto& [id, member] : members) send(member, roster);
+  return roster;
+}
+
+void Coordinator::State::send_roster() {
+  roster_due = true;
+  if (members.size() <= kSmallSwarm) flush_roster();
+}
+
+void Coordinator::State::flush_roster() {
+  if (!std::exchange(roster_due, false) || members.empty()) return;
+  Broadcast all{{}, roster()};
+  for (const auto& [id, member] : members) all.links.push_back(member.link);
+  out.emplace_back(std::move(all));
 }
 
 void Coordinator::State::heard(MemberRecord& member) {
@@ -121,7 +136,10 @@ void Coordinator::State::on_heartbeat_tick() {
   next_heartbeat = later(now, config.heartbeat);
   ++heartbeat_sequence;
   judge_silence();
-  for (const auto& [id, member] : members) send(member, wire::Heartbeat{heartbeat_sequence, false});
+  flush_roster();
+  Broadcast all{{}, wire::Heartbeat{heartbeat_sequence, false}};
+  for (const auto& [id, member] : members) all.links.push_back(member.link);
+  if (!members.empty()) out.emplace_back(std::move(all));
 }
 
 void Coordinator::State::judge_silence() {

@@ -12,8 +12,16 @@
 namespace collab::protocol {
 namespace {
 
-// Of two runs the one that has agreed more often stays: a fresh one never takes the place of one that has trained.
-auto rank(const wire::Offer& offer) { return std::tuple(offer.round, offer.run); }
+// Of two runs the one that has agreed more often stays: a fresh one never takes the place of one that has trained. Of
+// two that have not agreed yet, the larger.
+bool is_newer(const wire::Offer& a, std::size_t voters_of_a, const wire::Offer& b, std::size_t voters_of_b) {
+  if (a.round != b.round || a.run == b.run) return a.round > b.round;
+  return std::tuple(voters_of_a, a.run) > std::tuple(voters_of_b, b.run);
+}
+
+bool is_newer(const wire::Join& a, const wire::Join& b) {
+  return is_newer(a.offer, a.report.voters.size(), b.offer, b.report.voters.size());
+}
 
 // The membership of the newest anchor anybody reports, and the newest attempt at the round after it.
 struct Newest {
@@ -26,7 +34,7 @@ Newest newest_of(const std::map<LinkId, Applicant>& applicants, bool granted_onl
   for (const auto& [link, applicant] : applicants) {
     const wire::Join& join = applicant.join;
     if ((granted_only && !applicant.granted) || join.report.voters.empty()) continue;
-    if (newest.anchor == nullptr || rank(join.offer) > rank(newest.anchor->offer)) newest.anchor = &join;
+    if (newest.anchor == nullptr || is_newer(join, *newest.anchor)) newest.anchor = &join;
   }
   if (newest.anchor == nullptr) return newest;
   const wire::Offer& anchor = newest.anchor->offer;
@@ -97,7 +105,11 @@ std::set<SiteId> Coordinator::State::all_members() const {
 }
 
 void Coordinator::State::remember(RunId run, RoundId of, AttemptId attempt, const std::vector<SiteId>& contributors) {
-  history[of] = PastRound{run, attempt, {contributors.begin(), contributors.end()}};
+  std::vector<Digest> slices;
+  if (const auto known = history.find(of); known != history.end() && known->second.attempt == attempt) {
+    slices = std::move(known->second.slices);
+  }
+  history[of] = PastRound{run, attempt, {contributors.begin(), contributors.end()}, std::move(slices)};
   while (history.size() > kRememberedRounds) history.erase(history.begin());
 }
 
@@ -139,7 +151,16 @@ void Coordinator::State::on_grant(LinkId link, const wire::Grant& grant) {
 
 // What this candidate knows from its own time in office counts as a report.
 bool Coordinator::State::outranks(const wire::Join* newest) const {
-  return remembered && (newest == nullptr || rank(*remembered) >= rank(newest->offer));
+  return remembered &&
+         (newest == nullptr || !is_newer(newest->offer, newest->report.voters.size(), *remembered, voters.size()));
+}
+
+// Who took office because nobody knew better has to give way to a swarm that was there before. Of two that have trained
+// the one that has agreed more often stays.
+bool Coordinator::State::is_older(const wire::Join& join) const {
+  if (join.report.voters.empty() || outranks(&join)) return false;
+  if (!anchor) return true;
+  return anchor->run != join.offer.run && (anchor->round.value == 0 || join.offer.round > anchor->round);
 }
 
 bool Coordinator::State::enough(bool granted_only) const {
@@ -211,8 +232,10 @@ void Coordinator::State::on_office_tick() {
 void Coordinator::State::take_office(TermId of) {
   in_office = true;
   term = of;
-  if (!founded) inherit();
-  remembered.reset();
+  if (!founded) {
+    inherit();
+    remembered.reset();
+  }
   attempt_base = static_cast<std::uint32_t>((term.value - 1) & 0x7FFF) << 16;
   highest_attempt = attempt_base;
   const std::map<LinkId, Applicant> comers = std::move(applicants);
@@ -266,6 +289,7 @@ void Coordinator::State::settle(const wire::Prepared& newest) {
   }
   note(Note::Level::kInfo, "coordinator", name + " is committed: everybody here was done with it");
   remember(form.run, form.round, form.attempt, contributors);
+  history.at(form.round).slices = newest.slices;
   anchor->round = form.round;
   anchor->digest.reset();
   voters = voters_of(form.voters);
@@ -276,6 +300,7 @@ void Coordinator::State::step_down(const std::string& reason) {
   for (const auto& [id, member] : members) out.emplace_back(Hangup{member.link, "out of office: " + reason});
   for (const auto& [link, join] : claims) out.emplace_back(Hangup{link, "out of office: " + reason});
   members.clear();
+  ++changes;
   links.clear();
   claims.clear();
   leave_office();

@@ -10,7 +10,8 @@ namespace collab::protocol {
 namespace {
 
 bool takes_part(const wire::Form& form, SiteId site) {
-  return std::any_of(form.participants.begin(), form.participants.end(), [&](const auto& p) { return p.site == site; });
+  return std::binary_search(form.participants.begin(), form.participants.end(), wire::Participant{site, 0},
+                            [](const auto& a, const auto& b) { return a.site < b.site; });
 }
 
 std::string times_in_words(std::uint32_t times) { return times == 1 ? "once" : std::to_string(times) + " times"; }
@@ -64,11 +65,13 @@ void Coordinator::State::on_ready(MemberRecord& member, const wire::Ready& ready
 
 void Coordinator::State::on_done(MemberRecord& member, const wire::Done& done) {
   if (done.term != term || !in_attempt(done.attempt, done.round)) return;  // of an attempt given up since
+  if (!takes_part(*round.attempt, member.id)) return;
   if (done.slices.size() != round.attempt->slices.size()) {
     return expel(member.id, "it sent " + std::to_string(done.slices.size()) + " digests for the " +
                                 std::to_string(round.attempt->slices.size()) + " slices of round " +
                                 std::to_string(done.round.value));
   }
+  if (!member.done) ++round.done;
   member.done = done.slices;
 }
 
@@ -122,26 +125,41 @@ std::set<SiteId> Coordinator::State::ready_crew() const {
   return sites;
 }
 
+// The same as numbers, at each event: no sets are made.
+Coordinator::State::Count Coordinator::State::count_crew() const {
+  Count count;
+  auto voter = voters.begin();  // both ascend
+  for (const auto& [id, member] : members) {
+    if (member.standing != Standing::kActive || round.set_aside.count(id) != 0) continue;
+    ++count.all;
+    if (!member.ready) continue;
+    ++count.ready;
+    while (voter != voters.end() && voter->first < id) ++voter;
+    count.ready_voters += voter != voters.end() && voter->first == id ? 1 : 0;
+  }
+  return count;
+}
+
 // All are ready; or a majority is, and the grace for the others has passed since.
 void Coordinator::State::try_to_form() {
   const auto still = [](const auto& entry) {
     return entry.second.standing == Standing::kJoined || entry.second.standing == Standing::kAdopting;
   };
-  const std::set<SiteId> ready = ready_crew();
-  const std::size_t all = crew().size();
-  if (!anchor || ready.empty()) return;
-  const bool whole = ready.size() == all;
-  if (!has_quorum(ready)) {
-    if (whole && std::none_of(members.begin(), members.end(), still)) recess(quorum_in_words(ready));
+  const Count count = count_crew();
+  if (!anchor || count.ready == 0) return;
+  const bool whole = count.ready == count.all;
+  if (!voters.empty() && 2 * count.ready_voters <= voters.size()) {
+    if (whole && std::none_of(members.begin(), members.end(), still)) recess(quorum_in_words(ready_crew()));
     return;
   }
-  if (2 * ready.size() <= all) {
+  if (2 * count.ready <= count.all) {
     round.majority_since = kNever;
     return;
   }
   if (round.majority_since == kNever) round.majority_since = now;
   if (std::any_of(members.begin(), members.end(), still)) return;  // the anchor does not move under a joiner
   if (!whole && now < later(round.majority_since, config.straggler_grace)) return;
+  const std::set<SiteId> ready = ready_crew();
   if (!states_agree(ready)) return;
   for (const SiteId id : crew()) {
     if (ready.count(id) != 0) continue;
@@ -225,15 +243,17 @@ void Coordinator::State::form(const std::set<SiteId>& sites) {
     if (member.standing == Standing::kActive || member.standing == Standing::kBehind) voters_formed[id] = member.name;
   }
   form.voters = list_of(voters_formed);
-  for (const SiteId id : sites) send(members.at(id), form);
+  flush_roster();
+  Broadcast all{{}, form};
+  for (const SiteId id : sites) all.links.push_back(members.at(id).link);
+  out.emplace_back(std::move(all));
+  round.done = 0;
   round.attempt = std::move(form);
 }
 
 void Coordinator::State::finish_attempt() {
   const wire::Form& form = *round.attempt;
-  for (const wire::Participant& p : form.participants) {
-    if (!members.at(p.site).done) return;
-  }
+  if (round.done < form.participants.size()) return;
   std::set<SiteId> wrong;
   for (std::size_t i = 0; i < form.slices.size(); ++i) {
     std::map<SiteId, Digest> said;
@@ -271,21 +291,26 @@ void Coordinator::State::commit(AttemptId attempt, const std::vector<SiteId>& co
   const RoundId committed = number();
   const wire::Form form = *round.attempt;
   remember(anchor->run, committed, attempt, contributors);
+  history.at(committed).slices = members.at(form.participants[0].site).done.value_or(std::vector<Digest>{});
   voters = voters_formed;
   std::vector<std::string> names;
   for (const SiteId id : contributors) names.push_back(name_of(id));
   std::vector<std::string> members_named;
   for (const wire::Participant& p : form.participants) members_named.push_back(name_of(p.site));
+  Broadcast all{{}, wire::Commit{term, anchor->run, committed, attempt, contributors}};
+  auto participant = form.participants.begin();  // both ascend
   for (auto& [id, member] : members) {
     member.done.reset();
-    if (takes_part(form, id)) {
-      send(member, wire::Commit{term, anchor->run, committed, attempt, contributors});
+    while (participant != form.participants.end() && participant->site < id) ++participant;
+    if (participant != form.participants.end() && participant->site == id) {
+      all.links.push_back(member.link);
       member.ready.reset();
     } else if (member.standing == Standing::kActive) {  // left out; one that is ready by now takes the anchor at once
       member.standing = member.ready ? Standing::kJoined : Standing::kBehind;
       member.ready.reset();
     }
   }
+  out.emplace_back(std::move(all));
   const double seconds = static_cast<double>((now - round.formed).count()) / 1e6;
   note(Note::Level::kInfo, "round",
        "round " + std::to_string(committed.value) +

@@ -39,6 +39,9 @@ namespace collab::protocol {
 inline constexpr int kSuspectAfter = 5;
 inline constexpr int kReplaceAfter = 3;
 inline constexpr std::size_t kMaxClaims = 64;
+// Up to here everybody hears of every change at once; beyond, changes are gathered: a roster for all grows with the
+// square.
+inline constexpr std::size_t kSmallSwarm = 32;
 // How often one kind of trouble with one member or pair is answered with another attempt, within one round.
 inline constexpr std::uint32_t kMaxRepeats = 3;
 
@@ -67,6 +70,7 @@ struct MemberRecord {
   SiteId source;                      // kAdopting: where it was told to take the anchor from
   TimePoint adopting_since = kNever;  // kAdopting
   bool greeted = false;               // its 'join' was told
+  bool recommitted = false;           // it was sent a commit that it had missed
   TimePoint last_heard{};
   bool suspect = false;
   std::optional<wire::Adopted> holds;       // what it last said is in place there
@@ -94,6 +98,7 @@ struct RoundRecord {
   TimePoint limit = kNever;
   std::uint32_t attempts = 0;         // formed so far
   std::optional<wire::Form> attempt;  // in flight
+  std::size_t done = 0;               // of its participants
   TimePoint formed{};
   TimePoint majority_since = kNever;  // most of those who are waited for are ready
   bool stalled = false;               // an attempt ran into the limit and nobody had finished
@@ -115,6 +120,7 @@ struct PastRound {
   RunId run;
   AttemptId attempt;
   std::set<SiteId> contributors;
+  std::vector<Digest> slices;  // of the mean; empty: not known here
 };
 
 using Voters = std::map<SiteId, std::string>;
@@ -159,6 +165,9 @@ struct Coordinator::State {
   std::uint32_t highest_attempt = 0;
   TimePoint next_heartbeat = kNever;
   std::uint64_t heartbeat_sequence = 0;
+  std::uint64_t changes = 0;  // of who is a member
+  bool roster_due = false;
+  bool idle = false;     // in step(): nothing has become possible
   bool changed = false;  // in advance(): somebody was removed, look again
   // Of the step under way.
   TimePoint now{};
@@ -182,7 +191,8 @@ struct Coordinator::State {
   void seek_office();
   void on_office_tick();
   void take_office(TermId of);
-  [[nodiscard]] bool enough(bool granted_only) const;  // of the newest membership are here
+  [[nodiscard]] bool enough(bool granted_only) const;         // of the newest membership are here
+  [[nodiscard]] bool is_older(const wire::Join& join) const;  // than the swarm that was founded here
   [[nodiscard]] bool outranks(const wire::Join* newest) const;
   void step_down(const std::string& reason);
   void leave_office();
@@ -199,7 +209,6 @@ struct Coordinator::State {
   void admit(LinkId link, const wire::Join& join);
   bool repeat_commit(MemberRecord& member);  // it was done with a round whose Commit it missed
   [[nodiscard]] std::string refusal(const wire::Join& join) const;
-  [[nodiscard]] bool is_older(const wire::Join& join) const;  // than the swarm that was founded here
   [[nodiscard]] bool replaces(const wire::Join& join, const MemberRecord& member) const;
   [[nodiscard]] const MemberRecord* member_named(const std::string& name) const;
   void settle_claims();
@@ -223,7 +232,9 @@ struct Coordinator::State {
   void remove(SiteId id, const std::string& reason);
   void expel(SiteId id, const std::string& reason);  // Refuse, Hangup, remove
   void forget_everything();                          // nobody is here
-  void send_roster();
+  void send_roster();  // at once in a small swarm, else with the next heartbeat or attempt
+  void flush_roster();
+  [[nodiscard]] wire::Roster roster() const;
   void heard(MemberRecord& member);
   void judge_silence();
   void on_heartbeat_tick();
@@ -240,6 +251,12 @@ struct Coordinator::State {
   void on_unreached(MemberRecord& member, const wire::Unreached& unreached);
   [[nodiscard]] std::set<SiteId> crew() const;        // whom the next attempt waits for
   [[nodiscard]] std::set<SiteId> ready_crew() const;  // those of them who are ready
+  struct Count {
+    std::size_t all = 0;
+    std::size_t ready = 0;
+    std::size_t ready_voters = 0;
+  };
+  [[nodiscard]] Count count_crew() const;
   void try_to_form();
   [[nodiscard]] bool states_agree(const std::set<SiteId>& sites);
   void form(const std::set<SiteId>& sites);

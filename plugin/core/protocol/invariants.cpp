@@ -26,22 +26,28 @@ void Invariants::coordinator_step(const std::string& coordinator, const Coordina
     }
   }
   for (const CoordinatorAction& action : actions) {
-    const auto* send = std::get_if<Send>(&action);
-    if (send == nullptr) continue;
-    if (const auto* welcome = std::get_if<wire::Welcome>(&send->message)) {
-      check(welcome->term >= record.term, coordinator + " goes back to term " + std::to_string(welcome->term.value));
-      if (welcome->term > record.term) {  // its own successor, perhaps: it has forgotten who was done with what
-        record.anchor.reset();
-        record.formed.clear();
-      }
-      record.term = welcome->term;
-      record.welcomed[send->link] = welcome->site;
-    }
-    if (const auto* adopt = std::get_if<wire::Adopt>(&send->message)) on_adopt(record, *adopt);
-    if (const auto* form = std::get_if<wire::Form>(&send->message)) on_form(record, *form);
-    if (const auto* commit = std::get_if<wire::Commit>(&send->message)) on_commit(record, *commit);
+    each_sent(action, [&](LinkId link, const wire::Message& message) {
+      on_sent(coordinator, record, link, message);
+      return true;
+    });
   }
   if (const auto* closed = std::get_if<Closed>(&event)) record.welcomed.erase(closed->link);
+}
+
+void Invariants::on_sent(const std::string& coordinator, CoordinatorRecord& record, LinkId link,
+                         const wire::Message& message) {
+  if (const auto* welcome = std::get_if<wire::Welcome>(&message)) {
+    check(welcome->term >= record.term, coordinator + " goes back to term " + std::to_string(welcome->term.value));
+    if (welcome->term > record.term) {  // its own successor, perhaps: it has forgotten who was done with what
+      record.anchor.reset();
+      record.formed.clear();
+    }
+    record.term = welcome->term;
+    record.welcomed[link] = welcome->site;
+  }
+  if (const auto* adopt = std::get_if<wire::Adopt>(&message)) on_adopt(record, *adopt);
+  if (const auto* form = std::get_if<wire::Form>(&message)) on_form(record, *form);
+  if (const auto* commit = std::get_if<wire::Commit>(&message)) on_commit(record, *commit);
 }
 
 bool Invariants::most_hold_more(RunId run, RoundId round) const {
@@ -60,11 +66,12 @@ void Invariants::on_adopt(CoordinatorRecord& record, const wire::Adopt& adopt) {
   const auto later = [&](const auto& entry) {
     return std::get<0>(entry.first) == adopt.run && std::get<1>(entry.first) > adopt.round;
   };
+  const auto undone = [&](const auto& entry) { return later(entry) && entry.second.term <= adopt.term; };
   record.anchor = {adopt.run, adopt.round};
   // One that has been out of office for a while without knowing may offer an old anchor: that undoes nothing.
   if (most_hold_more(adopt.run, adopt.round)) return;
-  std::erase_if(commits_, later);
-  std::erase_if(states_, later);
+  std::erase_if(commits_, undone);
+  std::erase_if(states_, [&](const auto& entry) { return later(entry) && commits_.count(entry.first) == 0; });
   std::erase_if(record.committed,
                 [&](const Round& r) { return std::get<0>(r) == adopt.run && std::get<1>(r) > adopt.round; });
 }

@@ -28,6 +28,7 @@ class Invariants {
   void site_lost(const std::string& site) { sites_[site].over = true; }
   // Most of the processes that live hold a later anchor of this run.
   [[nodiscard]] bool most_hold_more(RunId run, RoundId round) const;
+  [[nodiscard]] bool is_committed(RunId run, RoundId round) const { return commits_.count({run, round}) != 0; }
   // A fault was planted in this process's result: its digest of that round is not held against it.
   void excuse(const std::string& site, RoundId round) { excused_.insert({site, round}); }
 
@@ -58,6 +59,7 @@ class Invariants {
   void check(bool holds, const std::string& what) {
     if (!holds) broken_.push_back(what);
   }
+  void on_sent(const std::string& coordinator, CoordinatorRecord& record, LinkId link, const wire::Message& message);
   void on_adopt(CoordinatorRecord& record, const wire::Adopt& adopt);
   void on_form(CoordinatorRecord& record, const wire::Form& form);
   void on_commit(CoordinatorRecord& record, const wire::Commit& commit);

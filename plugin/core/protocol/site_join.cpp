@@ -244,6 +244,7 @@ void Site::State::adoption_done() {
 // The swarm went on without us. What we contributed is in the new anchor, unless the coordinator knows that it is not;
 // if it does not know, it counts as being there, so that nothing is ever counted twice.
 void Site::State::rebase(const wire::Adopt& adopt, bool received) {
+  if (!received && !round.declined) return forget_round();  // the same anchor under another name: nothing is in it
   std::string what = "nothing of it was counted yet";
   Base base = Base::kOldAnchor;
   if (round.declined) {
@@ -256,7 +257,6 @@ void Site::State::rebase(const wire::Adopt& adopt, bool received) {
     what = adopt.counted == wire::Counted::kYes ? "what was contributed is part of it"
                                                 : "what was contributed may be part of it and is not counted again";
   }
-  if (!received && base != Base::kUnfit) return forget_round();  // the same anchor under another name
   note(Note::Level::kWarning, "rebase",
        "the swarm went on to round " + std::to_string(adopt.round.value) + " while this site was at " +
            std::to_string(anchor->round.value) + "; what it trained since is moved onto the new anchor: " + what);

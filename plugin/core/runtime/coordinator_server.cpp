@@ -106,16 +106,22 @@ class Server final : public CoordinatorServer {
     for (const protocol::CoordinatorAction& action : machine_.step(clock_.now(), event)) {
       std::visit([this](const auto& each) { act(each); }, action);
     }
-    std::vector<std::string> members = machine_.member_names();
+    if (machine_.changes() == changes_) return;
+    changes_ = machine_.changes();
     const std::lock_guard lock(mutex_);
-    if (members == members_) return;
-    members_ = std::move(members);
+    members_ = machine_.member_names();
     changed_.notify_all();
   }
 
   void act(const protocol::Send& action) {
     transport_->send(action.link, {.lane = Lane::kControl, .head = wire::encode(action.message), .payload = nullptr},
                      0);
+  }
+  void act(const protocol::Broadcast& action) {
+    const std::vector<std::byte> head = wire::encode(action.message);
+    for (const LinkId link : action.links) {
+      transport_->send(link, {.lane = Lane::kControl, .head = head, .payload = nullptr}, 0);
+    }
   }
   void act(const protocol::Hangup& action) { transport_->close(action.link); }
   void act(const protocol::Note& action) {
@@ -130,6 +136,7 @@ class Server final : public CoordinatorServer {
   EventsFile events_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
+  std::uint64_t changes_ = 0;
   std::vector<std::string> members_;  // guarded by mutex_
   std::unique_ptr<Transport> transport_;
   std::thread thread_;

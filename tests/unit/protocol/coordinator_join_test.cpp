@@ -272,6 +272,32 @@ TEST(CoordinatorJoin, TheLastMemberBackOnANewLinkIsNoMemberBeforeItHasGrantedATe
   EXPECT_EQ(sent<wire::Propose>(actions).size(), 1U);
 }
 
+TEST(CoordinatorJoin, WhoIsLostBeforeItBeginsDoesNotStopTheOthers) {
+  CoordinatorHarness c;
+  for (std::uint64_t link = 1; link <= 3; ++link) {
+    EXPECT_TRUE(sent<wire::Adopt>(c.hear(link, join_of("site" + std::to_string(link), 4))).empty());
+  }
+  static_cast<void>(c.close(1));
+  static_cast<void>(c.hear(4, join_of("late", 4)));
+  const auto begun = c.pass(seconds(301), {2, 3, 4});
+  EXPECT_THAT(notes(begun), HasSubstr("only 3 of 4 sites are here"));
+  EXPECT_TRUE(sent<wire::Refuse>(begun).empty());
+  EXPECT_EQ(sent<wire::Adopt>(begun).size(), 3U);
+}
+
+TEST(CoordinatorJoin, WhoComesFromASwarmOfItsOwnEndsOneThatHasJustBegun) {
+  CoordinatorHarness c;
+  static_cast<void>(c.hear(1, join_of("lima")));
+  wire::Join old = join_of("paris");
+  old.offer = {RunId{3}, RoundId{5}, kRight};
+  old.report.voters = {{SiteId{0}, "paris"}, {SiteId{1}, "tokyo"}};
+  const auto actions = c.hear(2, old);
+  EXPECT_EQ(all<Hangup>(actions).at(0).link, LinkId{1});
+  EXPECT_TRUE(sent<wire::Welcome>(actions).empty()) << "one of two is no majority";
+  old.site = "tokyo";
+  EXPECT_EQ(sent<wire::Propose>(c.hear(3, old)).size(), 2U);
+}
+
 TEST(CoordinatorJoin, ARunThatEndedWellIsNotWaitedFor) {
   CoordinatorHarness c;
   c.gather({"paris"});

@@ -35,10 +35,16 @@ inline wire::Join join_of(const std::string& name, std::uint32_t expected = 1) {
 template <typename M, typename Action>
 std::vector<std::pair<LinkId, M>> sent(const std::vector<Action>& actions) {
   std::vector<std::pair<LinkId, M>> found;
+  const auto keep = [&](LinkId link, const wire::Message& any) {
+    if (const auto* message = std::get_if<M>(&any)) found.emplace_back(link, *message);
+    return true;
+  };
   for (const Action& action : actions) {
-    const auto* send = std::get_if<Send>(&action);
-    if (send == nullptr) continue;
-    if (const auto* message = std::get_if<M>(&send->message)) found.emplace_back(send->link, *message);
+    if constexpr (std::is_same_v<Action, CoordinatorAction>) {
+      each_sent(action, keep);
+    } else if (const auto* send = std::get_if<Send>(&action)) {
+      keep(send->link, send->message);
+    }
   }
   return found;
 }

@@ -208,6 +208,29 @@ TEST_F(SiteRebase, AContributionKnownToBeLostComesAgain) {
   EXPECT_EQ(sent<wire::Ready>(back).at(0).second.samples, 8U);
 }
 
+TEST_F(SiteRebase, TheSameAnchorUnderAnotherNameMovesNothing) {
+  static_cast<void>(s.hear(1, wire::Adopt{TermId{1}, RunId{8}, RoundId{0}, SiteId{0}, kRight}));
+  const auto kept = s.step(AnchorInPlace{RunId{8}, RoundId{0}, kRight});
+  EXPECT_TRUE(all<Rebase>(kept).empty());
+  EXPECT_EQ(sent<wire::Ready>(kept).at(0).second.samples, 8U);
+}
+
+TEST_F(SiteRebase, AnExchangeThatHasBegunMayHaveCounted) {
+  s.link_to(0, "paris", 2);
+  static_cast<void>(s.hear(1, SiteHarness::form(1, 1, 2)));
+  EXPECT_EQ(all<TakeSnapshot>(s.hear(1, wire::Recess{TermId{1}, RoundId{1}, "no majority"})).size(), 1U);
+  static_cast<void>(s.step(Trigger{20, 9}));
+  const auto back = return_to(1, wire::Counted::kYes);
+  EXPECT_EQ(all<Rebase>(back).at(0).base, Base::kSnapshot);
+  EXPECT_EQ(sent<wire::Ready>(back).at(0).second.samples, 12U);
+}
+
+TEST_F(SiteRebase, AnAnchorThatIsNotAwaitedAnyMoreDoesNotComeIntoPlace) {
+  s.link_to(0, "paris", 2);
+  EXPECT_EQ(all<ReceiveAnchor>(s.hear(1, wire::Adopt{TermId{1}, RunId{7}, RoundId{1}, SiteId{0}, kWrong})).size(), 1U);
+  EXPECT_EQ(all<StopReceiving>(s.step(Closed{LinkId{1}, unavailable("reset")})).size(), 1U);
+}
+
 TEST(SiteTrains, AnAnchorIsNotTakenWhileTheParametersMove) {
   SiteHarness s;
   s.become(1, {"paris", "tokyo"});
