@@ -316,8 +316,8 @@ void Coordinator::State::choose_anchor() {
   }
   wire::Offer chosen = brought_by(*best);
   newborn = chosen.run.value == 0;
-  // Who comes to what others have ended well goes on from what it has, under another name: its next rounds are not those
-  // of the same number that were agreed on before.
+  // Who comes to what others have ended well goes on from what it has, under another name: its next rounds are not
+  // those of the same number that were agreed on before.
   const bool anew = newborn || (founded && remembered && remembered->round > chosen.round);
   if (anew) chosen.run = RunId{config.fresh_run.value + births++};
   anchor = AnchorRecord{chosen.run, chosen.round, chosen.digest};
