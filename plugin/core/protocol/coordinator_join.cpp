@@ -319,6 +319,7 @@ void Coordinator::State::choose_anchor() {
   // Who comes to what others have ended well goes on from what it has, under another name: its next rounds are not those
   // of the same number that were agreed on before.
   const bool anew = newborn || (founded && remembered && remembered->round > chosen.round);
+  remembered.reset();
   if (anew) chosen.run = RunId{config.fresh_run.value + births++};
   anchor = AnchorRecord{chosen.run, chosen.round, chosen.digest};
   best->holds = wire::Adopted{chosen.run, chosen.round, chosen.digest};
