@@ -349,6 +349,24 @@ std::optional<SiteId> Coordinator::State::pick_source(const MemberRecord& joiner
   return from[next_source++ % from.size()];
 }
 
+// The one whose word the digest was may be gone, and the others hold something else: then most of them are right.
+void Coordinator::State::believe_holders() {
+  std::map<SiteId, Digest> said;
+  bool wanted = false;
+  for (const auto& [id, member] : members) {
+    wanted = wanted || member.standing == Standing::kJoined;
+    if (holds_anchor(member)) return;
+    const bool same = member.holds && member.holds->run == anchor->run && member.holds->round == anchor->round;
+    if (same && member.standing == Standing::kActive) said[id] = member.holds->digest;
+  }
+  if (!wanted || said.empty()) return;
+  anchor->digest = majority(said);
+  note(Note::Level::kWarning, "repair",
+       "nobody here holds the anchor of round " + std::to_string(anchor->round.value) +
+           " as it was first reported; that of most is taken",
+       {{"round", std::to_string(anchor->round.value)}});
+}
+
 void Coordinator::State::send_adopt(MemberRecord& to, SiteId source) {
   to.standing = Standing::kAdopting;
   to.adopting_since = now;
@@ -361,6 +379,7 @@ void Coordinator::State::send_adopt(MemberRecord& to, SiteId source) {
 // somebody adopts.
 void Coordinator::State::offer_anchor() {
   if (!anchor || !anchor->digest || round.attempt) return;
+  believe_holders();
   for (auto& [id, member] : members) {
     if (member.standing != Standing::kJoined) continue;
     if (const auto source = pick_source(member)) send_adopt(member, *source);

@@ -220,6 +220,7 @@ struct Coordinator::State {
   [[nodiscard]] bool last_anchor_missed() const;
   [[nodiscard]] bool anybody_resumes() const;
   void choose_anchor();
+  void believe_holders();
   void offer_anchor();  // Adopt to those who wait for one
   void prefer_newer_offer(const MemberRecord& joiner);
   void on_adopted(MemberRecord& member, const wire::Adopted& adopted);
