@@ -1,6 +1,7 @@
 // Joining: who may come in, which anchor the swarm starts from, who gives it to whom.
 #include <algorithm>
 #include <tuple>
+#include <utility>
 
 #include "core/base/text.h"
 #include "core/protocol/coordinator_state.h"
@@ -316,9 +317,10 @@ void Coordinator::State::choose_anchor() {
   }
   wire::Offer chosen = brought_by(*best);
   newborn = chosen.run.value == 0;
-  // Who comes to what others have ended well goes on from what it has, under another name: its next rounds are not those
-  // of the same number that were agreed on before.
-  const bool anew = newborn || (founded && remembered && remembered->round > chosen.round);
+  // Who comes to what others have ended well goes on from what it has, under another name: its next rounds are not
+  // those of the same number that were agreed on before.
+  const bool anew =
+      newborn || std::exchange(forks, false) || (founded && remembered && remembered->round > chosen.round);
   remembered.reset();
   if (anew) chosen.run = RunId{config.fresh_run.value + births++};
   anchor = AnchorRecord{chosen.run, chosen.round, chosen.digest};
