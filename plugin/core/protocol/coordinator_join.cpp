@@ -1,6 +1,7 @@
 // Joining: who may come in, which anchor the swarm starts from, who gives it to whom.
 #include <algorithm>
 #include <tuple>
+#include <utility>
 
 #include "core/base/text.h"
 #include "core/protocol/coordinator_state.h"
@@ -318,7 +319,13 @@ void Coordinator::State::choose_anchor() {
   newborn = chosen.run.value == 0;
   // Who comes to what others have ended well goes on from what it has, under another name: its next rounds are not
   // those of the same number that were agreed on before.
+<<<<<<< HEAD
   const bool anew = newborn || (founded && remembered && remembered->round > chosen.round);
+=======
+  const bool anew =
+      newborn || std::exchange(forks, false) || (founded && remembered && remembered->round > chosen.round);
+  remembered.reset();
+>>>>>>> ea3c242
   if (anew) chosen.run = RunId{config.fresh_run.value + births++};
   anchor = AnchorRecord{chosen.run, chosen.round, chosen.digest};
   best->holds = wire::Adopted{chosen.run, chosen.round, chosen.digest};
@@ -348,6 +355,24 @@ std::optional<SiteId> Coordinator::State::pick_source(const MemberRecord& joiner
   return from[next_source++ % from.size()];
 }
 
+// The one whose word the digest was may be gone, and the others hold something else: then most of them are right.
+void Coordinator::State::believe_holders() {
+  std::map<SiteId, Digest> said;
+  bool wanted = false;
+  for (const auto& [id, member] : members) {
+    wanted = wanted || member.standing == Standing::kJoined;
+    if (holds_anchor(member)) return;
+    const bool same = member.holds && member.holds->run == anchor->run && member.holds->round == anchor->round;
+    if (same && member.standing == Standing::kActive) said[id] = member.holds->digest;
+  }
+  if (!wanted || said.empty()) return;
+  anchor->digest = majority(said);
+  note(Note::Level::kWarning, "repair",
+       "nobody here holds the anchor of round " + std::to_string(anchor->round.value) +
+           " as it was first reported; that of most is taken",
+       {{"round", std::to_string(anchor->round.value)}});
+}
+
 void Coordinator::State::send_adopt(MemberRecord& to, SiteId source) {
   to.standing = Standing::kAdopting;
   to.adopting_since = now;
@@ -360,6 +385,7 @@ void Coordinator::State::send_adopt(MemberRecord& to, SiteId source) {
 // somebody adopts.
 void Coordinator::State::offer_anchor() {
   if (!anchor || !anchor->digest || round.attempt) return;
+  believe_holders();
   for (auto& [id, member] : members) {
     if (member.standing != Standing::kJoined) continue;
     if (const auto source = pick_source(member)) send_adopt(member, *source);

@@ -249,9 +249,21 @@ void Coordinator::State::inherit() {
   if (newest.anchor == nullptr) return;
   const wire::Offer offer = newest.anchor->offer;
   if (!outranks(newest.anchor)) voters = voters_of(newest.anchor->report.voters);
-  anchor = AnchorRecord{offer.run, offer.round, offer.digest};
   gathered = true;
   newborn = false;
+  // Nobody remembers whether the next round was agreed on: those who are missing may hold it. What is agreed on from
+  // here has another name.
+  std::size_t here = 0;
+  bool forgotten = true;
+  for (const auto& [link, applicant] : applicants) {
+    forgotten = forgotten && !applicant.join.report.remembers;
+    here += std::any_of(voters.begin(), voters.end(),
+                        [&](const auto& voter) { return voter.second == applicant.join.site; })
+                ? 1
+                : 0;
+  }
+  forks = forgotten && here < voters.size();
+  if (!forks) anchor = AnchorRecord{offer.run, offer.round, offer.digest};
   for (const auto& [link, applicant] : applicants) {
     for (const wire::Commit& commit : applicant.join.report.recent) {
       if (commit.run == offer.run) remember(commit.run, commit.round, commit.attempt, commit.contributors);

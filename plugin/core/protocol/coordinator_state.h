@@ -150,6 +150,7 @@ struct Coordinator::State {
   std::map<LinkId, wire::Join> claims;  // joins under a name whose old link may be dead
   std::optional<Reference> reference;   // set by the first joiner, cleared when the last member goes
   std::optional<AnchorRecord> anchor;   // set when enough sites joined, cleared when nobody holds it any more
+  bool forks = false;                   // the anchor that is chosen next begins another run
   bool founded = false;                 // in office because nobody who came knew of a membership
   bool newborn = false;                 // its run began here
   bool gathered = false;                // enough sites were here once
@@ -220,6 +221,7 @@ struct Coordinator::State {
   [[nodiscard]] bool last_anchor_missed() const;
   [[nodiscard]] bool anybody_resumes() const;
   void choose_anchor();
+  void believe_holders();
   void offer_anchor();  // Adopt to those who wait for one
   void prefer_newer_offer(const MemberRecord& joiner);
   void on_adopted(MemberRecord& member, const wire::Adopted& adopted);

@@ -298,6 +298,20 @@ TEST(CoordinatorJoin, WhoComesFromASwarmOfItsOwnEndsOneThatHasJustBegun) {
   EXPECT_EQ(sent<wire::Propose>(c.hear(3, old)).size(), 2U);
 }
 
+TEST(CoordinatorJoin, WhereTheOneWhoseWordTheDigestWasIsGoneTheOthersAreBelieved) {
+  CoordinatorHarness c;
+  c.gather({"paris", "tokyo"});
+  const wire::Form form = c.form(1, 2);
+  static_cast<void>(c.hear(1, CoordinatorHarness::done(form)));
+  static_cast<void>(c.hear(2, CoordinatorHarness::done(form)));
+  static_cast<void>(c.hear(2, wire::Adopted{RunId{7}, RoundId{1}, kRight}));
+  static_cast<void>(c.hear(1, wire::Adopted{RunId{7}, RoundId{1}, kWrong}));
+  static_cast<void>(c.close(2));
+  const auto adopts = sent<wire::Adopt>(c.hear(3, join_of("tokyo")));
+  ASSERT_EQ(adopts.size(), 1U);
+  EXPECT_EQ(adopts[0].second.digest, kWrong);
+}
+
 TEST(CoordinatorJoin, ARunThatEndedWellIsNotWaitedFor) {
   CoordinatorHarness c;
   c.gather({"paris"});
