@@ -319,13 +319,9 @@ void Coordinator::State::choose_anchor() {
   newborn = chosen.run.value == 0;
   // Who comes to what others have ended well goes on from what it has, under another name: its next rounds are not
   // those of the same number that were agreed on before.
-<<<<<<< HEAD
-  const bool anew = newborn || (founded && remembered && remembered->round > chosen.round);
-=======
   const bool anew =
       newborn || std::exchange(forks, false) || (founded && remembered && remembered->round > chosen.round);
   remembered.reset();
->>>>>>> ea3c242
   if (anew) chosen.run = RunId{config.fresh_run.value + births++};
   anchor = AnchorRecord{chosen.run, chosen.round, chosen.digest};
   best->holds = wire::Adopted{chosen.run, chosen.round, chosen.digest};
