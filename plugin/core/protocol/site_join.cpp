@@ -41,7 +41,8 @@ void Site::State::try_elsewhere(const std::string& reason) {
 void Site::State::send_join() {
   up.join_sent = true;
   if (!up.home) up.home = up.candidate;
-  up.answer_by = later(now, up.candidate == *up.home ? kHomeLimits * kAnswerLimit : kAnswerLimit);
+  const int limits = up.candidate != *up.home ? 1 : up.candidate == 0 ? kHomeLimits : kLaterHomeLimits;
+  up.answer_by = later(now, limits * kAnswerLimit);
   join.report = report();
   send_up(join);
 }
