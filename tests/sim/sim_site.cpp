@@ -1,5 +1,6 @@
 #include "tests/sim/sim_site.h"
 
+#include <algorithm>
 #include <limits>
 #include <type_traits>
 #include <utility>
@@ -11,7 +12,19 @@ namespace collab::sim {
 
 using namespace protocol;
 
-Digest digest_of(const std::vector<float>& values) { return digest_of_vector(values); }
+std::vector<Digest> tiles_of(std::span<const float> values) {
+  std::vector<Digest> tiles;
+  for (; !values.empty(); values = values.subspan(std::min<std::size_t>(values.size(), kTileElements))) {
+    tiles.push_back(hash128(as_bytes_of(values.first(std::min<std::size_t>(values.size(), kTileElements)))));
+  }
+  return tiles;
+}
+
+Digest digest_of(const std::vector<float>& values) {
+  DigestChain chain;
+  for (const Digest& tile : tiles_of(values)) chain.add(tile);
+  return digest_of_state(chain.finish(), {});
+}
 
 SimSite::SimSite(SimSiteOptions options, Network& network, Checkers& checkers, Log log)
     : options_(std::move(options)),
@@ -112,8 +125,12 @@ void SimSite::act(const SiteAction& action) {
           ++report_.skipped;
           train();
         } else if constexpr (std::is_same_v<T, ReceiveAnchor>) {
-          attempt_.reset();
-          incoming_ = Incoming{a.run, a.round, a.digest, a.from, std::vector<float>(options_.elements)};
+          receive_anchor(a);
+        } else if constexpr (std::is_same_v<T, AddAnchorSource>) {
+          if (incoming_) incoming_->links[a.site] = a.over;
+          if (incoming_) fetch(SourceAdded{a.site}, nullptr);
+        } else if constexpr (std::is_same_v<T, DropAnchorSource>) {
+          if (incoming_) fetch(SourceLost{a.site}, nullptr);
         } else if constexpr (std::is_same_v<T, StopReceiving>) {
           incoming_.reset();
         } else if constexpr (std::is_same_v<T, SendAnchor>) {
@@ -185,7 +202,6 @@ void SimSite::on_frame(LinkId link, const Frame& frame) {
   if (!message.ok())
     return checkers_.fail(options_.process + " got what it cannot read: " + message.status().to_string());
   if (const auto* chunk = std::get_if<wire::Chunk>(&*message)) return on_chunk(link, *chunk, frame.payload);
-  if (const auto* sent = std::get_if<wire::AnchorSent>(&*message)) return on_anchor_sent(link, *sent);
   if (const auto* adopt = std::get_if<wire::Adopt>(&*message)) {
     if (adopt->counted == wire::Counted::kUnknown) report_.undisturbed = false;
   }
@@ -200,10 +216,7 @@ void SimSite::on_sent(LinkId, std::uint64_t token) {
   step_exchange(ContributionSent{{begin, begin}}, self_);
 }
 
-void SimSite::on_closed(LinkId link, const Status& why) {
-  if (incoming_ && incoming_->from == link) incoming_.reset();
-  post(Closed{link, why});
-}
+void SimSite::on_closed(LinkId link, const Status& why) { post(Closed{link, why}); }
 
 void SimSite::on_timer() { post(Tick{}); }
 

@@ -10,9 +10,11 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "core/protocol/anchor_fetch.h"
 #include "core/protocol/exchange.h"
 #include "core/protocol/site.h"
 #include "tests/sim/checkers.h"
@@ -41,7 +43,8 @@ struct SimSiteOptions {
   RoundId last_round{10};
   Duration train_min{200'000};
   Duration train_mean{400'000};
-  double idle = 0.05;  // the chance that a step period brought no sample
+  double idle = 0.05;           // the chance that a step period brought no sample
+  double damaged_parts = 0.01;  // the chance that a part of an anchor has another bit when it is sent
   std::vector<std::string> coordinators;
   protocol::SiteConfig config;
   std::optional<Saved> saved;
@@ -110,11 +113,10 @@ class SimSite final : public Node {
     std::map<std::uint64_t, Payload> means;
   };
   struct Incoming {
-    RunId run;
-    RoundId round;
-    Digest digest;
-    LinkId from;
+    protocol::ReceiveAnchor wanted;
+    protocol::AnchorFetch fetch;
     std::vector<float> anchor;
+    std::map<SiteId, LinkId> links{};
   };
 
   // sim_site.cpp: driving the machine
@@ -138,7 +140,9 @@ class SimSite final : public Node {
   void take_chunk(const Arrived& arrived);
   void send_chunk(LinkId link, wire::ChunkKind kind, const ElementRange& range, Payload payload, std::uint64_t token);
   void send_anchor(const protocol::SendAnchor& send);
-  void on_anchor_sent(LinkId link, const wire::AnchorSent& sent);
+  void receive_anchor(const protocol::ReceiveAnchor& receive);
+  void fetch(const protocol::AnchorFetchEvent& event, const Payload& payload);
+  void anchor_whole();
   void keep_anchor(const protocol::KeepAnchor& keep);
   void apply(const protocol::ApplyCommit& apply);
   void move_onto_anchor(protocol::Base base, const std::vector<float>& previous);
@@ -186,6 +190,9 @@ class SimSite final : public Node {
 // Token spaces of dials and sends.
 inline constexpr std::uint64_t kCoordinatorDial = 1ULL << 40;
 
+// Of a vector whose tiles have this many elements, as sites agree on it: small, so that an anchor has several.
+inline constexpr std::uint64_t kTileElements = 512;
 [[nodiscard]] Digest digest_of(const std::vector<float>& values);
+[[nodiscard]] std::vector<Digest> tiles_of(std::span<const float> values);
 
 }  // namespace collab::sim

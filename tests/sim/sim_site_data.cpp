@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <utility>
 
 #include "core/base/digest.h"
@@ -184,9 +185,15 @@ void SimSite::exchange_done() {
 
 void SimSite::on_chunk(LinkId link, const wire::Chunk& chunk, const Payload& payload) {
   const auto peer = site_.peer_of(link);
-  if (chunk.kind == wire::ChunkKind::kAnchor) {
-    if (incoming_ && incoming_->from == link) paste(*payload, chunk.range, incoming_->anchor);
-    return;
+  if (chunk.kind >= wire::ChunkKind::kAnchor) {
+    if (!incoming_ || !peer) return;
+    const bool list = chunk.kind == wire::ChunkKind::kAnchorDigests;
+    std::vector<Digest> tiles = tiles_of(*payload);
+    if (list) {  // a payload here is floats: a digest is four of them, as bits
+      tiles.resize(payload->size() / 4);
+      std::memcpy(static_cast<void*>(tiles.data()), payload->data(), payload->size() * sizeof(float));
+    }
+    return fetch(PartArrived{*peer, chunk.kind, chunk.range, std::move(tiles)}, payload);
   }
   if (!peer || *peer != chunk.from || !payload || hash64(as_bytes_of(*payload)) != chunk.payload_hash) {
     return checkers_.fail(options_.process + " got a chunk from a link that is not its sender's, or damaged");
@@ -225,28 +232,64 @@ void SimSite::keep_anchor(const KeepAnchor& keep) {
 }
 
 void SimSite::send_anchor(const SendAnchor& send) {
-  for (std::uint64_t begin = 0; begin < options_.elements; begin += options_.chunk_elements) {
-    const ElementRange range{begin, std::min(options_.elements, begin + options_.chunk_elements)};
-    send_chunk(send.to, wire::ChunkKind::kAnchor, range, cut(anchor_, range), 0);
+  Payload part = cut(anchor_, send.part.range);
+  if (send.part.kind == wire::ChunkKind::kAnchorDigests) {
+    const std::vector<Digest> tiles = tiles_of(*part);
+    Floats bits(4 * tiles.size());
+    std::memcpy(bits.data(), tiles.data(), bits.size() * sizeof(float));
+    part = std::make_shared<const Floats>(std::move(bits));
+  } else if (prng_.chance(options_.damaged_parts)) {
+    Floats damaged = *part;
+    flip_one_bit(damaged, prng_.next());
+    part = std::make_shared<const Floats>(std::move(damaged));
   }
-  const wire::AnchorSent sent{send.run, send.round, digest_of(anchor_)};
-  network_.send(node_, send.to, Frame{Lane::kData, wire::encode(sent), nullptr});
+  send_chunk(send.to, send.part.kind, send.part.range, std::move(part), 0);
 }
 
-void SimSite::on_anchor_sent(LinkId link, const wire::AnchorSent& sent) {
-  if (!incoming_ || incoming_->from != link || incoming_->run != sent.run || incoming_->round != sent.round) return;
+void SimSite::receive_anchor(const ReceiveAnchor& receive) {
+  attempt_.reset();
+  AnchorFetchPlan plan{.run = receive.run,
+                       .round = receive.round,
+                       .digest = receive.digest,
+                       .elements = options_.elements,
+                       .tile_elements = kTileElements,
+                       .part_elements = kTileElements,
+                       .list_elements = 4 * kTileElements,
+                       .window = 4};
+  if (saved_) plan.held_anchor = tiles_of(anchor_);
+  incoming_.emplace(Incoming{receive, AnchorFetch(std::move(plan)), Floats(options_.elements)});
+}
+
+void SimSite::fetch(const AnchorFetchEvent& event, const Payload& payload) {
+  bool whole = false;
+  for (const AnchorFetchAction& action : incoming_->fetch.step(event)) {
+    if (const auto* ask = std::get_if<AskPart>(&action)) {
+      send(incoming_->links.at(ask->of), ask->message);
+    } else if (const auto* part = std::get_if<TakePart>(&action)) {
+      paste(*payload, part->range, incoming_->anchor);
+    } else if (const auto* held = std::get_if<TakeHeld>(&action)) {
+      paste(*cut(anchor_, held->range), held->range, incoming_->anchor);
+    } else if (const auto* wrong = std::get_if<SourceWrong>(&action)) {
+      post(AnchorSourceWrong{wrong->site, wrong->reason});
+    } else {
+      whole = true;
+    }
+  }
+  if (whole) anchor_whole();
+}
+
+void SimSite::anchor_whole() {
   const Incoming done = std::move(*incoming_);
   incoming_.reset();
+  const auto& [run, round, expected] = done.wanted;
   const Digest digest = digest_of(done.anchor);
-  if (digest == done.digest) {
-    if (saved_ && saved_->run == done.run && saved_->round == done.round)
-      sound_ = false;  // of two, the wrong one stayed
-    previous_ = std::exchange(anchor_, done.anchor);
-    saved_ = Saved{done.run, done.round, anchor_};
-    report_.run = done.run;
-    report_.round = done.round;
-  }
-  post(AnchorInPlace{done.run, done.round, digest});
+  if (digest != expected) checkers_.fail(options_.process + " was given a whole anchor with another digest");
+  if (saved_ && saved_->run == run && saved_->round == round) sound_ = false;  // of two, the wrong one stayed
+  previous_ = std::exchange(anchor_, done.anchor);
+  saved_ = Saved{run, round, anchor_};
+  report_.run = run;
+  report_.round = round;
+  post(AnchorInPlace{run, round, digest});
 }
 
 void SimSite::apply(const ApplyCommit& apply) {

@@ -112,10 +112,14 @@ struct ExchangeFailed {  // the data plane refused what a peer sent, or lost it
   SiteId peer;
   std::string reason;
 };
-struct AnchorInPlace {  // a transfer we asked for has ended; digest as computed here
+struct AnchorInPlace {  // it was kept, or received whole; digest as computed here
   RunId run;
   RoundId round;
   Digest digest;
+};
+struct AnchorSourceWrong {  // it sent other bytes than were agreed on
+  SiteId site;
+  std::string reason;
 };
 struct Applied {  // the outer step is done and the parameters are written
   RoundId round;
@@ -123,7 +127,7 @@ struct Applied {  // the outer step is done and the parameters are written
 };
 using SiteEvent =
     std::variant<Begin, Trigger, Depart, CoordinatorConnected, PeerConnected, DialFailed, Received, Closed,
-                 ExchangeComplete, ContributionUnfit, ExchangeFailed, AnchorInPlace, Applied, Tick>;
+                 ExchangeComplete, ContributionUnfit, ExchangeFailed, AnchorInPlace, AnchorSourceWrong, Applied, Tick>;
 
 struct DialCoordinator {
   std::uint32_t candidate = 0;  // index into the configured addresses
@@ -164,17 +168,24 @@ struct KeepAnchor {
   RunId run;
   RoundId round;
 };
-// Receive anchor and outer state over this link (the machine sends FetchAnchor itself); AnchorInPlace follows.
+// Fetch anchor and outer state from the sources that are added (an AnchorFetch says what from whom); AnchorInPlace
+// follows. What has arrived of the same anchor before is not fetched again.
 struct ReceiveAnchor {
   RunId run;
   RoundId round;
   Digest digest;  // expected; with another one the old anchor stays
-  LinkId from;
+};
+struct AddAnchorSource {
+  SiteId site;
+  std::string name;
+  LinkId over;
+};
+struct DropAnchorSource {  // its link is gone, or it holds another anchor by now
+  SiteId site;
 };
 struct StopReceiving {};  // the anchor on its way is not wanted any more
-struct SendAnchor {       // stream anchor and outer state, then AnchorSent
-  RunId run;
-  RoundId round;
+struct SendAnchor {       // the part that is asked for
+  wire::FetchAnchor part;
   LinkId to;
 };
 struct JoinDone {  // the anchor is in place; training may start
@@ -199,8 +210,8 @@ struct Failed {
   Status why;
 };
 using SiteAction = std::variant<Send, Hangup, DialCoordinator, DialPeer, StartExchange, CancelExchange, ApplyCommit,
-                                KeepAnchor, ReceiveAnchor, StopReceiving, SendAnchor, JoinDone, Rebase, TakeSnapshot,
-                                RoundDone, RoundSkipped, Left, Failed, Note>;
+                                KeepAnchor, ReceiveAnchor, AddAnchorSource, DropAnchorSource, StopReceiving, SendAnchor,
+                                JoinDone, Rebase, TakeSnapshot, RoundDone, RoundSkipped, Left, Failed, Note>;
 
 // ---- exchange: the chunks of one attempt ----------------------------------------------------------
 

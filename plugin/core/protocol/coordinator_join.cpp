@@ -336,19 +336,23 @@ bool Coordinator::State::holds_anchor(const MemberRecord& member) const {
          *member.holds == wire::Adopted{anchor->run, anchor->round, *anchor->digest};
 }
 
-// Sources take turns, so that several joiners load several sites. A pair in which neither can be dialled is the last
-// resort: it will not link up, and the joiner says so.
-std::optional<SiteId> Coordinator::State::pick_source(const MemberRecord& joiner) {
-  if (holds_anchor(joiner)) return joiner.id;
+// Where there are many they take turns, so that several joiners load several sites. A pair in which neither can be
+// dialled is the last resort: it will not link up, and the joiner says so.
+std::vector<SiteId> Coordinator::State::pick_sources(const MemberRecord& joiner) {
+  if (holds_anchor(joiner)) return {joiner.id};
   std::vector<SiteId> reachable;
   std::vector<SiteId> others;
   for (const auto& [id, member] : members) {
     if (id == joiner.id || !holds_anchor(member)) continue;
     (member.address.empty() && joiner.address.empty() ? others : reachable).push_back(id);
   }
-  const auto& from = reachable.empty() ? others : reachable;
-  if (from.empty()) return std::nullopt;
-  return from[next_source++ % from.size()];
+  auto& from = reachable.empty() ? others : reachable;
+  if (from.size() <= kSources) return from;
+  std::ranges::rotate(from, from.begin() + static_cast<std::ptrdiff_t>(next_source % from.size()));
+  next_source += kSources;
+  from.resize(kSources);
+  std::ranges::sort(from);
+  return from;
 }
 
 // The one whose word the digest was may be gone, and the others hold something else: then most of them are right.
@@ -369,12 +373,27 @@ void Coordinator::State::believe_holders() {
        {{"round", std::to_string(anchor->round.value)}});
 }
 
-void Coordinator::State::send_adopt(MemberRecord& to, SiteId source) {
+void Coordinator::State::send_adopt(MemberRecord& to, std::vector<SiteId> sources) {
   to.standing = Standing::kAdopting;
   to.adopting_since = now;
-  to.source = source;
+  to.sources = std::move(sources);
   to.ready.reset();
-  send(to, wire::Adopt{term, anchor->run, anchor->round, source, *anchor->digest, counted(to), list_of(voters)});
+  tell_sources(to);
+}
+
+void Coordinator::State::tell_sources(const MemberRecord& to) {
+  send(to, wire::Adopt{term, anchor->run, anchor->round, to.sources, *anchor->digest, counted(to), list_of(voters)});
+}
+
+void Coordinator::State::add_source(const MemberRecord& holder) {
+  for (auto& [id, member] : members) {
+    if (member.standing != Standing::kAdopting || id == holder.id || member.sources.size() >= kSources) continue;
+    if (member.sources == std::vector{id} || (member.address.empty() && holder.address.empty())) continue;
+    const auto place = std::ranges::lower_bound(member.sources, holder.id);
+    if (place != member.sources.end() && *place == holder.id) continue;
+    member.sources.insert(place, holder.id);
+    tell_sources(member);
+  }
 }
 
 // An anchor does not move under a joiner: none is offered while an attempt is in flight, no attempt is formed while
@@ -384,7 +403,7 @@ void Coordinator::State::offer_anchor() {
   believe_holders();
   for (auto& [id, member] : members) {
     if (member.standing != Standing::kJoined) continue;
-    if (const auto source = pick_source(member)) send_adopt(member, *source);
+    if (auto sources = pick_sources(member); !sources.empty()) send_adopt(member, std::move(sources));
   }
 }
 
@@ -392,7 +411,7 @@ void Coordinator::State::on_adopted(MemberRecord& member, const wire::Adopted& a
   if (!anchor || adopted.run != anchor->run || adopted.round != anchor->round) {
     member.holds = adopted;
     if (!anchor || member.standing != Standing::kAdopting) return;
-    if (member.source != member.id) {  // its parameters move: it takes the anchor at its next trigger
+    if (member.sources != std::vector{member.id}) {  // its parameters move: it takes the anchor at its next trigger
       member.standing = Standing::kBehind;
       return;
     }
@@ -408,6 +427,7 @@ void Coordinator::State::on_adopted(MemberRecord& member, const wire::Adopted& a
   if (!anchor->digest) anchor->digest = adopted.digest;
   const bool waited_for = member.standing == Standing::kAdopting;
   member.holds = adopted;
+  if (holds_anchor(member)) add_source(member);
   if (member.standing == Standing::kActive) return;
   // Who has applied the commit may be right where the first one to say so is wrong: that is decided once all are ready.
   const bool applied = std::exchange(member.recommitted, false);

@@ -58,7 +58,12 @@ void Coordinator::State::remove(SiteId id, const std::string& reason) {
     if (std::any_of(in.begin(), in.end(), [&](const auto& p) { return p.site == id; })) abandon_attempt();
   }
   for (auto& [other, member] : members) {
-    if (member.standing == Standing::kAdopting && member.source == id) member.standing = Standing::kJoined;
+    if (member.standing != Standing::kAdopting || std::erase(member.sources, id) == 0) continue;
+    if (member.sources.empty()) {
+      member.standing = Standing::kJoined;
+    } else if (anchor && anchor->digest) {  // it goes on with the others
+      tell_sources(member);
+    }
   }
   if (anchor && !held) {
     note(Note::Level::kWarning, "anchor",

@@ -211,7 +211,7 @@ bool Coordinator::State::states_agree(const std::set<SiteId>& sites) {
     }
     note(Note::Level::kError, "repair", text + "; it fetches the anchor again",
          {{"who", json_quote(name_of(id))}, {"round", std::to_string(anchor->round.value)}});
-    send_adopt(member, sound.front());
+    send_adopt(member, pick_sources(member));
   }
   return wrong.empty();
 }

@@ -42,6 +42,8 @@ inline constexpr std::size_t kMaxClaims = 64;
 // Up to here everybody hears of every change at once; beyond, changes are gathered: a roster for all grows with the
 // square.
 inline constexpr std::size_t kSmallSwarm = 32;
+// Sources an anchor is taken from at once.
+inline constexpr std::size_t kSources = 8;
 // How often one kind of trouble with one member or pair is answered with another attempt, within one round.
 inline constexpr std::uint32_t kMaxRepeats = 3;
 
@@ -67,7 +69,7 @@ struct MemberRecord {
   wire::Offer offer;    // as it joined
   wire::Report report;  // as it joined
   std::uint32_t expected_sites = 1;
-  SiteId source;                      // kAdopting: where it was told to take the anchor from
+  std::vector<SiteId> sources;        // kAdopting: where it was told to take the anchor from
   TimePoint adopting_since = kNever;  // kAdopting
   bool greeted = false;               // its 'join' was told
   bool recommitted = false;           // it was sent a commit that it had missed
@@ -158,7 +160,7 @@ struct Coordinator::State {
   std::uint64_t births = 0;             // fresh runs begun here
   // The anchor nobody here holds any more: a site that lost its link may bring it back within the grace.
   std::optional<std::pair<RunId, RoundId>> last_anchor;
-  std::uint64_t next_source = 0;  // round robin over the sources
+  std::uint64_t next_source = 0;  // round robin over the sources, where there are many
   RoundRecord round;
   // Attempts of a round are never numbered alike, by two terms or after a lost round is agreed on anew: chunks sent for
   // the one must not be taken for the other's.
@@ -226,8 +228,10 @@ struct Coordinator::State {
   void prefer_newer_offer(const MemberRecord& joiner);
   void on_adopted(MemberRecord& member, const wire::Adopted& adopted);
   [[nodiscard]] bool holds_anchor(const MemberRecord& member) const;
-  [[nodiscard]] std::optional<SiteId> pick_source(const MemberRecord& joiner);
-  void send_adopt(MemberRecord& to, SiteId source);
+  [[nodiscard]] std::vector<SiteId> pick_sources(const MemberRecord& joiner);
+  void send_adopt(MemberRecord& to, std::vector<SiteId> sources);
+  void tell_sources(const MemberRecord& to);
+  void add_source(const MemberRecord& holder);  // one more has the anchor, while others are fetching it
   void on_gathering_tick();
 
   // coordinator_members.cpp

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "core/base/text.h"
 #include "core/protocol/site_state.h"
 #include "core/wire/encoding.h"
 
@@ -202,6 +203,16 @@ void Site::State::on_event(const ExchangeFailed& event) {
 
 void Site::State::on_event(const AnchorInPlace& event) { on_anchor_in_place(event); }
 
+void Site::State::on_event(const AnchorSourceWrong& event) {
+  if (!adoption || adoption->keeps) return;
+  const std::string name = name_of(event.site);
+  out.emplace_back(make_note(Note::Level::kError, "repair",
+                             "the anchor of round " + std::to_string(adoption->adopt.round.value) +
+                                 " is not taken from " + name + ": " + event.reason,
+                             {{"who", json_quote(name)}, {"round", std::to_string(adoption->adopt.round.value)}}));
+  give_up_source(event.site);
+}
+
 void Site::State::on_event(const Applied& event) {
   on_applied(event);
   if (membership == Membership::kAsking && !up.join_sent) send_join();
@@ -280,7 +291,7 @@ std::string Site::State::waiting_for(TimePoint at) const {
     }
     case Membership::kAdopting:
       return "waiting for the anchor of round " + std::to_string(adoption->adopt.round.value) + " from " +
-             name_of(adoption->adopt.source);
+             sources_in_words();
     case Membership::kLeaving: return "waiting for the coordinator's farewell";
     case Membership::kLeft: return "this site has left";
     case Membership::kFailed: return "this site has failed";

@@ -149,7 +149,7 @@ void Site::State::on_adopt(const wire::Adopt& adopt) {
     membership = Membership::kActive;
     return send_up(wire::Adopted{anchor->run, anchor->round, anchor->digest});
   }
-  if (adopt.source == self && anchor && join.offer.digest != adopt.digest) {
+  if (names_us(adopt) && anchor && join.offer.digest != adopt.digest) {
     // It crossed our word that another anchor is in place here; the coordinator chooses again once it knows.
     membership = Membership::kWaiting;
     round.ready_sent = false;
@@ -159,13 +159,19 @@ void Site::State::on_adopt(const wire::Adopt& adopt) {
   round.ready_sent = false;
   up.answer_by = kNever;
   membership = Membership::kAdopting;
+  if (adoption && !adoption->keeps && adoption->adopt.run == adopt.run && adoption->adopt.round == adopt.round &&
+      adoption->adopt.digest == adopt.digest) {  // who has it is news, the rest is under way
+    adoption->adopt = adopt;
+    adoption->give_up = later(now, config.round_timeout + up.grace);
+    return settle_sources();
+  }
   drop_adoption();
   adoption = Adoption{};
   adoption->adopt = adopt;
   adoption->give_up = later(now, config.round_timeout + up.grace);
-  adoption->keeps = adopt.source == self || join.offer.digest == adopt.digest;
+  adoption->keeps = names_us(adopt) || join.offer.digest == adopt.digest;
   if (!adoption->keeps || round.phase != RoundPhase::kDone) {
-    back_to_ready("the anchor is to be taken from " + name_of(adopt.source));
+    back_to_ready("the anchor is to be taken from " + sources_in_words());
   }
   if (!adoption->keeps && prepared) {  // its mean lies where the anchor is received
     prepared->done = false;
@@ -174,51 +180,106 @@ void Site::State::on_adopt(const wire::Adopt& adopt) {
   if (adoption->keeps) {
     out.emplace_back(KeepAnchor{adopt.run, adopt.round});
   } else {
+    out.emplace_back(ReceiveAnchor{adopt.run, adopt.round, adopt.digest});
     pursue_adoption();
   }
 }
 
 // An anchor must not come into place that nobody reckons with any more.
 void Site::State::drop_adoption() {
-  if (adoption && adoption->over) out.emplace_back(StopReceiving{});
+  if (adoption && !adoption->keeps) out.emplace_back(StopReceiving{});
   adoption.reset();
 }
 
+std::string Site::State::sources_in_words() const {
+  std::vector<std::string> names;
+  for (const SiteId source : adoption->adopt.sources) names.push_back(name_of(source));
+  return join_words(names);
+}
+
 void Site::State::pursue_adoption() {
-  if (!adoption || adoption->keeps || adoption->over) return;
-  const wire::Adopt& adopt = adoption->adopt;
-  if (const auto link = link_of.find(adopt.source); link != link_of.end()) {
-    adoption->over = link->second;
-    out.emplace_back(ReceiveAnchor{adopt.run, adopt.round, adopt.digest, link->second});
-    out.emplace_back(Send{link->second, wire::FetchAnchor{adopt.run, adopt.round}});
-    return;
+  if (!adoption || adoption->keeps) return;
+  bool reachable = false;
+  for (const SiteId source : adoption->adopt.sources) {
+    if (adoption->useless.count(source) != 0) continue;
+    const auto member = roster.find(source);
+    // Not listed yet: the roster that does so, or another Adopt, is on its way.
+    reachable = reachable || linked(source) || member == roster.end() || !member->second.address.empty() ||
+                !join.address.empty();
+    if (adoption->over.count(source) != 0) continue;
+    if (const auto link = link_of.find(source); link != link_of.end()) {
+      adoption->over[source] = link->second;
+      out.emplace_back(AddAnchorSource{source, name_of(source), link->second});
+    } else if (member != roster.end() && !member->second.address.empty()) {
+      dial_peer(source);
+    }
+    // Else it dials us: a site that cannot be dialled dials every member that can.
   }
-  const auto source = roster.find(adopt.source);
-  if (source == roster.end()) return;  // the roster that lists it, or another Adopt, is on its way
-  if (!source->second.address.empty()) return dial_peer(adopt.source);
-  if (join.address.empty()) {
-    fail(unavailable("the anchor is at " + source->second.name +
+  if (!reachable) {
+    fail(unavailable("the anchor is at " + sources_in_words() +
                      ", and neither it nor this site can be dialled: set "
                      "COLLAB_LISTEN and COLLAB_ADVERTISE at one of them"));
   }
-  // Else it dials us: a site that cannot be dialled dials every member that can.
+}
+
+void Site::State::give_up_source(SiteId source) {
+  if (adoption->over.erase(source) != 0) out.emplace_back(DropAnchorSource{source});
+  adoption->useless.insert(source);
+  settle_sources();
+}
+
+void Site::State::settle_sources() {
+  const auto& sources = adoption->adopt.sources;
+  const bool some_left =
+      std::any_of(sources.begin(), sources.end(), [this](SiteId other) { return adoption->useless.count(other) == 0; });
+  if (some_left) return pursue_adoption();
+  const std::string what = "the anchor of round " + std::to_string(adoption->adopt.round.value) +
+                           " cannot be had from " + sources_in_words();
+  if (adoption->overtaken) {  // who asks again is told the newer one
+    up.give_up = later(now, config.join_timeout);
+    return drop_coordinator(what + " any more: they hold another by now");
+  }
+  begin_again(what);
+}
+
+void Site::State::begin_again(const std::string& what) {
+  if (++adoption->tries >= kTransferTries) {
+    if (join_done) return drop_coordinator(what);
+    return fail(corrupt(what + ": restart this site; if it comes again, suspect its memory"));
+  }
+  note(Note::Level::kError, "repair", what + "; it is fetched once more from " + sources_in_words());
+  for (const auto& [site, link] : std::exchange(adoption->over, {})) out.emplace_back(DropAnchorSource{site});
+  adoption->useless.clear();
+  out.emplace_back(ReceiveAnchor{adoption->adopt.run, adoption->adopt.round, adoption->adopt.digest});
+  pursue_adoption();
+}
+
+void Site::State::on_anchor_moved(SiteId source, const wire::AnchorMoved& moved) {
+  if (!adoption || adoption->over.count(source) == 0) return;
+  if (moved.run == adoption->adopt.run && moved.round == adoption->adopt.round) return;  // of an earlier question
+  note(Note::Level::kWarning, "join",
+       name_of(source) + " does not hold the anchor of round " + std::to_string(adoption->adopt.round.value) +
+           " any more, but that of run " + std::to_string(moved.run.value) + " round " +
+           std::to_string(moved.round.value));
+  adoption->overtaken = true;
+  give_up_source(source);
 }
 
 void Site::State::on_anchor_in_place(const AnchorInPlace& event) {
   if (!adoption || event.run != adoption->adopt.run || event.round != adoption->adopt.round) return;
   if (event.digest == adoption->adopt.digest) return adoption_done();
 
-  const std::string from = adoption->keeps ? "here" : "fetched from " + name_of(adoption->adopt.source);
+  const std::string from = adoption->keeps ? "here" : "fetched from " + sources_in_words();
   const std::string what = "the anchor of round " + std::to_string(event.round.value) + " " + from +
                            " has the digest " + to_hex(event.digest) + ", the coordinator expects " +
                            to_hex(adoption->adopt.digest);
-  adoption->over.reset();
-  const bool again = adoption->keeps ? adoption->adopt.source != self : ++adoption->tries < kTransferTries;
-  if (!again && join_done && !adoption->keeps) return drop_coordinator(what);
-  if (!again) return fail(corrupt(what + ": restart this site; if it comes again, suspect its memory"));
-  note(Note::Level::kError, "repair",
-       what + "; it is fetched " + (adoption->keeps ? "" : "once more ") + "from " + name_of(adoption->adopt.source));
+  if (!adoption->keeps) return begin_again(what);
+  if (names_us(adoption->adopt)) {
+    return fail(corrupt(what + ": restart this site; if it comes again, suspect its memory"));
+  }
+  note(Note::Level::kError, "repair", what + "; it is fetched from " + sources_in_words());
   adoption->keeps = false;
+  out.emplace_back(ReceiveAnchor{adoption->adopt.run, adoption->adopt.round, adoption->adopt.digest});
   pursue_adoption();
 }
 
@@ -226,7 +287,7 @@ void Site::State::adoption_done() {
   const wire::Adopt adopt = adoption->adopt;
   const bool received = !adoption->keeps;
   adoption.reset();
-  peer_dials.erase(adopt.source);
+  for (const SiteId source : adopt.sources) peer_dials.erase(source);
   if (join_done && anchor && (anchor->run != adopt.run || anchor->round != adopt.round)) rebase(adopt, received);
   anchor = Holding{adopt.run, adopt.round, adopt.digest};
   join.offer = {adopt.run, adopt.round, adopt.digest};
@@ -291,11 +352,10 @@ void Site::State::on_join_tick() {
                    " let this site in, but named no anchor to start from; restart it"));
   } else if (adoption && now >= adoption->give_up && join_done) {
     drop_coordinator("the anchor of round " + std::to_string(adoption->adopt.round.value) + " did not come from " +
-                     name_of(adoption->adopt.source));
+                     sources_in_words());
   } else if (adoption && now >= adoption->give_up) {
     fail(timed_out("the anchor of round " + std::to_string(adoption->adopt.round.value) + " did not come from " +
-                   name_of(adoption->adopt.source) + " within " + in_seconds(config.round_timeout) +
-                   " (COLLAB_ROUND_TIMEOUT)"));
+                   sources_in_words() + " within " + in_seconds(config.round_timeout) + " (COLLAB_ROUND_TIMEOUT)"));
   }
   if (!over()) on_coordinator_silence();
 }

@@ -48,6 +48,7 @@ inline constexpr Duration kHelloLimit = std::chrono::seconds(20);  // a Hello fr
 inline constexpr Duration kFarewellLimit = std::chrono::seconds(5);
 inline constexpr std::size_t kMaxUnknownPeers = 64;
 inline constexpr int kTransferTries = 2;
+inline constexpr std::size_t kMaxFetches = 256;  // of one site, that wait for our anchor
 // The coordinator bounds a round; should it fail to, the site does after this many of the round's limits.
 inline constexpr int kRoundLimits = 4;
 inline constexpr std::size_t kRecentRounds = 4;  // commits reported to a successor
@@ -101,9 +102,11 @@ struct Holding {
 
 struct Adoption {
   wire::Adopt adopt;
-  bool keeps = false;          // nothing to fetch
-  std::optional<LinkId> over;  // the transfer's link, once it has begun
-  int tries = 0;               // transfers that ended with a wrong digest
+  bool keeps = false;             // nothing to fetch
+  std::map<SiteId, LinkId> over;  // sources that are being fetched from
+  std::set<SiteId> useless;       // sources that sent other bytes, or hold another anchor by now
+  bool overtaken = false;         // one of them does
+  int tries = 0;                  // all sources were useless, or what they sent was
   TimePoint give_up = kNever;
 };
 
@@ -175,7 +178,7 @@ struct Site::State {
   std::map<LinkId, PeerLink> peers;
   std::map<SiteId, LinkId> link_of;  // the usable link to a site
   std::map<SiteId, PeerDial> peer_dials;
-  std::map<LinkId, wire::FetchAnchor> fetches;  // asked of us before our anchor was in place
+  std::map<LinkId, std::vector<wire::FetchAnchor>> fetches;  // asked of us before our anchor was in place
   TimePoint leave_by = kNever;
   // Of the step under way.
   TimePoint now{};
@@ -194,6 +197,7 @@ struct Site::State {
   void on_event(const ContributionUnfit& event);
   void on_event(const ExchangeFailed& event);
   void on_event(const AnchorInPlace& event);
+  void on_event(const AnchorSourceWrong& event);
   void on_event(const Applied& event);
   void on_event(const Tick& event);
   void from_coordinator(const wire::Message& message);
@@ -223,7 +227,13 @@ struct Site::State {
   void on_refuse(const wire::Refuse& refuse);
   void on_welcome(const wire::Welcome& welcome);
   void on_adopt(const wire::Adopt& adopt);
+  [[nodiscard]] bool names_us(const wire::Adopt& adopt) const { return adopt.sources == std::vector<SiteId>{*self}; }
+  [[nodiscard]] std::string sources_in_words() const;
   void pursue_adoption();  // link up, fetch
+  void give_up_source(SiteId source);
+  void settle_sources();                      // go on with those that are left
+  void begin_again(const std::string& what);  // the transfer, from all sources
+  void on_anchor_moved(SiteId source, const wire::AnchorMoved& moved);
   void drop_adoption();
   void adoption_done();
   // Onto an anchor that was received (or held under another name) while our parameters had moved on.

@@ -83,6 +83,7 @@ Result<DataPlane::Applied> DataPlane::apply(const protocol::ApplyCommit& action)
   ArenaWriter& arena = *parts_.arena;
   const std::optional<SealedAnchor> sealed = arena.sealed();
   COLLAB_CHECK(sealed.has_value(), "a commit reached a site without an anchor");
+  forget_received();
   if (action.commit.contributors.empty()) {  // the anchor stands, only the round's number moves on
     std::ranges::copy(arena.anchor(), arena.scratch().begin());
     arena.seal({sealed->run, action.commit.round, sealed->digest});
@@ -149,6 +150,9 @@ Status DataPlane::take_snapshot() {
   return {};
 }
 
-Status DataPlane::publish_parameters() { return parts_.parameters->read(0, parts_.arena->scratch()); }
+Status DataPlane::publish_parameters() {
+  forget_received();
+  return parts_.parameters->read(0, parts_.arena->scratch());
+}
 
 }  // namespace collab

@@ -25,6 +25,7 @@ DataPlane::DataPlane(const Settings& settings, const Parts& parts)
 
 DataPlane::Events DataPlane::start(const protocol::StartExchange& action) {
   cancel();
+  forget_received();
   protocol::ExchangePlan plan{.form = action.form, .self = action.self, .chunk_elements = settings_.chunk_elements};
   attempt_.emplace(Attempt{.form = action.form,
                            .self = action.self,
@@ -65,12 +66,7 @@ DataPlane::Events DataPlane::on_chunk(LinkId link, SiteId from, const wire::Chun
   traffic_.first_payload = std::min(traffic_.first_payload, now);
   traffic_.last_payload = now;
   Incoming incoming{link, from, chunk, std::move(payload)};
-  if (chunk.kind == wire::ChunkKind::kAnchor || chunk.kind == wire::ChunkKind::kOuter) {
-    if (const Status status = take_anchor_chunk(incoming); !status.ok()) {
-      log_warning("a chunk of an anchor from site " + std::to_string(from.value) + " was refused: " + status.message());
-    }
-    return {};
-  }
+  if (chunk.kind >= wire::ChunkKind::kAnchor) return on_anchor_part(incoming);
   return accept(std::move(incoming));
 }
 
@@ -113,12 +109,9 @@ DataPlane::Events DataPlane::accept(Incoming incoming) {
 
 DataPlane::Events DataPlane::on_sent(std::uint64_t token) {
   if (const auto found = anchors_on_their_way_.find(token); found != anchors_on_their_way_.end()) {
-    const auto job = outgoing_.find(found->second);
+    const LinkId to = found->second;
     anchors_on_their_way_.erase(found);
-    if (job != outgoing_.end()) {
-      --job->second.in_flight;
-      pump(job->second);
-    }
+    on_anchor_part_sent(to);
     return {};
   }
   const auto found = contributions_on_their_way_.find(token);

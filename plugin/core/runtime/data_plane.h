@@ -9,6 +9,8 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -22,6 +24,7 @@
 #include "core/arena/arena.h"
 #include "core/outer/outer.h"
 #include "core/protocol/actions.h"
+#include "core/protocol/anchor_fetch.h"
 #include "core/protocol/exchange.h"
 
 namespace collab {
@@ -58,6 +61,7 @@ class DataPlane {
     const Clock* clock = nullptr;
     ArenaWriter* arena = nullptr;
     ParameterVector* parameters = nullptr;
+    std::function<void(const protocol::Note&)> tell{};  // how a transfer gets on
   };
   struct Settings {
     CodecId codec = CodecId::kFp32;
@@ -95,9 +99,10 @@ class DataPlane {
   Result<SealedAnchor> keep_anchor(RunId run, RoundId round);
   Status send_anchor(const protocol::SendAnchor& action);
   void receive_anchor(const protocol::ReceiveAnchor& action);
-  void stop_receiving() { receiving_.reset(); }
-  Events on_anchor_sent(LinkId link, const wire::AnchorSent& message);
-  void link_closed(LinkId link);
+  Events add_source(const protocol::AddAnchorSource& action);
+  Events drop_source(SiteId site);
+  void stop_receiving();
+  void link_closed(LinkId link) { outgoing_.erase(link); }
 
   [[nodiscard]] const Traffic& traffic() const { return traffic_; }
   void start_round_clock() { traffic_.first_payload = kNever; }
@@ -127,15 +132,23 @@ class DataPlane {
     std::map<std::uint64_t, Hashed> digests;
     bool complete = false;
   };
-  // An anchor on its way to a joiner.
+  // Parts of an anchor on their way to a joiner.
   struct Outgoing {
-    protocol::SendAnchor action;
-    SealedAnchor anchor;
-    std::uint64_t next = 0;  // element of the anchor, then of the outer state
+    std::deque<wire::FetchAnchor> asked{};
     std::uint32_t in_flight = 0;
   };
+  // An anchor on its way to us: the vector into the arena's free slot, the outer state into its place.
   struct Receiving {
+    struct Source {
+      std::string name{};
+      std::optional<LinkId> link{};  // none: it is not asked
+      std::uint64_t elements = 0;    // that came from it
+    };
     protocol::ReceiveAnchor action;
+    protocol::AnchorFetch fetch;
+    std::map<SiteId, Source> sources{};
+    TimePoint began = kNever;
+    TimePoint told = kNever;
   };
 
   Events advance(const protocol::ExchangeEvent& event, SiteId peer);
@@ -158,8 +171,16 @@ class DataPlane {
   // What goes before a payload of the attempt under way.
   [[nodiscard]] wire::Chunk announce(wire::ChunkKind kind, ElementRange range, Buffer& payload) const;
   void send_chunk(LinkId link, const wire::Chunk& chunk, BufferPtr payload, std::uint64_t token);
-  Status take_anchor_chunk(const Incoming& incoming);
-  void pump(Outgoing& job);
+  [[nodiscard]] Digest state_digest(std::span<const float> anchor) const;
+  void pump(LinkId to, Outgoing& job);
+  void on_anchor_part_sent(LinkId to);
+  Events on_anchor_part(const Incoming& incoming);
+  Events fetch(const protocol::AnchorFetchEvent& event, const Incoming* incoming);
+  void take_part(const protocol::TakePart& part, const Incoming& incoming);
+  [[nodiscard]] static std::string damage(const Incoming* incoming);
+  [[nodiscard]] protocol::SiteEvent seal_received();
+  void tell_progress(bool whole);
+  void forget_received() { receiving_.reset(); }  // its place is needed for something else
 
   Settings settings_;
   Parts parts_;
@@ -172,6 +193,7 @@ class DataPlane {
   std::vector<Incoming> early_;  // for an attempt we have not started yet
   std::map<LinkId, Outgoing> outgoing_;
   std::optional<Receiving> receiving_;
+  bool outer_overwritten_ = false;  // in part, by a transfer that has not ended: it is that of no anchor
   std::map<std::uint64_t, ElementRange> contributions_on_their_way_;  // by token
   std::map<std::uint64_t, LinkId> anchors_on_their_way_;              // by token
   std::uint64_t next_token_ = 1;

@@ -51,7 +51,8 @@ Node::Node(Options options, std::unique_ptr<Transport> transport, EventsFile eve
       saver_(options_.config.state_dir.empty() ? std::string() : state_path(options_.config.state_dir, options_.site)),
       transport_(std::move(transport)) {
   data_plane_.emplace(data_settings(options_.config, options_.outer_elements),
-                      DataPlane::Parts{transport_.get(), &clock_, &arena_, &parameters_});
+                      DataPlane::Parts{transport_.get(), &clock_, &arena_, &parameters_,
+                                       [this](const protocol::Note& note) { act(note); }});
 }
 
 Node::~Node() {
@@ -171,15 +172,16 @@ void Node::on_message(LinkId link, TransportMessage message) {
     if (!from) return;  // not a member, or not any more
     return feed_all(data_plane_->on_chunk(link, *from, *chunk, std::move(message.payload)));
   }
-  if (const auto* sent = std::get_if<wire::AnchorSent>(&*decoded)) {
-    return feed_all(data_plane_->on_anchor_sent(link, *sent));
-  }
   feed(protocol::Received{link, std::move(*decoded)});
 }
 
 void Node::feed_all(std::vector<protocol::SiteEvent> events) {
-  for (protocol::SiteEvent& event : events) pending_.push_back(std::move(event));
+  queue(std::move(events));
   drain();
+}
+
+void Node::queue(std::vector<protocol::SiteEvent> events) {
+  for (protocol::SiteEvent& event : events) pending_.push_back(std::move(event));
 }
 
 void Node::feed(protocol::SiteEvent event) {

@@ -81,6 +81,7 @@ class Node {
   void on_message(LinkId link, TransportMessage message);
   void feed(protocol::SiteEvent event);
   void feed_all(std::vector<protocol::SiteEvent> events);
+  void queue(std::vector<protocol::SiteEvent> events);
   void drain();
 
   void act(const protocol::Send& action);
@@ -92,6 +93,8 @@ class Node {
   void act(const protocol::ApplyCommit& action);
   void act(const protocol::KeepAnchor& action);
   void act(const protocol::ReceiveAnchor& action);
+  void act(const protocol::AddAnchorSource& action);
+  void act(const protocol::DropAnchorSource& action);
   void act(const protocol::StopReceiving& action);
   void act(const protocol::SendAnchor& action);
   void act(const protocol::JoinDone& action);

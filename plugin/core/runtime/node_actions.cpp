@@ -39,8 +39,7 @@ void Node::act(const protocol::DialPeer& action) {
 
 void Node::act(const protocol::StartExchange& action) {
   if (formed_at_ == kNever) formed_at_ = clock_.now();
-  std::vector<protocol::SiteEvent> events = data_plane_->start(action);
-  for (protocol::SiteEvent& event : events) pending_.push_back(std::move(event));
+  queue(data_plane_->start(action));
 }
 
 void Node::act(const protocol::CancelExchange& action) {
@@ -59,6 +58,7 @@ void Node::act(const protocol::ApplyCommit& action) {
 }
 
 void Node::act(const protocol::KeepAnchor& action) {
+  saver_.wait();
   Result<SealedAnchor> kept = data_plane_->keep_anchor(action.run, action.round);
   if (!kept.ok()) return act(protocol::Failed{kept.status()});
   pending_.push_back(protocol::AnchorInPlace{kept->run, kept->round, kept->digest});
@@ -68,6 +68,10 @@ void Node::act(const protocol::ReceiveAnchor& action) {
   saver_.wait();
   data_plane_->receive_anchor(action);
 }
+
+void Node::act(const protocol::AddAnchorSource& action) { queue(data_plane_->add_source(action)); }
+
+void Node::act(const protocol::DropAnchorSource& action) { queue(data_plane_->drop_source(action.site)); }
 
 void Node::act(const protocol::StopReceiving&) { data_plane_->stop_receiving(); }
 

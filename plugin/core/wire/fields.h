@@ -179,7 +179,7 @@ void fields(auto& io, Of<Adopt> auto& m) {
   io.id("term", m.term);
   io.id("run", m.run);
   io.id("round", m.round);
-  io.id("source", m.source);
+  io.list("sources", m.sources, kMaxSources, 4, [&](auto& site) { io.id("", site); });
   io.part("digest", m.digest);
   io.enumeration("counted", m.counted, Counted::kUnknown);
   io.list("voters", m.voters, kMaxSites, 6, [&](auto& voter) { fields(io, voter); });
@@ -207,16 +207,17 @@ void fields(auto& io, Of<Hello> auto& m) {
 void fields(auto& io, Of<FetchAnchor> auto& m) {
   io.id("run", m.run);
   io.id("round", m.round);
+  io.enumeration("kind", m.kind, ChunkKind::kOuterDigests);
+  io.part("range", m.range);
 }
 
-void fields(auto& io, Of<AnchorSent> auto& m) {
+void fields(auto& io, Of<AnchorMoved> auto& m) {
   io.id("run", m.run);
   io.id("round", m.round);
-  io.part("digest", m.digest);
 }
 
 void fields(auto& io, Of<Chunk> auto& m) {
-  io.enumeration("kind", m.kind, ChunkKind::kOuter);
+  io.enumeration("kind", m.kind, ChunkKind::kOuterDigests);
   io.id("round", m.round);
   io.id("attempt", m.attempt);
   io.id("from", m.from);

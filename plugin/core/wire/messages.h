@@ -210,12 +210,12 @@ struct Roster {
 // Whether what a site had put into an exchange was part of the round's commit.
 enum class Counted : std::uint8_t { kNo = 0, kYes = 1, kUnknown = 2 };
 
-// "The swarm's anchor is this; take it from `source` unless you hold it already."
+// "The swarm's anchor is this; take it from `sources` unless you hold it already."
 struct Adopt {
   TermId term;
   RunId run;
   RoundId round;
-  SiteId source;
+  std::vector<SiteId> sources;  // who holds it, ascending; the receiver alone: it keeps what it holds
   Digest digest;
   Counted counted = Counted::kNo;  // the receiver's contribution to the round after the anchor it holds
   std::vector<Voter> voters{};     // the membership as of that anchor
@@ -252,21 +252,30 @@ struct Hello {
   bool operator==(const Hello&) const = default;
 };
 
+enum class ChunkKind : std::uint8_t {
+  kContribution = 0,
+  kMean = 1,
+  kAnchor = 2,
+  kOuter = 3,
+  kAnchorDigests = 4,  // of the tiles of kDigestChunkElements elements
+  kOuterDigests = 5,
+};
+
+// Asks for a part of an anchor, its outer state, or their tiles' digests; one Chunk answers, or AnchorMoved.
 struct FetchAnchor {
   RunId run;
   RoundId round;
+  ChunkKind kind = ChunkKind::kAnchor;
+  ElementRange range;
   bool operator==(const FetchAnchor&) const = default;
 };
 
-// The end of an anchor transfer, after its chunks.
-struct AnchorSent {
+// "What I hold is this anchor, not the one you ask for." Run 0: none.
+struct AnchorMoved {
   RunId run;
   RoundId round;
-  Digest digest;
-  bool operator==(const AnchorSent&) const = default;
+  bool operator==(const AnchorMoved&) const = default;
 };
-
-enum class ChunkKind : std::uint8_t { kContribution = 0, kMean = 1, kAnchor = 2, kOuter = 3 };
 
 // Announces the payload that travels with it on the data lane.
 struct Chunk {
@@ -298,7 +307,7 @@ struct StatusReport {
 };
 
 using Message = std::variant<Join, Adopted, Ready, Decline, Unreached, Done, Leave, Welcome, Refuse, Roster, Adopt,
-                             Form, Commit, Farewell, Hello, FetchAnchor, AnchorSent, Chunk, Heartbeat, StatusQuery,
+                             Form, Commit, Farewell, Hello, FetchAnchor, AnchorMoved, Chunk, Heartbeat, StatusQuery,
                              StatusReport, Recess, Propose, Grant>;
 
 }  // namespace collab::wire

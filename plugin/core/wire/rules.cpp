@@ -75,7 +75,21 @@ Status rules(const Commit& m) {
   return check_ascending("contributors", m.contributors, [](SiteId site) { return site; });
 }
 
-Status rules(const Adopt& m) { return check_voters(m.voters); }
+Status rules(const Adopt& m) {
+  if (m.sources.empty()) return corrupt("sources: expected at least one, got none");
+  COLLAB_RETURN_IF_ERROR(check_ascending("sources", m.sources, [](SiteId site) { return site; }));
+  return check_voters(m.voters);
+}
+
+Status rules(const FetchAnchor& m) {
+  if (m.kind < ChunkKind::kAnchor) {
+    return corrupt("kind: expected a part of an anchor (2 to 5), got " + std::to_string(static_cast<int>(m.kind)));
+  }
+  if (m.range.begin >= m.range.end || m.range.size() > kMaxFetchElements) {
+    return corrupt("range: expected 1 to " + std::to_string(kMaxFetchElements) + " elements, got " + text_of(m.range));
+  }
+  return {};
+}
 
 Status rules(const Report& m) {
   COLLAB_RETURN_IF_ERROR(check_voters(m.voters));

@@ -73,7 +73,7 @@ TEST(CoordinatorMembers, WhatSitesNeverSendIsIgnoredByName) {
   for (const wire::Message& message :
        std::vector<wire::Message>{wire::Welcome{}, wire::Refuse{}, wire::Roster{}, wire::Adopt{}, wire::Form{},
                                   wire::Commit{}, wire::Farewell{}, wire::Hello{}, wire::FetchAnchor{},
-                                  wire::AnchorSent{}, wire::Chunk{}, wire::StatusReport{}}) {
+                                  wire::AnchorMoved{}, wire::Chunk{}, wire::StatusReport{}}) {
     EXPECT_THAT(notes(c.hear(1, message)), HasSubstr("which no site sends a coordinator"));
   }
   EXPECT_THAT(notes(c.hear(1, join_of("paris"))), HasSubstr("second Join"));

@@ -159,7 +159,7 @@ TEST_F(Round, ASiteWithAnotherAnchorIsRepairedFirst) {
   ASSERT_EQ(sent<wire::Adopt>(actions).size(), 1U);
   EXPECT_EQ(sent<wire::Adopt>(actions)[0].first, LinkId{2});
   EXPECT_EQ(sent<wire::Adopt>(actions)[0].second,
-            (wire::Adopt{TermId{1}, RunId{7}, RoundId{0}, SiteId{0}, kRight, wire::Counted::kNo, kThree}));
+            (wire::Adopt{TermId{1}, RunId{7}, RoundId{0}, {SiteId{0}, SiteId{2}}, kRight, wire::Counted::kNo, kThree}));
   static_cast<void>(c.hear(2, wire::Adopted{RunId{7}, RoundId{0}, kRight}));
   EXPECT_EQ(sent<wire::Form>(c.hear(2, H::ready(1))).size(), 3U);
 }
@@ -294,7 +294,7 @@ TEST_F(Round, OneOfTwoThatReturnsUnderItsNameMakesAMajorityAgain) {
   fresh.offer.digest = kWrong;
   const auto adopt = sent<wire::Adopt>(c.hear(5, fresh));
   ASSERT_EQ(adopt.size(), 1U);
-  EXPECT_EQ(adopt[0].second.source, SiteId{0});
+  EXPECT_EQ(adopt[0].second.sources, std::vector{SiteId{0}});
   static_cast<void>(c.hear(5, wire::Adopted{RunId{7}, RoundId{0}, kRight}));
   static_cast<void>(c.hear(5, H::ready(1)));
   EXPECT_EQ(reformed(c.hear(1, H::ready(1))).participants.size(), 2U);

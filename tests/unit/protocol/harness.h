@@ -184,7 +184,7 @@ class SiteHarness {
     static_cast<void>(step(CoordinatorConnected{LinkId{1}}));
     static_cast<void>(hear(1, wire::Welcome{TermId{1}, SiteId{id}, 1000, 60000}));
     static_cast<void>(hear(1, roster(names, hidden)));
-    static_cast<void>(hear(1, wire::Adopt{TermId{1}, RunId{7}, RoundId{0}, SiteId{id}, kRight}));
+    static_cast<void>(hear(1, wire::Adopt{TermId{1}, RunId{7}, RoundId{0}, {SiteId{id}}, kRight}));
     static_cast<void>(step(AnchorInPlace{RunId{7}, RoundId{0}, kRight}));
   }
   static wire::Form form(std::uint64_t round, std::uint32_t attempt, std::uint32_t sites) {

@@ -23,7 +23,7 @@ class InvariantsTest : public testing::Test {
             {{SiteId{0}, "paris"}, {SiteId{1}, "tokyo"}}};
     out(1, wire::Welcome{TermId{1}, SiteId{0}, 1, 1});
     out(2, wire::Welcome{TermId{1}, SiteId{1}, 1, 1});
-    out(1, wire::Adopt{TermId{1}, RunId{7}, RoundId{0}, SiteId{0}, {1, 1}});
+    out(1, wire::Adopt{TermId{1}, RunId{7}, RoundId{0}, {SiteId{0}}, {1, 1}});
   }
   void out(std::uint64_t link, wire::Message message) {
     invariants.coordinator_step("coordinator", Tick{}, {Send{LinkId{link}, std::move(message)}});

@@ -14,7 +14,7 @@ TEST(SiteJoin, DialsJoinsAdoptsTrains) {
   EXPECT_EQ(sent<wire::Join>(s.step(CoordinatorConnected{LinkId{1}})).size(), 1U);
   EXPECT_TRUE(s.hear(1, wire::Welcome{TermId{1}, SiteId{0}, 1000, 60000}).empty());
   static_cast<void>(s.hear(1, SiteHarness::roster({"paris"})));
-  const auto keep = s.hear(1, wire::Adopt{TermId{1}, RunId{7}, RoundId{0}, SiteId{0}, kRight});
+  const auto keep = s.hear(1, wire::Adopt{TermId{1}, RunId{7}, RoundId{0}, {SiteId{0}}, kRight});
   EXPECT_EQ(all<KeepAnchor>(keep)[0].run, RunId{7});
   const auto done = s.step(AnchorInPlace{RunId{7}, RoundId{0}, kRight});
   EXPECT_EQ(sent<wire::Adopted>(done)[0].second, (wire::Adopted{RunId{7}, RoundId{0}, kRight}));
@@ -92,16 +92,17 @@ class SiteFetches : public testing::Test {
     static_cast<void>(s.hear(1, wire::Welcome{TermId{1}, SiteId{1}, 1000, 60000}));
     static_cast<void>(s.hear(1, SiteHarness::roster({"paris", "tokyo"})));
   }
-  SiteHarness::Actions adopt() { return s.hear(1, wire::Adopt{TermId{1}, RunId{7}, RoundId{4}, SiteId{0}, kRight}); }
+  SiteHarness::Actions adopt() { return s.hear(1, wire::Adopt{TermId{1}, RunId{7}, RoundId{4}, {SiteId{0}}, kRight}); }
   SiteHarness s;
 };
 
 TEST_F(SiteFetches, TheAnchorFromTheSource) {
-  EXPECT_EQ(all<DialPeer>(adopt())[0].address, "paris:1");
+  const auto begun = adopt();
+  EXPECT_EQ(all<DialPeer>(begun)[0].address, "paris:1");
+  EXPECT_EQ(all<ReceiveAnchor>(begun)[0].digest, kRight);
   EXPECT_EQ(sent<wire::Hello>(s.step(PeerConnected{SiteId{0}, LinkId{2}})).size(), 1U);
   const auto actions = s.hear(2, wire::Hello{"swarm", TermId{1}, SiteId{0}, "paris"});
-  EXPECT_EQ(sent<wire::FetchAnchor>(actions)[0].second, (wire::FetchAnchor{RunId{7}, RoundId{4}}));
-  EXPECT_EQ(all<ReceiveAnchor>(actions)[0].from, LinkId{2});
+  EXPECT_EQ(all<AddAnchorSource>(actions)[0].over, LinkId{2});
   EXPECT_EQ(all<JoinDone>(s.step(AnchorInPlace{RunId{7}, RoundId{4}, kRight})).size(), 1U);
 }
 
@@ -119,10 +120,84 @@ TEST_F(SiteFetches, OnceMoreAfterAWrongDigestThenFails) {
 TEST_F(SiteFetches, OverANewLinkWhenTheFirstIsLost) {
   static_cast<void>(adopt());
   s.link_to(0, "paris", 2);
-  static_cast<void>(s.step(Closed{LinkId{2}, unavailable("reset")}));
+  EXPECT_EQ(all<DropAnchorSource>(s.step(Closed{LinkId{2}, unavailable("reset")}))[0].site, SiteId{0});
   EXPECT_EQ(all<DialPeer>(s.pass(seconds(1))).size(), 1U);
   static_cast<void>(s.step(PeerConnected{SiteId{0}, LinkId{3}}));
-  EXPECT_EQ(all<ReceiveAnchor>(s.hear(3, wire::Hello{"swarm", TermId{1}, SiteId{0}, "paris"}))[0].from, LinkId{3});
+  const auto again = s.hear(3, wire::Hello{"swarm", TermId{1}, SiteId{0}, "paris"});
+  EXPECT_EQ(all<AddAnchorSource>(again)[0].over, LinkId{3});
+  EXPECT_TRUE(all<ReceiveAnchor>(again).empty()) << "what has come stays";
+}
+
+// Site 2, told to take the anchor of round 4 from sites 0 and 1.
+class SiteFetchesFromTwo : public testing::Test {
+ protected:
+  SiteFetchesFromTwo() {
+    wire::Join join = join_of("tokyo");
+    join.offer.digest = kWrong;
+    static_cast<void>(s.step(Begin{join}));
+    static_cast<void>(s.step(CoordinatorConnected{LinkId{1}}));
+    static_cast<void>(s.hear(1, wire::Welcome{TermId{1}, SiteId{2}, 1000, 60000}));
+    static_cast<void>(s.hear(1, SiteHarness::roster({"paris", "oslo", "tokyo"})));
+    begun = adopt({SiteId{0}, SiteId{1}});
+    s.link_to(0, "paris", 2);
+    s.link_to(1, "oslo", 3);
+  }
+  SiteHarness::Actions adopt(std::vector<SiteId> sources, std::uint64_t round = 4) {
+    return s.hear(1, wire::Adopt{TermId{1}, RunId{7}, RoundId{round}, std::move(sources), kRight});
+  }
+  SiteHarness::Actions begun;
+  SiteHarness s;
+};
+
+TEST_F(SiteFetchesFromTwo, AtOnce) {
+  EXPECT_EQ(all<DialPeer>(begun).size(), 2U);
+  EXPECT_EQ(all<ReceiveAnchor>(begun).size(), 1U);
+  EXPECT_THAT(s.site.waiting_for(s.now), HasSubstr("the anchor of round 4 from paris, oslo"));
+  EXPECT_EQ(all<JoinDone>(s.step(AnchorInPlace{RunId{7}, RoundId{4}, kRight})).size(), 1U);
+}
+
+TEST_F(SiteFetchesFromTwo, AndNamesTheOneThatSentOtherBytes) {
+  const auto wrong = s.step(AnchorSourceWrong{SiteId{0}, "its elements [0, 10) are not those agreed on"});
+  EXPECT_THAT(notes(wrong), HasSubstr("[repair] the anchor of round 4 is not taken from paris: its elements [0, 10)"));
+  EXPECT_EQ(all<DropAnchorSource>(wrong)[0].site, SiteId{0});
+  EXPECT_EQ(all<Note>(wrong)[0].fields[0], (std::pair<std::string, std::string>{"who", "\"paris\""}));
+  // Not again over another link either.
+  static_cast<void>(s.step(Closed{LinkId{2}, unavailable("reset")}));
+  s.now += seconds(1);
+  static_cast<void>(s.step(PeerConnected{SiteId{0}, LinkId{9}}));
+  EXPECT_TRUE(all<AddAnchorSource>(s.hear(9, wire::Hello{"swarm", TermId{1}, SiteId{0}, "paris"})).empty());
+  // Where nobody is left, once more from all; then it gives up.
+  const auto again = s.step(AnchorSourceWrong{SiteId{1}, "too"});
+  EXPECT_THAT(notes(again), HasSubstr("it is fetched once more from paris, oslo"));
+  EXPECT_EQ(all<AddAnchorSource>(again).size(), 2U);
+  static_cast<void>(s.step(AnchorSourceWrong{SiteId{0}, "again"}));
+  EXPECT_EQ(all<Failed>(s.step(AnchorSourceWrong{SiteId{1}, "again"})).at(0).why.code(), StatusCode::kCorrupt);
+}
+
+TEST_F(SiteFetchesFromTwo, AndBeginsAgainWithANewerOneWhenAllHaveMovedOn) {
+  EXPECT_TRUE(s.hear(2, wire::AnchorMoved{RunId{7}, RoundId{4}}).empty()) << "an answer to an earlier question";
+  const auto one = s.hear(2, wire::AnchorMoved{RunId{7}, RoundId{5}});
+  EXPECT_EQ(all<DropAnchorSource>(one)[0].site, SiteId{0});
+  EXPECT_THAT(notes(one), HasSubstr("paris does not hold the anchor of round 4 any more, but that of run 7 round 5"));
+  const auto two = s.hear(3, wire::AnchorMoved{RunId{7}, RoundId{5}});
+  EXPECT_EQ(all<StopReceiving>(two).size(), 1U);
+  EXPECT_EQ(all<Hangup>(two)[0].link, LinkId{1});
+  EXPECT_EQ(all<DialCoordinator>(s.pass(seconds(1))).size(), 1U);
+  EXPECT_EQ(sent<wire::Join>(s.step(CoordinatorConnected{LinkId{5}})).size(), 1U);
+  static_cast<void>(s.hear(5, wire::Welcome{TermId{1}, SiteId{2}, 1000, 60000}));
+  const auto newer =
+      s.hear(5, wire::Adopt{TermId{1}, RunId{7}, RoundId{5}, {SiteId{0}, SiteId{1}}, kRight, wire::Counted::kNo, {}});
+  EXPECT_EQ(all<ReceiveAnchor>(newer).at(0).round, RoundId{5});
+  EXPECT_EQ(all<AddAnchorSource>(newer).size(), 2U);
+}
+
+TEST_F(SiteFetchesFromTwo, AndGoesOnWhenTheSourcesChange) {
+  static_cast<void>(s.step(Closed{LinkId{2}, unavailable("reset")}));
+  const auto fewer = adopt({SiteId{1}});
+  EXPECT_TRUE(all<StopReceiving>(fewer).empty());
+  EXPECT_TRUE(all<ReceiveAnchor>(fewer).empty());
+  EXPECT_TRUE(all<DropAnchorSource>(fewer).empty());
+  EXPECT_EQ(all<StopReceiving>(adopt({SiteId{1}}, 5)).size(), 1U) << "another anchor";
 }
 
 TEST_F(SiteFetches, WithinALimit) {
@@ -132,7 +207,7 @@ TEST_F(SiteFetches, WithinALimit) {
 }
 
 TEST_F(SiteFetches, NothingWhenItHoldsTheAnchorAlready) {
-  EXPECT_EQ(all<KeepAnchor>(s.hear(1, wire::Adopt{TermId{1}, RunId{7}, RoundId{0}, SiteId{0}, kWrong})).size(), 1U);
+  EXPECT_EQ(all<KeepAnchor>(s.hear(1, wire::Adopt{TermId{1}, RunId{7}, RoundId{0}, {SiteId{0}}, kWrong})).size(), 1U);
 }
 
 TEST(SiteRejoin, ALostCoordinatorIsFoundAgainAndToldReadyAgain) {
@@ -146,7 +221,7 @@ TEST(SiteRejoin, ALostCoordinatorIsFoundAgainAndToldReadyAgain) {
   EXPECT_EQ(join[0].second.index, 0U);
   EXPECT_EQ(join[0].second.expected_sites, 2U);
   static_cast<void>(s.hear(5, wire::Welcome{TermId{2}, SiteId{0}, 1000, 60000}));
-  static_cast<void>(s.hear(5, wire::Adopt{TermId{2}, RunId{7}, RoundId{0}, SiteId{1}, kRight}));
+  static_cast<void>(s.hear(5, wire::Adopt{TermId{2}, RunId{7}, RoundId{0}, {SiteId{1}}, kRight}));
   const auto back = s.step(AnchorInPlace{RunId{7}, RoundId{0}, kRight});
   EXPECT_TRUE(all<JoinDone>(back).empty());
   ASSERT_EQ(sent<wire::Ready>(back).size(), 1U);
@@ -171,7 +246,7 @@ class SiteRebase : public testing::Test {
     static_cast<void>(s.step(CoordinatorConnected{LinkId{5}}));
     static_cast<void>(s.hear(5, wire::Welcome{TermId{1}, SiteId{1}, 1000, 60000}));
     static_cast<void>(s.hear(5, SiteHarness::roster({"paris", "tokyo"})));
-    static_cast<void>(s.hear(5, wire::Adopt{TermId{1}, RunId{7}, RoundId{round}, SiteId{0}, kWrong, counted, {}}));
+    static_cast<void>(s.hear(5, wire::Adopt{TermId{1}, RunId{7}, RoundId{round}, {SiteId{0}}, kWrong, counted, {}}));
     s.link_to(0, "paris", 6);
     return s.step(AnchorInPlace{RunId{7}, RoundId{round}, kWrong});
   }
@@ -209,7 +284,7 @@ TEST_F(SiteRebase, AContributionKnownToBeLostComesAgain) {
 }
 
 TEST_F(SiteRebase, TheSameAnchorUnderAnotherNameMovesNothing) {
-  static_cast<void>(s.hear(1, wire::Adopt{TermId{1}, RunId{8}, RoundId{0}, SiteId{0}, kRight}));
+  static_cast<void>(s.hear(1, wire::Adopt{TermId{1}, RunId{8}, RoundId{0}, {SiteId{0}}, kRight}));
   const auto kept = s.step(AnchorInPlace{RunId{8}, RoundId{0}, kRight});
   EXPECT_TRUE(all<Rebase>(kept).empty());
   EXPECT_EQ(sent<wire::Ready>(kept).at(0).second.samples, 8U);
@@ -227,14 +302,15 @@ TEST_F(SiteRebase, AnExchangeThatHasBegunMayHaveCounted) {
 
 TEST_F(SiteRebase, AnAnchorThatIsNotAwaitedAnyMoreDoesNotComeIntoPlace) {
   s.link_to(0, "paris", 2);
-  EXPECT_EQ(all<ReceiveAnchor>(s.hear(1, wire::Adopt{TermId{1}, RunId{7}, RoundId{1}, SiteId{0}, kWrong})).size(), 1U);
+  EXPECT_EQ(all<ReceiveAnchor>(s.hear(1, wire::Adopt{TermId{1}, RunId{7}, RoundId{1}, {SiteId{0}}, kWrong})).size(),
+            1U);
   EXPECT_EQ(all<StopReceiving>(s.step(Closed{LinkId{1}, unavailable("reset")})).size(), 1U);
 }
 
 TEST(SiteTrains, AnAnchorIsNotTakenWhileTheParametersMove) {
   SiteHarness s;
   s.become(1, {"paris", "tokyo"});
-  const auto actions = s.hear(1, wire::Adopt{TermId{1}, RunId{7}, RoundId{3}, SiteId{0}, kWrong});
+  const auto actions = s.hear(1, wire::Adopt{TermId{1}, RunId{7}, RoundId{3}, {SiteId{0}}, kWrong});
   EXPECT_TRUE(all<DialPeer>(actions).empty());
   EXPECT_EQ(sent<wire::Adopted>(actions).at(0).second, (wire::Adopted{RunId{7}, RoundId{0}, kRight}));
   EXPECT_EQ(sent<wire::Ready>(s.step(Trigger{8, 4})).at(0).second.round, RoundId{1});
@@ -307,12 +383,12 @@ TEST(SiteGarbage, FromTheCoordinatorIsNamedAndIgnored) {
   for (const wire::Message& message :
        std::vector<wire::Message>{wire::Join{}, wire::Ready{}, wire::Done{}, wire::Decline{}, wire::Unreached{},
                                   wire::Leave{}, wire::Adopted{}, wire::Hello{}, wire::FetchAnchor{},
-                                  wire::AnchorSent{}, wire::Chunk{}, wire::StatusQuery{}, wire::StatusReport{}}) {
+                                  wire::AnchorMoved{}, wire::Chunk{}, wire::StatusQuery{}, wire::StatusReport{}}) {
     EXPECT_THAT(notes(s.hear(1, message)), HasSubstr("which it never sends a site"));
   }
   EXPECT_THAT(notes(s.hear(1, wire::Welcome{})), HasSubstr("had not asked"));
   EXPECT_TRUE(s.hear(1, wire::Farewell{}).empty());
-  EXPECT_THAT(notes(s.hear(1, wire::Adopt{TermId{0}, RunId{1}, RoundId{1}, SiteId{0}, kRight})),
+  EXPECT_THAT(notes(s.hear(1, wire::Adopt{TermId{0}, RunId{1}, RoundId{1}, {SiteId{0}}, kRight})),
               HasSubstr("[ignored]"));
 }
 

@@ -226,7 +226,7 @@ TEST_F(SiteRound, ACommitOfALaterRoundIsAnErrorOfAnEarlierOneOldNews) {
 }
 
 TEST_F(SiteRound, ARepairKeepsTheTriggerAndSaysReadyAgain) {
-  static_cast<void>(s.hear(1, wire::Adopt{TermId{1}, RunId{7}, RoundId{0}, SiteId{0}, kWrong}));
+  static_cast<void>(s.hear(1, wire::Adopt{TermId{1}, RunId{7}, RoundId{0}, {SiteId{0}}, kWrong}));
   s.link_to(0, "paris", 2);
   const auto actions = s.step(AnchorInPlace{RunId{7}, RoundId{0}, kWrong});
   ASSERT_EQ(sent<wire::Ready>(actions).size(), 1U);

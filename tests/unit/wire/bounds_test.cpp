@@ -135,7 +135,7 @@ TEST(Numbers, EnumsAreBounded) {
     return Body().u8(kind).u64(1).u32(1).u32(0).u64(0).u64(10).u8(codec).u64(0).bytes;
   };
   const Chunk like{ChunkKind::kMean, RoundId(1), AttemptId(1), SiteId(0), {0, 10}, CodecId::kFp32, 0};
-  EXPECT_THAT(refusal_of(like, chunk(4, 0)), HasSubstr("Chunk.kind: expected at most 3, got 4"));
+  EXPECT_THAT(refusal_of(like, chunk(6, 0)), HasSubstr("Chunk.kind: expected at most 5, got 6"));
   EXPECT_THAT(refusal_of(like, chunk(0, 9)), HasSubstr("Chunk.codec: expected at most 8, got 9"));
   EXPECT_THAT(refusal_of(Roster{}, Body().u64(1).u32(1).u32(1).u16(0).u16(0).u8(3).bytes),
               HasSubstr("Roster.members[0].state: expected at most 2, got 3"));
@@ -298,6 +298,35 @@ TEST(Rules, ChunksHoldSomethingAndNotTooMuch) {
   expect_not_sent(chunk(5, 6 + kMaxChunkElements), "range: expected 1 to 67108864 elements, got [5, 67108870)");
   expect_not_sent(chunk(5, 5), "range");
   expect_not_sent(chunk(6, 5), "range");
+}
+
+TEST(Rules, AnAnchorHasSourcesInOrder) {
+  const auto adopt = [](std::vector<SiteId> sources) {
+    return Adopt{TermId(1), RunId(1), RoundId(1), std::move(sources), {}, Counted::kNo, {}};
+  };
+  expect_travels(adopt({SiteId(3), SiteId(7)}));
+  expect_not_sent(adopt({}), "sources: expected at least one, got none");
+  expect_not_sent(adopt({SiteId(7), SiteId(3)}), "sources[1]: expected a site above site 7");
+  std::vector<SiteId> many;
+  for (std::uint32_t i = 0; i < kMaxSources; ++i) many.push_back(SiteId(i));
+  expect_travels(adopt(many));
+  many.push_back(SiteId(kMaxSources));
+  expect_not_sent(adopt(many), "sources: expected at most 64 entries, got 65");
+}
+
+TEST(Rules, WhatIsFetchedIsAPartOfAnAnchorThatFitsAPayload) {
+  const auto fetch = [](ChunkKind kind, std::uint64_t begin, std::uint64_t end) {
+    return FetchAnchor{RunId(1), RoundId(1), kind, {begin, end}};
+  };
+  for (const auto kind : {ChunkKind::kAnchor, ChunkKind::kOuter, ChunkKind::kAnchorDigests, ChunkKind::kOuterDigests}) {
+    expect_travels(fetch(kind, 5, 5 + kMaxFetchElements));
+  }
+  expect_not_sent(fetch(ChunkKind::kMean, 0, 1), "kind: expected a part of an anchor (2 to 5), got 1");
+  expect_not_sent(fetch(ChunkKind::kOuter, 5, 6 + kMaxFetchElements),
+                  "range: expected 1 to 16777216 elements, got [5, 16777222)");
+  expect_not_sent(fetch(ChunkKind::kAnchor, 5, 5), "range");
+  EXPECT_THAT(refusal_of(fetch(ChunkKind::kAnchor, 0, 1), Body().u64(1).u64(1).u8(6).u64(0).u64(1).bytes),
+              HasSubstr("FetchAnchor.kind: expected at most 5, got 6"));
 }
 
 TEST(EncodeDeathTest, AMessageThatBreaksItsRulesIsABug) {

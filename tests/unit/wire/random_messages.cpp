@@ -139,7 +139,7 @@ void draw(Prng& prng, Roster& m) {
 }
 void draw(Prng& prng, Adopt& m) {
   m = {draw_id<TermId>(prng), draw_id<RunId>(prng), draw_id<RoundId>(prng),
-       draw_id<SiteId>(prng), draw_digest(prng),    static_cast<Counted>(prng.below(3)),
+       draw_sites(prng, 1),   draw_digest(prng),    static_cast<Counted>(prng.below(3)),
        draw_voters(prng)};
 }
 void draw(Prng& prng, Recess& m) {
@@ -153,12 +153,18 @@ void draw(Prng&, Farewell&) {}
 void draw(Prng& prng, Hello& m) {
   m = {draw_text(prng, kMaxNameBytes), draw_id<TermId>(prng), draw_id<SiteId>(prng), draw_text(prng, kMaxNameBytes)};
 }
-void draw(Prng& prng, FetchAnchor& m) { m = {draw_id<RunId>(prng), draw_id<RoundId>(prng)}; }
-void draw(Prng& prng, AnchorSent& m) { m = {draw_id<RunId>(prng), draw_id<RoundId>(prng), draw_digest(prng)}; }
+void draw(Prng& prng, FetchAnchor& m) {
+  const std::uint64_t begin = prng.below(kMaxElements - kMaxFetchElements);
+  m = {draw_id<RunId>(prng),
+       draw_id<RoundId>(prng),
+       static_cast<ChunkKind>(2 + prng.below(4)),
+       {begin, begin + 1 + prng.below(kMaxFetchElements)}};
+}
+void draw(Prng& prng, AnchorMoved& m) { m = {draw_id<RunId>(prng), draw_id<RoundId>(prng)}; }
 void draw(Prng& prng, Chunk& m) {
   const std::uint64_t begin = prng.below(kMaxElements - kMaxChunkElements);
   const std::uint64_t size = 1 + prng.below(kMaxChunkElements);
-  m = {static_cast<ChunkKind>(prng.below(4)),
+  m = {static_cast<ChunkKind>(prng.below(6)),
        draw_id<RoundId>(prng),
        draw_id<AttemptId>(prng),
        draw_id<SiteId>(prng),
