@@ -44,7 +44,7 @@ struct SimSiteOptions {
   Duration train_min{200'000};
   Duration train_mean{400'000};
   double idle = 0.05;           // the chance that a step period brought no sample
-  double damaged_parts = 0.01;  // the chance that a part of an anchor has another bit when it is sent
+  double damaged_parts = 0.00;  // the chance that a part of an anchor has another bit when it is sent
   std::vector<std::string> coordinators;
   protocol::SiteConfig config;
   std::optional<Saved> saved;

@@ -270,7 +270,7 @@ void SimSite::fetch(const AnchorFetchEvent& event, const Payload& payload) {
     } else if (const auto* held = std::get_if<TakeHeld>(&action)) {
       paste(*cut(anchor_, held->range), held->range, incoming_->anchor);
     } else if (const auto* wrong = std::get_if<SourceWrong>(&action)) {
-      post(AnchorSourceWrong{wrong->site, wrong->reason});
+      post(AnchorSourceWrong{wrong->site, wrong->reason, incoming_->fetch.progress().here});
     } else {
       whole = true;
     }

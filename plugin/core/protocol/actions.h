@@ -120,6 +120,7 @@ struct AnchorInPlace {  // it was kept, or received whole; digest as computed he
 struct AnchorSourceWrong {  // it sent other bytes than were agreed on
   SiteId site;
   std::string reason;
+  std::uint64_t here = 0;  // elements that are in place all the same
 };
 struct Applied {  // the outer step is done and the parameters are written
   RoundId round;

@@ -210,6 +210,7 @@ void Site::State::on_event(const AnchorSourceWrong& event) {
                              "the anchor of round " + std::to_string(adoption->adopt.round.value) +
                                  " is not taken from " + name + ": " + event.reason,
                              {{"who", json_quote(name)}, {"round", std::to_string(adoption->adopt.round.value)}}));
+  adoption->here = event.here;
   give_up_source(event.site);
 }
 

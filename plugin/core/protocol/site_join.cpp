@@ -1,5 +1,6 @@
 // A site's membership: finding the coordinator, joining, taking the swarm's anchor, coming back after a loss.
 #include <algorithm>
+#include <utility>
 
 #include "core/protocol/site_state.h"
 
@@ -243,6 +244,7 @@ void Site::State::settle_sources() {
 }
 
 void Site::State::begin_again(const std::string& what) {
+  if (adoption->here > std::exchange(adoption->here_then, adoption->here)) adoption->tries = 0;
   if (++adoption->tries >= kTransferTries) {
     if (join_done) return drop_coordinator(what);
     return fail(corrupt(what + ": restart this site; if it comes again, suspect its memory"));

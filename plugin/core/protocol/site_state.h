@@ -106,7 +106,9 @@ struct Adoption {
   std::map<SiteId, LinkId> over;  // sources that are being fetched from
   std::set<SiteId> useless;       // sources that sent other bytes, or hold another anchor by now
   bool overtaken = false;         // one of them does
-  int tries = 0;                  // all sources were useless, or what they sent was
+  int tries = 0;                  // all sources were useless, or what they sent was, and nothing more had come
+  std::uint64_t here = 0;         // elements in place, as last heard
+  std::uint64_t here_then = 0;    // the same at the last try
   TimePoint give_up = kNever;
 };
 

@@ -217,7 +217,8 @@ DataPlane::Events DataPlane::fetch(const protocol::AnchorFetchEvent& event, cons
         std::ranges::copy(from, parts_.arena->scratch().begin() + static_cast<std::ptrdiff_t>(held->range.begin));
       }
     } else if (const auto* wrong = std::get_if<protocol::SourceWrong>(&action)) {
-      events.emplace_back(protocol::AnchorSourceWrong{wrong->site, wrong->reason + damage(incoming)});
+      events.emplace_back(protocol::AnchorSourceWrong{wrong->site, wrong->reason + damage(incoming),
+                                                      receiving_->fetch.progress().here});
     } else {
       whole = true;
     }
