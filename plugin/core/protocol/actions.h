@@ -168,6 +168,7 @@ struct TakeSnapshot {};  // of the parameters; it serves the next Rebase or Appl
 struct KeepAnchor {
   RunId run;
   RoundId round;
+  Digest digest;  // the anchor that is held may get another name
 };
 // Fetch anchor and outer state from the sources that are added (an AnchorFetch says what from whom); AnchorInPlace
 // follows. What has arrived of the same anchor before is not fetched again.

@@ -63,20 +63,21 @@ Digest DataPlane::state_digest(std::span<const float> anchor) const {
   return digest_of_state(digest_of_vector(anchor), outer.empty() ? Digest{} : digest_of_vector(outer));
 }
 
-Result<SealedAnchor> DataPlane::keep_anchor(RunId run, RoundId round) {
+Result<SealedAnchor> DataPlane::keep_anchor(RunId run, RoundId round, const Digest& digest) {
   ArenaWriter& arena = *parts_.arena;
   const std::optional<SealedAnchor> sealed = arena.sealed();
   if (sealed && sealed->run == run && sealed->round == round && !outer_overwritten_) return *sealed;
-  if (!sealed && round.value != 0) {
+  const bool renamed = sealed && (sealed->digest == digest || outer_overwritten_);
+  if (!renamed && round.value != 0) {
     return internal_error("asked to keep the anchor of round " + std::to_string(round.value) +
-                          ", and this site holds none");
+                          ", which this site does not hold");
   }
   forget_received();
   const std::span<float> slot = arena.scratch();
   const std::span<float> outer = arena.outer();
   SealedAnchor anchor{run, round, {}};
   if (!outer.empty()) arena.begin_outer_update();
-  if (sealed) {  // the same under another name
+  if (renamed) {
     std::ranges::copy(arena.anchor(), slot.begin());
     anchor.digest = outer_overwritten_ ? state_digest(slot) : sealed->digest;
   } else {
