@@ -44,7 +44,7 @@ struct SimSiteOptions {
   Duration train_min{200'000};
   Duration train_mean{400'000};
   double idle = 0.05;           // the chance that a step period brought no sample
-  double damaged_parts = 0.00;  // the chance that a part of an anchor has another bit when it is sent
+  double damaged_parts = 0.05;  // the chance that a part of an anchor has another bit when it is sent
   std::vector<std::string> coordinators;
   protocol::SiteConfig config;
   std::optional<Saved> saved;
@@ -179,6 +179,7 @@ class SimSite final : public Node {
   SiteId self_;
   std::optional<Attempt> attempt_;
   std::optional<Incoming> incoming_;
+  std::uint64_t sound_parts_ = 0;  // of anchors, sent since one was damaged
   std::pair<RoundId, AttemptId> newest_{};
   std::map<std::pair<RoundId, AttemptId>, std::vector<Arrived>> early_;  // of attempts we have not heard of yet
   std::pair<RoundId, AttemptId> flipped_{};                              // the mean of this attempt was

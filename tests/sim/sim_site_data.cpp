@@ -238,7 +238,8 @@ void SimSite::send_anchor(const SendAnchor& send) {
     Floats bits(4 * tiles.size());
     std::memcpy(bits.data(), tiles.data(), bits.size() * sizeof(float));
     part = std::make_shared<const Floats>(std::move(bits));
-  } else if (prng_.chance(options_.damaged_parts)) {
+  } else if (++sound_parts_ > 200 && prng_.chance(options_.damaged_parts)) {  // one in a while is no broken memory
+    sound_parts_ = 0;
     Floats damaged = *part;
     flip_one_bit(damaged, prng_.next());
     part = std::make_shared<const Floats>(std::move(damaged));

@@ -26,6 +26,8 @@ using wire::ChunkKind;
 
 // Two, so that one that keeps silent holds nobody up.
 constexpr std::size_t kListSources = 2;
+// Small, so that the first source to be linked is not asked for what the others could give.
+constexpr std::uint32_t kFirstWindow = 4;
 
 std::string in_words(const ElementRange& range) {
   return "[" + std::to_string(range.begin) + ", " + std::to_string(range.end) + ")";
@@ -41,6 +43,7 @@ struct AnchorFetch::State {
   };
   struct Source {
     std::set<std::size_t> asked;  // parts that have not come
+    std::uint32_t window = 0;     // how many that may be: more with each that has come
     // Its list of digests, until one is known to be right.
     bool lists = false;
     std::size_t next_list = 0;
@@ -67,7 +70,9 @@ struct AnchorFetch::State {
   }
 
   void on(const SourceAdded& event) {
-    sources.try_emplace(event.site);
+    if (const auto [source, fresh] = sources.try_emplace(event.site); fresh) {
+      source->second.window = std::min(kFirstWindow, plan.window);
+    }
     ask();
   }
 
@@ -119,6 +124,7 @@ struct AnchorFetch::State {
                                    (event.kind == ChunkKind::kOuter ? " of the outer state" : "") +
                                    " are not those agreed on");
     }
+    source.window = std::min(source.window + 1, plan.window);
     take(parts[index], false);
   }
 
@@ -159,7 +165,7 @@ struct AnchorFetch::State {
     for (bool more = true; more && !unasked.empty();) {
       more = false;
       for (auto& [site, source] : sources) {
-        if (source.asked.size() >= plan.window || unasked.empty()) continue;
+        if (source.asked.size() >= source.window || unasked.empty()) continue;
         ask_for(site, source, unasked.front());
         unasked.pop_front();
         more = true;

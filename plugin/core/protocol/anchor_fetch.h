@@ -28,7 +28,7 @@ struct AnchorFetchPlan {
   std::uint64_t tile_elements = kDigestChunkElements;
   std::uint64_t part_elements = 4 * kDigestChunkElements;   // of one question; a multiple of tile_elements
   std::uint64_t list_elements = 64 * kDigestChunkElements;  // the same of a question for digests
-  std::uint32_t window = 32;                                // questions to one source that wait for an answer
+  std::uint32_t window = 32;                                // at most: questions to one source that wait
 };
 
 struct SourceAdded {

@@ -334,6 +334,7 @@ void Site::State::forget_round() {
   pending.reset();
   prepared.reset();
   owed.reset();
+  round.form.reset();  // attempts at a round after another anchor are numbered anew
 }
 
 void Site::State::on_join_tick() {
