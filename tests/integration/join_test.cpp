@@ -100,11 +100,14 @@ class Joining : public ByHand {
     EXPECT_TRUE(values(3) == values(0)) << "it has the anchor";
   }
   [[nodiscard]] std::string events() const { return dir_ / "events.jsonl"; }
+  // By the site that joined last.
   [[nodiscard]] std::string told(const std::string& event) const {
+    const std::string what =
+        "\"site\":\"site" + std::to_string(sessions_.size() - 1) + "\",\"event\":\"" + event + "\"";
     std::ifstream file(events());
     std::string found;
     for (std::string line; std::getline(file, line);) {
-      if (line.find("\"event\":\"" + event + "\"") != std::string::npos) found += line + "\n";
+      if (line.find(what) != std::string::npos) found += line + "\n";
     }
     return found;
   }

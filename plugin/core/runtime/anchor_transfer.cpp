@@ -272,7 +272,7 @@ void DataPlane::tell_progress(bool whole) {
   std::vector<std::string> words;
   std::string counts;
   for (const auto& [site, source] : receiving_->sources) {
-    if (source.elements == 0 && !source.link) continue;
+    if (source.elements == 0 && (whole || !source.link)) continue;
     words.push_back(source.name + " " + in_mb(source.elements));
     counts +=
         (counts.empty() ? "" : ",") + json_quote(source.name) + ":" + std::to_string(source.elements * sizeof(float));
