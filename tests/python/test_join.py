@@ -1,13 +1,16 @@
-"""A site that comes while others train."""
+"""A site that comes while others train, and one that comes back on the same machine."""
 
 from __future__ import annotations
 
 import json
+import os
+import signal
 from pathlib import Path
 
 import pytest
 from ranks import Ranks, expect_success
 from test_cli import Coordinator
+from test_torchrun import Nodes, nodes  # noqa: F401
 
 
 @pytest.mark.slow
@@ -42,3 +45,21 @@ def test_a_joiner_of_25_million_parameters_trains_soon(tmp_path: Path) -> None:
     assert fetched["percent"] == 100 and fetched["bytes"] == 100_000_000
     assert set(fetched["sources"]) <= {"paris", "oslo"} and sum(fetched["sources"].values()) == 100_000_000
     assert seconds < 60
+
+
+@pytest.mark.slow
+def test_a_site_restarted_on_its_machine_has_the_anchor_from_shared_memory(nodes: Nodes) -> None:  # noqa: F811
+    paris = nodes.start("paris", conf="is_host=1")
+    rome = nodes.start("rome", "--max-restarts=1", nproc=2, conf="is_host=0")
+    rome.wait_for_rounds(2, "paris", "rome")
+    for pid in rome.pids():
+        os.kill(int(pid), signal.SIGKILL)
+    rome.wait_for("start lone restart 1")
+    rome.wait_for_rounds(2, "paris", "rome")
+    nodes.stop_training()
+    for node in (paris, rome):
+        node.join()
+    assert "is whole; going on from it" in rome.output
+    told = [json.loads(line) for line in (nodes.folder / "rome.jsonl").read_text().splitlines()]
+    fetched = [event["round"] for event in told if event["event"] == "fetch" and event["site"] == "rome"]
+    assert fetched == [0], "half of the swarm moved no anchor, so there was none to fetch"
