@@ -385,17 +385,6 @@ void Coordinator::State::tell_sources(const MemberRecord& to) {
   send(to, wire::Adopt{term, anchor->run, anchor->round, to.sources, *anchor->digest, counted(to), list_of(voters)});
 }
 
-void Coordinator::State::add_source(const MemberRecord& holder) {
-  for (auto& [id, member] : members) {
-    if (member.standing != Standing::kAdopting || id == holder.id || member.sources.size() >= kSources) continue;
-    if (member.sources == std::vector{id} || (member.address.empty() && holder.address.empty())) continue;
-    const auto place = std::ranges::lower_bound(member.sources, holder.id);
-    if (place != member.sources.end() && *place == holder.id) continue;
-    member.sources.insert(place, holder.id);
-    tell_sources(member);
-  }
-}
-
 // An anchor does not move under a joiner: none is offered while an attempt is in flight, no attempt is formed while
 // somebody adopts.
 void Coordinator::State::offer_anchor() {

@@ -85,6 +85,17 @@ void Coordinator::State::remove(SiteId id, const std::string& reason) {
   send_roster();
 }
 
+void Coordinator::State::add_source(const MemberRecord& holder) {
+  for (auto& [id, member] : members) {
+    if (member.standing != Standing::kAdopting || id == holder.id || member.sources.size() >= kSources) continue;
+    if (member.sources == std::vector{id} || (member.address.empty() && holder.address.empty())) continue;
+    const auto place = std::ranges::lower_bound(member.sources, holder.id);
+    if (place != member.sources.end() && *place == holder.id) continue;
+    member.sources.insert(place, holder.id);
+    tell_sources(member);
+  }
+}
+
 void Coordinator::State::forget_everything() {
   anchor.reset();
   reference.reset();

@@ -1,4 +1,4 @@
-"""A site with 25 million parameters that trains until one that came later has trained, which says how long that took."""
+"""A site with 25 million parameters that trains until one that came later has; that one says how long it took."""
 
 from __future__ import annotations
 
