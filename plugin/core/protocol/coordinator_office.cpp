@@ -16,6 +16,7 @@ namespace {
 // two that have not agreed yet, the larger.
 bool is_newer(const wire::Offer& a, std::size_t voters_of_a, const wire::Offer& b, std::size_t voters_of_b) {
   if (a.round != b.round || a.run == b.run) return a.round > b.round;
+  if (a.round.value > 0) return a.run > b.run;
   return std::tuple(voters_of_a, a.run) > std::tuple(voters_of_b, b.run);
 }
 
@@ -159,8 +160,9 @@ bool Coordinator::State::outranks(const wire::Join* newest) const {
 // the one that has agreed more often stays.
 bool Coordinator::State::is_older(const wire::Join& join) const {
   if (join.report.voters.empty() || outranks(&join)) return false;
-  if (!anchor) return true;
-  return anchor->run != join.offer.run && (anchor->round.value == 0 || join.offer.round > anchor->round);
+  if (!anchor && !last_anchor) return true;
+  const auto& [run, agreed] = anchor ? std::pair(anchor->run, anchor->round) : *last_anchor;
+  return run != join.offer.run && (agreed.value == 0 || join.offer.round > agreed);
 }
 
 bool Coordinator::State::enough(bool granted_only) const {
@@ -190,6 +192,7 @@ void Coordinator::State::seek_office() {
   const bool nobody = voters.empty() && (newest.anchor == nullptr || outranks(newest.anchor));
   if (nobody) {
     founded = true;
+    forks = remembered.has_value();  // others may have agreed on more than we remember: from here it is another run
     return take_office(std::max(term, TermId{highest.value + 1}));
   }
   if (enough(true)) return take_office(term);

@@ -48,8 +48,10 @@ void Coordinator::State::on_ready(MemberRecord& member, const wire::Ready& ready
     return;
   }
   if (round.attempt && takes_part(*round.attempt, member.id)) {
-    note(Note::Level::kWarning, "ignored", who + " while an attempt with it is in flight");
-    return;
+    if (!member.ready || *member.ready == ready) return;  // said twice
+    // The attempt was formed from a word that had crossed a Recess: it has trained on since.
+    note(Note::Level::kInfo, "ready", who + " with other samples than the attempt counts on; another is formed");
+    abandon_attempt();
   }
   member.ready = ready;
   if (!std::isfinite(ready.weight) || ready.weight < 0) {

@@ -160,6 +160,8 @@ void Site::State::from_coordinator(const wire::Message& message) {
           on_recess(m);
         } else if constexpr (std::is_same_v<T, wire::Propose>) {
           on_propose(m);
+        } else if constexpr (std::is_same_v<T, wire::Parted>) {
+          if (m.term >= term) std::erase_if(voters, [&](const wire::Voter& voter) { return voter.name == m.site; });
         } else if constexpr (std::is_same_v<T, wire::Farewell>) {
           if (membership == Membership::kLeaving) leave_done();
         } else if constexpr (std::is_same_v<T, wire::Heartbeat>) {

@@ -127,7 +127,6 @@ void Site::State::on_welcome(const wire::Welcome& welcome) {
   term = welcome.term;
   self = welcome.site;
   was_member = true;
-  join.index = welcome.site.value;  // asked for again, should it have to come back
   up.heartbeat = std::chrono::milliseconds(std::max<std::uint32_t>(1, welcome.heartbeat_ms));
   up.grace = std::chrono::milliseconds(std::max<std::uint32_t>(1, welcome.grace_ms));
   up.next_heartbeat = later(now, up.heartbeat);
@@ -235,6 +234,7 @@ void Site::State::adoption_done() {
   membership = Membership::kActive;
   up.backoff = kFirstBackoff;
   send_up(wire::Adopted{adopt.run, adopt.round, adopt.digest});
+  join.index = self->value;  // wished for again, should it have to come back
   if (!join_done) {
     join_done = true;
     out.emplace_back(JoinDone{*self, adopt.run, adopt.round});

@@ -193,6 +193,11 @@ void fields(auto& io, Of<Recess> auto& m) {
 
 void fields(auto& io, Of<Propose> auto& m) { io.id("term", m.term); }
 
+void fields(auto& io, Of<Parted> auto& m) {
+  io.id("term", m.term);
+  io.text("site", m.site, kMaxNameBytes);
+}
+
 void fields(auto&, Of<Farewell> auto&) {}
 
 // ---- site <-> site -------------------------------------------------------------------------------

@@ -236,6 +236,13 @@ struct Propose {
   bool operator==(const Propose&) const = default;
 };
 
+// "This site has left in good order: it is no part of the membership any more."
+struct Parted {
+  TermId term;
+  std::string site;
+  bool operator==(const Parted&) const = default;
+};
+
 // "Your leave is noted; nothing more will be asked of you."
 struct Farewell {
   bool operator==(const Farewell&) const = default;
@@ -299,6 +306,6 @@ struct StatusReport {
 
 using Message = std::variant<Join, Adopted, Ready, Decline, Unreached, Done, Leave, Welcome, Refuse, Roster, Adopt,
                              Form, Commit, Farewell, Hello, FetchAnchor, AnchorSent, Chunk, Heartbeat, StatusQuery,
-                             StatusReport, Recess, Propose, Grant>;
+                             StatusReport, Recess, Propose, Grant, Parted>;
 
 }  // namespace collab::wire

@@ -57,6 +57,7 @@ std::vector<Message> samples() {
       Recess{TermId(7), RoundId(42), "1 of 3 sites is here, which is no majority"},
       Propose{TermId(8)},
       Grant{TermId(8), {run, RoundId(41), digest}, {TermId(8), false, true, voters, {}, {commit}}},
+      Parted{TermId(8), "oslo"},
   };
 }
 

@@ -146,6 +146,7 @@ void draw(Prng& prng, Recess& m) {
   m = {draw_id<TermId>(prng), draw_id<RoundId>(prng), draw_text(prng, kMaxReasonBytes)};
 }
 void draw(Prng& prng, Propose& m) { m.term = draw_id<TermId>(prng); }
+void draw(Prng& prng, Parted& m) { m = {draw_id<TermId>(prng), draw_text(prng, kMaxNameBytes)}; }
 void draw(Prng& prng, Grant& m) {
   m = {draw_id<TermId>(prng), {draw_id<RunId>(prng), draw_id<RoundId>(prng), draw_digest(prng)}, draw_report(prng)};
 }
