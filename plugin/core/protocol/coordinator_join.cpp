@@ -215,6 +215,7 @@ void Coordinator::State::admit(LinkId link, const wire::Join& join) {
   member.link = link;
   member.offer = join.offer;
   member.report = join.report;
+  member.remembers = join.report.remembers;
   member.expected_sites = join.expected_sites;
   member.last_heard = now;
   const bool holds = anchor && join.offer.run == anchor->run && join.offer.round == anchor->round;
@@ -304,7 +305,7 @@ bool Coordinator::State::anybody_resumes() const {
 void Coordinator::State::choose_anchor() {
   if (anchor) return;
   const bool enough = last_anchor ? !last_anchor_missed() : gathered || members.size() >= sites_wanted();
-  if (!enough || !has_quorum(all_members())) {
+  if (!enough || !may_begin()) {
     if (!gathering.running()) gathering.start(now);
     return;
   }
@@ -330,6 +331,7 @@ void Coordinator::State::choose_anchor() {
   best->holds = wire::Adopted{chosen.run, chosen.round, chosen.digest};
   for (auto& [id, member] : members) {
     member.standing = Standing::kJoined;  // who was behind another anchor is told this one
+    member.remembers = member.remembers || anew;
     voters[id] = member.name;
   }
   note(Note::Level::kInfo, "anchor",
@@ -380,7 +382,8 @@ void Coordinator::State::send_adopt(MemberRecord& to, SiteId source) {
   to.adopting_since = now;
   to.source = source;
   to.ready.reset();
-  send(to, wire::Adopt{term, anchor->run, anchor->round, source, *anchor->digest, counted(to), list_of(voters)});
+  send(to, wire::Adopt{term, anchor->run, anchor->round, source, *anchor->digest, counted(to), list_of(voters),
+                       to.remembers});
 }
 
 // An anchor does not move under a joiner: none is offered while an attempt is in flight, no attempt is formed while
@@ -449,7 +452,7 @@ void Coordinator::State::on_gathering_tick() {
       if (waited) note(Note::Level::kInfo, "waiting", missed + " yet (" + in_seconds(*waited) + ")");
       return;
     }
-    if (!has_quorum(all_members())) return step_down(missed + ", and " + quorum_in_words(all_members()));
+    if (!may_begin()) return step_down(missed + ", and " + quorum_in_words(all_members()));
     note(Note::Level::kWarning, "anchor",
          missed + " within " + in_seconds(config.link_grace) + " (COLLAB_LINK_GRACE); the swarm goes on without it");
     last_anchor.reset();
@@ -457,7 +460,7 @@ void Coordinator::State::on_gathering_tick() {
     gathered = gathered || anybody_resumes();
     return;
   }
-  if (now - gathering.since() >= config.join_timeout && !has_quorum(all_members())) {
+  if (now - gathering.since() >= config.join_timeout && !may_begin()) {
     return step_down(quorum_in_words(all_members()));
   }
   if (now - gathering.since() >= config.join_timeout && anybody_resumes()) {

@@ -180,7 +180,9 @@ void Site::State::on_applied(const Applied& event) {
   anchor->round = event.round;
   anchor->digest = event.state;
   join.offer = {anchor->run, anchor->round, anchor->digest};
+  remembers = true;  // what its name has promised before no longer counts
   prepared.reset();
+  forget_confirmed();
   if (membership == Membership::kActive) send_up(wire::Adopted{anchor->run, anchor->round, anchor->digest});
   out.emplace_back(std::move(round.outcome));
   round = RoundState{};
