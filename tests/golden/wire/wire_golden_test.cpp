@@ -28,7 +28,8 @@ std::vector<Message> samples() {
   const std::vector<Voter> voters{{SiteId(0), "paris"}, {SiteId(1), "oslo"}};
   const Form form{TermId(7), run, RoundId(42), AttemptId(1), two, halves, voters};
   const Commit commit{TermId(7), run, RoundId(42), AttemptId(1), {SiteId(0), SiteId(1)}};
-  join.report = {TermId(7), true, false, voters, {{form, true, {digest, {1, 2}}}}, {commit}};
+  const Prepared prepared{form, true, {digest, {1, 2}}, TermId(8)};
+  join.report = {TermId(7), true, false, voters, {prepared}, {commit}};
   return {
       join,
       Adopted{run, RoundId(0), digest},
@@ -42,7 +43,7 @@ std::vector<Message> samples() {
       Roster{TermId(7),
              {{SiteId(0), "paris", "10.0.0.1:29500", MemberState::kActive},
               {SiteId(1), "oslo", "", MemberState::kSuspect}}},
-      Adopt{TermId(7), run, RoundId(41), {SiteId(0), SiteId(2)}, digest, Counted::kYes, voters},
+      Adopt{TermId(7), run, RoundId(41), {SiteId(0), SiteId(2)}, digest, Counted::kYes, voters, true},
       form,
       commit,
       Farewell{},
@@ -55,8 +56,9 @@ std::vector<Message> samples() {
       StatusQuery{},
       StatusReport{R"({"term":7,"members":["paris"]})"},
       Recess{TermId(7), RoundId(42), "1 of 3 sites is here, which is no majority"},
-      Propose{TermId(8)},
+      Propose{TermId(8), {prepared}},
       Grant{TermId(8), {run, RoundId(41), digest}, {TermId(8), false, true, voters, {}, {commit}}},
+      Parted{TermId(8), "oslo"},
   };
 }
 
