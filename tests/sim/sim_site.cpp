@@ -211,8 +211,8 @@ void SimSite::on_frame(LinkId link, const Frame& frame) {
 
 void SimSite::on_sent(LinkId, std::uint64_t token) {
   // The token is the attempt's number in its round and the chunk's first element.
-  if (!attempt_ || token >> 40 != attempt_->form.attempt.value) return;
-  const std::uint64_t begin = (token & ((1ULL << 40) - 1)) - 1;
+  if (!attempt_ || token >> 32 != attempt_->form.attempt.value) return;
+  const std::uint64_t begin = (token & ((1ULL << 32) - 1)) - 1;
   step_exchange(ContributionSent{{begin, begin}}, self_);
 }
 

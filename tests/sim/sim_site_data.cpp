@@ -141,7 +141,7 @@ void SimSite::send_chunk(LinkId link, wire::ChunkKind kind, const ElementRange& 
 }
 
 void SimSite::send_contribution(const SendContribution& send) {
-  const std::uint64_t token = (std::uint64_t{attempt_->form.attempt.value} << 40) | (send.range.begin + 1);
+  const std::uint64_t token = (std::uint64_t{attempt_->form.attempt.value} << 32) | (send.range.begin + 1);
   send_chunk(link_to(send.owner), wire::ChunkKind::kContribution, send.range, cut(attempt_->delta, send.range), token);
 }
 

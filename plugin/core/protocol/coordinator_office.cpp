@@ -370,8 +370,8 @@ void Coordinator::State::inherit() {
   };
   forks = vague(list_of(voters)) || (settled && vague(settled->form.voters));
   if (ours && std::tie(offer.run, offer.round) != std::tie(remembered->run, remembered->round)) {
-    last_anchor = {remembered->run, remembered->round};  // it may be brought back
-  } else if (!forks) {
+    if (remembered->round.value > 0) last_anchor = {remembered->run, remembered->round};  // it may be brought back
+  } else if (newest.anchor != nullptr && !forks) {
     anchor = AnchorRecord{offer.run, offer.round, offer.digest};
   }
   for (const auto& [link, applicant] : applicants) {
