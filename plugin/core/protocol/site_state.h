@@ -179,7 +179,7 @@ struct Site::State {
   std::map<SiteId, LinkId> link_of;  // the usable link to a site
   std::map<SiteId, PeerDial> peer_dials;
   std::map<LinkId, wire::FetchAnchor> fetches;  // asked of us before our anchor was in place
-  std::optional<std::string> farewell;  // this site leaves: to be said to the coordinator, once there is one
+  std::optional<std::string> farewell;          // this site leaves: to be said to the coordinator, once there is one
   TimePoint leave_by = kNever;
   // Of the step under way.
   TimePoint now{};
