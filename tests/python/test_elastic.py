@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 import os
 import random
 import re
@@ -36,6 +38,20 @@ def end_alike(nodes: Nodes) -> None:  # noqa: F811
     assert len({node.digest() for node in nodes.all}) == 1
 
 
+def rounds_told(nodes: Nodes, name: str) -> list[dict[str, object]]:  # noqa: F811
+    lines = (nodes.folder / f"{name}.jsonl").read_text().splitlines()
+    return [event for event in map(json.loads, lines) if event["event"] == "round" and event["site"] == name]
+
+
+def rounds_alike(nodes: Nodes, *names: str) -> int:  # noqa: F811
+    """What each committed round led to was the same everywhere; how many there were."""
+    told: dict[object, object] = {}
+    for name in names:
+        for event in rounds_told(nodes, name):
+            assert told.setdefault(event["round"], event["digest"]) == event["digest"], f"{event} at {name}"
+    return len(told)
+
+
 def test_a_worker_is_killed_at_random_moments_and_returns(nodes: Nodes) -> None:  # noqa: F811
     paris, rome, oslo = three(nodes)
     chance = random.Random()
@@ -49,14 +65,7 @@ def test_a_worker_is_killed_at_random_moments_and_returns(nodes: Nodes) -> None:
         assert paris.step() > steps
         assert len(paris.pids()) == len(oslo.pids()) == 1, "a healthy worker was restarted"
     end_alike(nodes)
-    # What each committed round led to was the same everywhere.
-    told = {}
-    for node in (paris, rome, oslo):
-        for event in (nodes.folder / f"{node.name}.jsonl").read_text().splitlines():
-            found = re.search(r'"event":"round".*"round":(\d+).*"digest":"(\w+)"', event)
-            if found:
-                assert told.setdefault(found[1], found[2]) == found[2], f"round {found[1]} differs at {node.name}"
-    assert len(told) > 2 * kills
+    assert rounds_alike(nodes, "paris", "rome", "oslo") > 2 * kills
 
 
 def test_the_coordinators_machine_dies_and_the_others_go_on(nodes: Nodes) -> None:  # noqa: F811
@@ -117,3 +126,37 @@ def test_a_fourth_joins_leaves_on_sigterm_and_joins_again(nodes: Nodes) -> None:
         nodes.all.remove(lima)
     assert all(len(node.pids()) == 1 for node in (paris, rome, oslo))
     end_alike(nodes)
+
+
+def test_sites_come_and_go_for_long(nodes: Nodes) -> None:  # noqa: F811
+    """COLLAB_SOAK_SECONDS (`ci/soak.sh`: ten minutes) of sites that join, leave in good order, or are killed."""
+    seconds = float(os.environ.get("COLLAB_SOAK_SECONDS", "90"))
+    paris, rome, oslo = three(nodes)
+    chance = random.Random()
+    begun = time.monotonic()
+    changes = 0
+    for number in itertools.count():
+        if time.monotonic() - begun > seconds:
+            break
+        lima = nodes.start("lima", nnodes="3:4", conf="is_host=0")
+        lima.wait_for_rounds(1, "paris", "rome", "oslo", "lima")
+        time.sleep(chance.random() * seconds / 20)
+        if number % 2:
+            lima.kill()
+        else:
+            lima.process.send_signal(signal.SIGTERM)
+            lima.process.wait(40)
+        nodes.all.remove(lima)
+        changes += 2
+        paris.wait_for_rounds(1, "paris", "rome", "oslo")
+    nodes.stop_training()
+    for node in (paris, rome, oslo):
+        node.join()
+        assert len(node.pids()) == 1, f"{node.name} was restarted"
+        trained = 5 * int(re.findall(r"ended step (\d+)", node.output)[-1])
+        assert rounds_told(nodes, node.name)[-1]["samples"] == trained, "each sample counts once"
+    assert len({node.digest() for node in (paris, rome, oslo)}) == 1
+    took = time.monotonic() - begun
+    rounds = rounds_alike(nodes, "paris", "rome", "oslo")
+    print(f"{changes} joins and leaves and {rounds} rounds in {took:.0f} s")
+    assert changes >= 4 and rounds >= took / 60

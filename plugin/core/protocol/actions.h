@@ -200,6 +200,7 @@ struct RoundDone {
   AttemptId attempts;
   std::vector<std::string> members;
   std::vector<std::string> contributors;
+  std::uint64_t samples = 0;  // of all this process has trained, in the anchor by now
 };
 // The trigger is answered without a round: train on, what was trained counts later.
 struct RoundSkipped {

@@ -389,11 +389,6 @@ void Coordinator::State::send_adopt(MemberRecord& to, std::vector<SiteId> source
   tell_sources(to);
 }
 
-void Coordinator::State::tell_sources(const MemberRecord& to) {
-  send(to, wire::Adopt{term, anchor->run, anchor->round, to.sources, *anchor->digest, counted(to), list_of(voters),
-                       to.remembers});
-}
-
 // An anchor does not move under a joiner: none is offered while an attempt is in flight, no attempt is formed while
 // somebody adopts.
 void Coordinator::State::offer_anchor() {

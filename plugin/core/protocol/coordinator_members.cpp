@@ -85,6 +85,11 @@ void Coordinator::State::remove(SiteId id, const std::string& reason) {
   send_roster();
 }
 
+void Coordinator::State::tell_sources(const MemberRecord& to) {
+  send(to, wire::Adopt{term, anchor->run, anchor->round, to.sources, *anchor->digest, counted(to), list_of(voters),
+                       to.remembers});
+}
+
 void Coordinator::State::add_source(const MemberRecord& holder) {
   for (auto& [id, member] : members) {
     if (member.standing != Standing::kAdopting || id == holder.id || member.sources.size() >= kSources) continue;

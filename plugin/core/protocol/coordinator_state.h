@@ -238,15 +238,15 @@ struct Coordinator::State {
   [[nodiscard]] bool holds_anchor(const MemberRecord& member) const;
   [[nodiscard]] std::vector<SiteId> pick_sources(const MemberRecord& joiner);
   void send_adopt(MemberRecord& to, std::vector<SiteId> sources);
-  void tell_sources(const MemberRecord& to);
   void on_gathering_tick();
 
   // coordinator_members.cpp
   void remove(SiteId id, const std::string& reason);
   void expel(SiteId id, const std::string& reason);  // Refuse, Hangup, remove
-  void add_source(const MemberRecord& holder);       // one more has the anchor, while others are fetching it
-  void forget_everything();                          // nobody is here
-  void send_roster();  // at once in a small swarm, else with the next heartbeat or attempt
+  void tell_sources(const MemberRecord& to);
+  void add_source(const MemberRecord& holder);  // one more has the anchor, while others are fetching it
+  void forget_everything();                     // nobody is here
+  void send_roster();                           // at once in a small swarm, else with the next heartbeat or attempt
   void flush_roster();
   [[nodiscard]] wire::Roster roster() const;
   void heard(MemberRecord& member);

@@ -184,6 +184,7 @@ void Site::State::on_applied(const Applied& event) {
   prepared.reset();
   forget_confirmed();
   if (membership == Membership::kActive) send_up(wire::Adopted{anchor->run, anchor->round, anchor->digest});
+  round.outcome.samples = counted.samples;
   out.emplace_back(std::move(round.outcome));
   round = RoundState{};
   answer_fetches();

@@ -32,6 +32,7 @@ struct RoundReport {
   AttemptId attempts;
   std::vector<std::string> members;
   std::vector<std::string> contributors;
+  std::uint64_t samples = 0;  // of all this process has trained, in the anchor by now
   ParameterChange change = ParameterChange::kUnchanged;
   std::string skipped;  // why there was no round; empty: there was one
   Digest state;

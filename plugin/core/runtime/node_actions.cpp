@@ -132,6 +132,7 @@ void Node::act(const protocol::RoundDone& action) {
   report_.attempts = action.attempts;
   report_.members = action.members;
   report_.contributors = action.contributors;
+  report_.samples = action.samples;
   report_.seconds = formed_at_ == kNever ? 0 : seconds_between(formed_at_, now);
   report_.stall_seconds = seconds_between(triggered_at_, now);
   report_.exchange_seconds =
@@ -176,6 +177,7 @@ void Node::tell(const RoundReport& report) {
                  {"attempts", std::to_string(report.attempts.value)},
                  {"members", json_strings(report.members)},
                  {"contributors", json_strings(report.contributors)},
+                 {"samples", std::to_string(report.samples)},
                  {"bytes_sent", std::to_string(report.bytes_sent)},
                  {"bytes_received", std::to_string(report.bytes_received)},
                  {"seconds", json_number(report.seconds)},
