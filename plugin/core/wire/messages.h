@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "collab/types.h"
+#include "core/wire/meeting_messages.h"
 
 namespace collab::wire {
 
@@ -297,8 +298,9 @@ struct StatusReport {
   bool operator==(const StatusReport&) const = default;
 };
 
-using Message = std::variant<Join, Adopted, Ready, Decline, Unreached, Done, Leave, Welcome, Refuse, Roster, Adopt,
-                             Form, Commit, Farewell, Hello, FetchAnchor, AnchorSent, Chunk, Heartbeat, StatusQuery,
-                             StatusReport, Recess, Propose, Grant>;
+using Message =
+    std::variant<Join, Adopted, Ready, Decline, Unreached, Done, Leave, Welcome, Refuse, Roster, Adopt, Form, Commit,
+                 Farewell, Hello, FetchAnchor, AnchorSent, Chunk, Heartbeat, StatusQuery, StatusReport, Recess, Propose,
+                 Grant, Enter, Assemble, Disband, Bring, Taken, Seek, Entered, Recall, Found, Piece, Outcome>;
 
 }  // namespace collab::wire
