@@ -73,8 +73,11 @@ TimePoint Meeting::next_deadline() const {
     for (const MeetingRank& rank : room.ranks) {
       if (rank.away()) continue;
       const TimePoint limit = rank.entered ? later(rank.heard, state_->config.link_grace) : room.unseen;
-      // A minority leaves nobody out: it looks again when something comes.
-      if (room.minority.empty() || limit > state_->now) next = std::min(next, limit);
+      if (limit > state_->now) {
+        next = std::min(next, limit);
+      } else if (room.minority.empty()) {  // a minority leaves nobody out: it looks again when something comes
+        next = std::min(next, room.hold == kNever ? limit : room.hold);
+      }
     }
     for (const auto& [id, group] : room.groups) {
       for (const auto& [number, step] : group.steps) {
@@ -213,6 +216,7 @@ void Meeting::State::look_for_silent(MeetingRoom& room) {
   std::vector<RankId> silent;
   std::set<std::uint32_t> here;
   std::set<std::uint32_t> lost;
+  bool others_falter = false;  // silent, too, within a heartbeat
   for (std::uint32_t i = 0; i < room.ranks.size(); ++i) {
     const MeetingRank& rank = room.ranks[i];
     if (rank.away()) continue;
@@ -222,8 +226,13 @@ void Meeting::State::look_for_silent(MeetingRoom& room) {
       lost.insert(room.site_of[i]);
     } else {
       here.insert(room.site_of[i]);
+      others_falter = others_falter || (rank.entered && later(now, config.heartbeat) >= limit);
     }
   }
+  if (silent.empty()) room.hold = kNever;
+  if (!silent.empty() && others_falter && room.hold == kNever) room.hold = later(now, config.heartbeat);
+  if (room.hold != kNever && now < room.hold) return;
+  room.hold = kNever;
   std::erase_if(lost, [&](std::uint32_t site) { return here.contains(site); });
   const std::string before = std::exchange(room.minority, "");
   if (silent.empty()) return;

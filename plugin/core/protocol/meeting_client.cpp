@@ -266,6 +266,8 @@ struct MeetingClient::State {
     gone.insert(message.gone.begin(), message.gone.end());
     Group* group = group_at(message.group, message.step);
     if (group == nullptr) return;
+    // Of an earlier hub, which died before it could say that they count.
+    for (const std::uint32_t member : message.absent) group->pending->pieces.erase(member);
     MeetingExchanged done{group->pending->request.id, {}, {}, message.absent};
     if (!message.error.empty()) {
       done.status = unavailable(message.error);

@@ -60,6 +60,7 @@ struct MeetingRoom {
   std::set<std::pair<RankId, std::pair<GroupId, std::uint32_t>>> seeks;  // who looks for a sender, in (group, tag)
   bool only_hub = true;
   std::string minority;       // why it may not go on without those that are gone; empty: it may
+  TimePoint hold = kNever;    // others may have fallen silent with the first: until then nobody is left out
   TimePoint unseen = kNever;  // ranks that have not come by then are gone
 };
 

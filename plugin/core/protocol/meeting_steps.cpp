@@ -127,10 +127,11 @@ void Meeting::State::bring(MeetingRoom& room, RankId rank, const wire::Bring& me
 
 void Meeting::State::recall(MeetingRoom& room, MeetingGroup& group, MeetingStep& step) {
   for (const auto& [member, completed] : group.completed) {
-    if (completed < step.number || is_away(room, group, member)) continue;
+    if (completed < step.number || is_away(room, group, member) || step.asked.contains(member)) continue;
     step.awaited.insert(member);
     const LinkId link = room.ranks[group.members[member].value].link;
-    if (link.value == 0 || !step.asked.insert(member).second) continue;
+    if (link.value == 0) continue;  // it will assemble anew
+    step.asked.insert(member);
     send(link, wire::Recall{group.id, step.number});
   }
 }
