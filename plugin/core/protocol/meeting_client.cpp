@@ -80,7 +80,7 @@ struct MeetingClient::State {
   void on(const MeetingLeave& event) { leave(event); }
   void on(const HubConnected& event) { connected(event.link); }
   void on(const HubDialFailed& event) {
-    if (phase == Phase::kDialling) lost(event.why.message());
+    if (phase == Phase::kDialling) lost(event.why.message(), true);
   }
   void on(const MeetingReceived& event) { received(event); }
   void on(const Closed& event) { closed(event); }
@@ -93,7 +93,8 @@ struct MeetingClient::State {
     actions.emplace_back(DialHub{candidate});
   }
 
-  void lost(const std::string& why) {
+  // `unanswered`: nobody is there. A hub that was reached and lost again is still the one the others are with.
+  void lost(const std::string& why, bool unanswered = false) {
     last_problem = why;
     if (phase == Phase::kIn) {
       actions.emplace_back(make_note(Note::Level::kWarning, "meeting",
@@ -101,7 +102,7 @@ struct MeetingClient::State {
       const auto rounds = config.hubs.size() > 1 ? 2 : 1;
       give_up = later(now, rounds * config.link_grace);
       failed_dials = 0;
-    } else if (++failed_dials >= kDialsEach) {
+    } else if (unanswered && ++failed_dials >= kDialsEach) {
       failed_dials = 0;
       candidate = (candidate + 1) % static_cast<std::uint32_t>(config.hubs.size());
     }
@@ -113,7 +114,7 @@ struct MeetingClient::State {
 
   void hang_up(const std::string& why) {
     if (link.value != 0) actions.emplace_back(Hangup{link, why});
-    lost(why);
+    lost(why, phase == Phase::kEntering);
   }
 
   void break_down(Status why) {
