@@ -3,8 +3,12 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <exception>
+#include <numeric>
 #include <string>
 #include <utility>
+
+#include "torch/meeting_backend.h"
 
 namespace collab::torch_adapter {
 namespace {
@@ -36,8 +40,12 @@ at::Tensor combine_rows(const at::Tensor& rows, c10d::ReduceOp::RedOpType op) {
 }  // namespace
 
 OrderedReducer::OrderedReducer(c10::intrusive_ptr<c10d::Backend> site, c10::intrusive_ptr<c10d::Backend> leaders,
-                               int site_size)
-    : site_(std::move(site)), leaders_(std::move(leaders)), site_size_(site_size) {}
+                               int site_size, std::vector<int> site_sizes)
+    : site_(std::move(site)),
+      leaders_(std::move(leaders)),
+      meeting_(dynamic_cast<MeetingBackend*>(leaders_.get())),
+      site_size_(site_size),
+      site_sizes_(std::move(site_sizes)) {}
 
 void OrderedReducer::over_this_site(at::Tensor& flat, const c10d::ReduceOp& op, const Deadline& deadline) {
   if (!site_) return;
@@ -50,10 +58,27 @@ void OrderedReducer::over_this_site(at::Tensor& flat, const c10d::ReduceOp& op, 
   });
 }
 
-void OrderedReducer::over_all_sites(at::Tensor& flat, c10d::ReduceOp::RedOpType op, const Deadline& deadline) {
+void OrderedReducer::over_all_sites(at::Tensor& flat, c10d::ReduceOp::RedOpType op, bool mean,
+                                    const Deadline& deadline) {
   if (flat.numel() == 0) return;
-  over_this_site(flat, op, deadline);
-  if (leaders_) named("exchanging with the other sites' leaders", [&] { between_leaders(flat, op, deadline); });
+  try {
+    over_this_site(flat, op, deadline);
+  } catch (...) {
+    const std::exception_ptr why = std::current_exception();
+    if (meeting_ != nullptr) {  // the other sites need not wait for this one
+      try {
+        meeting_->pass(flat, deadline);
+      } catch (const std::exception&) {  // `why` says what came first
+      }
+    }
+    std::rethrow_exception(why);
+  }
+  if (leaders_) {
+    named("exchanging with the other sites' leaders", [&] {
+      const int ranks = meeting_ != nullptr ? between_living(flat, op, deadline) : between_leaders(flat, op, deadline);
+      if (mean) flat.div_(ranks);
+    });
+  }
   if (!site_) return;
   named("taking the result from the site's leader", [&] {
     std::vector<at::Tensor> tensors{flat};
@@ -74,11 +99,28 @@ at::Tensor OrderedReducer::gather_leaders(const at::Tensor& piece, const Deadlin
   return rows;
 }
 
-void OrderedReducer::between_leaders(at::Tensor& flat, c10d::ReduceOp::RedOpType op, const Deadline& deadline) {
+int OrderedReducer::between_living(at::Tensor& flat, c10d::ReduceOp::RedOpType op, const Deadline& deadline) {
+  const MeetingBackend::Rows found = meeting_->gather_living(flat, deadline);
+  std::vector<at::Tensor> there;
+  int ranks = 0;
+  for (std::size_t site = 0; site < found.living.size(); ++site) {
+    if (!found.living[site]) continue;
+    there.push_back(found.rows[static_cast<int64_t>(site)]);
+    ranks += site_sizes_[site];
+  }
+  flat.copy_(there[0]);
+  for (std::size_t i = 1; i < there.size(); ++i) {
+    op == c10d::ReduceOp::PRODUCT ? flat.mul_(there[i]) : flat.add_(there[i]);
+  }
+  return ranks;
+}
+
+int OrderedReducer::between_leaders(at::Tensor& flat, c10d::ReduceOp::RedOpType op, const Deadline& deadline) {
+  const int ranks = std::accumulate(site_sizes_.begin(), site_sizes_.end(), 0);
   const int64_t leaders = leaders_->getSize();
   if (leaders == 2 || flat.nbytes() <= kWholeBytes) {
     flat.copy_(combine_rows(gather_leaders(flat, deadline), op));
-    return;
+    return ranks;
   }
   const int64_t share = (flat.numel() + leaders - 1) / leaders;
   at::Tensor padded = at::zeros({leaders, share}, flat.options());
@@ -92,6 +134,7 @@ void OrderedReducer::between_leaders(at::Tensor& flat, c10d::ReduceOp::RedOpType
   leaders_->alltoall_base(bytes_out, bytes_in, even, even, opts)->wait();
   const at::Tensor whole = gather_leaders(combine_rows(mine, op), deadline);
   flat.copy_(whole.view(-1).narrow(0, 0, flat.numel()));
+  return ranks;
 }
 
 }  // namespace collab::torch_adapter

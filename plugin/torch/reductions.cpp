@@ -1,4 +1,4 @@
-// Reductions: floating sums, means and products in site order; everything else by Gloo over all ranks.
+// Reductions: floating sums, means and products in site order; everything else by the world's group.
 #include <c10/util/Exception.h>
 #include <torch/csrc/autograd/graph_task.h>
 
@@ -115,8 +115,7 @@ CollabBackend::WorkPtr CollabBackend::post_reduce(ReduceJob job) {
         flat.mul_(static_cast<double>(size_) / reducer_->site_size());
       }
     } else {
-      reducer_->over_all_sites(flat, mean ? ReduceOp::SUM : job.op.op_, deadline);
-      if (mean) flat.div_(size_);
+      reducer_->over_all_sites(flat, mean ? ReduceOp::SUM : job.op.op_, mean, deadline);
     }
     job.deliver(flat);
   };

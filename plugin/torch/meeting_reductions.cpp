@@ -1,0 +1,245 @@
+// Reductions by the meeting: everybody's parts to everybody, combined in rank order over those that are there.
+#include <c10/util/Exception.h>
+
+#include <cstring>
+#include <utility>
+
+#include "torch/meeting_backend.h"
+
+namespace collab::torch_adapter {
+
+using c10d::OpType;
+using c10d::ReduceOp;
+
+namespace {
+
+using Tensors = MeetingBackend::Tensors;
+
+[[nodiscard]] const char* name_of(ReduceOp::RedOpType op) {
+  switch (op) {
+    case ReduceOp::SUM: return "sum";
+    case ReduceOp::AVG: return "mean";
+    case ReduceOp::PRODUCT: return "product";
+    case ReduceOp::MIN: return "min";
+    case ReduceOp::MAX: return "max";
+    case ReduceOp::BAND: return "band";
+    case ReduceOp::BOR: return "bor";
+    case ReduceOp::BXOR: return "bxor";
+    default: break;
+  }
+  TORCH_CHECK(false, "collab: this reduction is not known to Gloo, and not to collab");
+}
+
+// What Gloo takes, and no more.
+void check_reduction(const char* name, const at::Tensor& tensor, ReduceOp::RedOpType op) {
+  switch (tensor.scalar_type()) {
+    case at::kFloat:
+    case at::kDouble:
+    case at::kHalf:
+    case at::kBFloat16:
+      TORCH_CHECK(op != ReduceOp::BAND && op != ReduceOp::BOR && op != ReduceOp::BXOR, "collab: ", name,
+                  ": cannot use ", name_of(op), " with a non-integral dtype");
+      return;
+    case at::kChar:
+    case at::kByte:
+    case at::kBool:
+    case at::kInt:
+    case at::kLong:
+      TORCH_CHECK(op != ReduceOp::AVG, "collab: ", name, ": the mean of ", tensor.scalar_type(), " is not one of ",
+                  tensor.scalar_type());
+      return;
+    default: TORCH_CHECK(false, "collab: ", name, ": invalid scalar type ", tensor.scalar_type());
+  }
+}
+
+void combine_into(at::Tensor& total, const at::Tensor& row, ReduceOp::RedOpType op) {
+  switch (op) {
+    case ReduceOp::SUM:
+    case ReduceOp::AVG: total.add_(row); return;
+    case ReduceOp::PRODUCT: total.mul_(row); return;
+    case ReduceOp::MIN: at::minimum_out(total, total, row); return;
+    case ReduceOp::MAX: at::maximum_out(total, total, row); return;
+    case ReduceOp::BAND: total.bitwise_and_(row); return;
+    case ReduceOp::BOR: total.bitwise_or_(row); return;
+    case ReduceOp::BXOR: total.bitwise_xor_(row); return;
+    default: TORCH_CHECK(false, "collab: unknown reduction");
+  }
+}
+
+void copy_out(const at::Tensor& flat, const Tensors& tensors) {
+  int64_t offset = 0;
+  for (const at::Tensor& tensor : tensors) {
+    at::Tensor(tensor).copy_(flat.narrow(0, offset, tensor.numel()).view(tensor.sizes()));
+    offset += tensor.numel();
+  }
+}
+
+}  // namespace
+
+MeetingBackend::Rows MeetingBackend::gather_living(const at::Tensor& flat, const Deadline& deadline) {
+  Rows found{at::empty({size_, flat.numel()}, flat.options()), {}};
+  const MeetingCalls::Bytes target = bytes_of(found.rows);
+  found.living = calls_->gather(call("sum between sites", flat, deadline), bytes_of(flat), wire::Absence::kGoesOn, true,
+                                [&](std::size_t from, std::size_t offset, MeetingCalls::ConstBytes part) {
+                                  if (part.empty()) return;
+                                  std::memcpy(target.data() + from * flat.nbytes() + offset, part.data(), part.size());
+                                });
+  tell_missing(found.living);
+  return found;
+}
+
+void MeetingBackend::pass(const at::Tensor& flat, const Deadline& deadline) {
+  calls_->pass(call("sum between sites", flat, deadline), flat.nbytes());
+}
+
+void MeetingBackend::combine(const char* name, at::Tensor& flat, ReduceOp::RedOpType op, const Deadline& deadline) {
+  check_reduction(name, flat, op);
+  at::Tensor rows = at::empty({size_, flat.numel()}, flat.options());
+  const MeetingCalls::Bytes target = bytes_of(rows);
+  const MeetingCalls::Living living = calls_->gather(
+      call(std::string(name) + " (" + name_of(op) + ")", flat, deadline), bytes_of(flat), wire::Absence::kGoesOn, true,
+      [&](std::size_t from, std::size_t offset, MeetingCalls::ConstBytes part) {
+        if (!part.empty()) std::memcpy(target.data() + from * flat.nbytes() + offset, part.data(), part.size());
+      });
+  tell_missing(living);
+  // Gloo takes a bool for a byte.
+  const at::Tensor values = flat.scalar_type() == at::kBool ? rows.view(at::kByte) : rows;
+  at::Tensor total;
+  int64_t there = 0;
+  for (int64_t row = 0; row < size_; ++row) {
+    if (!living[static_cast<std::size_t>(row)]) continue;
+    ++there;
+    if (total.defined()) {
+      combine_into(total, values[row], op);
+    } else {
+      total = values[row].clone();
+    }
+  }
+  if (op == ReduceOp::AVG) total.div_(there);
+  if (flat.numel() > 0) std::memcpy(flat.data_ptr(), total.data_ptr(), flat.nbytes());
+}
+
+MeetingBackend::WorkPtr MeetingBackend::post_reduce(const char* name, OpType type, Tensors parts, const ReduceOp& op,
+                                                    std::chrono::milliseconds timeout, TensorLists results,
+                                                    std::function<void(const at::Tensor& flat)> deliver) {
+  TORCH_CHECK(!parts.empty(), "collab: ", name, " needs a tensor");
+  for (const at::Tensor& part : parts) {
+    TORCH_CHECK(part.layout() == at::kStrided, "collab: ", name, " takes dense tensors, got layout ", part.layout());
+    TORCH_CHECK(part.scalar_type() == parts[0].scalar_type(), "collab: ", name, " got tensors of types ",
+                parts[0].scalar_type(), " and ", part.scalar_type(), "; they must be alike");
+  }
+  check_reduction(name, parts[0], op.op_);
+  return post(
+      name, type, std::move(results),
+      [this, name, parts = std::move(parts), kind = op.op_, timeout = limit(timeout), deliver = std::move(deliver)] {
+        Tensors flat;
+        for (const at::Tensor& part : parts) flat.push_back(part.reshape(-1));
+        at::Tensor all = flat.size() == 1 ? flat[0].clone(at::MemoryFormat::Contiguous) : at::cat(flat);
+        combine(name, all, kind, Deadline(timeout));
+        deliver(all);
+      });
+}
+
+MeetingBackend::WorkPtr MeetingBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& opts) {
+  TORCH_CHECK(tensors.size() == 1, "collab: all_reduce takes one tensor a rank, got ", tensors.size());
+  return post_reduce("all_reduce", OpType::ALLREDUCE, tensors, opts.reduceOp, opts.timeout, {tensors},
+                     [tensors](const at::Tensor& flat) { copy_out(flat, tensors); });
+}
+
+MeetingBackend::WorkPtr MeetingBackend::allreduce_coalesced(Tensors& tensors,
+                                                            const c10d::AllreduceCoalescedOptions& opts) {
+  return post_reduce("all_reduce_coalesced", OpType::ALLREDUCE_COALESCED, tensors, opts.reduceOp, opts.timeout,
+                     {tensors}, [tensors](const at::Tensor& flat) { copy_out(flat, tensors); });
+}
+
+MeetingBackend::WorkPtr MeetingBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& opts) {
+  TORCH_CHECK(tensors.size() == 1, "collab: reduce takes one tensor a rank, got ", tensors.size());
+  const bool root = opts.rootRank == rank_;
+  return post_reduce("reduce", OpType::REDUCE, tensors, opts.reduceOp, opts.timeout, {tensors},
+                     [tensors, root](const at::Tensor& flat) {
+                       if (root) copy_out(flat, tensors);
+                     });
+}
+
+MeetingBackend::WorkPtr MeetingBackend::reduce_scatter(Tensors& outputs, TensorLists& inputs,
+                                                       const c10d::ReduceScatterOptions& opts) {
+  TORCH_CHECK(outputs.size() == 1 && inputs.size() == 1 && inputs[0].size() == options_.ranks.size(),
+              "collab: reduce_scatter takes one output and a list of ", size_, " inputs");
+  const auto mine = static_cast<std::size_t>(rank_);
+  TORCH_CHECK(inputs[0][mine].numel() == outputs[0].numel(), "collab: reduce_scatter's output has ", outputs[0].numel(),
+              " elements, this rank's input ", inputs[0][mine].numel());
+  int64_t offset = 0;
+  for (std::size_t i = 0; i < mine; ++i) offset += inputs[0][i].numel();
+  return post_reduce(
+      "reduce_scatter", OpType::REDUCE_SCATTER, inputs[0], opts.reduceOp, opts.timeout, {outputs},
+      [outputs, offset](const at::Tensor& flat) { copy_out(flat.narrow(0, offset, outputs[0].numel()), outputs); });
+}
+
+MeetingBackend::WorkPtr MeetingBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
+                                                             const c10d::ReduceScatterOptions& opts) {
+  Tensors outputs{output};
+  Tensors inputs{input};
+  return reduce_scatter_tensor_coalesced(outputs, inputs, opts);
+}
+
+MeetingBackend::WorkPtr MeetingBackend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                                                        const c10d::ReduceScatterOptions& opts) {
+  TORCH_CHECK(outputs.size() == inputs.size(), "collab: reduce_scatter_tensor got ", outputs.size(), " outputs and ",
+              inputs.size(), " inputs");
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    TORCH_CHECK(inputs[i].numel() == outputs[i].numel() * size_, "collab: reduce_scatter_tensor got an input of ",
+                inputs[i].numel(), " elements for an output of ", outputs[i].numel(), " and ", size_, " ranks");
+  }
+  return post_reduce("reduce_scatter_tensor", OpType::REDUCE_SCATTER_TENSOR_COALESCED, inputs, opts.reduceOp,
+                     opts.timeout, {outputs}, [outputs, rank = rank_, size = size_](const at::Tensor& flat) {
+                       int64_t start = 0;
+                       for (const at::Tensor& target : outputs) {
+                         copy_out(flat.narrow(0, start + rank * target.numel(), target.numel()), {target});
+                         start += size * target.numel();
+                       }
+                     });
+}
+
+// Indices and values of different lengths: their sizes first.
+MeetingBackend::WorkPtr MeetingBackend::allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& opts) {
+  TORCH_CHECK(tensors.size() == 1 && tensors[0].layout() == at::kSparse && opts.reduceOp == ReduceOp::SUM,
+              "collab: all_reduce takes one sparse tensor a rank, and only sums it");
+  return post("all_reduce", OpType::_ALLREDUCE_SPARSE, {tensors},
+              [this, tensor = tensors[0], timeout = limit(opts.timeout)] {
+                const Deadline deadline(timeout);
+                const at::Tensor mine = tensor.coalesce();
+                const at::Tensor indices = mine.indices().contiguous();
+                const at::Tensor values = mine.values().contiguous();
+                std::vector<std::int64_t> counts(static_cast<std::size_t>(size_), 0);
+                const std::int64_t count = indices.size(1);
+                std::int64_t most = 0;
+                const MeetingCalls::Living living = calls_->gather(
+                    call("sizes of a sparse all_reduce", tensor, deadline), std::as_bytes(std::span(&count, 1)),
+                    wire::Absence::kGoesOn, true, [&](std::size_t from, std::size_t, MeetingCalls::ConstBytes part) {
+                      std::memcpy(&counts[from], part.data(), sizeof(std::int64_t));
+                      most = std::max(most, counts[from]);
+                    });
+                const auto padded = [&](const at::Tensor& rows) {  // to as many rows as the longest has
+                  at::Tensor all = at::zeros({most, rows.numel() / std::max<int64_t>(1, rows.size(0))}, rows.options());
+                  if (rows.size(0) > 0) all.narrow(0, 0, rows.size(0)).copy_(rows.reshape({rows.size(0), -1}));
+                  return all;
+                };
+                const Rows all_indices = gather_living(padded(indices.t().contiguous()).view(-1), deadline);
+                const Rows all_values = gather_living(padded(values).view(-1), deadline);
+                at::Tensor total;
+                for (int64_t rank = 0; rank < size_; ++rank) {
+                  const auto at_rank = static_cast<std::size_t>(rank);
+                  if (!living[at_rank] || !all_indices.living[at_rank] || !all_values.living[at_rank]) continue;
+                  const int64_t n = counts[at_rank];
+                  std::vector<int64_t> shape = values.sizes().vec();
+                  shape[0] = n;
+                  const at::Tensor part = at::sparse_coo_tensor(
+                      all_indices.rows[rank].view({most, -1}).narrow(0, 0, n).t().contiguous(),
+                      all_values.rows[rank].view({most, -1}).narrow(0, 0, n).reshape(shape), tensor.sizes());
+                  total = total.defined() ? total + part : part;
+                }
+                at::Tensor(tensor).copy_(total.coalesce());
+              });
+}
+
+}  // namespace collab::torch_adapter
