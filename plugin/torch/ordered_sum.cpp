@@ -17,6 +17,9 @@ namespace {
 // exchanges, but 2/L of the bytes). Two leaders send the same bytes either way. The bits do not depend on it.
 constexpr std::size_t kWholeBytes = 64 * 1024;
 
+// What is left of a deadline when it was the deadline that ended a step.
+constexpr std::chrono::milliseconds kTooLate{100};
+
 template <typename Step>
 void named(const char* step, const Step& body) {
   try {
@@ -65,7 +68,8 @@ void OrderedReducer::over_all_sites(at::Tensor& flat, c10d::ReduceOp::RedOpType 
     over_this_site(flat, op, deadline);
   } catch (...) {
     const std::exception_ptr why = std::current_exception();
-    if (meeting_ != nullptr) {  // the other sites need not wait for this one
+    // The other sites need not wait for one that has lost a rank. A rank that is merely late is late for them, too.
+    if (meeting_ != nullptr && deadline.left() > kTooLate) {
       try {
         meeting_->pass(flat, deadline);
       } catch (const std::exception&) {  // `why` says what came first

@@ -125,7 +125,10 @@ void MeetingSeat::handle(LoopEvent event) {
     return feed(protocol::HubConnected{connected->link});
   }
   if (auto* closed = std::get_if<LinkClosed>(&event)) {
-    if (closing_ == closed->link && leaving_) std::exchange(leaving_, std::nullopt)->set_value();
+    if (closing_ == closed->link) {
+      closing_.reset();
+      if (leaving_) std::exchange(leaving_, std::nullopt)->set_value();
+    }
     if (dialling_ != closed->link) return feed(protocol::Closed{closed->link, std::move(closed->why)});
     dialling_.reset();
     return feed(protocol::HubDialFailed{std::move(closed->why)});

@@ -24,6 +24,28 @@ struct Faults {
   return "part of " + std::to_string(rank) + " in " + std::to_string(step);
 }
 
+// At all that live, of every step.
+void expect_one_result(MeetingWorld& world) {
+  for (std::uint64_t step = 1; step <= kSteps; ++step) {
+    const MeetingExchanged* first = nullptr;
+    for (std::uint32_t rank = 0; rank < world.size(); ++rank) {
+      MeetingWorld::Rank& each = world.rank(rank);
+      if (each.dead) continue;  // what it alone was told died with it
+      const MeetingExchanged& mine = each.done.at(step);
+      ASSERT_TRUE(mine.status.ok()) << "rank " << rank << " step " << step << ": " << mine.status.message();
+      ASSERT_EQ(each.times[step], 1);
+      if (first == nullptr) first = &mine;
+      ASSERT_EQ(mine.absent, first->absent) << "step " << step << " at rank " << rank;
+      for (std::uint32_t from = 0; from < world.size(); ++from) {
+        const bool out = std::ranges::binary_search(mine.absent, from);
+        ASSERT_TRUE(!out || world.rank(from).dead) << "rank " << from << " lives and was left out of " << step;
+        const std::string expected = out || from == rank ? "" : part_of(from, step);
+        ASSERT_EQ(MeetingWorld::text_of(mine.parts[from]), expected) << "rank " << rank << " from " << from;
+      }
+    }
+  }
+}
+
 void run_seed(std::uint64_t seed, Faults faults) {
   SCOPED_TRACE("seed " + std::to_string(seed));
   MeetingWorld world(seed, {"a", "a", "b", "c", "c"}, faults.hub_dies ? 2 : 1);
@@ -77,24 +99,8 @@ void run_seed(std::uint64_t seed, Faults faults) {
   }
   ASSERT_TRUE(ended);
 
-  for (std::uint64_t step = 1; step <= kSteps; ++step) {
-    const MeetingExchanged* first = nullptr;
-    for (std::uint32_t rank = 0; rank < world.size(); ++rank) {
-      MeetingWorld::Rank& each = world.rank(rank);
-      if (each.dead) continue;  // what it alone was told died with it
-      const MeetingExchanged& mine = each.done.at(step);
-      ASSERT_TRUE(mine.status.ok()) << "rank " << rank << " step " << step << ": " << mine.status.message();
-      ASSERT_EQ(each.times[step], 1);
-      if (first == nullptr) first = &mine;
-      ASSERT_EQ(mine.absent, first->absent) << "step " << step << " at rank " << rank;
-      for (std::uint32_t from = 0; from < world.size(); ++from) {
-        const bool out = std::ranges::binary_search(mine.absent, from);
-        ASSERT_TRUE(!out || world.rank(from).dead) << "rank " << from << " lives and was left out of " << step;
-        const std::string expected = out || from == rank ? "" : part_of(from, step);
-        ASSERT_EQ(MeetingWorld::text_of(mine.parts[from]), expected) << "rank " << rank << " from " << from;
-      }
-    }
-  }
+  expect_one_result(world);
+  if (::testing::Test::HasFatalFailure()) return;
   world.run_for(2 * kGrace);
   for (std::size_t hub = 0; hub < (faults.hub_dies ? 2U : 1U); ++hub) {
     EXPECT_EQ(world.hub(hub) == nullptr ? 0 : world.hub(hub)->bytes_held(), 0U);
