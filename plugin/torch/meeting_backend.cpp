@@ -38,6 +38,7 @@ void MeetingBackend::setTimeout(std::chrono::milliseconds timeout) {
 
 void MeetingBackend::shutdown() {
   queue_->stop();
+  calls_->close();  // a receive that nobody sends to would wait for its time-out
   for (auto& [key, queue] : letters_) queue->stop();
 }
 

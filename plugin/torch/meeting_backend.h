@@ -55,7 +55,7 @@ class MeetingBackend final : public c10d::Backend {
   void setSequenceNumberForGroup() override {}
   uint64_t getSequenceNumberForGroup() override { return issued_.load(); }
   void enableCollectivesTiming() override {}
-  void abort() override {}
+  void abort() override { calls_->close(); }
   void shutdown() override;
 
   WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& opts) override;

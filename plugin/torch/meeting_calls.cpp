@@ -39,7 +39,10 @@ MeetingCalls::MeetingCalls(std::shared_ptr<MeetingSeat> seat, std::uint64_t grou
   seat_->open({group_, members_, {}, 0});
 }
 
-MeetingCalls::~MeetingCalls() {
+MeetingCalls::~MeetingCalls() { close(); }
+
+void MeetingCalls::close() {
+  const std::lock_guard<std::mutex> lock(mutex_);
   for (const auto& [key, group] : pairs_) seat_->close(group);
   seat_->close(group_);
 }

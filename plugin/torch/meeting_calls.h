@@ -61,6 +61,8 @@ class MeetingCalls {
   // One after another for each (peer, tag).
   void send(const Call& call, std::size_t to, std::uint32_t tag, ConstBytes bytes);
   void receive(const Call& call, std::size_t from, std::uint32_t tag, Bytes bytes);
+  // What waits here, and what is asked later, fails.
+  void close();
   [[nodiscard]] std::size_t seek(const Call& call, std::uint32_t tag);
 
  private:

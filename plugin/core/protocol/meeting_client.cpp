@@ -168,6 +168,7 @@ struct MeetingClient::State {
     for (const auto& [id, group] : groups) {
       assemble(group);
       if (group.pending) bring(group);
+      if (!group.broken.ok()) send(wire::Disband{id});
     }
     for (const auto& [id, seeking] : seeks) send(wire::Seek{seeking.seek.group, seeking.seek.tag});
   }
@@ -223,6 +224,14 @@ struct MeetingClient::State {
     if (found_group == groups.end()) return;
     fail_group(found_group->second, cancelled("the group was closed"));
     groups.erase(found_group);
+    for (auto entry = seeks.begin(); entry != seeks.end();) {
+      if (entry->second.seek.group != id) {
+        ++entry;
+        continue;
+      }
+      actions.emplace_back(SenderFound{entry->first, cancelled("the group was closed"), 0});
+      entry = seeks.erase(entry);
+    }
     if (phase == Phase::kIn) send(wire::Disband{id});
   }
 
@@ -270,6 +279,7 @@ struct MeetingClient::State {
     // Of an earlier hub, which died before it could say that they count.
     for (const std::uint32_t member : message.absent) group->pending->pieces.erase(member);
     MeetingExchanged done{group->pending->request.id, {}, {}, message.absent};
+    std::erase_if(done.absent, [&](std::uint32_t member) { return member >= group->open.members.size(); });
     if (!message.error.empty()) {
       done.status = unavailable(message.error);
     } else {
@@ -345,6 +355,7 @@ struct MeetingClient::State {
                                in_seconds(group.pending->request.timeout) + " and the grace: the coordinator at " +
                                config.hubs[candidate] + " does not answer (" + last_problem + ")");
       fail_group(group, group.broken);
+      if (phase == Phase::kIn) send(wire::Disband{id});  // the others need not wait for what will not come
     }
     for (auto entry = seeks.begin(); entry != seeks.end();) {
       if (now < entry->second.deadline) {
