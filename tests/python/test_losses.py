@@ -26,5 +26,6 @@ def test_without_the_coordinator_it_ends_in_words() -> None:
     environment = {"COLLAB_LINK_GRACE": "4s", "COLLAB_HEARTBEAT": "500ms"}
     finished = run_ranks("losses.py", SITES, "0", environment=environment)
     for rank in (1, 2, 3):
-        assert finished[rank].status != 0, listing(finished)
+        assert finished[rank].status not in (0, -9), listing(finished)
+    for rank in (2, 3):  # rank 1 hears of it within its site first
         assert "no coordinator answers" in finished[rank].output, listing(finished)
