@@ -11,6 +11,7 @@
 namespace collab {
 namespace {
 
+// Two dials to a hub that is gone, after a grace of silence, still leave time to find the next within two graces.
 constexpr Duration kDialTimeout = std::chrono::seconds(10);
 constexpr std::chrono::seconds kLeaveLimit{3};
 
@@ -47,7 +48,7 @@ Result<std::unique_ptr<MeetingSeat>> MeetingSeat::enter(Options options, std::un
 
 MeetingSeat::MeetingSeat(Options options, std::unique_ptr<Transport> transport)
     : hubs_(options.hubs),
-      dial_timeout_(std::min<Duration>(kDialTimeout, options.config.link_grace / 2)),
+      dial_timeout_(std::min<Duration>(kDialTimeout, options.config.link_grace / 4)),
       machine_(machine_config(options)),
       transport_(std::move(transport)) {}
 
