@@ -141,7 +141,7 @@ void bind_backend(py::module_& module) {
       .def_property_readonly("sites", &CollabBackend::sites);
   module.def("make_backend", &make_backend, py::kw_only(), py::arg("rank"), py::arg("size"), py::arg("sites"),
              py::arg("world") = py::none(), py::arg("site") = py::none(), py::arg("leaders") = py::none(),
-             py::arg("seat") = nullptr, py::arg("group_id") = 0, py::arg("ranks") = std::vector<std::uint32_t>(),
+             py::arg("seat") = py::none(), py::arg("group_id") = 0, py::arg("ranks") = std::vector<std::uint32_t>(),
              py::arg("site_names") = std::vector<std::string>(), py::arg("timeout"), py::arg("is_world") = false);
 }
 

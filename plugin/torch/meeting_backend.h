@@ -9,9 +9,12 @@
 
 #include <atomic>
 #include <chrono>
+#include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <tuple>
 #include <vector>
 
 #include "torch/meeting_calls.h"
@@ -89,6 +92,7 @@ class MeetingBackend final : public c10d::Backend {
   WorkPtr post(const char* name, c10d::OpType type, TensorLists results, std::function<void()> job);
   // Over the ranks that are there, in rank order, in place.
   void combine(const char* name, at::Tensor& flat, c10d::ReduceOp::RedOpType op, const Deadline& deadline);
+  void sum_sparse(const at::Tensor& tensor, const Deadline& deadline);
   WorkPtr post_reduce(const char* name, c10d::OpType type, Tensors parts, const c10d::ReduceOp& op,
                       std::chrono::milliseconds timeout, TensorLists results,
                       std::function<void(const at::Tensor& flat)> deliver);

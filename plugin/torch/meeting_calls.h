@@ -12,6 +12,7 @@
 #include <mutex>
 #include <span>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "core/runtime/meeting_seat.h"

@@ -1,6 +1,7 @@
 // Reductions by the meeting: everybody's parts to everybody, combined in rank order over those that are there.
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -200,46 +201,49 @@ MeetingBackend::WorkPtr MeetingBackend::reduce_scatter_tensor_coalesced(Tensors&
                      });
 }
 
-// Indices and values of different lengths: their sizes first.
+// Indices and values of different lengths: how many there are first, then all rows as long as the longest.
+void MeetingBackend::sum_sparse(const at::Tensor& tensor, const Deadline& deadline) {
+  const at::Tensor mine = tensor.coalesce();
+  const at::Tensor indices = mine.indices().t().contiguous();  // a row an entry
+  const at::Tensor values = mine.values().contiguous();
+  std::vector<std::int64_t> counts(static_cast<std::size_t>(size_), 0);
+  const std::int64_t count = indices.size(0);
+  std::int64_t most = 0;
+  MeetingCalls::Living living =
+      calls_->gather(call("sizes of a sparse all_reduce", tensor, deadline), std::as_bytes(std::span(&count, 1)),
+                     wire::Absence::kGoesOn, true, [&](std::size_t from, std::size_t, MeetingCalls::ConstBytes part) {
+                       std::memcpy(&counts[from], part.data(), sizeof(std::int64_t));
+                       most = std::max(most, counts[from]);
+                     });
+  if (most == 0) return;
+  const auto gather_padded = [&](const at::Tensor& entries) {
+    std::vector<int64_t> shape = entries.sizes().vec();
+    shape[0] = most;
+    const at::Tensor padded = at::zeros(shape, entries.options());
+    if (count > 0) padded.narrow(0, 0, count).copy_(entries);
+    const Rows found = gather_living(padded.view(-1), deadline);
+    for (std::size_t i = 0; i < living.size(); ++i) living[i] = living[i] && found.living[i];
+    shape.insert(shape.begin(), size_);
+    return found.rows.view(shape);
+  };
+  const at::Tensor all_indices = gather_padded(indices);
+  const at::Tensor all_values = gather_padded(values);
+  at::Tensor total;
+  for (int64_t rank = 0; rank < size_; ++rank) {
+    if (!living[static_cast<std::size_t>(rank)]) continue;
+    const int64_t entries = counts[static_cast<std::size_t>(rank)];
+    const at::Tensor part = at::sparse_coo_tensor(all_indices[rank].narrow(0, 0, entries).t().contiguous(),
+                                                  all_values[rank].narrow(0, 0, entries), tensor.sizes());
+    total = total.defined() ? total + part : part;
+  }
+  at::Tensor(tensor).copy_(total.coalesce());
+}
+
 MeetingBackend::WorkPtr MeetingBackend::allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& opts) {
   TORCH_CHECK(tensors.size() == 1 && tensors[0].layout() == at::kSparse && opts.reduceOp == ReduceOp::SUM,
               "collab: all_reduce takes one sparse tensor a rank, and only sums it");
   return post("all_reduce", OpType::_ALLREDUCE_SPARSE, {tensors},
-              [this, tensor = tensors[0], timeout = limit(opts.timeout)] {
-                const Deadline deadline(timeout);
-                const at::Tensor mine = tensor.coalesce();
-                const at::Tensor indices = mine.indices().contiguous();
-                const at::Tensor values = mine.values().contiguous();
-                std::vector<std::int64_t> counts(static_cast<std::size_t>(size_), 0);
-                const std::int64_t count = indices.size(1);
-                std::int64_t most = 0;
-                const MeetingCalls::Living living = calls_->gather(
-                    call("sizes of a sparse all_reduce", tensor, deadline), std::as_bytes(std::span(&count, 1)),
-                    wire::Absence::kGoesOn, true, [&](std::size_t from, std::size_t, MeetingCalls::ConstBytes part) {
-                      std::memcpy(&counts[from], part.data(), sizeof(std::int64_t));
-                      most = std::max(most, counts[from]);
-                    });
-                const auto padded = [&](const at::Tensor& rows) {  // to as many rows as the longest has
-                  at::Tensor all = at::zeros({most, rows.numel() / std::max<int64_t>(1, rows.size(0))}, rows.options());
-                  if (rows.size(0) > 0) all.narrow(0, 0, rows.size(0)).copy_(rows.reshape({rows.size(0), -1}));
-                  return all;
-                };
-                const Rows all_indices = gather_living(padded(indices.t().contiguous()).view(-1), deadline);
-                const Rows all_values = gather_living(padded(values).view(-1), deadline);
-                at::Tensor total;
-                for (int64_t rank = 0; rank < size_; ++rank) {
-                  const auto at_rank = static_cast<std::size_t>(rank);
-                  if (!living[at_rank] || !all_indices.living[at_rank] || !all_values.living[at_rank]) continue;
-                  const int64_t n = counts[at_rank];
-                  std::vector<int64_t> shape = values.sizes().vec();
-                  shape[0] = n;
-                  const at::Tensor part = at::sparse_coo_tensor(
-                      all_indices.rows[rank].view({most, -1}).narrow(0, 0, n).t().contiguous(),
-                      all_values.rows[rank].view({most, -1}).narrow(0, 0, n).reshape(shape), tensor.sizes());
-                  total = total.defined() ? total + part : part;
-                }
-                at::Tensor(tensor).copy_(total.coalesce());
-              });
+              [this, tensor = tensors[0], timeout = limit(opts.timeout)] { sum_sparse(tensor, Deadline(timeout)); });
 }
 
 }  // namespace collab::torch_adapter
