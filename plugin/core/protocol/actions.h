@@ -163,6 +163,7 @@ struct TakeSnapshot {};  // of the parameters; it serves the next Rebase or Appl
 struct KeepAnchor {
   RunId run;
   RoundId round;
+  Digest digest;  // the anchor that is held may get another name
 };
 // Receive anchor and outer state over this link (the machine sends FetchAnchor itself); AnchorInPlace follows.
 struct ReceiveAnchor {

@@ -447,6 +447,7 @@ void Coordinator::State::on_gathering_tick() {
     note(Note::Level::kWarning, "anchor",
          missed + " within " + in_seconds(config.link_grace) + " (COLLAB_LINK_GRACE); the swarm goes on without it");
     last_anchor.reset();
+    forks = true;
     gathered = gathered || anybody_resumes();
     return;
   }

@@ -41,7 +41,8 @@ void Site::State::try_elsewhere(const std::string& reason) {
 void Site::State::send_join() {
   up.join_sent = true;
   if (!up.home) up.home = up.candidate;
-  up.answer_by = later(now, up.candidate == *up.home ? kHomeLimits * kAnswerLimit : kAnswerLimit);
+  const int limits = up.candidate != *up.home ? 1 : up.candidate == 0 ? kHomeLimits : kLaterHomeLimits;
+  up.answer_by = later(now, limits * kAnswerLimit);
   join.report = report();
   send_up(join);
 }
@@ -143,7 +144,8 @@ void Site::State::on_adopt(const wire::Adopt& adopt) {
     return note(Note::Level::kWarning, "ignored", "the coordinator offered an anchor to a site that waits for none");
   }
   const bool same_round = anchor && anchor->run == adopt.run && anchor->round == adopt.round;
-  if (join_done && !same_round && round.phase == RoundPhase::kTraining) {
+  const bool renamed = anchor && anchor->digest == adopt.digest;
+  if (join_done && !same_round && !renamed && round.phase == RoundPhase::kTraining) {
     // Our parameters move: we say what we hold, and take this one at our next trigger.
     membership = Membership::kActive;
     return send_up(wire::Adopted{anchor->run, anchor->round, anchor->digest});
@@ -163,7 +165,7 @@ void Site::State::on_adopt(const wire::Adopt& adopt) {
   adoption->adopt = adopt;
   adoption->give_up = later(now, config.round_timeout + up.grace);
   adoption->keeps = adopt.source == self || join.offer.digest == adopt.digest;
-  if (!adoption->keeps || round.phase != RoundPhase::kDone) {
+  if (!adoption->keeps || !same_round || round.phase != RoundPhase::kDone) {
     back_to_ready("the anchor is to be taken from " + name_of(adopt.source));
   }
   if (!adoption->keeps && prepared) {  // its mean lies where the anchor is received
@@ -171,7 +173,7 @@ void Site::State::on_adopt(const wire::Adopt& adopt) {
     prepared->slices.clear();
   }
   if (adoption->keeps) {
-    out.emplace_back(KeepAnchor{adopt.run, adopt.round});
+    out.emplace_back(KeepAnchor{adopt.run, adopt.round, adopt.digest});
   } else {
     pursue_adoption();
   }

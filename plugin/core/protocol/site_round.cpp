@@ -197,10 +197,11 @@ void Site::State::on_recess(const wire::Recess& recess) {
   if (round.phase == RoundPhase::kDone) round.phase = RoundPhase::kReady;
   skip(recess.reason);
   if (config.coordinators.size() > 1 && now >= later(no_quorum_since, up.grace)) {
-    no_quorum_since = now;  // another candidate may have the majority
-    const std::uint32_t next = (up.candidate + 1) % static_cast<std::uint32_t>(config.coordinators.size());
+    no_quorum_since = now;  // another candidate may have the majority; this one is where the others come back to
+    const std::uint32_t here = up.candidate;
     drop_coordinator("there is no majority there");
-    up.candidate = next;
+    up.home = here;
+    up.candidate = (here + 1) % static_cast<std::uint32_t>(config.coordinators.size());
   }
 }
 

@@ -42,6 +42,7 @@ inline constexpr Duration kDialLimit = std::chrono::seconds(15);    // a dial th
 inline constexpr Duration kAnswerLimit = std::chrono::seconds(15);  // Welcome or Refuse after Join
 // At the first candidate that can be reached all wait longer: at any time most of them are there together.
 inline constexpr int kHomeLimits = 4;
+inline constexpr int kLaterHomeLimits = 2;  // at another than the first in the list: that one may be back
 inline constexpr Duration kLinkLimit = std::chrono::seconds(20);   // links to all members of an attempt
 inline constexpr Duration kHelloLimit = std::chrono::seconds(20);  // a Hello from a site the roster does not list yet
 inline constexpr Duration kFarewellLimit = std::chrono::seconds(5);

@@ -92,7 +92,7 @@ class DataPlane {
 
   // ---- anchors
   // Seals our own parameters as the anchor of (run, round) unless the arena holds that already.
-  Result<SealedAnchor> keep_anchor(RunId run, RoundId round);
+  Result<SealedAnchor> keep_anchor(RunId run, RoundId round, const Digest& digest);
   Status send_anchor(const protocol::SendAnchor& action);
   void receive_anchor(const protocol::ReceiveAnchor& action);
   void stop_receiving() { receiving_.reset(); }

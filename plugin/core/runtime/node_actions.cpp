@@ -59,7 +59,7 @@ void Node::act(const protocol::ApplyCommit& action) {
 }
 
 void Node::act(const protocol::KeepAnchor& action) {
-  Result<SealedAnchor> kept = data_plane_->keep_anchor(action.run, action.round);
+  Result<SealedAnchor> kept = data_plane_->keep_anchor(action.run, action.round, action.digest);
   if (!kept.ok()) return act(protocol::Failed{kept.status()});
   pending_.push_back(protocol::AnchorInPlace{kept->run, kept->round, kept->digest});
 }
