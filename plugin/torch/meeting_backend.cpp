@@ -57,19 +57,20 @@ MeetingCalls::Call MeetingBackend::call(std::string operation, const at::Tensor&
   std::string text = shape.str();
   if (text.size() > 200) text = text.substr(0, 200) + "...";
   operation += " of " + std::to_string(like.numel()) + " " + c10::toString(like.scalar_type());
-  return {std::move(operation), std::move(text), deadline};
+  return {std::move(operation), std::move(text), deadline, number_};
 }
 
-MeetingBackend::WorkPtr MeetingBackend::post(const char* name, OpType type, TensorLists results,
+MeetingBackend::WorkPtr MeetingBackend::post(const std::string& name, OpType type, TensorLists results,
                                              std::function<void()> job) {
   issued_.fetch_add(1);
   // Like Gloo, which writes raw memory: neither recorded by autograd nor counted as a new version of the tensor.
-  auto unrecorded = [body = std::move(job)] {
+  auto unrecorded = [this, number = count_call(), body = std::move(job)] {
     const at::AutoDispatchBelowADInplaceOrView guard;
+    number_ = number;
     body();
   };
-  auto work = c10::make_intrusive<QueuedWork>(std::string(name) + " at " + whereabouts(), rank_, type,
-                                              std::move(results), std::move(unrecorded), false);
+  auto work = c10::make_intrusive<QueuedWork>(name + " at " + whereabouts(), rank_, type, std::move(results),
+                                              std::move(unrecorded), false);
   queue_->post(work, [] {});
   return work;
 }
@@ -79,7 +80,7 @@ MeetingBackend::WorkPtr MeetingBackend::post(const char* name, OpType type, Tens
 MeetingBackend::WorkPtr MeetingBackend::barrier(const c10d::BarrierOptions& opts) {
   const auto timeout = limit(opts.timeout);
   return post("barrier", OpType::BARRIER, {}, [this, timeout] {
-    tell_missing(calls_->barrier({"barrier", "", Deadline(timeout)}));
+    tell_missing(calls_->barrier({"barrier", "", Deadline(timeout), number_}));
   });
 }
 
@@ -87,7 +88,7 @@ void MeetingBackend::monitoredBarrier(const c10d::BarrierOptions& opts, bool /*w
   const auto timeout = limit(opts.timeout);
   // All that did not come are named in any case.
   post("monitored_barrier", OpType::BARRIER, {}, [this, timeout] {
-    (void)calls_->gather({"monitored_barrier", "", Deadline(timeout)}, {}, wire::Absence::kFails, false, {});
+    (void)calls_->gather({"monitored_barrier", "", Deadline(timeout), number_}, {}, wire::Absence::kFails, false, {});
   })->wait();
 }
 

@@ -22,6 +22,9 @@
 
 namespace collab::torch_adapter {
 
+// Throws c10::Error for one that Gloo does not know.
+[[nodiscard]] const char* reduction_name(c10d::ReduceOp::RedOpType op);
+
 struct MeetingBackendOptions {
   std::shared_ptr<MeetingSeat> seat;
   std::uint64_t group = 0;           // the same at all its ranks, and no other group's
@@ -46,9 +49,11 @@ class MeetingBackend final : public c10d::Backend {
     MeetingCalls::Living living;
   };
   // Blocking, on the caller's thread, which must be the only one that uses this backend.
-  [[nodiscard]] Rows gather_living(const at::Tensor& flat, const Deadline& deadline);
+  [[nodiscard]] Rows gather_living(const SumCall& sum, const at::Tensor& flat, const Deadline& deadline);
   // Instead of gather_living(): this rank cannot take part in it, the others do without it.
-  void pass(const at::Tensor& flat, const Deadline& deadline);
+  void pass(const SumCall& sum, const at::Tensor& flat, const Deadline& deadline);
+  // The number of the group's next call, which is made in another backend.
+  [[nodiscard]] std::uint64_t count_call() { return counted_.fetch_add(1) + 1; }
   // Says once for each that is missing that sums go on without it.
   void tell_missing(const MeetingCalls::Living& living);
 
@@ -89,11 +94,11 @@ class MeetingBackend final : public c10d::Backend {
  private:
   [[nodiscard]] std::chrono::milliseconds limit(std::chrono::milliseconds asked) const;
   [[nodiscard]] MeetingCalls::Call call(std::string operation, const at::Tensor& like, const Deadline& deadline) const;
-  WorkPtr post(const char* name, c10d::OpType type, TensorLists results, std::function<void()> job);
+  WorkPtr post(const std::string& name, c10d::OpType type, TensorLists results, std::function<void()> job);
   // Over the ranks that are there, in rank order, in place.
-  void combine(const char* name, at::Tensor& flat, c10d::ReduceOp::RedOpType op, const Deadline& deadline);
+  void combine(const std::string& name, at::Tensor& flat, c10d::ReduceOp::RedOpType op, const Deadline& deadline);
   void sum_sparse(const at::Tensor& tensor, const Deadline& deadline);
-  WorkPtr post_reduce(const char* name, c10d::OpType type, Tensors parts, const c10d::ReduceOp& op,
+  WorkPtr post_reduce(const std::string& name, c10d::OpType type, Tensors parts, const c10d::ReduceOp& op,
                       std::chrono::milliseconds timeout, TensorLists results,
                       std::function<void(const at::Tensor& flat)> deliver);
   [[nodiscard]] std::vector<at::Tensor> gather_rows(const std::string& operation, const at::Tensor& mine, bool wants,
@@ -106,7 +111,9 @@ class MeetingBackend final : public c10d::Backend {
   c10::intrusive_ptr<Options> backend_options_;
   std::shared_ptr<MeetingCalls> calls_;
   std::atomic<std::uint64_t> issued_{0};
-  MeetingCalls::Living told_;  // the worker's; false: it has been said that this one is missing
+  std::atomic<std::uint64_t> counted_{0};  // of `issued_`, what all ranks of the group take part in
+  std::uint64_t number_ = 0;               // the worker's: of the call it carries out
+  MeetingCalls::Living told_;              // the worker's; false: it has been said that this one is missing
   std::unique_ptr<WorkQueue> queue_;
   // Sends and receives wait for their peer, not for each other: a queue for each (sends, peer, tag); peer -1: anybody.
   std::map<std::tuple<bool, int, int>, std::unique_ptr<WorkQueue>> letters_;

@@ -56,6 +56,7 @@ std::size_t MeetingCalls::chunk_bytes() const {
 protocol::MeetingRequest MeetingCalls::request(const Call& call, wire::Absence absence, std::size_t root) const {
   protocol::MeetingRequest made;
   made.group = group_;
+  made.call = call.number;
   made.operation = call.operation;
   made.shape = call.shape;
   made.absence = absence;

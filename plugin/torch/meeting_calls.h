@@ -35,6 +35,7 @@ class MeetingCalls {
     std::string operation;
     std::string shape;
     Deadline deadline;
+    std::uint64_t number = 0;  // see wire::Bring, `call`
   };
 
   // members[rank] is this process; the numbers are ranks of the world.

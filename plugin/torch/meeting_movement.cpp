@@ -228,25 +228,25 @@ MeetingBackend::WorkPtr MeetingBackend::alltoall_base(at::Tensor& output, at::Te
   auto in = parts_of("all_to_all_single", input, input_sizes, options_.ranks.size());
   auto out = parts_of("all_to_all_single", output, output_sizes, options_.ranks.size());
   const bool even = input_sizes.empty() && output_sizes.empty();
-  return post(
-      "all_to_all_single", OpType::ALLTOALL_BASE, {{output}},
-      [this, output, input, in, out, even, timeout = limit(opts.timeout)] {
-        const Deadline deadline(timeout);
-        const std::string type = c10::toString(input.scalar_type());
-        std::uint64_t longest = 0;
-        for (const auto& part : in) longest = std::max<std::uint64_t>(longest, part.size());
-        if (!even) {
-          const MeetingCalls::Call sizes{"sizes of all_to_all_single of " + type, "", deadline};
-          const std::uint64_t mine = longest;
-          (void)calls_->gather(sizes, std::as_bytes(std::span(&mine, 1)), wire::Absence::kFails, true,
-                               [&](std::size_t, std::size_t, MeetingCalls::ConstBytes part) {
-                                 std::uint64_t theirs = 0;
-                                 std::memcpy(&theirs, part.data(), sizeof theirs);
-                                 longest = std::max(longest, theirs);
-                               });
-        }
-        calls_->all_to_all({"all_to_all_single of " + type, "", deadline}, {in.begin(), in.end()}, out, longest);
-      });
+  return post("all_to_all_single", OpType::ALLTOALL_BASE, {{output}},
+              [this, output, input, in, out, even, timeout = limit(opts.timeout)] {
+                const Deadline deadline(timeout);
+                const std::string type = c10::toString(input.scalar_type());
+                std::uint64_t longest = 0;
+                for (const auto& part : in) longest = std::max<std::uint64_t>(longest, part.size());
+                if (!even) {
+                  const MeetingCalls::Call sizes{"sizes of all_to_all_single of " + type, "", deadline, number_};
+                  const std::uint64_t mine = longest;
+                  (void)calls_->gather(sizes, std::as_bytes(std::span(&mine, 1)), wire::Absence::kFails, true,
+                                       [&](std::size_t, std::size_t, MeetingCalls::ConstBytes part) {
+                                         std::uint64_t theirs = 0;
+                                         std::memcpy(&theirs, part.data(), sizeof theirs);
+                                         longest = std::max(longest, theirs);
+                                       });
+                }
+                calls_->all_to_all({"all_to_all_single of " + type, "", deadline, number_}, {in.begin(), in.end()}, out,
+                                   longest);
+              });
 }
 
 MeetingBackend::WorkPtr MeetingBackend::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& opts) {
@@ -267,13 +267,13 @@ MeetingBackend::WorkPtr MeetingBackend::alltoall(Tensors& outputs, Tensors& inpu
     }
     for (const at::Tensor& target : targets) out.push_back(bytes_of(target));
     const std::uint64_t mine = longest;
-    (void)calls_->gather({"sizes of all_to_all", "", deadline}, std::as_bytes(std::span(&mine, 1)),
+    (void)calls_->gather({"sizes of all_to_all", "", deadline, number_}, std::as_bytes(std::span(&mine, 1)),
                          wire::Absence::kFails, true, [&](std::size_t, std::size_t, MeetingCalls::ConstBytes part) {
                            std::uint64_t theirs = 0;
                            std::memcpy(&theirs, part.data(), sizeof theirs);
                            longest = std::max(longest, theirs);
                          });
-    calls_->all_to_all({"all_to_all", "", deadline}, in, out, longest);
+    calls_->all_to_all({"all_to_all", "", deadline, number_}, in, out, longest);
     for (std::size_t i = 0; i < targets.size(); ++i) copy_row(outputs[i], targets[i]);
   });
 }

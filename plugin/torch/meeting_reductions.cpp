@@ -12,11 +12,7 @@ namespace collab::torch_adapter {
 using c10d::OpType;
 using c10d::ReduceOp;
 
-namespace {
-
-using Tensors = MeetingBackend::Tensors;
-
-[[nodiscard]] const char* name_of(ReduceOp::RedOpType op) {
+const char* reduction_name(ReduceOp::RedOpType op) {
   switch (op) {
     case ReduceOp::SUM: return "sum";
     case ReduceOp::AVG: return "mean";
@@ -31,15 +27,19 @@ using Tensors = MeetingBackend::Tensors;
   TORCH_CHECK(false, "collab: this reduction is not known to Gloo, and not to collab");
 }
 
+namespace {
+
+using Tensors = MeetingBackend::Tensors;
+
 // What Gloo takes, and no more.
-void check_reduction(const char* name, const at::Tensor& tensor, ReduceOp::RedOpType op) {
+void check_reduction(const std::string& name, const at::Tensor& tensor, ReduceOp::RedOpType op) {
   switch (tensor.scalar_type()) {
     case at::kFloat:
     case at::kDouble:
     case at::kHalf:
     case at::kBFloat16:
       TORCH_CHECK(op != ReduceOp::BAND && op != ReduceOp::BOR && op != ReduceOp::BXOR, "collab: ", name,
-                  ": cannot use ", name_of(op), " with a non-integral dtype");
+                  ": cannot use ", reduction_name(op), " with a non-integral dtype");
       return;
     case at::kChar:
     case at::kByte:
@@ -77,10 +77,13 @@ void copy_out(const at::Tensor& flat, const Tensors& tensors) {
 
 }  // namespace
 
-MeetingBackend::Rows MeetingBackend::gather_living(const at::Tensor& flat, const Deadline& deadline) {
+MeetingBackend::Rows MeetingBackend::gather_living(const SumCall& sum, const at::Tensor& flat,
+                                                   const Deadline& deadline) {
   Rows found{at::empty({size_, flat.numel()}, flat.options()), {}};
   const MeetingCalls::Bytes target = bytes_of(found.rows);
-  found.living = calls_->gather(call("sum between sites", flat, deadline), bytes_of(flat), wire::Absence::kGoesOn, true,
+  MeetingCalls::Call step = call(sum.operation, flat, deadline);
+  step.number = sum.number;
+  found.living = calls_->gather(step, bytes_of(flat), wire::Absence::kGoesOn, true,
                                 [&](std::size_t from, std::size_t offset, MeetingCalls::ConstBytes part) {
                                   if (part.empty()) return;
                                   std::memcpy(target.data() + from * flat.nbytes() + offset, part.data(), part.size());
@@ -89,16 +92,19 @@ MeetingBackend::Rows MeetingBackend::gather_living(const at::Tensor& flat, const
   return found;
 }
 
-void MeetingBackend::pass(const at::Tensor& flat, const Deadline& deadline) {
-  calls_->pass(call("sum between sites", flat, deadline), flat.nbytes());
+void MeetingBackend::pass(const SumCall& sum, const at::Tensor& flat, const Deadline& deadline) {
+  MeetingCalls::Call step = call(sum.operation, flat, deadline);
+  step.number = sum.number;
+  calls_->pass(step, flat.nbytes());
 }
 
-void MeetingBackend::combine(const char* name, at::Tensor& flat, ReduceOp::RedOpType op, const Deadline& deadline) {
+void MeetingBackend::combine(const std::string& name, at::Tensor& flat, ReduceOp::RedOpType op,
+                             const Deadline& deadline) {
   check_reduction(name, flat, op);
   at::Tensor rows = at::empty({size_, flat.numel()}, flat.options());
   const MeetingCalls::Bytes target = bytes_of(rows);
   const MeetingCalls::Living living = calls_->gather(
-      call(std::string(name) + " (" + name_of(op) + ")", flat, deadline), bytes_of(flat), wire::Absence::kGoesOn, true,
+      call(name + " (" + reduction_name(op) + ")", flat, deadline), bytes_of(flat), wire::Absence::kGoesOn, true,
       [&](std::size_t from, std::size_t offset, MeetingCalls::ConstBytes part) {
         if (!part.empty()) std::memcpy(target.data() + from * flat.nbytes() + offset, part.data(), part.size());
       });
@@ -120,8 +126,9 @@ void MeetingBackend::combine(const char* name, at::Tensor& flat, ReduceOp::RedOp
   if (flat.numel() > 0) std::memcpy(flat.data_ptr(), total.data_ptr(), flat.nbytes());
 }
 
-MeetingBackend::WorkPtr MeetingBackend::post_reduce(const char* name, OpType type, Tensors parts, const ReduceOp& op,
-                                                    std::chrono::milliseconds timeout, TensorLists results,
+MeetingBackend::WorkPtr MeetingBackend::post_reduce(const std::string& name, OpType type, Tensors parts,
+                                                    const ReduceOp& op, std::chrono::milliseconds timeout,
+                                                    TensorLists results,
                                                     std::function<void(const at::Tensor& flat)> deliver) {
   TORCH_CHECK(!parts.empty(), "collab: ", name, " needs a tensor");
   for (const at::Tensor& part : parts) {
@@ -156,8 +163,8 @@ MeetingBackend::WorkPtr MeetingBackend::allreduce_coalesced(Tensors& tensors,
 MeetingBackend::WorkPtr MeetingBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& opts) {
   TORCH_CHECK(tensors.size() == 1, "collab: reduce takes one tensor a rank, got ", tensors.size());
   const bool root = opts.rootRank == rank_;
-  return post_reduce("reduce", OpType::REDUCE, tensors, opts.reduceOp, opts.timeout, {tensors},
-                     [tensors, root](const at::Tensor& flat) {
+  return post_reduce("reduce to its rank " + std::to_string(opts.rootRank), OpType::REDUCE, tensors, opts.reduceOp,
+                     opts.timeout, {tensors}, [tensors, root](const at::Tensor& flat) {
                        if (root) copy_out(flat, tensors);
                      });
 }
@@ -221,7 +228,7 @@ void MeetingBackend::sum_sparse(const at::Tensor& tensor, const Deadline& deadli
     shape[0] = most;
     const at::Tensor padded = at::zeros(shape, entries.options());
     if (count > 0) padded.narrow(0, 0, count).copy_(entries);
-    const Rows found = gather_living(padded.view(-1), deadline);
+    const Rows found = gather_living({"entries of a sparse all_reduce", number_}, padded.view(-1), deadline);
     for (std::size_t i = 0; i < living.size(); ++i) living[i] = living[i] && found.living[i];
     shape.insert(shape.begin(), size_);
     return found.rows.view(shape);

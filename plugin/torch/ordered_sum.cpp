@@ -61,7 +61,7 @@ void OrderedReducer::over_this_site(at::Tensor& flat, const c10d::ReduceOp& op, 
   });
 }
 
-void OrderedReducer::over_all_sites(at::Tensor& flat, c10d::ReduceOp::RedOpType op, bool mean,
+void OrderedReducer::over_all_sites(const SumCall& sum, at::Tensor& flat, c10d::ReduceOp::RedOpType op, bool mean,
                                     const Deadline& deadline) {
   if (flat.numel() == 0) return;
   try {
@@ -71,7 +71,7 @@ void OrderedReducer::over_all_sites(at::Tensor& flat, c10d::ReduceOp::RedOpType 
     // The other sites need not wait for one that has lost a rank. A rank that is merely late is late for them, too.
     if (meeting_ != nullptr && deadline.left() > kTooLate) {
       try {
-        meeting_->pass(flat, deadline);
+        meeting_->pass(sum, flat, deadline);
       } catch (const std::exception&) {  // `why` says what came first
       }
     }
@@ -79,7 +79,8 @@ void OrderedReducer::over_all_sites(at::Tensor& flat, c10d::ReduceOp::RedOpType 
   }
   if (leaders_) {
     named("exchanging with the other sites' leaders", [&] {
-      const int ranks = meeting_ != nullptr ? between_living(flat, op, deadline) : between_leaders(flat, op, deadline);
+      const int ranks =
+          meeting_ != nullptr ? between_living(sum, flat, op, deadline) : between_leaders(flat, op, deadline);
       if (mean) flat.div_(ranks);
     });
   }
@@ -103,8 +104,9 @@ at::Tensor OrderedReducer::gather_leaders(const at::Tensor& piece, const Deadlin
   return rows;
 }
 
-int OrderedReducer::between_living(at::Tensor& flat, c10d::ReduceOp::RedOpType op, const Deadline& deadline) {
-  const MeetingBackend::Rows found = meeting_->gather_living(flat, deadline);
+int OrderedReducer::between_living(const SumCall& sum, at::Tensor& flat, c10d::ReduceOp::RedOpType op,
+                                   const Deadline& deadline) {
+  const MeetingBackend::Rows found = meeting_->gather_living(sum, flat, deadline);
   std::vector<at::Tensor> there;
   int ranks = 0;
   for (std::size_t site = 0; site < found.living.size(); ++site) {

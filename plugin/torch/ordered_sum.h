@@ -30,6 +30,12 @@ class Deadline {
 
 class MeetingBackend;
 
+// What the ranks compare of a sum between sites.
+struct SumCall {
+  std::string operation;
+  std::uint64_t number = 0;  // among the calls of the group; 0: not over the meeting
+};
+
 class OrderedReducer {
  public:
   // `site` is null for a site of one rank, `leaders` at ranks that are not their site's leader. `site_sizes` has the
@@ -42,13 +48,14 @@ class OrderedReducer {
   // `flat` is a contiguous host tensor of one dimension and floating type; the same length and type at all ranks.
   // Throws c10::Error or what Gloo throws, the step named in front.
   // `mean`: the sum divided by the number of ranks in it.
-  void over_all_sites(at::Tensor& flat, c10d::ReduceOp::RedOpType op, bool mean, const Deadline& deadline);
+  void over_all_sites(const SumCall& sum, at::Tensor& flat, c10d::ReduceOp::RedOpType op, bool mean,
+                      const Deadline& deadline);
   void over_this_site(at::Tensor& flat, const c10d::ReduceOp& op, const Deadline& deadline);
 
  private:
   // How many ranks took part.
   int between_leaders(at::Tensor& flat, c10d::ReduceOp::RedOpType op, const Deadline& deadline);
-  int between_living(at::Tensor& flat, c10d::ReduceOp::RedOpType op, const Deadline& deadline);
+  int between_living(const SumCall& sum, at::Tensor& flat, c10d::ReduceOp::RedOpType op, const Deadline& deadline);
   at::Tensor gather_leaders(const at::Tensor& piece, const Deadline& deadline);
 
   c10::intrusive_ptr<c10d::Backend> site_;

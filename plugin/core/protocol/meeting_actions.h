@@ -47,6 +47,7 @@ using MeetingAction = std::variant<MeetingSend, Hangup, Note>;
 struct MeetingRequest {
   std::uint64_t id = 0;  // the caller's, given back in MeetingExchanged
   GroupId group;
+  std::uint64_t call = 0;  // see wire::Bring
   std::string operation;
   std::string shape;
   wire::Absence absence = wire::Absence::kFails;

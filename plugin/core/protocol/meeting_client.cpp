@@ -199,15 +199,11 @@ struct MeetingClient::State {
   [[nodiscard]] static wire::Bring bring_of(const Group& group) {
     const MeetingRequest& r = group.pending->request;
     const auto ms = std::min<std::int64_t>(r.timeout.count() / 1000, 24 * 3600 * 1000);
-    return {r.group,
-            group.pending->step,
-            r.operation,
-            r.shape,
-            r.absence,
-            r.root,
-            r.wants,
-            r.absent,
-            static_cast<std::uint32_t>(ms),
+    return {r.group,  group.pending->step,
+            r.call,   r.operation,
+            r.shape,  r.absence,
+            r.root,   r.wants,
+            r.absent, static_cast<std::uint32_t>(ms),
             r.splits};
   }
   void bring(const Group& group) { send(bring_of(group), group.pending->request.payload); }

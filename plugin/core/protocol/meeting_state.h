@@ -94,6 +94,7 @@ struct Meeting::State {
   void recheck(MeetingRoom& room);  // somebody is gone
   void time_out(MeetingRoom& room);
 
+  void compare_with_twin(MeetingRoom& room, MeetingGroup& group, MeetingStep& step, std::uint32_t member);
   void recall(MeetingRoom& room, MeetingGroup& group, MeetingStep& step);
   void settle(MeetingRoom& room, MeetingGroup& group, MeetingStep& step);
   void decide(MeetingRoom& room, MeetingGroup& group, MeetingStep& step, wire::Outcome outcome);

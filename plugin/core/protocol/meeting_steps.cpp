@@ -19,6 +19,12 @@ constexpr std::size_t kMaxSteps = 64;      // failed ones that a slow member has
   return a.operation == b.operation && a.absence == b.absence && a.root == b.root;
 }
 
+[[nodiscard]] std::string differ(const MeetingRoom& room, RankId a, const wire::Bring& in_a, RankId b,
+                                 const wire::Bring& in_b) {
+  return "the ranks are not in the same call: " + rank_in_words(room, a) + " is in " + call_in_words(in_a) + ", " +
+         rank_in_words(room, b) + " is in " + call_in_words(in_b);
+}
+
 [[nodiscard]] std::uint64_t newest_completed(const MeetingRoom& room, const MeetingGroup& group) {
   std::uint64_t newest = 0;
   for (const auto& [member, completed] : group.completed) {
@@ -121,8 +127,26 @@ void Meeting::State::bring(MeetingRoom& room, RankId rank, const wire::Bring& me
                          limited ? later(now, std::chrono::milliseconds(message.timeout_ms)) : kNever};
   if (!recall_answer) tell_seeker(room, *group);
   if (message.step <= newest_completed(room, *group)) recall(room, *group, step);
+  if (!recall_answer) compare_with_twin(room, *group, step, *member);
   settle(room, *group, step);
   if (!room.minority.empty()) recheck(room);
+}
+
+// The same call in the twin group is another one there: neither step would ever be whole.
+void Meeting::State::compare_with_twin(MeetingRoom& room, MeetingGroup& group, MeetingStep& step,
+                                       std::uint32_t member) {
+  const wire::Bring& mine = step.parts.at(member).bring;
+  MeetingGroup* twin = mine.call == 0 ? nullptr : group_of(room, GroupId(group.id.value ^ 1));
+  if (twin == nullptr) return;
+  for (auto& [number, other] : twin->steps) {
+    const auto theirs =
+        std::ranges::find_if(other.parts, [&](const auto& part) { return part.second.bring.call == mine.call; });
+    if (other.complete || theirs == other.parts.end()) continue;
+    const std::string why =
+        differ(room, twin->members[theirs->first], theirs->second.bring, group.members[member], mine);
+    fail(room, *twin, other, why);
+    return fail(room, group, step, why);
+  }
 }
 
 void Meeting::State::recall(MeetingRoom& room, MeetingGroup& group, MeetingStep& step) {
@@ -189,9 +213,7 @@ void Meeting::State::settle(MeetingRoom& room, MeetingGroup& group, MeetingStep&
   for (const auto& [member, part] : step.parts) {
     if (alike(first, part.bring)) continue;
     return fail(room, group, step,
-                "the ranks are not in the same call: " + rank_in_words(room, group.members[step.parts.begin()->first]) +
-                    " is in " + call_in_words(first) + ", " + rank_in_words(room, group.members[member]) + " is in " +
-                    call_in_words(part.bring));
+                differ(room, group.members[step.parts.begin()->first], first, group.members[member], part.bring));
   }
   wire::Outcome outcome{group.id, step.number, {}, {}, ""};
   for (std::uint32_t i = 0; i < group.members.size(); ++i) {

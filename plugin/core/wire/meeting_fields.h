@@ -37,6 +37,7 @@ void fields(auto& io, OfMeeting<Disband> auto& m) { io.id("group", m.group); }
 void fields(auto& io, OfMeeting<Bring> auto& m) {
   io.id("group", m.group);
   io.number("step", m.step);
+  io.number("call", m.call);
   io.text("operation", m.operation, kMaxNameBytes);
   io.text("shape", m.shape, kMaxNameBytes);
   io.enumeration("absence", m.absence, Absence::kNeedsRoot);

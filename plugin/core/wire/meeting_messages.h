@@ -26,7 +26,8 @@ struct Enter {
   bool operator==(const Enter&) const = default;
 };
 
-// Opens a group, at every hub anew: who is in it, how many of its steps this rank has completed.
+// Opens a group, at every hub anew: who is in it, how many of its steps this rank has completed. Two groups whose
+// numbers differ in the lowest bit are twins: a call of one is never made in the other.
 struct Assemble {
   GroupId group;
   std::vector<RankId> members;  // in the order of the group's ranks, each once
@@ -48,6 +49,7 @@ enum class Absence : std::uint8_t { kFails = 0, kGoesOn = 1, kNeedsRoot = 2 };
 struct Bring {
   GroupId group;
   std::uint64_t step = 0;  // counted from 1
+  std::uint64_t call = 0;  // of the calls of this group and its twin, counted alike at all ranks of both; 0: none
   std::string operation;   // the same at all members: "all_reduce (sum) of 12 float32"
   std::string shape;       // for people
   Absence absence = Absence::kFails;

@@ -63,6 +63,7 @@ std::vector<Message> samples() {
       Disband{group},
       Bring{group,
             42,
+            43,
             "all_reduce (sum) of 12 float32",
             "[3, 4]",
             Absence::kNeedsRoot,

@@ -65,6 +65,7 @@ void run_seed(std::uint64_t seed, Faults faults) {
       const std::uint64_t step = ++asked[rank];
       world.at_client(rank, MeetingRequest{step,
                                            kGroup,
+                                           0,
                                            "all_reduce " + std::to_string(step),
                                            "",
                                            wire::Absence::kGoesOn,

@@ -51,6 +51,7 @@ class Babble {
       case 4: {
         wire::Bring bring{group(),
                           step(),
+                          pick(3),
                           prng_.chance(0.9) ? "sum" : "gather",
                           "",
                           static_cast<wire::Absence>(pick(3)),

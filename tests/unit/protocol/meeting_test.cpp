@@ -29,7 +29,7 @@ class MeetingTest : public ::testing::Test {
   }
   MeetingRequest request(std::uint64_t id, const std::string& operation, wire::Absence absence,
                          const std::string& part) {
-    return {id, kGroup, operation, "[3]", absence, 0, true, false, {}, world.bytes(part), {}};
+    return {id, kGroup, 0, operation, "[3]", absence, 0, true, false, {}, world.bytes(part), {}};
   }
   void reduce(std::uint32_t rank, std::uint64_t id) {
     world.at_client(rank, request(id, "all_reduce", wire::Absence::kGoesOn, "part " + std::to_string(rank)));
@@ -97,6 +97,35 @@ TEST_F(MeetingTest, DifferentCallsAreNamedToAllAndTheGroupGoesOn) {
   }
   ASSERT_TRUE(world.run_until([&] { return all_done(2, {0, 1, 2, 3}); }, kSoon));
   EXPECT_EQ(error(3, 2), "");
+}
+
+TEST_F(MeetingTest, DifferentCallsInTwinGroupsAreNamedToo) {
+  const GroupId leaders{kGroup.value ^ 1};
+  world.open(leaders, {RankId(0), RankId(2), RankId(3)});
+  const auto call = [&](std::uint32_t rank, GroupId group, std::uint64_t number, const std::string& operation) {
+    MeetingRequest each = request(number, operation, wire::Absence::kGoesOn, "x");
+    each.group = group;
+    each.call = number;
+    world.at_client(rank, each);
+  };
+  // The second call may overtake the first: they are in different groups.
+  for (const std::uint32_t rank : {0U, 2U}) call(rank, leaders, 1, "all_reduce (sum)");
+  for (const std::uint32_t rank : {0U, 1U, 2U, 3U}) call(rank, kGroup, 2, "all_gather");
+  ASSERT_TRUE(world.run_until([&] { return all_done(2, {0, 1, 2, 3}); }, kSoon));
+  call(3, leaders, 1, "all_reduce (sum)");
+  ASSERT_TRUE(world.run_until([&] { return all_done(1, {0, 2, 3}); }, kSoon));
+  EXPECT_EQ(error(3, 1) + error(1, 2), "");
+
+  call(1, kGroup, 3, "all_gather");
+  call(2, leaders, 3, "all_reduce (sum)");
+  ASSERT_TRUE(world.run_until([&] { return all_done(3, {1, 2}); }, kSoon));
+  call(0, leaders, 3, "all_reduce (sum)");
+  call(3, kGroup, 3, "all_gather");
+  ASSERT_TRUE(world.run_until([&] { return all_done(3, {0, 3}); }, kSoon));
+  for (std::uint32_t rank = 0; rank < 4; ++rank) {
+    EXPECT_THAT(error(rank, 3), HasSubstr("rank 1 of paris is in all_gather [3]"));
+    EXPECT_THAT(error(rank, 3), HasSubstr("rank 2 of oslo is in all_reduce (sum) [3]"));
+  }
 }
 
 TEST_F(MeetingTest, ATimeOutNamesWhoDidNotCome) {

@@ -333,7 +333,7 @@ TEST(Meeting, MembersAreDistinctAndPairsAreTwo) {
 }
 
 TEST(Meeting, PartsAreBounded) {
-  Bring bring{GroupId(1), 1, "barrier", "", Absence::kGoesOn, 0, true, false, 0, {kMaxPayloadBytes}};
+  Bring bring{GroupId(1), 1, 0, "barrier", "", Absence::kGoesOn, 0, true, false, 0, {kMaxPayloadBytes}};
   expect_travels(bring);
   bring.splits.push_back(1);
   expect_not_sent(bring, "splits: expected at most 67108864 bytes in all, got 67108865");

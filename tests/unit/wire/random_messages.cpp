@@ -200,6 +200,7 @@ void draw(Prng& prng, Disband& m) { m.group = draw_id<GroupId>(prng); }
 void draw(Prng& prng, Bring& m) {
   m = {draw_id<GroupId>(prng),
        1 + prng.below(1000),
+       prng.next(),
        draw_text(prng, kMaxNameBytes),
        draw_text(prng, kMaxNameBytes),
        static_cast<Absence>(prng.below(3)),
