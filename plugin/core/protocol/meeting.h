@@ -47,6 +47,8 @@ class Meeting {
   [[nodiscard]] bool knows(LinkId link) const;
   // Ranks that have entered and neither left nor gone: "rank 2 of paris".
   [[nodiscard]] std::vector<std::string> present() const;
+  // Sites whose ranks have brought their part of a step to which others are still to come.
+  [[nodiscard]] CallsUnderWay calls_under_way() const;
   // Bytes of parts that are held, for tests of the bound.
   [[nodiscard]] std::size_t bytes_held() const;
 

@@ -55,6 +55,29 @@ constexpr std::size_t kMaxSteps = 64;      // failed ones that a slow member has
 
 }  // namespace
 
+CallsUnderWay Meeting::calls_under_way() const {
+  CallsUnderWay calls;
+  for (const auto& [world, room] : state_->rooms) {
+    const auto site_of = [&room = room](RankId rank) { return room.sites[room.site_of[rank.value]]; };
+    for (const auto& [id, group] : room.groups) {
+      for (const auto& [number, step] : group.steps) {
+        if (step.complete) continue;
+        std::set<std::string> awaits;
+        for (std::uint32_t i = 0; i < group.members.size(); ++i) {
+          if (!step.parts.contains(i) && !is_away(room, group, i)) awaits.insert(site_of(group.members[i]));
+        }
+        for (const auto& [member, part] : step.parts) {
+          if (is_away(room, group, member)) continue;
+          InCall& call = calls.sites[site_of(group.members[member])];
+          call.call = call_in_words(part.bring);
+          call.awaits.insert(awaits.begin(), awaits.end());
+        }
+      }
+    }
+  }
+  return calls;
+}
+
 void Meeting::State::assemble(MeetingRoom& room, RankId rank, const wire::Assemble& message) {
   MeetingGroup* group = group_of(room, message.group);
   if (group == nullptr) {

@@ -128,15 +128,26 @@ class Server final : public CoordinatorServer {
     for (const protocol::CoordinatorAction& action : machine_.step(clock_.now(), event)) {
       std::visit([this](const auto& each) { act(each); }, action);
     }
+    tell_calls();
     if (machine_.changes() == changes_) return;
     changes_ = machine_.changes();
     tell_members();
+  }
+
+  // A round and a call must not wait for each other.
+  void tell_calls() {
+    if (!machine_.waits_for_sites()) return;
+    protocol::CallsUnderWay calls = meeting_.calls_under_way();
+    if (calls == calls_) return;
+    calls_ = calls;
+    feed(std::move(calls));
   }
 
   void feed_meeting(const protocol::MeetingEvent& event) {
     for (const protocol::MeetingAction& action : meeting_.step(clock_.now(), event)) {
       std::visit([this](const auto& each) { act(each); }, action);
     }
+    tell_calls();
     // Who is there changes with few events; the parts of collectives are not among them.
     const auto* received = std::get_if<protocol::MeetingReceived>(&event);
     if (received == nullptr || std::holds_alternative<wire::Enter>(received->message) ||
@@ -183,6 +194,7 @@ class Server final : public CoordinatorServer {
   mutable Mailbox mailbox_;
   protocol::Coordinator machine_;
   protocol::Meeting meeting_;
+  protocol::CallsUnderWay calls_;  // as the coordinator was told last
   EventsFile events_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;

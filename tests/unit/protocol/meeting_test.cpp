@@ -128,6 +128,20 @@ TEST_F(MeetingTest, DifferentCallsInTwinGroupsAreNamedToo) {
   }
 }
 
+TEST_F(MeetingTest, WhoStandsInACallAndForWhomIsTold) {
+  reduce(0, 1);
+  reduce(3, 1);
+  world.run_for(kSoon);
+  const CallsUnderWay calls = world.hub(0)->calls_under_way();
+  ASSERT_EQ(calls.sites.size(), 2U);
+  EXPECT_EQ(calls.sites.at("bern").call, "all_reduce [3]");
+  EXPECT_THAT(calls.sites.at("bern").awaits, ElementsAre("oslo", "paris"));
+  world.kill_rank(2);
+  reduce(1, 1);
+  ASSERT_TRUE(world.run_until([&] { return all_done(1, {0, 1, 3}); }, kGrace + kBeat + kSoon));
+  EXPECT_THAT(world.hub(0)->calls_under_way().sites, IsEmpty());
+}
+
 TEST_F(MeetingTest, ATimeOutNamesWhoDidNotCome) {
   for (const std::uint32_t rank : {0U, 2U}) {
     MeetingRequest late = request(1, "all_reduce", wire::Absence::kGoesOn, "x");
