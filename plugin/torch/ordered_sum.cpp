@@ -20,15 +20,23 @@ constexpr std::size_t kWholeBytes = 64 * 1024;
 // What is left of a deadline when it was the deadline that ended a step.
 constexpr std::chrono::milliseconds kTooLate{100};
 
+// In words; empty: it went well.
 template <typename Step>
-void named(const char* step, const Step& body) {
+std::string failure_of(const Step& body) {
   try {
     body();
+    return "";
   } catch (const c10::Error& e) {
-    TORCH_CHECK(false, step, ": ", e.what_without_backtrace());
+    return e.what_without_backtrace();
   } catch (const std::exception& e) {
-    TORCH_CHECK(false, step, ": ", e.what());
+    return e.what();
   }
+}
+
+template <typename Step>
+void named(const char* step, const Step& body) {
+  const std::string failure = failure_of(body);
+  TORCH_CHECK(failure.empty(), step, ": ", failure);
 }
 
 // rows[0] op rows[1] op ..., from the left.
@@ -77,20 +85,38 @@ void OrderedReducer::over_all_sites(const SumCall& sum, at::Tensor& flat, c10d::
     }
     std::rethrow_exception(why);
   }
+  std::string failure;
   if (leaders_) {
-    named("exchanging with the other sites' leaders", [&] {
+    failure = failure_of([&] {
       const int ranks =
           meeting_ != nullptr ? between_living(sum, flat, op, deadline) : between_leaders(flat, op, deadline);
       if (mean) flat.div_(ranks);
     });
   }
-  if (!site_) return;
-  named("taking the result from the site's leader", [&] {
-    std::vector<at::Tensor> tensors{flat};
-    c10d::BroadcastOptions opts;
-    opts.timeout = deadline.left();
-    site_->broadcast(tensors, opts)->wait();
-  });
+  if (site_) {
+    named("taking the result from the site's leader", [&] {
+      hear_failure(failure, deadline);
+      if (failure.empty()) from_site_leader(flat, deadline);
+    });
+  }
+  TORCH_CHECK(failure.empty(), "exchanging with the other sites' leaders: ", failure);
+}
+
+void OrderedReducer::from_site_leader(const at::Tensor& tensor, const Deadline& deadline) {
+  std::vector<at::Tensor> tensors{tensor};
+  c10d::BroadcastOptions opts;
+  opts.timeout = deadline.left();
+  site_->broadcast(tensors, opts)->wait();
+}
+
+// The site's other ranks would wait for a leader that has failed until their time-out.
+void OrderedReducer::hear_failure(std::string& failure, const Deadline& deadline) {
+  const at::Tensor length = at::full({1}, static_cast<int64_t>(failure.size()), at::kLong);
+  from_site_leader(length, deadline);
+  failure.resize(static_cast<std::size_t>(length.item<int64_t>()));
+  if (failure.empty()) return;
+  const at::Tensor text = at::from_blob(failure.data(), {static_cast<int64_t>(failure.size())}, at::kByte);
+  from_site_leader(text, deadline);
 }
 
 // Rows of bytes: a data movement in Gloo's eyes, whatever the type.

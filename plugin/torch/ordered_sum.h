@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <string>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <vector>
 
@@ -56,6 +57,9 @@ class OrderedReducer {
   // How many ranks took part.
   int between_leaders(at::Tensor& flat, c10d::ReduceOp::RedOpType op, const Deadline& deadline);
   int between_living(const SumCall& sum, at::Tensor& flat, c10d::ReduceOp::RedOpType op, const Deadline& deadline);
+  void from_site_leader(const at::Tensor& tensor, const Deadline& deadline);
+  // What has failed at the site's leader, if anything, becomes known at its other ranks.
+  void hear_failure(std::string& failure, const Deadline& deadline);
   at::Tensor gather_leaders(const at::Tensor& piece, const Deadline& deadline);
 
   c10::intrusive_ptr<c10d::Backend> site_;

@@ -40,6 +40,7 @@ struct MeetingGroup {
   std::map<std::uint32_t, std::uint64_t> completed;  // by member, once it has assembled
   std::set<std::uint32_t> disbanded;
   std::map<std::uint64_t, MeetingStep> steps;
+  std::string given_up;  // why every step of it fails; empty: it goes on
 };
 
 struct MeetingRank {
@@ -95,6 +96,7 @@ struct Meeting::State {
   void time_out(MeetingRoom& room);
 
   void compare_with_twin(MeetingRoom& room, MeetingGroup& group, MeetingStep& step, std::uint32_t member);
+  void give_up(MeetingRoom& room, MeetingGroup& group, const std::string& why);
   void recall(MeetingRoom& room, MeetingGroup& group, MeetingStep& step);
   void settle(MeetingRoom& room, MeetingGroup& group, MeetingStep& step);
   void decide(MeetingRoom& room, MeetingGroup& group, MeetingStep& step, wire::Outcome outcome);

@@ -88,7 +88,7 @@ void Meeting::State::assemble(MeetingRoom& room, RankId rank, const wire::Assemb
                           : std::string("a group names a rank that is not of this world"));
     }
     group = &room.groups[message.group];
-    *group = {message.group, message.members, message.parent, message.tag, {}, {}, {}};
+    *group = {message.group, message.members, message.parent, message.tag, {}, {}, {}, {}};
   }
   const auto member = member_of(*group, rank);
   if (!member || group->members != message.members) {
@@ -148,6 +148,7 @@ void Meeting::State::bring(MeetingRoom& room, RankId rank, const wire::Bring& me
   const bool limited = message.timeout_ms != 0 && !recall_answer;
   step.parts[*member] = {message, part, now,
                          limited ? later(now, std::chrono::milliseconds(message.timeout_ms)) : kNever};
+  if (!group->given_up.empty()) return fail(room, *group, step, group->given_up);
   if (!recall_answer) tell_seeker(room, *group);
   if (message.step <= newest_completed(room, *group)) recall(room, *group, step);
   if (!recall_answer) compare_with_twin(room, *group, step, *member);
@@ -167,8 +168,16 @@ void Meeting::State::compare_with_twin(MeetingRoom& room, MeetingGroup& group, M
     if (other.complete || theirs == other.parts.end()) continue;
     const std::string why =
         differ(room, twin->members[theirs->first], theirs->second.bring, group.members[member], mine);
-    fail(room, *twin, other, why);
-    return fail(room, group, step, why);
+    give_up(room, *twin, why);
+    return give_up(room, group, why);
+  }
+}
+
+// From here on its members count their steps differently.
+void Meeting::State::give_up(MeetingRoom& room, MeetingGroup& group, const std::string& why) {
+  group.given_up = why;
+  for (auto& [number, step] : group.steps) {
+    if (!step.complete) fail(room, group, step, why);
   }
 }
 

@@ -125,7 +125,10 @@ TEST_F(MeetingTest, DifferentCallsInTwinGroupsAreNamedToo) {
   for (std::uint32_t rank = 0; rank < 4; ++rank) {
     EXPECT_THAT(error(rank, 3), HasSubstr("rank 1 of paris is in all_gather [3]"));
     EXPECT_THAT(error(rank, 3), HasSubstr("rank 2 of oslo is in all_reduce (sum) [3]"));
+    call(rank, kGroup, 4, "barrier");  // nobody is left waiting
   }
+  ASSERT_TRUE(world.run_until([&] { return all_done(4, {0, 1, 2, 3}); }, kSoon));
+  EXPECT_THAT(error(2, 4), HasSubstr("rank 1 of paris is in all_gather [3]"));
 }
 
 TEST_F(MeetingTest, WhoStandsInACallAndForWhomIsTold) {
