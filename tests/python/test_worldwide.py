@@ -6,13 +6,16 @@ import re
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from ranks import SCRIPTS
+from test_lab import allowed  # noqa: F401  # a fixture
 from test_torchrun import ENVIRONMENT, Node, Nodes, nodes  # noqa: F401  # a fixture
 
 pytestmark = pytest.mark.slow
 
+COLLAB = [sys.executable, "-m", "torch_collab.cli"]
 GRACE = float(ENVIRONMENT["COLLAB_LINK_GRACE"].removesuffix("s"))
 SLACK = 5.0  # processes wait for the machine's processors, too
 
@@ -79,5 +82,24 @@ def test_a_call_in_one_site_while_another_waits_in_a_round(nodes: Nodes, first: 
     common = {"TEST_WHAT": "uneven", "COLLAB_STRAGGLER_GRACE": "2s"}
     paris = nodes.start("paris", conf="is_host=1", TEST_STEPS=first, **common)
     rome = nodes.start("rome", conf="is_host=0", TEST_STEPS=second, **common)
-    for node in (paris, rome):
-        node.join(90)
+    told = "".join(node.join() for node in (paris, rome))
+    assert "is in all_reduce (sum) of 1000 Float [1000], which waits for" in told
+
+
+@pytest.mark.wan
+@pytest.mark.usefixtures("allowed")
+def test_all_but_one_can_only_dial_out_and_links_are_encrypted(tmp_path: Path) -> None:
+    token = subprocess.run([*COLLAB, "token"], capture_output=True, text=True, check=True).stdout.split()[-1]
+    done = subprocess.run(
+        [
+            *COLLAB, "lab", "--sites", "paris:100", "rome:100,nat", "oslo:100,nat", "--rtt", "20",
+            "--env", "TEST_WHAT=meet", "--env", "OMP_NUM_THREADS=1", "--env", f"COLLAB_TOKEN={token}", "--",
+            sys.executable, "-m", "torch.distributed.run", "--nnodes=3", "--node-rank={index}", "--nproc-per-node=1",
+            "--master-addr=paris", "--master-port=29500", str(SCRIPTS / "worldwide.py"), str(tmp_path),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("met oslo paris rome") == 3, done.stdout
