@@ -11,6 +11,7 @@ meet: each kind of collective once.
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -53,7 +54,7 @@ def lose_a_site() -> None:
     dist.barrier()
     if RANK in victims:
         say("stands by")
-        time.sleep(600)
+        signal.pause()
     while (FOLDER / "hold").exists():
         time.sleep(0.02)
     say("goes into the call")
