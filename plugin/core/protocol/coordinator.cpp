@@ -76,6 +76,11 @@ void Coordinator::State::on_event(const Received& event) {
           send(member, Farewell{});
           voters.erase(member.id);  // it agrees that the others go on without it
           voters_formed.erase(member.id);
+          Broadcast rest{{}, Parted{term, member.name}};
+          for (const auto& [id, other] : members) {
+            if (id != member.id) rest.links.push_back(other.link);
+          }
+          if (!rest.links.empty()) out.emplace_back(std::move(rest));
           if (members.size() == 1 && anchor) {  // the swarm ends as it should; nobody is to bring it back
             remembered = wire::Offer{anchor->run, anchor->round, {}};
             anchor.reset();

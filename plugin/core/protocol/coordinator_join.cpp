@@ -93,11 +93,9 @@ std::string Coordinator::State::refusal(const wire::Join& join) const {
   }
   if (join.site.empty()) return "a site needs a name: set COLLAB_SITE";
   for (const auto& [id, member] : members) {
-    if (member.name != join.site) {
-      if (join.index == id.value) {
-        return "index " + std::to_string(join.index) + " is taken by " + member.name +
-               ": give this site another COLLAB_SITE_INDEX";
-      }
+    if (member.name != join.site && join.index == id.value && !join.report.remembers) {
+      return "index " + std::to_string(join.index) + " is taken by " + member.name +
+             ": give this site another COLLAB_SITE_INDEX";
     }
   }
   if (join.elements == 0) return "its model has no trained parameters, so there is nothing to exchange";
@@ -115,9 +113,15 @@ SiteId Coordinator::State::pick_id(const wire::Join& join) const {
   for (const auto& [id, name] : voters) {
     if (name == join.site && members.count(id) == 0) return id;  // back in its place
   }
-  if (join.index != wire::kNoIndex && voters.count(SiteId{join.index}) == 0) return SiteId{join.index};
+  const auto taken = [this](SiteId id) { return members.count(id) != 0 || voters.count(id) != 0; };
+  if (join.index != wire::kNoIndex && !taken(SiteId{join.index})) return SiteId{join.index};
+  // Who contributed under a number may come back and ask whether it was counted.
+  const auto known = [this](SiteId id) {
+    return std::any_of(history.begin(), history.end(),
+                       [&](const auto& past) { return past.second.contributors.count(id) != 0; });
+  };
   SiteId id{0};
-  while (members.count(id) != 0 || voters.count(id) != 0) ++id.value;
+  while (taken(id) || known(id)) ++id.value;
   return id;
 }
 
@@ -211,6 +215,7 @@ void Coordinator::State::admit(LinkId link, const wire::Join& join) {
   member.link = link;
   member.offer = join.offer;
   member.report = join.report;
+  member.remembers = join.report.remembers;
   member.expected_sites = join.expected_sites;
   member.last_heard = now;
   const bool holds = anchor && join.offer.run == anchor->run && join.offer.round == anchor->round;
@@ -224,7 +229,6 @@ void Coordinator::State::admit(LinkId link, const wire::Join& join) {
   ++changes;
   send_roster();
   if (roster_due) send(inserted, roster());  // it has to know whom to take the anchor from
-  if (!gathered && !gathering.running()) gathering.start(now);
   if (repeat_commit(inserted)) return;
   if (anchor) prefer_newer_offer(inserted);
   // Its parameters move, so it cannot take another anchor now: it comes to its trigger by itself.
@@ -301,7 +305,10 @@ bool Coordinator::State::anybody_resumes() const {
 void Coordinator::State::choose_anchor() {
   if (anchor) return;
   const bool enough = last_anchor ? !last_anchor_missed() : gathered || members.size() >= sites_wanted();
-  if (!enough || !has_quorum(all_members())) return;
+  if (!enough || !may_begin()) {
+    if (!gathering.running()) gathering.start(now);
+    return;
+  }
   gathered = true;
   gathering.stop();
   last_anchor.reset();
@@ -317,15 +324,16 @@ void Coordinator::State::choose_anchor() {
   }
   wire::Offer chosen = brought_by(*best);
   newborn = chosen.run.value == 0;
-  // Who comes to what others have ended well goes on from what it has, under another name: its next rounds are not
-  // those of the same number that were agreed on before.
-  const bool anew =
-      newborn || std::exchange(forks, false) || (founded && remembered && remembered->round > chosen.round);
+  const bool anew = std::exchange(forks, false) || newborn;
   remembered.reset();
   if (anew) chosen.run = RunId{config.fresh_run.value + births++};
   anchor = AnchorRecord{chosen.run, chosen.round, chosen.digest};
   best->holds = wire::Adopted{chosen.run, chosen.round, chosen.digest};
-  for (const auto& [id, member] : members) voters[id] = member.name;
+  for (auto& [id, member] : members) {
+    member.standing = Standing::kJoined;  // who was behind another anchor is told this one
+    member.remembers = member.remembers || anew;
+    voters[id] = member.name;
+  }
   note(Note::Level::kInfo, "anchor",
        std::to_string(members.size()) + (members.size() == 1 ? " site is" : " sites are") + " here; the anchor of " +
            anchor_in_words(chosen.run, chosen.round) + " is taken from " + best->name);
@@ -374,7 +382,8 @@ void Coordinator::State::send_adopt(MemberRecord& to, SiteId source) {
   to.adopting_since = now;
   to.source = source;
   to.ready.reset();
-  send(to, wire::Adopt{term, anchor->run, anchor->round, source, *anchor->digest, counted(to), list_of(voters)});
+  send(to, wire::Adopt{term, anchor->run, anchor->round, source, *anchor->digest, counted(to), list_of(voters),
+                       to.remembers});
 }
 
 // An anchor does not move under a joiner: none is offered while an attempt is in flight, no attempt is formed while
@@ -443,7 +452,7 @@ void Coordinator::State::on_gathering_tick() {
       if (waited) note(Note::Level::kInfo, "waiting", missed + " yet (" + in_seconds(*waited) + ")");
       return;
     }
-    if (!has_quorum(all_members())) return step_down(missed + ", and " + quorum_in_words(all_members()));
+    if (!may_begin()) return step_down(missed + ", and " + quorum_in_words(all_members()));
     note(Note::Level::kWarning, "anchor",
          missed + " within " + in_seconds(config.link_grace) + " (COLLAB_LINK_GRACE); the swarm goes on without it");
     last_anchor.reset();
@@ -451,7 +460,7 @@ void Coordinator::State::on_gathering_tick() {
     gathered = gathered || anybody_resumes();
     return;
   }
-  if (now - gathering.since() >= config.join_timeout && !has_quorum(all_members())) {
+  if (now - gathering.since() >= config.join_timeout && !may_begin()) {
     return step_down(quorum_in_words(all_members()));
   }
   if (now - gathering.since() >= config.join_timeout && anybody_resumes()) {

@@ -48,8 +48,10 @@ void Coordinator::State::on_ready(MemberRecord& member, const wire::Ready& ready
     return;
   }
   if (round.attempt && takes_part(*round.attempt, member.id)) {
-    note(Note::Level::kWarning, "ignored", who + " while an attempt with it is in flight");
-    return;
+    if (!member.ready || *member.ready == ready) return;  // said twice
+    // The attempt was formed from a word that had crossed a Recess: it has trained on since.
+    note(Note::Level::kInfo, "ready", who + " with other samples than the attempt counts on; another is formed");
+    abandon_attempt();
   }
   member.ready = ready;
   if (!std::isfinite(ready.weight) || ready.weight < 0) {
@@ -135,7 +137,9 @@ Coordinator::State::Count Coordinator::State::count_crew() const {
     if (!member.ready) continue;
     ++count.ready;
     while (voter != voters.end() && voter->first < id) ++voter;
-    count.ready_voters += voter != voters.end() && voter->first == id ? 1 : 0;
+    if (voter == voters.end() || voter->first != id) continue;
+    ++count.ready_voters;
+    count.ready_remember += member.remembers ? 1 : 0;
   }
   return count;
 }
@@ -171,12 +175,15 @@ void Coordinator::State::try_to_form() {
     round.circle_since = now;
   }
   const bool tied = now >= later(round.circle_since, kCirclePatience * config.heartbeat);
-  if (!voters.empty() && 2 * count.ready_voters <= voters.size()) {
-    if ((whole || tied) && std::none_of(members.begin(), members.end(), still)) {
-      recess(whole ? quorum_in_words(ready_crew()) : circle);
-    }
-    return;
+  if (!is_quorum(count.ready_voters, count.ready_remember)) {
+    if ((!whole && !tied) || std::any_of(members.begin(), members.end(), still)) return;
+    if (tied) return recess(circle);
+    const bool vague = 2 * count.ready_voters > voters.size();
+    if (vague && vague_since == kNever) vague_since = now;
+    if (vague && now >= later(vague_since, config.link_grace)) return fork();
+    return recess(quorum_in_words(ready_crew()));
   }
+  vague_since = kNever;
   if (2 * count.ready <= count.all) {
     round.majority_since = kNever;
     if (tied) recess(circle);
@@ -332,6 +339,7 @@ void Coordinator::State::commit(AttemptId attempt, const std::vector<SiteId>& co
     if (participant != form.participants.end() && participant->site == id) {
       all.links.push_back(member.link);
       member.ready.reset();
+      member.remembers = true;
     } else if (member.standing == Standing::kActive) {  // left out; one that is ready by now takes the anchor at once
       member.standing = member.ready ? Standing::kJoined : Standing::kBehind;
       member.ready.reset();

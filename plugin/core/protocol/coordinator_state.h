@@ -73,6 +73,7 @@ struct MemberRecord {
   std::uint32_t expected_sites = 1;
   SiteId source;                      // kAdopting: where it was told to take the anchor from
   TimePoint adopting_since = kNever;  // kAdopting
+  bool remembers = false;             // this process knows all its name has promised
   bool greeted = false;               // its 'join' was told
   bool recommitted = false;           // it was sent a commit that it had missed
   TimePoint last_heard{};
@@ -119,6 +120,7 @@ struct Applicant {
   wire::Join join;  // offer and report as of its Grant, once it has granted
   TermId proposed;  // what it was asked for
   bool granted = false;
+  bool told = false;  // what is to be committed under that term
 };
 
 struct PastRound {
@@ -148,6 +150,7 @@ struct Coordinator::State {
   WaitProgress applying;                   // since the first of them came
   Voters voters;                           // the membership as of the anchor, less who left; empty: none yet
   std::optional<wire::Offer> remembered;   // out of office: the anchor `voters` belong to, from the time in office
+  std::optional<wire::Prepared> settled;   // out of office: an older term's attempt, to be committed under `term`
   std::map<RoundId, PastRound> history;
   Voters voters_formed;  // of the attempt in flight
   std::map<SiteId, MemberRecord> members;
@@ -166,6 +169,7 @@ struct Coordinator::State {
   std::uint64_t next_source = 0;  // round robin over the sources
   RoundRecord round;
   std::map<std::string, InCall> calls;  // by site's name, as last told
+  TimePoint vague_since = kNever;       // most are here and ready, but too few of them remember
   // Attempts of a round are never numbered alike, by two terms or after a lost round is agreed on anew: chunks sent for
   // the one must not be taken for the other's.
   std::uint32_t attempt_base = 0;
@@ -204,9 +208,13 @@ struct Coordinator::State {
   [[nodiscard]] bool outranks(const wire::Join* newest) const;
   void step_down(const std::string& reason);
   void leave_office();
+  [[nodiscard]] bool confirmed_by_most() const;  // what is settled
   void inherit();  // anchor, membership and history from what the applicants have reported
-  void settle(const wire::Prepared& newest);
+  void commit_settled();
+  [[nodiscard]] bool is_quorum(std::size_t here, std::size_t remember) const;  // of the voters
   [[nodiscard]] bool has_quorum(const std::set<SiteId>& present) const;
+  [[nodiscard]] bool may_begin() const;  // those who are here, from an anchor they choose
+  void fork();                           // the run goes on under another name
   [[nodiscard]] std::string quorum_in_words(const std::set<SiteId>& present) const;
   [[nodiscard]] std::set<SiteId> all_members() const;
   void remember(RunId run, RoundId round, AttemptId attempt, const std::vector<SiteId>& contributors);
@@ -264,6 +272,7 @@ struct Coordinator::State {
     std::size_t all = 0;
     std::size_t ready = 0;
     std::size_t ready_voters = 0;
+    std::size_t ready_remember = 0;  // of those
   };
   [[nodiscard]] Count count_crew() const;
   void try_to_form();

@@ -69,10 +69,18 @@ void Site::State::on_event(const Trigger& event) {
 }
 
 void Site::State::on_event(const Depart& event) {
-  if (membership == Membership::kLeaving) return;
+  if (farewell) return;
   back_to_ready("this site leaves");
-  if (!up.link) return leave_done();
-  send_up(wire::Leave{event.reason});
+  farewell = event.reason;
+  const bool outside = membership == Membership::kDialing || membership == Membership::kAsking;
+  if (!outside && up.link) return say_farewell();
+  // The others are to go on without us in good order, so a coordinator that was just lost gets a moment.
+  leave_by = later(now, kDepartLimit);
+  if (!join_done) leave_done();
+}
+
+void Site::State::say_farewell() {
+  send_up(wire::Leave{*farewell});
   membership = Membership::kLeaving;
   leave_by = later(now, kFarewellLimit);
 }
@@ -160,6 +168,8 @@ void Site::State::from_coordinator(const wire::Message& message) {
           on_recess(m);
         } else if constexpr (std::is_same_v<T, wire::Propose>) {
           on_propose(m);
+        } else if constexpr (std::is_same_v<T, wire::Parted>) {
+          if (m.term >= term) std::erase_if(voters, [&](const wire::Voter& voter) { return voter.name == m.site; });
         } else if constexpr (std::is_same_v<T, wire::Farewell>) {
           if (membership == Membership::kLeaving) leave_done();
         } else if constexpr (std::is_same_v<T, wire::Heartbeat>) {
@@ -210,10 +220,8 @@ void Site::State::on_event(const Applied& event) {
 // ---- time ----------------------------------------------------------------------------------------
 
 void Site::State::on_event(const Tick&) {
-  if (membership == Membership::kLeaving) {
-    if (now >= leave_by) leave_done();
-    return;
-  }
+  if (farewell && now >= leave_by) return leave_done();
+  if (membership == Membership::kLeaving) return;
   on_join_tick();
   if (over()) return;
   on_peers_tick();
@@ -224,7 +232,7 @@ void Site::State::on_event(const Tick&) {
 TimePoint Site::State::next_deadline() const {
   if (over() || membership == Membership::kIdle) return kNever;
   if (membership == Membership::kLeaving) return leave_by;
-  TimePoint next = std::min(up.answer_by, up.next_heartbeat);
+  TimePoint next = std::min({up.answer_by, up.next_heartbeat, leave_by});
   if (membership == Membership::kDialing || membership == Membership::kAsking) {
     next = std::min({next, up.dial_at, join_done ? kNever : up.give_up});
   }

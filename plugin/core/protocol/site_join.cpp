@@ -48,20 +48,27 @@ void Site::State::send_join() {
 }
 
 wire::Report Site::State::report() const {
-  wire::Report report{term, join_done && round.phase == RoundPhase::kTraining, join_done, voters, {}, recent};
+  wire::Report report{term, join_done && round.phase == RoundPhase::kTraining, remembers, voters, {}, recent};
   if (prepared) report.prepared.push_back(*prepared);
+  if (confirmed) report.prepared.push_back(*confirmed);
   return report;
 }
 
 // A promise: from here on no older term is followed. What was under way with an older coordinator was given up when
-// its link was lost, so nothing that is reported as not done is ever done.
+// its link was lost, so nothing that is reported as not done is ever done. Who holds the term asks once more before it
+// commits what an older one began: its own successor has to hear of that from any majority.
 void Site::State::on_propose(const wire::Propose& propose) {
-  if (membership != Membership::kAsking || propose.term <= term) {
+  const bool fits = propose.confirms.empty() ? propose.term > term : propose.term == term;
+  if (membership != Membership::kAsking || !fits) {
     return note(Note::Level::kWarning, "ignored",
                 "term " + std::to_string(propose.term.value) + " was proposed, this site follows term " +
                     std::to_string(term.value));
   }
   term = propose.term;
+  if (!propose.confirms.empty()) {
+    confirmed = propose.confirms[0];
+    confirmed->done = false;
+  }
   send_up(wire::Grant{term, join.offer, report()});
 }
 
@@ -97,7 +104,7 @@ void Site::State::lose_coordinator(const std::string& reason) {
 }
 
 void Site::State::on_refuse(const wire::Refuse& refuse) {
-  if (membership == Membership::kLeaving) return leave_done();
+  if (farewell) return leave_done();
   if (membership != Membership::kAsking || !was_member) return fail(refused(refuse.reason));
   // A member that comes back may be early: its old link not yet seen to be dead, its old index taken.
   note(Note::Level::kWarning, "refused", "not let in again yet: " + refuse.reason);
@@ -127,13 +134,13 @@ void Site::State::on_welcome(const wire::Welcome& welcome) {
   term = welcome.term;
   self = welcome.site;
   was_member = true;
-  join.index = welcome.site.value;  // asked for again, should it have to come back
   up.heartbeat = std::chrono::milliseconds(std::max<std::uint32_t>(1, welcome.heartbeat_ms));
   up.grace = std::chrono::milliseconds(std::max<std::uint32_t>(1, welcome.grace_ms));
   up.next_heartbeat = later(now, up.heartbeat);
   up.answer_by = join_done ? kNever : later(now, config.join_timeout + kRoundLimits * config.round_timeout);
   membership = Membership::kWaiting;
   lost_at = kNever;
+  if (farewell) return say_farewell();
   send_ready();
 }
 
@@ -235,6 +242,9 @@ void Site::State::adoption_done() {
   membership = Membership::kActive;
   up.backoff = kFirstBackoff;
   send_up(wire::Adopted{adopt.run, adopt.round, adopt.digest});
+  join.index = self->value;  // wished for again, should it have to come back
+  remembers = remembers || adopt.remembers;
+  forget_confirmed();
   if (!join_done) {
     join_done = true;
     out.emplace_back(JoinDone{*self, adopt.run, adopt.round});
@@ -271,6 +281,12 @@ void Site::State::forget_round() {
   pending.reset();
   prepared.reset();
   owed.reset();
+}
+
+void Site::State::forget_confirmed() {
+  if (!confirmed) return;
+  const wire::Form& form = confirmed->form;
+  if (form.run != anchor->run || form.round <= anchor->round) confirmed.reset();
 }
 
 void Site::State::on_join_tick() {

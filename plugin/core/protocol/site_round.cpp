@@ -51,7 +51,8 @@ void Site::State::on_form(const wire::Form& form) {
   if (form.run != anchor->run || form.round.value != anchor->round.value + 1) {
     return ignore("this site stands at round " + std::to_string(anchor->round.value));
   }
-  if (round.form && form.attempt <= round.form->attempt) return ignore("a later attempt is known");
+  const bool same_round = round.form && round.form->run == form.run && round.form->round == form.round;
+  if (same_round && form.attempt <= round.form->attempt) return ignore("a later attempt is known");
   if (std::none_of(form.participants.begin(), form.participants.end(), [&](const auto& p) { return p.site == self; })) {
     return ignore("this site has no part in it");
   }
@@ -148,8 +149,12 @@ void Site::State::apply(const wire::Commit& commit) {
   round.outcome = RoundDone{commit.round, commit.attempt, {}, {}};
   for (const wire::Participant& p : form.participants) round.outcome.members.push_back(name_of(p.site));
   for (const SiteId site : commit.contributors) round.outcome.contributors.push_back(name_of(site));
+  // Our number then; we may have got another one since.
+  const auto then = std::find_if(form.voters.begin(), form.voters.end(),
+                                 [this](const wire::Voter& voter) { return voter.name == join.site; });
+  const SiteId us = then == form.voters.end() ? *self : then->site;
   const bool contributed =
-      std::find(commit.contributors.begin(), commit.contributors.end(), *self) != commit.contributors.end();
+      std::find(commit.contributors.begin(), commit.contributors.end(), us) != commit.contributors.end();
   Base base = Base::kOldAnchor;
   if (round.declined) {
     base = Base::kUnfit;
@@ -175,7 +180,9 @@ void Site::State::on_applied(const Applied& event) {
   anchor->round = event.round;
   anchor->digest = event.state;
   join.offer = {anchor->run, anchor->round, anchor->digest};
+  remembers = true;  // what its name has promised before no longer counts
   prepared.reset();
+  forget_confirmed();
   if (membership == Membership::kActive) send_up(wire::Adopted{anchor->run, anchor->round, anchor->digest});
   out.emplace_back(std::move(round.outcome));
   round = RoundState{};

@@ -46,6 +46,7 @@ inline constexpr int kLaterHomeLimits = 2;  // at another than the first in the 
 inline constexpr Duration kLinkLimit = std::chrono::seconds(20);   // links to all members of an attempt
 inline constexpr Duration kHelloLimit = std::chrono::seconds(20);  // a Hello from a site the roster does not list yet
 inline constexpr Duration kFarewellLimit = std::chrono::seconds(5);
+inline constexpr Duration kDepartLimit = std::chrono::seconds(2);  // for finding a coordinator to say it to
 inline constexpr std::size_t kMaxUnknownPeers = 64;
 inline constexpr int kTransferTries = 2;
 // The coordinator bounds a round; should it fail to, the site does after this many of the round's limits.
@@ -160,12 +161,14 @@ struct Site::State {
   std::optional<SiteId> self;
   bool was_member = false;  // welcomed once
   bool join_done = false;   // JoinDone was told
+  bool remembers = false;   // this process knows all its name has promised
   std::map<SiteId, wire::Member> roster;
   std::optional<Holding> anchor;  // in place here
   std::optional<Adoption> adoption;
   RoundState round;
-  std::vector<wire::Voter> voters;         // the membership as of that anchor
-  std::optional<wire::Prepared> prepared;  // the newest attempt at the round after it; done: its mean is kept
+  std::vector<wire::Voter> voters;          // the membership as of that anchor
+  std::optional<wire::Prepared> prepared;   // the newest attempt at the round after it; done: its mean is kept
+  std::optional<wire::Prepared> confirmed;  // the newest attempt a successor was about to commit
   std::vector<wire::Commit> recent;
   std::optional<Pending> pending;
   std::optional<wire::Commit> owed;  // committed while we trained on: applied at the next trigger
@@ -176,6 +179,7 @@ struct Site::State {
   std::map<SiteId, LinkId> link_of;  // the usable link to a site
   std::map<SiteId, PeerDial> peer_dials;
   std::map<LinkId, wire::FetchAnchor> fetches;  // asked of us before our anchor was in place
+  std::optional<std::string> farewell;  // this site leaves: to be said to the coordinator, once there is one
   TimePoint leave_by = kNever;
   // Of the step under way.
   TimePoint now{};
@@ -197,6 +201,7 @@ struct Site::State {
   void on_event(const Applied& event);
   void on_event(const Tick& event);
   void from_coordinator(const wire::Message& message);
+  void say_farewell();
   void fail(Status why);
   void leave_done();
   void hang_up_everywhere(const std::string& why);
@@ -229,6 +234,7 @@ struct Site::State {
   // Onto an anchor that was received (or held under another name) while our parameters had moved on.
   void rebase(const wire::Adopt& adopt, bool received);
   void forget_round();
+  void forget_confirmed();  // once the anchor has come that far
   void on_anchor_in_place(const AnchorInPlace& event);
   void on_join_tick();
   void on_coordinator_silence();

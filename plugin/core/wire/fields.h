@@ -90,6 +90,7 @@ void fields(auto& io, Of<Prepared> auto& m) {
   io.part("form", m.form);
   io.boolean("done", m.done);
   io.list("slices", m.slices, kMaxSlices, 16, [&](auto& digest) { fields(io, digest); });
+  io.id("confirmed", m.confirmed);
 }
 
 void fields(auto& io, Of<Report> auto& m) {
@@ -97,7 +98,7 @@ void fields(auto& io, Of<Report> auto& m) {
   io.boolean("training", m.training);
   io.boolean("remembers", m.remembers);
   io.list("voters", m.voters, kMaxSites, 6, [&](auto& voter) { fields(io, voter); });
-  io.list("prepared", m.prepared, kMaxPrepared, 45, [&](auto& prepared) { fields(io, prepared); });
+  io.list("prepared", m.prepared, kMaxPrepared, 53, [&](auto& prepared) { fields(io, prepared); });
   io.list("recent", m.recent, kMaxRecent, 32, [&](auto& commit) { fields(io, commit); });
 }
 
@@ -183,6 +184,7 @@ void fields(auto& io, Of<Adopt> auto& m) {
   io.part("digest", m.digest);
   io.enumeration("counted", m.counted, Counted::kUnknown);
   io.list("voters", m.voters, kMaxSites, 6, [&](auto& voter) { fields(io, voter); });
+  io.boolean("remembers", m.remembers);
 }
 
 void fields(auto& io, Of<Recess> auto& m) {
@@ -191,7 +193,15 @@ void fields(auto& io, Of<Recess> auto& m) {
   io.sentence("reason", m.reason, kMaxReasonBytes);
 }
 
-void fields(auto& io, Of<Propose> auto& m) { io.id("term", m.term); }
+void fields(auto& io, Of<Propose> auto& m) {
+  io.id("term", m.term);
+  io.list("confirms", m.confirms, 1, 53, [&](auto& prepared) { fields(io, prepared); });
+}
+
+void fields(auto& io, Of<Parted> auto& m) {
+  io.id("term", m.term);
+  io.text("site", m.site, kMaxNameBytes);
+}
 
 void fields(auto&, Of<Farewell> auto&) {}
 

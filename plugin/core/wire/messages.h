@@ -87,11 +87,12 @@ struct Offer {
   bool operator==(const Offer&) const = default;
 };
 
-// The newest attempt a site has been told of, and how far it came with it.
+// An attempt a site has been told of, and how far it came with it.
 struct Prepared {
   Form form;
   bool done = false;
-  std::vector<Digest> slices;  // as in Done, when done
+  std::vector<Digest> slices{};  // as in Done, when done or confirmed
+  TermId confirmed{};            // the last term under which it was to be committed; 0: none but its own
   bool operator==(const Prepared&) const = default;
 };
 
@@ -101,7 +102,7 @@ struct Report {
   bool training = false;             // its parameters move: it comes to its trigger by itself
   bool remembers = false;            // it is the process that took part in this, not one that was started again since
   std::vector<Voter> voters{};       // the membership as of the anchor it holds
-  std::vector<Prepared> prepared{};  // at most one: of the round after that anchor
+  std::vector<Prepared> prepared{};  // the newest attempt at the round after that anchor, and the newest confirmed
   std::vector<Commit> recent{};      // the last rounds it saw committed, oldest first
   bool operator==(const Report&) const = default;
 };
@@ -220,6 +221,7 @@ struct Adopt {
   Digest digest;
   Counted counted = Counted::kNo;  // the receiver's contribution to the round after the anchor it holds
   std::vector<Voter> voters{};     // the membership as of that anchor
+  bool remembers = false;          // the receiver knows all its name has promised: there was nothing before
   bool operator==(const Adopt&) const = default;
 };
 
@@ -231,10 +233,18 @@ struct Recess {
   bool operator==(const Recess&) const = default;
 };
 
-// "Let me be the coordinator of this term."
+// "Let me be the coordinator of this term." Once granted, again with the attempt that is to be committed under it.
 struct Propose {
   TermId term;
+  std::vector<Prepared> confirms{};  // at most one
   bool operator==(const Propose&) const = default;
+};
+
+// "This site has left in good order: it is no part of the membership any more."
+struct Parted {
+  TermId term;
+  std::string site;
+  bool operator==(const Parted&) const = default;
 };
 
 // "Your leave is noted; nothing more will be asked of you."
@@ -301,6 +311,6 @@ struct StatusReport {
 using Message =
     std::variant<Join, Adopted, Ready, Decline, Unreached, Done, Leave, Welcome, Refuse, Roster, Adopt, Form, Commit,
                  Farewell, Hello, FetchAnchor, AnchorSent, Chunk, Heartbeat, StatusQuery, StatusReport, Recess, Propose,
-                 Grant, Enter, Assemble, Disband, Bring, Taken, Seek, Entered, Recall, Found, Piece, Outcome>;
+                 Grant, Parted, Enter, Assemble, Disband, Bring, Taken, Seek, Entered, Recall, Found, Piece, Outcome>;
 
 }  // namespace collab::wire

@@ -78,16 +78,28 @@ Status rules(const Commit& m) {
 
 Status rules(const Adopt& m) { return check_voters(m.voters); }
 
-Status rules(const Report& m) {
-  COLLAB_RETURN_IF_ERROR(check_voters(m.voters));
-  for (const Prepared& prepared : m.prepared) {
-    COLLAB_RETURN_IF_ERROR(rules(prepared.form));
-    const std::size_t expected = prepared.done ? prepared.form.slices.size() : 0;
-    if (prepared.slices.size() != expected) {
-      return corrupt("prepared.slices: expected " + std::to_string(expected) + " digests, got " +
-                     std::to_string(prepared.slices.size()));
+Status rules(const Prepared& m) {
+  COLLAB_RETURN_IF_ERROR(rules(m.form));
+  const std::size_t expected = m.done || m.confirmed.value > 0 ? m.form.slices.size() : 0;
+  if (m.slices.size() == expected) return {};
+  return corrupt("prepared.slices: expected " + std::to_string(expected) + " digests, got " +
+                 std::to_string(m.slices.size()));
+}
+
+Status rules(const Propose& m) {
+  for (const Prepared& prepared : m.confirms) {
+    COLLAB_RETURN_IF_ERROR(rules(prepared));
+    if (prepared.confirmed != m.term) {
+      return corrupt("confirms: expected term " + std::to_string(m.term.value) + ", got " +
+                     std::to_string(prepared.confirmed.value));
     }
   }
+  return {};
+}
+
+Status rules(const Report& m) {
+  COLLAB_RETURN_IF_ERROR(check_voters(m.voters));
+  for (const Prepared& prepared : m.prepared) COLLAB_RETURN_IF_ERROR(rules(prepared));
   for (const Commit& commit : m.recent) COLLAB_RETURN_IF_ERROR(rules(commit));
   return {};
 }

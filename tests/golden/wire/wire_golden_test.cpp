@@ -28,8 +28,9 @@ std::vector<Message> samples() {
   const std::vector<Voter> voters{{SiteId(0), "paris"}, {SiteId(1), "oslo"}};
   const Form form{TermId(7), run, RoundId(42), AttemptId(1), two, halves, voters};
   const Commit commit{TermId(7), run, RoundId(42), AttemptId(1), {SiteId(0), SiteId(1)}};
-  join.report = {TermId(7), true, false, voters, {{form, true, {digest, {1, 2}}}}, {commit}};
   const GroupId group(0xC1C2C3C4C5C6C7C8);
+  const Prepared prepared{form, true, {digest, {1, 2}}, TermId(8)};
+  join.report = {TermId(7), true, false, voters, {prepared}, {commit}};
   return {
       join,
       Adopted{run, RoundId(0), digest},
@@ -43,7 +44,7 @@ std::vector<Message> samples() {
       Roster{TermId(7),
              {{SiteId(0), "paris", "10.0.0.1:29500", MemberState::kActive},
               {SiteId(1), "oslo", "", MemberState::kSuspect}}},
-      Adopt{TermId(7), run, RoundId(41), SiteId(0), digest, Counted::kYes, voters},
+      Adopt{TermId(7), run, RoundId(41), SiteId(0), digest, Counted::kYes, voters, true},
       form,
       commit,
       Farewell{},
@@ -56,8 +57,9 @@ std::vector<Message> samples() {
       StatusQuery{},
       StatusReport{R"({"term":7,"members":["paris"]})"},
       Recess{TermId(7), RoundId(42), "1 of 3 sites is here, which is no majority"},
-      Propose{TermId(8)},
+      Propose{TermId(8), {prepared}},
       Grant{TermId(8), {run, RoundId(41), digest}, {TermId(8), false, true, voters, {}, {commit}}},
+      Parted{TermId(8), "oslo"},
       Enter{"night-run", 0xB1B2B3B4B5B6B7B8, RankId(2), {"paris", "oslo"}, {0, 0, 1}, 2, true, {RankId(1)}},
       Assemble{group, {RankId(2), RankId(0)}, 41, GroupId(3), 7},
       Disband{group},

@@ -159,7 +159,7 @@ TEST_F(Round, ASiteWithAnotherAnchorIsRepairedFirst) {
   ASSERT_EQ(sent<wire::Adopt>(actions).size(), 1U);
   EXPECT_EQ(sent<wire::Adopt>(actions)[0].first, LinkId{2});
   EXPECT_EQ(sent<wire::Adopt>(actions)[0].second,
-            (wire::Adopt{TermId{1}, RunId{7}, RoundId{0}, SiteId{0}, kRight, wire::Counted::kNo, kThree}));
+            (wire::Adopt{TermId{1}, RunId{7}, RoundId{0}, SiteId{0}, kRight, wire::Counted::kNo, kThree, true}));
   static_cast<void>(c.hear(2, wire::Adopted{RunId{7}, RoundId{0}, kRight}));
   EXPECT_EQ(sent<wire::Form>(c.hear(2, H::ready(1))).size(), 3U);
 }

@@ -68,6 +68,7 @@ std::string notes(const std::vector<Action>& actions) {
 // For comparisons in which the membership does not matter.
 inline wire::Adopt without_voters(wire::Adopt adopt) {
   adopt.voters.clear();
+  adopt.remembers = false;
   return adopt;
 }
 

@@ -88,7 +88,9 @@ Report draw_report(Prng& prng) {
     Prepared prepared;
     draw(prng, prepared.form);
     prepared.done = prng.chance(0.5);
-    if (prepared.done) prepared.slices.resize(prepared.form.slices.size(), draw_digest(prng));
+    if (prng.chance(0.3)) prepared.confirmed = TermId{1 + prng.below(9)};
+    const bool has_slices = prepared.done || prepared.confirmed.value > 0;
+    if (has_slices) prepared.slices.resize(prepared.form.slices.size(), draw_digest(prng));
     report.prepared.push_back(std::move(prepared));
   }
   report.recent.resize(prng.below(kMaxRecent + 1));
@@ -145,7 +147,16 @@ void draw(Prng& prng, Adopt& m) {
 void draw(Prng& prng, Recess& m) {
   m = {draw_id<TermId>(prng), draw_id<RoundId>(prng), draw_text(prng, kMaxReasonBytes)};
 }
-void draw(Prng& prng, Propose& m) { m.term = draw_id<TermId>(prng); }
+void draw(Prng& prng, Propose& m) {
+  m.term = TermId{1 + prng.below(1'000'000)};
+  if (prng.chance(0.5)) return;
+  Prepared prepared;
+  draw(prng, prepared.form);
+  prepared.slices.resize(prepared.form.slices.size(), draw_digest(prng));
+  prepared.confirmed = m.term;
+  m.confirms.push_back(std::move(prepared));
+}
+void draw(Prng& prng, Parted& m) { m = {draw_id<TermId>(prng), draw_text(prng, kMaxNameBytes)}; }
 void draw(Prng& prng, Grant& m) {
   m = {draw_id<TermId>(prng), {draw_id<RunId>(prng), draw_id<RoundId>(prng), draw_digest(prng)}, draw_report(prng)};
 }
