@@ -39,7 +39,7 @@ static_assert(std::is_same_v<std::variant_alternative_t<11, Message>, Form>);
 static_assert(std::is_same_v<std::variant_alternative_t<17, Message>, Chunk>);
 static_assert(std::is_same_v<std::variant_alternative_t<20, Message>, StatusReport>);
 static_assert(std::is_same_v<std::variant_alternative_t<23, Message>, Grant>);
-static_assert(std::is_same_v<std::variant_alternative_t<34, Message>, Outcome>);
+static_assert(std::is_same_v<std::variant_alternative_t<35, Message>, Outcome>);
 
 template <typename U>
 void store(std::span<std::byte> frame, std::size_t at, U value) {
