@@ -30,6 +30,9 @@ using TermId = StrongId<struct TermIdTag, std::uint64_t>;
 using AttemptId = StrongId<struct AttemptIdTag, std::uint32_t>;
 // One run of training, drawn at random when the swarm is born; 0 means "none yet".
 using RunId = StrongId<struct RunIdTag, std::uint64_t>;
+// A rank of a c10d world, and one of its process groups.
+using RankId = StrongId<struct RankIdTag, std::uint32_t>;
+using GroupId = StrongId<struct GroupIdTag, std::uint64_t>;
 // One link between this process and a peer; meaningful inside one Transport only.
 using LinkId = StrongId<struct LinkIdTag, std::uint64_t>;
 

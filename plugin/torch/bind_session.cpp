@@ -29,20 +29,6 @@ std::vector<TensorInfo> model_from(const std::vector<ModelRow>& rows) {
   return model;
 }
 
-// What an Interruptible thread works on must not be destroyed under the interpreter's lock: it joins threads that
-// may want it. Released here at the latest.
-template <typename T>
-std::shared_ptr<T> without_lock(std::unique_ptr<T> object) {
-  return std::shared_ptr<T>(object.release(), [](T* raw) {
-    if (Py_IsInitialized() != 0 && PyGILState_Check() != 0) {
-      const py::gil_scoped_release released;
-      delete raw;
-    } else {
-      delete raw;
-    }
-  });
-}
-
 class PySession {
  public:
   explicit PySession(std::shared_ptr<Session> session) : session_(std::move(session)) {}

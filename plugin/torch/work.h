@@ -7,9 +7,11 @@
 // Ownership: a job keeps its tensors alive until it has run; the queue outlives its worker.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -34,8 +36,12 @@ class QueuedWork final : public c10d::Work {
   bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
   std::vector<at::Tensor> result() override;
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override { return future_; }
+  // Of a receive: who sent it, once it is completed.
+  void set_source(std::shared_ptr<std::atomic<int>> source) { source_ = std::move(source); }
+  int sourceRank() const override { return source_ ? source_->load() : c10d::Work::sourceRank(); }
 
  private:
+  std::shared_ptr<std::atomic<int>> source_;
   std::string where_;
   Results results_;
   std::function<void()> job_;

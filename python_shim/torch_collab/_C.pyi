@@ -29,15 +29,40 @@ def make_backend(
     rank: int,
     size: int,
     sites: Sequence[int],
-    world: Backend,
+    world: Backend | None = None,
     site: Backend | None = None,
     leaders: Backend | None = None,
+    seat: MeetingSeat | None = None,
+    group_id: int = 0,
+    ranks: Sequence[int] = (),
+    site_names: Sequence[str] = (),
     timeout: timedelta,
     is_world: bool = False,
 ) -> CollabBackend:
-    """sites[r] is the site of the group's rank r. The three Gloo backends belong to this group alone: `world` over
+    """sites[r] is the site of the group's rank r. With a seat, `world` and `leaders` are groups of the meeting with the
+    numbers group_id and group_id + 1; ranks[r] is the world's rank of the group's rank r and site_names[r] its site's
+    name. Else the three Gloo backends belong to this group alone: `world` over
     all its ranks, `site` over this site's ranks in rank order (needed when it has several, and there are several
     sites), `leaders` over the lowest rank of each site in ascending order of site (needed at those ranks)."""
+
+class MeetingSeat:
+    """This rank's link to the meeting of its world. Made by enter_meeting."""
+
+    def leave(self, reason: str) -> None:
+        """Nobody is to wait for this rank any more. Bounded; idempotent."""
+
+def enter_meeting(
+    *,
+    config: Config,
+    transport: dict[str, Any],
+    world: int,
+    rank: int,
+    sites: Sequence[str],
+    site_of: Sequence[int],
+    hubs: Sequence[str],
+) -> MeetingSeat:
+    """Blocks until a coordinator has let this rank in. `world` is the same at all its ranks and drawn at random;
+    site_of[r] is the index in `sites` of rank r's site; `hubs` are the coordinators' addresses, in order."""
 
 class Config:
     @property

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
     from torch_collab import _C
-    from torch_collab.groups import Gloos
+    from torch_collab.groups import Inner
     from torch_collab.places import Sites
     from torch_collab.vector import Entry
 
@@ -99,18 +99,45 @@ def knob_table_markdown() -> str:
 
 
 @_worded
-def make_backend(opts: Any, sites: Sites, gloos: Gloos, is_world: bool) -> Any:
+def make_backend(opts: Any, sites: Sites, inner: Inner, is_world: bool) -> Any:
     number = {rank: index for index, site in enumerate(sites.sites) for rank in site.ranks}
+    part = inner.meeting
+    meeting = {}
+    if part is not None:
+        meeting = {"seat": part.seat, "group_id": part.group_id, "ranks": part.ranks, "site_names": part.site_names}
     return _module().make_backend(
         rank=opts.group_rank,
         size=opts.group_size,
         sites=[number[rank] for rank in range(opts.group_size)],
-        world=gloos.world,
-        site=gloos.site,
-        leaders=gloos.leaders,
+        world=inner.world,
+        site=inner.site,
+        leaders=inner.leaders,
+        **meeting,
         timeout=opts.timeout,
         is_world=is_world,
     )
+
+
+@_worded
+def enter_meeting(
+    config: Settings,
+    transport: dict[str, Any],
+    world: int,
+    rank: int,
+    sites: Sequence[str],
+    site_of: Sequence[int],
+    hubs: Sequence[str],
+) -> _C.MeetingSeat:
+    seat: _C.MeetingSeat = _module().enter_meeting(
+        config=config.raw,
+        transport=transport,
+        world=world,
+        rank=rank,
+        sites=list(sites),
+        site_of=list(site_of),
+        hubs=list(hubs),
+    )
+    return seat
 
 
 # ---- transports --------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch.distributed as dist
 
-from torch_collab import addresses, links, log, native
+from torch_collab import addresses, links, log, meeting, native
 from torch_collab.environment import collab_variables
 from torch_collab.groups import make_gloo, site_group
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from torch_collab.vector import Entry
 
 _KEY = "collab/coordinator"
+_FAILED = "failed: "
 _HEARD = "collab/heard"
 _HEARING_SECONDS = 30
 _LEAVE_SECONDS = 20
@@ -63,12 +64,30 @@ def _job() -> str:
     return f"{run}/{agent}/{started}"
 
 
+def meet(world: World) -> None:
+    """Several sites: finds or serves the coordinator, and takes this rank's seat in the meeting there. Collective."""
+    config = _resolved(world)
+    if not world.one_world:
+        world.coordinators = list(config.coordinator)
+    elif world.rank == world.sites.sites[0].leader:
+        try:
+            _serve(world, config, None)
+        except Exception as error:
+            world.store.set(_KEY, _FAILED + str(error))  # the others need not wait for it
+            raise
+    else:
+        _find(world)
+    meeting.enter(world, config)
+
+
 def _reach_coordinator(world: World, config: native.Settings) -> dict[str, Any]:
     """Leaders: the transport for links between sites, with `world.coordinators` known and one of them served here."""
     choice = links.choose(config, world.one_world)
     log.info(str(choice))
     gloo = _LinkNodes(world) if choice.kind == "gloo" else None
     transport = native.gloo_transport(gloo.mine) if gloo else links.make(config, config.advertise)
+    if world.coordinators:
+        return transport  # known since the ranks' meeting
     if not world.one_world:
         world.coordinators = list(config.coordinator)
     elif world.rank == world.sites.sites[0].leader:
@@ -178,9 +197,12 @@ def _find(world: World) -> None:
     except Exception as error:
         raise RuntimeError(
             f"collab: no coordinator after {limit.total_seconds():.0f} s (COLLAB_JOIN_TIMEOUT): the leader of site "
-            f"{first.name}, rank {first.leader}, has not come to its first training forward ({error})"
+            f"{first.name}, rank {first.leader}, has not come to where it serves it ({error})"
         ) from None
-    world.coordinators = [world.store.get(_KEY).decode()]
+    address = world.store.get(_KEY).decode()
+    if address.startswith(_FAILED):
+        raise RuntimeError(f"collab: rank {first.leader} of {first.name}: {address.removeprefix(_FAILED)}")
+    world.coordinators = [address]
 
 
 def linger(world: World) -> None:

@@ -130,6 +130,7 @@ class Nodes:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.port = free_port()
+        self.script = "torchrun.py"
         self.all: list[Node] = []
 
     def flag(self, name: str) -> Path:
@@ -146,7 +147,7 @@ class Nodes:
             f"--rdzv-endpoint=127.0.0.1:{self.port}", f"--nproc-per-node={nproc}", "--rdzv-id=test",
             "--monitor-interval=0.1",
             "--rdzv-conf=last_call_timeout=1,join_timeout=60" + ("," + conf if conf else ""), *flags,
-            str(SCRIPTS / "torchrun.py"), str(self.folder),
+            str(SCRIPTS / self.script), str(self.folder),
         ]  # fmt: skip
         events = str(self.folder / f"{site}.jsonl")
         node = Node(site, command, {"COLLAB_SITE": site, "COLLAB_EVENTS": events, **environment})

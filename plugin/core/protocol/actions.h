@@ -6,7 +6,9 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <variant>
@@ -52,7 +54,18 @@ struct Hangup {
 
 // ---- coordinator ---------------------------------------------------------------------------------
 
-using CoordinatorEvent = std::variant<Received, Closed, Tick>;
+// A site whose ranks stand in a call of their world: it is not ready before those it awaits have come to it.
+struct InCall {
+  std::string call;              // in words
+  std::set<std::string> awaits;  // sites
+  bool operator==(const InCall&) const = default;
+};
+// All such sites, by name, in place of those told before.
+struct CallsUnderWay {
+  std::map<std::string, InCall> sites;
+  bool operator==(const CallsUnderWay&) const = default;
+};
+using CoordinatorEvent = std::variant<Received, Closed, Tick, CallsUnderWay>;
 struct Broadcast {  // one message over many links, in this order
   std::vector<LinkId> links;
   wire::Message message;

@@ -27,6 +27,7 @@ std::vector<CoordinatorAction> Coordinator::step(TimePoint now, const Coordinato
 TimePoint Coordinator::next_deadline() const { return state_->next_deadline(); }
 std::string Coordinator::status_json(TimePoint now) const { return state_->status_json(now); }
 std::uint64_t Coordinator::changes() const { return state_->changes; }
+bool Coordinator::waits_for_sites() const { return state_->round.waiting.running() && !state_->round.attempt; }
 std::size_t Coordinator::members() const { return state_->members.size(); }
 
 std::vector<std::string> Coordinator::member_names() const {
@@ -107,6 +108,8 @@ void Coordinator::State::on_event(const Closed& event) {
   remove(link->second, event.why.ok() ? "its link was closed" : "its link was lost: " + event.why.message());
 }
 
+void Coordinator::State::on_event(const CallsUnderWay& event) { calls = event.sites; }
+
 void Coordinator::State::on_event(const Tick&) {
   on_office_tick();
   on_heartbeat_tick();
@@ -138,6 +141,8 @@ TimePoint Coordinator::State::next_deadline() const {
   next = std::min(next, round.waiting.next());
   const TimePoint grace = later(round.majority_since, config.straggler_grace);
   if (!round.attempt && grace > now) next = std::min(next, grace);
+  const TimePoint patience = later(round.circle_since, kCirclePatience * config.heartbeat);
+  if (!round.attempt && patience > now) next = std::min(next, patience);
   next = std::min(next, gathering.next());
   if (gathering.running()) {
     next = std::min(next, later(gathering.since(), last_anchor_missed() ? config.link_grace : config.join_timeout));

@@ -144,7 +144,23 @@ Coordinator::State::Count Coordinator::State::count_crew() const {
   return count;
 }
 
-// All are ready; or a majority is, and the grace for the others has passed since.
+// Those who are ready wait for sites that stand in calls of their world, which wait for those who are ready.
+std::string Coordinator::State::circle_in_words() const {
+  std::vector<std::string> parts;
+  for (const auto& [id, member] : members) {
+    if (member.standing != Standing::kActive || round.set_aside.count(id) != 0 || member.ready) continue;
+    const auto call = calls.find(member.name);
+    if (call == calls.end()) return "";
+    const auto awaited = std::find_if(members.begin(), members.end(), [&](const auto& other) {
+      return other.second.ready && call->second.awaits.count(other.second.name) != 0;
+    });
+    if (awaited == members.end()) return "";
+    parts.push_back(member.name + " is in " + call->second.call + ", which waits for " + awaited->second.name);
+  }
+  return join_words(parts);
+}
+
+// All are ready; or a majority is, and the grace for the others has passed since, or they cannot come.
 void Coordinator::State::try_to_form() {
   const auto still = [](const auto& entry) {
     return entry.second.standing == Standing::kJoined || entry.second.standing == Standing::kAdopting;
@@ -152,8 +168,16 @@ void Coordinator::State::try_to_form() {
   const Count count = count_crew();
   if (!anchor || count.ready == 0) return;
   const bool whole = count.ready == count.all;
+  const std::string circle = whole || calls.empty() ? "" : circle_in_words();
+  if (circle.empty()) {
+    round.circle_since = kNever;
+  } else if (round.circle_since == kNever) {
+    round.circle_since = now;
+  }
+  const bool tied = now >= later(round.circle_since, kCirclePatience * config.heartbeat);
   if (!is_quorum(count.ready_voters, count.ready_remember)) {
-    if (!whole || std::any_of(members.begin(), members.end(), still)) return;
+    if ((!whole && !tied) || std::any_of(members.begin(), members.end(), still)) return;
+    if (tied) return recess(circle);
     const bool vague = 2 * count.ready_voters > voters.size();
     if (vague && vague_since == kNever) vague_since = now;
     if (vague && now >= later(vague_since, config.link_grace)) return fork();
@@ -162,20 +186,22 @@ void Coordinator::State::try_to_form() {
   vague_since = kNever;
   if (2 * count.ready <= count.all) {
     round.majority_since = kNever;
+    if (tied) recess(circle);
     return;
   }
   if (round.majority_since == kNever) round.majority_since = now;
   if (std::any_of(members.begin(), members.end(), still)) return;  // the anchor does not move under a joiner
-  if (!whole && now < later(round.majority_since, config.straggler_grace)) return;
+  if (!whole && !tied && now < later(round.majority_since, config.straggler_grace)) return;
   const std::set<SiteId> ready = ready_crew();
   if (!states_agree(ready)) return;
   for (const SiteId id : crew()) {
     if (ready.count(id) != 0) continue;
     note(Note::Level::kWarning, "straggler",
-         "round " + std::to_string(number().value) + " goes on without " + name_of(id) + ", which is not ready " +
-             in_seconds(config.straggler_grace) +
-             " after most were (COLLAB_STRAGGLER_GRACE); what it trains counts "
-             "in a later round",
+         "round " + std::to_string(number().value) + " goes on without " + name_of(id) +
+             (tied ? ": " + circle
+                   : ", which is not ready " + in_seconds(config.straggler_grace) +
+                         " after most were (COLLAB_STRAGGLER_GRACE)") +
+             "; what it trains counts in a later round",
          {{"who", json_quote(name_of(id))}, {"round", std::to_string(number().value)}});
   }
   form(ready);

@@ -20,7 +20,8 @@
 //      behind <--left out--- active                                       the next attempt            +-+ alike: commit
 //
 //   From every state a member goes by Leave, by a closed link, by silence longer than the grace, by a broken rule.
-//   An attempt needs more than half of the voters; where all are ready and they are fewer, all get a Recess.
+//   An attempt needs more than half of the voters; where all are ready and they are fewer, all get a Recess. Who stands
+//   in a call of its world that waits for one who is ready cannot come: it counts as if its grace were over.
 #pragma once
 
 #include <map>
@@ -38,6 +39,9 @@ namespace collab::protocol {
 // Missed heartbeats after which a member is suspected, and after which its name may be taken over.
 inline constexpr int kSuspectAfter = 5;
 inline constexpr int kReplaceAfter = 3;
+// Heartbeats for which those who are ready and those in a call wait for each other before they are parted: what waits
+// in a call may be a thread beside the training, which comes to its round all the same.
+inline constexpr int kCirclePatience = 5;
 inline constexpr std::size_t kMaxClaims = 64;
 // Up to here everybody hears of every change at once; beyond, changes are gathered: a roster for all grows with the
 // square.
@@ -104,6 +108,7 @@ struct RoundRecord {
   std::size_t done = 0;               // of its participants
   TimePoint formed{};
   TimePoint majority_since = kNever;  // most of those who are waited for are ready
+  TimePoint circle_since = kNever;    // all others are in calls that wait for those who are ready
   bool stalled = false;               // an attempt ran into the limit and nobody had finished
   std::set<SiteId> declined;          // said their delta is unfit
   std::set<SiteId> set_aside;         // did not finish in time: the round goes on without them
@@ -165,7 +170,8 @@ struct Coordinator::State {
   std::optional<std::pair<RunId, RoundId>> last_anchor;
   std::uint64_t next_source = 0;  // round robin over the sources, where there are many
   RoundRecord round;
-  TimePoint vague_since = kNever;  // most are here and ready, but too few of them remember
+  std::map<std::string, InCall> calls;  // by site's name, as last told
+  TimePoint vague_since = kNever;       // most are here and ready, but too few of them remember
   // Attempts of a round are never numbered alike, by two terms or after a lost round is agreed on anew: chunks sent for
   // the one must not be taken for the other's.
   std::uint32_t attempt_base = 0;
@@ -184,6 +190,7 @@ struct Coordinator::State {
   void on_event(const Received& event);
   void on_event(const Closed& event);
   void on_event(const Tick& event);
+  void on_event(const CallsUnderWay& event);
   void advance();  // whatever has become possible
   void send(const MemberRecord& to, wire::Message message) { out.emplace_back(Send{to.link, std::move(message)}); }
   void note(Note::Level level, std::string event, std::string text,
@@ -273,6 +280,7 @@ struct Coordinator::State {
   };
   [[nodiscard]] Count count_crew() const;
   void try_to_form();
+  [[nodiscard]] std::string circle_in_words() const;  // empty: there is none
   [[nodiscard]] bool states_agree(const std::set<SiteId>& sites);
   void form(const std::set<SiteId>& sites);
   void recess(const std::string& reason);  // those who are ready train on; the anchor stands

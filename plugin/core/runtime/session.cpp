@@ -57,7 +57,7 @@ class RankSession final : public Session {
     SessionStatus status{.site = options_.site,
                          .round = round_,
                          .steps = schedule_.steps(),
-                         .steps_since_round = schedule_.steps_since_round(),
+                         .steps_since_round = carried_steps_ + schedule_.steps_since_round(),
                          .state = state_};
     if (leader_ && leader_->node() != nullptr) {
       status.bytes_sent = leader_->node()->bytes_sent();
@@ -216,6 +216,7 @@ class RankSession final : public Session {
     if (!outcome.ok()) return outcome;
     if (!outcome->ok()) return Status(failure_, outcome->error);
     skipped_ = call_ > 1 && outcome->round == round_;  // no round came about; what was trained counts later
+    carried_steps_ = skipped_ ? carried_steps_ + schedule_.steps_since_round() : 0;
     round_ = outcome->round;
     schedule_.round_ended(clock_.now());
     return outcome;
@@ -228,10 +229,11 @@ class RankSession final : public Session {
   SyncSchedule schedule_;
   std::optional<Leader> leader_;
   std::unique_ptr<SiteChannel> channel_;
-  std::uint64_t call_ = 0;          // of report() and share()
-  std::uint64_t samples_ = 0;       // of this rank since the last round
-  std::uint64_t site_samples_ = 0;  // leader: of all ranks, in all
-  bool skipped_ = false;            // the last trigger was answered without a round
+  std::uint64_t call_ = 0;           // of report() and share()
+  std::uint64_t samples_ = 0;        // of this rank since the last round
+  std::uint64_t site_samples_ = 0;   // leader: of all ranks, in all
+  std::uint64_t carried_steps_ = 0;  // past the triggers that were answered without a round
+  bool skipped_ = false;             // the last trigger was answered without a round
   RoundId round_;
   Digest state_;
   bool begun_ = false;

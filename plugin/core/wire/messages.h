@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "collab/types.h"
+#include "core/wire/meeting_messages.h"
 
 namespace collab::wire {
 
@@ -318,6 +319,7 @@ struct StatusReport {
 
 using Message = std::variant<Join, Adopted, Ready, Decline, Unreached, Done, Leave, Welcome, Refuse, Roster, Adopt,
                              Form, Commit, Farewell, Hello, FetchAnchor, AnchorMoved, Chunk, Heartbeat, StatusQuery,
-                             StatusReport, Recess, Propose, Grant, Parted>;
+                             StatusReport, Recess, Propose, Grant, Parted, Enter, Assemble, Disband, Bring, Taken, Seek,
+                             Entered, Recall, Found, Piece, Outcome>;
 
 }  // namespace collab::wire

@@ -1,6 +1,7 @@
 #include "core/wire/rules.h"
 
 #include <algorithm>
+#include <functional>
 #include <string>
 
 #include "core/wire/limits.h"
@@ -125,6 +126,61 @@ Status rules(const Chunk& m) {
     return corrupt("range: expected 1 to " + std::to_string(kMaxChunkElements) + " elements, got " + text_of(m.range));
   }
   return {};
+}
+
+// Each once, in any order.
+Status check_distinct(const char* list, const std::vector<RankId>& ranks) {
+  std::vector<RankId> sorted = ranks;
+  std::sort(sorted.begin(), sorted.end());
+  const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
+  if (twice == sorted.end()) return {};
+  return corrupt(std::string(list) + ": expected each rank once, got rank " + std::to_string(twice->value) + " twice");
+}
+
+template <typename T>
+Status check_rising(const char* list, const std::vector<T>& entries) {
+  const auto wrong = std::adjacent_find(entries.begin(), entries.end(), std::greater_equal<>());
+  if (wrong == entries.end()) return {};
+  return corrupt(std::string(list) + ": expected ascending entries, each once, got others");
+}
+
+Status rules(const Enter& m) {
+  if (m.candidates == 0) return corrupt("candidates: expected at least 1, got 0");
+  if (m.rank.value >= m.site_of.size()) {
+    return corrupt("rank: expected one below " + std::to_string(m.site_of.size()) + ", got " +
+                   std::to_string(m.rank.value));
+  }
+  for (const std::uint32_t index : m.site_of) {
+    if (index >= m.sites.size()) {
+      return corrupt("site_of: expected an index below " + std::to_string(m.sites.size()) + ", got " +
+                     std::to_string(index));
+    }
+  }
+  return check_rising("gone", m.gone);
+}
+
+Status rules(const Assemble& m) {
+  if (m.members.empty()) return corrupt("members: expected at least one, got none");
+  if (m.parent.value != 0 && m.members.size() != 2) {
+    return corrupt("members: expected 2 of a pair, got " + std::to_string(m.members.size()));
+  }
+  return check_distinct("members", m.members);
+}
+
+Status rules(const Bring& m) {
+  if (m.step == 0) return corrupt("step: expected one above 0, got 0");
+  std::uint64_t total = 0;
+  for (const std::uint64_t bytes : m.splits) total += bytes;  // kMaxRanks * kMaxPayloadBytes is far below 2^64
+  if (total > kMaxPayloadBytes) {
+    return corrupt("splits: expected at most " + std::to_string(kMaxPayloadBytes) + " bytes in all, got " +
+                   std::to_string(total));
+  }
+  return {};
+}
+
+Status rules(const Outcome& m) {
+  COLLAB_RETURN_IF_ERROR(check_rising("absent", m.absent));
+  return check_rising("gone", m.gone);
 }
 
 }  // namespace

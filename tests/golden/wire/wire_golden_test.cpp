@@ -28,6 +28,7 @@ std::vector<Message> samples() {
   const std::vector<Voter> voters{{SiteId(0), "paris"}, {SiteId(1), "oslo"}};
   const Form form{TermId(7), run, RoundId(42), AttemptId(1), two, halves, voters};
   const Commit commit{TermId(7), run, RoundId(42), AttemptId(1), {SiteId(0), SiteId(1)}};
+  const GroupId group(0xC1C2C3C4C5C6C7C8);
   const Prepared prepared{form, true, {digest, {1, 2}}, TermId(8)};
   join.report = {TermId(7), true, false, voters, {prepared}, {commit}};
   return {
@@ -59,6 +60,27 @@ std::vector<Message> samples() {
       Propose{TermId(8), {prepared}},
       Grant{TermId(8), {run, RoundId(41), digest}, {TermId(8), false, true, voters, {}, {commit}}},
       Parted{TermId(8), "oslo"},
+      Enter{"night-run", 0xB1B2B3B4B5B6B7B8, RankId(2), {"paris", "oslo"}, {0, 0, 1}, 2, true, {RankId(1)}},
+      Assemble{group, {RankId(2), RankId(0)}, 41, GroupId(3), 7},
+      Disband{group},
+      Bring{group,
+            42,
+            43,
+            "all_reduce (sum) of 12 float32",
+            "[3, 4]",
+            Absence::kNeedsRoot,
+            1,
+            true,
+            false,
+            1'800'000,
+            {16, 32}},
+      Taken{group, 42},
+      Seek{group, 7},
+      Entered{1000, 60'000},
+      Recall{group, 42},
+      Found{group, 7, 1},
+      Piece{group, 42, 1},
+      Outcome{group, 42, {1}, {RankId(1)}, "rank 1 of paris is gone"},
   };
 }
 

@@ -270,6 +270,38 @@ TEST_F(Round, WithoutAMajorityThoseWhoAreReadyTrainOnAtTheLimit) {
   EXPECT_EQ(c.coordinator.members(), 3U);
 }
 
+TEST_F(Round, ARoundAndACallDoNotWaitForEachOther) {
+  // paris is ready; the others stand in a sum that waits for it.
+  const InCall sum{"all_reduce (sum) of 3 Float", {"paris"}};
+  static_cast<void>(c.hear(1, H::ready(1)));
+  static_cast<void>(c.step(CallsUnderWay{{{"tokyo", sum}, {"lima", sum}}}));
+  EXPECT_TRUE(sent<wire::Recess>(c.pass(seconds(4), {1, 2, 3})).empty());
+  const auto actions = c.pass(seconds(2), {1, 2, 3});
+  ASSERT_EQ(sent<wire::Recess>(actions).size(), 1U);
+  EXPECT_EQ(sent<wire::Recess>(actions)[0].first, LinkId{1});
+  EXPECT_THAT(sent<wire::Recess>(actions)[0].second.reason,
+              HasSubstr("tokyo is in all_reduce (sum) of 3 Float, which waits for paris"));
+  EXPECT_EQ(c.coordinator.members(), 3U);
+}
+
+TEST_F(Round, AMajorityGoesOnWithoutWhoWaitsForItInACall) {
+  static_cast<void>(c.hear(1, H::ready(1)));
+  static_cast<void>(c.hear(2, H::ready(1)));
+  static_cast<void>(c.step(CallsUnderWay{{{"lima", {"barrier", {"paris", "tokyo"}}}}}));
+  const auto actions = c.pass(seconds(6), {1, 2, 3});
+  EXPECT_EQ(reformed(actions).participants.size(), 2U);
+  EXPECT_THAT(notes(actions), HasSubstr("goes on without lima: lima is in barrier, which waits for paris"));
+}
+
+TEST_F(Round, WhoWaitsInACallForSomebodyElseIsWaitedFor) {
+  static_cast<void>(c.hear(1, H::ready(1)));
+  static_cast<void>(c.step(CallsUnderWay{{{"lima", {"barrier", {"tokyo"}}}}}));
+  EXPECT_TRUE(sent<wire::Recess>(c.pass(seconds(30), {1, 2, 3})).empty());
+  static_cast<void>(c.step(CallsUnderWay{}));
+  static_cast<void>(c.hear(2, H::ready(1)));
+  EXPECT_EQ(reformed(c.hear(3, H::ready(1))).participants.size(), 3U);
+}
+
 TEST_F(Round, AMinorityTrainsOnAtOnce) {
   static_cast<void>(c.close(2));
   static_cast<void>(c.close(3));

@@ -340,5 +340,47 @@ TEST(EncodeDeathTest, AMessageThatBreaksItsRulesIsABug) {
   EXPECT_DEATH(static_cast<void>(encode(Commit{})), "Commit cannot be sent");
 }
 
+// ---- the meeting -------------------------------------------------------------------------------------
+
+TEST(Meeting, PlacesAreThoseOfTheWorld) {
+  const Enter good{"night-run", 1, RankId(1), {"paris", "oslo"}, {0, 1}, 1, false, {RankId(0)}};
+  expect_travels(good);
+  Enter bad = good;
+  bad.rank = RankId(2);
+  expect_not_sent(bad, "rank: expected one below 2, got 2");
+  bad = good;
+  bad.site_of = {0, 2};
+  expect_not_sent(bad, "site_of: expected an index below 2, got 2");
+  bad = good;
+  bad.gone = {RankId(1), RankId(0)};
+  expect_not_sent(bad, "gone: expected ascending");
+  bad = good;
+  bad.candidates = 0;
+  expect_not_sent(bad, "candidates: expected at least 1");
+}
+
+TEST(Meeting, MembersAreDistinctAndPairsAreTwo) {
+  expect_travels(Assemble{GroupId(1), {RankId(3), RankId(1)}, 0, GroupId(2), 0});
+  expect_not_sent(Assemble{GroupId(1), {}, 0, {}, 0}, "members: expected at least one");
+  expect_not_sent(Assemble{GroupId(1), {RankId(3), RankId(1), RankId(3)}, 0, {}, 0}, "got rank 3 twice");
+  expect_not_sent(Assemble{GroupId(1), {RankId(3)}, 0, GroupId(2), 0}, "members: expected 2 of a pair, got 1");
+  EXPECT_THAT(refusal_of(Assemble{GroupId(1), {RankId(0)}, 0, {}, 0}, Body().u64(1).u32(65537).bytes),
+              HasSubstr("members: expected at most 65536 entries"));
+}
+
+TEST(Meeting, PartsAreBounded) {
+  Bring bring{GroupId(1), 1, 0, "barrier", "", Absence::kGoesOn, 0, true, false, 0, {kMaxPayloadBytes}};
+  expect_travels(bring);
+  bring.splits.push_back(1);
+  expect_not_sent(bring, "splits: expected at most 67108864 bytes in all, got 67108865");
+  bring.splits = {};
+  bring.step = 0;
+  expect_not_sent(bring, "step: expected one above 0");
+  bring.step = 1;
+  bring.operation.assign(257, 'x');
+  expect_not_sent(bring, "operation: expected UTF-8 text of at most 256 bytes");
+  expect_not_sent(Outcome{GroupId(1), 1, {2, 1}, {}, ""}, "absent: expected ascending");
+}
+
 }  // namespace
 }  // namespace collab::wire

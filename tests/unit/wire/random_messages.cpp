@@ -187,6 +187,65 @@ void draw(Prng& prng, Heartbeat& m) { m = {draw_number<std::uint64_t>(prng), prn
 void draw(Prng&, StatusQuery&) {}
 void draw(Prng& prng, StatusReport& m) { m.json = draw_text(prng, 100'000); }
 
+// ---- the meeting
+
+std::vector<RankId> draw_ranks(Prng& prng, std::size_t min_count) {
+  std::vector<RankId> ranks;
+  for (const SiteId site : draw_sites(prng, min_count)) ranks.emplace_back(site.value);
+  return ranks;
+}
+void draw(Prng& prng, Enter& m) {
+  m = {draw_text(prng, kMaxNameBytes),
+       prng.next(),
+       {},
+       {},
+       {},
+       1 + static_cast<std::uint32_t>(prng.below(9)),
+       prng.chance(0.5),
+       draw_ranks(prng, 0)};
+  m.sites.resize(1 + prng.below(5));
+  for (std::string& site : m.sites) site = draw_text(prng, kMaxNameBytes);
+  m.site_of.resize(1 + prng.below(20));
+  for (std::uint32_t& index : m.site_of) index = static_cast<std::uint32_t>(prng.below(m.sites.size()));
+  m.rank = RankId(static_cast<std::uint32_t>(prng.below(m.site_of.size())));
+}
+void draw(Prng& prng, Assemble& m) {
+  m = {draw_id<GroupId>(prng), draw_ranks(prng, 2), prng.next(), {}, draw_number<std::uint32_t>(prng)};
+  if (m.members.size() == 2) m.parent = draw_id<GroupId>(prng);
+}
+void draw(Prng& prng, Disband& m) { m.group = draw_id<GroupId>(prng); }
+void draw(Prng& prng, Bring& m) {
+  m = {draw_id<GroupId>(prng),
+       1 + prng.below(1000),
+       prng.next(),
+       draw_text(prng, kMaxNameBytes),
+       draw_text(prng, kMaxNameBytes),
+       static_cast<Absence>(prng.below(3)),
+       draw_number<std::uint32_t>(prng, kMaxRanks - 1),
+       prng.chance(0.5),
+       prng.chance(0.5),
+       draw_number<std::uint32_t>(prng, kMaxIntervalMs),
+       {}};
+  m.splits.resize(prng.below(5));
+  for (std::uint64_t& bytes : m.splits) bytes = draw_number<std::uint64_t>(prng, kMaxPayloadBytes / 4);
+}
+void draw(Prng& prng, Taken& m) { m = {draw_id<GroupId>(prng), prng.next()}; }
+void draw(Prng& prng, Seek& m) { m = {draw_id<GroupId>(prng), draw_number<std::uint32_t>(prng)}; }
+void draw(Prng& prng, Entered& m) {
+  m = {draw_number<std::uint32_t>(prng, kMaxIntervalMs), draw_number<std::uint32_t>(prng, kMaxIntervalMs)};
+}
+void draw(Prng& prng, Recall& m) { m = {draw_id<GroupId>(prng), prng.next()}; }
+void draw(Prng& prng, Found& m) {
+  m = {draw_id<GroupId>(prng), draw_number<std::uint32_t>(prng), draw_number<std::uint32_t>(prng, kMaxRanks - 1)};
+}
+void draw(Prng& prng, Piece& m) {
+  m = {draw_id<GroupId>(prng), prng.next(), draw_number<std::uint32_t>(prng, kMaxRanks - 1)};
+}
+void draw(Prng& prng, Outcome& m) {
+  m = {draw_id<GroupId>(prng), prng.next(), {}, draw_ranks(prng, 0), draw_text(prng, kMaxReasonBytes)};
+  for (const RankId rank : draw_ranks(prng, 0)) m.absent.push_back(rank.value);
+}
+
 template <std::size_t... kIndex>
 Message make(std::size_t index, Prng& prng, std::index_sequence<kIndex...>) {
   Message message;
