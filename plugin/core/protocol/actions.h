@@ -92,6 +92,7 @@ struct Begin {  // the model is known, its parameters are readable: join the swa
 struct Trigger {              // parameters stand still until RoundDone or RoundSkipped
   std::uint64_t samples = 0;  // in all, since Begin
   std::uint64_t steps = 0;
+  std::vector<float> sketch{};  // of the delta: sketch_of(n)
 };
 struct Depart {  // leave the swarm; answered by Left
   std::string reason;

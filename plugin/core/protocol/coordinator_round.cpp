@@ -327,6 +327,7 @@ void Coordinator::State::commit(AttemptId attempt, const std::vector<SiteId>& co
   remember(anchor->run, committed, attempt, contributors);
   history.at(committed).slices = members.at(form.participants[0].site).done.value_or(std::vector<Digest>{});
   voters = voters_formed;
+  compare(form);
   std::vector<std::string> names;
   for (const SiteId id : contributors) names.push_back(name_of(id));
   std::vector<std::string> members_named;
@@ -358,6 +359,24 @@ void Coordinator::State::commit(AttemptId attempt, const std::vector<SiteId>& co
   anchor->round = committed;
   if (!contributors.empty()) anchor->digest.reset();
   round = RoundRecord{};
+}
+
+void Coordinator::State::compare(const wire::Form& form) {
+  std::map<SiteId, std::span<const std::uint32_t>> sketches;
+  for (const wire::Participant& p : form.participants) {
+    const auto& ready = members.at(p.site).ready;
+    if (p.weight > 0 && ready) sketches[p.site] = ready->sketch;
+  }
+  for (const Likeness::Pair& pair : likeness.committed(sketches)) {
+    const std::string text =
+        name_of(pair.a) + " and " + name_of(pair.b) + " have learned the same in " + std::to_string(kAlikeRounds) +
+        " rounds running (cosine " + json_number(pair.cosine) +
+        "): if they train on the same data it counts twice. Give each site its own: a DistributedSampler with default "
+        "ranks, or exact shards by COLLAB_SITE_INDEX and COLLAB_SITE_COUNT, or another seed";
+    note(Note::Level::kWarning, "same-data", text,
+         {{"who", json_list({name_of(pair.a), name_of(pair.b)})}, {"round", std::to_string(form.round.value)}});
+    for (const SiteId id : {pair.a, pair.b}) send(members.at(id), wire::Notice{"same-data", text});
+  }
 }
 
 void Coordinator::State::on_round_tick() {

@@ -32,6 +32,7 @@
 #include <vector>
 
 #include "core/protocol/coordinator.h"
+#include "core/protocol/likeness.h"
 #include "core/protocol/words.h"
 
 namespace collab::protocol {
@@ -170,6 +171,7 @@ struct Coordinator::State {
   std::optional<std::pair<RunId, RoundId>> last_anchor;
   std::uint64_t next_source = 0;  // round robin over the sources, where there are many
   RoundRecord round;
+  Likeness likeness;
   std::map<std::string, InCall> calls;  // by site's name, as last told
   TimePoint vague_since = kNever;       // most are here and ready, but too few of them remember
   // Attempts of a round are never numbered alike, by two terms or after a lost round is agreed on anew: chunks sent for
@@ -287,6 +289,7 @@ struct Coordinator::State {
   void abandon_attempt();                  // it will not be committed; another may be formed
   void finish_attempt();                   // all are done: compare, then commit or try again
   void commit(AttemptId attempt, const std::vector<SiteId>& contributors);
+  void compare(const wire::Form& form);  // what the contributors learned
   void on_round_tick();
   void on_round_limit();
   [[nodiscard]] bool in_attempt(AttemptId attempt, RoundId number) const;

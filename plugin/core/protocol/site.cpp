@@ -169,6 +169,8 @@ void Site::State::from_coordinator(const wire::Message& message) {
           on_recess(m);
         } else if constexpr (std::is_same_v<T, wire::Propose>) {
           on_propose(m);
+        } else if constexpr (std::is_same_v<T, wire::Notice>) {
+          note(Note::Level::kWarning, m.event, m.text);
         } else if constexpr (std::is_same_v<T, wire::Parted>) {
           if (m.term >= term) std::erase_if(voters, [&](const wire::Voter& voter) { return voter.name == m.site; });
         } else if constexpr (std::is_same_v<T, wire::Farewell>) {

@@ -1,5 +1,6 @@
 // A site's part in a round: ready, an attempt, done, the commit.
 #include <algorithm>
+#include <bit>
 
 #include "core/protocol/site_state.h"
 
@@ -24,8 +25,10 @@ void Site::State::send_ready() {
   if (!heard || !waits || round.ready_sent) return;
   round.ready_sent = true;
   const Trigger uncounted{round.trigger.samples - counted.samples, round.trigger.steps - counted.steps};
-  send_up(wire::Ready{RoundId{anchor->round.value + 1}, weight_of(config.weight, uncounted), uncounted.samples,
-                      uncounted.steps, anchor->digest});
+  wire::Ready ready{RoundId{anchor->round.value + 1}, weight_of(config.weight, uncounted), uncounted.samples,
+                    uncounted.steps, anchor->digest};
+  for (const float element : round.trigger.sketch) ready.sketch.push_back(std::bit_cast<std::uint32_t>(element));
+  send_up(std::move(ready));
 }
 
 bool Site::State::in_attempt(RoundId number, AttemptId attempt) const {

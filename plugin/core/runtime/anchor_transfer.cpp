@@ -9,6 +9,7 @@
 #include "core/base/digest.h"
 #include "core/base/log.h"
 #include "core/base/text.h"
+#include "core/protocol/likeness.h"
 #include "core/protocol/words.h"
 #include "core/runtime/data_plane.h"
 #include "core/wire/encoding.h"
@@ -61,6 +62,16 @@ constexpr Duration kProgressEvery = std::chrono::seconds(3);
 Digest DataPlane::state_digest(std::span<const float> anchor) const {
   const std::span<const float> outer = parts_.arena->outer();
   return digest_of_state(digest_of_vector(anchor), outer.empty() ? Digest{} : digest_of_vector(outer));
+}
+
+std::vector<float> DataPlane::sketch_of_delta() const {
+  std::vector<float> sketch;
+  if (!parts_.arena->sealed()) return sketch;
+  const std::span<const float> anchor = parts_.arena->anchor();
+  for (const std::uint64_t place : protocol::sketch_of(anchor.size())) {
+    sketch.push_back(anchor[place] - parts_.parameters[place]);
+  }
+  return sketch;
 }
 
 Result<SealedAnchor> DataPlane::keep_anchor(RunId run, RoundId round, const Digest& digest) {

@@ -94,6 +94,9 @@ class DataPlane {
   // For the site's other ranks: the parameters into the arena's other slot.
   Status publish_parameters();
 
+  // Some elements of anchor - parameters (protocol::sketch_of); none before there is an anchor.
+  [[nodiscard]] std::vector<float> sketch_of_delta() const;
+
   // ---- anchors
   // Seals our own parameters as the anchor of (run, round) unless the arena holds that already.
   Result<SealedAnchor> keep_anchor(RunId run, RoundId round, const Digest& digest);

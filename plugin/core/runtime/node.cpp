@@ -91,7 +91,9 @@ Result<RoundReport> Node::round(const protocol::Trigger& trigger) {
     formed_at_ = kNever;
     before_round_ = data_plane_->traffic();
     data_plane_->start_round_clock();
-    feed(trigger);
+    protocol::Trigger at = trigger;
+    at.sketch = data_plane_->sketch_of_delta();
+    feed(at);
   });
   // The machine gives up after four limits and the grace (kRoundLimits).
   const auto limit = 5 * options_.config.round_timeout + options_.config.link_grace;

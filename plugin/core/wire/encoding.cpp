@@ -33,7 +33,7 @@ constexpr std::array<std::string_view, std::variant_size_v<Message>> kNames{
     "Refuse",      "Roster",  "Adopt",     "Form",        "Commit",       "Farewell", "Hello",   "FetchAnchor",
     "AnchorMoved", "Chunk",   "Heartbeat", "StatusQuery", "StatusReport", "Recess",   "Propose", "Grant",
     "Parted",      "Enter",   "Assemble",  "Disband",     "Bring",        "Taken",    "Seek",    "Entered",
-    "Recall",      "Found",   "Piece",     "Outcome"};
+    "Recall",      "Found",   "Piece",     "Outcome",     "Notice"};
 static_assert(std::is_same_v<std::variant_alternative_t<0, Message>, Join>);
 static_assert(std::is_same_v<std::variant_alternative_t<11, Message>, Form>);
 static_assert(std::is_same_v<std::variant_alternative_t<17, Message>, Chunk>);

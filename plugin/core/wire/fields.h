@@ -130,6 +130,7 @@ void fields(auto& io, Of<Ready> auto& m) {
   io.number("samples", m.samples);
   io.number("steps", m.steps);
   io.part("state", m.state);
+  io.list("sketch", m.sketch, kMaxSketch, 4, [&](auto& element) { io.number("", element); });
 }
 
 void fields(auto& io, Of<Decline> auto& m) {
@@ -201,6 +202,11 @@ void fields(auto& io, Of<Propose> auto& m) {
 void fields(auto& io, Of<Parted> auto& m) {
   io.id("term", m.term);
   io.text("site", m.site, kMaxNameBytes);
+}
+
+void fields(auto& io, Of<Notice> auto& m) {
+  io.text("event", m.event, kMaxNameBytes);
+  io.sentence("text", m.text, kMaxReasonBytes);
 }
 
 void fields(auto&, Of<Farewell> auto&) {}

@@ -29,6 +29,7 @@ inline constexpr std::size_t kMaxRanks = 65536;  // of a world or a group of the
 inline constexpr std::size_t kMaxSlices = 4096;
 inline constexpr std::size_t kMaxPrepared = 2;
 inline constexpr std::size_t kMaxRecent = 8;
+inline constexpr std::size_t kMaxSketch = 256;
 inline constexpr std::uint64_t kMaxElements = std::uint64_t{1} << 40;       // of a parameter vector
 inline constexpr std::uint64_t kMaxChunkElements = std::uint64_t{1} << 26;  // one byte each would fill a payload
 inline constexpr std::uint32_t kMaxIntervalMs = 24 * 3600 * 1000;           // heartbeat and grace

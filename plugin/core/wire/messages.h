@@ -135,7 +135,8 @@ struct Ready {
   double weight = 0;          // by COLLAB_WEIGHT; 0: takes part, contributes nothing
   std::uint64_t samples = 0;  // since the last committed contribution
   std::uint64_t steps = 0;
-  Digest state;  // of the anchor and outer state it holds
+  Digest state;                         // of the anchor and outer state it holds
+  std::vector<std::uint32_t> sketch{};  // some of the delta's elements, the same of every site, as binary32
   bool operator==(const Ready&) const = default;
 };
 
@@ -317,9 +318,16 @@ struct StatusReport {
   bool operator==(const StatusReport&) const = default;
 };
 
+// Something a site's user has to know; told in its log.
+struct Notice {
+  std::string event;
+  std::string text;
+  bool operator==(const Notice&) const = default;
+};
+
 using Message = std::variant<Join, Adopted, Ready, Decline, Unreached, Done, Leave, Welcome, Refuse, Roster, Adopt,
                              Form, Commit, Farewell, Hello, FetchAnchor, AnchorMoved, Chunk, Heartbeat, StatusQuery,
                              StatusReport, Recess, Propose, Grant, Parted, Enter, Assemble, Disband, Bring, Taken, Seek,
-                             Entered, Recall, Found, Piece, Outcome>;
+                             Entered, Recall, Found, Piece, Outcome, Notice>;
 
 }  // namespace collab::wire

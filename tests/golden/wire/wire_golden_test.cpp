@@ -34,7 +34,7 @@ std::vector<Message> samples() {
   return {
       join,
       Adopted{run, RoundId(0), digest},
-      Ready{RoundId(42), 3200, 3200, 100, digest},
+      Ready{RoundId(42), 3200, 3200, 100, digest, {0x3F800000, 0xBF000000}},
       Decline{RoundId(42), AttemptId(1), "the delta of h.3.mlp is not finite"},
       Unreached{RoundId(42), AttemptId(2), SiteId(1), "no answer from z\xC3\xBCrich in 60 s"},
       Done{TermId(7), RoundId(42), AttemptId(1), {digest, {1, 2}}},
@@ -60,6 +60,7 @@ std::vector<Message> samples() {
       Propose{TermId(8), {prepared}},
       Grant{TermId(8), {run, RoundId(41), digest}, {TermId(8), false, true, voters, {}, {commit}}},
       Parted{TermId(8), "oslo"},
+      Notice{"same-data", "paris and oslo have learned the same"},
       Enter{"night-run", 0xB1B2B3B4B5B6B7B8, RankId(2), {"paris", "oslo"}, {0, 0, 1}, 2, true, {RankId(1)}},
       Assemble{group, {RankId(2), RankId(0)}, 41, GroupId(3), 7},
       Disband{group},

@@ -114,6 +114,7 @@ void draw(Prng& prng, Adopted& m) { m = {draw_id<RunId>(prng), draw_id<RoundId>(
 void draw(Prng& prng, Ready& m) {
   m = {draw_id<RoundId>(prng), draw_weight(prng), draw_number<std::uint64_t>(prng), draw_number<std::uint64_t>(prng),
        draw_digest(prng)};
+  for (std::uint64_t i = prng.below(5); i > 0; --i) m.sketch.push_back(draw_number<std::uint32_t>(prng));
 }
 void draw(Prng& prng, Decline& m) {
   m = {draw_id<RoundId>(prng), draw_id<AttemptId>(prng), draw_text(prng, kMaxReasonBytes)};
@@ -156,6 +157,7 @@ void draw(Prng& prng, Propose& m) {
   prepared.confirmed = m.term;
   m.confirms.push_back(std::move(prepared));
 }
+void draw(Prng& prng, Notice& m) { m = {draw_text(prng, kMaxNameBytes), draw_text(prng, kMaxReasonBytes)}; }
 void draw(Prng& prng, Parted& m) { m = {draw_id<TermId>(prng), draw_text(prng, kMaxNameBytes)}; }
 void draw(Prng& prng, Grant& m) {
   m = {draw_id<TermId>(prng), {draw_id<RunId>(prng), draw_id<RoundId>(prng), draw_digest(prng)}, draw_report(prng)};
