@@ -245,6 +245,34 @@ TEST(Session, TheStateOnDiskOutlivesTheSwarm) {
   std::filesystem::remove_all(dir);
 }
 
+TEST(Session, TheSameDataAtTwoSitesIsToldToBoth) {
+  const std::string path = ::testing::TempDir() + "collab-same-data-" + std::to_string(getpid());
+  Swarm swarm = swarm_of(3, CodecId::kFp16);
+  swarm.config.events = path;
+  swarm.start_coordinator();
+  expect_all_ok(swarm.run([](Session& session, std::size_t site, std::vector<float>& values) -> Status {
+    for (std::size_t step = 0; step < 16; ++step) {
+      train_one_step(values, site == 2 ? 0 : site, step);  // as site 0 does
+      const Result<StepOutcome> outcome = session.step(8);
+      if (!outcome.ok()) return outcome.status();
+    }
+    return session.finish();
+  }));
+  std::ifstream file(path);
+  std::map<std::string, int> told;
+  for (std::string line; std::getline(file, line);) {
+    if (line.find("\"event\":\"same-data\"") == std::string::npos) continue;
+    EXPECT_THAT(line, HasSubstr("site0 and site2 have learned the same"));
+    for (const std::string site : {"site0", "site1", "site2"}) {
+      told[site] += line.find("\"site\":\"" + site + "\"") != std::string::npos ? 1 : 0;
+    }
+  }
+  EXPECT_EQ(told["site0"], 1);
+  EXPECT_EQ(told["site1"], 0);
+  EXPECT_EQ(told["site2"], 1);
+  std::remove(path.c_str());
+}
+
 TEST(Session, EventsTellOfEachRound) {
   const std::string path = ::testing::TempDir() + "collab-events-" + std::to_string(getpid());
   Swarm swarm = swarm_of(2, CodecId::kInt8);

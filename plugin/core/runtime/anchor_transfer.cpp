@@ -69,7 +69,9 @@ std::vector<float> DataPlane::sketch_of_delta() const {
   if (!parts_.arena->sealed()) return sketch;
   const std::span<const float> anchor = parts_.arena->anchor();
   for (const std::uint64_t place : protocol::sketch_of(anchor.size())) {
-    sketch.push_back(anchor[place] - parts_.parameters[place]);
+    float element = 0;
+    if (!parts_.parameters->read(place, {&element, 1}).ok()) return {};
+    sketch.push_back(anchor[place] - element);
   }
   return sketch;
 }
