@@ -52,7 +52,7 @@ void Coordinator::State::on_event(const Received& event) {
   }
   const auto link = links.find(event.link);
   if (link == links.end()) {
-    applicants.erase(event.link);
+    forget_applicant(event.link);
     out.emplace_back(Hangup{event.link, "this link has not joined the swarm '" + config.swarm + "', but sent " +
                                             std::string(wire::name_of(event.message)) + "; a site sends Join first"});
     return;
@@ -102,7 +102,7 @@ void Coordinator::State::on_event(const Closed& event) {
   const auto link = links.find(event.link);
   if (link == links.end()) {
     claims.erase(event.link);
-    applicants.erase(event.link);
+    forget_applicant(event.link);
     return;
   }
   remove(link->second, event.why.ok() ? "its link was closed" : "its link was lost: " + event.why.message());

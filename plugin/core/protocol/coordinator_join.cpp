@@ -172,7 +172,8 @@ void Coordinator::State::refuse_claims_of(const MemberRecord& member) {
 }
 
 void Coordinator::State::on_join(LinkId link, const wire::Join& join) {
-  if (in_office && join.swarm == config.swarm) {
+  // Whom a majority has put into office is not deposed by a stranger.
+  if (in_office && join.swarm == config.swarm && (founded || refusal(join).empty())) {
     if (join.report.granted > term) {
       step_down(join.site + " follows term " + std::to_string(join.report.granted.value));
     } else if (founded && is_older(join)) {

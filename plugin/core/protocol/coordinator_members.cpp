@@ -107,6 +107,7 @@ void Coordinator::State::forget_everything() {
   gathered = false;
   gathering.stop();
   voters_formed.clear();
+  likeness = {};
   round = RoundRecord{};
   next_heartbeat = kNever;
 }

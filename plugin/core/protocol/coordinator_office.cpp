@@ -218,9 +218,15 @@ void Coordinator::State::apply_for(LinkId link, const wire::Join& join) {
     other = applicants.erase(other);
   }
   if (applicants.size() >= wire::kMaxSites) return refuse_link(link, join.site, "too many joins at once; try again");
-  if (applicants.empty()) applying.start(now);
+  // They come and go between candidates: what counts is since when somebody has been looking for a coordinator here.
+  if (applicants.empty() && (!applying.running() || now >= later(last_applicant, config.link_grace)))
+    applying.start(now);
   applicants[link] = Applicant{join, TermId{}, false};
   seek_office();
+}
+
+void Coordinator::State::forget_applicant(LinkId link) {
+  if (applicants.erase(link) != 0) last_applicant = now;
 }
 
 void Coordinator::State::on_grant(LinkId link, const wire::Grant& grant) {
@@ -352,6 +358,7 @@ void Coordinator::State::take_office(TermId of) {
   highest_attempt = attempt_base;
   const std::map<LinkId, Applicant> comers = std::move(applicants);
   applicants.clear();
+  applying.stop();
   for (const auto& [link, applicant] : comers) on_join(link, applicant.join);
 }
 
@@ -384,7 +391,7 @@ void Coordinator::State::inherit() {
            " sites, at run " + std::to_string(offer.run.value) + " round " + std::to_string(offer.round.value),
        {{"term", std::to_string(term.value)}});
   if (settled && anchor) return commit_settled();
-  if (newest.prepared == nullptr) return;
+  if (settled || newest.prepared == nullptr) return;
   const wire::Form& form = newest.prepared->form;
   note(Note::Level::kInfo, "coordinator",
        "attempt " + std::to_string(form.attempt.value) + " of round " + std::to_string(form.round.value) +

@@ -179,6 +179,7 @@ void Coordinator::State::try_to_form() {
     if ((!whole && !tied) || std::any_of(members.begin(), members.end(), still)) return;
     if (tied) return recess(circle);
     const bool vague = 2 * count.ready_voters > voters.size();
+    if (!vague) vague_since = kNever;
     if (vague && vague_since == kNever) vague_since = now;
     if (vague && now >= later(vague_since, config.link_grace)) return fork();
     return recess(quorum_in_words(ready_crew()));

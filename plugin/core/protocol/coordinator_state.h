@@ -151,6 +151,7 @@ struct Coordinator::State {
   TermId term;                             // held, or the next to be proposed
   std::map<LinkId, Applicant> applicants;  // while not in office
   WaitProgress applying;                   // since the first of them came
+  TimePoint last_applicant{};              // when the last of them went
   Voters voters;                           // the membership as of the anchor, less who left; empty: none yet
   std::optional<wire::Offer> remembered;   // out of office: the anchor `voters` belong to, from the time in office
   std::optional<wire::Prepared> settled;   // out of office: an older term's attempt, to be committed under `term`
@@ -203,6 +204,7 @@ struct Coordinator::State {
 
   // coordinator_office.cpp
   void apply_for(LinkId link, const wire::Join& join);  // a site comes while we are not in office
+  void forget_applicant(LinkId link);
   void on_grant(LinkId link, const wire::Grant& grant);
   void seek_office();
   void on_office_tick();

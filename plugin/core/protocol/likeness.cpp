@@ -41,7 +41,7 @@ std::vector<double> unit_of(std::span<const std::uint32_t> sketch) {
 std::vector<std::uint64_t> sketch_of(std::uint64_t elements) {
   const std::uint64_t count = std::min<std::uint64_t>(elements, wire::kMaxSketch);
   std::vector<std::uint64_t> places;
-  for (std::uint64_t i = 0; i < count; ++i) places.push_back(elements / count * i);
+  for (std::uint64_t i = 0; i < count; ++i) places.push_back(i * elements / count);
   return places;
 }
 

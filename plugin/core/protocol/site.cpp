@@ -172,7 +172,9 @@ void Site::State::from_coordinator(const wire::Message& message) {
         } else if constexpr (std::is_same_v<T, wire::Notice>) {
           note(Note::Level::kWarning, m.event, m.text);
         } else if constexpr (std::is_same_v<T, wire::Parted>) {
-          if (m.term >= term) std::erase_if(voters, [&](const wire::Voter& voter) { return voter.name == m.site; });
+          if (m.term < term) return;
+          parted.insert(m.site);
+          take_voters(voters);
         } else if constexpr (std::is_same_v<T, wire::Farewell>) {
           if (membership == Membership::kLeaving) leave_done();
         } else if constexpr (std::is_same_v<T, wire::Heartbeat>) {

@@ -171,6 +171,7 @@ void Site::State::on_adopt(const wire::Adopt& adopt) {
   if (adoption && !adoption->keeps && adoption->adopt.run == adopt.run && adoption->adopt.round == adopt.round &&
       adoption->adopt.digest == adopt.digest) {  // who has it is news, the rest is under way
     adoption->adopt = adopt;
+    parted.clear();
     adoption->give_up = later(now, config.round_timeout + up.grace);
     return settle_sources();
   }
@@ -301,7 +302,7 @@ void Site::State::adoption_done() {
   if (join_done && anchor && (anchor->run != adopt.run || anchor->round != adopt.round)) rebase(adopt, received);
   anchor = Holding{adopt.run, adopt.round, adopt.digest};
   join.offer = {adopt.run, adopt.round, adopt.digest};
-  voters = adopt.voters;
+  take_voters(adopt.voters);
   membership = Membership::kActive;
   up.backoff = kFirstBackoff;
   send_up(wire::Adopted{adopt.run, adopt.round, adopt.digest});
@@ -345,6 +346,11 @@ void Site::State::forget_round() {
   prepared.reset();
   owed.reset();
   round.form.reset();  // attempts at a round after another anchor are numbered anew
+}
+
+void Site::State::take_voters(std::vector<wire::Voter> list) {
+  std::erase_if(list, [this](const wire::Voter& voter) { return parted.count(voter.name) != 0; });
+  voters = std::move(list);
 }
 
 void Site::State::forget_confirmed() {

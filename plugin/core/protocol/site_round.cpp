@@ -62,6 +62,7 @@ void Site::State::on_form(const wire::Form& form) {
   back_to_ready("another attempt was formed");
   forget_attempt();
   round.form = form;
+  parted.clear();
   prepared = wire::Prepared{form, false, {}};
   if (form.slices.empty()) {  // nobody has anything to contribute
     round.phase = RoundPhase::kDone;
@@ -168,7 +169,7 @@ void Site::State::apply(const wire::Commit& commit) {
   }
   pending.reset();
   no_quorum_since = kNever;
-  voters = form.voters;
+  take_voters(form.voters);
   recent.push_back(commit);
   if (recent.size() > kRecentRounds) recent.erase(recent.begin());
   round.phase = RoundPhase::kApplying;

@@ -172,6 +172,7 @@ struct Site::State {
   std::optional<Adoption> adoption;
   RoundState round;
   std::vector<wire::Voter> voters;          // the membership as of that anchor
+  std::set<std::string> parted;             // left since the newest list of voters was sent
   std::optional<wire::Prepared> prepared;   // the newest attempt at the round after it; done: its mean is kept
   std::optional<wire::Prepared> confirmed;  // the newest attempt a successor was about to commit
   std::vector<wire::Commit> recent;
@@ -245,6 +246,7 @@ struct Site::State {
   void adoption_done();
   // Onto an anchor that was received (or held under another name) while our parameters had moved on.
   void rebase(const wire::Adopt& adopt, bool received);
+  void take_voters(std::vector<wire::Voter> list);  // less those who have left since
   void forget_round();
   void forget_confirmed();  // once the anchor has come that far
   void on_anchor_in_place(const AnchorInPlace& event);

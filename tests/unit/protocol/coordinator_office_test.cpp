@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <map>
+#include <set>
 
 #include "tests/unit/protocol/harness.h"
 
@@ -170,6 +172,33 @@ TEST(Office, MembersStartedAgainAreNoMajorityByThemselves) {
   const auto adopts = sent<wire::Adopt>(c.hear(4, H::ready(1)));
   ASSERT_EQ(adopts.size(), 2U) << "after the grace they go on as another run";
   EXPECT_NE(adopts[0].second.run, RunId{7});
+}
+
+// Sites hang up by themselves after a while, to look elsewhere; the grace is not to begin anew each time.
+TEST(Office, WhoComesAndGoesIsPatientNoLongerThanTheGrace) {
+  Sites sites;
+  for (int visit = 0; visit < 3; ++visit) {
+    static_cast<void>(sites.come(1, member("paris", false)));
+    static_cast<void>(sites.come(2, member("tokyo", false, false)));
+    static_cast<void>(sites.c.pass(seconds(20)));
+    static_cast<void>(sites.c.close(1));
+    static_cast<void>(sites.c.close(2));
+    sites.c.now += seconds(2);
+  }
+  static_cast<void>(sites.come(1, member("paris", false)));
+  EXPECT_EQ(sent<wire::Adopt>(sites.come(2, member("tokyo", false, false))).size(), 2U);
+}
+
+TEST(Office, AStrangerDoesNotDeposeWhomAMajorityHasPutIntoOffice) {
+  Sites sites;
+  static_cast<void>(sites.come(1, member("paris", true)));
+  static_cast<void>(sites.come(2, member("tokyo", true)));
+  wire::Join stranger = member("oslo", false);
+  stranger.elements = 7;
+  stranger.report.granted = TermId{99};
+  const auto refused = sites.come(3, stranger);
+  EXPECT_EQ(sent<wire::Refuse>(refused).size(), 1U);
+  EXPECT_EQ(all<Hangup>(refused).size(), 1U) << "only its own link";
 }
 
 TEST(Office, WhoLeavesIsStruckFromTheMembershipOfAll) {
