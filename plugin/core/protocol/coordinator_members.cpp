@@ -73,15 +73,10 @@ void Coordinator::State::remove(SiteId id, const std::string& reason) {
     for (auto& [other, member] : members) member.standing = Standing::kJoined;
     gathering.start(now);
   }
-  // A round begins with its first ready: without one nobody waits. Attempts go on being counted, so that what was sent
-  // for an earlier one is never taken for a later one.
+  // A round begins with its first ready: without one nobody waits.
   const bool waited_for =
       std::any_of(members.begin(), members.end(), [](const auto& entry) { return entry.second.ready.has_value(); });
-  if (!waited_for) {
-    const std::uint32_t attempts = round.attempts;
-    round = RoundRecord{};
-    round.attempts = attempts;
-  }
+  if (!waited_for) begin_round_again();
   send_roster();
 }
 

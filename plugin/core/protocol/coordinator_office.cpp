@@ -163,9 +163,7 @@ void Coordinator::State::fork() {
     member.remembers = true;
     member.ready.reset();
   }
-  const std::uint32_t attempts = round.attempts;
-  round = RoundRecord{};
-  round.attempts = attempts;
+  begin_round_again();
   changed = true;
 }
 

@@ -218,6 +218,11 @@ void Coordinator::State::recess(const std::string& reason) {
     send(member, wire::Recess{term, of, reason});
     member.ready.reset();
   }
+  begin_round_again();
+}
+
+// Attempts go on being counted, so that what was sent for an earlier one is never taken for a later one.
+void Coordinator::State::begin_round_again() {
   const std::uint32_t attempts = round.attempts;
   round = RoundRecord{};
   round.attempts = attempts;

@@ -288,8 +288,9 @@ struct Coordinator::State {
   [[nodiscard]] bool states_agree(const std::set<SiteId>& sites);
   void form(const std::set<SiteId>& sites);
   void recess(const std::string& reason);  // those who are ready train on; the anchor stands
-  void abandon_attempt();                  // it will not be committed; another may be formed
-  void finish_attempt();                   // all are done: compare, then commit or try again
+  void begin_round_again();
+  void abandon_attempt();  // it will not be committed; another may be formed
+  void finish_attempt();   // all are done: compare, then commit or try again
   void commit(AttemptId attempt, const std::vector<SiteId>& contributors);
   void compare(const wire::Form& form);  // what the contributors learned
   void on_round_tick();

@@ -54,8 +54,7 @@ void Site::State::on_form(const wire::Form& form) {
   if (form.run != anchor->run || form.round.value != anchor->round.value + 1) {
     return ignore("this site stands at round " + std::to_string(anchor->round.value));
   }
-  const bool same_round = round.form && round.form->run == form.run && round.form->round == form.round;
-  if (same_round && form.attempt <= round.form->attempt) return ignore("a later attempt is known");
+  if (round.form && form.attempt <= round.form->attempt) return ignore("a later attempt is known");
   if (std::none_of(form.participants.begin(), form.participants.end(), [&](const auto& p) { return p.site == self; })) {
     return ignore("this site has no part in it");
   }

@@ -175,14 +175,7 @@ class Server final : public CoordinatorServer {
       transport_->send(link, {.lane = Lane::kControl, .head = head, .payload = nullptr}, 0);
     }
   }
-  void act(const protocol::MeetingSend& action) {
-    const bool beat = std::holds_alternative<wire::Heartbeat>(action.message);
-    transport_->send(action.link,
-                     {.lane = beat ? Lane::kControl : Lane::kData,
-                      .head = wire::encode(action.message),
-                      .payload = as_buffer(action.payload)},
-                     0);
-  }
+  void act(const protocol::MeetingSend& action) { transport_->send(action.link, message_of(action), 0); }
   void act(const protocol::Hangup& action) { transport_->close(action.link); }
   void act(const protocol::Note& action) {
     if (action.event == "round") return log_debug(action.text);  // each member tells of it, with what it took there

@@ -156,14 +156,7 @@ void MeetingSeat::act(const protocol::DialHub& action) {
   dialling_ = transport_->connect(hubs_[action.candidate], dial_timeout_);
 }
 
-void MeetingSeat::act(const protocol::MeetingSend& action) {
-  const bool beat = std::holds_alternative<wire::Heartbeat>(action.message);
-  transport_->send(action.link,
-                   {.lane = beat ? Lane::kControl : Lane::kData,
-                    .head = wire::encode(action.message),
-                    .payload = as_buffer(action.payload)},
-                   0);
-}
+void MeetingSeat::act(const protocol::MeetingSend& action) { transport_->send(action.link, message_of(action), 0); }
 
 void MeetingSeat::act(const protocol::Hangup& action) {
   closing_ = action.link;

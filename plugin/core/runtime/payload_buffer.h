@@ -1,12 +1,15 @@
-// A part of a buffer as a buffer of its own: what a transport sends of it.
+// What a transport sends of a meeting's messages; a part of a buffer as a buffer of its own.
 //
 // Threads: as the buffer it is a part of. Ownership: shares that buffer.
 #pragma once
 
 #include <memory>
 #include <utility>
+#include <variant>
 
+#include "collab/transport.h"
 #include "core/protocol/meeting_actions.h"
+#include "core/wire/encoding.h"
 
 namespace collab {
 
@@ -26,6 +29,14 @@ class PayloadBuffer final : public Buffer {
   if (payload.bytes == 0) return nullptr;
   if (payload.offset == 0 && payload.bytes == payload.buffer->bytes().size()) return payload.buffer;
   return std::make_shared<PayloadBuffer>(payload);
+}
+
+// Heartbeats overtake what is brought and handed out.
+[[nodiscard]] inline TransportMessage message_of(const protocol::MeetingSend& action) {
+  const bool beat = std::holds_alternative<wire::Heartbeat>(action.message);
+  return {.lane = beat ? Lane::kControl : Lane::kData,
+          .head = wire::encode(action.message),
+          .payload = as_buffer(action.payload)};
 }
 
 }  // namespace collab
