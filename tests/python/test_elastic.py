@@ -99,6 +99,24 @@ def test_a_long_pause_is_not_waited_for_and_nothing_trained_is_lost(nodes: Nodes
     end_alike(nodes)
 
 
+def test_a_lone_site_goes_on_as_a_branch_and_brings_home_what_it_learned(nodes: Nodes) -> None:  # noqa: F811
+    made = three(nodes, COLLAB_QUORUM_TIMEOUT="3s")
+    paris, *others = made
+    for node in others:
+        os.kill(worker(node), signal.SIGSTOP)
+    paris.wait_for("go on as a branch")
+    paris.wait_for_rounds(3, "paris")
+    for node in others:
+        os.kill(worker(node), signal.SIGCONT)
+    paris.wait_for("what the branch has learned counts in the next round")
+    paris.wait_for_rounds(2, "paris", "rome", "oslo")
+    assert all(len(node.pids()) == 1 for node in made)
+    end_alike(nodes)
+    for node in made:
+        trained = 5 * int(re.findall(r"ended step (\d+)", node.output)[-1])
+        assert rounds_told(nodes, node.name)[-1]["samples"] == trained, "each sample counts once"
+
+
 def test_of_two_sites_one_dies_and_comes_back(nodes: Nodes) -> None:  # noqa: F811
     paris = nodes.start("paris", "--max-restarts=3", conf="is_host=1")
     rome = nodes.start("rome", "--max-restarts=3", conf="is_host=0")

@@ -30,7 +30,9 @@ void Checkers::committed(const wire::Commit& commit) {
     auto& counted = counted_[c.process];
     for (const auto& [from, interval] : counted) {
       // What others agreed on in another run after this one left it is no part of this one's anchor.
-      const bool included = interval.run == commit.run || interval.round <= began_at_[commit.run];
+      const RunId branch = branch_of_[interval.run];
+      const bool line = branch.value == 0 || branch == branch_of_[commit.run];
+      const bool included = interval.run == commit.run || (line && interval.round <= began_at_[commit.run]);
       if (included && from < c.to && c.from < interval.to) {
         fail(c.process + ": samples [" + std::to_string(c.from) + ", " + std::to_string(c.to) + ") of round " +
              std::to_string(commit.round.value) + " were counted in round " + std::to_string(interval.round.value) +
@@ -45,7 +47,14 @@ void Checkers::committed(const wire::Commit& commit) {
   }
 }
 
-void Checkers::starts_from(RunId run, RoundId round) {
+void Checkers::leaves_branch(const std::string& process, std::uint64_t from) {
+  std::erase_if(ever_counted_[process], [&](const auto& entry) { return entry.first >= from; });
+}
+
+void Checkers::starts_from(const wire::Adopt& adopt) {
+  const RunId run = adopt.run;
+  const RoundId round = adopt.round;
+  if (!adopt.branch.empty()) branch_of_[run] = adopt.branch[0].run;
   began_at_.try_emplace(run, round);
   const auto undone = [&](RunId of, RoundId later) {
     return of == run && later > round && !invariants.is_committed(of, later);

@@ -31,7 +31,9 @@ class Checkers {
   // From a coordinator's Commit: what counts now.
   void committed(const wire::Commit& commit);
   // From the first Adopt of a run at a round: later rounds of that run are undone (all who held them are gone).
-  void starts_from(RunId run, RoundId round);
+  void starts_from(const wire::Adopt& adopt);
+  // What a process contributes in a branch counts again in the run the branch came from: samples from `from` on.
+  void leaves_branch(const std::string& process, std::uint64_t from);
   // A site took the outer step with this mean.
   void applied(const std::string& process, const wire::Form& form, const wire::Commit& commit,
                const std::vector<float>& mean);
@@ -55,7 +57,8 @@ class Checkers {
   std::map<std::string, std::map<std::uint64_t, std::uint64_t>> ever_counted_;  // also where it was undone since
   std::set<std::tuple<RunId, RoundId>> committed_;
   std::map<RunId, RoundId> began_at_;
-  std::set<Attempt> idle_;  // rounds in which nobody had a weight
+  std::map<RunId, RunId> branch_of_;  // by run: the branch it is, under the run it began with
+  std::set<Attempt> idle_;            // rounds in which nobody had a weight
   std::size_t commits_ = 0;
   std::vector<std::string> failures_;
 };

@@ -40,7 +40,7 @@ bool SimCoordinator::send(LinkId link, const wire::Message& message) {
   const auto* commit = std::get_if<wire::Commit>(&message);
   if (commit != nullptr) checkers_.committed(*commit);
   if (const auto* welcome = std::get_if<wire::Welcome>(&message)) links_[welcome->site] = link;
-  if (const auto* adopt = std::get_if<wire::Adopt>(&message)) checkers_.starts_from(adopt->run, adopt->round);
+  if (const auto* adopt = std::get_if<wire::Adopt>(&message)) checkers_.starts_from(*adopt);
   network_.send(node_, link, Frame{Lane::kControl, wire::encode(message), nullptr});
   if (commit == nullptr || !both_die_) return true;
   for (const auto& [site, of_site] : links_) {

@@ -44,6 +44,7 @@ SimSite::SimSite(SimSiteOptions options, Network& network, Checkers& checkers, L
 std::optional<Saved> SimSite::saved() const {
   std::optional<Saved> saved = saved_;
   if (saved) saved->voters = site_.voters();
+  if (saved) saved->branch = site_.branch();
   if (saved) saved->term = site_.term();
   return saved;
 }
@@ -60,7 +61,7 @@ wire::Join SimSite::make_join() const {
   join.settings = {{"codec", "fp32"}};
   join.model = {{"weight", "float32", {options_.elements}, true, {}}};
   if (saved_) {
-    join.offer = {saved_->run, saved_->round, digest_of(saved_->anchor)};
+    join.offer = {saved_->run, saved_->round, digest_of(saved_->anchor), saved_->branch};
     join.report.voters = saved_->voters;
     join.report.granted = saved_->term;
   } else {
@@ -118,7 +119,15 @@ void SimSite::act(const SiteAction& action) {
           keep_anchor(a);
         } else if constexpr (std::is_same_v<T, Rebase>) {
           ++report_.rebased;
+          // What was contributed before a branch began counts, as far as anybody there knows; and what was contributed
+          // in a branch that is come back to.
+          if ((entering_branch_ || fork_) && (a.base == Base::kParameters || a.base == Base::kSnapshot)) {
+            report_.undisturbed = false;
+          }
           move_onto_anchor(a.base, previous_);
+        } else if constexpr (std::is_same_v<T, KeepFork>) {
+          fork_ = Fork{anchor_, uncounted_from_};
+          entering_branch_ = false;
         } else if constexpr (std::is_same_v<T, TakeSnapshot>) {
           snapshot_ = Snapshot{theta_, moves_, report_.trained};
         } else if constexpr (std::is_same_v<T, RoundSkipped>) {
@@ -204,6 +213,7 @@ void SimSite::on_frame(LinkId link, const Frame& frame) {
   if (const auto* chunk = std::get_if<wire::Chunk>(&*message)) return on_chunk(link, *chunk, frame.payload);
   if (const auto* adopt = std::get_if<wire::Adopt>(&*message)) {
     if (adopt->counted == wire::Counted::kUnknown) report_.undisturbed = false;
+    entering_branch_ = !adopt->branch.empty() && !fork_;
   }
   if (const auto* form = std::get_if<wire::Form>(&*message)) report_.form = *form;
   post(Received{link, *message});

@@ -30,6 +30,7 @@ struct Saved {
   RoundId round;
   std::vector<float> anchor;
   std::vector<wire::Voter> voters{};
+  std::vector<wire::Branch> branch{};
   TermId term{};
 };
 
@@ -146,6 +147,7 @@ class SimSite final : public Node {
   void keep_anchor(const protocol::KeepAnchor& keep);
   void apply(const protocol::ApplyCommit& apply);
   void move_onto_anchor(protocol::Base base, const std::vector<float>& previous);
+  void leave_branch(const std::vector<float>& previous);
   void expect_lossless();
   [[nodiscard]] bool fit() const;
   [[nodiscard]] LinkId link_to(SiteId site) const;
@@ -172,6 +174,12 @@ class SimSite final : public Node {
     std::uint64_t trained = 0;
   };
   std::optional<Snapshot> snapshot_;
+  struct Fork {
+    std::vector<float> anchor;
+    std::uint64_t uncounted_from = 0;
+  };
+  std::optional<Fork> fork_;
+  bool entering_branch_ = false;
   std::vector<double> moves_;  // what was trained and is not counted yet: parameters - anchor, by another way
   bool sound_ = true;          // no bit of the model was flipped
   std::uint64_t uncounted_from_ = 0;

@@ -49,7 +49,8 @@ void SimSite::move_onto_anchor(Base base, const Floats& previous) {
   if (options_.mutation == Mutation::kLoseSteps && base == Base::kOldAnchor) theta_ = previous;
   if (base == Base::kSnapshot && !snapshot_) return checkers_.fail(options_.process + " has no snapshot");
   const bool outright = base == Base::kParameters || base == Base::kUnfit;
-  const Floats& from = base == Base::kSnapshot ? snapshot_->theta : previous;
+  if (base == Base::kFork) leave_branch(previous);
+  const Floats& from = base == Base::kSnapshot ? snapshot_->theta : base == Base::kFork ? fork_->anchor : previous;
   for (std::size_t i = 0; i < theta_.size(); ++i) {
     theta_[i] = outright ? anchor_[i] : anchor_[i] + (theta_[i] - from[i]);
     moves_[i] = outright ? 0 : base == Base::kSnapshot ? moves_[i] - snapshot_->moves[i] : moves_[i];
@@ -59,6 +60,17 @@ void SimSite::move_onto_anchor(Base base, const Floats& previous) {
   if (base == Base::kSnapshot) uncounted_from_ = snapshot_->trained;
   report_.uncounted_from = uncounted_from_;
   snapshot_.reset();
+  if (base == Base::kFork) fork_.reset();
+}
+
+// What all of the branch have learned together is shared by them: each brings it, with the weight of its own samples.
+void SimSite::leave_branch(const Floats& previous) {
+  if (!fork_) return checkers_.fail(options_.process + " leaves a branch it was never in");
+  for (std::size_t i = 0; i < moves_.size(); ++i) {
+    moves_[i] += static_cast<double>(previous[i]) - static_cast<double>(fork_->anchor[i]);
+  }
+  uncounted_from_ = fork_->uncounted_from;
+  checkers_.leaves_branch(options_.process, uncounted_from_);
 }
 
 bool SimSite::fit() const {

@@ -62,6 +62,7 @@ class Swarm {
   }
 
   SwarmResult run() {
+    branches_ = options_.seed % 3 == 0;
     for (std::uint32_t i = 0; i < options_.candidates; ++i) start_coordinator(i);
     std::uint32_t hidden = 0;  // sites that cannot be dialled; at least one can
     for (std::uint32_t i = 0; i < options_.sites; ++i) {
@@ -114,6 +115,7 @@ class Swarm {
     config.straggler_grace = seconds(5);
     config.join_timeout = seconds(60);
     config.round_timeout = seconds(60);
+    if (branches_) config.quorum_timeout = seconds(1 + 12 * prng_.uniform());
     const std::string process = address_of(candidate) + "." + std::to_string(births_);
     coordinators_.push_back(std::make_unique<SimCoordinator>(config, process, address_of(candidate), options_.mutation,
                                                              network_, checkers_, logger()));
@@ -374,6 +376,7 @@ class Swarm {
   std::map<std::string, int> processes_;
   std::map<std::string, bool> hidden_;
   std::set<const SimSite*> dead_;
+  bool branches_ = false;  // COLLAB_QUORUM_TIMEOUT
   bool quiet_ = false;
   TimePoint last_disturbance_{};
   std::size_t faults_ = 0;

@@ -281,6 +281,12 @@ constexpr auto kRows = std::to_array<KnobRow>({
      kTime,
      parse_time<&C::straggler_grace, 0, kDayMs>,
      format_time<&C::straggler_grace>},
+    {{"quorum_timeout", "0s", "time", "0s..24h",
+      "How long sites that are no majority train each for itself before they go on as a branch, which joins the others "
+      "again when they are heard of; 0s: without end."},
+     kTime,
+     parse_time<&C::quorum_timeout, 0, kDayMs>,
+     format_time<&C::quorum_timeout>},
     {{"link_grace", "60s", "time", "20ms..24h", "How long a silent site is waited for; at least twice heartbeat."},
      kTime,
      parse_time<&C::link_grace, 20, kDayMs>,

@@ -166,6 +166,7 @@ enum class Base : std::uint8_t {
   kParameters,  // all of it, they were contributed as they are: parameters := new anchor
   kOldAnchor,   // nothing was contributed
   kSnapshot,    // what was contributed lies in the snapshot
+  kFork,        // what the branch was that is left: the anchor it began with lies apart (KeepFork)
   kUnfit,       // they are not finite: parameters := new anchor, and their optimiser needs a look
 };
 struct ApplyCommit {  // take the outer step for this attempt, write the parameters, answer with Applied
@@ -176,6 +177,8 @@ struct ApplyCommit {  // take the outer step for this attempt, write the paramet
 struct Rebase {
   Base base = Base::kOldAnchor;
 };
+// The anchor that is in place is the one a branch begins with: set a copy aside for the Rebase that leaves the branch.
+struct KeepFork {};
 struct TakeSnapshot {};  // of the parameters; it serves the next Rebase or ApplyCommit
 // Hold the anchor of (run, round) now: from our own parameters or the store, no transfer needed.
 // Answer with AnchorInPlace.
@@ -228,7 +231,7 @@ struct Failed {
 };
 using SiteAction = std::variant<Send, Hangup, DialCoordinator, DialPeer, StartExchange, CancelExchange, ApplyCommit,
                                 KeepAnchor, ReceiveAnchor, AddAnchorSource, DropAnchorSource, StopReceiving, SendAnchor,
-                                JoinDone, Rebase, TakeSnapshot, RoundDone, RoundSkipped, Left, Failed, Note>;
+                                JoinDone, Rebase, KeepFork, TakeSnapshot, RoundDone, RoundSkipped, Left, Failed, Note>;
 
 // ---- exchange: the chunks of one attempt ----------------------------------------------------------
 

@@ -133,8 +133,11 @@ void Coordinator::State::advance() {
 
 TimePoint Coordinator::State::next_deadline() const {
   if (!applicants.empty()) {
-    const TimePoint patience = later(applying.since(), config.link_grace);
-    return now < patience ? std::min(patience, applying.next()) : applying.next();
+    TimePoint next = applying.next();
+    for (const Duration patience : {config.link_grace, config.quorum_timeout}) {
+      if (const TimePoint over = later(applying.since(), patience); now < over) next = std::min(next, over);
+    }
+    return next;
   }
   if (members.empty()) return kNever;
   TimePoint next = std::min(next_heartbeat, round.limit);

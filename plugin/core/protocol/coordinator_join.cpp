@@ -176,6 +176,8 @@ void Coordinator::State::on_join(LinkId link, const wire::Join& join) {
   if (in_office && join.swarm == config.swarm && (founded || refusal(join).empty())) {
     if (join.report.granted > term) {
       step_down(join.site + " follows term " + std::to_string(join.report.granted.value));
+    } else if (anchor && trunk_first(join.offer, offer_of(*anchor)) == true) {
+      step_down(join.site + " is of the run that this one branched off, or of a branch that has learned from more");
     } else if (founded && is_older(join)) {
       step_down(join.site + " is of a swarm older than the one that has just begun here");
       voters.clear();
@@ -216,7 +218,7 @@ void Coordinator::State::admit(LinkId link, const wire::Join& join) {
   member.link = link;
   member.offer = join.offer;
   member.report = join.report;
-  member.remembers = join.report.remembers;
+  member.remembers = remembers(join, anchor ? anchor->run : RunId{});
   member.expected_sites = join.expected_sites;
   member.last_heard = now;
   const bool holds = anchor && join.offer.run == anchor->run && join.offer.round == anchor->round;
@@ -285,7 +287,8 @@ void Coordinator::State::prefer_newer_offer(const MemberRecord& joiner) {
 }
 
 wire::Offer Coordinator::State::brought_by(const MemberRecord& member) const {
-  return member.holds ? wire::Offer{member.holds->run, member.holds->round, member.holds->digest} : member.offer;
+  if (!member.holds) return member.offer;
+  return {member.holds->run, member.holds->round, member.holds->digest, member.offer.branch};
 }
 
 // After a loss, rounds that were committed are not undone lightly: those who hold the newest one get the grace to come
@@ -316,24 +319,37 @@ void Coordinator::State::choose_anchor() {
   attempt_base = highest_attempt;
   round.attempts = 0;
   MemberRecord* best = nullptr;
-  const auto rank = [this](const MemberRecord& member) {
-    const wire::Offer offer = brought_by(member);
-    return std::tuple(offer.run, offer.round);
+  const auto is_better = [this](const MemberRecord& a, const MemberRecord& b) {
+    const wire::Offer of_a = brought_by(a);
+    const wire::Offer of_b = brought_by(b);
+    return trunk_first(of_a, of_b).value_or(std::tie(of_a.run, of_a.round) > std::tie(of_b.run, of_b.round));
   };
   for (auto& [id, member] : members) {
-    if (best == nullptr || rank(member) > rank(*best)) best = &member;
+    if (best == nullptr || is_better(member, *best)) best = &member;
   }
   wire::Offer chosen = brought_by(*best);
   newborn = chosen.run.value == 0;
   const bool anew = std::exchange(forks, false) || newborn;
   remembered.reset();
+  const RunId trunk = chosen.run;
   if (anew) chosen.run = RunId{config.fresh_run.value + births++};
-  anchor = AnchorRecord{chosen.run, chosen.round, chosen.digest};
+  const bool off = std::exchange(branches, false) && !newborn;
+  if (off) {
+    chosen.branch = {{chosen.run, trunk, 0}};
+    voters.clear();
+  }
+  anchor = AnchorRecord{chosen.run, chosen.round, chosen.digest, chosen.branch};
   best->holds = wire::Adopted{chosen.run, chosen.round, chosen.digest};
   for (auto& [id, member] : members) {
     member.standing = Standing::kJoined;  // who was behind another anchor is told this one
     member.remembers = member.remembers || anew;
     voters[id] = member.name;
+  }
+  if (off) {
+    note(Note::Level::kWarning, "branch",
+         "no majority was here for " + in_seconds(config.quorum_timeout) + " (COLLAB_QUORUM_TIMEOUT); " +
+             join_words(member_list()) + " go on as a branch, run " + std::to_string(chosen.run.value),
+         {{"run", std::to_string(chosen.run.value)}, {"round", std::to_string(chosen.round.value)}});
   }
   note(Note::Level::kInfo, "anchor",
        std::to_string(members.size()) + (members.size() == 1 ? " site is" : " sites are") + " here; the anchor of " +
@@ -421,6 +437,7 @@ void Coordinator::State::on_adopted(MemberRecord& member, const wire::Adopted& a
   if (!anchor->digest) anchor->digest = adopted.digest;
   const bool waited_for = member.standing == Standing::kAdopting;
   member.holds = adopted;
+  member.offer.branch = anchor->branch;
   if (holds_anchor(member)) add_source(member);
   if (member.standing == Standing::kActive) return;
   // Who has applied the commit may be right where the first one to say so is wrong: that is decided once all are ready.

@@ -83,7 +83,7 @@ void Coordinator::State::remove(SiteId id, const std::string& reason) {
 
 void Coordinator::State::tell_sources(const MemberRecord& to) {
   send(to, wire::Adopt{term, anchor->run, anchor->round, to.sources, *anchor->digest, counted(to), list_of(voters),
-                       to.remembers});
+                       to.remembers, anchor->branch});
 }
 
 void Coordinator::State::add_source(const MemberRecord& holder) {

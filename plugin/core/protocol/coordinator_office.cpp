@@ -12,9 +12,10 @@
 namespace collab::protocol {
 namespace {
 
-// Of two runs the one that has agreed more often stays: a fresh one never takes the place of one that has trained. Of
-// two that have not agreed yet, the larger.
+// Of two runs neither of which is a branch of the other, the one that has agreed more often stays: a fresh one never
+// takes the place of one that has trained. Of two that have not agreed yet, the larger.
 bool is_newer(const wire::Offer& a, std::size_t voters_of_a, const wire::Offer& b, std::size_t voters_of_b) {
+  if (const auto first = trunk_first(a, b)) return *first;
   if (a.round != b.round || a.run == b.run) return a.round > b.round;
   if (a.round.value > 0) return a.run > b.run;
   return std::tuple(voters_of_a, a.run) > std::tuple(voters_of_b, b.run);
@@ -71,11 +72,13 @@ struct Presence {
   [[nodiscard]] bool most() const { return 2 * here > voters; }
   // A process that was started again does not know what its predecessor has promised; but of what a majority has agreed
   // on, one of these knows.
-  [[nodiscard]] bool knows() const { return 2 * remember >= voters || here == voters; }
+  [[nodiscard]] bool half_remember() const { return 2 * remember >= voters; }
+  [[nodiscard]] bool knows() const { return half_remember() || here == voters; }
 };
 
+// Of the membership of a run. Who went into a branch of it has given up what it knew of it.
 template <typename Counts>
-Presence presence(const std::vector<wire::Voter>& voters, const std::map<LinkId, Applicant>& applicants,
+Presence presence(RunId run, const std::vector<wire::Voter>& voters, const std::map<LinkId, Applicant>& applicants,
                   Counts counts) {
   Presence presence{voters.size()};
   for (const wire::Voter& voter : voters) {
@@ -84,7 +87,7 @@ Presence presence(const std::vector<wire::Voter>& voters, const std::map<LinkId,
     });
     if (found == applicants.end()) continue;
     ++presence.here;
-    presence.remember += found->second.join.report.remembers ? 1 : 0;
+    presence.remember += remembers(found->second.join, run) ? 1 : 0;
   }
   return presence;
 }
@@ -112,6 +115,14 @@ std::optional<wire::Prepared> to_commit(const Newest& newest, const std::map<Lin
 }
 
 }  // namespace
+
+wire::Offer offer_of(const AnchorRecord& anchor) {
+  return {anchor.run, anchor.round, anchor.digest.value_or(Digest{}), anchor.branch};
+}
+
+bool remembers(const wire::Join& join, RunId run) {
+  return join.report.remembers && (join.offer.branch.empty() || join.offer.branch[0].trunk != run);
+}
 
 Voters voters_of(const std::vector<wire::Voter>& list) {
   Voters voters;
@@ -143,6 +154,7 @@ bool Coordinator::State::has_quorum(const std::set<SiteId>& present) const {
 
 // Under another name what they agree on cannot be taken for what others did.
 bool Coordinator::State::may_begin() const {
+  if (branches) return true;
   if (!forks) return has_quorum(all_members());
   const auto here =
       std::count_if(voters.begin(), voters.end(), [this](const auto& v) { return members.count(v.first) != 0; });
@@ -153,16 +165,38 @@ bool Coordinator::State::may_begin() const {
 void Coordinator::State::fork() {
   vague_since = kNever;
   if (!anchor->digest) return recess("nobody has told the anchor's digest yet");
-  anchor->run = RunId{config.fresh_run.value + births++};
+  const std::string why = quorum_in_words(ready_crew());
+  go_on_as(RunId{config.fresh_run.value + births++});
   note(Note::Level::kWarning, "anchor",
-       quorum_in_words(ready_crew()) + "; after " + in_seconds(config.link_grace) +
-           " (COLLAB_LINK_GRACE) they go on as run " + std::to_string(anchor->run.value));
+       why + "; after " + in_seconds(config.link_grace) + " (COLLAB_LINK_GRACE) they go on as run " +
+           std::to_string(anchor->run.value));
+}
+
+// What is agreed on from here is no longer what the majority has; it joins that again when it is heard of.
+void Coordinator::State::branch_off() {
+  minority_since = kNever;
+  if (!anchor->digest) return recess("nobody has told the anchor's digest yet");
+  const std::string why = quorum_in_words(ready_crew());
+  const RunId run{config.fresh_run.value + births++};
+  anchor->branch = {{run, anchor->run, 0}};
+  voters.clear();
+  for (const auto& [id, member] : members) voters[id] = member.name;
+  go_on_as(run);
+  note(Note::Level::kWarning, "branch",
+       why + "; after " + in_seconds(config.quorum_timeout) + " (COLLAB_QUORUM_TIMEOUT) " + join_words(member_list()) +
+           " go on as a branch, run " + std::to_string(run.value),
+       {{"run", std::to_string(run.value)}, {"round", std::to_string(anchor->round.value)}});
+}
+
+void Coordinator::State::go_on_as(RunId run) {
   for (auto& [id, member] : members) {
-    if (member.holds && member.holds->round == anchor->round) member.holds->run = anchor->run;
+    if (member.holds && member.holds->run == anchor->run && member.holds->round == anchor->round)
+      member.holds->run = run;
     member.standing = Standing::kJoined;
     member.remembers = true;
     member.ready.reset();
   }
+  anchor->run = run;
   begin_round_again();
   changed = true;
 }
@@ -247,22 +281,40 @@ bool Coordinator::State::outranks(const wire::Join* newest) const {
 bool Coordinator::State::is_older(const wire::Join& join) const {
   if (join.report.voters.empty() || outranks(&join)) return false;
   if (!anchor && !last_anchor) return true;
+  if (const auto first = anchor ? trunk_first(join.offer, offer_of(*anchor)) : std::nullopt) return *first;
   const auto& [run, agreed] = anchor ? std::pair(anchor->run, anchor->round) : *last_anchor;
   return run != join.offer.run && (agreed.value == 0 || join.offer.round > agreed);
 }
 
+// Those who are here have waited long enough for a majority, and are not a branch yet.
+bool Coordinator::State::patience_is_over() const {
+  if (now < later(applying.since(), config.quorum_timeout) || has_majority(false)) return false;
+  const Newest newest = newest_of(applicants, false);
+  const bool ours = outranks(newest.anchor);
+  if (!ours && newest.anchor == nullptr) return false;
+  return (ours ? *remembered : newest.anchor->offer).branch.empty();
+}
+
 bool Coordinator::State::enough(bool granted_only) const {
+  if (has_majority(granted_only)) return true;
+  const bool all_granted =
+      std::all_of(applicants.begin(), applicants.end(), [](const auto& entry) { return entry.second.granted; });
+  return (all_granted || !granted_only) && patience_is_over();
+}
+
+bool Coordinator::State::has_majority(bool granted_only) const {
   const bool patient = now < later(applying.since(), config.link_grace);
-  const auto suffice = [&](const std::vector<wire::Voter>& membership) {
+  const auto suffice = [&](RunId run, const std::vector<wire::Voter>& membership) {
     const Presence who =
-        presence(membership, applicants, [&](const Applicant& a) { return a.granted || !granted_only; });
+        presence(run, membership, applicants, [&](const Applicant& a) { return a.granted || !granted_only; });
     return who.most() && (who.knows() || !patient);
   };
   const Newest newest = newest_of(applicants, granted_only);
   const bool ours = outranks(newest.anchor);
   if (!ours && newest.anchor == nullptr) return false;
-  if (!suffice(ours ? list_of(voters) : newest.anchor->report.voters)) return false;
-  return newest.prepared == nullptr || suffice(newest.prepared->form.voters);
+  const bool most = ours ? suffice(remembered->run, list_of(voters))
+                         : suffice(newest.anchor->offer.run, newest.anchor->report.voters);
+  return most && (newest.prepared == nullptr || suffice(newest.prepared->form.run, newest.prepared->form.voters));
 }
 
 bool Coordinator::State::confirmed_by_most() const {
@@ -273,8 +325,9 @@ bool Coordinator::State::confirmed_by_most() const {
            });
   };
   const Newest newest = newest_of(applicants, true);
-  return newest.anchor != nullptr && presence(newest.anchor->report.voters, applicants, confirms).most() &&
-         presence(settled->form.voters, applicants, confirms).most();
+  return newest.anchor != nullptr &&
+         presence(newest.anchor->offer.run, newest.anchor->report.voters, applicants, confirms).most() &&
+         presence(settled->form.run, settled->form.voters, applicants, confirms).most();
 }
 
 void Coordinator::State::seek_office() {
@@ -298,6 +351,11 @@ void Coordinator::State::seek_office() {
     return take_office(std::max(term, TermId{highest.value + 1}));
   }
   if (enough(true)) {
+    if (patience_is_over()) {  // of what others may have agreed on a branch takes nothing over
+      branches = true;
+      settled.reset();
+      return take_office(term);
+    }
     if (!settled) settled = to_commit(newest_of(applicants, true), applicants, term);
     if (!settled) return take_office(term);
     for (auto& [link, applicant] : applicants) {
@@ -308,9 +366,12 @@ void Coordinator::State::seek_office() {
     return;
   }
   if (!enough(false)) return;  // those who wait here go on to another candidate after a while
-  // Where nobody remembers, the last terms are not known either.
-  const bool forgotten = std::none_of(applicants.begin(), applicants.end(),
-                                      [](const auto& entry) { return entry.second.join.report.remembers; });
+  // Where too few remember, the last terms are not known either.
+  const bool ours = outranks(newest.anchor);
+  const auto anybody = [](const Applicant&) { return true; };
+  const bool forgotten = !presence(ours ? remembered->run : newest.anchor->offer.run,
+                                   ours ? list_of(voters) : newest.anchor->report.voters, applicants, anybody)
+                              .half_remember();
   const TermId least{highest.value + (forgotten ? kForgottenTerms : 1)};
   if (term < least) {
     term = least;
@@ -370,14 +431,16 @@ void Coordinator::State::inherit() {
   gathered = true;
   newborn = false;
   // Where too few remember, those who are missing may hold more. What is agreed on from here has another name.
-  const auto vague = [this](const std::vector<wire::Voter>& membership) {
-    return !presence(membership, applicants, [](const Applicant& a) { return a.granted; }).knows();
+  const auto vague = [&](const std::vector<wire::Voter>& membership) {
+    return !presence(ours ? remembered->run : offer.run, membership, applicants, [](const Applicant& a) {
+              return a.granted;
+            }).knows();
   };
-  forks = vague(list_of(voters)) || (settled && vague(settled->form.voters));
+  forks = branches || vague(list_of(voters)) || (settled && vague(settled->form.voters));
   if (ours && std::tie(offer.run, offer.round) != std::tie(remembered->run, remembered->round)) {
     if (remembered->round.value > 0) last_anchor = {remembered->run, remembered->round};  // it may be brought back
   } else if (newest.anchor != nullptr && !forks) {
-    anchor = AnchorRecord{offer.run, offer.round, offer.digest};
+    anchor = AnchorRecord{offer.run, offer.round, offer.digest, offer.branch};
   }
   for (const auto& [link, applicant] : applicants) {
     for (const wire::Commit& commit : applicant.join.report.recent) {
@@ -434,13 +497,13 @@ void Coordinator::State::step_down(const std::string& reason) {
 // What was agreed on is kept, with the membership: strangers do not begin a swarm of their own here.
 void Coordinator::State::leave_office() {
   if (!remembered) remembered = wire::Offer{};
-  if (anchor) remembered = wire::Offer{anchor->run, anchor->round, anchor->digest.value_or(Digest{})};
+  if (anchor) remembered = offer_of(*anchor);
   if (last_anchor) remembered = wire::Offer{last_anchor->first, last_anchor->second, {}};
   last_anchor.reset();
   settled.reset();
-  vague_since = kNever;
+  vague_since = minority_since = kNever;
   forget_everything();
-  in_office = founded = false;
+  in_office = founded = branches = false;
   ++term.value;
 }
 

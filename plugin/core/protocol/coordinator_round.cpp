@@ -220,9 +220,11 @@ void Coordinator::State::try_to_form() {
     if (!vague) vague_since = kNever;
     if (vague && vague_since == kNever) vague_since = now;
     if (vague && now >= later(vague_since, config.link_grace)) return fork();
+    if (minority_since == kNever) minority_since = now;
+    if (anchor->branch.empty() && now >= later(minority_since, config.quorum_timeout)) return branch_off();
     return recess(quorum_in_words(ready_crew()));
   }
-  vague_since = kNever;
+  vague_since = minority_since = kNever;
   if (2 * count.ready <= count.all) {
     round.majority_since = kNever;
     if (tied) recess(circle);
@@ -402,6 +404,7 @@ void Coordinator::State::commit(AttemptId attempt, const std::vector<SiteId>& co
         {"contributors", json_list(names)},
         {"seconds", json_number(seconds)}});
   anchor->round = committed;
+  for (wire::Branch& branch : anchor->branch) branch.samples += weight_of(form);
   if (!contributors.empty()) anchor->digest.reset();
   round = RoundRecord{};
 }

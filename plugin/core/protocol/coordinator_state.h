@@ -31,6 +31,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/protocol/branch.h"
 #include "core/protocol/coordinator.h"
 #include "core/protocol/likeness.h"
 #include "core/protocol/words.h"
@@ -92,7 +93,8 @@ struct MemberRecord {
 struct AnchorRecord {
   RunId run;
   RoundId round;
-  std::optional<Digest> digest;  // unknown between a commit and the first site that has applied it
+  std::optional<Digest> digest;        // unknown between a commit and the first site that has applied it
+  std::vector<wire::Branch> branch{};  // as in Offer
 };
 
 // What the first joiner brought, and all others must have too.
@@ -140,6 +142,10 @@ using Voters = std::map<SiteId, std::string>;
 [[nodiscard]] Voters voters_of(const std::vector<wire::Voter>& list);
 [[nodiscard]] std::vector<wire::Voter> list_of(const Voters& voters);
 
+[[nodiscard]] wire::Offer offer_of(const AnchorRecord& anchor);
+// Whether the process that joins knows all its name has promised in that run.
+[[nodiscard]] bool remembers(const wire::Join& join, RunId run);
+
 // Why two sites cannot be in one swarm: the first difference with both sides' values; empty when alike.
 [[nodiscard]] std::string first_difference(const wire::Join& join, const Reference& reference);
 
@@ -147,7 +153,9 @@ using Voters = std::map<SiteId, std::string>;
 [[nodiscard]] Digest majority(const std::map<SiteId, Digest>& said);
 
 struct Coordinator::State {
-  explicit State(CoordinatorConfig c) : config(std::move(c)), term(config.term) {}
+  explicit State(CoordinatorConfig c) : config(std::move(c)), term(config.term) {
+    config.quorum_timeout = std::max(config.quorum_timeout, config.link_grace);
+  }
 
   CoordinatorConfig config;
   bool in_office = false;
@@ -167,6 +175,7 @@ struct Coordinator::State {
   std::optional<AnchorRecord> anchor;   // set when enough sites joined, cleared when nobody holds it any more
   bool forks = false;                   // the anchor that is chosen next begins another run
   bool founded = false;                 // in office because nobody who came knew of a membership
+  bool branches = false;                // the anchor that is chosen next begins a branch
   bool newborn = false;                 // its run began here
   bool gathered = false;                // enough sites were here once
   WaitProgress gathering;               // until then
@@ -180,6 +189,7 @@ struct Coordinator::State {
   Likeness likeness;
   std::map<std::string, InCall> calls;  // by site's name, as last told
   TimePoint vague_since = kNever;       // most are here and ready, but too few of them remember
+  TimePoint minority_since = kNever;    // those who are ready are no majority, and none was since
   // Attempts of a round are never numbered alike, by two terms or after a lost round is agreed on anew: chunks sent for
   // the one must not be taken for the other's.
   std::uint32_t attempt_base = 0;
@@ -226,6 +236,10 @@ struct Coordinator::State {
   [[nodiscard]] bool has_quorum(const std::set<SiteId>& present) const;
   [[nodiscard]] bool may_begin() const;  // those who are here, from an anchor they choose
   void fork();                           // the run goes on under another name
+  void branch_off();
+  void go_on_as(RunId run);
+  [[nodiscard]] bool has_majority(bool granted_only) const;  // of the newest membership
+  [[nodiscard]] bool patience_is_over() const;               // a minority may take office
   [[nodiscard]] std::string quorum_in_words(const std::set<SiteId>& present) const;
   [[nodiscard]] std::set<SiteId> all_members() const;
   void remember(RunId run, RoundId round, AttemptId attempt, const std::vector<SiteId>& contributors);

@@ -26,6 +26,9 @@ std::vector<SiteAction> Site::step(TimePoint now, const SiteEvent& event) {
 
 TimePoint Site::next_deadline() const { return state_->next_deadline(); }
 const std::vector<wire::Voter>& Site::voters() const { return state_->voters; }
+std::vector<wire::Branch> Site::branch() const {
+  return state_->fork ? std::vector{state_->fork->branch} : std::vector<wire::Branch>();
+}
 TermId Site::term() const { return state_->term; }
 std::string Site::waiting_for(TimePoint now) const { return state_->waiting_for(now); }
 

@@ -34,6 +34,7 @@ class Site {
   // The membership as of the anchor it holds and the term it follows: to be kept with the anchor, and given back in
   // Begin's report.
   [[nodiscard]] const std::vector<wire::Voter>& voters() const;
+  [[nodiscard]] std::vector<wire::Branch> branch() const;  // the one it is in, if any
   [[nodiscard]] TermId term() const;
   // What a blocked caller waits for, as a sentence: "round 3: waiting for paris (not ready)".
   [[nodiscard]] std::string waiting_for(TimePoint now) const;

@@ -301,7 +301,8 @@ void Site::State::adoption_done() {
   for (const SiteId source : adopt.sources) peer_dials.erase(source);
   if (join_done && anchor && (anchor->run != adopt.run || anchor->round != adopt.round)) rebase(adopt, received);
   anchor = Holding{adopt.run, adopt.round, adopt.digest};
-  join.offer = {adopt.run, adopt.round, adopt.digest};
+  enter_branch(adopt);
+  join.offer = offer();
   take_voters(adopt.voters);
   membership = Membership::kActive;
   up.backoff = kFirstBackoff;
@@ -320,14 +321,25 @@ void Site::State::adoption_done() {
 // The swarm went on without us. What we contributed is in the new anchor, unless the coordinator knows that it is not;
 // if it does not know, it counts as being there, so that nothing is ever counted twice.
 void Site::State::rebase(const wire::Adopt& adopt, bool received) {
-  if (!received && !round.declined) return forget_round();  // the same anchor under another name: nothing is in it
+  const bool branches_off = !fork && !adopt.branch.empty();
+  // The same anchor under another name: nothing is in it. But the majority may have what was put into its round.
+  if (!received && !round.declined && !(branches_off && pending)) return forget_round();
   std::string what = "nothing of it was counted yet";
   Base base = Base::kOldAnchor;
   if (round.declined) {
     base = Base::kUnfit;
     counted = round.trigger;
     what = "it is unfit and given up";
-  } else if (pending && adopt.counted != wire::Counted::kNo) {
+  } else if (leaves_branch(adopt)) {
+    base = Base::kFork;
+    counted = fork->counted;
+    what = "what the branch has learned counts in the next round";
+    if (!adopt.branch.empty() && left_branches.count(adopt.branch[0].run) != 0) {
+      base = Base::kParameters;
+      counted = round.trigger;
+      what = "this site was there before, and what it has learned may be part of it already";
+    }
+  } else if (pending && (branches_off || adopt.counted != wire::Counted::kNo)) {
     base = pending->snapshot ? Base::kSnapshot : Base::kParameters;
     counted = pending->total;
     what = adopt.counted == wire::Counted::kYes ? "what was contributed is part of it"
@@ -346,6 +358,46 @@ void Site::State::forget_round() {
   prepared.reset();
   owed.reset();
   round.form.reset();  // attempts at a round after another anchor are numbered anew
+}
+
+bool Site::State::leaves_branch(const wire::Adopt& adopt) const {
+  return fork && (adopt.branch.empty() || adopt.branch[0].run != fork->branch.run);
+}
+
+void Site::State::enter_branch(const wire::Adopt& adopt) {
+  if (leaves_branch(adopt)) {
+    left_branches.insert(fork->branch.run);
+    remembers = adopt.remembers;  // not what was promised in that run before
+    fork.reset();
+  }
+  if (adopt.branch.empty()) return;
+  if (fork) {
+    fork->branch = adopt.branch[0];
+    return;
+  }
+  fork = Fork{adopt.branch[0], counted, now};
+  out.emplace_back(KeepFork{});
+}
+
+wire::Offer Site::State::offer() const {
+  wire::Offer offer{anchor->run, anchor->round, anchor->digest};
+  if (fork) offer.branch = {fork->branch};
+  return offer;
+}
+
+// Once in a grace one of a branch goes and looks whether another candidate knows of the run it branched from.
+void Site::State::look_for_trunk() {
+  if (!fork || !up.link || config.coordinators.size() < 2 || now < later(fork->looked, up.grace)) return;
+  if (roster.empty() || roster.begin()->first != *self) return;
+  fork->looked = now;
+  look_elsewhere("the swarm this branch came from may be found elsewhere");
+}
+
+void Site::State::look_elsewhere(const std::string& reason) {
+  const std::uint32_t here = up.candidate;
+  drop_coordinator(reason);
+  up.home = here;
+  up.candidate = (here + 1) % static_cast<std::uint32_t>(config.coordinators.size());
 }
 
 void Site::State::take_voters(std::vector<wire::Voter> list) {

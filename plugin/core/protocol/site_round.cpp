@@ -169,6 +169,7 @@ void Site::State::apply(const wire::Commit& commit) {
     base = pending->snapshot ? Base::kSnapshot : Base::kParameters;
     counted = pending->total;
   }
+  if (fork) fork->branch.samples += weight_of(form);
   pending.reset();
   no_quorum_since = kNever;
   take_voters(form.voters);
@@ -185,7 +186,7 @@ void Site::State::on_applied(const Applied& event) {
   }
   anchor->round = event.round;
   anchor->digest = event.state;
-  join.offer = {anchor->run, anchor->round, anchor->digest};
+  join.offer = offer();
   remembers = true;  // what its name has promised before no longer counts
   prepared.reset();
   forget_confirmed();
@@ -194,6 +195,7 @@ void Site::State::on_applied(const Applied& event) {
   out.emplace_back(std::move(round.outcome));
   round = RoundState{};
   answer_fetches();
+  look_for_trunk();
 }
 
 // The coordinator has given up every attempt at this round it knows of, or has passed judgement on it. What we put into
@@ -212,10 +214,7 @@ void Site::State::on_recess(const wire::Recess& recess) {
   skip(recess.reason);
   if (config.coordinators.size() > 1 && now >= later(no_quorum_since, up.grace)) {
     no_quorum_since = now;  // another candidate may have the majority; this one is where the others come back to
-    const std::uint32_t here = up.candidate;
-    drop_coordinator("there is no majority there");
-    up.home = here;
-    up.candidate = (here + 1) % static_cast<std::uint32_t>(config.coordinators.size());
+    look_elsewhere("there is no majority there");
   }
 }
 

@@ -32,6 +32,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/protocol/branch.h"
 #include "core/protocol/site.h"
 #include "core/protocol/words.h"
 
@@ -133,6 +134,13 @@ struct Pending {
   bool snapshot = false;  // we have trained on since; what was contributed was set aside
 };
 
+// This site is in a branch.
+struct Fork {
+  wire::Branch branch;
+  Trigger counted;     // as it was when the site came to the branch: what it trained since counts again in the trunk
+  TimePoint looked{};  // for the trunk
+};
+
 // The life of a link between sites; the drawing is in site_peers.cpp.
 enum class PeerState : std::uint8_t {
   kGreeting,  // dialled by us: our Hello is out
@@ -181,8 +189,10 @@ struct Site::State {
   std::vector<wire::Commit> recent;
   std::optional<Pending> pending;
   std::optional<wire::Commit> owed;  // committed while we trained on: applied at the next trigger
-  Trigger counted;                   // of all that was trained, this much is in the anchor (or was unfit)
-  TimePoint lost_at = kNever;        // no coordinator since
+  std::optional<Fork> fork;
+  std::set<RunId> left_branches;
+  Trigger counted;             // of all that was trained, this much is in the anchor (or was unfit)
+  TimePoint lost_at = kNever;  // no coordinator since
   TimePoint no_quorum_since = kNever;
   std::map<LinkId, PeerLink> peers;
   std::map<SiteId, LinkId> link_of;  // the usable link to a site
@@ -249,6 +259,11 @@ struct Site::State {
   void adoption_done();
   // Onto an anchor that was received (or held under another name) while our parameters had moved on.
   void rebase(const wire::Adopt& adopt, bool received);
+  [[nodiscard]] bool leaves_branch(const wire::Adopt& adopt) const;
+  void enter_branch(const wire::Adopt& adopt);  // or stay, or leave
+  [[nodiscard]] wire::Offer offer() const;
+  void look_for_trunk();
+  void look_elsewhere(const std::string& reason);   // at the next candidate, this one being home
   void take_voters(std::vector<wire::Voter> list);  // less those who have left since
   void forget_round();
   void forget_confirmed();  // once the anchor has come that far

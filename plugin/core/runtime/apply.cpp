@@ -44,6 +44,7 @@ ParameterChange change_for(protocol::Base base) {
   switch (base) {
     case protocol::Base::kParameters: return ParameterChange::kToAnchor;
     case protocol::Base::kOldAnchor:
+    case protocol::Base::kFork:
     case protocol::Base::kSnapshot: return ParameterChange::kRebased;
     case protocol::Base::kUnfit: return ParameterChange::kTookAnchor;
   }
@@ -134,11 +135,13 @@ Result<DataPlane::Applied> DataPlane::apply(const protocol::ApplyCommit& action)
 
 Status DataPlane::rebase(protocol::Base base) {
   const std::vector<float> snapshot = std::exchange(snapshot_, {});
-  const bool from_snapshot = base == protocol::Base::kSnapshot;
-  if (from_snapshot && snapshot.size() != parts_.arena->anchor().size()) {
-    return internal_error("the parameters are to be moved onto another anchor from a snapshot that was not taken");
+  const bool aside = base == protocol::Base::kSnapshot || base == protocol::Base::kFork;
+  const std::vector<float> fork = base == protocol::Base::kFork ? std::exchange(fork_, {}) : std::vector<float>();
+  const std::span<const float> kept = base == protocol::Base::kFork ? fork : snapshot;
+  if (aside && kept.size() != parts_.arena->anchor().size()) {
+    return internal_error("the parameters are to be moved onto another anchor from values that were not set aside");
   }
-  const std::span<const float> previous = from_snapshot ? std::span<const float>(snapshot) : parts_.arena->scratch();
+  const std::span<const float> previous = aside ? kept : parts_.arena->scratch();
   return change_parameters(*parts_.parameters, change_for(base), parts_.arena->anchor(), previous);
 }
 
@@ -148,6 +151,11 @@ Status DataPlane::take_snapshot() {
   const std::span<const float> mean = parts_.arena->scratch();
   if (attempt_ && attempt_->complete) kept_mean_.assign(mean.begin(), mean.end());
   return {};
+}
+
+void DataPlane::keep_fork() {
+  const std::span<const float> anchor = parts_.arena->anchor();
+  fork_.assign(anchor.begin(), anchor.end());
 }
 
 Status DataPlane::publish_parameters() {

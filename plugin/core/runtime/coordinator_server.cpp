@@ -36,7 +36,8 @@ constexpr std::string_view kName = "coordinator";  // the "site" of its events
           .link_grace = config.link_grace,
           .join_timeout = config.join_timeout,
           .round_timeout = config.round_timeout,
-          .straggler_grace = config.straggler_grace};
+          .straggler_grace = config.straggler_grace,
+          .quorum_timeout = config.quorum_timeout.count() == 0 ? Duration::max() : Duration(config.quorum_timeout)};
 }
 
 [[nodiscard]] protocol::MeetingConfig meeting_config(const Config& config) {

@@ -91,6 +91,7 @@ class DataPlane {
   // Copies of the parameters and of the mean that is complete but not committed: both slots and the parameters are
   // free to change until the next rebase() or apply().
   Status take_snapshot();
+  void keep_fork();
   // For the site's other ranks: the parameters into the arena's other slot.
   Status publish_parameters();
 
@@ -190,6 +191,7 @@ class DataPlane {
   const Codec& codec_;
   std::shared_ptr<BufferPool> pool_;
   std::vector<float> staging_;    // parameters that are not plain float32 in host memory
+  std::vector<float> fork_;       // the anchor our branch began with; empty: we are in none
   std::vector<float> snapshot_;   // of the parameters as they were contributed; empty: none
   std::vector<float> kept_mean_;  // of an attempt that is complete while the site trains on; empty: it is in the arena
   std::optional<Attempt> attempt_;

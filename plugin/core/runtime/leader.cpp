@@ -75,6 +75,7 @@ Status Leader::load_state_file() {
   if (held && std::pair(held->run, held->round) > std::pair(header.run, header.round)) return {};
   known_.granted = header.term;
   known_.voters = header.voters;
+  branch_ = header.branch;
   if (held && std::pair(held->run, held->round) == std::pair(header.run, header.round)) return {};
   if (!arena_->outer().empty()) arena_->begin_outer_update();
   COLLAB_RETURN_IF_ERROR(read_state_into(path, header, arena_->scratch(), arena_->outer()));
@@ -84,18 +85,16 @@ Status Leader::load_state_file() {
 }
 
 Result<wire::Join> Leader::describe() {
-  wire::Join join{.swarm = options_.config.run,
-                  .site = options_.site,
-                  .index = options_.config.site_index.value_or(wire::kNoIndex),
-                  .expected_sites = options_.config.site_count,
-                  .address = node_->address(),
-                  .elements = parameters_.size(),
-                  .offer = {},
-                  .report = known_,
-                  .settings = {},
-                  .model = {}};
+  wire::Join join;
+  join.swarm = options_.config.run;
+  join.site = options_.site;
+  join.index = options_.config.site_index.value_or(wire::kNoIndex);
+  join.expected_sites = options_.config.site_count;
+  join.address = node_->address();
+  join.elements = parameters_.size();
+  join.report = known_;
   if (const std::optional<SealedAnchor> sealed = arena_->sealed()) {
-    join.offer = {sealed->run, sealed->round, sealed->digest};
+    join.offer = {sealed->run, sealed->round, sealed->digest, branch_};
   } else {
     const std::span<float> outer = arena_->outer();
     std::ranges::fill(outer, 0.0F);

@@ -35,6 +35,7 @@ class Leader {
   std::unique_ptr<ArenaWriter> arena_;
   std::unique_ptr<Node> node_;
   wire::Report known_;  // of the membership, from the state file
+  std::vector<wire::Branch> branch_;
 };
 
 [[nodiscard]] ArenaSpec arena_spec(const SessionOptions& options, std::uint64_t elements);

@@ -100,6 +100,7 @@ class Node {
   void act(const protocol::SendAnchor& action);
   void act(const protocol::JoinDone& action);
   void act(const protocol::Rebase& action);
+  void act(const protocol::KeepFork& action);
   void act(const protocol::TakeSnapshot& action);
   void act(const protocol::RoundDone& action);
   void act(const protocol::RoundSkipped& action);

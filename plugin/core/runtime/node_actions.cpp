@@ -99,6 +99,8 @@ void Node::act(const protocol::Rebase& action) {
   report_.change = action.base == protocol::Base::kUnfit ? ParameterChange::kTookAnchor : ParameterChange::kTakeOther;
 }
 
+void Node::act(const protocol::KeepFork&) { data_plane_->keep_fork(); }
+
 void Node::act(const protocol::TakeSnapshot&) {
   if (const Status status = data_plane_->take_snapshot(); !status.ok()) act(protocol::Failed{status});
 }
@@ -152,6 +154,7 @@ void Node::act(const protocol::RoundDone& action) {
                  .outer_state = !arena_.outer().empty(),
                  .term = site_.term(),
                  .voters = site_.voters(),
+                 .branch = site_.branch(),
                  .model = options_.model},
                 arena_.anchor(), arena_.outer());
   }

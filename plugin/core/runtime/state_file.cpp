@@ -20,7 +20,7 @@ namespace collab {
 namespace {
 
 constexpr std::array<char, 8> kMagic{'c', 'o', 'l', 'l', 'a', 'b', 'S', 'F'};
-constexpr std::uint32_t kVersion = 1;
+constexpr std::uint32_t kVersion = 2;
 constexpr std::size_t kPrologueBytes = 24;
 constexpr std::size_t kMaxHeaderBytes = std::size_t{64} << 20;
 constexpr std::size_t kAlignment = 64;  // the vectors begin on a multiple of it
@@ -48,6 +48,11 @@ void header_fields(Io& io, Header& header) {
   io.list("voters", header.voters, wire::kMaxSites, 6, [&io](auto& voter) {
     io.id("site", voter.site);
     io.text("name", voter.name, wire::kMaxNameBytes);
+  });
+  io.list("branch", header.branch, 1, 24, [&io](auto& branch) {
+    io.id("run", branch.run);
+    io.id("trunk", branch.trunk);
+    io.number("samples", branch.samples);
   });
   constexpr std::size_t kLeastTensorBytes = 2 + 2 + 4 + 1 + 16;
   io.list("model", header.model, wire::kMaxModelEntries, kLeastTensorBytes, [&io](auto& tensor) {

@@ -25,9 +25,10 @@ struct StateHeader {
   Digest fingerprint;  // of the model's description
   std::uint64_t elements = 0;
   bool outer_state = false;
-  TermId term;                      // the site follows no older one
-  std::vector<wire::Voter> voters;  // the membership as of that anchor
-  std::vector<TensorInfo> model;    // so that `collab export` can name the tensors
+  TermId term;                         // the site follows no older one
+  std::vector<wire::Voter> voters;     // the membership as of that anchor
+  std::vector<wire::Branch> branch{};  // as in wire::Offer
+  std::vector<TensorInfo> model;       // so that `collab export` can name the tensors
 };
 
 struct StateContents {

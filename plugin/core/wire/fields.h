@@ -40,10 +40,17 @@ void fields(auto& io, Of<Setting> auto& m) {
   io.text("value", m.value, kMaxNameBytes);
 }
 
+void fields(auto& io, Of<Branch> auto& m) {
+  io.id("run", m.run);
+  io.id("trunk", m.trunk);
+  io.number("samples", m.samples);
+}
+
 void fields(auto& io, Of<Offer> auto& m) {
   io.id("run", m.run);
   io.id("round", m.round);
   io.part("digest", m.digest);
+  io.list("branch", m.branch, 1, 24, [&](auto& branch) { fields(io, branch); });
 }
 
 void fields(auto& io, Of<Member> auto& m) {
@@ -186,6 +193,7 @@ void fields(auto& io, Of<Adopt> auto& m) {
   io.enumeration("counted", m.counted, Counted::kUnknown);
   io.list("voters", m.voters, kMaxSites, 6, [&](auto& voter) { fields(io, voter); });
   io.boolean("remembers", m.remembers);
+  io.list("branch", m.branch, 1, 24, [&](auto& branch) { fields(io, branch); });
 }
 
 void fields(auto& io, Of<Recess> auto& m) {

@@ -80,10 +80,19 @@ struct Setting {
 };
 
 // The anchor a site can bring. run 0: none yet, `digest` is of its fresh parameters.
+// A run of a minority (COLLAB_QUORUM_TIMEOUT), which gives way to the one it branched from.
+struct Branch {
+  RunId run;                  // its own when it began; it may have got another name since
+  RunId trunk;                // the one it branched from
+  std::uint64_t samples = 0;  // by the weights of what it has averaged since
+  bool operator==(const Branch&) const = default;
+};
+
 struct Offer {
   RunId run;
   RoundId round;
-  Digest digest;  // of anchor and outer state
+  Digest digest;                 // of anchor and outer state
+  std::vector<Branch> branch{};  // at most one: what the run is a branch of
   bool operator==(const Offer&) const = default;
 };
 
@@ -223,6 +232,7 @@ struct Adopt {
   Counted counted = Counted::kNo;  // the receiver's contribution to the round after the anchor it holds
   std::vector<Voter> voters{};     // the membership as of that anchor
   bool remembers = false;          // the receiver knows all its name has promised: there was nothing before
+  std::vector<Branch> branch{};    // as in Offer
   bool operator==(const Adopt&) const = default;
 };
 

@@ -195,7 +195,7 @@ TEST_F(StateFileTest, AnotherFormatIsRefusedWithBothVersions) {
   const Status status = read();
   EXPECT_EQ(status.code(), StatusCode::kRefused);
   EXPECT_THAT(status.message(), HasSubstr("format 9"));
-  EXPECT_THAT(status.message(), HasSubstr("format 1"));
+  EXPECT_THAT(status.message(), HasSubstr("format 2"));
 }
 
 TEST_F(StateFileTest, VectorsOfAnotherLengthAreRefused) {

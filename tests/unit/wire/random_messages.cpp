@@ -98,6 +98,11 @@ Report draw_report(Prng& prng) {
   return report;
 }
 
+std::vector<Branch> draw_branch(Prng& prng) {
+  if (prng.chance(0.5)) return {};
+  return {{draw_id<RunId>(prng), draw_id<RunId>(prng), draw_number<std::uint64_t>(prng)}};
+}
+
 void draw(Prng& prng, Join& m) {
   m.swarm = draw_text(prng, kMaxNameBytes);
   m.site = draw_text(prng, kMaxNameBytes);
@@ -105,7 +110,7 @@ void draw(Prng& prng, Join& m) {
   m.expected_sites = draw_number<std::uint32_t>(prng, kMaxSites);
   m.address = draw_text(prng, kMaxAddressBytes);
   m.elements = draw_number<std::uint64_t>(prng, kMaxElements);
-  m.offer = {draw_id<RunId>(prng), draw_id<RoundId>(prng), draw_digest(prng)};
+  m.offer = {draw_id<RunId>(prng), draw_id<RoundId>(prng), draw_digest(prng), draw_branch(prng)};
   m.report = draw_report(prng);
   for (std::size_t i = prng.below(6); i > 0; --i) m.settings.push_back({draw_text(prng, 30), draw_text(prng, 30)});
   for (std::size_t i = prng.below(6); i > 0; --i) m.model.push_back(draw_entry(prng));
@@ -144,6 +149,7 @@ void draw(Prng& prng, Adopt& m) {
   m = {draw_id<TermId>(prng), draw_id<RunId>(prng), draw_id<RoundId>(prng),
        draw_sites(prng, 1),   draw_digest(prng),    static_cast<Counted>(prng.below(3)),
        draw_voters(prng)};
+  m.branch = draw_branch(prng);
 }
 void draw(Prng& prng, Recess& m) {
   m = {draw_id<TermId>(prng), draw_id<RoundId>(prng), draw_text(prng, kMaxReasonBytes)};
