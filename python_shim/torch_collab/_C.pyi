@@ -71,8 +71,8 @@ class Config:
     @property
     def typed(self) -> dict[str, Any]:
         """Python values: run, site, site_index, site_count, coordinator, listen, advertise, transport, connections
-        (0: auto), sync_every_steps, sync_every_seconds, weight, buffers, reseed, join_timeout, round_timeout,
-        straggler_grace, link_grace, heartbeat, linger (seconds), state_dir, save_every, events, log."""
+        (0: auto), sync_every_steps, sync_every_seconds, weight, buffers, join_optimizer, reseed, join_timeout,
+        round_timeout, straggler_grace, link_grace, heartbeat, linger (seconds), state_dir, save_every, events, log."""
 
 class KnobRow(TypedDict):
     name: str

@@ -67,6 +67,7 @@ class Settings:
     transport: str
     connections: int  # 0: auto
     buffers: bool
+    join_optimizer: bool
     reseed: bool
     join_timeout: float
     round_timeout: float
