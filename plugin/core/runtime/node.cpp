@@ -231,6 +231,7 @@ void Node::lend_optimizer(std::string why_none) {
 }
 
 void Node::give_optimizer(Result<OptimizerCopy> copy) {
+  optimizer_->being_given();  // it is not made twice
   post_call([this, copy = std::move(copy)]() mutable { optimizer_->given(std::move(copy)); });
 }
 

@@ -31,6 +31,7 @@ class OptimizerTransfer {
   // From now on copies are made; or not any more, because of `why_none`.
   void lend(std::string why_none);
   void asked(const protocol::LendOptimizer& action);
+  void being_given() { wanted_ = false; }  // any thread
   void given(Result<OptimizerCopy> copy);
   void sent(std::uint64_t token);
   void link_closed(LinkId link) { run(protocol::LoanOver{link}); }
