@@ -200,7 +200,7 @@ class Joined:
                     "COLLAB_SITE": site,
                     "COLLAB_SITE_INDEX": str(index),
                     "COLLAB_COORDINATOR": coordinator.address,
-                    "COLLAB_SYNC_EVERY": "5",
+                    "COLLAB_SYNC_EVERY": "20",
                     "COLLAB_EVENTS": str(folder / "events.jsonl"),
                     **more,
                 }
@@ -211,7 +211,7 @@ class Joined:
                 for world in worlds:
                     world.wait_for_line(0, "round 2:", 120)
                 worlds.append(start("late", 2, late, ranks, **environment))
-                self.late: list[Finished] = expect_success(worlds[2].join(60))  # the others train until it has
+                self.late: list[Finished] = expect_success(worlds[2].join(120))  # the others train until it has
                 for world in worlds:
                     expect_success(world.join(60))
             finally:
