@@ -230,6 +230,7 @@ class Joined:
         return taken
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "ranks"), [("adamw", 2), ("sgd", 1), ("two", 1)])
 def test_a_joiner_goes_on_from_a_members_moments(tmp_path: Path, kind: str, ranks: int) -> None:
     joined = Joined(tmp_path, kind, kind, "fresh", ranks)
@@ -245,6 +246,7 @@ def test_a_joiner_goes_on_from_a_members_moments(tmp_path: Path, kind: str, rank
     assert "goes on from the state of that of" in joined.late[0].output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("members", "late", "environment", "why"),
     [
@@ -266,6 +268,7 @@ def test_else_it_starts_cold_and_says_why(
         assert not joined.told and not (tmp_path / "lent.pt").exists()
 
 
+@pytest.mark.slow
 def test_a_script_that_has_restored_its_optimiser_keeps_it(tmp_path: Path) -> None:
     joined = Joined(tmp_path, "adamw", "adamw", "restored", 1)
     assert {float(held["step"]) for held in joined.taken()[0]["state"].values()} == {1.0}
