@@ -70,6 +70,7 @@ struct Config {
   WeightBy weight = WeightBy::kSamples;
   bool buffers = true;            // float buffers of the model belong to the vector
   std::uint32_t chunk_kib = 256;  // float32 KiB a chunk; a few of them fit a core's cache
+  bool join_optimizer = true;     // a site that joins takes the optimiser's state of a member, too
   bool reseed = true;             // sites that are worlds of their own get different sampler seeds
 
   // Waits.

@@ -68,8 +68,21 @@ struct SessionOptions {
   // The ranks of a site must hold the same values in this many leading elements. Buffers lie behind: each rank's
   // batch statistics are its own until the next forward.
   std::uint64_t compared_elements = UINT64_MAX;
+  bool lends_optimizer = false;  // the leader's caller answers optimizer_wanted()
   // Leader only: makes the transport for links between sites.
   std::function<Result<std::unique_ptr<Transport>>()> make_transport;
+};
+
+// A copy of an optimiser's state, as the caller describes and reads it; the core carries both unread.
+struct OptimizerCopy {
+  std::string description;  // JSON
+  std::span<const std::byte> bytes;
+  std::shared_ptr<const void> owner;  // of the bytes
+};
+struct OptimizerOffer {
+  std::string source;  // the site
+  std::string description;
+  std::uint64_t bytes = 0;
 };
 
 struct StepOutcome {
@@ -103,6 +116,21 @@ class Session {
   // The site is to leave soon: its leader calls a last round at a step that no rank of the site has reached yet. Sites
   // on several hosts without rounds by time cannot: they go on until they are stopped. Ignored at the other ranks.
   virtual void ask_to_leave() = 0;
+  // ---- the optimiser's state, from a member to a site that joins; the site's leader only
+  // A joiner wants ours: true until give_optimizer(), which is to be called between two steps, also while one blocks in
+  // a round. Any thread.
+  [[nodiscard]] virtual bool optimizer_wanted() const = 0;
+  virtual void give_optimizer(Result<OptimizerCopy> copy) = 0;  // or why there is none
+  // Asks one member after the other; the next one with each call until end_optimizer(). Blocks up to round_timeout.
+  // kUnavailable: none has any; kTimeout: none in time. The message tells what each said.
+  virtual Result<OptimizerOffer> ask_optimizer() = 0;
+  // The bytes that were offered. kUnavailable: they are lost, ask again.
+  virtual Result<BufferPtr> take_optimizer() = 0;
+  // It is in use, or not wanted any more, because of `cold`; goes to the log and the events.
+  virtual void end_optimizer(const std::string& cold) = 0;
+  // All ranks of the site: they are given its leader's bytes.
+  virtual Status broadcast(std::span<std::byte> bytes) = 0;
+
   // A last round when there were steps since the last one, then leaves the swarm. Idempotent.
   virtual Status finish() = 0;
   [[nodiscard]] virtual SessionStatus status() const = 0;

@@ -54,6 +54,7 @@ py::dict typed(const Config& config) {
   d["sync_every_seconds"] = seconds(config.sync_every.time);
   d["weight"] = weight_name(config.weight);
   d["buffers"] = config.buffers;
+  d["join_optimizer"] = config.join_optimizer;
   d["reseed"] = config.reseed;
   d["join_timeout"] = seconds(config.join_timeout);
   d["round_timeout"] = seconds(config.round_timeout);

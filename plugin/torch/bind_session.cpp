@@ -21,12 +21,29 @@ using BackendPtr = c10::intrusive_ptr<c10d::Backend>;
 // (name, dtype, shape, trained, digest as hex or empty)
 using ModelRow = std::tuple<std::string, std::string, std::vector<std::uint64_t>, bool, std::string>;
 
+Status check_bytes(const at::Tensor& bytes) {
+  if (bytes.device().is_cpu() && bytes.scalar_type() == at::kByte && bytes.is_contiguous()) return {};
+  return invalid_argument("expected a contiguous tensor of uint8 on the CPU, got a " + bytes.toString());
+}
+std::span<std::byte> bytes_of(const at::Tensor& bytes) {
+  return {static_cast<std::byte*>(bytes.mutable_data_ptr()), static_cast<std::size_t>(bytes.numel())};
+}
+
 std::vector<TensorInfo> model_from(const std::vector<ModelRow>& rows) {
   std::vector<TensorInfo> model;
   for (const auto& [name, dtype, shape, trained, digest] : rows) {
     model.push_back({name, dtype, shape, trained, digest.empty() ? Digest() : digest_from_hex(digest)});
   }
   return model;
+}
+
+// A copy of an optimiser's state from Python: (description, its bytes), or words that say why there is none.
+Result<OptimizerCopy> copy_from(const py::object& given) {
+  if (py::isinstance<py::str>(given)) return unavailable(given.cast<std::string>());
+  auto [description, bytes] = given.cast<std::pair<std::string, at::Tensor>>();
+  COLLAB_RETURN_IF_ERROR(check_bytes(bytes));
+  const auto owner = std::make_shared<const at::Tensor>(bytes.detach());
+  return OptimizerCopy{std::move(description), bytes_of(*owner), owner};
 }
 
 class PySession {
@@ -36,11 +53,33 @@ class PySession {
   void begin() {
     raise(calls_.call([session = session_] { return session->begin(); }));
   }
-  StepOutcome step(std::uint64_t samples) {
-    return value_or_raise(calls_.call([session = session_, samples] { return session->step(samples); }));
+  StepOutcome step(std::uint64_t samples, const py::object& lend) {
+    const auto answer = [this, &lend] { answer_joiners(lend); };
+    answer();
+    return value_or_raise(calls_.call([session = session_, samples] { return session->step(samples); }, answer));
   }
-  StepOutcome synchronize() {
-    return value_or_raise(calls_.call([session = session_] { return session->synchronize(); }));
+  StepOutcome synchronize(const py::object& lend) {
+    const auto answer = [this, &lend] { answer_joiners(lend); };
+    answer();
+    return value_or_raise(calls_.call([session = session_] { return session->synchronize(); }, answer));
+  }
+  std::tuple<std::string, std::string, std::uint64_t> ask_optimizer() {
+    OptimizerOffer offer = value_or_raise(calls_.call([session = session_] { return session->ask_optimizer(); }));
+    return {std::move(offer.source), std::move(offer.description), offer.bytes};
+  }
+  at::Tensor take_optimizer() {
+    const BufferPtr taken = value_or_raise(calls_.call([session = session_] { return session->take_optimizer(); }));
+    const std::span<std::byte> bytes = taken->bytes();
+    return at::from_blob(
+        bytes.data(), {static_cast<int64_t>(bytes.size())}, [taken](void*) {}, at::TensorOptions(at::kByte));
+  }
+  void end_optimizer(const std::string& cold) {
+    const py::gil_scoped_release released;
+    session_->end_optimizer(cold);
+  }
+  void broadcast(const at::Tensor& bytes) {
+    raise(check_bytes(bytes));
+    raise(calls_.call([session = session_, bytes] { return session->broadcast(bytes_of(bytes)); }));
   }
   void finish() {
     raise(calls_.call([session = session_] { return session->finish(); }));
@@ -52,6 +91,14 @@ class PySession {
   }
 
  private:
+  // On the script's thread, where no optimiser is in the middle of a step.
+  void answer_joiners(const py::object& lend) {
+    if (lend.is_none() || !session_->optimizer_wanted()) return;
+    Result<OptimizerCopy> copy = copy_from(lend());
+    const py::gil_scoped_release released;
+    session_->give_optimizer(std::move(copy));
+  }
+
   std::shared_ptr<Session> session_;
   Interruptible calls_;
 };
@@ -72,6 +119,7 @@ std::unique_ptr<PySession> new_session(const PyConfig& config, const std::string
   options.coordinators = std::move(coordinators);
   options.model = model_from(model);
   options.compared_elements = compared_elements;
+  options.lends_optimizer = true;
   if (transport) options.make_transport = transport_factory(*transport);
   auto vector = value_or_raise(TensorVector::make(std::move(parameters)));
   // Longer than any wait of the leader for other sites: the ranks that wait for it are told why instead.
@@ -144,8 +192,12 @@ void bind_session(py::module_& module) {
       .def_property_readonly("state", [](const SessionStatus& s) { return to_hex(s.state); });
   py::class_<PySession>(module, "Session")
       .def("begin", &PySession::begin)
-      .def("step", &PySession::step, py::arg("samples"))
-      .def("synchronize", &PySession::synchronize)
+      .def("step", &PySession::step, py::arg("samples"), py::arg("lend") = py::none())
+      .def("synchronize", &PySession::synchronize, py::arg("lend") = py::none())
+      .def("ask_optimizer", &PySession::ask_optimizer)
+      .def("take_optimizer", &PySession::take_optimizer)
+      .def("end_optimizer", &PySession::end_optimizer, py::arg("cold"))
+      .def("broadcast", &PySession::broadcast, py::arg("bytes"))
       .def("ask_to_leave", &PySession::ask_to_leave)
       .def("finish", &PySession::finish)
       .def("status", &PySession::status);

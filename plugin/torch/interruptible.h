@@ -39,10 +39,11 @@ class Interruptible {
   Interruptible(const Interruptible&) = delete;
   Interruptible& operator=(const Interruptible&) = delete;
 
-  // Runs `body` (which returns a Status or a Result and holds what it needs) on the thread and returns its value.
-  // Throws pybind11::error_already_set when a signal handler raised.
-  template <typename Body>
-  auto call(Body body) -> decltype(body()) {
+  // Runs `body` (which returns a Status or a Result and holds what it needs) on the thread and returns its value; the
+  // caller does `meanwhile` now and then.
+  // Throws pybind11::error_already_set when a signal handler raised, or what `meanwhile` throws.
+  template <typename Body, typename Meanwhile>
+  auto call(Body body, const Meanwhile& meanwhile) -> decltype(body()) {
     using Value = decltype(body());
     struct Outcome {
       std::optional<Value> value;
@@ -69,7 +70,12 @@ class Interruptible {
         if (done) return std::move(*outcome->value);
       }
       if (PyErr_CheckSignals() != 0) throw pybind11::error_already_set();
+      meanwhile();
     }
+  }
+  template <typename Body>
+  auto call(Body body) -> decltype(body()) {
+    return call(std::move(body), [] {});
   }
 
  private:

@@ -71,8 +71,8 @@ class Config:
     @property
     def typed(self) -> dict[str, Any]:
         """Python values: run, site, site_index, site_count, coordinator, listen, advertise, transport, connections
-        (0: auto), sync_every_steps, sync_every_seconds, weight, buffers, reseed, join_timeout, round_timeout,
-        straggler_grace, quorum_timeout, link_grace, heartbeat, linger (seconds), state_dir, save_every, events, log."""
+        (0: auto), sync_every_steps, sync_every_seconds, weight, buffers, join_optimizer, reseed, join_timeout,
+        round_timeout, straggler_grace, quorum_timeout, link_grace, heartbeat, linger (seconds), state_dir, save_every, events, log."""
 
 class KnobRow(TypedDict):
     name: str
@@ -128,10 +128,24 @@ class SessionStatus:
     @property
     def state(self) -> str: ...
 
+# A copy of the optimiser's state as (description, uint8 on the CPU), or why there is none. Called when a joiner asks,
+# on the caller's thread, before or during the call it is passed to.
+Lend = Callable[[], tuple[str, torch.Tensor] | str]
+
 class Session:
     def begin(self) -> None: ...
-    def step(self, samples: int) -> StepOutcome: ...
-    def synchronize(self) -> StepOutcome: ...
+    def step(self, samples: int, lend: Lend | None = None) -> StepOutcome: ...
+    def synchronize(self, lend: Lend | None = None) -> StepOutcome: ...
+    def ask_optimizer(self) -> tuple[str, str, int]:
+        """(source, description, bytes) of one member's copy, of the next with each call until end_optimizer. Leader
+        only.
+        ConnectionError: nobody has any; TimeoutError: nobody in time."""
+    def take_optimizer(self) -> torch.Tensor:
+        """The bytes that were offered, as uint8. ConnectionError: they are lost, ask again."""
+    def end_optimizer(self, cold: str) -> None:
+        """They are in use; or, because of `cold`, not wanted. To the log and the events."""
+    def broadcast(self, bytes: torch.Tensor) -> None:
+        """All ranks of the site are given its leader's contiguous uint8 on the CPU."""
     def ask_to_leave(self) -> None: ...
     def finish(self) -> None: ...
     def status(self) -> SessionStatus: ...

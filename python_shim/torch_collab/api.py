@@ -52,12 +52,12 @@ def coordinator_address() -> str | None:
 
 def synchronize() -> None:
     """A round now. Every rank of every site must call it."""
-    from torch_collab import steps
+    from torch_collab import moments, steps
 
     world = state.require()
     if world.session is None:
         raise RuntimeError("collab: synchronize() before the first training forward; there is nothing to average yet")
-    if native.synchronize(world.session).took_anchor:
+    if native.synchronize(world.session, moments.copy).took_anchor:
         steps.reset_unfit_state(world)
 
 

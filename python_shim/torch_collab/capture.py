@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from torch_collab import refuse, state, swarm, vector
+from torch_collab import moments, refuse, state, swarm, vector
 from torch_collab.groups import site_group
 from torch_collab.samples import first_dimension
 
@@ -67,13 +67,17 @@ def _begin(world: World) -> None:
     vector.check_same_between_sites(world, entries)
     refuse.watch_post_local_sgd(world)
     session = swarm.make_session(world, entries)
-    world.vector_ids = frozenset(id(entry.tensor) for entry in entries if entry.trained and not entry.buffer)
+    trained = [entry.tensor for entry in entries if entry.trained and not entry.buffer]
+    world.vector = tuple((id(tensor), tensor.numel()) for tensor in trained)
+    world.vector_ids = frozenset(key for key, _ in world.vector)
     try:
         swarm.begin(world, session)
     except BaseException:
         world.failed = True
         raise
     world.session = session
+    if world.config.join_optimizer and session.status().round > 0:  # others have trained
+        world.wish = moments.Wish()
 
 
 def _late_module(world: World, module: torch.nn.Module) -> None:

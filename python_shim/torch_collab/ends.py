@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d
 
-from torch_collab import log, meeting, native, state, steps, swarm
+from torch_collab import log, meeting, moments, native, state, steps, swarm
 
 if TYPE_CHECKING:
     from torch_collab.state import World
@@ -135,6 +135,6 @@ def before_world_barrier() -> None:
     options.reduceOp = dist.ReduceOp.MAX
     world.backend.allreduce([most], options).wait()
     if int(most.item()) > 0 and world.session is not None:
-        outcome = native.synchronize(world.session)
+        outcome = native.synchronize(world.session, moments.copy)
         if outcome.took_anchor:
             steps.reset_unfit_state(world)

@@ -67,6 +67,7 @@ class Settings:
     transport: str
     connections: int  # 0: auto
     buffers: bool
+    join_optimizer: bool
     reseed: bool
     join_timeout: float
     round_timeout: float
@@ -229,13 +230,30 @@ def begin(session: _C.Session) -> None:
 
 
 @_worded
-def step(session: _C.Session, samples: int) -> _C.StepOutcome:
-    return session.step(samples)
+def step(session: _C.Session, samples: int, lend: _C.Lend) -> _C.StepOutcome:
+    return session.step(samples, lend)
 
 
 @_worded
-def synchronize(session: _C.Session) -> _C.StepOutcome:
-    return session.synchronize()
+def synchronize(session: _C.Session, lend: _C.Lend) -> _C.StepOutcome:
+    return session.synchronize(lend)
+
+
+def ask_optimizer(session: _C.Session) -> tuple[str, str, int]:
+    return session.ask_optimizer()
+
+
+def take_optimizer(session: _C.Session) -> Any:
+    return session.take_optimizer()
+
+
+def end_optimizer(session: _C.Session, cold: str) -> None:
+    session.end_optimizer(cold)
+
+
+@_worded
+def broadcast(session: _C.Session, data: Any) -> None:
+    session.broadcast(data)
 
 
 def watch_for_termination(seconds: float) -> bool:

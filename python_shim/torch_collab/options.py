@@ -42,6 +42,7 @@ class Options:
     weight: str | None = None
     buffers: bool | None = None
     chunk_kib: int | None = None
+    join_optimizer: bool | None = None
     reseed: bool | None = None
     # Waits: seconds, a timedelta, or text with a unit such as "30s".
     join_timeout: float | str | timedelta | None = None

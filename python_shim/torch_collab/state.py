@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
 
     from torch_collab import _C
+    from torch_collab.moments import Wish
     from torch_collab.native import Settings
     from torch_collab.places import Place, Site, Sites
 
@@ -61,11 +62,13 @@ class World:
     session: _C.Session | None = None
     server: _C.CoordinatorServer | None = None
     coordinators: list[str] = field(default_factory=list)
+    vector: tuple[tuple[int, int], ...] = ()  # id() and elements of every trained parameter in the vector, in order
     vector_ids: frozenset[int] = frozenset()  # id() of every trained parameter in the vector
     optimizers: weakref.WeakSet[Optimizer] = field(default_factory=weakref.WeakSet)
     samples: SampleCounter = field(default_factory=SampleCounter)
     cycle: OptimizerCycle = field(default_factory=OptimizerCycle)
     stepped_in_backward: bool = False
+    wish: Wish | None = None  # for a member's optimiser state, until our optimisers have stepped
     watches_for_termination: bool = False
     failed: bool = False  # the script or a round raised: no last round
     finished: bool = False

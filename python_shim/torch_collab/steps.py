@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from torch_collab import log, native, refuse, state
+from torch_collab import log, moments, native, refuse, state
 
 if TYPE_CHECKING:
     from torch_collab.state import World
@@ -36,13 +36,11 @@ def before_optimizer_step(optimizer: Any, args: Any, kwargs: Any) -> None:
     _drop_dead()
     nested = bool(_running)
     _running.append(weakref.ref(optimizer))
-    if (
-        not nested
-        and world.session is not None
-        and _trains_vector(world, optimizer)
-        and world.cycle.before(id(optimizer))
-    ):
+    if nested or world.session is None or not _trains_vector(world, optimizer):
+        return
+    if world.cycle.before(id(optimizer)):
         count(world)
+    moments.before_step(world, optimizer)
 
 
 def after_optimizer_step(optimizer: Any, args: Any, kwargs: Any) -> None:
@@ -52,6 +50,7 @@ def after_optimizer_step(optimizer: Any, args: Any, kwargs: Any) -> None:
     if _in_backward():
         if world.session is not None and _trains_vector(world, optimizer):
             world.stepped_in_backward = True
+            moments.steps_in_backward(world)
         return
     while _running and _running.pop()() is not optimizer:
         pass
@@ -71,7 +70,7 @@ def count(world: World) -> None:
     if native.termination_requested():
         world.session.ask_to_leave()
     try:
-        outcome = native.step(world.session, world.samples.take())
+        outcome = native.step(world.session, world.samples.take(), moments.copy)
     except BaseException:
         world.failed = True
         raise

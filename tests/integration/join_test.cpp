@@ -1,4 +1,5 @@
-// Sites that come later, or back: the anchor from several members at once, over a transport that interferes.
+// Sites that come later, or back: the anchor from several members at once, and the optimiser's state of one, over a
+// transport that interferes.
 #include <gmock/gmock.h>
 
 #include <array>
@@ -7,6 +8,7 @@
 #include <fstream>
 #include <mutex>
 #include <sstream>
+#include <thread>
 
 #include "core/wire/encoding.h"
 #include "tests/integration/by_hand.h"
@@ -17,7 +19,8 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// Shows each part of an anchor that is sent to `meddle`, which may change it or keep it back (false).
+// Shows each part of an anchor, or of an optimiser's state, that is sent to `meddle`, which may change it or keep it
+// back (false).
 class Meddling final : public Transport {
  public:
   using Meddle = std::function<bool(Meddling&, LinkId, TransportMessage&, std::uint64_t token)>;
@@ -31,7 +34,9 @@ class Meddling final : public Transport {
     if (message.lane == Lane::kData) {
       const auto decoded = wire::decode(message.head);
       const auto* chunk = decoded.ok() ? std::get_if<wire::Chunk>(&*decoded) : nullptr;
-      if (chunk != nullptr && chunk->kind == wire::ChunkKind::kAnchor && !meddle_(*this, link, message, token)) return;
+      const bool shown =
+          chunk != nullptr && (chunk->kind == wire::ChunkKind::kAnchor || chunk->kind == wire::ChunkKind::kOptimizer);
+      if (shown && !meddle_(*this, link, message, token)) return;
     }
     inner_->send(link, std::move(message), token);
   }
@@ -201,6 +206,192 @@ TEST_F(Joining, WhoComesBackFetchesOnlyWhatIsNewer) {
   const std::uint64_t held = (swarm_.elements - 4 * 65'536) * sizeof(float);
   EXPECT_THAT(told("fetch"), HasSubstr("\"held_bytes\":" + std::to_string(held)));
   finish_all();
+}
+
+// ---- the optimiser's state ---------------------------------------------------------------------------
+
+// Two sites that have had a round and train on, and a third that asks for what their optimisers know.
+class Lending : public Joining {
+ protected:
+  Lending() {
+    swarm_.elements = 200'000;
+    const auto inner = swarm_.adjust;
+    swarm_.adjust = [this, inner](SessionOptions& options, std::size_t site) {
+      inner(options, site);
+      options.lends_optimizer = lends_[site];
+      if (site < 2) options.config.join_optimizer = allowed_;
+    };
+    for (std::size_t site = 0; site < 2; ++site) {
+      for (std::size_t i = 0; i < 2'500'001; ++i) state_[site].push_back(static_cast<std::byte>(i * (7 + site) >> 3));
+    }
+  }
+  ~Lending() override { stop(); }
+  void start_two(bool trained = true) {
+    start(2, [this](Config& config) {
+      config.events = events();
+      config.site_count = 2;
+    });
+    if (trained) together(2, [this](std::size_t site) { EXPECT_TRUE(interval(site)); });
+  }
+  void join_third() {
+    swarm_.parameters.push_back(std::make_shared<PlainVector>(fresh_values(swarm_.elements, 99)));
+    sessions_.resize(3);
+    steps_.resize(3);
+    begin(2);
+    armed_ = true;
+  }
+  // As the script's thread would between two steps.
+  void answer(std::size_t site, const std::function<Result<OptimizerCopy>()>& copy) {
+    threads_.emplace_back([this, copy, session = sessions_[site].get()] {
+      while (!stopped_) {
+        if (session->optimizer_wanted()) {
+          ++copies_;
+          session->give_optimizer(copy());
+          while (!stopped_ && session->optimizer_wanted()) std::this_thread::yield();
+        }
+        std::this_thread::yield();
+      }
+    });
+  }
+  void answer_with_state(std::size_t site) {
+    answer(site, [this, site]() -> Result<OptimizerCopy> {
+      return OptimizerCopy{"{\"site\":" + std::to_string(site) + "}", state_[site], nullptr};
+    });
+  }
+  static bool is_of_optimizer(const TransportMessage& message) {
+    return std::get<wire::Chunk>(*wire::decode(message.head)).kind == wire::ChunkKind::kOptimizer;
+  }
+  void stop() {
+    stopped_ = true;
+    for (std::thread& thread : threads_) thread.join();
+    threads_.clear();
+  }
+  void expect_state_of(std::size_t site, const Result<BufferPtr>& taken) {
+    ASSERT_TRUE(taken.ok()) << taken.status().to_string();
+    EXPECT_TRUE(std::ranges::equal((*taken)->view(), state_[site]));
+  }
+
+  std::atomic<int> lost_ = -1;
+  std::array<bool, 3> lends_{true, true, true};
+  bool allowed_ = true;
+  std::array<std::vector<std::byte>, 2> state_;
+  std::atomic<int> copies_ = 0;
+  std::atomic<bool> stopped_ = false;
+  std::vector<std::thread> threads_;
+};
+
+TEST_F(Lending, AJoinerTakesOneMembersStateWhole) {
+  start_two();
+  for (const std::size_t site : {0, 1}) answer_with_state(site);
+  join_third();
+  const Result<OptimizerOffer> offer = sessions_[2]->ask_optimizer();
+  ASSERT_TRUE(offer.ok()) << offer.status().to_string();
+  const std::size_t source = offer->source == "site0" ? 0 : 1;
+  EXPECT_EQ(offer->description, "{\"site\":" + std::to_string(source) + "}");
+  EXPECT_EQ(offer->bytes, 2'500'001U);
+  expect_state_of(source, sessions_[2]->take_optimizer());
+  sessions_[2]->end_optimizer("");
+  together(3, [this](std::size_t site) { EXPECT_TRUE(interval(site)); });
+  finish_all();
+  stop();
+  EXPECT_EQ(copies_, 1) << "of one member only";
+  EXPECT_THAT(told("join-optimizer"), HasSubstr("\"source\":\"" + offer->source + "\",\"bytes\":2500001,\"seconds\":"));
+}
+
+TEST_F(Lending, ASourceThatIsLostMidwayIsReplacedByAnother) {
+  for (std::size_t site = 0; site < 2; ++site) {
+    meddle_[site] = [this, site](Meddling& by, LinkId link, TransportMessage& message, std::uint64_t) {
+      if (!is_of_optimizer(message)) return true;  // the slower one's part of the anchor
+      int none = -1;
+      if (!lost_.compare_exchange_strong(none, static_cast<int>(site)) && lost_ != static_cast<int>(site)) return true;
+      by.close(link);
+      return false;
+    };
+  }
+  start_two();
+  for (const std::size_t site : {0, 1}) answer_with_state(site);
+  join_third();
+  ASSERT_TRUE(sessions_[2]->ask_optimizer().ok());
+  EXPECT_EQ(sessions_[2]->take_optimizer().status().code(), StatusCode::kUnavailable);
+  ASSERT_TRUE(sessions_[2]->ask_optimizer().ok());
+  expect_state_of(static_cast<std::size_t>(1 - lost_), sessions_[2]->take_optimizer());
+  sessions_[2]->end_optimizer("");
+  finish_all();
+}
+
+TEST_F(Lending, BytesThatWereDamagedAreNotTaken) {
+  meddle_[0] = meddle_[1] = [](Meddling&, LinkId, TransportMessage& message, std::uint64_t) {
+    if (is_of_optimizer(message)) message.payload->bytes()[5] ^= std::byte{1};
+    return true;
+  };
+  start_two();
+  for (const std::size_t site : {0, 1}) answer_with_state(site);
+  join_third();
+  for (int member = 0; member < 2; ++member) {
+    ASSERT_TRUE(sessions_[2]->ask_optimizer().ok());
+    EXPECT_THAT(sessions_[2]->take_optimizer().status().message(), HasSubstr("damaged on their way"));
+  }
+  EXPECT_THAT(sessions_[2]->ask_optimizer().status().message(), HasSubstr("site0: its bytes were damaged"));
+  finish_all();
+}
+
+TEST_F(Lending, WhoHasNothingToGiveSaysWhy) {
+  lends_ = {true, false, true};
+  start_two(false);
+  join_third();
+  std::string said = sessions_[2]->ask_optimizer().status().message();
+  EXPECT_THAT(said, HasSubstr("site0: it has not made a step yet"));
+  EXPECT_THAT(said, HasSubstr("site1: it lends none"));
+  EXPECT_TRUE(sessions_[0]->step(8).ok());
+  answer(0, []() -> Result<OptimizerCopy> { return unavailable("LBFGS keeps a history"); });
+  said = sessions_[2]->ask_optimizer().status().message();
+  EXPECT_THAT(said, HasSubstr("site0: LBFGS keeps a history"));
+  sessions_[2]->end_optimizer(said);
+  finish_all();
+  stop();
+  EXPECT_THAT(told("join-optimizer"), HasSubstr("starts cold: site0: LBFGS keeps a history"));
+  EXPECT_EQ(told("join-optimizer").find("\"source\""), std::string::npos);
+}
+
+TEST_F(Lending, TheKnobTurnsItOff) {
+  allowed_ = false;
+  start_two();
+  join_third();
+  EXPECT_THAT(sessions_[2]->ask_optimizer().status().message(), HasSubstr("COLLAB_JOIN_OPTIMIZER is 0 there"));
+  EXPECT_FALSE(sessions_[0]->optimizer_wanted() || sessions_[1]->optimizer_wanted());
+  finish_all();
+}
+
+TEST_F(Lending, WhoStandsInARoundAnswersToo) {
+  start_two();
+  for (const std::size_t site : {0, 1}) answer_with_state(site);
+  join_third();
+  // The two wait for the third, which asks before its first step.
+  std::thread both([this] { together(2, [this](std::size_t site) { interval(site); }); });
+  EXPECT_TRUE(sessions_[2]->ask_optimizer().ok());
+  EXPECT_TRUE(sessions_[2]->take_optimizer().ok());
+  sessions_[2]->end_optimizer("");
+  interval(2);
+  both.join();
+  finish_all();
+}
+
+TEST(Ranks, OfASiteAreGivenTheLeadersBytes) {
+  Swarm swarm = swarm_of(1, CodecId::kFp32);
+  swarm.ranks = 3;
+  swarm.config.run = "share-" + std::to_string(getpid());
+  swarm.start_coordinator();
+  std::atomic<int> leaders = 0;
+  const std::vector<Status> results = swarm.run([&](Session& session, std::size_t, std::vector<float>&) -> Status {
+    const bool leader = session.ask_optimizer().status().code() == StatusCode::kUnavailable;  // nobody else is here
+    leaders += leader ? 1 : 0;
+    std::vector<std::byte> bytes(1000, static_cast<std::byte>(leader ? 7 : 0));
+    COLLAB_RETURN_IF_ERROR(session.broadcast(bytes));
+    EXPECT_EQ(std::ranges::count(bytes, std::byte{7}), 1000);
+    return session.finish();
+  });
+  for (const Status& status : results) EXPECT_TRUE(status.ok()) << status.to_string();
+  EXPECT_EQ(leaders, 1);
 }
 
 }  // namespace

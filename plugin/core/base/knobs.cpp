@@ -260,6 +260,12 @@ constexpr auto kRows = std::to_array<KnobRow>({
      kWhole,
      parse_whole<&C::chunk_kib, 4, 65536, 4>,
      format_whole<&C::chunk_kib>},
+    {{"join_optimizer", "1", "", "0|1",
+      "Whether a site whose optimiser is fresh when it joins takes the optimiser's state of a member; with 0 it gives "
+      "none either."},
+     kSwitch,
+     parse_switch<&C::join_optimizer>,
+     format_switch<&C::join_optimizer>},
     {{"reseed", "1", "", "0|1",
       "Whether sites that are worlds of their own add their number to a default DistributedSampler's seed."},
      kSwitch,

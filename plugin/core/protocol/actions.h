@@ -140,9 +140,23 @@ struct Applied {  // the outer step is done and the parameters are written
   RoundId round;
   Digest state;
 };
+// An optimiser's state from another member (site_optimizer.cpp), for a site that joins.
+struct SeekOptimizer {};  // of the next member; answered by OptimizerOffered or NoOptimizer
+struct TakeOptimizer {};  // what was offered; answered by OptimizerComplete or OptimizerLost
+struct EndOptimizer {};   // it is in use, or nobody wants it any more
+struct OptimizerPart {    // some bytes of it came
+  LinkId link;
+  std::uint64_t snapshot = 0;
+  ElementRange range;
+  bool damaged = false;
+};
+struct OptimizerUnfit {  // all bytes came, and they are not those that were offered
+  std::string reason;
+};
 using SiteEvent =
     std::variant<Begin, Trigger, Depart, CoordinatorConnected, PeerConnected, DialFailed, Received, Closed,
-                 ExchangeComplete, ContributionUnfit, ExchangeFailed, AnchorInPlace, AnchorSourceWrong, Applied, Tick>;
+                 ExchangeComplete, ContributionUnfit, ExchangeFailed, AnchorInPlace, AnchorSourceWrong, Applied,
+                 SeekOptimizer, TakeOptimizer, EndOptimizer, OptimizerPart, OptimizerUnfit, Tick>;
 
 struct DialCoordinator {
   std::uint32_t candidate = 0;  // index into the configured addresses
@@ -224,14 +238,35 @@ struct RoundSkipped {
   RoundId round;
   std::string reason;
 };
+struct OptimizerOffered {
+  std::string from;
+  wire::OptimizerState state;
+};
+struct NoOptimizer {  // of any member
+  Status why;
+};
+struct TakeOptimizerPart {  // what has just arrived was asked for: put it in its place
+  ElementRange range;
+};
+struct OptimizerComplete {};  // every byte is here: are they the right ones?
+struct OptimizerLost {        // others may have one yet
+  std::string reason;
+};
+struct LendOptimizer {  // another site asks for ours
+  LinkId to;
+  std::string name;
+  wire::FetchOptimizer asked;
+};
 struct Left {};
 // The machine cannot go on; every waiter is told.
 struct Failed {
   Status why;
 };
-using SiteAction = std::variant<Send, Hangup, DialCoordinator, DialPeer, StartExchange, CancelExchange, ApplyCommit,
-                                KeepAnchor, ReceiveAnchor, AddAnchorSource, DropAnchorSource, StopReceiving, SendAnchor,
-                                JoinDone, Rebase, KeepFork, TakeSnapshot, RoundDone, RoundSkipped, Left, Failed, Note>;
+using SiteAction =
+    std::variant<Send, Hangup, DialCoordinator, DialPeer, StartExchange, CancelExchange, ApplyCommit, KeepAnchor,
+                 ReceiveAnchor, AddAnchorSource, DropAnchorSource, StopReceiving, SendAnchor, JoinDone, Rebase,
+                 KeepFork, TakeSnapshot, RoundDone, RoundSkipped, OptimizerOffered, NoOptimizer, TakeOptimizerPart,
+                 OptimizerComplete, OptimizerLost, LendOptimizer, Left, Failed, Note>;
 
 // ---- exchange: the chunks of one attempt ----------------------------------------------------------
 

@@ -245,6 +245,7 @@ void Site::State::on_event(const Tick&) {
   if (over()) return;
   on_peers_tick();
   if (over()) return;
+  on_optimizer_tick();
   on_round_tick();
 }
 
@@ -256,6 +257,8 @@ TimePoint Site::State::next_deadline() const {
     next = std::min({next, up.dial_at, join_done ? kNever : up.give_up});
   }
   if (adoption) next = std::min(next, adoption->give_up);
+  if (wish.phase != WishPhase::kNone && wish.phase != WishPhase::kOffered)
+    next = std::min({next, wish.until, wish.give_up});
   for (const auto& [site, dial] : peer_dials) {
     if (!linked(site)) next = std::min(next, dial.at);
   }
@@ -321,7 +324,9 @@ std::string Site::State::waiting_for(TimePoint at) const {
   const std::string whom = others.empty() ? "the coordinator" : join_words(others);
   const std::string since = " (" + in_seconds(round.since == kNever ? Duration{0} : at - round.since) + ")";
   switch (round.phase) {
-    case RoundPhase::kTraining: return "waiting for nothing";
+    case RoundPhase::kTraining:
+      return wish.phase == WishPhase::kNone ? "waiting for nothing"
+                                            : "waiting for the optimiser's state from " + name_of(wish.from);
     case RoundPhase::kReady: return number + ": waiting until " + whom + " are ready too" + since;
     case RoundPhase::kLinking: return number + ": waiting for a link to " + whom + since;
     case RoundPhase::kExchanging: return number + ": exchanging with " + whom + since;

@@ -39,6 +39,7 @@ void Site::State::on_roster(const wire::Roster& update) {
   }
   dial_everyone();
   pursue_adoption();
+  pursue_optimizer();
   pursue_links();
 }
 
@@ -56,6 +57,11 @@ void Site::State::from_peer(LinkId link, const wire::Message& message) {
   if (peer == peers.end()) return;  // another link to the same site stays
   if (const auto* fetch = std::get_if<wire::FetchAnchor>(&message)) return on_fetch(link, *fetch);
   if (const auto* moved = std::get_if<wire::AnchorMoved>(&message)) return on_anchor_moved(peer->second.site, *moved);
+  if (const auto* fetch = std::get_if<wire::FetchOptimizer>(&message)) {
+    out.emplace_back(LendOptimizer{link, peer->second.name, *fetch});
+    return;
+  }
+  if (const auto* state = std::get_if<wire::OptimizerState>(&message)) return on_optimizer_state(link, *state);
   const bool data = std::holds_alternative<wire::Chunk>(message) || std::holds_alternative<wire::Heartbeat>(message);
   if (!data)
     note(Note::Level::kWarning, "ignored", peer->second.name + " sent " + name + ", which no site sends another");
@@ -116,6 +122,7 @@ void Site::State::use_peer(LinkId link) {
   peer.state = PeerState::kUsable;
   link_of[site] = link;
   pursue_adoption();
+  pursue_optimizer();
   pursue_links();
 }
 
@@ -142,6 +149,7 @@ void Site::State::forget_peer(LinkId link, const std::string& why) {
     }
   }
   if (peer.state != PeerState::kUsable) return;
+  if (wish.link == link && wish.phase > WishPhase::kLinking) leave_optimizer("the link to it was lost: " + why);
   if (round.phase == RoundPhase::kExchanging && exchanges_with(peer.site)) report_unreached(peer.site, why);
   pursue_links();
 }
@@ -212,6 +220,7 @@ void Site::State::on_peers_tick() {
   }
   dial_everyone();
   pursue_adoption();
+  pursue_optimizer();
   pursue_links();
   // A dial nobody wants any more leaves nothing to wait for.
   for (auto dial = peer_dials.begin(); dial != peer_dials.end();) {

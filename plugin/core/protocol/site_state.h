@@ -166,6 +166,30 @@ struct PeerDial {
   std::string last_reason = "no answer";
 };
 
+// Where a copy of an optimiser's state is to come from; the drawing is in site_optimizer.cpp.
+enum class WishPhase : std::uint8_t {
+  kNone,     // nothing is sought, or the caller has to say what is next
+  kLinking,  // with a member that is to be asked
+  kAsking,   // it makes its copy
+  kOffered,  // the caller has the description
+  kTaking,   // the bytes come
+};
+
+struct OptimizerWish {
+  WishPhase phase = WishPhase::kNone;
+  bool begun = false;
+  std::vector<SiteId> members{};  // that were not tried yet, the next one last
+  SiteId from;
+  LinkId link;
+  TimePoint until = kNever;    // of this phase; while bytes come, of the next ones
+  TimePoint give_up = kNever;  // of it all
+  int silent = 0;              // members that did not answer
+  wire::OptimizerState offer{};
+  std::uint64_t asked = 0;           // bytes from the first
+  std::set<std::uint64_t> awaited;   // first byte of each part on its way
+  std::vector<std::string> words{};  // what each member said, or why it was left
+};
+
 struct Site::State {
   explicit State(SiteConfig c) : config(std::move(c)) {}
 
@@ -197,6 +221,7 @@ struct Site::State {
   std::map<LinkId, PeerLink> peers;
   std::map<SiteId, LinkId> link_of;  // the usable link to a site
   std::map<SiteId, PeerDial> peer_dials;
+  OptimizerWish wish;
   std::map<LinkId, std::vector<wire::FetchAnchor>> fetches;  // asked of us before our anchor was in place
   std::optional<std::string> farewell;  // this site leaves: to be said to the coordinator, once there is one
   TimePoint leave_by = kNever;
@@ -219,6 +244,11 @@ struct Site::State {
   void on_event(const AnchorInPlace& event);
   void on_event(const AnchorSourceWrong& event);
   void on_event(const Applied& event);
+  void on_event(const SeekOptimizer& event);
+  void on_event(const TakeOptimizer& event);
+  void on_event(const EndOptimizer& event);
+  void on_event(const OptimizerPart& event);
+  void on_event(const OptimizerUnfit& event);
   void on_event(const Tick& event);
   void from_coordinator(const wire::Message& message);
   void say_farewell();
@@ -289,6 +319,14 @@ struct Site::State {
   void on_fetch(LinkId link, const wire::FetchAnchor& fetch);
   void answer_fetches();
   void on_peers_tick();
+
+  // site_optimizer.cpp
+  void seek_optimizer();                            // of the next member that is left
+  void pursue_optimizer();                          // kLinking: dial, or ask
+  void leave_optimizer(const std::string& reason);  // that of the member under way
+  void on_optimizer_state(LinkId link, const wire::OptimizerState& state);
+  void ask_for_parts();
+  void on_optimizer_tick();
 
   // site_round.cpp
   void send_ready();

@@ -118,7 +118,8 @@ Result<SealedAnchor> Leader::join() {
                              .coordinators = options_.coordinators,
                              .model = options_.model,
                              .fingerprint = fingerprint_of(options_.model),
-                             .outer_elements = options_.compared_elements};
+                             .outer_elements = options_.compared_elements,
+                             .lends_optimizer = options_.lends_optimizer};
   Result<std::unique_ptr<Node>> node =
       Node::start(std::move(node_options), std::move(*transport), *arena_, parameters_);
   if (!node.ok()) return node.status();

@@ -25,6 +25,7 @@ class Leader {
 
   [[nodiscard]] ArenaWriter& arena() { return *arena_; }
   [[nodiscard]] const Node* node() const { return node_.get(); }
+  [[nodiscard]] Node* node() { return node_.get(); }
 
  private:
   Status load_state_file();

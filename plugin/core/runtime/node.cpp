@@ -53,6 +53,10 @@ Node::Node(Options options, std::unique_ptr<Transport> transport, EventsFile eve
   data_plane_.emplace(data_settings(options_.config, options_.outer_elements),
                       DataPlane::Parts{transport_.get(), &clock_, &arena_, &parameters_,
                                        [this](const protocol::Note& note) { act(note); }});
+  const char* none = !options_.config.join_optimizer ? "COLLAB_JOIN_OPTIMIZER is 0 there"
+                     : options_.lends_optimizer      ? "it has not made a step yet"
+                                                     : "it lends none";
+  optimizer_.emplace(*transport_, clock_, options_.config.link_grace, none);
 }
 
 Node::~Node() {
@@ -116,10 +120,12 @@ void Node::depart(const std::string& reason) {
 
 void Node::loop() {
   while (!mailbox_.closed()) {
-    const TimePoint deadline = broken_ ? kNever : std::min(site_.next_deadline(), standing_still_.next());
+    const TimePoint deadline =
+        broken_ ? kNever : std::min({site_.next_deadline(), standing_still_.next(), optimizer_->next_deadline()});
     std::optional<LoopEvent> event = mailbox_.take(deadline);
     if (event) handle(std::move(*event));
     if (!broken_ && clock_.now() >= site_.next_deadline()) feed(protocol::Tick{});
+    if (!broken_ && clock_.now() >= optimizer_->next_deadline()) optimizer_->tick();
     tell_what_is_waited_for();
     bytes_sent_ = data_plane_->traffic().bytes_sent;
     bytes_received_ = data_plane_->traffic().bytes_received;
@@ -128,7 +134,7 @@ void Node::loop() {
 }
 
 void Node::tell_what_is_waited_for() {
-  if (broken_ || (!joining_ && !rounding_)) return standing_still_.stop();
+  if (broken_ || (!joining_ && !rounding_ && !seeking_ && !taking_)) return standing_still_.stop();
   const TimePoint now = clock_.now();
   const std::optional<Duration> waited = standing_still_.due(now);
   if (!waited) return;
@@ -140,7 +146,10 @@ void Node::handle(LoopEvent event) {
   if (auto* arrived = std::get_if<MessageArrived>(&event)) {
     return on_message(arrived->link, std::move(arrived->message));
   }
-  if (auto* sent = std::get_if<MessageSent>(&event)) return feed_all(data_plane_->on_sent(sent->token));
+  if (auto* sent = std::get_if<MessageSent>(&event)) {
+    if (sent->token >= OptimizerTransfer::kFirstToken) return optimizer_->sent(sent->token);
+    return feed_all(data_plane_->on_sent(sent->token));
+  }
   if (auto* connected = std::get_if<LinkConnected>(&event)) {
     const auto found = dials_.find(connected->link);
     if (found == dials_.end()) return;
@@ -151,6 +160,7 @@ void Node::handle(LoopEvent event) {
   }
   if (auto* closed = std::get_if<LinkClosed>(&event)) {
     data_plane_->link_closed(closed->link);
+    optimizer_->link_closed(closed->link);
     const auto found = dials_.find(closed->link);
     if (found == dials_.end()) return feed(protocol::Closed{closed->link, std::move(closed->why)});
     const Dial dial = found->second;
@@ -172,6 +182,9 @@ void Node::on_message(LinkId link, TransportMessage message) {
   if (const auto* chunk = std::get_if<wire::Chunk>(&*decoded)) {
     const std::optional<SiteId> from = site_.peer_of(link);
     if (!from) return;  // not a member, or not any more
+    if (chunk->kind == wire::ChunkKind::kOptimizer) {
+      return feed(optimizer_->arrived(link, *chunk, std::move(message.payload)));
+    }
     return feed_all(data_plane_->on_chunk(link, *from, *chunk, std::move(message.payload)));
   }
   feed(protocol::Received{link, std::move(*decoded)});
@@ -205,7 +218,61 @@ void Node::drain() {
 void Node::fail_everything(const Status& why) {
   if (joining_) std::exchange(joining_, std::nullopt)->set_value(why);
   if (rounding_) std::exchange(rounding_, std::nullopt)->set_value(why);
+  if (seeking_) std::exchange(seeking_, std::nullopt)->set_value(why);
+  if (taking_) std::exchange(taking_, std::nullopt)->set_value(why);
   if (departing_) std::exchange(departing_, std::nullopt)->set_value();
+}
+
+// ---- the optimiser's state -----------------------------------------------------------------------------
+
+void Node::lend_optimizer(std::string why_none) {
+  if (!options_.lends_optimizer || !options_.config.join_optimizer) return;
+  post_call([this, why_none = std::move(why_none)]() mutable { optimizer_->lend(std::move(why_none)); });
+}
+
+void Node::give_optimizer(Result<OptimizerCopy> copy) {
+  optimizer_->being_given();  // it is not made twice
+  post_call([this, copy = std::move(copy)]() mutable { optimizer_->given(std::move(copy)); });
+}
+
+Result<OptimizerOffer> Node::ask_optimizer() {
+  std::promise<Result<OptimizerOffer>> promise;
+  std::future<Result<OptimizerOffer>> future = promise.get_future();
+  post_call([this, promise = std::move(promise)]() mutable {
+    if (broken_) return promise.set_value(*broken_);
+    seeking_ = std::move(promise);
+    standing_still_.start(clock_.now());
+    optimizer_->seeks();
+    feed(protocol::SeekOptimizer{});
+  });
+  if (future.wait_for(options_.config.round_timeout + kBeyondLimit) != std::future_status::ready) {
+    return internal_error("the question for the optimiser's state did not end within its own time-outs");
+  }
+  return future.get();
+}
+
+Result<BufferPtr> Node::take_optimizer() {
+  std::promise<Result<BufferPtr>> promise;
+  std::future<Result<BufferPtr>> future = promise.get_future();
+  post_call([this, promise = std::move(promise)]() mutable {
+    if (broken_) return promise.set_value(*broken_);
+    taking_ = std::move(promise);
+    standing_still_.start(clock_.now());
+    optimizer_->begin_taking();
+    feed(protocol::TakeOptimizer{});
+  });
+  if (future.wait_for(options_.config.round_timeout + kBeyondLimit) != std::future_status::ready) {
+    return internal_error("the transfer of the optimiser's state did not end within its own time-outs");
+  }
+  return future.get();
+}
+
+void Node::end_optimizer(std::string cold) {
+  post_call([this, cold = std::move(cold)]() {
+    if (broken_) return;
+    act(optimizer_->ended(cold));
+    feed(protocol::EndOptimizer{});
+  });
 }
 
 }  // namespace collab

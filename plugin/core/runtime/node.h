@@ -23,6 +23,7 @@
 #include "core/runtime/data_plane.h"
 #include "core/runtime/events_file.h"
 #include "core/runtime/mailbox.h"
+#include "core/runtime/optimizer_transfer.h"
 #include "core/runtime/state_saver.h"
 
 namespace collab {
@@ -52,6 +53,7 @@ class Node {
     std::vector<TensorInfo> model;
     Digest fingerprint;
     std::uint64_t outer_elements = UINT64_MAX;  // trained parameters; buffers lie behind
+    bool lends_optimizer = false;
   };
   static Result<std::unique_ptr<Node>> start(Options options, std::unique_ptr<Transport> transport, ArenaWriter& arena,
                                              ParameterVector& parameters);
@@ -67,6 +69,14 @@ class Node {
   Result<RoundReport> round(const protocol::Trigger& trigger);
   // Leaves in good order; bounded, never fails.
   void depart(const std::string& reason);
+
+  // The optimiser's state; see Session. It is lent from here on, or not any more because of `why_none`.
+  void lend_optimizer(std::string why_none);
+  [[nodiscard]] bool optimizer_wanted() const { return optimizer_->wanted(); }
+  void give_optimizer(Result<OptimizerCopy> copy);
+  Result<OptimizerOffer> ask_optimizer();
+  Result<BufferPtr> take_optimizer();
+  void end_optimizer(std::string cold);
 
   [[nodiscard]] std::uint64_t bytes_sent() const { return bytes_sent_; }
   [[nodiscard]] std::uint64_t bytes_received() const { return bytes_received_; }
@@ -104,6 +114,12 @@ class Node {
   void act(const protocol::TakeSnapshot& action);
   void act(const protocol::RoundDone& action);
   void act(const protocol::RoundSkipped& action);
+  void act(const protocol::OptimizerOffered& action);
+  void act(const protocol::NoOptimizer& action);
+  void act(const protocol::TakeOptimizerPart& action);
+  void act(const protocol::OptimizerComplete& action);
+  void act(const protocol::OptimizerLost& action);
+  void act(const protocol::LendOptimizer& action);
   void act(const protocol::Left& action);
   void act(const protocol::Failed& action);
   void act(const protocol::Note& action);
@@ -137,9 +153,12 @@ class Node {
   std::map<LinkId, Dial> dials_;
   std::optional<std::promise<Result<SealedAnchor>>> joining_;
   std::optional<std::promise<Result<RoundReport>>> rounding_;
+  std::optional<std::promise<Result<OptimizerOffer>>> seeking_;
+  std::optional<std::promise<Result<BufferPtr>>> taking_;
   std::optional<std::promise<void>> departing_;
   std::optional<Status> broken_;
-  protocol::WaitProgress standing_still_;  // of a caller that waits in join() or round()
+  protocol::WaitProgress
+      standing_still_;  // of a caller that waits in join(), round(), ask_optimizer() or take_optimizer()
   RoundReport report_;
   bool moved_ = false;  // in this call, the parameters were moved onto another anchor than the one before
   TimePoint triggered_at_{};
@@ -149,6 +168,7 @@ class Node {
   // ---- last, so that they stop first
   std::unique_ptr<Transport> transport_;
   std::optional<DataPlane> data_plane_;
+  std::optional<OptimizerTransfer> optimizer_;
   std::thread thread_;
 };
 

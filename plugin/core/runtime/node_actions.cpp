@@ -161,6 +161,36 @@ void Node::act(const protocol::RoundDone& action) {
   if (rounding_) std::exchange(rounding_, std::nullopt)->set_value(report_);
 }
 
+void Node::act(const protocol::OptimizerOffered& action) {
+  optimizer_->offered(action);
+  if (seeking_) {
+    std::exchange(seeking_, std::nullopt)
+        ->set_value(OptimizerOffer{action.from, action.state.description, action.state.bytes});
+  }
+}
+
+void Node::act(const protocol::NoOptimizer& action) {
+  if (seeking_) std::exchange(seeking_, std::nullopt)->set_value(action.why);
+}
+
+void Node::act(const protocol::TakeOptimizerPart& action) { optimizer_->take_part(action); }
+
+void Node::act(const protocol::OptimizerComplete&) {
+  Result<BufferPtr> whole = optimizer_->complete();
+  if (!whole.ok()) {
+    pending_.push_back(protocol::OptimizerUnfit{whole.status().message()});
+  } else if (taking_) {
+    std::exchange(taking_, std::nullopt)->set_value(std::move(whole));
+  }
+}
+
+void Node::act(const protocol::OptimizerLost& action) {
+  log_warning("the optimiser's state is lost on its way, " + action.reason);
+  if (taking_) std::exchange(taking_, std::nullopt)->set_value(unavailable(action.reason));
+}
+
+void Node::act(const protocol::LendOptimizer& action) { optimizer_->asked(action); }
+
 void Node::act(const protocol::Left&) {
   if (departing_) std::exchange(departing_, std::nullopt)->set_value();
 }

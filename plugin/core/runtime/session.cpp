@@ -30,6 +30,7 @@ class RankSession final : public Session {
 
   Result<StepOutcome> step(std::uint64_t samples) override {
     COLLAB_RETURN_IF_ERROR(usable());
+    if (leader_ && schedule_.steps() == 0) leader_->node()->lend_optimizer("");
     schedule_.count_step();
     samples_ += samples;
     const Result<bool> due = round_is_due();
@@ -47,10 +48,38 @@ class RankSession final : public Session {
   Status finish() override {
     if (!begun_ || finished_) return {};
     finished_ = true;
+    if (leader_ && leader_->node() != nullptr) leader_->node()->lend_optimizer("its training has ended");
     Status last;
     if (broken_.ok() && (schedule_.steps_since_round() > 0 || skipped_)) last = run_round_unchecked().status();
     if (leader_) leader_->leave(leaving_ ? "it was asked to end (SIGTERM)" : "the training script has ended");
     return last;
+  }
+
+  [[nodiscard]] bool optimizer_wanted() const override {
+    return leader_ && leader_->node() != nullptr && leader_->node()->optimizer_wanted();
+  }
+
+  void give_optimizer(Result<OptimizerCopy> copy) override {
+    if (leader_ && leader_->node() != nullptr) leader_->node()->give_optimizer(std::move(copy));
+  }
+
+  Result<OptimizerOffer> ask_optimizer() override {
+    COLLAB_RETURN_IF_ERROR(leads());
+    return leader_->node()->ask_optimizer();
+  }
+
+  Result<BufferPtr> take_optimizer() override {
+    COLLAB_RETURN_IF_ERROR(leads());
+    return leader_->node()->take_optimizer();
+  }
+
+  void end_optimizer(const std::string& cold) override {
+    if (leads().ok()) leader_->node()->end_optimizer(cold);
+  }
+
+  Status broadcast(std::span<std::byte> bytes) override {
+    COLLAB_RETURN_IF_ERROR(usable());
+    return options_.site_size == 1 ? Status() : group_->broadcast(bytes);
   }
 
   [[nodiscard]] SessionStatus status() const override {
@@ -73,6 +102,11 @@ class RankSession final : public Session {
     if (!begun_) return invalid_argument("the session has not begun");
     if (finished_) return invalid_argument("the session has finished");
     return broken_;
+  }
+
+  [[nodiscard]] Status leads() const {
+    COLLAB_RETURN_IF_ERROR(usable());
+    return is_leader() ? Status() : invalid_argument("only the leader of a site talks to other sites");
   }
 
   Status remember(Status status) {

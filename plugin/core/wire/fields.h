@@ -240,8 +240,21 @@ void fields(auto& io, Of<AnchorMoved> auto& m) {
   io.id("round", m.round);
 }
 
+void fields(auto& io, Of<FetchOptimizer> auto& m) {
+  io.number("snapshot", m.snapshot);
+  io.part("range", m.range);
+}
+
+void fields(auto& io, Of<OptimizerState> auto& m) {
+  io.number("snapshot", m.snapshot);
+  io.number("bytes", m.bytes, kMaxElements);
+  io.part("digest", m.digest);
+  io.text("description", m.description, kMaxJsonBytes);
+  io.sentence("reason", m.reason, kMaxReasonBytes);
+}
+
 void fields(auto& io, Of<Chunk> auto& m) {
-  io.enumeration("kind", m.kind, ChunkKind::kOuterDigests);
+  io.enumeration("kind", m.kind, ChunkKind::kOptimizer);
   io.id("round", m.round);
   io.id("attempt", m.attempt);
   io.id("from", m.from);

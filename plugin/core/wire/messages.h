@@ -281,6 +281,7 @@ enum class ChunkKind : std::uint8_t {
   kOuter = 3,
   kAnchorDigests = 4,  // of the tiles of kDigestChunkElements elements
   kOuterDigests = 5,
+  kOptimizer = 6,  // bytes of a copy of an optimiser's state
 };
 
 // Asks for a part of an anchor, its outer state, or their tiles' digests; one Chunk answers, or AnchorMoved.
@@ -299,13 +300,31 @@ struct AnchorMoved {
   bool operator==(const AnchorMoved&) const = default;
 };
 
+// Snapshot 0: "describe your optimiser's state", for which a copy is made. Else a part of that copy, which one Chunk
+// answers; of no bytes: "I need it no longer".
+struct FetchOptimizer {
+  std::uint64_t snapshot = 0;
+  ElementRange range;  // of bytes
+  bool operator==(const FetchOptimizer&) const = default;
+};
+
+// "This is the copy that was made." Snapshot 0: there is none, or not any more, because of `reason`.
+struct OptimizerState {
+  std::uint64_t snapshot = 0;
+  std::uint64_t bytes = 0;
+  Digest digest;            // of the bytes
+  std::string description;  // JSON: whose they are
+  std::string reason;
+  bool operator==(const OptimizerState&) const = default;
+};
+
 // Announces the payload that travels with it on the data lane.
 struct Chunk {
   ChunkKind kind = ChunkKind::kContribution;
-  RoundId round;
+  RoundId round;  // of kOptimizer: the snapshot
   AttemptId attempt;
   SiteId from;
-  ElementRange range;
+  ElementRange range;  // of kOptimizer: of bytes
   CodecId codec = CodecId::kFp32;
   std::uint64_t payload_hash = 0;  // XXH3-64 of the payload
   bool operator==(const Chunk&) const = default;
@@ -338,6 +357,6 @@ struct Notice {
 using Message = std::variant<Join, Adopted, Ready, Decline, Unreached, Done, Leave, Welcome, Refuse, Roster, Adopt,
                              Form, Commit, Farewell, Hello, FetchAnchor, AnchorMoved, Chunk, Heartbeat, StatusQuery,
                              StatusReport, Recess, Propose, Grant, Parted, Enter, Assemble, Disband, Bring, Taken, Seek,
-                             Entered, Recall, Found, Piece, Outcome, Notice>;
+                             Entered, Recall, Found, Piece, Outcome, Notice, FetchOptimizer, OptimizerState>;
 
 }  // namespace collab::wire

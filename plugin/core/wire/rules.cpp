@@ -92,6 +92,21 @@ Status rules(const FetchAnchor& m) {
   return {};
 }
 
+Status rules(const FetchOptimizer& m) {
+  if (m.range == ElementRange{}) return {};
+  const bool fits = m.range.begin < m.range.end && m.range.size() <= kMaxPayloadBytes;
+  if (m.snapshot != 0 && fits) return {};
+  return corrupt("range: expected none" +
+                 (m.snapshot == 0 ? "" : " or 1 to " + std::to_string(kMaxPayloadBytes) + " bytes") + ", got " +
+                 text_of(m.range));
+}
+
+Status rules(const OptimizerState& m) {
+  if ((m.snapshot == 0) == (m.bytes == 0)) return {};
+  return corrupt("bytes: expected " + std::string(m.snapshot == 0 ? "0" : "some") + " of snapshot " +
+                 std::to_string(m.snapshot) + ", got " + std::to_string(m.bytes));
+}
+
 Status rules(const Prepared& m) {
   COLLAB_RETURN_IF_ERROR(rules(m.form));
   const std::size_t expected = m.done || m.confirmed.value > 0 ? m.form.slices.size() : 0;

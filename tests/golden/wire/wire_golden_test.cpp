@@ -69,6 +69,8 @@ std::vector<Message> samples() {
       Grant{TermId(8), {run, RoundId(41), digest}, {TermId(8), false, true, voters, {}, {commit}}},
       Parted{TermId(8), "oslo"},
       Notice{"same-data", "paris and oslo have learned the same"},
+      FetchOptimizer{9, {1'048'576, 2'097'152}},
+      OptimizerState{9, 497'759'232, digest, R"({"version":1})", "as told"},
       Enter{"night-run", 0xB1B2B3B4B5B6B7B8, RankId(2), {"paris", "oslo"}, {0, 0, 1}, 2, true, {RankId(1)}},
       Assemble{group, {RankId(2), RankId(0)}, 41, GroupId(3), 7},
       Disband{group},

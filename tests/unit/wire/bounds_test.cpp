@@ -135,7 +135,7 @@ TEST(Numbers, EnumsAreBounded) {
     return Body().u8(kind).u64(1).u32(1).u32(0).u64(0).u64(10).u8(codec).u64(0).bytes;
   };
   const Chunk like{ChunkKind::kMean, RoundId(1), AttemptId(1), SiteId(0), {0, 10}, CodecId::kFp32, 0};
-  EXPECT_THAT(refusal_of(like, chunk(6, 0)), HasSubstr("Chunk.kind: expected at most 5, got 6"));
+  EXPECT_THAT(refusal_of(like, chunk(7, 0)), HasSubstr("Chunk.kind: expected at most 6, got 7"));
   EXPECT_THAT(refusal_of(like, chunk(0, 9)), HasSubstr("Chunk.codec: expected at most 8, got 9"));
   EXPECT_THAT(refusal_of(Roster{}, Body().u64(1).u32(1).u32(1).u16(0).u16(0).u8(3).bytes),
               HasSubstr("Roster.members[0].state: expected at most 2, got 3"));
@@ -334,6 +334,28 @@ TEST(Rules, WhatIsFetchedIsAPartOfAnAnchorThatFitsAPayload) {
   expect_not_sent(fetch(ChunkKind::kAnchor, 5, 5), "range");
   EXPECT_THAT(refusal_of(fetch(ChunkKind::kAnchor, 0, 1), Body().u64(1).u64(1).u8(6).u64(0).u64(1).bytes),
               HasSubstr("FetchAnchor.kind: expected at most 5, got 6"));
+}
+
+TEST(Rules, WhatIsAskedOfAnOptimizersStateIsItsDescriptionOrAPart) {
+  expect_travels(FetchOptimizer{});
+  expect_travels(FetchOptimizer{3, {}});
+  expect_travels(FetchOptimizer{3, {5, 5 + kMaxPayloadBytes}});
+  expect_not_sent(FetchOptimizer{3, {5, 6 + kMaxPayloadBytes}},
+                  "range: expected none or 1 to 67108864 bytes, got [5, 67108870)");
+  expect_not_sent(FetchOptimizer{3, {5, 5}}, "range");
+  expect_not_sent(FetchOptimizer{3, {6, 5}}, "range");
+  expect_not_sent(FetchOptimizer{0, {0, 1}}, "range: expected none, got [0, 1)");
+}
+
+TEST(Rules, ACopyOfAnOptimizersStateHoldsSomething) {
+  expect_travels(OptimizerState{1, kMaxElements, {}, std::string(kMaxJsonBytes, 'x'), ""});
+  expect_travels(OptimizerState{0, 0, {}, "", "it has not made a step yet"});
+  expect_not_sent(OptimizerState{1, 0, {}, "", ""}, "bytes: expected some of snapshot 1, got 0");
+  expect_not_sent(OptimizerState{0, 1, {}, "", ""}, "bytes: expected 0 of snapshot 0, got 1");
+  expect_not_sent(OptimizerState{1, 1, {}, std::string(kMaxJsonBytes + 1, 'x'), ""},
+                  "description: expected UTF-8 text of at most 1048576 bytes");
+  EXPECT_THAT(refusal_of(OptimizerState{1, 1, {}, "", ""}, Body().u64(1).u64(kMaxElements + 1).bytes),
+              HasSubstr("OptimizerState.bytes: expected at most"));
 }
 
 TEST(EncodeDeathTest, AMessageThatBreaksItsRulesIsABug) {

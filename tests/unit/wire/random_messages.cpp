@@ -180,10 +180,23 @@ void draw(Prng& prng, FetchAnchor& m) {
        {begin, begin + 1 + prng.below(kMaxFetchElements)}};
 }
 void draw(Prng& prng, AnchorMoved& m) { m = {draw_id<RunId>(prng), draw_id<RoundId>(prng)}; }
+void draw(Prng& prng, FetchOptimizer& m) {
+  m.snapshot = prng.chance(0.5) ? 0 : 1 + prng.below(1'000'000);
+  if (m.snapshot == 0 || prng.chance(0.2)) return;
+  const std::uint64_t begin = prng.below(kMaxElements - kMaxPayloadBytes);
+  m.range = {begin, begin + 1 + prng.below(kMaxPayloadBytes)};
+}
+void draw(Prng& prng, OptimizerState& m) {
+  if (prng.chance(0.5)) {
+    m = {1 + prng.below(1'000'000), 1 + prng.below(kMaxElements), draw_digest(prng), draw_text(prng, 100'000), ""};
+  } else {
+    m.reason = draw_text(prng, kMaxReasonBytes);
+  }
+}
 void draw(Prng& prng, Chunk& m) {
   const std::uint64_t begin = prng.below(kMaxElements - kMaxChunkElements);
   const std::uint64_t size = 1 + prng.below(kMaxChunkElements);
-  m = {static_cast<ChunkKind>(prng.below(6)),
+  m = {static_cast<ChunkKind>(prng.below(7)),
        draw_id<RoundId>(prng),
        draw_id<AttemptId>(prng),
        draw_id<SiteId>(prng),

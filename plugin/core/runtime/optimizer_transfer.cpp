@@ -1,0 +1,155 @@
+#include "core/runtime/optimizer_transfer.h"
+
+#include <cstdio>
+#include <cstring>
+#include <variant>
+
+#include "core/base/digest.h"
+#include "core/base/log.h"
+#include "core/base/text.h"
+#include "core/protocol/words.h"
+#include "core/wire/encoding.h"
+#include "core/wire/limits.h"
+
+namespace collab {
+namespace {
+
+// Bytes of a copy as a payload: nothing is copied once more.
+class PartOfCopy final : public Buffer {
+ public:
+  PartOfCopy(std::shared_ptr<const OptimizerCopy> copy, ElementRange range) : copy_(std::move(copy)), range_(range) {}
+  [[nodiscard]] std::span<std::byte> bytes() override {
+    const std::span<const std::byte> part = copy_->bytes.subspan(range_.begin, range_.size());
+    return {const_cast<std::byte*>(part.data()), part.size()};  // who sends only reads
+  }
+
+ private:
+  std::shared_ptr<const OptimizerCopy> copy_;
+  ElementRange range_;
+};
+
+[[nodiscard]] std::string in_mb(std::uint64_t bytes) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f MB", static_cast<double>(bytes) / 1e6);
+  return text;
+}
+
+}  // namespace
+
+// ---- lending -----------------------------------------------------------------------------------------
+
+void OptimizerTransfer::lend(std::string why_none) {
+  why_none_ = std::move(why_none);
+  if (wanted_ && !why_none_.empty()) given(unavailable(why_none_));
+}
+
+void OptimizerTransfer::asked(const protocol::LendOptimizer& action) {
+  if (action.asked.snapshot == 0 && !why_none_.empty()) {
+    return act(protocol::TellBorrower{action.to, {0, 0, {}, {}, why_none_}});
+  }
+  if (action.asked.snapshot == 0) log_info(action.name + " joins and asks for the optimiser's state");
+  run(protocol::LoanAsked{action.to, action.asked});
+}
+
+void OptimizerTransfer::given(Result<OptimizerCopy> copy) {
+  protocol::LoanMade made;
+  if (!copy.ok()) {
+    made.reason = copy.status().message();
+  } else if (copy->bytes.empty() || copy->bytes.size() > wire::kMaxElements ||
+             copy->description.size() > wire::kMaxJsonBytes) {
+    made.reason =
+        copy->bytes.empty() ? "its optimiser keeps no state" : "its optimiser's state is too large to be lent";
+  } else {
+    made = {copy->bytes.size(), hash128(copy->bytes), copy->description, {}};
+    copy_ = std::make_shared<const OptimizerCopy>(std::move(copy).value());
+    log_info("a copy of the optimiser's state, " + in_mb(made.bytes) + ", is kept until who asked has taken it");
+  }
+  wanted_ = false;
+  run(made);
+}
+
+void OptimizerTransfer::sent(std::uint64_t token) {
+  const auto found = on_their_way_.find(token);
+  if (found == on_their_way_.end()) return;
+  const LinkId to = found->second;
+  on_their_way_.erase(found);
+  run(protocol::LoanPartSent{to});
+}
+
+void OptimizerTransfer::run(const protocol::LoanEvent& event) {
+  for (const protocol::LoanAction& action : loan_.step(clock_.now(), event)) {
+    std::visit([this](const auto& each) { act(each); }, action);
+  }
+}
+
+void OptimizerTransfer::act(const protocol::MakeCopy&) { wanted_ = true; }
+
+void OptimizerTransfer::act(const protocol::DropCopy&) {
+  wanted_ = false;
+  copy_.reset();
+}
+
+void OptimizerTransfer::act(const protocol::TellBorrower& action) {
+  transport_.send(action.to, {.lane = Lane::kControl, .head = wire::encode(action.message), .payload = nullptr}, 0);
+}
+
+void OptimizerTransfer::act(const protocol::SendPart& action) {
+  const auto payload = std::make_shared<PartOfCopy>(copy_, action.part.range);
+  const wire::Chunk chunk{.kind = wire::ChunkKind::kOptimizer,
+                          .round = RoundId(action.part.snapshot),
+                          .attempt = {},
+                          .from = {},
+                          .range = action.part.range,
+                          .codec = CodecId::kFp32,
+                          .payload_hash = hash64(payload->view())};
+  const std::uint64_t token = next_token_++;
+  on_their_way_[token] = action.to;
+  transport_.send(action.to, {.lane = Lane::kData, .head = wire::encode(chunk), .payload = payload}, token);
+}
+
+void OptimizerTransfer::act(const protocol::RefuseBorrower& action) {
+  log_warning(action.why);
+  transport_.close(action.link);
+}
+
+// ---- taking ------------------------------------------------------------------------------------------
+
+protocol::OptimizerPart OptimizerTransfer::arrived(LinkId link, const wire::Chunk& chunk, BufferPtr payload) {
+  arriving_ = std::move(payload);
+  const std::size_t bytes = arriving_ ? arriving_->view().size() : 0;
+  const bool damaged = bytes != chunk.range.size() || hash64(arriving_->view()) != chunk.payload_hash;
+  return {link, chunk.round.value, chunk.range, damaged};
+}
+
+void OptimizerTransfer::begin_taking() {
+  if (offer_.state.bytes > 0) taken_ = make_buffer_pool()->take(offer_.state.bytes);
+}
+
+void OptimizerTransfer::take_part(const protocol::TakeOptimizerPart& action) {
+  const std::span<const std::byte> part = arriving_->view();
+  std::memcpy(taken_->bytes().data() + action.range.begin, part.data(), part.size());
+}
+
+Result<BufferPtr> OptimizerTransfer::complete() {
+  if (hash128(taken_->view()) != offer_.state.digest) return corrupt("its bytes are not those it had offered");
+  return std::move(taken_);
+}
+
+// {"event":"join-optimizer","source":"paris","bytes":...,"seconds":...}, or with the reason only.
+protocol::Note OptimizerTransfer::ended(const std::string& cold) {
+  taken_.reset();
+  arriving_.reset();
+  const protocol::OptimizerOffered offer = std::exchange(offer_, {});
+  using Level = protocol::Note::Level;
+  if (!cold.empty())
+    return protocol::make_note(Level::kWarning, "join-optimizer", "the optimiser starts cold: " + cold);
+  const double seconds = std::chrono::duration<double>(clock_.now() - asked_at_).count();
+  return protocol::make_note(Level::kInfo, "join-optimizer",
+                             "the optimiser goes on from the state of that of " + offer.from + ": " +
+                                 in_mb(offer.state.bytes) + " in " + protocol::in_seconds(clock_.now() - asked_at_),
+                             {{"source", json_quote(offer.from)},
+                              {"bytes", std::to_string(offer.state.bytes)},
+                              {"seconds", protocol::json_number(seconds)}});
+}
+
+}  // namespace collab

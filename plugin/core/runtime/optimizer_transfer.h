@@ -1,0 +1,76 @@
+// The bytes of optimiser states that are lent to other sites, and of the one that comes from another. Who gets what and
+// when is decided by OptimizerLoan and the Site machine.
+//
+// Memory: at a member that lends, one copy until the last borrower has it or keeps silent (OptimizerLoan); at a joiner,
+// one. Threads: the node's loop thread; wanted() any. Ownership: the copy that is lent, the one that comes; borrows
+// transport.
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "collab/session.h"
+#include "collab/transport.h"
+#include "core/protocol/actions.h"
+#include "core/protocol/optimizer_loan.h"
+
+namespace collab {
+
+class OptimizerTransfer {
+ public:
+  static constexpr std::uint64_t kFirstToken = std::uint64_t{1} << 63;  // the data plane's lie below
+
+  OptimizerTransfer(Transport& transport, const Clock& clock, Duration limit, std::string why_none)
+      : transport_(transport), clock_(clock), loan_(limit), why_none_(std::move(why_none)) {}
+
+  // ---- lending
+  [[nodiscard]] bool wanted() const { return wanted_; }
+  // From now on copies are made; or not any more, because of `why_none`.
+  void lend(std::string why_none);
+  void asked(const protocol::LendOptimizer& action);
+  void being_given() { wanted_ = false; }  // any thread
+  void given(Result<OptimizerCopy> copy);
+  void sent(std::uint64_t token);
+  void link_closed(LinkId link) { run(protocol::LoanOver{link}); }
+  void tick() { run(protocol::LoanTick{}); }
+  [[nodiscard]] TimePoint next_deadline() const { return loan_.next_deadline(); }
+
+  // ---- taking
+  void seeks() { asked_at_ = clock_.now(); }
+  void offered(const protocol::OptimizerOffered& action) { offer_ = action; }
+  // What the Site machine is to know of a part; its payload is kept for take_part().
+  [[nodiscard]] protocol::OptimizerPart arrived(LinkId link, const wire::Chunk& chunk, BufferPtr payload);
+  void begin_taking();
+  void take_part(const protocol::TakeOptimizerPart& action);
+  // All of it, if it is what was offered.
+  [[nodiscard]] Result<BufferPtr> complete();
+  // {source, bytes, seconds} of what was taken last, or the reason why nothing was.
+  [[nodiscard]] protocol::Note ended(const std::string& cold);
+
+ private:
+  void run(const protocol::LoanEvent& event);
+  void act(const protocol::MakeCopy& action);
+  void act(const protocol::DropCopy& action);
+  void act(const protocol::TellBorrower& action);
+  void act(const protocol::SendPart& action);
+  void act(const protocol::RefuseBorrower& action);
+
+  Transport& transport_;
+  const Clock& clock_;
+  protocol::OptimizerLoan loan_;
+  std::atomic<bool> wanted_ = false;
+  std::string why_none_;  // empty: there is one to lend
+  std::shared_ptr<const OptimizerCopy> copy_;
+  std::map<std::uint64_t, LinkId> on_their_way_;  // by token
+  std::uint64_t next_token_ = kFirstToken;
+
+  protocol::OptimizerOffered offer_;
+  BufferPtr taken_;
+  BufferPtr arriving_;
+  TimePoint asked_at_{};
+};
+
+}  // namespace collab

@@ -1,0 +1,275 @@
+"""The optimiser's state of a member for a site that joins: what is lent, what is taken, what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from ranks import Finished, Ranks, expect_success
+from test_cli import Coordinator
+from torch_collab import moments
+
+
+def world_of(*optimizers: torch.optim.Optimizer) -> Any:
+    parameters = [p for optimizer in optimizers for group in optimizer.param_groups for p in group["params"]]
+    return SimpleNamespace(
+        optimizers=list(optimizers), vector=tuple((id(p), p.numel()) for p in parameters), is_leader=True, wish=None
+    )
+
+
+def trained(kind: type[torch.optim.Optimizer], steps: int = 3, **options: Any) -> torch.optim.Optimizer:
+    torch.manual_seed(3)
+    parameters = [torch.nn.Parameter(torch.randn(shape)) for shape in ((4, 5), (), (7,), (1,))]
+    optimizer = kind(parameters, lr=0.01, **options)  # type: ignore[call-arg]
+    for _ in range(steps):
+        for parameter in parameters:
+            parameter.grad = torch.randn_like(parameter)
+        optimizer.step()
+    return optimizer
+
+
+def load(optimizer: torch.optim.Optimizer, text: str, data: torch.Tensor) -> None:
+    world = world_of(optimizer)
+    wish = moments.Wish(data, moments.parts_of(text, [n for _, n in world.vector]), len(world.vector))
+    moments._load(world, wish, optimizer)
+    assert wish.left == 0
+
+
+def expect_alike(taken: dict[str, Any], lent: dict[str, Any]) -> None:
+    assert taken["state"].keys() == lent["state"].keys()
+    for number, held in lent["state"].items():
+        assert taken["state"][number].keys() == held.keys()
+        for key, value in held.items():
+            other = taken["state"][number][key]
+            assert type(other) is type(value), key
+            if not isinstance(value, torch.Tensor):
+                assert other == value
+                continue
+            assert other.dtype == value.dtype and other.shape == value.shape and other.stride() == value.stride()
+            assert torch.equal(other, value if key in ("step", "mu_product") else value.bfloat16().to(value.dtype)), key
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        (torch.optim.AdamW, {"amsgrad": True}),
+        (torch.optim.SGD, {"momentum": 0.9}),
+        (torch.optim.RMSprop, {"centered": True, "momentum": 0.5}),
+        (torch.optim.NAdam, {}),
+        (torch.optim.Adagrad, {}),
+        (torch.optim.Rprop, {}),
+    ],
+)
+def test_what_is_lent_is_what_is_taken(kind: type[torch.optim.Optimizer], options: dict[str, Any]) -> None:
+    source, joiner = trained(kind, **options), trained(kind, 0, **options)
+    load(joiner, *moments._copy(world_of(source)))
+    expect_alike(joiner.state_dict(), source.state_dict())
+    for parameter in joiner.param_groups[0]["params"]:
+        parameter.grad = torch.ones_like(parameter)
+    joiner.step()
+
+
+def test_values_that_differ_between_parameters_keep_their_places() -> None:
+    source = trained(torch.optim.AdamW)
+    source.param_groups[0]["params"][2].grad = None
+    source.step()
+    text, data = moments._copy(world_of(source))
+    assert json.loads(text)["layouts"][0]["scalars"] == [["step", "float32", [4.0, 4.0, 3.0, 4.0]]]
+    joiner = trained(torch.optim.AdamW, 0)
+    load(joiner, text, data)
+    expect_alike(joiner.state_dict(), source.state_dict())
+
+
+def test_a_parameter_that_never_had_a_gradient_has_no_part() -> None:
+    source = trained(torch.optim.AdamW)
+    del source.state[source.param_groups[0]["params"][1]]
+    text, data = moments._copy(world_of(source))
+    assert json.loads(text)["parameters"] == [[1, 0], [1, -1], [2, 0]]
+    assert data.numel() == (20 + 7 + 1) * 2 * 2
+    parts = moments.parts_of(text, [20, 1, 7, 1])
+    assert [part and (part.number, part.begin) for part in parts] == [(0, 0), None, (1, 80), (2, 108)]
+
+
+def test_a_source_says_what_it_cannot_lend() -> None:
+    assert moments._copy(world_of(trained(torch.optim.SGD)))[1].numel() == 0
+    with pytest.raises(moments.Unsuitable, match=r"keeps .* as .*, which is not lent"):
+        moments._copy(world_of(trained(torch.optim.Adafactor)))
+    counting = trained(torch.optim.AdamW)
+    counting.param_groups[0]["step"] = 7
+    with pytest.raises(moments.Unsuitable, match="counts its steps in its parameter groups"):
+        moments._copy(world_of(counting))
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "why"),
+    [
+        (
+            torch.optim.SGD,
+            {"momentum": 0.9},
+            "its optimiser is torch.optim.adamw.AdamW, this site's is torch.optim.sgd",
+        ),
+        (torch.optim.AdamW, {"amsgrad": True}, "has amsgrad False, this site's has True"),
+    ],
+)
+def test_another_optimiser_is_not_given_it(kind: type[torch.optim.Optimizer], options: Any, why: str) -> None:
+    text, data = moments._copy(world_of(trained(torch.optim.AdamW)))
+    joiner = trained(kind, 0, **options)
+    with pytest.raises(moments.Unsuitable, match=why):
+        load(joiner, text, data)
+    assert not joiner.state
+
+
+def test_a_rate_may_differ() -> None:
+    source = trained(torch.optim.AdamW, weight_decay=0.0)
+    joiner = trained(torch.optim.AdamW, 0, weight_decay=0.1, foreach=False)
+    joiner.param_groups[0]["lr"] = 0.0
+    load(joiner, *moments._copy(world_of(source)))
+
+
+def test_what_is_not_finite_is_not_taken() -> None:
+    text, data = moments._copy(world_of(trained(torch.optim.AdamW)))
+    data.view(torch.bfloat16)[3] = float("nan")
+    joiner = trained(torch.optim.AdamW, 0)
+    with pytest.raises(moments.Unsuitable, match="exp_avg is not finite"):
+        load(joiner, text, data)
+    assert not joiner.state
+
+
+def changed(**change: Any) -> str:
+    layout = {
+        "class": "A",
+        "settings": {},
+        "planes": [["m", "float32", "bfloat16"]],
+        "scalars": [["step", "float32", [1.0]]],
+    }
+    layout |= {key: value for key, value in change.items() if key in layout}
+    whole = {"version": 1, "layouts": [layout], "parameters": [[2, 0]]}
+    return json.dumps(whole | {key: value for key, value in change.items() if key in whole})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        "[" * 100_000,
+        changed(version=2),
+        changed(parameters=[[1, 0]]),
+        changed(parameters=[[3, 0], [-1, 0]]),
+        changed(parameters=[[2, 1]]),
+        changed(parameters=[[2, -2]]),
+        changed(parameters=[[2]]),
+        changed(layouts=[7]),
+        changed(planes=[["m", "float32", "float32"]]),
+        changed(planes=[["m", "int64", "bfloat16"]]),
+        changed(planes=[["m", "float32", "bfloat16"]] * 9),
+        changed(planes=[["m", "complex64", "bfloat16"]]),
+        changed(scalars=[["step", "float32", [1.0, 2.0, 3.0]]]),
+        changed(scalars=[["step", "float32", []]]),
+        changed(scalars=[["step", "float32", [float("nan")]]]),
+        changed(scalars=[["step", "float32", [1e300]]]),
+        changed(scalars=[["step", "float32", ["1"]]]),
+        changed(scalars=[["step", "str", [1.0]]]),
+        changed(settings=5),
+    ],
+)
+def test_a_description_is_not_trusted(text: str) -> None:
+    assert len(moments.parts_of(changed(), [3, 4])) == 2
+    with pytest.raises(moments.Unsuitable):
+        moments.parts_of(text, [3, 4])
+
+
+# ---- real sites ------------------------------------------------------------------------------------
+
+
+class Joined:
+    """Two sites that trained, and what became of the one that came later."""
+
+    def __init__(self, folder: Path, members: str, late: str, before: str, ranks: int, **environment: str) -> None:
+        self.folder = folder
+        worlds: list[Ranks] = []
+        with Coordinator("--sites", "2") as coordinator:
+
+            def start(site: str, index: int, kind: str, ranks: int, **more: str) -> Ranks:
+                variables = {
+                    "COLLAB_SITE": site,
+                    "COLLAB_SITE_INDEX": str(index),
+                    "COLLAB_COORDINATOR": coordinator.address,
+                    "COLLAB_SYNC_EVERY": "20",
+                    "COLLAB_EVENTS": str(folder / "events.jsonl"),
+                    **more,
+                }
+                return Ranks("moments.py", [str(folder), site, kind, before], [variables] * ranks)
+
+            try:
+                worlds += [start("paris", 0, members, 1), start("oslo", 1, members, 1)]
+                for world in worlds:
+                    world.wait_for_line(0, "round 2:", 120)
+                worlds.append(start("late", 2, late, ranks, **environment))
+                self.late: list[Finished] = expect_success(worlds[2].join(120))  # the others train until it has
+                for world in worlds:
+                    expect_success(world.join(60))
+            finally:
+                for world in worlds:
+                    world.kill()
+        told = [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]
+        self.told = [event for event in told if event["event"] == "join-optimizer"]
+
+    @property
+    def lent(self) -> list[dict[str, Any]]:
+        lent: list[dict[str, Any]] = torch.load(self.folder / "lent.pt")
+        return lent
+
+    def taken(self, rank: int = 0) -> list[dict[str, Any]]:
+        taken: list[dict[str, Any]] = torch.load(self.folder / f"taken-{rank}.pt")
+        return taken
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "ranks"), [("adamw", 2), ("sgd", 1), ("two", 1)])
+def test_a_joiner_goes_on_from_a_members_moments(tmp_path: Path, kind: str, ranks: int) -> None:
+    joined = Joined(tmp_path, kind, kind, "fresh", ranks)
+    for rank in range(ranks):
+        for taken, lent in zip(joined.taken(rank), joined.lent, strict=True):
+            assert lent["state"]
+            expect_alike(taken, lent)
+    assert len(joined.told) == 1
+    told = joined.told[0]
+    assert told["site"] == "late" and told["source"] in ("paris", "oslo") and told["seconds"] < 30
+    elements = {"adamw": 3 * 401, "sgd": 401, "two": 2 * 76 + 325}[kind]
+    assert told["bytes"] == 2 * elements
+    assert "goes on from the state of that of" in joined.late[0].output
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("members", "late", "environment", "why"),
+    [
+        ("adamw", "sgd", {}, "its optimiser is torch.optim.adamw.AdamW, this site's is torch.optim.sgd.SGD"),
+        ("plain", "sgd", {}, "its optimiser keeps no state"),
+        ("adamw", "adamw", {"COLLAB_JOIN_OPTIMIZER": "0"}, ""),
+    ],
+)
+def test_else_it_starts_cold_and_says_why(
+    tmp_path: Path, members: str, late: str, environment: dict[str, str], why: str
+) -> None:
+    joined = Joined(tmp_path, members, late, "fresh", 1, **environment)
+    assert not joined.taken()[0]["state"]
+    if why:
+        assert [event["site"] for event in joined.told] == ["late"] and "source" not in joined.told[0]
+        assert "starts cold" in joined.told[0]["reason"] and why in joined.told[0]["reason"]
+        assert joined.told[0]["reason"] in joined.late[0].output
+    else:
+        assert not joined.told and not (tmp_path / "lent.pt").exists()
+
+
+@pytest.mark.slow
+def test_a_script_that_has_restored_its_optimiser_keeps_it(tmp_path: Path) -> None:
+    joined = Joined(tmp_path, "adamw", "adamw", "restored", 1)
+    assert {float(held["step"]) for held in joined.taken()[0]["state"].values()} == {1.0}
+    assert not joined.told
