@@ -72,7 +72,8 @@ class Config:
     def typed(self) -> dict[str, Any]:
         """Python values: run, site, site_index, site_count, coordinator, listen, advertise, transport, connections
         (0: auto), sync_every_steps, sync_every_seconds, weight, buffers, join_optimizer, reseed, join_timeout,
-        round_timeout, straggler_grace, quorum_timeout, link_grace, heartbeat, linger (seconds), state_dir, save_every, events, log."""
+        round_timeout, straggler_grace, quorum_timeout, link_grace, heartbeat, linger (seconds), state_dir, save_every,
+        events, log."""
 
 class KnobRow(TypedDict):
     name: str

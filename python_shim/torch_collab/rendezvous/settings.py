@@ -56,7 +56,7 @@ def read_settings(parameters: Any) -> RendezvousSettings:
     config = native.load_config(collab_variables(), {})
     if config.transport not in ("auto", "ucx", "tcp"):
         raise ValueError(
-            f"collab: COLLAB_TRANSPORT={config.transport}: sites under --rdzv-backend={BACKEND} are joined by tcp or ucx"
+            f"collab: COLLAB_TRANSPORT={config.transport}: sites under --rdzv-backend={BACKEND} use tcp or ucx"
         )
     site_nodes = parameters.get_as_int("site_nodes")
     if site_nodes is not None and not 1 <= site_nodes <= parameters.max_nodes:
