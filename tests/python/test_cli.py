@@ -97,6 +97,13 @@ def test_doctor_reports_and_its_status_says_whether_there_are_problems() -> None
         assert re.search(rf"^  (ok  |hint|BAD ) +{what}: ", done.stdout, re.M), f"{what} is missing in\n{done.stdout}"
 
 
+def test_doctor_looks_for_the_key() -> None:
+    done = collab("doctor", COLLAB_TOKEN_FILE="/nowhere/swarm.key")
+    assert done.returncode == 1
+    assert "tcp: COLLAB_TOKEN_FILE is given" in done.stdout
+    assert "COLLAB_TOKEN_FILE=/nowhere/swarm.key cannot be read: No such file or directory" in done.stdout
+
+
 def test_doctor_finds_a_port_in_use_and_a_bad_knob() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

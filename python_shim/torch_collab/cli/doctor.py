@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from torch_collab import __version__, addresses, native
+from torch_collab import __version__, addresses, links, native
 from torch_collab.environment import collab_variables
 
 _MIN_SHARED_MEMORY = 1 << 30
@@ -43,7 +43,7 @@ def add_to(parsers: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     findings = Findings()
-    for check in (_versions, _knobs, _ucx, _congestion_control, _port, _address, _shared_memory):
+    for check in (_versions, _knobs, _links, _ucx, _congestion_control, _port, _address, _shared_memory):
         check(findings)
     _orphans(findings, arguments.clean)
     print("\n".join(findings.lines))
@@ -78,6 +78,26 @@ def _knobs(found: Findings) -> None:
         return
     changed = [f"{name}={value}" for name, value, source in loaded.values if source != "default"]
     found.fine("knobs", ", ".join(changed) if changed else "all at their defaults")
+
+
+def _links(found: Findings) -> None:
+    try:
+        config = native.load_config(collab_variables(), {})
+        choice = links.choose(config)
+    except ValueError:
+        return  # told with the knobs
+    except RuntimeError as error:
+        found.problem("links", str(error).removeprefix("collab: "))
+        return
+    found.fine("links", f"{choice.kind}: {choice.reason}")
+    for name, value, _ in config.values:
+        if name not in ("token_file", "tls_cert", "tls_key", "tls_ca") or not value:
+            continue
+        try:
+            with Path(value).open("rb") as file:
+                file.read(1)
+        except OSError as error:
+            found.problem(name, f"COLLAB_{name.upper()}={value} cannot be read: {error.strerror}")
 
 
 def _ucx(found: Findings) -> None:
