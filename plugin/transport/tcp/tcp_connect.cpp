@@ -300,7 +300,7 @@ void TcpEngine::attach(TcpLink& link, const ConnectionPtr& connection) {
   connection->link = link.id;
   connection->deadline = time + options_.heartbeat;  // of the next ping
   connection->pinged = time;
-  connection->send(encode_ping(static_cast<std::uint64_t>(time.time_since_epoch().count()), false));
+  connection->send(encode_ping(stamp_of(time)));
   connection->last_heard = time;
   Slot& slot = link.slots[connection->index];
   slot.connection = connection;

@@ -336,7 +336,7 @@ void TcpEngine::check_connection(TcpLink& link, Connection& connection, TimePoin
     if (time < connection.deadline) return;
     connection.deadline = time + options_.heartbeat;
     connection.pinged = time;
-    connection.send(encode_ping(static_cast<std::uint64_t>(time.time_since_epoch().count()), false));
+    connection.send(encode_ping(stamp_of(time)));
     connection.flush();
     return;
   }
@@ -350,26 +350,6 @@ void TcpEngine::check_connection(TcpLink& link, Connection& connection, TimePoin
       Fault::kNoAnswer,
       unavailable("silent for " +
                   std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(silent).count()) + " ms"));
-}
-
-// How many data connections move the most.
-void TcpEngine::tune(TcpLink& link, TimePoint time) {
-  if (options_.connections != 0 || link.alone()) return;
-  const Outbox& data = link.outbox(Lane::kData);
-  const bool backlogged = std::exchange(link.was_backlogged, data.backlogged()) && data.backlogged();
-  const std::uint16_t before = link.search.wanted();
-  const std::uint16_t after =
-      link.search.observe(time, data.bytes_arrived(), backlogged, link.round_trip, link.attached_data());
-  if (after == before) return;
-  log_debug("tcp: link to " + link.peer + ": " + std::to_string(after) + " data connections instead of " +
-            std::to_string(before));
-  if (link.dialled) {
-    remembered_[link.peer] = after;
-    dial_missing(link);
-  } else if (Connection* const control = link.control(); control != nullptr) {
-    control->send(encode_want(after));
-    control->flush();
-  }
 }
 
 }  // namespace collab::tcp

@@ -82,7 +82,11 @@ class TcpEngine final : private ConnectionOwner {
   void check_closing(TcpLink& link, TimePoint now);
   void check_connection(TcpLink& link, Connection& connection, TimePoint now);
   void tune(TcpLink& link, TimePoint now);
+  void keep_pace(TcpLink& link, TimePoint now, bool backlogged);
+  static void ask_the_way(TcpLink& link, TimePoint now);
+  void search(TcpLink& link, TimePoint now, bool backlogged);
   [[nodiscard]] TimePoint now() const { return clock_.now(); }
+  static std::uint64_t stamp_of(TimePoint time) { return static_cast<std::uint64_t>(time.time_since_epoch().count()); }
   [[nodiscard]] TcpLink* find(LinkId id);
   TcpLink& make_link(LinkId id, const std::string& host);
   void end_link(TcpLink& link, const Status& why);
@@ -126,7 +130,7 @@ class TcpEngine final : private ConnectionOwner {
   void acknowledge_later();
   void deliver_tokens(TcpLink& link, std::vector<std::uint64_t>& tokens);
   Status on_ack(TcpLink& link, Connection& from, const Arrivals& arrivals);
-  void on_pong(TcpLink& link, Connection& from, std::uint64_t stamp);
+  void on_pong(TcpLink& link, Connection& from, const Pong& pong);
   Status on_bye(TcpLink& link, const Bye& bye);
   void begin_close(TcpLink& link);
   void go_on_closing(TcpLink& link);

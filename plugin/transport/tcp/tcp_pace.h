@@ -1,11 +1,12 @@
-// How fast, and over how many connections: a token bucket for the user's caps, and the search for the number of data
-// connections that moves the most.
+// How fast, and over how many connections: a token bucket for the user's caps, the pace that fills a line without
+// filling its queue, and the search for the number of data connections that moves the most.
 //
 // Threads: one at a time. Ownership: plain values; time is a parameter.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 
 #include "collab/clock.h"
 
@@ -28,6 +29,75 @@ class TokenBucket {
   double tokens_;
   TimePoint last_{};
   bool started_ = false;
+};
+
+// The shortest of what was noted lately: in ten to twenty seconds.
+class Shortest {
+ public:
+  void note(TimePoint now, Duration time);
+  void forget(Duration time) { now_ = before_ = time; }  // all but this one
+  [[nodiscard]] Duration value() const { return std::min(now_, before_); }
+
+ private:
+  Duration now_ = Duration::max(), before_ = Duration::max();
+  TimePoint since_{};
+};
+
+// The rate at which the data connections of a link together fill the line and not its queue. Congestion control by
+// itself does not find it: what looks at losses fills the queue first, and several flows of BBR (version 1) each hold
+// to the most they have ever had, so that together they keep the queue full and lose packets there (Hock, Bless,
+// Zitterbart, "Experimental evaluation of BBR congestion control", ICNP 2017). As in TCP Vegas (Brakmo, Peterson, 1995)
+// a queue of ours shows in the round trip; as in BBR the rate is that at which data arrived while it was there. Time is
+// cut into epochs of a round trip:
+//
+//   free ──queue──▶ draining ──2 epochs──▶ holding ──1──▶ growing ──queue──▶ draining
+//   no limit        the rate found, less    the rate       faster and faster, while what
+//                   what empties the queue  found          arrives follows, 1 to 25 % an epoch
+//
+// A queue that stays though we drained twice is not ours: the way has become longer, or others fill it. Then the round
+// trip that counts as empty is raised, so that we neither starve nor believe in a jitter.
+class LinkPace {
+ public:
+  struct Sight {                  // of all data connections, now
+    std::uint64_t delivered = 0;  // bytes that have arrived in all
+    Duration round_trip{0};       // the shortest of those at work; 0: none is
+    // The newest time to the peer, in clocks that differ by a constant: tells a queue on the way out from one on the
+    // way back (LEDBAT, RFC 6817).
+    std::optional<Duration> way_out;
+    bool backlogged = false;  // data has been waiting to be sent since the last call
+  };
+  // Called about every tick; returns rate().
+  double observe(TimePoint now, const Sight& sight);
+  [[nodiscard]] double rate() const { return rate_; }  // bytes a second; 0: no limit
+
+ private:
+  enum class Phase : std::uint8_t { kFree, kDraining, kHolding, kGrowing };
+  void begin_epoch(TimePoint now, std::uint64_t delivered);
+  void end_epoch(double arrived);
+  void drain(double arrived);
+  void go_on_draining(double arrived);
+  void grow(double arrived);
+  [[nodiscard]] Duration queue() const;
+  [[nodiscard]] Duration threshold() const;  // of what counts as a queue
+
+  Phase phase_ = Phase::kFree;
+  double rate_ = 0;
+  double line_ = 0;    // the rate found
+  double most_ = 0;    // the most found lately
+  int findings_ = 0;   // so far, 2 at most
+  double before_ = 0;  // rate_ in the epoch before: what arrives in this one
+  double last_arrived_ = 0;
+  double ratio_ = 1;  // of what is sent, what arrives where nothing is full
+  double step_ = 0;
+  int epochs_ = 0;   // in this phase
+  int in_vain_ = 0;  // drained, and the queue stayed
+  bool measuring_ = false;
+  TimePoint settled_{};
+  TimePoint since_{};
+  std::uint64_t delivered_since_ = 0;
+  Duration round_trip_{0};
+  Shortest shortest_round_trip_, shortest_way_out_;
+  std::optional<Duration> way_out_, way_out_before_;  // the shortest of this epoch and of the one before
 };
 
 // Hill climbing on goodput while there is a backlog: doubles the connections while that brings a tenth more, goes back

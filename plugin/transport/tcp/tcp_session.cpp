@@ -93,14 +93,14 @@ Status TcpEngine::link_frame_came(TcpLink& link, Connection& from, FrameType typ
       const Result<std::uint64_t> stamp = decode_ping(body);
       if (!stamp.ok()) return stamp.status();
       if (from.overfull()) return corrupt("it asks for signs of life and does not read them");
-      from.send(encode_ping(*stamp, true));
+      from.send(encode(Pong{*stamp, stamp_of(now())}));
       from.flush();
       return {};
     }
     case FrameType::kPong: {
-      const Result<std::uint64_t> stamp = decode_ping(body);
-      if (!stamp.ok()) return stamp.status();
-      on_pong(link, from, *stamp);
+      const Result<Pong> pong = decode_pong(body);
+      if (!pong.ok()) return pong.status();
+      on_pong(link, from, *pong);
       return {};
     }
     case FrameType::kWant: {
@@ -300,8 +300,12 @@ Status TcpEngine::on_ack(TcpLink& link, Connection& from, const Arrivals& arriva
   return {};  // the reader pumps once it has read all
 }
 
-void TcpEngine::on_pong(TcpLink& link, Connection& from, std::uint64_t stamp) {
-  if (!from.pinged || static_cast<std::uint64_t>(from.pinged->time_since_epoch().count()) != stamp) return;
+void TcpEngine::on_pong(TcpLink& link, Connection& from, const Pong& pong) {
+  if (from.index == 0) {  // behind no data of its own
+    const Duration way(static_cast<std::int64_t>(pong.clock - pong.stamp));
+    link.way_out = std::min(link.way_out.value_or(way), way);
+  }
+  if (!from.pinged || stamp_of(*from.pinged) != pong.stamp) return;
   const Duration took = now() - *from.pinged;
   from.pinged.reset();
   link.answered = true;
