@@ -31,6 +31,7 @@ std::optional<KernelFigures> kernel_figures(int fd) {
             (double)cc.bbr_bw_lo * 8e-6, cc.bbr_pacing_gain, cc.bbr_cwnd_gain);
   }  // TEMP
   figures.delivered = info.tcpi_delivered;
+  figures.resent = info.tcpi_total_retrans;
   figures.packet_bytes = info.tcpi_snd_mss;
   figures.round_trip = std::chrono::microseconds(info.tcpi_rtt);
   figures.in_flight = info.tcpi_unacked > 0;

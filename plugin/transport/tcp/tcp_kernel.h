@@ -14,6 +14,7 @@ namespace collab::tcp {
 
 struct KernelFigures {
   std::uint32_t delivered = 0;  // packets that arrived, selectively acknowledged ones included; wraps
+  std::uint32_t resent = 0;     // packets; wraps
   std::uint32_t packet_bytes = 0;
   Duration round_trip{0};  // smoothed; 0: not measured
   bool in_flight = false;  // something is not acknowledged

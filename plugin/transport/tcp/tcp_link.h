@@ -58,8 +58,8 @@ struct TcpLink {
   std::vector<Slot> slots = std::vector<Slot>(1);
   ConnectionSearch search;
   LinkPace pace;
-  std::optional<Duration> way_out;  // the shortest since the last tick, in clocks that differ by a constant
-  std::uint64_t delivered = 0;      // bytes of data connections that have arrived, as the kernel counts
+  std::optional<Duration> way_out;          // the shortest since the last tick, in clocks that differ by a constant
+  std::uint64_t delivered = 0, resent = 0;  // bytes of data connections, as the kernel counts
   std::uint16_t peer_wants = 1;
   std::size_t turn = 0;  // where the next round over the data connections begins
   TimePoint alone_since = kNever;

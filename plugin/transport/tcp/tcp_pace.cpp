@@ -6,7 +6,7 @@
 namespace collab::tcp {
 namespace {
 
-constexpr double kGain = 1.1;
+constexpr double kGain = 1.05;
 constexpr double kChange = 1.33;
 constexpr Duration kShortest = std::chrono::milliseconds(500);
 constexpr int kRoundTrips = 10;  // slow start needs some before a new connection counts
@@ -16,14 +16,16 @@ constexpr Duration kShortestEpoch = std::chrono::milliseconds(40);
 constexpr Duration kLeastQueue = std::chrono::milliseconds(10);
 constexpr Duration kMemory = std::chrono::seconds(10);
 constexpr double kFirstStep = 0.01;
-constexpr double kBoldStep = 0.1;  // while little is known
+constexpr double kBoldStep = 0.1;           // while little is known
+constexpr double kLeastRate = 16.0 * 1024;  // bytes a second
 constexpr double kSlower = 0.75;
 constexpr double kForget = 0.95;
 constexpr double kLongestStep = 0.25;
 constexpr double kStepGrowth = 1.6;
 constexpr double kFollows = 0.93;    // of what was sent: the line keeps up
 constexpr double kLeastRatio = 0.8;  // a line that loses more is taken for a full one
-constexpr double kDeepest = 0.3;     // of the rate, given up to drain
+constexpr double kMostHeadroom = 2;
+constexpr double kDeepest = 0.3;  // of the rate, given up to drain
 constexpr double kStillGrows = 1.2;
 constexpr int kFullEpochs = 2;
 constexpr int kDrainEpochs = 2;
@@ -71,18 +73,32 @@ void Shortest::note(TimePoint now, Duration time) {
 
 Duration LinkPace::threshold() const { return std::max(kLeastQueue, shortest_round_trip_.value() / 10); }
 
+double LinkPace::headroom() const {
+  if (rate_ == 0 || last_arrived_ == 0) return 1;
+  return std::clamp(ratio_ * rate_ / last_arrived_, 1.0, kMostHeadroom);
+}
+
 Duration LinkPace::queue() const {
   const Duration both_ways = round_trip_ - shortest_round_trip_.value();
   const std::optional<Duration> way = way_out_ ? way_out_ : way_out_before_;
   return way ? std::min(both_ways, *way - shortest_way_out_.value()) : both_ways;
 }
 
-void LinkPace::begin_epoch(TimePoint now, std::uint64_t delivered) {
+void LinkPace::begin_epoch(TimePoint now, const Sight& sight) {
   since_ = now;
-  delivered_since_ = delivered;
+  delivered_since_ = sight.delivered;
+  resent_since_ = sight.resent;
 }
 
 double LinkPace::observe(TimePoint now, const Sight& sight) {
+  if (sight.round_trip != Duration(0)) {
+    round_trip_ = sight.round_trip;
+    shortest_round_trip_.note(now, sight.round_trip);
+  }
+  if (sight.way_out) {
+    shortest_way_out_.note(now, *sight.way_out);
+    way_out_ = std::min(way_out_.value_or(*sight.way_out), *sight.way_out);
+  }
   if (!sight.backlogged || sight.round_trip == Duration(0)) {
     measuring_ = false;
     return rate_;
@@ -91,29 +107,31 @@ double LinkPace::observe(TimePoint now, const Sight& sight) {
     // Round trips are old news, and nothing has arrived yet.
     measuring_ = true;
     settled_ = now + 2 * sight.round_trip;
-    rate_ = std::min(rate_, most_);  // not into a queue at once
+    rate_ = std::min(rate_, most_ / ratio_);  // not into a queue at once
     before_ = rate_;
     last_arrived_ = 0;
-    begin_epoch(now, sight.delivered);
+    way_out_.reset();
+    way_out_before_.reset();
+    begin_epoch(now, sight);
     return rate_;
   }
   if (now < settled_) {
-    begin_epoch(now, sight.delivered);
+    begin_epoch(now, sight);
     return rate_;
   }
-  round_trip_ = sight.round_trip;
-  shortest_round_trip_.note(now, sight.round_trip);
-  if (sight.way_out) {
-    shortest_way_out_.note(now, *sight.way_out);
-    way_out_ = std::min(way_out_.value_or(*sight.way_out), *sight.way_out);
-  }
   if (now - since_ < std::max(kShortestEpoch, round_trip_)) return rate_;
-  const double arrived = static_cast<double>(sight.delivered - delivered_since_) / seconds(now - since_);
-  begin_epoch(now, sight.delivered);
+  const double time = seconds(now - since_);
+  const auto delivered = static_cast<double>(sight.delivered - delivered_since_);
   const double sent = rate_;
-  end_epoch(arrived);
+  if (phase_ == Phase::kGrowing && queue() <= threshold() && delivered > 0) {
+    // Losses where nothing is full.
+    const double share = delivered / (delivered + static_cast<double>(sight.resent - resent_since_));
+    ratio_ = std::max(kLeastRatio, ratio_ + (share - ratio_) / 8);
+  }
+  begin_epoch(now, sight);
+  end_epoch(delivered / time);
   before_ = sent;
-  last_arrived_ = arrived;
+  last_arrived_ = delivered / time;
   if (way_out_) way_out_before_ = std::exchange(way_out_, std::nullopt);
   return rate_;
 }
@@ -153,11 +171,11 @@ void LinkPace::end_epoch(double arrived) {
 void LinkPace::drain(double arrived) {
   phase_ = Phase::kDraining;
   epochs_ = 0;
-  line_ = arrived;
+  line_ = std::max(arrived, kLeastRate);
   // Half of what counts as a queue stays, lest the line stands idle.
   const double surplus = seconds(queue() - threshold() / 2);
   const double time = kDrainEpochs * seconds(std::max(kShortestEpoch, round_trip_));
-  rate_ = line_ * (1 - std::min(kDeepest, surplus / time));
+  rate_ = line_ / ratio_ * (1 - std::min(kDeepest, surplus / time));
 }
 
 // What arrives in the first of these epochs was sent before it. Little, and the queue is still there: the line became
@@ -166,15 +184,15 @@ void LinkPace::go_on_draining(double arrived) {
   if (epochs_ == 1) {
     const bool little = arrived < kSlower * line_;
     if (!little) line_ = (line_ + arrived) / 2;
-    if (little && queue() > threshold()) line_ = arrived;
+    if (little && queue() > threshold()) line_ = std::max(arrived, kLeastRate);
   }
   if (epochs_ < kDrainEpochs) {
-    rate_ = std::min(rate_, line_);
+    rate_ = std::min(rate_, line_ / ratio_);
     return;
   }
   phase_ = Phase::kHolding;
   epochs_ = 0;
-  rate_ = line_;
+  rate_ = line_ / ratio_;
   most_ = std::max(line_, kForget * most_);
   findings_ = std::min(findings_ + 1, 2);
 }
@@ -184,7 +202,6 @@ void LinkPace::grow(double arrived) {
     step_ = kFirstStep;
     return;
   }
-  if (before_ > 0) ratio_ = std::clamp(ratio_ + (arrived / before_ - ratio_) / 8, kLeastRatio, 1.0);
   line_ = std::max(line_, arrived);
   most_ = std::max(most_, arrived);
   rate_ *= 1 + step_;

@@ -60,6 +60,7 @@ class LinkPace {
  public:
   struct Sight {                  // of all data connections, now
     std::uint64_t delivered = 0;  // bytes that have arrived in all
+    std::uint64_t resent = 0;     // bytes that were sent again, in all
     Duration round_trip{0};       // the shortest of those at work; 0: none is
     // The newest time to the peer, in clocks that differ by a constant: tells a queue on the way out from one on the
     // way back (LEDBAT, RFC 6817).
@@ -69,10 +70,13 @@ class LinkPace {
   // Called about every tick; returns rate().
   double observe(TimePoint now, const Sight& sight);
   [[nodiscard]] double rate() const { return rate_; }  // bytes a second; 0: no limit
+  // Connections with a small window just now use less than their share; the others may make up for it: what each share
+  // of the rate is multiplied by, 1 to 2.
+  [[nodiscard]] double headroom() const;
 
  private:
   enum class Phase : std::uint8_t { kFree, kDraining, kHolding, kGrowing };
-  void begin_epoch(TimePoint now, std::uint64_t delivered);
+  void begin_epoch(TimePoint now, const Sight& sight);
   void end_epoch(double arrived);
   void drain(double arrived);
   void go_on_draining(double arrived);
@@ -94,14 +98,14 @@ class LinkPace {
   bool measuring_ = false;
   TimePoint settled_{};
   TimePoint since_{};
-  std::uint64_t delivered_since_ = 0;
+  std::uint64_t delivered_since_ = 0, resent_since_ = 0;
   Duration round_trip_{0};
   Shortest shortest_round_trip_, shortest_way_out_;
   std::optional<Duration> way_out_, way_out_before_;  // the shortest of this epoch and of the one before
 };
 
-// Hill climbing on goodput while there is a backlog: doubles the connections while that brings a tenth more, goes back
-// one step when it does not, and looks again when goodput has changed by a third since.
+// Hill climbing on goodput while there is a backlog: doubles the connections while that brings a twentieth more, goes
+// back one step when it does not, and looks again when goodput has changed by a third since.
 //
 //   settled ──goodput changed──▶ growing ──no gain──▶ settled (at the number before)
 class ConnectionSearch {

@@ -1,6 +1,7 @@
 // What travels on a link's connections.
 #include <algorithm>
 #include <boost/asio/post.hpp>
+#include <cstdlib>
 #include <utility>
 
 #include "core/base/log.h"
@@ -17,6 +18,7 @@ constexpr std::size_t kFillSegments = 64;
 constexpr int kFillsInTurn = 64;                               // then other links have their turn
 constexpr std::uint64_t kAckBytes = std::uint64_t{512} << 10;  // acknowledged at once
 constexpr Duration kAckDelay = std::chrono::milliseconds(2);   // else after this
+constexpr std::int64_t kFarApart = std::int64_t{1} << 60;      // of clocks, in microseconds
 constexpr Duration kCloseLimit = std::chrono::seconds(5);      // without progress
 
 }  // namespace
@@ -301,9 +303,9 @@ Status TcpEngine::on_ack(TcpLink& link, Connection& from, const Arrivals& arriva
 }
 
 void TcpEngine::on_pong(TcpLink& link, Connection& from, const Pong& pong) {
-  if (from.index == 0) {  // behind no data of its own
-    const Duration way(static_cast<std::int64_t>(pong.clock - pong.stamp));
-    link.way_out = std::min(link.way_out.value_or(way), way);
+  const auto way = static_cast<std::int64_t>(pong.clock - pong.stamp);
+  if (from.index == 0 && std::abs(way) < kFarApart) {  // behind no data of its own
+    link.way_out = std::min(link.way_out.value_or(Duration::max()), Duration(way));
   }
   if (!from.pinged || stamp_of(*from.pinged) != pong.stamp) return;
   const Duration took = now() - *from.pinged;

@@ -1,6 +1,7 @@
 // How fast a link sends, and over how many connections.
 #include <cmath>
 #include <utility>
+#include <vector>
 
 #include "core/base/log.h"
 #include "transport/tcp/tcp_engine.h"
@@ -22,39 +23,41 @@ void TcpEngine::tune(TcpLink& link, TimePoint time) {
 }
 
 void TcpEngine::keep_pace(TcpLink& link, TimePoint time, bool backlogged) {
+  std::vector<Connection*> carriers;
+  for (std::size_t i = 1; i < link.slots.size(); ++i) {
+    if (link.slots[i].attached()) carriers.push_back(link.slots[i].connection.get());
+  }
+  if (carriers.empty() || carriers.front()->peer().address().is_loopback()) return;
   LinkPace::Sight sight;
   sight.backlogged = backlogged;
-  double carriers = 0;
-  for (std::size_t i = 1; i < link.slots.size(); ++i) {
-    if (!link.slots[i].attached()) continue;
-    Connection& connection = *link.slots[i].connection;
-    const std::optional<KernelFigures> figures = kernel_figures(connection.handle());
-    if (!figures || connection.peer().address().is_loopback()) return;
-    const std::uint32_t packets = figures->delivered - connection.delivered.value_or(figures->delivered);
-    connection.delivered = figures->delivered;
-    link.delivered += std::uint64_t{packets} * figures->packet_bytes;
-    ++carriers;
-    if (!figures->in_flight || figures->round_trip == Duration(0)) continue;
-    if (sight.round_trip == Duration(0) || figures->round_trip < sight.round_trip)
-      sight.round_trip = figures->round_trip;
+  for (Connection* const carrier : carriers) {
+    const std::optional<KernelFigures> figures = kernel_figures(carrier->handle());
+    if (!figures) return;
+    const KernelFigures last = std::exchange(carrier->figures, figures).value_or(*figures);
+    link.delivered += std::uint64_t{figures->delivered - last.delivered} * figures->packet_bytes;
+    link.resent += std::uint64_t{figures->resent - last.resent} * figures->packet_bytes;
+    const Duration took = figures->round_trip;
+    if (!figures->in_flight || took == Duration(0)) continue;
+    if (sight.round_trip == Duration(0) || took < sight.round_trip) sight.round_trip = took;
   }
   sight.delivered = link.delivered;
+  sight.resent = link.resent;
   sight.way_out = std::exchange(link.way_out, std::nullopt);
   if (backlogged) ask_the_way(link, time);
   const double rate = link.pace.observe(time, sight);
   static const bool lbtrace = getenv("LB_PACE") != nullptr;  // TEMP
   if (lbtrace && sight.round_trip.count() > 0)
-    fprintf(stderr, "P %.3f rate %.1f rtt %.1f del %.2f\n", static_cast<double>(time.time_since_epoch().count()) / 1e6,
-            rate * 8e-6, static_cast<double>(sight.round_trip.count()) / 1e3,
+    fprintf(stderr, "P %.3f rate %.1f head %.2f rtt %.1f way %.1f del %.2f\n",
+            static_cast<double>(time.time_since_epoch().count()) / 1e6, rate * 8e-6, link.pace.headroom(),
+            static_cast<double>(sight.round_trip.count()) / 1e3,
+            static_cast<double>(sight.way_out.value_or(Duration(0)).count()) / 1e3,
             static_cast<double>(sight.delivered) / 1e6);  // TEMP
   if (rate == 0) return;
-  for (std::size_t i = 1; i < link.slots.size(); ++i) {
-    if (!link.slots[i].attached()) continue;
-    Connection& connection = *link.slots[i].connection;
-    const double share = rate / carriers;
-    if (std::abs(share - connection.pace) < kWorthSetting * share) continue;
-    connection.pace = share;
-    set_pace(connection.handle(), share);
+  const double share = rate * link.pace.headroom() / static_cast<double>(carriers.size());
+  for (Connection* const carrier : carriers) {
+    if (std::abs(share - carrier->pace) < kWorthSetting * share) continue;
+    carrier->pace = share;
+    set_pace(carrier->handle(), share);
   }
 }
 
