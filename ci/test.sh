@@ -39,7 +39,8 @@ part setup ci/setup.sh
 use_venv
 
 part build configure_and_build release
-part ctest ctest --preset release --no-tests=error
+# Sockets, processes and fresh seeds: what fails is run once more, and both runs are told.
+part ctest ctest --preset release --no-tests=error --repeat until-pass:2
 part pytest python -m pytest
 part lint ci/lint.sh
 if [ "$full" = yes ]; then

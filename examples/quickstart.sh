@@ -3,7 +3,7 @@
 #   a  alone: one process on one core
 #   b  two sites, each with one core and half of every batch, averaging their models every 40 steps (collab)
 #   c  the two halves of b, each on its own and never talking: the fastest this machine can do
-# It ends with a table and out/quickstart/loss.png. About eight minutes on two cores; needs no network once set up.
+# It ends with a table and out/quickstart/loss.png. About seven minutes on two cores; needs no network once set up.
 #
 # examples/quickstart.sh [--quick] [--no-setup] [--out DIR]
 #   --quick     half a minute of the same, to see that everything works; its figures mean nothing

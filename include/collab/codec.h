@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -14,31 +15,54 @@
 
 namespace collab {
 
+// Error feedback: what earlier payloads left out goes into this one. Both spans are as long as the input; they may be
+// the same memory (then an encoder that returns nothing has spoilt it), else nothing may overlap `next`.
+struct Feedback {
+  std::span<const float> residual;  // what the last payload left out; zeros at first
+  std::span<float> next;            // receives what this one leaves out
+};
+
 class Codec {
  public:
   virtual ~Codec() = default;
   [[nodiscard]] virtual CodecId id() const = 0;
   [[nodiscard]] virtual std::string_view name() const = 0;
   [[nodiscard]] virtual bool lossless() const = 0;
-  // Bytes for `elements` float32; blocks restart at element 0, the last block may be short.
+  // Whether a payload's length depends on the number of elements alone; else on the elements as well.
+  [[nodiscard]] virtual bool fixed_size() const = 0;
+  // Bytes for `elements` float32: exactly so many with fixed_size(), else at most. Blocks restart at element 0, the
+  // last block may be short.
   [[nodiscard]] virtual std::size_t encoded_size(std::size_t elements) const = 0;
 
-  // out.size() == encoded_size(in.size()). Returns false when an input is NaN or infinite; `out` is then
-  // unspecified and must not be sent.
-  [[nodiscard]] virtual bool encode(std::span<const float> in, std::span<std::byte> out) const = 0;
+  // out.size() == encoded_size(in.size()). The payload is the first bytes of `out`, as many as returned. Returns
+  // nothing when an input is NaN or infinite; `out` is then unspecified and must not be sent.
+  [[nodiscard]] virtual std::optional<std::size_t> encode(std::span<const float> in,
+                                                          std::span<std::byte> out) const = 0;
   // The same for the elementwise difference a - b (one float32 rounding), in one pass over memory.
-  [[nodiscard]] virtual bool encode_difference(std::span<const float> a, std::span<const float> b,
-                                               std::span<std::byte> out) const = 0;
-  // Refuses a wrong length and values no encoder writes (NaN, infinity, a negative or non-finite scale). After a
-  // refusal part of the output has been written: it must not be used.
+  [[nodiscard]] virtual std::optional<std::size_t> encode_difference(std::span<const float> a, std::span<const float> b,
+                                                                     std::span<std::byte> out) const = 0;
+  // The same with error feedback, in one pass over memory: the payload is that of v = in + residual, or
+  // v = (a - b) + residual, each operation rounded to float32; next = v - decoded payload. Returns nothing when an
+  // element of v is NaN or infinite; `next` is then unspecified, too. Algorithm: Seide et al., "1-Bit Stochastic
+  // Gradient Descent", Interspeech 2014.
+  [[nodiscard]] virtual std::optional<std::size_t> encode_with_feedback(std::span<const float> in, Feedback feedback,
+                                                                        std::span<std::byte> out) const = 0;
+  [[nodiscard]] virtual std::optional<std::size_t> encode_difference_with_feedback(std::span<const float> a,
+                                                                                   std::span<const float> b,
+                                                                                   Feedback feedback,
+                                                                                   std::span<std::byte> out) const = 0;
+
+  // `in` is one whole payload. Refuses a wrong length and what no encoder writes (NaN, infinity, a scale that is not
+  // finite, an index that is too high). After a refusal part of the output has been written: it must not be used.
   virtual Status decode(std::span<const std::byte> in, std::span<float> out) const = 0;
-  // acc[i] = acc[i] + scale * decoded[i], two roundings; one pass.
+  // acc[i] = acc[i] + scale * decoded[i], two roundings; one pass. top-k leaves elements it did not keep untouched.
   virtual Status decode_accumulate(std::span<const std::byte> in, float scale, std::span<float> acc) const = 0;
-  // out[i] = scale * decoded[i]: the first term of a sum.
+  // out[i] = scale * decoded[i]: the first term of a sum. Elements top-k did not keep become +0.
   virtual Status decode_scaled(std::span<const std::byte> in, float scale, std::span<float> out) const = 0;
 };
 
 [[nodiscard]] const Codec& codec_for(CodecId id);
-[[nodiscard]] Result<CodecId> codec_from_name(std::string_view name);  // "fp32", "bf16", "fp16", "int8"
+// "fp32", "bf16", "fp16", "int8", "int4", "int4-e3m0", "int2", "topk64", "topk128"
+[[nodiscard]] Result<CodecId> codec_from_name(std::string_view name);
 
 }  // namespace collab

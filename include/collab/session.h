@@ -73,10 +73,11 @@ struct SessionOptions {
 };
 
 struct StepOutcome {
-  bool round_ran = false;
+  bool round_ran = false;  // false when none was due, or when none came about and the site trains on
   RoundId round;
   bool took_anchor = false;  // our parameters were unfit: the caller resets optimiser state that is not finite
   double seconds = 0;        // of the round, 0 without one
+  bool leaving = false;      // it was the last one here, as ask_to_leave() asked: the caller calls finish()
 };
 
 struct SessionStatus {
@@ -99,6 +100,9 @@ class Session {
   virtual Result<StepOutcome> step(std::uint64_t samples) = 0;
   // A round now, on every rank of every site. Without steps since the last one it weighs nothing.
   virtual Result<StepOutcome> synchronize() = 0;
+  // The site is to leave soon: its leader calls a last round at a step that no rank of the site has reached yet. Sites
+  // on several hosts without rounds by time cannot: they go on until they are stopped. Ignored at the other ranks.
+  virtual void ask_to_leave() = 0;
   // A last round when there were steps since the last one, then leaves the swarm. Idempotent.
   virtual Status finish() = 0;
   [[nodiscard]] virtual SessionStatus status() const = 0;

@@ -30,6 +30,9 @@ using TermId = StrongId<struct TermIdTag, std::uint64_t>;
 using AttemptId = StrongId<struct AttemptIdTag, std::uint32_t>;
 // One run of training, drawn at random when the swarm is born; 0 means "none yet".
 using RunId = StrongId<struct RunIdTag, std::uint64_t>;
+// A rank of a c10d world, and one of its process groups.
+using RankId = StrongId<struct RankIdTag, std::uint32_t>;
+using GroupId = StrongId<struct GroupIdTag, std::uint64_t>;
 // One link between this process and a peer; meaningful inside one Transport only.
 using LinkId = StrongId<struct LinkIdTag, std::uint64_t>;
 
@@ -41,7 +44,17 @@ struct Digest {
 };
 [[nodiscard]] std::string to_hex(const Digest& digest);  // 32 lower-case hex digits, hi first
 
-enum class CodecId : std::uint8_t { kFp32 = 0, kBf16 = 1, kFp16 = 2, kInt8 = 3 };
+enum class CodecId : std::uint8_t {
+  kFp32 = 0,
+  kBf16 = 1,
+  kFp16 = 2,
+  kInt8 = 3,
+  kInt4 = 4,
+  kInt4E3m0 = 5,
+  kInt2 = 6,
+  kTopK64 = 7,
+  kTopK128 = 8,
+};
 enum class OuterId : std::uint8_t { kAverage = 0, kNesterov = 1 };
 
 // Elements [begin, end) of the parameter vector.

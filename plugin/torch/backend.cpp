@@ -61,7 +61,11 @@ CollabBackend::CollabBackend(BackendOptions options)
     check_group("leaders", options_.leaders, leads, place.site_position, place.sites);
     if (place.site_size == 1) options_.site = nullptr;
     if (!leads) options_.leaders = nullptr;
-    reducer_ = std::make_unique<OrderedReducer>(options_.site, options_.leaders, place.site_size);
+    std::vector<int> site_sizes;
+    for (const int site : std::set<int>(options_.sites.begin(), options_.sites.end())) {
+      site_sizes.push_back(static_cast<int>(std::count(options_.sites.begin(), options_.sites.end(), site)));
+    }
+    reducer_ = std::make_unique<OrderedReducer>(options_.site, options_.leaders, place.site_size, site_sizes);
   }
   init();
 }

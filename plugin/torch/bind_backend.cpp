@@ -3,8 +3,12 @@
 #include <pybind11/functional.h>
 #include <pybind11/stl.h>
 
+#include <algorithm>
+#include <set>
+
 #include "collab/torch/backend.h"
 #include "torch/bindings.h"
+#include "torch/meeting_backend.h"
 
 namespace py = pybind11;
 
@@ -68,18 +72,49 @@ PyObject* python_error(StatusCode code) {
 
 using BackendPtr = c10::intrusive_ptr<c10d::Backend>;
 
-NoGilHolder<CollabBackend> make_backend(int rank, int size, std::vector<int> sites, BackendPtr world,
+// The ranks of the group that lead their sites, in ascending order of site.
+std::vector<int> leaders_of(const std::vector<int>& sites) {
+  std::vector<int> leaders;
+  for (const int site : std::set<int>(sites.begin(), sites.end())) {
+    leaders.push_back(static_cast<int>(std::find(sites.begin(), sites.end(), site) - sites.begin()));
+  }
+  return leaders;
+}
+
+// Over the meeting: `ranks` (of the world) and `site_names` by rank of the group. Its groups are numbered from
+// `group_id`.
+void add_meeting(BackendOptions& options, const PySeat& seat, std::uint64_t group_id,
+                 const std::vector<std::uint32_t>& ranks, const std::vector<std::string>& site_names) {
+  options.world = c10::make_intrusive<MeetingBackend>(
+      MeetingBackendOptions{seat.seat, group_id, ranks, site_names, options.rank, options.timeout});
+  const std::vector<int> leaders = leaders_of(options.sites);
+  const auto mine = std::find(leaders.begin(), leaders.end(), options.rank);
+  if (mine == leaders.end()) return;
+  MeetingBackendOptions between{seat.seat,      group_id + 1, {}, {}, static_cast<int>(mine - leaders.begin()),
+                                options.timeout};
+  for (const int leader : leaders) {
+    between.ranks.push_back(ranks.at(static_cast<std::size_t>(leader)));
+    between.sites.push_back(site_names.at(static_cast<std::size_t>(leader)));
+  }
+  options.leaders = c10::make_intrusive<MeetingBackend>(std::move(between));
+}
+
+NoGilHolder<CollabBackend> make_backend(int rank, int size, std::vector<int> sites, std::optional<BackendPtr> world,
                                         std::optional<BackendPtr> site, std::optional<BackendPtr> leaders,
-                                        std::chrono::milliseconds timeout, bool is_world) {
+                                        const PySeat* seat, std::uint64_t group_id,
+                                        const std::vector<std::uint32_t>& ranks,
+                                        const std::vector<std::string>& site_names, std::chrono::milliseconds timeout,
+                                        bool is_world) {
   BackendOptions options;
   options.rank = rank;
   options.size = size;
   options.sites = std::move(sites);
-  options.world = std::move(world);
+  if (world) options.world = std::move(*world);
   if (site) options.site = std::move(*site);
   if (leaders) options.leaders = std::move(*leaders);
   options.timeout = timeout;
   options.is_world = is_world;
+  if (seat != nullptr) add_meeting(options, *seat, group_id, ranks, site_names);
   return c10::make_intrusive<CollabBackend>(std::move(options));
 }
 
@@ -105,8 +140,9 @@ void bind_backend(py::module_& module) {
       .def_property_readonly("single_site", &CollabBackend::single_site)
       .def_property_readonly("sites", &CollabBackend::sites);
   module.def("make_backend", &make_backend, py::kw_only(), py::arg("rank"), py::arg("size"), py::arg("sites"),
-             py::arg("world"), py::arg("site") = py::none(), py::arg("leaders") = py::none(), py::arg("timeout"),
-             py::arg("is_world") = false);
+             py::arg("world") = py::none(), py::arg("site") = py::none(), py::arg("leaders") = py::none(),
+             py::arg("seat") = py::none(), py::arg("group_id") = 0, py::arg("ranks") = std::vector<std::uint32_t>(),
+             py::arg("site_names") = std::vector<std::string>(), py::arg("timeout"), py::arg("is_world") = false);
 }
 
 }  // namespace collab::torch_adapter
@@ -116,6 +152,7 @@ PYBIND11_MODULE(_C, module) {
   collab::torch_adapter::bind_errors(module);
   collab::torch_adapter::bind_backend(module);
   collab::torch_adapter::bind_config(module);
+  collab::torch_adapter::bind_meeting(module);
   collab::torch_adapter::bind_session(module);
   collab::torch_adapter::bind_tensors(module);
 }

@@ -3,6 +3,7 @@
 #include <pybind11/stl.h>
 
 #include "collab/session.h"
+#include "core/runtime/termination.h"
 #include "torch/bindings.h"
 #include "torch/interruptible.h"
 #include "torch/site_group.h"
@@ -28,20 +29,6 @@ std::vector<TensorInfo> model_from(const std::vector<ModelRow>& rows) {
   return model;
 }
 
-// What an Interruptible thread works on must not be destroyed under the interpreter's lock: it joins threads that
-// may want it. Released here at the latest.
-template <typename T>
-std::shared_ptr<T> without_lock(std::unique_ptr<T> object) {
-  return std::shared_ptr<T>(object.release(), [](T* raw) {
-    if (Py_IsInitialized() != 0 && PyGILState_Check() != 0) {
-      const py::gil_scoped_release released;
-      delete raw;
-    } else {
-      delete raw;
-    }
-  });
-}
-
 class PySession {
  public:
   explicit PySession(std::shared_ptr<Session> session) : session_(std::move(session)) {}
@@ -58,6 +45,7 @@ class PySession {
   void finish() {
     raise(calls_.call([session = session_] { return session->finish(); }));
   }
+  void ask_to_leave() { session_->ask_to_leave(); }
   [[nodiscard]] SessionStatus status() const {
     const py::gil_scoped_release released;
     return session_->status();
@@ -144,7 +132,8 @@ void bind_session(py::module_& module) {
       .def_readonly("round_ran", &StepOutcome::round_ran)
       .def_property_readonly("round", [](const StepOutcome& o) { return o.round.value; })
       .def_readonly("took_anchor", &StepOutcome::took_anchor)
-      .def_readonly("seconds", &StepOutcome::seconds);
+      .def_readonly("seconds", &StepOutcome::seconds)
+      .def_readonly("leaving", &StepOutcome::leaving);
   py::class_<SessionStatus>(module, "SessionStatus")
       .def_readonly("site", &SessionStatus::site)
       .def_property_readonly("round", [](const SessionStatus& s) { return s.round.value; })
@@ -157,6 +146,7 @@ void bind_session(py::module_& module) {
       .def("begin", &PySession::begin)
       .def("step", &PySession::step, py::arg("samples"))
       .def("synchronize", &PySession::synchronize)
+      .def("ask_to_leave", &PySession::ask_to_leave)
       .def("finish", &PySession::finish)
       .def("status", &PySession::status);
   module.def("make_session", &new_session, py::kw_only(), py::arg("config"), py::arg("site"), py::arg("job"),
@@ -169,6 +159,14 @@ void bind_session(py::module_& module) {
       .def("wait_until_empty", &PyCoordinator::wait_until_empty, py::arg("limit"))
       .def("close", &PyCoordinator::close);
   module.def("serve_coordinator", &new_coordinator, py::arg("config"), py::arg("transport"), py::arg("listen"));
+  module.def(
+      "watch_for_termination",
+      [](std::chrono::microseconds limit) {
+        return watch_for_termination(std::chrono::duration_cast<std::chrono::milliseconds>(limit));
+      },
+      py::arg("limit"));
+  module.def("termination_requested", &termination_requested);
+  module.def("carry_out_termination", &carry_out_termination, py::call_guard<py::gil_scoped_release>());
   module.def("query_status", &ask_status, py::arg("transport"), py::arg("address"), py::arg("limit"));
 }
 

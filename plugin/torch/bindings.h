@@ -14,11 +14,16 @@
 #include "collab/status.h"
 #include "collab/transport.h"
 
+namespace collab {
+class MeetingSeat;
+}
+
 namespace collab::torch_adapter {
 
 void bind_errors(pybind11::module_& module);
 void bind_backend(pybind11::module_& module);  // make_backend
 void bind_config(pybind11::module_& module);   // knobs, log, build information
+void bind_meeting(pybind11::module_& module);  // seats
 void bind_session(pybind11::module_& module);  // sessions and coordinators
 void bind_tensors(pybind11::module_& module);  // digests, state files, arenas
 
@@ -30,9 +35,28 @@ T value_or_raise(Result<T> result) {
   return std::move(result).value();
 }
 
+// What such a thread works on must not be destroyed under the interpreter's lock: it joins threads that may want it.
+// Released here at the latest.
+template <typename T>
+std::shared_ptr<T> without_lock(std::unique_ptr<T> object) {
+  return std::shared_ptr<T>(object.release(), [](T* raw) {
+    if (Py_IsInitialized() != 0 && PyGILState_Check() != 0) {
+      const pybind11::gil_scoped_release released;
+      delete raw;
+    } else {
+      delete raw;
+    }
+  });
+}
+
 // From {"kind": "ucx" | "gloo" | ..., ...}; see _C.pyi. Callable from any thread, without the interpreter's lock.
 using TransportFactory = std::function<Result<std::unique_ptr<Transport>>()>;
 [[nodiscard]] TransportFactory transport_factory(const pybind11::dict& spec);
+
+// A rank's seat in the meeting of its world, shared with the backends that use it.
+struct PySeat {
+  std::shared_ptr<MeetingSeat> seat;
+};
 
 // All knobs as loaded, with where each came from.
 struct PyConfig {

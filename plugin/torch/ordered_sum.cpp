@@ -3,8 +3,12 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <exception>
+#include <numeric>
 #include <string>
 #include <utility>
+
+#include "torch/meeting_backend.h"
 
 namespace collab::torch_adapter {
 namespace {
@@ -13,15 +17,26 @@ namespace {
 // exchanges, but 2/L of the bytes). Two leaders send the same bytes either way. The bits do not depend on it.
 constexpr std::size_t kWholeBytes = 64 * 1024;
 
+// What is left of a deadline when it was the deadline that ended a step.
+constexpr std::chrono::milliseconds kTooLate{100};
+
+// In words; empty: it went well.
 template <typename Step>
-void named(const char* step, const Step& body) {
+std::string failure_of(const Step& body) {
   try {
     body();
+    return "";
   } catch (const c10::Error& e) {
-    TORCH_CHECK(false, step, ": ", e.what_without_backtrace());
+    return e.what_without_backtrace();
   } catch (const std::exception& e) {
-    TORCH_CHECK(false, step, ": ", e.what());
+    return e.what();
   }
+}
+
+template <typename Step>
+void named(const char* step, const Step& body) {
+  const std::string failure = failure_of(body);
+  TORCH_CHECK(failure.empty(), step, ": ", failure);
 }
 
 // rows[0] op rows[1] op ..., from the left.
@@ -36,8 +51,12 @@ at::Tensor combine_rows(const at::Tensor& rows, c10d::ReduceOp::RedOpType op) {
 }  // namespace
 
 OrderedReducer::OrderedReducer(c10::intrusive_ptr<c10d::Backend> site, c10::intrusive_ptr<c10d::Backend> leaders,
-                               int site_size)
-    : site_(std::move(site)), leaders_(std::move(leaders)), site_size_(site_size) {}
+                               int site_size, std::vector<int> site_sizes)
+    : site_(std::move(site)),
+      leaders_(std::move(leaders)),
+      meeting_(dynamic_cast<MeetingBackend*>(leaders_.get())),
+      site_size_(site_size),
+      site_sizes_(std::move(site_sizes)) {}
 
 void OrderedReducer::over_this_site(at::Tensor& flat, const c10d::ReduceOp& op, const Deadline& deadline) {
   if (!site_) return;
@@ -50,17 +69,54 @@ void OrderedReducer::over_this_site(at::Tensor& flat, const c10d::ReduceOp& op, 
   });
 }
 
-void OrderedReducer::over_all_sites(at::Tensor& flat, c10d::ReduceOp::RedOpType op, const Deadline& deadline) {
+void OrderedReducer::over_all_sites(const SumCall& sum, at::Tensor& flat, c10d::ReduceOp::RedOpType op, bool mean,
+                                    const Deadline& deadline) {
   if (flat.numel() == 0) return;
-  over_this_site(flat, op, deadline);
-  if (leaders_) named("exchanging with the other sites' leaders", [&] { between_leaders(flat, op, deadline); });
-  if (!site_) return;
-  named("taking the result from the site's leader", [&] {
-    std::vector<at::Tensor> tensors{flat};
-    c10d::BroadcastOptions opts;
-    opts.timeout = deadline.left();
-    site_->broadcast(tensors, opts)->wait();
-  });
+  try {
+    over_this_site(flat, op, deadline);
+  } catch (...) {
+    const std::exception_ptr why = std::current_exception();
+    // The other sites need not wait for one that has lost a rank. A rank that is merely late is late for them, too.
+    if (meeting_ != nullptr && deadline.left() > kTooLate) {
+      try {
+        meeting_->pass(sum, flat, deadline);
+      } catch (const std::exception&) {  // `why` says what came first
+      }
+    }
+    std::rethrow_exception(why);
+  }
+  std::string failure;
+  if (leaders_) {
+    failure = failure_of([&] {
+      const int ranks =
+          meeting_ != nullptr ? between_living(sum, flat, op, deadline) : between_leaders(flat, op, deadline);
+      if (mean) flat.div_(ranks);
+    });
+  }
+  if (site_) {
+    named("taking the result from the site's leader", [&] {
+      hear_failure(failure, deadline);
+      if (failure.empty()) from_site_leader(flat, deadline);
+    });
+  }
+  TORCH_CHECK(failure.empty(), "exchanging with the other sites' leaders: ", failure);
+}
+
+void OrderedReducer::from_site_leader(const at::Tensor& tensor, const Deadline& deadline) {
+  std::vector<at::Tensor> tensors{tensor};
+  c10d::BroadcastOptions opts;
+  opts.timeout = deadline.left();
+  site_->broadcast(tensors, opts)->wait();
+}
+
+// The site's other ranks would wait for a leader that has failed until their time-out.
+void OrderedReducer::hear_failure(std::string& failure, const Deadline& deadline) {
+  const at::Tensor length = at::full({1}, static_cast<int64_t>(failure.size()), at::kLong);
+  from_site_leader(length, deadline);
+  failure.resize(static_cast<std::size_t>(length.item<int64_t>()));
+  if (failure.empty()) return;
+  const at::Tensor text = at::from_blob(failure.data(), {static_cast<int64_t>(failure.size())}, at::kByte);
+  from_site_leader(text, deadline);
 }
 
 // Rows of bytes: a data movement in Gloo's eyes, whatever the type.
@@ -74,11 +130,29 @@ at::Tensor OrderedReducer::gather_leaders(const at::Tensor& piece, const Deadlin
   return rows;
 }
 
-void OrderedReducer::between_leaders(at::Tensor& flat, c10d::ReduceOp::RedOpType op, const Deadline& deadline) {
+int OrderedReducer::between_living(const SumCall& sum, at::Tensor& flat, c10d::ReduceOp::RedOpType op,
+                                   const Deadline& deadline) {
+  const MeetingBackend::Rows found = meeting_->gather_living(sum, flat, deadline);
+  std::vector<at::Tensor> there;
+  int ranks = 0;
+  for (std::size_t site = 0; site < found.living.size(); ++site) {
+    if (!found.living[site]) continue;
+    there.push_back(found.rows[static_cast<int64_t>(site)]);
+    ranks += site_sizes_[site];
+  }
+  flat.copy_(there[0]);
+  for (std::size_t i = 1; i < there.size(); ++i) {
+    op == c10d::ReduceOp::PRODUCT ? flat.mul_(there[i]) : flat.add_(there[i]);
+  }
+  return ranks;
+}
+
+int OrderedReducer::between_leaders(at::Tensor& flat, c10d::ReduceOp::RedOpType op, const Deadline& deadline) {
+  const int ranks = std::accumulate(site_sizes_.begin(), site_sizes_.end(), 0);
   const int64_t leaders = leaders_->getSize();
   if (leaders == 2 || flat.nbytes() <= kWholeBytes) {
     flat.copy_(combine_rows(gather_leaders(flat, deadline), op));
-    return;
+    return ranks;
   }
   const int64_t share = (flat.numel() + leaders - 1) / leaders;
   at::Tensor padded = at::zeros({leaders, share}, flat.options());
@@ -92,6 +166,7 @@ void OrderedReducer::between_leaders(at::Tensor& flat, c10d::ReduceOp::RedOpType
   leaders_->alltoall_base(bytes_out, bytes_in, even, even, opts)->wait();
   const at::Tensor whole = gather_leaders(combine_rows(mine, op), deadline);
   flat.copy_(whole.view(-1).narrow(0, 0, flat.numel()));
+  return ranks;
 }
 
 }  // namespace collab::torch_adapter

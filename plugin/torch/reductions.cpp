@@ -1,10 +1,12 @@
-// Reductions: floating sums, means and products in site order; everything else by Gloo over all ranks.
+// Reductions: floating sums, means and products in site order; everything else by the world's group.
 #include <c10/util/Exception.h>
 #include <torch/csrc/autograd/graph_task.h>
 
+#include <string>
 #include <utility>
 
 #include "collab/torch/backend.h"
+#include "torch/meeting_backend.h"
 #include "torch/ordered_sum.h"
 #include "torch/staging.h"
 #include "torch/work.h"
@@ -17,6 +19,7 @@ using c10d::ReduceOp;
 // Tensors that are reduced as one flat vector, and what becomes of the outcome.
 struct ReduceJob {
   const char* name = nullptr;
+  std::string root;  // in words, of what goes to one rank
   OpType type = OpType::UNKNOWN;
   ReduceOp op;
   std::chrono::milliseconds timeout{};
@@ -103,7 +106,12 @@ CollabBackend::WorkPtr CollabBackend::post_reduce(ReduceJob job) {
   const OpType type = job.type;
   const bool over_site = job.over_site;
   auto results = job.results;
-  auto body = [this, job = std::move(job)] {
+  SumCall sum;
+  auto* meeting = dynamic_cast<MeetingBackend*>(options_.world.get());
+  if (meeting != nullptr && !over_site) {
+    sum = {std::string(name) + job.root + " (" + reduction_name(job.op.op_) + ")", meeting->count_call()};
+  }
+  auto body = [this, sum = std::move(sum), job = std::move(job)] {
     const Deadline deadline(job.timeout);
     at::Tensor flat = flatten(job);
     const bool mean = job.op == ReduceOp::AVG;
@@ -115,8 +123,7 @@ CollabBackend::WorkPtr CollabBackend::post_reduce(ReduceJob job) {
         flat.mul_(static_cast<double>(size_) / reducer_->site_size());
       }
     } else {
-      reducer_->over_all_sites(flat, mean ? ReduceOp::SUM : job.op.op_, deadline);
-      if (mean) flat.div_(size_);
+      reducer_->over_all_sites(sum, flat, mean ? ReduceOp::SUM : job.op.op_, mean, deadline);
     }
     job.deliver(flat);
   };
@@ -191,6 +198,7 @@ CollabBackend::WorkPtr CollabBackend::reduce(Tensors& tensors, const c10d::Reduc
               size_);
   ReduceJob job;
   job.name = "reduce";
+  job.root = " to its rank " + std::to_string(opts.rootRank);
   job.type = OpType::REDUCE;
   job.op = opts.reduceOp;
   job.timeout = limit(opts.timeout);

@@ -57,7 +57,7 @@ QueuedWork::QueuedWork(std::string where, int rank, c10d::OpType type, Results r
       from_hook_(from_hook),
       future_(c10::make_intrusive<c10::ivalue::Future>(future_type(results_.size()), devices_of(results_))) {}
 
-bool QueuedWork::execute() {
+void QueuedWork::execute(const std::function<void()>& failed) {
   std::exception_ptr error;
   try {
     job_();
@@ -69,6 +69,7 @@ bool QueuedWork::execute() {
     error = converted(where_, "an exception that is no std::exception");
   }
   job_ = nullptr;  // lets go of its tensors before anyone is told
+  if (error) failed();
 
   const HookCallbackScope scope(from_hook_);
   if (error) {
@@ -79,7 +80,6 @@ bool QueuedWork::execute() {
     future_->markCompleted(c10::IValue(results_.empty() ? std::vector<at::Tensor>() : results_[0]));
   }
   finish(error);
-  return !error;
 }
 
 bool QueuedWork::wait(std::chrono::milliseconds timeout) {
@@ -123,7 +123,7 @@ bool WorkQueue::in_hook_callback() { return completing_hook_work; }
 
 void WorkQueue::post(c10::intrusive_ptr<QueuedWork> work, std::function<void()> failed) {
   if (worker_of == this) {
-    if (!work->execute()) failed();
+    work->execute(failed);
     return;
   }
   {
@@ -160,7 +160,7 @@ void WorkQueue::loop() {
     Entry entry = std::move(entries_.front());
     entries_.pop_front();
     lock.unlock();
-    if (!entry.work->execute()) entry.failed();
+    entry.work->execute(entry.failed);
     entry = {};
     lock.lock();
   }

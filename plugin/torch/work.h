@@ -7,9 +7,11 @@
 // Ownership: a job keeps its tensors alive until it has run; the queue outlives its worker.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -27,14 +29,19 @@ class QueuedWork final : public c10d::Work {
   QueuedWork(std::string where, int rank, c10d::OpType type, Results results, std::function<void()> job,
              bool from_hook);
 
-  // Runs the job and completes the future and the work; errors are converted here, once. False: it failed.
-  bool execute();
+  // Runs the job and completes the future and the work; errors are converted here, once.
+  // `failed` is called before anyone is told of a failure.
+  void execute(const std::function<void()>& failed);
 
   bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
   std::vector<at::Tensor> result() override;
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override { return future_; }
+  // Of a receive: who sent it, once it is completed.
+  void set_source(std::shared_ptr<std::atomic<int>> source) { source_ = std::move(source); }
+  int sourceRank() const override { return source_ ? source_->load() : c10d::Work::sourceRank(); }
 
  private:
+  std::shared_ptr<std::atomic<int>> source_;
   std::string where_;
   Results results_;
   std::function<void()> job_;

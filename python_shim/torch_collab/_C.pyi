@@ -6,7 +6,7 @@ ConnectionError, a refusal RefusedError, damaged bytes CorruptError, everything 
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
-from typing import Any, TypedDict
+from typing import Any, NoReturn, TypedDict
 
 import torch
 from torch._C._distributed_c10d import Backend
@@ -29,15 +29,40 @@ def make_backend(
     rank: int,
     size: int,
     sites: Sequence[int],
-    world: Backend,
+    world: Backend | None = None,
     site: Backend | None = None,
     leaders: Backend | None = None,
+    seat: MeetingSeat | None = None,
+    group_id: int = 0,
+    ranks: Sequence[int] = (),
+    site_names: Sequence[str] = (),
     timeout: timedelta,
     is_world: bool = False,
 ) -> CollabBackend:
-    """sites[r] is the site of the group's rank r. The three Gloo backends belong to this group alone: `world` over
+    """sites[r] is the site of the group's rank r. With a seat, `world` and `leaders` are groups of the meeting with the
+    numbers group_id and group_id + 1; ranks[r] is the world's rank of the group's rank r and site_names[r] its site's
+    name. Else the three Gloo backends belong to this group alone: `world` over
     all its ranks, `site` over this site's ranks in rank order (needed when it has several, and there are several
     sites), `leaders` over the lowest rank of each site in ascending order of site (needed at those ranks)."""
+
+class MeetingSeat:
+    """This rank's link to the meeting of its world. Made by enter_meeting."""
+
+    def leave(self, reason: str) -> None:
+        """Nobody is to wait for this rank any more. Bounded; idempotent."""
+
+def enter_meeting(
+    *,
+    config: Config,
+    transport: dict[str, Any],
+    world: int,
+    rank: int,
+    sites: Sequence[str],
+    site_of: Sequence[int],
+    hubs: Sequence[str],
+) -> MeetingSeat:
+    """Blocks until a coordinator has let this rank in. `world` is the same at all its ranks and drawn at random;
+    site_of[r] is the index in `sites` of rank r's site; `hubs` are the coordinators' addresses, in order."""
 
 class Config:
     @property
@@ -46,8 +71,8 @@ class Config:
     @property
     def typed(self) -> dict[str, Any]:
         """Python values: run, site, site_index, site_count, coordinator, listen, advertise, transport, connections
-        (0: auto), sync_every_steps, sync_every_seconds, weight, buffers, reseed, join_timeout, round_timeout, link_grace,
-        heartbeat, linger (seconds), state_dir, save_every, events, log."""
+        (0: auto), sync_every_steps, sync_every_seconds, weight, buffers, reseed, join_timeout, round_timeout,
+        straggler_grace, link_grace, heartbeat, linger (seconds), state_dir, save_every, events, log."""
 
 class KnobRow(TypedDict):
     name: str
@@ -84,6 +109,8 @@ class StepOutcome:
     def took_anchor(self) -> bool: ...
     @property
     def seconds(self) -> float: ...
+    @property
+    def leaving(self) -> bool: ...
 
 class SessionStatus:
     @property
@@ -105,9 +132,13 @@ class Session:
     def begin(self) -> None: ...
     def step(self, samples: int) -> StepOutcome: ...
     def synchronize(self) -> StepOutcome: ...
+    def ask_to_leave(self) -> None: ...
     def finish(self) -> None: ...
     def status(self) -> SessionStatus: ...
 
+def watch_for_termination(limit: timedelta) -> bool: ...
+def termination_requested() -> bool: ...
+def carry_out_termination() -> NoReturn: ...
 def make_session(
     *,
     config: Config,

@@ -6,10 +6,10 @@ from typing import Any
 
 import torch.distributed as dist
 
-from torch_collab import environment, log, native, options, places, state
+from torch_collab import environment, log, meeting, native, options, places, state, swarm
 from torch_collab.addresses import split_host_port
 from torch_collab.environment import collab_variables
-from torch_collab.groups import make_gloos
+from torch_collab.groups import make_inner
 from torch_collab.state import Start
 
 # Knobs that belong to a rank or a site, not to all of a world.
@@ -41,7 +41,6 @@ def _create_world(opts: Any, backend_options: Any) -> Any:
     start = _start(config)
     sites = places.draw_lone_site(everyone) if start is Start.LONE else places.draw_map(everyone)
     site = sites.of(rank)
-    backend = native.make_backend(opts, sites, make_gloos(store, rank, sites, size, timeout), is_world=True)
     world = state.World(
         start=start,
         rank=rank,
@@ -54,8 +53,17 @@ def _create_world(opts: Any, backend_options: Any) -> Any:
         places=everyone,
         sites=sites,
         site=site,
-        backend=backend,
     )
+    try:
+        part = None
+        if meeting.wanted(world):
+            swarm.meet(world)
+            part = meeting.part(world, opts)
+        inner = make_inner(store, rank, sites, size, timeout, part)
+        backend = world.backend = native.make_backend(opts, sites, inner, is_world=True)
+    except Exception:
+        meeting.leave(world)
+        raise
     state.enter(world)
     from torch_collab import ends, hooks
 
@@ -86,7 +94,9 @@ def _create_subgroup(world: state.World, opts: Any) -> Any:
     rank, size, timeout = opts.group_rank, opts.group_size, opts.timeout
     ranks = list(opts.global_ranks_in_group)
     sites = world.sites.restricted(ranks)
-    return native.make_backend(opts, sites, make_gloos(opts.store, rank, sites, size, timeout), is_world=False)
+    part = meeting.part(world, opts) if len(sites.sites) > 1 and world.seat is not None else None
+    inner = make_inner(opts.store, rank, sites, size, timeout, part)
+    return native.make_backend(opts, sites, inner, is_world=False)
 
 
 def _describe(world: state.World) -> str:

@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d
 
-from torch_collab import log, native, state, steps, swarm
+from torch_collab import log, meeting, native, state, steps, swarm
 
 if TYPE_CHECKING:
     from torch_collab.state import World
@@ -103,9 +103,13 @@ def finish(aborting: bool = False) -> None:
             if world.stepped_in_backward or world.cycle.unfinished():
                 steps.count(world)
             native.finish(session)
+        meeting.leave(world)
         if not (aborting or world.failed):
             swarm.linger(world)
     finally:
+        if world.watches_for_termination and not native.termination_requested():
+            native.watch_for_termination(0)  # from here on SIGTERM acts at once
+        meeting.leave(world)
         world.session = None
         world.server = None
         hooks.uninstall()

@@ -1,4 +1,4 @@
-"""Process groups inside a site.
+"""Process groups inside a site, and what the backend of a group runs on.
 
 `site_group` is a real torch group over the site's ranks: Gloo for CPU tensors, NCCL for CUDA tensors when torch has it.
 Making one is collective among its ranks, as `dist.new_group(use_local_synchronization=True)` is.
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from torch.distributed import ProcessGroup, Store
 
+    from torch_collab.meeting import Part
     from torch_collab.places import Sites
     from torch_collab.state import World
 
@@ -36,25 +37,29 @@ def make_gloo(store: Store, prefix: str, rank: int, size: int, timeout: timedelt
 
 
 @dataclass(frozen=True)
-class Gloos:
-    """What the backend of one process group runs on; shared with nobody else."""
+class Inner:
+    """What the backend of one process group runs on; shared with nobody else. Several sites have a part in the
+    meeting, or, where torch's Gloo is asked for, `world` and `leaders`."""
 
-    world: Any
+    world: Any | None  # all ranks of this group
     site: Any | None  # ranks of this group at this rank's site; None for one rank or one site
     leaders: Any | None  # the lowest rank of each site; None elsewhere and for one site
+    meeting: Part | None = None
 
 
-def make_gloos(store: Store, rank: int, sites: Sites, size: int, timeout: timedelta) -> Gloos:
-    world = make_gloo(store, "world", rank, size, timeout)
+def make_inner(store: Store, rank: int, sites: Sites, size: int, timeout: timedelta, meeting: Part | None) -> Inner:
     if len(sites.sites) == 1:
-        return Gloos(world, None, None)
+        return Inner(make_gloo(store, "world", rank, size, timeout), None, None)
     mine = sites.of(rank)
-    site = leaders = None
+    site = leaders = world = None
     if len(mine.ranks) > 1:
         site = make_gloo(store, f"site/{mine.leader}", mine.ranks.index(rank), len(mine.ranks), timeout)
+    if meeting is not None:
+        return Inner(None, site, None, meeting)
+    world = make_gloo(store, "world", rank, size, timeout)
     if rank == mine.leader:
         leaders = make_gloo(store, "leaders", sites.sites.index(mine), len(sites.sites), timeout)
-    return Gloos(world, site, leaders)
+    return Inner(world, site, leaders)
 
 
 def inside_backend() -> str:

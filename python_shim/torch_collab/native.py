@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
     from torch_collab import _C
-    from torch_collab.groups import Gloos
+    from torch_collab.groups import Inner
     from torch_collab.places import Sites
     from torch_collab.vector import Entry
 
@@ -99,18 +99,45 @@ def knob_table_markdown() -> str:
 
 
 @_worded
-def make_backend(opts: Any, sites: Sites, gloos: Gloos, is_world: bool) -> Any:
+def make_backend(opts: Any, sites: Sites, inner: Inner, is_world: bool) -> Any:
     number = {rank: index for index, site in enumerate(sites.sites) for rank in site.ranks}
+    part = inner.meeting
+    meeting = {}
+    if part is not None:
+        meeting = {"seat": part.seat, "group_id": part.group_id, "ranks": part.ranks, "site_names": part.site_names}
     return _module().make_backend(
         rank=opts.group_rank,
         size=opts.group_size,
         sites=[number[rank] for rank in range(opts.group_size)],
-        world=gloos.world,
-        site=gloos.site,
-        leaders=gloos.leaders,
+        world=inner.world,
+        site=inner.site,
+        leaders=inner.leaders,
+        **meeting,
         timeout=opts.timeout,
         is_world=is_world,
     )
+
+
+@_worded
+def enter_meeting(
+    config: Settings,
+    transport: dict[str, Any],
+    world: int,
+    rank: int,
+    sites: Sequence[str],
+    site_of: Sequence[int],
+    hubs: Sequence[str],
+) -> _C.MeetingSeat:
+    seat: _C.MeetingSeat = _module().enter_meeting(
+        config=config.raw,
+        transport=transport,
+        world=world,
+        rank=rank,
+        sites=list(sites),
+        site_of=list(site_of),
+        hubs=list(hubs),
+    )
+    return seat
 
 
 # ---- transports --------------------------------------------------------------------------------
@@ -146,11 +173,6 @@ def ucx_transport(config: Settings, advertise: str) -> dict[str, Any]:
 
 def tcp_transport(config: Settings, advertise: str) -> dict[str, Any]:
     return {"kind": "tcp", "config": config.raw, "advertise_host": advertise}
-
-
-def dialling_transport(config: Settings, advertise: str) -> dict[str, Any]:
-    """Of the transports that are dialled by address, the one COLLAB_TRANSPORT names; `auto` is ucx."""
-    return tcp_transport(config, advertise) if config.transport == "tcp" else ucx_transport(config, advertise)
 
 
 def gloo_transport(backend: Any) -> dict[str, Any]:
@@ -216,6 +238,20 @@ def synchronize(session: _C.Session) -> _C.StepOutcome:
     return session.synchronize()
 
 
+def watch_for_termination(seconds: float) -> bool:
+    """SIGTERM becomes a wish, and acts after `seconds`. False when the script, or somebody else, handles it."""
+    return bool(_module().watch_for_termination(timedelta(seconds=seconds)))
+
+
+def termination_requested() -> bool:
+    return bool(_module().termination_requested())
+
+
+def carry_out_termination() -> NoReturn:
+    _module().carry_out_termination()
+    raise SystemExit(143)  # never reached
+
+
 @_worded
 def finish(session: _C.Session) -> None:
     session.finish()
@@ -240,8 +276,7 @@ def wait_until_empty(server: _C.CoordinatorServer, seconds: float) -> str | None
 
 
 @_worded
-def query_status(config: Settings, address: str, seconds: float) -> str:
-    transport = dialling_transport(config, "")
+def query_status(transport: dict[str, Any], address: str, seconds: float) -> str:
     return str(_module().query_status(transport, address, timedelta(seconds=seconds)))
 
 

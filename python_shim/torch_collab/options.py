@@ -46,6 +46,7 @@ class Options:
     # Waits: seconds, a timedelta, or text with a unit such as "30s".
     join_timeout: float | str | timedelta | None = None
     round_timeout: float | str | timedelta | None = None
+    straggler_grace: float | str | timedelta | None = None
     link_grace: float | str | timedelta | None = None
     heartbeat: float | str | timedelta | None = None
     linger: float | str | timedelta | None = None

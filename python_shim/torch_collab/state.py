@@ -49,10 +49,12 @@ class World:
     places: list[Place]
     sites: Sites
     site: Site
-    backend: Any  # the c10d backend of the world
     pid: int = field(default_factory=os.getpid)
 
     # Made while the script runs.
+    backend: Any = None  # the c10d backend of the world, made in init_process_group
+    seat: _C.MeetingSeat | None = None  # several sites, unless torch's Gloo is asked for
+    meeting_id: int = 0
     site_group: ProcessGroup | None = None
     part_groups: dict[tuple[int, ...], Any] = field(default_factory=dict)
     ddp_modules: list[weakref.ref[DistributedDataParallel]] = field(default_factory=list)
@@ -64,6 +66,7 @@ class World:
     samples: SampleCounter = field(default_factory=SampleCounter)
     cycle: OptimizerCycle = field(default_factory=OptimizerCycle)
     stepped_in_backward: bool = False
+    watches_for_termination: bool = False
     failed: bool = False  # the script or a round raised: no last round
     finished: bool = False
 

@@ -68,6 +68,8 @@ def count(world: World) -> None:
     if world.session is None:
         return
     world.stepped_in_backward = False
+    if native.termination_requested():
+        world.session.ask_to_leave()
     try:
         outcome = native.step(world.session, world.samples.take())
     except BaseException:
@@ -75,6 +77,22 @@ def count(world: World) -> None:
         raise
     if outcome.took_anchor:
         reset_unfit_state(world)
+    if outcome.leaving:
+        _leave(world)
+
+
+def _leave(world: World) -> None:
+    """SIGTERM has come to the site's leader, and its last round is over: every rank of the site ends as by SIGTERM."""
+    from torch_collab import ends
+
+    if world.is_leader:
+        log.info(f"site {world.site.name} leaves the swarm, because it was asked to end (SIGTERM)")
+    try:
+        ends.finish()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        native.carry_out_termination()
 
 
 def reset_unfit_state(world: World) -> None:

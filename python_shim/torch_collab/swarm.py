@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch.distributed as dist
 
-from torch_collab import addresses, log, native
+from torch_collab import addresses, links, log, meeting, native
 from torch_collab.environment import collab_variables
 from torch_collab.groups import make_gloo, site_group
 
@@ -23,8 +23,10 @@ if TYPE_CHECKING:
     from torch_collab.vector import Entry
 
 _KEY = "collab/coordinator"
+_FAILED = "failed: "
 _HEARD = "collab/heard"
 _HEARING_SECONDS = 30
+_LEAVE_SECONDS = 20
 
 
 def make_session(world: World, entries: Sequence[Entry]) -> _C.Session:
@@ -62,14 +64,34 @@ def _job() -> str:
     return f"{run}/{agent}/{started}"
 
 
-def _reach_coordinator(world: World, config: native.Settings) -> dict[str, Any]:
-    """Leaders: the transport for links between sites, with `world.coordinators` known and one of them served here."""
-    links = _LinkNodes(world) if choose_transport(world) == "gloo" else None
-    transport = native.gloo_transport(links.mine) if links else native.dialling_transport(config, config.advertise)
+def meet(world: World) -> None:
+    """Several sites: finds or serves the coordinator, and takes this rank's seat in the meeting there. Collective."""
+    config = _resolved(world)
     if not world.one_world:
         world.coordinators = list(config.coordinator)
     elif world.rank == world.sites.sites[0].leader:
-        _serve(world, config, links)
+        try:
+            _serve(world, config, None)
+        except Exception as error:
+            world.store.set(_KEY, _FAILED + str(error))  # the others need not wait for it
+            raise
+    else:
+        _find(world)
+    meeting.enter(world, config)
+
+
+def _reach_coordinator(world: World, config: native.Settings) -> dict[str, Any]:
+    """Leaders: the transport for links between sites, with `world.coordinators` known and one of them served here."""
+    choice = links.choose(config, world.one_world)
+    log.info(str(choice))
+    gloo = _LinkNodes(world) if choice.kind == "gloo" else None
+    transport = native.gloo_transport(gloo.mine) if gloo else links.make(config, config.advertise)
+    if world.coordinators:
+        return transport  # known since the ranks' meeting
+    if not world.one_world:
+        world.coordinators = list(config.coordinator)
+    elif world.rank == world.sites.sites[0].leader:
+        _serve(world, config, gloo)
     else:
         _find(world)
     return transport
@@ -106,39 +128,14 @@ def begin(world: World, session: _C.Session) -> None:
                 world.store.wait(keys, timedelta(seconds=min(world.config.join_timeout, _HEARING_SECONDS)))
         raise
     _tell_heard(world)
+    if len(world.site.ranks) == 1 or world.one_host:
+        # torchrun kills 30 s after it has asked.
+        world.watches_for_termination = native.watch_for_termination(_LEAVE_SECONDS)
 
 
 def _tell_heard(world: World) -> None:
     if world.one_world and world.is_leader:
         world.store.set(f"{_HEARD}/{world.sites.sites.index(world.site)}", "1")
-
-
-def choose_transport(world: World) -> str:
-    """`auto` takes UCX when it loads, else torch's Gloo, which can only join the sites of one world."""
-    wanted = world.config.transport
-    if wanted == "gloo" and not world.one_world:
-        raise RuntimeError(
-            "collab: COLLAB_TRANSPORT=gloo joins the sites of one world only; with a coordinator outside use ucx or tcp"
-        )
-    if wanted == "gloo":
-        return "gloo"
-    if wanted == "tcp":
-        return "tcp"
-    if wanted == "loopback":
-        raise RuntimeError(
-            "collab: COLLAB_TRANSPORT=loopback joins sites inside one process, for tests; use ucx, tcp or gloo"
-        )
-    problem = native.ucx_problem()
-    if problem is None:
-        return "ucx"
-    if wanted == "ucx" or not world.one_world:
-        raise RuntimeError(
-            f"collab: links between sites need UCX, which does not load: {problem}; pip install libucx-cu12, then "
-            "look at `collab doctor`" + ("" if not world.one_world else ", or set COLLAB_TRANSPORT=gloo")
-        )
-    if world.rank == 0:
-        log.info(f"links between sites use torch's Gloo, because UCX does not load: {problem}")
-    return "gloo"
 
 
 def _resolved(world: World) -> native.Settings:
@@ -178,16 +175,14 @@ class _LinkNodes:
         self.coordinator = make_gloo(world.store.clone(), "links", size - 1, size, world.timeout)
 
 
-def _serve(world: World, config: native.Settings, links: _LinkNodes | None) -> None:
+def _serve(world: World, config: native.Settings, gloo: _LinkNodes | None) -> None:
     """The first site's leader serves the coordinator and tells its address by the store."""
-    if links is not None:
-        world.server = native.serve_coordinator(config, native.gloo_transport(links.coordinator), "0.0.0.0:0")
+    if gloo is not None:
+        world.server = native.serve_coordinator(config, native.gloo_transport(gloo.coordinator), "0.0.0.0:0")
         address = world.server.address
     else:
         host = config.listen.rpartition(":")[0]
-        world.server = native.serve_coordinator(
-            config, native.dialling_transport(config, config.advertise), f"{host}:0"
-        )
+        world.server = native.serve_coordinator(config, links.make(config, config.advertise), f"{host}:0")
         _, port = addresses.split_host_port(world.server.address)
         address = addresses.join_host_port(config.advertise, port)
     world.coordinators = [address]
@@ -202,9 +197,12 @@ def _find(world: World) -> None:
     except Exception as error:
         raise RuntimeError(
             f"collab: no coordinator after {limit.total_seconds():.0f} s (COLLAB_JOIN_TIMEOUT): the leader of site "
-            f"{first.name}, rank {first.leader}, has not come to its first training forward ({error})"
+            f"{first.name}, rank {first.leader}, has not come to where it serves it ({error})"
         ) from None
-    world.coordinators = [world.store.get(_KEY).decode()]
+    address = world.store.get(_KEY).decode()
+    if address.startswith(_FAILED):
+        raise RuntimeError(f"collab: rank {first.leader} of {first.name}: {address.removeprefix(_FAILED)}")
+    world.coordinators = [address]
 
 
 def linger(world: World) -> None:

@@ -201,7 +201,7 @@ def main() -> int:
     args.out.parent.mkdir(parents=True, exist_ok=True)
     settings = {"codec": args.codec, "millions": args.millions, "tls": args.tls, "env": args.env}
     report = {"benchmark": "wan", "machine": pairs.machine(), **settings, "rows": rows}
-    args.out.write_text(json.dumps(report, indent=1))
+    args.out.write_text(json.dumps(report, indent=1) + "\n")
     print(f"  -> {args.out}")
     return int(not all(row.get("met", True) for row in rows))
 

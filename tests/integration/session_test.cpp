@@ -8,9 +8,10 @@
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <map>
 
 #include "core/runtime/state_file.h"
-#include "tests/integration/swarm.h"
+#include "tests/integration/by_hand.h"
 
 namespace collab::testing {
 namespace {
@@ -45,18 +46,6 @@ std::vector<float> reference(std::size_t sites, std::size_t elements, std::size_
   }
   if (steps % every != 0) average();
   return anchor;
-}
-
-Swarm swarm_of(std::size_t sites, CodecId codec) {
-  Swarm swarm;
-  swarm.sites = sites;
-  swarm.config.codec = codec;
-  swarm.config.sync_every = {.steps = 4, .time = {}};
-  swarm.config.chunk_kib = 4;
-  swarm.config.join_timeout = std::chrono::seconds(20);
-  swarm.config.round_timeout = std::chrono::seconds(20);
-  swarm.config.log = "warning";
-  return swarm;
 }
 
 void expect_all_ok(const std::vector<Status>& results) {
@@ -256,6 +245,34 @@ TEST(Session, TheStateOnDiskOutlivesTheSwarm) {
   std::filesystem::remove_all(dir);
 }
 
+TEST(Session, TheSameDataAtTwoSitesIsToldToBoth) {
+  const std::string path = ::testing::TempDir() + "collab-same-data-" + std::to_string(getpid());
+  Swarm swarm = swarm_of(3, CodecId::kFp16);
+  swarm.config.events = path;
+  swarm.start_coordinator();
+  expect_all_ok(swarm.run([](Session& session, std::size_t site, std::vector<float>& values) -> Status {
+    for (std::size_t step = 0; step < 16; ++step) {
+      train_one_step(values, site == 2 ? 0 : site, step);  // as site 0 does
+      const Result<StepOutcome> outcome = session.step(8);
+      if (!outcome.ok()) return outcome.status();
+    }
+    return session.finish();
+  }));
+  std::ifstream file(path);
+  std::map<std::string, int> told;
+  for (std::string line; std::getline(file, line);) {
+    if (line.find("\"event\":\"same-data\"") == std::string::npos) continue;
+    EXPECT_THAT(line, HasSubstr("site0 and site2 have learned the same"));
+    for (const std::string site : {"site0", "site1", "site2"}) {
+      told[site] += line.find("\"site\":\"" + site + "\"") != std::string::npos ? 1 : 0;
+    }
+  }
+  EXPECT_EQ(told["site0"], 1);
+  EXPECT_EQ(told["site1"], 0);
+  EXPECT_EQ(told["site2"], 1);
+  std::remove(path.c_str());
+}
+
 TEST(Session, EventsTellOfEachRound) {
   const std::string path = ::testing::TempDir() + "collab-events-" + std::to_string(getpid());
   Swarm swarm = swarm_of(2, CodecId::kInt8);
@@ -275,6 +292,64 @@ TEST(Session, EventsTellOfEachRound) {
   }
   EXPECT_EQ(rounds, 4U) << "two rounds at each of two sites";
   std::remove(path.c_str());
+}
+
+TEST_F(ByHand, OneOfTwoDiesTheOtherTrainsOnAndBothAgreeWhenItReturns) {
+  start(2);
+  together(2, [this](std::size_t site) { EXPECT_TRUE(interval(site)); });
+  const std::vector<float> anchor = values(0);
+  sessions_[1].reset();
+  EXPECT_FALSE(interval(0));
+  EXPECT_FALSE(interval(0));
+  std::vector<float> alone = anchor;
+  for (std::size_t step = 4; step < 12; ++step) train_one_step(alone, 0, step);
+  EXPECT_EQ(values(0), alone) << "nothing but its own steps has moved it";
+
+  values(1) = fresh_values(swarm_.elements, 99);
+  begin(1);
+  EXPECT_EQ(values(1), anchor) << "the anchor has stood";
+  std::vector<float> other = anchor;
+  for (std::size_t step = 4; step < 8; ++step) train_one_step(other, 1, step);
+  for (std::size_t step = 12; step < 16; ++step) train_one_step(alone, 0, step);
+  together(2, [this](std::size_t site) { EXPECT_TRUE(interval(site)); });
+  EXPECT_EQ(values(0), values(1));
+  std::vector<double> expected(anchor.size());  // 12 steps of the one against 4 of the other
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    expected[i] = 0.75 * static_cast<double>(alone[i]) + 0.25 * static_cast<double>(other[i]);
+  }
+  expect_near(values(0), expected);
+  finish_all();
+}
+
+TEST_F(ByHand, AStragglerIsLeftOutAndItsStepsCountInTheNextRound) {
+  start(3);
+  const std::vector<float> first = values(0);
+  together(2, [this](std::size_t site) { EXPECT_TRUE(interval(site)); });  // without the third
+  const std::vector<float> second = values(0);
+  EXPECT_EQ(values(1), second);
+  std::vector<std::vector<float>> theta{second, second, first};
+  for (std::size_t step = 0; step < 4; ++step) {
+    train_one_step(theta[0], 0, step + 4);
+    train_one_step(theta[1], 1, step + 4);
+    train_one_step(theta[2], 2, step);
+  }
+  // The last comes first, with the anchor of before; the others follow once it waits, well within its patience.
+  std::thread straggler([this] { EXPECT_TRUE(interval(2)); });
+  while (swarm_.coordinator->status_json().find("\"state\":\"active\",\"ready\":true") == std::string::npos) {
+    std::this_thread::yield();
+  }
+  together(2, [this](std::size_t site) { EXPECT_TRUE(interval(site)); });
+  straggler.join();
+  EXPECT_EQ(values(0), values(1));
+  EXPECT_EQ(values(0), values(2));
+  std::vector<double> expected(first.size());
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    const double late =
+        static_cast<double>(second[i]) + static_cast<double>(theta[2][i]) - static_cast<double>(first[i]);
+    expected[i] = (static_cast<double>(theta[0][i]) + static_cast<double>(theta[1][i]) + late) / 3;
+  }
+  expect_near(values(2), expected);
+  finish_all();
 }
 
 }  // namespace

@@ -172,7 +172,8 @@ def test_the_exit_barrier_is_the_sites() -> None:
 
 def test_a_machine_without_ucx(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch_collab.native.ucx_problem", lambda: "no libucp.so")
-    with pytest.raises(RuntimeError, match=r"UCX, which does not load here: no libucp.so; pip install libucx-cu12"):
+    monkeypatch.setenv("COLLAB_TRANSPORT", "ucx")
+    with pytest.raises(RuntimeError, match=r"UCX does not load: no libucp.so; pip install libucx-cu12"):
         handler(free_port())
 
 

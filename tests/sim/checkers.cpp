@@ -5,15 +5,20 @@
 namespace collab::sim {
 
 void Checkers::contributes(const wire::Form& form, SiteId site, Contribution contribution) {
-  const Attempt attempt{form.term, form.round, form.attempt};
+  const Attempt attempt{form.run, form.round, form.attempt};
   forms_[attempt] = form;
   attempts_[attempt][site] = std::move(contribution);
 }
 
 void Checkers::committed(const wire::Commit& commit) {
-  if (!committed_.insert({commit.term, commit.round}).second) return;
+  if (commit.contributors.empty()) {  // nobody exchanged anything
+    commits_ += idle_.insert({commit.run, commit.round, commit.attempt}).second ? 1 : 0;
+    return;
+  }
+  const Attempt attempt{commit.run, commit.round, commit.attempt};
+  if (forms_.count(attempt) == 0) return fail("round " + std::to_string(commit.round.value) + " was never exchanged");
+  if (!committed_.insert({commit.run, commit.round}).second) return;
   ++commits_;
-  const Attempt attempt{commit.term, commit.round, commit.attempt};
   for (const SiteId site : commit.contributors) {
     const auto found = attempts_[attempt].find(site);
     if (found == attempts_[attempt].end()) {
@@ -24,7 +29,9 @@ void Checkers::committed(const wire::Commit& commit) {
     const Contribution& c = found->second;
     auto& counted = counted_[c.process];
     for (const auto& [from, interval] : counted) {
-      if (from < c.to && c.from < interval.to) {
+      // What others agreed on in another run after this one left it is no part of this one's anchor.
+      const bool included = interval.run == commit.run || interval.round <= began_at_[commit.run];
+      if (included && from < c.to && c.from < interval.to) {
         fail(c.process + ": samples [" + std::to_string(c.from) + ", " + std::to_string(c.to) + ") of round " +
              std::to_string(commit.round.value) + " were counted in round " + std::to_string(interval.round.value) +
              " already");
@@ -38,17 +45,20 @@ void Checkers::committed(const wire::Commit& commit) {
   }
 }
 
-void Checkers::starts_from(TermId term, RunId run, RoundId round) {
+void Checkers::starts_from(RunId run, RoundId round) {
+  began_at_.try_emplace(run, round);
+  const auto undone = [&](RunId of, RoundId later) {
+    return of == run && later > round && !invariants.is_committed(of, later);
+  };
   for (auto& [process, counted] : counted_) {
-    std::erase_if(counted, [&](const auto& entry) { return entry.second.run == run && entry.second.round > round; });
+    std::erase_if(counted, [&](const auto& entry) { return undone(entry.second.run, entry.second.round); });
   }
-  std::erase_if(committed_,
-                [&](const auto& entry) { return std::get<0>(entry) == term && std::get<1>(entry) > round; });
+  std::erase_if(committed_, [&](const auto& entry) { return undone(std::get<0>(entry), std::get<1>(entry)); });
 }
 
-void Checkers::applied(const std::string& process, const wire::Commit& commit, const std::vector<float>& mean) {
-  if (commit.attempt.value == 0) return;
-  const Attempt attempt{commit.term, commit.round, commit.attempt};
+void Checkers::applied(const std::string& process, const wire::Form& form, const wire::Commit& commit,
+                       const std::vector<float>& mean) {
+  const Attempt attempt{form.run, form.round, form.attempt};
   const auto& contributions = attempts_[attempt];
   double total = 0;
   for (const SiteId site : commit.contributors) total += contributions.at(site).weight;

@@ -28,12 +28,13 @@ class Checkers {
   protocol::Invariants invariants;
 
   void contributes(const wire::Form& form, SiteId site, Contribution contribution);
-  // From the coordinator's Commit: what counts now.
+  // From a coordinator's Commit: what counts now.
   void committed(const wire::Commit& commit);
   // From the first Adopt of a run at a round: later rounds of that run are undone (all who held them are gone).
-  void starts_from(TermId term, RunId run, RoundId round);
+  void starts_from(RunId run, RoundId round);
   // A site took the outer step with this mean.
-  void applied(const std::string& process, const wire::Commit& commit, const std::vector<float>& mean);
+  void applied(const std::string& process, const wire::Form& form, const wire::Commit& commit,
+               const std::vector<float>& mean);
   void fail(const std::string& what) { failures_.push_back(what); }
 
   // Samples [0, counted) are each counted once, when nothing went wrong for this process.
@@ -47,12 +48,14 @@ class Checkers {
     RunId run;
     RoundId round;
   };
-  using Attempt = std::tuple<TermId, RoundId, AttemptId>;
+  using Attempt = std::tuple<RunId, RoundId, AttemptId>;
   std::map<Attempt, std::map<SiteId, Contribution>> attempts_;
   std::map<Attempt, wire::Form> forms_;
   std::map<std::string, std::map<std::uint64_t, Interval>> counted_;            // by process and first sample
   std::map<std::string, std::map<std::uint64_t, std::uint64_t>> ever_counted_;  // also where it was undone since
-  std::set<std::tuple<TermId, RoundId>> committed_;
+  std::set<std::tuple<RunId, RoundId>> committed_;
+  std::map<RunId, RoundId> began_at_;
+  std::set<Attempt> idle_;  // rounds in which nobody had a weight
   std::size_t commits_ = 0;
   std::vector<std::string> failures_;
 };

@@ -15,8 +15,9 @@ namespace {
 using namespace collab;
 
 constexpr const char* kUsage =
-    "usage: collab_sim [--seed N | --count N [--first N]] [--sites N] [--rounds N]\n"
-    "                  [--faults drawn|none|all|LIST] [--mutation none|forge-done|count-twice|flip-bit] [--verbose]\n";
+    "usage: collab_sim [--seed N | --count N [--first N]] [--sites N] [--candidates N] [--rounds N]\n"
+    "                  [--faults drawn|none|all|LIST] [--mutation none|forge-done|count-twice|flip-bit|lose-steps] "
+    "[--verbose]\n";
 
 struct Arguments {
   sim::SwarmOptions swarm;
@@ -29,6 +30,7 @@ std::optional<sim::Mutation> mutation_from(const std::string& name) {
   if (name == "forge-done") return sim::Mutation::kForgeDone;
   if (name == "count-twice") return sim::Mutation::kCountTwice;
   if (name == "flip-bit") return sim::Mutation::kFlipBit;
+  if (name == "lose-steps") return sim::Mutation::kLoseSteps;
   return std::nullopt;
 }
 
@@ -69,6 +71,8 @@ Result<Arguments> parse(int argc, char** argv) {
       arguments.fresh = arguments.swarm.seed == 1;
     } else if (name == "--sites") {
       arguments.swarm.sites = static_cast<std::uint32_t>(number);
+    } else if (name == "--candidates") {
+      arguments.swarm.candidates = static_cast<std::uint32_t>(number);
     } else if (name == "--rounds") {
       arguments.swarm.rounds = static_cast<std::uint32_t>(number);
     } else {
@@ -92,16 +96,21 @@ int main(int argc, char** argv) {
   sim::SwarmOptions options = arguments->swarm;
   std::printf("collab_sim: %llu run(s), first seed %llu\n", static_cast<unsigned long long>(arguments->count),
               static_cast<unsigned long long>(options.seed));
+  std::fflush(stdout);
   std::uint64_t bad = 0;
   std::uint64_t commits = 0;
   std::uint64_t faults = 0;
   std::uint64_t restarts = 0;
+  std::uint64_t skipped = 0;
+  std::uint64_t rebased = 0;
   double seconds = 0;
   for (std::uint64_t i = 0; i < arguments->count; ++i, ++options.seed) {
     const sim::SwarmResult result = sim::run_swarm(options);
     commits += result.commits;
     faults += result.faults;
     restarts += result.failed_processes;
+    skipped += result.skipped;
+    rebased += result.rebased;
     seconds += result.virtual_seconds;
     if (result.failures.empty()) continue;
     ++bad;
@@ -109,12 +118,15 @@ int main(int argc, char** argv) {
                 result.sites, result.rounds);
     for (const std::string& failure : result.failures) std::printf("  %s\n", failure.c_str());
     std::printf("  again: %s\n", sim::replay_command(options).c_str());
+    std::fflush(stdout);
   }
   std::printf(
-      "collab_sim: %llu commits, %llu faults, %llu processes given up and restarted, %.0f s of virtual time; "
+      "collab_sim: %llu commits, %llu faults, %llu processes given up and restarted, "
+      "%llu triggers without a round, %llu rebases, %.0f s of virtual time; "
       "%llu of %llu runs failed\n",
       static_cast<unsigned long long>(commits), static_cast<unsigned long long>(faults),
-      static_cast<unsigned long long>(restarts), seconds, static_cast<unsigned long long>(bad),
+      static_cast<unsigned long long>(restarts), static_cast<unsigned long long>(skipped),
+      static_cast<unsigned long long>(rebased), seconds, static_cast<unsigned long long>(bad),
       static_cast<unsigned long long>(arguments->count));
   return bad == 0 ? 0 : 1;
 }

@@ -58,8 +58,10 @@ Duration Network::draw_delay() {
   return options_.delay_min + Duration(static_cast<Duration::rep>(extra));
 }
 
-TimePoint Network::passable(TimePoint when, NodeId a, NodeId b) const {
-  return std::max({when, hosts_[a].isolated_until, hosts_[b].isolated_until});
+TimePoint Network::passable(TimePoint when, NodeId from, NodeId to) const {
+  const auto side = [this](NodeId node) { return node < side_.size() && side_[node]; };
+  if (side(from) != side(to)) when = std::max(when, split_until_);
+  return std::max({when, hosts_[from].isolated_until, hosts_[to].isolated_until, hosts_[from].muted_until});
 }
 
 // In the order of arrival, also across a pause.
@@ -103,7 +105,7 @@ void Network::dial(NodeId from, const std::string& address, std::uint64_t token)
     return fail(now_ + 2 * draw_delay(), "connection refused by " + address);
   }
   const auto to = static_cast<NodeId>(hosts_.rend() - target - 1);
-  const TimePoint there = passable(now_ + 2 * draw_delay(), from, to);
+  const TimePoint there = std::max(passable(now_ + 2 * draw_delay(), from, to), passable(now_, to, from));
   if (there >= limit) return fail(limit, "no answer from " + address);
   at(there, [this, from, to, token, address] {
     if (!hosts_[from].alive) return;
@@ -140,7 +142,7 @@ void Network::send(NodeId from, LinkId id, Frame frame, std::uint64_t token) {
   last = std::max(last, passable(left + draw_delay(), from, to));
   arrive(to, id, last, [id, frame = std::move(frame)](Node& node) { node.on_frame(id, frame); });
   if (token != 0) {
-    arrive(from, id, passable(left, from, to), [id, token](Node& node) { node.on_sent(id, token); });
+    arrive(from, id, passable(left, from, from), [id, token](Node& node) { node.on_sent(id, token); });
   }
 }
 
@@ -192,6 +194,15 @@ void Network::cut_links(NodeId node, Prng& choice) {
 
 void Network::isolate(NodeId node, TimePoint until) {
   hosts_[node].isolated_until = std::max(hosts_[node].isolated_until, until);
+}
+
+void Network::mute(NodeId node, TimePoint until) {
+  hosts_[node].muted_until = std::max(hosts_[node].muted_until, until);
+}
+
+void Network::split(const std::vector<bool>& side, TimePoint until) {
+  side_ = side;
+  split_until_ = until;
 }
 
 void Network::pause(NodeId node, TimePoint until) {

@@ -73,7 +73,10 @@ class Network {
   // Faults.
   void cut_links(NodeId node, Prng& choice);   // one of its links, or all, close at both ends
   void isolate(NodeId node, TimePoint until);  // what it sends and is sent waits until then
-  void pause(NodeId node, TimePoint until);    // the process stands still
+  void mute(NodeId node, TimePoint until);     // what it sends waits until then; it hears
+  // The nodes of `side` and the others hear nothing of each other until then.
+  void split(const std::vector<bool>& side, TimePoint until);
+  void pause(NodeId node, TimePoint until);  // the process stands still
   void slow(NodeId node, double factor, TimePoint until);
 
   [[nodiscard]] std::size_t open_links() const { return links_.size(); }
@@ -99,6 +102,7 @@ class Network {
     std::string address;
     bool alive = true;
     TimePoint isolated_until{};
+    TimePoint muted_until{};
     TimePoint paused_until{};
     TimePoint slow_until{};
     double slow_factor = 1;
@@ -107,7 +111,7 @@ class Network {
   };
 
   Duration draw_delay();
-  TimePoint passable(TimePoint when, NodeId a, NodeId b) const;
+  TimePoint passable(TimePoint when, NodeId from, NodeId to) const;
   void deliver(NodeId to, std::function<void(Node&)> what);
   void resume(NodeId node);
   void break_link(LinkId link, const std::string& why);
@@ -120,6 +124,8 @@ class Network {
   std::uint64_t next_link_ = 1;
   std::priority_queue<Happening, std::vector<Happening>, std::greater<>> queue_;
   std::vector<Host> hosts_;
+  std::vector<bool> side_;  // of the split, by node; later ones are on the first side
+  TimePoint split_until_{};
   std::map<LinkId, Link> links_;
 };
 

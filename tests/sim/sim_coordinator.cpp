@@ -8,9 +8,10 @@ namespace collab::sim {
 
 using namespace protocol;
 
-SimCoordinator::SimCoordinator(CoordinatorConfig config, std::string address, Mutation mutation, Network& network,
-                               Checkers& checkers, SimSite::Log log)
+SimCoordinator::SimCoordinator(CoordinatorConfig config, std::string process, std::string address, Mutation mutation,
+                               Network& network, Checkers& checkers, SimSite::Log log)
     : config_(std::move(config)),
+      process_(std::move(process)),
       mutation_(mutation),
       network_(network),
       checkers_(checkers),
@@ -34,22 +35,33 @@ void SimCoordinator::forge(const wire::Done& done) {
   for (const auto& [site, link] : links) step(Received{link, done});
 }
 
+// False: it died with this copy on its way.
+bool SimCoordinator::send(LinkId link, const wire::Message& message) {
+  const auto* commit = std::get_if<wire::Commit>(&message);
+  if (commit != nullptr) checkers_.committed(*commit);
+  if (const auto* welcome = std::get_if<wire::Welcome>(&message)) links_[welcome->site] = link;
+  if (const auto* adopt = std::get_if<wire::Adopt>(&message)) checkers_.starts_from(adopt->run, adopt->round);
+  network_.send(node_, link, Frame{Lane::kControl, wire::encode(message), nullptr});
+  if (commit == nullptr || !both_die_) return true;
+  for (const auto& [site, of_site] : links_) {
+    if (of_site != link) continue;
+    std::exchange(both_die_, nullptr)(site);
+    return false;
+  }
+  return true;
+}
+
 void SimCoordinator::step(const CoordinatorEvent& event) {
   if (dead_) return;
   const std::vector<CoordinatorAction> actions = coordinator_.step(network_.now(), event);
-  checkers_.invariants.coordinator_step(event, actions);
+  checkers_.invariants.coordinator_step(process_, event, actions);
   for (const CoordinatorAction& action : actions) {
-    if (const auto* send = std::get_if<Send>(&action)) {
-      if (const auto* commit = std::get_if<wire::Commit>(&send->message)) checkers_.committed(*commit);
-      if (const auto* welcome = std::get_if<wire::Welcome>(&send->message)) links_[welcome->site] = send->link;
-      if (const auto* adopt = std::get_if<wire::Adopt>(&send->message)) {
-        checkers_.starts_from(adopt->term, adopt->run, adopt->round);
-      }
-      network_.send(node_, send->link, Frame{Lane::kControl, wire::encode(send->message), nullptr});
-    } else if (const auto* hangup = std::get_if<Hangup>(&action)) {
+    if (dead_) return;  // with the commit's first copy on its way
+    each_sent(action, [this](LinkId link, const wire::Message& message) { return send(link, message); });
+    if (const auto* hangup = std::get_if<Hangup>(&action)) {
       network_.close(node_, hangup->link);
     } else if (const auto* note = std::get_if<Note>(&action)) {
-      log_("coordinator", note->event + ": " + note->text);
+      log_(process_, note->event + ": " + note->text);
     }
   }
   network_.wake(node_, coordinator_.next_deadline());

@@ -15,12 +15,17 @@ namespace collab::sim {
 
 class SimCoordinator final : public Node {
  public:
-  SimCoordinator(protocol::CoordinatorConfig config, std::string address, Mutation mutation, Network& network,
-                 Checkers& checkers, SimSite::Log log);
+  SimCoordinator(protocol::CoordinatorConfig config, std::string process, std::string address, Mutation mutation,
+                 Network& network, Checkers& checkers, SimSite::Log log);
 
   [[nodiscard]] NodeId node() const { return node_; }
   [[nodiscard]] std::string status() const { return coordinator_.status_json(network_.now()); }
+  [[nodiscard]] const std::string& process() const { return process_; }
+  [[nodiscard]] std::size_t members() const { return coordinator_.members(); }
+  [[nodiscard]] bool dead() const { return dead_; }
   void kill() { dead_ = true; }
+  // Its next commit reaches one member only: then `both_die` is called with that member.
+  void die_at_commit(std::function<void(SiteId)> both_die) { both_die_ = std::move(both_die); }
 
   void on_connected(LinkId, std::uint64_t) override {}
   void on_dial_failed(std::uint64_t, const Status&) override {}
@@ -31,9 +36,12 @@ class SimCoordinator final : public Node {
 
  private:
   void step(const protocol::CoordinatorEvent& event);
+  bool send(LinkId link, const wire::Message& message);
   void forge(const wire::Done& done);
 
   protocol::CoordinatorConfig config_;
+  std::string process_;
+  std::function<void(SiteId)> both_die_;
   Mutation mutation_;
   Network& network_;
   Checkers& checkers_;

@@ -1,5 +1,6 @@
 #include "tests/sim/sim_site.h"
 
+#include <algorithm>
 #include <limits>
 #include <type_traits>
 #include <utility>
@@ -11,7 +12,19 @@ namespace collab::sim {
 
 using namespace protocol;
 
-Digest digest_of(const std::vector<float>& values) { return digest_of_vector(values); }
+std::vector<Digest> tiles_of(std::span<const float> values) {
+  std::vector<Digest> tiles;
+  for (; !values.empty(); values = values.subspan(std::min<std::size_t>(values.size(), kTileElements))) {
+    tiles.push_back(hash128(as_bytes_of(values.first(std::min<std::size_t>(values.size(), kTileElements)))));
+  }
+  return tiles;
+}
+
+Digest digest_of(const std::vector<float>& values) {
+  DigestChain chain;
+  for (const Digest& tile : tiles_of(values)) chain.add(tile);
+  return digest_of_state(chain.finish(), {});
+}
 
 SimSite::SimSite(SimSiteOptions options, Network& network, Checkers& checkers, Log log)
     : options_(std::move(options)),
@@ -25,6 +38,14 @@ SimSite::SimSite(SimSiteOptions options, Network& network, Checkers& checkers, L
   theta_.resize(options_.elements);
   for (float& value : theta_) value = static_cast<float>(prng_.uniform() - 0.5);
   if (saved_) anchor_ = theta_ = saved_->anchor;
+  moves_.resize(options_.elements);
+}
+
+std::optional<Saved> SimSite::saved() const {
+  std::optional<Saved> saved = saved_;
+  if (saved) saved->voters = site_.voters();
+  if (saved) saved->term = site_.term();
+  return saved;
 }
 
 void SimSite::start() { post(Begin{make_join()}); }
@@ -40,6 +61,8 @@ wire::Join SimSite::make_join() const {
   join.model = {{"weight", "float32", {options_.elements}, true, {}}};
   if (saved_) {
     join.offer = {saved_->run, saved_->round, digest_of(saved_->anchor)};
+    join.report.voters = saved_->voters;
+    join.report.granted = saved_->term;
   } else {
     join.offer = {RunId{0}, RoundId{0}, digest_of(theta_)};
   }
@@ -93,12 +116,28 @@ void SimSite::act(const SiteAction& action) {
           later(Duration{5'000}, [this, a] { apply(a); });
         } else if constexpr (std::is_same_v<T, KeepAnchor>) {
           keep_anchor(a);
+        } else if constexpr (std::is_same_v<T, Rebase>) {
+          ++report_.rebased;
+          move_onto_anchor(a.base, previous_);
+        } else if constexpr (std::is_same_v<T, TakeSnapshot>) {
+          snapshot_ = Snapshot{theta_, moves_, report_.trained};
+        } else if constexpr (std::is_same_v<T, RoundSkipped>) {
+          ++report_.skipped;
+          train();
         } else if constexpr (std::is_same_v<T, ReceiveAnchor>) {
-          incoming_ = Incoming{a.run, a.round, a.from, std::vector<float>(options_.elements)};
+          receive_anchor(a);
+        } else if constexpr (std::is_same_v<T, AddAnchorSource>) {
+          if (incoming_) incoming_->links[a.site] = a.over;
+          if (incoming_) fetch(SourceAdded{a.site}, nullptr);
+        } else if constexpr (std::is_same_v<T, DropAnchorSource>) {
+          if (incoming_) fetch(SourceLost{a.site}, nullptr);
+        } else if constexpr (std::is_same_v<T, StopReceiving>) {
+          incoming_.reset();
         } else if constexpr (std::is_same_v<T, SendAnchor>) {
           send_anchor(a);
         } else if constexpr (std::is_same_v<T, JoinDone>) {
           theta_ = anchor_;
+          report_.joined = true;
           report_.run = a.run;
           report_.round = a.round;
           train();
@@ -118,20 +157,26 @@ void SimSite::act(const SiteAction& action) {
 }
 
 void SimSite::train() {
-  if (report_.round >= options_.last_round) return post(Depart{"trained to the end"});
+  const bool all_counted = report_.uncounted_from == report_.trained;
+  if (report_.round >= options_.last_round && all_counted) return post(Depart{"trained to the end"});
   const double extra = prng_.uniform() * 2 * static_cast<double>(options_.train_mean.count());
   later(options_.train_min + Duration(static_cast<Duration::rep>(extra)), [this] { trained(); });
 }
 
 void SimSite::trained() {
-  const std::uint64_t samples = prng_.chance(options_.idle) ? 0 : 1 + prng_.below(64);
+  const bool enough = report_.round >= options_.last_round;  // it only waits to be counted
+  const std::uint64_t samples = enough || prng_.chance(options_.idle) ? 0 : 1 + prng_.below(64);
   if (samples > 0) {
-    for (float& value : theta_) value += static_cast<float>(0.02 * (prng_.uniform() - 0.5));
+    ++steps_;
+    for (std::size_t i = 0; i < theta_.size(); ++i) {
+      const auto move = static_cast<float>(0.02 * (prng_.uniform() - 0.5));
+      theta_[i] += move;
+      moves_[i] += static_cast<double>(move);
+    }
   }
   if (std::exchange(poison_, false)) theta_[prng_.below(theta_.size())] = std::numeric_limits<float>::quiet_NaN();
   report_.trained += samples;
-  const std::uint64_t since = report_.trained - uncounted_from_;
-  post(Trigger{static_cast<double>(since), since, since == 0 ? std::uint64_t{0} : std::uint64_t{10}});
+  post(Trigger{report_.trained, steps_});
 }
 
 void SimSite::round_done(const RoundDone& done) {
@@ -157,21 +202,21 @@ void SimSite::on_frame(LinkId link, const Frame& frame) {
   if (!message.ok())
     return checkers_.fail(options_.process + " got what it cannot read: " + message.status().to_string());
   if (const auto* chunk = std::get_if<wire::Chunk>(&*message)) return on_chunk(link, *chunk, frame.payload);
-  if (const auto* sent = std::get_if<wire::AnchorSent>(&*message)) return on_anchor_sent(link, *sent);
+  if (const auto* adopt = std::get_if<wire::Adopt>(&*message)) {
+    if (adopt->counted == wire::Counted::kUnknown) report_.undisturbed = false;
+  }
+  if (const auto* form = std::get_if<wire::Form>(&*message)) report_.form = *form;
   post(Received{link, *message});
 }
 
 void SimSite::on_sent(LinkId, std::uint64_t token) {
   // The token is the attempt's number in its round and the chunk's first element.
-  if (!attempt_ || token >> 40 != attempt_->form.attempt.value) return;
-  const std::uint64_t begin = (token & ((1ULL << 40) - 1)) - 1;
+  if (!attempt_ || token >> 32 != attempt_->form.attempt.value) return;
+  const std::uint64_t begin = (token & ((1ULL << 32) - 1)) - 1;
   step_exchange(ContributionSent{{begin, begin}}, self_);
 }
 
-void SimSite::on_closed(LinkId link, const Status& why) {
-  if (incoming_ && incoming_->from == link) incoming_.reset();
-  post(Closed{link, why});
-}
+void SimSite::on_closed(LinkId link, const Status& why) { post(Closed{link, why}); }
 
 void SimSite::on_timer() { post(Tick{}); }
 

@@ -10,9 +10,11 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "core/protocol/anchor_fetch.h"
 #include "core/protocol/exchange.h"
 #include "core/protocol/site.h"
 #include "tests/sim/checkers.h"
@@ -20,13 +22,15 @@
 
 namespace collab::sim {
 
-enum class Mutation : std::uint8_t { kNone, kForgeDone, kCountTwice, kFlipBit };
+enum class Mutation : std::uint8_t { kNone, kForgeDone, kCountTwice, kFlipBit, kLoseSteps };
 
 // What a process leaves behind on disk.
 struct Saved {
   RunId run;
   RoundId round;
   std::vector<float> anchor;
+  std::vector<wire::Voter> voters{};
+  TermId term{};
 };
 
 struct SimSiteOptions {
@@ -39,7 +43,8 @@ struct SimSiteOptions {
   RoundId last_round{10};
   Duration train_min{200'000};
   Duration train_mean{400'000};
-  double idle = 0.05;  // the chance that a step period brought no sample
+  double idle = 0.05;           // the chance that a step period brought no sample
+  double damaged_parts = 0.05;  // the chance that a part of an anchor has another bit when it is sent
   std::vector<std::string> coordinators;
   protocol::SiteConfig config;
   std::optional<Saved> saved;
@@ -56,7 +61,12 @@ struct SimSiteReport {
   RunId run;
   std::uint64_t rounds_done = 0;
   std::uint64_t trained = 0;
-  bool undisturbed = true;  // never declined, never stale, never took the anchor outright
+  bool undisturbed = true;  // its delta was always fit, and whether it was counted was always known
+  std::uint64_t uncounted_from = 0;
+  std::uint64_t skipped = 0;  // triggers answered without a round
+  std::uint64_t rebased = 0;
+  bool joined = false;
+  std::optional<wire::Form> form;  // the newest it heard of
 };
 
 class SimSite final : public Node {
@@ -68,9 +78,11 @@ class SimSite final : public Node {
   [[nodiscard]] NodeId node() const { return node_; }
   [[nodiscard]] const SimSiteOptions& options() const { return options_; }
   [[nodiscard]] const SimSiteReport& report() const { return report_; }
-  [[nodiscard]] std::optional<Saved> saved() const { return saved_; }
+  [[nodiscard]] std::optional<Saved> saved() const;
+  [[nodiscard]] const std::vector<wire::Voter>& voters() const { return site_.voters(); }
   [[nodiscard]] std::string waiting_for() const { return site_.waiting_for(network_.now()); }
   void kill() { dead_ = true; }
+  [[nodiscard]] SiteId self() const { return self_; }
 
   // Faults in the data.
   void poison_parameters() { poison_ = true; }      // NaN in the next delta
@@ -101,10 +113,10 @@ class SimSite final : public Node {
     std::map<std::uint64_t, Payload> means;
   };
   struct Incoming {
-    RunId run;
-    RoundId round;
-    LinkId from;
+    protocol::ReceiveAnchor wanted;
+    protocol::AnchorFetch fetch;
     std::vector<float> anchor;
+    std::map<SiteId, LinkId> links{};
   };
 
   // sim_site.cpp: driving the machine
@@ -128,9 +140,13 @@ class SimSite final : public Node {
   void take_chunk(const Arrived& arrived);
   void send_chunk(LinkId link, wire::ChunkKind kind, const ElementRange& range, Payload payload, std::uint64_t token);
   void send_anchor(const protocol::SendAnchor& send);
-  void on_anchor_sent(LinkId link, const wire::AnchorSent& sent);
+  void receive_anchor(const protocol::ReceiveAnchor& receive);
+  void fetch(const protocol::AnchorFetchEvent& event, const Payload& payload);
+  void anchor_whole();
   void keep_anchor(const protocol::KeepAnchor& keep);
   void apply(const protocol::ApplyCommit& apply);
+  void move_onto_anchor(protocol::Base base, const std::vector<float>& previous);
+  void expect_lossless();
   [[nodiscard]] bool fit() const;
   [[nodiscard]] LinkId link_to(SiteId site) const;
 
@@ -149,12 +165,24 @@ class SimSite final : public Node {
   std::vector<float> theta_;
   std::vector<float> anchor_;
   std::optional<Saved> saved_;
+  std::vector<float> previous_;  // the anchor before the one that was received last
+  struct Snapshot {
+    std::vector<float> theta;
+    std::vector<double> moves;
+    std::uint64_t trained = 0;
+  };
+  std::optional<Snapshot> snapshot_;
+  std::vector<double> moves_;  // what was trained and is not counted yet: parameters - anchor, by another way
+  bool sound_ = true;          // no bit of the model was flipped
   std::uint64_t uncounted_from_ = 0;
+  std::uint64_t steps_ = 0;
   SiteId self_;
   std::optional<Attempt> attempt_;
   std::optional<Incoming> incoming_;
+  std::uint64_t sound_parts_ = 0;  // of anchors, sent since one was damaged
   std::pair<RoundId, AttemptId> newest_{};
   std::map<std::pair<RoundId, AttemptId>, std::vector<Arrived>> early_;  // of attempts we have not heard of yet
+  std::pair<RoundId, AttemptId> flipped_{};                              // the mean of this attempt was
   bool poison_ = false;
   bool flip_mean_ = false;
   bool flip_anchor_ = false;
@@ -163,6 +191,9 @@ class SimSite final : public Node {
 // Token spaces of dials and sends.
 inline constexpr std::uint64_t kCoordinatorDial = 1ULL << 40;
 
+// Of a vector whose tiles have this many elements, as sites agree on it: small, so that an anchor has several.
+inline constexpr std::uint64_t kTileElements = 512;
 [[nodiscard]] Digest digest_of(const std::vector<float>& values);
+[[nodiscard]] std::vector<Digest> tiles_of(std::span<const float> values);
 
 }  // namespace collab::sim

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <utility>
 
 #include "core/base/digest.h"
@@ -32,6 +33,34 @@ void flip_one_bit(Floats& values, std::uint64_t index) {
 
 }  // namespace
 
+// What is contributed is all that was trained and is not counted yet: no local step is lost, none comes twice.
+void SimSite::expect_lossless() {
+  if (!fit() || !sound_) return;
+  for (std::size_t i = 0; i < theta_.size(); ++i) {
+    const double delta = static_cast<double>(theta_[i]) - static_cast<double>(anchor_[i]);
+    if (std::abs(delta - moves_[i]) < 1e-4) continue;
+    return checkers_.fail(options_.process + ": element " + std::to_string(i) + " moved by " + std::to_string(delta) +
+                          " from the anchor, and what was trained and not counted moved it by " +
+                          std::to_string(moves_[i]));
+  }
+}
+
+void SimSite::move_onto_anchor(Base base, const Floats& previous) {
+  if (options_.mutation == Mutation::kLoseSteps && base == Base::kOldAnchor) theta_ = previous;
+  if (base == Base::kSnapshot && !snapshot_) return checkers_.fail(options_.process + " has no snapshot");
+  const bool outright = base == Base::kParameters || base == Base::kUnfit;
+  const Floats& from = base == Base::kSnapshot ? snapshot_->theta : previous;
+  for (std::size_t i = 0; i < theta_.size(); ++i) {
+    theta_[i] = outright ? anchor_[i] : anchor_[i] + (theta_[i] - from[i]);
+    moves_[i] = outright ? 0 : base == Base::kSnapshot ? moves_[i] - snapshot_->moves[i] : moves_[i];
+  }
+  if (base == Base::kUnfit) report_.undisturbed = false;
+  if (outright) uncounted_from_ = report_.trained;
+  if (base == Base::kSnapshot) uncounted_from_ = snapshot_->trained;
+  report_.uncounted_from = uncounted_from_;
+  snapshot_.reset();
+}
+
 bool SimSite::fit() const {
   return std::all_of(theta_.begin(), theta_.end(), [](float value) { return std::isfinite(value); });
 }
@@ -51,6 +80,7 @@ void SimSite::start_exchange(const StartExchange& start) {
   for (const wire::Participant& p : start.form.participants) {
     if (p.site == self_) weight = p.weight;
   }
+  if (weight > 0) expect_lossless();
   Floats delta(options_.elements);
   for (std::size_t i = 0; i < delta.size(); ++i) delta[i] = anchor_[i] - theta_[i];
   checkers_.contributes(start.form, self_, {options_.process, weight, uncounted_from_, report_.trained, delta});
@@ -111,7 +141,7 @@ void SimSite::send_chunk(LinkId link, wire::ChunkKind kind, const ElementRange& 
 }
 
 void SimSite::send_contribution(const SendContribution& send) {
-  const std::uint64_t token = (std::uint64_t{attempt_->form.attempt.value} << 40) | (send.range.begin + 1);
+  const std::uint64_t token = (std::uint64_t{attempt_->form.attempt.value} << 32) | (send.range.begin + 1);
   send_chunk(link_to(send.owner), wire::ChunkKind::kContribution, send.range, cut(attempt_->delta, send.range), token);
 }
 
@@ -143,6 +173,7 @@ void SimSite::reduce(const ElementRange& range) {
 void SimSite::exchange_done() {
   if (flip_mean_ && attempt_->form.participants.size() > 1) {  // alone, nobody could tell
     flip_mean_ = false;
+    flipped_ = newest_;
     report_.undisturbed = false;
     flip_one_bit(attempt_->mean, prng_.next());
     log_(options_.process, "FAULT a bit of the mean is flipped");
@@ -154,9 +185,15 @@ void SimSite::exchange_done() {
 
 void SimSite::on_chunk(LinkId link, const wire::Chunk& chunk, const Payload& payload) {
   const auto peer = site_.peer_of(link);
-  if (chunk.kind == wire::ChunkKind::kAnchor) {
-    if (incoming_ && incoming_->from == link) paste(*payload, chunk.range, incoming_->anchor);
-    return;
+  if (chunk.kind >= wire::ChunkKind::kAnchor) {
+    if (!incoming_ || !peer) return;
+    const bool list = chunk.kind == wire::ChunkKind::kAnchorDigests;
+    std::vector<Digest> tiles = tiles_of(*payload);
+    if (list) {  // a payload here is floats: a digest is four of them, as bits
+      tiles.resize(payload->size() / 4);
+      std::memcpy(static_cast<void*>(tiles.data()), payload->data(), payload->size() * sizeof(float));
+    }
+    return fetch(PartArrived{*peer, chunk.kind, chunk.range, std::move(tiles)}, payload);
   }
   if (!peer || *peer != chunk.from || !payload || hash64(as_bytes_of(*payload)) != chunk.payload_hash) {
     return checkers_.fail(options_.process + " got a chunk from a link that is not its sender's, or damaged");
@@ -189,53 +226,94 @@ void SimSite::take_chunk(const Arrived& arrived) {
 void SimSite::keep_anchor(const KeepAnchor& keep) {
   if (anchor_.empty()) anchor_ = theta_;
   saved_ = Saved{keep.run, keep.round, anchor_};
+  report_.run = keep.run;
+  report_.round = keep.round;
   post(AnchorInPlace{keep.run, keep.round, digest_of(anchor_)});
 }
 
 void SimSite::send_anchor(const SendAnchor& send) {
-  for (std::uint64_t begin = 0; begin < options_.elements; begin += options_.chunk_elements) {
-    const ElementRange range{begin, std::min(options_.elements, begin + options_.chunk_elements)};
-    send_chunk(send.to, wire::ChunkKind::kAnchor, range, cut(anchor_, range), 0);
+  Payload part = cut(anchor_, send.part.range);
+  if (send.part.kind == wire::ChunkKind::kAnchorDigests) {
+    const std::vector<Digest> tiles = tiles_of(*part);
+    Floats bits(4 * tiles.size());
+    std::memcpy(bits.data(), tiles.data(), bits.size() * sizeof(float));
+    part = std::make_shared<const Floats>(std::move(bits));
+  } else if (++sound_parts_ > 200 && prng_.chance(options_.damaged_parts)) {  // one in a while is no broken memory
+    sound_parts_ = 0;
+    Floats damaged = *part;
+    flip_one_bit(damaged, prng_.next());
+    part = std::make_shared<const Floats>(std::move(damaged));
   }
-  const wire::AnchorSent sent{send.run, send.round, digest_of(anchor_)};
-  network_.send(node_, send.to, Frame{Lane::kData, wire::encode(sent), nullptr});
+  send_chunk(send.to, send.part.kind, send.part.range, std::move(part), 0);
 }
 
-void SimSite::on_anchor_sent(LinkId link, const wire::AnchorSent& sent) {
-  if (!incoming_ || incoming_->from != link || incoming_->run != sent.run || incoming_->round != sent.round) return;
+void SimSite::receive_anchor(const ReceiveAnchor& receive) {
+  attempt_.reset();
+  AnchorFetchPlan plan{.run = receive.run,
+                       .round = receive.round,
+                       .digest = receive.digest,
+                       .elements = options_.elements,
+                       .tile_elements = kTileElements,
+                       .part_elements = kTileElements,
+                       .list_elements = 4 * kTileElements,
+                       .window = 4};
+  if (saved_) plan.held_anchor = tiles_of(anchor_);
+  incoming_.emplace(Incoming{receive, AnchorFetch(std::move(plan)), Floats(options_.elements)});
+}
+
+void SimSite::fetch(const AnchorFetchEvent& event, const Payload& payload) {
+  bool whole = false;
+  for (const AnchorFetchAction& action : incoming_->fetch.step(event)) {
+    if (const auto* ask = std::get_if<AskPart>(&action)) {
+      send(incoming_->links.at(ask->of), ask->message);
+    } else if (const auto* part = std::get_if<TakePart>(&action)) {
+      paste(*payload, part->range, incoming_->anchor);
+    } else if (const auto* held = std::get_if<TakeHeld>(&action)) {
+      paste(*cut(anchor_, held->range), held->range, incoming_->anchor);
+    } else if (const auto* wrong = std::get_if<SourceWrong>(&action)) {
+      post(AnchorSourceWrong{wrong->site, wrong->reason, incoming_->fetch.progress().here});
+    } else {
+      whole = true;
+    }
+  }
+  if (whole) anchor_whole();
+}
+
+void SimSite::anchor_whole() {
   const Incoming done = std::move(*incoming_);
   incoming_.reset();
-  const bool same = saved_ && saved_->run == done.run && saved_->round == done.round;
-  if (!anchor_.empty() && report_.rounds_done > 0 && !same) report_.undisturbed = false;
-  anchor_ = done.anchor;
-  saved_ = Saved{done.run, done.round, anchor_};
-  report_.run = done.run;
-  report_.round = done.round;
-  post(AnchorInPlace{done.run, done.round, digest_of(anchor_)});
+  const auto& [run, round, expected] = done.wanted;
+  const Digest digest = digest_of(done.anchor);
+  if (digest != expected) checkers_.fail(options_.process + " was given a whole anchor with another digest");
+  if (saved_ && saved_->run == run && saved_->round == round) sound_ = false;  // of two, the wrong one stayed
+  previous_ = std::exchange(anchor_, done.anchor);
+  saved_ = Saved{run, round, anchor_};
+  report_.run = run;
+  report_.round = round;
+  post(AnchorInPlace{run, round, digest});
 }
 
 void SimSite::apply(const ApplyCommit& apply) {
   const wire::Commit& commit = apply.commit;
-  if (commit.attempt.value != 0) {
+  const Floats previous = anchor_;
+  if (!commit.contributors.empty()) {
     if (!attempt_) return checkers_.fail(options_.process + " is to apply an exchange it has not kept");
-    checkers_.applied(options_.process, commit, attempt_->mean);
+    // A successor that knows of nobody else who was done has nothing to compare it with.
+    const bool unseen = flipped_ == std::pair(commit.round, commit.attempt) && commit.term != attempt_->form.term;
+    if (unseen) sound_ = false;
+    if (!unseen) checkers_.applied(options_.process, attempt_->form, commit, attempt_->mean);
     for (std::size_t i = 0; i < anchor_.size(); ++i) anchor_[i] -= attempt_->mean[i];
   }
   if (flip_anchor_ || (options_.mutation == Mutation::kFlipBit && commit.round.value == 3)) {
     if (flip_anchor_) {
       checkers_.invariants.excuse(options_.process, commit.round);
       log_(options_.process, "FAULT a bit of the anchor is flipped");
-      report_.undisturbed = false;
+      report_.undisturbed = sound_ = false;
     }
     flip_anchor_ = false;
     flip_one_bit(anchor_, prng_.next());
   }
-  const bool contributed =
-      std::find(commit.contributors.begin(), commit.contributors.end(), self_) != commit.contributors.end();
-  const bool counted = commit.attempt.value != 0 && contributed;
-  if (apply.take_anchor) report_.undisturbed = false;
-  if (counted || apply.take_anchor) uncounted_from_ = report_.trained;
-  theta_ = anchor_;
+  move_onto_anchor(apply.base, previous);
   attempt_.reset();
   saved_ = Saved{report_.run, commit.round, anchor_};
   post(Applied{commit.round, digest_of(anchor_)});

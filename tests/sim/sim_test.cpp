@@ -66,7 +66,7 @@ TEST_P(EachFault, LeavesOneConsistentSwarm) {
 
 INSTANTIATE_TEST_SUITE_P(Faults, EachFault,
                          testing::Values("cut", "crash", "vanish", "pause", "slow", "isolate", "nan", "flip-mean",
-                                         "flip-anchor", "coordinator", "all"),
+                                         "flip-anchor", "one-way", "split", "coordinator", "hang", "last-words", "all"),
                          [](const auto& fault) {
                            std::string name = fault.param;
                            for (char& c : name) c = c == '-' ? '_' : c;
@@ -77,6 +77,17 @@ INSTANTIATE_TEST_SUITE_P(Faults, EachFault,
 TEST(Sim, ForgedDoneIsCaught) { EXPECT_GE(caught(Mutation::kForgeDone, 20), 10); }
 TEST(Sim, ContributionCountedTwiceIsCaught) { EXPECT_EQ(caught(Mutation::kCountTwice, 20), 20); }
 TEST(Sim, FlippedBitIsCaught) { EXPECT_EQ(caught(Mutation::kFlipBit, 20), 20); }
+// Steps are at stake only where somebody rebases: with faults.
+TEST(Sim, StepsThatARebaseLosesAreCaught) {
+  int found = 0;
+  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+    SwarmOptions options = with(seed, "pause,isolate,one-way");
+    options.sites = 4;
+    options.mutation = Mutation::kLoseSteps;
+    found += run_swarm(options).failures.empty() ? 0 : 1;
+  }
+  EXPECT_GE(found, 10);
+}
 TEST(Sim, WithoutMutationTheSameSeedsAreClean) { EXPECT_EQ(caught(Mutation::kNone, 20), 0); }
 
 TEST(Sim, UnknownFaultIsNamed) {

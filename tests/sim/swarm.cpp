@@ -11,7 +11,7 @@
 namespace collab::sim {
 namespace {
 
-constexpr std::array<std::pair<Fault, std::string_view>, 10> kFaultNames{{
+constexpr std::array<std::pair<Fault, std::string_view>, 14> kFaultNames{{
     {Fault::kCutLink, "cut"},
     {Fault::kCrash, "crash"},
     {Fault::kVanish, "vanish"},
@@ -21,7 +21,11 @@ constexpr std::array<std::pair<Fault, std::string_view>, 10> kFaultNames{{
     {Fault::kNan, "nan"},
     {Fault::kFlipMean, "flip-mean"},
     {Fault::kFlipAnchor, "flip-anchor"},
+    {Fault::kOneWay, "one-way"},
+    {Fault::kSplit, "split"},
     {Fault::kCoordinator, "coordinator"},
+    {Fault::kHang, "hang"},
+    {Fault::kLastWords, "last-words"},
 }};
 
 constexpr Duration seconds(double s) { return Duration(static_cast<Duration::rep>(s * 1e6)); }
@@ -29,6 +33,8 @@ constexpr Duration seconds(double s) { return Duration(static_cast<Duration::rep
 constexpr TimePoint kQuiet = TimePoint(seconds(60));
 // Everybody has trained to the end this long after the faults have stopped: twice the limits below, and the rounds.
 constexpr Duration kBound = seconds(420);
+// A run of the largest swarm takes a tenth of this many events: more are a circle nobody waits in.
+constexpr std::uint64_t kMostEvents = 3'000'000;
 
 std::string_view name_of(Mutation mutation) {
   switch (mutation) {
@@ -36,6 +42,7 @@ std::string_view name_of(Mutation mutation) {
     case Mutation::kForgeDone: return "forge-done";
     case Mutation::kCountTwice: return "count-twice";
     case Mutation::kFlipBit: return "flip-bit";
+    case Mutation::kLoseSteps: return "lose-steps";
   }
   return "unknown";
 }
@@ -45,6 +52,7 @@ class Swarm {
   explicit Swarm(const SwarmOptions& options)
       : options_(options), prng_(options.seed), network_(draw_network(), prng_.next()) {
     if (options_.sites == 0) options_.sites = 1 + static_cast<std::uint32_t>(prng_.below(6));
+    if (options_.candidates == 0) options_.candidates = 1 + static_cast<std::uint32_t>(prng_.below(3));
     if (options_.rounds == 0) options_.rounds = 3 + static_cast<std::uint32_t>(prng_.below(8));
     if (options_.draw_faults) {
       for (const auto& [fault, name] : kFaultNames) {
@@ -54,7 +62,7 @@ class Swarm {
   }
 
   SwarmResult run() {
-    start_coordinator();
+    for (std::uint32_t i = 0; i < options_.candidates; ++i) start_coordinator(i);
     std::uint32_t hidden = 0;  // sites that cannot be dialled; at least one can
     for (std::uint32_t i = 0; i < options_.sites; ++i) {
       const bool hide = hidden + 1 < options_.sites && i > 0 && prng_.chance(0.15) && hidden == 0;
@@ -65,8 +73,10 @@ class Swarm {
     }
     if (!options_.faults.empty()) plan_faults();
     const TimePoint end = (options_.faults.empty() ? TimePoint{} : kQuiet) + kBound;
+    std::uint64_t events = 0;
     while (!finished() && network_.now() < end && checkers_.failures().empty()) {
       if (!network_.run_one()) break;
+      if (++events > kMostEvents) checkers_.fail(std::to_string(events) + " events, and no end: " + status());
     }
     judge();
     return result();
@@ -94,22 +104,42 @@ class Swarm {
     return [this](const std::string& who, const std::string& what) { log(who, what); };
   }
 
-  void start_coordinator() {
+  [[nodiscard]] static std::string address_of(std::uint32_t candidate) { return "c" + std::to_string(candidate); }
+
+  void start_coordinator(std::uint32_t candidate) {
     protocol::CoordinatorConfig config;
     config.swarm = "sim";
-    config.term = TermId{++term_};
-    config.fresh_run = RunId{1000 * term_};
+    config.fresh_run = RunId{1000 * ++births_};
     config.link_grace = seconds(10);
+    config.straggler_grace = seconds(5);
     config.join_timeout = seconds(60);
     config.round_timeout = seconds(60);
-    if (coordinator_) {
-      coordinator_->kill();
-      network_.kill(coordinator_->node(), true);
-      checkers_.invariants.coordinator_lost();
-      old_coordinators_.push_back(std::move(coordinator_));
+    const std::string process = address_of(candidate) + "." + std::to_string(births_);
+    coordinators_.push_back(std::make_unique<SimCoordinator>(config, process, address_of(candidate), options_.mutation,
+                                                             network_, checkers_, logger()));
+    if (candidates_.size() <= candidate) candidates_.resize(candidate + 1);
+    candidates_[candidate] = coordinators_.back().get();
+  }
+
+  void kill_coordinator(std::uint32_t candidate, bool noticed) {
+    SimCoordinator* coordinator = candidates_[candidate];
+    if (coordinator->dead()) return;
+    log(coordinator->process(), "is gone");
+    coordinator->kill();
+    network_.kill(coordinator->node(), noticed);
+    checkers_.invariants.coordinator_lost(coordinator->process());
+    network_.at(network_.now() + seconds(0.2 + 20 * prng_.uniform() * prng_.uniform()),
+                [this, candidate] { start_coordinator(candidate); });
+  }
+
+  // Mostly the one that has members.
+  std::uint32_t some_candidate() {
+    if (prng_.chance(0.7)) {
+      for (std::uint32_t i = 0; i < candidates_.size(); ++i) {
+        if (!candidates_[i]->dead() && candidates_[i]->members() > 0) return i;
+      }
     }
-    coordinator_ =
-        std::make_unique<SimCoordinator>(config, "coordinator", options_.mutation, network_, checkers_, logger());
+    return static_cast<std::uint32_t>(prng_.below(candidates_.size()));
   }
 
   void start_site(const std::string& name, bool hidden, std::optional<Saved> saved) {
@@ -120,7 +150,8 @@ class Swarm {
     site.expected_sites = processes_[name] == 1 ? options_.sites : 1;
     site.elements = 1'000 + 1'000 * (options_.seed % 7);
     site.last_round = RoundId{options_.rounds};
-    site.coordinators = {"nobody", "coordinator"};
+    if (prng_.chance(0.2)) site.coordinators.emplace_back("nobody");
+    for (std::uint32_t i = 0; i < options_.candidates; ++i) site.coordinators.push_back(address_of(i));
     site.config.coordinators = site.coordinators;
     site.config.join_timeout = seconds(60);
     site.config.round_timeout = seconds(60);
@@ -158,7 +189,6 @@ class Swarm {
     SimSite* site = live(name);
     if (site == nullptr || site->report().over) return;
     ++faults_;
-    disturbed_.insert(site->options().process);
     log(site->options().process, "FAULT " + std::string(sim::name_of(fault)));
     const TimePoint until = network_.now() + seconds(0.5 + 14 * prng_.uniform() * prng_.uniform());
     switch (fault) {
@@ -171,19 +201,79 @@ class Swarm {
       case Fault::kNan: return site->poison_parameters();
       case Fault::kFlipMean: return site->flip_mean_once();
       case Fault::kFlipAnchor: return site->flip_anchor_once();
-      case Fault::kCoordinator: everybody_disturbed_ = true; return start_coordinator();
+      case Fault::kOneWay: return network_.mute(site->node(), until);
+      case Fault::kSplit: return split();
+      case Fault::kCoordinator: return kill_coordinator(some_candidate(), prng_.chance(0.7));
+      case Fault::kHang: return network_.pause(candidates_[some_candidate()]->node(), until);
+      case Fault::kLastWords: return last_words();
     }
+  }
+
+  void split() {
+    std::vector<bool> side;
+    for (std::size_t node = 0; node < sites_.size() + coordinators_.size(); ++node) side.push_back(prng_.chance(0.5));
+    network_.split(side, network_.now() + seconds(1 + 25 * prng_.uniform()));
+  }
+
+  void last_words() {
+    const std::uint32_t candidate = some_candidate();
+    SimCoordinator* coordinator = candidates_[candidate];
+    coordinator->die_at_commit([this, candidate](SiteId member) {
+      log("swarm", "FAULT the commit reaches site " + std::to_string(member.value) + " only");
+      kill_coordinator(candidate, prng_.chance(0.5));
+      network_.at(network_.now() + seconds(0.3), [this, member] {
+        for (const auto& site : sites_) {
+          if (dead_.count(site.get()) == 0 && !site->report().over && site->self() == member) return crash(*site, true);
+        }
+      });
+    });
   }
 
   void crash(SimSite& site, bool noticed) {
     dead_.insert(&site);
     site.kill();
+    checkers_.invariants.site_lost(site.options().process);
     network_.kill(site.node(), noticed);
     const std::string name = site.options().name;
     std::optional<Saved> saved;
     if (prng_.chance(0.7)) saved = site.saved();
     network_.at(network_.now() + seconds(0.5 + 8 * prng_.uniform()),
                 [this, name, saved] { start_site(name, hidden_[name], saved); });
+  }
+
+  // No majority of those it needs for a round will ever be here: they have ended, or too few of them have kept their
+  // memory. It trains on alone, or is told that nobody comes.
+  bool left_alone(const SimSite& site) {
+    const SimSiteReport& report = site.report();
+    if (!report.joined) {  // started again: others wait, and it would not make them a majority
+      const bool others = std::any_of(sites_.begin(), sites_.end(), [&](const auto& other) {
+        return dead_.count(other.get()) == 0 && other->report().joined && left_alone(*other);
+      });
+      if (others) return true;
+    }
+    std::vector<std::vector<wire::Voter>> needed{site.voters()};
+    std::optional<wire::Form> newest;
+    for (const auto& other : sites_) {
+      const std::optional<wire::Form>& form = other->report().form;
+      if (dead_.count(other.get()) != 0 || other->report().over || !form) continue;
+      if (form->run != report.run || form->round.value != report.round.value + 1) continue;
+      if (!newest || form->attempt > newest->attempt) newest = form;
+    }
+    if (newest) needed.push_back(newest->voters);
+    return std::any_of(needed.begin(), needed.end(), [this](const auto& voters) { return !can_agree(voters); });
+  }
+
+  bool can_agree(const std::vector<wire::Voter>& voters) {
+    std::size_t here = 0;
+    std::size_t remember = 0;
+    for (const wire::Voter& voter : voters) {
+      const SimSite* other = live(voter.name);
+      const bool ended = other != nullptr && other->report().over && !other->report().failed;
+      here += ended ? 0 : 1;
+      remember += other != nullptr && !other->report().over && other->report().joined ? 1 : 0;
+    }
+    const bool known = 2 * remember >= voters.size() || here == voters.size() || remember == 0;
+    return voters.empty() || (2 * here > voters.size() && known);
   }
 
   [[nodiscard]] bool restarts() const {
@@ -226,22 +316,33 @@ class Swarm {
       if (dead_.count(site.get()) != 0) continue;
       const SimSiteReport& report = site->report();
       const std::string& process = site->options().process;
+      const bool unavailable = report.failed && report.why.code() == StatusCode::kUnavailable;
+      if (left_alone(*site) && (!report.over || unavailable)) {
+        log(process, "is left alone");
+        continue;
+      }
       if (!report.over) {
-        checkers_.fail(process + " is not done, " + std::to_string(kBound.count() / 1'000'000) +
-                       " s after the last fault: " + site->waiting_for() + "; " + coordinator_->status());
+        checkers_.fail(process + " (" + std::to_string(report.skipped) + " skipped) is not done, " +
+                       std::to_string(kBound.count() / 1'000'000) + " s after the last fault: " + site->waiting_for() +
+                       "; " + status());
       } else if (report.failed) {
         checkers_.fail(process + " failed: " + report.why.to_string());
       } else if (report.round.value < options_.rounds) {
         checkers_.fail(process + " left after round " + std::to_string(report.round.value));
       }
-      if (!everybody_disturbed_ && disturbed_.count(process) == 0 && report.undisturbed) {
-        checkers_.expect_all_counted(process, report.trained);
-      }
+      if (report.undisturbed) checkers_.expect_all_counted(process, report.trained);
     }
     if (options_.faults.empty() && checkers_.commits() != options_.rounds) {
       checkers_.fail(std::to_string(checkers_.commits()) + " commits for " + std::to_string(options_.rounds) +
                      " rounds");
     }
+  }
+
+  [[nodiscard]] std::string status() const {
+    std::string text;
+    for (const SimCoordinator* coordinator : candidates_)
+      text += coordinator->process() + " " + coordinator->status() + " ";
+    return text;
   }
 
   SwarmResult result() {
@@ -250,6 +351,10 @@ class Swarm {
     result.commits = checkers_.commits();
     result.failed_processes = failed_;
     result.faults = faults_;
+    for (const auto& site : sites_) {
+      result.skipped += site->report().skipped;
+      result.rebased += site->report().rebased;
+    }
     result.sites = options_.sites;
     result.rounds = options_.rounds;
     result.virtual_seconds = static_cast<double>(network_.now().time_since_epoch().count()) / 1e6;
@@ -262,15 +367,13 @@ class Swarm {
   Network network_;
   Checkers checkers_;
   DigestChain trace_;
-  std::unique_ptr<SimCoordinator> coordinator_;
-  std::vector<std::unique_ptr<SimCoordinator>> old_coordinators_;
-  std::uint64_t term_ = 0;
+  std::vector<std::unique_ptr<SimCoordinator>> coordinators_;  // every process that ever was
+  std::vector<SimCoordinator*> candidates_;                    // the newest at each address
+  std::uint64_t births_ = 0;
   std::vector<std::unique_ptr<SimSite>> sites_;  // every process that ever was
   std::map<std::string, int> processes_;
   std::map<std::string, bool> hidden_;
   std::set<const SimSite*> dead_;
-  std::set<std::string> disturbed_;
-  bool everybody_disturbed_ = false;
   bool quiet_ = false;
   TimePoint last_disturbance_{};
   std::size_t faults_ = 0;
@@ -305,7 +408,7 @@ Result<std::vector<Fault>> faults_from_text(const std::string& list) {
       return invalid_argument(
           "unknown fault '" + word +
           "': known are all, none, cut, crash, vanish, pause, slow, isolate, nan, flip-mean, flip-anchor, "
-          "coordinator");
+          "one-way, split, coordinator, hang, last-words");
     }
   }
   return faults;
@@ -316,6 +419,7 @@ SwarmResult run_swarm(const SwarmOptions& options) { return Swarm(options).run()
 std::string replay_command(const SwarmOptions& options) {
   std::string command = "collab_sim --seed " + std::to_string(options.seed);
   if (options.sites != 0) command += " --sites " + std::to_string(options.sites);
+  if (options.candidates != 0) command += " --candidates " + std::to_string(options.candidates);
   if (options.rounds != 0) command += " --rounds " + std::to_string(options.rounds);
   std::string faults;
   for (const Fault fault : options.faults) faults += (faults.empty() ? "" : ",") + std::string(name_of(fault));

@@ -2,13 +2,13 @@
 // several sites. The only public header that knows torch.
 //
 // All ranks at one site: every call goes to torch's Gloo as it is, bit for bit. Several sites: data movement,
-// integers, min and max go to Gloo over all ranks; floating sums and products are reduced within each site by
-// Gloo, then between the sites' leaders in ascending site order, so that every rank of every run holds the same
-// bits. Tensors on an accelerator are staged through host memory.
+// integers, min and max go to a group over all ranks, the meeting's or (where asked for) Gloo's; floating sums and
+// products are reduced within each site by Gloo, then between the sites' leaders in ascending site order, so that every
+// rank of every run holds the same bits. Tensors on an accelerator are staged through host memory.
 //
 // Threads: as any c10d backend, calls are made by one thread at a time, in the same order at every rank; callbacks
 // of futures may call back in. Sums of several steps run on one worker thread of the backend's own.
-// Ownership: shares the three Gloo backends, which must be used by nobody else: their collectives are matched by
+// Ownership: shares the three inner backends, which must be used by nobody else: their collectives are matched by
 // the order in which they were issued.
 #pragma once
 
@@ -27,7 +27,7 @@ struct BackendOptions {
   int rank = 0;
   int size = 1;
   std::vector<int> sites;  // the site's index of every rank of this group
-  // Gloo over all ranks; over the ranks at this rank's site, in rank order (null for one rank or one site); over
+  // A group over all ranks; over the ranks at this rank's site, in rank order (null for one rank or one site); over
   // the lowest rank of each site, in ascending order of site index (null elsewhere and for one site).
   c10::intrusive_ptr<c10d::Backend> world;
   c10::intrusive_ptr<c10d::Backend> site;

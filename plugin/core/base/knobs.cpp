@@ -15,8 +15,14 @@ using namespace knobs;  // NOLINT(google-build-using-namespace): the forms, used
 template <typename T>
 using Choice = std::pair<std::string_view, T>;
 
-constexpr std::array<Choice<CodecId>, 4> kCodecs{
-    {{"fp32", CodecId::kFp32}, {"bf16", CodecId::kBf16}, {"fp16", CodecId::kFp16}, {"int8", CodecId::kInt8}}};
+// Not yet topk64 and topk128: the data plane sends whole buffers, their payloads are shorter.
+constexpr std::array<Choice<CodecId>, 7> kCodecs{{{"fp32", CodecId::kFp32},
+                                                  {"bf16", CodecId::kBf16},
+                                                  {"fp16", CodecId::kFp16},
+                                                  {"int8", CodecId::kInt8},
+                                                  {"int4", CodecId::kInt4},
+                                                  {"int4-e3m0", CodecId::kInt4E3m0},
+                                                  {"int2", CodecId::kInt2}}};
 constexpr std::array<Choice<OuterId>, 2> kOuters{{{"average", OuterId::kAverage}, {"nesterov", OuterId::kNesterov}}};
 constexpr std::array<Choice<WeightBy>, 3> kWeights{
     {{"samples", WeightBy::kSamples}, {"steps", WeightBy::kSteps}, {"equal", WeightBy::kEqual}}};
@@ -162,7 +168,9 @@ constexpr auto kRows = std::to_array<KnobRow>({
      kHost,
      parse_text<&C::advertise, is_host, true>,
      format_text<&C::advertise>},
-    {{"transport", "auto", "", "auto|ucx|tcp|gloo|loopback", "What carries messages between sites."},
+    {{"transport", "auto", "", "auto|ucx|tcp|gloo|loopback",
+      "What carries messages between sites. auto: tcp where a key is given (it encrypts) or UCX does not load, else "
+      "ucx."},
      kChoice,
      parse_choice<&C::transport, kTransports>,
      format_text<&C::transport>},
@@ -221,8 +229,8 @@ constexpr auto kRows = std::to_array<KnobRow>({
      kEvery,
      parse_sync_every,
      format_sync_every},
-    {{"codec", "fp16", "", "fp32|bf16|fp16|int8", "How deltas travel; fp16 and int8 have a scale for each block.",
-      true},
+    {{"codec", "fp16", "", "fp32|bf16|fp16|int8|int4|int4-e3m0|int2",
+      "How deltas travel: exact, or rounded to so many bits; fp16 and the ints have a scale for each block.", true},
      kChoice,
      parse_choice<&C::codec, kCodecs>,
      format_choice<&C::codec, kCodecs>},
@@ -264,10 +272,15 @@ constexpr auto kRows = std::to_array<KnobRow>({
      parse_time<&C::join_timeout, 100, kDayMs>,
      format_time<&C::join_timeout>},
     {{"round_timeout", "1800s", "time", "100ms..24h",
-      "How long a round may take; sites not there by then are left behind."},
+      "How long a round may take before it goes on without those who hold it up."},
      kTime,
      parse_time<&C::round_timeout, 100, kDayMs>,
      format_time<&C::round_timeout>},
+    {{"straggler_grace", "60s", "time", "0s..24h",
+      "How long a majority of sites that is ready waits for the others; who is later joins the next round."},
+     kTime,
+     parse_time<&C::straggler_grace, 0, kDayMs>,
+     format_time<&C::straggler_grace>},
     {{"link_grace", "60s", "time", "20ms..24h", "How long a silent site is waited for; at least twice heartbeat."},
      kTime,
      parse_time<&C::link_grace, 20, kDayMs>,

@@ -16,12 +16,13 @@
 namespace collab::codec::COLLAB_CODEC_PATH {
 
 struct Bf16 {
-  static constexpr std::size_t kValueBytes = 2;
+  static constexpr std::size_t kBlock = 256;
+  static constexpr std::size_t kValueBits = 16;
   static constexpr std::size_t kScaleBytes = 0;
   static constexpr std::uint32_t kLargestFinite = 0x7F7F;
 
   template <typename In>
-  static bool encode(In in, std::byte* values, std::byte*) {
+  static bool encode(In in, std::size_t, std::byte* values, std::byte*) {
     auto* out = reinterpret_cast<Unaligned16*>(values);
     std::uint32_t largest = 0;
     for (std::size_t i = 0; i < kBlock; ++i) {

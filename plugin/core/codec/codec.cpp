@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdio>
 #include <string>
+#include <utility>
 
 #include "core/base/float_environment.h"
 #include "core/codec/kernels.h"
@@ -18,100 +19,144 @@ struct Description {
   std::string_view rule;  // what every block of a payload keeps to, for messages
 };
 
-constexpr std::array<Description, 4> kCodecs = {{
+constexpr std::array<Description, 9> kCodecs = {{
     {CodecId::kFp32, "fp32", true, "finite float32 values"},
     {CodecId::kBf16, "bf16", false, "finite bfloat16 values"},
     {CodecId::kFp16, "fp16", false, "an exponent in [-113, 126] and finite values that fill it"},
     {CodecId::kInt8, "int8", false, "a normal, positive scale and values in [-127, 127] that fill it"},
+    {CodecId::kInt4, "int4", false, "a normal scale and values that reach -8"},
+    {CodecId::kInt4E3m0, "int4-e3m0", false, "a normal, positive scale, values that reach it and no negative zero"},
+    {CodecId::kInt2, "int2", false, "a normal, positive scale"},
+    {CodecId::kTopK64, "topk64", false, "a count, two ordered levels and places within the group"},
+    {CodecId::kTopK128, "topk128", false, "a count, two ordered levels and places within the group"},
 }};
 
-// The codecs differ in their block format only: lengths, checks and messages are the same for all.
-class BlockCodec final : public Codec {
+// The codecs differ in their kernels only: lengths, checks and messages are the same for all.
+class KernelCodec final : public Codec {
  public:
-  explicit BlockCodec(const Description& description)
-      : description_(description), layout_(codec::layout_of(description.id)) {}
+  explicit KernelCodec(const Description& description) : description_(description) {}
 
   CodecId id() const override { return description_.id; }
   std::string_view name() const override { return description_.name; }
   bool lossless() const override { return description_.lossless; }
-  std::size_t encoded_size(std::size_t elements) const override {
-    return elements * layout_.value_bytes + blocks(elements) * layout_.scale_bytes;
-  }
+  bool fixed_size() const override { return kernels().fixed_size; }
+  std::size_t encoded_size(std::size_t elements) const override { return kernels().encoded_size(elements); }
 
-  bool encode(std::span<const float> in, std::span<std::byte> out) const override {
-    COLLAB_CHECK(out.size() == encoded_size(in.size()), "the output of encode() must be encoded_size() long");
+  std::optional<std::size_t> encode(std::span<const float> in, std::span<std::byte> out) const override {
+    check_output(in, out);
     const FloatEnvironment ieee;
-    return kernels().encode(in.data(), in.size(), out.data());
+    return length(kernels().encode(in.data(), in.size(), out.data()));
   }
 
-  bool encode_difference(std::span<const float> a, std::span<const float> b, std::span<std::byte> out) const override {
+  std::optional<std::size_t> encode_difference(std::span<const float> a, std::span<const float> b,
+                                               std::span<std::byte> out) const override {
+    check_output(a, out);
     COLLAB_CHECK(a.size() == b.size(), "encode_difference() takes two vectors of one length");
-    COLLAB_CHECK(out.size() == encoded_size(a.size()), "the output of encode_difference() must be encoded_size() long");
     const FloatEnvironment ieee;
-    return kernels().encode_difference(a.data(), b.data(), a.size(), out.data());
+    return length(kernels().encode_difference(a.data(), b.data(), a.size(), out.data()));
+  }
+
+  std::optional<std::size_t> encode_with_feedback(std::span<const float> in, Feedback feedback,
+                                                  std::span<std::byte> out) const override {
+    check_output(in, out);
+    check_feedback(in, feedback);
+    const FloatEnvironment ieee;
+    return length(kernels().encode_with_feedback(in.data(), feedback.residual.data(), in.size(), out.data(),
+                                                 feedback.next.data()));
+  }
+
+  std::optional<std::size_t> encode_difference_with_feedback(std::span<const float> a, std::span<const float> b,
+                                                             Feedback feedback,
+                                                             std::span<std::byte> out) const override {
+    check_output(a, out);
+    check_feedback(a, feedback);
+    COLLAB_CHECK(a.size() == b.size(), "encode_difference_with_feedback() takes two vectors of one length");
+    const FloatEnvironment ieee;
+    return length(kernels().encode_difference_with_feedback(a.data(), b.data(), feedback.residual.data(), a.size(),
+                                                            out.data(), feedback.next.data()));
   }
 
   Status decode(std::span<const std::byte> in, std::span<float> out) const override {
     COLLAB_RETURN_IF_ERROR(check_length(in, out.size()));
     const FloatEnvironment ieee;
-    return verdict(in, out.size(), kernels().decode(in.data(), out.size(), out.data()));
+    return verdict(in, out.size(), kernels().decode(in.data(), in.size(), out.size(), out.data()));
   }
 
   Status decode_accumulate(std::span<const std::byte> in, float scale, std::span<float> acc) const override {
     COLLAB_RETURN_IF_ERROR(check_length(in, acc.size()));
     const FloatEnvironment ieee;
-    return verdict(in, acc.size(), kernels().decode_accumulate(in.data(), acc.size(), scale, acc.data()));
+    return verdict(in, acc.size(), kernels().decode_accumulate(in.data(), in.size(), acc.size(), scale, acc.data()));
   }
 
   Status decode_scaled(std::span<const std::byte> in, float scale, std::span<float> out) const override {
     COLLAB_RETURN_IF_ERROR(check_length(in, out.size()));
     const FloatEnvironment ieee;
-    return verdict(in, out.size(), kernels().decode_scaled(in.data(), out.size(), scale, out.data()));
+    return verdict(in, out.size(), kernels().decode_scaled(in.data(), in.size(), out.size(), scale, out.data()));
   }
 
  private:
   [[nodiscard]] const codec::Kernels& kernels() const { return codec::kernels_in_use().of(description_.id); }
 
-  [[nodiscard]] static std::size_t blocks(std::size_t elements) {
-    return elements / codec::kBlockOfScale + (elements % codec::kBlockOfScale == 0 ? 0 : 1);
+  static std::optional<std::size_t> length(std::size_t written) {
+    return written == codec::kNotFinite ? std::nullopt : std::optional(written);
+  }
+
+  void check_output(std::span<const float> in, std::span<std::byte> out) const {
+    COLLAB_CHECK(out.size() == encoded_size(in.size()), "an encoder's output must be encoded_size() long");
+  }
+  static void check_feedback(std::span<const float> in, Feedback feedback) {
+    COLLAB_CHECK(feedback.residual.size() == in.size() && feedback.next.size() == in.size(),
+                 "error feedback must be as long as the input");
+  }
+
+  [[nodiscard]] std::string subject(std::size_t elements) const {
+    return std::string(description_.name) + " payload of " + std::to_string(elements) + " elements";
   }
 
   Status check_length(std::span<const std::byte> in, std::size_t elements) const {
-    if (in.size() == encoded_size(elements)) return {};
-    return corrupt(std::string(description_.name) + " payload of " + std::to_string(elements) + " elements: expected " +
-                   std::to_string(encoded_size(elements)) + " bytes, got " + std::to_string(in.size()));
+    const std::size_t bound = encoded_size(elements);
+    if (fixed_size() ? in.size() == bound : in.size() <= bound) return {};
+    return corrupt(subject(elements) + ": expected " + (fixed_size() ? "" : "at most ") + std::to_string(bound) +
+                   " bytes, got " + std::to_string(in.size()));
   }
 
-  // `bad_block` is the first block no encoder writes, or kAllValid.
+  // `bad_block` is the first block no encoder writes, the number of blocks when bytes are left over, or kAllValid.
   Status verdict(std::span<const std::byte> in, std::size_t elements, std::size_t bad_block) const {
     if (bad_block == codec::kAllValid) return {};
-    const std::size_t first = bad_block * codec::kBlockOfScale;
-    const std::size_t last = std::min(elements, first + codec::kBlockOfScale) - 1;
+    const codec::Kernels& kernel = kernels();
+    const std::size_t blocks = elements / kernel.block + (elements % kernel.block == 0 ? 0 : 1);
+    if (bad_block == blocks) {
+      return corrupt(subject(elements) + ": expected fewer bytes than the " + std::to_string(in.size()) +
+                     " that came; no encoder writes this");
+    }
+    const std::size_t first = bad_block * kernel.block;
+    const std::size_t last = std::min(elements, first + kernel.block) - 1;
     std::string came;
-    if (layout_.scale_bytes > 0) {
+    if (kernel.scale_bytes > 0) {
       came = ", got a block with scale bytes";
-      for (std::size_t i = 0; i < layout_.scale_bytes; ++i) {
-        const std::byte byte = in[elements * layout_.value_bytes + bad_block * layout_.scale_bytes + i];
+      for (const std::byte byte : in.last((blocks - bad_block) * kernel.scale_bytes).first(kernel.scale_bytes)) {
         std::array<char, 8> text{};
         std::snprintf(text.data(), text.size(), " %02x", static_cast<unsigned>(byte));
         came += text.data();
       }
     }
-    return corrupt(std::string(description_.name) + " payload of " + std::to_string(elements) + " elements, elements " +
-                   std::to_string(first) + " to " + std::to_string(last) + ": expected " +
-                   std::string(description_.rule) + came + "; no encoder writes this");
+    return corrupt(subject(elements) + ", elements " + std::to_string(first) + " to " + std::to_string(last) +
+                   ": expected " + std::string(description_.rule) + came + "; no encoder writes this");
   }
 
   Description description_;
-  codec::Layout layout_;
 };
+
+template <std::size_t... kIndex>
+std::array<KernelCodec, sizeof...(kIndex)> all_codecs(std::index_sequence<kIndex...> /*all*/) {
+  return {KernelCodec(kCodecs[kIndex])...};
+}
 
 }  // namespace
 
 const Codec& codec_for(CodecId id) {
-  static const std::array<BlockCodec, 4> codecs = {BlockCodec(kCodecs[0]), BlockCodec(kCodecs[1]),
-                                                   BlockCodec(kCodecs[2]), BlockCodec(kCodecs[3])};
-  for (const BlockCodec& codec : codecs) {
+  static const auto codecs = all_codecs(std::make_index_sequence<kCodecs.size()>());
+  for (const KernelCodec& codec : codecs) {
     if (codec.id() == id) return codec;
   }
   panic("no codec with this number", __FILE__, __LINE__);

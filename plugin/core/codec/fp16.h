@@ -22,7 +22,8 @@
 namespace collab::codec::COLLAB_CODEC_PATH {
 
 struct Fp16 {
-  static constexpr std::size_t kValueBytes = 2;
+  static constexpr std::size_t kBlock = 256;
+  static constexpr std::size_t kValueBits = 16;
   static constexpr std::size_t kScaleBytes = 1;
   static constexpr int kSmallestExponent = -113;  // e = 127
   static constexpr int kLargestExponent = 126;
@@ -43,8 +44,8 @@ struct Fp16 {
   }
 
   template <typename In>
-  static bool encode(In in, std::byte* values, std::byte* scale) {
-    const std::uint32_t largest = largest_magnitude(in);
+  static bool encode(In in, std::size_t, std::byte* values, std::byte* scale) {
+    const std::uint32_t largest = largest_magnitude<kBlock>(in);
     if (largest >= kInfinity) return false;
     const int wanted = 14 - (static_cast<int>(largest >> 23) - 127);
     const int k = wanted < kLargestExponent ? wanted : kLargestExponent;

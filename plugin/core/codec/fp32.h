@@ -10,11 +10,12 @@
 namespace collab::codec::COLLAB_CODEC_PATH {
 
 struct Fp32 {
-  static constexpr std::size_t kValueBytes = 4;
+  static constexpr std::size_t kBlock = 256;
+  static constexpr std::size_t kValueBits = 32;
   static constexpr std::size_t kScaleBytes = 0;
 
   template <typename In>
-  static bool encode(In in, std::byte* values, std::byte*) {
+  static bool encode(In in, std::size_t, std::byte* values, std::byte*) {
     auto* out = reinterpret_cast<UnalignedFloat*>(values);
     std::uint32_t largest = 0;
     for (std::size_t i = 0; i < kBlock; ++i) {

@@ -22,7 +22,8 @@
 namespace collab::codec::COLLAB_CODEC_PATH {
 
 struct Int8 {
-  static constexpr std::size_t kValueBytes = 1;
+  static constexpr std::size_t kBlock = 256;
+  static constexpr std::size_t kValueBits = 8;
   static constexpr std::size_t kScaleBytes = 2;
   static constexpr std::uint32_t kSmallestScale = 0x0080'0000;  // 2^-126
   static constexpr std::uint32_t kLargestScale = 0x7C01'0000;   // the largest bf16 s with 127 s finite
@@ -35,14 +36,12 @@ struct Int8 {
   }
 
   template <typename In>
-  static bool encode(In in, std::byte* values, std::byte* scale) {
-    const std::uint32_t largest = largest_magnitude(in);
+  static bool encode(In in, std::size_t, std::byte* values, std::byte* scale) {
+    const std::uint32_t largest = largest_magnitude<kBlock>(in);
     if (largest >= kInfinity) return false;
     const std::uint32_t s = scale_bits(largest);
     *reinterpret_cast<Unaligned16*>(scale) = static_cast<std::uint16_t>(s >> 16);
     const float inverse = s == 0 ? 0.0F : 1.0F / float_of(s);
-    // Adding 1.5 * 2^23 leaves the nearest integer, ties to even, in the low bits.
-    constexpr float kRounder = 12582912.0F;
     auto* out = reinterpret_cast<std::int8_t*>(values);
     for (std::size_t i = 0; i < kBlock; ++i) {
       const auto steps = static_cast<std::int32_t>(bits_of(in[i] * inverse + kRounder) - bits_of(kRounder));

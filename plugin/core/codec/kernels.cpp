@@ -36,16 +36,11 @@ const Kernels& KernelTable::of(CodecId id) const {
     case CodecId::kBf16: return bf16;
     case CodecId::kFp16: return fp16;
     case CodecId::kInt8: return int8;
-  }
-  panic("no codec with this number", __FILE__, __LINE__);
-}
-
-Layout layout_of(CodecId id) {
-  switch (id) {
-    case CodecId::kFp32: return {4, 0};
-    case CodecId::kBf16: return {2, 0};
-    case CodecId::kFp16: return {2, 1};
-    case CodecId::kInt8: return {1, 2};
+    case CodecId::kInt4: return int4;
+    case CodecId::kInt4E3m0: return int4_e3m0;
+    case CodecId::kInt2: return int2;
+    case CodecId::kTopK64: return topk64;
+    case CodecId::kTopK128: return topk128;
   }
   panic("no codec with this number", __FILE__, __LINE__);
 }

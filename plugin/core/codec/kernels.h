@@ -14,15 +14,26 @@
 namespace collab::codec {
 
 inline constexpr std::size_t kAllValid = std::numeric_limits<std::size_t>::max();
+inline constexpr std::size_t kNotFinite = std::numeric_limits<std::size_t>::max();
 
-// `n` is in elements; buffers have the sizes the codec promises. The encoders return false on NaN or infinity. The
-// decoders return kAllValid, or the first block no encoder writes; what they wrote until then stays.
+// One codec's functions. `n` is in elements; buffers have the sizes the codec promises. The encoders return the
+// payload's length, or kNotFinite. The decoders return kAllValid, or the first block no encoder writes (the number of
+// blocks: bytes behind the last one); what they wrote until then stays. Only formats without a fixed size look at
+// `size`.
 struct Kernels {
-  bool (*encode)(const float* in, std::size_t n, std::byte* out);
-  bool (*encode_difference)(const float* a, const float* b, std::size_t n, std::byte* out);
-  std::size_t (*decode)(const std::byte* in, std::size_t n, float* out);
-  std::size_t (*decode_scaled)(const std::byte* in, std::size_t n, float scale, float* out);
-  std::size_t (*decode_accumulate)(const std::byte* in, std::size_t n, float scale, float* acc);
+  std::size_t block;        // elements a block
+  std::size_t scale_bytes;  // the end of a payload of fixed size is so many a block
+  bool fixed_size;
+  std::size_t (*encoded_size)(std::size_t n);
+  std::size_t (*encode)(const float* in, std::size_t n, std::byte* out);
+  std::size_t (*encode_difference)(const float* a, const float* b, std::size_t n, std::byte* out);
+  std::size_t (*encode_with_feedback)(const float* in, const float* residual, std::size_t n, std::byte* out,
+                                      float* next);
+  std::size_t (*encode_difference_with_feedback)(const float* a, const float* b, const float* residual, std::size_t n,
+                                                 std::byte* out, float* next);
+  std::size_t (*decode)(const std::byte* in, std::size_t size, std::size_t n, float* out);
+  std::size_t (*decode_scaled)(const std::byte* in, std::size_t size, std::size_t n, float scale, float* out);
+  std::size_t (*decode_accumulate)(const std::byte* in, std::size_t size, std::size_t n, float scale, float* acc);
 };
 
 struct KernelTable {
@@ -30,16 +41,13 @@ struct KernelTable {
   Kernels bf16;
   Kernels fp16;
   Kernels int8;
+  Kernels int4;
+  Kernels int4_e3m0;
+  Kernels int2;
+  Kernels topk64;
+  Kernels topk128;
   [[nodiscard]] const Kernels& of(CodecId id) const;
 };
-
-// Bytes a codec spends: one value an element, one scale a block.
-struct Layout {
-  std::size_t value_bytes;
-  std::size_t scale_bytes;
-};
-[[nodiscard]] Layout layout_of(CodecId id);
-inline constexpr std::size_t kBlockOfScale = 256;
 
 enum class Path : std::uint8_t {
   kScalar,    // no vectoriser: the reference

@@ -1,3 +1,3 @@
 // Vectorised for AVX2 (CMakeLists.txt names the flags).
 #define COLLAB_CODEC_PATH avx2
-#include "core/codec/drive.h"
+#include "core/codec/table.h"

@@ -1,3 +1,3 @@
 // The reference: compiled without the vectoriser (CMakeLists.txt).
 #define COLLAB_CODEC_PATH scalar
-#include "core/codec/drive.h"
+#include "core/codec/table.h"

@@ -6,7 +6,9 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <variant>
@@ -52,8 +54,34 @@ struct Hangup {
 
 // ---- coordinator ---------------------------------------------------------------------------------
 
-using CoordinatorEvent = std::variant<Received, Closed, Tick>;
-using CoordinatorAction = std::variant<Send, Hangup, Note>;
+// A site whose ranks stand in a call of their world: it is not ready before those it awaits have come to it.
+struct InCall {
+  std::string call;              // in words
+  std::set<std::string> awaits;  // sites
+  bool operator==(const InCall&) const = default;
+};
+// All such sites, by name, in place of those told before.
+struct CallsUnderWay {
+  std::map<std::string, InCall> sites;
+  bool operator==(const CallsUnderWay&) const = default;
+};
+using CoordinatorEvent = std::variant<Received, Closed, Tick, CallsUnderWay>;
+struct Broadcast {  // one message over many links, in this order
+  std::vector<LinkId> links;
+  wire::Message message;
+};
+using CoordinatorAction = std::variant<Send, Broadcast, Hangup, Note>;
+
+// f(link, message) for each copy of what the action sends; f says false to stop.
+template <typename F>
+void each_sent(const CoordinatorAction& action, F f) {
+  if (const auto* send = std::get_if<Send>(&action)) static_cast<void>(f(send->link, send->message));
+  if (const auto* all = std::get_if<Broadcast>(&action)) {
+    for (const LinkId link : all->links) {
+      if (!f(link, all->message)) return;
+    }
+  }
+}
 
 // ---- site ----------------------------------------------------------------------------------------
 
@@ -61,10 +89,10 @@ using CoordinatorAction = std::variant<Send, Hangup, Note>;
 struct Begin {  // the model is known, its parameters are readable: join the swarm
   wire::Join join;
 };
-struct Trigger {  // parameters stand still until RoundDone
-  double weight = 0;
-  std::uint64_t samples = 0;
+struct Trigger {              // parameters stand still until RoundDone or RoundSkipped
+  std::uint64_t samples = 0;  // in all, since Begin
   std::uint64_t steps = 0;
+  std::vector<float> sketch{};  // of the delta: sketch_of(n)
 };
 struct Depart {  // leave the swarm; answered by Left
   std::string reason;
@@ -98,10 +126,15 @@ struct ExchangeFailed {  // the data plane refused what a peer sent, or lost it
   SiteId peer;
   std::string reason;
 };
-struct AnchorInPlace {  // a transfer we asked for has ended; digest as computed here
+struct AnchorInPlace {  // it was kept, or received whole; digest as computed here
   RunId run;
   RoundId round;
   Digest digest;
+};
+struct AnchorSourceWrong {  // it sent other bytes than were agreed on
+  SiteId site;
+  std::string reason;
+  std::uint64_t here = 0;  // elements that are in place all the same
 };
 struct Applied {  // the outer step is done and the parameters are written
   RoundId round;
@@ -109,7 +142,7 @@ struct Applied {  // the outer step is done and the parameters are written
 };
 using SiteEvent =
     std::variant<Begin, Trigger, Depart, CoordinatorConnected, PeerConnected, DialFailed, Received, Closed,
-                 ExchangeComplete, ContributionUnfit, ExchangeFailed, AnchorInPlace, Applied, Tick>;
+                 ExchangeComplete, ContributionUnfit, ExchangeFailed, AnchorInPlace, AnchorSourceWrong, Applied, Tick>;
 
 struct DialCoordinator {
   std::uint32_t candidate = 0;  // index into the configured addresses
@@ -128,25 +161,47 @@ struct StartExchange {
 struct CancelExchange {
   std::string why;
 };
+// What of the parameters is in the new anchor already: they become new anchor + (parameters - base).
+enum class Base : std::uint8_t {
+  kParameters,  // all of it, they were contributed as they are: parameters := new anchor
+  kOldAnchor,   // nothing was contributed
+  kSnapshot,    // what was contributed lies in the snapshot
+  kUnfit,       // they are not finite: parameters := new anchor, and their optimiser needs a look
+};
 struct ApplyCommit {  // take the outer step for this attempt, write the parameters, answer with Applied
   wire::Commit commit;
-  bool take_anchor = false;  // the local parameters are unfit: overwrite them, reset their optimiser
+  Base base = Base::kParameters;
 };
+// Another anchor than the one before was received and is in place: move the parameters onto it. No answer.
+struct Rebase {
+  Base base = Base::kOldAnchor;
+};
+struct TakeSnapshot {};  // of the parameters; it serves the next Rebase or ApplyCommit
 // Hold the anchor of (run, round) now: from our own parameters or the store, no transfer needed.
 // Answer with AnchorInPlace.
 struct KeepAnchor {
   RunId run;
   RoundId round;
+  Digest digest;  // the anchor that is held may get another name
 };
-// Receive anchor and outer state over this link (the machine sends FetchAnchor itself); AnchorInPlace follows.
+// Fetch anchor and outer state from the sources that are added (an AnchorFetch says what from whom); AnchorInPlace
+// follows. What has arrived of the same anchor before is not fetched again.
 struct ReceiveAnchor {
   RunId run;
   RoundId round;
-  LinkId from;
+  Digest digest;  // expected; with another one the old anchor stays
 };
-struct SendAnchor {  // stream anchor and outer state, then AnchorSent
-  RunId run;
-  RoundId round;
+struct AddAnchorSource {
+  SiteId site;
+  std::string name;
+  LinkId over;
+};
+struct DropAnchorSource {  // its link is gone, or it holds another anchor by now
+  SiteId site;
+};
+struct StopReceiving {};  // the anchor on its way is not wanted any more
+struct SendAnchor {       // the part that is asked for
+  wire::FetchAnchor part;
   LinkId to;
 };
 struct JoinDone {  // the anchor is in place; training may start
@@ -159,6 +214,12 @@ struct RoundDone {
   AttemptId attempts;
   std::vector<std::string> members;
   std::vector<std::string> contributors;
+  std::uint64_t samples = 0;  // of all this process has trained, in the anchor by now
+};
+// The trigger is answered without a round: train on, what was trained counts later.
+struct RoundSkipped {
+  RoundId round;
+  std::string reason;
 };
 struct Left {};
 // The machine cannot go on; every waiter is told.
@@ -166,7 +227,8 @@ struct Failed {
   Status why;
 };
 using SiteAction = std::variant<Send, Hangup, DialCoordinator, DialPeer, StartExchange, CancelExchange, ApplyCommit,
-                                KeepAnchor, ReceiveAnchor, SendAnchor, JoinDone, RoundDone, Left, Failed, Note>;
+                                KeepAnchor, ReceiveAnchor, AddAnchorSource, DropAnchorSource, StopReceiving, SendAnchor,
+                                JoinDone, Rebase, TakeSnapshot, RoundDone, RoundSkipped, Left, Failed, Note>;
 
 // ---- exchange: the chunks of one attempt ----------------------------------------------------------
 

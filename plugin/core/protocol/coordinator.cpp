@@ -18,13 +18,16 @@ std::vector<CoordinatorAction> Coordinator::step(TimePoint now, const Coordinato
   State& s = *state_;
   s.now = now;
   s.out.clear();
+  s.idle = false;
   std::visit([&](const auto& what) { s.on_event(what); }, event);
-  s.advance();
+  if (!s.idle) s.advance();
   return std::move(s.out);
 }
 
 TimePoint Coordinator::next_deadline() const { return state_->next_deadline(); }
 std::string Coordinator::status_json(TimePoint now) const { return state_->status_json(now); }
+std::uint64_t Coordinator::changes() const { return state_->changes; }
+bool Coordinator::waits_for_sites() const { return state_->round.waiting.running() && !state_->round.attempt; }
 std::size_t Coordinator::members() const { return state_->members.size(); }
 
 std::vector<std::string> Coordinator::member_names() const {
@@ -40,8 +43,16 @@ void Coordinator::State::on_event(const Received& event) {
     out.emplace_back(Send{event.link, StatusReport{status_json(now)}});
     return;
   }
+  if (const auto* grant = std::get_if<Grant>(&event.message); grant != nullptr && applicants.count(event.link) != 0) {
+    return on_grant(event.link, *grant);
+  }
+  if (applicants.count(event.link) != 0 &&
+      (std::holds_alternative<Heartbeat>(event.message) || std::holds_alternative<Grant>(event.message))) {
+    return;
+  }
   const auto link = links.find(event.link);
   if (link == links.end()) {
+    forget_applicant(event.link);
     out.emplace_back(Hangup{event.link, "this link has not joined the swarm '" + config.swarm + "', but sent " +
                                             std::string(wire::name_of(event.message)) + "; a site sends Join first"});
     return;
@@ -63,11 +74,21 @@ void Coordinator::State::on_event(const Received& event) {
           on_done(member, message);
         } else if constexpr (std::is_same_v<T, Leave>) {
           send(member, Farewell{});
-          if (members.size() == 1) anchor.reset();  // the swarm ends as it should; nobody is to bring it back
+          voters.erase(member.id);  // it agrees that the others go on without it
+          voters_formed.erase(member.id);
+          Broadcast rest{{}, Parted{term, member.name}};
+          for (const auto& [id, other] : members) {
+            if (id != member.id) rest.links.push_back(other.link);
+          }
+          if (!rest.links.empty()) out.emplace_back(std::move(rest));
+          if (members.size() == 1 && anchor) {  // the swarm ends as it should; nobody is to bring it back
+            remembered = wire::Offer{anchor->run, anchor->round, {}};
+            anchor.reset();
+          }
           out.emplace_back(Hangup{member.link, "left: " + message.reason});
           remove(member.id, "left: " + message.reason);
         } else if constexpr (std::is_same_v<T, Heartbeat>) {
-          // That it came is all that matters.
+          idle = true;  // that it came is all that matters
         } else {
           note(Note::Level::kWarning, "ignored",
                member.name + " sent " + std::string(wire::name_of(event.message)) +
@@ -81,12 +102,16 @@ void Coordinator::State::on_event(const Closed& event) {
   const auto link = links.find(event.link);
   if (link == links.end()) {
     claims.erase(event.link);
+    forget_applicant(event.link);
     return;
   }
   remove(link->second, event.why.ok() ? "its link was closed" : "its link was lost: " + event.why.message());
 }
 
+void Coordinator::State::on_event(const CallsUnderWay& event) { calls = event.sites; }
+
 void Coordinator::State::on_event(const Tick&) {
+  on_office_tick();
   on_heartbeat_tick();
   on_gathering_tick();
   on_round_tick();
@@ -102,14 +127,22 @@ void Coordinator::State::advance() {
     choose_anchor();
     offer_anchor();
     if (round.attempt) finish_attempt();
-    if (!round.attempt && ready_to_form() && states_agree()) form();
+    if (!round.attempt) try_to_form();
   } while (changed);
 }
 
 TimePoint Coordinator::State::next_deadline() const {
+  if (!applicants.empty()) {
+    const TimePoint patience = later(applying.since(), config.link_grace);
+    return now < patience ? std::min(patience, applying.next()) : applying.next();
+  }
   if (members.empty()) return kNever;
   TimePoint next = std::min(next_heartbeat, round.limit);
   next = std::min(next, round.waiting.next());
+  const TimePoint grace = later(round.majority_since, config.straggler_grace);
+  if (!round.attempt && grace > now) next = std::min(next, grace);
+  const TimePoint patience = later(round.circle_since, kCirclePatience * config.heartbeat);
+  if (!round.attempt && patience > now) next = std::min(next, patience);
   next = std::min(next, gathering.next());
   if (gathering.running()) {
     next = std::min(next, later(gathering.since(), last_anchor_missed() ? config.link_grace : config.join_timeout));

@@ -13,13 +13,14 @@ namespace collab::protocol {
 
 struct CoordinatorConfig {
   std::string swarm = "default";
-  RunId fresh_run;  // the run's number if the swarm is born here; later runs are larger
-  TermId term{1};
+  RunId fresh_run;              // the run's number if the swarm is born here; later runs are larger
+  TermId term{1};               // at least; a successor's is above all its members have granted
   std::uint32_t min_sites = 1;  // round 0 waits for this many, or for what the sites expect if that is more
   Duration heartbeat{1'000'000};
   Duration link_grace{60'000'000};
   Duration join_timeout{300'000'000};
   Duration round_timeout{1'800'000'000};
+  Duration straggler_grace{60'000'000};  // a majority that is ready waits this long for the others
 };
 
 class Coordinator {
@@ -33,7 +34,10 @@ class Coordinator {
   // Deliver a Tick at or after this time; kNever when nothing is awaited.
   [[nodiscard]] TimePoint next_deadline() const;
   [[nodiscard]] std::string status_json(TimePoint now) const;
+  // Some are ready for the round to come and wait for others: CallsUnderWay may be of use.
+  [[nodiscard]] bool waits_for_sites() const;
   [[nodiscard]] std::size_t members() const;                    // joining and active
+  [[nodiscard]] std::uint64_t changes() const;                  // of who is a member, so far
   [[nodiscard]] std::vector<std::string> member_names() const;  // ascending SiteId
 
  private:

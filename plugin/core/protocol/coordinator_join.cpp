@@ -1,6 +1,7 @@
 // Joining: who may come in, which anchor the swarm starts from, who gives it to whom.
 #include <algorithm>
 #include <tuple>
+#include <utility>
 
 #include "core/base/text.h"
 #include "core/protocol/coordinator_state.h"
@@ -92,11 +93,9 @@ std::string Coordinator::State::refusal(const wire::Join& join) const {
   }
   if (join.site.empty()) return "a site needs a name: set COLLAB_SITE";
   for (const auto& [id, member] : members) {
-    if (member.name != join.site) {
-      if (join.index == id.value) {
-        return "index " + std::to_string(join.index) + " is taken by " + member.name +
-               ": give this site another COLLAB_SITE_INDEX";
-      }
+    if (member.name != join.site && join.index == id.value && !join.report.remembers) {
+      return "index " + std::to_string(join.index) + " is taken by " + member.name +
+             ": give this site another COLLAB_SITE_INDEX";
     }
   }
   if (join.elements == 0) return "its model has no trained parameters, so there is nothing to exchange";
@@ -111,9 +110,18 @@ void Coordinator::State::refuse_link(LinkId link, const std::string& who, const 
 }
 
 SiteId Coordinator::State::pick_id(const wire::Join& join) const {
-  if (join.index != wire::kNoIndex) return SiteId{join.index};
+  for (const auto& [id, name] : voters) {
+    if (name == join.site && members.count(id) == 0) return id;  // back in its place
+  }
+  const auto taken = [this](SiteId id) { return members.count(id) != 0 || voters.count(id) != 0; };
+  if (join.index != wire::kNoIndex && !taken(SiteId{join.index})) return SiteId{join.index};
+  // Who contributed under a number may come back and ask whether it was counted.
+  const auto known = [this](SiteId id) {
+    return std::any_of(history.begin(), history.end(),
+                       [&](const auto& past) { return past.second.contributors.count(id) != 0; });
+  };
   SiteId id{0};
-  while (members.count(id) != 0) ++id.value;
+  while (taken(id) || known(id)) ++id.value;
   return id;
 }
 
@@ -164,6 +172,16 @@ void Coordinator::State::refuse_claims_of(const MemberRecord& member) {
 }
 
 void Coordinator::State::on_join(LinkId link, const wire::Join& join) {
+  // Whom a majority has put into office is not deposed by a stranger.
+  if (in_office && join.swarm == config.swarm && (founded || refusal(join).empty())) {
+    if (join.report.granted > term) {
+      step_down(join.site + " follows term " + std::to_string(join.report.granted.value));
+    } else if (founded && is_older(join)) {
+      step_down(join.site + " is of a swarm older than the one that has just begun here");
+      voters.clear();
+      remembered.reset();
+    }
+  }
   if (const auto known = links.find(link); known != links.end()) {
     note(Note::Level::kWarning, "ignored", name_of(known->second) + " sent a second Join on one link");
     return;
@@ -172,6 +190,7 @@ void Coordinator::State::on_join(LinkId link, const wire::Join& join) {
     const std::string who = join.site.empty() ? "a site without a name" : join.site;
     return refuse_link(link, who, reason);
   }
+  if (!in_office) return apply_for(link, join);
   if (const MemberRecord* namesake = member_named(join.site)) {
     if (!replaces(join, *namesake)) {
       if (claims.size() >= kMaxClaims) return refuse_link(link, join.site, "too many joins at once; try again");
@@ -180,29 +199,67 @@ void Coordinator::State::on_join(LinkId link, const wire::Join& join) {
     }
     out.emplace_back(Hangup{namesake->link, "replaced by a new link of " + join.site});
     remove(namesake->id, "its old link was dead; it came back on a new one");
+    if (!in_office) return apply_for(link, join);  // it was the last one
   }
+  admit(link, join);
+}
+
+void Coordinator::State::admit(LinkId link, const wire::Join& join) {
   if (!reference) {
     reference = Reference{join.site, join.elements, join.settings, join.model};
     next_heartbeat = later(now, config.heartbeat);
   }
-
   MemberRecord member;
   member.id = pick_id(join);
   member.name = join.site;
   member.address = join.address;
   member.link = link;
   member.offer = join.offer;
+  member.report = join.report;
+  member.remembers = join.report.remembers;
   member.expected_sites = join.expected_sites;
   member.last_heard = now;
+  const bool holds = anchor && join.offer.run == anchor->run && join.offer.round == anchor->round;
+  if (holds) member.holds = wire::Adopted{join.offer.run, join.offer.round, join.offer.digest};
   links[link] = member.id;
   const auto as_ms = [](Duration d) {
     return static_cast<std::uint32_t>(std::max<Duration::rep>(1, d.count() / 1000));
   };
-  send(member, wire::Welcome{config.term, member.id, as_ms(config.heartbeat), as_ms(config.link_grace)});
-  const auto& inserted = members.emplace(member.id, std::move(member)).first->second;
+  send(member, wire::Welcome{term, member.id, as_ms(config.heartbeat), as_ms(config.link_grace)});
+  auto& inserted = members.emplace(member.id, std::move(member)).first->second;
+  ++changes;
   send_roster();
-  if (!gathered && !gathering.running()) gathering.start(now);
+  if (roster_due) send(inserted, roster());  // it has to know whom to take the anchor from
+  if (repeat_commit(inserted)) return;
   if (anchor) prefer_newer_offer(inserted);
+  // Its parameters move, so it cannot take another anchor now: it comes to its trigger by itself.
+  const bool newest = !anchor || (join.offer.run == anchor->run && join.offer.round == anchor->round);
+  if (join.report.training && !newest) inserted.standing = Standing::kBehind;
+}
+
+bool Coordinator::State::repeat_commit(MemberRecord& member) {
+  const auto& said = member.report.prepared;
+  if (said.empty() || !said[0].done) return false;
+  const wire::Form& form = said[0].form;
+  const auto past = history.find(form.round);
+  const bool missed = past != history.end() && past->second.run == form.run && past->second.attempt == form.attempt &&
+                      member.offer.run == form.run && member.offer.round.value + 1 == form.round.value;
+  if (!missed) return false;
+  if (!past->second.slices.empty() && past->second.slices != said[0].slices) {
+    note(Note::Level::kError, "repair",
+         member.name + " has another mean of round " + std::to_string(form.round.value) +
+             " than was committed; it takes the anchor instead",
+         {{"who", json_quote(member.name)}, {"round", std::to_string(form.round.value)}});
+    return false;
+  }
+  member.recommitted = true;
+  const auto& contributors = past->second.contributors;
+  send(member, wire::Commit{term, form.run, form.round, form.attempt, {contributors.begin(), contributors.end()}});
+  member.standing = Standing::kBehind;
+  note(Note::Level::kInfo, "resume",
+       member.name + " had missed the commit of round " + std::to_string(form.round.value) + " and gets it now",
+       {{"who", json_quote(member.name)}});
+  return true;
 }
 
 // A joiner that holds more than the swarm: it wins only while nobody has begun to train from the swarm's anchor.
@@ -249,7 +306,10 @@ bool Coordinator::State::anybody_resumes() const {
 void Coordinator::State::choose_anchor() {
   if (anchor) return;
   const bool enough = last_anchor ? !last_anchor_missed() : gathered || members.size() >= sites_wanted();
-  if (!enough) return;
+  if (!enough || !may_begin()) {
+    if (!gathering.running()) gathering.start(now);
+    return;
+  }
   gathered = true;
   gathering.stop();
   last_anchor.reset();
@@ -264,9 +324,17 @@ void Coordinator::State::choose_anchor() {
     if (best == nullptr || rank(member) > rank(*best)) best = &member;
   }
   wire::Offer chosen = brought_by(*best);
-  if (chosen.run.value == 0) chosen = {RunId{config.fresh_run.value + births++}, RoundId{0}, chosen.digest};
+  newborn = chosen.run.value == 0;
+  const bool anew = std::exchange(forks, false) || newborn;
+  remembered.reset();
+  if (anew) chosen.run = RunId{config.fresh_run.value + births++};
   anchor = AnchorRecord{chosen.run, chosen.round, chosen.digest};
   best->holds = wire::Adopted{chosen.run, chosen.round, chosen.digest};
+  for (auto& [id, member] : members) {
+    member.standing = Standing::kJoined;  // who was behind another anchor is told this one
+    member.remembers = member.remembers || anew;
+    voters[id] = member.name;
+  }
   note(Note::Level::kInfo, "anchor",
        std::to_string(members.size()) + (members.size() == 1 ? " site is" : " sites are") + " here; the anchor of " +
            anchor_in_words(chosen.run, chosen.round) + " is taken from " + best->name);
@@ -277,43 +345,70 @@ bool Coordinator::State::holds_anchor(const MemberRecord& member) const {
          *member.holds == wire::Adopted{anchor->run, anchor->round, *anchor->digest};
 }
 
-// Sources take turns, so that several joiners load several sites. A pair in which neither can be dialled is the last
-// resort: it will not link up, and the joiner says so.
-std::optional<SiteId> Coordinator::State::pick_source(const MemberRecord& joiner) {
-  if (holds_anchor(joiner)) return joiner.id;
+// Where there are many they take turns, so that several joiners load several sites. A pair in which neither can be
+// dialled is the last resort: it will not link up, and the joiner says so.
+std::vector<SiteId> Coordinator::State::pick_sources(const MemberRecord& joiner) {
+  if (holds_anchor(joiner)) return {joiner.id};
   std::vector<SiteId> reachable;
   std::vector<SiteId> others;
   for (const auto& [id, member] : members) {
     if (id == joiner.id || !holds_anchor(member)) continue;
     (member.address.empty() && joiner.address.empty() ? others : reachable).push_back(id);
   }
-  const auto& from = reachable.empty() ? others : reachable;
-  if (from.empty()) return std::nullopt;
-  return from[next_source++ % from.size()];
+  auto& from = reachable.empty() ? others : reachable;
+  if (from.size() <= kSources) return from;
+  std::ranges::rotate(from, from.begin() + static_cast<std::ptrdiff_t>(next_source % from.size()));
+  next_source += kSources;
+  from.resize(kSources);
+  std::ranges::sort(from);
+  return from;
 }
 
-void Coordinator::State::send_adopt(MemberRecord& to, SiteId source) {
+// The one whose word the digest was may be gone, and the others hold something else: then most of them are right.
+void Coordinator::State::believe_holders() {
+  std::map<SiteId, Digest> said;
+  bool wanted = false;
+  for (const auto& [id, member] : members) {
+    wanted = wanted || member.standing == Standing::kJoined;
+    if (holds_anchor(member)) return;
+    const bool same = member.holds && member.holds->run == anchor->run && member.holds->round == anchor->round;
+    if (same && member.standing == Standing::kActive) said[id] = member.holds->digest;
+  }
+  if (!wanted || said.empty()) return;
+  anchor->digest = majority(said);
+  note(Note::Level::kWarning, "repair",
+       "nobody here holds the anchor of round " + std::to_string(anchor->round.value) +
+           " as it was first reported; that of most is taken",
+       {{"round", std::to_string(anchor->round.value)}});
+}
+
+void Coordinator::State::send_adopt(MemberRecord& to, std::vector<SiteId> sources) {
   to.standing = Standing::kAdopting;
   to.adopting_since = now;
-  to.source = source;
+  to.sources = std::move(sources);
   to.ready.reset();
-  send(to, wire::Adopt{config.term, anchor->run, anchor->round, source, *anchor->digest});
+  tell_sources(to);
 }
 
 // An anchor does not move under a joiner: none is offered while an attempt is in flight, no attempt is formed while
 // somebody adopts.
 void Coordinator::State::offer_anchor() {
   if (!anchor || !anchor->digest || round.attempt) return;
+  believe_holders();
   for (auto& [id, member] : members) {
     if (member.standing != Standing::kJoined) continue;
-    if (const auto source = pick_source(member)) send_adopt(member, *source);
+    if (auto sources = pick_sources(member); !sources.empty()) send_adopt(member, std::move(sources));
   }
 }
 
 void Coordinator::State::on_adopted(MemberRecord& member, const wire::Adopted& adopted) {
   if (!anchor || adopted.run != anchor->run || adopted.round != anchor->round) {
     member.holds = adopted;
-    if (!anchor || member.standing != Standing::kAdopting || member.source != member.id) return;
+    if (!anchor || member.standing != Standing::kAdopting) return;
+    if (member.sources != std::vector{member.id}) {  // its parameters move: it takes the anchor at its next trigger
+      member.standing = Standing::kBehind;
+      return;
+    }
     // Chosen for what it brought when it joined, it has since put another anchor in place: choose again.
     note(Note::Level::kWarning, "anchor",
          member.name + " holds the anchor of " + anchor_in_words(adopted.run, adopted.round) + " by now, not that of " +
@@ -322,13 +417,23 @@ void Coordinator::State::on_adopted(MemberRecord& member, const wire::Adopted& a
     for (auto& [id, other] : members) other.standing = Standing::kJoined;
     return;
   }
+  idle = anchor->digest && member.standing == Standing::kActive;  // one more that has taken the outer step
   if (!anchor->digest) anchor->digest = adopted.digest;
+  const bool waited_for = member.standing == Standing::kAdopting;
   member.holds = adopted;
-  if (member.standing != Standing::kAdopting) return;
-  if (adopted.digest != *anchor->digest) {
+  if (holds_anchor(member)) add_source(member);
+  if (member.standing == Standing::kActive) return;
+  // Who has applied the commit may be right where the first one to say so is wrong: that is decided once all are ready.
+  const bool applied = std::exchange(member.recommitted, false);
+  if (!applied && !waited_for && adopted.digest != *anchor->digest) return;  // it is sent the right one
+  if (!applied && adopted.digest != *anchor->digest) {
     const std::string what = "its anchor of " + anchor_in_words(adopted.run, adopted.round) + " has the digest " +
                              to_hex(adopted.digest) + ", the swarm's has " + to_hex(*anchor->digest);
-    return expel(member.id, what);
+    if (++round.state_repairs[member.id] > kMaxRepeats) return expel(member.id, what);
+    note(Note::Level::kError, "repair", member.name + ": " + what + "; it takes the swarm's",
+         {{"who", json_quote(member.name)}, {"round", std::to_string(adopted.round.value)}});
+    member.standing = Standing::kJoined;
+    return;
   }
   member.standing = Standing::kActive;
   if (!member.greeted) {
@@ -352,16 +457,29 @@ void Coordinator::State::on_gathering_tick() {
       if (waited) note(Note::Level::kInfo, "waiting", missed + " yet (" + in_seconds(*waited) + ")");
       return;
     }
+    if (!may_begin()) return step_down(missed + ", and " + quorum_in_words(all_members()));
     note(Note::Level::kWarning, "anchor",
          missed + " within " + in_seconds(config.link_grace) + " (COLLAB_LINK_GRACE); the swarm goes on without it");
     last_anchor.reset();
+    forks = true;
     gathered = gathered || anybody_resumes();
     return;
+  }
+  if (now - gathering.since() >= config.join_timeout && !may_begin()) {
+    return step_down(quorum_in_words(all_members()));
   }
   if (now - gathering.since() >= config.join_timeout && anybody_resumes()) {
     note(Note::Level::kWarning, "anchor",
          "only " + count + " after " + in_seconds(config.join_timeout) +
              " (COLLAB_JOIN_TIMEOUT); they go on from what they bring");
+    gathered = true;
+    return;
+  }
+  // Who was lost before it began does not hold the others up for good; they cannot be a majority in two places.
+  if (now - gathering.since() >= config.join_timeout && 2 * members.size() > sites_wanted()) {
+    note(
+        Note::Level::kWarning, "anchor",
+        "only " + count + " after " + in_seconds(config.join_timeout) + " (COLLAB_JOIN_TIMEOUT); most are, they begin");
     gathered = true;
     return;
   }

@@ -1,5 +1,6 @@
 // Members: heartbeats, suspicion, removal, the roster, and what a status query tells.
 #include <algorithm>
+#include <utility>
 
 #include "core/base/text.h"
 #include "core/protocol/coordinator_state.h"
@@ -12,6 +13,7 @@ const char* in_words(Standing standing) {
     case Standing::kJoined: return "joined";
     case Standing::kAdopting: return "adopting";
     case Standing::kActive: return "active";
+    case Standing::kBehind: return "behind";
   }
   return "unknown";
 }
@@ -42,20 +44,26 @@ void Coordinator::State::remove(SiteId id, const std::string& reason) {
   links.erase(gone.link);
   members.erase(found);
   changed = true;
+  ++changes;
   note(Note::Level::kInfo, "leave", gone.name + " is no member any more: " + reason,
        {{"who", json_quote(gone.name)}, {"reason", json_quote(reason)}});
   const bool held = std::any_of(members.begin(), members.end(), [&](const auto& entry) {
     return entry.second.standing == Standing::kActive || holds_anchor(entry.second);
   });
   if (anchor && !held && anchor->round.value > 0) last_anchor = {anchor->run, anchor->round};
-  if (members.empty()) return forget_everything();
+  if (members.empty()) return leave_office();  // who comes back may have followed another one since
 
   if (round.attempt) {
     const auto& in = round.attempt->participants;
     if (std::any_of(in.begin(), in.end(), [&](const auto& p) { return p.site == id; })) abandon_attempt();
   }
   for (auto& [other, member] : members) {
-    if (member.standing == Standing::kAdopting && member.source == id) member.standing = Standing::kJoined;
+    if (member.standing != Standing::kAdopting || std::erase(member.sources, id) == 0) continue;
+    if (member.sources.empty()) {
+      member.standing = Standing::kJoined;
+    } else if (anchor && anchor->digest) {  // it goes on with the others
+      tell_sources(member);
+    }
   }
   if (anchor && !held) {
     note(Note::Level::kWarning, "anchor",
@@ -65,16 +73,27 @@ void Coordinator::State::remove(SiteId id, const std::string& reason) {
     for (auto& [other, member] : members) member.standing = Standing::kJoined;
     gathering.start(now);
   }
-  // A round begins with its first ready: without one nobody waits. Attempts go on being counted, so that what was sent
-  // for an earlier one is never taken for a later one.
+  // A round begins with its first ready: without one nobody waits.
   const bool waited_for =
       std::any_of(members.begin(), members.end(), [](const auto& entry) { return entry.second.ready.has_value(); });
-  if (!waited_for) {
-    const std::uint32_t attempts = round.attempts;
-    round = RoundRecord{};
-    round.attempts = attempts;
-  }
+  if (!waited_for) begin_round_again();
   send_roster();
+}
+
+void Coordinator::State::tell_sources(const MemberRecord& to) {
+  send(to, wire::Adopt{term, anchor->run, anchor->round, to.sources, *anchor->digest, counted(to), list_of(voters),
+                       to.remembers});
+}
+
+void Coordinator::State::add_source(const MemberRecord& holder) {
+  for (auto& [id, member] : members) {
+    if (member.standing != Standing::kAdopting || id == holder.id || member.sources.size() >= kSources) continue;
+    if (member.sources == std::vector{id} || (member.address.empty() && holder.address.empty())) continue;
+    const auto place = std::ranges::lower_bound(member.sources, holder.id);
+    if (place != member.sources.end() && *place == holder.id) continue;
+    member.sources.insert(place, holder.id);
+    tell_sources(member);
+  }
 }
 
 void Coordinator::State::forget_everything() {
@@ -82,19 +101,35 @@ void Coordinator::State::forget_everything() {
   reference.reset();
   gathered = false;
   gathering.stop();
+  voters_formed.clear();
+  likeness = {};
   round = RoundRecord{};
   next_heartbeat = kNever;
 }
 
-void Coordinator::State::send_roster() {
-  wire::Roster roster{config.term, {}};
+wire::Roster Coordinator::State::roster() const {
+  wire::Roster roster{term, {}};
+  roster.members.reserve(members.size());
   for (const auto& [id, member] : members) {
-    const auto state = member.suspect                         ? wire::MemberState::kSuspect
-                       : member.standing == Standing::kActive ? wire::MemberState::kActive
-                                                              : wire::MemberState::kJoining;
+    const auto state = member.suspect ? wire::MemberState::kSuspect
+                       : member.standing == Standing::kActive || member.standing == Standing::kBehind
+                           ? wire::MemberState::kActive
+                           : wire::MemberState::kJoining;
     roster.members.push_back({id, member.name, member.address, state});
   }
-  for (const auto& [id, member] : members) send(member, roster);
+  return roster;
+}
+
+void Coordinator::State::send_roster() {
+  roster_due = true;
+  if (members.size() <= kSmallSwarm) flush_roster();
+}
+
+void Coordinator::State::flush_roster() {
+  if (!std::exchange(roster_due, false) || members.empty()) return;
+  Broadcast all{{}, roster()};
+  for (const auto& [id, member] : members) all.links.push_back(member.link);
+  out.emplace_back(std::move(all));
 }
 
 void Coordinator::State::heard(MemberRecord& member) {
@@ -118,7 +153,10 @@ void Coordinator::State::on_heartbeat_tick() {
   next_heartbeat = later(now, config.heartbeat);
   ++heartbeat_sequence;
   judge_silence();
-  for (const auto& [id, member] : members) send(member, wire::Heartbeat{heartbeat_sequence, false});
+  flush_roster();
+  Broadcast all{{}, wire::Heartbeat{heartbeat_sequence, false}};
+  for (const auto& [id, member] : members) all.links.push_back(member.link);
+  if (!members.empty()) out.emplace_back(std::move(all));
 }
 
 void Coordinator::State::judge_silence() {
@@ -145,11 +183,17 @@ void Coordinator::State::judge_silence() {
 }
 
 std::string Coordinator::State::status_json(TimePoint at) const {
-  std::string text = "{\"swarm\":" + json_quote(config.swarm) + ",\"term\":" + std::to_string(config.term.value) +
+  std::vector<std::string> voter_names;
+  for (const auto& [id, name] : voters) voter_names.push_back(name);
+  std::vector<std::string> comers;
+  for (const auto& [link, applicant] : applicants) comers.push_back(applicant.join.site);
+  std::string text = "{\"swarm\":" + json_quote(config.swarm) + ",\"term\":" + std::to_string(term.value) +
                      ",\"run\":" + std::to_string(anchor ? anchor->run.value : 0) +
                      ",\"round\":" + std::to_string(anchor ? anchor->round.value : 0) +
                      ",\"attempt\":" + std::to_string(round.attempt ? round.attempt->attempt.value : 0) +
-                     ",\"waiting_for\":" + json_quote(waiting_for()) + ",\"members\":[";
+                     ",\"waiting_for\":" + json_quote(waiting_for()) +
+                     ",\"in_office\":" + (in_office ? "true" : "false") + ",\"voters\":" + json_list(voter_names) +
+                     ",\"applicants\":" + json_list(comers) + ",\"members\":[";
   bool first = true;
   for (const auto& [id, member] : members) {
     if (!first) text += ",";
@@ -176,7 +220,8 @@ std::vector<SiteId> Coordinator::State::waited_for() const {
     return sites;
   }
   for (const auto& [id, member] : members) {
-    if (!member.ready || member.standing != Standing::kActive) sites.push_back(id);
+    const bool waits = member.standing != Standing::kBehind && round.set_aside.count(id) == 0;
+    if (waits && (!member.ready || member.standing != Standing::kActive)) sites.push_back(id);
   }
   return sites;
 }

@@ -9,6 +9,11 @@
 namespace collab::protocol {
 namespace {
 
+bool takes_part(const wire::Form& form, SiteId site) {
+  return std::binary_search(form.participants.begin(), form.participants.end(), wire::Participant{site, 0},
+                            [](const auto& a, const auto& b) { return a.site < b.site; });
+}
+
 std::string times_in_words(std::uint32_t times) { return times == 1 ? "once" : std::to_string(times) + " times"; }
 
 }  // namespace
@@ -30,14 +35,23 @@ bool Coordinator::State::in_attempt(AttemptId attempt, RoundId of) const {
 
 void Coordinator::State::on_ready(MemberRecord& member, const wire::Ready& ready) {
   const std::string who = member.name + " is ready for round " + std::to_string(ready.round.value);
+  const bool has_place = member.standing == Standing::kActive || member.standing == Standing::kBehind;
+  if (has_place && anchor && (ready.round < number() || member.standing == Standing::kBehind)) {
+    // The swarm went on without it, and now its parameters stand still: it can take the anchor.
+    member.standing = Standing::kJoined;
+    member.holds = wire::Adopted{brought_by(member).run, RoundId{ready.round.value - 1}, ready.state};
+    return;
+  }
   if (member.standing != Standing::kActive || ready.round != number()) {
     // It crossed an Adopt on its way, or is out of step; it will say so again once it holds the anchor.
     note(Note::Level::kDebug, "ignored", who + ", which is not the next round for it");
     return;
   }
-  if (round.attempt) {
-    note(Note::Level::kWarning, "ignored", who + " while an attempt at it is in flight");
-    return;
+  if (round.attempt && takes_part(*round.attempt, member.id)) {
+    if (!member.ready || *member.ready == ready) return;  // said twice
+    // The attempt was formed from a word that had crossed a Recess: it has trained on since.
+    note(Note::Level::kInfo, "ready", who + " with other samples than the attempt counts on; another is formed");
+    abandon_attempt();
   }
   member.ready = ready;
   if (!std::isfinite(ready.weight) || ready.weight < 0) {
@@ -52,12 +66,14 @@ void Coordinator::State::on_ready(MemberRecord& member, const wire::Ready& ready
 }
 
 void Coordinator::State::on_done(MemberRecord& member, const wire::Done& done) {
-  if (done.term != config.term || !in_attempt(done.attempt, done.round)) return;  // of an attempt given up since
+  if (done.term != term || !in_attempt(done.attempt, done.round)) return;  // of an attempt given up since
+  if (!takes_part(*round.attempt, member.id)) return;
   if (done.slices.size() != round.attempt->slices.size()) {
     return expel(member.id, "it sent " + std::to_string(done.slices.size()) + " digests for the " +
                                 std::to_string(round.attempt->slices.size()) + " slices of round " +
                                 std::to_string(done.round.value));
   }
+  if (!member.done) ++round.done;
   member.done = done.slices;
 }
 
@@ -96,17 +112,127 @@ void Coordinator::State::abandon_attempt() {
   for (auto& [id, member] : members) member.done.reset();
 }
 
-bool Coordinator::State::ready_to_form() const {
-  return anchor && std::all_of(members.begin(), members.end(), [](const auto& entry) {
-           return entry.second.standing == Standing::kActive && entry.second.ready.has_value();
-         });
+// Who holds the anchor and was not set aside. Those behind take the anchor first, at their own trigger.
+std::set<SiteId> Coordinator::State::crew() const {
+  std::set<SiteId> sites;
+  for (const auto& [id, member] : members) {
+    if (member.standing == Standing::kActive && round.set_aside.count(id) == 0) sites.insert(id);
+  }
+  return sites;
+}
+
+std::set<SiteId> Coordinator::State::ready_crew() const {
+  std::set<SiteId> sites = crew();
+  std::erase_if(sites, [this](SiteId id) { return !members.at(id).ready; });
+  return sites;
+}
+
+// The same as numbers, at each event: no sets are made.
+Coordinator::State::Count Coordinator::State::count_crew() const {
+  Count count;
+  auto voter = voters.begin();  // both ascend
+  for (const auto& [id, member] : members) {
+    if (member.standing != Standing::kActive || round.set_aside.count(id) != 0) continue;
+    ++count.all;
+    if (!member.ready) continue;
+    ++count.ready;
+    while (voter != voters.end() && voter->first < id) ++voter;
+    if (voter == voters.end() || voter->first != id) continue;
+    ++count.ready_voters;
+    count.ready_remember += member.remembers ? 1 : 0;
+  }
+  return count;
+}
+
+// Those who are ready wait for sites that stand in calls of their world, which wait for those who are ready.
+std::string Coordinator::State::circle_in_words() const {
+  std::vector<std::string> parts;
+  for (const auto& [id, member] : members) {
+    if (member.standing != Standing::kActive || round.set_aside.count(id) != 0 || member.ready) continue;
+    const auto call = calls.find(member.name);
+    if (call == calls.end()) return "";
+    const auto awaited = std::find_if(members.begin(), members.end(), [&](const auto& other) {
+      return other.second.ready && call->second.awaits.count(other.second.name) != 0;
+    });
+    if (awaited == members.end()) return "";
+    parts.push_back(member.name + " is in " + call->second.call + ", which waits for " + awaited->second.name);
+  }
+  return join_words(parts);
+}
+
+// All are ready; or a majority is, and the grace for the others has passed since, or they cannot come.
+void Coordinator::State::try_to_form() {
+  const auto still = [](const auto& entry) {
+    return entry.second.standing == Standing::kJoined || entry.second.standing == Standing::kAdopting;
+  };
+  const Count count = count_crew();
+  if (!anchor || count.ready == 0) return;
+  const bool whole = count.ready == count.all;
+  const std::string circle = whole || calls.empty() ? "" : circle_in_words();
+  if (circle.empty()) {
+    round.circle_since = kNever;
+  } else if (round.circle_since == kNever) {
+    round.circle_since = now;
+  }
+  const bool tied = now >= later(round.circle_since, kCirclePatience * config.heartbeat);
+  if (!is_quorum(count.ready_voters, count.ready_remember)) {
+    if ((!whole && !tied) || std::any_of(members.begin(), members.end(), still)) return;
+    if (tied) return recess(circle);
+    const bool vague = 2 * count.ready_voters > voters.size();
+    if (!vague) vague_since = kNever;
+    if (vague && vague_since == kNever) vague_since = now;
+    if (vague && now >= later(vague_since, config.link_grace)) return fork();
+    return recess(quorum_in_words(ready_crew()));
+  }
+  vague_since = kNever;
+  if (2 * count.ready <= count.all) {
+    round.majority_since = kNever;
+    if (tied) recess(circle);
+    return;
+  }
+  if (round.majority_since == kNever) round.majority_since = now;
+  if (std::any_of(members.begin(), members.end(), still)) return;  // the anchor does not move under a joiner
+  if (!whole && !tied && now < later(round.majority_since, config.straggler_grace)) return;
+  const std::set<SiteId> ready = ready_crew();
+  if (!states_agree(ready)) return;
+  for (const SiteId id : crew()) {
+    if (ready.count(id) != 0) continue;
+    note(Note::Level::kWarning, "straggler",
+         "round " + std::to_string(number().value) + " goes on without " + name_of(id) +
+             (tied ? ": " + circle
+                   : ", which is not ready " + in_seconds(config.straggler_grace) +
+                         " after most were (COLLAB_STRAGGLER_GRACE)") +
+             "; what it trains counts in a later round",
+         {{"who", json_quote(name_of(id))}, {"round", std::to_string(number().value)}});
+  }
+  form(ready);
+}
+
+void Coordinator::State::recess(const std::string& reason) {
+  const RoundId of = number();
+  note(Note::Level::kWarning, "no-quorum",
+       "no attempt at round " + std::to_string(of.value) + ": " + reason + "; the anchor stands, the sites train on",
+       {{"round", std::to_string(of.value)}});
+  for (auto& [id, member] : members) {
+    if (member.standing != Standing::kActive || !member.ready) continue;
+    send(member, wire::Recess{term, of, reason});
+    member.ready.reset();
+  }
+  begin_round_again();
+}
+
+// Attempts go on being counted, so that what was sent for an earlier one is never taken for a later one.
+void Coordinator::State::begin_round_again() {
+  const std::uint32_t attempts = round.attempts;
+  round = RoundRecord{};
+  round.attempts = attempts;
 }
 
 // Before deltas to an anchor are averaged, all must hold the same one. A site that differs fetches it again, keeps its
 // parameters, and says ready once more.
-bool Coordinator::State::states_agree() {
+bool Coordinator::State::states_agree(const std::set<SiteId>& sites) {
   std::map<SiteId, Digest> said;
-  for (const auto& [id, member] : members) said[id] = member.ready->state;
+  for (const SiteId id : sites) said[id] = members.at(id).ready->state;
   const Digest right = majority(said);
   anchor->digest = right;
   std::vector<SiteId> wrong;
@@ -125,21 +251,22 @@ bool Coordinator::State::states_agree() {
     }
     note(Note::Level::kError, "repair", text + "; it fetches the anchor again",
          {{"who", json_quote(name_of(id))}, {"round", std::to_string(anchor->round.value)}});
-    send_adopt(member, sound.front());
+    send_adopt(member, pick_sources(member));
   }
   return wrong.empty();
 }
 
-void Coordinator::State::form() {
+void Coordinator::State::form(const std::set<SiteId>& sites) {
   wire::Form form;
-  form.term = config.term;
+  form.term = term;
   form.run = anchor->run;
   form.round = number();
   bool contributes = false;
   const bool any_address =
-      std::any_of(members.begin(), members.end(), [](const auto& entry) { return !entry.second.address.empty(); });
+      std::any_of(sites.begin(), sites.end(), [&](SiteId id) { return !members.at(id).address.empty(); });
   std::vector<Share> shares;
-  for (const auto& [id, member] : members) {
+  for (const SiteId id : sites) {
+    const MemberRecord& member = members.at(id);
     const double weight = round.declined.count(id) != 0 ? 0 : member.ready->weight;
     contributes = contributes || weight > 0;
     form.participants.push_back({id, weight});
@@ -147,19 +274,26 @@ void Coordinator::State::form() {
     shares.push_back({id, any_address && member.address.empty() ? 0.0 : 1.0});
   }
   round.formed = now;
-  if (!contributes) return commit(AttemptId{0}, {});
+  round.majority_since = kNever;
   form.attempt = AttemptId{attempt_base + ++round.attempts};
   highest_attempt = std::max(highest_attempt, form.attempt.value);
-  form.slices = make_slices(reference->elements, shares);
-  for (const auto& [id, member] : members) send(member, form);
+  if (contributes) form.slices = make_slices(reference->elements, shares);
+  voters_formed.clear();
+  for (const auto& [id, member] : members) {
+    if (member.standing == Standing::kActive || member.standing == Standing::kBehind) voters_formed[id] = member.name;
+  }
+  form.voters = list_of(voters_formed);
+  flush_roster();
+  Broadcast all{{}, form};
+  for (const SiteId id : sites) all.links.push_back(members.at(id).link);
+  out.emplace_back(std::move(all));
+  round.done = 0;
   round.attempt = std::move(form);
 }
 
 void Coordinator::State::finish_attempt() {
   const wire::Form& form = *round.attempt;
-  for (const wire::Participant& p : form.participants) {
-    if (!members.at(p.site).done) return;
-  }
+  if (round.done < form.participants.size()) return;
   std::set<SiteId> wrong;
   for (std::size_t i = 0; i < form.slices.size(); ++i) {
     std::map<SiteId, Digest> said;
@@ -195,26 +329,60 @@ void Coordinator::State::finish_attempt() {
 
 void Coordinator::State::commit(AttemptId attempt, const std::vector<SiteId>& contributors) {
   const RoundId committed = number();
+  const wire::Form form = *round.attempt;
+  remember(anchor->run, committed, attempt, contributors);
+  history.at(committed).slices = members.at(form.participants[0].site).done.value_or(std::vector<Digest>{});
+  voters = voters_formed;
+  compare(form);
   std::vector<std::string> names;
   for (const SiteId id : contributors) names.push_back(name_of(id));
+  std::vector<std::string> members_named;
+  for (const wire::Participant& p : form.participants) members_named.push_back(name_of(p.site));
+  Broadcast all{{}, wire::Commit{term, anchor->run, committed, attempt, contributors}};
+  auto participant = form.participants.begin();  // both ascend
   for (auto& [id, member] : members) {
-    if (member.standing != Standing::kActive || !member.ready) continue;
-    send(member, wire::Commit{config.term, committed, attempt, contributors});
-    member.ready.reset();
     member.done.reset();
+    while (participant != form.participants.end() && participant->site < id) ++participant;
+    if (participant != form.participants.end() && participant->site == id) {
+      all.links.push_back(member.link);
+      member.ready.reset();
+      member.remembers = true;
+    } else if (member.standing == Standing::kActive) {  // left out; one that is ready by now takes the anchor at once
+      member.standing = member.ready ? Standing::kJoined : Standing::kBehind;
+      member.ready.reset();
+    }
   }
+  out.emplace_back(std::move(all));
   const double seconds = static_cast<double>((now - round.formed).count()) / 1e6;
   note(Note::Level::kInfo, "round",
        "round " + std::to_string(committed.value) +
            (names.empty() ? ": nobody had anything to contribute, the anchor stands" : ": " + join_words(names)),
        {{"round", std::to_string(committed.value)},
         {"attempt", std::to_string(attempt.value)},
-        {"members", json_list(member_list())},
+        {"members", json_list(members_named)},
         {"contributors", json_list(names)},
         {"seconds", json_number(seconds)}});
   anchor->round = committed;
   if (!contributors.empty()) anchor->digest.reset();
   round = RoundRecord{};
+}
+
+void Coordinator::State::compare(const wire::Form& form) {
+  std::map<SiteId, std::span<const std::uint32_t>> sketches;
+  for (const wire::Participant& p : form.participants) {
+    const auto& ready = members.at(p.site).ready;
+    if (p.weight > 0 && ready) sketches[p.site] = ready->sketch;
+  }
+  for (const Likeness::Pair& pair : likeness.committed(sketches)) {
+    const std::string text =
+        name_of(pair.a) + " and " + name_of(pair.b) + " have learned the same in " + std::to_string(kAlikeRounds) +
+        " rounds running (cosine " + json_number(pair.cosine) +
+        "): if they train on the same data it counts twice. Give each site its own: a DistributedSampler with default "
+        "ranks, or exact shards by COLLAB_SITE_INDEX and COLLAB_SITE_COUNT, or another seed";
+    note(Note::Level::kWarning, "same-data", text,
+         {{"who", json_list({name_of(pair.a), name_of(pair.b)})}, {"round", std::to_string(form.round.value)}});
+    for (const SiteId id : {pair.a, pair.b}) send(members.at(id), wire::Notice{"same-data", text});
+  }
 }
 
 void Coordinator::State::on_round_tick() {
@@ -247,11 +415,18 @@ void Coordinator::State::on_round_limit() {
          which + ": no site finished its exchange within " + limit + "; it is tried once more");
     return abandon_attempt();
   }
-  const std::string reason = round.attempt ? which + ": its exchange was not done within " + limit
-                                           : which + ": it was not ready within " + limit;
+  if (!round.attempt)
+    return recess("only " + std::to_string(ready_crew().size()) + " of " + std::to_string(crew().size()) +
+                  " sites were ready within " + limit);
   for (const SiteId id : late) {
-    if (members.count(id) != 0) expel(id, reason);
+    round.set_aside.insert(id);
+    note(Note::Level::kWarning, "straggler",
+         which + ": the exchange at " + name_of(id) + " was not done within " + limit +
+             "; the others go on, what it trained counts in a later round",
+         {{"who", json_quote(name_of(id))}, {"round", std::to_string(number().value)}});
   }
+  abandon_attempt();
+  if (!has_quorum(ready_crew())) recess(quorum_in_words(ready_crew()));
 }
 
 }  // namespace collab::protocol

@@ -3,17 +3,25 @@
 //
 // Threads: one caller at a time. Ownership: plain values.
 //
-//   a member                              the swarm
+//   office (coordinator_office.cpp)
 //
-//        Join                                (no anchor) --enough sites joined: the best offer--> anchor (run, round)
-//          v                                                                                       |        ^
-//       joined ----Adopt---> adopting                               all ready, nobody adopting     |        |
-//                             |    ^                                                               v        |
-//                     Adopted |    | state differs: repair                                attempt 1, 2, .. -+
-//                             v    |                                     lost, declined, unreached: | ^  all done and
-//                            active                                      the next attempt           +-+  alike: commit
+//     candidate --nobody here knows of a membership-----------------------------> in office, term 1
+//        |  ^--a newer term or an older swarm is heard of, no majority, or nobody is here--+  ^
+//        +--enough of the newest membership are here: Propose(term) --they Grant--------------+
+//
+//   a member                                              the swarm
+//
+//        Join                                  (no anchor) --enough sites joined: the best offer--> anchor (run, round)
+//          v                                                                                         |        ^
+//       joined ----Adopt---> adopting               all ready, or a majority and the grace is over   |        |
+//        ^                    |    ^                                                                 v        |
+//        | Ready      Adopted |    | state differs: repair                                  attempt 1, 2, .. -+
+//        |                    v    |                                       lost, declined, unreached: | ^ all done and
+//      behind <--left out--- active                                       the next attempt            +-+ alike: commit
 //
 //   From every state a member goes by Leave, by a closed link, by silence longer than the grace, by a broken rule.
+//   An attempt needs more than half of the voters; where all are ready and they are fewer, all get a Recess. Who stands
+//   in a call of its world that waits for one who is ready cannot come: it counts as if its grace were over.
 #pragma once
 
 #include <map>
@@ -24,6 +32,7 @@
 #include <vector>
 
 #include "core/protocol/coordinator.h"
+#include "core/protocol/likeness.h"
 #include "core/protocol/words.h"
 
 namespace collab::protocol {
@@ -31,14 +40,29 @@ namespace collab::protocol {
 // Missed heartbeats after which a member is suspected, and after which its name may be taken over.
 inline constexpr int kSuspectAfter = 5;
 inline constexpr int kReplaceAfter = 3;
+// Heartbeats for which those who are ready and those in a call wait for each other before they are parted: what waits
+// in a call may be a thread beside the training, which comes to its round all the same.
+inline constexpr int kCirclePatience = 5;
 inline constexpr std::size_t kMaxClaims = 64;
+// Up to here everybody hears of every change at once; beyond, changes are gathered: a roster for all grows with the
+// square.
+inline constexpr std::size_t kSmallSwarm = 32;
+// Sources an anchor is taken from at once.
+inline constexpr std::size_t kSources = 8;
 // How often one kind of trouble with one member or pair is answered with another attempt, within one round.
 inline constexpr std::uint32_t kMaxRepeats = 3;
 
+// More than can have been held since the state on disk was written.
+inline constexpr std::uint64_t kForgottenTerms = 64;
+
+// Rounds whose contributors are remembered, to tell who returns whether it was counted.
+inline constexpr std::size_t kRememberedRounds = 64;
+
 enum class Standing : std::uint8_t {
-  kJoined,    // welcomed; waits until the swarm has an anchor whose digest is known
+  kJoined,    // waits until the swarm has an anchor whose digest is known
   kAdopting,  // was told the anchor; has not said yet that it is in place
   kActive,    // holds the anchor; rounds wait for it
+  kBehind,    // a round was committed without it, and it trains on; it takes the anchor at its next trigger
 };
 
 struct MemberRecord {
@@ -47,11 +71,14 @@ struct MemberRecord {
   std::string address;
   LinkId link;
   Standing standing = Standing::kJoined;
-  wire::Offer offer;  // as it joined
+  wire::Offer offer;    // as it joined
+  wire::Report report;  // as it joined
   std::uint32_t expected_sites = 1;
-  SiteId source;                      // kAdopting: where it was told to take the anchor from
+  std::vector<SiteId> sources;        // kAdopting: where it was told to take the anchor from
   TimePoint adopting_since = kNever;  // kAdopting
+  bool remembers = false;             // this process knows all its name has promised
   bool greeted = false;               // its 'join' was told
+  bool recommitted = false;           // it was sent a commit that it had missed
   TimePoint last_heard{};
   bool suspect = false;
   std::optional<wire::Adopted> holds;       // what it last said is in place there
@@ -79,13 +106,36 @@ struct RoundRecord {
   TimePoint limit = kNever;
   std::uint32_t attempts = 0;         // formed so far
   std::optional<wire::Form> attempt;  // in flight
+  std::size_t done = 0;               // of its participants
   TimePoint formed{};
-  bool stalled = false;       // an attempt ran into the limit and nobody had finished
-  std::set<SiteId> declined;  // said their delta is unfit
+  TimePoint majority_since = kNever;  // most of those who are waited for are ready
+  TimePoint circle_since = kNever;    // all others are in calls that wait for those who are ready
+  bool stalled = false;               // an attempt ran into the limit and nobody had finished
+  std::set<SiteId> declined;          // said their delta is unfit
+  std::set<SiteId> set_aside;         // did not finish in time: the round goes on without them
   std::map<std::pair<SiteId, SiteId>, std::uint32_t> unreached;  // by pair, the lower site first
   std::map<SiteId, std::uint32_t> state_repairs;
   std::map<SiteId, std::uint32_t> mean_repairs;
 };
+
+// A site that waits for this candidate to take office.
+struct Applicant {
+  wire::Join join;  // offer and report as of its Grant, once it has granted
+  TermId proposed;  // what it was asked for
+  bool granted = false;
+  bool told = false;  // what is to be committed under that term
+};
+
+struct PastRound {
+  RunId run;
+  AttemptId attempt;
+  std::set<SiteId> contributors;
+  std::vector<Digest> slices;  // of the mean; empty: not known here
+};
+
+using Voters = std::map<SiteId, std::string>;
+[[nodiscard]] Voters voters_of(const std::vector<wire::Voter>& list);
+[[nodiscard]] std::vector<wire::Voter> list_of(const Voters& voters);
 
 // Why two sites cannot be in one swarm: the first difference with both sides' values; empty when alike.
 [[nodiscard]] std::string first_difference(const wire::Join& join, const Reference& reference);
@@ -94,30 +144,46 @@ struct RoundRecord {
 [[nodiscard]] Digest majority(const std::map<SiteId, Digest>& said);
 
 struct Coordinator::State {
-  explicit State(CoordinatorConfig c) : config(std::move(c)) {
-    attempt_base = static_cast<std::uint32_t>((config.term.value - 1) & 0x7FFF) << 16;
-    highest_attempt = attempt_base;
-  }
+  explicit State(CoordinatorConfig c) : config(std::move(c)), term(config.term) {}
 
   CoordinatorConfig config;
+  bool in_office = false;
+  TermId term;                             // held, or the next to be proposed
+  std::map<LinkId, Applicant> applicants;  // while not in office
+  WaitProgress applying;                   // since the first of them came
+  TimePoint last_applicant{};              // when the last of them went
+  Voters voters;                           // the membership as of the anchor, less who left; empty: none yet
+  std::optional<wire::Offer> remembered;   // out of office: the anchor `voters` belong to, from the time in office
+  std::optional<wire::Prepared> settled;   // out of office: an older term's attempt, to be committed under `term`
+  std::map<RoundId, PastRound> history;
+  Voters voters_formed;  // of the attempt in flight
   std::map<SiteId, MemberRecord> members;
   std::map<LinkId, SiteId> links;       // of the members
   std::map<LinkId, wire::Join> claims;  // joins under a name whose old link may be dead
   std::optional<Reference> reference;   // set by the first joiner, cleared when the last member goes
   std::optional<AnchorRecord> anchor;   // set when enough sites joined, cleared when nobody holds it any more
+  bool forks = false;                   // the anchor that is chosen next begins another run
+  bool founded = false;                 // in office because nobody who came knew of a membership
+  bool newborn = false;                 // its run began here
   bool gathered = false;                // enough sites were here once
   WaitProgress gathering;               // until then
   std::uint64_t births = 0;             // fresh runs begun here
   // The anchor nobody here holds any more: a site that lost its link may bring it back within the grace.
   std::optional<std::pair<RunId, RoundId>> last_anchor;
-  std::uint64_t next_source = 0;  // round robin over the sources
+  std::uint64_t next_source = 0;  // round robin over the sources, where there are many
   RoundRecord round;
+  Likeness likeness;
+  std::map<std::string, InCall> calls;  // by site's name, as last told
+  TimePoint vague_since = kNever;       // most are here and ready, but too few of them remember
   // Attempts of a round are never numbered alike, by two terms or after a lost round is agreed on anew: chunks sent for
   // the one must not be taken for the other's.
   std::uint32_t attempt_base = 0;
   std::uint32_t highest_attempt = 0;
   TimePoint next_heartbeat = kNever;
   std::uint64_t heartbeat_sequence = 0;
+  std::uint64_t changes = 0;  // of who is a member
+  bool roster_due = false;
+  bool idle = false;     // in step(): nothing has become possible
   bool changed = false;  // in advance(): somebody was removed, look again
   // Of the step under way.
   TimePoint now{};
@@ -127,6 +193,7 @@ struct Coordinator::State {
   void on_event(const Received& event);
   void on_event(const Closed& event);
   void on_event(const Tick& event);
+  void on_event(const CallsUnderWay& event);
   void advance();  // whatever has become possible
   void send(const MemberRecord& to, wire::Message message) { out.emplace_back(Send{to.link, std::move(message)}); }
   void note(Note::Level level, std::string event, std::string text,
@@ -135,8 +202,34 @@ struct Coordinator::State {
   }
   [[nodiscard]] TimePoint next_deadline() const;
 
+  // coordinator_office.cpp
+  void apply_for(LinkId link, const wire::Join& join);  // a site comes while we are not in office
+  void forget_applicant(LinkId link);
+  void on_grant(LinkId link, const wire::Grant& grant);
+  void seek_office();
+  void on_office_tick();
+  void take_office(TermId of);
+  [[nodiscard]] bool enough(bool granted_only) const;         // of the newest membership are here
+  [[nodiscard]] bool is_older(const wire::Join& join) const;  // than the swarm that was founded here
+  [[nodiscard]] bool outranks(const wire::Join* newest) const;
+  void step_down(const std::string& reason);
+  void leave_office();
+  [[nodiscard]] bool confirmed_by_most() const;  // what is settled
+  void inherit();  // anchor, membership and history from what the applicants have reported
+  void commit_settled();
+  [[nodiscard]] bool is_quorum(std::size_t here, std::size_t remember) const;  // of the voters
+  [[nodiscard]] bool has_quorum(const std::set<SiteId>& present) const;
+  [[nodiscard]] bool may_begin() const;  // those who are here, from an anchor they choose
+  void fork();                           // the run goes on under another name
+  [[nodiscard]] std::string quorum_in_words(const std::set<SiteId>& present) const;
+  [[nodiscard]] std::set<SiteId> all_members() const;
+  void remember(RunId run, RoundId round, AttemptId attempt, const std::vector<SiteId>& contributors);
+  [[nodiscard]] wire::Counted counted(const MemberRecord& member) const;
+
   // coordinator_join.cpp
   void on_join(LinkId link, const wire::Join& join);
+  void admit(LinkId link, const wire::Join& join);
+  bool repeat_commit(MemberRecord& member);  // it was done with a round whose Commit it missed
   [[nodiscard]] std::string refusal(const wire::Join& join) const;
   [[nodiscard]] bool replaces(const wire::Join& join, const MemberRecord& member) const;
   [[nodiscard]] const MemberRecord* member_named(const std::string& name) const;
@@ -149,19 +242,24 @@ struct Coordinator::State {
   [[nodiscard]] bool last_anchor_missed() const;
   [[nodiscard]] bool anybody_resumes() const;
   void choose_anchor();
+  void believe_holders();
   void offer_anchor();  // Adopt to those who wait for one
   void prefer_newer_offer(const MemberRecord& joiner);
   void on_adopted(MemberRecord& member, const wire::Adopted& adopted);
   [[nodiscard]] bool holds_anchor(const MemberRecord& member) const;
-  [[nodiscard]] std::optional<SiteId> pick_source(const MemberRecord& joiner);
-  void send_adopt(MemberRecord& to, SiteId source);
+  [[nodiscard]] std::vector<SiteId> pick_sources(const MemberRecord& joiner);
+  void send_adopt(MemberRecord& to, std::vector<SiteId> sources);
   void on_gathering_tick();
 
   // coordinator_members.cpp
   void remove(SiteId id, const std::string& reason);
   void expel(SiteId id, const std::string& reason);  // Refuse, Hangup, remove
-  void forget_everything();                          // the last member is gone
-  void send_roster();
+  void tell_sources(const MemberRecord& to);
+  void add_source(const MemberRecord& holder);  // one more has the anchor, while others are fetching it
+  void forget_everything();                     // nobody is here
+  void send_roster();                           // at once in a small swarm, else with the next heartbeat or attempt
+  void flush_roster();
+  [[nodiscard]] wire::Roster roster() const;
   void heard(MemberRecord& member);
   void judge_silence();
   void on_heartbeat_tick();
@@ -176,12 +274,25 @@ struct Coordinator::State {
   void on_done(MemberRecord& member, const wire::Done& done);
   void on_decline(MemberRecord& member, const wire::Decline& decline);
   void on_unreached(MemberRecord& member, const wire::Unreached& unreached);
-  [[nodiscard]] bool ready_to_form() const;
-  [[nodiscard]] bool states_agree();
-  void form();
+  [[nodiscard]] std::set<SiteId> crew() const;        // whom the next attempt waits for
+  [[nodiscard]] std::set<SiteId> ready_crew() const;  // those of them who are ready
+  struct Count {
+    std::size_t all = 0;
+    std::size_t ready = 0;
+    std::size_t ready_voters = 0;
+    std::size_t ready_remember = 0;  // of those
+  };
+  [[nodiscard]] Count count_crew() const;
+  void try_to_form();
+  [[nodiscard]] std::string circle_in_words() const;  // empty: there is none
+  [[nodiscard]] bool states_agree(const std::set<SiteId>& sites);
+  void form(const std::set<SiteId>& sites);
+  void recess(const std::string& reason);  // those who are ready train on; the anchor stands
+  void begin_round_again();
   void abandon_attempt();  // it will not be committed; another may be formed
   void finish_attempt();   // all are done: compare, then commit or try again
   void commit(AttemptId attempt, const std::vector<SiteId>& contributors);
+  void compare(const wire::Form& form);  // what the contributors learned
   void on_round_tick();
   void on_round_limit();
   [[nodiscard]] bool in_attempt(AttemptId attempt, RoundId number) const;

@@ -15,58 +15,90 @@ bool takes_part(const wire::Form& form, SiteId site) {
 
 }  // namespace
 
-void Invariants::coordinator_lost() {
-  welcomed_.clear();
-  anchor_.reset();
-}
-
-void Invariants::coordinator_step(const CoordinatorEvent& event, const std::vector<CoordinatorAction>& actions) {
+void Invariants::coordinator_step(const std::string& coordinator, const CoordinatorEvent& event,
+                                  const std::vector<CoordinatorAction>& actions) {
+  CoordinatorRecord& record = coordinators_[coordinator];
   if (const auto* received = std::get_if<Received>(&event)) {
-    const auto from = welcomed_.find(received->link);
-    if (const auto* done = std::get_if<wire::Done>(&received->message); done != nullptr && from != welcomed_.end()) {
-      done_[{done->term, done->round, done->attempt}][from->second] = done->slices;
+    const auto from = record.welcomed.find(received->link);
+    const auto* done = std::get_if<wire::Done>(&received->message);
+    if (done != nullptr && from != record.welcomed.end() && record.anchor) {
+      done_[{std::get<0>(*record.anchor), done->round, done->attempt}][from->second] = done->slices;
     }
   }
   for (const CoordinatorAction& action : actions) {
-    const auto* send = std::get_if<Send>(&action);
-    if (send == nullptr) continue;
-    if (const auto* welcome = std::get_if<wire::Welcome>(&send->message)) welcomed_[send->link] = welcome->site;
-    if (const auto* adopt = std::get_if<wire::Adopt>(&send->message)) on_adopt(*adopt);
-    if (const auto* form = std::get_if<wire::Form>(&send->message)) on_form(*form);
-    if (const auto* commit = std::get_if<wire::Commit>(&send->message)) on_commit(*commit);
+    each_sent(action, [&](LinkId link, const wire::Message& message) {
+      on_sent(coordinator, record, link, message);
+      return true;
+    });
   }
-  if (const auto* closed = std::get_if<Closed>(&event)) welcomed_.erase(closed->link);
+  if (const auto* closed = std::get_if<Closed>(&event)) record.welcomed.erase(closed->link);
 }
 
-// Where nobody holds the newest anchor any more the swarm may go back; what was agreed on after it never was.
-void Invariants::on_adopt(const wire::Adopt& adopt) {
-  anchor_ = {adopt.run, adopt.round};
-  std::erase_if(commits_, [&](const auto& entry) {
-    return std::get<0>(entry.first) == adopt.term && std::get<1>(entry.first) > adopt.round;
-  });
-  std::erase_if(states_, [&](const auto& entry) {
-    const auto& [term, run, round] = entry.first;
-    return term == adopt.term && round > adopt.round;
-  });
+void Invariants::on_sent(const std::string& coordinator, CoordinatorRecord& record, LinkId link,
+                         const wire::Message& message) {
+  if (const auto* welcome = std::get_if<wire::Welcome>(&message)) {
+    check(welcome->term >= record.term, coordinator + " goes back to term " + std::to_string(welcome->term.value));
+    if (welcome->term > record.term) {  // its own successor, perhaps: it has forgotten who was done with what
+      record.anchor.reset();
+      record.formed.clear();
+    }
+    record.term = welcome->term;
+    record.welcomed[link] = welcome->site;
+  }
+  if (const auto* adopt = std::get_if<wire::Adopt>(&message)) on_adopt(record, *adopt);
+  if (const auto* form = std::get_if<wire::Form>(&message)) on_form(record, *form);
+  if (const auto* commit = std::get_if<wire::Commit>(&message)) on_commit(record, *commit);
+}
+
+bool Invariants::most_hold_more(RunId run, RoundId round) const {
+  std::size_t live = 0;
+  std::size_t more = 0;
+  for (const auto& [name, site] : sites_) {
+    if (site.over || !site.anchor) continue;
+    ++live;
+    more += site.anchor->first == run && site.anchor->second > round ? 1 : 0;
+  }
+  return 2 * more > live;
+}
+
+// Where those who hold the newest anchor are gone the swarm may go back; what was agreed on after it never was.
+void Invariants::on_adopt(CoordinatorRecord& record, const wire::Adopt& adopt) {
+  const auto later = [&](const auto& entry) {
+    return std::get<0>(entry.first) == adopt.run && std::get<1>(entry.first) > adopt.round;
+  };
+  const auto undone = [&](const auto& entry) { return later(entry) && entry.second.term <= adopt.term; };
+  record.anchor = {adopt.run, adopt.round};
+  // One that has been out of office for a while without knowing may offer an old anchor: that undoes nothing.
+  if (most_hold_more(adopt.run, adopt.round)) return;
+  std::erase_if(commits_, undone);
+  std::erase_if(states_, [&](const auto& entry) { return later(entry) && commits_.count(entry.first) == 0; });
+  std::erase_if(record.committed,
+                [&](const Round& r) { return std::get<0>(r) == adopt.run && std::get<1>(r) > adopt.round; });
 }
 
 // An attempt is one and the same for all its members, whole, and the newest of its round.
-void Invariants::on_form(const wire::Form& form) {
+void Invariants::on_form(CoordinatorRecord& record, const wire::Form& form) {
   const std::string name = in_words(form.round, form.attempt);
-  const auto [known, fresh] = forms_.try_emplace({form.term, form.round, form.attempt}, form);
+  record.formed.insert({form.run, form.round, form.attempt});
+  const auto [known, fresh] = forms_.try_emplace({form.run, form.round, form.attempt}, form);
   check(known->second == form, name + " was formed in two ways");
   if (!fresh) return;
-  AttemptId& last = last_attempt_[{form.term, form.round}];
-  check(form.attempt > last, name + " was formed after attempt " + std::to_string(last.value));
-  last = form.attempt;
-  check(commits_.count({form.term, form.round}) == 0, name + " was formed after the round's commit");
-  check(anchor_ && anchor_->first == form.run && anchor_->second.value + 1 == form.round.value,
-        name + " does not follow the swarm's anchor");
+  check(record.committed.count({form.run, form.round}) == 0, name + " was formed after the round's commit");
+  AttemptId& last = last_attempt_[{form.run, form.round}];
+  check(form.attempt > last || form.attempt.value >> 16 < last.value >> 16,
+        name + " was formed after attempt " + std::to_string(last.value));
+  last = std::max(last, form.attempt);
+  if (record.anchor) {
+    check(std::get<0>(*record.anchor) == form.run && std::get<1>(*record.anchor).value + 1 == form.round.value,
+          name + " does not follow the swarm's anchor");
+  }
   check(std::is_sorted(form.participants.begin(), form.participants.end(),
                        [](const auto& a, const auto& b) { return a.site < b.site; }),
         name + ": participants are not in site order");
-  check(std::any_of(form.participants.begin(), form.participants.end(), [](const auto& p) { return p.weight > 0; }),
-        name + ": nobody contributes");
+  for (const wire::Participant& p : form.participants) {
+    check(std::any_of(form.voters.begin(), form.voters.end(), [&](const auto& v) { return v.site == p.site; }),
+          name + ": site " + std::to_string(p.site.value) + " takes part and is no voter");
+  }
   std::uint64_t end = 0;
   for (const wire::Slice& slice : form.slices) {
     check(slice.range.begin == end && slice.range.end > end, name + ": slices leave a gap or overlap");
@@ -76,33 +108,37 @@ void Invariants::on_form(const wire::Form& form) {
 }
 
 // One commit a round, of one attempt, the newest, done alike by all its members.
-void Invariants::on_commit(const wire::Commit& commit) {
+void Invariants::on_commit(CoordinatorRecord& record, const wire::Commit& commit) {
   const std::string name = "the commit of " + in_words(commit.round, commit.attempt);
-  const auto [known, fresh] = commits_.try_emplace({commit.term, commit.round}, commit);
-  check(known->second == commit, name + " contradicts that of " + in_words(commit.round, known->second.attempt));
-  if (!fresh) return;
-  check(anchor_ && commit.round.value == anchor_->second.value + 1,
-        name + " does not follow the swarm's anchor by one");
-  if (anchor_) anchor_->second = commit.round;
-  if (commit.attempt.value == 0) {
-    check(commit.contributors.empty(), name + ": an attempt 0 has no contributors");
-    return;
+  const RunId run = commit.run;
+  const auto [known, fresh] = commits_.try_emplace({run, commit.round}, commit);
+  check(known->second.attempt == commit.attempt && known->second.contributors == commit.contributors,
+        name + " contradicts that of " + in_words(commit.round, known->second.attempt));
+  if (!record.anchor) record.anchor = {run, commit.round};
+  if (std::get<0>(*record.anchor) == run) {
+    record.anchor = {run, std::max(std::get<1>(*record.anchor), commit.round)};
   }
-  const auto form = forms_.find({commit.term, commit.round, commit.attempt});
+  record.committed.insert({run, commit.round});
+  if (!fresh) return;
+  const Attempt attempt{run, commit.round, commit.attempt};
+  const auto form = forms_.find(attempt);
   check(form != forms_.end(), name + ": it was never formed");
   if (form == forms_.end()) return;
-  check(last_attempt_[{commit.term, commit.round}] == commit.attempt, name + ": a later attempt was formed");
   std::vector<SiteId> weighed;
-  const auto& done = done_[{commit.term, commit.round, commit.attempt}];
   for (const wire::Participant& p : form->second.participants) {
     if (p.weight > 0) weighed.push_back(p.site);
+  }
+  check(weighed == commit.contributors, name + ": the contributors are not those who had a weight");
+  if (record.formed.count(attempt) == 0) return;  // a successor's: it knows those it reaches
+  check((last_attempt_[{run, commit.round}] == commit.attempt), name + ": a later attempt was formed");
+  const auto& done = done_[attempt];
+  for (const wire::Participant& p : form->second.participants) {
     const auto said = done.find(p.site);
     check(said != done.end(), name + ": site " + std::to_string(p.site.value) + " was not done");
-    const bool sent = sites_.empty() || done_sent_[{commit.term, commit.round, commit.attempt}].count(p.site) == 1;
+    const bool sent = sites_.empty() || done_sent_[attempt].count(p.site) == 1;
     check(sent, name + ": site " + std::to_string(p.site.value) + " never said that it was done");
     if (said != done.end()) check(said->second == done.begin()->second, name + ": the means differ");
   }
-  check(weighed == commit.contributors, name + ": the contributors are not those who had a weight");
 }
 
 void Invariants::site_step(const std::string& site, const SiteEvent& event, const std::vector<SiteAction>& actions) {
@@ -110,7 +146,6 @@ void Invariants::site_step(const std::string& site, const SiteEvent& event, cons
   check(!record.over || actions.empty(), site + " acts after it has left or failed");
   if (const auto* received = std::get_if<Received>(&event)) {
     if (const auto* welcome = std::get_if<wire::Welcome>(&received->message)) {
-      record.term = welcome->term;
       record.id = welcome->site;
     }
   }
@@ -120,10 +155,10 @@ void Invariants::site_step(const std::string& site, const SiteEvent& event, cons
 
 void Invariants::on_site_action(const std::string& site, SiteRecord& record, const SiteAction& action) {
   if (const auto* start = std::get_if<StartExchange>(&action)) {
-    const Attempt attempt{start->form.term, start->form.round, start->form.attempt};
+    const Attempt attempt{start->form.run, start->form.round, start->form.attempt};
     check(takes_part(start->form, record.id), site + " exchanges in an attempt without it");
     check(start->links.size() == start->form.participants.size(), site + " exchanges with a link too few or too many");
-    AttemptId& last = record.last_started[{start->form.term, start->form.round}];
+    AttemptId& last = record.last_started[{start->form.run, start->form.round}];
     check(last < start->form.attempt, site + " starts " + in_words(start->form.round, start->form.attempt) +
                                           " after attempt " + std::to_string(last.value));
     last = start->form.attempt;
@@ -136,8 +171,10 @@ void Invariants::on_site_action(const std::string& site, SiteRecord& record, con
     record.anchor = {joined->run, joined->round};
   } else if (const auto* send = std::get_if<Send>(&action)) {
     if (const auto* done = std::get_if<wire::Done>(&send->message)) {
-      const Attempt attempt{done->term, done->round, done->attempt};
-      check(record.started.count(attempt) == 1, site + " is done with an exchange it never started");
+      check(record.anchor.has_value(), site + " is done without an anchor");
+      const Attempt attempt{record.anchor ? record.anchor->first : RunId{}, done->round, done->attempt};
+      check(done->slices.empty() || record.started.count(attempt) == 1,
+            site + " is done with an exchange it never started");
       record.done.insert(attempt);
       done_sent_[attempt].insert(record.id);
     } else if (const auto* adopted = std::get_if<wire::Adopted>(&send->message)) {
@@ -153,30 +190,25 @@ void Invariants::on_apply(const std::string& site, SiteRecord& record, const App
   const wire::Commit& commit = apply.commit;
   const std::string name = in_words(commit.round, commit.attempt);
   record.applying = commit;
-  const auto known = commits_.find({commit.term, commit.round});
-  check(known != commits_.end() && known->second == commit, site + " applies " + name + ", which was not committed");
   check(record.anchor && record.anchor->second.value + 1 == commit.round.value,
         site + " applies " + name + " on an anchor that is not of the round before");
-  if (commit.attempt.value == 0) return;
-  const Attempt attempt{commit.term, commit.round, commit.attempt};
-  check(record.done.count(attempt) == 1, site + " applies " + name + " without having done it");
-  const auto form = forms_.find(attempt);
-  if (form == forms_.end()) return;
-  for (const wire::Participant& p : form->second.participants) {
-    check(done_sent_[attempt].count(p.site) == 1,
-          site + " applies " + name + " before site " + std::to_string(p.site.value) + " is done");
-  }
+  if (!record.anchor) return;
+  const RunId run = record.anchor->first;
+  const auto known = commits_.find({run, commit.round});
+  check(known != commits_.end() && known->second.attempt == commit.attempt,
+        site + " applies " + name + ", which was not committed");
+  check((record.done.count({run, commit.round, commit.attempt}) == 1),
+        site + " applies " + name + " without having done it");
 }
 
 // After a commit all hold the same anchor and outer state.
 void Invariants::on_applied(const std::string& site, SiteRecord& record, const Applied& applied) {
   if (!record.applying || record.applying->round != applied.round || !record.anchor) return;
   record.anchor->second = applied.round;
-  const TermId term = record.applying->term;
   record.applying.reset();
   if (excused_.count({site, applied.round}) != 0) return;
   const auto [known, fresh] =
-      states_.try_emplace({term, record.anchor->first, applied.round}, std::pair(applied.state, site));
+      states_.try_emplace({record.anchor->first, applied.round}, std::pair(applied.state, site));
   check(
       fresh || known->second.first == applied.state,
       site + " has another state after round " + std::to_string(applied.round.value) + " than " + known->second.second);

@@ -18,20 +18,32 @@ namespace collab::protocol {
 
 class Invariants {
  public:
-  // After every Coordinator::step.
-  void coordinator_step(const CoordinatorEvent& event, const std::vector<CoordinatorAction>& actions);
+  // After every Coordinator::step; `coordinator` names one process.
+  void coordinator_step(const std::string& coordinator, const CoordinatorEvent& event,
+                        const std::vector<CoordinatorAction>& actions);
   // After every Site::step; `site` names one process, a restarted one gets another name.
   void site_step(const std::string& site, const SiteEvent& event, const std::vector<SiteAction>& actions);
-  // The coordinator is gone; what it had sent stays on record.
-  void coordinator_lost();
+  // The process is gone; what it had sent stays on record.
+  void coordinator_lost(const std::string& coordinator) { coordinators_.erase(coordinator); }
+  void site_lost(const std::string& site) { sites_[site].over = true; }
+  // Most of the processes that live hold a later anchor of this run.
+  [[nodiscard]] bool most_hold_more(RunId run, RoundId round) const;
+  [[nodiscard]] bool is_committed(RunId run, RoundId round) const { return commits_.count({run, round}) != 0; }
   // A fault was planted in this process's result: its digest of that round is not held against it.
   void excuse(const std::string& site, RoundId round) { excused_.insert({site, round}); }
 
   [[nodiscard]] const std::vector<std::string>& broken() const { return broken_; }
 
  private:
-  using Round = std::tuple<TermId, RoundId>;
-  using Attempt = std::tuple<TermId, RoundId, AttemptId>;
+  using Round = std::tuple<RunId, RoundId>;
+  using Attempt = std::tuple<RunId, RoundId, AttemptId>;
+  struct CoordinatorRecord {
+    std::map<LinkId, SiteId> welcomed;
+    std::optional<Round> anchor;
+    TermId term;
+    std::set<Attempt> formed;
+    std::set<Round> committed;
+  };
   struct SiteRecord {
     TermId term;
     SiteId id;
@@ -47,22 +59,22 @@ class Invariants {
   void check(bool holds, const std::string& what) {
     if (!holds) broken_.push_back(what);
   }
-  void on_adopt(const wire::Adopt& adopt);
-  void on_form(const wire::Form& form);
-  void on_commit(const wire::Commit& commit);
+  void on_sent(const std::string& coordinator, CoordinatorRecord& record, LinkId link, const wire::Message& message);
+  void on_adopt(CoordinatorRecord& record, const wire::Adopt& adopt);
+  void on_form(CoordinatorRecord& record, const wire::Form& form);
+  void on_commit(CoordinatorRecord& record, const wire::Commit& commit);
   void on_apply(const std::string& site, SiteRecord& record, const ApplyCommit& apply);
   void on_applied(const std::string& site, SiteRecord& record, const Applied& applied);
   void on_site_action(const std::string& site, SiteRecord& record, const SiteAction& action);
 
-  std::map<LinkId, SiteId> welcomed_;
-  std::optional<std::pair<RunId, RoundId>> anchor_;  // the coordinator's
+  std::map<std::string, CoordinatorRecord> coordinators_;
   std::map<Attempt, wire::Form> forms_;
   std::map<Round, AttemptId> last_attempt_;
   std::map<Round, wire::Commit> commits_;
-  std::map<Attempt, std::map<SiteId, std::vector<Digest>>> done_;  // as the coordinator heard
+  std::map<Attempt, std::map<SiteId, std::vector<Digest>>> done_;  // as a coordinator heard
   std::map<Attempt, std::set<SiteId>> done_sent_;                  // as the sites said
   std::map<std::string, SiteRecord> sites_;
-  std::map<std::tuple<TermId, RunId, RoundId>, std::pair<Digest, std::string>> states_;
+  std::map<Round, std::pair<Digest, std::string>> states_;
   std::set<std::pair<std::string, RoundId>> excused_;
   std::vector<std::string> broken_;
 };

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "core/base/text.h"
 #include "core/protocol/site_state.h"
 #include "core/wire/encoding.h"
 
@@ -24,6 +25,8 @@ std::vector<SiteAction> Site::step(TimePoint now, const SiteEvent& event) {
 }
 
 TimePoint Site::next_deadline() const { return state_->next_deadline(); }
+const std::vector<wire::Voter>& Site::voters() const { return state_->voters; }
+TermId Site::term() const { return state_->term; }
 std::string Site::waiting_for(TimePoint now) const { return state_->waiting_for(now); }
 
 std::optional<SiteId> Site::peer_of(LinkId link) const {
@@ -46,6 +49,8 @@ void Site::State::on_event(const Begin& event) {
     return fail(invalid_argument("no coordinator to join: set COLLAB_COORDINATOR=HOST:PORT"));
   }
   join = event.join;
+  voters = join.report.voters;
+  term = join.report.granted;
   up.give_up = later(now, config.join_timeout);
   dial_coordinator();
 }
@@ -54,20 +59,29 @@ void Site::State::on_event(const Trigger& event) {
   if (round.phase != RoundPhase::kTraining) {
     return note(Note::Level::kWarning, "ignored", "a trigger came while a round is under way");
   }
-  const bool stale = round.stale;
   round = RoundState{};
-  round.stale = stale;
-  round.phase = RoundPhase::kReady;
+  round.phase = kept_done() ? RoundPhase::kDone : RoundPhase::kReady;
+  if (kept_done()) round.form = prepared->form;
   round.trigger = event;
   round.since = now;
+  if (owed) return apply(*std::exchange(owed, std::nullopt));
+  if (coordinator_given_up()) return skip("no coordinator at " + addresses() + " (last: " + up.last_reason + ")");
   send_ready();
 }
 
 void Site::State::on_event(const Depart& event) {
-  if (membership == Membership::kLeaving) return;
+  if (farewell) return;
   back_to_ready("this site leaves");
-  if (!up.link) return leave_done();
-  send_up(wire::Leave{event.reason});
+  farewell = event.reason;
+  const bool outside = membership == Membership::kDialing || membership == Membership::kAsking;
+  if (!outside && up.link) return say_farewell();
+  // The others are to go on without us in good order, so a coordinator that was just lost gets a moment.
+  leave_by = later(now, kDepartLimit);
+  if (!join_done) leave_done();
+}
+
+void Site::State::say_farewell() {
+  send_up(wire::Leave{*farewell});
   membership = Membership::kLeaving;
   leave_by = later(now, kFarewellLimit);
 }
@@ -100,14 +114,16 @@ void Site::State::on_event(const PeerConnected& event) {
     out.emplace_back(Hangup{event.link, "site " + std::to_string(event.site.value) + " is no member any more"});
     return;
   }
-  peers[event.link] = PeerLink{PeerState::kGreeting, event.site, name_of(event.site), true, now};
+  const std::string& address = roster.at(event.site).address;
+  peers[event.link] = PeerLink{PeerState::kGreeting, event.site, name_of(event.site), address, true, now};
   greet(event.link);
 }
 
 void Site::State::on_event(const DialFailed& event) {
   if (!event.site) {
-    if (membership == Membership::kDialing && up.dial_out) dial_again(event.why.message());
-    return;
+    if (membership != Membership::kDialing || !up.dial_out) return;
+    if (up.home == up.candidate) up.home.reset();
+    return dial_again(event.why.message());
   }
   const auto found = peer_dials.find(*event.site);
   if (found == peer_dials.end()) return;
@@ -149,6 +165,16 @@ void Site::State::from_coordinator(const wire::Message& message) {
           on_form(m);
         } else if constexpr (std::is_same_v<T, wire::Commit>) {
           on_commit(m);
+        } else if constexpr (std::is_same_v<T, wire::Recess>) {
+          on_recess(m);
+        } else if constexpr (std::is_same_v<T, wire::Propose>) {
+          on_propose(m);
+        } else if constexpr (std::is_same_v<T, wire::Notice>) {
+          note(Note::Level::kWarning, m.event, m.text);
+        } else if constexpr (std::is_same_v<T, wire::Parted>) {
+          if (m.term < term) return;
+          parted.insert(m.site);
+          take_voters(voters);
         } else if constexpr (std::is_same_v<T, wire::Farewell>) {
           if (membership == Membership::kLeaving) leave_done();
         } else if constexpr (std::is_same_v<T, wire::Heartbeat>) {
@@ -166,12 +192,17 @@ void Site::State::from_coordinator(const wire::Message& message) {
 void Site::State::on_event(const ExchangeComplete& event) {
   if (round.phase != RoundPhase::kExchanging || !in_attempt(event.round, event.attempt)) return;
   round.phase = RoundPhase::kDone;
+  prepared->done = true;
+  prepared->slices = event.slices;
+  // All who contribute have begun this attempt, so no earlier one can be committed any more.
+  if (!contributes()) pending.reset();
   send_up(wire::Done{term, event.round, event.attempt, event.slices});
 }
 
 void Site::State::on_event(const ContributionUnfit& event) {
   if (round.phase != RoundPhase::kExchanging || !in_attempt(event.round, event.attempt)) return;
   round.declined = true;
+  pending.reset();
   note(Note::Level::kError, "declined",
        "this site's delta is left out of round " + std::to_string(event.round.value) +
            " and the swarm's anchor is taken instead: " + event.reason);
@@ -186,6 +217,17 @@ void Site::State::on_event(const ExchangeFailed& event) {
 
 void Site::State::on_event(const AnchorInPlace& event) { on_anchor_in_place(event); }
 
+void Site::State::on_event(const AnchorSourceWrong& event) {
+  if (!adoption || adoption->keeps) return;
+  const std::string name = name_of(event.site);
+  out.emplace_back(make_note(Note::Level::kError, "repair",
+                             "the anchor of round " + std::to_string(adoption->adopt.round.value) +
+                                 " is not taken from " + name + ": " + event.reason,
+                             {{"who", json_quote(name)}, {"round", std::to_string(adoption->adopt.round.value)}}));
+  adoption->here = event.here;
+  give_up_source(event.site);
+}
+
 void Site::State::on_event(const Applied& event) {
   on_applied(event);
   if (membership == Membership::kAsking && !up.join_sent) send_join();
@@ -194,10 +236,8 @@ void Site::State::on_event(const Applied& event) {
 // ---- time ----------------------------------------------------------------------------------------
 
 void Site::State::on_event(const Tick&) {
-  if (membership == Membership::kLeaving) {
-    if (now >= leave_by) leave_done();
-    return;
-  }
+  if (farewell && now >= leave_by) return leave_done();
+  if (membership == Membership::kLeaving) return;
   on_join_tick();
   if (over()) return;
   on_peers_tick();
@@ -208,9 +248,9 @@ void Site::State::on_event(const Tick&) {
 TimePoint Site::State::next_deadline() const {
   if (over() || membership == Membership::kIdle) return kNever;
   if (membership == Membership::kLeaving) return leave_by;
-  TimePoint next = std::min(up.answer_by, up.next_heartbeat);
+  TimePoint next = std::min({up.answer_by, up.next_heartbeat, leave_by});
   if (membership == Membership::kDialing || membership == Membership::kAsking) {
-    next = std::min({next, up.dial_at, up.give_up});
+    next = std::min({next, up.dial_at, join_done ? kNever : up.give_up});
   }
   if (adoption) next = std::min(next, adoption->give_up);
   for (const auto& [site, dial] : peer_dials) {
@@ -220,8 +260,9 @@ TimePoint Site::State::next_deadline() const {
     if (peer.state != PeerState::kUsable) next = std::min(next, later(peer.since, kHelloLimit));
   }
   if (round.phase == RoundPhase::kLinking) next = std::min(next, round.link_by);
-  if (round.phase != RoundPhase::kTraining) {
+  if (at_trigger()) {
     next = std::min(next, later(round.since, kRoundLimits * config.round_timeout + up.grace));
+    if (lost_at != kNever) next = std::min(next, later(lost_at, up.grace));
   }
   return next;
 }
@@ -263,7 +304,7 @@ std::string Site::State::waiting_for(TimePoint at) const {
     }
     case Membership::kAdopting:
       return "waiting for the anchor of round " + std::to_string(adoption->adopt.round.value) + " from " +
-             name_of(adoption->adopt.source);
+             sources_in_words();
     case Membership::kLeaving: return "waiting for the coordinator's farewell";
     case Membership::kLeft: return "this site has left";
     case Membership::kFailed: return "this site has failed";

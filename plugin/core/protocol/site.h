@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "collab/config.h"
 #include "core/protocol/actions.h"
 
 namespace collab::protocol {
@@ -16,6 +17,7 @@ struct SiteConfig {
   std::vector<std::string> coordinators;  // addresses, for messages; DialCoordinator gives an index into it
   Duration join_timeout{300'000'000};
   Duration round_timeout{1'800'000'000};
+  WeightBy weight = WeightBy::kSamples;
 };
 
 class Site {
@@ -29,6 +31,10 @@ class Site {
   [[nodiscard]] TimePoint next_deadline() const;
   // The member that said Hello on this link, if any: the only `from` its chunks may carry.
   [[nodiscard]] std::optional<SiteId> peer_of(LinkId link) const;
+  // The membership as of the anchor it holds and the term it follows: to be kept with the anchor, and given back in
+  // Begin's report.
+  [[nodiscard]] const std::vector<wire::Voter>& voters() const;
+  [[nodiscard]] TermId term() const;
   // What a blocked caller waits for, as a sentence: "round 3: waiting for paris (not ready)".
   [[nodiscard]] std::string waiting_for(TimePoint now) const;
 

@@ -1,5 +1,6 @@
 // A site's membership: finding the coordinator, joining, taking the swarm's anchor, coming back after a loss.
 #include <algorithm>
+#include <utility>
 
 #include "core/protocol/site_state.h"
 
@@ -25,10 +26,51 @@ void Site::State::dial_again(const std::string& reason) {
   up.backoff = std::min(2 * up.backoff, kLastBackoff);
 }
 
+void Site::State::try_elsewhere(const std::string& reason) {
+  const auto count = static_cast<std::uint32_t>(config.coordinators.size());
+  const std::uint32_t home = up.home.value_or(up.candidate);
+  const bool at_home = up.candidate == home;
+  drop_coordinator(reason);
+  if (at_home && count > 1) {
+    up.candidate = (home + 1 + up.probes++ % (count - 1)) % count;
+    return;
+  }
+  up.home.reset();  // which one can be reached may have changed since
+  up.candidate = 0;
+}
+
 void Site::State::send_join() {
   up.join_sent = true;
-  up.answer_by = later(now, kAnswerLimit);
+  if (!up.home) up.home = up.candidate;
+  const int limits = up.candidate != *up.home ? 1 : up.candidate == 0 ? kHomeLimits : kLaterHomeLimits;
+  up.answer_by = later(now, limits * kAnswerLimit);
+  join.report = report();
   send_up(join);
+}
+
+wire::Report Site::State::report() const {
+  wire::Report report{term, join_done && round.phase == RoundPhase::kTraining, remembers, voters, {}, recent};
+  if (prepared) report.prepared.push_back(*prepared);
+  if (confirmed) report.prepared.push_back(*confirmed);
+  return report;
+}
+
+// A promise: from here on no older term is followed. What was under way with an older coordinator was given up when
+// its link was lost, so nothing that is reported as not done is ever done. Who holds the term asks once more before it
+// commits what an older one began: its own successor has to hear of that from any majority.
+void Site::State::on_propose(const wire::Propose& propose) {
+  const bool fits = propose.confirms.empty() ? propose.term > term : propose.term == term;
+  if (membership != Membership::kAsking || !fits) {
+    return note(Note::Level::kWarning, "ignored",
+                "term " + std::to_string(propose.term.value) + " was proposed, this site follows term " +
+                    std::to_string(term.value));
+  }
+  term = propose.term;
+  if (!propose.confirms.empty()) {
+    confirmed = propose.confirms[0];
+    confirmed->done = false;
+  }
+  send_up(wire::Grant{term, join.offer, report()});
 }
 
 void Site::State::drop_coordinator(const std::string& reason) {
@@ -38,26 +80,32 @@ void Site::State::drop_coordinator(const std::string& reason) {
 }
 
 // The link is gone. Links to other sites stay, the parameters stand still if they did; what was under way with this
-// coordinator is given up, and asked for anew from the next one that answers.
+// coordinator is given up, and asked for anew from the next one that answers. What we were done with is kept: it may
+// have been committed.
 void Site::State::lose_coordinator(const std::string& reason) {
   up.next_heartbeat = kNever;
   if (membership == Membership::kLeaving) return leave_done();
+  if (lost_at == kNever) lost_at = now;
   if (membership == Membership::kAsking) return dial_again(reason);
+  up.home.reset();
   if (membership == Membership::kActive) {
     up.give_up = later(now, config.join_timeout);
     join.expected_sites = static_cast<std::uint32_t>(roster.size());  // who will come back, should it know nothing
   }
   note(Note::Level::kWarning, "coordinator",
-       "the coordinator at " + config.coordinators[up.candidate] + " is lost: " + reason + "; looking for it again");
-  back_to_ready("the coordinator is lost");
-  round.form.reset();
+       "the coordinator at " + config.coordinators[up.candidate] + " is lost: " + reason + "; looking for one again");
+  if (round.phase != RoundPhase::kDone) {
+    back_to_ready("the coordinator is lost");
+    round.form.reset();
+  }
   round.ready_sent = false;
-  adoption.reset();
+  drop_adoption();
   dial_again(reason);
+  up.candidate = 0;  // all look for the first in their list that answers
 }
 
 void Site::State::on_refuse(const wire::Refuse& refuse) {
-  if (membership == Membership::kLeaving) return leave_done();
+  if (farewell) return leave_done();
   if (membership != Membership::kAsking || !was_member) return fail(refused(refuse.reason));
   // A member that comes back may be early: its old link not yet seen to be dead, its old index taken.
   note(Note::Level::kWarning, "refused", "not let in again yet: " + refuse.reason);
@@ -72,16 +120,29 @@ void Site::State::on_welcome(const wire::Welcome& welcome) {
   if (self && *self != welcome.site) {
     while (!peers.empty()) hang_up_peer(peers.begin()->first, "this site has another number now");
   }
-  if (term != welcome.term) roster.clear();
+  if (welcome.term < term) {
+    return drop_coordinator("it acts under term " + std::to_string(welcome.term.value) +
+                            ", and this site follows term " + std::to_string(term.value));
+  }
+  if (term != welcome.term) {
+    roster.clear();
+    if (was_member) {
+      note(Note::Level::kInfo, "coordinator",
+           config.coordinators[up.candidate] + " is the coordinator now, under term " +
+               std::to_string(welcome.term.value));
+    }
+  }
   term = welcome.term;
   self = welcome.site;
   was_member = true;
-  join.index = welcome.site.value;  // asked for again, should it have to come back
   up.heartbeat = std::chrono::milliseconds(std::max<std::uint32_t>(1, welcome.heartbeat_ms));
   up.grace = std::chrono::milliseconds(std::max<std::uint32_t>(1, welcome.grace_ms));
   up.next_heartbeat = later(now, up.heartbeat);
-  up.answer_by = later(now, config.join_timeout + kRoundLimits * config.round_timeout);
+  up.answer_by = join_done ? kNever : later(now, config.join_timeout + kRoundLimits * config.round_timeout);
   membership = Membership::kWaiting;
+  lost_at = kNever;
+  if (farewell) return say_farewell();
+  send_ready();
 }
 
 void Site::State::on_adopt(const wire::Adopt& adopt) {
@@ -90,82 +151,164 @@ void Site::State::on_adopt(const wire::Adopt& adopt) {
   if (!member || adopt.term < term || round.phase == RoundPhase::kApplying) {
     return note(Note::Level::kWarning, "ignored", "the coordinator offered an anchor to a site that waits for none");
   }
-  back_to_ready("the anchor is to be taken from " + name_of(adopt.source));
-  if (adopt.source == self && anchor && join.offer.digest != adopt.digest) {
+  const bool same_round = anchor && anchor->run == adopt.run && anchor->round == adopt.round;
+  const bool renamed = anchor && anchor->digest == adopt.digest;
+  if (join_done && !same_round && !renamed && round.phase == RoundPhase::kTraining) {
+    // Our parameters move: we say what we hold, and take this one at our next trigger.
+    membership = Membership::kActive;
+    return send_up(wire::Adopted{anchor->run, anchor->round, anchor->digest});
+  }
+  if (names_us(adopt) && anchor && join.offer.digest != adopt.digest) {
     // It crossed our word that another anchor is in place here; the coordinator chooses again once it knows.
     membership = Membership::kWaiting;
     round.ready_sent = false;
-    adoption.reset();
+    drop_adoption();
     return send_up(wire::Adopted{anchor->run, anchor->round, anchor->digest});
   }
   round.ready_sent = false;
   up.answer_by = kNever;
   membership = Membership::kAdopting;
+  if (adoption && !adoption->keeps && adoption->adopt.run == adopt.run && adoption->adopt.round == adopt.round &&
+      adoption->adopt.digest == adopt.digest) {  // who has it is news, the rest is under way
+    adoption->adopt = adopt;
+    parted.clear();
+    adoption->give_up = later(now, config.round_timeout + up.grace);
+    return settle_sources();
+  }
+  drop_adoption();
   adoption = Adoption{};
   adoption->adopt = adopt;
   adoption->give_up = later(now, config.round_timeout + up.grace);
-  adoption->keeps = adopt.source == self || join.offer.digest == adopt.digest;
+  adoption->keeps = names_us(adopt) || join.offer.digest == adopt.digest;
+  if (!adoption->keeps || !same_round || round.phase != RoundPhase::kDone) {
+    back_to_ready("the anchor is to be taken from " + sources_in_words());
+  }
+  if (!adoption->keeps && prepared) {  // its mean lies where the anchor is received
+    prepared->done = false;
+    prepared->slices.clear();
+  }
   if (adoption->keeps) {
-    out.emplace_back(KeepAnchor{adopt.run, adopt.round});
+    out.emplace_back(KeepAnchor{adopt.run, adopt.round, adopt.digest});
   } else {
+    out.emplace_back(ReceiveAnchor{adopt.run, adopt.round, adopt.digest});
     pursue_adoption();
   }
 }
 
+// An anchor must not come into place that nobody reckons with any more.
+void Site::State::drop_adoption() {
+  if (adoption && !adoption->keeps) out.emplace_back(StopReceiving{});
+  adoption.reset();
+}
+
+std::string Site::State::sources_in_words() const {
+  std::vector<std::string> names;
+  for (const SiteId source : adoption->adopt.sources) names.push_back(name_of(source));
+  return join_words(names);
+}
+
 void Site::State::pursue_adoption() {
-  if (!adoption || adoption->keeps || adoption->over) return;
-  const wire::Adopt& adopt = adoption->adopt;
-  if (const auto link = link_of.find(adopt.source); link != link_of.end()) {
-    adoption->over = link->second;
-    out.emplace_back(ReceiveAnchor{adopt.run, adopt.round, link->second});
-    out.emplace_back(Send{link->second, wire::FetchAnchor{adopt.run, adopt.round}});
-    return;
+  if (!adoption || adoption->keeps) return;
+  bool reachable = false;
+  for (const SiteId source : adoption->adopt.sources) {
+    if (adoption->useless.count(source) != 0) continue;
+    const auto member = roster.find(source);
+    // Not listed yet: the roster that does so, or another Adopt, is on its way.
+    reachable = reachable || linked(source) || member == roster.end() || !member->second.address.empty() ||
+                !join.address.empty();
+    if (adoption->over.count(source) != 0) continue;
+    if (const auto link = link_of.find(source); link != link_of.end()) {
+      adoption->over[source] = link->second;
+      out.emplace_back(AddAnchorSource{source, name_of(source), link->second});
+    } else if (member != roster.end() && !member->second.address.empty()) {
+      dial_peer(source);
+    }
+    // Else it dials us: a site that cannot be dialled dials every member that can.
   }
-  const auto source = roster.find(adopt.source);
-  if (source == roster.end()) return;  // the roster that lists it, or another Adopt, is on its way
-  if (!source->second.address.empty()) return dial_peer(adopt.source);
-  if (join.address.empty()) {
-    fail(unavailable("the anchor is at " + source->second.name +
+  if (!reachable) {
+    fail(unavailable("the anchor is at " + sources_in_words() +
                      ", and neither it nor this site can be dialled: set "
                      "COLLAB_LISTEN and COLLAB_ADVERTISE at one of them"));
   }
-  // Else it dials us: a site that cannot be dialled dials every member that can.
+}
+
+void Site::State::give_up_source(SiteId source) {
+  if (adoption->over.erase(source) != 0) out.emplace_back(DropAnchorSource{source});
+  adoption->useless.insert(source);
+  settle_sources();
+}
+
+void Site::State::settle_sources() {
+  const auto& sources = adoption->adopt.sources;
+  const bool some_left =
+      std::any_of(sources.begin(), sources.end(), [this](SiteId other) { return adoption->useless.count(other) == 0; });
+  if (some_left) return pursue_adoption();
+  const std::string what = "the anchor of round " + std::to_string(adoption->adopt.round.value) +
+                           " cannot be had from " + sources_in_words();
+  if (adoption->overtaken) {  // who asks again is told the newer one
+    up.give_up = later(now, config.join_timeout);
+    return drop_coordinator(what + " any more: they hold another by now");
+  }
+  begin_again(what);
+}
+
+void Site::State::begin_again(const std::string& what) {
+  if (adoption->here > std::exchange(adoption->here_then, adoption->here)) adoption->tries = 0;
+  if (++adoption->tries >= kTransferTries) {
+    if (join_done) return drop_coordinator(what);
+    return fail(corrupt(what + ": restart this site; if it comes again, suspect its memory"));
+  }
+  note(Note::Level::kError, "repair", what + "; it is fetched once more from " + sources_in_words());
+  for (const auto& [site, link] : std::exchange(adoption->over, {})) out.emplace_back(DropAnchorSource{site});
+  adoption->useless.clear();
+  out.emplace_back(ReceiveAnchor{adoption->adopt.run, adoption->adopt.round, adoption->adopt.digest});
+  pursue_adoption();
+}
+
+void Site::State::on_anchor_moved(SiteId source, const wire::AnchorMoved& moved) {
+  if (!adoption || adoption->over.count(source) == 0) return;
+  if (moved.run == adoption->adopt.run && moved.round == adoption->adopt.round) return;  // of an earlier question
+  note(Note::Level::kWarning, "join",
+       name_of(source) + " does not hold the anchor of round " + std::to_string(adoption->adopt.round.value) +
+           " any more, but that of run " + std::to_string(moved.run.value) + " round " +
+           std::to_string(moved.round.value));
+  adoption->overtaken = true;
+  give_up_source(source);
 }
 
 void Site::State::on_anchor_in_place(const AnchorInPlace& event) {
   if (!adoption || event.run != adoption->adopt.run || event.round != adoption->adopt.round) return;
   if (event.digest == adoption->adopt.digest) return adoption_done();
 
-  const std::string from = adoption->keeps ? "here" : "fetched from " + name_of(adoption->adopt.source);
+  const std::string from = adoption->keeps ? "here" : "fetched from " + sources_in_words();
   const std::string what = "the anchor of round " + std::to_string(event.round.value) + " " + from +
                            " has the digest " + to_hex(event.digest) + ", the coordinator expects " +
                            to_hex(adoption->adopt.digest);
-  adoption->over.reset();
-  const bool again = adoption->keeps ? adoption->adopt.source != self : ++adoption->tries < kTransferTries;
-  if (!again) return fail(corrupt(what + ": restart this site; if it comes again, suspect its memory"));
-  note(Note::Level::kError, "repair",
-       what + "; it is fetched " + (adoption->keeps ? "" : "once more ") + "from " + name_of(adoption->adopt.source));
+  if (!adoption->keeps) return begin_again(what);
+  if (names_us(adoption->adopt)) {
+    return fail(corrupt(what + ": restart this site; if it comes again, suspect its memory"));
+  }
+  note(Note::Level::kError, "repair", what + "; it is fetched from " + sources_in_words());
   adoption->keeps = false;
+  out.emplace_back(ReceiveAnchor{adoption->adopt.run, adoption->adopt.round, adoption->adopt.digest});
   pursue_adoption();
 }
 
 void Site::State::adoption_done() {
   const wire::Adopt adopt = adoption->adopt;
+  const bool received = !adoption->keeps;
   adoption.reset();
-  peer_dials.erase(adopt.source);
-  if (join_done && anchor && (anchor->run != adopt.run || anchor->round != adopt.round)) {
-    round.stale = true;
-    note(Note::Level::kWarning, "join",
-         "the swarm went on to round " + std::to_string(adopt.round.value) + " while this site was at " +
-             std::to_string(anchor->round.value) +
-             "; what it trained since is given up for the swarm's anchor at the "
-             "next round");
-  }
+  for (const SiteId source : adopt.sources) peer_dials.erase(source);
+  if (join_done && anchor && (anchor->run != adopt.run || anchor->round != adopt.round)) rebase(adopt, received);
   anchor = Holding{adopt.run, adopt.round, adopt.digest};
   join.offer = {adopt.run, adopt.round, adopt.digest};
+  take_voters(adopt.voters);
   membership = Membership::kActive;
   up.backoff = kFirstBackoff;
   send_up(wire::Adopted{adopt.run, adopt.round, adopt.digest});
+  join.index = self->value;  // wished for again, should it have to come back
+  remembers = remembers || adopt.remembers;
+  forget_confirmed();
   if (!join_done) {
     join_done = true;
     out.emplace_back(JoinDone{*self, adopt.run, adopt.round});
@@ -174,13 +317,54 @@ void Site::State::adoption_done() {
   send_ready();
 }
 
+// The swarm went on without us. What we contributed is in the new anchor, unless the coordinator knows that it is not;
+// if it does not know, it counts as being there, so that nothing is ever counted twice.
+void Site::State::rebase(const wire::Adopt& adopt, bool received) {
+  if (!received && !round.declined) return forget_round();  // the same anchor under another name: nothing is in it
+  std::string what = "nothing of it was counted yet";
+  Base base = Base::kOldAnchor;
+  if (round.declined) {
+    base = Base::kUnfit;
+    counted = round.trigger;
+    what = "it is unfit and given up";
+  } else if (pending && adopt.counted != wire::Counted::kNo) {
+    base = pending->snapshot ? Base::kSnapshot : Base::kParameters;
+    counted = pending->total;
+    what = adopt.counted == wire::Counted::kYes ? "what was contributed is part of it"
+                                                : "what was contributed may be part of it and is not counted again";
+  }
+  note(Note::Level::kWarning, "rebase",
+       "the swarm went on to round " + std::to_string(adopt.round.value) + " while this site was at " +
+           std::to_string(anchor->round.value) + "; what it trained since is moved onto the new anchor: " + what);
+  out.emplace_back(Rebase{base});
+  forget_round();
+}
+
+void Site::State::forget_round() {
+  round.declined = false;
+  pending.reset();
+  prepared.reset();
+  owed.reset();
+  round.form.reset();  // attempts at a round after another anchor are numbered anew
+}
+
+void Site::State::take_voters(std::vector<wire::Voter> list) {
+  std::erase_if(list, [this](const wire::Voter& voter) { return parted.count(voter.name) != 0; });
+  voters = std::move(list);
+}
+
+void Site::State::forget_confirmed() {
+  if (!confirmed) return;
+  const wire::Form& form = confirmed->form;
+  if (form.run != anchor->run || form.round <= anchor->round) confirmed.reset();
+}
+
 void Site::State::on_join_tick() {
   const bool outside = membership == Membership::kDialing || membership == Membership::kAsking;
-  if (outside && now >= up.give_up) {
-    const std::string again = join_done ? "it was lost, and has not answered again" : "it has not answered";
+  if (outside && !join_done && now >= up.give_up) {
     return fail(
-        unavailable("the coordinator at " + addresses() + ": " + again + " within " + in_seconds(config.join_timeout) +
-                    " (COLLAB_JOIN_TIMEOUT); last: " + up.last_reason +
+        unavailable("the coordinator at " + addresses() + ": it has not answered within " +
+                    in_seconds(config.join_timeout) + " (COLLAB_JOIN_TIMEOUT); last: " + up.last_reason +
                     "; is it running (collab coordinator --listen HOST:PORT), and can it be reached from here?"));
   }
   if (membership == Membership::kDialing && now >= up.answer_by) {
@@ -188,14 +372,16 @@ void Site::State::on_join_tick() {
   } else if (membership == Membership::kDialing && now >= up.dial_at) {
     dial_coordinator();
   } else if (membership == Membership::kAsking && now >= up.answer_by) {
-    drop_coordinator("connected, but no answer to Join within " + in_seconds(kAnswerLimit));
+    try_elsewhere("connected, but not let in; it may wait for a majority of the sites");
   } else if (membership == Membership::kWaiting && now >= up.answer_by) {
     fail(timed_out("the coordinator at " + addresses() +
                    " let this site in, but named no anchor to start from; restart it"));
+  } else if (adoption && now >= adoption->give_up && join_done) {
+    drop_coordinator("the anchor of round " + std::to_string(adoption->adopt.round.value) + " did not come from " +
+                     sources_in_words());
   } else if (adoption && now >= adoption->give_up) {
     fail(timed_out("the anchor of round " + std::to_string(adoption->adopt.round.value) + " did not come from " +
-                   name_of(adoption->adopt.source) + " within " + in_seconds(config.round_timeout) +
-                   " (COLLAB_ROUND_TIMEOUT)"));
+                   sources_in_words() + " within " + in_seconds(config.round_timeout) + " (COLLAB_ROUND_TIMEOUT)"));
   }
   if (!over()) on_coordinator_silence();
 }

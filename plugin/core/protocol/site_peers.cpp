@@ -17,7 +17,8 @@ namespace collab::protocol {
 
 bool Site::State::stands_in_roster(const PeerLink& peer) const {
   const auto member = roster.find(peer.site);
-  return self && member != roster.end() && member->second.name == peer.name;
+  if (!self || member == roster.end() || member->second.name != peer.name) return false;
+  return peer.state == PeerState::kUnlisted || member->second.address == peer.address;
 }
 
 void Site::State::on_roster(const wire::Roster& update) {
@@ -54,8 +55,8 @@ void Site::State::from_peer(LinkId link, const wire::Message& message) {
   const auto peer = peers.find(link);
   if (peer == peers.end()) return;  // another link to the same site stays
   if (const auto* fetch = std::get_if<wire::FetchAnchor>(&message)) return on_fetch(link, *fetch);
-  const bool data = std::holds_alternative<wire::Chunk>(message) || std::holds_alternative<wire::AnchorSent>(message) ||
-                    std::holds_alternative<wire::Heartbeat>(message);
+  if (const auto* moved = std::get_if<wire::AnchorMoved>(&message)) return on_anchor_moved(peer->second.site, *moved);
+  const bool data = std::holds_alternative<wire::Chunk>(message) || std::holds_alternative<wire::Heartbeat>(message);
   if (!data)
     note(Note::Level::kWarning, "ignored", peer->second.name + " sent " + name + ", which no site sends another");
 }
@@ -94,6 +95,7 @@ void Site::State::greet(LinkId link) { out.emplace_back(Send{link, wire::Hello{j
 void Site::State::answer_peer(LinkId link) {
   PeerLink& peer = peers.at(link);
   peer.state = PeerState::kAnswered;
+  peer.address = roster.at(peer.site).address;
   peer.since = now;
   greet(link);
 }
@@ -131,9 +133,13 @@ void Site::State::forget_peer(LinkId link, const std::string& why) {
   fetches.erase(link);
   if (const auto current = link_of.find(peer.site); current != link_of.end() && current->second == link)
     link_of.erase(current);
-  if (adoption && adoption->over == link) {
-    adoption->over.reset();
-    pursue_adoption();
+  if (adoption) {
+    const auto source = adoption->over.find(peer.site);
+    if (source != adoption->over.end() && source->second == link) {
+      adoption->over.erase(source);
+      out.emplace_back(DropAnchorSource{peer.site});
+      pursue_adoption();
+    }
   }
   if (peer.state != PeerState::kUsable) return;
   if (round.phase == RoundPhase::kExchanging && exchanges_with(peer.site)) report_unreached(peer.site, why);
@@ -161,22 +167,30 @@ void Site::State::dial_everyone() {
 }
 
 void Site::State::on_fetch(LinkId link, const wire::FetchAnchor& fetch) {
-  fetches[link] = fetch;
+  auto& waiting = fetches[link];
+  if (waiting.size() >= kMaxFetches) return hang_up_peer(link, "it asks for more than is answered");
+  waiting.push_back(fetch);
   answer_fetches();
 }
 
-// A site that is told to fetch from us may hear of it before our own anchor is in place: it is answered then.
+// A site that is told to fetch from us may hear of it before our own anchor is in place: it is answered then. What we
+// hold is given without a coordinator, too; that we hold something else is said once we know that it is the newest.
 void Site::State::answer_fetches() {
-  const bool settled = membership == Membership::kActive && round.phase != RoundPhase::kApplying;
-  if (!settled) return;
-  for (const auto& [link, fetch] : std::exchange(fetches, {})) {
-    if (fetch.run == anchor->run && fetch.round == anchor->round) {
-      out.emplace_back(SendAnchor{fetch.run, fetch.round, link});
-      continue;
+  if (!anchor || membership == Membership::kAdopting || round.phase == RoundPhase::kApplying) return;
+  const auto held = [this](const wire::FetchAnchor& fetch) {
+    return fetch.run == anchor->run && fetch.round == anchor->round;
+  };
+  for (auto entry = fetches.begin(); entry != fetches.end();) {
+    auto& [link, waiting] = *entry;
+    for (const wire::FetchAnchor& fetch : waiting) {
+      if (held(fetch)) out.emplace_back(SendAnchor{fetch, link});
     }
-    hang_up_peer(link, "asked for the anchor of run " + std::to_string(fetch.run.value) + " round " +
-                           std::to_string(fetch.round.value) + ", " + join.site + " holds run " +
-                           std::to_string(anchor->run.value) + " round " + std::to_string(anchor->round.value));
+    std::erase_if(waiting, held);
+    if (!waiting.empty() && membership == Membership::kActive) {
+      out.emplace_back(Send{link, wire::AnchorMoved{anchor->run, anchor->round}});
+      waiting.clear();
+    }
+    entry = waiting.empty() ? fetches.erase(entry) : std::next(entry);
   }
 }
 

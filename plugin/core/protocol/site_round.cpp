@@ -1,22 +1,34 @@
 // A site's part in a round: ready, an attempt, done, the commit.
 #include <algorithm>
+#include <bit>
 
 #include "core/protocol/site_state.h"
 
 namespace collab::protocol {
 
-void Site::State::send_ready() {
-  if (membership != Membership::kActive || round.phase != RoundPhase::kReady || round.ready_sent) return;
-  round.ready_sent = true;
-  wire::Ready ready;
-  ready.round = RoundId{anchor->round.value + 1};
-  ready.state = anchor->digest;
-  ready.steps = round.trigger.steps;
-  if (!round.stale) {
-    ready.weight = round.trigger.weight;
-    ready.samples = round.trigger.samples;
+namespace {
+
+double weight_of(WeightBy by, const Trigger& uncounted) {
+  switch (by) {
+    case WeightBy::kSamples: return static_cast<double>(uncounted.samples);
+    case WeightBy::kSteps: return static_cast<double>(uncounted.steps);
+    case WeightBy::kEqual: return uncounted.steps > 0 ? 1.0 : 0.0;
   }
-  send_up(ready);
+  return 0;
+}
+
+}  // namespace
+
+void Site::State::send_ready() {
+  const bool heard = membership == Membership::kActive || (membership == Membership::kWaiting && join_done);
+  const bool waits = round.phase == RoundPhase::kReady || round.phase == RoundPhase::kDone;
+  if (!heard || !waits || round.ready_sent) return;
+  round.ready_sent = true;
+  const Trigger uncounted{round.trigger.samples - counted.samples, round.trigger.steps - counted.steps};
+  wire::Ready ready{RoundId{anchor->round.value + 1}, weight_of(config.weight, uncounted), uncounted.samples,
+                    uncounted.steps, anchor->digest};
+  for (const float element : round.trigger.sketch) ready.sketch.push_back(std::bit_cast<std::uint32_t>(element));
+  send_up(std::move(ready));
 }
 
 bool Site::State::in_attempt(RoundId number, AttemptId attempt) const {
@@ -47,7 +59,15 @@ void Site::State::on_form(const wire::Form& form) {
     return ignore("this site has no part in it");
   }
   back_to_ready("another attempt was formed");
+  forget_attempt();
   round.form = form;
+  parted.clear();
+  prepared = wire::Prepared{form, false, {}};
+  if (form.slices.empty()) {  // nobody has anything to contribute
+    round.phase = RoundPhase::kDone;
+    prepared->done = true;
+    return send_up(wire::Done{term, form.round, form.attempt, {}});
+  }
   round.phase = RoundPhase::kLinking;
   round.link_by = later(now, kLinkLimit);
   pursue_links();
@@ -77,6 +97,11 @@ void Site::State::pursue_links() {
   if (whole) start_exchange();
 }
 
+bool Site::State::contributes() const {
+  const auto& in = round.form->participants;
+  return std::any_of(in.begin(), in.end(), [&](const auto& p) { return p.site == self && p.weight > 0; });
+}
+
 void Site::State::start_exchange() {
   std::vector<LinkId> links;
   for (const wire::Participant& p : round.form->participants) {
@@ -84,6 +109,8 @@ void Site::State::start_exchange() {
     peer_dials.erase(p.site);
   }
   round.phase = RoundPhase::kExchanging;
+  // From here on the others may hold all of it, and a successor may commit the attempt without us.
+  if (contributes()) pending = Pending{round.trigger, false};
   out.emplace_back(StartExchange{*round.form, *self, std::move(links)});
 }
 
@@ -107,28 +134,45 @@ void Site::State::report_unreached(SiteId peer, const std::string& reason) {
 void Site::State::on_commit(const wire::Commit& commit) {
   const std::string what = "the coordinator committed attempt " + std::to_string(commit.attempt.value) + " of round " +
                            std::to_string(commit.round.value);
-  if (commit.term < term || (anchor && commit.round <= anchor->round)) return;
-  if (!anchor || membership != Membership::kActive || commit.round.value != anchor->round.value + 1) {
-    return fail(
-        internal_error(what + ", while this site stands at round " + std::to_string(anchor ? anchor->round.value : 0)));
-  }
-  const bool null_round = commit.attempt.value == 0 && commit.contributors.empty();
-  const bool waits = round.phase != RoundPhase::kTraining && round.phase != RoundPhase::kApplying;
-  const bool completed = round.phase == RoundPhase::kDone && in_attempt(commit.round, commit.attempt);
-  if (!(null_round ? waits : completed)) {
+  if (commit.term < term || (anchor && commit.run == anchor->run && commit.round <= anchor->round)) return;
+  const bool of_ours = kept_done() && prepared->form.run == commit.run && prepared->form.round == commit.round &&
+                       prepared->form.attempt == commit.attempt;
+  if (!anchor || commit.round.value != anchor->round.value + 1 || !of_ours || round.phase == RoundPhase::kApplying) {
     return fail(
         internal_error(what + ", which this site has not completed: coordinator and site disagree, report this"));
   }
-  if (null_round) back_to_ready("nobody contributes");
+  membership = Membership::kActive;
+  if (round.phase != RoundPhase::kTraining) return apply(commit);
+  owed = commit;
+  note(Note::Level::kInfo, "resume", what + " while this site trained on; it is applied at the next trigger");
+}
+
+void Site::State::apply(const wire::Commit& commit) {
+  const wire::Form& form = prepared->form;
   round.outcome = RoundDone{commit.round, commit.attempt, {}, {}};
-  if (null_round) {
-    for (const auto& [site, member] : roster) round.outcome.members.push_back(member.name);
-  } else {
-    for (const wire::Participant& p : round.form->participants) round.outcome.members.push_back(name_of(p.site));
-  }
+  for (const wire::Participant& p : form.participants) round.outcome.members.push_back(name_of(p.site));
   for (const SiteId site : commit.contributors) round.outcome.contributors.push_back(name_of(site));
+  // Our number then; we may have got another one since.
+  const auto then = std::find_if(form.voters.begin(), form.voters.end(),
+                                 [this](const wire::Voter& voter) { return voter.name == join.site; });
+  const SiteId us = then == form.voters.end() ? *self : then->site;
+  const bool contributed =
+      std::find(commit.contributors.begin(), commit.contributors.end(), us) != commit.contributors.end();
+  Base base = Base::kOldAnchor;
+  if (round.declined) {
+    base = Base::kUnfit;
+    counted = round.trigger;
+  } else if (contributed) {
+    base = pending->snapshot ? Base::kSnapshot : Base::kParameters;
+    counted = pending->total;
+  }
+  pending.reset();
+  no_quorum_since = kNever;
+  take_voters(form.voters);
+  recent.push_back(commit);
+  if (recent.size() > kRecentRounds) recent.erase(recent.begin());
   round.phase = RoundPhase::kApplying;
-  out.emplace_back(ApplyCommit{commit, round.declined || round.stale});
+  out.emplace_back(ApplyCommit{commit, base});
 }
 
 void Site::State::on_applied(const Applied& event) {
@@ -139,10 +183,58 @@ void Site::State::on_applied(const Applied& event) {
   anchor->round = event.round;
   anchor->digest = event.state;
   join.offer = {anchor->run, anchor->round, anchor->digest};
+  remembers = true;  // what its name has promised before no longer counts
+  prepared.reset();
+  forget_confirmed();
   if (membership == Membership::kActive) send_up(wire::Adopted{anchor->run, anchor->round, anchor->digest});
+  round.outcome.samples = counted.samples;
   out.emplace_back(std::move(round.outcome));
   round = RoundState{};
   answer_fetches();
+}
+
+// The coordinator has given up every attempt at this round it knows of, or has passed judgement on it. What we put into
+// the last one is remembered all the same: another coordinator may have committed it.
+void Site::State::forget_attempt() {
+  if (!prepared) return;
+  prepared->done = false;
+  prepared->slices.clear();
+}
+
+void Site::State::on_recess(const wire::Recess& recess) {
+  if (recess.term < term || !anchor || recess.round.value != anchor->round.value + 1 || !at_trigger()) return;
+  if (round.phase == RoundPhase::kDone) out.emplace_back(CancelExchange{recess.reason});
+  forget_attempt();
+  if (round.phase == RoundPhase::kDone) round.phase = RoundPhase::kReady;
+  skip(recess.reason);
+  if (config.coordinators.size() > 1 && now >= later(no_quorum_since, up.grace)) {
+    no_quorum_since = now;  // another candidate may have the majority; this one is where the others come back to
+    const std::uint32_t here = up.candidate;
+    drop_coordinator("there is no majority there");
+    up.home = here;
+    up.candidate = (here + 1) % static_cast<std::uint32_t>(config.coordinators.size());
+  }
+}
+
+// Nobody waits without end: the anchor stands, what was trained stays uncounted. An exchange we were done with is kept,
+// and what we put into it is set aside before the parameters move on.
+void Site::State::skip(const std::string& reason) {
+  const RoundId of{anchor->round.value + 1};
+  if (pending && !pending->snapshot) {
+    pending->snapshot = true;
+    out.emplace_back(TakeSnapshot{});
+  }
+  if (round.phase != RoundPhase::kDone) back_to_ready(reason);
+  if (round.declined) {
+    out.emplace_back(Rebase{Base::kUnfit});
+    counted = round.trigger;
+  }
+  const bool told = no_quorum_since != kNever;  // once, until a round comes about again
+  if (!told) no_quorum_since = now;
+  note(told ? Note::Level::kDebug : Note::Level::kWarning, "no-quorum",
+       "no round " + std::to_string(of.value) + " for now: " + reason + "; this site trains on, the anchor stands");
+  round = RoundState{};
+  out.emplace_back(RoundSkipped{of, reason});
 }
 
 void Site::State::on_round_tick() {
@@ -154,11 +246,16 @@ void Site::State::on_round_tick() {
       return report_unreached(p.site, "no link within " + in_seconds(kLinkLimit) + last);
     }
   }
-  const Duration limit = kRoundLimits * config.round_timeout + up.grace;
-  if (round.phase != RoundPhase::kTraining && round.phase != RoundPhase::kApplying &&
-      now >= later(round.since, limit)) {
-    fail(timed_out("gave up after " + in_seconds(limit) + " (from COLLAB_ROUND_TIMEOUT): " + waiting_for(now)));
+  if (!at_trigger()) return;
+  if (coordinator_given_up()) {
+    return skip("no coordinator at " + addresses() + " within " + in_seconds(up.grace) +
+                " (COLLAB_LINK_GRACE; last: " + up.last_reason + ")");
   }
+  const Duration limit = kRoundLimits * config.round_timeout + up.grace;
+  if (now < later(round.since, limit)) return;
+  const std::string whom = waiting_for(now);
+  if (up.link) drop_coordinator("it bounds no wait: " + whom);
+  skip("gave up after " + in_seconds(limit) + " (from COLLAB_ROUND_TIMEOUT): " + whom);
 }
 
 }  // namespace collab::protocol

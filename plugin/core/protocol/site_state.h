@@ -6,22 +6,22 @@
 //   membership (site_join.cpp)                            round (site_round.cpp)
 //
 //      idle --Begin--> dialing <--------------+             training <------------------------- applying
-//                       |  ^ no answer:       |                 |                                  ^
-//             connected |  | the next address | link            | Trigger                          | Commit
-//                       v  |                  | lost            v                                  | (also from every
-//                     asking --Refuse--> failed               ready --Form--> linking              | state on the left
-//                       | Welcome             |                 ^   \         | all links           | when nobody
-//                       v                     |                 |    \        v                     | contributes)
+//                       |  ^ no answer:       |              ^  |                                  ^
+//             connected |  | the next address | link  Recess,|  | Trigger                          | Commit
+//                       v  |                  | lost  no      |  v                                  |
+//       (Propose) --- asking --Refuse--> failed       answer ready --Form--> linking               |
+//       (Grant) -------> | Welcome            |                 ^   \         | all links           |
+//                        v                    |                 |    \        v                     |
 //                     waiting ----------------+                 +-----<-- exchanging --complete--> done
-//                       | Adopt               |                 declined, unreached,
-//                       v                     |                 coordinator lost, next Form
-//                     adopting <--repair--+   |
-//                       | in place        |   |
+//                       | Adopt               |                 declined, unreached,               ^ |
+//                       v                     |                 coordinator lost, next Form        | | coordinator
+//                     adopting <--repair--+   |                                                    | v lost, no answer
+//                       | in place        |   |                                              training, the mean kept
 //                       v                 |   |
 //                     active -------------+---+
 //
-//   Depart leads from every state through leaving to left. Ready is sent when the round is `ready` and the membership
-//   is `active`, whichever comes last; links to other sites (site_peers.cpp) outlive both.
+//   Depart leads from every state through leaving to left. Ready is sent when the round is `ready` (or `done`) and the
+//   membership is `active`, whichever comes last; links to other sites (site_peers.cpp) outlive both.
 #pragma once
 
 #include <map>
@@ -40,19 +40,25 @@ inline constexpr Duration kFirstBackoff = std::chrono::milliseconds(200);
 inline constexpr Duration kLastBackoff = std::chrono::seconds(5);
 inline constexpr Duration kDialLimit = std::chrono::seconds(15);    // a dial the runtime has not answered
 inline constexpr Duration kAnswerLimit = std::chrono::seconds(15);  // Welcome or Refuse after Join
-inline constexpr Duration kLinkLimit = std::chrono::seconds(20);    // links to all members of an attempt
-inline constexpr Duration kHelloLimit = std::chrono::seconds(20);   // a Hello from a site the roster does not list yet
+// At the first candidate that can be reached all wait longer: at any time most of them are there together.
+inline constexpr int kHomeLimits = 4;
+inline constexpr int kLaterHomeLimits = 2;  // at another than the first in the list: that one may be back
+inline constexpr Duration kLinkLimit = std::chrono::seconds(20);   // links to all members of an attempt
+inline constexpr Duration kHelloLimit = std::chrono::seconds(20);  // a Hello from a site the roster does not list yet
 inline constexpr Duration kFarewellLimit = std::chrono::seconds(5);
+inline constexpr Duration kDepartLimit = std::chrono::seconds(2);  // for finding a coordinator to say it to
 inline constexpr std::size_t kMaxUnknownPeers = 64;
 inline constexpr int kTransferTries = 2;
+inline constexpr std::size_t kMaxFetches = 256;  // of one site, that wait for our anchor
 // The coordinator bounds a round; should it fail to, the site does after this many of the round's limits.
 inline constexpr int kRoundLimits = 4;
+inline constexpr std::size_t kRecentRounds = 4;  // commits reported to a successor
 
 enum class Membership : std::uint8_t {
   kIdle,      // Begin has not come
   kDialing,   // a dial is under way, or waits for its back-off
   kAsking,    // Join is sent (or waits for a commit being applied); Welcome or Refuse comes
-  kWaiting,   // welcomed; Adopt comes once enough sites are there
+  kWaiting,   // welcomed; Adopt comes once enough sites are there, or once our own trigger has
   kAdopting,  // the swarm's anchor is being put in place
   kActive,    // a member
   kLeaving,   // Leave is sent
@@ -72,9 +78,11 @@ enum class RoundPhase : std::uint8_t {
 struct CoordinatorLink {
   std::optional<LinkId> link;
   std::uint32_t candidate = 0;
-  bool dial_out = false;         // DialCoordinator was asked, no answer yet
-  TimePoint dial_at = kNever;    // the back-off's end
-  TimePoint answer_by = kNever;  // an answer to a dial, to Join; the Adopt after Welcome
+  std::optional<std::uint32_t> home;  // of this search: the first candidate that could be reached
+  std::uint32_t probes = 0;           // candidates tried in between
+  bool dial_out = false;              // DialCoordinator was asked, no answer yet
+  TimePoint dial_at = kNever;         // the back-off's end
+  TimePoint answer_by = kNever;       // an answer to a dial, to Join; the Adopt after Welcome
   bool join_sent = false;
   Duration backoff = kFirstBackoff;
   TimePoint give_up = kNever;  // join_timeout after Begin or after the loss
@@ -95,9 +103,13 @@ struct Holding {
 
 struct Adoption {
   wire::Adopt adopt;
-  bool keeps = false;          // nothing to fetch
-  std::optional<LinkId> over;  // the transfer's link, once it has begun
-  int tries = 0;               // transfers that ended with a wrong digest
+  bool keeps = false;             // nothing to fetch
+  std::map<SiteId, LinkId> over;  // sources that are being fetched from
+  std::set<SiteId> useless;       // sources that sent other bytes, or hold another anchor by now
+  bool overtaken = false;         // one of them does
+  int tries = 0;                  // all sources were useless, or what they sent was, and nothing more had come
+  std::uint64_t here = 0;         // elements in place, as last heard
+  std::uint64_t here_then = 0;    // the same at the last try
   TimePoint give_up = kNever;
 };
 
@@ -109,10 +121,13 @@ struct RoundState {
   std::optional<wire::Form> form;  // the newest; older ones are ignored
   TimePoint link_by = kNever;      // kLinking
   bool declined = false;           // our delta is unfit: take the anchor outright
-  // The swarm went on without us: our parameters stand on an older anchor, and our last delta may or may not have been
-  // counted. So it is taken as counted: nothing is contributed, the new anchor is taken outright.
-  bool stale = false;
-  RoundDone outcome;  // kApplying: told once it is applied
+  RoundDone outcome;               // kApplying: told once it is applied
+};
+
+// A contribution that may have been committed, for all we know: its exchange began.
+struct Pending {
+  Trigger total;          // as it was contributed
+  bool snapshot = false;  // we have trained on since; what was contributed was set aside
 };
 
 // The life of a link between sites; the drawing is in site_peers.cpp.
@@ -127,6 +142,7 @@ struct PeerLink {
   PeerState state = PeerState::kUnlisted;
   SiteId site;
   std::string name;
+  std::string address;  // as the roster had it: of another process it is another one
   bool dialed = false;  // by us
   TimePoint since{};
 };
@@ -150,14 +166,26 @@ struct Site::State {
   std::optional<SiteId> self;
   bool was_member = false;  // welcomed once
   bool join_done = false;   // JoinDone was told
+  bool remembers = false;   // this process knows all its name has promised
   std::map<SiteId, wire::Member> roster;
   std::optional<Holding> anchor;  // in place here
   std::optional<Adoption> adoption;
   RoundState round;
+  std::vector<wire::Voter> voters;          // the membership as of that anchor
+  std::set<std::string> parted;             // left since the newest list of voters was sent
+  std::optional<wire::Prepared> prepared;   // the newest attempt at the round after it; done: its mean is kept
+  std::optional<wire::Prepared> confirmed;  // the newest attempt a successor was about to commit
+  std::vector<wire::Commit> recent;
+  std::optional<Pending> pending;
+  std::optional<wire::Commit> owed;  // committed while we trained on: applied at the next trigger
+  Trigger counted;                   // of all that was trained, this much is in the anchor (or was unfit)
+  TimePoint lost_at = kNever;        // no coordinator since
+  TimePoint no_quorum_since = kNever;
   std::map<LinkId, PeerLink> peers;
   std::map<SiteId, LinkId> link_of;  // the usable link to a site
   std::map<SiteId, PeerDial> peer_dials;
-  std::map<LinkId, wire::FetchAnchor> fetches;  // asked of us before our anchor was in place
+  std::map<LinkId, std::vector<wire::FetchAnchor>> fetches;  // asked of us before our anchor was in place
+  std::optional<std::string> farewell;  // this site leaves: to be said to the coordinator, once there is one
   TimePoint leave_by = kNever;
   // Of the step under way.
   TimePoint now{};
@@ -176,9 +204,11 @@ struct Site::State {
   void on_event(const ContributionUnfit& event);
   void on_event(const ExchangeFailed& event);
   void on_event(const AnchorInPlace& event);
+  void on_event(const AnchorSourceWrong& event);
   void on_event(const Applied& event);
   void on_event(const Tick& event);
   void from_coordinator(const wire::Message& message);
+  void say_farewell();
   void fail(Status why);
   void leave_done();
   void hang_up_everywhere(const std::string& why);
@@ -195,15 +225,30 @@ struct Site::State {
 
   // site_join.cpp
   void dial_coordinator();
-  void dial_again(const std::string& reason);  // after the back-off, the next candidate
+  void dial_again(const std::string& reason);     // after the back-off, the next candidate
+  void try_elsewhere(const std::string& reason);  // the candidate here does not take office
   void send_join();
+  [[nodiscard]] wire::Report report() const;
+  void on_propose(const wire::Propose& propose);
   void lose_coordinator(const std::string& reason);
   void drop_coordinator(const std::string& reason);  // hang up, then as if it had closed
   void on_refuse(const wire::Refuse& refuse);
   void on_welcome(const wire::Welcome& welcome);
   void on_adopt(const wire::Adopt& adopt);
+  [[nodiscard]] bool names_us(const wire::Adopt& adopt) const { return adopt.sources == std::vector<SiteId>{*self}; }
+  [[nodiscard]] std::string sources_in_words() const;
   void pursue_adoption();  // link up, fetch
+  void give_up_source(SiteId source);
+  void settle_sources();                      // go on with those that are left
+  void begin_again(const std::string& what);  // the transfer, from all sources
+  void on_anchor_moved(SiteId source, const wire::AnchorMoved& moved);
+  void drop_adoption();
   void adoption_done();
+  // Onto an anchor that was received (or held under another name) while our parameters had moved on.
+  void rebase(const wire::Adopt& adopt, bool received);
+  void take_voters(std::vector<wire::Voter> list);  // less those who have left since
+  void forget_round();
+  void forget_confirmed();  // once the anchor has come that far
   void on_anchor_in_place(const AnchorInPlace& event);
   void on_join_tick();
   void on_coordinator_silence();
@@ -230,9 +275,19 @@ struct Site::State {
   void send_ready();
   void on_form(const wire::Form& form);
   void on_commit(const wire::Commit& commit);
+  void apply(const wire::Commit& commit);
   void on_applied(const Applied& event);
+  void on_recess(const wire::Recess& recess);
+  void skip(const std::string& reason);  // answers the trigger without a round
+  void forget_attempt();                 // it was not committed and never will be
+  [[nodiscard]] bool at_trigger() const {
+    return round.phase != RoundPhase::kTraining && round.phase != RoundPhase::kApplying;
+  }
+  [[nodiscard]] bool kept_done() const { return prepared && prepared->done; }
+  [[nodiscard]] bool coordinator_given_up() const { return lost_at != kNever && now >= later(lost_at, up.grace); }
   void pursue_links();  // kLinking: dial whom we dial; start when all are there
   void start_exchange();
+  [[nodiscard]] bool contributes() const;                    // to the current form
   [[nodiscard]] bool dials(const wire::Member& peer) const;  // of two, we are the one who dials
   void back_to_ready(const std::string& why);
   void report_unreached(SiteId peer, const std::string& reason);

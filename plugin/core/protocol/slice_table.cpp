@@ -16,7 +16,9 @@ std::vector<wire::Slice> make_slices(std::uint64_t elements, std::span<const Sha
   std::vector<wire::Slice> slices;
   if (elements == 0 || last_owner == shares.size()) return slices;
 
-  const std::uint64_t blocks = (elements + kBlockElements - 1) / kBlockElements;
+  const std::uint64_t grain =
+      elements >= shares.size() * kCoarsePerSite * kCoarseElements ? kCoarseElements : kBlockElements;
+  const std::uint64_t blocks = (elements + grain - 1) / grain;
   double sum = 0;
   std::uint64_t begin = 0;
   for (std::size_t i = 0; i <= last_owner; ++i) {
@@ -26,7 +28,7 @@ std::vector<wire::Slice> make_slices(std::uint64_t elements, std::span<const Sha
     const auto boundary = i == last_owner
                               ? blocks
                               : static_cast<std::uint64_t>(std::llround(static_cast<double>(blocks) * (sum / total)));
-    const std::uint64_t end = std::min(elements, std::min(boundary, blocks) * kBlockElements);
+    const std::uint64_t end = std::min(elements, std::min(boundary, blocks) * grain);
     if (end <= begin) continue;
     slices.push_back({shares[i].site, {begin, end}});
     begin = end;

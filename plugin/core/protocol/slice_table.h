@@ -19,7 +19,10 @@ struct Share {
 };
 
 // Contiguous slices in the order of `shares`, covering [0, elements) without gaps; boundaries are multiples of
-// kBlockElements, empty slices are left out. Empty when there is nothing to own or nobody to own it.
+// kCoarseElements where that moves them by little, else of kBlockElements. Empty slices are left out. Empty when there
+// is nothing to own or nobody to own it.
+inline constexpr std::uint64_t kCoarseElements = 64 * 1024;  // a chunk by default, and a part of the vector's digest
+inline constexpr std::uint64_t kCoarsePerSite = 64;          // fewer of them a site, and rounding would show
 [[nodiscard]] std::vector<wire::Slice> make_slices(std::uint64_t elements, std::span<const Share> shares);
 
 }  // namespace collab::protocol

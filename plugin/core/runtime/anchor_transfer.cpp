@@ -1,136 +1,308 @@
-// Anchors from and to other sites: exact float32 chunks of the sealed slot and the outer state.
+// Anchors from and to other sites: parts of the sealed slot and of the outer state, exact float32, and the digests of
+// their tiles. What is asked of whom the AnchorFetch decides; here are the bytes.
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
+#include <type_traits>
 #include <utility>
 
 #include "core/base/digest.h"
 #include "core/base/log.h"
+#include "core/base/text.h"
+#include "core/protocol/likeness.h"
+#include "core/protocol/words.h"
 #include "core/runtime/data_plane.h"
 #include "core/wire/encoding.h"
 
 namespace collab {
 namespace {
 
-constexpr std::uint32_t kTransferWindow = 8;  // chunks on their way to one joiner
+using wire::ChunkKind;
+
+constexpr std::uint32_t kTransferWindow = 32;  // parts on their way to one joiner
+constexpr std::size_t kMaxAsked = 256;         // parts one joiner may ask for ahead
+constexpr Duration kProgressEvery = std::chrono::seconds(3);
+
+[[nodiscard]] bool is_outer(ChunkKind kind) { return kind == ChunkKind::kOuter || kind == ChunkKind::kOuterDigests; }
+[[nodiscard]] bool is_list(ChunkKind kind) {
+  return kind == ChunkKind::kAnchorDigests || kind == ChunkKind::kOuterDigests;
+}
+
+[[nodiscard]] std::vector<Digest> tiles_of(std::span<const float> elements) {
+  std::vector<Digest> tiles;
+  for (std::size_t at = 0; at < elements.size(); at += kDigestChunkElements) {
+    const std::size_t count = std::min<std::size_t>(kDigestChunkElements, elements.size() - at);
+    tiles.push_back(hash128(as_bytes_of(elements.subspan(at, count))));
+  }
+  return tiles;
+}
+
+// The digests a payload brings: its own, tile by tile, or those it is a list of. None if it does not fit the range.
+[[nodiscard]] std::vector<Digest> tiles_of(const wire::Chunk& chunk, const BufferPtr& payload) {
+  static_assert(sizeof(Digest) == 16 && std::is_trivially_copyable_v<Digest>);
+  const std::span<const std::byte> bytes = payload ? payload->view() : std::span<const std::byte>();
+  if (is_list(chunk.kind)) {
+    if (bytes.size() % sizeof(Digest) != 0) return {};
+    std::vector<Digest> tiles(bytes.size() / sizeof(Digest));
+    if (!tiles.empty()) std::memcpy(static_cast<void*>(tiles.data()), bytes.data(), bytes.size());
+    return tiles;
+  }
+  if (bytes.size() != chunk.range.size() * sizeof(float)) return {};
+  return tiles_of(std::span(reinterpret_cast<const float*>(bytes.data()), chunk.range.size()));
+}
+
+[[nodiscard]] std::string in_mb(std::uint64_t elements) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f MB", static_cast<double>(elements * sizeof(float)) / 1e6);
+  return text;
+}
 
 }  // namespace
 
-Result<SealedAnchor> DataPlane::keep_anchor(RunId run, RoundId round) {
+Digest DataPlane::state_digest(std::span<const float> anchor) const {
+  const std::span<const float> outer = parts_.arena->outer();
+  return digest_of_state(digest_of_vector(anchor), outer.empty() ? Digest{} : digest_of_vector(outer));
+}
+
+std::vector<float> DataPlane::sketch_of_delta() const {
+  std::vector<float> sketch;
+  if (!parts_.arena->sealed()) return sketch;
+  const std::span<const float> anchor = parts_.arena->anchor();
+  for (const std::uint64_t place : protocol::sketch_of(anchor.size())) {
+    float element = 0;
+    if (!parts_.parameters->read(place, {&element, 1}).ok()) return {};
+    sketch.push_back(anchor[place] - element);
+  }
+  return sketch;
+}
+
+Result<SealedAnchor> DataPlane::keep_anchor(RunId run, RoundId round, const Digest& digest) {
   ArenaWriter& arena = *parts_.arena;
   const std::optional<SealedAnchor> sealed = arena.sealed();
-  if (sealed && sealed->run == run && sealed->round == round) return *sealed;
-  if (round.value != 0) {
+  if (sealed && sealed->run == run && sealed->round == round && !outer_overwritten_) return *sealed;
+  const bool renamed = sealed && (sealed->digest == digest || outer_overwritten_);
+  if (!renamed && round.value != 0) {
     return internal_error("asked to keep the anchor of round " + std::to_string(round.value) +
                           ", which this site does not hold");
   }
+  forget_received();
   const std::span<float> slot = arena.scratch();
-  COLLAB_RETURN_IF_ERROR(parts_.parameters->read(0, slot));
   const std::span<float> outer = arena.outer();
-  if (!outer.empty()) {
-    arena.begin_outer_update();
+  SealedAnchor anchor{run, round, {}};
+  if (!outer.empty()) arena.begin_outer_update();
+  if (renamed) {
+    std::ranges::copy(arena.anchor(), slot.begin());
+    anchor.digest = outer_overwritten_ ? state_digest(slot) : sealed->digest;
+  } else {
+    COLLAB_RETURN_IF_ERROR(parts_.parameters->read(0, slot));
     std::ranges::fill(outer, 0.0F);
+    anchor.digest = state_digest(slot);
   }
-  const Digest state = digest_of_state(digest_of_vector(slot), outer.empty() ? Digest{} : digest_of_vector(outer));
-  const SealedAnchor anchor{run, round, state};
   arena.seal(anchor);
+  outer_overwritten_ = false;
   return anchor;
 }
 
+// ---- to a joiner -------------------------------------------------------------------------------------
+
 Status DataPlane::send_anchor(const protocol::SendAnchor& action) {
-  const std::optional<SealedAnchor> sealed = parts_.arena->sealed();
-  if (!sealed || sealed->run != action.run || sealed->round != action.round) {
-    return unavailable("the anchor of round " + std::to_string(action.round.value) + " is not held here (" +
-                       (sealed ? "round " + std::to_string(sealed->round.value) : std::string("none")) + " is)");
+  if (action.part.range.end > parts_.parameters->size() ||
+      (is_outer(action.part.kind) && parts_.arena->outer().empty())) {
+    return corrupt("a site asks for elements of an anchor that it does not have");
   }
   Outgoing& job = outgoing_[action.to];
-  job = Outgoing{.action = action, .anchor = *sealed};
-  pump(job);
+  if (job.asked.size() >= kMaxAsked) return corrupt("a site asks for more of the anchor than is on its way to it");
+  job.asked.push_back(action.part);
+  pump(action.to, job);
   return {};
 }
 
-void DataPlane::pump(Outgoing& job) {
-  const std::uint64_t elements = parts_.parameters->size();
-  const std::span<const float> outer = parts_.arena->outer();
-  const std::uint64_t total = elements + outer.size();
+void DataPlane::pump(LinkId to, Outgoing& job) {
   const std::optional<SealedAnchor> sealed = parts_.arena->sealed();
-  const LinkId to = job.action.to;
-  if (sealed->round != job.anchor.round) {  // a commit has moved it away under the transfer
-    log_warning("a joiner's transfer of round " + std::to_string(job.anchor.round.value) + " was overtaken by round " +
-                std::to_string(sealed->round.value) + "; it asks again");
-    outgoing_.erase(to);
-    return;
-  }
-  while (job.next < total && job.in_flight < kTransferWindow) {
-    const bool of_anchor = job.next < elements;
-    const std::uint64_t base = of_anchor ? 0 : elements;
-    const std::uint64_t begin = job.next - base;
-    const std::uint64_t end = std::min(begin + settings_.chunk_elements, elements);
-    const std::span<const float> source = (of_anchor ? parts_.arena->anchor() : outer).subspan(begin, end - begin);
-    BufferPtr payload = pool_->take(source.size_bytes());
-    std::memcpy(payload->bytes().data(), source.data(), source.size_bytes());
-    const wire::Chunk chunk{.kind = of_anchor ? wire::ChunkKind::kAnchor : wire::ChunkKind::kOuter,
-                            .round = job.action.round,
+  const RunId run = sealed && !outer_overwritten_ ? sealed->run : RunId{};
+  const RoundId round = sealed && !outer_overwritten_ ? sealed->round : RoundId{};
+  while (!job.asked.empty() && job.in_flight < kTransferWindow) {
+    const wire::FetchAnchor part = job.asked.front();
+    job.asked.pop_front();
+    if (part.run != run || part.round != round) {  // a commit has moved it away
+      parts_.transport->send(
+          to, {.lane = Lane::kControl, .head = wire::encode(wire::AnchorMoved{run, round}), .payload = nullptr}, 0);
+      continue;
+    }
+    const std::span<const float> whole = is_outer(part.kind) ? parts_.arena->outer() : parts_.arena->anchor();
+    const std::span<const float> source = whole.subspan(part.range.begin, part.range.size());
+    BufferPtr payload;
+    if (is_list(part.kind)) {
+      const std::vector<Digest> tiles = tiles_of(source);
+      payload = pool_->take(tiles.size() * sizeof(Digest));
+      std::memcpy(payload->bytes().data(), tiles.data(), payload->bytes().size());
+    } else {
+      payload = pool_->take(source.size_bytes());
+      std::memcpy(payload->bytes().data(), source.data(), source.size_bytes());
+    }
+    const wire::Chunk chunk{.kind = part.kind,
+                            .round = part.round,
                             .attempt = {},
                             .from = {},
-                            .range = {begin, end},
+                            .range = part.range,
                             .codec = CodecId::kFp32,
                             .payload_hash = hash64(payload->view())};
     const std::uint64_t token = next_token_++;
     anchors_on_their_way_[token] = to;
     ++job.in_flight;
-    job.next = base + end;
     send_chunk(to, chunk, std::move(payload), token);
   }
-  if (job.next == total && job.in_flight == 0) {
-    const wire::AnchorSent message{job.action.run, job.action.round, job.anchor.digest};
-    // On the data lane, so that it cannot overtake the chunks.
-    parts_.transport->send(to, {.lane = Lane::kData, .head = wire::encode(message), .payload = nullptr}, 0);
-    outgoing_.erase(to);
-  }
 }
+
+void DataPlane::on_anchor_part_sent(LinkId to) {
+  const auto job = outgoing_.find(to);
+  if (job == outgoing_.end()) return;
+  if (job->second.in_flight > 0) --job->second.in_flight;
+  pump(to, job->second);
+}
+
+// ---- from others -------------------------------------------------------------------------------------
 
 void DataPlane::receive_anchor(const protocol::ReceiveAnchor& action) {
   cancel();  // the scratch slot is needed
-  receiving_ = Receiving{.action = action};
-  if (!parts_.arena->outer().empty()) parts_.arena->begin_outer_update();
+  const bool goes_on = receiving_ && receiving_->action.run == action.run && receiving_->action.round == action.round &&
+                       receiving_->action.digest == action.digest;
+  if (goes_on) return;
+  protocol::AnchorFetchPlan plan{.run = action.run,
+                                 .round = action.round,
+                                 .digest = action.digest,
+                                 .elements = parts_.parameters->size(),
+                                 .outer_state = !parts_.arena->outer().empty()};
+  if (parts_.arena->sealed()) {
+    plan.held_anchor = tiles_of(parts_.arena->anchor());
+    plan.held_outer = tiles_of(parts_.arena->outer());
+  }
+  receiving_.emplace(Receiving{.action = action, .fetch = protocol::AnchorFetch(std::move(plan))});
 }
 
-Status DataPlane::take_anchor_chunk(const Incoming& incoming) {
+DataPlane::Events DataPlane::add_source(const protocol::AddAnchorSource& action) {
+  if (!receiving_) return {};
+  Receiving::Source& source = receiving_->sources[action.site];
+  source.name = action.name;
+  source.link = action.over;
+  if (receiving_->began == kNever) receiving_->began = receiving_->told = parts_.clock->now();
+  return fetch(protocol::SourceAdded{action.site}, nullptr);
+}
+
+DataPlane::Events DataPlane::drop_source(SiteId site) {
+  if (!receiving_) return {};
+  receiving_->sources[site].link.reset();
+  return fetch(protocol::SourceLost{site}, nullptr);
+}
+
+// What has come stays, should the same anchor be wanted again.
+void DataPlane::stop_receiving() {
+  if (!receiving_) return;
+  for (auto& [site, source] : receiving_->sources) source.link.reset();
+  for (const auto& [site, source] : receiving_->sources) {
+    for (const protocol::AnchorFetchAction& action : receiving_->fetch.step(protocol::SourceLost{site})) {
+      static_cast<void>(action);  // questions to sources that are dropped as well
+    }
+  }
+}
+
+DataPlane::Events DataPlane::on_anchor_part(const Incoming& incoming) {
   const wire::Chunk& chunk = incoming.chunk;
-  if (!receiving_ || receiving_->action.from != incoming.link || receiving_->action.round != chunk.round) {
-    return corrupt("no transfer of round " + std::to_string(chunk.round.value) + " is expected from there");
-  }
-  const bool of_anchor = chunk.kind == wire::ChunkKind::kAnchor;
-  const std::span<float> target = of_anchor ? parts_.arena->scratch() : parts_.arena->outer();
-  const std::size_t got = incoming.payload ? incoming.payload->bytes().size() : 0;
-  if (chunk.range.end > target.size() || chunk.range.begin >= chunk.range.end || chunk.codec != CodecId::kFp32 ||
-      got != chunk.range.size() * sizeof(float)) {
-    return corrupt("elements [" + std::to_string(chunk.range.begin) + ", " + std::to_string(chunk.range.end) +
-                   ") with " + std::to_string(got) + " bytes do not fit " + std::to_string(target.size()) +
-                   " float32 elements");
-  }
-  if (hash64(incoming.payload->view()) != chunk.payload_hash) return corrupt("its hash differs");
-  std::memcpy(target.data() + chunk.range.begin, incoming.payload->bytes().data(), got);
-  return {};
+  // Answers may come after all is here, from the slower of two who were asked.
+  if (!receiving_ || receiving_->action.round != chunk.round) return {};
+  return fetch(protocol::PartArrived{incoming.from, chunk.kind, chunk.range, tiles_of(chunk, incoming.payload)},
+               &incoming);
 }
 
-DataPlane::Events DataPlane::on_anchor_sent(LinkId link, const wire::AnchorSent& message) {
-  if (!receiving_ || receiving_->action.from != link || receiving_->action.round != message.round ||
-      receiving_->action.run != message.run) {
-    return {};
+DataPlane::Events DataPlane::fetch(const protocol::AnchorFetchEvent& event, const Incoming* incoming) {
+  Events events;
+  bool whole = false;
+  for (const protocol::AnchorFetchAction& action : receiving_->fetch.step(event)) {
+    if (const auto* ask = std::get_if<protocol::AskPart>(&action)) {
+      if (const auto& link = receiving_->sources[ask->of].link) {
+        parts_.transport->send(*link, {.lane = Lane::kControl, .head = wire::encode(ask->message), .payload = nullptr},
+                               0);
+      }
+    } else if (const auto* part = std::get_if<protocol::TakePart>(&action)) {
+      take_part(*part, *incoming);
+    } else if (const auto* held = std::get_if<protocol::TakeHeld>(&action)) {
+      if (held->kind == ChunkKind::kAnchor) {
+        const auto from = parts_.arena->anchor().subspan(held->range.begin, held->range.size());
+        std::ranges::copy(from, parts_.arena->scratch().begin() + static_cast<std::ptrdiff_t>(held->range.begin));
+      }
+    } else if (const auto* wrong = std::get_if<protocol::SourceWrong>(&action)) {
+      events.emplace_back(protocol::AnchorSourceWrong{wrong->site, wrong->reason + damage(incoming),
+                                                      receiving_->fetch.progress().here});
+    } else {
+      whole = true;
+    }
   }
-  receiving_.reset();
+  tell_progress(whole);
+  if (whole) events.emplace_back(seal_received());
+  return events;
+}
+
+// Whose fault it is: what was sent, or the way it came.
+std::string DataPlane::damage(const Incoming* incoming) {
+  const bool damaged =
+      incoming != nullptr && incoming->payload && hash64(incoming->payload->view()) != incoming->chunk.payload_hash;
+  return damaged ? " (they were damaged on their way)" : "";
+}
+
+void DataPlane::take_part(const protocol::TakePart& part, const Incoming& incoming) {
+  const bool outer = part.kind == ChunkKind::kOuter;
+  if (outer && !std::exchange(outer_overwritten_, true)) parts_.arena->begin_outer_update();
+  const std::span<float> target = outer ? parts_.arena->outer() : parts_.arena->scratch();
+  const std::span<const std::byte> bytes = incoming.payload->view();
+  std::memcpy(target.data() + part.range.begin, bytes.data(), bytes.size());
+  receiving_->sources[incoming.from].elements += part.range.size();
+}
+
+protocol::SiteEvent DataPlane::seal_received() {
+  const protocol::ReceiveAnchor wanted = receiving_->action;
   ArenaWriter& arena = *parts_.arena;
-  const Digest outer = arena.outer().empty() ? Digest{} : digest_of_vector(arena.outer());
-  const Digest state = digest_of_state(digest_of_vector(arena.scratch()), outer);
+  const Digest state = state_digest(arena.scratch());
   // A wrong digest is not sealed: the machine compares and asks again.
-  if (state == message.digest) arena.seal({message.run, message.round, state});
-  return {protocol::AnchorInPlace{message.run, message.round, state}};
+  if (state == wanted.digest) {
+    if (!arena.outer().empty()) arena.begin_outer_update();
+    arena.seal({wanted.run, wanted.round, state});
+    outer_overwritten_ = false;
+  }
+  forget_received();
+  return protocol::AnchorInPlace{wanted.run, wanted.round, state};
 }
 
-void DataPlane::link_closed(LinkId link) {
-  outgoing_.erase(link);
-  if (receiving_ && receiving_->action.from == link) receiving_.reset();
+// {"event":"fetch","round":4,"bytes":...,"percent":...,"bytes_per_second":...,"held_bytes":...,"sources":{"paris":...}}
+void DataPlane::tell_progress(bool whole) {
+  const TimePoint now = parts_.clock->now();
+  if (!parts_.tell || (!whole && now - receiving_->told < kProgressEvery)) return;
+  receiving_->told = now;
+  const protocol::AnchorFetch::Progress progress = receiving_->fetch.progress();
+  const double seconds = std::chrono::duration<double>(now - receiving_->began).count();
+  const std::uint64_t fetched = progress.here - progress.held;
+  const double rate = seconds > 0 ? static_cast<double>(fetched * sizeof(float)) / seconds : 0;
+  const double percent = 100.0 * static_cast<double>(progress.here) / static_cast<double>(progress.elements);
+  std::vector<std::string> words;
+  std::string counts;
+  for (const auto& [site, source] : receiving_->sources) {
+    if (source.elements == 0 && (whole || !source.link)) continue;
+    words.push_back(source.name + " " + in_mb(source.elements));
+    counts +=
+        (counts.empty() ? "" : ",") + json_quote(source.name) + ":" + std::to_string(source.elements * sizeof(float));
+  }
+  char line[96];
+  std::snprintf(line, sizeof line, "%.0f %% of %s, %.1f MB/s", percent, in_mb(progress.elements).c_str(), rate / 1e6);
+  const std::string held = progress.held == 0 ? "" : "; " + in_mb(progress.held) + " were here already";
+  parts_.tell(protocol::make_note(protocol::Note::Level::kInfo, "fetch",
+                                  "the anchor of round " + std::to_string(receiving_->action.round.value) + ": " +
+                                      line + " (" + protocol::join_words(words) + ")" + held,
+                                  {{"round", std::to_string(receiving_->action.round.value)},
+                                   {"percent", protocol::json_number(percent)},
+                                   {"bytes", std::to_string(progress.elements * sizeof(float))},
+                                   {"held_bytes", std::to_string(progress.held * sizeof(float))},
+                                   {"seconds", protocol::json_number(seconds)},
+                                   {"bytes_per_second", protocol::json_number(rate)},
+                                   {"sources", "{" + counts + "}"}}));
 }
 
 }  // namespace collab

@@ -35,8 +35,19 @@ Status change_tile(ParameterVector& parameters, ParameterChange change, std::uin
     case ParameterChange::kToAnchor:
     case ParameterChange::kTookAnchor: return write_tile(parameters, offset, anchor);
     case ParameterChange::kRebased: return rebase_tile(parameters, offset, anchor, previous);
+    case ParameterChange::kTakeOther: return write_tile(parameters, offset, previous);
   }
   return internal_error("no such parameter change: " + std::to_string(static_cast<std::uint32_t>(change)));
+}
+
+ParameterChange change_for(protocol::Base base) {
+  switch (base) {
+    case protocol::Base::kParameters: return ParameterChange::kToAnchor;
+    case protocol::Base::kOldAnchor:
+    case protocol::Base::kSnapshot: return ParameterChange::kRebased;
+    case protocol::Base::kUnfit: return ParameterChange::kTookAnchor;
+  }
+  return ParameterChange::kToAnchor;
 }
 
 }  // namespace
@@ -72,10 +83,12 @@ Result<DataPlane::Applied> DataPlane::apply(const protocol::ApplyCommit& action)
   ArenaWriter& arena = *parts_.arena;
   const std::optional<SealedAnchor> sealed = arena.sealed();
   COLLAB_CHECK(sealed.has_value(), "a commit reached a site without an anchor");
+  forget_received();
   if (action.commit.contributors.empty()) {  // the anchor stands, only the round's number moves on
     std::ranges::copy(arena.anchor(), arena.scratch().begin());
     arena.seal({sealed->run, action.commit.round, sealed->digest});
-    const ParameterChange change = action.take_anchor ? ParameterChange::kTookAnchor : ParameterChange::kUnchanged;
+    const bool unfit = action.base == protocol::Base::kUnfit;
+    const ParameterChange change = unfit ? ParameterChange::kTookAnchor : ParameterChange::kUnchanged;
     COLLAB_RETURN_IF_ERROR(change_parameters(*parts_.parameters, change, arena.anchor(), {}));
     cancel();
     return Applied{change, sealed->digest};
@@ -85,14 +98,14 @@ Result<DataPlane::Applied> DataPlane::apply(const protocol::ApplyCommit& action)
     return internal_error("a commit of round " + std::to_string(action.commit.round.value) + " attempt " +
                           std::to_string(action.commit.attempt.value) + " came for an exchange that is not complete");
   }
-  const auto& contributors = action.commit.contributors;
-  const bool contributed = std::ranges::find(contributors, attempt_->self) != contributors.end();
-  const bool sole = averages_itself();
-  const ParameterChange change = action.take_anchor ? ParameterChange::kTookAnchor
-                                 : sole             ? ParameterChange::kUnchanged
-                                 : contributed      ? ParameterChange::kToAnchor
-                                                    : ParameterChange::kRebased;
+  const bool sole = averages_itself() && action.base == protocol::Base::kParameters;
+  const ParameterChange change = sole ? ParameterChange::kUnchanged : change_for(action.base);
+  const std::vector<float> snapshot = std::exchange(snapshot_, {});
+  COLLAB_CHECK(action.base != protocol::Base::kSnapshot || snapshot.size() == arena.anchor().size(),
+               "a commit is to be applied to parameters that have moved on, without a snapshot");
   const std::span<const float> anchor = arena.anchor();
+  if (!kept_mean_.empty()) std::ranges::copy(kept_mean_, arena.scratch().begin());
+  const std::span<const float> base = action.base == protocol::Base::kSnapshot ? snapshot : anchor;
   const std::span<float> next = arena.scratch();
   const std::span<float> outer = arena.outer();
   if (!outer.empty()) arena.begin_outer_update();
@@ -104,17 +117,42 @@ Result<DataPlane::Applied> DataPlane::apply(const protocol::ApplyCommit& action)
     if (sole) {
       COLLAB_RETURN_IF_ERROR(parts_.parameters->read(at, tile));
     } else if (!steps_at_once()) {
-      const std::span<float> moments = outer.subspan(at, count);
+      const std::span<float> moments = outer.empty() ? outer : outer.subspan(at, count);
       step_from(at, tile, moments);
-      outer_chain.add(hash128(as_bytes_of(moments)));
+      if (!moments.empty()) outer_chain.add(hash128(as_bytes_of(moments)));
     }
-    anchor_chain.add(hash128(as_bytes_of(tile)));
-    COLLAB_RETURN_IF_ERROR(change_tile(*parts_.parameters, change, at, tile, anchor.subspan(at, count)));
+    const auto known = attempt_->digests.find(at);
+    const bool hashed = steps_at_once() && known != attempt_->digests.end() && known->second.elements == count;
+    anchor_chain.add(hashed ? known->second.digest : hash128(as_bytes_of(tile)));
+    COLLAB_RETURN_IF_ERROR(change_tile(*parts_.parameters, change, at, tile, base.subspan(at, count)));
   }
   const Digest state = digest_of_state(anchor_chain.finish(), outer.empty() ? Digest{} : outer_chain.finish());
   arena.seal({sealed->run, action.commit.round, state});
   cancel();  // the encoded contributions have served
   return Applied{change, state};
+}
+
+Status DataPlane::rebase(protocol::Base base) {
+  const std::vector<float> snapshot = std::exchange(snapshot_, {});
+  const bool from_snapshot = base == protocol::Base::kSnapshot;
+  if (from_snapshot && snapshot.size() != parts_.arena->anchor().size()) {
+    return internal_error("the parameters are to be moved onto another anchor from a snapshot that was not taken");
+  }
+  const std::span<const float> previous = from_snapshot ? std::span<const float>(snapshot) : parts_.arena->scratch();
+  return change_parameters(*parts_.parameters, change_for(base), parts_.arena->anchor(), previous);
+}
+
+Status DataPlane::take_snapshot() {
+  snapshot_.resize(parts_.parameters->size());
+  COLLAB_RETURN_IF_ERROR(parts_.parameters->read(0, snapshot_));
+  const std::span<const float> mean = parts_.arena->scratch();
+  if (attempt_ && attempt_->complete) kept_mean_.assign(mean.begin(), mean.end());
+  return {};
+}
+
+Status DataPlane::publish_parameters() {
+  forget_received();
+  return parts_.parameters->read(0, parts_.arena->scratch());
 }
 
 }  // namespace collab

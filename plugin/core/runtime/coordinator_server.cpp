@@ -1,4 +1,5 @@
 // The coordinator on a transport of its own, and the question `collab status` asks it.
+#include <algorithm>
 #include <condition_variable>
 #include <future>
 #include <mutex>
@@ -9,9 +10,11 @@
 #include "collab/session.h"
 #include "core/base/log.h"
 #include "core/protocol/coordinator.h"
+#include "core/protocol/meeting.h"
 #include "core/runtime/addresses.h"
 #include "core/runtime/events_file.h"
 #include "core/runtime/mailbox.h"
+#include "core/runtime/payload_buffer.h"
 #include "core/wire/encoding.h"
 
 namespace collab {
@@ -32,14 +35,27 @@ constexpr std::string_view kName = "coordinator";  // the "site" of its events
           .heartbeat = config.heartbeat,
           .link_grace = config.link_grace,
           .join_timeout = config.join_timeout,
-          .round_timeout = config.round_timeout};
+          .round_timeout = config.round_timeout,
+          .straggler_grace = config.straggler_grace};
 }
 
-// Threads: the loop thread owns the machine; members and status are copied out under a lock.
+[[nodiscard]] protocol::MeetingConfig meeting_config(const Config& config) {
+  return {.swarm = config.run,
+          .heartbeat = config.heartbeat,
+          .link_grace = config.link_grace,
+          .join_timeout = config.join_timeout};
+}
+
+// Two machines share the port: the coordinator of rounds, and the hub of the ranks' collectives. A link belongs to
+// the hub once a rank has entered by it.
+// Threads: the loop thread owns the machines; members and status are copied out under a lock.
 class Server final : public CoordinatorServer {
  public:
   Server(const Config& config, std::unique_ptr<Transport> transport, EventsFile events)
-      : machine_(machine_config(config)), events_(std::move(events)), transport_(std::move(transport)) {}
+      : machine_(machine_config(config)),
+        meeting_(meeting_config(config)),
+        events_(std::move(events)),
+        transport_(std::move(transport)) {}
 
   ~Server() override {
     mailbox_.close();
@@ -80,14 +96,17 @@ class Server final : public CoordinatorServer {
  private:
   void loop() {
     while (!mailbox_.closed()) {
-      if (std::optional<LoopEvent> event = mailbox_.take(machine_.next_deadline())) handle(std::move(*event));
+      const TimePoint deadline = std::min(machine_.next_deadline(), meeting_.next_deadline());
+      if (std::optional<LoopEvent> event = mailbox_.take(deadline)) handle(std::move(*event));
       if (clock_.now() >= machine_.next_deadline()) feed(protocol::Tick{});
+      if (clock_.now() >= meeting_.next_deadline()) feed_meeting(protocol::Tick{});
     }
   }
 
   void handle(LoopEvent event) {
     if (auto* call = std::get_if<LoopCall>(&event)) return (*call)();
     if (auto* closed = std::get_if<LinkClosed>(&event)) {
+      if (meeting_.knows(closed->link)) return feed_meeting(protocol::Closed{closed->link, std::move(closed->why)});
       return feed(protocol::Closed{closed->link, std::move(closed->why)});
     }
     auto* arrived = std::get_if<MessageArrived>(&event);
@@ -98,6 +117,10 @@ class Server final : public CoordinatorServer {
       transport_->close(arrived->link);
       return;
     }
+    if (std::holds_alternative<wire::Enter>(*message) || meeting_.knows(arrived->link)) {
+      return feed_meeting(
+          protocol::MeetingReceived{arrived->link, std::move(*message), std::move(arrived->message.payload)});
+    }
     feed(protocol::Received{arrived->link, std::move(*message)});
   }
 
@@ -105,7 +128,37 @@ class Server final : public CoordinatorServer {
     for (const protocol::CoordinatorAction& action : machine_.step(clock_.now(), event)) {
       std::visit([this](const auto& each) { act(each); }, action);
     }
+    tell_calls();
+    if (machine_.changes() == changes_) return;
+    changes_ = machine_.changes();
+    tell_members();
+  }
+
+  // A round and a call must not wait for each other.
+  void tell_calls() {
+    if (!machine_.waits_for_sites()) return;
+    protocol::CallsUnderWay calls = meeting_.calls_under_way();
+    if (calls == calls_) return;
+    calls_ = calls;
+    feed(std::move(calls));
+  }
+
+  void feed_meeting(const protocol::MeetingEvent& event) {
+    for (const protocol::MeetingAction& action : meeting_.step(clock_.now(), event)) {
+      std::visit([this](const auto& each) { act(each); }, action);
+    }
+    tell_calls();
+    // Who is there changes with few events; the parts of collectives are not among them.
+    const auto* received = std::get_if<protocol::MeetingReceived>(&event);
+    if (received == nullptr || std::holds_alternative<wire::Enter>(received->message) ||
+        std::holds_alternative<wire::Leave>(received->message)) {
+      tell_members();
+    }
+  }
+
+  void tell_members() {
     std::vector<std::string> members = machine_.member_names();
+    for (std::string& name : meeting_.present()) members.push_back(std::move(name));
     const std::lock_guard lock(mutex_);
     if (members == members_) return;
     members_ = std::move(members);
@@ -116,6 +169,13 @@ class Server final : public CoordinatorServer {
     transport_->send(action.link, {.lane = Lane::kControl, .head = wire::encode(action.message), .payload = nullptr},
                      0);
   }
+  void act(const protocol::Broadcast& action) {
+    const std::vector<std::byte> head = wire::encode(action.message);
+    for (const LinkId link : action.links) {
+      transport_->send(link, {.lane = Lane::kControl, .head = head, .payload = nullptr}, 0);
+    }
+  }
+  void act(const protocol::MeetingSend& action) { transport_->send(action.link, message_of(action), 0); }
   void act(const protocol::Hangup& action) { transport_->close(action.link); }
   void act(const protocol::Note& action) {
     if (action.event == "round") return log_debug(action.text);  // each member tells of it, with what it took there
@@ -126,9 +186,12 @@ class Server final : public CoordinatorServer {
   std::string address_;
   mutable Mailbox mailbox_;
   protocol::Coordinator machine_;
+  protocol::Meeting meeting_;
+  protocol::CallsUnderWay calls_;  // as the coordinator was told last
   EventsFile events_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
+  std::uint64_t changes_ = 0;
   std::vector<std::string> members_;  // guarded by mutex_
   std::unique_ptr<Transport> transport_;
   std::thread thread_;

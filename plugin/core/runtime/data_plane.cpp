@@ -24,8 +24,8 @@ DataPlane::DataPlane(const Settings& settings, const Parts& parts)
     : settings_(settings), parts_(parts), codec_(codec_for(settings.codec)), pool_(make_buffer_pool()) {}
 
 DataPlane::Events DataPlane::start(const protocol::StartExchange& action) {
-  attempt_.reset();
-  contributions_on_their_way_.clear();
+  cancel();
+  forget_received();
   protocol::ExchangePlan plan{.form = action.form, .self = action.self, .chunk_elements = settings_.chunk_elements};
   attempt_.emplace(Attempt{.form = action.form,
                            .self = action.self,
@@ -55,6 +55,7 @@ DataPlane::Events DataPlane::start(const protocol::StartExchange& action) {
 
 void DataPlane::cancel() {
   attempt_.reset();
+  kept_mean_ = {};
   contributions_on_their_way_.clear();
 }
 
@@ -65,12 +66,7 @@ DataPlane::Events DataPlane::on_chunk(LinkId link, SiteId from, const wire::Chun
   traffic_.first_payload = std::min(traffic_.first_payload, now);
   traffic_.last_payload = now;
   Incoming incoming{link, from, chunk, std::move(payload)};
-  if (chunk.kind == wire::ChunkKind::kAnchor || chunk.kind == wire::ChunkKind::kOuter) {
-    if (const Status status = take_anchor_chunk(incoming); !status.ok()) {
-      log_warning("a chunk of an anchor from site " + std::to_string(from.value) + " was refused: " + status.message());
-    }
-    return {};
-  }
+  if (chunk.kind >= wire::ChunkKind::kAnchor) return on_anchor_part(incoming);
   return accept(std::move(incoming));
 }
 
@@ -113,12 +109,9 @@ DataPlane::Events DataPlane::accept(Incoming incoming) {
 
 DataPlane::Events DataPlane::on_sent(std::uint64_t token) {
   if (const auto found = anchors_on_their_way_.find(token); found != anchors_on_their_way_.end()) {
-    const auto job = outgoing_.find(found->second);
+    const LinkId to = found->second;
     anchors_on_their_way_.erase(found);
-    if (job != outgoing_.end()) {
-      --job->second.in_flight;
-      pump(job->second);
-    }
+    on_anchor_part_sent(to);
     return {};
   }
   const auto found = contributions_on_their_way_.find(token);
@@ -252,10 +245,11 @@ DataPlane::Events DataPlane::run(const protocol::TakeMean& action) {
 }
 
 void DataPlane::take_mean(std::uint64_t begin, std::span<float> mean) {
-  attempt_->digests[begin] = hash128(as_bytes_of(mean));
   // An outer step without state can be taken while the mean is in cache and the next chunk on its way: until the commit
-  // it stands in the arena's free slot, where nobody looks.
+  // it stands in the arena's free slot, where nobody looks. What is told as done is then the digest of the parameters
+  // to come, which the commit needs not take again.
   if (steps_at_once()) step_from(begin, mean, {});
+  attempt_->digests[begin] = {hash128(as_bytes_of(mean)), mean.size()};
 }
 
 void DataPlane::step_from(std::uint64_t begin, std::span<float> mean, std::span<float> outer) {
@@ -279,7 +273,7 @@ DataPlane::Events DataPlane::run(const protocol::ExchangeDone&) {
     DigestChain chain;
     for (auto chunk = attempt_->digests.lower_bound(slice.range.begin);
          chunk != attempt_->digests.end() && chunk->first < slice.range.end; ++chunk) {
-      chain.add(chunk->second);
+      chain.add(chunk->second.digest);
     }
     complete.slices.push_back(chain.finish());
   }

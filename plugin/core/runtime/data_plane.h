@@ -3,10 +3,14 @@
 //
 // Memory, in multiples of the parameters: the arena's two slots (2), the contributions of the others to our own
 // slices, encoded (at most 1 with equal shares and fp32), and a window of chunks on their way out.
+// While nobody tells whether a complete attempt was committed and the site trains on: a copy of the parameters and one
+// of the mean.
 // Threads: the node's loop thread only. Ownership: its buffers; borrows transport, arena and parameters.
 #pragma once
 
 #include <cstdint>
+#include <deque>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -20,6 +24,7 @@
 #include "core/arena/arena.h"
 #include "core/outer/outer.h"
 #include "core/protocol/actions.h"
+#include "core/protocol/anchor_fetch.h"
 #include "core/protocol/exchange.h"
 
 namespace collab {
@@ -30,6 +35,7 @@ enum class ParameterChange : std::uint32_t {
   kToAnchor = 1,    // parameters := new anchor
   kRebased = 2,     // parameters := new anchor + (parameters - old anchor): progress that was not contributed
   kTookAnchor = 3,  // parameters were unfit and are the anchor now; optimiser state needs a look
+  kTakeOther = 4,   // parameters := the arena's other slot, where the leader has put its own
 };
 
 // parameters := anchor, or rebased, or left alone, in tiles. `previous` is needed for kRebased only.
@@ -55,6 +61,7 @@ class DataPlane {
     const Clock* clock = nullptr;
     ArenaWriter* arena = nullptr;
     ParameterVector* parameters = nullptr;
+    std::function<void(const protocol::Note&)> tell{};  // how a transfer gets on
   };
   struct Settings {
     CodecId codec = CodecId::kFp32;
@@ -78,13 +85,27 @@ class DataPlane {
   };
   Result<Applied> apply(const protocol::ApplyCommit& action);
 
+  // ---- parameters that have moved on alone
+  // The anchor that was received last is sealed; the one before lies in the other slot.
+  Status rebase(protocol::Base base);
+  // Copies of the parameters and of the mean that is complete but not committed: both slots and the parameters are
+  // free to change until the next rebase() or apply().
+  Status take_snapshot();
+  // For the site's other ranks: the parameters into the arena's other slot.
+  Status publish_parameters();
+
+  // Some elements of anchor - parameters (protocol::sketch_of); none before there is an anchor.
+  [[nodiscard]] std::vector<float> sketch_of_delta() const;
+
   // ---- anchors
   // Seals our own parameters as the anchor of (run, round) unless the arena holds that already.
-  Result<SealedAnchor> keep_anchor(RunId run, RoundId round);
+  Result<SealedAnchor> keep_anchor(RunId run, RoundId round, const Digest& digest);
   Status send_anchor(const protocol::SendAnchor& action);
   void receive_anchor(const protocol::ReceiveAnchor& action);
-  Events on_anchor_sent(LinkId link, const wire::AnchorSent& message);
-  void link_closed(LinkId link);
+  Events add_source(const protocol::AddAnchorSource& action);
+  Events drop_source(SiteId site);
+  void stop_receiving();
+  void link_closed(LinkId link) { outgoing_.erase(link); }
 
   [[nodiscard]] const Traffic& traffic() const { return traffic_; }
   void start_round_clock() { traffic_.first_payload = kNever; }
@@ -106,18 +127,31 @@ class DataPlane {
     std::vector<float> scales;                 // per participant, site order
     std::map<ChunkKey, BufferPtr> arrived;     // encoded contributions to our slices, kept until commit
     std::map<std::uint64_t, BufferPtr> means;  // encoded means not yet decoded
-    std::map<std::uint64_t, Digest> digests;   // of decoded means, by first element
+    struct Hashed {
+      Digest digest;
+      std::uint64_t elements = 0;
+    };
+    // Of what each chunk of the mean has become, by first element: the next anchor if steps_at_once(), else the mean.
+    std::map<std::uint64_t, Hashed> digests;
     bool complete = false;
   };
-  // An anchor on its way to a joiner.
+  // Parts of an anchor on their way to a joiner.
   struct Outgoing {
-    protocol::SendAnchor action;
-    SealedAnchor anchor;
-    std::uint64_t next = 0;  // element of the anchor, then of the outer state
+    std::deque<wire::FetchAnchor> asked{};
     std::uint32_t in_flight = 0;
   };
+  // An anchor on its way to us: the vector into the arena's free slot, the outer state into its place.
   struct Receiving {
+    struct Source {
+      std::string name{};
+      std::optional<LinkId> link{};  // none: it is not asked
+      std::uint64_t elements = 0;    // that came from it
+    };
     protocol::ReceiveAnchor action;
+    protocol::AnchorFetch fetch;
+    std::map<SiteId, Source> sources{};
+    TimePoint began = kNever;
+    TimePoint told = kNever;
   };
 
   Events advance(const protocol::ExchangeEvent& event, SiteId peer);
@@ -140,18 +174,29 @@ class DataPlane {
   // What goes before a payload of the attempt under way.
   [[nodiscard]] wire::Chunk announce(wire::ChunkKind kind, ElementRange range, Buffer& payload) const;
   void send_chunk(LinkId link, const wire::Chunk& chunk, BufferPtr payload, std::uint64_t token);
-  Status take_anchor_chunk(const Incoming& incoming);
-  void pump(Outgoing& job);
+  [[nodiscard]] Digest state_digest(std::span<const float> anchor) const;
+  void pump(LinkId to, Outgoing& job);
+  void on_anchor_part_sent(LinkId to);
+  Events on_anchor_part(const Incoming& incoming);
+  Events fetch(const protocol::AnchorFetchEvent& event, const Incoming* incoming);
+  void take_part(const protocol::TakePart& part, const Incoming& incoming);
+  [[nodiscard]] static std::string damage(const Incoming* incoming);
+  [[nodiscard]] protocol::SiteEvent seal_received();
+  void tell_progress(bool whole);
+  void forget_received() { receiving_.reset(); }  // its place is needed for something else
 
   Settings settings_;
   Parts parts_;
   const Codec& codec_;
   std::shared_ptr<BufferPool> pool_;
-  std::vector<float> staging_;  // parameters that are not plain float32 in host memory
+  std::vector<float> staging_;    // parameters that are not plain float32 in host memory
+  std::vector<float> snapshot_;   // of the parameters as they were contributed; empty: none
+  std::vector<float> kept_mean_;  // of an attempt that is complete while the site trains on; empty: it is in the arena
   std::optional<Attempt> attempt_;
   std::vector<Incoming> early_;  // for an attempt we have not started yet
   std::map<LinkId, Outgoing> outgoing_;
   std::optional<Receiving> receiving_;
+  bool outer_overwritten_ = false;  // in part, by a transfer that has not ended: it is that of no anchor
   std::map<std::uint64_t, ElementRange> contributions_on_their_way_;  // by token
   std::map<std::uint64_t, LinkId> anchors_on_their_way_;              // by token
   std::uint64_t next_token_ = 1;

@@ -72,7 +72,10 @@ Status Leader::load_state_file() {
                             "move the file away");
   }
   const std::optional<SealedAnchor> held = arena_->sealed();
-  if (held && std::pair(held->run, held->round) >= std::pair(header.run, header.round)) return {};
+  if (held && std::pair(held->run, held->round) > std::pair(header.run, header.round)) return {};
+  known_.granted = header.term;
+  known_.voters = header.voters;
+  if (held && std::pair(held->run, held->round) == std::pair(header.run, header.round)) return {};
   if (!arena_->outer().empty()) arena_->begin_outer_update();
   COLLAB_RETURN_IF_ERROR(read_state_into(path, header, arena_->scratch(), arena_->outer()));
   arena_->seal({header.run, header.round, header.digest});
@@ -88,6 +91,7 @@ Result<wire::Join> Leader::describe() {
                   .address = node_->address(),
                   .elements = parameters_.size(),
                   .offer = {},
+                  .report = known_,
                   .settings = {},
                   .model = {}};
   if (const std::optional<SealedAnchor> sealed = arena_->sealed()) {
@@ -125,8 +129,8 @@ Result<SealedAnchor> Leader::join() {
   return node_->join(std::move(*join));
 }
 
-Result<RoundReport> Leader::round(double weight, std::uint64_t samples, std::uint64_t steps) {
-  return node_->round({.weight = weight, .samples = samples, .steps = steps});
+Result<RoundReport> Leader::round(std::uint64_t samples, std::uint64_t steps) {
+  return node_->round({.samples = samples, .steps = steps});
 }
 
 void Leader::leave(const std::string& reason) {

@@ -19,7 +19,8 @@ class Leader {
   Status prepare();
   // Joins the swarm with the newest anchor held here: in the arena, in COLLAB_STATE_DIR, else the parameters.
   Result<SealedAnchor> join();
-  Result<RoundReport> round(double weight, std::uint64_t samples, std::uint64_t steps);
+  // Samples and steps of the site in all, since it joined.
+  Result<RoundReport> round(std::uint64_t samples, std::uint64_t steps);
   void leave(const std::string& reason);
 
   [[nodiscard]] ArenaWriter& arena() { return *arena_; }
@@ -33,6 +34,7 @@ class Leader {
   ParameterVector& parameters_;
   std::unique_ptr<ArenaWriter> arena_;
   std::unique_ptr<Node> node_;
+  wire::Report known_;  // of the membership, from the state file
 };
 
 [[nodiscard]] ArenaSpec arena_spec(const SessionOptions& options, std::uint64_t elements);

@@ -45,12 +45,14 @@ Node::Node(Options options, std::unique_ptr<Transport> transport, EventsFile eve
       parameters_(parameters),
       site_({.coordinators = options_.coordinators,
              .join_timeout = options_.config.join_timeout,
-             .round_timeout = options_.config.round_timeout}),
+             .round_timeout = options_.config.round_timeout,
+             .weight = options_.config.weight}),
       events_(std::move(events)),
       saver_(options_.config.state_dir.empty() ? std::string() : state_path(options_.config.state_dir, options_.site)),
       transport_(std::move(transport)) {
   data_plane_.emplace(data_settings(options_.config, options_.outer_elements),
-                      DataPlane::Parts{transport_.get(), &clock_, &arena_, &parameters_});
+                      DataPlane::Parts{transport_.get(), &clock_, &arena_, &parameters_,
+                                       [this](const protocol::Note& note) { act(note); }});
 }
 
 Node::~Node() {
@@ -65,7 +67,7 @@ Result<SealedAnchor> Node::join(wire::Join join) {
   post_call([this, join = std::move(join), promise = std::move(promise)]() mutable {
     if (broken_) return promise.set_value(*broken_);
     joining_ = std::move(promise);
-    notices_.begin(clock_.now());
+    standing_still_.start(clock_.now());
     feed(protocol::Begin{std::move(join)});
   });
   // Gathering, an exchange that is under way, then the transfer of the anchor have limits of their own.
@@ -83,12 +85,15 @@ Result<RoundReport> Node::round(const protocol::Trigger& trigger) {
     if (broken_) return promise.set_value(*broken_);
     rounding_ = std::move(promise);
     report_ = {};
+    moved_ = false;
     triggered_at_ = clock_.now();
-    notices_.begin(triggered_at_);
+    standing_still_.start(triggered_at_);
     formed_at_ = kNever;
     before_round_ = data_plane_->traffic();
     data_plane_->start_round_clock();
-    feed(trigger);
+    protocol::Trigger at = trigger;
+    at.sketch = data_plane_->sketch_of_delta();
+    feed(at);
   });
   // The machine gives up after four limits and the grace (kRoundLimits).
   const auto limit = 5 * options_.config.round_timeout + options_.config.link_grace;
@@ -111,7 +116,7 @@ void Node::depart(const std::string& reason) {
 
 void Node::loop() {
   while (!mailbox_.closed()) {
-    const TimePoint deadline = broken_ ? kNever : std::min(site_.next_deadline(), notices_.next());
+    const TimePoint deadline = broken_ ? kNever : std::min(site_.next_deadline(), standing_still_.next());
     std::optional<LoopEvent> event = mailbox_.take(deadline);
     if (event) handle(std::move(*event));
     if (!broken_ && clock_.now() >= site_.next_deadline()) feed(protocol::Tick{});
@@ -123,11 +128,11 @@ void Node::loop() {
 }
 
 void Node::tell_what_is_waited_for() {
-  if (broken_ || (!joining_ && !rounding_)) return notices_.end();
-  Duration waited{0};
-  if (!notices_.due(clock_.now(), waited)) return;
-  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(waited).count();
-  log_info(site_.waiting_for(clock_.now()) + "; training stands still here for " + std::to_string(seconds) + " s now");
+  if (broken_ || (!joining_ && !rounding_)) return standing_still_.stop();
+  const TimePoint now = clock_.now();
+  const std::optional<Duration> waited = standing_still_.due(now);
+  if (!waited) return;
+  log_info(site_.waiting_for(now) + "; training stands still here for " + protocol::in_seconds(*waited) + " now");
 }
 
 void Node::handle(LoopEvent event) {
@@ -169,15 +174,16 @@ void Node::on_message(LinkId link, TransportMessage message) {
     if (!from) return;  // not a member, or not any more
     return feed_all(data_plane_->on_chunk(link, *from, *chunk, std::move(message.payload)));
   }
-  if (const auto* sent = std::get_if<wire::AnchorSent>(&*decoded)) {
-    return feed_all(data_plane_->on_anchor_sent(link, *sent));
-  }
   feed(protocol::Received{link, std::move(*decoded)});
 }
 
 void Node::feed_all(std::vector<protocol::SiteEvent> events) {
-  for (protocol::SiteEvent& event : events) pending_.push_back(std::move(event));
+  queue(std::move(events));
   drain();
+}
+
+void Node::queue(std::vector<protocol::SiteEvent> events) {
+  for (protocol::SiteEvent& event : events) pending_.push_back(std::move(event));
 }
 
 void Node::feed(protocol::SiteEvent event) {

@@ -19,11 +19,11 @@
 #include "collab/clock.h"
 #include "collab/session.h"
 #include "core/protocol/site.h"
+#include "core/protocol/words.h"
 #include "core/runtime/data_plane.h"
 #include "core/runtime/events_file.h"
 #include "core/runtime/mailbox.h"
 #include "core/runtime/state_saver.h"
-#include "core/runtime/wait_notices.h"
 
 namespace collab {
 
@@ -32,7 +32,9 @@ struct RoundReport {
   AttemptId attempts;
   std::vector<std::string> members;
   std::vector<std::string> contributors;
+  std::uint64_t samples = 0;  // of all this process has trained, in the anchor by now
   ParameterChange change = ParameterChange::kUnchanged;
+  std::string skipped;  // why there was no round; empty: there was one
   Digest state;
   double seconds = 0;           // from forming to parameters in place
   double exchange_seconds = 0;  // from the first payload byte to the last
@@ -80,6 +82,7 @@ class Node {
   void on_message(LinkId link, TransportMessage message);
   void feed(protocol::SiteEvent event);
   void feed_all(std::vector<protocol::SiteEvent> events);
+  void queue(std::vector<protocol::SiteEvent> events);
   void drain();
 
   void act(const protocol::Send& action);
@@ -91,14 +94,21 @@ class Node {
   void act(const protocol::ApplyCommit& action);
   void act(const protocol::KeepAnchor& action);
   void act(const protocol::ReceiveAnchor& action);
+  void act(const protocol::AddAnchorSource& action);
+  void act(const protocol::DropAnchorSource& action);
+  void act(const protocol::StopReceiving& action);
   void act(const protocol::SendAnchor& action);
   void act(const protocol::JoinDone& action);
+  void act(const protocol::Rebase& action);
+  void act(const protocol::TakeSnapshot& action);
   void act(const protocol::RoundDone& action);
+  void act(const protocol::RoundSkipped& action);
   void act(const protocol::Left& action);
   void act(const protocol::Failed& action);
   void act(const protocol::Note& action);
 
   void fail_everything(const Status& why);
+  [[nodiscard]] Status publish_moved();  // to the site's other ranks
   void tell(const RoundReport& report);
   void tell_what_is_waited_for();
   template <typename F>
@@ -128,8 +138,9 @@ class Node {
   std::optional<std::promise<Result<RoundReport>>> rounding_;
   std::optional<std::promise<void>> departing_;
   std::optional<Status> broken_;
-  WaitNotices notices_;
+  protocol::WaitProgress standing_still_;  // of a caller that waits in join() or round()
   RoundReport report_;
+  bool moved_ = false;  // in this call, the parameters were moved onto another anchor than the one before
   TimePoint triggered_at_{};
   TimePoint formed_at_{};
   Traffic before_round_;

@@ -39,8 +39,7 @@ void Node::act(const protocol::DialPeer& action) {
 
 void Node::act(const protocol::StartExchange& action) {
   if (formed_at_ == kNever) formed_at_ = clock_.now();
-  std::vector<protocol::SiteEvent> events = data_plane_->start(action);
-  for (protocol::SiteEvent& event : events) pending_.push_back(std::move(event));
+  queue(data_plane_->start(action));
 }
 
 void Node::act(const protocol::CancelExchange& action) {
@@ -52,13 +51,15 @@ void Node::act(const protocol::ApplyCommit& action) {
   saver_.wait();
   Result<DataPlane::Applied> applied = data_plane_->apply(action);
   if (!applied.ok()) return act(protocol::Failed{applied.status()});
-  report_.change = applied->change;
+  moved_ = moved_ || action.base == protocol::Base::kSnapshot;
+  report_.change = applied->change == ParameterChange::kUnchanged ? report_.change : applied->change;
   report_.state = applied->state;
   pending_.push_back(protocol::Applied{action.commit.round, applied->state});
 }
 
 void Node::act(const protocol::KeepAnchor& action) {
-  Result<SealedAnchor> kept = data_plane_->keep_anchor(action.run, action.round);
+  saver_.wait();
+  Result<SealedAnchor> kept = data_plane_->keep_anchor(action.run, action.round, action.digest);
   if (!kept.ok()) return act(protocol::Failed{kept.status()});
   pending_.push_back(protocol::AnchorInPlace{kept->run, kept->round, kept->digest});
 }
@@ -67,6 +68,12 @@ void Node::act(const protocol::ReceiveAnchor& action) {
   saver_.wait();
   data_plane_->receive_anchor(action);
 }
+
+void Node::act(const protocol::AddAnchorSource& action) { queue(data_plane_->add_source(action)); }
+
+void Node::act(const protocol::DropAnchorSource& action) { queue(data_plane_->drop_source(action.site)); }
+
+void Node::act(const protocol::StopReceiving&) { data_plane_->stop_receiving(); }
 
 void Node::act(const protocol::SendAnchor& action) {
   if (const Status status = data_plane_->send_anchor(action); !status.ok()) {
@@ -86,13 +93,46 @@ void Node::act(const protocol::JoinDone&) {
   std::exchange(joining_, std::nullopt)->set_value(*anchor);
 }
 
+void Node::act(const protocol::Rebase& action) {
+  if (const Status status = data_plane_->rebase(action.base); !status.ok()) return act(protocol::Failed{status});
+  moved_ = true;
+  report_.change = action.base == protocol::Base::kUnfit ? ParameterChange::kTookAnchor : ParameterChange::kTakeOther;
+}
+
+void Node::act(const protocol::TakeSnapshot&) {
+  if (const Status status = data_plane_->take_snapshot(); !status.ok()) act(protocol::Failed{status});
+}
+
+// The other ranks hold the parameters as they were at the trigger. What became of them by one outer step they can
+// repeat; more than that they are given.
+Status Node::publish_moved() {
+  const bool repeatable =
+      report_.change == ParameterChange::kToAnchor || report_.change == ParameterChange::kTookAnchor;
+  if (!moved_ || repeatable) return {};
+  report_.change = ParameterChange::kTakeOther;
+  return data_plane_->publish_parameters();
+}
+
+void Node::act(const protocol::RoundSkipped& action) {
+  if (const Status status = publish_moved(); !status.ok()) return act(protocol::Failed{status});
+  if (const std::optional<SealedAnchor> sealed = arena_.sealed()) {
+    report_.round = sealed->round;
+    report_.state = sealed->digest;
+  }
+  report_.skipped = action.reason;
+  report_.stall_seconds = seconds_between(triggered_at_, clock_.now());
+  if (rounding_) std::exchange(rounding_, std::nullopt)->set_value(report_);
+}
+
 void Node::act(const protocol::RoundDone& action) {
+  if (const Status status = publish_moved(); !status.ok()) return act(protocol::Failed{status});
   const TimePoint now = clock_.now();
   const Traffic& traffic = data_plane_->traffic();
   report_.round = action.round;
   report_.attempts = action.attempts;
   report_.members = action.members;
   report_.contributors = action.contributors;
+  report_.samples = action.samples;
   report_.seconds = formed_at_ == kNever ? 0 : seconds_between(formed_at_, now);
   report_.stall_seconds = seconds_between(triggered_at_, now);
   report_.exchange_seconds =
@@ -110,6 +150,8 @@ void Node::act(const protocol::RoundDone& action) {
                  .fingerprint = options_.fingerprint,
                  .elements = arena_.anchor().size(),
                  .outer_state = !arena_.outer().empty(),
+                 .term = site_.term(),
+                 .voters = site_.voters(),
                  .model = options_.model},
                 arena_.anchor(), arena_.outer());
   }
@@ -135,6 +177,7 @@ void Node::tell(const RoundReport& report) {
                  {"attempts", std::to_string(report.attempts.value)},
                  {"members", json_strings(report.members)},
                  {"contributors", json_strings(report.contributors)},
+                 {"samples", std::to_string(report.samples)},
                  {"bytes_sent", std::to_string(report.bytes_sent)},
                  {"bytes_received", std::to_string(report.bytes_received)},
                  {"seconds", json_number(report.seconds)},

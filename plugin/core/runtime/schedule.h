@@ -33,7 +33,13 @@ class SyncSchedule {
     announced_ = steps_ + 2;
     return announced_;
   }
-  // By time: is a round due now, given the leader's announcement? An announcement that was passed is an error: the
+  // Leader only: a round is wanted as soon as no rank of the site can have passed it; 0 when one is announced already.
+  [[nodiscard]] std::uint64_t step_to_announce_early() {
+    if (announced_ >= steps_ && announced_ > steps_at_round_) return 0;
+    announced_ = steps_ + 2;
+    return announced_;
+  }
+  // Is a round due now, given the leader's announcement? An announcement that was passed is an error: the
   // ranks of the site do not step together.
   [[nodiscard]] Result<bool> due_by_announcement(std::uint64_t announced) const;
 

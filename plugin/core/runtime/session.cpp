@@ -42,12 +42,14 @@ class RankSession final : public Session {
     return run_round();
   }
 
+  void ask_to_leave() override { leaving_ = is_leader(); }
+
   Status finish() override {
     if (!begun_ || finished_) return {};
     finished_ = true;
     Status last;
-    if (broken_.ok() && schedule_.steps_since_round() > 0) last = run_round_unchecked().status();
-    if (leader_) leader_->leave("the training script has ended");
+    if (broken_.ok() && (schedule_.steps_since_round() > 0 || skipped_)) last = run_round_unchecked().status();
+    if (leader_) leader_->leave(leaving_ ? "it was asked to end (SIGTERM)" : "the training script has ended");
     return last;
   }
 
@@ -55,7 +57,7 @@ class RankSession final : public Session {
     SessionStatus status{.site = options_.site,
                          .round = round_,
                          .steps = schedule_.steps(),
-                         .steps_since_round = schedule_.steps_since_round(),
+                         .steps_since_round = carried_steps_ + schedule_.steps_since_round(),
                          .state = state_};
     if (leader_ && leader_->node() != nullptr) {
       status.bytes_sent = leader_->node()->bytes_sent();
@@ -133,8 +135,11 @@ class RankSession final : public Session {
   }
 
   Result<bool> round_is_due() {
-    if (!schedule_.by_time()) return schedule_.due_by_steps();
-    const std::uint64_t mine = is_leader() ? schedule_.step_to_announce(clock_.now()) : 0;
+    // Looking for the leader's word costs nothing on one host; on several it takes a collective.
+    const bool listens = schedule_.by_time() || options_.one_host || options_.site_size == 1;
+    if (schedule_.due_by_steps() || !listens) return schedule_.due_by_steps();
+    std::uint64_t mine = 0;
+    if (is_leader()) mine = leaving_ ? schedule_.step_to_announce_early() : schedule_.step_to_announce(clock_.now());
     const Result<std::uint64_t> announced = channel_->announcement(mine);
     if (!announced.ok()) return announced.status();
     return schedule_.due_by_announcement(*announced);
@@ -160,10 +165,11 @@ class RankSession final : public Session {
     const Result<Outcome> outcome = take(mine);
     if (!outcome.ok()) return outcome.status();
     samples_ = 0;
-    return StepOutcome{.round_ran = true,
+    return StepOutcome{.round_ran = !skipped_,
                        .round = outcome->round,
                        .took_anchor = outcome->change == ParameterChange::kTookAnchor,
-                       .seconds = std::chrono::duration<double>(clock_.now() - start).count()};
+                       .seconds = std::chrono::duration<double>(clock_.now() - start).count(),
+                       .leaving = outcome->leaving};
   }
 
   // Never fails past the caller: the other ranks wait for the outcome, whatever it is.
@@ -173,27 +179,17 @@ class RankSession final : public Session {
       fail_outcome(mine, same);
       return mine;
     }
-    std::uint64_t samples = 0;
-    for (const RankReport& report : reports) samples += report.samples;
-    Result<RoundReport> report = leader_->round(weight_of(samples), samples, schedule_.steps_since_round());
+    for (const RankReport& report : reports) site_samples_ += report.samples;
+    Result<RoundReport> report = leader_->round(site_samples_, schedule_.steps());
     if (!report.ok()) {
       fail_outcome(mine, report.status());
       return mine;
     }
     mine.change = report->change;
     mine.round = report->round;
+    mine.leaving = leaving_;
     state_ = report->state;
     return mine;
-  }
-
-  [[nodiscard]] double weight_of(std::uint64_t samples) const {
-    const std::uint64_t steps = schedule_.steps_since_round();
-    switch (options_.config.weight) {
-      case WeightBy::kSamples: return static_cast<double>(samples);
-      case WeightBy::kSteps: return static_cast<double>(steps);
-      case WeightBy::kEqual: return steps > 0 ? 1.0 : 0.0;
-    }
-    return 0.0;
   }
 
   [[nodiscard]] Status check_same(const std::vector<RankReport>& reports) const {
@@ -219,6 +215,8 @@ class RankSession final : public Session {
     Result<Outcome> outcome = channel_->share(call_, mine);
     if (!outcome.ok()) return outcome;
     if (!outcome->ok()) return Status(failure_, outcome->error);
+    skipped_ = call_ > 1 && outcome->round == round_;  // no round came about; what was trained counts later
+    carried_steps_ = skipped_ ? carried_steps_ + schedule_.steps_since_round() : 0;
     round_ = outcome->round;
     schedule_.round_ended(clock_.now());
     return outcome;
@@ -231,12 +229,16 @@ class RankSession final : public Session {
   SyncSchedule schedule_;
   std::optional<Leader> leader_;
   std::unique_ptr<SiteChannel> channel_;
-  std::uint64_t call_ = 0;     // of report() and share()
-  std::uint64_t samples_ = 0;  // of this rank since the last round
+  std::uint64_t call_ = 0;           // of report() and share()
+  std::uint64_t samples_ = 0;        // of this rank since the last round
+  std::uint64_t site_samples_ = 0;   // leader: of all ranks, in all
+  std::uint64_t carried_steps_ = 0;  // past the triggers that were answered without a round
+  bool skipped_ = false;             // the last trigger was answered without a round
   RoundId round_;
   Digest state_;
   bool begun_ = false;
   bool finished_ = false;
+  bool leaving_ = false;  // the leader was asked to
   Status broken_;
   StatusCode failure_ = StatusCode::kRefused;  // of the leader's error on the other ranks
 };

@@ -10,6 +10,18 @@ namespace collab {
 namespace {
 
 constexpr std::uint32_t kErrorKind = 0xFFFF'FFFF;
+constexpr std::uint32_t kLeavingBit = 0x8000'0000;  // beside a ParameterChange
+
+std::uint32_t kind_of(const Outcome& outcome) {
+  return static_cast<std::uint32_t>(outcome.change) | (outcome.leaving ? kLeavingBit : 0);
+}
+
+Outcome outcome_of(std::uint32_t kind) {
+  Outcome outcome;
+  outcome.change = static_cast<ParameterChange>(kind & ~kLeavingBit);
+  outcome.leaving = (kind & kLeavingBit) != 0;
+  return outcome;
+}
 
 class SoloChannel final : public SiteChannel {
  public:
@@ -40,8 +52,8 @@ class ArenaLeaderChannel final : public SiteChannel {
   }
 
   Result<Outcome> share(std::uint64_t call, const Outcome& mine) override {
-    const auto kind = mine.ok() ? static_cast<std::uint32_t>(mine.change) : kErrorKind;
-    arena_.publish(call, kind, mine.ok() ? std::to_string(mine.round.value) : mine.error);
+    arena_.publish(call, mine.ok() ? kind_of(mine) : kErrorKind,
+                   mine.ok() ? std::to_string(mine.round.value) : mine.error);
     return mine;
   }
 
@@ -75,8 +87,7 @@ class ArenaFollowerChannel final : public SiteChannel {
     Result<ArenaReader::Outcome> published = arena_->wait_published(call, limit_);
     if (!published.ok()) return published.status();
     if (published->kind == kErrorKind) return Outcome{.change = {}, .round = {}, .error = published->text};
-    Outcome outcome;
-    outcome.change = static_cast<ParameterChange>(published->kind);
+    Outcome outcome = outcome_of(published->kind);
     if (const auto sealed = arena_->sealed()) outcome.round = sealed->round;
     COLLAB_RETURN_IF_ERROR(change_parameters(parameters_, outcome.change, arena_->anchor(), arena_->previous()));
     return outcome;
@@ -113,12 +124,14 @@ class GroupChannel final : public SiteChannel {
 
   Result<Outcome> share(std::uint64_t, const Outcome& mine) override {
     struct Head {
-      std::uint32_t change;
+      std::uint32_t kind;
       std::uint32_t error_bytes;
       std::uint64_t round;
-    } head{static_cast<std::uint32_t>(mine.change), static_cast<std::uint32_t>(mine.error.size()), mine.round.value};
+    } head{kind_of(mine), static_cast<std::uint32_t>(mine.error.size()), mine.round.value};
     COLLAB_RETURN_IF_ERROR(group_.broadcast(std::as_writable_bytes(std::span(&head, 1))));
-    Outcome outcome{static_cast<ParameterChange>(head.change), RoundId(head.round), mine.error};
+    Outcome outcome = outcome_of(head.kind);
+    outcome.round = RoundId(head.round);
+    outcome.error = mine.error;
     if (head.error_bytes > 0) {
       outcome.error.resize(head.error_bytes);
       COLLAB_RETURN_IF_ERROR(group_.broadcast(std::as_writable_bytes(std::span(outcome.error))));

@@ -22,7 +22,8 @@ using RankReport = ArenaWriter::RankReport;
 struct Outcome {
   ParameterChange change = ParameterChange::kUnchanged;
   RoundId round;
-  std::string error;  // not empty: the call failed, on every rank, with this
+  std::string error;     // not empty: the call failed, on every rank, with this
+  bool leaving = false;  // the site leaves after this round
   [[nodiscard]] bool ok() const { return error.empty(); }
 };
 

@@ -44,6 +44,11 @@ void header_fields(Io& io, Header& header) {
   digest_fields(io, "fingerprint", header.fingerprint);
   io.number("elements", header.elements, wire::kMaxElements);
   io.boolean("outer_state", header.outer_state);
+  io.id("term", header.term);
+  io.list("voters", header.voters, wire::kMaxSites, 6, [&io](auto& voter) {
+    io.id("site", voter.site);
+    io.text("name", voter.name, wire::kMaxNameBytes);
+  });
   constexpr std::size_t kLeastTensorBytes = 2 + 2 + 4 + 1 + 16;
   io.list("model", header.model, wire::kMaxModelEntries, kLeastTensorBytes, [&io](auto& tensor) {
     io.text("name", tensor.name, wire::kMaxNameBytes);

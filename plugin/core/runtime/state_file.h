@@ -12,6 +12,7 @@
 #include "collab/session.h"
 #include "collab/status.h"
 #include "collab/types.h"
+#include "core/wire/messages.h"
 
 namespace collab {
 
@@ -24,7 +25,9 @@ struct StateHeader {
   Digest fingerprint;  // of the model's description
   std::uint64_t elements = 0;
   bool outer_state = false;
-  std::vector<TensorInfo> model;  // so that `collab export` can name the tensors
+  TermId term;                      // the site follows no older one
+  std::vector<wire::Voter> voters;  // the membership as of that anchor
+  std::vector<TensorInfo> model;    // so that `collab export` can name the tensors
 };
 
 struct StateContents {

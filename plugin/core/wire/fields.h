@@ -63,6 +63,45 @@ void fields(auto& io, Of<Slice> auto& m) {
   io.part("range", m.range);
 }
 
+void fields(auto& io, Of<Voter> auto& m) {
+  io.id("site", m.site);
+  io.text("name", m.name, kMaxNameBytes);
+}
+
+void fields(auto& io, Of<Form> auto& m) {
+  io.id("term", m.term);
+  io.id("run", m.run);
+  io.id("round", m.round);
+  io.id("attempt", m.attempt);
+  io.list("participants", m.participants, kMaxSites, 12, [&](auto& participant) { fields(io, participant); });
+  io.list("slices", m.slices, kMaxSlices, 20, [&](auto& slice) { fields(io, slice); });
+  io.list("voters", m.voters, kMaxSites, 6, [&](auto& voter) { fields(io, voter); });
+}
+
+void fields(auto& io, Of<Commit> auto& m) {
+  io.id("term", m.term);
+  io.id("run", m.run);
+  io.id("round", m.round);
+  io.id("attempt", m.attempt);
+  io.list("contributors", m.contributors, kMaxSites, 4, [&](auto& site) { io.id("", site); });
+}
+
+void fields(auto& io, Of<Prepared> auto& m) {
+  io.part("form", m.form);
+  io.boolean("done", m.done);
+  io.list("slices", m.slices, kMaxSlices, 16, [&](auto& digest) { fields(io, digest); });
+  io.id("confirmed", m.confirmed);
+}
+
+void fields(auto& io, Of<Report> auto& m) {
+  io.id("granted", m.granted);
+  io.boolean("training", m.training);
+  io.boolean("remembers", m.remembers);
+  io.list("voters", m.voters, kMaxSites, 6, [&](auto& voter) { fields(io, voter); });
+  io.list("prepared", m.prepared, kMaxPrepared, 53, [&](auto& prepared) { fields(io, prepared); });
+  io.list("recent", m.recent, kMaxRecent, 32, [&](auto& commit) { fields(io, commit); });
+}
+
 // ---- site -> coordinator -------------------------------------------------------------------------
 
 void fields(auto& io, Of<Join> auto& m) {
@@ -73,6 +112,7 @@ void fields(auto& io, Of<Join> auto& m) {
   io.text("address", m.address, kMaxAddressBytes);
   io.number("elements", m.elements, kMaxElements);
   io.part("offer", m.offer);
+  io.part("report", m.report);
   // The least bytes one entry takes bound the count before memory is reserved for it.
   io.list("settings", m.settings, kMaxSettings, 4, [&](auto& setting) { fields(io, setting); });
   io.list("model", m.model, kMaxModelEntries, 25, [&](auto& entry) { fields(io, entry); });
@@ -90,6 +130,7 @@ void fields(auto& io, Of<Ready> auto& m) {
   io.number("samples", m.samples);
   io.number("steps", m.steps);
   io.part("state", m.state);
+  io.list("sketch", m.sketch, kMaxSketch, 4, [&](auto& element) { io.number("", element); });
 }
 
 void fields(auto& io, Of<Decline> auto& m) {
@@ -114,6 +155,12 @@ void fields(auto& io, Of<Done> auto& m) {
 
 void fields(auto& io, Of<Leave> auto& m) { io.sentence("reason", m.reason, kMaxReasonBytes); }
 
+void fields(auto& io, Of<Grant> auto& m) {
+  io.id("term", m.term);
+  io.part("offer", m.offer);
+  io.part("report", m.report);
+}
+
 // ---- coordinator -> site -------------------------------------------------------------------------
 
 void fields(auto& io, Of<Welcome> auto& m) {
@@ -134,24 +181,32 @@ void fields(auto& io, Of<Adopt> auto& m) {
   io.id("term", m.term);
   io.id("run", m.run);
   io.id("round", m.round);
-  io.id("source", m.source);
+  io.list("sources", m.sources, kMaxSources, 4, [&](auto& site) { io.id("", site); });
   io.part("digest", m.digest);
+  io.enumeration("counted", m.counted, Counted::kUnknown);
+  io.list("voters", m.voters, kMaxSites, 6, [&](auto& voter) { fields(io, voter); });
+  io.boolean("remembers", m.remembers);
 }
 
-void fields(auto& io, Of<Form> auto& m) {
+void fields(auto& io, Of<Recess> auto& m) {
   io.id("term", m.term);
-  io.id("run", m.run);
   io.id("round", m.round);
-  io.id("attempt", m.attempt);
-  io.list("participants", m.participants, kMaxSites, 12, [&](auto& participant) { fields(io, participant); });
-  io.list("slices", m.slices, kMaxSlices, 20, [&](auto& slice) { fields(io, slice); });
+  io.sentence("reason", m.reason, kMaxReasonBytes);
 }
 
-void fields(auto& io, Of<Commit> auto& m) {
+void fields(auto& io, Of<Propose> auto& m) {
   io.id("term", m.term);
-  io.id("round", m.round);
-  io.id("attempt", m.attempt);
-  io.list("contributors", m.contributors, kMaxSites, 4, [&](auto& site) { io.id("", site); });
+  io.list("confirms", m.confirms, 1, 53, [&](auto& prepared) { fields(io, prepared); });
+}
+
+void fields(auto& io, Of<Parted> auto& m) {
+  io.id("term", m.term);
+  io.text("site", m.site, kMaxNameBytes);
+}
+
+void fields(auto& io, Of<Notice> auto& m) {
+  io.text("event", m.event, kMaxNameBytes);
+  io.sentence("text", m.text, kMaxReasonBytes);
 }
 
 void fields(auto&, Of<Farewell> auto&) {}
@@ -168,21 +223,22 @@ void fields(auto& io, Of<Hello> auto& m) {
 void fields(auto& io, Of<FetchAnchor> auto& m) {
   io.id("run", m.run);
   io.id("round", m.round);
+  io.enumeration("kind", m.kind, ChunkKind::kOuterDigests);
+  io.part("range", m.range);
 }
 
-void fields(auto& io, Of<AnchorSent> auto& m) {
+void fields(auto& io, Of<AnchorMoved> auto& m) {
   io.id("run", m.run);
   io.id("round", m.round);
-  io.part("digest", m.digest);
 }
 
 void fields(auto& io, Of<Chunk> auto& m) {
-  io.enumeration("kind", m.kind, ChunkKind::kOuter);
+  io.enumeration("kind", m.kind, ChunkKind::kOuterDigests);
   io.id("round", m.round);
   io.id("attempt", m.attempt);
   io.id("from", m.from);
   io.part("range", m.range);
-  io.enumeration("codec", m.codec, CodecId::kInt8);
+  io.enumeration("codec", m.codec, CodecId::kTopK128);
   io.number("payload_hash", m.payload_hash);
 }
 

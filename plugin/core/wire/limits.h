@@ -23,12 +23,20 @@ inline constexpr std::size_t kMaxJsonBytes = std::size_t{1} << 20;
 inline constexpr std::size_t kMaxSettings = 256;
 inline constexpr std::size_t kMaxModelEntries = 65536;
 inline constexpr std::size_t kMaxDims = 16;
-inline constexpr std::size_t kMaxSites = 4096;  // members, participants, contributors
+inline constexpr std::size_t kMaxSites = 4096;   // members, participants, contributors
+inline constexpr std::size_t kMaxSources = 64;   // of an anchor, in one Adopt
+inline constexpr std::size_t kMaxRanks = 65536;  // of a world or a group of the meeting
 inline constexpr std::size_t kMaxSlices = 4096;
+inline constexpr std::size_t kMaxPrepared = 2;
+inline constexpr std::size_t kMaxRecent = 8;
+inline constexpr std::size_t kMaxSketch = 256;
 inline constexpr std::uint64_t kMaxElements = std::uint64_t{1} << 40;       // of a parameter vector
 inline constexpr std::uint64_t kMaxChunkElements = std::uint64_t{1} << 26;  // one byte each would fill a payload
 inline constexpr std::uint32_t kMaxIntervalMs = 24 * 3600 * 1000;           // heartbeat and grace
 
+inline constexpr std::uint64_t kMaxFetchElements = std::uint64_t{1} << 24;  // as float32 they fill a payload
+
 static_assert(kMaxChunkElements <= kMaxPayloadBytes);
+static_assert(kMaxFetchElements * sizeof(float) <= kMaxPayloadBytes);
 
 }  // namespace collab::wire

@@ -10,10 +10,55 @@
 #include <vector>
 
 #include "collab/types.h"
+#include "core/wire/meeting_messages.h"
 
 namespace collab::wire {
 
 inline constexpr std::uint32_t kNoIndex = 0xFFFF'FFFF;
+
+// ---- parts of several messages --------------------------------------------------------------------
+
+// One site of the membership, a majority of which every attempt needs.
+struct Voter {
+  SiteId site;
+  std::string name;
+  bool operator==(const Voter&) const = default;
+};
+
+struct Participant {
+  SiteId site;
+  double weight = 0;  // 0: receives the mean, contributes nothing
+  bool operator==(const Participant&) const = default;
+};
+
+struct Slice {
+  SiteId owner;
+  ElementRange range;
+  bool operator==(const Slice&) const = default;
+};
+
+// One try at a round. Nobody has a weight: nothing is exchanged, there are no slices, and the commit moves the round's
+// number on.
+struct Form {
+  TermId term;
+  RunId run;
+  RoundId round;
+  AttemptId attempt;
+  std::vector<Participant> participants;  // ascending SiteId
+  std::vector<Slice> slices;              // ascending, without gaps, covering the vector; none without a weight
+  std::vector<Voter> voters{};            // the membership from this attempt's commit on; ascending
+  bool operator==(const Form&) const = default;
+};
+
+// No contributors: nobody had anything to contribute, the anchor stands.
+struct Commit {
+  TermId term;
+  RunId run;
+  RoundId round;
+  AttemptId attempt;
+  std::vector<SiteId> contributors;
+  bool operator==(const Commit&) const = default;
+};
 
 // ---- site -> coordinator -------------------------------------------------------------------------
 
@@ -42,6 +87,26 @@ struct Offer {
   bool operator==(const Offer&) const = default;
 };
 
+// An attempt a site has been told of, and how far it came with it.
+struct Prepared {
+  Form form;
+  bool done = false;
+  std::vector<Digest> slices{};  // as in Done, when done or confirmed
+  TermId confirmed{};            // the last term under which it was to be committed; 0: none but its own
+  bool operator==(const Prepared&) const = default;
+};
+
+// What a site knows of the past, for a coordinator that may know less.
+struct Report {
+  TermId granted{};                  // it follows no older term
+  bool training = false;             // its parameters move: it comes to its trigger by itself
+  bool remembers = false;            // it is the process that took part in this, not one that was started again since
+  std::vector<Voter> voters{};       // the membership as of the anchor it holds
+  std::vector<Prepared> prepared{};  // the newest attempt at the round after that anchor, and the newest confirmed
+  std::vector<Commit> recent{};      // the last rounds it saw committed, oldest first
+  bool operator==(const Report&) const = default;
+};
+
 struct Join {
   std::string swarm;                 // COLLAB_RUN: refuses a stranger's swarm
   std::string site;                  // unique in the swarm
@@ -50,6 +115,7 @@ struct Join {
   std::string address;               // where this site can be dialled, "host:port"; empty: it cannot
   std::uint64_t elements = 0;        // length of the parameter vector
   Offer offer;
+  Report report{};
   std::vector<Setting> settings;
   std::vector<ModelEntry> model;
   bool operator==(const Join&) const = default;
@@ -69,7 +135,8 @@ struct Ready {
   double weight = 0;          // by COLLAB_WEIGHT; 0: takes part, contributes nothing
   std::uint64_t samples = 0;  // since the last committed contribution
   std::uint64_t steps = 0;
-  Digest state;  // of the anchor and outer state it holds
+  Digest state;                         // of the anchor and outer state it holds
+  std::vector<std::uint32_t> sketch{};  // some of the delta's elements, the same of every site, as binary32
   bool operator==(const Ready&) const = default;
 };
 
@@ -101,6 +168,14 @@ struct Done {
 struct Leave {
   std::string reason;
   bool operator==(const Leave&) const = default;
+};
+
+// "I follow this term and no older one; this is what I know." Answers Propose.
+struct Grant {
+  TermId term;
+  Offer offer;
+  Report report{};
+  bool operator==(const Grant&) const = default;
 };
 
 // ---- coordinator -> site -------------------------------------------------------------------------
@@ -135,45 +210,42 @@ struct Roster {
   bool operator==(const Roster&) const = default;
 };
 
-// "The swarm's anchor is this; take it from `source` unless you hold it already."
+// Whether what a site had put into an exchange was part of the round's commit.
+enum class Counted : std::uint8_t { kNo = 0, kYes = 1, kUnknown = 2 };
+
+// "The swarm's anchor is this; take it from `sources` unless you hold it already."
 struct Adopt {
   TermId term;
   RunId run;
   RoundId round;
-  SiteId source;
+  std::vector<SiteId> sources;  // who holds it, ascending; the receiver alone: it keeps what it holds
   Digest digest;
+  Counted counted = Counted::kNo;  // the receiver's contribution to the round after the anchor it holds
+  std::vector<Voter> voters{};     // the membership as of that anchor
+  bool remembers = false;          // the receiver knows all its name has promised: there was nothing before
   bool operator==(const Adopt&) const = default;
 };
 
-struct Participant {
-  SiteId site;
-  double weight = 0;  // 0: receives the mean, contributes nothing
-  bool operator==(const Participant&) const = default;
-};
-
-struct Slice {
-  SiteId owner;
-  ElementRange range;
-  bool operator==(const Slice&) const = default;
-};
-
-struct Form {
-  TermId term;
-  RunId run;
-  RoundId round;
-  AttemptId attempt;
-  std::vector<Participant> participants;  // ascending SiteId; at least one weight > 0
-  std::vector<Slice> slices;              // ascending, without gaps, covering the vector
-  bool operator==(const Form&) const = default;
-};
-
-// attempt 0 with no contributors: a round in which nobody had anything to contribute; the anchor stands.
-struct Commit {
+// "No attempt at this round can be formed for now: train on, the anchor stands."
+struct Recess {
   TermId term;
   RoundId round;
-  AttemptId attempt;
-  std::vector<SiteId> contributors;
-  bool operator==(const Commit&) const = default;
+  std::string reason;
+  bool operator==(const Recess&) const = default;
+};
+
+// "Let me be the coordinator of this term." Once granted, again with the attempt that is to be committed under it.
+struct Propose {
+  TermId term;
+  std::vector<Prepared> confirms{};  // at most one
+  bool operator==(const Propose&) const = default;
+};
+
+// "This site has left in good order: it is no part of the membership any more."
+struct Parted {
+  TermId term;
+  std::string site;
+  bool operator==(const Parted&) const = default;
 };
 
 // "Your leave is noted; nothing more will be asked of you."
@@ -192,21 +264,30 @@ struct Hello {
   bool operator==(const Hello&) const = default;
 };
 
+enum class ChunkKind : std::uint8_t {
+  kContribution = 0,
+  kMean = 1,
+  kAnchor = 2,
+  kOuter = 3,
+  kAnchorDigests = 4,  // of the tiles of kDigestChunkElements elements
+  kOuterDigests = 5,
+};
+
+// Asks for a part of an anchor, its outer state, or their tiles' digests; one Chunk answers, or AnchorMoved.
 struct FetchAnchor {
   RunId run;
   RoundId round;
+  ChunkKind kind = ChunkKind::kAnchor;
+  ElementRange range;
   bool operator==(const FetchAnchor&) const = default;
 };
 
-// The end of an anchor transfer, after its chunks.
-struct AnchorSent {
+// "What I hold is this anchor, not the one you ask for." Run 0: none.
+struct AnchorMoved {
   RunId run;
   RoundId round;
-  Digest digest;
-  bool operator==(const AnchorSent&) const = default;
+  bool operator==(const AnchorMoved&) const = default;
 };
-
-enum class ChunkKind : std::uint8_t { kContribution = 0, kMean = 1, kAnchor = 2, kOuter = 3 };
 
 // Announces the payload that travels with it on the data lane.
 struct Chunk {
@@ -237,8 +318,16 @@ struct StatusReport {
   bool operator==(const StatusReport&) const = default;
 };
 
-using Message =
-    std::variant<Join, Adopted, Ready, Decline, Unreached, Done, Leave, Welcome, Refuse, Roster, Adopt, Form, Commit,
-                 Farewell, Hello, FetchAnchor, AnchorSent, Chunk, Heartbeat, StatusQuery, StatusReport>;
+// Something a site's user has to know; told in its log.
+struct Notice {
+  std::string event;
+  std::string text;
+  bool operator==(const Notice&) const = default;
+};
+
+using Message = std::variant<Join, Adopted, Ready, Decline, Unreached, Done, Leave, Welcome, Refuse, Roster, Adopt,
+                             Form, Commit, Farewell, Hello, FetchAnchor, AnchorMoved, Chunk, Heartbeat, StatusQuery,
+                             StatusReport, Recess, Propose, Grant, Parted, Enter, Assemble, Disband, Bring, Taken, Seek,
+                             Entered, Recall, Found, Piece, Outcome, Notice>;
 
 }  // namespace collab::wire

@@ -1,6 +1,7 @@
 #include "core/wire/rules.h"
 
 #include <algorithm>
+#include <functional>
 #include <string>
 
 #include "core/wire/limits.h"
@@ -33,14 +34,11 @@ Status rules(const Roster& m) {
   return check_ascending("members", m.members, [](const Member& member) { return member.site; });
 }
 
-Status rules(const Form& m) {
-  const auto site_of = [](const Participant& participant) { return participant.site; };
-  COLLAB_RETURN_IF_ERROR(check_ascending("participants", m.participants, site_of));
-  if (std::none_of(m.participants.begin(), m.participants.end(), [](const auto& p) { return p.weight > 0; })) {
-    return corrupt("participants: expected at least one weight above 0, got none among " +
-                   std::to_string(m.participants.size()));
-  }
-  if (m.slices.empty()) return corrupt("slices: expected at least one, got none");
+Status check_voters(const std::vector<Voter>& voters) {
+  return check_ascending("voters", voters, [](const Voter& voter) { return voter.site; });
+}
+
+Status check_slices(const Form& m) {
   std::uint64_t covered = 0;
   for (std::size_t i = 0; i < m.slices.size(); ++i) {
     const Slice& slice = m.slices[i];
@@ -59,25 +57,130 @@ Status rules(const Form& m) {
   return {};
 }
 
+Status rules(const Form& m) {
+  const auto site_of = [](const Participant& participant) { return participant.site; };
+  COLLAB_RETURN_IF_ERROR(check_ascending("participants", m.participants, site_of));
+  if (m.participants.empty()) return corrupt("participants: expected at least one, got none");
+  const bool weighs =
+      std::any_of(m.participants.begin(), m.participants.end(), [](const auto& p) { return p.weight > 0; });
+  if (weighs && m.slices.empty()) return corrupt("slices: expected at least one where somebody has a weight, got none");
+  if (!weighs && !m.slices.empty()) {
+    return corrupt("slices: expected none where nobody has a weight, got " + std::to_string(m.slices.size()));
+  }
+  COLLAB_RETURN_IF_ERROR(check_slices(m));
+  return check_voters(m.voters);
+}
+
 Status rules(const Commit& m) {
-  COLLAB_RETURN_IF_ERROR(check_ascending("contributors", m.contributors, [](SiteId site) { return site; }));
-  if ((m.attempt.value == 0) != m.contributors.empty()) {
-    return corrupt("contributors: expected none in attempt 0 and at least one in any other, got " +
-                   std::to_string(m.contributors.size()) + " in attempt " + std::to_string(m.attempt.value));
+  if (m.attempt.value == 0) return corrupt("attempt: expected one above 0, got 0");
+  return check_ascending("contributors", m.contributors, [](SiteId site) { return site; });
+}
+
+Status rules(const Adopt& m) {
+  if (m.sources.empty()) return corrupt("sources: expected at least one, got none");
+  COLLAB_RETURN_IF_ERROR(check_ascending("sources", m.sources, [](SiteId site) { return site; }));
+  return check_voters(m.voters);
+}
+
+Status rules(const FetchAnchor& m) {
+  if (m.kind < ChunkKind::kAnchor) {
+    return corrupt("kind: expected a part of an anchor (2 to 5), got " + std::to_string(static_cast<int>(m.kind)));
+  }
+  if (m.range.begin >= m.range.end || m.range.size() > kMaxFetchElements) {
+    return corrupt("range: expected 1 to " + std::to_string(kMaxFetchElements) + " elements, got " + text_of(m.range));
   }
   return {};
 }
 
-Status rules(const Done& m) {
-  if (m.slices.empty()) return corrupt("slices: expected at least one digest, got none");
+Status rules(const Prepared& m) {
+  COLLAB_RETURN_IF_ERROR(rules(m.form));
+  const std::size_t expected = m.done || m.confirmed.value > 0 ? m.form.slices.size() : 0;
+  if (m.slices.size() == expected) return {};
+  return corrupt("prepared.slices: expected " + std::to_string(expected) + " digests, got " +
+                 std::to_string(m.slices.size()));
+}
+
+Status rules(const Propose& m) {
+  for (const Prepared& prepared : m.confirms) {
+    COLLAB_RETURN_IF_ERROR(rules(prepared));
+    if (prepared.confirmed != m.term) {
+      return corrupt("confirms: expected term " + std::to_string(m.term.value) + ", got " +
+                     std::to_string(prepared.confirmed.value));
+    }
+  }
   return {};
 }
+
+Status rules(const Report& m) {
+  COLLAB_RETURN_IF_ERROR(check_voters(m.voters));
+  for (const Prepared& prepared : m.prepared) COLLAB_RETURN_IF_ERROR(rules(prepared));
+  for (const Commit& commit : m.recent) COLLAB_RETURN_IF_ERROR(rules(commit));
+  return {};
+}
+
+Status rules(const Join& m) { return rules(m.report); }
+Status rules(const Grant& m) { return rules(m.report); }
 
 Status rules(const Chunk& m) {
   if (m.range.begin >= m.range.end || m.range.size() > kMaxChunkElements) {
     return corrupt("range: expected 1 to " + std::to_string(kMaxChunkElements) + " elements, got " + text_of(m.range));
   }
   return {};
+}
+
+// Each once, in any order.
+Status check_distinct(const char* list, const std::vector<RankId>& ranks) {
+  std::vector<RankId> sorted = ranks;
+  std::sort(sorted.begin(), sorted.end());
+  const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
+  if (twice == sorted.end()) return {};
+  return corrupt(std::string(list) + ": expected each rank once, got rank " + std::to_string(twice->value) + " twice");
+}
+
+template <typename T>
+Status check_rising(const char* list, const std::vector<T>& entries) {
+  const auto wrong = std::adjacent_find(entries.begin(), entries.end(), std::greater_equal<>());
+  if (wrong == entries.end()) return {};
+  return corrupt(std::string(list) + ": expected ascending entries, each once, got others");
+}
+
+Status rules(const Enter& m) {
+  if (m.candidates == 0) return corrupt("candidates: expected at least 1, got 0");
+  if (m.rank.value >= m.site_of.size()) {
+    return corrupt("rank: expected one below " + std::to_string(m.site_of.size()) + ", got " +
+                   std::to_string(m.rank.value));
+  }
+  for (const std::uint32_t index : m.site_of) {
+    if (index >= m.sites.size()) {
+      return corrupt("site_of: expected an index below " + std::to_string(m.sites.size()) + ", got " +
+                     std::to_string(index));
+    }
+  }
+  return check_rising("gone", m.gone);
+}
+
+Status rules(const Assemble& m) {
+  if (m.members.empty()) return corrupt("members: expected at least one, got none");
+  if (m.parent.value != 0 && m.members.size() != 2) {
+    return corrupt("members: expected 2 of a pair, got " + std::to_string(m.members.size()));
+  }
+  return check_distinct("members", m.members);
+}
+
+Status rules(const Bring& m) {
+  if (m.step == 0) return corrupt("step: expected one above 0, got 0");
+  std::uint64_t total = 0;
+  for (const std::uint64_t bytes : m.splits) total += bytes;  // kMaxRanks * kMaxPayloadBytes is far below 2^64
+  if (total > kMaxPayloadBytes) {
+    return corrupt("splits: expected at most " + std::to_string(kMaxPayloadBytes) + " bytes in all, got " +
+                   std::to_string(total));
+  }
+  return {};
+}
+
+Status rules(const Outcome& m) {
+  COLLAB_RETURN_IF_ERROR(check_rising("absent", m.absent));
+  return check_rising("gone", m.gone);
 }
 
 }  // namespace

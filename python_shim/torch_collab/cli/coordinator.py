@@ -7,7 +7,7 @@ import signal
 import threading
 from typing import Any
 
-from torch_collab import addresses, native
+from torch_collab import addresses, links, native
 from torch_collab.environment import collab_variables
 
 
@@ -29,18 +29,14 @@ def run(arguments: argparse.Namespace) -> int:
             f"COLLAB_COORDINATOR={','.join(config.coordinator)} is set here, where the coordinator itself is to be "
             "served; unset it"
         )
-    problem = None if config.transport == "tcp" else native.ucx_problem()
-    if problem is not None:
-        raise RuntimeError(
-            f"UCX does not load ({problem}), and the coordinator needs it: pip install "
-            "libucx-cu12, or set COLLAB_TRANSPORT=tcp here and at the sites"
-        )
+    choice = links.choose(config)
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
-    server = native.serve_coordinator(config, native.dialling_transport(config, config.advertise), arguments.listen)
+    server = native.serve_coordinator(config, links.make(config, config.advertise), arguments.listen)
     print(f"collab: coordinator of run {config.run!r} at {server.address}, waiting for {config.site_count} "
           f"site{'s' if config.site_count != 1 else ''}; Ctrl-C ends it", flush=True)  # fmt: skip
+    print(f"collab: {choice}", flush=True)
     while not stop.wait(0.5):
         pass
     server.close()

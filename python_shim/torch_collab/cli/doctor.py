@@ -87,7 +87,7 @@ def _ucx(found: Findings) -> None:
     else:
         found.problem(
             "ucx",
-            f"does not load: {problem}; pip install libucx-cu12 (without it only sites of one world can be joined)",
+            f"does not load: {problem}; pip install libucx-cu12 (without it links use tcp, at all sites alike)",
         )
 
 

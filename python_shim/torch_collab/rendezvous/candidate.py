@@ -5,15 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from torch_collab import log, native
+from torch_collab import links, log, native
 from torch_collab.addresses import join_host_port
 from torch_collab.environment import collab_variables
 from torch_collab.rendezvous.settings import RendezvousSettings
 
-# Whether every site's first agent serves a candidate, or the first site's alone. A candidate that knows nothing of the
-# others must not serve: cut off from them it would go on with its own site, and nobody could put the two together.
-# --rdzv-conf standby=1 overrides it, for who would rather have that than rounds that stop with the first site.
-STANDBY = False
+# Whether every site's first agent serves a candidate, or the first site's alone. A candidate takes office only with a
+# majority of the members. --rdzv-conf standby=0: rounds stop with the first site's agent.
+STANDBY = True
 
 _LOOK_SECONDS = 1.0
 
@@ -32,7 +31,7 @@ class Candidate:
         found = {"advertise": host, "site_count": "1"}
         config = native.load_config(collab_variables(), found)
         listen = join_host_port(config.listen.rpartition(":")[0].strip("[]"), port)
-        server = native.serve_coordinator(config, native.ucx_transport(config, host), listen)
+        server = native.serve_coordinator(config, links.make(config, host), listen)
         self._server, self.address = server, server.address
         return self.address
 

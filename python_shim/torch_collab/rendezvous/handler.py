@@ -25,7 +25,7 @@ from torch.distributed.elastic.rendezvous import (
     RendezvousTimeoutError,
 )
 
-from torch_collab import environment, log, native
+from torch_collab import environment, links, log
 from torch_collab.addresses import is_loopback, join_host_port, split_host_port
 from torch_collab.rendezvous import candidate, cohort, contact, late
 from torch_collab.rendezvous.agent_store import AgentStore
@@ -42,12 +42,7 @@ def create_handler(parameters: Any) -> CollabRendezvous:
     for name in environment.FROM_AGENT:
         os.environ.pop(name, None)  # of a torchrun around this one
     settings = read_settings(parameters)
-    problem = native.ucx_problem()
-    if problem is not None:
-        raise RuntimeError(
-            f"collab: --rdzv-backend={BACKEND} joins sites over UCX, which does not load here: {problem}; pip install "
-            "libucx-cu12, then look at `collab doctor`; without UCX, use --rdzv-backend=c10d"
-        )
+    links.choose(settings.config)
     return CollabRendezvous(settings)
 
 

@@ -20,15 +20,21 @@ namespace {
 std::vector<Message> samples() {
   const Digest digest{0x1122334455667788, 0x99AABBCCDDEEFF00};
   const RunId run(0xA1A2A3A4A5A6A7A8);
-  Join join{"night-run", "paris", 1, 2, "paris.example.org:29500", 124'439'808, {run, RoundId(41), digest}, {}, {}};
+  Join join{"night-run", "paris", 1, 2, "paris.example.org:29500", 124'439'808, {run, RoundId(41), digest}, {}, {}, {}};
   join.settings = {{"codec", "int8"}, {"sync_every", "100"}};
   join.model = {{"wte.weight", "float32", {50257, 768}, true, {}}, {"scale", "bfloat16", {}, false, digest}};
   const std::vector<Participant> two{{SiteId(0), 3200}, {SiteId(1), 0.1}};
   const std::vector<Slice> halves{{SiteId(0), {0, 62'219'264}}, {SiteId(1), {62'219'264, 124'439'808}}};
+  const std::vector<Voter> voters{{SiteId(0), "paris"}, {SiteId(1), "oslo"}};
+  const Form form{TermId(7), run, RoundId(42), AttemptId(1), two, halves, voters};
+  const Commit commit{TermId(7), run, RoundId(42), AttemptId(1), {SiteId(0), SiteId(1)}};
+  const GroupId group(0xC1C2C3C4C5C6C7C8);
+  const Prepared prepared{form, true, {digest, {1, 2}}, TermId(8)};
+  join.report = {TermId(7), true, false, voters, {prepared}, {commit}};
   return {
       join,
       Adopted{run, RoundId(0), digest},
-      Ready{RoundId(42), 3200, 3200, 100, digest},
+      Ready{RoundId(42), 3200, 3200, 100, digest, {0x3F800000, 0xBF000000}},
       Decline{RoundId(42), AttemptId(1), "the delta of h.3.mlp is not finite"},
       Unreached{RoundId(42), AttemptId(2), SiteId(1), "no answer from z\xC3\xBCrich in 60 s"},
       Done{TermId(7), RoundId(42), AttemptId(1), {digest, {1, 2}}},
@@ -38,18 +44,44 @@ std::vector<Message> samples() {
       Roster{TermId(7),
              {{SiteId(0), "paris", "10.0.0.1:29500", MemberState::kActive},
               {SiteId(1), "oslo", "", MemberState::kSuspect}}},
-      Adopt{TermId(7), run, RoundId(41), SiteId(0), digest},
-      Form{TermId(7), run, RoundId(42), AttemptId(1), two, halves},
-      Commit{TermId(7), RoundId(42), AttemptId(1), {SiteId(0), SiteId(1)}},
+      Adopt{TermId(7), run, RoundId(41), {SiteId(0), SiteId(2)}, digest, Counted::kYes, voters, true},
+      form,
+      commit,
       Farewell{},
       Hello{"night-run", TermId(7), SiteId(1), "oslo"},
-      FetchAnchor{run, RoundId(41)},
-      AnchorSent{run, RoundId(41), digest},
+      FetchAnchor{run, RoundId(41), ChunkKind::kAnchorDigests, {65'536, 4'259'840}},
+      AnchorMoved{run, RoundId(42)},
       Chunk{
           ChunkKind::kMean, RoundId(42), AttemptId(1), SiteId(0), {1024, 263'168}, CodecId::kInt8, 0xFEDCBA9876543210},
       Heartbeat{77, true},
       StatusQuery{},
       StatusReport{R"({"term":7,"members":["paris"]})"},
+      Recess{TermId(7), RoundId(42), "1 of 3 sites is here, which is no majority"},
+      Propose{TermId(8), {prepared}},
+      Grant{TermId(8), {run, RoundId(41), digest}, {TermId(8), false, true, voters, {}, {commit}}},
+      Parted{TermId(8), "oslo"},
+      Notice{"same-data", "paris and oslo have learned the same"},
+      Enter{"night-run", 0xB1B2B3B4B5B6B7B8, RankId(2), {"paris", "oslo"}, {0, 0, 1}, 2, true, {RankId(1)}},
+      Assemble{group, {RankId(2), RankId(0)}, 41, GroupId(3), 7},
+      Disband{group},
+      Bring{group,
+            42,
+            43,
+            "all_reduce (sum) of 12 float32",
+            "[3, 4]",
+            Absence::kNeedsRoot,
+            1,
+            true,
+            false,
+            1'800'000,
+            {16, 32}},
+      Taken{group, 42},
+      Seek{group, 7},
+      Entered{1000, 60'000},
+      Recall{group, 42},
+      Found{group, 7, 1},
+      Piece{group, 42, 1},
+      Outcome{group, 42, {1}, {RankId(1)}, "rank 1 of paris is gone"},
   };
 }
 

@@ -113,6 +113,28 @@ def refused() -> None:
     groups()
 
 
+def different_calls() -> None:
+    """Each rank that is in another call than most is told so, and so are the others."""
+    for number, (odd, other) in enumerate(
+        (
+            (lambda: dist.broadcast(torch.ones(3), 0), "broadcast from its rank 0"),
+            (lambda: dist.all_gather([torch.ones(4)] * WORLD, torch.ones(4)), "of 4 Float"),
+            (lambda: dist.all_reduce(torch.ones(3)), "all_reduce (sum) of 3 Float"),
+        )
+    ):
+        call = odd if RANK in (1, 3) else lambda: dist.all_gather([torch.ones(3)] * WORLD, torch.ones(3))
+        try:
+            call()
+        except dist.DistBackendError as error:
+            text = str(error)
+            assert "the ranks are not in the same call" in text and other in text, text
+            assert " of a is in all_gather of 3 Float" in text and " of b is in " in text, text
+        else:
+            raise AssertionError(f"calls that differ ({number}) went through")
+        if number < 2:
+            dist.barrier()  # the group goes on
+
+
 def missing_rank() -> None:
     """Everybody but rank 3 comes: an error in time that says who was where."""
     if RANK == 3:

@@ -72,7 +72,7 @@ def main() -> None:
         optimizer.step()
         step += 1
         now = torch_collab.status()["round"]
-        if now != told_round:
+        if now != told_round or step % 50 == 0:
             told_round = now
             say(f"step {step} round {now}")
         crash_if_told()

@@ -95,7 +95,7 @@ TEST(KnobTable, TimeRangesSayWhatTheParsersTake) {
     EXPECT_FALSE(row.parse(std::to_string(high + 1) + "ms", config)) << row.knob.name;
     ++checked;
   }
-  EXPECT_EQ(checked, 5);
+  EXPECT_EQ(checked, 6);
 }
 
 TEST(KnobTable, EveryWordOfAChoiceIsTaken) {
@@ -118,7 +118,7 @@ TEST(KnobTable, EveryWordOfAChoiceIsTaken) {
 TEST(KnobTable, AsMarkdownHasALineForEachKnob) {
   const std::string table = knob_table_markdown();
   EXPECT_EQ(static_cast<std::size_t>(std::ranges::count(table, '\n')), knob_table().size() + 2);
-  EXPECT_THAT(table, HasSubstr("| `COLLAB_CODEC` | fp16 | fp32\\|bf16\\|fp16\\|int8 |"));
+  EXPECT_THAT(table, HasSubstr("| `COLLAB_CODEC` | fp16 | fp32\\|bf16\\|fp16\\|int8\\|int4\\|int4-e3m0\\|int2 |"));
   EXPECT_THAT(table, HasSubstr("All sites must agree."));
 }
 
@@ -232,7 +232,7 @@ TEST(LoadConfig, AnUnknownKnobNamesTheNearest) {
 
 TEST(LoadConfig, AWrongValueSaysWhatIsAccepted) {
   EXPECT_EQ(error_of({{"COLLAB_CODEC", "int7"}}),
-            "COLLAB_CODEC: expected one word (fp32|bf16|fp16|int8), got \"int7\"");
+            "COLLAB_CODEC: expected one word (fp32|bf16|fp16|int8|int4|int4-e3m0|int2), got \"int7\"");
   EXPECT_THAT(error_of({}, {{"connections", "65"}}),
               HasSubstr("the option \"connections\": expected a whole number (1..64 or auto), got \"65\""));
   EXPECT_THAT(error_of({}, {{"connections", "0"}}), HasSubstr("1..64 or auto")) << "0 is how auto is kept, not said";

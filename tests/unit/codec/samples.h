@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -18,7 +19,9 @@
 
 namespace collab {
 
-inline constexpr CodecId kAllCodecs[] = {CodecId::kFp32, CodecId::kBf16, CodecId::kFp16, CodecId::kInt8};
+inline constexpr CodecId kAllCodecs[] = {CodecId::kFp32, CodecId::kBf16,   CodecId::kFp16,
+                                         CodecId::kInt8, CodecId::kInt4,   CodecId::kInt4E3m0,
+                                         CodecId::kInt2, CodecId::kTopK64, CodecId::kTopK128};
 
 inline std::vector<float> normal_vector(Prng& random, std::size_t n, double scale) {
   std::vector<float> values(n);
@@ -66,6 +69,15 @@ inline bool margin_untouched(const Outcome& outcome) {
     if (byte != std::byte{0xA5}) return false;
   }
   return true;
+}
+
+// The payload alone; nothing when an input is not finite.
+inline std::optional<std::vector<std::byte>> payload_of(const Codec& codec, std::span<const float> values) {
+  std::vector<std::byte> bytes(codec.encoded_size(values.size()));
+  const std::optional<std::size_t> size = codec.encode(values, bytes);
+  if (!size) return std::nullopt;
+  bytes.resize(*size);
+  return bytes;
 }
 
 inline std::vector<std::uint32_t> bits_of(std::span<const float> values) {

@@ -139,7 +139,7 @@ TEST(CoordinatorJoin, TheFirstAnchorWaitsForAllExpected) {
   const auto adopts = sent<wire::Adopt>(c.hear(3, join_of("lima", 1)));
   ASSERT_EQ(adopts.size(), 3U);
   for (const auto& [link, adopt] : adopts) {
-    EXPECT_EQ(adopt, (wire::Adopt{TermId{1}, RunId{7}, RoundId{0}, SiteId{0}, kRight}));
+    EXPECT_EQ(without_voters(adopt), (wire::Adopt{TermId{1}, RunId{7}, RoundId{0}, {SiteId{0}}, kRight}));
   }
 }
 
@@ -164,7 +164,8 @@ TEST(CoordinatorJoin, TheHighestRunThenRoundThenLowestSiteWins) {
     join.offer = offers[i];
     last = c.hear(i + 1, join);
   }
-  EXPECT_EQ(sent<wire::Adopt>(last)[0].second, (wire::Adopt{TermId{1}, RunId{4}, RoundId{5}, SiteId{3}, {4, 0}}));
+  EXPECT_EQ(without_voters(sent<wire::Adopt>(last)[0].second),
+            (wire::Adopt{TermId{1}, RunId{4}, RoundId{5}, {SiteId{3}}, {4, 0}}));
 }
 
 TEST(CoordinatorJoin, OnlyOneOfThreeCameAndIsToldSo) {
@@ -179,18 +180,29 @@ TEST(CoordinatorJoin, OnlyOneOfThreeCameAndIsToldSo) {
   EXPECT_EQ(c.coordinator.next_deadline(), kNever);
 }
 
-TEST(CoordinatorJoin, LateJoinersTakeTurnsAtTheSources) {
+TEST(CoordinatorJoin, LateJoinersFetchFromAllWhoHoldTheAnchor) {
   CoordinatorHarness c;
   c.gather({"paris", "tokyo"});
+  wire::Join late = join_of("lima");
+  late.offer.digest = kWrong;
+  EXPECT_EQ(sent<wire::Adopt>(c.hear(3, late)).at(0).second.sources, (std::vector{SiteId{0}, SiteId{1}}));
+}
+
+TEST(CoordinatorJoin, OfManyTheyTakeTurns) {
+  CoordinatorHarness c;
+  std::vector<std::string> names;
+  for (int i = 0; i < 12; ++i) names.push_back("site" + std::to_string(i));
+  c.gather(names);
   std::set<SiteId> sources;
-  for (std::uint64_t link = 3; link <= 4; ++link) {
+  for (std::uint64_t link = 13; link <= 14; ++link) {
     wire::Join late = join_of("late" + std::to_string(link));
     late.offer.digest = kWrong;
     const auto adopts = sent<wire::Adopt>(c.hear(link, late));
     ASSERT_EQ(adopts.size(), 1U);
-    sources.insert(adopts[0].second.source);
+    EXPECT_EQ(adopts[0].second.sources.size(), 8U);
+    sources.insert(adopts[0].second.sources.begin(), adopts[0].second.sources.end());
   }
-  EXPECT_EQ(sources.size(), 2U);
+  EXPECT_EQ(sources.size(), 12U);
 }
 
 TEST(CoordinatorJoin, ANewerOfferWinsOnlyBeforeAnybodyStarted) {
@@ -222,18 +234,22 @@ TEST(CoordinatorJoin, AJoinerIsServedOnceTheRoundIsCommitted) {
   EXPECT_EQ(sent<wire::Commit>(c.hear(2, CoordinatorHarness::done(form))).size(), 2U);
   const auto adopts = sent<wire::Adopt>(c.hear(2, wire::Adopted{RunId{7}, RoundId{1}, kWrong}));
   ASSERT_EQ(adopts.size(), 1U);
-  EXPECT_EQ(adopts[0].second, (wire::Adopt{TermId{1}, RunId{7}, RoundId{1}, SiteId{1}, kWrong}));
+  EXPECT_EQ(without_voters(adopts[0].second), (wire::Adopt{TermId{1}, RunId{7}, RoundId{1}, {SiteId{1}}, kWrong}));
+  // Who has applied the commit a moment later is a source as well.
+  const auto more = sent<wire::Adopt>(c.hear(1, wire::Adopted{RunId{7}, RoundId{1}, kWrong}));
+  ASSERT_EQ(more.size(), 1U);
+  EXPECT_EQ(more[0].second.sources, (std::vector{SiteId{0}, SiteId{1}}));
 }
 
-TEST(CoordinatorJoin, AnotherSourceWhenTheFirstIsLost) {
+TEST(CoordinatorJoin, TheOtherSourcesWhenOneIsLost) {
   CoordinatorHarness c;
   c.gather({"paris", "tokyo"});
   wire::Join late = join_of("lima");
   late.offer.digest = kWrong;
-  const SiteId first = sent<wire::Adopt>(c.hear(3, late))[0].second.source;
-  const auto adopts = sent<wire::Adopt>(c.close(first.value + 1));
+  static_cast<void>(c.hear(3, late));
+  const auto adopts = sent<wire::Adopt>(c.close(1));
   ASSERT_EQ(adopts.size(), 1U);
-  EXPECT_NE(adopts[0].second.source, first);
+  EXPECT_EQ(adopts[0].second.sources, std::vector{SiteId{1}});
 }
 
 TEST(CoordinatorJoin, ASourceThatHoldsSomethingElseByNowIsHeard) {
@@ -241,7 +257,8 @@ TEST(CoordinatorJoin, ASourceThatHoldsSomethingElseByNowIsHeard) {
   static_cast<void>(c.hear(1, join_of("paris")));
   const auto actions = c.hear(1, wire::Adopted{RunId{6}, RoundId{2}, kWrong});
   ASSERT_EQ(sent<wire::Adopt>(actions).size(), 1U);
-  EXPECT_EQ(sent<wire::Adopt>(actions)[0].second, (wire::Adopt{TermId{1}, RunId{6}, RoundId{2}, SiteId{0}, kWrong}));
+  EXPECT_EQ(without_voters(sent<wire::Adopt>(actions)[0].second),
+            (wire::Adopt{TermId{1}, RunId{6}, RoundId{2}, {SiteId{0}}, kWrong}));
 }
 
 TEST(CoordinatorJoin, ALostRoundIsWaitedForBeforeAFreshSiteStartsOver) {
@@ -254,9 +271,60 @@ TEST(CoordinatorJoin, ALostRoundIsWaitedForBeforeAFreshSiteStartsOver) {
   EXPECT_TRUE(sent<wire::Adopt>(c.hear(2, join_of("tokyo"))).empty());
   wire::Join back = join_of("paris");
   back.offer = {RunId{7}, RoundId{1}, kWrong};
-  const auto adopts = sent<wire::Adopt>(c.hear(3, back));
+  const auto proposed = sent<wire::Propose>(c.hear(3, back));  // it may have followed another coordinator since
+  ASSERT_EQ(proposed.size(), 2U);
+  const auto adopts = sent<wire::Adopt>(c.hear(3, wire::Grant{proposed[1].second.term, back.offer, back.report}));
   ASSERT_EQ(adopts.size(), 2U);
   EXPECT_EQ(adopts[0].second.round, RoundId{1});
+}
+
+TEST(CoordinatorJoin, TheLastMemberBackOnANewLinkIsNoMemberBeforeItHasGrantedATerm) {
+  CoordinatorHarness c;
+  c.gather({"paris"});
+  const auto actions = c.hear(2, join_of("paris"));  // from the same address
+  EXPECT_EQ(all<Hangup>(actions)[0].link, LinkId{1});
+  EXPECT_TRUE(sent<wire::Welcome>(actions).empty());
+  EXPECT_EQ(sent<wire::Propose>(actions).size(), 1U);
+}
+
+TEST(CoordinatorJoin, WhoIsLostBeforeItBeginsDoesNotStopTheOthers) {
+  CoordinatorHarness c;
+  for (std::uint64_t link = 1; link <= 3; ++link) {
+    EXPECT_TRUE(sent<wire::Adopt>(c.hear(link, join_of("site" + std::to_string(link), 4))).empty());
+  }
+  static_cast<void>(c.close(1));
+  static_cast<void>(c.hear(4, join_of("late", 4)));
+  const auto begun = c.pass(seconds(301), {2, 3, 4});
+  EXPECT_THAT(notes(begun), HasSubstr("only 3 of 4 sites are here"));
+  EXPECT_TRUE(sent<wire::Refuse>(begun).empty());
+  EXPECT_EQ(sent<wire::Adopt>(begun).size(), 3U);
+}
+
+TEST(CoordinatorJoin, WhoComesFromASwarmOfItsOwnEndsOneThatHasJustBegun) {
+  CoordinatorHarness c;
+  static_cast<void>(c.hear(1, join_of("lima")));
+  wire::Join old = join_of("paris");
+  old.offer = {RunId{3}, RoundId{5}, kRight};
+  old.report.voters = {{SiteId{0}, "paris"}, {SiteId{1}, "tokyo"}};
+  const auto actions = c.hear(2, old);
+  EXPECT_EQ(all<Hangup>(actions).at(0).link, LinkId{1});
+  EXPECT_TRUE(sent<wire::Welcome>(actions).empty()) << "one of two is no majority";
+  old.site = "tokyo";
+  EXPECT_EQ(sent<wire::Propose>(c.hear(3, old)).size(), 2U);
+}
+
+TEST(CoordinatorJoin, WhereTheOneWhoseWordTheDigestWasIsGoneTheOthersAreBelieved) {
+  CoordinatorHarness c;
+  c.gather({"paris", "tokyo"});
+  const wire::Form form = c.form(1, 2);
+  static_cast<void>(c.hear(1, CoordinatorHarness::done(form)));
+  static_cast<void>(c.hear(2, CoordinatorHarness::done(form)));
+  static_cast<void>(c.hear(2, wire::Adopted{RunId{7}, RoundId{1}, kRight}));
+  static_cast<void>(c.hear(1, wire::Adopted{RunId{7}, RoundId{1}, kWrong}));
+  static_cast<void>(c.close(2));
+  const auto adopts = sent<wire::Adopt>(c.hear(3, join_of("tokyo")));
+  ASSERT_EQ(adopts.size(), 1U);
+  EXPECT_EQ(adopts[0].second.digest, kWrong);
 }
 
 TEST(CoordinatorJoin, ARunThatEndedWellIsNotWaitedFor) {

@@ -73,7 +73,7 @@ TEST(CoordinatorMembers, WhatSitesNeverSendIsIgnoredByName) {
   for (const wire::Message& message :
        std::vector<wire::Message>{wire::Welcome{}, wire::Refuse{}, wire::Roster{}, wire::Adopt{}, wire::Form{},
                                   wire::Commit{}, wire::Farewell{}, wire::Hello{}, wire::FetchAnchor{},
-                                  wire::AnchorSent{}, wire::Chunk{}, wire::StatusReport{}}) {
+                                  wire::AnchorMoved{}, wire::Chunk{}, wire::StatusReport{}}) {
     EXPECT_THAT(notes(c.hear(1, message)), HasSubstr("which no site sends a coordinator"));
   }
   EXPECT_THAT(notes(c.hear(1, join_of("paris"))), HasSubstr("second Join"));
@@ -87,11 +87,12 @@ TEST(CoordinatorMembers, StatusNeedsNoJoin) {
   c.now += seconds(0.25);
   const auto reports = sent<wire::StatusReport>(c.hear(9, wire::StatusQuery{}));
   ASSERT_EQ(reports.size(), 1U);
-  EXPECT_EQ(reports[0].second.json,
-            R"({"swarm":"swarm","term":1,"run":7,"round":0,"attempt":0,"waiting_for":"round 1: waiting for tokyo",)"
-            R"("members":[{"site":0,"name":"paris","address":"paris:1","state":"active","ready":true,"round":0,)"
-            R"("weight":32,"samples":32,"heartbeat_age_ms":250},{"site":1,"name":"tokyo","address":"tokyo:1",)"
-            R"("state":"active","ready":false,"round":0,"weight":0,"samples":0,"heartbeat_age_ms":250}]})");
+  EXPECT_EQ(
+      reports[0].second.json,
+      R"({"swarm":"swarm","term":1,"run":7,"round":0,"attempt":0,"waiting_for":"round 1: waiting for tokyo",)"
+      R"("in_office":true,"voters":["paris","tokyo"],"applicants":[],"members":[{"site":0,"name":"paris","address":"paris:1","state":"active","ready":true,"round":0,)"
+      R"("weight":32,"samples":32,"heartbeat_age_ms":250},{"site":1,"name":"tokyo","address":"tokyo:1",)"
+      R"("state":"active","ready":false,"round":0,"weight":0,"samples":0,"heartbeat_age_ms":250}]})");
 }
 
 }  // namespace

@@ -10,6 +10,8 @@ using testing::HasSubstr;
 using testing::Not;
 using H = CoordinatorHarness;
 
+const std::vector<wire::Voter> kThree{{SiteId{0}, "paris"}, {SiteId{1}, "tokyo"}, {SiteId{2}, "lima"}};
+
 class Round : public testing::Test {
  protected:
   Round() { c.gather({"paris", "tokyo", "lima"}); }
@@ -41,7 +43,7 @@ TEST_F(Round, CommitsOnceAllAreDoneAlike) {
   const auto actions = c.hear(3, H::done(form));
   ASSERT_EQ(sent<wire::Commit>(actions).size(), 3U);
   EXPECT_EQ(sent<wire::Commit>(actions)[0].second,
-            (wire::Commit{TermId{1}, RoundId{1}, AttemptId{1}, {SiteId{0}, SiteId{1}, SiteId{2}}}));
+            (wire::Commit{TermId{1}, RunId{7}, RoundId{1}, AttemptId{1}, {SiteId{0}, SiteId{1}, SiteId{2}}}));
   EXPECT_THAT(notes(actions), HasSubstr("[round] round 1: paris, tokyo, lima"));
   EXPECT_EQ(c.form(2, 3).attempt, AttemptId{1});
 }
@@ -70,10 +72,13 @@ TEST_F(Round, DoneWithTheWrongNumberOfSlicesExpels) {
 TEST_F(Round, NobodyHasAWeight) {
   static_cast<void>(c.hear(1, H::ready(1, 0)));
   static_cast<void>(c.hear(2, H::ready(1, 0)));
-  const auto actions = c.hear(3, H::ready(1, 0));
-  EXPECT_TRUE(sent<wire::Form>(actions).empty());
-  ASSERT_EQ(sent<wire::Commit>(actions).size(), 3U);
-  EXPECT_EQ(sent<wire::Commit>(actions)[0].second, (wire::Commit{TermId{1}, RoundId{1}, AttemptId{0}, {}}));
+  const auto forms = sent<wire::Form>(c.hear(3, H::ready(1, 0)));
+  ASSERT_EQ(forms.size(), 3U);
+  EXPECT_TRUE(forms[0].second.slices.empty());
+  for (std::uint64_t link = 1; link < 3; ++link) static_cast<void>(c.hear(link, H::done(forms[0].second)));
+  const auto commits = sent<wire::Commit>(c.hear(3, H::done(forms[0].second)));
+  ASSERT_EQ(commits.size(), 3U);
+  EXPECT_EQ(commits[0].second, (wire::Commit{TermId{1}, RunId{7}, RoundId{1}, AttemptId{1}, {}}));
   EXPECT_EQ(c.form(2, 3).round, RoundId{2});
 }
 
@@ -117,7 +122,10 @@ TEST_F(Round, WhenAllDeclineTheAnchorStands) {
   for (std::uint64_t link = 1; link <= 3; ++link) {
     last = c.hear(link, wire::Decline{RoundId{1}, AttemptId{static_cast<std::uint32_t>(link)}, "NaN"});
   }
-  EXPECT_EQ(sent<wire::Commit>(last)[0].second.attempt, AttemptId{0});
+  const wire::Form idle = reformed(last);
+  EXPECT_TRUE(idle.slices.empty());
+  for (std::uint64_t link = 1; link <= 3; ++link) last = c.hear(link, H::done(idle));
+  EXPECT_TRUE(sent<wire::Commit>(last).at(0).second.contributors.empty());
 }
 
 TEST_F(Round, UnreachedThreeTimesThenThePeerGoes) {
@@ -150,7 +158,9 @@ TEST_F(Round, ASiteWithAnotherAnchorIsRepairedFirst) {
   EXPECT_THAT(notes(actions), HasSubstr("[repair] tokyo holds another anchor of round 0"));
   ASSERT_EQ(sent<wire::Adopt>(actions).size(), 1U);
   EXPECT_EQ(sent<wire::Adopt>(actions)[0].first, LinkId{2});
-  EXPECT_EQ(sent<wire::Adopt>(actions)[0].second, (wire::Adopt{TermId{1}, RunId{7}, RoundId{0}, SiteId{0}, kRight}));
+  EXPECT_EQ(
+      sent<wire::Adopt>(actions)[0].second,
+      (wire::Adopt{TermId{1}, RunId{7}, RoundId{0}, {SiteId{0}, SiteId{2}}, kRight, wire::Counted::kNo, kThree, true}));
   static_cast<void>(c.hear(2, wire::Adopted{RunId{7}, RoundId{0}, kRight}));
   EXPECT_EQ(sent<wire::Form>(c.hear(2, H::ready(1))).size(), 3U);
 }
@@ -208,26 +218,133 @@ TEST_F(Round, WaitingIsToldNowAndThen) {
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 4);
 }
 
-TEST_F(Round, WhoIsNotReadyWithinTheLimitIsLetGo) {
+TEST_F(Round, AMajorityGoesOnWithoutAStragglerAfterTheGrace) {
   static_cast<void>(c.hear(1, H::ready(1)));
-  static_cast<void>(c.hear(2, H::ready(1)));
-  const auto actions = c.pass(seconds(1801), {1, 2, 3});
-  ASSERT_EQ(sent<wire::Refuse>(actions).size(), 1U);
-  EXPECT_EQ(sent<wire::Refuse>(actions)[0].first, LinkId{3});
-  EXPECT_EQ(sent<wire::Refuse>(actions)[0].second.reason,
-            "round 1: it was not ready within 1800 s (COLLAB_ROUND_TIMEOUT)");
-  EXPECT_EQ(reformed(actions).participants.size(), 2U);
+  static_cast<void>(c.pass(seconds(300), {1, 2, 3}));  // one of three: no grace runs yet
+  EXPECT_TRUE(sent<wire::Form>(c.hear(2, H::ready(1))).empty());
+  EXPECT_TRUE(sent<wire::Form>(c.pass(seconds(59), {1, 2, 3})).empty());
+  const auto actions = c.pass(seconds(2), {1, 2, 3});
+  EXPECT_THAT(notes(actions), HasSubstr("[straggler] round 1 goes on without lima"));
+  const wire::Form form = reformed(actions);
+  EXPECT_EQ(form.participants.size(), 2U);
+  EXPECT_EQ(form.voters, kThree) << "it stays a member";
+  static_cast<void>(c.hear(1, H::done(form)));
+  EXPECT_EQ(sent<wire::Commit>(c.hear(2, H::done(form))).size(), 2U);
+  EXPECT_TRUE(sent<wire::Adopt>(c.hear(1, wire::Adopted{RunId{7}, RoundId{1}, kWrong})).empty()) << "it is training";
+  const auto late = sent<wire::Adopt>(c.hear(3, H::ready(1)));
+  ASSERT_EQ(late.size(), 1U);
+  EXPECT_EQ(late[0].first, LinkId{3});
+  EXPECT_EQ(late[0].second.round, RoundId{1});
+  EXPECT_EQ(late[0].second.counted, wire::Counted::kNo);
+  static_cast<void>(c.hear(3, wire::Adopted{RunId{7}, RoundId{1}, kWrong}));
+  static_cast<void>(c.hear(3, H::ready(2, 1, kWrong)));
+  static_cast<void>(c.hear(1, H::ready(2, 1, kWrong)));
+  EXPECT_EQ(reformed(c.hear(2, H::ready(2, 1, kWrong))).participants.size(), 3U);
 }
 
-TEST_F(Round, AnExchangeThatStallsIsTriedOnceMoreThenEnds) {
+TEST_F(Round, AStragglerThatIsReadyDuringTheAttemptTakesTheAnchorAtOnce) {
+  static_cast<void>(c.hear(1, H::ready(1)));
+  static_cast<void>(c.hear(2, H::ready(1)));
+  const wire::Form form = reformed(c.pass(seconds(61), {1, 2, 3}));
+  EXPECT_TRUE(c.hear(3, H::ready(1)).empty());
+  static_cast<void>(c.hear(1, H::done(form)));
+  EXPECT_TRUE(sent<wire::Adopt>(c.hear(2, H::done(form))).empty());  // nobody has said what the new one is
+  EXPECT_EQ(sent<wire::Adopt>(c.hear(1, wire::Adopted{RunId{7}, RoundId{1}, kWrong})).size(), 1U);
+}
+
+TEST_F(Round, AStragglerThatIsReadyWhenTheAttemptIsLostIsInTheNext) {
+  static_cast<void>(c.hear(1, H::ready(1)));
+  static_cast<void>(c.hear(2, H::ready(1)));
+  static_cast<void>(c.pass(seconds(61), {1, 2, 3}));
+  static_cast<void>(c.hear(3, H::ready(1)));
+  EXPECT_EQ(reformed(c.hear(2, wire::Unreached{RoundId{1}, AttemptId{1}, SiteId{0}, "no link"})).participants.size(),
+            3U);
+}
+
+TEST_F(Round, WithoutAMajorityThoseWhoAreReadyTrainOnAtTheLimit) {
+  static_cast<void>(c.hear(1, H::ready(1)));
+  const auto actions = c.pass(seconds(1801), {1, 2, 3});
+  ASSERT_EQ(sent<wire::Recess>(actions).size(), 1U);
+  EXPECT_EQ(sent<wire::Recess>(actions)[0].first, LinkId{1});
+  EXPECT_THAT(sent<wire::Recess>(actions)[0].second.reason, HasSubstr("1 of 3 sites were ready within 1800 s"));
+  EXPECT_EQ(c.coordinator.members(), 3U);
+}
+
+TEST_F(Round, ARoundAndACallDoNotWaitForEachOther) {
+  // paris is ready; the others stand in a sum that waits for it.
+  const InCall sum{"all_reduce (sum) of 3 Float", {"paris"}};
+  static_cast<void>(c.hear(1, H::ready(1)));
+  static_cast<void>(c.step(CallsUnderWay{{{"tokyo", sum}, {"lima", sum}}}));
+  EXPECT_TRUE(sent<wire::Recess>(c.pass(seconds(4), {1, 2, 3})).empty());
+  const auto actions = c.pass(seconds(2), {1, 2, 3});
+  ASSERT_EQ(sent<wire::Recess>(actions).size(), 1U);
+  EXPECT_EQ(sent<wire::Recess>(actions)[0].first, LinkId{1});
+  EXPECT_THAT(sent<wire::Recess>(actions)[0].second.reason,
+              HasSubstr("tokyo is in all_reduce (sum) of 3 Float, which waits for paris"));
+  EXPECT_EQ(c.coordinator.members(), 3U);
+}
+
+TEST_F(Round, AMajorityGoesOnWithoutWhoWaitsForItInACall) {
+  static_cast<void>(c.hear(1, H::ready(1)));
+  static_cast<void>(c.hear(2, H::ready(1)));
+  static_cast<void>(c.step(CallsUnderWay{{{"lima", {"barrier", {"paris", "tokyo"}}}}}));
+  const auto actions = c.pass(seconds(6), {1, 2, 3});
+  EXPECT_EQ(reformed(actions).participants.size(), 2U);
+  EXPECT_THAT(notes(actions), HasSubstr("goes on without lima: lima is in barrier, which waits for paris"));
+}
+
+TEST_F(Round, WhoWaitsInACallForSomebodyElseIsWaitedFor) {
+  static_cast<void>(c.hear(1, H::ready(1)));
+  static_cast<void>(c.step(CallsUnderWay{{{"lima", {"barrier", {"tokyo"}}}}}));
+  EXPECT_TRUE(sent<wire::Recess>(c.pass(seconds(30), {1, 2, 3})).empty());
+  static_cast<void>(c.step(CallsUnderWay{}));
+  static_cast<void>(c.hear(2, H::ready(1)));
+  EXPECT_EQ(reformed(c.hear(3, H::ready(1))).participants.size(), 3U);
+}
+
+TEST_F(Round, AMinorityTrainsOnAtOnce) {
+  static_cast<void>(c.close(2));
+  static_cast<void>(c.close(3));
+  const auto actions = c.hear(1, H::ready(1));
+  EXPECT_TRUE(sent<wire::Form>(actions).empty());
+  ASSERT_EQ(sent<wire::Recess>(actions).size(), 1U);
+  EXPECT_THAT(sent<wire::Recess>(actions)[0].second.reason,
+              HasSubstr("1 of the 3 sites that agreed on round 0, which is no majority; missing: tokyo, lima"));
+  EXPECT_THAT(notes(actions), HasSubstr("[no-quorum]"));
+}
+
+TEST_F(Round, WhoLeavesAgreesThatTheOthersGoOn) {
+  static_cast<void>(c.hear(2, wire::Leave{"trained to the end"}));
+  static_cast<void>(c.hear(3, wire::Leave{"trained to the end"}));
+  EXPECT_EQ(reformed(c.hear(1, H::ready(1))).participants.size(), 1U);
+}
+
+TEST_F(Round, OneOfTwoThatReturnsUnderItsNameMakesAMajorityAgain) {
+  static_cast<void>(c.hear(3, wire::Leave{"trained to the end"}));
+  static_cast<void>(c.close(2));
+  EXPECT_EQ(sent<wire::Recess>(c.hear(1, H::ready(1))).size(), 1U);
+  wire::Join fresh = join_of("tokyo");
+  fresh.offer.digest = kWrong;
+  const auto adopt = sent<wire::Adopt>(c.hear(5, fresh));
+  ASSERT_EQ(adopt.size(), 1U);
+  EXPECT_EQ(adopt[0].second.sources, std::vector{SiteId{0}});
+  static_cast<void>(c.hear(5, wire::Adopted{RunId{7}, RoundId{0}, kRight}));
+  static_cast<void>(c.hear(5, H::ready(1)));
+  EXPECT_EQ(reformed(c.hear(1, H::ready(1))).participants.size(), 2U);
+}
+
+TEST_F(Round, AnExchangeThatStallsIsTriedOnceMoreThenGoesOnWithoutTheSlow) {
   static_cast<void>(c.form(1, 3));
   const auto first = c.pass(seconds(1801), {1, 2, 3});
   EXPECT_THAT(notes(first), HasSubstr("it is tried once more"));
   EXPECT_EQ(c.coordinator.members(), 3U);
-  static_cast<void>(c.hear(1, H::done(reformed(first))));
+  const wire::Form again = reformed(first);
+  static_cast<void>(c.hear(1, H::done(again)));
+  static_cast<void>(c.hear(2, H::done(again)));
   const auto second = c.pass(seconds(1801), {1, 2, 3});
-  EXPECT_THAT(notes(second), HasSubstr("its exchange was not done within 1800 s"));
-  EXPECT_EQ(c.coordinator.member_names(), (std::vector<std::string>{"paris"}));
+  EXPECT_THAT(notes(second), HasSubstr("[straggler] round 1: the exchange at lima was not done within 1800 s"));
+  EXPECT_EQ(reformed(second).participants.size(), 2U);
+  EXPECT_EQ(c.coordinator.members(), 3U);
 }
 
 TEST_F(Round, WhoIsStuckAdoptingIsLetGo) {

@@ -35,10 +35,16 @@ inline wire::Join join_of(const std::string& name, std::uint32_t expected = 1) {
 template <typename M, typename Action>
 std::vector<std::pair<LinkId, M>> sent(const std::vector<Action>& actions) {
   std::vector<std::pair<LinkId, M>> found;
+  const auto keep = [&](LinkId link, const wire::Message& any) {
+    if (const auto* message = std::get_if<M>(&any)) found.emplace_back(link, *message);
+    return true;
+  };
   for (const Action& action : actions) {
-    const auto* send = std::get_if<Send>(&action);
-    if (send == nullptr) continue;
-    if (const auto* message = std::get_if<M>(&send->message)) found.emplace_back(send->link, *message);
+    if constexpr (std::is_same_v<Action, CoordinatorAction>) {
+      each_sent(action, keep);
+    } else if (const auto* send = std::get_if<Send>(&action)) {
+      keep(send->link, send->message);
+    }
   }
   return found;
 }
@@ -59,6 +65,13 @@ std::string notes(const std::vector<Action>& actions) {
   return text;
 }
 
+// For comparisons in which the membership does not matter.
+inline wire::Adopt without_voters(wire::Adopt adopt) {
+  adopt.voters.clear();
+  adopt.remembers = false;
+  return adopt;
+}
+
 class CoordinatorHarness {
  public:
   explicit CoordinatorHarness(CoordinatorConfig config = defaults()) : coordinator(std::move(config)) {}
@@ -76,7 +89,7 @@ class CoordinatorHarness {
   using Actions = std::vector<CoordinatorAction>;
   Actions step(const CoordinatorEvent& event) {
     Actions actions = coordinator.step(now, event);
-    invariants.coordinator_step(event, actions);
+    invariants.coordinator_step("coordinator", event, actions);
     return actions;
   }
   Actions hear(std::uint64_t link, wire::Message message) { return step(Received{LinkId{link}, std::move(message)}); }
@@ -172,7 +185,7 @@ class SiteHarness {
     static_cast<void>(step(CoordinatorConnected{LinkId{1}}));
     static_cast<void>(hear(1, wire::Welcome{TermId{1}, SiteId{id}, 1000, 60000}));
     static_cast<void>(hear(1, roster(names, hidden)));
-    static_cast<void>(hear(1, wire::Adopt{TermId{1}, RunId{7}, RoundId{0}, SiteId{id}, kRight}));
+    static_cast<void>(hear(1, wire::Adopt{TermId{1}, RunId{7}, RoundId{0}, {SiteId{id}}, kRight}));
     static_cast<void>(step(AnchorInPlace{RunId{7}, RoundId{0}, kRight}));
   }
   static wire::Form form(std::uint64_t round, std::uint32_t attempt, std::uint32_t sites) {

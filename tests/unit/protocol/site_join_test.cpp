@@ -14,7 +14,7 @@ TEST(SiteJoin, DialsJoinsAdoptsTrains) {
   EXPECT_EQ(sent<wire::Join>(s.step(CoordinatorConnected{LinkId{1}})).size(), 1U);
   EXPECT_TRUE(s.hear(1, wire::Welcome{TermId{1}, SiteId{0}, 1000, 60000}).empty());
   static_cast<void>(s.hear(1, SiteHarness::roster({"paris"})));
-  const auto keep = s.hear(1, wire::Adopt{TermId{1}, RunId{7}, RoundId{0}, SiteId{0}, kRight});
+  const auto keep = s.hear(1, wire::Adopt{TermId{1}, RunId{7}, RoundId{0}, {SiteId{0}}, kRight});
   EXPECT_EQ(all<KeepAnchor>(keep)[0].run, RunId{7});
   const auto done = s.step(AnchorInPlace{RunId{7}, RoundId{0}, kRight});
   EXPECT_EQ(sent<wire::Adopted>(done)[0].second, (wire::Adopted{RunId{7}, RoundId{0}, kRight}));
@@ -58,7 +58,7 @@ TEST(SiteJoin, ACoordinatorThatDoesNotAnswerIsLeft) {
   SiteHarness s;
   static_cast<void>(s.step(Begin{join_of("paris")}));
   static_cast<void>(s.step(CoordinatorConnected{LinkId{1}}));
-  const auto actions = s.pass(seconds(16));
+  const auto actions = s.pass(seconds(61));
   EXPECT_EQ(all<Hangup>(actions)[0].link, LinkId{1});
   EXPECT_EQ(all<DialCoordinator>(actions)[0].candidate, 1U);
 }
@@ -92,16 +92,17 @@ class SiteFetches : public testing::Test {
     static_cast<void>(s.hear(1, wire::Welcome{TermId{1}, SiteId{1}, 1000, 60000}));
     static_cast<void>(s.hear(1, SiteHarness::roster({"paris", "tokyo"})));
   }
-  SiteHarness::Actions adopt() { return s.hear(1, wire::Adopt{TermId{1}, RunId{7}, RoundId{4}, SiteId{0}, kRight}); }
+  SiteHarness::Actions adopt() { return s.hear(1, wire::Adopt{TermId{1}, RunId{7}, RoundId{4}, {SiteId{0}}, kRight}); }
   SiteHarness s;
 };
 
 TEST_F(SiteFetches, TheAnchorFromTheSource) {
-  EXPECT_EQ(all<DialPeer>(adopt())[0].address, "paris:1");
+  const auto begun = adopt();
+  EXPECT_EQ(all<DialPeer>(begun)[0].address, "paris:1");
+  EXPECT_EQ(all<ReceiveAnchor>(begun)[0].digest, kRight);
   EXPECT_EQ(sent<wire::Hello>(s.step(PeerConnected{SiteId{0}, LinkId{2}})).size(), 1U);
   const auto actions = s.hear(2, wire::Hello{"swarm", TermId{1}, SiteId{0}, "paris"});
-  EXPECT_EQ(sent<wire::FetchAnchor>(actions)[0].second, (wire::FetchAnchor{RunId{7}, RoundId{4}}));
-  EXPECT_EQ(all<ReceiveAnchor>(actions)[0].from, LinkId{2});
+  EXPECT_EQ(all<AddAnchorSource>(actions)[0].over, LinkId{2});
   EXPECT_EQ(all<JoinDone>(s.step(AnchorInPlace{RunId{7}, RoundId{4}, kRight})).size(), 1U);
 }
 
@@ -119,10 +120,84 @@ TEST_F(SiteFetches, OnceMoreAfterAWrongDigestThenFails) {
 TEST_F(SiteFetches, OverANewLinkWhenTheFirstIsLost) {
   static_cast<void>(adopt());
   s.link_to(0, "paris", 2);
-  static_cast<void>(s.step(Closed{LinkId{2}, unavailable("reset")}));
+  EXPECT_EQ(all<DropAnchorSource>(s.step(Closed{LinkId{2}, unavailable("reset")}))[0].site, SiteId{0});
   EXPECT_EQ(all<DialPeer>(s.pass(seconds(1))).size(), 1U);
   static_cast<void>(s.step(PeerConnected{SiteId{0}, LinkId{3}}));
-  EXPECT_EQ(all<ReceiveAnchor>(s.hear(3, wire::Hello{"swarm", TermId{1}, SiteId{0}, "paris"}))[0].from, LinkId{3});
+  const auto again = s.hear(3, wire::Hello{"swarm", TermId{1}, SiteId{0}, "paris"});
+  EXPECT_EQ(all<AddAnchorSource>(again)[0].over, LinkId{3});
+  EXPECT_TRUE(all<ReceiveAnchor>(again).empty()) << "what has come stays";
+}
+
+// Site 2, told to take the anchor of round 4 from sites 0 and 1.
+class SiteFetchesFromTwo : public testing::Test {
+ protected:
+  SiteFetchesFromTwo() {
+    wire::Join join = join_of("tokyo");
+    join.offer.digest = kWrong;
+    static_cast<void>(s.step(Begin{join}));
+    static_cast<void>(s.step(CoordinatorConnected{LinkId{1}}));
+    static_cast<void>(s.hear(1, wire::Welcome{TermId{1}, SiteId{2}, 1000, 60000}));
+    static_cast<void>(s.hear(1, SiteHarness::roster({"paris", "oslo", "tokyo"})));
+    begun = adopt({SiteId{0}, SiteId{1}});
+    s.link_to(0, "paris", 2);
+    s.link_to(1, "oslo", 3);
+  }
+  SiteHarness::Actions adopt(std::vector<SiteId> sources, std::uint64_t round = 4) {
+    return s.hear(1, wire::Adopt{TermId{1}, RunId{7}, RoundId{round}, std::move(sources), kRight});
+  }
+  SiteHarness::Actions begun;
+  SiteHarness s;
+};
+
+TEST_F(SiteFetchesFromTwo, AtOnce) {
+  EXPECT_EQ(all<DialPeer>(begun).size(), 2U);
+  EXPECT_EQ(all<ReceiveAnchor>(begun).size(), 1U);
+  EXPECT_THAT(s.site.waiting_for(s.now), HasSubstr("the anchor of round 4 from paris, oslo"));
+  EXPECT_EQ(all<JoinDone>(s.step(AnchorInPlace{RunId{7}, RoundId{4}, kRight})).size(), 1U);
+}
+
+TEST_F(SiteFetchesFromTwo, AndNamesTheOneThatSentOtherBytes) {
+  const auto wrong = s.step(AnchorSourceWrong{SiteId{0}, "its elements [0, 10) are not those agreed on"});
+  EXPECT_THAT(notes(wrong), HasSubstr("[repair] the anchor of round 4 is not taken from paris: its elements [0, 10)"));
+  EXPECT_EQ(all<DropAnchorSource>(wrong)[0].site, SiteId{0});
+  EXPECT_EQ(all<Note>(wrong)[0].fields[0], (std::pair<std::string, std::string>{"who", "\"paris\""}));
+  // Not again over another link either.
+  static_cast<void>(s.step(Closed{LinkId{2}, unavailable("reset")}));
+  s.now += seconds(1);
+  static_cast<void>(s.step(PeerConnected{SiteId{0}, LinkId{9}}));
+  EXPECT_TRUE(all<AddAnchorSource>(s.hear(9, wire::Hello{"swarm", TermId{1}, SiteId{0}, "paris"})).empty());
+  // Where nobody is left, once more from all; then it gives up.
+  const auto again = s.step(AnchorSourceWrong{SiteId{1}, "too"});
+  EXPECT_THAT(notes(again), HasSubstr("it is fetched once more from paris, oslo"));
+  EXPECT_EQ(all<AddAnchorSource>(again).size(), 2U);
+  static_cast<void>(s.step(AnchorSourceWrong{SiteId{0}, "again"}));
+  EXPECT_EQ(all<Failed>(s.step(AnchorSourceWrong{SiteId{1}, "again"})).at(0).why.code(), StatusCode::kCorrupt);
+}
+
+TEST_F(SiteFetchesFromTwo, AndBeginsAgainWithANewerOneWhenAllHaveMovedOn) {
+  EXPECT_TRUE(s.hear(2, wire::AnchorMoved{RunId{7}, RoundId{4}}).empty()) << "an answer to an earlier question";
+  const auto one = s.hear(2, wire::AnchorMoved{RunId{7}, RoundId{5}});
+  EXPECT_EQ(all<DropAnchorSource>(one)[0].site, SiteId{0});
+  EXPECT_THAT(notes(one), HasSubstr("paris does not hold the anchor of round 4 any more, but that of run 7 round 5"));
+  const auto two = s.hear(3, wire::AnchorMoved{RunId{7}, RoundId{5}});
+  EXPECT_EQ(all<StopReceiving>(two).size(), 1U);
+  EXPECT_EQ(all<Hangup>(two)[0].link, LinkId{1});
+  EXPECT_EQ(all<DialCoordinator>(s.pass(seconds(1))).size(), 1U);
+  EXPECT_EQ(sent<wire::Join>(s.step(CoordinatorConnected{LinkId{5}})).size(), 1U);
+  static_cast<void>(s.hear(5, wire::Welcome{TermId{1}, SiteId{2}, 1000, 60000}));
+  const auto newer =
+      s.hear(5, wire::Adopt{TermId{1}, RunId{7}, RoundId{5}, {SiteId{0}, SiteId{1}}, kRight, wire::Counted::kNo, {}});
+  EXPECT_EQ(all<ReceiveAnchor>(newer).at(0).round, RoundId{5});
+  EXPECT_EQ(all<AddAnchorSource>(newer).size(), 2U);
+}
+
+TEST_F(SiteFetchesFromTwo, AndGoesOnWhenTheSourcesChange) {
+  static_cast<void>(s.step(Closed{LinkId{2}, unavailable("reset")}));
+  const auto fewer = adopt({SiteId{1}});
+  EXPECT_TRUE(all<StopReceiving>(fewer).empty());
+  EXPECT_TRUE(all<ReceiveAnchor>(fewer).empty());
+  EXPECT_TRUE(all<DropAnchorSource>(fewer).empty());
+  EXPECT_EQ(all<StopReceiving>(adopt({SiteId{1}}, 5)).size(), 1U) << "another anchor";
 }
 
 TEST_F(SiteFetches, WithinALimit) {
@@ -132,13 +207,13 @@ TEST_F(SiteFetches, WithinALimit) {
 }
 
 TEST_F(SiteFetches, NothingWhenItHoldsTheAnchorAlready) {
-  EXPECT_EQ(all<KeepAnchor>(s.hear(1, wire::Adopt{TermId{1}, RunId{7}, RoundId{0}, SiteId{0}, kWrong})).size(), 1U);
+  EXPECT_EQ(all<KeepAnchor>(s.hear(1, wire::Adopt{TermId{1}, RunId{7}, RoundId{0}, {SiteId{0}}, kWrong})).size(), 1U);
 }
 
 TEST(SiteRejoin, ALostCoordinatorIsFoundAgainAndToldReadyAgain) {
   SiteHarness s;
   s.become(0, {"paris", "tokyo"});
-  EXPECT_EQ(sent<wire::Ready>(s.step(Trigger{8, 8, 4})).size(), 1U);
+  EXPECT_EQ(sent<wire::Ready>(s.step(Trigger{8, 4})).size(), 1U);
   EXPECT_THAT(notes(s.step(Closed{LinkId{1}, unavailable("reset")})), HasSubstr("[coordinator]"));
   EXPECT_EQ(all<DialCoordinator>(s.pass(seconds(1))).size(), 1U);
   const auto join = sent<wire::Join>(s.step(CoordinatorConnected{LinkId{5}}));
@@ -146,33 +221,113 @@ TEST(SiteRejoin, ALostCoordinatorIsFoundAgainAndToldReadyAgain) {
   EXPECT_EQ(join[0].second.index, 0U);
   EXPECT_EQ(join[0].second.expected_sites, 2U);
   static_cast<void>(s.hear(5, wire::Welcome{TermId{2}, SiteId{0}, 1000, 60000}));
-  static_cast<void>(s.hear(5, wire::Adopt{TermId{2}, RunId{7}, RoundId{0}, SiteId{1}, kRight}));
+  static_cast<void>(s.hear(5, wire::Adopt{TermId{2}, RunId{7}, RoundId{0}, {SiteId{1}}, kRight}));
   const auto back = s.step(AnchorInPlace{RunId{7}, RoundId{0}, kRight});
   EXPECT_TRUE(all<JoinDone>(back).empty());
   ASSERT_EQ(sent<wire::Ready>(back).size(), 1U);
   EXPECT_EQ(sent<wire::Ready>(back)[0].second.weight, 8);
 }
 
-TEST(SiteRejoin, WhoMissedACommitContributesNothingAndTakesTheAnchor) {
+// Back at its trigger, after round 1 was committed by the others.
+class SiteRebase : public testing::Test {
+ protected:
+  SiteRebase() {
+    s.become(1, {"paris", "tokyo"});
+    static_cast<void>(s.step(Trigger{8, 4}));
+  }
+  void done_with_round_1() {
+    s.link_to(0, "paris", 2);
+    static_cast<void>(s.hear(1, SiteHarness::form(1, 1, 2)));
+    static_cast<void>(s.step(ExchangeComplete{RoundId{1}, AttemptId{1}, {kRight, kRight}}));
+  }
+  SiteHarness::Actions return_to(std::uint64_t round, wire::Counted counted) {
+    static_cast<void>(s.step(Closed{LinkId{1}, unavailable("reset")}));
+    static_cast<void>(s.pass(seconds(1)));
+    static_cast<void>(s.step(CoordinatorConnected{LinkId{5}}));
+    static_cast<void>(s.hear(5, wire::Welcome{TermId{1}, SiteId{1}, 1000, 60000}));
+    static_cast<void>(s.hear(5, SiteHarness::roster({"paris", "tokyo"})));
+    static_cast<void>(s.hear(5, wire::Adopt{TermId{1}, RunId{7}, RoundId{round}, {SiteId{0}}, kWrong, counted, {}}));
+    s.link_to(0, "paris", 6);
+    return s.step(AnchorInPlace{RunId{7}, RoundId{round}, kWrong});
+  }
+  SiteHarness s;
+};
+
+TEST_F(SiteRebase, NothingWasContributedSoAllCountsLater) {
+  const auto back = return_to(1, wire::Counted::kNo);
+  EXPECT_THAT(notes(back), HasSubstr("[rebase] the swarm went on to round 1 while this site was at 0"));
+  EXPECT_EQ(all<Rebase>(back).at(0).base, Base::kOldAnchor);
+  EXPECT_EQ(sent<wire::Ready>(back).at(0).second, (wire::Ready{RoundId{2}, 8, 8, 4, kWrong}));
+}
+
+TEST_F(SiteRebase, WhatWasCountedIsNotCountedAgain) {
+  done_with_round_1();
+  const auto back = return_to(1, wire::Counted::kYes);
+  EXPECT_EQ(all<Rebase>(back).at(0).base, Base::kParameters);
+  EXPECT_EQ(sent<wire::Ready>(back).at(0).second, (wire::Ready{RoundId{2}, 0, 0, 0, kWrong}));
+}
+
+TEST_F(SiteRebase, UnknownIsCounted) {
+  done_with_round_1();
+  EXPECT_EQ(sent<wire::Ready>(return_to(1, wire::Counted::kUnknown)).at(0).second.samples, 0U);
+}
+
+TEST_F(SiteRebase, ButNotWhereNothingWasContributed) {
+  EXPECT_EQ(sent<wire::Ready>(return_to(1, wire::Counted::kUnknown)).at(0).second.samples, 8U);
+}
+
+TEST_F(SiteRebase, AContributionKnownToBeLostComesAgain) {
+  done_with_round_1();
+  const auto back = return_to(1, wire::Counted::kNo);
+  EXPECT_EQ(all<Rebase>(back).at(0).base, Base::kOldAnchor);
+  EXPECT_EQ(sent<wire::Ready>(back).at(0).second.samples, 8U);
+}
+
+TEST_F(SiteRebase, TheSameAnchorUnderAnotherNameMovesNothing) {
+  static_cast<void>(s.hear(1, wire::Adopt{TermId{1}, RunId{8}, RoundId{0}, {SiteId{0}}, kRight}));
+  const auto kept = s.step(AnchorInPlace{RunId{8}, RoundId{0}, kRight});
+  EXPECT_TRUE(all<Rebase>(kept).empty());
+  EXPECT_EQ(sent<wire::Ready>(kept).at(0).second.samples, 8U);
+}
+
+TEST_F(SiteRebase, AnExchangeThatHasBegunMayHaveCounted) {
+  s.link_to(0, "paris", 2);
+  static_cast<void>(s.hear(1, SiteHarness::form(1, 1, 2)));
+  EXPECT_EQ(all<TakeSnapshot>(s.hear(1, wire::Recess{TermId{1}, RoundId{1}, "no majority"})).size(), 1U);
+  static_cast<void>(s.step(Trigger{20, 9}));
+  const auto back = return_to(1, wire::Counted::kYes);
+  EXPECT_EQ(all<Rebase>(back).at(0).base, Base::kSnapshot);
+  EXPECT_EQ(sent<wire::Ready>(back).at(0).second.samples, 12U);
+}
+
+TEST_F(SiteRebase, AnAnchorThatIsNotAwaitedAnyMoreDoesNotComeIntoPlace) {
+  s.link_to(0, "paris", 2);
+  EXPECT_EQ(all<ReceiveAnchor>(s.hear(1, wire::Adopt{TermId{1}, RunId{7}, RoundId{1}, {SiteId{0}}, kWrong})).size(),
+            1U);
+  EXPECT_EQ(all<StopReceiving>(s.step(Closed{LinkId{1}, unavailable("reset")})).size(), 1U);
+}
+
+TEST(SiteTrains, AnAnchorIsNotTakenWhileTheParametersMove) {
   SiteHarness s;
   s.become(1, {"paris", "tokyo"});
-  static_cast<void>(s.step(Trigger{8, 8, 4}));
+  const auto actions = s.hear(1, wire::Adopt{TermId{1}, RunId{7}, RoundId{3}, {SiteId{0}}, kWrong});
+  EXPECT_TRUE(all<DialPeer>(actions).empty());
+  EXPECT_EQ(sent<wire::Adopted>(actions).at(0).second, (wire::Adopted{RunId{7}, RoundId{0}, kRight}));
+  EXPECT_EQ(sent<wire::Ready>(s.step(Trigger{8, 4})).at(0).second.round, RoundId{1});
+}
+
+TEST(SiteTerms, AGrantIsAPromise) {
+  SiteHarness s;
+  s.become(0, {"paris", "tokyo"});
   static_cast<void>(s.step(Closed{LinkId{1}, unavailable("reset")}));
   static_cast<void>(s.pass(seconds(1)));
-  static_cast<void>(s.step(CoordinatorConnected{LinkId{5}}));
-  static_cast<void>(s.hear(5, wire::Welcome{TermId{1}, SiteId{1}, 1000, 60000}));
-  static_cast<void>(s.hear(5, SiteHarness::roster({"paris", "tokyo"})));
-  static_cast<void>(s.hear(5, wire::Adopt{TermId{1}, RunId{7}, RoundId{1}, SiteId{0}, kWrong}));
-  s.link_to(0, "paris", 6);
-  const auto back = s.step(AnchorInPlace{RunId{7}, RoundId{1}, kWrong});
-  EXPECT_THAT(notes(back), HasSubstr("the swarm went on to round 1"));
-  ASSERT_EQ(sent<wire::Ready>(back).size(), 1U);
-  EXPECT_EQ(sent<wire::Ready>(back)[0].second.round, RoundId{2});
-  EXPECT_EQ(sent<wire::Ready>(back)[0].second.weight, 0);
-  EXPECT_EQ(sent<wire::Ready>(back)[0].second.samples, 0U);
-  const auto apply = all<ApplyCommit>(s.hear(5, wire::Commit{TermId{1}, RoundId{2}, AttemptId{0}, {}}));
-  ASSERT_EQ(apply.size(), 1U);
-  EXPECT_TRUE(apply[0].take_anchor);
+  EXPECT_EQ(sent<wire::Join>(s.step(CoordinatorConnected{LinkId{5}})).at(0).second.report.granted, TermId{1});
+  EXPECT_TRUE(sent<wire::Grant>(s.hear(5, wire::Propose{TermId{1}})).empty());
+  const auto grant = sent<wire::Grant>(s.hear(5, wire::Propose{TermId{4}}));
+  EXPECT_EQ(grant.at(0).second.term, TermId{4});
+  EXPECT_EQ(grant.at(0).second.offer, (wire::Offer{RunId{7}, RoundId{0}, kRight}));
+  const auto old = s.hear(5, wire::Welcome{TermId{3}, SiteId{0}, 1000, 60000});
+  EXPECT_THAT(all<Hangup>(old).at(0).why, HasSubstr("acts under term 3, and this site follows term 4"));
 }
 
 TEST(SiteRejoin, ARefusalToAMemberThatComesBackIsTriedAgain) {
@@ -183,9 +338,7 @@ TEST(SiteRejoin, ARefusalToAMemberThatComesBackIsTriedAgain) {
   static_cast<void>(s.step(CoordinatorConnected{LinkId{5}}));
   EXPECT_TRUE(all<Failed>(s.hear(5, wire::Refuse{"a site named \"paris\" is in the swarm already"})).empty());
   EXPECT_EQ(all<DialCoordinator>(s.pass(seconds(1))).size(), 1U);
-  const auto failed = all<Failed>(s.pass(seconds(301)));
-  ASSERT_EQ(failed.size(), 1U);
-  EXPECT_THAT(failed[0].why.message(), HasSubstr("it was lost, and has not answered again"));
+  EXPECT_TRUE(all<Failed>(s.pass(seconds(3000))).empty()) << "who has joined once trains on, come what may";
 }
 
 TEST(SiteRejoin, ASilentCoordinatorIsLostASleptOneIsNot) {
@@ -230,12 +383,12 @@ TEST(SiteGarbage, FromTheCoordinatorIsNamedAndIgnored) {
   for (const wire::Message& message :
        std::vector<wire::Message>{wire::Join{}, wire::Ready{}, wire::Done{}, wire::Decline{}, wire::Unreached{},
                                   wire::Leave{}, wire::Adopted{}, wire::Hello{}, wire::FetchAnchor{},
-                                  wire::AnchorSent{}, wire::Chunk{}, wire::StatusQuery{}, wire::StatusReport{}}) {
+                                  wire::AnchorMoved{}, wire::Chunk{}, wire::StatusQuery{}, wire::StatusReport{}}) {
     EXPECT_THAT(notes(s.hear(1, message)), HasSubstr("which it never sends a site"));
   }
   EXPECT_THAT(notes(s.hear(1, wire::Welcome{})), HasSubstr("had not asked"));
   EXPECT_TRUE(s.hear(1, wire::Farewell{}).empty());
-  EXPECT_THAT(notes(s.hear(1, wire::Adopt{TermId{0}, RunId{1}, RoundId{1}, SiteId{0}, kRight})),
+  EXPECT_THAT(notes(s.hear(1, wire::Adopt{TermId{0}, RunId{1}, RoundId{1}, {SiteId{0}}, kRight})),
               HasSubstr("[ignored]"));
 }
 

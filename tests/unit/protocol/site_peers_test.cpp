@@ -81,8 +81,12 @@ TEST_F(Peers, OfTwoDiallersTheHigherSitesLinkStays) {
 
 TEST_F(Peers, TheAnchorIsSentToMembersThatAsk) {
   accept(5);
-  EXPECT_EQ(all<SendAnchor>(s.hear(5, wire::FetchAnchor{RunId{7}, RoundId{0}}))[0].to, LinkId{5});
-  EXPECT_THAT(hangup(5, wire::FetchAnchor{RunId{7}, RoundId{3}}), HasSubstr("tokyo holds run 7 round 0"));
+  const wire::FetchAnchor part{RunId{7}, RoundId{0}, wire::ChunkKind::kOuter, {5, 9}};
+  const auto send = all<SendAnchor>(s.hear(5, part)).at(0);
+  EXPECT_EQ(send.to, LinkId{5});
+  EXPECT_EQ(send.part, part);
+  EXPECT_EQ(sent<wire::AnchorMoved>(s.hear(5, wire::FetchAnchor{RunId{7}, RoundId{3}, {}, {0, 1}})).at(0).second,
+            (wire::AnchorMoved{RunId{7}, RoundId{0}}));
 }
 
 TEST_F(Peers, WhatNoSiteSendsAnotherIsIgnored) {
@@ -102,9 +106,32 @@ TEST(PeersEarly, AFetchBeforeOurOwnAnchorIsInPlaceIsAnsweredThen) {
   static_cast<void>(s.hear(1, wire::Welcome{TermId{1}, SiteId{0}, 1000, 60000}));
   static_cast<void>(s.hear(1, SiteHarness::roster({"paris", "tokyo"})));
   static_cast<void>(s.hear(5, hello(1, "tokyo")));
-  EXPECT_TRUE(s.hear(5, wire::FetchAnchor{RunId{7}, RoundId{0}}).empty());
-  static_cast<void>(s.hear(1, wire::Adopt{TermId{1}, RunId{7}, RoundId{0}, SiteId{0}, kRight}));
-  EXPECT_EQ(all<SendAnchor>(s.step(AnchorInPlace{RunId{7}, RoundId{0}, kRight})).size(), 1U);
+  EXPECT_TRUE(s.hear(5, wire::FetchAnchor{RunId{7}, RoundId{0}, {}, {0, 1}}).empty());
+  EXPECT_TRUE(s.hear(5, wire::FetchAnchor{RunId{7}, RoundId{0}, {}, {1, 2}}).empty());
+  static_cast<void>(s.hear(1, wire::Adopt{TermId{1}, RunId{7}, RoundId{0}, {SiteId{0}}, kRight}));
+  EXPECT_EQ(all<SendAnchor>(s.step(AnchorInPlace{RunId{7}, RoundId{0}, kRight})).size(), 2U);
+}
+
+TEST(PeersEarly, ButNotAnyNumberOfThem) {
+  SiteHarness s;
+  static_cast<void>(s.step(Begin{join_of("paris")}));
+  static_cast<void>(s.step(CoordinatorConnected{LinkId{1}}));
+  static_cast<void>(s.hear(1, wire::Welcome{TermId{1}, SiteId{0}, 1000, 60000}));
+  static_cast<void>(s.hear(1, SiteHarness::roster({"paris", "tokyo"})));
+  static_cast<void>(s.hear(5, hello(1, "tokyo")));
+  SiteHarness::Actions last;
+  for (std::uint64_t i = 0; i < 300 && last.empty(); ++i) {
+    last = s.hear(5, wire::FetchAnchor{RunId{7}, RoundId{0}, {}, {i, i + 1}});
+  }
+  EXPECT_EQ(all<Hangup>(last).at(0).link, LinkId{5});
+}
+
+TEST_F(Peers, TheAnchorIsGivenWithoutACoordinatorToo) {
+  accept(5);
+  static_cast<void>(s.step(Closed{LinkId{1}, unavailable("reset")}));
+  EXPECT_EQ(all<SendAnchor>(s.hear(5, wire::FetchAnchor{RunId{7}, RoundId{0}, {}, {0, 1}})).size(), 1U);
+  // It may get the one that is asked for before it is a member again.
+  EXPECT_TRUE(s.hear(5, wire::FetchAnchor{RunId{7}, RoundId{1}, {}, {0, 1}}).empty());
 }
 
 TEST(PeersHidden, WhoCannotBeDialledDialsEverybody) {
@@ -128,7 +155,7 @@ TEST(PeersHidden, TwoThatCannotBeDialledSaySo) {
   static_cast<void>(s.step(CoordinatorConnected{LinkId{1}}));
   static_cast<void>(s.hear(1, wire::Welcome{TermId{1}, SiteId{1}, 1000, 60000}));
   static_cast<void>(s.hear(1, SiteHarness::roster({"paris", "tokyo"}, "paris")));
-  const auto failed = all<Failed>(s.hear(1, wire::Adopt{TermId{1}, RunId{7}, RoundId{0}, SiteId{0}, kRight}));
+  const auto failed = all<Failed>(s.hear(1, wire::Adopt{TermId{1}, RunId{7}, RoundId{0}, {SiteId{0}}, kRight}));
   ASSERT_EQ(failed.size(), 1U);
   EXPECT_THAT(failed[0].why.message(), HasSubstr("neither it nor this site can be dialled"));
 }

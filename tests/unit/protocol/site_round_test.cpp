@@ -14,7 +14,7 @@ class SiteRound : public testing::Test {
   // Site 1 of two, ready for round 1, with a link (2) to site 0.
   SiteRound() {
     s.become(1, {"paris", "tokyo"});
-    static_cast<void>(s.step(Trigger{8, 8, 4}));
+    static_cast<void>(s.step(Trigger{8, 4}));
   }
   void exchange() {
     s.link_to(0, "paris", 2);
@@ -24,21 +24,21 @@ class SiteRound : public testing::Test {
     exchange();
     static_cast<void>(s.step(ExchangeComplete{RoundId{1}, AttemptId{1}, {kRight, kRight}}));
   }
-  const wire::Commit commit{TermId{1}, RoundId{1}, AttemptId{1}, {SiteId{0}, SiteId{1}}};
+  const wire::Commit commit{TermId{1}, RunId{7}, RoundId{1}, AttemptId{1}, {SiteId{0}, SiteId{1}}};
   SiteHarness s;
 };
 
 TEST(SiteTrigger, IsTheNextRoundWithTheStateItHolds) {
   SiteHarness s;
   s.become(0, {"paris"});
-  EXPECT_EQ(sent<wire::Ready>(s.step(Trigger{8, 16, 4}))[0].second, (wire::Ready{RoundId{1}, 8, 16, 4, kRight}));
-  EXPECT_THAT(notes(s.step(Trigger{8, 16, 4})), HasSubstr("while a round is under way"));
+  EXPECT_EQ(sent<wire::Ready>(s.step(Trigger{16, 4}))[0].second, (wire::Ready{RoundId{1}, 16, 16, 4, kRight}));
+  EXPECT_THAT(notes(s.step(Trigger{16, 4})), HasSubstr("while a round is under way"));
 }
 
 TEST(SiteTrigger, AloneTheExchangeNeedsNoLink) {
   SiteHarness s;
   s.become(0, {"paris"});
-  static_cast<void>(s.step(Trigger{8, 8, 4}));
+  static_cast<void>(s.step(Trigger{8, 4}));
   const auto start = all<StartExchange>(s.hear(1, H::form(1, 1, 1)));
   ASSERT_EQ(start.size(), 1U);
   EXPECT_EQ(start[0].links, (std::vector<LinkId>{LinkId{0}}));
@@ -55,7 +55,7 @@ TEST_F(SiteRound, TheHigherSiteDialsThenTheExchangeStarts) {
 TEST(SiteRoundLower, TheLowerSiteWaitsToBeDialledAndToBeSureOfIt) {
   SiteHarness s;
   s.become(0, {"paris", "tokyo"});
-  static_cast<void>(s.step(Trigger{8, 8, 4}));
+  static_cast<void>(s.step(Trigger{8, 4}));
   EXPECT_TRUE(all<DialPeer>(s.hear(1, H::form(1, 1, 2))).empty());
   EXPECT_TRUE(all<StartExchange>(s.hear(2, wire::Hello{"swarm", TermId{1}, SiteId{1}, "tokyo"})).empty());
   EXPECT_EQ(all<StartExchange>(s.hear(2, wire::Heartbeat{0, true})).size(), 1U);
@@ -64,7 +64,7 @@ TEST(SiteRoundLower, TheLowerSiteWaitsToBeDialledAndToBeSureOfIt) {
 TEST(SiteRoundLower, UnlessItCannotBeDialled) {
   SiteHarness s;
   s.become(0, {"paris", "tokyo"}, "paris");
-  static_cast<void>(s.step(Trigger{8, 8, 4}));
+  static_cast<void>(s.step(Trigger{8, 4}));
   static_cast<void>(s.step(DialFailed{SiteId{1}, unavailable("refused")}));
   static_cast<void>(s.hear(1, H::form(1, 1, 2)));
   EXPECT_EQ(all<DialPeer>(s.pass(seconds(1))).size(), 1U);
@@ -76,14 +76,14 @@ TEST_F(SiteRound, DoneThenCommitThenAppliedThenOn) {
   EXPECT_EQ(done[0].second, (wire::Done{TermId{1}, RoundId{1}, AttemptId{1}, {kRight, kWrong}}));
   const auto apply = all<ApplyCommit>(s.hear(1, commit));
   ASSERT_EQ(apply.size(), 1U);
-  EXPECT_FALSE(apply[0].take_anchor);
+  EXPECT_EQ(apply[0].base, Base::kParameters);
   const auto applied = s.step(Applied{RoundId{1}, kWrong});
   const auto over = all<RoundDone>(applied);
   ASSERT_EQ(over.size(), 1U);
   EXPECT_EQ(over[0].members, (std::vector<std::string>{"paris", "tokyo"}));
   EXPECT_EQ(over[0].contributors, (std::vector<std::string>{"paris", "tokyo"}));
   EXPECT_EQ(sent<wire::Adopted>(applied)[0].second, (wire::Adopted{RunId{7}, RoundId{1}, kWrong}));
-  const auto next = sent<wire::Ready>(s.step(Trigger{1, 1, 1}));
+  const auto next = sent<wire::Ready>(s.step(Trigger{9, 5}));
   EXPECT_EQ(next[0].second.round, RoundId{2});
   EXPECT_EQ(next[0].second.state, kWrong);
 }
@@ -103,7 +103,7 @@ TEST(SiteTraining, FormsAndCommitsNeedATrigger) {
   SiteHarness s;
   s.become(1, {"paris", "tokyo"});
   EXPECT_THAT(notes(s.hear(1, H::form(1, 1, 2))), HasSubstr("not ready"));
-  EXPECT_EQ(all<Failed>(s.hear(1, wire::Commit{TermId{1}, RoundId{1}, AttemptId{0}, {}})).size(), 1U);
+  EXPECT_EQ(all<Failed>(s.hear(1, wire::Commit{TermId{1}, RunId{7}, RoundId{1}, AttemptId{1}, {}})).size(), 1U);
 }
 
 TEST_F(SiteRound, ANewAttemptReplacesTheOld) {
@@ -123,8 +123,9 @@ TEST_F(SiteRound, AnUnfitDeltaIsDeclinedAndTheAnchorTaken) {
   again.participants[1].weight = 0;
   EXPECT_EQ(all<StartExchange>(s.hear(1, again)).size(), 1U);
   static_cast<void>(s.step(ExchangeComplete{RoundId{1}, AttemptId{2}, {kRight, kRight}}));
-  const auto apply = all<ApplyCommit>(s.hear(1, wire::Commit{TermId{1}, RoundId{1}, AttemptId{2}, {SiteId{0}}}));
-  EXPECT_TRUE(apply.at(0).take_anchor);
+  const auto apply =
+      all<ApplyCommit>(s.hear(1, wire::Commit{TermId{1}, RunId{7}, RoundId{1}, AttemptId{2}, {SiteId{0}}}));
+  EXPECT_EQ(apply.at(0).base, Base::kUnfit);
 }
 
 TEST_F(SiteRound, AnExchangeThatFailsIsReported) {
@@ -156,11 +157,57 @@ TEST_F(SiteRound, ALinkThatCannotBeMadeIsReportedInTime) {
   EXPECT_EQ(reports[0].second.reason, "no link within 20 s, last: no connection within 15 s");
 }
 
-TEST_F(SiteRound, ANullRoundAppliesWithoutExchange) {
-  const auto apply = all<ApplyCommit>(s.hear(1, wire::Commit{TermId{1}, RoundId{1}, AttemptId{0}, {}}));
+TEST_F(SiteRound, WhereNobodyHasAWeightNothingIsExchanged) {
+  wire::Form idle = H::form(1, 1, 2);
+  idle.slices.clear();
+  for (wire::Participant& p : idle.participants) p.weight = 0;
+  const auto actions = s.hear(1, idle);
+  EXPECT_TRUE(all<StartExchange>(actions).empty());
+  EXPECT_EQ(sent<wire::Done>(actions).at(0).second, (wire::Done{TermId{1}, RoundId{1}, AttemptId{1}, {}}));
+  const auto apply = all<ApplyCommit>(s.hear(1, wire::Commit{TermId{1}, RunId{7}, RoundId{1}, AttemptId{1}, {}}));
   ASSERT_EQ(apply.size(), 1U);
-  EXPECT_FALSE(apply[0].take_anchor);
+  EXPECT_EQ(apply[0].base, Base::kOldAnchor);
   EXPECT_EQ(all<RoundDone>(s.step(Applied{RoundId{1}, kRight})).size(), 1U);
+  EXPECT_EQ(sent<wire::Ready>(s.step(Trigger{9, 5})).at(0).second.samples, 9U) << "nothing was counted";
+}
+
+TEST_F(SiteRound, ARecessAnswersTheTriggerAndNothingIsLost) {
+  const auto actions = s.hear(1, wire::Recess{TermId{1}, RoundId{1}, "1 of the 2 sites"});
+  ASSERT_EQ(all<RoundSkipped>(actions).size(), 1U);
+  EXPECT_THAT(notes(actions), HasSubstr("[no-quorum] no round 1 for now: 1 of the 2 sites"));
+  EXPECT_EQ(sent<wire::Ready>(s.step(Trigger{20, 9})).at(0).second, (wire::Ready{RoundId{1}, 20, 20, 9, kRight}));
+}
+
+TEST_F(SiteRound, ALostCoordinatorDoesNotBlockBeyondTheGrace) {
+  static_cast<void>(s.step(Closed{LinkId{1}, unavailable("reset")}));
+  EXPECT_TRUE(all<RoundSkipped>(s.pass(seconds(59))).empty());
+  EXPECT_EQ(all<RoundSkipped>(s.pass(seconds(2))).size(), 1U);
+  EXPECT_EQ(all<RoundSkipped>(s.step(Trigger{20, 9})).size(), 1U) << "known to be lost: no wait at all";
+}
+
+TEST_F(SiteRound, WhatMayHaveBeenCommittedIsSetAsideBeforeTrainingOn) {
+  complete();
+  static_cast<void>(s.step(Closed{LinkId{1}, unavailable("reset")}));
+  const auto skipped = s.pass(seconds(61));
+  EXPECT_EQ(all<TakeSnapshot>(skipped).size(), 1U);
+  EXPECT_TRUE(all<CancelExchange>(skipped).empty()) << "a successor may commit it";
+  static_cast<void>(s.step(DialFailed{std::nullopt, unavailable("refused")}));
+  static_cast<void>(s.pass(seconds(6)));
+  const auto join = sent<wire::Join>(s.step(CoordinatorConnected{LinkId{5}}));
+  ASSERT_EQ(join.size(), 1U);
+  EXPECT_TRUE(join[0].second.report.training);
+  ASSERT_EQ(join[0].second.report.prepared.size(), 1U);
+  EXPECT_TRUE(join[0].second.report.prepared[0].done);
+  static_cast<void>(s.hear(5, wire::Welcome{TermId{2}, SiteId{1}, 1000, 60000}));
+  EXPECT_TRUE(
+      all<ApplyCommit>(s.hear(5, wire::Commit{TermId{2}, RunId{7}, RoundId{1}, AttemptId{1}, {SiteId{0}, SiteId{1}}}))
+          .empty())
+      << "the parameters move";
+  const auto apply = all<ApplyCommit>(s.step(Trigger{20, 9}));
+  ASSERT_EQ(apply.size(), 1U);
+  EXPECT_EQ(apply[0].base, Base::kSnapshot);
+  static_cast<void>(s.step(Applied{RoundId{1}, kWrong}));
+  EXPECT_EQ(sent<wire::Ready>(s.step(Trigger{25, 11})).at(0).second, (wire::Ready{RoundId{2}, 17, 17, 7, kWrong}));
 }
 
 TEST_F(SiteRound, ACommitNotCompletedHereIsAnError) {
@@ -173,12 +220,13 @@ TEST_F(SiteRound, ACommitNotCompletedHereIsAnError) {
 
 TEST_F(SiteRound, ACommitOfALaterRoundIsAnErrorOfAnEarlierOneOldNews) {
   complete();
-  EXPECT_TRUE(s.hear(1, wire::Commit{TermId{1}, RoundId{0}, AttemptId{0}, {}}).empty());
-  EXPECT_EQ(all<Failed>(s.hear(1, wire::Commit{TermId{1}, RoundId{3}, AttemptId{1}, {SiteId{0}}})).size(), 1U);
+  EXPECT_TRUE(s.hear(1, wire::Commit{TermId{1}, RunId{7}, RoundId{0}, AttemptId{0}, {}}).empty());
+  EXPECT_EQ(all<Failed>(s.hear(1, wire::Commit{TermId{1}, RunId{7}, RoundId{3}, AttemptId{1}, {SiteId{0}}})).size(),
+            1U);
 }
 
 TEST_F(SiteRound, ARepairKeepsTheTriggerAndSaysReadyAgain) {
-  static_cast<void>(s.hear(1, wire::Adopt{TermId{1}, RunId{7}, RoundId{0}, SiteId{0}, kWrong}));
+  static_cast<void>(s.hear(1, wire::Adopt{TermId{1}, RunId{7}, RoundId{0}, {SiteId{0}}, kWrong}));
   s.link_to(0, "paris", 2);
   const auto actions = s.step(AnchorInPlace{RunId{7}, RoundId{0}, kWrong});
   ASSERT_EQ(sent<wire::Ready>(actions).size(), 1U);
@@ -195,13 +243,13 @@ TEST_F(SiteRound, WhatIsWaitedForIsSaidInWords) {
 }
 
 TEST_F(SiteRound, NothingWaitsForeverEvenIfTheCoordinatorForgets) {
-  std::vector<Failed> failed;
-  for (int i = 0; i < 9000 && failed.empty(); ++i) {
+  std::vector<RoundSkipped> skipped;
+  for (int i = 0; i < 9000 && skipped.empty(); ++i) {
     static_cast<void>(s.hear(1, wire::Heartbeat{}));
-    failed = all<Failed>(s.pass(seconds(1)));
+    skipped = all<RoundSkipped>(s.pass(seconds(1)));
   }
-  ASSERT_EQ(failed.size(), 1U);
-  EXPECT_THAT(failed[0].why.message(), HasSubstr("waiting until paris are ready too"));
+  ASSERT_EQ(skipped.size(), 1U);
+  EXPECT_THAT(skipped[0].reason, HasSubstr("waiting until paris are ready too"));
 }
 
 }  // namespace

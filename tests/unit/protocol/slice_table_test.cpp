@@ -37,6 +37,14 @@ TEST(SliceTable, EqualSharesDifferByOneBlock) {
   }
 }
 
+TEST(SliceTable, LargeSlicesBeginWhereThePartsOfTheDigestDo) {
+  for (const wire::Slice& slice : make_slices(25'000'000, equal(2))) {
+    EXPECT_EQ(slice.range.begin % kCoarseElements, 0U);
+    EXPECT_LE(slice.range.size(), 12'500'000 + kCoarseElements);
+  }
+  EXPECT_NE(make_slices(1'000'000, equal(3))[1].range.begin % kCoarseElements, 0U) << "rounding would show";
+}
+
 TEST(SliceTable, SharesDecide) {
   const auto slices =
       make_slices(8 * kBlockElements, std::vector<Share>{{SiteId{0}, 0}, {SiteId{4}, 3}, {SiteId{9}, 1}});

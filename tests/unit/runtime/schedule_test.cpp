@@ -71,5 +71,17 @@ TEST(Addresses, AWildcardHostIsReplacedByTheAdvertisedOne) {
   EXPECT_EQ(dialable("gloo:3", "10.0.0.7"), "gloo:3");
 }
 
+TEST(SyncSchedule, ARoundWantedEarlyIsAnnouncedTwoStepsAhead) {
+  SyncSchedule leader(SyncEvery{.steps = 100, .time = {}});
+  for (int i = 0; i < 5; ++i) leader.count_step();
+  EXPECT_EQ(leader.step_to_announce_early(), 7U);
+  EXPECT_EQ(leader.step_to_announce_early(), 0U) << "announced already";
+  leader.count_step();
+  EXPECT_FALSE(*leader.due_by_announcement(7));
+  EXPECT_EQ(leader.step_to_announce_early(), 0U);
+  leader.count_step();
+  EXPECT_TRUE(*leader.due_by_announcement(7));
+}
+
 }  // namespace
 }  // namespace collab

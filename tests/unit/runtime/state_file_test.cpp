@@ -36,6 +36,8 @@ class StateFileTest : public ::testing::Test {
     header_.fingerprint = {3, 4};
     header_.elements = 1000;
     header_.outer_state = true;
+    header_.term = TermId{5};
+    header_.voters = {{SiteId{0}, "paris"}, {SiteId{2}, "oslo"}};
     header_.model = {{"wte.weight", "float32", {10, 90}, true, {}}, {"mask", "bool", {}, false, {5, 6}}};
   }
   ~StateFileTest() override { std::filesystem::remove_all(dir_); }
@@ -78,6 +80,8 @@ TEST_F(StateFileTest, ComesBackAsWritten) {
   EXPECT_EQ(got_.run, header_.run);
   EXPECT_EQ(got_.round, header_.round);
   EXPECT_EQ(got_.digest, header_.digest);
+  EXPECT_EQ(got_.term, TermId{5});
+  EXPECT_EQ(got_.voters, header_.voters);
   EXPECT_EQ(got_.fingerprint, header_.fingerprint);
   ASSERT_EQ(got_.model.size(), 2U);
   EXPECT_EQ(got_.model[0].name, "wte.weight");

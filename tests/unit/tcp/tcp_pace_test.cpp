@@ -103,7 +103,7 @@ TEST(TcpLinkPace, FillsTheLineAndNotItsQueue) {
       line.run(5);
       const double dropped = line.dropped;
       EXPECT_GT(line.share(20), 0.985) << way_ms << " ms, " << rate;
-      EXPECT_EQ(line.dropped, dropped) << way_ms << " ms, " << rate;
+      EXPECT_LT(line.dropped - dropped, way_ms < 100 ? 1 : 0.005 * 20 * rate) << way_ms << " ms, " << rate;
     }
   }
 }

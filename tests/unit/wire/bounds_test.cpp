@@ -135,8 +135,8 @@ TEST(Numbers, EnumsAreBounded) {
     return Body().u8(kind).u64(1).u32(1).u32(0).u64(0).u64(10).u8(codec).u64(0).bytes;
   };
   const Chunk like{ChunkKind::kMean, RoundId(1), AttemptId(1), SiteId(0), {0, 10}, CodecId::kFp32, 0};
-  EXPECT_THAT(refusal_of(like, chunk(4, 0)), HasSubstr("Chunk.kind: expected at most 3, got 4"));
-  EXPECT_THAT(refusal_of(like, chunk(0, 4)), HasSubstr("Chunk.codec: expected at most 3, got 4"));
+  EXPECT_THAT(refusal_of(like, chunk(6, 0)), HasSubstr("Chunk.kind: expected at most 5, got 6"));
+  EXPECT_THAT(refusal_of(like, chunk(0, 9)), HasSubstr("Chunk.codec: expected at most 8, got 9"));
   EXPECT_THAT(refusal_of(Roster{}, Body().u64(1).u32(1).u32(1).u16(0).u16(0).u8(3).bytes),
               HasSubstr("Roster.members[0].state: expected at most 2, got 3"));
   EXPECT_THAT(refusal_of(Heartbeat{}, Body().u64(1).u8(2).bytes), HasSubstr("Heartbeat.reply: expected 0 or 1, got 2"));
@@ -187,7 +187,7 @@ TEST(Counts, LargestPassAndOneMoreDoesNot) {
   done.slices.emplace_back();
   expect_not_sent(done, "slices: expected at most 4096 entries, got 4097");
 
-  Commit commit{TermId(1), RoundId(1), AttemptId(1), {}};
+  Commit commit{TermId(1), RunId(1), RoundId(1), AttemptId(1), {}};
   for (std::uint32_t i = 0; i < kMaxSites; ++i) commit.contributors.push_back(SiteId(i));
   expect_travels(commit);
   commit.contributors.push_back(SiteId(kMaxSites));
@@ -212,7 +212,8 @@ TEST(Counts, FormsAreBounded) {
 TEST(Counts, AClaimWithoutItsBytesIsRefusedAtOnce) {
   EXPECT_THAT(refusal_of(Done{TermId(1), RoundId(1), AttemptId(1), {{}}}, Body().u64(1).u64(1).u32(1).u32(4096).bytes),
               HasSubstr("Done.slices: expected 4096 entries of at least 16 bytes, got 0 bytes"));
-  EXPECT_THAT(refusal_of(Commit{}, Body().u64(1).u64(1).u32(1).u32(0xFFFF'FFFF).bytes),
+  const Commit one{TermId(1), RunId(1), RoundId(1), AttemptId(1), {}};
+  EXPECT_THAT(refusal_of(one, Body().u64(1).u64(1).u64(1).u32(1).u32(0xFFFF'FFFF).bytes),
               HasSubstr("Commit.contributors: expected at most 4096 entries, got 4294967295"));
 }
 
@@ -227,24 +228,60 @@ TEST(Counts, AMessageFitsAFrame) {
 TEST(Rules, RosterAndCommitAscend) {
   expect_not_sent(Roster{TermId(1), {{SiteId(2), "", "", {}}, {SiteId(1), "", "", {}}}},
                   "members[1]: expected a site above site 2 (ascending, each once), got site 1");
-  expect_not_sent(Commit{TermId(1), RoundId(1), AttemptId(1), {SiteId(1), SiteId(1)}}, "contributors[1]");
-  EXPECT_THAT(refusal_of(Commit{}, Body().u64(1).u64(1).u32(1).u32(2).u32(7).u32(3).bytes),
+  expect_not_sent(Commit{TermId(1), RunId(1), RoundId(1), AttemptId(1), {SiteId(1), SiteId(1)}}, "contributors[1]");
+  const Commit one{TermId(1), RunId(1), RoundId(1), AttemptId(1), {}};
+  EXPECT_THAT(refusal_of(one, Body().u64(1).u64(1).u64(1).u32(1).u32(2).u32(7).u32(3).bytes),
               HasSubstr("Commit.contributors[1]: expected a site above site 7"));
 }
 
-TEST(Rules, ACommitOfNothingIsAttemptZero) {
-  expect_travels(Commit{TermId(1), RoundId(1), AttemptId(0), {}});
-  expect_not_sent(Commit{TermId(1), RoundId(1), AttemptId(1), {}}, "got 0 in attempt 1");
-  expect_not_sent(Commit{TermId(1), RoundId(1), AttemptId(0), {SiteId(1)}}, "got 1 in attempt 0");
+TEST(Rules, ACommitIsOfAnAttemptAndMayCountNobody) {
+  expect_travels(Commit{TermId(1), RunId(1), RoundId(1), AttemptId(1), {}});
+  expect_not_sent(Commit{TermId(1), RunId(1), RoundId(1), AttemptId(0), {}}, "attempt: expected one above 0");
 }
 
-TEST(Rules, AFormHasParticipantsInOrderAndAWeight) {
+TEST(Rules, AFormHasParticipantsAndVotersInOrder) {
   expect_travels(two_sites());
   expect_travels(changed([](Form& f) { f.participants[0].weight = 0; }));
-  expect_not_sent(changed([](Form& f) { f.participants[0].weight = f.participants[1].weight = 0; }),
-                  "participants: expected at least one weight above 0");
+  expect_not_sent(changed([](Form& f) { f.voters = {{SiteId(2), "a"}, {SiteId(1), "b"}}; }), "voters[1]");
   expect_not_sent(changed([](Form& f) { std::swap(f.participants[0], f.participants[1]); }), "participants[1]");
-  expect_not_sent(changed([](Form& f) { f.participants.clear(); }), "got none among 0");
+  expect_not_sent(changed([](Form& f) { f.participants.clear(); }), "participants: expected at least one");
+}
+
+TEST(Rules, NothingIsExchangedWhereNobodyHasAWeight) {
+  const auto idle = [](Form& f) { f.participants[0].weight = f.participants[1].weight = 0; };
+  expect_not_sent(changed(idle), "slices: expected none where nobody has a weight, got 2");
+  expect_travels(changed([&](Form& f) {
+    idle(f);
+    f.slices.clear();
+  }));
+}
+
+TEST(Rules, AReportIsAsSoundAsItsParts) {
+  Join join;
+  join.report.voters = {{SiteId(1), "a"}, {SiteId(1), "b"}};
+  expect_not_sent(join, "voters[1]");
+  join.report.voters.clear();
+  join.report.prepared = {{two_sites(), true, {{}}}};
+  expect_not_sent(join, "prepared.slices: expected 2 digests, got 1");
+  join.report.prepared[0].slices.resize(2);
+  expect_travels(join);
+  join.report.prepared[0].form.participants.clear();
+  expect_not_sent(join, "participants: expected at least one");
+  join.report.prepared = {{two_sites()}, {two_sites(), false, {{}, {}}, TermId(3)}};
+  expect_travels(join);
+  join.report.prepared[1].slices.pop_back();
+  expect_not_sent(join, "prepared.slices: expected 2 digests, got 1");
+  join.report.prepared = {{two_sites()}, {two_sites()}, {two_sites()}};
+  expect_not_sent(join, "prepared: expected at most 2 entries, got 3");
+  Propose propose{TermId(3), {{two_sites(), true, {{}, {}}, TermId(3)}}};
+  expect_travels(propose);
+  propose.term = TermId(4);
+  expect_not_sent(propose, "confirms: expected term 4, got 3");
+  Grant grant;
+  grant.report.recent.assign(kMaxRecent, Commit{TermId(1), RunId(1), RoundId(1), AttemptId(1), {}});
+  expect_travels(grant);
+  grant.report.recent.emplace_back();
+  expect_not_sent(grant, "attempt: expected one above 0");
 }
 
 TEST(Rules, SlicesCoverTheVectorWithoutGaps) {
@@ -270,12 +307,79 @@ TEST(Rules, ChunksHoldSomethingAndNotTooMuch) {
   expect_not_sent(chunk(6, 5), "range");
 }
 
-TEST(Rules, DoneHasADigestForEachSlice) {
-  expect_not_sent(Done{TermId(1), RoundId(1), AttemptId(1), {}}, "slices: expected at least one digest");
+TEST(Rules, AnAnchorHasSourcesInOrder) {
+  const auto adopt = [](std::vector<SiteId> sources) {
+    return Adopt{TermId(1), RunId(1), RoundId(1), std::move(sources), {}, Counted::kNo, {}};
+  };
+  expect_travels(adopt({SiteId(3), SiteId(7)}));
+  expect_not_sent(adopt({}), "sources: expected at least one, got none");
+  expect_not_sent(adopt({SiteId(7), SiteId(3)}), "sources[1]: expected a site above site 7");
+  std::vector<SiteId> many;
+  for (std::uint32_t i = 0; i < kMaxSources; ++i) many.push_back(SiteId(i));
+  expect_travels(adopt(many));
+  many.push_back(SiteId(kMaxSources));
+  expect_not_sent(adopt(many), "sources: expected at most 64 entries, got 65");
+}
+
+TEST(Rules, WhatIsFetchedIsAPartOfAnAnchorThatFitsAPayload) {
+  const auto fetch = [](ChunkKind kind, std::uint64_t begin, std::uint64_t end) {
+    return FetchAnchor{RunId(1), RoundId(1), kind, {begin, end}};
+  };
+  for (const auto kind : {ChunkKind::kAnchor, ChunkKind::kOuter, ChunkKind::kAnchorDigests, ChunkKind::kOuterDigests}) {
+    expect_travels(fetch(kind, 5, 5 + kMaxFetchElements));
+  }
+  expect_not_sent(fetch(ChunkKind::kMean, 0, 1), "kind: expected a part of an anchor (2 to 5), got 1");
+  expect_not_sent(fetch(ChunkKind::kOuter, 5, 6 + kMaxFetchElements),
+                  "range: expected 1 to 16777216 elements, got [5, 16777222)");
+  expect_not_sent(fetch(ChunkKind::kAnchor, 5, 5), "range");
+  EXPECT_THAT(refusal_of(fetch(ChunkKind::kAnchor, 0, 1), Body().u64(1).u64(1).u8(6).u64(0).u64(1).bytes),
+              HasSubstr("FetchAnchor.kind: expected at most 5, got 6"));
 }
 
 TEST(EncodeDeathTest, AMessageThatBreaksItsRulesIsABug) {
-  EXPECT_DEATH(static_cast<void>(encode(Done{})), "Done cannot be sent");
+  EXPECT_DEATH(static_cast<void>(encode(Commit{})), "Commit cannot be sent");
+}
+
+// ---- the meeting -------------------------------------------------------------------------------------
+
+TEST(Meeting, PlacesAreThoseOfTheWorld) {
+  const Enter good{"night-run", 1, RankId(1), {"paris", "oslo"}, {0, 1}, 1, false, {RankId(0)}};
+  expect_travels(good);
+  Enter bad = good;
+  bad.rank = RankId(2);
+  expect_not_sent(bad, "rank: expected one below 2, got 2");
+  bad = good;
+  bad.site_of = {0, 2};
+  expect_not_sent(bad, "site_of: expected an index below 2, got 2");
+  bad = good;
+  bad.gone = {RankId(1), RankId(0)};
+  expect_not_sent(bad, "gone: expected ascending");
+  bad = good;
+  bad.candidates = 0;
+  expect_not_sent(bad, "candidates: expected at least 1");
+}
+
+TEST(Meeting, MembersAreDistinctAndPairsAreTwo) {
+  expect_travels(Assemble{GroupId(1), {RankId(3), RankId(1)}, 0, GroupId(2), 0});
+  expect_not_sent(Assemble{GroupId(1), {}, 0, {}, 0}, "members: expected at least one");
+  expect_not_sent(Assemble{GroupId(1), {RankId(3), RankId(1), RankId(3)}, 0, {}, 0}, "got rank 3 twice");
+  expect_not_sent(Assemble{GroupId(1), {RankId(3)}, 0, GroupId(2), 0}, "members: expected 2 of a pair, got 1");
+  EXPECT_THAT(refusal_of(Assemble{GroupId(1), {RankId(0)}, 0, {}, 0}, Body().u64(1).u32(65537).bytes),
+              HasSubstr("members: expected at most 65536 entries"));
+}
+
+TEST(Meeting, PartsAreBounded) {
+  Bring bring{GroupId(1), 1, 0, "barrier", "", Absence::kGoesOn, 0, true, false, 0, {kMaxPayloadBytes}};
+  expect_travels(bring);
+  bring.splits.push_back(1);
+  expect_not_sent(bring, "splits: expected at most 67108864 bytes in all, got 67108865");
+  bring.splits = {};
+  bring.step = 0;
+  expect_not_sent(bring, "step: expected one above 0");
+  bring.step = 1;
+  bring.operation.assign(257, 'x');
+  expect_not_sent(bring, "operation: expected UTF-8 text of at most 256 bytes");
+  expect_not_sent(Outcome{GroupId(1), 1, {2, 1}, {}, ""}, "absent: expected ascending");
 }
 
 }  // namespace

@@ -52,6 +52,52 @@ ModelEntry draw_entry(Prng& prng) {
   return entry;
 }
 
+std::vector<Voter> draw_voters(Prng& prng) {
+  std::vector<Voter> voters;
+  for (const SiteId site : draw_sites(prng, 0)) voters.push_back({site, draw_text(prng, kMaxNameBytes)});
+  return voters;
+}
+
+void draw(Prng& prng, Form& m) {
+  m = {draw_id<TermId>(prng), draw_id<RunId>(prng), draw_id<RoundId>(prng), draw_id<AttemptId>(prng), {}, {},
+       draw_voters(prng)};
+  const auto sites = draw_sites(prng, 1);
+  for (const SiteId site : sites) m.participants.push_back({site, draw_weight(prng)});
+  if (prng.chance(0.2)) {  // nobody has a weight
+    for (Participant& participant : m.participants) participant.weight = 0;
+    return;
+  }
+  m.participants[prng.below(sites.size())].weight = 1 + prng.uniform();
+  std::uint64_t begin = 0;
+  for (std::size_t i = 1 + prng.below(10); i > 0; --i) {
+    const std::uint64_t end = begin + 1 + prng.below(std::uint64_t{1} << 30);
+    m.slices.push_back({sites[prng.below(sites.size())], {begin, end}});
+    begin = end;
+  }
+}
+void draw(Prng& prng, Commit& m) {
+  m.term = draw_id<TermId>(prng);
+  m.run = draw_id<RunId>(prng);
+  m.round = draw_id<RoundId>(prng);
+  m.attempt = AttemptId(1 + static_cast<std::uint32_t>(prng.below(100)));
+  m.contributors = draw_sites(prng, 0);
+}
+Report draw_report(Prng& prng) {
+  Report report{draw_id<TermId>(prng), prng.chance(0.5), prng.chance(0.5), draw_voters(prng), {}, {}};
+  if (prng.chance(0.5)) {
+    Prepared prepared;
+    draw(prng, prepared.form);
+    prepared.done = prng.chance(0.5);
+    if (prng.chance(0.3)) prepared.confirmed = TermId{1 + prng.below(9)};
+    const bool has_slices = prepared.done || prepared.confirmed.value > 0;
+    if (has_slices) prepared.slices.resize(prepared.form.slices.size(), draw_digest(prng));
+    report.prepared.push_back(std::move(prepared));
+  }
+  report.recent.resize(prng.below(kMaxRecent + 1));
+  for (Commit& commit : report.recent) draw(prng, commit);
+  return report;
+}
+
 void draw(Prng& prng, Join& m) {
   m.swarm = draw_text(prng, kMaxNameBytes);
   m.site = draw_text(prng, kMaxNameBytes);
@@ -60,6 +106,7 @@ void draw(Prng& prng, Join& m) {
   m.address = draw_text(prng, kMaxAddressBytes);
   m.elements = draw_number<std::uint64_t>(prng, kMaxElements);
   m.offer = {draw_id<RunId>(prng), draw_id<RoundId>(prng), draw_digest(prng)};
+  m.report = draw_report(prng);
   for (std::size_t i = prng.below(6); i > 0; --i) m.settings.push_back({draw_text(prng, 30), draw_text(prng, 30)});
   for (std::size_t i = prng.below(6); i > 0; --i) m.model.push_back(draw_entry(prng));
 }
@@ -67,6 +114,7 @@ void draw(Prng& prng, Adopted& m) { m = {draw_id<RunId>(prng), draw_id<RoundId>(
 void draw(Prng& prng, Ready& m) {
   m = {draw_id<RoundId>(prng), draw_weight(prng), draw_number<std::uint64_t>(prng), draw_number<std::uint64_t>(prng),
        draw_digest(prng)};
+  for (std::uint64_t i = prng.below(5); i > 0; --i) m.sketch.push_back(draw_number<std::uint32_t>(prng));
 }
 void draw(Prng& prng, Decline& m) {
   m = {draw_id<RoundId>(prng), draw_id<AttemptId>(prng), draw_text(prng, kMaxReasonBytes)};
@@ -93,46 +141,112 @@ void draw(Prng& prng, Roster& m) {
   }
 }
 void draw(Prng& prng, Adopt& m) {
-  m = {draw_id<TermId>(prng), draw_id<RunId>(prng), draw_id<RoundId>(prng), draw_id<SiteId>(prng), draw_digest(prng)};
+  m = {draw_id<TermId>(prng), draw_id<RunId>(prng), draw_id<RoundId>(prng),
+       draw_sites(prng, 1),   draw_digest(prng),    static_cast<Counted>(prng.below(3)),
+       draw_voters(prng)};
 }
-void draw(Prng& prng, Form& m) {
-  m = {draw_id<TermId>(prng), draw_id<RunId>(prng), draw_id<RoundId>(prng), draw_id<AttemptId>(prng), {}, {}};
-  const auto sites = draw_sites(prng, 1);
-  for (const SiteId site : sites) m.participants.push_back({site, draw_weight(prng)});
-  m.participants[prng.below(sites.size())].weight = 1 + prng.uniform();
-  std::uint64_t begin = 0;
-  for (std::size_t i = 1 + prng.below(10); i > 0; --i) {
-    const std::uint64_t end = begin + 1 + prng.below(std::uint64_t{1} << 30);
-    m.slices.push_back({sites[prng.below(sites.size())], {begin, end}});
-    begin = end;
-  }
+void draw(Prng& prng, Recess& m) {
+  m = {draw_id<TermId>(prng), draw_id<RoundId>(prng), draw_text(prng, kMaxReasonBytes)};
 }
-void draw(Prng& prng, Commit& m) {
-  m = {draw_id<TermId>(prng), draw_id<RoundId>(prng), AttemptId(0), {}};
-  if (prng.chance(0.2)) return;
-  m.attempt = AttemptId(1 + static_cast<std::uint32_t>(prng.below(100)));
-  m.contributors = draw_sites(prng, 1);
+void draw(Prng& prng, Propose& m) {
+  m.term = TermId{1 + prng.below(1'000'000)};
+  if (prng.chance(0.5)) return;
+  Prepared prepared;
+  draw(prng, prepared.form);
+  prepared.slices.resize(prepared.form.slices.size(), draw_digest(prng));
+  prepared.confirmed = m.term;
+  m.confirms.push_back(std::move(prepared));
+}
+void draw(Prng& prng, Notice& m) { m = {draw_text(prng, kMaxNameBytes), draw_text(prng, kMaxReasonBytes)}; }
+void draw(Prng& prng, Parted& m) { m = {draw_id<TermId>(prng), draw_text(prng, kMaxNameBytes)}; }
+void draw(Prng& prng, Grant& m) {
+  m = {draw_id<TermId>(prng), {draw_id<RunId>(prng), draw_id<RoundId>(prng), draw_digest(prng)}, draw_report(prng)};
 }
 void draw(Prng&, Farewell&) {}
 void draw(Prng& prng, Hello& m) {
   m = {draw_text(prng, kMaxNameBytes), draw_id<TermId>(prng), draw_id<SiteId>(prng), draw_text(prng, kMaxNameBytes)};
 }
-void draw(Prng& prng, FetchAnchor& m) { m = {draw_id<RunId>(prng), draw_id<RoundId>(prng)}; }
-void draw(Prng& prng, AnchorSent& m) { m = {draw_id<RunId>(prng), draw_id<RoundId>(prng), draw_digest(prng)}; }
+void draw(Prng& prng, FetchAnchor& m) {
+  const std::uint64_t begin = prng.below(kMaxElements - kMaxFetchElements);
+  m = {draw_id<RunId>(prng),
+       draw_id<RoundId>(prng),
+       static_cast<ChunkKind>(2 + prng.below(4)),
+       {begin, begin + 1 + prng.below(kMaxFetchElements)}};
+}
+void draw(Prng& prng, AnchorMoved& m) { m = {draw_id<RunId>(prng), draw_id<RoundId>(prng)}; }
 void draw(Prng& prng, Chunk& m) {
   const std::uint64_t begin = prng.below(kMaxElements - kMaxChunkElements);
   const std::uint64_t size = 1 + prng.below(kMaxChunkElements);
-  m = {static_cast<ChunkKind>(prng.below(4)),
+  m = {static_cast<ChunkKind>(prng.below(6)),
        draw_id<RoundId>(prng),
        draw_id<AttemptId>(prng),
        draw_id<SiteId>(prng),
        {begin, begin + size},
-       static_cast<CodecId>(prng.below(4)),
+       static_cast<CodecId>(prng.below(9)),
        prng.next()};
 }
 void draw(Prng& prng, Heartbeat& m) { m = {draw_number<std::uint64_t>(prng), prng.chance(0.5)}; }
 void draw(Prng&, StatusQuery&) {}
 void draw(Prng& prng, StatusReport& m) { m.json = draw_text(prng, 100'000); }
+
+// ---- the meeting
+
+std::vector<RankId> draw_ranks(Prng& prng, std::size_t min_count) {
+  std::vector<RankId> ranks;
+  for (const SiteId site : draw_sites(prng, min_count)) ranks.emplace_back(site.value);
+  return ranks;
+}
+void draw(Prng& prng, Enter& m) {
+  m = {draw_text(prng, kMaxNameBytes),
+       prng.next(),
+       {},
+       {},
+       {},
+       1 + static_cast<std::uint32_t>(prng.below(9)),
+       prng.chance(0.5),
+       draw_ranks(prng, 0)};
+  m.sites.resize(1 + prng.below(5));
+  for (std::string& site : m.sites) site = draw_text(prng, kMaxNameBytes);
+  m.site_of.resize(1 + prng.below(20));
+  for (std::uint32_t& index : m.site_of) index = static_cast<std::uint32_t>(prng.below(m.sites.size()));
+  m.rank = RankId(static_cast<std::uint32_t>(prng.below(m.site_of.size())));
+}
+void draw(Prng& prng, Assemble& m) {
+  m = {draw_id<GroupId>(prng), draw_ranks(prng, 2), prng.next(), {}, draw_number<std::uint32_t>(prng)};
+  if (m.members.size() == 2) m.parent = draw_id<GroupId>(prng);
+}
+void draw(Prng& prng, Disband& m) { m.group = draw_id<GroupId>(prng); }
+void draw(Prng& prng, Bring& m) {
+  m = {draw_id<GroupId>(prng),
+       1 + prng.below(1000),
+       prng.next(),
+       draw_text(prng, kMaxNameBytes),
+       draw_text(prng, kMaxNameBytes),
+       static_cast<Absence>(prng.below(3)),
+       draw_number<std::uint32_t>(prng, kMaxRanks - 1),
+       prng.chance(0.5),
+       prng.chance(0.5),
+       draw_number<std::uint32_t>(prng, kMaxIntervalMs),
+       {}};
+  m.splits.resize(prng.below(5));
+  for (std::uint64_t& bytes : m.splits) bytes = draw_number<std::uint64_t>(prng, kMaxPayloadBytes / 4);
+}
+void draw(Prng& prng, Taken& m) { m = {draw_id<GroupId>(prng), prng.next()}; }
+void draw(Prng& prng, Seek& m) { m = {draw_id<GroupId>(prng), draw_number<std::uint32_t>(prng)}; }
+void draw(Prng& prng, Entered& m) {
+  m = {draw_number<std::uint32_t>(prng, kMaxIntervalMs), draw_number<std::uint32_t>(prng, kMaxIntervalMs)};
+}
+void draw(Prng& prng, Recall& m) { m = {draw_id<GroupId>(prng), prng.next()}; }
+void draw(Prng& prng, Found& m) {
+  m = {draw_id<GroupId>(prng), draw_number<std::uint32_t>(prng), draw_number<std::uint32_t>(prng, kMaxRanks - 1)};
+}
+void draw(Prng& prng, Piece& m) {
+  m = {draw_id<GroupId>(prng), prng.next(), draw_number<std::uint32_t>(prng, kMaxRanks - 1)};
+}
+void draw(Prng& prng, Outcome& m) {
+  m = {draw_id<GroupId>(prng), prng.next(), {}, draw_ranks(prng, 0), draw_text(prng, kMaxReasonBytes)};
+  for (const RankId rank : draw_ranks(prng, 0)) m.absent.push_back(rank.value);
+}
 
 template <std::size_t... kIndex>
 Message make(std::size_t index, Prng& prng, std::index_sequence<kIndex...>) {

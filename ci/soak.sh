@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# The protocol in simulation, SEEDS fresh seeds (default 10000), on all processors; a failure prints its replay command.
+# With `sites`: real processes under torchrun that come and go for so many seconds (default 600).
+#
+#   ci/soak.sh [SEEDS] [FIRST]
+#   ci/soak.sh sites [SECONDS]
+. "$(dirname "$0")/common.sh"
+if [ "${1-}" = sites ]; then
+  ci/setup.sh
+  use_venv
+  export COLLAB_SOAK_SECONDS="${2:-600}"
+  exec python -m pytest -s tests/python/test_elastic.py -k come_and_go --timeout $((COLLAB_SOAK_SECONDS + 300))
+fi
+seeds="${1:-10000}"
+first="${2:-$(date +%s%N)}"
+cmake --preset debug -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCOLLAB_WITH_UCX=OFF -B build/soak
+cmake --build build/soak --target collab_sim
+jobs="$(nproc)"
+share=$(((seeds + jobs - 1) / jobs))
+pids=()
+for ((job = 0; job < jobs; ++job)); do
+  build/soak/tests/sim/collab_sim --seed $((first + job * share)) --count "$share" &
+  pids+=($!)
+done
+failed=0
+for pid in "${pids[@]}"; do wait "$pid" || failed=1; done
+[ "$failed" -eq 0 ] || die "some seeds failed: the commands above run them again"

@@ -1,0 +1,118 @@
+// int2: four values a block of 64 elements, -3 s, -s, s and 3 s; about 34 % relative error on normally distributed
+// numbers, so meant to be used with error feedback.
+//
+// Payload of n elements, b = ceil(n / 64) blocks: 18 b bytes. A short last block is written as a whole one, with q = 0
+// behind the elements.
+//
+//   byte 16 j + i    block j's elements i (bits 1..0), i + 16 (bits 3..2), i + 32 (bits 5..4), i + 48 (bits 7..6), i in
+//                    [0, 16): q; bit 0 is the sign, bit 1 tells 3 s from s
+//   byte 16 b + 2 j  block j's scale s: a little-endian bf16; with s = 0 all q are 0 and all elements +0
+//
+// s is what fits best (least squares) once the elements above 1.25 times the mean magnitude are taken for 3 s. In
+// float32, with a = |element| * 2^-8 and m the elements of the block: T = sum of a over the block, t = T * (320 / m) ;
+// L the elements with |element| >= t, S = sum of a over L, l their number; s = (T + 2 S) / (m + 8 l) * 2^8, rounded to
+// nearest bf16, ties to even, at most 0x7EAA (above, 3 s would overflow); below 2^-126 it is 0. Sums are made in
+// sixteen lanes, lane i adding elements i, i + 16, i + 32, i + 48 in this order, then lanes i and i + 8, i and i + 4, i
+// and i + 2, 0 and 1. An element with |element| >= 2 s becomes 3 s.
+//
+// Refused, because never written: s negative, denormal or above the bound; s = 0 with q != 0; q != 0 behind the last
+// element.
+// Threads: stateless, shared.
+#pragma once
+
+#include "core/codec/path.h"
+
+namespace collab::codec::COLLAB_CODEC_PATH {
+
+struct Int2 {
+  static constexpr std::size_t kBlock = 64;
+  static constexpr std::size_t kLanes = 16;
+  static constexpr std::size_t kValueBits = 2;
+  static constexpr std::size_t kScaleBytes = 2;
+  static constexpr std::uint32_t kSmallestScale = 0x0080'0000;  // 2^-126
+  static constexpr std::uint32_t kLargestScale = 0x7EAA'0000;   // the largest bf16 s with 3 s finite
+
+  template <typename T>
+  static T sum_of_lanes(T (&lanes)[kLanes]) {
+    for (std::size_t width = kLanes / 2; width > 0; width /= 2) {
+      for (std::size_t i = 0; i < width; ++i) lanes[i] = lanes[i] + lanes[i + width];
+    }
+    return lanes[0];
+  }
+
+  // The bits of s; `total` is T. Infinite when the total is not finite.
+  template <typename In>
+  static std::uint32_t scale_bits(In in, std::size_t used, float total) {
+    const float threshold = total * (320.0F / static_cast<float>(used));
+    float sums[kLanes] = {};
+    std::int32_t counts[kLanes] = {};
+    for (std::size_t row = 0; row < kBlock; row += kLanes) {
+      for (std::size_t i = 0; i < kLanes; ++i) {
+        const float magnitude = float_of(bits_of(in[row + i]) & kMagnitude);
+        const bool large = magnitude >= threshold;
+        sums[i] = sums[i] + (large ? magnitude * 0x1.0p-8F : 0.0F);
+        counts[i] = counts[i] + (large ? 1 : 0);
+      }
+    }
+    const float large_sum = sum_of_lanes(sums);
+    const std::int32_t large_count = sum_of_lanes(counts);
+    const float weight = static_cast<float>(static_cast<std::int32_t>(used) + 8 * large_count);
+    const std::uint32_t exact = bits_of((total + 2.0F * large_sum) / weight * 0x1.0p8F);
+    const std::uint32_t rounded = (exact + 0x7FFF + ((exact >> 16) & 1)) & 0xFFFF'0000;
+    return rounded < kSmallestScale ? 0 : smaller(rounded, kLargestScale);
+  }
+
+  template <typename In>
+  static bool encode(In in, std::size_t used, std::byte* values, std::byte* scale) {
+    float sums[kLanes] = {};
+    for (std::size_t row = 0; row < kBlock; row += kLanes) {
+      for (std::size_t i = 0; i < kLanes; ++i) {
+        sums[i] = sums[i] + float_of(bits_of(in[row + i]) & kMagnitude) * 0x1.0p-8F;
+      }
+    }
+    const float total = sum_of_lanes(sums);
+    if ((bits_of(total) & kMagnitude) >= kInfinity) return false;  // finite elements cannot add up to infinity
+    const std::uint32_t s = scale_bits(in, used, total);
+    *reinterpret_cast<Unaligned16*>(scale) = static_cast<std::uint16_t>(s >> 16);
+    const std::uint32_t from = bits_of(2.0F * float_of(s));
+    const std::uint32_t written = s == 0 ? 0 : 3;
+    auto* out = reinterpret_cast<std::uint8_t*>(values);
+    for (std::size_t i = 0; i < kLanes; ++i) {
+      std::uint32_t four = 0;
+      for (std::size_t part = 0; part < 4; ++part) {
+        const std::uint32_t bits = bits_of(in[i + part * kLanes]);
+        const std::uint32_t q = bits >> 31 | ((bits & kMagnitude) >= from ? 2 : 0);
+        four |= (q & written) << (2 * part);
+      }
+      out[i] = static_cast<std::uint8_t>(four);
+    }
+    return true;
+  }
+
+  static bool valid(const std::byte* values, const std::byte* scale) {
+    const auto* in = reinterpret_cast<const std::uint8_t*>(values);
+    std::uint8_t any = 0;
+    for (std::size_t i = 0; i < kLanes; ++i) any = static_cast<std::uint8_t>(any | in[i]);
+    const std::uint32_t s = std::uint32_t{*reinterpret_cast<const Unaligned16*>(scale)} << 16;
+    return s == 0 ? any == 0 : s >= kSmallestScale && s <= kLargestScale;
+  }
+
+  static std::uint32_t code(const std::byte* values, std::size_t i) {
+    return static_cast<std::uint32_t>(values[i % kLanes]) >> (2 * (i / kLanes)) & 3;
+  }
+
+  template <typename Out>
+  static void decode(const std::byte* values, const std::byte* scale, Out out) {
+    const std::uint32_t s = std::uint32_t{*reinterpret_cast<const Unaligned16*>(scale)} << 16;
+    const std::uint32_t three = bits_of(3.0F * float_of(s));
+    const auto* in = reinterpret_cast<const std::uint8_t*>(values);
+    for (std::size_t part = 0; part < 4; ++part) {
+      for (std::size_t i = 0; i < kLanes; ++i) {
+        const std::uint32_t q = std::uint32_t{in[i]} >> (2 * part);
+        out.put(part * kLanes + i, float_of(((q & 2) == 0 ? s : three) | (q & 1) << 31));
+      }
+    }
+  }
+};
+
+}  // namespace collab::codec::COLLAB_CODEC_PATH

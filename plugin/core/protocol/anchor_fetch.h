@@ -1,0 +1,89 @@
+// An anchor from several members at once: which part of it is asked of whom, and whether what comes is right.
+//
+// The digest agreed on is that of a list of digests, one a tile; the list itself comes first, and proves itself. From
+// then on every part is held against it as it arrives, so that whoever sends other bytes is known at once. What is
+// held here already and is the same is not asked for.
+// Pure. Threads: one caller at a time. Ownership: its own state; never a byte of tensors.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "core/base/digest.h"
+#include "core/wire/messages.h"
+
+namespace collab::protocol {
+
+struct AnchorFetchPlan {
+  RunId run;
+  RoundId round;
+  Digest digest;  // digest_of_state of the two chains of tiles
+  std::uint64_t elements = 0;
+  bool outer_state = false;
+  // Digests of the tiles of what is held here: of the anchor and the outer state, each whole or empty.
+  std::vector<Digest> held_anchor{};
+  std::vector<Digest> held_outer{};
+  std::uint64_t tile_elements = kDigestChunkElements;
+  std::uint64_t part_elements = 4 * kDigestChunkElements;   // of one question; a multiple of tile_elements
+  std::uint64_t list_elements = 64 * kDigestChunkElements;  // the same of a question for digests
+  std::uint32_t window = 32;                                // at most: questions to one source that wait
+};
+
+struct SourceAdded {
+  SiteId site;
+};
+struct SourceLost {  // its link is gone, or it holds another anchor by now
+  SiteId site;
+};
+// `tiles`: of the bytes that came, or the digests that came; empty if they do not fit the range.
+struct PartArrived {
+  SiteId from;
+  wire::ChunkKind kind = wire::ChunkKind::kAnchor;
+  ElementRange range;
+  std::vector<Digest> tiles;
+};
+using AnchorFetchEvent = std::variant<SourceAdded, SourceLost, PartArrived>;
+
+struct AskPart {
+  SiteId of;
+  wire::FetchAnchor message;
+};
+struct TakePart {  // what has just arrived is right: put it in its place
+  wire::ChunkKind kind = wire::ChunkKind::kAnchor;
+  ElementRange range;
+};
+struct TakeHeld {  // what is held here is right already
+  wire::ChunkKind kind = wire::ChunkKind::kAnchor;
+  ElementRange range;
+};
+struct SourceWrong {  // it sent other bytes than were agreed on; it is asked no more until it is added again
+  SiteId site;
+  std::string reason;
+};
+struct AnchorWhole {};
+using AnchorFetchAction = std::variant<AskPart, TakePart, TakeHeld, SourceWrong, AnchorWhole>;
+
+class AnchorFetch {
+ public:
+  explicit AnchorFetch(AnchorFetchPlan plan);
+  ~AnchorFetch();
+  AnchorFetch(AnchorFetch&&) noexcept;
+  AnchorFetch& operator=(AnchorFetch&&) noexcept;
+
+  [[nodiscard]] std::vector<AnchorFetchAction> step(const AnchorFetchEvent& event);
+
+  struct Progress {
+    std::uint64_t elements = 0;  // of anchor and outer state
+    std::uint64_t here = 0;
+    std::uint64_t held = 0;  // of those: were here before
+  };
+  [[nodiscard]] Progress progress() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace collab::protocol

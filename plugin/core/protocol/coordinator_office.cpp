@@ -1,0 +1,447 @@
+// Office: who may coordinate, under which term, and what a successor takes over from the members.
+//
+// A candidate takes office when a majority of the newest membership has granted it a term above all it had granted.
+// An attempt needs Done from a majority of the same membership under one term, so of two coordinators at most one
+// commits, and whatever one committed the other finds done at every member it can reach.
+#include <algorithm>
+#include <tuple>
+
+#include "core/protocol/coordinator_state.h"
+#include "core/wire/limits.h"
+
+namespace collab::protocol {
+namespace {
+
+// Of two runs the one that has agreed more often stays: a fresh one never takes the place of one that has trained. Of
+// two that have not agreed yet, the larger.
+bool is_newer(const wire::Offer& a, std::size_t voters_of_a, const wire::Offer& b, std::size_t voters_of_b) {
+  if (a.round != b.round || a.run == b.run) return a.round > b.round;
+  if (a.round.value > 0) return a.run > b.run;
+  return std::tuple(voters_of_a, a.run) > std::tuple(voters_of_b, b.run);
+}
+
+bool is_newer(const wire::Join& a, const wire::Join& b) {
+  return is_newer(a.offer, a.report.voters.size(), b.offer, b.report.voters.size());
+}
+
+// The membership of the newest anchor anybody reports, and the newest attempt at the round after it: the last that was
+// formed, or to be committed, under the highest term.
+struct Newest {
+  const wire::Join* anchor = nullptr;
+  const wire::Prepared* prepared = nullptr;
+};
+
+bool is_newer(const wire::Prepared& a, const wire::Prepared& b) {
+  const auto rank = [](const wire::Prepared& p) {
+    return std::tuple(std::max(p.form.term, p.confirmed), p.form.attempt, p.confirmed, p.done);
+  };
+  return rank(a) > rank(b);
+}
+
+Newest newest_of(const std::map<LinkId, Applicant>& applicants, bool granted_only) {
+  Newest newest;
+  for (const auto& [link, applicant] : applicants) {
+    const wire::Join& join = applicant.join;
+    if ((granted_only && !applicant.granted) || join.report.voters.empty()) continue;
+    if (newest.anchor == nullptr || is_newer(join, *newest.anchor)) newest.anchor = &join;
+  }
+  if (newest.anchor == nullptr) return newest;
+  const wire::Offer& anchor = newest.anchor->offer;
+  for (const auto& [link, applicant] : applicants) {
+    if (granted_only && !applicant.granted) continue;
+    for (const wire::Prepared& prepared : applicant.join.report.prepared) {
+      const wire::Form& form = prepared.form;
+      if (form.run != anchor.run || form.round.value != anchor.round.value + 1) continue;
+      if (newest.prepared == nullptr || is_newer(prepared, *newest.prepared)) newest.prepared = &prepared;
+    }
+  }
+  return newest;
+}
+
+bool holds_mean(const Applicant& applicant, const wire::Prepared& of) {
+  const auto& said = applicant.join.report.prepared;
+  return std::any_of(said.begin(), said.end(),
+                     [&](const auto& p) { return p.done && p.form == of.form && p.slices == of.slices; });
+}
+
+struct Presence {
+  std::size_t voters = 0;
+  std::size_t here = 0;
+  std::size_t remember = 0;
+  [[nodiscard]] bool most() const { return 2 * here > voters; }
+  // A process that was started again does not know what its predecessor has promised; but of what a majority has agreed
+  // on, one of these knows.
+  [[nodiscard]] bool knows() const { return 2 * remember >= voters || here == voters; }
+};
+
+template <typename Counts>
+Presence presence(const std::vector<wire::Voter>& voters, const std::map<LinkId, Applicant>& applicants,
+                  Counts counts) {
+  Presence presence{voters.size()};
+  for (const wire::Voter& voter : voters) {
+    const auto found = std::find_if(applicants.begin(), applicants.end(), [&](const auto& entry) {
+      return entry.second.join.site == voter.name && counts(entry.second);
+    });
+    if (found == applicants.end()) continue;
+    ++presence.here;
+    presence.remember += found->second.join.report.remembers ? 1 : 0;
+  }
+  return presence;
+}
+
+// What an older term began and may have committed; nothing where somebody here can rule that out. Who was not done with
+// an attempt and has granted a newer term never will be, so its coordinator never committed it; where a successor was
+// about to, that does not help.
+std::optional<wire::Prepared> to_commit(const Newest& newest, const std::map<LinkId, Applicant>& applicants,
+                                        TermId term) {
+  if (newest.prepared == nullptr) return std::nullopt;
+  const wire::Form& form = newest.prepared->form;
+  const auto takes_part = [&](const std::string& name) {
+    const auto voter =
+        std::find_if(form.voters.begin(), form.voters.end(), [&](const auto& v) { return v.name == name; });
+    return voter != form.voters.end() && std::any_of(form.participants.begin(), form.participants.end(),
+                                                     [&](const auto& p) { return p.site == voter->site; });
+  };
+  const bool ruled_out = std::any_of(applicants.begin(), applicants.end(), [&](const auto& entry) {
+    const wire::Join& join = entry.second.join;
+    return entry.second.granted && join.report.remembers && takes_part(join.site) &&
+           !holds_mean(entry.second, *newest.prepared);
+  });
+  if (newest.prepared->confirmed.value == 0 && (ruled_out || !newest.prepared->done)) return std::nullopt;
+  return wire::Prepared{form, false, newest.prepared->slices, term};
+}
+
+}  // namespace
+
+Voters voters_of(const std::vector<wire::Voter>& list) {
+  Voters voters;
+  for (const wire::Voter& voter : list) voters[voter.site] = voter.name;
+  return voters;
+}
+
+std::vector<wire::Voter> list_of(const Voters& voters) {
+  std::vector<wire::Voter> list;
+  for (const auto& [site, name] : voters) list.push_back({site, name});
+  return list;
+}
+
+bool Coordinator::State::is_quorum(std::size_t here, std::size_t remember) const {
+  const Presence presence{voters.size(), here, remember};
+  return voters.empty() || (presence.most() && presence.knows());
+}
+
+bool Coordinator::State::has_quorum(const std::set<SiteId>& present) const {
+  std::size_t here = 0;
+  std::size_t remember = 0;
+  for (const auto& [id, name] : voters) {
+    if (present.count(id) == 0) continue;
+    ++here;
+    remember += members.at(id).remembers ? 1 : 0;
+  }
+  return is_quorum(here, remember);
+}
+
+// Under another name what they agree on cannot be taken for what others did.
+bool Coordinator::State::may_begin() const {
+  if (!forks) return has_quorum(all_members());
+  const auto here =
+      std::count_if(voters.begin(), voters.end(), [this](const auto& v) { return members.count(v.first) != 0; });
+  return voters.empty() || 2 * static_cast<std::size_t>(here) > voters.size();
+}
+
+// Most are here, but too few of them remember what was promised; those who may know had the grace to come back.
+void Coordinator::State::fork() {
+  vague_since = kNever;
+  if (!anchor->digest) return recess("nobody has told the anchor's digest yet");
+  anchor->run = RunId{config.fresh_run.value + births++};
+  note(Note::Level::kWarning, "anchor",
+       quorum_in_words(ready_crew()) + "; after " + in_seconds(config.link_grace) +
+           " (COLLAB_LINK_GRACE) they go on as run " + std::to_string(anchor->run.value));
+  for (auto& [id, member] : members) {
+    if (member.holds && member.holds->round == anchor->round) member.holds->run = anchor->run;
+    member.standing = Standing::kJoined;
+    member.remembers = true;
+    member.ready.reset();
+  }
+  begin_round_again();
+  changed = true;
+}
+
+std::string Coordinator::State::quorum_in_words(const std::set<SiteId>& present) const {
+  std::vector<std::string> missing;
+  for (const auto& [site, name] : voters) {
+    if (present.count(site) == 0) missing.push_back(name);
+  }
+  const std::size_t here = voters.size() - missing.size();
+  const std::string why = 2 * here > voters.size() ? ", and too few of them have not been restarted since; missing: "
+                                                   : ", which is no majority; missing: ";
+  return std::to_string(here) + " of the " + std::to_string(voters.size()) + " sites that agreed on round " +
+         std::to_string(anchor ? anchor->round.value : 0) + why + join_words(missing);
+}
+
+std::set<SiteId> Coordinator::State::all_members() const {
+  std::set<SiteId> sites;
+  for (const auto& [id, member] : members) sites.insert(id);
+  return sites;
+}
+
+void Coordinator::State::remember(RunId run, RoundId of, AttemptId attempt, const std::vector<SiteId>& contributors) {
+  std::vector<Digest> slices;
+  if (const auto known = history.find(of); known != history.end() && known->second.attempt == attempt) {
+    slices = std::move(known->second.slices);
+  }
+  history[of] = PastRound{run, attempt, {contributors.begin(), contributors.end()}, std::move(slices)};
+  while (history.size() > kRememberedRounds) history.erase(history.begin());
+}
+
+// Of the round after the anchor it holds: no other can hold a contribution of it.
+wire::Counted Coordinator::State::counted(const MemberRecord& member) const {
+  const wire::Offer held = brought_by(member);
+  if (held.run.value == 0 || std::tuple(held.run, held.round) == std::tuple(anchor->run, anchor->round))
+    return wire::Counted::kNo;
+  const auto past = history.find(RoundId{held.round.value + 1});
+  if (past == history.end() || past->second.run != held.run) return wire::Counted::kUnknown;
+  return past->second.contributors.count(member.id) != 0 ? wire::Counted::kYes : wire::Counted::kNo;
+}
+
+// ---- towards office --------------------------------------------------------------------------------
+
+void Coordinator::State::apply_for(LinkId link, const wire::Join& join) {
+  for (auto other = applicants.begin(); other != applicants.end();) {  // the same site on a newer link
+    if (other->second.join.site != join.site || other->first == link) {
+      ++other;
+      continue;
+    }
+    out.emplace_back(Hangup{other->first, "replaced by a new link of " + join.site});
+    other = applicants.erase(other);
+  }
+  if (applicants.size() >= wire::kMaxSites) return refuse_link(link, join.site, "too many joins at once; try again");
+  // They come and go between candidates: what counts is since when somebody has been looking for a coordinator here.
+  if (applicants.empty() && (!applying.running() || now >= later(last_applicant, config.link_grace)))
+    applying.start(now);
+  applicants[link] = Applicant{join, TermId{}, false};
+  seek_office();
+}
+
+void Coordinator::State::forget_applicant(LinkId link) {
+  if (applicants.erase(link) != 0) last_applicant = now;
+}
+
+void Coordinator::State::on_grant(LinkId link, const wire::Grant& grant) {
+  const auto found = applicants.find(link);
+  if (found == applicants.end() || grant.term != found->second.proposed) return;  // of a proposal given up since
+  found->second.granted = true;
+  found->second.join.offer = grant.offer;
+  found->second.join.report = grant.report;
+  seek_office();
+}
+
+// What this candidate knows from its own time in office counts as a report.
+bool Coordinator::State::outranks(const wire::Join* newest) const {
+  return remembered &&
+         (newest == nullptr || !is_newer(newest->offer, newest->report.voters.size(), *remembered, voters.size()));
+}
+
+// Who took office because nobody knew better has to give way to a swarm that was there before. Of two that have trained
+// the one that has agreed more often stays.
+bool Coordinator::State::is_older(const wire::Join& join) const {
+  if (join.report.voters.empty() || outranks(&join)) return false;
+  if (!anchor && !last_anchor) return true;
+  const auto& [run, agreed] = anchor ? std::pair(anchor->run, anchor->round) : *last_anchor;
+  return run != join.offer.run && (agreed.value == 0 || join.offer.round > agreed);
+}
+
+bool Coordinator::State::enough(bool granted_only) const {
+  const bool patient = now < later(applying.since(), config.link_grace);
+  const auto suffice = [&](const std::vector<wire::Voter>& membership) {
+    const Presence who =
+        presence(membership, applicants, [&](const Applicant& a) { return a.granted || !granted_only; });
+    return who.most() && (who.knows() || !patient);
+  };
+  const Newest newest = newest_of(applicants, granted_only);
+  const bool ours = outranks(newest.anchor);
+  if (!ours && newest.anchor == nullptr) return false;
+  if (!suffice(ours ? list_of(voters) : newest.anchor->report.voters)) return false;
+  return newest.prepared == nullptr || suffice(newest.prepared->form.voters);
+}
+
+bool Coordinator::State::confirmed_by_most() const {
+  const auto confirms = [this](const Applicant& applicant) {
+    const auto& said = applicant.join.report.prepared;
+    return applicant.granted && std::any_of(said.begin(), said.end(), [this](const auto& p) {
+             return p.confirmed == term && p.form == settled->form;
+           });
+  };
+  const Newest newest = newest_of(applicants, true);
+  return newest.anchor != nullptr && presence(newest.anchor->report.voters, applicants, confirms).most() &&
+         presence(settled->form.voters, applicants, confirms).most();
+}
+
+void Coordinator::State::seek_office() {
+  if (in_office || applicants.empty()) return;
+  TermId highest;
+  for (const auto& [link, applicant] : applicants) {
+    if (!applicant.granted) highest = std::max(highest, applicant.join.report.granted);
+  }
+  const Newest newest = newest_of(applicants, false);
+  const bool strangers = std::none_of(applicants.begin(), applicants.end(), [this](const auto& applicant) {
+    return std::any_of(voters.begin(), voters.end(),
+                       [&](const auto& voter) { return voter.second == applicant.second.join.site; });
+  });
+  const bool empty_handed = strangers || (remembered && remembered->round.value == 0);
+  if (newest.anchor == nullptr && empty_handed && now >= later(applying.since(), config.link_grace)) voters.clear();
+  // Nobody to ask: the swarm has not begun, or all of it has left in good order.
+  const bool nobody = voters.empty() && (newest.anchor == nullptr || outranks(newest.anchor));
+  if (nobody) {
+    founded = true;
+    forks = remembered.has_value();  // others may have agreed on more than we remember: from here it is another run
+    return take_office(std::max(term, TermId{highest.value + 1}));
+  }
+  if (enough(true)) {
+    if (!settled) settled = to_commit(newest_of(applicants, true), applicants, term);
+    if (!settled) return take_office(term);
+    for (auto& [link, applicant] : applicants) {
+      if (!applicant.granted || std::exchange(applicant.told, true)) continue;
+      out.emplace_back(Send{link, wire::Propose{term, {*settled}}});
+    }
+    if (confirmed_by_most()) take_office(term);
+    return;
+  }
+  if (!enough(false)) return;  // those who wait here go on to another candidate after a while
+  // Where nobody remembers, the last terms are not known either.
+  const bool forgotten = std::none_of(applicants.begin(), applicants.end(),
+                                      [](const auto& entry) { return entry.second.join.report.remembers; });
+  const TermId least{highest.value + (forgotten ? kForgottenTerms : 1)};
+  if (term < least) {
+    term = least;
+    settled.reset();
+    for (auto& [link, applicant] : applicants) applicant.granted = false;
+  }
+  for (auto& [link, applicant] : applicants) {
+    if (applicant.proposed == term) continue;
+    applicant.proposed = term;
+    applicant.granted = applicant.told = false;
+    out.emplace_back(Send{link, wire::Propose{term}});
+  }
+}
+
+// Missing: of the newest membership, by name.
+void Coordinator::State::on_office_tick() {
+  seek_office();
+  const auto waited = applicants.empty() ? std::nullopt : applying.due(now);
+  if (!waited) return;
+  const Newest newest = newest_of(applicants, false);
+  const bool ours = outranks(newest.anchor) || newest.anchor == nullptr;
+  const std::vector<wire::Voter> membership = ours ? list_of(voters) : newest.anchor->report.voters;
+  std::vector<std::string> here;
+  std::vector<std::string> missing;
+  for (const auto& [link, applicant] : applicants) here.push_back(applicant.join.site);
+  for (const wire::Voter& voter : membership) {
+    if (std::find(here.begin(), here.end(), voter.name) == here.end()) missing.push_back(voter.name);
+  }
+  note(Note::Level::kInfo, "waiting",
+       "for a majority of the " + std::to_string(membership.size()) + " sites that agreed last; here: " +
+           join_words(here) + "; missing: " + join_words(missing) + " (" + in_seconds(*waited) + ")");
+}
+
+void Coordinator::State::take_office(TermId of) {
+  in_office = true;
+  term = of;
+  if (!founded) {
+    inherit();
+    remembered.reset();
+  }
+  settled.reset();
+  attempt_base = static_cast<std::uint32_t>((term.value - 1) & 0x7FFF) << 16;
+  highest_attempt = attempt_base;
+  const std::map<LinkId, Applicant> comers = std::move(applicants);
+  applicants.clear();
+  applying.stop();
+  for (const auto& [link, applicant] : comers) on_join(link, applicant.join);
+}
+
+// What counts of the past is the newest anchor with its membership, and the newest attempt at the round after it.
+void Coordinator::State::inherit() {
+  const Newest newest = newest_of(applicants, true);
+  const bool ours = outranks(newest.anchor);
+  if (newest.anchor == nullptr && !ours) return;
+  const wire::Offer offer = newest.anchor == nullptr ? wire::Offer{} : newest.anchor->offer;
+  if (!ours) voters = voters_of(newest.anchor->report.voters);
+  gathered = true;
+  newborn = false;
+  // Where too few remember, those who are missing may hold more. What is agreed on from here has another name.
+  const auto vague = [this](const std::vector<wire::Voter>& membership) {
+    return !presence(membership, applicants, [](const Applicant& a) { return a.granted; }).knows();
+  };
+  forks = vague(list_of(voters)) || (settled && vague(settled->form.voters));
+  if (ours && std::tie(offer.run, offer.round) != std::tie(remembered->run, remembered->round)) {
+    if (remembered->round.value > 0) last_anchor = {remembered->run, remembered->round};  // it may be brought back
+  } else if (newest.anchor != nullptr && !forks) {
+    anchor = AnchorRecord{offer.run, offer.round, offer.digest};
+  }
+  for (const auto& [link, applicant] : applicants) {
+    for (const wire::Commit& commit : applicant.join.report.recent) {
+      if (commit.run == offer.run) remember(commit.run, commit.round, commit.attempt, commit.contributors);
+    }
+  }
+  note(Note::Level::kInfo, "coordinator",
+       "in office under term " + std::to_string(term.value) + " by " + std::to_string(applicants.size()) +
+           " sites, at run " + std::to_string(offer.run.value) + " round " + std::to_string(offer.round.value),
+       {{"term", std::to_string(term.value)}});
+  if (settled && anchor) return commit_settled();
+  if (settled || newest.prepared == nullptr) return;
+  const wire::Form& form = newest.prepared->form;
+  note(Note::Level::kInfo, "coordinator",
+       "attempt " + std::to_string(form.attempt.value) + " of round " + std::to_string(form.round.value) +
+           " is given up: not all were done with it, so nobody committed it");
+}
+
+// It may have been committed already; whoever saw that holds the same.
+void Coordinator::State::commit_settled() {
+  const wire::Form form = settled->form;
+  if (form.run != anchor->run || form.round.value != anchor->round.value + 1) return;  // seen by one who came later
+  std::vector<SiteId> contributors;
+  for (const wire::Participant& p : form.participants) {
+    if (p.weight > 0) contributors.push_back(p.site);
+  }
+  note(Note::Level::kInfo, "coordinator",
+       "attempt " + std::to_string(form.attempt.value) + " of round " + std::to_string(form.round.value) +
+           " is committed: everybody here was done with it");
+  remember(form.run, form.round, form.attempt, contributors);
+  history.at(form.round).slices = settled->slices;
+  voters = voters_of(form.voters);
+  const bool held = std::any_of(applicants.begin(), applicants.end(),
+                                [this](const auto& entry) { return holds_mean(entry.second, *settled); });
+  if (!held) {
+    last_anchor = {form.run, form.round};
+    return anchor.reset();
+  }
+  anchor->round = form.round;
+  anchor->digest.reset();
+}
+
+void Coordinator::State::step_down(const std::string& reason) {
+  note(Note::Level::kWarning, "coordinator", "out of office: " + reason, {{"term", std::to_string(term.value)}});
+  for (const auto& [id, member] : members) out.emplace_back(Hangup{member.link, "out of office: " + reason});
+  for (const auto& [link, join] : claims) out.emplace_back(Hangup{link, "out of office: " + reason});
+  members.clear();
+  ++changes;
+  links.clear();
+  claims.clear();
+  leave_office();
+}
+
+// What was agreed on is kept, with the membership: strangers do not begin a swarm of their own here.
+void Coordinator::State::leave_office() {
+  if (!remembered) remembered = wire::Offer{};
+  if (anchor) remembered = wire::Offer{anchor->run, anchor->round, anchor->digest.value_or(Digest{})};
+  if (last_anchor) remembered = wire::Offer{last_anchor->first, last_anchor->second, {}};
+  last_anchor.reset();
+  settled.reset();
+  vague_since = kNever;
+  forget_everything();
+  in_office = founded = false;
+  ++term.value;
+}
+
+}  // namespace collab::protocol

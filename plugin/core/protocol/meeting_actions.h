@@ -1,0 +1,112 @@
+// What the meeting's machines are told and what they ask for. Plain values, as actions.h has them for the others.
+//
+// Threads and ownership: plain values; payloads are shared and never changed.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "collab/transport.h"
+#include "core/protocol/actions.h"
+
+namespace collab::protocol {
+
+// Bytes [offset, offset + bytes) of a buffer; none: nothing.
+struct Payload {
+  BufferPtr buffer;
+  std::size_t offset = 0;
+  std::size_t bytes = 0;
+};
+[[nodiscard]] inline Payload whole(const BufferPtr& buffer) {
+  return buffer ? Payload{buffer, 0, buffer->bytes().size()} : Payload{};
+}
+
+struct MeetingReceived {
+  LinkId link;
+  wire::Message message;
+  BufferPtr payload;
+};
+// On the data lane, in order, all of a link; Heartbeats on the control lane, which overtakes.
+struct MeetingSend {
+  LinkId link;
+  wire::Message message;
+  Payload payload;
+};
+
+// ---- hub -----------------------------------------------------------------------------------------
+
+using MeetingEvent = std::variant<MeetingReceived, Closed, Tick>;
+using MeetingAction = std::variant<MeetingSend, Hangup, Note>;
+
+// ---- client --------------------------------------------------------------------------------------
+
+// A collective, or one side of a send: this rank's part in the group's next step.
+struct MeetingRequest {
+  std::uint64_t id = 0;  // the caller's, given back in MeetingExchanged
+  GroupId group;
+  std::uint64_t call = 0;  // see wire::Bring
+  std::string operation;
+  std::string shape;
+  wire::Absence absence = wire::Absence::kFails;
+  std::uint32_t root = 0;
+  bool wants = true;
+  bool absent = false;
+  std::vector<std::uint64_t> splits;
+  Payload payload;
+  Duration timeout{0};  // 0: none
+};
+struct OpenGroup {
+  GroupId group;
+  std::vector<RankId> members;
+  GroupId parent{};  // see wire::Assemble
+  std::uint32_t tag = 0;
+};
+struct CloseGroup {
+  GroupId group;
+};
+// Who sends to us in this group with this tag? Answered by SenderFound.
+struct SeekSender {
+  std::uint64_t id = 0;
+  GroupId group;
+  std::uint32_t tag = 0;
+  Duration timeout{0};
+};
+struct MeetingBegin {};
+struct MeetingLeave {
+  std::string reason;
+};
+struct HubConnected {
+  LinkId link;
+};
+struct HubDialFailed {
+  Status why;
+};
+using MeetingClientEvent = std::variant<MeetingBegin, OpenGroup, CloseGroup, MeetingRequest, SeekSender, MeetingLeave,
+                                        HubConnected, HubDialFailed, MeetingReceived, Closed, Tick>;
+
+struct DialHub {
+  std::uint32_t candidate = 0;
+};
+struct MeetingExchanged {
+  std::uint64_t id = 0;
+  Status status;
+  std::vector<Payload> parts;         // by member; our own is not among them
+  std::vector<std::uint32_t> absent;  // members it was completed without
+};
+struct SenderFound {
+  std::uint64_t id = 0;
+  Status status;
+  std::uint32_t from = 0;  // a member's index
+};
+struct MeetingEntered {};
+// It cannot go on; every exchange fails with these words from now on.
+struct MeetingBroken {
+  Status why;
+};
+using MeetingClientAction =
+    std::variant<DialHub, MeetingSend, Hangup, MeetingExchanged, SenderFound, MeetingEntered, MeetingBroken, Note>;
+
+}  // namespace collab::protocol

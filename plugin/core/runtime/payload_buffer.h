@@ -1,0 +1,42 @@
+// What a transport sends of a meeting's messages; a part of a buffer as a buffer of its own.
+//
+// Threads: as the buffer it is a part of. Ownership: shares that buffer.
+#pragma once
+
+#include <memory>
+#include <utility>
+#include <variant>
+
+#include "collab/transport.h"
+#include "core/protocol/meeting_actions.h"
+#include "core/wire/encoding.h"
+
+namespace collab {
+
+class PayloadBuffer final : public Buffer {
+ public:
+  explicit PayloadBuffer(protocol::Payload payload) : payload_(std::move(payload)) {}
+  [[nodiscard]] std::span<std::byte> bytes() override {
+    return payload_.buffer->bytes().subspan(payload_.offset, payload_.bytes);
+  }
+
+ private:
+  protocol::Payload payload_;
+};
+
+// Null for no bytes.
+[[nodiscard]] inline BufferPtr as_buffer(const protocol::Payload& payload) {
+  if (payload.bytes == 0) return nullptr;
+  if (payload.offset == 0 && payload.bytes == payload.buffer->bytes().size()) return payload.buffer;
+  return std::make_shared<PayloadBuffer>(payload);
+}
+
+// Heartbeats overtake what is brought and handed out.
+[[nodiscard]] inline TransportMessage message_of(const protocol::MeetingSend& action) {
+  const bool beat = std::holds_alternative<wire::Heartbeat>(action.message);
+  return {.lane = beat ? Lane::kControl : Lane::kData,
+          .head = wire::encode(action.message),
+          .payload = as_buffer(action.payload)};
+}
+
+}  // namespace collab

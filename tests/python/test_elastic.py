@@ -1,0 +1,163 @@
+"""Sites that die, stop, leave and come back while the others train on: real torchruns of `--rdzv-backend=collab`."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import random
+import re
+import signal
+import time
+
+import pytest
+from test_torchrun import Node, Nodes, nodes  # noqa: F401  # a fixture
+
+pytestmark = pytest.mark.slow
+
+
+def three(nodes: Nodes, *flags: str, **environment: str) -> tuple[Node, Node, Node]:  # noqa: F811
+    names = ("paris", "rome", "oslo")
+    # The endpoint's is the first: its agent coordinates.
+    made = []
+    for name in names:
+        conf = f"is_host={int(name == 'paris')}"
+        made.append(nodes.start(name, "--max-restarts=100", *flags, nnodes="3:4", conf=conf, **environment))
+    made[0].wait_for_rounds(2, *names)
+    return made[0], made[1], made[2]
+
+
+def worker(node: Node) -> int:
+    return int(node.pids()[-1])
+
+
+def end_alike(nodes: Nodes) -> None:  # noqa: F811
+    nodes.stop_training()
+    for node in nodes.all:
+        node.join()
+    assert len({node.digest() for node in nodes.all}) == 1
+
+
+def rounds_told(nodes: Nodes, name: str) -> list[dict[str, object]]:  # noqa: F811
+    lines = (nodes.folder / f"{name}.jsonl").read_text().splitlines()
+    return [event for event in map(json.loads, lines) if event["event"] == "round" and event["site"] == name]
+
+
+def rounds_alike(nodes: Nodes, *names: str) -> int:  # noqa: F811
+    """What each committed round led to was the same everywhere; how many there were."""
+    told: dict[object, object] = {}
+    for name in names:
+        for event in rounds_told(nodes, name):
+            assert told.setdefault(event["round"], event["digest"]) == event["digest"], f"{event} at {name}"
+    return len(told)
+
+
+def test_a_worker_is_killed_at_random_moments_and_returns(nodes: Nodes) -> None:  # noqa: F811
+    paris, rome, oslo = three(nodes)
+    chance = random.Random()
+    kills = int(os.environ.get("COLLAB_TEST_KILLS", "5"))
+    for number in range(kills):
+        time.sleep(chance.random() * 0.5)  # of a round of about 0.3 s
+        steps = paris.step()
+        os.kill(worker(rome), signal.SIGKILL)
+        rome.wait_for(f"start lone restart {number + 1}")
+        paris.wait_for_rounds(2, "paris", "rome", "oslo")
+        assert paris.step() > steps
+        assert len(paris.pids()) == len(oslo.pids()) == 1, "a healthy worker was restarted"
+    end_alike(nodes)
+    assert rounds_alike(nodes, "paris", "rome", "oslo") > 2 * kills
+
+
+def test_the_coordinators_machine_dies_and_the_others_go_on(nodes: Nodes) -> None:  # noqa: F811
+    paris, rome, oslo = three(nodes)
+    paris.kill()
+    rome.wait_for_rounds(2, "rome", "oslo")
+    assert len(rome.pids()) == len(oslo.pids()) == 1
+    nodes.all.remove(paris)
+    end_alike(nodes)
+
+
+def test_a_short_pause_is_waited_for(nodes: Nodes) -> None:  # noqa: F811
+    environment = {"COLLAB_LINK_GRACE": "20s", "COLLAB_STRAGGLER_GRACE": "20s"}
+    paris, rome, _ = three(nodes, **environment)
+    os.kill(worker(rome), signal.SIGSTOP)
+    time.sleep(5)
+    os.kill(worker(rome), signal.SIGCONT)
+    paris.wait_for_rounds(2, "paris", "rome", "oslo")
+    assert not paris.rounds("paris", "oslo"), "nobody was left out"
+    assert "is moved onto the new anchor" not in rome.output
+    end_alike(nodes)
+
+
+def test_a_long_pause_is_not_waited_for_and_nothing_trained_is_lost(nodes: Nodes) -> None:  # noqa: F811
+    paris, rome, _ = three(nodes)
+    os.kill(worker(rome), signal.SIGSTOP)
+    paris.wait_for_rounds(3, "paris", "oslo")
+    os.kill(worker(rome), signal.SIGCONT)
+    paris.wait_for_rounds(2, "paris", "rome", "oslo")
+    assert len(rome.pids()) == 1, "it came back by itself"
+    end_alike(nodes)
+
+
+def test_of_two_sites_one_dies_and_comes_back(nodes: Nodes) -> None:  # noqa: F811
+    paris = nodes.start("paris", "--max-restarts=3", conf="is_host=1")
+    rome = nodes.start("rome", "--max-restarts=3", conf="is_host=0")
+    paris.wait_for_rounds(2, "paris", "rome")
+    rome.kill()
+    paris.wait_for_steps(100)
+    assert not paris.rounds("paris"), "half of the swarm moved the anchor"
+    nodes.all.remove(rome)
+    again = nodes.start("rome", conf="is_host=0")
+    again.wait_for_rounds(2, "paris", "rome")
+    assert len(paris.pids()) == 1
+    end_alike(nodes)
+
+
+def test_a_fourth_joins_leaves_on_sigterm_and_joins_again(nodes: Nodes) -> None:  # noqa: F811
+    paris, rome, oslo = three(nodes)
+    for _ in range(2):
+        lima = nodes.start("lima", nnodes="3:4", conf="is_host=0")
+        lima.wait_for_rounds(2, "paris", "rome", "oslo", "lima")
+        lima.process.send_signal(signal.SIGTERM)
+        lima.process.wait(40)
+        assert "leaves the swarm, because it was asked to end (SIGTERM)" in lima.output
+        paris.wait_for_rounds(2, "paris", "rome", "oslo")
+        assert re.search(r"lima is no member any more: left: it was asked to end", paris.output)
+        nodes.all.remove(lima)
+    assert all(len(node.pids()) == 1 for node in (paris, rome, oslo))
+    end_alike(nodes)
+
+
+@pytest.mark.timeout(600)
+def test_sites_come_and_go_for_long(nodes: Nodes) -> None:  # noqa: F811
+    """COLLAB_SOAK_SECONDS (`ci/soak.sh`: ten minutes) of sites that join, leave in good order, or are killed."""
+    seconds = float(os.environ.get("COLLAB_SOAK_SECONDS", "120"))
+    paris, rome, oslo = three(nodes)
+    chance = random.Random()
+    begun = time.monotonic()
+    changes = 0
+    for number in itertools.count():
+        if time.monotonic() - begun > seconds:
+            break
+        lima = nodes.start("lima", nnodes="3:4", conf="is_host=0")
+        lima.wait_for_rounds(1, "paris", "rome", "oslo", "lima")
+        time.sleep(chance.random() * seconds / 20)
+        if number % 2:
+            lima.kill()
+        else:
+            lima.process.send_signal(signal.SIGTERM)
+            lima.process.wait(40)
+        nodes.all.remove(lima)
+        changes += 2
+        paris.wait_for_rounds(1, "paris", "rome", "oslo")
+    nodes.stop_training()
+    for node in (paris, rome, oslo):
+        node.join()
+        assert len(node.pids()) == 1, f"{node.name} was restarted"
+        trained = 5 * int(re.findall(r"ended step (\d+)", node.output)[-1])
+        assert rounds_told(nodes, node.name)[-1]["samples"] == trained, "each sample counts once"
+    assert len({node.digest() for node in (paris, rome, oslo)}) == 1
+    took = time.monotonic() - begun
+    rounds = rounds_alike(nodes, "paris", "rome", "oslo")
+    print(f"{changes} joins and leaves and {rounds} rounds in {took:.0f} s")
+    assert changes >= 4 and rounds >= took / 60

@@ -1,0 +1,52 @@
+"""Which transport is chosen from what is given, and that nothing goes over the open internet in the clear unasked."""
+
+from __future__ import annotations
+
+import pytest
+from torch_collab import links, native
+
+
+def config(**knobs: str) -> native.Settings:
+    return native.load_config({f"COLLAB_{name.upper()}": value for name, value in knobs.items()}, {})
+
+
+KEY = "clb_" + "k" * 40
+
+
+@pytest.fixture(autouse=True)
+def ucx_loads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native, "ucx_problem", lambda: None)
+
+
+def test_ucx_without_a_key() -> None:
+    assert links.choose(config()).kind == "ucx"
+    assert links.choose(config(coordinator="10.1.2.3:29400,[fd00::1]:29400")).kind == "ucx"
+
+
+def test_a_key_asks_for_encryption() -> None:
+    choice = links.choose(config(token=KEY))
+    assert choice.kind == "tcp" and "COLLAB_TOKEN is given" in choice.reason and KEY not in str(choice)
+    assert links.choose(config(token=KEY, transport="ucx")).kind == "ucx"  # asked for by name
+
+
+def test_without_ucx(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native, "ucx_problem", lambda: "no libucp.so")
+    choice = links.choose(config())
+    assert choice.kind == "tcp" and "no libucp.so" in choice.reason
+    with pytest.raises(RuntimeError, match=r"UCX does not load: no libucp.so; pip install libucx-cu12"):
+        links.choose(config(transport="ucx"))
+
+
+def test_gloo_joins_one_world_only() -> None:
+    assert links.choose(config(transport="gloo"), one_world=True).kind == "gloo"
+    with pytest.raises(RuntimeError, match="one world only"):
+        links.choose(config(transport="gloo"))
+
+
+@pytest.mark.parametrize("transport", ["auto", "ucx"])
+@pytest.mark.parametrize("knobs", [{"coordinator": "93.184.216.34:29400"}, {"advertise": "2606:4700::1111"}])
+def test_the_open_internet_needs_a_key_or_a_word(transport: str, knobs: dict[str, str]) -> None:
+    with pytest.raises(RuntimeError, match=r"not encrypted: make a swarm key with `collab token`"):
+        links.choose(config(transport=transport, **knobs))
+    assert links.choose(config(transport=transport, insecure="1", **knobs)).kind == "ucx"
+    assert links.choose(config(token=KEY, **knobs)).kind == "tcp"
