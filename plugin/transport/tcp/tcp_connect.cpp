@@ -314,7 +314,8 @@ void TcpEngine::attach(TcpLink& link, const ConnectionPtr& connection) {
     log_debug("tcp: the link to " + link.peer + " has a connection again");
   }
   const std::string congestion = congestion_of(connection->handle());
-  if (congestion == "bbr") link.search.at_most(kMostWithBbr);
+  connection->rests = congestion == "bbr";
+  if (connection->rests) link.search.at_most(kMostWithBbr);
   if (!std::exchange(told_congestion_, true)) {
     log_debug("tcp: congestion control is " + congestion +
               (congestion != options_.congestion && !options_.congestion.empty()

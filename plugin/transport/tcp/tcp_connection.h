@@ -105,6 +105,7 @@ class Connection final : public std::enable_shared_from_this<Connection>, privat
   bool paused = false;                   // not read, for the cap's sake
   std::optional<KernelFigures> figures;  // when last asked
   double pace = 0;                       // set at the socket; 0: none
+  bool rests = false;                    // its congestion control stops now and then, unless it was idle meanwhile
 
  private:
   static constexpr std::size_t kMaxItems = 2048;

@@ -109,6 +109,9 @@ class TcpEngine final : private ConnectionOwner {
   void slot_failed(TcpLink& link, std::uint16_t index, Fault fault, const Status& why);
   [[nodiscard]] bool allowed(const Endpoint& peer) const;
   [[nodiscard]] std::uint16_t wanted(const TcpLink& link) const;
+  [[nodiscard]] std::size_t in_use(const TcpLink& link) const {
+    return options_.connections != 0 ? link.slots.size() : std::size_t{link.search.wanted()};
+  }
   Status on_hello(Connection& from, const Hello& hello);
   Status on_welcome(Connection& from, const Id& process);
   void on_refuse(Connection& from, const Refuse& refusal);

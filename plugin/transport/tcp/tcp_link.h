@@ -61,7 +61,9 @@ struct TcpLink {
   std::optional<Duration> way_out;          // the shortest since the last tick, in clocks that differ by a constant
   std::uint64_t delivered = 0, resent = 0;  // bytes of data connections, as the kernel counts
   std::uint16_t peer_wants = 1;
-  std::size_t turn = 0;  // where the next round over the data connections begins
+  std::size_t turn = 0;   // where the next round over the data connections begins
+  std::size_t shift = 0;  // of the data connections, see carriers()
+  TimePoint shift_since{};
   TimePoint alone_since = kNever;
   bool answered = false;       // a ping since it was last alone: the dialler, too, knows it has a connection
   bool ended_by_peer = false;  // and not by silence
@@ -94,6 +96,17 @@ struct TcpLink {
       if (slot.attached()) return false;
     }
     return true;
+  }
+  // The connections that data goes to now, among the first `most` data connections: every second one where their
+  // congestion control needs a rest, and otherwise all.
+  [[nodiscard]] std::vector<Connection*> carriers(std::size_t most) const {
+    std::vector<Connection*> all, on_shift;
+    for (std::size_t i = 1; i < slots.size() && i <= most; ++i) {
+      if (!slots[i].attached() || slots[i].connection->held) continue;
+      all.push_back(slots[i].connection.get());
+      if (pace.rate() > 0 && all.back()->rests && i % 2 == shift % 2) on_shift.push_back(all.back());
+    }
+    return on_shift.empty() ? all : on_shift;
   }
   // Carries control: the control connection, else any.
   [[nodiscard]] Connection* control() const {

@@ -12,24 +12,24 @@ constexpr Duration kShortest = std::chrono::milliseconds(500);
 constexpr int kRoundTrips = 10;  // slow start needs some before a new connection counts
 
 // Of a link's pace.
-constexpr Duration kShortestEpoch = std::chrono::milliseconds(40);
-constexpr Duration kLeastQueue = std::chrono::milliseconds(10);
+constexpr Duration kShortestEpoch = std::chrono::milliseconds(50);
 constexpr Duration kMemory = std::chrono::seconds(10);
-constexpr double kFirstStep = 0.01;
-constexpr double kBoldStep = 0.1;           // while little is known
-constexpr double kLeastRate = 16.0 * 1024;  // bytes a second
-constexpr double kSlower = 0.75;
-constexpr double kForget = 0.95;
-constexpr double kLongestStep = 0.25;
-constexpr double kStepGrowth = 1.6;
-constexpr double kFollows = 0.93;    // of what was sent: the line keeps up
-constexpr double kLeastRatio = 0.8;  // a line that loses more is taken for a full one
-constexpr double kMostHeadroom = 2;
-constexpr double kDeepest = 0.3;  // of the rate, given up to drain
+constexpr Duration kDrainEvery = std::chrono::seconds(5);
+constexpr double kTarget = 0.015;             // seconds of queue
+constexpr double kTargetOfRoundTrip = 0.1;    // or this
+constexpr double kNoQueue = 0.25;             // of the target
+constexpr double kLongQueue = 3;              // targets
+constexpr double kHorizon = 4;                // epochs in which a deviation from the target is to be gone
+constexpr double kLeast = 0.75, kMost = 1.1;  // of what the line carries
+constexpr double kDeepest = 0.3;              // of it, given up to drain
+constexpr double kLeastRate = 16.0 * 1024;    // bytes a second
+constexpr double kWeight = 1.0 / 8;           // of an epoch
+constexpr double kFirstStep = 0.01, kStepGrowth = 1.6, kLongestStep = 0.25;
+constexpr double kFollows = 0.9;   // of what was sent: the line keeps up
+constexpr double kCarries = 0.95;  // the line carries all of it
+constexpr double kSlower = 0.75;   // it does not by far
 constexpr double kStillGrows = 1.2;
 constexpr int kFullEpochs = 2;
-constexpr int kDrainEpochs = 2;
-constexpr int kMostInVain = 2;
 
 double seconds(Duration time) { return std::chrono::duration<double>(time).count(); }
 
@@ -71,17 +71,17 @@ void Shortest::note(TimePoint now, Duration time) {
   now_ = std::min(now_, time);
 }
 
-Duration LinkPace::threshold() const { return std::max(kLeastQueue, shortest_round_trip_.value() / 10); }
+Duration LinkPace::epoch() const { return std::max(kShortestEpoch, round_trip_); }
 
-double LinkPace::headroom() const {
-  if (rate_ == 0 || last_arrived_ == 0) return 1;
-  return std::clamp(ratio_ * rate_ / last_arrived_, 1.0, kMostHeadroom);
+double LinkPace::target() const {
+  return std::max(kTarget, kTargetOfRoundTrip * seconds(shortest_round_trip_.value()));
 }
 
-Duration LinkPace::queue() const {
+// The smaller of two sights: a lost ping looks like a long way, data on the way back like a long round trip.
+double LinkPace::queue() const {
   const Duration both_ways = round_trip_ - shortest_round_trip_.value();
   const std::optional<Duration> way = way_out_ ? way_out_ : way_out_before_;
-  return way ? std::min(both_ways, *way - shortest_way_out_.value()) : both_ways;
+  return seconds(way ? std::min(both_ways, *way - shortest_way_out_.value()) : both_ways);
 }
 
 void LinkPace::begin_epoch(TimePoint now, const Sight& sight) {
@@ -107,105 +107,72 @@ double LinkPace::observe(TimePoint now, const Sight& sight) {
     // Round trips are old news, and nothing has arrived yet.
     measuring_ = true;
     settled_ = now + 2 * sight.round_trip;
-    rate_ = std::min(rate_, most_ / ratio_);  // not into a queue at once
-    before_ = rate_;
-    last_arrived_ = 0;
+    rate_ = before_ = line_;
+    drained_ = now;
+    last_delivered_ = 0;
+    step_ = kFirstStep;
     way_out_.reset();
     way_out_before_.reset();
-    begin_epoch(now, sight);
-    return rate_;
   }
   if (now < settled_) {
     begin_epoch(now, sight);
     return rate_;
   }
-  if (now - since_ < std::max(kShortestEpoch, round_trip_)) return rate_;
+  if (now - since_ < epoch()) return rate_;
   const double time = seconds(now - since_);
   const auto delivered = static_cast<double>(sight.delivered - delivered_since_);
+  const auto resent = static_cast<double>(sight.resent - resent_since_);
   const double sent = rate_;
-  if (phase_ == Phase::kGrowing && queue() <= threshold() && delivered > 0) {
-    // Losses where nothing is full.
-    const double share = delivered / (delivered + static_cast<double>(sight.resent - resent_since_));
-    ratio_ = std::max(kLeastRatio, ratio_ + (share - ratio_) / 8);
-  }
   begin_epoch(now, sight);
-  end_epoch(delivered / time);
+  end_epoch(now, delivered / time, (delivered + resent) / time);
   before_ = sent;
-  last_arrived_ = delivered / time;
-  if (way_out_) way_out_before_ = std::exchange(way_out_, std::nullopt);
+  last_delivered_ = delivered / time;
+  way_out_before_ = std::exchange(way_out_, std::nullopt);
   return rate_;
 }
 
-void LinkPace::end_epoch(double arrived) {
-  ++epochs_;
-  const bool queued = queue() > threshold();
-  if (!queued) in_vain_ = 0;
-  switch (phase_) {
-    case Phase::kFree:
-      if (!queued || arrived > kStillGrows * last_arrived_) {
-        epochs_ = 0;
-      } else if (epochs_ >= kFullEpochs) {
-        drain(std::max(arrived, last_arrived_));
-      }
-      return;
-    case Phase::kDraining: go_on_draining(arrived); return;
-    case Phase::kHolding:
-      phase_ = Phase::kGrowing;
-      epochs_ = 0;
-      // The first finding may be of another's queue, and a sudden fall of a machine that stood still.
-      step_ = findings_ < 2 || line_ < kSlower * most_ ? kBoldStep : kFirstStep;
-      return;
-    case Phase::kGrowing: break;
-  }
-  if (!queued) {
-    grow(arrived);
-  } else if (++in_vain_ > kMostInVain) {
-    shortest_round_trip_.forget(round_trip_);
-    if (way_out_) shortest_way_out_.forget(*way_out_);
-    in_vain_ = 0;
-  } else {
-    drain(std::max(arrived, last_arrived_));
-  }
-}
-
-void LinkPace::drain(double arrived) {
-  phase_ = Phase::kDraining;
-  epochs_ = 0;
-  line_ = std::max(arrived, kLeastRate);
-  // Half of what counts as a queue stays, lest the line stands idle.
-  const double surplus = seconds(queue() - threshold() / 2);
-  const double time = kDrainEpochs * seconds(std::max(kShortestEpoch, round_trip_));
-  rate_ = line_ / ratio_ * (1 - std::min(kDeepest, surplus / time));
-}
-
-// What arrives in the first of these epochs was sent before it. Little, and the queue is still there: the line became
-// slower. Little, and it is gone: the machine stood still.
-void LinkPace::go_on_draining(double arrived) {
-  if (epochs_ == 1) {
-    const bool little = arrived < kSlower * line_;
-    if (!little) line_ = (line_ + arrived) / 2;
-    if (little && queue() > threshold()) line_ = std::max(arrived, kLeastRate);
-  }
-  if (epochs_ < kDrainEpochs) {
-    rate_ = std::min(rate_, line_ / ratio_);
+void LinkPace::end_epoch(TimePoint now, double delivered, double carried) {
+  if (rate_ == 0) {
+    find(delivered);
     return;
   }
-  phase_ = Phase::kHolding;
-  epochs_ = 0;
-  rate_ = line_ / ratio_;
-  most_ = std::max(line_, kForget * most_);
-  findings_ = std::min(findings_ + 1, 2);
+  follow(delivered, carried);
+  const double time = seconds(epoch());
+  double lean = (target() - queue()) / (kHorizon * time);
+  if (now - drained_ > kDrainEvery) {  // the shortest way stays known
+    drained_ = now;
+    lean = -std::min(kDeepest, queue() / time);
+  }
+  rate_ = line_ * std::clamp(1 + lean, kLeast, kMost);
 }
 
-void LinkPace::grow(double arrived) {
-  if (arrived < kFollows * ratio_ * before_) {
-    step_ = kFirstStep;
+void LinkPace::find(double delivered) {
+  const bool full = queue() > target() && delivered < kStillGrows * last_delivered_;
+  full_ = full ? full_ + 1 : 0;
+  if (full_ < kFullEpochs) return;
+  line_ = std::max({delivered, last_delivered_, kLeastRate});
+  rate_ = line_;
+}
+
+// What arrives tells what the line carries only where there is a queue, or where less arrives than was sent.
+void LinkPace::follow(double delivered, double carried) {
+  if (queue() < kNoQueue * target()) {
+    if (delivered < kFollows * before_) {
+      step_ = kFirstStep;
+    } else {
+      line_ *= 1 + step_;
+      step_ = std::min(step_ * kStepGrowth, kLongestStep);
+    }
     return;
   }
-  line_ = std::max(line_, arrived);
-  most_ = std::max(most_, arrived);
-  rate_ *= 1 + step_;
-  step_ = std::min(step_ * kStepGrowth, kLongestStep);
+  step_ = kFirstStep;
+  const double most = std::max(delivered, last_delivered_);
+  if (queue() > kLongQueue * target() && most < kSlower * before_) {
+    line_ = most;
+  } else if (carried > line_ || delivered < kCarries * before_) {
+    line_ += kWeight * (carried - line_);
+  }
+  line_ = std::max(line_, kLeastRate);
 }
 
 // ---- ConnectionSearch ----------------------------------------------------------------------------

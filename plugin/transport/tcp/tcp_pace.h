@@ -35,7 +35,6 @@ class TokenBucket {
 class Shortest {
  public:
   void note(TimePoint now, Duration time);
-  void forget(Duration time) { now_ = before_ = time; }  // all but this one
   [[nodiscard]] Duration value() const { return std::min(now_, before_); }
 
  private:
@@ -43,60 +42,48 @@ class Shortest {
   TimePoint since_{};
 };
 
-// The rate at which the data connections of a link together fill the line and not its queue. Congestion control by
-// itself does not find it: what looks at losses fills the queue first, and several flows of BBR (version 1) each hold
-// to the most they have ever had, so that together they keep the queue full and lose packets there (Hock, Bless,
-// Zitterbart, "Experimental evaluation of BBR congestion control", ICNP 2017). As in TCP Vegas (Brakmo, Peterson, 1995)
-// a queue of ours shows in the round trip; as in BBR the rate is that at which data arrived while it was there. Time is
-// cut into epochs of a round trip:
+// The rate at which the data connections of a link together keep the line busy with a short queue before it. Congestion
+// control by itself does not: what looks at losses fills the queue first, and several flows of BBR (version 1) each
+// hold to the most they have ever had, so that together they keep the queue full and lose packets there (Hock, Bless,
+// Zitterbart, "Experimental evaluation of BBR congestion control", ICNP 2017); data on the way back then makes it
+// worse.
 //
-//   free ──queue──▶ draining ──2 epochs──▶ holding ──1──▶ growing ──queue──▶ draining
-//   no limit        the rate found, less    the rate       faster and faster, while what
-//                   what empties the queue  found          arrives follows, 1 to 25 % an epoch
-//
-// A queue that stays though we drained twice is not ours: the way has become longer, or others fill it. Then the round
-// trip that counts as empty is raised, so that we neither starve nor believe in a jitter.
+// As in LEDBAT (RFC 6817) the queue is what the way out takes beyond its shortest, and the pace leans towards a target:
+// with a queue, what arrives is what the line carries; the rate is that, a little more while the queue is below the
+// target and less above. Without one the rate grows, faster and faster, while what arrives follows. Time is cut into
+// epochs of a round trip. Until a queue has been seen there is no limit.
 class LinkPace {
  public:
   struct Sight {                  // of all data connections, now
     std::uint64_t delivered = 0;  // bytes that have arrived in all
     std::uint64_t resent = 0;     // bytes that were sent again, in all
     Duration round_trip{0};       // the shortest of those at work; 0: none is
-    // The newest time to the peer, in clocks that differ by a constant: tells a queue on the way out from one on the
-    // way back (LEDBAT, RFC 6817).
+    // The newest time to the peer, in clocks that differ by a constant: not held up by a queue on the way back.
     std::optional<Duration> way_out;
     bool backlogged = false;  // data has been waiting to be sent since the last call
   };
   // Called about every tick; returns rate().
   double observe(TimePoint now, const Sight& sight);
   [[nodiscard]] double rate() const { return rate_; }  // bytes a second; 0: no limit
-  // Connections with a small window just now use less than their share; the others may make up for it: what each share
-  // of the rate is multiplied by, 1 to 2.
-  [[nodiscard]] double headroom() const;
 
  private:
-  enum class Phase : std::uint8_t { kFree, kDraining, kHolding, kGrowing };
   void begin_epoch(TimePoint now, const Sight& sight);
-  void end_epoch(double arrived);
-  void drain(double arrived);
-  void go_on_draining(double arrived);
-  void grow(double arrived);
-  [[nodiscard]] Duration queue() const;
-  [[nodiscard]] Duration threshold() const;  // of what counts as a queue
+  void end_epoch(TimePoint now, double delivered, double carried);
+  void find(double delivered);
+  void follow(double delivered, double carried);
+  [[nodiscard]] Duration epoch() const;
+  [[nodiscard]] double queue() const;   // seconds
+  [[nodiscard]] double target() const;  // of it
 
-  Phase phase_ = Phase::kFree;
   double rate_ = 0;
-  double line_ = 0;    // the rate found
-  double most_ = 0;    // the most found lately
-  int findings_ = 0;   // so far, 2 at most
+  double line_ = 0;    // what it carries, as far as is known
   double before_ = 0;  // rate_ in the epoch before: what arrives in this one
-  double last_arrived_ = 0;
-  double ratio_ = 1;  // of what is sent, what arrives where nothing is full
+  double last_delivered_ = 0;
   double step_ = 0;
-  int epochs_ = 0;   // in this phase
-  int in_vain_ = 0;  // drained, and the queue stayed
+  int full_ = 0;  // epochs with a queue, before there is a rate
   bool measuring_ = false;
   TimePoint settled_{};
+  TimePoint drained_{};
   TimePoint since_{};
   std::uint64_t delivered_since_ = 0, resent_since_ = 0;
   Duration round_trip_{0};

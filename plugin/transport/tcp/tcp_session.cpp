@@ -17,7 +17,7 @@ constexpr Duration kSlow = std::chrono::milliseconds(20);
 constexpr std::size_t kFillSegments = 64;
 constexpr int kFillsInTurn = 64;                               // then other links have their turn
 constexpr std::uint64_t kAckBytes = std::uint64_t{512} << 10;  // acknowledged at once
-constexpr Duration kAckDelay = std::chrono::milliseconds(2);   // else after this
+constexpr Duration kAckDelay = std::chrono::milliseconds(5);   // else after this
 constexpr std::int64_t kFarApart = std::int64_t{1} << 60;      // of clocks, in microseconds
 constexpr Duration kCloseLimit = std::chrono::seconds(5);      // without progress
 
@@ -215,11 +215,7 @@ void TcpEngine::pump(TcpLink& link) {
   int fills = 0;
   while (fills++ < kFillsInTurn && fill(link, *control, Lane::kControl)) {
   }
-  std::vector<Connection*> carriers;
-  const std::size_t use = options_.connections != 0 ? link.slots.size() : std::size_t{link.search.wanted()};
-  for (std::size_t i = 1; i < link.slots.size() && carriers.size() < use; ++i) {
-    if (link.slots[i].attached() && !link.slots[i].connection->held) carriers.push_back(link.slots[i].connection.get());
-  }
+  std::vector<Connection*> carriers = link.carriers(in_use(link));
   if (carriers.empty()) carriers.push_back(control);
   const std::size_t first = link.turn++;
   for (std::size_t i = 0; i < carriers.size(); ++i) {

@@ -57,7 +57,7 @@ struct Line {
     for (int ms = 0; ms < static_cast<int>(seconds * 1000); ++ms) {
       clock.advance(milliseconds(1));
       const double heard = known.empty() ? 0 : known.front();
-      const double limit = pace.rate() > 0 ? pace.rate() * pace.headroom() / 1000 : rate * 3 / 1000;
+      const double limit = pace.rate() > 0 ? pace.rate() / 1000 : rate * 3 / 1000;
       const double room = std::max(0.0, window - (sent - lost - dropped - heard));
       const double now = backlogged ? std::min(limit, room) : 0;
       sent += now;
