@@ -16,7 +16,7 @@ namespace {
   return "[" + std::to_string(range.begin) + ", " + std::to_string(range.end) + ")";
 }
 
-constexpr std::size_t kWindowBytes = std::size_t{8} << 20;  // of contributions on their way
+constexpr std::size_t kWindowBytes = std::size_t{24} << 20;  // of contributions on their way
 
 [[nodiscard]] auto order_of(RoundId round, AttemptId attempt) { return std::pair(round, attempt); }
 

@@ -104,6 +104,7 @@ class Connection final : public std::enable_shared_from_this<Connection>, privat
   std::size_t fill_bytes = kMaxSegmentBytes;
   bool paused = false;                   // not read, for the cap's sake
   std::optional<KernelFigures> figures;  // when last asked
+  std::size_t unsent = kUnsentBytes;     // that the system takes beyond what is on its way
   double pace = 0;                       // set at the socket; 0: none
   bool rests = false;                    // its congestion control stops now and then, unless it was idle meanwhile
 

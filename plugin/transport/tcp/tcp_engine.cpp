@@ -316,6 +316,7 @@ void TcpEngine::tick_link(TcpLink& link, TimePoint time) {
     }
   }
   tune(link, time);
+  if (!link.outbox(Lane::kData).empty()) pump(link);  // what hangs
 }
 
 void TcpEngine::check_closing(TcpLink& link, TimePoint time) {

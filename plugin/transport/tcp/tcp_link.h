@@ -26,6 +26,10 @@
 
 namespace collab::tcp {
 
+// Of more data connections than these each is slow, and holds little at a time.
+inline constexpr std::size_t kFewCarriers = 8;
+inline constexpr std::size_t kSmallSegmentBytes = std::size_t{16} << 10;
+
 struct Slot {
   ConnectionPtr connection;  // attached, or being dialled
   TimePoint redial_at = kNever;

@@ -21,6 +21,9 @@ constexpr Duration kAckDelay = std::chrono::milliseconds(5);   // else after thi
 constexpr std::int64_t kFarApart = std::int64_t{1} << 60;      // of clocks, in microseconds
 constexpr Duration kCloseLimit = std::chrono::seconds(5);      // without progress
 
+// After this a segment hangs: its connection has lost something, or is slower than the others.
+Duration patience(const TcpLink& link) { return 2 * link.round_trip + std::chrono::milliseconds(50); }
+
 }  // namespace
 
 // ---- receiving -----------------------------------------------------------------------------------
@@ -187,13 +190,14 @@ bool TcpEngine::fill(TcpLink& link, Connection& connection, Lane lane) {
   // A connection that drains quickly is given more at once; a slow one must not hold much.
   const Duration drained = now() - connection.filled_at;
   if (drained < kQuick) connection.fill_bytes = std::min(2 * connection.fill_bytes, kMostFilled);
-  if (drained > kSlow) connection.fill_bytes = kMaxSegmentBytes;
+  if (drained > kSlow) connection.fill_bytes = kSmallSegmentBytes;
   connection.filled_at += drained;
   std::size_t bytes = 0;
   std::size_t segments = 0;
   const std::uint64_t again = out.sent_again();
   while (bytes < connection.fill_bytes && segments < kFillSegments) {
-    std::optional<Outbox::Piece> piece = out.next(connection.name);
+    std::optional<Outbox::Piece> piece = out.next(connection.name, connection.filled_at);
+    if (!piece && lane == Lane::kData) piece = out.hung(connection.name, connection.filled_at - patience(link));
     if (!piece) break;
     bytes += piece->data.size() + kSegmentHeaderBytes;
     ++segments;
@@ -217,6 +221,7 @@ void TcpEngine::pump(TcpLink& link) {
   }
   std::vector<Connection*> carriers = link.carriers(in_use(link));
   if (carriers.empty()) carriers.push_back(control);
+  link.outbox(Lane::kData).cut_at(carriers.size() > kFewCarriers ? kSmallSegmentBytes : kMaxSegmentBytes);
   const std::size_t first = link.turn++;
   for (std::size_t i = 0; i < carriers.size(); ++i) {
     Connection& carrier = *carriers[(first + i) % carriers.size()];

@@ -12,8 +12,8 @@ namespace {
 
 constexpr double kWorthSetting = 0.005;  // of the pace
 // BBR (version 1) sends next to nothing for 200 ms and a round trip when it has seen no shorter round trip for 10 s, to
-// see one. After a pause it takes that of the first packets instead: so connections work in two shifts, each just less than
-// 10 s, so that they have rested for almost as long
+// see one. After a pause it takes that of the first packets instead: so connections work in two shifts, each just less
+// than 10 s, so that they have rested for almost as long
 constexpr Duration kShift = std::chrono::seconds(9);
 
 }  // namespace
@@ -32,6 +32,10 @@ void TcpEngine::keep_pace(TcpLink& link, TimePoint time, bool backlogged) {
     link.shift_since = time;
   }
   const std::vector<Connection*> carriers = link.carriers(in_use(link));
+  const std::size_t unsent = carriers.size() > kFewCarriers ? kSmallSegmentBytes : kUnsentBytes;
+  for (Connection* const carrier : carriers) {
+    if (std::exchange(carrier->unsent, unsent) != unsent) hold_unsent(carrier->handle(), unsent);
+  }
   if (carriers.empty() || carriers.front()->peer().address().is_loopback()) return;
   LinkPace::Sight sight;
   sight.backlogged = backlogged;
