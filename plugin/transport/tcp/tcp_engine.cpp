@@ -16,8 +16,7 @@ namespace {
 namespace asio = boost::asio;
 constexpr Duration kCloseLimit = std::chrono::seconds(5);  // without progress
 constexpr std::size_t kEndedRemembered = 1024;
-constexpr std::uint16_t kFirstGuess =
-    4;  // a connection that waits for what it lost leaves a quarter of the line, not half
+constexpr std::uint16_t kFirstGuess = 8;  // half of them at work; the buffers of one or two are small for a long way
 
 Duration tick_of(const TcpOptions& options) {
   return std::clamp<Duration>(options.heartbeat / 4, std::chrono::milliseconds(5), std::chrono::milliseconds(50));
