@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import statistics
 import subprocess
@@ -25,7 +26,7 @@ from typing import Any
 
 import pairs
 
-WARM = 2  # rounds before: the connections know the line by then
+WARM_SECONDS = 20  # of exchange before, at the line's rate: by then the connections know the line
 CUBIC = ("COLLAB_CONGESTION=cubic",)
 
 
@@ -45,6 +46,9 @@ class Line:
 
     def bound_seconds(self, millions: float) -> float:
         return self.bits(millions) / (self.mbit * 1e6)
+
+    def warm_rounds(self, millions: float) -> int:
+        return min(10, max(2, math.ceil(WARM_SECONDS / self.bound_seconds(millions))))
 
     def share(self, millions: float, seconds: list[float]) -> float:
         return self.bound_seconds(millions) / statistics.median(seconds)
@@ -70,12 +74,12 @@ def worker() -> None:
 
     torch.set_num_threads(1)
     elements = int(os.environ["BENCH_ELEMENTS"])
-    rounds = int(os.environ["BENCH_ROUNDS"])
+    rounds, warm = int(os.environ["BENCH_ROUNDS"]), int(os.environ["BENCH_WARM"])
     seconds: list[float] = []
     if os.environ["BENCH_BACKEND"] == "gloo":
         dist.init_process_group("gloo")
         tensor = torch.randn(elements)
-        for _ in range(WARM + rounds):
+        for _ in range(warm + rounds):
             dist.barrier()
             start = time.perf_counter()
             dist.all_reduce(tensor)
@@ -94,7 +98,7 @@ def worker() -> None:
         dist.init_process_group("collab")
         model = DistributedDataParallel(Model())
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-        for _ in range(WARM + rounds):
+        for _ in range(warm + rounds):
             model(torch.randn(4, 1)).backward()
             with torch.no_grad():
                 model.module.all.add_(torch.randn(elements), alpha=0.01)
@@ -102,7 +106,7 @@ def worker() -> None:
             torch_collab.synchronize()
         events = [json.loads(line) for line in Path(os.environ["COLLAB_EVENTS"]).read_text().splitlines()]
         seconds = [event["exchange_seconds"] for event in events if event["event"] == "round"]
-    Path(os.environ["BENCH_RESULT"]).write_text(json.dumps(seconds[WARM : WARM + rounds]))
+    Path(os.environ["BENCH_RESULT"]).write_text(json.dumps(seconds[warm : warm + rounds]))
     dist.destroy_process_group()
 
 
@@ -113,6 +117,7 @@ def measure(backend: str, line: Line, rounds: int, tls: bool, args: argparse.Nam
             "BENCH_BACKEND": backend,
             "BENCH_ELEMENTS": int(args.millions * 1e6),
             "BENCH_ROUNDS": rounds,
+            "BENCH_WARM": 1 if backend == "gloo" else line.warm_rounds(args.millions),
             "BENCH_RESULT": folder + "/{site}.json",
             "COLLAB_EVENTS": folder + "/{site}.jsonl",
             "COLLAB_TRANSPORT": "tcp",

@@ -18,7 +18,7 @@ constexpr Duration kLongestBackOff = std::chrono::seconds(2);
 constexpr Duration kSteady = std::chrono::seconds(1);  // a connection that lived this long is redialled at once
 constexpr Duration kDrainLimit = std::chrono::seconds(2);
 constexpr std::size_t kMaxStrangers = 256;  // connections that have not said who they are
-constexpr std::uint16_t kMostWithBbr = 16;  // what a buffer of the system limits, a few mend; their pace is common
+constexpr std::uint16_t kMostWithBbr = 8;   // more only have to learn the line anew
 
 }  // namespace
 
@@ -314,8 +314,8 @@ void TcpEngine::attach(TcpLink& link, const ConnectionPtr& connection) {
     log_debug("tcp: the link to " + link.peer + " has a connection again");
   }
   const std::string congestion = congestion_of(connection->handle());
-  connection->rests = congestion == "bbr";
-  if (connection->rests) link.search.at_most(kMostWithBbr);
+  connection->rests = congestion == "bbr" && !connection->peer().address().is_loopback();
+  if (congestion == "bbr") link.search.at_most(kMostWithBbr);
   if (!std::exchange(told_congestion_, true)) {
     log_debug("tcp: congestion control is " + congestion +
               (congestion != options_.congestion && !options_.congestion.empty()

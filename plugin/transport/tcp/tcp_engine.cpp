@@ -16,6 +16,7 @@ namespace {
 namespace asio = boost::asio;
 constexpr Duration kCloseLimit = std::chrono::seconds(5);  // without progress
 constexpr std::size_t kEndedRemembered = 1024;
+constexpr int kSeldom = 4;                // heartbeats
 constexpr std::uint16_t kFirstGuess = 8;  // half of them at work; the buffers of one or two are small for a long way
 
 Duration tick_of(const TcpOptions& options) {
@@ -333,7 +334,8 @@ void TcpEngine::check_connection(TcpLink& link, Connection& connection, TimePoin
     return;
   }
   if (!connection.pinged) {
-    if (time - connection.last_heard < options_.heartbeat && connection.index != 0) return;
+    // Data connections seldom: the control connection tells who lives, and a ping under way spoils a rest.
+    if (connection.index != 0 && time - connection.last_heard < kSeldom * options_.heartbeat) return;
     if (time < connection.deadline) return;
     connection.deadline = time + options_.heartbeat;
     connection.pinged = time;

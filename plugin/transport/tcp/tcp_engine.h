@@ -83,6 +83,7 @@ class TcpEngine final : private ConnectionOwner {
   void check_connection(TcpLink& link, Connection& connection, TimePoint now);
   void tune(TcpLink& link, TimePoint now);
   void keep_pace(TcpLink& link, TimePoint now, bool backlogged);
+  static std::optional<LinkPace::Sight> look(TcpLink& link, const std::vector<Connection*>& carriers, bool backlogged);
   static void ask_the_way(TcpLink& link, TimePoint now);
   void search(TcpLink& link, TimePoint now, bool backlogged);
   [[nodiscard]] TimePoint now() const { return clock_.now(); }

@@ -12,6 +12,7 @@
 // Threads: the IO thread only. Ownership: the engine owns links; a link shares its connections with it.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -108,9 +109,14 @@ struct TcpLink {
     for (std::size_t i = 1; i < slots.size() && i <= most; ++i) {
       if (!slots[i].attached() || slots[i].connection->held) continue;
       all.push_back(slots[i].connection.get());
-      if (pace.rate() > 0 && all.back()->rests && i % 2 == shift % 2) on_shift.push_back(all.back());
+      if (all.back()->rests && i % 2 == shift % 2) on_shift.push_back(all.back());
     }
     return on_shift.empty() ? all : on_shift;
+  }
+  // A data connection has something to answer.
+  [[nodiscard]] bool pinged() const {
+    return std::any_of(slots.begin() + 1, slots.end(),
+                       [](const Slot& slot) { return slot.attached() && slot.connection->pinged; });
   }
   // Carries control: the control connection, else any.
   [[nodiscard]] Connection* control() const {

@@ -53,7 +53,7 @@ std::optional<Outbox::Piece> Outbox::next(Carrier carrier, TimePoint now) {
     number = cut();
   }
   Segment& segment = segments_[*number - first_];
-  segment.copies[0] = {carrier, true};
+  segment.copies = {Copy{carrier, true}, segment.copies[0]};
   segment.sent = now;
   return piece(*number);
 }
@@ -123,10 +123,16 @@ void Outbox::lost(Carrier carrier) {
     Segment& segment = segments_[i];
     if (segment.message == nullptr) continue;
     const bool was_reading = segment.reading();
-    if (segment.copies[1].carrier == carrier) segment.copies[1] = {};
-    if (segment.copies[0].carrier == carrier) segment.copies[0] = std::exchange(segment.copies[1], {});
+    if (segment.copies[0].carrier == carrier) {
+      segment.copies = {segment.copies[1], Copy()};
+    } else if (segment.copies[1].carrier == carrier) {
+      segment.copies[1] = {};
+    } else {
+      continue;
+    }
+    // Whatever the other copy: the peer may have given it up for the one that is lost.
     if (!segment.arrived) {
-      if (segment.copies[0].carrier == 0) again_.insert(first_ + i);
+      again_.insert(first_ + i);
     } else if (was_reading && !segment.reading()) {
       settle(segment);
     }

@@ -1,7 +1,6 @@
 // What travels on a link's connections.
 #include <algorithm>
 #include <boost/asio/post.hpp>
-#include <cstdlib>
 #include <utility>
 
 #include "core/base/log.h"

@@ -1,4 +1,6 @@
 // How fast a link sends, and over how many connections.
+#include <algorithm>
+#include <bit>
 #include <cmath>
 #include <utility>
 #include <vector>
@@ -10,10 +12,11 @@
 namespace collab::tcp {
 namespace {
 
-constexpr double kWorthSetting = 0.005;  // of the pace
+constexpr double kWorthSetting = 0.005;   // of the pace
+constexpr double kUnsentSeconds = 0.008;  // that a socket holds, at the pace
 // BBR (version 1) sends next to nothing for 200 ms and a round trip when it has seen no shorter round trip for 10 s, to
-// see one. After a pause it takes that of the first packets instead: so connections work in two shifts, each just less
-// than 10 s, so that they have rested for almost as long
+// see one. After a pause it takes that of the first packets instead. So connections work in two shifts: less than 10 s
+// of work, and when it begins the last look is further back than that.
 constexpr Duration kShift = std::chrono::seconds(9);
 
 }  // namespace
@@ -27,49 +30,52 @@ void TcpEngine::tune(TcpLink& link, TimePoint time) {
 }
 
 void TcpEngine::keep_pace(TcpLink& link, TimePoint time, bool backlogged) {
-  if (backlogged && time - link.shift_since > kShift) {
+  if (backlogged && time - link.shift_since > kShift && !link.pinged()) {
     ++link.shift;
     link.shift_since = time;
   }
   const std::vector<Connection*> carriers = link.carriers(in_use(link));
-  const std::size_t unsent = carriers.size() > kFewCarriers ? kSmallSegmentBytes : kUnsentBytes;
+  if (carriers.empty() || carriers.front()->peer().address().is_loopback()) return;
+  const std::optional<LinkPace::Sight> sight = look(link, carriers, backlogged);
+  if (!sight) return;
+  if (backlogged) ask_the_way(link, time);
+  const double rate = link.pace.observe(time, *sight);
+  const double share = rate / static_cast<double>(carriers.size());
+  std::size_t unsent = carriers.size() > kFewCarriers ? kSmallSegmentBytes : kUnsentBytes;
+  if (rate > 0) {
+    unsent =
+        std::clamp(std::bit_ceil(static_cast<std::size_t>(share * kUnsentSeconds)), kSmallSegmentBytes, kUnsentBytes);
+  }
   for (Connection* const carrier : carriers) {
     if (std::exchange(carrier->unsent, unsent) != unsent) hold_unsent(carrier->handle(), unsent);
+    if (std::abs(share - carrier->pace) <= kWorthSetting * share) continue;
+    carrier->pace = share;
+    set_pace(carrier->handle(), share);
   }
-  if (carriers.empty() || carriers.front()->peer().address().is_loopback()) return;
-  LinkPace::Sight sight;
-  sight.backlogged = backlogged;
+}
+
+std::optional<LinkPace::Sight> TcpEngine::look(TcpLink& link, const std::vector<Connection*>& carriers,
+                                               bool backlogged) {
   for (std::size_t i = 1; i < link.slots.size(); ++i) {
     if (!link.slots[i].attached()) continue;
     Connection* const carrier = link.slots[i].connection.get();
     const std::optional<KernelFigures> figures = kernel_figures(carrier->handle());
-    if (!figures) return;
+    if (!figures) return std::nullopt;
     const KernelFigures last = std::exchange(carrier->figures, figures).value_or(*figures);
     link.delivered += std::uint64_t{figures->delivered - last.delivered} * figures->packet_bytes;
     link.resent += std::uint64_t{figures->resent - last.resent} * figures->packet_bytes;
-    const Duration took = figures->round_trip;
-    if (!figures->in_flight || took == Duration(0)) continue;
-    if (sight.round_trip == Duration(0) || took < sight.round_trip) sight.round_trip = took;
   }
+  LinkPace::Sight sight;
+  sight.backlogged = backlogged;
   sight.delivered = link.delivered;
   sight.resent = link.resent;
   sight.way_out = std::exchange(link.way_out, std::nullopt);
-  if (backlogged) ask_the_way(link, time);
-  const double rate = link.pace.observe(time, sight);
-  static const bool lbtrace = getenv("LB_PACE") != nullptr;  // TEMP
-  if (lbtrace && sight.round_trip.count() > 0)
-    fprintf(stderr, "P %.3f rate %.1f rtt %.1f way %.1f del %.2f\n",
-            static_cast<double>(time.time_since_epoch().count()) / 1e6, rate * 8e-6,
-            static_cast<double>(sight.round_trip.count()) / 1e3,
-            static_cast<double>(sight.way_out.value_or(Duration(0)).count()) / 1e3,
-            static_cast<double>(sight.delivered) / 1e6);  // TEMP
-  if (rate == 0 || getenv("LB_NOPACE")) return;           // TEMP
-  const double share = rate / static_cast<double>(carriers.size());
-  for (Connection* const carrier : carriers) {
-    if (std::abs(share - carrier->pace) < kWorthSetting * share) continue;
-    carrier->pace = share;
-    set_pace(carrier->handle(), share);
+  for (const Connection* const carrier : carriers) {
+    if (!carrier->figures || !carrier->figures->in_flight || carrier->figures->round_trip == Duration(0)) continue;
+    const Duration took = carrier->figures->round_trip;
+    if (sight.round_trip == Duration(0) || took < sight.round_trip) sight.round_trip = took;
   }
+  return sight;
 }
 
 // How long the way out takes is seen by pings on the control connection, which no data of ours holds up.
