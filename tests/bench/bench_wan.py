@@ -26,7 +26,7 @@ from typing import Any
 
 import pairs
 
-WARM_SECONDS = 20  # of exchange before, at the line's rate: by then the connections know the line
+WARM_SECONDS = 16  # of exchange before, at the line's rate: by then the connections know the line
 CUBIC = ("COLLAB_CONGESTION=cubic",)
 
 

@@ -18,7 +18,7 @@ constexpr Duration kLongestBackOff = std::chrono::seconds(2);
 constexpr Duration kSteady = std::chrono::seconds(1);  // a connection that lived this long is redialled at once
 constexpr Duration kDrainLimit = std::chrono::seconds(2);
 constexpr std::size_t kMaxStrangers = 256;  // connections that have not said who they are
-constexpr std::uint16_t kMostWithBbr = 8;   // more only have to learn the line anew
+constexpr std::uint16_t kMostWithBbr = 12;  // a third of them at work
 
 }  // namespace
 

@@ -16,8 +16,8 @@ namespace {
 namespace asio = boost::asio;
 constexpr Duration kCloseLimit = std::chrono::seconds(5);  // without progress
 constexpr std::size_t kEndedRemembered = 1024;
-constexpr int kSeldom = 4;                // heartbeats
-constexpr std::uint16_t kFirstGuess = 8;  // half of them at work; the buffers of one or two are small for a long way
+constexpr int kSeldom = 4;                 // heartbeats
+constexpr std::uint16_t kFirstGuess = 12;  // on a long way one or two are held back by the system's buffers
 
 Duration tick_of(const TcpOptions& options) {
   return std::clamp<Duration>(options.heartbeat / 4, std::chrono::milliseconds(5), std::chrono::milliseconds(50));

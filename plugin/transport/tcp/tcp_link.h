@@ -29,6 +29,7 @@ namespace collab::tcp {
 
 // Of more data connections than these each is slow, and holds little at a time.
 inline constexpr std::size_t kFewCarriers = 8;
+inline constexpr std::size_t kShifts = 3;
 inline constexpr std::size_t kSmallSegmentBytes = std::size_t{16} << 10;
 
 struct Slot {
@@ -102,14 +103,14 @@ struct TcpLink {
     }
     return true;
   }
-  // The connections that data goes to now, among the first `most` data connections: every second one where their
+  // The connections that data goes to now, among the first `most` data connections: a third of them where their
   // congestion control needs a rest, and otherwise all.
   [[nodiscard]] std::vector<Connection*> carriers(std::size_t most) const {
     std::vector<Connection*> all, on_shift;
     for (std::size_t i = 1; i < slots.size() && i <= most; ++i) {
       if (!slots[i].attached() || slots[i].connection->held) continue;
       all.push_back(slots[i].connection.get());
-      if (all.back()->rests && i % 2 == shift % 2) on_shift.push_back(all.back());
+      if (all.back()->rests && i % kShifts == shift % kShifts) on_shift.push_back(all.back());
     }
     return on_shift.empty() ? all : on_shift;
   }

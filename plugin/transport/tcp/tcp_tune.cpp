@@ -15,9 +15,9 @@ namespace {
 constexpr double kWorthSetting = 0.005;   // of the pace
 constexpr double kUnsentSeconds = 0.008;  // that a socket holds, at the pace
 // BBR (version 1) sends next to nothing for 200 ms and a round trip when it has seen no shorter round trip for 10 s, to
-// see one. After a pause it takes that of the first packets instead. So connections work in two shifts: less than 10 s
-// of work, and when it begins the last look is further back than that.
-constexpr Duration kShift = std::chrono::seconds(9);
+// see one. After a longer pause it takes that of the first packets instead. So connections work in three shifts: 5 s of
+// work, then 10 s of rest.
+constexpr Duration kShift = std::chrono::milliseconds(5100);
 
 }  // namespace
 
