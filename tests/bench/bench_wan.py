@@ -117,7 +117,7 @@ def measure(backend: str, line: Line, rounds: int, tls: bool, args: argparse.Nam
             "BENCH_BACKEND": backend,
             "BENCH_ELEMENTS": int(args.millions * 1e6),
             "BENCH_ROUNDS": rounds,
-            "BENCH_WARM": 1 if backend == "gloo" else line.warm_rounds(args.millions),
+            "BENCH_WARM": 1 if backend == "gloo" else args.warm or line.warm_rounds(args.millions),
             "BENCH_RESULT": folder + "/{site}.json",
             "COLLAB_EVENTS": folder + "/{site}.jsonl",
             "COLLAB_TRANSPORT": "tcp",
@@ -190,6 +190,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--lines", nargs="+", choices=LINES, default=list(LINES))
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--warm", type=int, help="rounds before; unless given, enough for 16 s of exchange in fp32")
     parser.add_argument("--millions", type=float, default=25, help="of parameters")
     parser.add_argument("--codec", default="fp32")
     parser.add_argument("--env", action="append", default=[], metavar="NAME=VALUE")
