@@ -112,9 +112,10 @@ def test_doctor_finds_a_port_in_use_and_a_bad_knob() -> None:
 class Coordinator:
     """`collab coordinator` on a free port."""
 
-    def __init__(self, *arguments: str) -> None:
+    def __init__(self, *arguments: str, **environment: str) -> None:
         self.process = subprocess.Popen(
             [sys.executable, "-m", "torch_collab.cli", "coordinator", "--listen", "127.0.0.1:0", *arguments],
+            env={**os.environ, **environment},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

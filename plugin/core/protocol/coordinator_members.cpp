@@ -43,6 +43,7 @@ void Coordinator::State::remove(SiteId id, const std::string& reason) {
   const MemberRecord gone = std::move(found->second);
   links.erase(gone.link);
   members.erase(found);
+  std::erase_if(cuts, [id](const auto& cut) { return cut.first.first == id || cut.first.second == id; });
   changed = true;
   ++changes;
   note(Note::Level::kInfo, "leave", gone.name + " is no member any more: " + reason,
@@ -103,6 +104,7 @@ void Coordinator::State::forget_everything() {
   gathering.stop();
   voters_formed.clear();
   likeness = {};
+  cuts.clear();
   round = RoundRecord{};
   next_heartbeat = kNever;
 }

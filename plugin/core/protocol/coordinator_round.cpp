@@ -96,14 +96,13 @@ void Coordinator::State::on_unreached(MemberRecord& member, const wire::Unreache
              ", which has no part in the attempt");
     return;
   }
-  const auto pair = std::minmax(member.id, unreached.peer);
-  const std::uint32_t times = ++round.unreached[{pair.first, pair.second}];
+  const std::pair<SiteId, SiteId> pair = std::minmax(member.id, unreached.peer);
   const std::string text = member.name + " cannot exchange with " + name_of(unreached.peer) + ": " + unreached.reason;
-  if (times > kMaxRepeats) {
-    return expel(unreached.peer,
-                 text + " (" + times_in_words(times) + " in round " + std::to_string(unreached.round.value) + ")");
-  }
-  note(Note::Level::kWarning, "unreached", text + "; another attempt is formed");
+  const bool cut = ++round.unreached[pair] >= kCutAfter;
+  if (cut) cuts[pair] = RoundId{unreached.round.value + kCutRounds};
+  note(Note::Level::kWarning, "unreached",
+       text + "; another attempt is formed" + (cut ? ", in which neither owns a slice" : ""),
+       {{"who", json_list({member.name, name_of(unreached.peer)})}, {"round", std::to_string(unreached.round.value)}});
   abandon_attempt();
 }
 
@@ -142,6 +141,45 @@ Coordinator::State::Count Coordinator::State::count_crew() const {
     count.ready_remember += member.remembers ? 1 : 0;
   }
   return count;
+}
+
+std::map<SiteId, std::size_t> Coordinator::State::cut_off(const std::set<SiteId>& sites) const {
+  std::map<SiteId, std::size_t> from;
+  for (const auto& [pair, until] : cuts) {
+    if (until < number() || sites.count(pair.first) == 0 || sites.count(pair.second) == 0) continue;
+    ++from[pair.first];
+    ++from[pair.second];
+  }
+  return from;
+}
+
+// An owner exchanges with everybody, two that own nothing need no link: so those who own can reach all. A site that
+// cannot be dialled cannot be reached by another such site.
+std::set<SiteId> Coordinator::State::owners(const std::set<SiteId>& sites) const {
+  const auto from = cut_off(sites);
+  const bool any_address =
+      std::any_of(sites.begin(), sites.end(), [this](SiteId id) { return !members.at(id).address.empty(); });
+  std::set<SiteId> able = sites;
+  std::erase_if(able,
+                [&](SiteId id) { return from.count(id) != 0 || (any_address && members.at(id).address.empty()); });
+  return able;
+}
+
+// Where nobody can reach all others, who is cut off from most is not waited for in this round.
+std::set<SiteId> Coordinator::State::set_aside_the_cut(std::set<SiteId> sites) {
+  while (owners(sites).empty()) {
+    const auto from = cut_off(sites);
+    const auto worst = std::max_element(from.begin(), from.end(), [](const auto& a, const auto& b) {
+                         return a.second <= b.second;
+                       })->first;
+    sites.erase(worst);
+    round.set_aside.insert(worst);
+    note(Note::Level::kWarning, "straggler",
+         "round " + std::to_string(number().value) + " goes on without " + name_of(worst) +
+             ", which cannot exchange with the others; what it trains counts in a later round",
+         {{"who", json_quote(name_of(worst))}, {"round", std::to_string(number().value)}});
+  }
+  return sites;
 }
 
 // Those who are ready wait for sites that stand in calls of their world, which wait for those who are ready.
@@ -205,7 +243,10 @@ void Coordinator::State::try_to_form() {
              "; what it trains counts in a later round",
          {{"who", json_quote(name_of(id))}, {"round", std::to_string(number().value)}});
   }
-  form(ready);
+  const std::set<SiteId> able = set_aside_the_cut(ready);
+  if (has_quorum(able)) return form(able);
+  cuts.clear();  // by the next trigger they may reach each other
+  recess(quorum_in_words(able));
 }
 
 void Coordinator::State::recess(const std::string& reason) {
@@ -262,16 +303,14 @@ void Coordinator::State::form(const std::set<SiteId>& sites) {
   form.run = anchor->run;
   form.round = number();
   bool contributes = false;
-  const bool any_address =
-      std::any_of(sites.begin(), sites.end(), [&](SiteId id) { return !members.at(id).address.empty(); });
+  const std::set<SiteId> able = owners(sites);
   std::vector<Share> shares;
   for (const SiteId id : sites) {
     const MemberRecord& member = members.at(id);
     const double weight = round.declined.count(id) != 0 ? 0 : member.ready->weight;
     contributes = contributes || weight > 0;
     form.participants.push_back({id, weight});
-    // A site that cannot be dialled cannot be reached by another such site, so it owns nothing.
-    shares.push_back({id, any_address && member.address.empty() ? 0.0 : 1.0});
+    shares.push_back({id, able.count(id) != 0 ? 1.0 : 0.0});
   }
   round.formed = now;
   round.majority_since = kNever;

@@ -51,6 +51,9 @@ inline constexpr std::size_t kSmallSwarm = 32;
 inline constexpr std::size_t kSources = 8;
 // How often one kind of trouble with one member or pair is answered with another attempt, within one round.
 inline constexpr std::uint32_t kMaxRepeats = 3;
+// A pair that has failed so often in a round is kept apart from then on, and for how many rounds that is believed.
+inline constexpr std::uint32_t kCutAfter = 2;
+inline constexpr std::uint64_t kCutRounds = 8;
 
 // More than can have been held since the state on disk was written.
 inline constexpr std::uint64_t kForgottenTerms = 64;
@@ -113,7 +116,7 @@ struct RoundRecord {
   bool stalled = false;               // an attempt ran into the limit and nobody had finished
   std::set<SiteId> declined;          // said their delta is unfit
   std::set<SiteId> set_aside;         // did not finish in time: the round goes on without them
-  std::map<std::pair<SiteId, SiteId>, std::uint32_t> unreached;  // by pair, the lower site first
+  std::map<std::pair<SiteId, SiteId>, std::uint32_t> unreached;  // as `cuts`
   std::map<SiteId, std::uint32_t> state_repairs;
   std::map<SiteId, std::uint32_t> mean_repairs;
 };
@@ -171,6 +174,8 @@ struct Coordinator::State {
   // The anchor nobody here holds any more: a site that lost its link may bring it back within the grace.
   std::optional<std::pair<RunId, RoundId>> last_anchor;
   std::uint64_t next_source = 0;  // round robin over the sources, where there are many
+  // Pairs that cannot exchange, the lower site first, and the last round in which that is believed.
+  std::map<std::pair<SiteId, SiteId>, RoundId> cuts;
   RoundRecord round;
   Likeness likeness;
   std::map<std::string, InCall> calls;  // by site's name, as last told
@@ -284,6 +289,9 @@ struct Coordinator::State {
   };
   [[nodiscard]] Count count_crew() const;
   void try_to_form();
+  [[nodiscard]] std::map<SiteId, std::size_t> cut_off(const std::set<SiteId>& sites) const;  // from how many of them
+  [[nodiscard]] std::set<SiteId> owners(const std::set<SiteId>& sites) const;
+  [[nodiscard]] std::set<SiteId> set_aside_the_cut(std::set<SiteId> sites);
   [[nodiscard]] std::string circle_in_words() const;  // empty: there is none
   [[nodiscard]] bool states_agree(const std::set<SiteId>& sites);
   void form(const std::set<SiteId>& sites);

@@ -98,7 +98,7 @@ void Site::State::on_event(const CoordinatorConnected& event) {
   up.dial_at = kNever;
   up.join_sent = false;
   up.last_heard = now;
-  up.answer_by = later(now, kAnswerLimit);
+  up.answer_by = later(now, patience());
   membership = Membership::kAsking;
   // What is offered is what will be held: a commit being applied is waited for.
   if (round.phase != RoundPhase::kApplying) send_join();

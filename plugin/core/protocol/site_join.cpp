@@ -12,7 +12,7 @@ void Site::State::dial_coordinator() {
   membership = Membership::kDialing;
   up.dial_out = true;
   up.dial_at = kNever;
-  up.answer_by = later(now, kDialLimit);
+  up.answer_by = later(now, patience());
   out.emplace_back(DialCoordinator{up.candidate});
 }
 
@@ -43,7 +43,7 @@ void Site::State::send_join() {
   up.join_sent = true;
   if (!up.home) up.home = up.candidate;
   const int limits = up.candidate != *up.home ? 1 : up.candidate == 0 ? kHomeLimits : kLaterHomeLimits;
-  up.answer_by = later(now, limits * kAnswerLimit);
+  up.answer_by = later(now, limits * patience());
   join.report = report();
   send_up(join);
 }
@@ -368,7 +368,7 @@ void Site::State::on_join_tick() {
                     "; is it running (collab coordinator --listen HOST:PORT), and can it be reached from here?"));
   }
   if (membership == Membership::kDialing && now >= up.answer_by) {
-    dial_again("no connection within " + in_seconds(kDialLimit));
+    dial_again("no connection within " + in_seconds(patience()));
   } else if (membership == Membership::kDialing && now >= up.dial_at) {
     dial_coordinator();
   } else if (membership == Membership::kAsking && now >= up.answer_by) {
@@ -393,7 +393,11 @@ void Site::State::on_coordinator_silence() {
   if (slept > 2 * up.heartbeat) up.last_heard = std::min(now, up.last_heard + slept);
   up.next_heartbeat = later(now, up.heartbeat);
   if (now - up.last_heard >= up.grace) {
-    return drop_coordinator("silent for longer than " + in_seconds(up.grace) + " (COLLAB_LINK_GRACE)");
+    const std::uint32_t silent = up.candidate;
+    drop_coordinator("silent for longer than " + in_seconds(up.grace) + " (COLLAB_LINK_GRACE)");
+    // A dial would be lost like all else that was sent there.
+    up.candidate = (silent + 1) % static_cast<std::uint32_t>(config.coordinators.size());
+    return;
   }
   send_up(wire::Heartbeat{++up.sequence, false});
 }

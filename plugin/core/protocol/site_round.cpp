@@ -150,8 +150,11 @@ void Site::State::on_commit(const wire::Commit& commit) {
 void Site::State::apply(const wire::Commit& commit) {
   const wire::Form& form = prepared->form;
   round.outcome = RoundDone{commit.round, commit.attempt, {}, {}};
-  for (const wire::Participant& p : form.participants) round.outcome.members.push_back(name_of(p.site));
-  for (const SiteId site : commit.contributors) round.outcome.contributors.push_back(name_of(site));
+  std::map<SiteId, std::string> names;  // some may be no members any more
+  for (const wire::Voter& voter : form.voters) names[voter.site] = voter.name;
+  const auto named = [&](SiteId site) { return names.count(site) != 0 ? names.at(site) : name_of(site); };
+  for (const wire::Participant& p : form.participants) round.outcome.members.push_back(named(p.site));
+  for (const SiteId site : commit.contributors) round.outcome.contributors.push_back(named(site));
   // Our number then; we may have got another one since.
   const auto then = std::find_if(form.voters.begin(), form.voters.end(),
                                  [this](const wire::Voter& voter) { return voter.name == join.site; });

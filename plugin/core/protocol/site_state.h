@@ -24,6 +24,7 @@
 //   membership is `active`, whichever comes last; links to other sites (site_peers.cpp) outlive both.
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <set>
@@ -38,8 +39,10 @@ namespace collab::protocol {
 
 inline constexpr Duration kFirstBackoff = std::chrono::milliseconds(200);
 inline constexpr Duration kLastBackoff = std::chrono::seconds(5);
-inline constexpr Duration kDialLimit = std::chrono::seconds(15);    // a dial the runtime has not answered
-inline constexpr Duration kAnswerLimit = std::chrono::seconds(15);  // Welcome or Refuse after Join
+inline constexpr Duration kDialLimit = std::chrono::seconds(15);  // a dial the runtime has not answered
+// With one candidate, for a dial and for an answer to Join: a quarter of the grace, within these.
+inline constexpr Duration kLeastPatience = std::chrono::seconds(3);
+inline constexpr Duration kMostPatience = std::chrono::seconds(15);
 // At the first candidate that can be reached all wait longer: at any time most of them are there together.
 inline constexpr int kHomeLimits = 4;
 inline constexpr int kLaterHomeLimits = 2;  // at another than the first in the list: that one may be back
@@ -253,6 +256,7 @@ struct Site::State {
   void on_join_tick();
   void on_coordinator_silence();
   [[nodiscard]] std::string addresses() const;
+  [[nodiscard]] Duration patience() const { return std::clamp(up.grace / 4, kLeastPatience, kMostPatience); }
 
   // site_peers.cpp
   void on_roster(const wire::Roster& roster);

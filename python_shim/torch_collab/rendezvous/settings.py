@@ -54,9 +54,9 @@ def read_settings(parameters: Any) -> RendezvousSettings:
                     f"knows {', '.join(_OPTIONS)}")  # fmt: skip
     host, port = _endpoint(parameters.endpoint)
     config = native.load_config(collab_variables(), {})
-    if config.transport not in ("auto", "ucx"):
+    if config.transport not in ("auto", "ucx", "tcp"):
         raise ValueError(
-            f"collab: COLLAB_TRANSPORT={config.transport}: sites under --rdzv-backend={BACKEND} are joined by ucx"
+            f"collab: COLLAB_TRANSPORT={config.transport}: sites under --rdzv-backend={BACKEND} are joined by tcp or ucx"
         )
     site_nodes = parameters.get_as_int("site_nodes")
     if site_nodes is not None and not 1 <= site_nodes <= parameters.max_nodes:

@@ -5,7 +5,7 @@
 It prints `started pid … rank … of … start …`, then `step N round R` now and then, and `ended step … digest …`. It stops
 at the first step at which FOLDER/stop is there. With FOLDER/crash-SITE there it takes that file away and crashes. While
 FOLDER/hold is there it does nothing after init_process_group; with FOLDER/groups it makes groups inside its site and
-ends.
+ends. TEST_WIDTH=N adds a layer of N x N parameters.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import torch
 import torch.distributed as dist
 import torch_collab
 from common import RANK, WORLD, batch, small_model
+from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 from torch_collab import native, state
@@ -61,7 +62,10 @@ def main() -> None:
         time.sleep(0.02)
     if (FOLDER / "groups").exists():
         return make_groups()
-    ddp = DistributedDataParallel(small_model(RANK))
+    model = small_model(RANK)
+    if width := int(os.environ.get("TEST_WIDTH", "0")):
+        model = nn.Sequential(nn.Linear(6, width), nn.Linear(width, width), nn.Linear(width, 6), model)
+    ddp = DistributedDataParallel(model)
     optimizer = torch.optim.SGD(ddp.parameters(), lr=0.01)
     step = told_round = 0
     stop = torch.zeros(1)

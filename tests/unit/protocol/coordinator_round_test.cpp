@@ -128,21 +128,51 @@ TEST_F(Round, WhenAllDeclineTheAnchorStands) {
   EXPECT_TRUE(sent<wire::Commit>(last).at(0).second.contributors.empty());
 }
 
-TEST_F(Round, UnreachedThreeTimesThenThePeerGoes) {
-  wire::Form form = c.form(1, 3);
-  for (std::uint32_t i = 1; i <= 3; ++i) {
-    // The pair counts, whoever of the two says so.
-    const std::uint64_t link = i % 2 == 0 ? 3 : 2;
-    const SiteId peer{i % 2 == 0 ? 1U : 2U};
-    const auto actions = c.hear(link, wire::Unreached{RoundId{1}, AttemptId{i}, peer, "no link"});
-    EXPECT_EQ(reformed(actions).attempt, AttemptId{i + 1});
-    EXPECT_EQ(c.coordinator.members(), 3U);
+TEST_F(Round, TwoThatCannotExchangeOwnNothing) {
+  static_cast<void>(c.form(1, 3));
+  // The pair counts, whoever of the two says so.
+  wire::Form form = reformed(c.hear(2, wire::Unreached{RoundId{1}, AttemptId{1}, SiteId{2}, "no link"}));
+  EXPECT_EQ(form.slices.size(), 3U);
+  form = reformed(c.hear(3, wire::Unreached{RoundId{1}, AttemptId{2}, SiteId{1}, "no link"}));
+  EXPECT_EQ(form.participants.size(), 3U);
+  ASSERT_EQ(form.slices.size(), 1U);
+  EXPECT_EQ(form.slices[0].owner, SiteId{0});
+  EXPECT_EQ(c.coordinator.members(), 3U);
+  // The next rounds begin so; after some it is tried again.
+  for (std::uint64_t number = 2; number <= 11; ++number) {
+    for (std::uint64_t link = 1; link <= 3; ++link) {
+      static_cast<void>(c.hear(link, H::done(form)));
+      static_cast<void>(c.hear(link, wire::Adopted{RunId{7}, RoundId{number - 1}, kRight}));
+    }
+    form = c.form(number, 3);
+    EXPECT_EQ(form.slices.size(), number <= 9 ? 1U : 3U) << number;
   }
-  const auto actions = c.hear(2, wire::Unreached{RoundId{1}, AttemptId{4}, SiteId{2}, "no link"});
-  EXPECT_THAT(notes(actions),
-              HasSubstr("[leave] lima is no member any more: tokyo cannot exchange with lima: no link"));
-  EXPECT_EQ(sent<wire::Refuse>(actions)[0].first, LinkId{3});
-  EXPECT_EQ(reformed(actions).participants.size(), 2U);
+}
+
+TEST_F(Round, WhoIsCutOffFromMostIsNotWaitedForWhoeverReportsIt) {
+  static_cast<void>(c.form(1, 3));
+  // paris reaches nobody; it says so first, and blames the others.
+  std::vector<CoordinatorAction> actions;
+  for (std::uint32_t attempt = 1; attempt <= 4; ++attempt) {
+    const SiteId peer{attempt <= 2 ? 1U : 2U};
+    actions = c.hear(1, wire::Unreached{RoundId{1}, AttemptId{attempt}, peer, "no link"});
+  }
+  EXPECT_THAT(notes(actions), HasSubstr("[straggler] round 1 goes on without paris, which cannot exchange with the"));
+  const wire::Form form = reformed(actions);
+  EXPECT_EQ(form.participants, (std::vector<wire::Participant>{{SiteId{1}, 1}, {SiteId{2}, 1}}));
+  EXPECT_EQ(form.slices.size(), 2U);
+  EXPECT_EQ(c.coordinator.members(), 3U);
+}
+
+TEST_F(Round, OfTwoThatCannotExchangeNobodyIsToBlame) {
+  H two;
+  two.gather({"paris", "tokyo"});
+  static_cast<void>(two.form(1, 2));
+  static_cast<void>(two.hear(1, wire::Unreached{RoundId{1}, AttemptId{1}, SiteId{1}, "no link"}));
+  const auto actions = two.hear(1, wire::Unreached{RoundId{1}, AttemptId{2}, SiteId{1}, "no link"});
+  EXPECT_EQ(sent<wire::Recess>(actions).size(), 2U);
+  EXPECT_EQ(two.coordinator.members(), 2U);
+  EXPECT_EQ(two.form(1, 2).slices.size(), 2U);
 }
 
 TEST_F(Round, UnreachedOfAStrangerIsIgnored) {

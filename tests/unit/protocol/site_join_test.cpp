@@ -392,5 +392,19 @@ TEST(SiteGarbage, FromTheCoordinatorIsNamedAndIgnored) {
               HasSubstr("[ignored]"));
 }
 
+TEST(SiteJoin, WhoFellSilentIsNotDialledFirst) {
+  SiteHarness s;
+  s.become(1, {"paris", "tokyo"});
+  const auto after_silence = all<DialCoordinator>(s.pass(seconds(62)));
+  ASSERT_FALSE(after_silence.empty());
+  EXPECT_EQ(after_silence[0].candidate, 1U);
+  SiteHarness t;
+  t.become(1, {"paris", "tokyo"});
+  static_cast<void>(t.step(Closed{LinkId{1}, {}}));
+  const auto after_close = all<DialCoordinator>(t.pass(seconds(1)));
+  ASSERT_FALSE(after_close.empty());
+  EXPECT_EQ(after_close[0].candidate, 0U);  // it may be up again
+}
+
 }  // namespace
 }  // namespace collab::protocol

@@ -1,0 +1,152 @@
+"""Sites that go on over a long and lossy path while machines vanish: torchruns in `collab lab`, a network each."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ranks import SCRIPTS
+from test_lab import allowed  # noqa: F401  # a fixture
+from test_torchrun import ENVIRONMENT
+
+pytestmark = [pytest.mark.slow, pytest.mark.wan, pytest.mark.usefixtures("allowed")]
+
+COLLAB = [sys.executable, "-m", "torch_collab.cli"]
+GRACE = 6.0
+SITES = ("paris", "rome", "oslo")
+
+
+class Lab:
+    """One lab whose sites run torchrun; `faults` are lines of its script."""
+
+    def __init__(self, folder: Path, lines: list[str], faults: list[str], **environment: str) -> None:
+        self.folder = folder
+        self._output = (folder / "output").open("w+")
+        token = subprocess.run([*COLLAB, "token"], capture_output=True, text=True, check=True).stdout.split()[-1]
+        given = {
+            **ENVIRONMENT, "COLLAB_TOKEN": token, "COLLAB_LINK_GRACE": f"{GRACE:.0f}s",
+            "COLLAB_EVENTS": f"{folder}/{{site}}.jsonl", **environment,
+        }  # fmt: skip
+        script = folder / "faults.txt"
+        script.write_text("\n".join(faults))
+        command = [
+            *COLLAB, "lab", "--sites", *(f"{site}:100" for site in SITES), *lines, "--script", str(script),
+            *(part for name, value in given.items() for part in ("--env", f"{name}={value}")), "--",
+            sys.executable, "-m", "torch.distributed.run", "--rdzv-backend=collab", "--rdzv-endpoint=paris:29400",
+            "--rdzv-id=test", f"--nnodes={len(SITES)}", "--nproc-per-node=1", "--max-restarts=3",
+            "--rdzv-conf=last_call_timeout=1,join_timeout=60", str(SCRIPTS / "torchrun.py"), str(folder),
+        ]  # fmt: skip
+        self.begun = time.time()
+        self.process = subprocess.Popen(command, stdout=self._output, stderr=subprocess.STDOUT, start_new_session=True)
+
+    @property
+    def output(self) -> str:
+        return (self.folder / "output").read_text()
+
+    def events(self, site: str, kind: str) -> list[dict[str, Any]]:
+        with contextlib.suppress(FileNotFoundError):
+            told = map(json.loads, (self.folder / f"{site}.jsonl").read_text().splitlines())
+            return [event for event in told if event["event"] == kind]
+        return []
+
+    def rounds(self, site: str, members: tuple[str, ...], since: float = 0) -> list[dict[str, Any]]:
+        """Rounds of exactly these members that ended there after so many seconds of the lab."""
+        return [
+            event
+            for event in self.events(site, "round")
+            if set(event["members"]) == set(members) and event["t"] - self.begun > since
+        ]
+
+    def wait(self, what: str, holds: Callable[[], object], until: float) -> None:
+        while not holds():
+            assert self.process.poll() is None, f"ended before {what}:\n{self.output}"
+            assert time.time() - self.begun < until, f"never {what}:\n{self.output}"
+            time.sleep(0.2)
+
+    def end(self) -> None:
+        (self.folder / "stop").touch()
+        self.process.wait(90)
+
+    def kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGTERM)
+        self.process.wait(30)
+        self._output.close()
+
+
+@pytest.fixture
+def labs(tmp_path: Path) -> Iterator[Callable[..., Lab]]:
+    made: list[Lab] = []
+
+    def start(lines: list[str], faults: list[str], **environment: str) -> Lab:
+        made.append(Lab(tmp_path, lines, faults, **environment))
+        return made[-1]
+
+    yield start
+    for lab in made:
+        lab.kill()
+
+
+@pytest.mark.timeout(300)
+def test_machines_fall_silent_over_a_lossy_path(labs: Callable[..., Lab]) -> None:
+    """One for three times the grace, in mid-run; then the one that hosts endpoint and coordinator, for good."""
+    cut, heal, gone = 45.0, 45 + 3 * GRACE, 90.0
+    lab = labs(["--rtt", "100", "--loss", "1"], [f"{cut} cut oslo", f"{heal} heal oslo", f"{gone} cut paris"])
+    lab.wait("two rounds of all", lambda: len(lab.rounds("oslo", SITES)) >= 2, cut)
+    lab.wait("a round without oslo", lambda: lab.rounds("paris", ("paris", "rome"), cut), heal)
+    assert not lab.rounds("oslo", ("oslo",)), "a lone site moved the anchor"
+    lab.wait("a round with oslo again", lambda: lab.rounds("oslo", SITES, heal), gone)
+    lab.wait("three rounds without paris", lambda: len(lab.rounds("rome", ("rome", "oslo"), gone)) >= 3, gone + 60)
+    waits = [
+        first["t"] - lab.begun - at
+        for at, first in (
+            (cut, lab.rounds("rome", ("paris", "rome"), cut)[0]),
+            (gone, lab.rounds("rome", ("rome", "oslo"), gone)[0]),
+        )
+    ]
+    print(f"the next round was there {waits[0]:.1f} s after a site and {waits[1]:.1f} s after the coordinator's fell "
+          f"silent (grace {GRACE:.0f} s)")  # fmt: skip
+    lab.end()
+    assert len(re.findall(r"started pid", lab.output)) == len(SITES), "nobody was restarted"
+    told: dict[tuple[int, int], str] = {}
+    for site in SITES:
+        for event in lab.rounds(site, SITES) + lab.rounds(site, ("rome", "oslo")) + lab.rounds(site, ("paris", "rome")):
+            assert told.setdefault(event["round"], event["digest"]) == event["digest"], event
+    ends = dict(re.findall(r"\[(\w+)\] ended step \d+ digest (\w+)", lab.output))
+    assert ends["rome"] == ends["oslo"], lab.output
+
+
+@pytest.mark.timeout(300)
+def test_a_cut_and_a_slow_line_in_mid_round_are_no_losses(labs: Callable[..., Lab]) -> None:
+    """Rounds follow each other at once, so both changes come in the midst of one; all finish it as it began."""
+    cut, heal, slow, fast = 45.0, 60.0, 75.0, 90.0
+    lab = labs(
+        ["--rtt", "100", "--loss", "0.1"],
+        [f"{cut} cut rome", f"{heal} heal rome", f"{slow} rate rome 5/5", f"{fast} rate rome 100/100"],
+        COLLAB_LINK_GRACE="30s",
+        COLLAB_STRAGGLER_GRACE="60s",
+        COLLAB_SYNC_EVERY="2",
+        TEST_WIDTH="2000",
+    )
+    lab.wait("two rounds of all", lambda: len(lab.rounds("oslo", SITES)) >= 2, cut)
+    for begin, end in ((cut, heal), (slow, fast)):
+        lab.wait("a round after it", lambda end=end: len(lab.rounds("oslo", SITES, end)) >= 2, end + 40)
+        across = [e for e in lab.rounds("oslo", SITES, begin) if e["t"] - e["seconds"] - lab.begun < end]
+        print(f"rounds under way between {begin:.0f} and {end:.0f} s took", [round(e["seconds"], 1) for e in across])
+        assert across
+    lab.end()
+    for site in SITES:
+        assert len(lab.rounds(site, SITES)) == len(lab.events(site, "round")), "somebody was left out"
+        assert all(event.get("attempt", 1) == 1 for event in lab.events(site, "round"))
+    assert len(re.findall(r"started pid", lab.output)) == len(SITES), "nobody was restarted"
+    assert len(set(re.findall(r"ended step \d+ digest (\w+)", lab.output))) == 1
