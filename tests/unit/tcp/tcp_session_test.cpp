@@ -14,6 +14,7 @@ namespace collab::tcp {
 namespace {
 
 constexpr std::size_t kKiB = 1024;
+constexpr std::uint64_t kMessages = 60;
 
 TransportMessage message_of(BufferPool& pool, std::size_t head, std::size_t payload, std::uint8_t fill) {
   TransportMessage message{Lane::kData, std::vector<std::byte>(head, std::byte{fill}), nullptr};
@@ -234,7 +235,6 @@ TEST(TcpSession, SurvivesCutsOfEverySort) {
     std::map<Carrier, std::deque<Flight>> lines;
     Carrier next_carrier = 1;
     for (int i = 0; i < 5; ++i) lines[next_carrier++];
-    constexpr std::uint64_t kMessages = 60;
     std::uint64_t pushed = 0;
     std::vector<std::uint64_t> tokens;
     std::vector<TransportMessage> arrived;
