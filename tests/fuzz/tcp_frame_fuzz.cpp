@@ -41,8 +41,8 @@ class Session final : public tcp::FrameSink {
         std::vector<std::uint64_t> tokens;
         return out_.acknowledge((*arrivals)[1], tokens);
       }
-      case tcp::FrameType::kPing:
-      case tcp::FrameType::kPong: return tcp::decode_ping(body).status();
+      case tcp::FrameType::kPing: return tcp::decode_ping(body).status();
+      case tcp::FrameType::kPong: return tcp::decode_pong(body).status();
       case tcp::FrameType::kWant: return tcp::decode_want(body).status();
       case tcp::FrameType::kBye: return same(tcp::decode_bye(body), body);
       case tcp::FrameType::kAbort: return tcp::decode_abort(body).status();
@@ -95,7 +95,8 @@ std::vector<Input> seed_inputs() {
     bytes.resize(bytes.size() + length);
     return bytes;
   };
-  add({tcp::encode(tcp::Hello{{1}, {2}, 0, true}), tcp::encode_ping(1, false), tcp::encode_want(4)});
+  add({tcp::encode(tcp::Hello{{1}, {2}, 0, true}), tcp::encode_ping(1), tcp::encode(tcp::Pong{1, 2}),
+       tcp::encode_want(4)});
   add({tcp::encode_welcome({3}), tcp::encode(tcp::Arrivals{}), tcp::encode(tcp::Bye{{1, 2}})});
   add({segment(0, 0, 100, 0, 10), segment(2, 0, 100, 60, 50), segment(1, 0, 100, 10, 50), segment(3, 1, 5, 0, 10)});
   add({tcp::encode(tcp::Refuse{tcp::Refusal::kEnded, "over"}), tcp::encode_abort("words")});

@@ -16,6 +16,8 @@ namespace {
   return "[" + std::to_string(range.begin) + ", " + std::to_string(range.end) + ")";
 }
 
+constexpr std::size_t kWindowBytes = std::size_t{24} << 20;  // of contributions on their way
+
 [[nodiscard]] auto order_of(RoundId round, AttemptId attempt) { return std::pair(round, attempt); }
 
 }  // namespace
@@ -27,6 +29,9 @@ DataPlane::Events DataPlane::start(const protocol::StartExchange& action) {
   cancel();
   forget_received();
   protocol::ExchangePlan plan{.form = action.form, .self = action.self, .chunk_elements = settings_.chunk_elements};
+  // Enough for a long way, however small the codec makes a chunk.
+  const std::size_t chunk_bytes = std::max<std::size_t>(1, codec_.encoded_size(settings_.chunk_elements));
+  plan.window = std::max(plan.window, static_cast<std::uint32_t>(kWindowBytes / chunk_bytes));
   attempt_.emplace(Attempt{.form = action.form,
                            .self = action.self,
                            .links = {},

@@ -18,7 +18,7 @@ constexpr Duration kLongestBackOff = std::chrono::seconds(2);
 constexpr Duration kSteady = std::chrono::seconds(1);  // a connection that lived this long is redialled at once
 constexpr Duration kDrainLimit = std::chrono::seconds(2);
 constexpr std::size_t kMaxStrangers = 256;  // connections that have not said who they are
-constexpr std::uint16_t kMostWithBbr = 4;   // more flows overrun the bottleneck's queue
+constexpr std::uint16_t kMostWithBbr = 12;  // a third of them at work
 
 }  // namespace
 
@@ -300,7 +300,7 @@ void TcpEngine::attach(TcpLink& link, const ConnectionPtr& connection) {
   connection->link = link.id;
   connection->deadline = time + options_.heartbeat;  // of the next ping
   connection->pinged = time;
-  connection->send(encode_ping(static_cast<std::uint64_t>(time.time_since_epoch().count()), false));
+  connection->send(encode_ping(stamp_of(time)));
   connection->last_heard = time;
   Slot& slot = link.slots[connection->index];
   slot.connection = connection;
@@ -314,6 +314,7 @@ void TcpEngine::attach(TcpLink& link, const ConnectionPtr& connection) {
     log_debug("tcp: the link to " + link.peer + " has a connection again");
   }
   const std::string congestion = congestion_of(connection->handle());
+  connection->rests = congestion == "bbr" && !connection->peer().address().is_loopback();
   if (congestion == "bbr") link.search.at_most(kMostWithBbr);
   if (!std::exchange(told_congestion_, true)) {
     log_debug("tcp: congestion control is " + congestion +

@@ -19,6 +19,7 @@
 
 #include "collab/clock.h"
 #include "transport/tcp/tcp_decoder.h"
+#include "transport/tcp/tcp_kernel.h"
 #include "transport/tcp/tcp_outbox.h"
 #include "transport/tcp/tcp_socket.h"
 #include "transport/tcp/tcp_tls.h"
@@ -101,7 +102,11 @@ class Connection final : public std::enable_shared_from_this<Connection>, privat
   std::optional<TimePoint> pinged;  // an answer is due
   TimePoint filled_at{};
   std::size_t fill_bytes = kMaxSegmentBytes;
-  bool paused = false;  // not read, for the cap's sake
+  bool paused = false;                   // not read, for the cap's sake
+  std::optional<KernelFigures> figures;  // when last asked
+  std::size_t unsent = kUnsentBytes;     // that the system takes beyond what is on its way
+  double pace = 0;                       // set at the socket; 0: none
+  bool rests = false;                    // its congestion control stops now and then, unless it was idle meanwhile
 
  private:
   static constexpr std::size_t kMaxItems = 2048;

@@ -16,7 +16,8 @@ namespace {
 namespace asio = boost::asio;
 constexpr Duration kCloseLimit = std::chrono::seconds(5);  // without progress
 constexpr std::size_t kEndedRemembered = 1024;
-constexpr std::uint16_t kFirstGuess = 2;
+constexpr int kSeldom = 4;                 // heartbeats
+constexpr std::uint16_t kFirstGuess = 12;  // on a long way one or two are held back by the system's buffers
 
 Duration tick_of(const TcpOptions& options) {
   return std::clamp<Duration>(options.heartbeat / 4, std::chrono::milliseconds(5), std::chrono::milliseconds(50));
@@ -315,6 +316,7 @@ void TcpEngine::tick_link(TcpLink& link, TimePoint time) {
     }
   }
   tune(link, time);
+  if (!link.outbox(Lane::kData).empty()) pump(link);  // what hangs
 }
 
 void TcpEngine::check_closing(TcpLink& link, TimePoint time) {
@@ -332,11 +334,12 @@ void TcpEngine::check_connection(TcpLink& link, Connection& connection, TimePoin
     return;
   }
   if (!connection.pinged) {
-    if (time - connection.last_heard < options_.heartbeat && connection.index != 0) return;
+    // Data connections seldom: the control connection tells who lives, and a ping under way spoils a rest.
+    if (connection.index != 0 && time - connection.last_heard < kSeldom * options_.heartbeat) return;
     if (time < connection.deadline) return;
     connection.deadline = time + options_.heartbeat;
     connection.pinged = time;
-    connection.send(encode_ping(static_cast<std::uint64_t>(time.time_since_epoch().count()), false));
+    connection.send(encode_ping(stamp_of(time)));
     connection.flush();
     return;
   }
@@ -350,26 +353,6 @@ void TcpEngine::check_connection(TcpLink& link, Connection& connection, TimePoin
       Fault::kNoAnswer,
       unavailable("silent for " +
                   std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(silent).count()) + " ms"));
-}
-
-// How many data connections move the most.
-void TcpEngine::tune(TcpLink& link, TimePoint time) {
-  if (options_.connections != 0 || link.alone()) return;
-  const Outbox& data = link.outbox(Lane::kData);
-  const bool backlogged = std::exchange(link.was_backlogged, data.backlogged()) && data.backlogged();
-  const std::uint16_t before = link.search.wanted();
-  const std::uint16_t after =
-      link.search.observe(time, data.bytes_arrived(), backlogged, link.round_trip, link.attached_data());
-  if (after == before) return;
-  log_debug("tcp: link to " + link.peer + ": " + std::to_string(after) + " data connections instead of " +
-            std::to_string(before));
-  if (link.dialled) {
-    remembered_[link.peer] = after;
-    dial_missing(link);
-  } else if (Connection* const control = link.control(); control != nullptr) {
-    control->send(encode_want(after));
-    control->flush();
-  }
 }
 
 }  // namespace collab::tcp

@@ -82,7 +82,12 @@ class TcpEngine final : private ConnectionOwner {
   void check_closing(TcpLink& link, TimePoint now);
   void check_connection(TcpLink& link, Connection& connection, TimePoint now);
   void tune(TcpLink& link, TimePoint now);
+  void keep_pace(TcpLink& link, TimePoint now, bool backlogged);
+  static std::optional<LinkPace::Sight> look(TcpLink& link, const std::vector<Connection*>& carriers, bool backlogged);
+  static void ask_the_way(TcpLink& link, TimePoint now);
+  void search(TcpLink& link, TimePoint now, bool backlogged);
   [[nodiscard]] TimePoint now() const { return clock_.now(); }
+  static std::uint64_t stamp_of(TimePoint time) { return static_cast<std::uint64_t>(time.time_since_epoch().count()); }
   [[nodiscard]] TcpLink* find(LinkId id);
   TcpLink& make_link(LinkId id, const std::string& host);
   void end_link(TcpLink& link, const Status& why);
@@ -105,6 +110,9 @@ class TcpEngine final : private ConnectionOwner {
   void slot_failed(TcpLink& link, std::uint16_t index, Fault fault, const Status& why);
   [[nodiscard]] bool allowed(const Endpoint& peer) const;
   [[nodiscard]] std::uint16_t wanted(const TcpLink& link) const;
+  [[nodiscard]] std::size_t in_use(const TcpLink& link) const {
+    return options_.connections != 0 ? link.slots.size() : std::size_t{link.search.wanted()};
+  }
   Status on_hello(Connection& from, const Hello& hello);
   Status on_welcome(Connection& from, const Id& process);
   void on_refuse(Connection& from, const Refuse& refusal);
@@ -126,7 +134,7 @@ class TcpEngine final : private ConnectionOwner {
   void acknowledge_later();
   void deliver_tokens(TcpLink& link, std::vector<std::uint64_t>& tokens);
   Status on_ack(TcpLink& link, Connection& from, const Arrivals& arrivals);
-  void on_pong(TcpLink& link, Connection& from, std::uint64_t stamp);
+  void on_pong(TcpLink& link, Connection& from, const Pong& pong);
   Status on_bye(TcpLink& link, const Bye& bye);
   void begin_close(TcpLink& link);
   void go_on_closing(TcpLink& link);

@@ -12,6 +12,7 @@
 // Threads: the IO thread only. Ownership: the engine owns links; a link shares its connections with it.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -25,6 +26,11 @@
 #include "transport/tcp/tcp_pace.h"
 
 namespace collab::tcp {
+
+// Of more data connections than these each is slow, and holds little at a time.
+inline constexpr std::size_t kFewCarriers = 8;
+inline constexpr std::size_t kShifts = 3;
+inline constexpr std::size_t kSmallSegmentBytes = std::size_t{16} << 10;
 
 struct Slot {
   ConnectionPtr connection;  // attached, or being dialled
@@ -57,8 +63,13 @@ struct TcpLink {
   // Connections: the control connection and those for data.
   std::vector<Slot> slots = std::vector<Slot>(1);
   ConnectionSearch search;
+  LinkPace pace;
+  std::optional<Duration> way_out;          // the shortest since the last tick, in clocks that differ by a constant
+  std::uint64_t delivered = 0, resent = 0;  // bytes of data connections, as the kernel counts
   std::uint16_t peer_wants = 1;
-  std::size_t turn = 0;  // where the next round over the data connections begins
+  std::size_t turn = 0;   // where the next round over the data connections begins
+  std::size_t shift = 0;  // of the data connections, see carriers()
+  TimePoint shift_since{};
   TimePoint alone_since = kNever;
   bool answered = false;       // a ping since it was last alone: the dialler, too, knows it has a connection
   bool ended_by_peer = false;  // and not by silence
@@ -91,6 +102,22 @@ struct TcpLink {
       if (slot.attached()) return false;
     }
     return true;
+  }
+  // The connections that data goes to now, among the first `most` data connections: a third of them where their
+  // congestion control needs a rest, and otherwise all.
+  [[nodiscard]] std::vector<Connection*> carriers(std::size_t most) const {
+    std::vector<Connection*> all, on_shift;
+    for (std::size_t i = 1; i < slots.size() && i <= most; ++i) {
+      if (!slots[i].attached() || slots[i].connection->held) continue;
+      all.push_back(slots[i].connection.get());
+      if (all.back()->rests && i % kShifts == shift % kShifts) on_shift.push_back(all.back());
+    }
+    return on_shift.empty() ? all : on_shift;
+  }
+  // A data connection has something to answer.
+  [[nodiscard]] bool pinged() const {
+    return std::any_of(slots.begin() + 1, slots.end(),
+                       [](const Slot& slot) { return slot.attached() && slot.connection->pinged; });
   }
   // Carries control: the control connection, else any.
   [[nodiscard]] Connection* control() const {

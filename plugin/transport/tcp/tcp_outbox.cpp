@@ -32,7 +32,7 @@ std::optional<std::uint64_t> Outbox::cut() {
   Segment segment;
   segment.message = message;
   segment.offset = message->cut;
-  segment.length = static_cast<std::uint32_t>(std::min(kMaxSegmentBytes, end - message->cut));
+  segment.length = static_cast<std::uint32_t>(std::min(segment_bytes_, end - message->cut));
   message->cut += segment.length;
   ++message->pending;
   message->all_cut = message->cut == total;
@@ -42,7 +42,7 @@ std::optional<std::uint64_t> Outbox::cut() {
   return first_ + segments_.size() - 1;
 }
 
-std::optional<Outbox::Piece> Outbox::next(Carrier carrier) {
+std::optional<Outbox::Piece> Outbox::next(Carrier carrier, TimePoint now) {
   if (!ready()) return std::nullopt;
   std::optional<std::uint64_t> number;
   if (!again_.empty()) {
@@ -53,9 +53,22 @@ std::optional<Outbox::Piece> Outbox::next(Carrier carrier) {
     number = cut();
   }
   Segment& segment = segments_[*number - first_];
-  segment.carrier = carrier;
-  segment.reading = true;
+  segment.copies = {Copy{carrier, true}, segment.copies[0]};
+  segment.sent = now;
   return piece(*number);
+}
+
+std::optional<Outbox::Piece> Outbox::hung(Carrier carrier, TimePoint since) {
+  for (hung_ = std::max(hung_, first_); hung_ < segments(); ++hung_) {
+    Segment& segment = segments_[hung_ - first_];
+    const bool once = segment.copies[0].carrier != 0 && segment.copies[1].carrier == 0;
+    if (segment.arrived || !once) continue;
+    if (segment.sent >= since || segment.copies[0].carrier == carrier) return std::nullopt;
+    segment.copies[1] = {carrier, true};
+    ++sent_again_;
+    return piece(hung_++);
+  }
+  return std::nullopt;
 }
 
 Outbox::Piece Outbox::piece(std::uint64_t number) const {
@@ -97,23 +110,32 @@ void Outbox::drop_settled() {
 void Outbox::written(Carrier carrier, std::uint64_t number) {
   if (number < first_ || number - first_ >= segments_.size()) return;
   Segment& segment = segments_[number - first_];
-  if (segment.carrier != carrier || !segment.reading) return;
-  segment.reading = false;
-  if (segment.arrived) settle(segment);
+  const bool was_reading = segment.reading();
+  for (Copy& copy : segment.copies) {
+    if (copy.carrier == carrier) copy.reading = false;
+  }
+  if (segment.arrived && was_reading && !segment.reading()) settle(segment);
   drop_settled();
 }
 
 void Outbox::lost(Carrier carrier) {
   for (std::size_t i = 0; i < segments_.size(); ++i) {
     Segment& segment = segments_[i];
-    if (segment.carrier != carrier || segment.message == nullptr) continue;
-    segment.carrier = 0;
+    if (segment.message == nullptr) continue;
+    const bool was_reading = segment.reading();
+    if (segment.copies[0].carrier == carrier) {
+      segment.copies = {segment.copies[1], Copy()};
+    } else if (segment.copies[1].carrier == carrier) {
+      segment.copies[1] = {};
+    } else {
+      continue;
+    }
+    // Whatever the other copy: the peer may have given it up for the one that is lost.
     if (!segment.arrived) {
       again_.insert(first_ + i);
-    } else if (segment.reading) {
+    } else if (was_reading && !segment.reading()) {
       settle(segment);
     }
-    segment.reading = false;
   }
   drop_settled();
 }
@@ -137,7 +159,7 @@ Status Outbox::acknowledge(const LaneArrivals& arrivals, std::vector<std::uint64
     segment.arrived = true;
     bytes_arrived_ += segment.length;
     again_.erase(number);
-    if (!segment.reading) settle(segment);
+    if (!segment.reading()) settle(segment);
   }
   drop_settled();
   take_tokens(tokens);

@@ -2,7 +2,7 @@
 // way over which connection, and which must be sent again.
 //
 //   queued message ──next()──▶ segment on a connection ──acknowledge()──▶ arrived; the message's last: its token is due
-//                                   │        ▲
+//                                   │        ▲      └──hung()──▶ on a second connection as well
 //                                   └ lost() ┴ next(), before anything new
 //
 // A segment that was acknowledged is never sent again. At most kWindowSegments segments and kWindowBytes bytes, one
@@ -10,6 +10,8 @@
 // Threads: one at a time. Ownership: holds each message until all of it has arrived and no connection still reads it.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -18,6 +20,7 @@
 #include <span>
 #include <vector>
 
+#include "collab/clock.h"
 #include "collab/transport.h"
 #include "transport/tcp/tcp_wire.h"
 
@@ -31,6 +34,8 @@ class Outbox {
   explicit Outbox(Lane lane) : lane_(lane) {}
 
   void push(TransportMessage message, std::uint64_t token);
+  // Of the largest segments from now on. Small ones do not stay long on a slow connection.
+  void cut_at(std::size_t bytes) { segment_bytes_ = std::min(bytes, kMaxSegmentBytes); }
 
   struct Piece {
     SegmentHeader header;
@@ -41,7 +46,10 @@ class Outbox {
   [[nodiscard]] bool ready() const;
   // The next segment, which from now on is on its way over `carrier`. The carrier says written() once it no longer
   // reads the data, unless it is lost().
-  std::optional<Piece> next(Carrier carrier);
+  std::optional<Piece> next(Carrier carrier, TimePoint now = {});
+  // The oldest segment that has been on its way over another connection, and only that, since before `since`: a second
+  // copy of it, for a connection that has nothing better to do.
+  std::optional<Piece> hung(Carrier carrier, TimePoint since);
   void written(Carrier carrier, std::uint64_t number);
   // The connection has ended: what it carried and has not arrived is to be sent again.
   void lost(Carrier carrier);
@@ -65,13 +73,18 @@ class Outbox {
     std::size_t pending = 0;  // segments that have not arrived or are still read
     bool all_cut = false;
   };
+  struct Copy {
+    Carrier carrier = 0;   // 0: none
+    bool reading = false;  // the carrier still reads the data
+  };
   struct Segment {
     std::shared_ptr<Message> message;
     std::uint32_t offset = 0;
     std::uint32_t length = 0;
-    Carrier carrier = 0;  // on its way; 0: to be sent again, or arrived
+    std::array<Copy, 2> copies;  // on their way; none: to be sent again, or arrived
+    TimePoint sent{};
     bool arrived = false;
-    bool reading = false;  // the carrier still reads the data
+    [[nodiscard]] bool reading() const { return copies[0].reading || copies[1].reading; }
   };
 
   std::optional<std::uint64_t> cut();
@@ -88,6 +101,8 @@ class Outbox {
   std::uint64_t bytes_arrived_ = 0;
   std::uint64_t sent_again_ = 0;
   std::set<std::uint64_t> again_;
+  std::uint64_t hung_ = 0;  // below this there is no segment to be sent a second time
+  std::size_t segment_bytes_ = kMaxSegmentBytes;
   std::vector<std::uint64_t> due_;
 };
 

@@ -1,14 +1,35 @@
 #include "transport/tcp/tcp_pace.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace collab::tcp {
 namespace {
 
-constexpr double kGain = 1.1;
+constexpr double kGain = 1.05;
 constexpr double kChange = 1.33;
 constexpr Duration kShortest = std::chrono::milliseconds(500);
 constexpr int kRoundTrips = 10;  // slow start needs some before a new connection counts
+
+// Of a link's pace.
+constexpr Duration kShortestEpoch = std::chrono::milliseconds(50);
+constexpr Duration kMemory = std::chrono::seconds(10);
+constexpr Duration kDrainEvery = std::chrono::seconds(5);
+constexpr double kTarget = 0.015;             // seconds of queue
+constexpr double kTargetOfRoundTrip = 0.1;    // or this
+constexpr double kNoQueue = 0.25;             // of the target
+constexpr double kLongQueue = 3;              // targets
+constexpr double kHorizon = 4;                // epochs in which a deviation from the target is to be gone
+constexpr double kLeast = 0.75, kMost = 1.1;  // of what the line carries
+constexpr double kDeepest = 0.3;              // of it, given up to drain
+constexpr double kLeastRate = 16.0 * 1024;    // bytes a second
+constexpr double kWeight = 1.0 / 8;           // of an epoch
+constexpr double kFirstStep = 0.01, kStepGrowth = 1.6, kLongestStep = 0.25;
+constexpr double kFollows = 0.9;   // of what was sent: the line keeps up
+constexpr double kCarries = 0.95;  // the line carries all of it
+constexpr double kSlower = 0.75;   // it does not by far
+constexpr double kStillGrows = 1.2;
+constexpr int kFullEpochs = 2;
 
 double seconds(Duration time) { return std::chrono::duration<double>(time).count(); }
 
@@ -38,6 +59,123 @@ TimePoint TokenBucket::opens_at(TimePoint now) const {
   const double wait = (1 - tokens_) / rate_;
   return now + std::chrono::duration_cast<Duration>(std::chrono::duration<double>(wait)) + std::chrono::milliseconds(1);
 }
+
+// ---- LinkPace ------------------------------------------------------------------------------------
+
+void Shortest::note(TimePoint now, Duration time) {
+  if (now - since_ > kMemory) {
+    before_ = now_;
+    now_ = time;
+    since_ = now;
+  }
+  now_ = std::min(now_, time);
+}
+
+Duration LinkPace::epoch() const { return std::max(kShortestEpoch, round_trip_); }
+
+double LinkPace::target() const {
+  return std::max(kTarget, kTargetOfRoundTrip * seconds(shortest_round_trip_.value()));
+}
+
+// The smaller of two sights: a lost ping looks like a long way, data on the way back like a long round trip.
+double LinkPace::queue() const {
+  const Duration both_ways = round_trip_ - shortest_round_trip_.value();
+  const std::optional<Duration> way = way_out_ ? way_out_ : way_out_before_;
+  return seconds(way ? std::min(both_ways, *way - shortest_way_out_.value()) : both_ways);
+}
+
+void LinkPace::begin_epoch(TimePoint now, const Sight& sight) {
+  since_ = now;
+  delivered_since_ = sight.delivered;
+  resent_since_ = sight.resent;
+}
+
+double LinkPace::observe(TimePoint now, const Sight& sight) {
+  if (sight.round_trip != Duration(0)) {
+    round_trip_ = sight.round_trip;
+    shortest_round_trip_.note(now, sight.round_trip);
+  }
+  if (sight.way_out) {
+    shortest_way_out_.note(now, *sight.way_out);
+    way_out_ = std::min(way_out_.value_or(*sight.way_out), *sight.way_out);
+  }
+  if (!sight.backlogged || sight.round_trip == Duration(0)) {
+    measuring_ = false;
+    return rate_;
+  }
+  if (!measuring_) {
+    // Round trips are old news, and nothing has arrived yet.
+    measuring_ = true;
+    settled_ = now + 2 * sight.round_trip;
+    rate_ = before_ = line_;
+    drained_ = now;
+    last_delivered_ = 0;
+    step_ = kFirstStep;
+    way_out_.reset();
+    way_out_before_.reset();
+  }
+  if (now < settled_) {
+    begin_epoch(now, sight);
+    return rate_;
+  }
+  if (now - since_ < epoch()) return rate_;
+  const double time = seconds(now - since_);
+  const auto delivered = static_cast<double>(sight.delivered - delivered_since_);
+  const auto resent = static_cast<double>(sight.resent - resent_since_);
+  const double sent = rate_;
+  begin_epoch(now, sight);
+  end_epoch(now, delivered / time, (delivered + resent) / time);
+  before_ = sent;
+  last_delivered_ = delivered / time;
+  way_out_before_ = std::exchange(way_out_, std::nullopt);
+  return rate_;
+}
+
+void LinkPace::end_epoch(TimePoint now, double delivered, double carried) {
+  if (rate_ == 0) {
+    find(delivered);
+    return;
+  }
+  follow(delivered, carried);
+  const double time = seconds(epoch());
+  double lean = (target() - queue()) / (kHorizon * time);
+  if (now - drained_ > kDrainEvery) {  // the shortest way stays known
+    drained_ = now;
+    lean = -std::min(kDeepest, queue() / time);
+  }
+  rate_ = line_ * std::clamp(1 + lean, kLeast, kMost);
+}
+
+void LinkPace::find(double delivered) {
+  const bool full = queue() > target() && delivered < kStillGrows * last_delivered_;
+  full_ = full ? full_ + 1 : 0;
+  if (full_ < kFullEpochs) return;
+  line_ = std::max({delivered, last_delivered_, kLeastRate});
+  rate_ = line_;
+}
+
+// What arrives tells what the line carries only where there is a queue, or where less arrives than was sent.
+void LinkPace::follow(double delivered, double carried) {
+  if (queue() < kNoQueue * target()) {
+    if (delivered < kFollows * before_) {
+      step_ = kFirstStep;
+    } else {
+      line_ *= 1 + step_;
+      step_ = std::min(step_ * kStepGrowth, kLongestStep);
+    }
+    return;
+  }
+  step_ = kFirstStep;
+  const double most = std::max(delivered, last_delivered_);
+  if (queue() > kLongQueue * target() && most < kSlower * before_) {
+    line_ = most;
+  } else if (carried > line_ || delivered < kCarries * before_) {
+    line_ += kWeight * (carried - line_);
+  }
+  line_ = std::max(line_, kLeastRate);
+}
+
+// ---- ConnectionSearch ----------------------------------------------------------------------------
 
 std::uint16_t ConnectionSearch::observe(TimePoint now, std::uint64_t bytes, bool backlogged, Duration round_trip,
                                         std::uint16_t attached) {

@@ -1,11 +1,12 @@
-// How fast, and over how many connections: a token bucket for the user's caps, and the search for the number of data
-// connections that moves the most.
+// How fast, and over how many connections: a token bucket for the user's caps, the pace that fills a line without
+// filling its queue, and the search for the number of data connections that moves the most.
 //
 // Threads: one at a time. Ownership: plain values; time is a parameter.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 
 #include "collab/clock.h"
 
@@ -30,8 +31,68 @@ class TokenBucket {
   bool started_ = false;
 };
 
-// Hill climbing on goodput while there is a backlog: doubles the connections while that brings a tenth more, goes back
-// one step when it does not, and looks again when goodput has changed by a third since.
+// The shortest of what was noted lately: in ten to twenty seconds.
+class Shortest {
+ public:
+  void note(TimePoint now, Duration time);
+  [[nodiscard]] Duration value() const { return std::min(now_, before_); }
+
+ private:
+  Duration now_ = Duration::max(), before_ = Duration::max();
+  TimePoint since_{};
+};
+
+// The rate at which the data connections of a link together keep the line busy with a short queue before it. Congestion
+// control by itself does not: what looks at losses fills the queue first, and several flows of BBR (version 1) each
+// hold to the most they have ever had, so that together they keep the queue full and lose packets there (Hock, Bless,
+// Zitterbart, "Experimental evaluation of BBR congestion control", ICNP 2017); data on the way back then makes it
+// worse.
+//
+// As in LEDBAT (RFC 6817) the queue is what the way out takes beyond its shortest, and the pace leans towards a target:
+// with a queue, what arrives is what the line carries; the rate is that, a little more while the queue is below the
+// target and less above. Without one the rate grows, faster and faster, while what arrives follows. Time is cut into
+// epochs of a round trip. Until a queue has been seen there is no limit.
+class LinkPace {
+ public:
+  struct Sight {                  // of all data connections, now
+    std::uint64_t delivered = 0;  // bytes that have arrived in all
+    std::uint64_t resent = 0;     // bytes that were sent again, in all
+    Duration round_trip{0};       // the shortest of those at work; 0: none is
+    // The newest time to the peer, in clocks that differ by a constant: not held up by a queue on the way back.
+    std::optional<Duration> way_out;
+    bool backlogged = false;  // data has been waiting to be sent since the last call
+  };
+  // Called about every tick; returns rate().
+  double observe(TimePoint now, const Sight& sight);
+  [[nodiscard]] double rate() const { return rate_; }  // bytes a second; 0: no limit
+
+ private:
+  void begin_epoch(TimePoint now, const Sight& sight);
+  void end_epoch(TimePoint now, double delivered, double carried);
+  void find(double delivered);
+  void follow(double delivered, double carried);
+  [[nodiscard]] Duration epoch() const;
+  [[nodiscard]] double queue() const;   // seconds
+  [[nodiscard]] double target() const;  // of it
+
+  double rate_ = 0;
+  double line_ = 0;    // what it carries, as far as is known
+  double before_ = 0;  // rate_ in the epoch before: what arrives in this one
+  double last_delivered_ = 0;
+  double step_ = 0;
+  int full_ = 0;  // epochs with a queue, before there is a rate
+  bool measuring_ = false;
+  TimePoint settled_{};
+  TimePoint drained_{};
+  TimePoint since_{};
+  std::uint64_t delivered_since_ = 0, resent_since_ = 0;
+  Duration round_trip_{0};
+  Shortest shortest_round_trip_, shortest_way_out_;
+  std::optional<Duration> way_out_, way_out_before_;  // the shortest of this epoch and of the one before
+};
+
+// Hill climbing on goodput while there is a backlog: doubles the connections while that brings a twentieth more, goes
+// back one step when it does not, and looks again when goodput has changed by a third since.
 //
 //   settled ──goodput changed──▶ growing ──no gain──▶ settled (at the number before)
 class ConnectionSearch {

@@ -16,8 +16,12 @@ constexpr Duration kSlow = std::chrono::milliseconds(20);
 constexpr std::size_t kFillSegments = 64;
 constexpr int kFillsInTurn = 64;                               // then other links have their turn
 constexpr std::uint64_t kAckBytes = std::uint64_t{512} << 10;  // acknowledged at once
-constexpr Duration kAckDelay = std::chrono::milliseconds(2);   // else after this
+constexpr Duration kAckDelay = std::chrono::milliseconds(5);   // else after this
+constexpr std::int64_t kFarApart = std::int64_t{1} << 60;      // of clocks, in microseconds
 constexpr Duration kCloseLimit = std::chrono::seconds(5);      // without progress
+
+// After this a segment hangs: its connection has lost something, or is slower than the others.
+Duration patience(const TcpLink& link) { return 2 * link.round_trip + std::chrono::milliseconds(50); }
 
 }  // namespace
 
@@ -93,14 +97,14 @@ Status TcpEngine::link_frame_came(TcpLink& link, Connection& from, FrameType typ
       const Result<std::uint64_t> stamp = decode_ping(body);
       if (!stamp.ok()) return stamp.status();
       if (from.overfull()) return corrupt("it asks for signs of life and does not read them");
-      from.send(encode_ping(*stamp, true));
+      from.send(encode(Pong{*stamp, stamp_of(now())}));
       from.flush();
       return {};
     }
     case FrameType::kPong: {
-      const Result<std::uint64_t> stamp = decode_ping(body);
-      if (!stamp.ok()) return stamp.status();
-      on_pong(link, from, *stamp);
+      const Result<Pong> pong = decode_pong(body);
+      if (!pong.ok()) return pong.status();
+      on_pong(link, from, *pong);
       return {};
     }
     case FrameType::kWant: {
@@ -185,13 +189,14 @@ bool TcpEngine::fill(TcpLink& link, Connection& connection, Lane lane) {
   // A connection that drains quickly is given more at once; a slow one must not hold much.
   const Duration drained = now() - connection.filled_at;
   if (drained < kQuick) connection.fill_bytes = std::min(2 * connection.fill_bytes, kMostFilled);
-  if (drained > kSlow) connection.fill_bytes = kMaxSegmentBytes;
+  if (drained > kSlow) connection.fill_bytes = kSmallSegmentBytes;
   connection.filled_at += drained;
   std::size_t bytes = 0;
   std::size_t segments = 0;
   const std::uint64_t again = out.sent_again();
   while (bytes < connection.fill_bytes && segments < kFillSegments) {
-    std::optional<Outbox::Piece> piece = out.next(connection.name);
+    std::optional<Outbox::Piece> piece = out.next(connection.name, connection.filled_at);
+    if (!piece && lane == Lane::kData) piece = out.hung(connection.name, connection.filled_at - patience(link));
     if (!piece) break;
     bytes += piece->data.size() + kSegmentHeaderBytes;
     ++segments;
@@ -213,12 +218,9 @@ void TcpEngine::pump(TcpLink& link) {
   int fills = 0;
   while (fills++ < kFillsInTurn && fill(link, *control, Lane::kControl)) {
   }
-  std::vector<Connection*> carriers;
-  const std::size_t use = options_.connections != 0 ? link.slots.size() : std::size_t{link.search.wanted()};
-  for (std::size_t i = 1; i < link.slots.size() && carriers.size() < use; ++i) {
-    if (link.slots[i].attached() && !link.slots[i].connection->held) carriers.push_back(link.slots[i].connection.get());
-  }
+  std::vector<Connection*> carriers = link.carriers(in_use(link));
   if (carriers.empty()) carriers.push_back(control);
+  link.outbox(Lane::kData).cut_at(carriers.size() > kFewCarriers ? kSmallSegmentBytes : kMaxSegmentBytes);
   const std::size_t first = link.turn++;
   for (std::size_t i = 0; i < carriers.size(); ++i) {
     Connection& carrier = *carriers[(first + i) % carriers.size()];
@@ -300,8 +302,12 @@ Status TcpEngine::on_ack(TcpLink& link, Connection& from, const Arrivals& arriva
   return {};  // the reader pumps once it has read all
 }
 
-void TcpEngine::on_pong(TcpLink& link, Connection& from, std::uint64_t stamp) {
-  if (!from.pinged || static_cast<std::uint64_t>(from.pinged->time_since_epoch().count()) != stamp) return;
+void TcpEngine::on_pong(TcpLink& link, Connection& from, const Pong& pong) {
+  const auto way = static_cast<std::int64_t>(pong.clock - pong.stamp);
+  if (from.index == 0 && std::abs(way) < kFarApart) {  // behind no data of its own
+    link.way_out = std::min(link.way_out.value_or(Duration::max()), Duration(way));
+  }
+  if (!from.pinged || stamp_of(*from.pinged) != pong.stamp) return;
   const Duration took = now() - *from.pinged;
   from.pinged.reset();
   link.answered = true;

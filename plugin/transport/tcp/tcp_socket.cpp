@@ -15,7 +15,6 @@ namespace collab::tcp {
 namespace {
 
 namespace ip = boost::asio::ip;
-constexpr int kUnsentBytes = 128 << 10;
 
 bool is_near_v4(const ip::address_v4& address) {
   const std::uint32_t bits = address.to_uint();
@@ -49,13 +48,15 @@ bool is_near(const ip::address& address) {
 bool prepare_socket(int fd, const std::string& congestion, Duration give_up) {
   const int on = 1;
   set(fd, IPPROTO_TCP, TCP_NODELAY, on);
-  set(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, kUnsentBytes);
+  hold_unsent(fd, kUnsentBytes);
   const auto limit = static_cast<unsigned>(std::chrono::ceil<std::chrono::milliseconds>(give_up).count());
   set(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, limit);
   if (congestion.empty() || congestion_of(fd) == congestion) return true;
   return ::setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, congestion.data(), static_cast<socklen_t>(congestion.size())) ==
          0;
 }
+
+void hold_unsent(int fd, std::size_t bytes) { set(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, static_cast<int>(bytes)); }
 
 std::string congestion_of(int fd) {
   std::array<char, 32> name{};

@@ -23,6 +23,10 @@ using Endpoints = std::vector<Endpoint>;
 // This machine or a private network: where traffic in the clear is accepted without being asked for.
 [[nodiscard]] bool is_near(const boost::asio::ip::address& address);
 
+// Of what it was given and has not sent yet, a socket holds about this much.
+inline constexpr std::size_t kUnsentBytes = std::size_t{128} << 10;
+void hold_unsent(int fd, std::size_t bytes);
+
 // `congestion` is used where the system allows it; false: it keeps its own. Buffers are left to the kernel. Bytes that
 // have not left are kept few, so that a slow connection holds little and what is urgent overtakes.
 bool prepare_socket(int fd, const std::string& congestion, Duration give_up);

@@ -243,8 +243,8 @@ Result<Arrivals> decode_ack(std::span<const std::byte> body) {
   return arrivals;
 }
 
-Bytes encode_ping(std::uint64_t stamp, bool answer) {
-  Writer writer(answer ? FrameType::kPong : FrameType::kPing);
+Bytes encode_ping(std::uint64_t stamp) {
+  Writer writer(FrameType::kPing);
   writer.number(stamp);
   return writer.finish();
 }
@@ -252,6 +252,22 @@ Bytes encode_ping(std::uint64_t stamp, bool answer) {
 Result<std::uint64_t> decode_ping(std::span<const std::byte> body) {
   if (body.size() != 8) return wrong_size("ping", 8, body.size());
   return Reader(body).number<std::uint64_t>();
+}
+
+Bytes encode(const Pong& pong) {
+  Writer writer(FrameType::kPong);
+  writer.number(pong.stamp);
+  writer.number(pong.clock);
+  return writer.finish();
+}
+
+Result<Pong> decode_pong(std::span<const std::byte> body) {
+  if (body.size() != 16) return wrong_size("pong", 16, body.size());
+  Reader reader(body);
+  Pong pong;
+  pong.stamp = reader.number<std::uint64_t>();
+  pong.clock = reader.number<std::uint64_t>();
+  return pong;
 }
 
 Bytes encode_want(std::uint16_t connections) {

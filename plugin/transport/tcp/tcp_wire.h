@@ -90,6 +90,12 @@ struct LaneArrivals {
 };
 using Arrivals = std::array<LaneArrivals, 2>;  // by lane
 
+struct Pong {
+  std::uint64_t stamp = 0;  // of the ping
+  std::uint64_t clock = 0;  // microseconds of a clock of the answering side's own, when it came
+  bool operator==(const Pong&) const = default;
+};
+
 struct Bye {
   std::array<std::uint64_t, 2> segments{};  // sent in all, by lane
   bool operator==(const Bye&) const = default;
@@ -103,7 +109,8 @@ using Bytes = std::vector<std::byte>;
 [[nodiscard]] Bytes encode(const Refuse& refuse);
 [[nodiscard]] std::array<std::byte, kSegmentHeaderBytes> encode(const SegmentHeader& header);
 [[nodiscard]] Bytes encode(const Arrivals& arrivals);
-[[nodiscard]] Bytes encode_ping(std::uint64_t stamp, bool answer);
+[[nodiscard]] Bytes encode_ping(std::uint64_t stamp);
+[[nodiscard]] Bytes encode(const Pong& pong);
 [[nodiscard]] Bytes encode_want(std::uint16_t connections);
 [[nodiscard]] Bytes encode(const Bye& bye);
 [[nodiscard]] Bytes encode_abort(std::string_view words);
@@ -124,6 +131,7 @@ struct Prefix {
 [[nodiscard]] Result<Refuse> decode_refuse(std::span<const std::byte> body);
 [[nodiscard]] Result<Arrivals> decode_ack(std::span<const std::byte> body);
 [[nodiscard]] Result<std::uint64_t> decode_ping(std::span<const std::byte> body);
+[[nodiscard]] Result<Pong> decode_pong(std::span<const std::byte> body);
 [[nodiscard]] Result<std::uint16_t> decode_want(std::span<const std::byte> body);
 [[nodiscard]] Result<Bye> decode_bye(std::span<const std::byte> body);
 [[nodiscard]] Result<std::string> decode_abort(std::span<const std::byte> body);

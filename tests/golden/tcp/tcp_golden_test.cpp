@@ -38,8 +38,8 @@ std::string samples() {
   text << "refuse " << hex(encode(Refuse{Refusal::kUnknownLink, "not known"})) << "\n";
   text << "segment " << hex(encode(SegmentHeader{Lane::kData, 0x1122, 0x33, 200, 1'048'576, 65'736, 65'536})) << "\n";
   text << "ack " << hex(encode(Arrivals{LaneArrivals{5, {}}, LaneArrivals{7, {0b1010, 1}}})) << "\n";
-  text << "ping " << hex(encode_ping(0x0102030405060708, false)) << "\n";
-  text << "pong " << hex(encode_ping(0x0102030405060708, true)) << "\n";
+  text << "ping " << hex(encode_ping(0x0102030405060708)) << "\n";
+  text << "pong " << hex(encode(Pong{0x0102030405060708, 0x1112131415161718})) << "\n";
   text << "want " << hex(encode_want(8)) << "\n";
   text << "bye " << hex(encode(Bye{{9, 10}})) << "\n";
   text << "abort " << hex(encode_abort("its process ended")) << "\n";

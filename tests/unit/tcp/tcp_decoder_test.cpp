@@ -110,10 +110,10 @@ TEST(TcpDecoder, WhatIsRefused) {
       {"type 0", with(8, 0, segment)},
       {"type 11", with(8, 11, segment)},
       {"lane", with(9, 2, segment)},
-      {"lane of a ping", with(9, 1, encode_ping(1, false))},
+      {"lane of a ping", with(9, 1, encode_ping(1))},
       {"reserve", with(10, 1, segment)},
       {"segment too long", with(14, 2, segment)},
-      {"ping too long", with(14, 1, encode_ping(1, false))},
+      {"ping too long", with(14, 1, encode_ping(1))},
       {"head too long", with(8 + 8 + 19, 1, segment)},
       {"segment past the payload's end", with(8 + 8 + 24 + 1, 0xFF, segment)},
       {"segment's reserve", with(8 + 8 + 28, 1, segment)}};
@@ -130,7 +130,8 @@ TEST(TcpDecoder, BodiesAreBounded) {
   EXPECT_EQ(*decode_want(body(encode_want(64))), 64);
   EXPECT_FALSE(decode_want(body(encode_want(65))).ok());
   EXPECT_FALSE(decode_want(body(encode_want(0))).ok());
-  EXPECT_EQ(*decode_ping(body(encode_ping(77, true))), 77U);
+  EXPECT_EQ(*decode_ping(body(encode_ping(77))), 77U);
+  EXPECT_EQ(*decode_pong(body(encode(Pong{77, 78}))), (Pong{77, 78}));
   const std::string long_words = std::string(kMaxWordsBytes - 1, 'a') + "\xC3\xBC";
   EXPECT_EQ(decode_abort(body(encode_abort(long_words)))->size(), kMaxWordsBytes - 1) << "cut between characters";
   Bytes ack = encode(Arrivals{});

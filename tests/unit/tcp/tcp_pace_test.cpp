@@ -4,6 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <deque>
+
+#include "core/base/prng.h"
 
 namespace collab::tcp {
 namespace {
@@ -29,6 +32,146 @@ TEST(TcpTokenBucket, NoCap) {
   TokenBucket bucket(0);
   bucket.take(1 << 30);
   EXPECT_TRUE(bucket.open(TimePoint()));
+}
+
+// A line with a queue, in steps of a millisecond, and senders that fill whatever their windows and the pace allow.
+// What arrives is known half a round trip after it has arrived.
+struct Line {
+  double rate = 12e6;  // bytes a second
+  Duration way = milliseconds(50);
+  double queue_seconds = 0.1;  // that fit
+  double loss = 0;
+  double window = 20e6;   // of the senders, bytes in flight
+  double back_queue = 0;  // seconds, of others, on the way back
+  double jitter = 0;      // seconds, up to this, of both ways
+
+  ManualClock clock;
+  LinkPace pace;
+  Prng prng{7};
+  double queue = 0;  // bytes
+  double dropped = 0, lost = 0, sent = 0, arrived = 0, idle = 0;
+  std::deque<double> known;  // what will be known a way later, newest last
+
+  void run(double seconds, bool backlogged = true) {
+    if (sent == 0) look(0, false);  // a sign of life
+    for (int ms = 0; ms < static_cast<int>(seconds * 1000); ++ms) {
+      clock.advance(milliseconds(1));
+      const double heard = known.empty() ? 0 : known.front();
+      const double limit = pace.rate() > 0 ? pace.rate() / 1000 : rate * 3 / 1000;
+      const double room = std::max(0.0, window - (sent - lost - dropped - heard));
+      const double now = backlogged ? std::min(limit, room) : 0;
+      sent += now;
+      queue += now;
+      const double most = queue_seconds * rate;
+      dropped += std::max(0.0, queue - most);
+      queue = std::min(queue, most);
+      const double served = std::min(queue, rate / 1000);
+      if (backlogged && served < rate / 1000) idle += rate / 1000 - served;
+      queue -= served;
+      arrived += served * (1 - loss);
+      lost += served * loss;
+      known.push_back(arrived);
+      while (known.size() > static_cast<std::size_t>(2 * way / milliseconds(1))) known.pop_front();
+      if (clock.now().time_since_epoch() % milliseconds(50) == Duration(0)) look(heard, backlogged);
+    }
+  }
+  void look(double heard, bool backlogged) {
+    const auto time = [&](double seconds) { return Duration(static_cast<std::int64_t>(seconds * 1e6)); };
+    LinkPace::Sight sight;
+    sight.delivered = static_cast<std::uint64_t>(heard);
+    sight.resent = static_cast<std::uint64_t>(heard / (1 - loss) * loss + dropped);
+    sight.backlogged = backlogged;
+    sight.way_out = way + time(queue / rate + jitter * prng.uniform()) - std::chrono::hours(1);
+    sight.round_trip = 2 * way + time(queue / rate + back_queue + jitter * prng.uniform());
+    pace.observe(clock.now(), sight);
+  }
+  // Of what the line could carry meanwhile.
+  double share(double seconds) {
+    const double before = arrived;
+    run(seconds);
+    return (arrived - before) / (seconds * rate);
+  }
+};
+
+TEST(TcpLinkPace, FillsTheLineAndNotItsQueue) {
+  for (const int way_ms : {2, 10, 50, 150}) {
+    for (const double rate : {0.6e6, 12e6, 120e6}) {
+      Line line;
+      line.way = milliseconds(way_ms);
+      line.rate = rate;
+      line.window = 3 * rate * 0.3;
+      line.run(5);
+      const double dropped = line.dropped;
+      EXPECT_GT(line.share(20), 0.985) << way_ms << " ms, " << rate;
+      EXPECT_LT(line.dropped - dropped, way_ms < 100 ? 1 : 0.005 * 20 * rate) << way_ms << " ms, " << rate;
+    }
+  }
+}
+
+TEST(TcpLinkPace, LossIsNoQueue) {
+  for (const double loss : {0.001, 0.01, 0.1}) {
+    Line line;
+    line.loss = loss;
+    line.run(5);
+    EXPECT_GT(line.share(20), (1 - loss) * 0.97) << loss;
+  }
+}
+
+TEST(TcpLinkPace, ALineThatBecameFasterIsFoundWithinSeconds) {
+  Line line;
+  line.rate = 0.6e6;
+  line.run(10);
+  EXPECT_NEAR(line.pace.rate(), 0.6e6, 0.1e6);
+  line.rate = 12e6;
+  line.run(5);
+  EXPECT_GT(line.share(5), 0.95);
+}
+
+TEST(TcpLinkPace, ALineThatBecameSlowerIsFollowedAtOnce) {
+  Line line;
+  line.window = 2.4e6;
+  line.run(10);
+  line.rate = 0.6e6;
+  line.run(3);
+  EXPECT_LT(line.pace.rate(), 0.9e6);
+  const double dropped = line.dropped;
+  EXPECT_GT(line.share(10), 0.9);
+  EXPECT_LT(line.dropped - dropped, 0.05 * 6e6);
+}
+
+TEST(TcpLinkPace, AQueueOnTheWayBackIsNotOurs) {
+  Line line;
+  line.run(5);
+  line.back_queue = 0.08;
+  EXPECT_GT(line.share(20), 0.97);
+}
+
+TEST(TcpLinkPace, JitterAndALongerWayStarveNobody) {
+  Line line;
+  line.jitter = 0.03;
+  line.run(5);
+  EXPECT_GT(line.share(20), 0.9);
+  line.jitter = 0;
+  line.way = milliseconds(90);
+  line.run(5);
+  EXPECT_GT(line.share(20), 0.95);
+}
+
+TEST(TcpLinkPace, WhoIsNotLimitedByTheLineIsNotPaced) {
+  Line line;
+  line.window = 0.5 * 12e6 * 0.1;  // half of what fills it
+  line.run(20);
+  EXPECT_EQ(line.pace.rate(), 0);
+  EXPECT_EQ(line.queue, 0);
+}
+
+TEST(TcpLinkPace, APauseChangesNothing) {
+  Line line;
+  line.run(10);
+  const double before = line.pace.rate();
+  line.run(30, false);
+  EXPECT_EQ(line.pace.rate(), before);
+  EXPECT_GT(line.share(2), 0.95);
 }
 
 // A line that gives `each` to every connection, up to `all`.

@@ -14,6 +14,7 @@ namespace collab::tcp {
 namespace {
 
 constexpr std::size_t kKiB = 1024;
+constexpr std::uint64_t kMessages = 60;
 
 TransportMessage message_of(BufferPool& pool, std::size_t head, std::size_t payload, std::uint8_t fill) {
   TransportMessage message{Lane::kData, std::vector<std::byte>(head, std::byte{fill}), nullptr};
@@ -84,6 +85,42 @@ TEST_F(TcpOutbox, WhatWasAcknowledgedIsNotSentAgain) {
   EXPECT_EQ(send(3), 5U);
   EXPECT_FALSE(out_.ready());
   EXPECT_EQ(out_.sent_again(), 2U);
+}
+
+TEST_F(TcpOutbox, WhatHangsGoesOverAnotherConnectionOnce) {
+  const TimePoint start{};
+  const auto after = [&](int ms) { return start + std::chrono::milliseconds(ms); };
+  for (int i = 0; i < 3; ++i) out_.push(message_of(*pool_, 10, 0, 1), static_cast<std::uint64_t>(i) + 1);
+  for (int i = 0; i < 3; ++i) (void)out_.next(1, after(100 * i));
+  EXPECT_FALSE(out_.hung(1, after(1000))) << "its own are no news to it";
+  EXPECT_FALSE(out_.hung(2, after(0)));
+  ASSERT_EQ(out_.hung(2, after(150))->header.number, 0U);
+  ASSERT_EQ(out_.hung(2, after(150))->header.number, 1U);
+  EXPECT_FALSE(out_.hung(2, after(150)));
+  EXPECT_FALSE(out_.hung(3, after(150)));
+  ASSERT_TRUE(arrive(1).ok());
+  EXPECT_TRUE(tokens_.empty()) << "both connections still read it";
+  out_.written(1, 0);
+  out_.written(2, 0);
+  out_.take_tokens(tokens_);
+  EXPECT_EQ(tokens_, std::vector<std::uint64_t>{1});
+  EXPECT_EQ(out_.sent_again(), 2U);
+}
+
+TEST_F(TcpOutbox, ACopyThatIsLostIsSentAgainWhileTheOtherIsOnItsWay) {
+  const TimePoint start{};
+  out_.push(message_of(*pool_, 10, 0, 1), 7);
+  (void)out_.next(1, start);
+  (void)out_.hung(2, start + std::chrono::seconds(1));
+  out_.lost(2);
+  EXPECT_EQ(out_.next(3)->header.number, 0U);
+  ASSERT_TRUE(arrive(1).ok());
+  EXPECT_TRUE(tokens_.empty());
+  out_.lost(1);
+  out_.written(3, 0);
+  out_.take_tokens(tokens_);
+  EXPECT_EQ(tokens_, std::vector<std::uint64_t>{7});
+  EXPECT_TRUE(out_.empty());
 }
 
 TEST_F(TcpOutbox, OldNewsIsFineAndNewsOfTheFutureIsNot) {
@@ -198,7 +235,6 @@ TEST(TcpSession, SurvivesCutsOfEverySort) {
     std::map<Carrier, std::deque<Flight>> lines;
     Carrier next_carrier = 1;
     for (int i = 0; i < 5; ++i) lines[next_carrier++];
-    constexpr std::uint64_t kMessages = 60;
     std::uint64_t pushed = 0;
     std::vector<std::uint64_t> tokens;
     std::vector<TransportMessage> arrived;
@@ -213,7 +249,10 @@ TEST(TcpSession, SurvivesCutsOfEverySort) {
       }
       auto line = std::next(lines.begin(), static_cast<std::ptrdiff_t>(prng.below(lines.size())));
       if (line->second.size() < 4) {
-        if (auto piece = out.next(line->first)) {
+        const TimePoint time{std::chrono::milliseconds(step)};
+        auto piece = prng.chance(0.9) ? out.next(line->first, time)
+                                      : out.hung(line->first, time - std::chrono::milliseconds(20));
+        if (piece) {
           ASSERT_FALSE(told.has(piece->header.number)) << "segment " << piece->header.number << " was acknowledged";
           line->second.push_back({*piece, std::vector<std::byte>(piece->data.begin(), piece->data.end())});
           if (prng.chance(0.9)) out.written(line->first, piece->header.number);

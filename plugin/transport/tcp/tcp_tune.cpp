@@ -1,0 +1,106 @@
+// How fast a link sends, and over how many connections.
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "core/base/log.h"
+#include "transport/tcp/tcp_engine.h"
+#include "transport/tcp/tcp_kernel.h"
+
+namespace collab::tcp {
+namespace {
+
+constexpr double kWorthSetting = 0.005;   // of the pace
+constexpr double kUnsentSeconds = 0.008;  // that a socket holds, at the pace
+// BBR (version 1) sends next to nothing for 200 ms and a round trip when it has seen no shorter round trip for 10 s, to
+// see one. After a longer pause it takes that of the first packets instead. So connections work in three shifts: 5 s of
+// work, then 10 s of rest.
+constexpr Duration kShift = std::chrono::milliseconds(5100);
+
+}  // namespace
+
+void TcpEngine::tune(TcpLink& link, TimePoint time) {
+  if (link.alone()) return;
+  const Outbox& data = link.outbox(Lane::kData);
+  const bool backlogged = std::exchange(link.was_backlogged, data.backlogged()) && data.backlogged();
+  keep_pace(link, time, backlogged);
+  if (options_.connections == 0) search(link, time, backlogged);
+}
+
+void TcpEngine::keep_pace(TcpLink& link, TimePoint time, bool backlogged) {
+  if (backlogged && time - link.shift_since > kShift && !link.pinged()) {
+    ++link.shift;
+    link.shift_since = time;
+  }
+  const std::vector<Connection*> carriers = link.carriers(in_use(link));
+  if (carriers.empty() || carriers.front()->peer().address().is_loopback()) return;
+  const std::optional<LinkPace::Sight> sight = look(link, carriers, backlogged);
+  if (!sight) return;
+  if (backlogged) ask_the_way(link, time);
+  const double rate = link.pace.observe(time, *sight);
+  const double share = rate / static_cast<double>(carriers.size());
+  std::size_t unsent = carriers.size() > kFewCarriers ? kSmallSegmentBytes : kUnsentBytes;
+  if (rate > 0) {
+    unsent =
+        std::clamp(std::bit_ceil(static_cast<std::size_t>(share * kUnsentSeconds)), kSmallSegmentBytes, kUnsentBytes);
+  }
+  for (Connection* const carrier : carriers) {
+    if (std::exchange(carrier->unsent, unsent) != unsent) hold_unsent(carrier->handle(), unsent);
+    if (std::abs(share - carrier->pace) <= kWorthSetting * share) continue;
+    carrier->pace = share;
+    set_pace(carrier->handle(), share);
+  }
+}
+
+std::optional<LinkPace::Sight> TcpEngine::look(TcpLink& link, const std::vector<Connection*>& carriers,
+                                               bool backlogged) {
+  for (std::size_t i = 1; i < link.slots.size(); ++i) {
+    if (!link.slots[i].attached()) continue;
+    Connection* const carrier = link.slots[i].connection.get();
+    const std::optional<KernelFigures> figures = kernel_figures(carrier->handle());
+    if (!figures) return std::nullopt;
+    const KernelFigures last = std::exchange(carrier->figures, figures).value_or(*figures);
+    link.delivered += std::uint64_t{figures->delivered - last.delivered} * figures->packet_bytes;
+    link.resent += std::uint64_t{figures->resent - last.resent} * figures->packet_bytes;
+  }
+  LinkPace::Sight sight;
+  sight.backlogged = backlogged;
+  sight.delivered = link.delivered;
+  sight.resent = link.resent;
+  sight.way_out = std::exchange(link.way_out, std::nullopt);
+  for (const Connection* const carrier : carriers) {
+    if (!carrier->figures || !carrier->figures->in_flight || carrier->figures->round_trip == Duration(0)) continue;
+    const Duration took = carrier->figures->round_trip;
+    if (sight.round_trip == Duration(0) || took < sight.round_trip) sight.round_trip = took;
+  }
+  return sight;
+}
+
+// How long the way out takes is seen by pings on the control connection, which no data of ours holds up.
+void TcpEngine::ask_the_way(TcpLink& link, TimePoint time) {
+  Connection* const control = link.slots[0].attached() ? link.slots[0].connection.get() : nullptr;
+  if (control == nullptr || control->held || control->overfull()) return;
+  control->send(encode_ping(stamp_of(time)));
+  control->flush();
+}
+
+// How many data connections move the most.
+void TcpEngine::search(TcpLink& link, TimePoint time, bool backlogged) {
+  const std::uint64_t arrived = link.outbox(Lane::kData).bytes_arrived();
+  const std::uint16_t before = link.search.wanted();
+  const std::uint16_t after = link.search.observe(time, arrived, backlogged, link.round_trip, link.attached_data());
+  if (after == before) return;
+  log_debug("tcp: link to " + link.peer + ": " + std::to_string(after) + " data connections instead of " +
+            std::to_string(before));
+  if (link.dialled) {
+    remembered_[link.peer] = after;
+    dial_missing(link);
+  } else if (Connection* const control = link.control(); control != nullptr) {
+    control->send(encode_want(after));
+    control->flush();
+  }
+}
+
+}  // namespace collab::tcp
