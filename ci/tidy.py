@@ -81,7 +81,8 @@ MAY_POLL = {
     "tests/python/scripts/lab_probe.py",  # sends at a pace
     "tests/python/scripts/torchrun.py",
     "tests/python/scripts/worldwide.py",
-    "tests/python/test_elastic.py",  # strikes at random moments, and pauses for a time
+    "tests/python/test_elastic.py",
+    "tests/python/test_wan_elastic.py",  # strikes at random moments, and pauses for a time
     "tests/python/test_examples.py",
     "tests/python/test_torchrun.py",
     "tests/transport/conformance.cpp",
