@@ -165,6 +165,19 @@ def _described(
     return layout, scalars, tensors
 
 
+# What an optimiser of torch keeps for each parameter from its first step on: with less it fails in its next one.
+_KEEPS = {
+    "Adadelta": {"square_avg", "acc_delta", "step"},
+    "Adagrad": {"sum", "step"},
+    "Adam": {"exp_avg", "exp_avg_sq", "step"},
+    "Adamax": {"exp_avg", "exp_inf", "step"},
+    "AdamW": {"exp_avg", "exp_avg_sq", "step"},
+    "NAdam": {"exp_avg", "exp_avg_sq", "step", "mu_product"},
+    "RAdam": {"exp_avg", "exp_avg_sq", "step"},
+    "RMSprop": {"square_avg", "step"},
+}
+
+
 def _kind(optimizer: Any) -> str:
     kind = type(optimizer)
     if kind.__name__ == "ZeroRedundancyOptimizer":
@@ -356,6 +369,10 @@ def _check(world: World, parts: list[Part | None], optimizer: Any) -> None:
         some = True
         if part.layout.kind != kind:
             raise Unsuitable(f"its optimiser is {part.layout.kind}, this site's is {kind}")
+        keys = {entry.key for entry in (*part.layout.planes, *part.layout.scalars)}
+        lacking = _KEEPS.get(kind.rpartition(".")[2], set()) - keys
+        if kind.startswith("torch.optim.") and lacking:
+            raise Unsuitable(f"its {kind} keeps no {', '.join(sorted(lacking))}")
         ours = _settings(group)
         for name in ours.keys() & part.layout.settings.keys():
             if ours[name] != part.layout.settings[name]:

@@ -128,6 +128,7 @@ void SimSite::act(const SiteAction& action) {
         } else if constexpr (std::is_same_v<T, KeepFork>) {
           fork_ = Fork{anchor_, uncounted_from_};
           entering_branch_ = false;
+          rebase_owed_ = training_;
         } else if constexpr (std::is_same_v<T, TakeSnapshot>) {
           snapshot_ = Snapshot{theta_, moves_, report_.trained};
         } else if constexpr (std::is_same_v<T, RoundSkipped>) {
@@ -166,6 +167,8 @@ void SimSite::act(const SiteAction& action) {
 }
 
 void SimSite::train() {
+  training_ = true;
+  rebase_owed_ = false;
   const bool all_counted = report_.uncounted_from == report_.trained;
   if (report_.round >= options_.last_round && all_counted) return post(Depart{"trained to the end"});
   const double extra = prng_.uniform() * 2 * static_cast<double>(options_.train_mean.count());
@@ -185,6 +188,7 @@ void SimSite::trained() {
   }
   if (std::exchange(poison_, false)) theta_[prng_.below(theta_.size())] = std::numeric_limits<float>::quiet_NaN();
   report_.trained += samples;
+  training_ = false;
   post(Trigger{report_.trained, steps_});
 }
 

@@ -180,6 +180,8 @@ class SimSite final : public Node {
   };
   std::optional<Fork> fork_;
   bool entering_branch_ = false;
+  bool training_ = false;
+  bool rebase_owed_ = false;   // a branch was entered while the parameters moved
   std::vector<double> moves_;  // what was trained and is not counted yet: parameters - anchor, by another way
   bool sound_ = true;          // no bit of the model was flipped
   std::uint64_t uncounted_from_ = 0;

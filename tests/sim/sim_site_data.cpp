@@ -59,6 +59,7 @@ void SimSite::move_onto_anchor(Base base, const Floats& previous) {
   if (outright) uncounted_from_ = report_.trained;
   if (base == Base::kSnapshot) uncounted_from_ = snapshot_->trained;
   report_.uncounted_from = uncounted_from_;
+  if (std::exchange(rebase_owed_, false) && fork_ && base == Base::kSnapshot) fork_->uncounted_from = uncounted_from_;
   snapshot_.reset();
   if (base == Base::kFork) fork_.reset();
 }

@@ -171,12 +171,20 @@ void Coordinator::State::refuse_claims_of(const MemberRecord& member) {
   }
 }
 
+// Of the membership it knows. Where they are fewer it is better off here.
+bool Coordinator::State::most_come_with(const wire::Join& join) const {
+  const auto here = std::count_if(join.report.voters.begin(), join.report.voters.end(), [&](const wire::Voter& voter) {
+    return voter.name == join.site || member_named(voter.name) != nullptr;
+  });
+  return 2 * static_cast<std::size_t>(here) > join.report.voters.size();
+}
+
 void Coordinator::State::on_join(LinkId link, const wire::Join& join) {
   // Whom a majority has put into office is not deposed by a stranger.
   if (in_office && join.swarm == config.swarm && (founded || refusal(join).empty())) {
     if (join.report.granted > term) {
       step_down(join.site + " follows term " + std::to_string(join.report.granted.value));
-    } else if (anchor && trunk_first(join.offer, offer_of(*anchor)) == true) {
+    } else if (anchor && trunk_first(join.offer, offer_of(*anchor)) == true && most_come_with(join)) {
       step_down(join.site + " is of the run that this one branched off, or of a branch that has learned from more");
     } else if (founded && is_older(join)) {
       step_down(join.site + " is of a swarm older than the one that has just begun here");
@@ -331,18 +339,24 @@ void Coordinator::State::choose_anchor() {
   newborn = chosen.run.value == 0;
   const bool anew = std::exchange(forks, false) || newborn;
   remembered.reset();
-  const RunId trunk = chosen.run;
-  if (anew) chosen.run = RunId{config.fresh_run.value + births++};
-  const bool off = std::exchange(branches, false) && !newborn;
+  for (const auto& [id, member] : members) {  // a process that was started again may not know
+    const wire::Offer offer = brought_by(member);
+    if (chosen.branch.empty() && offer.run == chosen.run) chosen.branch = offer.branch;
+  }
+  const RunId from = chosen.run;
+  // What a branch began with is not taken for its trunk, when the branch's own anchor is lost.
+  const bool off = (std::exchange(branches, false) || trunk == chosen.run) && !newborn && chosen.branch.empty();
+  if (anew || off) chosen.run = RunId{config.fresh_run.value + births++};
   if (off) {
-    chosen.branch = {{chosen.run, trunk, 0}};
+    trunk = from;
+    chosen.branch = {{chosen.run, from, 0}};
     voters.clear();
   }
   anchor = AnchorRecord{chosen.run, chosen.round, chosen.digest, chosen.branch};
   best->holds = wire::Adopted{chosen.run, chosen.round, chosen.digest};
   for (auto& [id, member] : members) {
     member.standing = Standing::kJoined;  // who was behind another anchor is told this one
-    member.remembers = member.remembers || anew;
+    member.remembers = member.remembers || anew || off;
     voters[id] = member.name;
   }
   if (off) {

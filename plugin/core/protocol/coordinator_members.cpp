@@ -51,7 +51,10 @@ void Coordinator::State::remove(SiteId id, const std::string& reason) {
   const bool held = std::any_of(members.begin(), members.end(), [&](const auto& entry) {
     return entry.second.standing == Standing::kActive || holds_anchor(entry.second);
   });
-  if (anchor && !held && anchor->round.value > 0) last_anchor = {anchor->run, anchor->round};
+  if (anchor && !held && anchor->round.value > 0) {
+    last_anchor = {anchor->run, anchor->round};
+    last_branch = anchor->branch;
+  }
   if (members.empty()) return leave_office();  // who comes back may have followed another one since
 
   if (round.attempt) {

@@ -15,14 +15,28 @@ namespace {
 // Of two runs neither of which is a branch of the other, the one that has agreed more often stays: a fresh one never
 // takes the place of one that has trained. Of two that have not agreed yet, the larger.
 bool is_newer(const wire::Offer& a, std::size_t voters_of_a, const wire::Offer& b, std::size_t voters_of_b) {
-  if (const auto first = trunk_first(a, b)) return *first;
   if (a.round != b.round || a.run == b.run) return a.round > b.round;
   if (a.round.value > 0) return a.run > b.run;
   return std::tuple(voters_of_a, a.run) > std::tuple(voters_of_b, b.run);
 }
 
-bool is_newer(const wire::Join& a, const wire::Join& b) {
-  return is_newer(a.offer, a.report.voters.size(), b.offer, b.report.voters.size());
+bool most_are_here(const std::vector<wire::Voter>& voters, const std::map<LinkId, Applicant>& applicants) {
+  const auto here = std::count_if(voters.begin(), voters.end(), [&](const wire::Voter& voter) {
+    return std::any_of(applicants.begin(), applicants.end(),
+                       [&](const auto& entry) { return entry.second.join.site == voter.name; });
+  });
+  return 2 * static_cast<std::size_t>(here) > voters.size();
+}
+
+// A branch does not wait for a trunk that could not go on either.
+bool is_newer(const wire::Offer& a, const std::vector<wire::Voter>& voters_of_a, const wire::Offer& b,
+              const std::vector<wire::Voter>& voters_of_b, const std::map<LinkId, Applicant>& applicants) {
+  if (const auto first = trunk_first(a, b)) {
+    const bool goes_on = most_are_here(*first ? voters_of_a : voters_of_b, applicants);
+    const bool other_does = most_are_here(*first ? voters_of_b : voters_of_a, applicants);
+    return goes_on || !other_does ? *first : !*first;
+  }
+  return is_newer(a, voters_of_a.size(), b, voters_of_b.size());
 }
 
 // The membership of the newest anchor anybody reports, and the newest attempt at the round after it: the last that was
@@ -44,7 +58,10 @@ Newest newest_of(const std::map<LinkId, Applicant>& applicants, bool granted_onl
   for (const auto& [link, applicant] : applicants) {
     const wire::Join& join = applicant.join;
     if ((granted_only && !applicant.granted) || join.report.voters.empty()) continue;
-    if (newest.anchor == nullptr || is_newer(join, *newest.anchor)) newest.anchor = &join;
+    if (newest.anchor == nullptr ||
+        is_newer(join.offer, join.report.voters, newest.anchor->offer, newest.anchor->report.voters, applicants)) {
+      newest.anchor = &join;
+    }
   }
   if (newest.anchor == nullptr) return newest;
   const wire::Offer& anchor = newest.anchor->offer;
@@ -178,6 +195,7 @@ void Coordinator::State::branch_off() {
   if (!anchor->digest) return recess("nobody has told the anchor's digest yet");
   const std::string why = quorum_in_words(ready_crew());
   const RunId run{config.fresh_run.value + births++};
+  trunk = anchor->run;
   anchor->branch = {{run, anchor->run, 0}};
   voters.clear();
   for (const auto& [id, member] : members) voters[id] = member.name;
@@ -225,7 +243,10 @@ void Coordinator::State::remember(RunId run, RoundId of, AttemptId attempt, cons
     slices = std::move(known->second.slices);
   }
   history[of] = PastRound{run, attempt, {contributors.begin(), contributors.end()}, std::move(slices)};
-  while (history.size() > kRememberedRounds) history.erase(history.begin());
+  while (history.size() > kRememberedRounds) {  // rounds of another run first: their numbers may be higher
+    const auto other = std::find_if(history.begin(), history.end(), [&](const auto& e) { return e.second.run != run; });
+    history.erase(other == history.end() ? history.begin() : other);
+  }
 }
 
 // Of the round after the anchor it holds: no other can hold a contribution of it.
@@ -272,8 +293,8 @@ void Coordinator::State::on_grant(LinkId link, const wire::Grant& grant) {
 
 // What this candidate knows from its own time in office counts as a report.
 bool Coordinator::State::outranks(const wire::Join* newest) const {
-  return remembered &&
-         (newest == nullptr || !is_newer(newest->offer, newest->report.voters.size(), *remembered, voters.size()));
+  return remembered && (newest == nullptr ||
+                        !is_newer(newest->offer, newest->report.voters, *remembered, list_of(voters), applicants));
 }
 
 // Who took office because nobody knew better has to give way to a swarm that was there before. Of two that have trained
@@ -281,7 +302,7 @@ bool Coordinator::State::outranks(const wire::Join* newest) const {
 bool Coordinator::State::is_older(const wire::Join& join) const {
   if (join.report.voters.empty() || outranks(&join)) return false;
   if (!anchor && !last_anchor) return true;
-  if (const auto first = anchor ? trunk_first(join.offer, offer_of(*anchor)) : std::nullopt) return *first;
+  if (const auto first = anchor ? trunk_first(join.offer, offer_of(*anchor)) : std::nullopt) return false;
   const auto& [run, agreed] = anchor ? std::pair(anchor->run, anchor->round) : *last_anchor;
   return run != join.offer.run && (agreed.value == 0 || join.offer.round > agreed);
 }
@@ -439,6 +460,7 @@ void Coordinator::State::inherit() {
   forks = branches || vague(list_of(voters)) || (settled && vague(settled->form.voters));
   if (ours && std::tie(offer.run, offer.round) != std::tie(remembered->run, remembered->round)) {
     if (remembered->round.value > 0) last_anchor = {remembered->run, remembered->round};  // it may be brought back
+    last_branch = remembered->branch;
   } else if (newest.anchor != nullptr && !forks) {
     anchor = AnchorRecord{offer.run, offer.round, offer.digest, offer.branch};
   }
@@ -477,6 +499,7 @@ void Coordinator::State::commit_settled() {
                                 [this](const auto& entry) { return holds_mean(entry.second, *settled); });
   if (!held) {
     last_anchor = {form.run, form.round};
+    last_branch = anchor->branch;
     return anchor.reset();
   }
   anchor->round = form.round;
@@ -498,12 +521,13 @@ void Coordinator::State::step_down(const std::string& reason) {
 void Coordinator::State::leave_office() {
   if (!remembered) remembered = wire::Offer{};
   if (anchor) remembered = offer_of(*anchor);
-  if (last_anchor) remembered = wire::Offer{last_anchor->first, last_anchor->second, {}};
+  if (last_anchor) remembered = wire::Offer{last_anchor->first, last_anchor->second, {}, last_branch};
   last_anchor.reset();
   settled.reset();
   vague_since = minority_since = kNever;
   forget_everything();
   in_office = founded = branches = false;
+  trunk.reset();
   ++term.value;
 }
 

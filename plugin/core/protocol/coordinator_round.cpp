@@ -89,7 +89,8 @@ void Coordinator::State::on_decline(MemberRecord& member, const wire::Decline& d
 void Coordinator::State::on_unreached(MemberRecord& member, const wire::Unreached& unreached) {
   if (!in_attempt(unreached.attempt, unreached.round)) return;
   const auto& in = round.attempt->participants;
-  const bool known = std::any_of(in.begin(), in.end(), [&](const auto& p) { return p.site == unreached.peer; });
+  const bool known = unreached.peer != member.id &&
+                     std::any_of(in.begin(), in.end(), [&](const auto& p) { return p.site == unreached.peer; });
   if (!known) {
     note(Note::Level::kWarning, "ignored",
          member.name + " cannot reach site " + std::to_string(unreached.peer.value) +
@@ -169,9 +170,10 @@ std::set<SiteId> Coordinator::State::owners(const std::set<SiteId>& sites) const
 std::set<SiteId> Coordinator::State::set_aside_the_cut(std::set<SiteId> sites) {
   while (owners(sites).empty()) {
     const auto from = cut_off(sites);
-    const auto worst = std::max_element(from.begin(), from.end(), [](const auto& a, const auto& b) {
-                         return a.second <= b.second;
-                       })->first;
+    const auto by_cuts = [](const auto& a, const auto& b) {
+      return std::pair(a.second, a.first) < std::pair(b.second, b.first);
+    };
+    const SiteId worst = std::max_element(from.begin(), from.end(), by_cuts)->first;
     sites.erase(worst);
     round.set_aside.insert(worst);
     note(Note::Level::kWarning, "straggler",

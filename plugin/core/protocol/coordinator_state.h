@@ -175,6 +175,7 @@ struct Coordinator::State {
   std::optional<AnchorRecord> anchor;   // set when enough sites joined, cleared when nobody holds it any more
   bool forks = false;                   // the anchor that is chosen next begins another run
   bool founded = false;                 // in office because nobody who came knew of a membership
+  std::optional<RunId> trunk;           // of the branch that began in this time of office
   bool branches = false;                // the anchor that is chosen next begins a branch
   bool newborn = false;                 // its run began here
   bool gathered = false;                // enough sites were here once
@@ -182,7 +183,8 @@ struct Coordinator::State {
   std::uint64_t births = 0;             // fresh runs begun here
   // The anchor nobody here holds any more: a site that lost its link may bring it back within the grace.
   std::optional<std::pair<RunId, RoundId>> last_anchor;
-  std::uint64_t next_source = 0;  // round robin over the sources, where there are many
+  std::vector<wire::Branch> last_branch;  // of that
+  std::uint64_t next_source = 0;          // round robin over the sources, where there are many
   // Pairs that cannot exchange, the lower site first, and the last round in which that is believed.
   std::map<std::pair<SiteId, SiteId>, RoundId> cuts;
   RoundRecord round;
@@ -250,6 +252,7 @@ struct Coordinator::State {
   void admit(LinkId link, const wire::Join& join);
   bool repeat_commit(MemberRecord& member);  // it was done with a round whose Commit it missed
   [[nodiscard]] std::string refusal(const wire::Join& join) const;
+  [[nodiscard]] bool most_come_with(const wire::Join& join) const;
   [[nodiscard]] bool replaces(const wire::Join& join, const MemberRecord& member) const;
   [[nodiscard]] const MemberRecord* member_named(const std::string& name) const;
   void settle_claims();

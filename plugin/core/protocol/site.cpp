@@ -67,6 +67,7 @@ void Site::State::on_event(const Trigger& event) {
   if (kept_done()) round.form = prepared->form;
   round.trigger = event;
   round.since = now;
+  if (owed_base) out.emplace_back(Rebase{*std::exchange(owed_base, std::nullopt)});
   if (owed) return apply(*std::exchange(owed, std::nullopt));
   if (coordinator_given_up()) return skip("no coordinator at " + addresses() + " (last: " + up.last_reason + ")");
   send_ready();

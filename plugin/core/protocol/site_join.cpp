@@ -330,15 +330,14 @@ void Site::State::rebase(const wire::Adopt& adopt, bool received) {
     base = Base::kUnfit;
     counted = round.trigger;
     what = "it is unfit and given up";
+  } else if (comes_back_to_branch(adopt)) {
+    base = Base::kParameters;
+    counted = round.trigger;
+    what = "this site was in this branch before, and what it has learned may be part of it already";
   } else if (leaves_branch(adopt)) {
     base = Base::kFork;
     counted = fork->counted;
     what = "what the branch has learned counts in the next round";
-    if (!adopt.branch.empty() && left_branches.count(adopt.branch[0].run) != 0) {
-      base = Base::kParameters;
-      counted = round.trigger;
-      what = "this site was there before, and what it has learned may be part of it already";
-    }
   } else if (pending && (branches_off || adopt.counted != wire::Counted::kNo)) {
     base = pending->snapshot ? Base::kSnapshot : Base::kParameters;
     counted = pending->total;
@@ -348,7 +347,11 @@ void Site::State::rebase(const wire::Adopt& adopt, bool received) {
   note(Note::Level::kWarning, "rebase",
        "the swarm went on to round " + std::to_string(adopt.round.value) + " while this site was at " +
            std::to_string(anchor->round.value) + "; what it trained since is moved onto the new anchor: " + what);
-  out.emplace_back(Rebase{base});
+  if (round.phase == RoundPhase::kTraining) {
+    owed_base = base;
+  } else {
+    out.emplace_back(Rebase{base});
+  }
   forget_round();
 }
 
@@ -364,10 +367,14 @@ bool Site::State::leaves_branch(const wire::Adopt& adopt) const {
   return fork && (adopt.branch.empty() || adopt.branch[0].run != fork->branch.run);
 }
 
+bool Site::State::comes_back_to_branch(const wire::Adopt& adopt) const {
+  return (!fork || leaves_branch(adopt)) && !adopt.branch.empty() && left_branches.count(adopt.branch[0].run) != 0;
+}
+
 void Site::State::enter_branch(const wire::Adopt& adopt) {
   if (leaves_branch(adopt)) {
-    left_branches.insert(fork->branch.run);
-    remembers = adopt.remembers;  // not what was promised in that run before
+    left_branches.insert(fork->branch.run);  // and from there on nothing of it is counted there again
+    remembers = adopt.remembers;             // not what was promised in that run before
     fork.reset();
   }
   if (adopt.branch.empty()) return;

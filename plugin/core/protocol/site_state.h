@@ -215,8 +215,9 @@ struct Site::State {
   std::optional<wire::Commit> owed;  // committed while we trained on: applied at the next trigger
   std::optional<Fork> fork;
   std::set<RunId> left_branches;
-  Trigger counted;             // of all that was trained, this much is in the anchor (or was unfit)
-  TimePoint lost_at = kNever;  // no coordinator since
+  std::optional<Base> owed_base;  // of a Rebase, which waits for the next trigger: the parameters move
+  Trigger counted;                // of all that was trained, this much is in the anchor (or was unfit)
+  TimePoint lost_at = kNever;     // no coordinator since
   TimePoint no_quorum_since = kNever;
   std::map<LinkId, PeerLink> peers;
   std::map<SiteId, LinkId> link_of;  // the usable link to a site
@@ -290,6 +291,7 @@ struct Site::State {
   // Onto an anchor that was received (or held under another name) while our parameters had moved on.
   void rebase(const wire::Adopt& adopt, bool received);
   [[nodiscard]] bool leaves_branch(const wire::Adopt& adopt) const;
+  [[nodiscard]] bool comes_back_to_branch(const wire::Adopt& adopt) const;
   void enter_branch(const wire::Adopt& adopt);  // or stay, or leave
   [[nodiscard]] wire::Offer offer() const;
   void look_for_trunk();

@@ -52,6 +52,8 @@ void OptimizerTransfer::asked(const protocol::LendOptimizer& action) {
 }
 
 void OptimizerTransfer::given(Result<OptimizerCopy> copy) {
+  wanted_ = false;
+  if (copy_) return;  // one that was asked for anew before this one came
   protocol::LoanMade made;
   if (!copy.ok()) {
     made.reason = copy.status().message();
@@ -64,7 +66,6 @@ void OptimizerTransfer::given(Result<OptimizerCopy> copy) {
     copy_ = std::make_shared<const OptimizerCopy>(std::move(copy).value());
     log_info("a copy of the optimiser's state, " + in_mb(made.bytes) + ", is kept until who asked has taken it");
   }
-  wanted_ = false;
   run(made);
 }
 
@@ -94,6 +95,7 @@ void OptimizerTransfer::act(const protocol::TellBorrower& action) {
 }
 
 void OptimizerTransfer::act(const protocol::SendPart& action) {
+  if (!copy_) return;
   const auto payload = std::make_shared<PartOfCopy>(copy_, action.part.range);
   const wire::Chunk chunk{.kind = wire::ChunkKind::kOptimizer,
                           .round = RoundId(action.part.snapshot),

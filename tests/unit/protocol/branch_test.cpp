@@ -19,6 +19,15 @@ CoordinatorConfig patient(Duration quorum_timeout) {
   return config;
 }
 
+wire::Join of_the_trunk(const std::string& name, std::size_t voters) {
+  const std::vector<wire::Voter> all{
+      {SiteId{0}, "paris"}, {SiteId{1}, "tokyo"}, {SiteId{2}, "lima"}, {SiteId{3}, "oslo"}, {SiteId{4}, "bern"}};
+  wire::Join join = join_of(name, 1);
+  join.offer = {RunId{7}, RoundId{0}, kRight, {}};
+  join.report = {TermId{1}, true, true, {all.begin(), all.begin() + static_cast<std::ptrdiff_t>(voters)}, {}, {}};
+  return join;
+}
+
 TEST(Branch, TheTrunkComesFirstThenTheOneThatLearnedFromMore) {
   const wire::Offer trunk{RunId{7}, RoundId{2}, kRight, {}};
   const wire::Offer branch{RunId{70}, RoundId{9}, kRight, {kBranch}};
@@ -55,13 +64,22 @@ TEST(Branch, AMinorityGoesOnAfterTheTimeoutAndNotBefore) {
   ASSERT_EQ(sent<wire::Commit>(c.hear(1, H::done(forms[0].second))).size(), 1U);
   static_cast<void>(c.hear(1, wire::Adopted{adopt.run, RoundId{1}, kWrong}));
 
-  // Somebody of the trunk comes: the branch has no coordinator any more, and what counts is the trunk.
-  wire::Join lima = join_of("lima", 1);
-  lima.offer = {RunId{7}, RoundId{0}, kRight, {}};
-  lima.report = {TermId{1}, true, true, {{SiteId{0}, "paris"}, {SiteId{1}, "tokyo"}, {SiteId{2}, "lima"}}, {}, {}};
-  const auto back = c.hear(7, lima);
+  // Most of the trunk are together again: the branch has no coordinator any more, and what counts is the trunk.
+  const auto back = c.hear(7, of_the_trunk("lima", 3));
   EXPECT_THAT(notes(back), HasSubstr("lima is of the run that this one branched off"));
   EXPECT_EQ(c.coordinator.members(), 0U);
+}
+
+TEST(Branch, OneOfATrunkThatCannotGoOnIsLetInAsAReturner) {
+  H c(patient(seconds(60)));
+  c.gather({"paris", "tokyo", "lima", "oslo", "bern"});
+  for (std::uint64_t link = 2; link <= 5; ++link) static_cast<void>(c.step(Closed{LinkId{link}, {}}));
+  static_cast<void>(c.hear(1, H::ready(1, 5)));
+  static_cast<void>(c.pass(seconds(61), {1}));
+  const auto adopt = sent<wire::Adopt>(c.hear(1, H::ready(1, 5))).at(0).second;
+  static_cast<void>(c.hear(1, wire::Adopted{adopt.run, RoundId{0}, kRight}));
+  static_cast<void>(c.hear(7, of_the_trunk("lima", 5)));
+  EXPECT_EQ(c.coordinator.members(), 2U);
 }
 
 TEST(Branch, WithoutTheKnobAMinorityNeverMovesTheAnchor) {
@@ -145,6 +163,18 @@ TEST_F(SiteBranch, ABranchThatIsComeBackToHasItsSamplesAlready) {
   const auto again = adopt(RunId{70}, 1, Digest{8, 8}, {{RunId{70}, RunId{7}, 60}}, {SiteId{0}});
   EXPECT_EQ(all<Rebase>(again).at(0).base, Base::kParameters);
   EXPECT_EQ(sent<wire::Ready>(again).at(0).second.samples, 0U);
+}
+
+TEST_F(SiteBranch, ParametersThatMoveAreMovedAtTheNextTrigger) {
+  static_cast<void>(s.step(Trigger{8, 4}));
+  s.link_to(0, "paris", 2);
+  static_cast<void>(s.hear(1, SiteHarness::form(1, 1, 2)));
+  static_cast<void>(s.hear(1, wire::Recess{TermId{1}, RoundId{1}, "no majority"}));
+  EXPECT_TRUE(all<Rebase>(adopt(RunId{70}, 0, kRight, {{RunId{70}, RunId{7}, 0}}, {SiteId{1}})).empty());
+  const auto then = s.step(Trigger{11, 5});
+  ASSERT_EQ(all<Rebase>(then).size(), 1U);
+  EXPECT_EQ(all<Rebase>(then)[0].base, Base::kSnapshot);
+  EXPECT_EQ(sent<wire::Ready>(then).at(0).second.samples, 3U);
 }
 
 TEST_F(SiteBranch, OneAtATimeLooksForTheTrunk) {

@@ -175,8 +175,31 @@ TEST_F(Round, OfTwoThatCannotExchangeNobodyIsToBlame) {
   EXPECT_EQ(two.form(1, 2).slices.size(), 2U);
 }
 
-TEST_F(Round, UnreachedOfAStrangerIsIgnored) {
+TEST_F(Round, ASwarmThatBeginsAnewAfterManyRoundsCommitsItsFirst) {
+  for (std::uint64_t number = 1; number <= 70; ++number) {
+    const wire::Form form = c.form(number, 3);
+    for (std::uint64_t link = 1; link <= 3; ++link) static_cast<void>(c.hear(link, H::done(form)));
+    for (std::uint64_t link = 1; link <= 3; ++link) {
+      static_cast<void>(c.hear(link, wire::Adopted{RunId{7}, RoundId{number}, kRight}));
+    }
+  }
+  for (std::uint64_t link = 1; link <= 3; ++link) static_cast<void>(c.hear(link, wire::Leave{"the end"}));
+  std::uint64_t link = 11;
+  std::vector<CoordinatorAction> last;
+  for (const char* name : {"paris", "tokyo", "lima"}) last = c.hear(link++, join_of(name, 3));
+  const RunId run = sent<wire::Adopt>(last).at(0).second.run;
+  EXPECT_NE(run, RunId{7});
+  for (link = 11; link <= 13; ++link) static_cast<void>(c.hear(link, wire::Adopted{run, RoundId{0}, kRight}));
+  for (link = 11; link <= 13; ++link) last = c.hear(link, H::ready(1));
+  const wire::Form form = reformed(last);
+  for (link = 11; link <= 13; ++link) last = c.hear(link, H::done(form));
+  EXPECT_EQ(sent<wire::Commit>(last).size(), 3U);
+}
+
+TEST_F(Round, UnreachedOfAStrangerOrOfOneselfIsIgnored) {
   static_cast<void>(c.form(1, 3));
+  EXPECT_THAT(notes(c.hear(2, wire::Unreached{RoundId{1}, AttemptId{1}, SiteId{1}, ""})),
+              HasSubstr("no part in the attempt"));
   EXPECT_THAT(notes(c.hear(2, wire::Unreached{RoundId{1}, AttemptId{1}, SiteId{9}, ""})),
               HasSubstr("no part in the attempt"));
 }
