@@ -71,7 +71,8 @@ std::vector<Input> seed_inputs() {
   FUZZ_CHECK(::mkdtemp(folder.data()) != nullptr);
   std::vector<Input> inputs;
   for (const bool outer_state : {false, true}) {
-    StateHeader header{"night-run", "paris", RunId(3), RoundId(4), {}, {5, 6}, 20, outer_state, {}, {}, {}};
+    StateHeader header{"night-run", "paris", RunId(3), RoundId(4), {}, {5, 6}, 20, outer_state, {}, {}, {}, {}};
+    if (outer_state) header.branch = {{RunId(3), RunId(2), 640}};
     header.model = {{"wte.weight", "float32", {4, 5}, true, {}}, {"mask", "bool", {3}, false, {7, 8}}};
     const std::vector<float> anchor(20, 1.5F);
     const std::vector<float> outer(outer_state ? 20 : 0, 0.5F);
