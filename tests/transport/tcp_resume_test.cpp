@@ -133,6 +133,11 @@ TEST(TcpLink, ACutLongerThanTheGraceEndsItInWords) {
 
 TEST(TcpLink, ARefusedRedialIsADeath) {
   Behind behind(lively());
+  // Only who knows that the other side knows of its connections can take their end for its death.
+  behind.pair.a.transport->send(behind.pair.to, make_message(*behind.pair.pool, Lane::kControl, 1, 16, 0), 0);
+  ASSERT_TRUE(until([&] { return behind.pair.b.seen.messages() == 1; }));
+  behind.pair.send(Lane::kControl, 1, 0);
+  ASSERT_TRUE(until([&] { return behind.pair.a.seen.messages() == 1; }));
   const auto begun = std::chrono::steady_clock::now();
   behind.proxy.reset();  // as a process that ends: connections closed, port closed
   ASSERT_TRUE(until([&] { return behind.pair.b.seen.closed(behind.pair.from).has_value(); }));

@@ -95,7 +95,7 @@ TEST(KnobTable, TimeRangesSayWhatTheParsersTake) {
     EXPECT_FALSE(row.parse(std::to_string(high + 1) + "ms", config)) << row.knob.name;
     ++checked;
   }
-  EXPECT_EQ(checked, 6);
+  EXPECT_EQ(checked, 7);
 }
 
 TEST(KnobTable, EveryWordOfAChoiceIsTaken) {
