@@ -369,7 +369,7 @@ def _check(world: World, parts: list[Part | None], optimizer: Any) -> None:
         some = True
         if part.layout.kind != kind:
             raise Unsuitable(f"its optimiser is {part.layout.kind}, this site's is {kind}")
-        keys = {entry.key for entry in (*part.layout.planes, *part.layout.scalars)}
+        keys = {plane.key for plane in part.layout.planes} | {scalar.key for scalar in part.layout.scalars}
         lacking = _KEEPS.get(kind.rpartition(".")[2], set()) - keys
         if kind.startswith("torch.optim.") and lacking:
             raise Unsuitable(f"its {kind} keeps no {', '.join(sorted(lacking))}")
