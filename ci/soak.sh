@@ -9,7 +9,7 @@ if [ "${1-}" = sites ]; then
   ci/setup.sh
   use_venv
   export COLLAB_SOAK_SECONDS="${2:-600}"
-  exec python -m pytest -s tests/python/test_elastic.py -k come_and_go --timeout $((COLLAB_SOAK_SECONDS + 300))
+  exec python -m pytest -s tests/python/test_elastic.py -k come_and_go
 fi
 seeds="${1:-10000}"
 first="${2:-$(date +%s%N)}"

@@ -15,6 +15,8 @@ from test_torchrun import Node, Nodes, nodes  # noqa: F401  # a fixture
 
 pytestmark = pytest.mark.slow
 
+SOAK_SECONDS = float(os.environ.get("COLLAB_SOAK_SECONDS", "120"))
+
 
 def three(nodes: Nodes, *flags: str, **environment: str) -> tuple[Node, Node, Node]:  # noqa: F811
     names = ("paris", "rome", "oslo")
@@ -146,10 +148,10 @@ def test_a_fourth_joins_leaves_on_sigterm_and_joins_again(nodes: Nodes) -> None:
     end_alike(nodes)
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(480 + SOAK_SECONDS)
 def test_sites_come_and_go_for_long(nodes: Nodes) -> None:  # noqa: F811
     """COLLAB_SOAK_SECONDS (`ci/soak.sh`: ten minutes) of sites that join, leave in good order, or are killed."""
-    seconds = float(os.environ.get("COLLAB_SOAK_SECONDS", "120"))
+    seconds = SOAK_SECONDS
     paris, rome, oslo = three(nodes)
     chance = random.Random()
     begun = time.monotonic()
