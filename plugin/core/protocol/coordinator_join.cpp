@@ -346,7 +346,7 @@ void Coordinator::State::choose_anchor() {
   const RunId from = chosen.run;
   // What a branch began with is not taken for its trunk, when the branch's own anchor is lost.
   const bool off = (std::exchange(branches, false) || trunk == chosen.run) && !newborn && chosen.branch.empty();
-  if (anew || off) chosen.run = RunId{config.fresh_run.value + births++};
+  if (anew || off) chosen.run = next_run();
   if (off) {
     trunk = from;
     chosen.branch = {{chosen.run, from, 0}};
@@ -360,10 +360,7 @@ void Coordinator::State::choose_anchor() {
     voters[id] = member.name;
   }
   if (off) {
-    note(Note::Level::kWarning, "branch",
-         "no majority was here for " + in_seconds(config.quorum_timeout) + " (COLLAB_QUORUM_TIMEOUT); " +
-             join_words(member_list()) + " go on as a branch, run " + std::to_string(chosen.run.value),
-         {{"run", std::to_string(chosen.run.value)}, {"round", std::to_string(chosen.round.value)}});
+    tell_of_branch("no majority was here for " + in_seconds(config.quorum_timeout) + " (COLLAB_QUORUM_TIMEOUT); ");
   }
   note(Note::Level::kInfo, "anchor",
        std::to_string(members.size()) + (members.size() == 1 ? " site is" : " sites are") + " here; the anchor of " +

@@ -20,20 +20,42 @@ bool is_newer(const wire::Offer& a, std::size_t voters_of_a, const wire::Offer& 
   return std::tuple(voters_of_a, a.run) > std::tuple(voters_of_b, b.run);
 }
 
-bool most_are_here(const std::vector<wire::Voter>& voters, const std::map<LinkId, Applicant>& applicants) {
-  const auto here = std::count_if(voters.begin(), voters.end(), [&](const wire::Voter& voter) {
-    return std::any_of(applicants.begin(), applicants.end(),
-                       [&](const auto& entry) { return entry.second.join.site == voter.name; });
-  });
-  return 2 * static_cast<std::size_t>(here) > voters.size();
+struct Presence {
+  std::size_t voters = 0;
+  std::size_t here = 0;
+  std::size_t remember = 0;
+  [[nodiscard]] bool most() const { return 2 * here > voters; }
+  // A process that was started again does not know what its predecessor has promised; but of what a majority has agreed
+  // on, one of these knows.
+  [[nodiscard]] bool half_remember() const { return 2 * remember >= voters; }
+  [[nodiscard]] bool knows() const { return half_remember() || here == voters; }
+};
+
+// Of the membership of a run. Who went into a branch of it has given up what it knew of it.
+template <typename Counts>
+Presence presence(RunId run, const std::vector<wire::Voter>& voters, const std::map<LinkId, Applicant>& applicants,
+                  Counts counts) {
+  Presence presence{voters.size()};
+  for (const wire::Voter& voter : voters) {
+    const auto found = std::find_if(applicants.begin(), applicants.end(), [&](const auto& entry) {
+      return entry.second.join.site == voter.name && counts(entry.second);
+    });
+    if (found == applicants.end()) continue;
+    ++presence.here;
+    presence.remember += remembers(found->second.join, run) ? 1 : 0;
+  }
+  return presence;
 }
 
 // A branch does not wait for a trunk that could not go on either.
 bool is_newer(const wire::Offer& a, const std::vector<wire::Voter>& voters_of_a, const wire::Offer& b,
               const std::vector<wire::Voter>& voters_of_b, const std::map<LinkId, Applicant>& applicants) {
   if (const auto first = trunk_first(a, b)) {
-    const bool goes_on = most_are_here(*first ? voters_of_a : voters_of_b, applicants);
-    const bool other_does = most_are_here(*first ? voters_of_b : voters_of_a, applicants);
+    const auto most_of = [&](const std::vector<wire::Voter>& voters) {
+      return presence(RunId{}, voters, applicants, [](const Applicant&) { return true; }).most();
+    };
+    const bool goes_on = most_of(*first ? voters_of_a : voters_of_b);
+    const bool other_does = most_of(*first ? voters_of_b : voters_of_a);
     return goes_on || !other_does ? *first : !*first;
   }
   return is_newer(a, voters_of_a.size(), b, voters_of_b.size());
@@ -80,33 +102,6 @@ bool holds_mean(const Applicant& applicant, const wire::Prepared& of) {
   const auto& said = applicant.join.report.prepared;
   return std::any_of(said.begin(), said.end(),
                      [&](const auto& p) { return p.done && p.form == of.form && p.slices == of.slices; });
-}
-
-struct Presence {
-  std::size_t voters = 0;
-  std::size_t here = 0;
-  std::size_t remember = 0;
-  [[nodiscard]] bool most() const { return 2 * here > voters; }
-  // A process that was started again does not know what its predecessor has promised; but of what a majority has agreed
-  // on, one of these knows.
-  [[nodiscard]] bool half_remember() const { return 2 * remember >= voters; }
-  [[nodiscard]] bool knows() const { return half_remember() || here == voters; }
-};
-
-// Of the membership of a run. Who went into a branch of it has given up what it knew of it.
-template <typename Counts>
-Presence presence(RunId run, const std::vector<wire::Voter>& voters, const std::map<LinkId, Applicant>& applicants,
-                  Counts counts) {
-  Presence presence{voters.size()};
-  for (const wire::Voter& voter : voters) {
-    const auto found = std::find_if(applicants.begin(), applicants.end(), [&](const auto& entry) {
-      return entry.second.join.site == voter.name && counts(entry.second);
-    });
-    if (found == applicants.end()) continue;
-    ++presence.here;
-    presence.remember += remembers(found->second.join, run) ? 1 : 0;
-  }
-  return presence;
 }
 
 // What an older term began and may have committed; nothing where somebody here can rule that out. Who was not done with
@@ -183,7 +178,7 @@ void Coordinator::State::fork() {
   vague_since = kNever;
   if (!anchor->digest) return recess("nobody has told the anchor's digest yet");
   const std::string why = quorum_in_words(ready_crew());
-  go_on_as(RunId{config.fresh_run.value + births++});
+  go_on_as(next_run());
   note(Note::Level::kWarning, "anchor",
        why + "; after " + in_seconds(config.link_grace) + " (COLLAB_LINK_GRACE) they go on as run " +
            std::to_string(anchor->run.value));
@@ -194,16 +189,19 @@ void Coordinator::State::branch_off() {
   minority_since = kNever;
   if (!anchor->digest) return recess("nobody has told the anchor's digest yet");
   const std::string why = quorum_in_words(ready_crew());
-  const RunId run{config.fresh_run.value + births++};
+  const RunId run = next_run();
   trunk = anchor->run;
   anchor->branch = {{run, anchor->run, 0}};
   voters.clear();
   for (const auto& [id, member] : members) voters[id] = member.name;
   go_on_as(run);
+  tell_of_branch(why + "; after " + in_seconds(config.quorum_timeout) + " (COLLAB_QUORUM_TIMEOUT) ");
+}
+
+void Coordinator::State::tell_of_branch(const std::string& why) {
   note(Note::Level::kWarning, "branch",
-       why + "; after " + in_seconds(config.quorum_timeout) + " (COLLAB_QUORUM_TIMEOUT) " + join_words(member_list()) +
-           " go on as a branch, run " + std::to_string(run.value),
-       {{"run", std::to_string(run.value)}, {"round", std::to_string(anchor->round.value)}});
+       why + join_words(member_list()) + " go on as a branch, run " + std::to_string(anchor->run.value),
+       {{"run", std::to_string(anchor->run.value)}, {"round", std::to_string(anchor->round.value)}});
 }
 
 void Coordinator::State::go_on_as(RunId run) {
@@ -302,7 +300,7 @@ bool Coordinator::State::outranks(const wire::Join* newest) const {
 bool Coordinator::State::is_older(const wire::Join& join) const {
   if (join.report.voters.empty() || outranks(&join)) return false;
   if (!anchor && !last_anchor) return true;
-  if (const auto first = anchor ? trunk_first(join.offer, offer_of(*anchor)) : std::nullopt) return false;
+  if (anchor && trunk_first(join.offer, offer_of(*anchor))) return false;
   const auto& [run, agreed] = anchor ? std::pair(anchor->run, anchor->round) : *last_anchor;
   return run != join.offer.run && (agreed.value == 0 || join.offer.round > agreed);
 }

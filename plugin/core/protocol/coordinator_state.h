@@ -240,6 +240,8 @@ struct Coordinator::State {
   void fork();                           // the run goes on under another name
   void branch_off();
   void go_on_as(RunId run);
+  [[nodiscard]] RunId next_run() { return RunId{config.fresh_run.value + births++}; }
+  void tell_of_branch(const std::string& why);
   [[nodiscard]] bool has_majority(bool granted_only) const;  // of the newest membership
   [[nodiscard]] bool patience_is_over() const;               // a minority may take office
   [[nodiscard]] std::string quorum_in_words(const std::set<SiteId>& present) const;

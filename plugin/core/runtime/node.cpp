@@ -235,36 +235,35 @@ void Node::give_optimizer(Result<OptimizerCopy> copy) {
   post_call([this, copy = std::move(copy)]() mutable { optimizer_->given(std::move(copy)); });
 }
 
-Result<OptimizerOffer> Node::ask_optimizer() {
-  std::promise<Result<OptimizerOffer>> promise;
-  std::future<Result<OptimizerOffer>> future = promise.get_future();
-  post_call([this, promise = std::move(promise)]() mutable {
+// `begin` runs on the loop, with where the answer will be put.
+template <typename T, typename Begin>
+Result<T> Node::ask(std::optional<std::promise<Result<T>>>& answer, const std::string& what, Begin begin) {
+  std::promise<Result<T>> promise;
+  std::future<Result<T>> future = promise.get_future();
+  post_call([this, &answer, begin, promise = std::move(promise)]() mutable {
     if (broken_) return promise.set_value(*broken_);
-    seeking_ = std::move(promise);
+    answer = std::move(promise);
     standing_still_.start(clock_.now());
-    optimizer_->seeks();
-    feed(protocol::SeekOptimizer{});
+    begin();
   });
   if (future.wait_for(options_.config.round_timeout + kBeyondLimit) != std::future_status::ready) {
-    return internal_error("the question for the optimiser's state did not end within its own time-outs");
+    return internal_error(what + " did not end within its own time-outs");
   }
   return future.get();
 }
 
+Result<OptimizerOffer> Node::ask_optimizer() {
+  return ask(seeking_, "the question for the optimiser's state", [this] {
+    optimizer_->seeks();
+    feed(protocol::SeekOptimizer{});
+  });
+}
+
 Result<BufferPtr> Node::take_optimizer() {
-  std::promise<Result<BufferPtr>> promise;
-  std::future<Result<BufferPtr>> future = promise.get_future();
-  post_call([this, promise = std::move(promise)]() mutable {
-    if (broken_) return promise.set_value(*broken_);
-    taking_ = std::move(promise);
-    standing_still_.start(clock_.now());
+  return ask(taking_, "the transfer of the optimiser's state", [this] {
     optimizer_->begin_taking();
     feed(protocol::TakeOptimizer{});
   });
-  if (future.wait_for(options_.config.round_timeout + kBeyondLimit) != std::future_status::ready) {
-    return internal_error("the transfer of the optimiser's state did not end within its own time-outs");
-  }
-  return future.get();
 }
 
 void Node::end_optimizer(std::string cold) {

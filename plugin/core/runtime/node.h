@@ -128,6 +128,8 @@ class Node {
   [[nodiscard]] Status publish_moved();  // to the site's other ranks
   void tell(const RoundReport& report);
   void tell_what_is_waited_for();
+  template <typename T, typename Begin>
+  Result<T> ask(std::optional<std::promise<Result<T>>>& answer, const std::string& what, Begin begin);
   template <typename F>
   void post_call(F call) {
     mailbox_.post(LoopCall(std::move(call)));
