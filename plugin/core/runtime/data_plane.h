@@ -25,6 +25,7 @@
 #include "core/outer/outer.h"
 #include "core/protocol/actions.h"
 #include "core/protocol/anchor_fetch.h"
+#include "core/protocol/carryover.h"
 #include "core/protocol/exchange.h"
 
 namespace collab {
@@ -75,7 +76,8 @@ class DataPlane {
 
   // ---- exchange
   Events start(const protocol::StartExchange& action);
-  void cancel();
+  void cancel();  // contributions that are here stay, for the next attempt
+  void forget_contributions() { carried_.clear(); }  // no attempt comes that could use them
   Events on_chunk(LinkId link, SiteId from, const wire::Chunk& chunk, BufferPtr payload);
   Events on_sent(std::uint64_t token);
 
@@ -112,7 +114,6 @@ class DataPlane {
   void start_round_clock() { traffic_.first_payload = kNever; }
 
  private:
-  using ChunkKey = std::pair<std::uint64_t, SiteId>;  // first element, contributor
   struct Incoming {
     LinkId link;
     SiteId from;
@@ -126,7 +127,6 @@ class DataPlane {
     std::map<SiteId, LinkId> links;
     protocol::Exchange exchange;
     std::vector<float> scales;                 // per participant, site order
-    std::map<ChunkKey, BufferPtr> arrived;     // encoded contributions to our slices, kept until commit
     std::map<std::uint64_t, BufferPtr> means;  // encoded means not yet decoded
     struct Hashed {
       Digest digest;
@@ -164,6 +164,7 @@ class DataPlane {
   Events fail(SiteId peer, std::string reason);
   Events unfit(std::string reason);
   [[nodiscard]] Result<std::span<const float>> parameters_at(ElementRange range);
+  [[nodiscard]] bool contributes(SiteId site) const;  // to the attempt under way
   [[nodiscard]] Result<bool> reduce_into(std::span<float> sum, ElementRange range);
   void take_mean(std::uint64_t begin, std::span<float> mean);
   // The new anchor in place of the mean of the elements from `begin` on; `outer` is empty or as long.
@@ -195,6 +196,7 @@ class DataPlane {
   std::vector<float> snapshot_;   // of the parameters as they were contributed; empty: none
   std::vector<float> kept_mean_;  // of an attempt that is complete while the site trains on; empty: it is in the arena
   std::optional<Attempt> attempt_;
+  protocol::Carryover<BufferPtr> carried_;  // the others' contributions to our slices, encoded, kept until the commit
   std::vector<Incoming> early_;  // for an attempt we have not started yet
   std::map<LinkId, Outgoing> outgoing_;
   std::optional<Receiving> receiving_;

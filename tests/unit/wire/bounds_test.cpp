@@ -245,6 +245,9 @@ TEST(Rules, AFormHasParticipantsAndVotersInOrder) {
   expect_not_sent(changed([](Form& f) { f.voters = {{SiteId(2), "a"}, {SiteId(1), "b"}}; }), "voters[1]");
   expect_not_sent(changed([](Form& f) { std::swap(f.participants[0], f.participants[1]); }), "participants[1]");
   expect_not_sent(changed([](Form& f) { f.participants.clear(); }), "participants: expected at least one");
+  expect_not_sent(changed([](Form& f) { f.participants[0].here = f.participants[1].here = false; }),
+                  "participants: expected at least one that is here");
+  expect_not_sent(changed([](Form& f) { f.participants[0].here = false; }), "owner: expected a participant that is here");
 }
 
 TEST(Rules, NothingIsExchangedWhereNobodyHasAWeight) {
@@ -294,7 +297,7 @@ TEST(Rules, SlicesCoverTheVectorWithoutGaps) {
   expect_not_sent(changed([](Form& f) { f.slices[1].range.end = 1024; }), "is not empty, got [1024, 1024)");
   expect_not_sent(changed([](Form& f) { f.slices[1].range.end = 3; }), "slices[1].range");
   expect_not_sent(changed([](Form& f) { f.slices[0].owner = SiteId(4); }),
-                  "slices[0].owner: expected a participant, got site 4");
+                  "slices[0].owner: expected a participant that is here, got site 4");
 }
 
 TEST(Rules, ChunksHoldSomethingAndNotTooMuch) {
