@@ -16,7 +16,8 @@ using namespace collab;
 
 constexpr const char* kUsage =
     "usage: collab_sim [--seed N | --count N [--first N]] [--sites N] [--candidates N] [--rounds N]\n"
-    "                  [--faults drawn|none|all|LIST] [--mutation none|forge-done|count-twice|flip-bit|lose-steps|carry-stale] "
+    "                  [--faults drawn|none|all|LIST] [--mutation "
+    "none|forge-done|count-twice|flip-bit|lose-steps|carry-stale] "
     "[--verbose]\n";
 
 struct Arguments {
@@ -129,7 +130,7 @@ int main(int argc, char** argv) {
       "%llu of %llu runs failed\n",
       static_cast<unsigned long long>(commits), static_cast<unsigned long long>(faults),
       static_cast<unsigned long long>(restarts), static_cast<unsigned long long>(skipped),
-      static_cast<unsigned long long>(rebased), static_cast<unsigned long long>(carried), seconds, static_cast<unsigned long long>(bad),
-      static_cast<unsigned long long>(arguments->count));
+      static_cast<unsigned long long>(rebased), static_cast<unsigned long long>(carried), seconds,
+      static_cast<unsigned long long>(bad), static_cast<unsigned long long>(arguments->count));
   return bad == 0 ? 0 : 1;
 }

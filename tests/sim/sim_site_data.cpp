@@ -177,8 +177,7 @@ void SimSite::reduce(const ElementRange& range) {
   bool doubled = options_.mutation != Mutation::kCountTwice;
   for (const wire::Participant& p : attempt_->form.participants) {
     if (p.weight <= 0) continue;
-    const Payload part =
-        p.site == self_ ? cut(attempt_->delta, range) : *carried_.find(p.site, range);
+    const Payload part = p.site == self_ ? cut(attempt_->delta, range) : *carried_.find(p.site, range);
     const auto scale = static_cast<float>(p.weight / total);
     for (int times = doubled ? 1 : 2; times > 0; --times) {
       for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += scale * (*part)[i];

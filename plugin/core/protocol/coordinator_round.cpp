@@ -106,11 +106,11 @@ void Coordinator::State::on_unreached(MemberRecord& member, const wire::Unreache
     const auto gone = round.gone.find(unreached.peer);
     note(Note::Level::kInfo, "leave",
          "what " + (gone == round.gone.end() ? name_of(unreached.peer) : gone->second.name) +
-             " contributed before it was lost is not whole at " + member.name + "; another attempt is formed without it");
+             " contributed before it was lost is not whole at " + member.name +
+             "; another attempt is formed without it");
     round.gone.erase(unreached.peer);
     return abandon_attempt();
   }
-  member.since = AttemptId{};  // nobody knows what of their exchange is whole
   const std::pair<SiteId, SiteId> pair = std::minmax(member.id, unreached.peer);
   const std::string text = member.name + " cannot exchange with " + name_of(unreached.peer) + ": " + unreached.reason;
   const bool cut = ++round.unreached[pair] >= kCutAfter;

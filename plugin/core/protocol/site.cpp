@@ -216,6 +216,8 @@ void Site::State::on_event(const ContributionUnfit& event) {
 
 void Site::State::on_event(const ExchangeFailed& event) {
   if (round.phase != RoundPhase::kExchanging || !in_attempt(event.round, event.attempt)) return;
+  // Of what goes over a link that is made anew nothing counts as delivered.
+  if (linked(event.peer)) return hang_up_peer(link_of.at(event.peer), event.reason);
   report_unreached(event.peer, event.reason);
 }
 

@@ -25,8 +25,12 @@ void Site::State::send_ready() {
   if (!heard || !waits || round.ready_sent) return;
   round.ready_sent = true;
   const Trigger uncounted{round.trigger.samples - counted.samples, round.trigger.steps - counted.steps};
-  wire::Ready ready{RoundId{anchor->round.value + 1}, weight_of(config.weight, uncounted), uncounted.samples,
-                    uncounted.steps, anchor->digest, round.exchanged_since};
+  wire::Ready ready{RoundId{anchor->round.value + 1},
+                    weight_of(config.weight, uncounted),
+                    uncounted.samples,
+                    uncounted.steps,
+                    anchor->digest,
+                    round.exchanged_since};
   for (const float element : round.trigger.sketch) ready.sketch.push_back(std::bit_cast<std::uint32_t>(element));
   send_up(std::move(ready));
 }
@@ -130,7 +134,6 @@ void Site::State::back_to_ready(const std::string& why) {
 
 void Site::State::report_unreached(SiteId peer, const std::string& reason) {
   send_up(wire::Unreached{round.form->round, round.form->attempt, peer, reason});
-  round.exchanged_since = AttemptId{};  // what of it is whole nobody knows
   back_to_ready("no exchange with " + name_of(peer) + ": " + reason);
 }
 

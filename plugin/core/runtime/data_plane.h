@@ -76,7 +76,7 @@ class DataPlane {
 
   // ---- exchange
   Events start(const protocol::StartExchange& action);
-  void cancel();  // contributions that are here stay, for the next attempt
+  void cancel();                                     // contributions that are here stay, for the next attempt
   void forget_contributions() { carried_.clear(); }  // no attempt comes that could use them
   Events on_chunk(LinkId link, SiteId from, const wire::Chunk& chunk, BufferPtr payload);
   Events on_sent(std::uint64_t token);
@@ -197,7 +197,7 @@ class DataPlane {
   std::vector<float> kept_mean_;  // of an attempt that is complete while the site trains on; empty: it is in the arena
   std::optional<Attempt> attempt_;
   protocol::Carryover<BufferPtr> carried_;  // the others' contributions to our slices, encoded, kept until the commit
-  std::vector<Incoming> early_;  // for an attempt we have not started yet
+  std::vector<Incoming> early_;             // for an attempt we have not started yet
   std::map<LinkId, Outgoing> outgoing_;
   std::optional<Receiving> receiving_;
   bool outer_overwritten_ = false;  // in part, by a transfer that has not ended: it is that of no anchor

@@ -168,6 +168,7 @@ TEST_F(SiteRound, AnExchangeThatFailsIsReported) {
   const auto actions = s.step(ExchangeFailed{RoundId{1}, AttemptId{1}, SiteId{0}, "it came twice"});
   EXPECT_EQ(sent<wire::Unreached>(actions)[0].second,
             (wire::Unreached{RoundId{1}, AttemptId{1}, SiteId{0}, "it came twice"}));
+  EXPECT_EQ(all<Hangup>(actions).at(0).link, LinkId{2}) << "what was sent over it does not count as delivered";
   EXPECT_EQ(all<CancelExchange>(actions).size(), 1U);
 }
 
