@@ -223,6 +223,7 @@ struct Coordinator::State {
   void on_event(const Closed& event);
   void on_event(const Tick& event);
   void on_event(const CallsUnderWay& event);
+  void on_event(const Undialable& event);
   void advance();  // whatever has become possible
   void send(const MemberRecord& to, wire::Message message) { out.emplace_back(Send{to.link, std::move(message)}); }
   void note(Note::Level level, std::string event, std::string text,

@@ -268,7 +268,9 @@ TimePoint Site::State::next_deadline() const {
   for (const auto& [link, peer] : peers) {
     if (peer.state != PeerState::kUsable) next = std::min(next, later(peer.since, kHelloLimit));
   }
-  if (round.phase == RoundPhase::kLinking) next = std::min(next, round.link_by);
+  if (round.phase == RoundPhase::kLinking) {
+    next = std::min({next, round.link_by, now < round.both_dial ? round.both_dial : kNever});
+  }
   if (at_trigger()) {
     next = std::min(next, later(round.since, kRoundLimits * config.round_timeout + up.grace));
     if (lost_at != kNever) next = std::min(next, later(lost_at, up.grace));

@@ -76,6 +76,7 @@ void Site::State::on_form(const wire::Form& form) {
   }
   round.phase = RoundPhase::kLinking;
   round.link_by = later(now, kLinkLimit);
+  round.both_dial = later(now, kOneDials);
   pursue_links();
 }
 
@@ -98,7 +99,7 @@ void Site::State::pursue_links() {
     if (peer->second.address.empty() && join.address.empty()) {
       return report_unreached(p.site, "neither of the two can be dialled");
     }
-    if (dials(peer->second)) dial_peer(p.site);
+    if (dials(peer->second) || now >= round.both_dial) dial_peer(p.site);
   }
   if (whole) start_exchange();
 }

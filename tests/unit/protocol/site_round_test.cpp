@@ -70,6 +70,18 @@ TEST(SiteRoundLower, UnlessItCannotBeDialled) {
   EXPECT_EQ(all<DialPeer>(s.pass(seconds(1))).size(), 1U);
 }
 
+// Where the higher cannot reach the lower, the lower may reach the higher.
+TEST(SiteRoundLower, AfterAWhileItDialsToo) {
+  SiteHarness s;
+  s.become(0, {"paris", "tokyo"});
+  static_cast<void>(s.step(Trigger{8, 4}));
+  EXPECT_TRUE(all<DialPeer>(s.hear(1, H::form(1, 1, 2))).empty());
+  EXPECT_TRUE(all<DialPeer>(s.pass(seconds(2))).empty());
+  const auto dials = all<DialPeer>(s.pass(seconds(2)));
+  ASSERT_EQ(dials.size(), 1U);
+  EXPECT_EQ(dials[0].site, SiteId{1});
+}
+
 TEST_F(SiteRound, DoneThenCommitThenAppliedThenOn) {
   exchange();
   const auto done = sent<wire::Done>(s.step(ExchangeComplete{RoundId{1}, AttemptId{1}, {kRight, kWrong}}));
