@@ -40,6 +40,7 @@ class Options:
     outer_lr: float | None = None
     outer_momentum: float | None = None
     weight: str | None = None
+    shares: str | None = None
     buffers: bool | None = None
     chunk_kib: int | None = None
     join_optimizer: bool | None = None

@@ -189,7 +189,16 @@ void SimSite::trained() {
   if (std::exchange(poison_, false)) theta_[prng_.below(theta_.size())] = std::numeric_limits<float>::quiet_NaN();
   report_.trained += samples;
   training_ = false;
-  post(Trigger{report_.trained, steps_});
+  sent_.clear();
+  up_.begin_round();
+  down_.begin_round();
+  Trigger trigger{report_.trained, steps_, {}, up_.kbit_per_second(), down_.kbit_per_second()};
+  if (options_.draws_rates) {
+    for (std::uint32_t* rate : {&trigger.up_kbit, &trigger.down_kbit}) {
+      *rate = prng_.chance(0.2) ? 0 : 1U << prng_.below(24);
+    }
+  }
+  post(std::move(trigger));
 }
 
 void SimSite::round_done(const RoundDone& done) {
@@ -224,9 +233,12 @@ void SimSite::on_frame(LinkId link, const Frame& frame) {
 }
 
 void SimSite::on_sent(LinkId, std::uint64_t token) {
-  // The token is the attempt's number in its round and the chunk's first element.
-  if (!attempt_ || token >> 32 != attempt_->form.attempt.value) return;
-  const std::uint64_t begin = (token & ((1ULL << 32) - 1)) - 1;
+  const auto sent = sent_.extract(token);
+  if (!sent) return;  // before the round under way
+  up_.add(network_.now(), sent.mapped().bytes);
+  const std::uint64_t contribution = sent.mapped().contribution;
+  if (!attempt_ || contribution == 0 || contribution >> 32 != attempt_->form.attempt.value) return;
+  const std::uint64_t begin = (contribution & ((1ULL << 32) - 1)) - 1;
   step_exchange(ContributionSent{{begin, begin}}, self_);
 }
 

@@ -159,6 +159,7 @@ class Swarm {
     site.config.round_timeout = seconds(60);
     site.saved = std::move(saved);
     site.mutation = options_.mutation;
+    site.draws_rates = options_.seed % 4 == 1;
     site.seed = prng_.next();
     sites_.push_back(std::make_unique<SimSite>(site, network_, checkers_, logger()));
     hidden_[name] = hidden;

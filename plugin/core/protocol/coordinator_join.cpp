@@ -56,6 +56,7 @@ std::string entry_difference(const wire::ModelEntry& here, const wire::ModelEntr
 }
 
 std::string model_difference(const wire::Join& join, const Reference& reference) {
+  if (join.helper || reference.model.empty()) return {};
   const std::size_t common = std::min(join.model.size(), reference.model.size());
   for (std::size_t i = 0; i < common; ++i) {
     const std::string difference = entry_difference(join.model[i], reference.model[i], reference.site);
@@ -123,6 +124,11 @@ SiteId Coordinator::State::pick_id(const wire::Join& join) const {
   SiteId id{0};
   while (taken(id) || known(id)) ++id.value;
   return id;
+}
+
+std::size_t Coordinator::State::sites_here() const {
+  return static_cast<std::size_t>(
+      std::count_if(members.begin(), members.end(), [](const auto& entry) { return !entry.second.helper; }));
 }
 
 std::uint32_t Coordinator::State::sites_wanted() const {
@@ -215,15 +221,17 @@ void Coordinator::State::on_join(LinkId link, const wire::Join& join) {
 }
 
 void Coordinator::State::admit(LinkId link, const wire::Join& join) {
-  if (!reference) {
-    reference = Reference{join.site, join.elements, join.settings, join.model};
-    next_heartbeat = later(now, config.heartbeat);
+  if (!reference) next_heartbeat = later(now, config.heartbeat);
+  if (!reference || (reference->model.empty() && !join.helper)) {
+    reference =
+        Reference{join.site, join.elements, join.settings, join.helper ? std::vector<wire::ModelEntry>{} : join.model};
   }
   MemberRecord member;
   member.id = pick_id(join);
   member.name = join.site;
   member.address = join.address;
   member.link = link;
+  member.helper = join.helper;
   member.offer = join.offer;
   member.report = join.report;
   member.remembers = remembers(join, anchor ? anchor->run : RunId{});
@@ -316,7 +324,9 @@ bool Coordinator::State::anybody_resumes() const {
 // The highest (run, round) anybody offers; among equals, and among fresh sites, the lowest site.
 void Coordinator::State::choose_anchor() {
   if (anchor) return;
-  const bool enough = last_anchor ? !last_anchor_missed() : gathered || members.size() >= sites_wanted();
+  // A helper holds what it was given, or nothing that anybody would train from.
+  const bool brought = sites_here() > 0 || anybody_resumes();
+  const bool enough = brought && (last_anchor ? !last_anchor_missed() : gathered || sites_here() >= sites_wanted());
   if (!enough || !may_begin()) {
     if (!gathering.running()) gathering.start(now);
     return;
@@ -333,6 +343,7 @@ void Coordinator::State::choose_anchor() {
     return trunk_first(of_a, of_b).value_or(std::tie(of_a.run, of_a.round) > std::tie(of_b.run, of_b.round));
   };
   for (auto& [id, member] : members) {
+    if (member.helper && brought_by(member).run.value == 0) continue;
     if (best == nullptr || is_better(member, *best)) best = &member;
   }
   wire::Offer chosen = brought_by(*best);
@@ -476,7 +487,7 @@ void Coordinator::State::on_adopted(MemberRecord& member, const wire::Adopted& a
 
 void Coordinator::State::on_gathering_tick() {
   if (!gathering.running()) return;
-  const std::string count = std::to_string(members.size()) + " of " + std::to_string(sites_wanted()) +
+  const std::string count = std::to_string(sites_here()) + " of " + std::to_string(sites_wanted()) +
                             " sites are here (" + join_words(member_list()) + ")";
   const auto waited = gathering.due(now);
   if (last_anchor_missed()) {
@@ -504,7 +515,7 @@ void Coordinator::State::on_gathering_tick() {
     return;
   }
   // Who was lost before it began does not hold the others up for good; they cannot be a majority in two places.
-  if (now - gathering.since() >= config.join_timeout && 2 * members.size() > sites_wanted()) {
+  if (now - gathering.since() >= config.join_timeout && 2 * sites_here() > sites_wanted()) {
     note(
         Note::Level::kWarning, "anchor",
         "only " + count + " after " + in_seconds(config.join_timeout) + " (COLLAB_JOIN_TIMEOUT); most are, they begin");

@@ -4,7 +4,6 @@
 
 #include "core/base/text.h"
 #include "core/protocol/coordinator_state.h"
-#include "core/protocol/slice_table.h"
 
 namespace collab::protocol {
 namespace {
@@ -58,8 +57,10 @@ void Coordinator::State::on_ready(MemberRecord& member, const wire::Ready& ready
     note(Note::Level::kWarning, "ignored", who + " with a weight that is no weight; it counts as 0");
     member.ready->weight = 0;
   }
+  if (ready.up_kbit > 0) member.up_kbit = ready.up_kbit;
+  if (ready.down_kbit > 0) member.down_kbit = ready.down_kbit;
   member.holds = wire::Adopted{anchor->run, anchor->round, ready.state};
-  if (!round.waiting.running()) {
+  if (!round.waiting.running() && !member.helper) {
     round.waiting.start(now);
     round.limit = later(now, config.round_timeout);
   }
@@ -133,9 +134,13 @@ Coordinator::State::Count Coordinator::State::count_crew() const {
   auto voter = voters.begin();  // both ascend
   for (const auto& [id, member] : members) {
     if (member.standing != Standing::kActive || round.set_aside.count(id) != 0) continue;
-    ++count.all;
+    if (member.helper) {
+      count.helped = count.helped && member.ready;
+    } else {
+      ++count.all;
+    }
     if (!member.ready) continue;
-    ++count.ready;
+    count.ready += member.helper ? 0 : 1;
     while (voter != voters.end() && voter->first < id) ++voter;
     if (voter == voters.end() || voter->first != id) continue;
     ++count.ready_voters;
@@ -207,7 +212,7 @@ void Coordinator::State::try_to_form() {
   };
   const Count count = count_crew();
   if (!anchor || count.ready == 0) return;
-  const bool whole = count.ready == count.all;
+  const bool whole = count.ready == count.all && count.helped;
   const std::string circle = whole || calls.empty() ? "" : circle_in_words();
   if (circle.empty()) {
     round.circle_since = kNever;
@@ -307,20 +312,17 @@ void Coordinator::State::form(const std::set<SiteId>& sites) {
   form.run = anchor->run;
   form.round = number();
   bool contributes = false;
-  const std::set<SiteId> able = owners(sites);
-  std::vector<Share> shares;
   for (const SiteId id : sites) {
     const MemberRecord& member = members.at(id);
     const double weight = round.declined.count(id) != 0 ? 0 : member.ready->weight;
     contributes = contributes || weight > 0;
     form.participants.push_back({id, weight});
-    shares.push_back({id, able.count(id) != 0 ? 1.0 : 0.0});
   }
   round.formed = now;
   round.majority_since = kNever;
   form.attempt = AttemptId{attempt_base + ++round.attempts};
   highest_attempt = std::max(highest_attempt, form.attempt.value);
-  if (contributes) form.slices = make_slices(reference->elements, shares);
+  if (contributes) form.slices = make_slices(reference->elements, shares_for(sites));
   voters_formed.clear();
   for (const auto& [id, member] : members) {
     if (member.standing == Standing::kActive || member.standing == Standing::kBehind) voters_formed[id] = member.name;

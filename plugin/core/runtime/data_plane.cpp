@@ -64,12 +64,20 @@ void DataPlane::cancel() {
   contributions_on_their_way_.clear();
 }
 
+void DataPlane::start_round_clock() {
+  traffic_.first_payload = kNever;
+  bytes_on_their_way_.clear();  // some were lost with their links
+  up_.begin_round();
+  down_.begin_round();
+}
+
 DataPlane::Events DataPlane::on_chunk(LinkId link, SiteId from, const wire::Chunk& chunk, BufferPtr payload) {
   const std::size_t payload_size = payload ? payload->bytes().size() : 0;
   const TimePoint now = parts_.clock->now();
   traffic_.bytes_received += payload_size;
   traffic_.first_payload = std::min(traffic_.first_payload, now);
   traffic_.last_payload = now;
+  if (chunk.kind <= wire::ChunkKind::kMean) down_.add(now, payload_size);
   Incoming incoming{link, from, chunk, std::move(payload)};
   if (chunk.kind >= wire::ChunkKind::kAnchor) return on_anchor_part(incoming);
   return accept(std::move(incoming));
@@ -119,6 +127,7 @@ DataPlane::Events DataPlane::on_sent(std::uint64_t token) {
     on_anchor_part_sent(to);
     return {};
   }
+  if (const auto sent = bytes_on_their_way_.extract(token)) up_.add(parts_.clock->now(), sent.mapped());
   const auto found = contributions_on_their_way_.find(token);
   if (found == contributions_on_their_way_.end()) return {};
   const ElementRange range = found->second;
@@ -229,7 +238,7 @@ DataPlane::Events DataPlane::run(const protocol::ReduceChunk& action) {
     }
     const wire::Chunk chunk = announce(wire::ChunkKind::kMean, range, *payload);
     for (const auto& [site, link] : attempt_->links) {
-      if (site != attempt_->self) send_chunk(link, chunk, payload, 0);
+      if (site != attempt_->self) send_chunk(link, chunk, payload, next_token_++);
     }
   }
   take_mean(range.begin, mean);
@@ -288,6 +297,7 @@ DataPlane::Events DataPlane::run(const protocol::ExchangeDone&) {
 
 void DataPlane::send_chunk(LinkId link, const wire::Chunk& chunk, BufferPtr payload, std::uint64_t token) {
   TransportMessage message{.lane = Lane::kData, .head = wire::encode(chunk), .payload = std::move(payload)};
+  if (chunk.kind <= wire::ChunkKind::kMean) bytes_on_their_way_[token] = message.payload->bytes().size();
   traffic_.bytes_sent += message.head.size() + message.payload->bytes().size();
   const TimePoint now = parts_.clock->now();
   traffic_.first_payload = std::min(traffic_.first_payload, now);

@@ -1,0 +1,123 @@
+// Shares: who owns how much of the vector in the attempts of a round.
+#include <algorithm>
+#include <cmath>
+
+#include "core/base/text.h"
+#include "core/protocol/coordinator_state.h"
+#include "core/protocol/water_filling.h"
+
+namespace collab::protocol {
+namespace {
+
+constexpr double kMeanRatio = 1;      // contributions and means have one codec
+constexpr double kWorthMoving = 1.1;  // shares move where the exchange gets shorter by more than a tenth
+constexpr double kLeastOfEqual = 20;  // who would own less than this part of an equal share owns nothing
+
+std::vector<Share> equal_shares(const std::vector<Line>& lines) {
+  std::vector<Share> shares;
+  for (const Line& line : lines) shares.push_back({line.site, line.may_own ? 1.0 : 0.0});
+  return shares;
+}
+
+std::string in_percent(double part) { return json_number(std::round(1000 * part) / 10) + " %"; }
+
+bool measured(const std::vector<Line>& lines) {
+  const auto somebody = [&](double Line::*rate) {
+    return std::any_of(lines.begin(), lines.end(), [rate](const Line& line) { return line.*rate > 0; });
+  };
+  return somebody(&Line::up) && somebody(&Line::down);
+}
+
+// Who has not been measured counts as the slowest who has: it gets little, but what tells how fast it is.
+void assume(std::vector<Line>& lines, double Line::*rate) {
+  double slowest = 0;
+  for (const Line& line : lines) {
+    if (line.*rate > 0) slowest = slowest == 0 ? line.*rate : std::min(slowest, line.*rate);
+  }
+  for (Line& line : lines) {
+    if (line.*rate <= 0) line.*rate = slowest;
+  }
+}
+
+void drop_crumbs(std::vector<Share>& shares) {
+  const auto owners = std::count_if(shares.begin(), shares.end(), [](const Share& s) { return s.share > 0; });
+  const double least = 1 / (kLeastOfEqual * static_cast<double>(owners));
+  for (Share& share : shares) share.share = share.share < least ? 0 : share.share;
+}
+
+}  // namespace
+
+std::vector<Line> Coordinator::State::lines_of(const std::set<SiteId>& sites) const {
+  const std::set<SiteId> able = owners(sites);
+  std::vector<Line> lines;
+  for (const SiteId id : sites) {
+    const MemberRecord& member = members.at(id);
+    const bool contributes = member.ready->weight > 0 && round.declined.count(id) == 0;
+    lines.push_back({id, static_cast<double>(member.up_kbit), static_cast<double>(member.down_kbit), contributes,
+                     able.count(id) != 0});
+  }
+  return lines;
+}
+
+// The last shares, as far as those who had them take part and can own them still; empty: not one.
+std::vector<Share> Coordinator::State::kept_shares(const std::vector<Line>& lines) const {
+  std::vector<Share> kept;
+  double total = 0;
+  for (const Line& line : lines) {
+    const auto had = shares.of.find(line.site);
+    kept.push_back({line.site, had == shares.of.end() || !line.may_own ? 0.0 : had->second});
+    total += kept.back().share;
+  }
+  if (total == 0) kept.clear();
+  return kept;
+}
+
+// Of the sites that take part in an attempt, ascending. Within a round they stay as they are, but for those of who is
+// lost; from round to round they move only where that is worth it.
+std::vector<Share> Coordinator::State::shares_for(const std::set<SiteId>& sites) {
+  std::vector<Line> lines = lines_of(sites);
+  std::vector<Share> chosen = kept_shares(lines);
+  if (config.equal_shares || !measured(lines)) {
+    chosen = equal_shares(lines);
+  } else if (shares.run != anchor->run || shares.round != number() || chosen.empty()) {
+    chosen = choose_shares(std::move(lines), std::move(chosen));
+  }
+  double total = 0;
+  for (const Share& share : chosen) total += share.share;
+  shares = {anchor->run, number()};
+  for (const Share& share : chosen) shares.of[share.site] = share.share / total;
+  return chosen;
+}
+
+std::vector<Share> Coordinator::State::choose_shares(std::vector<Line> lines, std::vector<Share> kept) {
+  assume(lines, &Line::up);
+  assume(lines, &Line::down);
+  const bool all_kept = !kept.empty() && std::all_of(shares.of.begin(), shares.of.end(), [&](const auto& had) {
+    return had.second == 0 ||
+           std::any_of(kept.begin(), kept.end(), [&](const Share& s) { return s.site == had.first && s.share > 0; });
+  });
+  std::vector<Share> before = all_kept ? std::move(kept) : equal_shares(lines);
+  std::vector<Share> filled = fill_lines(lines, kMeanRatio);
+  drop_crumbs(filled);
+  const double before_takes = exchange_time(lines, before, kMeanRatio);
+  const double filled_takes = exchange_time(lines, filled, kMeanRatio);
+  if (filled_takes * kWorthMoving >= before_takes) return before;
+  tell_of_shares(filled, filled_takes / before_takes);
+  return filled;
+}
+
+void Coordinator::State::tell_of_shares(const std::vector<Share>& filled, double ratio) {
+  std::vector<std::string> parts;
+  std::string json;
+  for (const Share& share : filled) {
+    const MemberRecord& member = members.at(share.site);
+    parts.push_back(member.name + " " + in_percent(share.share));
+    json += (json.empty() ? "" : ",") + json_quote(member.name) + ":" + json_number(share.share);
+  }
+  note(Note::Level::kInfo, "shares",
+       "round " + std::to_string(number().value) + ": by the rates the sites have measured, owners are " +
+           join_words(parts) + "; the exchange should take " + in_percent(ratio) + " of the time it would have taken",
+       {{"round", std::to_string(number().value)}, {"shares", "{" + json + "}"}});
+}
+
+}  // namespace collab::protocol
