@@ -45,7 +45,7 @@ Taken exchange_over(const std::vector<Rates>& rates, bool equal) {
     options.chunk_elements = 8'192;
     options.window = 64;
     options.last_round = RoundId{kRounds};
-    options.idle = 0;
+    options.idle = options.damaged_parts = 0;
     options.coordinators = options.config.coordinators = {"c0"};
     options.seed = 77 + i;
     sites.push_back(std::make_unique<SimSite>(options, network, checkers, quiet));

@@ -155,6 +155,7 @@ void SimSite::send_chunk(LinkId link, wire::ChunkKind kind, const ElementRange& 
   if (kind <= wire::ChunkKind::kMean) {
     token = next_sent_++;
     sent_[token] = {payload->size() * sizeof(float), contribution};
+    up_.set_busy(network_.now(), true);
   }
   network_.send(node_, link, Frame{Lane::kData, wire::encode(chunk), std::move(payload)}, token);
 }

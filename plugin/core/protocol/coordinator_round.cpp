@@ -399,6 +399,7 @@ void Coordinator::State::commit(AttemptId attempt, const std::vector<SiteId>& co
   }
   out.emplace_back(std::move(all));
   const double seconds = static_cast<double>((now - round.formed).count()) / 1e6;
+  judge_shares(form, seconds);
   note(Note::Level::kInfo, "round",
        "round " + std::to_string(committed.value) +
            (names.empty() ? ": nobody had anything to contribute, the anchor stands" : ": " + join_words(names)),

@@ -11,6 +11,9 @@ namespace {
 
 constexpr double kMeanRatio = 1;      // contributions and means have one codec
 constexpr double kWorthMoving = 1.1;  // shares move where the exchange gets shorter by more than a tenth
+constexpr double kMostUnseen = 4;     // how much faster a line may be than was seen
+constexpr double kSlower = 1.05;      // shares are taken back where the exchange took longer than that
+constexpr std::uint64_t kRoundsToStay = 16;
 constexpr double kLeastOfEqual = 20;  // who would own less than this part of an equal share owns nothing
 
 std::vector<Share> equal_shares(const std::vector<Line>& lines) {
@@ -28,15 +31,28 @@ bool measured(const std::vector<Line>& lines) {
   return somebody(&Line::up) && somebody(&Line::down);
 }
 
-// Who has not been measured counts as the slowest who has: it gets little, but what tells how fast it is.
-void assume(std::vector<Line>& lines, double Line::*rate) {
-  double slowest = 0;
-  for (const Line& line : lines) {
-    if (line.*rate > 0) slowest = slowest == 0 ? line.*rate : std::min(slowest, line.*rate);
+// Who has not been measured counts as the slowest who has: it gets little, but what tells how fast it is. A way in
+// shows no more than others send: it is taken to be as fast as the way out, but no more than so many times what was
+// seen.
+void assume(std::vector<Line>& lines) {
+  for (double Line::*rate : {&Line::up, &Line::down}) {
+    double slowest = 0;
+    for (const Line& line : lines) {
+      if (line.*rate > 0) slowest = slowest == 0 ? line.*rate : std::min(slowest, line.*rate);
+    }
+    for (Line& line : lines) {
+      if (line.*rate <= 0) line.*rate = slowest;
+    }
   }
-  for (Line& line : lines) {
-    if (line.*rate <= 0) line.*rate = slowest;
-  }
+  for (Line& line : lines) line.down = std::clamp(line.up, line.down, kMostUnseen * line.down);
+}
+
+std::map<SiteId, double> whole_of(const std::vector<Share>& shares) {
+  double total = 0;
+  for (const Share& share : shares) total += share.share;
+  std::map<SiteId, double> of;
+  for (const Share& share : shares) of[share.site] = share.share / total;
+  return of;
 }
 
 void drop_crumbs(std::vector<Share>& shares) {
@@ -82,28 +98,46 @@ std::vector<Share> Coordinator::State::shares_for(const std::set<SiteId>& sites)
   } else if (shares.run != anchor->run || shares.round != number() || chosen.empty()) {
     chosen = choose_shares(std::move(lines), std::move(chosen));
   }
-  double total = 0;
-  for (const Share& share : chosen) total += share.share;
-  shares = {anchor->run, number()};
-  for (const Share& share : chosen) shares.of[share.site] = share.share / total;
+  shares.run = anchor->run;
+  shares.round = number();
+  shares.of = whole_of(chosen);
   return chosen;
 }
 
 std::vector<Share> Coordinator::State::choose_shares(std::vector<Line> lines, std::vector<Share> kept) {
-  assume(lines, &Line::up);
-  assume(lines, &Line::down);
-  const bool all_kept = !kept.empty() && std::all_of(shares.of.begin(), shares.of.end(), [&](const auto& had) {
-    return had.second == 0 ||
-           std::any_of(kept.begin(), kept.end(), [&](const Share& s) { return s.site == had.first && s.share > 0; });
-  });
+  assume(lines);
+  const auto owning = std::count_if(kept.begin(), kept.end(), [](const Share& s) { return s.share > 0; });
+  const auto owned = std::count_if(shares.of.begin(), shares.of.end(), [](const auto& s) { return s.second > 0; });
+  const bool all_kept = owning > 0 && owning == owned;
   std::vector<Share> before = all_kept ? std::move(kept) : equal_shares(lines);
+  shares.before.clear();
+  if (all_kept && shares.run == anchor->run && number() <= shares.stay_until) return before;
   std::vector<Share> filled = fill_lines(lines, kMeanRatio);
   drop_crumbs(filled);
   const double before_takes = exchange_time(lines, before, kMeanRatio);
   const double filled_takes = exchange_time(lines, filled, kMeanRatio);
   if (filled_takes * kWorthMoving >= before_takes) return before;
   tell_of_shares(filled, filled_takes / before_takes);
+  if (shares.seconds > 0 && all_kept) shares.before = whole_of(before);
   return filled;
+}
+
+// Rates are what was seen, and what was assumed of them may be wrong: shares with which an exchange among the same
+// sites took longer than before are taken back, and tried again after a while.
+void Coordinator::State::judge_shares(const wire::Form& committed, double seconds) {
+  const bool same = shares.of.size() == committed.participants.size() && round.attempts == 1;
+  const double worst = kSlower * shares.seconds;
+  if (same && !shares.before.empty() && shares.before.size() == shares.of.size() && seconds > worst) {
+    note(Note::Level::kInfo, "shares",
+         "round " + std::to_string(committed.round.value) + " took " + json_number(seconds) + " s in place of " +
+             json_number(shares.seconds) + " s: the shares of before are taken again",
+         {{"round", std::to_string(committed.round.value)}});
+    shares.of = std::exchange(shares.before, {});
+    shares.stay_until = RoundId{committed.round.value + kRoundsToStay};
+    return;
+  }
+  shares.before.clear();
+  shares.seconds = same && !committed.slices.empty() ? seconds : 0;
 }
 
 void Coordinator::State::tell_of_shares(const std::vector<Share>& filled, double ratio) {

@@ -127,11 +127,14 @@ struct RoundRecord {
   std::map<SiteId, std::uint32_t> mean_repairs;
 };
 
-// Who owned how much in the attempt formed last; in all 1.
+// Who owned how much in the attempt formed last; in all 1. Shares that were moved are on trial for a round.
 struct SharesRecord {
   RunId run;
   RoundId round;
   std::map<SiteId, double> of{};
+  double seconds = 0;  // the exchange of the last round that these or the ones before took; 0: not comparable
+  std::map<SiteId, double> before{};  // on trial: what they are compared with
+  RoundId stay_until{};               // they were taken back: not moved in a round up to this one
 };
 
 // A site that waits for this candidate to take office.
@@ -346,6 +349,7 @@ struct Coordinator::State {
   [[nodiscard]] std::vector<Share> choose_shares(std::vector<Line> lines, std::vector<Share> kept);
   [[nodiscard]] std::vector<Line> lines_of(const std::set<SiteId>& sites) const;
   [[nodiscard]] std::vector<Share> kept_shares(const std::vector<Line>& lines) const;
+  void judge_shares(const wire::Form& committed, double seconds);
   void tell_of_shares(const std::vector<Share>& filled, double ratio);
 };
 

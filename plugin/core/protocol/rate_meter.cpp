@@ -10,17 +10,25 @@ namespace collab::protocol {
 void RateMeter::begin_round() {
   const double seen = sample();
   marks_.clear();
+  idle_ = {};
+  idle_since_ = kNever;
   if (seen > 0) estimate_ = seen > estimate_ ? seen : estimate_ + kFall * (seen - estimate_);
 }
 
 void RateMeter::add(TimePoint now, std::uint64_t bytes) {
   const std::uint64_t total = (marks_.empty() ? 0 : marks_.back().total) + bytes;
+  const Mark mark{now, total, idle_ + (now > idle_since_ ? now - idle_since_ : Duration{})};
   if (!marks_.empty() && now - opened_ < kGrain) {
-    marks_.back() = {now, total};
+    marks_.back() = mark;
     return;
   }
   opened_ = now;
-  marks_.push_back({now, total});
+  marks_.push_back(mark);
+}
+
+void RateMeter::set_busy(TimePoint now, bool busy) {
+  if (busy && now > idle_since_) idle_ += now - idle_since_;
+  if (busy || idle_since_ == kNever) idle_since_ = busy ? kNever : now;
 }
 
 // What came at the first mark of a window was on its way before.
@@ -33,7 +41,9 @@ double RateMeter::sample() const {
     if (mark.at - marks_.front().at < window) continue;
     while (mark.at - marks_[first + 1].at >= window) ++first;
     const auto bits = 8.0 * static_cast<double>(mark.total - marks_[first].total);
-    best = std::max(best, 1e3 * bits / static_cast<double>((mark.at - marks_[first].at).count()));
+    const Duration length = mark.at - marks_[first].at;
+    const Duration counts = std::max(length - (mark.idle - marks_[first].idle), length / kMostIdle);
+    best = std::max(best, 1e3 * bits / static_cast<double>(counts.count()));
   }
   return best;
 }

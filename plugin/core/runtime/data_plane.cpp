@@ -127,7 +127,11 @@ DataPlane::Events DataPlane::on_sent(std::uint64_t token) {
     on_anchor_part_sent(to);
     return {};
   }
-  if (const auto sent = bytes_on_their_way_.extract(token)) up_.add(parts_.clock->now(), sent.mapped());
+  if (const auto sent = bytes_on_their_way_.extract(token)) {
+    const TimePoint now = parts_.clock->now();
+    up_.add(now, sent.mapped());
+    if (bytes_on_their_way_.empty()) up_.set_busy(now, false);
+  }
   const auto found = contributions_on_their_way_.find(token);
   if (found == contributions_on_their_way_.end()) return {};
   const ElementRange range = found->second;
@@ -297,9 +301,12 @@ DataPlane::Events DataPlane::run(const protocol::ExchangeDone&) {
 
 void DataPlane::send_chunk(LinkId link, const wire::Chunk& chunk, BufferPtr payload, std::uint64_t token) {
   TransportMessage message{.lane = Lane::kData, .head = wire::encode(chunk), .payload = std::move(payload)};
-  if (chunk.kind <= wire::ChunkKind::kMean) bytes_on_their_way_[token] = message.payload->bytes().size();
   traffic_.bytes_sent += message.head.size() + message.payload->bytes().size();
   const TimePoint now = parts_.clock->now();
+  if (chunk.kind <= wire::ChunkKind::kMean) {
+    bytes_on_their_way_[token] = message.payload->bytes().size();
+    up_.set_busy(now, true);
+  }
   traffic_.first_payload = std::min(traffic_.first_payload, now);
   traffic_.last_payload = now;
   parts_.transport->send(link, std::move(message), token);

@@ -126,6 +126,7 @@ class Helper final : public HelperServer {
                                                                .elements = swarm.elements,
                                                                .outer_state = has_outer_state(config.outer),
                                                                .shared = false,
+                                                               .job = {},
                                                                .places = {}});
     if (!arena.ok()) return arena.status();
     Result<std::unique_ptr<Transport>> transport = options_.make_transport();

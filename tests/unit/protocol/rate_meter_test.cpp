@@ -50,6 +50,19 @@ TEST(RateMeter, WhatPiledUpBehindAGapDoesNotCountAsALine) {
   EXPECT_LT(meter.kbit_per_second(), 17'000U);
 }
 
+TEST(RateMeter, WhatHasNothingToCarryMostOfTheTimeIsFasterThanItLooks) {
+  for (const double busy : {0.5, 0.01}) {
+    RateMeter meter;
+    for (double time = 0; time < 4; time += 0.1) {  // 10 Mbit/s in bursts
+      meter.set_busy(at(time), true);
+      meter.add(at(time + 0.1 * busy), kChunk);
+      meter.set_busy(at(time + 0.1 * busy), false);
+    }
+    meter.begin_round();
+    EXPECT_NEAR(meter.kbit_per_second(), 10'000 / std::max(busy, 0.25), 600) << busy;
+  }
+}
+
 TEST(RateMeter, RisesAtOnceAndFallsSlowly) {
   RateMeter meter;
   carry(meter, 0, 4, 20);
