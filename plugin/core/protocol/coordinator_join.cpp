@@ -435,8 +435,30 @@ void Coordinator::State::offer_anchor() {
   believe_holders();
   for (auto& [id, member] : members) {
     if (member.standing != Standing::kJoined) continue;
-    if (auto sources = pick_sources(member); !sources.empty()) send_adopt(member, std::move(sources));
+    auto sources = pick_sources(member);
+    if (!sources.empty() && !waits_for_a_way(member, sources)) send_adopt(member, std::move(sources));
   }
+}
+
+// Nobody who holds the anchor can be dialled, nor can the joiner: one that can may take it first, or a helper may come.
+bool Coordinator::State::waits_for_a_way(MemberRecord& joiner, const std::vector<SiteId>& sources) {
+  const auto dialable = [this](SiteId id) { return !members.at(id).address.empty(); };
+  if (!joiner.address.empty() || sources == std::vector{joiner.id}) return false;
+  if (std::any_of(sources.begin(), sources.end(), dialable)) return false;
+  const bool comes = std::any_of(members.begin(), members.end(), [](const auto& entry) {
+    const bool on_its_way = entry.second.standing == Standing::kJoined || entry.second.standing == Standing::kAdopting;
+    return on_its_way && !entry.second.address.empty();
+  });
+  if (comes) return true;
+  if (joiner.no_way_since == kNever) {
+    joiner.no_way_since = now;
+    note(Note::Level::kWarning, "waiting",
+         joiner.name + " cannot take the anchor from " + name_of(sources.front()) +
+             ": neither can be dialled; run `collab helper` on a machine that both reach (" +
+             in_seconds(config.link_grace) + ", COLLAB_LINK_GRACE)",
+         {{"who", json_quote(joiner.name)}});
+  }
+  return now < later(joiner.no_way_since, config.link_grace);
 }
 
 void Coordinator::State::on_adopted(MemberRecord& member, const wire::Adopted& adopted) {

@@ -82,6 +82,7 @@ struct MemberRecord {
   std::uint32_t expected_sites = 1;
   std::vector<SiteId> sources;        // kAdopting: where it was told to take the anchor from
   TimePoint adopting_since = kNever;  // kAdopting
+  TimePoint no_way_since = kNever;    // kJoined: who holds the anchor cannot be dialled, and it cannot either
   bool remembers = false;             // this process knows all its name has promised
   bool greeted = false;               // its 'join' was told
   bool recommitted = false;           // it was sent a commit that it had missed
@@ -284,6 +285,7 @@ struct Coordinator::State {
   void choose_anchor();
   void believe_holders();
   void offer_anchor();  // Adopt to those who wait for one
+  [[nodiscard]] bool waits_for_a_way(MemberRecord& joiner, const std::vector<SiteId>& sources);
   void prefer_newer_offer(const MemberRecord& joiner);
   void on_adopted(MemberRecord& member, const wire::Adopted& adopted);
   [[nodiscard]] bool holds_anchor(const MemberRecord& member) const;

@@ -19,7 +19,7 @@ namespace collab {
 namespace {
 
 constexpr Duration kAskLimit = std::chrono::seconds(5);
-constexpr Duration kBetweenQuestions = std::chrono::seconds(2);
+constexpr Duration kBetweenQuestions = std::chrono::seconds(1);
 constexpr Duration kExchangeLimit = std::chrono::seconds(60);  // for the one under way when it is asked to leave
 
 // The anchor once more: nothing moves these but rounds.
