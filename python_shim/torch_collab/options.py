@@ -40,8 +40,8 @@ class Options:
     outer_lr: float | None = None
     outer_momentum: float | None = None
     weight: str | None = None
-    shares: str | None = None
     buffers: bool | None = None
+    shares: str | None = None
     chunk_kib: int | None = None
     join_optimizer: bool | None = None
     reseed: bool | None = None
