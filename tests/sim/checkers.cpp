@@ -1,5 +1,6 @@
 #include "tests/sim/checkers.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace collab::sim {
@@ -8,6 +9,24 @@ void Checkers::contributes(const wire::Form& form, SiteId site, Contribution con
   const Attempt attempt{form.run, form.round, form.attempt};
   forms_[attempt] = form;
   attempts_[attempt][site] = std::move(contribution);
+}
+
+// Who is not here any more began the exchange in an earlier attempt.
+const Contribution* Checkers::contribution(const Attempt& attempt, SiteId site) const {
+  const auto& [run, round, number] = attempt;
+  const auto form = forms_.find(attempt);
+  if (form == forms_.end()) return nullptr;
+  const auto& in = form->second.participants;
+  const auto part = std::find_if(in.begin(), in.end(), [&](const auto& p) { return p.site == site; });
+  if (part == in.end()) return nullptr;
+  const Contribution* newest = nullptr;
+  for (const auto& [at, contributions] : attempts_) {
+    const auto& [of_run, of_round, of] = at;
+    const bool counts = part->here ? of == number : of >= part->since && of <= number;
+    if (of_run != run || of_round != round || !counts) continue;
+    if (const auto found = contributions.find(site); found != contributions.end()) newest = &found->second;
+  }
+  return newest;
 }
 
 void Checkers::committed(const wire::Commit& commit) {
@@ -20,13 +39,13 @@ void Checkers::committed(const wire::Commit& commit) {
   if (!committed_.insert({commit.run, commit.round}).second) return;
   ++commits_;
   for (const SiteId site : commit.contributors) {
-    const auto found = attempts_[attempt].find(site);
-    if (found == attempts_[attempt].end()) {
+    const Contribution* part = contribution(attempt, site);
+    if (part == nullptr) {
       fail("round " + std::to_string(commit.round.value) + " counts site " + std::to_string(site.value) +
            ", which never began that exchange");
       continue;
     }
-    const Contribution& c = found->second;
+    const Contribution& c = *part;
     auto& counted = counted_[c.process];
     for (const auto& [from, interval] : counted) {
       // What others agreed on in another run after this one left it is no part of this one's anchor.
@@ -68,15 +87,18 @@ void Checkers::starts_from(const wire::Adopt& adopt) {
 void Checkers::applied(const std::string& process, const wire::Form& form, const wire::Commit& commit,
                        const std::vector<float>& mean) {
   const Attempt attempt{form.run, form.round, form.attempt};
-  const auto& contributions = attempts_[attempt];
   double total = 0;
-  for (const SiteId site : commit.contributors) total += contributions.at(site).weight;
+  std::vector<const Contribution*> parts;
+  for (const SiteId site : commit.contributors) {
+    parts.push_back(contribution(attempt, site));
+    if (parts.back() == nullptr) return;  // told at the commit
+    total += parts.back()->weight;
+  }
   for (std::size_t i = 0; i < mean.size(); ++i) {
     double expected = 0;
     double scale = 0;
-    for (const SiteId site : commit.contributors) {
-      const Contribution& c = contributions.at(site);
-      const double term = c.weight / total * static_cast<double>(c.delta[i]);
+    for (const Contribution* c : parts) {
+      const double term = c->weight / total * static_cast<double>(c->delta[i]);
       expected += term;
       scale += std::abs(term);
     }

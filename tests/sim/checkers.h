@@ -51,6 +51,8 @@ class Checkers {
     RoundId round;
   };
   using Attempt = std::tuple<RunId, RoundId, AttemptId>;
+  [[nodiscard]] const Contribution* contribution(const Attempt& attempt, SiteId site) const;
+
   std::map<Attempt, std::map<SiteId, Contribution>> attempts_;
   std::map<Attempt, wire::Form> forms_;
   std::map<std::string, std::map<std::uint64_t, Interval>> counted_;            // by process and first sample

@@ -16,7 +16,8 @@ using namespace collab;
 
 constexpr const char* kUsage =
     "usage: collab_sim [--seed N | --count N [--first N]] [--sites N] [--candidates N] [--rounds N]\n"
-    "                  [--faults drawn|none|all|LIST] [--mutation none|forge-done|count-twice|flip-bit|lose-steps] "
+    "                  [--faults drawn|none|all|LIST] [--mutation "
+    "none|forge-done|count-twice|flip-bit|lose-steps|carry-stale] "
     "[--verbose]\n";
 
 struct Arguments {
@@ -31,6 +32,7 @@ std::optional<sim::Mutation> mutation_from(const std::string& name) {
   if (name == "count-twice") return sim::Mutation::kCountTwice;
   if (name == "flip-bit") return sim::Mutation::kFlipBit;
   if (name == "lose-steps") return sim::Mutation::kLoseSteps;
+  if (name == "carry-stale") return sim::Mutation::kCarryStale;
   return std::nullopt;
 }
 
@@ -103,6 +105,7 @@ int main(int argc, char** argv) {
   std::uint64_t restarts = 0;
   std::uint64_t skipped = 0;
   std::uint64_t rebased = 0;
+  std::uint64_t carried = 0;
   double seconds = 0;
   for (std::uint64_t i = 0; i < arguments->count; ++i, ++options.seed) {
     const sim::SwarmResult result = sim::run_swarm(options);
@@ -111,6 +114,7 @@ int main(int argc, char** argv) {
     restarts += result.failed_processes;
     skipped += result.skipped;
     rebased += result.rebased;
+    carried += result.carried;
     seconds += result.virtual_seconds;
     if (result.failures.empty()) continue;
     ++bad;
@@ -122,11 +126,11 @@ int main(int argc, char** argv) {
   }
   std::printf(
       "collab_sim: %llu commits, %llu faults, %llu processes given up and restarted, "
-      "%llu triggers without a round, %llu rebases, %.0f s of virtual time; "
+      "%llu triggers without a round, %llu rebases, %llu chunks not sent twice, %.0f s of virtual time; "
       "%llu of %llu runs failed\n",
       static_cast<unsigned long long>(commits), static_cast<unsigned long long>(faults),
       static_cast<unsigned long long>(restarts), static_cast<unsigned long long>(skipped),
-      static_cast<unsigned long long>(rebased), seconds, static_cast<unsigned long long>(bad),
-      static_cast<unsigned long long>(arguments->count));
+      static_cast<unsigned long long>(rebased), static_cast<unsigned long long>(carried), seconds,
+      static_cast<unsigned long long>(bad), static_cast<unsigned long long>(arguments->count));
   return bad == 0 ? 0 : 1;
 }

@@ -133,6 +133,7 @@ void SimSite::act(const SiteAction& action) {
           snapshot_ = Snapshot{theta_, moves_, report_.trained};
         } else if constexpr (std::is_same_v<T, RoundSkipped>) {
           ++report_.skipped;
+          if (options_.mutation != Mutation::kCarryStale) carried_.clear();
           train();
         } else if constexpr (std::is_same_v<T, ReceiveAnchor>) {
           receive_anchor(a);

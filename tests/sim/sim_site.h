@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "core/protocol/anchor_fetch.h"
+#include "core/protocol/carryover.h"
 #include "core/protocol/exchange.h"
 #include "core/protocol/rate_meter.h"
 #include "core/protocol/site.h"
@@ -23,7 +24,7 @@
 
 namespace collab::sim {
 
-enum class Mutation : std::uint8_t { kNone, kForgeDone, kCountTwice, kFlipBit, kLoseSteps };
+enum class Mutation : std::uint8_t { kNone, kForgeDone, kCountTwice, kFlipBit, kLoseSteps, kCarryStale };
 
 // What a process leaves behind on disk.
 struct Saved {
@@ -69,6 +70,7 @@ struct SimSiteReport {
   std::uint64_t uncounted_from = 0;
   std::uint64_t skipped = 0;  // triggers answered without a round
   std::uint64_t rebased = 0;
+  std::uint64_t carried = 0;  // chunks that were not sent again for another attempt
   bool joined = false;
   std::optional<wire::Form> form;  // the newest it heard of
   struct Exchanged {
@@ -118,7 +120,6 @@ class SimSite final : public Node {
     protocol::Exchange exchange;
     std::vector<float> delta;
     std::vector<float> mean;
-    std::map<std::uint64_t, std::map<SiteId, Payload>> contributions;  // by first element
     std::map<std::uint64_t, Payload> means;
   };
   struct Incoming {
@@ -205,6 +206,7 @@ class SimSite final : public Node {
   std::map<std::uint64_t, Sent> sent_;
   std::uint64_t next_sent_ = 1;
   std::optional<Attempt> attempt_;
+  protocol::Carryover<Payload> carried_;
   std::optional<Incoming> incoming_;
   std::uint64_t sound_parts_ = 0;  // of anchors, sent since one was damaged
   std::pair<RoundId, AttemptId> newest_{};

@@ -99,22 +99,33 @@ void SimSite::start_exchange(const StartExchange& start) {
   checkers_.contributes(start.form, self_, {options_.process, weight, uncounted_from_, report_.trained, delta});
   newest_ = {start.form.round, start.form.attempt};
   report_.exchanges[start.form.round].began = network_.now();
-  attempt_.emplace(Attempt{start.form,
-                           start.links,
-                           Exchange({start.form, self_, options_.chunk_elements, options_.window}),
-                           std::move(delta),
-                           Floats(options_.elements),
-                           {},
-                           {}});
+  wire::Form standing = start.form;
+  if (options_.mutation == Mutation::kCarryStale) {
+    for (wire::Participant& p : standing.participants) p.since = AttemptId{1};
+  }
+  carried_.begin(standing, self_, start.links);
+  report_.carried += carried_.held().size();
+  attempt_.emplace(Attempt{
+      start.form,
+      start.links,
+      Exchange({start.form, self_, options_.chunk_elements, options_.window, carried_.held(), carried_.delivered()}),
+      std::move(delta),
+      Floats(options_.elements),
+      {}});
   if (weight > 0 && !fit()) {
     attempt_.reset();
     report_.undisturbed = false;
     return post(ContributionUnfit{start.form.round, start.form.attempt, "NaN in the delta"});
   }
+  if (const auto gone = attempt_->exchange.lacks()) {
+    attempt_.reset();
+    return post(ExchangeFailed{start.form.round, start.form.attempt, *gone, "it is gone, and its part is not whole"});
+  }
   step_exchange(ExchangeStart{}, self_);
   std::vector<Arrived> waiting;
-  if (const auto found = early_.find(newest_); found != early_.end()) waiting = std::move(found->second);
-  early_.erase(early_.begin(), early_.upper_bound(newest_));
+  for (auto early = early_.begin(); early != early_.upper_bound(newest_); early = early_.erase(early)) {
+    waiting.insert(waiting.end(), early->second.begin(), early->second.end());
+  }
   for (const Arrived& arrived : waiting) take_chunk(arrived);
 }
 
@@ -163,6 +174,7 @@ void SimSite::send_chunk(LinkId link, wire::ChunkKind kind, const ElementRange& 
 void SimSite::send_contribution(const SendContribution& send) {
   const std::uint64_t token = (std::uint64_t{attempt_->form.attempt.value} << 32) | (send.range.begin + 1);
   send_chunk(link_to(send.owner), wire::ChunkKind::kContribution, send.range, cut(attempt_->delta, send.range), token);
+  carried_.sent(send.owner, send.range);
 }
 
 void SimSite::reduce(const ElementRange& range) {
@@ -172,19 +184,17 @@ void SimSite::reduce(const ElementRange& range) {
   bool doubled = options_.mutation != Mutation::kCountTwice;
   for (const wire::Participant& p : attempt_->form.participants) {
     if (p.weight <= 0) continue;
-    const Payload part =
-        p.site == self_ ? cut(attempt_->delta, range) : attempt_->contributions.at(range.begin).at(p.site);
+    const Payload part = p.site == self_ ? cut(attempt_->delta, range) : *carried_.find(p.site, range);
     const auto scale = static_cast<float>(p.weight / total);
     for (int times = doubled ? 1 : 2; times > 0; --times) {
       for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += scale * (*part)[i];
     }
     doubled = true;
   }
-  attempt_->contributions.erase(range.begin);
   paste(sum, range, attempt_->mean);
   const auto payload = std::make_shared<const Floats>(std::move(sum));
   for (std::size_t i = 0; i < attempt_->links.size(); ++i) {
-    if (attempt_->form.participants[i].site != self_) {
+    if (attempt_->links[i] != LinkId{0}) {
       send_chunk(attempt_->links[i], wire::ChunkKind::kMean, range, payload, 0);
     }
   }
@@ -221,10 +231,7 @@ void SimSite::on_chunk(LinkId link, const wire::Chunk& chunk, const Payload& pay
   }
   down_.add(network_.now(), payload->size() * sizeof(float));
   const std::pair at{chunk.round, chunk.attempt};
-  if (at < newest_ || (at == newest_ && !attempt_)) return;
-  if (at == newest_ && attempt_->form.round == chunk.round && attempt_->form.attempt == chunk.attempt) {
-    return take_chunk({chunk, payload});
-  }
+  if (attempt_ && at <= newest_) return take_chunk({chunk, payload});
   early_[at].push_back({chunk, payload});
   std::size_t held = 0;
   for (const auto& [key, list] : early_) held += list.size();
@@ -235,8 +242,17 @@ void SimSite::on_chunk(LinkId link, const wire::Chunk& chunk, const Payload& pay
 void SimSite::take_chunk(const Arrived& arrived) {
   if (!attempt_) return;
   const wire::Chunk& chunk = arrived.chunk;
-  if (chunk.kind == wire::ChunkKind::kContribution) {
-    attempt_->contributions[chunk.range.begin][chunk.from] = arrived.payload;
+  const bool older = std::pair(chunk.round, chunk.attempt) < newest_;
+  const bool contribution = chunk.kind == wire::ChunkKind::kContribution;
+  if (older && !(contribution && chunk.round == newest_.first && attempt_->exchange.owns(chunk.range))) return;
+  if (contribution) {
+    using Arrival = Carryover<Payload>::Arrival;
+    const auto arrival = carried_.arrived(chunk.from, chunk.range, chunk.attempt, arrived.payload);
+    if (arrival == Arrival::kStale || arrival == Arrival::kHeld) return;
+    const auto& in = attempt_->form.participants;
+    const bool counts =
+        std::any_of(in.begin(), in.end(), [&](const auto& p) { return p.site == chunk.from && p.weight > 0; });
+    if (older && !counts) return;
     return step_exchange(ContributionArrived{chunk.from, chunk.range}, chunk.from);
   }
   attempt_->means[chunk.range.begin] = arrived.payload;
@@ -271,6 +287,7 @@ void SimSite::send_anchor(const SendAnchor& send) {
 
 void SimSite::receive_anchor(const ReceiveAnchor& receive) {
   attempt_.reset();
+  carried_.clear();
   AnchorFetchPlan plan{.run = receive.run,
                        .round = receive.round,
                        .digest = receive.digest,
@@ -337,6 +354,7 @@ void SimSite::apply(const ApplyCommit& apply) {
   }
   move_onto_anchor(apply.base, previous);
   attempt_.reset();
+  carried_.clear();
   saved_ = Saved{report_.run, commit.round, anchor_};
   post(Applied{commit.round, digest_of(anchor_)});
 }

@@ -88,6 +88,20 @@ TEST(Sim, StepsThatARebaseLosesAreCaught) {
   }
   EXPECT_GE(found, 10);
 }
+// What owners keep must not outlive the parameters it was made from.
+TEST(Sim, StaleContributionsAreCaught) {
+  const auto caught_with = [](Mutation mutation) {
+    int found = 0;
+    for (std::uint64_t seed = 1; seed <= 300; ++seed) {  // it takes a round that was given up in mid-exchange
+      SwarmOptions options = with(seed, "all");
+      options.mutation = mutation;
+      found += run_swarm(options).failures.empty() ? 0 : 1;
+    }
+    return found;
+  };
+  EXPECT_GE(caught_with(Mutation::kCarryStale), 4);
+  EXPECT_EQ(caught_with(Mutation::kNone), 0);
+}
 TEST(Sim, WithoutMutationTheSameSeedsAreClean) { EXPECT_EQ(caught(Mutation::kNone, 20), 0); }
 
 TEST(Sim, UnknownFaultIsNamed) {

@@ -43,6 +43,7 @@ std::string_view name_of(Mutation mutation) {
     case Mutation::kCountTwice: return "count-twice";
     case Mutation::kFlipBit: return "flip-bit";
     case Mutation::kLoseSteps: return "lose-steps";
+    case Mutation::kCarryStale: return "carry-stale";
   }
   return "unknown";
 }
@@ -357,6 +358,7 @@ class Swarm {
     for (const auto& site : sites_) {
       result.skipped += site->report().skipped;
       result.rebased += site->report().rebased;
+      result.carried += site->report().carried;
     }
     result.sites = options_.sites;
     result.rounds = options_.rounds;

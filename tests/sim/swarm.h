@@ -50,6 +50,7 @@ struct SwarmResult {
   std::size_t failed_processes = 0;
   std::size_t skipped = 0;  // triggers answered without a round
   std::size_t rebased = 0;
+  std::size_t carried = 0;
   std::size_t faults = 0;
   std::uint32_t sites = 0;
   std::uint32_t rounds = 0;

@@ -89,7 +89,10 @@ void Coordinator::State::remove(SiteId id, const std::string& reason) {
 
   if (round.attempt) {
     const auto& in = round.attempt->participants;
-    if (std::any_of(in.begin(), in.end(), [&](const auto& p) { return p.site == id; })) abandon_attempt();
+    if (std::any_of(in.begin(), in.end(), [&](const auto& p) { return p.site == id && p.here; })) {
+      part_with(gone);
+      abandon_attempt();
+    }
   }
   for (auto& [other, member] : members) {
     if (member.standing != Standing::kAdopting || std::erase(member.sources, id) == 0) continue;
@@ -256,7 +259,7 @@ std::vector<SiteId> Coordinator::State::waited_for() const {
   std::vector<SiteId> sites;
   if (round.attempt) {
     for (const wire::Participant& p : round.attempt->participants) {
-      if (!members.at(p.site).done) sites.push_back(p.site);
+      if (p.here && !members.at(p.site).done) sites.push_back(p.site);
     }
     return sites;
   }

@@ -477,6 +477,7 @@ void Coordinator::State::inherit() {
   note(Note::Level::kInfo, "coordinator",
        "attempt " + std::to_string(form.attempt.value) + " of round " + std::to_string(form.round.value) +
            " is given up: not all were done with it, so nobody committed it");
+  if (anchor && form.run == anchor->run && form.round == number()) round.slices = form.slices;
 }
 
 // It may have been committed already; whoever saw that holds the same.

@@ -4,13 +4,15 @@
 
 #include "core/base/text.h"
 #include "core/protocol/coordinator_state.h"
+#include "core/wire/limits.h"
 
 namespace collab::protocol {
 namespace {
 
 bool takes_part(const wire::Form& form, SiteId site) {
-  return std::binary_search(form.participants.begin(), form.participants.end(), wire::Participant{site, 0},
-                            [](const auto& a, const auto& b) { return a.site < b.site; });
+  const auto found = std::lower_bound(form.participants.begin(), form.participants.end(), site,
+                                      [](const wire::Participant& p, SiteId id) { return p.site < id; });
+  return found != form.participants.end() && found->site == site && found->here;
 }
 
 std::string times_in_words(std::uint32_t times) { return times == 1 ? "once" : std::to_string(times) + " times"; }
@@ -47,12 +49,15 @@ void Coordinator::State::on_ready(MemberRecord& member, const wire::Ready& ready
     return;
   }
   if (round.attempt && takes_part(*round.attempt, member.id)) {
-    if (!member.ready || *member.ready == ready) return;  // said twice
+    wire::Ready said = ready;
+    if (member.ready) said.since = member.ready->since;
+    if (!member.ready || *member.ready == said) return;  // said twice
     // The attempt was formed from a word that had crossed a Recess: it has trained on since.
     note(Note::Level::kInfo, "ready", who + " with other samples than the attempt counts on; another is formed");
     abandon_attempt();
   }
   member.ready = ready;
+  member.since = ready.since.value <= highest_attempt ? ready.since : AttemptId{};
   if (!std::isfinite(ready.weight) || ready.weight < 0) {
     note(Note::Level::kWarning, "ignored", who + " with a weight that is no weight; it counts as 0");
     member.ready->weight = 0;
@@ -90,14 +95,24 @@ void Coordinator::State::on_decline(MemberRecord& member, const wire::Decline& d
 void Coordinator::State::on_unreached(MemberRecord& member, const wire::Unreached& unreached) {
   if (!in_attempt(unreached.attempt, unreached.round)) return;
   const auto& in = round.attempt->participants;
-  const bool known = unreached.peer != member.id &&
-                     std::any_of(in.begin(), in.end(), [&](const auto& p) { return p.site == unreached.peer; });
+  const auto peer = std::find_if(in.begin(), in.end(), [&](const auto& p) { return p.site == unreached.peer; });
+  const bool known = unreached.peer != member.id && peer != in.end();
   if (!known) {
     note(Note::Level::kWarning, "ignored",
          member.name + " cannot reach site " + std::to_string(unreached.peer.value) +
              ", which has no part in the attempt");
     return;
   }
+  if (!peer->here) {
+    const auto gone = round.gone.find(unreached.peer);
+    note(Note::Level::kInfo, "leave",
+         "what " + (gone == round.gone.end() ? name_of(unreached.peer) : gone->second.name) +
+             " contributed before it was lost is not whole at " + member.name +
+             "; another attempt is formed without it");
+    round.gone.erase(unreached.peer);
+    return abandon_attempt();
+  }
+  member.since = AttemptId{};  // nobody knows what of their exchange is whole
   const std::pair<SiteId, SiteId> pair = std::minmax(member.id, unreached.peer);
   const std::string text = member.name + " cannot exchange with " + name_of(unreached.peer) + ": " + unreached.reason;
   const bool cut = ++round.unreached[pair] >= kCutAfter;
@@ -105,6 +120,14 @@ void Coordinator::State::on_unreached(MemberRecord& member, const wire::Unreache
   note(Note::Level::kWarning, "unreached",
        text + "; another attempt is formed" + (cut ? ", in which neither owns a slice" : ""),
        {{"who", json_list({member.name, name_of(unreached.peer)})}, {"round", std::to_string(unreached.round.value)}});
+  abandon_attempt();
+}
+
+// Nothing of the round's exchange counts any more.
+void Coordinator::State::start_afresh() {
+  for (auto& [id, member] : members) member.since = AttemptId{};
+  round.gone.clear();
+  round.slices.clear();
   abandon_attempt();
 }
 
@@ -311,18 +334,26 @@ void Coordinator::State::form(const std::set<SiteId>& sites) {
   form.term = term;
   form.run = anchor->run;
   form.round = number();
-  bool contributes = false;
-  for (const SiteId id : sites) {
-    const MemberRecord& member = members.at(id);
-    const double weight = round.declined.count(id) != 0 ? 0 : member.ready->weight;
-    contributes = contributes || weight > 0;
-    form.participants.push_back({id, weight});
-  }
-  round.formed = now;
-  round.majority_since = kNever;
   form.attempt = AttemptId{attempt_base + ++round.attempts};
   highest_attempt = std::max(highest_attempt, form.attempt.value);
-  if (contributes) form.slices = make_slices(reference->elements, shares_for(sites));
+  bool contributes = false;
+  for (const SiteId id : sites) {
+    MemberRecord& member = members.at(id);
+    if (member.since.value == 0) member.since = form.attempt;
+    const double weight = round.declined.count(id) != 0 ? 0 : member.ready->weight;
+    contributes = contributes || weight > 0;
+    form.participants.push_back({id, weight, member.since});
+    round.gone.erase(id);
+  }
+  for (const auto& [id, gone] : round.gone) {
+    contributes = true;
+    form.participants.push_back({id, gone.weight, gone.since, false});
+  }
+  std::sort(form.participants.begin(), form.participants.end(),
+            [](const auto& a, const auto& b) { return a.site < b.site; });
+  round.formed = now;
+  round.majority_since = kNever;
+  if (contributes) share_out(form, sites);
   voters_formed.clear();
   for (const auto& [id, member] : members) {
     if (member.standing == Standing::kActive || member.standing == Standing::kBehind) voters_formed[id] = member.name;
@@ -333,16 +364,40 @@ void Coordinator::State::form(const std::set<SiteId>& sites) {
   for (const SiteId id : sites) all.links.push_back(members.at(id).link);
   out.emplace_back(std::move(all));
   round.done = 0;
+  round.here = sites.size();
+  round.slices = form.slices;
   round.attempt = std::move(form);
+}
+
+// Owners that stay keep their slices: what they hold of them need not be sent again.
+void Coordinator::State::share_out(wire::Form& form, const std::set<SiteId>& sites) {
+  const std::vector<Share> by = shares_for(sites);
+  if (!round.slices.empty() && round.slices.back().range.end == reference->elements) {
+    form.slices = pass_on(round.slices, by);
+  }
+  if (form.slices.empty() || form.slices.size() > wire::kMaxSlices || lopsided(form.slices, by)) {
+    form.slices = make_slices(reference->elements, by);
+  }
+}
+
+void Coordinator::State::part_with(const MemberRecord& lost) {
+  const wire::Form& form = *round.attempt;
+  const bool owns = std::any_of(form.slices.begin(), form.slices.end(),
+                                [&](const wire::Slice& slice) { return slice.owner == lost.id; });
+  const auto& in = form.participants;
+  const auto part = std::find_if(in.begin(), in.end(), [&](const auto& p) { return p.site == lost.id; });
+  if (!owns && part->weight > 0) round.gone[lost.id] = {lost.name, part->weight, part->since};
 }
 
 void Coordinator::State::finish_attempt() {
   const wire::Form& form = *round.attempt;
-  if (round.done < form.participants.size()) return;
+  if (round.done < round.here) return;
   std::set<SiteId> wrong;
   for (std::size_t i = 0; i < form.slices.size(); ++i) {
     std::map<SiteId, Digest> said;
-    for (const wire::Participant& p : form.participants) said[p.site] = (*members.at(p.site).done)[i];
+    for (const wire::Participant& p : form.participants) {
+      if (p.here) said[p.site] = (*members.at(p.site).done)[i];
+    }
     const Digest right = majority(said);
     for (const auto& [site, digest] : said) {
       if (digest != right) wrong.insert(site);
@@ -359,7 +414,7 @@ void Coordinator::State::finish_attempt() {
       " has another mean of round " + std::to_string(form.round.value) + " than " +
       (form.participants.size() == 2 ? "the lower site, which of two is taken to be right" : "most");
   const RoundId number_formed = form.round;
-  abandon_attempt();
+  start_afresh();
   changed = true;
   for (const SiteId id : wrong) {
     const std::uint32_t times = ++round.mean_repairs[id];
@@ -376,19 +431,25 @@ void Coordinator::State::commit(AttemptId attempt, const std::vector<SiteId>& co
   const RoundId committed = number();
   const wire::Form form = *round.attempt;
   remember(anchor->run, committed, attempt, contributors);
-  history.at(committed).slices = members.at(form.participants[0].site).done.value_or(std::vector<Digest>{});
+  std::vector<std::string> members_named;
+  for (const wire::Participant& p : form.participants) {
+    if (!p.here) continue;
+    history.at(committed).slices = members.at(p.site).done.value_or(std::vector<Digest>{});
+    members_named.push_back(name_of(p.site));
+  }
   voters = voters_formed;
   compare(form);
   std::vector<std::string> names;
-  for (const SiteId id : contributors) names.push_back(name_of(id));
-  std::vector<std::string> members_named;
-  for (const wire::Participant& p : form.participants) members_named.push_back(name_of(p.site));
+  for (const SiteId id : contributors) {
+    const auto gone = round.gone.find(id);
+    names.push_back(gone == round.gone.end() ? name_of(id) : gone->second.name);
+  }
   Broadcast all{{}, wire::Commit{term, anchor->run, committed, attempt, contributors}};
   auto participant = form.participants.begin();  // both ascend
   for (auto& [id, member] : members) {
     member.done.reset();
     while (participant != form.participants.end() && participant->site < id) ++participant;
-    if (participant != form.participants.end() && participant->site == id) {
+    if (participant != form.participants.end() && participant->site == id && participant->here) {
       all.links.push_back(member.link);
       member.ready.reset();
       member.remembers = true;
@@ -417,8 +478,9 @@ void Coordinator::State::commit(AttemptId attempt, const std::vector<SiteId>& co
 void Coordinator::State::compare(const wire::Form& form) {
   std::map<SiteId, std::span<const std::uint32_t>> sketches;
   for (const wire::Participant& p : form.participants) {
+    if (!p.here || p.weight == 0) continue;
     const auto& ready = members.at(p.site).ready;
-    if (p.weight > 0 && ready) sketches[p.site] = ready->sketch;
+    if (ready) sketches[p.site] = ready->sketch;
   }
   for (const Likeness::Pair& pair : likeness.committed(sketches)) {
     const std::string text =
@@ -455,12 +517,12 @@ void Coordinator::State::on_round_limit() {
   const std::string which = "round " + std::to_string(number().value);
   round.limit = later(now, config.round_timeout);
   const std::vector<SiteId> late = waited_for();
-  if (round.attempt && late.size() == round.attempt->participants.size() && !round.stalled) {
+  if (round.attempt && late.size() == round.here && !round.stalled) {
     // Nobody has finished, so nobody can be blamed: once more from the start.
     round.stalled = true;
     note(Note::Level::kWarning, "waiting",
          which + ": no site finished its exchange within " + limit + "; it is tried once more");
-    return abandon_attempt();
+    return start_afresh();
   }
   if (!round.attempt)
     return recess("only " + std::to_string(ready_crew().size()) + " of " + std::to_string(crew().size()) +

@@ -1,6 +1,8 @@
 // Shares: who owns how much of the vector in the attempts of a round.
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <string_view>
 
 #include "core/base/text.h"
 #include "core/protocol/coordinator_state.h"
@@ -9,12 +11,37 @@
 namespace collab::protocol {
 namespace {
 
-constexpr double kMeanRatio = 1;      // contributions and means have one codec
 constexpr double kWorthMoving = 1.1;  // shares move where the exchange gets shorter by more than a tenth
 constexpr double kMostUnseen = 4;     // how much faster a line may be than was seen
 constexpr double kSlower = 1.05;      // shares are taken back where the exchange took longer than that
 constexpr std::uint64_t kRoundsToStay = 16;
 constexpr double kLeastOfEqual = 20;  // who would own less than this part of an equal share owns nothing
+
+// Of an element on its way, with its part of the scales; about.
+constexpr std::array<std::pair<std::string_view, double>, 9> kBits{{{"fp32", 32},
+                                                                    {"bf16", 16},
+                                                                    {"fp16", 16},
+                                                                    {"int8", 8.1},
+                                                                    {"int4", 4.1},
+                                                                    {"int4-e3m0", 4.1},
+                                                                    {"int2", 2.25},
+                                                                    {"topk64", 0.16},
+                                                                    {"topk128", 0.3}}};
+
+// How many times as large as a contribution a mean is: the setting `codec` names one for both, or UP/DOWN.
+double mean_ratio(const std::vector<wire::Setting>& settings) {
+  const auto codec = std::find_if(settings.begin(), settings.end(), [](const auto& s) { return s.key == "codec"; });
+  const std::string_view text = codec == settings.end() ? std::string_view() : codec->value;
+  const std::size_t slash = text.find('/');
+  if (slash == text.npos) return 1;
+  const auto bits = [](std::string_view name) {
+    const auto* known = std::find_if(kBits.begin(), kBits.end(), [&](const auto& row) { return row.first == name; });
+    return known == kBits.end() ? 0 : known->second;
+  };
+  const double up = bits(text.substr(0, slash));
+  const double down = bits(text.substr(slash + 1));
+  return up > 0 && down > 0 ? down / up : 1;
+}
 
 std::vector<Share> equal_shares(const std::vector<Line>& lines) {
   std::vector<Share> shares;
@@ -112,10 +139,11 @@ std::vector<Share> Coordinator::State::choose_shares(std::vector<Line> lines, st
   std::vector<Share> before = all_kept ? std::move(kept) : equal_shares(lines);
   shares.before.clear();
   if (all_kept && shares.run == anchor->run && number() <= shares.stay_until) return before;
-  std::vector<Share> filled = fill_lines(lines, kMeanRatio);
+  const double ratio = mean_ratio(reference->settings);
+  std::vector<Share> filled = fill_lines(lines, ratio);
   drop_crumbs(filled);
-  const double before_takes = exchange_time(lines, before, kMeanRatio);
-  const double filled_takes = exchange_time(lines, filled, kMeanRatio);
+  const double before_takes = exchange_time(lines, before, ratio);
+  const double filled_takes = exchange_time(lines, filled, ratio);
   if (filled_takes * kWorthMoving >= before_takes) return before;
   tell_of_shares(filled, filled_takes / before_takes);
   if (shares.seconds > 0 && all_kept) shares.before = whole_of(before);

@@ -90,6 +90,7 @@ struct MemberRecord {
   bool suspect = false;
   std::optional<wire::Adopted> holds;       // what it last said is in place there
   std::optional<wire::Ready> ready;         // for the round to come
+  AttemptId since{};                        // as in wire::Participant; 0: from its next attempt on
   std::optional<std::vector<Digest>> done;  // of the attempt in flight
   std::uint32_t up_kbit = 0;                // as it measured last; 0: not known
   std::uint32_t down_kbit = 0;
@@ -110,17 +111,28 @@ struct Reference {
   std::vector<wire::ModelEntry> model;
 };
 
+// A participant that was lost, and may have contributed all the same.
+struct Gone {
+  std::string name;
+  double weight = 0;
+  AttemptId since;
+};
+
 // The round being agreed on; cleared at its commit.
 struct RoundRecord {
   WaitProgress waiting;  // from the first ready, or from the start of the last attempt
   TimePoint limit = kNever;
   std::uint32_t attempts = 0;         // formed so far
   std::optional<wire::Form> attempt;  // in flight
-  std::size_t done = 0;               // of its participants
+  std::size_t here = 0;               // of its participants
+  std::size_t done = 0;               // of those
   TimePoint formed{};
   TimePoint majority_since = kNever;  // most of those who are waited for are ready
   TimePoint circle_since = kNever;    // all others are in calls that wait for those who are ready
   bool stalled = false;               // an attempt ran into the limit and nobody had finished
+  std::vector<wire::Slice> slices;    // of the last attempt
+  // Lost since they took part in it, owning nothing: what they sent to the owners may be there whole.
+  std::map<SiteId, Gone> gone;
   std::set<SiteId> declined;          // said their delta is unfit
   std::set<SiteId> set_aside;         // did not finish in time: the round goes on without them
   std::map<std::pair<SiteId, SiteId>, std::uint32_t> unreached;  // as `cuts`
@@ -335,8 +347,11 @@ struct Coordinator::State {
   [[nodiscard]] std::string circle_in_words() const;  // empty: there is none
   [[nodiscard]] bool states_agree(const std::set<SiteId>& sites);
   void form(const std::set<SiteId>& sites);
+  void share_out(wire::Form& form, const std::set<SiteId>& sites);  // its slices
+  void part_with(const MemberRecord& lost);  // who takes part in the attempt that is given up
   void recess(const std::string& reason);  // those who are ready train on; the anchor stands
   void begin_round_again();
+  void start_afresh();
   void abandon_attempt();  // it will not be committed; another may be formed
   void finish_attempt();   // all are done: compare, then commit or try again
   void commit(AttemptId attempt, const std::vector<SiteId>& contributors);

@@ -11,10 +11,12 @@
 // A member whose weight is 0 sends nothing; the mean of a chunk comes back only from the chunk's owner.
 #include "core/protocol/exchange.h"
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 
 namespace collab::protocol {
@@ -66,7 +68,18 @@ struct Exchange::State {
       }
     }
     open = own.size() + theirs.size();
+    for (const ContributionArrived& part : plan.held) {
+      const auto chunk = own.find(part.range.begin);
+      if (chunk != own.end() && chunk->second.range == part.range) chunk->second.missing.erase(part.from);
+    }
     if (contributes) queue_sends(by_owner);
+    std::set<std::tuple<SiteId, std::uint64_t, std::uint64_t>> delivered;
+    for (const SendContribution& part : plan.delivered) {
+      delivered.emplace(part.owner, part.range.begin, part.range.end);
+    }
+    std::erase_if(sends, [&](const auto& send) {
+      return delivered.count({send.owner, send.range.begin, send.range.end}) != 0;
+    });
   }
 
   // Round robin over the owners, the next site after self first: no owner is flooded by all at once.
@@ -180,6 +193,19 @@ Exchange& Exchange::operator=(Exchange&&) noexcept = default;
 
 Result<std::vector<ExchangeAction>> Exchange::step(const ExchangeEvent& event) {
   return std::visit([this](const auto& what) { return state_->on(what); }, event);
+}
+
+std::optional<SiteId> Exchange::lacks() const {
+  for (const wire::Participant& member : state_->plan.form.participants) {
+    const auto misses = [&](const auto& entry) { return entry.second.missing.count(member.site) != 0; };
+    if (!member.here && std::any_of(state_->own.begin(), state_->own.end(), misses)) return member.site;
+  }
+  return std::nullopt;
+}
+
+bool Exchange::owns(const ElementRange& chunk) const {
+  const auto found = state_->own.find(chunk.begin);
+  return found != state_->own.end() && found->second.range == chunk;
 }
 
 bool Exchange::done() const { return state_->started && state_->open == 0; }

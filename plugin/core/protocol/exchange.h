@@ -6,6 +6,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "collab/status.h"
@@ -18,6 +19,10 @@ struct ExchangePlan {
   SiteId self;
   std::uint64_t chunk_elements = 256 * 1024;  // a multiple of kBlockElements
   std::uint32_t window = 16;                  // contributions on their way at once
+  // From earlier attempts (carryover.h), whatever fits this one's chunks: what is here already, and what is at its
+  // owner already.
+  std::vector<ContributionArrived> held{};
+  std::vector<SendContribution> delivered{};
 };
 
 class Exchange {
@@ -31,6 +36,11 @@ class Exchange {
   // twice): it names what was expected and what came.
   [[nodiscard]] Result<std::vector<ExchangeAction>> step(const ExchangeEvent& event);
   [[nodiscard]] bool done() const;
+  // Exactly one of the chunks of our own slices.
+  [[nodiscard]] bool owns(const ElementRange& chunk) const;
+  // A contributor who is not here any more, and whose part to our slices is not here whole: such an attempt would not
+  // end.
+  [[nodiscard]] std::optional<SiteId> lacks() const;
 
  private:
   struct State;

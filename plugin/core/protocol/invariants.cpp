@@ -10,7 +10,7 @@ std::string in_words(RoundId round, AttemptId attempt) {
 }
 
 bool takes_part(const wire::Form& form, SiteId site) {
-  return std::any_of(form.participants.begin(), form.participants.end(), [&](const auto& p) { return p.site == site; });
+  return std::any_of(form.participants.begin(), form.participants.end(), [&](const auto& p) { return p.site == site && p.here; });
 }
 
 }  // namespace
@@ -96,7 +96,8 @@ void Invariants::on_form(CoordinatorRecord& record, const wire::Form& form) {
                        [](const auto& a, const auto& b) { return a.site < b.site; }),
         name + ": participants are not in site order");
   for (const wire::Participant& p : form.participants) {
-    check(std::any_of(form.voters.begin(), form.voters.end(), [&](const auto& v) { return v.site == p.site; }),
+    const auto is_voter = [&](const auto& v) { return v.site == p.site; };
+    check(!p.here || std::any_of(form.voters.begin(), form.voters.end(), is_voter),
           name + ": site " + std::to_string(p.site.value) + " takes part and is no voter");
   }
   std::uint64_t end = 0;
@@ -133,6 +134,7 @@ void Invariants::on_commit(CoordinatorRecord& record, const wire::Commit& commit
   check((last_attempt_[{run, commit.round}] == commit.attempt), name + ": a later attempt was formed");
   const auto& done = done_[attempt];
   for (const wire::Participant& p : form->second.participants) {
+    if (!p.here) continue;
     const auto said = done.find(p.site);
     check(said != done.end(), name + ": site " + std::to_string(p.site.value) + " was not done");
     const bool sent = sites_.empty() || done_sent_[attempt].count(p.site) == 1;

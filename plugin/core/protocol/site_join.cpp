@@ -118,6 +118,7 @@ void Site::State::on_welcome(const wire::Welcome& welcome) {
     return note(Note::Level::kWarning, "ignored", "the coordinator sent Welcome to a site that had not asked");
   }
   if (self && *self != welcome.site) {
+    round.exchanged_since = AttemptId{};
     while (!peers.empty()) hang_up_peer(peers.begin()->first, "this site has another number now");
   }
   if (welcome.term < term) {
@@ -176,6 +177,7 @@ void Site::State::on_adopt(const wire::Adopt& adopt) {
     return settle_sources();
   }
   drop_adoption();
+  if (!same_round || !renamed) round.exchanged_since = AttemptId{};  // what is to be contributed is another delta
   adoption = Adoption{};
   adoption->adopt = adopt;
   adoption->give_up = later(now, config.round_timeout + up.grace);

@@ -26,7 +26,7 @@ void Site::State::send_ready() {
   round.ready_sent = true;
   const Trigger uncounted{round.trigger.samples - counted.samples, round.trigger.steps - counted.steps};
   wire::Ready ready{RoundId{anchor->round.value + 1}, weight_of(config.weight, uncounted), uncounted.samples,
-                    uncounted.steps, anchor->digest};
+                    uncounted.steps, anchor->digest, round.exchanged_since};
   for (const float element : round.trigger.sketch) ready.sketch.push_back(std::bit_cast<std::uint32_t>(element));
   ready.up_kbit = round.trigger.up_kbit;
   ready.down_kbit = round.trigger.down_kbit;
@@ -41,7 +41,7 @@ bool Site::State::in_attempt(RoundId number, AttemptId attempt) const {
 bool Site::State::exchanges_with(SiteId peer) const {
   if (!round.form || peer == self) return false;
   const auto& in = round.form->participants;
-  if (std::none_of(in.begin(), in.end(), [&](const auto& p) { return p.site == peer; })) return false;
+  if (std::none_of(in.begin(), in.end(), [&](const auto& p) { return p.site == peer && p.here; })) return false;
   return std::any_of(round.form->slices.begin(), round.form->slices.end(),
                      [&](const wire::Slice& slice) { return slice.owner == peer || slice.owner == *self; });
 }
@@ -57,11 +57,13 @@ void Site::State::on_form(const wire::Form& form) {
     return ignore("this site stands at round " + std::to_string(anchor->round.value));
   }
   if (round.form && form.attempt <= round.form->attempt) return ignore("a later attempt is known");
-  if (std::none_of(form.participants.begin(), form.participants.end(), [&](const auto& p) { return p.site == self; })) {
+  if (std::none_of(form.participants.begin(), form.participants.end(),
+                   [&](const auto& p) { return p.site == self && p.here; })) {
     return ignore("this site has no part in it");
   }
   back_to_ready("another attempt was formed");
   forget_attempt();
+  if (round.exchanged_since.value == 0) round.exchanged_since = form.attempt;
   round.form = form;
   parted.clear();
   prepared = wire::Prepared{form, false, {}};
@@ -131,6 +133,7 @@ void Site::State::back_to_ready(const std::string& why) {
 
 void Site::State::report_unreached(SiteId peer, const std::string& reason) {
   send_up(wire::Unreached{round.form->round, round.form->attempt, peer, reason});
+  round.exchanged_since = AttemptId{};  // what of it is whole nobody knows
   back_to_ready("no exchange with " + name_of(peer) + ": " + reason);
 }
 

@@ -122,6 +122,7 @@ struct RoundState {
   Trigger trigger;
   TimePoint since = kNever;  // of the trigger
   bool ready_sent = false;
+  AttemptId exchanged_since{};     // our first attempt at this round, with these parameters and this anchor; 0: none
   std::optional<wire::Form> form;  // the newest; older ones are ignored
   TimePoint link_by = kNever;      // kLinking
   bool declined = false;           // our delta is unfit: take the anchor outright

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 namespace collab::protocol {
 
@@ -34,6 +35,36 @@ std::vector<wire::Slice> make_slices(std::uint64_t elements, std::span<const Sha
     begin = end;
   }
   return slices;
+}
+
+std::vector<wire::Slice> pass_on(const std::vector<wire::Slice>& slices, std::span<const Share> shares) {
+  std::vector<wire::Slice> passed;
+  for (const wire::Slice& slice : slices) {
+    const bool stays = std::any_of(shares.begin(), shares.end(),
+                                   [&](const Share& share) { return share.site == slice.owner && share.share > 0; });
+    if (stays) {
+      passed.push_back(slice);
+      continue;
+    }
+    for (const wire::Slice& part : make_slices(slice.range.size(), shares)) {
+      passed.push_back({part.owner, {slice.range.begin + part.range.begin, slice.range.begin + part.range.end}});
+    }
+  }
+  return passed;
+}
+
+bool lopsided(const std::vector<wire::Slice>& slices, std::span<const Share> shares) {
+  constexpr double kMost = 1.5;  // of three owners two that are left have exactly their due
+  if (slices.empty()) return false;
+  std::map<SiteId, std::uint64_t> owned;
+  for (const wire::Slice& slice : slices) owned[slice.owner] += slice.range.size();
+  double total = 0;
+  for (const Share& share : shares) total += std::max(share.share, 0.0);
+  const auto elements = static_cast<double>(slices.back().range.end);
+  return std::any_of(shares.begin(), shares.end(), [&](const Share& share) {
+    const auto mine = owned.find(share.site);
+    return mine != owned.end() && static_cast<double>(mine->second) > kMost * elements * share.share / total;
+  });
 }
 
 }  // namespace collab::protocol

@@ -25,4 +25,12 @@ inline constexpr std::uint64_t kCoarseElements = 64 * 1024;  // a chunk by defau
 inline constexpr std::uint64_t kCoarsePerSite = 64;          // fewer of them a site, and rounding would show
 [[nodiscard]] std::vector<wire::Slice> make_slices(std::uint64_t elements, std::span<const Share> shares);
 
+// The table when it has to do without some of its owners: who has a share keeps its slices, for contributions to them
+// are there already; what the others had is divided by `shares`.
+// It may become lopsided.
+[[nodiscard]] std::vector<wire::Slice> pass_on(const std::vector<wire::Slice>& slices, std::span<const Share> shares);
+
+// Somebody owns so much more than its share that the table had better be made anew, whatever is sent twice then.
+[[nodiscard]] bool lopsided(const std::vector<wire::Slice>& slices, std::span<const Share> shares);
+
 }  // namespace collab::protocol

@@ -165,6 +165,7 @@ void DataPlane::on_anchor_part_sent(LinkId to) {
 
 void DataPlane::receive_anchor(const protocol::ReceiveAnchor& action) {
   cancel();  // the scratch slot is needed
+  forget_contributions();
   const bool goes_on = receiving_ && receiving_->action.run == action.run && receiving_->action.round == action.round &&
                        receiving_->action.digest == action.digest;
   if (goes_on) return;

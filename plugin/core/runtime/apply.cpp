@@ -92,6 +92,7 @@ Result<DataPlane::Applied> DataPlane::apply(const protocol::ApplyCommit& action)
     const ParameterChange change = unfit ? ParameterChange::kTookAnchor : ParameterChange::kUnchanged;
     COLLAB_RETURN_IF_ERROR(change_parameters(*parts_.parameters, change, arena.anchor(), {}));
     cancel();
+    forget_contributions();
     return Applied{change, sealed->digest};
   }
   if (!attempt_ || !attempt_->complete || attempt_->form.round != action.commit.round ||
@@ -129,7 +130,8 @@ Result<DataPlane::Applied> DataPlane::apply(const protocol::ApplyCommit& action)
   }
   const Digest state = digest_of_state(anchor_chain.finish(), outer.empty() ? Digest{} : outer_chain.finish());
   arena.seal({sealed->run, action.commit.round, state});
-  cancel();  // the encoded contributions have served
+  cancel();
+  forget_contributions();
   return Applied{change, state};
 }
 

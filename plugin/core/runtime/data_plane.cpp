@@ -28,7 +28,12 @@ DataPlane::DataPlane(const Settings& settings, const Parts& parts)
 DataPlane::Events DataPlane::start(const protocol::StartExchange& action) {
   cancel();
   forget_received();
-  protocol::ExchangePlan plan{.form = action.form, .self = action.self, .chunk_elements = settings_.chunk_elements};
+  carried_.begin(action.form, action.self, action.links);
+  protocol::ExchangePlan plan{.form = action.form,
+                              .self = action.self,
+                              .chunk_elements = settings_.chunk_elements,
+                              .held = carried_.held(),
+                              .delivered = carried_.delivered()};
   // Enough for a long way, however small the codec makes a chunk.
   const std::size_t chunk_bytes = std::max<std::size_t>(1, codec_.encoded_size(settings_.chunk_elements));
   plan.window = std::max(plan.window, static_cast<std::uint32_t>(kWindowBytes / chunk_bytes));
@@ -37,7 +42,6 @@ DataPlane::Events DataPlane::start(const protocol::StartExchange& action) {
                            .links = {},
                            .exchange = protocol::Exchange(std::move(plan)),
                            .scales = {},
-                           .arrived = {},
                            .means = {},
                            .digests = {}});
   std::vector<double> weights;
@@ -46,6 +50,9 @@ DataPlane::Events DataPlane::start(const protocol::StartExchange& action) {
     weights.push_back(action.form.participants[i].weight);
   }
   attempt_->scales = mean_scales(weights);
+  if (const auto gone = attempt_->exchange.lacks()) {
+    return fail(*gone, "it was lost, and what it contributed is not here whole");
+  }
 
   Events events = advance(protocol::ExchangeStart{}, action.self);
   // What came before we knew of the attempt.
@@ -95,7 +102,9 @@ DataPlane::Events DataPlane::accept(Incoming incoming) {
     early_.push_back(std::move(incoming));
     return {};
   }
-  if (order < order_of(attempt_->form.round, attempt_->form.attempt)) return {};  // an older attempt's: too late
+  const bool older = order < order_of(attempt_->form.round, attempt_->form.attempt);
+  const bool of_round = chunk.round == attempt_->form.round && chunk.kind == wire::ChunkKind::kContribution;
+  if (older && !(of_round && attempt_->exchange.owns(chunk.range))) return {};  // too late
 
   if (chunk.from != incoming.from) {
     return fail(incoming.from, "a chunk says it is from site " + std::to_string(chunk.from.value) +
@@ -113,7 +122,10 @@ DataPlane::Events DataPlane::accept(Incoming incoming) {
     return fail(incoming.from, "chunk " + text_of(chunk.range) + " was damaged on its way: its hash differs");
   }
   if (chunk.kind == wire::ChunkKind::kContribution) {
-    attempt_->arrived[{chunk.range.begin, incoming.from}] = std::move(incoming.payload);
+    using Arrival = protocol::Carryover<BufferPtr>::Arrival;
+    const auto arrival = carried_.arrived(incoming.from, chunk.range, chunk.attempt, std::move(incoming.payload));
+    if (arrival == Arrival::kStale || arrival == Arrival::kHeld) return {};
+    if (older && !contributes(incoming.from)) return {};  // it may come back into the round
     return advance(protocol::ContributionArrived{incoming.from, chunk.range}, incoming.from);
   }
   attempt_->means[chunk.range.begin] = std::move(incoming.payload);
@@ -196,7 +208,13 @@ DataPlane::Events DataPlane::run(const protocol::SendContribution& action) {
   const std::uint64_t token = next_token_++;
   contributions_on_their_way_[token] = range;
   send_chunk(attempt_->links[action.owner], chunk, std::move(payload), token);
+  carried_.sent(action.owner, range);
   return {};
+}
+
+bool DataPlane::contributes(SiteId site) const {
+  const auto& in = attempt_->form.participants;
+  return std::any_of(in.begin(), in.end(), [&](const auto& p) { return p.site == site && p.weight > 0; });
 }
 
 // The weighted sum in site order. False: our own delta is not finite.
@@ -213,9 +231,10 @@ Result<bool> DataPlane::reduce_into(std::span<float> sum, ElementRange range) {
       const std::span<const float> anchor = parts_.arena->anchor().subspan(range.begin, range.size());
       if (!accumulate_difference(anchor, *parameters, scale, first, sum)) return false;
     } else {
-      const BufferPtr& encoded = attempt_->arrived.at({range.begin, site});
-      COLLAB_RETURN_IF_ERROR(first ? codec_.decode_scaled(encoded->view(), scale, sum)
-                                   : codec_.decode_accumulate(encoded->view(), scale, sum));
+      const BufferPtr* encoded = carried_.find(site, range);
+      COLLAB_CHECK(encoded != nullptr, "the exchange reduces a contribution that has not arrived");
+      COLLAB_RETURN_IF_ERROR(first ? codec_.decode_scaled((*encoded)->view(), scale, sum)
+                                   : codec_.decode_accumulate((*encoded)->view(), scale, sum));
     }
     first = false;
   }
@@ -242,7 +261,7 @@ DataPlane::Events DataPlane::run(const protocol::ReduceChunk& action) {
     }
     const wire::Chunk chunk = announce(wire::ChunkKind::kMean, range, *payload);
     for (const auto& [site, link] : attempt_->links) {
-      if (site != attempt_->self) send_chunk(link, chunk, payload, next_token_++);
+      if (link != LinkId{0}) send_chunk(link, chunk, payload, next_token_++);
     }
   }
   take_mean(range.begin, mean);

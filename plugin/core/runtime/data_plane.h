@@ -25,6 +25,7 @@
 #include "core/outer/outer.h"
 #include "core/protocol/actions.h"
 #include "core/protocol/anchor_fetch.h"
+#include "core/protocol/carryover.h"
 #include "core/protocol/exchange.h"
 #include "core/protocol/rate_meter.h"
 
@@ -76,7 +77,8 @@ class DataPlane {
 
   // ---- exchange
   Events start(const protocol::StartExchange& action);
-  void cancel();
+  void cancel();  // contributions that are here stay, for the next attempt
+  void forget_contributions() { carried_.clear(); }  // no attempt comes that could use them
   Events on_chunk(LinkId link, SiteId from, const wire::Chunk& chunk, BufferPtr payload);
   Events on_sent(std::uint64_t token);
 
@@ -116,7 +118,6 @@ class DataPlane {
   [[nodiscard]] std::uint32_t down_kbit() const { return down_.kbit_per_second(); }
 
  private:
-  using ChunkKey = std::pair<std::uint64_t, SiteId>;  // first element, contributor
   struct Incoming {
     LinkId link;
     SiteId from;
@@ -130,7 +131,6 @@ class DataPlane {
     std::map<SiteId, LinkId> links;
     protocol::Exchange exchange;
     std::vector<float> scales;                 // per participant, site order
-    std::map<ChunkKey, BufferPtr> arrived;     // encoded contributions to our slices, kept until commit
     std::map<std::uint64_t, BufferPtr> means;  // encoded means not yet decoded
     struct Hashed {
       Digest digest;
@@ -168,6 +168,7 @@ class DataPlane {
   Events fail(SiteId peer, std::string reason);
   Events unfit(std::string reason);
   [[nodiscard]] Result<std::span<const float>> parameters_at(ElementRange range);
+  [[nodiscard]] bool contributes(SiteId site) const;  // to the attempt under way
   [[nodiscard]] Result<bool> reduce_into(std::span<float> sum, ElementRange range);
   void take_mean(std::uint64_t begin, std::span<float> mean);
   // The new anchor in place of the mean of the elements from `begin` on; `outer` is empty or as long.
@@ -199,6 +200,7 @@ class DataPlane {
   std::vector<float> snapshot_;   // of the parameters as they were contributed; empty: none
   std::vector<float> kept_mean_;  // of an attempt that is complete while the site trains on; empty: it is in the arena
   std::optional<Attempt> attempt_;
+  protocol::Carryover<BufferPtr> carried_;  // the others' contributions to our slices, encoded, kept until the commit
   std::vector<Incoming> early_;  // for an attempt we have not started yet
   std::map<LinkId, Outgoing> outgoing_;
   std::optional<Receiving> receiving_;

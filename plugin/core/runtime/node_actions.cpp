@@ -123,6 +123,7 @@ Status Node::publish_moved() {
 }
 
 void Node::act(const protocol::RoundSkipped& action) {
+  data_plane_->forget_contributions();
   if (const Status status = publish_moved(); !status.ok()) return act(protocol::Failed{status});
   if (const std::optional<SealedAnchor> sealed = arena_.sealed()) {
     report_.round = sealed->round;

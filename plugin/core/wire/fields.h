@@ -63,6 +63,8 @@ void fields(auto& io, Of<Member> auto& m) {
 void fields(auto& io, Of<Participant> auto& m) {
   io.id("site", m.site);
   io.weight("weight", m.weight);
+  io.id("since", m.since);
+  io.boolean("here", m.here);
 }
 
 void fields(auto& io, Of<Slice> auto& m) {
@@ -80,7 +82,7 @@ void fields(auto& io, Of<Form> auto& m) {
   io.id("run", m.run);
   io.id("round", m.round);
   io.id("attempt", m.attempt);
-  io.list("participants", m.participants, kMaxSites, 12, [&](auto& participant) { fields(io, participant); });
+  io.list("participants", m.participants, kMaxSites, 17, [&](auto& participant) { fields(io, participant); });
   io.list("slices", m.slices, kMaxSlices, 20, [&](auto& slice) { fields(io, slice); });
   io.list("voters", m.voters, kMaxSites, 6, [&](auto& voter) { fields(io, voter); });
 }
@@ -138,6 +140,7 @@ void fields(auto& io, Of<Ready> auto& m) {
   io.number("samples", m.samples);
   io.number("steps", m.steps);
   io.part("state", m.state);
+  io.id("since", m.since);
   io.list("sketch", m.sketch, kMaxSketch, 4, [&](auto& element) { io.number("", element); });
   io.number("up_kbit", m.up_kbit, kMaxRateKbit);
   io.number("down_kbit", m.down_kbit, kMaxRateKbit);

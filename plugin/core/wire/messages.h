@@ -28,6 +28,9 @@ struct Voter {
 struct Participant {
   SiteId site;
   double weight = 0;  // 0: receives the mean, contributes nothing
+  // What it sent and what was sent to it in this round's attempts from this one on still stands.
+  AttemptId since{};
+  bool here = true;  // false: it was lost after its contribution had arrived at all owners
   bool operator==(const Participant&) const = default;
 };
 
@@ -146,6 +149,7 @@ struct Ready {
   std::uint64_t samples = 0;  // since the last committed contribution
   std::uint64_t steps = 0;
   Digest state;                         // of the anchor and outer state it holds
+  AttemptId since{};                    // as in Participant; 0: nothing stands
   std::vector<std::uint32_t> sketch{};  // some of the delta's elements, the same of every site, as binary32
   std::uint32_t up_kbit = 0;            // how fast its line has carried payloads, per second; 0: not known
   std::uint32_t down_kbit = 0;

@@ -49,8 +49,8 @@ Status check_slices(const Form& m) {
     }
     const auto owner = std::lower_bound(m.participants.begin(), m.participants.end(), slice.owner,
                                         [](const Participant& p, SiteId site) { return p.site < site; });
-    if (owner == m.participants.end() || owner->site != slice.owner) {
-      return corrupt(where + ".owner: expected a participant, got " + text_of(slice.owner));
+    if (owner == m.participants.end() || owner->site != slice.owner || !owner->here) {
+      return corrupt(where + ".owner: expected a participant that is here, got " + text_of(slice.owner));
     }
     covered = slice.range.end;
   }
@@ -60,7 +60,9 @@ Status check_slices(const Form& m) {
 Status rules(const Form& m) {
   const auto site_of = [](const Participant& participant) { return participant.site; };
   COLLAB_RETURN_IF_ERROR(check_ascending("participants", m.participants, site_of));
-  if (m.participants.empty()) return corrupt("participants: expected at least one, got none");
+  if (std::none_of(m.participants.begin(), m.participants.end(), [](const auto& p) { return p.here; })) {
+    return corrupt("participants: expected at least one that is here, got none");
+  }
   const bool weighs =
       std::any_of(m.participants.begin(), m.participants.end(), [](const auto& p) { return p.weight > 0; });
   if (weighs && m.slices.empty()) return corrupt("slices: expected at least one where somebody has a weight, got none");

@@ -24,10 +24,11 @@ std::vector<Message> samples() {
             {},          {},      {}};
   join.settings = {{"codec", "int8"}, {"sync_every", "100"}};
   join.model = {{"wte.weight", "float32", {50257, 768}, true, {}}, {"scale", "bfloat16", {}, false, digest}};
-  const std::vector<Participant> two{{SiteId(0), 3200}, {SiteId(1), 0.1}};
+  const std::vector<Participant> three{
+      {SiteId(0), 3200, AttemptId(1)}, {SiteId(1), 0.1, AttemptId(2)}, {SiteId(2), 64, AttemptId(1), false}};
   const std::vector<Slice> halves{{SiteId(0), {0, 62'219'264}}, {SiteId(1), {62'219'264, 124'439'808}}};
   const std::vector<Voter> voters{{SiteId(0), "paris"}, {SiteId(1), "oslo"}};
-  const Form form{TermId(7), run, RoundId(42), AttemptId(1), two, halves, voters};
+  const Form form{TermId(7), run, RoundId(42), AttemptId(1), three, halves, voters};
   const Commit commit{TermId(7), run, RoundId(42), AttemptId(1), {SiteId(0), SiteId(1)}};
   const GroupId group(0xC1C2C3C4C5C6C7C8);
   const Prepared prepared{form, true, {digest, {1, 2}}, TermId(8)};
@@ -35,7 +36,7 @@ std::vector<Message> samples() {
   return {
       join,
       Adopted{run, RoundId(0), digest},
-      Ready{RoundId(42), 3200, 3200, 100, digest, {0x3F800000, 0xBF000000}, 20'000, 100'000},
+      Ready{RoundId(42), 3200, 3200, 100, digest, AttemptId(3), {0x3F800000, 0xBF000000}, 20'000, 100'000},
       Decline{RoundId(42), AttemptId(1), "the delta of h.3.mlp is not finite"},
       Unreached{RoundId(42), AttemptId(2), SiteId(1), "no answer from z\xC3\xBCrich in 60 s"},
       Done{TermId(7), RoundId(42), AttemptId(1), {digest, {1, 2}}},

@@ -12,6 +12,12 @@ using H = CoordinatorHarness;
 
 const std::vector<wire::Voter> kThree{{SiteId{0}, "paris"}, {SiteId{1}, "tokyo"}, {SiteId{2}, "lima"}};
 
+std::set<SiteId> owners_of(const wire::Form& form) {
+  std::set<SiteId> owners;
+  for (const wire::Slice& slice : form.slices) owners.insert(slice.owner);
+  return owners;
+}
+
 class Round : public testing::Test {
  protected:
   Round() { c.gather({"paris", "tokyo", "lima"}); }
@@ -31,7 +37,8 @@ TEST_F(Round, FormsOnceAllAreReady) {
   const wire::Form& form = forms[0].second;
   EXPECT_EQ(form.attempt, AttemptId{1});
   EXPECT_EQ(form.run, RunId{7});
-  EXPECT_EQ(form.participants, (std::vector<wire::Participant>{{SiteId{0}, 10}, {SiteId{1}, 30}, {SiteId{2}, 0}}));
+  EXPECT_EQ(form.participants, (std::vector<wire::Participant>{
+                                   {SiteId{0}, 10, AttemptId{1}}, {SiteId{1}, 30, AttemptId{1}}, {SiteId{2}, 0, AttemptId{1}}}));
   ASSERT_EQ(form.slices.size(), 3U);
   EXPECT_EQ(form.slices.back().range.end, 4096U);
 }
@@ -107,12 +114,130 @@ TEST_F(Round, ALostMemberIsLeftOut) {
   EXPECT_EQ(sent<wire::Commit>(c.hear(3, H::done(again)))[0].second.contributors.size(), 2U);
 }
 
+// What the owners that stay hold is not sent again.
+TEST_F(Round, AfterALossOwnersKeepTheirSlicesAndWhatTheyHoldStands) {
+  const wire::Form form = c.form(1, 3);
+  const wire::Form again = reformed(c.close(2));
+  EXPECT_EQ(again.participants[0], (wire::Participant{SiteId{0}, 1, AttemptId{1}}));
+  EXPECT_EQ(again.participants[1], (wire::Participant{SiteId{2}, 1, AttemptId{1}}));
+  EXPECT_EQ(again.slices.front(), form.slices.front());
+  EXPECT_EQ(again.slices.back(), form.slices.back());
+  ASSERT_EQ(again.slices.size(), 4U);  // tokyo's, in two
+  EXPECT_EQ(again.slices[1].owner, SiteId{0});
+  EXPECT_EQ(again.slices[2].owner, SiteId{2});
+  EXPECT_EQ(again.slices[1].range.begin, form.slices[1].range.begin);
+}
+
+TEST_F(Round, WhatWasExchangedWithOneThatComesLaterDoesNotStand) {
+  static_cast<void>(c.hear(1, H::ready(1)));
+  static_cast<void>(c.hear(2, H::ready(1)));
+  const wire::Form two = reformed(c.pass(seconds(61), {1, 2, 3}));
+  ASSERT_EQ(two.participants.size(), 2U);
+  static_cast<void>(c.hear(3, H::ready(1)));
+  const wire::Form three = reformed(c.hear(1, wire::Unreached{RoundId{1}, two.attempt, SiteId{1}, "no link"}));
+  EXPECT_EQ(three.participants[0].since, three.attempt) << "who reports trouble begins anew";
+  EXPECT_EQ(three.participants[1].since, two.attempt);
+  EXPECT_EQ(three.participants[2].since, three.attempt);
+}
+
+TEST_F(Round, ASiteKnowsSinceWhenItsParametersStandStill) {
+  static_cast<void>(c.form(1, 3));
+  const wire::Form two = reformed(c.close(2));
+  wire::Join back = join_of("tokyo", 3);
+  back.index = 1;
+  back.offer = {RunId{7}, RoundId{0}, kRight};
+  static_cast<void>(c.hear(9, back));
+  static_cast<void>(c.hear(1, wire::Unreached{RoundId{1}, two.attempt, SiteId{2}, "no link"}));
+  static_cast<void>(c.hear(9, wire::Adopted{RunId{7}, RoundId{0}, kRight}));
+  wire::Ready ready = H::ready(1);
+  ready.since = AttemptId{1};
+  const wire::Form form = reformed(c.hear(9, ready));
+  ASSERT_EQ(form.participants.size(), 3U);
+  EXPECT_EQ(form.participants[0].since, form.attempt);
+  EXPECT_EQ(form.participants[1], (wire::Participant{SiteId{1}, 1, AttemptId{1}}));
+}
+
+TEST_F(Round, ASinceNobodyHasFormedYetDoesNotCount) {
+  wire::Ready ready = H::ready(1);
+  ready.since = AttemptId{77};
+  static_cast<void>(c.hear(1, ready));
+  static_cast<void>(c.hear(2, H::ready(1)));
+  EXPECT_EQ(reformed(c.hear(3, H::ready(1))).participants[0].since, AttemptId{1});
+}
+
+TEST_F(Round, AfterAWrongMeanEverythingIsSentAgain) {
+  const wire::Form form = c.form(1, 3);
+  static_cast<void>(c.hear(1, H::done(form)));
+  static_cast<void>(c.hear(2, H::done(form, {6, 6})));
+  const wire::Form again = reformed(c.hear(3, H::done(form)));
+  for (const wire::Participant& p : again.participants) EXPECT_EQ(p.since, again.attempt);
+}
+
+// lima cannot be dialled, so it owns nothing; and who owns nothing may be lost without its contribution.
+class RoundWithoutAnAddress : public testing::Test {
+ protected:
+  RoundWithoutAnAddress() {
+    const std::vector<std::string> names{"paris", "tokyo", "lima"};
+    for (std::uint32_t i = 0; i < 3; ++i) {
+      wire::Join join = join_of(names[i], 3);
+      if (i == 2) join.address.clear();
+      static_cast<void>(c.hear(i + 1, join));
+    }
+    for (std::uint64_t link = 1; link <= 3; ++link)
+      static_cast<void>(c.hear(link, wire::Adopted{RunId{7}, RoundId{0}, kRight}));
+    first = c.form(1, 3);
+    const auto forms = sent<wire::Form>(c.close(3));
+    EXPECT_EQ(forms.size(), 2U);
+    if (!forms.empty()) again = forms[0].second;
+  }
+  H c;
+  wire::Form first;
+  wire::Form again;
+};
+
+TEST_F(RoundWithoutAnAddress, WhoIsLostStaysAContributor) {
+  EXPECT_EQ(again.slices, first.slices);
+  ASSERT_EQ(again.participants.size(), 3U);
+  EXPECT_EQ(again.participants[2], (wire::Participant{SiteId{2}, 1, AttemptId{1}, false}));
+  EXPECT_EQ(again.voters.size(), 2U);
+  static_cast<void>(c.hear(1, H::done(again)));
+  const auto actions = c.hear(2, H::done(again));
+  const auto commits = sent<wire::Commit>(actions);
+  ASSERT_EQ(commits.size(), 2U);
+  EXPECT_EQ(commits[0].second.contributors, (std::vector<SiteId>{SiteId{0}, SiteId{1}, SiteId{2}}));
+  EXPECT_THAT(notes(actions), HasSubstr("round 1: paris, tokyo, lima"));
+}
+
+TEST_F(RoundWithoutAnAddress, UnlessAnOwnerLacksAPartOfIt) {
+  const auto actions = c.hear(2, wire::Unreached{RoundId{1}, again.attempt, SiteId{2}, "not here whole"});
+  EXPECT_THAT(notes(actions), HasSubstr("what lima contributed before it was lost is not whole at tokyo"));
+  const auto forms = sent<wire::Form>(actions);
+  ASSERT_EQ(forms.size(), 2U);
+  EXPECT_EQ(forms[0].second.participants.size(), 2U);
+  EXPECT_EQ(forms[0].second.participants[1].since, AttemptId{1}) << "what the others sent each other stands";
+}
+
+TEST_F(RoundWithoutAnAddress, WhoComesBackAfterTheCommitIsToldThatItCounted) {
+  wire::Join back = join_of("lima", 3);
+  back.index = 2;
+  back.address.clear();
+  back.offer = {RunId{7}, RoundId{0}, kRight};
+  static_cast<void>(c.hear(9, back));
+  static_cast<void>(c.hear(1, H::done(again)));
+  const auto committed = c.hear(2, H::done(again));
+  EXPECT_EQ(sent<wire::Commit>(committed).size(), 2U) << "who came back takes no part";
+  const auto adopts = sent<wire::Adopt>(c.hear(1, wire::Adopted{RunId{7}, RoundId{1}, kWrong}));
+  ASSERT_FALSE(adopts.empty());
+  EXPECT_EQ(adopts[0].first, LinkId{9});
+  EXPECT_EQ(adopts[0].second.counted, wire::Counted::kYes);
+}
+
 TEST_F(Round, DecliningTakesTheMeanWithoutContributing) {
   static_cast<void>(c.form(1, 3));
   const auto actions = c.hear(2, wire::Decline{RoundId{1}, AttemptId{1}, "NaN in wte.weight"});
   EXPECT_THAT(notes(actions), HasSubstr("without the contribution of tokyo: NaN in wte.weight"));
   const wire::Form again = reformed(actions);
-  EXPECT_EQ(again.participants[1], (wire::Participant{SiteId{1}, 0}));
+  EXPECT_EQ(again.participants[1], (wire::Participant{SiteId{1}, 0, AttemptId{1}}));
   EXPECT_TRUE(c.hear(2, wire::Decline{RoundId{1}, AttemptId{1}, "late"}).empty());
 }
 
@@ -135,8 +260,7 @@ TEST_F(Round, TwoThatCannotExchangeOwnNothing) {
   EXPECT_EQ(form.slices.size(), 3U);
   form = reformed(c.hear(3, wire::Unreached{RoundId{1}, AttemptId{2}, SiteId{1}, "no link"}));
   EXPECT_EQ(form.participants.size(), 3U);
-  ASSERT_EQ(form.slices.size(), 1U);
-  EXPECT_EQ(form.slices[0].owner, SiteId{0});
+  EXPECT_EQ(owners_of(form), std::set{SiteId{0}});
   EXPECT_EQ(c.coordinator.members(), 3U);
   // The next rounds begin so; after some it is tried again.
   for (std::uint64_t number = 2; number <= 11; ++number) {
@@ -159,8 +283,9 @@ TEST_F(Round, WhoIsCutOffFromMostIsNotWaitedForWhoeverReportsIt) {
   }
   EXPECT_THAT(notes(actions), HasSubstr("[straggler] round 1 goes on without paris, which cannot exchange with the"));
   const wire::Form form = reformed(actions);
-  EXPECT_EQ(form.participants, (std::vector<wire::Participant>{{SiteId{1}, 1}, {SiteId{2}, 1}}));
-  EXPECT_EQ(form.slices.size(), 2U);
+  EXPECT_EQ(form.participants,
+            (std::vector<wire::Participant>{{SiteId{1}, 1, AttemptId{1}}, {SiteId{2}, 1, AttemptId{1}}}));
+  EXPECT_EQ(owners_of(form), (std::set{SiteId{1}, SiteId{2}}));
   EXPECT_EQ(c.coordinator.members(), 3U);
 }
 

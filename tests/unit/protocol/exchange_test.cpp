@@ -129,5 +129,33 @@ TEST(Exchange, WhatComesBeforeTheStartIsKept) {
   EXPECT_EQ(only<ReduceChunk>(step(exchange, ExchangeStart{})).size(), 1U);
 }
 
+TEST(Exchange, WhatIsHeldIsReducedAndWhatIsDeliveredIsNotSentAgain) {
+  ExchangePlan plan = plan_for(0);
+  plan.held = {{SiteId{1}, {0, 1024}}, {SiteId{1}, {1024, 1500}}};  // the second is no chunk of this attempt
+  plan.delivered = {{SiteId{1}, {2048, 3072}}, {SiteId{2}, {3072, 4096}}};  // nor was this one sent to its owner
+  Exchange exchange(plan);
+  const auto actions = step(exchange, ExchangeStart{});
+  const auto reduced = only<ReduceChunk>(actions);
+  ASSERT_EQ(reduced.size(), 1U);
+  EXPECT_EQ(reduced[0].range, (ElementRange{0, 1024}));
+  std::vector<std::uint64_t> sent;
+  for (const auto& send : only<SendContribution>(actions)) sent.push_back(send.range.begin);
+  EXPECT_THAT(sent, testing::UnorderedElementsAre(3072U, 4096U, 5120U));
+  EXPECT_TRUE(exchange.owns({1024, 2048}));
+  EXPECT_FALSE(exchange.owns({1024, 1500}));
+}
+
+TEST(Exchange, LacksTheContributionOfOneWhoIsGoneUnlessItIsHeldWhole) {
+  ExchangePlan plan = plan_for(0);
+  plan.form.participants[1].here = false;
+  plan.form.slices = {{SiteId{0}, {0, 2048}}};
+  plan.held = {{SiteId{1}, {0, 1024}}};
+  EXPECT_EQ(Exchange(plan).lacks(), SiteId{1});
+  plan.held.push_back({SiteId{1}, {1024, 2048}});
+  Exchange whole(plan);
+  EXPECT_EQ(whole.lacks(), std::nullopt);
+  EXPECT_EQ(only<ExchangeDone>(step(whole, ExchangeStart{})).size(), 1U);
+}
+
 }  // namespace
 }  // namespace collab::protocol

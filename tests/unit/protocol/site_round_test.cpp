@@ -114,6 +114,41 @@ TEST_F(SiteRound, ANewAttemptReplacesTheOld) {
   EXPECT_TRUE(s.step(ExchangeComplete{RoundId{1}, AttemptId{1}, {}}).empty());
 }
 
+// As told in Ready: from which attempt on what was exchanged still stands.
+TEST_F(SiteRound, WhatWasExchangedStandsWhenTheCoordinatorIsLost) {
+  exchange();
+  static_cast<void>(s.hear(1, H::form(1, 2, 2)));
+  static_cast<void>(s.step(Closed{LinkId{1}, unavailable("reset")}));
+  static_cast<void>(s.pass(seconds(1)));
+  static_cast<void>(s.step(CoordinatorConnected{LinkId{5}}));
+  static_cast<void>(s.hear(5, wire::Welcome{TermId{2}, SiteId{1}, 1000, 60000}));
+  static_cast<void>(s.hear(5, wire::Adopt{TermId{2}, RunId{7}, RoundId{0}, {SiteId{1}}, kRight}));
+  const auto ready = sent<wire::Ready>(s.step(AnchorInPlace{RunId{7}, RoundId{0}, kRight}));
+  ASSERT_EQ(ready.size(), 1U);
+  EXPECT_EQ(ready[0].second.since, AttemptId{1});
+}
+
+TEST_F(SiteRound, NothingStandsUnderAnotherNumber) {
+  exchange();
+  static_cast<void>(s.step(Closed{LinkId{1}, unavailable("reset")}));
+  static_cast<void>(s.pass(seconds(1)));
+  static_cast<void>(s.step(CoordinatorConnected{LinkId{5}}));
+  static_cast<void>(s.hear(5, wire::Welcome{TermId{2}, SiteId{4}, 1000, 60000}));
+  static_cast<void>(s.hear(5, wire::Adopt{TermId{2}, RunId{7}, RoundId{0}, {SiteId{4}}, kRight}));
+  EXPECT_EQ(sent<wire::Ready>(s.step(AnchorInPlace{RunId{7}, RoundId{0}, kRight})).at(0).second.since, AttemptId{0});
+}
+
+TEST_F(SiteRound, WhoIsNotHereIsNeitherLinkedNorAsked) {
+  s.link_to(0, "paris", 2);
+  wire::Form form = H::form(1, 2, 2);
+  form.participants.push_back({SiteId{2}, 1.0, AttemptId{1}, false});
+  const auto start = all<StartExchange>(s.hear(1, form));
+  ASSERT_EQ(start.size(), 1U);
+  EXPECT_EQ(start[0].links, (std::vector<LinkId>{LinkId{2}, LinkId{0}, LinkId{0}}));
+  const auto actions = s.step(ExchangeFailed{RoundId{1}, AttemptId{2}, SiteId{2}, "not here whole"});
+  EXPECT_EQ(sent<wire::Unreached>(actions).at(0).second.peer, SiteId{2});
+}
+
 TEST_F(SiteRound, AnUnfitDeltaIsDeclinedAndTheAnchorTaken) {
   exchange();
   const auto actions = s.step(ContributionUnfit{RoundId{1}, AttemptId{1}, "NaN in wte.weight"});

@@ -77,5 +77,33 @@ TEST(WaitProgress, TellsOnceAfterALongSleep) {
   EXPECT_EQ(progress.next(), TimePoint(std::chrono::seconds(120)));
 }
 
+TEST(PassOn, OwnersThatStayKeepTheirsAndTheRestIsDivided) {
+  const std::vector<Share> three{{SiteId{0}, 1}, {SiteId{1}, 1}, {SiteId{2}, 1}};
+  const auto before = make_slices(12 * kBlockElements + 7, three);
+  const std::vector<Share> two{{SiteId{0}, 1}, {SiteId{2}, 3}};
+  const auto after = pass_on(before, two);
+  ASSERT_EQ(after.size(), 4U);
+  EXPECT_EQ(after[0], before[0]);
+  EXPECT_EQ(after[1], (wire::Slice{SiteId{0}, {4 * kBlockElements, 5 * kBlockElements}}));
+  EXPECT_EQ(after[2], (wire::Slice{SiteId{2}, {5 * kBlockElements, 9 * kBlockElements}}));
+  EXPECT_EQ(after[3], before[2]);
+}
+
+TEST(PassOn, WithoutALossNothingChanges) {
+  const std::vector<Share> two{{SiteId{0}, 1}, {SiteId{1}, 1}};
+  const auto before = make_slices(100'000, two);
+  const std::vector<Share> three{{SiteId{0}, 1}, {SiteId{1}, 1}, {SiteId{5}, 1}};
+  EXPECT_EQ(pass_on(before, three), before);
+}
+
+TEST(Lopsided, IsATableInWhichOneHasFarMoreThanItsShare) {
+  const std::vector<Share> two{{SiteId{0}, 1}, {SiteId{1}, 1}};
+  EXPECT_FALSE(lopsided({}, two));
+  EXPECT_FALSE(lopsided({{SiteId{0}, {0, 60}}, {SiteId{1}, {60, 100}}}, two));
+  EXPECT_TRUE(lopsided({{SiteId{0}, {0, 80}}, {SiteId{1}, {80, 100}}}, two));
+  EXPECT_FALSE(lopsided({{SiteId{0}, {0, 80}}, {SiteId{1}, {80, 100}}}, std::vector<Share>{{SiteId{0}, 3}, {SiteId{1}, 1}}));
+  EXPECT_TRUE(lopsided({{SiteId{1}, {0, 100}}}, two));
+}
+
 }  // namespace
 }  // namespace collab::protocol

@@ -131,11 +131,11 @@ TEST(Numbers, WeightsAreFiniteAndNotNegative) {
 }
 
 TEST(Numbers, RatesAreBounded) {
-  expect_travels(Ready{RoundId(1), 1, 1, 1, {}, {}, kMaxRateKbit, kMaxRateKbit});
-  expect_not_sent(Ready{RoundId(1), 1, 1, 1, {}, {}, kMaxRateKbit + 1, 0}, "up_kbit: expected");
-  expect_not_sent(Ready{RoundId(1), 1, 1, 1, {}, {}, 0, kMaxRateKbit + 1}, "down_kbit: expected");
+  expect_travels(Ready{RoundId(1), 1, 1, 1, {}, {}, {}, kMaxRateKbit, kMaxRateKbit});
+  expect_not_sent(Ready{RoundId(1), 1, 1, 1, {}, {}, {}, kMaxRateKbit + 1, 0}, "up_kbit: expected");
+  expect_not_sent(Ready{RoundId(1), 1, 1, 1, {}, {}, {}, 0, kMaxRateKbit + 1}, "down_kbit: expected");
   const auto ready = [](std::uint64_t up, std::uint64_t down) {
-    return Body().u64(1).u64(0).u64(0).u64(0).u64(0).u64(0).u32(0).u32(up).u32(down).bytes;
+    return Body().u64(1).u64(0).u64(0).u64(0).u64(0).u64(0).u32(0).u32(0).u32(up).u32(down).bytes;
   };
   EXPECT_THAT(refusal_of(Ready{}, ready(kMaxRateKbit + 1, 0)), HasSubstr("Ready.up_kbit"));
   EXPECT_THAT(refusal_of(Ready{}, ready(0, 0xFFFF'FFFF)), HasSubstr("Ready.down_kbit"));
@@ -256,6 +256,9 @@ TEST(Rules, AFormHasParticipantsAndVotersInOrder) {
   expect_not_sent(changed([](Form& f) { f.voters = {{SiteId(2), "a"}, {SiteId(1), "b"}}; }), "voters[1]");
   expect_not_sent(changed([](Form& f) { std::swap(f.participants[0], f.participants[1]); }), "participants[1]");
   expect_not_sent(changed([](Form& f) { f.participants.clear(); }), "participants: expected at least one");
+  expect_not_sent(changed([](Form& f) { f.participants[0].here = f.participants[1].here = false; }),
+                  "participants: expected at least one that is here");
+  expect_not_sent(changed([](Form& f) { f.participants[0].here = false; }), "owner: expected a participant that is here");
 }
 
 TEST(Rules, NothingIsExchangedWhereNobodyHasAWeight) {
@@ -305,7 +308,7 @@ TEST(Rules, SlicesCoverTheVectorWithoutGaps) {
   expect_not_sent(changed([](Form& f) { f.slices[1].range.end = 1024; }), "is not empty, got [1024, 1024)");
   expect_not_sent(changed([](Form& f) { f.slices[1].range.end = 3; }), "slices[1].range");
   expect_not_sent(changed([](Form& f) { f.slices[0].owner = SiteId(4); }),
-                  "slices[0].owner: expected a participant, got site 4");
+                  "slices[0].owner: expected a participant that is here, got site 4");
 }
 
 TEST(Rules, ChunksHoldSomethingAndNotTooMuch) {

@@ -1,5 +1,6 @@
 #include "tests/unit/wire/random_messages.h"
 
+#include <algorithm>
 #include <array>
 #include <string>
 #include <string_view>
@@ -62,7 +63,7 @@ void draw(Prng& prng, Form& m) {
   m = {draw_id<TermId>(prng), draw_id<RunId>(prng), draw_id<RoundId>(prng), draw_id<AttemptId>(prng), {}, {},
        draw_voters(prng)};
   const auto sites = draw_sites(prng, 1);
-  for (const SiteId site : sites) m.participants.push_back({site, draw_weight(prng)});
+  for (const SiteId site : sites) m.participants.push_back({site, draw_weight(prng), draw_id<AttemptId>(prng)});
   if (prng.chance(0.2)) {  // nobody has a weight
     for (Participant& participant : m.participants) participant.weight = 0;
     return;
@@ -73,6 +74,11 @@ void draw(Prng& prng, Form& m) {
     const std::uint64_t end = begin + 1 + prng.below(std::uint64_t{1} << 30);
     m.slices.push_back({sites[prng.below(sites.size())], {begin, end}});
     begin = end;
+  }
+  for (Participant& participant : m.participants) {
+    const bool owns =
+        std::any_of(m.slices.begin(), m.slices.end(), [&](const Slice& s) { return s.owner == participant.site; });
+    participant.here = owns || prng.chance(0.8);
   }
 }
 void draw(Prng& prng, Commit& m) {
@@ -119,7 +125,7 @@ void draw(Prng& prng, Join& m) {
 void draw(Prng& prng, Adopted& m) { m = {draw_id<RunId>(prng), draw_id<RoundId>(prng), draw_digest(prng)}; }
 void draw(Prng& prng, Ready& m) {
   m = {draw_id<RoundId>(prng), draw_weight(prng), draw_number<std::uint64_t>(prng), draw_number<std::uint64_t>(prng),
-       draw_digest(prng)};
+       draw_digest(prng), draw_id<AttemptId>(prng)};
   for (std::uint64_t i = prng.below(5); i > 0; --i) m.sketch.push_back(draw_number<std::uint32_t>(prng));
   m.up_kbit = static_cast<std::uint32_t>(prng.below(kMaxRateKbit + 1));
   m.down_kbit = static_cast<std::uint32_t>(prng.below(kMaxRateKbit + 1));

@@ -1,0 +1,97 @@
+#include "core/protocol/carryover.h"
+
+#include <gtest/gtest.h>
+
+namespace collab::protocol {
+namespace {
+
+using Carried = Carryover<int>;
+using Arrival = Carried::Arrival;
+
+constexpr SiteId kUs{0};
+constexpr SiteId kPeer{1};
+constexpr ElementRange kOurs{0, 1024};
+constexpr ElementRange kTheirs{1024, 2048};
+
+wire::Form form_of(std::uint32_t attempt, std::uint32_t our_since, std::uint32_t their_since) {
+  wire::Form form;
+  form.round = RoundId{1};
+  form.attempt = AttemptId{attempt};
+  form.participants = {{kUs, 1, AttemptId{our_since}}, {kPeer, 1, AttemptId{their_since}}};
+  return form;
+}
+
+const std::vector<LinkId> kLinks{LinkId{0}, LinkId{7}};
+
+// Attempt 1, in which one chunk came and one was sent.
+Carried after_one_attempt() {
+  Carried carried;
+  carried.begin(form_of(1, 1, 1), kUs, kLinks);
+  EXPECT_EQ(carried.arrived(kPeer, kOurs, AttemptId{1}, 42), Arrival::kTake);
+  carried.sent(kPeer, kTheirs);
+  return carried;
+}
+
+TEST(Carryover, WhatWasExchangedStandsInTheNextAttempt) {
+  Carried carried = after_one_attempt();
+  carried.begin(form_of(2, 1, 1), kUs, kLinks);
+  ASSERT_EQ(carried.held().size(), 1U);
+  EXPECT_EQ(carried.held()[0].from, kPeer);
+  EXPECT_EQ(carried.held()[0].range, kOurs);
+  EXPECT_EQ(*carried.find(kPeer, kOurs), 42);
+  ASSERT_EQ(carried.delivered().size(), 1U);
+  EXPECT_EQ(carried.delivered()[0].range, kTheirs);
+}
+
+TEST(Carryover, NotWhenEitherSideBeginsAnew) {
+  for (const auto& [ours, theirs] : {std::pair{2, 1}, std::pair{1, 2}}) {
+    Carried carried = after_one_attempt();
+    carried.begin(form_of(2, static_cast<std::uint32_t>(ours), static_cast<std::uint32_t>(theirs)), kUs, kLinks);
+    EXPECT_TRUE(carried.held().empty());
+    EXPECT_TRUE(carried.delivered().empty());
+    EXPECT_EQ(carried.find(kPeer, kOurs), nullptr);
+    EXPECT_EQ(carried.arrived(kPeer, kOurs, AttemptId{1}, 42), Arrival::kStale);
+  }
+}
+
+TEST(Carryover, NorInAnotherRound) {
+  Carried carried = after_one_attempt();
+  wire::Form form = form_of(2, 1, 1);
+  form.round = RoundId{2};
+  carried.begin(form, kUs, kLinks);
+  EXPECT_TRUE(carried.held().empty());
+  EXPECT_TRUE(carried.delivered().empty());
+}
+
+TEST(Carryover, OverAnotherLinkItIsSentAgainAndTakenOnce) {
+  Carried carried = after_one_attempt();
+  carried.begin(form_of(2, 1, 1), kUs, {LinkId{0}, LinkId{8}});
+  EXPECT_TRUE(carried.delivered().empty());
+  EXPECT_EQ(carried.arrived(kPeer, kOurs, AttemptId{2}, 43), Arrival::kHeld);
+  EXPECT_EQ(*carried.find(kPeer, kOurs), 42);
+}
+
+TEST(Carryover, TwiceInOneAttemptIsARepeat) {
+  Carried carried = after_one_attempt();
+  EXPECT_EQ(carried.arrived(kPeer, kOurs, AttemptId{1}, 42), Arrival::kRepeat);
+}
+
+TEST(Carryover, WhatComesLateOfAnEarlierAttemptIsTaken) {
+  Carried carried = after_one_attempt();
+  carried.begin(form_of(3, 1, 1), kUs, kLinks);
+  EXPECT_EQ(carried.arrived(kPeer, kTheirs, AttemptId{2}, 44), Arrival::kTake);
+}
+
+// It may come back into the round, and reckons with what it has sent.
+TEST(Carryover, WhoIsLostForAnAttemptIsRemembered) {
+  Carried carried = after_one_attempt();
+  wire::Form alone = form_of(2, 1, 1);
+  alone.participants.pop_back();
+  carried.begin(alone, kUs, {LinkId{0}});
+  carried.begin(form_of(3, 1, 1), kUs, kLinks);
+  EXPECT_EQ(carried.held().size(), 1U);
+  EXPECT_EQ(carried.delivered().size(), 1U);
+}
+
+}  // namespace
+}  // namespace collab::protocol
