@@ -48,18 +48,19 @@ std::unique_ptr<HelperServer> start_helper(Swarm& swarm, const std::string& even
   return std::move(*helper);
 }
 
-Status wait_for_helper(Swarm& swarm) {
+Status wait_for_helper(Swarm& swarm, HelperServer& helper) {
   for (int looks = 0; looks < 2'000; ++looks) {
     const std::string status = swarm.coordinator->status_json();
     if (status.find(R"("state":"active","helper":true)") != std::string::npos) return {};
-    usleep(10'000);
+    COLLAB_CHECK(helper.wait(Duration(10'000)).code() == StatusCode::kTimeout, "the helper has ended");
   }
   return timed_out("no helper: " + swarm.coordinator->status_json());
 }
 
-std::function<Status(Session&, std::size_t, std::vector<float>&)> train_with_helper(Swarm& swarm, std::size_t steps) {
-  return [&swarm, steps](Session& session, std::size_t site, std::vector<float>& values) -> Status {
-    COLLAB_RETURN_IF_ERROR(wait_for_helper(swarm));
+std::function<Status(Session&, std::size_t, std::vector<float>&)> train_with_helper(Swarm& swarm, HelperServer& helper,
+                                                                                    std::size_t steps) {
+  return [&swarm, &helper, steps](Session& session, std::size_t site, std::vector<float>& values) -> Status {
+    COLLAB_RETURN_IF_ERROR(wait_for_helper(swarm, helper));
     return train(steps)(session, site, values);
   };
 }
@@ -75,7 +76,8 @@ TEST(Helper, TwoSitesThatCannotBeDialledExchangeThroughIt) {
   swarm.start_coordinator();
   {
     const auto helper = start_helper(swarm, events);
-    for (const Status& status : swarm.run(train_with_helper(swarm, 8))) EXPECT_TRUE(status.ok()) << status.to_string();
+    for (const Status& status : swarm.run(train_with_helper(swarm, *helper, 8)))
+      EXPECT_TRUE(status.ok()) << status.to_string();
     EXPECT_EQ(swarm.parameters[0]->values(), swarm.parameters[1]->values());
     EXPECT_TRUE(swarm.coordinator->wait_until_empty(std::chrono::seconds(10)).ok()) << "it goes with the last site";
     EXPECT_EQ(helper->wait(Duration(0)).code(), StatusCode::kTimeout) << "and waits for others";
@@ -110,7 +112,7 @@ TEST(Helper, GivesTheSameModelAsWithoutIt) {
     };
     swarm.start_coordinator();
     const auto helper = helped ? start_helper(swarm) : nullptr;
-    for (const Status& status : swarm.run(helped ? train_with_helper(swarm, 8) : train(8))) {
+    for (const Status& status : swarm.run(helped ? train_with_helper(swarm, *helper, 8) : train(8))) {
       EXPECT_TRUE(status.ok()) << status.to_string();
     }
     if (helped) {
@@ -128,7 +130,7 @@ TEST(Helper, LeavesInOrderWhileTheOthersGoOn) {
   swarm.start_coordinator();
   auto helper = start_helper(swarm);
   const auto body = [&](Session& session, std::size_t site, std::vector<float>& values) -> Status {
-    COLLAB_RETURN_IF_ERROR(wait_for_helper(swarm));
+    COLLAB_RETURN_IF_ERROR(wait_for_helper(swarm, *helper));
     for (std::size_t step = 0; step < 12; ++step) {
       train_one_step(values, site, step);
       const Result<StepOutcome> outcome = session.step(8);

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -42,16 +41,6 @@ class Helper:
         self.process.communicate()
 
 
-def wait_for_helper(coordinator: str) -> None:
-    for _ in range(60):
-        text = collab("status", coordinator, "--json", COLLAB_TRANSPORT="tcp").stdout
-        members = json.loads(text)["members"] if text else []
-        if any(member["helper"] and member["state"] == "active" for member in members):
-            return
-        time.sleep(0.5)
-    raise AssertionError(text)
-
-
 @pytest.mark.slow
 def test_two_sites_behind_nat_train_through_a_helper(tmp_path: Path) -> None:
     events = tmp_path / "helper.jsonl"
@@ -72,7 +61,7 @@ def test_two_sites_behind_nat_train_through_a_helper(tmp_path: Path) -> None:
             }
             worlds.append(Ranks("worlds.py", [str(out)], [environment]))
         try:
-            wait_for_helper(coordinator.address)
+            # The second can take the anchor from the helper alone, so it is there before the first round.
             for world in worlds:
                 expect_success(world.join())
         finally:

@@ -57,9 +57,10 @@ wire::Join SimSite::make_join() const {
   join.site = options_.name;
   join.expected_sites = options_.expected_sites;
   join.address = options_.address;
+  join.helper = options_.helper;
   join.elements = options_.elements;
   join.settings = {{"codec", "fp32"}};
-  join.model = {{"weight", "float32", {options_.elements}, true, {}}};
+  if (!options_.helper) join.model = {{"weight", "float32", {options_.elements}, true, {}}};
   if (saved_) {
     join.offer = {saved_->run, saved_->round, digest_of(saved_->anchor), saved_->branch};
     join.report.voters = saved_->voters;
@@ -134,7 +135,7 @@ void SimSite::act(const SiteAction& action) {
         } else if constexpr (std::is_same_v<T, RoundSkipped>) {
           ++report_.skipped;
           if (options_.mutation != Mutation::kCarryStale) carried_.clear();
-          train();
+          options_.helper ? help(Duration{1'000'000}) : train();
         } else if constexpr (std::is_same_v<T, ReceiveAnchor>) {
           receive_anchor(a);
         } else if constexpr (std::is_same_v<T, AddAnchorSource>) {
@@ -151,7 +152,7 @@ void SimSite::act(const SiteAction& action) {
           report_.joined = true;
           report_.run = a.run;
           report_.round = a.round;
-          train();
+          options_.helper ? help(Duration{}) : train();
         } else if constexpr (std::is_same_v<T, RoundDone>) {
           round_done(a);
         } else if constexpr (std::is_same_v<T, Left>) {
@@ -205,7 +206,16 @@ void SimSite::trained() {
 void SimSite::round_done(const RoundDone& done) {
   report_.round = done.round;
   ++report_.rounds_done;
-  train();
+  options_.helper ? help(Duration{}) : train();
+}
+
+void SimSite::help(Duration after) {
+  later(after, [this] {
+    sent_.clear();
+    up_.begin_round();
+    down_.begin_round();
+    post(Trigger{0, 0, {}, up_.kbit_per_second(), down_.kbit_per_second()});
+  });
 }
 
 // ---- the network -----------------------------------------------------------------------------------

@@ -45,6 +45,7 @@ struct SimSiteOptions {
   std::uint64_t chunk_elements = 1'024;
   std::uint32_t window = 4;
   bool draws_rates = false;  // it tells what it has not measured
+  bool helper = false;       // it trains nothing
   RoundId last_round{10};
   Duration train_min{200'000};
   Duration train_mean{400'000};
@@ -135,6 +136,7 @@ class SimSite final : public Node {
   void act(const protocol::SiteAction& action);
   void send(LinkId link, const wire::Message& message);
   void train();
+  void help(Duration after);  // a helper is ready again
   void trained();
   void round_done(const protocol::RoundDone& done);
   [[nodiscard]] wire::Join make_join() const;

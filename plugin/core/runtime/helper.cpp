@@ -184,6 +184,7 @@ class Helper final : public HelperServer {
   }
 
   void told(const Status& status) {
+    if (status.ok()) log_info("the anchor is in place; it owns slices from the next round on");
     {
       const std::lock_guard lock(mutex_);
       if (status.ok()) {
