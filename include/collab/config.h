@@ -68,6 +68,7 @@ struct Config {
   double outer_lr = 1.0;  // default by outer: average 1.0, nesterov 0.7
   double outer_momentum = 0.9;
   WeightBy weight = WeightBy::kSamples;
+  bool equal_shares = false;      // all who can own the same part of the vector, whatever their lines
   bool buffers = true;            // float buffers of the model belong to the vector
   std::uint32_t chunk_kib = 256;  // float32 KiB a chunk; a few of them fit a core's cache
   bool join_optimizer = true;     // a site that joins takes the optimiser's state of a member, too

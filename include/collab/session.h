@@ -154,6 +154,26 @@ class CoordinatorServer {
                                                                            std::unique_ptr<Transport> transport,
                                                                            const std::string& listen);
 
+struct HelperOptions {
+  Config config;  // what the swarm's sites share is taken from them, whatever it says
+  std::string site;
+  std::vector<std::string> coordinators;  // "host:port" in order
+  std::function<Result<std::unique_ptr<Transport>>()> make_transport;
+};
+
+// A member without a model of its own: it owns slices of the vector and reduces them, and contributes nothing. For
+// swarms whose sites cannot be dialled, or whose lines are thin. Waits until sites are there, joins them, and when the
+// last of them has left waits for others.
+class HelperServer {
+ public:
+  virtual ~HelperServer() = default;  // leaves
+  // Why it has come to its end; kTimeout: it has not within `limit`.
+  virtual Status wait(Duration limit) = 0;
+  // Leaves the swarm in good order, after an exchange that is under way; bounded.
+  virtual void leave() = 0;
+};
+[[nodiscard]] Result<std::unique_ptr<HelperServer>> serve_helper(HelperOptions options);
+
 // Asks the coordinator at `address` for its status; JSON.
 [[nodiscard]] Result<std::string> query_status(std::unique_ptr<Transport> transport, const std::string& address,
                                                Duration limit);

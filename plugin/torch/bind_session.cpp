@@ -164,6 +164,36 @@ std::unique_ptr<PyCoordinator> new_coordinator(const PyConfig& config, const py:
   return std::make_unique<PyCoordinator>(without_lock(value_or_raise(std::move(server))));
 }
 
+class PyHelper {
+ public:
+  explicit PyHelper(std::shared_ptr<HelperServer> server) : server_(std::move(server)) {}
+  // False: it is still at work when `limit` has passed.
+  bool wait(std::chrono::microseconds limit) {
+    const Status status = calls_.call([server = server_, limit] { return server->wait(Duration(limit)); });
+    if (status.code() == StatusCode::kTimeout) return false;
+    raise(status);
+    return true;
+  }
+  void leave() {
+    const py::gil_scoped_release released;
+    server_->leave();
+  }
+
+ private:
+  std::shared_ptr<HelperServer> server_;
+  Interruptible calls_;
+};
+
+std::unique_ptr<PyHelper> new_helper(const PyConfig& config, const std::string& site, const py::dict& transport) {
+  const Config& knobs = config.loaded.config;
+  HelperOptions options{knobs, site, knobs.coordinator, transport_factory(transport)};
+  Result<std::unique_ptr<HelperServer>> server = [&] {
+    const py::gil_scoped_release released;
+    return serve_helper(std::move(options));
+  }();
+  return std::make_unique<PyHelper>(without_lock(value_or_raise(std::move(server))));
+}
+
 std::string ask_status(const py::dict& transport, const std::string& address, std::chrono::microseconds limit) {
   Interruptible calls;
   return value_or_raise(calls.call([factory = transport_factory(transport), address, limit]() -> Result<std::string> {
@@ -211,6 +241,10 @@ void bind_session(py::module_& module) {
       .def("wait_until_empty", &PyCoordinator::wait_until_empty, py::arg("limit"))
       .def("close", &PyCoordinator::close);
   module.def("serve_coordinator", &new_coordinator, py::arg("config"), py::arg("transport"), py::arg("listen"));
+  py::class_<PyHelper>(module, "HelperServer")
+      .def("wait", &PyHelper::wait, py::arg("limit"))
+      .def("leave", &PyHelper::leave);
+  module.def("serve_helper", &new_helper, py::arg("config"), py::arg("site"), py::arg("transport"));
   module.def(
       "watch_for_termination",
       [](std::chrono::microseconds limit) {

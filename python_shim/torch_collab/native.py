@@ -294,6 +294,12 @@ def wait_until_empty(server: _C.CoordinatorServer, seconds: float) -> str | None
 
 
 @_worded
+def serve_helper(config: Settings, site: str, transport: dict[str, Any]) -> _C.HelperServer:
+    server: _C.HelperServer = _module().serve_helper(config.raw, site, transport)
+    return server
+
+
+@_worded
 def query_status(transport: dict[str, Any], address: str, seconds: float) -> str:
     return str(_module().query_status(transport, address, timedelta(seconds=seconds)))
 

@@ -62,6 +62,12 @@ class Network {
 
   // Nodes. An address is the node's; an empty one cannot be dialled.
   [[nodiscard]] NodeId add(Node* node, std::string address);
+  // In bytes a second, all its links together; without one each link has `bytes_per_second`.
+  struct Line {
+    double up = 0;
+    double down = 0;
+  };
+  void set_line(NodeId node, Line line) { hosts_[node].line = line; }
   // Gone at once. `noticed`: the others see its links close; else they hear nothing any more.
   void kill(NodeId node, bool noticed);
 
@@ -101,6 +107,9 @@ class Network {
     Node* node = nullptr;
     std::string address;
     bool alive = true;
+    Line line;
+    TimePoint up_free{};
+    TimePoint down_free{};
     TimePoint isolated_until{};
     TimePoint muted_until{};
     TimePoint paused_until{};
@@ -115,6 +124,7 @@ class Network {
   void deliver(NodeId to, std::function<void(Node&)> what);
   void resume(NodeId node);
   void break_link(LinkId link, const std::string& why);
+  void send_over_lines(NodeId from, NodeId to, LinkId link, Frame frame, std::uint64_t token);
   void arrive(NodeId to, LinkId link, TimePoint when, std::function<void(Node&)> what);
 
   NetworkOptions options_;

@@ -57,9 +57,10 @@ wire::Join SimSite::make_join() const {
   join.site = options_.name;
   join.expected_sites = options_.expected_sites;
   join.address = options_.address;
+  join.helper = options_.helper;
   join.elements = options_.elements;
   join.settings = {{"codec", "fp32"}};
-  join.model = {{"weight", "float32", {options_.elements}, true, {}}};
+  if (!options_.helper) join.model = {{"weight", "float32", {options_.elements}, true, {}}};
   if (saved_) {
     join.offer = {saved_->run, saved_->round, digest_of(saved_->anchor), saved_->branch};
     join.report.voters = saved_->voters;
@@ -134,7 +135,7 @@ void SimSite::act(const SiteAction& action) {
         } else if constexpr (std::is_same_v<T, RoundSkipped>) {
           ++report_.skipped;
           if (options_.mutation != Mutation::kCarryStale) carried_.clear();
-          train();
+          options_.helper ? help(Duration{1'000'000}) : train();
         } else if constexpr (std::is_same_v<T, ReceiveAnchor>) {
           receive_anchor(a);
         } else if constexpr (std::is_same_v<T, AddAnchorSource>) {
@@ -151,7 +152,7 @@ void SimSite::act(const SiteAction& action) {
           report_.joined = true;
           report_.run = a.run;
           report_.round = a.round;
-          train();
+          options_.helper ? help(Duration{}) : train();
         } else if constexpr (std::is_same_v<T, RoundDone>) {
           round_done(a);
         } else if constexpr (std::is_same_v<T, Left>) {
@@ -190,13 +191,31 @@ void SimSite::trained() {
   if (std::exchange(poison_, false)) theta_[prng_.below(theta_.size())] = std::numeric_limits<float>::quiet_NaN();
   report_.trained += samples;
   training_ = false;
-  post(Trigger{report_.trained, steps_});
+  sent_.clear();
+  up_.begin_round();
+  down_.begin_round();
+  Trigger trigger{report_.trained, steps_, {}, up_.kbit_per_second(), down_.kbit_per_second()};
+  if (options_.draws_rates) {
+    for (std::uint32_t* rate : {&trigger.up_kbit, &trigger.down_kbit}) {
+      *rate = prng_.chance(0.2) ? 0 : 1U << prng_.below(24);
+    }
+  }
+  post(std::move(trigger));
 }
 
 void SimSite::round_done(const RoundDone& done) {
   report_.round = done.round;
   ++report_.rounds_done;
-  train();
+  options_.helper ? help(Duration{}) : train();
+}
+
+void SimSite::help(Duration after) {
+  later(after, [this] {
+    sent_.clear();
+    up_.begin_round();
+    down_.begin_round();
+    post(Trigger{0, 0, {}, up_.kbit_per_second(), down_.kbit_per_second()});
+  });
 }
 
 // ---- the network -----------------------------------------------------------------------------------
@@ -225,9 +244,13 @@ void SimSite::on_frame(LinkId link, const Frame& frame) {
 }
 
 void SimSite::on_sent(LinkId, std::uint64_t token) {
-  // The token is the attempt's number in its round and the chunk's first element.
-  if (!attempt_ || token >> 32 != attempt_->form.attempt.value) return;
-  const std::uint64_t begin = (token & ((1ULL << 32) - 1)) - 1;
+  const auto sent = sent_.extract(token);
+  if (!sent) return;  // before the round under way
+  up_.add(network_.now(), sent.mapped().bytes);
+  if (sent_.empty()) up_.set_busy(network_.now(), false);
+  const std::uint64_t contribution = sent.mapped().contribution;
+  if (!attempt_ || contribution == 0 || contribution >> 32 != attempt_->form.attempt.value) return;
+  const std::uint64_t begin = (contribution & ((1ULL << 32) - 1)) - 1;
   step_exchange(ContributionSent{{begin, begin}}, self_);
 }
 

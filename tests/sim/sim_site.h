@@ -17,6 +17,7 @@
 #include "core/protocol/anchor_fetch.h"
 #include "core/protocol/carryover.h"
 #include "core/protocol/exchange.h"
+#include "core/protocol/rate_meter.h"
 #include "core/protocol/site.h"
 #include "tests/sim/checkers.h"
 #include "tests/sim/network.h"
@@ -42,6 +43,9 @@ struct SimSiteOptions {
   std::uint32_t expected_sites = 1;
   std::uint64_t elements = 5'000;
   std::uint64_t chunk_elements = 1'024;
+  std::uint32_t window = 4;
+  bool draws_rates = false;  // it tells what it has not measured
+  bool helper = false;       // it trains nothing
   RoundId last_round{10};
   Duration train_min{200'000};
   Duration train_mean{400'000};
@@ -70,6 +74,11 @@ struct SimSiteReport {
   std::uint64_t carried = 0;  // chunks that were not sent again for another attempt
   bool joined = false;
   std::optional<wire::Form> form;  // the newest it heard of
+  struct Exchanged {
+    TimePoint began;
+    TimePoint ended;
+  };
+  std::map<RoundId, Exchanged> exchanges{};
 };
 
 class SimSite final : public Node {
@@ -127,6 +136,7 @@ class SimSite final : public Node {
   void act(const protocol::SiteAction& action);
   void send(LinkId link, const wire::Message& message);
   void train();
+  void help(Duration after);  // a helper is ready again
   void trained();
   void round_done(const protocol::RoundDone& done);
   [[nodiscard]] wire::Join make_join() const;
@@ -140,7 +150,8 @@ class SimSite final : public Node {
   void exchange_done();
   void on_chunk(LinkId link, const wire::Chunk& chunk, const Payload& payload);
   void take_chunk(const Arrived& arrived);
-  void send_chunk(LinkId link, wire::ChunkKind kind, const ElementRange& range, Payload payload, std::uint64_t token);
+  void send_chunk(LinkId link, wire::ChunkKind kind, const ElementRange& range, Payload payload,
+                  std::uint64_t contribution);
   void send_anchor(const protocol::SendAnchor& send);
   void receive_anchor(const protocol::ReceiveAnchor& receive);
   void fetch(const protocol::AnchorFetchEvent& event, const Payload& payload);
@@ -188,6 +199,14 @@ class SimSite final : public Node {
   std::uint64_t uncounted_from_ = 0;
   std::uint64_t steps_ = 0;
   SiteId self_;
+  protocol::RateMeter up_;
+  protocol::RateMeter down_;
+  struct Sent {
+    std::uint64_t bytes = 0;
+    std::uint64_t contribution = 0;  // the attempt's number in its round, and the chunk's first element
+  };
+  std::map<std::uint64_t, Sent> sent_;
+  std::uint64_t next_sent_ = 1;
   std::optional<Attempt> attempt_;
   protocol::Carryover<Payload> carried_;
   std::optional<Incoming> incoming_;

@@ -98,19 +98,20 @@ void SimSite::start_exchange(const StartExchange& start) {
   for (std::size_t i = 0; i < delta.size(); ++i) delta[i] = anchor_[i] - theta_[i];
   checkers_.contributes(start.form, self_, {options_.process, weight, uncounted_from_, report_.trained, delta});
   newest_ = {start.form.round, start.form.attempt};
+  report_.exchanges[start.form.round].began = network_.now();
   wire::Form standing = start.form;
   if (options_.mutation == Mutation::kCarryStale) {
     for (wire::Participant& p : standing.participants) p.since = AttemptId{1};
   }
   carried_.begin(standing, self_, start.links);
   report_.carried += carried_.held().size();
-  attempt_.emplace(
-      Attempt{start.form,
-              start.links,
-              Exchange({start.form, self_, options_.chunk_elements, 4, carried_.held(), carried_.delivered()}),
-              std::move(delta),
-              Floats(options_.elements),
-              {}});
+  attempt_.emplace(Attempt{
+      start.form,
+      start.links,
+      Exchange({start.form, self_, options_.chunk_elements, options_.window, carried_.held(), carried_.delivered()}),
+      std::move(delta),
+      Floats(options_.elements),
+      {}});
   if (weight > 0 && !fit()) {
     attempt_.reset();
     report_.undisturbed = false;
@@ -150,7 +151,7 @@ void SimSite::perform(const ExchangeAction& action) {
 }
 
 void SimSite::send_chunk(LinkId link, wire::ChunkKind kind, const ElementRange& range, Payload payload,
-                         std::uint64_t token) {
+                         std::uint64_t contribution) {
   wire::Chunk chunk;
   chunk.kind = kind;
   chunk.from = self_;
@@ -161,6 +162,12 @@ void SimSite::send_chunk(LinkId link, wire::ChunkKind kind, const ElementRange& 
     chunk.attempt = attempt_->form.attempt;
   }
   chunk.payload_hash = hash64(as_bytes_of(*payload));
+  std::uint64_t token = 0;
+  if (kind <= wire::ChunkKind::kMean) {
+    token = next_sent_++;
+    sent_[token] = {payload->size() * sizeof(float), contribution};
+    up_.set_busy(network_.now(), true);
+  }
   network_.send(node_, link, Frame{Lane::kData, wire::encode(chunk), std::move(payload)}, token);
 }
 
@@ -201,6 +208,7 @@ void SimSite::exchange_done() {
     flip_one_bit(attempt_->mean, prng_.next());
     log_(options_.process, "FAULT a bit of the mean is flipped");
   }
+  report_.exchanges[attempt_->form.round].ended = network_.now();
   std::vector<Digest> slices;
   for (const wire::Slice& slice : attempt_->form.slices) slices.push_back(digest_of(*cut(attempt_->mean, slice.range)));
   post(ExchangeComplete{attempt_->form.round, attempt_->form.attempt, std::move(slices)});
@@ -221,6 +229,7 @@ void SimSite::on_chunk(LinkId link, const wire::Chunk& chunk, const Payload& pay
   if (!peer || *peer != chunk.from || !payload || hash64(as_bytes_of(*payload)) != chunk.payload_hash) {
     return checkers_.fail(options_.process + " got a chunk from a link that is not its sender's, or damaged");
   }
+  down_.add(network_.now(), payload->size() * sizeof(float));
   const std::pair at{chunk.round, chunk.attempt};
   if (attempt_ && at <= newest_) return take_chunk({chunk, payload});
   early_[at].push_back({chunk, payload});

@@ -33,6 +33,7 @@ constexpr Duration seconds(double s) { return Duration(static_cast<Duration::rep
 constexpr TimePoint kQuiet = TimePoint(seconds(60));
 // Everybody has trained to the end this long after the faults have stopped: twice the limits below, and the rounds.
 constexpr Duration kBound = seconds(420);
+const std::string kHelper = "helper";
 // A run of the largest swarm takes a tenth of this many events: more are a circle nobody waits in.
 constexpr std::uint64_t kMostEvents = 3'000'000;
 
@@ -64,6 +65,7 @@ class Swarm {
 
   SwarmResult run() {
     branches_ = options_.seed % 3 == 0;
+    helped_ = options_.seed % 5 == 2;
     for (std::uint32_t i = 0; i < options_.candidates; ++i) start_coordinator(i);
     std::uint32_t hidden = 0;  // sites that cannot be dialled; at least one can
     for (std::uint32_t i = 0; i < options_.sites; ++i) {
@@ -73,6 +75,7 @@ class Swarm {
       network_.at(TimePoint(seconds(2 * prng_.uniform())),
                   [this, name, hide] { start_site(name, hide, std::nullopt); });
     }
+    if (helped_) network_.at(TimePoint(seconds(3)), [this] { start_site(kHelper, false, std::nullopt); });
     if (!options_.faults.empty()) plan_faults();
     const TimePoint end = (options_.faults.empty() ? TimePoint{} : kQuiet) + kBound;
     std::uint64_t events = 0;
@@ -150,7 +153,7 @@ class Swarm {
     site.name = name;
     site.process = name + "." + std::to_string(++processes_[name]);
     site.address = hidden ? "" : site.process;
-    site.expected_sites = processes_[name] == 1 ? options_.sites : 1;
+    site.expected_sites = processes_[name] == 1 && name != kHelper ? options_.sites : 1;
     site.elements = 1'000 + 1'000 * (options_.seed % 7);
     site.last_round = RoundId{options_.rounds};
     if (prng_.chance(0.2)) site.coordinators.emplace_back("nobody");
@@ -160,6 +163,8 @@ class Swarm {
     site.config.round_timeout = seconds(60);
     site.saved = std::move(saved);
     site.mutation = options_.mutation;
+    site.draws_rates = options_.seed % 4 == 1;
+    site.helper = name == kHelper;
     site.seed = prng_.next();
     sites_.push_back(std::make_unique<SimSite>(site, network_, checkers_, logger()));
     hidden_[name] = hidden;
@@ -180,7 +185,8 @@ class Swarm {
     const auto count = 1 + prng_.below(2 * options_.faults.size() + 2);
     for (std::uint64_t i = 0; i < count; ++i) {
       const Fault fault = options_.faults[prng_.below(options_.faults.size())];
-      const std::string name = "site" + std::to_string(prng_.below(options_.sites));
+      const std::uint64_t whose = prng_.below(options_.sites + (helped_ ? 1 : 0));
+      const std::string name = whose == options_.sites ? kHelper : "site" + std::to_string(whose);
       const Duration when = seconds(1 + 0.8 * prng_.uniform() * static_cast<double>(options_.rounds));
       network_.at(TimePoint(when), [this, fault, name] { inflict(fault, name); });
     }
@@ -239,7 +245,7 @@ class Swarm {
     network_.kill(site.node(), noticed);
     const std::string name = site.options().name;
     std::optional<Saved> saved;
-    if (prng_.chance(0.7)) saved = site.saved();
+    if (prng_.chance(0.7) && !site.options().helper) saved = site.saved();
     network_.at(network_.now() + seconds(0.5 + 8 * prng_.uniform()),
                 [this, name, saved] { start_site(name, hidden_[name], saved); });
   }
@@ -288,7 +294,7 @@ class Swarm {
     for (std::size_t i = 0; i < sites_.size(); ++i) {
       SimSite& site = *sites_[i];
       if (!site.report().failed || dead_.count(&site) != 0) continue;
-      if (!restarts()) continue;
+      if (!restarts() && !site.options().helper) continue;
       ++failed_;
       if (site.report().why.code() == StatusCode::kInternal || site.report().why.code() == StatusCode::kCorrupt) {
         checkers_.fail(site.options().process + " failed: " + site.report().why.to_string());
@@ -304,7 +310,7 @@ class Swarm {
   [[nodiscard]] bool finished() {
     if (sites_.size() < options_.sites) return false;
     for (const auto& site : sites_) {
-      if (dead_.count(site.get()) != 0) continue;
+      if (dead_.count(site.get()) != 0 || site->options().helper) continue;
       if (!site->report().over || (site->report().failed && restarts())) return false;
     }
     for (std::uint32_t i = 0; i < options_.sites; ++i) {
@@ -316,7 +322,7 @@ class Swarm {
   void judge() {
     if (!checkers_.failures().empty()) return;
     for (const auto& site : sites_) {
-      if (dead_.count(site.get()) != 0) continue;
+      if (dead_.count(site.get()) != 0 || site->options().helper) continue;
       const SimSiteReport& report = site->report();
       const std::string& process = site->options().process;
       const bool unavailable = report.failed && report.why.code() == StatusCode::kUnavailable;
@@ -379,6 +385,7 @@ class Swarm {
   std::map<std::string, bool> hidden_;
   std::set<const SimSite*> dead_;
   bool branches_ = false;  // COLLAB_QUORUM_TIMEOUT
+  bool helped_ = false;    // a helper is there
   bool quiet_ = false;
   TimePoint last_disturbance_{};
   std::size_t faults_ = 0;

@@ -26,6 +26,7 @@ constexpr std::array<Choice<CodecId>, 7> kCodecs{{{"fp32", CodecId::kFp32},
 constexpr std::array<Choice<OuterId>, 2> kOuters{{{"average", OuterId::kAverage}, {"nesterov", OuterId::kNesterov}}};
 constexpr std::array<Choice<WeightBy>, 3> kWeights{
     {{"samples", WeightBy::kSamples}, {"steps", WeightBy::kSteps}, {"equal", WeightBy::kEqual}}};
+constexpr std::array<Choice<bool>, 2> kShares{{{"auto", false}, {"equal", true}}};
 constexpr std::array<Choice<std::string_view>, 5> kTransports{
     {{"auto", "auto"}, {"ucx", "ucx"}, {"tcp", "tcp"}, {"gloo", "gloo"}, {"loopback", "loopback"}}};
 constexpr std::array<Choice<std::string_view>, 5> kLogLevels{
@@ -164,7 +165,8 @@ constexpr auto kRows = std::to_array<KnobRow>({
      kListen,
      parse_text<&C::listen, is_listen_address, false>,
      format_text<&C::listen>},
-    {{"advertise", "", "host", "HOST", "The host others dial to reach this site. Default: found out."},
+    {{"advertise", "", "host", "HOST",
+      "The host others dial to reach this site; none: it cannot be dialled, and dials out. Default: found out."},
      kHost,
      parse_text<&C::advertise, is_host, true>,
      format_text<&C::advertise>},
@@ -255,6 +257,12 @@ constexpr auto kRows = std::to_array<KnobRow>({
      kSwitch,
      parse_switch<&C::buffers>,
      format_switch<&C::buffers>},
+    {{"shares", "auto", "", "auto|equal",
+      "How much of the vector each site reduces: by how fast its line has been, or all the same. Counts where the "
+      "coordinator runs."},
+     kChoice,
+     parse_choice<&C::equal_shares, kShares>,
+     format_choice<&C::equal_shares, kShares>},
     {{"chunk_kib", "256", "KiB of float32", "4..65536, a multiple of 4",
       "How much of a slice travels at once; smaller overlaps better, larger costs less a byte.", true},
      kWhole,

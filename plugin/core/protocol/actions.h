@@ -103,6 +103,8 @@ struct Trigger {              // parameters stand still until RoundDone or Round
   std::uint64_t samples = 0;  // in all, since Begin
   std::uint64_t steps = 0;
   std::vector<float> sketch{};  // of the delta: sketch_of(n)
+  std::uint32_t up_kbit = 0;    // the line, per second, as measured; 0: not known
+  std::uint32_t down_kbit = 0;
 };
 struct Depart {  // leave the swarm; answered by Left
   std::string reason;

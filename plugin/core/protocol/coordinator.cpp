@@ -41,7 +41,9 @@ void Coordinator::State::on_event(const Received& event) {
   using namespace wire;
   if (const auto* join = std::get_if<Join>(&event.message)) return on_join(event.link, *join);
   if (std::holds_alternative<StatusQuery>(event.message)) {
-    out.emplace_back(Send{event.link, StatusReport{status_json(now)}});
+    out.emplace_back(Send{event.link, reference
+                                          ? StatusReport{status_json(now), reference->elements, reference->settings}
+                                          : StatusReport{status_json(now)}});
     return;
   }
   if (const auto* grant = std::get_if<Grant>(&event.message); grant != nullptr && applicants.count(event.link) != 0) {
@@ -74,20 +76,7 @@ void Coordinator::State::on_event(const Received& event) {
         } else if constexpr (std::is_same_v<T, Done>) {
           on_done(member, message);
         } else if constexpr (std::is_same_v<T, Leave>) {
-          send(member, Farewell{});
-          voters.erase(member.id);  // it agrees that the others go on without it
-          voters_formed.erase(member.id);
-          Broadcast rest{{}, Parted{term, member.name}};
-          for (const auto& [id, other] : members) {
-            if (id != member.id) rest.links.push_back(other.link);
-          }
-          if (!rest.links.empty()) out.emplace_back(std::move(rest));
-          if (members.size() == 1 && anchor) {  // the swarm ends as it should; nobody is to bring it back
-            remembered = wire::Offer{anchor->run, anchor->round, {}};
-            anchor.reset();
-          }
-          out.emplace_back(Hangup{member.link, "left: " + message.reason});
-          remove(member.id, "left: " + message.reason);
+          on_leave(member, message.reason);
         } else if constexpr (std::is_same_v<T, Heartbeat>) {
           idle = true;  // that it came is all that matters
         } else {

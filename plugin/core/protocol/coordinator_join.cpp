@@ -56,6 +56,7 @@ std::string entry_difference(const wire::ModelEntry& here, const wire::ModelEntr
 }
 
 std::string model_difference(const wire::Join& join, const Reference& reference) {
+  if (join.helper || reference.model.empty()) return {};
   const std::size_t common = std::min(join.model.size(), reference.model.size());
   for (std::size_t i = 0; i < common; ++i) {
     const std::string difference = entry_difference(join.model[i], reference.model[i], reference.site);
@@ -123,6 +124,11 @@ SiteId Coordinator::State::pick_id(const wire::Join& join) const {
   SiteId id{0};
   while (taken(id) || known(id)) ++id.value;
   return id;
+}
+
+std::size_t Coordinator::State::sites_here() const {
+  return static_cast<std::size_t>(
+      std::count_if(members.begin(), members.end(), [](const auto& entry) { return !entry.second.helper; }));
 }
 
 std::uint32_t Coordinator::State::sites_wanted() const {
@@ -215,15 +221,17 @@ void Coordinator::State::on_join(LinkId link, const wire::Join& join) {
 }
 
 void Coordinator::State::admit(LinkId link, const wire::Join& join) {
-  if (!reference) {
-    reference = Reference{join.site, join.elements, join.settings, join.model};
-    next_heartbeat = later(now, config.heartbeat);
+  if (!reference) next_heartbeat = later(now, config.heartbeat);
+  if (!reference || (reference->model.empty() && !join.helper)) {
+    reference =
+        Reference{join.site, join.elements, join.settings, join.helper ? std::vector<wire::ModelEntry>{} : join.model};
   }
   MemberRecord member;
   member.id = pick_id(join);
   member.name = join.site;
   member.address = join.address;
   member.link = link;
+  member.helper = join.helper;
   member.offer = join.offer;
   member.report = join.report;
   member.remembers = remembers(join, anchor ? anchor->run : RunId{});
@@ -317,7 +325,9 @@ bool Coordinator::State::anybody_resumes() const {
 // The highest (run, round) anybody offers; among equals, and among fresh sites, the lowest site.
 void Coordinator::State::choose_anchor() {
   if (anchor) return;
-  const bool enough = last_anchor ? !last_anchor_missed() : gathered || members.size() >= sites_wanted();
+  // A helper holds what it was given, or nothing that anybody would train from.
+  const bool brought = sites_here() > 0 || anybody_resumes();
+  const bool enough = brought && (last_anchor ? !last_anchor_missed() : gathered || sites_here() >= sites_wanted());
   if (!enough || !may_begin()) {
     if (!gathering.running()) gathering.start(now);
     return;
@@ -334,6 +344,7 @@ void Coordinator::State::choose_anchor() {
     return trunk_first(of_a, of_b).value_or(std::tie(of_a.run, of_a.round) > std::tie(of_b.run, of_b.round));
   };
   for (auto& [id, member] : members) {
+    if (member.helper && brought_by(member).run.value == 0) continue;
     if (best == nullptr || is_better(member, *best)) best = &member;
   }
   wire::Offer chosen = brought_by(*best);
@@ -425,8 +436,30 @@ void Coordinator::State::offer_anchor() {
   believe_holders();
   for (auto& [id, member] : members) {
     if (member.standing != Standing::kJoined) continue;
-    if (auto sources = pick_sources(member); !sources.empty()) send_adopt(member, std::move(sources));
+    auto sources = pick_sources(member);
+    if (!sources.empty() && !waits_for_a_way(member, sources)) send_adopt(member, std::move(sources));
   }
+}
+
+// Nobody who holds the anchor can be dialled, nor can the joiner: one that can may take it first, or a helper may come.
+bool Coordinator::State::waits_for_a_way(MemberRecord& joiner, const std::vector<SiteId>& sources) {
+  const auto dialable = [this](SiteId id) { return !members.at(id).address.empty(); };
+  if (!joiner.address.empty() || sources == std::vector{joiner.id}) return false;
+  if (std::any_of(sources.begin(), sources.end(), dialable)) return false;
+  const bool comes = std::any_of(members.begin(), members.end(), [](const auto& entry) {
+    const bool on_its_way = entry.second.standing == Standing::kJoined || entry.second.standing == Standing::kAdopting;
+    return on_its_way && !entry.second.address.empty();
+  });
+  if (comes) return true;
+  if (joiner.no_way_since == kNever) {
+    joiner.no_way_since = now;
+    note(Note::Level::kWarning, "waiting",
+         joiner.name + " cannot take the anchor from " + name_of(sources.front()) +
+             ": neither can be dialled; run `collab helper` on a machine that both reach (" +
+             in_seconds(config.link_grace) + ", COLLAB_LINK_GRACE)",
+         {{"who", json_quote(joiner.name)}});
+  }
+  return now < later(joiner.no_way_since, config.link_grace);
 }
 
 void Coordinator::State::on_adopted(MemberRecord& member, const wire::Adopted& adopted) {
@@ -477,7 +510,7 @@ void Coordinator::State::on_adopted(MemberRecord& member, const wire::Adopted& a
 
 void Coordinator::State::on_gathering_tick() {
   if (!gathering.running()) return;
-  const std::string count = std::to_string(members.size()) + " of " + std::to_string(sites_wanted()) +
+  const std::string count = std::to_string(sites_here()) + " of " + std::to_string(sites_wanted()) +
                             " sites are here (" + join_words(member_list()) + ")";
   const auto waited = gathering.due(now);
   if (last_anchor_missed()) {
@@ -505,7 +538,7 @@ void Coordinator::State::on_gathering_tick() {
     return;
   }
   // Who was lost before it began does not hold the others up for good; they cannot be a majority in two places.
-  if (now - gathering.since() >= config.join_timeout && 2 * members.size() > sites_wanted()) {
+  if (now - gathering.since() >= config.join_timeout && 2 * sites_here() > sites_wanted()) {
     note(
         Note::Level::kWarning, "anchor",
         "only " + count + " after " + in_seconds(config.join_timeout) + " (COLLAB_JOIN_TIMEOUT); most are, they begin");

@@ -38,6 +38,36 @@ void Coordinator::State::expel(SiteId id, const std::string& reason) {
   remove(id, reason);
 }
 
+void Coordinator::State::strike(const MemberRecord& member) {
+  voters.erase(member.id);
+  voters_formed.erase(member.id);
+  Broadcast rest{{}, wire::Parted{term, member.name}};
+  for (const auto& [id, other] : members) {
+    if (id != member.id) rest.links.push_back(other.link);
+  }
+  if (!rest.links.empty()) out.emplace_back(std::move(rest));
+}
+
+void Coordinator::State::on_leave(MemberRecord& member, const std::string& reason) {
+  send(member, wire::Farewell{});
+  strike(member);
+  const bool last = members.size() == 1 || (!member.helper && sites_here() == 1);
+  if (last && anchor) {  // the swarm ends as it should; nobody is to bring it back, helpers neither
+    remembered = wire::Offer{anchor->run, anchor->round, {}};
+    anchor.reset();
+  }
+  std::vector<SiteId> helpers;
+  for (const auto& [id, other] : members) {
+    if (last && other.helper && id != member.id) helpers.push_back(id);
+  }
+  for (const SiteId id : helpers) {
+    strike(members.at(id));
+    expel(id, "the last site has left");
+  }
+  out.emplace_back(Hangup{member.link, "left: " + reason});
+  remove(member.id, "left: " + reason);
+}
+
 void Coordinator::State::remove(SiteId id, const std::string& reason) {
   const auto found = members.find(id);
   const MemberRecord gone = std::move(found->second);
@@ -81,8 +111,9 @@ void Coordinator::State::remove(SiteId id, const std::string& reason) {
     gathering.start(now);
   }
   // A round begins with its first ready: without one nobody waits.
-  const bool waited_for =
-      std::any_of(members.begin(), members.end(), [](const auto& entry) { return entry.second.ready.has_value(); });
+  const bool waited_for = std::any_of(members.begin(), members.end(), [](const auto& entry) {
+    return entry.second.ready.has_value() && !entry.second.helper;
+  });
   if (!waited_for) begin_round_again();
   send_roster();
 }
@@ -112,6 +143,7 @@ void Coordinator::State::forget_everything() {
   likeness = {};
   cuts.clear();
   round = RoundRecord{};
+  shares = {};
   next_heartbeat = kNever;
 }
 
@@ -208,12 +240,16 @@ std::string Coordinator::State::status_json(TimePoint at) const {
     first = false;
     const wire::Ready ready = member.ready.value_or(wire::Ready{});
     const std::uint64_t held = member.holds ? member.holds->round.value : member.offer.round.value;
+    const auto share = shares.of.find(id);
     const auto age = std::max<Duration::rep>(0, (at - member.last_heard).count() / 1000);
     text += "{\"site\":" + std::to_string(id.value) + ",\"name\":" + json_quote(member.name) +
             ",\"address\":" + json_quote(member.address) + ",\"state\":\"" +
             (member.suspect ? "suspect" : in_words(member.standing)) +
-            "\",\"ready\":" + (member.ready ? "true" : "false") + ",\"round\":" + std::to_string(held) +
-            ",\"weight\":" + json_number(ready.weight) + ",\"samples\":" + std::to_string(ready.samples) +
+            "\",\"helper\":" + (member.helper ? "true" : "false") + ",\"ready\":" + (member.ready ? "true" : "false") +
+            ",\"round\":" + std::to_string(held) + ",\"weight\":" + json_number(ready.weight) +
+            ",\"samples\":" + std::to_string(ready.samples) + ",\"up_mbit\":" + json_number(member.up_kbit / 1e3) +
+            ",\"down_mbit\":" + json_number(member.down_kbit / 1e3) +
+            ",\"share\":" + json_number(share == shares.of.end() ? 0 : share->second) +
             ",\"heartbeat_age_ms\":" + std::to_string(age) + "}";
   }
   return text + "]}";
@@ -236,7 +272,7 @@ std::vector<SiteId> Coordinator::State::waited_for() const {
 
 std::string Coordinator::State::waiting_for() const {
   if (gathering.running()) {
-    return "round 0: " + std::to_string(members.size()) + " of " + std::to_string(sites_wanted()) + " sites are here";
+    return "round 0: " + std::to_string(sites_here()) + " of " + std::to_string(sites_wanted()) + " sites are here";
   }
   if (!round.waiting.running()) return {};
   std::vector<std::string> names;

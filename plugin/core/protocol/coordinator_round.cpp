@@ -4,7 +4,6 @@
 
 #include "core/base/text.h"
 #include "core/protocol/coordinator_state.h"
-#include "core/protocol/slice_table.h"
 #include "core/wire/limits.h"
 
 namespace collab::protocol {
@@ -63,8 +62,10 @@ void Coordinator::State::on_ready(MemberRecord& member, const wire::Ready& ready
     note(Note::Level::kWarning, "ignored", who + " with a weight that is no weight; it counts as 0");
     member.ready->weight = 0;
   }
+  if (ready.up_kbit > 0) member.up_kbit = ready.up_kbit;
+  if (ready.down_kbit > 0) member.down_kbit = ready.down_kbit;
   member.holds = wire::Adopted{anchor->run, anchor->round, ready.state};
-  if (!round.waiting.running()) {
+  if (!round.waiting.running() && !member.helper) {
     round.waiting.start(now);
     round.limit = later(now, config.round_timeout);
   }
@@ -155,9 +156,13 @@ Coordinator::State::Count Coordinator::State::count_crew() const {
   auto voter = voters.begin();  // both ascend
   for (const auto& [id, member] : members) {
     if (member.standing != Standing::kActive || round.set_aside.count(id) != 0) continue;
-    ++count.all;
+    if (member.helper) {
+      count.helped = count.helped && member.ready;
+    } else {
+      ++count.all;
+    }
     if (!member.ready) continue;
-    ++count.ready;
+    count.ready += member.helper ? 0 : 1;
     while (voter != voters.end() && voter->first < id) ++voter;
     if (voter == voters.end() || voter->first != id) continue;
     ++count.ready_voters;
@@ -229,7 +234,7 @@ void Coordinator::State::try_to_form() {
   };
   const Count count = count_crew();
   if (!anchor || count.ready == 0) return;
-  const bool whole = count.ready == count.all;
+  const bool whole = count.ready == count.all && count.helped;
   const std::string circle = whole || calls.empty() ? "" : circle_in_words();
   if (circle.empty()) {
     round.circle_since = kNever;
@@ -364,15 +369,13 @@ void Coordinator::State::form(const std::set<SiteId>& sites) {
 }
 
 // Owners that stay keep their slices: what they hold of them need not be sent again.
-void Coordinator::State::share_out(wire::Form& form, const std::set<SiteId>& sites) const {
-  const std::set<SiteId> able = owners(sites);
-  std::vector<Share> shares;
-  for (const SiteId id : sites) shares.push_back({id, able.count(id) != 0 ? 1.0 : 0.0});
+void Coordinator::State::share_out(wire::Form& form, const std::set<SiteId>& sites) {
+  const std::vector<Share> by = shares_for(sites);
   if (!round.slices.empty() && round.slices.back().range.end == reference->elements) {
-    form.slices = pass_on(round.slices, shares);
+    form.slices = pass_on(round.slices, by);
   }
-  if (form.slices.empty() || form.slices.size() > wire::kMaxSlices || lopsided(form.slices, shares)) {
-    form.slices = make_slices(reference->elements, shares);
+  if (form.slices.empty() || form.slices.size() > wire::kMaxSlices || lopsided(form.slices, by)) {
+    form.slices = make_slices(reference->elements, by);
   }
 }
 
@@ -456,6 +459,7 @@ void Coordinator::State::commit(AttemptId attempt, const std::vector<SiteId>& co
   }
   out.emplace_back(std::move(all));
   const double seconds = static_cast<double>((now - round.formed).count()) / 1e6;
+  judge_shares(form, seconds);
   note(Note::Level::kInfo, "round",
        "round " + std::to_string(committed.value) +
            (names.empty() ? ": nobody had anything to contribute, the anchor stands" : ": " + join_words(names)),

@@ -1,5 +1,5 @@
 // What the coordinator knows, shared by its sub-protocols: coordinator.cpp (dispatch), coordinator_join.cpp,
-// coordinator_members.cpp, coordinator_round.cpp. Nobody else includes this.
+// coordinator_members.cpp, coordinator_round.cpp, coordinator_shares.cpp. Nobody else includes this.
 //
 // Threads: one caller at a time. Ownership: plain values.
 //
@@ -34,6 +34,7 @@
 #include "core/protocol/branch.h"
 #include "core/protocol/coordinator.h"
 #include "core/protocol/likeness.h"
+#include "core/protocol/water_filling.h"
 #include "core/protocol/words.h"
 
 namespace collab::protocol {
@@ -74,12 +75,14 @@ struct MemberRecord {
   std::string name;
   std::string address;
   LinkId link;
+  bool helper = false;  // it trains nothing: rounds begin with the others, and need it as soon as they do
   Standing standing = Standing::kJoined;
   wire::Offer offer;    // as it joined
   wire::Report report;  // as it joined
   std::uint32_t expected_sites = 1;
   std::vector<SiteId> sources;        // kAdopting: where it was told to take the anchor from
   TimePoint adopting_since = kNever;  // kAdopting
+  TimePoint no_way_since = kNever;    // kJoined: who holds the anchor cannot be dialled, and it cannot either
   bool remembers = false;             // this process knows all its name has promised
   bool greeted = false;               // its 'join' was told
   bool recommitted = false;           // it was sent a commit that it had missed
@@ -89,6 +92,8 @@ struct MemberRecord {
   std::optional<wire::Ready> ready;         // for the round to come
   AttemptId since{};                        // as in wire::Participant; 0: from its next attempt on
   std::optional<std::vector<Digest>> done;  // of the attempt in flight
+  std::uint32_t up_kbit = 0;                // as it measured last; 0: not known
+  std::uint32_t down_kbit = 0;
 };
 
 struct AnchorRecord {
@@ -98,7 +103,7 @@ struct AnchorRecord {
   std::vector<wire::Branch> branch{};  // as in Offer
 };
 
-// What the first joiner brought, and all others must have too.
+// What the first joiner brought, and all others must have too. A helper knows no model.
 struct Reference {
   std::string site;
   std::uint64_t elements = 0;
@@ -133,6 +138,16 @@ struct RoundRecord {
   std::map<std::pair<SiteId, SiteId>, std::uint32_t> unreached;  // as `cuts`
   std::map<SiteId, std::uint32_t> state_repairs;
   std::map<SiteId, std::uint32_t> mean_repairs;
+};
+
+// Who owned how much in the attempt formed last; in all 1. Shares that were moved are on trial for a round.
+struct SharesRecord {
+  RunId run;
+  RoundId round;
+  std::map<SiteId, double> of{};
+  double seconds = 0;  // the exchange of the last round that these or the ones before took; 0: not comparable
+  std::map<SiteId, double> before{};  // on trial: what they are compared with
+  RoundId stay_until{};               // they were taken back: not moved in a round up to this one
 };
 
 // A site that waits for this candidate to take office.
@@ -200,6 +215,7 @@ struct Coordinator::State {
   // Pairs that cannot exchange, the lower site first, and the last round in which that is believed.
   std::map<std::pair<SiteId, SiteId>, RoundId> cuts;
   RoundRecord round;
+  SharesRecord shares;
   Likeness likeness;
   std::map<std::string, InCall> calls;  // by site's name, as last told
   TimePoint vague_since = kNever;       // most are here and ready, but too few of them remember
@@ -275,12 +291,14 @@ struct Coordinator::State {
   [[nodiscard]] SiteId pick_id(const wire::Join& join) const;
   void refuse_link(LinkId link, const std::string& who, const std::string& reason);
   [[nodiscard]] std::uint32_t sites_wanted() const;
+  [[nodiscard]] std::size_t sites_here() const;                            // members that train
   [[nodiscard]] wire::Offer brought_by(const MemberRecord& member) const;  // what it holds, or joined with
   [[nodiscard]] bool last_anchor_missed() const;
   [[nodiscard]] bool anybody_resumes() const;
   void choose_anchor();
   void believe_holders();
   void offer_anchor();  // Adopt to those who wait for one
+  [[nodiscard]] bool waits_for_a_way(MemberRecord& joiner, const std::vector<SiteId>& sources);
   void prefer_newer_offer(const MemberRecord& joiner);
   void on_adopted(MemberRecord& member, const wire::Adopted& adopted);
   [[nodiscard]] bool holds_anchor(const MemberRecord& member) const;
@@ -291,6 +309,8 @@ struct Coordinator::State {
   // coordinator_members.cpp
   void remove(SiteId id, const std::string& reason);
   void expel(SiteId id, const std::string& reason);  // Refuse, Hangup, remove
+  void on_leave(MemberRecord& member, const std::string& reason);
+  void strike(const MemberRecord& member);  // from the membership: it agrees that the others go on without it
   void tell_sources(const MemberRecord& to);
   void add_source(const MemberRecord& holder);  // one more has the anchor, while others are fetching it
   void forget_everything();                     // nobody is here
@@ -314,8 +334,9 @@ struct Coordinator::State {
   [[nodiscard]] std::set<SiteId> crew() const;        // whom the next attempt waits for
   [[nodiscard]] std::set<SiteId> ready_crew() const;  // those of them who are ready
   struct Count {
-    std::size_t all = 0;
-    std::size_t ready = 0;
+    std::size_t all = 0;    // that train
+    std::size_t ready = 0;  // of those
+    bool helped = true;     // and every helper is
     std::size_t ready_voters = 0;
     std::size_t ready_remember = 0;  // of those
   };
@@ -327,7 +348,7 @@ struct Coordinator::State {
   [[nodiscard]] std::string circle_in_words() const;  // empty: there is none
   [[nodiscard]] bool states_agree(const std::set<SiteId>& sites);
   void form(const std::set<SiteId>& sites);
-  void share_out(wire::Form& form, const std::set<SiteId>& sites) const;  // its slices
+  void share_out(wire::Form& form, const std::set<SiteId>& sites);  // its slices
   void part_with(const MemberRecord& lost);  // who takes part in the attempt that is given up
   void recess(const std::string& reason);    // those who are ready train on; the anchor stands
   void begin_round_again();
@@ -340,6 +361,14 @@ struct Coordinator::State {
   void on_round_limit();
   [[nodiscard]] bool in_attempt(AttemptId attempt, RoundId number) const;
   [[nodiscard]] RoundId number() const { return RoundId{anchor ? anchor->round.value + 1 : 1}; }
+
+  // coordinator_shares.cpp
+  [[nodiscard]] std::vector<Share> shares_for(const std::set<SiteId>& sites);
+  [[nodiscard]] std::vector<Share> choose_shares(std::vector<Line> lines, std::vector<Share> kept);
+  [[nodiscard]] std::vector<Line> lines_of(const std::set<SiteId>& sites) const;
+  [[nodiscard]] std::vector<Share> kept_shares(const std::vector<Line>& lines) const;
+  void judge_shares(const wire::Form& committed, double seconds);
+  void tell_of_shares(const std::vector<Share>& filled, double ratio);
 };
 
 }  // namespace collab::protocol

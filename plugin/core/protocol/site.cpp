@@ -272,7 +272,7 @@ TimePoint Site::State::next_deadline() const {
     next = std::min({next, round.link_by, now < round.both_dial ? round.both_dial : kNever});
   }
   if (at_trigger()) {
-    next = std::min(next, later(round.since, kRoundLimits * config.round_timeout + up.grace));
+    next = std::min(next, gives_up_at());
     if (lost_at != kNever) next = std::min(next, later(lost_at, up.grace));
   }
   return next;

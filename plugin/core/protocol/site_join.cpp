@@ -230,7 +230,8 @@ void Site::State::pursue_adoption() {
   if (!reachable) {
     fail(unavailable("the anchor is at " + sources_in_words() +
                      ", and neither it nor this site can be dialled: set "
-                     "COLLAB_LISTEN and COLLAB_ADVERTISE at one of them"));
+                     "COLLAB_LISTEN and COLLAB_ADVERTISE at one of them, or run `collab helper` on a machine that both "
+                     "reach"));
   }
 }
 

@@ -32,6 +32,8 @@ void Site::State::send_ready() {
                     anchor->digest,
                     round.exchanged_since};
   for (const float element : round.trigger.sketch) ready.sketch.push_back(std::bit_cast<std::uint32_t>(element));
+  ready.up_kbit = round.trigger.up_kbit;
+  ready.down_kbit = round.trigger.down_kbit;
   send_up(std::move(ready));
 }
 
@@ -97,7 +99,8 @@ void Site::State::pursue_links() {
     const auto peer = roster.find(p.site);
     if (peer == roster.end()) continue;  // the coordinator is about to form another attempt
     if (peer->second.address.empty() && join.address.empty()) {
-      return report_unreached(p.site, "neither of the two can be dialled");
+      return report_unreached(p.site,
+                              "neither of the two can be dialled: run `collab helper` on a machine that both reach");
     }
     if (dials(peer->second) || now >= round.both_dial) dial_peer(p.site);
   }
@@ -246,6 +249,11 @@ void Site::State::skip(const std::string& reason) {
   out.emplace_back(RoundSkipped{of, reason});
 }
 
+// A helper waits for others to train, however long that takes; while it has a link the coordinator bounds what it does.
+TimePoint Site::State::gives_up_at() const {
+  return join.helper ? kNever : later(round.since, kRoundLimits * config.round_timeout + up.grace);
+}
+
 void Site::State::on_round_tick() {
   if (round.phase == RoundPhase::kLinking && now >= round.link_by) {
     for (const wire::Participant& p : round.form->participants) {
@@ -260,8 +268,8 @@ void Site::State::on_round_tick() {
     return skip("no coordinator at " + addresses() + " within " + in_seconds(up.grace) +
                 " (COLLAB_LINK_GRACE; last: " + up.last_reason + ")");
   }
+  if (now < gives_up_at()) return;
   const Duration limit = kRoundLimits * config.round_timeout + up.grace;
-  if (now < later(round.since, limit)) return;
   const std::string whom = waiting_for(now);
   if (up.link) drop_coordinator("it bounds no wait: " + whom);
   skip("gave up after " + in_seconds(limit) + " (from COLLAB_ROUND_TIMEOUT): " + whom);

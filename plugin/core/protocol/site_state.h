@@ -358,6 +358,7 @@ struct Site::State {
   [[nodiscard]] bool exchanges_with(SiteId peer) const;  // in the current form
   [[nodiscard]] bool in_attempt(RoundId number, AttemptId attempt) const;
   void on_round_tick();
+  [[nodiscard]] TimePoint gives_up_at() const;  // on the round it stands at its trigger for
 };
 
 }  // namespace collab::protocol

@@ -4,8 +4,12 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 namespace collab {
+
+// In place of a host in COLLAB_ADVERTISE: nobody can dial this site.
+inline constexpr std::string_view kNotDialable = "none";
 
 // What others dial: a bound wildcard host ("0.0.0.0:4000") becomes `advertise` (or 127.0.0.1 when it is empty);
 // a concrete host, or an address of another form ("gloo:3"), stays as it is.

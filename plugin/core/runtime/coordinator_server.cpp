@@ -13,6 +13,7 @@
 #include "core/protocol/coordinator.h"
 #include "core/protocol/meeting.h"
 #include "core/runtime/addresses.h"
+#include "core/runtime/ask_coordinator.h"
 #include "core/runtime/events_file.h"
 #include "core/runtime/mailbox.h"
 #include "core/runtime/payload_buffer.h"
@@ -40,7 +41,8 @@ constexpr Duration kProbeLimit = std::chrono::seconds(5);
           .join_timeout = config.join_timeout,
           .round_timeout = config.round_timeout,
           .straggler_grace = config.straggler_grace,
-          .quorum_timeout = config.quorum_timeout.count() == 0 ? Duration::max() : Duration(config.quorum_timeout)};
+          .quorum_timeout = config.quorum_timeout.count() == 0 ? Duration::max() : Duration(config.quorum_timeout),
+          .equal_shares = config.equal_shares};
 }
 
 [[nodiscard]] protocol::MeetingConfig meeting_config(const Config& config) {
@@ -226,17 +228,17 @@ class StatusAsker final : public TransportHandler {
   void on_message(LinkId, TransportMessage message) override {
     Result<wire::Message> decoded = wire::decode(message.head);
     if (!decoded.ok()) return answer(decoded.status());
-    if (auto* report = std::get_if<wire::StatusReport>(&*decoded)) answer(std::move(report->json));
+    if (auto* report = std::get_if<wire::StatusReport>(&*decoded)) answer(std::move(*report));
   }
   void on_sent(LinkId, std::uint64_t) override {}
   void on_closed(LinkId, Status why) override {
     answer(unavailable("no coordinator answers: " + (why.ok() ? "the link was closed" : why.message())));
   }
 
-  Result<std::string> ask(Transport& transport, const std::string& address, Duration limit) {
+  Result<wire::StatusReport> ask(Transport& transport, const std::string& address, Duration limit) {
     transport_ = &transport;
     COLLAB_RETURN_IF_ERROR(transport.start(this));
-    std::future<Result<std::string>> future = promise_.get_future();
+    std::future<Result<wire::StatusReport>> future = promise_.get_future();
     (void)transport.connect(address, limit);
     if (future.wait_for(limit) != std::future_status::ready) {
       answer(cancelled("given up"));  // a late answer finds the promise kept
@@ -247,7 +249,7 @@ class StatusAsker final : public TransportHandler {
   }
 
  private:
-  void answer(Result<std::string> with) {
+  void answer(Result<wire::StatusReport> with) {
     const std::lock_guard lock(mutex_);
     if (std::exchange(answered_, true)) return;
     promise_.set_value(std::move(with));
@@ -256,7 +258,7 @@ class StatusAsker final : public TransportHandler {
   Transport* transport_ = nullptr;
   std::mutex mutex_;
   bool answered_ = false;  // guarded by mutex_
-  std::promise<Result<std::string>> promise_;
+  std::promise<Result<wire::StatusReport>> promise_;
 };
 
 }  // namespace
@@ -270,11 +272,18 @@ Result<std::unique_ptr<CoordinatorServer>> serve_coordinator(const Config& confi
   return std::unique_ptr<CoordinatorServer>(std::move(server));
 }
 
-Result<std::string> query_status(std::unique_ptr<Transport> transport, const std::string& address, Duration limit) {
+Result<wire::StatusReport> ask_coordinator(std::unique_ptr<Transport> transport, const std::string& address,
+                                           Duration limit) {
   StatusAsker asker;
-  Result<std::string> answer = asker.ask(*transport, address, limit);
+  Result<wire::StatusReport> answer = asker.ask(*transport, address, limit);
   transport.reset();  // before the handler goes
   return answer;
+}
+
+Result<std::string> query_status(std::unique_ptr<Transport> transport, const std::string& address, Duration limit) {
+  Result<wire::StatusReport> answer = ask_coordinator(std::move(transport), address, limit);
+  if (!answer.ok()) return answer.status();
+  return std::move(answer->json);
 }
 
 }  // namespace collab

@@ -71,12 +71,20 @@ void DataPlane::cancel() {
   contributions_on_their_way_.clear();
 }
 
+void DataPlane::start_round_clock() {
+  traffic_.first_payload = kNever;
+  bytes_on_their_way_.clear();  // some were lost with their links
+  up_.begin_round();
+  down_.begin_round();
+}
+
 DataPlane::Events DataPlane::on_chunk(LinkId link, SiteId from, const wire::Chunk& chunk, BufferPtr payload) {
   const std::size_t payload_size = payload ? payload->bytes().size() : 0;
   const TimePoint now = parts_.clock->now();
   traffic_.bytes_received += payload_size;
   traffic_.first_payload = std::min(traffic_.first_payload, now);
   traffic_.last_payload = now;
+  if (chunk.kind <= wire::ChunkKind::kMean) down_.add(now, payload_size);
   Incoming incoming{link, from, chunk, std::move(payload)};
   if (chunk.kind >= wire::ChunkKind::kAnchor) return on_anchor_part(incoming);
   return accept(std::move(incoming));
@@ -130,6 +138,11 @@ DataPlane::Events DataPlane::on_sent(std::uint64_t token) {
     anchors_on_their_way_.erase(found);
     on_anchor_part_sent(to);
     return {};
+  }
+  if (const auto sent = bytes_on_their_way_.extract(token)) {
+    const TimePoint now = parts_.clock->now();
+    up_.add(now, sent.mapped());
+    if (bytes_on_their_way_.empty()) up_.set_busy(now, false);
   }
   const auto found = contributions_on_their_way_.find(token);
   if (found == contributions_on_their_way_.end()) return {};
@@ -248,7 +261,7 @@ DataPlane::Events DataPlane::run(const protocol::ReduceChunk& action) {
     }
     const wire::Chunk chunk = announce(wire::ChunkKind::kMean, range, *payload);
     for (const auto& [site, link] : attempt_->links) {
-      if (link != LinkId{0}) send_chunk(link, chunk, payload, 0);
+      if (link != LinkId{0}) send_chunk(link, chunk, payload, next_token_++);
     }
   }
   take_mean(range.begin, mean);
@@ -309,6 +322,10 @@ void DataPlane::send_chunk(LinkId link, const wire::Chunk& chunk, BufferPtr payl
   TransportMessage message{.lane = Lane::kData, .head = wire::encode(chunk), .payload = std::move(payload)};
   traffic_.bytes_sent += message.head.size() + message.payload->bytes().size();
   const TimePoint now = parts_.clock->now();
+  if (chunk.kind <= wire::ChunkKind::kMean) {
+    bytes_on_their_way_[token] = message.payload->bytes().size();
+    up_.set_busy(now, true);
+  }
   traffic_.first_payload = std::min(traffic_.first_payload, now);
   traffic_.last_payload = now;
   parts_.transport->send(link, std::move(message), token);

@@ -27,6 +27,7 @@
 #include "core/protocol/anchor_fetch.h"
 #include "core/protocol/carryover.h"
 #include "core/protocol/exchange.h"
+#include "core/protocol/rate_meter.h"
 
 namespace collab {
 
@@ -111,7 +112,10 @@ class DataPlane {
   void link_closed(LinkId link) { outgoing_.erase(link); }
 
   [[nodiscard]] const Traffic& traffic() const { return traffic_; }
-  void start_round_clock() { traffic_.first_payload = kNever; }
+  void start_round_clock();
+  // Of rounds, per second; 0: not known.
+  [[nodiscard]] std::uint32_t up_kbit() const { return up_.kbit_per_second(); }
+  [[nodiscard]] std::uint32_t down_kbit() const { return down_.kbit_per_second(); }
 
  private:
   struct Incoming {
@@ -205,6 +209,9 @@ class DataPlane {
   std::map<std::uint64_t, LinkId> anchors_on_their_way_;              // by token
   std::uint64_t next_token_ = 1;
   Traffic traffic_;
+  protocol::RateMeter up_;
+  protocol::RateMeter down_;
+  std::map<std::uint64_t, std::uint64_t> bytes_on_their_way_;  // of a round's chunks, by token
 };
 
 }  // namespace collab

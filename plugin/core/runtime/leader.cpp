@@ -103,6 +103,9 @@ Result<wire::Join> Leader::describe() {
     join.offer.digest = digest_of_state(*parameters, outer.empty() ? Digest{} : digest_of_vector(outer));
   }
   for (const auto& [name, value] : options_.shared_settings) join.settings.push_back({name, value});
+  if (options_.compared_elements < parameters_.size()) {
+    join.settings.push_back({kOuterElements, std::to_string(options_.compared_elements)});
+  }
   for (const TensorInfo& tensor : options_.model) {
     join.model.push_back({tensor.name, tensor.dtype, tensor.shape, tensor.trained, tensor.digest});
   }

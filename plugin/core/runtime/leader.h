@@ -39,6 +39,9 @@ class Leader {
   std::vector<wire::Branch> branch_;
 };
 
+// A setting of models with buffers: how many elements come before them. No knob, but a helper has to know it, too.
+inline constexpr const char* kOuterElements = "outer_elements";
+
 [[nodiscard]] ArenaSpec arena_spec(const SessionOptions& options, std::uint64_t elements);
 
 }  // namespace collab

@@ -34,6 +34,7 @@ Result<std::unique_ptr<Node>> Node::start(Options options, std::unique_ptr<Trans
   const Result<std::string> bound = node->transport_->listen(node->options_.config.listen);
   if (!bound.ok()) return bound.status();
   node->address_ = dialable(*bound, node->options_.config.advertise);
+  if (node->options_.config.advertise == kNotDialable) node->address_.clear();
   node->thread_ = std::thread([raw = node.get()] { raw->loop(); });
   return node;
 }
@@ -88,16 +89,8 @@ Result<RoundReport> Node::round(const protocol::Trigger& trigger) {
   post_call([this, trigger, promise = std::move(promise)]() mutable {
     if (broken_) return promise.set_value(*broken_);
     rounding_ = std::move(promise);
-    report_ = {};
-    moved_ = false;
-    triggered_at_ = clock_.now();
-    standing_still_.start(triggered_at_);
-    formed_at_ = kNever;
-    before_round_ = data_plane_->traffic();
-    data_plane_->start_round_clock();
-    protocol::Trigger at = trigger;
-    at.sketch = data_plane_->sketch_of_delta();
-    feed(at);
+    standing_still_.start(clock_.now());
+    begin_round(trigger);
   });
   // The machine gives up after four limits and the grace (kRoundLimits).
   const auto limit = 5 * options_.config.round_timeout + options_.config.link_grace;
@@ -105,6 +98,25 @@ Result<RoundReport> Node::round(const protocol::Trigger& trigger) {
     return internal_error("a round did not end within its own time-out");
   }
   return future.get();
+}
+
+void Node::begin_round(protocol::Trigger trigger) {
+  report_ = {};
+  moved_ = false;
+  triggered_at_ = clock_.now();
+  formed_at_ = kNever;
+  before_round_ = data_plane_->traffic();
+  data_plane_->start_round_clock();
+  trigger.sketch = data_plane_->sketch_of_delta();
+  trigger.up_kbit = data_plane_->up_kbit();
+  trigger.down_kbit = data_plane_->down_kbit();
+  feed(std::move(trigger));
+}
+
+void Node::help(wire::Join join) {
+  post_call([this, join = std::move(join)]() mutable {
+    if (!broken_) feed(protocol::Begin{std::move(join)});
+  });
 }
 
 void Node::depart(const std::string& reason) {
@@ -121,11 +133,16 @@ void Node::depart(const std::string& reason) {
 void Node::loop() {
   while (!mailbox_.closed()) {
     const TimePoint deadline =
-        broken_ ? kNever : std::min({site_.next_deadline(), standing_still_.next(), optimizer_->next_deadline()});
+        broken_ ? kNever
+                : std::min({site_.next_deadline(), standing_still_.next(), optimizer_->next_deadline(), helps_next_});
     std::optional<LoopEvent> event = mailbox_.take(deadline);
     if (event) handle(std::move(*event));
     if (!broken_ && clock_.now() >= site_.next_deadline()) feed(protocol::Tick{});
     if (!broken_ && clock_.now() >= optimizer_->next_deadline()) optimizer_->tick();
+    if (!broken_ && clock_.now() >= helps_next_) {
+      helps_next_ = kNever;
+      begin_round({});
+    }
     tell_what_is_waited_for();
     bytes_sent_ = data_plane_->traffic().bytes_sent;
     bytes_received_ = data_plane_->traffic().bytes_received;

@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <deque>
+#include <functional>
 #include <future>
 #include <map>
 #include <memory>
@@ -54,6 +55,9 @@ class Node {
     Digest fingerprint;
     std::uint64_t outer_elements = UINT64_MAX;  // trained parameters; buffers lie behind
     bool lends_optimizer = false;
+    // A helper's node: it takes part in every round and contributes nothing. Called on the loop thread: ok once it has
+    // joined, and why it has come to its end.
+    std::function<void(const Status&)> helps{};
   };
   static Result<std::unique_ptr<Node>> start(Options options, std::unique_ptr<Transport> transport, ArenaWriter& arena,
                                              ParameterVector& parameters);
@@ -67,6 +71,9 @@ class Node {
   // Joins the swarm; returns with the anchor in the parameters.
   Result<SealedAnchor> join(wire::Join join);
   Result<RoundReport> round(const protocol::Trigger& trigger);
+  // A helper's, in place of join() and round(): returns at once.
+  void help(wire::Join join);
+  [[nodiscard]] bool exchanging() const { return exchanging_; }
   // Leaves in good order; bounded, never fails.
   void depart(const std::string& reason);
 
@@ -124,6 +131,7 @@ class Node {
   void act(const protocol::Failed& action);
   void act(const protocol::Note& action);
 
+  void begin_round(protocol::Trigger trigger);
   void fail_everything(const Status& why);
   [[nodiscard]] Status publish_moved();  // to the site's other ranks
   void tell(const RoundReport& report);
@@ -146,6 +154,7 @@ class Node {
   Mailbox mailbox_;
   std::atomic<std::uint64_t> bytes_sent_{0};
   std::atomic<std::uint64_t> bytes_received_{0};
+  std::atomic<bool> exchanging_{false};
 
   // ---- loop thread only
   protocol::Site site_;
@@ -165,6 +174,8 @@ class Node {
   bool moved_ = false;  // in this call, the parameters were moved onto another anchor than the one before
   TimePoint triggered_at_{};
   TimePoint formed_at_{};
+  TimePoint helps_next_ = kNever;  // a helper is ready for another round
+  bool helping_ = false;           // it has joined
   Traffic before_round_;
 
   // ---- last, so that they stop first

@@ -12,6 +12,8 @@ namespace collab {
 namespace {
 
 constexpr Duration kDialTimeout = std::chrono::seconds(10);
+// After a round that did not come about a helper offers itself again.
+constexpr Duration kBetweenOffers = std::chrono::seconds(1);
 
 [[nodiscard]] double seconds_between(TimePoint from, TimePoint to) {
   return to <= from ? 0.0 : std::chrono::duration<double>(to - from).count();
@@ -39,11 +41,13 @@ void Node::act(const protocol::DialPeer& action) {
 
 void Node::act(const protocol::StartExchange& action) {
   if (formed_at_ == kNever) formed_at_ = clock_.now();
+  exchanging_ = true;
   queue(data_plane_->start(action));
 }
 
 void Node::act(const protocol::CancelExchange& action) {
   log_debug("the exchange was cancelled: " + action.why);
+  exchanging_ = false;
   data_plane_->cancel();
 }
 
@@ -83,14 +87,17 @@ void Node::act(const protocol::SendAnchor& action) {
 }
 
 void Node::act(const protocol::JoinDone&) {
-  if (!joining_) return;  // a join after the coordinator was lost
+  if (!joining_ && (!options_.helps || helping_)) return;  // a join after the coordinator was lost
   const std::optional<SealedAnchor> anchor = arena_.sealed();
   COLLAB_CHECK(anchor.has_value(), "a site joined without an anchor");
   if (const Status status = change_parameters(parameters_, ParameterChange::kToAnchor, arena_.anchor(), {});
       !status.ok()) {
     return act(protocol::Failed{status});
   }
-  std::exchange(joining_, std::nullopt)->set_value(*anchor);
+  if (joining_) return std::exchange(joining_, std::nullopt)->set_value(*anchor);
+  helping_ = true;
+  helps_next_ = clock_.now();
+  options_.helps(Status());
 }
 
 void Node::act(const protocol::Rebase& action) {
@@ -122,6 +129,8 @@ void Node::act(const protocol::RoundSkipped& action) {
     report_.round = sealed->round;
     report_.state = sealed->digest;
   }
+  exchanging_ = false;
+  if (options_.helps) helps_next_ = clock_.now() + kBetweenOffers;
   report_.skipped = action.reason;
   report_.stall_seconds = seconds_between(triggered_at_, clock_.now());
   if (rounding_) std::exchange(rounding_, std::nullopt)->set_value(report_);
@@ -142,6 +151,8 @@ void Node::act(const protocol::RoundDone& action) {
       traffic.first_payload == kNever ? 0 : seconds_between(traffic.first_payload, traffic.last_payload);
   report_.bytes_sent = traffic.bytes_sent - before_round_.bytes_sent;
   report_.bytes_received = traffic.bytes_received - before_round_.bytes_received;
+  exchanging_ = false;
+  if (options_.helps) helps_next_ = now;
   tell(report_);
   const std::optional<SealedAnchor> sealed = arena_.sealed();
   if (saver_.enabled() && sealed && action.round.value % options_.config.save_every == 0) {
@@ -200,6 +211,7 @@ void Node::act(const protocol::Failed& action) {
   if (broken_) return;
   broken_ = action.why;
   data_plane_->cancel();
+  if (options_.helps) options_.helps(action.why);
   fail_everything(action.why);
 }
 

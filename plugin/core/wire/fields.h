@@ -119,6 +119,7 @@ void fields(auto& io, Of<Join> auto& m) {
   io.number("index", m.index);
   io.number("expected_sites", m.expected_sites, kMaxSites);
   io.text("address", m.address, kMaxAddressBytes);
+  io.boolean("helper", m.helper);
   io.number("elements", m.elements, kMaxElements);
   io.part("offer", m.offer);
   io.part("report", m.report);
@@ -141,6 +142,8 @@ void fields(auto& io, Of<Ready> auto& m) {
   io.part("state", m.state);
   io.id("since", m.since);
   io.list("sketch", m.sketch, kMaxSketch, 4, [&](auto& element) { io.number("", element); });
+  io.number("up_kbit", m.up_kbit, kMaxRateKbit);
+  io.number("down_kbit", m.down_kbit, kMaxRateKbit);
 }
 
 void fields(auto& io, Of<Decline> auto& m) {
@@ -275,6 +278,10 @@ void fields(auto& io, Of<Heartbeat> auto& m) {
 
 void fields(auto&, Of<StatusQuery> auto&) {}
 
-void fields(auto& io, Of<StatusReport> auto& m) { io.text("json", m.json, kMaxJsonBytes); }
+void fields(auto& io, Of<StatusReport> auto& m) {
+  io.text("json", m.json, kMaxJsonBytes);
+  io.number("elements", m.elements, kMaxElements);
+  io.list("settings", m.settings, kMaxSettings, 4, [&](auto& setting) { fields(io, setting); });
+}
 
 }  // namespace collab::wire

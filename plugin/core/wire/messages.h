@@ -125,6 +125,7 @@ struct Join {
   std::uint32_t index = kNoIndex;    // the SiteId asked for, or kNoIndex
   std::uint32_t expected_sites = 1;  // round 0 waits for this many
   std::string address;               // where this site can be dialled, "host:port"; empty: it cannot
+  bool helper = false;               // it owns slices and trains nothing; its model is not compared
   std::uint64_t elements = 0;        // length of the parameter vector
   Offer offer;
   Report report{};
@@ -150,6 +151,8 @@ struct Ready {
   Digest state;                         // of the anchor and outer state it holds
   AttemptId since{};                    // as in Participant; 0: nothing stands
   std::vector<std::uint32_t> sketch{};  // some of the delta's elements, the same of every site, as binary32
+  std::uint32_t up_kbit = 0;            // how fast its line has carried payloads, per second; 0: not known
+  std::uint32_t down_kbit = 0;
   bool operator==(const Ready&) const = default;
 };
 
@@ -348,6 +351,9 @@ struct StatusQuery {
 
 struct StatusReport {
   std::string json;
+  // What a helper joins with: as the first site brought it. 0: no site is here.
+  std::uint64_t elements = 0;
+  std::vector<Setting> settings{};
   bool operator==(const StatusReport&) const = default;
 };
 

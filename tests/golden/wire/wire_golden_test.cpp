@@ -20,7 +20,8 @@ namespace {
 std::vector<Message> samples() {
   const Digest digest{0x1122334455667788, 0x99AABBCCDDEEFF00};
   const RunId run(0xA1A2A3A4A5A6A7A8);
-  Join join{"night-run", "paris", 1, 2, "paris.example.org:29500", 124'439'808, {run, RoundId(41), digest}, {}, {}, {}};
+  Join join{"night-run", "paris", 1, 2, "paris.example.org:29500", false, 124'439'808, {run, RoundId(41), digest},
+            {},          {},      {}};
   join.settings = {{"codec", "int8"}, {"sync_every", "100"}};
   join.model = {{"wte.weight", "float32", {50257, 768}, true, {}}, {"scale", "bfloat16", {}, false, digest}};
   const std::vector<Participant> three{
@@ -35,7 +36,7 @@ std::vector<Message> samples() {
   return {
       join,
       Adopted{run, RoundId(0), digest},
-      Ready{RoundId(42), 3200, 3200, 100, digest, AttemptId(3), {0x3F800000, 0xBF000000}},
+      Ready{RoundId(42), 3200, 3200, 100, digest, AttemptId(3), {0x3F800000, 0xBF000000}, 20'000, 100'000},
       Decline{RoundId(42), AttemptId(1), "the delta of h.3.mlp is not finite"},
       Unreached{RoundId(42), AttemptId(2), SiteId(1), "no answer from z\xC3\xBCrich in 60 s"},
       Done{TermId(7), RoundId(42), AttemptId(1), {digest, {1, 2}}},
@@ -64,7 +65,7 @@ std::vector<Message> samples() {
           ChunkKind::kMean, RoundId(42), AttemptId(1), SiteId(0), {1024, 263'168}, CodecId::kInt8, 0xFEDCBA9876543210},
       Heartbeat{77, true},
       StatusQuery{},
-      StatusReport{R"({"term":7,"members":["paris"]})"},
+      StatusReport{R"({"term":7,"members":["paris"]})", 124'439'808, {{"codec", "fp16"}}},
       Recess{TermId(7), RoundId(42), "1 of 3 sites is here, which is no majority"},
       Propose{TermId(8), {prepared}},
       Grant{TermId(8), {run, RoundId(41), digest}, {TermId(8), false, true, voters, {}, {commit}}},

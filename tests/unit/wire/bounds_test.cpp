@@ -130,6 +130,17 @@ TEST(Numbers, WeightsAreFiniteAndNotNegative) {
   }
 }
 
+TEST(Numbers, RatesAreBounded) {
+  expect_travels(Ready{RoundId(1), 1, 1, 1, {}, {}, {}, kMaxRateKbit, kMaxRateKbit});
+  expect_not_sent(Ready{RoundId(1), 1, 1, 1, {}, {}, {}, kMaxRateKbit + 1, 0}, "up_kbit: expected");
+  expect_not_sent(Ready{RoundId(1), 1, 1, 1, {}, {}, {}, 0, kMaxRateKbit + 1}, "down_kbit: expected");
+  const auto ready = [](std::uint64_t up, std::uint64_t down) {
+    return Body().u64(1).u64(0).u64(0).u64(0).u64(0).u64(0).u32(0).u32(0).u32(up).u32(down).bytes;
+  };
+  EXPECT_THAT(refusal_of(Ready{}, ready(kMaxRateKbit + 1, 0)), HasSubstr("Ready.up_kbit"));
+  EXPECT_THAT(refusal_of(Ready{}, ready(0, 0xFFFF'FFFF)), HasSubstr("Ready.down_kbit"));
+}
+
 TEST(Numbers, EnumsAreBounded) {
   const auto chunk = [](std::uint64_t kind, std::uint64_t codec) {
     return Body().u8(kind).u64(1).u32(1).u32(0).u64(0).u64(10).u8(codec).u64(0).bytes;

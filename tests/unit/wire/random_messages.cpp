@@ -115,6 +115,7 @@ void draw(Prng& prng, Join& m) {
   m.index = draw_number<std::uint32_t>(prng);
   m.expected_sites = draw_number<std::uint32_t>(prng, kMaxSites);
   m.address = draw_text(prng, kMaxAddressBytes);
+  m.helper = prng.chance(0.2);
   m.elements = draw_number<std::uint64_t>(prng, kMaxElements);
   m.offer = {draw_id<RunId>(prng), draw_id<RoundId>(prng), draw_digest(prng), draw_branch(prng)};
   m.report = draw_report(prng);
@@ -126,6 +127,8 @@ void draw(Prng& prng, Ready& m) {
   m = {draw_id<RoundId>(prng),           draw_weight(prng), draw_number<std::uint64_t>(prng),
        draw_number<std::uint64_t>(prng), draw_digest(prng), draw_id<AttemptId>(prng)};
   for (std::uint64_t i = prng.below(5); i > 0; --i) m.sketch.push_back(draw_number<std::uint32_t>(prng));
+  m.up_kbit = static_cast<std::uint32_t>(prng.below(kMaxRateKbit + 1));
+  m.down_kbit = static_cast<std::uint32_t>(prng.below(kMaxRateKbit + 1));
 }
 void draw(Prng& prng, Decline& m) {
   m = {draw_id<RoundId>(prng), draw_id<AttemptId>(prng), draw_text(prng, kMaxReasonBytes)};
@@ -212,7 +215,11 @@ void draw(Prng& prng, Chunk& m) {
 }
 void draw(Prng& prng, Heartbeat& m) { m = {draw_number<std::uint64_t>(prng), prng.chance(0.5)}; }
 void draw(Prng&, StatusQuery&) {}
-void draw(Prng& prng, StatusReport& m) { m.json = draw_text(prng, 100'000); }
+void draw(Prng& prng, StatusReport& m) {
+  m.json = draw_text(prng, 100'000);
+  m.elements = prng.below(kMaxElements + 1);
+  for (std::size_t i = prng.below(6); i > 0; --i) m.settings.push_back({draw_text(prng, 30), draw_text(prng, 30)});
+}
 
 // ---- the meeting
 

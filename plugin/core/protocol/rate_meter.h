@@ -1,0 +1,50 @@
+// How fast one direction of a site's line is, from what it carries in rounds: nothing is sent to find out.
+//
+// What a round carries says how fast the line is only while there is something to carry: a site that waits for others
+// looks slow. So a round's sample is its best sustained rate, over windows of at least a quarter of the time from its
+// first payload to its last, and of 300 ms: shorter ones would see what a buffer took, or what piled up behind a gap.
+// Where it is told when something is on its way, a line that has nothing to carry for a part of a window counts as that
+// much faster, but at most four times: so one that only passes on what others send is not taken for as slow as they
+// are. A round's sample raises the estimate at once and lowers it slowly. Threads: one caller at a time. Ownership:
+// plain values.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "collab/clock.h"
+
+namespace collab::protocol {
+
+class RateMeter {
+ public:
+  static constexpr Duration kLeastWindow{300'000};
+  static constexpr Duration kGrain{10'000};  // payloads this close to each other are looked at as one
+  static constexpr int kWindowsPerRound = 4;
+  static constexpr int kMostIdle = 4;       // a window counts for at least this part of its length
+  static constexpr double kFall = 1.0 / 8;  // of the way down to a sample below
+
+  // What has been seen since the last call becomes a sample; a round begins.
+  void begin_round();
+  void add(TimePoint now, std::uint64_t bytes);  // that have arrived, or are known to have arrived at the other side
+  // Something is on its way from now on, or nothing is. Who is never told takes it that something always is.
+  void set_busy(TimePoint now, bool busy);
+  // 0: no round has lasted long enough to tell. With what the round under way has shown by its last begin_round().
+  [[nodiscard]] std::uint32_t kbit_per_second() const;
+
+ private:
+  struct Mark {
+    TimePoint at;
+    std::uint64_t total = 0;
+    Duration idle{};
+  };
+  [[nodiscard]] double sample() const;  // kbit/s; 0: none
+
+  std::vector<Mark> marks_;
+  TimePoint opened_{};  // the last mark
+  Duration idle_{};
+  TimePoint idle_since_ = kNever;
+  double estimate_ = 0;
+};
+
+}  // namespace collab::protocol

@@ -1,0 +1,222 @@
+// A helper: asks what is trained, joins with that, takes part in rounds until it is asked to leave.
+#include <algorithm>
+#include <charconv>
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "collab/session.h"
+#include "core/arena/arena.h"
+#include "core/base/knobs.h"
+#include "core/base/log.h"
+#include "core/runtime/ask_coordinator.h"
+#include "core/runtime/leader.h"
+#include "core/runtime/node.h"
+
+namespace collab {
+namespace {
+
+constexpr Duration kAskLimit = std::chrono::seconds(5);
+constexpr Duration kBetweenQuestions = std::chrono::seconds(1);
+constexpr Duration kExchangeLimit = std::chrono::seconds(60);  // for the one under way when it is asked to leave
+
+// The anchor once more: nothing moves these but rounds.
+class StillVector final : public ParameterVector {
+ public:
+  explicit StillVector(std::uint64_t elements) : values_(elements) {}
+  [[nodiscard]] std::uint64_t size() const override { return values_.size(); }
+  [[nodiscard]] std::span<float> view(std::uint64_t offset, std::uint64_t count) override {
+    return std::span(values_).subspan(offset, count);
+  }
+  Status read(std::uint64_t offset, std::span<float> out) override {
+    std::copy_n(values_.begin() + static_cast<std::ptrdiff_t>(offset), out.size(), out.begin());
+    return {};
+  }
+  Status write(std::uint64_t offset, std::span<const float> in) override {
+    std::ranges::copy(in, values_.begin() + static_cast<std::ptrdiff_t>(offset));
+    return {};
+  }
+
+ private:
+  std::vector<float> values_;
+};
+
+Status adopt_setting(const wire::Setting& setting, Config& config, std::uint64_t& outer_elements) {
+  const std::string what = setting.key + "=" + setting.value;
+  if (setting.key == kOuterElements) {
+    const char* end = setting.value.data() + setting.value.size();
+    const auto read = std::from_chars(setting.value.data(), end, outer_elements);
+    if (read.ec == std::errc() && read.ptr == end) return {};
+    return invalid_argument("the swarm's " + what + " is no number of elements");
+  }
+  const auto rows = knob_rows();
+  const auto row = std::ranges::find_if(rows, [&](const KnobRow& r) { return r.knob.name == setting.key; });
+  if (row == rows.end() || !row->knob.shared || !row->parse(setting.value, config)) {
+    return invalid_argument("the swarm has set " + what + ", which this helper does not know: run the same version");
+  }
+  return {};
+}
+
+// Threads: one of its own asks, joins and waits; the node's loop tells it what happens; the caller waits or leaves.
+class Helper final : public HelperServer {
+ public:
+  explicit Helper(HelperOptions options) : options_(std::move(options)), thread_([this] { run(); }) {}
+  ~Helper() override { leave(); }
+
+  Status wait(Duration limit) override {
+    std::unique_lock lock(mutex_);
+    if (changed_.wait_for(lock, limit, [this] { return ended_.has_value(); })) return *ended_;
+    return timed_out("the helper is at work");
+  }
+
+  void leave() override {
+    {
+      const std::lock_guard lock(mutex_);
+      leaving_ = true;
+    }
+    changed_.notify_all();
+    if (thread_.joinable()) thread_.join();
+  }
+
+ private:
+  void run() {
+    Status status;
+    while (status.ok() && !leaving()) {
+      const std::optional<wire::StatusReport> swarm = find_swarm();
+      if (swarm) status = help(*swarm);
+    }
+    const std::lock_guard lock(mutex_);
+    ended_ = status;
+    changed_.notify_all();
+  }
+
+  [[nodiscard]] bool leaving() {
+    const std::lock_guard lock(mutex_);
+    return leaving_;
+  }
+
+  // Nothing when it is to leave.
+  std::optional<wire::StatusReport> find_swarm() {
+    std::string last;
+    for (std::size_t asked = 0; !leaving(); ++asked) {
+      const std::string& address = options_.coordinators[asked % options_.coordinators.size()];
+      Result<std::unique_ptr<Transport>> transport = options_.make_transport();
+      Result<wire::StatusReport> answer =
+          transport.ok() ? ask_coordinator(std::move(*transport), address, kAskLimit) : transport.status();
+      if (answer.ok() && answer->elements > 0) return std::move(*answer);
+      const std::string why = answer.ok() ? "no site is there yet" : answer.status().message();
+      if (why != last) log_info("waiting for a swarm at " + address + ": " + why);
+      last = why;
+      std::unique_lock lock(mutex_);
+      changed_.wait_for(lock, kBetweenQuestions, [this] { return leaving_; });
+    }
+    return std::nullopt;
+  }
+
+  // One membership, from joining to its end. Not ok: there is no point in another.
+  Status help(const wire::StatusReport& swarm) {
+    Config config = options_.config;
+    std::uint64_t outer_elements = UINT64_MAX;
+    for (const wire::Setting& setting : swarm.settings) {
+      COLLAB_RETURN_IF_ERROR(adopt_setting(setting, config, outer_elements));
+    }
+    Result<std::unique_ptr<ArenaWriter>> arena = create_arena({.key = {config.run, options_.site, {}},
+                                                               .elements = swarm.elements,
+                                                               .outer_state = has_outer_state(config.outer),
+                                                               .shared = false,
+                                                               .job = {},
+                                                               .places = {}});
+    if (!arena.ok()) return arena.status();
+    Result<std::unique_ptr<Transport>> transport = options_.make_transport();
+    if (!transport.ok()) return transport.status();
+    StillVector parameters(swarm.elements);
+    joined_ = false;
+    over_.reset();
+    Result<std::unique_ptr<Node>> node = Node::start({.config = config,
+                                                      .site = options_.site,
+                                                      .coordinators = options_.coordinators,
+                                                      .model = {},
+                                                      .fingerprint = {},
+                                                      .outer_elements = outer_elements,
+                                                      .helps = [this](const Status& status) { told(status); }},
+                                                     std::move(*transport), **arena, parameters);
+    if (!node.ok()) return node.status();
+    if ((*node)->address().empty()) {
+      return invalid_argument("a helper has to be dialled by the sites: set COLLAB_ADVERTISE to a host they reach");
+    }
+    (*node)->help(describe(swarm, config, (*node)->address()));
+    return stay(**node);
+  }
+
+  [[nodiscard]] wire::Join describe(const wire::StatusReport& swarm, const Config& config,
+                                    const std::string& address) const {
+    wire::Join join;
+    join.swarm = config.run;
+    join.site = options_.site;
+    join.index = config.site_index.value_or(wire::kNoIndex);
+    join.address = address;
+    join.helper = true;
+    join.elements = swarm.elements;
+    join.settings = swarm.settings;
+    return join;
+  }
+
+  Status stay(Node& node) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return leaving_ || over_; });
+    if (!over_) {  // an exchange in which it owns slices would have to begin again
+      const TimePoint until = clock_.now() + kExchangeLimit;
+      while (!over_ && node.exchanging() && clock_.now() < until)
+        changed_.wait_for(lock, std::chrono::milliseconds(50));
+    }
+    const std::optional<Status> over = over_;
+    const bool joined = joined_;
+    lock.unlock();
+    if (!over) {
+      node.depart("it was asked to end");
+      return {};
+    }
+    if (!joined) return *over;
+    log_info("this swarm is over: " + over->message());
+    return {};
+  }
+
+  void told(const Status& status) {
+    if (status.ok()) log_info("the anchor is in place; it owns slices from the next round on");
+    {
+      const std::lock_guard lock(mutex_);
+      if (status.ok()) {
+        joined_ = true;
+      } else {
+        over_ = status;
+      }
+    }
+    changed_.notify_all();
+  }
+
+  const HelperOptions options_;
+  SteadyClock clock_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool leaving_ = false;         // guarded by mutex_, as are those below
+  bool joined_ = false;          // the swarm it was last told of
+  std::optional<Status> over_;   // the membership
+  std::optional<Status> ended_;  // the helper
+  std::thread thread_;           // last: it uses all the others
+};
+
+}  // namespace
+
+Result<std::unique_ptr<HelperServer>> serve_helper(HelperOptions options) {
+  if (options.coordinators.empty()) {
+    return invalid_argument("no coordinator to join: set COLLAB_COORDINATOR=HOST:PORT");
+  }
+  const Result<LogLevel> level = log_level_from_name(options.config.log);
+  if (!level.ok()) return level.status();
+  set_log(*level, options.site);
+  return std::unique_ptr<HelperServer>(std::make_unique<Helper>(std::move(options)));
+}
+
+}  // namespace collab

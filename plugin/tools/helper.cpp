@@ -1,0 +1,84 @@
+// collab-helper: a process that owns slices for sites that cannot, on a machine that needs no torch.
+//
+// It takes the same COLLAB_* variables as a training process, and runs until SIGINT or SIGTERM.
+#include <boost/program_options.hpp>
+#include <csignal>
+#include <cstdlib>
+#include <iostream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "collab/config.h"
+#include "collab/session.h"
+#include "tools/surroundings.h"
+
+namespace {
+
+namespace po = boost::program_options;
+
+constexpr collab::Duration kLook = std::chrono::milliseconds(200);
+
+int fail(const collab::Status& status) {
+  std::cerr << "collab-helper: " << status.message() << "\n";
+  return EXIT_FAILURE;
+}
+
+int serve(const po::variables_map& arguments) {
+  std::vector<std::pair<std::string, std::string>> given;
+  for (const char* name : {"coordinator", "listen", "run", "site"}) {
+    if (arguments.count(name) > 0) given.emplace_back(name, arguments[name].as<std::string>());
+  }
+  const collab::Result<collab::LoadedConfig> loaded = collab::load_config(collab::tools::collab_environment(), given);
+  if (!loaded.ok()) return fail(loaded.status());
+
+  // Blocked before any thread starts, so that only sigtimedwait() below sees them.
+  sigset_t ends;
+  sigemptyset(&ends);
+  sigaddset(&ends, SIGINT);
+  sigaddset(&ends, SIGTERM);
+  pthread_sigmask(SIG_BLOCK, &ends, nullptr);
+
+  const collab::Config& config = loaded->config;
+  const collab::Result<std::unique_ptr<collab::HelperServer>> helper =
+      collab::serve_helper({.config = config,
+                            .site = config.site.empty() ? "helper" : config.site,
+                            .coordinators = config.coordinator,
+                            .make_transport = [loaded = *loaded] { return collab::tools::make_transport(loaded); }});
+  if (!helper.ok()) return fail(helper.status());
+  std::cout << "collab-helper: at work for run " << config.run << std::endl;
+  const timespec now{};
+  int signal = -1;
+  while (signal < 0) {
+    const collab::Status status = (*helper)->wait(kLook);
+    if (status.code() != collab::StatusCode::kTimeout) return fail(status);
+    signal = sigtimedwait(&ends, nullptr, &now);
+  }
+  (*helper)->leave();
+  std::cout << "collab-helper: stopped by " << (signal == SIGINT ? "SIGINT" : "SIGTERM") << std::endl;
+  return EXIT_SUCCESS;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  po::options_description options("collab-helper: reduces slices for sites that cannot be dialled or have thin lines");
+  options.add_options()("help,h", "print this and exit")("coordinator", po::value<std::string>(),
+                                                         "HOST:PORT of the coordinator (COLLAB_COORDINATOR)")(
+      "listen", po::value<std::string>(), "HOST:PORT where sites reach it (COLLAB_LISTEN)")(
+      "site", po::value<std::string>(), "its name in the swarm (COLLAB_SITE); else: helper")(
+      "run", po::value<std::string>(), "the swarm's name (COLLAB_RUN)");
+  try {
+    po::variables_map arguments;
+    po::store(po::parse_command_line(argc, argv, options), arguments);
+    if (arguments.count("help") > 0) {
+      std::cout << options;
+      return EXIT_SUCCESS;
+    }
+    po::notify(arguments);
+    return serve(arguments);
+  } catch (const po::error& error) {
+    std::cerr << "collab-helper: " << error.what() << "\n" << options;
+    return 2;
+  }
+}

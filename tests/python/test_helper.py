@@ -1,0 +1,83 @@
+"""`collab helper`: two sites that nobody can dial train one model through it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from ranks import Ranks, expect_success
+from test_cli import Coordinator, collab
+
+
+class Helper:
+    def __init__(self, coordinator: str, **environment: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "torch_collab.cli", "helper", "--coordinator", coordinator, "--site", "helper",
+             "--listen", "127.0.0.1:0"],
+            env={**os.environ, **environment},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )  # fmt: skip
+
+    def end(self) -> str:
+        self.process.send_signal(signal.SIGTERM)
+        out, _ = self.process.communicate(timeout=30)
+        assert self.process.returncode == 0, out
+        return out
+
+    def __enter__(self) -> Helper:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.communicate()
+
+
+@pytest.mark.slow
+def test_two_sites_behind_nat_train_through_a_helper(tmp_path: Path) -> None:
+    events = tmp_path / "helper.jsonl"
+    with (
+        Coordinator("--sites", "2", COLLAB_TRANSPORT="tcp") as coordinator,
+        Helper(coordinator.address, COLLAB_TRANSPORT="tcp", COLLAB_EVENTS=str(events)) as helper,
+    ):
+        worlds = []
+        for site in ("paris", "rome"):
+            out = tmp_path / site
+            out.mkdir()
+            environment = {
+                "COLLAB_SITE": site,
+                "COLLAB_COORDINATOR": coordinator.address,
+                "COLLAB_ADVERTISE": "none",
+                "COLLAB_TRANSPORT": "tcp",
+                "COLLAB_SYNC_EVERY": "4",
+            }
+            worlds.append(Ranks("worlds.py", [str(out)], [environment]))
+        try:
+            # The second can take the anchor from the helper alone, so it is there before the first round.
+            for world in worlds:
+                expect_success(world.join())
+        finally:
+            for world in worlds:
+                world.kill()
+        assert "helper ends" in helper.end()
+    saved = [torch.load(tmp_path / site / "0.pt") for site in ("paris", "rome")]
+    assert all(torch.equal(a, b) for a, b in zip(saved[0]["model"], saved[1]["model"], strict=True))
+    told = [json.loads(line) for line in events.read_text().splitlines()]
+    rounds = [event for event in told if event["event"] == "round"]
+    assert rounds and all(sorted(event["members"]) == ["helper", "paris", "rome"] for event in rounds)
+    assert all(sorted(event["contributors"]) == ["paris", "rome"] for event in rounds[:-1])
+
+
+@pytest.mark.slow
+def test_a_helper_without_a_coordinator_is_told() -> None:
+    done = collab("helper")
+    assert done.returncode == 1
+    assert "--coordinator HOST:PORT" in done.stderr
