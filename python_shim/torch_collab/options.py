@@ -36,6 +36,7 @@ class Options:
     # Rounds.
     sync_every: int | str | None = None
     codec: str | None = None
+    error_feedback: bool | None = None
     outer: str | None = None
     outer_lr: float | None = None
     outer_momentum: float | None = None

@@ -54,6 +54,7 @@ class Node {
     Digest fingerprint;
     std::uint64_t outer_elements = UINT64_MAX;  // trained parameters; buffers lie behind
     bool lends_optimizer = false;
+    std::optional<StoredResidual> residual{};  // moved on to the data plane
   };
   static Result<std::unique_ptr<Node>> start(Options options, std::unique_ptr<Transport> transport, ArenaWriter& arena,
                                              ParameterVector& parameters);
