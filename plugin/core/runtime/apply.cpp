@@ -40,6 +40,12 @@ Status change_tile(ParameterVector& parameters, ParameterChange change, std::uin
   return internal_error("no such parameter change: " + std::to_string(static_cast<std::uint32_t>(change)));
 }
 
+Residual::Reader reader_of(std::span<const float> vector) {
+  return [vector](ElementRange range) -> Result<std::span<const float>> {
+    return vector.subspan(range.begin, range.size());
+  };
+}
+
 ParameterChange change_for(protocol::Base base) {
   switch (base) {
     case protocol::Base::kParameters: return ParameterChange::kToAnchor;
@@ -145,10 +151,7 @@ Status DataPlane::keep_left_out(protocol::Base base, std::span<const float> snap
     case protocol::Base::kFork: return residual_.commit(anchor, nullptr);
     case protocol::Base::kParameters:
       return residual_.commit(anchor, [this](ElementRange range) { return parameters_at(range); });
-    case protocol::Base::kSnapshot:
-      return residual_.commit(anchor, [&](ElementRange range) -> Result<std::span<const float>> {
-        return snapshot.subspan(range.begin, range.size());
-      });
+    case protocol::Base::kSnapshot: return residual_.commit(anchor, reader_of(snapshot));
   }
   return internal_error("no such base: " + std::to_string(static_cast<int>(base)));
 }
@@ -163,6 +166,9 @@ Status DataPlane::rebase(protocol::Base base) {
     return internal_error("the parameters are to be moved onto another anchor from values that were not set aside");
   }
   const std::span<const float> previous = aside ? kept : parts_.arena->scratch();
+  if (base == protocol::Base::kSnapshot) {
+    COLLAB_RETURN_IF_ERROR(residual_.assume_contributed(parts_.arena->scratch(), reader_of(snapshot)));
+  }
   return change_parameters(*parts_.parameters, change_for(base), parts_.arena->anchor(), previous);
 }
 

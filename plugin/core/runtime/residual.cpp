@@ -89,6 +89,20 @@ Status Residual::commit(std::span<const float> anchor, const Reader& contributed
   return {};
 }
 
+Status Residual::assume_contributed(std::span<const float> anchor, const Reader& contributed) {
+  const std::optional<Attempt> attempt = std::exchange(attempt_, std::nullopt);
+  if (!attempt || attempt->alone || !(attempt->share > 0)) return {};
+  for (const ElementRange& range : attempt->theirs) {
+    COLLAB_RETURN_IF_ERROR(keep_left_out(range, anchor, contributed));
+  }
+  std::vector<ElementRange> of_mean;
+  for (const Own& own : attempt->own) {
+    each_within(own.range, units_.of_mean, [&](ElementRange both) { of_mean.push_back(both); });
+  }
+  units_ = {.share = attempt->share, .equal = attempt->equal, .of_mean = std::move(of_mean)};
+  return {};
+}
+
 // In the chunks that were sent: the groups of top-k begin with them.
 Status Residual::keep_left_out(ElementRange range, std::span<const float> anchor, const Reader& contributed) {
   for (std::uint64_t begin = range.begin; begin < range.end; begin += chunk_elements_) {

@@ -64,6 +64,8 @@ class Residual {
   // The attempt started last was committed. `anchor`: whole, the one the contributions are the difference from; null
   // `contributed`: ours are not among them, and what is left out of our delta stays as it was.
   Status commit(std::span<const float> anchor, const Reader& contributed);
+  // Our contribution to the attempt started last counts as committed, by whom and with which means is not known.
+  Status assume_contributed(std::span<const float> anchor, const Reader& contributed);
   // Zeros: what was left out came from parameters that were not fit to be sent.
   void drop();
 

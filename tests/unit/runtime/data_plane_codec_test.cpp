@@ -96,8 +96,13 @@ class DataPlaneCodec : public ::testing::Test {
   DataPlane::Events start(std::uint32_t attempt, double weight = 1) {
     attempt_ = AttemptId(attempt);
     transport_.sent.clear();
-    wire::Form form{
-        TermId(1), RunId(3), round(), attempt_, {{kSelf, weight}, {kPeer, 1}}, {{kSelf, kOurs}, {kPeer, kTheirs}}, {}};
+    wire::Form form{TermId(1),
+                    RunId(3),
+                    round(),
+                    attempt_,
+                    {{kSelf, weight, attempt_}, {kPeer, 1, attempt_}},
+                    {{kSelf, kOurs}, {kPeer, kTheirs}},
+                    {}};
     return plane_->start({form, kSelf, {LinkId(0), kLink}});
   }
   [[nodiscard]] RoundId round() const { return RoundId(arena_->sealed()->round.value + 1); }
@@ -237,6 +242,33 @@ TEST_F(DataPlaneCodec, ACommitThatIsHeardOfLateCountsWhatWasContributed) {
   train();
   commit(protocol::Base::kSnapshot);
   for (std::size_t i = 0; i < sum.size(); ++i) ASSERT_EQ(left_out()[kTheirs.begin + i], sum[i] - back[i]) << i;
+}
+
+// The line went before the commit was heard of; the anchor is fetched, and the contribution counts as part of it.
+TEST_F(DataPlaneCodec, AContributionThatCountsAsCommittedIsNotBroughtTwice) {
+  begin({CodecId::kTopK64, CodecId::kInt8});
+  run_round();
+  const std::vector<float> before = left_out();
+  const std::vector<float> anchor(arena_->anchor().begin(), arena_->anchor().end());
+  const std::vector<float> parameters = vector_.values;
+  start(1);
+  std::vector<float> back(kTheirs.size());
+  ASSERT_TRUE(codec_for(CodecId::kTopK64).decode(sent(wire::ChunkKind::kContribution), back).ok());
+  ASSERT_TRUE(plane_->take_snapshot().ok());
+  plane_->cancel();
+  train();
+  // As a transfer would: another anchor, the one before in the other slot.
+  std::ranges::fill(arena_->scratch(), 0.5F);
+  arena_->seal({RunId(3), round(), {}});
+  ASSERT_TRUE(plane_->rebase(protocol::Base::kSnapshot).ok());
+  const std::vector<float> after = left_out();
+  for (std::size_t i = 0; i < back.size(); ++i) {
+    const std::size_t at = kTheirs.begin + i;
+    const volatile float delta = anchor[at] - parameters[at];  // volatile: rounded on its own
+    ASSERT_EQ(after[at], delta + before[at] - back[i]) << at;
+  }
+  EXPECT_TRUE(std::equal(after.begin(), after.begin() + kOurs.end, before.begin())) << "what our means left out stays";
+  EXPECT_EQ(plane_->residual().units().of_mean, std::vector{kOurs});
 }
 
 TEST_F(DataPlaneCodec, UnfitParametersAndAbandonedAttempts) {
