@@ -1,11 +1,14 @@
 // Error feedback through whole sessions: thin codecs bring the sites to where the exact mean would, given rounds.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cmath>
 #include <filesystem>
 
+#include "core/base/digest.h"
 #include "core/base/prng.h"
 #include "tests/integration/by_hand.h"
+#include "tests/integration/meddling.h"
 
 namespace collab::testing {
 namespace {
@@ -83,6 +86,36 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{"topk64_up_without", {CodecId::kTopK64, CodecId::kInt8}, false, 100, 1, 0.7},
                       Case{"topk128_both", CodecId::kTopK128, true, 400, 0.3}),
     [](const auto& made) { return made.param.name; });
+
+// The owner names the sender, and another attempt is formed; nobody waits for a time-out.
+TEST_F(ByHand, APayloadNoEncoderWritesCostsAnAttemptNotTheRound) {
+  std::atomic<bool> armed = false;
+  std::atomic<int> sent = 0;
+  swarm_.adjust = [&](SessionOptions& options, std::size_t site) {
+    options.make_transport = [&, site]() -> Result<std::unique_ptr<Transport>> {
+      auto meddle = [&armed, &sent, site](Meddling&, LinkId, TransportMessage& message, std::uint64_t) {
+        std::optional<wire::Chunk> chunk = chunk_of(message);
+        if (!armed || !chunk || chunk->kind != wire::ChunkKind::kContribution || site != 1 || sent++ > 0) return true;
+        const BufferPtr bad = make_buffer_pool()->take(message.payload->bytes().size());
+        std::ranges::fill(bad->bytes(), std::byte{255});
+        chunk->payload_hash = hash64(bad->view());
+        message.head = wire::encode(*chunk);
+        message.payload = bad;
+        return true;
+      };
+      return std::unique_ptr<Transport>(std::make_unique<Meddling>(swarm_.transport(), std::move(meddle)));
+    };
+  };
+  start(2, [](Config& config) { config.codec = {CodecId::kTopK64, CodecId::kInt4}; });
+  together(2, [this](std::size_t site) { EXPECT_TRUE(interval(site)); });
+  armed = true;
+  const auto began = std::chrono::steady_clock::now();
+  together(2, [this](std::size_t site) { EXPECT_TRUE(interval(site)); });
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(10));
+  EXPECT_GT(sent, 2) << "what was spoilt was sent again";
+  EXPECT_EQ(values(0), values(1));
+  finish_all();
+}
 
 // Eight steps, then eight in other processes: bit for bit the sixteen of one.
 TEST(Feedback, WhatWasLeftOutOutlivesTheProcessOnDisk) {
