@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "collab/status.h"
@@ -64,5 +65,9 @@ class Codec {
 [[nodiscard]] const Codec& codec_for(CodecId id);
 // "fp32", "bf16", "fp16", "int8", "int4", "int4-e3m0", "int2", "topk64", "topk128"
 [[nodiscard]] Result<CodecId> codec_from_name(std::string_view name);
+// "int8", or "int4/int8" where the two ways differ.
+[[nodiscard]] std::string name_of(const Codecs& codecs);
+// Of 8 bits an element or fewer: they leave out so much that it is carried over to the next payload.
+[[nodiscard]] bool needs_error_feedback(CodecId id);
 
 }  // namespace collab

@@ -63,7 +63,8 @@ struct Config {
 
   // Rounds.
   SyncEvery sync_every;
-  CodecId codec = CodecId::kFp16;
+  Codecs codec;
+  bool error_feedback = true;  // of codecs of 8 bits or fewer
   OuterId outer = OuterId::kAverage;
   double outer_lr = 1.0;  // default by outer: average 1.0, nesterov 0.7
   double outer_momentum = 0.9;

@@ -55,6 +55,16 @@ enum class CodecId : std::uint8_t {
   kTopK64 = 7,
   kTopK128 = 8,
 };
+// How elements travel: contributions up to a slice's owner, the owner's mean down to all.
+struct Codecs {
+  CodecId up = CodecId::kFp16;
+  CodecId down = CodecId::kFp16;
+
+  constexpr Codecs() = default;
+  constexpr Codecs(CodecId both) : up(both), down(both) {}  // NOLINT(google-explicit-constructor): one for both ways
+  constexpr Codecs(CodecId up_codec, CodecId down_codec) : up(up_codec), down(down_codec) {}
+  constexpr bool operator==(const Codecs&) const = default;
+};
 enum class OuterId : std::uint8_t { kAverage = 0, kNesterov = 1 };
 
 // Elements [begin, end) of the parameter vector.

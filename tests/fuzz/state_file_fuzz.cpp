@@ -49,6 +49,9 @@ void check(std::span<const std::byte> bytes) {
   std::vector<float> outer(found.outer_state ? found.elements : 0);
   const Status status = read_state_into(kFile.path(), found, anchor, outer);
   FUZZ_CHECK(status.ok() || !status.message().empty());
+  if (found.residual.empty()) return;
+  const Result<StoredResidual> residual = read_residual(kFile.path(), found);
+  FUZZ_CHECK(residual.ok() ? residual->values.size() == found.elements : !residual.status().message().empty());
 }
 
 // The same bytes with the header's hash set right.
@@ -71,14 +74,16 @@ std::vector<Input> seed_inputs() {
   FUZZ_CHECK(::mkdtemp(folder.data()) != nullptr);
   std::vector<Input> inputs;
   for (const bool outer_state : {false, true}) {
-    StateHeader header{"night-run", "paris", RunId(3), RoundId(4), {}, {5, 6}, 20, outer_state, {}, {}, {}, {}};
+    StateHeader header{"night-run", "paris", RunId(3), RoundId(4), {}, {5, 6}, 20, outer_state, {}, {}, {}, {}, {}};
     if (outer_state) header.branch = {{RunId(3), RunId(2), 640}};
     header.model = {{"wte.weight", "float32", {4, 5}, true, {}}, {"mask", "bool", {3}, false, {7, 8}}};
     const std::vector<float> anchor(20, 1.5F);
     const std::vector<float> outer(outer_state ? 20 : 0, 0.5F);
     header.digest = digest_of_state(digest_of_vector(anchor), outer_state ? digest_of_vector(outer) : Digest{});
     const std::string path = state_path(folder, "paris");
-    FUZZ_CHECK(write_state(path, header, anchor, outer).ok());
+    const std::vector<float> residual(outer_state ? 20 : 0, -0.25F);
+    if (outer_state) header.residual = {{digest_of_vector(residual), {0.5F, 0.25F, {{0, 4}, {8, 20}}}}};
+    FUZZ_CHECK(write_state(path, header, anchor, outer, residual).ok());
     std::ifstream file(path, std::ios::binary);
     inputs.emplace_back((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   }

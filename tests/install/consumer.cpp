@@ -89,7 +89,6 @@ int main() {
   if (failed_a != 0 || failed_b != 0) return 1;
   const bool agreed = std::ranges::all_of(a->values, [](float x) { return x == 2.5F; }) && a->values == b->values;
   std::printf("two sites %s at %g with the %s codec and %zu knobs\n", agreed ? "agree" : "DISAGREE",
-              static_cast<double>(a->values[0]), std::string(collab::codec_for(config.codec).name()).c_str(),
-              loaded->values.size());
+              static_cast<double>(a->values[0]), collab::name_of(config.codec).c_str(), loaded->values.size());
   return agreed ? 0 : 1;
 }

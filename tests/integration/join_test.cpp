@@ -10,66 +10,14 @@
 #include <sstream>
 #include <thread>
 
-#include "core/wire/encoding.h"
 #include "tests/integration/by_hand.h"
+#include "tests/integration/meddling.h"
 
 namespace collab::testing {
 namespace {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-// Shows each part of an anchor, or of an optimiser's state, that is sent to `meddle`, which may change it or keep it
-// back (false).
-class Meddling final : public Transport {
- public:
-  using Meddle = std::function<bool(Meddling&, LinkId, TransportMessage&, std::uint64_t token)>;
-  Meddling(std::unique_ptr<Transport> inner, Meddle meddle) : inner_(std::move(inner)), meddle_(std::move(meddle)) {}
-  [[nodiscard]] std::string name() const override { return inner_->name(); }
-  [[nodiscard]] Abilities abilities() const override { return inner_->abilities(); }
-  Status start(TransportHandler* handler) override { return inner_->start(handler); }
-  Result<std::string> listen(const std::string& address) override { return inner_->listen(address); }
-  LinkId connect(const std::string& address, Duration timeout) override { return inner_->connect(address, timeout); }
-  void send(LinkId link, TransportMessage message, std::uint64_t token) override {
-    if (message.lane == Lane::kData) {
-      const auto decoded = wire::decode(message.head);
-      const auto* chunk = decoded.ok() ? std::get_if<wire::Chunk>(&*decoded) : nullptr;
-      const bool shown =
-          chunk != nullptr && (chunk->kind == wire::ChunkKind::kAnchor || chunk->kind == wire::ChunkKind::kOptimizer);
-      if (shown && !meddle_(*this, link, message, token)) return;
-    }
-    inner_->send(link, std::move(message), token);
-  }
-  void close(LinkId link) override { inner_->close(link); }
-  void pass(LinkId link, TransportMessage message, std::uint64_t token) {
-    inner_->send(link, std::move(message), token);
-  }
-
- private:
-  std::unique_ptr<Transport> inner_;
-  Meddle meddle_;
-};
-
-// What is kept back, to be given later.
-class Held {
- public:
-  void keep(Meddling& by, LinkId link, TransportMessage message, std::uint64_t token) {
-    messages_.push_back({&by, link, std::move(message), token});
-  }
-  void release() {
-    for (Message& each : messages_) each.by->pass(each.link, std::move(each.message), each.token);
-    messages_.clear();
-  }
-
- private:
-  struct Message {
-    Meddling* by;
-    LinkId link;
-    TransportMessage message;
-    std::uint64_t token;
-  };
-  std::vector<Message> messages_;
-};
 
 class Joining : public ByHand {
  protected:
@@ -80,7 +28,10 @@ class Joining : public ByHand {
     swarm_.adjust = [this](SessionOptions& options, std::size_t site) {
       options.make_transport = [this, site]() -> Result<std::unique_ptr<Transport>> {
         const auto meddle = [this, site](Meddling& by, LinkId link, TransportMessage& message, std::uint64_t token) {
-          return !armed_ || !meddle_[site] || meddle_[site](by, link, message, token);
+          const auto chunk = chunk_of(message);
+          const bool shown =
+              chunk && (chunk->kind == wire::ChunkKind::kAnchor || chunk->kind == wire::ChunkKind::kOptimizer);
+          return !shown || !armed_ || !meddle_[site] || meddle_[site](by, link, message, token);
         };
         return std::unique_ptr<Transport>(std::make_unique<Meddling>(swarm_.transport(), meddle));
       };

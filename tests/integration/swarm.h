@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "collab/codec.h"
 #include "collab/session.h"
 #include "transport/loopback/loopback_transport.h"
 
@@ -117,7 +118,7 @@ struct Swarm {
     options.config = config;
     options.config.site_index = static_cast<std::uint32_t>(site);
     options.config.listen = "127.0.0.1:0";
-    options.shared_settings = {{"codec", std::to_string(static_cast<int>(config.codec))}};
+    options.shared_settings = {{"codec", name_of(config.codec)}};
     options.site = "site" + std::to_string(site);
     options.site_rank = static_cast<std::uint32_t>(rank);
     options.site_size = static_cast<std::uint32_t>(ranks);

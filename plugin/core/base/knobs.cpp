@@ -15,14 +15,15 @@ using namespace knobs;  // NOLINT(google-build-using-namespace): the forms, used
 template <typename T>
 using Choice = std::pair<std::string_view, T>;
 
-// Not yet topk64 and topk128: the data plane sends whole buffers, their payloads are shorter.
-constexpr std::array<Choice<CodecId>, 7> kCodecs{{{"fp32", CodecId::kFp32},
+constexpr std::array<Choice<CodecId>, 9> kCodecs{{{"fp32", CodecId::kFp32},
                                                   {"bf16", CodecId::kBf16},
                                                   {"fp16", CodecId::kFp16},
                                                   {"int8", CodecId::kInt8},
                                                   {"int4", CodecId::kInt4},
                                                   {"int4-e3m0", CodecId::kInt4E3m0},
-                                                  {"int2", CodecId::kInt2}}};
+                                                  {"int2", CodecId::kInt2},
+                                                  {"topk64", CodecId::kTopK64},
+                                                  {"topk128", CodecId::kTopK128}}};
 constexpr std::array<Choice<OuterId>, 2> kOuters{{{"average", OuterId::kAverage}, {"nesterov", OuterId::kNesterov}}};
 constexpr std::array<Choice<WeightBy>, 3> kWeights{
     {{"samples", WeightBy::kSamples}, {"steps", WeightBy::kSteps}, {"equal", WeightBy::kEqual}}};
@@ -67,6 +68,28 @@ bool parse_connections(std::string_view text, Config& config) {
 }
 std::string format_connections(const Config& config) {
   return config.connections == 0 ? "auto" : std::to_string(config.connections);
+}
+
+// One codec for both ways, or UP/DOWN.
+bool parse_codecs(std::string_view text, Config& config) {
+  const std::size_t slash = std::min(text.find('/'), text.size());
+  const std::string_view up = text.substr(0, slash);
+  const std::string_view down = slash == text.size() ? up : text.substr(slash + 1);
+  const auto take = [](std::string_view name, CodecId& codec) {
+    const auto* found = std::ranges::find(kCodecs, name, &Choice<CodecId>::first);
+    if (found == kCodecs.end()) return false;
+    codec = found->second;
+    return true;
+  };
+  return take(up, config.codec.up) && take(down, config.codec.down);
+}
+std::string format_codecs(const Config& config) {
+  const auto name = [](CodecId codec) {
+    const auto* found = std::ranges::find(kCodecs, codec, &Choice<CodecId>::second);
+    return found == kCodecs.end() ? "?" : std::string(found->first);
+  };
+  const Codecs& codec = config.codec;
+  return codec.up == codec.down ? name(codec.up) : name(codec.up) + "/" + name(codec.down);
 }
 
 bool parse_site_index(std::string_view text, Config& config) {
@@ -128,6 +151,7 @@ constexpr std::string_view kPath = "a path in UTF-8 of at most 4000 bytes";
 constexpr std::string_view kSecret = "one line of 32 to 4096 characters, as `collab token` makes it";
 constexpr std::string_view kCongestion = "a name as in net.ipv4.tcp_available_congestion_control, or nothing";
 constexpr std::string_view kChoice = "one word";
+constexpr std::string_view kCodec = "a codec for both ways, or UP/DOWN such as int4/int8";
 constexpr std::string_view kListen = "HOST:PORT or [IPv6]:PORT, port 0 for a free one";
 constexpr std::string_view kHosts = "HOST:PORT or [IPv6]:PORT, at most 16 of them with commas between";
 constexpr std::string_view kHost = "a host's name or address, without a port";
@@ -231,11 +255,20 @@ constexpr auto kRows = std::to_array<KnobRow>({
      kEvery,
      parse_sync_every,
      format_sync_every},
-    {{"codec", "fp16", "", "fp32|bf16|fp16|int8|int4|int4-e3m0|int2",
-      "How deltas travel: exact, or rounded to so many bits; fp16 and the ints have a scale for each block.", true},
-     kChoice,
-     parse_choice<&C::codec, kCodecs>,
-     format_choice<&C::codec, kCodecs>},
+    {{"codec", "fp16", "", "fp32|bf16|fp16|int8|int4|int4-e3m0|int2|topk64|topk128",
+      "How deltas travel: exact, rounded to so many bits, or only the 64 or 128 largest of each 4096; UP/DOWN "
+      "(int4/int8) for deltas one way, their mean the other.",
+      true},
+     kCodec,
+     parse_codecs,
+     format_codecs},
+    {{"error_feedback", "1", "", "0|1",
+      "Whether what a codec of 8 bits or fewer leaves out is put into the next round; takes memory for one more copy "
+      "of the parameters in float32.",
+      true},
+     kSwitch,
+     parse_switch<&C::error_feedback>,
+     format_switch<&C::error_feedback>},
     {{"outer", "average", "", "average|nesterov",
       "What is done with the mean delta: taken as it is, or DiLoCo's momentum.", true},
      kChoice,

@@ -171,4 +171,25 @@ Result<CodecId> codec_from_name(std::string_view name) {
   return invalid_argument("unknown codec \"" + std::string(name) + "\": expected one of " + known);
 }
 
+std::string name_of(const Codecs& codecs) {
+  std::string name(codec_for(codecs.up).name());
+  if (codecs.down != codecs.up) name += "/" + std::string(codec_for(codecs.down).name());
+  return name;
+}
+
+bool needs_error_feedback(CodecId id) {
+  switch (id) {
+    case CodecId::kFp32:
+    case CodecId::kBf16:
+    case CodecId::kFp16: return false;
+    case CodecId::kInt8:
+    case CodecId::kInt4:
+    case CodecId::kInt4E3m0:
+    case CodecId::kInt2:
+    case CodecId::kTopK64:
+    case CodecId::kTopK128: return true;
+  }
+  panic("no codec with this number", __FILE__, __LINE__);
+}
+
 }  // namespace collab

@@ -64,7 +64,7 @@ struct Blocks {
       const std::size_t first = block * kBlock;
       if (first + kAhead + kBlock <= n) {
         whole.from(first + kAhead).template prefetch<kBlock>();
-        prefetch_memory<kForWriting>(next + first + kAhead, kBlock * sizeof(float));
+        if (next != residual) prefetch_memory<kForWriting>(next + first + kAhead, kBlock * sizeof(float));
       }
       for (std::size_t i = 0; i < kBlock; ++i) sum[i] = whole[first + i];
       std::byte* values = out + block * kValueBytes;

@@ -32,31 +32,30 @@ struct Int2 {
   static constexpr std::uint32_t kSmallestScale = 0x0080'0000;  // 2^-126
   static constexpr std::uint32_t kLargestScale = 0x7EAA'0000;   // the largest bf16 s with 3 s finite
 
-  template <typename T>
-  static T sum_of_lanes(T (&lanes)[kLanes]) {
-    for (std::size_t width = kLanes / 2; width > 0; width /= 2) {
-      for (std::size_t i = 0; i < width; ++i) lanes[i] = lanes[i] + lanes[i + width];
-    }
+  template <std::size_t kWidth = kLanes / 2, typename T>
+  static T sum_of_lanes(T* lanes) {
+    for (std::size_t i = 0; i < kWidth; ++i) lanes[i] = lanes[i] + lanes[i + kWidth];
+    if constexpr (kWidth > 1) sum_of_lanes<kWidth / 2>(lanes);
     return lanes[0];
   }
 
-  // The bits of s; `total` is T. Infinite when the total is not finite.
-  template <typename In>
-  static std::uint32_t scale_bits(In in, std::size_t used, float total) {
+  // The bits of s; `total` is T.
+  static std::uint32_t scale_bits(const float* magnitudes, std::size_t used, float total) {
     const float threshold = total * (320.0F / static_cast<float>(used));
-    float sums[kLanes] = {};
-    std::int32_t counts[kLanes] = {};
-    for (std::size_t row = 0; row < kBlock; row += kLanes) {
-      for (std::size_t i = 0; i < kLanes; ++i) {
-        const float magnitude = float_of(bits_of(in[row + i]) & kMagnitude);
-        const bool large = magnitude >= threshold;
-        sums[i] = sums[i] + (large ? magnitude * 0x1.0p-8F : 0.0F);
-        counts[i] = counts[i] + (large ? 1 : 0);
-      }
+    float sums[kLanes];
+    float counts[kLanes];
+    for (std::size_t i = 0; i < kLanes; ++i) {
+      const auto one_if_large = [&](std::size_t at) { return magnitudes[at] >= threshold ? 1.0F : 0.0F; };
+      const float one = one_if_large(i);
+      const float two = one_if_large(i + kLanes);
+      const float three = one_if_large(i + 2 * kLanes);
+      const float four = one_if_large(i + 3 * kLanes);
+      sums[i] = magnitudes[i] * 0x1.0p-8F * one + magnitudes[i + kLanes] * 0x1.0p-8F * two +
+                magnitudes[i + 2 * kLanes] * 0x1.0p-8F * three + magnitudes[i + 3 * kLanes] * 0x1.0p-8F * four;
+      counts[i] = one + two + three + four;
     }
     const float large_sum = sum_of_lanes(sums);
-    const std::int32_t large_count = sum_of_lanes(counts);
-    const float weight = static_cast<float>(static_cast<std::int32_t>(used) + 8 * large_count);
+    const float weight = static_cast<float>(used) + 8.0F * sum_of_lanes(counts);
     const std::uint32_t exact = bits_of((total + 2.0F * large_sum) / weight * 0x1.0p8F);
     const std::uint32_t rounded = (exact + 0x7FFF + ((exact >> 16) & 1)) & 0xFFFF'0000;
     return rounded < kSmallestScale ? 0 : smaller(rounded, kLargestScale);
@@ -64,28 +63,33 @@ struct Int2 {
 
   template <typename In>
   static bool encode(In in, std::size_t used, std::byte* values, std::byte* scale) {
-    float sums[kLanes] = {};
-    for (std::size_t row = 0; row < kBlock; row += kLanes) {
-      for (std::size_t i = 0; i < kLanes; ++i) {
-        sums[i] = sums[i] + float_of(bits_of(in[row + i]) & kMagnitude) * 0x1.0p-8F;
-      }
+    float magnitudes[kBlock];
+    std::uint32_t signs[kBlock];
+    for (std::size_t i = 0; i < kBlock; ++i) {
+      const std::uint32_t bits = bits_of(in[i]);
+      magnitudes[i] = float_of(bits & kMagnitude);
+      signs[i] = bits >> 31;
+    }
+    float sums[kLanes];
+    for (std::size_t i = 0; i < kLanes; ++i) {
+      sums[i] = magnitudes[i] * 0x1.0p-8F + magnitudes[i + kLanes] * 0x1.0p-8F +
+                magnitudes[i + 2 * kLanes] * 0x1.0p-8F + magnitudes[i + 3 * kLanes] * 0x1.0p-8F;
     }
     const float total = sum_of_lanes(sums);
     if ((bits_of(total) & kMagnitude) >= kInfinity) return false;  // finite elements cannot add up to infinity
-    const std::uint32_t s = scale_bits(in, used, total);
+    const std::uint32_t s = scale_bits(magnitudes, used, total);
     *reinterpret_cast<Unaligned16*>(scale) = static_cast<std::uint16_t>(s >> 16);
-    const std::uint32_t from = bits_of(2.0F * float_of(s));
-    const std::uint32_t written = s == 0 ? 0 : 3;
-    auto* out = reinterpret_cast<std::uint8_t*>(values);
-    for (std::size_t i = 0; i < kLanes; ++i) {
-      std::uint32_t four = 0;
-      for (std::size_t part = 0; part < 4; ++part) {
-        const std::uint32_t bits = bits_of(in[i + part * kLanes]);
-        const std::uint32_t q = bits >> 31 | ((bits & kMagnitude) >= from ? 2 : 0);
-        four |= (q & written) << (2 * part);
+    const float from = 2.0F * float_of(s);
+    const std::uint32_t written = s == 0 ? 0 : 0xFF;
+    // In words first, then in bytes: loops over elements of one size make the best vectors.
+    std::uint32_t four[kLanes] = {};
+    for (std::size_t part = 0; part < 4; ++part) {
+      for (std::size_t i = 0; i < kLanes; ++i) {
+        const std::uint32_t large = magnitudes[part * kLanes + i] >= from ? 2 : 0;
+        four[i] |= (signs[part * kLanes + i] | large) << (2 * part);
       }
-      out[i] = static_cast<std::uint8_t>(four);
     }
+    for (std::size_t i = 0; i < kLanes; ++i) values[i] = static_cast<std::byte>(four[i] & written);
     return true;
   }
 
@@ -105,10 +109,11 @@ struct Int2 {
   static void decode(const std::byte* values, const std::byte* scale, Out out) {
     const std::uint32_t s = std::uint32_t{*reinterpret_cast<const Unaligned16*>(scale)} << 16;
     const std::uint32_t three = bits_of(3.0F * float_of(s));
-    const auto* in = reinterpret_cast<const std::uint8_t*>(values);
+    std::uint32_t four[kLanes];
+    for (std::size_t i = 0; i < kLanes; ++i) four[i] = static_cast<std::uint32_t>(values[i]);
     for (std::size_t part = 0; part < 4; ++part) {
       for (std::size_t i = 0; i < kLanes; ++i) {
-        const std::uint32_t q = std::uint32_t{in[i]} >> (2 * part);
+        const std::uint32_t q = four[i] >> (2 * part);
         out.put(part * kLanes + i, float_of(((q & 2) == 0 ? s : three) | (q & 1) << 31));
       }
     }

@@ -65,12 +65,22 @@ struct CallsUnderWay {
   std::map<std::string, InCall> sites;
   bool operator==(const CallsUnderWay&) const = default;
 };
-using CoordinatorEvent = std::variant<Received, Closed, Tick, CallsUnderWay>;
+// Nobody could be reached where a member says that it can be dialled.
+struct Undialable {
+  LinkId link;  // to the member
+  std::string reason;
+};
+using CoordinatorEvent = std::variant<Received, Closed, Tick, CallsUnderWay, Undialable>;
 struct Broadcast {  // one message over many links, in this order
   std::vector<LinkId> links;
   wire::Message message;
 };
-using CoordinatorAction = std::variant<Send, Broadcast, Hangup, Note>;
+// Try whether that member can be dialled there; where links cannot cross NAT there is nothing to try.
+struct ProbeAddress {
+  LinkId link;
+  std::string address;
+};
+using CoordinatorAction = std::variant<Send, Broadcast, Hangup, ProbeAddress, Note>;
 
 // f(link, message) for each copy of what the action sends; f says false to stop.
 template <typename F>

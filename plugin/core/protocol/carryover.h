@@ -55,9 +55,7 @@ class Carryover {
     sent_.clear();
   }
 
-  void sent(SiteId owner, const ElementRange& range) {
-    sent_[key(owner, range)] = Sent{attempt_, links_.at(owner)};
-  }
+  void sent(SiteId owner, const ElementRange& range) { sent_[key(owner, range)] = Sent{attempt_, links_.at(owner)}; }
 
   [[nodiscard]] Arrival arrived(SiteId from, const ElementRange& range, AttemptId attempt, Payload payload) {
     if (attempt < since(from)) return Arrival::kStale;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "core/base/text.h"
 #include "core/protocol/coordinator_state.h"
 #include "core/wire/encoding.h"
 
@@ -95,6 +96,18 @@ void Coordinator::State::on_event(const Closed& event) {
     return;
   }
   remove(link->second, event.why.ok() ? "its link was closed" : "its link was lost: " + event.why.message());
+}
+
+// Others dial it no more: it dials them, and owns no slice.
+void Coordinator::State::on_event(const Undialable& event) {
+  const auto found = links.find(event.link);
+  if (found == links.end()) return;
+  MemberRecord& member = members.at(found->second);
+  note(Note::Level::kWarning, "address",
+       member.name + " cannot be dialled at " + member.address + " (" + event.reason + "): it has to dial the others",
+       {{"who", json_quote(member.name)}});
+  member.address.clear();
+  send_roster();
 }
 
 void Coordinator::State::on_event(const CallsUnderWay& event) { calls = event.sites; }

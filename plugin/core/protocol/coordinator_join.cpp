@@ -244,6 +244,7 @@ void Coordinator::State::admit(LinkId link, const wire::Join& join) {
     return static_cast<std::uint32_t>(std::max<Duration::rep>(1, d.count() / 1000));
   };
   send(member, wire::Welcome{term, member.id, as_ms(config.heartbeat), as_ms(config.link_grace)});
+  if (!join.address.empty()) out.emplace_back(ProbeAddress{link, join.address});
   auto& inserted = members.emplace(member.id, std::move(member)).first->second;
   ++changes;
   send_roster();

@@ -112,7 +112,6 @@ void Coordinator::State::on_unreached(MemberRecord& member, const wire::Unreache
     round.gone.erase(unreached.peer);
     return abandon_attempt();
   }
-  member.since = AttemptId{};  // nobody knows what of their exchange is whole
   const std::pair<SiteId, SiteId> pair = std::minmax(member.id, unreached.peer);
   const std::string text = member.name + " cannot exchange with " + name_of(unreached.peer) + ": " + unreached.reason;
   const bool cut = ++round.unreached[pair] >= kCutAfter;

@@ -133,8 +133,8 @@ struct RoundRecord {
   std::vector<wire::Slice> slices;    // of the last attempt
   // Lost since they took part in it, owning nothing: what they sent to the owners may be there whole.
   std::map<SiteId, Gone> gone;
-  std::set<SiteId> declined;          // said their delta is unfit
-  std::set<SiteId> set_aside;         // did not finish in time: the round goes on without them
+  std::set<SiteId> declined;   // said their delta is unfit
+  std::set<SiteId> set_aside;  // did not finish in time: the round goes on without them
   std::map<std::pair<SiteId, SiteId>, std::uint32_t> unreached;  // as `cuts`
   std::map<SiteId, std::uint32_t> state_repairs;
   std::map<SiteId, std::uint32_t> mean_repairs;
@@ -239,6 +239,7 @@ struct Coordinator::State {
   void on_event(const Closed& event);
   void on_event(const Tick& event);
   void on_event(const CallsUnderWay& event);
+  void on_event(const Undialable& event);
   void advance();  // whatever has become possible
   void send(const MemberRecord& to, wire::Message message) { out.emplace_back(Send{to.link, std::move(message)}); }
   void note(Note::Level level, std::string event, std::string text,
@@ -349,7 +350,7 @@ struct Coordinator::State {
   void form(const std::set<SiteId>& sites);
   void share_out(wire::Form& form, const std::set<SiteId>& sites);  // its slices
   void part_with(const MemberRecord& lost);  // who takes part in the attempt that is given up
-  void recess(const std::string& reason);  // those who are ready train on; the anchor stands
+  void recess(const std::string& reason);    // those who are ready train on; the anchor stands
   void begin_round_again();
   void start_afresh();
   void abandon_attempt();  // it will not be committed; another may be formed

@@ -10,7 +10,8 @@ std::string in_words(RoundId round, AttemptId attempt) {
 }
 
 bool takes_part(const wire::Form& form, SiteId site) {
-  return std::any_of(form.participants.begin(), form.participants.end(), [&](const auto& p) { return p.site == site && p.here; });
+  return std::any_of(form.participants.begin(), form.participants.end(),
+                     [&](const auto& p) { return p.site == site && p.here; });
 }
 
 }  // namespace

@@ -216,6 +216,8 @@ void Site::State::on_event(const ContributionUnfit& event) {
 
 void Site::State::on_event(const ExchangeFailed& event) {
   if (round.phase != RoundPhase::kExchanging || !in_attempt(event.round, event.attempt)) return;
+  // Of what goes over a link that is made anew nothing counts as delivered.
+  if (linked(event.peer)) return hang_up_peer(link_of.at(event.peer), event.reason);
   report_unreached(event.peer, event.reason);
 }
 
@@ -266,7 +268,9 @@ TimePoint Site::State::next_deadline() const {
   for (const auto& [link, peer] : peers) {
     if (peer.state != PeerState::kUsable) next = std::min(next, later(peer.since, kHelloLimit));
   }
-  if (round.phase == RoundPhase::kLinking) next = std::min(next, round.link_by);
+  if (round.phase == RoundPhase::kLinking) {
+    next = std::min({next, round.link_by, now < round.both_dial ? round.both_dial : kNever});
+  }
   if (at_trigger()) {
     next = std::min(next, gives_up_at());
     if (lost_at != kNever) next = std::min(next, later(lost_at, up.grace));

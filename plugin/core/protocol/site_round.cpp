@@ -25,8 +25,12 @@ void Site::State::send_ready() {
   if (!heard || !waits || round.ready_sent) return;
   round.ready_sent = true;
   const Trigger uncounted{round.trigger.samples - counted.samples, round.trigger.steps - counted.steps};
-  wire::Ready ready{RoundId{anchor->round.value + 1}, weight_of(config.weight, uncounted), uncounted.samples,
-                    uncounted.steps, anchor->digest, round.exchanged_since};
+  wire::Ready ready{RoundId{anchor->round.value + 1},
+                    weight_of(config.weight, uncounted),
+                    uncounted.samples,
+                    uncounted.steps,
+                    anchor->digest,
+                    round.exchanged_since};
   for (const float element : round.trigger.sketch) ready.sketch.push_back(std::bit_cast<std::uint32_t>(element));
   ready.up_kbit = round.trigger.up_kbit;
   ready.down_kbit = round.trigger.down_kbit;
@@ -74,6 +78,7 @@ void Site::State::on_form(const wire::Form& form) {
   }
   round.phase = RoundPhase::kLinking;
   round.link_by = later(now, kLinkLimit);
+  round.both_dial = later(now, kOneDials);
   pursue_links();
 }
 
@@ -97,7 +102,7 @@ void Site::State::pursue_links() {
       return report_unreached(p.site,
                               "neither of the two can be dialled: run `collab helper` on a machine that both reach");
     }
-    if (dials(peer->second)) dial_peer(p.site);
+    if (dials(peer->second) || now >= round.both_dial) dial_peer(p.site);
   }
   if (whole) start_exchange();
 }
@@ -133,7 +138,6 @@ void Site::State::back_to_ready(const std::string& why) {
 
 void Site::State::report_unreached(SiteId peer, const std::string& reason) {
   send_up(wire::Unreached{round.form->round, round.form->attempt, peer, reason});
-  round.exchanged_since = AttemptId{};  // what of it is whole nobody knows
   back_to_ready("no exchange with " + name_of(peer) + ": " + reason);
 }
 

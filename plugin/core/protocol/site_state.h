@@ -47,6 +47,8 @@ inline constexpr Duration kMostPatience = std::chrono::seconds(15);
 // At the first candidate that can be reached all wait longer: at any time most of them are there together.
 inline constexpr int kHomeLimits = 4;
 inline constexpr int kLaterHomeLimits = 2;  // at another than the first in the list: that one may be back
+// Whom the other side cannot reach may reach it: so long one of two dials, then both.
+inline constexpr Duration kOneDials = std::chrono::seconds(3);
 inline constexpr Duration kLinkLimit = std::chrono::seconds(20);   // links to all members of an attempt
 inline constexpr Duration kHelloLimit = std::chrono::seconds(20);  // a Hello from a site the roster does not list yet
 inline constexpr Duration kFarewellLimit = std::chrono::seconds(5);
@@ -125,6 +127,7 @@ struct RoundState {
   AttemptId exchanged_since{};     // our first attempt at this round, with these parameters and this anchor; 0: none
   std::optional<wire::Form> form;  // the newest; older ones are ignored
   TimePoint link_by = kNever;      // kLinking
+  TimePoint both_dial = kNever;    // kLinking: from then on
   bool declined = false;           // our delta is unfit: take the anchor outright
   RoundDone outcome;               // kApplying: told once it is applied
 };
@@ -308,6 +311,7 @@ struct Site::State {
 
   // site_peers.cpp
   void on_roster(const wire::Roster& roster);
+  void on_own_entry(const wire::Member& entry);
   void from_peer(LinkId link, const wire::Message& message);
   void on_hello(LinkId link, const wire::Hello& hello);
   void greet(LinkId link);

@@ -79,6 +79,7 @@ std::vector<float> DataPlane::sketch_of_delta() const {
 Result<SealedAnchor> DataPlane::keep_anchor(RunId run, RoundId round, const Digest& digest) {
   ArenaWriter& arena = *parts_.arena;
   const std::optional<SealedAnchor> sealed = arena.sealed();
+  residual_.settle(run);
   if (sealed && sealed->run == run && sealed->round == round && !outer_overwritten_) return *sealed;
   const bool renamed = sealed && (sealed->digest == digest || outer_overwritten_);
   if (!renamed && round.value != 0) {
@@ -267,6 +268,7 @@ protocol::SiteEvent DataPlane::seal_received() {
   if (state == wanted.digest) {
     if (!arena.outer().empty()) arena.begin_outer_update();
     arena.seal({wanted.run, wanted.round, state});
+    residual_.settle(wanted.run);
     outer_overwritten_ = false;
   }
   forget_received();

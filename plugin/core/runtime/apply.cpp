@@ -40,6 +40,12 @@ Status change_tile(ParameterVector& parameters, ParameterChange change, std::uin
   return internal_error("no such parameter change: " + std::to_string(static_cast<std::uint32_t>(change)));
 }
 
+Residual::Reader reader_of(std::span<const float> vector) {
+  return [vector](ElementRange range) -> Result<std::span<const float>> {
+    return vector.subspan(range.begin, range.size());
+  };
+}
+
 ParameterChange change_for(protocol::Base base) {
   switch (base) {
     case protocol::Base::kParameters: return ParameterChange::kToAnchor;
@@ -89,6 +95,7 @@ Result<DataPlane::Applied> DataPlane::apply(const protocol::ApplyCommit& action)
     std::ranges::copy(arena.anchor(), arena.scratch().begin());
     arena.seal({sealed->run, action.commit.round, sealed->digest});
     const bool unfit = action.base == protocol::Base::kUnfit;
+    if (unfit) residual_.drop();
     const ParameterChange change = unfit ? ParameterChange::kTookAnchor : ParameterChange::kUnchanged;
     COLLAB_RETURN_IF_ERROR(change_parameters(*parts_.parameters, change, arena.anchor(), {}));
     cancel();
@@ -105,6 +112,7 @@ Result<DataPlane::Applied> DataPlane::apply(const protocol::ApplyCommit& action)
   const std::vector<float> snapshot = std::exchange(snapshot_, {});
   COLLAB_CHECK(action.base != protocol::Base::kSnapshot || snapshot.size() == arena.anchor().size(),
                "a commit is to be applied to parameters that have moved on, without a snapshot");
+  COLLAB_RETURN_IF_ERROR(keep_left_out(action.base, snapshot));
   const std::span<const float> anchor = arena.anchor();
   if (!kept_mean_.empty()) std::ranges::copy(kept_mean_, arena.scratch().begin());
   const std::span<const float> base = action.base == protocol::Base::kSnapshot ? snapshot : anchor;
@@ -135,7 +143,21 @@ Result<DataPlane::Applied> DataPlane::apply(const protocol::ApplyCommit& action)
   return Applied{change, state};
 }
 
+Status DataPlane::keep_left_out(protocol::Base base, std::span<const float> snapshot) {
+  const std::span<const float> anchor = parts_.arena->anchor();
+  switch (base) {
+    case protocol::Base::kUnfit: residual_.drop(); [[fallthrough]];
+    case protocol::Base::kOldAnchor:
+    case protocol::Base::kFork: return residual_.commit(anchor, nullptr);
+    case protocol::Base::kParameters:
+      return residual_.commit(anchor, [this](ElementRange range) { return parameters_at(range); });
+    case protocol::Base::kSnapshot: return residual_.commit(anchor, reader_of(snapshot));
+  }
+  return internal_error("no such base: " + std::to_string(static_cast<int>(base)));
+}
+
 Status DataPlane::rebase(protocol::Base base) {
+  if (base == protocol::Base::kUnfit) residual_.drop();
   const std::vector<float> snapshot = std::exchange(snapshot_, {});
   const bool aside = base == protocol::Base::kSnapshot || base == protocol::Base::kFork;
   const std::vector<float> fork = base == protocol::Base::kFork ? std::exchange(fork_, {}) : std::vector<float>();
@@ -144,6 +166,9 @@ Status DataPlane::rebase(protocol::Base base) {
     return internal_error("the parameters are to be moved onto another anchor from values that were not set aside");
   }
   const std::span<const float> previous = aside ? kept : parts_.arena->scratch();
+  if (base == protocol::Base::kSnapshot) {
+    COLLAB_RETURN_IF_ERROR(residual_.assume_contributed(parts_.arena->scratch(), reader_of(snapshot)));
+  }
   return change_parameters(*parts_.parameters, change_for(base), parts_.arena->anchor(), previous);
 }
 

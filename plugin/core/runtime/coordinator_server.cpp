@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <condition_variable>
 #include <future>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -28,6 +29,8 @@ constexpr std::string_view kName = "coordinator";  // the "site" of its events
   const auto since = std::chrono::system_clock::now().time_since_epoch();
   return RunId(static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(since).count()));
 }
+
+constexpr Duration kProbeLimit = std::chrono::seconds(5);
 
 [[nodiscard]] protocol::CoordinatorConfig machine_config(const Config& config) {
   return {.swarm = config.run,
@@ -108,7 +111,15 @@ class Server final : public CoordinatorServer {
 
   void handle(LoopEvent event) {
     if (auto* call = std::get_if<LoopCall>(&event)) return (*call)();
+    if (const auto* connected = std::get_if<LinkConnected>(&event))
+      return transport_->close(connected->link);  // a probe
     if (auto* closed = std::get_if<LinkClosed>(&event)) {
+      if (const auto probe = probes_.find(closed->link); probe != probes_.end()) {
+        const LinkId member = probe->second;
+        probes_.erase(probe);
+        if (!closed->why.ok()) feed(protocol::Undialable{member, closed->why.message()});
+        return;
+      }
       if (meeting_.knows(closed->link)) return feed_meeting(protocol::Closed{closed->link, std::move(closed->why)});
       return feed(protocol::Closed{closed->link, std::move(closed->why)});
     }
@@ -180,12 +191,19 @@ class Server final : public CoordinatorServer {
   }
   void act(const protocol::MeetingSend& action) { transport_->send(action.link, message_of(action), 0); }
   void act(const protocol::Hangup& action) { transport_->close(action.link); }
+  // Not on this machine: many a router does not let one reach its own public address from within.
+  void act(const protocol::ProbeAddress& action) {
+    const auto host_of = [](const std::string& address) { return address.substr(0, address.rfind(':')); };
+    if (!transport_->abilities().crosses_nat || host_of(action.address) == host_of(address_)) return;
+    probes_[transport_->connect(action.address, kProbeLimit)] = action.link;
+  }
   void act(const protocol::Note& action) {
     if (action.event == "round") return log_debug(action.text);  // each member tells of it, with what it took there
     record_note(events_, kName, action);
   }
 
   SteadyClock clock_;
+  std::map<LinkId, LinkId> probes_;  // by the probe's link: the member's
   std::string address_;
   mutable Mailbox mailbox_;
   protocol::Coordinator machine_;

@@ -7,6 +7,7 @@
 #include "core/base/digest.h"
 #include "core/base/log.h"
 #include "core/reduce/reduce.h"
+#include "core/runtime/payload_buffer.h"
 #include "core/wire/encoding.h"
 
 namespace collab {
@@ -18,12 +19,24 @@ namespace {
 
 constexpr std::size_t kWindowBytes = std::size_t{24} << 20;  // of contributions on their way
 
+// As much of a buffer as an encoder has used: payloads of top-k are shorter than their bound.
+[[nodiscard]] BufferPtr trimmed(BufferPtr payload, std::size_t used) {
+  return as_buffer(protocol::Payload{std::move(payload), 0, used});
+}
+
 [[nodiscard]] auto order_of(RoundId round, AttemptId attempt) { return std::pair(round, attempt); }
 
 }  // namespace
 
-DataPlane::DataPlane(const Settings& settings, const Parts& parts)
-    : settings_(settings), parts_(parts), codec_(codec_for(settings.codec)), pool_(make_buffer_pool()) {}
+DataPlane::DataPlane(const Settings& settings, const Parts& parts, std::optional<StoredResidual> residual)
+    : settings_(settings),
+      parts_(parts),
+      up_(codec_for(settings.codec.up)),
+      down_(codec_for(settings.codec.down)),
+      residual_(settings.codec, settings.error_feedback, parts.parameters->size(), settings.chunk_elements),
+      pool_(make_buffer_pool()) {
+  if (residual) residual_.restore(std::move(*residual));
+}
 
 DataPlane::Events DataPlane::start(const protocol::StartExchange& action) {
   cancel();
@@ -35,7 +48,7 @@ DataPlane::Events DataPlane::start(const protocol::StartExchange& action) {
                               .held = carried_.held(),
                               .delivered = carried_.delivered()};
   // Enough for a long way, however small the codec makes a chunk.
-  const std::size_t chunk_bytes = std::max<std::size_t>(1, codec_.encoded_size(settings_.chunk_elements));
+  const std::size_t chunk_bytes = std::max<std::size_t>(1, up_.encoded_size(settings_.chunk_elements));
   plan.window = std::max(plan.window, static_cast<std::uint32_t>(kWindowBytes / chunk_bytes));
   attempt_.emplace(Attempt{.form = action.form,
                            .self = action.self,
@@ -50,6 +63,7 @@ DataPlane::Events DataPlane::start(const protocol::StartExchange& action) {
     weights.push_back(action.form.participants[i].weight);
   }
   attempt_->scales = mean_scales(weights);
+  residual_.start(action.form, action.self, scale_of_self());
   if (const auto gone = attempt_->exchange.lacks()) {
     return fail(*gone, "it was lost, and what it contributed is not here whole");
   }
@@ -110,14 +124,8 @@ DataPlane::Events DataPlane::accept(Incoming incoming) {
     return fail(incoming.from, "a chunk says it is from site " + std::to_string(chunk.from.value) +
                                    " but came from site " + std::to_string(incoming.from.value));
   }
-  const std::size_t elements = chunk.range.end <= parts_.parameters->size() ? chunk.range.size() : 0;
   const std::size_t got = incoming.payload ? incoming.payload->bytes().size() : 0;
-  if (chunk.codec != codec_.id() || elements == 0 || got != codec_.encoded_size(elements)) {
-    return fail(incoming.from, "chunk " + text_of(chunk.range) + ": expected " +
-                                   std::to_string(codec_.encoded_size(elements)) + " bytes of " +
-                                   std::string(codec_.name()) + ", got " + std::to_string(got) + " of codec " +
-                                   std::to_string(static_cast<int>(chunk.codec)));
-  }
+  if (const Status fits = check_payload(chunk, got); !fits.ok()) return fail(incoming.from, fits.message());
   if (hash64(incoming.payload->view()) != chunk.payload_hash) {
     return fail(incoming.from, "chunk " + text_of(chunk.range) + " was damaged on its way: its hash differs");
   }
@@ -185,13 +193,45 @@ Result<std::span<const float>> DataPlane::parameters_at(ElementRange range) {
   return std::span<const float>(staging_);
 }
 
+float DataPlane::scale_of_self() const {
+  const auto& in = attempt_->form.participants;
+  for (std::size_t i = 0; i < in.size(); ++i) {
+    if (in[i].site == attempt_->self) return attempt_->scales[i];
+  }
+  return 0;
+}
+
+SiteId DataPlane::owner_of(ElementRange chunk) const {
+  for (const wire::Slice& slice : attempt_->form.slices) {
+    if (slice.range.begin <= chunk.begin && chunk.end <= slice.range.end) return slice.owner;
+  }
+  return attempt_->self;
+}
+
+const Codec& DataPlane::codec_of(wire::ChunkKind kind) const {
+  return kind == wire::ChunkKind::kContribution ? up_ : down_;
+}
+
+// By its length alone; what the bytes say the decoder judges.
+Status DataPlane::check_payload(const wire::Chunk& chunk, std::size_t bytes) const {
+  const Codec& codec = codec_of(chunk.kind);
+  const std::size_t elements = chunk.range.end <= parts_.parameters->size() ? chunk.range.size() : 0;
+  const std::size_t bound = codec.encoded_size(elements);
+  const bool fits = codec.fixed_size() ? bytes == bound : bytes > 0 && bytes <= bound;
+  if (chunk.codec == codec.id() && elements > 0 && fits) return {};
+  return corrupt((chunk.kind == wire::ChunkKind::kContribution ? "contribution " : "mean ") + text_of(chunk.range) +
+                 ": expected " + (codec.fixed_size() ? "" : "at most ") + std::to_string(bound) + " bytes of " +
+                 std::string(codec.name()) + ", got " + std::to_string(bytes) + " of codec " +
+                 std::to_string(static_cast<int>(chunk.codec)));
+}
+
 wire::Chunk DataPlane::announce(wire::ChunkKind kind, ElementRange range, Buffer& payload) const {
   return {.kind = kind,
           .round = attempt_->form.round,
           .attempt = attempt_->form.attempt,
           .from = attempt_->self,
           .range = range,
-          .codec = codec_.id(),
+          .codec = codec_of(kind).id(),
           .payload_hash = hash64(payload.view())};
 }
 
@@ -199,11 +239,11 @@ DataPlane::Events DataPlane::run(const protocol::SendContribution& action) {
   const ElementRange range = action.range;
   const Result<std::span<const float>> parameters = parameters_at(range);
   if (!parameters.ok()) return unfit("the parameters could not be read: " + parameters.status().message());
-  BufferPtr payload = pool_->take(codec_.encoded_size(range.size()));
+  BufferPtr payload = pool_->take(up_.encoded_size(range.size()));
   const std::span<const float> anchor = parts_.arena->anchor().subspan(range.begin, range.size());
-  if (!codec_.encode_difference(anchor, *parameters, payload->bytes())) {
-    return unfit("NaN or infinity among the parameters " + text_of(range));
-  }
+  const std::optional<std::size_t> used = residual_.encode_contribution(range, anchor, *parameters, payload->bytes());
+  if (!used) return unfit("NaN or infinity among the parameters " + text_of(range));
+  payload = trimmed(std::move(payload), *used);
   const wire::Chunk chunk = announce(wire::ChunkKind::kContribution, range, *payload);
   const std::uint64_t token = next_token_++;
   contributions_on_their_way_[token] = range;
@@ -217,8 +257,7 @@ bool DataPlane::contributes(SiteId site) const {
   return std::any_of(in.begin(), in.end(), [&](const auto& p) { return p.site == site && p.weight > 0; });
 }
 
-// The weighted sum in site order. False: our own delta is not finite.
-Result<bool> DataPlane::reduce_into(std::span<float> sum, ElementRange range) {
+bool DataPlane::reduce_into(std::span<float> sum, ElementRange range, std::optional<Fault>& fault) {
   bool first = true;
   const auto& participants = attempt_->form.participants;
   for (std::size_t i = 0; i < participants.size(); ++i) {
@@ -227,14 +266,21 @@ Result<bool> DataPlane::reduce_into(std::span<float> sum, ElementRange range) {
     const float scale = attempt_->scales[i];
     if (site == attempt_->self) {
       const Result<std::span<const float>> parameters = parameters_at(range);
-      if (!parameters.ok()) return parameters.status();
+      if (!parameters.ok()) {
+        fault = Fault{site, parameters.status()};
+        return true;
+      }
       const std::span<const float> anchor = parts_.arena->anchor().subspan(range.begin, range.size());
       if (!accumulate_difference(anchor, *parameters, scale, first, sum)) return false;
     } else {
       const BufferPtr* encoded = carried_.find(site, range);
       COLLAB_CHECK(encoded != nullptr, "the exchange reduces a contribution that has not arrived");
-      COLLAB_RETURN_IF_ERROR(first ? codec_.decode_scaled((*encoded)->view(), scale, sum)
-                                   : codec_.decode_accumulate((*encoded)->view(), scale, sum));
+      const std::span<const std::byte> bytes = (*encoded)->view();
+      const Status added = first ? up_.decode_scaled(bytes, scale, sum) : up_.decode_accumulate(bytes, scale, sum);
+      if (!added.ok()) {
+        fault = Fault{site, added};
+        return true;
+      }
     }
     first = false;
   }
@@ -244,18 +290,19 @@ Result<bool> DataPlane::reduce_into(std::span<float> sum, ElementRange range) {
 DataPlane::Events DataPlane::run(const protocol::ReduceChunk& action) {
   const ElementRange range = action.range;
   const std::span<float> mean = parts_.arena->scratch().subspan(range.begin, range.size());
-  const Result<bool> reduced = reduce_into(mean, range);
-  if (!reduced.ok()) return fail(attempt_->self, reduced.status().message());
-  if (!*reduced) return unfit("NaN or infinity among the parameters " + text_of(range));
+  std::optional<Fault> fault;
+  const bool fit = reduce_into(mean, range, fault);
+  if (fault) return fail(fault->with, "the contribution " + text_of(range) + ": " + fault->why.message());
+  if (!fit) return unfit("NaN or infinity among the parameters " + text_of(range));
 
   if (attempt_->form.participants.size() > 1) {
-    BufferPtr payload = pool_->take(codec_.encoded_size(range.size()));
-    if (!codec_.encode(mean, payload->bytes())) {
-      return fail(attempt_->self, "the sum of the deltas overflows float32 in " + text_of(range));
-    }
+    BufferPtr payload = pool_->take(down_.encoded_size(range.size()));
+    const std::optional<std::size_t> used = residual_.encode_mean(range, mean, payload->bytes());
+    if (!used) return fail(attempt_->self, "the sum of the deltas overflows float32 in " + text_of(range));
+    payload = trimmed(std::move(payload), *used);
     // Everyone applies the decoded bytes, the owner too.
-    if (!codec_.lossless()) {
-      if (const Status status = codec_.decode(payload->view(), mean); !status.ok()) {
+    if (!down_.lossless() || residual_.on()) {
+      if (const Status status = down_.decode(payload->view(), mean); !status.ok()) {
         return fail(attempt_->self, status.message());
       }
     }
@@ -273,8 +320,8 @@ DataPlane::Events DataPlane::run(const protocol::TakeMean& action) {
   const auto found = attempt_->means.find(range.begin);
   COLLAB_CHECK(found != attempt_->means.end(), "the exchange takes a mean that has not arrived");
   const std::span<float> mean = parts_.arena->scratch().subspan(range.begin, range.size());
-  if (const Status status = codec_.decode(found->second->view(), mean); !status.ok()) {
-    return fail(attempt_->self, "the mean of " + text_of(range) + " cannot be decoded: " + status.message());
+  if (const Status status = down_.decode(found->second->view(), mean); !status.ok()) {
+    return fail(owner_of(range), "the mean of " + text_of(range) + " cannot be decoded: " + status.message());
   }
   attempt_->means.erase(found);
   take_mean(range.begin, mean);

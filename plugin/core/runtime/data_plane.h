@@ -2,7 +2,8 @@
 // step at commit, and streams anchors to joiners.
 //
 // Memory, in multiples of the parameters: the arena's two slots (2), the contributions of the others to our own
-// slices, encoded (at most 1 with equal shares and fp32), and a window of chunks on their way out.
+// slices, encoded (at most 1 with equal shares and fp32), and a window of chunks on their way out. With error feedback
+// one more for the residual, and what our own means leave out, as much as we own.
 // While nobody tells whether a complete attempt was committed and the site trains on: a copy of the parameters and one
 // of the mean.
 // Threads: the node's loop thread only. Ownership: its buffers; borrows transport, arena and parameters.
@@ -28,6 +29,7 @@
 #include "core/protocol/carryover.h"
 #include "core/protocol/exchange.h"
 #include "core/protocol/rate_meter.h"
+#include "core/runtime/residual.h"
 
 namespace collab {
 
@@ -66,18 +68,20 @@ class DataPlane {
     std::function<void(const protocol::Note&)> tell{};  // how a transfer gets on
   };
   struct Settings {
-    CodecId codec = CodecId::kFp32;
+    Codecs codec = CodecId::kFp32;
+    bool error_feedback = true;  // where a codec needs it
     OuterConfig outer;
     // Elements from here on are buffers (batch statistics): their mean is taken as it is, whatever the outer optimiser.
     std::uint64_t outer_elements = UINT64_MAX;
     std::uint64_t chunk_elements = 256 * 1024;
   };
 
-  DataPlane(const Settings& settings, const Parts& parts);
+  // `residual` lay on disk.
+  DataPlane(const Settings& settings, const Parts& parts, std::optional<StoredResidual> residual = {});
 
   // ---- exchange
   Events start(const protocol::StartExchange& action);
-  void cancel();  // contributions that are here stay, for the next attempt
+  void cancel();                                     // contributions that are here stay, for the next attempt
   void forget_contributions() { carried_.clear(); }  // no attempt comes that could use them
   Events on_chunk(LinkId link, SiteId from, const wire::Chunk& chunk, BufferPtr payload);
   Events on_sent(std::uint64_t token);
@@ -97,6 +101,9 @@ class DataPlane {
   void keep_fork();
   // For the site's other ranks: the parameters into the arena's other slot.
   Status publish_parameters();
+
+  // What payloads have left out so far. It changes in apply() and rebase() only, and when the first anchor is in place.
+  [[nodiscard]] const Residual& residual() const { return residual_; }
 
   // Some elements of anchor - parameters (protocol::sketch_of); none before there is an anchor.
   [[nodiscard]] std::vector<float> sketch_of_delta() const;
@@ -169,7 +176,20 @@ class DataPlane {
   Events unfit(std::string reason);
   [[nodiscard]] Result<std::span<const float>> parameters_at(ElementRange range);
   [[nodiscard]] bool contributes(SiteId site) const;  // to the attempt under way
-  [[nodiscard]] Result<bool> reduce_into(std::span<float> sum, ElementRange range);
+  // What went wrong, and with whose payload.
+  struct Fault {
+    SiteId with;
+    Status why;
+  };
+  // In the attempt under way.
+  [[nodiscard]] float scale_of_self() const;
+  [[nodiscard]] SiteId owner_of(ElementRange chunk) const;
+  [[nodiscard]] const Codec& codec_of(wire::ChunkKind kind) const;
+  [[nodiscard]] Status check_payload(const wire::Chunk& chunk, std::size_t bytes) const;
+  // The weighted sum in site order; false: our own delta is not finite.
+  [[nodiscard]] bool reduce_into(std::span<float> sum, ElementRange range, std::optional<Fault>& fault);
+  // The residual after the commit of the attempt under way.
+  Status keep_left_out(protocol::Base base, std::span<const float> snapshot);
   void take_mean(std::uint64_t begin, std::span<float> mean);
   // The new anchor in place of the mean of the elements from `begin` on; `outer` is empty or as long.
   void step_from(std::uint64_t begin, std::span<float> mean, std::span<float> outer);
@@ -193,7 +213,9 @@ class DataPlane {
 
   Settings settings_;
   Parts parts_;
-  const Codec& codec_;
+  const Codec& up_;
+  const Codec& down_;
+  Residual residual_;
   std::shared_ptr<BufferPool> pool_;
   std::vector<float> staging_;    // parameters that are not plain float32 in host memory
   std::vector<float> fork_;       // the anchor our branch began with; empty: we are in none
@@ -201,7 +223,7 @@ class DataPlane {
   std::vector<float> kept_mean_;  // of an attempt that is complete while the site trains on; empty: it is in the arena
   std::optional<Attempt> attempt_;
   protocol::Carryover<BufferPtr> carried_;  // the others' contributions to our slices, encoded, kept until the commit
-  std::vector<Incoming> early_;  // for an attempt we have not started yet
+  std::vector<Incoming> early_;             // for an attempt we have not started yet
   std::map<LinkId, Outgoing> outgoing_;
   std::optional<Receiving> receiving_;
   bool outer_overwritten_ = false;  // in part, by a transfer that has not ended: it is that of no anchor

@@ -72,6 +72,7 @@ Status Leader::load_state_file() {
                             "move the file away");
   }
   const std::optional<SealedAnchor> held = arena_->sealed();
+  COLLAB_RETURN_IF_ERROR(load_residual(path, header));
   if (held && std::pair(held->run, held->round) > std::pair(header.run, header.round)) return {};
   known_.granted = header.term;
   known_.voters = header.voters;
@@ -81,6 +82,18 @@ Status Leader::load_state_file() {
   COLLAB_RETURN_IF_ERROR(read_state_into(path, header, arena_->scratch(), arena_->outer()));
   arena_->seal({header.run, header.round, header.digest});
   log_info("found the anchor of round " + std::to_string(header.round.value) + " in " + path);
+  return {};
+}
+
+// That of an older round is closer to what is missing than none.
+Status Leader::load_residual(const std::string& path, const StateHeader& header) {
+  const Codecs& codec = options_.config.codec;
+  const bool wanted =
+      options_.config.error_feedback && (needs_error_feedback(codec.up) || needs_error_feedback(codec.down));
+  if (!wanted || header.residual.empty()) return {};
+  Result<StoredResidual> stored = read_residual(path, header);
+  if (!stored.ok()) return stored.status();
+  residual_ = std::move(*stored);
   return {};
 }
 
@@ -122,7 +135,8 @@ Result<SealedAnchor> Leader::join() {
                              .model = options_.model,
                              .fingerprint = fingerprint_of(options_.model),
                              .outer_elements = options_.compared_elements,
-                             .lends_optimizer = options_.lends_optimizer};
+                             .lends_optimizer = options_.lends_optimizer,
+                             .residual = std::exchange(residual_, std::nullopt)};
   Result<std::unique_ptr<Node>> node =
       Node::start(std::move(node_options), std::move(*transport), *arena_, parameters_);
   if (!node.ok()) return node.status();

@@ -29,6 +29,7 @@ class Leader {
 
  private:
   Status load_state_file();
+  Status load_residual(const std::string& path, const StateHeader& header);
   [[nodiscard]] Result<wire::Join> describe();
 
   const SessionOptions& options_;
@@ -37,6 +38,7 @@ class Leader {
   std::unique_ptr<Node> node_;
   wire::Report known_;  // of the membership, from the state file
   std::vector<wire::Branch> branch_;
+  std::optional<StoredResidual> residual_;  // likewise, until the node has it
 };
 
 // A setting of models with buffers: how many elements come before them. No knob, but a helper has to know it, too.

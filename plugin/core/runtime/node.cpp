@@ -14,13 +14,22 @@ namespace {
 // The machine bounds every wait itself; this is for a loop thread that cannot, a bug.
 constexpr std::chrono::seconds kBeyondLimit{60};
 
+// Chunks are whole groups of top-k, so that their size does not change what is sent.
+constexpr std::uint64_t kGrain = 4096;
+
+[[nodiscard]] bool has_top_k(const Codecs& codecs) {
+  return !codec_for(codecs.up).fixed_size() || !codec_for(codecs.down).fixed_size();
+}
+
 [[nodiscard]] DataPlane::Settings data_settings(const Config& config, std::uint64_t outer_elements) {
+  const std::uint64_t chunk = std::uint64_t{config.chunk_kib} * 1024 / sizeof(float);
   return {.codec = config.codec,
+          .error_feedback = config.error_feedback,
           .outer = {.id = config.outer,
                     .lr = static_cast<float>(config.outer_lr),
                     .momentum = static_cast<float>(config.outer_momentum)},
           .outer_elements = outer_elements,
-          .chunk_elements = std::uint64_t{config.chunk_kib} * 1024 / sizeof(float)};
+          .chunk_elements = has_top_k(config.codec) ? (chunk + kGrain - 1) / kGrain * kGrain : chunk};
 }
 
 }  // namespace
@@ -53,7 +62,12 @@ Node::Node(Options options, std::unique_ptr<Transport> transport, EventsFile eve
       transport_(std::move(transport)) {
   data_plane_.emplace(data_settings(options_.config, options_.outer_elements),
                       DataPlane::Parts{transport_.get(), &clock_, &arena_, &parameters_,
-                                       [this](const protocol::Note& note) { act(note); }});
+                                       [this](const protocol::Note& note) { act(note); }},
+                      std::exchange(options_.residual, std::nullopt));
+  if (has_top_k(options_.config.codec) && !options_.config.error_feedback) {
+    log_warning("COLLAB_ERROR_FEEDBACK=0 with COLLAB_CODEC=" + name_of(options_.config.codec) +
+                ": what a round does not send, nearly all, is lost");
+  }
   const char* none = !options_.config.join_optimizer ? "COLLAB_JOIN_OPTIMIZER is 0 there"
                      : options_.lends_optimizer      ? "it has not made a step yet"
                                                      : "it lends none";
@@ -63,6 +77,7 @@ Node::Node(Options options, std::unique_ptr<Transport> transport, EventsFile eve
 Node::~Node() {
   mailbox_.close();
   if (thread_.joinable()) thread_.join();
+  saver_.wait();  // it reads the data plane's residual
   transport_.reset();
 }
 

@@ -58,6 +58,7 @@ class Node {
     // A helper's node: it takes part in every round and contributes nothing. Called on the loop thread: ok once it has
     // joined, and why it has come to its end.
     std::function<void(const Status&)> helps{};
+    std::optional<StoredResidual> residual{};  // moved on to the data plane
   };
   static Result<std::unique_ptr<Node>> start(Options options, std::unique_ptr<Transport> transport, ArenaWriter& arena,
                                              ParameterVector& parameters);

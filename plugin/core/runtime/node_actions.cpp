@@ -101,6 +101,7 @@ void Node::act(const protocol::JoinDone&) {
 }
 
 void Node::act(const protocol::Rebase& action) {
+  saver_.wait();
   if (const Status status = data_plane_->rebase(action.base); !status.ok()) return act(protocol::Failed{status});
   moved_ = true;
   report_.change = action.base == protocol::Base::kUnfit ? ParameterChange::kTookAnchor : ParameterChange::kTakeOther;
@@ -156,6 +157,9 @@ void Node::act(const protocol::RoundDone& action) {
   tell(report_);
   const std::optional<SealedAnchor> sealed = arena_.sealed();
   if (saver_.enabled() && sealed && action.round.value % options_.config.save_every == 0) {
+    const Residual& residual = data_plane_->residual();
+    std::vector<ResidualRecord> record;
+    if (residual.on()) record.push_back({{}, residual.units()});
     saver_.save({.swarm = options_.config.run,
                  .site = options_.site,
                  .run = sealed->run,
@@ -167,8 +171,9 @@ void Node::act(const protocol::RoundDone& action) {
                  .term = site_.term(),
                  .voters = site_.voters(),
                  .branch = site_.branch(),
+                 .residual = std::move(record),
                  .model = options_.model},
-                arena_.anchor(), arena_.outer());
+                arena_.anchor(), arena_.outer(), residual.values());
   }
   if (rounding_) std::exchange(rounding_, std::nullopt)->set_value(report_);
 }
@@ -230,7 +235,7 @@ void Node::tell(const RoundReport& report) {
                  {"exchange_seconds", json_number(report.exchange_seconds)},
                  {"stall_seconds", json_number(report.stall_seconds)},
                  {"digest", json_quote(to_hex(report.state))},
-                 {"codec", json_quote(codec_for(options_.config.codec).name())},
+                 {"codec", json_quote(name_of(options_.config.codec))},
                  {"transport", json_quote(transport_->name())}});
   std::string who;
   for (const std::string& name : report.contributors) who += (who.empty() ? "" : ", ") + name;

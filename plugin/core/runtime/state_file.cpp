@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <system_error>
@@ -20,7 +21,8 @@ namespace collab {
 namespace {
 
 constexpr std::array<char, 8> kMagic{'c', 'o', 'l', 'l', 'a', 'b', 'S', 'F'};
-constexpr std::uint32_t kVersion = 2;
+constexpr std::uint32_t kVersion = 3;
+constexpr std::uint32_t kOldestVersion = 2;  // the last one without a residual
 constexpr std::size_t kPrologueBytes = 24;
 constexpr std::size_t kMaxHeaderBytes = std::size_t{64} << 20;
 constexpr std::size_t kAlignment = 64;  // the vectors begin on a multiple of it
@@ -34,8 +36,27 @@ void digest_fields(Io& io, const char* name, D& digest) {
   io.number(name, digest.hi);
 }
 
+// A share of the mean, as the float32 it is.
+void share_field(wire::Writer& io, const char* name, const float& share) { io.weight(name, double{share}); }
+void share_field(wire::Reader& io, const char* name, float& share) {
+  double came = 0;
+  io.weight(name, came);
+  share = static_cast<float>(came);
+}
+
+template <typename Io, typename Record>
+void residual_fields(Io& io, Record& record) {
+  digest_fields(io, "digest", record.digest);
+  share_field(io, "share", record.units.share);
+  share_field(io, "equal", record.units.equal);
+  io.list("of_mean", record.units.of_mean, wire::kMaxSlices, 16, [&io](auto& range) {
+    io.number("begin", range.begin);
+    io.number("end", range.end);
+  });
+}
+
 template <typename Io, typename Header>
-void header_fields(Io& io, Header& header) {
+void header_fields(Io& io, Header& header, std::uint32_t version) {
   io.text("swarm", header.swarm, wire::kMaxNameBytes);
   io.text("site", header.site, wire::kMaxNameBytes);
   io.id("run", header.run);
@@ -54,6 +75,9 @@ void header_fields(Io& io, Header& header) {
     io.id("trunk", branch.trunk);
     io.number("samples", branch.samples);
   });
+  if (version > kOldestVersion) {
+    io.list("residual", header.residual, 1, 36, [&io](auto& record) { residual_fields(io, record); });
+  }
   constexpr std::size_t kLeastTensorBytes = 2 + 2 + 4 + 1 + 16;
   io.list("model", header.model, wire::kMaxModelEntries, kLeastTensorBytes, [&io](auto& tensor) {
     io.text("name", tensor.name, wire::kMaxNameBytes);
@@ -104,7 +128,25 @@ std::uint64_t vectors_offset(std::uint64_t header_bytes) {
 }
 
 std::uint64_t vectors_bytes(const StateHeader& header) {
-  return header.elements * sizeof(float) * (header.outer_state ? 2 : 1);
+  return header.elements * sizeof(float) * (1 + (header.outer_state ? 1 : 0) + header.residual.size());
+}
+
+// What must hold between the fields of a residual's record; empty when it does.
+std::string fault_of(const StateHeader& header) {
+  for (const ResidualRecord& record : header.residual) {
+    const ResidualUnits& units = record.units;
+    if (!(units.share >= 0 && units.share <= 1)) return "residual.share: expected a number from 0 to 1";
+    if (!(units.equal > 0 && units.equal <= 1)) return "residual.equal: expected a number above 0, at most 1";
+    std::uint64_t covered = 0;
+    for (const ElementRange& range : units.of_mean) {
+      if (range.begin < covered || range.end <= range.begin || range.end > header.elements) {
+        return "residual.of_mean: expected ranges of the " + std::to_string(header.elements) +
+               " elements, ascending and apart";
+      }
+      covered = range.end;
+    }
+  }
+  return {};
 }
 
 template <typename U>
@@ -122,7 +164,7 @@ U get(const std::byte* at) {
 // Prologue, header and padding: all that comes before the vectors.
 Result<std::vector<std::byte>> encode_start(const StateHeader& header) {
   wire::Writer writer;
-  header_fields(writer, header);
+  header_fields(writer, header, kVersion);
   COLLAB_RETURN_IF_ERROR(writer.status());
   const std::vector<std::byte>& body = writer.bytes();
   std::vector<std::byte> start(vectors_offset(body.size()), std::byte{0});
@@ -156,9 +198,11 @@ Result<Opened> read_start(const File& file, const std::string& path) {
   if (std::memcmp(prologue.data(), kMagic.data(), kMagic.size()) != 0) {
     return damaged(path, "it does not begin as one");
   }
-  if (const auto version = get<std::uint32_t>(prologue.data() + 8); version != kVersion) {
-    return refused("the state file " + path + " has format " + std::to_string(version) + ", this collab reads format " +
-                   std::to_string(kVersion) + ": use the collab that wrote it, or move it away");
+  const auto version = get<std::uint32_t>(prologue.data() + 8);
+  if (version < kOldestVersion || version > kVersion) {
+    return refused("the state file " + path + " has format " + std::to_string(version) +
+                   ", this collab reads formats " + std::to_string(kOldestVersion) + " to " + std::to_string(kVersion) +
+                   ": use the collab that wrote it, or move it away");
   }
   const auto header_bytes = get<std::uint32_t>(prologue.data() + 12);
   if (header_bytes > kMaxHeaderBytes || header_bytes > size - kPrologueBytes) {
@@ -172,9 +216,10 @@ Result<Opened> read_start(const File& file, const std::string& path) {
   }
   Opened opened;
   wire::Reader reader(body);
-  header_fields(reader, opened.header);
+  header_fields(reader, opened.header, version);
   reader.finish();
   if (!reader.status().ok()) return damaged(path, reader.status().message());
+  if (const std::string fault = fault_of(opened.header); !fault.empty()) return damaged(path, fault);
   opened.vectors_at = vectors_offset(header_bytes);
   const std::uint64_t padded_from = kPrologueBytes + header_bytes;
   std::array<std::byte, kAlignment> padding{};
@@ -190,17 +235,33 @@ Result<Opened> read_start(const File& file, const std::string& path) {
   return opened;
 }
 
+// Where the vectors of the file begin, which is still that of `header`.
+Result<std::uint64_t> open_again(const File& file, const std::string& path, const StateHeader& header) {
+  if (file.fd() < 0) return internal_error("cannot open the state file " + path + ": " + error_text());
+  const Result<Opened> opened = read_start(file, path);
+  if (!opened.ok()) return opened.status();
+  const StateHeader& now = opened->header;
+  if (now.run != header.run || now.round != header.round || now.digest != header.digest ||
+      now.elements != header.elements || now.outer_state != header.outer_state ||
+      now.residual.size() != header.residual.size()) {
+    return unavailable("the state file " + path + " was replaced (round " + std::to_string(header.round.value) +
+                       " before, round " + std::to_string(now.round.value) + " now); read its header again");
+  }
+  return opened->vectors_at;
+}
+
 // Writes and makes durable; the caller renames.
 Status write_file(const std::string& path, std::span<const std::byte> start, std::span<const float> anchor,
-                  std::span<const float> outer) {
+                  std::span<const float> outer, std::span<const float> residual) {
   const File file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-  const std::uint64_t bytes = start.size() + anchor.size_bytes() + outer.size_bytes();
+  const std::uint64_t bytes = start.size() + anchor.size_bytes() + outer.size_bytes() + residual.size_bytes();
   const auto failed = [&](const char* doing) {
     return unavailable(std::string("cannot ") + doing + " " + path + " (" + std::to_string(bytes) +
                        " bytes): " + error_text() + "; COLLAB_STATE_DIR needs a folder with room that we may write to");
   };
   if (file.fd() < 0) return failed("make");
-  if (!file.write_all(start) || !file.write_all(std::as_bytes(anchor)) || !file.write_all(std::as_bytes(outer))) {
+  if (!file.write_all(start) || !file.write_all(std::as_bytes(anchor)) || !file.write_all(std::as_bytes(outer)) ||
+      !file.write_all(std::as_bytes(residual))) {
     return failed("write");
   }
   if (::fsync(file.fd()) != 0) return failed("make durable");
@@ -239,11 +300,14 @@ Status check_state_writable(const std::string& path) {
 }
 
 Status write_state(const std::string& path, const StateHeader& header, std::span<const float> anchor,
-                   std::span<const float> outer) {
-  if (anchor.size() != header.elements || outer.size() != (header.outer_state ? header.elements : 0)) {
+                   std::span<const float> outer, std::span<const float> residual) {
+  if (anchor.size() != header.elements || outer.size() != (header.outer_state ? header.elements : 0) ||
+      residual.size() != header.residual.size() * header.elements) {
     return invalid_argument("a state of " + std::to_string(header.elements) + " elements" +
-                            (header.outer_state ? " with" : " without") + " outer state cannot be written from " +
-                            std::to_string(anchor.size()) + " and " + std::to_string(outer.size()));
+                            (header.outer_state ? " with" : " without") + " outer state" +
+                            (header.residual.empty() ? "" : " and with a residual") + " cannot be written from " +
+                            std::to_string(anchor.size()) + ", " + std::to_string(outer.size()) + " and " +
+                            std::to_string(residual.size()));
   }
   const Result<std::vector<std::byte>> start = encode_start(header);
   if (!start.ok()) return start.status();
@@ -251,7 +315,7 @@ Status write_state(const std::string& path, const StateHeader& header, std::span
   std::error_code error;
   std::filesystem::create_directories(folder, error);  // a failure shows when the file is made
   const std::string fresh = path + ".new";
-  if (Status status = write_file(fresh, *start, anchor, outer); !status.ok()) {
+  if (Status status = write_file(fresh, *start, anchor, outer, residual); !status.ok()) {
     ::unlink(fresh.c_str());
     return status;
   }
@@ -285,17 +349,10 @@ Status read_state_into(const std::string& path, const StateHeader& header, std::
                             std::to_string(anchor.size()) + " and " + std::to_string(outer.size()));
   }
   const File file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (file.fd() < 0) return internal_error("cannot open the state file " + path + ": " + error_text());
-  const Result<Opened> opened = read_start(file, path);
-  if (!opened.ok()) return opened.status();
-  const StateHeader& now = opened->header;
-  if (now.run != header.run || now.round != header.round || now.digest != header.digest ||
-      now.elements != header.elements || now.outer_state != header.outer_state) {
-    return unavailable("the state file " + path + " was replaced (round " + std::to_string(header.round.value) +
-                       " before, round " + std::to_string(now.round.value) + " now); read its header again");
-  }
-  if (!file.read_all(std::as_writable_bytes(anchor), opened->vectors_at) ||
-      !file.read_all(std::as_writable_bytes(outer), opened->vectors_at + anchor.size_bytes())) {
+  const Result<std::uint64_t> vectors_at = open_again(file, path, header);
+  if (!vectors_at.ok()) return vectors_at.status();
+  if (!file.read_all(std::as_writable_bytes(anchor), *vectors_at) ||
+      !file.read_all(std::as_writable_bytes(outer), *vectors_at + anchor.size_bytes())) {
     return damaged(path, "its vectors end early: " + error_text());
   }
   const Digest came = digest_of_state(digest_of_vector(anchor), outer.empty() ? Digest{} : digest_of_vector(outer));
@@ -304,6 +361,26 @@ Status read_state_into(const std::string& path, const StateHeader& header, std::
                    "anchor and outer state have digest " + to_hex(came) + ", its header says " + to_hex(header.digest));
   }
   return {};
+}
+
+Result<StoredResidual> read_residual(const std::string& path, const StateHeader& header) {
+  if (header.residual.empty()) return invalid_argument("the state file " + path + " holds no residual");
+  const ResidualRecord& record = header.residual.front();
+  const File file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const Result<std::uint64_t> vectors_at = open_again(file, path, header);
+  if (!vectors_at.ok()) return vectors_at.status();
+  StoredResidual stored{header.run, record.units, std::vector<float>(header.elements)};
+  const std::uint64_t before = header.elements * sizeof(float) * (header.outer_state ? 2 : 1);
+  if (!file.read_all(std::as_writable_bytes(std::span(stored.values)), *vectors_at + before)) {
+    return damaged(path, "its residual ends early: " + error_text());
+  }
+  if (const Digest came = digest_of_vector(stored.values); came != record.digest) {
+    return damaged(path, "its residual has digest " + to_hex(came) + ", its header says " + to_hex(record.digest));
+  }
+  if (!std::ranges::all_of(stored.values, [](float value) { return std::isfinite(value); })) {
+    return damaged(path, "its residual holds NaN or infinity");
+  }
+  return stored;
 }
 
 }  // namespace collab

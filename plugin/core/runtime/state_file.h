@@ -1,5 +1,5 @@
-// The anchor and outer state on disk (COLLAB_STATE_DIR): written atomically (new file, fsync, rename), read back with
-// its digest checked. The format is described in plugin/PROTOCOL.md ("State file").
+// The anchor, the outer state and error feedback's residual on disk (COLLAB_STATE_DIR): written atomically (new file,
+// fsync, rename), read back with its digest checked. The format is described in plugin/PROTOCOL.md ("State file").
 //
 // Threads: plain functions on paths. Ownership: none.
 #pragma once
@@ -12,9 +12,15 @@
 #include "collab/session.h"
 #include "collab/status.h"
 #include "collab/types.h"
+#include "core/runtime/residual.h"
 #include "core/wire/messages.h"
 
 namespace collab {
+
+struct ResidualRecord {
+  Digest digest;  // of its vector
+  ResidualUnits units;
+};
 
 struct StateHeader {
   std::string swarm;
@@ -25,16 +31,11 @@ struct StateHeader {
   Digest fingerprint;  // of the model's description
   std::uint64_t elements = 0;
   bool outer_state = false;
-  TermId term;                         // the site follows no older one
-  std::vector<wire::Voter> voters;     // the membership as of that anchor
-  std::vector<wire::Branch> branch{};  // as in wire::Offer
-  std::vector<TensorInfo> model;       // so that `collab export` can name the tensors
-};
-
-struct StateContents {
-  StateHeader header;
-  std::vector<float> anchor;
-  std::vector<float> outer;
+  TermId term;                             // the site follows no older one
+  std::vector<wire::Voter> voters;         // the membership as of that anchor
+  std::vector<wire::Branch> branch{};      // as in wire::Offer
+  std::vector<ResidualRecord> residual{};  // at most one; none: no residual was kept
+  std::vector<TensorInfo> model;           // so that `collab export` can name the tensors
 };
 
 // <dir>/<site>.collab
@@ -42,11 +43,13 @@ struct StateContents {
 // Says at once what would only be noticed when the first round is saved: no folder, no right to write there.
 Status check_state_writable(const std::string& path);
 Status write_state(const std::string& path, const StateHeader& header, std::span<const float> anchor,
-                   std::span<const float> outer);
+                   std::span<const float> outer, std::span<const float> residual = {});
 // No file: an empty optional. A damaged file is kCorrupt and says what is wrong with it.
 [[nodiscard]] Result<std::optional<StateHeader>> read_state_header(const std::string& path);
 // Fills the spans (sized by the header); checks the digest.
 Status read_state_into(const std::string& path, const StateHeader& header, std::span<float> anchor,
                        std::span<float> outer);
+// The residual of a header that has one, its digest checked.
+[[nodiscard]] Result<StoredResidual> read_residual(const std::string& path, const StateHeader& header);
 
 }  // namespace collab

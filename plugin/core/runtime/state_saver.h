@@ -1,7 +1,7 @@
 // Writes the sealed anchor to COLLAB_STATE_DIR in the background, so that no step waits for the disk.
 //
-// The sealed slot stands until the exchange after next, the outer state until the next commit: wait() comes
-// before either is touched. Threads: one caller; one writer thread at a time. Ownership: the thread.
+// The sealed slot stands until the exchange after next, outer state and residual until the next commit: wait() comes
+// before any of them is touched. Threads: one caller; one writer thread at a time. Ownership: the thread.
 #pragma once
 
 #include <span>
@@ -21,7 +21,8 @@ class StateSaver {
 
   [[nodiscard]] bool enabled() const { return !path_.empty(); }
   // The spans stay valid and unchanged until wait() returns.
-  void save(StateHeader header, std::span<const float> anchor, std::span<const float> outer);
+  void save(StateHeader header, std::span<const float> anchor, std::span<const float> outer,
+            std::span<const float> residual);
   void wait();
 
  private:

@@ -118,7 +118,9 @@ TEST(KnobTable, EveryWordOfAChoiceIsTaken) {
 TEST(KnobTable, AsMarkdownHasALineForEachKnob) {
   const std::string table = knob_table_markdown();
   EXPECT_EQ(static_cast<std::size_t>(std::ranges::count(table, '\n')), knob_table().size() + 2);
-  EXPECT_THAT(table, HasSubstr("| `COLLAB_CODEC` | fp16 | fp32\\|bf16\\|fp16\\|int8\\|int4\\|int4-e3m0\\|int2 |"));
+  EXPECT_THAT(
+      table,
+      HasSubstr("| `COLLAB_CODEC` | fp16 | fp32\\|bf16\\|fp16\\|int8\\|int4\\|int4-e3m0\\|int2\\|topk64\\|topk128 |"));
   EXPECT_THAT(table, HasSubstr("All sites must agree."));
 }
 
@@ -143,6 +145,28 @@ TEST(LoadConfig, OptionsWinOverTheEnvironmentAndBothAreTold) {
   EXPECT_EQ(sources["codec"], "options");
   EXPECT_EQ(sources["run"], "environment");
   EXPECT_EQ(sources["outer"], "default");
+}
+
+TEST(LoadConfig, ACodecForEachWay) {
+  EXPECT_EQ(config_of({{"COLLAB_CODEC", "topk64/int4-e3m0"}}).codec, Codecs(CodecId::kTopK64, CodecId::kInt4E3m0));
+  for (const std::string_view name :
+       {"fp32", "bf16", "fp16", "int8", "int4", "int4-e3m0", "int2", "topk64", "topk128"}) {
+    const auto loaded = load_config({{"COLLAB_CODEC", std::string(name) + "/" + std::string(name)}});
+    ASSERT_TRUE(loaded.ok()) << loaded.status().to_string();
+    EXPECT_EQ(loaded->config.codec, config_of({{"COLLAB_CODEC", std::string(name)}}).codec);
+    const auto shared = shared_settings(*loaded);
+    EXPECT_NE(std::ranges::find(shared, std::pair(std::string("codec"), std::string(name))), shared.end())
+        << "one spelling";
+  }
+  const auto loaded = load_config({{"COLLAB_CODEC", "int4/int8"}, {"COLLAB_ERROR_FEEDBACK", "no"}});
+  ASSERT_TRUE(loaded.ok());
+  EXPECT_FALSE(loaded->config.error_feedback);
+  const auto shared = shared_settings(*loaded);
+  EXPECT_NE(std::ranges::find(shared, std::pair(std::string("codec"), std::string("int4/int8"))), shared.end());
+  EXPECT_NE(std::ranges::find(shared, std::pair(std::string("error_feedback"), std::string("0"))), shared.end());
+  for (const std::string bad : {"int4/", "/int8", "int4/int8/int8", "int4 / int8", "int4,int8", "/", ""}) {
+    EXPECT_THAT(error_of({{"COLLAB_CODEC", bad}}), HasSubstr("UP/DOWN such as int4/int8")) << bad;
+  }
 }
 
 TEST(LoadConfig, OtherVariablesAreNotOurs) {
@@ -232,7 +256,8 @@ TEST(LoadConfig, AnUnknownKnobNamesTheNearest) {
 
 TEST(LoadConfig, AWrongValueSaysWhatIsAccepted) {
   EXPECT_EQ(error_of({{"COLLAB_CODEC", "int7"}}),
-            "COLLAB_CODEC: expected one word (fp32|bf16|fp16|int8|int4|int4-e3m0|int2), got \"int7\"");
+            "COLLAB_CODEC: expected a codec for both ways, or UP/DOWN such as int4/int8 "
+            "(fp32|bf16|fp16|int8|int4|int4-e3m0|int2|topk64|topk128), got \"int7\"");
   EXPECT_THAT(error_of({}, {{"connections", "65"}}),
               HasSubstr("the option \"connections\": expected a whole number (1..64 or auto), got \"65\""));
   EXPECT_THAT(error_of({}, {{"connections", "0"}}), HasSubstr("1..64 or auto")) << "0 is how auto is kept, not said";
@@ -278,8 +303,8 @@ TEST(SharedSettings, AreTheKnobsThatMustAgree) {
   ASSERT_TRUE(loaded.ok());
   std::vector<std::string> names;
   for (const auto& [name, _] : shared_settings(*loaded)) names.push_back(name);
-  EXPECT_THAT(names, ::testing::ElementsAre("sync_every", "codec", "outer", "outer_lr", "outer_momentum", "weight",
-                                            "buffers", "chunk_kib"));
+  EXPECT_THAT(names, ::testing::ElementsAre("sync_every", "codec", "error_feedback", "outer", "outer_lr",
+                                            "outer_momentum", "weight", "buffers", "chunk_kib"));
 }
 
 TEST(LoadConfig, WhatIsPrintedCanBeReadBack) {

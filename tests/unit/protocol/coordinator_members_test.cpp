@@ -95,5 +95,25 @@ TEST(CoordinatorMembers, StatusNeedsNoJoin) {
       R"("state":"active","helper":false,"ready":false,"round":0,"weight":0,"samples":0,"up_mbit":0,"down_mbit":0,"share":0,"heartbeat_age_ms":250}]})");
 }
 
+TEST(CoordinatorMembers, WhoCannotBeDialledOwnsNothing) {
+  CoordinatorHarness c;
+  c.gather({"paris", "tokyo", "lima"});
+  wire::Join hidden = join_of("oslo", 3);
+  hidden.address.clear();
+  EXPECT_TRUE(all<ProbeAddress>(c.hear(8, hidden)).empty());
+  static_cast<void>(c.close(8));
+  const auto probes = all<ProbeAddress>(c.hear(9, join_of("rome", 3)));
+  ASSERT_EQ(probes.size(), 1U);
+  EXPECT_EQ(probes[0].link, LinkId{9});
+  EXPECT_EQ(probes[0].address, "rome:1");
+  static_cast<void>(c.close(9));
+
+  EXPECT_TRUE(c.step(Undialable{LinkId{9}, "late"}).empty());
+  const auto actions = c.step(Undialable{LinkId{2}, "connection timed out"});
+  EXPECT_THAT(notes(actions), testing::HasSubstr("tokyo cannot be dialled at tokyo:1 (connection timed out)"));
+  EXPECT_EQ(sent<wire::Roster>(actions).at(0).second.members.at(1).address, "");
+  for (const wire::Slice& slice : c.form(1, 3).slices) EXPECT_NE(slice.owner, SiteId{1});
+}
+
 }  // namespace
 }  // namespace collab::protocol

@@ -131,7 +131,7 @@ TEST(Exchange, WhatComesBeforeTheStartIsKept) {
 
 TEST(Exchange, WhatIsHeldIsReducedAndWhatIsDeliveredIsNotSentAgain) {
   ExchangePlan plan = plan_for(0);
-  plan.held = {{SiteId{1}, {0, 1024}}, {SiteId{1}, {1024, 1500}}};  // the second is no chunk of this attempt
+  plan.held = {{SiteId{1}, {0, 1024}}, {SiteId{1}, {1024, 1500}}};          // the second is no chunk of this attempt
   plan.delivered = {{SiteId{1}, {2048, 3072}}, {SiteId{2}, {3072, 4096}}};  // nor was this one sent to its owner
   Exchange exchange(plan);
   const auto actions = step(exchange, ExchangeStart{});

@@ -160,5 +160,24 @@ TEST(PeersHidden, TwoThatCannotBeDialledSaySo) {
   EXPECT_THAT(failed[0].why.message(), HasSubstr("neither it nor this site can be dialled"));
 }
 
+TEST(SitePeers, WhoLearnsThatItCannotBeDialledDialsTheOthersAndKeepsItsLinks) {
+  SiteHarness s;
+  s.become(1, {"paris", "tokyo", "lima"});
+  s.link_to(0, "paris", 2);
+  const auto actions = s.hear(1, SiteHarness::roster({"paris", "tokyo", "lima"}, "tokyo"));
+  EXPECT_THAT(notes(actions), testing::HasSubstr("nobody can dial this site at tokyo:1"));
+  ASSERT_EQ(all<DialPeer>(actions).size(), 1U);
+  EXPECT_EQ(all<DialPeer>(actions)[0].site, SiteId{2});
+  EXPECT_TRUE(all<Hangup>(actions).empty());
+  EXPECT_EQ(notes(s.hear(1, SiteHarness::roster({"paris", "tokyo", "lima"}, "tokyo"))), "") << "told once";
+}
+
+TEST(SitePeers, ALinkToOneThatCannotBeDialledAnyMoreStays) {
+  SiteHarness s;
+  s.become(1, {"paris", "tokyo"});
+  s.link_to(0, "paris", 2);
+  EXPECT_TRUE(all<Hangup>(s.hear(1, SiteHarness::roster({"paris", "tokyo"}, "paris"))).empty());
+}
+
 }  // namespace
 }  // namespace collab::protocol

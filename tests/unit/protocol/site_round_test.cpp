@@ -70,6 +70,18 @@ TEST(SiteRoundLower, UnlessItCannotBeDialled) {
   EXPECT_EQ(all<DialPeer>(s.pass(seconds(1))).size(), 1U);
 }
 
+// Where the higher cannot reach the lower, the lower may reach the higher.
+TEST(SiteRoundLower, AfterAWhileItDialsToo) {
+  SiteHarness s;
+  s.become(0, {"paris", "tokyo"});
+  static_cast<void>(s.step(Trigger{8, 4}));
+  EXPECT_TRUE(all<DialPeer>(s.hear(1, H::form(1, 1, 2))).empty());
+  EXPECT_TRUE(all<DialPeer>(s.pass(seconds(2))).empty());
+  const auto dials = all<DialPeer>(s.pass(seconds(2)));
+  ASSERT_EQ(dials.size(), 1U);
+  EXPECT_EQ(dials[0].site, SiteId{1});
+}
+
 TEST_F(SiteRound, DoneThenCommitThenAppliedThenOn) {
   exchange();
   const auto done = sent<wire::Done>(s.step(ExchangeComplete{RoundId{1}, AttemptId{1}, {kRight, kWrong}}));
@@ -168,6 +180,7 @@ TEST_F(SiteRound, AnExchangeThatFailsIsReported) {
   const auto actions = s.step(ExchangeFailed{RoundId{1}, AttemptId{1}, SiteId{0}, "it came twice"});
   EXPECT_EQ(sent<wire::Unreached>(actions)[0].second,
             (wire::Unreached{RoundId{1}, AttemptId{1}, SiteId{0}, "it came twice"}));
+  EXPECT_EQ(all<Hangup>(actions).at(0).link, LinkId{2}) << "what was sent over it does not count as delivered";
   EXPECT_EQ(all<CancelExchange>(actions).size(), 1U);
 }
 

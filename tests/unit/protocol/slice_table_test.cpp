@@ -101,7 +101,8 @@ TEST(Lopsided, IsATableInWhichOneHasFarMoreThanItsShare) {
   EXPECT_FALSE(lopsided({}, two));
   EXPECT_FALSE(lopsided({{SiteId{0}, {0, 60}}, {SiteId{1}, {60, 100}}}, two));
   EXPECT_TRUE(lopsided({{SiteId{0}, {0, 80}}, {SiteId{1}, {80, 100}}}, two));
-  EXPECT_FALSE(lopsided({{SiteId{0}, {0, 80}}, {SiteId{1}, {80, 100}}}, std::vector<Share>{{SiteId{0}, 3}, {SiteId{1}, 1}}));
+  EXPECT_FALSE(
+      lopsided({{SiteId{0}, {0, 80}}, {SiteId{1}, {80, 100}}}, std::vector<Share>{{SiteId{0}, 3}, {SiteId{1}, 1}}));
   EXPECT_TRUE(lopsided({{SiteId{1}, {0, 100}}}, two));
 }
 

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <limits>
 #include <numeric>
 
 #include "core/base/digest.h"
@@ -42,7 +43,12 @@ class StateFileTest : public ::testing::Test {
   }
   ~StateFileTest() override { std::filesystem::remove_all(dir_); }
 
-  Status write() { return write_state(path_, header_, anchor_, outer_); }
+  Status write() { return write_state(path_, header_, anchor_, outer_, residual_); }
+  void keep_residual() {
+    residual_.resize(1000);
+    std::iota(residual_.begin(), residual_.end(), -0.125F);
+    header_.residual = {{digest_of_vector(residual_), {0.25F, 0.5F, {{0, 64}, {512, 1000}}}}};
+  }
   Status read() {
     const auto header = read_state_header(path_);
     if (!header.ok()) return header.status();
@@ -51,7 +57,12 @@ class StateFileTest : public ::testing::Test {
     // Damage may only ever shrink what we are asked to hold here: sizes come from a header whose hash is right.
     got_anchor_.assign(got_.elements, 0.0F);
     got_outer_.assign(got_.outer_state ? got_.elements : 0, 0.0F);
-    return read_state_into(path_, got_, got_anchor_, got_outer_);
+    COLLAB_RETURN_IF_ERROR(read_state_into(path_, got_, got_anchor_, got_outer_));
+    got_residual_ = {};
+    if (got_.residual.empty()) return {};
+    Result<StoredResidual> stored = read_residual(path_, got_);
+    if (stored.ok()) got_residual_ = std::move(*stored);
+    return stored.status();
   }
   std::vector<char> bytes() const {
     std::ifstream in(path_, std::ios::binary);
@@ -67,9 +78,11 @@ class StateFileTest : public ::testing::Test {
   StateHeader header_;
   std::vector<float> anchor_;
   std::vector<float> outer_;
+  std::vector<float> residual_;
   StateHeader got_;
   std::vector<float> got_anchor_;
   std::vector<float> got_outer_;
+  StoredResidual got_residual_;
 };
 
 TEST_F(StateFileTest, ComesBackAsWritten) {
@@ -99,6 +112,82 @@ TEST_F(StateFileTest, WithoutOuterState) {
   ASSERT_TRUE(read().ok());
   EXPECT_EQ(got_anchor_, anchor_);
   EXPECT_TRUE(got_outer_.empty());
+}
+
+TEST_F(StateFileTest, TheResidualComesBackWithItsUnits) {
+  ASSERT_TRUE(write().ok());
+  ASSERT_TRUE(read().ok());
+  EXPECT_TRUE(got_.residual.empty());
+  EXPECT_EQ(read_residual(path_, got_).status().code(), StatusCode::kInvalidArgument);
+  for (const bool outer_state : {true, false}) {
+    header_.outer_state = outer_state;
+    if (!outer_state) outer_.clear();
+    header_.digest = digest_of_state(digest_of_vector(anchor_), outer_state ? digest_of_vector(outer_) : Digest{});
+    keep_residual();
+    ASSERT_TRUE(write().ok());
+    const Status status = read();
+    ASSERT_TRUE(status.ok()) << status.to_string();
+    EXPECT_EQ(got_anchor_, anchor_);
+    EXPECT_EQ(got_residual_.run, header_.run);
+    EXPECT_EQ(got_residual_.values, residual_);
+    EXPECT_EQ(got_residual_.units.share, 0.25F);
+    EXPECT_EQ(got_residual_.units.equal, 0.5F);
+    EXPECT_EQ(got_residual_.units.of_mean, (std::vector<ElementRange>{{0, 64}, {512, 1000}}));
+  }
+}
+
+TEST_F(StateFileTest, AResidualThatCannotBeIsRefused) {
+  const auto refused = [this](const auto& change) {
+    keep_residual();
+    change(header_.residual[0]);
+    EXPECT_TRUE(write().ok());
+    const Status status = read();
+    EXPECT_EQ(status.code(), StatusCode::kCorrupt);
+    return status.message();
+  };
+  using Ranges = std::vector<ElementRange>;
+  EXPECT_THAT(refused([](ResidualRecord& r) { r.units.share = 1.5F; }), HasSubstr("residual.share"));
+  EXPECT_THAT(refused([](ResidualRecord& r) { r.units.equal = 0; }), HasSubstr("residual.equal"));
+  for (const Ranges& ranges : {Ranges{{5, 5}}, Ranges{{0, 1001}}, Ranges{{0, 9}, {8, 10}}, Ranges{{9, 10}, {0, 2}}}) {
+    EXPECT_THAT(refused([&](ResidualRecord& r) { r.units.of_mean = ranges; }), HasSubstr("residual.of_mean"));
+  }
+  EXPECT_THAT(refused([](ResidualRecord& r) { r.digest.lo ^= 1; }), HasSubstr("its residual has digest"));
+  EXPECT_THAT(refused([this](ResidualRecord& r) {
+                residual_[7] = std::numeric_limits<float>::quiet_NaN();
+                r.digest = digest_of_vector(residual_);
+              }),
+              HasSubstr("NaN"));
+}
+
+TEST_F(StateFileTest, AFileFromBeforeResidualsIsRead) {
+  ASSERT_TRUE(write().ok());
+  std::vector<char> file = bytes();
+  // Format 2 has no list of residuals: four zeros before the model less in the header, and the padding is as long.
+  std::size_t header_bytes = 0;
+  for (std::size_t i = 0; i < 4; ++i) header_bytes |= std::size_t{static_cast<unsigned char>(file[12 + i])} << (8 * i);
+  const std::string name = "wte.weight";
+  const auto model = std::search(file.begin(), file.end(), name.begin(), name.end()) - 2 - 4;  // its count and length
+  const std::size_t padded = (24 + header_bytes + 63) / 64 * 64;
+  file.erase(model - 4, model);
+  header_bytes -= 4;
+  const std::size_t now_padded = (24 + header_bytes + 63) / 64 * 64;
+  if (now_padded == padded) {
+    file.insert(file.begin() + static_cast<std::ptrdiff_t>(24 + header_bytes), 4, '\0');
+  } else {
+    file.erase(file.begin() + static_cast<std::ptrdiff_t>(now_padded),
+               file.begin() + static_cast<std::ptrdiff_t>(padded - 4));
+  }
+  file[8] = 2;
+  for (std::size_t i = 0; i < 4; ++i) file[12 + i] = static_cast<char>(header_bytes >> (8 * i));
+  const std::uint64_t hash = hash64(std::as_bytes(std::span(file).subspan(24, header_bytes)));
+  for (std::size_t i = 0; i < 8; ++i) file[16 + i] = static_cast<char>(hash >> (8 * i));
+  put(file);
+  const Status status = read();
+  ASSERT_TRUE(status.ok()) << status.to_string();
+  EXPECT_EQ(got_anchor_, anchor_);
+  EXPECT_EQ(got_outer_, outer_);
+  EXPECT_EQ(got_.model.size(), 2U);
+  EXPECT_TRUE(got_.residual.empty());
 }
 
 TEST_F(StateFileTest, APlaceThatCannotBeWrittenIsToldBeforehand) {
@@ -159,9 +248,10 @@ TEST_F(StateFileTest, AFileThatIsTooLongIsRefused) {
 }
 
 TEST_F(StateFileTest, EveryFlippedBitIsNoticed) {
+  keep_residual();
   ASSERT_TRUE(write().ok());
   const std::vector<char> whole = bytes();
-  const std::size_t vectors = whole.size() - 2 * 1000 * sizeof(float);
+  const std::size_t vectors = whole.size() - 3 * 1000 * sizeof(float);
   std::fstream file(path_, std::ios::binary | std::ios::in | std::ios::out);
   const auto put_at = [&](std::size_t at, char byte) {
     file.seekp(static_cast<std::streamoff>(at));
@@ -195,7 +285,7 @@ TEST_F(StateFileTest, AnotherFormatIsRefusedWithBothVersions) {
   const Status status = read();
   EXPECT_EQ(status.code(), StatusCode::kRefused);
   EXPECT_THAT(status.message(), HasSubstr("format 9"));
-  EXPECT_THAT(status.message(), HasSubstr("format 2"));
+  EXPECT_THAT(status.message(), HasSubstr("formats 2 to 3"));
 }
 
 TEST_F(StateFileTest, VectorsOfAnotherLengthAreRefused) {

@@ -258,7 +258,8 @@ TEST(Rules, AFormHasParticipantsAndVotersInOrder) {
   expect_not_sent(changed([](Form& f) { f.participants.clear(); }), "participants: expected at least one");
   expect_not_sent(changed([](Form& f) { f.participants[0].here = f.participants[1].here = false; }),
                   "participants: expected at least one that is here");
-  expect_not_sent(changed([](Form& f) { f.participants[0].here = false; }), "owner: expected a participant that is here");
+  expect_not_sent(changed([](Form& f) { f.participants[0].here = false; }),
+                  "owner: expected a participant that is here");
 }
 
 TEST(Rules, NothingIsExchangedWhereNobodyHasAWeight) {

@@ -124,8 +124,8 @@ void draw(Prng& prng, Join& m) {
 }
 void draw(Prng& prng, Adopted& m) { m = {draw_id<RunId>(prng), draw_id<RoundId>(prng), draw_digest(prng)}; }
 void draw(Prng& prng, Ready& m) {
-  m = {draw_id<RoundId>(prng), draw_weight(prng), draw_number<std::uint64_t>(prng), draw_number<std::uint64_t>(prng),
-       draw_digest(prng), draw_id<AttemptId>(prng)};
+  m = {draw_id<RoundId>(prng),           draw_weight(prng), draw_number<std::uint64_t>(prng),
+       draw_number<std::uint64_t>(prng), draw_digest(prng), draw_id<AttemptId>(prng)};
   for (std::uint64_t i = prng.below(5); i > 0; --i) m.sketch.push_back(draw_number<std::uint32_t>(prng));
   m.up_kbit = static_cast<std::uint32_t>(prng.below(kMaxRateKbit + 1));
   m.down_kbit = static_cast<std::uint32_t>(prng.below(kMaxRateKbit + 1));

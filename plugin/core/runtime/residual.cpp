@@ -1,0 +1,174 @@
+#include "core/runtime/residual.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace collab {
+namespace {
+
+[[nodiscard]] ElementRange common(ElementRange a, ElementRange b) {
+  const std::uint64_t begin = std::max(a.begin, b.begin);
+  return {begin, std::max(begin, std::min(a.end, b.end))};
+}
+
+// f(part) for each part of `range` that lies in one of `ranges`.
+template <typename F>
+void each_within(ElementRange range, const std::vector<ElementRange>& ranges, F f) {
+  for (const ElementRange& other : ranges) {
+    if (const ElementRange both = common(range, other); both.size() > 0) f(both);
+  }
+}
+
+// And for each part that lies in none.
+template <typename F>
+void each_outside(ElementRange range, const std::vector<ElementRange>& ranges, F f) {
+  std::uint64_t at = range.begin;
+  each_within(range, ranges, [&](ElementRange both) {
+    if (both.begin > at) f(ElementRange{at, both.begin});
+    at = both.end;
+  });
+  if (range.end > at) f(ElementRange{at, range.end});
+}
+
+}  // namespace
+
+Residual::Residual(const Codecs& codecs, bool feedback, std::uint64_t elements, std::uint64_t chunk_elements)
+    : up_(&codec_for(codecs.up)), down_(&codec_for(codecs.down)), chunk_elements_(chunk_elements) {
+  if (feedback && (needs_error_feedback(codecs.up) || needs_error_feedback(codecs.down))) values_.resize(elements);
+}
+
+void Residual::start(const wire::Form& form, SiteId self, float share) {
+  if (!on()) return;
+  const std::size_t members = form.participants.size();
+  attempt_.emplace(Attempt{
+      .share = share, .equal = 1.0F / static_cast<float>(members), .alone = members == 1, .own = {}, .theirs = {}});
+  std::size_t owned = 0;
+  for (const wire::Slice& slice : form.slices) {
+    if (slice.owner != self) {
+      attempt_->theirs.push_back(slice.range);
+      continue;
+    }
+    attempt_->own.push_back({slice.range, owned});
+    owned += slice.range.size();
+  }
+  if (!attempt_->alone) next_of_mean_.resize(owned);
+}
+
+std::optional<std::size_t> Residual::encode_contribution(ElementRange range, std::span<const float> anchor,
+                                                         std::span<const float> parameters, std::span<std::byte> out) {
+  if (!on()) return up_->encode_difference(anchor, parameters, out);
+  unused_.resize(range.size());
+  return up_->encode_difference_with_feedback(anchor, parameters, {in_delta(range), unused_}, out);
+}
+
+std::optional<std::size_t> Residual::encode_mean(ElementRange range, std::span<const float> mean,
+                                                 std::span<std::byte> out) {
+  if (!on()) return down_->encode(mean, out);
+  return down_->encode_with_feedback(mean, {in_mean(range), next_of_mean(range)}, out);
+}
+
+Status Residual::commit(std::span<const float> anchor, const Reader& contributed) {
+  const std::optional<Attempt> attempt = std::exchange(attempt_, std::nullopt);
+  if (!attempt || attempt->alone) return {};
+  const bool counts = contributed && attempt->share > 0;
+  for (const ElementRange& range : attempt->theirs) {
+    if (counts) {
+      COLLAB_RETURN_IF_ERROR(keep_left_out(range, anchor, contributed));
+    } else {
+      each_within(range, units_.of_mean, [this](ElementRange both) {
+        for (float& value : part(both)) value /= per_delta();
+      });
+    }
+  }
+  std::vector<ElementRange> of_mean;
+  for (const Own& own : attempt->own) {
+    std::ranges::copy(std::span(next_of_mean_).subspan(own.at, own.range.size()), part(own.range).begin());
+    of_mean.push_back(own.range);
+  }
+  units_ = {.share = counts ? attempt->share : units_.share, .equal = attempt->equal, .of_mean = std::move(of_mean)};
+  return {};
+}
+
+Status Residual::assume_contributed(std::span<const float> anchor, const Reader& contributed) {
+  const std::optional<Attempt> attempt = std::exchange(attempt_, std::nullopt);
+  if (!attempt || attempt->alone || !(attempt->share > 0)) return {};
+  for (const ElementRange& range : attempt->theirs) {
+    COLLAB_RETURN_IF_ERROR(keep_left_out(range, anchor, contributed));
+  }
+  std::vector<ElementRange> of_mean;
+  for (const Own& own : attempt->own) {
+    each_within(own.range, units_.of_mean, [&](ElementRange both) { of_mean.push_back(both); });
+  }
+  units_ = {.share = attempt->share, .equal = attempt->equal, .of_mean = std::move(of_mean)};
+  return {};
+}
+
+// In the chunks that were sent: the groups of top-k begin with them.
+Status Residual::keep_left_out(ElementRange range, std::span<const float> anchor, const Reader& contributed) {
+  for (std::uint64_t begin = range.begin; begin < range.end; begin += chunk_elements_) {
+    const ElementRange chunk{begin, std::min(range.end, begin + chunk_elements_)};
+    const Result<std::span<const float>> parameters = contributed(chunk);
+    if (!parameters.ok()) return parameters.status();
+    payload_.resize(up_->encoded_size(chunk.size()));
+    const std::optional<std::size_t> again = up_->encode_difference_with_feedback(
+        anchor.subspan(chunk.begin, chunk.size()), *parameters, {in_delta(chunk), part(chunk)}, payload_);
+    if (!again) std::ranges::fill(part(chunk), 0.0F);  // somebody has written to the parameters meanwhile
+  }
+  return {};
+}
+
+void Residual::drop() {
+  std::ranges::fill(values_, 0.0F);
+  units_.of_mean.clear();
+}
+
+void Residual::restore(StoredResidual stored) {
+  if (!on() || stored.values.size() != values_.size()) return;
+  restored_from_ = stored.run;
+  units_ = std::move(stored.units);
+  values_ = std::move(stored.values);
+}
+
+void Residual::settle(RunId run) {
+  if (restored_from_ && *restored_from_ != run) drop();
+  restored_from_.reset();
+}
+
+// A mean's error comes back by our contribution only, and counts there by our share, which may be much larger next
+// time: from a small share (a joiner's is 0) it would come back many times over. Never less than an equal one is
+// assumed.
+float Residual::per_delta() const { return std::max(units_.share, units_.equal); }
+
+float Residual::per_mean() const { return units_.share > 0 ? units_.share : units_.equal; }
+
+std::span<float> Residual::part(ElementRange range) { return std::span(values_).subspan(range.begin, range.size()); }
+
+std::span<const float> Residual::in_delta(ElementRange range) {
+  const std::span<float> here = part(range);
+  bool converted = false;
+  each_within(range, units_.of_mean, [&](ElementRange both) {
+    if (!std::exchange(converted, true)) converted_.assign(here.begin(), here.end());
+    for (float& value : std::span(converted_).subspan(both.begin - range.begin, both.size())) value /= per_delta();
+  });
+  return converted ? std::span<const float>(converted_) : here;
+}
+
+std::span<const float> Residual::in_mean(ElementRange range) {
+  const std::span<float> here = part(range);
+  bool converted = false;
+  each_outside(range, units_.of_mean, [&](ElementRange other) {
+    if (!std::exchange(converted, true)) converted_.assign(here.begin(), here.end());
+    for (float& value : std::span(converted_).subspan(other.begin - range.begin, other.size())) value *= per_mean();
+  });
+  return converted ? std::span<const float>(converted_) : here;
+}
+
+std::span<float> Residual::next_of_mean(ElementRange range) {
+  for (const Own& own : attempt_->own) {
+    if (own.range.begin > range.begin || own.range.end < range.end) continue;
+    return std::span(next_of_mean_).subspan(own.at + range.begin - own.range.begin, range.size());
+  }
+  panic("a mean of elements that are not ours is to be encoded", __FILE__, __LINE__);
+}
+
+}  // namespace collab

@@ -1,0 +1,115 @@
+// What lossy payloads have left out so far, which the next ones are to bring: error feedback between rounds.
+//
+// One vector of float32 for all elements. Of an element that another site owned in the last committed attempt it holds
+// what our contribution left out, in units of our delta; of an element we owned, what our mean left out, in units of
+// the mean. Where the owner changes an element's unit does, by our share of that attempt's mean.
+//
+//   start --> encode_contribution, encode_mean: payloads; the vector stands --> commit: the next vector
+//     ^                                                |
+//     +------------ cancelled, formed again -----------+   the same payloads once more
+//
+// Until the commit only what our own means leave out is stored, as many elements as we own; what our contributions
+// leave out is found again by encoding them once more. Both ways feed back when one of the two codecs asks for it.
+// Algorithm: Seide et al., "1-Bit Stochastic Gradient Descent", Interspeech 2014; at the owner as well: Tang et al.,
+// "DoubleSqueeze", ICML 2019.
+// Threads: one caller at a time. Ownership: its vectors.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "collab/codec.h"
+#include "collab/status.h"
+#include "core/wire/messages.h"
+
+namespace collab {
+
+// What the vector's numbers mean.
+struct ResidualUnits {
+  float share = 0;                      // our part of the mean in the last attempt we contributed to; 0: in none yet
+  float equal = 1;                      // an equal part of it, in the last attempt
+  std::vector<ElementRange> of_mean{};  // ascending, apart: in units of the mean; all else in units of our delta
+};
+
+// Found on disk. It is of use in the run it was written in.
+struct StoredResidual {
+  RunId run;
+  ResidualUnits units;
+  std::vector<float> values;
+};
+
+class Residual {
+ public:
+  // No vector is kept, and nothing fed back, unless a codec needs it and `feedback` says so.
+  Residual(const Codecs& codecs, bool feedback, std::uint64_t elements, std::uint64_t chunk_elements);
+
+  [[nodiscard]] bool on() const { return !values_.empty(); }
+
+  // ---- an attempt
+  // `share`: our scale in its mean; 0 when we do not contribute.
+  void start(const wire::Form& form, SiteId self, float share);
+  // The elements `range`, a chunk of a slice of others; as Codec::encode_difference. The vector stands.
+  [[nodiscard]] std::optional<std::size_t> encode_contribution(ElementRange range, std::span<const float> anchor,
+                                                               std::span<const float> parameters,
+                                                               std::span<std::byte> out);
+  // A chunk of a slice of ours; as Codec::encode. The vector stands.
+  [[nodiscard]] std::optional<std::size_t> encode_mean(ElementRange range, std::span<const float> mean,
+                                                       std::span<std::byte> out);
+
+  // ---- its end
+  // The elements of what we contributed.
+  using Reader = std::function<Result<std::span<const float>>(ElementRange)>;
+  // The attempt started last was committed. `anchor`: whole, the one the contributions are the difference from; null
+  // `contributed`: ours are not among them, and what is left out of our delta stays as it was.
+  Status commit(std::span<const float> anchor, const Reader& contributed);
+  // Our contribution to the attempt started last counts as committed, by whom and with which means is not known.
+  Status assume_contributed(std::span<const float> anchor, const Reader& contributed);
+  // Zeros: what was left out came from parameters that were not fit to be sent.
+  void drop();
+
+  // ---- between processes
+  // Of another length than ours: it is not taken.
+  void restore(StoredResidual stored);
+  // The anchor in place is of this run: what was restored from another one is dropped.
+  void settle(RunId run);
+  [[nodiscard]] const ResidualUnits& units() const { return units_; }
+  [[nodiscard]] std::span<const float> values() const { return values_; }
+
+ private:
+  struct Own {
+    ElementRange range;
+    std::size_t at = 0;  // in next_of_mean_
+  };
+  struct Attempt {
+    float share = 0;
+    float equal = 1;
+    bool alone = false;  // nothing is encoded
+    std::vector<Own> own;
+    std::vector<ElementRange> theirs;
+  };
+  // Factors between the units: delta = mean / per_delta(), mean = delta * per_mean().
+  [[nodiscard]] float per_delta() const;
+  [[nodiscard]] float per_mean() const;
+  [[nodiscard]] std::span<float> part(ElementRange range);
+  // The elements in one unit: in place where they have it already, else converted in `converted_`.
+  [[nodiscard]] std::span<const float> in_delta(ElementRange range);
+  [[nodiscard]] std::span<const float> in_mean(ElementRange range);
+  [[nodiscard]] std::span<float> next_of_mean(ElementRange range);
+  Status keep_left_out(ElementRange range, std::span<const float> anchor, const Reader& contributed);
+
+  const Codec* up_;
+  const Codec* down_;
+  std::uint64_t chunk_elements_;
+  std::vector<float> values_;  // empty: off
+  ResidualUnits units_;
+  std::optional<RunId> restored_from_;
+  std::optional<Attempt> attempt_;
+  std::vector<float> next_of_mean_;
+  std::vector<float> converted_;    // at most a chunk
+  std::vector<float> unused_;       // what encode_contribution() leaves out
+  std::vector<std::byte> payload_;  // of a chunk that is encoded once more
+};
+
+}  // namespace collab

@@ -1,0 +1,119 @@
+// Error feedback through whole sessions: thin codecs bring the sites to where the exact mean would, given rounds.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+
+#include "core/base/prng.h"
+#include "tests/integration/by_hand.h"
+
+namespace collab::testing {
+namespace {
+
+void expect_all_ok(const std::vector<Status>& results) {
+  for (const Status& status : results) EXPECT_TRUE(status.ok()) << status.to_string();
+}
+
+std::vector<float> delta_of(std::size_t site, std::size_t elements) {
+  Prng random(70 + site);
+  std::vector<float> delta(elements);
+  for (float& each : delta) {
+    each = static_cast<float>(1e-3 * (random.uniform() + random.uniform() + random.uniform() - 1.5));
+  }
+  return delta;
+}
+
+struct Case {
+  std::string name;
+  Codecs codecs;
+  bool feedback = true;
+  std::size_t rounds = 40;
+  double most = 1;  // relative error of the way the anchor has gone
+  double least = 0;
+};
+void PrintTo(const Case& each, std::ostream* out) { *out << each.name; }
+
+class ConstantDeltas : public ::testing::TestWithParam<Case> {};
+
+TEST_P(ConstantDeltas, LeadWhereTheirExactMeanDoes) {
+  const Case& now = GetParam();
+  Swarm swarm = swarm_of(3, now.codecs.up);
+  swarm.config.codec = now.codecs;
+  swarm.config.error_feedback = now.feedback;
+  swarm.config.sync_every = {.steps = 1, .time = {}};
+  swarm.config.chunk_kib = 16;
+  swarm.elements = 5 * 4096 + 100;
+  swarm.start_coordinator();
+  expect_all_ok(swarm.run([&](Session& session, std::size_t site, std::vector<float>& values) -> Status {
+    const std::vector<float> delta = delta_of(site, values.size());
+    for (std::size_t round = 0; round < now.rounds; ++round) {
+      for (std::size_t i = 0; i < values.size(); ++i) values[i] -= delta[i];
+      const Result<StepOutcome> outcome = session.step(8 * (site + 1));
+      if (!outcome.ok()) return outcome.status();
+      EXPECT_TRUE(outcome->round_ran);
+    }
+    return session.finish();
+  }));
+  const std::vector<float>& got = swarm.parameters[0]->values();
+  EXPECT_EQ(swarm.parameters[1]->values(), got);
+  EXPECT_EQ(swarm.parameters[2]->values(), got);
+  const std::vector<float> first = fresh_values(swarm.elements, 1);
+  const std::vector<float> deltas[] = {delta_of(0, got.size()), delta_of(1, got.size()), delta_of(2, got.size())};
+  double error = 0;
+  double norm = 0;
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    const double mean = (double{deltas[0][i]} + 2 * double{deltas[1][i]} + 3 * double{deltas[2][i]}) / 6;
+    const double went = (double{first[i]} - double{got[i]}) / static_cast<double>(now.rounds);
+    error += (went - mean) * (went - mean);
+    norm += mean * mean;
+  }
+  const double relative = std::sqrt(error / norm);
+  RecordProperty("relative_error", std::to_string(relative));
+  EXPECT_LT(relative, now.most);
+  EXPECT_GT(relative, now.least);
+}
+INSTANTIATE_TEST_SUITE_P(
+    Codecs, ConstantDeltas,
+    ::testing::Values(Case{"int8", CodecId::kInt8, true, 20, 0.001}, Case{"int4", CodecId::kInt4, true, 40, 0.01},
+                      Case{"int4_without", CodecId::kInt4, false, 40, 1, 0.05},
+                      Case{"int4_up", {CodecId::kInt4, CodecId::kInt8}, true, 40, 0.01},
+                      Case{"fp16_up", {CodecId::kFp16, CodecId::kInt4}, true, 40, 0.01},
+                      Case{"int2", CodecId::kInt2, true, 80, 0.04},
+                      Case{"topk64_up", {CodecId::kTopK64, CodecId::kInt8}, true, 400, 0.2},
+                      Case{"topk64_up_without", {CodecId::kTopK64, CodecId::kInt8}, false, 100, 1, 0.7},
+                      Case{"topk128_both", CodecId::kTopK128, true, 400, 0.3}),
+    [](const auto& made) { return made.param.name; });
+
+// Eight steps, then eight in other processes: bit for bit the sixteen of one.
+TEST(Feedback, WhatWasLeftOutOutlivesTheProcessOnDisk) {
+  const std::filesystem::path dir =
+      std::filesystem::temp_directory_path() / ("collab-residual-" + std::to_string(getpid()));
+  const auto steps = [](std::size_t from, std::size_t to) {
+    return [from, to](Session& session, std::size_t site, std::vector<float>& values) -> Status {
+      for (std::size_t step = from; step < to; ++step) {
+        train_one_step(values, site, step);
+        const Result<StepOutcome> outcome = session.step(8);
+        if (!outcome.ok()) return outcome.status();
+      }
+      return session.finish();
+    };
+  };
+  const auto swarm_with = [&](bool keeps) {
+    Swarm swarm = swarm_of(3, CodecId::kInt4);
+    if (keeps) swarm.config.state_dir = dir.string();
+    return swarm;
+  };
+  Swarm whole = swarm_with(false);
+  whole.start_coordinator();
+  expect_all_ok(whole.run(steps(0, 16)));
+  for (const bool again : {false, true}) {
+    Swarm part = swarm_with(true);
+    part.start_coordinator();
+    expect_all_ok(part.run(again ? steps(8, 16) : steps(0, 8)));
+    EXPECT_EQ(part.parameters[0]->values() == whole.parameters[0]->values(), again);
+  }
+  std::filesystem::remove_all(dir);
+}
+
+}  // namespace
+}  // namespace collab::testing
