@@ -88,8 +88,8 @@ void DataPlane::cancel() {
 void DataPlane::start_round_clock() {
   traffic_.first_payload = kNever;
   bytes_on_their_way_.clear();  // some were lost with their links
-  up_.begin_round();
-  down_.begin_round();
+  up_rate_.begin_round();
+  down_rate_.begin_round();
 }
 
 DataPlane::Events DataPlane::on_chunk(LinkId link, SiteId from, const wire::Chunk& chunk, BufferPtr payload) {
@@ -98,7 +98,7 @@ DataPlane::Events DataPlane::on_chunk(LinkId link, SiteId from, const wire::Chun
   traffic_.bytes_received += payload_size;
   traffic_.first_payload = std::min(traffic_.first_payload, now);
   traffic_.last_payload = now;
-  if (chunk.kind <= wire::ChunkKind::kMean) down_.add(now, payload_size);
+  if (chunk.kind <= wire::ChunkKind::kMean) down_rate_.add(now, payload_size);
   Incoming incoming{link, from, chunk, std::move(payload)};
   if (chunk.kind >= wire::ChunkKind::kAnchor) return on_anchor_part(incoming);
   return accept(std::move(incoming));
@@ -149,8 +149,8 @@ DataPlane::Events DataPlane::on_sent(std::uint64_t token) {
   }
   if (const auto sent = bytes_on_their_way_.extract(token)) {
     const TimePoint now = parts_.clock->now();
-    up_.add(now, sent.mapped());
-    if (bytes_on_their_way_.empty()) up_.set_busy(now, false);
+    up_rate_.add(now, sent.mapped());
+    if (bytes_on_their_way_.empty()) up_rate_.set_busy(now, false);
   }
   const auto found = contributions_on_their_way_.find(token);
   if (found == contributions_on_their_way_.end()) return {};
@@ -371,7 +371,7 @@ void DataPlane::send_chunk(LinkId link, const wire::Chunk& chunk, BufferPtr payl
   const TimePoint now = parts_.clock->now();
   if (chunk.kind <= wire::ChunkKind::kMean) {
     bytes_on_their_way_[token] = message.payload->bytes().size();
-    up_.set_busy(now, true);
+    up_rate_.set_busy(now, true);
   }
   traffic_.first_payload = std::min(traffic_.first_payload, now);
   traffic_.last_payload = now;

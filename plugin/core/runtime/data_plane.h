@@ -121,8 +121,8 @@ class DataPlane {
   [[nodiscard]] const Traffic& traffic() const { return traffic_; }
   void start_round_clock();
   // Of rounds, per second; 0: not known.
-  [[nodiscard]] std::uint32_t up_kbit() const { return up_.kbit_per_second(); }
-  [[nodiscard]] std::uint32_t down_kbit() const { return down_.kbit_per_second(); }
+  [[nodiscard]] std::uint32_t up_kbit() const { return up_rate_.kbit_per_second(); }
+  [[nodiscard]] std::uint32_t down_kbit() const { return down_rate_.kbit_per_second(); }
 
  private:
   struct Incoming {
@@ -231,8 +231,8 @@ class DataPlane {
   std::map<std::uint64_t, LinkId> anchors_on_their_way_;              // by token
   std::uint64_t next_token_ = 1;
   Traffic traffic_;
-  protocol::RateMeter up_;
-  protocol::RateMeter down_;
+  protocol::RateMeter up_rate_;
+  protocol::RateMeter down_rate_;
   std::map<std::uint64_t, std::uint64_t> bytes_on_their_way_;  // of a round's chunks, by token
 };
 
