@@ -32,7 +32,8 @@ class Carryover {
 
   // Another attempt, of the same round or of a later one. links[i] reaches form.participants[i].
   void begin(const wire::Form& form, SiteId self, const std::vector<LinkId>& links) {
-    if (form.round != round_) clear();
+    if (form.run != run_ || form.round != round_) clear();  // in another run numbers may mean other sites
+    run_ = form.run;
     round_ = form.round;
     attempt_ = form.attempt;
     since_.clear();
@@ -106,6 +107,7 @@ class Carryover {
     return known == since_.end() ? ours_ : known->second;
   }
 
+  RunId run_;
   RoundId round_;
   AttemptId attempt_;
   AttemptId ours_;

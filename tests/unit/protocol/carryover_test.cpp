@@ -32,6 +32,15 @@ Carried after_one_attempt() {
   return carried;
 }
 
+TEST(Carryover, NothingStandsInAnotherRun) {
+  Carried carried = after_one_attempt();
+  wire::Form other = form_of(2, 1, 1);
+  other.run = RunId{8};
+  carried.begin(other, kUs, kLinks);
+  EXPECT_TRUE(carried.held().empty());
+  EXPECT_TRUE(carried.delivered().empty());
+}
+
 TEST(Carryover, WhatWasExchangedStandsInTheNextAttempt) {
   Carried carried = after_one_attempt();
   carried.begin(form_of(2, 1, 1), kUs, kLinks);

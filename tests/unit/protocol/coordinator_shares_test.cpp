@@ -274,8 +274,39 @@ TEST_F(Helped, WithTheHelperALoneSurvivorOfTwoGoesOn) {
     if (round == 1) commit();
   }
   const auto again = sent<wire::Form>(c.close(2));
-  ASSERT_EQ(again.size(), 2U);
-  EXPECT_EQ(again[0].second.participants.size(), 2U);
+  ASSERT_EQ(again.size(), 2U) << "to the one and the helper";
+  EXPECT_EQ(owned(again[0].second), (Owned{{2, 1}}));
+}
+
+TEST_F(Helped, WhoHasNoWayToTheAnchorWaitsForAHelper) {
+  for (std::uint64_t link = 1; link <= 2; ++link) {
+    wire::Join join = join_with("site" + std::to_string(link), 2);
+    join.address.clear();
+    last = c.hear(link, join);
+  }
+  ASSERT_EQ(sent<wire::Adopt>(last).size(), 1U) << "who has it";
+  EXPECT_THAT(notes(last), HasSubstr("site2 cannot take the anchor from site1: neither can be dialled; run `collab"));
+  static_cast<void>(c.hear(1, wire::Adopted{RunId{7}, RoundId{0}, kRight}));
+  const auto to_helper = sent<wire::Adopt>(c.hear(3, helper()));
+  ASSERT_EQ(to_helper.size(), 1U);
+  EXPECT_EQ(to_helper[0].first, LinkId{3});
+  const auto at_last = sent<wire::Adopt>(c.hear(3, wire::Adopted{RunId{7}, RoundId{0}, kRight}));
+  ASSERT_EQ(at_last.size(), 1U);
+  EXPECT_EQ(at_last[0].first, LinkId{2});
+  EXPECT_EQ(at_last[0].second.sources, std::vector<SiteId>{SiteId{2}});
+}
+
+TEST_F(Helped, WithoutAHelperItIsToldInTheEnd) {
+  for (std::uint64_t link = 1; link <= 2; ++link) {
+    wire::Join join = join_with("site" + std::to_string(link), 2);
+    join.address.clear();
+    static_cast<void>(c.hear(link, join));
+  }
+  static_cast<void>(c.hear(1, wire::Adopted{RunId{7}, RoundId{0}, kRight}));
+  EXPECT_TRUE(sent<wire::Adopt>(c.pass(seconds(50), {1, 2})).empty());
+  const auto told = sent<wire::Adopt>(c.pass(seconds(20), {1, 2}));
+  ASSERT_EQ(told.size(), 1U);
+  EXPECT_EQ(told[0].second.sources, std::vector<SiteId>{SiteId{0}});
 }
 
 TEST_F(Helped, AHelperGoesWithTheLastSiteAndLeavesNothingBehind) {
