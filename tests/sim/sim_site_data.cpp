@@ -134,6 +134,7 @@ void SimSite::step_exchange(const ExchangeEvent& event, SiteId from) {
   const auto actions = attempt_->exchange.step(event);
   if (!actions.ok()) {
     const wire::Form form = attempt_->form;
+    carried_.drop(from);
     return post(ExchangeFailed{form.round, form.attempt, from, actions.status().message()});
   }
   for (const ExchangeAction& action : *actions) {

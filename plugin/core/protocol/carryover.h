@@ -55,6 +55,11 @@ class Carryover {
     sent_.clear();
   }
 
+  // What came from this site is not what it should be: it has to be sent again, over another link.
+  void drop(SiteId from) {
+    std::erase_if(held_, [from](const auto& entry) { return std::get<0>(entry.first) == from; });
+  }
+
   void sent(SiteId owner, const ElementRange& range) { sent_[key(owner, range)] = Sent{attempt_, links_.at(owner)}; }
 
   [[nodiscard]] Arrival arrived(SiteId from, const ElementRange& range, AttemptId attempt, Payload payload) {

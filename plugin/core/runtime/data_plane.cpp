@@ -174,6 +174,7 @@ DataPlane::Events DataPlane::advance(const protocol::ExchangeEvent& event, SiteI
 
 DataPlane::Events DataPlane::fail(SiteId peer, std::string reason) {
   if (!attempt_) return {};
+  carried_.drop(peer);
   protocol::ExchangeFailed failed{attempt_->form.round, attempt_->form.attempt, peer, std::move(reason)};
   cancel();
   return {failed};

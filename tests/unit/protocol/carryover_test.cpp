@@ -91,6 +91,14 @@ TEST(Carryover, WhatComesLateOfAnEarlierAttemptIsTaken) {
   EXPECT_EQ(carried.arrived(kPeer, kTheirs, AttemptId{2}, 44), Arrival::kTake);
 }
 
+TEST(Carryover, WhatProvesBadIsTakenAgain) {
+  Carried carried = after_one_attempt();
+  carried.drop(kPeer);
+  carried.begin(form_of(2, 1, 1), kUs, {LinkId{0}, LinkId{8}});
+  EXPECT_TRUE(carried.held().empty());
+  EXPECT_EQ(carried.arrived(kPeer, kOurs, AttemptId{2}, 43), Arrival::kTake);
+}
+
 // It may come back into the round, and reckons with what it has sent.
 TEST(Carryover, WhoIsLostForAnAttemptIsRemembered) {
   Carried carried = after_one_attempt();
