@@ -335,7 +335,8 @@ TEST_F(ByHand, AStragglerIsLeftOutAndItsStepsCountInTheNextRound) {
   }
   // The last comes first, with the anchor of before; the others follow once it waits, well within its patience.
   std::thread straggler([this] { EXPECT_TRUE(interval(2)); });
-  while (swarm_.coordinator->status_json().find("\"state\":\"active\",\"ready\":true") == std::string::npos) {
+  while (swarm_.coordinator->status_json().find("\"state\":\"active\",\"helper\":false,\"ready\":true") ==
+         std::string::npos) {
     std::this_thread::yield();
   }
   together(2, [this](std::size_t site) { EXPECT_TRUE(interval(site)); });
