@@ -349,8 +349,8 @@ struct Coordinator::State {
   [[nodiscard]] bool states_agree(const std::set<SiteId>& sites);
   void form(const std::set<SiteId>& sites);
   void share_out(wire::Form& form, const std::set<SiteId>& sites);  // its slices
-  void part_with(const MemberRecord& lost);  // who takes part in the attempt that is given up
-  void recess(const std::string& reason);    // those who are ready train on; the anchor stands
+  void part_with(const MemberRecord& lost);                         // who takes part in the attempt that is given up
+  void recess(const std::string& reason);                           // those who are ready train on; the anchor stands
   void begin_round_again();
   void start_afresh();
   void abandon_attempt();  // it will not be committed; another may be formed
