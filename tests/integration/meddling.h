@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -23,13 +24,19 @@ namespace collab::testing {
 }
 
 // Shows whatever is sent on a data lane to `meddle`, which may change it or keep it back (false).
-class Meddling final : public Transport {
+class Meddling final : public Transport, private TransportHandler {
  public:
   using Meddle = std::function<bool(Meddling&, LinkId, TransportMessage&, std::uint64_t token)>;
-  Meddling(std::unique_ptr<Transport> inner, Meddle meddle) : inner_(std::move(inner)), meddle_(std::move(meddle)) {}
+  using Arrive = std::function<void(const TransportMessage&)>;
+  Meddling(
+      std::unique_ptr<Transport> inner, Meddle meddle, Arrive arrive = [](const TransportMessage&) {})
+      : inner_(std::move(inner)), meddle_(std::move(meddle)), arrive_(std::move(arrive)) {}
   [[nodiscard]] std::string name() const override { return inner_->name(); }
   [[nodiscard]] Abilities abilities() const override { return inner_->abilities(); }
-  Status start(TransportHandler* handler) override { return inner_->start(handler); }
+  Status start(TransportHandler* handler) override {
+    handler_ = handler;
+    return inner_->start(this);
+  }
   Result<std::string> listen(const std::string& address) override { return inner_->listen(address); }
   LinkId connect(const std::string& address, Duration timeout) override {
     return inner_->connect(dead_ ? "127.0.0.1:65535" : address, timeout);
@@ -54,8 +61,20 @@ class Meddling final : public Transport {
   }
 
  private:
+  void on_accepted(LinkId link, const std::string& peer) override { handler_->on_accepted(link, peer); }
+  void on_connected(LinkId link) override { handler_->on_connected(link); }
+  void on_message(LinkId link, TransportMessage message) override {
+    const TransportMessage seen{message.lane, message.head, nullptr};
+    handler_->on_message(link, std::move(message));
+    arrive_(seen);
+  }
+  void on_sent(LinkId link, std::uint64_t token) override { handler_->on_sent(link, token); }
+  void on_closed(LinkId link, Status why) override { handler_->on_closed(link, std::move(why)); }
+
+  TransportHandler* handler_ = nullptr;
   std::unique_ptr<Transport> inner_;
   Meddle meddle_;
+  Arrive arrive_;
   std::atomic<bool> dead_ = false;
   std::mutex mutex_;
   std::set<LinkId> links_;  // used so far
