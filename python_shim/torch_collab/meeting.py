@@ -6,10 +6,12 @@ init_process_group on, in a cohort the agents do. A group that spans sites is a 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import secrets
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from torch_collab import links, native
@@ -54,6 +56,14 @@ def enter(world: World, config: Settings) -> None:
         site_of,
         world.coordinators,
     )
+    world.store.set(f"{_KEY}/seated/{world.rank}", "1")
+
+
+def wait_until_all_have_come(world: World, limit: timedelta) -> None:
+    """Who serves the coordinator must not end before the last rank has found it; a rank that never comes, or a store
+    that is gone, ends the wait."""
+    with contextlib.suppress(RuntimeError):
+        world.store.wait([f"{_KEY}/seated/{rank}" for rank in range(world.size)], limit)
 
 
 def part(world: World, opts: Any) -> Part:

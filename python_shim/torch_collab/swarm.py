@@ -212,6 +212,8 @@ def linger(world: World) -> None:
         return
     limit = world.config.linger
     deadline = time.monotonic() + limit
+    if world.meeting_id:
+        meeting.wait_until_all_have_come(world, timedelta(seconds=min(limit, world.config.join_timeout)))
     waiting_for = ""
     while True:
         left = deadline - time.monotonic()

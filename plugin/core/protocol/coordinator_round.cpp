@@ -114,7 +114,9 @@ void Coordinator::State::on_unreached(MemberRecord& member, const wire::Unreache
   }
   const std::pair<SiteId, SiteId> pair = std::minmax(member.id, unreached.peer);
   const std::string text = member.name + " cannot exchange with " + name_of(unreached.peer) + ": " + unreached.reason;
-  const bool cut = ++round.unreached[pair] >= kCutAfter;
+  std::uint32_t& failures = round.unreached[pair];
+  failures += now - round.formed < kMoments ? 1 : 2;
+  const bool cut = failures >= kCutAfter;
   if (cut) cuts[pair] = RoundId{unreached.round.value + kCutRounds};
   note(Note::Level::kWarning, "unreached",
        text + "; another attempt is formed" + (cut ? ", in which neither owns a slice" : ""),

@@ -54,7 +54,9 @@ inline constexpr std::size_t kSources = 8;
 // How often one kind of trouble with one member or pair is answered with another attempt, within one round.
 inline constexpr std::uint32_t kMaxRepeats = 3;
 // A pair that has failed so often in a round is kept apart from then on, and for how many rounds that is believed.
-inline constexpr std::uint32_t kCutAfter = 2;
+// A failure within moments counts half: a link that one side gives up fails once more where the other does not know yet.
+inline constexpr std::uint32_t kCutAfter = 4;
+inline constexpr Duration kMoments = std::chrono::seconds(3);
 inline constexpr std::uint64_t kCutRounds = 8;
 
 // More than can have been held since the state on disk was written.

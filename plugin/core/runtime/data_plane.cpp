@@ -71,8 +71,7 @@ DataPlane::Events DataPlane::start(const protocol::StartExchange& action) {
   Events events = advance(protocol::ExchangeStart{}, action.self);
   // What came before we knew of the attempt.
   std::vector<Incoming> early = std::exchange(early_, {});
-  for (Incoming& incoming : early) {
-    if (!attempt_) break;
+  for (Incoming& incoming : early) {  // should the attempt fail meanwhile, what is left waits for the next
     Events more = accept(std::move(incoming));
     events.insert(events.end(), more.begin(), more.end());
   }
