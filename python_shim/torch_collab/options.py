@@ -1,9 +1,9 @@
 """`torch_collab.Options`: the knobs as an object, for `init_process_group(..., pg_options=torch_collab.Options(...))`.
 
-A field that is left at None is not given, so the environment variable or the default holds. A field that is given wins
-over the environment. The fields are the rows of the knob table (`collab config` prints it). `codec` is a name for both ways,
-or "UP/DOWN" for the deltas and for their mean, such as "int4/int8"; `error_feedback` puts what a codec of 8 bits or fewer
-leaves out into the next round.
+A field that is left at None is not given, so the environment variable or the default holds. A field that is given
+wins over the environment. The fields are the rows of the knob table (`collab config` prints it). `codec` is a name
+for both ways, or "UP/DOWN" for the deltas and for their mean, such as "int4/int8"; `error_feedback` puts what a codec
+of 8 bits or fewer leaves out into the next round.
 """
 
 from __future__ import annotations

@@ -29,7 +29,9 @@ SITES = ("paris", "rome", "oslo")
 class Lab:
     """One lab whose sites run torchrun; `faults` are lines of its script."""
 
-    def __init__(self, folder: Path, lines: list[str], faults: list[str], **environment: str) -> None:
+    def __init__(
+        self, folder: Path, lines: list[str], faults: list[str], behind_nat: tuple[str, ...] = (), **environment: str
+    ) -> None:
         self.folder = folder
         self._output = (folder / "output").open("w+")
         token = subprocess.run([*COLLAB, "token"], capture_output=True, text=True, check=True).stdout.split()[-1]
@@ -40,7 +42,8 @@ class Lab:
         script = folder / "faults.txt"
         script.write_text("\n".join(faults))
         command = [
-            *COLLAB, "lab", "--sites", *(f"{site}:100" for site in SITES), *lines, "--script", str(script),
+            *COLLAB, "lab", "--sites", *(f"{site}:100" + ",nat" * (site in behind_nat) for site in SITES),
+            *lines, "--script", str(script),
             *(part for name, value in given.items() for part in ("--env", f"{name}={value}")), "--",
             sys.executable, "-m", "torch.distributed.run", "--rdzv-backend=collab", "--rdzv-endpoint=paris:29400",
             "--rdzv-id=test", f"--nnodes={len(SITES)}", "--nproc-per-node=1", "--max-restarts=3",
@@ -88,7 +91,7 @@ class Lab:
 def labs(tmp_path: Path) -> Iterator[Callable[..., Lab]]:
     made: list[Lab] = []
 
-    def start(lines: list[str], faults: list[str], **environment: str) -> Lab:
+    def start(lines: list[str], faults: list[str], **environment: Any) -> Lab:
         made.append(Lab(tmp_path, lines, faults, **environment))
         return made[-1]
 
@@ -149,4 +152,22 @@ def test_a_cut_and_a_slow_line_in_mid_round_are_no_losses(labs: Callable[..., La
         assert len(lab.rounds(site, SITES)) == len(lab.events(site, "round")), "somebody was left out"
         assert all(event.get("attempt", 1) == 1 for event in lab.events(site, "round"))
     assert len(re.findall(r"started pid", lab.output)) == len(SITES), "nobody was restarted"
+    assert len(set(re.findall(r"ended step \d+ digest (\w+)", lab.output))) == 1
+
+
+@pytest.mark.timeout(300)
+def test_two_sites_behind_nat_train_with_one_that_can_be_dialled(labs: Callable[..., Lab]) -> None:
+    """Nobody has said that they are: it is found out, and the third owns what the two could not exchange."""
+    lab = labs(
+        ["--rtt", "100", "--loss", "0.1"], [], behind_nat=("rome", "oslo"), COLLAB_SYNC_EVERY="4", TEST_WIDTH="500"
+    )
+    lab.wait("five rounds of all", lambda: len(lab.rounds("oslo", SITES)) >= 5, 150)
+    lab.end()
+    for site in ("rome", "oslo"):
+        assert lab.events(site, "address"), "it was never told"
+    last = [lab.rounds(site, SITES)[-1] for site in SITES]
+    assert len({event["digest"] for event in last}) == 1
+    # A parameter server's traffic: the two send their delta once and get the mean once.
+    assert last[0]["bytes_sent"] == pytest.approx(2 * last[1]["bytes_sent"], rel=0.1)
+    assert last[1]["bytes_sent"] == pytest.approx(last[2]["bytes_received"], rel=0.1)
     assert len(set(re.findall(r"ended step \d+ digest (\w+)", lab.output))) == 1
