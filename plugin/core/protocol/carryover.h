@@ -46,7 +46,16 @@ class Carryover {
       links_[form.participants[i].site] = links[i];
     }
     std::erase_if(held_, [this](const auto& entry) { return entry.second.attempt < since(std::get<0>(entry.first)); });
-    std::erase_if(sent_, [this](const auto& entry) { return entry.second.attempt < since(std::get<0>(entry.first)); });
+    // What an owner does not own at the moment it may not have taken.
+    const auto owned = [&form](const Key& at) {
+      return std::any_of(form.slices.begin(), form.slices.end(), [&](const wire::Slice& slice) {
+        return slice.owner == std::get<0>(at) && slice.range.begin <= std::get<1>(at) &&
+               std::get<2>(at) <= slice.range.end;
+      });
+    };
+    std::erase_if(sent_, [&](const auto& entry) {
+      return entry.second.attempt < since(std::get<0>(entry.first)) || !owned(entry.first);
+    });
   }
 
   // Nothing stands any more: the parameters move, or the anchor does.

@@ -114,7 +114,12 @@ SiteId Coordinator::State::pick_id(const wire::Join& join) const {
   for (const auto& [id, name] : voters) {
     if (name == join.site && members.count(id) == 0) return id;  // back in its place
   }
-  const auto taken = [this](SiteId id) { return members.count(id) != 0 || voters.count(id) != 0; };
+  for (const auto& [id, gone] : round.gone) {
+    if (gone.name == join.site && members.count(id) == 0) return id;
+  }
+  const auto taken = [this](SiteId id) {
+    return members.count(id) != 0 || voters.count(id) != 0 || round.gone.count(id) != 0;
+  };
   if (join.index != wire::kNoIndex && !taken(SiteId{join.index})) return SiteId{join.index};
   // Who contributed under a number may come back and ask whether it was counted.
   const auto known = [this](SiteId id) {

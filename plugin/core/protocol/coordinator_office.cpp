@@ -115,7 +115,7 @@ std::optional<wire::Prepared> to_commit(const Newest& newest, const std::map<Lin
     const auto voter =
         std::find_if(form.voters.begin(), form.voters.end(), [&](const auto& v) { return v.name == name; });
     return voter != form.voters.end() && std::any_of(form.participants.begin(), form.participants.end(),
-                                                     [&](const auto& p) { return p.site == voter->site; });
+                                                     [&](const auto& p) { return p.site == voter->site && p.here; });
   };
   const bool ruled_out = std::any_of(applicants.begin(), applicants.end(), [&](const auto& entry) {
     const wire::Join& join = entry.second.join;
@@ -254,7 +254,16 @@ wire::Counted Coordinator::State::counted(const MemberRecord& member) const {
     return wire::Counted::kNo;
   const auto past = history.find(RoundId{held.round.value + 1});
   if (past == history.end() || past->second.run != held.run) return wire::Counted::kUnknown;
-  return past->second.contributors.count(member.id) != 0 ? wire::Counted::kYes : wire::Counted::kNo;
+  // It may have had another number when it contributed.
+  SiteId then = member.id;
+  for (const wire::Prepared& prepared : member.report.prepared) {
+    const wire::Form& form = prepared.form;
+    if (form.run != held.run || form.round.value != held.round.value + 1) continue;
+    for (const wire::Voter& voter : form.voters) {
+      if (voter.name == member.name) then = voter.site;
+    }
+  }
+  return past->second.contributors.count(then) != 0 ? wire::Counted::kYes : wire::Counted::kNo;
 }
 
 // ---- towards office --------------------------------------------------------------------------------

@@ -187,11 +187,14 @@ std::map<SiteId, std::size_t> Coordinator::State::cut_off(const std::set<SiteId>
 // cannot be dialled cannot be reached by another such site.
 std::set<SiteId> Coordinator::State::owners(const std::set<SiteId>& sites) const {
   const auto from = cut_off(sites);
-  const bool any_address =
-      std::any_of(sites.begin(), sites.end(), [this](SiteId id) { return !members.at(id).address.empty(); });
+  const auto has_address = [this](SiteId id) { return !members.at(id).address.empty(); };
+  const auto is_sure = [&](SiteId id) { return has_address(id) && !members.at(id).doubtful; };
+  const bool any_sure = std::any_of(sites.begin(), sites.end(), is_sure);
+  const bool any_address = std::any_of(sites.begin(), sites.end(), has_address);
   std::set<SiteId> able = sites;
-  std::erase_if(able,
-                [&](SiteId id) { return from.count(id) != 0 || (any_address && members.at(id).address.empty()); });
+  std::erase_if(able, [&](SiteId id) {
+    return from.count(id) != 0 || (any_sure ? !is_sure(id) : any_address && !has_address(id));
+  });
   return able;
 }
 

@@ -54,7 +54,8 @@ inline constexpr std::size_t kSources = 8;
 // How often one kind of trouble with one member or pair is answered with another attempt, within one round.
 inline constexpr std::uint32_t kMaxRepeats = 3;
 // A pair that has failed so often in a round is kept apart from then on, and for how many rounds that is believed.
-// A failure within moments counts half: a link that one side gives up fails once more where the other does not know yet.
+// A failure within moments counts half: a link that one side gives up fails once more where the other does not know
+// yet.
 inline constexpr std::uint32_t kCutAfter = 4;
 inline constexpr Duration kMoments = std::chrono::seconds(3);
 inline constexpr std::uint64_t kCutRounds = 8;
@@ -76,6 +77,7 @@ struct MemberRecord {
   SiteId id;
   std::string name;
   std::string address;
+  bool doubtful = false;  // the coordinator did not get through to that address; others may
   LinkId link;
   bool helper = false;  // it trains nothing: rounds begin with the others, and need it as soon as they do
   Standing standing = Standing::kJoined;

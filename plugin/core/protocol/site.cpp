@@ -118,6 +118,10 @@ void Site::State::on_event(const PeerConnected& event) {
     out.emplace_back(Hangup{event.link, "site " + std::to_string(event.site.value) + " is no member any more"});
     return;
   }
+  if (linked(event.site)) {  // it has dialled us meanwhile, and the exchange may be under way over that link
+    out.emplace_back(Hangup{event.link, "there is a link with " + name_of(event.site) + " by now"});
+    return;
+  }
   const std::string& address = roster.at(event.site).address;
   peers[event.link] = PeerLink{PeerState::kGreeting, event.site, name_of(event.site), address, true, now};
   greet(event.link);
@@ -175,6 +179,8 @@ void Site::State::from_coordinator(const wire::Message& message) {
           on_propose(m);
         } else if constexpr (std::is_same_v<T, wire::Notice>) {
           note(Note::Level::kWarning, m.event, m.text);
+          dials_out = dials_out || m.event == kDialOut;
+          dial_everyone();
         } else if constexpr (std::is_same_v<T, wire::Parted>) {
           if (m.term < term) return;
           parted.insert(m.site);

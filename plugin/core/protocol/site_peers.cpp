@@ -18,26 +18,13 @@ namespace collab::protocol {
 bool Site::State::stands_in_roster(const PeerLink& peer) const {
   const auto member = roster.find(peer.site);
   if (!self || member == roster.end() || member->second.name != peer.name) return false;
-  return peer.state == PeerState::kUnlisted || member->second.address == peer.address || member->second.address.empty();
-}
-
-// The coordinator has tried.
-void Site::State::on_own_entry(const wire::Member& entry) {
-  if (!entry.address.empty() || join.address.empty()) return;
-  note(Note::Level::kWarning, "address",
-       "nobody can dial this site at " + join.address +
-           ": it dials out, and owns no part of the model in rounds. If it can be dialled at another address, set "
-           "COLLAB_ADVERTISE and a port in COLLAB_LISTEN; COLLAB_ADVERTISE=none says that it cannot");
-  join.address.clear();
+  return peer.state == PeerState::kUnlisted || member->second.address == peer.address;
 }
 
 void Site::State::on_roster(const wire::Roster& update) {
   if (update.term < term) return;
   roster.clear();
-  for (const wire::Member& member : update.members) {
-    roster[member.site] = member;
-    if (member.site == self) on_own_entry(member);
-  }
+  for (const wire::Member& member : update.members) roster[member.site] = member;
   std::vector<LinkId> gone;
   std::vector<LinkId> arrived;
   for (const auto& [link, peer] : peers) {
@@ -181,7 +168,7 @@ void Site::State::dial_peer(SiteId site) {
 }
 
 void Site::State::dial_everyone() {
-  if (!self || !join.address.empty()) return;
+  if (!self || !(join.address.empty() || dials_out)) return;
   for (const auto& [site, member] : roster) {
     if (site != *self && !member.address.empty()) dial_peer(site);
   }

@@ -203,6 +203,7 @@ struct Site::State {
   CoordinatorLink up;
   TermId term;
   std::optional<SiteId> self;
+  bool dials_out = false;   // nobody gets through to our address
   bool was_member = false;  // welcomed once
   bool join_done = false;   // JoinDone was told
   bool remembers = false;   // this process knows all its name has promised
@@ -311,7 +312,6 @@ struct Site::State {
 
   // site_peers.cpp
   void on_roster(const wire::Roster& roster);
-  void on_own_entry(const wire::Member& entry);
   void from_peer(LinkId link, const wire::Message& message);
   void on_hello(LinkId link, const wire::Hello& hello);
   void greet(LinkId link);

@@ -42,4 +42,7 @@ class WaitProgress {
 // when + after, without passing the end of time.
 [[nodiscard]] TimePoint later(TimePoint when, Duration after);
 
+// The event of a Notice after which a site dials whom it can: nobody gets through to it.
+inline constexpr std::string_view kDialOut = "address";
+
 }  // namespace collab::protocol

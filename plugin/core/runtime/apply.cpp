@@ -168,6 +168,9 @@ Status DataPlane::rebase(protocol::Base base) {
   const std::span<const float> previous = aside ? kept : parts_.arena->scratch();
   if (base == protocol::Base::kSnapshot) {
     COLLAB_RETURN_IF_ERROR(residual_.assume_contributed(parts_.arena->scratch(), reader_of(snapshot)));
+  } else if (base == protocol::Base::kParameters) {
+    COLLAB_RETURN_IF_ERROR(residual_.assume_contributed(parts_.arena->scratch(),
+                                                        [this](ElementRange range) { return parameters_at(range); }));
   }
   return change_parameters(*parts_.parameters, change_for(base), parts_.arena->anchor(), previous);
 }

@@ -64,15 +64,15 @@ DataPlane::Events DataPlane::start(const protocol::StartExchange& action) {
   }
   attempt_->scales = mean_scales(weights);
   residual_.start(action.form, action.self, scale_of_self());
-  if (const auto gone = attempt_->exchange.lacks()) {
-    return fail(*gone, "it was lost, and what it contributed is not here whole");
-  }
-
   Events events = advance(protocol::ExchangeStart{}, action.self);
   // What came before we knew of the attempt.
   std::vector<Incoming> early = std::exchange(early_, {});
   for (Incoming& incoming : early) {  // should the attempt fail meanwhile, what is left waits for the next
     Events more = accept(std::move(incoming));
+    events.insert(events.end(), more.begin(), more.end());
+  }
+  if (const auto gone = attempt_ ? attempt_->exchange.lacks() : std::nullopt) {
+    Events more = fail(*gone, "it was lost, and what it contributed is not here whole");
     events.insert(events.end(), more.begin(), more.end());
   }
   return events;
@@ -107,9 +107,10 @@ DataPlane::Events DataPlane::accept(Incoming incoming) {
   const wire::Chunk& chunk = incoming.chunk;
   const auto order = order_of(chunk.round, chunk.attempt);
   if (!attempt_ || order > order_of(attempt_->form.round, attempt_->form.attempt)) {
-    // Every element can arrive at most once as a contribution from each site and once as a mean.
-    const std::size_t bound = 4096 + 4 * (parts_.parameters->size() / settings_.chunk_elements + 1);
+    // Far more than sites send before they hear of each other's attempts. What is dropped has to be sent again.
+    const std::size_t bound = 4096 + 64 * (parts_.parameters->size() / settings_.chunk_elements + 1);
     if (early_.size() >= bound) {
+      parts_.transport->close(incoming.link);
       return fail(incoming.from, "more than " + std::to_string(bound) + " chunks came for attempts not formed here");
     }
     early_.push_back(std::move(incoming));

@@ -18,6 +18,7 @@ wire::Form form_of(std::uint32_t attempt, std::uint32_t our_since, std::uint32_t
   form.round = RoundId{1};
   form.attempt = AttemptId{attempt};
   form.participants = {{kUs, 1, AttemptId{our_since}}, {kPeer, 1, AttemptId{their_since}}};
+  form.slices = {{kUs, {0, 1024}}, {kPeer, {1024, 2048}}};
   return form;
 }
 
@@ -104,10 +105,11 @@ TEST(Carryover, WhoIsLostForAnAttemptIsRemembered) {
   Carried carried = after_one_attempt();
   wire::Form alone = form_of(2, 1, 1);
   alone.participants.pop_back();
+  alone.slices = {{kUs, {0, 1024}}, {kUs, {1024, 2048}}};
   carried.begin(alone, kUs, {LinkId{0}});
   carried.begin(form_of(3, 1, 1), kUs, kLinks);
   EXPECT_EQ(carried.held().size(), 1U);
-  EXPECT_EQ(carried.delivered().size(), 1U);
+  EXPECT_TRUE(carried.delivered().empty()) << "what an owner does not own for an attempt it may have dropped";
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Heartbeats, suspicion, removal, leaving, garbage, status.
 #include <gmock/gmock.h>
 
+#include "core/protocol/words.h"
 #include "tests/unit/protocol/harness.h"
 
 namespace collab::protocol {
@@ -111,8 +112,17 @@ TEST(CoordinatorMembers, WhoCannotBeDialledOwnsNothing) {
   EXPECT_TRUE(c.step(Undialable{LinkId{9}, "late"}).empty());
   const auto actions = c.step(Undialable{LinkId{2}, "connection timed out"});
   EXPECT_THAT(notes(actions), testing::HasSubstr("tokyo cannot be dialled at tokyo:1 (connection timed out)"));
-  EXPECT_EQ(sent<wire::Roster>(actions).at(0).second.members.at(1).address, "");
+  EXPECT_EQ(sent<wire::Notice>(actions).at(0).first, LinkId{2});
+  EXPECT_EQ(sent<wire::Notice>(actions).at(0).second.event, kDialOut);
   for (const wire::Slice& slice : c.form(1, 3).slices) EXPECT_NE(slice.owner, SiteId{1});
+}
+
+// A coordinator far from all of them knows little of who reaches whom.
+TEST(CoordinatorMembers, WhereNobodyIsSureToBeDialledAllOwn) {
+  CoordinatorHarness c;
+  c.gather({"paris", "tokyo"});
+  for (const std::uint64_t link : {1, 2}) static_cast<void>(c.step(Undialable{LinkId{link}, "timed out"}));
+  EXPECT_EQ(c.form(1, 2).slices.size(), 2U);
 }
 
 }  // namespace

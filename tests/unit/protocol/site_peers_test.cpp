@@ -1,6 +1,7 @@
 // Links between sites: who is who, who dials, which of two links stays, who may fetch.
 #include <gmock/gmock.h>
 
+#include "core/protocol/words.h"
 #include "tests/unit/protocol/harness.h"
 
 namespace collab::protocol {
@@ -74,8 +75,7 @@ TEST_F(Peers, OfTwoLinksOfOneDiallerTheNewerStays) {
 
 TEST_F(Peers, OfTwoDiallersTheHigherSitesLinkStays) {
   accept(5);
-  static_cast<void>(s.step(PeerConnected{SiteId{2}, LinkId{6}}));
-  EXPECT_EQ(all<Hangup>(s.hear(6, hello(2, "lima"))).back().link, LinkId{6});
+  EXPECT_EQ(all<Hangup>(s.step(PeerConnected{SiteId{2}, LinkId{6}})).at(0).link, LinkId{6});
   EXPECT_EQ(s.site.peer_of(LinkId{5}), SiteId{2});
 }
 
@@ -160,23 +160,28 @@ TEST(PeersHidden, TwoThatCannotBeDialledSaySo) {
   EXPECT_THAT(failed[0].why.message(), HasSubstr("neither it nor this site can be dialled"));
 }
 
-TEST(SitePeers, WhoLearnsThatItCannotBeDialledDialsTheOthersAndKeepsItsLinks) {
+TEST(SitePeers, WhoLearnsThatItCannotBeDialledDialsTheOthers) {
   SiteHarness s;
   s.become(1, {"paris", "tokyo", "lima"});
   s.link_to(0, "paris", 2);
-  const auto actions = s.hear(1, SiteHarness::roster({"paris", "tokyo", "lima"}, "tokyo"));
-  EXPECT_THAT(notes(actions), testing::HasSubstr("nobody can dial this site at tokyo:1"));
+  const auto actions = s.hear(1, wire::Notice{std::string(kDialOut), "nobody can dial this site"});
+  EXPECT_THAT(notes(actions), testing::HasSubstr("nobody can dial this site"));
   ASSERT_EQ(all<DialPeer>(actions).size(), 1U);
   EXPECT_EQ(all<DialPeer>(actions)[0].site, SiteId{2});
   EXPECT_TRUE(all<Hangup>(actions).empty());
-  EXPECT_EQ(notes(s.hear(1, SiteHarness::roster({"paris", "tokyo", "lima"}, "tokyo"))), "") << "told once";
 }
 
-TEST(SitePeers, ALinkToOneThatCannotBeDialledAnyMoreStays) {
+TEST(SitePeers, ADialThatSucceedsLateDoesNotReplaceALinkInUse) {
   SiteHarness s;
   s.become(1, {"paris", "tokyo"});
-  s.link_to(0, "paris", 2);
-  EXPECT_TRUE(all<Hangup>(s.hear(1, SiteHarness::roster({"paris", "tokyo"}, "paris"))).empty());
+  static_cast<void>(s.step(Trigger{8, 4}));
+  EXPECT_EQ(all<DialPeer>(s.hear(1, SiteHarness::form(1, 1, 2))).size(), 1U);
+  static_cast<void>(s.hear(7, wire::Hello{"swarm", TermId{1}, SiteId{0}, "paris"}));  // it dialled, too
+  ASSERT_EQ(all<StartExchange>(s.hear(7, wire::Heartbeat{0, true})).size(), 1U);
+  const auto late = s.step(PeerConnected{SiteId{0}, LinkId{8}});
+  ASSERT_EQ(all<Hangup>(late).size(), 1U);
+  EXPECT_EQ(all<Hangup>(late)[0].link, LinkId{8});
+  EXPECT_TRUE(sent<wire::Unreached>(late).empty());
 }
 
 }  // namespace
