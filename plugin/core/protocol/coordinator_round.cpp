@@ -117,6 +117,7 @@ void Coordinator::State::on_unreached(MemberRecord& member, const wire::Unreache
   std::uint32_t& failures = round.unreached[pair];
   failures += now - round.formed < kMoments ? 1 : 2;
   const bool cut = failures >= kCutAfter;
+  if (cut) round.cut_because = text;
   if (cut) cuts[pair] = RoundId{unreached.round.value + kCutRounds};
   note(Note::Level::kWarning, "unreached",
        text + "; another attempt is formed" + (cut ? ", in which neither owns a slice" : ""),
@@ -282,7 +283,7 @@ void Coordinator::State::try_to_form() {
   const std::set<SiteId> able = set_aside_the_cut(ready);
   if (has_quorum(able)) return form(able);
   cuts.clear();  // by the next trigger they may reach each other
-  recess(quorum_in_words(able));
+  recess((round.cut_because.empty() ? "" : round.cut_because + "; without one of the two ") + quorum_in_words(able));
 }
 
 void Coordinator::State::recess(const std::string& reason) {

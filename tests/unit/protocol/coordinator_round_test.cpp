@@ -303,7 +303,9 @@ TEST_F(Round, OfTwoThatCannotExchangeNobodyIsToBlame) {
   }
   two.now += seconds(4);
   const auto actions = two.hear(1, wire::Unreached{RoundId{1}, AttemptId{3}, SiteId{1}, "no link"});
-  EXPECT_EQ(sent<wire::Recess>(actions).size(), 2U);
+  ASSERT_EQ(sent<wire::Recess>(actions).size(), 2U);
+  EXPECT_THAT(sent<wire::Recess>(actions)[0].second.reason,
+              HasSubstr("paris cannot exchange with tokyo: no link; without one of the two 1 of the 2 sites"));
   EXPECT_EQ(two.coordinator.members(), 2U);
   EXPECT_EQ(two.form(1, 2).slices.size(), 2U);
 }
