@@ -11,7 +11,7 @@ void Checkers::contributes(const wire::Form& form, SiteId site, Contribution con
   attempts_[attempt][site] = std::move(contribution);
 }
 
-// Who is not here any more began the exchange in an earlier attempt.
+// What an owner holds of an earlier attempt may be all it needs of a site, which need not have begun this one.
 const Contribution* Checkers::contribution(const Attempt& attempt, SiteId site) const {
   const auto& [run, round, number] = attempt;
   const auto form = forms_.find(attempt);
@@ -22,7 +22,7 @@ const Contribution* Checkers::contribution(const Attempt& attempt, SiteId site) 
   const Contribution* newest = nullptr;
   for (const auto& [at, contributions] : attempts_) {
     const auto& [of_run, of_round, of] = at;
-    const bool counts = part->here ? of == number : of >= part->since && of <= number;
+    const bool counts = of >= part->since && of <= number;
     if (of_run != run || of_round != round || !counts) continue;
     if (const auto found = contributions.find(site); found != contributions.end()) newest = &found->second;
   }

@@ -126,7 +126,7 @@ SiteId Coordinator::State::pick_id(const wire::Join& join) const {
     return std::any_of(history.begin(), history.end(),
                        [&](const auto& past) { return past.second.contributors.count(id) != 0; });
   };
-  SiteId id{0};
+  SiteId id{join.helper ? sites_wanted() : 0};  // those below may be the indices of sites that are still to come
   while (taken(id) || known(id)) ++id.value;
   return id;
 }

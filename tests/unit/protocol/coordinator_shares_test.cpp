@@ -327,7 +327,16 @@ TEST_F(Helped, AHelperAloneBeginsNoSwarm) {
   const auto actions = c.hear(1, join_with("site1", 1));
   const auto adopts = sent<wire::Adopt>(actions);
   ASSERT_EQ(adopts.size(), 2U);
-  for (const auto& [link, adopt] : adopts) EXPECT_EQ(adopt.sources, std::vector<SiteId>{SiteId{1}});
+  for (const auto& [link, adopt] : adopts) EXPECT_EQ(adopt.sources, std::vector<SiteId>{SiteId{0}});
+}
+
+// An index is a site's to ask for, whoever comes first.
+TEST_F(Helped, AHelperTakesNoIndexOfASiteThatIsStillToCome) {
+  static_cast<void>(c.hear(1, join_with("site1", 2)));
+  static_cast<void>(c.hear(3, helper()));
+  wire::Join second = join_with("site2", 2);
+  second.index = 1;
+  EXPECT_TRUE(sent<wire::Refuse>(c.hear(2, second)).empty());
 }
 
 TEST_F(Helped, AHelpersModelIsNotComparedItsSettingsAre) {
