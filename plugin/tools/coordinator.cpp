@@ -19,10 +19,9 @@ namespace {
 
 namespace po = boost::program_options;
 
-int fail(const collab::Status& status) {
-  std::cerr << "collab-coordinator: " << status.message() << "\n";
-  return EXIT_FAILURE;
-}
+constexpr const char* kProgram = "collab-coordinator";
+
+int fail(const collab::Status& status) { return collab::tools::fail(kProgram, status); }
 
 int serve(const po::variables_map& arguments) {
   std::vector<std::pair<std::string, std::string>> given;
@@ -34,12 +33,7 @@ int serve(const po::variables_map& arguments) {
   if (!level.ok()) return fail(level.status());
   collab::set_log(*level, "coordinator");
 
-  // Blocked before any thread starts, so that only sigwait() below sees them.
-  sigset_t ends;
-  sigemptyset(&ends);
-  sigaddset(&ends, SIGINT);
-  sigaddset(&ends, SIGTERM);
-  pthread_sigmask(SIG_BLOCK, &ends, nullptr);
+  const sigset_t ends = collab::tools::block_ends();
 
   collab::Result<std::unique_ptr<collab::Transport>> transport = collab::tools::make_transport(*loaded);
   if (!transport.ok()) return fail(transport.status());
@@ -49,7 +43,7 @@ int serve(const po::variables_map& arguments) {
   std::cout << "collab-coordinator: sites reach it at COLLAB_COORDINATOR=" << (*server)->address() << std::endl;
   int signal = 0;
   sigwait(&ends, &signal);
-  std::cout << "collab-coordinator: stopped by " << (signal == SIGINT ? "SIGINT" : "SIGTERM") << std::endl;
+  std::cout << "collab-coordinator: stopped by " << collab::tools::name_of_end(signal) << std::endl;
   return EXIT_SUCCESS;
 }
 
@@ -61,17 +55,5 @@ int main(int argc, char** argv) {
                                                          "HOST:PORT to listen on; port 0 takes a free one")(
       "sites", po::value<std::string>(), "round 0 waits for this many sites (COLLAB_SITE_COUNT)")(
       "run", po::value<std::string>(), "the swarm's name (COLLAB_RUN)");
-  try {
-    po::variables_map arguments;
-    po::store(po::parse_command_line(argc, argv, options), arguments);
-    if (arguments.count("help") > 0) {
-      std::cout << options;
-      return EXIT_SUCCESS;
-    }
-    po::notify(arguments);
-    return serve(arguments);
-  } catch (const po::error& error) {
-    std::cerr << "collab-coordinator: " << error.what() << "\n" << options;
-    return 2;
-  }
+  return collab::tools::run(kProgram, options, argc, argv, &serve);
 }

@@ -19,10 +19,9 @@ namespace po = boost::program_options;
 
 constexpr collab::Duration kLook = std::chrono::milliseconds(200);
 
-int fail(const collab::Status& status) {
-  std::cerr << "collab-helper: " << status.message() << "\n";
-  return EXIT_FAILURE;
-}
+constexpr const char* kProgram = "collab-helper";
+
+int fail(const collab::Status& status) { return collab::tools::fail(kProgram, status); }
 
 int serve(const po::variables_map& arguments) {
   std::vector<std::pair<std::string, std::string>> given;
@@ -32,12 +31,7 @@ int serve(const po::variables_map& arguments) {
   const collab::Result<collab::LoadedConfig> loaded = collab::load_config(collab::tools::collab_environment(), given);
   if (!loaded.ok()) return fail(loaded.status());
 
-  // Blocked before any thread starts, so that only sigtimedwait() below sees them.
-  sigset_t ends;
-  sigemptyset(&ends);
-  sigaddset(&ends, SIGINT);
-  sigaddset(&ends, SIGTERM);
-  pthread_sigmask(SIG_BLOCK, &ends, nullptr);
+  const sigset_t ends = collab::tools::block_ends();
 
   const collab::Config& config = loaded->config;
   const collab::Result<std::unique_ptr<collab::HelperServer>> helper =
@@ -55,7 +49,7 @@ int serve(const po::variables_map& arguments) {
     signal = sigtimedwait(&ends, nullptr, &now);
   }
   (*helper)->leave();
-  std::cout << "collab-helper: stopped by " << (signal == SIGINT ? "SIGINT" : "SIGTERM") << std::endl;
+  std::cout << "collab-helper: stopped by " << collab::tools::name_of_end(signal) << std::endl;
   return EXIT_SUCCESS;
 }
 
@@ -68,17 +62,5 @@ int main(int argc, char** argv) {
       "listen", po::value<std::string>(), "HOST:PORT where sites reach it (COLLAB_LISTEN)")(
       "site", po::value<std::string>(), "its name in the swarm (COLLAB_SITE); else: helper")(
       "run", po::value<std::string>(), "the swarm's name (COLLAB_RUN)");
-  try {
-    po::variables_map arguments;
-    po::store(po::parse_command_line(argc, argv, options), arguments);
-    if (arguments.count("help") > 0) {
-      std::cout << options;
-      return EXIT_SUCCESS;
-    }
-    po::notify(arguments);
-    return serve(arguments);
-  } catch (const po::error& error) {
-    std::cerr << "collab-helper: " << error.what() << "\n" << options;
-    return 2;
-  }
+  return collab::tools::run(kProgram, options, argc, argv, &serve);
 }

@@ -1,5 +1,8 @@
 #include "tools/surroundings.h"
 
+#include <cstdlib>
+#include <iostream>
+
 #include "transport/tcp/tcp_transport.h"
 #ifdef COLLAB_HAS_UCX
 #include "transport/ucx/ucx_transport.h"
@@ -41,6 +44,40 @@ Result<std::unique_ptr<Transport>> make_transport(const LoadedConfig& loaded) {
   }
 #endif
   return make_tcp_transport(tcp_options(loaded));
+}
+
+sigset_t block_ends() {
+  sigset_t ends;
+  sigemptyset(&ends);
+  sigaddset(&ends, SIGINT);
+  sigaddset(&ends, SIGTERM);
+  pthread_sigmask(SIG_BLOCK, &ends, nullptr);
+  return ends;
+}
+
+const char* name_of_end(int signal) { return signal == SIGINT ? "SIGINT" : "SIGTERM"; }
+
+int fail(const std::string& program, const Status& status) {
+  std::cerr << program << ": " << status.message() << "\n";
+  return EXIT_FAILURE;
+}
+
+int run(const std::string& program, const boost::program_options::options_description& options, int argc, char** argv,
+        int (*serve)(const boost::program_options::variables_map& arguments)) {
+  namespace po = boost::program_options;
+  try {
+    po::variables_map arguments;
+    po::store(po::parse_command_line(argc, argv, options), arguments);
+    if (arguments.count("help") > 0) {
+      std::cout << options;
+      return EXIT_SUCCESS;
+    }
+    po::notify(arguments);
+    return serve(arguments);
+  } catch (const po::error& error) {
+    std::cerr << program << ": " << error.what() << "\n" << options;
+    return 2;
+  }
 }
 
 }  // namespace collab::tools

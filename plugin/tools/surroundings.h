@@ -1,8 +1,11 @@
-// What the programs here take from where they run: the COLLAB_* variables, and the transport these ask for.
+// What the programs here have in common: the COLLAB_* variables, the transport these ask for, the command line, and the
+// signals that end them.
 //
 // Threads: the caller's. Ownership: the caller's.
 #pragma once
 
+#include <boost/program_options.hpp>
+#include <csignal>
 #include <memory>
 #include <string>
 #include <utility>
@@ -17,5 +20,15 @@ namespace collab::tools {
 [[nodiscard]] std::vector<std::pair<std::string, std::string>> collab_environment();
 // `auto` is as at the sites: tcp where a key is given or this build has no UCX, else ucx.
 [[nodiscard]] Result<std::unique_ptr<Transport>> make_transport(const LoadedConfig& loaded);
+
+// Blocks SIGINT and SIGTERM, before any thread starts, so that only who waits for this set sees them.
+[[nodiscard]] sigset_t block_ends();
+[[nodiscard]] const char* name_of_end(int signal);
+
+// `program: message` on standard error; what main() returns.
+int fail(const std::string& program, const Status& status);
+// Reads the command line for `serve`, or answers --help, or says what is wrong with it; what main() returns.
+int run(const std::string& program, const boost::program_options::options_description& options, int argc, char** argv,
+        int (*serve)(const boost::program_options::variables_map& arguments));
 
 }  // namespace collab::tools

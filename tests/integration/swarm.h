@@ -11,30 +11,12 @@
 
 #include "collab/codec.h"
 #include "collab/session.h"
+#include "core/runtime/host_vector.h"
 #include "transport/loopback/loopback_transport.h"
 
 namespace collab::testing {
 
-class PlainVector final : public ParameterVector {
- public:
-  explicit PlainVector(std::vector<float> values) : values_(std::move(values)) {}
-  [[nodiscard]] std::uint64_t size() const override { return values_.size(); }
-  [[nodiscard]] std::span<float> view(std::uint64_t offset, std::uint64_t count) override {
-    return std::span(values_).subspan(offset, count);
-  }
-  Status read(std::uint64_t offset, std::span<float> out) override {
-    std::copy_n(values_.begin() + static_cast<std::ptrdiff_t>(offset), out.size(), out.begin());
-    return {};
-  }
-  Status write(std::uint64_t offset, std::span<const float> in) override {
-    std::copy(in.begin(), in.end(), values_.begin() + static_cast<std::ptrdiff_t>(offset));
-    return {};
-  }
-  std::vector<float>& values() { return values_; }
-
- private:
-  std::vector<float> values_;
-};
+using PlainVector = HostVector;
 
 // What a site's optimiser would do in one step: small, irregular, different at each site.
 inline void train_one_step(std::vector<float>& values, std::size_t site, std::size_t step) {

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Self
 
 import pytest
 import torch
@@ -116,17 +117,32 @@ def test_doctor_finds_a_port_in_use_and_a_bad_knob() -> None:
     assert "2 problems found" in done.stdout
 
 
-class Coordinator:
-    """`collab coordinator` on a free port."""
+class Running:
+    """`collab` with these arguments, killed at the end if it still runs."""
 
     def __init__(self, *arguments: str, **environment: str) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "torch_collab.cli", "coordinator", "--listen", "127.0.0.1:0", *arguments],
+            [sys.executable, "-m", "torch_collab.cli", *arguments],
             env={**os.environ, **environment},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
         )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.communicate()
+
+
+class Coordinator(Running):
+    """`collab coordinator` on a free port."""
+
+    def __init__(self, *arguments: str, **environment: str) -> None:
+        super().__init__("coordinator", "--listen", "127.0.0.1:0", *arguments, **environment)
         assert self.process.stdout is not None
         self.first_line = ""
         while " at " not in self.first_line:
@@ -135,14 +151,6 @@ class Coordinator:
         found = re.search(r" at (127\.0\.0\.1:\d+)", self.first_line)
         assert found, self.first_line
         self.address = found[1]
-
-    def __enter__(self) -> Coordinator:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.communicate()
 
 
 @pytest.mark.slow

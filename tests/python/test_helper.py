@@ -3,42 +3,26 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 from ranks import Ranks, expect_success
-from test_cli import Coordinator, collab
+from test_cli import Coordinator, Running, collab
 
 
-class Helper:
+class Helper(Running):
     def __init__(self, coordinator: str, **environment: str) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "torch_collab.cli", "helper", "--coordinator", coordinator, "--site", "helper",
-             "--listen", "127.0.0.1:0"],
-            env={**os.environ, **environment},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )  # fmt: skip
+        super().__init__(
+            "helper", "--coordinator", coordinator, "--site", "helper", "--listen", "127.0.0.1:0", **environment
+        )
 
     def end(self) -> str:
         self.process.send_signal(signal.SIGTERM)
         out, _ = self.process.communicate(timeout=30)
         assert self.process.returncode == 0, out
         return out
-
-    def __enter__(self) -> Helper:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.communicate()
 
 
 @pytest.mark.slow

@@ -250,10 +250,7 @@ void SimSite::take_chunk(const Arrived& arrived) {
     using Arrival = Carryover<Payload>::Arrival;
     const auto arrival = carried_.arrived(chunk.from, chunk.range, chunk.attempt, arrived.payload);
     if (arrival == Arrival::kStale || arrival == Arrival::kHeld) return;
-    const auto& in = attempt_->form.participants;
-    const bool counts =
-        std::any_of(in.begin(), in.end(), [&](const auto& p) { return p.site == chunk.from && p.weight > 0; });
-    if (older && !counts) return;
+    if (older && !attempt_->exchange.contributes(chunk.from)) return;
     return step_exchange(ContributionArrived{chunk.from, chunk.range}, chunk.from);
   }
   attempt_->means[chunk.range.begin] = arrived.payload;

@@ -120,6 +120,11 @@ struct Exchange::State {
     close_chunk(out);
   }
 
+  [[nodiscard]] bool weighs(SiteId site) const {
+    const auto& in = plan.form.participants;
+    return std::any_of(in.begin(), in.end(), [&](const auto& p) { return p.site == site && p.weight > 0; });
+  }
+
   ExchangePlan plan;
   bool contributes = false;
   bool started = false;
@@ -150,11 +155,8 @@ struct Exchange::State {
                                                 : ": expected the chunk " + in_words(found->second.range)));
     }
     OwnChunk& chunk = found->second;
-    bool contributor = false;
-    for (const wire::Participant& member : plan.form.participants) {
-      contributor = contributor || (member.site == event.from && member.weight > 0 && member.site != plan.self);
-    }
-    if (!contributor) return corrupt(what + ": expected contributions of the attempt's other contributors only");
+    if (event.from == plan.self || !weighs(event.from))
+      return corrupt(what + ": expected contributions of the attempt's other contributors only");
     if (chunk.missing.erase(event.from) == 0) return corrupt(what + ": it came twice");
     Actions out;
     reduce_if_whole(chunk, out);
@@ -202,6 +204,8 @@ std::optional<SiteId> Exchange::lacks() const {
   }
   return std::nullopt;
 }
+
+bool Exchange::contributes(SiteId site) const { return state_->weighs(site); }
 
 bool Exchange::owns(const ElementRange& chunk) const {
   const auto found = state_->own.find(chunk.begin);

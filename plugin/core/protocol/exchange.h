@@ -36,6 +36,7 @@ class Exchange {
   // twice): it names what was expected and what came.
   [[nodiscard]] Result<std::vector<ExchangeAction>> step(const ExchangeEvent& event);
   [[nodiscard]] bool done() const;
+  [[nodiscard]] bool contributes(SiteId site) const;  // to this attempt
   // Exactly one of the chunks of our own slices.
   [[nodiscard]] bool owns(const ElementRange& chunk) const;
   // A contributor who is not here any more, and whose part to our slices is not here whole: such an attempt would not

@@ -133,7 +133,7 @@ DataPlane::Events DataPlane::accept(Incoming incoming) {
     using Arrival = protocol::Carryover<BufferPtr>::Arrival;
     const auto arrival = carried_.arrived(incoming.from, chunk.range, chunk.attempt, std::move(incoming.payload));
     if (arrival == Arrival::kStale || arrival == Arrival::kHeld) return {};
-    if (older && !contributes(incoming.from)) return {};  // it may come back into the round
+    if (older && !attempt_->exchange.contributes(incoming.from)) return {};  // it may come back into the round
     return advance(protocol::ContributionArrived{incoming.from, chunk.range}, incoming.from);
   }
   attempt_->means[chunk.range.begin] = std::move(incoming.payload);
@@ -251,11 +251,6 @@ DataPlane::Events DataPlane::run(const protocol::SendContribution& action) {
   send_chunk(attempt_->links[action.owner], chunk, std::move(payload), token);
   carried_.sent(action.owner, range);
   return {};
-}
-
-bool DataPlane::contributes(SiteId site) const {
-  const auto& in = attempt_->form.participants;
-  return std::any_of(in.begin(), in.end(), [&](const auto& p) { return p.site == site && p.weight > 0; });
 }
 
 bool DataPlane::reduce_into(std::span<float> sum, ElementRange range, std::optional<Fault>& fault) {

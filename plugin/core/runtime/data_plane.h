@@ -175,7 +175,6 @@ class DataPlane {
   Events fail(SiteId peer, std::string reason);
   Events unfit(std::string reason);
   [[nodiscard]] Result<std::span<const float>> parameters_at(ElementRange range);
-  [[nodiscard]] bool contributes(SiteId site) const;  // to the attempt under way
   // What went wrong, and with whose payload.
   struct Fault {
     SiteId with;

@@ -12,6 +12,7 @@
 #include "core/base/knobs.h"
 #include "core/base/log.h"
 #include "core/runtime/ask_coordinator.h"
+#include "core/runtime/host_vector.h"
 #include "core/runtime/leader.h"
 #include "core/runtime/node.h"
 
@@ -21,27 +22,6 @@ namespace {
 constexpr Duration kAskLimit = std::chrono::seconds(5);
 constexpr Duration kBetweenQuestions = std::chrono::seconds(1);
 constexpr Duration kExchangeLimit = std::chrono::seconds(60);  // for the one under way when it is asked to leave
-
-// The anchor once more: nothing moves these but rounds.
-class StillVector final : public ParameterVector {
- public:
-  explicit StillVector(std::uint64_t elements) : values_(elements) {}
-  [[nodiscard]] std::uint64_t size() const override { return values_.size(); }
-  [[nodiscard]] std::span<float> view(std::uint64_t offset, std::uint64_t count) override {
-    return std::span(values_).subspan(offset, count);
-  }
-  Status read(std::uint64_t offset, std::span<float> out) override {
-    std::copy_n(values_.begin() + static_cast<std::ptrdiff_t>(offset), out.size(), out.begin());
-    return {};
-  }
-  Status write(std::uint64_t offset, std::span<const float> in) override {
-    std::ranges::copy(in, values_.begin() + static_cast<std::ptrdiff_t>(offset));
-    return {};
-  }
-
- private:
-  std::vector<float> values_;
-};
 
 Status adopt_setting(const wire::Setting& setting, Config& config, std::uint64_t& outer_elements) {
   const std::string what = setting.key + "=" + setting.value;
@@ -131,7 +111,7 @@ class Helper final : public HelperServer {
     if (!arena.ok()) return arena.status();
     Result<std::unique_ptr<Transport>> transport = options_.make_transport();
     if (!transport.ok()) return transport.status();
-    StillVector parameters(swarm.elements);
+    HostVector parameters{std::vector<float>(swarm.elements)};  // the anchor once more: nothing moves it but rounds
     joined_ = false;
     over_.reset();
     Result<std::unique_ptr<Node>> node = Node::start({.config = config,
