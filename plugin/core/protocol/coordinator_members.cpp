@@ -55,6 +55,7 @@ void Coordinator::State::on_leave(MemberRecord& member, const std::string& reaso
   if (last && anchor) {  // the swarm ends as it should; nobody is to bring it back, helpers neither
     remembered = wire::Offer{anchor->run, anchor->round, {}};
     anchor.reset();
+    voters.clear();
   }
   std::vector<SiteId> helpers;
   for (const auto& [id, other] : members) {
@@ -143,6 +144,7 @@ void Coordinator::State::forget_everything() {
   likeness = {};
   cuts.clear();
   round = RoundRecord{};
+  last_recess = {};
   shares = {};
   next_heartbeat = kNever;
 }

@@ -1,6 +1,7 @@
 // Rounds: attempts are formed, watched, formed again, committed.
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "core/base/text.h"
 #include "core/protocol/coordinator_state.h"
@@ -288,7 +289,8 @@ void Coordinator::State::try_to_form() {
 
 void Coordinator::State::recess(const std::string& reason) {
   const RoundId of = number();
-  note(Note::Level::kWarning, "no-quorum",
+  const bool told = std::exchange(last_recess, std::pair(of, reason)) == std::pair(of, reason);
+  note(told ? Note::Level::kDebug : Note::Level::kWarning, "no-quorum",
        "no attempt at round " + std::to_string(of.value) + ": " + reason + "; the anchor stands, the sites train on",
        {{"round", std::to_string(of.value)}});
   for (auto& [id, member] : members) {

@@ -220,6 +220,7 @@ struct Coordinator::State {
   // Pairs that cannot exchange, the lower site first, and the last round in which that is believed.
   std::map<std::pair<SiteId, SiteId>, RoundId> cuts;
   RoundRecord round;
+  std::pair<RoundId, std::string> last_recess;  // told once: it is the same at every trigger
   SharesRecord shares;
   Likeness likeness;
   std::map<std::string, InCall> calls;  // by site's name, as last told

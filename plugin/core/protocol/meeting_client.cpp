@@ -80,7 +80,8 @@ struct MeetingClient::State {
   void on(const MeetingLeave& event) { leave(event); }
   void on(const HubConnected& event) { connected(event.link); }
   void on(const HubDialFailed& event) {
-    if (phase == Phase::kDialling) lost(event.why.message(), true);
+    if (phase != Phase::kDialling) return;
+    is_final(event.why) ? break_down(event.why) : lost(event.why.message(), true);
   }
   void on(const MeetingReceived& event) { received(event); }
   void on(const Closed& event) { closed(event); }
@@ -92,6 +93,9 @@ struct MeetingClient::State {
     retry_at = kNever;
     actions.emplace_back(DialHub{candidate});
   }
+
+  // A wrong key does not become right by trying again.
+  [[nodiscard]] bool is_final(const Status& why) const { return why.code() == StatusCode::kRefused && !entered_once; }
 
   // `unanswered`: nobody is there. A hub that was reached and lost again is still the one the others are with.
   void lost(const std::string& why, bool unanswered = false) {
@@ -188,6 +192,7 @@ struct MeetingClient::State {
 
   void closed(const Closed& event) {
     if (event.link != link || phase == Phase::kLeft) return;
+    if (is_final(event.why)) return break_down(event.why);
     lost(event.why.ok() ? "it was closed" : event.why.message());
   }
 

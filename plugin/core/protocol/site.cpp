@@ -127,9 +127,13 @@ void Site::State::on_event(const PeerConnected& event) {
   greet(event.link);
 }
 
+// A wrong key does not become right by trying again. For a member much may have been the reason: it tries on.
+bool Site::State::is_final(const Status& why) const { return why.code() == StatusCode::kRefused && !was_member; }
+
 void Site::State::on_event(const DialFailed& event) {
   if (!event.site) {
     if (membership != Membership::kDialing || !up.dial_out) return;
+    if (is_final(event.why)) return fail(event.why);
     if (up.home == up.candidate) up.home.reset();
     return dial_again(event.why.message());
   }
@@ -151,6 +155,7 @@ void Site::State::on_event(const Closed& event) {
   const std::string why = event.why.ok() ? "the link was closed" : event.why.message();
   if (up.link && event.link == *up.link) {
     up.link.reset();
+    if (membership == Membership::kAsking && is_final(event.why)) return fail(event.why);
     return lose_coordinator(why);
   }
   forget_peer(event.link, why);

@@ -242,6 +242,7 @@ struct Site::State {
   void on_event(const CoordinatorConnected& event);
   void on_event(const PeerConnected& event);
   void on_event(const DialFailed& event);
+  [[nodiscard]] bool is_final(const Status& why) const;
   void on_event(const Received& event);
   void on_event(const Closed& event);
   void on_event(const ExchangeComplete& event);

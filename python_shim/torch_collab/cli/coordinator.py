@@ -24,11 +24,6 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.sites is not None:
         given["site_count"] = str(arguments.sites)
     config = native.load_config(collab_variables(), given)
-    if config.coordinator:
-        raise ValueError(
-            f"COLLAB_COORDINATOR={','.join(config.coordinator)} is set here, where the coordinator itself is to be "
-            "served; unset it"
-        )
     choice = links.choose(config)
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -37,6 +32,8 @@ def run(arguments: argparse.Namespace) -> int:
     print(f"collab: coordinator of run {config.run!r} at {server.address}, waiting for {config.site_count} "
           f"site{'s' if config.site_count != 1 else ''}; Ctrl-C ends it", flush=True)  # fmt: skip
     print(f"collab: {choice}", flush=True)
+    if config.coordinator:
+        print(f"collab: COLLAB_COORDINATOR={','.join(config.coordinator)} is for sites, and not used here", flush=True)
     while not stop.wait(0.5):
         pass
     server.close()

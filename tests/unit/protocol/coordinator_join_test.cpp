@@ -336,5 +336,27 @@ TEST(CoordinatorJoin, ARunThatEndedWellIsNotWaitedFor) {
   EXPECT_EQ(adopts[0].second.run, RunId{8});  // later runs are larger
 }
 
+// tokyo was lost, paris trained on to the end. What comes now is another swarm: a fresh tokyo waits for all of it, one
+// that brings back what was trained goes on.
+TEST(CoordinatorJoin, AfterARunThatEndedTheNextWaitsForAllAgain) {
+  for (const bool resumes : {false, true}) {
+    CoordinatorHarness c;
+    c.gather({"paris", "tokyo"});
+    const wire::Form form = c.form(1, 2);
+    for (std::uint64_t link : {1, 2}) static_cast<void>(c.hear(link, CoordinatorHarness::done(form)));
+    for (std::uint64_t link : {1, 2}) static_cast<void>(c.hear(link, wire::Adopted{RunId{7}, RoundId{1}, kWrong}));
+    static_cast<void>(c.close(2));
+    static_cast<void>(c.hear(1, wire::Leave{"trained to the end"}));
+    wire::Join tokyo = join_of("tokyo", 2);
+    if (resumes) tokyo.offer = {RunId{7}, RoundId{1}, kWrong};
+    if (resumes) tokyo.report.voters = {{SiteId{0}, "paris"}, {SiteId{1}, "tokyo"}};
+    const auto alone = c.hear(3, tokyo);
+    EXPECT_EQ(sent<wire::Adopt>(alone).size(), resumes ? 1U : 0U) << notes(alone);
+    if (resumes) continue;
+    EXPECT_TRUE(sent<wire::Adopt>(c.pass(seconds(70), {3})).empty());
+    EXPECT_EQ(sent<wire::Adopt>(c.hear(4, join_of("paris", 2))).size(), 2U);
+  }
+}
+
 }  // namespace
 }  // namespace collab::protocol

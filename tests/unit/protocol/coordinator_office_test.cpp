@@ -115,6 +115,24 @@ TEST(Office, WithoutThatItIsGivenUp) {
   EXPECT_EQ(sites.told, 0);
 }
 
+// lima contributed and was lost; the attempt was formed again without waiting for it, and is not for it to rule out.
+TEST(Office, WhoIsNotHereAnyMoreDoesNotRuleItOut) {
+  for (const bool lost : {false, true}) {
+    Sites sites;
+    wire::Join paris = member("paris", true);
+    wire::Form& form = paris.report.prepared[0].form;
+    if (lost) form.attempt = AttemptId{2};
+    if (lost) form.participants[2].here = false;
+    sites.c.invariants.coordinator_step("predecessor", Tick{}, {Send{LinkId{1}, form}});
+    static_cast<void>(sites.come(1, paris));
+    const auto commits = sent<wire::Commit>(sites.come(3, member("lima", false)));
+    ASSERT_EQ(commits.size(), lost ? 1U : 0U);
+    if (!lost) continue;
+    EXPECT_EQ(commits[0].second.attempt, AttemptId{2});
+    EXPECT_EQ(commits[0].second.contributors.size(), 3U) << "what lima sent is in the mean";
+  }
+}
+
 TEST(Office, WhoseMeanNobodyHereHoldsIsWaitedForThenTheyGoOnAsAnotherRun) {
   Sites first;
   static_cast<void>(first.come(1, member("paris", true)));

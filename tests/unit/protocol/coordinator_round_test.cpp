@@ -232,6 +232,26 @@ TEST_F(RoundWithoutAnAddress, WhoComesBackAfterTheCommitIsToldThatItCounted) {
   EXPECT_EQ(adopts[0].second.counted, wire::Counted::kYes);
 }
 
+// Its number has been given to another site meanwhile.
+TEST_F(RoundWithoutAnAddress, UnderAnotherNumberToo) {
+  static_cast<void>(c.hear(1, H::done(again)));
+  static_cast<void>(c.hear(2, H::done(again)));
+  for (std::uint64_t link : {1, 2}) static_cast<void>(c.hear(link, wire::Adopted{RunId{7}, RoundId{1}, kWrong}));
+  wire::Join other = join_of("oslo", 3);
+  other.index = 2;
+  EXPECT_EQ(sent<wire::Welcome>(c.hear(8, other)).at(0).second.site, SiteId{2});
+  static_cast<void>(c.hear(8, wire::Adopted{RunId{7}, RoundId{1}, kWrong}));
+  wire::Join back = join_of("lima", 3);
+  back.offer = {RunId{7}, RoundId{0}, kRight};
+  back.report = {TermId{1}, true, true, first.voters, {{first, false, {}}}, {}};
+  const auto welcomed = c.hear(9, back);
+  ASSERT_EQ(sent<wire::Welcome>(welcomed).size(), 1U);
+  EXPECT_EQ(sent<wire::Welcome>(welcomed)[0].second.site, SiteId{3});
+  const auto adopts = sent<wire::Adopt>(c.hear(9, H::ready(1)));
+  ASSERT_EQ(adopts.size(), 1U);
+  EXPECT_EQ(adopts[0].second.counted, wire::Counted::kYes);
+}
+
 TEST_F(Round, DecliningTakesTheMeanWithoutContributing) {
   static_cast<void>(c.form(1, 3));
   const auto actions = c.hear(2, wire::Decline{RoundId{1}, AttemptId{1}, "NaN in wte.weight"});
@@ -499,6 +519,10 @@ TEST_F(Round, AMinorityTrainsOnAtOnce) {
   EXPECT_THAT(sent<wire::Recess>(actions)[0].second.reason,
               HasSubstr("1 of the 3 sites that agreed on round 0, which is no majority; missing: tokyo, lima"));
   EXPECT_THAT(notes(actions), HasSubstr("[no-quorum]"));
+  EXPECT_EQ(all<Note>(actions).back().level, Note::Level::kWarning);
+  const auto again = c.hear(1, H::ready(1));
+  ASSERT_EQ(sent<wire::Recess>(again).size(), 1U);
+  EXPECT_EQ(all<Note>(again).back().level, Note::Level::kDebug) << "it is the same at every trigger";
 }
 
 TEST_F(Round, WhoLeavesAgreesThatTheOthersGoOn) {

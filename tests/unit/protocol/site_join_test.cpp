@@ -81,6 +81,24 @@ TEST(SiteJoin, ARefusalIsFinal) {
   EXPECT_THAT(failed[0].why.message(), HasSubstr("int8"));
 }
 
+TEST(SiteJoin, AWrongKeyIsFinalToo) {
+  SiteHarness s;
+  static_cast<void>(s.step(Begin{join_of("paris")}));
+  const auto failed = all<Failed>(s.step(DialFailed{std::nullopt, refused("its key is not ours")}));
+  ASSERT_EQ(failed.size(), 1U);
+  EXPECT_EQ(failed[0].why.message(), "its key is not ours");
+  SiteHarness later;
+  static_cast<void>(later.step(Begin{join_of("paris")}));
+  static_cast<void>(later.step(CoordinatorConnected{LinkId{1}}));
+  EXPECT_EQ(all<Failed>(later.step(Closed{LinkId{1}, refused("its key is not ours")})).size(), 1U);
+  SiteHarness member;
+  member.become(0, {"paris"});
+  static_cast<void>(member.step(Closed{LinkId{1}, unavailable("reset")}));
+  static_cast<void>(member.pass(seconds(1)));
+  EXPECT_TRUE(all<Failed>(member.step(DialFailed{std::nullopt, refused("its key is not ours")})).empty())
+      << "who is a member tries on";
+}
+
 class SiteFetches : public testing::Test {
  protected:
   // Site 1, told to take the anchor from site 0.
