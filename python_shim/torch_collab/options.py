@@ -35,6 +35,7 @@ class Options:
     congestion: str | None = None
     max_mbit_up: float | None = None
     max_mbit_down: float | None = None
+    egress_gb: float | None = None
     # Rounds.
     sync_every: int | str | None = None
     codec: str | None = None

@@ -245,6 +245,46 @@ TEST(Session, TheStateOnDiskOutlivesTheSwarm) {
   std::filesystem::remove_all(dir);
 }
 
+// Ten rounds' worth at one of the sites. Rounds come less often as it runs out, then that site trains on alone.
+TEST(Session, ABudgetIsNeverOverspentAndNeverStopsTheTraining) {
+  Swarm swarm;
+  swarm.ranks = 2;
+  swarm.config.codec = CodecId::kFp32;
+  swarm.config.sync_every = {.steps = 2, .time = {}};
+  swarm.config.weight = WeightBy::kEqual;
+  const double round_gb = 40'500e-9;
+  swarm.adjust = [&](SessionOptions& options, std::size_t site) {
+    if (site == 1) options.config.egress_gb = 10 * round_gb;
+  };
+  swarm.start_coordinator();
+  std::vector<std::size_t> rounds_at;  // steps of the second site's leader
+  std::uint64_t sent = 0;
+  constexpr std::size_t kSteps = 600;
+  expect_all_ok(swarm.run([&](Session& session, std::size_t site, std::vector<float>& values) -> Status {
+    const bool watched = &values == &swarm.parameters[2]->values();
+    for (std::size_t step = 0; step < kSteps; ++step) {
+      train_one_step(values, site, step);
+      const Result<StepOutcome> outcome = session.step(8);
+      if (!outcome.ok()) return outcome.status();
+      if (watched && outcome->round_ran) rounds_at.push_back(step + 1);
+      if (watched && outcome->round_ran) sent = std::max(sent, session.status().bytes_sent);
+    }
+    return session.finish();
+  }));
+  ASSERT_GE(rounds_at.size(), 8U);
+  EXPECT_LE(rounds_at.size(), 10U);
+  EXPECT_LT(rounds_at.back(), kSteps);
+  EXPECT_LE(static_cast<double>(sent), 10 * round_gb * 1e9);
+  EXPECT_GT(static_cast<double>(sent), 6 * round_gb * 1e9);
+  EXPECT_EQ(rounds_at[0], 2U);
+  EXPECT_EQ(rounds_at[3], 8U) << "at full pace at first";
+  const std::size_t last_gap = rounds_at.back() - rounds_at[rounds_at.size() - 2];
+  EXPECT_GT(last_gap, 4U) << "and less often towards the end";
+  EXPECT_EQ(swarm.parameters[2]->values(), swarm.parameters[3]->values()) << "the ranks of a site stay one model";
+  EXPECT_EQ(swarm.parameters[0]->values(), swarm.parameters[1]->values());
+  EXPECT_NE(swarm.parameters[0]->values(), swarm.parameters[2]->values());
+}
+
 TEST(Session, TheSameDataAtTwoSitesIsToldToBoth) {
   const std::string path = ::testing::TempDir() + "collab-same-data-" + std::to_string(getpid());
   Swarm swarm = swarm_of(3, CodecId::kFp16);

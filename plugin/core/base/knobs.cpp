@@ -151,7 +151,7 @@ constexpr std::string_view kPath = "a path in UTF-8 of at most 4000 bytes";
 constexpr std::string_view kSecret = "one line of 32 to 4096 characters, as `collab token` makes it";
 constexpr std::string_view kCongestion = "a name as in net.ipv4.tcp_available_congestion_control, or nothing";
 constexpr std::string_view kChoice = "one word";
-constexpr std::string_view kCodec = "a codec for both ways, or UP/DOWN such as int4/int8";
+constexpr std::string_view kCodec = "a codec, or one for each way such as int4/int8";
 constexpr std::string_view kListen = "HOST:PORT or [IPv6]:PORT, port 0 for a free one";
 constexpr std::string_view kHosts = "HOST:PORT or [IPv6]:PORT, at most 16 of them with commas between";
 constexpr std::string_view kHost = "a host's name or address, without a port";
@@ -249,15 +249,23 @@ constexpr auto kRows = std::to_array<KnobRow>({
      parse_real<&C::max_mbit_down, 0, 1'000'000'000>,
      format_real<&C::max_mbit_down>},
 
+    {{"egress_gb", "0", "GB", "0..1000000",
+      "What this site may send in all, in 10^9 bytes (with state_dir, over restarts too): rounds come less often once "
+      "half "
+      "is spent, so that it lasts. 0: no budget."},
+     kReal,
+     parse_real<&C::egress_gb, 0, 1'000'000'000>,
+     format_real<&C::egress_gb>},
+
     // Rounds.
     {{"sync_every", "100", "steps or time", "1..1000000000 steps or 10ms..24h",
       "How often sites agree: every so many inner steps, or once so much time has passed.", true},
      kEvery,
      parse_sync_every,
      format_sync_every},
-    {{"codec", "fp16", "", "fp32|bf16|fp16|int8|int4|int4-e3m0|int2|topk64|topk128",
-      "How deltas travel: exact, rounded to so many bits, or only the 64 or 128 largest of each 4096; UP/DOWN "
-      "(int4/int8) for deltas one way, their mean the other.",
+    {{"codec", "fp16", "", "fp32|bf16|fp16|int8|int4|int4-e3m0|int2|topk64|topk128, or UP/DOWN",
+      "How deltas travel: exact, rounded to so many bits, or only the 64 or 128 largest of each 4096. "
+      "UP/DOWN (int4/int8): deltas by the one, their mean by the other.",
       true},
      kCodec,
      parse_codecs,

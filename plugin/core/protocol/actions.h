@@ -105,6 +105,9 @@ struct Trigger {              // parameters stand still until RoundDone or Round
   std::vector<float> sketch{};  // of the delta: sketch_of(n)
   std::uint32_t up_kbit = 0;    // the line, per second, as measured; 0: not known
   std::uint32_t down_kbit = 0;
+  std::uint32_t intervals = 1;  // wished for from this round to the next; see EgressPlan
+  std::uint64_t spent = 0;      // bytes of its budget
+  std::uint64_t budget = 0;
 };
 struct Depart {  // leave the swarm; answered by Left
   std::string reason;
@@ -237,13 +240,15 @@ struct JoinDone {  // the anchor is in place; training may start
   SiteId site;
   RunId run;
   RoundId round;
+  std::uint32_t intervals = 1;  // of COLLAB_SYNC_EVERY until the next round
 };
 struct RoundDone {
   RoundId round;
   AttemptId attempts;
   std::vector<std::string> members;
   std::vector<std::string> contributors;
-  std::uint64_t samples = 0;  // of all this process has trained, in the anchor by now
+  std::uint64_t samples = 0;    // of all this process has trained, in the anchor by now
+  std::uint32_t intervals = 1;  // of COLLAB_SYNC_EVERY until the next round
 };
 // The trigger is answered without a round: train on, what was trained counts later.
 struct RoundSkipped {

@@ -121,7 +121,7 @@ void Coordinator::State::remove(SiteId id, const std::string& reason) {
 
 void Coordinator::State::tell_sources(const MemberRecord& to) {
   send(to, wire::Adopt{term, anchor->run, anchor->round, to.sources, *anchor->digest, counted(to), list_of(voters),
-                       to.remembers, anchor->branch});
+                       to.remembers, anchor->branch, intervals});
 }
 
 void Coordinator::State::add_source(const MemberRecord& holder) {
@@ -146,6 +146,7 @@ void Coordinator::State::forget_everything() {
   round = RoundRecord{};
   last_recess = {};
   shares = {};
+  intervals = 1;
   next_heartbeat = kNever;
 }
 
@@ -233,7 +234,7 @@ std::string Coordinator::State::status_json(TimePoint at) const {
                      ",\"run\":" + std::to_string(anchor ? anchor->run.value : 0) +
                      ",\"round\":" + std::to_string(anchor ? anchor->round.value : 0) +
                      ",\"attempt\":" + std::to_string(round.attempt ? round.attempt->attempt.value : 0) +
-                     ",\"waiting_for\":" + json_quote(waiting_for()) +
+                     ",\"intervals\":" + std::to_string(intervals) + ",\"waiting_for\":" + json_quote(waiting_for()) +
                      ",\"in_office\":" + (in_office ? "true" : "false") + ",\"voters\":" + json_list(voter_names) +
                      ",\"applicants\":" + json_list(comers) + ",\"members\":[";
   bool first = true;
@@ -244,15 +245,19 @@ std::string Coordinator::State::status_json(TimePoint at) const {
     const std::uint64_t held = member.holds ? member.holds->round.value : member.offer.round.value;
     const auto share = shares.of.find(id);
     const auto age = std::max<Duration::rep>(0, (at - member.last_heard).count() / 1000);
-    text += "{\"site\":" + std::to_string(id.value) + ",\"name\":" + json_quote(member.name) +
-            ",\"address\":" + json_quote(member.address) + ",\"state\":\"" +
-            (member.suspect ? "suspect" : in_words(member.standing)) +
-            "\",\"helper\":" + (member.helper ? "true" : "false") + ",\"ready\":" + (member.ready ? "true" : "false") +
-            ",\"round\":" + std::to_string(held) + ",\"weight\":" + json_number(ready.weight) +
-            ",\"samples\":" + std::to_string(ready.samples) + ",\"up_mbit\":" + json_number(member.up_kbit / 1e3) +
-            ",\"down_mbit\":" + json_number(member.down_kbit / 1e3) +
-            ",\"share\":" + json_number(share == shares.of.end() ? 0 : share->second) +
-            ",\"heartbeat_age_ms\":" + std::to_string(age) + "}";
+    text +=
+        "{\"site\":" + std::to_string(id.value) + ",\"name\":" + json_quote(member.name) +
+        ",\"address\":" + json_quote(member.address) + ",\"state\":\"" +
+        (member.suspect ? "suspect" : in_words(member.standing)) +
+        "\",\"helper\":" + (member.helper ? "true" : "false") + ",\"ready\":" + (member.ready ? "true" : "false") +
+        ",\"round\":" + std::to_string(held) + ",\"weight\":" + json_number(ready.weight) +
+        ",\"samples\":" + std::to_string(ready.samples) + ",\"up_mbit\":" + json_number(member.up_kbit / 1e3) +
+        ",\"down_mbit\":" + json_number(member.down_kbit / 1e3) +
+        ",\"share\":" + json_number(share == shares.of.end() ? 0 : share->second) +
+        (member.budget == 0 ? std::string()
+                            : ",\"egress_gb\":" + json_number(static_cast<double>(member.spent) / 1e9) +
+                                  ",\"egress_budget_gb\":" + json_number(static_cast<double>(member.budget) / 1e9)) +
+        ",\"heartbeat_age_ms\":" + std::to_string(age) + "}";
   }
   return text + "]}";
 }

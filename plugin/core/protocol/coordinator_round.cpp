@@ -1,4 +1,4 @@
-// Rounds: attempts are formed, watched, formed again, committed.
+// Rounds: attempts are formed, watched, formed again.
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -15,8 +15,6 @@ bool takes_part(const wire::Form& form, SiteId site) {
                                       [](const wire::Participant& p, SiteId id) { return p.site < id; });
   return found != form.participants.end() && found->site == site && found->here;
 }
-
-std::string times_in_words(std::uint32_t times) { return times == 1 ? "once" : std::to_string(times) + " times"; }
 
 }  // namespace
 
@@ -65,6 +63,8 @@ void Coordinator::State::on_ready(MemberRecord& member, const wire::Ready& ready
   }
   if (ready.up_kbit > 0) member.up_kbit = ready.up_kbit;
   if (ready.down_kbit > 0) member.down_kbit = ready.down_kbit;
+  member.spent = ready.spent;
+  member.budget = ready.budget;
   member.holds = wire::Adopted{anchor->run, anchor->round, ready.state};
   if (!round.waiting.running() && !member.helper) {
     round.waiting.start(now);
@@ -394,111 +394,6 @@ void Coordinator::State::part_with(const MemberRecord& lost) {
   const auto& in = form.participants;
   const auto part = std::find_if(in.begin(), in.end(), [&](const auto& p) { return p.site == lost.id; });
   if (!owns && part->weight > 0) round.gone[lost.id] = {lost.name, part->weight, part->since};
-}
-
-void Coordinator::State::finish_attempt() {
-  const wire::Form& form = *round.attempt;
-  if (round.done < round.here) return;
-  std::set<SiteId> wrong;
-  for (std::size_t i = 0; i < form.slices.size(); ++i) {
-    std::map<SiteId, Digest> said;
-    for (const wire::Participant& p : form.participants) {
-      if (p.here) said[p.site] = (*members.at(p.site).done)[i];
-    }
-    const Digest right = majority(said);
-    for (const auto& [site, digest] : said) {
-      if (digest != right) wrong.insert(site);
-    }
-  }
-  if (wrong.empty()) {
-    std::vector<SiteId> contributors;
-    for (const wire::Participant& p : form.participants) {
-      if (p.weight > 0) contributors.push_back(p.site);
-    }
-    return commit(form.attempt, contributors);
-  }
-  const std::string what =
-      " has another mean of round " + std::to_string(form.round.value) + " than " +
-      (form.participants.size() == 2 ? "the lower site, which of two is taken to be right" : "most");
-  const RoundId number_formed = form.round;
-  start_afresh();
-  changed = true;
-  for (const SiteId id : wrong) {
-    const std::uint32_t times = ++round.mean_repairs[id];
-    if (times > kMaxRepeats) {
-      expel(id, name_of(id) + what + " (" + times_in_words(times) + ")");
-    } else {
-      note(Note::Level::kError, "repair", name_of(id) + what + "; another attempt is formed",
-           {{"who", json_quote(name_of(id))}, {"round", std::to_string(number_formed.value)}});
-    }
-  }
-}
-
-void Coordinator::State::commit(AttemptId attempt, const std::vector<SiteId>& contributors) {
-  const RoundId committed = number();
-  const wire::Form form = *round.attempt;
-  remember(anchor->run, committed, attempt, contributors);
-  std::vector<std::string> members_named;
-  for (const wire::Participant& p : form.participants) {
-    if (!p.here) continue;
-    history.at(committed).slices = members.at(p.site).done.value_or(std::vector<Digest>{});
-    members_named.push_back(name_of(p.site));
-  }
-  voters = voters_formed;
-  compare(form);
-  std::vector<std::string> names;
-  for (const SiteId id : contributors) {
-    const auto gone = round.gone.find(id);
-    names.push_back(gone == round.gone.end() ? name_of(id) : gone->second.name);
-  }
-  Broadcast all{{}, wire::Commit{term, anchor->run, committed, attempt, contributors}};
-  auto participant = form.participants.begin();  // both ascend
-  for (auto& [id, member] : members) {
-    member.done.reset();
-    while (participant != form.participants.end() && participant->site < id) ++participant;
-    if (participant != form.participants.end() && participant->site == id && participant->here) {
-      all.links.push_back(member.link);
-      member.ready.reset();
-      member.remembers = true;
-    } else if (member.standing == Standing::kActive) {  // left out; one that is ready by now takes the anchor at once
-      member.standing = member.ready ? Standing::kJoined : Standing::kBehind;
-      member.ready.reset();
-    }
-  }
-  out.emplace_back(std::move(all));
-  const double seconds = static_cast<double>((now - round.formed).count()) / 1e6;
-  judge_shares(form, seconds);
-  note(Note::Level::kInfo, "round",
-       "round " + std::to_string(committed.value) +
-           (names.empty() ? ": nobody had anything to contribute, the anchor stands" : ": " + join_words(names)),
-       {{"round", std::to_string(committed.value)},
-        {"attempt", std::to_string(attempt.value)},
-        {"members", json_list(members_named)},
-        {"contributors", json_list(names)},
-        {"seconds", json_number(seconds)}});
-  anchor->round = committed;
-  for (wire::Branch& branch : anchor->branch) branch.samples += weight_of(form);
-  if (!contributors.empty()) anchor->digest.reset();
-  round = RoundRecord{};
-}
-
-void Coordinator::State::compare(const wire::Form& form) {
-  std::map<SiteId, std::span<const std::uint32_t>> sketches;
-  for (const wire::Participant& p : form.participants) {
-    if (!p.here || p.weight == 0) continue;
-    const auto& ready = members.at(p.site).ready;
-    if (ready) sketches[p.site] = ready->sketch;
-  }
-  for (const Likeness::Pair& pair : likeness.committed(sketches)) {
-    const std::string text =
-        name_of(pair.a) + " and " + name_of(pair.b) + " have learned the same in " + std::to_string(kAlikeRounds) +
-        " rounds running (cosine " + json_number(pair.cosine) +
-        "): if they train on the same data it counts twice. Give each site its own: a DistributedSampler with default "
-        "ranks, or exact shards by COLLAB_SITE_INDEX and COLLAB_SITE_COUNT, or another seed";
-    note(Note::Level::kWarning, "same-data", text,
-         {{"who", json_list({name_of(pair.a), name_of(pair.b)})}, {"round", std::to_string(form.round.value)}});
-    for (const SiteId id : {pair.a, pair.b}) send(members.at(id), wire::Notice{"same-data", text});
-  }
 }
 
 void Coordinator::State::on_round_tick() {

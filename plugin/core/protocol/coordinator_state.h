@@ -98,6 +98,8 @@ struct MemberRecord {
   std::optional<std::vector<Digest>> done;  // of the attempt in flight
   std::uint32_t up_kbit = 0;                // as it measured last; 0: not known
   std::uint32_t down_kbit = 0;
+  std::uint64_t spent = 0;  // bytes of its budget, as it said last
+  std::uint64_t budget = 0;
 };
 
 struct AnchorRecord {
@@ -222,6 +224,7 @@ struct Coordinator::State {
   RoundRecord round;
   std::pair<RoundId, std::string> last_recess;  // told once: it is the same at every trigger
   SharesRecord shares;
+  std::uint32_t intervals = 1;  // of COLLAB_SYNC_EVERY from the last round to the next
   Likeness likeness;
   std::map<std::string, InCall> calls;  // by site's name, as last told
   TimePoint vague_since = kNever;       // most are here and ready, but too few of them remember
@@ -361,6 +364,7 @@ struct Coordinator::State {
   void start_afresh();
   void abandon_attempt();  // it will not be committed; another may be formed
   void finish_attempt();   // all are done: compare, then commit or try again
+  void pace(const wire::Form& form);
   void commit(AttemptId attempt, const std::vector<SiteId>& contributors);
   void compare(const wire::Form& form);  // what the contributors learned
   void on_round_tick();

@@ -315,7 +315,7 @@ void Site::State::adoption_done() {
   forget_confirmed();
   if (!join_done) {
     join_done = true;
-    out.emplace_back(JoinDone{*self, adopt.run, adopt.round});
+    out.emplace_back(JoinDone{*self, adopt.run, adopt.round, std::max(1U, adopt.intervals)});
   }
   answer_fetches();
   send_ready();

@@ -34,6 +34,9 @@ void Site::State::send_ready() {
   for (const float element : round.trigger.sketch) ready.sketch.push_back(std::bit_cast<std::uint32_t>(element));
   ready.up_kbit = round.trigger.up_kbit;
   ready.down_kbit = round.trigger.down_kbit;
+  ready.intervals = round.trigger.intervals;
+  ready.spent = round.trigger.spent;
+  ready.budget = round.trigger.budget;
   send_up(std::move(ready));
 }
 
@@ -160,6 +163,7 @@ void Site::State::on_commit(const wire::Commit& commit) {
 void Site::State::apply(const wire::Commit& commit) {
   const wire::Form& form = prepared->form;
   round.outcome = RoundDone{commit.round, commit.attempt, {}, {}};
+  round.outcome.intervals = std::max(1U, commit.intervals);
   std::map<SiteId, std::string> names;  // some may be no members any more
   for (const wire::Voter& voter : form.voters) names[voter.site] = voter.name;
   const auto named = [&](SiteId site) { return names.count(site) != 0 ? names.at(site) : name_of(site); };

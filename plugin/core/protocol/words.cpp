@@ -35,6 +35,8 @@ std::string in_seconds(Duration time) {
 
 std::string in_milliseconds(Duration time) { return std::to_string(time.count() / 1000) + " ms"; }
 
+std::string times_in_words(std::uint32_t times) { return times == 1 ? "once" : std::to_string(times) + " times"; }
+
 std::string json_number(double value) {
   if (!std::isfinite(value)) return "0";
   std::array<char, 32> text{};

@@ -18,6 +18,7 @@ namespace collab::protocol {
 [[nodiscard]] std::string json_list(const std::vector<std::string>& words);  // ["a","b"]
 [[nodiscard]] std::string in_seconds(Duration time);                         // "30 s", "0.2 s"
 [[nodiscard]] std::string in_milliseconds(Duration time);                    // "250 ms"
+[[nodiscard]] std::string times_in_words(std::uint32_t times);               // "once", "3 times"
 [[nodiscard]] std::string json_number(double value);                         // finite values only; else 0
 
 [[nodiscard]] Note make_note(Note::Level level, std::string event, std::string text,

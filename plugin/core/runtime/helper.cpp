@@ -158,7 +158,8 @@ class Helper final : public HelperServer {
       node.depart("it was asked to end");
       return {};
     }
-    if (!joined) return *over;
+    if (over->code() == StatusCode::kCancelled) node.depart(over->message());
+    if (!joined || over->code() == StatusCode::kCancelled) return *over;
     log_info("this swarm is over: " + over->message());
     return {};
   }

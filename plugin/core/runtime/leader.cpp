@@ -73,6 +73,7 @@ Status Leader::load_state_file() {
   }
   const std::optional<SealedAnchor> held = arena_->sealed();
   COLLAB_RETURN_IF_ERROR(load_residual(path, header));
+  egress_ = header.egress;
   if (held && std::pair(held->run, held->round) > std::pair(header.run, header.round)) return {};
   known_.granted = header.term;
   known_.voters = header.voters;
@@ -136,7 +137,8 @@ Result<SealedAnchor> Leader::join() {
                              .fingerprint = fingerprint_of(options_.model),
                              .outer_elements = options_.compared_elements,
                              .lends_optimizer = options_.lends_optimizer,
-                             .residual = std::exchange(residual_, std::nullopt)};
+                             .residual = std::exchange(residual_, std::nullopt),
+                             .egress = egress_};
   Result<std::unique_ptr<Node>> node =
       Node::start(std::move(node_options), std::move(*transport), *arena_, parameters_);
   if (!node.ok()) return node.status();

@@ -38,6 +38,7 @@ class Leader {
   std::unique_ptr<Node> node_;
   wire::Report known_;  // of the membership, from the state file
   std::vector<wire::Branch> branch_;
+  protocol::Egress egress_;
   std::optional<StoredResidual> residual_;  // likewise, until the node has it
 };
 

@@ -59,6 +59,7 @@ Node::Node(Options options, std::unique_ptr<Transport> transport, EventsFile eve
              .weight = options_.config.weight}),
       events_(std::move(events)),
       saver_(options_.config.state_dir.empty() ? std::string() : state_path(options_.config.state_dir, options_.site)),
+      egress_(static_cast<std::uint64_t>(options_.config.egress_gb * 1e9), options_.egress),
       transport_(std::move(transport)) {
   data_plane_.emplace(data_settings(options_.config, options_.outer_elements),
                       DataPlane::Parts{transport_.get(), &clock_, &arena_, &parameters_,
@@ -125,6 +126,9 @@ void Node::begin_round(protocol::Trigger trigger) {
   trigger.sketch = data_plane_->sketch_of_delta();
   trigger.up_kbit = data_plane_->up_kbit();
   trigger.down_kbit = data_plane_->down_kbit();
+  trigger.intervals = egress_.intervals();
+  trigger.spent = egress_.so_far().spent;
+  trigger.budget = egress_.budget();
   feed(std::move(trigger));
 }
 

@@ -19,6 +19,7 @@
 
 #include "collab/clock.h"
 #include "collab/session.h"
+#include "core/protocol/egress_plan.h"
 #include "core/protocol/site.h"
 #include "core/protocol/words.h"
 #include "core/runtime/data_plane.h"
@@ -43,7 +44,11 @@ struct RoundReport {
   double stall_seconds = 0;     // from the trigger to parameters in place
   std::uint64_t bytes_sent = 0;
   std::uint64_t bytes_received = 0;
+  bool budget_over = false;  // COLLAB_EGRESS_GB does not pay for another round
 };
+
+// Why a site, or a helper, takes part no more.
+inline constexpr const char* kBudgetOver = "what it may send is spent (COLLAB_EGRESS_GB)";
 
 class Node {
  public:
@@ -59,6 +64,7 @@ class Node {
     // joined, and why it has come to its end.
     std::function<void(const Status&)> helps{};
     std::optional<StoredResidual> residual{};  // moved on to the data plane
+    protocol::Egress egress{};                 // of earlier processes
   };
   static Result<std::unique_ptr<Node>> start(Options options, std::unique_ptr<Transport> transport, ArenaWriter& arena,
                                              ParameterVector& parameters);
@@ -75,6 +81,8 @@ class Node {
   // A helper's, in place of join() and round(): returns at once.
   void help(wire::Join join);
   [[nodiscard]] bool exchanging() const { return exchanging_; }
+  // Of COLLAB_SYNC_EVERY from the last round to the next.
+  [[nodiscard]] std::uint32_t intervals() const { return intervals_; }
   // Leaves in good order; bounded, never fails.
   void depart(const std::string& reason);
 
@@ -136,6 +144,7 @@ class Node {
   void fail_everything(const Status& why);
   [[nodiscard]] Status publish_moved();  // to the site's other ranks
   void tell(const RoundReport& report);
+  [[nodiscard]] std::string budget_in_words() const;
   void tell_what_is_waited_for();
   template <typename T, typename Begin>
   Result<T> ask(std::optional<std::promise<Result<T>>>& answer, const std::string& what, Begin begin);
@@ -156,6 +165,7 @@ class Node {
   std::atomic<std::uint64_t> bytes_sent_{0};
   std::atomic<std::uint64_t> bytes_received_{0};
   std::atomic<bool> exchanging_{false};
+  std::atomic<std::uint32_t> intervals_{1};
 
   // ---- loop thread only
   protocol::Site site_;
@@ -171,6 +181,7 @@ class Node {
   std::optional<Status> broken_;
   protocol::WaitProgress
       standing_still_;  // of a caller that waits in join(), round(), ask_optimizer() or take_optimizer()
+  protocol::EgressPlan egress_;
   RoundReport report_;
   bool moved_ = false;  // in this call, the parameters were moved onto another anchor than the one before
   TimePoint triggered_at_{};

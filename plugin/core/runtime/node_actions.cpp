@@ -19,6 +19,8 @@ constexpr Duration kBetweenOffers = std::chrono::seconds(1);
   return to <= from ? 0.0 : std::chrono::duration<double>(to - from).count();
 }
 
+[[nodiscard]] double gigabytes(std::uint64_t bytes) { return static_cast<double>(bytes) / 1e9; }
+
 }  // namespace
 
 void Node::act(const protocol::Send& action) {
@@ -86,7 +88,7 @@ void Node::act(const protocol::SendAnchor& action) {
   }
 }
 
-void Node::act(const protocol::JoinDone&) {
+void Node::act(const protocol::JoinDone& action) {
   if (!joining_ && (!options_.helps || helping_)) return;  // a join after the coordinator was lost
   const std::optional<SealedAnchor> anchor = arena_.sealed();
   COLLAB_CHECK(anchor.has_value(), "a site joined without an anchor");
@@ -94,6 +96,7 @@ void Node::act(const protocol::JoinDone&) {
       !status.ok()) {
     return act(protocol::Failed{status});
   }
+  intervals_ = action.intervals;
   if (joining_) return std::exchange(joining_, std::nullopt)->set_value(*anchor);
   helping_ = true;
   helps_next_ = clock_.now();
@@ -154,6 +157,9 @@ void Node::act(const protocol::RoundDone& action) {
   report_.bytes_received = traffic.bytes_received - before_round_.bytes_received;
   exchanging_ = false;
   if (options_.helps) helps_next_ = now;
+  egress_.round_ended(report_.bytes_sent, traffic.bytes_sent + optimizer_->bytes_sent(), intervals_);
+  report_.budget_over = egress_.over();
+  intervals_ = action.intervals;
   tell(report_);
   const std::optional<SealedAnchor> sealed = arena_.sealed();
   if (saver_.enabled() && sealed && action.round.value % options_.config.save_every == 0) {
@@ -172,10 +178,12 @@ void Node::act(const protocol::RoundDone& action) {
                  .voters = site_.voters(),
                  .branch = site_.branch(),
                  .residual = std::move(record),
-                 .model = options_.model},
+                 .model = options_.model,
+                 .egress = egress_.so_far()},
                 arena_.anchor(), arena_.outer(), residual.values());
   }
-  if (rounding_) std::exchange(rounding_, std::nullopt)->set_value(report_);
+  if (rounding_) return std::exchange(rounding_, std::nullopt)->set_value(report_);
+  if (options_.helps && report_.budget_over) options_.helps(cancelled(kBudgetOver));
 }
 
 void Node::act(const protocol::OptimizerOffered& action) {
@@ -223,20 +231,26 @@ void Node::act(const protocol::Failed& action) {
 void Node::act(const protocol::Note& action) { record_note(events_, options_.site, action); }
 
 void Node::tell(const RoundReport& report) {
-  events_.write(options_.site, "round",
-                {{"round", std::to_string(report.round.value)},
-                 {"attempts", std::to_string(report.attempts.value)},
-                 {"members", json_strings(report.members)},
-                 {"contributors", json_strings(report.contributors)},
-                 {"samples", std::to_string(report.samples)},
-                 {"bytes_sent", std::to_string(report.bytes_sent)},
-                 {"bytes_received", std::to_string(report.bytes_received)},
-                 {"seconds", json_number(report.seconds)},
-                 {"exchange_seconds", json_number(report.exchange_seconds)},
-                 {"stall_seconds", json_number(report.stall_seconds)},
-                 {"digest", json_quote(to_hex(report.state))},
-                 {"codec", json_quote(name_of(options_.config.codec))},
-                 {"transport", json_quote(transport_->name())}});
+  JsonFields fields{{"round", std::to_string(report.round.value)},
+                    {"attempts", std::to_string(report.attempts.value)},
+                    {"members", json_strings(report.members)},
+                    {"contributors", json_strings(report.contributors)},
+                    {"samples", std::to_string(report.samples)},
+                    {"bytes_sent", std::to_string(report.bytes_sent)},
+                    {"bytes_received", std::to_string(report.bytes_received)},
+                    {"seconds", json_number(report.seconds)},
+                    {"exchange_seconds", json_number(report.exchange_seconds)},
+                    {"stall_seconds", json_number(report.stall_seconds)},
+                    {"digest", json_quote(to_hex(report.state))},
+                    {"codec", json_quote(name_of(options_.config.codec))},
+                    {"transport", json_quote(transport_->name())}};
+  if (intervals_ > 1) fields.emplace_back("intervals", std::to_string(intervals_));
+  if (egress_.on()) {
+    fields.emplace_back("egress_gb", json_number(gigabytes(egress_.so_far().spent)));
+    fields.emplace_back("egress_budget_gb", json_number(gigabytes(egress_.budget())));
+    fields.emplace_back("rounds_left", std::to_string(egress_.rounds_left()));
+  }
+  events_.write(options_.site, "round", fields);
   std::string who;
   for (const std::string& name : report.contributors) who += (who.empty() ? "" : ", ") + name;
   char line[256];
@@ -245,6 +259,17 @@ void Node::tell(const RoundReport& report) {
                 static_cast<double>(report.bytes_received) / 1e6);
   log_info("round " + std::to_string(report.round.value) + ": " +
            (who.empty() ? "nobody had steps" : who + " averaged") + "; " + line);
+  if (egress_.on()) log_info(budget_in_words());
+}
+
+std::string Node::budget_in_words() const {
+  char line[160];
+  std::snprintf(line, sizeof line,
+                "%.3f of %.6g GB are spent (COLLAB_EGRESS_GB); rounds left: %llu, and one for the end",
+                gigabytes(egress_.so_far().spent), gigabytes(egress_.budget()),
+                static_cast<unsigned long long>(egress_.rounds_left()));
+  return line + (intervals_ > 1 ? "; the next one comes after " + std::to_string(intervals_) + " x COLLAB_SYNC_EVERY"
+                                : std::string());
 }
 
 }  // namespace collab

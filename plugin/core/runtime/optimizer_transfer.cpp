@@ -106,7 +106,9 @@ void OptimizerTransfer::act(const protocol::SendPart& action) {
                           .payload_hash = hash64(payload->view())};
   const std::uint64_t token = next_token_++;
   on_their_way_[token] = action.to;
-  transport_.send(action.to, {.lane = Lane::kData, .head = wire::encode(chunk), .payload = payload}, token);
+  TransportMessage message{.lane = Lane::kData, .head = wire::encode(chunk), .payload = payload};
+  bytes_sent_ += message.head.size() + payload->view().size();
+  transport_.send(action.to, std::move(message), token);
 }
 
 void OptimizerTransfer::act(const protocol::RefuseBorrower& action) {

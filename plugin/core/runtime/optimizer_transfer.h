@@ -28,6 +28,7 @@ class OptimizerTransfer {
 
   // ---- lending
   [[nodiscard]] bool wanted() const { return wanted_; }
+  [[nodiscard]] std::uint64_t bytes_sent() const { return bytes_sent_; }
   // From now on copies are made; or not any more, because of `why_none`.
   void lend(std::string why_none);
   void asked(const protocol::LendOptimizer& action);
@@ -62,6 +63,7 @@ class OptimizerTransfer {
   const Clock& clock_;
   protocol::OptimizerLoan loan_;
   std::atomic<bool> wanted_ = false;
+  std::uint64_t bytes_sent_ = 0;
   std::string why_none_;  // empty: there is one to lend
   std::shared_ptr<const OptimizerCopy> copy_;
   std::map<std::uint64_t, LinkId> on_their_way_;  // by token

@@ -25,11 +25,11 @@ class SyncSchedule {
   void count_step() { ++steps_; }
 
   // By steps: is a round due now?
-  [[nodiscard]] bool due_by_steps() const { return !by_time() && steps_since_round() >= every_.steps; }
+  [[nodiscard]] bool due_by_steps() const { return !by_time() && steps_since_round() >= intervals_ * every_.steps; }
 
   // By time, leader only: the step to announce, or 0 when it is too early or one is announced already.
   [[nodiscard]] std::uint64_t step_to_announce(TimePoint now) {
-    if (!by_time() || announced_ >= steps_ || now - round_at_ < every_.time) return 0;
+    if (!by_time() || announced_ >= steps_ || now - round_at_ < intervals_ * every_.time) return 0;
     announced_ = steps_ + 2;
     return announced_;
   }
@@ -43,14 +43,16 @@ class SyncSchedule {
   // ranks of the site do not step together.
   [[nodiscard]] Result<bool> due_by_announcement(std::uint64_t announced) const;
 
-  // A round has ended (or round 0): counting starts again.
-  void round_ended(TimePoint now) {
+  // A round has ended (or round 0): counting starts again. The next one is due after so many intervals.
+  void round_ended(TimePoint now, std::uint32_t intervals) {
     steps_at_round_ = steps_;
     round_at_ = now;
+    intervals_ = intervals;
   }
 
  private:
   SyncEvery every_;
+  std::uint32_t intervals_ = 1;
   std::uint64_t steps_ = 0;
   std::uint64_t steps_at_round_ = 0;
   std::uint64_t announced_ = 0;  // a step still to come, or this one

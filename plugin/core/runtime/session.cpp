@@ -32,6 +32,7 @@ class RankSession final : public Session {
     COLLAB_RETURN_IF_ERROR(usable());
     if (leader_ && schedule_.steps() == 0) leader_->node()->lend_optimizer("");
     schedule_.count_step();
+    if (alone_) return StepOutcome{};
     samples_ += samples;
     const Result<bool> due = round_is_due();
     if (!due.ok()) return remember(due.status());
@@ -40,6 +41,7 @@ class RankSession final : public Session {
 
   Result<StepOutcome> synchronize() override {
     COLLAB_RETURN_IF_ERROR(usable());
+    if (alone_) return StepOutcome{};
     return run_round();
   }
 
@@ -50,6 +52,7 @@ class RankSession final : public Session {
     finished_ = true;
     if (leader_ && leader_->node() != nullptr) leader_->node()->lend_optimizer("its training has ended");
     Status last;
+    if (alone_) return last;
     if (broken_.ok() && (schedule_.steps_since_round() > 0 || skipped_)) last = run_round_unchecked().status();
     if (leader_) leader_->leave(leaving_ ? "it was asked to end (SIGTERM)" : "the training script has ended");
     return last;
@@ -106,6 +109,7 @@ class RankSession final : public Session {
 
   [[nodiscard]] Status leads() const {
     COLLAB_RETURN_IF_ERROR(usable());
+    if (alone_) return unavailable(kBudgetOver);
     return is_leader() ? Status() : invalid_argument("only the leader of a site talks to other sites");
   }
 
@@ -138,6 +142,7 @@ class RankSession final : public Session {
         if (joined.ok()) {
           mine.change = ParameterChange::kToAnchor;
           mine.round = joined->round;
+          mine.intervals = leader_->node()->intervals();
           state_ = joined->digest;
         } else {
           same = joined.status();
@@ -222,6 +227,8 @@ class RankSession final : public Session {
     mine.change = report->change;
     mine.round = report->round;
     mine.leaving = leaving_;
+    mine.intervals = leader_->node()->intervals();
+    mine.alone = report->budget_over && !leaving_ && !finished_;
     state_ = report->state;
     return mine;
   }
@@ -252,7 +259,11 @@ class RankSession final : public Session {
     skipped_ = call_ > 1 && outcome->round == round_;  // no round came about; what was trained counts later
     carried_steps_ = skipped_ ? carried_steps_ + schedule_.steps_since_round() : 0;
     round_ = outcome->round;
-    schedule_.round_ended(clock_.now());
+    schedule_.round_ended(clock_.now(), outcome->intervals);
+    if (std::exchange(alone_, outcome->alone) != outcome->alone && leader_) {
+      log_warning(std::string(kBudgetOver) + ": this site leaves the swarm and trains on alone");
+      leader_->leave(kBudgetOver);
+    }
     return outcome;
   }
 
@@ -273,6 +284,7 @@ class RankSession final : public Session {
   bool begun_ = false;
   bool finished_ = false;
   bool leaving_ = false;  // the leader was asked to
+  bool alone_ = false;    // its budget is spent: no more rounds
   Status broken_;
   StatusCode failure_ = StatusCode::kRefused;  // of the leader's error on the other ranks
 };

@@ -10,16 +10,22 @@ namespace collab {
 namespace {
 
 constexpr std::uint32_t kErrorKind = 0xFFFF'FFFF;
-constexpr std::uint32_t kLeavingBit = 0x8000'0000;  // beside a ParameterChange
+// Beside a ParameterChange, in the lowest byte.
+constexpr std::uint32_t kLeavingBit = 0x8000'0000;
+constexpr std::uint32_t kAloneBit = 0x4000'0000;
+constexpr unsigned kIntervalsAt = 8;
 
 std::uint32_t kind_of(const Outcome& outcome) {
-  return static_cast<std::uint32_t>(outcome.change) | (outcome.leaving ? kLeavingBit : 0);
+  return static_cast<std::uint32_t>(outcome.change) | outcome.intervals << kIntervalsAt |
+         (outcome.leaving ? kLeavingBit : 0) | (outcome.alone ? kAloneBit : 0);
 }
 
 Outcome outcome_of(std::uint32_t kind) {
   Outcome outcome;
-  outcome.change = static_cast<ParameterChange>(kind & ~kLeavingBit);
+  outcome.change = static_cast<ParameterChange>(kind & 0xFF);
+  outcome.intervals = kind >> kIntervalsAt & 0xFFFF;
   outcome.leaving = (kind & kLeavingBit) != 0;
+  outcome.alone = (kind & kAloneBit) != 0;
   return outcome;
 }
 

@@ -22,8 +22,10 @@ using RankReport = ArenaWriter::RankReport;
 struct Outcome {
   ParameterChange change = ParameterChange::kUnchanged;
   RoundId round;
-  std::string error;     // not empty: the call failed, on every rank, with this
-  bool leaving = false;  // the site leaves after this round
+  std::string error;            // not empty: the call failed, on every rank, with this
+  bool leaving = false;         // the site leaves after this round
+  bool alone = false;           // it has left the swarm, and trains on
+  std::uint32_t intervals = 1;  // of COLLAB_SYNC_EVERY until the next round
   [[nodiscard]] bool ok() const { return error.empty(); }
 };
 

@@ -21,8 +21,10 @@ namespace collab {
 namespace {
 
 constexpr std::array<char, 8> kMagic{'c', 'o', 'l', 'l', 'a', 'b', 'S', 'F'};
-constexpr std::uint32_t kVersion = 3;
-constexpr std::uint32_t kOldestVersion = 2;  // the last one without a residual
+constexpr std::uint32_t kVersion = 4;
+constexpr std::uint32_t kOldestVersion = 2;
+constexpr std::uint32_t kWithResidual = 3;
+constexpr std::uint32_t kWithEgress = 4;
 constexpr std::size_t kPrologueBytes = 24;
 constexpr std::size_t kMaxHeaderBytes = std::size_t{64} << 20;
 constexpr std::size_t kAlignment = 64;  // the vectors begin on a multiple of it
@@ -75,8 +77,12 @@ void header_fields(Io& io, Header& header, std::uint32_t version) {
     io.id("trunk", branch.trunk);
     io.number("samples", branch.samples);
   });
-  if (version > kOldestVersion) {
+  if (version >= kWithResidual) {
     io.list("residual", header.residual, 1, 36, [&io](auto& record) { residual_fields(io, record); });
+  }
+  if (version >= kWithEgress) {
+    io.number("egress_spent", header.egress.spent);
+    io.number("egress_intervals", header.egress.intervals);
   }
   constexpr std::size_t kLeastTensorBytes = 2 + 2 + 4 + 1 + 16;
   io.list("model", header.model, wire::kMaxModelEntries, kLeastTensorBytes, [&io](auto& tensor) {

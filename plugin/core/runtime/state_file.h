@@ -12,6 +12,7 @@
 #include "collab/session.h"
 #include "collab/status.h"
 #include "collab/types.h"
+#include "core/protocol/egress_plan.h"
 #include "core/runtime/residual.h"
 #include "core/wire/messages.h"
 
@@ -36,6 +37,7 @@ struct StateHeader {
   std::vector<wire::Branch> branch{};      // as in wire::Offer
   std::vector<ResidualRecord> residual{};  // at most one; none: no residual was kept
   std::vector<TensorInfo> model;           // so that `collab export` can name the tensors
+  protocol::Egress egress{};               // of COLLAB_EGRESS_GB
 };
 
 // <dir>/<site>.collab

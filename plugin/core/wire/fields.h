@@ -93,6 +93,7 @@ void fields(auto& io, Of<Commit> auto& m) {
   io.id("round", m.round);
   io.id("attempt", m.attempt);
   io.list("contributors", m.contributors, kMaxSites, 4, [&](auto& site) { io.id("", site); });
+  io.number("intervals", m.intervals, kMaxIntervals);
 }
 
 void fields(auto& io, Of<Prepared> auto& m) {
@@ -108,7 +109,7 @@ void fields(auto& io, Of<Report> auto& m) {
   io.boolean("remembers", m.remembers);
   io.list("voters", m.voters, kMaxSites, 6, [&](auto& voter) { fields(io, voter); });
   io.list("prepared", m.prepared, kMaxPrepared, 53, [&](auto& prepared) { fields(io, prepared); });
-  io.list("recent", m.recent, kMaxRecent, 32, [&](auto& commit) { fields(io, commit); });
+  io.list("recent", m.recent, kMaxRecent, 36, [&](auto& commit) { fields(io, commit); });
 }
 
 // ---- site -> coordinator -------------------------------------------------------------------------
@@ -144,6 +145,9 @@ void fields(auto& io, Of<Ready> auto& m) {
   io.list("sketch", m.sketch, kMaxSketch, 4, [&](auto& element) { io.number("", element); });
   io.number("up_kbit", m.up_kbit, kMaxRateKbit);
   io.number("down_kbit", m.down_kbit, kMaxRateKbit);
+  io.number("intervals", m.intervals, kMaxIntervals);
+  io.number("spent", m.spent);
+  io.number("budget", m.budget);
 }
 
 void fields(auto& io, Of<Decline> auto& m) {
@@ -200,6 +204,7 @@ void fields(auto& io, Of<Adopt> auto& m) {
   io.list("voters", m.voters, kMaxSites, 6, [&](auto& voter) { fields(io, voter); });
   io.boolean("remembers", m.remembers);
   io.list("branch", m.branch, 1, 24, [&](auto& branch) { fields(io, branch); });
+  io.number("intervals", m.intervals, kMaxIntervals);
 }
 
 void fields(auto& io, Of<Recess> auto& m) {

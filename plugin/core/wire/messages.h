@@ -60,6 +60,7 @@ struct Commit {
   RoundId round;
   AttemptId attempt;
   std::vector<SiteId> contributors;
+  std::uint32_t intervals = 1;  // of COLLAB_SYNC_EVERY until the next round
   bool operator==(const Commit&) const = default;
 };
 
@@ -153,6 +154,9 @@ struct Ready {
   std::vector<std::uint32_t> sketch{};  // some of the delta's elements, the same of every site, as binary32
   std::uint32_t up_kbit = 0;            // how fast its line has carried payloads, per second; 0: not known
   std::uint32_t down_kbit = 0;
+  std::uint32_t intervals = 1;  // of COLLAB_SYNC_EVERY it would like from this round to the next
+  std::uint64_t spent = 0;      // of its budget, and the budget: bytes it sends; 0: it has none
+  std::uint64_t budget = 0;
   bool operator==(const Ready&) const = default;
 };
 
@@ -240,6 +244,7 @@ struct Adopt {
   std::vector<Voter> voters{};     // the membership as of that anchor
   bool remembers = false;          // the receiver knows all its name has promised: there was nothing before
   std::vector<Branch> branch{};    // as in Offer
+  std::uint32_t intervals = 1;     // as in Commit
   bool operator==(const Adopt&) const = default;
 };
 

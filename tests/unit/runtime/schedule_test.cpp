@@ -17,16 +17,30 @@ TEST(SyncSchedule, BySteps) {
   EXPECT_FALSE(schedule.due_by_steps());
   schedule.count_step();
   EXPECT_TRUE(schedule.due_by_steps());
-  schedule.round_ended(TimePoint{});
+  schedule.round_ended(TimePoint{}, 1);
   EXPECT_FALSE(schedule.due_by_steps());
   EXPECT_EQ(schedule.steps(), 3U);
   EXPECT_EQ(schedule.steps_since_round(), 0U);
 }
 
+TEST(SyncSchedule, AfterSoManyIntervals) {
+  SyncSchedule by_steps({.steps = 3, .time = milliseconds(0)});
+  by_steps.round_ended(TimePoint{}, 2);
+  for (int i = 0; i < 5; ++i) by_steps.count_step();
+  EXPECT_FALSE(by_steps.due_by_steps());
+  by_steps.count_step();
+  EXPECT_TRUE(by_steps.due_by_steps());
+  SyncSchedule by_time({.steps = 0, .time = seconds(30)});
+  by_time.round_ended(TimePoint{}, 4);
+  by_time.count_step();
+  EXPECT_EQ(by_time.step_to_announce(TimePoint{} + seconds(119)), 0U);
+  EXPECT_EQ(by_time.step_to_announce(TimePoint{} + seconds(120)), 3U);
+}
+
 TEST(SyncSchedule, ByTimeAnnouncesTwoStepsAheadOnce) {
   SyncSchedule schedule({.steps = 0, .time = seconds(30)});
   TimePoint now{};
-  schedule.round_ended(now);
+  schedule.round_ended(now, 1);
   schedule.count_step();
   EXPECT_EQ(schedule.step_to_announce(now + seconds(29)), 0U);
   schedule.count_step();
@@ -37,7 +51,7 @@ TEST(SyncSchedule, ByTimeAnnouncesTwoStepsAheadOnce) {
   schedule.count_step();
   EXPECT_EQ(schedule.step_to_announce(now + seconds(33)), 0U) << "this is the announced step";
   EXPECT_TRUE(*schedule.due_by_announcement(4));
-  schedule.round_ended(now + seconds(34));
+  schedule.round_ended(now + seconds(34), 1);
   schedule.count_step();
   EXPECT_EQ(schedule.step_to_announce(now + seconds(64)), 7U) << "the next one";
 }
@@ -50,7 +64,7 @@ TEST(SyncSchedule, EveryRankStopsAtTheAnnouncedStep) {
   EXPECT_FALSE(*follower.due_by_announcement(3));
   follower.count_step();
   EXPECT_TRUE(*follower.due_by_announcement(3));
-  follower.round_ended(TimePoint{});
+  follower.round_ended(TimePoint{}, 1);
   EXPECT_FALSE(*follower.due_by_announcement(3)) << "that round has been";
 }
 

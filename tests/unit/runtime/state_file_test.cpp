@@ -159,25 +159,26 @@ TEST_F(StateFileTest, AResidualThatCannotBeIsRefused) {
               HasSubstr("NaN"));
 }
 
-TEST_F(StateFileTest, AFileFromBeforeResidualsIsRead) {
+class OlderStateFile : public StateFileTest, public ::testing::WithParamInterface<int> {};
+
+// Format 3 has no account of what was sent, format 2 no list of residuals either: so many zeros less in the header,
+// before the model.
+TEST_P(OlderStateFile, IsRead) {
   ASSERT_TRUE(write().ok());
   std::vector<char> file = bytes();
-  // Format 2 has no list of residuals: four zeros before the model less in the header, and the padding is as long.
+  const std::size_t less = GetParam() == 3 ? 16 : 20;
   std::size_t header_bytes = 0;
   for (std::size_t i = 0; i < 4; ++i) header_bytes |= std::size_t{static_cast<unsigned char>(file[12 + i])} << (8 * i);
   const std::string name = "wte.weight";
   const auto model = std::search(file.begin(), file.end(), name.begin(), name.end()) - 2 - 4;  // its count and length
-  const std::size_t padded = (24 + header_bytes + 63) / 64 * 64;
-  file.erase(model - 4, model);
-  header_bytes -= 4;
-  const std::size_t now_padded = (24 + header_bytes + 63) / 64 * 64;
-  if (now_padded == padded) {
-    file.insert(file.begin() + static_cast<std::ptrdiff_t>(24 + header_bytes), 4, '\0');
-  } else {
-    file.erase(file.begin() + static_cast<std::ptrdiff_t>(now_padded),
-               file.begin() + static_cast<std::ptrdiff_t>(padded - 4));
-  }
-  file[8] = 2;
+  const auto padded = [](std::size_t header) { return (24 + header + 63) / 64 * 64; };
+  const std::vector<char> vectors(file.begin() + static_cast<std::ptrdiff_t>(padded(header_bytes)), file.end());
+  file.erase(model - static_cast<std::ptrdiff_t>(less), model);
+  header_bytes -= less;
+  file.resize(24 + header_bytes);
+  file.resize(padded(header_bytes), '\0');
+  file.insert(file.end(), vectors.begin(), vectors.end());
+  file[8] = static_cast<char>(GetParam());
   for (std::size_t i = 0; i < 4; ++i) file[12 + i] = static_cast<char>(header_bytes >> (8 * i));
   const std::uint64_t hash = hash64(std::as_bytes(std::span(file).subspan(24, header_bytes)));
   for (std::size_t i = 0; i < 8; ++i) file[16 + i] = static_cast<char>(hash >> (8 * i));
@@ -188,6 +189,15 @@ TEST_F(StateFileTest, AFileFromBeforeResidualsIsRead) {
   EXPECT_EQ(got_outer_, outer_);
   EXPECT_EQ(got_.model.size(), 2U);
   EXPECT_TRUE(got_.residual.empty());
+  EXPECT_EQ(got_.egress, protocol::Egress());
+}
+INSTANTIATE_TEST_SUITE_P(Formats, OlderStateFile, ::testing::Values(2, 3));
+
+TEST_F(StateFileTest, WhatWasSentIsKept) {
+  header_.egress = {123'456'789'012, 77};
+  ASSERT_TRUE(write().ok());
+  ASSERT_TRUE(read().ok());
+  EXPECT_EQ(got_.egress, header_.egress);
 }
 
 TEST_F(StateFileTest, APlaceThatCannotBeWrittenIsToldBeforehand) {
@@ -285,7 +295,7 @@ TEST_F(StateFileTest, AnotherFormatIsRefusedWithBothVersions) {
   const Status status = read();
   EXPECT_EQ(status.code(), StatusCode::kRefused);
   EXPECT_THAT(status.message(), HasSubstr("format 9"));
-  EXPECT_THAT(status.message(), HasSubstr("formats 2 to 3"));
+  EXPECT_THAT(status.message(), HasSubstr("formats 2 to 4"));
 }
 
 TEST_F(StateFileTest, VectorsOfAnotherLengthAreRefused) {

@@ -241,13 +241,14 @@ TEST(Rules, RosterAndCommitAscend) {
                   "members[1]: expected a site above site 2 (ascending, each once), got site 1");
   expect_not_sent(Commit{TermId(1), RunId(1), RoundId(1), AttemptId(1), {SiteId(1), SiteId(1)}}, "contributors[1]");
   const Commit one{TermId(1), RunId(1), RoundId(1), AttemptId(1), {}};
-  EXPECT_THAT(refusal_of(one, Body().u64(1).u64(1).u64(1).u32(1).u32(2).u32(7).u32(3).bytes),
+  EXPECT_THAT(refusal_of(one, Body().u64(1).u64(1).u64(1).u32(1).u32(2).u32(7).u32(3).u32(1).bytes),
               HasSubstr("Commit.contributors[1]: expected a site above site 7"));
 }
 
 TEST(Rules, ACommitIsOfAnAttemptAndMayCountNobody) {
   expect_travels(Commit{TermId(1), RunId(1), RoundId(1), AttemptId(1), {}});
   expect_not_sent(Commit{TermId(1), RunId(1), RoundId(1), AttemptId(0), {}}, "attempt: expected one above 0");
+  expect_not_sent(Commit{TermId(1), RunId(1), RoundId(1), AttemptId(1), {}, kMaxIntervals + 1}, "intervals: expected");
 }
 
 TEST(Rules, AFormHasParticipantsAndVotersInOrder) {

@@ -87,6 +87,7 @@ void draw(Prng& prng, Commit& m) {
   m.round = draw_id<RoundId>(prng);
   m.attempt = AttemptId(1 + static_cast<std::uint32_t>(prng.below(100)));
   m.contributors = draw_sites(prng, 0);
+  m.intervals = static_cast<std::uint32_t>(prng.below(kMaxIntervals + 1));
 }
 Report draw_report(Prng& prng) {
   Report report{draw_id<TermId>(prng), prng.chance(0.5), prng.chance(0.5), draw_voters(prng), {}, {}};
@@ -129,6 +130,9 @@ void draw(Prng& prng, Ready& m) {
   for (std::uint64_t i = prng.below(5); i > 0; --i) m.sketch.push_back(draw_number<std::uint32_t>(prng));
   m.up_kbit = static_cast<std::uint32_t>(prng.below(kMaxRateKbit + 1));
   m.down_kbit = static_cast<std::uint32_t>(prng.below(kMaxRateKbit + 1));
+  m.intervals = static_cast<std::uint32_t>(prng.below(kMaxIntervals + 1));
+  m.spent = draw_number<std::uint64_t>(prng);
+  m.budget = draw_number<std::uint64_t>(prng);
 }
 void draw(Prng& prng, Decline& m) {
   m = {draw_id<RoundId>(prng), draw_id<AttemptId>(prng), draw_text(prng, kMaxReasonBytes)};
@@ -159,6 +163,7 @@ void draw(Prng& prng, Adopt& m) {
        draw_sites(prng, 1),   draw_digest(prng),    static_cast<Counted>(prng.below(3)),
        draw_voters(prng)};
   m.branch = draw_branch(prng);
+  m.intervals = static_cast<std::uint32_t>(prng.below(kMaxIntervals + 1));
 }
 void draw(Prng& prng, Recess& m) {
   m = {draw_id<TermId>(prng), draw_id<RoundId>(prng), draw_text(prng, kMaxReasonBytes)};

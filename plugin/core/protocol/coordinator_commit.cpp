@@ -1,0 +1,135 @@
+// The end of a round: the means are compared, the attempt committed, the pace to the next round told.
+#include <algorithm>
+#include <utility>
+
+#include "core/base/text.h"
+#include "core/protocol/coordinator_state.h"
+
+namespace collab::protocol {
+
+void Coordinator::State::finish_attempt() {
+  const wire::Form& form = *round.attempt;
+  if (round.done < round.here) return;
+  std::set<SiteId> wrong;
+  for (std::size_t i = 0; i < form.slices.size(); ++i) {
+    std::map<SiteId, Digest> said;
+    for (const wire::Participant& p : form.participants) {
+      if (p.here) said[p.site] = (*members.at(p.site).done)[i];
+    }
+    const Digest right = majority(said);
+    for (const auto& [site, digest] : said) {
+      if (digest != right) wrong.insert(site);
+    }
+  }
+  if (wrong.empty()) {
+    std::vector<SiteId> contributors;
+    for (const wire::Participant& p : form.participants) {
+      if (p.weight > 0) contributors.push_back(p.site);
+    }
+    return commit(form.attempt, contributors);
+  }
+  const std::string what =
+      " has another mean of round " + std::to_string(form.round.value) + " than " +
+      (form.participants.size() == 2 ? "the lower site, which of two is taken to be right" : "most");
+  const RoundId number_formed = form.round;
+  start_afresh();
+  changed = true;
+  for (const SiteId id : wrong) {
+    const std::uint32_t times = ++round.mean_repairs[id];
+    if (times > kMaxRepeats) {
+      expel(id, name_of(id) + what + " (" + times_in_words(times) + ")");
+    } else {
+      note(Note::Level::kError, "repair", name_of(id) + what + "; another attempt is formed",
+           {{"who", json_quote(name_of(id))}, {"round", std::to_string(number_formed.value)}});
+    }
+  }
+}
+
+// Who has a budget that runs out slows all down: a round needs everybody.
+void Coordinator::State::pace(const wire::Form& form) {
+  const std::uint32_t before = std::exchange(intervals, 1);
+  std::string who;
+  for (const wire::Participant& p : form.participants) {
+    const auto member = members.find(p.site);
+    if (member == members.end() || !member->second.ready || member->second.ready->intervals <= intervals) continue;
+    intervals = member->second.ready->intervals;
+    who = member->second.name;
+  }
+  if (intervals == before) return;
+  note(Note::Level::kInfo, "pace",
+       intervals == 1
+           ? "rounds come every COLLAB_SYNC_EVERY again"
+           : "the next round comes after " + std::to_string(intervals) + " x COLLAB_SYNC_EVERY, so that what is " +
+                 "left of the budget of " + who + " lasts (COLLAB_EGRESS_GB)",
+       {{"intervals", std::to_string(intervals)}, {"who", json_quote(who)}});
+}
+
+void Coordinator::State::commit(AttemptId attempt, const std::vector<SiteId>& contributors) {
+  const RoundId committed = number();
+  const wire::Form form = *round.attempt;
+  remember(anchor->run, committed, attempt, contributors);
+  std::vector<std::string> members_named;
+  for (const wire::Participant& p : form.participants) {
+    if (!p.here) continue;
+    history.at(committed).slices = members.at(p.site).done.value_or(std::vector<Digest>{});
+    members_named.push_back(name_of(p.site));
+  }
+  voters = voters_formed;
+  compare(form);
+  std::vector<std::string> names;
+  for (const SiteId id : contributors) {
+    const auto gone = round.gone.find(id);
+    names.push_back(gone == round.gone.end() ? name_of(id) : gone->second.name);
+  }
+  pace(form);
+  Broadcast all{{}, wire::Commit{term, anchor->run, committed, attempt, contributors, intervals}};
+  auto participant = form.participants.begin();  // both ascend
+  for (auto& [id, member] : members) {
+    member.done.reset();
+    while (participant != form.participants.end() && participant->site < id) ++participant;
+    if (participant != form.participants.end() && participant->site == id && participant->here) {
+      all.links.push_back(member.link);
+      member.ready.reset();
+      member.remembers = true;
+    } else if (member.standing == Standing::kActive) {  // left out; one that is ready by now takes the anchor at once
+      member.standing = member.ready ? Standing::kJoined : Standing::kBehind;
+      member.ready.reset();
+    }
+  }
+  out.emplace_back(std::move(all));
+  const double seconds = static_cast<double>((now - round.formed).count()) / 1e6;
+  judge_shares(form, seconds);
+  note(Note::Level::kInfo, "round",
+       "round " + std::to_string(committed.value) +
+           (names.empty() ? ": nobody had anything to contribute, the anchor stands" : ": " + join_words(names)),
+       {{"round", std::to_string(committed.value)},
+        {"attempt", std::to_string(attempt.value)},
+        {"members", json_list(members_named)},
+        {"contributors", json_list(names)},
+        {"seconds", json_number(seconds)}});
+  anchor->round = committed;
+  for (wire::Branch& branch : anchor->branch) branch.samples += weight_of(form);
+  if (!contributors.empty()) anchor->digest.reset();
+  round = RoundRecord{};
+}
+
+void Coordinator::State::compare(const wire::Form& form) {
+  std::map<SiteId, std::span<const std::uint32_t>> sketches;
+  for (const wire::Participant& p : form.participants) {
+    if (!p.here || p.weight == 0) continue;
+    const auto& ready = members.at(p.site).ready;
+    if (ready) sketches[p.site] = ready->sketch;
+  }
+  for (const Likeness::Pair& pair : likeness.committed(sketches)) {
+    const std::string text =
+        name_of(pair.a) + " and " + name_of(pair.b) + " have learned the same in " + std::to_string(kAlikeRounds) +
+        " rounds running (cosine " + json_number(pair.cosine) +
+        "): if they train on the same data it counts twice. Give each site its own: a DistributedSampler with default "
+        "ranks, or exact shards by COLLAB_SITE_INDEX and COLLAB_SITE_COUNT, or another seed";
+    note(Note::Level::kWarning, "same-data", text,
+         {{"who", json_list({name_of(pair.a), name_of(pair.b)})}, {"round", std::to_string(form.round.value)}});
+    for (const SiteId id : {pair.a, pair.b}) send(members.at(id), wire::Notice{"same-data", text});
+  }
+}
+
+}  // namespace collab::protocol

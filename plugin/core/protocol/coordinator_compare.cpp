@@ -1,0 +1,83 @@
+// What a joiner and the swarm must have in common, and the first thing in which they differ.
+#include <algorithm>
+
+#include "core/base/text.h"
+#include "core/protocol/coordinator_state.h"
+
+namespace collab::protocol {
+namespace {
+
+std::string shape_in_words(const std::vector<std::uint64_t>& shape) {
+  std::vector<std::string> sizes;
+  for (const std::uint64_t size : shape) sizes.push_back(std::to_string(size));
+  return "[" + join_words(sizes) + "]";
+}
+
+std::string setting_difference(const wire::Join& join, const Reference& reference) {
+  const auto value_in = [](const std::vector<wire::Setting>& settings, const std::string& key) {
+    const auto found = std::find_if(settings.begin(), settings.end(), [&](const auto& s) { return s.key == key; });
+    return found == settings.end() ? std::string("no such setting") : found->value;
+  };
+  std::vector<std::string> keys;
+  for (const auto& setting : join.settings) keys.push_back(setting.key);
+  for (const auto& setting : reference.settings) keys.push_back(setting.key);
+  for (const std::string& key : keys) {
+    const std::string here = value_in(join.settings, key);
+    const std::string there = value_in(reference.settings, key);
+    if (here != there) {
+      return key + ": this site has " + here + ", the swarm (from " + reference.site + ") has " + there +
+             "; set it alike at all sites";
+    }
+  }
+  return {};
+}
+
+std::string entry_difference(const wire::ModelEntry& here, const wire::ModelEntry& there, const std::string& site) {
+  const auto kind = [](const wire::ModelEntry& entry) { return entry.trained ? "trained" : "frozen"; };
+  if (here.name != there.name) return ": " + json_quote(here.name) + " here, " + json_quote(there.name) + " at " + site;
+  const std::string name = " " + json_quote(here.name) + ": ";
+  if (here.dtype != there.dtype) return name + "dtype " + here.dtype + " here, " + there.dtype + " at " + site;
+  if (here.shape != there.shape) {
+    return name + "shape " + shape_in_words(here.shape) + " here, " + shape_in_words(there.shape) + " at " + site;
+  }
+  if (here.trained != there.trained) return name + kind(here) + " here, " + kind(there) + " at " + site;
+  if (here.digest != there.digest) {
+    return name + "frozen, and its values differ: digest " + to_hex(here.digest) + " here, " + to_hex(there.digest) +
+           " at " + site;
+  }
+  return {};
+}
+
+std::string model_difference(const wire::Join& join, const Reference& reference) {
+  if (join.helper || reference.model.empty()) return {};
+  const std::size_t common = std::min(join.model.size(), reference.model.size());
+  for (std::size_t i = 0; i < common; ++i) {
+    const std::string difference = entry_difference(join.model[i], reference.model[i], reference.site);
+    if (!difference.empty()) return "parameter " + std::to_string(i) + difference;
+  }
+  if (join.model.size() != reference.model.size()) {
+    const auto& longer = join.model.size() > common ? join.model : reference.model;
+    return "parameter " + std::to_string(common) + " " + json_quote(longer[common].name) + ": " +
+           (join.model.size() > common ? "here only" : "at " + reference.site + " only") + " (" +
+           std::to_string(join.model.size()) + " parameters here, " + std::to_string(reference.model.size()) + " at " +
+           reference.site + ")";
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string first_difference(const wire::Join& join, const Reference& reference) {
+  if (std::string difference = setting_difference(join, reference); !difference.empty()) return difference;
+  std::string difference = model_difference(join, reference);
+  if (difference.empty() && join.elements != reference.elements) {
+    difference = "the parameter vector: " + std::to_string(join.elements) + " elements here, " +
+                 std::to_string(reference.elements) + " at " + reference.site;
+  }
+  if (difference.empty()) return {};
+  return difference +
+         "; all sites must train the same model, with the same parameters frozen at the same values: start the same "
+         "script with the same settings everywhere";
+}
+
+}  // namespace collab::protocol

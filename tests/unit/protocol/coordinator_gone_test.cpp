@@ -1,0 +1,92 @@
+// Who contributed and was lost before the commit.
+#include <gmock/gmock.h>
+
+#include "tests/unit/protocol/harness.h"
+
+namespace collab::protocol {
+namespace {
+
+using testing::HasSubstr;
+using H = CoordinatorHarness;
+
+// lima cannot be dialled, so it owns nothing; and who owns nothing may be lost without its contribution.
+class RoundWithoutAnAddress : public testing::Test {
+ protected:
+  RoundWithoutAnAddress() {
+    const std::vector<std::string> names{"paris", "tokyo", "lima"};
+    for (std::uint32_t i = 0; i < 3; ++i) {
+      wire::Join join = join_of(names[i], 3);
+      if (i == 2) join.address.clear();
+      static_cast<void>(c.hear(i + 1, join));
+    }
+    for (std::uint64_t link = 1; link <= 3; ++link)
+      static_cast<void>(c.hear(link, wire::Adopted{RunId{7}, RoundId{0}, kRight}));
+    first = c.form(1, 3);
+    const auto forms = sent<wire::Form>(c.close(3));
+    EXPECT_EQ(forms.size(), 2U);
+    if (!forms.empty()) again = forms[0].second;
+  }
+  H c;
+  wire::Form first;
+  wire::Form again;
+};
+
+TEST_F(RoundWithoutAnAddress, WhoIsLostStaysAContributor) {
+  EXPECT_EQ(again.slices, first.slices);
+  ASSERT_EQ(again.participants.size(), 3U);
+  EXPECT_EQ(again.participants[2], (wire::Participant{SiteId{2}, 1, AttemptId{1}, false}));
+  EXPECT_EQ(again.voters.size(), 2U);
+  static_cast<void>(c.hear(1, H::done(again)));
+  const auto actions = c.hear(2, H::done(again));
+  const auto commits = sent<wire::Commit>(actions);
+  ASSERT_EQ(commits.size(), 2U);
+  EXPECT_EQ(commits[0].second.contributors, (std::vector<SiteId>{SiteId{0}, SiteId{1}, SiteId{2}}));
+  EXPECT_THAT(notes(actions), HasSubstr("round 1: paris, tokyo, lima"));
+}
+
+TEST_F(RoundWithoutAnAddress, UnlessAnOwnerLacksAPartOfIt) {
+  const auto actions = c.hear(2, wire::Unreached{RoundId{1}, again.attempt, SiteId{2}, "not here whole"});
+  EXPECT_THAT(notes(actions), HasSubstr("what lima contributed before it was lost is not whole at tokyo"));
+  const auto forms = sent<wire::Form>(actions);
+  ASSERT_EQ(forms.size(), 2U);
+  EXPECT_EQ(forms[0].second.participants.size(), 2U);
+  EXPECT_EQ(forms[0].second.participants[1].since, AttemptId{1}) << "what the others sent each other stands";
+}
+
+TEST_F(RoundWithoutAnAddress, WhoComesBackAfterTheCommitIsToldThatItCounted) {
+  wire::Join back = join_of("lima", 3);
+  back.index = 2;
+  back.address.clear();
+  back.offer = {RunId{7}, RoundId{0}, kRight};
+  static_cast<void>(c.hear(9, back));
+  static_cast<void>(c.hear(1, H::done(again)));
+  const auto committed = c.hear(2, H::done(again));
+  EXPECT_EQ(sent<wire::Commit>(committed).size(), 2U) << "who came back takes no part";
+  const auto adopts = sent<wire::Adopt>(c.hear(1, wire::Adopted{RunId{7}, RoundId{1}, kWrong}));
+  ASSERT_FALSE(adopts.empty());
+  EXPECT_EQ(adopts[0].first, LinkId{9});
+  EXPECT_EQ(adopts[0].second.counted, wire::Counted::kYes);
+}
+
+// Its number has been given to another site meanwhile.
+TEST_F(RoundWithoutAnAddress, UnderAnotherNumberToo) {
+  static_cast<void>(c.hear(1, H::done(again)));
+  static_cast<void>(c.hear(2, H::done(again)));
+  for (std::uint64_t link : {1, 2}) static_cast<void>(c.hear(link, wire::Adopted{RunId{7}, RoundId{1}, kWrong}));
+  wire::Join other = join_of("oslo", 3);
+  other.index = 2;
+  EXPECT_EQ(sent<wire::Welcome>(c.hear(8, other)).at(0).second.site, SiteId{2});
+  static_cast<void>(c.hear(8, wire::Adopted{RunId{7}, RoundId{1}, kWrong}));
+  wire::Join back = join_of("lima", 3);
+  back.offer = {RunId{7}, RoundId{0}, kRight};
+  back.report = {TermId{1}, true, true, first.voters, {{first, false, {}}}, {}};
+  const auto welcomed = c.hear(9, back);
+  ASSERT_EQ(sent<wire::Welcome>(welcomed).size(), 1U);
+  EXPECT_EQ(sent<wire::Welcome>(welcomed)[0].second.site, SiteId{3});
+  const auto adopts = sent<wire::Adopt>(c.hear(9, H::ready(1)));
+  ASSERT_EQ(adopts.size(), 1U);
+  EXPECT_EQ(adopts[0].second.counted, wire::Counted::kYes);
+}
+
+}  // namespace
+}  // namespace collab::protocol
