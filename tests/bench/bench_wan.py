@@ -7,6 +7,10 @@ sends in one fp32 round, 2 (n - 1) / n of the parameters, over the line's rate (
 For Gloo the same of one all-reduce. One run holds both columns, one after the other over the same line, and medians of
 the rounds. Lines named cubic force that congestion control, socket by socket; `tls` is `fast` encrypted, right after
 it in the clear. Needs what `collab lab` needs. `--codec` and `--env NAME=VALUE` try others; `--tls` encrypts all.
+`--peers torchft hivemind` adds columns of theirs, with the Python of an environment that has them:
+
+    python -m venv peers && peers/bin/pip install torch==2.13.0 numpy torchft==0.2.0 hivemind==1.1.12
+    python tests/bench/bench_wan.py --lines clean slight fast --peers torchft hivemind --peer-python peers/bin/python
 """
 
 from __future__ import annotations
@@ -26,6 +30,7 @@ from typing import Any
 
 import pairs
 
+PEERS = ("torchft", "hivemind")
 WARM_SECONDS = 16  # of exchange before, at the line's rate: by then the connections know the line
 CUBIC = ("COLLAB_CONGESTION=cubic",)
 
@@ -117,7 +122,8 @@ def measure(backend: str, line: Line, rounds: int, tls: bool, args: argparse.Nam
             "BENCH_BACKEND": backend,
             "BENCH_ELEMENTS": int(args.millions * 1e6),
             "BENCH_ROUNDS": rounds,
-            "BENCH_WARM": 1 if backend == "gloo" else args.warm or line.warm_rounds(args.millions),
+            "BENCH_WARM": args.warm or line.warm_rounds(args.millions) if backend == "collab" else 1,
+            "BENCH_ADDRESS": "{address}",
             "BENCH_RESULT": folder + "/{site}.json",
             "COLLAB_EVENTS": folder + "/{site}.jsonl",
             "COLLAB_TRANSPORT": "tcp",
@@ -141,7 +147,11 @@ def measure(backend: str, line: Line, rounds: int, tls: bool, args: argparse.Nam
         command += ["--rtt", str(line.rtt_ms), "--loss", str(line.loss_percent)]
         for setting in settings:
             command += ["--env", setting]
-        subprocess.run([*command, "--", sys.executable, __file__, "--worker"], check=True, timeout=args.limit)
+        worker = [sys.executable, __file__, "--worker"]
+        if backend in PEERS:
+            worker = [args.peer_python, str(Path(__file__).with_name("wan_peers.py")), backend]
+        # Peers talk a lot; what they say is shown where they fail.
+        subprocess.run([*command, "--", *worker], check=True, timeout=args.limit, capture_output=backend in PEERS)
         answers = [json.loads(Path(folder, f"s{index}.json").read_text()) for index in range(line.sites)]
         return [max(each) for each in zip(*answers, strict=True)]
 
@@ -159,6 +169,14 @@ def measure_line(name: str, args: argparse.Namespace) -> dict[str, Any]:
         # Gloo may take a hundred times as long on a lossy line: one round tells enough.
         row["gloo_seconds"] = measure("gloo", line, 1, False, args)
         row["gloo_share"] = line.share(args.millions, row["gloo_seconds"])
+    for peer in args.peers if not line.environment and line.against is None else ():
+        try:
+            row[f"{peer}_seconds"] = measure(peer, line, 1, False, args)
+            row[f"{peer}_share"] = line.share(args.millions, row[f"{peer}_seconds"])
+        except (subprocess.SubprocessError, OSError) as error:
+            said = (getattr(error, "stderr", None) or b"").decode(errors="replace")[-2000:]
+            row[f"{peer}_failed"] = f"{type(error).__name__}: {said}"
+            print(f"  {peer} failed: {said}", file=sys.stderr)
     if args.codec == "fp32":
         judge(line, row)
     return row
@@ -181,6 +199,11 @@ def words(line: Line, row: dict[str, Any]) -> str:
         text += f", {row['share_of_clear']:.3f} of the same in the clear"
     if "gloo_share" in row:
         text += f", Gloo {row['gloo_share']:.3f}"
+    for peer in PEERS:
+        if f"{peer}_share" in row:
+            text += f", {peer} {row[f'{peer}_share']:.3f}"
+        elif f"{peer}_failed" in row:
+            text += f", {peer} failed"
     if "target" in row:
         text += f"; {row['target']}: {'met' if row['met'] else 'MISSED'}"
     return text
@@ -196,6 +219,8 @@ def main() -> int:
     parser.add_argument("--env", action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument("--tls", action="store_true")
     parser.add_argument("--no-gloo", action="store_true")
+    parser.add_argument("--peers", nargs="+", choices=PEERS, default=[], help="measured beside ours and Gloo")
+    parser.add_argument("--peer-python", default=sys.executable, help="of an environment that has them")
     parser.add_argument("--limit", type=float, default=900, help="seconds a line may take")
     parser.add_argument("--out", type=Path, default=Path("out/bench/wan.json"))
     args = parser.parse_args()
