@@ -2,8 +2,9 @@
 
     python tests/bench/bench_wan.py [--lines clean lossy …] [--rounds 3] [--millions 25] [--out out/bench/wan.json]
 
-Each line is two sites (or more) behind lines of equal rate. Over collab's tcp transport, warm: the payload bits a site
-sends in one fp32 round, 2 (n - 1) / n of the parameters, over the line's rate (of IP packets) times `exchange_seconds`.
+Each line is two sites (or more) behind lines of equal rate; `uneven` is three that send at 20 Mbit/s and a fast one. Over
+collab's tcp transport, warm: the payload bits a site sends in one fp32 round, 2 (n - 1) / n of the parameters (`uneven`: a
+thin one sends its delta), over the line's rate (of IP packets) times `exchange_seconds`.
 For Gloo the same of one all-reduce. One run holds both columns, one after the other over the same line, and medians of
 the rounds. Lines named cubic force that congestion control, socket by socket; `tls` is `fast` encrypted, right after
 it in the clear. Needs what `collab lab` needs. `--codec` and `--env NAME=VALUE` try others; `--tls` encrypts all.
@@ -45,15 +46,22 @@ class Line:
     environment: tuple[str, ...] = ()
     against: str | None = None  # this line in the clear; the target is a share of its share
     allowance: float | None = None  # seconds at most: this times the bound, and four round trips
+    rates: tuple[str, ...] = ()  # DOWN/UP of each site, where they differ; `mbit` is then what bounds them
+    at_least_sent: float | None = None  # over that line, in parameters
+    warm: int | None = None  # rounds before, where 16 s are not enough
 
     def bits(self, millions: float) -> float:
-        return 2 * (self.sites - 1) / self.sites * millions * 32e6
+        parameters = 2 * (self.sites - 1) / self.sites if self.at_least_sent is None else self.at_least_sent
+        return parameters * millions * 32e6
+
+    def rate(self, site: int) -> str:
+        return self.rates[site] if self.rates else f"{self.mbit:g}"
 
     def bound_seconds(self, millions: float) -> float:
         return self.bits(millions) / (self.mbit * 1e6)
 
     def warm_rounds(self, millions: float) -> int:
-        return min(10, max(2, math.ceil(WARM_SECONDS / self.bound_seconds(millions))))
+        return self.warm or min(10, max(2, math.ceil(WARM_SECONDS / self.bound_seconds(millions))))
 
     def share(self, millions: float, seconds: list[float]) -> float:
         return self.bound_seconds(millions) / statistics.median(seconds)
@@ -67,6 +75,8 @@ LINES = {
     "tls": Line(1000, 20, 0, 0.95, against="fast"),
     "long": Line(400, 100, 0.1, 0.85),
     "four": Line(100, 100, 0, sites=4, allowance=1.1),
+    # The fast one owns nearly all: a thin one sends its delta once, and no way takes less than that.
+    "uneven": Line(20, 50, 0, sites=4, allowance=1.2, rates=(*("100/20",) * 3, "1000"), at_least_sent=1, warm=4),
     "cubic-slight": Line(100, 100, 0.1, 0.85, environment=CUBIC),
     "cubic-lossy": Line(100, 100, 1, 0.5, environment=CUBIC),
 }
@@ -143,7 +153,13 @@ def measure(backend: str, line: Line, rounds: int, tls: bool, args: argparse.Nam
         settings += [*line.environment, *args.env]
         if tls:
             settings.append("COLLAB_TOKEN=" + subprocess.check_output(["collab", "token"], text=True).strip())
-        command = ["collab", "lab", "--quiet", "--sites", *(f"s{index}:{line.mbit}" for index in range(line.sites))]
+        command = [
+            "collab",
+            "lab",
+            "--quiet",
+            "--sites",
+            *(f"s{index}:{line.rate(index)}" for index in range(line.sites)),
+        ]
         command += ["--rtt", str(line.rtt_ms), "--loss", str(line.loss_percent)]
         for setting in settings:
             command += ["--env", setting]

@@ -309,9 +309,13 @@ void TcpEngine::attach(TcpLink& link, const ConnectionPtr& connection) {
   if (connection->index == 0) link.refused_ports = 0;
   if (link.alone_since != kNever) {
     ++counters_.resumed;
+    const auto away = std::chrono::duration_cast<std::chrono::seconds>(time - link.alone_since);
+    const std::uint64_t lost = link.out[0].bytes_lost() + link.out[1].bytes_lost();
     link.alone_since = kNever;
     link.answered = false;
-    log_debug("tcp: the link to " + link.peer + " has a connection again");
+    log_info("tcp: the link to " + link.peer + " has a connection again after " + std::to_string(away.count()) +
+             " s; " + std::to_string(lost) + " bytes that were on their way over " + std::to_string(link.slots.size()) +
+             " connections are sent again");
   }
   const std::string congestion = congestion_of(connection->handle());
   connection->rests = congestion == "bbr" && !connection->peer().address().is_loopback();

@@ -92,6 +92,12 @@ Outbox::Piece Outbox::piece(std::uint64_t number) const {
   return piece;
 }
 
+std::uint64_t Outbox::bytes_lost() const {
+  std::uint64_t bytes = 0;
+  for (const std::uint64_t number : again_) bytes += segments_[number - first_].length;
+  return bytes;
+}
+
 // Called when a segment has arrived and nobody reads it any more.
 void Outbox::settle(Segment& segment) {
   Message& message = *segment.message;

@@ -63,6 +63,7 @@ class Outbox {
   [[nodiscard]] std::uint64_t segments() const { return first_ + segments_.size(); }  // cut so far
   [[nodiscard]] std::uint64_t bytes_arrived() const { return bytes_arrived_; }
   [[nodiscard]] std::uint64_t sent_again() const { return sent_again_; }
+  [[nodiscard]] std::uint64_t bytes_lost() const;  // and not sent again yet
 
  private:
   struct Message {
