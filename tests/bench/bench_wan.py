@@ -2,9 +2,9 @@
 
     python tests/bench/bench_wan.py [--lines clean lossy …] [--rounds 3] [--millions 25] [--out out/bench/wan.json]
 
-Each line is two sites (or more) behind lines of equal rate; `uneven` is three that send at 20 Mbit/s and a fast one. Over
-collab's tcp transport, warm: the payload bits a site sends in one fp32 round, 2 (n - 1) / n of the parameters (`uneven`: a
-thin one sends its delta), over the line's rate (of IP packets) times `exchange_seconds`.
+Each line is two sites (or more) behind lines of equal rate; `uneven` is three that send at 20 Mbit/s and a fast one.
+Over collab's tcp transport, warm: the payload bits a site sends in one fp32 round, 2 (n - 1) / n of the parameters
+(`uneven`: a thin one its delta), over the line's rate (of IP packets) times `exchange_seconds`.
 For Gloo the same of one all-reduce. One run holds both columns, one after the other over the same line, and medians of
 the rounds. Lines named cubic force that congestion control, socket by socket; `tls` is `fast` encrypted, right after
 it in the clear. Needs what `collab lab` needs. `--codec` and `--env NAME=VALUE` try others; `--tls` encrypts all.
