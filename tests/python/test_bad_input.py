@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 from ranks import Ranks, expect_success, listing, run_ranks
+from test_cli import Coordinator, collab
 
 TWO = ["a", "b"]
 
@@ -80,3 +83,16 @@ def test_a_coordinator_that_is_not_there() -> None:
     refused(
         run_ranks("bad.py", ["a", "a"], "plain", environment=environment, seconds=60), "127.0.0.1:1", "JOIN_TIMEOUT"
     )
+
+
+@pytest.mark.slow
+def test_a_wrong_key_is_refused_at_once_on_both_sides() -> None:
+    """Long before COLLAB_JOIN_TIMEOUT, 300 s: another try would not make it right."""
+    keys = [collab("token").stdout.split()[-1] for _ in range(2)]
+    with Coordinator("--sites", "1", COLLAB_TRANSPORT="tcp", COLLAB_TOKEN=keys[0]) as coordinator:
+        environment = {"COLLAB_COORDINATOR": coordinator.address, "COLLAB_TRANSPORT": "tcp", "COLLAB_TOKEN": keys[1]}
+        finished = run_ranks("bad.py", ["a", "a"], "plain", environment=environment, seconds=60)
+        refused(finished, coordinator.address, "the same COLLAB_TOKEN")
+        coordinator.process.send_signal(signal.SIGINT)
+        said, _ = coordinator.process.communicate(timeout=20)
+    assert "COLLAB_TOKEN" in said and "127.0.0.1" in said, said
