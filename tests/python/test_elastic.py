@@ -15,6 +15,7 @@ from test_torchrun import Node, Nodes, nodes  # noqa: F401  # a fixture
 
 pytestmark = pytest.mark.slow
 
+GPT2 = {"TEST_MODEL": "gpt2"}
 SOAK_SECONDS = float(os.environ.get("COLLAB_SOAK_SECONDS", "120"))
 
 
@@ -24,7 +25,7 @@ def three(nodes: Nodes, *flags: str, **environment: str) -> tuple[Node, Node, No
     made = []
     for name in names:
         conf = f"is_host={int(name == 'paris')}"
-        made.append(nodes.start(name, "--max-restarts=100", *flags, nnodes="3:4", conf=conf, **environment))
+        made.append(nodes.start(name, "--max-restarts=100", *flags, nnodes="3:4", conf=conf, **GPT2, **environment))
     made[0].wait_for_rounds(2, *names)
     return made[0], made[1], made[2]
 
@@ -120,14 +121,14 @@ def test_a_lone_site_goes_on_as_a_branch_and_brings_home_what_it_learned(nodes: 
 
 
 def test_of_two_sites_one_dies_and_comes_back(nodes: Nodes) -> None:  # noqa: F811
-    paris = nodes.start("paris", "--max-restarts=3", conf="is_host=1")
-    rome = nodes.start("rome", "--max-restarts=3", conf="is_host=0")
+    paris = nodes.start("paris", "--max-restarts=3", conf="is_host=1", **GPT2)
+    rome = nodes.start("rome", "--max-restarts=3", conf="is_host=0", **GPT2)
     paris.wait_for_rounds(2, "paris", "rome")
     rome.kill()
     paris.wait_for_steps(100)
     assert not paris.rounds("paris"), "half of the swarm moved the anchor"
     nodes.all.remove(rome)
-    again = nodes.start("rome", conf="is_host=0")
+    again = nodes.start("rome", conf="is_host=0", **GPT2)
     again.wait_for_rounds(2, "paris", "rome")
     assert len(paris.pids()) == 1
     end_alike(nodes)
@@ -136,7 +137,7 @@ def test_of_two_sites_one_dies_and_comes_back(nodes: Nodes) -> None:  # noqa: F8
 def test_a_fourth_joins_leaves_on_sigterm_and_joins_again(nodes: Nodes) -> None:  # noqa: F811
     paris, rome, oslo = three(nodes)
     for _ in range(2):
-        lima = nodes.start("lima", nnodes="3:4", conf="is_host=0")
+        lima = nodes.start("lima", nnodes="3:4", conf="is_host=0", **GPT2)
         lima.wait_for_rounds(2, "paris", "rome", "oslo", "lima")
         lima.process.send_signal(signal.SIGTERM)
         lima.process.wait(40)
@@ -159,7 +160,7 @@ def test_sites_come_and_go_for_long(nodes: Nodes) -> None:  # noqa: F811
     for number in itertools.count():
         if time.monotonic() - begun > seconds:
             break
-        lima = nodes.start("lima", nnodes="3:4", conf="is_host=0")
+        lima = nodes.start("lima", nnodes="3:4", conf="is_host=0", **GPT2)
         lima.wait_for_rounds(1, "paris", "rome", "oslo", "lima")
         time.sleep(chance.random() * seconds / 20)
         if number % 2:

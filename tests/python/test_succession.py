@@ -98,7 +98,7 @@ def start(nodes: Nodes, site: str, coordinators: str) -> Node:
     ]  # fmt: skip
     environment = {
         "COLLAB_SITE": site, "COLLAB_COORDINATOR": coordinators, "COLLAB_SITE_COUNT": str(len(SITES)),
-        "COLLAB_SITE_INDEX": str(SITES.index(site)), "COLLAB_TRANSPORT": "tcp",
+        "COLLAB_SITE_INDEX": str(SITES.index(site)), "COLLAB_TRANSPORT": "tcp", "TEST_MODEL": "gpt2",
         "COLLAB_EVENTS": str(nodes.folder / f"{site}.jsonl"),
     }  # fmt: skip
     node = Node(site, command, environment)

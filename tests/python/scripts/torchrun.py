@@ -5,14 +5,16 @@
 It prints `started pid … rank … of … start …`, then `step N round R` now and then, and `ended step … digest …`. It stops
 at the first step at which FOLDER/stop is there. With FOLDER/crash-SITE there it takes that file away and crashes. While
 FOLDER/hold is there it does nothing after init_process_group; with FOLDER/groups it makes groups inside its site and
-ends. TEST_WIDTH=N adds a layer of N x N parameters.
+ends. TEST_WIDTH=N adds a layer of N x N parameters; TEST_MODEL=gpt2 trains the example's smallest GPT-2 instead.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -53,6 +55,32 @@ def make_groups() -> None:
     os._exit(0)  # there is no world to take down
 
 
+def toy() -> tuple[nn.Module, Callable[[nn.Module, int], torch.Tensor]]:
+    model = small_model(RANK)
+    if width := int(os.environ.get("TEST_WIDTH", "0")):
+        model = nn.Sequential(nn.Linear(6, width), nn.Linear(width, width), nn.Linear(width, 6), model)
+
+    def loss(ddp: nn.Module, step: int) -> torch.Tensor:
+        x, y = batch(step, RANK)
+        return cross_entropy(ddp(x), y)
+
+    return model, loss
+
+
+def gpt2() -> tuple[nn.Module, Callable[[nn.Module, int], torch.Tensor]]:
+    sys.path.insert(0, str(Path(__file__).parents[3] / "examples"))
+    from gpt2_ddp import make_model  # type: ignore[import-not-found]
+
+    torch.manual_seed(RANK)
+
+    def loss(ddp: nn.Module, step: int) -> torch.Tensor:
+        tokens = torch.randint(0, 256, (5, 16), generator=torch.Generator().manual_seed(1000 * step + RANK))
+        answer: torch.Tensor = ddp(tokens, labels=tokens).loss
+        return answer
+
+    return make_model(argparse.Namespace(size="nano", context=16), 256), loss
+
+
 def main() -> None:
     dist.init_process_group("collab")
     start = state.require().start.value
@@ -62,17 +90,14 @@ def main() -> None:
         time.sleep(0.02)
     if (FOLDER / "groups").exists():
         return make_groups()
-    model = small_model(RANK)
-    if width := int(os.environ.get("TEST_WIDTH", "0")):
-        model = nn.Sequential(nn.Linear(6, width), nn.Linear(width, width), nn.Linear(width, 6), model)
+    model, loss = gpt2() if os.environ.get("TEST_MODEL") == "gpt2" else toy()
     ddp = DistributedDataParallel(model)
     optimizer = torch.optim.SGD(ddp.parameters(), lr=0.01)
     step = told_round = 0
     stop = torch.zeros(1)
     while True:
-        x, y = batch(step, RANK)
         optimizer.zero_grad()
-        cross_entropy(ddp(x), y).backward()
+        loss(ddp, step).backward()
         optimizer.step()
         step += 1
         now = torch_collab.status()["round"]
