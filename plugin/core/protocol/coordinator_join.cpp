@@ -262,10 +262,7 @@ void Coordinator::State::choose_anchor() {
   if (anchor) return;
   // A helper holds what it was given, or nothing that anybody would train from.
   const bool brought = sites_here() > 0 || anybody_resumes();
-  // Who comes back to a swarm that has ended goes on by itself; a fresh one begins like any other.
-  const bool returned = forks && anybody_resumes();
-  const bool enough =
-      brought && (last_anchor ? !last_anchor_missed() : gathered || returned || sites_here() >= sites_wanted());
+  const bool enough = brought && (last_anchor ? !last_anchor_missed() : gathered || sites_here() >= sites_wanted());
   if (!enough || !may_begin()) {
     if (!gathering.running()) gathering.start(now);
     return;

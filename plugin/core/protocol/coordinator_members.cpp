@@ -55,7 +55,7 @@ void Coordinator::State::on_leave(MemberRecord& member, const std::string& reaso
   if (last && anchor) {  // the swarm ends as it should; nobody is to bring it back, helpers neither
     remembered = wire::Offer{anchor->run, anchor->round, {}};
     anchor.reset();
-    voters.clear();
+    ended = true;
   }
   std::vector<SiteId> helpers;
   for (const auto& [id, other] : members) {

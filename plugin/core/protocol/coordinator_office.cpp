@@ -369,7 +369,7 @@ void Coordinator::State::seek_office() {
     return std::any_of(voters.begin(), voters.end(),
                        [&](const auto& voter) { return voter.second == applicant.second.join.site; });
   });
-  const bool empty_handed = strangers || (remembered && remembered->round.value == 0);
+  const bool empty_handed = strangers || ended || (remembered && remembered->round.value == 0);
   if (newest.anchor == nullptr && empty_handed && now >= later(applying.since(), config.link_grace)) voters.clear();
   // Nobody to ask: the swarm has not begun, or all of it has left in good order.
   const bool nobody = voters.empty() && (newest.anchor == nullptr || outranks(newest.anchor));
@@ -440,6 +440,7 @@ void Coordinator::State::take_office(TermId of) {
     inherit();
     remembered.reset();
   }
+  ended = false;
   settled.reset();
   attempt_base = static_cast<std::uint32_t>((term.value - 1) & 0x7FFF) << 16;
   highest_attempt = attempt_base;
@@ -454,6 +455,12 @@ void Coordinator::State::inherit() {
   const Newest newest = newest_of(applicants, true);
   const bool ours = outranks(newest.anchor);
   if (newest.anchor == nullptr && !ours) return;
+  if (newest.anchor == nullptr &&
+      ended) {  // the next swarm, though one of the last one's names is among those who come
+    voters.clear();
+    forks = true;
+    return;
+  }
   const wire::Offer offer = newest.anchor == nullptr ? wire::Offer{} : newest.anchor->offer;
   if (!ours) voters = voters_of(newest.anchor->report.voters);
   gathered = true;

@@ -213,6 +213,7 @@ struct Coordinator::State {
   bool branches = false;                // the anchor that is chosen next begins a branch
   bool newborn = false;                 // its run began here
   bool gathered = false;                // enough sites were here once
+  bool ended = false;                   // its last site has left in good order, and none came since
   WaitProgress gathering;               // until then
   std::uint64_t births = 0;             // fresh runs begun here
   // The anchor nobody here holds any more: a site that lost its link may bring it back within the grace.

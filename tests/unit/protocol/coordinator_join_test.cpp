@@ -350,12 +350,33 @@ TEST(CoordinatorJoin, AfterARunThatEndedTheNextWaitsForAllAgain) {
     wire::Join tokyo = join_of("tokyo", 2);
     if (resumes) tokyo.offer = {RunId{7}, RoundId{1}, kWrong};
     if (resumes) tokyo.report.voters = {{SiteId{0}, "paris"}, {SiteId{1}, "tokyo"}};
-    const auto alone = c.hear(3, tokyo);
+    const auto proposed = sent<wire::Propose>(c.hear(3, tokyo));
+    ASSERT_EQ(proposed.size(), 1U);
+    const auto alone = c.hear(3, wire::Grant{proposed[0].second.term, tokyo.offer, tokyo.report});
+    EXPECT_EQ(sent<wire::Welcome>(alone).size(), 1U);
     EXPECT_EQ(sent<wire::Adopt>(alone).size(), resumes ? 1U : 0U) << notes(alone);
     if (resumes) continue;
     EXPECT_TRUE(sent<wire::Adopt>(c.pass(seconds(70), {3})).empty());
-    EXPECT_EQ(sent<wire::Adopt>(c.hear(4, join_of("paris", 2))).size(), 2U);
+    const auto adopts = sent<wire::Adopt>(c.hear(4, join_of("paris", 2)));
+    ASSERT_EQ(adopts.size(), 2U);
+    EXPECT_EQ(adopts[0].second.round, RoundId{0});
+    EXPECT_NE(adopts[0].second.run, RunId{7});
   }
+}
+
+// Two were lost, and only one of them comes again.
+TEST(CoordinatorJoin, WhoIsLostForGoodDoesNotHoldUpTheNextRun) {
+  CoordinatorHarness c;
+  c.gather({"paris", "tokyo", "lima"});
+  const wire::Form form = c.form(1, 3);
+  for (std::uint64_t link : {1, 2, 3}) static_cast<void>(c.hear(link, CoordinatorHarness::done(form)));
+  for (std::uint64_t link : {1, 2, 3}) static_cast<void>(c.hear(link, wire::Adopted{RunId{7}, RoundId{1}, kWrong}));
+  static_cast<void>(c.close(2));
+  static_cast<void>(c.close(3));
+  static_cast<void>(c.hear(1, wire::Leave{"trained to the end"}));
+  EXPECT_TRUE(sent<wire::Welcome>(c.hear(4, join_of("tokyo", 2))).empty());
+  static_cast<void>(c.hear(5, join_of("paris", 2)));
+  EXPECT_EQ(sent<wire::Adopt>(c.pass(seconds(61))).size(), 2U);
 }
 
 }  // namespace
