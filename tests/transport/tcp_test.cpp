@@ -63,9 +63,14 @@ TEST(TcpGuest, SleepsWhenIdle) {
     return seconds(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
            std::chrono::microseconds(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
   };
+#ifdef __SANITIZE_THREAD__
+  constexpr auto kMost = milliseconds(125);  // its own thread is never idle
+#else
+  constexpr auto kMost = milliseconds(25);
+#endif
   const auto before = used();
   ::poll(nullptr, 0, 500);
-  EXPECT_LT(used() - before, milliseconds(25)) << "of processor time in half a second without traffic";
+  EXPECT_LT(used() - before, kMost) << "of processor time in half a second without traffic";
 }
 
 TEST(TcpGuest, GivesBackFilesAndThreads) {
