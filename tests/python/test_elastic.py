@@ -16,6 +16,7 @@ from test_torchrun import Node, Nodes, nodes  # noqa: F401  # a fixture
 pytestmark = pytest.mark.slow
 
 GPT2 = {"TEST_MODEL": "gpt2"}
+KILLS = int(os.environ.get("COLLAB_TEST_KILLS", "5"))
 SOAK_SECONDS = float(os.environ.get("COLLAB_SOAK_SECONDS", "120"))
 
 
@@ -55,11 +56,11 @@ def rounds_alike(nodes: Nodes, *names: str) -> int:  # noqa: F811
     return len(told)
 
 
+@pytest.mark.timeout(120 + 24 * KILLS)
 def test_a_worker_is_killed_at_random_moments_and_returns(nodes: Nodes) -> None:  # noqa: F811
     paris, rome, oslo = three(nodes)
     chance = random.Random()
-    kills = int(os.environ.get("COLLAB_TEST_KILLS", "5"))
-    for number in range(kills):
+    for number in range(KILLS):
         time.sleep(chance.random() * 0.5)  # of a round of about 0.3 s
         steps = paris.step()
         os.kill(worker(rome), signal.SIGKILL)
@@ -68,7 +69,7 @@ def test_a_worker_is_killed_at_random_moments_and_returns(nodes: Nodes) -> None:
         assert paris.step() > steps
         assert len(paris.pids()) == len(oslo.pids()) == 1, "a healthy worker was restarted"
     end_alike(nodes)
-    assert rounds_alike(nodes, "paris", "rome", "oslo") > 2 * kills
+    assert rounds_alike(nodes, "paris", "rome", "oslo") > 2 * KILLS
 
 
 def test_the_coordinators_machine_dies_and_the_others_go_on(nodes: Nodes) -> None:  # noqa: F811
