@@ -119,7 +119,7 @@ std::optional<wire::Prepared> to_commit(const Newest& newest, const std::map<Lin
   };
   const bool ruled_out = std::any_of(applicants.begin(), applicants.end(), [&](const auto& entry) {
     const wire::Join& join = entry.second.join;
-    return entry.second.granted && join.report.remembers && takes_part(join.site) &&
+    return entry.second.granted && remembers(join, form.run) && takes_part(join.site) &&
            !holds_mean(entry.second, *newest.prepared);
   });
   if (newest.prepared->confirmed.value == 0 && (ruled_out || !newest.prepared->done)) return std::nullopt;
@@ -304,6 +304,13 @@ bool Coordinator::State::outranks(const wire::Join* newest) const {
                         !is_newer(newest->offer, newest->report.voters, *remembered, list_of(voters), applicants));
 }
 
+// Nobody of the swarm that was here comes any more, and those who come have one of their own, neither a branch of the
+// other.
+bool Coordinator::State::outlived_by(const wire::Join* newest) const {
+  return !voters.empty() && newest != nullptr && outranks(newest) && newest->offer.run != remembered->run &&
+         !trunk_first(newest->offer, *remembered) && now >= later(applying.since(), config.link_grace);
+}
+
 // Who took office because nobody knew better has to give way to a swarm that was there before. Of two that have trained
 // the one that has agreed more often stays.
 bool Coordinator::State::is_older(const wire::Join& join) const {
@@ -371,6 +378,10 @@ void Coordinator::State::seek_office() {
   });
   const bool empty_handed = strangers || ended || (remembered && remembered->round.value == 0);
   if (newest.anchor == nullptr && empty_handed && now >= later(applying.since(), config.link_grace)) voters.clear();
+  if (strangers && outlived_by(newest.anchor)) {
+    remembered.reset();
+    voters.clear();
+  }
   // Nobody to ask: the swarm has not begun, or all of it has left in good order.
   const bool nobody = voters.empty() && (newest.anchor == nullptr || outranks(newest.anchor));
   if (nobody) {

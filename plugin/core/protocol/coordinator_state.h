@@ -265,7 +265,8 @@ struct Coordinator::State {
   void seek_office();
   void on_office_tick();
   void take_office(TermId of);
-  [[nodiscard]] bool enough(bool granted_only) const;         // of the newest membership are here
+  [[nodiscard]] bool enough(bool granted_only) const;  // of the newest membership are here
+  [[nodiscard]] bool outlived_by(const wire::Join* newest) const;
   [[nodiscard]] bool is_older(const wire::Join& join) const;  // than the swarm that was founded here
   [[nodiscard]] bool outranks(const wire::Join* newest) const;
   void step_down(const std::string& reason);

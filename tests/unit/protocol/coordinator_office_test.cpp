@@ -133,6 +133,42 @@ TEST(Office, WhoIsNotHereAnyMoreDoesNotRuleItOut) {
   }
 }
 
+// It applied the commit and went on, on the other side of a cut line.
+TEST(Office, WhoWentIntoABranchDoesNotRuleItOutEither) {
+  for (const bool branched : {false, true}) {
+    Sites sites;
+    static_cast<void>(sites.come(1, member("paris", true)));
+    wire::Join lima = member("lima", false);
+    if (branched) {
+      lima.offer = {RunId{9}, RoundId{2}, kWrong, {{RunId{9}, RunId{7}, 100}}};
+      lima.report.prepared.clear();
+      lima.report.voters = {{SiteId{2}, "lima"}};
+    }
+    static_cast<void>(sites.come(3, lima));
+    const auto commits = sent<wire::Commit>(sites.come(2, member("tokyo", true)));
+    EXPECT_EQ(commits.size(), branched ? 2U : 0U);
+  }
+}
+
+// One of them had been started again, found nobody and trained to the end by itself; it will not come any more.
+TEST(Office, ASwarmNobodyComesFromAnyMoreIsOutlived) {
+  Sites sites;
+  static_cast<void>(sites.c.hear(1, join_of("oslo")));
+  static_cast<void>(sites.c.hear(1, wire::Adopted{RunId{70}, RoundId{0}, kRight}));
+  for (std::uint64_t number = 1; number <= 3; ++number) {
+    const wire::Form form = sites.c.form(number, 1);
+    static_cast<void>(sites.c.hear(1, H::done(form)));
+    static_cast<void>(sites.c.hear(1, wire::Adopted{form.run, RoundId{number}, kRight}));
+  }
+  static_cast<void>(sites.c.close(1));
+  static_cast<void>(sites.come(2, member("paris", false)));
+  EXPECT_TRUE(sent<wire::Welcome>(sites.come(3, member("tokyo", false))).empty()) << "oslo may come back";
+  const auto later = sites.answer(sites.c.pass(seconds(61)));
+  const auto adopts = sent<wire::Adopt>(later);
+  ASSERT_EQ(adopts.size(), 2U) << notes(later);
+  EXPECT_EQ(adopts[0].second.run, RunId{7});
+}
+
 TEST(Office, WhoseMeanNobodyHereHoldsIsWaitedForThenTheyGoOnAsAnotherRun) {
   Sites first;
   static_cast<void>(first.come(1, member("paris", true)));
