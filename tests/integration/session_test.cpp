@@ -1,6 +1,7 @@
 // Whole sessions over the loopback transport, against local SGD written out in plain loops.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 
 #include <barrier>
 #include <cmath>
@@ -258,6 +259,7 @@ TEST(Session, ABudgetIsNeverOverspentAndNeverStopsTheTraining) {
   };
   swarm.start_coordinator();
   std::vector<std::size_t> rounds_at;  // steps of the second site's leader
+  std::vector<std::size_t> of_the_other;
   std::uint64_t sent = 0;
   constexpr std::size_t kSteps = 600;
   expect_all_ok(swarm.run([&](Session& session, std::size_t site, std::vector<float>& values) -> Status {
@@ -265,8 +267,10 @@ TEST(Session, ABudgetIsNeverOverspentAndNeverStopsTheTraining) {
     for (std::size_t step = 0; step < kSteps; ++step) {
       train_one_step(values, site, step);
       const Result<StepOutcome> outcome = session.step(8);
+      ::poll(nullptr, 0, 1);  // so that news of the pace comes within some steps
       if (!outcome.ok()) return outcome.status();
       if (watched && outcome->round_ran) rounds_at.push_back(step + 1);
+      if (&values == &swarm.parameters[0]->values() && outcome->round_ran) of_the_other.push_back(step + 1);
       if (watched && outcome->round_ran) sent = std::max(sent, session.status().bytes_sent);
     }
     return session.finish();
@@ -280,9 +284,40 @@ TEST(Session, ABudgetIsNeverOverspentAndNeverStopsTheTraining) {
   EXPECT_EQ(rounds_at[3], 8U) << "at full pace at first";
   const std::size_t last_gap = rounds_at.back() - rounds_at[rounds_at.size() - 2];
   EXPECT_GT(last_gap, 4U) << "and less often towards the end";
+  ASSERT_GT(of_the_other.size(), rounds_at.size() + 10) << "the other goes on";
+  EXPECT_LT(of_the_other[rounds_at.size()] - of_the_other[rounds_at.size() - 1], wire::kMaxIntervals)
+      << "at its own pace, and not after the interval that was agreed for two";
   EXPECT_EQ(swarm.parameters[2]->values(), swarm.parameters[3]->values()) << "the ranks of a site stay one model";
   EXPECT_EQ(swarm.parameters[0]->values(), swarm.parameters[1]->values());
   EXPECT_NE(swarm.parameters[0]->values(), swarm.parameters[2]->values());
+}
+
+TEST(Session, ASpentBudgetIsRememberedOnDisk) {
+  const std::filesystem::path dir =
+      std::filesystem::temp_directory_path() / ("collab-budget-" + std::to_string(getpid()));
+  for (const bool again : {false, true}) {
+    Swarm swarm;
+    swarm.config.codec = CodecId::kFp32;
+    swarm.config.sync_every = {.steps = 2, .time = {}};
+    swarm.config.state_dir = dir.string();
+    swarm.adjust = [](SessionOptions& options, std::size_t site) {
+      if (site == 1) options.config.egress_gb = 2.5 * 40'500e-9;
+    };
+    swarm.start_coordinator();
+    std::atomic<std::size_t> rounds[2] = {};
+    expect_all_ok(swarm.run([&](Session& session, std::size_t site, std::vector<float>& values) -> Status {
+      for (std::size_t step = 0; step < 300; ++step) {
+        train_one_step(values, site, step);
+        const Result<StepOutcome> outcome = session.step(8);
+        if (!outcome.ok()) return outcome.status();
+        rounds[site] += outcome->round_ran ? 1 : 0;
+      }
+      return session.finish();
+    }));
+    EXPECT_EQ(rounds[1], again ? 0U : 2U) << "what is left does not pay for another";
+    EXPECT_GT(rounds[0], 10U);
+  }
+  std::filesystem::remove_all(dir);
 }
 
 TEST(Session, TheSameDataAtTwoSitesIsToldToBoth) {

@@ -322,7 +322,8 @@ constexpr auto kRows = std::to_array<KnobRow>({
      format_switch<&C::reseed>},
 
     // Waits.
-    {{"join_timeout", "300s", "time", "100ms..24h", "How long a site tries to reach and join the swarm."},
+    {{"join_timeout", "300s", "time", "100ms..24h",
+      "How long a site tries to reach and join the swarm; at the coordinator, how long it waits for site_count sites."},
      kTime,
      parse_time<&C::join_timeout, 100, kDayMs>,
      format_time<&C::join_timeout>},
@@ -332,13 +333,14 @@ constexpr auto kRows = std::to_array<KnobRow>({
      parse_time<&C::round_timeout, 100, kDayMs>,
      format_time<&C::round_timeout>},
     {{"straggler_grace", "60s", "time", "0s..24h",
-      "How long a majority of sites that is ready waits for the others; who is later joins the next round."},
+      "How long a majority of sites that is ready waits for the others; who is later joins the next round. Counts "
+      "where the coordinator runs."},
      kTime,
      parse_time<&C::straggler_grace, 0, kDayMs>,
      format_time<&C::straggler_grace>},
     {{"quorum_timeout", "0s", "time", "0s..24h",
       "How long sites that are no majority train each for itself before they go on as a branch, which joins the others "
-      "again when they are heard of; 0s: without end."},
+      "again when they are heard of; 0s: without end. Counts where the coordinator runs."},
      kTime,
      parse_time<&C::quorum_timeout, 0, kDayMs>,
      format_time<&C::quorum_timeout>},

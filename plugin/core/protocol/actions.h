@@ -108,6 +108,7 @@ struct Trigger {              // parameters stand still until RoundDone or Round
   std::uint32_t intervals = 1;  // wished for from this round to the next; see EgressPlan
   std::uint64_t spent = 0;      // bytes of its budget
   std::uint64_t budget = 0;
+  std::uint64_t rounds_left = 0;
 };
 struct Depart {  // leave the swarm; answered by Left
   std::string reason;
@@ -242,9 +243,12 @@ struct JoinDone {  // the anchor is in place; training may start
   RoundId round;
   std::uint32_t intervals = 1;  // of COLLAB_SYNC_EVERY until the next round
 };
+struct PaceChanged {
+  std::uint32_t intervals = 1;  // of COLLAB_SYNC_EVERY from the last round to the next
+};
 struct RoundDone {
   RoundId round;
-  AttemptId attempts;
+  std::uint32_t attempts = 0;  // that this site had a part in
   std::vector<std::string> members;
   std::vector<std::string> contributors;
   std::uint64_t samples = 0;    // of all this process has trained, in the anchor by now
@@ -282,8 +286,8 @@ struct Failed {
 using SiteAction =
     std::variant<Send, Hangup, DialCoordinator, DialPeer, StartExchange, CancelExchange, ApplyCommit, KeepAnchor,
                  ReceiveAnchor, AddAnchorSource, DropAnchorSource, StopReceiving, SendAnchor, JoinDone, Rebase,
-                 KeepFork, TakeSnapshot, RoundDone, RoundSkipped, OptimizerOffered, NoOptimizer, TakeOptimizerPart,
-                 OptimizerComplete, OptimizerLost, LendOptimizer, Left, Failed, Note>;
+                 KeepFork, TakeSnapshot, RoundDone, PaceChanged, RoundSkipped, OptimizerOffered, NoOptimizer,
+                 TakeOptimizerPart, OptimizerComplete, OptimizerLost, LendOptimizer, Left, Failed, Note>;
 
 // ---- exchange: the chunks of one attempt ----------------------------------------------------------
 

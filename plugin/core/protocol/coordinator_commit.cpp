@@ -46,22 +46,28 @@ void Coordinator::State::finish_attempt() {
 }
 
 // Who has a budget that runs out slows all down: a round needs everybody.
-void Coordinator::State::pace(const wire::Form& form) {
+void Coordinator::State::pace() {
   const std::uint32_t before = std::exchange(intervals, 1);
   std::string who;
-  for (const wire::Participant& p : form.participants) {
-    const auto member = members.find(p.site);
-    if (member == members.end() || !member->second.ready || member->second.ready->intervals <= intervals) continue;
-    intervals = member->second.ready->intervals;
-    who = member->second.name;
+  for (const auto& [id, member] : members) {
+    if (member.intervals <= intervals) continue;
+    intervals = member.intervals;
+    who = member.name;
   }
   if (intervals == before) return;
   note(Note::Level::kInfo, "pace",
        intervals == 1
            ? "rounds come every COLLAB_SYNC_EVERY again"
-           : "the next round comes after " + std::to_string(intervals) + " x COLLAB_SYNC_EVERY, so that what is " +
-                 "left of the budget of " + who + " lasts (COLLAB_EGRESS_GB)",
+           : "the next round comes after " + std::to_string(intervals) +
+                 " x COLLAB_SYNC_EVERY, so that what is left of the budget of " + who + " lasts (COLLAB_EGRESS_GB)",
        {{"intervals", std::to_string(intervals)}, {"who", json_quote(who)}});
+}
+
+// Who stands ready is not left waiting for many intervals: the others come when one has passed.
+std::uint32_t Coordinator::State::pace_now() const {
+  const bool waited_for =
+      std::any_of(members.begin(), members.end(), [](const auto& entry) { return entry.second.ready.has_value(); });
+  return waited_for ? 1 : intervals;
 }
 
 void Coordinator::State::commit(AttemptId attempt, const std::vector<SiteId>& contributors) {
@@ -81,7 +87,7 @@ void Coordinator::State::commit(AttemptId attempt, const std::vector<SiteId>& co
     const auto gone = round.gone.find(id);
     names.push_back(gone == round.gone.end() ? name_of(id) : gone->second.name);
   }
-  pace(form);
+  pace();
   Broadcast all{{}, wire::Commit{term, anchor->run, committed, attempt, contributors, intervals}};
   auto participant = form.participants.begin();  // both ascend
   for (auto& [id, member] : members) {

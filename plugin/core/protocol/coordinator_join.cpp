@@ -16,23 +16,6 @@ std::string anchor_in_words(RunId run, RoundId round) {
 
 }  // namespace
 
-std::string Coordinator::State::refusal(const wire::Join& join) const {
-  if (join.swarm != config.swarm) {
-    return "this coordinator serves the swarm " + json_quote(config.swarm) + ", this site asks for " +
-           json_quote(join.swarm) + ": set COLLAB_RUN alike, or another COLLAB_COORDINATOR";
-  }
-  if (join.site.empty()) return "a site needs a name: set COLLAB_SITE";
-  for (const auto& [id, member] : members) {
-    if (member.name != join.site && join.index == id.value && !join.report.remembers) {
-      return "index " + std::to_string(join.index) + " is taken by " + member.name +
-             ": give this site another COLLAB_SITE_INDEX";
-    }
-  }
-  if (join.elements == 0) return "its model has no trained parameters, so there is nothing to exchange";
-  if (members.size() >= wire::kMaxSites) return "the swarm is full: " + std::to_string(members.size()) + " sites";
-  return reference ? first_difference(join, *reference) : std::string();
-}
-
 void Coordinator::State::refuse_link(LinkId link, const std::string& who, const std::string& reason) {
   out.emplace_back(Send{link, wire::Refuse{reason}});
   out.emplace_back(Hangup{link, reason});

@@ -116,6 +116,7 @@ void Coordinator::State::remove(SiteId id, const std::string& reason) {
     return entry.second.ready.has_value() && !entry.second.helper;
   });
   if (!waited_for) begin_round_again();
+  if (gone.intervals == intervals) pace();
   send_roster();
 }
 
@@ -151,7 +152,7 @@ void Coordinator::State::forget_everything() {
 }
 
 wire::Roster Coordinator::State::roster() const {
-  wire::Roster roster{term, {}};
+  wire::Roster roster{term, {}, pace_now()};
   roster.members.reserve(members.size());
   for (const auto& [id, member] : members) {
     const auto state = member.suspect ? wire::MemberState::kSuspect
@@ -245,19 +246,19 @@ std::string Coordinator::State::status_json(TimePoint at) const {
     const std::uint64_t held = member.holds ? member.holds->round.value : member.offer.round.value;
     const auto share = shares.of.find(id);
     const auto age = std::max<Duration::rep>(0, (at - member.last_heard).count() / 1000);
-    text +=
-        "{\"site\":" + std::to_string(id.value) + ",\"name\":" + json_quote(member.name) +
-        ",\"address\":" + json_quote(member.address) + ",\"state\":\"" +
-        (member.suspect ? "suspect" : in_words(member.standing)) +
-        "\",\"helper\":" + (member.helper ? "true" : "false") + ",\"ready\":" + (member.ready ? "true" : "false") +
-        ",\"round\":" + std::to_string(held) + ",\"weight\":" + json_number(ready.weight) +
-        ",\"samples\":" + std::to_string(ready.samples) + ",\"up_mbit\":" + json_number(member.up_kbit / 1e3) +
-        ",\"down_mbit\":" + json_number(member.down_kbit / 1e3) +
-        ",\"share\":" + json_number(share == shares.of.end() ? 0 : share->second) +
-        (member.budget == 0 ? std::string()
-                            : ",\"egress_gb\":" + json_number(static_cast<double>(member.spent) / 1e9) +
-                                  ",\"egress_budget_gb\":" + json_number(static_cast<double>(member.budget) / 1e9)) +
-        ",\"heartbeat_age_ms\":" + std::to_string(age) + "}";
+    text += "{\"site\":" + std::to_string(id.value) + ",\"name\":" + json_quote(member.name) +
+            ",\"address\":" + json_quote(member.address) + ",\"state\":\"" +
+            (member.suspect ? "suspect" : in_words(member.standing)) +
+            "\",\"helper\":" + (member.helper ? "true" : "false") + ",\"ready\":" + (member.ready ? "true" : "false") +
+            ",\"round\":" + std::to_string(held) + ",\"weight\":" + json_number(ready.weight) +
+            ",\"samples\":" + std::to_string(ready.samples) + ",\"up_mbit\":" + json_number(member.up_kbit / 1e3) +
+            ",\"down_mbit\":" + json_number(member.down_kbit / 1e3) +
+            ",\"share\":" + json_number(share == shares.of.end() ? 0 : share->second) +
+            (member.budget == 0 ? std::string()
+                                : ",\"egress_gb\":" + json_number(static_cast<double>(member.spent) / 1e9) +
+                                      ",\"egress_budget_gb\":" + json_number(static_cast<double>(member.budget) / 1e9) +
+                                      ",\"rounds_left\":" + std::to_string(member.rounds_left)) +
+            ",\"heartbeat_age_ms\":" + std::to_string(age) + "}";
   }
   return text + "]}";
 }

@@ -440,7 +440,7 @@ void Coordinator::State::on_office_tick() {
     if (std::find(here.begin(), here.end(), voter.name) == here.end()) missing.push_back(voter.name);
   }
   note(Note::Level::kInfo, "waiting",
-       "for a majority of the " + std::to_string(membership.size()) + " sites that agreed last; here: " +
+       "waiting for a majority of the " + std::to_string(membership.size()) + " sites that agreed last; here: " +
            join_words(here) + "; missing: " + join_words(missing) + " (" + in_seconds(*waited) + ")");
 }
 

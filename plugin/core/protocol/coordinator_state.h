@@ -1,5 +1,5 @@
-// What the coordinator knows, shared by its sub-protocols: coordinator.cpp (dispatch), coordinator_join.cpp,
-// coordinator_members.cpp, coordinator_round.cpp, coordinator_shares.cpp. Nobody else includes this.
+// What the coordinator knows, shared by its sub-protocols: coordinator.cpp (dispatch) and coordinator_office, _join,
+// _refusal, _members, _round, _commit and _shares.cpp. Nobody else includes this.
 //
 // Threads: one caller at a time. Ownership: plain values.
 //
@@ -98,8 +98,10 @@ struct MemberRecord {
   std::optional<std::vector<Digest>> done;  // of the attempt in flight
   std::uint32_t up_kbit = 0;                // as it measured last; 0: not known
   std::uint32_t down_kbit = 0;
-  std::uint64_t spent = 0;  // bytes of its budget, as it said last
+  std::uint32_t intervals = 1;  // as it said last, and of its budget
+  std::uint64_t spent = 0;      // bytes
   std::uint64_t budget = 0;
+  std::uint64_t rounds_left = 0;
 };
 
 struct AnchorRecord {
@@ -292,8 +294,8 @@ struct Coordinator::State {
   // coordinator_join.cpp
   void on_join(LinkId link, const wire::Join& join);
   void admit(LinkId link, const wire::Join& join);
-  bool repeat_commit(MemberRecord& member);  // it was done with a round whose Commit it missed
-  [[nodiscard]] std::string refusal(const wire::Join& join) const;
+  bool repeat_commit(MemberRecord& member);                         // it was done with a round whose Commit it missed
+  [[nodiscard]] std::string refusal(const wire::Join& join) const;  // coordinator_refusal.cpp
   [[nodiscard]] bool most_come_with(const wire::Join& join) const;
   [[nodiscard]] bool replaces(const wire::Join& join, const MemberRecord& member) const;
   [[nodiscard]] const MemberRecord* member_named(const std::string& name) const;
@@ -365,14 +367,17 @@ struct Coordinator::State {
   void begin_round_again();
   void start_afresh();
   void abandon_attempt();  // it will not be committed; another may be formed
-  void finish_attempt();   // all are done: compare, then commit or try again
-  void pace(const wire::Form& form);
-  void commit(AttemptId attempt, const std::vector<SiteId>& contributors);
-  void compare(const wire::Form& form);  // what the contributors learned
   void on_round_tick();
   void on_round_limit();
   [[nodiscard]] bool in_attempt(AttemptId attempt, RoundId number) const;
   [[nodiscard]] RoundId number() const { return RoundId{anchor ? anchor->round.value + 1 : 1}; }
+
+  // coordinator_commit.cpp
+  void finish_attempt();  // all are done: compare, then commit or try again
+  void commit(AttemptId attempt, const std::vector<SiteId>& contributors);
+  void compare(const wire::Form& form);  // what the contributors learned
+  void pace();
+  [[nodiscard]] std::uint32_t pace_now() const;
 
   // coordinator_shares.cpp
   [[nodiscard]] std::vector<Share> shares_for(const std::set<SiteId>& sites);

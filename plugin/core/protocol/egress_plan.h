@@ -18,6 +18,7 @@ namespace collab::protocol {
 struct Egress {
   std::uint64_t spent = 0;      // bytes
   std::uint64_t intervals = 0;  // that these have lasted for
+  std::uint64_t round = 0;      // bytes of a round, as lately
   bool operator==(const Egress&) const = default;
 };
 
@@ -33,13 +34,13 @@ class EgressPlan {
 
   // A round has come about, `intervals` after the one before. It took `bytes`; in all this process has sent `total`.
   void round_ended(std::uint64_t bytes, std::uint64_t total, std::uint32_t intervals) {
-    round_bytes_ = std::max(bytes, round_bytes_ - round_bytes_ / 4);  // attempts that fail, and owners, cost more
-    now_ = {before_.spent + total, now_.intervals + intervals};
+    const std::uint64_t lately = std::max(bytes, now_.round - now_.round / 4);  // attempts that fail cost more
+    now_ = {before_.spent + total, now_.intervals + intervals, lately};
   }
 
   // That can still be paid, the one for the end not counted.
   [[nodiscard]] std::uint64_t rounds_left() const {
-    const std::uint64_t rounds = left() / std::max<std::uint64_t>(1, round_bytes_);
+    const std::uint64_t rounds = left() / std::max<std::uint64_t>(1, now_.round);
     return rounds - std::min<std::uint64_t>(1, rounds);
   }
 
@@ -53,13 +54,12 @@ class EgressPlan {
   }
 
   // Not even the last one can be paid.
-  [[nodiscard]] bool over() const { return on() && left() < std::max<std::uint64_t>(1, round_bytes_); }
+  [[nodiscard]] bool over() const { return on() && left() < std::max<std::uint64_t>(1, now_.round); }
 
  private:
   std::uint64_t budget_;
   Egress before_;
   Egress now_;
-  std::uint64_t round_bytes_ = 0;  // of a round, as lately
 };
 
 }  // namespace collab::protocol

@@ -322,7 +322,8 @@ std::string Site::State::waiting_for(TimePoint at) const {
     case Membership::kWaiting: {
       std::vector<std::string> names;
       for (const auto& [site, member] : roster) names.push_back(member.name);
-      return "waiting for the swarm's anchor; here are " + join_words(names);
+      return "waiting for the swarm to begin (for COLLAB_SITE_COUNT sites, unless it has begun before); here: " +
+             join_words(names);
     }
     case Membership::kAdopting:
       return "waiting for the anchor of round " + std::to_string(adoption->adopt.round.value) + " from " +

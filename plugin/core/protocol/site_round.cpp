@@ -37,6 +37,7 @@ void Site::State::send_ready() {
   ready.intervals = round.trigger.intervals;
   ready.spent = round.trigger.spent;
   ready.budget = round.trigger.budget;
+  ready.rounds_left = round.trigger.rounds_left;
   send_up(std::move(ready));
 }
 
@@ -72,6 +73,7 @@ void Site::State::on_form(const wire::Form& form) {
   forget_attempt();
   if (round.exchanged_since.value == 0) round.exchanged_since = form.attempt;
   round.form = form;
+  ++round.attempts;
   parted.clear();
   prepared = wire::Prepared{form, false, {}};
   if (form.slices.empty()) {  // nobody has anything to contribute
@@ -162,7 +164,7 @@ void Site::State::on_commit(const wire::Commit& commit) {
 
 void Site::State::apply(const wire::Commit& commit) {
   const wire::Form& form = prepared->form;
-  round.outcome = RoundDone{commit.round, commit.attempt, {}, {}};
+  round.outcome = RoundDone{commit.round, std::max(1U, round.attempts), {}, {}};
   round.outcome.intervals = std::max(1U, commit.intervals);
   std::map<SiteId, std::string> names;  // some may be no members any more
   for (const wire::Voter& voter : form.voters) names[voter.site] = voter.name;

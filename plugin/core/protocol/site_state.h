@@ -126,6 +126,7 @@ struct RoundState {
   bool ready_sent = false;
   AttemptId exchanged_since{};     // our first attempt at this round, with these parameters and this anchor; 0: none
   std::optional<wire::Form> form;  // the newest; older ones are ignored
+  std::uint32_t attempts = 0;      // formed with us
   TimePoint link_by = kNever;      // kLinking
   TimePoint both_dial = kNever;    // kLinking: from then on
   bool declined = false;           // our delta is unfit: take the anchor outright

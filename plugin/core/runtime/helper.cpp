@@ -79,7 +79,7 @@ class Helper final : public HelperServer {
 
   // Nothing when it is to leave.
   std::optional<wire::StatusReport> find_swarm() {
-    std::string last;
+    protocol::WaitProgress waiting;
     for (std::size_t asked = 0; !leaving(); ++asked) {
       const std::string& address = options_.coordinators[asked % options_.coordinators.size()];
       Result<std::unique_ptr<Transport>> transport = options_.make_transport();
@@ -87,8 +87,10 @@ class Helper final : public HelperServer {
           transport.ok() ? ask_coordinator(std::move(*transport), address, kAskLimit) : transport.status();
       if (answer.ok() && answer->elements > 0) return std::move(*answer);
       const std::string why = answer.ok() ? "no site is there yet" : answer.status().message();
-      if (why != last) log_info("waiting for a swarm at " + address + ": " + why);
-      last = why;
+      const TimePoint now = clock_.now();
+      const bool first = !waiting.running();
+      if (first) waiting.start(now);
+      if (first || waiting.due(now)) log_info("waiting for a swarm at " + address + ": " + why);
       std::unique_lock lock(mutex_);
       changed_.wait_for(lock, kBetweenQuestions, [this] { return leaving_; });
     }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <utility>
 
 #include "core/base/log.h"
@@ -59,12 +60,13 @@ Node::Node(Options options, std::unique_ptr<Transport> transport, EventsFile eve
              .weight = options_.config.weight}),
       events_(std::move(events)),
       saver_(options_.config.state_dir.empty() ? std::string() : state_path(options_.config.state_dir, options_.site)),
-      egress_(static_cast<std::uint64_t>(options_.config.egress_gb * 1e9), options_.egress),
+      egress_(static_cast<std::uint64_t>(std::ceil(options_.config.egress_gb * 1e9)), options_.egress),
       transport_(std::move(transport)) {
   data_plane_.emplace(data_settings(options_.config, options_.outer_elements),
                       DataPlane::Parts{transport_.get(), &clock_, &arena_, &parameters_,
                                        [this](const protocol::Note& note) { act(note); }},
                       std::exchange(options_.residual, std::nullopt));
+  budget_over_ = egress_.over();
   if (has_top_k(options_.config.codec) && !options_.config.error_feedback) {
     log_warning("COLLAB_ERROR_FEEDBACK=0 with COLLAB_CODEC=" + name_of(options_.config.codec) +
                 ": what a round does not send, nearly all, is lost");
@@ -129,6 +131,7 @@ void Node::begin_round(protocol::Trigger trigger) {
   trigger.intervals = egress_.intervals();
   trigger.spent = egress_.so_far().spent;
   trigger.budget = egress_.budget();
+  trigger.rounds_left = egress_.rounds_left();
   feed(std::move(trigger));
 }
 

@@ -32,7 +32,7 @@ namespace collab {
 
 struct RoundReport {
   RoundId round;
-  AttemptId attempts;
+  std::uint32_t attempts = 0;
   std::vector<std::string> members;
   std::vector<std::string> contributors;
   std::uint64_t samples = 0;  // of all this process has trained, in the anchor by now
@@ -44,7 +44,6 @@ struct RoundReport {
   double stall_seconds = 0;     // from the trigger to parameters in place
   std::uint64_t bytes_sent = 0;
   std::uint64_t bytes_received = 0;
-  bool budget_over = false;  // COLLAB_EGRESS_GB does not pay for another round
 };
 
 // Why a site, or a helper, takes part no more.
@@ -83,6 +82,8 @@ class Node {
   [[nodiscard]] bool exchanging() const { return exchanging_; }
   // Of COLLAB_SYNC_EVERY from the last round to the next.
   [[nodiscard]] std::uint32_t intervals() const { return intervals_; }
+  // COLLAB_EGRESS_GB does not pay for another round.
+  [[nodiscard]] bool budget_over() const { return budget_over_; }
   // Leaves in good order; bounded, never fails.
   void depart(const std::string& reason);
 
@@ -129,6 +130,7 @@ class Node {
   void act(const protocol::KeepFork& action);
   void act(const protocol::TakeSnapshot& action);
   void act(const protocol::RoundDone& action);
+  void act(const protocol::PaceChanged& action);
   void act(const protocol::RoundSkipped& action);
   void act(const protocol::OptimizerOffered& action);
   void act(const protocol::NoOptimizer& action);
@@ -166,6 +168,7 @@ class Node {
   std::atomic<std::uint64_t> bytes_received_{0};
   std::atomic<bool> exchanging_{false};
   std::atomic<std::uint32_t> intervals_{1};
+  std::atomic<bool> budget_over_{false};
 
   // ---- loop thread only
   protocol::Site site_;
@@ -182,6 +185,7 @@ class Node {
   protocol::WaitProgress
       standing_still_;  // of a caller that waits in join(), round(), ask_optimizer() or take_optimizer()
   protocol::EgressPlan egress_;
+  std::uint32_t agreed_intervals_ = 1;  // by the last commit
   RoundReport report_;
   bool moved_ = false;  // in this call, the parameters were moved onto another anchor than the one before
   TimePoint triggered_at_{};

@@ -96,7 +96,7 @@ void Node::act(const protocol::JoinDone& action) {
       !status.ok()) {
     return act(protocol::Failed{status});
   }
-  intervals_ = action.intervals;
+  intervals_ = agreed_intervals_ = action.intervals;
   if (joining_) return std::exchange(joining_, std::nullopt)->set_value(*anchor);
   helping_ = true;
   helps_next_ = clock_.now();
@@ -157,10 +157,16 @@ void Node::act(const protocol::RoundDone& action) {
   report_.bytes_received = traffic.bytes_received - before_round_.bytes_received;
   exchanging_ = false;
   if (options_.helps) helps_next_ = now;
-  egress_.round_ended(report_.bytes_sent, traffic.bytes_sent + optimizer_->bytes_sent(), intervals_);
-  report_.budget_over = egress_.over();
-  intervals_ = action.intervals;
+  egress_.round_ended(report_.bytes_sent, traffic.bytes_sent + optimizer_->bytes_sent(), agreed_intervals_);
+  budget_over_ = egress_.over();
+  const bool other_pace = agreed_intervals_ != action.intervals;
+  intervals_ = agreed_intervals_ = action.intervals;
   tell(report_);
+  if (other_pace && !egress_.on()) {
+    log_info(intervals_ == 1 ? std::string("rounds come every COLLAB_SYNC_EVERY again")
+                             : "the next round comes after " + std::to_string(intervals_) +
+                                   " x COLLAB_SYNC_EVERY: another site's budget is to last (COLLAB_EGRESS_GB)");
+  }
   const std::optional<SealedAnchor> sealed = arena_.sealed();
   if (saver_.enabled() && sealed && action.round.value % options_.config.save_every == 0) {
     const Residual& residual = data_plane_->residual();
@@ -183,8 +189,10 @@ void Node::act(const protocol::RoundDone& action) {
                 arena_.anchor(), arena_.outer(), residual.values());
   }
   if (rounding_) return std::exchange(rounding_, std::nullopt)->set_value(report_);
-  if (options_.helps && report_.budget_over) options_.helps(cancelled(kBudgetOver));
+  if (options_.helps && budget_over_) options_.helps(cancelled(kBudgetOver));
 }
+
+void Node::act(const protocol::PaceChanged& action) { intervals_ = action.intervals; }
 
 void Node::act(const protocol::OptimizerOffered& action) {
   optimizer_->offered(action);
@@ -232,7 +240,7 @@ void Node::act(const protocol::Note& action) { record_note(events_, options_.sit
 
 void Node::tell(const RoundReport& report) {
   JsonFields fields{{"round", std::to_string(report.round.value)},
-                    {"attempts", std::to_string(report.attempts.value)},
+                    {"attempts", std::to_string(report.attempts)},
                     {"members", json_strings(report.members)},
                     {"contributors", json_strings(report.contributors)},
                     {"samples", std::to_string(report.samples)},
@@ -259,17 +267,23 @@ void Node::tell(const RoundReport& report) {
                 static_cast<double>(report.bytes_received) / 1e6);
   log_info("round " + std::to_string(report.round.value) + ": " +
            (who.empty() ? "nobody had steps" : who + " averaged") + "; " + line);
-  if (egress_.on()) log_info(budget_in_words());
+  if (budget_over_) {
+    act(protocol::make_note(protocol::Note::Level::kWarning, "budget",
+                            std::string(kBudgetOver) + "; " + budget_in_words()));
+  } else if (egress_.on()) {
+    log_info(budget_in_words());
+  }
 }
 
 std::string Node::budget_in_words() const {
   char line[160];
-  std::snprintf(line, sizeof line,
-                "%.3f of %.6g GB are spent (COLLAB_EGRESS_GB); rounds left: %llu, and one for the end",
-                gigabytes(egress_.so_far().spent), gigabytes(egress_.budget()),
-                static_cast<unsigned long long>(egress_.rounds_left()));
-  return line + (intervals_ > 1 ? "; the next one comes after " + std::to_string(intervals_) + " x COLLAB_SYNC_EVERY"
-                                : std::string());
+  std::snprintf(line, sizeof line, "%.6g of %.6g GB are spent (COLLAB_EGRESS_GB)", gigabytes(egress_.so_far().spent),
+                gigabytes(egress_.budget()));
+  std::string words = line;
+  if (budget_over_) return words;
+  words += "; rounds left: " + std::to_string(egress_.rounds_left()) + ", and one for the end";
+  if (intervals_ > 1) words += "; the next one comes after " + std::to_string(intervals_) + " x COLLAB_SYNC_EVERY";
+  return words;
 }
 
 }  // namespace collab

@@ -39,6 +39,11 @@ class SyncSchedule {
     announced_ = steps_ + 2;
     return announced_;
   }
+  // Leader only: the next round is to come after fewer intervals than was said at the last, and they have passed.
+  [[nodiscard]] bool due_after(std::uint32_t intervals, TimePoint now) const {
+    if (intervals >= intervals_) return false;
+    return by_time() ? now - round_at_ >= intervals * every_.time : steps_since_round() >= intervals * every_.steps;
+  }
   // Is a round due now, given the leader's announcement? An announcement that was passed is an error: the
   // ranks of the site do not step together.
   [[nodiscard]] Result<bool> due_by_announcement(std::uint64_t announced) const;

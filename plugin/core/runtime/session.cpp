@@ -30,7 +30,7 @@ class RankSession final : public Session {
 
   Result<StepOutcome> step(std::uint64_t samples) override {
     COLLAB_RETURN_IF_ERROR(usable());
-    if (leader_ && schedule_.steps() == 0) leader_->node()->lend_optimizer("");
+    if (leader_ && !alone_ && schedule_.steps() == 0) leader_->node()->lend_optimizer("");
     schedule_.count_step();
     if (alone_) return StepOutcome{};
     samples_ += samples;
@@ -143,6 +143,7 @@ class RankSession final : public Session {
           mine.change = ParameterChange::kToAnchor;
           mine.round = joined->round;
           mine.intervals = leader_->node()->intervals();
+          mine.alone = leader_->node()->budget_over();
           state_ = joined->digest;
         } else {
           same = joined.status();
@@ -178,7 +179,10 @@ class RankSession final : public Session {
     const bool listens = schedule_.by_time() || options_.one_host || options_.site_size == 1;
     if (schedule_.due_by_steps() || !listens) return schedule_.due_by_steps();
     std::uint64_t mine = 0;
-    if (is_leader()) mine = leaving_ ? schedule_.step_to_announce_early() : schedule_.step_to_announce(clock_.now());
+    if (is_leader()) {
+      const bool early = leaving_ || schedule_.due_after(leader_->node()->intervals(), clock_.now());
+      mine = early ? schedule_.step_to_announce_early() : schedule_.step_to_announce(clock_.now());
+    }
     const Result<std::uint64_t> announced = channel_->announcement(mine);
     if (!announced.ok()) return announced.status();
     return schedule_.due_by_announcement(*announced);
@@ -228,7 +232,7 @@ class RankSession final : public Session {
     mine.round = report->round;
     mine.leaving = leaving_;
     mine.intervals = leader_->node()->intervals();
-    mine.alone = report->budget_over && !leaving_ && !finished_;
+    mine.alone = leader_->node()->budget_over() && !leaving_ && !finished_;
     state_ = report->state;
     return mine;
   }

@@ -83,6 +83,7 @@ void header_fields(Io& io, Header& header, std::uint32_t version) {
   if (version >= kWithEgress) {
     io.number("egress_spent", header.egress.spent);
     io.number("egress_intervals", header.egress.intervals);
+    io.number("egress_round", header.egress.round);
   }
   constexpr std::size_t kLeastTensorBytes = 2 + 2 + 4 + 1 + 16;
   io.list("model", header.model, wire::kMaxModelEntries, kLeastTensorBytes, [&io](auto& tensor) {

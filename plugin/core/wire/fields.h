@@ -148,6 +148,7 @@ void fields(auto& io, Of<Ready> auto& m) {
   io.number("intervals", m.intervals, kMaxIntervals);
   io.number("spent", m.spent);
   io.number("budget", m.budget);
+  io.number("rounds_left", m.rounds_left);
 }
 
 void fields(auto& io, Of<Decline> auto& m) {
@@ -192,6 +193,7 @@ void fields(auto& io, Of<Refuse> auto& m) { io.sentence("reason", m.reason, kMax
 void fields(auto& io, Of<Roster> auto& m) {
   io.id("term", m.term);
   io.list("members", m.members, kMaxSites, 9, [&](auto& member) { fields(io, member); });
+  io.number("intervals", m.intervals, kMaxIntervals);
 }
 
 void fields(auto& io, Of<Adopt> auto& m) {

@@ -157,6 +157,7 @@ struct Ready {
   std::uint32_t intervals = 1;  // of COLLAB_SYNC_EVERY it would like from this round to the next
   std::uint64_t spent = 0;      // of its budget, and the budget: bytes it sends; 0: it has none
   std::uint64_t budget = 0;
+  std::uint64_t rounds_left = 0;  // that it pays for
   bool operator==(const Ready&) const = default;
 };
 
@@ -227,6 +228,7 @@ struct Member {
 struct Roster {
   TermId term;
   std::vector<Member> members;  // ascending SiteId
+  std::uint32_t intervals = 1;  // as in Commit, as it is by now
   bool operator==(const Roster&) const = default;
 };
 

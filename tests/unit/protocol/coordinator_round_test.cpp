@@ -85,6 +85,29 @@ TEST_F(Round, ABudgetThatRunsOutSlowsAllDown) {
   }
 }
 
+// The interval that was agreed on may be long: nobody waits through it for somebody who has ended, or stands ready.
+TEST_F(Round, ThePaceIsToldAnewWhenSomebodyGoesOrIsReady) {
+  wire::Ready thrifty = H::ready(1);
+  thrifty.intervals = 40;
+  static_cast<void>(c.hear(2, thrifty));
+  static_cast<void>(c.hear(3, H::ready(1)));
+  const auto forms = sent<wire::Form>(c.hear(1, H::ready(1)));
+  for (std::uint64_t link : {1, 2, 3}) static_cast<void>(c.hear(link, H::done(forms.at(0).second)));
+  for (std::uint64_t link : {1, 2, 3}) static_cast<void>(c.hear(link, wire::Adopted{RunId{7}, RoundId{1}, kRight}));
+  const auto told = [](const H::Actions& actions) {
+    const auto rosters = sent<wire::Roster>(actions);
+    return rosters.empty() ? 0U : rosters.back().second.intervals;
+  };
+  const auto joined = c.hear(4, join_of("oslo", 3));
+  EXPECT_EQ(told(joined), 40U);
+  static_cast<void>(c.hear(4, wire::Adopted{RunId{7}, RoundId{1}, kRight}));
+  EXPECT_EQ(told(c.hear(3, H::ready(2))), 1U) << "the others are to come";
+  static_cast<void>(c.close(3));
+  const auto gone = c.hear(2, wire::Leave{"its budget is spent"});
+  EXPECT_EQ(told(gone), 1U);
+  EXPECT_THAT(notes(gone), HasSubstr("rounds come every COLLAB_SYNC_EVERY again"));
+}
+
 TEST_F(Round, DoneOfAnotherAttemptOrTermDoesNotCount) {
   const wire::Form form = c.form(1, 3);
   for (std::uint64_t link = 1; link <= 3; ++link) {

@@ -72,9 +72,9 @@ TEST(EgressPlan, ATightBudgetIsStretchedFromTheStart) {
 }
 
 TEST(EgressPlan, GoesOnWhereAnEarlierProcessWas) {
-  EgressPlan plan(100 * kRound, {90 * kRound, 200});
+  EgressPlan plan(100 * kRound, {90 * kRound, 200, kRound});
   plan.round_ended(kRound, kRound, 1);
-  EXPECT_EQ(plan.so_far(), (Egress{91 * kRound, 201}));
+  EXPECT_EQ(plan.so_far(), (Egress{91 * kRound, 201, kRound}));
   EXPECT_EQ(plan.intervals(), 26U);  // 201 / 8, upwards
 }
 
@@ -87,7 +87,7 @@ TEST(EgressPlan, ARoundThatCostMoreIsRememberedForAWhile) {
 }
 
 TEST(EgressPlan, ABudgetThatIsOverspentIsOver) {
-  EgressPlan plan(kRound, {3 * kRound, 7});
+  EgressPlan plan(kRound, {3 * kRound, 7, 0});
   EXPECT_EQ(plan.left(), 0U);
   EXPECT_TRUE(plan.over());
 }

@@ -34,7 +34,14 @@ TEST(SyncSchedule, AfterSoManyIntervals) {
   by_time.round_ended(TimePoint{}, 4);
   by_time.count_step();
   EXPECT_EQ(by_time.step_to_announce(TimePoint{} + seconds(119)), 0U);
+  EXPECT_FALSE(by_time.due_after(4, TimePoint{} + seconds(300))) << "as was said";
+  EXPECT_FALSE(by_time.due_after(1, TimePoint{} + seconds(29)));
+  EXPECT_TRUE(by_time.due_after(1, TimePoint{} + seconds(30)));
   EXPECT_EQ(by_time.step_to_announce(TimePoint{} + seconds(120)), 3U);
+  by_steps.round_ended(TimePoint{}, 9);
+  for (int i = 0; i < 3; ++i) by_steps.count_step();
+  EXPECT_FALSE(by_steps.due_after(2, TimePoint{}));
+  EXPECT_TRUE(by_steps.due_after(1, TimePoint{}));
 }
 
 TEST(SyncSchedule, ByTimeAnnouncesTwoStepsAheadOnce) {

@@ -133,6 +133,7 @@ void draw(Prng& prng, Ready& m) {
   m.intervals = static_cast<std::uint32_t>(prng.below(kMaxIntervals + 1));
   m.spent = draw_number<std::uint64_t>(prng);
   m.budget = draw_number<std::uint64_t>(prng);
+  m.rounds_left = draw_number<std::uint64_t>(prng);
 }
 void draw(Prng& prng, Decline& m) {
   m = {draw_id<RoundId>(prng), draw_id<AttemptId>(prng), draw_text(prng, kMaxReasonBytes)};

@@ -1,8 +1,9 @@
-// What a joiner and the swarm must have in common, and the first thing in which they differ.
+// Who may not join: what a joiner and the swarm must have in common, and the first thing in which they differ.
 #include <algorithm>
 
 #include "core/base/text.h"
 #include "core/protocol/coordinator_state.h"
+#include "core/wire/limits.h"
 
 namespace collab::protocol {
 namespace {
@@ -78,6 +79,23 @@ std::string first_difference(const wire::Join& join, const Reference& reference)
   return difference +
          "; all sites must train the same model, with the same parameters frozen at the same values: start the same "
          "script with the same settings everywhere";
+}
+
+std::string Coordinator::State::refusal(const wire::Join& join) const {
+  if (join.swarm != config.swarm) {
+    return "this coordinator serves the swarm " + json_quote(config.swarm) + ", this site asks for " +
+           json_quote(join.swarm) + ": set COLLAB_RUN alike, or another COLLAB_COORDINATOR";
+  }
+  if (join.site.empty()) return "a site needs a name: set COLLAB_SITE";
+  for (const auto& [id, member] : members) {
+    if (member.name != join.site && join.index == id.value && !join.report.remembers) {
+      return "index " + std::to_string(join.index) + " is taken by " + member.name +
+             ": give this site another COLLAB_SITE_INDEX";
+    }
+  }
+  if (join.elements == 0) return "its model has no trained parameters, so there is nothing to exchange";
+  if (members.size() >= wire::kMaxSites) return "the swarm is full: " + std::to_string(members.size()) + " sites";
+  return reference ? first_difference(join, *reference) : std::string();
 }
 
 }  // namespace collab::protocol
