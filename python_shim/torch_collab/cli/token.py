@@ -23,8 +23,10 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.out is None:
         print(token)
         return 0
-    # A key that is in use is not written over.
-    file = os.open(arguments.out, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        file = os.open(arguments.out, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        raise ValueError(f"{arguments.out} exists, and a key in use is not written over: name another file") from None
     with os.fdopen(file, "w", encoding="ascii") as stream:
         stream.write(token + "\n")
     print(f"wrote {arguments.out}; copy it to every site and set COLLAB_TOKEN_FILE to where it lies there")
