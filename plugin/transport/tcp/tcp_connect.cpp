@@ -251,8 +251,8 @@ Status TcpEngine::on_hello(Connection& from, const Hello& hello) {
   from.index = hello.connection;
   if (link->slots.size() <= from.index) link->slots.resize(std::size_t{from.index} + 1);
   if (const ConnectionPtr old = link->slots[from.index].connection; old != nullptr) {
-    detach(*link, *old);  // the dialler knows better that it is dead
-    old->close();
+    old->close();  // the dialler knows better that it is dead
+    detach(*link, *old);
   }
   if (fresh) handler_->on_accepted(link->id, link->peer);
   attach(*link, connection);
@@ -310,13 +310,14 @@ void TcpEngine::attach(TcpLink& link, const ConnectionPtr& connection) {
   if (link.alone_since != kNever) {
     ++counters_.resumed;
     const auto away = std::chrono::duration_cast<std::chrono::seconds>(time - link.alone_since);
-    const std::uint64_t lost = link.out[0].bytes_lost() + link.out[1].bytes_lost();
     link.alone_since = kNever;
     link.answered = false;
     log_info("tcp: the link to " + link.peer + " has a connection again after " + std::to_string(away.count()) +
-             " s; " + std::to_string(lost) + " bytes that were on their way over " + std::to_string(link.slots.size()) +
-             " connections are sent again");
+             " s; " + std::to_string(link.cut_off_bytes) + " bytes that were on their way over " +
+             std::to_string(link.cut_off) + " connections are sent again");
   }
+  link.cut_off = 0;
+  link.cut_off_bytes = 0;
   const std::string congestion = congestion_of(connection->handle());
   connection->rests = congestion == "bbr" && !connection->peer().address().is_loopback();
   if (congestion == "bbr") link.search.at_most(kMostWithBbr);
@@ -333,9 +334,15 @@ void TcpEngine::attach(TcpLink& link, const ConnectionPtr& connection) {
 
 void TcpEngine::detach(TcpLink& link, Connection& connection) {
   std::vector<std::uint64_t> tokens;
+  const std::uint64_t before = link.bytes_lost();
   for (Outbox& out : link.out) {
     out.lost(connection.name);
     out.take_tokens(tokens);
+  }
+  const std::uint64_t lost = link.bytes_lost() - before;
+  if (lost > connection.never_sent()) {
+    link.cut_off_bytes += lost - connection.never_sent();
+    ++link.cut_off;
   }
   for (Inbox& in : link.in) in.lost(connection.name);
   connection.link = LinkId();

@@ -11,6 +11,8 @@
 #include <cstring>
 #include <utility>
 
+#include "transport/tcp/tcp_kernel.h"
+
 namespace collab::tcp {
 namespace {
 
@@ -82,6 +84,11 @@ std::optional<Duration> Connection::kernel_silence() const {
 void Connection::close() {
   if (state_ == State::kClosed) return;
   state_ = State::kClosed;
+  if (const auto last = socket_.is_open() ? kernel_figures(handle()) : std::nullopt) {
+    never_sent_ = last->unsent_bytes;
+    for (const Item& item : items_) never_sent_ += item.size();
+    never_sent_ -= item_sent_;
+  }
   boost::system::error_code ignored;
   socket_.close(ignored);
   items_.clear();

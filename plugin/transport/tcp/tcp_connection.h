@@ -89,6 +89,8 @@ class Connection final : public std::enable_shared_from_this<Connection>, privat
   [[nodiscard]] bool dialled() const { return dialled_; }
   [[nodiscard]] const Endpoint& peer() const { return peer_; }
   [[nodiscard]] std::optional<Duration> kernel_silence() const;
+  // Once it is closed: bytes it was given and never sent.
+  [[nodiscard]] std::uint64_t never_sent() const { return never_sent_; }
   [[nodiscard]] int handle() { return socket_.native_handle(); }
 
   const Carrier name;
@@ -158,6 +160,7 @@ class Connection final : public std::enable_shared_from_this<Connection>, privat
   bool shut_ = false;
   std::deque<Item> items_;
   std::size_t item_sent_ = 0;  // bytes of the first item
+  std::uint64_t never_sent_ = 0;
 };
 
 }  // namespace collab::tcp

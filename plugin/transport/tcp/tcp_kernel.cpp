@@ -21,6 +21,7 @@ std::optional<KernelFigures> kernel_figures(int fd) {
   figures.packet_bytes = info.tcpi_snd_mss;
   figures.round_trip = std::chrono::microseconds(info.tcpi_rtt);
   figures.in_flight = info.tcpi_unacked > 0;
+  figures.unsent_bytes = info.tcpi_notsent_bytes;
   return figures;
 }
 

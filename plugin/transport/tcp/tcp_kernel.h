@@ -18,6 +18,7 @@ struct KernelFigures {
   std::uint32_t packet_bytes = 0;
   Duration round_trip{0};  // smoothed; 0: not measured
   bool in_flight = false;  // something is not acknowledged
+  std::uint32_t unsent_bytes = 0;
 };
 
 // Nothing when the system does not say.

@@ -71,6 +71,8 @@ struct TcpLink {
   std::size_t shift = 0;  // of the data connections, see carriers()
   TimePoint shift_since{};
   TimePoint alone_since = kNever;
+  int cut_off = 0;  // connections that ended with bytes on their way, since the last one attached
+  std::uint64_t cut_off_bytes = 0;
   bool answered = false;       // a ping since it was last alone: the dialler, too, knows it has a connection
   bool ended_by_peer = false;  // and not by silence
   std::string last_fault;
@@ -92,6 +94,7 @@ struct TcpLink {
 
   [[nodiscard]] Outbox& outbox(Lane lane) { return out[static_cast<std::size_t>(lane)]; }
   [[nodiscard]] Inbox& inbox(Lane lane) { return in[static_cast<std::size_t>(lane)]; }
+  [[nodiscard]] std::uint64_t bytes_lost() const { return out[0].bytes_lost() + out[1].bytes_lost(); }
   [[nodiscard]] std::uint16_t attached_data() const {
     std::uint16_t count = 0;
     for (std::size_t i = 1; i < slots.size(); ++i) count = static_cast<std::uint16_t>(count + slots[i].attached());

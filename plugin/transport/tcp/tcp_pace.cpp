@@ -22,7 +22,7 @@ constexpr double kLongQueue = 3;              // targets
 constexpr double kHorizon = 4;                // epochs in which a deviation from the target is to be gone
 constexpr double kLeast = 0.75, kMost = 1.1;  // of what the line carries
 constexpr double kDeepest = 0.3;              // of it, given up to drain
-constexpr double kLeastRate = 16.0 * 1024;    // bytes a second
+constexpr double kLeastRate = 128.0 * 1024;   // bytes a second: some packets an epoch
 constexpr double kWeight = 1.0 / 8;           // of an epoch
 constexpr double kFirstStep = 0.01, kStepGrowth = 1.6, kLongestStep = 0.25;
 constexpr double kFollows = 0.9;   // of what was sent: the line keeps up
@@ -137,6 +137,11 @@ void LinkPace::end_epoch(TimePoint now, double delivered, double carried) {
     return;
   }
   follow(delivered, carried);
+  if (line_ < kLeastRate) {
+    line_ = rate_ = 0;
+    full_ = 0;
+    return;
+  }
   const double time = seconds(epoch());
   double lean = (target() - queue()) / (kHorizon * time);
   if (now - drained_ > kDrainEvery) {  // the shortest way stays known
@@ -150,8 +155,9 @@ void LinkPace::find(double delivered) {
   const bool full = queue() > target() && delivered < kStillGrows * last_delivered_;
   full_ = full ? full_ + 1 : 0;
   if (full_ < kFullEpochs) return;
-  line_ = std::max({delivered, last_delivered_, kLeastRate});
-  rate_ = line_;
+  full_ = 0;
+  const double most = std::max(delivered, last_delivered_);
+  if (most >= kLeastRate) line_ = rate_ = most;
 }
 
 // What arrives tells what the line carries only where there is a queue, or where less arrives than was sent.
@@ -172,7 +178,6 @@ void LinkPace::follow(double delivered, double carried) {
   } else if (carried > line_ || delivered < kCarries * before_) {
     line_ += kWeight * (carried - line_);
   }
-  line_ = std::max(line_, kLeastRate);
 }
 
 // ---- ConnectionSearch ----------------------------------------------------------------------------

@@ -51,7 +51,8 @@ class Shortest {
 // As in LEDBAT (RFC 6817) the queue is what the way out takes beyond its shortest, and the pace leans towards a target:
 // with a queue, what arrives is what the line carries; the rate is that, a little more while the queue is below the
 // target and less above. Without one the rate grows, faster and faster, while what arrives follows. Time is cut into
-// epochs of a round trip. Until a queue has been seen there is no limit.
+// epochs of a round trip. Until a queue has been seen there is no limit, and again once so little arrives that its
+// packets could be counted: after a black hole, or on a line that needs no pace.
 class LinkPace {
  public:
   struct Sight {                  // of all data connections, now
@@ -64,6 +65,8 @@ class LinkPace {
   };
   // Called about every tick; returns rate().
   double observe(TimePoint now, const Sight& sight);
+  // There are no connections: what is known of the line stays, what goes on now tells nothing of it.
+  void pause() { measuring_ = false; }
   [[nodiscard]] double rate() const { return rate_; }  // bytes a second; 0: no limit
 
  private:

@@ -22,7 +22,10 @@ constexpr Duration kShift = std::chrono::milliseconds(5100);
 }  // namespace
 
 void TcpEngine::tune(TcpLink& link, TimePoint time) {
-  if (link.alone()) return;
+  if (link.alone()) {
+    link.pace.pause();
+    return;
+  }
   const Outbox& data = link.outbox(Lane::kData);
   const bool backlogged = std::exchange(link.was_backlogged, data.backlogged()) && data.backlogged();
   keep_pace(link, time, backlogged);

@@ -44,9 +44,11 @@ struct Line {
   double window = 20e6;   // of the senders, bytes in flight
   double back_queue = 0;  // seconds, of others, on the way back
   double jitter = 0;      // seconds, up to this, of both ways
+  double packet = 1448;   // bytes
 
   ManualClock clock;
   LinkPace pace;
+  LinkPace::Sight last;
   Prng prng{7};
   double queue = 0;  // bytes
   double dropped = 0, lost = 0, sent = 0, arrived = 0, idle = 0;
@@ -75,15 +77,33 @@ struct Line {
       if (clock.now().time_since_epoch() % milliseconds(50) == Duration(0)) look(heard, backlogged);
     }
   }
+  // Pings get lost, and round trips are old news.
+  void black_hole(double seconds, bool noticed) {
+    const double heard = known.back();
+    for (int ms = 0; ms < static_cast<int>(seconds * 1000); ms += 50) {
+      clock.advance(milliseconds(50));
+      if (noticed) {
+        pace.pause();
+        continue;
+      }
+      LinkPace::Sight sight = last;
+      sight.delivered = static_cast<std::uint64_t>(heard);
+      sight.way_out.reset();
+      pace.observe(clock.now(), sight);
+    }
+    dropped += queue;
+    queue = 0;
+  }
   void look(double heard, bool backlogged) {
     const auto time = [&](double seconds) { return Duration(static_cast<std::int64_t>(seconds * 1e6)); };
     LinkPace::Sight sight;
-    sight.delivered = static_cast<std::uint64_t>(heard);
+    sight.delivered = static_cast<std::uint64_t>(heard / packet) * static_cast<std::uint64_t>(packet);
     sight.resent = static_cast<std::uint64_t>(heard / (1 - loss) * loss + dropped);
     sight.backlogged = backlogged;
     sight.way_out = way + time(queue / rate + jitter * prng.uniform()) - std::chrono::hours(1);
     sight.round_trip = 2 * way + time(queue / rate + back_queue + jitter * prng.uniform());
     pace.observe(clock.now(), sight);
+    last = sight;
   }
   // Of what the line could carry meanwhile.
   double share(double seconds) {
@@ -137,6 +157,29 @@ TEST(TcpLinkPace, ALineThatBecameSlowerIsFollowedAtOnce) {
   const double dropped = line.dropped;
   EXPECT_GT(line.share(10), 0.9);
   EXPECT_LT(line.dropped - dropped, 0.05 * 6e6);
+}
+
+// Nothing passes for a while, and then all of it again.
+TEST(TcpLinkPace, ABlackHoleIsForgottenWithinSeconds) {
+  for (const double black : {0.5, 3.0, 30.0}) {
+    for (const bool noticed : {false, true}) {  // the link has given its connections up meanwhile
+      Line line;
+      line.run(10);
+      line.black_hole(black, noticed);
+      line.run(2);
+      EXPECT_GT(line.share(5), 0.95) << black << " s, " << noticed;
+    }
+  }
+}
+
+TEST(TcpLinkPace, ALineThatBarelyLivesIsLeftToItself) {
+  Line line;
+  line.rate = 0.06e6;
+  line.run(10);
+  EXPECT_EQ(line.pace.rate(), 0);
+  line.rate = 12e6;
+  line.run(3);
+  EXPECT_GT(line.share(5), 0.95);
 }
 
 TEST(TcpLinkPace, AQueueOnTheWayBackIsNotOurs) {
