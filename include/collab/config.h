@@ -60,7 +60,7 @@ struct Config {
   std::string congestion = "bbr";  // congestion control, where the system allows it; empty: the system's own
   double max_mbit_up = 0;          // 0: no cap
   double max_mbit_down = 0;
-  double egress_gb = 0;  // 10^9 bytes this site may send in all; 0: any number
+  double egress_gb = 0;  // 10^9 bytes of payload this site may send; 0: any number
 
   // Rounds.
   SyncEvery sync_every;

@@ -153,13 +153,8 @@ def measure(backend: str, line: Line, rounds: int, tls: bool, args: argparse.Nam
         settings += [*line.environment, *args.env]
         if tls:
             settings.append("COLLAB_TOKEN=" + subprocess.check_output(["collab", "token"], text=True).strip())
-        command = [
-            "collab",
-            "lab",
-            "--quiet",
-            "--sites",
-            *(f"s{index}:{line.rate(index)}" for index in range(line.sites)),
-        ]
+        command = ["collab", "lab", "--quiet", "--sites"]
+        command += [f"s{index}:{line.rate(index)}" for index in range(line.sites)]
         command += ["--rtt", str(line.rtt_ms), "--loss", str(line.loss_percent)]
         for setting in settings:
             command += ["--env", setting]

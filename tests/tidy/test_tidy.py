@@ -197,8 +197,8 @@ def test_shell(tmp_path: Path) -> None:
         ("# FIX" + "ME", True),
         ("path = '/ro" + "ot/thing'", True),
         ("cd /ho" + "me/anna/src", True),
-        ("cmake -S $root/work/tree", False),
-        ("https://example.org/work/page", False),
+        ("cmake -S $root/wo" + "rk/tree", False),
+        ("https://example.org/wo" + "rk/page", False),
         ("what to do next", False),
     ],
 )

@@ -105,10 +105,7 @@ struct Trigger {              // parameters stand still until RoundDone or Round
   std::vector<float> sketch{};  // of the delta: sketch_of(n)
   std::uint32_t up_kbit = 0;    // the line, per second, as measured; 0: not known
   std::uint32_t down_kbit = 0;
-  std::uint32_t intervals = 1;  // wished for from this round to the next; see EgressPlan
-  std::uint64_t spent = 0;      // bytes of its budget
-  std::uint64_t budget = 0;
-  std::uint64_t rounds_left = 0;
+  wire::Budget budget{};  // see EgressPlan
 };
 struct Depart {  // leave the swarm; answered by Left
   std::string reason;

@@ -50,8 +50,8 @@ void Coordinator::State::pace() {
   const std::uint32_t before = std::exchange(intervals, 1);
   std::string who;
   for (const auto& [id, member] : members) {
-    if (member.intervals <= intervals) continue;
-    intervals = member.intervals;
+    if (member.budget.intervals <= intervals) continue;
+    intervals = member.budget.intervals;
     who = member.name;
   }
   if (intervals == before) return;

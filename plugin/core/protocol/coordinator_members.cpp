@@ -8,6 +8,14 @@
 namespace collab::protocol {
 namespace {
 
+// With a comma before it; nothing where there is no budget.
+std::string in_json(const wire::Budget& budget) {
+  if (budget.total == 0) return {};
+  return ",\"egress_gb\":" + json_number(static_cast<double>(budget.spent) / 1e9) +
+         ",\"egress_budget_gb\":" + json_number(static_cast<double>(budget.total) / 1e9) +
+         ",\"rounds_left\":" + std::to_string(budget.rounds_left);
+}
+
 const char* in_words(Standing standing) {
   switch (standing) {
     case Standing::kJoined: return "joined";
@@ -116,7 +124,7 @@ void Coordinator::State::remove(SiteId id, const std::string& reason) {
     return entry.second.ready.has_value() && !entry.second.helper;
   });
   if (!waited_for) begin_round_again();
-  if (gone.intervals == intervals) pace();
+  if (gone.budget.intervals == intervals) pace();
   send_roster();
 }
 
@@ -253,11 +261,7 @@ std::string Coordinator::State::status_json(TimePoint at) const {
             ",\"round\":" + std::to_string(held) + ",\"weight\":" + json_number(ready.weight) +
             ",\"samples\":" + std::to_string(ready.samples) + ",\"up_mbit\":" + json_number(member.up_kbit / 1e3) +
             ",\"down_mbit\":" + json_number(member.down_kbit / 1e3) +
-            ",\"share\":" + json_number(share == shares.of.end() ? 0 : share->second) +
-            (member.budget == 0 ? std::string()
-                                : ",\"egress_gb\":" + json_number(static_cast<double>(member.spent) / 1e9) +
-                                      ",\"egress_budget_gb\":" + json_number(static_cast<double>(member.budget) / 1e9) +
-                                      ",\"rounds_left\":" + std::to_string(member.rounds_left)) +
+            ",\"share\":" + json_number(share == shares.of.end() ? 0 : share->second) + in_json(member.budget) +
             ",\"heartbeat_age_ms\":" + std::to_string(age) + "}";
   }
   return text + "]}";

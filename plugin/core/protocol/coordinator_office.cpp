@@ -466,8 +466,7 @@ void Coordinator::State::inherit() {
   const Newest newest = newest_of(applicants, true);
   const bool ours = outranks(newest.anchor);
   if (newest.anchor == nullptr && !ours) return;
-  if (newest.anchor == nullptr &&
-      ended) {  // the next swarm, though one of the last one's names is among those who come
+  if (newest.anchor == nullptr && ended) {  // the next swarm, even with a name of the last one's
     voters.clear();
     forks = true;
     return;

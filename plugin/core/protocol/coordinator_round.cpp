@@ -63,10 +63,7 @@ void Coordinator::State::on_ready(MemberRecord& member, const wire::Ready& ready
   }
   if (ready.up_kbit > 0) member.up_kbit = ready.up_kbit;
   if (ready.down_kbit > 0) member.down_kbit = ready.down_kbit;
-  member.intervals = std::max(1U, ready.intervals);
-  member.spent = ready.spent;
   member.budget = ready.budget;
-  member.rounds_left = ready.rounds_left;
   member.holds = wire::Adopted{anchor->run, anchor->round, ready.state};
   if (!round.waiting.running() && !member.helper) {
     round.waiting.start(now);

@@ -98,10 +98,7 @@ struct MemberRecord {
   std::optional<std::vector<Digest>> done;  // of the attempt in flight
   std::uint32_t up_kbit = 0;                // as it measured last; 0: not known
   std::uint32_t down_kbit = 0;
-  std::uint32_t intervals = 1;  // as it said last, and of its budget
-  std::uint64_t spent = 0;      // bytes
-  std::uint64_t budget = 0;
-  std::uint64_t rounds_left = 0;
+  wire::Budget budget{};
 };
 
 struct AnchorRecord {

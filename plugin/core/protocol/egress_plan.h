@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "core/wire/limits.h"
+#include "core/wire/messages.h"
 
 namespace collab::protocol {
 
@@ -52,6 +53,8 @@ class EgressPlan {
     const std::uint64_t wanted = (now_.intervals + rounds - 1) / rounds;
     return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(wanted, 1, wire::kMaxIntervals));
   }
+
+  [[nodiscard]] wire::Budget told() const { return {intervals(), now_.spent, budget_, rounds_left()}; }
 
   // Not even the last one can be paid.
   [[nodiscard]] bool over() const { return on() && left() < std::max<std::uint64_t>(1, now_.round); }

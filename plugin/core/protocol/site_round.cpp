@@ -34,10 +34,7 @@ void Site::State::send_ready() {
   for (const float element : round.trigger.sketch) ready.sketch.push_back(std::bit_cast<std::uint32_t>(element));
   ready.up_kbit = round.trigger.up_kbit;
   ready.down_kbit = round.trigger.down_kbit;
-  ready.intervals = round.trigger.intervals;
-  ready.spent = round.trigger.spent;
   ready.budget = round.trigger.budget;
-  ready.rounds_left = round.trigger.rounds_left;
   send_up(std::move(ready));
 }
 

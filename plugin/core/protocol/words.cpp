@@ -1,6 +1,7 @@
 #include "core/protocol/words.h"
 
 #include <array>
+#include <charconv>
 #include <cmath>
 #include <cstdio>
 
@@ -40,8 +41,7 @@ std::string times_in_words(std::uint32_t times) { return times == 1 ? "once" : s
 std::string json_number(double value) {
   if (!std::isfinite(value)) return "0";
   std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), "%.17g", value);
-  return text.data();
+  return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value).ptr};
 }
 
 Note make_note(Note::Level level, std::string event, std::string text,

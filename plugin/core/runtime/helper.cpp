@@ -160,8 +160,8 @@ class Helper final : public HelperServer {
       node.depart("it was asked to end");
       return {};
     }
-    if (over->code() == StatusCode::kCancelled) node.depart(over->message());
-    if (!joined || over->code() == StatusCode::kCancelled) return *over;
+    if (node.budget_over()) node.depart(over->message());
+    if (!joined || node.budget_over()) return *over;
     log_info("this swarm is over: " + over->message());
     return {};
   }

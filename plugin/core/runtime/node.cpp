@@ -128,10 +128,7 @@ void Node::begin_round(protocol::Trigger trigger) {
   trigger.sketch = data_plane_->sketch_of_delta();
   trigger.up_kbit = data_plane_->up_kbit();
   trigger.down_kbit = data_plane_->down_kbit();
-  trigger.intervals = egress_.intervals();
-  trigger.spent = egress_.so_far().spent;
-  trigger.budget = egress_.budget();
-  trigger.rounds_left = egress_.rounds_left();
+  trigger.budget = egress_.told();
   feed(std::move(trigger));
 }
 

@@ -268,7 +268,7 @@ void Node::tell(const RoundReport& report) {
   log_info("round " + std::to_string(report.round.value) + ": " +
            (who.empty() ? "nobody had steps" : who + " averaged") + "; " + line);
   if (budget_over_) {
-    act(protocol::make_note(protocol::Note::Level::kWarning, "budget",
+    act(protocol::make_note(protocol::Note::Level::kInfo, "budget",
                             std::string(kBudgetOver) + "; " + budget_in_words()));
   } else if (egress_.on()) {
     log_info(budget_in_words());

@@ -135,6 +135,13 @@ void fields(auto& io, Of<Adopted> auto& m) {
   io.part("digest", m.digest);
 }
 
+void fields(auto& io, Of<Budget> auto& m) {
+  io.number("intervals", m.intervals, kMaxIntervals);
+  io.number("spent", m.spent);
+  io.number("total", m.total);
+  io.number("rounds_left", m.rounds_left);
+}
+
 void fields(auto& io, Of<Ready> auto& m) {
   io.id("round", m.round);
   io.weight("weight", m.weight);
@@ -145,10 +152,7 @@ void fields(auto& io, Of<Ready> auto& m) {
   io.list("sketch", m.sketch, kMaxSketch, 4, [&](auto& element) { io.number("", element); });
   io.number("up_kbit", m.up_kbit, kMaxRateKbit);
   io.number("down_kbit", m.down_kbit, kMaxRateKbit);
-  io.number("intervals", m.intervals, kMaxIntervals);
-  io.number("spent", m.spent);
-  io.number("budget", m.budget);
-  io.number("rounds_left", m.rounds_left);
+  io.part("budget", m.budget);
 }
 
 void fields(auto& io, Of<Decline> auto& m) {

@@ -143,6 +143,15 @@ struct Adopted {
   bool operator==(const Adopted&) const = default;
 };
 
+// What a site may still send.
+struct Budget {
+  std::uint32_t intervals = 1;  // of COLLAB_SYNC_EVERY it would like from this round to the next
+  std::uint64_t spent = 0;      // bytes
+  std::uint64_t total = 0;      // bytes; 0: it has no budget
+  std::uint64_t rounds_left = 0;
+  bool operator==(const Budget&) const = default;
+};
+
 // "My site stands at its trigger for this round and its parameters stand still."
 struct Ready {
   RoundId round;
@@ -154,10 +163,7 @@ struct Ready {
   std::vector<std::uint32_t> sketch{};  // some of the delta's elements, the same of every site, as binary32
   std::uint32_t up_kbit = 0;            // how fast its line has carried payloads, per second; 0: not known
   std::uint32_t down_kbit = 0;
-  std::uint32_t intervals = 1;  // of COLLAB_SYNC_EVERY it would like from this round to the next
-  std::uint64_t spent = 0;      // of its budget, and the budget: bytes it sends; 0: it has none
-  std::uint64_t budget = 0;
-  std::uint64_t rounds_left = 0;  // that it pays for
+  Budget budget{};
   bool operator==(const Ready&) const = default;
 };
 

@@ -60,9 +60,7 @@ TEST_F(Round, ABudgetThatRunsOutSlowsAllDown) {
   for (const std::uint32_t wish : {4U, 1U}) {
     const std::uint64_t number = wish == 4 ? 1 : 2;
     wire::Ready thrifty = H::ready(number);
-    thrifty.intervals = wish;
-    thrifty.spent = 3'000'000'000;
-    thrifty.budget = 5'000'000'000;
+    thrifty.budget = {.intervals = wish, .spent = 3'000'000'000, .total = 5'000'000'000};
     static_cast<void>(c.hear(2, thrifty));
     static_cast<void>(c.hear(3, H::ready(number)));
     const auto forms = sent<wire::Form>(c.hear(1, H::ready(number)));
@@ -88,7 +86,7 @@ TEST_F(Round, ABudgetThatRunsOutSlowsAllDown) {
 // The interval that was agreed on may be long: nobody waits through it for somebody who has ended, or stands ready.
 TEST_F(Round, ThePaceIsToldAnewWhenSomebodyGoesOrIsReady) {
   wire::Ready thrifty = H::ready(1);
-  thrifty.intervals = 40;
+  thrifty.budget.intervals = 40;
   static_cast<void>(c.hear(2, thrifty));
   static_cast<void>(c.hear(3, H::ready(1)));
   const auto forms = sent<wire::Form>(c.hear(1, H::ready(1)));

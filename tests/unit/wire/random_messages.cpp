@@ -130,10 +130,8 @@ void draw(Prng& prng, Ready& m) {
   for (std::uint64_t i = prng.below(5); i > 0; --i) m.sketch.push_back(draw_number<std::uint32_t>(prng));
   m.up_kbit = static_cast<std::uint32_t>(prng.below(kMaxRateKbit + 1));
   m.down_kbit = static_cast<std::uint32_t>(prng.below(kMaxRateKbit + 1));
-  m.intervals = static_cast<std::uint32_t>(prng.below(kMaxIntervals + 1));
-  m.spent = draw_number<std::uint64_t>(prng);
-  m.budget = draw_number<std::uint64_t>(prng);
-  m.rounds_left = draw_number<std::uint64_t>(prng);
+  m.budget = {static_cast<std::uint32_t>(prng.below(kMaxIntervals + 1)), draw_number<std::uint64_t>(prng),
+              draw_number<std::uint64_t>(prng), draw_number<std::uint64_t>(prng)};
 }
 void draw(Prng& prng, Decline& m) {
   m = {draw_id<RoundId>(prng), draw_id<AttemptId>(prng), draw_text(prng, kMaxReasonBytes)};
