@@ -24,6 +24,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.wan, pytest.mark.usefixtures("allowe
 COLLAB = [sys.executable, "-m", "torch_collab.cli"]
 GRACE = 6.0
 CHUNK_BYTES = 256 * 1024
+STREAMS = 4  # of a link, at work
 SITES = ("paris", "rome", "oslo")
 
 
@@ -152,14 +153,11 @@ def test_a_cut_and_a_slow_line_in_mid_round_are_no_losses(labs: Callable[..., La
     for site in SITES:
         assert len(lab.rounds(site, SITES)) == len(lab.events(site, "round")), "somebody was left out"
         assert all(event["attempts"] == 1 for event in lab.events(site, "round"))
-    again = re.findall(
-        r"connection again after (\d+) s; (\d+) bytes that were on their way over (\d+) conn", lab.output
-    )
-    print("seconds away, KiB sent again, connections:", [(int(s), int(lost) // 1024, int(n)) for s, lost, n in again])
-    across_the_cut = [(int(lost), int(streams)) for away, lost, streams in again if int(away) > 15]
-    assert len(across_the_cut) >= 2, "rome's links to both outlived the cut"
-    for lost, streams in across_the_cut:
-        assert lost < 2 * CHUNK_BYTES * streams
+    told = re.findall(r"connection again after (\d+) s; (\d+) bytes that were on their way over (\d+) conn", lab.output)
+    again = [(int(lost), int(streams)) for away, lost, streams in told if int(away) > 15]
+    print("KiB sent again over so many connections, each end of a link:", [(lost // 1024, n) for lost, n in again])
+    assert len(again) >= 2, "rome's links to both outlived the cut"
+    assert sum(lost for lost, _ in again) < 2 * CHUNK_BYTES * STREAMS * 2 * (len(SITES) - 1)
     assert len(re.findall(r"started pid", lab.output)) == len(SITES), "nobody was restarted"
     assert len(set(re.findall(r"ended step \d+ digest (\w+)", lab.output))) == 1
 

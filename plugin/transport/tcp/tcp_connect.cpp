@@ -409,7 +409,8 @@ void TcpEngine::slot_failed(TcpLink& link, std::uint16_t index, Fault fault, con
   link.last_fault = why.message();
   if (!was_alone && link.alone()) {
     link.alone_since = now();
-    link.ended_by_peer = fault == Fault::kEndedByPeer && link.answered;
+    // A connection it was still dialling when it closed the others is no sign of life.
+    link.ended_by_peer = fault == Fault::kEndedByPeer && (link.answered || link.ended_by_peer);
     log_debug("tcp: the link to " + link.peer + " lost its last connection (" + why.message() + ")");
   }
   if (link.bye_sent && link.bye_came) return;

@@ -73,7 +73,7 @@ struct TcpLink {
   TimePoint alone_since = kNever;
   int cut_off = 0;  // connections that ended with bytes on their way, since the last one attached
   std::uint64_t cut_off_bytes = 0;
-  bool answered = false;       // a ping since it was last alone: the dialler, too, knows it has a connection
+  bool answered = false;       // since it was last alone: the dialler, too, knows it has a connection
   bool ended_by_peer = false;  // and not by silence
   std::string last_fault;
   Duration round_trip{0};  // smoothed; 0: not measured yet

@@ -30,6 +30,7 @@ Duration patience(const TcpLink& link) { return 2 * link.round_trip + std::chron
 Result<std::optional<std::span<std::byte>>> TcpEngine::segment_begins(Connection& from, const SegmentHeader& header) {
   TcpLink* const link = find(from.link);
   if (link == nullptr) return std::optional<std::span<std::byte>>();
+  link->answered = true;
   const auto place = link->inbox(header.lane).begin(header, from.name);
   if (!place.ok()) return place.status();
   if (!place->has_value()) {
