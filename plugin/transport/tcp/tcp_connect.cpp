@@ -312,12 +312,15 @@ void TcpEngine::attach(TcpLink& link, const ConnectionPtr& connection) {
     const auto away = std::chrono::duration_cast<std::chrono::seconds>(time - link.alone_since);
     link.alone_since = kNever;
     link.answered = false;
-    log_info("tcp: the link to " + link.peer + " has a connection again after " + std::to_string(away.count()) +
-             " s; " + std::to_string(link.cut_off_bytes) + " bytes that were on their way over " +
-             std::to_string(link.cut_off) + " connections are sent again");
+    const std::string again = link.cut_bytes == 0
+                                  ? std::string()
+                                  : "; some " + std::to_string(link.cut_bytes) + " bytes that were on their way over " +
+                                        std::to_string(link.cut_connections) + " of them are sent again";
+    log_info("tcp: the link to " + link.peer + " has a connection again after " + std::to_string(away.count()) + " s" +
+             again);
   }
-  link.cut_off = 0;
-  link.cut_off_bytes = 0;
+  link.cut_connections = 0;
+  link.cut_bytes = 0;
   const std::string congestion = congestion_of(connection->handle());
   connection->rests = congestion == "bbr" && !connection->peer().address().is_loopback();
   if (congestion == "bbr") link.search.at_most(kMostWithBbr);
@@ -341,8 +344,8 @@ void TcpEngine::detach(TcpLink& link, Connection& connection) {
   }
   const std::uint64_t lost = link.bytes_lost() - before;
   if (lost > connection.never_sent()) {
-    link.cut_off_bytes += lost - connection.never_sent();
-    ++link.cut_off;
+    link.cut_bytes += lost - connection.never_sent();
+    ++link.cut_connections;
   }
   for (Inbox& in : link.in) in.lost(connection.name);
   connection.link = LinkId();
@@ -409,7 +412,8 @@ void TcpEngine::slot_failed(TcpLink& link, std::uint16_t index, Fault fault, con
   link.last_fault = why.message();
   if (!was_alone && link.alone()) {
     link.alone_since = now();
-    // A connection it was still dialling when it closed the others is no sign of life.
+    // What was so stays so until it has been heard again: a connection it was still dialling when it closed the
+    // others is no sign of life.
     link.ended_by_peer = fault == Fault::kEndedByPeer && (link.answered || link.ended_by_peer);
     log_debug("tcp: the link to " + link.peer + " lost its last connection (" + why.message() + ")");
   }

@@ -71,10 +71,10 @@ struct TcpLink {
   std::size_t shift = 0;  // of the data connections, see carriers()
   TimePoint shift_since{};
   TimePoint alone_since = kNever;
-  int cut_off = 0;  // connections that ended with bytes on their way, since the last one attached
-  std::uint64_t cut_off_bytes = 0;
-  bool answered = false;       // since it was last alone: the dialler, too, knows it has a connection
-  bool ended_by_peer = false;  // and not by silence
+  int cut_connections = 0;      // that ended with bytes on their way, since the last one attached
+  std::uint64_t cut_bytes = 0;  // about so many: headers and records count as sent
+  bool answered = false;        // since it was last alone: the dialler, too, knows it has a connection
+  bool ended_by_peer = false;   // and not by silence
   std::string last_fault;
   Duration round_trip{0};  // smoothed; 0: not measured yet
 

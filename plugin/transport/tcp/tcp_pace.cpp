@@ -22,9 +22,10 @@ constexpr double kLongQueue = 3;              // targets
 constexpr double kHorizon = 4;                // epochs in which a deviation from the target is to be gone
 constexpr double kLeast = 0.75, kMost = 1.1;  // of what the line carries
 constexpr double kDeepest = 0.3;              // of it, given up to drain
-constexpr double kLeastRate = 128.0 * 1024;   // bytes a second: some packets an epoch
+constexpr double kLeastRate = 32.0 * 1024;    // bytes a second
+constexpr double kLeastOfEpoch = 16e3;        // bytes at the rate, so that packets can be counted
 constexpr double kWeight = 1.0 / 8;           // of an epoch
-constexpr double kFirstStep = 0.01, kStepGrowth = 1.6, kLongestStep = 0.25;
+constexpr double kFirstStep = 0.02, kStepGrowth = 1.6, kLongestStep = 0.25;
 constexpr double kFollows = 0.9;   // of what was sent: the line keeps up
 constexpr double kCarries = 0.95;  // the line carries all of it
 constexpr double kSlower = 0.75;   // it does not by far
@@ -71,7 +72,10 @@ void Shortest::note(TimePoint now, Duration time) {
   now_ = std::min(now_, time);
 }
 
-Duration LinkPace::epoch() const { return std::max(kShortestEpoch, round_trip_); }
+Duration LinkPace::epoch() const {
+  const Duration packets = rate_ > 0 ? Duration(static_cast<Duration::rep>(1e6 * kLeastOfEpoch / rate_)) : Duration(0);
+  return std::max({kShortestEpoch, round_trip_, packets});
+}
 
 double LinkPace::target() const {
   return std::max(kTarget, kTargetOfRoundTrip * seconds(shortest_round_trip_.value()));
@@ -107,6 +111,8 @@ double LinkPace::observe(TimePoint now, const Sight& sight) {
     // Round trips are old news, and nothing has arrived yet.
     measuring_ = true;
     settled_ = now + 2 * sight.round_trip;
+    if (epochs_ > 0) line_ = lines_ / epochs_;
+    lines_ = epochs_ = 0;
     rate_ = before_ = line_;
     drained_ = now;
     last_delivered_ = 0;
@@ -139,9 +145,12 @@ void LinkPace::end_epoch(TimePoint now, double delivered, double carried) {
   follow(delivered, carried);
   if (line_ < kLeastRate) {
     line_ = rate_ = 0;
+    lines_ = epochs_ = 0;
     full_ = 0;
     return;
   }
+  lines_ += line_;
+  ++epochs_;
   const double time = seconds(epoch());
   double lean = (target() - queue()) / (kHorizon * time);
   if (now - drained_ > kDrainEvery) {  // the shortest way stays known

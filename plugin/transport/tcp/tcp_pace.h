@@ -51,8 +51,9 @@ class Shortest {
 // As in LEDBAT (RFC 6817) the queue is what the way out takes beyond its shortest, and the pace leans towards a target:
 // with a queue, what arrives is what the line carries; the rate is that, a little more while the queue is below the
 // target and less above. Without one the rate grows, faster and faster, while what arrives follows. Time is cut into
-// epochs of a round trip. Until a queue has been seen there is no limit, and again once so little arrives that its
-// packets could be counted: after a black hole, or on a line that needs no pace.
+// epochs of a round trip, or of some packets where that is longer. Until a queue has been seen there is no limit, and
+// again once next to nothing arrives, as in a black hole. After a pause the rate is the mean of that before: at its end,
+// links that were done had left their part of a shared line to this one.
 class LinkPace {
  public:
   struct Sight {                  // of all data connections, now
@@ -79,8 +80,9 @@ class LinkPace {
   [[nodiscard]] double target() const;  // of it
 
   double rate_ = 0;
-  double line_ = 0;    // what it carries, as far as is known
-  double before_ = 0;  // rate_ in the epoch before: what arrives in this one
+  double line_ = 0;                // what it carries, as far as is known
+  double lines_ = 0, epochs_ = 0;  // the sum of line_ over the epochs since there was no backlog
+  double before_ = 0;              // rate_ in the epoch before: what arrives in this one
   double last_delivered_ = 0;
   double step_ = 0;
   int full_ = 0;  // epochs with a queue, before there is a rate
