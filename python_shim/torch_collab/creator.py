@@ -15,7 +15,7 @@ from torch_collab.state import Start
 # Knobs that belong to a rank or a site, not to all of a world.
 _OWN = frozenset(
     {"site", "site_index", "listen", "advertise", "events", "log", "state_dir", "transport", "token", "token_file"}
-    | {"tls_cert", "tls_key", "tls_ca", "insecure", "congestion", "max_mbit_up", "max_mbit_down"}
+    | {"tls_cert", "tls_key", "tls_ca", "insecure", "congestion", "max_mbit_up", "max_mbit_down", "egress_gb"}
 )
 
 

@@ -58,6 +58,12 @@ def test_knobs_that_differ_between_ranks() -> None:
         refused(ranks.join(40), "COLLAB_CODEC differs between ranks", "'fp16'", "'int8'")
 
 
+def test_what_belongs_to_one_site_may_differ() -> None:
+    environments = [{"COLLAB_SITE": "a"}, {"COLLAB_SITE": "b", "COLLAB_EGRESS_GB": "50", "COLLAB_MAX_MBIT_UP": "80"}]
+    with Ranks("bad.py", ["plain"], environments) as ranks:
+        expect_success(ranks.join(60))
+
+
 @pytest.mark.slow
 def test_models_that_differ_between_sites() -> None:
     finished = run_ranks("bad.py", TWO, "other-model-at-b")

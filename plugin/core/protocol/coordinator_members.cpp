@@ -13,7 +13,7 @@ std::string in_json(const wire::Budget& budget) {
   if (budget.total == 0) return {};
   return ",\"egress_gb\":" + json_number(static_cast<double>(budget.spent) / 1e9) +
          ",\"egress_budget_gb\":" + json_number(static_cast<double>(budget.total) / 1e9) +
-         ",\"rounds_left\":" + std::to_string(budget.rounds_left);
+         (budget.spent == 0 ? std::string() : ",\"rounds_left\":" + std::to_string(budget.rounds_left));
 }
 
 const char* in_words(Standing standing) {
@@ -124,7 +124,7 @@ void Coordinator::State::remove(SiteId id, const std::string& reason) {
     return entry.second.ready.has_value() && !entry.second.helper;
   });
   if (!waited_for) begin_round_again();
-  if (gone.budget.intervals == intervals) pace();
+  pace();
   send_roster();
 }
 

@@ -49,6 +49,7 @@ std::vector<Share> equal_shares(const std::vector<Line>& lines) {
   return shares;
 }
 
+std::string rounded_seconds(double time) { return json_number(std::round(100 * time) / 100) + " s"; }
 std::string in_percent(double part) { return json_number(std::round(1000 * part) / 10) + " %"; }
 
 bool measured(const std::vector<Line>& lines) {
@@ -157,8 +158,8 @@ void Coordinator::State::judge_shares(const wire::Form& committed, double second
   const double worst = kSlower * shares.seconds;
   if (same && !shares.before.empty() && shares.before.size() == shares.of.size() && seconds > worst) {
     note(Note::Level::kInfo, "shares",
-         "round " + std::to_string(committed.round.value) + " took " + json_number(seconds) + " s in place of " +
-             json_number(shares.seconds) + " s: the shares of before are taken again",
+         "round " + std::to_string(committed.round.value) + " took " + rounded_seconds(seconds) + " in place of " +
+             rounded_seconds(shares.seconds) + ": the shares of before are taken again",
          {{"round", std::to_string(committed.round.value)}});
     shares.of = std::exchange(shares.before, {});
     shares.stay_until = RoundId{committed.round.value + kRoundsToStay};

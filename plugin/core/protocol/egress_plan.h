@@ -39,6 +39,9 @@ class EgressPlan {
     now_ = {before_.spent + total, now_.intervals + intervals, lately};
   }
 
+  // What a round takes, and so how many can be paid.
+  [[nodiscard]] bool known() const { return now_.round != 0; }
+
   // That can still be paid, the one for the end not counted.
   [[nodiscard]] std::uint64_t rounds_left() const {
     const std::uint64_t rounds = left() / std::max<std::uint64_t>(1, now_.round);
@@ -47,14 +50,20 @@ class EgressPlan {
 
   // Until the next round: at least 1.
   [[nodiscard]] std::uint32_t intervals() const {
-    if (!on()) return 1;
+    if (!on() || !known()) return 1;
     const std::uint64_t rounds = rounds_left();
     if (rounds == 0) return wire::kMaxIntervals;
     const std::uint64_t wanted = (now_.intervals + rounds - 1) / rounds;
     return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(wanted, 1, wire::kMaxIntervals));
   }
 
-  [[nodiscard]] wire::Budget told() const { return {intervals(), now_.spent, budget_, rounds_left()}; }
+  // To go with a round that is about to be sent, `so_far` intervals after the one before: what to do after it.
+  [[nodiscard]] wire::Budget told(std::uint32_t so_far) const {
+    EgressPlan after = *this;
+    after.now_.spent += now_.round;
+    after.now_.intervals += so_far;
+    return {after.intervals(), now_.spent, budget_, known() ? after.rounds_left() : 0};
+  }
 
   // Not even the last one can be paid.
   [[nodiscard]] bool over() const { return on() && left() < std::max<std::uint64_t>(1, now_.round); }

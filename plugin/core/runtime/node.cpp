@@ -128,7 +128,7 @@ void Node::begin_round(protocol::Trigger trigger) {
   trigger.sketch = data_plane_->sketch_of_delta();
   trigger.up_kbit = data_plane_->up_kbit();
   trigger.down_kbit = data_plane_->down_kbit();
-  trigger.budget = egress_.told();
+  trigger.budget = egress_.told(agreed_intervals_);
   feed(std::move(trigger));
 }
 

@@ -256,7 +256,7 @@ void Node::tell(const RoundReport& report) {
   if (egress_.on()) {
     fields.emplace_back("egress_gb", json_number(gigabytes(egress_.so_far().spent)));
     fields.emplace_back("egress_budget_gb", json_number(gigabytes(egress_.budget())));
-    fields.emplace_back("rounds_left", std::to_string(egress_.rounds_left()));
+    if (egress_.known()) fields.emplace_back("rounds_left", std::to_string(egress_.rounds_left()));
   }
   events_.write(options_.site, "round", fields);
   std::string who;
@@ -269,7 +269,7 @@ void Node::tell(const RoundReport& report) {
            (who.empty() ? "nobody had steps" : who + " averaged") + "; " + line);
   if (budget_over_) {
     act(protocol::make_note(protocol::Note::Level::kInfo, "budget",
-                            std::string(kBudgetOver) + "; " + budget_in_words()));
+                            "what is left does not pay for another round: " + budget_in_words()));
   } else if (egress_.on()) {
     log_info(budget_in_words());
   }
@@ -281,7 +281,7 @@ std::string Node::budget_in_words() const {
                 gigabytes(egress_.budget()));
   std::string words = line;
   if (budget_over_) return words;
-  words += "; rounds left: " + std::to_string(egress_.rounds_left()) + ", and one for the end";
+  if (egress_.known()) words += "; rounds left: " + std::to_string(egress_.rounds_left()) + ", and one for the end";
   if (intervals_ > 1) words += "; the next one comes after " + std::to_string(intervals_) + " x COLLAB_SYNC_EVERY";
   return words;
 }

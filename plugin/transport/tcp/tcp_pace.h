@@ -52,8 +52,8 @@ class Shortest {
 // with a queue, what arrives is what the line carries; the rate is that, a little more while the queue is below the
 // target and less above. Without one the rate grows, faster and faster, while what arrives follows. Time is cut into
 // epochs of a round trip, or of some packets where that is longer. Until a queue has been seen there is no limit, and
-// again once next to nothing arrives, as in a black hole. After a pause the rate is the mean of that before: at its end,
-// links that were done had left their part of a shared line to this one.
+// again once next to nothing arrives, as in a black hole. After a pause the rate is the mean of that before: at its
+// end, links that were done had left their part of a shared line to this one.
 class LinkPace {
  public:
   struct Sight {                  // of all data connections, now

@@ -101,6 +101,9 @@ TEST_F(Round, ThePaceIsToldAnewWhenSomebodyGoesOrIsReady) {
   static_cast<void>(c.hear(4, wire::Adopted{RunId{7}, RoundId{1}, kRight}));
   EXPECT_EQ(told(c.hear(3, H::ready(2))), 1U) << "the others are to come";
   static_cast<void>(c.close(3));
+  thrifty = H::ready(2);
+  thrifty.budget.intervals = 41;  // another figure than was agreed on
+  static_cast<void>(c.hear(2, thrifty));
   const auto gone = c.hear(2, wire::Leave{"its budget is spent"});
   EXPECT_EQ(told(gone), 1U);
   EXPECT_THAT(notes(gone), HasSubstr("rounds come every COLLAB_SYNC_EVERY again"));

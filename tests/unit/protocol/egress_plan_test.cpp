@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <utility>
+
 namespace collab::protocol {
 namespace {
 
@@ -56,6 +58,28 @@ TEST(EgressPlan, WhatIsLeftLastsAsLongAgain) {
     EXPECT_GE(plan.intervals() * plan.rounds_left(), plan.so_far().intervals) << "after round " << round;
   }
   EXPECT_EQ(plan.rounds_left(), 39U);
+}
+
+// As a site has it: what it tells goes with a round that is not paid yet, and holds after it.
+TEST(EgressPlan, WhatIsToldHoldsAfterTheRoundItGoesWith) {
+  for (const auto& [rounds, lasts] : {std::pair(5, 65), std::pair(20, 170), std::pair(400, 3500)}) {
+    EgressPlan plan(static_cast<std::uint64_t>(rounds) * kRound + kRound / 2);
+    std::uint64_t total = 0, lasted = 0;
+    std::uint32_t agreed = 1;
+    int paid = 0;
+    for (; !plan.over(); ++paid) {
+      const wire::Budget told = plan.told(agreed);
+      EXPECT_EQ(told.spent, total);
+      total += kRound;
+      plan.round_ended(kRound, total, agreed);
+      lasted += agreed;
+      agreed = told.intervals;
+      EXPECT_EQ(agreed, paid == 0 ? 1 : plan.intervals());
+      EXPECT_EQ(told.rounds_left, paid == 0 ? 0 : plan.rounds_left());
+    }
+    EXPECT_EQ(paid, rounds);
+    EXPECT_GE(lasted, static_cast<std::uint64_t>(lasts)) << rounds;
+  }
 }
 
 TEST(EgressPlan, ATightBudgetIsStretchedFromTheStart) {
