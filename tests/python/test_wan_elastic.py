@@ -24,7 +24,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.wan, pytest.mark.usefixtures("allowe
 COLLAB = [sys.executable, "-m", "torch_collab.cli"]
 GRACE = 6.0
 CHUNK_BYTES = 256 * 1024
-STREAMS = 4  # of a link, at work
+CONNECTIONS = 13  # of a link
+STREAMS = 4  # of these, at work
 SITES = ("paris", "rome", "oslo")
 
 
@@ -158,6 +159,7 @@ def test_a_cut_and_a_slow_line_in_mid_round_are_no_losses(labs: Callable[..., La
     again = [(int(lost or 0), int(streams or 0)) for away, lost, streams in told if int(away) > 15]
     print("KiB sent again over so many connections, each end of a link:", [(lost // 1024, n) for lost, n in again])
     assert len(again) >= 2, "rome's links to both outlived the cut"
+    assert all(lost < 2 * CHUNK_BYTES * CONNECTIONS for lost, _ in again)
     assert sum(lost for lost, _ in again) < 2 * CHUNK_BYTES * STREAMS * 2 * (len(SITES) - 1)
     assert len(re.findall(r"started pid", lab.output)) == len(SITES), "nobody was restarted"
     assert len(set(re.findall(r"ended step \d+ digest (\w+)", lab.output))) == 1

@@ -64,12 +64,7 @@ void Coordinator::State::pace() {
 }
 
 // Who stands ready is not left waiting for many intervals: the others come when one has passed.
-std::uint32_t Coordinator::State::pace_now() const {
-  const bool waited_for = std::any_of(members.begin(), members.end(), [](const auto& entry) {
-    return entry.second.ready.has_value() && !entry.second.helper;
-  });
-  return waited_for ? 1 : intervals;
-}
+std::uint32_t Coordinator::State::pace_now() const { return somebody_ready() ? 1 : intervals; }
 
 void Coordinator::State::commit(AttemptId attempt, const std::vector<SiteId>& contributors) {
   const RoundId committed = number();

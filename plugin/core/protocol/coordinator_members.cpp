@@ -120,12 +120,15 @@ void Coordinator::State::remove(SiteId id, const std::string& reason) {
     gathering.start(now);
   }
   // A round begins with its first ready: without one nobody waits.
-  const bool waited_for = std::any_of(members.begin(), members.end(), [](const auto& entry) {
-    return entry.second.ready.has_value() && !entry.second.helper;
-  });
-  if (!waited_for) begin_round_again();
+  if (!somebody_ready()) begin_round_again();
   pace();
   send_roster();
+}
+
+// A helper is ready all the time, and waits for nobody.
+bool Coordinator::State::somebody_ready() const {
+  return std::any_of(members.begin(), members.end(),
+                     [](const auto& entry) { return entry.second.ready.has_value() && !entry.second.helper; });
 }
 
 void Coordinator::State::tell_sources(const MemberRecord& to) {

@@ -375,6 +375,7 @@ struct Coordinator::State {
   void compare(const wire::Form& form);  // what the contributors learned
   void pace();
   [[nodiscard]] std::uint32_t pace_now() const;
+  [[nodiscard]] bool somebody_ready() const;
 
   // coordinator_shares.cpp
   [[nodiscard]] std::vector<Share> shares_for(const std::set<SiteId>& sites);

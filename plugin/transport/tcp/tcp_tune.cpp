@@ -38,8 +38,11 @@ void TcpEngine::keep_pace(TcpLink& link, TimePoint time, bool backlogged) {
     link.shift_since = time;
   }
   const std::vector<Connection*> carriers = link.carriers(in_use(link));
-  if (carriers.empty()) link.pace.pause();
-  if (carriers.empty() || carriers.front()->peer().address().is_loopback()) return;
+  if (carriers.empty()) {
+    link.pace.pause();
+    return;
+  }
+  if (carriers.front()->peer().address().is_loopback()) return;
   const std::optional<LinkPace::Sight> sight = look(link, carriers, backlogged);
   if (!sight) return;
   if (backlogged) ask_the_way(link, time);
