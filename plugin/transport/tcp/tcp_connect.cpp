@@ -337,12 +337,11 @@ void TcpEngine::attach(TcpLink& link, const ConnectionPtr& connection) {
 
 void TcpEngine::detach(TcpLink& link, Connection& connection) {
   std::vector<std::uint64_t> tokens;
-  const std::uint64_t before = link.bytes_lost();
+  std::uint64_t lost = 0;
   for (Outbox& out : link.out) {
-    out.lost(connection.name);
+    lost += out.lost(connection.name);
     out.take_tokens(tokens);
   }
-  const std::uint64_t lost = link.bytes_lost() - before;
   if (lost > connection.never_sent()) {
     link.cut_bytes += lost - connection.never_sent();
     ++link.cut_connections;

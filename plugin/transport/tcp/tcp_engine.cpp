@@ -268,6 +268,7 @@ void TcpEngine::tick() {
     }
     tick_link(*link, time);
   }
+  watch_exchange(time);
   const std::vector<ConnectionPtr> loose(loose_.begin(), loose_.end());
   for (const ConnectionPtr& connection : loose) {
     if (connection->deadline > time) continue;

@@ -82,6 +82,7 @@ class TcpEngine final : private ConnectionOwner {
   void check_closing(TcpLink& link, TimePoint now);
   void check_connection(TcpLink& link, Connection& connection, TimePoint now);
   void tune(TcpLink& link, TimePoint now);
+  void watch_exchange(TimePoint now);
   void keep_pace(TcpLink& link, TimePoint now, bool backlogged);
   static std::optional<LinkPace::Sight> look(TcpLink& link, const std::vector<Connection*>& carriers, bool backlogged);
   static void ask_the_way(TcpLink& link, TimePoint now);
@@ -163,6 +164,7 @@ class TcpEngine final : private ConnectionOwner {
   std::deque<Id> ended_well_;                        // the newest links that did
   std::vector<std::unique_ptr<TcpLink>> graveyard_;  // ended links, until nothing on the stack can know them
   std::deque<ConnectionPtr> loose_;                  // without a link: not greeted yet, or draining; the oldest first
+  Backlog backlog_;                                  // on any link
   std::map<std::string, std::uint16_t> remembered_;  // data connections, by peer's host
   boost::asio::steady_timer ticker_, ack_timer_, bucket_timer_;
   bool ticking_ = false, ack_waiting_ = false, bucket_waiting_ = false, stopped_ = false;

@@ -64,6 +64,7 @@ struct TcpLink {
   std::vector<Slot> slots = std::vector<Slot>(1);
   ConnectionSearch search;
   LinkPace pace;
+  Backlog backlog;
   std::optional<Duration> way_out;          // the shortest since the last tick, in clocks that differ by a constant
   std::uint64_t delivered = 0, resent = 0;  // bytes of data connections, as the kernel counts
   std::uint16_t peer_wants = 1;
@@ -94,7 +95,6 @@ struct TcpLink {
 
   [[nodiscard]] Outbox& outbox(Lane lane) { return out[static_cast<std::size_t>(lane)]; }
   [[nodiscard]] Inbox& inbox(Lane lane) { return in[static_cast<std::size_t>(lane)]; }
-  [[nodiscard]] std::uint64_t bytes_lost() const { return out[0].bytes_lost() + out[1].bytes_lost(); }
   [[nodiscard]] std::uint16_t attached_data() const {
     std::uint16_t count = 0;
     for (std::size_t i = 1; i < slots.size(); ++i) count = static_cast<std::uint16_t>(count + slots[i].attached());

@@ -92,12 +92,6 @@ Outbox::Piece Outbox::piece(std::uint64_t number) const {
   return piece;
 }
 
-std::uint64_t Outbox::bytes_lost() const {
-  std::uint64_t bytes = 0;
-  for (const std::uint64_t number : again_) bytes += segments_[number - first_].length;
-  return bytes;
-}
-
 // Called when a segment has arrived and nobody reads it any more.
 void Outbox::settle(Segment& segment) {
   Message& message = *segment.message;
@@ -124,7 +118,8 @@ void Outbox::written(Carrier carrier, std::uint64_t number) {
   drop_settled();
 }
 
-void Outbox::lost(Carrier carrier) {
+std::uint64_t Outbox::lost(Carrier carrier) {
+  std::uint64_t bytes = 0;
   for (std::size_t i = 0; i < segments_.size(); ++i) {
     Segment& segment = segments_[i];
     if (segment.message == nullptr) continue;
@@ -138,12 +133,13 @@ void Outbox::lost(Carrier carrier) {
     }
     // Whatever the other copy: the peer may have given it up for the one that is lost.
     if (!segment.arrived) {
-      again_.insert(first_ + i);
+      if (again_.insert(first_ + i).second) bytes += segment.length;
     } else if (was_reading && !segment.reading()) {
       settle(segment);
     }
   }
   drop_settled();
+  return bytes;
 }
 
 Status Outbox::acknowledge(const LaneArrivals& arrivals, std::vector<std::uint64_t>& tokens) {

@@ -51,8 +51,8 @@ class Outbox {
   // copy of it, for a connection that has nothing better to do.
   std::optional<Piece> hung(Carrier carrier, TimePoint since);
   void written(Carrier carrier, std::uint64_t number);
-  // The connection has ended: what it carried and has not arrived is to be sent again.
-  void lost(Carrier carrier);
+  // The connection has ended: what it carried and has not arrived is to be sent again. Returns the bytes of that.
+  std::uint64_t lost(Carrier carrier);
   // Old news is fine; news of what was never sent is kCorrupt. Tokens that are due are added to `tokens`.
   Status acknowledge(const LaneArrivals& arrivals, std::vector<std::uint64_t>& tokens);
   // Tokens that became due by written() or lost().
@@ -63,7 +63,6 @@ class Outbox {
   [[nodiscard]] std::uint64_t segments() const { return first_ + segments_.size(); }  // cut so far
   [[nodiscard]] std::uint64_t bytes_arrived() const { return bytes_arrived_; }
   [[nodiscard]] std::uint64_t sent_again() const { return sent_again_; }
-  [[nodiscard]] std::uint64_t bytes_lost() const;  // and not sent again yet
 
  private:
   struct Message {

@@ -32,6 +32,8 @@ constexpr double kSlower = 0.75;   // it does not by far
 constexpr double kStillGrows = 1.2;
 constexpr int kFullEpochs = 2;
 
+constexpr Duration kPause = std::chrono::milliseconds(500);  // after an exchange, at least
+
 double seconds(Duration time) { return std::chrono::duration<double>(time).count(); }
 
 }  // namespace
@@ -111,8 +113,6 @@ double LinkPace::observe(TimePoint now, const Sight& sight) {
     // Round trips are old news, and nothing has arrived yet.
     measuring_ = true;
     settled_ = now + 2 * sight.round_trip;
-    if (epochs_ > 0) line_ = lines_ / epochs_;
-    lines_ = epochs_ = 0;
     rate_ = before_ = line_;
     drained_ = now;
     last_delivered_ = 0;
@@ -130,14 +130,14 @@ double LinkPace::observe(TimePoint now, const Sight& sight) {
   const auto resent = static_cast<double>(sight.resent - resent_since_);
   const double sent = rate_;
   begin_epoch(now, sight);
-  end_epoch(now, delivered / time, (delivered + resent) / time);
+  end_epoch(now, time, delivered / time, (delivered + resent) / time);
   before_ = sent;
   last_delivered_ = delivered / time;
   way_out_before_ = std::exchange(way_out_, std::nullopt);
   return rate_;
 }
 
-void LinkPace::end_epoch(TimePoint now, double delivered, double carried) {
+void LinkPace::end_epoch(TimePoint now, double took, double delivered, double carried) {
   if (rate_ == 0) {
     find(delivered);
     return;
@@ -145,12 +145,12 @@ void LinkPace::end_epoch(TimePoint now, double delivered, double carried) {
   follow(delivered, carried);
   if (line_ < kLeastRate) {
     line_ = rate_ = 0;
-    lines_ = epochs_ = 0;
+    lines_ = measured_ = 0;
     full_ = 0;
     return;
   }
-  lines_ += line_;
-  ++epochs_;
+  lines_ += line_ * took;
+  measured_ += took;
   const double time = seconds(epoch());
   double lean = (target() - queue()) / (kHorizon * time);
   if (now - drained_ > kDrainEvery) {  // the shortest way stays known
@@ -158,6 +158,11 @@ void LinkPace::end_epoch(TimePoint now, double delivered, double carried) {
     lean = -std::min(kDeepest, queue() / time);
   }
   rate_ = line_ * std::clamp(1 + lean, kLeast, kMost);
+}
+
+void LinkPace::exchange_ended(double share) {
+  if (measured_ > 0) line_ = std::max(kLeastRate, lines_ / measured_ * share);
+  lines_ = measured_ = 0;
 }
 
 void LinkPace::find(double delivered) {
@@ -187,6 +192,22 @@ void LinkPace::follow(double delivered, double carried) {
   } else if (carried > line_ || delivered < kCarries * before_) {
     line_ += kWeight * (carried - line_);
   }
+}
+
+// ---- Backlog ---------------------------------------------------------------------------------------
+
+void Backlog::note(TimePoint now, bool waiting) {
+  const TimePoint before = std::exchange(noted_, now);
+  if (!waiting) return;
+  if (before != TimePoint()) lasted_ += now - before;
+  seen_ = now;
+}
+
+bool Backlog::over(TimePoint now) const { return lasted_ > Duration(0) && now - seen_ > kPause; }
+
+double Backlog::take_share(const Backlog& of) {
+  const Duration lasted = std::exchange(lasted_, Duration(0));
+  return of.lasted_ > Duration(0) ? std::min(1.0, seconds(lasted) / seconds(of.lasted_)) : 1;
 }
 
 // ---- ConnectionSearch ----------------------------------------------------------------------------

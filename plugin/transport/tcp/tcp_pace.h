@@ -42,6 +42,20 @@ class Shortest {
   TimePoint since_{};
 };
 
+// For how long data has waited to be sent, in the exchange under way: on one link, or on any of them.
+class Backlog {
+ public:
+  void note(TimePoint now, bool waiting);  // every tick
+  // Some has waited, and none does for a while: the exchange has ended.
+  [[nodiscard]] bool over(TimePoint now) const;
+  // Of that of all, at the end of an exchange; counts anew.
+  [[nodiscard]] double take_share(const Backlog& of);
+
+ private:
+  TimePoint noted_{}, seen_{};
+  Duration lasted_{0};
+};
+
 // The rate at which the data connections of a link together keep the line busy with a short queue before it. Congestion
 // control by itself does not: what looks at losses fills the queue first, and several flows of BBR (version 1) each
 // hold to the most they have ever had, so that together they keep the queue full and lose packets there (Hock, Bless,
@@ -52,8 +66,11 @@ class Shortest {
 // with a queue, what arrives is what the line carries; the rate is that, a little more while the queue is below the
 // target and less above. Without one the rate grows, faster and faster, while what arrives follows. Time is cut into
 // epochs of a round trip, or of some packets where that is longer. Until a queue has been seen there is no limit, and
-// again once next to nothing arrives, as in a black hole. After a pause the rate is the mean of that before: at its
-// end, links that were done had left their part of a shared line to this one.
+// again once next to nothing arrives, as in a black hole.
+//
+// Links that share a line know nothing of each other, and each keeps the part that it begins an exchange with. So it
+// begins with the mean of its line over the whole of the last one: what others had left to it at their end is not all
+// its own, and a link that was done early leaves more to others. Then all are done together.
 class LinkPace {
  public:
   struct Sight {                  // of all data connections, now
@@ -66,13 +83,15 @@ class LinkPace {
   };
   // Called about every tick; returns rate().
   double observe(TimePoint now, const Sight& sight);
+  // An exchange of all links has ended: this one had data to send for `share` of it.
+  void exchange_ended(double share);
   // There are no connections: what is known of the line stays, what goes on now tells nothing of it.
   void pause() { measuring_ = false; }
   [[nodiscard]] double rate() const { return rate_; }  // bytes a second; 0: no limit
 
  private:
   void begin_epoch(TimePoint now, const Sight& sight);
-  void end_epoch(TimePoint now, double delivered, double carried);
+  void end_epoch(TimePoint now, double took, double delivered, double carried);
   void find(double delivered);
   void follow(double delivered, double carried);
   [[nodiscard]] Duration epoch() const;
@@ -80,9 +99,9 @@ class LinkPace {
   [[nodiscard]] double target() const;  // of it
 
   double rate_ = 0;
-  double line_ = 0;                // what it carries, as far as is known
-  double lines_ = 0, epochs_ = 0;  // the sum of line_ over the epochs since there was no backlog
-  double before_ = 0;              // rate_ in the epoch before: what arrives in this one
+  double line_ = 0;                  // what it carries, as far as is known
+  double lines_ = 0, measured_ = 0;  // line_ times seconds, and these seconds, in this exchange
+  double before_ = 0;                // rate_ in the epoch before: what arrives in this one
   double last_delivered_ = 0;
   double step_ = 0;
   int full_ = 0;  // epochs with a queue, before there is a rate

@@ -15,21 +15,31 @@ namespace {
 constexpr double kWorthSetting = 0.005;   // of the pace
 constexpr double kUnsentSeconds = 0.008;  // that a socket holds, at the pace
 // BBR (version 1) sends next to nothing for 200 ms and a round trip when it has seen no shorter round trip for 10 s, to
-// see one. After a longer pause it takes that of the first packets instead. So connections work in three shifts: 5 s of
-// work, then 10 s of rest.
-constexpr Duration kShift = std::chrono::milliseconds(5100);
+// see one. After a longer pause it takes that of the first packets instead. So connections work in three shifts: 5.5 s
+// of work, then 11 s of rest. What was on its way when the rest began may show a shorter round trip than any before,
+// and the 10 s count from there.
+constexpr Duration kShift = std::chrono::milliseconds(5500);
 
 }  // namespace
 
 void TcpEngine::tune(TcpLink& link, TimePoint time) {
+  const bool waits = link.outbox(Lane::kData).backlogged();
+  const bool backlogged = std::exchange(link.was_backlogged, waits) && waits;
+  link.backlog.note(time, backlogged);
   if (link.alone()) {
     link.pace.pause();
     return;
   }
-  const Outbox& data = link.outbox(Lane::kData);
-  const bool backlogged = std::exchange(link.was_backlogged, data.backlogged()) && data.backlogged();
   keep_pace(link, time, backlogged);
   if (options_.connections == 0) search(link, time, backlogged);
+}
+
+void TcpEngine::watch_exchange(TimePoint time) {
+  const auto waits = [](const auto& entry) { return entry.second->was_backlogged; };
+  backlog_.note(time, std::any_of(links_.begin(), links_.end(), waits));
+  if (!backlog_.over(time)) return;
+  for (const auto& [id, link] : links_) link->pace.exchange_ended(link->backlog.take_share(backlog_));
+  backlog_ = {};
 }
 
 void TcpEngine::keep_pace(TcpLink& link, TimePoint time, bool backlogged) {

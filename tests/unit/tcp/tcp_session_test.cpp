@@ -77,9 +77,9 @@ TEST_F(TcpOutbox, WhatWasAcknowledgedIsNotSentAgain) {
   for (int i = 0; i < 6; ++i) out_.push(message_of(*pool_, 10, 0, 1), 0);
   for (int i = 0; i < 6; ++i) send(i % 2 == 0 ? 1 : 2);
   ASSERT_TRUE(arrive(1, {0b1010}).ok());  // 0, 2 and 4
-  out_.lost(1);                           // carried 0, 2, 4
+  EXPECT_EQ(out_.lost(1), 0U) << "carried 0, 2, 4";
   EXPECT_FALSE(out_.ready());
-  out_.lost(2);  // carried 1, 3, 5
+  EXPECT_EQ(out_.lost(2), out_.bytes_arrived()) << "carried 1, 3, 5, which are as long";
   EXPECT_EQ(send(3), 1U);
   ASSERT_TRUE(arrive(4, {0b1}).ok());  // while 3 waits to be sent again it turns out to have arrived
   EXPECT_EQ(send(3), 5U);
