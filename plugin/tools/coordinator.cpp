@@ -13,6 +13,7 @@
 #include "collab/config.h"
 #include "collab/session.h"
 #include "core/base/log.h"
+#include "core/runtime/addresses.h"
 #include "tools/surroundings.h"
 
 namespace {
@@ -40,7 +41,12 @@ int serve(const po::variables_map& arguments) {
   const collab::Result<std::unique_ptr<collab::CoordinatorServer>> server =
       collab::serve_coordinator(loaded->config, std::move(*transport), arguments["listen"].as<std::string>());
   if (!server.ok()) return fail(server.status());
-  std::cout << "collab-coordinator: sites reach it at COLLAB_COORDINATOR=" << (*server)->address() << std::endl;
+  const std::string address = (*server)->address();
+  const bool anywhere = loaded->config.advertise.empty() && collab::is_wildcard(arguments["listen"].as<std::string>());
+  std::cout << "collab-coordinator: sites reach it at COLLAB_COORDINATOR="
+            << (anywhere ? "HOST" + address.substr(address.rfind(':')) + ", HOST being any address of this machine"
+                         : address)
+            << std::endl;
   int signal = 0;
   sigwait(&ends, &signal);
   std::cout << "collab-coordinator: stopped by " << collab::tools::name_of_end(signal) << std::endl;

@@ -40,12 +40,17 @@ def local_address_towards(host: str) -> str:
         return str(probe.getsockname()[0])
 
 
+def is_wildcard(host: str) -> bool:
+    """True of a host to listen at that means every address of this machine."""
+    return host.strip("[]") in ("", "0.0.0.0", "::", "*")
+
+
 def dial_address(advertise: str, listen: str, coordinators: list[str]) -> str:
     """The host others dial: COLLAB_ADVERTISE, else a definite COLLAB_LISTEN, else the local end towards the swarm."""
     if advertise:
         return advertise
     listen_host = listen.rpartition(":")[0].strip("[]")
-    if listen_host not in ("", "0.0.0.0", "::", "*"):
+    if not is_wildcard(listen_host):
         return listen_host
     towards = split_host_port(coordinators[0])[0] if coordinators else os.environ.get("MASTER_ADDR", "127.0.0.1")
     if is_loopback(towards):

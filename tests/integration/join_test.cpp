@@ -171,6 +171,7 @@ class Lending : public Joining {
       inner(options, site);
       options.lends_optimizer = lends_[site];
       if (site < 2) options.config.join_optimizer = allowed_;
+      if (site == 1) options.config.egress_gb = budget_of_second_;
     };
     for (std::size_t site = 0; site < 2; ++site) {
       for (std::size_t i = 0; i < 2'500'001; ++i) state_[site].push_back(static_cast<std::byte>(i * (7 + site) >> 3));
@@ -230,6 +231,7 @@ class Lending : public Joining {
   std::atomic<int> lost_ = -1;
   std::array<bool, 3> lends_{true, true, true};
   bool allowed_ = true;
+  double budget_of_second_ = 0;
   std::array<std::vector<std::byte>, 2> state_;
   std::atomic<int> copies_ = 0;
   std::atomic<bool> stopped_ = false;
@@ -313,6 +315,21 @@ TEST_F(Lending, TheKnobTurnsItOff) {
   join_third();
   EXPECT_THAT(sessions_[2]->ask_optimizer().status().message(), HasSubstr("COLLAB_JOIN_OPTIMIZER is 0 there"));
   EXPECT_FALSE(sessions_[0]->optimizer_wanted() || sessions_[1]->optimizer_wanted());
+  finish_all();
+}
+
+TEST_F(Lending, WhoseBudgetIsToLastLeavesItToOthers) {
+  budget_of_second_ = 2.8e-3;  // three rounds, of 0.8 MB each
+  start_two();
+  together(2, [this](std::size_t site) { EXPECT_TRUE(interval(site)); });
+  answer(0, []() -> Result<OptimizerCopy> { return unavailable("LBFGS keeps a history"); });
+  answer_with_state(1);
+  const std::uint64_t before = sessions_[1]->status().bytes_sent;
+  join_third();
+  EXPECT_TRUE(values(2) == values(0));
+  EXPECT_THAT(sessions_[2]->ask_optimizer().status().message(),
+              HasSubstr("site1: what it may send is to last (COLLAB_EGRESS_GB)"));
+  EXPECT_EQ(sessions_[1]->status().bytes_sent, before) << "nor any part of the anchor";
   finish_all();
 }
 

@@ -247,7 +247,10 @@ TEST(Session, TheStateOnDiskOutlivesTheSwarm) {
 }
 
 // Ten rounds' worth at one of the sites. Rounds come less often as it runs out, then that site trains on alone.
-TEST(Session, ABudgetIsNeverOverspentAndNeverStopsTheTraining) {
+class SiteOnOneHost : public ::testing::TestWithParam<bool> {};
+INSTANTIATE_TEST_SUITE_P(Hosts, SiteOnOneHost, ::testing::Bool());
+
+TEST_P(SiteOnOneHost, ABudgetIsNeverOverspentAndNeverStopsTheTraining) {
   Swarm swarm;
   swarm.ranks = 2;
   swarm.config.codec = CodecId::kFp32;
@@ -255,6 +258,7 @@ TEST(Session, ABudgetIsNeverOverspentAndNeverStopsTheTraining) {
   swarm.config.weight = WeightBy::kEqual;
   const double round_gb = 40'500e-9;
   swarm.adjust = [&](SessionOptions& options, std::size_t site) {
+    options.one_host = GetParam();
     if (site == 1) options.config.egress_gb = 10 * round_gb;
   };
   swarm.start_coordinator();

@@ -251,7 +251,7 @@ constexpr auto kRows = std::to_array<KnobRow>({
 
     {{"egress_gb", "0", "GB", "0..1000000",
       "What this site may send of rounds and moments, in 10^9 bytes of payload (with state_dir, over restarts too): "
-      "rounds come less often once half is spent, so that it lasts. 0: no budget."},
+      "rounds come less often once half is spent, so that it lasts, and others lend to who joins. 0: no budget."},
      kReal,
      parse_real<&C::egress_gb, 0, 1'000'000'000>,
      format_real<&C::egress_gb>},

@@ -54,7 +54,7 @@ void Coordinator::State::pace() {
     intervals = member.budget.intervals;
     who = member.name;
   }
-  if (intervals == before) return;
+  if (intervals == std::max(1U, before)) return;
   note(Note::Level::kInfo, "pace",
        intervals == 1
            ? "rounds come every COLLAB_SYNC_EVERY again"
@@ -99,8 +99,7 @@ void Coordinator::State::commit(AttemptId attempt, const std::vector<SiteId>& co
     }
   }
   out.emplace_back(std::move(all));
-  const double seconds = static_cast<double>((now - round.formed).count()) / 1e6;
-  judge_shares(form, seconds);
+  judge_shares(form, now - round.formed);
   note(Note::Level::kInfo, "round",
        "round " + std::to_string(committed.value) +
            (names.empty() ? ": nobody had anything to contribute, the anchor stands" : ": " + join_words(names)),
@@ -108,7 +107,7 @@ void Coordinator::State::commit(AttemptId attempt, const std::vector<SiteId>& co
         {"attempt", std::to_string(attempt.value)},
         {"members", json_list(members_named)},
         {"contributors", json_list(names)},
-        {"seconds", json_number(seconds)}});
+        {"seconds", json_number(static_cast<double>((now - round.formed).count()) / 1e6)}});
   anchor->round = committed;
   for (wire::Branch& branch : anchor->branch) branch.samples += weight_of(form);
   if (!contributors.empty()) anchor->digest.reset();

@@ -190,8 +190,12 @@ bool Coordinator::State::repeat_commit(MemberRecord& member) {
   }
   member.recommitted = true;
   const auto& contributors = past->second.contributors;
-  send(member,
-       wire::Commit{term, form.run, form.round, form.attempt, {contributors.begin(), contributors.end()}, intervals});
+  send(member, wire::Commit{term,
+                            form.run,
+                            form.round,
+                            form.attempt,
+                            {contributors.begin(), contributors.end()},
+                            std::max(1U, intervals)});
   member.standing = Standing::kBehind;
   note(Note::Level::kInfo, "resume",
        member.name + " had missed the commit of round " + std::to_string(form.round.value) + " and gets it now",
@@ -302,7 +306,8 @@ bool Coordinator::State::holds_anchor(const MemberRecord& member) const {
          *member.holds == wire::Adopted{anchor->run, anchor->round, *anchor->digest};
 }
 
-// Where there are many they take turns, so that several joiners load several sites. A pair in which neither can be
+// Where there are many they take turns, so that several joiners load several sites. Whose budget is to last is asked
+// where nobody else can be. A pair in which neither can be
 // dialled is the last resort: it will not link up, and the joiner says so.
 std::vector<SiteId> Coordinator::State::pick_sources(const MemberRecord& joiner) {
   if (holds_anchor(joiner)) return {joiner.id};
@@ -313,6 +318,8 @@ std::vector<SiteId> Coordinator::State::pick_sources(const MemberRecord& joiner)
     (member.address.empty() && joiner.address.empty() ? others : reachable).push_back(id);
   }
   auto& from = reachable.empty() ? others : reachable;
+  const auto is_thrifty = [this](SiteId id) { return members.at(id).thrifty(); };
+  if (!std::ranges::all_of(from, is_thrifty)) std::erase_if(from, is_thrifty);
   if (from.size() <= kSources) return from;
   std::ranges::rotate(from, from.begin() + static_cast<std::ptrdiff_t>(next_source % from.size()));
   next_source += kSources;

@@ -121,7 +121,7 @@ void Coordinator::State::remove(SiteId id, const std::string& reason) {
   }
   // A round begins with its first ready: without one nobody waits.
   if (!somebody_ready()) begin_round_again();
-  pace();
+  if (intervals != kNotTold) pace();
   send_roster();
 }
 
@@ -133,10 +133,11 @@ bool Coordinator::State::somebody_ready() const {
 
 void Coordinator::State::tell_sources(const MemberRecord& to) {
   send(to, wire::Adopt{term, anchor->run, anchor->round, to.sources, *anchor->digest, counted(to), list_of(voters),
-                       to.remembers, anchor->branch, intervals});
+                       to.remembers, anchor->branch, std::max(1U, intervals)});
 }
 
 void Coordinator::State::add_source(const MemberRecord& holder) {
+  if (holder.thrifty()) return;
   for (auto& [id, member] : members) {
     if (member.standing != Standing::kAdopting || id == holder.id || member.sources.size() >= kSources) continue;
     if (member.sources == std::vector{id} || (member.address.empty() && holder.address.empty())) continue;
@@ -158,7 +159,7 @@ void Coordinator::State::forget_everything() {
   round = RoundRecord{};
   last_recess = {};
   shares = {};
-  intervals = 1;
+  intervals = kNotTold;
   next_heartbeat = kNever;
 }
 
@@ -246,7 +247,8 @@ std::string Coordinator::State::status_json(TimePoint at) const {
                      ",\"run\":" + std::to_string(anchor ? anchor->run.value : 0) +
                      ",\"round\":" + std::to_string(anchor ? anchor->round.value : 0) +
                      ",\"attempt\":" + std::to_string(round.attempt ? round.attempt->attempt.value : 0) +
-                     ",\"intervals\":" + std::to_string(intervals) + ",\"waiting_for\":" + json_quote(waiting_for()) +
+                     ",\"intervals\":" + std::to_string(std::max(1U, intervals)) +
+                     ",\"waiting_for\":" + json_quote(waiting_for()) +
                      ",\"in_office\":" + (in_office ? "true" : "false") + ",\"voters\":" + json_list(voter_names) +
                      ",\"applicants\":" + json_list(comers) + ",\"members\":[";
   bool first = true;

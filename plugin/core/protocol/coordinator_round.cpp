@@ -68,7 +68,7 @@ void Coordinator::State::on_ready(MemberRecord& member, const wire::Ready& ready
   if (!round.waiting.running() && !member.helper) {
     round.waiting.start(now);
     round.limit = later(now, config.round_timeout);
-    if (intervals > 1) send_roster();
+    if (intervals != 1) send_roster();
   }
 }
 

@@ -49,7 +49,6 @@ std::vector<Share> equal_shares(const std::vector<Line>& lines) {
   return shares;
 }
 
-std::string rounded_seconds(double time) { return json_number(std::round(100 * time) / 100) + " s"; }
 std::string in_percent(double part) { return json_number(std::round(1000 * part) / 10) + " %"; }
 
 bool measured(const std::vector<Line>& lines) {
@@ -147,26 +146,25 @@ std::vector<Share> Coordinator::State::choose_shares(std::vector<Line> lines, st
   const double filled_takes = exchange_time(lines, filled, ratio);
   if (filled_takes * kWorthMoving >= before_takes) return before;
   tell_of_shares(filled, filled_takes / before_takes);
-  if (shares.seconds > 0 && all_kept) shares.before = whole_of(before);
+  if (shares.took > Duration{0} && all_kept) shares.before = whole_of(before);
   return filled;
 }
 
 // Rates are what was seen, and what was assumed of them may be wrong: shares with which an exchange among the same
 // sites took longer than before are taken back, and tried again after a while.
-void Coordinator::State::judge_shares(const wire::Form& committed, double seconds) {
+void Coordinator::State::judge_shares(const wire::Form& committed, Duration took) {
   const bool same = shares.of.size() == committed.participants.size() && round.attempts == 1;
-  const double worst = kSlower * shares.seconds;
-  if (same && !shares.before.empty() && shares.before.size() == shares.of.size() && seconds > worst) {
+  if (same && !shares.before.empty() && shares.before.size() == shares.of.size() && took > kSlower * shares.took) {
     note(Note::Level::kInfo, "shares",
-         "round " + std::to_string(committed.round.value) + " took " + rounded_seconds(seconds) + " in place of " +
-             rounded_seconds(shares.seconds) + ": the shares of before are taken again",
+         "round " + std::to_string(committed.round.value) + " took " + in_seconds(took) + " in place of " +
+             in_seconds(shares.took) + ": the shares of before are taken again",
          {{"round", std::to_string(committed.round.value)}});
     shares.of = std::exchange(shares.before, {});
     shares.stay_until = RoundId{committed.round.value + kRoundsToStay};
     return;
   }
   shares.before.clear();
-  shares.seconds = same && !committed.slices.empty() ? seconds : 0;
+  shares.took = same && !committed.slices.empty() ? took : Duration{0};
 }
 
 void Coordinator::State::tell_of_shares(const std::vector<Share>& filled, double ratio) {

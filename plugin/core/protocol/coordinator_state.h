@@ -59,6 +59,8 @@ inline constexpr std::uint32_t kMaxRepeats = 3;
 inline constexpr std::uint32_t kCutAfter = 4;
 inline constexpr Duration kMoments = std::chrono::seconds(3);
 inline constexpr std::uint64_t kCutRounds = 8;
+// A coordinator that has just taken office does not know the pace: until its first commit that told last holds.
+inline constexpr std::uint32_t kNotTold = 0;
 
 // More than can have been held since the state on disk was written.
 inline constexpr std::uint64_t kForgottenTerms = 64;
@@ -99,6 +101,9 @@ struct MemberRecord {
   std::uint32_t up_kbit = 0;                // as it measured last; 0: not known
   std::uint32_t down_kbit = 0;
   wire::Budget budget{};
+
+  // What it may send is to last.
+  [[nodiscard]] bool thrifty() const { return budget.intervals > 1; }
 };
 
 struct AnchorRecord {
@@ -151,7 +156,7 @@ struct SharesRecord {
   RunId run;
   RoundId round;
   std::map<SiteId, double> of{};
-  double seconds = 0;  // the exchange of the last round that these or the ones before took; 0: not comparable
+  Duration took{0};  // by the exchange of the last round with these or the ones before; 0: not comparable
   std::map<SiteId, double> before{};  // on trial: what they are compared with
   RoundId stay_until{};               // they were taken back: not moved in a round up to this one
 };
@@ -224,7 +229,7 @@ struct Coordinator::State {
   RoundRecord round;
   std::pair<RoundId, std::string> last_recess;  // told once: it is the same at every trigger
   SharesRecord shares;
-  std::uint32_t intervals = 1;  // of COLLAB_SYNC_EVERY from the last round to the next
+  std::uint32_t intervals = kNotTold;  // of COLLAB_SYNC_EVERY from the last round to the next
   Likeness likeness;
   std::map<std::string, InCall> calls;  // by site's name, as last told
   TimePoint vague_since = kNever;       // most are here and ready, but too few of them remember
@@ -382,7 +387,7 @@ struct Coordinator::State {
   [[nodiscard]] std::vector<Share> choose_shares(std::vector<Line> lines, std::vector<Share> kept);
   [[nodiscard]] std::vector<Line> lines_of(const std::set<SiteId>& sites) const;
   [[nodiscard]] std::vector<Share> kept_shares(const std::vector<Line>& lines) const;
-  void judge_shares(const wire::Form& committed, double seconds);
+  void judge_shares(const wire::Form& committed, Duration took);
   void tell_of_shares(const std::vector<Share>& filled, double ratio);
 };
 

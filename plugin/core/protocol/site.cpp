@@ -339,15 +339,16 @@ std::string Site::State::waiting_for(TimePoint at) const {
     if (site != self && !open) others.push_back(member.name);
   }
   const std::string whom = others.empty() ? "the coordinator" : join_words(others);
+  const char* are = others.size() < 2 ? " is" : " are";
   const std::string since = " (" + in_seconds(round.since == kNever ? Duration{0} : at - round.since) + ")";
   switch (round.phase) {
     case RoundPhase::kTraining:
       return wish.phase == WishPhase::kNone ? "waiting for nothing"
                                             : "waiting for the optimiser's state from " + name_of(wish.from);
-    case RoundPhase::kReady: return number + ": waiting until " + whom + " are ready too" + since;
+    case RoundPhase::kReady: return number + ": waiting until " + whom + are + " ready too" + since;
     case RoundPhase::kLinking: return number + ": waiting for a link to " + whom + since;
     case RoundPhase::kExchanging: return number + ": exchanging with " + whom + since;
-    case RoundPhase::kDone: return number + ": waiting for the commit, once " + whom + " are done too" + since;
+    case RoundPhase::kDone: return number + ": waiting for the commit, once " + whom + are + " done too" + since;
     case RoundPhase::kApplying: return number + ": applying the outer step" + since;
   }
   return {};

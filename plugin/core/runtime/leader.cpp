@@ -74,6 +74,10 @@ Status Leader::load_state_file() {
   const std::optional<SealedAnchor> held = arena_->sealed();
   COLLAB_RETURN_IF_ERROR(load_residual(path, header));
   egress_ = header.egress;
+  // Rounds after the last write to the disk, by a process that was killed.
+  if (held && held->run == header.run && held->round > header.round) {
+    egress_.spent += (held->round.value - header.round.value) * egress_.round;
+  }
   if (held && std::pair(held->run, held->round) > std::pair(header.run, header.round)) return {};
   known_.granted = header.term;
   known_.voters = header.voters;
@@ -148,8 +152,8 @@ Result<SealedAnchor> Leader::join() {
   return node_->join(std::move(*join));
 }
 
-Result<RoundReport> Leader::round(std::uint64_t samples, std::uint64_t steps) {
-  return node_->round({.samples = samples, .steps = steps});
+Result<RoundReport> Leader::round(std::uint64_t samples, std::uint64_t steps, std::uint32_t intervals) {
+  return node_->round({.samples = samples, .steps = steps}, intervals);
 }
 
 void Leader::leave(const std::string& reason) {

@@ -19,8 +19,8 @@ class Leader {
   Status prepare();
   // Joins the swarm with the newest anchor held here: in the arena, in COLLAB_STATE_DIR, else the parameters.
   Result<SealedAnchor> join();
-  // Samples and steps of the site in all, since it joined.
-  Result<RoundReport> round(std::uint64_t samples, std::uint64_t steps);
+  // Samples and steps of the site in all, since it joined; intervals of COLLAB_SYNC_EVERY since it last called.
+  Result<RoundReport> round(std::uint64_t samples, std::uint64_t steps, std::uint32_t intervals);
   void leave(const std::string& reason);
 
   [[nodiscard]] ArenaWriter& arena() { return *arena_; }

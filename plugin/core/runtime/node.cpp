@@ -101,14 +101,14 @@ Result<SealedAnchor> Node::join(wire::Join join) {
   return future.get();
 }
 
-Result<RoundReport> Node::round(const protocol::Trigger& trigger) {
+Result<RoundReport> Node::round(const protocol::Trigger& trigger, std::uint32_t intervals) {
   std::promise<Result<RoundReport>> promise;
   std::future<Result<RoundReport>> future = promise.get_future();
-  post_call([this, trigger, promise = std::move(promise)]() mutable {
+  post_call([this, trigger, intervals, promise = std::move(promise)]() mutable {
     if (broken_) return promise.set_value(*broken_);
     rounding_ = std::move(promise);
     standing_still_.start(clock_.now());
-    begin_round(trigger);
+    begin_round(trigger, intervals);
   });
   // The machine gives up after four limits and the grace (kRoundLimits).
   const auto limit = 5 * options_.config.round_timeout + options_.config.link_grace;
@@ -118,7 +118,7 @@ Result<RoundReport> Node::round(const protocol::Trigger& trigger) {
   return future.get();
 }
 
-void Node::begin_round(protocol::Trigger trigger) {
+void Node::begin_round(protocol::Trigger trigger, std::uint32_t intervals) {
   report_ = {};
   moved_ = false;
   triggered_at_ = clock_.now();
@@ -128,7 +128,8 @@ void Node::begin_round(protocol::Trigger trigger) {
   trigger.sketch = data_plane_->sketch_of_delta();
   trigger.up_kbit = data_plane_->up_kbit();
   trigger.down_kbit = data_plane_->down_kbit();
-  trigger.budget = egress_.told(agreed_intervals_);
+  passed_intervals_ += intervals;
+  trigger.budget = egress_.told(passed_intervals_);
   feed(std::move(trigger));
 }
 
@@ -160,7 +161,8 @@ void Node::loop() {
     if (!broken_ && clock_.now() >= optimizer_->next_deadline()) optimizer_->tick();
     if (!broken_ && clock_.now() >= helps_next_) {
       helps_next_ = kNever;
-      begin_round({});
+      // It counts no steps, and offers itself until the others come.
+      begin_round({}, passed_intervals_ == 0 ? agreed_intervals_ : 0);
     }
     tell_what_is_waited_for();
     bytes_sent_ = data_plane_->traffic().bytes_sent;

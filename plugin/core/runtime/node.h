@@ -76,7 +76,8 @@ class Node {
 
   // Joins the swarm; returns with the anchor in the parameters.
   Result<SealedAnchor> join(wire::Join join);
-  Result<RoundReport> round(const protocol::Trigger& trigger);
+  // `intervals` of COLLAB_SYNC_EVERY after the last call.
+  Result<RoundReport> round(const protocol::Trigger& trigger, std::uint32_t intervals);
   // A helper's, in place of join() and round(): returns at once.
   void help(wire::Join join);
   [[nodiscard]] bool exchanging() const { return exchanging_; }
@@ -142,7 +143,7 @@ class Node {
   void act(const protocol::Failed& action);
   void act(const protocol::Note& action);
 
-  void begin_round(protocol::Trigger trigger);
+  void begin_round(protocol::Trigger trigger, std::uint32_t intervals);
   void fail_everything(const Status& why);
   [[nodiscard]] Status publish_moved();  // to the site's other ranks
   void tell(const RoundReport& report);
@@ -186,6 +187,7 @@ class Node {
       standing_still_;  // of a caller that waits in join(), round(), ask_optimizer() or take_optimizer()
   protocol::EgressPlan egress_;
   std::uint32_t agreed_intervals_ = 1;  // by the last commit
+  std::uint32_t passed_intervals_ = 0;  // since that
   RoundReport report_;
   bool moved_ = false;  // in this call, the parameters were moved onto another anchor than the one before
   TimePoint triggered_at_{};

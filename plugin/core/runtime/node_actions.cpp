@@ -157,7 +157,8 @@ void Node::act(const protocol::RoundDone& action) {
   report_.bytes_received = traffic.bytes_received - before_round_.bytes_received;
   exchanging_ = false;
   if (options_.helps) helps_next_ = now;
-  egress_.round_ended(report_.bytes_sent, traffic.bytes_sent + optimizer_->bytes_sent(), agreed_intervals_);
+  egress_.round_ended(report_.bytes_sent, traffic.bytes_sent + optimizer_->bytes_sent(),
+                      std::exchange(passed_intervals_, 0));
   budget_over_ = egress_.over();
   const bool other_pace = agreed_intervals_ != action.intervals;
   intervals_ = agreed_intervals_ = action.intervals;
@@ -222,7 +223,10 @@ void Node::act(const protocol::OptimizerLost& action) {
   if (taking_) std::exchange(taking_, std::nullopt)->set_value(unavailable(action.reason));
 }
 
-void Node::act(const protocol::LendOptimizer& action) { optimizer_->asked(action); }
+// The moments are as large as two models: whose budget is to last leaves them to another, or to a cold start.
+void Node::act(const protocol::LendOptimizer& action) {
+  optimizer_->asked(action, egress_.intervals() > 1 ? "what it may send is to last (COLLAB_EGRESS_GB)" : "");
+}
 
 void Node::act(const protocol::Left&) {
   if (departing_) std::exchange(departing_, std::nullopt)->set_value();

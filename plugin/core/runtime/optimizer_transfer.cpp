@@ -43,11 +43,12 @@ void OptimizerTransfer::lend(std::string why_none) {
   if (wanted_ && !why_none_.empty()) given(unavailable(why_none_));
 }
 
-void OptimizerTransfer::asked(const protocol::LendOptimizer& action) {
-  if (action.asked.snapshot == 0 && !why_none_.empty()) {
-    return act(protocol::TellBorrower{action.to, {0, 0, {}, {}, why_none_}});
+void OptimizerTransfer::asked(const protocol::LendOptimizer& action, const std::string& why_none) {
+  if (action.asked.snapshot == 0) {
+    const std::string& why = why_none_.empty() ? why_none : why_none_;
+    if (!why.empty()) return act(protocol::TellBorrower{action.to, {0, 0, {}, {}, why}});
+    log_info(action.name + " joins and asks for the optimiser's state");
   }
-  if (action.asked.snapshot == 0) log_info(action.name + " joins and asks for the optimiser's state");
   run(protocol::LoanAsked{action.to, action.asked});
 }
 
@@ -149,7 +150,7 @@ protocol::Note OptimizerTransfer::ended(const std::string& cold) {
     return protocol::make_note(Level::kWarning, "join-optimizer", "the optimiser starts cold: " + cold);
   const double seconds = std::chrono::duration<double>(clock_.now() - asked_at_).count();
   return protocol::make_note(Level::kInfo, "join-optimizer",
-                             "the optimiser goes on from the state of that of " + offer.from + ": " +
+                             "the optimiser goes on from the state lent by " + offer.from + ": " +
                                  in_mb(offer.state.bytes) + " in " + protocol::in_seconds(clock_.now() - asked_at_),
                              {{"source", json_quote(offer.from)},
                               {"bytes", std::to_string(offer.state.bytes)},

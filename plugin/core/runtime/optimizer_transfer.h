@@ -31,7 +31,8 @@ class OptimizerTransfer {
   [[nodiscard]] std::uint64_t bytes_sent() const { return bytes_sent_; }
   // From now on copies are made; or not any more, because of `why_none`.
   void lend(std::string why_none);
-  void asked(const protocol::LendOptimizer& action);
+  // `why_none`: not empty: none is lent this time, although there is one.
+  void asked(const protocol::LendOptimizer& action, const std::string& why_none = {});
   void being_given() { wanted_ = false; }  // any thread
   void given(Result<OptimizerCopy> copy);
   void sent(std::uint64_t token);

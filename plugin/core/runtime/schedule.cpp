@@ -5,7 +5,7 @@
 namespace collab {
 
 Result<bool> SyncSchedule::due_by_announcement(std::uint64_t announced) const {
-  if (announced == 0 || announced <= steps_at_round_) return false;
+  if (!stands(announced)) return false;
   if (announced < steps_) {
     return invalid_argument("the site's leader announced a round at step " + std::to_string(announced) +
                             ", but this rank is already at step " + std::to_string(steps_) +

@@ -1,15 +1,18 @@
 // When a round is due, by COLLAB_SYNC_EVERY.
 //
 // By steps every rank reaches the same answer alone. By time only the leader looks at the clock; it announces
-// the step two ahead of its own, which no other rank of the site can have passed: their gradients need its.
+// the step two ahead of its own, which no other rank of the site can have passed: their gradients need its. A round
+// in between voids the announcement.
 // Pure. Threads: one caller at a time. Ownership: its own counters.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "collab/clock.h"
 #include "collab/config.h"
 #include "collab/status.h"
+#include "core/wire/limits.h"
 
 namespace collab {
 
@@ -29,20 +32,28 @@ class SyncSchedule {
 
   // By time, leader only: the step to announce, or 0 when it is too early or one is announced already.
   [[nodiscard]] std::uint64_t step_to_announce(TimePoint now) {
-    if (!by_time() || announced_ >= steps_ || now - round_at_ < intervals_ * every_.time) return 0;
-    announced_ = steps_ + 2;
-    return announced_;
+    if (!by_time() || now - round_at_ < intervals_ * every_.time) return 0;
+    return step_to_announce_early();
   }
   // Leader only: a round is wanted as soon as no rank of the site can have passed it; 0 when one is announced already.
   [[nodiscard]] std::uint64_t step_to_announce_early() {
-    if (announced_ >= steps_ && announced_ > steps_at_round_) return 0;
-    announced_ = steps_ + 2;
+    if (announced_ >= steps_ && stands(announced_)) return 0;
+    announced_ = steps_ + kAhead;
     return announced_;
   }
   // Leader only: the next round is to come after fewer intervals than was said at the last, and they have passed.
   [[nodiscard]] bool due_after(std::uint32_t intervals, TimePoint now) const {
     if (intervals >= intervals_) return false;
     return by_time() ? now - round_at_ >= intervals * every_.time : steps_since_round() >= intervals * every_.steps;
+  }
+  // By steps: an interval ends with this step, and the leader may want a round early.
+  [[nodiscard]] bool ends_interval() const { return !by_time() && steps_since_round() % every_.steps == 0; }
+  // Since the last round, rounded; at least 1.
+  [[nodiscard]] std::uint32_t intervals_passed(TimePoint now) const {
+    const std::uint64_t passed = by_time()
+                                     ? static_cast<std::uint64_t>((now - round_at_ + every_.time / 2) / every_.time)
+                                     : (steps_since_round() + every_.steps / 2) / every_.steps;
+    return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(passed, 1, wire::kMaxIntervals));
   }
   // Is a round due now, given the leader's announcement? An announcement that was passed is an error: the
   // ranks of the site do not step together.
@@ -56,6 +67,10 @@ class SyncSchedule {
   }
 
  private:
+  static constexpr std::uint64_t kAhead = 2;  // steps
+  // Was it announced after the last round?
+  [[nodiscard]] bool stands(std::uint64_t announced) const { return announced > steps_at_round_ + kAhead; }
+
   SyncEvery every_;
   std::uint32_t intervals_ = 1;
   std::uint64_t steps_ = 0;

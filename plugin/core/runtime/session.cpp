@@ -175,9 +175,14 @@ class RankSession final : public Session {
   }
 
   Result<bool> round_is_due() {
+    if (schedule_.due_by_steps()) return true;
     // Looking for the leader's word costs nothing on one host; on several it takes a collective.
-    const bool listens = schedule_.by_time() || options_.one_host || options_.site_size == 1;
-    if (schedule_.due_by_steps() || !listens) return schedule_.due_by_steps();
+    const bool one_machine = options_.one_host || options_.site_size == 1;
+    if (one_machine || schedule_.by_time() || schedule_.ends_interval()) COLLAB_RETURN_IF_ERROR(listen());
+    return schedule_.due_by_announcement(announced_);
+  }
+
+  Status listen() {
     std::uint64_t mine = 0;
     if (is_leader()) {
       const bool early = leaving_ || schedule_.due_after(leader_->node()->intervals(), clock_.now());
@@ -185,7 +190,8 @@ class RankSession final : public Session {
     }
     const Result<std::uint64_t> announced = channel_->announcement(mine);
     if (!announced.ok()) return announced.status();
-    return schedule_.due_by_announcement(*announced);
+    announced_ = *announced;
+    return {};
   }
 
   Result<StepOutcome> run_round() {
@@ -223,7 +229,8 @@ class RankSession final : public Session {
       return mine;
     }
     for (const RankReport& report : reports) site_samples_ += report.samples;
-    Result<RoundReport> report = leader_->round(site_samples_, schedule_.steps());
+    Result<RoundReport> report =
+        leader_->round(site_samples_, schedule_.steps(), schedule_.intervals_passed(clock_.now()));
     if (!report.ok()) {
       fail_outcome(mine, report.status());
       return mine;
@@ -281,6 +288,7 @@ class RankSession final : public Session {
   std::uint64_t call_ = 0;           // of report() and share()
   std::uint64_t samples_ = 0;        // of this rank since the last round
   std::uint64_t site_samples_ = 0;   // leader: of all ranks, in all
+  std::uint64_t announced_ = 0;      // by the leader: the step of the next round
   std::uint64_t carried_steps_ = 0;  // past the triggers that were answered without a round
   bool skipped_ = false;             // the last trigger was answered without a round
   RoundId round_;

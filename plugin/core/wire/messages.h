@@ -234,7 +234,7 @@ struct Member {
 struct Roster {
   TermId term;
   std::vector<Member> members;  // ascending SiteId
-  std::uint32_t intervals = 1;  // as in Commit, as it is by now
+  std::uint32_t intervals = 1;  // as in Commit, as it is by now; 0: as told last
   bool operator==(const Roster&) const = default;
 };
 

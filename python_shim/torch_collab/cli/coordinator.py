@@ -19,7 +19,7 @@ def add_to(parsers: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    addresses.split_host_port(arguments.listen)
+    host, _ = addresses.split_host_port(arguments.listen)
     given = {"listen": arguments.listen}
     if arguments.sites is not None:
         given["site_count"] = str(arguments.sites)
@@ -29,7 +29,10 @@ def run(arguments: argparse.Namespace) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
     server = native.serve_coordinator(config, links.make(config, config.advertise), arguments.listen)
-    print(f"collab: coordinator of run {config.run!r} at {server.address}, waiting for {config.site_count} "
+    where = server.address
+    if addresses.is_wildcard(host) and not config.advertise:
+        where = f"port {addresses.split_host_port(where)[1]} of every address of this machine"
+    print(f"collab: coordinator of run {config.run!r} at {where}, waiting for {config.site_count} "
           f"site{'s' if config.site_count != 1 else ''}; Ctrl-C ends it", flush=True)  # fmt: skip
     print(f"collab: {choice}", flush=True)
     if config.coordinator:

@@ -91,6 +91,17 @@ TEST(Office, WhatAllHereWereDoneWithIsConfirmedByMostBeforeItIsCommitted) {
   EXPECT_EQ(commits[0].second.attempt, AttemptId{1});
 }
 
+// A budget's pace is told with a round: a successor has heard of none yet, and the interval agreed on is not cut short.
+TEST(Office, ThePaceThatWasToldLastHoldsUntilTheFirstCommit) {
+  Sites sites;
+  static_cast<void>(sites.come(1, member("paris", true)));
+  const auto begun = sites.come(2, member("tokyo", true));
+  const auto rosters = sent<wire::Roster>(begun);
+  ASSERT_FALSE(rosters.empty());
+  for (const auto& [link, roster] : rosters) EXPECT_EQ(roster.intervals, 0U);
+  EXPECT_EQ(sent<wire::Roster>(sites.come(3, member("lima", true))).at(0).second.intervals, 0U);
+}
+
 // Two successors in a row: the first commits the attempt to paris alone and dies, the second never hears of paris.
 TEST(Office, WhatAPredecessorWasAboutToCommitIsCommittedThoughSomebodyWasNotDone) {
   Sites first;

@@ -6,6 +6,7 @@
 namespace collab::protocol {
 namespace {
 
+using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
 using H = CoordinatorHarness;
@@ -98,6 +99,8 @@ TEST_F(Round, ThePaceIsToldAnewWhenSomebodyGoesOrIsReady) {
   };
   const auto joined = c.hear(4, join_of("oslo", 3));
   EXPECT_EQ(told(joined), 40U);
+  EXPECT_THAT(sent<wire::Adopt>(joined).at(0).second.sources, ElementsAre(SiteId{0}, SiteId{2}))
+      << "who has a budget that is to last lends nothing while others can";
   static_cast<void>(c.hear(4, wire::Adopted{RunId{7}, RoundId{1}, kRight}));
   EXPECT_EQ(told(c.hear(3, H::ready(2))), 1U) << "the others are to come";
   static_cast<void>(c.close(3));

@@ -283,7 +283,7 @@ TEST_F(SiteRound, ARepairKeepsTheTriggerAndSaysReadyAgain) {
 }
 
 TEST_F(SiteRound, WhatIsWaitedForIsSaidInWords) {
-  EXPECT_THAT(s.site.waiting_for(s.now), HasSubstr("round 1: waiting until paris are ready too"));
+  EXPECT_THAT(s.site.waiting_for(s.now), HasSubstr("round 1: waiting until paris is ready too"));
   static_cast<void>(s.hear(1, H::form(1, 1, 2)));
   EXPECT_THAT(s.site.waiting_for(s.now), HasSubstr("waiting for a link to paris"));
   s.link_to(0, "paris", 2);
@@ -297,7 +297,7 @@ TEST_F(SiteRound, NothingWaitsForeverEvenIfTheCoordinatorForgets) {
     skipped = all<RoundSkipped>(s.pass(seconds(1)));
   }
   ASSERT_EQ(skipped.size(), 1U);
-  EXPECT_THAT(skipped[0].reason, HasSubstr("waiting until paris are ready too"));
+  EXPECT_THAT(skipped[0].reason, HasSubstr("waiting until paris is ready too"));
 }
 
 }  // namespace

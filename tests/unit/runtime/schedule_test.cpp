@@ -44,6 +44,23 @@ TEST(SyncSchedule, AfterSoManyIntervals) {
   EXPECT_TRUE(by_steps.due_after(1, TimePoint{}));
 }
 
+TEST(SyncSchedule, SoManyIntervalsHavePassed) {
+  SyncSchedule by_steps({.steps = 10, .time = milliseconds(0)});
+  for (int i = 0; i < 4; ++i) by_steps.count_step();
+  EXPECT_EQ(by_steps.intervals_passed(TimePoint{}), 1U) << "at least";
+  EXPECT_FALSE(by_steps.ends_interval());
+  for (int i = 0; i < 26; ++i) by_steps.count_step();
+  EXPECT_EQ(by_steps.intervals_passed(TimePoint{}), 3U);
+  EXPECT_TRUE(by_steps.ends_interval());
+  by_steps.round_ended(TimePoint{}, 4);
+  EXPECT_EQ(by_steps.intervals_passed(TimePoint{}), 1U);
+  SyncSchedule by_time({.steps = 0, .time = seconds(30)});
+  EXPECT_EQ(by_time.intervals_passed(TimePoint{} + seconds(74)), 2U);
+  EXPECT_EQ(by_time.intervals_passed(TimePoint{} + seconds(76)), 3U);
+  EXPECT_EQ(by_time.intervals_passed(TimePoint{} + seconds(30'000)), wire::kMaxIntervals);
+  EXPECT_FALSE(by_time.ends_interval());
+}
+
 TEST(SyncSchedule, ByTimeAnnouncesTwoStepsAheadOnce) {
   SyncSchedule schedule({.steps = 0, .time = seconds(30)});
   TimePoint now{};
@@ -102,6 +119,21 @@ TEST(SyncSchedule, ARoundWantedEarlyIsAnnouncedTwoStepsAhead) {
   EXPECT_EQ(leader.step_to_announce_early(), 0U);
   leader.count_step();
   EXPECT_TRUE(*leader.due_by_announcement(7));
+}
+
+TEST(SyncSchedule, ARoundVoidsWhatWasAnnouncedBeforeIt) {
+  SyncSchedule rank(SyncEvery{.steps = 6, .time = {}});
+  for (int i = 0; i < 5; ++i) rank.count_step();
+  const std::uint64_t announced = rank.step_to_announce_early();
+  EXPECT_EQ(announced, 7U);
+  rank.count_step();
+  EXPECT_TRUE(rank.due_by_steps());
+  rank.round_ended(TimePoint{}, 1);
+  rank.count_step();
+  EXPECT_FALSE(*rank.due_by_announcement(announced)) << "a second round after one step";
+  EXPECT_EQ(rank.step_to_announce_early(), 9U) << "another can be announced at once";
+  rank.count_step();
+  EXPECT_FALSE(*rank.due_by_announcement(announced)) << "nor is it a step that was missed";
 }
 
 }  // namespace
