@@ -44,7 +44,8 @@ Others:
   --check          say whether the lab may run here, and exit             -h, --help
 
 Exit status: that of the first command that failed, else 0; 2 wrong usage; 1 the lab itself cannot run; 128+N ended by signal
-N. Ctrl-C and SIGTERM are passed on to the commands, which have 5 seconds to end. However it ends, nothing stays behind.
+N. Ctrl-C and SIGTERM are passed on to the commands, which have 30 seconds to end; asked twice, the lab kills them at once.
+However it ends, nothing stays behind.
 
 It needs TUN devices (/dev/net/tun), and root or the right to make user namespaces.
 )";

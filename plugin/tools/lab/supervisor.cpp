@@ -12,7 +12,8 @@
 namespace collab::lab {
 namespace {
 
-constexpr std::int64_t kGraceMs = 5000;  // between passing a signal on and SIGKILL
+constexpr std::int64_t kGraceMs = 30'000;  // between passing a signal on and SIGKILL: who leaves a swarm says goodbye
+constexpr std::int64_t kAgainMs = 5'000;   // from one SIGKILL to the next
 
 std::int64_t now_ms() {
   timespec now{};
@@ -139,7 +140,7 @@ void Supervisor::end_all(int number) {
 
 void Supervisor::kill_all() {
   for (const pid_t process : running_) ::kill(process, SIGKILL);
-  kill_at_ms_ = now_ms() + kGraceMs;
+  kill_at_ms_ = now_ms() + kAgainMs;
 }
 
 }  // namespace collab::lab
