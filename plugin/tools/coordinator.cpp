@@ -42,7 +42,8 @@ int serve(const po::variables_map& arguments) {
       collab::serve_coordinator(loaded->config, std::move(*transport), arguments["listen"].as<std::string>());
   if (!server.ok()) return fail(server.status());
   const std::string address = (*server)->address();
-  const bool anywhere = loaded->config.advertise.empty() && collab::is_wildcard(arguments["listen"].as<std::string>());
+  const bool anywhere = (loaded->config.advertise.empty() || loaded->config.advertise == collab::kNotDialable) &&
+                        collab::is_wildcard(arguments["listen"].as<std::string>());
   std::cout << "collab-coordinator: sites reach it at COLLAB_COORDINATOR="
             << (anywhere ? "HOST" + address.substr(address.rfind(':')) + ", HOST being any address of this machine"
                          : address)

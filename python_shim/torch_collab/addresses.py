@@ -40,6 +40,9 @@ def local_address_towards(host: str) -> str:
         return str(probe.getsockname()[0])
 
 
+NOT_DIALABLE = "none"  # in place of a host in COLLAB_ADVERTISE
+
+
 def is_wildcard(host: str) -> bool:
     """True of a host to listen at that means every address of this machine."""
     return host.strip("[]") in ("", "0.0.0.0", "::", "*")

@@ -181,6 +181,11 @@ def _serve(world: World, config: native.Settings, gloo: _LinkNodes | None) -> No
         world.server = native.serve_coordinator(config, native.gloo_transport(gloo.coordinator), "0.0.0.0:0")
         address = world.server.address
     else:
+        if config.advertise == addresses.NOT_DIALABLE and len(world.sites.sites) > 1:
+            raise RuntimeError(
+                "collab: COLLAB_ADVERTISE=none at the first site of the world, whose coordinator the others dial: let "
+                "another site be the first (--node-rank=0), or leave COLLAB_ADVERTISE unset here"
+            )
         host = config.listen.rpartition(":")[0]
         world.server = native.serve_coordinator(config, links.make(config, config.advertise), f"{host}:0")
         _, port = addresses.split_host_port(world.server.address)

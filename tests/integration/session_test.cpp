@@ -246,11 +246,11 @@ TEST(Session, TheStateOnDiskOutlivesTheSwarm) {
   std::filesystem::remove_all(dir);
 }
 
-// Ten rounds' worth at one of the sites. Rounds come less often as it runs out, then that site trains on alone.
-class SiteOnOneHost : public ::testing::TestWithParam<bool> {};
-INSTANTIATE_TEST_SUITE_P(Hosts, SiteOnOneHost, ::testing::Bool());
+class Budgets : public ::testing::TestWithParam<bool> {};  // are the ranks of a site on one host?
+INSTANTIATE_TEST_SUITE_P(OneHost, Budgets, ::testing::Bool());
 
-TEST_P(SiteOnOneHost, ABudgetIsNeverOverspentAndNeverStopsTheTraining) {
+// Ten rounds' worth at one of the sites. Rounds come less often as it runs out, then that site trains on alone.
+TEST_P(Budgets, ABudgetIsNeverOverspentAndNeverStopsTheTraining) {
   Swarm swarm;
   swarm.ranks = 2;
   swarm.config.codec = CodecId::kFp32;

@@ -90,8 +90,8 @@ class Loader {
       config.outer_lr = config.outer == OuterId::kNesterov ? kNesterovLr : 1.0;
     }
     if (config.link_grace < 2 * config.heartbeat) {
-      return invalid_argument("COLLAB_LINK_GRACE: expected at least twice COLLAB_HEARTBEAT (" +
-                              text_of("heartbeat", config) + "), got " + text_of("link_grace", config) +
+      return invalid_argument("COLLAB_LINK_GRACE: expected at least twice COLLAB_HEARTBEAT, which is " +
+                              text_of("heartbeat", config) + "; got " + text_of("link_grace", config) +
                               ": a site would be taken for dead between two signs of life");
     }
     for (std::size_t i = 0; i < rows.size(); ++i) {

@@ -307,8 +307,8 @@ bool Coordinator::State::holds_anchor(const MemberRecord& member) const {
 }
 
 // Where there are many they take turns, so that several joiners load several sites. Whose budget is to last is asked
-// where nobody else can be. A pair in which neither can be
-// dialled is the last resort: it will not link up, and the joiner says so.
+// where nobody else can be. A pair in which neither can be dialled is the last resort: it will not link up, and the
+// joiner says so.
 std::vector<SiteId> Coordinator::State::pick_sources(const MemberRecord& joiner) {
   if (holds_anchor(joiner)) return {joiner.id};
   std::vector<SiteId> reachable;

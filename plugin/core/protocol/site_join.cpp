@@ -425,9 +425,10 @@ void Site::State::on_join_tick() {
   const bool outside = membership == Membership::kDialing || membership == Membership::kAsking;
   if (outside && !join_done && now >= up.give_up) {
     return fail(unavailable("the coordinator at " + addresses() + ": it has not answered within " +
-                            in_seconds(config.join_timeout) + " (COLLAB_JOIN_TIMEOUT); last: " + up.last_reason +
-                            "; is it running (collab coordinator --listen HOST:PORT), can it be reached from here, and "
-                            "has it the same key and COLLAB_TRANSPORT?"));
+                            in_seconds(config.join_timeout) +
+                            " (COLLAB_JOIN_TIMEOUT); is it running (collab coordinator --listen HOST:PORT), with the "
+                            "same key and COLLAB_TRANSPORT? Last: " +
+                            up.last_reason));
   }
   if (membership == Membership::kDialing && now >= up.answer_by) {
     dial_again("no connection within " + in_seconds(patience()));

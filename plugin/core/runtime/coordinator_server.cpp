@@ -73,7 +73,7 @@ class Server final : public CoordinatorServer {
     COLLAB_RETURN_IF_ERROR(transport_->start(&mailbox_));
     const Result<std::string> bound = transport_->listen(listen);
     if (!bound.ok()) return bound.status();
-    address_ = dialable(*bound, config.advertise);
+    address_ = dialable(*bound, config.advertise == kNotDialable ? std::string() : config.advertise);
     events_.write(kName, "coordinator", {{"address", "\"" + address_ + "\""}, {"term", "1"}});
     thread_ = std::thread([this] { loop(); });
     return {};

@@ -76,7 +76,9 @@ Status Leader::load_state_file() {
   egress_ = header.egress;
   // Rounds after the last write to the disk, by a process that was killed.
   if (held && held->run == header.run && held->round > header.round) {
-    egress_.spent += (held->round.value - header.round.value) * egress_.round;
+    const std::uint64_t rounds = held->round.value - header.round.value;
+    egress_.spent += rounds * egress_.round;
+    egress_.intervals += rounds;
   }
   if (held && std::pair(held->run, held->round) > std::pair(header.run, header.round)) return {};
   known_.granted = header.term;

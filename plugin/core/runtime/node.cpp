@@ -161,7 +161,7 @@ void Node::loop() {
     if (!broken_ && clock_.now() >= optimizer_->next_deadline()) optimizer_->tick();
     if (!broken_ && clock_.now() >= helps_next_) {
       helps_next_ = kNever;
-      // It counts no steps, and offers itself until the others come.
+      // It counts no steps, and offers itself until the others come; after how long is not known here.
       begin_round({}, passed_intervals_ == 0 ? agreed_intervals_ : 0);
     }
     tell_what_is_waited_for();

@@ -147,7 +147,7 @@ int run(const Options& options) {
     pump.run();
     if (!pump.failure().empty()) ::kill(::getpid(), SIGTERM);  // sites without a network would wait for ever
   });
-  Supervisor supervisor(std::move(prepared->sites), names);
+  Supervisor supervisor(std::move(prepared->sites), names, options.quiet);
   const Result<int> ended = supervisor.wait();
   pump.stop();
   packets.join();

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <csignal>
+#include <cstdio>
 #include <ctime>
 
 namespace collab::lab {
@@ -67,7 +68,8 @@ void block_signals() {
   std::signal(SIGPIPE, SIG_IGN);
 }
 
-Supervisor::Supervisor(std::vector<RunningSite> sites, const std::vector<std::string>& names) {
+Supervisor::Supervisor(std::vector<RunningSite> sites, const std::vector<std::string>& names, bool quiet)
+    : quiet_(quiet) {
   std::size_t width = 0;
   for (const std::string& name : names) width = std::max(width, name.size());
   for (std::size_t i = 0; i < sites.size(); ++i) {
@@ -105,6 +107,9 @@ void Supervisor::read_signals(int fd) {
       collect();
     } else if (ended_by_ == 0) {
       ended_by_ = static_cast<int>(info.ssi_signo);
+      if (!quiet_ && !running_.empty()) {
+        std::fputs("lab: the commands are asked to end, and have 30 s; asked again, the lab kills them\n", stderr);
+      }
       end_all(ended_by_ == SIGINT ? SIGINT : SIGTERM);
     } else {
       kill_all();  // asked twice

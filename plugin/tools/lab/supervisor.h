@@ -31,7 +31,7 @@ void block_signals();
 class Supervisor {
  public:
   // `names` are shown before the lines, padded to one width.
-  Supervisor(std::vector<RunningSite> sites, const std::vector<std::string>& names);
+  Supervisor(std::vector<RunningSite> sites, const std::vector<std::string>& names, bool quiet);
   // Returns the exit status of the lab.
   [[nodiscard]] Result<int> wait();
 
@@ -46,6 +46,7 @@ class Supervisor {
   void end_all(int number);
   void kill_all();
 
+  bool quiet_;
   std::vector<pid_t> running_;
   std::vector<Stream> streams_;
   int first_failure_ = 0;

@@ -32,7 +32,11 @@ constexpr double kSlower = 0.75;   // it does not by far
 constexpr double kStillGrows = 1.2;
 constexpr int kFullEpochs = 2;
 
-constexpr Duration kPause = std::chrono::milliseconds(500);  // after an exchange, at least
+// Of exchanges.
+constexpr Duration kPause = std::chrono::milliseconds(500);        // between two, at least
+constexpr Duration kLongestTick = std::chrono::milliseconds(250);  // beyond, nobody looked
+constexpr double kTelling = 1.5;      // measured seconds: shorter ones tell of their climb only
+constexpr double kLeastShare = 0.25;  // one slow link does not stop the others
 
 double seconds(Duration time) { return std::chrono::duration<double>(time).count(); }
 
@@ -161,7 +165,7 @@ void LinkPace::end_epoch(TimePoint now, double took, double delivered, double ca
 }
 
 void LinkPace::exchange_ended(double share) {
-  if (measured_ > 0) line_ = std::max(kLeastRate, lines_ / measured_ * share);
+  if (measured_ > kTelling) line_ = std::max(kLeastRate, lines_ / measured_ * std::max(kLeastShare, share));
   lines_ = measured_ = 0;
 }
 
@@ -199,7 +203,7 @@ void LinkPace::follow(double delivered, double carried) {
 void Backlog::note(TimePoint now, bool waiting) {
   const TimePoint before = std::exchange(noted_, now);
   if (!waiting) return;
-  if (before != TimePoint()) lasted_ += now - before;
+  if (before != TimePoint()) lasted_ += std::min(now - before, kLongestTick);
   seen_ = now;
 }
 

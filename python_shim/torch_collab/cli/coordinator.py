@@ -30,7 +30,7 @@ def run(arguments: argparse.Namespace) -> int:
         signal.signal(number, lambda *_: stop.set())
     server = native.serve_coordinator(config, links.make(config, config.advertise), arguments.listen)
     where = server.address
-    if addresses.is_wildcard(host) and not config.advertise:
+    if addresses.is_wildcard(host) and config.advertise in ("", addresses.NOT_DIALABLE):
         where = f"port {addresses.split_host_port(where)[1]} of every address of this machine"
     print(f"collab: coordinator of run {config.run!r} at {where}, waiting for {config.site_count} "
           f"site{'s' if config.site_count != 1 else ''}; Ctrl-C ends it", flush=True)  # fmt: skip

@@ -277,7 +277,7 @@ TEST(LoadConfig, ASecretIsNeverShown) {
 
 TEST(LoadConfig, AGraceBelowTwoHeartbeatsIsRefused) {
   EXPECT_THAT(error_of({{"COLLAB_HEARTBEAT", "40s"}}),
-              HasSubstr("COLLAB_LINK_GRACE: expected at least twice COLLAB_HEARTBEAT (40s), got 60s"));
+              HasSubstr("COLLAB_LINK_GRACE: expected at least twice COLLAB_HEARTBEAT, which is 40s; got 60s"));
   EXPECT_EQ(config_of({{"COLLAB_HEARTBEAT", "50ms"}, {"COLLAB_LINK_GRACE", "100ms"}}).link_grace, milliseconds(100));
 }
 

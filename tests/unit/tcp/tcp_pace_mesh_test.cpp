@@ -165,6 +165,38 @@ TEST(TcpLinkPace, LinksThatShareLinesAreDoneTogether) {
   }
 }
 
+// An exchange of half a second is mostly climb and settling: its mean must not become the next one's start, and so on.
+TEST(TcpLinkPace, ShortExchangesDoNotGetSlower) {
+  for (const std::size_t sites : {2U, 3U, 4U}) {
+    Mesh mesh(sites);
+    for (int warm = 0; warm < 3; ++warm) static_cast<void>(mesh.round(140e6));
+    for (int round = 0; round < 5; ++round) static_cast<void>(mesh.round(6e6));
+    double early = 0, late = 0;
+    for (int round = 0; round < 5; ++round) early += mesh.round(6e6) / 5;
+    for (int round = 0; round < 20; ++round) static_cast<void>(mesh.round(6e6));
+    for (int round = 0; round < 5; ++round) late += mesh.round(6e6) / 5;
+    EXPECT_GT(late, 0.9 * early) << sites << " sites";
+    EXPECT_GT(late, 0.65) << sites << " sites";
+  }
+}
+
+TEST(TcpBacklog, CountsWhatWasSeenOnly) {
+  ManualClock clock;
+  Backlog link, all;
+  const auto tick = [&](milliseconds passed, bool waits, bool others) {
+    clock.advance(passed);
+    link.note(clock.now(), waits);
+    all.note(clock.now(), waits || others);
+  };
+  tick(milliseconds(50), false, false);
+  tick(std::chrono::minutes(10), false, true);  // nobody looked meanwhile
+  for (int i = 0; i < 20; ++i) tick(milliseconds(50), true, false);
+  EXPECT_FALSE(all.over(clock.now()));
+  for (int i = 0; i < 11; ++i) tick(milliseconds(50), false, false);
+  EXPECT_TRUE(all.over(clock.now()));
+  EXPECT_NEAR(link.take_share(all), 0.8, 0.001);
+}
+
 // A link's part of a thin line is a few packets in a round trip: too few to tell much by, and yet all are paced.
 TEST(TcpLinkPace, ThinLinksThatShareALineArePacedToo) {
   Mesh mesh(4, 0.4e6);

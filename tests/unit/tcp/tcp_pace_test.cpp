@@ -218,6 +218,19 @@ TEST(TcpLinkPace, APauseChangesNothing) {
   EXPECT_GT(line.share(2), 0.95);
 }
 
+// Beside one that waits through the grace for a dead peer, or feeds one that joins.
+TEST(TcpLinkPace, WhoHadLittleOfAnExchangeIsSoonBack) {
+  for (const int way_ms : {10, 50}) {
+    Line line;
+    line.way = milliseconds(way_ms);
+    line.run(5);
+    line.pace.exchange_ended(0.001);
+    EXPECT_GT(line.pace.rate(), 0);
+    line.run(0.6, false);
+    EXPECT_GT(line.share(2), 0.6) << way_ms << " ms";
+  }
+}
+
 // A line that gives `each` to every connection, up to `all`.
 std::uint16_t settles_at(std::uint16_t start, std::uint16_t most, double each, double all) {
   ManualClock clock;
