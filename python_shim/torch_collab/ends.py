@@ -7,6 +7,7 @@ there is none: the site only leaves.
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -69,7 +70,19 @@ def note_exit_status() -> None:
     sys.exit = exit_
 
 
+# A thread of torch's Gloo lets go of a collective's tensors a moment after it has ended, and needs the interpreter's lock
+# for that; it aborts the process when the interpreter is gone by then.
+_GLOO_LETS_GO = 0.05  # seconds
+
+
 def at_exit() -> None:
+    try:
+        _end_the_run()
+    finally:
+        time.sleep(_GLOO_LETS_GO)
+
+
+def _end_the_run() -> None:
     if state.current() is None:
         return
     failed = getattr(sys, "last_value", None) is not None or _exit_status not in (None, 0)
