@@ -292,6 +292,7 @@ def main():
             save(args.checkpoint, args.steps, model, optimizer, scheduler)
         print(f"{args.steps - first_step} steps in {seconds:.1f} s; held-out perplexity {mean:.3f}, mean over {world}")
     dist.barrier()
+    del ddp  # as the last to hold a group of Gloo it would wait for threads that wait for Python
     dist.destroy_process_group()
 
 

@@ -70,8 +70,8 @@ def note_exit_status() -> None:
     sys.exit = exit_
 
 
-# A thread of torch's Gloo lets go of a collective's tensors a moment after it has ended, and needs the interpreter's lock
-# for that; it aborts the process when the interpreter is gone by then.
+# A thread of torch's Gloo lets go of a collective's tensors a moment after it has ended, and needs the interpreter's
+# lock for that; it aborts the process when the interpreter is gone by then.
 _GLOO_LETS_GO = 0.05  # seconds
 
 

@@ -8,7 +8,9 @@ import os
 import random
 import re
 import signal
+import statistics
 import time
+from typing import Any
 
 import pytest
 from test_torchrun import Node, Nodes, nodes  # noqa: F401  # a fixture
@@ -42,9 +44,17 @@ def end_alike(nodes: Nodes) -> None:  # noqa: F811
     assert len({node.digest() for node in nodes.all}) == 1
 
 
-def rounds_told(nodes: Nodes, name: str) -> list[dict[str, object]]:  # noqa: F811
-    lines = (nodes.folder / f"{name}.jsonl").read_text().splitlines()
-    return [event for event in map(json.loads, lines) if event["event"] == "round" and event["site"] == name]
+def events(nodes: Nodes, name: str) -> list[dict[str, Any]]:  # noqa: F811
+    return [json.loads(line) for line in (nodes.folder / f"{name}.jsonl").read_text().splitlines()]
+
+
+def first_after(at: float, told: list[dict[str, Any]], **fields: str) -> float:
+    """Seconds."""
+    return min(event["t"] for event in told if event["t"] > at and fields.items() <= event.items()) - at
+
+
+def rounds_told(nodes: Nodes, name: str) -> list[dict[str, Any]]:  # noqa: F811
+    return [event for event in events(nodes, name) if event["event"] == "round" and event["site"] == name]
 
 
 def rounds_alike(nodes: Nodes, *names: str) -> int:  # noqa: F811
@@ -60,16 +70,24 @@ def rounds_alike(nodes: Nodes, *names: str) -> int:  # noqa: F811
 def test_a_worker_is_killed_at_random_moments_and_returns(nodes: Nodes) -> None:  # noqa: F811
     paris, rome, oslo = three(nodes)
     chance = random.Random()
+    kills: list[float] = []
     for number in range(KILLS):
         time.sleep(chance.random() * 0.5)  # of a round of about 0.3 s
         steps = paris.step()
-        os.kill(worker(rome), signal.SIGKILL)
+        victim = worker(rome)
+        kills.append(time.time())
+        os.kill(victim, signal.SIGKILL)
         rome.wait_for(f"start lone restart {number + 1}")
         paris.wait_for_rounds(2, "paris", "rome", "oslo")
         assert paris.step() > steps
         assert len(paris.pids()) == len(oslo.pids()) == 1, "a healthy worker was restarted"
     end_alike(nodes)
     assert rounds_alike(nodes, "paris", "rome", "oslo") > 2 * KILLS
+    told = events(nodes, "paris")
+    missed = [first_after(at, told, event="leave", who="rome") for at in kills]
+    rounds = [first_after(at, told, event="round", site="paris") for at in kills]
+    for what, waits in (("missed", missed), ("followed by a round", rounds)):
+        print(f"a killed worker was {what} within {statistics.median(waits):.2f} s, at most {max(waits):.2f} s")
 
 
 def test_the_coordinators_machine_dies_and_the_others_go_on(nodes: Nodes) -> None:  # noqa: F811
