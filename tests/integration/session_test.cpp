@@ -266,9 +266,12 @@ TEST_P(Budgets, ABudgetIsNeverOverspentAndNeverStopsTheTraining) {
   std::vector<std::size_t> of_the_other;
   std::uint64_t sent = 0;
   constexpr std::size_t kSteps = 600;
+  std::vector<std::unique_ptr<std::barrier<>>> gradients;  // are averaged over the site before any rank steps
+  for (int each = 0; each < 2; ++each) gradients.push_back(std::make_unique<std::barrier<>>(2));
   expect_all_ok(swarm.run([&](Session& session, std::size_t site, std::vector<float>& values) -> Status {
     const bool watched = &values == &swarm.parameters[2]->values();
     for (std::size_t step = 0; step < kSteps; ++step) {
+      gradients[site]->arrive_and_wait();
       train_one_step(values, site, step);
       const Result<StepOutcome> outcome = session.step(8);
       ::poll(nullptr, 0, 1);  // so that news of the pace comes within some steps
