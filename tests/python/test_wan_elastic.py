@@ -180,4 +180,6 @@ def test_two_sites_behind_nat_train_with_one_that_can_be_dialled(labs: Callable[
     # A parameter server's traffic: the two send their delta once and get the mean once.
     assert last[0]["bytes_sent"] == pytest.approx(2 * last[1]["bytes_sent"], rel=0.1)
     assert last[1]["bytes_sent"] == pytest.approx(last[2]["bytes_received"], rel=0.1)
-    assert len(set(re.findall(r"ended step \d+ digest (\w+)", lab.output))) == 1
+    # Who is told to stop right after a round leaves without another; one that has gone on then ends with its own.
+    if all(lab.events(site, "round")[-1] == end for site, end in zip(SITES, last, strict=True)):
+        assert len(set(re.findall(r"ended step \d+ digest (\w+)", lab.output))) == 1
