@@ -83,6 +83,13 @@ class Lab:
         (self.folder / "stop").touch()
         self.process.wait(90)
 
+    def end_together(self) -> None:
+        """After one round of all: who has just had one when it is told has no part in the last of the others."""
+        newest = max(event["round"] for site in SITES for event in self.events(site, "round"))
+        (self.folder / "when").write_text(str(newest + 3))
+        (self.folder / "when").rename(self.folder / "stop")
+        self.process.wait(90)
+
     def kill(self) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGTERM)
@@ -150,7 +157,7 @@ def test_a_cut_and_a_slow_line_in_mid_round_are_no_losses(labs: Callable[..., La
         across = [e for e in lab.rounds("oslo", SITES, begin) if e["t"] - e["seconds"] - lab.begun < end]
         print(f"rounds under way between {begin:.0f} and {end:.0f} s took", [round(e["seconds"], 1) for e in across])
         assert across
-    lab.end()
+    lab.end_together()
     for site in SITES:
         assert len(lab.rounds(site, SITES)) == len(lab.events(site, "round")), "somebody was left out"
         assert all(event["attempts"] == 1 for event in lab.events(site, "round"))
@@ -172,7 +179,7 @@ def test_two_sites_behind_nat_train_with_one_that_can_be_dialled(labs: Callable[
         ["--rtt", "100", "--loss", "0.1"], [], behind_nat=("rome", "oslo"), COLLAB_SYNC_EVERY="4", TEST_WIDTH="500"
     )
     lab.wait("five rounds of all", lambda: len(lab.rounds("oslo", SITES)) >= 5, 150)
-    lab.end()
+    lab.end_together()
     for site in ("rome", "oslo"):
         assert lab.events(site, "address"), "it was never told"
     last = [lab.rounds(site, SITES)[-1] for site in SITES]
@@ -180,6 +187,4 @@ def test_two_sites_behind_nat_train_with_one_that_can_be_dialled(labs: Callable[
     # A parameter server's traffic: the two send their delta once and get the mean once.
     assert last[0]["bytes_sent"] == pytest.approx(2 * last[1]["bytes_sent"], rel=0.1)
     assert last[1]["bytes_sent"] == pytest.approx(last[2]["bytes_received"], rel=0.1)
-    # Who is told to stop right after a round leaves without another; one that has gone on then ends with its own.
-    if all(lab.events(site, "round")[-1] == end for site, end in zip(SITES, last, strict=True)):
-        assert len(set(re.findall(r"ended step \d+ digest (\w+)", lab.output))) == 1
+    assert len(set(re.findall(r"ended step \d+ digest (\w+)", lab.output))) == 1

@@ -3,9 +3,10 @@
     torchrun.py FOLDER       FOLDER is shared by all nodes of the test
 
 It prints `started pid … rank … of … start …`, then `step N round R` now and then, and `ended step … digest …`. It stops
-at the first step at which FOLDER/stop is there. With FOLDER/crash-SITE there it takes that file away and crashes. While
-FOLDER/hold is there it does nothing after init_process_group; with FOLDER/groups it makes groups inside its site and
-ends. TEST_WIDTH=N adds a layer of N x N parameters; TEST_MODEL=gpt2 trains the example's smallest GPT-2 instead.
+at the first step at which FOLDER/stop is there, and the round has been that this names, if it names one. With
+FOLDER/crash-SITE there it takes that file away and crashes. While FOLDER/hold is there it does nothing after
+init_process_group; with FOLDER/groups it makes groups inside its site and ends. TEST_WIDTH=N adds a layer of N x N
+parameters; TEST_MODEL=gpt2 trains the example's smallest GPT-2 instead.
 """
 
 from __future__ import annotations
@@ -40,6 +41,11 @@ def crash_if_told() -> None:
         told.unlink(missing_ok=True)
         say("crashes now")
         os._exit(3)
+
+
+def told_to_stop(after_round: int) -> bool:
+    told = FOLDER / "stop"
+    return told.exists() and after_round >= int(told.read_text() or 0)
 
 
 def make_groups() -> None:
@@ -106,7 +112,7 @@ def main() -> None:
             say(f"step {step} round {now}")
         crash_if_told()
         time.sleep(0.02)
-        stop.fill_(float((FOLDER / "stop").exists()))
+        stop.fill_(float(told_to_stop(now)))
         dist.all_reduce(stop, dist.ReduceOp.MAX, group=torch_collab.site_group())  # the ranks of a site stop together
         if stop.item() > 0:
             break

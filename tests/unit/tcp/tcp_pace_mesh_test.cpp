@@ -94,6 +94,7 @@ struct Mesh {
   void step(int ms) {
     clock.advance(milliseconds(1));
     each([&](std::size_t, std::size_t, Link& link) {
+      // Without a pace, as BBR: it tries a quarter more than it has had.
       const double limit = link.pace.rate() > 0 ? link.pace.rate() / 1000 : rate * 1.25 / 1000;
       const double room = std::max(0.0, 4e6 - (link.sent - link.dropped - link.heard));
       const double now = std::min({limit * (0.5 + prng.uniform()), room, link.left});
