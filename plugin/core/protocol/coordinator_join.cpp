@@ -190,12 +190,8 @@ bool Coordinator::State::repeat_commit(MemberRecord& member) {
   }
   member.recommitted = true;
   const auto& contributors = past->second.contributors;
-  send(member, wire::Commit{term,
-                            form.run,
-                            form.round,
-                            form.attempt,
-                            {contributors.begin(), contributors.end()},
-                            std::max(1U, intervals)});
+  send(member,
+       wire::Commit{term, form.run, form.round, form.attempt, {contributors.begin(), contributors.end()}, pace_told()});
   member.standing = Standing::kBehind;
   note(Note::Level::kInfo, "resume",
        member.name + " had missed the commit of round " + std::to_string(form.round.value) + " and gets it now",

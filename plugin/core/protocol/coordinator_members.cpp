@@ -133,7 +133,7 @@ bool Coordinator::State::somebody_ready() const {
 
 void Coordinator::State::tell_sources(const MemberRecord& to) {
   send(to, wire::Adopt{term, anchor->run, anchor->round, to.sources, *anchor->digest, counted(to), list_of(voters),
-                       to.remembers, anchor->branch, std::max(1U, intervals)});
+                       to.remembers, anchor->branch, pace_told()});
 }
 
 void Coordinator::State::add_source(const MemberRecord& holder) {
@@ -247,8 +247,7 @@ std::string Coordinator::State::status_json(TimePoint at) const {
                      ",\"run\":" + std::to_string(anchor ? anchor->run.value : 0) +
                      ",\"round\":" + std::to_string(anchor ? anchor->round.value : 0) +
                      ",\"attempt\":" + std::to_string(round.attempt ? round.attempt->attempt.value : 0) +
-                     ",\"intervals\":" + std::to_string(std::max(1U, intervals)) +
-                     ",\"waiting_for\":" + json_quote(waiting_for()) +
+                     ",\"intervals\":" + std::to_string(pace_told()) + ",\"waiting_for\":" + json_quote(waiting_for()) +
                      ",\"in_office\":" + (in_office ? "true" : "false") + ",\"voters\":" + json_list(voter_names) +
                      ",\"applicants\":" + json_list(comers) + ",\"members\":[";
   bool first = true;

@@ -24,6 +24,7 @@
 //   in a call of its world that waits for one who is ready cannot come: it counts as if its grace were over.
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <set>
@@ -380,6 +381,8 @@ struct Coordinator::State {
   void compare(const wire::Form& form);  // what the contributors learned
   void pace();
   [[nodiscard]] std::uint32_t pace_now() const;
+  // For who cannot go on as it was told: a joiner, or who has missed a commit.
+  [[nodiscard]] std::uint32_t pace_told() const { return std::max(1U, intervals); }
   [[nodiscard]] bool somebody_ready() const;
 
   // coordinator_shares.cpp

@@ -106,6 +106,8 @@ struct TcpLink {
     }
     return true;
   }
+  // Data stands in line for connections that are there.
+  [[nodiscard]] bool waits() const { return was_backlogged && !alone(); }
   // The connections that data goes to now, among the first `most` data connections: a third of them where their
   // congestion control needs a rest, and otherwise all.
   [[nodiscard]] std::vector<Connection*> carriers(std::size_t most) const {

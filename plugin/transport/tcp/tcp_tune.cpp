@@ -23,9 +23,9 @@ constexpr Duration kShift = std::chrono::milliseconds(5500);
 }  // namespace
 
 void TcpEngine::tune(TcpLink& link, TimePoint time) {
-  const bool waits = link.outbox(Lane::kData).backlogged();
-  const bool backlogged = std::exchange(link.was_backlogged, waits) && waits;
-  link.backlog.note(time, waits && !link.alone());
+  const bool now = link.outbox(Lane::kData).backlogged();
+  const bool backlogged = std::exchange(link.was_backlogged, now) && now;
+  link.backlog.note(time, link.waits());
   if (link.alone()) {
     link.pace.pause();
     return;
@@ -35,7 +35,7 @@ void TcpEngine::tune(TcpLink& link, TimePoint time) {
 }
 
 void TcpEngine::watch_exchange(TimePoint time) {
-  const auto waits = [](const auto& entry) { return entry.second->was_backlogged && !entry.second->alone(); };
+  const auto waits = [](const auto& entry) { return entry.second->waits(); };
   backlog_.note(time, std::any_of(links_.begin(), links_.end(), waits));
   if (!backlog_.over(time)) return;
   for (const auto& [id, link] : links_) link->pace.exchange_ended(link->backlog.take_share(backlog_));
