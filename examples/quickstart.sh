@@ -106,7 +106,18 @@ start "$out/a.log" "$cpu_a" 1 "${alone[@]}" --batch "$batch" --seed 1 --log-file
 finish "a  alone" "$out/a.rank0.jsonl"
 
 begun=$SECONDS
-port=$("$python" -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+# Not one of those that outgoing connections get: it could be taken again before torchrun listens there.
+port=$("$python" - <<'PY'
+import socket
+for port in range(29400, 30000):
+    try:
+        socket.create_server(("127.0.0.1", port)).close()
+    except OSError:
+        continue
+    print(port)
+    break
+PY
+)
 join=(--nnodes=2 --rdzv-backend=c10d --rdzv-endpoint="127.0.0.1:$port" --rdzv-id=quickstart)
 both=("${join[@]}" "${example[@]}" --batch "$batch" --seed 1 --log-file "$out/b.jsonl")
 for site in a b; do

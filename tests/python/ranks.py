@@ -7,7 +7,9 @@ guessed. Every wait is bounded; ranks that are still there after it are killed a
 from __future__ import annotations
 
 import os
+import random
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -20,6 +22,17 @@ from pathlib import Path
 import torch.distributed as dist
 
 SCRIPTS = Path(__file__).parent / "scripts"
+
+
+def free_port() -> int:
+    """A port nobody has, for who must name it before it is taken: none of those that outgoing connections get."""
+    for port in random.sample(range(20000, 30000), 100):
+        try:
+            socket.create_server(("127.0.0.1", port)).close()
+        except OSError:
+            continue
+        return port
+    raise OSError("none of a hundred ports between 20000 and 30000 is free")
 
 
 @dataclass

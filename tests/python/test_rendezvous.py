@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from test_torchrun import free_port
+from ranks import free_port
 from torch.distributed import HashStore, PrefixStore
 from torch.distributed.elastic.rendezvous import RendezvousError, RendezvousInfo, RendezvousParameters
 from torch.distributed.elastic.rendezvous.registry import get_rendezvous_handler

@@ -6,7 +6,6 @@ import contextlib
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -15,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from ranks import SCRIPTS
+from ranks import SCRIPTS, free_port
 
 ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
@@ -27,12 +26,6 @@ ENVIRONMENT = {
     "COLLAB_ROUND_TIMEOUT": "60s",
     "COLLAB_LINGER": "30s",
 }
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def descendants(pid: int) -> list[int]:
