@@ -46,14 +46,19 @@ void Coordinator::State::finish_attempt() {
 }
 
 // Who has a budget that runs out slows all down: a round needs everybody.
-void Coordinator::State::pace() {
-  const std::uint32_t before = std::exchange(intervals, 1);
-  std::string who;
+std::pair<std::uint32_t, std::string> Coordinator::State::pace_asked() const {
+  std::pair<std::uint32_t, std::string> most{1, {}};
   for (const auto& [id, member] : members) {
-    if (member.budget.intervals <= intervals) continue;
-    intervals = member.budget.intervals;
-    who = member.name;
+    if (member.budget.intervals > most.first) most = {member.budget.intervals, member.name};
   }
+  return most;
+}
+
+std::uint32_t Coordinator::State::pace_told() const { return intervals == kNotTold ? pace_asked().first : intervals; }
+
+void Coordinator::State::pace() {
+  const auto [asked, who] = pace_asked();
+  const std::uint32_t before = std::exchange(intervals, asked);
   if (intervals == std::max(1U, before)) return;
   note(Note::Level::kInfo, "pace",
        intervals == 1

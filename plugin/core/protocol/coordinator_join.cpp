@@ -151,6 +151,7 @@ void Coordinator::State::admit(LinkId link, const wire::Join& join) {
   member.helper = join.helper;
   member.offer = join.offer;
   member.report = join.report;
+  member.budget = join.report.budget;
   member.remembers = remembers(join, anchor ? anchor->run : RunId{});
   member.expected_sites = join.expected_sites;
   member.last_heard = now;

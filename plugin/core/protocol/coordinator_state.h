@@ -24,7 +24,6 @@
 //   in a call of its world that waits for one who is ready cannot come: it counts as if its grace were over.
 #pragma once
 
-#include <algorithm>
 #include <map>
 #include <optional>
 #include <set>
@@ -60,7 +59,8 @@ inline constexpr std::uint32_t kMaxRepeats = 3;
 inline constexpr std::uint32_t kCutAfter = 4;
 inline constexpr Duration kMoments = std::chrono::seconds(3);
 inline constexpr std::uint64_t kCutRounds = 8;
-// A coordinator that has just taken office does not know the pace: until its first commit that told last holds.
+// A coordinator that has just taken office does not know the pace of who is not back yet: until its first commit that
+// told last holds.
 inline constexpr std::uint32_t kNotTold = 0;
 
 // More than can have been held since the state on disk was written.
@@ -381,8 +381,10 @@ struct Coordinator::State {
   void compare(const wire::Form& form);  // what the contributors learned
   void pace();
   [[nodiscard]] std::uint32_t pace_now() const;
+  // Who has asked for most intervals, and how many; by default 1.
+  [[nodiscard]] std::pair<std::uint32_t, std::string> pace_asked() const;
   // For who cannot go on as it was told: a joiner, or who has missed a commit.
-  [[nodiscard]] std::uint32_t pace_told() const { return std::max(1U, intervals); }
+  [[nodiscard]] std::uint32_t pace_told() const;
   [[nodiscard]] bool somebody_ready() const;
 
   // coordinator_shares.cpp

@@ -66,6 +66,7 @@ void Site::State::on_event(const Trigger& event) {
   round.phase = kept_done() ? RoundPhase::kDone : RoundPhase::kReady;
   if (kept_done()) round.form = prepared->form;
   round.trigger = event;
+  join.report.budget = event.budget;
   round.since = now;
   if (owed_base) out.emplace_back(Rebase{*std::exchange(owed_base, std::nullopt)});
   if (owed) return apply(*std::exchange(owed, std::nullopt));

@@ -49,7 +49,8 @@ void Site::State::send_join() {
 }
 
 wire::Report Site::State::report() const {
-  wire::Report report{term, join_done && round.phase == RoundPhase::kTraining, remembers, voters, {}, recent};
+  wire::Report report{
+      term, join_done && round.phase == RoundPhase::kTraining, remembers, voters, {}, recent, join.report.budget};
   if (prepared) report.prepared.push_back(*prepared);
   if (confirmed) report.prepared.push_back(*confirmed);
   return report;

@@ -89,6 +89,7 @@ Result<SealedAnchor> Node::join(wire::Join join) {
   std::future<Result<SealedAnchor>> future = promise.get_future();
   post_call([this, join = std::move(join), promise = std::move(promise)]() mutable {
     if (broken_) return promise.set_value(*broken_);
+    join.report.budget = egress_.told(0);
     joining_ = std::move(promise);
     standing_still_.start(clock_.now());
     feed(protocol::Begin{std::move(join)});

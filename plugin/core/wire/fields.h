@@ -103,6 +103,13 @@ void fields(auto& io, Of<Prepared> auto& m) {
   io.id("confirmed", m.confirmed);
 }
 
+void fields(auto& io, Of<Budget> auto& m) {
+  io.number("intervals", m.intervals, kMaxIntervals);
+  io.number("spent", m.spent);
+  io.number("total", m.total);
+  io.number("rounds_left", m.rounds_left);
+}
+
 void fields(auto& io, Of<Report> auto& m) {
   io.id("granted", m.granted);
   io.boolean("training", m.training);
@@ -110,6 +117,7 @@ void fields(auto& io, Of<Report> auto& m) {
   io.list("voters", m.voters, kMaxSites, 6, [&](auto& voter) { fields(io, voter); });
   io.list("prepared", m.prepared, kMaxPrepared, 53, [&](auto& prepared) { fields(io, prepared); });
   io.list("recent", m.recent, kMaxRecent, 36, [&](auto& commit) { fields(io, commit); });
+  io.part("budget", m.budget);
 }
 
 // ---- site -> coordinator -------------------------------------------------------------------------
@@ -133,13 +141,6 @@ void fields(auto& io, Of<Adopted> auto& m) {
   io.id("run", m.run);
   io.id("round", m.round);
   io.part("digest", m.digest);
-}
-
-void fields(auto& io, Of<Budget> auto& m) {
-  io.number("intervals", m.intervals, kMaxIntervals);
-  io.number("spent", m.spent);
-  io.number("total", m.total);
-  io.number("rounds_left", m.rounds_left);
 }
 
 void fields(auto& io, Of<Ready> auto& m) {

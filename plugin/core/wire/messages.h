@@ -109,6 +109,15 @@ struct Prepared {
   bool operator==(const Prepared&) const = default;
 };
 
+// What a site may still send.
+struct Budget {
+  std::uint32_t intervals = 1;  // of COLLAB_SYNC_EVERY it would like from the round it was told with to the next
+  std::uint64_t spent = 0;      // bytes
+  std::uint64_t total = 0;      // bytes; 0: it has no budget
+  std::uint64_t rounds_left = 0;
+  bool operator==(const Budget&) const = default;
+};
+
 // What a site knows of the past, for a coordinator that may know less.
 struct Report {
   TermId granted{};                  // it follows no older term
@@ -117,6 +126,7 @@ struct Report {
   std::vector<Voter> voters{};       // the membership as of the anchor it holds
   std::vector<Prepared> prepared{};  // the newest attempt at the round after that anchor, and the newest confirmed
   std::vector<Commit> recent{};      // the last rounds it saw committed, oldest first
+  Budget budget{};                   // as it told last
   bool operator==(const Report&) const = default;
 };
 
@@ -141,15 +151,6 @@ struct Adopted {
   RoundId round;
   Digest digest;
   bool operator==(const Adopted&) const = default;
-};
-
-// What a site may still send.
-struct Budget {
-  std::uint32_t intervals = 1;  // of COLLAB_SYNC_EVERY it would like from this round to the next
-  std::uint64_t spent = 0;      // bytes
-  std::uint64_t total = 0;      // bytes; 0: it has no budget
-  std::uint64_t rounds_left = 0;
-  bool operator==(const Budget&) const = default;
 };
 
 // "My site stands at its trigger for this round and its parameters stand still."

@@ -32,7 +32,7 @@ std::vector<Message> samples() {
   const Commit commit{TermId(7), run, RoundId(42), AttemptId(1), {SiteId(0), SiteId(1)}};
   const GroupId group(0xC1C2C3C4C5C6C7C8);
   const Prepared prepared{form, true, {digest, {1, 2}}, TermId(8)};
-  join.report = {TermId(7), true, false, voters, {prepared}, {commit}};
+  join.report = {TermId(7), true, false, voters, {prepared}, {commit}, {5, 3'000'000'000, 5'000'000'000, 120}};
   return {
       join,
       Adopted{run, RoundId(0), digest},
@@ -68,7 +68,9 @@ std::vector<Message> samples() {
       StatusReport{R"({"term":7,"members":["paris"]})", 124'439'808, {{"codec", "fp16"}}},
       Recess{TermId(7), RoundId(42), "1 of 3 sites is here, which is no majority"},
       Propose{TermId(8), {prepared}},
-      Grant{TermId(8), {run, RoundId(41), digest}, {TermId(8), false, true, voters, {}, {commit}}},
+      Grant{TermId(8),
+            {run, RoundId(41), digest},
+            {TermId(8), false, true, voters, {}, {commit}, {2, 3'000'000'000, 5'000'000'000, 240}}},
       Parted{TermId(8), "oslo"},
       Notice{"same-data", "paris and oslo have learned the same"},
       FetchOptimizer{9, {1'048'576, 2'097'152}},

@@ -91,7 +91,7 @@ TEST(Office, WhatAllHereWereDoneWithIsConfirmedByMostBeforeItIsCommitted) {
   EXPECT_EQ(commits[0].second.attempt, AttemptId{1});
 }
 
-// A budget's pace is told with a round: a successor has heard of none yet, and the interval agreed on is not cut short.
+// What its predecessor agreed on may have been for somebody who is not back yet: that interval is not cut short.
 TEST(Office, ThePaceThatWasToldLastHoldsUntilTheFirstCommit) {
   Sites sites;
   static_cast<void>(sites.come(1, member("paris", true)));
@@ -100,6 +100,19 @@ TEST(Office, ThePaceThatWasToldLastHoldsUntilTheFirstCommit) {
   ASSERT_FALSE(rosters.empty());
   for (const auto& [link, roster] : rosters) EXPECT_EQ(roster.intervals, 0U);
   EXPECT_EQ(sent<wire::Roster>(sites.come(3, member("lima", true))).at(0).second.intervals, 0U);
+}
+
+TEST(Office, BudgetsAreKnownFromWhoComesBack) {
+  Sites sites;
+  wire::Join thrifty = member("paris", true);
+  thrifty.report.budget = {.intervals = 5, .spent = 3'000'000'000, .total = 5'000'000'000, .rounds_left = 9};
+  static_cast<void>(sites.come(1, thrifty));
+  static_cast<void>(sites.come(2, member("tokyo", true)));
+  EXPECT_THAT(sites.c.coordinator.status_json(sites.c.now), HasSubstr(R"("intervals":5)"));
+  EXPECT_THAT(sites.c.coordinator.status_json(sites.c.now), HasSubstr(R"("egress_budget_gb":5,"rounds_left":9)"));
+  const auto commits = sent<wire::Commit>(sites.come(3, member("lima", true)));
+  ASSERT_FALSE(commits.empty());
+  EXPECT_EQ(commits[0].second.intervals, 5U);
 }
 
 // Two successors in a row: the first commits the attempt to paris alone and dies, the second never hears of paris.

@@ -348,6 +348,17 @@ TEST(SiteTerms, AGrantIsAPromise) {
   EXPECT_THAT(all<Hangup>(old).at(0).why, HasSubstr("acts under term 3, and this site follows term 4"));
 }
 
+TEST(SiteTerms, ItsBudgetIsReportedAsItWasToldLast) {
+  SiteHarness s;
+  s.become(0, {"paris", "tokyo"});
+  const wire::Budget budget{.intervals = 5, .spent = 3'000, .total = 5'000, .rounds_left = 2};
+  static_cast<void>(s.step(Trigger{8, 4, {}, 0, 0, budget}));
+  static_cast<void>(s.step(Closed{LinkId{1}, unavailable("reset")}));
+  static_cast<void>(s.pass(seconds(1)));
+  EXPECT_EQ(sent<wire::Join>(s.step(CoordinatorConnected{LinkId{5}})).at(0).second.report.budget, budget);
+  EXPECT_EQ(sent<wire::Grant>(s.hear(5, wire::Propose{TermId{4}})).at(0).second.report.budget, budget);
+}
+
 TEST(SiteRejoin, ARefusalToAMemberThatComesBackIsTriedAgain) {
   SiteHarness s;
   s.become(0, {"paris"});
