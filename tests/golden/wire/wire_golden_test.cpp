@@ -10,12 +10,40 @@
 #include <set>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/wire/encoding.h"
 
 namespace collab::wire {
 namespace {
+
+std::vector<Message> meeting_samples() {
+  const GroupId group(0xC1C2C3C4C5C6C7C8);
+  return {
+      Enter{"night-run", 0xB1B2B3B4B5B6B7B8, RankId(2), {"paris", "oslo"}, {0, 0, 1}, 2, true, {RankId(1)}},
+      Assemble{group, {RankId(2), RankId(0)}, 41, GroupId(3), 7},
+      Disband{group},
+      Bring{group,
+            42,
+            43,
+            "all_reduce (sum) of 12 float32",
+            "[3, 4]",
+            Absence::kNeedsRoot,
+            1,
+            true,
+            false,
+            1'800'000,
+            {16, 32}},
+      Taken{group, 42},
+      Seek{group, 7},
+      Entered{1000, 60'000},
+      Recall{group, 42},
+      Found{group, 7, 1},
+      Piece{group, 42, 1},
+      Outcome{group, 42, {1}, {RankId(1)}, "rank 1 of paris is gone"},
+  };
+}
 
 std::vector<Message> samples() {
   const Digest digest{0x1122334455667788, 0x99AABBCCDDEEFF00};
@@ -30,10 +58,9 @@ std::vector<Message> samples() {
   const std::vector<Voter> voters{{SiteId(0), "paris"}, {SiteId(1), "oslo"}};
   const Form form{TermId(7), run, RoundId(42), AttemptId(1), three, halves, voters};
   const Commit commit{TermId(7), run, RoundId(42), AttemptId(1), {SiteId(0), SiteId(1)}};
-  const GroupId group(0xC1C2C3C4C5C6C7C8);
   const Prepared prepared{form, true, {digest, {1, 2}}, TermId(8)};
   join.report = {TermId(7), true, false, voters, {prepared}, {commit}, {5, 3'000'000'000, 5'000'000'000, 120}};
-  return {
+  std::vector<Message> all{
       join,
       Adopted{run, RoundId(0), digest},
       Ready{RoundId(42), 3200, 3200, 100, digest, AttemptId(3), {0x3F800000, 0xBF000000}, 20'000, 100'000},
@@ -75,28 +102,9 @@ std::vector<Message> samples() {
       Notice{"same-data", "paris and oslo have learned the same"},
       FetchOptimizer{9, {1'048'576, 2'097'152}},
       OptimizerState{9, 497'759'232, digest, R"({"version":1})", "as told"},
-      Enter{"night-run", 0xB1B2B3B4B5B6B7B8, RankId(2), {"paris", "oslo"}, {0, 0, 1}, 2, true, {RankId(1)}},
-      Assemble{group, {RankId(2), RankId(0)}, 41, GroupId(3), 7},
-      Disband{group},
-      Bring{group,
-            42,
-            43,
-            "all_reduce (sum) of 12 float32",
-            "[3, 4]",
-            Absence::kNeedsRoot,
-            1,
-            true,
-            false,
-            1'800'000,
-            {16, 32}},
-      Taken{group, 42},
-      Seek{group, 7},
-      Entered{1000, 60'000},
-      Recall{group, 42},
-      Found{group, 7, 1},
-      Piece{group, 42, 1},
-      Outcome{group, 42, {1}, {RankId(1)}, "rank 1 of paris is gone"},
   };
+  for (Message& message : meeting_samples()) all.push_back(std::move(message));
+  return all;
 }
 
 std::string path_of(std::string_view name) { return std::string(GOLDEN_DIR) + "/" + std::string(name) + ".hex"; }

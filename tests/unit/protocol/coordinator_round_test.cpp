@@ -8,7 +8,6 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
-using testing::Not;
 using H = CoordinatorHarness;
 
 const std::vector<wire::Voter> kThree{{SiteId{0}, "paris"}, {SiteId{1}, "tokyo"}, {SiteId{2}, "lima"}};
@@ -19,16 +18,7 @@ std::set<SiteId> owners_of(const wire::Form& form) {
   return owners;
 }
 
-class Round : public testing::Test {
- protected:
-  Round() { c.gather({"paris", "tokyo", "lima"}); }
-  wire::Form reformed(const H::Actions& actions) {
-    const auto forms = sent<wire::Form>(actions);
-    EXPECT_FALSE(forms.empty()) << notes(actions);
-    return forms.empty() ? wire::Form{} : forms[0].second;
-  }
-  H c;
-};
+using Round = ThreeSites;
 
 TEST_F(Round, FormsOnceAllAreReady) {
   EXPECT_TRUE(sent<wire::Form>(c.hear(1, H::ready(1, 10))).empty());
@@ -392,164 +382,6 @@ TEST_F(Round, NoAttemptWhileSomebodyJoins) {
   for (std::uint64_t link = 1; link <= 3; ++link) EXPECT_TRUE(sent<wire::Form>(c.hear(link, H::ready(1))).empty());
   EXPECT_TRUE(sent<wire::Form>(c.hear(4, wire::Adopted{RunId{7}, RoundId{0}, kRight})).empty());
   EXPECT_EQ(sent<wire::Form>(c.hear(4, H::ready(1))).size(), 4U);
-}
-
-TEST_F(Round, WaitingIsToldNowAndThen) {
-  static_cast<void>(c.hear(1, H::ready(1)));
-  const std::string text = notes(c.pass(seconds(125), {1, 2, 3}));
-  for (const char* when : {"(10 s)", "(30 s)", "(60 s)", "(120 s)"}) {
-    EXPECT_THAT(text, HasSubstr(std::string("round 1: waiting for tokyo, lima ") + when));
-  }
-  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 4);
-}
-
-TEST_F(Round, AMajorityGoesOnWithoutAStragglerAfterTheGrace) {
-  static_cast<void>(c.hear(1, H::ready(1)));
-  static_cast<void>(c.pass(seconds(300), {1, 2, 3}));  // one of three: no grace runs yet
-  EXPECT_TRUE(sent<wire::Form>(c.hear(2, H::ready(1))).empty());
-  EXPECT_TRUE(sent<wire::Form>(c.pass(seconds(59), {1, 2, 3})).empty());
-  const auto actions = c.pass(seconds(2), {1, 2, 3});
-  EXPECT_THAT(notes(actions), HasSubstr("[straggler] round 1 goes on without lima"));
-  const wire::Form form = reformed(actions);
-  EXPECT_EQ(form.participants.size(), 2U);
-  EXPECT_EQ(form.voters, kThree) << "it stays a member";
-  static_cast<void>(c.hear(1, H::done(form)));
-  EXPECT_EQ(sent<wire::Commit>(c.hear(2, H::done(form))).size(), 2U);
-  EXPECT_TRUE(sent<wire::Adopt>(c.hear(1, wire::Adopted{RunId{7}, RoundId{1}, kWrong})).empty()) << "it is training";
-  const auto late = sent<wire::Adopt>(c.hear(3, H::ready(1)));
-  ASSERT_EQ(late.size(), 1U);
-  EXPECT_EQ(late[0].first, LinkId{3});
-  EXPECT_EQ(late[0].second.round, RoundId{1});
-  EXPECT_EQ(late[0].second.counted, wire::Counted::kNo);
-  static_cast<void>(c.hear(3, wire::Adopted{RunId{7}, RoundId{1}, kWrong}));
-  static_cast<void>(c.hear(3, H::ready(2, 1, kWrong)));
-  static_cast<void>(c.hear(1, H::ready(2, 1, kWrong)));
-  EXPECT_EQ(reformed(c.hear(2, H::ready(2, 1, kWrong))).participants.size(), 3U);
-}
-
-TEST_F(Round, AStragglerThatIsReadyDuringTheAttemptTakesTheAnchorAtOnce) {
-  static_cast<void>(c.hear(1, H::ready(1)));
-  static_cast<void>(c.hear(2, H::ready(1)));
-  const wire::Form form = reformed(c.pass(seconds(61), {1, 2, 3}));
-  EXPECT_TRUE(c.hear(3, H::ready(1)).empty());
-  static_cast<void>(c.hear(1, H::done(form)));
-  EXPECT_TRUE(sent<wire::Adopt>(c.hear(2, H::done(form))).empty());  // nobody has said what the new one is
-  EXPECT_EQ(sent<wire::Adopt>(c.hear(1, wire::Adopted{RunId{7}, RoundId{1}, kWrong})).size(), 1U);
-}
-
-TEST_F(Round, AStragglerThatIsReadyWhenTheAttemptIsLostIsInTheNext) {
-  static_cast<void>(c.hear(1, H::ready(1)));
-  static_cast<void>(c.hear(2, H::ready(1)));
-  static_cast<void>(c.pass(seconds(61), {1, 2, 3}));
-  static_cast<void>(c.hear(3, H::ready(1)));
-  EXPECT_EQ(reformed(c.hear(2, wire::Unreached{RoundId{1}, AttemptId{1}, SiteId{0}, "no link"})).participants.size(),
-            3U);
-}
-
-TEST_F(Round, WithoutAMajorityThoseWhoAreReadyTrainOnAtTheLimit) {
-  static_cast<void>(c.hear(1, H::ready(1)));
-  const auto actions = c.pass(seconds(1801), {1, 2, 3});
-  ASSERT_EQ(sent<wire::Recess>(actions).size(), 1U);
-  EXPECT_EQ(sent<wire::Recess>(actions)[0].first, LinkId{1});
-  EXPECT_THAT(sent<wire::Recess>(actions)[0].second.reason, HasSubstr("1 of 3 sites were ready within 1800 s"));
-  EXPECT_EQ(c.coordinator.members(), 3U);
-}
-
-TEST_F(Round, ARoundAndACallDoNotWaitForEachOther) {
-  // paris is ready; the others stand in a sum that waits for it.
-  const InCall sum{"all_reduce (sum) of 3 Float", {"paris"}};
-  static_cast<void>(c.hear(1, H::ready(1)));
-  static_cast<void>(c.step(CallsUnderWay{{{"tokyo", sum}, {"lima", sum}}}));
-  EXPECT_TRUE(sent<wire::Recess>(c.pass(seconds(4), {1, 2, 3})).empty());
-  const auto actions = c.pass(seconds(2), {1, 2, 3});
-  ASSERT_EQ(sent<wire::Recess>(actions).size(), 1U);
-  EXPECT_EQ(sent<wire::Recess>(actions)[0].first, LinkId{1});
-  EXPECT_THAT(sent<wire::Recess>(actions)[0].second.reason,
-              HasSubstr("tokyo is in all_reduce (sum) of 3 Float, which waits for paris"));
-  EXPECT_EQ(c.coordinator.members(), 3U);
-}
-
-TEST_F(Round, AMajorityGoesOnWithoutWhoWaitsForItInACall) {
-  static_cast<void>(c.hear(1, H::ready(1)));
-  static_cast<void>(c.hear(2, H::ready(1)));
-  static_cast<void>(c.step(CallsUnderWay{{{"lima", {"barrier", {"paris", "tokyo"}}}}}));
-  const auto actions = c.pass(seconds(6), {1, 2, 3});
-  EXPECT_EQ(reformed(actions).participants.size(), 2U);
-  EXPECT_THAT(notes(actions), HasSubstr("goes on without lima: lima is in barrier, which waits for paris"));
-}
-
-TEST_F(Round, WhoWaitsInACallForSomebodyElseIsWaitedFor) {
-  static_cast<void>(c.hear(1, H::ready(1)));
-  static_cast<void>(c.step(CallsUnderWay{{{"lima", {"barrier", {"tokyo"}}}}}));
-  EXPECT_TRUE(sent<wire::Recess>(c.pass(seconds(30), {1, 2, 3})).empty());
-  static_cast<void>(c.step(CallsUnderWay{}));
-  static_cast<void>(c.hear(2, H::ready(1)));
-  EXPECT_EQ(reformed(c.hear(3, H::ready(1))).participants.size(), 3U);
-}
-
-TEST_F(Round, AMinorityTrainsOnAtOnce) {
-  static_cast<void>(c.close(2));
-  static_cast<void>(c.close(3));
-  const auto actions = c.hear(1, H::ready(1));
-  EXPECT_TRUE(sent<wire::Form>(actions).empty());
-  ASSERT_EQ(sent<wire::Recess>(actions).size(), 1U);
-  EXPECT_THAT(sent<wire::Recess>(actions)[0].second.reason,
-              HasSubstr("1 of the 3 sites that agreed on round 0, which is no majority; missing: tokyo, lima"));
-  EXPECT_THAT(notes(actions), HasSubstr("[no-quorum]"));
-  EXPECT_EQ(all<Note>(actions).back().level, Note::Level::kWarning);
-  const auto again = c.hear(1, H::ready(1));
-  ASSERT_EQ(sent<wire::Recess>(again).size(), 1U);
-  EXPECT_EQ(all<Note>(again).back().level, Note::Level::kDebug) << "it is the same at every trigger";
-}
-
-TEST_F(Round, WhoLeavesAgreesThatTheOthersGoOn) {
-  static_cast<void>(c.hear(2, wire::Leave{"trained to the end"}));
-  static_cast<void>(c.hear(3, wire::Leave{"trained to the end"}));
-  EXPECT_EQ(reformed(c.hear(1, H::ready(1))).participants.size(), 1U);
-}
-
-TEST_F(Round, OneOfTwoThatReturnsUnderItsNameMakesAMajorityAgain) {
-  static_cast<void>(c.hear(3, wire::Leave{"trained to the end"}));
-  static_cast<void>(c.close(2));
-  EXPECT_EQ(sent<wire::Recess>(c.hear(1, H::ready(1))).size(), 1U);
-  wire::Join fresh = join_of("tokyo");
-  fresh.offer.digest = kWrong;
-  const auto adopt = sent<wire::Adopt>(c.hear(5, fresh));
-  ASSERT_EQ(adopt.size(), 1U);
-  EXPECT_EQ(adopt[0].second.sources, std::vector{SiteId{0}});
-  static_cast<void>(c.hear(5, wire::Adopted{RunId{7}, RoundId{0}, kRight}));
-  static_cast<void>(c.hear(5, H::ready(1)));
-  EXPECT_EQ(reformed(c.hear(1, H::ready(1))).participants.size(), 2U);
-}
-
-TEST_F(Round, AnExchangeThatStallsIsTriedOnceMoreThenGoesOnWithoutTheSlow) {
-  static_cast<void>(c.form(1, 3));
-  const auto first = c.pass(seconds(1801), {1, 2, 3});
-  EXPECT_THAT(notes(first), HasSubstr("it is tried once more"));
-  EXPECT_EQ(c.coordinator.members(), 3U);
-  const wire::Form again = reformed(first);
-  static_cast<void>(c.hear(1, H::done(again)));
-  static_cast<void>(c.hear(2, H::done(again)));
-  const auto second = c.pass(seconds(1801), {1, 2, 3});
-  EXPECT_THAT(notes(second), HasSubstr("[straggler] round 1: the exchange at lima was not done within 1800 s"));
-  EXPECT_EQ(reformed(second).participants.size(), 2U);
-  EXPECT_EQ(c.coordinator.members(), 3U);
-}
-
-TEST_F(Round, WhoIsStuckAdoptingIsLetGo) {
-  wire::Join late = join_of("oslo");
-  late.offer.digest = kWrong;
-  static_cast<void>(c.hear(4, late));
-  const auto actions = c.pass(seconds(1801), {1, 2, 3, 4});
-  EXPECT_THAT(sent<wire::Refuse>(actions)[0].second.reason, HasSubstr("the anchor was not in place there"));
-  EXPECT_EQ(c.coordinator.members(), 3U);
-}
-
-TEST_F(Round, TheReadyOnesLossEndsTheWait) {
-  static_cast<void>(c.hear(1, H::ready(1)));
-  static_cast<void>(c.close(1));
-  static_cast<void>(c.pass(seconds(4000), {2, 3}));
-  EXPECT_EQ(c.coordinator.members(), 2U);  // nobody waits, so nobody is late
 }
 
 TEST(RoundWithoutAddress, WhoCannotBeDialledOwnsNothing) {

@@ -207,4 +207,17 @@ class SiteHarness {
   Site site;
 };
 
+// Three that train.
+class ThreeSites : public testing::Test {
+ protected:
+  ThreeSites() { c.gather({"paris", "tokyo", "lima"}); }
+  // The attempt that follows.
+  static wire::Form reformed(const CoordinatorHarness::Actions& actions) {
+    const auto forms = sent<wire::Form>(actions);
+    EXPECT_FALSE(forms.empty()) << notes(actions);
+    return forms.empty() ? wire::Form{} : forms[0].second;
+  }
+  CoordinatorHarness c;
+};
+
 }  // namespace collab::protocol
