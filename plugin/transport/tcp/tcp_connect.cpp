@@ -82,7 +82,10 @@ void TcpEngine::accepted(asio::ip::tcp::socket socket, const Endpoint& from) {
   const std::string words =
       "without a key only this machine and private addresses are accepted: set the swarm's COLLAB_TOKEN on all sites "
       "(made once by `collab token`), or COLLAB_INSECURE=1 to speak in the clear";
-  tell_turned_away(from, words);
+  if (const auto line =
+          turned_away_.let(now(), "tcp: a connection from " + to_text(from) + " was turned away: " + words)) {
+    log_warning(*line);
+  }
   turn_away(*connection, Refusal::kNotAllowed, words);
 }
 
@@ -109,19 +112,6 @@ void TcpEngine::turn_away(Connection& connection, Refusal why, const std::string
   connection.send(std::move(answer));
   connection.deadline = now() + kDrainLimit;
   connection.drain();
-}
-
-// A line a second at most, however many knock.
-void TcpEngine::tell_turned_away(const Endpoint& from, const std::string& words) {
-  const TimePoint time = now();
-  if (last_complaint_ != TimePoint() && time - last_complaint_ < std::chrono::seconds(1)) {
-    ++complaints_kept_back_;
-    return;
-  }
-  last_complaint_ = time;
-  const std::uint64_t others = std::exchange(complaints_kept_back_, 0);
-  log_warning("tcp: a connection from " + to_text(from) + " was turned away: " + words +
-              (others > 0 ? " (and " + std::to_string(others) + " others since the last such line)" : ""));
 }
 
 // ---- dialling ------------------------------------------------------------------------------------
@@ -359,13 +349,14 @@ void TcpEngine::failed(const ConnectionPtr& from, Fault fault, const Status& why
   if (stopped_) return;
   TcpLink* const link = find(from->link);
   if (link == nullptr) {
-    const bool accepted_one = !from->dialled() && from->link == LinkId();
-    if (fault == Fault::kNotAllowed && accepted_one) {
+    if (!from->dialled() && from->link == LinkId() && fault != Fault::kEndedByPeer) {
       ++counters_.refused;
-      tell_turned_away(from->peer(), why.message());
-    } else if (accepted_one && fault != Fault::kEndedByPeer) {
-      ++counters_.refused;
-      log_debug("tcp: a connection from " + to_text(from->peer()) + " was dropped: " + why.message());
+      const std::string who = "tcp: a connection from " + to_text(from->peer());
+      if (fault == Fault::kNotAllowed) {
+        if (const auto line = turned_away_.let(now(), who + " was turned away: " + why.message())) log_warning(*line);
+      } else if (const auto line = dropped_.let(now(), who + " was dropped: " + why.message())) {
+        log_info(*line);
+      }
     }
     if (from->state() == Connection::State::kDraining) from->deadline = now() + kDrainLimit;
     std::erase_if(loose_, [](const auto& entry) { return entry->state() == Connection::State::kClosed; });

@@ -236,7 +236,9 @@ bool Connection::settle_first_byte(std::byte first) {
     return true;
   }
   if (!clear && first != kTlsRecord) {
-    fail(Fault::kBroken, corrupt("what dialled here is no tcp transport of collab"));
+    fail(Fault::kBroken,
+         corrupt("what dialled here is no tcp transport of collab (a site without the swarm's key may take "
+                 "ucx: COLLAB_TOKEN and COLLAB_TRANSPORT are to be the same everywhere)"));
     return false;
   }
   // The other side understands a refusal in the clear.

@@ -23,6 +23,7 @@
 
 #include "collab/transport.h"
 #include "core/base/prng.h"
+#include "core/base/seldom.h"
 #include "transport/tcp/tcp_connection.h"
 #include "transport/tcp/tcp_link.h"
 #include "transport/tcp/tcp_transport.h"
@@ -99,7 +100,6 @@ class TcpEngine final : private ConnectionOwner {
   void accepted(boost::asio::ip::tcp::socket socket, const Endpoint& from);
   void make_room();
   void turn_away(Connection& connection, Refusal why, const std::string& words);
-  void tell_turned_away(const Endpoint& from, const std::string& words);
   void begin_dial(TcpLink& link, const std::string& address, TimePoint deadline);
   void look_up(const TcpLink& link, const HostPort& address);
   void resolved(TcpLink& link, Result<Endpoints> endpoints);
@@ -169,8 +169,8 @@ class TcpEngine final : private ConnectionOwner {
   boost::asio::steady_timer ticker_, ack_timer_, bucket_timer_;
   bool ticking_ = false, ack_waiting_ = false, bucket_waiting_ = false, stopped_ = false;
   TimePoint last_tick_{};
-  TimePoint last_complaint_{};
-  std::uint64_t complaints_kept_back_ = 0;
+  Seldom turned_away_{std::chrono::seconds(1)};
+  Seldom dropped_{std::chrono::minutes(1)};  // a public port is knocked at all day
   bool told_congestion_ = false;
   TokenBucket up_, down_;
   std::vector<std::weak_ptr<Connection>> paused_;
