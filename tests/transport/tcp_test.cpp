@@ -167,6 +167,45 @@ TEST(Tcp, TheCapOnWhatComesHoldsTheSenderBack) {
   EXPECT_LT(seconds_taken, 5.0);
 }
 
+// A sender that is held back at its own end has nothing under way that could look lost.
+TEST(Tcp, ATightCapCostsNothingTwice) {
+  TcpOptions options;
+  options.max_mbit_down = 10;
+  options.connections = 12;
+  TcpPair pair(options);
+  pair.link();
+  const auto begun = std::chrono::steady_clock::now();
+  for (std::uint64_t i = 0; i < 4; ++i) pair.send(Lane::kData, i, 1 << 20);
+  ASSERT_TRUE(until([&] { return pair.a.seen.messages() == 4; }));
+  const double seconds_taken = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
+  EXPECT_GT(seconds_taken, 2.5) << "4 MiB at 1.25 MB/s";
+  EXPECT_LT(seconds_taken, 8.0);
+  const TcpCounters sender = tcp_counters(*pair.b.transport);
+  EXPECT_LT(sender.segments_sent_again, 4U) << "of " << (4 << 20) / (16 << 10);
+  EXPECT_EQ(sender.connections_opened, 13U);
+}
+
+// What waits to be sent keeps nobody from reading.
+TEST(Tcp, ATightCapOneWayLeavesTheOtherAlone) {
+  TcpOptions options;
+  options.max_mbit_up = 1;
+  options.max_mbit_down = 80;
+  TcpPair pair(options);
+  Peer fast;
+  TcpPair::begin(fast, {});
+  const LinkId link = fast.transport->connect(pair.a.address, seconds(10));
+  ASSERT_TRUE(until([&] { return !pair.a.seen.accepted().empty(); }));
+  for (std::uint64_t i = 0; i < 4; ++i) {
+    pair.a.transport->send(pair.a.seen.accepted().back(), make_message(*pair.pool, Lane::kData, i, 16, 1 << 20), 0);
+  }
+  const auto begun = std::chrono::steady_clock::now();
+  for (std::uint64_t i = 0; i < 8; ++i) {
+    fast.transport->send(link, make_message(*pair.pool, Lane::kData, i, 16, 1 << 20), 0);
+  }
+  ASSERT_TRUE(until([&] { return pair.a.seen.messages() == 8; }));
+  EXPECT_LT(std::chrono::steady_clock::now() - begun, seconds(3)) << "8 MiB at 10 MB/s";
+}
+
 // ---- who is let in -------------------------------------------------------------------------------
 
 struct Refused {

@@ -320,6 +320,11 @@ void TcpEngine::attach(TcpLink& link, const ConnectionPtr& connection) {
                    ? "; " + options_.congestion + " is not allowed here, so long lossy lines get more connections"
                    : ""));
   }
+  if (connection->index == 0) {  // what was under way on another may not have come
+    link.allowance = 0;
+    allot(time);
+    if (link.wish != 0) connection->send(encode_want(link.wish));
+  }
   if (link.bye_sent) connection->send(encode(Bye{{link.out[0].segments(), link.out[1].segments()}}));
   connection->flush();
   pump(link);

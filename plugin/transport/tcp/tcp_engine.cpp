@@ -14,7 +14,6 @@ namespace collab::tcp {
 namespace {
 
 namespace asio = boost::asio;
-constexpr Duration kCloseLimit = std::chrono::seconds(5);  // without progress
 constexpr std::size_t kEndedRemembered = 1024;
 constexpr int kSeldom = 4;                 // heartbeats
 constexpr std::uint16_t kFirstGuess = 12;  // on a long way one or two are held back by the system's buffers
@@ -269,6 +268,7 @@ void TcpEngine::tick() {
     tick_link(*link, time);
   }
   watch_exchange(time);
+  allot(time);
   const std::vector<ConnectionPtr> loose(loose_.begin(), loose_.end());
   for (const ConnectionPtr& connection : loose) {
     if (connection->deadline > time) continue;

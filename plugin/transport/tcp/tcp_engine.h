@@ -125,7 +125,6 @@ class TcpEngine final : private ConnectionOwner {
   Status frame_came(Connection& from, FrameType type, std::span<const std::byte> body) override;
   Status link_frame_came(TcpLink& link, Connection& from, FrameType type, std::span<const std::byte> body);
   void reading_paused(Connection& from) override;
-  bool may_read(Connection& from, std::size_t bytes) override;
   void ran_dry(Connection& from) override;
   void segment_written(Connection& from, Lane lane, std::uint64_t number) override;
   void pump(TcpLink& link);
@@ -139,7 +138,15 @@ class TcpEngine final : private ConnectionOwner {
   Status on_bye(TcpLink& link, const Bye& bye);
   void begin_close(TcpLink& link);
   void go_on_closing(TcpLink& link);
+
+  // tcp_caps.cpp: what the user's caps leave to each.
+  [[nodiscard]] bool capped(const TcpLink& link) const;
+  [[nodiscard]] bool slow(const TcpLink& link) const;
+  [[nodiscard]] bool may_send(TcpLink& link);
+  bool may_read(Connection& from, std::size_t bytes) override;
   void wait_for_bucket(TimePoint until);
+  void go_on_reading();
+  void allot(TimePoint now);
 
   const TcpOptions options_;
   const pid_t pid_;
@@ -167,13 +174,14 @@ class TcpEngine final : private ConnectionOwner {
   Backlog backlog_;                                  // on any link
   std::map<std::string, std::uint16_t> remembered_;  // data connections, by peer's host
   boost::asio::steady_timer ticker_, ack_timer_, bucket_timer_;
-  bool ticking_ = false, ack_waiting_ = false, bucket_waiting_ = false, stopped_ = false;
+  bool ticking_ = false, ack_waiting_ = false, stopped_ = false;
   TimePoint last_tick_{};
   Seldom turned_away_{std::chrono::seconds(1)};
   Seldom dropped_{std::chrono::minutes(1)};  // a public port is knocked at all day
   bool told_congestion_ = false;
   TokenBucket up_, down_;
-  std::vector<std::weak_ptr<Connection>> paused_;
+  TimePoint bucket_due_ = kNever;
+  std::deque<std::weak_ptr<Connection>> paused_;
   Carrier next_carrier_ = 1;
   std::vector<Command> running_;
 };

@@ -65,8 +65,12 @@ struct TcpLink {
   ConnectionSearch search;
   LinkPace pace;
   Backlog backlog;
+  TokenBucket allowed{0};                   // what the peer would have come, at most
+  std::uint64_t allowance = 0;              // that the peer was told; 0: nothing yet
+  TimePoint data_came{};                    // last
   std::optional<Duration> way_out;          // the shortest since the last tick, in clocks that differ by a constant
   std::uint64_t delivered = 0, resent = 0;  // bytes of data connections, as the kernel counts
+  std::uint16_t wish = 0;                   // that the dialler was told; 0: none
   std::uint16_t peer_wants = 1;
   std::size_t turn = 0;   // where the next round over the data connections begins
   std::size_t shift = 0;  // of the data connections, see carriers()

@@ -40,10 +40,23 @@ constexpr double kLeastShare = 0.25;  // one slow link does not stop the others
 
 double seconds(Duration time) { return std::chrono::duration<double>(time).count(); }
 
+double burst_of(double rate) { return std::max(rate / 20, 128.0 * 1024); }
+
 }  // namespace
 
 TokenBucket::TokenBucket(double bytes_per_second)
-    : rate_(bytes_per_second), burst_(std::max(bytes_per_second / 20, 128.0 * 1024)), tokens_(burst_) {}
+    : rate_(bytes_per_second), burst_(burst_of(bytes_per_second)), tokens_(burst_) {}
+
+void TokenBucket::set(double bytes_per_second, TimePoint now) {
+  if (!capped()) {
+    *this = TokenBucket(bytes_per_second);
+    return;
+  }
+  refill(now);
+  rate_ = bytes_per_second;
+  burst_ = burst_of(rate_);
+  tokens_ = std::min(tokens_, burst_);
+}
 
 void TokenBucket::refill(TimePoint now) {
   if (started_ && now > last_) tokens_ = std::min(burst_, tokens_ + rate_ * seconds(now - last_));

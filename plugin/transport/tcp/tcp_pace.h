@@ -16,6 +16,8 @@ namespace collab::tcp {
 class TokenBucket {
  public:
   explicit TokenBucket(double bytes_per_second);
+  void set(double bytes_per_second, TimePoint now);  // from now on
+  [[nodiscard]] double rate() const { return rate_; }
   [[nodiscard]] bool capped() const { return rate_ > 0; }
   // Some bytes may pass now. What passes is taken whole, into debt if need be.
   [[nodiscard]] bool open(TimePoint now);

@@ -53,6 +53,7 @@ Status TcpEngine::segment_ended(Connection& from, const SegmentHeader& header, b
   COLLAB_RETURN_IF_ERROR(link->inbox(header.lane).end(header, messages));
   link->ack_due = true;
   link->bytes_unacknowledged += header.length + kSegmentHeaderBytes;
+  if (header.lane == Lane::kData) link->data_came = now();
   if (link->closing) link->deadline = now() + kCloseLimit;
   const LinkId id = link->id;
   for (TransportMessage& message : messages) handler_->on_message(id, std::move(message));
@@ -81,7 +82,8 @@ Status TcpEngine::frame_came(Connection& from, FrameType type, std::span<const s
     case FrameType::kPong:
     case FrameType::kWant:
     case FrameType::kBye:
-    case FrameType::kAbort: break;
+    case FrameType::kAbort:
+    case FrameType::kAllow: break;
   }
   if (from.state() != Connection::State::kAttached) return corrupt("it did not begin with a greeting");
   TcpLink* const link = find(from.link);
@@ -125,6 +127,12 @@ Status TcpEngine::link_frame_came(TcpLink& link, Connection& from, FrameType typ
       end_link(link, unavailable(link.peer + " ended the link: " + *words));
       return {};
     }
+    case FrameType::kAllow: {
+      const Result<std::uint64_t> rate = decode_allow(body);
+      if (!rate.ok()) return rate.status();
+      link.allowed.set(static_cast<double>(*rate), now());
+      return {};
+    }
     case FrameType::kHello:
     case FrameType::kWelcome:
     case FrameType::kRefuse:
@@ -145,16 +153,6 @@ void TcpEngine::reading_paused(Connection& from) {
     }
   }
   pump(*link);
-}
-
-bool TcpEngine::may_read(Connection& from, std::size_t bytes) {
-  if (!down_.capped()) return true;
-  down_.take(bytes);
-  if (from.index == 0 || from.state() != Connection::State::kAttached || down_.open(now())) return true;
-  from.paused = true;
-  paused_.push_back(from.weak_from_this());
-  wait_for_bucket(down_.opens_at(now()));
-  return false;
 }
 
 // ---- sending -------------------------------------------------------------------------------------
@@ -182,11 +180,7 @@ void TcpEngine::deliver_tokens(TcpLink& link, std::vector<std::uint64_t>& tokens
 bool TcpEngine::fill(TcpLink& link, Connection& connection, Lane lane) {
   if (!connection.idle() || connection.state() != Connection::State::kAttached) return false;
   Outbox& out = link.outbox(lane);
-  const bool capped = lane == Lane::kData && up_.capped();
-  if (capped && out.ready() && !up_.open(now())) {
-    wait_for_bucket(up_.opens_at(now()));
-    return false;
-  }
+  if (lane == Lane::kData && !may_send(link)) return false;
   // A connection that drains quickly is given more at once; a slow one must not hold much.
   const Duration drained = now() - connection.filled_at;
   if (drained < kQuick) connection.fill_bytes = std::min(2 * connection.fill_bytes, kMostFilled);
@@ -195,7 +189,8 @@ bool TcpEngine::fill(TcpLink& link, Connection& connection, Lane lane) {
   std::size_t bytes = 0;
   std::size_t segments = 0;
   const std::uint64_t again = out.sent_again();
-  while (bytes < connection.fill_bytes && segments < kFillSegments) {
+  const std::size_t most = lane == Lane::kData && capped(link) ? kMaxSegmentBytes : connection.fill_bytes;
+  while (bytes < std::min(most, connection.fill_bytes) && segments < kFillSegments) {
     std::optional<Outbox::Piece> piece = out.next(connection.name, connection.filled_at);
     if (!piece && lane == Lane::kData) piece = out.hung(connection.name, connection.filled_at - patience(link));
     if (!piece) break;
@@ -206,7 +201,10 @@ bool TcpEngine::fill(TcpLink& link, Connection& connection, Lane lane) {
   if (segments == 0) return false;
   counters_.bytes += bytes;
   counters_.again += out.sent_again() - again;
-  if (capped) up_.take(bytes);
+  if (lane == Lane::kData) {
+    up_.take(bytes);
+    link.allowed.take(bytes);
+  }
   connection.flush();
   return connection.idle();
 }
@@ -221,7 +219,7 @@ void TcpEngine::pump(TcpLink& link) {
   }
   std::vector<Connection*> carriers = link.carriers(in_use(link));
   if (carriers.empty()) carriers.push_back(control);
-  link.outbox(Lane::kData).cut_at(carriers.size() > kFewCarriers ? kSmallSegmentBytes : kMaxSegmentBytes);
+  link.outbox(Lane::kData).cut_at(carriers.size() > kFewCarriers || slow(link) ? kSmallSegmentBytes : kMaxSegmentBytes);
   const std::size_t first = link.turn++;
   for (std::size_t i = 0; i < carriers.size(); ++i) {
     Connection& carrier = *carriers[(first + i) % carriers.size()];
@@ -239,32 +237,6 @@ void TcpEngine::pump_later(TcpLink& link) {
     if (again == nullptr || stopped_) return;
     again->pump_posted = false;
     pump(*again);
-  });
-}
-
-void TcpEngine::wait_for_bucket(TimePoint until) {
-  if (std::exchange(bucket_waiting_, true)) return;
-  bucket_timer_.expires_after(std::max<Duration>(until - now(), std::chrono::milliseconds(1)));
-  bucket_timer_.async_wait([this](const boost::system::error_code& error) {
-    bucket_waiting_ = false;
-    if (error || stopped_) return;
-    const TimePoint time = now();
-    if (down_.open(time)) {
-      for (const auto& weak : std::exchange(paused_, {})) {
-        const ConnectionPtr connection = weak.lock();
-        if (connection == nullptr) continue;
-        connection->paused = false;
-        connection->last_heard = time;
-        connection->resume_reading();
-      }
-    } else if (!paused_.empty()) {
-      wait_for_bucket(down_.opens_at(time));
-    }
-    std::vector<LinkId> ids;
-    for (const auto& [id, link] : links_) ids.push_back(id);
-    for (const LinkId id : ids) {
-      if (TcpLink* const link = find(id); link != nullptr) pump(*link);
-    }
   });
 }
 
@@ -305,7 +277,7 @@ Status TcpEngine::on_ack(TcpLink& link, Connection& from, const Arrivals& arriva
 
 void TcpEngine::on_pong(TcpLink& link, Connection& from, const Pong& pong) {
   const auto way = static_cast<std::int64_t>(pong.clock - pong.stamp);
-  if (from.index == 0 && std::abs(way) < kFarApart) {  // behind no data of its own
+  if (from.index == 0 && -kFarApart < way && way < kFarApart) {  // behind no data of its own
     link.way_out = std::min(link.way_out.value_or(Duration::max()), Duration(way));
   }
   if (!from.pinged || stamp_of(*from.pinged) != pong.stamp) return;

@@ -114,7 +114,10 @@ void TcpEngine::search(TcpLink& link, TimePoint time, bool backlogged) {
   if (link.dialled) {
     remembered_[link.peer] = after;
     dial_missing(link);
-  } else if (Connection* const control = link.control(); control != nullptr) {
+    return;
+  }
+  link.wish = after;
+  if (Connection* const control = link.control(); control != nullptr) {
     control->send(encode_want(after));
     control->flush();
   }

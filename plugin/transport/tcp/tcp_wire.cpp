@@ -107,7 +107,7 @@ Result<Prefix> decode_prefix(std::span<const std::byte, kPrefixBytes> bytes) {
   const auto lane = reader.number<std::uint8_t>();
   const auto zero = reader.number<std::uint16_t>();
   const auto body = reader.number<std::uint32_t>();
-  if (type < 1 || type > static_cast<std::uint8_t>(FrameType::kAbort)) {
+  if (type < 1 || type > static_cast<std::uint8_t>(FrameType::kAllow)) {
     return corrupt("a frame of type " + std::to_string(type));
   }
   const bool segment = type == static_cast<std::uint8_t>(FrameType::kSegment);
@@ -306,5 +306,16 @@ Bytes encode_abort(std::string_view words) {
 }
 
 Result<std::string> decode_abort(std::span<const std::byte> body) { return Reader(body).words(); }
+
+Bytes encode_allow(std::uint64_t bytes_per_second) {
+  Writer writer(FrameType::kAllow);
+  writer.number(bytes_per_second);
+  return writer.finish();
+}
+
+Result<std::uint64_t> decode_allow(std::span<const std::byte> body) {
+  if (body.size() != 8) return wrong_size("allowance", 8, body.size());
+  return Reader(body).number<std::uint64_t>();
+}
 
 }  // namespace collab::tcp

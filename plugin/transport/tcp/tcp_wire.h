@@ -1,6 +1,6 @@
 // The bytes two tcp transports exchange on each of a link's connections: a preface, then frames.
 //
-// plugin/PROTOCOL.md ("Sessions over TCP") has the tables; the golden bytes are in tests/unit/transport. All numbers
+// plugin/PROTOCOL.md ("Sessions over TCP") has the tables; the golden bytes are in tests/golden/tcp. All numbers
 // are little-endian. Everything from the wire is bounded here before anything is allocated.
 // Threads and ownership: plain values and pure functions.
 #pragma once
@@ -40,9 +40,10 @@ enum class FrameType : std::uint8_t {
   kAck = 5,      // which segments of both lanes have arrived
   kPing = 6,
   kPong = 7,
-  kWant = 8,   // how many data connections the listener would like
-  kBye = 9,    // every message was sent and has arrived; nothing follows
-  kAbort = 10  // the link ends now, for the reason given
+  kWant = 8,    // how many data connections the listener would like
+  kBye = 9,     // every message was sent and has arrived; nothing follows
+  kAbort = 10,  // the link ends now, for the reason given
+  kAllow = 11   // how fast data may come over this link
 };
 
 struct Hello {
@@ -114,6 +115,7 @@ using Bytes = std::vector<std::byte>;
 [[nodiscard]] Bytes encode_want(std::uint16_t connections);
 [[nodiscard]] Bytes encode(const Bye& bye);
 [[nodiscard]] Bytes encode_abort(std::string_view words);
+[[nodiscard]] Bytes encode_allow(std::uint64_t bytes_per_second);
 
 struct Prefix {
   FrameType type = FrameType::kPing;
@@ -133,6 +135,7 @@ struct Prefix {
 [[nodiscard]] Result<std::uint64_t> decode_ping(std::span<const std::byte> body);
 [[nodiscard]] Result<Pong> decode_pong(std::span<const std::byte> body);
 [[nodiscard]] Result<std::uint16_t> decode_want(std::span<const std::byte> body);
+[[nodiscard]] Result<std::uint64_t> decode_allow(std::span<const std::byte> body);
 [[nodiscard]] Result<Bye> decode_bye(std::span<const std::byte> body);
 [[nodiscard]] Result<std::string> decode_abort(std::span<const std::byte> body);
 

@@ -43,6 +43,7 @@ std::string samples() {
   text << "want " << hex(encode_want(8)) << "\n";
   text << "bye " << hex(encode(Bye{{9, 10}})) << "\n";
   text << "abort " << hex(encode_abort("its process ended")) << "\n";
+  text << "allow " << hex(encode_allow(0x0102030405060708)) << "\n";
   return text.str();
 }
 

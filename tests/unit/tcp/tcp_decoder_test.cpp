@@ -108,7 +108,7 @@ TEST(TcpDecoder, WhatIsRefused) {
       {"version", with(4, 2, segment)},
       {"preface's reserve", with(6, 1, segment)},
       {"type 0", with(8, 0, segment)},
-      {"type 11", with(8, 11, segment)},
+      {"type 12", with(8, 12, segment)},
       {"lane", with(9, 2, segment)},
       {"lane of a ping", with(9, 1, encode_ping(1))},
       {"reserve", with(10, 1, segment)},
@@ -130,6 +130,8 @@ TEST(TcpDecoder, BodiesAreBounded) {
   EXPECT_EQ(*decode_want(body(encode_want(64))), 64);
   EXPECT_FALSE(decode_want(body(encode_want(65))).ok());
   EXPECT_FALSE(decode_want(body(encode_want(0))).ok());
+  EXPECT_EQ(*decode_allow(body(encode_allow(1'250'000))), 1'250'000U);
+  EXPECT_FALSE(decode_allow(body(encode_want(1))).ok());
   EXPECT_EQ(*decode_ping(body(encode_ping(77))), 77U);
   EXPECT_EQ(*decode_pong(body(encode(Pong{77, 78}))), (Pong{77, 78}));
   const std::string long_words = std::string(kMaxWordsBytes - 1, 'a') + "\xC3\xBC";
