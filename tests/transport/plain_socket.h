@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -18,14 +19,17 @@ namespace collab::testing {
 
 class PlainSocket {
  public:
-  PlainSocket() : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+  explicit PlainSocket(in_addr_t host = INADDR_LOOPBACK, std::uint16_t port = 0)
+      : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
     address_.sin_family = AF_INET;
-    address_.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address_.sin_addr.s_addr = htonl(host);
+    address_.sin_port = htons(port);
   }
   ~PlainSocket() { ::close(fd_); }
   PlainSocket(const PlainSocket&) = delete;
   PlainSocket& operator=(const PlainSocket&) = delete;
 
+  // A free one where none was given.
   std::string bind_free_port(bool listens) {
     socklen_t length = sizeof(address_);
     EXPECT_EQ(bind(fd_, generic(), sizeof(address_)), 0);

@@ -6,6 +6,7 @@
 
 #include "tests/transport/tcp_proxy.h"
 #include "tests/transport/tcp_world.h"
+#include "transport/tcp/tcp_wire.h"
 
 namespace collab::testing {
 namespace {
@@ -75,6 +76,65 @@ TEST_P(TcpResume, AfterEveryConnectionWasCut) {
   EXPECT_GE(b.segments_sent_again, 1U);
   EXPECT_LE(b.segments_sent_again, kCuts * 3 * 2 * kSegmentsOfChunk) << "less than two chunks a stream and cut";
   EXPECT_LE(a.segments_came_twice, b.segments_sent_again / 2) << "most of what was sent again had not arrived";
+}
+
+// A name with two addresses; at the first nobody listens, as where a host has IPv6 and the listener has not.
+TEST_P(TcpResume, AtTheAddressThatAnswers) {
+  TcpOptions choice = options();
+  choice.look_up = [](const std::string&) { return std::vector<std::string>{"127.0.0.2", "127.0.0.1"}; };
+  TcpPair pair(choice);
+  TcpProxy proxy(pair.a.address);
+  pair.link("two.example" + proxy.address().substr(proxy.address().rfind(':')));
+  proxy.swallow(true);
+  std::this_thread::sleep_for(seconds(4));  // longer than a redial waits
+  proxy.swallow(false);
+  pair.check_it_works();
+  EXPECT_EQ(pair.b.seen.closed_count(), 0U);
+}
+
+// Answers each who dials with the same bytes, and ends.
+class Impostor {
+ public:
+  explicit Impostor(std::string answer) : answer_(std::move(answer)) {
+    address = listener_.bind_free_port(true);
+    thread_ = std::thread([this] {
+      for (int made = 0; (made = ::accept(listener_.fd(), nullptr, nullptr)) >= 0; ::close(made)) {
+        (void)!::send(made, answer_.data(), answer_.size(), MSG_NOSIGNAL);
+      }
+    });
+  }
+  ~Impostor() {
+    ::shutdown(listener_.fd(), SHUT_RDWR);
+    thread_.join();
+  }
+  std::string address;
+
+ private:
+  PlainSocket listener_;
+  std::string answer_;
+  std::thread thread_;
+};
+
+std::string as_text(const tcp::Bytes& bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
+
+// An address may lead elsewhere for a moment (a captive portal, a router that forgot): who cannot prove to be the peer
+// does not end a link.
+TEST(TcpImpostor, DoesNotEndALinkInThePeersName) {
+  const std::string alert("\x15\x03\x03\x00\x02\x02\x28", 7);
+  const std::string refusal =
+      as_text(tcp::encode_preface()) + as_text(tcp::encode(tcp::Refuse{tcp::Refusal::kUnknownLink, "not known"}));
+  for (const std::string& answer : {std::string("HTTP/1.1 302 Found\r\n\r\n"), alert, refusal}) {
+    TcpOptions options = lively(by_token());
+    options.death_wait = seconds(10);
+    Behind behind(options);
+    Impostor impostor(answer);
+    behind.proxy->lead_to(impostor.address);
+    behind.proxy->cut();
+    std::this_thread::sleep_for(milliseconds(500));
+    EXPECT_EQ(behind.pair.b.seen.closed_count(), 0U) << behind.pair.b.seen.closed(behind.pair.from)->to_string();
+    behind.proxy->lead_to(behind.pair.a.address);
+    behind.pair.check_it_works();
+  }
 }
 
 TEST_P(TcpResume, OneConnectionOfSeveralIsCut) {

@@ -120,6 +120,18 @@ TEST(Tcp, NamesAreLookedUp) {
   EXPECT_NE(pair.b.seen.closed(unknown)->message().find("no-such-host.invalid"), std::string::npos);
 }
 
+TEST(Tcp, AnAddressThatLeadsNowhereIsPassedOver) {
+  TcpOptions options;
+  options.look_up = [](const std::string&) { return std::vector<std::string>{"127.0.0.2", "127.0.0.1"}; };
+  TcpPair pair(options);
+  const std::string port = pair.a.address.substr(pair.a.address.rfind(':') + 1);
+  PlainSocket silent(INADDR_LOOPBACK + 1, static_cast<std::uint16_t>(std::stoi(port)));
+  silent.bind_free_port(true);
+  const LinkId link = pair.b.transport->connect("two.example:" + port, seconds(2));
+  EXPECT_TRUE(until([&] { return pair.b.seen.connected(link) || pair.b.seen.closed(link); }));
+  EXPECT_TRUE(pair.b.seen.connected(link));
+}
+
 TEST(Tcp, ListensEverywhereAndGivesTheHostToAdvertise) {
   TcpPair pair;
   for (const auto* everywhere : {"0.0.0.0:0", "[::]:0"}) {

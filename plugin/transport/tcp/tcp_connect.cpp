@@ -1,6 +1,7 @@
 // How links and their connections come and go.
 #include <algorithm>
 #include <boost/asio/post.hpp>
+#include <ranges>
 #include <utility>
 
 #include "core/base/log.h"
@@ -89,15 +90,14 @@ void TcpEngine::accepted(asio::ip::tcp::socket socket, const Endpoint& from) {
   turn_away(*connection, Refusal::kNotAllowed, words);
 }
 
-// Of those who have not greeted, one of the address with the most goes; so one scanner cannot push others out.
+// Of those who have not greeted the oldest of the network with the most goes; so one scanner cannot push others out.
 void TcpEngine::make_room() {
   if (loose_.size() < kMaxStrangers) return;
-  std::map<asio::ip::address, std::size_t> by_address;
-  for (const ConnectionPtr& connection : loose_) ++by_address[connection->peer().address()];
-  const auto most = std::max_element(by_address.begin(), by_address.end(),
-                                     [](const auto& a, const auto& b) { return a.second < b.second; });
-  const auto oldest = std::find_if(loose_.begin(), loose_.end(), [&](const ConnectionPtr& connection) {
-    return connection->peer().address() == most->first;
+  std::map<asio::ip::address, std::size_t> by_network;
+  for (const ConnectionPtr& connection : loose_) ++by_network[network_of(connection->peer().address())];
+  const auto most = std::ranges::max(by_network | std::views::values);
+  const auto oldest = std::ranges::find_if(loose_, [&](const ConnectionPtr& connection) {
+    return by_network.at(network_of(connection->peer().address())) == most;
   });
   (*oldest)->close();
   loose_.erase(oldest);
@@ -135,7 +135,7 @@ void TcpEngine::begin_dial(TcpLink& link, const std::string& address, TimePoint 
 }
 
 void TcpEngine::look_up(const TcpLink& link, const HostPort& address) {
-  resolve_in_background(address, [id = link.id, mailbox = std::weak_ptr(mailbox_)](Result<Endpoints> endpoints) {
+  const auto done = [id = link.id, mailbox = std::weak_ptr(mailbox_)](Result<Endpoints> endpoints) {
     const auto open = mailbox.lock();
     if (open == nullptr) return;
     Command command;
@@ -143,15 +143,24 @@ void TcpEngine::look_up(const TcpLink& link, const HostPort& address) {
     command.link = id;
     command.endpoints = std::move(endpoints);
     post(open, std::move(command));
-  });
+  };
+  if (!options_.look_up) return resolve_in_background(address, done);
+  Endpoints endpoints;
+  for (const std::string& host : options_.look_up(address.host)) {
+    const Result<Endpoints> numeric = resolve({host, address.port}, true);
+    if (numeric.ok()) endpoints.insert(endpoints.end(), numeric->begin(), numeric->end());
+  }
+  if (endpoints.empty()) return done(unavailable("the host \"" + address.host + "\" has no address"));
+  done(std::move(endpoints));
 }
 
 void TcpEngine::resolved(TcpLink& link, Result<Endpoints> endpoints) {
   if (link.state != TcpLink::State::kResolving) {  // asked again, while it is cut off
-    if (endpoints.ok()) {
-      link.endpoints = std::move(*endpoints);
-      link.next_endpoint = 0;
-    }
+    if (!endpoints.ok()) return;
+    const Endpoint turn = link.endpoints[link.next_endpoint];
+    link.endpoints = std::move(*endpoints);
+    const auto at = std::ranges::find(link.endpoints, turn);
+    link.next_endpoint = at == link.endpoints.end() ? 0 : static_cast<std::size_t>(at - link.endpoints.begin());
     return;
   }
   if (!endpoints.ok()) {
@@ -180,7 +189,11 @@ void TcpEngine::dial_slot(TcpLink& link, std::uint16_t index) {
   connection->index = index;
   const bool opens = link.state != TcpLink::State::kOpen;
   const Duration limit = std::clamp<Duration>(kRedialLimit + 4 * link.round_trip, kRedialLimit, kGreetLimit);
-  connection->deadline = opens ? kNever : now() + limit;  // the link's own counts while it opens
+  connection->deadline = now() + limit;
+  if (opens) {  // a part of the link's own for each address that is left: one may lead nowhere
+    const auto left = static_cast<Duration::rep>(link.endpoints.size() - link.next_endpoint);
+    connection->deadline = left == 1 ? kNever : now() + (link.deadline - now()) / left;
+  }
   connection->send(encode_preface());
   connection->send(encode(Hello{link.session, process_, index, opens}));
   if (!opens) {
@@ -275,6 +288,10 @@ void TcpEngine::on_refuse(Connection& from, const Refuse& refusal) {
   TcpLink* const link = find(from.link);
   if (!from.dialled() || link == nullptr || from.state() == Connection::State::kAttached) return;
   const std::string words = link->peer + " refuses: " + refusal.words;
+  if (from.unproven() && link->state == TcpLink::State::kOpen) {
+    from.fail(Fault::kNoAnswer, unavailable(words));
+    return;
+  }
   switch (refusal.why) {
     case Refusal::kUnknownLink: return end_link(*link, unavailable(words));
     case Refusal::kEnded: return end_link(*link, link->closing ? Status() : unavailable(words));
@@ -393,6 +410,8 @@ void TcpEngine::dial_failed(TcpLink& link, Fault fault, const Status& why) {
 void TcpEngine::slot_failed(TcpLink& link, std::uint16_t index, Fault fault, const Status& why) {
   Slot& slot = link.slots[index];
   const bool was_alone = link.alone_since != kNever;
+  // Who answers a redial and is not who was there before may be anybody: the link waits for the one it knows.
+  const bool known = slot.connection == nullptr || slot.connection->attached_at != TimePoint() || !encrypts();
   if (slot.connection != nullptr) {
     const TimePoint begun = slot.connection->attached_at;
     const bool steady = begun != TimePoint() && now() - begun >= kSteady;
@@ -400,7 +419,7 @@ void TcpEngine::slot_failed(TcpLink& link, std::uint16_t index, Fault fault, con
     if (begun != TimePoint()) slot.back_off = steady ? Duration(0) : std::min(slot.back_off, kFlapBackOff);
     detach(link, *slot.connection);
   }
-  if (fault == Fault::kBroken || fault == Fault::kNotAllowed) {
+  if (known && (fault == Fault::kBroken || fault == Fault::kNotAllowed)) {
     end_with_words(link, Status(why.code(), "the link to " + link.peer + " broke: " + why.message()));
     return;
   }
@@ -417,10 +436,13 @@ void TcpEngine::slot_failed(TcpLink& link, std::uint16_t index, Fault fault, con
     pump(link);
     return;
   }
-  if (index == 0 && fault == Fault::kRefusedPort && ++link.refused_ports >= 2 && link.alone()) {
+  if (index == 0 && fault == Fault::kNoAnswer) link.refused_ports = 0;
+  if (index == 0 && fault == Fault::kRefusedPort && link.alone() &&
+      std::cmp_greater_equal(++link.refused_ports, 2 * link.endpoints.size())) {
     end_link(link, unavailable("nobody listens at " + link.peer + " any more: its process ended"));
     return;
   }
+  if (index == 0 && was_alone) link.next_endpoint = (link.next_endpoint + 1) % link.endpoints.size();
   if (index == 0 && fault == Fault::kNoAnswer && was_alone) {
     // The name may lead elsewhere by now.
     const Result<HostPort> parts = parse_host_port(link.peer);

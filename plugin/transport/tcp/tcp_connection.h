@@ -87,6 +87,8 @@ class Connection final : public std::enable_shared_from_this<Connection>, privat
   [[nodiscard]] State state() const { return state_; }
   void attached() { state_ = State::kAttached; }
   [[nodiscard]] bool dialled() const { return dialled_; }
+  // It answers in the clear where all is encrypted: what it says may be anybody's word.
+  [[nodiscard]] bool unproven() const { return refusal_only_; }
   [[nodiscard]] const Endpoint& peer() const { return peer_; }
   [[nodiscard]] std::optional<Duration> kernel_silence() const;
   // Once it is closed: bytes it was given and never sent.

@@ -284,6 +284,8 @@ void TcpEngine::tick() {
 
 void TcpEngine::tick_link(TcpLink& link, TimePoint time) {
   if (link.state != TcpLink::State::kOpen) {
+    const ConnectionPtr dial = link.slots[0].connection;
+    if (dial != nullptr && dial->deadline <= time) dial->fail(Fault::kNoAnswer, timed_out("no answer in time"));
     if (time < link.deadline) return;
     std::string words = "no answer from " + link.peer + " in time";
     if (!link.last_fault.empty()) words += " (" + link.last_fault + ")";

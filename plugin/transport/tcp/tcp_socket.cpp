@@ -45,6 +45,13 @@ bool is_near(const ip::address& address) {
   return six.is_loopback() || six.is_link_local() || unique_local;
 }
 
+ip::address network_of(const ip::address& address) {
+  if (!address.is_v6() || address.to_v6().is_v4_mapped()) return address;
+  ip::address_v6::bytes_type bytes = address.to_v6().to_bytes();
+  std::fill(bytes.begin() + 8, bytes.end(), std::uint8_t{0});
+  return ip::address_v6(bytes);
+}
+
 bool prepare_socket(int fd, const std::string& congestion, Duration give_up) {
   const int on = 1;
   set(fd, IPPROTO_TCP, TCP_NODELAY, on);

@@ -20,6 +20,8 @@ using Endpoint = boost::asio::ip::tcp::endpoint;
 using Endpoints = std::vector<Endpoint>;
 
 [[nodiscard]] std::string to_text(const Endpoint& endpoint);
+// What one stranger may have many addresses of: the first 64 bits of IPv6. Of IPv4 the address.
+[[nodiscard]] boost::asio::ip::address network_of(const boost::asio::ip::address& address);
 // This machine or a private network: where traffic in the clear is accepted without being asked for.
 [[nodiscard]] bool is_near(const boost::asio::ip::address& address);
 

@@ -227,6 +227,7 @@ Status TlsStream::failure(int result) {
   if (reason == SSL_R_WRONG_VERSION_NUMBER || reason == SSL_R_HTTP_REQUEST || reason == SSL_R_BAD_RECORD_TYPE) {
     return corrupt("what answers there speaks no TLS 1.3 (" + words + ")");
   }
+  if (!context_->by_token() && open_) return unavailable("TLS broke off (" + words + ")");
   if (!context_->by_token()) {
     return refused("no agreement on certificates (" + words +
                    "): both sides need COLLAB_TLS_CERT, COLLAB_TLS_KEY and the same COLLAB_TLS_CA, and none may have "

@@ -8,8 +8,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "collab/config.h"
 #include "collab/transport.h"
@@ -33,6 +35,8 @@ struct TcpOptions {
   double max_mbit_down = 0;
   std::string congestion = "bbr";              // where the system allows it; empty: the system's own
   std::shared_ptr<BufferPool> pool = nullptr;  // for received payloads; null: one of its own
+  // The numeric addresses of a host's name, for tests; empty: the system knows.
+  std::function<std::vector<std::string>(const std::string& host)> look_up = {};
 };
 
 // What the knobs say.
