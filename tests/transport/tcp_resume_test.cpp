@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 
 #include "tests/transport/tcp_proxy.h"
@@ -85,8 +86,9 @@ TEST_P(TcpResume, AtTheAddressThatAnswers) {
   TcpPair pair(choice);
   TcpProxy proxy(pair.a.address);
   pair.link("two.example" + proxy.address().substr(proxy.address().rfind(':')));
+  const std::size_t before = proxy.admitted();
   proxy.swallow(true);
-  std::this_thread::sleep_for(seconds(4));  // longer than a redial waits
+  ASSERT_TRUE(until([&] { return proxy.admitted() >= before + 2; })) << "a redial in vain, and the next one";
   proxy.swallow(false);
   pair.check_it_works();
   EXPECT_EQ(pair.b.seen.closed_count(), 0U);
@@ -100,6 +102,7 @@ class Impostor {
     thread_ = std::thread([this] {
       for (int made = 0; (made = ::accept(listener_.fd(), nullptr, nullptr)) >= 0; ::close(made)) {
         (void)!::send(made, answer_.data(), answer_.size(), MSG_NOSIGNAL);
+        ++answered;
       }
     });
   }
@@ -108,6 +111,7 @@ class Impostor {
     thread_.join();
   }
   std::string address;
+  std::atomic<int> answered{0};
 
  private:
   PlainSocket listener_;
@@ -130,7 +134,7 @@ TEST(TcpImpostor, DoesNotEndALinkInThePeersName) {
     Impostor impostor(answer);
     behind.proxy->lead_to(impostor.address);
     behind.proxy->cut();
-    std::this_thread::sleep_for(milliseconds(500));
+    ASSERT_TRUE(until([&] { return impostor.answered >= 3 || behind.pair.b.seen.closed_count() > 0; }));
     EXPECT_EQ(behind.pair.b.seen.closed_count(), 0U) << behind.pair.b.seen.closed(behind.pair.from)->to_string();
     behind.proxy->lead_to(behind.pair.a.address);
     behind.pair.check_it_works();

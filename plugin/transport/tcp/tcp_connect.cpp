@@ -60,7 +60,9 @@ void TcpEngine::accept_on(const Acceptor& acceptor) {
       return;
     }
     // Out of files, most likely: those at work go on, new ones wait.
-    log_warning("tcp: a connection could not be accepted: " + error.message());
+    if (const auto line = not_accepted_.let(now(), "tcp: a connection could not be accepted: " + error.message())) {
+      log_warning(*line);
+    }
     auto pause = std::make_shared<asio::steady_timer>(io_, std::chrono::milliseconds(200));
     pause->async_wait([this, acceptor, pause](const boost::system::error_code& ended) {
       if (!ended && !stopped_) accept_on(acceptor);
@@ -237,7 +239,7 @@ Status TcpEngine::on_hello(Connection& from, const Hello& hello) {
   }
   const bool fresh = link == nullptr;
   if (fresh) {
-    link = &make_link(LinkId(next_link_.fetch_add(1)), from.peer().address().to_string());
+    link = &make_link(LinkId(next_link_.fetch_add(1)), {});
     link->state = TcpLink::State::kOpen;
     link->peer = to_text(from.peer());
     link->session = hello.link;
@@ -331,12 +333,8 @@ void TcpEngine::attach(TcpLink& link, const ConnectionPtr& connection) {
   const std::string congestion = congestion_of(connection->handle());
   connection->rests = congestion == "bbr" && !connection->peer().address().is_loopback();
   if (congestion == "bbr") link.search.at_most(kMostWithBbr);
-  if (!std::exchange(told_congestion_, true)) {
-    log_debug("tcp: congestion control is " + congestion +
-              (congestion != options_.congestion && !options_.congestion.empty()
-                   ? "; " + options_.congestion + " is not allowed here, so long lossy lines get more connections"
-                   : ""));
-  }
+  if (!connection->peer().address().is_loopback() && !std::exchange(told_congestion_, true))
+    tell_congestion(congestion);
   if (connection->index == 0) {  // what was under way on another may not have come
     link.allowance = 0;
     allot(time);
@@ -345,6 +343,16 @@ void TcpEngine::attach(TcpLink& link, const ConnectionPtr& connection) {
   if (link.bye_sent) connection->send(encode(Bye{{link.out[0].segments(), link.out[1].segments()}}));
   connection->flush();
   pump(link);
+}
+
+void TcpEngine::tell_congestion(const std::string& name) const {
+  const std::string& wanted = options_.congestion;
+  if (wanted.empty() || name == wanted) return log_debug("tcp: congestion control is " + name);
+  const std::string words =
+      "tcp: congestion control is " + name + ": " + wanted +
+      " (COLLAB_CONGESTION) is not in /proc/sys/net/ipv4/tcp_allowed_congestion_control here; long lossy lines get "
+      "more connections, and are slower than with bbr";
+  wanted == "bbr" ? log_info(words) : log_warning(words);
 }
 
 void TcpEngine::detach(TcpLink& link, Connection& connection) {

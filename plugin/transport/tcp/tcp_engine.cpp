@@ -191,11 +191,11 @@ TcpLink* TcpEngine::find(LinkId id) {
   return found != links_.end() ? found->second.get() : nullptr;
 }
 
-TcpLink& TcpEngine::make_link(LinkId id, const std::string& host) {
+TcpLink& TcpEngine::make_link(LinkId id, const std::string& address) {
   const auto fixed = static_cast<std::uint16_t>(options_.connections);
   std::uint16_t first = fixed;
   if (fixed == 0) {
-    const auto known = remembered_.find(host);
+    const auto known = remembered_.find(address);
     first = known != remembered_.end() ? known->second : kFirstGuess;
   }
   const ConnectionSearch search(first, fixed != 0 ? fixed : kMaxDataConnections);

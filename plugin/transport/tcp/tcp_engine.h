@@ -85,13 +85,13 @@ class TcpEngine final : private ConnectionOwner {
   void tune(TcpLink& link, TimePoint now);
   void watch_exchange(TimePoint now);
   void keep_pace(TcpLink& link, TimePoint now, bool backlogged);
-  static std::optional<LinkPace::Sight> look(TcpLink& link, const std::vector<Connection*>& carriers, bool backlogged);
+  static std::optional<LinkPace::Sight> look(TcpLink& link, const std::vector<Connection*>& carriers);
   static void ask_the_way(TcpLink& link, TimePoint now);
   void search(TcpLink& link, TimePoint now, bool backlogged);
   [[nodiscard]] TimePoint now() const { return clock_.now(); }
   static std::uint64_t stamp_of(TimePoint time) { return static_cast<std::uint64_t>(time.time_since_epoch().count()); }
   [[nodiscard]] TcpLink* find(LinkId id);
-  TcpLink& make_link(LinkId id, const std::string& host);
+  TcpLink& make_link(LinkId id, const std::string& address);
   void end_link(TcpLink& link, const Status& why);
   void end_with_words(TcpLink& link, const Status& why);
 
@@ -106,6 +106,7 @@ class TcpEngine final : private ConnectionOwner {
   void dial_slot(TcpLink& link, std::uint16_t index);
   void dial_missing(TcpLink& link);
   void attach(TcpLink& link, const ConnectionPtr& connection);
+  void tell_congestion(const std::string& name) const;
   void detach(TcpLink& link, Connection& connection);
   void dial_failed(TcpLink& link, Fault fault, const Status& why);
   void slot_failed(TcpLink& link, std::uint16_t index, Fault fault, const Status& why);
@@ -172,10 +173,11 @@ class TcpEngine final : private ConnectionOwner {
   std::vector<std::unique_ptr<TcpLink>> graveyard_;  // ended links, until nothing on the stack can know them
   std::deque<ConnectionPtr> loose_;                  // without a link: not greeted yet, or draining; the oldest first
   Backlog backlog_;                                  // on any link
-  std::map<std::string, std::uint16_t> remembered_;  // data connections, by peer's host
+  std::map<std::string, std::uint16_t> remembered_;  // data connections, by the address that was dialled
   boost::asio::steady_timer ticker_, ack_timer_, bucket_timer_;
   bool ticking_ = false, ack_waiting_ = false, stopped_ = false;
   TimePoint last_tick_{};
+  Seldom not_accepted_{std::chrono::seconds(10)};
   Seldom turned_away_{std::chrono::seconds(1)};
   Seldom dropped_{std::chrono::minutes(1)};  // a public port is knocked at all day
   bool told_congestion_ = false;

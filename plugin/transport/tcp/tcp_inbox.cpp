@@ -90,7 +90,6 @@ Status Inbox::end(const SegmentHeader& header, std::vector<TransportMessage>& me
     beyond_.pop_front();
     ++below_;
   }
-  bytes_arrived_ += header.length;
   found->second.have += header.length;
   for (auto first = unfinished_.find(next_message_);
        first != unfinished_.end() && first->second.have == first->second.total;

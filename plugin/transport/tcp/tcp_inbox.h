@@ -39,7 +39,6 @@ class Inbox {
   void lost(Carrier carrier);
 
   [[nodiscard]] LaneArrivals arrivals() const;
-  [[nodiscard]] std::uint64_t bytes_arrived() const { return bytes_arrived_; }
   [[nodiscard]] std::uint64_t came_twice() const { return came_twice_; }
 
  private:
@@ -63,7 +62,6 @@ class Inbox {
   std::map<std::uint64_t, Assembly> unfinished_;
   std::uint64_t next_message_ = 0;
   std::size_t held_bytes_ = 0;
-  std::uint64_t bytes_arrived_ = 0;
   std::uint64_t came_twice_ = 0;
 };
 

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -99,8 +100,12 @@ Result<Endpoints> resolve(const HostPort& address, bool numeric_only) {
   return endpoints;
 }
 
-void resolve_in_background(HostPort address, std::function<void(Result<Endpoints>)> done) {
-  std::thread([address = std::move(address), done = std::move(done)] { done(resolve(address, false)); }).detach();
+void resolve_in_background(const HostPort& address, const std::function<void(Result<Endpoints>)>& done) {
+  try {
+    std::thread([address, done] { done(resolve(address, false)); }).detach();
+  } catch (const std::system_error& error) {
+    done(unavailable("the host \"" + address.host + "\" cannot be looked up: " + error.what()));
+  }
 }
 
 }  // namespace collab::tcp

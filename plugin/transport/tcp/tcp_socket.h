@@ -37,6 +37,6 @@ bool prepare_socket(int fd, const std::string& congestion, Duration give_up);
 [[nodiscard]] std::optional<Duration> kernel_silence(int fd);
 
 [[nodiscard]] Result<Endpoints> resolve(const HostPort& address, bool numeric_only);  // may block unless numeric
-void resolve_in_background(HostPort address, std::function<void(Result<Endpoints>)> done);
+void resolve_in_background(const HostPort& address, const std::function<void(Result<Endpoints>)>& done);
 
 }  // namespace collab::tcp

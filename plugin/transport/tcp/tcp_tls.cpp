@@ -8,10 +8,13 @@
 #include <openssl/kdf.h>
 #include <openssl/params.h>
 #include <openssl/ssl.h>
+#include <openssl/x509.h>
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstring>
+#include <fstream>
 #include <string_view>
 #include <utility>
 
@@ -38,6 +41,32 @@ Result<std::vector<unsigned char>> derive(const std::string& token, std::string_
   EVP_KDF_free(kdf);
   if (!derived) return internal_error("OpenSSL does not derive a key from COLLAB_TOKEN: it has no HKDF");
   return key;
+}
+
+std::string read_all(BIO* memory) {
+  char* text = nullptr;
+  const long length = BIO_get_mem_data(memory, &text);
+  std::string read(text, length > 0 ? static_cast<std::size_t>(length) : 0);
+  BIO_free(memory);
+  return read;
+}
+
+// Whose it is and until when.
+std::string describe(const X509& certificate) {
+  BIO* const memory = BIO_new(BIO_s_mem());
+  if (memory == nullptr) return "a certificate";
+  X509_NAME_print_ex(memory, X509_get_subject_name(&certificate), 0, XN_FLAG_RFC2253);
+  BIO_puts(memory, ", valid until ");
+  ASN1_TIME_print(memory, X509_get0_notAfter(&certificate));
+  return "the certificate of " + read_all(memory);
+}
+
+// Empty: it can be read.
+std::string why_unreadable(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) return std::strerror(errno);
+  file.peek();
+  return file.bad() ? std::strerror(errno) : "";
 }
 
 std::string last_error() {
@@ -91,6 +120,19 @@ struct TlsCallbacks {
     return *found != nullptr ? 1 : 0;
   }
 
+  static int verify(int sound, X509_STORE_CTX* store) {
+    if (sound == 1) return 1;
+    auto* const ssl = static_cast<SSL*>(X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx()));
+    const X509* const certificate = X509_STORE_CTX_get_current_cert(store);
+    std::string& doubt = stream_of(ssl).doubt_;
+    doubt = X509_verify_cert_error_string(X509_STORE_CTX_get_error(store));
+    if (certificate != nullptr) doubt += ": " + describe(*certificate);
+    return 0;
+  }
+
+  // A question on the terminal would stop a start without one.
+  static int no_passphrase(char*, int, int, void*) { return 0; }
+
   static int bio_write(BIO* bio, const char* data, int length) {
     auto& out = static_cast<TlsStream*>(BIO_get_data(bio))->out_;
     const auto* const bytes = reinterpret_cast<const std::byte*>(data);
@@ -133,6 +175,7 @@ Result<std::shared_ptr<const TlsContext>> TlsContext::make(const TlsSettings& se
   SSL_CTX_set_num_tickets(context, 0);
   SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
   SSL_CTX_set_mode(context, SSL_MODE_RELEASE_BUFFERS);
+  made->key_bytes_ = settings.key_bytes;
   const Status taken = settings.token.empty() ? made->take_files(settings) : made->take_token(settings.token);
   if (!taken.ok()) return taken;
   return std::shared_ptr<const TlsContext>(std::move(made));
@@ -169,23 +212,30 @@ Status TlsContext::take_token(const std::string& token) {
 
 Status TlsContext::take_files(const TlsSettings& settings) {
   const auto wrong = [](const char* knob, const std::string& file, const char* expected) {
+    const std::string unreadable = file.empty() ? "" : why_unreadable(file);
     return invalid_argument(std::string(knob) + ": expected " + expected + " in PEM, got " +
-                            (file.empty() ? "nothing" : file) + " (" + last_error() +
+                            (file.empty() ? "nothing" : file) + " (" +
+                            (unreadable.empty() ? last_error() : unreadable) +
                             "); COLLAB_TLS_CERT, COLLAB_TLS_KEY and COLLAB_TLS_CA go together");
   };
+  SSL_CTX_set_default_passwd_cb(context_, TlsCallbacks::no_passphrase);
   ERR_clear_error();
   SSL_CTX_set_ciphersuites(context_, "TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256");
   if (SSL_CTX_use_certificate_chain_file(context_, settings.certificate_file.c_str()) != 1) {
     return wrong("COLLAB_TLS_CERT", settings.certificate_file, "this site's certificate");
   }
+  const X509* const own = SSL_CTX_get0_certificate(context_);
+  if (X509_cmp_current_time(X509_get0_notAfter(own)) < 0) {
+    return invalid_argument("COLLAB_TLS_CERT: " + settings.certificate_file + " has run out: " + describe(*own));
+  }
   if (SSL_CTX_use_PrivateKey_file(context_, settings.key_file.c_str(), SSL_FILETYPE_PEM) != 1 ||
       SSL_CTX_check_private_key(context_) != 1) {
-    return wrong("COLLAB_TLS_KEY", settings.key_file, "the private key of COLLAB_TLS_CERT");
+    return wrong("COLLAB_TLS_KEY", settings.key_file, "the private key of COLLAB_TLS_CERT, not encrypted,");
   }
   if (settings.authority_file.empty() || SSL_CTX_load_verify_file(context_, settings.authority_file.c_str()) != 1) {
     return wrong("COLLAB_TLS_CA", settings.authority_file, "the certificate of the swarm's own authority");
   }
-  SSL_CTX_set_verify(context_, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nullptr);
+  SSL_CTX_set_verify(context_, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, TlsCallbacks::verify);
   return {};
 }
 
@@ -200,7 +250,8 @@ TlsStream::TlsStream(std::shared_ptr<const TlsContext> context, bool dialler)
   SSL_set_app_data(ssl_, this);
   if (dialler) {
     SSL_set_connect_state(ssl_);
-    SSL_set_verify(ssl_, SSL_VERIFY_PEER, nullptr);  // by token no certificate will do: there is no authority
+    SSL_set_verify(ssl_, SSL_VERIFY_PEER,
+                   TlsCallbacks::verify);  // by token no certificate will do: there is no authority
   } else {
     SSL_set_accept_state(ssl_);
   }
@@ -224,19 +275,22 @@ Status TlsStream::failure(int result) {
   }
   const int reason = ERR_GET_REASON(code);
   const std::string words = last_error();
-  if (reason == SSL_R_WRONG_VERSION_NUMBER || reason == SSL_R_HTTP_REQUEST || reason == SSL_R_BAD_RECORD_TYPE) {
-    return corrupt("what answers there speaks no TLS 1.3 (" + words + ")");
+  // A listener turns certificates away after the dialler's handshake is done.
+  if (heard_ || (open_ && context_->by_token() && !stranger_)) return unavailable("TLS broke off (" + words + ")");
+  if (reason == SSL_R_WRONG_VERSION_NUMBER || reason == SSL_R_HTTP_REQUEST || reason == SSL_R_BAD_RECORD_TYPE ||
+      reason == SSL_R_UNSUPPORTED_PROTOCOL) {
+    return corrupt("the other side speaks no TLS 1.3 (" + words + ")");
   }
-  if (!context_->by_token() && open_) return unavailable("TLS broke off (" + words + ")");
-  if (!context_->by_token()) {
-    return refused("no agreement on certificates (" + words +
-                   "): both sides need COLLAB_TLS_CERT, COLLAB_TLS_KEY and the same COLLAB_TLS_CA, and none may have "
-                   "run out or be made for one role only");
+  if (context_->by_token()) {
+    return refused(doubt_.empty()
+                       ? "its key is not ours: give all sites of the swarm the same COLLAB_TOKEN, made once by "
+                         "`collab token`"
+                       : "it shows a certificate, and here is a COLLAB_TOKEN: all sites of a swarm use the same token, "
+                         "or all use certificates");
   }
-  const bool key = stranger_ || !open_;
-  return key ? refused("its key is not ours (" + words +
-                       "): give all sites of the swarm the same COLLAB_TOKEN, made once by `collab token`")
-             : unavailable("TLS broke off (" + words + ")");
+  return refused("no agreement on certificates (" + (doubt_.empty() ? words : doubt_) +
+                 "): both sides need COLLAB_TLS_CERT, COLLAB_TLS_KEY and the same COLLAB_TLS_CA, and none may have "
+                 "run out or be made for one role only; nor may one side use a COLLAB_TOKEN");
 }
 
 Result<bool> TlsStream::handshake() {
@@ -258,13 +312,20 @@ Result<std::size_t> TlsStream::read(std::span<std::byte> into) {
   std::size_t got = 0;
   ERR_clear_error();
   const int result = SSL_read_ex(ssl_, into.data(), into.size(), &got);
-  if (result == 1) return got;
+  if (result == 1) {
+    heard_ = true;
+    return got;
+  }
   if (SSL_get_error(ssl_, result) == SSL_ERROR_WANT_READ) return std::size_t{0};
   return failure(result);
 }
 
 Status TlsStream::write(std::span<const std::byte> plain) {
   if (plain.empty()) return {};
+  if ((under_key_ += plain.size()) > context_->key_bytes_) {
+    under_key_ = plain.size();
+    SSL_key_update(ssl_, SSL_KEY_UPDATE_NOT_REQUESTED);
+  }
   std::size_t put = 0;
   ERR_clear_error();
   const int result = SSL_write_ex(ssl_, plain.data(), plain.size(), &put);

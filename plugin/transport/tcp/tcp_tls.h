@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
@@ -27,6 +28,8 @@ inline constexpr std::size_t kShortestToken = 32;
 struct TlsSettings {
   std::string token;
   std::string certificate_file, key_file, authority_file;  // PEM
+  // RFC 8446, 5.5: about 2^24 full records of AES-GCM under one key are safe, and links live for weeks.
+  std::uint64_t key_bytes = std::uint64_t{64} << 30;
 };
 
 class TlsContext {
@@ -49,6 +52,7 @@ class TlsContext {
   bio_method_st* bio_ = nullptr;
   std::vector<unsigned char> key_;  // empty: certificates
   std::string identity_;            // tells keys apart, and nothing else about them
+  std::uint64_t key_bytes_ = 0;
 };
 
 class TlsStream {
@@ -78,7 +82,10 @@ class TlsStream {
   const std::shared_ptr<const TlsContext> context_;
   ssl_st* ssl_ = nullptr;
   bool open_ = false;
-  bool stranger_ = false;  // named a key that is not ours
+  bool heard_ = false;           // the other side has taken us in
+  bool stranger_ = false;        // named a key that is not ours
+  std::string doubt_;            // why the other side's certificate will not do
+  std::uint64_t under_key_ = 0;  // bytes written since it was changed
   std::span<const std::byte> in_;
   std::vector<std::byte> out_;
   std::size_t sent_ = 0;

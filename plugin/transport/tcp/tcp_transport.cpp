@@ -55,6 +55,9 @@ Result<std::string> read_token(const TcpOptions& options) {
     text.resize(kLongestToken + 1);
     file.read(text.data(), static_cast<std::streamsize>(text.size()));
     text.resize(static_cast<std::size_t>(file.gcount()));
+    if (file.bad()) {
+      return invalid_argument("COLLAB_TOKEN_FILE: " + options.token_file + " cannot be read: " + std::strerror(errno));
+    }
     if (text.size() > kLongestToken) {
       return invalid_argument("COLLAB_TOKEN_FILE: " + options.token_file + " is too long for a token");
     }
@@ -62,8 +65,16 @@ Result<std::string> read_token(const TcpOptions& options) {
   const auto space = [](unsigned char c) { return std::isspace(c) != 0; };
   text.erase(std::find_if_not(text.rbegin(), text.rend(), space).base(), text.end());
   text.erase(text.begin(), std::find_if_not(text.begin(), text.end(), space));
-  if (text.empty() && !options.token_file.empty()) {
-    return invalid_argument("COLLAB_TOKEN_FILE: " + options.token_file + " is empty; make a token with `collab token`");
+  if (options.token_file.empty()) return text;
+  const std::string what = "COLLAB_TOKEN_FILE: " + options.token_file;
+  if (text.empty()) return invalid_argument(what + " is empty; make a token with `collab token`");
+  if (std::ranges::any_of(text, space)) {
+    return invalid_argument(what + " holds more than one word; expected one token, as `collab token` makes it");
+  }
+  if (text.size() < tcp::kShortestToken) {
+    return invalid_argument(what + " holds " + std::to_string(text.size()) +
+                            " characters; expected a token as `collab token` makes it: anything below " +
+                            std::to_string(tcp::kShortestToken) + " could be guessed");
   }
   return text;
 }

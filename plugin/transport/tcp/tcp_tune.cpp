@@ -53,7 +53,8 @@ void TcpEngine::keep_pace(TcpLink& link, TimePoint time, bool backlogged) {
     return;
   }
   if (carriers.front()->peer().address().is_loopback()) return;
-  const std::optional<LinkPace::Sight> sight = look(link, carriers, backlogged);
+  if (!backlogged) link.way_out.reset();  // clocks drift apart: old news are wrong
+  const std::optional<LinkPace::Sight> sight = backlogged ? look(link, carriers) : LinkPace::Sight();
   if (!sight) return;
   if (backlogged) ask_the_way(link, time);
   const double rate = link.pace.observe(time, *sight);
@@ -71,8 +72,7 @@ void TcpEngine::keep_pace(TcpLink& link, TimePoint time, bool backlogged) {
   }
 }
 
-std::optional<LinkPace::Sight> TcpEngine::look(TcpLink& link, const std::vector<Connection*>& carriers,
-                                               bool backlogged) {
+std::optional<LinkPace::Sight> TcpEngine::look(TcpLink& link, const std::vector<Connection*>& carriers) {
   for (std::size_t i = 1; i < link.slots.size(); ++i) {
     if (!link.slots[i].attached()) continue;
     Connection* const carrier = link.slots[i].connection.get();
@@ -83,7 +83,7 @@ std::optional<LinkPace::Sight> TcpEngine::look(TcpLink& link, const std::vector<
     link.resent += std::uint64_t{figures->resent - last.resent} * figures->packet_bytes;
   }
   LinkPace::Sight sight;
-  sight.backlogged = backlogged;
+  sight.backlogged = true;
   sight.delivered = link.delivered;
   sight.resent = link.resent;
   sight.way_out = std::exchange(link.way_out, std::nullopt);

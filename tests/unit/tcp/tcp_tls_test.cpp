@@ -41,6 +41,33 @@ TEST(TcpTls, TheSameTokenOpens) {
   EXPECT_EQ(*listener.read(into), 0U);
 }
 
+// Keys wear out: the sender changes its own on the way, each direction by itself.
+TEST(TcpTls, KeysAreChangedBeforeTheyWearOut) {
+  const auto short_lived = *TlsContext::make({kToken, "", "", "", 1000});
+  TlsStream dialler(short_lived, true);
+  TlsStream listener(short_lived, false);
+  EXPECT_FALSE(*dialler.handshake());
+  EXPECT_FALSE(*carry(dialler, listener));
+  EXPECT_TRUE(*carry(listener, dialler));
+  EXPECT_TRUE(*carry(dialler, listener));
+  const std::string text(300, 'x');
+  std::size_t sealed_bytes = 0;
+  for (int i = 0; i < 20; ++i) {
+    for (auto [from, to] : {std::pair(&dialler, &listener), std::pair(&listener, &dialler)}) {
+      ASSERT_TRUE(from->write(std::as_bytes(std::span(text))).ok());
+      const std::vector<std::byte> sealed(from->outgoing().begin(), from->outgoing().end());
+      from->sent(sealed.size());
+      sealed_bytes += sealed.size();
+      to->incoming(sealed);
+      std::vector<std::byte> into(1000);
+      const auto got = to->read(into);
+      ASSERT_TRUE(got.ok()) << got.status().message();
+      EXPECT_EQ(*got, text.size());
+    }
+  }
+  EXPECT_GT(sealed_bytes, 40 * (text.size() + 22)) << "some records more, with the new keys";
+}
+
 TEST(TcpTls, AnotherTokenIsRefusedByBoth) {
   TlsStream dialler(context(kToken), true);
   TlsStream listener(context(kOther), false);
