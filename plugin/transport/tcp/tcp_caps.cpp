@@ -14,16 +14,10 @@ namespace {
 constexpr double kAllotted = 0.97;  // of the cap: headers and TLS come on top
 constexpr double kWorthTelling = 0.02;
 constexpr Duration kLately = std::chrono::seconds(1);
-constexpr double kSlow = 2e6;  // bytes a second: a large segment would take its time
 
 }  // namespace
 
 bool TcpEngine::capped(const TcpLink& link) const { return up_.capped() || link.allowed.capped(); }
-
-bool TcpEngine::slow(const TcpLink& link) const {
-  const auto is_slow = [](const TokenBucket& bucket) { return bucket.capped() && bucket.rate() < kSlow; };
-  return is_slow(up_) || is_slow(link.allowed);
-}
 
 bool TcpEngine::may_send(TcpLink& link) {
   const TimePoint time = now();

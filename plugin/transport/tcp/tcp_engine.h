@@ -142,7 +142,7 @@ class TcpEngine final : private ConnectionOwner {
 
   // tcp_caps.cpp: what the user's caps leave to each.
   [[nodiscard]] bool capped(const TcpLink& link) const;
-  [[nodiscard]] bool slow(const TcpLink& link) const;
+  [[nodiscard]] bool slow(const TcpLink& link, std::size_t carriers) const;
   [[nodiscard]] bool may_send(TcpLink& link);
   bool may_read(Connection& from, std::size_t bytes) override;
   void wait_for_bucket(TimePoint until);

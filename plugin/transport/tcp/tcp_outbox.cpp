@@ -142,7 +142,7 @@ std::uint64_t Outbox::lost(Carrier carrier) {
   return bytes;
 }
 
-Status Outbox::acknowledge(const LaneArrivals& arrivals, std::vector<std::uint64_t>& tokens) {
+Status Outbox::acknowledge(const LaneArrivals& arrivals, std::vector<std::uint64_t>& tokens, TimePoint now) {
   std::uint64_t end = arrivals.below;  // of what is said to have arrived
   for (std::size_t word = arrivals.beyond.size(); word-- > 0;) {
     if (arrivals.beyond[word] == 0) continue;
@@ -159,6 +159,8 @@ Status Outbox::acknowledge(const LaneArrivals& arrivals, std::vector<std::uint64
     Segment& segment = segments_[number - first_];
     if (segment.arrived || !arrivals.has(number)) continue;
     segment.arrived = true;
+    const Duration took = now - segment.sent;
+    usual_ = usual_ == Duration(0) ? took : (7 * usual_ + took) / 8;
     bytes_arrived_ += segment.length;
     again_.erase(number);
     if (!segment.reading()) settle(segment);

@@ -54,7 +54,7 @@ class Outbox {
   // The connection has ended: what it carried and has not arrived is to be sent again. Returns the bytes of that.
   std::uint64_t lost(Carrier carrier);
   // Old news is fine; news of what was never sent is kCorrupt. Tokens that are due are added to `tokens`.
-  Status acknowledge(const LaneArrivals& arrivals, std::vector<std::uint64_t>& tokens);
+  Status acknowledge(const LaneArrivals& arrivals, std::vector<std::uint64_t>& tokens, TimePoint now = {});
   // Tokens that became due by written() or lost().
   void take_tokens(std::vector<std::uint64_t>& tokens);
 
@@ -63,6 +63,8 @@ class Outbox {
   [[nodiscard]] std::uint64_t segments() const { return first_ + segments_.size(); }  // cut so far
   [[nodiscard]] std::uint64_t bytes_arrived() const { return bytes_arrived_; }
   [[nodiscard]] std::uint64_t sent_again() const { return sent_again_; }
+  // How long a segment takes to be known to have arrived, lately: with the queues before it. 0: none has.
+  [[nodiscard]] Duration usual() const { return usual_; }
 
  private:
   struct Message {
@@ -100,6 +102,7 @@ class Outbox {
   std::size_t window_bytes_ = 0;
   std::uint64_t bytes_arrived_ = 0;
   std::uint64_t sent_again_ = 0;
+  Duration usual_{0};
   std::set<std::uint64_t> again_;
   std::uint64_t hung_ = 0;  // below this there is no segment to be sent a second time
   std::size_t segment_bytes_ = kMaxSegmentBytes;

@@ -132,7 +132,7 @@ double LinkPace::observe(TimePoint now, const Sight& sight) {
     settled_ = now + 2 * sight.round_trip;
     rate_ = before_ = line_;
     drained_ = now;
-    last_delivered_ = 0;
+    if (line_ > 0) last_delivered_ = 0;  // else what the line carries is still to be seen
     step_ = kFirstStep;
     way_out_.reset();
     way_out_before_.reset();

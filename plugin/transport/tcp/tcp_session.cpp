@@ -20,8 +20,11 @@ constexpr Duration kAckDelay = std::chrono::milliseconds(5);   // else after thi
 constexpr std::int64_t kFarApart = std::int64_t{1} << 60;      // of clocks, in microseconds
 constexpr Duration kCloseLimit = std::chrono::seconds(5);      // without progress
 
-// After this a segment hangs: its connection has lost something, or is slower than the others.
-Duration patience(const TcpLink& link) { return 2 * link.round_trip + std::chrono::milliseconds(50); }
+// After this a segment hangs: its connection has lost something, or is slower than the others. Where a queue holds all
+// of them up, or a thin line takes its time, none does.
+Duration patience(const TcpLink& link, const Outbox& out) {
+  return 2 * std::max(link.round_trip, out.usual()) + std::chrono::milliseconds(50);
+}
 
 }  // namespace
 
@@ -192,7 +195,7 @@ bool TcpEngine::fill(TcpLink& link, Connection& connection, Lane lane) {
   const std::size_t most = lane == Lane::kData && capped(link) ? kMaxSegmentBytes : connection.fill_bytes;
   while (bytes < std::min(most, connection.fill_bytes) && segments < kFillSegments) {
     std::optional<Outbox::Piece> piece = out.next(connection.name, connection.filled_at);
-    if (!piece && lane == Lane::kData) piece = out.hung(connection.name, connection.filled_at - patience(link));
+    if (!piece && lane == Lane::kData) piece = out.hung(connection.name, connection.filled_at - patience(link, out));
     if (!piece) break;
     bytes += piece->data.size() + kSegmentHeaderBytes;
     ++segments;
@@ -219,7 +222,7 @@ void TcpEngine::pump(TcpLink& link) {
   }
   std::vector<Connection*> carriers = link.carriers(in_use(link));
   if (carriers.empty()) carriers.push_back(control);
-  link.outbox(Lane::kData).cut_at(carriers.size() > kFewCarriers || slow(link) ? kSmallSegmentBytes : kMaxSegmentBytes);
+  link.outbox(Lane::kData).cut_at(slow(link, carriers.size()) ? kSmallSegmentBytes : kMaxSegmentBytes);
   const std::size_t first = link.turn++;
   for (std::size_t i = 0; i < carriers.size(); ++i) {
     Connection& carrier = *carriers[(first + i) % carriers.size()];
@@ -268,7 +271,7 @@ Status TcpEngine::on_ack(TcpLink& link, Connection& from, const Arrivals& arriva
   std::vector<std::uint64_t> tokens;
   for (std::size_t lane = 0; lane < link.out.size(); ++lane) {
     const std::uint64_t before = link.out[lane].bytes_arrived();
-    COLLAB_RETURN_IF_ERROR(link.out[lane].acknowledge(arrivals[lane], tokens));
+    COLLAB_RETURN_IF_ERROR(link.out[lane].acknowledge(arrivals[lane], tokens, now()));
     if (link.closing && link.out[lane].bytes_arrived() != before) link.deadline = now() + kCloseLimit;
   }
   deliver_tokens(link, tokens);

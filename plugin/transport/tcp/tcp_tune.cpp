@@ -13,6 +13,7 @@ namespace collab::tcp {
 namespace {
 
 constexpr double kWorthSetting = 0.005;   // of the pace
+constexpr double kSlow = 2e6;             // bytes a second: a large segment takes its time
 constexpr double kUnsentSeconds = 0.008;  // that a socket holds, at the pace
 // BBR (version 1) sends next to nothing for 200 ms and a round trip when it has seen no shorter round trip for 10 s, to
 // see one. After a longer pause it takes that of the first packets instead. So connections work in three shifts: 5.5 s
@@ -32,6 +33,13 @@ void TcpEngine::tune(TcpLink& link, TimePoint time) {
   }
   keep_pace(link, time, backlogged);
   if (options_.connections == 0) search(link, time, backlogged);
+}
+
+// Each of the connections that work: what one has been given stays long on its way.
+bool TcpEngine::slow(const TcpLink& link, std::size_t carriers) const {
+  if (carriers > kFewCarriers) return true;
+  const auto is_slow = [&](double rate) { return rate > 0 && rate < kSlow * static_cast<double>(carriers); };
+  return is_slow(link.pace.rate()) || is_slow(up_.rate()) || is_slow(link.allowed.rate());
 }
 
 void TcpEngine::watch_exchange(TimePoint time) {

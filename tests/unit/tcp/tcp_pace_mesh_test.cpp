@@ -181,6 +181,20 @@ TEST(TcpLinkPace, ShortExchangesDoNotGetSlower) {
   }
 }
 
+// A line on which no exchange is long: it is found over several, or its queue overflows in each.
+TEST(TcpLinkPace, ShortExchangesFindTheLine) {
+  Mesh mesh(2, 2.5e6);
+  for (int warm = 0; warm < 5; ++warm) static_cast<void>(mesh.round(2e6));
+  double dropped = 0;
+  mesh.each([&](std::size_t, std::size_t, Mesh::Link& link) {
+    EXPECT_GT(link.pace.rate(), 1.8e6);
+    dropped -= link.dropped;
+  });
+  for (int round = 0; round < 5; ++round) static_cast<void>(mesh.round(2e6));
+  mesh.each([&](std::size_t, std::size_t, Mesh::Link& link) { dropped += link.dropped; });
+  EXPECT_LT(dropped, 0.01 * 10 * 2e6);
+}
+
 TEST(TcpBacklog, CountsWhatWasSeenOnly) {
   ManualClock clock;
   Backlog link, all;

@@ -107,6 +107,18 @@ TEST_F(TcpOutbox, WhatHangsGoesOverAnotherConnectionOnce) {
   EXPECT_EQ(out_.sent_again(), 2U);
 }
 
+// On a thin line, or behind a queue, all segments take long, and none hangs.
+TEST_F(TcpOutbox, KnowsHowLongASegmentUsuallyTakes) {
+  const TimePoint start{};
+  EXPECT_EQ(out_.usual(), Duration(0));
+  for (int i = 0; i < 40; ++i) out_.push(message_of(*pool_, 10, 0, 1), 0);
+  for (int i = 0; i < 40; ++i) (void)out_.next(1, start);
+  ASSERT_TRUE(out_.acknowledge({1, {}}, tokens_, start + std::chrono::milliseconds(100)).ok());
+  EXPECT_EQ(out_.usual(), std::chrono::milliseconds(100));
+  ASSERT_TRUE(out_.acknowledge({40, {}}, tokens_, start + std::chrono::milliseconds(300)).ok());
+  EXPECT_NEAR(static_cast<double>(out_.usual().count()), 300e3, 3e3) << "soon forgets";
+}
+
 TEST_F(TcpOutbox, ACopyThatIsLostIsSentAgainWhileTheOtherIsOnItsWay) {
   const TimePoint start{};
   out_.push(message_of(*pool_, 10, 0, 1), 7);
