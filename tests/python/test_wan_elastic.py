@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from ranks import SCRIPTS
 from test_lab import allowed  # noqa: F401  # a fixture
-from test_torchrun import ENVIRONMENT
+from test_torchrun import ENVIRONMENT, descendants
 
 pytestmark = [pytest.mark.slow, pytest.mark.wan, pytest.mark.usefixtures("allowed")]
 
@@ -79,6 +79,16 @@ class Lab:
             assert time.time() - self.begun < until, f"never {what}:\n{self.output}"
             time.sleep(0.2)
 
+    def worker(self, site: str) -> int:
+        """Of the site's torchrun, which is its child."""
+        for pid in descendants(self.process.pid):
+            with contextlib.suppress(OSError):
+                words = Path(f"/proc/{pid}/cmdline").read_bytes()
+                there = f"LAB_SITE={site}".encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+                if there and b"torchrun.py" in words and b"torch.distributed.run" not in words:
+                    return pid
+        raise AssertionError(f"no worker at {site}")
+
     def end(self) -> None:
         (self.folder / "stop").touch()
         self.process.wait(90)
@@ -137,6 +147,29 @@ def test_machines_fall_silent_over_a_lossy_path(labs: Callable[..., Lab]) -> Non
             assert told.setdefault(event["round"], event["digest"]) == event["digest"], event
     ends = dict(re.findall(r"\[(\w+)\] ended step \d+ digest (\w+)", lab.output))
     assert ends["rome"] == ends["oslo"], lab.output
+
+
+@pytest.mark.timeout(300)
+def test_workers_are_killed_and_come_back_over_a_lossy_path(labs: Callable[..., Lab]) -> None:
+    """The second at the endpoint's site. Each comes back late, and takes what the others hold."""
+    lab = labs(["--rtt", "100", "--loss", "1"], [], COLLAB_SYNC_EVERY="8", TEST_WIDTH="500")
+    lab.wait("two rounds of all", lambda: len(lab.rounds("oslo", SITES)) >= 2, 60)
+    for gone in ("oslo", "paris"):
+        others = tuple(site for site in SITES if site != gone)
+        killed = time.time() - lab.begun
+        os.kill(lab.worker(gone), signal.SIGKILL)
+        lab.wait(f"a round without {gone}", lambda o=others, t=killed: lab.rounds("rome", o, t), killed + 60)
+        lab.wait(f"a round with {gone} again", lambda t=killed: lab.rounds("rome", SITES, t), killed + 90)
+        first, back = lab.rounds("rome", others, killed)[0], lab.rounds("rome", SITES, killed)[0]
+        print(f"{gone} killed: the next round of the others was there after {first['t'] - lab.begun - killed:.1f} s, "
+              f"the next with it after {back['t'] - lab.begun - killed:.1f} s")  # fmt: skip
+    lab.end_together()
+    assert len(re.findall(r"started pid", lab.output)) == len(SITES) + 2, "each once more"
+    told: dict[int, str] = {}
+    for site in SITES:
+        for event in lab.events(site, "round"):
+            assert told.setdefault(event["round"], event["digest"]) == event["digest"], event
+    assert len(set(re.findall(r"ended step \d+ digest (\w+)", lab.output))) == 1
 
 
 @pytest.mark.timeout(300)
