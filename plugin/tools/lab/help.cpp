@@ -10,7 +10,7 @@ hostname, processes and a /dev/shm of its own; files are shared. Sites reach eac
 
   collab lab --sites paris:100/20,nat tokyo:100 --rtt 180 --loss 0.5 -- python train.py --site {site}
 
-SITE is NAME[:DOWN/UP][,nat][,queue=MS]; there may be 64
+SITE is NAME[:DOWN/UP][,nat][,queue=MS]; at most 64 of them
   DOWN/UP      line rates in Mbit/s of IP packets (1 Mbit/s = 1,000,000 bit/s); one number for both; none: unlimited
   nat          nobody can open a connection to it, and it gets only answers; its address is not rewritten
   queue=MS     what the queue before each of its two lines holds, as time at the line's rate
