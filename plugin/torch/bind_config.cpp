@@ -178,6 +178,17 @@ void refuse_unknown_fields(const py::dict& spec, const std::vector<std::string>&
   }
 }
 
+// Makes the transport and drops it: what is wrong with its settings is raised, as it would be by whoever uses it.
+void try_transport(const py::dict& spec) {
+  const TransportFactory factory = transport_factory(spec);
+  Status made;
+  {
+    const py::gil_scoped_release unlocked;  // its threads are joined here
+    made = factory().status();
+  }
+  if (!made.ok()) raise(made);
+}
+
 }  // namespace
 
 TransportFactory transport_factory(const py::dict& spec) {
@@ -222,6 +233,7 @@ void bind_config(py::module_& module) {
   module.def("configure_log", &configure_log, py::arg("level"), py::arg("prefix") = "");
   module.def("log", &write_log, py::arg("level"), py::arg("text"));
   module.def("ucx_description", &describe_ucx, py::arg("library_dir") = "");
+  module.def("try_transport", &try_transport, py::arg("transport"));
   module.def("build_info", &build_info);
 }
 

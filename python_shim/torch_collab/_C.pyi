@@ -101,6 +101,9 @@ def build_info() -> dict[str, Any]:
 # {"kind": "gloo", "backend": Backend with one rank a node, for this transport alone}
 Transport = dict[str, Any]
 
+def try_transport(transport: Transport) -> None:
+    """Makes the transport and drops it: ValueError says which of its settings is wrong."""
+
 class StepOutcome:
     @property
     def round_ran(self) -> bool: ...

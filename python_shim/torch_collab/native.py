@@ -176,6 +176,12 @@ def tcp_transport(config: Settings, advertise: str) -> dict[str, Any]:
     return {"kind": "tcp", "config": config.raw, "advertise_host": advertise}
 
 
+@_worded
+def try_transport(transport: dict[str, Any]) -> None:
+    """Makes it and drops it. Raises what is wrong with its settings, in words."""
+    _module().try_transport(transport)
+
+
 def gloo_transport(backend: Any) -> dict[str, Any]:
     return {"kind": "gloo", "backend": backend}
 

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -103,6 +104,103 @@ def test_doctor_looks_for_the_key() -> None:
     assert done.returncode == 1
     assert "tcp: COLLAB_TOKEN_FILE is given" in done.stdout
     assert "COLLAB_TOKEN_FILE=/nowhere/swarm.key cannot be read: No such file or directory" in done.stdout
+
+
+def test_config_says_that_a_file_of_the_key_is_missing() -> None:
+    done = collab("config", COLLAB_TOKEN_FILE="/nowhere/swarm.key")
+    assert done.returncode == 0, done.stderr
+    assert "    !! /nowhere/swarm.key cannot be read: No such file or directory\n" in done.stdout
+
+
+def test_a_key_that_cannot_be_written_is_said_in_words(tmp_path: Path) -> None:
+    missing = tmp_path / "none" / "swarm.key"
+    done = collab("token", "--out", str(missing))
+    assert done.returncode == 1
+    assert done.stderr == f"collab: {missing} cannot be written: there is no folder {missing.parent}\n"
+    done = collab("token", "--out", str(tmp_path))
+    assert done.returncode == 1 and f"name a file in it, {tmp_path}/swarm.key say" in done.stderr
+    (tmp_path / "a").touch()
+    assert "there is no folder" in collab("token", "--out", str(tmp_path / "a" / "b")).stderr
+
+
+@pytest.mark.parametrize(("text", "words"), [("", "is empty"), ("abcde\n", "of 5 characters")])
+def test_doctor_finds_a_key_that_the_runtime_would_refuse(text: str, words: str, tmp_path: Path) -> None:
+    key = tmp_path / "swarm.key"
+    key.write_text(text)
+    key.chmod(0o600)
+    done = collab("doctor", COLLAB_TOKEN_FILE=str(key))
+    assert done.returncode == 1 and re.search(rf"^  BAD +key: .*{words}", done.stdout, re.M), done.stdout
+
+
+def test_doctor_warns_of_a_key_that_others_can_read(tmp_path: Path) -> None:
+    key = tmp_path / "swarm.key"
+    assert collab("token", "--out", str(key)).returncode == 0
+    assert "mode 0" not in collab("doctor", COLLAB_TOKEN_FILE=str(key)).stdout
+    key.chmod(0o644)
+    done = collab("doctor", COLLAB_TOKEN_FILE=str(key)).stdout
+    assert re.search(rf"^  hint +token_file: .*mode 0644.*chmod 600 {key}$", done, re.M), done
+    assert re.search(r"^  ok +key: a token", done, re.M), done
+
+
+class Authority:
+    """A swarm's own authority, and certificates by it, made with openssl as the README does."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.folder, self.name = folder, name
+        self.openssl("req", "-x509", *self.new_key(name), "-days", "30", "-subj", f"/CN={name}", "-out", f"{name}.pem")
+
+    def openssl(self, *arguments: str) -> None:
+        subprocess.run(["openssl", *arguments], cwd=self.folder, check=True, capture_output=True, timeout=60)
+
+    def new_key(self, name: str) -> list[str]:
+        return ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", f"{name}.key"]
+
+    def sign(self, site: str, days: int) -> None:
+        self.openssl("req", *self.new_key(site), "-subj", f"/CN={site}", "-out", f"{site}.csr")
+        by = ["-CA", f"{self.name}.pem", "-CAkey", f"{self.name}.key", "-CAcreateserial"]
+        self.openssl("x509", "-req", "-in", f"{site}.csr", *by, "-days", str(days), "-out", f"{site}.pem")
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl to make certificates with")
+def test_doctor_checks_certificates_as_other_sites_will(tmp_path: Path) -> None:
+    swarm = Authority(tmp_path, "swarm")
+    Authority(tmp_path, "other")
+    for site, days in (("paris", 20), ("soon", 5), ("late", -1)):
+        swarm.sign(site, days)
+
+    def key_line(cert: str, key: str, authority: str) -> str:
+        names = {"CERT": f"{cert}.pem", "KEY": f"{key}.key", "CA": f"{authority}.pem"}
+        done = collab("doctor", **{f"COLLAB_TLS_{knob}": str(tmp_path / name) for knob, name in names.items()})
+        found = re.search(r"^  (ok  |hint|BAD ) +key: .*$", done.stdout, re.M)
+        assert found, done.stdout + done.stderr
+        assert done.returncode == (1 if found[1] == "BAD " else 0)
+        return found[0]
+
+    assert key_line("paris", "paris", "swarm").startswith("  ok    key: this site's certificate is of the swarm's")
+    assert re.search(r"hint +key: .* make the next one", key_line("soon", "soon", "swarm"))
+    assert re.search(r"BAD +key: .*late.pem: certificate has expired", key_line("late", "late", "swarm"))
+    assert re.search(r"BAD +key: COLLAB_TLS_KEY: .*late.key .*mismatch", key_line("paris", "late", "swarm"))
+    assert re.search(r"BAD +key: .*paris.pem: unable to get local issuer", key_line("paris", "paris", "other"))
+
+
+def test_doctor_tells_what_tcp_would_refuse_without_a_key() -> None:
+    def hints(**environment: str) -> list[str]:
+        return re.findall(r"^  hint +key: (.*)$", collab("doctor", COLLAB_TRANSPORT="tcp", **environment).stdout, re.M)
+
+    assert "8.8.8.8 is no private address" in hints(COLLAB_ADVERTISE="8.8.8.8")[0]
+    assert "1.1.1.1 is no private address" in hints(COLLAB_COORDINATOR="1.1.1.1:29500", COLLAB_ADVERTISE="None")[0]
+    assert not hints(COLLAB_ADVERTISE="192.168.1.2", COLLAB_COORDINATOR="10.0.0.1:29500")
+    assert not hints(COLLAB_ADVERTISE="8.8.8.8", COLLAB_INSECURE="1")
+    assert not hints(COLLAB_ADVERTISE="8.8.8.8", COLLAB_TOKEN="clb_" + "s" * 40)
+
+
+def test_doctor_tells_that_the_system_lacks_a_congestion_control() -> None:
+    done = collab("doctor", COLLAB_CONGESTION="nosuch").stdout
+    assert re.search(r"^  hint +congestion control: .*COLLAB_CONGESTION=nosuch: .*, so tcp links use \w+", done, re.M)
+
+
+def test_doctor_knows_a_site_that_is_not_dialled() -> None:
+    assert "address: others do not dial this site" in collab("doctor", COLLAB_ADVERTISE="None").stdout
 
 
 def test_doctor_finds_a_port_in_use_and_a_bad_knob() -> None:

@@ -68,6 +68,8 @@ def test_help_stands_alone() -> None:
     [
         (["--sites", "paris:quick", "--", "true"], "expected a rate down in Mbit/s"),
         (["--sites", "paris", "--script", "none.txt", "--", "true"], "none.txt cannot be read: No such file"),
+        (["--sites", "paris", "--script", "/tmp", "--", "true"], "/tmp cannot be read: Is a directory"),
+        (["--sites", "paris", "tokyo", "--", "x", "{address:rome}"], "no host 'rome'; there are paris tokyo"),
         (["--sites", "paris"], "expected a command behind --"),
         (["--site", "paris", "--", "true"], "did you mean --sites?"),
     ],
@@ -76,6 +78,14 @@ def test_wrong_usage_is_said_in_words(arguments: list[str], words: str) -> None:
     done = run(*arguments)
     assert done.returncode == 2 and words in done.stderr, done.stderr
     assert done.stderr.startswith("collab lab: ") and done.stdout == ""
+
+
+@pytest.mark.parametrize("option", ["--report", "--pcap"])
+def test_a_file_that_cannot_be_written_is_refused_before_anything_runs(option: str, tmp_path: Path) -> None:
+    ran = tmp_path / "ran"
+    done = run("--sites", "paris", option, str(tmp_path / "none" / "x"), "--", "touch", str(ran))
+    assert done.returncode == 1 and "none/x cannot be written: No such file" in done.stderr, done.stderr
+    assert not ran.exists()
 
 
 def test_an_error_in_a_script_names_file_and_line(tmp_path: Path) -> None:
@@ -132,6 +142,18 @@ def test_the_exit_status_is_that_of_the_first_to_fail() -> None:
     assert done.returncode == 127 and "a | lab: cannot run 'no-such-command'" in done.stderr
     assert run("--sites", "a", "--", "sh", "-c", "kill -9 $$").returncode == 137
     assert run("--sites", "a", "--script", "/dev/null", "--", "true").returncode == 0
+
+
+@wan
+@pytest.mark.parametrize("quiet", [[], ["--quiet"]])
+def test_each_site_that_fails_is_named_after_its_last_words(quiet: list[str]) -> None:
+    script = "case {site} in b) echo why >&2; exit 3;; c) kill -9 $$;; d) exit 137;; esac"
+    done = run(*quiet, "--sites", "a", "b", "c", "d", "--", "sh", "-c", script)
+    lines = done.stderr.splitlines()
+    assert lines.index("b | why") < lines.index("lab: b ended with status 3")
+    assert "lab: c was killed by signal 9 (SIGKILL)" in lines
+    assert "lab: d ended with status 137" in lines
+    assert not [line for line in lines if line.startswith("lab: a ended")]
 
 
 @wan

@@ -59,6 +59,16 @@ bool is_congestion(std::string_view text) {
 
 bool is_listen_address(std::string_view text) { return parse_host_port(text).ok(); }
 
+// The word for "cannot be dialled" is that word however it is written, never a host's name.
+bool parse_advertise(std::string_view text, Config& config) {
+  if (!text.empty() && !is_host(text)) return false;
+  constexpr std::string_view kNone = "none";
+  const auto small = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; };
+  const bool none = std::ranges::equal(text, kNone, {}, small);
+  config.advertise = none ? kNone : text;
+  return true;
+}
+
 // ---- knobs with a form of their own --------------------------------------------------------------
 
 // 0 is a spelling of nobody's.
@@ -192,7 +202,7 @@ constexpr auto kRows = std::to_array<KnobRow>({
     {{"advertise", "", "host", "HOST",
       "The host others dial to reach this site; none: it cannot be dialled, and dials out. Default: found out."},
      kHost,
-     parse_text<&C::advertise, is_host, true>,
+     parse_advertise,
      format_text<&C::advertise>},
     {{"transport", "auto", "", "auto|ucx|tcp|gloo|loopback",
       "What carries messages between sites. auto: tcp where a key is given (it encrypts) or UCX does not load, else "

@@ -10,7 +10,7 @@ hostname, processes and a /dev/shm of its own; files are shared. Sites reach eac
 
   collab lab --sites paris:100/20,nat tokyo:100 --rtt 180 --loss 0.5 -- python train.py --site {site}
 
-SITE is NAME[:DOWN/UP][,nat][,queue=MS]
+SITE is NAME[:DOWN/UP][,nat][,queue=MS]; at most 64 of them
   DOWN/UP      line rates in Mbit/s of IP packets (1 Mbit/s = 1,000,000 bit/s); one number for both; none: unlimited
   nat          nobody can open a connection to it, and it gets only answers; its address is not rewritten
   queue=MS     what the queue before each of its two lines holds, as time at the line's rate
@@ -32,10 +32,12 @@ Changes while it runs: --script FILE, lines of SECONDS and a change, # for comme
   50   path paris tokyo delay=90        from paris to tokyo only
 
 The command, for each site:
-  {site} {index} {count} {address} {address:NAME} are replaced in its arguments and in --env; other braces stay.
+  {site} {index} {count} {address} {address:NAME} are replaced in its arguments and in --env; other braces stay,
+  but a NAME that is no site is refused.
   LAB_SITE, LAB_INDEX, LAB_COUNT, LAB_ADDRESS, LAB_SITES ("NAME=ADDRESS ...") and COLLAB_SITE are in its environment.
   --env NAME=VALUE     one more variable; may be given often
-  Its lines come out with the site's name in front. A site ends with its command, and all processes in it.
+  Its lines come out with the site's name in front. A site ends with its command, and all processes in it. One that
+  fails is named on stderr, also with --quiet: lab: tokyo ended with status 3
 
 Others:
   --report FILE    traffic of every pair as JSON        --pcap FILE       what was delivered, for tcpdump -r

@@ -2,8 +2,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
-#include <iterator>
+#include <memory>
 #include <thread>
 
 #include "tools/lab/host_network.h"
@@ -27,15 +26,29 @@ int fail(const Status& status, int code = kCannotRunLab) {
   return code;
 }
 
+using File = std::unique_ptr<std::FILE, int (*)(std::FILE*)>;
+
+// Null when that fails, with errno.
+File open_file(const std::string& path, const char* mode) { return {std::fopen(path.c_str(), mode), &std::fclose}; }
+
+Result<std::string> read_file(const std::string& path) {
+  const File file = open_file(path, "re");
+  std::string text;
+  char buffer[4096];
+  for (std::size_t got = 1; file && got > 0;)
+    text.append(buffer, got = std::fread(buffer, 1, sizeof buffer, file.get()));
+  if (!file || std::ferror(file.get()) != 0) {
+    return collab::invalid_argument("the script " + path + " cannot be read: " + std::strerror(errno));
+  }
+  return text;
+}
+
 Result<std::vector<ScriptStep>> load_script(const Options& options) {
   std::vector<ScriptStep> steps;
   if (!options.script_file.empty()) {
-    std::ifstream file(options.script_file);
-    const std::string text{std::istreambuf_iterator<char>(file), {}};
-    if (!file) {
-      return collab::invalid_argument("the script " + options.script_file + " cannot be read: " + std::strerror(errno));
-    }
-    Result<std::vector<ScriptStep>> parsed = parse_script(text, options.script_file, options.network.hosts);
+    const Result<std::string> text = read_file(options.script_file);
+    if (!text.ok()) return text.status();
+    Result<std::vector<ScriptStep>> parsed = parse_script(text.value(), options.script_file, options.network.hosts);
     if (!parsed.ok()) return parsed.status();
     steps = *std::move(parsed);
   }
@@ -114,22 +127,31 @@ void say_step(const ScriptStep& step) {
   }
 }
 
-Status write_report(const Options& options, const Pump& pump) {
-  if (options.report_file.empty()) return {};
-  std::ofstream file(options.report_file);
-  file << traffic_json(pump.network(), options.network, pump.elapsed());
-  file.close();
-  return file ? Status() : system_error("the report " + options.report_file + " cannot be written");
+// Files to write are opened before anything runs: what a run of hours has found must have a place. Null: not wanted.
+Result<File> open_output(const std::string& what, const std::string& path) {
+  if (path.empty()) return File(nullptr, &std::fclose);
+  File file = open_file(path, "we");
+  if (!file) return system_error("the " + what + " " + path + " cannot be written");
+  return file;
+}
+
+Status write_report(const Options& options, const Pump& pump, File file) {
+  if (!file) return {};
+  const std::string text = traffic_json(pump.network(), options.network, pump.elapsed());
+  const bool written = std::fwrite(text.data(), 1, text.size(), file.get()) == text.size();
+  const bool closed = std::fclose(file.release()) == 0;
+  return written && closed ? Status() : system_error("the report " + options.report_file + " cannot be written");
 }
 
 int run(const Options& options) {
   Result<std::vector<ScriptStep>> script = load_script(options);
   if (!script.ok()) return fail(script.status(), kWrongUsage);
-  std::unique_ptr<std::FILE, int (*)(std::FILE*)> capture(nullptr, &std::fclose);
-  if (!options.capture_file.empty()) {
-    capture.reset(std::fopen(options.capture_file.c_str(), "we"));
-    if (!capture) return fail(system_error("the capture " + options.capture_file + " cannot be written"));
-    if (const Status begun = begin_capture(capture.get()); !begun.ok()) return fail(begun);
+  Result<File> report = open_output("report", options.report_file);
+  if (!report.ok()) return fail(report.status());
+  const Result<File> capture = open_output("capture", options.capture_file);
+  if (!capture.ok()) return fail(capture.status());
+  if (capture.value()) {
+    if (const Status begun = begin_capture(capture.value().get()); !begun.ok()) return fail(begun);
   }
   if (!options.quiet) std::fputs(describe(options).c_str(), stderr);
   block_signals();
@@ -141,7 +163,7 @@ int run(const Options& options) {
   std::vector<std::string> names;
   for (const HostSpec& host : options.network.hosts) names.push_back(host.name);
   const auto say = options.quiet ? [](const ScriptStep&) {} : say_step;
-  Pump pump(options.network, std::move(tuns), *std::move(script), say, capture.get());
+  Pump pump(options.network, std::move(tuns), *std::move(script), say, capture.value().get());
   if (const Status ready = pump.prepare(); !ready.ok()) return fail(ready);
   std::thread packets([&pump] {
     pump.run();
@@ -153,7 +175,7 @@ int run(const Options& options) {
   packets.join();
 
   if (!options.quiet) std::fputs(traffic_table(pump.network(), options.network, pump.elapsed()).c_str(), stderr);
-  if (const Status written = write_report(options, pump); !written.ok()) return fail(written);
+  if (const Status written = write_report(options, pump, *std::move(report)); !written.ok()) return fail(written);
   if (!pump.failure().empty()) return fail(collab::internal_error(pump.failure()));
   if (!ended.ok()) return fail(ended.status());
   return *ended;

@@ -216,6 +216,23 @@ Status read_hosts(const Raw& raw, Options& options) {
   return {};
 }
 
+// {address:NAME} where NAME could be meant for a site: one that does not exist is a slip, and the command would get the
+// braces. Other braces are the command's own.
+Status check_addresses(std::string_view text, const std::vector<HostSpec>& hosts) {
+  constexpr std::string_view kBegin = "{address:";
+  constexpr std::string_view kInNames = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
+  for (std::size_t at = 0; (at = text.find(kBegin, at)) != std::string_view::npos;) {
+    at += kBegin.size();
+    const std::size_t end = text.find_first_not_of(kInNames, at);
+    if (end == std::string_view::npos || end == at || text[end] != '}') continue;
+    const std::string_view name = text.substr(at, end - at);
+    if (const Result<HostIndex> host = find_host(name, hosts); !host.ok()) {
+      return invalid_argument(host.status().message() + " in {address:" + std::string(name) + "}");
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<Options> parse_options(const std::vector<std::string_view>& arguments) {
@@ -230,6 +247,12 @@ Result<Options> parse_options(const std::vector<std::string_view>& arguments) {
         "expected --sites NAME[:DOWN/UP][,nat][,queue=MS]..., e.g. --sites paris:100/20,nat tokyo:100");
   }
   if (options.command.empty()) return invalid_argument("expected a command behind --, e.g. -- ping -c 3 paris");
+  for (const std::string& argument : options.command) {
+    COLLAB_RETURN_IF_ERROR(check_addresses(argument, options.network.hosts));
+  }
+  for (const auto& [name, value] : options.environment) {
+    COLLAB_RETURN_IF_ERROR(check_addresses(value, options.network.hosts));
+  }
   return options;
 }
 

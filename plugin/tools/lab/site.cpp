@@ -71,8 +71,9 @@ void make_machine(const SiteCommand& site) {
   ::_exit(why == ENOENT ? kNoSuchCommand : kCannotRun);
 }
 
-// The first process: collects orphans, passes signals on, ends with the command.
-[[noreturn]] void look_after(pid_t command, const sigset_t& signals) {
+// The first process: collects orphans, passes signals on, ends with the command. Its own exit status cannot tell a
+// command that was killed from one that exits with 128 and more, so the lab gets the whole of it.
+[[noreturn]] void look_after(pid_t command, const sigset_t& signals, int verdict) {
   while (true) {
     const int number = ::sigwaitinfo(&signals, nullptr);
     if (number == SIGINT || number == SIGTERM) ::kill(-command, number);
@@ -80,12 +81,13 @@ void make_machine(const SiteCommand& site) {
     int status = 0;
     for (pid_t ended = 0; (ended = ::waitpid(-1, &status, WNOHANG)) > 0;) {
       if (ended != command) continue;
+      [[maybe_unused]] const ssize_t written = ::write(verdict, &status, sizeof status);
       ::_exit(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
     }
   }
 }
 
-[[noreturn]] void be_first_process(const SiteCommand& site, const LifeLine& life, int out, int err) {
+[[noreturn]] void be_first_process(const SiteCommand& site, const LifeLine& life, int out, int err, int verdict) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   ::close(life.held_by_lab.get());
   pollfd gone{life.watched_by_sites.get(), POLLIN, 0};
@@ -100,8 +102,10 @@ void make_machine(const SiteCommand& site) {
   const pid_t command = ::fork();
   if (command < 0) give_up("cannot fork in a site");
   if (command == 0) run_command(site);
-  ::close_range(3, ~0U, 0);
-  look_after(command, signals);
+  constexpr int kVerdict = 3;
+  ::dup2(verdict, kVerdict);
+  ::close_range(kVerdict + 1, ~0U, 0);
+  look_after(command, signals, kVerdict);
 }
 
 Result<LifeLine> make_pipe() {
@@ -119,11 +123,16 @@ Result<RunningSite> start_site(const SiteCommand& site, const LifeLine& life) {
   if (!out.ok()) return out.status();
   Result<LifeLine> err = make_pipe();
   if (!err.ok()) return err.status();
+  Result<LifeLine> verdict = make_pipe();
+  if (!verdict.ok()) return verdict.status();
   // fork() with a flag: the child is the first process of a PID namespace.
   const auto process = static_cast<pid_t>(::syscall(SYS_clone, CLONE_NEWPID | SIGCHLD, nullptr, nullptr, nullptr, 0));
   if (process < 0) return system_error("cannot start a process in a PID namespace");
-  if (process == 0) be_first_process(site, life, out->held_by_lab.get(), err->held_by_lab.get());
-  return RunningSite{process, std::move(out->watched_by_sites), std::move(err->watched_by_sites)};
+  if (process == 0) {
+    be_first_process(site, life, out->held_by_lab.get(), err->held_by_lab.get(), verdict->held_by_lab.get());
+  }
+  return RunningSite{process, std::move(out->watched_by_sites), std::move(err->watched_by_sites),
+                     std::move(verdict->watched_by_sites)};
 }
 
 }  // namespace collab::lab

@@ -30,6 +30,7 @@ struct SiteCommand {
 struct RunningSite {
   pid_t first_process = -1;
   Fd out, err;  // what the command prints
+  Fd verdict;   // the command's wait status, an int, once it has ended; nothing when the site could not be set up
 };
 
 // The two ends of a pipe that nobody writes to: at its end of file, the lab is gone.

@@ -49,17 +49,6 @@ Result<Rates> parse_rates(std::string_view text) {
   return Rates{{*down}, {*up}};
 }
 
-Result<HostIndex> find_host(std::string_view name, const std::vector<HostSpec>& hosts) {
-  std::vector<std::string_view> names;
-  for (const HostSpec& host : hosts) names.emplace_back(host.name);
-  for (HostIndex i = 0; i < names.size(); ++i) {
-    if (names[i] == name) return i;
-  }
-  std::string text = "there is no host " + quoted(name) + "; there are";
-  for (const std::string_view known : names) text += " " + std::string(known);
-  return invalid_argument(text + "; did you mean " + quoted(nearest(name, names)) + "?");
-}
-
 Status parse_path_key(std::string_view word, PathChange& change) {
   const std::size_t equals = word.find('=');
   if (equals == std::string_view::npos) {
@@ -143,6 +132,17 @@ void PathChange::apply_to(PathSpec& path) const {
   if (loss) path.loss = *loss;
   if (reorder) path.reorder = *reorder;
   if (duplicate) path.duplicate = *duplicate;
+}
+
+Result<HostIndex> find_host(std::string_view name, const std::vector<HostSpec>& hosts) {
+  std::vector<std::string_view> names;
+  for (const HostSpec& host : hosts) names.emplace_back(host.name);
+  for (HostIndex i = 0; i < names.size(); ++i) {
+    if (names[i] == name) return i;
+  }
+  std::string text = "there is no host " + quoted(name) + "; there are";
+  for (const std::string_view known : names) text += " " + std::string(known);
+  return invalid_argument(text + "; did you mean " + quoted(nearest(name, names)) + "?");
 }
 
 Result<HostSpec> parse_host(std::string_view text, Time queue) {

@@ -82,6 +82,8 @@ struct ScriptStep {
   std::string text;  // as it was written, for the log
 };
 
+// By name; the error names the hosts there are.
+[[nodiscard]] Result<HostIndex> find_host(std::string_view name, const std::vector<HostSpec>& hosts);
 // `queue` is for a site that names none.
 [[nodiscard]] Result<HostSpec> parse_host(std::string_view text, Time queue);
 // The words after "cut", "rate", ...; hosts are looked up by name.

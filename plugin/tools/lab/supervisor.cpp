@@ -62,6 +62,13 @@ bool Prefixer::add(std::string_view text) {
 
 bool Prefixer::finish() { return unfinished_.empty() || add("\n"); }
 
+std::string describe_end(int wait_status) {
+  if (WIFEXITED(wait_status)) return "ended with status " + std::to_string(WEXITSTATUS(wait_status));
+  const int number = WTERMSIG(wait_status);
+  const char* const name = ::sigabbrev_np(number);
+  return "was killed by signal " + std::to_string(number) + (name != nullptr ? " (SIG" + std::string(name) + ")" : "");
+}
+
 void block_signals() {
   const sigset_t set = watched_signals();
   ::sigprocmask(SIG_BLOCK, &set, nullptr);
@@ -74,9 +81,9 @@ Supervisor::Supervisor(std::vector<RunningSite> sites, const std::vector<std::st
   for (const std::string& name : names) width = std::max(width, name.size());
   for (std::size_t i = 0; i < sites.size(); ++i) {
     const std::string prefix = names[i] + std::string(width - names[i].size(), ' ') + " | ";
-    running_.push_back(sites[i].first_process);
-    streams_.push_back({std::move(sites[i].out), Prefixer(prefix, STDOUT_FILENO)});
-    streams_.push_back({std::move(sites[i].err), Prefixer(prefix, STDERR_FILENO)});
+    sites_.push_back({names[i], sites[i].first_process, std::move(sites[i].verdict), {}});
+    streams_.push_back({i, std::move(sites[i].out), Prefixer(prefix, STDOUT_FILENO)});
+    streams_.push_back({i, std::move(sites[i].err), Prefixer(prefix, STDERR_FILENO)});
   }
 }
 
@@ -84,7 +91,7 @@ Result<int> Supervisor::wait() {
   const sigset_t set = watched_signals();
   const Fd signals(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
   if (!signals.open()) return system_error("cannot wait for signals");
-  while (!running_.empty() || !streams_.empty()) {
+  while (any_runs() || !streams_.empty()) {
     std::vector<pollfd> waits{{signals.get(), POLLIN, 0}};
     for (const Stream& stream : streams_) waits.push_back({stream.fd.get(), POLLIN, 0});
     int timeout = -1;
@@ -95,6 +102,7 @@ Result<int> Supervisor::wait() {
       if (waits[i + 1].revents != 0) pass_on(streams_[i]);
     }
     std::erase_if(streams_, [](const Stream& stream) { return !stream.fd.open(); });
+    tell_failures();
     if (kill_at_ms_ != 0 && now_ms() >= kill_at_ms_) kill_all();
   }
   return ended_by_ != 0 ? 128 + ended_by_ : first_failure_;
@@ -107,7 +115,7 @@ void Supervisor::read_signals(int fd) {
       collect();
     } else if (ended_by_ == 0) {
       ended_by_ = static_cast<int>(info.ssi_signo);
-      if (!quiet_ && !running_.empty()) {
+      if (!quiet_ && any_runs()) {
         std::fputs("lab: the commands are asked to end, and have 30 s; asked again, the lab kills them\n", stderr);
       }
       end_all(ended_by_ == SIGINT ? SIGINT : SIGTERM);
@@ -120,9 +128,31 @@ void Supervisor::read_signals(int fd) {
 void Supervisor::collect() {
   int status = 0;
   for (pid_t ended = 0; (ended = ::waitpid(-1, &status, WNOHANG)) > 0;) {
-    if (std::erase(running_, ended) == 0) continue;
+    const auto site = std::ranges::find(sites_, ended, &Site::process);
+    if (site == sites_.end()) continue;
+    site->process = -1;
     const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
     if (first_failure_ == 0) first_failure_ = code;
+    int of_command = 0;
+    if (::read(site->verdict.get(), &of_command, sizeof of_command) == sizeof of_command) status = of_command;
+    // Sites that were asked to end have not failed.
+    if (status != 0 && ended_by_ == 0) site->failure = describe_end(status);
+  }
+}
+
+bool Supervisor::any_runs() const {
+  return std::ranges::any_of(sites_, [](const Site& site) { return site.process != -1; });
+}
+
+// After the site's last line, which may say why.
+void Supervisor::tell_failures() {
+  for (std::size_t i = 0; i < sites_.size(); ++i) {
+    std::string& failure = sites_[i].failure;
+    if (failure.empty() || std::ranges::any_of(streams_, [i](const Stream& stream) { return stream.site == i; })) {
+      continue;
+    }
+    std::fprintf(stderr, "lab: %s %s\n", sites_[i].name.c_str(), failure.c_str());
+    failure.clear();
   }
 }
 
@@ -139,12 +169,16 @@ void Supervisor::pass_on(Stream& stream) {
 }
 
 void Supervisor::end_all(int number) {
-  for (const pid_t process : running_) ::kill(process, number);
+  for (const Site& site : sites_) {
+    if (site.process != -1) ::kill(site.process, number);
+  }
   kill_at_ms_ = now_ms() + kGraceMs;
 }
 
 void Supervisor::kill_all() {
-  for (const pid_t process : running_) ::kill(process, SIGKILL);
+  for (const Site& site : sites_) {
+    if (site.process != -1) ::kill(site.process, SIGKILL);
+  }
   kill_at_ms_ = now_ms() + kAgainMs;
 }
 

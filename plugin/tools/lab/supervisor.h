@@ -1,4 +1,5 @@
-// Watches the sites until all have ended: passes on their output and the user's signals, and works out the exit status.
+// Watches the sites until all have ended: passes on their output and the user's signals, says which failed, and works
+// out the exit status.
 //
 // Threads: the main thread's. Ownership: the sites' output pipes.
 #pragma once
@@ -25,6 +26,9 @@ class Prefixer {
   std::string unfinished_;
 };
 
+// How a process ended, from its wait status: "ended with status 3", "was killed by signal 9 (SIGKILL)".
+[[nodiscard]] std::string describe_end(int wait_status);
+
 // Blocks the signals that the supervisor waits for; before any thread and any site is started.
 void block_signals();
 
@@ -36,18 +40,27 @@ class Supervisor {
   [[nodiscard]] Result<int> wait();
 
  private:
+  struct Site {
+    std::string name;
+    pid_t process;  // -1: has ended
+    Fd verdict;
+    std::string failure;  // how it ended, until that is said
+  };
   struct Stream {
+    std::size_t site;
     Fd fd;
     Prefixer lines;
   };
   void read_signals(int fd);
   void collect();
   void pass_on(Stream& stream);
+  void tell_failures();
+  [[nodiscard]] bool any_runs() const;
   void end_all(int number);
   void kill_all();
 
   bool quiet_;
-  std::vector<pid_t> running_;
+  std::vector<Site> sites_;
   std::vector<Stream> streams_;
   int first_failure_ = 0;
   int ended_by_ = 0;             // the first signal that asked us to end

@@ -8,6 +8,7 @@ import textwrap
 from typing import Any
 
 from torch_collab import native
+from torch_collab.cli import keys
 from torch_collab.environment import collab_variables
 
 
@@ -28,9 +29,12 @@ def run(arguments: argparse.Namespace) -> int:
         print(json.dumps({name: {"value": value, "source": source} for name, value, source in loaded.values}, indent=2))
         return 0
     rows = {row["name"]: row for row in native.knob_table()}
+    files = keys.files_of(loaded)
     for name, value, source in loaded.values:
         row = rows[name]
         print(f"COLLAB_{name.upper()} = {value or '(empty)'}   [{source}]")
+        if name in files and (wrong := keys.unreadable(value)):
+            print(f"    !! {value} {wrong}")
         unit = f"{row['unit']}; " if row["unit"] else ""
         print(textwrap.indent(textwrap.fill(f"{row['sentence']} ({unit}{row['range']})", 110), "    "))
     return 0

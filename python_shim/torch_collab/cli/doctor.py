@@ -8,13 +8,16 @@ import platform
 import shutil
 import socket
 import tempfile
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from torch_collab import __version__, addresses, links, native
+from torch_collab.cli import keys
 from torch_collab.environment import collab_variables
 
 _MIN_SHARED_MEMORY = 1 << 30
+_SOON = timedelta(days=14)
 
 
 class Findings:
@@ -36,15 +39,24 @@ class Findings:
 
 
 def add_to(parsers: Any) -> None:
-    sub = parsers.add_parser("doctor", help="check this machine: versions, UCX, ports, shared memory, address")
+    sub = parsers.add_parser("doctor", help="check this machine: versions, UCX, key, ports, shared memory, address")
     sub.add_argument("--clean", action="store_true", help="remove shared memory that dead processes left behind")
     sub.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     findings = Findings()
-    for check in (_versions, _knobs, _links, _ucx, _congestion_control, _port, _address, _shared_memory):
-        check(findings)
+    _versions(findings)
+    config = _knobs(findings)
+    choice = _links(findings, config) if config else None
+    if config:
+        _key(findings, config, choice)
+    _ucx(findings)
+    _congestion_control(findings, config, choice)
+    _port(findings)
+    if config:
+        _address(findings, config)
+    _shared_memory(findings)
     _orphans(findings, arguments.clean)
     print("\n".join(findings.lines))
     count = findings.problems
@@ -70,34 +82,72 @@ def _versions(found: Findings) -> None:
         found.problem("backend", "importing torch did not register 'collab'; is TORCH_DEVICE_BACKEND_AUTOLOAD=0 set?")
 
 
-def _knobs(found: Findings) -> None:
+def _knobs(found: Findings) -> native.Settings | None:
     try:
         loaded = native.load_config(collab_variables(), {})
     except ValueError as error:
         found.problem("knobs", str(error))
-        return
+        return None
     changed = [f"{name}={value}" for name, value, source in loaded.values if source != "default"]
     found.fine("knobs", ", ".join(changed) if changed else "all at their defaults")
+    return loaded
 
 
-def _links(found: Findings) -> None:
+def _links(found: Findings, config: native.Settings) -> links.Choice | None:
     try:
-        config = native.load_config(collab_variables(), {})
         choice = links.choose(config)
-    except ValueError:
-        return  # told with the knobs
     except RuntimeError as error:
         found.problem("links", str(error).removeprefix("collab: "))
-        return
+        return None
     found.fine("links", f"{choice.kind}: {choice.reason}")
-    for name, value, _ in config.values:
-        if name not in ("token_file", "tls_cert", "tls_key", "tls_ca") or not value:
-            continue
-        try:
-            with Path(value).open("rb") as file:
-                file.read(1)
-        except OSError as error:
-            found.problem(name, f"COLLAB_{name.upper()}={value} cannot be read: {error.strerror}")
+    return choice
+
+
+def _key(found: Findings, config: native.Settings, choice: links.Choice | None) -> None:
+    files = keys.files_of(config)
+    wrong = {knob: why for knob, path in files.items() if (why := keys.unreadable(path))}
+    for knob, path in files.items():
+        if knob in wrong:
+            found.problem(knob, f"COLLAB_{knob.upper()}={path} {wrong[knob]}")
+        elif exposed := keys.exposed(knob, path):
+            found.hint(knob, exposed)
+    if choice is None or wrong:
+        return
+    if choice.kind != "tcp":
+        if keys.is_given(config):
+            found.hint("key", f"links over {choice.kind} do not use it; they are neither encrypted nor authenticated")
+        return
+    try:
+        native.try_transport(links.make(config, ""))
+        if "tls_cert" in files:
+            _certificate(found, keys.expiry(files))
+        elif keys.is_given(config):
+            found.fine("key", "a token, as `collab token` makes it")
+    except (ValueError, RuntimeError, OSError) as error:
+        found.problem("key", str(error).removeprefix("collab: "))
+        return
+    if not keys.is_given(config) and dict(row[:2] for row in config.values)["insecure"] != "1":
+        _in_the_clear(found, config)
+
+
+def _certificate(found: Findings, until: datetime) -> None:
+    text = f"this site's certificate is of the swarm's authority, and holds until {until:%Y-%m-%d %H:%M} UTC"
+    soon = until - datetime.now(UTC) < _SOON
+    (found.hint if soon else found.fine)("key", text + (": make the next one" if soon else ""))
+
+
+def _in_the_clear(found: Findings, config: native.Settings) -> None:
+    """What tcp refuses without a key."""
+    hosts = [addresses.split_host_port(address)[0] for address in config.coordinator]
+    if config.advertise != addresses.NOT_DIALABLE:
+        hosts.append(config.advertise)
+    for host in hosts:
+        if host and not addresses.is_near(host):
+            found.hint(
+                "key",
+                f"{host} is no private address: without a key, tcp links to and from it are refused; make one with "
+                "`collab token`, or set COLLAB_INSECURE=1 to speak in the clear",
+            )
 
 
 def _ucx(found: Findings) -> None:
@@ -111,7 +161,7 @@ def _ucx(found: Findings) -> None:
         )
 
 
-def _congestion_control(found: Findings) -> None:
+def _congestion_control(found: Findings, config: native.Settings | None, choice: links.Choice | None) -> None:
     base = Path("/proc/sys/net/ipv4")
     try:
         now = (base / "tcp_congestion_control").read_text().strip()
@@ -120,14 +170,34 @@ def _congestion_control(found: Findings) -> None:
     except OSError as error:
         found.hint("congestion control", f"unknown ({error})")
         return
-    text = f"default {now}; available {available}; allowed to us {allowed}"
-    if now in ("bbr", "bbr2", "bbr3"):
-        found.fine("congestion control", text)
-    else:
-        found.hint(
-            "congestion control",
-            f"{text}. On long links with loss bbr is many times faster: sysctl net.ipv4.tcp_congestion_control=bbr",
-        )
+    text = f"default {now}; available {available}; allowed to all {allowed}"
+    wanted, source = {name: rest for name, *rest in config.values}["congestion"] if config else ("", "default")
+    if source == "default" and (choice is None or choice.kind != "tcp"):
+        wanted = ""  # links of tcp alone ask for one
+    refusal = _congestion_refusal(wanted) if wanted not in ("", now) else None
+    used = now if refusal or not wanted else wanted
+    if refusal:
+        text += f". COLLAB_CONGESTION={wanted}: {refusal}, so tcp links use {now}"
+    elif used != now:
+        text += f"; tcp links use {used}"
+    slow = used not in ("bbr", "bbr2", "bbr3")
+    if slow:
+        chosen = used == wanted and _congestion_refusal("bbr") is None
+        remedy = "COLLAB_CONGESTION=bbr" if chosen else "modprobe tcp_bbr; sysctl net.ipv4.tcp_congestion_control=bbr"
+        text += f". On long links with loss bbr is many times faster: {remedy}"
+    (found.hint if slow or refusal else found.fine)("congestion control", text)
+
+
+def _congestion_refusal(name: str) -> str | None:
+    """Why the system does not give it to a socket of ours, or None."""
+    with socket.socket() as probe:
+        try:
+            probe.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, name.encode())
+        except PermissionError:
+            return "not allowed to us"
+        except OSError:
+            return "this system does not have it"
+    return None
 
 
 def _port(found: Findings) -> None:
@@ -144,7 +214,7 @@ def _port(found: Findings) -> None:
         found.problem("listening", f"{listen} does not work: {error}; set COLLAB_LISTEN=HOST:PORT")
 
 
-def _address(found: Findings) -> None:
+def _address(found: Findings, config: native.Settings) -> None:
     hostname = socket.gethostname()
     if addresses.is_loopback(hostname):
         found.hint(
@@ -152,11 +222,11 @@ def _address(found: Findings) -> None:
             f"{hostname} resolves to loopback: torchrun would tell other machines to dial themselves. Use an address "
             "in --rdzv-endpoint and --local-addr, or fix /etc/hosts",
         )
-    coordinators = [part.strip() for part in os.environ.get("COLLAB_COORDINATOR", "").split(",") if part.strip()]
+    if config.advertise == addresses.NOT_DIALABLE:
+        found.fine("address", "others do not dial this site: COLLAB_ADVERTISE=none")
+        return
     try:
-        address = addresses.dial_address(
-            os.environ.get("COLLAB_ADVERTISE", ""), os.environ.get("COLLAB_LISTEN", "0.0.0.0:0"), coordinators
-        )
+        address = addresses.dial_address(config.advertise, config.listen, list(config.coordinator))
     except (OSError, ValueError) as error:
         found.problem("address", str(error))
         return

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import secrets
+from pathlib import Path
 from typing import Any
 
 
@@ -26,7 +27,15 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         file = os.open(arguments.out, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
-        raise ValueError(f"{arguments.out} exists, and a key in use is not written over: name another file") from None
+        raise ValueError(
+            f"{arguments.out} is a folder: name a file in it, {Path(arguments.out) / 'swarm.key'} say"
+            if Path(arguments.out).is_dir()
+            else f"{arguments.out} exists, and a key in use is not written over: name another file"
+        ) from None
+    except OSError as error:
+        folder = Path(arguments.out).parent
+        why = str(error.strerror) if folder.is_dir() else f"there is no folder {folder}"
+        raise ValueError(f"{arguments.out} cannot be written: {why}") from None
     with os.fdopen(file, "w", encoding="ascii") as stream:
         stream.write(token + "\n")
     print(f"wrote {arguments.out}; copy it to every site and set COLLAB_TOKEN_FILE to where it lies there")

@@ -229,6 +229,8 @@ TEST(LoadConfig, NamesAreFitForFilesAndPeople) {
 
 TEST(LoadConfig, HostsAndPlaces) {
   EXPECT_EQ(config_of({{"COLLAB_ADVERTISE", "fe80::1"}}).advertise, "fe80::1");
+  EXPECT_EQ(config_of({{"COLLAB_ADVERTISE", "None"}}).advertise, "none") << "not a host of that name";
+  EXPECT_EQ(config_of({{"COLLAB_ADVERTISE", "Nonesuch"}}).advertise, "Nonesuch");
   EXPECT_THAT(error_of({{"COLLAB_ADVERTISE", "paris:29500"}}), HasSubstr("without a port"));
   EXPECT_EQ(config_of({{"COLLAB_LISTEN", "[::]:0"}}).listen, "[::]:0");
   EXPECT_THAT(error_of({{"COLLAB_LISTEN", "29500"}}), HasSubstr("COLLAB_LISTEN: expected HOST:PORT"));

@@ -3,14 +3,18 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <csignal>
+
 #include "tests/unit/lab/packets.h"
 #include "tools/lab/options.h"
 #include "tools/lab/report.h"
+#include "tools/lab/supervisor.h"
 
 namespace collab::lab {
 namespace {
 
 using std::chrono::milliseconds;
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -158,8 +162,26 @@ TEST(OptionsTest, EachSiteSeesItself) {
   const Options o = options({"--sites", "paris", "tokyo", "--", "x"}).value();
   EXPECT_EQ(substitute("{site} {index}/{count} {address} {address:paris}", o.network, 1),
             "tokyo 1/2 10.99.0.2 10.99.0.1");
-  EXPECT_EQ(substitute("${HOME} {\"site\": {}} {address:nowhere}", o.network, 0),
-            "${HOME} {\"site\": {}} {address:nowhere}");
+  EXPECT_EQ(substitute("${HOME} {\"site\": {}} {address:>12}", o.network, 0), "${HOME} {\"site\": {}} {address:>12}");
+}
+
+TEST(OptionsTest, TheAddressOfASiteThatDoesNotExistIsRefused) {
+  const auto error = [](std::initializer_list<std::string_view> words) { return options(words).status().message(); };
+  const std::string expected = "there is no host 'rome'; there are paris tokyo";
+  EXPECT_THAT(error({"--sites", "paris", "tokyo", "--", "x", "{address:paris}:1,{address:rome}:2"}),
+              AllOf(HasSubstr(expected), HasSubstr("in {address:rome}")));
+  EXPECT_THAT(error({"--sites", "paris", "tokyo", "--env", "TO={address:rome}", "--", "x"}), HasSubstr(expected));
+  EXPECT_EQ(error({"--sites", "paris", "--", "x", "{address} {address:paris} {address:} {address:>12} {address:rome"}),
+            "");
+}
+
+TEST(Supervisor, SaysHowACommandEnded) {
+  constexpr int kStatus3 = 3 << 8;
+  constexpr int kDumpedCore = 0x80;
+  EXPECT_EQ(describe_end(kStatus3), "ended with status 3");
+  EXPECT_EQ(describe_end(137 << 8), "ended with status 137");
+  EXPECT_EQ(describe_end(SIGKILL), "was killed by signal 9 (SIGKILL)");
+  EXPECT_EQ(describe_end(SIGSEGV | kDumpedCore), "was killed by signal 11 (SIGSEGV)");
 }
 
 TEST(Report, CountsEveryPair) {

@@ -23,7 +23,9 @@ class StateFileTest : public ::testing::Test {
  protected:
   StateFileTest() {
     const auto* info = ::testing::UnitTest::GetInstance()->current_test_info();
-    dir_ = ::testing::TempDir() + "collab-state-" + std::to_string(::getpid()) + "-" + info->name();
+    std::string name = info->name();
+    std::ranges::replace(name, '/', '-');  // of a test with a parameter: one folder, not one in another
+    dir_ = ::testing::TempDir() + "collab-state-" + std::to_string(::getpid()) + "-" + name;
     path_ = state_path(dir_, "paris");
     anchor_.resize(1000);
     outer_.resize(1000);
