@@ -46,6 +46,7 @@ class Session final : public tcp::FrameSink {
       case tcp::FrameType::kWant: return tcp::decode_want(body).status();
       case tcp::FrameType::kBye: return same(tcp::decode_bye(body), body);
       case tcp::FrameType::kAbort: return tcp::decode_abort(body).status();
+      case tcp::FrameType::kAllow: return tcp::decode_allow(body).status();
       case tcp::FrameType::kSegment: break;
     }
     FUZZ_CHECK(type != tcp::FrameType::kSegment);
