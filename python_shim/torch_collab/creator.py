@@ -67,7 +67,7 @@ def _create_world(opts: Any, backend_options: Any) -> Any:
         if meeting.wanted(world):
             swarm.meet(world)
             part = meeting.part(world, opts)
-        inner = make_inner(store, rank, sites, size, timeout, part)
+        inner = make_inner(store, rank, sites, size, timeout, part, world.one_host)
         backend = world.backend = native.make_backend(opts, sites, inner, is_world=True)
     except Exception:
         meeting.leave(world)
@@ -120,7 +120,7 @@ def _create_subgroup(world: state.World, opts: Any) -> Any:
     ranks = list(opts.global_ranks_in_group)
     sites = world.sites.restricted(ranks)
     part = meeting.part(world, opts) if len(sites.sites) > 1 and world.seat is not None else None
-    inner = make_inner(opts.store, rank, sites, size, timeout, part)
+    inner = make_inner(opts.store, rank, sites, size, timeout, part, world.one_host)
     return native.make_backend(opts, sites, inner, is_world=False)
 
 

@@ -107,7 +107,7 @@ def exchange(store: SignedStore, rank: int, size: int, mine: Place, timeout: tim
         texts = store.multi_get(keys)
     except SignatureError as error:
         _wait_until_read(store, size)
-        raise ValueError(f"collab: {error}") from None
+        raise ValueError(str(error)) from None
     try:
         places = [Place.decode(text) for text in texts]
         for other, place in enumerate(places):

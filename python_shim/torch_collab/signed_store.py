@@ -21,7 +21,7 @@ _DIGITS = 64
 
 
 class SignatureError(RuntimeError):
-    """An entry is not of this swarm; the words say where, which one, and what to do."""
+    """An entry is not of this swarm; the words, from "collab:" on, say where, which one, and what to do."""
 
 
 class SignedStore:
@@ -90,7 +90,7 @@ class SignedStore:
 
     def _open(self, name: str, text: bytes) -> bytes:
         signed = text.startswith(_MARK)
-        entry = f"{self.where} holds an entry ({self._name(name)})"
+        entry = f"collab: {self.where} holds an entry ({self._name(name)})"
         if not self.key.secret:
             if not signed:
                 return text

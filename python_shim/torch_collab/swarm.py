@@ -15,7 +15,7 @@ import torch.distributed as dist
 
 from torch_collab import addresses, links, log, meeting, native
 from torch_collab.environment import collab_variables
-from torch_collab.groups import make_gloo, site_group
+from torch_collab.groups import gloo_listens_here_only, make_gloo, site_group
 
 if TYPE_CHECKING:
     from torch_collab import _C
@@ -36,7 +36,9 @@ def make_session(world: World, entries: Sequence[Entry]) -> _C.Session:
     size = len(world.site.ranks)
     site_gloo = None
     if size > 1:
-        site_gloo = make_gloo(world.site_store, f"session/{world.site.leader}", world.site_rank, size, world.timeout)
+        with gloo_listens_here_only(world.one_host):
+            name = f"session/{world.site.leader}"
+            site_gloo = make_gloo(world.site_store, name, world.site_rank, size, world.timeout)
     return native.make_session(
         config,
         world.site.name,

@@ -207,7 +207,7 @@ def _enter(settings: RendezvousSettings, server: Any, serving: bool) -> Endpoint
             raise RendezvousConnectionError(f"collab: {where}: {difference(settings, run)}")
     except SignatureError as error:
         notices.leave()
-        raise RendezvousConnectionError(f"collab: {error}") from None
+        raise RendezvousConnectionError(str(error)) from None
     except ValueError as error:
         raise RendezvousConnectionError(f"collab: {where} is none of this program's: {error}") from None
     except RuntimeError as error:

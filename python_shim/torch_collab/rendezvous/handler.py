@@ -102,7 +102,7 @@ class CollabRendezvous(RendezvousHandler):  # type: ignore[misc]  # torch is not
             return self._come_late(drawn, self._endpoint)
         except SignatureError as error:
             self._let_others_know(str(error))
-            raise RendezvousConnectionError(f"collab: {error}") from None
+            raise RendezvousConnectionError(str(error)) from None
         except _Refused as error:
             self._let_others_know()
             raise RendezvousConnectionError(f"collab: {self._where()}: {error}") from None

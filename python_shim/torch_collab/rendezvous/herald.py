@@ -84,7 +84,7 @@ class Herald:
                 with _Line(*self._where[:2]) as line:
                     self._beat(store, line)
             except SignatureError as error:
-                self._tell_lost(f"{error}; training goes on without it")
+                self._tell_lost(f"{str(error).removeprefix('collab: ')}; training goes on without it")
                 self._stop.wait(_EVERY_SECONDS)
             except _ERRORS:
                 self._tell_lost()
