@@ -6,7 +6,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 
 import pytest
@@ -62,11 +62,11 @@ def stranger(port: int) -> TCPStore:
     return TCPStore("127.0.0.1", port, is_master=False, wait_for_workers=False, timeout=timedelta(seconds=10))
 
 
-def when_served(port: int, act: object) -> threading.Thread:
+def when_served(port: int, act: Callable[[TCPStore], object]) -> threading.Thread:
     def run() -> None:
         store = stranger(port)
         store.wait(["collab/rendezvous/cohort/arrivals"])
-        act(store)  # type: ignore[operator]
+        act(store)
 
     thread = threading.Thread(target=run)
     thread.start()
@@ -158,8 +158,7 @@ def test_a_stranger_closes_the_list_on_two_who_wait(monkeypatch: pytest.MonkeyPa
     three = [node(monkeypatch, port, KEY, site, (3, 3)) for site in ("paris", "tokyo")]
 
     def close(store: TCPStore) -> None:
-        while store.add("collab/rendezvous/cohort/arrivals", 0) < 2:
-            time.sleep(0.05)
+        store.wait(["collab/rendezvous/cohort/node/1"])
         store.compare_set(LIST, "", "{}")
 
     thread = when_served(port, close)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -76,7 +77,9 @@ def test_what_a_stranger_put_first_is_not_believed(store: HashStore) -> None:
         ("name", ("run", "nonce"), lambda text: b"CLS1" + "é".encode() * 32 + text[68:]),
     ],
 )
-def test_moved_or_changed(store: HashStore, name: str, scope: tuple[str, ...], change) -> None:  # type: ignore[no-untyped-def]
+def test_moved_or_changed(
+    store: HashStore, name: str, scope: tuple[str, ...], change: Callable[[bytes], bytes]
+) -> None:
     part(store, KEY).set("name", "value")
     store.set(f"a/{name}", change(store.get("a/name")))
     with pytest.raises(SignatureError, match=UNSIGNED):
