@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import torch.distributed as dist
 
-from torch_collab import environment, log, meeting, native, options, places, state, swarm
+from torch_collab import environment, links, log, meeting, native, options, places, state, swarm
 from torch_collab.addresses import split_host_port
 from torch_collab.environment import collab_variables
 from torch_collab.groups import make_inner
+from torch_collab.keys import NO_KEY, SwarmKey, read_key
+from torch_collab.signed_store import SignedStore
 from torch_collab.state import Start
 
 # Knobs that belong to a rank or a site, not to all of a world.
@@ -28,17 +31,21 @@ def create_backend(opts: Any, backend_options: Any) -> Any:
 
 def _create_world(opts: Any, backend_options: Any) -> Any:
     rank, size, store, timeout = opts.group_rank, opts.group_size, opts.store, opts.timeout
+    variables, key = collab_variables(), NO_KEY
     try:
         given = options.pairs_of(backend_options)
-        config = native.load_config(collab_variables(), given)
+        key = read_key(variables, given)
+        config = native.load_config(variables, given)
     except ValueError as error:
         # The other ranks hear why this one will not come.
-        store.set(f"collab/place/{rank}", places.my_place(None, {}, error=str(error)).encode())
+        places.give_up(_told(store, key), rank, str(error))
         raise ValueError(_worded(error)) from None
     log.set_level(config.log)
     settings = {name: value for name, value, _ in config.values if name not in _OWN}
-    everyone = places.exchange(store, rank, size, places.my_place(config.site, settings), timeout)
     start = _start(config)
+    told = _told(store, key)
+    mine = places.my_place(config.site, settings, _transport(config, start))
+    everyone = places.exchange(told, rank, size, mine, timeout)
     sites = places.draw_lone_site(everyone) if start is Start.LONE else places.draw_map(everyone)
     site = sites.of(rank)
     world = state.World(
@@ -46,6 +53,7 @@ def _create_world(opts: Any, backend_options: Any) -> Any:
         rank=rank,
         size=size,
         store=store,
+        told=told,
         site_store=_site_store(start, store, timeout),
         timeout=timeout,
         config=config,
@@ -59,7 +67,7 @@ def _create_world(opts: Any, backend_options: Any) -> Any:
         if meeting.wanted(world):
             swarm.meet(world)
             part = meeting.part(world, opts)
-        inner = make_inner(store, rank, sites, size, timeout, part)
+        inner = make_inner(store, rank, sites, size, timeout, part, world.one_host)
         backend = world.backend = native.make_backend(opts, sites, inner, is_world=True)
     except Exception:
         meeting.leave(world)
@@ -73,6 +81,23 @@ def _create_world(opts: Any, backend_options: Any) -> Any:
     if rank == 0:
         log.info(_describe(world))
     return backend
+
+
+def _told(store: Any, key: SwarmKey) -> SignedStore:
+    """The world's store, for what collab's ranks tell one another."""
+    run = os.environ.get("TORCHELASTIC_RUN_ID", "")
+    where = f"the world's store at {os.environ.get('MASTER_ADDR', '?')}:{os.environ.get('MASTER_PORT', '?')}"
+    return SignedStore(store, key, ("ranks", run, environment.from_agent(environment.WORLD)), where)
+
+
+def _transport(config: native.Settings, start: Start) -> str:
+    """Of this world's links between sites; "" where there are none, or none can be had, which who makes them says."""
+    if start is Start.LONE:
+        return ""
+    try:
+        return links.choose(config, start is Start.ONE_WORLD).kind
+    except RuntimeError:
+        return ""
 
 
 def _start(config: native.Settings) -> Start:
@@ -95,7 +120,7 @@ def _create_subgroup(world: state.World, opts: Any) -> Any:
     ranks = list(opts.global_ranks_in_group)
     sites = world.sites.restricted(ranks)
     part = meeting.part(world, opts) if len(sites.sites) > 1 and world.seat is not None else None
-    inner = make_inner(opts.store, rank, sites, size, timeout, part)
+    inner = make_inner(opts.store, rank, sites, size, timeout, part, world.one_host)
     return native.make_backend(opts, sites, inner, is_world=False)
 
 

@@ -7,7 +7,8 @@ import os
 # Set by the agent of `torchrun --rdzv-backend=collab` for its workers; not for people.
 START = "COLLAB_START"  # "cohort" or "lone"
 SITE_STORE = "COLLAB_SITE_STORE"  # HOST:PORT of the store of this site's agent, in a cohort
-FROM_AGENT = (START, SITE_STORE)
+WORLD = "COLLAB_WORLD"  # drawn at random for this very world
+FROM_AGENT = (START, SITE_STORE, WORLD)
 
 
 def collab_variables() -> dict[str, str]:

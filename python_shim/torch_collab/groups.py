@@ -6,9 +6,12 @@ Making one is collective among its ranks, as `dist.new_group(use_local_synchroni
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -23,6 +26,33 @@ if TYPE_CHECKING:
     from torch_collab.meeting import Part
     from torch_collab.places import Sites
     from torch_collab.state import World
+
+
+_INTERFACE = "GLOO_SOCKET_IFNAME"
+_LOOPBACK = "lo"
+
+
+@contextlib.contextmanager
+def gloo_listens_here_only(one_host: bool) -> Iterator[None]:
+    """Of groups that are made meanwhile, all of whose ranks are on one host: no other machine is to reach them.
+
+    torch has no argument for it. A GLOO_SOCKET_IFNAME of the user's counts more.
+    """
+    if not one_host or os.environ.get(_INTERFACE) or not _is_up(_LOOPBACK):
+        yield
+        return
+    os.environ[_INTERFACE] = _LOOPBACK
+    try:
+        yield
+    finally:
+        os.environ.pop(_INTERFACE, None)
+
+
+def _is_up(interface: str) -> bool:
+    try:
+        return bool(int(Path(f"/sys/class/net/{interface}/flags").read_text(), 16) & 1)
+    except (OSError, ValueError):
+        return False
 
 
 def make_gloo(store: Store, prefix: str, rank: int, size: int, timeout: timedelta) -> Any:
@@ -47,13 +77,18 @@ class Inner:
     meeting: Part | None = None
 
 
-def make_inner(store: Store, rank: int, sites: Sites, size: int, timeout: timedelta, meeting: Part | None) -> Inner:
+def make_inner(
+    store: Store, rank: int, sites: Sites, size: int, timeout: timedelta, meeting: Part | None, one_host: bool
+) -> Inner:
+    """`one_host`: of the ranks of this rank's site."""
     if len(sites.sites) == 1:
-        return Inner(make_gloo(store, "world", rank, size, timeout), None, None)
+        with gloo_listens_here_only(one_host):
+            return Inner(make_gloo(store, "world", rank, size, timeout), None, None)
     mine = sites.of(rank)
     site = leaders = world = None
     if len(mine.ranks) > 1:
-        site = make_gloo(store, f"site/{mine.leader}", mine.ranks.index(rank), len(mine.ranks), timeout)
+        with gloo_listens_here_only(one_host):
+            site = make_gloo(store, f"site/{mine.leader}", mine.ranks.index(rank), len(mine.ranks), timeout)
     if meeting is not None:
         return Inner(None, site, None, meeting)
     world = make_gloo(store, "world", rank, size, timeout)
@@ -143,13 +178,14 @@ def _is_collab(group: ProcessGroup) -> bool:
 
 
 def _new_group(world: World, ranks: tuple[int, ...], what: str) -> ProcessGroup:
-    group = dist.new_group(
-        list(ranks),
-        timeout=world.timeout,
-        backend=inside_backend(),
-        use_local_synchronization=True,
-        group_desc=what,
-    )
+    with gloo_listens_here_only(world.one_host):
+        group = dist.new_group(
+            list(ranks),
+            timeout=world.timeout,
+            backend=inside_backend(),
+            use_local_synchronization=True,
+            group_desc=what,
+        )
     if group is None or group == dist.GroupMember.NON_GROUP_MEMBER:
         raise RuntimeError(f"collab: rank {world.rank} is not among the ranks {list(ranks)} of its own site")
     return group

@@ -41,8 +41,8 @@ def wanted(world: World) -> bool:
 def enter(world: World, config: Settings) -> None:
     """Takes this rank's seat; `world.coordinators` are known. Collective over the ranks of the world."""
     if world.rank == 0:
-        world.store.set(_KEY, json.dumps({"world": secrets.randbits(64)}))
-    world.meeting_id = json.loads(world.store.get(_KEY))["world"]
+        world.told.set(_KEY, json.dumps({"world": secrets.randbits(64)}))
+    world.meeting_id = json.loads(world.told.get(_KEY))["world"]
     site_of = [0] * world.size
     for index, site in enumerate(world.sites.sites):
         for rank in site.ranks:
@@ -56,14 +56,14 @@ def enter(world: World, config: Settings) -> None:
         site_of,
         world.coordinators,
     )
-    world.store.set(f"{_KEY}/seated/{world.rank}", "1")
+    world.told.set(f"{_KEY}/seated/{world.rank}", "1")
 
 
 def wait_until_all_have_come(world: World, limit: timedelta) -> None:
     """Who serves the coordinator must not end before the last rank has found it; a rank that never comes, or a store
     that is gone, ends the wait."""
     with contextlib.suppress(RuntimeError):
-        world.store.wait([f"{_KEY}/seated/{rank}" for rank in range(world.size)], limit)
+        world.told.wait([f"{_KEY}/seated/{rank}" for rank in range(world.size)], limit)
 
 
 def part(world: World, opts: Any) -> Part:

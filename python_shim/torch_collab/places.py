@@ -5,18 +5,26 @@ A site is the ranks with the same name, ordered by their lowest rank, which is t
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import socket
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from torch_collab.signed_store import SignatureError, SignedStore
+
 if TYPE_CHECKING:
     from datetime import timedelta
 
-    from torch.distributed import Store
+
+_KEY = "collab/place"
+_READ = f"{_KEY}/read"
+_READING_SECONDS = 5.0
+_POLL_SECONDS = 0.05
 
 
 @dataclass(frozen=True)
@@ -61,6 +69,7 @@ class Place:
     boot: str  # tells machines of the same name apart
     shared_memory: str  # ranks with the same one can share an arena
     settings: Mapping[str, str]  # knobs that must not differ between ranks
+    transport: str = ""  # of the links between sites, where there are any
     error: str | None = None  # why this rank gives up
 
     def encode(self) -> str:
@@ -75,7 +84,7 @@ class Place:
         return f"{self.hostname}/{self.boot}/{self.shared_memory}"
 
 
-def my_place(site: str | None, settings: Mapping[str, str], error: str | None = None) -> Place:
+def my_place(site: str | None, settings: Mapping[str, str], transport: str = "", error: str | None = None) -> Place:
     return Place(
         site=site or None,
         node=os.environ.get("GROUP_RANK"),
@@ -83,22 +92,49 @@ def my_place(site: str | None, settings: Mapping[str, str], error: str | None = 
         boot=_read("/proc/sys/kernel/random/boot_id") or "unknown",
         shared_memory=_device_of("/dev/shm"),
         settings=settings,
+        transport=transport,
         error=error,
     )
 
 
-def exchange(store: Store, rank: int, size: int, mine: Place, timeout: timedelta) -> list[Place]:
-    """Every rank's place. A rank that gave up is reported at all of them, in its words."""
-    store.set(f"collab/place/{rank}", mine.encode())
-    keys = [f"collab/place/{other}" for other in range(size)]
+def exchange(store: SignedStore, rank: int, size: int, mine: Place, timeout: timedelta) -> list[Place]:
+    """Every rank's place. A rank that gave up is reported at all of them, in its words; so are ranks with another key
+    and settings that differ."""
+    store.set(f"{_KEY}/{rank}", mine.encode())
+    keys = [f"{_KEY}/{other}" for other in range(size)]
     store.wait(keys, timeout)
-    texts = store.multi_get(keys) if store.has_extended_api() else [store.get(key) for key in keys]
-    places = [Place.decode(text) for text in texts]
-    for other, place in enumerate(places):
-        if place.error is not None and other != rank:
-            raise ValueError(f"collab: rank {other} on {place.hostname} could not start: {place.error}")
-    _check_settings(places)
+    try:
+        texts = store.multi_get(keys)
+    except SignatureError as error:
+        _wait_until_read(store, size)
+        raise ValueError(str(error)) from None
+    try:
+        places = [Place.decode(text) for text in texts]
+        for other, place in enumerate(places):
+            if place.error is not None and other != rank:
+                raise ValueError(f"collab: rank {other} on {place.hostname} could not start: {place.error}")
+        _check_settings(places)
+        _check_transports(places)
+    except ValueError:
+        _wait_until_read(store, size)
+        raise
+    store.add(_READ, 1)
     return places
+
+
+def give_up(store: SignedStore, rank: int, why: str) -> None:
+    store.set(f"{_KEY}/{rank}", my_place(None, {}, error=why).encode())
+    store.add(_READ, 1)  # it waits for nobody, and nobody is to wait for it
+
+
+def _wait_until_read(store: SignedStore, size: int) -> None:
+    """This rank gives up; when it serves the store, the others are to read first why."""
+    deadline = time.monotonic() + _READING_SECONDS
+    with contextlib.suppress(RuntimeError):
+        count = store.add(_READ, 1)
+        while count < size and time.monotonic() < deadline:
+            time.sleep(_POLL_SECONDS)
+            count = store.add(_READ, 0)
 
 
 def _check_settings(places: list[Place]) -> None:
@@ -111,6 +147,20 @@ def _check_settings(places: list[Place]) -> None:
                     f"collab: COLLAB_{name.upper()} differs between ranks: rank 0 on {first.hostname} has {ours!r}, "
                     f"rank {rank} on {place.hostname} has {theirs!r}; give every rank the same value"
                 )
+
+
+def _check_transports(places: list[Place]) -> None:
+    if len(draw_map(places).sites) == 1:
+        return
+    known = [(rank, place) for rank, place in enumerate(places) if place.transport]
+    for rank, place in known[1:]:
+        first_rank, first = known[0]
+        if place.transport != first.transport:
+            raise ValueError(
+                f"collab: links between sites: {first.site or first.hostname} (rank {first_rank}) uses "
+                f"{first.transport}, {place.site or place.hostname} (rank {rank}) uses {place.transport}: set "
+                "COLLAB_TRANSPORT alike, and give all sites the same key"
+            )
 
 
 def draw_map(places: list[Place]) -> Sites:

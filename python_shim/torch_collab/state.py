@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from torch_collab.moments import Wish
     from torch_collab.native import Settings
     from torch_collab.places import Place, Site, Sites
+    from torch_collab.signed_store import SignedStore
 
 
 class Start(enum.Enum):
@@ -43,6 +44,7 @@ class World:
     rank: int
     size: int
     store: Store  # of the world; in a cohort it may be lost once init_process_group has returned
+    told: SignedStore  # the same, for what collab's ranks tell one another
     site_store: Store  # for what concerns this site alone
     timeout: timedelta
     config: Settings

@@ -15,7 +15,7 @@ import torch.distributed as dist
 
 from torch_collab import addresses, links, log, meeting, native
 from torch_collab.environment import collab_variables
-from torch_collab.groups import make_gloo, site_group
+from torch_collab.groups import gloo_listens_here_only, make_gloo, site_group
 
 if TYPE_CHECKING:
     from torch_collab import _C
@@ -36,7 +36,9 @@ def make_session(world: World, entries: Sequence[Entry]) -> _C.Session:
     size = len(world.site.ranks)
     site_gloo = None
     if size > 1:
-        site_gloo = make_gloo(world.site_store, f"session/{world.site.leader}", world.site_rank, size, world.timeout)
+        with gloo_listens_here_only(world.one_host):
+            name = f"session/{world.site.leader}"
+            site_gloo = make_gloo(world.site_store, name, world.site_rank, size, world.timeout)
     return native.make_session(
         config,
         world.site.name,
@@ -73,7 +75,7 @@ def meet(world: World) -> None:
         try:
             _serve(world, config, None)
         except Exception as error:
-            world.store.set(_KEY, _FAILED + str(error))  # the others need not wait for it
+            world.told.set(_KEY, _FAILED + str(error))  # the others need not wait for it
             raise
     else:
         _find(world)
@@ -125,7 +127,7 @@ def begin(world: World, session: _C.Session) -> None:
         if world.server is not None:
             keys = [f"{_HEARD}/{index}" for index in range(len(world.sites.sites))]
             with contextlib.suppress(Exception):
-                world.store.wait(keys, timedelta(seconds=min(world.config.join_timeout, _HEARING_SECONDS)))
+                world.told.wait(keys, timedelta(seconds=min(world.config.join_timeout, _HEARING_SECONDS)))
         raise
     _tell_heard(world)
     if len(world.site.ranks) == 1 or world.one_host:
@@ -135,7 +137,7 @@ def begin(world: World, session: _C.Session) -> None:
 
 def _tell_heard(world: World) -> None:
     if world.one_world and world.is_leader:
-        world.store.set(f"{_HEARD}/{world.sites.sites.index(world.site)}", "1")
+        world.told.set(f"{_HEARD}/{world.sites.sites.index(world.site)}", "1")
 
 
 def _resolved(world: World) -> native.Settings:
@@ -191,20 +193,20 @@ def _serve(world: World, config: native.Settings, gloo: _LinkNodes | None) -> No
         _, port = addresses.split_host_port(world.server.address)
         address = addresses.join_host_port(config.advertise, port)
     world.coordinators = [address]
-    world.store.set(_KEY, address)
+    world.told.set(_KEY, address)
 
 
 def _find(world: World) -> None:
     first = world.sites.sites[0]
     limit = timedelta(seconds=world.config.join_timeout)
     try:
-        world.store.wait([_KEY], limit)
+        world.told.wait([_KEY], limit)
     except Exception as error:
         raise RuntimeError(
             f"collab: no coordinator after {limit.total_seconds():.0f} s (COLLAB_JOIN_TIMEOUT): the leader of site "
             f"{first.name}, rank {first.leader}, has not come to where it serves it ({error})"
         ) from None
-    address = world.store.get(_KEY).decode()
+    address = world.told.get(_KEY).decode()
     if address.startswith(_FAILED):
         raise RuntimeError(f"collab: rank {first.leader} of {first.name}: {address.removeprefix(_FAILED)}")
     world.coordinators = [address]

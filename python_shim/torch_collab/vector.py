@@ -91,20 +91,20 @@ def check_same_between_sites(world: World, entries: list[Entry]) -> None:
     mine = world.sites.sites.index(world.site)
     lines = [entry.describe() + ("" if entry.trained else " " + native.digest(entry.tensor)) for entry in entries]
     if world.is_leader:
-        world.store.set(f"collab/model/{mine}", json.dumps(lines))
+        world.told.set(f"collab/model/{mine}", json.dumps(lines))
     limit = timedelta(seconds=world.config.join_timeout)
     for index, site in enumerate(world.sites.sites):
         if index == mine:
             continue
         key = f"collab/model/{index}"
         try:
-            world.store.wait([key], limit)
+            world.told.wait([key], limit)
         except Exception as error:
             raise RuntimeError(
                 f"collab: site {site.name} has not come to its first training forward within "
                 f"{limit.total_seconds():.0f} s (COLLAB_JOIN_TIMEOUT): {error}"
             ) from None
-        theirs = json.loads(world.store.get(key))
+        theirs = json.loads(world.told.get(key))
         if theirs != lines:
             position, here, there = first_difference(lines, theirs)
             raise RuntimeError(

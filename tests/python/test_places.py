@@ -7,7 +7,9 @@ from datetime import timedelta
 
 import pytest
 import torch.distributed as dist
-from torch_collab.places import Place, Site, draw_lone_site, draw_map, exchange
+from torch_collab.keys import NO_KEY, SwarmKey
+from torch_collab.places import Place, Site, draw_lone_site, draw_map, exchange, give_up
+from torch_collab.signed_store import SignedStore
 
 
 def place(
@@ -51,13 +53,14 @@ def test_a_world_of_its_own_has_one_name() -> None:
         draw_lone_site([place(site="a"), place(site="a"), place(site="b")])
 
 
-def exchange_of(places: list[Place]) -> list[object]:
+def exchange_of(places: list[Place], *keys: SwarmKey) -> list[object]:
     store = dist.HashStore()
     results: list[object] = [None] * len(places)
 
     def run(rank: int) -> None:
         try:
-            results[rank] = exchange(store, rank, len(places), places[rank], timedelta(seconds=20))
+            told = SignedStore(store, keys[rank] if keys else NO_KEY, ("ranks",), "the world's store")
+            results[rank] = exchange(told, rank, len(places), places[rank], timedelta(seconds=20))
         except ValueError as error:
             results[rank] = error
 
@@ -84,3 +87,34 @@ def test_a_rank_that_gave_up_is_heard_everywhere() -> None:
     results = exchange_of([place(), gone, place()])
     assert "rank 1 on m could not start: COLLAB_CODEC=zip" in str(results[0])
     assert "rank 1 on m could not start" in str(results[2])
+
+
+def test_another_key_is_told_at_every_rank() -> None:
+    key, other = SwarmKey("token", b"a" * 32), SwarmKey("token", b"b" * 32)
+    both = [place(site="a"), place(site="b")]
+    assert exchange_of(both, key, key) == [both, both]
+    for result in exchange_of(both, key, other):
+        assert "was not signed with this swarm's key (another signature)" in str(result)
+    ours, theirs = exchange_of(both, key, NO_KEY)
+    assert "collab: the world's store holds an entry (collab/place/1) that was not signed with this swarm's key" in str(
+        ours
+    )
+    assert "was signed with a swarm key, and this node has none: give it COLLAB_TOKEN" in str(theirs)
+
+
+def test_sites_that_would_link_by_different_transports_are_named_at_every_rank() -> None:
+    def at(site: str, transport: str) -> Place:
+        return Place(site, None, "m", "b", "1", {}, transport)
+
+    for result in exchange_of([at("paris", "tcp"), at("tokyo", "ucx")]):
+        assert "paris (rank 0) uses tcp, tokyo (rank 1) uses ucx: set COLLAB_TRANSPORT alike" in str(result)
+    one_site = [at("paris", "tcp"), at("paris", "ucx")]
+    assert exchange_of(one_site) == [one_site, one_site]
+    unsure = [at("paris", "tcp"), at("tokyo", "")]
+    assert exchange_of(unsure) == [unsure, unsure]
+
+
+def test_a_rank_gives_up_in_its_own_words() -> None:
+    store = SignedStore(dist.HashStore(), NO_KEY, (), "")
+    give_up(store, 0, "no such codec")
+    assert Place.decode(store.get("collab/place/0")).error == "no such codec"

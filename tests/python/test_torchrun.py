@@ -26,6 +26,7 @@ ENVIRONMENT = {
     "COLLAB_ROUND_TIMEOUT": "60s",
     "COLLAB_LINGER": "30s",
 }
+KEY = {"COLLAB_TOKEN": "k" * 40}
 
 
 def descendants(pid: int) -> list[int]:
@@ -232,10 +233,10 @@ def test_a_site_needs_only_its_own_store_after_init(nodes: Nodes) -> None:
 
 @pytest.mark.slow
 def test_the_endpoints_node_is_started_again(nodes: Nodes) -> None:
-    paris, rome = nodes.start("paris", conf="is_host=1"), nodes.start("rome", conf="is_host=0")
+    paris, rome = nodes.start("paris", conf="is_host=1", **KEY), nodes.start("rome", conf="is_host=0", **KEY)
     rome.wait_for_rounds(2, "paris", "rome")
     paris.kill()
-    again = nodes.start("paris", conf="is_host=1")
+    again = nodes.start("paris", conf="is_host=1", **KEY)
     again.wait_for("is served again, here")
     rome.wait_for_rounds(2, "paris", "rome")
     assert again.starts() == ["rank 0 of 1 start lone restart 0"]
@@ -248,9 +249,9 @@ def test_the_endpoints_node_is_started_again(nodes: Nodes) -> None:
 
 @pytest.mark.slow
 def test_two_nodes_of_one_site_come_back_together(nodes: Nodes) -> None:
-    first = nodes.start("paris", "--max-restarts=1", nnodes="3", conf="is_host=1")
-    second = nodes.start("paris", "--max-restarts=1", nnodes="3", conf="is_host=0")
-    rome = nodes.start("rome", nnodes="3", conf="is_host=0")
+    first = nodes.start("paris", "--max-restarts=1", nnodes="3", conf="is_host=1", **KEY)
+    second = nodes.start("paris", "--max-restarts=1", nnodes="3", conf="is_host=0", **KEY)
+    rome = nodes.start("rome", nnodes="3", conf="is_host=0", **KEY)
     rome.wait_for_rounds(2, "paris", "rome")
     assert rome.starts() == ["rank 2 of 3 start cohort restart 0"]
     nodes.crash("paris")  # one of its two workers; the other fails with it, as DDP does
@@ -262,3 +263,12 @@ def test_two_nodes_of_one_site_come_back_together(nodes: Nodes) -> None:
     for node in (first, second):
         assert node.process.wait(60) == 0, node.output
     assert first.digest() == second.digest() == rome.digest()
+
+
+@pytest.mark.slow
+def test_a_node_without_the_key_ends_both_in_words(nodes: Nodes) -> None:
+    paris, rome = nodes.start("paris", conf="is_host=1", **KEY), nodes.start("rome", conf="is_host=0")
+    assert paris.process.wait(40) == rome.process.wait(40) == 1
+    assert "was signed with a swarm key, and this node has none: give it COLLAB_TOKEN" in rome.output
+    assert "node rome has neither a swarm key nor certificates" in paris.output
+    assert not paris.pids() and not rome.pids()

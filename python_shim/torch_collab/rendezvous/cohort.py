@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
+from torch_collab.addresses import split_host_port
 from torch_collab.rendezvous.gathering import POLL_SECONDS, Gathered, GatheringError
 
 
@@ -57,8 +58,13 @@ class Cohort:
 
 
 def draw_cohort(gathered: Gathered) -> Cohort:
-    """The same at every node. The closer, which serves the endpoint, comes first; else who came first."""
-    nodes = [Node.read(told) for told in gathered.nodes]
+    """The same at every node. The closer, which serves the endpoint, comes first; else who came first.
+
+    Raises GatheringError for a list that no world can be drawn from.
+    """
+    if not gathered.nodes:
+        raise GatheringError("the list of nodes there is empty: a world of nobody was closed, or a stranger wrote it")
+    nodes = _nodes(gathered)
     nodes.sort(key=lambda node: node.id != gathered.closer)
     taken = {node.site for node in nodes if node.site}
     sites: dict[str, list[Node]] = {}
@@ -67,6 +73,13 @@ def draw_cohort(gathered: Gathered) -> Cohort:
         taken.add(name)
         sites.setdefault(name, []).append(node)
     return Cohort(gathered, tuple(CohortSite(name, tuple(members)) for name, members in sites.items()))
+
+
+def _nodes(gathered: Gathered) -> list[Node]:
+    try:
+        return [Node.read(told) for told in gathered.nodes]
+    except (KeyError, TypeError) as problem:
+        raise GatheringError(f"a node in the list there does not tell who it is: {problem!r}") from None
 
 
 def _free_name(wanted: str, taken: set[str]) -> str:
@@ -82,6 +95,18 @@ def tell_coordinator(store: Any, site_index: int, address: str, error: str = "")
     store.compare_set(f"site/{site_index}", "", json.dumps({"coordinator": address, "error": error}))
 
 
+def _word(told: bytes, site: CohortSite) -> tuple[str, str]:
+    """Of the first agent of a site: why it gives up, and its candidate's address."""
+    try:
+        word = json.loads(told)
+        error, address = str(word["error"]), str(word["coordinator"])
+        if address:
+            split_host_port(address)
+    except (ValueError, KeyError, TypeError) as problem:
+        raise GatheringError(f"what site {site.name} tells of its coordinator cannot be read: {problem}") from None
+    return error, address
+
+
 def coordinators_of(store: Any, cohort: Cohort, seconds: float) -> list[str]:
     """Every site's word, in order of sites; "" where none is served. Raises GatheringError in words."""
     deadline = time.monotonic() + seconds
@@ -95,8 +120,8 @@ def coordinators_of(store: Any, cohort: Cohort, seconds: float) -> list[str]:
                     f"{seconds:.0f} s"
                 )
             time.sleep(POLL_SECONDS)
-        word = json.loads(store.get(key))
-        if word["error"]:
-            raise GatheringError(f"site {site.name} ({site.first.hostname}) could not start: {word['error']}")
-        found.append(word["coordinator"])
+        error, address = _word(store.get(key), site)
+        if error:
+            raise GatheringError(f"site {site.name} ({site.first.hostname}) could not start: {error}")
+        found.append(address)
     return found

@@ -1,15 +1,20 @@
 """The store at --rdzv-endpoint. The agent on its host serves it; the others dial it until the join's limit.
 
+Who serves it writes the entry `run` first: the run's id, a number drawn for this store, and what must be alike at all
+nodes. Every other entry is bound to the id and the number by its signature, where the swarm has a key.
+
 It is also the world's store until `init_process_group` has returned at all ranks. Its host may be lost after that.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
+import secrets
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -18,8 +23,11 @@ import torch.distributed as dist
 from torch.distributed.elastic.rendezvous import RendezvousConnectionError
 
 from torch_collab import log
-from torch_collab.addresses import is_loopback
+from torch_collab.addresses import is_loopback, join_host_port
+from torch_collab.keys import SwarmKey
+from torch_collab.rendezvous.notices import Notices, describe, difference
 from torch_collab.rendezvous.settings import RendezvousSettings
+from torch_collab.signed_store import SignatureError, SignedStore
 
 _PREFIX = "collab/rendezvous"
 _RUN_KEY = "run"
@@ -27,18 +35,20 @@ _DIAL_SECONDS = 5.0
 _HANDSHAKE_SECONDS = 15.0
 _OPERATION = timedelta(seconds=60)
 _SAY_EVERY = 15.0
+_POLL_SECONDS = 0.1
 
 
 @dataclass
 class Endpoint:
     server: Any  # the TCPStore; keeps the server alive when it is served here
-    store: Any  # our part of it
+    store: SignedStore  # our part of it
+    notices: Notices
     serving: bool
     host: str
     port: int
 
-    def part(self, name: str) -> Any:
-        return dist.PrefixStore(name, self.store)
+    def part(self, name: str) -> SignedStore:
+        return self.store.part(name)
 
 
 def open_endpoint(settings: RendezvousSettings) -> Endpoint:
@@ -55,21 +65,27 @@ def open_endpoint(settings: RendezvousSettings) -> Endpoint:
                     f"collab: --rdzv-endpoint={settings.endpoint} cannot be served here (is_host=1): {problem}"
                 ) from None
         else:
-            return _checked(settings, server, serving=True)
+            return _enter(settings, server, serving=True)
     server = _dial(settings, problem)
-    return _checked(settings, server, serving=False)
+    return _enter(settings, server, serving=False)
 
 
-def reconnect(host: str, port: int, run_id: str) -> Any | None:
-    """Our part of the store at the endpoint, if one of this run answers there at once; else None."""
+def reconnect(host: str, port: int, run_id: str, key: SwarmKey) -> SignedStore | None:
+    """Our part of the store at the endpoint, if one of this run answers there at once; else None.
+
+    Raises SignatureError when it is served by one who has another key.
+    """
     try:
         with socket.create_connection((host, port), timeout=2.0):
             pass
         server = bounded(lambda: _client(host, port), _DIAL_SECONDS)
         if server is None:
             return None
-        store = dist.PrefixStore(_PREFIX, server)
-        return store if store.compare_set(_RUN_KEY, "", run_id).decode() == run_id else None
+        where = _where(join_host_port(host, port))
+        run = _read_run(server, key, where)
+        return None if run is None or run["run"] != run_id else _bound(server, key, run, where)
+    except SignatureError:
+        raise
     except (OSError, RuntimeError, ValueError):
         return None
 
@@ -175,20 +191,70 @@ def _unreachable(settings: RendezvousSettings, problem: str) -> str:
     )
 
 
-def _checked(settings: RendezvousSettings, server: Any, serving: bool) -> Endpoint:
-    store = dist.PrefixStore(_PREFIX, server)
+def _enter(settings: RendezvousSettings, server: Any, serving: bool) -> Endpoint:
+    where = _where(settings.endpoint)
+    notices = Notices(server, settings)
     try:
-        found = store.compare_set(_RUN_KEY, "", settings.run_id).decode()
-    except (RuntimeError, ValueError) as error:
+        run = _write_run(settings, server, where) if serving else _wait_for_run(settings, server, where)
+        if run["run"] != settings.run_id:
+            raise RendezvousConnectionError(
+                f"collab: --rdzv-endpoint={settings.endpoint} belongs to the run --rdzv-id={run['run']}, and this is "
+                f"--rdzv-id={settings.run_id}: give both the same id, or this one a port of its own"
+            )
+        mine = describe(settings)
+        if any(run[name] != mine[name] for name in ("key", "transport")):
+            notices.leave()
+            raise RendezvousConnectionError(f"collab: {where}: {difference(settings, run)}")
+    except SignatureError as error:
+        notices.leave()
+        raise RendezvousConnectionError(str(error)) from None
+    except ValueError as error:
+        raise RendezvousConnectionError(f"collab: {where} is none of this program's: {error}") from None
+    except RuntimeError as error:
         raise RendezvousConnectionError(
             f"collab: the store at --rdzv-endpoint={settings.endpoint} was lost: {first_line(error)}"
         ) from None
-    if found != settings.run_id:
-        raise RendezvousConnectionError(
-            f"collab: --rdzv-endpoint={settings.endpoint} belongs to the run --rdzv-id={found}, and this is "
-            f"--rdzv-id={settings.run_id}: give both the same id, or this one a port of its own"
-        )
-    return Endpoint(server, store, serving, settings.host, server.port)
+    return Endpoint(server, _bound(server, settings.key, run, where), notices, serving, settings.host, server.port)
+
+
+def _where(endpoint: str) -> str:
+    return f"the rendezvous at {endpoint}"
+
+
+def _bound(server: Any, key: SwarmKey, run: Mapping[str, str], where: str) -> SignedStore:
+    return SignedStore(server, key, (run["run"], run["nonce"]), where, _PREFIX)
+
+
+def _write_run(settings: RendezvousSettings, server: Any, where: str) -> Mapping[str, str]:
+    """Over what a stranger may have put there since the port was opened."""
+    run = {"run": settings.run_id, "nonce": secrets.token_hex(16), **describe(settings)}
+    SignedStore(server, settings.key, (), where, _PREFIX).set(_RUN_KEY, json.dumps(run))
+    return run
+
+
+def _read_run(server: Any, key: SwarmKey, where: str) -> Mapping[str, str] | None:
+    """None: nothing is written yet. Raises SignatureError, or ValueError for what is none of ours."""
+    store = SignedStore(server, key, (), where, _PREFIX)
+    if not store.check([_RUN_KEY]):
+        return None
+    run = json.loads(store.get(_RUN_KEY))
+    names = ("run", "nonce", "node", "key", "transport")
+    if not isinstance(run, dict) or not all(isinstance(run.get(name), str) for name in names):
+        raise ValueError(f"the entry {_PREFIX}/{_RUN_KEY} is not what an agent writes")
+    return run
+
+
+def _wait_for_run(settings: RendezvousSettings, server: Any, where: str) -> Mapping[str, str]:
+    deadline = time.monotonic() + _HANDSHAKE_SECONDS
+    while (run := _read_run(server, settings.key, where)) is None:
+        if time.monotonic() >= deadline:
+            raise RendezvousConnectionError(
+                f"collab: something else listens at --rdzv-endpoint={settings.endpoint}: a store, but no torchrun "
+                f"--rdzv-backend=collab has written to it within {_HANDSHAKE_SECONDS:.0f} s; take a port that is free "
+                "on that machine"
+            )
+        time.sleep(_POLL_SECONDS)
+    return run
 
 
 def first_line(error: BaseException) -> str:

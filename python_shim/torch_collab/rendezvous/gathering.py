@@ -35,9 +35,13 @@ class Gathered:
 
     @staticmethod
     def read(text: bytes | str) -> Gathered:
-        told = text if isinstance(text, str) else text.decode()
-        fields = json.loads(told)
-        return Gathered(told, fields["id"], fields["closer"], tuple(fields["nodes"]))
+        """Raises GatheringError for what is no list."""
+        told = text if isinstance(text, str) else text.decode(errors="replace")
+        try:
+            fields = json.loads(told)
+            return Gathered(told, fields["id"], fields["closer"], tuple(fields["nodes"]))
+        except (ValueError, KeyError, TypeError):
+            raise GatheringError(f"the list of nodes there is none that a node writes: {told[:200]!r}") from None
 
     def includes(self, node_id: str) -> bool:
         return any(node["id"] == node_id for node in self.nodes)
@@ -78,7 +82,7 @@ class Pulse:
 
 class Gathering:
     def __init__(self, store: Any) -> None:
-        """`store` is a PrefixStore of this gathering's own; its errors go to the caller."""
+        """`store` is a part of this gathering's own; its errors go to the caller."""
         self._store = store
 
     def closed(self) -> bool:

@@ -15,7 +15,6 @@ import time
 import uuid
 from typing import Any
 
-from torch.distributed import PrefixStore
 from torch.distributed.elastic.rendezvous import (
     RendezvousConnectionError,
     RendezvousError,
@@ -25,14 +24,16 @@ from torch.distributed.elastic.rendezvous import (
     RendezvousTimeoutError,
 )
 
-from torch_collab import environment, links, log
+from torch_collab import environment, log
 from torch_collab.addresses import is_loopback, join_host_port, split_host_port
 from torch_collab.rendezvous import candidate, cohort, contact, late
 from torch_collab.rendezvous.agent_store import AgentStore
 from torch_collab.rendezvous.endpoint import Endpoint, dial_store, first_line, open_endpoint, serve_store
 from torch_collab.rendezvous.gathering import Gathering, GatheringError, Terms
 from torch_collab.rendezvous.herald import Board, Herald, Known
+from torch_collab.rendezvous.notices import Notices
 from torch_collab.rendezvous.settings import BACKEND, RendezvousSettings, read_settings
+from torch_collab.signed_store import SignatureError, SignedStore
 
 _TELL_SECONDS = 60.0  # how long the first agents of the sites have to serve their candidates
 _SAY_EVERY = 15.0
@@ -41,9 +42,7 @@ _SAY_EVERY = 15.0
 def create_handler(parameters: Any) -> CollabRendezvous:
     for name in environment.FROM_AGENT:
         os.environ.pop(name, None)  # of a torchrun around this one
-    settings = read_settings(parameters)
-    links.choose(settings.config)
-    return CollabRendezvous(settings)
+    return CollabRendezvous(read_settings(parameters))
 
 
 class CollabRendezvous(RendezvousHandler):  # type: ignore[misc]  # torch is not typed here
@@ -62,7 +61,7 @@ class CollabRendezvous(RendezvousHandler):  # type: ignore[misc]  # torch is not
         self._site_nodes = settings.site_nodes or 1
         self._coordinators = list(settings.config.coordinator)
         # The store of this site's world, and the one this agent serves, which may be the same.
-        self._site_store: Any = None
+        self._site_store: SignedStore | None = None
         self._served: Any = None
         self._world_known = False
         self._closed = False
@@ -101,6 +100,12 @@ class CollabRendezvous(RendezvousHandler):  # type: ignore[misc]  # torch is not
             if gathered.includes(self._id):
                 return self._enter_cohort(drawn, self._endpoint)
             return self._come_late(drawn, self._endpoint)
+        except SignatureError as error:
+            self._let_others_know(str(error))
+            raise RendezvousConnectionError(str(error)) from None
+        except _Refused as error:
+            self._let_others_know()
+            raise RendezvousConnectionError(f"collab: {self._where()}: {error}") from None
         except GatheringError as error:
             raise RendezvousTimeoutError(f"collab: {self._where()}: {error}") from None
         except RendezvousError:
@@ -133,7 +138,21 @@ class CollabRendezvous(RendezvousHandler):  # type: ignore[misc]  # torch is not
         log.info(f"waiting at {settings.endpoint} for {settings.min_nodes} to {settings.max_nodes} nodes"
                  if settings.max_nodes > settings.min_nodes else
                  f"waiting at {settings.endpoint} for {settings.min_nodes} nodes")  # fmt: skip
-        return gathering.come(mine.tell(), endpoint.serving, terms, _Waiting(self._where()).say)
+        waiting = _Waiting(self._where(), endpoint.notices, settings.min_nodes)
+        return gathering.come(mine.tell(), endpoint.serving, terms, waiting.say)
+
+    def _let_others_know(self, problem: str = "") -> None:
+        """Ends after the others when it is their store that ends with this agent."""
+        endpoint = self._endpoint
+        if endpoint is None:
+            return
+        if problem:
+            endpoint.notices.leave(problem)
+        if endpoint.serving:
+            arrivals = endpoint.part("cohort")
+            endpoint.notices.wait_until_heard(lambda: arrivals.add("arrivals", 0) - 1)
+        else:
+            endpoint.notices.hear()
 
     def _where(self) -> str:
         endpoint = self._endpoint
@@ -151,28 +170,27 @@ class CollabRendezvous(RendezvousHandler):  # type: ignore[misc]  # torch is not
         self._site_nodes = len(site.nodes)
         part = endpoint.part("cohort")
         if site.first.id == self._id:
-            self._site_store = self._served
+            self._site_store = self._signed(self._served, self._id)
             self._serve_candidate(part, index)
         else:
             host, port = split_host_port(site.first.store)
-            self._site_store = dial_store(host, port)
-            if self._site_store is None:
+            store = dial_store(host, port)
+            if store is None:
                 raise GatheringError(
                     f"the first node of site {site.name}, {site.first.hostname}, does not answer at {site.first.store}"
                 )
+            self._site_store = self._signed(store, site.first.id)
         self._learn(drawn, endpoint)
         host, port = (
             ("127.0.0.1", self._served.port) if site.first.id == self._id else split_host_port(site.first.store)
         )
-        self._tell_workers("cohort", join_host_port(host, port))
+        self._tell_workers("cohort", join_host_port(host, port), drawn.gathered.id)
         names = ", ".join(site.name for site in drawn.sites)
         log.info(
             f"{len(drawn.nodes)} nodes are here, {len(drawn.sites)} sites: {names}; the coordinator is at "
             + ", ".join(self._coordinators)
         )
-        self._agent_store = AgentStore(
-            endpoint.part("ranks"), PrefixStore("agents", self._site_store), self._site_nodes
-        )
+        self._agent_store = AgentStore(endpoint.part("ranks"), self._site_store.part("agents"), self._site_nodes)
         return RendezvousInfo(
             self._agent_store,
             drawn.rank_of(self._id),
@@ -196,13 +214,18 @@ class CollabRendezvous(RendezvousHandler):  # type: ignore[misc]  # torch is not
         told = cohort.coordinators_of(part, drawn, _TELL_SECONDS)
         if not self._coordinators:
             self._coordinators = [address for address in told if address]
+        if not self._coordinators:
+            raise GatheringError(
+                "no site there serves a coordinator, and this node was given none: give all nodes the same "
+                "COLLAB_COORDINATOR, or none"
+            )
         if endpoint.serving:
             return
         known = Known(drawn.gathered.text)
         for index in range(len(drawn.sites)):
             known.sites[f"site/{index}"] = part.get(f"site/{index}").decode()
         name = f"{self._site} ({self._settings.hostname})"
-        self._herald = Herald(endpoint.host, endpoint.port, self._settings.run_id, name, known)
+        self._herald = Herald(endpoint.host, endpoint.port, self._settings.run_id, self._settings.key, name, known)
         self._herald.start()
 
     # ---- late, and back ----------------------------------------------------------------------------
@@ -214,7 +237,8 @@ class CollabRendezvous(RendezvousHandler):  # type: ignore[misc]  # torch is not
         self._serve_again()
         if self._site_nodes > 1:
             first = next((site.first for site in drawn.sites if site.name == self._site), None)
-            self._site_store = None if first is None else dial_store(*split_host_port(first.store))
+            store = None if first is None else dial_store(*split_host_port(first.store))
+            self._site_store = None if first is None or store is None else self._signed(store, first.id)
         log.info(f"the world at {self._settings.endpoint} is closed: site {self._site} joins its swarm as a world of "
                  f"its own; the coordinator is at {', '.join(self._coordinators)}")  # fmt: skip
         return self._own_world()
@@ -240,13 +264,16 @@ class CollabRendezvous(RendezvousHandler):  # type: ignore[misc]  # torch is not
             log.info(f"the coordinator at {address} is served again, here")
 
     def _own_world(self) -> RendezvousInfo:
-        world = late.alone(self._served) if self._site_nodes == 1 else self._meet_own_site()
-        self._site_store = world.store
-        self._tell_workers("lone", "")
-        self._agent_store = AgentStore(
-            PrefixStore("ranks", world.store), PrefixStore("agents", world.store), world.nodes
-        )
+        world = late.alone(self._served, self._id) if self._site_nodes == 1 else self._meet_own_site()
+        self._site_store = self._signed(world.store, world.owner)
+        self._tell_workers("lone", "", world.owner)
+        self._agent_store = AgentStore(self._site_store.part("ranks"), self._site_store.part("agents"), world.nodes)
         return RendezvousInfo(self._agent_store, world.rank, world.nodes, RendezvousStoreInfo(world.host, world.port))
+
+    def _signed(self, store: Any, owner: str) -> SignedStore:
+        """A store of this site's, which the node `owner` serves."""
+        where = f"the store of site {self._site}"
+        return SignedStore(store, self._settings.key, (self._settings.run_id, owner), where)
 
     def _meet_own_site(self) -> late.LoneWorld:
         settings = self._settings
@@ -254,12 +281,13 @@ class CollabRendezvous(RendezvousHandler):  # type: ignore[misc]  # torch is not
         nodes = self._site_nodes
         terms = Terms(nodes, nodes, 0.0, settings.join_timeout, content_with_fewer=True)
         waiting = _Waiting(f"site {self._site}, {nodes} nodes")
-        places = [store for store in (self._site_store, self._endpoint and self._endpoint.store) if store is not None]
+        stores = (self._site_store, None if self._endpoint is None else self._endpoint.store)
+        places = [store for store in stores if store is not None]
         reason = "its store is gone, and the endpoint's too"
         for store in places:
             try:
                 return late.meet(store, self._site, mine, self._served, terms, waiting.say)
-            except GatheringError:
+            except (GatheringError, SignatureError):
                 raise
             except RuntimeError as error:
                 reason = first_line(error)
@@ -267,24 +295,38 @@ class CollabRendezvous(RendezvousHandler):  # type: ignore[misc]  # torch is not
 
     # ---- workers -----------------------------------------------------------------------------------
 
-    def _tell_workers(self, start: str, site_store: str) -> None:
+    def _tell_workers(self, start: str, site_store: str, world: str) -> None:
         """Workers inherit the agent's environment."""
         os.environ[environment.START] = start
         os.environ[environment.SITE_STORE] = site_store
+        os.environ[environment.WORLD] = world
         os.environ["COLLAB_SITE"] = self._site
         os.environ["COLLAB_COORDINATOR"] = ",".join(self._coordinators)
         if self._settings.local_addr:
             os.environ.setdefault("COLLAB_ADVERTISE", self._settings.local_addr)
 
 
-class _Waiting:
-    """Says now and then who is waited for."""
+class _Refused(RuntimeError):
+    """A node was refused at the endpoint, or refused it, and without it there are too few."""
 
-    def __init__(self, where: str) -> None:
+
+class _Waiting:
+    """Says now and then who is waited for, and at once who was refused."""
+
+    def __init__(self, where: str, notices: Notices | None = None, least: int = 0) -> None:
         self._where = where
+        self._notices = notices
+        self._least = least
         self._said = time.monotonic()
 
     def say(self, there: int) -> None:
+        """Raises _Refused."""
+        refused = None if self._notices is None else self._notices.look()
+        if refused is not None and there < self._least:
+            raise _Refused(refused)
+        if refused is not None:
+            log.warning(f"{self._where}: {refused}; {there} nodes are here, which is enough to go on without it")
+            self._notices = None
         now = time.monotonic()
         if now - self._said >= _SAY_EVERY:
             self._said = now

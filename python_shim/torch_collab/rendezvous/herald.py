@@ -10,11 +10,12 @@ import json
 import socket
 import threading
 from dataclasses import dataclass, field
-from typing import Any
 
 from torch_collab import log
+from torch_collab.keys import SwarmKey
 from torch_collab.rendezvous.endpoint import reconnect
 from torch_collab.rendezvous.gathering import Gathered, Pulse
+from torch_collab.signed_store import SignatureError, SignedStore
 
 _EVERY_SECONDS = 1.0
 _ERRORS = (RuntimeError, ValueError, OSError)
@@ -56,8 +57,8 @@ class _Line:
 class Herald:
     """Threads: one of its own, which alone uses its connection; stop() belongs to the agent's."""
 
-    def __init__(self, host: str, port: int, run_id: str, who: str, known: Known) -> None:
-        self._where = (host, port, run_id)
+    def __init__(self, host: str, port: int, run_id: str, key: SwarmKey, who: str, known: Known) -> None:
+        self._where = (host, port, run_id, key)
         self._who = who
         self._known = known
         self._stop = threading.Event()
@@ -73,33 +74,37 @@ class Herald:
 
     def _run(self) -> None:
         while not self._stop.is_set():
-            store = reconnect(*self._where)
-            if store is None:
-                self._tell_lost()
-                self._stop.wait(_EVERY_SECONDS)
-                continue
             try:
+                store = reconnect(*self._where)
+                if store is None:
+                    raise ConnectionError("no answer")
                 if not self._put_back(store):
                     return
                 self._lost_told = False
                 with _Line(*self._where[:2]) as line:
                     self._beat(store, line)
+            except SignatureError as error:
+                self._tell_lost(f"{str(error).removeprefix('collab: ')}; training goes on without it")
+                self._stop.wait(_EVERY_SECONDS)
             except _ERRORS:
                 self._tell_lost()
                 self._stop.wait(_EVERY_SECONDS)
 
-    def _tell_lost(self) -> None:
+    def _tell_lost(self, words: str = "") -> None:
         if self._lost_told or self._stop.is_set():
             return
         self._lost_told = True
-        host, port, _ = self._where
-        log.info(f"the agent at {host}:{port} (--rdzv-endpoint) does not answer; training goes on without it")
+        host, port = self._where[:2]
+        if words:
+            log.warning(words)
+        else:
+            log.info(f"the agent at {host}:{port} (--rdzv-endpoint) does not answer; training goes on without it")
 
-    def _put_back(self, store: Any) -> bool:
+    def _put_back(self, store: SignedStore) -> bool:
         """False: the endpoint gathers another world by now, which this agent has no part in."""
         found = Gathered.read(store.compare_set("cohort/list", "", self._known.list_text))
         if found.id != Gathered.read(self._known.list_text).id:
-            host, port, _ = self._where
+            host, port = self._where[:2]
             log.warning(f"{host}:{port} (--rdzv-endpoint) was started again and closed another world before this "
                         "agent could tell of the one that trains here; sites that come now join that one")  # fmt: skip
             return False
@@ -107,7 +112,7 @@ class Herald:
             store.compare_set(f"cohort/{key}", "", value)
         return True
 
-    def _beat(self, store: Any, line: _Line) -> None:
+    def _beat(self, store: SignedStore, line: _Line) -> None:
         number = int(store.add("agents/count", 1)) - 1
         store.set(f"agents/who/{number}", json.dumps(self._who))
         while not self._stop.wait(_EVERY_SECONDS):
@@ -120,16 +125,22 @@ class Herald:
 class Board:
     """The endpoint's view: which other agents live."""
 
-    def __init__(self, store: Any, silent_seconds: float) -> None:
+    def __init__(self, store: SignedStore, silent_seconds: float) -> None:
         self._store = store
         self._pulse = Pulse(store, silent_seconds)
 
     def living(self) -> list[str]:
         count = int(self._store.add("count", 0))
-        return [
-            json.loads(self._store.get(f"who/{number}"))
-            for number in range(count)
-            if self._store.check([f"who/{number}"])
-            and self._pulse.alive(number)
-            and not self._store.check([f"done/{number}"])
-        ]
+        found = []
+        for number in range(count):
+            who = self._told(f"who/{number}")
+            if who is not None and self._pulse.alive(number) and self._told(f"done/{number}") is None:
+                found.append(str(json.loads(who)))
+        return found
+
+    def _told(self, name: str) -> bytes | None:
+        """What an agent of the swarm has told; a stranger's word is none."""
+        try:
+            return self._store.get(name) if self._store.check([name]) else None
+        except SignatureError:
+            return None

@@ -11,12 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import torch.distributed as dist
-
 from torch_collab.addresses import split_host_port
 from torch_collab.rendezvous.cohort import Node
 from torch_collab.rendezvous.endpoint import dial_store
 from torch_collab.rendezvous.gathering import Gathering, GatheringError, Terms
+from torch_collab.signed_store import SignedStore
 
 
 @dataclass(frozen=True)
@@ -26,16 +25,19 @@ class LoneWorld:
     store: Any  # of this world: served here, or at its first node
     host: str  # where the workers here find it
     port: int
+    owner: str  # the id of the node that serves the store
 
 
-def alone(served: Any) -> LoneWorld:
-    return LoneWorld(0, 1, served, "127.0.0.1", served.port)
+def alone(served: Any, mine: str) -> LoneWorld:
+    return LoneWorld(0, 1, served, "127.0.0.1", served.port, mine)
 
 
-def meet(meeting: Any, site: str, mine: Node, served: Any, terms: Terms, waiting: Callable[[int], None]) -> LoneWorld:
+def meet(
+    meeting: SignedStore, site: str, mine: Node, served: Any, terms: Terms, waiting: Callable[[int], None]
+) -> LoneWorld:
     """Among the nodes of a site; the first that comes closes. Raises GatheringError when they do not get together."""
     for generation in itertools.count():
-        gathering = Gathering(dist.PrefixStore(f"late/{site}/{generation}", meeting))
+        gathering = Gathering(meeting.part(f"late/{site}/{generation}"))
         if gathering.closed():
             continue
         gathered = gathering.come(mine.tell(), None, terms, waiting)
@@ -43,12 +45,12 @@ def meet(meeting: Any, site: str, mine: Node, served: Any, terms: Terms, waiting
             break
     nodes = [Node.read(told) for told in gathered.nodes]
     if len(nodes) == 1:
-        return alone(served)
+        return alone(served, mine.id)
     rank = [node.id for node in nodes].index(mine.id)
     if rank == 0:
-        return LoneWorld(0, len(nodes), served, "127.0.0.1", served.port)
+        return LoneWorld(0, len(nodes), served, "127.0.0.1", served.port, mine.id)
     host, port = split_host_port(nodes[0].store)
     store = dial_store(host, port)
     if store is None:
         raise GatheringError(f"the store of {nodes[0].hostname} at {nodes[0].store} does not answer")
-    return LoneWorld(rank, len(nodes), store, host, port)
+    return LoneWorld(rank, len(nodes), store, host, port, nodes[0].id)

@@ -6,9 +6,10 @@ import socket
 from dataclasses import dataclass
 from typing import Any
 
-from torch_collab import log, native
+from torch_collab import links, log, native
 from torch_collab.addresses import join_host_port, split_host_port
 from torch_collab.environment import collab_variables
+from torch_collab.keys import SwarmKey, read_key
 from torch_collab.places import as_name
 
 BACKEND = "collab"
@@ -41,6 +42,8 @@ class RendezvousSettings:
     site: str  # COLLAB_SITE, or ""
     hostname: str
     config: native.Settings
+    key: SwarmKey
+    transport: str  # of the links between sites
 
     @property
     def endpoint(self) -> str:
@@ -48,12 +51,13 @@ class RendezvousSettings:
 
 
 def read_settings(parameters: Any) -> RendezvousSettings:
-    """From torchrun's RendezvousParameters. Raises ValueError in words."""
+    """From torchrun's RendezvousParameters. Raises ValueError in words, and RuntimeError as links.choose does."""
     for name in sorted(set(parameters.config) - _WITHOUT_MEANING - set(_OPTIONS)):
         log.warning(f"--rdzv-conf {name}={parameters.config[name]} means nothing to the rendezvous {BACKEND!r}; it "
                     f"knows {', '.join(_OPTIONS)}")  # fmt: skip
     host, port = _endpoint(parameters.endpoint)
-    config = native.load_config(collab_variables(), {})
+    variables = collab_variables()
+    config = native.load_config(variables, {})
     if config.transport not in ("auto", "ucx", "tcp"):
         raise ValueError(
             f"collab: COLLAB_TRANSPORT={config.transport}: sites under --rdzv-backend={BACKEND} use tcp or ucx"
@@ -79,6 +83,8 @@ def read_settings(parameters: Any) -> RendezvousSettings:
         site=config.site,
         hostname=as_name(socket.gethostname()),
         config=config,
+        key=read_key(variables, {}),
+        transport=links.choose(config).kind,
     )
 
 

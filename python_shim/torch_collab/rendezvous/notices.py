@@ -1,0 +1,88 @@
+"""What is said at the endpoint without a key, by nodes that do not understand one another: who was refused, and why.
+
+A notice is believed no further than this: it is told to the user, and ends a gathering that has too few nodes without
+the one that was refused, which would wait in vain. It names a node and what that node has, never a key.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from torch_collab.keys import KINDS
+from torch_collab.places import as_name
+from torch_collab.rendezvous.settings import RendezvousSettings
+
+_KEY = "collab/rendezvous/refused"
+_HEARD = "collab/rendezvous/heard"
+_HEARD_SECONDS = 5.0
+_POLL_SECONDS = 0.05
+_TRANSPORTS = ("ucx", "tcp")
+
+
+class Notices:
+    """Threads: the agent's one. `store` is the endpoint's, as torch has it."""
+
+    def __init__(self, store: Any, settings: RendezvousSettings) -> None:
+        self._store = store
+        self._settings = settings
+
+    def leave(self, problem: str = "") -> None:
+        """This node refuses or is refused. `problem`: an entry that is none of the swarm's."""
+        mine = {**describe(self._settings), "entry": problem}
+        with contextlib.suppress(RuntimeError, ValueError):
+            self._store.compare_set(_KEY, "", json.dumps(mine))
+
+    def look(self) -> str | None:
+        """What a node has left, in this program's words."""
+        if not self._store.check([_KEY]):
+            return None
+        try:
+            told = json.loads(self._store.get(_KEY))
+            node = as_name(str(told["node"]))
+            if told["entry"]:
+                return f"node {node} has found an entry that was not signed with its swarm key"
+            return difference(self._settings, {**told, "node": node})
+        except (ValueError, KeyError, TypeError):
+            return "something is written there that no node writes"
+
+    def hear(self) -> None:
+        with contextlib.suppress(RuntimeError):
+            self._store.add(_HEARD, 1)
+
+    def wait_until_heard(self, others: Callable[[], int]) -> None:
+        """Who serves the store ends last."""
+        deadline = time.monotonic() + _HEARD_SECONDS
+        with contextlib.suppress(RuntimeError):
+            while time.monotonic() < deadline and int(self._store.add(_HEARD, 0)) < others():
+                time.sleep(_POLL_SECONDS)
+
+
+def describe(settings: RendezvousSettings) -> dict[str, str]:
+    """What must be alike at all nodes, and whose it is."""
+    name = settings.site or settings.hostname
+    return {"node": name, "key": settings.key.kind, "transport": settings.transport}
+
+
+def difference(settings: RendezvousSettings, theirs: Mapping[str, Any]) -> str:
+    """What differs between this node and another, and what to do."""
+    mine = describe(settings)
+    here, there = f"this node ({mine['node']})", f"node {theirs['node']}"
+    if theirs["key"] not in KINDS or theirs["transport"] not in _TRANSPORTS:
+        raise ValueError("no node describes itself so")
+    if theirs["key"] != mine["key"]:
+        return (
+            f"{there} {KINDS[theirs['key']]}, and {here} {KINDS[mine['key']]}: give all nodes the same COLLAB_TOKEN "
+            "(or COLLAB_TOKEN_FILE), or all of them certificates, or none"
+        )
+    if theirs["transport"] != mine["transport"]:
+        return (
+            f"{there} uses {theirs['transport']}, and {here} uses {mine['transport']} for links between sites: set "
+            "COLLAB_TRANSPORT alike"
+        )
+    if mine["key"] == "token":
+        return f"{there} has another swarm key than {here}: give all nodes the same COLLAB_TOKEN (or COLLAB_TOKEN_FILE)"
+    return f"{there} was refused there"

@@ -1,0 +1,222 @@
+"""The rendezvous with a swarm key: who lacks it is refused within seconds, in words at both ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+
+import pytest
+from ranks import free_port
+from test_rendezvous import handler, ranks, rendezvous
+from torch.distributed import HashStore, TCPStore
+from torch.distributed.elastic.rendezvous import RendezvousError, RendezvousInfo
+from torch_collab.keys import NO_KEY, SwarmKey
+from torch_collab.rendezvous.endpoint import reconnect
+from torch_collab.rendezvous.handler import CollabRendezvous
+from torch_collab.rendezvous.herald import Board
+from torch_collab.signed_store import SignatureError, SignedStore
+
+KEY, OTHER = {"COLLAB_TOKEN": "k" * 40}, {"COLLAB_TOKEN": "o" * 40}
+NONE: dict[str, str] = {}
+LIST = "collab/rendezvous/cohort/list"
+SECONDS = 10.0  # of a join limit of 20, and of 600 by default
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What a handler tells its workers stays in the test. With a coordinator given it serves none."""
+    saved = dict(os.environ)
+    monkeypatch.setenv("COLLAB_COORDINATOR", "127.0.0.1:9")
+    yield
+    os.environ.clear()
+    os.environ.update(saved)
+
+
+def node(
+    monkeypatch: pytest.MonkeyPatch,
+    port: int,
+    knobs: dict[str, str],
+    site: str,
+    nnodes: tuple[int, int] = (2, 2),
+    **conf: str,
+) -> CollabRendezvous:
+    with monkeypatch.context() as set_here:
+        for name, value in {**knobs, "COLLAB_SITE": site}.items():
+            set_here.setenv(name, value)
+        return handler(port, nnodes, **conf)
+
+
+def errors(*nodes: CollabRendezvous) -> list[str]:
+    started = time.monotonic()
+    found = rendezvous(*nodes)
+    assert time.monotonic() - started < SECONDS
+    assert all(isinstance(each, RendezvousError) for each in found), found
+    return [str(each) for each in found]
+
+
+def stranger(port: int) -> TCPStore:
+    return TCPStore("127.0.0.1", port, is_master=False, wait_for_workers=False, timeout=timedelta(seconds=10))
+
+
+def when_served(port: int, act: Callable[[TCPStore], object]) -> threading.Thread:
+    def run() -> None:
+        store = stranger(port)
+        store.wait(["collab/rendezvous/cohort/arrivals"])
+        act(store)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    return thread
+
+
+def test_with_one_key_they_meet(monkeypatch: pytest.MonkeyPatch) -> None:
+    port = free_port()
+    both = [node(monkeypatch, port, KEY, site) for site in ("paris", "tokyo")]
+    infos = rendezvous(*both)
+    assert ranks(infos) == [(0, 2), (1, 2)]
+    seen = stranger(port).get(LIST)
+    assert seen.startswith(b"CLS1") and KEY["COLLAB_TOKEN"].encode() not in seen
+    assert os.environ["COLLAB_WORLD"] == json.loads(seen[68:])["id"]
+    for info in infos:  # torchrun's own bookkeeping
+        assert isinstance(info, RendezvousInfo)
+        info.store.set(f"role/{info.rank}", str(info.rank))
+    assert infos[0].store.multi_get(["role/0", "role/1"]) == [b"0", b"1"]
+    (late,) = rendezvous(node(monkeypatch, port, KEY, "oslo"))
+    assert isinstance(late, RendezvousInfo) and late.world_size == 1
+    (refused,) = errors(node(monkeypatch, port, OTHER, "rome"))
+    assert "was not signed with this swarm's key" in refused
+
+
+@pytest.mark.parametrize(
+    ("knobs", "words", "heard"),
+    [
+        (OTHER, "not signed with this swarm's key (another signature)", "node tokyo has another swarm key than this"),
+        (
+            NONE,
+            "was signed with a swarm key, and this node has none: give it COLLAB_TOKEN",
+            "tokyo has neither a swarm",
+        ),
+    ],
+)
+def test_another_key_or_none_is_told_at_both_ends(
+    monkeypatch: pytest.MonkeyPatch, knobs: dict[str, str], words: str, heard: str
+) -> None:
+    port = free_port()
+    paris = node(monkeypatch, port, KEY, "paris")
+    wrong = node(monkeypatch, port, knobs, "tokyo", is_host="0")
+    at_paris, at_tokyo = errors(paris, wrong)
+    assert f"collab: the rendezvous at 127.0.0.1:{port} holds an entry (collab/rendezvous/run)" in at_tokyo
+    assert words in at_tokyo
+    assert f"the rendezvous at 127.0.0.1:{port}" in at_paris and heard in at_paris and "COLLAB_TOKEN" in at_paris
+
+
+def test_a_key_where_the_first_node_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    port = free_port()
+    paris = node(monkeypatch, port, NONE, "paris")
+    wrong = node(monkeypatch, port, KEY, "tokyo", is_host="0")
+    at_paris, at_tokyo = errors(paris, wrong)
+    assert "(no signature)" in at_tokyo
+    assert "node tokyo has a swarm key (COLLAB_TOKEN), and this node (paris) has neither a swarm key" in at_paris
+
+
+def test_enough_nodes_go_on_without_the_one_that_was_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    port = free_port()
+    paris = node(monkeypatch, port, KEY, "paris", (1, 3), last_call_timeout="3")
+    thread = when_served(port, lambda store: errors(node(monkeypatch, port, OTHER, "tokyo", (1, 3))))
+    (info,) = rendezvous(paris)
+    thread.join()
+    assert isinstance(info, RendezvousInfo) and info.world_size == 1
+
+
+def test_transports_that_differ(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch_collab.native.ucx_problem", lambda: None)
+    port = free_port()
+    paris = node(monkeypatch, port, {"COLLAB_TRANSPORT": "tcp"}, "paris")
+    tokyo = node(monkeypatch, port, {"COLLAB_TRANSPORT": "ucx"}, "tokyo")
+    both = errors(paris, tokyo)
+    assert all("uses tcp" in each and "uses ucx" in each and "set COLLAB_TRANSPORT alike" in each for each in both)
+
+
+@pytest.mark.parametrize("knobs", [KEY, NONE])
+def test_a_stranger_closes_the_list(monkeypatch: pytest.MonkeyPatch, knobs: dict[str, str]) -> None:
+    """And nobody trains alone."""
+    port = free_port()
+    empty = '{"id": "x", "closer": "", "nodes": []}'
+    thread = when_served(port, lambda store: store.compare_set(LIST, "", empty))
+    (alone,) = errors(node(monkeypatch, port, knobs, "paris"))
+    thread.join()
+    words = f"({LIST}) that was not signed with this swarm's key (no signature)" if knobs else "the list of nodes there"
+    assert words in alone
+
+
+def test_a_stranger_closes_the_list_on_two_who_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    port = free_port()
+    three = [node(monkeypatch, port, KEY, site, (3, 3)) for site in ("paris", "tokyo")]
+
+    def close(store: TCPStore) -> None:
+        store.wait(["collab/rendezvous/cohort/node/1"])
+        store.compare_set(LIST, "", "{}")
+
+    thread = when_served(port, close)
+    both = errors(*three)
+    thread.join()
+    assert all("not signed with" in each for each in both), both
+
+
+@pytest.mark.parametrize("text", ["{}", "[]", '{"id": 1, "closer": "", "nodes": [{}]}', b"\xff"])
+def test_nonsense_in_the_list_without_a_key(monkeypatch: pytest.MonkeyPatch, text: str | bytes) -> None:
+    port = free_port()
+    thread = when_served(port, lambda store: store.compare_set(LIST, "", text))
+    (alone,) = errors(node(monkeypatch, port, NONE, "paris"))
+    thread.join()
+    assert "in the list there" in alone or "the list of nodes there" in alone
+
+
+def test_a_list_of_an_earlier_run_is_none_of_this_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    port = free_port()
+    first = node(monkeypatch, port, KEY, "paris", (1, 1))
+    rendezvous(first)
+    seen = stranger(port).get(LIST)
+    again = free_port()
+    thread = when_served(again, lambda store: store.compare_set(LIST, "", seen))
+    (refused,) = errors(node(monkeypatch, again, KEY, "paris"))
+    thread.join()
+    assert "(another signature)" in refused
+    first.shutdown()
+
+
+def test_no_coordinator_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other site was given one, and so serves none."""
+    port = free_port()
+    tokyo = node(monkeypatch, port, KEY, "tokyo", is_host="1")
+    monkeypatch.delenv("COLLAB_COORDINATOR")
+    paris = node(monkeypatch, port, KEY, "paris", standby="0", is_host="0")
+    found = rendezvous(tokyo, paris)
+    assert isinstance(found[0], RendezvousInfo)
+    assert isinstance(found[1], RendezvousError) and "no site there serves a coordinator" in str(found[1])
+
+
+def test_an_endpoint_started_again_with_another_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    port = free_port()
+    paris = node(monkeypatch, port, KEY, "paris", (1, 1))
+    rendezvous(paris)
+    assert reconnect("127.0.0.1", port, "a", paris._settings.key) is not None
+    assert reconnect("127.0.0.1", port, "b", paris._settings.key) is None
+    with pytest.raises(SignatureError, match="signed with a swarm key, and this node has none"):
+        reconnect("127.0.0.1", port, "a", NO_KEY)
+
+
+def test_a_stranger_says_nothing_of_who_lives() -> None:
+    store = HashStore()
+    swarm = SignedStore(store, SwarmKey("token", b"k" * 32), (), "here")
+    store.add("count", 3)
+    store.set("who/0", '"stranger"')
+    swarm.set("who/1", '"tokyo"')
+    store.set("done/1", "1")
+    swarm.set("who/2", '"oslo"')
+    swarm.set("done/2", "1")
+    assert Board(swarm, 5.0).living() == ["tokyo"]

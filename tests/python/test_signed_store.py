@@ -1,0 +1,119 @@
+"""Entries signed with the swarm's key: what is believed, and what is said of what is not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from torch.distributed import HashStore
+from torch_collab.keys import NO_KEY, SwarmKey, hkdf, read_key
+from torch_collab.signed_store import SignatureError, SignedStore
+
+KEY = read_key({"COLLAB_TOKEN": "k" * 40}, {})
+OTHER = read_key({"COLLAB_TOKEN": "o" * 40}, {})
+CERTIFICATES = SwarmKey("certificates")
+UNSIGNED = "not signed with this swarm's key"
+
+
+@pytest.fixture
+def store() -> HashStore:
+    return HashStore()
+
+
+def part(store: HashStore, key: SwarmKey, *scope: str) -> SignedStore:
+    return SignedStore(store, key, scope or ("run", "nonce"), "the rendezvous at h:1").part("a")
+
+
+def test_who_has_the_key_reads_what_was_written(store: HashStore) -> None:
+    part(store, KEY).set("name", "value")
+    assert part(store, KEY).get("name") == b"value" and part(store, KEY).multi_get(["name"]) == [b"value"]
+    assert part(store, KEY).check(["name"]) and not part(store, KEY).check(["other"])
+    assert part(store, KEY).compare_set("name", "", "mine") == b"value", "it is there already"
+    assert part(store, KEY).compare_set("name", "value", "next") == b"next"
+    assert part(store, KEY).add("count", 2) == 2
+    part(store, KEY).wait(["name"])
+
+
+def test_the_bytes_are_those_of_the_document(store: HashStore) -> None:
+    part(store, KEY).set("name", "value")
+    digits = "df69f74abb9610a2bb86ebcbfbe96772f31b9312352cebd5c54a25d6a4ac93be"  # by openssl
+    assert store.get("a/name") == f"CLS1{digits}value".encode()
+
+
+def test_another_key_none_and_no_signature(store: HashStore) -> None:
+    part(store, KEY).set("name", "value")
+    with pytest.raises(SignatureError, match=rf"the rendezvous at h:1 holds an entry \(a/name\).*{UNSIGNED}.*another"):
+        part(store, OTHER).get("name")
+    with pytest.raises(SignatureError, match="signed with a swarm key, and this node has none: give it COLLAB_TOKEN"):
+        part(store, NO_KEY).get("name")
+    with pytest.raises(SignatureError, match="this node has certificates and no token"):
+        part(store, CERTIFICATES).get("name")
+    part(store, NO_KEY).set("plain", "value")
+    with pytest.raises(
+        SignatureError, match=rf"{UNSIGNED} \(no signature\).*another COLLAB_TOKEN or none, or a stranger"
+    ):
+        part(store, KEY).get("plain")
+    assert part(store, CERTIFICATES).get("plain") == b"value"
+
+
+def test_what_a_stranger_put_first_is_not_believed(store: HashStore) -> None:
+    store.compare_set("a/list", "", '{"id": "x", "closer": "", "nodes": []}')
+    with pytest.raises(SignatureError, match=UNSIGNED):
+        part(store, KEY).compare_set("list", "", "ours")
+
+
+@pytest.mark.parametrize(
+    ("name", "scope", "change"),
+    [
+        ("other", ("run", "nonce"), lambda text: text),  # moved to another name
+        ("name", ("run2", "nonce"), lambda text: text),  # seen in another run
+        ("name", ("run", "nonce2"), lambda text: text),  # seen in an earlier meeting of this run
+        ("name", ("runn", "once"), lambda text: text),  # the parts are told apart
+        ("name", ("run", "nonce"), lambda text: text + b"!"),
+        ("name", ("run", "nonce"), lambda text: b"CLS1" + b"0" * 64 + text[68:]),
+        ("name", ("run", "nonce"), lambda text: text[:30]),
+        ("name", ("run", "nonce"), lambda text: b"CLS1"),
+        ("name", ("run", "nonce"), lambda text: b"CLS1" + "é".encode() * 32 + text[68:]),
+    ],
+)
+def test_moved_or_changed(
+    store: HashStore, name: str, scope: tuple[str, ...], change: Callable[[bytes], bytes]
+) -> None:
+    part(store, KEY).set("name", "value")
+    store.set(f"a/{name}", change(store.get("a/name")))
+    with pytest.raises(SignatureError, match=UNSIGNED):
+        part(store, KEY, *scope).get(name)
+
+
+def test_the_derivation_is_rfc_5869s() -> None:
+    """Its first test case, as far as one block goes."""
+    made = hkdf(b"\x0b" * 22, bytes(range(13)), bytes(range(0xF0, 0xFA)))
+    assert made.hex() == "3cb25f25faacd57a90434f64d0362f2a2d2d0a90cf1a5a4c5db02d56ecc4c5bf"
+
+
+def test_where_the_key_comes_from(tmp_path: Path) -> None:
+    file = tmp_path / "key"
+    file.write_text("k" * 40 + "\r\n")
+    assert read_key({"COLLAB_TOKEN_FILE": str(file)}, {}) == KEY
+    assert read_key({"COLLAB_TOKEN": "o" * 40}, {"token": "k" * 40}) == KEY, "options win"
+    assert KEY != OTHER and KEY.kind == "token" and len(KEY.secret) == 32 and "secret" not in repr(KEY)
+    assert read_key({}, {}) == NO_KEY
+    assert read_key({"COLLAB_TLS_CERT": "c.pem"}, {}) == CERTIFICATES
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [(None, "cannot be read"), ("", "is empty"), ("short", "could be guessed"), ("k" * 5000, "too long")],
+)
+def test_a_key_that_is_none(tmp_path: Path, text: str | None, words: str) -> None:
+    file = tmp_path / "key"
+    if text is not None:
+        file.write_text(text)
+    with pytest.raises(ValueError, match=words):
+        read_key({"COLLAB_TOKEN_FILE": str(file)}, {})
+
+
+def test_two_keys() -> None:
+    with pytest.raises(ValueError, match="both set"):
+        read_key({"COLLAB_TOKEN": "k" * 40, "COLLAB_TOKEN_FILE": "f"}, {})
