@@ -79,6 +79,7 @@ MAY_POLL = {
     "tests/python/ranks.py",
     "tests/python/scripts/guest.py",
     "tests/python/scripts/lab_probe.py",  # sends at a pace
+    "tests/python/scripts/nat_site.py",  # trains at a pace
     "tests/python/scripts/torchrun.py",
     "tests/python/scripts/worldwide.py",
     "tests/python/test_elastic.py",

@@ -93,6 +93,10 @@ void Network::arrive(NodeId to, LinkId link, TimePoint when, std::function<void(
   });
 }
 
+bool Network::knows(const std::string& address) const {
+  return std::any_of(hosts_.begin(), hosts_.end(), [&](const Host& host) { return host.address == address; });
+}
+
 void Network::dial(NodeId from, const std::string& address, std::uint64_t token) {
   const auto target = std::find_if(hosts_.rbegin(), hosts_.rend(), [&](const Host& h) { return h.address == address; });
   const TimePoint limit = now_ + options_.dial_limit;

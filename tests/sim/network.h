@@ -62,6 +62,8 @@ class Network {
 
   // Nodes. An address is the node's; an empty one cannot be dialled.
   [[nodiscard]] NodeId add(Node* node, std::string address);
+  // Somebody has, or had, that address.
+  [[nodiscard]] bool knows(const std::string& address) const;
   // In bytes a second, all its links together; without one each link has `bytes_per_second`.
   struct Line {
     double up = 0;

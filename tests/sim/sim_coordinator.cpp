@@ -8,6 +8,8 @@ namespace collab::sim {
 
 using namespace protocol;
 
+constexpr Duration kProbeTakes{5'000'000};
+
 SimCoordinator::SimCoordinator(CoordinatorConfig config, std::string process, std::string address, Mutation mutation,
                                Network& network, Checkers& checkers, SimSite::Log log)
     : config_(std::move(config)),
@@ -60,6 +62,9 @@ void SimCoordinator::step(const CoordinatorEvent& event) {
     each_sent(action, [this](LinkId link, const wire::Message& message) { return send(link, message); });
     if (const auto* hangup = std::get_if<Hangup>(&action)) {
       network_.close(node_, hangup->link);
+    } else if (const auto* probe = std::get_if<ProbeAddress>(&action); probe != nullptr) {
+      if (network_.knows(probe->address)) continue;
+      network_.at(network_.now() + kProbeTakes, [this, link = probe->link] { step(Undialable{link, "no answer"}); });
     } else if (const auto* note = std::get_if<Note>(&action)) {
       log_(process_, note->event + ": " + note->text);
     }

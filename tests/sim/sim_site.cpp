@@ -34,7 +34,7 @@ SimSite::SimSite(SimSiteOptions options, Network& network, Checkers& checkers, L
       prng_(options_.seed),
       site_(options_.config),
       saved_(options_.saved) {
-  node_ = network_.add(this, options_.address);
+  node_ = network_.add(this, options_.behind_nat ? "" : options_.address);
   theta_.resize(options_.elements);
   for (float& value : theta_) value = static_cast<float>(prng_.uniform() - 0.5);
   if (saved_) anchor_ = theta_ = saved_->anchor;

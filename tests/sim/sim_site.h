@@ -40,6 +40,7 @@ struct SimSiteOptions {
   std::string name;     // of the site
   std::string process;  // of this incarnation
   std::string address;
+  bool behind_nat = false;  // nobody gets through to that address
   std::uint32_t expected_sites = 1;
   std::uint64_t elements = 5'000;
   std::uint64_t chunk_elements = 1'024;

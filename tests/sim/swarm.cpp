@@ -67,9 +67,13 @@ class Swarm {
     branches_ = options_.seed % 3 == 0;
     helped_ = options_.seed % 5 == 2;
     for (std::uint32_t i = 0; i < options_.candidates; ++i) start_coordinator(i);
-    std::uint32_t hidden = 0;  // sites that cannot be dialled; at least one can
+    nat_ = options_.seed % 6 == 4;
+    // Sites that cannot be dialled; at least one can. Two need a third between them, so nothing happens to that one.
+    const std::uint32_t most_hidden = nat_ && options_.faults.empty() ? 2 : 1;
+    std::uint32_t hidden = 0;
     for (std::uint32_t i = 0; i < options_.sites; ++i) {
-      const bool hide = hidden + 1 < options_.sites && i > 0 && prng_.chance(0.15) && hidden == 0;
+      const bool chance = hidden + 1 < options_.sites && i > 0 && prng_.chance(nat_ ? 0.6 : 0.15);
+      const bool hide = chance && hidden < most_hidden;
       hidden += hide ? 1 : 0;
       const std::string name = "site" + std::to_string(i);
       network_.at(TimePoint(seconds(2 * prng_.uniform())),
@@ -152,7 +156,8 @@ class Swarm {
     SimSiteOptions site;
     site.name = name;
     site.process = name + "." + std::to_string(++processes_[name]);
-    site.address = hidden ? "" : site.process;
+    site.address = hidden && !nat_ ? "" : site.process;
+    site.behind_nat = hidden;
     site.expected_sites = processes_[name] == 1 && name != kHelper ? options_.sites : 1;
     site.elements = 1'000 + 1'000 * (options_.seed % 7);
     site.last_round = RoundId{options_.rounds};
@@ -386,6 +391,7 @@ class Swarm {
   std::set<const SimSite*> dead_;
   bool branches_ = false;  // COLLAB_QUORUM_TIMEOUT
   bool helped_ = false;    // a helper is there
+  bool nat_ = false;       // who cannot be dialled does not know that, and names an address
   bool quiet_ = false;
   TimePoint last_disturbance_{};
   std::size_t faults_ = 0;

@@ -98,22 +98,6 @@ void Coordinator::State::on_event(const Closed& event) {
   remove(link->second, event.why.ok() ? "its link was closed" : "its link was lost: " + event.why.message());
 }
 
-// It dials the others from now on, and owns no slice while there are some that can be dialled for sure.
-void Coordinator::State::on_event(const Undialable& event) {
-  const auto found = links.find(event.link);
-  if (found == links.end()) return;
-  MemberRecord& member = members.at(found->second);
-  member.doubtful = true;
-  note(Note::Level::kWarning, "address",
-       member.name + " cannot be dialled at " + member.address + " (" + event.reason + "): it dials the others",
-       {{"who", json_quote(member.name)}});
-  send(member, wire::Notice{std::string(kDialOut),
-                            "nobody can dial this site at " + member.address + " (" + event.reason +
-                                "): it dials out, and owns no part of the model in rounds where others can. If it can "
-                                "be dialled at another address, set COLLAB_ADVERTISE, and a port in COLLAB_LISTEN; "
-                                "COLLAB_ADVERTISE=none says that it cannot"});
-}
-
 void Coordinator::State::on_event(const CallsUnderWay& event) { calls = event.sites; }
 
 void Coordinator::State::on_event(const Tick&) {

@@ -163,6 +163,7 @@ void Coordinator::State::admit(LinkId link, const wire::Join& join) {
   };
   send(member, wire::Welcome{term, member.id, as_ms(config.heartbeat), as_ms(config.link_grace)});
   if (!join.address.empty()) out.emplace_back(ProbeAddress{link, join.address});
+  no_way_told = no_way_told && join.address.empty();
   auto& inserted = members.emplace(member.id, std::move(member)).first->second;
   ++changes;
   send_roster();
@@ -304,17 +305,19 @@ bool Coordinator::State::holds_anchor(const MemberRecord& member) const {
 }
 
 // Where there are many they take turns, so that several joiners load several sites. Whose budget is to last is asked
-// where nobody else can be. A pair in which neither can be dialled is the last resort: it will not link up, and the
-// joiner says so.
+// where nobody else can be. A pair in which the coordinator gets through to neither may link up all the same; one in
+// which neither has an address is the last resort: it will not, and the joiner says so.
 std::vector<SiteId> Coordinator::State::pick_sources(const MemberRecord& joiner) {
   if (holds_anchor(joiner)) return {joiner.id};
   std::vector<SiteId> reachable;
+  std::vector<SiteId> doubtful;
   std::vector<SiteId> others;
   for (const auto& [id, member] : members) {
     if (id == joiner.id || !holds_anchor(member)) continue;
-    (member.address.empty() && joiner.address.empty() ? others : reachable).push_back(id);
+    const bool way = member.dialable() || joiner.dialable();
+    (way ? reachable : member.address.empty() && joiner.address.empty() ? others : doubtful).push_back(id);
   }
-  auto& from = reachable.empty() ? others : reachable;
+  auto& from = !reachable.empty() ? reachable : doubtful.empty() ? others : doubtful;
   const auto is_thrifty = [this](SiteId id) { return members.at(id).thrifty(); };
   if (!std::ranges::all_of(from, is_thrifty)) std::erase_if(from, is_thrifty);
   if (from.size() <= kSources) return from;
@@ -361,27 +364,6 @@ void Coordinator::State::offer_anchor() {
     auto sources = pick_sources(member);
     if (!sources.empty() && !waits_for_a_way(member, sources)) send_adopt(member, std::move(sources));
   }
-}
-
-// Nobody who holds the anchor can be dialled, nor can the joiner: one that can may take it first, or a helper may come.
-bool Coordinator::State::waits_for_a_way(MemberRecord& joiner, const std::vector<SiteId>& sources) {
-  const auto dialable = [this](SiteId id) { return !members.at(id).address.empty(); };
-  if (!joiner.address.empty() || sources == std::vector{joiner.id}) return false;
-  if (std::any_of(sources.begin(), sources.end(), dialable)) return false;
-  const bool comes = std::any_of(members.begin(), members.end(), [](const auto& entry) {
-    const bool on_its_way = entry.second.standing == Standing::kJoined || entry.second.standing == Standing::kAdopting;
-    return on_its_way && !entry.second.address.empty();
-  });
-  if (comes) return true;
-  if (joiner.no_way_since == kNever) {
-    joiner.no_way_since = now;
-    note(Note::Level::kWarning, "waiting",
-         joiner.name + " cannot take the anchor from " + name_of(sources.front()) +
-             ": neither can be dialled; run `collab helper` on a machine that both reach (" +
-             in_seconds(config.link_grace) + ", COLLAB_LINK_GRACE)",
-         {{"who", json_quote(joiner.name)}});
-  }
-  return now < later(joiner.no_way_since, config.link_grace);
 }
 
 void Coordinator::State::on_adopted(MemberRecord& member, const wire::Adopted& adopted) {

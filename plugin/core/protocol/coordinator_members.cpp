@@ -123,6 +123,9 @@ void Coordinator::State::remove(SiteId id, const std::string& reason) {
   if (!somebody_ready()) begin_round_again();
   if (intervals != kNotTold) pace();
   send_roster();
+  // Sites that end together are not told of each other.
+  const bool left = voters.count(id) == 0;
+  if (gone.dialable() && (gone.helper || !left)) tell_where_no_way_is(gone.name + " has gone, and ");
 }
 
 // A helper is ready all the time, and waits for nobody.
@@ -137,10 +140,10 @@ void Coordinator::State::tell_sources(const MemberRecord& to) {
 }
 
 void Coordinator::State::add_source(const MemberRecord& holder) {
-  if (holder.thrifty()) return;
   for (auto& [id, member] : members) {
     if (member.standing != Standing::kAdopting || id == holder.id || member.sources.size() >= kSources) continue;
     if (member.sources == std::vector{id} || (member.address.empty() && holder.address.empty())) continue;
+    if (holder.thrifty() && (way_to_any(member, member.sources) || !way_to_any(member, {holder.id}))) continue;
     const auto place = std::ranges::lower_bound(member.sources, holder.id);
     if (place != member.sources.end() && *place == holder.id) continue;
     member.sources.insert(place, holder.id);

@@ -190,7 +190,7 @@ std::map<SiteId, std::size_t> Coordinator::State::cut_off(const std::set<SiteId>
 std::set<SiteId> Coordinator::State::owners(const std::set<SiteId>& sites) const {
   const auto from = cut_off(sites);
   const auto has_address = [this](SiteId id) { return !members.at(id).address.empty(); };
-  const auto is_sure = [&](SiteId id) { return has_address(id) && !members.at(id).doubtful; };
+  const auto is_sure = [this](SiteId id) { return members.at(id).dialable(); };
   const bool any_sure = std::any_of(sites.begin(), sites.end(), is_sure);
   const bool any_address = std::any_of(sites.begin(), sites.end(), has_address);
   std::set<SiteId> able = sites;

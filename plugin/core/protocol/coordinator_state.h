@@ -1,5 +1,5 @@
 // What the coordinator knows, shared by its sub-protocols: coordinator.cpp (dispatch) and coordinator_office, _join,
-// _refusal, _members, _round, _commit and _shares.cpp. Nobody else includes this.
+// _refusal, _ways, _members, _round, _commit and _shares.cpp. Nobody else includes this.
 //
 // Threads: one caller at a time. Ownership: plain values.
 //
@@ -103,6 +103,8 @@ struct MemberRecord {
   std::uint32_t down_kbit = 0;
   wire::Budget budget{};
 
+  // So far as the coordinator knows; while it tries the address, too.
+  [[nodiscard]] bool dialable() const { return !address.empty() && !doubtful; }
   // What it may send is to last.
   [[nodiscard]] bool thrifty() const { return budget.intervals > 1; }
 };
@@ -227,6 +229,7 @@ struct Coordinator::State {
   std::uint64_t next_source = 0;          // round robin over the sources, where there are many
   // Pairs that cannot exchange, the lower site first, and the last round in which that is believed.
   std::map<std::pair<SiteId, SiteId>, RoundId> cuts;
+  bool no_way_told = false;  // that none of those who are here can be dialled
   RoundRecord round;
   std::pair<RoundId, std::string> last_recess;  // told once: it is the same at every trigger
   SharesRecord shares;
@@ -254,7 +257,6 @@ struct Coordinator::State {
   void on_event(const Closed& event);
   void on_event(const Tick& event);
   void on_event(const CallsUnderWay& event);
-  void on_event(const Undialable& event);
   void advance();  // whatever has become possible
   void send(const MemberRecord& to, wire::Message message) { out.emplace_back(Send{to.link, std::move(message)}); }
   void note(Note::Level level, std::string event, std::string text,
@@ -314,13 +316,19 @@ struct Coordinator::State {
   void choose_anchor();
   void believe_holders();
   void offer_anchor();  // Adopt to those who wait for one
-  [[nodiscard]] bool waits_for_a_way(MemberRecord& joiner, const std::vector<SiteId>& sources);
   void prefer_newer_offer(const MemberRecord& joiner);
   void on_adopted(MemberRecord& member, const wire::Adopted& adopted);
   [[nodiscard]] bool holds_anchor(const MemberRecord& member) const;
   [[nodiscard]] std::vector<SiteId> pick_sources(const MemberRecord& joiner);
   void send_adopt(MemberRecord& to, std::vector<SiteId> sources);
   void on_gathering_tick();
+
+  // coordinator_ways.cpp
+  void on_event(const Undialable& event);
+  [[nodiscard]] bool way_to_any(const MemberRecord& member, const std::vector<SiteId>& sources) const;
+  [[nodiscard]] bool waits_for_a_way(MemberRecord& joiner, const std::vector<SiteId>& sources);
+  void spare_links();                                     // that the attempt in flight needs and nobody can make
+  void tell_where_no_way_is(const std::string& because);  // once, while none of those who are here can be dialled
 
   // coordinator_members.cpp
   void remove(SiteId id, const std::string& reason);

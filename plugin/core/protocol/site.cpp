@@ -271,7 +271,7 @@ TimePoint Site::State::next_deadline() const {
   if (membership == Membership::kDialing || membership == Membership::kAsking) {
     next = std::min({next, up.dial_at, join_done ? kNever : up.give_up});
   }
-  if (adoption) next = std::min(next, adoption->give_up);
+  if (adoption) next = std::min({next, adoption->give_up, no_way_until()});
   if (wish.phase != WishPhase::kNone && wish.phase != WishPhase::kOffered)
     next = std::min({next, wish.until, wish.give_up});
   for (const auto& [site, dial] : peer_dials) {
@@ -328,7 +328,7 @@ std::string Site::State::waiting_for(TimePoint at) const {
     }
     case Membership::kAdopting:
       return "waiting for the anchor of round " + std::to_string(adoption->adopt.round.value) + " from " +
-             sources_in_words();
+             sources_in_words() + no_way_in_words(at);
     case Membership::kLeaving: return "waiting for the coordinator's farewell";
     case Membership::kLeft: return "this site has left";
     case Membership::kFailed: return "this site has failed";

@@ -172,6 +172,7 @@ void Site::State::on_adopt(const wire::Adopt& adopt) {
   membership = Membership::kAdopting;
   if (adoption && !adoption->keeps && adoption->adopt.run == adopt.run && adoption->adopt.round == adopt.round &&
       adoption->adopt.digest == adopt.digest) {  // who has it is news, the rest is under way
+    if (adoption->adopt.sources != adopt.sources) adoption->no_way_since = kNever;
     adoption->adopt = adopt;
     parted.clear();
     adoption->give_up = later(now, config.round_timeout + up.grace);
@@ -228,11 +229,11 @@ void Site::State::pursue_adoption() {
     }
     // Else it dials us: a site that cannot be dialled dials every member that can.
   }
-  if (!reachable) {
-    fail(unavailable("the anchor is at " + sources_in_words() +
-                     ", and neither it nor this site can be dialled: set "
-                     "COLLAB_LISTEN and COLLAB_ADVERTISE at one of them, or run `collab helper` on a machine that both "
-                     "reach"));
+  if (!reachable) return no_way("neither it nor this site can be dialled");
+  if (has_way()) {
+    adoption->no_way_since = kNever;
+  } else if (adoption->no_way_since == kNever) {
+    adoption->no_way_since = now;
   }
 }
 
@@ -446,6 +447,8 @@ void Site::State::on_join_tick() {
   } else if (adoption && now >= adoption->give_up) {
     fail(timed_out("the anchor of round " + std::to_string(adoption->adopt.round.value) + " did not come from " +
                    sources_in_words() + " within " + in_seconds(config.round_timeout) + " (COLLAB_ROUND_TIMEOUT)"));
+  } else {
+    on_no_way_tick();
   }
   if (!over()) on_coordinator_silence();
 }

@@ -169,7 +169,7 @@ void Site::State::dial_peer(SiteId site) {
 }
 
 void Site::State::dial_everyone() {
-  if (!self || !(join.address.empty() || dials_out)) return;
+  if (!self || !cannot_be_dialled()) return;
   for (const auto& [site, member] : roster) {
     if (site != *self && !member.address.empty()) dial_peer(site);
   }

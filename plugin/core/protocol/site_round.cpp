@@ -263,7 +263,10 @@ void Site::State::on_round_tick() {
       if (!exchanges_with(p.site) || linked(p.site)) continue;
       const auto dial = peer_dials.find(p.site);
       const std::string last = dial == peer_dials.end() ? "" : ", last: " + dial->second.last_reason;
-      return report_unreached(p.site, "no link within " + in_seconds(kLinkLimit) + last);
+      const std::string both =
+          cannot_be_dialled() ? "; nobody can dial " + join.site + ": run `collab helper` on a machine that both reach"
+                              : "";
+      return report_unreached(p.site, "no link within " + in_seconds(kLinkLimit) + last + both);
     }
   }
   if (!at_trigger()) return;

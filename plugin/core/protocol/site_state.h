@@ -1,5 +1,5 @@
-// What a site knows, shared by its sub-protocols: site.cpp (dispatch), site_join.cpp, site_peers.cpp, site_round.cpp.
-// Nobody else includes this.
+// What a site knows, shared by its sub-protocols: site.cpp (dispatch), site_join.cpp, site_ways.cpp, site_peers.cpp,
+// site_optimizer.cpp, site_round.cpp. Nobody else includes this.
 //
 // Threads: one caller at a time. Ownership: plain values.
 //
@@ -109,13 +109,14 @@ struct Holding {
 
 struct Adoption {
   wire::Adopt adopt;
-  bool keeps = false;             // nothing to fetch
-  std::map<SiteId, LinkId> over;  // sources that are being fetched from
-  std::set<SiteId> useless;       // sources that sent other bytes, or hold another anchor by now
-  bool overtaken = false;         // one of them does
-  int tries = 0;                  // all sources were useless, or what they sent was, and nothing more had come
-  std::uint64_t here = 0;         // elements in place, as last heard
-  std::uint64_t here_then = 0;    // the same at the last try
+  bool keeps = false;               // nothing to fetch
+  std::map<SiteId, LinkId> over;    // sources that are being fetched from
+  std::set<SiteId> useless;         // sources that sent other bytes, or hold another anchor by now
+  bool overtaken = false;           // one of them does
+  int tries = 0;                    // all sources were useless, or what they sent was, and nothing more had come
+  std::uint64_t here = 0;           // elements in place, as last heard
+  std::uint64_t here_then = 0;      // the same at the last try
+  TimePoint no_way_since = kNever;  // linked with none of the sources, nor with one that may yet become one
   TimePoint give_up = kNever;
 };
 
@@ -311,6 +312,14 @@ struct Site::State {
   void on_coordinator_silence();
   [[nodiscard]] std::string addresses() const;
   [[nodiscard]] Duration patience() const { return std::clamp(up.grace / 4, kLeastPatience, kMostPatience); }
+
+  // site_ways.cpp
+  [[nodiscard]] bool cannot_be_dialled() const { return join.address.empty() || dials_out; }
+  [[nodiscard]] bool has_way() const;  // linked with who gives the anchor, or may do so before long
+  [[nodiscard]] TimePoint no_way_until() const;
+  void no_way(const std::string& what);
+  void on_no_way_tick();
+  [[nodiscard]] std::string no_way_in_words(TimePoint at) const;
 
   // site_peers.cpp
   void on_roster(const wire::Roster& roster);

@@ -1,7 +1,6 @@
 // Heartbeats, suspicion, removal, leaving, garbage, status.
 #include <gmock/gmock.h>
 
-#include "core/protocol/words.h"
 #include "tests/unit/protocol/harness.h"
 
 namespace collab::protocol {
@@ -94,35 +93,6 @@ TEST(CoordinatorMembers, StatusNeedsNoJoin) {
       R"("in_office":true,"voters":["paris","tokyo"],"applicants":[],"members":[{"site":0,"name":"paris","address":"paris:1","state":"active","helper":false,"ready":true,"round":0,)"
       R"("weight":32,"samples":32,"up_mbit":0,"down_mbit":0,"share":0,"heartbeat_age_ms":250},{"site":1,"name":"tokyo","address":"tokyo:1",)"
       R"("state":"active","helper":false,"ready":false,"round":0,"weight":0,"samples":0,"up_mbit":0,"down_mbit":0,"share":0,"heartbeat_age_ms":250}]})");
-}
-
-TEST(CoordinatorMembers, WhoCannotBeDialledOwnsNothing) {
-  CoordinatorHarness c;
-  c.gather({"paris", "tokyo", "lima"});
-  wire::Join hidden = join_of("oslo", 3);
-  hidden.address.clear();
-  EXPECT_TRUE(all<ProbeAddress>(c.hear(8, hidden)).empty());
-  static_cast<void>(c.close(8));
-  const auto probes = all<ProbeAddress>(c.hear(9, join_of("rome", 3)));
-  ASSERT_EQ(probes.size(), 1U);
-  EXPECT_EQ(probes[0].link, LinkId{9});
-  EXPECT_EQ(probes[0].address, "rome:1");
-  static_cast<void>(c.close(9));
-
-  EXPECT_TRUE(c.step(Undialable{LinkId{9}, "late"}).empty());
-  const auto actions = c.step(Undialable{LinkId{2}, "connection timed out"});
-  EXPECT_THAT(notes(actions), testing::HasSubstr("tokyo cannot be dialled at tokyo:1 (connection timed out)"));
-  EXPECT_EQ(sent<wire::Notice>(actions).at(0).first, LinkId{2});
-  EXPECT_EQ(sent<wire::Notice>(actions).at(0).second.event, kDialOut);
-  for (const wire::Slice& slice : c.form(1, 3).slices) EXPECT_NE(slice.owner, SiteId{1});
-}
-
-// A coordinator far from all of them knows little of who reaches whom.
-TEST(CoordinatorMembers, WhereNobodyIsSureToBeDialledAllOwn) {
-  CoordinatorHarness c;
-  c.gather({"paris", "tokyo"});
-  for (const std::uint64_t link : {1, 2}) static_cast<void>(c.step(Undialable{LinkId{link}, "timed out"}));
-  EXPECT_EQ(c.form(1, 2).slices.size(), 2U);
 }
 
 }  // namespace
