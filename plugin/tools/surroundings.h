@@ -14,12 +14,13 @@
 #include "collab/config.h"
 #include "collab/status.h"
 #include "collab/transport.h"
+#include "transport/auto/link_choice.h"
 
 namespace collab::tools {
 
 [[nodiscard]] std::vector<std::pair<std::string, std::string>> collab_environment();
-// `auto` is as at the sites: tcp where a key is given or this build has no UCX, else ucx.
-[[nodiscard]] Result<std::unique_ptr<Transport>> make_transport(const LoadedConfig& loaded);
+[[nodiscard]] Result<LinkChoice> choose_links(const LoadedConfig& loaded);
+[[nodiscard]] Result<std::unique_ptr<Transport>> make_transport(const LoadedConfig& loaded, const LinkChoice& choice);
 
 // Blocks SIGINT and SIGTERM, before any thread starts, so that only who waits for this set sees them.
 [[nodiscard]] sigset_t block_ends();

@@ -1,4 +1,5 @@
 // Knobs, the log, transports and what this build is made of.
+#include <pybind11/functional.h>
 #include <pybind11/stl.h>
 #include <torch/version.h>
 
@@ -6,8 +7,10 @@
 #include <map>
 #include <sstream>
 
+#include "core/base/address.h"
 #include "core/base/log.h"
 #include "torch/bindings.h"
+#include "transport/auto/link_choice.h"
 #include "transport/gloo/gloo_transport.h"
 #include "transport/tcp/tcp_transport.h"
 #ifdef COLLAB_HAS_UCX
@@ -144,6 +147,22 @@ std::pair<std::string, std::string> describe_ucx(const std::string& library_dir)
 #endif
 }
 
+// (kind, reason, whether a key is given and not used)
+std::tuple<std::string, std::string, bool> links_for(const PyConfig& config,
+                                                     const std::function<std::optional<std::string>()>& ucx_problem) {
+  LinkChoice choice = value_or_raise(choose_links(config.loaded.config, [&ucx_problem] {
+    const std::optional<std::string> problem = ucx_problem();
+    return problem ? unavailable(*problem) : Status();
+  }));
+  return {std::move(choice.kind), std::move(choice.reason), choice.key_unused};
+}
+
+// `packed`: the bytes of an IPv4 or IPv6 address.
+bool is_near_address(const py::bytes& packed) {
+  const std::string_view bytes = packed;
+  return is_near({reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()});
+}
+
 py::dict build_info() {
   py::dict info;
   info["version"] = COLLAB_VERSION;
@@ -183,13 +202,12 @@ void refuse_unknown_fields(const py::dict& spec, const std::vector<std::string>&
 TransportFactory transport_factory(const py::dict& spec) {
   const auto kind = field<std::string>(spec, "kind", "");
   if (kind == "ucx") {
-    refuse_unknown_fields(spec, {"kind", "connections", "advertise_host", "library_dir", "transports"});
+    refuse_unknown_fields(spec, {"kind", "config", "advertise_host", "library_dir"});
 #ifdef COLLAB_HAS_UCX
     UcxOptions options;
-    options.connections = field<std::uint32_t>(spec, "connections", options.connections);
+    if (spec.contains("config")) options = ucx_options(spec["config"].cast<const PyConfig&>().loaded);
     options.advertise_host = field<std::string>(spec, "advertise_host", "");
     options.library_dir = field<std::string>(spec, "library_dir", "");
-    options.transports = field<std::string>(spec, "transports", "");
     return [options] { return make_ucx_transport(options); };
 #else
     raise(unavailable("this build has no UCX; build it with -DCOLLAB_WITH_UCX=ON or set COLLAB_TRANSPORT=gloo"));
@@ -222,6 +240,8 @@ void bind_config(py::module_& module) {
   module.def("configure_log", &configure_log, py::arg("level"), py::arg("prefix") = "");
   module.def("log", &write_log, py::arg("level"), py::arg("text"));
   module.def("ucx_description", &describe_ucx, py::arg("library_dir") = "");
+  module.def("choose_links", &links_for, py::arg("config"), py::arg("ucx_problem"));
+  module.def("is_near", &is_near_address, py::arg("packed"));
   module.def("build_info", &build_info);
 }
 

@@ -167,9 +167,19 @@ def ucx_problem() -> str | None:
     return None
 
 
+@_worded
+def choose_links(config: Settings, ucx_problem: Callable[[], str | None]) -> tuple[str, str, bool]:
+    choice: tuple[str, str, bool] = _module().choose_links(config.raw, ucx_problem)
+    return choice
+
+
+def is_near(packed: bytes) -> bool:
+    """Is the address (4 or 16 bytes) this machine's or a private network's? There the clear is allowed unasked."""
+    return bool(_module().is_near(packed))
+
+
 def ucx_transport(config: Settings, advertise: str) -> dict[str, Any]:
-    spec: dict[str, Any] = {"kind": "ucx", "advertise_host": advertise, "library_dir": ucx_library_dir()}
-    return spec | ({"connections": config.connections} if config.connections else {})
+    return {"kind": "ucx", "config": config.raw, "advertise_host": advertise, "library_dir": ucx_library_dir()}
 
 
 def tcp_transport(config: Settings, advertise: str) -> dict[str, Any]:

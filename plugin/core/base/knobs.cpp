@@ -230,7 +230,7 @@ constexpr auto kRows = std::to_array<KnobRow>({
      parse_text<&C::tls_ca, is_path, true>,
      format_text<&C::tls_ca>},
     {{"insecure", "0", "", "0|1",
-      "Whether tcp links without a key may go to and come from addresses that are not private, in the clear."},
+      "Whether links in the clear, tcp without a key and ucx, may go to and come from addresses that are not private."},
      kSwitch,
      parse_switch<&C::insecure>,
      format_switch<&C::insecure>},
