@@ -38,7 +38,8 @@ int serve(const po::variables_map& arguments) {
 
   const collab::Result<collab::LinkChoice> choice = collab::tools::choose_links(*loaded);
   if (!choice.ok()) return fail(choice.status());
-  collab::Result<std::unique_ptr<collab::Transport>> transport = collab::tools::make_transport(*loaded, *choice);
+  collab::Result<std::unique_ptr<collab::Transport>> transport =
+      collab::tools::make_transport(*loaded, *choice, collab::tools::LinksTo::kCoordinator);
   if (!transport.ok()) return fail(transport.status());
   const collab::Result<std::unique_ptr<collab::CoordinatorServer>> server =
       collab::serve_coordinator(loaded->config, std::move(*transport), arguments["listen"].as<std::string>());

@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <iostream>
 
+#include "transport/auto/auto_transport.h"
 #include "transport/tcp/tcp_transport.h"
 #ifdef COLLAB_HAS_UCX
 #include "transport/ucx/ucx_transport.h"
@@ -38,9 +39,14 @@ Result<LinkChoice> choose_links(const LoadedConfig& loaded) {
   });
 }
 
-Result<std::unique_ptr<Transport>> make_transport(const LoadedConfig& loaded, const LinkChoice& choice) {
+Result<std::unique_ptr<Transport>> make_transport(const LoadedConfig& loaded, const LinkChoice& choice, LinksTo whom) {
 #ifdef COLLAB_HAS_UCX
   if (choice.kind == "ucx") return make_ucx_transport(ucx_options(loaded));
+  if (choice.kind == "auto" && whom == LinksTo::kSites) {
+    return make_auto_transport(make_tcp_transport(tcp_options(loaded)), make_ucx_transport(ucx_options(loaded)));
+  }
+#else
+  (void)whom;
 #endif
   return make_tcp_transport(tcp_options(loaded));
 }

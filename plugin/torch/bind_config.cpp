@@ -10,6 +10,7 @@
 #include "core/base/address.h"
 #include "core/base/log.h"
 #include "torch/bindings.h"
+#include "transport/auto/auto_transport.h"
 #include "transport/auto/link_choice.h"
 #include "transport/gloo/gloo_transport.h"
 #include "transport/tcp/tcp_transport.h"
@@ -201,24 +202,23 @@ void refuse_unknown_fields(const py::dict& spec, const std::vector<std::string>&
 
 TransportFactory transport_factory(const py::dict& spec) {
   const auto kind = field<std::string>(spec, "kind", "");
-  if (kind == "ucx") {
+  if (kind == "ucx" || kind == "tcp" || kind == "auto") {
     refuse_unknown_fields(spec, {"kind", "config", "advertise_host", "library_dir"});
+    const auto advertise = field<std::string>(spec, "advertise_host", "");
+    const LoadedConfig loaded =
+        spec.contains("config") ? spec["config"].cast<const PyConfig&>().loaded : LoadedConfig();
+    TcpOptions tcp = tcp_options(loaded);
+    tcp.advertise_host = advertise;
+    if (kind == "tcp") return [tcp] { return make_tcp_transport(tcp); };
 #ifdef COLLAB_HAS_UCX
-    UcxOptions options;
-    if (spec.contains("config")) options = ucx_options(spec["config"].cast<const PyConfig&>().loaded);
-    options.advertise_host = field<std::string>(spec, "advertise_host", "");
-    options.library_dir = field<std::string>(spec, "library_dir", "");
-    return [options] { return make_ucx_transport(options); };
+    UcxOptions ucx = ucx_options(loaded);
+    ucx.advertise_host = advertise;
+    ucx.library_dir = field<std::string>(spec, "library_dir", "");
+    if (kind == "ucx") return [ucx] { return make_ucx_transport(ucx); };
+    return [tcp, ucx] { return make_auto_transport(make_tcp_transport(tcp), make_ucx_transport(ucx)); };
 #else
-    raise(unavailable("this build has no UCX; build it with -DCOLLAB_WITH_UCX=ON or set COLLAB_TRANSPORT=gloo"));
+    raise(unavailable("this build has no UCX; build it with -DCOLLAB_WITH_UCX=ON or set COLLAB_TRANSPORT=tcp"));
 #endif
-  }
-  if (kind == "tcp") {
-    refuse_unknown_fields(spec, {"kind", "config", "advertise_host"});
-    TcpOptions options;
-    if (spec.contains("config")) options = tcp_options(spec["config"].cast<const PyConfig&>().loaded);
-    options.advertise_host = field<std::string>(spec, "advertise_host", "");
-    return [options] { return make_tcp_transport(options); };
   }
   if (kind == "gloo") {
     refuse_unknown_fields(spec, {"kind", "backend"});
@@ -226,7 +226,7 @@ TransportFactory transport_factory(const py::dict& spec) {
     options.backend = field<c10::intrusive_ptr<c10d::Backend>>(spec, "backend", nullptr);
     return [options] { return make_gloo_transport(options); };
   }
-  raise(invalid_argument("transport kind '" + kind + "'; expected ucx, tcp or gloo"));
+  raise(invalid_argument("transport kind '" + kind + "'; expected auto, ucx, tcp or gloo"));
   return {};
 }
 

@@ -1,7 +1,7 @@
-"""Which transport the links between sites use, and why.
+"""Which transports the links between sites may use, and why.
 
-Sites and coordinator must come to the same answer on their own, so it rests on what all of them are given alike (the
-knob, the swarm's key) and on whether UCX loads. The choice itself is made in the core, for its programs make it too.
+Made in the core from the knobs, the swarm's key and whether UCX loads, for its programs choose as well. Where both tcp
+and ucx are allowed, the transport `auto` chooses for each link by what the other side has and what gets through.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _KEYS = ("token", "token_file", "tls_cert")
 
 @dataclass(frozen=True)
 class Choice:
-    kind: str  # "ucx", "tcp" or "gloo"
+    kind: str  # "auto": tcp and ucx, chosen for each link; "tcp", "ucx" or "gloo": that one alone
     reason: str
     key_unused: bool  # worth a warning
 
     def __str__(self) -> str:
-        return f"links between sites use {self.kind}: {self.reason}"
+        return f"links between sites use {'ucx or tcp' if self.kind == 'auto' else self.kind}: {self.reason}"
 
 
 def choose(config: native.Settings, one_world: bool = False) -> Choice:
@@ -38,10 +38,14 @@ def choose(config: native.Settings, one_world: bool = False) -> Choice:
 
 
 def make(config: native.Settings, advertise: str) -> dict[str, Any]:
+    """For a coordinator and who speaks with it alone: its address is written by people, so with auto it is tcp's."""
+    kind = choose(config).kind
+    return native.addressed_transport("tcp" if kind == "auto" else kind, config, advertise)
+
+
+def make_between_sites(config: native.Settings, advertise: str) -> dict[str, Any]:
     """Of the transports that are dialled by address, the chosen one."""
-    if choose(config).kind == "tcp":
-        return native.tcp_transport(config, advertise)
-    return native.ucx_transport(config, advertise)
+    return native.addressed_transport(choose(config).kind, config, advertise)
 
 
 def _refuse_public(config: native.Settings, choice: Choice) -> None:

@@ -178,12 +178,9 @@ def is_near(packed: bytes) -> bool:
     return bool(_module().is_near(packed))
 
 
-def ucx_transport(config: Settings, advertise: str) -> dict[str, Any]:
-    return {"kind": "ucx", "config": config.raw, "advertise_host": advertise, "library_dir": ucx_library_dir()}
-
-
-def tcp_transport(config: Settings, advertise: str) -> dict[str, Any]:
-    return {"kind": "tcp", "config": config.raw, "advertise_host": advertise}
+def addressed_transport(kind: str, config: Settings, advertise: str) -> dict[str, Any]:
+    """`kind` is auto, ucx or tcp; `advertise` the host that others dial, or empty: as it is listened at."""
+    return {"kind": kind, "config": config.raw, "advertise_host": advertise, "library_dir": ucx_library_dir()}
 
 
 def gloo_transport(backend: Any) -> dict[str, Any]:

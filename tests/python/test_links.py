@@ -18,9 +18,16 @@ def ucx_loads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(native, "ucx_problem", lambda: None)
 
 
-def test_ucx_without_a_key() -> None:
-    assert links.choose(config()).kind == "ucx"
-    assert links.choose(config(coordinator="10.1.2.3:29400,[fd00::1]:29400")).kind == "ucx"
+def test_both_without_a_key() -> None:
+    assert links.choose(config()).kind == "auto"
+    assert links.choose(config(coordinator="10.1.2.3:29400,[fd00::1]:29400")).kind == "auto"
+
+
+@pytest.mark.parametrize(("transport", "kind"), [("auto", "tcp"), ("tcp", "tcp"), ("ucx", "ucx")])
+def test_a_coordinator_is_dialled_at_one_port(transport: str, kind: str) -> None:
+    given = config(transport=transport)
+    assert links.make(given, "")["kind"] == kind
+    assert links.make_between_sites(given, "")["kind"] == transport
 
 
 def test_a_key_asks_for_encryption() -> None:

@@ -195,8 +195,8 @@ constexpr auto kRows = std::to_array<KnobRow>({
      parse_text<&C::advertise, is_host, true>,
      format_text<&C::advertise>},
     {{"transport", "auto", "", "auto|ucx|tcp|gloo|loopback",
-      "What carries messages between sites. auto: tcp where a key is given (it encrypts) or UCX does not load, else "
-      "ucx."},
+      "What carries messages between sites. auto: with a key tcp, which encrypts; without one, between two sites, ucx "
+      "where both have it and it gets through, else tcp, neither encrypted."},
      kChoice,
      parse_choice<&C::transport, kTransports>,
      format_text<&C::transport>},

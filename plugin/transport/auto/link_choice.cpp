@@ -48,11 +48,13 @@ Result<LinkChoice> choose_links(const Config& config, const std::function<Status
   if (!loads.ok()) {
     return LinkChoice{"tcp", "UCX does not load here (" + loads.message() + "); not encrypted, for no key is given"};
   }
-  return LinkChoice{"ucx", "UCX loads; not encrypted, for no key is given"};
+  return LinkChoice{"auto",
+                    "ucx where both sides have it and it gets through, else tcp; not encrypted, for no key is given"};
 }
 
 std::string to_string(const LinkChoice& choice) {
-  return "links between sites use " + choice.kind + ": " + choice.reason;
+  const std::string kind = choice.kind == "auto" ? "ucx or tcp" : choice.kind;
+  return "links between sites use " + kind + ": " + choice.reason;
 }
 
 }  // namespace collab

@@ -65,10 +65,10 @@ void UcxEngine::dial(LinkId id, const std::string& address, TimePoint deadline) 
   UcxLink& link = links_[id];
   link.id = id;
   link.dialled = true;
-  link.peer = address;
+  link.peer = plain_address(address);
   link.deadline = deadline;
   link.token = draw_token();
-  const auto parts = parse_host_port(address);
+  const auto parts = parse_host_port(link.peer);
   if (!parts.ok()) {
     end_link(link, parts.status());
     return;

@@ -107,7 +107,7 @@ def _ucx(found: Findings) -> None:
     else:
         found.problem(
             "ucx",
-            f"does not load: {problem}; pip install libucx-cu12 (without it links use tcp, at all sites alike)",
+            f"does not load: {problem}; pip install libucx-cu12 (without it links use tcp)",
         )
 
 
