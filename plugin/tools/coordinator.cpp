@@ -36,7 +36,10 @@ int serve(const po::variables_map& arguments) {
 
   const sigset_t ends = collab::tools::block_ends();
 
-  collab::Result<std::unique_ptr<collab::Transport>> transport = collab::tools::make_transport(*loaded);
+  const collab::Result<collab::LinkChoice> choice = collab::tools::choose_links(*loaded);
+  if (!choice.ok()) return fail(choice.status());
+  collab::Result<std::unique_ptr<collab::Transport>> transport =
+      collab::tools::make_transport(*loaded, *choice, collab::tools::LinksTo::kCoordinator);
   if (!transport.ok()) return fail(transport.status());
   const collab::Result<std::unique_ptr<collab::CoordinatorServer>> server =
       collab::serve_coordinator(loaded->config, std::move(*transport), arguments["listen"].as<std::string>());
@@ -47,7 +50,8 @@ int serve(const po::variables_map& arguments) {
   std::cout << "collab-coordinator: sites reach it at COLLAB_COORDINATOR="
             << (anywhere ? "HOST" + address.substr(address.rfind(':')) + ", HOST being any address of this machine"
                          : address)
-            << std::endl;
+            << "\n"
+            << kProgram << ": " << to_string(*choice) << std::endl;
   int signal = 0;
   sigwait(&ends, &signal);
   std::cout << "collab-coordinator: stopped by " << collab::tools::name_of_end(signal) << std::endl;

@@ -33,14 +33,19 @@ int serve(const po::variables_map& arguments) {
 
   const sigset_t ends = collab::tools::block_ends();
 
+  const collab::Result<collab::LinkChoice> choice = collab::tools::choose_links(*loaded);
+  if (!choice.ok()) return fail(choice.status());
   const collab::Config& config = loaded->config;
   const collab::Result<std::unique_ptr<collab::HelperServer>> helper =
       collab::serve_helper({.config = config,
                             .site = config.site.empty() ? "helper" : config.site,
                             .coordinators = config.coordinator,
-                            .make_transport = [loaded = *loaded] { return collab::tools::make_transport(loaded); }});
+                            .make_transport = [loaded = *loaded, choice = *choice] {
+                              return collab::tools::make_transport(loaded, choice, collab::tools::LinksTo::kSites);
+                            }});
   if (!helper.ok()) return fail(helper.status());
-  std::cout << "collab-helper: at work for run " << config.run << std::endl;
+  std::cout << "collab-helper: at work for run " << config.run << "\n"
+            << kProgram << ": " << to_string(*choice) << std::endl;
   const timespec now{};
   int signal = -1;
   while (signal < 0) {

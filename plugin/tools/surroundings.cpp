@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <iostream>
 
+#include "transport/auto/auto_transport.h"
 #include "transport/tcp/tcp_transport.h"
 #ifdef COLLAB_HAS_UCX
 #include "transport/ucx/ucx_transport.h"
@@ -24,24 +25,28 @@ std::vector<std::pair<std::string, std::string>> collab_environment() {
   return found;
 }
 
-Result<std::unique_ptr<Transport>> make_transport(const LoadedConfig& loaded) {
-  const std::string& wanted = loaded.config.transport;
-  if (wanted == "gloo" || wanted == "loopback") {
-    return invalid_argument("COLLAB_TRANSPORT=" + wanted +
-                            " does not join processes of their own; expected auto, ucx or tcp");
+Result<LinkChoice> choose_links(const LoadedConfig& loaded) {
+  if (loaded.config.transport == "gloo" || loaded.config.transport == "loopback") {
+    return refused("COLLAB_TRANSPORT=" + loaded.config.transport +
+                   " does not join processes of their own; expected auto, ucx or tcp");
   }
+  return collab::choose_links(loaded.config, [] {
 #ifdef COLLAB_HAS_UCX
-  const Config& config = loaded.config;
-  const bool keyed = !config.token.empty() || !config.token_file.empty() || !config.tls_cert.empty();
-  if (wanted == "ucx" || (wanted == "auto" && !keyed)) {
-    UcxOptions options;
-    if (loaded.config.connections != 0) options.connections = loaded.config.connections;
-    return make_ucx_transport(std::move(options));
+    return ucx_description("").status();
+#else
+    return unavailable("this build has no UCX; build it with -DCOLLAB_WITH_UCX=ON");
+#endif
+  });
+}
+
+Result<std::unique_ptr<Transport>> make_transport(const LoadedConfig& loaded, const LinkChoice& choice, LinksTo whom) {
+#ifdef COLLAB_HAS_UCX
+  if (choice.kind == "ucx") return make_ucx_transport(ucx_options(loaded));
+  if (choice.kind == "auto" && whom == LinksTo::kSites) {
+    return make_auto_transport(make_tcp_transport(tcp_options(loaded)), make_ucx_transport(ucx_options(loaded)));
   }
 #else
-  if (wanted == "ucx") {
-    return unavailable("this build has no UCX; build it with -DCOLLAB_WITH_UCX=ON or set COLLAB_TRANSPORT=tcp");
-  }
+  (void)whom;
 #endif
   return make_tcp_transport(tcp_options(loaded));
 }

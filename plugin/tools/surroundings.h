@@ -6,6 +6,7 @@
 
 #include <boost/program_options.hpp>
 #include <csignal>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
@@ -14,12 +15,16 @@
 #include "collab/config.h"
 #include "collab/status.h"
 #include "collab/transport.h"
+#include "transport/auto/link_choice.h"
 
 namespace collab::tools {
 
 [[nodiscard]] std::vector<std::pair<std::string, std::string>> collab_environment();
-// `auto` is as at the sites: tcp where a key is given or this build has no UCX, else ucx.
-[[nodiscard]] Result<std::unique_ptr<Transport>> make_transport(const LoadedConfig& loaded);
+[[nodiscard]] Result<LinkChoice> choose_links(const LoadedConfig& loaded);
+// With `auto`, a coordinator and who speaks with it alone need tcp only: its address is written by people.
+enum class LinksTo : std::uint8_t { kCoordinator, kSites };
+[[nodiscard]] Result<std::unique_ptr<Transport>> make_transport(const LoadedConfig& loaded, const LinkChoice& choice,
+                                                                LinksTo whom);
 
 // Blocks SIGINT and SIGTERM, before any thread starts, so that only who waits for this set sees them.
 [[nodiscard]] sigset_t block_ends();

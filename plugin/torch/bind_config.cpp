@@ -1,4 +1,5 @@
 // Knobs, the log, transports and what this build is made of.
+#include <pybind11/functional.h>
 #include <pybind11/stl.h>
 #include <torch/version.h>
 
@@ -6,8 +7,11 @@
 #include <map>
 #include <sstream>
 
+#include "core/base/address.h"
 #include "core/base/log.h"
 #include "torch/bindings.h"
+#include "transport/auto/auto_transport.h"
+#include "transport/auto/link_choice.h"
 #include "transport/gloo/gloo_transport.h"
 #include "transport/tcp/tcp_transport.h"
 #ifdef COLLAB_HAS_UCX
@@ -144,6 +148,22 @@ std::pair<std::string, std::string> describe_ucx(const std::string& library_dir)
 #endif
 }
 
+// (kind, reason, whether a key is given and not used)
+std::tuple<std::string, std::string, bool> links_for(const PyConfig& config,
+                                                     const std::function<std::optional<std::string>()>& ucx_problem) {
+  LinkChoice choice = value_or_raise(choose_links(config.loaded.config, [&ucx_problem] {
+    const std::optional<std::string> problem = ucx_problem();
+    return problem ? unavailable(*problem) : Status();
+  }));
+  return {std::move(choice.kind), std::move(choice.reason), choice.key_unused};
+}
+
+// `packed`: the bytes of an IPv4 or IPv6 address.
+bool is_near_address(const py::bytes& packed) {
+  const std::string_view bytes = packed;
+  return is_near({reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()});
+}
+
 py::dict build_info() {
   py::dict info;
   info["version"] = COLLAB_VERSION;
@@ -193,25 +213,23 @@ void try_transport(const py::dict& spec) {
 
 TransportFactory transport_factory(const py::dict& spec) {
   const auto kind = field<std::string>(spec, "kind", "");
-  if (kind == "ucx") {
-    refuse_unknown_fields(spec, {"kind", "connections", "advertise_host", "library_dir", "transports"});
+  if (kind == "ucx" || kind == "tcp" || kind == "auto") {
+    refuse_unknown_fields(spec, {"kind", "config", "advertise_host", "library_dir"});
+    const auto advertise = field<std::string>(spec, "advertise_host", "");
+    const LoadedConfig loaded =
+        spec.contains("config") ? spec["config"].cast<const PyConfig&>().loaded : LoadedConfig();
+    TcpOptions tcp = tcp_options(loaded);
+    tcp.advertise_host = advertise;
+    if (kind == "tcp") return [tcp] { return make_tcp_transport(tcp); };
 #ifdef COLLAB_HAS_UCX
-    UcxOptions options;
-    options.connections = field<std::uint32_t>(spec, "connections", options.connections);
-    options.advertise_host = field<std::string>(spec, "advertise_host", "");
-    options.library_dir = field<std::string>(spec, "library_dir", "");
-    options.transports = field<std::string>(spec, "transports", "");
-    return [options] { return make_ucx_transport(options); };
+    UcxOptions ucx = ucx_options(loaded);
+    ucx.advertise_host = advertise;
+    ucx.library_dir = field<std::string>(spec, "library_dir", "");
+    if (kind == "ucx") return [ucx] { return make_ucx_transport(ucx); };
+    return [tcp, ucx] { return make_auto_transport(make_tcp_transport(tcp), make_ucx_transport(ucx)); };
 #else
-    raise(unavailable("this build has no UCX; build it with -DCOLLAB_WITH_UCX=ON or set COLLAB_TRANSPORT=gloo"));
+    raise(unavailable("this build has no UCX; build it with -DCOLLAB_WITH_UCX=ON or set COLLAB_TRANSPORT=tcp"));
 #endif
-  }
-  if (kind == "tcp") {
-    refuse_unknown_fields(spec, {"kind", "config", "advertise_host"});
-    TcpOptions options;
-    if (spec.contains("config")) options = tcp_options(spec["config"].cast<const PyConfig&>().loaded);
-    options.advertise_host = field<std::string>(spec, "advertise_host", "");
-    return [options] { return make_tcp_transport(options); };
   }
   if (kind == "gloo") {
     refuse_unknown_fields(spec, {"kind", "backend"});
@@ -219,7 +237,7 @@ TransportFactory transport_factory(const py::dict& spec) {
     options.backend = field<c10::intrusive_ptr<c10d::Backend>>(spec, "backend", nullptr);
     return [options] { return make_gloo_transport(options); };
   }
-  raise(invalid_argument("transport kind '" + kind + "'; expected ucx, tcp or gloo"));
+  raise(invalid_argument("transport kind '" + kind + "'; expected auto, ucx, tcp or gloo"));
   return {};
 }
 
@@ -234,6 +252,8 @@ void bind_config(py::module_& module) {
   module.def("log", &write_log, py::arg("level"), py::arg("text"));
   module.def("ucx_description", &describe_ucx, py::arg("library_dir") = "");
   module.def("try_transport", &try_transport, py::arg("transport"));
+  module.def("choose_links", &links_for, py::arg("config"), py::arg("ucx_problem"));
+  module.def("is_near", &is_near_address, py::arg("packed"));
   module.def("build_info", &build_info);
 }
 

@@ -93,11 +93,16 @@ def log(level: str, text: str) -> None: ...
 def ucx_description(library_dir: str = "") -> tuple[str, str]:
     """(version, path of the library); ConnectionError when there is no usable UCX."""
 
+def choose_links(config: Config, ucx_problem: Callable[[], str | None]) -> tuple[str, str, bool]:
+    """(kind, reason, whether a key is given and not used); RefusedError when what is asked for cannot be had."""
+
+def is_near(packed: bytes) -> bool:
+    """Whether the address, 4 or 16 bytes, is this machine's or a private network's."""
+
 def build_info() -> dict[str, Any]:
     """version, compiler, torch (it was built for), ucx, assertions."""
 
-# {"kind": "ucx", "connections": 2, "advertise_host": "", "library_dir": "", "transports": ""}
-# {"kind": "tcp", "config": Config, "advertise_host": ""}
+# {"kind": "auto" | "ucx" | "tcp", "config": Config, "advertise_host": "", "library_dir": ""}, the last for UCX
 # {"kind": "gloo", "backend": Backend with one rank a node, for this transport alone}
 Transport = dict[str, Any]
 

@@ -29,23 +29,6 @@ def is_loopback(host: str) -> bool:
     return bool(infos) and all(ipaddress.ip_address(info[4][0]).is_loopback for info in infos)
 
 
-# What the tcp transport speaks to without a key, this machine apart; tcp_socket.cpp has the same list.
-_NEAR = tuple(
-    map(ipaddress.ip_network, ("127.0.0.0/8", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16",
-                               "::1/128", "fe80::/10", "fc00::/7"))
-)  # fmt: skip
-
-
-def is_near(host: str) -> bool:
-    """True when all addresses of the host are this machine's or private; also of a name that is unknown here."""
-    try:
-        infos = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    except OSError:
-        return True  # whoever dials it says so
-    found = [ipaddress.ip_address(str(info[4][0]).partition("%")[0]) for info in infos]
-    return all(any(address in network for network in _NEAR) for address in found)
-
-
 def local_address_towards(host: str) -> str:
     """The local address the kernel would use to reach `host`; nothing is sent.
 

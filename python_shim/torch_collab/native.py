@@ -167,13 +167,20 @@ def ucx_problem() -> str | None:
     return None
 
 
-def ucx_transport(config: Settings, advertise: str) -> dict[str, Any]:
-    spec: dict[str, Any] = {"kind": "ucx", "advertise_host": advertise, "library_dir": ucx_library_dir()}
-    return spec | ({"connections": config.connections} if config.connections else {})
+@_worded
+def choose_links(config: Settings, ucx_problem: Callable[[], str | None]) -> tuple[str, str, bool]:
+    choice: tuple[str, str, bool] = _module().choose_links(config.raw, ucx_problem)
+    return choice
 
 
-def tcp_transport(config: Settings, advertise: str) -> dict[str, Any]:
-    return {"kind": "tcp", "config": config.raw, "advertise_host": advertise}
+def is_near(packed: bytes) -> bool:
+    """Is the address (4 or 16 bytes) this machine's or a private network's? There the clear is allowed unasked."""
+    return bool(_module().is_near(packed))
+
+
+def addressed_transport(kind: str, config: Settings, advertise: str) -> dict[str, Any]:
+    """`kind` is auto, ucx or tcp; `advertise` the host that others dial, or empty: as it is listened at."""
+    return {"kind": kind, "config": config.raw, "advertise_host": advertise, "library_dir": ucx_library_dir()}
 
 
 @_worded

@@ -85,9 +85,9 @@ def meet(world: World) -> None:
 def _reach_coordinator(world: World, config: native.Settings) -> dict[str, Any]:
     """Leaders: the transport for links between sites, with `world.coordinators` known and one of them served here."""
     choice = links.choose(config, world.one_world)
-    log.info(str(choice))
+    (log.warning if choice.key_unused else log.info)(str(choice))
     gloo = _LinkNodes(world) if choice.kind == "gloo" else None
-    transport = native.gloo_transport(gloo.mine) if gloo else links.make(config, config.advertise)
+    transport = native.gloo_transport(gloo.mine) if gloo else links.make_between_sites(config, config.advertise)
     if world.coordinators:
         return transport  # known since the ranks' meeting
     if not world.one_world:

@@ -18,15 +18,38 @@ def ucx_loads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(native, "ucx_problem", lambda: None)
 
 
-def test_ucx_without_a_key() -> None:
-    assert links.choose(config()).kind == "ucx"
-    assert links.choose(config(coordinator="10.1.2.3:29400,[fd00::1]:29400")).kind == "ucx"
+def test_both_without_a_key() -> None:
+    assert links.choose(config()).kind == "auto"
+    assert links.choose(config(coordinator="10.1.2.3:29400,[fd00::1]:29400")).kind == "auto"
+
+
+@pytest.mark.parametrize(("transport", "kind"), [("auto", "tcp"), ("tcp", "tcp"), ("ucx", "ucx")])
+def test_a_coordinator_is_dialled_at_one_port(transport: str, kind: str) -> None:
+    given = config(transport=transport)
+    assert links.make(given, "")["kind"] == kind
+    assert links.make_between_sites(given, "")["kind"] == transport
 
 
 def test_a_key_asks_for_encryption() -> None:
     choice = links.choose(config(token=KEY))
     assert choice.kind == "tcp" and "COLLAB_TOKEN is given" in choice.reason and KEY not in str(choice)
-    assert links.choose(config(token=KEY, transport="ucx")).kind == "ucx"  # asked for by name
+
+
+@pytest.mark.parametrize("key", [{"token": KEY}, {"token_file": "/key"}, {"tls_cert": "/cert"}])
+@pytest.mark.parametrize("transport", ["ucx", "gloo"])
+def test_a_key_is_not_dropped_silently(transport: str, key: dict[str, str]) -> None:
+    name = f"COLLAB_{next(iter(key)).upper()}"
+    with pytest.raises(RuntimeError, match=f"{name} is given, and COLLAB_TRANSPORT={transport} does not encrypt"):
+        links.choose(config(transport=transport, **key), one_world=True)
+    choice = links.choose(config(transport=transport, insecure="1", **key), one_world=True)
+    assert choice.kind == transport and choice.key_unused
+    assert f"not encrypted: {name} is given and not used" in choice.reason
+
+
+@pytest.mark.parametrize("transport", ["auto", "ucx", "tcp", "gloo"])
+def test_what_is_not_encrypted_is_called_so(transport: str) -> None:
+    choice = links.choose(config(transport=transport), one_world=True)
+    assert "not encrypted" in choice.reason and not choice.key_unused
 
 
 def test_without_ucx(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,10 +66,12 @@ def test_gloo_joins_one_world_only() -> None:
         links.choose(config(transport="gloo"))
 
 
-@pytest.mark.parametrize("transport", ["auto", "ucx"])
-@pytest.mark.parametrize("knobs", [{"coordinator": "93.184.216.34:29400"}, {"advertise": "2606:4700::1111"}])
+@pytest.mark.parametrize("transport", ["auto", "ucx", "tcp"])
+@pytest.mark.parametrize(
+    "knobs", [{"coordinator": "93.184.216.34:29400"}, {"advertise": "2606:4700::1111"}, {"advertise": "100.64.0.1"}]
+)
 def test_the_open_internet_needs_a_key_or_a_word(transport: str, knobs: dict[str, str]) -> None:
     with pytest.raises(RuntimeError, match=r"not encrypted: make a swarm key with `collab token`"):
         links.choose(config(transport=transport, **knobs))
-    assert links.choose(config(transport=transport, insecure="1", **knobs)).kind == "ucx"
+    assert "not encrypted" in links.choose(config(transport=transport, insecure="1", **knobs)).reason
     assert links.choose(config(token=KEY, **knobs)).kind == "tcp"

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -15,6 +16,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <thread>
 
 #include "tests/transport/conformance.h"
@@ -78,6 +80,8 @@ class UcxWorld final : public World {
   PlainSocket silent_;  // listening, accepting nobody
   std::string nobody_;
 };
+
+constexpr int kNotAllowedHere = 77;
 
 // This program again, as another process: see main().
 pid_t spawn(const std::string& role, const std::string& argument) {
@@ -238,6 +242,26 @@ TEST(Ucx, StrangersBytesDoNoHarm) {
   EXPECT_EQ(pair.a.seen.accepted().size(), 1U);
 }
 
+TEST(Ucx, OnlyNearAddressesAreDialledUnlessAskedFor) {
+  Pair pair;
+  const LinkId link = pair.b.transport->connect("93.184.216.34:29400", seconds(10));
+  ASSERT_TRUE(Pair::until([&] { return pair.b.seen.closed(link).has_value(); }));
+  const Status why = *pair.b.seen.closed(link);
+  EXPECT_EQ(why.code(), StatusCode::kRefused);
+  for (const char* words : {"93.184.216.34:29400", "not encrypted", "COLLAB_TOKEN", "COLLAB_INSECURE=1"}) {
+    EXPECT_NE(why.message().find(words), std::string::npos) << why.message();
+  }
+}
+
+// Whoever calls from afar is turned away, though the port is open to all.
+TEST(Ucx, OnlyNearAddressesAreAcceptedUnlessAskedFor) {
+  int status = -1;
+  const pid_t child = spawn("called-from-afar", "");
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  if (WEXITSTATUS(status) == kNotAllowedHere) GTEST_SKIP() << "no network of its own for a process here";
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
 TEST(Ucx, SaysWhatItLoaded) {
   const auto description = ucx_description("");
   ASSERT_TRUE(description.ok()) << description.status().to_string();
@@ -270,8 +294,28 @@ TEST(Ucx, OptionsAreBounded) {
   EXPECT_FALSE(made.ok());
 }
 
+// In a network of its own, whose one address is public: 0 when a call from there is refused, and taken once asked for.
+int called_from_afar() {
+  const uid_t user = getuid();
+  if (unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0) return kNotAllowedHere;
+  std::ofstream("/proc/self/uid_map") << "0 " << user << " 1";  // so that `ip` keeps the right to its network
+  if (std::system("ip link set lo up && ip addr flush dev lo && ip addr add 203.0.113.7/32 dev lo") != 0) return kNotAllowedHere;
+  Peer careful, open;
+  careful.transport = std::move(*make_ucx_transport({.transports = "tcp"}));
+  open.transport = std::move(*make_ucx_transport({.transports = "tcp", .insecure = true}));
+  for (Peer* peer : {&careful, &open}) {
+    if (!peer->transport->start(&peer->seen).ok()) return 2;
+    peer->address = *peer->transport->listen("203.0.113.7:0");
+  }
+  const LinkId refused = open.transport->connect(careful.address, seconds(10));
+  const LinkId taken = open.transport->connect(open.address, seconds(10));
+  if (!Pair::until([&] { return open.seen.connected(taken) && open.seen.closed(refused).has_value(); })) return 3;
+  return careful.seen.accepted().empty() && !open.seen.connected(refused) ? 0 : 4;
+}
+
 // The roles of spawned processes.
 int run_role(const std::string& role, const std::string& argument) {
+  if (role == "called-from-afar") return called_from_afar();
   auto made = make_ucx_transport({.transports = role == "peer-tcp" ? "tcp" : ""});
   if (role == "expect-no-ucx") {
     const std::string message = made.ok() ? "" : made.status().message();

@@ -1,18 +1,38 @@
 #include "core/base/address.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 
 namespace collab {
 namespace {
 
-constexpr std::size_t kMaxHostBytes = 248;  // with brackets, colon and port it fits the wire's 256
+constexpr std::size_t kMaxHostBytes =
+    239;  // with brackets, colon, port and "+ucx" with one more it fits the wire's 256
 
 bool is_host_character(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '-' || c == '_';
 }
 
+bool is_near_v4(std::span<const std::uint8_t> address) {
+  std::uint32_t bits = 0;
+  for (const std::uint8_t byte : address) bits = (bits << 8) | byte;
+  const auto in = [&](std::uint32_t network, int length) { return (bits ^ network) >> (32 - length) == 0; };
+  return in(0x7F00'0000, 8) || in(0x0A00'0000, 8) || in(0xAC10'0000, 12) || in(0xC0A8'0000, 16) || in(0xA9FE'0000, 16);
+}
+
 }  // namespace
+
+bool is_near(std::span<const std::uint8_t> address) {
+  if (address.size() == 4) return is_near_v4(address);
+  if (address.size() != 16) return false;
+  constexpr std::array<std::uint8_t, 16> kLoopback{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1};
+  constexpr std::array<std::uint8_t, 12> kMappedV4{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF};
+  if (std::equal(kMappedV4.begin(), kMappedV4.end(), address.begin())) return is_near_v4(address.subspan(12));
+  const bool unique_local = (address[0] & 0xFEU) == 0xFC;
+  const bool link_local = address[0] == 0xFE && (address[1] & 0xC0U) == 0x80;
+  return std::equal(kLoopback.begin(), kLoopback.end(), address.begin()) || unique_local || link_local;
+}
 
 bool is_host(std::string_view text) {
   if (text.empty() || text.size() > kMaxHostBytes) return false;
@@ -42,6 +62,13 @@ Result<HostPort> parse_host_port(std::string_view text) {
     return wrong("\"" + std::string(digits) + "\" is not a port (0 to 65535)");
   }
   return parsed;
+}
+
+std::string_view plain_address(std::string_view text) { return text.substr(0, text.find('+')); }
+
+std::string_view hint_of(std::string_view text) {
+  const std::size_t plus = text.find('+');
+  return plus == std::string_view::npos ? std::string_view() : text.substr(plus + 1);
 }
 
 std::string to_string(const HostPort& address) {

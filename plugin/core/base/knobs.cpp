@@ -205,8 +205,8 @@ constexpr auto kRows = std::to_array<KnobRow>({
      parse_advertise,
      format_text<&C::advertise>},
     {{"transport", "auto", "", "auto|ucx|tcp|gloo|loopback",
-      "What carries messages between sites. auto: tcp where a key is given (it encrypts) or UCX does not load, else "
-      "ucx."},
+      "What carries messages between sites. auto: with a key tcp, which encrypts; without one, between two sites, ucx "
+      "where both have it and it gets through, else tcp, neither encrypted."},
      kChoice,
      parse_choice<&C::transport, kTransports>,
      format_text<&C::transport>},
@@ -240,7 +240,7 @@ constexpr auto kRows = std::to_array<KnobRow>({
      parse_text<&C::tls_ca, is_path, true>,
      format_text<&C::tls_ca>},
     {{"insecure", "0", "", "0|1",
-      "Whether tcp links without a key may go to and come from addresses that are not private, in the clear."},
+      "Whether links in the clear, tcp without a key and ucx, may go to and come from addresses that are not private."},
      kSwitch,
      parse_switch<&C::insecure>,
      format_switch<&C::insecure>},

@@ -120,11 +120,11 @@ void TcpEngine::turn_away(Connection& connection, Refusal why, const std::string
 
 void TcpEngine::begin_dial(TcpLink& link, const std::string& address, TimePoint deadline) {
   link.dialled = true;
-  link.peer = address;
+  link.peer = plain_address(address);
   link.deadline = deadline;
   link.session = draw_id();
   sessions_[link.session] = link.id;
-  const Result<HostPort> parts = parse_host_port(address);
+  const Result<HostPort> parts = parse_host_port(link.peer);
   if (!parts.ok()) {
     end_link(link, parts.status());
     return;

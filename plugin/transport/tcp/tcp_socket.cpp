@@ -17,12 +17,6 @@ namespace {
 
 namespace ip = boost::asio::ip;
 
-bool is_near_v4(const ip::address_v4& address) {
-  const std::uint32_t bits = address.to_uint();
-  const auto in = [&](std::uint32_t network, int length) { return (bits ^ network) >> (32 - length) == 0; };
-  return in(0x7F00'0000, 8) || in(0x0A00'0000, 8) || in(0xAC10'0000, 12) || in(0xC0A8'0000, 16) || in(0xA9FE'0000, 16);
-}
-
 template <typename T>
 bool set(int fd, int level, int name, const T& value) {
   return ::setsockopt(fd, level, name, &value, sizeof(value)) == 0;
@@ -39,11 +33,7 @@ std::string to_text(const Endpoint& endpoint) {
 }
 
 bool is_near(const ip::address& address) {
-  if (address.is_v4()) return is_near_v4(address.to_v4());
-  const ip::address_v6 six = address.to_v6();
-  if (six.is_v4_mapped()) return is_near_v4(ip::make_address_v4(ip::v4_mapped, six));
-  const bool unique_local = (six.to_bytes()[0] & 0xFEU) == 0xFC;
-  return six.is_loopback() || six.is_link_local() || unique_local;
+  return address.is_v4() ? collab::is_near(address.to_v4().to_bytes()) : collab::is_near(address.to_v6().to_bytes());
 }
 
 ip::address network_of(const ip::address& address) {

@@ -12,6 +12,12 @@ constexpr Duration kHelloLimit = std::chrono::seconds(10);
 constexpr Duration kCloseLimit = std::chrono::seconds(5);
 constexpr std::size_t kMaxStrangers = 1024;  // accepted connections that have not said what they belong to
 
+constexpr const char* kNotNear =
+    " is neither this machine nor a private address, and links over UCX are not encrypted: set the swarm's "
+    "COLLAB_TOKEN "
+    "at all sites (made once by `collab token`) and leave COLLAB_TRANSPORT unset, or set COLLAB_INSECURE=1 to send the "
+    "model in the clear";
+
 std::array<std::uint64_t, 2> draw_token() {
   std::random_device device;
   const auto word = [&] { return (std::uint64_t{device()} << 32) | device(); };
@@ -59,10 +65,10 @@ void UcxEngine::dial(LinkId id, const std::string& address, TimePoint deadline) 
   UcxLink& link = links_[id];
   link.id = id;
   link.dialled = true;
-  link.peer = address;
+  link.peer = plain_address(address);
   link.deadline = deadline;
   link.token = draw_token();
-  const auto parts = parse_host_port(address);
+  const auto parts = parse_host_port(link.peer);
   if (!parts.ok()) {
     end_link(link, parts.status());
     return;
@@ -93,6 +99,10 @@ void UcxEngine::resolved(LinkId id, Result<SocketAddresses> addresses) {
 
 void UcxEngine::dial_next_address(UcxLink& link) {
   const SocketAddress& address = link.addresses[link.next_address++];
+  if (!options_.insecure && !is_near(address.storage)) {
+    end_link(link, refused("cannot connect to " + link.peer + ": " + host_port_of(address.storage).host + kNotNear));
+    return;
+  }
   if (link.worker == nullptr) {
     auto worker = open_worker(link.token[0]);
     if (!worker.ok()) {
@@ -163,6 +173,14 @@ void UcxEngine::accept(ucp_conn_request_h request) {
   const auto strangers = std::count_if(connections_.begin(), connections_.end(),
                                        [](const auto& entry) { return entry.second->link == LinkId(); });
   std::string peer = queried == UCS_OK ? to_string(host_port_of(attributes.client_address)) : "an unknown address";
+  if (!options_.insecure && (queried != UCS_OK || !is_near(attributes.client_address))) {
+    const std::string from = queried == UCS_OK ? host_port_of(attributes.client_address).host : peer;
+    if (const auto line = turned_away_.let(now(), "ucx: a connection was turned away: " + from + kNotNear)) {
+      log_warning(*line);
+    }
+    (void)api_.listener_reject(listeners_.front(), request);
+    return;
+  }
   if (static_cast<std::size_t>(strangers) >= kMaxStrangers) {
     log_warning("ucx: a connection from " + peer + " was refused: " + std::to_string(strangers) +
                 " others have not said yet what they belong to");

@@ -27,6 +27,7 @@
 #include <vector>
 
 #include "collab/transport.h"
+#include "core/base/seldom.h"
 #include "transport/ucx/ucx_api.h"
 #include "transport/ucx/ucx_link.h"
 #include "transport/ucx/ucx_mailbox.h"
@@ -142,6 +143,7 @@ class UcxEngine {
   std::map<Token, LinkId> half_open_;                           // accepted links that lack a hello
   std::unordered_map<ucp_ep_h, UcxConnectionPtr> connections_;  // every open endpoint
   TimePoint next_check_{};
+  Seldom turned_away_{std::chrono::seconds(1)};
 
   // Noted by callbacks.
   std::vector<ucp_conn_request_h> requests_;

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstring>
+#include <span>
 #include <thread>
 #include <utility>
 
@@ -41,6 +42,14 @@ Result<SocketAddresses> resolve_name(const HostPort& address, bool to_listen) {
 
 void resolve_in_background(HostPort address, std::function<void(Result<SocketAddresses>)> done) {
   std::thread([address = std::move(address), done = std::move(done)] { done(resolve_name(address, false)); }).detach();
+}
+
+bool is_near(const sockaddr_storage& address) {
+  const auto near = [](const auto& bytes) {
+    return is_near(std::span(reinterpret_cast<const std::uint8_t*>(&bytes), sizeof bytes));
+  };
+  if (address.ss_family == AF_INET) return near(reinterpret_cast<const sockaddr_in*>(&address)->sin_addr);
+  return address.ss_family == AF_INET6 && near(reinterpret_cast<const sockaddr_in6*>(&address)->sin6_addr);
 }
 
 HostPort host_port_of(const sockaddr_storage& address) {

@@ -30,6 +30,9 @@ using SocketAddresses = std::vector<SocketAddress>;
 // Calls `done` from a thread of its own.
 void resolve_in_background(HostPort address, std::function<void(Result<SocketAddresses>)> done);
 
+// As is_near of core/base/address.h.
+[[nodiscard]] bool is_near(const sockaddr_storage& address);
+
 // With numbers, not names.
 [[nodiscard]] HostPort host_port_of(const sockaddr_storage& address);
 

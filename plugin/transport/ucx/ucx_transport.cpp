@@ -33,6 +33,13 @@ class UcxTransport final : public Transport {
 
 }  // namespace
 
+UcxOptions ucx_options(const LoadedConfig& loaded) {
+  UcxOptions options;
+  if (loaded.config.connections != 0) options.connections = loaded.config.connections;
+  options.insecure = loaded.config.insecure;
+  return options;
+}
+
 Result<std::unique_ptr<Transport>> make_ucx_transport(UcxOptions options) {
   if (options.connections < 1 || options.connections > kMaxConnections) {
     return invalid_argument("ucx: expected 1 to " + std::to_string(kMaxConnections) + " connections a link, got " +

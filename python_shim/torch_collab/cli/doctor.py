@@ -142,7 +142,7 @@ def _in_the_clear(found: Findings, config: native.Settings) -> None:
     if config.advertise != addresses.NOT_DIALABLE:
         hosts.append(config.advertise)
     for host in hosts:
-        if host and not addresses.is_near(host):
+        if host and links.is_public(host):
             found.hint(
                 "key",
                 f"{host} is no private address: without a key, tcp links to and from it are refused; make one with "
@@ -157,7 +157,7 @@ def _ucx(found: Findings) -> None:
     else:
         found.problem(
             "ucx",
-            f"does not load: {problem}; pip install libucx-cu12 (without it links use tcp, at all sites alike)",
+            f"does not load: {problem}; pip install libucx-cu12 (without it links use tcp)",
         )
 
 

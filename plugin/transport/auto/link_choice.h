@@ -1,0 +1,25 @@
+// Which transports a process may use for links between sites, by what it is given: the knobs, a key, a UCX that loads.
+//
+// Threads: a pure function, as far as its argument is one. Ownership: none.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "collab/config.h"
+#include "collab/status.h"
+
+namespace collab {
+
+struct LinkChoice {
+  std::string kind;         // "auto": tcp and ucx, chosen for each link; "tcp", "ucx" or "gloo": that one alone
+  std::string reason;       // says whether links are encrypted
+  bool key_unused = false;  // a key is given, which this kind does not use: worth a warning
+};
+
+// Asks `ucx_loads` only where it matters; not ok: why UCX cannot be used. kRefused says what stands in the way.
+[[nodiscard]] Result<LinkChoice> choose_links(const Config& config, const std::function<Status()>& ucx_loads);
+// "links between sites use tcp: ..."
+[[nodiscard]] std::string to_string(const LinkChoice& choice);
+
+}  // namespace collab
