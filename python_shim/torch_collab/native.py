@@ -65,7 +65,6 @@ class Settings:
     listen: str
     advertise: str
     transport: str
-    connections: int  # 0: auto
     buffers: bool
     join_optimizer: bool
     reseed: bool
