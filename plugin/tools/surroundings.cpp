@@ -18,6 +18,8 @@ std::vector<std::pair<std::string, std::string>> collab_environment() {
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string text = *entry;
     const std::size_t equals = text.find('=');
+    // Not a knob: read where UCX is loaded.
+    if (text.starts_with("COLLAB_UCX_LIBRARY=")) continue;
     if (text.starts_with("COLLAB_") && equals != std::string::npos) {
       found.emplace_back(text.substr(0, equals), text.substr(equals + 1));
     }

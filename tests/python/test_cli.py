@@ -54,6 +54,12 @@ def test_config_prints_the_readme_table() -> None:
     assert table in README.read_text(), "README's table is not what `collab config --markdown` prints"
 
 
+def test_where_ucx_is_may_be_said_and_is_no_knob() -> None:
+    done = collab("config", COLLAB_UCX_LIBRARY="/opt/ucx/lib/libucp.so.0")
+    assert done.returncode == 0, done.stderr
+    assert "UCX_LIBRARY" not in done.stdout
+
+
 def test_config_refuses_an_unknown_knob_and_names_the_nearest() -> None:
     done = collab("config", COLLAB_CODEX="fp16")
     assert done.returncode == 1
