@@ -133,7 +133,7 @@ wire::Offer offer_of(const AnchorRecord& anchor) {
 }
 
 bool remembers(const wire::Join& join, RunId run) {
-  return join.report.remembers && (join.offer.branch.empty() || join.offer.branch[0].trunk != run);
+  return join.report.remembers && (run == RunId{} || join.offer.run == run);
 }
 
 Voters voters_of(const std::vector<wire::Voter>& list) {

@@ -30,6 +30,8 @@ void Site::State::try_elsewhere(const std::string& reason) {
   const auto count = static_cast<std::uint32_t>(config.coordinators.size());
   const std::uint32_t home = up.home.value_or(up.candidate);
   const bool at_home = up.candidate == home;
+  // Back soon: sites that each were away for long could miss each other at the one that waits for most of them.
+  up.backoff = kFirstBackoff;
   drop_coordinator(reason);
   if (at_home && count > 1) {
     up.candidate = (home + 1 + up.probes++ % (count - 1)) % count;

@@ -91,6 +91,20 @@ TEST(Office, WhatAllHereWereDoneWithIsConfirmedByMostBeforeItIsCommitted) {
   EXPECT_EQ(commits[0].second.attempt, AttemptId{1});
 }
 
+// Started again, it founded a swarm of its own, and knows what it has promised there: of this one it has forgotten all.
+TEST(Office, WhoRemembersAnotherRunIsWaitedForAsOneThatForgot) {
+  Sites sites;
+  static_cast<void>(sites.come(1, member("paris", true)));
+  wire::Join other = join_of("tokyo", 3);
+  other.offer = {RunId{8}, RoundId{0}, kRight};
+  other.report = {TermId{1}, true, true, {{SiteId{0}, "tokyo"}}, {}, {}};
+  EXPECT_TRUE(sent<wire::Welcome>(sites.come(2, other)).empty()) << "half of those who remember are not here";
+  const auto later = sites.answer(sites.c.pass(seconds(61)));
+  const auto welcomes = sent<wire::Welcome>(later);
+  ASSERT_EQ(welcomes.size(), 2U);
+  EXPECT_GT(welcomes[0].second.term.value, 64U) << "others may have granted some terms since";
+}
+
 // What its predecessor agreed on may have been for somebody who is not back yet: that interval is not cut short.
 TEST(Office, ThePaceThatWasToldLastHoldsUntilTheFirstCommit) {
   Sites sites;

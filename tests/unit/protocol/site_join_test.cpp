@@ -421,6 +421,25 @@ TEST(SiteGarbage, FromTheCoordinatorIsNamedAndIgnored) {
               HasSubstr("[ignored]"));
 }
 
+// Two that both stay away for long between their visits may never be there together.
+TEST(SiteJoin, WhoWaitsForAMajorityIsAwayForMomentsOnly) {
+  SiteHarness s;
+  s.become(0, {"paris", "tokyo"});
+  static_cast<void>(s.step(Closed{LinkId{1}, unavailable("reset")}));
+  static_cast<void>(s.pass(seconds(1)));
+  for (std::uint64_t visit = 5; visit < 15; ++visit) {
+    static_cast<void>(s.step(CoordinatorConnected{LinkId{visit}}));
+    std::vector<DialCoordinator> dials;
+    for (int waited = 0; waited < 120 && dials.empty(); ++waited) dials = all<DialCoordinator>(s.pass(seconds(1)));
+    ASSERT_FALSE(dials.empty());
+    const std::uint32_t elsewhere = dials[0].candidate;
+    const auto back = all<DialCoordinator>(s.step(DialFailed{{}, unavailable("refused")}));
+    const auto soon = back.empty() ? all<DialCoordinator>(s.pass(seconds(1))) : back;
+    ASSERT_FALSE(soon.empty()) << "visit " << visit;
+    EXPECT_NE(soon[0].candidate, elsewhere);
+  }
+}
+
 TEST(SiteJoin, WhoFellSilentIsNotDialledFirst) {
   SiteHarness s;
   s.become(1, {"paris", "tokyo"});
