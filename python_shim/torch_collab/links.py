@@ -61,7 +61,9 @@ def _refuse_public(config: native.Settings, choice: Choice) -> None:
     hosts = [addresses.split_host_port(address)[0] for address in config.coordinator]
     if choice.kind == "gloo":
         hosts.append(os.environ.get("MASTER_ADDR", ""))
-    for host in [*hosts, config.advertise]:
+    if config.advertise != addresses.NOT_DIALABLE:
+        hosts.append(config.advertise)
+    for host in hosts:
         if host and is_public(host):
             raise RuntimeError(
                 f"collab: {host} is neither this machine nor a private address, and links are not encrypted: make "

@@ -129,7 +129,7 @@ def test_a_key_that_cannot_be_written_is_said_in_words(tmp_path: Path) -> None:
     assert "there is no folder" in collab("token", "--out", str(tmp_path / "a" / "b")).stderr
 
 
-@pytest.mark.parametrize(("text", "words"), [("", "is empty"), ("abcde\n", "of 5 characters")])
+@pytest.mark.parametrize(("text", "words"), [("", "is empty"), ("abcde\n", "holds 5 characters")])
 def test_doctor_finds_a_key_that_the_runtime_would_refuse(text: str, words: str, tmp_path: Path) -> None:
     key = tmp_path / "swarm.key"
     key.write_text(text)
@@ -184,20 +184,20 @@ def test_doctor_checks_certificates_as_other_sites_will(tmp_path: Path) -> None:
 
     assert key_line("paris", "paris", "swarm").startswith("  ok    key: this site's certificate is of the swarm's")
     assert re.search(r"hint +key: .* make the next one", key_line("soon", "soon", "swarm"))
-    assert re.search(r"BAD +key: .*late.pem: certificate has expired", key_line("late", "late", "swarm"))
+    assert re.search(r"BAD +key: .*late.pem has run out: the certificate of CN=late", key_line("late", "late", "swarm"))
     assert re.search(r"BAD +key: COLLAB_TLS_KEY: .*late.key .*mismatch", key_line("paris", "late", "swarm"))
     assert re.search(r"BAD +key: .*paris.pem: unable to get local issuer", key_line("paris", "paris", "other"))
 
 
 def test_doctor_tells_what_tcp_would_refuse_without_a_key() -> None:
-    def hints(**environment: str) -> list[str]:
-        return re.findall(r"^  hint +key: (.*)$", collab("doctor", COLLAB_TRANSPORT="tcp", **environment).stdout, re.M)
+    def refusals(**environment: str) -> list[str]:
+        return re.findall(r"^  BAD +links: (.*)$", collab("doctor", COLLAB_TRANSPORT="tcp", **environment).stdout, re.M)
 
-    assert "8.8.8.8 is no private address" in hints(COLLAB_ADVERTISE="8.8.8.8")[0]
-    assert "1.1.1.1 is no private address" in hints(COLLAB_COORDINATOR="1.1.1.1:29500", COLLAB_ADVERTISE="None")[0]
-    assert not hints(COLLAB_ADVERTISE="192.168.1.2", COLLAB_COORDINATOR="10.0.0.1:29500")
-    assert not hints(COLLAB_ADVERTISE="8.8.8.8", COLLAB_INSECURE="1")
-    assert not hints(COLLAB_ADVERTISE="8.8.8.8", COLLAB_TOKEN="clb_" + "s" * 40)
+    assert "8.8.8.8 is neither this machine nor a private address" in refusals(COLLAB_ADVERTISE="8.8.8.8")[0]
+    assert "1.1.1.1 is neither" in refusals(COLLAB_COORDINATOR="1.1.1.1:29500", COLLAB_ADVERTISE="None")[0]
+    assert not refusals(COLLAB_ADVERTISE="192.168.1.2", COLLAB_COORDINATOR="10.0.0.1:29500")
+    assert not refusals(COLLAB_ADVERTISE="8.8.8.8", COLLAB_INSECURE="1")
+    assert not refusals(COLLAB_ADVERTISE="8.8.8.8", COLLAB_TOKEN="clb_" + "s" * 40)
 
 
 def test_doctor_tells_that_the_system_lacks_a_congestion_control() -> None:

@@ -125,29 +125,12 @@ def _key(found: Findings, config: native.Settings, choice: links.Choice | None) 
             found.fine("key", "a token, as `collab token` makes it")
     except (ValueError, RuntimeError, OSError) as error:
         found.problem("key", str(error).removeprefix("collab: "))
-        return
-    if not keys.is_given(config) and dict(row[:2] for row in config.values)["insecure"] != "1":
-        _in_the_clear(found, config)
 
 
 def _certificate(found: Findings, until: datetime) -> None:
     text = f"this site's certificate is of the swarm's authority, and holds until {until:%Y-%m-%d %H:%M} UTC"
     soon = until - datetime.now(UTC) < _SOON
     (found.hint if soon else found.fine)("key", text + (": make the next one" if soon else ""))
-
-
-def _in_the_clear(found: Findings, config: native.Settings) -> None:
-    """What tcp refuses without a key."""
-    hosts = [addresses.split_host_port(address)[0] for address in config.coordinator]
-    if config.advertise != addresses.NOT_DIALABLE:
-        hosts.append(config.advertise)
-    for host in hosts:
-        if host and links.is_public(host):
-            found.hint(
-                "key",
-                f"{host} is no private address: without a key, tcp links to and from it are refused; make one with "
-                "`collab token`, or set COLLAB_INSECURE=1 to speak in the clear",
-            )
 
 
 def _ucx(found: Findings) -> None:
