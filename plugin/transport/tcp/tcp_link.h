@@ -75,6 +75,7 @@ struct TcpLink {
   std::size_t turn = 0;   // where the next round over the data connections begins
   std::size_t shift = 0;  // of the data connections, see carriers()
   TimePoint shift_since{};
+  TimePoint data_arrived{};  // at the peer, as last heard
   TimePoint alone_since = kNever;
   int cut_connections = 0;      // that ended with bytes on their way, since the last one attached
   std::uint64_t cut_bytes = 0;  // about so many: headers and records count as sent

@@ -272,7 +272,9 @@ Status TcpEngine::on_ack(TcpLink& link, Connection& from, const Arrivals& arriva
   for (std::size_t lane = 0; lane < link.out.size(); ++lane) {
     const std::uint64_t before = link.out[lane].bytes_arrived();
     COLLAB_RETURN_IF_ERROR(link.out[lane].acknowledge(arrivals[lane], tokens, now()));
-    if (link.closing && link.out[lane].bytes_arrived() != before) link.deadline = now() + kCloseLimit;
+    if (link.out[lane].bytes_arrived() == before) continue;
+    if (link.closing) link.deadline = now() + kCloseLimit;
+    if (lane == static_cast<std::size_t>(Lane::kData)) link.data_arrived = now();
   }
   deliver_tokens(link, tokens);
   return {};  // the reader pumps once it has read all

@@ -20,6 +20,7 @@ constexpr double kUnsentSeconds = 0.008;  // that a socket holds, at the pace
 // of work, then 11 s of rest. What was on its way when the rest began may show a shorter round trip than any before,
 // and the 10 s count from there.
 constexpr Duration kShift = std::chrono::milliseconds(5500);
+constexpr Duration kArrives = std::chrono::milliseconds(500);
 
 }  // namespace
 
@@ -51,7 +52,9 @@ void TcpEngine::watch_exchange(TimePoint time) {
 }
 
 void TcpEngine::keep_pace(TcpLink& link, TimePoint time, bool backlogged) {
-  if (backlogged && time - link.shift_since > kShift && !link.pinged()) {
+  // Where nothing arrives any more, the next shift would only put more on its way that is lost.
+  const bool arrives = time - link.data_arrived < kArrives + 4 * link.round_trip;
+  if (backlogged && arrives && time - link.shift_since > kShift && !link.pinged()) {
     ++link.shift;
     link.shift_since = time;
   }
