@@ -21,9 +21,11 @@ constexpr std::int64_t kFarApart = std::int64_t{1} << 60;      // of clocks, in 
 constexpr Duration kCloseLimit = std::chrono::seconds(5);      // without progress
 
 // After this a segment hangs: its connection has lost something, or is slower than the others. Where a queue holds all
-// of them up, or a thin line takes its time, none does.
+// of them up, or a thin line takes its time, none does. Of many connections, as where losses slow each of them down,
+// some always hang, and the usual is no measure.
 Duration patience(const TcpLink& link, const Outbox& out) {
-  return 2 * std::max(link.round_trip, out.usual()) + std::chrono::milliseconds(50);
+  const Duration usual = link.crowded ? Duration(0) : out.usual();
+  return 2 * std::max(link.round_trip, usual) + std::chrono::milliseconds(50);
 }
 
 }  // namespace
@@ -222,6 +224,7 @@ void TcpEngine::pump(TcpLink& link) {
   }
   std::vector<Connection*> carriers = link.carriers(in_use(link));
   if (carriers.empty()) carriers.push_back(control);
+  link.crowded = carriers.size() > kFewCarriers;
   link.outbox(Lane::kData).cut_at(slow(link, carriers.size()) ? kSmallSegmentBytes : kMaxSegmentBytes);
   const std::size_t first = link.turn++;
   for (std::size_t i = 0; i < carriers.size(); ++i) {
