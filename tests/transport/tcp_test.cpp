@@ -153,15 +153,20 @@ TEST(Tcp, WhatIsDeclared) {
   EXPECT_TRUE(can.encrypts && can.resumes && can.crosses_nat && can.between_hosts && can.sees_peer_death);
 }
 
+// That so many MiB take to arrive, all queued at once.
+double seconds_for(TcpPair& pair, std::uint64_t mebibytes) {
+  const auto begun = std::chrono::steady_clock::now();
+  for (std::uint64_t i = 0; i < mebibytes; ++i) pair.send(Lane::kData, i, 1 << 20);
+  EXPECT_TRUE(until([&] { return pair.a.seen.messages() == mebibytes; }));
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
+}
+
 TEST(Tcp, CapsAreKept) {
   TcpOptions options;
   options.max_mbit_up = 80;  // 10 MB a second
   TcpPair pair(options);
   pair.link();
-  const auto begun = std::chrono::steady_clock::now();
-  for (std::uint64_t i = 0; i < 4; ++i) pair.send(Lane::kData, i, 1 << 20);
-  ASSERT_TRUE(until([&] { return pair.a.seen.messages() == 4; }));
-  const double seconds_taken = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
+  const double seconds_taken = seconds_for(pair, 4);
   EXPECT_GT(seconds_taken, 0.3) << "4 MiB, half a megabyte of them at once";
   EXPECT_LT(seconds_taken, 2.0);
 }
@@ -171,10 +176,7 @@ TEST(Tcp, TheCapOnWhatComesHoldsTheSenderBack) {
   options.max_mbit_down = 80;
   TcpPair pair(options);
   pair.link();
-  const auto begun = std::chrono::steady_clock::now();
-  for (std::uint64_t i = 0; i < 16; ++i) pair.send(Lane::kData, i, 1 << 20);
-  ASSERT_TRUE(until([&] { return pair.a.seen.messages() == 16; }));
-  const double seconds_taken = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
+  const double seconds_taken = seconds_for(pair, 16);
   EXPECT_GT(seconds_taken, 0.9);
   EXPECT_LT(seconds_taken, 5.0);
 }
@@ -186,10 +188,7 @@ TEST(Tcp, ATightCapCostsNothingTwice) {
   options.connections = 12;
   TcpPair pair(options);
   pair.link();
-  const auto begun = std::chrono::steady_clock::now();
-  for (std::uint64_t i = 0; i < 4; ++i) pair.send(Lane::kData, i, 1 << 20);
-  ASSERT_TRUE(until([&] { return pair.a.seen.messages() == 4; }));
-  const double seconds_taken = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
+  const double seconds_taken = seconds_for(pair, 4);
   EXPECT_GT(seconds_taken, 2.5) << "4 MiB at 1.25 MB/s";
   EXPECT_LT(seconds_taken, 8.0);
   const TcpCounters sender = tcp_counters(*pair.b.transport);

@@ -4,7 +4,7 @@
 // the cap by how many send just now. Not to read is the last resort: what a sender has handed to its system stands
 // there, looks lost to it, and is sent again.
 #include <algorithm>
-#include <utility>
+#include <cmath>
 
 #include "transport/tcp/tcp_engine.h"
 

@@ -85,10 +85,7 @@ void TcpEngine::accepted(asio::ip::tcp::socket socket, const Endpoint& from) {
   const std::string words =
       "without a key only this machine and private addresses are accepted: set the swarm's COLLAB_TOKEN on all sites "
       "(made once by `collab token`), or COLLAB_INSECURE=1 to speak in the clear";
-  if (const auto line =
-          turned_away_.let(now(), "tcp: a connection from " + to_text(from) + " was turned away: " + words)) {
-    log_warning(*line);
-  }
+  tell_turned_away(from, words);
   turn_away(*connection, Refusal::kNotAllowed, words);
 }
 
@@ -114,6 +111,11 @@ void TcpEngine::turn_away(Connection& connection, Refusal why, const std::string
   connection.send(std::move(answer));
   connection.deadline = now() + kDrainLimit;
   connection.drain();
+}
+
+void TcpEngine::tell_turned_away(const Endpoint& from, const std::string& words) {
+  const auto line = turned_away_.let(now(), "tcp: a connection from " + to_text(from) + " was turned away: " + words);
+  if (line) log_warning(*line);
 }
 
 // ---- dialling ------------------------------------------------------------------------------------
@@ -381,10 +383,10 @@ void TcpEngine::failed(const ConnectionPtr& from, Fault fault, const Status& why
   if (link == nullptr) {
     if (!from->dialled() && from->link == LinkId() && fault != Fault::kEndedByPeer) {
       ++counters_.refused;
-      const std::string who = "tcp: a connection from " + to_text(from->peer());
       if (fault == Fault::kNotAllowed) {
-        if (const auto line = turned_away_.let(now(), who + " was turned away: " + why.message())) log_warning(*line);
-      } else if (const auto line = dropped_.let(now(), who + " was dropped: " + why.message())) {
+        tell_turned_away(from->peer(), why.message());
+      } else if (const auto line = dropped_.let(
+                     now(), "tcp: a connection from " + to_text(from->peer()) + " was dropped: " + why.message())) {
         log_info(*line);
       }
     }

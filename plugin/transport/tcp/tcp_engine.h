@@ -100,6 +100,7 @@ class TcpEngine final : private ConnectionOwner {
   void accepted(boost::asio::ip::tcp::socket socket, const Endpoint& from);
   void make_room();
   void turn_away(Connection& connection, Refusal why, const std::string& words);
+  void tell_turned_away(const Endpoint& from, const std::string& words);
   void begin_dial(TcpLink& link, const std::string& address, TimePoint deadline);
   void look_up(const TcpLink& link, const HostPort& address);
   void resolved(TcpLink& link, Result<Endpoints> endpoints);
@@ -129,7 +130,7 @@ class TcpEngine final : private ConnectionOwner {
   void ran_dry(Connection& from) override;
   void segment_written(Connection& from, Lane lane, std::uint64_t number) override;
   void pump(TcpLink& link);
-  bool fill(TcpLink& link, Connection& connection, Lane lane);
+  bool fill(TcpLink& link, Connection& connection, Lane lane, Duration patience);
   void pump_later(TcpLink& link);
   void acknowledge(TcpLink& link);
   void acknowledge_later();

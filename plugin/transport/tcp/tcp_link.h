@@ -91,7 +91,6 @@ struct TcpLink {
   std::uint64_t bytes_unacknowledged = 0;  // arrived since the last acknowledgement
   bool was_backlogged = false;
   bool pump_posted = false;
-  bool crowded = false;  // many data connections are at work
 
   // Closing.
   bool ended = false;

@@ -23,8 +23,8 @@ constexpr Duration kCloseLimit = std::chrono::seconds(5);      // without progre
 // After this a segment hangs: its connection has lost something, or is slower than the others. Where a queue holds all
 // of them up, or a thin line takes its time, none does. Of many connections, as where losses slow each of them down,
 // some always hang, and the usual is no measure.
-Duration patience(const TcpLink& link, const Outbox& out) {
-  const Duration usual = link.crowded ? Duration(0) : out.usual();
+Duration patience_of(TcpLink& link, std::size_t carriers) {
+  const Duration usual = carriers > kFewCarriers ? Duration(0) : link.outbox(Lane::kData).usual();
   return 2 * std::max(link.round_trip, usual) + std::chrono::milliseconds(50);
 }
 
@@ -181,11 +181,13 @@ void TcpEngine::deliver_tokens(TcpLink& link, std::vector<std::uint64_t>& tokens
   tokens.clear();
 }
 
-// Hands one connection a batch; false when it or the lane has enough.
-bool TcpEngine::fill(TcpLink& link, Connection& connection, Lane lane) {
+// Hands one connection a batch; false when it or the lane has enough. Data that has hung for longer than `patience`
+// goes over this one as well.
+bool TcpEngine::fill(TcpLink& link, Connection& connection, Lane lane, Duration patience) {
   if (!connection.idle() || connection.state() != Connection::State::kAttached) return false;
   Outbox& out = link.outbox(lane);
-  if (lane == Lane::kData && !may_send(link)) return false;
+  const bool data = lane == Lane::kData;
+  if (data && !may_send(link)) return false;
   // A connection that drains quickly is given more at once; a slow one must not hold much.
   const Duration drained = now() - connection.filled_at;
   if (drained < kQuick) connection.fill_bytes = std::min(2 * connection.fill_bytes, kMostFilled);
@@ -194,10 +196,10 @@ bool TcpEngine::fill(TcpLink& link, Connection& connection, Lane lane) {
   std::size_t bytes = 0;
   std::size_t segments = 0;
   const std::uint64_t again = out.sent_again();
-  const std::size_t most = lane == Lane::kData && capped(link) ? kMaxSegmentBytes : connection.fill_bytes;
-  while (bytes < std::min(most, connection.fill_bytes) && segments < kFillSegments) {
+  const std::size_t most = std::min(data && capped(link) ? kMaxSegmentBytes : kMostFilled, connection.fill_bytes);
+  while (bytes < most && segments < kFillSegments) {
     std::optional<Outbox::Piece> piece = out.next(connection.name, connection.filled_at);
-    if (!piece && lane == Lane::kData) piece = out.hung(connection.name, connection.filled_at - patience(link, out));
+    if (!piece && data) piece = out.hung(connection.name, connection.filled_at - patience);
     if (!piece) break;
     bytes += piece->data.size() + kSegmentHeaderBytes;
     ++segments;
@@ -206,7 +208,7 @@ bool TcpEngine::fill(TcpLink& link, Connection& connection, Lane lane) {
   if (segments == 0) return false;
   counters_.bytes += bytes;
   counters_.again += out.sent_again() - again;
-  if (lane == Lane::kData) {
+  if (data) {
     up_.take(bytes);
     link.allowed.take(bytes);
   }
@@ -220,16 +222,16 @@ void TcpEngine::pump(TcpLink& link) {
   Connection* const control = link.control();
   if (control == nullptr) return;
   int fills = 0;
-  while (fills++ < kFillsInTurn && fill(link, *control, Lane::kControl)) {
+  while (fills++ < kFillsInTurn && fill(link, *control, Lane::kControl, {})) {
   }
   std::vector<Connection*> carriers = link.carriers(in_use(link));
   if (carriers.empty()) carriers.push_back(control);
-  link.crowded = carriers.size() > kFewCarriers;
+  const Duration patience = patience_of(link, carriers.size());
   link.outbox(Lane::kData).cut_at(slow(link, carriers.size()) ? kSmallSegmentBytes : kMaxSegmentBytes);
   const std::size_t first = link.turn++;
   for (std::size_t i = 0; i < carriers.size(); ++i) {
     Connection& carrier = *carriers[(first + i) % carriers.size()];
-    while (fills++ < kFillsInTurn && fill(link, carrier, Lane::kData)) {
+    while (fills++ < kFillsInTurn && fill(link, carrier, Lane::kData, patience)) {
     }
   }
   if (fills >= kFillsInTurn) pump_later(link);

@@ -64,11 +64,16 @@ void TcpEngine::keep_pace(TcpLink& link, TimePoint time, bool backlogged) {
     return;
   }
   if (carriers.front()->peer().address().is_loopback()) return;
-  if (!backlogged) link.way_out.reset();  // clocks drift apart: old news are wrong
-  const std::optional<LinkPace::Sight> sight = backlogged ? look(link, carriers) : LinkPace::Sight();
-  if (!sight) return;
-  if (backlogged) ask_the_way(link, time);
-  const double rate = link.pace.observe(time, *sight);
+  LinkPace::Sight sight;
+  if (backlogged) {
+    const std::optional<LinkPace::Sight> seen = look(link, carriers);
+    if (!seen) return;
+    sight = *seen;
+    ask_the_way(link, time);
+  } else {
+    link.way_out.reset();  // clocks drift apart: old news are wrong
+  }
+  const double rate = link.pace.observe(time, sight);
   const double share = rate / static_cast<double>(carriers.size());
   std::size_t unsent = carriers.size() > kFewCarriers ? kSmallSegmentBytes : kUnsentBytes;
   if (rate > 0) {
