@@ -198,6 +198,12 @@ void refuse_unknown_fields(const py::dict& spec, const std::vector<std::string>&
   }
 }
 
+// Empty without a token.
+py::bytes swarm_secret_for(const PyConfig& config, const std::string& purpose) {
+  const auto secret = value_or_raise(swarm_secret(tcp_options(config.loaded), purpose));
+  return {reinterpret_cast<const char*>(secret.data()), secret.size()};
+}
+
 // Makes the transport and drops it: what is wrong with its settings is raised, as it would be by whoever uses it.
 void try_transport(const py::dict& spec) {
   const TransportFactory factory = transport_factory(spec);
@@ -251,6 +257,7 @@ void bind_config(py::module_& module) {
   module.def("configure_log", &configure_log, py::arg("level"), py::arg("prefix") = "");
   module.def("log", &write_log, py::arg("level"), py::arg("text"));
   module.def("ucx_description", &describe_ucx, py::arg("library_dir") = "");
+  module.def("swarm_secret", &swarm_secret_for, py::arg("config"), py::arg("purpose"));
   module.def("try_transport", &try_transport, py::arg("transport"));
   module.def("choose_links", &links_for, py::arg("config"), py::arg("ucx_problem"));
   module.def("is_near", &is_near_address, py::arg("packed"));

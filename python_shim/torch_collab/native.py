@@ -172,6 +172,12 @@ def choose_links(config: Settings, ucx_problem: Callable[[], str | None]) -> tup
     return choice
 
 
+@_worded
+def swarm_secret(config: Settings, purpose: str) -> bytes:
+    """32 bytes made of the swarm's token (or its file) for this purpose; none without one. Raises ValueError."""
+    return bytes(_module().swarm_secret(config.raw, purpose))
+
+
 def is_near(packed: bytes) -> bool:
     """Is the address (4 or 16 bytes) this machine's or a private network's? There the clear is allowed unasked."""
     return bool(_module().is_near(packed))

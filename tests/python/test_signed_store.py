@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from torch.distributed import HashStore
-from torch_collab.keys import NO_KEY, SwarmKey, hkdf, read_key
+from torch_collab.keys import NO_KEY, SwarmKey, read_key
 from torch_collab.signed_store import SignatureError, SignedStore
 
 KEY = read_key({"COLLAB_TOKEN": "k" * 40}, {})
@@ -84,12 +84,6 @@ def test_moved_or_changed(
     store.set(f"a/{name}", change(store.get("a/name")))
     with pytest.raises(SignatureError, match=UNSIGNED):
         part(store, KEY, *scope).get(name)
-
-
-def test_the_derivation_is_rfc_5869s() -> None:
-    """Its first test case, as far as one block goes."""
-    made = hkdf(b"\x0b" * 22, bytes(range(13)), bytes(range(0xF0, 0xFA)))
-    assert made.hex() == "3cb25f25faacd57a90434f64d0362f2a2d2d0a90cf1a5a4c5db02d56ecc4c5bf"
 
 
 def test_where_the_key_comes_from(tmp_path: Path) -> None:

@@ -299,7 +299,8 @@ int called_from_afar() {
   const uid_t user = getuid();
   if (unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0) return kNotAllowedHere;
   std::ofstream("/proc/self/uid_map") << "0 " << user << " 1";  // so that `ip` keeps the right to its network
-  if (std::system("ip link set lo up && ip addr flush dev lo && ip addr add 203.0.113.7/32 dev lo") != 0) return kNotAllowedHere;
+  if (std::system("ip link set lo up && ip addr flush dev lo && ip addr add 203.0.113.7/32 dev lo") != 0)
+    return kNotAllowedHere;
   Peer careful, open;
   careful.transport = std::move(*make_ucx_transport({.transports = "tcp"}));
   open.transport = std::move(*make_ucx_transport({.transports = "tcp", .insecure = true}));

@@ -22,10 +22,11 @@ namespace collab::tcp {
 namespace {
 
 constexpr std::size_t kKeyBytes = 32;  // of SHA-256
-constexpr std::string_view kSalt = "collab swarm key 1";
 
-// RFC 5869 with SHA-256.
-Result<std::vector<unsigned char>> derive(const std::string& token, std::string_view purpose, std::size_t bytes) {
+}  // namespace
+
+Result<std::vector<unsigned char>> hkdf(std::string_view secret, std::string_view salt, std::string_view purpose,
+                                        std::size_t bytes) {
   EVP_KDF* const kdf = EVP_KDF_fetch(nullptr, "HKDF", nullptr);
   EVP_KDF_CTX* const context = kdf != nullptr ? EVP_KDF_CTX_new(kdf) : nullptr;
   const auto octets = [](const char* name, std::string_view text) {
@@ -33,7 +34,7 @@ Result<std::vector<unsigned char>> derive(const std::string& token, std::string_
   };
   std::string digest = "SHA256";
   const std::array<OSSL_PARAM, 5> parameters{OSSL_PARAM_construct_utf8_string(OSSL_KDF_PARAM_DIGEST, digest.data(), 0),
-                                             octets(OSSL_KDF_PARAM_KEY, token), octets(OSSL_KDF_PARAM_SALT, kSalt),
+                                             octets(OSSL_KDF_PARAM_KEY, secret), octets(OSSL_KDF_PARAM_SALT, salt),
                                              octets(OSSL_KDF_PARAM_INFO, purpose), OSSL_PARAM_construct_end()};
   std::vector<unsigned char> key(bytes);
   const bool derived = context != nullptr && EVP_KDF_derive(context, key.data(), bytes, parameters.data()) == 1;
@@ -42,6 +43,8 @@ Result<std::vector<unsigned char>> derive(const std::string& token, std::string_
   if (!derived) return internal_error("OpenSSL does not derive a key from COLLAB_TOKEN: it has no HKDF");
   return key;
 }
+
+namespace {
 
 std::string read_all(BIO* memory) {
   char* text = nullptr;
@@ -193,8 +196,8 @@ Status TlsContext::take_token(const std::string& token) {
                             std::to_string(token.size()) + " characters; anything below " +
                             std::to_string(kShortestToken) + " could be guessed");
   }
-  auto key = derive(token, "tls 1.3 external psk", kKeyBytes);
-  const auto name = derive(token, "identity", 8);
+  auto key = hkdf(token, kSwarmSalt, "tls 1.3 external psk", kKeyBytes);
+  const auto name = hkdf(token, kSwarmSalt, "identity", 8);
   if (!key.ok()) return key.status();
   if (!name.ok()) return name.status();
   key_ = std::move(*key);

@@ -127,6 +127,13 @@ Result<std::unique_ptr<Transport>> make_tcp_transport(TcpOptions options) {
   return std::unique_ptr<Transport>(std::make_unique<TcpTransport>(std::move(engine)));
 }
 
+Result<std::vector<unsigned char>> swarm_secret(const TcpOptions& options, std::string_view purpose) {
+  const Result<std::string> token = read_token(options);
+  if (!token.ok()) return token.status();
+  if (token->empty()) return std::vector<unsigned char>();
+  return tcp::hkdf(*token, tcp::kSwarmSalt, purpose, 32);
+}
+
 TcpCounters tcp_counters(const Transport& transport) {
   const auto* const made_here = dynamic_cast<const TcpTransport*>(&transport);
   return made_here != nullptr ? made_here->counters() : TcpCounters();

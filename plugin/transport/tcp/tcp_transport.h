@@ -11,6 +11,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "collab/config.h"
@@ -44,6 +45,9 @@ struct TcpOptions {
 
 // kInvalidArgument names the setting that is wrong.
 [[nodiscard]] Result<std::unique_ptr<Transport>> make_tcp_transport(TcpOptions options);
+
+// 32 bytes made of the swarm's token for another purpose than links; none without a token. kInvalidArgument as above.
+[[nodiscard]] Result<std::vector<unsigned char>> swarm_secret(const TcpOptions& options, std::string_view purpose);
 
 // What a tcp transport has done so far, for tests and for people.
 struct TcpCounters {
