@@ -86,7 +86,8 @@ MAY_POLL = {
     "tests/python/test_elastic.py",
     "tests/python/test_wan_elastic.py",  # strikes at random moments, and pauses for a time
     "tests/python/test_examples.py",
-    "tests/python/test_torchrun.py",
+    "tests/python/labs.py",
+    "tests/python/torchruns.py",
     "tests/transport/conformance.cpp",
     "tests/transport/recorder.cpp",
     "tests/transport/tcp_world.h",

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
+
+from torchruns import Nodes  # the line above lets it be found
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -24,3 +29,33 @@ def pytest_configure(config: object) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     config.addinivalue_line("markers", "slow: takes more than ten seconds")  # type: ignore[attr-defined]
     config.addinivalue_line("markers", "wan: needs network namespaces and TUN")  # type: ignore[attr-defined]
+
+
+@pytest.fixture(scope="session")
+def allowed() -> None:
+    """Skips, in words, where namespaces or TUN devices are not to be had."""
+    check = subprocess.run(
+        [sys.executable, "-m", "torch_collab.cli", "lab", "--check"], capture_output=True, text=True, timeout=60
+    )
+    if check.returncode != 0:
+        pytest.skip(check.stderr.strip())
+
+
+@pytest.fixture
+def serves_none(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What a handler tells its workers stays in the test. With a coordinator given it serves none."""
+    saved = dict(os.environ)
+    monkeypatch.setenv("COLLAB_COORDINATOR", "127.0.0.1:9")
+    yield
+    os.environ.clear()
+    os.environ.update(saved)
+
+
+@pytest.fixture
+def nodes(tmp_path: Path) -> Iterator[Nodes]:
+    made = Nodes(tmp_path)
+    try:
+        yield made
+    finally:
+        for node in made.all:
+            node.kill()

@@ -144,3 +144,23 @@ def run_ranks(
 def expect_success(finished: Sequence[Finished]) -> list[Finished]:
     assert all(f.status == 0 for f in finished), listing(finished)
     return list(finished)
+
+
+def run_worlds(folder: Path, coordinator: str, environments: dict[str, list[dict[str, str]]]) -> dict[str, Finished]:
+    """worlds.py in sites that are worlds of their own, each with a folder of its own; gives their leaders."""
+    worlds = {}
+    try:
+        for site, ranks in environments.items():
+            out = folder / site
+            out.mkdir()
+            common = {
+                "COLLAB_SITE": site,
+                "COLLAB_COORDINATOR": coordinator,
+                "COLLAB_SYNC_EVERY": "4",
+                "COLLAB_EVENTS": str(out / "events.jsonl"),
+            }
+            worlds[site] = Ranks("worlds.py", [str(out)], [{**common, **rank} for rank in ranks])
+        return {site: expect_success(world.join())[0] for site, world in worlds.items()}
+    finally:
+        for world in worlds.values():
+            world.kill()

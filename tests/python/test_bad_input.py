@@ -5,8 +5,8 @@ from __future__ import annotations
 import signal
 
 import pytest
+from commands import Coordinator, collab
 from ranks import Ranks, expect_success, listing, run_ranks
-from test_cli import Coordinator, collab
 
 TWO = ["a", "b"]
 

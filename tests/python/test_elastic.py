@@ -13,7 +13,7 @@ import time
 from typing import Any
 
 import pytest
-from test_torchrun import Node, Nodes, nodes  # noqa: F401  # a fixture
+from torchruns import Node, Nodes
 
 pytestmark = pytest.mark.slow
 
@@ -22,7 +22,7 @@ KILLS = int(os.environ.get("COLLAB_TEST_KILLS", "5"))
 SOAK_SECONDS = float(os.environ.get("COLLAB_SOAK_SECONDS", "120"))
 
 
-def three(nodes: Nodes, *flags: str, **environment: str) -> tuple[Node, Node, Node]:  # noqa: F811
+def three(nodes: Nodes, *flags: str, **environment: str) -> tuple[Node, Node, Node]:
     names = ("paris", "rome", "oslo")
     # The endpoint's is the first: its agent coordinates.
     made = []
@@ -37,14 +37,14 @@ def worker(node: Node) -> int:
     return int(node.pids()[-1])
 
 
-def end_alike(nodes: Nodes) -> None:  # noqa: F811
+def end_alike(nodes: Nodes) -> None:
     nodes.stop_training()
     for node in nodes.all:
         node.join()
     assert len({node.digest() for node in nodes.all}) == 1
 
 
-def events(nodes: Nodes, name: str) -> list[dict[str, Any]]:  # noqa: F811
+def events(nodes: Nodes, name: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (nodes.folder / f"{name}.jsonl").read_text().splitlines()]
 
 
@@ -53,11 +53,11 @@ def first_after(at: float, told: list[dict[str, Any]], **fields: str) -> float:
     return min(event["t"] for event in told if event["t"] > at and fields.items() <= event.items()) - at
 
 
-def rounds_told(nodes: Nodes, name: str) -> list[dict[str, Any]]:  # noqa: F811
+def rounds_told(nodes: Nodes, name: str) -> list[dict[str, Any]]:
     return [event for event in events(nodes, name) if event["event"] == "round" and event["site"] == name]
 
 
-def rounds_alike(nodes: Nodes, *names: str) -> int:  # noqa: F811
+def rounds_alike(nodes: Nodes, *names: str) -> int:
     """What each committed round led to was the same everywhere; how many there were."""
     told: dict[object, object] = {}
     for name in names:
@@ -67,7 +67,7 @@ def rounds_alike(nodes: Nodes, *names: str) -> int:  # noqa: F811
 
 
 @pytest.mark.timeout(120 + 24 * KILLS)
-def test_a_worker_is_killed_at_random_moments_and_returns(nodes: Nodes) -> None:  # noqa: F811
+def test_a_worker_is_killed_at_random_moments_and_returns(nodes: Nodes) -> None:
     paris, rome, oslo = three(nodes)
     chance = random.Random()
     kills: list[float] = []
@@ -90,7 +90,7 @@ def test_a_worker_is_killed_at_random_moments_and_returns(nodes: Nodes) -> None:
         print(f"a killed worker was {what} within {statistics.median(waits):.2f} s, at most {max(waits):.2f} s")
 
 
-def test_the_coordinators_machine_dies_and_the_others_go_on(nodes: Nodes) -> None:  # noqa: F811
+def test_the_coordinators_machine_dies_and_the_others_go_on(nodes: Nodes) -> None:
     paris, rome, oslo = three(nodes)
     paris.kill()
     rome.wait_for_rounds(2, "rome", "oslo")
@@ -99,7 +99,7 @@ def test_the_coordinators_machine_dies_and_the_others_go_on(nodes: Nodes) -> Non
     end_alike(nodes)
 
 
-def test_a_short_pause_is_waited_for(nodes: Nodes) -> None:  # noqa: F811
+def test_a_short_pause_is_waited_for(nodes: Nodes) -> None:
     environment = {"COLLAB_LINK_GRACE": "20s", "COLLAB_STRAGGLER_GRACE": "20s"}
     paris, rome, _ = three(nodes, **environment)
     os.kill(worker(rome), signal.SIGSTOP)
@@ -111,7 +111,7 @@ def test_a_short_pause_is_waited_for(nodes: Nodes) -> None:  # noqa: F811
     end_alike(nodes)
 
 
-def test_a_long_pause_is_not_waited_for_and_nothing_trained_is_lost(nodes: Nodes) -> None:  # noqa: F811
+def test_a_long_pause_is_not_waited_for_and_nothing_trained_is_lost(nodes: Nodes) -> None:
     paris, rome, _ = three(nodes)
     os.kill(worker(rome), signal.SIGSTOP)
     paris.wait_for_rounds(3, "paris", "oslo")
@@ -121,7 +121,7 @@ def test_a_long_pause_is_not_waited_for_and_nothing_trained_is_lost(nodes: Nodes
     end_alike(nodes)
 
 
-def test_a_lone_site_goes_on_as_a_branch_and_brings_home_what_it_learned(nodes: Nodes) -> None:  # noqa: F811
+def test_a_lone_site_goes_on_as_a_branch_and_brings_home_what_it_learned(nodes: Nodes) -> None:
     made = three(nodes, COLLAB_QUORUM_TIMEOUT="3s")
     paris, *others = made
     for node in others:
@@ -139,7 +139,7 @@ def test_a_lone_site_goes_on_as_a_branch_and_brings_home_what_it_learned(nodes: 
         assert rounds_told(nodes, node.name)[-1]["samples"] == trained, "each sample counts once"
 
 
-def test_of_two_sites_one_dies_and_comes_back(nodes: Nodes) -> None:  # noqa: F811
+def test_of_two_sites_one_dies_and_comes_back(nodes: Nodes) -> None:
     paris = nodes.start("paris", "--max-restarts=3", conf="is_host=1", **GPT2)
     rome = nodes.start("rome", "--max-restarts=3", conf="is_host=0", **GPT2)
     paris.wait_for_rounds(2, "paris", "rome")
@@ -153,7 +153,7 @@ def test_of_two_sites_one_dies_and_comes_back(nodes: Nodes) -> None:  # noqa: F8
     end_alike(nodes)
 
 
-def test_a_fourth_joins_leaves_on_sigterm_and_joins_again(nodes: Nodes) -> None:  # noqa: F811
+def test_a_fourth_joins_leaves_on_sigterm_and_joins_again(nodes: Nodes) -> None:
     paris, rome, oslo = three(nodes)
     for _ in range(2):
         lima = nodes.start("lima", nnodes="3:4", conf="is_host=0", **GPT2)
@@ -169,7 +169,7 @@ def test_a_fourth_joins_leaves_on_sigterm_and_joins_again(nodes: Nodes) -> None:
 
 
 @pytest.mark.timeout(480 + SOAK_SECONDS)
-def test_sites_come_and_go_for_long(nodes: Nodes) -> None:  # noqa: F811
+def test_sites_come_and_go_for_long(nodes: Nodes) -> None:
     """COLLAB_SOAK_SECONDS (`ci/soak.sh`: ten minutes) of sites that join, leave in good order, or are killed."""
     seconds = SOAK_SECONDS
     paris, rome, oslo = three(nodes)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from ranks import Ranks, expect_success
-from test_cli import Coordinator, Running, collab
+from commands import Coordinator, Running, collab
+from ranks import run_worlds
 
 
 class Helper(Running):
@@ -32,25 +32,9 @@ def test_two_sites_behind_nat_train_through_a_helper(tmp_path: Path) -> None:
         Coordinator("--sites", "2", COLLAB_TRANSPORT="tcp") as coordinator,
         Helper(coordinator.address, COLLAB_TRANSPORT="tcp", COLLAB_EVENTS=str(events)) as helper,
     ):
-        worlds = []
-        for site in ("paris", "rome"):
-            out = tmp_path / site
-            out.mkdir()
-            environment = {
-                "COLLAB_SITE": site,
-                "COLLAB_COORDINATOR": coordinator.address,
-                "COLLAB_ADVERTISE": "none",
-                "COLLAB_TRANSPORT": "tcp",
-                "COLLAB_SYNC_EVERY": "4",
-            }
-            worlds.append(Ranks("worlds.py", [str(out)], [environment]))
-        try:
-            # The second can take the anchor from the helper alone, so it is there before the first round.
-            for world in worlds:
-                expect_success(world.join())
-        finally:
-            for world in worlds:
-                world.kill()
+        # The second can take the anchor from the helper alone, so it is there before the first round.
+        behind_nat = {"COLLAB_ADVERTISE": "none", "COLLAB_TRANSPORT": "tcp"}
+        run_worlds(tmp_path, coordinator.address, {site: [behind_nat] for site in ("paris", "rome")})
         assert "helper ends" in helper.end()
     saved = [torch.load(tmp_path / site / "0.pt") for site in ("paris", "rome")]
     assert all(torch.equal(a, b) for a, b in zip(saved[0]["model"], saved[1]["model"], strict=True))

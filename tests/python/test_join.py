@@ -8,9 +8,9 @@ import signal
 from pathlib import Path
 
 import pytest
+from commands import Coordinator
 from ranks import Ranks, expect_success
-from test_cli import Coordinator
-from test_torchrun import Nodes, nodes  # noqa: F401
+from torchruns import Nodes
 
 
 @pytest.mark.slow
@@ -48,7 +48,7 @@ def test_a_joiner_of_25_million_parameters_trains_soon(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_site_restarted_on_its_machine_has_the_anchor_from_shared_memory(nodes: Nodes) -> None:  # noqa: F811
+def test_a_site_restarted_on_its_machine_has_the_anchor_from_shared_memory(nodes: Nodes) -> None:
     paris = nodes.start("paris", conf="is_host=1")
     rome = nodes.start("rome", "--max-restarts=1", nproc=2, conf="is_host=0")
     rome.wait_for_rounds(2, "paris", "rome")

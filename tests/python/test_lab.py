@@ -30,14 +30,6 @@ def run(*arguments: str, timeout: float = 60) -> subprocess.CompletedProcess[str
     return subprocess.run([*LAB, *arguments], capture_output=True, text=True, timeout=timeout)
 
 
-@pytest.fixture(scope="session")
-def allowed() -> None:
-    """Skips, in words, where namespaces or TUN devices are not to be had."""
-    check = run("--check")
-    if check.returncode != 0:
-        pytest.skip(check.stderr.strip())
-
-
 def probe(arguments: list[str], *what: str) -> dict[str, dict[str, Any]]:
     """What the probes of the sites measured, by site."""
     done = run(*arguments, "--", *PROBE, *what)

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 import torch
+from commands import Coordinator
 from ranks import Finished, Ranks, expect_success
-from test_cli import Coordinator
 from torch_collab import moments
 
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import socket
-import threading
 import time
-from collections.abc import Iterator
 
 import pytest
+from handlers import handler, ranks, rendezvous
 from ranks import free_port
 from torch.distributed import HashStore, PrefixStore
-from torch.distributed.elastic.rendezvous import RendezvousError, RendezvousInfo, RendezvousParameters
+from torch.distributed.elastic.rendezvous import RendezvousError, RendezvousParameters
 from torch.distributed.elastic.rendezvous.registry import get_rendezvous_handler
 from torch_collab.rendezvous.agent_store import AgentStore
 from torch_collab.rendezvous.cohort import Node, draw_cohort
@@ -20,45 +19,7 @@ from torch_collab.rendezvous.gathering import Gathered, Gathering, Terms
 from torch_collab.rendezvous.handler import CollabRendezvous
 from torch_collab.rendezvous.settings import read_settings
 
-
-@pytest.fixture(autouse=True)
-def environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """What a handler tells its workers stays in the test. With a coordinator given it serves none."""
-    saved = dict(os.environ)
-    monkeypatch.setenv("COLLAB_COORDINATOR", "127.0.0.1:9")
-    yield
-    os.environ.clear()
-    os.environ.update(saved)
-
-
-def handler(port: int, nnodes: tuple[int, int] = (2, 2), run_id: str = "a", **conf: str) -> CollabRendezvous:
-    conf = {"last_call_timeout": "0.3", "join_timeout": "20", **conf}
-    made = get_rendezvous_handler(RendezvousParameters("collab", f"127.0.0.1:{port}", run_id, *nnodes, **conf))
-    assert isinstance(made, CollabRendezvous)
-    return made
-
-
-def rendezvous(*handlers: CollabRendezvous) -> list[RendezvousInfo | RendezvousError]:
-    """All at once."""
-    found: dict[int, RendezvousInfo | RendezvousError] = {}
-
-    def run(index: int) -> None:
-        try:
-            found[index] = handlers[index].next_rendezvous()
-        except RendezvousError as error:
-            found[index] = error
-
-    threads = [threading.Thread(target=run, args=(index,)) for index in range(len(handlers))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    return [found[index] for index in range(len(handlers))]
-
-
-def ranks(infos: list[RendezvousInfo | RendezvousError]) -> list[tuple[int, int]]:
-    assert all(isinstance(info, RendezvousInfo) for info in infos), infos
-    return sorted((info.rank, info.world_size) for info in infos)
+pytestmark = pytest.mark.usefixtures("serves_none")
 
 
 def test_the_cohort_then_late_ones_then_one_that_comes_back() -> None:

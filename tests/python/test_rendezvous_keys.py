@@ -6,12 +6,12 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
+from handlers import handler, ranks, rendezvous
 from ranks import free_port
-from test_rendezvous import handler, ranks, rendezvous
 from torch.distributed import HashStore, TCPStore
 from torch.distributed.elastic.rendezvous import RendezvousError, RendezvousInfo
 from torch_collab.keys import NO_KEY, SwarmKey
@@ -26,14 +26,7 @@ LIST = "collab/rendezvous/cohort/list"
 SECONDS = 10.0  # of a join limit of 20, and of 600 by default
 
 
-@pytest.fixture(autouse=True)
-def environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """What a handler tells its workers stays in the test. With a coordinator given it serves none."""
-    saved = dict(os.environ)
-    monkeypatch.setenv("COLLAB_COORDINATOR", "127.0.0.1:9")
-    yield
-    os.environ.clear()
-    os.environ.update(saved)
+pytestmark = pytest.mark.usefixtures("serves_none")
 
 
 def node(

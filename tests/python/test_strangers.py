@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from test_cli import Coordinator, collab
+from commands import Coordinator, collab
 
 pytestmark = pytest.mark.slow
 

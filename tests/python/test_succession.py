@@ -8,14 +8,12 @@ import struct
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
+from commands import Coordinator
 from ranks import SCRIPTS
-from test_cli import Coordinator
 from test_elastic import rounds_alike, rounds_told
-from test_torchrun import Node, Nodes
+from torchruns import Node, Nodes
 
 pytestmark = pytest.mark.slow
 
@@ -81,14 +79,6 @@ class Gate:
                     return True
             at = data.find(b"CLB1", at + 4)
         return False
-
-
-@pytest.fixture
-def nodes(tmp_path: Path) -> Iterator[Nodes]:
-    made = Nodes(tmp_path)
-    yield made
-    for node in made.all:
-        node.kill()
 
 
 def start(nodes: Nodes, site: str, coordinators: str) -> Node:

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 from ranks import SCRIPTS
-from test_lab import allowed  # noqa: F401  # a fixture
 
 pytestmark = [pytest.mark.wan, pytest.mark.usefixtures("allowed")]
 

@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
+from labs import Lab, killed_after
 from ranks import SCRIPTS
-from test_lab import allowed  # noqa: F401  # a fixture
-from test_torchrun import ENVIRONMENT, descendants
+from torchruns import descendants
 
 pytestmark = [pytest.mark.slow, pytest.mark.wan, pytest.mark.usefixtures("allowed")]
 
-COLLAB = [sys.executable, "-m", "torch_collab.cli"]
 GRACE = 6.0
 CHUNK_BYTES = 256 * 1024
 CONNECTIONS = 13  # of a link
@@ -29,55 +26,22 @@ STREAMS = 4  # of these, at work
 SITES = ("paris", "rome", "oslo")
 
 
-class Lab:
-    """One lab whose sites run torchrun; `faults` are lines of its script."""
+class Swarm(Lab):
+    """A torchrun in each site; `faults` are lines of the lab's script."""
 
     def __init__(
         self, folder: Path, lines: list[str], faults: list[str], behind_nat: tuple[str, ...] = (), **environment: str
     ) -> None:
-        self.folder = folder
-        self._output = (folder / "output").open("w+")
-        token = subprocess.run([*COLLAB, "token"], capture_output=True, text=True, check=True).stdout.split()[-1]
-        given = {
-            **ENVIRONMENT, "COLLAB_TOKEN": token, "COLLAB_LINK_GRACE": f"{GRACE:.0f}s",
-            "COLLAB_EVENTS": f"{folder}/{{site}}.jsonl", **environment,
-        }  # fmt: skip
         script = folder / "faults.txt"
         script.write_text("\n".join(faults))
+        sites = (f"{site}:100" + ",nat" * (site in behind_nat) for site in SITES)
         command = [
-            *COLLAB, "lab", "--sites", *(f"{site}:100" + ",nat" * (site in behind_nat) for site in SITES),
-            *lines, "--script", str(script),
-            *(part for name, value in given.items() for part in ("--env", f"{name}={value}")), "--",
             sys.executable, "-m", "torch.distributed.run", "--rdzv-backend=collab", "--rdzv-endpoint=paris:29400",
             "--rdzv-id=test", f"--nnodes={len(SITES)}", "--nproc-per-node=1", "--max-restarts=3",
             "--rdzv-conf=last_call_timeout=1,join_timeout=60", str(SCRIPTS / "torchrun.py"), str(folder),
         ]  # fmt: skip
-        self.begun = time.time()
-        self.process = subprocess.Popen(command, stdout=self._output, stderr=subprocess.STDOUT, start_new_session=True)
-
-    @property
-    def output(self) -> str:
-        return (self.folder / "output").read_text()
-
-    def events(self, site: str, kind: str) -> list[dict[str, Any]]:
-        with contextlib.suppress(FileNotFoundError):
-            told = map(json.loads, (self.folder / f"{site}.jsonl").read_text().splitlines())
-            return [event for event in told if event["event"] == kind]
-        return []
-
-    def rounds(self, site: str, members: tuple[str, ...], since: float = 0) -> list[dict[str, Any]]:
-        """Rounds of exactly these members that ended there after so many seconds of the lab."""
-        return [
-            event
-            for event in self.events(site, "round")
-            if set(event["members"]) == set(members) and event["t"] - self.begun > since
-        ]
-
-    def wait(self, what: str, holds: Callable[[], object], until: float) -> None:
-        while not holds():
-            assert self.process.poll() is None, f"ended before {what}:\n{self.output}"
-            assert time.time() - self.begun < until, f"never {what}:\n{self.output}"
-            time.sleep(0.2)
+        network = ["--sites", *sites, *lines, "--script", str(script)]
+        super().__init__(folder, network, command, {"COLLAB_LINK_GRACE": f"{GRACE:.0f}s", **environment})
 
     def worker(self, site: str) -> int:
         """Of the site's torchrun, which is its child."""
@@ -89,10 +53,6 @@ class Lab:
                     return pid
         raise AssertionError(f"no worker at {site}")
 
-    def end(self) -> None:
-        (self.folder / "stop").touch()
-        self.process.wait(90)
-
     def end_together(self) -> None:
         """After one round of all: who has just had one when it is told has no part in the last of the others."""
         newest = max(event["round"] for site in SITES for event in self.events(site, "round"))
@@ -100,31 +60,17 @@ class Lab:
         (self.folder / "when").rename(self.folder / "stop")
         self.process.wait(90)
 
-    def kill(self) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGTERM)
-        self.process.wait(30)
-        self._output.close()
-
 
 @pytest.fixture
-def labs(tmp_path: Path) -> Iterator[Callable[..., Lab]]:
-    made: list[Lab] = []
-
-    def start(lines: list[str], faults: list[str], **environment: Any) -> Lab:
-        made.append(Lab(tmp_path, lines, faults, **environment))
-        return made[-1]
-
-    yield start
-    for lab in made:
-        lab.kill()
+def swarms(tmp_path: Path) -> Iterator[Callable[..., Swarm]]:
+    yield from killed_after(partial(Swarm, tmp_path))
 
 
 @pytest.mark.timeout(300)
-def test_machines_fall_silent_over_a_lossy_path(labs: Callable[..., Lab]) -> None:
+def test_machines_fall_silent_over_a_lossy_path(swarms: Callable[..., Swarm]) -> None:
     """One for three times the grace, in mid-run; then the one that hosts endpoint and coordinator, for good."""
     cut, heal, gone = 45.0, 45 + 3 * GRACE, 90.0
-    lab = labs(["--rtt", "100", "--loss", "1"], [f"{cut} cut oslo", f"{heal} heal oslo", f"{gone} cut paris"])
+    lab = swarms(["--rtt", "100", "--loss", "1"], [f"{cut} cut oslo", f"{heal} heal oslo", f"{gone} cut paris"])
     lab.wait("two rounds of all", lambda: len(lab.rounds("oslo", SITES)) >= 2, cut)
     lab.wait("a round without oslo", lambda: lab.rounds("paris", ("paris", "rome"), cut), heal)
     assert not lab.rounds("oslo", ("oslo",)), "a lone site moved the anchor"
@@ -150,9 +96,9 @@ def test_machines_fall_silent_over_a_lossy_path(labs: Callable[..., Lab]) -> Non
 
 
 @pytest.mark.timeout(300)
-def test_workers_are_killed_and_come_back_over_a_lossy_path(labs: Callable[..., Lab]) -> None:
+def test_workers_are_killed_and_come_back_over_a_lossy_path(swarms: Callable[..., Swarm]) -> None:
     """The second at the endpoint's site. Each comes back late, and takes what the others hold."""
-    lab = labs(["--rtt", "100", "--loss", "1"], [], COLLAB_SYNC_EVERY="8", TEST_WIDTH="500")
+    lab = swarms(["--rtt", "100", "--loss", "1"], [], COLLAB_SYNC_EVERY="8", TEST_WIDTH="500")
     lab.wait("two rounds of all", lambda: len(lab.rounds("oslo", SITES)) >= 2, 60)
     for gone in ("oslo", "paris"):
         others = tuple(site for site in SITES if site != gone)
@@ -173,10 +119,10 @@ def test_workers_are_killed_and_come_back_over_a_lossy_path(labs: Callable[..., 
 
 
 @pytest.mark.timeout(300)
-def test_a_cut_and_a_slow_line_in_mid_round_are_no_losses(labs: Callable[..., Lab]) -> None:
+def test_a_cut_and_a_slow_line_in_mid_round_are_no_losses(swarms: Callable[..., Swarm]) -> None:
     """Rounds follow each other at once, so both changes come in the midst of one; all finish it as it began."""
     cut, heal, slow, fast = 45.0, 75.0, 90.0, 105.0
-    lab = labs(
+    lab = swarms(
         ["--rtt", "100", "--loss", "0.1"],
         [f"{cut} cut rome", f"{heal} heal rome", f"{slow} rate rome 5/5", f"{fast} rate rome 100/100"],
         COLLAB_LINK_GRACE="60s",
@@ -206,9 +152,9 @@ def test_a_cut_and_a_slow_line_in_mid_round_are_no_losses(labs: Callable[..., La
 
 
 @pytest.mark.timeout(300)
-def test_two_sites_behind_nat_train_with_one_that_can_be_dialled(labs: Callable[..., Lab]) -> None:
+def test_two_sites_behind_nat_train_with_one_that_can_be_dialled(swarms: Callable[..., Swarm]) -> None:
     """Nobody has said that they are: it is found out, and the third owns what the two could not exchange."""
-    lab = labs(
+    lab = swarms(
         ["--rtt", "100", "--loss", "0.1"], [], behind_nat=("rome", "oslo"), COLLAB_SYNC_EVERY="4", TEST_WIDTH="500"
     )
     lab.wait("five rounds of all", lambda: len(lab.rounds("oslo", SITES)) >= 5, 150)

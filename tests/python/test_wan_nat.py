@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from labs import Lab, killed_after
 from ranks import SCRIPTS
-from test_lab import allowed  # noqa: F401  # a fixture
-from test_torchrun import ENVIRONMENT
-from test_wan_elastic import COLLAB, Lab
 
 pytestmark = [pytest.mark.slow, pytest.mark.wan, pytest.mark.usefixtures("allowed")]
 
@@ -45,23 +43,15 @@ esac
 class Worlds(Lab):
     """Sites `name` or `name,nat` that train, and the hub."""
 
-    def __init__(self, folder: Path, sites: tuple[str, ...], **environment: str) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, *sites: str, **environment: str) -> None:
         self.names = tuple(site.split(",")[0] for site in sites)
-        self._output = (folder / "output").open("w+")
-        token = subprocess.run([*COLLAB, "token"], capture_output=True, text=True, check=True).stdout.split()[-1]
         given = {
-            **ENVIRONMENT, "COLLAB_TOKEN": token, "COLLAB_LINK_GRACE": f"{GRACE:.0f}s", "COLLAB_TRANSPORT": "tcp",
-            "COLLAB_EVENTS": f"{folder}/{{site}}.jsonl", "COLLAB_COORDINATOR": "hub:29500", "PYTHON": sys.executable,
-            "COLLAB_SITE_COUNT": str(len(sites)), "TRAINING": str(len(sites)), **environment,
+            "COLLAB_LINK_GRACE": f"{GRACE:.0f}s", "COLLAB_TRANSPORT": "tcp", "COLLAB_COORDINATOR": "hub:29500",
+            "PYTHON": sys.executable, "COLLAB_SITE_COUNT": str(len(sites)), "TRAINING": str(len(sites)), **environment,
         }  # fmt: skip
-        command = [
-            *COLLAB, "lab", "--sites", *(f"{site.split(',')[0]}:100{',nat' * ('nat' in site)}" for site in sites),
-            "hub:100", "--rtt", "60", *(part for name, value in given.items() for part in ("--env", f"{name}={value}")),
-            "--", "bash", "-c", COMMAND, "site", str(folder), "{index}", str(SCRIPTS / "nat_site.py"),
-        ]  # fmt: skip
-        self.begun = time.time()
-        self.process = subprocess.Popen(command, stdout=self._output, stderr=subprocess.STDOUT, start_new_session=True)
+        rated = (f"{site.split(',')[0]}:100{',nat' * ('nat' in site)}" for site in sites)
+        command = ["bash", "-c", COMMAND, "site", str(folder), "{index}", str(SCRIPTS / "nat_site.py")]
+        super().__init__(folder, ["--sites", *rated, "hub:100", "--rtt", "60"], command, given)
 
     def told(self, site: str, *words: str, since: float = 0) -> list[dict[str, Any]]:
         """What the site was told under any event, with all of these words in it."""
@@ -72,15 +62,7 @@ class Worlds(Lab):
 
 @pytest.fixture
 def worlds(tmp_path: Path) -> Iterator[Callable[..., Worlds]]:
-    made: list[Worlds] = []
-
-    def start(*sites: str, **environment: str) -> Worlds:
-        made.append(Worlds(tmp_path, sites, **environment))
-        return made[-1]
-
-    yield start
-    for lab in made:
-        lab.kill()
+    yield from killed_after(partial(Worlds, tmp_path))
 
 
 @pytest.mark.timeout(200)

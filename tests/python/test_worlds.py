@@ -10,32 +10,17 @@ from pathlib import Path
 
 import pytest
 import torch
-from ranks import SCRIPTS, Ranks, expect_success
-from test_cli import Coordinator
+from commands import Coordinator
+from ranks import SCRIPTS, run_worlds
 
 
 @pytest.mark.slow
 def test_two_worlds_train_one_model_with_different_data(tmp_path: Path) -> None:
     with Coordinator("--sites", "2") as coordinator:
-        worlds = []
-        for index, site in enumerate(("paris", "rome")):
-            out = tmp_path / site
-            out.mkdir()
-            environment = {
-                "COLLAB_SITE": site,
-                "COLLAB_SITE_INDEX": str(index),
-                "COLLAB_COORDINATOR": coordinator.address,
-                "COLLAB_SYNC_EVERY": "4",
-                "COLLAB_EVENTS": str(out / "events.jsonl"),
-            }
-            worlds.append(Ranks("worlds.py", [str(out)], [environment] * 2))
-        try:
-            for world in worlds:
-                leader = expect_success(world.join())[0]
-                assert "was told num_replicas=2 and rank=0" in leader.output, "dealt by hand: left alone, warned of"
-        finally:
-            for world in worlds:
-                world.kill()
+        sites = {site: [{"COLLAB_SITE_INDEX": str(index)}] * 2 for index, site in enumerate(("paris", "rome"))}
+        leaders = run_worlds(tmp_path, coordinator.address, sites)
+    for leader in leaders.values():
+        assert "was told num_replicas=2 and rank=0" in leader.output, "dealt by hand: left alone, warned of"
     saved = {
         (site, rank): torch.load(tmp_path / site / f"{rank}.pt") for site in ("paris", "rome") for rank in range(2)
     }
@@ -53,30 +38,14 @@ def test_two_worlds_train_one_model_with_different_data(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("there", "used"), [("auto", "ucx"), ("tcp", "tcp")])
 def test_a_link_uses_what_both_sites_have(tmp_path: Path, there: str, used: str) -> None:
-    outputs = {}
     with Coordinator("--sites", "2") as coordinator:
-        worlds = {}
-        for site, transport in (("paris", "auto"), ("rome", there)):
-            out = tmp_path / site
-            out.mkdir()
-            environment = {
-                "COLLAB_SITE": site,
-                "COLLAB_COORDINATOR": coordinator.address,
-                "COLLAB_SYNC_EVERY": "4",
-                "COLLAB_TRANSPORT": transport,
-                "COLLAB_EVENTS": str(out / "events.jsonl"),
-            }
-            worlds[site] = Ranks("worlds.py", [str(out)], [environment])
-        try:
-            for site, world in worlds.items():
-                outputs[site] = expect_success(world.join())[0].output
-        finally:
-            for world in worlds.values():
-                world.kill()
+        sites = {"paris": [{"COLLAB_TRANSPORT": "auto"}], "rome": [{"COLLAB_TRANSPORT": there}]}
+        leaders = run_worlds(tmp_path, coordinator.address, sites)
+    outputs = {site: leader.output for site, leader in leaders.items()}
     assert "collab: links between sites use ucx or tcp: " in outputs["paris"]
     told = "the link to 127.0.0.1 uses ucx, not encrypted: no key is given, and both sides have it"
     assert (told in outputs["paris"] + outputs["rome"]) == (used == "ucx")
-    for site in worlds:
+    for site in sites:
         events = [json.loads(line) for line in (tmp_path / site / "events.jsonl").read_text().splitlines()]
         assert {event["transport"] for event in events if event["event"] == "round"} == {used}, site
 

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 from ranks import SCRIPTS
-from test_lab import allowed  # noqa: F401  # a fixture
-from test_torchrun import ENVIRONMENT, Node, Nodes, nodes  # noqa: F401  # a fixture
+from torchruns import ENVIRONMENT, Node, Nodes
 
 pytestmark = pytest.mark.slow
 
@@ -20,7 +19,7 @@ GRACE = float(ENVIRONMENT["COLLAB_LINK_GRACE"].removesuffix("s"))
 SLACK = 5.0  # processes wait for the machine's processors, too
 
 
-def three(nodes: Nodes, **environment: str) -> dict[str, Node]:  # noqa: F811
+def three(nodes: Nodes, **environment: str) -> dict[str, Node]:
     nodes.script = "worldwide.py"
     made = {
         name: nodes.start(name, nnodes="3", nproc=ranks, conf=f"is_host={int(name == 'paris')}", **environment)
@@ -35,7 +34,7 @@ def came_out(node: Node) -> list[float]:
     return [float(when) for when in re.findall(r"came out at ([\d.]+)", node.output)]
 
 
-def survive(nodes: Nodes, made: dict[str, Node], killed: float, limit: float) -> None:  # noqa: F811
+def survive(nodes: Nodes, made: dict[str, Node], killed: float, limit: float) -> None:
     for node in made.values():
         output = node.join()
         assert output.count("survived") == len(came_out(node)), output
@@ -44,7 +43,7 @@ def survive(nodes: Nodes, made: dict[str, Node], killed: float, limit: float) ->
 
 
 @pytest.mark.parametrize("call", ["sum", "barrier"])
-def test_a_site_dies_while_the_others_are_in_a_call(nodes: Nodes, call: str) -> None:  # noqa: F811
+def test_a_site_dies_while_the_others_are_in_a_call(nodes: Nodes, call: str) -> None:
     made = three(nodes, TEST_WHAT="lose_a_site", TEST_VICTIM="rome", TEST_CALL=call)
     rome = made.pop("rome")
     rome.wait_for(lambda output: output.count("stands by") == 2)
@@ -55,7 +54,7 @@ def test_a_site_dies_while_the_others_are_in_a_call(nodes: Nodes, call: str) -> 
 
 
 @pytest.mark.parametrize("call", ["sum", "barrier"])
-def test_a_site_dies_before_the_others_make_a_call(nodes: Nodes, call: str) -> None:  # noqa: F811
+def test_a_site_dies_before_the_others_make_a_call(nodes: Nodes, call: str) -> None:
     hold = nodes.flag("hold")
     made = three(nodes, TEST_WHAT="lose_a_site", TEST_VICTIM="rome", TEST_CALL=call)
     rome = made.pop("rome")
@@ -66,7 +65,7 @@ def test_a_site_dies_before_the_others_make_a_call(nodes: Nodes, call: str) -> N
     survive(nodes, made, killed, GRACE + 0.2)
 
 
-def test_the_site_of_the_coordinator_dies_while_the_others_are_in_a_call(nodes: Nodes) -> None:  # noqa: F811
+def test_the_site_of_the_coordinator_dies_while_the_others_are_in_a_call(nodes: Nodes) -> None:
     made = three(nodes, TEST_WHAT="lose_a_site", TEST_VICTIM="paris", TEST_CALL="sum")
     paris = made.pop("paris")
     paris.wait_for("stands by")
@@ -77,7 +76,7 @@ def test_the_site_of_the_coordinator_dies_while_the_others_are_in_a_call(nodes: 
 
 
 @pytest.mark.parametrize(("first", "second"), [("25", "35"), ("35", "25")])
-def test_a_call_in_one_site_while_another_waits_in_a_round(nodes: Nodes, first: str, second: str) -> None:  # noqa: F811
+def test_a_call_in_one_site_while_another_waits_in_a_round(nodes: Nodes, first: str, second: str) -> None:
     nodes.script = "worldwide.py"
     common = {"TEST_WHAT": "uneven", "COLLAB_STRAGGLER_GRACE": "2s"}
     paris = nodes.start("paris", conf="is_host=1", TEST_STEPS=first, **common)

@@ -177,14 +177,25 @@ class SiteHarness {
     }
     return roster;
   }
+  // With the coordinator on link 1, up to the roster: what the site has to do for the anchor comes next.
+  void join_as(std::uint32_t id, const std::vector<std::string>& names, wire::Join join,
+               const std::string& hidden = "") {
+    static_cast<void>(step(Begin{std::move(join)}));
+    static_cast<void>(step(CoordinatorConnected{LinkId{1}}));
+    static_cast<void>(hear(1, wire::Welcome{TermId{1}, SiteId{id}, 1000, 60000}));
+    static_cast<void>(hear(1, roster(names, hidden)));
+  }
+  // The same with another anchor than the swarm's.
+  void join_with_another(std::uint32_t id, const std::vector<std::string>& names) {
+    wire::Join join = join_of(names[id]);
+    join.offer.digest = kWrong;
+    join_as(id, names, std::move(join));
+  }
   // A member of that number, with the coordinator on link 1, holding (run 7, round 0).
   void become(std::uint32_t id, const std::vector<std::string>& names, const std::string& hidden = "") {
     wire::Join join = join_of(names[id]);
     if (names[id] == hidden) join.address.clear();
-    static_cast<void>(step(Begin{join}));
-    static_cast<void>(step(CoordinatorConnected{LinkId{1}}));
-    static_cast<void>(hear(1, wire::Welcome{TermId{1}, SiteId{id}, 1000, 60000}));
-    static_cast<void>(hear(1, roster(names, hidden)));
+    join_as(id, names, std::move(join), hidden);
     static_cast<void>(hear(1, wire::Adopt{TermId{1}, RunId{7}, RoundId{0}, {SiteId{id}}, kRight}));
     static_cast<void>(step(AnchorInPlace{RunId{7}, RoundId{0}, kRight}));
   }

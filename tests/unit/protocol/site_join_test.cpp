@@ -102,14 +102,7 @@ TEST(SiteJoin, AWrongKeyIsFinalToo) {
 class SiteFetches : public testing::Test {
  protected:
   // Site 1, told to take the anchor from site 0.
-  SiteFetches() {
-    wire::Join join = join_of("tokyo");
-    join.offer.digest = kWrong;
-    static_cast<void>(s.step(Begin{join}));
-    static_cast<void>(s.step(CoordinatorConnected{LinkId{1}}));
-    static_cast<void>(s.hear(1, wire::Welcome{TermId{1}, SiteId{1}, 1000, 60000}));
-    static_cast<void>(s.hear(1, SiteHarness::roster({"paris", "tokyo"})));
-  }
+  SiteFetches() { s.join_with_another(1, {"paris", "tokyo"}); }
   SiteHarness::Actions adopt() { return s.hear(1, wire::Adopt{TermId{1}, RunId{7}, RoundId{4}, {SiteId{0}}, kRight}); }
   SiteHarness s;
 };
@@ -150,12 +143,7 @@ TEST_F(SiteFetches, OverANewLinkWhenTheFirstIsLost) {
 class SiteFetchesFromTwo : public testing::Test {
  protected:
   SiteFetchesFromTwo() {
-    wire::Join join = join_of("tokyo");
-    join.offer.digest = kWrong;
-    static_cast<void>(s.step(Begin{join}));
-    static_cast<void>(s.step(CoordinatorConnected{LinkId{1}}));
-    static_cast<void>(s.hear(1, wire::Welcome{TermId{1}, SiteId{2}, 1000, 60000}));
-    static_cast<void>(s.hear(1, SiteHarness::roster({"paris", "oslo", "tokyo"})));
+    s.join_with_another(2, {"paris", "oslo", "tokyo"});
     begun = adopt({SiteId{0}, SiteId{1}});
     s.link_to(0, "paris", 2);
     s.link_to(1, "oslo", 3);

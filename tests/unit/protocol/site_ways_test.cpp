@@ -14,12 +14,7 @@ class SiteWays : public testing::Test {
  protected:
   // tokyo, which is to take the anchor from paris; it names an address, and so does paris.
   void join() {
-    wire::Join join = join_of("tokyo");
-    join.offer.digest = kWrong;
-    static_cast<void>(s.step(Begin{join}));
-    static_cast<void>(s.step(CoordinatorConnected{LinkId{1}}));
-    static_cast<void>(s.hear(1, wire::Welcome{TermId{1}, SiteId{1}, 1000, 60000}));
-    static_cast<void>(s.hear(1, SiteHarness::roster({"paris", "tokyo"})));
+    s.join_with_another(1, {"paris", "tokyo"});
     EXPECT_EQ(all<DialPeer>(s.hear(1, adopt({SiteId{0}}))).size(), 1U);
   }
   static wire::Adopt adopt(std::vector<SiteId> sources) {

@@ -1,0 +1,56 @@
+"""`collab` as a process: run to its end, or while a test goes on."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from typing import Self
+
+
+def collab(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("COLLAB_")}
+    return subprocess.run(
+        [sys.executable, "-m", "torch_collab.cli", *arguments],
+        env={**kept, **environment},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+class Running:
+    """`collab` with these arguments, killed at the end if it still runs."""
+
+    def __init__(self, *arguments: str, **environment: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "torch_collab.cli", *arguments],
+            env={**os.environ, **environment},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.communicate()
+
+
+class Coordinator(Running):
+    """`collab coordinator` on a free port."""
+
+    def __init__(self, *arguments: str, **environment: str) -> None:
+        super().__init__("coordinator", "--listen", "127.0.0.1:0", *arguments, **environment)
+        assert self.process.stdout is not None
+        self.first_line = ""
+        while " at " not in self.first_line:
+            self.first_line = self.process.stdout.readline()
+            assert self.first_line, "the coordinator ended before it said where it is"
+        found = re.search(r" at (127\.0\.0\.1:\d+)", self.first_line)
+        assert found, self.first_line
+        self.address = found[1]
