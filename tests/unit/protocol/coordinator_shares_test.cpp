@@ -105,6 +105,16 @@ TEST_F(Shares, AreEqualWhereAllLinesNearlyAre) {
             (Owned{{0, 0.25}, {1, 0.25}, {2, 0.25}, {3, 0.25}}));
 }
 
+// In a first exchange one link may have the better of another, and both lines look other than they are.
+TEST_F(Shares, AreEqualAgainOnceAllLinesNearlyAre) {
+  gather(4);
+  const Owned equal{{0, 0.25}, {1, 0.25}, {2, 0.25}, {3, 0.25}};
+  EXPECT_NE(shares(1, {{60, 100}, {95, 100}, {95, 100}, {105, 100}}), equal);
+  commit();
+  EXPECT_EQ(shares(2, {{98, 100}, {97, 100}, {96, 100}, {105, 100}}), equal);
+  EXPECT_THAT(notes(last), HasSubstr("[shares] round 2"));
+}
+
 TEST_F(Shares, AreTakenBackWhereTheExchangeTookLonger) {
   gather(3);
   const auto exchange = [this](double takes) {
