@@ -51,6 +51,9 @@ struct TransportMessage {
   Lane lane = Lane::kControl;
   std::vector<std::byte> head;
   BufferPtr payload;
+  // Bytes that are to follow on this lane of the link, about, as far as the sender knows; not sent. Of links that share
+  // a line a transport may give more of it to one that has further to go.
+  std::uint64_t more = 0;
 };
 inline constexpr std::size_t kMaxHeadBytes = std::size_t{8} << 20;
 inline constexpr std::size_t kMaxPayloadBytes = std::size_t{64} << 20;

@@ -248,10 +248,7 @@ void SimSite::on_sent(LinkId, std::uint64_t token) {
   if (!sent) return;  // before the round under way
   up_.add(network_.now(), sent.mapped().bytes);
   if (sent_.empty()) up_.set_busy(network_.now(), false);
-  const std::uint64_t contribution = sent.mapped().contribution;
-  if (!attempt_ || contribution == 0 || contribution >> 32 != attempt_->form.attempt.value) return;
-  const std::uint64_t begin = (contribution & ((1ULL << 32) - 1)) - 1;
-  step_exchange(ContributionSent{{begin, begin}}, self_);
+  if (attempt_ && sent.mapped().attempt == newest_) step_exchange(ChunkSent{sent.mapped().to}, self_);
 }
 
 void SimSite::on_closed(LinkId link, const Status& why) { post(Closed{link, why}); }

@@ -122,7 +122,8 @@ class SimSite final : public Node {
     protocol::Exchange exchange;
     std::vector<float> delta;
     std::vector<float> mean;
-    std::map<std::uint64_t, Payload> means;
+    std::map<std::uint64_t, Payload> means;      // of the others' slices
+    std::map<std::uint64_t, Payload> own_means;  // by first element, both
   };
   struct Incoming {
     protocol::ReceiveAnchor wanted;
@@ -151,8 +152,9 @@ class SimSite final : public Node {
   void exchange_done();
   void on_chunk(LinkId link, const wire::Chunk& chunk, const Payload& payload);
   void take_chunk(const Arrived& arrived);
+  // `to`: a round's, which counts.
   void send_chunk(LinkId link, wire::ChunkKind kind, const ElementRange& range, Payload payload,
-                  std::uint64_t contribution);
+                  std::optional<SiteId> to = {});
   void send_anchor(const protocol::SendAnchor& send);
   void receive_anchor(const protocol::ReceiveAnchor& receive);
   void fetch(const protocol::AnchorFetchEvent& event, const Payload& payload);
@@ -204,7 +206,8 @@ class SimSite final : public Node {
   protocol::RateMeter down_;
   struct Sent {
     std::uint64_t bytes = 0;
-    std::uint64_t contribution = 0;  // the attempt's number in its round, and the chunk's first element
+    SiteId to;
+    std::pair<RoundId, AttemptId> attempt;
   };
   std::map<std::uint64_t, Sent> sent_;
   std::uint64_t next_sent_ = 1;

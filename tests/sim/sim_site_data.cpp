@@ -105,13 +105,18 @@ void SimSite::start_exchange(const StartExchange& start) {
   }
   carried_.begin(standing, self_, start.links);
   report_.carried += carried_.held().size();
-  attempt_.emplace(Attempt{
-      start.form,
-      start.links,
-      Exchange({start.form, self_, options_.chunk_elements, options_.window, carried_.held(), carried_.delivered()}),
-      std::move(delta),
-      Floats(options_.elements),
-      {}});
+  std::vector<SiteId> peers;
+  for (std::size_t i = 0; i < start.links.size(); ++i) {
+    if (start.links[i] != LinkId{0}) peers.push_back(start.form.participants[i].site);
+  }
+  attempt_.emplace(Attempt{start.form,
+                           start.links,
+                           Exchange({start.form, self_, options_.chunk_elements, options_.window, peers,
+                                     carried_.held(), carried_.delivered()}),
+                           std::move(delta),
+                           Floats(options_.elements),
+                           {},
+                           {}});
   if (weight > 0 && !fit()) {
     attempt_.reset();
     report_.undisturbed = false;
@@ -145,6 +150,10 @@ void SimSite::step_exchange(const ExchangeEvent& event, SiteId from) {
 void SimSite::perform(const ExchangeAction& action) {
   if (const auto* send = std::get_if<SendContribution>(&action)) return send_contribution(*send);
   if (const auto* chunk = std::get_if<ReduceChunk>(&action)) return reduce(chunk->range);
+  if (const auto* send = std::get_if<SendMean>(&action)) {
+    const Payload& mean = attempt_->own_means.at(send->range.begin);
+    return send_chunk(link_to(send->to), wire::ChunkKind::kMean, send->range, mean, send->to);
+  }
   if (const auto* take = std::get_if<TakeMean>(&action)) {
     return paste(*attempt_->means.at(take->range.begin), take->range, attempt_->mean);
   }
@@ -152,7 +161,7 @@ void SimSite::perform(const ExchangeAction& action) {
 }
 
 void SimSite::send_chunk(LinkId link, wire::ChunkKind kind, const ElementRange& range, Payload payload,
-                         std::uint64_t contribution) {
+                         std::optional<SiteId> to) {
   wire::Chunk chunk;
   chunk.kind = kind;
   chunk.from = self_;
@@ -164,17 +173,17 @@ void SimSite::send_chunk(LinkId link, wire::ChunkKind kind, const ElementRange& 
   }
   chunk.payload_hash = hash64(as_bytes_of(*payload));
   std::uint64_t token = 0;
-  if (kind <= wire::ChunkKind::kMean) {
+  if (to) {
     token = next_sent_++;
-    sent_[token] = {payload->size() * sizeof(float), contribution};
+    sent_[token] = {payload->size() * sizeof(float), *to, newest_};
     up_.set_busy(network_.now(), true);
   }
   network_.send(node_, link, Frame{Lane::kData, wire::encode(chunk), std::move(payload)}, token);
 }
 
 void SimSite::send_contribution(const SendContribution& send) {
-  const std::uint64_t token = (std::uint64_t{attempt_->form.attempt.value} << 32) | (send.range.begin + 1);
-  send_chunk(link_to(send.owner), wire::ChunkKind::kContribution, send.range, cut(attempt_->delta, send.range), token);
+  const Payload part = cut(attempt_->delta, send.range);
+  send_chunk(link_to(send.owner), wire::ChunkKind::kContribution, send.range, part, send.owner);
   carried_.sent(send.owner, send.range);
 }
 
@@ -193,12 +202,7 @@ void SimSite::reduce(const ElementRange& range) {
     doubled = true;
   }
   paste(sum, range, attempt_->mean);
-  const auto payload = std::make_shared<const Floats>(std::move(sum));
-  for (std::size_t i = 0; i < attempt_->links.size(); ++i) {
-    if (attempt_->links[i] != LinkId{0}) {
-      send_chunk(attempt_->links[i], wire::ChunkKind::kMean, range, payload, 0);
-    }
-  }
+  attempt_->own_means[range.begin] = std::make_shared<const Floats>(std::move(sum));
 }
 
 void SimSite::exchange_done() {
@@ -280,7 +284,7 @@ void SimSite::send_anchor(const SendAnchor& send) {
     flip_one_bit(damaged, prng_.next());
     part = std::make_shared<const Floats>(std::move(damaged));
   }
-  send_chunk(send.to, send.part.kind, send.part.range, std::move(part), 0);
+  send_chunk(send.to, send.part.kind, send.part.range, std::move(part));
 }
 
 void SimSite::receive_anchor(const ReceiveAnchor& receive) {

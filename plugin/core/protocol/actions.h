@@ -297,22 +297,28 @@ struct MeanArrived {
   SiteId from;
   ElementRange range;
 };
-struct ContributionSent {  // it left; the window opens
-  ElementRange range;
+struct ChunkSent {  // a contribution or a mean is there; the window opens
+  SiteId to;
 };
-using ExchangeEvent = std::variant<ExchangeStart, ContributionArrived, MeanArrived, ContributionSent>;
+using ExchangeEvent = std::variant<ExchangeStart, ContributionArrived, MeanArrived, ChunkSent>;
 
 struct SendContribution {  // encode our delta of this chunk and send it to its owner
   SiteId owner;
   ElementRange range;
+  std::uint64_t more = 0;  // elements that this site is still to be sent after it, contributions and means
 };
-struct ReduceChunk {  // every contribution of this chunk of ours is here: reduce, encode, send to all, decode
+struct ReduceChunk {  // every contribution of this chunk of ours is here: reduce, encode, decode
   ElementRange range;
+};
+struct SendMean {  // what became of a reduced chunk
+  SiteId to;
+  ElementRange range;
+  std::uint64_t more = 0;  // as above
 };
 struct TakeMean {  // decode the mean that just arrived
   ElementRange range;
 };
 struct ExchangeDone {};
-using ExchangeAction = std::variant<SendContribution, ReduceChunk, TakeMean, ExchangeDone>;
+using ExchangeAction = std::variant<SendContribution, ReduceChunk, SendMean, TakeMean, ExchangeDone>;
 
 }  // namespace collab::protocol

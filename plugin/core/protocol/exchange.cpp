@@ -6,12 +6,15 @@
 //                               |                        |  ^------------------+
 //                          (owner reduces)               | the last one is here
 //                               v                        v
-//                             taken                   reduced          all taken and reduced: done
+//                             taken                    whole --a window open--> reduced
+//
+//   all taken and reduced: done; the means of reduced chunks go to each peer as its window opens
 //
 // A member whose weight is 0 sends nothing; the mean of a chunk comes back only from the chunk's owner.
 #include "core/protocol/exchange.h"
 
 #include <algorithm>
+#include <deque>
 #include <map>
 #include <optional>
 #include <set>
@@ -34,12 +37,20 @@ struct Exchange::State {
   struct OwnChunk {
     ElementRange range;
     std::set<SiteId> missing;  // contributors whose part is not here
-    bool reduced = false;
+    bool whole = false;
   };
   struct TheirChunk {
     ElementRange range;
     SiteId owner;
     bool taken = false;
+  };
+  struct Peer {
+    std::vector<ElementRange> contributions{};  // in the order they leave
+    std::size_t next_contribution = 0;
+    bool gets_means = false;
+    std::size_t next_mean = 0;  // among reduced
+    std::uint32_t on_their_way = 0;
+    std::uint64_t more = 0;  // elements that are still to leave
   };
 
   explicit State(ExchangePlan p) : plan(std::move(p)) {
@@ -55,57 +66,32 @@ struct Exchange::State {
         others.insert(member.site);
       }
     }
-    std::map<SiteId, std::vector<ElementRange>> by_owner;
+    for (const SiteId peer : plan.peers) peers[peer].gets_means = true;
+    std::set<std::tuple<SiteId, std::uint64_t, std::uint64_t>> delivered;
+    for (const SendContribution& part : plan.delivered) {
+      delivered.emplace(part.owner, part.range.begin, part.range.end);
+    }
+    std::uint64_t own_elements = 0;
     for (const wire::Slice& slice : plan.form.slices) {
       for (std::uint64_t begin = slice.range.begin; begin < slice.range.end; begin += plan.chunk_elements) {
         const ElementRange range{begin, std::min(slice.range.end, begin + plan.chunk_elements)};
         if (slice.owner == plan.self) {
           own.emplace(begin, OwnChunk{range, others, false});
-        } else {
-          theirs.emplace(begin, TheirChunk{range, slice.owner, false});
-          by_owner[slice.owner].push_back(range);
+          own_elements += range.size();
+          continue;
         }
+        theirs.emplace(begin, TheirChunk{range, slice.owner, false});
+        if (!contributes || delivered.count({slice.owner, range.begin, range.end}) != 0) continue;
+        Peer& owner = peers[slice.owner];
+        owner.contributions.push_back(range);
+        owner.more += range.size();
       }
     }
+    for (auto& [site, peer] : peers) peer.more += peer.gets_means ? own_elements : 0;
     open = own.size() + theirs.size();
     for (const ContributionArrived& part : plan.held) {
       const auto chunk = own.find(part.range.begin);
       if (chunk != own.end() && chunk->second.range == part.range) chunk->second.missing.erase(part.from);
-    }
-    if (contributes) queue_sends(by_owner);
-    std::set<std::tuple<SiteId, std::uint64_t, std::uint64_t>> delivered;
-    for (const SendContribution& part : plan.delivered) {
-      delivered.emplace(part.owner, part.range.begin, part.range.end);
-    }
-    std::erase_if(sends, [&](const auto& send) {
-      return delivered.count({send.owner, send.range.begin, send.range.end}) != 0;
-    });
-  }
-
-  // Round robin over the owners, the next site after self first: no owner is flooded by all at once.
-  void queue_sends(const std::map<SiteId, std::vector<ElementRange>>& by_owner) {
-    std::vector<std::pair<SiteId, const std::vector<ElementRange>*>> owners;
-    for (auto it = by_owner.upper_bound(plan.self); it != by_owner.end(); ++it)
-      owners.emplace_back(it->first, &it->second);
-    for (auto it = by_owner.begin(); it != by_owner.end() && it->first < plan.self; ++it) {
-      owners.emplace_back(it->first, &it->second);
-    }
-    bool more = true;
-    for (std::size_t row = 0; more; ++row) {
-      more = false;
-      for (const auto& [owner, ranges] : owners) {
-        if (row >= ranges->size()) continue;
-        sends.push_back({owner, (*ranges)[row]});
-        more = true;
-      }
-    }
-  }
-
-  void open_window(std::vector<ExchangeAction>& out) {
-    while (next_send < sends.size() && on_their_way.size() < plan.window) {
-      const SendContribution& send = sends[next_send++];
-      on_their_way.insert(send.range.begin);
-      out.emplace_back(send);
     }
   }
 
@@ -113,11 +99,53 @@ struct Exchange::State {
     if (--open == 0) out.emplace_back(ExchangeDone{});
   }
 
-  void reduce_if_whole(OwnChunk& chunk, std::vector<ExchangeAction>& out) {
-    if (!started || chunk.reduced || !chunk.missing.empty()) return;
-    chunk.reduced = true;
-    out.emplace_back(ReduceChunk{chunk.range});
+  void reduce_next(std::vector<ExchangeAction>& out) {
+    const ElementRange range = whole.front();
+    whole.pop_front();
+    reduced.push_back(range);
+    out.emplace_back(ReduceChunk{range});
     close_chunk(out);
+  }
+
+  // False: nothing can leave now.
+  bool send_next(SiteId site, Peer& peer, std::vector<ExchangeAction>& out) {
+    if (peer.on_their_way >= plan.window) return false;
+    if (peer.next_contribution < peer.contributions.size()) {
+      const ElementRange range = peer.contributions[peer.next_contribution++];
+      peer.more -= range.size();
+      out.emplace_back(SendContribution{site, range, peer.more});
+    } else if (peer.gets_means) {
+      if (peer.next_mean == reduced.size() && !whole.empty()) reduce_next(out);
+      if (peer.next_mean == reduced.size()) return false;
+      const ElementRange range = reduced[peer.next_mean++];
+      peer.more -= range.size();
+      out.emplace_back(SendMean{site, range, peer.more});
+    } else {
+      return false;
+    }
+    ++peer.on_their_way;
+    return true;
+  }
+
+  // Round robin, the next site after self first: no owner is flooded by all at once.
+  void open_windows(std::vector<ExchangeAction>& out) {
+    if (!started) return;
+    for (bool more = true; more;) {
+      more = false;
+      for (auto it = peers.upper_bound(plan.self); it != peers.end(); ++it) {
+        more |= send_next(it->first, it->second, out);
+      }
+      for (auto it = peers.begin(); it != peers.lower_bound(plan.self); ++it) {
+        more |= send_next(it->first, it->second, out);
+      }
+    }
+    while (plan.peers.empty() && !whole.empty()) reduce_next(out);
+  }
+
+  void note_if_whole(OwnChunk& chunk) {
+    if (chunk.whole || !chunk.missing.empty()) return;
+    chunk.whole = true;
+    whole.push_back(chunk.range);
   }
 
   [[nodiscard]] bool weighs(SiteId site) const {
@@ -128,9 +156,9 @@ struct Exchange::State {
   ExchangePlan plan;
   bool contributes = false;
   bool started = false;
-  std::vector<SendContribution> sends;  // in the order they leave
-  std::size_t next_send = 0;
-  std::set<std::uint64_t> on_their_way;        // begins
+  std::map<SiteId, Peer> peers;
+  std::deque<ElementRange> whole;              // of our own, not reduced yet
+  std::vector<ElementRange> reduced;           // in this order
   std::map<std::uint64_t, OwnChunk> own;       // by begin
   std::map<std::uint64_t, TheirChunk> theirs;  // by begin
   std::size_t open = 0;                        // chunks neither reduced nor taken
@@ -141,8 +169,8 @@ struct Exchange::State {
     if (started) return internal_error("an exchange was started twice");
     started = true;
     Actions out;
-    open_window(out);
-    for (auto& [begin, chunk] : own) reduce_if_whole(chunk, out);
+    for (auto& [begin, chunk] : own) note_if_whole(chunk);
+    open_windows(out);
     if (own.empty() && theirs.empty()) out.emplace_back(ExchangeDone{});
     return out;
   }
@@ -158,8 +186,9 @@ struct Exchange::State {
     if (event.from == plan.self || !weighs(event.from))
       return corrupt(what + ": expected contributions of the attempt's other contributors only");
     if (chunk.missing.erase(event.from) == 0) return corrupt(what + ": it came twice");
+    if (started) note_if_whole(chunk);
     Actions out;
-    reduce_if_whole(chunk, out);
+    open_windows(out);
     return out;
   }
 
@@ -178,12 +207,14 @@ struct Exchange::State {
     return out;
   }
 
-  Result<Actions> on(const ContributionSent& event) {
-    if (on_their_way.erase(event.range.begin) == 0) {
-      return internal_error("contribution " + in_words(event.range) + " left, but it was not on its way");
+  Result<Actions> on(const ChunkSent& event) {
+    const auto peer = peers.find(event.to);
+    if (peer == peers.end() || peer->second.on_their_way == 0) {
+      return internal_error("a chunk for " + in_words(event.to) + " has left, but none was on its way");
     }
+    --peer->second.on_their_way;
     Actions out;
-    open_window(out);
+    open_windows(out);
     return out;
   }
 };

@@ -151,7 +151,7 @@ void DataPlane::pump(LinkId to, Outgoing& job) {
     const std::uint64_t token = next_token_++;
     anchors_on_their_way_[token] = to;
     ++job.in_flight;
-    send_chunk(to, chunk, std::move(payload), token);
+    send_payload(to, chunk, std::move(payload), token);
   }
 }
 

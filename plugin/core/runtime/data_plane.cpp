@@ -17,7 +17,8 @@ namespace {
   return "[" + std::to_string(range.begin) + ", " + std::to_string(range.end) + ")";
 }
 
-constexpr std::size_t kWindowBytes = std::size_t{24} << 20;  // of contributions on their way
+constexpr std::size_t kWindowBytes = std::size_t{24} << 20;  // of chunks on their way to all peers
+constexpr std::size_t kLeastWindow = 4;                      // chunks to each
 
 // As much of a buffer as an encoder has used: payloads of top-k are shorter than their bound.
 [[nodiscard]] BufferPtr trimmed(BufferPtr payload, std::size_t used) {
@@ -47,15 +48,20 @@ DataPlane::Events DataPlane::start(const protocol::StartExchange& action) {
                               .chunk_elements = settings_.chunk_elements,
                               .held = carried_.held(),
                               .delivered = carried_.delivered()};
+  for (std::size_t i = 0; i < action.links.size(); ++i) {
+    if (action.links[i] != LinkId{0}) plan.peers.push_back(action.form.participants[i].site);
+  }
   // Enough for a long way, however small the codec makes a chunk.
   const std::size_t chunk_bytes = std::max<std::size_t>(1, up_.encoded_size(settings_.chunk_elements));
-  plan.window = std::max(plan.window, static_cast<std::uint32_t>(kWindowBytes / chunk_bytes));
+  const std::size_t of_each = kWindowBytes / chunk_bytes / std::max<std::size_t>(1, plan.peers.size());
+  plan.window = static_cast<std::uint32_t>(std::max(kLeastWindow, of_each));
   attempt_.emplace(Attempt{.form = action.form,
                            .self = action.self,
                            .links = {},
                            .exchange = protocol::Exchange(std::move(plan)),
                            .scales = {},
                            .means = {},
+                           .own_means = {},
                            .digests = {}});
   std::vector<double> weights;
   for (std::size_t i = 0; i < action.form.participants.size(); ++i) {
@@ -81,7 +87,7 @@ DataPlane::Events DataPlane::start(const protocol::StartExchange& action) {
 void DataPlane::cancel() {
   attempt_.reset();
   kept_mean_ = {};
-  contributions_on_their_way_.clear();
+  chunks_on_their_way_.clear();
 }
 
 void DataPlane::start_round_clock() {
@@ -147,16 +153,13 @@ DataPlane::Events DataPlane::on_sent(std::uint64_t token) {
     on_anchor_part_sent(to);
     return {};
   }
-  if (const auto sent = bytes_on_their_way_.extract(token)) {
+  if (const auto bytes = bytes_on_their_way_.extract(token)) {
     const TimePoint now = parts_.clock->now();
-    up_rate_.add(now, sent.mapped());
+    up_rate_.add(now, bytes.mapped());
     if (bytes_on_their_way_.empty()) up_rate_.set_busy(now, false);
   }
-  const auto found = contributions_on_their_way_.find(token);
-  if (found == contributions_on_their_way_.end()) return {};
-  const ElementRange range = found->second;
-  contributions_on_their_way_.erase(found);
-  return advance(protocol::ContributionSent{range}, attempt_->self);
+  const auto sent = chunks_on_their_way_.extract(token);
+  return sent ? advance(protocol::ChunkSent{sent.mapped()}, attempt_->self) : Events();
 }
 
 DataPlane::Events DataPlane::advance(const protocol::ExchangeEvent& event, SiteId peer) {
@@ -246,9 +249,7 @@ DataPlane::Events DataPlane::run(const protocol::SendContribution& action) {
   if (!used) return unfit("NaN or infinity among the parameters " + text_of(range));
   payload = trimmed(std::move(payload), *used);
   const wire::Chunk chunk = announce(wire::ChunkKind::kContribution, range, *payload);
-  const std::uint64_t token = next_token_++;
-  contributions_on_their_way_[token] = range;
-  send_chunk(attempt_->links[action.owner], chunk, std::move(payload), token);
+  send_chunk(action.owner, chunk, std::move(payload), action.more);
   carried_.sent(action.owner, range);
   return {};
 }
@@ -302,12 +303,22 @@ DataPlane::Events DataPlane::run(const protocol::ReduceChunk& action) {
         return fail(attempt_->self, status.message());
       }
     }
+    const auto has_link = [](const auto& entry) { return entry.second != LinkId{0}; };
+    const auto peers = std::count_if(attempt_->links.begin(), attempt_->links.end(), has_link);
     const wire::Chunk chunk = announce(wire::ChunkKind::kMean, range, *payload);
-    for (const auto& [site, link] : attempt_->links) {
-      if (link != LinkId{0}) send_chunk(link, chunk, payload, next_token_++);
-    }
+    if (peers > 0) attempt_->own_means[range.begin] = {chunk, std::move(payload), static_cast<std::size_t>(peers)};
   }
   take_mean(range.begin, mean);
+  return {};
+}
+
+DataPlane::Events DataPlane::run(const protocol::SendMean& action) {
+  const auto found = attempt_->own_means.find(action.range.begin);
+  COLLAB_CHECK(found != attempt_->own_means.end(), "the exchange sends a mean that it has not reduced");
+  Attempt::OwnMean& mean = found->second;
+  const bool last = --mean.to_go == 0;
+  send_chunk(action.to, mean.chunk, last ? std::move(mean.payload) : mean.payload, action.more);
+  if (last) attempt_->own_means.erase(found);
   return {};
 }
 
@@ -361,14 +372,25 @@ DataPlane::Events DataPlane::run(const protocol::ExchangeDone&) {
   return {complete};
 }
 
-void DataPlane::send_chunk(LinkId link, const wire::Chunk& chunk, BufferPtr payload, std::uint64_t token) {
-  TransportMessage message{.lane = Lane::kData, .head = wire::encode(chunk), .payload = std::move(payload)};
+// Of the attempt under way.
+void DataPlane::send_chunk(SiteId to, const wire::Chunk& chunk, BufferPtr payload, std::uint64_t more) {
+  const std::uint64_t token = next_token_++;
+  chunks_on_their_way_[token] = to;
+  const TimePoint now = parts_.clock->now();
+  const std::size_t bytes = payload->bytes().size();
+  bytes_on_their_way_[token] = bytes;
+  up_rate_.set_busy(now, true);
+  const double each = static_cast<double>(bytes) / static_cast<double>(chunk.range.size());
+  send_payload(attempt_->links[to], chunk, std::move(payload), token,
+               static_cast<std::uint64_t>(each * static_cast<double>(more)));
+}
+
+void DataPlane::send_payload(LinkId link, const wire::Chunk& chunk, BufferPtr payload, std::uint64_t token,
+                             std::uint64_t more) {
+  TransportMessage message{
+      .lane = Lane::kData, .head = wire::encode(chunk), .payload = std::move(payload), .more = more};
   traffic_.bytes_sent += message.head.size() + message.payload->bytes().size();
   const TimePoint now = parts_.clock->now();
-  if (chunk.kind <= wire::ChunkKind::kMean) {
-    bytes_on_their_way_[token] = message.payload->bytes().size();
-    up_rate_.set_busy(now, true);
-  }
   traffic_.first_payload = std::min(traffic_.first_payload, now);
   traffic_.last_payload = now;
   parts_.transport->send(link, std::move(message), token);

@@ -139,6 +139,12 @@ class DataPlane {
     protocol::Exchange exchange;
     std::vector<float> scales;                 // per participant, site order
     std::map<std::uint64_t, BufferPtr> means;  // encoded means not yet decoded
+    struct OwnMean {
+      wire::Chunk chunk;
+      BufferPtr payload;
+      std::size_t to_go = 0;  // peers that have not been sent it
+    };
+    std::map<std::uint64_t, OwnMean> own_means;
     struct Hashed {
       Digest digest;
       std::uint64_t elements = 0;
@@ -169,6 +175,7 @@ class DataPlane {
   Events advance(const protocol::ExchangeEvent& event, SiteId peer);
   Events run(const protocol::SendContribution& action);
   Events run(const protocol::ReduceChunk& action);
+  Events run(const protocol::SendMean& action);
   Events run(const protocol::TakeMean& action);
   Events run(const protocol::ExchangeDone& action);
   Events accept(Incoming incoming);
@@ -198,7 +205,10 @@ class DataPlane {
   [[nodiscard]] bool steps_at_once() const;
   // What goes before a payload of the attempt under way.
   [[nodiscard]] wire::Chunk announce(wire::ChunkKind kind, ElementRange range, Buffer& payload) const;
-  void send_chunk(LinkId link, const wire::Chunk& chunk, BufferPtr payload, std::uint64_t token);
+  // `more` elements are to follow.
+  void send_chunk(SiteId to, const wire::Chunk& chunk, BufferPtr payload, std::uint64_t more);
+  void send_payload(LinkId link, const wire::Chunk& chunk, BufferPtr payload, std::uint64_t token,
+                    std::uint64_t more = 0);
   [[nodiscard]] Digest state_digest(std::span<const float> anchor) const;
   void pump(LinkId to, Outgoing& job);
   void on_anchor_part_sent(LinkId to);
@@ -226,8 +236,8 @@ class DataPlane {
   std::map<LinkId, Outgoing> outgoing_;
   std::optional<Receiving> receiving_;
   bool outer_overwritten_ = false;  // in part, by a transfer that has not ended: it is that of no anchor
-  std::map<std::uint64_t, ElementRange> contributions_on_their_way_;  // by token
-  std::map<std::uint64_t, LinkId> anchors_on_their_way_;              // by token
+  std::map<std::uint64_t, SiteId> chunks_on_their_way_;   // of the attempt under way, by token
+  std::map<std::uint64_t, LinkId> anchors_on_their_way_;  // by token
   std::uint64_t next_token_ = 1;
   Traffic traffic_;
   protocol::RateMeter up_rate_;

@@ -13,6 +13,8 @@ std::size_t payload_bytes(const TransportMessage& message) {
 }  // namespace
 
 void Outbox::push(TransportMessage message, std::uint64_t token) {
+  more_ = message.more;
+  bytes_pushed_ += message.head.size() + payload_bytes(message);
   auto entry = std::make_shared<Message>();
   entry->content = std::make_shared<TransportMessage>(std::move(message));
   entry->token = token;

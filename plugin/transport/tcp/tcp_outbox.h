@@ -62,6 +62,8 @@ class Outbox {
   [[nodiscard]] bool backlogged() const { return !queue_.empty(); }
   [[nodiscard]] std::uint64_t segments() const { return first_ + segments_.size(); }  // cut so far
   [[nodiscard]] std::uint64_t bytes_arrived() const { return bytes_arrived_; }
+  // That have not arrived, with those that the newest message said are to follow it.
+  [[nodiscard]] std::uint64_t bytes_to_go() const { return bytes_pushed_ - bytes_arrived_ + more_; }
   [[nodiscard]] std::uint64_t sent_again() const { return sent_again_; }
   // How long a segment takes to be known to have arrived, lately: with the queues before it. 0: none has.
   [[nodiscard]] Duration usual() const { return usual_; }
@@ -100,7 +102,7 @@ class Outbox {
   std::uint64_t first_ = 0;
   std::uint64_t next_message_ = 0;
   std::size_t window_bytes_ = 0;
-  std::uint64_t bytes_arrived_ = 0;
+  std::uint64_t bytes_arrived_ = 0, bytes_pushed_ = 0, more_ = 0;
   std::uint64_t sent_again_ = 0;
   Duration usual_{0};
   std::set<std::uint64_t> again_;

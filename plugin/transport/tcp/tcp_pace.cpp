@@ -15,10 +15,12 @@ constexpr int kRoundTrips = 10;  // slow start needs some before a new connectio
 constexpr Duration kShortestEpoch = std::chrono::milliseconds(50);
 constexpr Duration kMemory = std::chrono::seconds(10);
 constexpr Duration kDrainEvery = std::chrono::seconds(5);
-constexpr double kTarget = 0.015;             // seconds of queue
-constexpr double kTargetOfRoundTrip = 0.1;    // or this
-constexpr double kNoQueue = 0.25;             // of the target
-constexpr double kLongQueue = 3;              // targets
+constexpr double kTarget = 0.015;           // seconds of queue
+constexpr double kTargetOfRoundTrip = 0.1;  // or this
+constexpr double kNoQueue = 0.25;           // of the target
+constexpr double kLongQueue = 3;            // targets
+constexpr double kPatience = 15;            // of the target, for a link that needs twice as long as the others
+constexpr double kLeastPatience = 0.25, kMostPatience = 3;
 constexpr double kHorizon = 4;                // epochs in which a deviation from the target is to be gone
 constexpr double kLeast = 0.75, kMost = 1.1;  // of what the line carries
 constexpr double kDeepest = 0.3;              // of it, given up to drain
@@ -97,7 +99,7 @@ Duration LinkPace::epoch() const {
 }
 
 double LinkPace::target() const {
-  return std::max(kTarget, kTargetOfRoundTrip * seconds(shortest_round_trip_.value()));
+  return patience_ * std::max(kTarget, kTargetOfRoundTrip * seconds(shortest_round_trip_.value()));
 }
 
 // The smaller of two sights: a lost ping looks like a long way, data on the way back like a long round trip.
@@ -147,6 +149,7 @@ double LinkPace::observe(TimePoint now, const Sight& sight) {
   const auto resent = static_cast<double>(sight.resent - resent_since_);
   const double sent = rate_;
   begin_epoch(now, sight);
+  patience_ = std::clamp(1 + kPatience * sight.behind, kLeastPatience, kMostPatience);
   end_epoch(now, time, delivered / time, (delivered + resent) / time);
   before_ = sent;
   last_delivered_ = delivered / time;

@@ -72,7 +72,9 @@ class Backlog {
 //
 // Links that share a line know nothing of each other, and each keeps the part that it begins an exchange with. So it
 // begins with the mean of its line over the whole of the last one: what others had left to it at their end is not all
-// its own, and a link that was done early leaves more to others. Then all are done together.
+// its own, and a link that was done early leaves more to others. And within an exchange a link that is behind the
+// others bears a longer queue than one that is ahead of them: of those that share a queue the more patient gets more of
+// the line. So all are done together.
 class LinkPace {
  public:
   struct Sight {                  // of all data connections, now
@@ -82,6 +84,9 @@ class LinkPace {
     // The newest time to the peer, in clocks that differ by a constant: not held up by a queue on the way back.
     std::optional<Duration> way_out;
     bool backlogged = false;  // data has been waiting to be sent since the last call
+    // How much longer than all links with data together this one needs for what it is still to send, as a part of that;
+    // below 0: it is ahead of them.
+    double behind = 0;
   };
   // Called about every tick; returns rate().
   double observe(TimePoint now, const Sight& sight);
@@ -90,6 +95,7 @@ class LinkPace {
   // There are no connections: what is known of the line stays, what goes on now tells nothing of it.
   void pause() { measuring_ = false; }
   [[nodiscard]] double rate() const { return rate_; }  // bytes a second; 0: no limit
+  [[nodiscard]] double line() const { return line_; }  // what it carries of ours; 0: not known
 
  private:
   void begin_epoch(TimePoint now, const Sight& sight);
@@ -106,7 +112,8 @@ class LinkPace {
   double before_ = 0;                // rate_ in the epoch before: what arrives in this one
   double last_delivered_ = 0;
   double step_ = 0;
-  int full_ = 0;  // epochs with a queue, before there is a rate
+  double patience_ = 1;  // with the queue, see Sight::behind
+  int full_ = 0;         // epochs with a queue, before there is a rate
   bool measuring_ = false;
   TimePoint settled_{};
   TimePoint drained_{};

@@ -46,9 +46,22 @@ bool TcpEngine::slow(const TcpLink& link, std::size_t carriers) const {
 void TcpEngine::watch_exchange(TimePoint time) {
   const auto waits = [](const auto& entry) { return entry.second->waits(); };
   backlog_.note(time, std::any_of(links_.begin(), links_.end(), waits));
+  to_go_ = lines_ = 0;
+  for (const auto& [id, link] : links_) {
+    if (!link->waits() || link->pace.line() <= 0) continue;
+    to_go_ += static_cast<double>(link->outbox(Lane::kData).bytes_to_go());
+    lines_ += link->pace.line();
+  }
   if (!backlog_.over(time)) return;
   for (const auto& [id, link] : links_) link->pace.exchange_ended(link->backlog.take_share(backlog_));
   backlog_ = {};
+}
+
+// See LinkPace::Sight.
+double TcpEngine::behind(TcpLink& link) const {
+  if (to_go_ <= 0 || !link.waits() || link.pace.line() <= 0) return 0;
+  const double needs = static_cast<double>(link.outbox(Lane::kData).bytes_to_go()) / link.pace.line();
+  return needs / (to_go_ / lines_) - 1;
 }
 
 void TcpEngine::keep_pace(TcpLink& link, TimePoint time, bool backlogged) {
@@ -69,6 +82,7 @@ void TcpEngine::keep_pace(TcpLink& link, TimePoint time, bool backlogged) {
     const std::optional<LinkPace::Sight> seen = look(link, carriers);
     if (!seen) return;
     sight = *seen;
+    sight.behind = behind(link);
     ask_the_way(link, time);
   } else {
     link.way_out.reset();  // clocks drift apart: old news are wrong

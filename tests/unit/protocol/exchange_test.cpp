@@ -20,6 +20,9 @@ ExchangePlan plan_for(std::uint32_t self, double weight_of_2 = 0, std::uint32_t 
   plan.form.attempt = AttemptId{1};
   plan.form.participants = {{SiteId{0}, 1}, {SiteId{1}, 3}, {SiteId{2}, weight_of_2}};
   plan.form.slices = {{SiteId{0}, {0, 2048}}, {SiteId{1}, {2048, 4096}}, {SiteId{2}, {4096, 5200}}};
+  for (std::uint32_t site = 0; site < 3; ++site) {
+    if (site != self) plan.peers.push_back(SiteId{site});
+  }
   return plan;
 }
 
@@ -55,12 +58,51 @@ TEST(Exchange, SendsInterleavedFromTheNextSiteOn) {
   EXPECT_EQ(sends[2].range, (ElementRange{5120, 5200}));
 }
 
-TEST(Exchange, TheWindowBoundsWhatIsOnItsWay) {
-  Exchange exchange(plan_for(1, 0, 2));
+TEST(Exchange, AWindowBoundsWhatIsOnItsWayToEachPeer) {
+  Exchange exchange(plan_for(1, 0, 1));
   const auto first = only<SendContribution>(step(exchange, ExchangeStart{}));
   ASSERT_EQ(first.size(), 2U);
-  EXPECT_EQ(only<SendContribution>(step(exchange, ContributionSent{first[0].range})).size(), 1U);
-  EXPECT_EQ(exchange.step(ContributionSent{first[0].range}).status().code(), StatusCode::kInternal);
+  EXPECT_EQ(first[0].owner, SiteId{2});
+  EXPECT_EQ(first[1].owner, SiteId{0});
+  const auto next = only<SendContribution>(step(exchange, ChunkSent{SiteId{0}}));
+  ASSERT_EQ(next.size(), 1U) << "the slow one holds up no other";
+  EXPECT_EQ(next[0].owner, SiteId{0});
+  EXPECT_TRUE(step(exchange, ChunkSent{SiteId{0}}).empty());
+  EXPECT_EQ(exchange.step(ChunkSent{SiteId{0}}).status().code(), StatusCode::kInternal);
+}
+
+TEST(Exchange, ContributionsGoFirstAndAMeanIsMadeWhenItCanLeave) {
+  Exchange exchange(plan_for(0, 0, 1));
+  ASSERT_EQ(only<SendContribution>(step(exchange, ExchangeStart{})).size(), 2U);
+  for (const ElementRange range : {ElementRange{0, 1024}, ElementRange{1024, 2048}}) {
+    EXPECT_TRUE(step(exchange, ContributionArrived{SiteId{1}, range}).empty()) << "all windows are full";
+  }
+  const auto second = step(exchange, ChunkSent{SiteId{1}});
+  ASSERT_EQ(second.size(), 1U);
+  EXPECT_EQ(only<SendContribution>(second).size(), 1U);
+  const auto third = step(exchange, ChunkSent{SiteId{1}});
+  EXPECT_EQ(only<ReduceChunk>(third).size(), 1U);
+  ASSERT_EQ(only<SendMean>(third).size(), 1U);
+  EXPECT_EQ(only<SendMean>(third)[0].to, SiteId{1});
+  EXPECT_EQ(only<SendMean>(third)[0].range, (ElementRange{0, 1024}));
+  static_cast<void>(step(exchange, ChunkSent{SiteId{2}}));  // its last contribution
+  const auto behind = step(exchange, ChunkSent{SiteId{2}});
+  EXPECT_TRUE(only<ReduceChunk>(behind).empty()) << "once for all";
+  EXPECT_EQ(only<SendMean>(behind).at(0).range, (ElementRange{0, 1024}));
+  const auto last = step(exchange, ChunkSent{SiteId{2}});
+  EXPECT_EQ(only<ReduceChunk>(last).at(0).range, (ElementRange{1024, 2048}));
+  EXPECT_EQ(only<SendMean>(last).at(0).range, (ElementRange{1024, 2048}));
+}
+
+TEST(Exchange, TellsHowMuchFollowsOnEachLink) {
+  Exchange exchange(plan_for(0, 0, 1));
+  const auto first = only<SendContribution>(step(exchange, ExchangeStart{}));
+  ASSERT_EQ(first.size(), 2U);
+  EXPECT_EQ(first[0].more, 1024U + 2048U) << "one more contribution, and the means of our slice";
+  EXPECT_EQ(first[1].more, 80U + 2048U);
+  static_cast<void>(step(exchange, ContributionArrived{SiteId{1}, {0, 1024}}));
+  static_cast<void>(step(exchange, ChunkSent{SiteId{1}}));
+  EXPECT_EQ(only<SendMean>(step(exchange, ChunkSent{SiteId{1}})).at(0).more, 1024U);
 }
 
 TEST(Exchange, WithoutWeightNothingIsSentButTheOwnSliceIsReduced) {

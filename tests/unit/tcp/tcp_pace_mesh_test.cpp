@@ -27,8 +27,8 @@ struct Mesh {
     double near = 0, far = 0;  // in the two queues
     std::deque<double> out, back;
   };
-  explicit Mesh(std::size_t count, double bytes_per_second = 12e6)
-      : rate(bytes_per_second), sites(count), links(count * count), backlogs(count) {}
+  explicit Mesh(std::size_t count, double bytes_per_second = 12e6, std::uint64_t seed = 7)
+      : rate(bytes_per_second), sites(count), links(count * count), backlogs(count), prng(seed) {}
   [[nodiscard]] Link& at(std::size_t from, std::size_t to) { return links[from * sites + to]; }
   void each(const auto& visit) {
     for (std::size_t i = 0; i < sites; ++i)
@@ -38,12 +38,13 @@ struct Mesh {
 
   // Of the time that a round takes, the share that the bytes of a site need.
   double round(double bytes) {
+    amount_ = bytes / static_cast<double>(sites - 1);
     each([&](std::size_t, std::size_t, Link& link) {
       link.left = link.given = 0;
       link.base = link.arrived;
       link.start = 100 * prng.uniform();
     });
-    const double amount = bytes / static_cast<double>(sites - 1);
+    const double amount = amount_;
     int ms = 0;
     for (bool done = false; !done && ms < 100'000; ++ms) {
       for (std::size_t i = 0; i < sites; ++i) give(i, amount, ms);
@@ -127,6 +128,17 @@ struct Mesh {
       backlogs[i] = {};
     }
   }
+  [[nodiscard]] double to_go(const Link& link) const { return amount_ - (link.heard - link.base); }
+  double behind(std::size_t from, const Link& link) {
+    double bytes = 0, lines = 0;
+    for (std::size_t k = 0; k < sites; ++k) {
+      if (k == from || at(from, k).left <= 0 || at(from, k).pace.line() <= 0) continue;
+      bytes += to_go(at(from, k));
+      lines += at(from, k).pace.line();
+    }
+    if (link.left <= 0 || link.pace.line() <= 0) return 0;
+    return to_go(link) / link.pace.line() / (bytes / lines) - 1;
+  }
   void look(std::size_t from, std::size_t to, Link& link) {
     double there = 0, back = 0;
     for (std::size_t k = 0; k < sites; ++k) {
@@ -138,6 +150,7 @@ struct Mesh {
     sight.delivered = static_cast<std::uint64_t>(link.heard / 1448) * 1448;
     sight.resent = static_cast<std::uint64_t>(link.dropped);
     sight.backlogged = link.left > 0;
+    sight.behind = behind(from, link);
     link.backlog.note(clock.now(), sight.backlogged);
     sight.way_out = milliseconds(kWay) + time(there) - std::chrono::hours(1);
     // At first those whose turn it is know of no round trip.
@@ -148,21 +161,25 @@ struct Mesh {
   static constexpr double kChunk = 128 << 10;
   static constexpr double kQueue = 0.1;  // seconds
   static constexpr std::size_t kWay = 50;
+  double amount_ = 0;
   const double rate;
   const std::size_t sites;
   std::vector<Link> links;
   std::vector<Backlog> backlogs;  // of a site's links together
   ManualClock clock;
-  Prng prng{7};
+  Prng prng;
 };
 
 TEST(TcpLinkPace, LinksThatShareLinesAreDoneTogether) {
-  for (const std::size_t sites : {2U, 3U, 4U, 8U}) {
-    Mesh mesh(sites);
-    for (int warm = 0; warm < 6; ++warm) static_cast<void>(mesh.round(140e6));
-    double worst = 1;
-    for (int again = 0; again < 4; ++again) worst = std::min(worst, mesh.round(140e6));
-    EXPECT_GT(worst, 0.93) << sites << " sites";
+  const std::vector<std::pair<std::size_t, double>> asked{{2, 0.98}, {3, 0.98}, {4, 0.975}, {8, 0.93}};
+  for (const auto& [sites, least] : asked) {
+    double mean = 0;
+    for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+      Mesh mesh(sites, 12e6, seed);
+      for (int warm = 0; warm < 3; ++warm) static_cast<void>(mesh.round(140e6));
+      for (int again = 0; again < 4; ++again) mean += mesh.round(140e6) / 20;
+    }
+    EXPECT_GT(mean, least) << sites << " sites";
   }
 }
 

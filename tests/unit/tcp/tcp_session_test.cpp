@@ -51,6 +51,21 @@ TEST_F(TcpOutbox, CutsAtTheHeadsEndAndAtTheSegmentsSize) {
   EXPECT_EQ(cuts, expected);
 }
 
+TEST_F(TcpOutbox, KnowsHowMuchIsToGo) {
+  TransportMessage message = message_of(*pool_, 100, 900, 1);
+  message.more = 5000;
+  out_.push(std::move(message), 0);
+  EXPECT_EQ(out_.bytes_to_go(), 6000U);
+  message = message_of(*pool_, 100, 900, 1);
+  message.more = 4000;
+  out_.push(std::move(message), 0);
+  EXPECT_EQ(out_.bytes_to_go(), 6000U) << "the newest message knows best";
+  send(1);
+  send(1);
+  ASSERT_TRUE(arrive(2).ok());
+  EXPECT_EQ(out_.bytes_to_go(), 5000U);
+}
+
 TEST_F(TcpOutbox, ATokenIsDueOnceAllHasArrivedAndNobodyReads) {
   out_.push(message_of(*pool_, 10, 10, 1), 7);
   const auto head = out_.next(1);
