@@ -1,5 +1,5 @@
-// What the coordinator knows, shared by its sub-protocols: coordinator.cpp (dispatch) and coordinator_office, _join,
-// _refusal, _ways, _members, _round, _commit and _shares.cpp. Nobody else includes this.
+// What the coordinator knows, shared by its sub-protocols: coordinator.cpp (dispatch) and coordinator_office,
+// _quorum, _join, _refusal, _ways, _members, _round, _commit and _shares.cpp. Nobody else includes this.
 //
 // Threads: one caller at a time. Ownership: plain values.
 //
@@ -186,6 +186,17 @@ using Voters = std::map<SiteId, std::string>;
 [[nodiscard]] wire::Offer offer_of(const AnchorRecord& anchor);
 // Whether the process that joins knows all its name has promised in that run.
 [[nodiscard]] bool remembers(const wire::Join& join, RunId run);
+// Of a membership.
+struct Presence {
+  std::size_t voters = 0;
+  std::size_t here = 0;
+  std::size_t remember = 0;
+  [[nodiscard]] bool most() const { return 2 * here > voters; }
+  // A process that was started again does not know what its predecessor has promised; but of what a majority has agreed
+  // on, one of these knows.
+  [[nodiscard]] bool half_remember() const { return 2 * remember >= voters; }
+  [[nodiscard]] bool knows() const { return half_remember() || here == voters; }
+};
 
 // Why two sites cannot be in one swarm: the first difference with both sides' values; empty when alike.
 [[nodiscard]] std::string first_difference(const wire::Join& join, const Reference& reference);
@@ -281,6 +292,10 @@ struct Coordinator::State {
   [[nodiscard]] bool confirmed_by_most() const;  // what is settled
   void inherit();  // anchor, membership and history from what the applicants have reported
   void commit_settled();
+  [[nodiscard]] bool has_majority(bool granted_only) const;  // of the newest membership
+  [[nodiscard]] bool patience_is_over() const;               // a minority may take office
+
+  // coordinator_quorum.cpp
   [[nodiscard]] bool is_quorum(std::size_t here, std::size_t remember) const;  // of the voters
   [[nodiscard]] bool has_quorum(const std::set<SiteId>& present) const;
   [[nodiscard]] bool may_begin() const;  // those who are here, from an anchor they choose
@@ -289,8 +304,6 @@ struct Coordinator::State {
   void go_on_as(RunId run);
   [[nodiscard]] RunId next_run() { return RunId{config.fresh_run.value + births++}; }
   void tell_of_branch(const std::string& why);
-  [[nodiscard]] bool has_majority(bool granted_only) const;  // of the newest membership
-  [[nodiscard]] bool patience_is_over() const;               // a minority may take office
   [[nodiscard]] std::string quorum_in_words(const std::set<SiteId>& present) const;
   [[nodiscard]] std::set<SiteId> all_members() const;
   void remember(RunId run, RoundId round, AttemptId attempt, const std::vector<SiteId>& contributors);
