@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 
 from torch_collab import native
 
+KNOBS = ("token", "token_file", "tls_cert")  # with one of them links are encrypted
 _PURPOSE = "store entry"
-_KNOBS = ("token", "token_file", "tls_cert")
 
 KINDS = {
     "token": "has a swarm key (COLLAB_TOKEN)",
@@ -40,10 +40,10 @@ def read_key(variables: Mapping[str, str], options: Mapping[str, str]) -> SwarmK
 
     Looks at the key's knobs alone: who has another one wrong is still to tell the others so, signed.
     """
-    names = {f"COLLAB_{name.upper()}": name for name in _KNOBS}
+    names = {f"COLLAB_{name.upper()}": name for name in KNOBS}
     config = native.load_config(
         {variable: text for variable, text in variables.items() if variable in names},
-        {name: text for name, text in options.items() if name in _KNOBS},
+        {name: text for name, text in options.items() if name in KNOBS},
     )
     if secret := native.swarm_secret(config, _PURPOSE):
         return SwarmKey("token", secret)

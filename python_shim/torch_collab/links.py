@@ -12,9 +12,7 @@ import socket
 from dataclasses import dataclass
 from typing import Any
 
-from torch_collab import addresses, native
-
-_KEYS = ("token", "token_file", "tls_cert")
+from torch_collab import addresses, keys, native
 
 
 @dataclass(frozen=True)
@@ -56,7 +54,7 @@ def make_between_sites(config: native.Settings, advertise: str) -> dict[str, Any
 def _refuse_public(config: native.Settings, choice: Choice) -> None:
     """Transports refuse addresses that are not near, unless asked to take them; this says so before the first dial."""
     given = {name: value for name, value, _ in config.values}
-    if given.get("insecure") == "1" or (choice.kind == "tcp" and any(given.get(key) for key in _KEYS)):
+    if given.get("insecure") == "1" or (choice.kind == "tcp" and any(given.get(name) for name in keys.KNOBS)):
         return
     hosts = [addresses.split_host_port(address)[0] for address in config.coordinator]
     if choice.kind == "gloo":

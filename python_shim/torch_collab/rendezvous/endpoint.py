@@ -75,19 +75,17 @@ def reconnect(host: str, port: int, run_id: str, key: SwarmKey) -> SignedStore |
 
     Raises SignatureError when it is served by one who has another key.
     """
+    server = dial_store(host, port)
+    if server is None:
+        return None
+    where = _where(join_host_port(host, port))
     try:
-        with socket.create_connection((host, port), timeout=2.0):
-            pass
-        server = bounded(lambda: _client(host, port), _DIAL_SECONDS)
-        if server is None:
-            return None
-        where = _where(join_host_port(host, port))
         run = _read_run(server, key, where)
-        return None if run is None or run["run"] != run_id else _bound(server, key, run, where)
     except SignatureError:
         raise
-    except (OSError, RuntimeError, ValueError):
+    except (RuntimeError, ValueError):
         return None
+    return None if run is None or run["run"] != run_id else _bound(server, key, run, where)
 
 
 def serve_store() -> Any:
