@@ -182,7 +182,7 @@ def measure(backend: str, line: Line, rounds: int, tls: bool, args: argparse.Nam
         subprocess.run([*command, "--", *worker], check=True, timeout=args.limit, capture_output=backend in PEERS)
         answers = [json.loads(Path(folder, f"s{index}.json").read_text()) for index in range(line.sites)]
         seconds = [max(each) for each in zip(*(answer["seconds"] for answer in answers), strict=True)]
-        wholes = ([x + y for x, y in zip(a["seconds"], a["beyond"], strict=True)] for a in answers if "beyond" in a)
+        wholes = ([x + y for x, y in zip(a["seconds"], a["beyond"], strict=True)] for a in answers if a.get("beyond"))
         whole = [max(each) for each in zip(*wholes, strict=True)]
         return Measured(seconds, [all_of - exchange for all_of, exchange in zip(whole, seconds, strict=False)])
 

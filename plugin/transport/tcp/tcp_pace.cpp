@@ -9,7 +9,8 @@ namespace {
 constexpr double kGain = 1.05;
 constexpr double kChange = 1.33;
 constexpr Duration kShortest = std::chrono::milliseconds(500);
-constexpr int kRoundTrips = 10;  // slow start needs some before a new connection counts
+constexpr int kRoundTrips = 10;                           // slow start needs some before a new connection counts
+constexpr int kFirstPatience = 4, kLongestPatience = 64;  // measurements
 
 // Of a link's pace.
 constexpr Duration kShortestEpoch = std::chrono::milliseconds(50);
@@ -107,6 +108,11 @@ double LinkPace::queue() const {
   const Duration both_ways = round_trip_ - shortest_round_trip_.value();
   const std::optional<Duration> way = way_out_ ? way_out_ : way_out_before_;
   return seconds(way ? std::min(both_ways, *way - shortest_way_out_.value()) : both_ways);
+}
+
+bool LinkPace::sees_queue() const {
+  return round_trip_ == Duration(0) || shortest_round_trip_.value() == Duration::max() ||
+         queue() >= kNoQueue * target();
 }
 
 void LinkPace::begin_epoch(TimePoint now, const Sight& sight) {
@@ -233,7 +239,7 @@ double Backlog::take_share(const Backlog& of) {
 // ---- ConnectionSearch ----------------------------------------------------------------------------
 
 std::uint16_t ConnectionSearch::observe(TimePoint now, std::uint64_t bytes, bool backlogged, Duration round_trip,
-                                        std::uint16_t attached) {
+                                        std::uint16_t attached, bool queue) {
   if (!backlogged || attached < wanted_) {
     measuring_ = false;
     return wanted_;
@@ -242,32 +248,45 @@ std::uint16_t ConnectionSearch::observe(TimePoint now, std::uint64_t bytes, bool
     measuring_ = true;
     since_ = now;
     bytes_since_ = bytes;
+    looks_ = queues_ = 0;
     return wanted_;
   }
+  ++looks_;
+  queues_ += queue ? 1 : 0;
   const Duration time = now - since_;
   if (time < std::max(kShortest, kRoundTrips * round_trip)) return wanted_;
-  judge(static_cast<double>(bytes - bytes_since_) / seconds(time));
+  judge(static_cast<double>(bytes - bytes_since_) / seconds(time), 2 * queues_ > looks_);
   since_ = now;
   bytes_since_ = bytes;
+  looks_ = queues_ = 0;
   measuring_ = wanted_ <= attached;
   return wanted_;
 }
 
-void ConnectionSearch::judge(double goodput) {
+void ConnectionSearch::judge(double goodput, bool full) {
   if (growing_ && before_ != 0 && goodput < kGain * goodput_before_) {
     growing_ = false;
+    not_full_ = 0;
     wanted_ = before_;
     return;  // what was measured before is what is had again
   }
-  if (!growing_) {
-    const bool changed = goodput > kChange * goodput_before_ || goodput * kChange < goodput_before_;
-    if (!changed) return;
-    growing_ = true;
-  }
+  if (!growing_ && !look_again(goodput, full)) return;
+  growing_ = true;
   before_ = wanted_;
   goodput_before_ = goodput;
   wanted_ = static_cast<std::uint16_t>(std::min<int>(2 * wanted_, most_));
   if (wanted_ == before_) growing_ = false;
+}
+
+bool ConnectionSearch::look_again(double goodput, bool full) {
+  if (goodput > kChange * goodput_before_ || goodput * kChange < goodput_before_) {
+    patience_ = 0;
+    return true;
+  }
+  not_full_ = full ? 0 : not_full_ + 1;
+  if (not_full_ < std::max(patience_, kFirstPatience)) return false;
+  patience_ = std::min(2 * not_full_, kLongestPatience);
+  return true;
 }
 
 }  // namespace collab::tcp

@@ -96,6 +96,7 @@ class LinkPace {
   void pause() { measuring_ = false; }
   [[nodiscard]] double rate() const { return rate_; }  // bytes a second; 0: no limit
   [[nodiscard]] double line() const { return line_; }  // what it carries of ours; 0: not known
+  [[nodiscard]] bool sees_queue() const;               // or cannot tell
 
  private:
   void begin_epoch(TimePoint now, const Sight& sight);
@@ -125,16 +126,18 @@ class LinkPace {
 };
 
 // Hill climbing on goodput while there is a backlog: doubles the connections while that brings a twentieth more, goes
-// back one step when it does not, and looks again when goodput has changed by a third since.
+// back one step when it does not, and looks again when goodput has changed by a third since. Chance losses may hide a
+// gain: so it looks again, too, while no queue is seen before the line, but seldom and more seldom.
 //
-//   settled ──goodput changed──▶ growing ──no gain──▶ settled (at the number before)
+//   settled ──goodput changed, or the line is not full──▶ growing ──no gain──▶ settled (at the number before)
 class ConnectionSearch {
  public:
   ConnectionSearch(std::uint16_t start, std::uint16_t most) : wanted_(start), most_(most) {}
   // `bytes` have arrived at the peer in all; `backlogged`: data has been waiting to be sent since the last call;
-  // `attached` connections are there. Called about every tick; returns the number of data connections wanted.
+  // `attached` connections are there; `queue`: there is one before the line, or nobody can tell. Called about every
+  // tick; returns the number of data connections wanted.
   std::uint16_t observe(TimePoint now, std::uint64_t bytes, bool backlogged, Duration round_trip,
-                        std::uint16_t attached);
+                        std::uint16_t attached, bool queue);
   [[nodiscard]] std::uint16_t wanted() const { return wanted_; }
   void at_most(std::uint16_t most) {
     most_ = std::min(most_, most);
@@ -142,7 +145,8 @@ class ConnectionSearch {
   }
 
  private:
-  void judge(double goodput);
+  void judge(double goodput, bool full);
+  [[nodiscard]] bool look_again(double goodput, bool full);
   std::uint16_t wanted_;
   std::uint16_t most_;
   bool growing_ = true;
@@ -151,6 +155,8 @@ class ConnectionSearch {
   bool measuring_ = false;
   TimePoint since_{};
   std::uint64_t bytes_since_ = 0;
+  int looks_ = 0, queues_ = 0;       // in this measurement
+  int not_full_ = 0, patience_ = 0;  // measurements: since it settled, and before it looks again
 };
 
 }  // namespace collab::tcp

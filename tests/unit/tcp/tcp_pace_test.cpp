@@ -239,7 +239,8 @@ std::uint16_t settles_at(std::uint16_t start, std::uint16_t most, double each, d
   for (int i = 0; i < 2000; ++i) {
     clock.advance(milliseconds(50));
     bytes += std::min(all, each * search.wanted()) * 0.05;
-    search.observe(clock.now(), static_cast<std::uint64_t>(bytes), true, milliseconds(100), search.wanted());
+    search.observe(clock.now(), static_cast<std::uint64_t>(bytes), true, milliseconds(100), search.wanted(),
+                   each * search.wanted() >= all);
   }
   return search.wanted();
 }
@@ -259,7 +260,8 @@ TEST(TcpConnectionSearch, LooksAgainWhenTheLineChanges) {
     for (int i = 0; i < 1000; ++i) {
       clock.advance(milliseconds(50));
       bytes += std::min(all, each * search.wanted()) * 0.05;
-      search.observe(clock.now(), static_cast<std::uint64_t>(bytes), true, milliseconds(50), search.wanted());
+      search.observe(clock.now(), static_cast<std::uint64_t>(bytes), true, milliseconds(50), search.wanted(),
+                     each * search.wanted() >= all);
     }
     return search.wanted();
   };
@@ -267,12 +269,33 @@ TEST(TcpConnectionSearch, LooksAgainWhenTheLineChanges) {
   EXPECT_EQ(run(1e6, 12e6), 16);
 }
 
+// Losses by chance hide what more connections bring, now and then; a line that is full has nothing to bring.
+TEST(TcpConnectionSearch, LooksAgainWhileTheLineIsNotFull) {
+  const auto run = [](double all, int unlucky) {
+    ManualClock clock;
+    ConnectionSearch search(2, 64);
+    double bytes = 0;
+    int moves = 0;
+    for (int i = 0; i < 4000; ++i) {
+      clock.advance(milliseconds(50));
+      bytes += (i < unlucky ? 0.8e6 : std::min(all, 0.4e6 * search.wanted())) * 0.05;
+      const std::uint16_t before = search.wanted();
+      const bool queue = 0.4e6 * search.wanted() >= all;
+      search.observe(clock.now(), static_cast<std::uint64_t>(bytes), true, milliseconds(100), before, queue);
+      moves += search.wanted() != before ? 1 : 0;
+    }
+    return std::pair(search.wanted(), moves);
+  };
+  EXPECT_EQ(run(12e6, 200).first, 32) << "found later";
+  EXPECT_EQ(run(12e6, 0), std::pair(std::uint16_t{32}, 6)) << "up to 64 and back, and no more";
+}
+
 TEST(TcpConnectionSearch, WithoutABacklogNothingIsLearnt) {
   ManualClock clock;
   ConnectionSearch search(2, 64);
   for (int i = 0; i < 500; ++i) {
     clock.advance(milliseconds(50));
-    search.observe(clock.now(), static_cast<std::uint64_t>(i) * 1000, i % 3 != 0, milliseconds(10), 2);
+    search.observe(clock.now(), static_cast<std::uint64_t>(i) * 1000, i % 3 != 0, milliseconds(10), 2, false);
   }
   EXPECT_EQ(search.wanted(), 2);
 }
