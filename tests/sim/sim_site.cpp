@@ -248,7 +248,7 @@ void SimSite::on_sent(LinkId, std::uint64_t token) {
   if (!sent) return;  // before the round under way
   up_.add(network_.now(), sent.mapped().bytes);
   if (sent_.empty()) up_.set_busy(network_.now(), false);
-  if (attempt_ && sent.mapped().attempt == newest_) step_exchange(ChunkSent{sent.mapped().to}, self_);
+  if (attempt_ && sent.mapped().attempt == newest_) step_exchange(sent.mapped().chunk, self_);
 }
 
 void SimSite::on_closed(LinkId link, const Status& why) { post(Closed{link, why}); }

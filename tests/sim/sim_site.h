@@ -206,7 +206,7 @@ class SimSite final : public Node {
   protocol::RateMeter down_;
   struct Sent {
     std::uint64_t bytes = 0;
-    SiteId to;
+    protocol::ChunkSent chunk;
     std::pair<RoundId, AttemptId> attempt;
   };
   std::map<std::uint64_t, Sent> sent_;

@@ -111,8 +111,8 @@ void SimSite::start_exchange(const StartExchange& start) {
   }
   attempt_.emplace(Attempt{start.form,
                            start.links,
-                           Exchange({start.form, self_, options_.chunk_elements, options_.window, peers,
-                                     carried_.held(), carried_.delivered()}),
+                           Exchange({start.form, self_, options_.chunk_elements, options_.window, options_.window,
+                                     peers, carried_.held(), carried_.delivered()}),
                            std::move(delta),
                            Floats(options_.elements),
                            {},
@@ -175,7 +175,7 @@ void SimSite::send_chunk(LinkId link, wire::ChunkKind kind, const ElementRange& 
   std::uint64_t token = 0;
   if (to) {
     token = next_sent_++;
-    sent_[token] = {payload->size() * sizeof(float), *to, newest_};
+    sent_[token] = {payload->size() * sizeof(float), {*to, kind}, newest_};
     up_.set_busy(network_.now(), true);
   }
   network_.send(node_, link, Frame{Lane::kData, wire::encode(chunk), std::move(payload)}, token);

@@ -299,13 +299,18 @@ struct MeanArrived {
 };
 struct ChunkSent {  // a contribution or a mean is there; the window opens
   SiteId to;
+  wire::ChunkKind kind;
 };
 using ExchangeEvent = std::variant<ExchangeStart, ContributionArrived, MeanArrived, ChunkSent>;
 
+struct Following {  // elements that a site is still to be sent after a chunk
+  std::uint64_t contributions = 0;
+  std::uint64_t means = 0;
+};
 struct SendContribution {  // encode our delta of this chunk and send it to its owner
   SiteId owner;
   ElementRange range;
-  std::uint64_t more = 0;  // elements that this site is still to be sent after it, contributions and means
+  Following more{};
 };
 struct ReduceChunk {  // every contribution of this chunk of ours is here: reduce, encode, decode
   ElementRange range;
@@ -313,7 +318,7 @@ struct ReduceChunk {  // every contribution of this chunk of ours is here: reduc
 struct SendMean {  // what became of a reduced chunk
   SiteId to;
   ElementRange range;
-  std::uint64_t more = 0;  // as above
+  Following more{};
 };
 struct TakeMean {  // decode the mean that just arrived
   ElementRange range;

@@ -11,10 +11,11 @@
 namespace collab::protocol {
 namespace {
 
-constexpr double kWorthMoving = 1.1;    // shares move where the exchange gets shorter by more than a tenth
-constexpr double kWorthKeeping = 1.05;  // equal shares are gone back to where others gain less than that
-constexpr double kMostUnseen = 4;       // how much faster a line may be than was seen
-constexpr double kSlower = 1.05;        // shares are taken back where the exchange took longer than that
+constexpr double kWorthMoving = 1.1;     // shares move where the exchange gets shorter by more than a tenth
+constexpr double kWorthSettling = 1.03;  // equal shares are gone back to where they gain that,
+constexpr double kWorthKeeping = 1.05;   // and others would gain no more than that
+constexpr double kMostUnseen = 4;        // how much faster a line may be than was seen
+constexpr double kSlower = 1.05;         // shares are taken back where the exchange took longer than that
 constexpr std::uint64_t kRoundsToStay = 16;
 constexpr double kLeastOfEqual = 20;  // who would own less than this part of an equal share owns nothing
 
@@ -147,7 +148,8 @@ std::vector<Share> Coordinator::State::choose_shares(std::vector<Line> lines, st
   const double filled_takes = exchange_time(lines, filled, ratio);
   std::vector<Share> equal = equal_shares(lines);
   const double equal_takes = exchange_time(lines, equal, ratio);
-  const bool equal_will_do = equal_takes < before_takes && equal_takes <= kWorthKeeping * filled_takes;
+  // Beyond rounding, and for more than what rates vary by.
+  const bool equal_will_do = equal_takes * kWorthSettling < before_takes && equal_takes <= kWorthKeeping * filled_takes;
   if (!equal_will_do && filled_takes * kWorthMoving >= before_takes) return before;
   std::vector<Share> chosen = equal_will_do ? std::move(equal) : std::move(filled);
   tell_of_shares(chosen, (equal_will_do ? equal_takes : filled_takes) / before_takes);

@@ -49,8 +49,8 @@ struct Exchange::State {
     std::size_t next_contribution = 0;
     bool gets_means = false;
     std::size_t next_mean = 0;  // among reduced
-    std::uint32_t on_their_way = 0;
-    std::uint64_t more = 0;  // elements that are still to leave
+    std::uint32_t contributions_away = 0, means_away = 0;
+    Following more{};
   };
 
   explicit State(ExchangePlan p) : plan(std::move(p)) {
@@ -84,10 +84,10 @@ struct Exchange::State {
         if (!contributes || delivered.count({slice.owner, range.begin, range.end}) != 0) continue;
         Peer& owner = peers[slice.owner];
         owner.contributions.push_back(range);
-        owner.more += range.size();
+        owner.more.contributions += range.size();
       }
     }
-    for (auto& [site, peer] : peers) peer.more += peer.gets_means ? own_elements : 0;
+    for (auto& [site, peer] : peers) peer.more.means = peer.gets_means ? own_elements : 0;
     open = own.size() + theirs.size();
     for (const ContributionArrived& part : plan.held) {
       const auto chunk = own.find(part.range.begin);
@@ -109,21 +109,21 @@ struct Exchange::State {
 
   // False: nothing can leave now.
   bool send_next(SiteId site, Peer& peer, std::vector<ExchangeAction>& out) {
-    if (peer.on_their_way >= plan.window) return false;
     if (peer.next_contribution < peer.contributions.size()) {
+      if (peer.contributions_away >= plan.window) return false;
+      ++peer.contributions_away;
       const ElementRange range = peer.contributions[peer.next_contribution++];
-      peer.more -= range.size();
+      peer.more.contributions -= range.size();
       out.emplace_back(SendContribution{site, range, peer.more});
-    } else if (peer.gets_means) {
-      if (peer.next_mean == reduced.size() && !whole.empty()) reduce_next(out);
-      if (peer.next_mean == reduced.size()) return false;
-      const ElementRange range = reduced[peer.next_mean++];
-      peer.more -= range.size();
-      out.emplace_back(SendMean{site, range, peer.more});
-    } else {
-      return false;
+      return true;
     }
-    ++peer.on_their_way;
+    if (!peer.gets_means || peer.means_away >= plan.mean_window) return false;
+    if (peer.next_mean == reduced.size() && !whole.empty()) reduce_next(out);
+    if (peer.next_mean == reduced.size()) return false;
+    ++peer.means_away;
+    const ElementRange range = reduced[peer.next_mean++];
+    peer.more.means -= range.size();
+    out.emplace_back(SendMean{site, range, peer.more});
     return true;
   }
 
@@ -209,10 +209,11 @@ struct Exchange::State {
 
   Result<Actions> on(const ChunkSent& event) {
     const auto peer = peers.find(event.to);
-    if (peer == peers.end() || peer->second.on_their_way == 0) {
+    const bool mean = event.kind == wire::ChunkKind::kMean;
+    if (peer == peers.end() || (mean ? peer->second.means_away : peer->second.contributions_away) == 0) {
       return internal_error("a chunk for " + in_words(event.to) + " has left, but none was on its way");
     }
-    --peer->second.on_their_way;
+    --(mean ? peer->second.means_away : peer->second.contributions_away);
     Actions out;
     open_windows(out);
     return out;

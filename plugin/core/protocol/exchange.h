@@ -3,8 +3,9 @@
 // Each member sends each slice of its delta to the slice's owner, chunk by chunk; the owner reduces a chunk when all
 // contributions to it are here, and sends the mean to all. Encode, send, reduce and return overlap. Each peer has a
 // window of its own, so that a slow one holds up no other. Contributions go before means: others wait for them to go
-// on, and nobody waits for a mean but the end. A chunk is reduced when its mean can leave, not before: means take
-// memory. Pure. Threads: one caller at a time. Ownership: its own state; never a byte of tensors.
+// on, and nobody waits for a mean but the end. A chunk is reduced when its mean can
+// leave to one peer, not before: until the slowest has been sent it, it takes memory.
+// Pure. Threads: one caller at a time. Ownership: its own state; never a byte of tensors.
 #pragma once
 
 #include <memory>
@@ -20,7 +21,8 @@ struct ExchangePlan {
   wire::Form form;
   SiteId self;
   std::uint64_t chunk_elements = 256 * 1024;  // a multiple of kBlockElements
-  std::uint32_t window = 16;                  // chunks on their way to one peer at once
+  std::uint32_t window = 16;                  // contributions on their way to one peer at once
+  std::uint32_t mean_window = 16;             // means
   std::vector<SiteId> peers{};                // linked with us: they get our means
   // From earlier attempts (carryover.h), whatever fits this one's chunks: what is here already, and what is at its
   // owner already.

@@ -17,8 +17,9 @@ namespace {
   return "[" + std::to_string(range.begin) + ", " + std::to_string(range.end) + ")";
 }
 
-constexpr std::size_t kWindowBytes = std::size_t{24} << 20;  // of chunks on their way to all peers
-constexpr std::size_t kLeastWindow = 4;                      // chunks to each
+// Of contributions on their way to all peers, or of means; at least to each, which is 1 Gbit/s at 100 ms.
+constexpr std::size_t kWindowBytes = std::size_t{24} << 20;
+constexpr std::size_t kLeastWindowBytes = std::size_t{12} << 20;
 
 // As much of a buffer as an encoder has used: payloads of top-k are shorter than their bound.
 [[nodiscard]] BufferPtr trimmed(BufferPtr payload, std::size_t used) {
@@ -51,10 +52,13 @@ DataPlane::Events DataPlane::start(const protocol::StartExchange& action) {
   for (std::size_t i = 0; i < action.links.size(); ++i) {
     if (action.links[i] != LinkId{0}) plan.peers.push_back(action.form.participants[i].site);
   }
-  // Enough for a long way, however small the codec makes a chunk.
-  const std::size_t chunk_bytes = std::max<std::size_t>(1, up_.encoded_size(settings_.chunk_elements));
-  const std::size_t of_each = kWindowBytes / chunk_bytes / std::max<std::size_t>(1, plan.peers.size());
-  plan.window = static_cast<std::uint32_t>(std::max(kLeastWindow, of_each));
+  const std::size_t of_each = std::max(kLeastWindowBytes, kWindowBytes / std::max<std::size_t>(1, plan.peers.size()));
+  const auto chunks = [&](const Codec& codec) {
+    const std::size_t bytes = std::max<std::size_t>(1, codec.encoded_size(settings_.chunk_elements));
+    return static_cast<std::uint32_t>(std::max<std::size_t>(1, of_each / bytes));
+  };
+  plan.window = chunks(up_);
+  plan.mean_window = chunks(down_);
   attempt_.emplace(Attempt{.form = action.form,
                            .self = action.self,
                            .links = {},
@@ -159,7 +163,7 @@ DataPlane::Events DataPlane::on_sent(std::uint64_t token) {
     if (bytes_on_their_way_.empty()) up_rate_.set_busy(now, false);
   }
   const auto sent = chunks_on_their_way_.extract(token);
-  return sent ? advance(protocol::ChunkSent{sent.mapped()}, attempt_->self) : Events();
+  return sent ? advance(sent.mapped(), attempt_->self) : Events();
 }
 
 DataPlane::Events DataPlane::advance(const protocol::ExchangeEvent& event, SiteId peer) {
@@ -373,16 +377,14 @@ DataPlane::Events DataPlane::run(const protocol::ExchangeDone&) {
 }
 
 // Of the attempt under way.
-void DataPlane::send_chunk(SiteId to, const wire::Chunk& chunk, BufferPtr payload, std::uint64_t more) {
+void DataPlane::send_chunk(SiteId to, const wire::Chunk& chunk, BufferPtr payload, const protocol::Following& more) {
   const std::uint64_t token = next_token_++;
-  chunks_on_their_way_[token] = to;
+  chunks_on_their_way_.insert({token, {to, chunk.kind}});
   const TimePoint now = parts_.clock->now();
-  const std::size_t bytes = payload->bytes().size();
-  bytes_on_their_way_[token] = bytes;
+  bytes_on_their_way_[token] = payload->bytes().size();
   up_rate_.set_busy(now, true);
-  const double each = static_cast<double>(bytes) / static_cast<double>(chunk.range.size());
-  send_payload(attempt_->links[to], chunk, std::move(payload), token,
-               static_cast<std::uint64_t>(each * static_cast<double>(more)));
+  const std::uint64_t follows = up_.encoded_size(more.contributions) + down_.encoded_size(more.means);
+  send_payload(attempt_->links[to], chunk, std::move(payload), token, follows);
 }
 
 void DataPlane::send_payload(LinkId link, const wire::Chunk& chunk, BufferPtr payload, std::uint64_t token,

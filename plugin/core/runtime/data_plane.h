@@ -2,8 +2,9 @@
 // step at commit, and streams anchors to joiners.
 //
 // Memory, in multiples of the parameters: the arena's two slots (2), the contributions of the others to our own
-// slices, encoded (at most 1 with equal shares and fp32), and a window of chunks on their way out. With error feedback
-// one more for the residual, and what our own means leave out, as much as we own.
+// slices, encoded (at most 1 with equal shares and fp32), a window of contributions on their way out, and the means of
+// our own slices that the slowest peer is still to be sent, encoded. With error feedback one more for the residual, and
+// what our own means leave out, as much as we own.
 // While nobody tells whether a complete attempt was committed and the site trains on: a copy of the parameters and one
 // of the mean.
 // Threads: the node's loop thread only. Ownership: its buffers; borrows transport, arena and parameters.
@@ -205,8 +206,7 @@ class DataPlane {
   [[nodiscard]] bool steps_at_once() const;
   // What goes before a payload of the attempt under way.
   [[nodiscard]] wire::Chunk announce(wire::ChunkKind kind, ElementRange range, Buffer& payload) const;
-  // `more` elements are to follow.
-  void send_chunk(SiteId to, const wire::Chunk& chunk, BufferPtr payload, std::uint64_t more);
+  void send_chunk(SiteId to, const wire::Chunk& chunk, BufferPtr payload, const protocol::Following& more);
   void send_payload(LinkId link, const wire::Chunk& chunk, BufferPtr payload, std::uint64_t token,
                     std::uint64_t more = 0);
   [[nodiscard]] Digest state_digest(std::span<const float> anchor) const;
@@ -236,8 +236,8 @@ class DataPlane {
   std::map<LinkId, Outgoing> outgoing_;
   std::optional<Receiving> receiving_;
   bool outer_overwritten_ = false;  // in part, by a transfer that has not ended: it is that of no anchor
-  std::map<std::uint64_t, SiteId> chunks_on_their_way_;   // of the attempt under way, by token
-  std::map<std::uint64_t, LinkId> anchors_on_their_way_;  // by token
+  std::map<std::uint64_t, protocol::ChunkSent> chunks_on_their_way_;  // of the attempt under way, by token
+  std::map<std::uint64_t, LinkId> anchors_on_their_way_;              // by token
   std::uint64_t next_token_ = 1;
   Traffic traffic_;
   protocol::RateMeter up_rate_;

@@ -7,6 +7,7 @@ namespace collab::tcp {
 namespace {
 
 constexpr double kGain = 1.05;
+constexpr double kDoubtfulGain = 1.08;
 constexpr double kChange = 1.33;
 constexpr Duration kShortest = std::chrono::milliseconds(500);
 constexpr int kRoundTrips = 10;                           // slow start needs some before a new connection counts
@@ -20,9 +21,10 @@ constexpr double kTarget = 0.015;           // seconds of queue
 constexpr double kTargetOfRoundTrip = 0.1;  // or this
 constexpr double kNoQueue = 0.25;           // of the target
 constexpr double kLongQueue = 3;            // targets
-constexpr double kPatience = 15;            // of the target, for a link that needs twice as long as the others
-constexpr double kLeastPatience = 0.25, kMostPatience = 3;
-constexpr double kHorizon = 4;                // epochs in which a deviation from the target is to be gone
+constexpr double kPatience = 15;            // of the target given up, by a link that needs half as long as the others
+constexpr double kLeastPatience = 0.25, kMostPatience = 2;
+constexpr double kOverrun = 0.98;  // of what the line carries arrives at once, or a buffer is too short for more queue
+constexpr double kHorizon = 4;     // epochs in which a deviation from the target is to be gone
 constexpr double kLeast = 0.75, kMost = 1.1;  // of what the line carries
 constexpr double kDeepest = 0.3;              // of it, given up to drain
 constexpr double kLeastRate = 32.0 * 1024;    // bytes a second
@@ -142,6 +144,7 @@ double LinkPace::observe(TimePoint now, const Sight& sight) {
     drained_ = now;
     if (line_ > 0) last_delivered_ = 0;  // else what the line carries is still to be seen
     step_ = kFirstStep;
+    overrun_ = false;
     way_out_.reset();
     way_out_before_.reset();
   }
@@ -155,7 +158,8 @@ double LinkPace::observe(TimePoint now, const Sight& sight) {
   const auto resent = static_cast<double>(sight.resent - resent_since_);
   const double sent = rate_;
   begin_epoch(now, sight);
-  patience_ = std::clamp(1 + kPatience * sight.behind, kLeastPatience, kMostPatience);
+  overrun_ = overrun_ || (patience_ > 1 && delivered < kOverrun * (delivered + resent));
+  patience_ = std::clamp(1 + kPatience * sight.behind, kLeastPatience, overrun_ ? 1.0 : kMostPatience);
   end_epoch(now, time, delivered / time, (delivered + resent) / time);
   before_ = sent;
   last_delivered_ = delivered / time;
@@ -264,16 +268,17 @@ std::uint16_t ConnectionSearch::observe(TimePoint now, std::uint64_t bytes, bool
 }
 
 void ConnectionSearch::judge(double goodput, bool full) {
-  if (growing_ && before_ != 0 && goodput < kGain * goodput_before_) {
-    growing_ = false;
-    not_full_ = 0;
+  if (growing_ && before_ != 0 && goodput < (doubtful_ ? kDoubtfulGain : kGain) * goodput_before_) {
+    growing_ = doubtful_ = false;
     wanted_ = before_;
     return;  // what was measured before is what is had again
   }
   if (!growing_ && !look_again(goodput, full)) return;
   growing_ = true;
   before_ = wanted_;
-  goodput_before_ = goodput;
+  goodput_before_ = doubtful_ && not_full_ > 0 ? not_full_goodput_ / not_full_ : goodput;
+  not_full_ = 0;
+  not_full_goodput_ = 0;
   wanted_ = static_cast<std::uint16_t>(std::min<int>(2 * wanted_, most_));
   if (wanted_ == before_) growing_ = false;
 }
@@ -284,9 +289,10 @@ bool ConnectionSearch::look_again(double goodput, bool full) {
     return true;
   }
   not_full_ = full ? 0 : not_full_ + 1;
-  if (not_full_ < std::max(patience_, kFirstPatience)) return false;
+  not_full_goodput_ = full ? 0 : not_full_goodput_ + goodput;
+  if (wanted_ == most_ || not_full_ < std::max(patience_, kFirstPatience)) return false;
   patience_ = std::min(2 * not_full_, kLongestPatience);
-  return true;
+  return doubtful_ = true;
 }
 
 }  // namespace collab::tcp

@@ -113,8 +113,9 @@ class LinkPace {
   double before_ = 0;                // rate_ in the epoch before: what arrives in this one
   double last_delivered_ = 0;
   double step_ = 0;
-  double patience_ = 1;  // with the queue, see Sight::behind
-  int full_ = 0;         // epochs with a queue, before there is a rate
+  double patience_ = 1;   // with the queue, see Sight::behind
+  bool overrun_ = false;  // in this exchange patience was too much for a buffer
+  int full_ = 0;          // epochs with a queue, before there is a rate
   bool measuring_ = false;
   TimePoint settled_{};
   TimePoint drained_{};
@@ -127,7 +128,8 @@ class LinkPace {
 
 // Hill climbing on goodput while there is a backlog: doubles the connections while that brings a twentieth more, goes
 // back one step when it does not, and looks again when goodput has changed by a third since. Chance losses may hide a
-// gain: so it looks again, too, while no queue is seen before the line, but seldom and more seldom.
+// gain: so it looks again, too, while no queue is seen before the line, but seldom and more seldom, and wants to see
+// more for it, compared with all that was measured since.
 //
 //   settled ──goodput changed, or the line is not full──▶ growing ──no gain──▶ settled (at the number before)
 class ConnectionSearch {
@@ -157,6 +159,8 @@ class ConnectionSearch {
   std::uint64_t bytes_since_ = 0;
   int looks_ = 0, queues_ = 0;       // in this measurement
   int not_full_ = 0, patience_ = 0;  // measurements: since it settled, and before it looks again
+  double not_full_goodput_ = 0;      // their sum
+  bool doubtful_ = false;            // nothing has changed, and yet it looks
 };
 
 }  // namespace collab::tcp

@@ -190,12 +190,15 @@ TlsContext::~TlsContext() {
   BIO_meth_free(bio_);
 }
 
+Status check_token(const std::string& token) {
+  if (token.size() >= kShortestToken) return {};
+  return invalid_argument("COLLAB_TOKEN: expected the text that `collab token` makes, got one of " +
+                          std::to_string(token.size()) + " characters; anything below " +
+                          std::to_string(kShortestToken) + " could be guessed");
+}
+
 Status TlsContext::take_token(const std::string& token) {
-  if (token.size() < kShortestToken) {
-    return invalid_argument("COLLAB_TOKEN: expected the text that `collab token` makes, got one of " +
-                            std::to_string(token.size()) + " characters; anything below " +
-                            std::to_string(kShortestToken) + " could be guessed");
-  }
+  COLLAB_RETURN_IF_ERROR(check_token(token));
   auto key = hkdf(token, kSwarmSalt, "tls 1.3 external psk", kKeyBytes);
   const auto name = hkdf(token, kSwarmSalt, "identity", 8);
   if (!key.ok()) return key.status();

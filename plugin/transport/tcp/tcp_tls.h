@@ -31,6 +31,7 @@ inline constexpr std::string_view kSwarmSalt = "collab swarm key 1";
 
 // Either a token or the three files; a token shorter than this is refused.
 inline constexpr std::size_t kShortestToken = 32;
+[[nodiscard]] Status check_token(const std::string& token);
 struct TlsSettings {
   std::string token;
   std::string certificate_file, key_file, authority_file;  // PEM

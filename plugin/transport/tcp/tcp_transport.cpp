@@ -131,6 +131,7 @@ Result<std::vector<unsigned char>> swarm_secret(const TcpOptions& options, std::
   const Result<std::string> token = read_token(options);
   if (!token.ok()) return token.status();
   if (token->empty()) return std::vector<unsigned char>();
+  COLLAB_RETURN_IF_ERROR(tcp::check_token(*token));
   return tcp::hkdf(*token, tcp::kSwarmSalt, purpose, 32);
 }
 

@@ -137,8 +137,9 @@ void TcpEngine::ask_the_way(TcpLink& link, TimePoint time) {
 void TcpEngine::search(TcpLink& link, TimePoint time, bool backlogged) {
   const std::uint64_t arrived = link.outbox(Lane::kData).bytes_arrived();
   const std::uint16_t before = link.search.wanted();
-  const std::uint16_t after =
-      link.search.observe(time, arrived, backlogged, link.round_trip, link.attached_data(), link.pace.sees_queue());
+  const bool capped = up_.capped() || link.allowed.capped();
+  const std::uint16_t after = link.search.observe(time, arrived, backlogged, link.round_trip, link.attached_data(),
+                                                  capped || link.pace.sees_queue());
   if (after == before) return;
   log_debug("tcp: link to " + link.peer + ": " + std::to_string(after) + " data connections instead of " +
             std::to_string(before));

@@ -105,6 +105,18 @@ TEST_F(Shares, AreEqualWhereAllLinesNearlyAre) {
             (Owned{{0, 0.25}, {1, 0.25}, {2, 0.25}, {3, 0.25}}));
 }
 
+// Parts of a whole do not add up to it exactly.
+TEST_F(Shares, ThatAreEqualAreNotMovedToEqualOnes) {
+  gather(7);
+  std::vector<Told> alike(7, Told{97, 101});
+  for (std::uint64_t round = 1; round < 6; ++round) {
+    static_cast<void>(shares(round, alike));
+    EXPECT_THAT(notes(last), Not(HasSubstr("[shares]")));
+    commit();
+    alike[round].up += 2;
+  }
+}
+
 // In a first exchange one link may have the better of another, and both lines look other than they are.
 TEST_F(Shares, AreEqualAgainOnceAllLinesNearlyAre) {
   gather(4);

@@ -15,7 +15,7 @@ ExchangePlan plan_for(std::uint32_t self, double weight_of_2 = 0, std::uint32_t 
   ExchangePlan plan;
   plan.self = SiteId{self};
   plan.chunk_elements = kChunk;
-  plan.window = window;
+  plan.window = plan.mean_window = window;
   plan.form.round = RoundId{1};
   plan.form.attempt = AttemptId{1};
   plan.form.participants = {{SiteId{0}, 1}, {SiteId{1}, 3}, {SiteId{2}, weight_of_2}};
@@ -58,17 +58,21 @@ TEST(Exchange, SendsInterleavedFromTheNextSiteOn) {
   EXPECT_EQ(sends[2].range, (ElementRange{5120, 5200}));
 }
 
+ChunkSent sent_to(std::uint32_t site, wire::ChunkKind kind = wire::ChunkKind::kContribution) {
+  return {SiteId{site}, kind};
+}
+
 TEST(Exchange, AWindowBoundsWhatIsOnItsWayToEachPeer) {
   Exchange exchange(plan_for(1, 0, 1));
   const auto first = only<SendContribution>(step(exchange, ExchangeStart{}));
   ASSERT_EQ(first.size(), 2U);
   EXPECT_EQ(first[0].owner, SiteId{2});
   EXPECT_EQ(first[1].owner, SiteId{0});
-  const auto next = only<SendContribution>(step(exchange, ChunkSent{SiteId{0}}));
+  const auto next = only<SendContribution>(step(exchange, sent_to(0)));
   ASSERT_EQ(next.size(), 1U) << "the slow one holds up no other";
   EXPECT_EQ(next[0].owner, SiteId{0});
-  EXPECT_TRUE(step(exchange, ChunkSent{SiteId{0}}).empty());
-  EXPECT_EQ(exchange.step(ChunkSent{SiteId{0}}).status().code(), StatusCode::kInternal);
+  EXPECT_TRUE(step(exchange, sent_to(0)).empty());
+  EXPECT_EQ(exchange.step(sent_to(0)).status().code(), StatusCode::kInternal);
 }
 
 TEST(Exchange, ContributionsGoFirstAndAMeanIsMadeWhenItCanLeave) {
@@ -77,32 +81,33 @@ TEST(Exchange, ContributionsGoFirstAndAMeanIsMadeWhenItCanLeave) {
   for (const ElementRange range : {ElementRange{0, 1024}, ElementRange{1024, 2048}}) {
     EXPECT_TRUE(step(exchange, ContributionArrived{SiteId{1}, range}).empty()) << "all windows are full";
   }
-  const auto second = step(exchange, ChunkSent{SiteId{1}});
-  ASSERT_EQ(second.size(), 1U);
-  EXPECT_EQ(only<SendContribution>(second).size(), 1U);
-  const auto third = step(exchange, ChunkSent{SiteId{1}});
-  EXPECT_EQ(only<ReduceChunk>(third).size(), 1U);
-  ASSERT_EQ(only<SendMean>(third).size(), 1U);
-  EXPECT_EQ(only<SendMean>(third)[0].to, SiteId{1});
-  EXPECT_EQ(only<SendMean>(third)[0].range, (ElementRange{0, 1024}));
-  static_cast<void>(step(exchange, ChunkSent{SiteId{2}}));  // its last contribution
-  const auto behind = step(exchange, ChunkSent{SiteId{2}});
+  const auto second = step(exchange, sent_to(1));
+  ASSERT_EQ(second.size(), 3U);
+  EXPECT_TRUE(std::holds_alternative<SendContribution>(second[0]));
+  EXPECT_EQ(only<ReduceChunk>(second).size(), 1U);
+  ASSERT_EQ(only<SendMean>(second).size(), 1U);
+  EXPECT_EQ(only<SendMean>(second)[0].to, SiteId{1});
+  EXPECT_EQ(only<SendMean>(second)[0].range, (ElementRange{0, 1024}));
+  EXPECT_TRUE(step(exchange, sent_to(1)).empty()) << "means have a window of their own";
+  const auto behind = step(exchange, sent_to(2));
+  EXPECT_EQ(only<SendContribution>(behind).size(), 1U);
   EXPECT_TRUE(only<ReduceChunk>(behind).empty()) << "once for all";
   EXPECT_EQ(only<SendMean>(behind).at(0).range, (ElementRange{0, 1024}));
-  const auto last = step(exchange, ChunkSent{SiteId{2}});
+  const auto last = step(exchange, sent_to(1, wire::ChunkKind::kMean));
   EXPECT_EQ(only<ReduceChunk>(last).at(0).range, (ElementRange{1024, 2048}));
   EXPECT_EQ(only<SendMean>(last).at(0).range, (ElementRange{1024, 2048}));
+  EXPECT_EQ(exchange.step(sent_to(1)).status().code(), StatusCode::kInternal);
 }
 
 TEST(Exchange, TellsHowMuchFollowsOnEachLink) {
   Exchange exchange(plan_for(0, 0, 1));
   const auto first = only<SendContribution>(step(exchange, ExchangeStart{}));
   ASSERT_EQ(first.size(), 2U);
-  EXPECT_EQ(first[0].more, 1024U + 2048U) << "one more contribution, and the means of our slice";
-  EXPECT_EQ(first[1].more, 80U + 2048U);
+  EXPECT_EQ(first[0].more.contributions, 1024U);
+  EXPECT_EQ(first[0].more.means, 2048U) << "of our slice";
+  EXPECT_EQ(first[1].more.contributions, 80U);
   static_cast<void>(step(exchange, ContributionArrived{SiteId{1}, {0, 1024}}));
-  static_cast<void>(step(exchange, ChunkSent{SiteId{1}}));
-  EXPECT_EQ(only<SendMean>(step(exchange, ChunkSent{SiteId{1}})).at(0).more, 1024U);
+  EXPECT_EQ(only<SendMean>(step(exchange, sent_to(1))).at(0).more.means, 1024U);
 }
 
 TEST(Exchange, WithoutWeightNothingIsSentButTheOwnSliceIsReduced) {
