@@ -84,7 +84,7 @@ class TcpEngine final : private ConnectionOwner {
   void check_connection(TcpLink& link, Connection& connection, TimePoint now);
   void tune(TcpLink& link, TimePoint now);
   void watch_exchange(TimePoint now);
-  [[nodiscard]] double behind(TcpLink& link) const;
+  void compare_links();
   void keep_pace(TcpLink& link, TimePoint now, bool backlogged);
   static std::optional<LinkPace::Sight> look(TcpLink& link, const std::vector<Connection*>& carriers);
   static void ask_the_way(TcpLink& link, TimePoint now);
@@ -175,7 +175,6 @@ class TcpEngine final : private ConnectionOwner {
   std::vector<std::unique_ptr<TcpLink>> graveyard_;  // ended links, until nothing on the stack can know them
   std::deque<ConnectionPtr> loose_;                  // without a link: not greeted yet, or draining; the oldest first
   Backlog backlog_;                                  // on any link
-  double to_go_ = 0, lines_ = 0;                     // bytes, bytes a second: of all links with data, at the last tick
   std::map<std::string, std::uint16_t> remembered_;  // data connections, by the address that was dialled
   boost::asio::steady_timer ticker_, ack_timer_, bucket_timer_;
   bool ticking_ = false, ack_waiting_ = false, stopped_ = false;

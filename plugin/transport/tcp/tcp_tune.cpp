@@ -46,22 +46,27 @@ bool TcpEngine::slow(const TcpLink& link, std::size_t carriers) const {
 void TcpEngine::watch_exchange(TimePoint time) {
   const auto waits = [](const auto& entry) { return entry.second->waits(); };
   backlog_.note(time, std::any_of(links_.begin(), links_.end(), waits));
-  to_go_ = lines_ = 0;
-  for (const auto& [id, link] : links_) {
-    if (!link->waits() || link->pace.line() <= 0) continue;
-    to_go_ += static_cast<double>(link->outbox(Lane::kData).bytes_to_go());
-    lines_ += link->pace.line();
-  }
+  compare_links();
   if (!backlog_.over(time)) return;
   for (const auto& [id, link] : links_) link->pace.exchange_ended(link->backlog.take_share(backlog_));
   backlog_ = {};
 }
 
-// See LinkPace::Sight.
-double TcpEngine::behind(TcpLink& link) const {
-  if (to_go_ <= 0 || !link.waits() || link.pace.line() <= 0) return 0;
-  const double needs = static_cast<double>(link.outbox(Lane::kData).bytes_to_go()) / link.pace.line();
-  return needs / (to_go_ / lines_) - 1;
+// See LinkPace::Sight; of all links at one time, as a link alone is neither ahead nor behind.
+void TcpEngine::compare_links() {
+  double all_bytes = 0, all_lines = 0;
+  for (const auto& [id, link] : links_) {
+    link->behind = 0;
+    if (!link->waits() || link->pace.line() <= 0) continue;
+    all_bytes += static_cast<double>(link->outbox(Lane::kData).bytes_to_go());
+    all_lines += link->pace.line();
+  }
+  if (all_bytes <= 0) return;
+  for (const auto& [id, link] : links_) {
+    if (!link->waits() || link->pace.line() <= 0) continue;
+    const double needs = static_cast<double>(link->outbox(Lane::kData).bytes_to_go()) / link->pace.line();
+    link->behind = needs / (all_bytes / all_lines) - 1;
+  }
 }
 
 void TcpEngine::keep_pace(TcpLink& link, TimePoint time, bool backlogged) {
@@ -82,7 +87,7 @@ void TcpEngine::keep_pace(TcpLink& link, TimePoint time, bool backlogged) {
     const std::optional<LinkPace::Sight> seen = look(link, carriers);
     if (!seen) return;
     sight = *seen;
-    sight.behind = behind(link);
+    sight.behind = link.behind;
     ask_the_way(link, time);
   } else {
     link.way_out.reset();  // clocks drift apart: old news are wrong
