@@ -22,9 +22,8 @@ constexpr double kTargetOfRoundTrip = 0.1;  // or this
 constexpr double kNoQueue = 0.25;           // of the target
 constexpr double kLongQueue = 3;            // targets
 constexpr double kPatience = 15;            // of the target given up, by a link that needs half as long as the others
-constexpr double kLeastPatience = 0.25, kMostPatience = 2;
-constexpr double kOverrun = 0.98;  // of what the line carries arrives at once, or a buffer is too short for more queue
-constexpr double kHorizon = 4;     // epochs in which a deviation from the target is to be gone
+constexpr double kLeastPatience = 0.25;
+constexpr double kHorizon = 4;                // epochs in which a deviation from the target is to be gone
 constexpr double kLeast = 0.75, kMost = 1.1;  // of what the line carries
 constexpr double kDeepest = 0.3;              // of it, given up to drain
 constexpr double kLeastRate = 32.0 * 1024;    // bytes a second
@@ -144,7 +143,6 @@ double LinkPace::observe(TimePoint now, const Sight& sight) {
     drained_ = now;
     if (line_ > 0) last_delivered_ = 0;  // else what the line carries is still to be seen
     step_ = kFirstStep;
-    overrun_ = false;
     way_out_.reset();
     way_out_before_.reset();
   }
@@ -158,8 +156,7 @@ double LinkPace::observe(TimePoint now, const Sight& sight) {
   const auto resent = static_cast<double>(sight.resent - resent_since_);
   const double sent = rate_;
   begin_epoch(now, sight);
-  overrun_ = overrun_ || (patience_ > 1 && delivered < kOverrun * (delivered + resent));
-  patience_ = std::clamp(1 + kPatience * sight.behind, kLeastPatience, overrun_ ? 1.0 : kMostPatience);
+  patience_ = std::clamp(1 + kPatience * sight.behind, kLeastPatience, 1.0);
   end_epoch(now, time, delivered / time, (delivered + resent) / time);
   before_ = sent;
   last_delivered_ = delivered / time;

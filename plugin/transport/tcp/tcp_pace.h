@@ -72,9 +72,9 @@ class Backlog {
 //
 // Links that share a line know nothing of each other, and each keeps the part that it begins an exchange with. So it
 // begins with the mean of its line over the whole of the last one: what others had left to it at their end is not all
-// its own, and a link that was done early leaves more to others. And within an exchange a link that is behind the
-// others bears a longer queue than one that is ahead of them: of those that share a queue the more patient gets more of
-// the line. So all are done together.
+// its own, and a link that was done early leaves more to others. And within an exchange a link that is ahead of
+// the others bears a shorter queue than they do: of those that share a queue the more patient get more of the line. So
+// all are done together.
 class LinkPace {
  public:
   struct Sight {                  // of all data connections, now
@@ -113,9 +113,8 @@ class LinkPace {
   double before_ = 0;                // rate_ in the epoch before: what arrives in this one
   double last_delivered_ = 0;
   double step_ = 0;
-  double patience_ = 1;   // with the queue, see Sight::behind
-  bool overrun_ = false;  // in this exchange patience was too much for a buffer
-  int full_ = 0;          // epochs with a queue, before there is a rate
+  double patience_ = 1;  // with the queue, see Sight::behind
+  int full_ = 0;         // epochs with a queue, before there is a rate
   bool measuring_ = false;
   TimePoint settled_{};
   TimePoint drained_{};
