@@ -65,7 +65,7 @@ struct TcpLink {
   ConnectionSearch search;
   LinkPace pace;
   Backlog backlog;
-  double behind = 0;                        // other links, see LinkPace::Sight
+  double behind = 0;                        // other links, see Remaining
   TokenBucket allowed{0};                   // what the peer would have come, at most
   std::uint64_t allowance = 0;              // that the peer was told; 0: nothing yet
   TimePoint data_came{};                    // last

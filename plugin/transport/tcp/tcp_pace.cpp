@@ -283,6 +283,7 @@ void ConnectionSearch::judge(double goodput, bool full) {
 bool ConnectionSearch::look_again(double goodput, bool full) {
   if (goodput > kChange * goodput_before_ || goodput * kChange < goodput_before_) {
     patience_ = 0;
+    doubtful_ = false;
     return true;
   }
   not_full_ = full ? 0 : not_full_ + 1;

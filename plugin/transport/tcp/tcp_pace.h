@@ -58,6 +58,23 @@ class Backlog {
   Duration lasted_{0};
 };
 
+// What the links of a site are all still to send, and at what rate: says how much longer than all of them together one
+// needs, as a part of that. Below 0: it is ahead of them; one alone is neither.
+class Remaining {
+ public:
+  void add(double bytes, double line) {
+    if (line <= 0) return;  // not known
+    bytes_ += bytes;
+    lines_ += line;
+  }
+  [[nodiscard]] double behind(double bytes, double line) const {
+    return line > 0 && bytes_ > 0 ? bytes / line / (bytes_ / lines_) - 1 : 0;
+  }
+
+ private:
+  double bytes_ = 0, lines_ = 0;
+};
+
 // The rate at which the data connections of a link together keep the line busy with a short queue before it. Congestion
 // control by itself does not: what looks at losses fills the queue first, and several flows of BBR (version 1) each
 // hold to the most they have ever had, so that together they keep the queue full and lose packets there (Hock, Bless,
@@ -84,9 +101,7 @@ class LinkPace {
     // The newest time to the peer, in clocks that differ by a constant: not held up by a queue on the way back.
     std::optional<Duration> way_out;
     bool backlogged = false;  // data has been waiting to be sent since the last call
-    // How much longer than all links with data together this one needs for what it is still to send, as a part of that;
-    // below 0: it is ahead of them.
-    double behind = 0;
+    double behind = 0;        // of all links with data, see Remaining
   };
   // Called about every tick; returns rate().
   double observe(TimePoint now, const Sight& sight);

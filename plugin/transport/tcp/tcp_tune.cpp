@@ -52,20 +52,15 @@ void TcpEngine::watch_exchange(TimePoint time) {
   backlog_ = {};
 }
 
-// See LinkPace::Sight; of all links at one time, as a link alone is neither ahead nor behind.
+// Of all links at one time.
 void TcpEngine::compare_links() {
-  double all_bytes = 0, all_lines = 0;
+  const auto to_go = [](TcpLink& link) { return static_cast<double>(link.outbox(Lane::kData).bytes_to_go()); };
+  Remaining remaining;
   for (const auto& [id, link] : links_) {
-    link->behind = 0;
-    if (!link->waits() || link->pace.line() <= 0) continue;
-    all_bytes += static_cast<double>(link->outbox(Lane::kData).bytes_to_go());
-    all_lines += link->pace.line();
+    if (link->waits()) remaining.add(to_go(*link), link->pace.line());
   }
-  if (all_bytes <= 0) return;
   for (const auto& [id, link] : links_) {
-    if (!link->waits() || link->pace.line() <= 0) continue;
-    const double needs = static_cast<double>(link->outbox(Lane::kData).bytes_to_go()) / link->pace.line();
-    link->behind = needs / (all_bytes / all_lines) - 1;
+    link->behind = link->waits() ? remaining.behind(to_go(*link), link->pace.line()) : 0;
   }
 }
 

@@ -130,14 +130,11 @@ struct Mesh {
   }
   [[nodiscard]] double to_go(const Link& link) const { return amount_ - (link.heard - link.base); }
   double behind(std::size_t from, const Link& link) {
-    double bytes = 0, lines = 0;
+    Remaining remaining;
     for (std::size_t k = 0; k < sites; ++k) {
-      if (k == from || at(from, k).left <= 0 || at(from, k).pace.line() <= 0) continue;
-      bytes += to_go(at(from, k));
-      lines += at(from, k).pace.line();
+      if (k != from && at(from, k).left > 0) remaining.add(to_go(at(from, k)), at(from, k).pace.line());
     }
-    if (link.left <= 0 || link.pace.line() <= 0) return 0;
-    return to_go(link) / link.pace.line() / (bytes / lines) - 1;
+    return link.left > 0 ? remaining.behind(to_go(link), link.pace.line()) : 0;
   }
   void look(std::size_t from, std::size_t to, Link& link) {
     double there = 0, back = 0;
@@ -171,6 +168,17 @@ struct Mesh {
 };
 
 TEST(TcpLinkPace, LinksThatShareLinesAreDoneTogether) {
+  for (const std::size_t sites : {2U, 3U, 4U, 8U}) {
+    Mesh mesh(sites);
+    for (int warm = 0; warm < 6; ++warm) static_cast<void>(mesh.round(140e6));
+    double worst = 1;
+    for (int again = 0; again < 4; ++again) worst = std::min(worst, mesh.round(140e6));
+    EXPECT_GT(worst, 0.93) << sites << " sites";
+  }
+}
+
+// Whatever parts they have got in the first rounds.
+TEST(TcpLinkPace, LinksThatShareLinesAreSoonDoneTogether) {
   const std::vector<std::pair<std::size_t, double>> asked{{2, 0.98}, {3, 0.98}, {4, 0.975}, {8, 0.88}};
   for (const auto& [sites, least] : asked) {
     double mean = 0;
