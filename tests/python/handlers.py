@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 from torch.distributed.elastic.rendezvous import RendezvousError, RendezvousInfo, RendezvousParameters
 from torch.distributed.elastic.rendezvous.registry import get_rendezvous_handler
@@ -18,20 +18,15 @@ def handler(port: int, nnodes: tuple[int, int] = (2, 2), run_id: str = "a", **co
 
 def rendezvous(*handlers: CollabRendezvous) -> list[RendezvousInfo | RendezvousError]:
     """All at once."""
-    found: dict[int, RendezvousInfo | RendezvousError] = {}
 
-    def run(index: int) -> None:
+    def run(one: CollabRendezvous) -> RendezvousInfo | RendezvousError:
         try:
-            found[index] = handlers[index].next_rendezvous()
+            return one.next_rendezvous()
         except RendezvousError as error:
-            found[index] = error
+            return error
 
-    threads = [threading.Thread(target=run, args=(index,)) for index in range(len(handlers))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    return [found[index] for index in range(len(handlers))]
+    with ThreadPoolExecutor(len(handlers)) as pool:
+        return list(pool.map(run, handlers))
 
 
 def ranks(infos: list[RendezvousInfo | RendezvousError]) -> list[tuple[int, int]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
@@ -55,21 +55,16 @@ def test_a_world_of_its_own_has_one_name() -> None:
 
 def exchange_of(places: list[Place], *keys: SwarmKey) -> list[object]:
     store = dist.HashStore()
-    results: list[object] = [None] * len(places)
 
-    def run(rank: int) -> None:
+    def run(rank: int) -> object:
         try:
             told = SignedStore(store, keys[rank] if keys else NO_KEY, ("ranks",), "the world's store")
-            results[rank] = exchange(told, rank, len(places), places[rank], timedelta(seconds=20))
+            return exchange(told, rank, len(places), places[rank], timedelta(seconds=20))
         except ValueError as error:
-            results[rank] = error
+            return error
 
-    threads = [threading.Thread(target=run, args=(rank,)) for rank in range(len(places))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return results
+    with ThreadPoolExecutor(len(places)) as pool:
+        return list(pool.map(run, range(len(places))))
 
 
 def test_everyone_learns_every_place() -> None:

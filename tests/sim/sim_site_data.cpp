@@ -105,14 +105,10 @@ void SimSite::start_exchange(const StartExchange& start) {
   }
   carried_.begin(standing, self_, start.links);
   report_.carried += carried_.held().size();
-  std::vector<SiteId> peers;
-  for (std::size_t i = 0; i < start.links.size(); ++i) {
-    if (start.links[i] != LinkId{0}) peers.push_back(start.form.participants[i].site);
-  }
   attempt_.emplace(Attempt{start.form,
                            start.links,
                            Exchange({start.form, self_, options_.chunk_elements, options_.window, options_.window,
-                                     peers, carried_.held(), carried_.delivered()}),
+                                     start.peers(), carried_.held(), carried_.delivered()}),
                            std::move(delta),
                            Floats(options_.elements),
                            {},

@@ -183,7 +183,15 @@ struct DialPeer {
 struct StartExchange {
   wire::Form form;
   SiteId self;
-  std::vector<LinkId> links;
+  std::vector<LinkId> links;  // per participant; 0 where there is none
+
+  [[nodiscard]] std::vector<SiteId> peers() const {  // linked with us
+    std::vector<SiteId> peers;
+    for (std::size_t i = 0; i < links.size(); ++i) {
+      if (links[i] != LinkId{0}) peers.push_back(form.participants[i].site);
+    }
+    return peers;
+  }
 };
 struct CancelExchange {
   std::string why;

@@ -47,12 +47,11 @@ DataPlane::Events DataPlane::start(const protocol::StartExchange& action) {
   protocol::ExchangePlan plan{.form = action.form,
                               .self = action.self,
                               .chunk_elements = settings_.chunk_elements,
+                              .peers = action.peers(),
                               .held = carried_.held(),
                               .delivered = carried_.delivered()};
-  for (std::size_t i = 0; i < action.links.size(); ++i) {
-    if (action.links[i] != LinkId{0}) plan.peers.push_back(action.form.participants[i].site);
-  }
-  const std::size_t of_each = std::max(kLeastWindowBytes, kWindowBytes / std::max<std::size_t>(1, plan.peers.size()));
+  const std::size_t peers = plan.peers.size();
+  const std::size_t of_each = std::max(kLeastWindowBytes, kWindowBytes / std::max<std::size_t>(1, peers));
   const auto chunks = [&](const Codec& codec) {
     const std::size_t bytes = std::max<std::size_t>(1, codec.encoded_size(settings_.chunk_elements));
     return static_cast<std::uint32_t>(std::max<std::size_t>(1, of_each / bytes));
@@ -62,6 +61,7 @@ DataPlane::Events DataPlane::start(const protocol::StartExchange& action) {
   attempt_.emplace(Attempt{.form = action.form,
                            .self = action.self,
                            .links = {},
+                           .peers = peers,
                            .exchange = protocol::Exchange(std::move(plan)),
                            .scales = {},
                            .means = {},
@@ -307,10 +307,8 @@ DataPlane::Events DataPlane::run(const protocol::ReduceChunk& action) {
         return fail(attempt_->self, status.message());
       }
     }
-    const auto has_link = [](const auto& entry) { return entry.second != LinkId{0}; };
-    const auto peers = std::count_if(attempt_->links.begin(), attempt_->links.end(), has_link);
     const wire::Chunk chunk = announce(wire::ChunkKind::kMean, range, *payload);
-    if (peers > 0) attempt_->own_means[range.begin] = {chunk, std::move(payload), static_cast<std::size_t>(peers)};
+    if (attempt_->peers > 0) attempt_->own_means[range.begin] = {chunk, std::move(payload), attempt_->peers};
   }
   take_mean(range.begin, mean);
   return {};

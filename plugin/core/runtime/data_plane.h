@@ -137,6 +137,7 @@ class DataPlane {
     wire::Form form;
     SiteId self;
     std::map<SiteId, LinkId> links;
+    std::size_t peers = 0;  // that have a link
     protocol::Exchange exchange;
     std::vector<float> scales;                 // per participant, site order
     std::map<std::uint64_t, BufferPtr> means;  // encoded means not yet decoded
