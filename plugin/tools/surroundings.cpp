@@ -41,14 +41,13 @@ Result<LinkChoice> choose_links(const LoadedConfig& loaded) {
   });
 }
 
-Result<std::unique_ptr<Transport>> make_transport(const LoadedConfig& loaded, const LinkChoice& choice, LinksTo whom) {
+Result<std::unique_ptr<Transport>> make_transport(const LoadedConfig& loaded, [[maybe_unused]] const LinkChoice& choice,
+                                                  [[maybe_unused]] LinksTo whom) {
 #ifdef COLLAB_HAS_UCX
   if (choice.kind == "ucx") return make_ucx_transport(ucx_options(loaded));
   if (choice.kind == "auto" && whom == LinksTo::kSites) {
     return make_auto_transport(make_tcp_transport(tcp_options(loaded)), make_ucx_transport(ucx_options(loaded)));
   }
-#else
-  (void)whom;
 #endif
   return make_tcp_transport(tcp_options(loaded));
 }
