@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 
 from torch_collab import native
 
-KNOBS = ("token", "token_file", "tls_cert")  # with one of them links are encrypted
+CERTIFICATES = ("tls_cert", "tls_key", "tls_ca")
+KNOBS = ("token", "token_file", *CERTIFICATES)  # with them links are encrypted
 _PURPOSE = "store entry"
 
 KINDS = {
@@ -47,4 +48,5 @@ def read_key(variables: Mapping[str, str], options: Mapping[str, str]) -> SwarmK
     )
     if secret := native.swarm_secret(config, _PURPOSE):
         return SwarmKey("token", secret)
-    return SwarmKey("certificates") if any(name == "tls_cert" and text for name, text, _ in config.values) else NO_KEY
+    certificates = any(name in CERTIFICATES and text for name, text, _ in config.values)
+    return SwarmKey("certificates") if certificates else NO_KEY

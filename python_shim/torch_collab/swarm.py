@@ -191,7 +191,10 @@ def _serve(world: World, config: native.Settings, gloo: _LinkNodes | None) -> No
         host = config.listen.rpartition(":")[0]
         world.server = native.serve_coordinator(config, links.make(config, config.advertise), f"{host}:0")
         _, port = addresses.split_host_port(world.server.address)
-        address = addresses.join_host_port(config.advertise, port)
+        reached = config.advertise
+        if reached == addresses.NOT_DIALABLE:  # by this site's own ranks alone
+            reached = "127.0.0.1" if addresses.is_wildcard(host) else host.strip("[]")
+        address = addresses.join_host_port(reached, port)
     world.coordinators = [address]
     world.told.set(_KEY, address)
 

@@ -30,8 +30,8 @@ class ByHand : public ::testing::Test {
       std::size_t sites, const std::function<void(Config&)>& change = [](Config&) {}) {
     swarm_.sites = sites;
     swarm_.config = swarm_of(sites, CodecId::kFp32).config;
-    change(swarm_.config);
     swarm_.config.straggler_grace = std::chrono::milliseconds(100);
+    change(swarm_.config);
     swarm_.start_coordinator();
     sessions_.resize(sites);
     steps_.resize(sites);

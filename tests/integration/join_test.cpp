@@ -10,6 +10,7 @@
 #include <sstream>
 #include <thread>
 
+#include "core/runtime/node.h"
 #include "tests/integration/by_hand.h"
 #include "tests/integration/meddling.h"
 
@@ -18,6 +19,8 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
+
+constexpr auto kPatient = std::chrono::seconds(5);  // with who is slow because the machine is busy
 
 class Joining : public ByHand {
  protected:
@@ -44,6 +47,7 @@ class Joining : public ByHand {
     start(3, [this](Config& config) {
       config.events = events();
       config.site_count = 3;
+      config.straggler_grace = kPatient;
     });
     together(3, [this](std::size_t site) { EXPECT_TRUE(interval(site)); });
   }
@@ -182,6 +186,7 @@ class Lending : public Joining {
     start(2, [this](Config& config) {
       config.events = events();
       config.site_count = 2;
+      config.straggler_grace = kPatient;
     });
     if (trained) together(2, [this](std::size_t site) { EXPECT_TRUE(interval(site)); });
   }
@@ -331,6 +336,33 @@ TEST_F(Lending, WhoseBudgetIsToLastLeavesItToOthers) {
               HasSubstr("site1: what it may send is to last (COLLAB_EGRESS_GB)"));
   EXPECT_EQ(sessions_[1]->status().bytes_sent, before) << "nor any part of the anchor";
   finish_all();
+}
+
+// No round comes about in which its end could be seen.
+TEST_F(Lending, AModelGivenBetweenRoundsEndsABudgetToo) {
+  budget_of_second_ = 2.2e-3;  // rounds and models, of 0.8 MB each
+  start(2, [this](Config& config) {
+    config.events = events();
+    config.site_count = 2;
+    config.round_timeout = std::chrono::seconds(1);
+  });
+  together(2, [this](std::size_t site) { EXPECT_TRUE(interval(site)); });
+  sessions_[0].reset();
+  values(0) = fresh_values(swarm_.elements, 99);
+  begin(0);
+  EXPECT_TRUE(values(0) == values(1)) << "of the second";
+  const auto over = [this] {  // only its leader talks to others
+    return sessions_[1]->ask_optimizer().status().message().find(kBudgetOver) != std::string::npos;
+  };
+  EXPECT_FALSE(over());
+  for (int i = 0; i < 64 * 4 && !over(); ++i) {
+    train_one_step(values(1), 1, steps_[1]++);
+    const Result<StepOutcome> outcome = sessions_[1]->step(8);
+    ASSERT_TRUE(outcome.ok()) << outcome.status().to_string();
+    EXPECT_FALSE(outcome->round_ran);
+  }
+  EXPECT_TRUE(over()) << "and trains on alone";
+  EXPECT_LT(sessions_[1]->status().bytes_sent, 2'200'000U);
 }
 
 TEST_F(Lending, WhoStandsInARoundAnswersToo) {

@@ -102,3 +102,10 @@ def test_a_wrong_key_is_refused_at_once_on_both_sides() -> None:
         coordinator.process.send_signal(signal.SIGINT)
         said, _ = coordinator.process.communicate(timeout=20)
     assert "COLLAB_TOKEN" in said and "127.0.0.1" in said, said
+
+
+def test_a_lone_site_that_cannot_be_dialled_dials_itself() -> None:
+    """Its environment was made for sites behind NAT."""
+    environment = {"COLLAB_ADVERTISE": "none", "COLLAB_TRANSPORT": "tcp", "COLLAB_JOIN_TIMEOUT": "20s"}
+    for rank in expect_success(run_ranks("one_word.py", ["a", "a"], environment=environment)):
+        assert "loss " in rank.output

@@ -176,6 +176,15 @@ def test_doctor_checks_certificates_as_other_sites_will(tmp_path: Path) -> None:
     assert re.search(r"BAD +key: .*paris.pem: unable to get local issuer", key_line("paris", "paris", "other"))
 
 
+@pytest.mark.parametrize("knob", ["CERT", "KEY", "CA"])
+def test_doctor_takes_a_part_of_a_certificate_for_no_key_and_no_reason_to_do_without(knob: str, tmp_path: Path) -> None:
+    (tmp_path / "some.pem").touch(mode=0o600)
+    done = collab("doctor", **{f"COLLAB_TLS_{knob}": str(tmp_path / "some.pem")})
+    assert re.search(r"^  BAD +key: .*COLLAB_TLS_CERT, COLLAB_TLS_KEY and COLLAB_TLS_CA", done.stdout, re.M), (
+        done.stdout
+    )
+
+
 def test_doctor_tells_what_tcp_would_refuse_without_a_key() -> None:
     def refusals(**environment: str) -> list[str]:
         return re.findall(r"^  BAD +links: (.*)$", collab("doctor", COLLAB_TRANSPORT="tcp", **environment).stdout, re.M)

@@ -212,4 +212,17 @@ def test_a_stranger_says_nothing_of_who_lives() -> None:
     store.set("done/1", "1")
     swarm.set("who/2", '"oslo"')
     swarm.set("done/2", "1")
-    assert Board(swarm, 5.0).living() == ["tokyo"]
+    board = Board(swarm, 5.0)
+    assert board.living() == ["tokyo"]
+    store.add("count", 1 << 40)
+    assert board.living() == []
+
+
+def test_a_stranger_who_counts_ends_a_start_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    port = free_port()
+    first = node(monkeypatch, port, KEY, "paris")
+    begun = when_served(port, lambda store: store.add("collab/rendezvous/cohort/arrivals", 1 << 40))
+    (error,) = rendezvous(first)
+    begun.join()
+    assert isinstance(error, RendezvousError)
+    assert "the counter 'arrivals' in the endpoint's store says 1099511627777, and at most 65536 were" in str(error)

@@ -290,6 +290,16 @@ TEST(LinkChoice, AKeyIsNotDroppedSilently) {
   EXPECT_TRUE(chosen(config).key_unused);
 }
 
+TEST(LinkChoice, APartOfACertificateIsNoReasonToSpeakInTheClear) {
+  for (std::string Config::*part : {&Config::tls_cert, &Config::tls_key, &Config::tls_ca}) {
+    Config config;
+    config.*part = "/a.pem";
+    EXPECT_EQ(chosen(config).kind, "tcp") << "which says what is missing";
+    config.transport = "ucx";
+    EXPECT_FALSE(choose_links(config, [] { return Status(); }).ok());
+  }
+}
+
 // A peer that sends without end until it is killed.
 int run_peer(const std::string& address) {
   auto made = make_auto();

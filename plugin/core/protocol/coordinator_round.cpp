@@ -94,15 +94,14 @@ void Coordinator::State::on_decline(MemberRecord& member, const wire::Decline& d
 }
 
 void Coordinator::State::on_unreached(MemberRecord& member, const wire::Unreached& unreached) {
-  if (!in_attempt(unreached.attempt, unreached.round)) return;
+  if (!in_attempt(unreached.attempt, unreached.round) || !takes_part(*round.attempt, member.id)) return;
   const auto& in = round.attempt->participants;
   const auto peer = std::find_if(in.begin(), in.end(), [&](const auto& p) { return p.site == unreached.peer; });
-  const bool known = unreached.peer != member.id && peer != in.end();
-  if (!known) {
-    note(Note::Level::kWarning, "ignored",
-         member.name + " cannot reach site " + std::to_string(unreached.peer.value) +
-             ", which has no part in the attempt");
-    return;
+  if (peer == in.end()) {  // it has given the attempt up all the same
+    note(Note::Level::kWarning, "unreached",
+         member.name + " cannot go on because of " + name_of(unreached.peer) +
+             ", which has no part in the attempt: " + unreached.reason + "; another attempt is formed");
+    return abandon_attempt();
   }
   if (!peer->here) {
     const auto gone = round.gone.find(unreached.peer);
@@ -113,16 +112,24 @@ void Coordinator::State::on_unreached(MemberRecord& member, const wire::Unreache
     round.gone.erase(unreached.peer);
     return abandon_attempt();
   }
+  const bool itself = unreached.peer == member.id;  // a site that is cut off from itself owns nothing
   const std::pair<SiteId, SiteId> pair = std::minmax(member.id, unreached.peer);
-  const std::string text = member.name + " cannot exchange with " + name_of(unreached.peer) + ": " + unreached.reason;
+  const std::string text =
+      member.name +
+      (itself ? " cannot do its part of the exchange: " : " cannot exchange with " + name_of(unreached.peer) + ": ") +
+      unreached.reason;
   std::uint32_t& failures = round.unreached[pair];
   failures += now - round.formed < kMoments ? 1 : 2;
   const bool cut = failures >= kCutAfter;
-  if (cut) round.cut_because = text;
+  if (cut) round.cut_because = text + (itself ? "; without it " : "; without one of the two ");
   if (cut) cuts[pair] = RoundId{unreached.round.value + kCutRounds};
   note(Note::Level::kWarning, "unreached",
-       text + "; another attempt is formed" + (cut ? ", in which neither owns a slice" : ""),
-       {{"who", json_list({member.name, name_of(unreached.peer)})}, {"round", std::to_string(unreached.round.value)}});
+       text + "; another attempt is formed" +
+           (!cut     ? ""
+            : itself ? ", in which it owns no slice"
+                     : ", in which neither owns a slice"),
+       {{"who", itself ? json_list({member.name}) : json_list({member.name, name_of(unreached.peer)})},
+        {"round", std::to_string(unreached.round.value)}});
   abandon_attempt();
 }
 
@@ -202,7 +209,7 @@ std::set<SiteId> Coordinator::State::owners(const std::set<SiteId>& sites) const
 
 // Where nobody can reach all others, who is cut off from most is not waited for in this round.
 std::set<SiteId> Coordinator::State::set_aside_the_cut(std::set<SiteId> sites) {
-  while (owners(sites).empty()) {
+  while (!sites.empty() && owners(sites).empty()) {
     const auto from = cut_off(sites);
     const auto by_cuts = [](const auto& a, const auto& b) {
       return std::pair(a.second, a.first) < std::pair(b.second, b.first);
@@ -284,7 +291,7 @@ void Coordinator::State::try_to_form() {
   const std::set<SiteId> able = set_aside_the_cut(ready);
   if (has_quorum(able)) return form(able);
   cuts.clear();  // by the next trigger they may reach each other
-  recess((round.cut_because.empty() ? "" : round.cut_because + "; without one of the two ") + quorum_in_words(able));
+  recess(round.cut_because + quorum_in_words(able));
 }
 
 void Coordinator::State::recess(const std::string& reason) {

@@ -149,7 +149,7 @@ struct RoundRecord {
   std::set<SiteId> declined;   // said their delta is unfit
   std::set<SiteId> set_aside;  // did not finish in time: the round goes on without them
   std::map<std::pair<SiteId, SiteId>, std::uint32_t> unreached;  // as `cuts`
-  std::string cut_because;                                       // of the last such pair
+  std::string cut_because;                                       // of the last such pair, or empty
   std::map<SiteId, std::uint32_t> state_repairs;
   std::map<SiteId, std::uint32_t> mean_repairs;
 };

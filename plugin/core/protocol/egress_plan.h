@@ -33,10 +33,13 @@ class EgressPlan {
   [[nodiscard]] const Egress& so_far() const { return now_; }
   [[nodiscard]] std::uint64_t left() const { return budget_ - std::min(budget_, now_.spent); }
 
-  // A round has come about, `intervals` after the one before. It took `bytes`; in all this process has sent `total`.
-  void round_ended(std::uint64_t bytes, std::uint64_t total, std::uint32_t intervals) {
-    const std::uint64_t lately = std::max(bytes, now_.round - now_.round / 4);  // attempts that fail cost more
-    now_ = {before_.spent + total, now_.intervals + intervals, lately};
+  // By this process, in all: rounds, and what it has lent between them.
+  void sent(std::uint64_t total) { now_.spent = before_.spent + total; }
+
+  // A round has come about, `intervals` after the one before. Its exchange took `bytes`, which are among those sent.
+  void round_ended(std::uint64_t bytes, std::uint32_t intervals) {
+    now_.round = std::max(bytes, now_.round - now_.round / 4);  // attempts that fail cost more
+    now_.intervals += intervals;
   }
 
   // What a round takes, and so how many can be paid.

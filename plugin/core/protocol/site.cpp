@@ -228,8 +228,9 @@ void Site::State::on_event(const ContributionUnfit& event) {
 
 void Site::State::on_event(const ExchangeFailed& event) {
   if (round.phase != RoundPhase::kExchanging || !in_attempt(event.round, event.attempt)) return;
-  // Of what goes over a link that is made anew nothing counts as delivered.
-  if (linked(event.peer)) return hang_up_peer(link_of.at(event.peer), event.reason);
+  // Of what goes over a link that is made anew nothing counts as delivered. With who is not here there is no exchange.
+  const bool over_a_link = exchanges_with(event.peer) && linked(event.peer);
+  if (over_a_link) return hang_up_peer(link_of.at(event.peer), event.reason);
   report_unreached(event.peer, event.reason);
 }
 

@@ -95,7 +95,7 @@ void DataPlane::cancel() {
 }
 
 void DataPlane::start_round_clock() {
-  traffic_.first_payload = kNever;
+  round_traffic_ = {};
   bytes_on_their_way_.clear();  // some were lost with their links
   up_rate_.begin_round();
   down_rate_.begin_round();
@@ -105,11 +105,11 @@ DataPlane::Events DataPlane::on_chunk(LinkId link, SiteId from, const wire::Chun
   const std::size_t payload_size = payload ? payload->bytes().size() : 0;
   const TimePoint now = parts_.clock->now();
   traffic_.bytes_received += payload_size;
-  traffic_.first_payload = std::min(traffic_.first_payload, now);
-  traffic_.last_payload = now;
-  if (chunk.kind <= wire::ChunkKind::kMean) down_rate_.add(now, payload_size);
   Incoming incoming{link, from, chunk, std::move(payload)};
   if (chunk.kind >= wire::ChunkKind::kAnchor) return on_anchor_part(incoming);
+  round_traffic_.bytes_received += payload_size;
+  round_traffic_.passed(now);
+  down_rate_.add(now, payload_size);
   return accept(std::move(incoming));
 }
 
@@ -293,6 +293,9 @@ DataPlane::Events DataPlane::run(const protocol::ReduceChunk& action) {
   const std::span<float> mean = parts_.arena->scratch().subspan(range.begin, range.size());
   std::optional<Fault> fault;
   const bool fit = reduce_into(mean, range, fault);
+  if (fault && fault->with == attempt_->self) {
+    return unfit("the parameters could not be read: " + fault->why.message());
+  }
   if (fault) return fail(fault->with, "the contribution " + text_of(range) + ": " + fault->why.message());
   if (!fit) return unfit("NaN or infinity among the parameters " + text_of(range));
 
@@ -381,19 +384,19 @@ void DataPlane::send_chunk(SiteId to, const wire::Chunk& chunk, BufferPtr payloa
   const TimePoint now = parts_.clock->now();
   bytes_on_their_way_[token] = payload->bytes().size();
   up_rate_.set_busy(now, true);
+  round_traffic_.passed(now);
   const std::uint64_t follows = up_.encoded_size(more.contributions) + down_.encoded_size(more.means);
-  send_payload(attempt_->links[to], chunk, std::move(payload), token, follows);
+  round_traffic_.bytes_sent += send_payload(attempt_->links[to], chunk, std::move(payload), token, follows);
 }
 
-void DataPlane::send_payload(LinkId link, const wire::Chunk& chunk, BufferPtr payload, std::uint64_t token,
-                             std::uint64_t more) {
+std::size_t DataPlane::send_payload(LinkId link, const wire::Chunk& chunk, BufferPtr payload, std::uint64_t token,
+                                    std::uint64_t more) {
   TransportMessage message{
       .lane = Lane::kData, .head = wire::encode(chunk), .payload = std::move(payload), .more = more};
-  traffic_.bytes_sent += message.head.size() + message.payload->bytes().size();
-  const TimePoint now = parts_.clock->now();
-  traffic_.first_payload = std::min(traffic_.first_payload, now);
-  traffic_.last_payload = now;
+  const std::size_t bytes = message.head.size() + message.payload->bytes().size();
+  traffic_.bytes_sent += bytes;
   parts_.transport->send(link, std::move(message), token);
+  return bytes;
 }
 
 }  // namespace collab

@@ -50,11 +50,22 @@ Status change_parameters(ParameterVector& parameters, ParameterChange change, st
 // Of the first `elements`, at most all.
 [[nodiscard]] Result<Digest> digest_of_parameters(ParameterVector& parameters, std::uint64_t elements = UINT64_MAX);
 
-struct Traffic {
-  std::uint64_t bytes_sent = 0;  // heads and payloads
+struct Traffic {  // heads and payloads
+  std::uint64_t bytes_sent = 0;
   std::uint64_t bytes_received = 0;
-  TimePoint first_payload = kNever;  // of the current round
+};
+
+// Of the current round's exchange; what joiners are given meanwhile is no part of it.
+struct RoundTraffic {
+  std::uint64_t bytes_sent = 0;
+  std::uint64_t bytes_received = 0;
+  TimePoint first_payload = kNever;
   TimePoint last_payload{};
+
+  void passed(TimePoint now) {
+    first_payload = std::min(first_payload, now);
+    last_payload = now;
+  }
 };
 
 class DataPlane {
@@ -120,6 +131,7 @@ class DataPlane {
   void link_closed(LinkId link) { outgoing_.erase(link); }
 
   [[nodiscard]] const Traffic& traffic() const { return traffic_; }
+  [[nodiscard]] const RoundTraffic& round_traffic() const { return round_traffic_; }
   void start_round_clock();
   // Of rounds, per second; 0: not known.
   [[nodiscard]] std::uint32_t up_kbit() const { return up_rate_.kbit_per_second(); }
@@ -208,8 +220,8 @@ class DataPlane {
   // What goes before a payload of the attempt under way.
   [[nodiscard]] wire::Chunk announce(wire::ChunkKind kind, ElementRange range, Buffer& payload) const;
   void send_chunk(SiteId to, const wire::Chunk& chunk, BufferPtr payload, const protocol::Following& more);
-  void send_payload(LinkId link, const wire::Chunk& chunk, BufferPtr payload, std::uint64_t token,
-                    std::uint64_t more = 0);
+  std::size_t send_payload(LinkId link, const wire::Chunk& chunk, BufferPtr payload, std::uint64_t token,
+                           std::uint64_t more = 0);
   [[nodiscard]] Digest state_digest(std::span<const float> anchor) const;
   void pump(LinkId to, Outgoing& job);
   void on_anchor_part_sent(LinkId to);
@@ -241,6 +253,7 @@ class DataPlane {
   std::map<std::uint64_t, LinkId> anchors_on_their_way_;              // by token
   std::uint64_t next_token_ = 1;
   Traffic traffic_;
+  RoundTraffic round_traffic_;
   protocol::RateMeter up_rate_;
   protocol::RateMeter down_rate_;
   std::map<std::uint64_t, std::uint64_t> bytes_on_their_way_;  // of a round's chunks, by token

@@ -124,7 +124,6 @@ void Node::begin_round(protocol::Trigger trigger, std::uint32_t intervals) {
   moved_ = false;
   triggered_at_ = clock_.now();
   formed_at_ = kNever;
-  before_round_ = data_plane_->traffic();
   data_plane_->start_round_clock();
   trigger.sketch = data_plane_->sketch_of_delta();
   trigger.up_kbit = data_plane_->up_kbit();
@@ -166,8 +165,7 @@ void Node::loop() {
       begin_round({}, passed_intervals_ == 0 ? agreed_intervals_ : 0);
     }
     tell_what_is_waited_for();
-    bytes_sent_ = data_plane_->traffic().bytes_sent;
-    bytes_received_ = data_plane_->traffic().bytes_received;
+    count_what_is_sent();
   }
   fail_everything(cancelled("the node was stopped"));
 }

@@ -147,6 +147,8 @@ class Node {
   void fail_everything(const Status& why);
   [[nodiscard]] Status publish_moved();  // to the site's other ranks
   void tell(const RoundReport& report);
+  void count_what_is_sent();
+  void tell_of_the_budget();
   [[nodiscard]] std::string budget_in_words() const;
   void tell_what_is_waited_for();
   template <typename T, typename Begin>
@@ -194,7 +196,6 @@ class Node {
   TimePoint formed_at_{};
   TimePoint helps_next_ = kNever;  // a helper is ready for another round
   bool helping_ = false;           // it has joined
-  Traffic before_round_;
 
   // ---- last, so that they stop first
   std::unique_ptr<Transport> transport_;

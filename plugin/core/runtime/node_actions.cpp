@@ -137,13 +137,24 @@ void Node::act(const protocol::RoundSkipped& action) {
   if (options_.helps) helps_next_ = clock_.now() + kBetweenOffers;
   report_.skipped = action.reason;
   report_.stall_seconds = seconds_between(triggered_at_, clock_.now());
-  if (rounding_) std::exchange(rounding_, std::nullopt)->set_value(report_);
+  // Joiners are given models between rounds, and attempts that come to nothing take bytes too.
+  count_what_is_sent();
+  budget_over_ = egress_.over();
+  if (budget_over_) tell_of_the_budget();
+  if (rounding_) return std::exchange(rounding_, std::nullopt)->set_value(report_);
+  if (options_.helps && budget_over_) options_.helps(cancelled(kBudgetOver));
+}
+
+void Node::count_what_is_sent() {
+  bytes_sent_ = data_plane_->traffic().bytes_sent;
+  bytes_received_ = data_plane_->traffic().bytes_received;
+  egress_.sent(bytes_sent_ + optimizer_->bytes_sent());
 }
 
 void Node::act(const protocol::RoundDone& action) {
   if (const Status status = publish_moved(); !status.ok()) return act(protocol::Failed{status});
   const TimePoint now = clock_.now();
-  const Traffic& traffic = data_plane_->traffic();
+  const RoundTraffic& traffic = data_plane_->round_traffic();
   report_.round = action.round;
   report_.attempts = action.attempts;
   report_.members = action.members;
@@ -153,12 +164,12 @@ void Node::act(const protocol::RoundDone& action) {
   report_.stall_seconds = seconds_between(triggered_at_, now);
   report_.exchange_seconds =
       traffic.first_payload == kNever ? 0 : seconds_between(traffic.first_payload, traffic.last_payload);
-  report_.bytes_sent = traffic.bytes_sent - before_round_.bytes_sent;
-  report_.bytes_received = traffic.bytes_received - before_round_.bytes_received;
+  report_.bytes_sent = traffic.bytes_sent;
+  report_.bytes_received = traffic.bytes_received;
   exchanging_ = false;
   if (options_.helps) helps_next_ = now;
-  egress_.round_ended(report_.bytes_sent, traffic.bytes_sent + optimizer_->bytes_sent(),
-                      std::exchange(passed_intervals_, 0));
+  count_what_is_sent();
+  egress_.round_ended(report_.bytes_sent, std::exchange(passed_intervals_, 0));
   budget_over_ = egress_.over();
   const bool other_pace = agreed_intervals_ != action.intervals;
   intervals_ = agreed_intervals_ = action.intervals;
@@ -225,7 +236,8 @@ void Node::act(const protocol::OptimizerLost& action) {
 
 // The moments are as large as two models: whose budget is to last leaves them to another, or to a cold start.
 void Node::act(const protocol::LendOptimizer& action) {
-  optimizer_->asked(action, egress_.intervals() > 1 ? "what it may send is to last (COLLAB_EGRESS_GB)" : "");
+  optimizer_->asked(action,
+                    egress_.intervals() > 1 || egress_.over() ? "what it may send is to last (COLLAB_EGRESS_GB)" : "");
 }
 
 void Node::act(const protocol::Left&) {
@@ -271,12 +283,13 @@ void Node::tell(const RoundReport& report) {
                 static_cast<double>(report.bytes_received) / 1e6);
   log_info("round " + std::to_string(report.round.value) + ": " +
            (who.empty() ? "nobody had steps" : who + " averaged") + "; " + line);
-  if (budget_over_) {
-    act(protocol::make_note(protocol::Note::Level::kInfo, "budget",
-                            "what is left does not pay for another round: " + budget_in_words()));
-  } else if (egress_.on()) {
-    log_info(budget_in_words());
-  }
+  if (egress_.on()) tell_of_the_budget();
+}
+
+void Node::tell_of_the_budget() {
+  if (!budget_over_) return log_info(budget_in_words());
+  act(protocol::make_note(protocol::Note::Level::kInfo, "budget",
+                          "what is left does not pay for another round: " + budget_in_words()));
 }
 
 std::string Node::budget_in_words() const {

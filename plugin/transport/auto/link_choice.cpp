@@ -6,7 +6,9 @@ namespace {
 const char* key_given(const Config& config) {
   if (!config.token.empty()) return "COLLAB_TOKEN";
   if (!config.token_file.empty()) return "COLLAB_TOKEN_FILE";
-  return config.tls_cert.empty() ? nullptr : "COLLAB_TLS_CERT";
+  if (!config.tls_cert.empty()) return "COLLAB_TLS_CERT";
+  if (!config.tls_key.empty()) return "COLLAB_TLS_KEY";  // alone it is no key; tcp says what is missing
+  return config.tls_ca.empty() ? nullptr : "COLLAB_TLS_CA";
 }
 
 // ucx or gloo, asked for by name.

@@ -334,7 +334,7 @@ void TcpEngine::attach(TcpLink& link, const ConnectionPtr& connection) {
   link.cut_bytes = 0;
   const std::string congestion = congestion_of(connection->handle());
   connection->rests = congestion == "bbr" && !connection->peer().address().is_loopback();
-  if (congestion == "bbr") link.search.at_most(kMostWithBbr);
+  if (congestion == "bbr" && options_.connections == 0) link.search.at_most(kMostWithBbr);
   if (!connection->peer().address().is_loopback() && !std::exchange(told_congestion_, true))
     tell_congestion(congestion);
   if (connection->index == 0) {  // what was under way on another may not have come

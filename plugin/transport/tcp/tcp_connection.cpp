@@ -121,10 +121,6 @@ void Connection::finish_drain() {
   socket_.shutdown(asio::ip::tcp::socket::shutdown_send, ignored);
 }
 
-bool Connection::writes_into(const SegmentHeader& header) const {
-  return decoder_.placing() && decoder_.under_way() == header;
-}
-
 // ---- reading -------------------------------------------------------------------------------------
 
 void Connection::wait_to_read() {

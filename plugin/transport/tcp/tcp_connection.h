@@ -82,7 +82,6 @@ class Connection final : public std::enable_shared_from_this<Connection>, privat
   void fail(Fault fault, Status why);
   void resume_reading();
   void forget_place() { decoder_.forget_place(); }
-  [[nodiscard]] bool writes_into(const SegmentHeader& header) const;
 
   [[nodiscard]] State state() const { return state_; }
   void attached() { state_ = State::kAttached; }

@@ -36,9 +36,6 @@ class FrameDecoder {
 
   // The rest of the segment under way is passed over.
   void forget_place();
-  // The segment under way, placed or not.
-  [[nodiscard]] const std::optional<SegmentHeader>& under_way() const { return segment_; }
-  [[nodiscard]] bool placing() const { return segment_.has_value() && placed_; }
 
  private:
   enum class State : std::uint8_t { kPreface, kPrefix, kFields, kBody, kData };

@@ -25,7 +25,6 @@ constexpr double kPatience = 15;            // of the target given up, by a link
 constexpr double kLeastPatience = 0.25;
 constexpr double kHorizon = 4;                // epochs in which a deviation from the target is to be gone
 constexpr double kLeast = 0.75, kMost = 1.1;  // of what the line carries
-constexpr double kDeepest = 0.3;              // of it, given up to drain
 constexpr double kLeastRate = 32.0 * 1024;    // bytes a second
 constexpr double kLeastOfEpoch = 16e3;        // bytes at the rate, so that packets can be counted
 constexpr double kWeight = 1.0 / 8;           // of an epoch
@@ -182,7 +181,7 @@ void LinkPace::end_epoch(TimePoint now, double took, double delivered, double ca
   double lean = (target() - queue()) / (kHorizon * time);
   if (now - drained_ > kDrainEvery) {  // the shortest way stays known
     drained_ = now;
-    lean = -std::min(kDeepest, queue() / time);
+    lean = -queue() / time;
   }
   rate_ = line_ * std::clamp(1 + lean, kLeast, kMost);
 }

@@ -17,11 +17,23 @@ from dataclasses import dataclass
 from typing import Any
 
 POLL_SECONDS = 0.1
+MOST_NODES = 65536  # those that came again included
 SILENT_SECONDS = 5.0  # a node that has not counted up for so long is not there any more
 
 
 class GatheringError(RuntimeError):
     """The gathering came to nothing; the words say who was there."""
+
+
+def count_of(store: Any, name: str) -> int:
+    """Of those who have counted up. Raises GatheringError for more than ever come: each is looked at."""
+    count = int(store.add(name, 0))
+    if count > MOST_NODES:
+        raise GatheringError(
+            f"the counter {name!r} in the endpoint's store says {count}, and at most {MOST_NODES} were expected: "
+            "something that is no node of this run writes there; let a firewall admit only the sites' machines"
+        )
+    return count
 
 
 @dataclass(frozen=True)
@@ -109,7 +121,7 @@ class Gathering:
         while not self.closed():  # somebody who knows of an older list may put it there
             now = time.monotonic()
             self._store.add(f"beat/{index}", 1)
-            there = [i for i in range(int(self._store.add("arrivals", 0))) if i == index or self._present(i, pulse)]
+            there = [i for i in range(count_of(self._store, "arrivals")) if i == index or self._present(i, pulse)]
             enough_since = None if len(there) < terms.least else enough_since or now
             over = now >= deadline
             called = enough_since is not None and now - enough_since >= terms.last_call
@@ -145,6 +157,6 @@ class Gathering:
                 break
             if time.monotonic() >= deadline:
                 raise GatheringError(f"nobody closed the list within {limit:.0f} s")
-            waiting(int(self._store.add("arrivals", 0)))
+            waiting(count_of(self._store, "arrivals"))
             time.sleep(POLL_SECONDS)
         return self.read()

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from torch_collab import log
 from torch_collab.keys import SwarmKey
 from torch_collab.rendezvous.endpoint import reconnect
-from torch_collab.rendezvous.gathering import Gathered, Pulse
+from torch_collab.rendezvous.gathering import Gathered, GatheringError, Pulse, count_of
 from torch_collab.signed_store import SignatureError, SignedStore
 
 _EVERY_SECONDS = 1.0
@@ -128,9 +128,16 @@ class Board:
     def __init__(self, store: SignedStore, silent_seconds: float) -> None:
         self._store = store
         self._pulse = Pulse(store, silent_seconds)
+        self._spoilt = False  # the count, by a stranger
 
     def living(self) -> list[str]:
-        count = int(self._store.add("count", 0))
+        try:
+            count = count_of(self._store, "count")
+        except GatheringError as error:
+            if not self._spoilt:
+                log.warning(f"agents are not waited for: {error}")
+            self._spoilt = True
+            return []
         found = []
         for number in range(count):
             who = self._told(f"who/{number}")

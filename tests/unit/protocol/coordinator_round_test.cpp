@@ -318,12 +318,38 @@ TEST_F(Round, ASwarmThatBeginsAnewAfterManyRoundsCommitsItsFirst) {
   EXPECT_EQ(sent<wire::Commit>(last).size(), 3U);
 }
 
-TEST_F(Round, UnreachedOfAStrangerOrOfOneselfIsIgnored) {
+TEST_F(Round, WhoeverGivesAnAttemptUpAnotherIsFormed) {
   static_cast<void>(c.form(1, 3));
-  EXPECT_THAT(notes(c.hear(2, wire::Unreached{RoundId{1}, AttemptId{1}, SiteId{1}, ""})),
-              HasSubstr("no part in the attempt"));
-  EXPECT_THAT(notes(c.hear(2, wire::Unreached{RoundId{1}, AttemptId{1}, SiteId{9}, ""})),
-              HasSubstr("no part in the attempt"));
+  const auto actions = c.hear(2, wire::Unreached{RoundId{1}, AttemptId{1}, SiteId{9}, "too many chunks"});
+  EXPECT_THAT(notes(actions),
+              HasSubstr("tokyo cannot go on because of site 9, which has no part in the attempt: too many chunks"));
+  EXPECT_EQ(reformed(actions).attempt, AttemptId{2});
+}
+
+TEST_F(Round, WhoCannotDoItsOwnPartOwnsNothing) {
+  wire::Form form = c.form(1, 3);
+  for (int failures = 0; failures < 4; ++failures) {
+    EXPECT_EQ(owners_of(form).size(), 3U);
+    const auto actions = c.hear(2, wire::Unreached{RoundId{1}, form.attempt, SiteId{1}, "the sum overflows"});
+    EXPECT_THAT(notes(actions),
+                HasSubstr("tokyo cannot do its part of the exchange: the sum overflows; another attempt is formed"));
+    form = reformed(actions);
+  }
+  EXPECT_THAT(owners_of(form), ElementsAre(SiteId{0}, SiteId{2}));
+  EXPECT_EQ(form.participants.size(), 3U) << "it still contributes";
+}
+
+TEST_F(Round, WhereNobodyCanDoItsPartTheSitesTrainOn) {
+  wire::Form form = c.form(1, 3);
+  H::Actions last;
+  for (std::uint64_t link = 1; sent<wire::Recess>(last).empty(); link = link % 3 + 1) {
+    ASSERT_LT(form.attempt, AttemptId{20});
+    last = c.hear(link, wire::Unreached{RoundId{1}, form.attempt, form.participants[link - 1].site, "no memory"});
+    if (const auto forms = sent<wire::Form>(last); !forms.empty()) form = forms[0].second;
+  }
+  EXPECT_EQ(sent<wire::Recess>(last).size(), 3U);
+  EXPECT_THAT(sent<wire::Recess>(last)[0].second.reason,
+              HasSubstr("cannot do its part of the exchange: no memory; without it"));
 }
 
 TEST_F(Round, ASiteWithAnotherAnchorIsRepairedFirst) {

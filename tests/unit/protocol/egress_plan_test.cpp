@@ -24,7 +24,8 @@ Spent spend(EgressPlan plan, std::uint64_t each = kRound) {
     EXPECT_LE(intervals, wire::kMaxIntervals);
     EXPECT_GE(intervals, 1U);
     total += each;
-    plan.round_ended(each, total, intervals);
+    plan.sent(total);
+    plan.round_ended(each, intervals);
     spent.intervals += intervals;
     ++spent.rounds;
     if (intervals == 1) ++spent.rounds_at_full_pace;
@@ -34,7 +35,8 @@ Spent spend(EgressPlan plan, std::uint64_t each = kRound) {
 
 TEST(EgressPlan, WithoutABudgetNothingIsPlanned) {
   EgressPlan plan(0);
-  plan.round_ended(kRound, kRound, 1);
+  plan.sent(kRound);
+  plan.round_ended(kRound, 1);
   EXPECT_FALSE(plan.on());
   EXPECT_EQ(plan.intervals(), 1U);
   EXPECT_FALSE(plan.over());
@@ -54,7 +56,8 @@ TEST(EgressPlan, WhatIsLeftLastsAsLongAgain) {
   for (std::uint64_t round = 1; round <= 60; ++round) {
     const std::uint32_t intervals = plan.intervals();
     total += kRound;
-    plan.round_ended(kRound, total, intervals);
+    plan.sent(total);
+    plan.round_ended(kRound, intervals);
     EXPECT_GE(plan.intervals() * plan.rounds_left(), plan.so_far().intervals) << "after round " << round;
   }
   EXPECT_EQ(plan.rounds_left(), 39U);
@@ -71,7 +74,8 @@ TEST(EgressPlan, WhatIsToldHoldsAfterTheRoundItGoesWith) {
       const wire::Budget told = plan.told(agreed);
       EXPECT_EQ(told.spent, total);
       total += kRound;
-      plan.round_ended(kRound, total, agreed);
+      plan.sent(total);
+      plan.round_ended(kRound, agreed);
       lasted += agreed;
       agreed = told.intervals;
       EXPECT_EQ(agreed, paid == 0 ? 1 : plan.intervals());
@@ -85,28 +89,36 @@ TEST(EgressPlan, WhatIsToldHoldsAfterTheRoundItGoesWith) {
 TEST(EgressPlan, ATightBudgetIsStretchedFromTheStart) {
   EgressPlan plan(3 * kRound);
   EXPECT_EQ(plan.intervals(), 1U) << "what a round takes is not known yet";
-  plan.round_ended(kRound, kRound, 1);
+  plan.sent(kRound);
+  plan.round_ended(kRound, 1);
   EXPECT_EQ(plan.rounds_left(), 1U);
-  plan.round_ended(kRound, 2 * kRound, 5);
+  plan.sent(2 * kRound);
+  plan.round_ended(kRound, 5);
   EXPECT_EQ(plan.rounds_left(), 0U) << "the one that is left is for the end";
   EXPECT_EQ(plan.intervals(), wire::kMaxIntervals);
   EXPECT_FALSE(plan.over());
-  plan.round_ended(kRound, 3 * kRound, 64);
+  plan.sent(3 * kRound);
+  plan.round_ended(kRound, 64);
   EXPECT_TRUE(plan.over());
 }
 
 TEST(EgressPlan, GoesOnWhereAnEarlierProcessWas) {
   EgressPlan plan(100 * kRound, {90 * kRound, 200, kRound});
-  plan.round_ended(kRound, kRound, 1);
+  plan.sent(kRound);
+  plan.round_ended(kRound, 1);
   EXPECT_EQ(plan.so_far(), (Egress{91 * kRound, 201, kRound}));
   EXPECT_EQ(plan.intervals(), 26U);  // 201 / 8, upwards
 }
 
 TEST(EgressPlan, ARoundThatCostMoreIsRememberedForAWhile) {
   EgressPlan plan(100 * kRound);
-  plan.round_ended(4 * kRound, 4 * kRound, 1);
+  plan.sent(4 * kRound);
+  plan.round_ended(4 * kRound, 1);
   EXPECT_EQ(plan.rounds_left(), 23U);
-  for (int i = 0; i < 20; ++i) plan.round_ended(kRound, 5 * kRound, 1);
+  for (int i = 0; i < 20; ++i) {
+    plan.sent(5 * kRound);
+    plan.round_ended(kRound, 1);
+  }
   EXPECT_EQ(plan.rounds_left(), 94U);
 }
 

@@ -161,6 +161,18 @@ TEST_F(SiteRound, WhoIsNotHereIsNeitherLinkedNorAsked) {
   EXPECT_EQ(sent<wire::Unreached>(actions).at(0).second.peer, SiteId{2});
 }
 
+TEST_F(SiteRound, WhatWhoIsNotHereHasLeftIsReportedThoughItIsBack) {
+  s.link_to(0, "paris", 2);
+  s.link_to(2, "lima", 3);
+  wire::Form form = H::form(1, 2, 2);
+  form.participants.push_back({SiteId{2}, 1.0, AttemptId{1}, false});
+  ASSERT_EQ(all<StartExchange>(s.hear(1, form)).size(), 1U);
+  const auto actions = s.step(ExchangeFailed{RoundId{1}, AttemptId{2}, SiteId{2}, "not here whole"});
+  ASSERT_EQ(sent<wire::Unreached>(actions).size(), 1U);
+  EXPECT_EQ(sent<wire::Unreached>(actions)[0].second.peer, SiteId{2});
+  EXPECT_TRUE(all<Hangup>(actions).empty()) << "its link is a new one";
+}
+
 TEST_F(SiteRound, AnUnfitDeltaIsDeclinedAndTheAnchorTaken) {
   exchange();
   const auto actions = s.step(ContributionUnfit{RoundId{1}, AttemptId{1}, "NaN in wte.weight"});
