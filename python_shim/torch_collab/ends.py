@@ -98,6 +98,13 @@ def _raising() -> bool:
     return kind is not None and not issubclass(kind, (SystemExit, GeneratorExit))
 
 
+def _why() -> str:
+    kind = sys.exc_info()[0] or getattr(sys, "last_type", None)
+    if kind is not None and issubclass(kind, KeyboardInterrupt):
+        return "it was interrupted (SIGTERM, as `kill` sends it, lets a site have its last round first)"
+    return "the script is handling an error"
+
+
 def finish(aborting: bool = False) -> None:
     """The last round, then this site leaves. Called twice it does nothing the second time."""
     from torch_collab import hooks
@@ -109,7 +116,7 @@ def finish(aborting: bool = False) -> None:
     try:
         session = world.session
         if session is not None and world.is_leader and (aborting or world.failed):
-            log.warning(f"site {world.site.name} leaves without a last round, because the script is handling an error")
+            log.warning(f"site {world.site.name} leaves without a last round, because {_why()}")
         if session is None and not (aborting or world.failed):
             _warn_of_nothing_averaged(world)
         if session is not None and not (aborting or world.failed):

@@ -128,7 +128,7 @@ def test_a_cut_and_a_slow_line_in_mid_round_are_no_losses(swarms: Callable[..., 
         COLLAB_LINK_GRACE="60s",
         COLLAB_STRAGGLER_GRACE="90s",
         COLLAB_SYNC_EVERY="2",
-        TEST_WIDTH="2000",
+        TEST_WIDTH="4000",  # rounds take far longer than what lies between them
     )
     lab.wait("two rounds of all", lambda: len(lab.rounds("oslo", SITES)) >= 2, cut)
     for begin, end in ((cut, heal), (slow, fast)):

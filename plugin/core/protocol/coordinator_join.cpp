@@ -19,7 +19,9 @@ std::string anchor_in_words(RunId run, RoundId round) {
 void Coordinator::State::refuse_link(LinkId link, const std::string& who, const std::string& reason) {
   out.emplace_back(Send{link, wire::Refuse{reason}});
   out.emplace_back(Hangup{link, reason});
-  note(Note::Level::kWarning, "refused", who + " was refused: " + reason, {{"who", json_quote(who)}});
+  const std::string words = who + " was refused: " + reason;
+  if (gathering.running()) refused_meanwhile = "; " + words;
+  note(Note::Level::kWarning, "refused", words, {{"who", json_quote(who)}});
 }
 
 SiteId Coordinator::State::pick_id(const wire::Join& join) const {
@@ -249,7 +251,7 @@ void Coordinator::State::choose_anchor() {
   const bool brought = sites_here() > 0 || anybody_resumes();
   const bool enough = brought && (last_anchor ? !last_anchor_missed() : gathered || sites_here() >= sites_wanted());
   if (!enough || !may_begin()) {
-    if (!gathering.running()) gathering.start(now);
+    if (!gathering.running()) start_gathering();
     return;
   }
   gathered = true;
@@ -412,10 +414,15 @@ void Coordinator::State::on_adopted(MemberRecord& member, const wire::Adopted& a
   send_roster();
 }
 
+void Coordinator::State::start_gathering() {
+  gathering.start(now);
+  refused_meanwhile.clear();
+}
+
 void Coordinator::State::on_gathering_tick() {
   if (!gathering.running()) return;
   const std::string count = std::to_string(sites_here()) + " of " + std::to_string(sites_wanted()) +
-                            " sites are here (" + join_words(member_list()) + ")";
+                            " sites are here (" + join_words(member_list()) + refused_meanwhile + ")";
   const auto waited = gathering.due(now);
   if (last_anchor_missed()) {
     const std::string missed = "nobody has brought back round " + std::to_string(last_anchor->second.value);
@@ -451,7 +458,7 @@ void Coordinator::State::on_gathering_tick() {
   }
   if (now - gathering.since() >= config.join_timeout) {
     const std::string reason = "only " + count + " after " + in_seconds(config.join_timeout) +
-                               " (COLLAB_JOIN_TIMEOUT): start the others, or lower COLLAB_SITE_COUNT";
+                               " (COLLAB_JOIN_TIMEOUT): start the others (separate worlds: or lower COLLAB_SITE_COUNT)";
     gathering.stop();
     while (!members.empty()) expel(members.begin()->first, reason);
     return;

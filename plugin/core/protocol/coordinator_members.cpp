@@ -117,7 +117,7 @@ void Coordinator::State::remove(SiteId id, const std::string& reason) {
              " any more; the best of what the others bring is taken");
     anchor.reset();
     for (auto& [other, member] : members) member.standing = Standing::kJoined;
-    gathering.start(now);
+    start_gathering();
   }
   // A round begins with its first ready: without one nobody waits.
   if (!somebody_ready()) begin_round_again();

@@ -233,6 +233,7 @@ struct Coordinator::State {
   bool gathered = false;                // enough sites were here once
   bool ended = false;                   // its last site has left in good order, and none came since
   WaitProgress gathering;               // until then
+  std::string refused_meanwhile;        // the last one, in words; those who wait are told
   std::uint64_t births = 0;             // fresh runs begun here
   // The anchor nobody here holds any more: a site that lost its link may bring it back within the grace.
   std::optional<std::pair<RunId, RoundId>> last_anchor;
@@ -334,6 +335,7 @@ struct Coordinator::State {
   [[nodiscard]] bool holds_anchor(const MemberRecord& member) const;
   [[nodiscard]] std::vector<SiteId> pick_sources(const MemberRecord& joiner);
   void send_adopt(MemberRecord& to, std::vector<SiteId> sources);
+  void start_gathering();
   void on_gathering_tick();
 
   // coordinator_ways.cpp

@@ -20,6 +20,7 @@ constexpr Duration kLately = std::chrono::seconds(1);
 bool TcpEngine::capped(const TcpLink& link) const { return up_.capped() || link.allowed.capped(); }
 
 bool TcpEngine::may_send(TcpLink& link) {
+  if (link.silent) return false;
   const TimePoint time = now();
   const bool up = up_.open(time);
   if (link.allowed.open(time) && up) return true;

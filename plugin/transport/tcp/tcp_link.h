@@ -64,6 +64,8 @@ struct TcpLink {
   std::vector<Slot> slots = std::vector<Slot>(1);
   ConnectionSearch search;
   LinkPace pace;
+  Silence silence;
+  bool silent = false;  // nothing more is sent meanwhile
   Backlog backlog;
   double behind = 0;                        // other links, see Remaining
   TokenBucket allowed{0};                   // what the peer would have come, at most

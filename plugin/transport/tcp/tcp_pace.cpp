@@ -9,6 +9,7 @@ namespace {
 constexpr double kGain = 1.05;
 constexpr double kDoubtfulGain = 1.08;
 constexpr double kChange = 1.33;
+constexpr Duration kShortestSilence = std::chrono::milliseconds(100);
 constexpr Duration kShortest = std::chrono::milliseconds(500);
 constexpr int kRoundTrips = 10;                           // slow start needs some before a new connection counts
 constexpr int kFirstPatience = 4, kLongestPatience = 64;  // measurements
@@ -218,6 +219,17 @@ void LinkPace::follow(double delivered, double carried) {
   } else if (carried > line_ || delivered < kCarries * before_) {
     line_ += kWeight * (carried - line_);
   }
+}
+
+// ---- Silence ---------------------------------------------------------------------------------------
+
+bool Silence::observe(TimePoint now, std::uint64_t delivered, bool in_flight, Duration round_trip) {
+  if (std::exchange(delivered_, delivered) != delivered) {
+    heard_ = now;
+    flowing_ = true;
+  }
+  flowing_ = flowing_ && in_flight;
+  return flowing_ && now - heard_ > std::max(kShortestSilence, round_trip + round_trip / 8);
 }
 
 // ---- Backlog ---------------------------------------------------------------------------------------

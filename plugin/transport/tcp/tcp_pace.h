@@ -58,6 +58,20 @@ class Backlog {
   Duration lasted_{0};
 };
 
+// Whether a line that carried data has fallen silent: some is on its way, and for longer than a round trip nothing of
+// it has been heard to arrive. What goes out then would most likely be lost with the rest.
+class Silence {
+ public:
+  // `delivered` bytes are known to have arrived in all; `in_flight`: some are on their way. Called about every tick.
+  [[nodiscard]] bool observe(TimePoint now, std::uint64_t delivered, bool in_flight, Duration round_trip);
+  void forget() { flowing_ = false; }
+
+ private:
+  std::uint64_t delivered_ = 0;
+  TimePoint heard_{};
+  bool flowing_ = false;  // something has arrived since data was put on its way
+};
+
 // What the links of a site are all still to send, and at what rate: says how much longer than all of them together one
 // needs, as a part of that. Below 0: it is ahead of them; one alone is neither.
 class Remaining {

@@ -166,7 +166,8 @@ struct TlsCallbacks {
 Result<std::shared_ptr<const TlsContext>> TlsContext::make(const TlsSettings& settings) {
   std::shared_ptr<TlsContext> made(new TlsContext);
   made->context_ = SSL_CTX_new(TLS_method());
-  made->bio_ = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "collab");
+  static const int kKind = BIO_get_new_index();  // a process has few of them
+  made->bio_ = kKind > 0 ? BIO_meth_new(kKind | BIO_TYPE_SOURCE_SINK, "collab") : nullptr;
   SSL_CTX* const context = made->context_;
   if (context == nullptr || made->bio_ == nullptr) return internal_error("OpenSSL does not start: " + last_error());
   BIO_meth_set_write(made->bio_, TlsCallbacks::bio_write);

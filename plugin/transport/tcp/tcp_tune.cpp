@@ -28,8 +28,10 @@ void TcpEngine::tune(TcpLink& link, TimePoint time) {
   const bool now = link.outbox(Lane::kData).backlogged();
   const bool backlogged = std::exchange(link.was_backlogged, now) && now;
   link.backlog.note(time, link.waits());
+  link.silent = false;
   if (link.alone()) {
     link.pace.pause();
+    link.silence.forget();
     return;
   }
   keep_pace(link, time, backlogged);
@@ -84,7 +86,10 @@ void TcpEngine::keep_pace(TcpLink& link, TimePoint time, bool backlogged) {
     sight = *seen;
     sight.behind = link.behind;
     ask_the_way(link, time);
+    const Duration round_trip = std::max(link.round_trip, sight.round_trip);
+    link.silent = link.silence.observe(time, sight.delivered, sight.round_trip != Duration(0), round_trip);
   } else {
+    link.silence.forget();
     link.way_out.reset();  // clocks drift apart: old news are wrong
   }
   const double rate = link.pace.observe(time, sight);

@@ -180,6 +180,19 @@ TEST(CoordinatorJoin, OnlyOneOfThreeCameAndIsToldSo) {
   EXPECT_EQ(c.coordinator.next_deadline(), kNever);
 }
 
+TEST(CoordinatorJoin, WhoWaitsIsToldWhoWasRefused) {
+  CoordinatorHarness c;
+  static_cast<void>(c.hear(1, join_of("paris", 2)));
+  wire::Join other = join_of("tokyo", 2);
+  other.swarm = "another";
+  EXPECT_EQ(sent<wire::Refuse>(c.hear(2, other)).size(), 1U);
+  const auto actions = c.pass(seconds(301), {1});
+  ASSERT_EQ(sent<wire::Refuse>(actions).size(), 1U);
+  EXPECT_THAT(
+      sent<wire::Refuse>(actions)[0].second.reason,
+      testing::ContainsRegex("only 1 of 2 sites are here \\(paris; .*tokyo.* was refused: .*another.*\\) after"));
+}
+
 TEST(CoordinatorJoin, LateJoinersFetchFromAllWhoHoldTheAnchor) {
   CoordinatorHarness c;
   c.gather({"paris", "tokyo"});
