@@ -127,11 +127,6 @@ struct TcpLink {
     }
     return on_shift.empty() ? all : on_shift;
   }
-  // A data connection has something to answer.
-  [[nodiscard]] bool pinged() const {
-    return std::any_of(slots.begin() + 1, slots.end(),
-                       [](const Slot& slot) { return slot.attached() && slot.connection->pinged; });
-  }
   // Carries control: the control connection, else any.
   [[nodiscard]] Connection* control() const {
     for (const Slot& slot : slots) {

@@ -22,6 +22,16 @@ constexpr double kUnsentSeconds = 0.008;  // that a socket holds, at the pace
 constexpr Duration kShift = std::chrono::milliseconds(5500);
 constexpr Duration kArrives = std::chrono::milliseconds(500);
 
+// A ping, or the answer to one, that is on its way when the work begins hides from BBR that there was a rest.
+bool next_is_at_rest(const TcpLink& link) {
+  for (std::size_t i = 1; i < link.slots.size(); ++i) {
+    if (!link.slots[i].attached() || i % kShifts != (link.shift + 1) % kShifts) continue;
+    const std::optional<KernelFigures> figures = kernel_figures(link.slots[i].connection->handle());
+    if (figures && figures->in_flight) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 void TcpEngine::tune(TcpLink& link, TimePoint time) {
@@ -69,7 +79,7 @@ void TcpEngine::compare_links() {
 void TcpEngine::keep_pace(TcpLink& link, TimePoint time, bool backlogged) {
   // Where nothing arrives any more, the next shift would only put more on its way that is lost.
   const bool arrives = time - link.data_arrived < kArrives + 4 * link.round_trip;
-  if (backlogged && arrives && time - link.shift_since > kShift && !link.pinged()) {
+  if (backlogged && arrives && time - link.shift_since > kShift && next_is_at_rest(link)) {
     ++link.shift;
     link.shift_since = time;
   }
