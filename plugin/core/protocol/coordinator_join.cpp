@@ -19,9 +19,11 @@ std::string anchor_in_words(RunId run, RoundId round) {
 void Coordinator::State::refuse_link(LinkId link, const std::string& who, const std::string& reason) {
   out.emplace_back(Send{link, wire::Refuse{reason}});
   out.emplace_back(Hangup{link, reason});
-  const std::string words = who + " was refused: " + reason;
-  if (gathering.running()) refused_meanwhile = "; " + words;
-  note(Note::Level::kWarning, "refused", words, {{"who", json_quote(who)}});
+  if (gathering.running() && member_named(who) == nullptr) {
+    refused_who = who;
+    refused_why = reason;
+  }
+  note(Note::Level::kWarning, "refused", who + " was refused: " + reason, {{"who", json_quote(who)}});
 }
 
 SiteId Coordinator::State::pick_id(const wire::Join& join) const {
@@ -140,6 +142,7 @@ void Coordinator::State::on_join(LinkId link, const wire::Join& join) {
 }
 
 void Coordinator::State::admit(LinkId link, const wire::Join& join) {
+  if (refused_who == join.site) refused_who.clear();  // it has come after all
   if (!reference) next_heartbeat = later(now, config.heartbeat);
   if (!reference || (reference->model.empty() && !join.helper)) {
     reference =
@@ -416,13 +419,14 @@ void Coordinator::State::on_adopted(MemberRecord& member, const wire::Adopted& a
 
 void Coordinator::State::start_gathering() {
   gathering.start(now);
-  refused_meanwhile.clear();
+  refused_who.clear();
 }
 
 void Coordinator::State::on_gathering_tick() {
   if (!gathering.running()) return;
   const std::string count = std::to_string(sites_here()) + " of " + std::to_string(sites_wanted()) +
-                            " sites are here (" + join_words(member_list()) + refused_meanwhile + ")";
+                            " sites are here (" + join_words(member_list()) +
+                            (refused_who.empty() ? "" : "; " + refused_who + " was refused: " + refused_why) + ")";
   const auto waited = gathering.due(now);
   if (last_anchor_missed()) {
     const std::string missed = "nobody has brought back round " + std::to_string(last_anchor->second.value);

@@ -192,12 +192,17 @@ std::map<SiteId, std::size_t> Coordinator::State::cut_off(const std::set<SiteId>
   return from;
 }
 
+bool Coordinator::State::cut_from_itself(SiteId id) const {
+  const auto cut = cuts.find({id, id});
+  return cut != cuts.end() && cut->second >= number();
+}
+
 // An owner exchanges with everybody, two that own nothing need no link: so those who own can reach all. A site that
 // cannot be dialled cannot be reached by another such site.
 std::set<SiteId> Coordinator::State::owners(const std::set<SiteId>& sites) const {
   const auto from = cut_off(sites);
-  const auto has_address = [this](SiteId id) { return !members.at(id).address.empty(); };
-  const auto is_sure = [this](SiteId id) { return members.at(id).dialable(); };
+  const auto has_address = [this](SiteId id) { return !members.at(id).address.empty() && !cut_from_itself(id); };
+  const auto is_sure = [this](SiteId id) { return members.at(id).dialable() && !cut_from_itself(id); };
   const bool any_sure = std::any_of(sites.begin(), sites.end(), is_sure);
   const bool any_address = std::any_of(sites.begin(), sites.end(), has_address);
   std::set<SiteId> able = sites;
@@ -219,7 +224,8 @@ std::set<SiteId> Coordinator::State::set_aside_the_cut(std::set<SiteId> sites) {
     round.set_aside.insert(worst);
     note(Note::Level::kWarning, "straggler",
          "round " + std::to_string(number().value) + " goes on without " + name_of(worst) +
-             ", which cannot exchange with the others; what it trains counts in a later round",
+             (cut_from_itself(worst) ? ", which cannot do its part" : ", which cannot exchange with the others") +
+             "; what it trains counts in a later round",
          {{"who", json_quote(name_of(worst))}, {"round", std::to_string(number().value)}});
   }
   return sites;
@@ -289,7 +295,7 @@ void Coordinator::State::try_to_form() {
          {{"who", json_quote(name_of(id))}, {"round", std::to_string(number().value)}});
   }
   const std::set<SiteId> able = set_aside_the_cut(ready);
-  if (has_quorum(able)) return form(able);
+  if (!able.empty() && has_quorum(able)) return form(able);
   cuts.clear();  // by the next trigger they may reach each other
   recess(round.cut_because + quorum_in_words(able));
 }

@@ -221,20 +221,20 @@ struct Coordinator::State {
   std::map<RoundId, PastRound> history;
   Voters voters_formed;  // of the attempt in flight
   std::map<SiteId, MemberRecord> members;
-  std::map<LinkId, SiteId> links;       // of the members
-  std::map<LinkId, wire::Join> claims;  // joins under a name whose old link may be dead
-  std::optional<Reference> reference;   // set by the first joiner, cleared when the last member goes
-  std::optional<AnchorRecord> anchor;   // set when enough sites joined, cleared when nobody holds it any more
-  bool forks = false;                   // the anchor that is chosen next begins another run
-  bool founded = false;                 // in office because nobody who came knew of a membership
-  std::optional<RunId> trunk;           // of the branch that began in this time of office
-  bool branches = false;                // the anchor that is chosen next begins a branch
-  bool newborn = false;                 // its run began here
-  bool gathered = false;                // enough sites were here once
-  bool ended = false;                   // its last site has left in good order, and none came since
-  WaitProgress gathering;               // until then
-  std::string refused_meanwhile;        // the last one, in words; those who wait are told
-  std::uint64_t births = 0;             // fresh runs begun here
+  std::map<LinkId, SiteId> links;        // of the members
+  std::map<LinkId, wire::Join> claims;   // joins under a name whose old link may be dead
+  std::optional<Reference> reference;    // set by the first joiner, cleared when the last member goes
+  std::optional<AnchorRecord> anchor;    // set when enough sites joined, cleared when nobody holds it any more
+  bool forks = false;                    // the anchor that is chosen next begins another run
+  bool founded = false;                  // in office because nobody who came knew of a membership
+  std::optional<RunId> trunk;            // of the branch that began in this time of office
+  bool branches = false;                 // the anchor that is chosen next begins a branch
+  bool newborn = false;                  // its run began here
+  bool gathered = false;                 // enough sites were here once
+  bool ended = false;                    // its last site has left in good order, and none came since
+  WaitProgress gathering;                // until then
+  std::string refused_who, refused_why;  // the last one; those who wait are told
+  std::uint64_t births = 0;              // fresh runs begun here
   // The anchor nobody here holds any more: a site that lost its link may bring it back within the grace.
   std::optional<std::pair<RunId, RoundId>> last_anchor;
   std::vector<wire::Branch> last_branch;  // of that
@@ -382,6 +382,7 @@ struct Coordinator::State {
   [[nodiscard]] Count count_crew() const;
   void try_to_form();
   [[nodiscard]] std::map<SiteId, std::size_t> cut_off(const std::set<SiteId>& sites) const;  // from how many of them
+  [[nodiscard]] bool cut_from_itself(SiteId id) const;  // its own part of an exchange has failed
   [[nodiscard]] std::set<SiteId> owners(const std::set<SiteId>& sites) const;
   [[nodiscard]] std::set<SiteId> set_aside_the_cut(std::set<SiteId> sites);
   [[nodiscard]] std::string circle_in_words() const;  // empty: there is none

@@ -228,10 +228,11 @@ void Site::State::on_event(const ContributionUnfit& event) {
 
 void Site::State::on_event(const ExchangeFailed& event) {
   if (round.phase != RoundPhase::kExchanging || !in_attempt(event.round, event.attempt)) return;
-  // Of what goes over a link that is made anew nothing counts as delivered. With who is not here there is no exchange.
-  const bool over_a_link = exchanges_with(event.peer) && linked(event.peer);
-  if (over_a_link) return hang_up_peer(link_of.at(event.peer), event.reason);
-  report_unreached(event.peer, event.reason);
+  // Of what goes over a link that is made anew nothing counts as delivered. Who was lost and is back has a new one.
+  const auto& in = round.form->participants;
+  const bool lost = std::any_of(in.begin(), in.end(), [&](const auto& p) { return p.site == event.peer && !p.here; });
+  if (linked(event.peer) && !lost) hang_up_peer(link_of.at(event.peer), event.reason);
+  if (round.phase == RoundPhase::kExchanging) report_unreached(event.peer, event.reason);  // not with the link
 }
 
 void Site::State::on_event(const AnchorInPlace& event) { on_anchor_in_place(event); }

@@ -50,7 +50,7 @@ Status change_parameters(ParameterVector& parameters, ParameterChange change, st
 // Of the first `elements`, at most all.
 [[nodiscard]] Result<Digest> digest_of_parameters(ParameterVector& parameters, std::uint64_t elements = UINT64_MAX);
 
-struct Traffic {  // heads and payloads
+struct Traffic {  // heads and payloads that are sent, payloads that come
   std::uint64_t bytes_sent = 0;
   std::uint64_t bytes_received = 0;
 };

@@ -318,6 +318,7 @@ void TcpEngine::attach(TcpLink& link, const ConnectionPtr& connection) {
   slot.redial_at = kNever;
   connection->attached_at = time;
   if (connection->index == 0) link.refused_ports = 0;
+  if (connection->index != 0) link.silence.forget();  // of what others have on their way it knows nothing
   if (link.alone_since != kNever) {
     ++counters_.resumed;
     const auto away = std::chrono::duration_cast<std::chrono::seconds>(time - link.alone_since);

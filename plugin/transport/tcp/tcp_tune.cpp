@@ -24,12 +24,15 @@ constexpr Duration kArrives = std::chrono::milliseconds(500);
 
 // A ping, or the answer to one, that is on its way when the work begins hides from BBR that there was a rest.
 bool next_is_at_rest(const TcpLink& link) {
+  bool relieves = false, moves = false;
   for (std::size_t i = 1; i < link.slots.size(); ++i) {
-    if (!link.slots[i].attached() || i % kShifts != (link.shift + 1) % kShifts) continue;
+    if (!link.slots[i].attached()) continue;
+    relieves = relieves || i % kShifts == link.shift % kShifts;
+    if (i % kShifts != (link.shift + 1) % kShifts) continue;
     const std::optional<KernelFigures> figures = kernel_figures(link.slots[i].connection->handle());
-    if (figures && figures->in_flight) return false;
+    moves = moves || (figures && figures->in_flight);
   }
-  return true;
+  return !relieves || !moves;  // where nobody is on shift all work, and none rests
 }
 
 }  // namespace
@@ -86,6 +89,7 @@ void TcpEngine::keep_pace(TcpLink& link, TimePoint time, bool backlogged) {
   const std::vector<Connection*> carriers = link.carriers(in_use(link));
   if (carriers.empty()) {
     link.pace.pause();
+    link.silence.forget();
     return;
   }
   if (carriers.front()->peer().address().is_loopback()) return;

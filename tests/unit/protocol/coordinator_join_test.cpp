@@ -191,6 +191,12 @@ TEST(CoordinatorJoin, WhoWaitsIsToldWhoWasRefused) {
   EXPECT_THAT(
       sent<wire::Refuse>(actions)[0].second.reason,
       testing::ContainsRegex("only 1 of 2 sites are here \\(paris; .*tokyo.* was refused: .*another.*\\) after"));
+
+  static_cast<void>(c.hear(3, join_of("paris", 3)));
+  EXPECT_EQ(sent<wire::Refuse>(c.hear(4, other)).size(), 1U);
+  static_cast<void>(c.hear(5, join_of("tokyo", 3)));
+  EXPECT_THAT(notes(c.pass(seconds(20), {3, 5})), HasSubstr("2 of 3 sites are here (paris, tokyo); waiting"))
+      << "it was put right";
 }
 
 TEST(CoordinatorJoin, LateJoinersFetchFromAllWhoHoldTheAnchor) {

@@ -49,6 +49,17 @@ TEST_F(CoordinatorWays, WhoCannotBeDialledOwnsNothing) {
   EXPECT_EQ(owners_of(c.form(1, 3)), (std::set{SiteId{0}, SiteId{2}}));
 }
 
+TEST_F(CoordinatorWays, WhereTheOnlyOneCannotDoItsPartAnotherOwnsAll) {
+  for (const std::uint64_t link : {2, 3}) static_cast<void>(undialable(link));
+  wire::Form form = c.form(1, 3);
+  for (int failures = 0; failures < 4; ++failures) {
+    EXPECT_EQ(owners_of(form), (std::set{SiteId{0}}));
+    form = reformed(c.hear(1, wire::Unreached{RoundId{1}, form.attempt, SiteId{0}, "the sum overflows"}));
+  }
+  EXPECT_EQ(form.participants.size(), 3U);
+  EXPECT_EQ(owners_of(form), (std::set{SiteId{1}, SiteId{2}}));
+}
+
 // A coordinator far from all of them knows little of who reaches whom.
 TEST_F(CoordinatorWays, WhereNobodyIsSureToBeDialledAllOwn) {
   for (const std::uint64_t link : {1, 2, 3}) static_cast<void>(undialable(link));

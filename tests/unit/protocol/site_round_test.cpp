@@ -20,6 +20,10 @@ class SiteRound : public testing::Test {
     s.link_to(0, "paris", 2);
     EXPECT_EQ(all<StartExchange>(s.hear(1, H::form(1, 1, 2))).size(), 1U);
   }
+  void lima_comes(std::uint64_t link) {
+    static_cast<void>(s.hear(1, H::roster({"paris", "tokyo", "lima"})));
+    s.link_to(2, "lima", link);
+  }
   void complete() {
     exchange();
     static_cast<void>(s.step(ExchangeComplete{RoundId{1}, AttemptId{1}, {kRight, kRight}}));
@@ -163,7 +167,7 @@ TEST_F(SiteRound, WhoIsNotHereIsNeitherLinkedNorAsked) {
 
 TEST_F(SiteRound, WhatWhoIsNotHereHasLeftIsReportedThoughItIsBack) {
   s.link_to(0, "paris", 2);
-  s.link_to(2, "lima", 3);
+  lima_comes(3);
   wire::Form form = H::form(1, 2, 2);
   form.participants.push_back({SiteId{2}, 1.0, AttemptId{1}, false});
   ASSERT_EQ(all<StartExchange>(s.hear(1, form)).size(), 1U);
@@ -171,6 +175,15 @@ TEST_F(SiteRound, WhatWhoIsNotHereHasLeftIsReportedThoughItIsBack) {
   ASSERT_EQ(sent<wire::Unreached>(actions).size(), 1U);
   EXPECT_EQ(sent<wire::Unreached>(actions)[0].second.peer, SiteId{2});
   EXPECT_TRUE(all<Hangup>(actions).empty()) << "its link is a new one";
+}
+
+TEST_F(SiteRound, WhoSpoilsAnAttemptItHasNoPartInLosesItsLink) {
+  exchange();
+  lima_comes(7);
+  const auto actions = s.step(ExchangeFailed{RoundId{1}, AttemptId{1}, SiteId{2}, "a chunk was damaged"});
+  EXPECT_EQ(all<Hangup>(actions).at(0).link, LinkId{7});
+  ASSERT_EQ(sent<wire::Unreached>(actions).size(), 1U);
+  EXPECT_EQ(sent<wire::Unreached>(actions)[0].second.peer, SiteId{2});
 }
 
 TEST_F(SiteRound, AnUnfitDeltaIsDeclinedAndTheAnchorTaken) {
