@@ -10,8 +10,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from torch_collab import native
+from torch_collab.keys import CERTIFICATES, KNOBS
 
-_FILES = ("token_file", "tls_cert", "tls_key", "tls_ca")
+_FILES = ("token_file", *CERTIFICATES)
 _SECRET = ("token_file", "tls_key")
 
 
@@ -21,7 +22,7 @@ def files_of(config: native.Settings) -> dict[str, str]:
 
 
 def is_given(config: native.Settings) -> bool:
-    return any(value for name, value, _ in config.values if name in ("token", *_FILES))
+    return any(value for name, value, _ in config.values if name in KNOBS)
 
 
 def unreadable(path: str) -> str | None:
