@@ -78,6 +78,8 @@ SLEEPS = re.compile(r"\b(sleep_for|sleep_until|usleep|nanosleep|time\.sleep|asyn
 # Bounded polls where real sockets or processes are waited for and nothing could wake us.
 MAY_POLL = {
     "tests/python/ranks.py",
+    "tests/python/scripts/folds.py",  # trains at a pace
+    "tests/python/scripts/generations.py",  # likewise
     "tests/python/scripts/guest.py",
     "tests/python/scripts/lab_probe.py",  # sends at a pace
     "tests/python/scripts/nat_site.py",  # trains at a pace

@@ -33,6 +33,8 @@ class ParameterVector {
   [[nodiscard]] virtual std::span<float> view(std::uint64_t offset, std::uint64_t count) = 0;
   virtual Status read(std::uint64_t offset, std::span<float> out) = 0;
   virtual Status write(std::uint64_t offset, std::span<const float> in) = 0;
+  // Whether write(offset, values) would change nothing.
+  virtual Result<bool> holds(std::uint64_t offset, std::span<const float> values);
 };
 
 // One tensor of the model as sites compare it at join; the adapter fills it.
@@ -63,6 +65,9 @@ struct SessionOptions {
   // Names what restarts this process after a crash (torchrun's agent): a process of the same job goes on from the
   // anchor its predecessor left in shared memory. Empty: nothing does, and such an anchor is removed.
   std::string job;
+  // Of the models that the sites of a run train one after the other; from 1. Sites of one generation average.
+  std::uint32_t generation = 1;
+  std::uint64_t egress_spent = 0;         // of COLLAB_EGRESS_GB, in bytes, by the generations before
   std::vector<std::string> coordinators;  // "host:port" in order
   std::vector<TensorInfo> model;
   // The ranks of a site must hold the same values in this many leading elements. Buffers lie behind: each rank's
@@ -95,24 +100,33 @@ struct StepOutcome {
 
 struct SessionStatus {
   std::string site;
+  std::uint32_t generation = 1;
   RoundId round;            // last committed
   std::uint64_t steps = 0;  // inner steps in all
   std::uint64_t steps_since_round = 0;
   std::uint64_t bytes_sent = 0;
   std::uint64_t bytes_received = 0;
-  Digest state;  // anchor and outer state
+  std::uint64_t egress_spent = 0;  // of COLLAB_EGRESS_GB, in bytes, with what was spent before
+  Digest state;                    // anchor and outer state
 };
 
 class Session {
  public:
   virtual ~Session() = default;
-  // Round 0: agrees on the first anchor and writes it into the parameters. Blocks up to join_timeout.
+  // Round 0: agrees on the first anchor and writes it into the parameters. Blocks up to join_timeout. Where the other
+  // sites train a later generation of the model already, this one trains alone, and says so whenever a round is due.
   virtual Status begin() = 0;
-  // After every inner step, with the samples this rank has processed since the last call. Runs a round when
-  // one is due.
-  virtual Result<StepOutcome> step(std::uint64_t samples) = 0;
+  // After every inner step, with the samples this rank has processed since the last call. True: a round is due, and
+  // synchronize() is to follow.
+  virtual Result<bool> count_step(std::uint64_t samples) = 0;
   // A round now, on every rank of every site. Without steps since the last one it weighs nothing.
   virtual Result<StepOutcome> synchronize() = 0;
+  // Both.
+  Result<StepOutcome> step(std::uint64_t samples) {
+    const Result<bool> due = count_step(samples);
+    if (!due.ok()) return due.status();
+    return *due ? synchronize() : Result<StepOutcome>(StepOutcome{});
+  }
   // The site is to leave soon: its leader calls a last round at a step that no rank of the site has reached yet. Sites
   // on several hosts without rounds by time cannot: they go on until they are stopped. Ignored at the other ranks.
   virtual void ask_to_leave() = 0;
@@ -131,8 +145,10 @@ class Session {
   // All ranks of the site: they are given its leader's bytes.
   virtual Status broadcast(std::span<std::byte> bytes) = 0;
 
-  // A last round when there were steps since the last one, then leaves the swarm. Idempotent.
-  virtual Status finish() = 0;
+  // A last round when there were steps since the last one, then leaves the swarm. Idempotent. `next_generation`: this
+  // site goes on at once with that one, in another session, and the others are to wait for it there; 0: it does not.
+  virtual Status finish(std::uint32_t next_generation) = 0;
+  Status finish() { return finish(0); }
   [[nodiscard]] virtual SessionStatus status() const = 0;
 };
 

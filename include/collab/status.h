@@ -19,6 +19,7 @@ enum class StatusCode : std::uint8_t {
   kUnavailable,      // a peer or resource cannot be reached now
   kTimeout,          // a bounded wait ran out; the message names for whom
   kRefused,          // a peer said no, in words
+  kOutdated,         // the others have gone on to what the caller has not come to yet
   kCorrupt,          // bytes that fail a bound, a checksum or a digest
   kCancelled,        // the work was given up on purpose
   kInternal,         // a bug or a failed system call
@@ -31,6 +32,7 @@ enum class StatusCode : std::uint8_t {
     case StatusCode::kUnavailable: return "unavailable";
     case StatusCode::kTimeout: return "timeout";
     case StatusCode::kRefused: return "refused";
+    case StatusCode::kOutdated: return "outdated";
     case StatusCode::kCorrupt: return "corrupt";
     case StatusCode::kCancelled: return "cancelled";
     case StatusCode::kInternal: return "internal error";
@@ -61,6 +63,7 @@ class [[nodiscard]] Status {
 [[nodiscard]] inline Status unavailable(std::string message) { return {StatusCode::kUnavailable, std::move(message)}; }
 [[nodiscard]] inline Status timed_out(std::string message) { return {StatusCode::kTimeout, std::move(message)}; }
 [[nodiscard]] inline Status refused(std::string message) { return {StatusCode::kRefused, std::move(message)}; }
+[[nodiscard]] inline Status outdated(std::string message) { return {StatusCode::kOutdated, std::move(message)}; }
 [[nodiscard]] inline Status corrupt(std::string message) { return {StatusCode::kCorrupt, std::move(message)}; }
 [[nodiscard]] inline Status cancelled(std::string message) { return {StatusCode::kCancelled, std::move(message)}; }
 [[nodiscard]] inline Status internal_error(std::string message) { return {StatusCode::kInternal, std::move(message)}; }

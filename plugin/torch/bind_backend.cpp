@@ -64,6 +64,7 @@ PyObject* python_error(StatusCode code) {
     case StatusCode::kRefused: return refused_error;
     case StatusCode::kCorrupt: return corrupt_error;
     case StatusCode::kOk:
+    case StatusCode::kOutdated:
     case StatusCode::kCancelled:
     case StatusCode::kInternal: break;
   }

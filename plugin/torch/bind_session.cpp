@@ -48,17 +48,21 @@ Result<OptimizerCopy> copy_from(const py::object& given) {
 
 class PySession {
  public:
-  explicit PySession(std::shared_ptr<Session> session) : session_(std::move(session)) {}
+  PySession(std::shared_ptr<Session> session, std::shared_ptr<TensorVector> vector)
+      : session_(std::move(session)), vector_(std::move(vector)) {}
 
   void begin() {
+    raise(vector_->check());
     raise(calls_.call([session = session_] { return session->begin(); }));
   }
-  StepOutcome step(std::uint64_t samples, const py::object& lend) {
+  bool count_step(std::uint64_t samples, const py::object& lend) {
+    raise(vector_->check());
     const auto answer = [this, &lend] { answer_joiners(lend); };
     answer();
-    return value_or_raise(calls_.call([session = session_, samples] { return session->step(samples); }, answer));
+    return value_or_raise(calls_.call([session = session_, samples] { return session->count_step(samples); }, answer));
   }
   StepOutcome synchronize(const py::object& lend) {
+    raise(vector_->check());
     const auto answer = [this, &lend] { answer_joiners(lend); };
     answer();
     return value_or_raise(calls_.call([session = session_] { return session->synchronize(); }, answer));
@@ -81,9 +85,11 @@ class PySession {
     raise(check_bytes(bytes));
     raise(calls_.call([session = session_, bytes] { return session->broadcast(bytes_of(bytes)); }));
   }
-  void finish() {
-    raise(calls_.call([session = session_] { return session->finish(); }));
+  void finish(std::uint32_t next_generation) {
+    raise(vector_->check());
+    raise(calls_.call([session = session_, next_generation] { return session->finish(next_generation); }));
   }
+  void replace_tensor(std::size_t position, at::Tensor tensor) { raise(vector_->replace(position, std::move(tensor))); }
   void ask_to_leave() { session_->ask_to_leave(); }
   [[nodiscard]] SessionStatus status() const {
     const py::gil_scoped_release released;
@@ -100,19 +106,23 @@ class PySession {
   }
 
   std::shared_ptr<Session> session_;
+  std::shared_ptr<TensorVector> vector_;  // the session's; between its calls this thread's
   Interruptible calls_;
 };
 
 std::unique_ptr<PySession> new_session(const PyConfig& config, const std::string& site, const std::string& job,
-                                       std::uint32_t site_rank, std::uint32_t site_size, bool one_host,
-                                       std::vector<std::string> coordinators, const std::vector<ModelRow>& model,
-                                       std::vector<at::Tensor> parameters, std::uint64_t compared_elements,
-                                       std::optional<BackendPtr> site_group, const std::optional<py::dict>& transport) {
+                                       std::uint32_t generation, std::uint64_t egress_spent, std::uint32_t site_rank,
+                                       std::uint32_t site_size, bool one_host, std::vector<std::string> coordinators,
+                                       const std::vector<ModelRow>& model, std::vector<at::Tensor> parameters,
+                                       std::uint64_t compared_elements, std::optional<BackendPtr> site_group,
+                                       const std::optional<py::dict>& transport) {
   SessionOptions options;
   options.config = config.loaded.config;
   options.shared_settings = shared_settings(config.loaded);
   options.site = site;
   options.job = job;
+  options.generation = generation;
+  options.egress_spent = egress_spent;
   options.site_rank = site_rank;
   options.site_size = site_size;
   options.one_host = one_host;
@@ -121,16 +131,20 @@ std::unique_ptr<PySession> new_session(const PyConfig& config, const std::string
   options.compared_elements = compared_elements;
   options.lends_optimizer = true;
   if (transport) options.make_transport = transport_factory(*transport);
-  auto vector = value_or_raise(TensorVector::make(std::move(parameters)));
+  std::vector<std::string> names;
+  for (const TensorInfo& tensor : options.model) {
+    if (tensor.trained) names.push_back(tensor.name);
+  }
+  std::shared_ptr<TensorVector> vector = value_or_raise(TensorVector::make(std::move(parameters), std::move(names)));
   // Longer than any wait of the leader for other sites: the ranks that wait for it are told why instead.
   const Config& limits = config.loaded.config;
   const auto patience = limits.join_timeout + 6 * limits.round_timeout + limits.link_grace + std::chrono::minutes(2);
   auto group = std::make_shared<BackendSiteGroup>(site_group ? std::move(*site_group) : BackendPtr(), patience);
   Result<std::unique_ptr<Session>> session = [&] {
     const py::gil_scoped_release released;
-    return make_session(std::move(options), std::move(vector), std::move(group));
+    return make_session(std::move(options), vector, std::move(group));
   }();
-  return std::make_unique<PySession>(without_lock(value_or_raise(std::move(session))));
+  return std::make_unique<PySession>(without_lock(value_or_raise(std::move(session))), std::move(vector));
 }
 
 class PyCoordinator {
@@ -214,26 +228,30 @@ void bind_session(py::module_& module) {
       .def_readonly("leaving", &StepOutcome::leaving);
   py::class_<SessionStatus>(module, "SessionStatus")
       .def_readonly("site", &SessionStatus::site)
+      .def_readonly("generation", &SessionStatus::generation)
       .def_property_readonly("round", [](const SessionStatus& s) { return s.round.value; })
       .def_readonly("steps", &SessionStatus::steps)
       .def_readonly("steps_since_round", &SessionStatus::steps_since_round)
       .def_readonly("bytes_sent", &SessionStatus::bytes_sent)
       .def_readonly("bytes_received", &SessionStatus::bytes_received)
+      .def_readonly("egress_spent", &SessionStatus::egress_spent)
       .def_property_readonly("state", [](const SessionStatus& s) { return to_hex(s.state); });
   py::class_<PySession>(module, "Session")
       .def("begin", &PySession::begin)
-      .def("step", &PySession::step, py::arg("samples"), py::arg("lend") = py::none())
+      .def("count_step", &PySession::count_step, py::arg("samples"), py::arg("lend") = py::none())
       .def("synchronize", &PySession::synchronize, py::arg("lend") = py::none())
       .def("ask_optimizer", &PySession::ask_optimizer)
       .def("take_optimizer", &PySession::take_optimizer)
       .def("end_optimizer", &PySession::end_optimizer, py::arg("cold"))
       .def("broadcast", &PySession::broadcast, py::arg("bytes"))
       .def("ask_to_leave", &PySession::ask_to_leave)
-      .def("finish", &PySession::finish)
+      .def("replace_tensor", &PySession::replace_tensor, py::arg("position"), py::arg("tensor"))
+      .def("finish", &PySession::finish, py::arg("next_generation") = 0)
       .def("status", &PySession::status);
   module.def("make_session", &new_session, py::kw_only(), py::arg("config"), py::arg("site"), py::arg("job"),
-             py::arg("site_rank"), py::arg("site_size"), py::arg("one_host"), py::arg("coordinators"), py::arg("model"),
-             py::arg("parameters"), py::arg("compared_elements") = UINT64_MAX, py::arg("site_group") = py::none(),
+             py::arg("generation") = 1, py::arg("egress_spent") = 0, py::arg("site_rank"), py::arg("site_size"),
+             py::arg("one_host"), py::arg("coordinators"), py::arg("model"), py::arg("parameters"),
+             py::arg("compared_elements") = UINT64_MAX, py::arg("site_group") = py::none(),
              py::arg("transport") = py::none());
   py::class_<PyCoordinator>(module, "CoordinatorServer")
       .def_property_readonly("address", &PyCoordinator::address)

@@ -89,7 +89,7 @@ void remove_orphan(const std::string& path) {
 
 void bind_tensors(py::module_& module) {
   module.def("tensor_digest", &tensor_digest, py::arg("tensor"));
-  module.def("state_path", &state_path, py::arg("dir"), py::arg("site"));
+  module.def("state_path", &state_path, py::arg("dir"), py::arg("site"), py::arg("generation") = 1);
   module.def(
       "read_state_header", [](const std::string& path) { return header_dict(header_of(path)); }, py::arg("path"));
   module.def("read_state", &read_state, py::arg("path"));

@@ -69,9 +69,21 @@ void write_piece(const at::Tensor& tensor, int64_t begin, std::span<const float>
   rows.tensor.copy_(flat.view(rows.tensor.sizes()));
 }
 
+bool piece_holds(const at::Tensor& tensor, int64_t begin, std::span<const float> values) {
+  const auto count = static_cast<int64_t>(values.size());
+  if (is_plain(tensor)) {
+    return std::memcmp(tensor.const_data_ptr<float>() + begin, values.data(), values.size_bytes()) == 0;
+  }
+  settle(tensor);
+  const Rows rows = rows_around(tensor, begin, begin + count);
+  const at::Tensor held = rows.tensor.reshape(-1).narrow(0, begin - rows.first, count);
+  return at::equal(held, wrap(values.data(), count).to(tensor.options()));
+}
+
 }  // namespace
 
-Result<std::shared_ptr<TensorVector>> TensorVector::make(std::vector<at::Tensor> tensors) {
+Result<std::shared_ptr<TensorVector>> TensorVector::make(std::vector<at::Tensor> tensors,
+                                                         std::vector<std::string> names) {
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const at::Tensor& tensor = tensors[i];
     if (!tensor.defined() || tensor.layout() != at::kStrided || !at::isFloatingType(tensor.scalar_type())) {
@@ -80,15 +92,64 @@ Result<std::shared_ptr<TensorVector>> TensorVector::make(std::vector<at::Tensor>
                               "; sites exchange dense floating tensors only");
     }
   }
-  return std::shared_ptr<TensorVector>(new TensorVector(std::move(tensors)));
+  if (!names.empty() && names.size() != tensors.size()) {
+    return invalid_argument("expected a name for each of " + std::to_string(tensors.size()) + " tensors, got " +
+                            std::to_string(names.size()));
+  }
+  return std::shared_ptr<TensorVector>(new TensorVector(std::move(tensors), std::move(names)));
 }
 
-TensorVector::TensorVector(std::vector<at::Tensor> tensors) : tensors_(std::move(tensors)) {
+TensorVector::TensorVector(std::vector<at::Tensor> tensors, std::vector<std::string> names)
+    : tensors_(std::move(tensors)), names_(std::move(names)) {
   std::uint64_t end = 0;
   for (const at::Tensor& tensor : tensors_) {
     end += static_cast<std::uint64_t>(tensor.numel());
     ends_.push_back(end);
+    seen_.push_back({tensor.const_data_ptr(), tensor.scalar_type(), tensor.sizes().vec()});
   }
+}
+
+std::string TensorVector::name_of(std::size_t position) const {
+  return names_.empty() ? "tensor " + std::to_string(position) + " of the model" : names_[position];
+}
+
+Status TensorVector::check_kind(std::size_t position, const at::Tensor& tensor) const {
+  const Seen& seen = seen_[position];
+  if (tensor.layout() == at::kStrided && tensor.scalar_type() == seen.type && tensor.sizes() == seen.shape) return {};
+  const auto describe = [](at::ScalarType type, at::IntArrayRef shape) {
+    return std::string(at::toString(type)) + " " + c10::str(shape);
+  };
+  return invalid_argument(
+      name_of(position) + " was " + describe(seen.type, seen.shape) + " when sites agreed on the model and is " +
+      (tensor.layout() == at::kStrided ? describe(tensor.scalar_type(), tensor.sizes()) : tensor.toString()) +
+      " now: sites cannot average it any more. Change the model before it is wrapped in DistributedDataParallel, or "
+      "wrap "
+      "what it has become in a new one");
+}
+
+Status TensorVector::check() {
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    const at::Tensor& tensor = tensors_[i];
+    const bool strided = tensor.layout() == at::kStrided;
+    const void* storage = strided ? tensor.const_data_ptr() : nullptr;
+    const bool same = strided && storage == seen_[i].storage && tensor.scalar_type() == seen_[i].type &&
+                      tensor.sizes() == seen_[i].shape;
+    if (same) continue;
+    COLLAB_RETURN_IF_ERROR(check_kind(i, tensor));
+    seen_[i].storage = storage;
+  }
+  return {};
+}
+
+Status TensorVector::replace(std::size_t position, at::Tensor tensor) {
+  if (position >= tensors_.size() || !tensor.defined()) {
+    return invalid_argument("there is no tensor " + std::to_string(position) + " in a model of " +
+                            std::to_string(tensors_.size()));
+  }
+  COLLAB_RETURN_IF_ERROR(check_kind(position, tensor));
+  seen_[position].storage = tensor.const_data_ptr();
+  tensors_[position] = std::move(tensor);
+  return {};
 }
 
 std::span<float> TensorVector::view(std::uint64_t offset, std::uint64_t count) {
@@ -139,6 +200,16 @@ Status TensorVector::write(std::uint64_t offset, std::span<const float> in) {
                     [in](const at::Tensor& tensor, int64_t begin, std::size_t n, std::size_t done) {
                       write_piece(tensor, begin, in.subspan(done, n));
                     });
+}
+
+Result<bool> TensorVector::holds(std::uint64_t offset, std::span<const float> values) {
+  bool same = true;
+  const Status status = for_pieces("compare", offset, values.size(),
+                                   [&](const at::Tensor& tensor, int64_t begin, std::size_t n, std::size_t done) {
+                                     same = same && piece_holds(tensor, begin, values.subspan(done, n));
+                                   });
+  if (!status.ok()) return status;
+  return same;
 }
 
 }  // namespace collab::torch_adapter

@@ -1,5 +1,9 @@
 // The model's tensors as one vector of float32, in the order given: what a session reads and writes.
 //
+// The vector belongs to the tensors, not to their storage: `parameter.data = other` gives a parameter new storage, and
+// the vector goes there with it. check() finds what it cannot follow, and is to be called before the vector is used
+// again.
+//
 // Contiguous float32 on the host is handed out as it lies; everything else is converted, in row-major order of the
 // logical elements whatever the strides. Writing neither needs nor disturbs autograd: no graph is recorded and no
 // version counter moves, as with the raw memory that a view() hands out.
@@ -9,6 +13,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <string>
 #include <vector>
 
 #include "collab/session.h"
@@ -17,21 +22,41 @@ namespace collab::torch_adapter {
 
 class TensorVector final : public ParameterVector {
  public:
-  // Refuses tensors that are not dense or not floating, naming the position.
-  [[nodiscard]] static Result<std::shared_ptr<TensorVector>> make(std::vector<at::Tensor> tensors);
+  // Refuses tensors that are not dense or not floating, naming the position. `names` are for messages: one for each
+  // tensor, or none.
+  [[nodiscard]] static Result<std::shared_ptr<TensorVector>> make(std::vector<at::Tensor> tensors,
+                                                                  std::vector<std::string> names = {});
+
+  // Whether every tensor still has the shape and type it began with, wherever its storage is by now. Names the first
+  // that has not. Costs some nanoseconds a tensor.
+  [[nodiscard]] Status check();
+  // Another object stands in a tensor's place from here on; refused when it differs in shape or type.
+  Status replace(std::size_t position, at::Tensor tensor);
 
   [[nodiscard]] std::uint64_t size() const override { return ends_.empty() ? 0 : ends_.back(); }
   [[nodiscard]] std::span<float> view(std::uint64_t offset, std::uint64_t count) override;
   Status read(std::uint64_t offset, std::span<float> out) override;
   Status write(std::uint64_t offset, std::span<const float> in) override;
+  Result<bool> holds(std::uint64_t offset, std::span<const float> values) override;
 
  private:
-  explicit TensorVector(std::vector<at::Tensor> tensors);
+  TensorVector(std::vector<at::Tensor> tensors, std::vector<std::string> names);
+  [[nodiscard]] std::string name_of(std::size_t position) const;
+  [[nodiscard]] Status check_kind(std::size_t position, const at::Tensor& tensor) const;
   // Calls piece(tensor, begin within it, count, position in the span) for every tensor the range touches.
   template <typename Piece>
   Status for_pieces(const char* what, std::uint64_t offset, std::uint64_t count, const Piece& piece);
 
+  // What a tensor was when it came into the vector, and where its storage was seen last.
+  struct Seen {
+    const void* storage = nullptr;
+    at::ScalarType type = at::kFloat;
+    std::vector<int64_t> shape;
+  };
+
   std::vector<at::Tensor> tensors_;
+  std::vector<std::string> names_;
+  std::vector<Seen> seen_;
   std::vector<std::uint64_t> ends_;  // of each tensor in the vector
 };
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         site_index,
         sites,
         status,
+        step,
         synchronize,
     )
     from torch_collab.options import Options
@@ -32,6 +33,7 @@ __all__ = [
     "site_index",
     "sites",
     "status",
+    "step",
     "synchronize",
 ]
 __version__ = "0.1.0"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from torch_collab import groups, native, sampler, state
+from torch_collab import groups, sampler, state
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
@@ -52,21 +52,39 @@ def coordinator_address() -> str | None:
 
 def synchronize() -> None:
     """A round now. Every rank of every site must call it."""
-    from torch_collab import moments, steps
+    from torch_collab import steps
 
     world = state.require()
     if world.session is None:
         raise RuntimeError("collab: synchronize() before the first training forward; there is nothing to average yet")
-    if native.synchronize(world.session, moments.copy).took_anchor:
-        steps.reset_unfit_state(world)
+    steps.run_round(world)
+
+
+def step() -> None:
+    """One step of the model is done. For scripts that update their parameters without a `torch.optim.Optimizer`, whose
+    steps are counted by themselves; every rank of a site calls it after each update.
+
+    A round runs here when one is due. Raises RuntimeError before the first training forward of a
+    DistributedDataParallel.
+    """
+    from torch_collab import steps
+
+    world = state.require()
+    if world.session is None:
+        raise RuntimeError(
+            "collab: step() before the first training forward of a DistributedDataParallel; there is no step to count"
+        )
+    world.unseen.stepped()
+    steps.count(world)
 
 
 def status() -> dict[str, Any]:
-    """What this rank knows: site, round, steps, bytes."""
+    """What this rank knows: site, generation of the model, round, steps, bytes."""
     world = state.require()
     if world.session is None:
         return {
             "site": world.site.name,
+            "generation": world.generation,
             "round": 0,
             "steps": 0,
             "steps_since_round": 0,
@@ -74,5 +92,5 @@ def status() -> dict[str, Any]:
             "bytes_received": 0,
         }
     now = world.session.status()
-    names = ("site", "round", "steps", "steps_since_round", "bytes_sent", "bytes_received", "state")
+    names = ("site", "generation", "round", "steps", "steps_since_round", "bytes_sent", "bytes_received", "state")
     return {name: getattr(now, name) for name in names}

@@ -1,4 +1,9 @@
-"""From a script's DDP modules to a session: the first training forward builds the vector and begins round 0."""
+"""From a script's DDP modules to a session: the first training forward builds the vector and begins round 0.
+
+A script may train several models, one after the other. Each is a generation: a DDP that is made later, and trains what
+the vector does not hold, ends the generation with a last round and begins the next. What trains together stays one
+vector: the DDPs that were made since, or, when an older one comes back, those that train in this generation and it.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from torch_collab import moments, refuse, state, swarm, vector
+from torch_collab import log, moments, native, refuse, steps, swarm, vector
+from torch_collab import state as world_state
 from torch_collab.groups import site_group
 from torch_collab.samples import first_dimension
 
@@ -23,8 +29,8 @@ def adopt(world: World, ddp: DistributedDataParallel, module: torch.nn.Module) -
     for part in module.modules():
         if isinstance(part, torch.nn.SyncBatchNorm):
             _keep_inside_site(world, part)
-    if world.session is None:
-        world.ddp_modules.append(weakref.ref(ddp))
+    world.new_ddps.append(weakref.ref(ddp))
+    world.constructed[ddp] = frozenset(id(parameter) for parameter in module.parameters() if parameter.requires_grad)
     ddp.register_forward_pre_hook(on_ddp_forward, with_kwargs=True)
 
 
@@ -37,56 +43,101 @@ def _keep_inside_site(world: World, norm: torch.nn.SyncBatchNorm) -> None:
 
 def on_ddp_forward(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Forward pre-hook of every DDP. A module-level function, so that copies and pickles of a DDP carry it."""
-    world = state.current()
+    world = world_state.current()
     if world is None or world.finished or not torch.is_grad_enabled():
         return
     _before_training_forward(world, module, args, kwargs)
 
 
-def _before_training_forward(
-    world: World, module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> None:
-    from torch_collab import steps
-
-    if world.session is None:
-        if not any(ref() is module for ref in world.ddp_modules):
-            world.ddp_modules.append(weakref.ref(module))
-        _begin(world)
-    elif not any(ref() is module for ref in world.ddp_modules):
-        _late_module(world, module)
+def _before_training_forward(world: World, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    if world.vector is None:
+        _begin(world, _made_since(world, module))
+    elif module in world.vector:
+        _follow_parameters(world)
+    elif not world.vector.covers(module, world.constructed):
+        _begin_next(world, module)
+    world.trained.add(module)
     if world.stepped_in_backward:
         steps.count(world)
+    if world.vector is not None:
+        world.unseen.forward(module, world.vector.parameters, world.is_leader)
     world.samples.saw(first_dimension(args, kwargs))
 
 
-def _begin(world: World) -> None:
+def _made_since(world: World, module: DistributedDataParallel) -> list[DistributedDataParallel]:
+    """The DDPs that were constructed since the last generation began, in that order; `module` is one of them."""
     # A discarded DDP may live on in a reference cycle, at one rank and not at another.
     gc.collect()
-    entries = vector.collect(world.living_ddp_modules(), world.config.buffers)
+    made = [ddp for ddp in (ref() for ref in world.new_ddps) if ddp is not None]
+    if all(ddp is not module for ddp in made):
+        made.append(module)
+    return made
+
+
+def _begin_next(world: World, module: DistributedDataParallel) -> None:
+    """`module` trains what the vector does not hold: the last round of this generation, then the next."""
+    returns = all(ref() is not module for ref in world.new_ddps)
+    # In the order of construction, which is the same at every rank.
+    together = [ddp for ddp in world.constructed if ddp is module or ddp in world.trained]
+    try:
+        end_generation(world)
+    except BaseException:
+        world.failed = True
+        raise
+    _begin(world, together if returns and module in together else _made_since(world, module))
+
+
+def end_generation(world: World) -> None:
+    """The last round of the generation; the site goes on to the next."""
+    session = world.session
+    if session is None:
+        return
+    if world.config.transport == "gloo":
+        raise RuntimeError(
+            "collab: a second model is trained in this process, which COLLAB_TRANSPORT=gloo cannot do: its links are "
+            "made once. Leave COLLAB_TRANSPORT unset, or set it to tcp"
+        )
+    if world.stepped_in_backward or world.cycle.unfinished():
+        steps.count(world)
+    native.finish(session, world.generation + 1)
+    world.egress_spent = session.status().egress_spent
+    world.forget_generation()
+    if world.is_leader:
+        log.info(
+            f"the script trains another model now: generation {world.generation} has had its last round, generation "
+            f"{world.generation + 1} begins"
+        )
+
+
+def _begin(world: World, ddps: list[DistributedDataParallel]) -> None:
+    world.generation += 1
+    world.new_ddps.clear()
+    entries = vector.collect(ddps, world.constructed, world.config.buffers)
     vector.check_same_on_site(entries, site_group(world), world.rank, world.site.ranks, world.site.name)
+    if len(world.site.ranks) > 1:
+        vector.check_known_to_ddp(ddps, world.constructed, entries)
     vector.check_same_between_sites(world, entries)
     refuse.watch_post_local_sgd(world)
     session = swarm.make_session(world, entries)
-    trained = [entry.tensor for entry in entries if entry.trained and not entry.buffer]
-    world.vector = tuple((id(tensor), tensor.numel()) for tensor in trained)
-    world.vector_ids = frozenset(key for key, _ in world.vector)
     try:
         swarm.begin(world, session)
     except BaseException:
         world.failed = True
         raise
     world.session = session
+    world.vector = vector.Vector(ddps, entries, len(world.site.ranks))
     if world.config.join_optimizer and session.status().round > 0:  # others have trained
         world.wish = moments.Wish()
 
 
-def _late_module(world: World, module: torch.nn.Module) -> None:
-    """A DDP made after the first training forward: fine when it wraps what is in the vector already."""
-    for name, parameter in module.named_parameters():
-        if parameter.requires_grad and id(parameter) not in world.vector_ids:
-            raise RuntimeError(
-                f"collab: {name.removeprefix('module.')} is trained in a DistributedDataParallel that was made after "
-                "the first training forward, so it is not among what sites average; make all "
-                "DistributedDataParallel modules (and choose what is frozen) before the first training forward"
-            )
-    world.ddp_modules.append(weakref.ref(module))
+def _follow_parameters(world: World) -> None:
+    assert world.vector is not None and world.session is not None
+    try:
+        for position, entry, tensor in world.vector.changes():
+            native.replace_tensor(world.session, position, tensor)
+            world.vector.take(entry, tensor)
+            if world.is_leader:
+                log.info(f"{entry.name} is another object by now, as load_state_dict(assign=True) leaves it; followed")
+    except BaseException:
+        world.failed = True
+        raise

@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d
 
-from torch_collab import log, meeting, moments, native, state, steps, swarm
+from torch_collab import log, meeting, native, state, steps, swarm
 
 if TYPE_CHECKING:
     from torch_collab.state import World
@@ -117,7 +117,7 @@ def finish(aborting: bool = False) -> None:
         session = world.session
         if session is not None and world.is_leader and (aborting or world.failed):
             log.warning(f"site {world.site.name} leaves without a last round, because {_why()}")
-        if session is None and not (aborting or world.failed):
+        if not (aborting or world.failed):
             _warn_of_nothing_averaged(world)
         if session is not None and not (aborting or world.failed):
             if world.stepped_in_backward or world.cycle.unfinished():
@@ -137,7 +137,16 @@ def finish(aborting: bool = False) -> None:
 
 
 def _warn_of_nothing_averaged(world: World) -> None:
-    if world.is_leader and (len(world.sites.sites) > 1 or world.config.coordinator):
+    if not world.is_leader or not (len(world.sites.sites) > 1 or world.config.coordinator):
+        return
+    if world.session is not None:
+        if world.session.status().steps == 0 and not world.stepped_in_backward and not world.cycle.unfinished():
+            log.warning(
+                "no step of an optimizer that trains this model was seen, so nothing was averaged between sites: an "
+                "optimizer must hold the parameters of the module that is wrapped in DistributedDataParallel (one made "
+                "before the model was copied does not); a script that updates them by itself calls torch_collab.step()"
+            )
+    elif world.generation == 0:
         log.warning(
             "no DistributedDataParallel module was trained here, so nothing was averaged between sites; wrap the model "
             "in DistributedDataParallel after init_process_group"
@@ -155,6 +164,4 @@ def before_world_barrier() -> None:
     options.reduceOp = dist.ReduceOp.MAX
     world.backend.allreduce([most], options).wait()
     if int(most.item()) > 0 and world.session is not None:
-        outcome = native.synchronize(world.session, moments.copy)
-        if outcome.took_anchor:
-            steps.reset_unfit_state(world)
+        steps.run_round(world)

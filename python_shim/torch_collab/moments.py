@@ -101,13 +101,18 @@ def copy() -> tuple[str, torch.Tensor] | str:
         return f"the copy could not be made: {error}"
 
 
+def trained_of(world: World) -> tuple[tuple[int, int], ...]:
+    """id() and elements of each trained parameter in the vector, in order."""
+    return () if world.vector is None else world.vector.trained
+
+
 def _copy(world: World) -> tuple[str, torch.Tensor]:
     owners = {id(p): (o, group, p) for o in world.optimizers for group in o.param_groups for p in group["params"]}
     layouts: list[dict[str, Any]] = []
     known: dict[str, int] = {}
     runs: list[list[int]] = []
     planes: list[tuple[torch.Tensor, torch.dtype]] = []
-    for key, _ in world.vector:
+    for key, _ in trained_of(world):
         number = -1
         if key in owners and any(value is not None for value in owners[key][0].state.get(owners[key][2], {}).values()):
             layout, scalars, tensors = _described(*owners[key])
@@ -247,7 +252,7 @@ def _receive(world: World, wish: Wish, optimizer: Any) -> None:
     if data is not None:
         try:
             wish.data = data
-            wish.parts = parts_of(text, [elements for _, elements in world.vector])
+            wish.parts = parts_of(text, [elements for _, elements in trained_of(world)])
             wish.left = sum(part is not None for part in wish.parts)
             _load(world, wish, optimizer)
         except Unsuitable as why:
@@ -278,7 +283,7 @@ def _fetch(world: World, optimizer: Any) -> tuple[str, torch.Tensor]:
         except (ConnectionError, TimeoutError) as none:
             raise Unsuitable(str(none)) from None
         try:
-            elements = [elements for _, elements in world.vector]
+            elements = [elements for _, elements in trained_of(world)]
             parts = parts_of(text, elements)
             expected = sum(part.layout.bytes_of(n) for part, n in zip(parts, elements, strict=True) if part)
             if size != expected:
@@ -354,7 +359,7 @@ def _layout(entry: Any, count: int) -> Layout:
 
 def _ours(world: World, optimizer: Any, parts: list[Part | None]) -> Iterator[tuple[Any, torch.Tensor, Part]]:
     """(group, parameter, its part) of this optimiser's parameters that have one."""
-    places = {key: place for place, (key, _) in enumerate(world.vector)}
+    places = {key: place for place, (key, _) in enumerate(trained_of(world))}
     for group in optimizer.param_groups:
         for parameter in group["params"]:
             part = parts[places[id(parameter)]] if id(parameter) in places else None

@@ -214,6 +214,8 @@ def make_session(
     site_rank: int,
     site_size: int,
     one_host: bool,
+    generation: int,
+    egress_spent: int,
     coordinators: Sequence[str],
     entries: Sequence[Entry],
     site_gloo: Any | None,
@@ -232,9 +234,12 @@ def make_session(
         site_rank=site_rank,
         site_size=site_size,
         one_host=one_host,
+        generation=generation,
+        egress_spent=egress_spent,
         coordinators=list(coordinators),
         model=model,
-        parameters=[entry.tensor.detach() for entry in entries if entry.trained],
+        # The tensors themselves, not detached ones, which would keep the storage of today.
+        parameters=[entry.tensor for entry in entries if entry.trained],
         compared_elements=sum(entry.tensor.numel() for entry in entries if entry.trained and not entry.buffer),
         site_group=site_gloo,
         transport=transport,
@@ -248,8 +253,14 @@ def begin(session: _C.Session) -> None:
 
 
 @_worded
-def step(session: _C.Session, samples: int, lend: _C.Lend) -> _C.StepOutcome:
-    return session.step(samples, lend)
+def count_step(session: _C.Session, samples: int, lend: _C.Lend) -> bool:
+    """True: a round is due."""
+    return session.count_step(samples, lend)
+
+
+@_worded
+def replace_tensor(session: _C.Session, position: int, tensor: Any) -> None:
+    session.replace_tensor(position, tensor)
 
 
 @_worded
@@ -289,8 +300,9 @@ def carry_out_termination() -> NoReturn:
 
 
 @_worded
-def finish(session: _C.Session) -> None:
-    session.finish()
+def finish(session: _C.Session, next_generation: int = 0) -> None:
+    """`next_generation`: where the site goes on at once; 0: nowhere."""
+    session.finish(next_generation)
 
 
 # ---- coordinators ------------------------------------------------------------------------------

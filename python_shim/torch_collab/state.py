@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch_collab.cycle import OptimizerCycle
 from torch_collab.samples import SampleCounter
+from torch_collab.unseen import UnseenSteps
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from torch_collab.native import Settings
     from torch_collab.places import Place, Site, Sites
     from torch_collab.signed_store import SignedStore
+    from torch_collab.vector import Vector
 
 
 class Start(enum.Enum):
@@ -60,20 +62,29 @@ class World:
     meeting_id: int = 0
     site_group: ProcessGroup | None = None
     part_groups: dict[tuple[int, ...], Any] = field(default_factory=dict)
-    ddp_modules: list[weakref.ref[DistributedDataParallel]] = field(default_factory=list)
-    session: _C.Session | None = None
+    # DDPs that were constructed and are in no vector yet; what each DDP was constructed to train, by id().
+    new_ddps: list[weakref.ref[DistributedDataParallel]] = field(default_factory=list)
+    constructed: weakref.WeakKeyDictionary[DistributedDataParallel, frozenset[int]] = field(
+        default_factory=weakref.WeakKeyDictionary
+    )
     server: _C.CoordinatorServer | None = None
     coordinators: list[str] = field(default_factory=list)
-    vector: tuple[tuple[int, int], ...] = ()  # id() and elements of every trained parameter in the vector, in order
-    vector_ids: frozenset[int] = frozenset()  # id() of every trained parameter in the vector
+    watches_for_termination: bool = False
+    failed: bool = False  # the script or a round raised: no last round
+    finished: bool = False
+
+    # Of the generation: the models that are trained together, until others take their place.
+    generation: int = 0  # none yet
+    egress_spent: int = 0  # by the generations before, in bytes
+    session: _C.Session | None = None
+    vector: Vector | None = None
+    trained: weakref.WeakSet[DistributedDataParallel] = field(default_factory=weakref.WeakSet)  # whose forwards ran
     optimizers: weakref.WeakSet[Optimizer] = field(default_factory=weakref.WeakSet)
     samples: SampleCounter = field(default_factory=SampleCounter)
     cycle: OptimizerCycle = field(default_factory=OptimizerCycle)
     stepped_in_backward: bool = False
+    unseen: UnseenSteps = field(default_factory=UnseenSteps)
     wish: Wish | None = None  # for a member's optimiser state, until our optimisers have stepped
-    watches_for_termination: bool = False
-    failed: bool = False  # the script or a round raised: no last round
-    finished: bool = False
 
     @property
     def one_world(self) -> bool:
@@ -96,8 +107,16 @@ class World:
     def one_host(self) -> bool:
         return len({self.places[rank].host for rank in self.site.ranks}) == 1
 
-    def living_ddp_modules(self) -> list[DistributedDataParallel]:
-        return [module for module in (ref() for ref in self.ddp_modules) if module is not None]
+    def forget_generation(self) -> None:
+        self.session = None
+        self.vector = None
+        self.trained = weakref.WeakSet()
+        self.optimizers = weakref.WeakSet()
+        self.samples = SampleCounter()
+        self.cycle = OptimizerCycle()
+        self.stepped_in_backward = False
+        self.unseen = UnseenSteps()
+        self.wish = None
 
 
 _world: World | None = None

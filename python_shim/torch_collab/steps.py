@@ -47,6 +47,7 @@ def after_optimizer_step(optimizer: Any, args: Any, kwargs: Any) -> None:
     world = state.current()
     if world is None or world.finished:
         return
+    world.unseen.stepped()
     if _in_backward():
         if world.session is not None and _trains_vector(world, optimizer):
             world.stepped_in_backward = True
@@ -70,10 +71,23 @@ def count(world: World) -> None:
     if native.termination_requested():
         world.session.ask_to_leave()
     try:
-        outcome = native.step(world.session, world.samples.take(), moments.copy)
+        due = native.count_step(world.session, world.samples.take(), moments.copy)
     except BaseException:
         world.failed = True
         raise
+    if due:
+        run_round(world)
+
+
+def run_round(world: World) -> None:
+    """A round now. Every rank of every site comes here."""
+    assert world.session is not None and world.vector is not None
+    try:
+        outcome = native.synchronize(world.session, moments.copy)
+    except BaseException:
+        world.failed = True
+        raise
+    world.vector.look_again = True
     if outcome.took_anchor:
         reset_unfit_state(world)
     if outcome.leaving:
@@ -127,11 +141,13 @@ def _skipped_by_scaler(optimizer: Any) -> bool:
 
 
 def _trains_vector(world: World, optimizer: Any) -> bool:
+    vector = world.vector
+    assert vector is not None
     held = getattr(optimizer, "_collab_held", None)
-    shape = tuple(len(group["params"]) for group in optimizer.param_groups)
-    if held is None or held[0] != (id(world), shape):
-        ids = {id(p) for group in optimizer.param_groups for p in group["params"]} & world.vector_ids
-        held = ((id(world), shape), bool(ids), ids == world.vector_ids)
+    of = (id(vector), vector.version, tuple(len(group["params"]) for group in optimizer.param_groups))
+    if held is None or held[0] != of:
+        ids = {id(p) for group in optimizer.param_groups for p in group["params"]} & vector.ids
+        held = (of, bool(ids), ids == vector.ids)
         optimizer._collab_held = held
         if ids:
             world.optimizers.add(optimizer)

@@ -30,14 +30,15 @@ _LEAVE_SECONDS = 20
 
 
 def make_session(world: World, entries: Sequence[Entry]) -> _C.Session:
-    """Finds or serves the coordinator and makes this rank's session. Collective over the ranks of the world."""
+    """Finds or serves the coordinator and makes this rank's session of the generation. Collective over the ranks of the
+    site, for the first generation over those of the world."""
     config = _resolved(world)
     transport = _leader_only(world, lambda: _reach_coordinator(world, config))
     size = len(world.site.ranks)
     site_gloo = None
     if size > 1:
         with gloo_listens_here_only(world.one_host):
-            name = f"session/{world.site.leader}"
+            name = f"session/{world.generation}/{world.site.leader}"
             site_gloo = make_gloo(world.site_store, name, world.site_rank, size, world.timeout)
     return native.make_session(
         config,
@@ -46,6 +47,8 @@ def make_session(world: World, entries: Sequence[Entry]) -> _C.Session:
         world.site_rank,
         size,
         world.one_host,
+        world.generation,
+        world.egress_spent,
         world.coordinators,
         entries,
         site_gloo,
@@ -124,19 +127,19 @@ def begin(world: World, session: _C.Session) -> None:
         native.begin(session)
     except Exception:
         _tell_heard(world)
-        if world.server is not None:
+        if world.server is not None and world.generation == 1:
             keys = [f"{_HEARD}/{index}" for index in range(len(world.sites.sites))]
             with contextlib.suppress(Exception):
                 world.told.wait(keys, timedelta(seconds=min(world.config.join_timeout, _HEARING_SECONDS)))
         raise
     _tell_heard(world)
-    if len(world.site.ranks) == 1 or world.one_host:
+    if not world.watches_for_termination and (len(world.site.ranks) == 1 or world.one_host):
         # torchrun kills 30 s after it has asked.
         world.watches_for_termination = native.watch_for_termination(_LEAVE_SECONDS)
 
 
 def _tell_heard(world: World) -> None:
-    if world.one_world and world.is_leader:
+    if world.one_world and world.is_leader and world.generation == 1:
         world.told.set(f"{_HEARD}/{world.sites.sites.index(world.site)}", "1")
 
 

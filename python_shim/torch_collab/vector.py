@@ -1,17 +1,21 @@
-"""Which tensors of the DDP modules make the vector, and that the ranks of a site agree on it."""
+"""Which tensors of the DDP modules make the vector, that the ranks of a site agree on it, and what becomes of its
+parameters while the script trains.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+import weakref
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
 
-from torch_collab import native, refuse
+from torch_collab import log, native, refuse
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
@@ -32,7 +36,20 @@ class Entry:
         return f"{self.name} {str(self.tensor.dtype).removeprefix('torch.')} {list(self.tensor.shape)} {what}"
 
 
-def collect(modules: list[DistributedDataParallel], with_buffers: bool) -> list[Entry]:
+# What each DDP was constructed to train: id() of parameters that its reducer keeps alive.
+Constructed = Mapping["DistributedDataParallel", frozenset[int]]
+
+
+def trained_by(module: DistributedDataParallel, constructed: Constructed) -> frozenset[int]:
+    """id() of what `module` trains. What is frozen for a while (the other half of a GAN) counts; copies of a DDP were
+    not seen when they were constructed."""
+    made_with = constructed.get(module)
+    if made_with is not None:
+        return made_with
+    return frozenset(id(parameter) for parameter in module.parameters() if parameter.requires_grad)
+
+
+def collect(modules: list[DistributedDataParallel], constructed: Constructed, with_buffers: bool) -> list[Entry]:
     """The tensors in order: the parameters of each DDP in order of construction, then the float buffers of each.
 
     Buffers come last because ranks of a site may differ in them. Tied tensors come once. With several DDP modules names
@@ -46,7 +63,8 @@ def collect(modules: list[DistributedDataParallel], with_buffers: bool) -> list[
         for name, parameter in ddp.module.named_parameters():
             if id(parameter) not in seen:
                 seen.add(id(parameter))
-                parameters.append(Entry(prefix + name, parameter, parameter.requires_grad))
+                trained = parameter.requires_grad or id(parameter) in trained_by(ddp, constructed)
+                parameters.append(Entry(prefix + name, parameter, trained))
         for name, buffer in ddp.module.named_buffers():
             if id(buffer) not in seen and buffer.is_floating_point() and with_buffers:
                 seen.add(id(buffer))
@@ -60,6 +78,163 @@ def collect(modules: list[DistributedDataParallel], with_buffers: bool) -> list[
                 "across sites"
             )
     return entries
+
+
+class Vector:
+    """The parameters that the sites of one generation average, and the modules they belong to.
+
+    It belongs to the parameters: new storage under a parameter is followed by the compiled core. Here new *objects* in
+    a parameter's place are found: before each training forward in the places where parameters stood, and once a round
+    in the modules as they are by then.
+    """
+
+    def __init__(self, modules: list[DistributedDataParallel], entries: list[Entry], ranks: int) -> None:
+        self.entries = entries
+        self.version = 0  # one more with each new object
+        self._modules: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet(modules)
+        self._roots = [weakref.ref(ddp.module) for ddp in modules]
+        self.look_again = False  # a round has passed: walk through the modules
+        self.trained: tuple[tuple[int, int], ...] = ()  # id() and elements of each trained parameter, in order
+        self.ids: frozenset[int] = frozenset()  # id() of each
+        self._ranks = ranks
+        self.parameters: list[torch.Tensor] = []  # trained, in order
+        self._positions: dict[int, int] = {}  # by id(), among the tensors of the vector
+        self._places: list[tuple[dict[str, Any], str, torch.Tensor]] = []
+        self._frozen: list[tuple[str, torch.Tensor]] = []
+        self._told: set[str] = set()
+        self._index()
+
+    def __contains__(self, module: object) -> bool:
+        return module in self._modules
+
+    def covers(self, module: DistributedDataParallel, constructed: Constructed) -> bool:
+        """Does `module`, a DDP that was made later, train just what it holds of the vector? Then it is one of ours."""
+        if trained_by(module, constructed) != {id(p) for p in module.parameters() if id(p) in self.ids}:
+            return False
+        self._modules.add(module)
+        return True
+
+    def changes(self) -> list[tuple[int, Entry, torch.Tensor]]:
+        """New objects that stand in the place of tensors of the vector: (position in the vector, entry, object).
+
+        Raises RuntimeError for what cannot be averaged any more, by name.
+        """
+        for slots, name, held in self._places:
+            if slots.get(name) is not held:
+                break
+        else:
+            for name, parameter in self._frozen:
+                if parameter.requires_grad:
+                    self._warn_of_unfrozen(name)
+            if not self.look_again:
+                return []
+        self.look_again = False
+        return self._walk()
+
+    def take(self, entry: Entry, tensor: torch.Tensor) -> None:
+        """`tensor` stands in the place of the entry's from here on."""
+        at = next(i for i, other in enumerate(self.entries) if other is entry)
+        self.entries[at] = replace(entry, tensor=tensor)
+        self._index()
+
+    def _index(self) -> None:
+        self.version += 1
+        trained = [entry for entry in self.entries if entry.trained]
+        self._positions = {id(entry.tensor): position for position, entry in enumerate(trained)}
+        self.parameters = [entry.tensor for entry in trained if not entry.buffer]
+        self.trained = tuple((id(tensor), tensor.numel()) for tensor in self.parameters)
+        self.ids = frozenset(key for key, _ in self.trained)
+        self._frozen = [
+            (entry.name, entry.tensor)
+            for entry in self.entries
+            if not entry.trained and not entry.buffer and entry.name not in self._told
+        ]
+        wanted = {id(entry.tensor): entry.tensor for entry in trained}
+        self._places = []
+        for root in self._living_roots():
+            for part in root.modules():
+                for slots in (part._parameters, part._buffers):
+                    for name, tensor in slots.items():
+                        if id(tensor) in wanted:
+                            self._places.append((slots, name, wanted[id(tensor)]))
+
+    def _walk(self) -> list[tuple[int, Entry, torch.Tensor]]:
+        """Compares the modules as they are with the entries, by name."""
+        changed: list[tuple[int, Entry, torch.Tensor]] = []
+        now: dict[str, torch.Tensor] = {}
+        gone: list[str] = []  # prefixes of models that the script has dropped
+        for index, ref in enumerate(self._roots):
+            prefix = f"ddp{index}." if len(self._roots) > 1 else ""
+            root = ref()
+            if root is None:
+                gone.append(prefix)
+                continue
+            for name, held in (*root.named_parameters(), *root.named_buffers()):
+                now[prefix + name] = held
+        known = {entry.name for entry in self.entries}
+        for entry in self.entries:
+            tensor = now.get(entry.name)
+            if not entry.trained or tensor is entry.tensor or entry.name.startswith(tuple(gone)):
+                continue
+            if tensor is None:
+                if id(entry.tensor) not in {id(other) for other in now.values()}:
+                    raise RuntimeError(self._gone(entry))
+                continue  # the same tensor under another name: tied, or its module was renamed
+            if (tensor.shape, tensor.dtype) != (entry.tensor.shape, entry.tensor.dtype):
+                raise RuntimeError(
+                    f"collab: {entry.describe()} is {str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)} by "
+                    "now; sites cannot average it any more. Change the model before it is wrapped in "
+                    "DistributedDataParallel, or wrap what it has become in a new one"
+                )
+            if self._ranks > 1 and not entry.buffer:
+                raise RuntimeError(
+                    f"collab: {entry.name} is another Parameter object than the one DistributedDataParallel was made "
+                    "with (load_state_dict(assign=True), or an assignment to the attribute): its gradient is not "
+                    "averaged over the ranks of this site any more. Load without assign=True, or make a new "
+                    "DistributedDataParallel after it"
+                )
+            changed.append((self._positions[id(entry.tensor)], entry, tensor))
+        for name, tensor in now.items():
+            if name not in known and isinstance(tensor, torch.nn.Parameter) and tensor.requires_grad:
+                if id(tensor) in self.ids:
+                    continue
+                raise RuntimeError(
+                    f"collab: {name} was added to the model after it was wrapped in DistributedDataParallel, which "
+                    "does not know it, and sites do not average it. Make a new DistributedDataParallel around the model"
+                )
+        return changed
+
+    def _living_roots(self) -> list[torch.nn.Module]:
+        return [root for root in (ref() for ref in self._roots) if root is not None]
+
+    def _gone(self, entry: Entry) -> str:
+        return (
+            f"collab: {entry.describe()} is no part of the model any more, but sites still average it. Make a new "
+            "DistributedDataParallel around what the model has become"
+        )
+
+    def _warn_of_unfrozen(self, name: str) -> None:
+        self._told.add(name)
+        self._frozen = [(other, tensor) for other, tensor in self._frozen if other != name]
+        log.warning(
+            f"{name} was frozen when the model was wrapped in DistributedDataParallel and requires a gradient now: "
+            "neither the ranks of a site nor the sites average it. Make a new DistributedDataParallel around the model "
+            "after unfreezing"
+        )
+
+
+def check_known_to_ddp(modules: list[DistributedDataParallel], constructed: Constructed, entries: list[Entry]) -> None:
+    """Of a site of several ranks: what is trained must be what the DDPs were constructed with."""
+    if any(ddp not in constructed for ddp in modules):
+        return  # a copy: its reducer was made with what it holds
+    known = frozenset().union(*(constructed[ddp] for ddp in modules))
+    for entry in entries:
+        if entry.trained and not entry.buffer and id(entry.tensor) not in known:
+            raise RuntimeError(
+                f"collab: {entry.name} is another Parameter object than the one DistributedDataParallel was made with "
+                "(load_state_dict(assign=True), or an assignment to the attribute): its gradient would not be averaged "
+                "over the ranks of this site. Do it before the model is wrapped, or load without assign=True"
+            )
 
 
 def check_same_on_site(entries: list[Entry], group: ProcessGroup, rank: int, ranks: tuple[int, ...], site: str) -> None:
@@ -84,9 +259,9 @@ def check_same_on_site(entries: list[Entry], group: ProcessGroup, rank: int, ran
 def check_same_between_sites(world: World, entries: list[Entry]) -> None:
     """In one world every rank compares its site's model with the others', so that all are told at once.
 
-    With a coordinator outside, they are compared when they join.
+    With a coordinator outside, and of later generations, they are compared when they join.
     """
-    if not world.one_world or len(world.sites.sites) == 1:
+    if not world.one_world or len(world.sites.sites) == 1 or world.generation > 1:
         return
     mine = world.sites.sites.index(world.site)
     lines = [entry.describe() + ("" if entry.trained else " " + native.digest(entry.tensor)) for entry in entries]

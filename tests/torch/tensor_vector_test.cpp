@@ -120,5 +120,59 @@ TEST(TensorVector, RefusesWhatItCannotExchange) {
   EXPECT_TRUE(vector->read(4, std::span(five).first(0)).ok());
 }
 
+// What `parameter.data = other` does to a parameter.
+TEST(TensorVector, FollowsATensorToNewStorage) {
+  at::Tensor parameter = at::zeros({3, 2}).requires_grad_();
+  const auto vector = vector_of({parameter});
+  const at::Tensor other = at::ones({3, 2});
+  parameter.set_data(other);
+  ASSERT_TRUE(vector->check().ok());
+  EXPECT_EQ(read_all(*vector, 6), std::vector<float>(6, 1.0F));
+  const std::vector<float> twos(6, 2.0F);
+  ASSERT_TRUE(vector->write(0, twos).ok());
+  EXPECT_TRUE(at::equal(parameter.detach(), at::full({3, 2}, 2.0F)));
+  EXPECT_TRUE(at::equal(other, at::full({3, 2}, 2.0F)));
+}
+
+TEST(TensorVector, WhatItCannotFollowIsNamed) {
+  const auto check = [](const at::Tensor& becomes) {
+    at::Tensor weight = at::zeros({3, 2});
+    auto vector = TensorVector::make({at::zeros({2}), weight}, {"bias", "weight"}).value();
+    EXPECT_TRUE(vector->check().ok());
+    weight.set_data(becomes);
+    return vector->check().message();
+  };
+  EXPECT_NE(check(at::zeros({2, 2})).find("weight was Float [3, 2]"), std::string::npos) << check(at::zeros({2, 2}));
+  EXPECT_NE(check(at::zeros({2, 3})).find("is Float [2, 3] now"), std::string::npos);
+  EXPECT_NE(check(at::zeros({3, 2}, at::kHalf)).find("is Half [3, 2] now"), std::string::npos);
+  EXPECT_EQ(check(at::zeros({2, 3}).t()), "") << "the same elements with other strides";
+}
+
+TEST(TensorVector, AnotherTensorTakesTheSamePlace) {
+  const auto vector = vector_of({at::zeros({2}), at::zeros({2})});
+  ASSERT_TRUE(vector->replace(1, at::ones({2})).ok());
+  EXPECT_EQ(read_all(*vector, 4), (std::vector<float>{0, 0, 1, 1}));
+  EXPECT_FALSE(vector->replace(1, at::ones({3})).ok());
+  EXPECT_FALSE(vector->replace(1, at::ones({2}, at::kDouble)).ok());
+  EXPECT_FALSE(vector->replace(2, at::ones({2})).ok());
+  EXPECT_FALSE(TensorVector::make({at::zeros({2})}, {"a", "b"}).ok());
+}
+
+// The anchor is float32 whatever the parameters are: what they would be after a write counts.
+TEST(TensorVector, HoldsWhatAWriteWouldNotChange) {
+  const auto vector = vector_of(mixed_model());
+  std::vector<float> values = read_all(*vector, vector->size());
+  for (float& value : values) value *= 1.0001F;  // bfloat16 rounds some of that away
+  ASSERT_TRUE(vector->write(0, values).ok());
+  EXPECT_TRUE(*vector->holds(0, values));
+  EXPECT_TRUE(*vector->holds(7, std::span(values).subspan(7, 60)));
+  for (const std::size_t place : {std::size_t{3}, std::size_t{100}, values.size() - 1}) {
+    std::vector<float> other = values;
+    other[place] += 1.0F;
+    EXPECT_FALSE(*vector->holds(0, other)) << place;
+  }
+  EXPECT_FALSE(vector->holds(1, values).ok());
+}
+
 }  // namespace
 }  // namespace collab::torch_adapter

@@ -109,6 +109,7 @@ struct Trigger {              // parameters stand still until RoundDone or Round
 };
 struct Depart {  // leave the swarm; answered by Left
   std::string reason;
+  std::uint32_t next_generation = 0;  // as in wire::Leave
 };
 // From links.
 struct CoordinatorConnected {

@@ -34,6 +34,9 @@ std::size_t Coordinator::members() const { return state_->members.size(); }
 std::vector<std::string> Coordinator::member_names() const {
   std::vector<std::string> names;
   for (const auto& [id, member] : state_->members) names.push_back(member.name);
+  // Who goes on to another generation has not left.
+  for (const auto& [link, waiting] : state_->generations.waiting()) names.push_back(waiting.join.site);
+  for (std::string& site : state_->generations.expected(state_->now)) names.push_back(std::move(site));
   return names;
 }
 
@@ -49,13 +52,14 @@ void Coordinator::State::on_event(const Received& event) {
   if (const auto* grant = std::get_if<Grant>(&event.message); grant != nullptr && applicants.count(event.link) != 0) {
     return on_grant(event.link, *grant);
   }
-  if (applicants.count(event.link) != 0 &&
-      (std::holds_alternative<Heartbeat>(event.message) || std::holds_alternative<Grant>(event.message))) {
+  const bool waits = applicants.count(event.link) != 0 || generations.waiting().count(event.link) != 0;
+  if (waits && (std::holds_alternative<Heartbeat>(event.message) || std::holds_alternative<Grant>(event.message))) {
     return;
   }
   const auto link = links.find(event.link);
   if (link == links.end()) {
     forget_applicant(event.link);
+    generations.forget(event.link);
     out.emplace_back(Hangup{event.link, "this link has not joined the swarm '" + config.swarm + "', but sent " +
                                             std::string(wire::name_of(event.message)) + "; a site sends Join first"});
     return;
@@ -76,7 +80,7 @@ void Coordinator::State::on_event(const Received& event) {
         } else if constexpr (std::is_same_v<T, Done>) {
           on_done(member, message);
         } else if constexpr (std::is_same_v<T, Leave>) {
-          on_leave(member, message.reason);
+          on_leave(member, message);
         } else if constexpr (std::is_same_v<T, Heartbeat>) {
           idle = true;  // that it came is all that matters
         } else {
@@ -92,6 +96,7 @@ void Coordinator::State::on_event(const Closed& event) {
   const auto link = links.find(event.link);
   if (link == links.end()) {
     claims.erase(event.link);
+    generations.forget(event.link);
     forget_applicant(event.link);
     return;
   }
@@ -101,6 +106,7 @@ void Coordinator::State::on_event(const Closed& event) {
 void Coordinator::State::on_event(const CallsUnderWay& event) { calls = event.sites; }
 
 void Coordinator::State::on_event(const Tick&) {
+  on_generation_tick();
   on_office_tick();
   on_heartbeat_tick();
   on_gathering_tick();
@@ -112,6 +118,7 @@ void Coordinator::State::on_event(const Tick&) {
 void Coordinator::State::advance() {
   do {
     changed = false;
+    settle_generations();
     settle_claims();
     if (members.empty()) return;
     choose_anchor();
@@ -122,15 +129,16 @@ void Coordinator::State::advance() {
 }
 
 TimePoint Coordinator::State::next_deadline() const {
+  const TimePoint generation = generations.next_deadline(now, config.link_grace, config.join_timeout);
   if (!applicants.empty()) {
-    TimePoint next = applying.next();
+    TimePoint next = std::min(applying.next(), generation);
     for (const Duration patience : {config.link_grace, config.quorum_timeout}) {
       if (const TimePoint over = later(applying.since(), patience); now < over) next = std::min(next, over);
     }
     return next;
   }
-  if (members.empty()) return kNever;
-  TimePoint next = std::min(next_heartbeat, round.limit);
+  if (members.empty()) return generation;
+  TimePoint next = std::min({next_heartbeat, round.limit, generation});
   next = std::min(next, round.waiting.next());
   const TimePoint grace = later(round.majority_since, config.straggler_grace);
   if (!round.attempt && grace > now) next = std::min(next, grace);

@@ -38,9 +38,10 @@ class Coordinator {
   [[nodiscard]] std::string status_json(TimePoint now) const;
   // Some are ready for the round to come and wait for others: CallsUnderWay may be of use.
   [[nodiscard]] bool waits_for_sites() const;
-  [[nodiscard]] std::size_t members() const;                    // joining and active
-  [[nodiscard]] std::uint64_t changes() const;                  // of who is a member, so far
-  [[nodiscard]] std::vector<std::string> member_names() const;  // ascending SiteId
+  [[nodiscard]] std::size_t members() const;    // joining and active
+  [[nodiscard]] std::uint64_t changes() const;  // of who is a member, so far
+  // Ascending SiteId; then who waits for, or is on its way to, another generation.
+  [[nodiscard]] std::vector<std::string> member_names() const;
 
  private:
   struct State;

@@ -53,7 +53,7 @@ std::size_t Coordinator::State::sites_here() const {
 }
 
 std::uint32_t Coordinator::State::sites_wanted() const {
-  std::uint32_t wanted = config.min_sites;
+  std::uint32_t wanted = generations.follows() ? 1 : config.min_sites;
   for (const auto& [id, member] : members) wanted = std::max(wanted, member.expected_sites);
   return wanted;
 }
@@ -107,6 +107,9 @@ bool Coordinator::State::most_come_with(const wire::Join& join) const {
 }
 
 void Coordinator::State::on_join(LinkId link, const wire::Join& join) {
+  if (join.swarm == config.swarm && links.count(link) == 0 && !fits_generation(join)) {
+    return generations.wait(link, join, now);  // settled as soon as this event has been looked at
+  }
   // Whom a majority has put into office is not deposed by a stranger.
   if (in_office && join.swarm == config.swarm && (founded || refusal(join).empty())) {
     if (join.report.granted > term) {
@@ -143,6 +146,7 @@ void Coordinator::State::on_join(LinkId link, const wire::Join& join) {
 
 void Coordinator::State::admit(LinkId link, const wire::Join& join) {
   if (refused_who == join.site) refused_who.clear();  // it has come after all
+  generations.came(join.site);
   if (!reference) next_heartbeat = later(now, config.heartbeat);
   if (!reference || (reference->model.empty() && !join.helper)) {
     reference =
@@ -252,7 +256,9 @@ void Coordinator::State::choose_anchor() {
   if (anchor) return;
   // A helper holds what it was given, or nothing that anybody would train from.
   const bool brought = sites_here() > 0 || anybody_resumes();
-  const bool enough = brought && (last_anchor ? !last_anchor_missed() : gathered || sites_here() >= sites_wanted());
+  const bool complete = generations.expected(now).empty();  // they left the generation before for this one
+  const bool enough =
+      brought && complete && (last_anchor ? !last_anchor_missed() : gathered || sites_here() >= sites_wanted());
   if (!enough || !may_begin()) {
     if (!gathering.running()) start_gathering();
     return;
@@ -424,9 +430,11 @@ void Coordinator::State::start_gathering() {
 
 void Coordinator::State::on_gathering_tick() {
   if (!gathering.running()) return;
+  const std::vector<std::string> on_their_way = generations.expected(now);
   const std::string count = std::to_string(sites_here()) + " of " + std::to_string(sites_wanted()) +
                             " sites are here (" + join_words(member_list()) +
-                            (refused_who.empty() ? "" : "; " + refused_who + " was refused: " + refused_why) + ")";
+                            (refused_who.empty() ? "" : "; " + refused_who + " was refused: " + refused_why) + ")" +
+                            (on_their_way.empty() ? "" : ", on their way: " + join_words(on_their_way));
   const auto waited = gathering.due(now);
   if (last_anchor_missed()) {
     const std::string missed = "nobody has brought back round " + std::to_string(last_anchor->second.value);

@@ -56,7 +56,11 @@ void Coordinator::State::strike(const MemberRecord& member) {
   if (!rest.links.empty()) out.emplace_back(std::move(rest));
 }
 
-void Coordinator::State::on_leave(MemberRecord& member, const std::string& reason) {
+void Coordinator::State::on_leave(MemberRecord& member, const wire::Leave& leave) {
+  const std::string& reason = leave.reason;
+  if (leave.next_generation > generations.current()) {
+    generations.left_for(member.name, leave.next_generation, later(now, config.link_grace));
+  }
   send(member, wire::Farewell{});
   strike(member);
   const bool last = members.size() == 1 || (!member.helper && sites_here() == 1);
@@ -247,6 +251,7 @@ std::string Coordinator::State::status_json(TimePoint at) const {
   std::vector<std::string> comers;
   for (const auto& [link, applicant] : applicants) comers.push_back(applicant.join.site);
   std::string text = "{\"swarm\":" + json_quote(config.swarm) + ",\"term\":" + std::to_string(term.value) +
+                     ",\"generation\":" + std::to_string(generations.current()) +
                      ",\"run\":" + std::to_string(anchor ? anchor->run.value : 0) +
                      ",\"round\":" + std::to_string(anchor ? anchor->round.value : 0) +
                      ",\"attempt\":" + std::to_string(round.attempt ? round.attempt->attempt.value : 0) +

@@ -1,5 +1,5 @@
-// What the coordinator knows, shared by its sub-protocols: coordinator.cpp (dispatch) and coordinator_office,
-// _quorum, _join, _refusal, _ways, _members, _round, _commit and _shares.cpp. Nobody else includes this.
+// What the coordinator knows, shared by its sub-protocols: coordinator.cpp (dispatch) and coordinator_generation,
+// _office, _quorum, _join, _refusal, _ways, _members, _round, _commit and _shares.cpp. Nobody else includes this.
 //
 // Threads: one caller at a time. Ownership: plain values.
 //
@@ -33,6 +33,7 @@
 
 #include "core/protocol/branch.h"
 #include "core/protocol/coordinator.h"
+#include "core/protocol/generations.h"
 #include "core/protocol/likeness.h"
 #include "core/protocol/water_filling.h"
 #include "core/protocol/words.h"
@@ -221,7 +222,8 @@ struct Coordinator::State {
   std::map<RoundId, PastRound> history;
   Voters voters_formed;  // of the attempt in flight
   std::map<SiteId, MemberRecord> members;
-  std::map<LinkId, SiteId> links;        // of the members
+  std::map<LinkId, SiteId> links;  // of the members
+  Generations generations;
   std::map<LinkId, wire::Join> claims;   // joins under a name whose old link may be dead
   std::optional<Reference> reference;    // set by the first joiner, cleared when the last member goes
   std::optional<AnchorRecord> anchor;    // set when enough sites joined, cleared when nobody holds it any more
@@ -276,6 +278,15 @@ struct Coordinator::State {
     out.emplace_back(make_note(level, std::move(event), std::move(text), std::move(fields)));
   }
   [[nodiscard]] TimePoint next_deadline() const;
+
+  // coordinator_generation.cpp
+  [[nodiscard]] bool trains_here() const;  // somebody who is a member, or asks to be one
+  [[nodiscard]] bool fits_generation(const wire::Join& join) const;
+  void settle_generations();  // who waits may be let in, or is behind
+  void begin_generation(std::uint32_t generation);
+  void tell_behind(LinkId link, const std::string& who);
+  void tell_who_waits();
+  void on_generation_tick();
 
   // coordinator_office.cpp
   void apply_for(LinkId link, const wire::Join& join);  // a site comes while we are not in office
@@ -348,7 +359,7 @@ struct Coordinator::State {
   // coordinator_members.cpp
   void remove(SiteId id, const std::string& reason);
   void expel(SiteId id, const std::string& reason);  // Refuse, Hangup, remove
-  void on_leave(MemberRecord& member, const std::string& reason);
+  void on_leave(MemberRecord& member, const wire::Leave& leave);
   void strike(const MemberRecord& member);  // from the membership: it agrees that the others go on without it
   void tell_sources(const MemberRecord& to);
   void add_source(const MemberRecord& holder);  // one more has the anchor, while others are fetching it

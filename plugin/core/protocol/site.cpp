@@ -77,7 +77,7 @@ void Site::State::on_event(const Trigger& event) {
 void Site::State::on_event(const Depart& event) {
   if (farewell) return;
   back_to_ready("this site leaves");
-  farewell = event.reason;
+  farewell = wire::Leave{event.reason, event.next_generation};
   const bool outside = membership == Membership::kDialing || membership == Membership::kAsking;
   if (!outside && up.link) return say_farewell();
   // The others are to go on without us in good order, so a coordinator that was just lost gets a moment.
@@ -86,7 +86,7 @@ void Site::State::on_event(const Depart& event) {
 }
 
 void Site::State::say_farewell() {
-  send_up(wire::Leave{*farewell});
+  send_up(*farewell);
   membership = Membership::kLeaving;
   leave_by = later(now, kFarewellLimit);
 }
@@ -171,6 +171,8 @@ void Site::State::from_coordinator(const wire::Message& message) {
           on_welcome(m);
         } else if constexpr (std::is_same_v<T, wire::Refuse>) {
           on_refuse(m);
+        } else if constexpr (std::is_same_v<T, wire::Hold>) {
+          on_hold(m);
         } else if constexpr (std::is_same_v<T, wire::Roster>) {
           on_roster(m);
         } else if constexpr (std::is_same_v<T, wire::Adopt>) {
@@ -321,7 +323,7 @@ std::string Site::State::waiting_for(TimePoint at) const {
     case Membership::kIdle: return "this site has not begun";
     case Membership::kDialing:
       return "waiting for the coordinator at " + addresses() + " (last: " + up.last_reason + ")";
-    case Membership::kAsking: return "waiting to be let in by the coordinator at " + addresses();
+    case Membership::kAsking: return hold ? *hold : "waiting to be let in by the coordinator at " + addresses();
     case Membership::kWaiting: {
       std::vector<std::string> names;
       for (const auto& [site, member] : roster) names.push_back(member.name);

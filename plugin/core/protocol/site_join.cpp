@@ -43,6 +43,7 @@ void Site::State::try_elsewhere(const std::string& reason) {
 
 void Site::State::send_join() {
   up.join_sent = true;
+  hold.reset();
   if (!up.home) up.home = up.candidate;
   const int limits = up.candidate != *up.home ? 1 : up.candidate == 0 ? kHomeLimits : kLaterHomeLimits;
   up.answer_by = later(now, limits * patience());
@@ -109,11 +110,22 @@ void Site::State::lose_coordinator(const std::string& reason) {
 
 void Site::State::on_refuse(const wire::Refuse& refuse) {
   if (farewell) return leave_done();
+  if (refuse.behind) return fail(outdated(refuse.reason));
   if (membership != Membership::kAsking || !was_member) return fail(refused(refuse.reason));
   // A member that comes back may be early: its old link not yet seen to be dead, its old index taken.
   note(Note::Level::kWarning, "refused", "not let in again yet: " + refuse.reason);
   join.index = wire::kNoIndex;
   drop_coordinator(refuse.reason);
+}
+
+// The coordinator bounds this wait; should it fail to, the site does.
+void Site::State::on_hold(const wire::Hold& told) {
+  if (membership != Membership::kAsking) {
+    return note(Note::Level::kWarning, "ignored", "the coordinator sent Hold to a site that had not asked");
+  }
+  if (!hold) note(Note::Level::kInfo, "waiting", told.reason);
+  hold = told.reason;
+  up.answer_by = up.give_up = later(now, 2 * config.join_timeout);
 }
 
 void Site::State::on_welcome(const wire::Welcome& welcome) {

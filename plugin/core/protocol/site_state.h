@@ -231,7 +231,8 @@ struct Site::State {
   std::map<SiteId, PeerDial> peer_dials;
   OptimizerWish wish;
   std::map<LinkId, std::vector<wire::FetchAnchor>> fetches;  // asked of us before our anchor was in place
-  std::optional<std::string> farewell;  // this site leaves: to be said to the coordinator, once there is one
+  std::optional<wire::Leave> farewell;  // this site leaves: to be said to the coordinator, once there is one
+  std::optional<std::string> hold;      // kAsking: the coordinator has said for whom this site waits there
   TimePoint leave_by = kNever;
   // Of the step under way.
   TimePoint now{};
@@ -285,6 +286,7 @@ struct Site::State {
   void lose_coordinator(const std::string& reason);
   void drop_coordinator(const std::string& reason);  // hang up, then as if it had closed
   void on_refuse(const wire::Refuse& refuse);
+  void on_hold(const wire::Hold& told);
   void on_welcome(const wire::Welcome& welcome);
   void on_adopt(const wire::Adopt& adopt);
   [[nodiscard]] bool names_us(const wire::Adopt& adopt) const { return adopt.sources == std::vector<SiteId>{*self}; }

@@ -64,6 +64,18 @@ Digest DataPlane::state_digest(std::span<const float> anchor) const {
   return digest_of_state(digest_of_vector(anchor), outer.empty() ? Digest{} : digest_of_vector(outer));
 }
 
+bool DataPlane::is_unchanged() const {
+  if (!parts_.arena->sealed()) return false;
+  const std::span<const float> anchor = parts_.arena->anchor();
+  constexpr std::uint64_t kTile = 4096;  // nearly always the first one tells
+  for (std::uint64_t at = 0; at < anchor.size(); at += kTile) {
+    const Result<bool> same =
+        parts_.parameters->holds(at, anchor.subspan(at, std::min<std::uint64_t>(kTile, anchor.size() - at)));
+    if (!same.ok() || !*same) return false;
+  }
+  return true;
+}
+
 std::vector<float> DataPlane::sketch_of_delta() const {
   std::vector<float> sketch;
   if (!parts_.arena->sealed()) return sketch;

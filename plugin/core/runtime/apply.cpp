@@ -59,6 +59,14 @@ ParameterChange change_for(protocol::Base base) {
 
 }  // namespace
 
+Result<bool> ParameterVector::holds(std::uint64_t offset, std::span<const float> values) {
+  const std::span<const float> here = view(offset, values.size());
+  if (!here.empty()) return std::ranges::equal(as_bytes_of(here), as_bytes_of(values));
+  std::vector<float> staging(values.size());
+  COLLAB_RETURN_IF_ERROR(read(offset, staging));
+  return std::ranges::equal(as_bytes_of(std::span<const float>(staging)), as_bytes_of(values));
+}
+
 Status change_parameters(ParameterVector& parameters, ParameterChange change, std::span<const float> anchor,
                          std::span<const float> previous) {
   for (std::uint64_t at = 0; at < anchor.size(); at += kTile) {

@@ -119,6 +119,8 @@ class DataPlane {
 
   // Some elements of anchor - parameters (protocol::sketch_of); none before there is an anchor.
   [[nodiscard]] std::vector<float> sketch_of_delta() const;
+  // Are the parameters bit for bit the anchor's? Ends at the first that is not; false before there is an anchor.
+  [[nodiscard]] bool is_unchanged() const;
 
   // ---- anchors
   // Seals our own parameters as the anchor of (run, round) unless the arena holds that already.

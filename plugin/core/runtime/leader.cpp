@@ -10,8 +10,10 @@
 namespace collab {
 namespace {
 
-[[nodiscard]] Digest fingerprint_of(const std::vector<TensorInfo>& model) {
-  std::string text;
+// Models that are trained one after the other may look alike: what is kept of one is nothing to the next.
+[[nodiscard]] Digest fingerprint_of(const SessionOptions& options) {
+  const std::vector<TensorInfo>& model = options.model;
+  std::string text = options.generation == 1 ? "" : "generation " + std::to_string(options.generation) + '\n';
   for (const TensorInfo& tensor : model) {
     text += tensor.name + ' ' + tensor.dtype + (tensor.trained ? " trained" : " frozen");
     for (const std::uint64_t extent : tensor.shape) text += ' ' + std::to_string(extent);
@@ -29,7 +31,7 @@ namespace {
 }  // namespace
 
 ArenaSpec arena_spec(const SessionOptions& options, std::uint64_t elements) {
-  return {.key = {options.config.run, options.site, fingerprint_of(options.model)},
+  return {.key = {options.config.run, options.site, fingerprint_of(options)},
           .elements = elements,
           .outer_state = has_outer_state(options.config.outer),
           .ranks = options.site_size,
@@ -49,7 +51,7 @@ Status Leader::prepare() {
 // A newer anchor on disk than the arena's, if any, becomes the sealed one.
 Status Leader::load_state_file() {
   if (options_.config.state_dir.empty()) return {};
-  const std::string path = state_path(options_.config.state_dir, options_.site);
+  const std::string path = state_path(options_.config.state_dir, options_.site, options_.generation);
   COLLAB_RETURN_IF_ERROR(check_state_writable(path));
   const Result<std::optional<StateHeader>> found = read_state_header(path);
   if (!found.ok()) return found.status();
@@ -109,7 +111,9 @@ Result<wire::Join> Leader::describe() {
   join.swarm = options_.config.run;
   join.site = options_.site;
   join.index = options_.config.site_index.value_or(wire::kNoIndex);
-  join.expected_sites = options_.config.site_count;
+  // Who trained the generation before is waited for by the coordinator, which knows who left it for this one.
+  join.expected_sites = options_.generation == 1 ? options_.config.site_count : 1;
+  join.generation = options_.generation;
   join.address = node_->address();
   join.elements = parameters_.size();
   join.report = known_;
@@ -134,13 +138,15 @@ Result<wire::Join> Leader::describe() {
 
 Result<SealedAnchor> Leader::join() {
   COLLAB_RETURN_IF_ERROR(load_state_file());
+  egress_.spent = std::max(egress_.spent, options_.egress_spent);
   Result<std::unique_ptr<Transport>> transport = options_.make_transport();
   if (!transport.ok()) return transport.status();
   Node::Options node_options{.config = options_.config,
                              .site = options_.site,
                              .coordinators = options_.coordinators,
                              .model = options_.model,
-                             .fingerprint = fingerprint_of(options_.model),
+                             .fingerprint = fingerprint_of(options_),
+                             .generation = options_.generation,
                              .outer_elements = options_.compared_elements,
                              .lends_optimizer = options_.lends_optimizer,
                              .residual = std::exchange(residual_, std::nullopt),
@@ -158,8 +164,8 @@ Result<RoundReport> Leader::round(std::uint64_t samples, std::uint64_t steps, st
   return node_->round({.samples = samples, .steps = steps}, intervals);
 }
 
-void Leader::leave(const std::string& reason) {
-  if (node_) node_->depart(reason);
+void Leader::leave(const std::string& reason, std::uint32_t next_generation) {
+  if (node_) node_->depart(reason, next_generation);
   node_.reset();
 }
 

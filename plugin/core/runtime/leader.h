@@ -21,7 +21,7 @@ class Leader {
   Result<SealedAnchor> join();
   // Samples and steps of the site in all, since it joined; intervals of COLLAB_SYNC_EVERY since it last called.
   Result<RoundReport> round(std::uint64_t samples, std::uint64_t steps, std::uint32_t intervals);
-  void leave(const std::string& reason);
+  void leave(const std::string& reason, std::uint32_t next_generation);
 
   [[nodiscard]] ArenaWriter& arena() { return *arena_; }
   [[nodiscard]] const Node* node() const { return node_.get(); }

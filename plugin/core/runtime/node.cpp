@@ -59,7 +59,9 @@ Node::Node(Options options, std::unique_ptr<Transport> transport, EventsFile eve
              .round_timeout = options_.config.round_timeout,
              .weight = options_.config.weight}),
       events_(std::move(events)),
-      saver_(options_.config.state_dir.empty() ? std::string() : state_path(options_.config.state_dir, options_.site)),
+      saver_(options_.config.state_dir.empty()
+                 ? std::string()
+                 : state_path(options_.config.state_dir, options_.site, options_.generation)),
       egress_(static_cast<std::uint64_t>(std::ceil(options_.config.egress_gb * 1e9)), options_.egress),
       transport_(std::move(transport)) {
   data_plane_.emplace(data_settings(options_.config, options_.outer_elements),
@@ -125,6 +127,7 @@ void Node::begin_round(protocol::Trigger trigger, std::uint32_t intervals) {
   triggered_at_ = clock_.now();
   formed_at_ = kNever;
   data_plane_->start_round_clock();
+  warn_if_nothing_changed(trigger.steps - std::exchange(steps_then_, trigger.steps));
   trigger.sketch = data_plane_->sketch_of_delta();
   trigger.up_kbit = data_plane_->up_kbit();
   trigger.down_kbit = data_plane_->down_kbit();
@@ -133,19 +136,34 @@ void Node::begin_round(protocol::Trigger trigger, std::uint32_t intervals) {
   feed(std::move(trigger));
 }
 
+// Rounds of a site whose training does not reach the vector look as healthy as others.
+void Node::warn_if_nothing_changed(std::uint64_t steps) {
+  if (steps == 0 || !data_plane_->is_unchanged()) return;
+  act(protocol::make_note(
+      protocol::Note::Level::kWarning, "unchanged",
+      "this site has made " + std::to_string(steps) +
+          " steps since the last round, and its parameters are bit for bit what they were then: it contributes "
+          "nothing. "
+          "Likely: the optimizer holds other parameters than the model that is wrapped in DistributedDataParallel (it "
+          "was "
+          "made before the model was copied, converted or loaded); its learning rate is 0; or every step was skipped "
+          "(GradScaler)",
+      {{"steps", std::to_string(steps)}}));
+}
+
 void Node::help(wire::Join join) {
   post_call([this, join = std::move(join)]() mutable {
     if (!broken_) feed(protocol::Begin{std::move(join)});
   });
 }
 
-void Node::depart(const std::string& reason) {
+void Node::depart(const std::string& reason, std::uint32_t next_generation) {
   std::promise<void> promise;
   std::future<void> future = promise.get_future();
-  post_call([this, reason, promise = std::move(promise)]() mutable {
+  post_call([this, reason, next_generation, promise = std::move(promise)]() mutable {
     if (broken_) return promise.set_value();
     departing_ = std::move(promise);
-    feed(protocol::Depart{reason});
+    feed(protocol::Depart{reason, next_generation});
   });
   if (future.wait_for(kBeyondLimit) != std::future_status::ready) log_warning("leaving the swarm took too long");
 }

@@ -57,6 +57,7 @@ class Node {
     std::vector<std::string> coordinators;
     std::vector<TensorInfo> model;
     Digest fingerprint;
+    std::uint32_t generation = 1;
     std::uint64_t outer_elements = UINT64_MAX;  // trained parameters; buffers lie behind
     bool lends_optimizer = false;
     // A helper's node: it takes part in every round and contributes nothing. Called on the loop thread: ok once it has
@@ -85,8 +86,8 @@ class Node {
   [[nodiscard]] std::uint32_t intervals() const { return intervals_; }
   // COLLAB_EGRESS_GB does not pay for another round.
   [[nodiscard]] bool budget_over() const { return budget_over_; }
-  // Leaves in good order; bounded, never fails.
-  void depart(const std::string& reason);
+  // Leaves in good order; bounded, never fails. `next_generation`: where this site goes on at once, or 0.
+  void depart(const std::string& reason, std::uint32_t next_generation = 0);
 
   // The optimiser's state; see Session. It is lent from here on, or not any more because of `why_none`.
   void lend_optimizer(std::string why_none);
@@ -98,6 +99,7 @@ class Node {
 
   [[nodiscard]] std::uint64_t bytes_sent() const { return bytes_sent_; }
   [[nodiscard]] std::uint64_t bytes_received() const { return bytes_received_; }
+  [[nodiscard]] std::uint64_t egress_spent() const { return egress_spent_; }
 
  private:
   struct CoordinatorDial {};
@@ -144,6 +146,7 @@ class Node {
   void act(const protocol::Note& action);
 
   void begin_round(protocol::Trigger trigger, std::uint32_t intervals);
+  void warn_if_nothing_changed(std::uint64_t steps);
   void fail_everything(const Status& why);
   [[nodiscard]] Status publish_moved();  // to the site's other ranks
   void tell(const RoundReport& report);
@@ -169,6 +172,7 @@ class Node {
   Mailbox mailbox_;
   std::atomic<std::uint64_t> bytes_sent_{0};
   std::atomic<std::uint64_t> bytes_received_{0};
+  std::atomic<std::uint64_t> egress_spent_{0};
   std::atomic<bool> exchanging_{false};
   std::atomic<std::uint32_t> intervals_{1};
   std::atomic<bool> budget_over_{false};
@@ -191,7 +195,8 @@ class Node {
   std::uint32_t agreed_intervals_ = 1;  // by the last commit
   std::uint32_t passed_intervals_ = 0;  // since that
   RoundReport report_;
-  bool moved_ = false;  // in this call, the parameters were moved onto another anchor than the one before
+  std::uint64_t steps_then_ = 0;  // at the last trigger
+  bool moved_ = false;            // in this call, the parameters were moved onto another anchor than the one before
   TimePoint triggered_at_{};
   TimePoint formed_at_{};
   TimePoint helps_next_ = kNever;  // a helper is ready for another round

@@ -149,6 +149,7 @@ void Node::count_what_is_sent() {
   bytes_sent_ = data_plane_->traffic().bytes_sent;
   bytes_received_ = data_plane_->traffic().bytes_received;
   egress_.sent(bytes_sent_ + optimizer_->bytes_sent());
+  egress_spent_ = egress_.so_far().spent;
 }
 
 void Node::act(const protocol::RoundDone& action) {

@@ -55,6 +55,10 @@ class SyncSchedule {
                                      : (steps_since_round() + every_.steps / 2) / every_.steps;
     return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(passed, 1, wire::kMaxIntervals));
   }
+  // Leader only, where there are no rounds: would one be due by now?
+  [[nodiscard]] bool would_be_due(TimePoint now) const {
+    return by_time() ? now - round_at_ >= every_.time : steps_since_round() >= every_.steps;
+  }
   // Is a round due now, given the leader's announcement? An announcement that was passed is an error: the
   // ranks of the site do not step together.
   [[nodiscard]] Result<bool> due_by_announcement(std::uint64_t announced) const;

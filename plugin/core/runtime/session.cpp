@@ -28,15 +28,18 @@ class RankSession final : public Session {
     return remember(begin_once());
   }
 
-  Result<StepOutcome> step(std::uint64_t samples) override {
+  Result<bool> count_step(std::uint64_t samples) override {
     COLLAB_RETURN_IF_ERROR(usable());
     if (leader_ && !alone_ && schedule_.steps() == 0) leader_->node()->lend_optimizer("");
     schedule_.count_step();
-    if (alone_) return StepOutcome{};
+    if (alone_) {
+      tell_why_alone();
+      return false;
+    }
     samples_ += samples;
-    const Result<bool> due = round_is_due();
+    Result<bool> due = round_is_due();
     if (!due.ok()) return remember(due.status());
-    return *due ? run_round() : Result<StepOutcome>(StepOutcome{});
+    return due;
   }
 
   Result<StepOutcome> synchronize() override {
@@ -47,14 +50,20 @@ class RankSession final : public Session {
 
   void ask_to_leave() override { leaving_ = is_leader(); }
 
-  Status finish() override {
+  using Session::finish;
+  Status finish(std::uint32_t next_generation) override {
     if (!begun_ || finished_) return {};
     finished_ = true;
     if (leader_ && leader_->node() != nullptr) leader_->node()->lend_optimizer("its training has ended");
     Status last;
     if (alone_) return last;
     if (broken_.ok() && (schedule_.steps_since_round() > 0 || skipped_)) last = run_round_unchecked().status();
-    if (leader_) leader_->leave(leaving_ ? "it was asked to end (SIGTERM)" : "the training script has ended");
+    if (!leader_) return last;
+    if (leader_->node() != nullptr) egress_spent_ = leader_->node()->egress_spent();
+    leader_->leave(leaving_               ? "it was asked to end (SIGTERM)"
+                   : next_generation != 0 ? "it goes on to generation " + std::to_string(next_generation)
+                                          : std::string("the training script has ended"),
+                   next_generation);
     return last;
   }
 
@@ -87,13 +96,16 @@ class RankSession final : public Session {
 
   [[nodiscard]] SessionStatus status() const override {
     SessionStatus status{.site = options_.site,
+                         .generation = options_.generation,
                          .round = round_,
                          .steps = schedule_.steps(),
                          .steps_since_round = carried_steps_ + schedule_.steps_since_round(),
+                         .egress_spent = egress_spent_,
                          .state = state_};
     if (leader_ && leader_->node() != nullptr) {
       status.bytes_sent = leader_->node()->bytes_sent();
       status.bytes_received = leader_->node()->bytes_received();
+      status.egress_spent = leader_->node()->egress_spent();
     }
     return status;
   }
@@ -109,7 +121,7 @@ class RankSession final : public Session {
 
   [[nodiscard]] Status leads() const {
     COLLAB_RETURN_IF_ERROR(usable());
-    if (alone_) return unavailable(kBudgetOver);
+    if (alone_) return unavailable(why_alone_);
     return is_leader() ? Status() : invalid_argument("only the leader of a site talks to other sites");
   }
 
@@ -145,6 +157,9 @@ class RankSession final : public Session {
           mine.intervals = leader_->node()->intervals();
           mine.alone = leader_->node()->budget_over();
           state_ = joined->digest;
+        } else if (joined.status().code() == StatusCode::kOutdated) {
+          mine.alone = true;
+          why_alone_ = joined.status().message();
         } else {
           same = joined.status();
         }
@@ -153,6 +168,7 @@ class RankSession final : public Session {
     }
     const Result<Outcome> outcome = take(mine);
     if (!outcome.ok()) return outcome.status();
+    if (alone_) return {};
     log_info("round " + std::to_string(round_.value) + ": the anchor is in place; training starts");
     return {};
   }
@@ -231,6 +247,12 @@ class RankSession final : public Session {
     for (const RankReport& report : reports) site_samples_ += report.samples;
     Result<RoundReport> report =
         leader_->round(site_samples_, schedule_.steps(), schedule_.intervals_passed(clock_.now()));
+    if (report.status().code() == StatusCode::kOutdated) {
+      mine.alone = true;
+      mine.round = round_;
+      why_alone_ = report.status().message();
+      return mine;
+    }
     if (!report.ok()) {
       fail_outcome(mine, report.status());
       return mine;
@@ -272,10 +294,18 @@ class RankSession final : public Session {
     round_ = outcome->round;
     schedule_.round_ended(clock_.now(), outcome->intervals);
     if (std::exchange(alone_, outcome->alone) != outcome->alone && leader_) {
-      log_warning(std::string(kBudgetOver) + ": this site leaves the swarm and trains on alone");
-      leader_->leave(kBudgetOver);
+      if (why_alone_.empty()) why_alone_ = kBudgetOver;
+      log_warning(why_alone_ + ": this site leaves the swarm and trains on alone");
+      leader_->leave(why_alone_, 0);
     }
     return outcome;
+  }
+
+  // A site that has spent its budget said so once; one that is behind may not look healthy.
+  void tell_why_alone() {
+    if (!leader_ || why_alone_ == kBudgetOver || !schedule_.would_be_due(clock_.now())) return;
+    log_warning("a round is due, but " + why_alone_ + ": nothing is averaged, this site trains alone");
+    schedule_.round_ended(clock_.now(), 1);
   }
 
   const SessionOptions options_;
@@ -296,7 +326,9 @@ class RankSession final : public Session {
   bool begun_ = false;
   bool finished_ = false;
   bool leaving_ = false;  // the leader was asked to
-  bool alone_ = false;    // its budget is spent: no more rounds
+  bool alone_ = false;    // no more rounds
+  std::string why_alone_;
+  std::uint64_t egress_spent_ = 0;  // once it has left
   Status broken_;
   StatusCode failure_ = StatusCode::kRefused;  // of the leader's error on the other ranks
 };

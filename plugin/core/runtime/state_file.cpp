@@ -277,7 +277,7 @@ Status write_file(const std::string& path, std::span<const std::byte> start, std
 
 }  // namespace
 
-std::string state_path(const std::string& dir, const std::string& site) {
+std::string state_path(const std::string& dir, const std::string& site, std::uint32_t generation) {
   constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.";
   constexpr std::string_view kHex = "0123456789abcdef";
   std::string name;
@@ -290,6 +290,7 @@ std::string state_path(const std::string& dir, const std::string& site) {
       name += {'%', kHex[byte >> 4], kHex[byte & 15]};
     }
   }
+  if (generation > 1) name += "~" + std::to_string(generation);  // in no site's name
   return dir + "/" + name + ".collab";
 }
 

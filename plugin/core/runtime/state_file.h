@@ -41,7 +41,7 @@ struct StateHeader {
 };
 
 // <dir>/<site>.collab
-[[nodiscard]] std::string state_path(const std::string& dir, const std::string& site);
+[[nodiscard]] std::string state_path(const std::string& dir, const std::string& site, std::uint32_t generation = 1);
 // Says at once what would only be noticed when the first round is saved: no folder, no right to write there.
 Status check_state_writable(const std::string& path);
 Status write_state(const std::string& path, const StateHeader& header, std::span<const float> anchor,

@@ -29,12 +29,12 @@ static_assert(kMaxBodyBytes <= 0xFFFF'FFFF);
 
 // A message's type on the wire is its place in Message, counted from 1.
 constexpr std::array<std::string_view, std::variant_size_v<Message>> kNames{
-    "Join",    "Adopted",     "Ready",          "Decline",       "Unreached", "Done",        "Leave",
-    "Welcome", "Refuse",      "Roster",         "Adopt",         "Form",      "Commit",      "Farewell",
-    "Hello",   "FetchAnchor", "AnchorMoved",    "Chunk",         "Heartbeat", "StatusQuery", "StatusReport",
-    "Recess",  "Propose",     "Grant",          "Parted",        "Enter",     "Assemble",    "Disband",
-    "Bring",   "Taken",       "Seek",           "Entered",       "Recall",    "Found",       "Piece",
-    "Outcome", "Notice",      "FetchOptimizer", "OptimizerState"};
+    "Join",    "Adopted",     "Ready",          "Decline",        "Unreached", "Done",        "Leave",
+    "Welcome", "Refuse",      "Roster",         "Adopt",          "Form",      "Commit",      "Farewell",
+    "Hello",   "FetchAnchor", "AnchorMoved",    "Chunk",          "Heartbeat", "StatusQuery", "StatusReport",
+    "Recess",  "Propose",     "Grant",          "Parted",         "Enter",     "Assemble",    "Disband",
+    "Bring",   "Taken",       "Seek",           "Entered",        "Recall",    "Found",       "Piece",
+    "Outcome", "Notice",      "FetchOptimizer", "OptimizerState", "Hold"};
 static_assert(std::is_same_v<std::variant_alternative_t<0, Message>, Join>);
 static_assert(std::is_same_v<std::variant_alternative_t<11, Message>, Form>);
 static_assert(std::is_same_v<std::variant_alternative_t<17, Message>, Chunk>);
@@ -42,6 +42,7 @@ static_assert(std::is_same_v<std::variant_alternative_t<20, Message>, StatusRepo
 static_assert(std::is_same_v<std::variant_alternative_t<23, Message>, Grant>);
 static_assert(std::is_same_v<std::variant_alternative_t<35, Message>, Outcome>);
 static_assert(std::is_same_v<std::variant_alternative_t<38, Message>, OptimizerState>);
+static_assert(std::is_same_v<std::variant_alternative_t<39, Message>, Hold>);
 
 template <typename U>
 void store(std::span<std::byte> frame, std::size_t at, U value) {

@@ -129,6 +129,7 @@ void fields(auto& io, Of<Join> auto& m) {
   io.number("expected_sites", m.expected_sites, kMaxSites);
   io.text("address", m.address, kMaxAddressBytes);
   io.boolean("helper", m.helper);
+  io.number("generation", m.generation);
   io.number("elements", m.elements, kMaxElements);
   io.part("offer", m.offer);
   io.part("report", m.report);
@@ -176,7 +177,10 @@ void fields(auto& io, Of<Done> auto& m) {
   io.list("slices", m.slices, kMaxSlices, 16, [&](auto& digest) { fields(io, digest); });
 }
 
-void fields(auto& io, Of<Leave> auto& m) { io.sentence("reason", m.reason, kMaxReasonBytes); }
+void fields(auto& io, Of<Leave> auto& m) {
+  io.sentence("reason", m.reason, kMaxReasonBytes);
+  io.number("next_generation", m.next_generation);
+}
 
 void fields(auto& io, Of<Grant> auto& m) {
   io.id("term", m.term);
@@ -193,7 +197,12 @@ void fields(auto& io, Of<Welcome> auto& m) {
   io.number("grace_ms", m.grace_ms, kMaxIntervalMs);
 }
 
-void fields(auto& io, Of<Refuse> auto& m) { io.sentence("reason", m.reason, kMaxReasonBytes); }
+void fields(auto& io, Of<Refuse> auto& m) {
+  io.sentence("reason", m.reason, kMaxReasonBytes);
+  io.boolean("behind", m.behind);
+}
+
+void fields(auto& io, Of<Hold> auto& m) { io.sentence("reason", m.reason, kMaxReasonBytes); }
 
 void fields(auto& io, Of<Roster> auto& m) {
   io.id("term", m.term);

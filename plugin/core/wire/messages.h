@@ -137,7 +137,8 @@ struct Join {
   std::uint32_t expected_sites = 1;  // round 0 waits for this many
   std::string address;               // where this site can be dialled, "host:port"; empty: it cannot
   bool helper = false;               // it owns slices and trains nothing; its model is not compared
-  std::uint64_t elements = 0;        // length of the parameter vector
+  std::uint32_t generation = 1;  // of the models this run trains one after the other, from 1; a helper's does not count
+  std::uint64_t elements = 0;    // length of the parameter vector
   Offer offer;
   Report report{};
   std::vector<Setting> settings;
@@ -195,6 +196,7 @@ struct Done {
 
 struct Leave {
   std::string reason;
+  std::uint32_t next_generation = 0;  // where the site goes on at once; 0: nowhere
   bool operator==(const Leave&) const = default;
 };
 
@@ -218,7 +220,14 @@ struct Welcome {
 
 struct Refuse {
   std::string reason;
+  bool behind = false;  // the swarm trains a later generation of the model: the site may train alone
   bool operator==(const Refuse&) const = default;
+};
+
+// "Wait here: the swarm is not where you are yet." Answers Join in place of Welcome, which comes when it is.
+struct Hold {
+  std::string reason;
+  bool operator==(const Hold&) const = default;
 };
 
 enum class MemberState : std::uint8_t { kJoining = 0, kActive = 1, kSuspect = 2 };
@@ -381,6 +390,6 @@ struct Notice {
 using Message = std::variant<Join, Adopted, Ready, Decline, Unreached, Done, Leave, Welcome, Refuse, Roster, Adopt,
                              Form, Commit, Farewell, Hello, FetchAnchor, AnchorMoved, Chunk, Heartbeat, StatusQuery,
                              StatusReport, Recess, Propose, Grant, Parted, Enter, Assemble, Disband, Bring, Taken, Seek,
-                             Entered, Recall, Found, Piece, Outcome, Notice, FetchOptimizer, OptimizerState>;
+                             Entered, Recall, Found, Piece, Outcome, Notice, FetchOptimizer, OptimizerState, Hold>;
 
 }  // namespace collab::wire

@@ -135,7 +135,10 @@ Status rules(const Report& m) {
   return {};
 }
 
-Status rules(const Join& m) { return rules(m.report); }
+Status rules(const Join& m) {
+  if (m.generation == 0) return corrupt("generation: expected one above 0, got 0");
+  return rules(m.report);
+}
 Status rules(const Grant& m) { return rules(m.report); }
 
 Status rules(const Chunk& m) {

@@ -286,6 +286,7 @@ void Connection::broken(const Status& why) {
     case StatusCode::kOk:
     case StatusCode::kInvalidArgument:
     case StatusCode::kTimeout:
+    case StatusCode::kOutdated:
     case StatusCode::kCorrupt:
     case StatusCode::kCancelled:
     case StatusCode::kInternal: break;

@@ -48,7 +48,7 @@ std::vector<Message> meeting_samples() {
 std::vector<Message> samples() {
   const Digest digest{0x1122334455667788, 0x99AABBCCDDEEFF00};
   const RunId run(0xA1A2A3A4A5A6A7A8);
-  Join join{"night-run", "paris", 1, 2, "paris.example.org:29500", false, 124'439'808, {run, RoundId(41), digest},
+  Join join{"night-run", "paris", 1, 2, "paris.example.org:29500", false, 3, 124'439'808, {run, RoundId(41), digest},
             {},          {},      {}};
   join.settings = {{"codec", "int8"}, {"sync_every", "100"}};
   join.model = {{"wte.weight", "float32", {50257, 768}, true, {}}, {"scale", "bfloat16", {}, false, digest}};
@@ -67,9 +67,9 @@ std::vector<Message> samples() {
       Decline{RoundId(42), AttemptId(1), "the delta of h.3.mlp is not finite"},
       Unreached{RoundId(42), AttemptId(2), SiteId(1), "no answer from z\xC3\xBCrich in 60 s"},
       Done{TermId(7), RoundId(42), AttemptId(1), {digest, {1, 2}}},
-      Leave{"training has ended"},
+      Leave{"it goes on to generation 4", 4},
       Welcome{TermId(7), SiteId(1), 1000, 60'000},
-      Refuse{"codec: this swarm uses fp16, you use int8"},
+      Refuse{"the swarm trains generation 4 of the model", true},
       Roster{TermId(7),
              {{SiteId(0), "paris", "10.0.0.1:29500", MemberState::kActive},
               {SiteId(1), "oslo", "", MemberState::kSuspect}}},
@@ -102,6 +102,7 @@ std::vector<Message> samples() {
       Notice{"same-data", "paris and oslo have learned the same"},
       FetchOptimizer{9, {1'048'576, 2'097'152}},
       OptimizerState{9, 497'759'232, digest, R"({"version":1})", "as told"},
+      Hold{"oslo is still at generation 3"},
   };
   for (Message& message : meeting_samples()) all.push_back(std::move(message));
   return all;

@@ -1,0 +1,78 @@
+// Which generation of the model a swarm trains, and who waits because it is at another one.
+//
+// The sites of a run may train several models one after the other (k-fold, sweeps, gradual unfreezing). Each is a
+// generation, numbered from 1 by each site for itself; only sites of one generation are members together.
+//
+//   none --a site comes--> g --all have left for g + 1, or half of all wait ahead for too long--> g + 1
+//
+//   A site that comes while others train:  the same: let in | a later one: it waits | an earlier one: it is behind
+//   A site that comes while nobody does:   it waits while those who were here may come back, or go on elsewhere
+//
+// Pure. Threads: one caller at a time. Ownership: plain values.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "collab/clock.h"
+#include "collab/types.h"
+#include "core/wire/messages.h"
+
+namespace collab::protocol {
+
+class Generations {
+ public:
+  struct Waiting {
+    wire::Join join;
+    TimePoint since{};
+    bool told = false;  // that it waits
+  };
+
+  // Of those who are here, or were here last; 0: nobody ever was.
+  [[nodiscard]] std::uint32_t current() const { return current_; }
+  // Its sites came from the generation before, so nobody else need be waited for.
+  [[nodiscard]] bool follows() const { return follows_; }
+  void begin(std::uint32_t generation, TimePoint now);
+
+  // ---- those who wait
+  void wait(LinkId link, wire::Join join, TimePoint now);
+  void forget(LinkId link) { waiting_.erase(link); }
+  [[nodiscard]] std::map<LinkId, Waiting>& waiting() { return waiting_; }
+  [[nodiscard]] const std::map<LinkId, Waiting>& waiting() const { return waiting_; }
+  // Those of one generation wait no longer.
+  [[nodiscard]] std::map<LinkId, wire::Join> take(std::uint32_t generation);
+  [[nodiscard]] std::map<LinkId, wire::Join> take_earlier_than(std::uint32_t generation);
+  // The latest generation that one who waits has been a member of: a swarm trains it already. 0: none.
+  [[nodiscard]] std::uint32_t proven() const;
+
+  // ---- those who have left for a later generation
+  void left_for(const std::string& site, std::uint32_t generation, TimePoint until);
+  void came(const std::string& site) { expected_.erase(site); }
+  // Of the generation that is to come, or is here: who may still come to it, by name.
+  [[nodiscard]] std::vector<std::string> expected(TimePoint now) const;
+  [[nodiscard]] std::uint32_t expected_generation(TimePoint now) const;  // the earliest; 0: nobody is expected
+
+  // Somebody trains here at this moment.
+  void seen(TimePoint now) { last_seen_ = now; }
+  // Nobody trains here: which generation may begin now, if any. Those who were here get the grace to come back, those
+  // who have left for the next to arrive there.
+  [[nodiscard]] std::optional<std::uint32_t> may_begin(TimePoint now, Duration grace, bool ended) const;
+  [[nodiscard]] TimePoint next_deadline(TimePoint now, Duration grace, Duration patience) const;
+
+ private:
+  struct Expected {
+    std::uint32_t generation = 0;
+    TimePoint until{};
+  };
+
+  std::uint32_t current_ = 0;
+  bool follows_ = false;
+  TimePoint last_seen_{};
+  std::map<LinkId, Waiting> waiting_;
+  std::map<std::string, Expected> expected_;
+};
+
+}  // namespace collab::protocol

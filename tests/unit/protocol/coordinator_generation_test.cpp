@@ -1,0 +1,196 @@
+// Sites that train several models one after the other: who waits for whom, and who is behind.
+#include <gmock/gmock.h>
+
+#include "tests/unit/protocol/harness.h"
+
+namespace collab::protocol {
+namespace {
+
+using ::testing::HasSubstr;
+
+wire::Join join_at(const std::string& name, std::uint32_t generation, std::uint32_t expected = 1) {
+  wire::Join join = join_of(name, expected);
+  join.generation = generation;
+  if (generation > 1) join.model[0].name = "of the model of generation " + std::to_string(generation);
+  return join;
+}
+
+// Both leave generation 1 for generation 2, one after the other.
+TEST(CoordinatorGeneration, OneAheadWaitsUntilTheOthersComeThere) {
+  CoordinatorHarness c;
+  c.gather({"paris", "tokyo"});
+  static_cast<void>(c.hear(1, wire::Leave{"on", 2}));
+  const auto early = c.hear(3, join_at("paris", 2));
+  ASSERT_EQ(sent<wire::Hold>(early).size(), 1U);
+  EXPECT_THAT(sent<wire::Hold>(early)[0].second.reason, HasSubstr("waits for tokyo still at generation 1"));
+  EXPECT_TRUE(sent<wire::Welcome>(early).empty());
+
+  // tokyo goes on in the generation it trains.
+  const auto alone = c.hear(2, CoordinatorHarness::ready(1));
+  EXPECT_EQ(sent<wire::Form>(alone).size(), 1U) << notes(alone);
+  static_cast<void>(c.hear(2, CoordinatorHarness::done(sent<wire::Form>(alone)[0].second)));
+  static_cast<void>(c.hear(2, wire::Adopted{RunId{7}, RoundId{1}, kWrong}));
+
+  const auto last = c.hear(2, wire::Leave{"on", 2});
+  EXPECT_EQ(sent<wire::Welcome>(last).size(), 1U) << notes(last);
+  EXPECT_TRUE(sent<wire::Adopt>(last).empty()) << "tokyo is on its way";
+  const auto both = c.hear(4, join_at("tokyo", 2));
+  const auto adopts = sent<wire::Adopt>(both);
+  ASSERT_EQ(adopts.size(), 2U) << notes(both);
+  EXPECT_NE(adopts[0].second.run, RunId{7});
+  EXPECT_EQ(adopts[0].second.round, RoundId{0});
+  EXPECT_EQ(adopts[0].second.voters.size(), 2U);
+}
+
+TEST(CoordinatorGeneration, WhoLeftForTheNextAndNeverComesIsNotWaitedForLonger) {
+  CoordinatorHarness c;
+  c.gather({"paris", "tokyo"});
+  static_cast<void>(c.hear(1, wire::Leave{"on", 2}));
+  static_cast<void>(c.hear(2, wire::Leave{"on", 2}));
+  EXPECT_TRUE(sent<wire::Adopt>(c.hear(3, join_at("paris", 2))).empty());
+  EXPECT_EQ(sent<wire::Adopt>(c.pass(seconds(61), {3})).size(), 1U);
+}
+
+TEST(CoordinatorGeneration, OneThatIsBehindIsToldSo) {
+  CoordinatorHarness c;
+  static_cast<void>(c.hear(1, join_at("paris", 3)));
+  const auto told = c.hear(2, join_at("tokyo", 1));
+  const auto refusals = sent<wire::Refuse>(told);
+  ASSERT_EQ(refusals.size(), 1U);
+  EXPECT_TRUE(refusals[0].second.behind);
+  EXPECT_THAT(refusals[0].second.reason, HasSubstr("generation 3"));
+  EXPECT_EQ(all<Hangup>(told).size(), 1U);
+  EXPECT_EQ(c.coordinator.members(), 1U);
+}
+
+TEST(CoordinatorGeneration, HalfThatIsAheadGoesOnWithoutTheOthers) {
+  CoordinatorHarness c;
+  c.gather({"paris", "tokyo"});
+  static_cast<void>(c.hear(1, wire::Leave{"on", 2}));
+  static_cast<void>(c.hear(3, join_at("paris", 2)));
+  const auto later = c.pass(seconds(301), {2, 3});
+  const auto behind = sent<wire::Refuse>(later);
+  ASSERT_EQ(behind.size(), 1U) << notes(later);
+  EXPECT_EQ(behind[0].first, LinkId{2});
+  EXPECT_TRUE(behind[0].second.behind);
+  EXPECT_EQ(sent<wire::Adopt>(later).size(), 1U);
+  // It comes there later, as any joiner.
+  const auto back = c.hear(4, join_at("tokyo", 2));
+  EXPECT_EQ(sent<wire::Welcome>(back).size(), 1U) << notes(back);
+}
+
+TEST(CoordinatorGeneration, FewerThanHalfAreToldThatNobodyComes) {
+  CoordinatorHarness c;
+  c.gather({"paris", "tokyo", "lima"});
+  static_cast<void>(c.hear(1, wire::Leave{"on", 2}));
+  static_cast<void>(c.hear(4, join_at("paris", 2)));
+  const auto later = c.pass(seconds(301), {2, 3, 4});
+  const auto refusals = sent<wire::Refuse>(later);
+  ASSERT_EQ(refusals.size(), 1U) << notes(later);
+  EXPECT_EQ(refusals[0].first, LinkId{4});
+  EXPECT_FALSE(refusals[0].second.behind);
+  EXPECT_THAT(refusals[0].second.reason, HasSubstr("tokyo, lima have not come"));
+  EXPECT_EQ(c.coordinator.members(), 2U);
+}
+
+// Both are cut off at generation 2. One that was started again comes first: it must not found generation 1 over them.
+TEST(CoordinatorGeneration, WhoWasHereMayComeBackBeforeAnotherGenerationBegins) {
+  CoordinatorHarness c;
+  static_cast<void>(c.hear(1, join_at("paris", 2, 2)));
+  const auto begun = sent<wire::Adopt>(c.hear(2, join_at("tokyo", 2, 2)));
+  ASSERT_EQ(begun.size(), 2U);
+  const RunId run = begun[0].second.run;
+  for (std::uint64_t link : {1, 2}) static_cast<void>(c.hear(link, wire::Adopted{run, RoundId{0}, kRight}));
+  static_cast<void>(c.close(1));
+  static_cast<void>(c.close(2));
+  const auto first = c.hear(3, join_at("tokyo", 1));
+  EXPECT_EQ(sent<wire::Hold>(first).size(), 1U) << notes(first);
+  wire::Join back = join_at("paris", 2);
+  back.offer = {run, RoundId{0}, kRight};
+  back.report.voters = begun[0].second.voters;
+  back.report.remembers = true;
+  const auto settled = c.hear(4, back);
+  const auto refusals = sent<wire::Refuse>(settled);
+  ASSERT_EQ(refusals.size(), 1U) << notes(settled);
+  EXPECT_EQ(refusals[0].first, LinkId{3});
+  EXPECT_TRUE(refusals[0].second.behind);
+}
+
+TEST(CoordinatorGeneration, AllThatAreStartedAgainBeginWithTheFirstOnceTheGraceIsOver) {
+  CoordinatorHarness c;
+  c.gather({"paris", "tokyo"});
+  for (std::uint64_t link : {1, 2}) static_cast<void>(c.hear(link, wire::Leave{"on", 2}));
+  static_cast<void>(c.hear(3, join_at("paris", 2)));
+  static_cast<void>(c.hear(4, join_at("tokyo", 2)));
+  static_cast<void>(c.close(3));
+  static_cast<void>(c.close(4));
+  EXPECT_TRUE(sent<wire::Welcome>(c.hear(5, join_at("paris", 1))).empty());
+  EXPECT_EQ(sent<wire::Welcome>(c.pass(seconds(61), {5})).size(), 1U);
+}
+
+TEST(CoordinatorGeneration, AfterAnOrderlyEndTheNextRunBeginsAtOnce) {
+  CoordinatorHarness c;
+  c.gather({"paris"});
+  static_cast<void>(c.hear(1, wire::Leave{"on", 2}));
+  static_cast<void>(c.hear(2, join_at("paris", 2)));
+  static_cast<void>(c.hear(2, wire::Leave{"the end"}));
+  EXPECT_EQ(sent<wire::Welcome>(c.hear(3, join_at("paris", 1))).size(), 1U);
+}
+
+// A coordinator that knows nothing, a site that was started again, and then a member of a swarm that is further.
+TEST(CoordinatorGeneration, AMemberOfALaterGenerationProvesThatTheSwarmIsThere) {
+  CoordinatorHarness c;
+  static_cast<void>(c.hear(1, join_at("tokyo", 1)));
+  wire::Join paris = join_at("paris", 2);
+  paris.offer = {RunId{9}, RoundId{4}, kRight};
+  paris.report.voters = {{SiteId{0}, "paris"}};
+  paris.report.remembers = true;
+  const auto settled = c.hear(2, paris);
+  const auto refusals = sent<wire::Refuse>(settled);
+  ASSERT_EQ(refusals.size(), 1U) << notes(settled);
+  EXPECT_EQ(refusals[0].first, LinkId{1});
+  EXPECT_TRUE(refusals[0].second.behind);
+  EXPECT_EQ(sent<wire::Propose>(settled).size(), 1U);
+}
+
+TEST(CoordinatorGeneration, AHelperStaysForNoOtherModel) {
+  CoordinatorHarness c;
+  c.gather({"paris"});
+  wire::Join helper = join_of("helper");
+  helper.helper = true;
+  helper.model.clear();
+  static_cast<void>(c.hear(2, helper));
+  const auto left = c.hear(1, wire::Leave{"on", 2});
+  EXPECT_EQ(sent<wire::Refuse>(left).size(), 1U);
+  EXPECT_EQ(sent<wire::Adopt>(c.hear(3, join_at("paris", 2))).size(), 1U);
+}
+
+TEST(SiteGeneration, HoldPutsOffTheEndOfTheWait) {
+  SiteHarness s;
+  static_cast<void>(s.step(Begin{join_at("paris", 2)}));
+  static_cast<void>(s.step(CoordinatorConnected{LinkId{1}}));
+  static_cast<void>(s.hear(1, wire::Hold{"tokyo is still at generation 1"}));
+  const auto waited = s.pass(seconds(400));
+  EXPECT_TRUE(all<Hangup>(waited).empty()) << notes(waited);
+  EXPECT_TRUE(all<Failed>(waited).empty());
+  EXPECT_EQ(all<Failed>(s.pass(seconds(300))).size(), 1U) << "the coordinator should have said something by now";
+}
+
+TEST(SiteGeneration, ASiteThatIsBehindEndsWithAnErrorOfItsOwn) {
+  SiteHarness s;
+  s.become(0, {"paris", "tokyo"});
+  const auto failed = all<Failed>(s.hear(1, wire::Refuse{"the swarm trains generation 2", true}));
+  ASSERT_EQ(failed.size(), 1U);
+  EXPECT_EQ(failed[0].why.code(), StatusCode::kOutdated);
+}
+
+TEST(SiteGeneration, ItSaysWhereItGoesOn) {
+  SiteHarness s;
+  s.become(0, {"paris"});
+  const auto leave = sent<wire::Leave>(s.step(Depart{"on", 2}));
+  ASSERT_EQ(leave.size(), 1U);
+  EXPECT_EQ(leave[0].second.next_generation, 2U);
+}
+
+}  // namespace
+}  // namespace collab::protocol
