@@ -77,6 +77,23 @@ install_pins() {
   echo "$digest" >"$stamp"
 }
 
+# What the tests of other people's frameworks run with. Not in site-packages, where transformers would load half of it
+# in every other test. torchvision, from PyPI made for a torch with CUDA, fails whoever imports it beside another: it
+# lies apart once more, for the one test that knows.
+install_frameworks() {
+  local requirements=ci/requirements-frameworks.txt folder=.venv/frameworks digest
+  digest="$(sha256sum <"$requirements")"
+  if [ -f "$folder/installed" ] && [ "$(cat "$folder/installed")" = "$digest" ]; then
+    echo "$requirements is installed"
+    return
+  fi
+  rm -rf "$folder"
+  python -m pip install --disable-pip-version-check --no-deps --no-compile --target "$folder" -r "$requirements"
+  mkdir "$folder/apart"
+  mv "$folder"/torchvision* "$folder/apart/"
+  echo "$digest" >"$folder/installed"
+}
+
 say "system packages"
 if [ "$mode" = all ]; then
   install_packages "${run_packages[@]}" "${test_packages[@]}"
@@ -91,6 +108,7 @@ use_venv
 say "Python packages"
 if [ "$mode" = all ]; then
   install_pins ci/requirements.txt all
+  install_frameworks
 else
   [ -f .venv/installed-all ] || install_pins ci/requirements-run.txt run
 fi

@@ -36,6 +36,8 @@ _WAYS = frozenset({"foreach", "fused", "capturable", "differentiable", "maximize
 # Numbers whatever the parameter's shape, even where that is one of a single number.
 _COUNTS = frozenset({"step", "mu_product"})
 _SHARED_AT_ONCE = 64 << 20
+# State of another class (torchao's OptimState8bit) holds more than a copy of its numbers would.
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
 class Unsuitable(Exception):
@@ -152,6 +154,8 @@ def _described(
     for name, value in optimizer.state[parameter].items():
         if value is None:
             continue
+        if isinstance(value, torch.Tensor) and type(value) not in _PLAIN:
+            raise Unsuitable(f"{kind} keeps {name} as {type(value).__name__}, which is not lent")
         if isinstance(value, torch.Tensor) and name not in _COUNTS and value.shape == parameter.shape:
             sent = _SENT_AS.get(value.dtype)
             if sent is None or value.layout is not torch.strided:
@@ -241,9 +245,10 @@ def _receive(world: World, wish: Wish, optimizer: Any) -> None:
     """The leader decides for all ranks of the site: what it gets they get; where it has state they keep theirs."""
     text, cold = "", ""
     data = None
-    if world.is_leader and _is_fresh(optimizer):
+    if world.is_leader:
         try:
-            text, data = _fetch(world, optimizer)
+            if _is_fresh(optimizer):
+                text, data = _fetch(world, optimizer)
         except Unsuitable as why:
             cold = str(why)
         except Exception as error:

@@ -125,9 +125,19 @@ def _unfit(held: Any) -> bool:
     if not isinstance(held, dict):
         return False
     return any(
-        isinstance(value, torch.Tensor) and value.is_floating_point() and not bool(torch.isfinite(value).all())
+        isinstance(value, torch.Tensor) and value.is_floating_point() and not _is_finite(value)
         for value in held.values()
     )
+
+
+def _is_finite(value: torch.Tensor) -> bool:
+    if type(value) not in (torch.Tensor, torch.nn.Parameter):
+        # A class of its own, as 8-bit optimizers have it, knows few operations. One that cannot say starts anew.
+        try:
+            value = value.dequantize()
+        except (NotImplementedError, RuntimeError, TypeError):
+            return False
+    return bool(torch.isfinite(value).all())
 
 
 def _in_backward() -> bool:

@@ -1,0 +1,43 @@
+"""Lightning's Trainer: the backend's name goes to its DDPStrategy."""
+
+from __future__ import annotations
+
+import lightning
+import tiny
+import torch
+from lightning.pytorch.strategies import DDPStrategy
+from torch.utils.data import DataLoader
+
+
+class Classifier(lightning.LightningModule):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = tiny.model()
+
+    def training_step(self, batch: list[torch.Tensor], number: int) -> torch.Tensor:
+        inputs, labels = batch
+        loss = torch.nn.functional.cross_entropy(self.layers(inputs), labels)
+        self.log("loss", loss, sync_dist=True, on_step=False, on_epoch=True)
+        self.log("right", (self.layers(inputs).argmax(1) == labels).sum(), sync_dist=True, on_step=False, on_epoch=True)
+        return loss
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return torch.optim.AdamW(self.parameters(), lr=0.01)
+
+
+model = Classifier()
+trainer = lightning.Trainer(
+    accelerator="cpu",
+    devices=1,
+    num_nodes=2,
+    strategy=DDPStrategy(process_group_backend="collab"),
+    max_epochs=1,
+    logger=False,
+    enable_checkpointing=False,
+    enable_progress_bar=False,
+    enable_model_summary=False,
+)
+trainer.fit(model, DataLoader(tiny.data(), batch_size=8, shuffle=True))
+assert trainer.world_size == 2 and trainer.global_rank == tiny.RANK
+assert 0 < float(trainer.callback_metrics["loss"]) < 2
+tiny.end(model)
