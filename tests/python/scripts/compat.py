@@ -280,6 +280,24 @@ def deep_copy() -> nn.Module:
 
 
 @case
+def parameters_moved_to_other_memory() -> nn.Module:
+    """As `p.data = …` does, in some optimizers' steps and in `.to()` there and back: what is moved is averaged."""
+    ddp = DistributedDataParallel(nn.Sequential(nn.Conv2d(1, 2, 2), nn.Flatten(), nn.Linear(8, 3)))
+    ddp.to(memory_format=torch.channels_last)
+    optimizer = torch.optim.SGD(ddp.parameters(), lr=0.1)
+    for step in range(STEPS):
+        x, y = batch(step, RANK, features=9)
+        optimizer.zero_grad()
+        cross_entropy(ddp(x.view(-1, 1, 3, 3)), y).backward()
+        optimizer.step()
+        for p in ddp.parameters():
+            p.data = p.data.clone(memory_format=torch.contiguous_format)
+    ddp.double().float()
+    expect_steps(STEPS)
+    return ddp
+
+
+@case
 def two_ddp_modules() -> nn.Module:
     """As a GAN does it: two models, two optimisers, one after the other."""
     left, right = DistributedDataParallel(small_model(1)), DistributedDataParallel(small_model(2))
