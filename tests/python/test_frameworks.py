@@ -11,6 +11,7 @@ import re
 import sys
 from importlib.machinery import PathFinder
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -133,9 +134,10 @@ def with_state(**held: Any) -> torch.optim.Optimizer:
 
 
 def test_what_is_no_plain_tensor_is_neither_lent_nor_trusted() -> None:
-    from types import SimpleNamespace
-
-    for moment, named in ((torch.zeros(4).as_subclass(Strange), "Strange"), (torch.zeros(4, dtype=torch.uint8), "uint8")):
+    for moment, named in (
+        (torch.zeros(4).as_subclass(Strange), "Strange"),
+        (torch.zeros(4, dtype=torch.uint8), "uint8"),
+    ):
         optimizer = with_state(exp_avg=moment)
         world: Any = SimpleNamespace(optimizers=[optimizer], vector=((id(optimizer.param_groups[0]["params"][0]), 4),))
         with pytest.raises(moments.Unsuitable, match=rf"keeps exp_avg as .*{named}.*, which is not lent"):

@@ -73,6 +73,20 @@ def test_what_is_lent_is_what_is_taken(kind: type[torch.optim.Optimizer], option
     joiner.step()
 
 
+def test_muons_momentum_is_lent() -> None:
+    def muon(steps: int) -> torch.optim.Optimizer:
+        optimizer = torch.optim.Muon([torch.nn.Parameter(torch.ones(4, 5))], lr=0.01)
+        for _ in range(steps):
+            optimizer.param_groups[0]["params"][0].grad = torch.ones(4, 5)
+            optimizer.step()
+        return optimizer
+
+    source, joiner = muon(3), muon(0)
+    load(joiner, *moments._copy(world_of(source)))
+    assert list(source.state_dict()["state"][0]) == ["momentum_buffer"]
+    expect_alike(joiner.state_dict(), source.state_dict())
+
+
 def test_values_that_differ_between_parameters_keep_their_places() -> None:
     source = trained(torch.optim.AdamW)
     source.param_groups[0]["params"][2].grad = None
