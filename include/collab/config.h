@@ -106,9 +106,9 @@ struct LoadedConfig {
 
 [[nodiscard]] std::span<const Knob> knob_table();
 
-// Reads all knobs. `environment` holds every variable that starts with COLLAB_; `options` are
-// (name, text) pairs that win over it. An unknown name is an error that names the nearest known one;
-// a value out of range or in a wrong unit is an error that says what is accepted.
+// Reads all knobs. `environment` holds every variable that starts with COLLAB_; `options` are (name, text) pairs that
+// win over it. An unknown option, and a variable near a knob's name, is an error that names that knob; other variables
+// are passed over. A value out of range or in a wrong unit is an error that says what is accepted.
 [[nodiscard]] Result<LoadedConfig> load_config(const std::vector<std::pair<std::string, std::string>>& environment,
                                                const std::vector<std::pair<std::string, std::string>>& options = {});
 

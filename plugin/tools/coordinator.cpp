@@ -12,7 +12,6 @@
 
 #include "collab/config.h"
 #include "collab/session.h"
-#include "core/base/log.h"
 #include "core/runtime/addresses.h"
 #include "tools/surroundings.h"
 
@@ -28,11 +27,8 @@ int serve(const po::variables_map& arguments) {
   std::vector<std::pair<std::string, std::string>> given;
   if (arguments.count("sites") > 0) given.emplace_back("site_count", arguments["sites"].as<std::string>());
   if (arguments.count("run") > 0) given.emplace_back("run", arguments["run"].as<std::string>());
-  const collab::Result<collab::LoadedConfig> loaded = collab::load_config(collab::tools::collab_environment(), given);
+  const collab::Result<collab::LoadedConfig> loaded = collab::tools::read_knobs(given, "coordinator");
   if (!loaded.ok()) return fail(loaded.status());
-  const collab::Result<collab::LogLevel> level = collab::log_level_from_name(loaded->config.log);
-  if (!level.ok()) return fail(level.status());
-  collab::set_log(*level, "coordinator");
 
   const sigset_t ends = collab::tools::block_ends();
 

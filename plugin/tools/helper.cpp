@@ -28,7 +28,7 @@ int serve(const po::variables_map& arguments) {
   for (const char* name : {"coordinator", "listen", "run", "site"}) {
     if (arguments.count(name) > 0) given.emplace_back(name, arguments[name].as<std::string>());
   }
-  const collab::Result<collab::LoadedConfig> loaded = collab::load_config(collab::tools::collab_environment(), given);
+  const collab::Result<collab::LoadedConfig> loaded = collab::tools::read_knobs(given, "helper");
   if (!loaded.ok()) return fail(loaded.status());
 
   const sigset_t ends = collab::tools::block_ends();

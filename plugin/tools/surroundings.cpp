@@ -3,6 +3,8 @@
 #include <cstdlib>
 #include <iostream>
 
+#include "core/base/log.h"
+#include "core/base/strangers.h"
 #include "transport/auto/auto_transport.h"
 #include "transport/tcp/tcp_transport.h"
 #ifdef COLLAB_HAS_UCX
@@ -13,18 +15,32 @@ extern char** environ;  // NOLINT(readability-redundant-declaration): POSIX leav
 
 namespace collab::tools {
 
+namespace {
+
 std::vector<std::pair<std::string, std::string>> collab_environment() {
   std::vector<std::pair<std::string, std::string>> found;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string text = *entry;
     const std::size_t equals = text.find('=');
-    // Not a knob: read where UCX is loaded.
-    if (text.starts_with("COLLAB_UCX_LIBRARY=")) continue;
     if (text.starts_with("COLLAB_") && equals != std::string::npos) {
       found.emplace_back(text.substr(0, equals), text.substr(equals + 1));
     }
   }
   return found;
+}
+
+}  // namespace
+
+Result<LoadedConfig> read_knobs(const std::vector<std::pair<std::string, std::string>>& given,
+                                std::string_view prefix) {
+  const auto environment = collab_environment();
+  Result<LoadedConfig> loaded = load_config(environment, given);
+  if (!loaded.ok()) return loaded;
+  const Result<LogLevel> level = log_level_from_name(loaded->config.log);
+  if (!level.ok()) return level.status();
+  set_log(*level, prefix);
+  if (const std::string foreign = foreign_in_words(environment); !foreign.empty()) log_warning(foreign);
+  return loaded;
 }
 
 Result<LinkChoice> choose_links(const LoadedConfig& loaded) {

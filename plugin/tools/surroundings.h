@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -19,7 +20,10 @@
 
 namespace collab::tools {
 
-[[nodiscard]] std::vector<std::pair<std::string, std::string>> collab_environment();
+// The knobs from the environment and the command line, which wins. Sets the log, and warns there of COLLAB_ variables
+// that are nobody's.
+[[nodiscard]] Result<LoadedConfig> read_knobs(const std::vector<std::pair<std::string, std::string>>& given,
+                                              std::string_view prefix);
 [[nodiscard]] Result<LinkChoice> choose_links(const LoadedConfig& loaded);
 // With `auto`, a coordinator and who speaks with it alone need tcp only: its address is written by people.
 enum class LinksTo : std::uint8_t { kCoordinator, kSites };

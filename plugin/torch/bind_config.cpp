@@ -9,6 +9,7 @@
 
 #include "core/base/address.h"
 #include "core/base/log.h"
+#include "core/base/strangers.h"
 #include "torch/bindings.h"
 #include "transport/auto/auto_transport.h"
 #include "transport/auto/link_choice.h"
@@ -30,6 +31,8 @@ PyConfig load(const Texts& environment, const Texts& options) {
   const std::vector<std::pair<std::string, std::string>> fields(options.begin(), options.end());
   return {value_or_raise(load_config(variables, fields))};
 }
+
+std::string foreign(const Texts& environment) { return foreign_in_words({environment.begin(), environment.end()}); }
 
 double seconds(std::chrono::milliseconds time) { return std::chrono::duration<double>(time).count(); }
 
@@ -252,6 +255,7 @@ void bind_config(py::module_& module) {
       .def_property_readonly("values", &values)
       .def_property_readonly("typed", [](const PyConfig& config) { return typed(config.loaded.config); });
   module.def("load_config", &load, py::arg("environ"), py::arg("options") = Texts());
+  module.def("foreign_in_words", &foreign, py::arg("environ"));
   module.def("knob_table", &knobs);
   module.def("knob_table_markdown", &knob_markdown);
   module.def("configure_log", &configure_log, py::arg("level"), py::arg("prefix") = "");

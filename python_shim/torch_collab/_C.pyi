@@ -86,6 +86,9 @@ class KnobRow(TypedDict):
 def load_config(environ: Mapping[str, str], options: Mapping[str, str] = ...) -> Config:
     """`environ` holds the variables that start with COLLAB_, `options` knob names and texts that win over it."""
 
+def foreign_in_words(environ: Mapping[str, str]) -> str:
+    """A warning that names variables of `environ` that are no knob and not near one, or ""."""
+
 def knob_table() -> list[KnobRow]: ...
 def knob_table_markdown() -> str: ...
 def configure_log(level: str, prefix: str = "") -> None: ...

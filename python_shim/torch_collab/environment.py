@@ -9,16 +9,11 @@ START = "COLLAB_START"  # "cohort" or "lone"
 SITE_STORE = "COLLAB_SITE_STORE"  # HOST:PORT of the store of this site's agent, in a cohort
 WORLD = "COLLAB_WORLD"  # drawn at random for this very world
 FROM_AGENT = (START, SITE_STORE, WORLD)
-UCX_LIBRARY = "COLLAB_UCX_LIBRARY"  # where UCX is, for who has it elsewhere; read where it is loaded
 
 
 def collab_variables() -> dict[str, str]:
-    """Every variable that could be meant for collab; the knob table decides which are known."""
-    return {
-        name: value
-        for name, value in os.environ.items()
-        if name.startswith("COLLAB_") and name not in (*FROM_AGENT, UCX_LIBRARY)
-    }
+    """Every variable that could be meant for collab; the core tells knobs, misspellings and others' apart."""
+    return {name: value for name, value in os.environ.items() if name.startswith("COLLAB_")}
 
 
 def from_agent(name: str) -> str:

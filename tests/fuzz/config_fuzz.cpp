@@ -1,15 +1,23 @@
 // Knobs from text: lines NAME=VALUE, the first half as variables, those after an empty line as options.
+#include <algorithm>
 #include <string>
 #include <string_view>
 
 #include "collab/config.h"
 #include "core/base/address.h"
+#include "core/base/strangers.h"
 #include "tests/fuzz/fuzz_target.h"
 
 namespace collab::fuzz {
 namespace {
 
 using Pairs = std::vector<std::pair<std::string, std::string>>;
+
+std::string as_variable(std::string_view name) {
+  std::string variable = "COLLAB_";
+  for (const char c : name) variable += static_cast<char>(c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c);
+  return variable;
+}
 
 void check(const Pairs& environment, const Pairs& options) {
   const auto loaded = load_config(environment, options);
@@ -19,6 +27,16 @@ void check(const Pairs& environment, const Pairs& options) {
     return;
   }
   FUZZ_CHECK(loaded->values.size() == knob_table().size());
+  // A variable is a knob, or passed over for its name, or told as foreign; never a misspelling.
+  const std::string foreign = foreign_in_words(environment);
+  for (const auto& [variable, text] : environment) {
+    if (!variable.starts_with("COLLAB_")) continue;
+    const bool knob = std::any_of(knob_table().begin(), knob_table().end(),
+                                  [&](const Knob& k) { return as_variable(k.name) == variable; });
+    const StrangerKind kind = stranger_of(variable, text, knob_table()).kind;
+    FUZZ_CHECK((kind == StrangerKind::kMisspelt) == knob);
+    FUZZ_CHECK(kind != StrangerKind::kForeign || foreign.find(variable) != std::string::npos);
+  }
   // What is printed is accepted, and means the same.
   Pairs printed;
   for (const KnobValue& value : loaded->values) printed.emplace_back(value.knob->name, value.value);
@@ -44,13 +62,13 @@ std::vector<Input> seed_inputs() {
   std::string all;
   for (const Knob& knob : knob_table()) {
     if (knob.name == "outer_lr") continue;
-    std::string variable = "COLLAB_";
-    for (const char c : knob.name) variable += static_cast<char>(c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c);
-    all += variable + "=" + std::string(knob.default_) + "\n";
+    all += as_variable(knob.name) + "=" + std::string(knob.default_) + "\n";
   }
   add(all);
   add("COLLAB_SYNC_EVERY=30s\nCOLLAB_OUTER=nesterov\nCOLLAB_OUTER_LR=0.7\n");
   add("COLLAB_COORDINATOR=paris:29500,[fe80::1%eth0]:29501\nCOLLAB_LISTEN=[::]:0\n");
+  add("COLLAB_SERVICE_HOST=10.0.0.1\nCOLLAB_FOO_PORT_29500_TCP_ADDR=10.0.0.1\nCOLLAB_PORT=tcp://"
+      "10.0.0.1:1\nCOLLAB_TEAM=x\n");
   add("\nsync_every=1.5h\nheartbeat=250ms\nlink_grace=1\nsite=a\nsite_index=7\n");
   return inputs;
 }

@@ -4,6 +4,7 @@
 #include <cctype>
 
 #include "core/base/knobs.h"
+#include "core/base/strangers.h"
 #include "core/base/text.h"
 
 namespace collab {
@@ -55,11 +56,7 @@ class Loader {
     const std::string_view rest = std::string_view(variable).substr(kPrefix.size());
     // Exactly the upper-case spelling: COLLAB_codec would work here and nowhere else.
     const KnobRow* row = upper(rest) == rest ? find_row(lower(rest)) : nullptr;
-    if (row == nullptr) {
-      const Knob& near = find_row(nearest_knob(rest))->knob;
-      return invalid_argument("the environment variable " + variable + " is not a knob of collab; the nearest one is " +
-                              variable_of(near) + " (`collab config` lists all)");
-    }
+    if (row == nullptr) return check_stranger(variable, text);
     setting(*row) = {text, "environment", variable};
     return {};
   }
@@ -102,6 +99,14 @@ class Loader {
   }
 
  private:
+  // A misspelling is refused: the knob that was meant would be at its default, and nobody know.
+  static Status check_stranger(const std::string& variable, const std::string& text) {
+    const Stranger stranger = stranger_of(variable, text, knob_table());
+    if (stranger.kind != StrangerKind::kMisspelt) return {};
+    return invalid_argument("the environment variable " + variable + " is not a knob of collab; the nearest one is " +
+                            variable_of(*stranger.meant) + " (`collab config` lists all)");
+  }
+
   Setting& setting(const KnobRow& row) { return settings_[static_cast<std::size_t>(&row - knob_rows().data())]; }
   static std::string text_of(std::string_view name, const Config& config) { return find_row(name)->format(config); }
 

@@ -8,8 +8,7 @@ import textwrap
 from typing import Any
 
 from torch_collab import native
-from torch_collab.cli import keys
-from torch_collab.environment import collab_variables
+from torch_collab.cli import keys, knobs
 
 
 def add_to(parsers: Any) -> None:
@@ -24,7 +23,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.markdown:
         print(native.knob_table_markdown(), end="")
         return 0
-    loaded = native.load_config(collab_variables(), {})
+    loaded = knobs.load()
     if arguments.json:
         print(json.dumps({name: {"value": value, "source": source} for name, value, source in loaded.values}, indent=2))
         return 0

@@ -8,7 +8,7 @@ import threading
 from typing import Any
 
 from torch_collab import addresses, links, native
-from torch_collab.environment import collab_variables
+from torch_collab.cli import knobs
 
 
 def add_to(parsers: Any) -> None:
@@ -23,7 +23,7 @@ def run(arguments: argparse.Namespace) -> int:
     given = {"listen": arguments.listen}
     if arguments.sites is not None:
         given["site_count"] = str(arguments.sites)
-    config = native.load_config(collab_variables(), given)
+    config = knobs.load(given)
     choice = links.choose(config)
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from torch_collab import __version__, addresses, links, native
-from torch_collab.cli import keys
-from torch_collab.environment import collab_variables
+from torch_collab.cli import keys, knobs
 
 _MIN_SHARED_MEMORY = 1 << 30
 _SOON = timedelta(days=14)
@@ -84,7 +83,7 @@ def _versions(found: Findings) -> None:
 
 def _knobs(found: Findings) -> native.Settings | None:
     try:
-        loaded = native.load_config(collab_variables(), {})
+        loaded = knobs.load()
     except ValueError as error:
         found.problem("knobs", str(error))
         return None

@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 from torch_collab import addresses, links, native
-from torch_collab.environment import collab_variables
+from torch_collab.cli import knobs
 
 _LOOK = timedelta(seconds=0.5)
 
@@ -26,11 +26,11 @@ def add_to(parsers: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     given = {name: getattr(arguments, name) for name in ("coordinator", "listen", "site")}
     given = {name: value for name, value in given.items() if value is not None}
-    config = native.load_config(collab_variables(), given)
+    config = knobs.load(given)
     if not config.coordinator:
         raise ValueError("which swarm? give --coordinator HOST:PORT or set COLLAB_COORDINATOR")
     advertise = addresses.dial_address(config.advertise, config.listen, list(config.coordinator))
-    config = native.load_config(collab_variables(), given | {"advertise": advertise})
+    config = knobs.load(given | {"advertise": advertise})
     site = config.site or f"helper-{socket.gethostname()}"[:64]
     choice = links.choose(config)
     stop = threading.Event()

@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 from torch_collab import addresses, links, native
-from torch_collab.environment import collab_variables
+from torch_collab.cli import knobs
 
 
 def add_to(parsers: Any) -> None:
@@ -20,7 +20,7 @@ def add_to(parsers: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     addresses.split_host_port(arguments.address)
-    config = native.load_config({k: v for k, v in collab_variables().items() if k != "COLLAB_COORDINATOR"}, {})
+    config = knobs.load(without="COLLAB_COORDINATOR")
     text = native.query_status(links.make(config, ""), arguments.address, arguments.timeout)
     print(text if arguments.json else render(json.loads(text)))
     return 0

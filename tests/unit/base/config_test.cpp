@@ -8,6 +8,7 @@
 #include <map>
 
 #include "core/base/knobs.h"
+#include "core/base/strangers.h"
 
 namespace collab {
 namespace {
@@ -252,7 +253,80 @@ TEST(LoadConfig, AnUnknownKnobNamesTheNearest) {
   EXPECT_THAT(error_of({{"COLLAB_codec", "fp32"}}), HasSubstr("the nearest one is COLLAB_CODEC"));
   EXPECT_THAT(error_of({}, {{"Codec", "fp32"}}), HasSubstr("the nearest one is \"codec\""));
   EXPECT_THAT(error_of({}, {{"heartbeat_ms", "5"}}), HasSubstr("\"heartbeat\""));
-  EXPECT_THAT(error_of({{"COLLAB_", ""}}), HasSubstr("is not a knob"));
+}
+
+// As Kubernetes writes them for a Service `collab` and one `collab-foo`, each with two ports, of which one has a name.
+const Pairs kOfKubernetes{{"COLLAB_SERVICE_HOST", "10.0.0.11"},
+                          {"COLLAB_SERVICE_PORT", "29500"},
+                          {"COLLAB_SERVICE_PORT_HTTP", "80"},
+                          {"COLLAB_PORT", "tcp://10.0.0.11:29500"},
+                          {"COLLAB_PORT_29500_TCP", "tcp://10.0.0.11:29500"},
+                          {"COLLAB_PORT_29500_TCP_PROTO", "tcp"},
+                          {"COLLAB_PORT_29500_TCP_PORT", "29500"},
+                          {"COLLAB_PORT_29500_TCP_ADDR", "10.0.0.11"},
+                          {"COLLAB_PORT_53_UDP_ADDR", "10.0.0.11"},
+                          {"COLLAB_FOO_SERVICE_HOST", "10.0.0.12"},
+                          {"COLLAB_FOO_SERVICE_PORT", "29500"},
+                          {"COLLAB_FOO_SERVICE_PORT_TOKEN", "29500"},
+                          {"COLLAB_FOO_PORT", "sctp://10.0.0.12:29500"},
+                          {"COLLAB_FOO_PORT_29500_TCP_PROTO", "tcp"},
+                          // Of a Service `collab-site`.
+                          {"COLLAB_SITE_PORT", "udp://10.0.0.13:53"}};
+
+TEST(LoadConfig, WhatKubernetesPutsIntoAPodIsPassedOver) {
+  const auto loaded = load_config(kOfKubernetes);
+  ASSERT_TRUE(loaded.ok()) << loaded.status().message();
+  EXPECT_EQ(foreign_in_words(kOfKubernetes), "");
+  for (const KnobValue& value : loaded->values) EXPECT_EQ(value.source, "default") << value.knob->name;
+}
+
+// Else a Service of that name would set the knob, in every pod beside it.
+TEST(KnobTable, NoKnobHasANameThatKubernetesMakes) {
+  const auto made = [](std::string_view knob) {
+    std::string variable = "COLLAB_";
+    for (const char c : knob) variable += static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+    return stranger_of(variable, "tcp://10.0.0.11:29500", {}).kind == StrangerKind::kKubernetes;
+  };
+  for (const Knob& knob : knob_table()) EXPECT_FALSE(made(knob.name)) << knob.name;
+  for (const std::string_view bad : {"port", "coordinator_port", "service_host", "port_29500_tcp", "service_port_x"}) {
+    EXPECT_TRUE(made(bad)) << bad;
+  }
+}
+
+TEST(LoadConfig, AVariableNearAKnobIsRefusedAndAnotherIsNot) {
+  for (const auto& [variable, meant] : Pairs{{"COLLAB_SYNC_EVRY", "COLLAB_SYNC_EVERY"},
+                                             {"COLLAB_CODDEC", "COLLAB_CODEC"},
+                                             {"COLLAB_CDOEC", "COLLAB_CODEC"},
+                                             {"COLLAB_STATEDIR", "COLLAB_STATE_DIR"},
+                                             {"COLLAB_MAXMBITUP", "COLLAB_MAX_MBIT_UP"},
+                                             {"COLLAB_Sync_Every", "COLLAB_SYNC_EVERY"},
+                                             {"COLLAB_JOIN_OPTIMISER", "COLLAB_JOIN_OPTIMIZER"},
+                                             {"COLLAB_LOGS", "COLLAB_LOG"}}) {
+    EXPECT_THAT(error_of({{variable, "5"}}),
+                HasSubstr(variable + " is not a knob of collab; the nearest one is " + meant + " ("));
+  }
+  const Pairs foreign{{"COLLAB_TEAM", "blue"},
+                      {"COLLAB_MY_EXPERIMENT", "7"},
+                      {"COLLAB_PORT", "29500"},
+                      {"COLLAB_LOG_DIR", "/tmp"},
+                      {"COLLAB_", ""},
+                      {"COLLAB_CODEC", "int8"},
+                      {"HOME", "/"}};
+  EXPECT_EQ(config_of(foreign).codec, CodecId::kInt8);
+  EXPECT_EQ(
+      foreign_in_words(foreign),
+      "COLLAB_, COLLAB_LOG_DIR, COLLAB_MY_EXPERIMENT, COLLAB_PORT, COLLAB_TEAM are in the environment and are not "
+      "knobs of collab, nor near one: not used (`collab config` lists all)");
+  EXPECT_THAT(foreign_in_words({{"COLLAB_TEAM", "blue"}}), HasSubstr("COLLAB_TEAM is in the environment"));
+}
+
+TEST(LoadConfig, WhatCollabSetsForItsOwnProcessesIsPassedOver) {
+  const Pairs own{{"COLLAB_START", "lone"},
+                  {"COLLAB_SITE_STORE", "127.0.0.1:1"},
+                  {"COLLAB_WORLD", "x"},
+                  {"COLLAB_UCX_LIBRARY", "/x/libucp.so.0"}};
+  EXPECT_EQ(config_of(own).run, "default");
+  EXPECT_EQ(foreign_in_words(own), "");
 }
 
 TEST(LoadConfig, AWrongValueSaysWhatIsAccepted) {

@@ -1,0 +1,106 @@
+#include "core/base/strangers.h"
+
+#include <algorithm>
+#include <array>
+#include <set>
+
+#include "core/base/text.h"
+
+namespace collab {
+namespace {
+
+constexpr std::string_view kPrefix = "COLLAB_";
+constexpr std::string_view kDigits = "0123456789";
+constexpr std::array<std::string_view, 3> kProtocols{"TCP", "UDP", "SCTP"};
+constexpr std::array<std::string_view, 4> kPartsOfPort{"", "_PROTO", "_PORT", "_ADDR"};
+// An agent's for its workers, and the library of UCX.
+constexpr std::array<std::string_view, 4> kOwn{"START", "SITE_STORE", "WORLD", "UCX_LIBRARY"};
+
+bool is_variable_of(std::string_view variable, const Knob& knob) {
+  const auto upper = [](char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c; };
+  return std::ranges::equal(variable.substr(kPrefix.size()), knob.name, {}, {}, upper);
+}
+
+std::string squeezed(std::string_view name) {
+  std::string out;
+  for (const char c : name) {
+    if (c != '_') out += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  }
+  return out;
+}
+
+// As a word or words of the name: SERVICE_HOST, FOO_SERVICE_HOST.
+bool ends_in(std::string_view name, std::string_view words) {
+  return name.ends_with(words) && (name.size() == words.size() || name[name.size() - words.size() - 1] == '_');
+}
+
+// 29500_TCP, 29500_TCP_ADDR
+bool is_port_of_service(std::string_view text) {
+  const std::size_t number = std::min(text.find_first_not_of(kDigits), text.size());
+  if (number == 0 || number == text.size() || text[number] != '_') return false;
+  text.remove_prefix(number + 1);
+  return std::ranges::any_of(kProtocols, [text](std::string_view protocol) {
+    return text.starts_with(protocol) &&
+           std::ranges::find(kPartsOfPort, text.substr(protocol.size())) != kPartsOfPort.end();
+  });
+}
+
+bool is_of_kubernetes(std::string_view rest, std::string_view value) {
+  if (ends_in(rest, "SERVICE_HOST") || ends_in(rest, "SERVICE_PORT")) return true;
+  const bool place = value.starts_with("tcp://") || value.starts_with("udp://") || value.starts_with("sctp://");
+  if (ends_in(rest, "PORT") && place) return true;
+  for (const std::string_view words : {"SERVICE_PORT_", "PORT_"}) {
+    for (std::size_t at = rest.find(words); at != std::string_view::npos; at = rest.find(words, at + 1)) {
+      if (at > 0 && rest[at - 1] != '_') continue;
+      const std::string_view behind = rest.substr(at + words.size());
+      // Of a service's port that has a name, SERVICE_PORT_HTTP says the number.
+      if (words == "SERVICE_PORT_" ? !behind.empty() : is_port_of_service(behind)) return true;
+    }
+  }
+  return false;
+}
+
+const Knob* misspelt_knob(std::string_view rest, std::span<const Knob> knobs) {
+  constexpr std::size_t kCharactersAnEdit = 4;
+  const std::string name = squeezed(rest);
+  const Knob* best = nullptr;
+  std::size_t fewest = 0;
+  for (const Knob& knob : knobs) {
+    const std::string known = squeezed(knob.name);
+    const std::size_t edits = edit_distance(name, known);
+    if (edits > std::max<std::size_t>(known.size() / kCharactersAnEdit, 1)) continue;
+    if (best == nullptr || edits < fewest) {
+      best = &knob;
+      fewest = edits;
+    }
+  }
+  return best;
+}
+
+}  // namespace
+
+Stranger stranger_of(std::string_view variable, std::string_view value, std::span<const Knob> knobs) {
+  const std::string_view rest = variable.substr(std::min(kPrefix.size(), variable.size()));
+  if (std::ranges::find(kOwn, rest) != kOwn.end()) return {StrangerKind::kOwn};
+  if (is_of_kubernetes(rest, value)) return {StrangerKind::kKubernetes};
+  if (const Knob* meant = misspelt_knob(rest, knobs)) return {StrangerKind::kMisspelt, meant};
+  return {};
+}
+
+std::string foreign_in_words(const std::vector<std::pair<std::string, std::string>>& environment) {
+  std::set<std::string> names;
+  for (const auto& [variable, value] : environment) {
+    if (!variable.starts_with(kPrefix)) continue;
+    const bool knob = std::ranges::any_of(knob_table(), [&](const Knob& k) { return is_variable_of(variable, k); });
+    if (!knob && stranger_of(variable, value, knob_table()).kind == StrangerKind::kForeign) names.insert(variable);
+  }
+  if (names.empty()) return "";
+  std::string list;
+  for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
+  return list +
+         (names.size() == 1 ? " is in the environment and is not a knob"
+                            : " are in the environment and are not knobs") +
+         " of collab, nor near one: not used (`collab config` lists all)";
+}
+
+}  // namespace collab
