@@ -150,6 +150,32 @@ TEST(Auto, ByTcpWhereAPersonWroteTheAddress) {
   EXPECT_EQ(b.used(), "tcp");
 }
 
+// A coordinator stands at the host of a site that ucx reaches, and has no port for ucx.
+TEST(Auto, WhatALinkUsesIsSaidOfThoseThatCarryData) {
+  constexpr std::string_view kNoPort = "uses tcp, not encrypted: its address names no port for ucx";
+  const auto count = [](const std::string& text, std::string_view what) {
+    std::size_t found = 0;
+    for (std::size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) ++found;
+    return found;
+  };
+  const auto pool = make_buffer_pool();
+  Listening coordinator(make_tcp({})), there(make_auto()), here(make_auto());
+  ::testing::internal::CaptureStderr();
+  const LinkId asks = here.dial(coordinator.address);
+  here.transport->send(asks, make_message(*pool, Lane::kControl, 1, 16, 0), 0);
+  ASSERT_TRUE(until([&] { return coordinator.seen.messages() == 1; }));
+  exchange(here, here.dial(there.address), there);
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(count(said, kNoPort), 0U) << said;
+  EXPECT_EQ(count(said, "uses ucx, not encrypted"), 1U) << said;
+
+  ::testing::internal::CaptureStderr();
+  exchange(here, asks, coordinator);
+  exchange(here, asks, coordinator);
+  const std::string then = ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(count(then, kNoPort), 1U) << then;
+}
+
 TEST(Auto, EachPeerByWhatItHas) {
   Listening hub(make_auto()), with(make_auto()), without(make_tcp({}));
   exchange(hub, hub.dial(without.address), without);

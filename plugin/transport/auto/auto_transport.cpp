@@ -114,6 +114,7 @@ class AutoTransport final : public Transport {
   // With mutex_ held:
   void dial_tcp(LinkId id, Trial trial, const Status& why);
   void go_on(Place place, Trial trial);
+  void carries(LinkId id);  // messages of the data lane: its kind is worth a line
   void log_reason(const std::string& host, const std::string& kind, const std::string& reason,
                   const std::string& detail = "");
 
@@ -133,6 +134,9 @@ class AutoTransport final : public Transport {
   std::map<LinkId, Trial> trials_;                 // by our number
   std::map<LinkId, LinkId> moved_, moved_back_;    // dials that went on at tcp: ours to tcp's, tcp's to ours
   std::map<std::string, TimePoint> silent_until_;  // hosts whose ucx port did not answer
+  // Dialled where the address names no port for ucx, and the host. That of a coordinator never does: nothing is said
+  // before data goes over the link, or the log would say tcp of a host whose site is reached by ucx.
+  std::map<LinkId, std::string> without_port_;
   std::set<std::string> logged_;
   std::map<LinkId, std::string> carriers_;  // open links that brought messages of the data lane, and the kind of each
   std::string carried_last_ = "auto";       // by a link that is closed
@@ -193,8 +197,13 @@ LinkId AutoTransport::connect(const std::string& address, Duration timeout) {
     trials_[link] = {plain, host, clock_.now() + timeout, {}, false};
     return link;
   }
-  log_reason(host, "tcp", by_ucx ? "ucx did not answer there lately" : "its address names no port for ucx");
-  return ours(tcp_, tcp_.transport->connect(plain, timeout));
+  const LinkId link = ours(tcp_, tcp_.transport->connect(plain, timeout));
+  if (by_ucx) {
+    log_reason(host, "tcp", "ucx did not answer there lately");
+  } else {
+    without_port_[link] = host;
+  }
+  return link;
 }
 
 void AutoTransport::send(LinkId link, TransportMessage message, std::uint64_t token) {
@@ -205,6 +214,7 @@ void AutoTransport::send(LinkId link, TransportMessage message, std::uint64_t to
     if (!trial->second.closing) trial->second.queued.emplace_back(std::move(message), token);
     return;
   }
+  if (message.lane == Lane::kData) carries(link);
   const Place place = place_of(link);
   place.part.transport->send(place.link, std::move(message), token);
 }
@@ -228,7 +238,10 @@ void AutoTransport::tell(Part& part, LinkId link, const Call& call, bool carried
   {
     const std::lock_guard lock(mutex_);
     id = ours(part, link);
-    if (carried) carriers_.try_emplace(id, part.kind);
+    if (carried) {
+      carriers_.try_emplace(id, part.kind);
+      carries(id);
+    }
   }
   call(id);
 }
@@ -258,6 +271,7 @@ void AutoTransport::closed(Part& part, LinkId link, Status why) {
       return;
     }
     if (moved_.erase(id) != 0) moved_back_.erase(link);
+    without_port_.erase(id);
     if (auto carrier = carriers_.extract(id); !carrier.empty()) carried_last_ = std::move(carrier.mapped());
   }
   handler_->on_closed(id, std::move(why));
@@ -275,6 +289,12 @@ void AutoTransport::dial_tcp(LinkId id, Trial trial, const Status& why) {
   moved_[id] = link;
   moved_back_[link] = id;
   go_on({tcp_, link}, std::move(trial));
+}
+
+void AutoTransport::carries(LinkId id) {
+  if (const auto dialled = without_port_.extract(id); !dialled.empty()) {
+    log_reason(dialled.mapped(), "tcp", "its address names no port for ucx");
+  }
 }
 
 void AutoTransport::go_on(Place place, Trial trial) {
