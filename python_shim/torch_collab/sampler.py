@@ -2,6 +2,7 @@
 
 With COLLAB_SITE_INDEX and COLLAB_SITE_COUNT both given, a default sampler takes an exact shard. Otherwise the site's
 index (COLLAB_SITE_INDEX, or a number made from the site's name) is added to its seed. COLLAB_RESEED=0 turns both off.
+Batches that a script draws by a seed of its own are not seen here: it is told at the start what to do.
 """
 
 from __future__ import annotations
@@ -17,6 +18,15 @@ from torch_collab import log, state
 
 if TYPE_CHECKING:
     from torch_collab.state import World
+
+
+# For sites that are worlds of their own.
+OWN_SEEDS = (
+    "ranks do not tell sites apart here: a script that draws batches by a seed of its own (torch.manual_seed, a "
+    "generator, numpy) draws the same at every site. Add torch_collab.site_index() to the seed (times the number of "
+    "ranks where the rank is added too), or, with COLLAB_SITE_INDEX and COLLAB_SITE_COUNT set, take every "
+    "site_count()-th part of the data from site_index() on; a DistributedSampler with default ranks needs neither"
+)
 
 
 def index_from_name(name: str) -> int:
@@ -54,7 +64,7 @@ def install(world: World) -> Callable[[], None]:
                 log.warning(
                     f"a DistributedSampler was told num_replicas={num_replicas} and rank={rank}, which are the same at "
                     "every site: with the same dataset all sites train on the same samples. Leave the two out, and "
-                    "collab gives each site its own"
+                    "collab gives each site its own, or add torch_collab.site_index() to the seed"
                 )
             return
         index, count = site_index(now), site_count(now)

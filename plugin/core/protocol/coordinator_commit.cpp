@@ -131,7 +131,10 @@ void Coordinator::State::compare(const wire::Form& form) {
         name_of(pair.a) + " and " + name_of(pair.b) + " have learned the same in " + std::to_string(kAlikeRounds) +
         " rounds running (cosine " + json_number(pair.cosine) +
         "): if they train on the same data it counts twice. Give each site its own: a DistributedSampler with default "
-        "ranks, or exact shards by COLLAB_SITE_INDEX and COLLAB_SITE_COUNT, or another seed";
+        "ranks does; where the script draws batches itself (torch.manual_seed, a generator, numpy) add "
+        "torch_collab.site_index() to the seed (times the number of ranks where the rank is added too), where it reads "
+        "files or a stream (IterableDataset) take every torch_collab.site_count()-th part from site_index() on, with "
+        "COLLAB_SITE_INDEX and COLLAB_SITE_COUNT set";
     note(Note::Level::kWarning, "same-data", text,
          {{"who", json_list({name_of(pair.a), name_of(pair.b)})}, {"round", std::to_string(form.round.value)}});
     for (const SiteId id : {pair.a, pair.b}) send(members.at(id), wire::Notice{"same-data", text});

@@ -106,6 +106,9 @@ TEST(Likeness, BothSitesAreTold) {
     }
   }
   EXPECT_THAT(sent<wire::Notice>(last)[0].second.text, HasSubstr("paris and tokyo have learned the same"));
+  for (const char* way : {"DistributedSampler", "torch_collab.site_index() to the seed", "IterableDataset"}) {
+    EXPECT_THAT(sent<wire::Notice>(last)[0].second.text, HasSubstr(way));
+  }
   EXPECT_THAT(notes(last), HasSubstr("[same-data]"));
 }
 
