@@ -13,6 +13,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <tuple>
 #include <vector>
@@ -32,6 +33,17 @@ struct MeetingBackendOptions {
   std::vector<std::string> sites;    // names, by rank of the group
   int rank = 0;
   std::chrono::milliseconds timeout{30 * 60 * 1000};
+};
+
+// While one lives, what this thread reduces is named as part of a barrier, in which its training stands
+// (protocol::kStandsStill): the coordinator need not wait for its site to come to a round.
+class StandsStill {
+ public:
+  StandsStill();
+  ~StandsStill();
+  StandsStill(const StandsStill&) = delete;
+  StandsStill& operator=(const StandsStill&) = delete;
+  [[nodiscard]] static std::string_view prefix();  // of the calls of this thread
 };
 
 class MeetingBackend final : public c10d::Backend {

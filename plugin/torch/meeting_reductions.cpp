@@ -151,8 +151,8 @@ MeetingBackend::WorkPtr MeetingBackend::post_reduce(const std::string& name, OpT
 MeetingBackend::WorkPtr MeetingBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& opts) {
   TORCH_CHECK(tensors.size() == 1, "collab: all_reduce takes one tensor a rank, got ", tensors.size());
   if (tensors[0].layout() == at::kSparse) return allreduce_sparse(tensors, opts);  // torch calls this for both
-  return post_reduce("all_reduce", OpType::ALLREDUCE, tensors, opts.reduceOp, opts.timeout, {tensors},
-                     [tensors](const at::Tensor& flat) { copy_out(flat, tensors); });
+  return post_reduce(std::string(StandsStill::prefix()) + "all_reduce", OpType::ALLREDUCE, tensors, opts.reduceOp,
+                     opts.timeout, {tensors}, [tensors](const at::Tensor& flat) { copy_out(flat, tensors); });
 }
 
 MeetingBackend::WorkPtr MeetingBackend::allreduce_coalesced(Tensors& tensors,

@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "collab/torch/backend.h"
+#include "torch/meeting_backend.h"
 #include "torch/staging.h"
 #include "torch/work.h"
 
@@ -110,7 +111,10 @@ CollabBackend::WorkPtr CollabBackend::recvAnysource(Tensors& tensors, int tag) {
 }
 
 CollabBackend::WorkPtr CollabBackend::barrier(const c10d::BarrierOptions& opts) {
-  if (pre_barrier_) pre_barrier_();
+  if (pre_barrier_) {
+    const StandsStill here;
+    pre_barrier_();
+  }
   WorkPtr inner = options_.world->barrier(opts);
   if (single_site()) return inner;
   // Behind the sums that were issued before it: a barrier is done when they are.

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from ranks import SCRIPTS
+from ranks import SCRIPTS, Ranks, expect_success
 from torchruns import ENVIRONMENT, Node, Nodes
 
 pytestmark = pytest.mark.slow
@@ -83,6 +83,20 @@ def test_a_call_in_one_site_while_another_waits_in_a_round(nodes: Nodes, first: 
     rome = nodes.start("rome", conf="is_host=0", TEST_STEPS=second, **common)
     told = "".join(node.join() for node in (paris, rome))
     assert "is in all_reduce (sum) of 1000 Float [1000], which waits for" in told
+
+
+def test_uneven_steps_before_a_barrier_do_not_wait_for_each_other() -> None:
+    # With a heartbeat of 6 s five of them are half a minute.
+    common = {"COLLAB_SYNC_EVERY": "8", "COLLAB_HEARTBEAT": "6s", "COLLAB_LINK_GRACE": "20s"}
+    environments = [{"COLLAB_SITE": s, "TEST_STEPS": n, **common} for s, n in (("paris", "7"), ("rome", "10"))]
+    with Ranks("uneven.py", ["4"], environments) as ranks:
+        finished = expect_success(ranks.join(90))
+    for rank in finished:
+        seconds = [float(text) for text in re.findall(r"barrier \d after ([\d.]+) s", rank.output)]
+        assert len(seconds) == 4 and all(each < 12 for each in seconds[1:]), rank.output
+    told = "".join(rank.output for rank in finished)
+    assert "which waits for rome" in told or "which waits for paris" in told, told
+    assert told.count("which waits for paris") == 0, "rome stands in no barrier while paris waits in a round"
 
 
 @pytest.mark.wan

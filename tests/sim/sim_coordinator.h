@@ -26,6 +26,8 @@ class SimCoordinator final : public Node {
   void kill() { dead_ = true; }
   // Its next commit reaches one member only: then `both_die` is called with that member.
   void die_at_commit(std::function<void(SiteId)> both_die) { both_die_ = std::move(both_die); }
+  // As the hub beside it does.
+  void tell_calls(protocol::CallsUnderWay calls) { step(std::move(calls)); }
 
   void on_connected(LinkId, std::uint64_t) override {}
   void on_dial_failed(std::uint64_t, const Status&) override {}

@@ -66,7 +66,8 @@ TEST_P(EachFault, LeavesOneConsistentSwarm) {
 
 INSTANTIATE_TEST_SUITE_P(Faults, EachFault,
                          testing::Values("cut", "crash", "vanish", "pause", "slow", "isolate", "nan", "flip-mean",
-                                         "flip-anchor", "one-way", "split", "coordinator", "hang", "last-words", "all"),
+                                         "flip-anchor", "one-way", "split", "coordinator", "hang", "last-words",
+                                         "barrier", "all"),
                          [](const auto& fault) {
                            std::string name = fault.param;
                            for (char& c : name) c = c == '-' ? '_' : c;

@@ -11,7 +11,7 @@
 namespace collab::sim {
 namespace {
 
-constexpr std::array<std::pair<Fault, std::string_view>, 14> kFaultNames{{
+constexpr std::array<std::pair<Fault, std::string_view>, 15> kFaultNames{{
     {Fault::kCutLink, "cut"},
     {Fault::kCrash, "crash"},
     {Fault::kVanish, "vanish"},
@@ -26,6 +26,7 @@ constexpr std::array<std::pair<Fault, std::string_view>, 14> kFaultNames{{
     {Fault::kCoordinator, "coordinator"},
     {Fault::kHang, "hang"},
     {Fault::kLastWords, "last-words"},
+    {Fault::kBarrier, "barrier"},
 }};
 
 constexpr Duration seconds(double s) { return Duration(static_cast<Duration::rep>(s * 1e6)); }
@@ -220,6 +221,7 @@ class Swarm {
       case Fault::kCoordinator: return kill_coordinator(some_candidate(), prng_.chance(0.7));
       case Fault::kHang: return network_.pause(candidates_[some_candidate()]->node(), until);
       case Fault::kLastWords: return last_words();
+      case Fault::kBarrier: return stand(name, until);
     }
   }
 
@@ -241,6 +243,16 @@ class Swarm {
         }
       });
     });
+  }
+
+  // Whoever is ready is parted from it at once; nothing may come of that but a round without it, or none.
+  void stand(const std::string& name, TimePoint until) {
+    protocol::InCall barrier{std::string(protocol::kStandsStill) + "all_reduce", {}, true};
+    for (std::uint32_t i = 0; i < options_.sites; ++i) barrier.awaits.insert("site" + std::to_string(i));
+    barrier.awaits.erase(name);
+    SimCoordinator* coordinator = candidates_[some_candidate()];
+    coordinator->tell_calls({{{name, barrier}}});
+    network_.at(until, [coordinator] { coordinator->tell_calls({}); });
   }
 
   void crash(SimSite& site, bool noticed) {

@@ -29,6 +29,7 @@ enum class Fault : std::uint8_t {
   kCoordinator,  // a coordinator is gone; one that knows nothing takes its place
   kHang,         // a coordinator stands still
   kLastWords,    // a commit reaches one member, and both it and the coordinator are gone
+  kBarrier,      // a coordinator takes a site that trains for one that stands in a barrier of all
 };
 [[nodiscard]] std::string_view name_of(Fault fault);
 [[nodiscard]] Result<std::vector<Fault>> faults_from_text(const std::string& list);  // "cut,crash", "all", "none"

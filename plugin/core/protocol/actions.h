@@ -10,6 +10,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -54,10 +55,15 @@ struct Hangup {
 
 // ---- coordinator ---------------------------------------------------------------------------------
 
+// So begins the operation of a step in which the trainings of those who have come stand still: the one that leads in a
+// barrier of the world. Other calls may be a thread's beside the training.
+inline constexpr std::string_view kStandsStill = "barrier: ";
+
 // A site whose ranks stand in a call of their world: it is not ready before those it awaits have come to it.
 struct InCall {
   std::string call;              // in words
   std::set<std::string> awaits;  // sites
+  bool stands_still = false;     // its training stands in a barrier: it cannot come before that has ended
   bool operator==(const InCall&) const = default;
 };
 // All such sites, by name, in place of those told before.

@@ -142,8 +142,7 @@ TimePoint Coordinator::State::next_deadline() const {
   next = std::min(next, round.waiting.next());
   const TimePoint grace = later(round.majority_since, config.straggler_grace);
   if (!round.attempt && grace > now) next = std::min(next, grace);
-  const TimePoint patience = later(round.circle_since, kCirclePatience * config.heartbeat);
-  if (!round.attempt && patience > now) next = std::min(next, patience);
+  if (!round.attempt && round.circle_until > now) next = std::min(next, round.circle_until);
   next = std::min(next, gathering.next());
   if (gathering.running()) {
     next = std::min(next, later(gathering.since(), last_anchor_missed() ? config.link_grace : config.join_timeout));

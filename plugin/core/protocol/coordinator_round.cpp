@@ -232,19 +232,22 @@ std::set<SiteId> Coordinator::State::set_aside_the_cut(std::set<SiteId> sites) {
 }
 
 // Those who are ready wait for sites that stand in calls of their world, which wait for those who are ready.
-std::string Coordinator::State::circle_in_words() const {
+Coordinator::State::Circle Coordinator::State::find_circle() const {
+  Circle found;
   std::vector<std::string> parts;
   for (const auto& [id, member] : members) {
     if (member.standing != Standing::kActive || round.set_aside.count(id) != 0 || member.ready) continue;
     const auto call = calls.find(member.name);
-    if (call == calls.end()) return "";
+    if (call == calls.end()) return {};
     const auto awaited = std::find_if(members.begin(), members.end(), [&](const auto& other) {
       return other.second.ready && call->second.awaits.count(other.second.name) != 0;
     });
-    if (awaited == members.end()) return "";
+    if (awaited == members.end()) return {};
+    found.stands = found.stands && call->second.stands_still;
     parts.push_back(member.name + " is in " + call->second.call + ", which waits for " + awaited->second.name);
   }
-  return join_words(parts);
+  found.words = join_words(parts);
+  return found;
 }
 
 // All are ready; or a majority is, and the grace for the others has passed since, or they cannot come.
@@ -255,13 +258,10 @@ void Coordinator::State::try_to_form() {
   const Count count = count_crew();
   if (!anchor || count.ready == 0) return;
   const bool whole = count.ready == count.all && count.helped;
-  const std::string circle = whole || calls.empty() ? "" : circle_in_words();
-  if (circle.empty()) {
-    round.circle_since = kNever;
-  } else if (round.circle_since == kNever) {
-    round.circle_since = now;
-  }
-  const bool tied = now >= later(round.circle_since, kCirclePatience * config.heartbeat);
+  const auto& [circle, stands] = whole || calls.empty() ? Circle() : find_circle();
+  round.circle_since = circle.empty() ? kNever : std::min(round.circle_since, now);
+  round.circle_until = stands ? round.circle_since : later(round.circle_since, kCirclePatience * config.heartbeat);
+  const bool tied = now >= round.circle_until;
   if (!is_quorum(count.ready_voters, count.ready_remember)) {
     if ((!whole && !tied) || std::any_of(members.begin(), members.end(), still)) return;
     if (tied) return recess(circle);

@@ -44,7 +44,8 @@ namespace collab::protocol {
 inline constexpr int kSuspectAfter = 5;
 inline constexpr int kReplaceAfter = 3;
 // Heartbeats for which those who are ready and those in a call wait for each other before they are parted: what waits
-// in a call may be a thread beside the training, which comes to its round all the same.
+// in a call may be a thread beside the training, which comes to its round all the same. In a barrier of the world the
+// trainings themselves stand, and cannot come: there is nothing to wait for.
 inline constexpr int kCirclePatience = 5;
 inline constexpr std::size_t kMaxClaims = 64;
 // Up to here everybody hears of every change at once; beyond, changes are gathered: a roster for all grows with the
@@ -143,6 +144,7 @@ struct RoundRecord {
   TimePoint formed{};
   TimePoint majority_since = kNever;  // most of those who are waited for are ready
   TimePoint circle_since = kNever;    // all others are in calls that wait for those who are ready
+  TimePoint circle_until = kNever;    // then they are parted
   bool stalled = false;               // an attempt ran into the limit and nobody had finished
   std::vector<wire::Slice> slices;    // of the last attempt
   // Lost since they took part in it, owning nothing: what they sent to the owners may be there whole.
@@ -396,7 +398,11 @@ struct Coordinator::State {
   [[nodiscard]] bool cut_from_itself(SiteId id) const;  // its own part of an exchange has failed
   [[nodiscard]] std::set<SiteId> owners(const std::set<SiteId>& sites) const;
   [[nodiscard]] std::set<SiteId> set_aside_the_cut(std::set<SiteId> sites);
-  [[nodiscard]] std::string circle_in_words() const;  // empty: there is none
+  struct Circle {
+    std::string words;   // empty: there is none
+    bool stands = true;  // the training of each of the others stands in its call
+  };
+  [[nodiscard]] Circle find_circle() const;
   [[nodiscard]] bool states_agree(const std::set<SiteId>& sites);
   void form(const std::set<SiteId>& sites);
   void share_out(wire::Form& form, const std::set<SiteId>& sites);  // its slices

@@ -71,6 +71,7 @@ CallsUnderWay Meeting::calls_under_way() const {
           InCall& call = calls.sites[site_of(group.members[member])];
           call.call = call_in_words(part.bring);
           call.awaits.insert(awaits.begin(), awaits.end());
+          call.stands_still = call.stands_still || part.bring.operation.starts_with(kStandsStill);
         }
       }
     }

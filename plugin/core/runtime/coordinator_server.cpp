@@ -148,10 +148,11 @@ class Server final : public CoordinatorServer {
     tell_members();
   }
 
-  // A round and a call must not wait for each other.
+  // A round and a call must not wait for each other. While nobody waits for a round the machine knows of no calls: what
+  // it was told for the last one would part the next.
   void tell_calls() {
-    if (!machine_.waits_for_sites()) return;
-    protocol::CallsUnderWay calls = meeting_.calls_under_way();
+    protocol::CallsUnderWay calls;
+    if (machine_.waits_for_sites()) calls = meeting_.calls_under_way();
     if (calls == calls_) return;
     calls_ = calls;
     feed(std::move(calls));

@@ -88,6 +88,42 @@ TEST_F(Waiting, ARoundAndACallDoNotWaitForEachOther) {
   EXPECT_EQ(c.coordinator.members(), 3U);
 }
 
+TEST_F(Waiting, WhoStandsInABarrierCannotComeAndIsNotWaitedFor) {
+  const InCall barrier{"barrier: all_reduce (max) of 1 Long", {"paris"}, true};
+  static_cast<void>(c.hear(1, H::ready(1)));
+  EXPECT_TRUE(sent<wire::Recess>(c.step(CallsUnderWay{{{"tokyo", barrier}}})).empty()) << "lima trains on";
+  const auto actions = c.step(CallsUnderWay{{{"tokyo", barrier}, {"lima", barrier}}});
+  ASSERT_EQ(sent<wire::Recess>(actions).size(), 1U);
+  EXPECT_EQ(sent<wire::Recess>(actions)[0].first, LinkId{1});
+  EXPECT_THAT(sent<wire::Recess>(actions)[0].second.reason, HasSubstr("which waits for paris"));
+  // The barrier goes on: all come to its round.
+  static_cast<void>(c.step(CallsUnderWay{}));
+  for (const std::uint64_t site : {1, 2, 3}) {
+    const auto formed = c.hear(site, H::ready(1));
+    EXPECT_TRUE(sent<wire::Recess>(formed).empty());
+    if (site == 3) {
+      EXPECT_EQ(reformed(formed).participants.size(), 3U);
+    }
+  }
+}
+
+TEST_F(Waiting, AMajorityFormsAtOnceWithoutWhoStandsInABarrierForIt) {
+  static_cast<void>(c.hear(1, H::ready(1)));
+  static_cast<void>(c.step(CallsUnderWay{{{"lima", {"barrier: x", {"paris", "tokyo"}, true}}}}));
+  const auto actions = c.hear(2, H::ready(1));
+  EXPECT_EQ(reformed(actions).participants.size(), 2U);
+  EXPECT_THAT(notes(actions), HasSubstr("goes on without lima: lima is in barrier: x, which waits for paris"));
+}
+
+TEST_F(Waiting, OneOfThoseInACallMayTrainBesideIt) {
+  const InCall barrier{"barrier: x", {"paris"}, true};
+  static_cast<void>(c.hear(1, H::ready(1)));
+  static_cast<void>(c.step(CallsUnderWay{{{"tokyo", barrier}, {"lima", {"all_reduce", {"paris"}, false}}}}));
+  EXPECT_TRUE(sent<wire::Recess>(c.pass(seconds(4), {1, 2, 3})).empty());
+  // It has come to its round: only who stands is left, and a majority is ready.
+  EXPECT_EQ(reformed(c.hear(3, H::ready(1))).participants.size(), 2U);
+}
+
 TEST_F(Waiting, AMajorityGoesOnWithoutWhoWaitsForItInACall) {
   static_cast<void>(c.hear(1, H::ready(1)));
   static_cast<void>(c.hear(2, H::ready(1)));

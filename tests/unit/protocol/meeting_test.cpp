@@ -145,6 +145,20 @@ TEST_F(MeetingTest, WhoStandsInACallAndForWhomIsTold) {
   EXPECT_THAT(world.hub(0)->calls_under_way().sites, IsEmpty());
 }
 
+TEST_F(MeetingTest, WhoseTrainingStandsInACallIsTold) {
+  const auto come = [&](std::uint32_t rank, const std::string& operation) {
+    world.at_client(rank, request(1, operation, wire::Absence::kGoesOn, "x"));
+  };
+  come(0, std::string(kStandsStill) + "all_reduce (max)");
+  world.run_for(kSoon);
+  EXPECT_TRUE(world.hub(0)->calls_under_way().sites.at("paris").stands_still);
+  for (const std::uint32_t rank : {1U, 2U, 3U}) come(rank, std::string(kStandsStill) + "all_reduce (max)");
+  ASSERT_TRUE(world.run_until([&] { return all_done(1, {0, 1, 2, 3}); }, kSoon));
+  world.at_client(0, request(2, "barrier", wire::Absence::kGoesOn, ""));
+  world.run_for(kSoon);
+  EXPECT_FALSE(world.hub(0)->calls_under_way().sites.at("paris").stands_still) << "it may be a thread's";
+}
+
 TEST_F(MeetingTest, ATimeOutNamesWhoDidNotCome) {
   for (const std::uint32_t rank : {0U, 2U}) {
     MeetingRequest late = request(1, "all_reduce", wire::Absence::kGoesOn, "x");
