@@ -23,6 +23,10 @@ class OptimizerCycle:
         self._order: list[Hashable] = []
         self._last: Hashable | None = None
         self._since_last = 0
+        self._steps: dict[Hashable, int] = {}  # of each of the others since the last one's step
+        self._most = (1, 1)  # of one of the others, before each of the last one's latest two steps
+        self._introduced: tuple[int, Hashable] | None = None
+        self._warned = False
 
     def alone(self, key: Hashable) -> None:
         """`key` is known to train everything: no need to learn."""
@@ -33,7 +37,7 @@ class OptimizerCycle:
         """An optimiser is about to step. True: a cycle that was not known yet has ended just before it."""
         if self._last is None and key in self._order:
             self._last = self._order[-1]
-            self._since_last = 0
+            self._begin_cycle()
             return True
         return False
 
@@ -43,19 +47,49 @@ class OptimizerCycle:
             self._order.append(key)
             if self._last is not None:
                 self._last = key
-                self._since_last = 0
+                self._begin_cycle()
                 # The step that ended with the former last one has been counted already.
                 return False
         if self._last is None:
             return False
         if key == self._last:
-            self._since_last = 0
+            self._most = (self._most[1], max(self._steps.values(), default=1))
+            self._begin_cycle()
             return True
         self._since_last += 1
+        self._steps[key] = self._steps.get(key, 0) + 1
         if self._since_last >= PATIENCE:
-            self._order, self._last, self._since_last = [key], None, 0
+            self._order, self._last = [key], None
+            self._begin_cycle()
         return False
+
+    @property
+    def last(self) -> Hashable | None:
+        """Whose step ends a step of the model; None while that is learned."""
+        return self._last
 
     def unfinished(self) -> bool:
         """True: something has stepped, but no step of the model was ever counted."""
         return self._last is None and bool(self._order)
+
+    def to_introduce(self) -> tuple[int, Hashable] | None:
+        """How many there are and the last of them, once, when that is known of several or has changed."""
+        if self._last is None or len(self._order) < 2:
+            return None
+        known = (len(self._order), self._last)
+        if known == self._introduced:
+            return None
+        self._introduced = known
+        return known
+
+    def to_warn_of(self) -> int:
+        """So many steps of another to one of the last's, twice running; said once, 0 else."""
+        steps = min(self._most)
+        if steps < 2 or self._warned:
+            return 0
+        self._warned = True
+        return steps
+
+    def _begin_cycle(self) -> None:
+        self._since_last = 0
+        self._steps = {}

@@ -65,6 +65,7 @@ class Settings:
     listen: str
     advertise: str
     transport: str
+    sync_every_steps: int  # 0: rounds are counted in time
     buffers: bool
     join_optimizer: bool
     reseed: bool
@@ -84,6 +85,11 @@ def load_config(environment: Mapping[str, str], options: Mapping[str, str]) -> S
         name: typed[name] for name in Settings.__dataclass_fields__ if name not in ("raw", "values", "coordinator")
     }
     return Settings(raw=raw, values=tuple(raw.values), coordinator=tuple(typed["coordinator"]), **fields)
+
+
+def foreign_in_words(environment: Mapping[str, str]) -> str:
+    """A warning that names COLLAB_ variables that are no knob and not near one, or ""."""
+    return str(_module().foreign_in_words(dict(environment)))
 
 
 def knob_table() -> list[_C.KnobRow]:

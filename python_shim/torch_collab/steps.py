@@ -39,6 +39,7 @@ def before_optimizer_step(optimizer: Any, args: Any, kwargs: Any) -> None:
     if nested or world.session is None or not _trains_vector(world, optimizer):
         return
     if world.cycle.before(id(optimizer)):
+        _tell_of_cycle(world)
         count(world)
     moments.before_step(world, optimizer)
 
@@ -59,8 +60,35 @@ def after_optimizer_step(optimizer: Any, args: Any, kwargs: Any) -> None:
         return
     if _skipped_by_scaler(optimizer):
         return
-    if world.cycle.after(id(optimizer)):
+    ends = world.cycle.after(id(optimizer))
+    if len(world.optimizers) > 1:
+        _tell_of_cycle(world)
+    if ends:
         count(world)
+
+
+def _tell_of_cycle(world: World) -> None:
+    """With several optimizers, what is counted; and that it comes seldom."""
+    introduced, steps = world.cycle.to_introduce(), world.cycle.to_warn_of()
+    if not world.is_leader:
+        return
+    if introduced is not None:
+        count_of, last = introduced
+        log.info(
+            f"{count_of} optimizers train the model; a step is counted when {_name(world, last)} (the last of the "
+            "cycle) has stepped"
+        )
+    period = world.config.sync_every_steps
+    if steps and period:
+        log.warning(
+            f"a step is counted only every {steps} steps of another optimizer, when {_name(world, world.cycle.last)} "
+            f"steps: COLLAB_SYNC_EVERY={period} means {steps * period:,} steps of the others between rounds. Lower "
+            "COLLAB_SYNC_EVERY, or give it in seconds (COLLAB_SYNC_EVERY=30s)"
+        )
+
+
+def _name(world: World, key: object) -> str:
+    return next((type(each).__name__ for each in world.optimizers if id(each) == key), "the last one")
 
 
 def count(world: World) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from ranks import expect_success, listing, run_ranks
 from torch_collab.cycle import PATIENCE, OptimizerCycle
 
 
@@ -50,8 +52,57 @@ def test_a_single_turn_is_unfinished_business() -> None:
     assert not cycle.unfinished()
 
 
+def test_several_are_introduced_when_their_cycle_is_known_and_again_when_it_changes() -> None:
+    cycle = OptimizerCycle()
+    steps(cycle, "dg")
+    assert cycle.to_introduce() is None, "it may be one turn of three"
+    steps(cycle, "d")
+    assert cycle.to_introduce() == (2, "g") and cycle.to_introduce() is None
+    steps(cycle, "gdg")
+    assert cycle.to_introduce() is None
+    steps(cycle, "e")
+    assert cycle.to_introduce() == (3, "e")
+
+
+def test_one_optimizer_is_not_introduced() -> None:
+    cycle = OptimizerCycle()
+    cycle.alone("a")
+    steps(cycle, "aaa")
+    assert cycle.to_introduce() is None and cycle.to_warn_of() == 0
+
+
+@pytest.mark.parametrize(("rate", "told"), [(1, 0), (2, 2), (50, 50)])
+def test_a_last_one_that_steps_seldom_is_warned_of_once(rate: int, told: int) -> None:
+    cycle = OptimizerCycle()
+    steps(cycle, ("d" * rate + "g") * 2)
+    assert cycle.to_warn_of() == 0, "once may be a warm-up"
+    steps(cycle, ("d" * rate + "g") * 2)
+    assert cycle.to_warn_of() == told and cycle.to_warn_of() == 0
+
+
+def test_a_warm_up_of_one_optimizer_is_no_reason_to_warn() -> None:
+    cycle = OptimizerCycle()
+    steps(cycle, "d" * 50 + "gd" * 10)
+    assert cycle.to_warn_of() == 0
+
+
 @given(st.lists(st.sampled_from("abc"), min_size=1, max_size=6, unique=True), st.integers(2, 20))
 def test_any_fixed_order_counts_every_turn_once(order: list[str], turns: int) -> None:
     cycle = OptimizerCycle()
     counted = sum(steps(cycle, "".join(order) * turns)) + int(cycle.unfinished())
     assert counted == turns
+
+
+@pytest.mark.parametrize(("rate", "sync_every", "warned"), [(1, "4", False), (50, "2", True), (50, "1h", False)])
+def test_the_leader_says_whose_step_is_counted_and_when_that_comes_seldom(
+    rate: int, sync_every: str, warned: bool
+) -> None:
+    environment = {"TEST_RATE": str(rate), "COLLAB_SYNC_EVERY": sync_every}
+    finished = expect_success(run_ranks("seldom.py", ["a", "a", "b"], environment=environment))
+    for rank, leads in zip(finished, (True, False, True), strict=True):
+        told = "2 optimizers train the model; a step is counted when SGD (the last of the cycle) has stepped"
+        assert rank.output.count(told) == int(leads), listing(finished)
+        assert rank.output.count("a step is counted only every") == int(leads and warned), listing(finished)
+        if leads and warned:
+            assert "every 50 steps" in rank.output and "COLLAB_SYNC_EVERY=2 means 100 steps" in rank.output
+            assert "Lower COLLAB_SYNC_EVERY, or give it in seconds" in rank.output
