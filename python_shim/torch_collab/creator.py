@@ -7,7 +7,7 @@ from typing import Any
 
 import torch.distributed as dist
 
-from torch_collab import environment, links, log, meeting, native, options, places, state, swarm
+from torch_collab import environment, links, log, meeting, native, options, places, sampler, state, swarm
 from torch_collab.addresses import split_host_port
 from torch_collab.environment import collab_variables
 from torch_collab.groups import make_inner
@@ -48,6 +48,8 @@ def _create_world(opts: Any, backend_options: Any) -> Any:
     everyone = places.exchange(told, rank, size, mine, timeout)
     sites = places.draw_lone_site(everyone) if start is Start.LONE else places.draw_map(everyone)
     site = sites.of(rank)
+    if rank == site.leader and (foreign := native.foreign_in_words(variables)):
+        log.warn_once(foreign)
     world = state.World(
         start=start,
         rank=rank,
@@ -80,6 +82,8 @@ def _create_world(opts: Any, backend_options: Any) -> Any:
         backend.set_pre_barrier(ends.before_world_barrier)
     if rank == 0:
         log.info(_describe(world))
+        if world.start is Start.LONE:
+            log.info(sampler.OWN_SEEDS)
     return backend
 
 

@@ -12,9 +12,14 @@ import json
 import secrets
 from dataclasses import dataclass
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from torch_collab import links, native
+from torch_collab.groups import Inner
+from torch_collab.places import Site, Sites
 
 if TYPE_CHECKING:
     from torch_collab import _C
@@ -76,6 +81,27 @@ def part(world: World, opts: Any) -> Part:
     names = tuple(world.sites.of(rank).name for rank in ranks)
     assert world.seat is not None
     return Part(world.seat, number & ~1, ranks, names)  # the leaders' group is the next number
+
+
+def gather(world: World, what: str, mine: bytes, limit: timedelta) -> list[bytes]:
+    """What every rank of the world brings, by rank, all as many bytes. Collective, once for each `what`.
+
+    In a group of its own, so that a script's collectives, which may be in another order at another site, do not count.
+    Raises RuntimeError with rank and site once one is known to be gone, after COLLAB_LINK_GRACE, or does not come.
+    """
+    assert world.seat is not None
+    digest = hashlib.blake2b(f"{world.meeting_id}/{what}".encode(), digest_size=8).digest()
+    names = tuple(world.sites.of(rank).name for rank in range(world.size))
+    inner = Inner(
+        None, None, None, Part(world.seat, int.from_bytes(digest, "big") & ~1, tuple(range(world.size)), names)
+    )
+    opts = SimpleNamespace(group_rank=world.rank, group_size=world.size, timeout=limit)
+    # Each rank for itself: nothing here is summed over a site first.
+    apart = Sites(tuple(Site(name, (rank,)) for rank, name in enumerate(names)))
+    backend = native.make_backend(opts, apart, inner, is_world=False)
+    parts = [torch.empty(len(mine), dtype=torch.uint8) for _ in range(world.size)]
+    backend.allgather([parts], [torch.frombuffer(bytearray(mine), dtype=torch.uint8)]).wait()
+    return [bytes(part.tolist()) for part in parts]
 
 
 def leave(world: World) -> None:

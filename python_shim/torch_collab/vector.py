@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.distributed as dist
 
-from torch_collab import log, native, refuse
+from torch_collab import log, meeting, native, refuse
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
@@ -268,6 +268,8 @@ def check_same_between_sites(world: World, entries: list[Entry]) -> None:
     if world.is_leader:
         world.told.set(f"collab/model/{mine}", json.dumps(lines))
     limit = timedelta(seconds=world.config.join_timeout)
+    if world.seat is not None and _all_hold(world, lines, limit):
+        return
     for index, site in enumerate(world.sites.sites):
         if index == mine:
             continue
@@ -286,6 +288,19 @@ def check_same_between_sites(world: World, entries: list[Entry]) -> None:
                 f"collab: sites hold different models: tensor {position} is {here} at {world.site.name} and {there} at "
                 f"{site.name}. All sites must train the same model, with the same parameters frozen at the same values"
             )
+
+
+def _all_hold(world: World, lines: list[str], limit: timedelta) -> bool:
+    """Whether every rank of the world has the same lines; the meeting knows who is gone, and ends the wait then."""
+    digest = hashlib.sha256("\n".join(lines).encode()).digest()
+    try:
+        digests = meeting.gather(world, "models", digest, limit)
+    except RuntimeError as error:
+        raise RuntimeError(
+            "collab: not every site has come to its first training forward, where their models are compared (at most "
+            f"{limit.total_seconds():.0f} s are waited, COLLAB_JOIN_TIMEOUT): {str(error).removeprefix('collab: ')}"
+        ) from None
+    return set(digests) == {digest}
 
 
 def first_difference(a: list[str], b: list[str]) -> tuple[int, str, str]:

@@ -64,6 +64,44 @@ def test_what_belongs_to_one_site_may_differ() -> None:
         expect_success(ranks.join(60))
 
 
+# What Kubernetes puts into a pod beside a Service `collab`, and variables of somebody's own.
+STRANGERS = {"COLLAB_SERVICE_HOST": "10.0.0.1", "COLLAB_PORT": "tcp://10.0.0.1:29500", "COLLAB_PORT_29500_TCP": "x",
+             "COLLAB_MY_EXPERIMENT": "7", "COLLAB_TEAM": "blue"}  # fmt: skip
+
+
+def test_variables_of_somebody_else_are_told_once_a_site_and_end_nothing() -> None:
+    environments = [{"COLLAB_SITE": site, **STRANGERS} for site in ("a", "a", "b")]
+    with Ranks("bad.py", ["plain"], environments) as ranks:
+        finished = ranks.join(60)
+    expect_success(finished)
+    told = "warning: COLLAB_MY_EXPERIMENT, COLLAB_TEAM are in the environment and are not knobs"
+    assert [rank.output.count(told) for rank in finished] == [1, 0, 1], listing(finished)
+    assert all(rank.output.count("_EXPERIMENT") <= 1 for rank in finished)
+    assert not any("COLLAB_PORT" in rank.output or "SERVICE" in rank.output for rank in finished), listing(finished)
+
+
+@pytest.mark.parametrize("variable", ["COLLAB_CODDEC", "COLLAB_STATEDIR", "COLLAB_codec"])
+def test_a_misspelt_variable_is_refused(variable: str) -> None:
+    with Ranks("bad.py", ["plain"], [{"COLLAB_SITE": "a", variable: "x"}]) as ranks:
+        refused(ranks.join(40), f"{variable} is not a knob of collab; the nearest one is COLLAB_")
+
+
+# Also the one that serves the coordinator.
+@pytest.mark.parametrize(("victim", "other"), [(1, 0), (0, 1)])
+def test_a_site_that_dies_before_its_first_forward_is_not_waited_for_until_the_join_timeout(
+    victim: int, other: int
+) -> None:
+    common = {"COLLAB_LINK_GRACE": "4s", "COLLAB_JOIN_TIMEOUT": "10m"}
+    environments = [{"COLLAB_SITE": site, **common} for site in TWO]
+    with Ranks("bad.py", [f"dies-at-{victim}"], environments) as ranks:
+        finished = ranks.join(90)
+    assert finished[victim].status == 3, listing(finished)
+    refused([finished[other]], "not every site has come to its first training forward")
+    assert "gone" in finished[other].output or "coordinator" in finished[other].output, listing(finished)
+    if victim == 1:
+        assert "rank 1 of b is gone" in finished[other].output, listing(finished)
+
+
 @pytest.mark.slow
 def test_models_that_differ_between_sites() -> None:
     finished = run_ranks("bad.py", TWO, "other-model-at-b")

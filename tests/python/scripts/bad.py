@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 import torch
@@ -28,6 +29,8 @@ def other_model() -> nn.Module:
 
 def main(what: str) -> None:
     dist.init_process_group("collab")
+    if what == f"dies-at-{torch_collab.site_index()}":
+        os._exit(3)
     if what == "other-model-at-b":
         train(other_model() if torch_collab.site_index() == 1 else small_model())
     elif what == "other-frozen-at-rank-1":
