@@ -58,9 +58,11 @@ wire::Join SimSite::make_join() const {
   join.expected_sites = options_.expected_sites;
   join.address = options_.address;
   join.helper = options_.helper;
+  join.generation = options_.generation;
   join.elements = options_.elements;
   join.settings = {{"codec", "fp32"}};
-  if (!options_.helper) join.model = {{"weight", "float32", {options_.elements}, true, {}}};
+  const std::string model = "weight" + std::to_string(options_.generation);
+  if (!options_.helper) join.model = {{model, "float32", {options_.elements}, true, {}}};
   if (saved_) {
     join.offer = {saved_->run, saved_->round, digest_of(saved_->anchor), saved_->branch};
     join.report.voters = saved_->voters;
@@ -158,7 +160,10 @@ void SimSite::act(const SiteAction& action) {
         } else if constexpr (std::is_same_v<T, Left>) {
           report_.over = true;
         } else if constexpr (std::is_same_v<T, Failed>) {
-          report_.over = report_.failed = true;
+          // Who is behind trains alone, and comes to the next generation by and by.
+          report_.goes_on = a.why.code() == StatusCode::kOutdated;
+          report_.over = true;
+          report_.failed = !report_.goes_on;
           report_.why = a.why;
           log_(options_.process, "FAILED " + a.why.to_string());
         } else if constexpr (std::is_same_v<T, Note>) {
@@ -172,7 +177,10 @@ void SimSite::train() {
   training_ = true;
   rebase_owed_ = false;
   const bool all_counted = report_.uncounted_from == report_.trained;
-  if (report_.round >= options_.last_round && all_counted) return post(Depart{"trained to the end"});
+  if (report_.round >= options_.last_round && all_counted) {
+    report_.goes_on = options_.generation < options_.last_generation;
+    return post(Depart{"trained to the end", report_.goes_on ? options_.generation + 1 : 0});
+  }
   const double extra = prng_.uniform() * 2 * static_cast<double>(options_.train_mean.count());
   later(options_.train_min + Duration(static_cast<Duration::rep>(extra)), [this] { trained(); });
 }

@@ -42,6 +42,8 @@ struct SimSiteOptions {
   std::string address;
   bool behind_nat = false;  // nobody gets through to that address
   std::uint32_t expected_sites = 1;
+  std::uint32_t generation = 1;       // of the models it trains one after the other
+  std::uint32_t last_generation = 1;  // after it there is none
   std::uint64_t elements = 5'000;
   std::uint64_t chunk_elements = 1'024;
   std::uint32_t window = 4;
@@ -63,6 +65,7 @@ struct SimSiteOptions {
 struct SimSiteReport {
   bool over = false;
   bool failed = false;
+  bool goes_on = false;  // with the next generation
   Status why;
   RoundId round;
   RunId run;

@@ -67,6 +67,7 @@ class Swarm {
   SwarmResult run() {
     branches_ = options_.seed % 3 == 0;
     helped_ = options_.seed % 5 == 2;
+    generations_ = options_.seed % 7 == 3 ? 2 + options_.seed % 2 : 1;
     for (std::uint32_t i = 0; i < options_.candidates; ++i) start_coordinator(i);
     nat_ = options_.seed % 6 == 4;
     // Sites that cannot be dialled; at least one can. Two need a third between them, so nothing happens to that one.
@@ -78,11 +79,12 @@ class Swarm {
       hidden += hide ? 1 : 0;
       const std::string name = "site" + std::to_string(i);
       network_.at(TimePoint(seconds(2 * prng_.uniform())),
-                  [this, name, hide] { start_site(name, hide, std::nullopt); });
+                  [this, name, hide] { start_site(name, hide, std::nullopt, 1); });
     }
-    if (helped_) network_.at(TimePoint(seconds(3)), [this] { start_site(kHelper, false, std::nullopt); });
+    if (helped_) network_.at(TimePoint(seconds(3)), [this] { start_site(kHelper, false, std::nullopt, 1); });
+    if (generations_ > 1) follow_generations();
     if (!options_.faults.empty()) plan_faults();
-    const TimePoint end = (options_.faults.empty() ? TimePoint{} : kQuiet) + kBound;
+    const TimePoint end = (options_.faults.empty() ? TimePoint{} : kQuiet) + generations_ * kBound;
     std::uint64_t events = 0;
     while (!finished() && network_.now() < end && checkers_.failures().empty()) {
       if (!network_.run_one()) break;
@@ -153,13 +155,15 @@ class Swarm {
     return static_cast<std::uint32_t>(prng_.below(candidates_.size()));
   }
 
-  void start_site(const std::string& name, bool hidden, std::optional<Saved> saved) {
+  void start_site(const std::string& name, bool hidden, std::optional<Saved> saved, std::uint32_t generation) {
     SimSiteOptions site;
     site.name = name;
     site.process = name + "." + std::to_string(++processes_[name]);
     site.address = hidden && !nat_ ? "" : site.process;
     site.behind_nat = hidden;
     site.expected_sites = processes_[name] == 1 && name != kHelper ? options_.sites : 1;
+    site.generation = generation;
+    site.last_generation = generations_;
     site.elements = 1'000 + 1'000 * (options_.seed % 7);
     site.last_round = RoundId{options_.rounds};
     if (prng_.chance(0.2)) site.coordinators.emplace_back("nobody");
@@ -263,8 +267,25 @@ class Swarm {
     const std::string name = site.options().name;
     std::optional<Saved> saved;
     if (prng_.chance(0.7) && !site.options().helper) saved = site.saved();
+    // A script that is started again begins with its first model, one that has checkpoints goes on with the last.
+    const std::uint32_t generation = saved ? site.options().generation : 1;
     network_.at(network_.now() + seconds(0.5 + 8 * prng_.uniform()),
-                [this, name, saved] { start_site(name, hidden_[name], saved); });
+                [this, name, saved, generation] { start_site(name, hidden_[name], saved, generation); });
+  }
+
+  // A site that has ended one generation, or is behind, begins the next in another process.
+  void follow_generations() {
+    for (std::size_t i = 0; i < sites_.size(); ++i) {
+      SimSite& site = *sites_[i];
+      if (!site.report().over || !site.report().goes_on || followed_.count(&site) != 0) continue;
+      if (dead_.count(&site) != 0) continue;
+      followed_.insert(&site);
+      const std::string name = site.options().name;
+      const std::uint32_t next = site.options().generation + 1;
+      const Duration after = seconds(site.report().why.ok() ? 0.05 * prng_.uniform() : 5 * prng_.uniform());
+      network_.at(network_.now() + after, [this, name, next] { start_site(name, hidden_[name], std::nullopt, next); });
+    }
+    network_.at(network_.now() + seconds(0.02), [this] { follow_generations(); });
   }
 
   // No majority of those it needs for a round will ever be here: they have ended, or too few of them have kept their
@@ -329,9 +350,11 @@ class Swarm {
     for (const auto& site : sites_) {
       if (dead_.count(site.get()) != 0 || site->options().helper) continue;
       if (!site->report().over || (site->report().failed && restarts())) return false;
+      if (site->report().goes_on && followed_.count(site.get()) == 0) return false;
     }
     for (std::uint32_t i = 0; i < options_.sites; ++i) {
-      if (live("site" + std::to_string(i)) == nullptr) return false;  // is about to start again
+      SimSite* site = live("site" + std::to_string(i));
+      if (site == nullptr || site->report().goes_on) return false;  // is about to start again
     }
     return true;
   }
@@ -342,6 +365,7 @@ class Swarm {
       if (dead_.count(site.get()) != 0 || site->options().helper) continue;
       const SimSiteReport& report = site->report();
       const std::string& process = site->options().process;
+      if (report.goes_on && !report.why.ok()) continue;  // it was behind
       const bool unavailable = report.failed && report.why.code() == StatusCode::kUnavailable;
       if (left_alone(*site) && (!report.over || unavailable)) {
         log(process, "is left alone");
@@ -358,9 +382,9 @@ class Swarm {
       }
       if (report.undisturbed) checkers_.expect_all_counted(process, report.trained);
     }
-    if (options_.faults.empty() && checkers_.commits() != options_.rounds) {
-      checkers_.fail(std::to_string(checkers_.commits()) + " commits for " + std::to_string(options_.rounds) +
-                     " rounds");
+    const std::size_t expected = std::size_t{options_.rounds} * generations_;
+    if (options_.faults.empty() && checkers_.commits() != expected) {
+      checkers_.fail(std::to_string(checkers_.commits()) + " commits for " + std::to_string(expected) + " rounds");
     }
   }
 
@@ -403,7 +427,9 @@ class Swarm {
   std::set<const SimSite*> dead_;
   bool branches_ = false;  // COLLAB_QUORUM_TIMEOUT
   bool helped_ = false;    // a helper is there
-  bool nat_ = false;       // who cannot be dialled does not know that, and names an address
+  std::uint32_t generations_ = 1;
+  std::set<const SimSite*> followed_;  // by a process of the next generation
+  bool nat_ = false;                   // who cannot be dialled does not know that, and names an address
   bool quiet_ = false;
   TimePoint last_disturbance_{};
   std::size_t faults_ = 0;
