@@ -38,22 +38,6 @@ install_packages() {
   "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "${missing[@]}"
 }
 
-# A Python 3.11 that can make virtual environments and has its headers; the first on PATH is not always one.
-find_python() {
-  local candidate
-  for candidate in python3.11 /usr/bin/python3.11 python3 /usr/bin/python3; do
-    if "$candidate" - 2>/dev/null <<'PROBE'
-import ensurepip, os, sys, sysconfig, venv
-sys.exit(not (sys.version_info[:2] == (3, 11) and os.path.exists(sysconfig.get_path("include") + "/Python.h")))
-PROBE
-    then
-      echo "$candidate"
-      return
-    fi
-  done
-  die "no Python 3.11 with venv and headers was found (tried python3.11 and python3, on PATH and in /usr/bin)"
-}
-
 make_venv() {
   if [ -x .venv/bin/python ] && .venv/bin/python -c 'import pip, sys; sys.exit(sys.version_info[:2] != (3, 11))'; then
     echo ".venv is there: $(.venv/bin/python --version)"

@@ -55,6 +55,7 @@ ROOMS: list[tuple[str, tuple[str, ...]]] = [
         r"(torch|ATen|c10|pybind11)/",
         ("plugin/torch/", "plugin/transport/gloo/", "include/collab/torch/", "tests/torch/", "tests/bench/torch/"),
     ),
+    (r"(c10|ATen|torch/csrc|torch)/(\w+/)*(cuda|nccl)/|torch/.*(CUDA|NCCL)|cuda|nccl", ()),  # one build for all torches
     (r"(spdlog|fmt)/", ("plugin/core/base/log.cpp",)),
     (r"(ucp|ucs|uct|ucm)/", ("plugin/transport/ucx/", "tests/transport/ucx")),
     (r"boost/(asio|beast)", ("plugin/transport/tcp/",)),
@@ -205,7 +206,8 @@ def rooms(tree: Tree) -> Iterator[Problem]:
                 continue  # ours, whatever it is called
             for pattern, places in ROOMS:
                 if re.match(pattern, target) and not path.startswith(places):
-                    yield Problem(path, number, "rooms", f"<{target}> belongs to {', '.join(places)}")
+                    where = f"belongs to {', '.join(places)}" if places else "is for nobody: APIs for any device do"
+                    yield Problem(path, number, "rooms", f"<{target}> {where}")
 
 
 @rule

@@ -52,7 +52,7 @@ Result<LinkChoice> choose_links(const LoadedConfig& loaded) {
 #ifdef COLLAB_HAS_UCX
     return ucx_description("").status();
 #else
-    return unavailable("this build has no UCX; build it with -DCOLLAB_WITH_UCX=ON");
+    return ucx_not_built();
 #endif
   });
 }

@@ -146,7 +146,7 @@ std::pair<std::string, std::string> describe_ucx(const std::string& library_dir)
   return {description.version, description.path};
 #else
   (void)library_dir;
-  raise(unavailable("this build has no UCX; build it with -DCOLLAB_WITH_UCX=ON"));
+  raise(ucx_not_built());
   return {};
 #endif
 }
@@ -237,7 +237,7 @@ TransportFactory transport_factory(const py::dict& spec) {
     if (kind == "ucx") return [ucx] { return make_ucx_transport(ucx); };
     return [tcp, ucx] { return make_auto_transport(make_tcp_transport(tcp), make_ucx_transport(ucx)); };
 #else
-    raise(unavailable("this build has no UCX; build it with -DCOLLAB_WITH_UCX=ON or set COLLAB_TRANSPORT=tcp"));
+    raise(ucx_not_built());
 #endif
   }
   if (kind == "gloo") {

@@ -56,7 +56,7 @@ def test_without_ucx(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(native, "ucx_problem", lambda: "no libucp.so")
     choice = links.choose(config())
     assert choice.kind == "tcp" and "no libucp.so" in choice.reason
-    with pytest.raises(RuntimeError, match=r"UCX does not load: no libucp.so; pip install libucx-cu12"):
+    with pytest.raises(RuntimeError, match=r"COLLAB_TRANSPORT=ucx, and no libucp.so; then look at `collab doctor`"):
         links.choose(config(transport="ucx"))
 
 

@@ -134,7 +134,7 @@ def test_the_exit_barrier_is_the_sites() -> None:
 def test_a_machine_without_ucx(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch_collab.native.ucx_problem", lambda: "no libucp.so")
     monkeypatch.setenv("COLLAB_TRANSPORT", "ucx")
-    with pytest.raises(RuntimeError, match=r"UCX does not load: no libucp.so; pip install libucx-cu12"):
+    with pytest.raises(RuntimeError, match=r"COLLAB_TRANSPORT=ucx, and no libucp.so; then look at `collab doctor`"):
         handler(free_port())
 
 

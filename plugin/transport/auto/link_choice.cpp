@@ -43,12 +43,12 @@ Result<LinkChoice> choose_links(const Config& config, const std::function<Status
   const Status loads = ucx_loads();
   if (wanted == "ucx") {
     if (loads.ok()) return in_the_clear(config, key);
-    return refused("COLLAB_TRANSPORT=ucx, and UCX does not load: " + loads.message() +
-                   "; pip install libucx-cu12, then look at `collab doctor`, or set COLLAB_TRANSPORT=tcp at all sites "
-                   "and the coordinator");
+    return refused(
+        "COLLAB_TRANSPORT=ucx, and " + loads.message() +
+        "; then look at `collab doctor`. COLLAB_TRANSPORT=tcp at all sites and the coordinator does without");
   }
   if (!loads.ok()) {
-    return LinkChoice{"tcp", "UCX does not load here (" + loads.message() + "); not encrypted, for no key is given"};
+    return LinkChoice{"tcp", "not encrypted, for no key is given; without ucx, for " + loads.message()};
   }
   return LinkChoice{"auto",
                     "ucx where both sides have it and it gets through, else tcp; not encrypted, for no key is given"};
@@ -57,6 +57,12 @@ Result<LinkChoice> choose_links(const Config& config, const std::function<Status
 std::string to_string(const LinkChoice& choice) {
   const std::string kind = choice.kind == "auto" ? "ucx or tcp" : choice.kind;
   return "links between sites use " + kind + ": " + choice.reason;
+}
+
+Status ucx_not_built() {
+  return unavailable(
+      "this build of collab has no ucx transport, as it found no headers of UCX; `pip install "
+      "\"torch-collab[ucx]\"` or your system's libucx-dev brings them, and collab must be built again");
 }
 
 }  // namespace collab

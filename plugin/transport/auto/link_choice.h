@@ -21,5 +21,7 @@ struct LinkChoice {
 [[nodiscard]] Result<LinkChoice> choose_links(const Config& config, const std::function<Status()>& ucx_loads);
 // "links between sites use tcp: ..."
 [[nodiscard]] std::string to_string(const LinkChoice& choice);
+// What a program that was built without the ucx transport answers where UCX is asked for.
+[[nodiscard]] Status ucx_not_built();
 
 }  // namespace collab

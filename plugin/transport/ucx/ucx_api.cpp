@@ -172,8 +172,8 @@ Result<const UcxApi*> load_ucx(const std::string& library_dir) {
     }
     reasons += (reasons.empty() ? "" : "; ") + why;
   }
-  return unavailable("UCX cannot be loaded (" + reasons +
-                     "). Install it with `pip install libucx-cu12` or your system's libucx, or set "
+  return unavailable("UCX does not load (" + reasons +
+                     "); `pip install \"torch-collab[ucx]\"` or your system's libucx brings it, or set "
                      "COLLAB_UCX_LIBRARY to the path of libucp.so.0");
 }
 

@@ -137,10 +137,7 @@ def _ucx(found: Findings) -> None:
     if problem is None:
         found.fine("ucx", native.ucx_description())
     else:
-        found.problem(
-            "ucx",
-            f"does not load: {problem}; pip install libucx-cu12 (without it links use tcp)",
-        )
+        found.hint("ucx", f"links use tcp, which does without, for {problem}")
 
 
 def _congestion_control(found: Findings, config: native.Settings | None, choice: links.Choice | None) -> None:

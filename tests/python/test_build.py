@@ -1,0 +1,152 @@
+"""What the build finds and links: any torch, CUDA builds without CUDA's toolkit too, and UCX where it is to be had."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+import torch
+from commands import collab
+from ranks import expect_success, run_ranks
+from torch_collab import native
+
+ROOT = Path(__file__).resolve().parents[2]
+TORCH = Path(torch.__file__).parent
+MODULE = f"_C{sysconfig.get_config_var('EXT_SUFFIX')}"
+NO_CUDA = "Your installed Caffe2 version uses CUDA but I cannot find the CUDA libraries"
+WITHOUT_UCX = "collab: without the ucx transport, for UCX's headers (ucp/api/ucp.h) were not found"
+
+
+def run(*command: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command, env={**os.environ, **environment}, capture_output=True, text=True, errors="replace", timeout=200
+    )
+
+
+def cuda_build_of_torch(folder: Path) -> Path:
+    """This torch as PyPI's looks to a machine without CUDA: CUDA's libraries are there, CMake's packages fail."""
+    package = folder / "torch"
+    (package / "lib").mkdir(parents=True)
+    for entry in TORCH.iterdir():
+        if entry.name not in ("lib", "share", "__pycache__"):
+            (package / entry.name).symlink_to(entry)
+    for library in (TORCH / "lib").iterdir():
+        (package / "lib" / library.name).symlink_to(library)
+    for name in ("libtorch_cuda.so", "libc10_cuda.so"):
+        (package / "lib" / name).touch()
+    for name, text in {
+        "Torch": 'find_package(Caffe2 REQUIRED PATHS "${CMAKE_CURRENT_LIST_DIR}/../Caffe2" NO_DEFAULT_PATH)',
+        "Caffe2": f'message(FATAL_ERROR "{NO_CUDA}")',
+    }.items():
+        config = package / "share" / "cmake" / name / f"{name}Config.cmake"
+        config.parent.mkdir(parents=True)
+        config.write_text(text)
+    return package
+
+
+@pytest.mark.slow
+def test_a_cuda_build_of_torch_needs_no_cuda(tmp_path: Path) -> None:
+    package = cuda_build_of_torch(tmp_path / "packages")
+    # Of UCX it has no headers: the folder found first is empty.
+    (tmp_path / "packages" / "libucx").mkdir()
+    (tmp_path / "packages" / "libucx" / "__init__.py").touch()
+    packages = {"PYTHONPATH": str(tmp_path / "packages")}
+    prefix = f"-DCMAKE_PREFIX_PATH={package / 'share' / 'cmake'}"
+
+    trap = tmp_path / "trap"
+    trap.mkdir()
+    (trap / "CMakeLists.txt").write_text("cmake_minimum_required(VERSION 3.25)\nproject(a NONE)\nfind_package(Torch)\n")
+    caught = run("cmake", "-S", str(trap), "-B", str(trap / "build"), prefix)
+    assert caught.returncode != 0 and "uses CUDA" in caught.stderr, "else what follows would show nothing"
+
+    build = tmp_path / "build"
+    configured = run(
+        "cmake", "-G", "Ninja", "-S", str(ROOT), "-B", str(build), prefix, f"-DPython_EXECUTABLE={sys.executable}",
+        "-DCOLLAB_BUILD_TESTS=OFF", **packages,
+    )  # fmt: skip
+    assert configured.returncode == 0, configured.stdout + configured.stderr
+    assert f"{sys.executable}: {package}\n" in configured.stdout
+    without_ucx = WITHOUT_UCX in configured.stdout
+    assert without_ucx or "headers from the system: " in configured.stdout
+
+    target = f"plugin/torch/{MODULE}"
+    link = run("ninja", "-C", str(build), "-t", "commands", "-s", target).stdout
+    libraries = {Path(word).name for word in link.split() if ".so" in word and Path(word).parent == package / "lib"}
+    assert libraries == {"libtorch_cpu.so", "libc10.so", "libtorch_python.so"}, link
+    assert not re.search(r"-l(torch|c10|cud)|libcud|libtorch\.so|-L", link), link
+    assert ("libcollab_transport_ucx.a" in link) != without_ucx
+
+    compiled = run("ninja", "-C", str(build), "plugin/torch/CMakeFiles/collab_torch.dir/site_group.cpp.o")
+    assert compiled.returncode == 0, compiled.stdout
+
+
+def test_what_was_built_loads_no_cuda() -> None:
+    from torch_collab import _C
+
+    told = run("readelf", "-d", _C.__file__)
+    needed = set(re.findall(r"\(NEEDED\).*\[(.*)\]", told.stdout))
+    assert {"libtorch_cpu.so", "libc10.so", "libtorch_python.so"} <= needed, told.stdout + told.stderr
+    assert not [name for name in needed if "cud" in name or name == "libtorch.so"], "libtorch.so loads libtorch_cuda.so"
+
+
+def test_ucx_is_built_in_where_it_is(tmp_path: Path) -> None:
+    """cmake/CollabFindUcx.cmake alone: run as a script, it looks into no folder of the system."""
+    ucx = tmp_path / "packages" / "libucx"
+    ucx.mkdir(parents=True)
+    (ucx / "__init__.py").touch()
+    script = tmp_path / "find.cmake"
+    script.write_text(
+        f'include("{ROOT}/cmake/CollabFindUcx.cmake")\ncollab_find_ucx()\n'
+        'message(STATUS "found [${COLLAB_UCX_INCLUDE_DIR}]")\n'
+    )
+
+    def find(*definitions: str) -> tuple[int, str]:
+        command = ["cmake", f"-DPython_EXECUTABLE={sys.executable}", *definitions, "-P", str(script)]
+        done = run(*command, PYTHONPATH=str(ucx.parent))
+        return done.returncode, " ".join((done.stdout + done.stderr).split())
+
+    status, told = find("-DCOLLAB_WITH_UCX=AUTO")
+    assert status == 0 and "found []" in told, told
+    assert WITHOUT_UCX in told and "pip install libucx-cu12" in told
+    status, told = find("-DCOLLAB_WITH_UCX=ON")
+    assert status != 0 and "COLLAB_WITH_UCX=ON" in told and "pip install libucx-cu12" in told, told
+    status, told = find("-DCOLLAB_WITH_UCX=AUTO", f"-DCOLLAB_UCX_ROOT={ucx}")
+    assert status != 0 and f"COLLAB_UCX_ROOT is {ucx}, which has no" in told, told
+
+    headers = ucx / "include" / "ucp" / "api"
+    headers.mkdir(parents=True)
+    (headers / "ucp.h").touch()
+    (headers / "ucp_version.h").write_text("#define UCP_API_MAJOR    1\n#define UCP_API_MINOR    22\n")
+    for asked in ("AUTO", "ON"):
+        status, told = find(f"-DCOLLAB_WITH_UCX={asked}")
+        assert status == 0 and f"found [{ucx}/include" in told, told
+
+
+def test_without_the_wheel_of_ucx_the_loader_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "libucx", None)
+    assert native.ucx_library_dir() == ""
+
+
+@pytest.mark.slow
+def test_two_sites_train_where_there_is_no_ucx(tmp_path: Path) -> None:
+    missing = {"COLLAB_UCX_LIBRARY": str(tmp_path / "libucp.so.0"), "COLLAB_SYNC_EVERY": "3"}
+    for rank in expect_success(run_ranks("one_word.py", ["paris", "rome"], environment=missing)):
+        assert "links between sites use tcp: not encrypted, for no key is given; without ucx, for " in rank.output
+        assert "round 3: paris, rome averaged" in rank.output
+
+
+def test_doctor_says_that_ucx_is_missing_and_what_brings_it(tmp_path: Path) -> None:
+    missing = {"COLLAB_UCX_LIBRARY": str(tmp_path / "libucp.so.0")}
+    remedy = 'pip install "torch-collab[ucx]"'
+    told = collab("doctor", **missing).stdout
+    hint = re.search(r"^  hint  ucx: links use tcp, which does without, for .*$", told, re.M)
+    assert hint and remedy in hint[0], told
+    assert "  ok    links: tcp: " in told
+    refused = collab("doctor", COLLAB_TRANSPORT="ucx", **missing)
+    bad = re.search(r"^  BAD   links: COLLAB_TRANSPORT=ucx, and .*$", refused.stdout, re.M)
+    assert refused.returncode == 1 and bad and remedy in bad[0], refused.stdout
