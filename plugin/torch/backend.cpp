@@ -7,12 +7,15 @@
 #include <set>
 #include <utility>
 
+#include "torch/meeting_backend.h"
 #include "torch/ordered_sum.h"
 #include "torch/staging.h"
 #include "torch/work.h"
 
 namespace collab::torch_adapter {
 namespace {
+
+thread_local bool in_step = false;
 
 // Where this rank stands in the group.
 struct Place {
@@ -109,6 +112,29 @@ std::string CollabBackend::whereabouts() const {
   const std::string site = std::to_string(options_.sites[static_cast<std::size_t>(rank_)]);
   return "rank " + std::to_string(rank_) + " of " + std::to_string(size_) + " (site " + site +
          (options_.leaders ? ", its leader)" : ")");
+}
+
+void CollabBackend::set_in_step(bool on) { in_step = on; }
+
+void CollabBackend::begins(const char* collective, const Tensors& brought) const {
+  if (!in_step || single_site() || !step_watch_) return;
+  std::int64_t elements = 0;
+  for (const at::Tensor& tensor : brought) elements += tensor.numel();
+  step_watch_(collective, elements);
+}
+
+std::int64_t CollabBackend::most_at_barrier(std::int64_t mine) {
+  const at::Tensor most = at::full({1}, mine, at::kLong);
+  if (auto* meeting = dynamic_cast<MeetingBackend*>(options_.world.get())) {
+    meeting->most_at_barrier(most)->wait();
+  } else {
+    Tensors tensors{most};
+    c10d::AllreduceOptions opts;
+    opts.reduceOp = c10d::ReduceOp::MAX;
+    opts.timeout = options_.timeout;
+    options_.world->allreduce(tensors, opts)->wait();
+  }
+  return most.item<std::int64_t>();
 }
 
 CollabBackend::WorkPtr CollabBackend::post(const char* name, c10d::OpType type, TensorLists results,

@@ -9,6 +9,7 @@
 #include "collab/torch/backend.h"
 #include "torch/bindings.h"
 #include "torch/meeting_backend.h"
+#include "torch/work.h"
 
 namespace py = pybind11;
 
@@ -138,8 +139,17 @@ void bind_backend(py::module_& module) {
   py::module_::import("torch._C._distributed_c10d");  // defines the base class
   py::class_<CollabBackend, NoGilHolder<CollabBackend>, c10d::Backend>(module, "CollabBackend")
       .def("set_pre_barrier", &CollabBackend::set_pre_barrier, py::arg("callback").none(true))
+      .def("most_at_barrier", &CollabBackend::most_at_barrier, py::arg("mine"),
+           py::call_guard<py::gil_scoped_release>())
+      .def("watch_steps", &CollabBackend::watch_steps, py::arg("watch").none(true))
       .def_property_readonly("single_site", &CollabBackend::single_site)
       .def_property_readonly("sites", &CollabBackend::sites);
+  module.def("set_in_step", &CollabBackend::set_in_step, py::arg("on"));
+  module.def("call_communication_hook",
+             [](const py::function& hook, const py::object& state, const py::object& bucket) {
+               const CommunicationHookScope scope;
+               return hook(state, bucket);
+             });
   module.def("make_backend", &make_backend, py::kw_only(), py::arg("rank"), py::arg("size"), py::arg("sites"),
              py::arg("world") = py::none(), py::arg("site") = py::none(), py::arg("leaders") = py::none(),
              py::arg("seat") = py::none(), py::arg("group_id") = 0, py::arg("ranks") = std::vector<std::uint32_t>(),

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "core/base/log.h"
-#include "core/protocol/actions.h"
 
 namespace collab::torch_adapter {
 
@@ -77,17 +76,6 @@ MeetingBackend::WorkPtr MeetingBackend::post(const std::string& name, OpType typ
 }
 
 // ---- barriers ------------------------------------------------------------------------------------------
-
-namespace {
-
-// An object cannot be handed through: between a barrier and the call that leads in it stands the interpreter.
-thread_local bool stands_still = false;
-
-}  // namespace
-
-StandsStill::StandsStill() { stands_still = true; }
-StandsStill::~StandsStill() { stands_still = false; }
-std::string_view StandsStill::prefix() { return stands_still ? protocol::kStandsStill : std::string_view(); }
 
 MeetingBackend::WorkPtr MeetingBackend::barrier(const c10d::BarrierOptions& opts) {
   const auto timeout = limit(opts.timeout);

@@ -13,7 +13,6 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <tuple>
 #include <vector>
@@ -33,17 +32,6 @@ struct MeetingBackendOptions {
   std::vector<std::string> sites;    // names, by rank of the group
   int rank = 0;
   std::chrono::milliseconds timeout{30 * 60 * 1000};
-};
-
-// While one lives, what this thread reduces is named as part of a barrier, in which its training stands
-// (protocol::kStandsStill): the coordinator need not wait for its site to come to a round.
-class StandsStill {
- public:
-  StandsStill();
-  ~StandsStill();
-  StandsStill(const StandsStill&) = delete;
-  StandsStill& operator=(const StandsStill&) = delete;
-  [[nodiscard]] static std::string_view prefix();  // of the calls of this thread
 };
 
 class MeetingBackend final : public c10d::Backend {
@@ -66,6 +54,9 @@ class MeetingBackend final : public c10d::Backend {
   void pass(const SumCall& sum, const at::Tensor& flat, const Deadline& deadline);
   // The number of the group's next call, which is made in another backend.
   [[nodiscard]] std::uint64_t count_call() { return counted_.fetch_add(1) + 1; }
+  // The largest of what the ranks bring to a barrier, in place; people read of a barrier. `value` is one contiguous
+  // host tensor of one dimension.
+  WorkPtr most_at_barrier(const at::Tensor& value);
   // Says once for each that is missing that sums go on without it.
   void tell_missing(const MeetingCalls::Living& living);
 
@@ -108,7 +99,7 @@ class MeetingBackend final : public c10d::Backend {
   [[nodiscard]] MeetingCalls::Call call(std::string operation, const at::Tensor& like, const Deadline& deadline) const;
   WorkPtr post(const std::string& name, c10d::OpType type, TensorLists results, std::function<void()> job);
   // Over the ranks that are there, in rank order, in place.
-  void combine(const std::string& name, at::Tensor& flat, c10d::ReduceOp::RedOpType op, const Deadline& deadline);
+  void combine(const MeetingCalls::Call& step, at::Tensor& flat, c10d::ReduceOp::RedOpType op);
   void sum_sparse(const at::Tensor& tensor, const Deadline& deadline);
   WorkPtr post_reduce(const std::string& name, c10d::OpType type, Tensors parts, const c10d::ReduceOp& op,
                       std::chrono::milliseconds timeout, TensorLists results,

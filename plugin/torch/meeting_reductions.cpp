@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "core/protocol/actions.h"
 #include "torch/meeting_backend.h"
 
 namespace collab::torch_adapter {
@@ -41,14 +42,13 @@ void check_reduction(const std::string& name, const at::Tensor& tensor, ReduceOp
       TORCH_CHECK(op != ReduceOp::BAND && op != ReduceOp::BOR && op != ReduceOp::BXOR, "collab: ", name,
                   ": cannot use ", reduction_name(op), " with a non-integral dtype");
       return;
+    case at::kBool:
+      TORCH_CHECK(op != ReduceOp::AVG, "collab: ", name, ": truth values have no mean of their type");
+      return;
     case at::kChar:
     case at::kByte:
-    case at::kBool:
     case at::kInt:
-    case at::kLong:
-      TORCH_CHECK(op != ReduceOp::AVG, "collab: ", name, ": the mean of ", tensor.scalar_type(), " is not one of ",
-                  tensor.scalar_type());
-      return;
+    case at::kLong: return;
     default: TORCH_CHECK(false, "collab: ", name, ": invalid scalar type ", tensor.scalar_type());
   }
 }
@@ -98,16 +98,15 @@ void MeetingBackend::pass(const SumCall& sum, const at::Tensor& flat, const Dead
   calls_->pass(step, flat.nbytes());
 }
 
-void MeetingBackend::combine(const std::string& name, at::Tensor& flat, ReduceOp::RedOpType op,
-                             const Deadline& deadline) {
-  check_reduction(name, flat, op);
+void MeetingBackend::combine(const MeetingCalls::Call& step, at::Tensor& flat, ReduceOp::RedOpType op) {
   at::Tensor rows = at::empty({size_, flat.numel()}, flat.options());
   const MeetingCalls::Bytes target = bytes_of(rows);
-  const MeetingCalls::Living living = calls_->gather(
-      call(name + " (" + reduction_name(op) + ")", flat, deadline), bytes_of(flat), wire::Absence::kGoesOn, true,
-      [&](std::size_t from, std::size_t offset, MeetingCalls::ConstBytes part) {
-        if (!part.empty()) std::memcpy(target.data() + from * flat.nbytes() + offset, part.data(), part.size());
-      });
+  const MeetingCalls::Living living =
+      calls_->gather(step, bytes_of(flat), wire::Absence::kGoesOn, true,
+                     [&](std::size_t from, std::size_t offset, MeetingCalls::ConstBytes part) {
+                       if (part.empty()) return;
+                       std::memcpy(target.data() + from * flat.nbytes() + offset, part.data(), part.size());
+                     });
   tell_missing(living);
   // Gloo takes a bool for a byte.
   const at::Tensor values = flat.scalar_type() == at::kBool ? rows.view(at::kByte) : rows;
@@ -122,7 +121,7 @@ void MeetingBackend::combine(const std::string& name, at::Tensor& flat, ReduceOp
       total = values[row].clone();
     }
   }
-  if (op == ReduceOp::AVG) total.div_(there);
+  if (op == ReduceOp::AVG) divide_sum(total, there);
   if (flat.numel() > 0) std::memcpy(flat.data_ptr(), total.data_ptr(), flat.nbytes());
 }
 
@@ -143,16 +142,24 @@ MeetingBackend::WorkPtr MeetingBackend::post_reduce(const std::string& name, OpT
         Tensors flat;
         for (const at::Tensor& part : parts) flat.push_back(part.reshape(-1));
         at::Tensor all = flat.size() == 1 ? flat[0].clone(at::MemoryFormat::Contiguous) : at::cat(flat);
-        combine(name, all, kind, Deadline(timeout));
+        combine(call(name + " (" + reduction_name(kind) + ")", all, Deadline(timeout)), all, kind);
         deliver(all);
       });
+}
+
+MeetingBackend::WorkPtr MeetingBackend::most_at_barrier(const at::Tensor& value) {
+  return post("barrier", OpType::BARRIER, {}, [this, flat = value, timeout = options_.timeout]() mutable {
+    // The coordinator need not wait for these sites to come to a round of their own.
+    const std::string name = std::string(protocol::kStandsStill) + "steps since the last round";
+    combine({name, "", Deadline(timeout), number_}, flat, ReduceOp::MAX);
+  });
 }
 
 MeetingBackend::WorkPtr MeetingBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& opts) {
   TORCH_CHECK(tensors.size() == 1, "collab: all_reduce takes one tensor a rank, got ", tensors.size());
   if (tensors[0].layout() == at::kSparse) return allreduce_sparse(tensors, opts);  // torch calls this for both
-  return post_reduce(std::string(StandsStill::prefix()) + "all_reduce", OpType::ALLREDUCE, tensors, opts.reduceOp,
-                     opts.timeout, {tensors}, [tensors](const at::Tensor& flat) { copy_out(flat, tensors); });
+  return post_reduce("all_reduce", OpType::ALLREDUCE, tensors, opts.reduceOp, opts.timeout, {tensors},
+                     [tensors](const at::Tensor& flat) { copy_out(flat, tensors); });
 }
 
 MeetingBackend::WorkPtr MeetingBackend::allreduce_coalesced(Tensors& tensors,

@@ -2,7 +2,6 @@
 #include <utility>
 
 #include "collab/torch/backend.h"
-#include "torch/meeting_backend.h"
 #include "torch/staging.h"
 #include "torch/work.h"
 
@@ -11,6 +10,7 @@ namespace collab::torch_adapter {
 using c10d::OpType;
 
 CollabBackend::WorkPtr CollabBackend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& opts) {
+  begins("broadcast", tensors);
   Staging staging;
   Tensors host = staging.outputs(tensors);
   WorkPtr inner = options_.world->broadcast(host, opts);
@@ -19,6 +19,7 @@ CollabBackend::WorkPtr CollabBackend::broadcast(Tensors& tensors, const c10d::Br
 
 CollabBackend::WorkPtr CollabBackend::allgather(TensorLists& outputs, Tensors& inputs,
                                                 const c10d::AllgatherOptions& opts) {
+  begins("all_gather", inputs);
   Staging staging;
   TensorLists host_outputs = staging.outputs(outputs);
   Tensors host_inputs = staging.inputs(inputs);
@@ -28,6 +29,7 @@ CollabBackend::WorkPtr CollabBackend::allgather(TensorLists& outputs, Tensors& i
 
 CollabBackend::WorkPtr CollabBackend::_allgather_base(at::Tensor& output, at::Tensor& input,
                                                       const c10d::AllgatherOptions& opts) {
+  begins("all_gather_into_tensor", {input});
   Staging staging;
   at::Tensor host_output = staging.output(output);
   at::Tensor host_input = staging.input(input);
@@ -37,6 +39,7 @@ CollabBackend::WorkPtr CollabBackend::_allgather_base(at::Tensor& output, at::Te
 
 CollabBackend::WorkPtr CollabBackend::allgather_coalesced(TensorLists& outputs, Tensors& inputs,
                                                           const c10d::AllgatherOptions& opts) {
+  begins("all_gather_coalesced", inputs);
   Staging staging;
   TensorLists host_outputs = staging.outputs(outputs);
   Tensors host_inputs = staging.inputs(inputs);
@@ -46,6 +49,7 @@ CollabBackend::WorkPtr CollabBackend::allgather_coalesced(TensorLists& outputs, 
 
 CollabBackend::WorkPtr CollabBackend::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                                                       const c10d::AllgatherOptions& opts) {
+  begins("all_gather_into_tensor_coalesced", inputs);
   Staging staging;
   Tensors host_outputs = staging.outputs(outputs);
   Tensors host_inputs = staging.inputs(inputs);
@@ -55,6 +59,7 @@ CollabBackend::WorkPtr CollabBackend::allgather_into_tensor_coalesced(Tensors& o
 }
 
 CollabBackend::WorkPtr CollabBackend::gather(TensorLists& outputs, Tensors& inputs, const c10d::GatherOptions& opts) {
+  begins("gather", inputs);
   Staging staging;
   TensorLists host_outputs = staging.outputs(outputs);
   Tensors host_inputs = staging.inputs(inputs);
@@ -63,6 +68,7 @@ CollabBackend::WorkPtr CollabBackend::gather(TensorLists& outputs, Tensors& inpu
 }
 
 CollabBackend::WorkPtr CollabBackend::scatter(Tensors& outputs, TensorLists& inputs, const c10d::ScatterOptions& opts) {
+  begins("scatter", outputs);
   Staging staging;
   Tensors host_outputs = staging.outputs(outputs);
   TensorLists host_inputs = staging.inputs(inputs);
@@ -74,6 +80,7 @@ CollabBackend::WorkPtr CollabBackend::alltoall_base(at::Tensor& output, at::Tens
                                                     std::vector<int64_t>& output_sizes,
                                                     std::vector<int64_t>& input_sizes,
                                                     const c10d::AllToAllOptions& opts) {
+  begins("all_to_all_single", {input});
   Staging staging;
   at::Tensor host_output = staging.output(output);
   at::Tensor host_input = staging.input(input);
@@ -82,6 +89,7 @@ CollabBackend::WorkPtr CollabBackend::alltoall_base(at::Tensor& output, at::Tens
 }
 
 CollabBackend::WorkPtr CollabBackend::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& opts) {
+  begins("all_to_all", inputs);
   Staging staging;
   Tensors host_outputs = staging.outputs(outputs);
   Tensors host_inputs = staging.inputs(inputs);
@@ -111,10 +119,8 @@ CollabBackend::WorkPtr CollabBackend::recvAnysource(Tensors& tensors, int tag) {
 }
 
 CollabBackend::WorkPtr CollabBackend::barrier(const c10d::BarrierOptions& opts) {
-  if (pre_barrier_) {
-    const StandsStill here;
-    pre_barrier_();
-  }
+  begins("barrier", {});
+  if (pre_barrier_) pre_barrier_();
   WorkPtr inner = options_.world->barrier(opts);
   if (single_site()) return inner;
   // Behind the sums that were issued before it: a barrier is done when they are.
@@ -122,6 +128,7 @@ CollabBackend::WorkPtr CollabBackend::barrier(const c10d::BarrierOptions& opts) 
 }
 
 void CollabBackend::monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_all_ranks) {
+  begins("monitored_barrier", {});
   options_.world->monitoredBarrier(opts, wait_all_ranks);
 }
 

@@ -50,6 +50,15 @@ at::Tensor combine_rows(const at::Tensor& rows, c10d::ReduceOp::RedOpType op) {
 
 }  // namespace
 
+void divide_sum(at::Tensor& sum, std::int64_t ranks) {
+  if (!at::isIntegralType(sum.scalar_type(), /*includeBool=*/false)) {
+    sum.div_(ranks);
+    return;
+  }
+  // In 64 bits: a divisor of 128 ranks is none of int8's.
+  sum.copy_(sum.to(at::kLong).div_(ranks, "trunc"));
+}
+
 OrderedReducer::OrderedReducer(c10::intrusive_ptr<c10d::Backend> site, c10::intrusive_ptr<c10d::Backend> leaders,
                                int site_size, std::vector<int> site_sizes)
     : site_(std::move(site)),
@@ -61,11 +70,13 @@ OrderedReducer::OrderedReducer(c10::intrusive_ptr<c10d::Backend> site, c10::intr
 void OrderedReducer::over_this_site(at::Tensor& flat, const c10d::ReduceOp& op, const Deadline& deadline) {
   if (!site_) return;
   named("reducing within the site", [&] {
-    std::vector<at::Tensor> tensors{flat};
+    // Gloo has no int16; the lower half of a sum of int32 is what the sum of int16 wraps to.
+    std::vector<at::Tensor> tensors{flat.scalar_type() == at::kShort ? flat.to(at::kInt) : flat};
     c10d::AllreduceOptions opts;
     opts.reduceOp = op;
     opts.timeout = deadline.left();
     site_->allreduce(tensors, opts)->wait();
+    if (!tensors[0].is_same(flat)) flat.copy_(tensors[0]);
   });
 }
 
@@ -90,7 +101,7 @@ void OrderedReducer::over_all_sites(const SumCall& sum, at::Tensor& flat, c10d::
     failure = failure_of([&] {
       const int ranks =
           meeting_ != nullptr ? between_living(sum, flat, op, deadline) : between_leaders(flat, op, deadline);
-      if (mean) flat.div_(ranks);
+      if (mean) divide_sum(flat, ranks);
     });
   }
   if (site_) {
@@ -103,7 +114,7 @@ void OrderedReducer::over_all_sites(const SumCall& sum, at::Tensor& flat, c10d::
 }
 
 void OrderedReducer::from_site_leader(const at::Tensor& tensor, const Deadline& deadline) {
-  std::vector<at::Tensor> tensors{tensor};
+  std::vector<at::Tensor> tensors{tensor.view(at::kByte)};  // whatever the type
   c10d::BroadcastOptions opts;
   opts.timeout = deadline.left();
   site_->broadcast(tensors, opts)->wait();

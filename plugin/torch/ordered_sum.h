@@ -37,6 +37,9 @@ struct SumCall {
   std::uint64_t number = 0;  // among the calls of the group; 0: not over the meeting
 };
 
+// The mean that belongs to a sum. Integers are divided towards zero, as NCCL divides them.
+void divide_sum(at::Tensor& sum, std::int64_t ranks);
+
 class OrderedReducer {
  public:
   // `site` is null for a site of one rank, `leaders` at ranks that are not their site's leader. `site_sizes` has the
@@ -46,9 +49,9 @@ class OrderedReducer {
 
   [[nodiscard]] int site_size() const { return site_size_; }
 
-  // `flat` is a contiguous host tensor of one dimension and floating type; the same length and type at all ranks.
-  // Throws c10::Error or what Gloo throws, the step named in front.
-  // `mean`: the sum divided by the number of ranks in it.
+  // `flat` is a contiguous host tensor of one dimension, of a floating type or an integer one that NCCL or Gloo sums;
+  // the same length and type at all ranks. Throws c10::Error or what Gloo throws, the step named in front. `mean`: the
+  // sum divided by the number of ranks in it.
   void over_all_sites(const SumCall& sum, at::Tensor& flat, c10d::ReduceOp::RedOpType op, bool mean,
                       const Deadline& deadline);
   void over_this_site(at::Tensor& flat, const c10d::ReduceOp& op, const Deadline& deadline);

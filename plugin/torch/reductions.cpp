@@ -1,6 +1,5 @@
-// Reductions: floating sums, means and products in site order; everything else by the world's group.
+// Reductions: floating sums, means and products in site order, means of integers; everything else by the world's group.
 #include <c10/util/Exception.h>
-#include <torch/csrc/autograd/graph_task.h>
 
 #include <string>
 #include <utility>
@@ -74,34 +73,62 @@ std::vector<at::Tensor> as_real(const std::vector<at::Tensor>& tensors) {
 
 }  // namespace
 
-// Whether the order of the operands shows in the result. Types and operations that Gloo refuses go to Gloo, for its
-// own words.
-bool CollabBackend::ordered(const at::Tensor& tensor, const ReduceOp& op) const {
-  if (single_site() || tensor.layout() != at::kStrided) return false;
+// Where the order of the operands shows in the result, and what Gloo cannot do. Other types and operations that Gloo
+// refuses go to Gloo, for its own words.
+bool CollabBackend::reduced_here(const at::Tensor& tensor, const ReduceOp& op) const {
+  if (tensor.layout() != at::kStrided) return false;
   switch (tensor.scalar_type()) {
     case at::kFloat:
     case at::kDouble:
     case at::kHalf:
-    case at::kBFloat16: return op == ReduceOp::SUM || op == ReduceOp::AVG || op == ReduceOp::PRODUCT;
+    case at::kBFloat16:
+      return !single_site() && (op == ReduceOp::SUM || op == ReduceOp::AVG || op == ReduceOp::PRODUCT);
     case at::kComplexFloat:
-    case at::kComplexDouble: return op == ReduceOp::SUM || op == ReduceOp::AVG;
+    case at::kComplexDouble: return !single_site() && (op == ReduceOp::SUM || op == ReduceOp::AVG);
+    case at::kByte:
+    case at::kChar:
+    case at::kShort:
+    case at::kInt:
+    case at::kLong: return op == ReduceOp::AVG;
+    case at::kBool:
+      TORCH_CHECK(op != ReduceOp::AVG, "collab: truth values have no mean of their type; convert the tensor, ",
+                  "to float32 for instance, before it is averaged");
+      return false;
     default: return false;
   }
 }
 
-// torch's ready-made communication hooks all-reduce over the default group, inside backward or in callbacks of the
-// futures they got there, and divide by its size. Gradients are the site's business: such a sum is taken over the
-// site and scaled, so that the hook's division gives the site's mean.
+// Communication hooks of DDP, as torch has them ready-made and as users write them, all-reduce over the default group,
+// in the hook or in callbacks of the futures they got there, and divide by its size. Gradients are the site's business:
+// such a sum is taken over the site and scaled, so that the hook's division gives the site's mean.
 bool CollabBackend::in_communication_hook() const {
-  return options_.is_world && !single_site() &&
-         (torch::autograd::get_current_graph_task_id() != -1 || WorkQueue::in_hook_callback());
+  return options_.is_world && !single_site() && CommunicationHookScope::active();
+}
+
+// Gloo sums, in the order of issue; the division comes behind.
+CollabBackend::WorkPtr CollabBackend::post_integer_mean(ReduceJob job) {
+  at::Tensor flat = flatten(job);
+  // Gloo has no int16; the lower half of a sum of int32 is what the sum of int16 wraps to.
+  Tensors sums{flat.scalar_type() == at::kShort ? flat.to(at::kInt) : flat};
+  c10d::AllreduceOptions opts;
+  opts.timeout = job.timeout;
+  WorkPtr inner = options_.world->allreduce(sums, opts);
+  auto body = [inner = std::move(inner), sum = sums[0], flat, size = size_,
+               deliver = std::move(job.deliver)]() mutable {
+    inner->wait();
+    if (!sum.is_same(flat)) flat.copy_(sum);
+    divide_sum(flat, size);
+    deliver(flat);
+  };
+  return post(job.name, job.type, std::move(job.results), std::move(body));
 }
 
 CollabBackend::WorkPtr CollabBackend::post_reduce(ReduceJob job) {
-  ordered_.fetch_add(1);
   Staging staging;
   job.parts = staging.inputs(job.parts);
   if (staging.used()) job.in_place = false;
+  if (single_site()) return post_integer_mean(std::move(job));
+  ordered_.fetch_add(1);
   const char* name = job.name;
   const OpType type = job.type;
   const bool over_site = job.over_site;
@@ -118,7 +145,7 @@ CollabBackend::WorkPtr CollabBackend::post_reduce(ReduceJob job) {
     if (job.over_site) {
       reducer_->over_this_site(flat, mean ? ReduceOp(ReduceOp::SUM) : job.op, deadline);
       if (mean) {
-        flat.div_(reducer_->site_size());
+        divide_sum(flat, reducer_->site_size());
       } else if (job.op == ReduceOp::SUM && at::isFloatingType(flat.scalar_type()) && size_ != reducer_->site_size()) {
         flat.mul_(static_cast<double>(size_) / reducer_->site_size());
       }
@@ -132,8 +159,9 @@ CollabBackend::WorkPtr CollabBackend::post_reduce(ReduceJob job) {
 
 CollabBackend::WorkPtr CollabBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& opts) {
   const bool over_site = in_communication_hook();
+  if (!over_site) begins("all_reduce", tensors);
   TORCH_CHECK(!tensors.empty(), "collab: all_reduce needs a tensor");
-  if (!over_site && !ordered(tensors[0], opts.reduceOp)) {
+  if (!reduced_here(tensors[0], opts.reduceOp) && !over_site) {
     Staging staging;
     Tensors host = staging.outputs(tensors);
     WorkPtr inner = options_.world->allreduce(host, opts);
@@ -156,14 +184,16 @@ CollabBackend::WorkPtr CollabBackend::allreduce(Tensors& tensors, const c10d::Al
 
 // Gloo's sparse sum adds the ranks' values in rank order, the same at every rank.
 CollabBackend::WorkPtr CollabBackend::allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& opts) {
+  begins("all_reduce", tensors);
   return options_.world->allreduce_sparse(tensors, opts);
 }
 
 CollabBackend::WorkPtr CollabBackend::allreduce_coalesced(Tensors& tensors,
                                                           const c10d::AllreduceCoalescedOptions& opts) {
   const bool over_site = in_communication_hook();
+  if (!over_site) begins("all_reduce_coalesced", tensors);
   TORCH_CHECK(!tensors.empty(), "collab: all_reduce_coalesced needs at least one tensor");
-  if (!over_site && !ordered(tensors[0], opts.reduceOp)) {
+  if (!reduced_here(tensors[0], opts.reduceOp) && !over_site) {
     Staging staging;
     Tensors host = staging.outputs(tensors);
     WorkPtr inner = options_.world->allreduce_coalesced(host, opts);
@@ -185,8 +215,9 @@ CollabBackend::WorkPtr CollabBackend::allreduce_coalesced(Tensors& tensors,
 }
 
 CollabBackend::WorkPtr CollabBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& opts) {
+  begins("reduce", tensors);
   TORCH_CHECK(!tensors.empty(), "collab: reduce needs a tensor");
-  if (!ordered(tensors[0], opts.reduceOp)) {
+  if (!reduced_here(tensors[0], opts.reduceOp)) {
     Staging staging;
     Tensors host = staging.outputs(tensors);
     WorkPtr inner = options_.world->reduce(host, opts);
@@ -215,7 +246,8 @@ CollabBackend::WorkPtr CollabBackend::reduce_scatter(Tensors& outputs, TensorLis
   TORCH_CHECK(outputs.size() == 1 && inputs.size() == 1,
               "collab: reduce_scatter takes one output and one list of inputs, got ", outputs.size(), " and ",
               inputs.size());
-  if (!ordered(outputs[0], opts.reduceOp)) {
+  begins("reduce_scatter", inputs[0]);
+  if (!reduced_here(outputs[0], opts.reduceOp)) {
     Staging staging;
     Tensors host_outputs = staging.outputs(outputs);
     TensorLists host_inputs = staging.inputs(inputs);
@@ -247,7 +279,8 @@ CollabBackend::WorkPtr CollabBackend::reduce_scatter(Tensors& outputs, TensorLis
 
 CollabBackend::WorkPtr CollabBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
                                                            const c10d::ReduceScatterOptions& opts) {
-  if (!ordered(output, opts.reduceOp)) {
+  if (!reduced_here(output, opts.reduceOp)) {
+    begins("reduce_scatter_tensor", {input});
     Staging staging;
     at::Tensor host_output = staging.output(output);
     at::Tensor host_input = staging.input(input);
@@ -264,7 +297,8 @@ CollabBackend::WorkPtr CollabBackend::reduce_scatter_tensor_coalesced(Tensors& o
                                                                       const c10d::ReduceScatterOptions& opts) {
   TORCH_CHECK(!outputs.empty() && outputs.size() == inputs.size(), "collab: reduce_scatter_tensor_coalesced got ",
               outputs.size(), " outputs and ", inputs.size(), " inputs");
-  if (!ordered(outputs[0], opts.reduceOp)) {
+  begins("reduce_scatter_tensor", inputs);
+  if (!reduced_here(outputs[0], opts.reduceOp)) {
     Staging staging;
     Tensors host_outputs = staging.outputs(outputs);
     Tensors host_inputs = staging.inputs(inputs);

@@ -8,20 +8,9 @@
 namespace collab::torch_adapter {
 namespace {
 
-// The queue whose worker this thread is, and whether it is completing the work of a communication hook.
+// The queue whose worker this thread is, and whether a communication hook runs on it.
 thread_local const void* worker_of = nullptr;
-thread_local bool completing_hook_work = false;
-
-class HookCallbackScope {
- public:
-  explicit HookCallbackScope(bool on) : before_(completing_hook_work) { completing_hook_work = before_ || on; }
-  ~HookCallbackScope() { completing_hook_work = before_; }
-  HookCallbackScope(const HookCallbackScope&) = delete;
-  HookCallbackScope& operator=(const HookCallbackScope&) = delete;
-
- private:
-  bool before_;
-};
+thread_local bool in_communication_hook = false;
 
 std::exception_ptr converted(const std::string& where, const std::string& what) {
   try {
@@ -71,7 +60,7 @@ void QueuedWork::execute(const std::function<void()>& failed) {
   job_ = nullptr;  // lets go of its tensors before anyone is told
   if (error) failed();
 
-  const HookCallbackScope scope(from_hook_);
+  const CommunicationHookScope scope(from_hook_);
   if (error) {
     future_->setError(error);
   } else if (results_.size() > 1) {
@@ -119,7 +108,13 @@ bool StagedPointToPoint::wait(std::chrono::milliseconds timeout) {
   return arrived;
 }
 
-bool WorkQueue::in_hook_callback() { return completing_hook_work; }
+CommunicationHookScope::CommunicationHookScope(bool on) : before_(in_communication_hook) {
+  in_communication_hook = before_ || on;
+}
+
+CommunicationHookScope::~CommunicationHookScope() { in_communication_hook = before_; }
+
+bool CommunicationHookScope::active() { return in_communication_hook; }
 
 void WorkQueue::post(c10::intrusive_ptr<QueuedWork> work, std::function<void()> failed) {
   if (worker_of == this) {

@@ -62,6 +62,20 @@ class StagedPointToPoint final : public c10d::Work {
   std::function<void()> copy_back_;
 };
 
+// A communication hook of DDP runs on this thread while one of these lives: the hook itself, or callbacks of futures
+// that it has got from the backend.
+class CommunicationHookScope {
+ public:
+  explicit CommunicationHookScope(bool on = true);
+  ~CommunicationHookScope();
+  CommunicationHookScope(const CommunicationHookScope&) = delete;
+  CommunicationHookScope& operator=(const CommunicationHookScope&) = delete;
+  [[nodiscard]] static bool active();
+
+ private:
+  bool before_;
+};
+
 class WorkQueue {
  public:
   WorkQueue() = default;
@@ -73,9 +87,6 @@ class WorkQueue {
   void post(c10::intrusive_ptr<QueuedWork> work, std::function<void()> failed);
   // Finishes what was posted, then ends the worker; later posts throw. Idempotent.
   void stop();
-
-  // True inside callbacks of a future that a communication hook waits for.
-  [[nodiscard]] static bool in_hook_callback();
 
  private:
   struct Entry {

@@ -23,6 +23,18 @@ class CollabBackend(Backend):
     def sites(self) -> list[int]: ...
     def set_pre_barrier(self, callback: Callable[[], object] | None) -> None:
         """Called first by every barrier of this group, on the caller's thread; what it raises ends the barrier."""
+    def most_at_barrier(self, mine: int) -> int:
+        """The largest of what the ranks bring, for that callback; messages call it a barrier."""
+    def watch_steps(self, watch: Callable[[str, int], object] | None) -> None:
+        """Called in a group of several sites with a collective's name and the elements a rank brings before it is
+        issued, while set_in_step() holds on the calling thread; what it raises ends the collective."""
+
+def set_in_step(on: bool) -> None:
+    """Of the calling thread: an optimizer's step() is running."""
+
+def call_communication_hook(hook: Callable[[Any, Any], Any], state: object, bucket: object) -> Any:
+    """hook(state, bucket); what it all-reduces over the world, there or in callbacks of the futures it gets, is reduced
+    over the site."""
 
 def make_backend(
     *,

@@ -1,6 +1,9 @@
-"""torch's ready-made DDP communication hooks reduce over the default group when they are given no group.
+"""DDP communication hooks: gradients are the site's business.
 
-Inside a collab world the group of a DDP is its site's, so those hooks get the site's group too.
+torch's ready-made hooks reduce over the default group when they are given no group. Inside a collab world the group of
+a DDP is its site's, so those hooks get the site's group too. Hooks of the script's own are run so that the backend
+knows them: what they all-reduce over the world is reduced over the site. An all_reduce anywhere else, in backward too,
+means the group it names.
 """
 
 from __future__ import annotations
@@ -9,17 +12,24 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from torch_collab import state
+from torch_collab import native
+from torch_collab.state import current
 
 _TORCH_HOOKS = "torch.distributed.algorithms.ddp_comm_hooks."
 
 
 def register_comm_hook(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
-    def register(self: Any, hook_state: object, hook: Callable[..., Any]) -> Any:
-        if state.current() is not None and is_torch_hook(hook):
-            hook_state = state_for_group(hook_state, self.process_group)
-        return original(self, hook_state, hook)
+    def register(self: Any, state: object, hook: Callable[..., Any]) -> Any:
+        if current() is None or not callable(hook):
+            return original(self, state, hook)
+        if is_torch_hook(hook):
+            state = state_for_group(state, self.process_group)
+        known = _known_to_backend(hook)
+        outcome = original(self, state, known)
+        # What copies and pickles of the DDP carry is what the script has registered.
+        self._comm_hooks[:] = [(hook if kept is known else kept, with_state) for kept, with_state in self._comm_hooks]
+        return outcome
 
     return register
 
@@ -36,3 +46,11 @@ def state_for_group(hook_state: object, group: Any) -> object:
     if getattr(hook_state, "process_group", group) is None:
         hook_state.process_group = group  # type: ignore[attr-defined]
     return hook_state
+
+
+def _known_to_backend(hook: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(hook)  # torch looks at its name and signature
+    def run(state: object, bucket: Any) -> Any:
+        return native.call_communication_hook(hook, state, bucket)
+
+    return run

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch.distributed as dist
 
-from torch_collab import environment, links, log, meeting, native, options, places, sampler, state, swarm
+from torch_collab import environment, links, log, meeting, native, options, places, running, sampler, state, swarm
 from torch_collab.addresses import split_host_port
 from torch_collab.environment import collab_variables
 from torch_collab.groups import make_inner
@@ -78,6 +78,7 @@ def _create_world(opts: Any, backend_options: Any) -> Any:
     from torch_collab import ends, hooks
 
     hooks.install(world)
+    running.watch(backend)
     if world.ranks_tell_sites_apart and len(sites.sites) > 1:
         backend.set_pre_barrier(ends.before_world_barrier)
     if rank == 0:
@@ -125,7 +126,9 @@ def _create_subgroup(world: state.World, opts: Any) -> Any:
     sites = world.sites.restricted(ranks)
     part = meeting.part(world, opts) if len(sites.sites) > 1 and world.seat is not None else None
     inner = make_inner(opts.store, rank, sites, size, timeout, part, world.one_host)
-    return native.make_backend(opts, sites, inner, is_world=False)
+    backend = native.make_backend(opts, sites, inner, is_world=False)
+    running.watch(backend)
+    return backend
 
 
 def _describe(world: state.World) -> str:

@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d
 
@@ -159,9 +158,5 @@ def before_world_barrier() -> None:
     if world is None or world.finished:
         return
     steps_since = 0 if world.session is None else world.session.status().steps_since_round
-    most = torch.tensor([steps_since], dtype=torch.int64)
-    options = dist.AllreduceOptions()
-    options.reduceOp = dist.ReduceOp.MAX
-    world.backend.allreduce([most], options).wait()
-    if int(most.item()) > 0 and world.session is not None:
+    if world.backend.most_at_barrier(steps_since) > 0 and world.session is not None:
         steps.run_round(world)

@@ -23,7 +23,7 @@ from torch.nn.modules import module as nn_module
 from torch.nn.parallel import distributed as ddp_source
 from torch.optim import optimizer as optimizer_source
 
-from torch_collab import capture, comm_hooks, ends, log, refuse, sampler, state, steps
+from torch_collab import capture, comm_hooks, ends, log, refuse, running, sampler, state, steps
 from torch_collab.groups import meet_at_site, part_inside_site, reduce_group, site_group
 
 if TYPE_CHECKING:
@@ -60,9 +60,10 @@ def uninstall() -> None:
     while _undo:
         _undo.pop()()
     _optimizer_handles.clear()
+    running.forget()
 
 
-def _hook_optimizers(before: Callable[..., None], after: Callable[..., None]) -> None:
+def _hook_optimizers(before: Callable[..., Any], after: Callable[..., None]) -> None:
     for handle in _optimizer_handles:
         handle.remove()
     _optimizer_handles[:] = [

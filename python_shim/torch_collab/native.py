@@ -124,6 +124,16 @@ def make_backend(opts: Any, sites: Sites, inner: Inner, is_world: bool) -> Any:
     )
 
 
+def step_flag() -> Callable[[bool], None]:
+    """What tells the backends that an optimizer's step() runs on the calling thread, or does not."""
+    flag: Callable[[bool], None] = _module().set_in_step
+    return flag
+
+
+def call_communication_hook(hook: Callable[..., Any], state: object, bucket: Any) -> Any:
+    return _module().call_communication_hook(hook, state, bucket)
+
+
 @_worded
 def enter_meeting(
     config: Settings,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
+from torch_collab import log
 from torch_collab.groups import crosses_sites
 
 if TYPE_CHECKING:
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from torch_collab.state import World
 
 _REMEDY = "pass process_group=torch_collab.site_group() to it"
+_A_FEW = 1024  # elements: norms and flags, not parameters or gradients
 
 
 def sharded_module(world: World, module: torch.nn.Module, name: str) -> None:
@@ -46,6 +48,22 @@ def optimizer(world: World, opt: Any) -> None:
         )
     if any(type(p).__name__ == "DTensor" for group in opt.param_groups for p in group["params"]):
         sharded_parameters([("of " + kind, p) for group in opt.param_groups for p in group["params"]])
+
+
+def collective_in_step(world: World, opt: Any, collective: str, elements: int, told: bool) -> None:
+    """step() of an optimizer of the model calls a collective over ranks of several sites; `told`: as it has before."""
+    what = f"{type(opt).__name__} calls {collective} of {elements} element{'s' if elements != 1 else ''}"
+    if elements > _A_FEW:
+        raise RuntimeError(
+            f"collab: {what} over ranks of several sites inside step(), but sites take their steps on their own and "
+            "agree in rounds; pass group=torch_collab.site_group() to its collectives, and take rank and world size "
+            "from that group"
+        )
+    if not told and world.is_leader:
+        log.warning(
+            f"{what} over ranks of several sites inside step(): each step waits for all sites and for the lines "
+            "between them; if the ranks of the site are meant, pass group=torch_collab.site_group()"
+        )
 
 
 def watch_post_local_sgd(world: World) -> None:

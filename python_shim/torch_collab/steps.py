@@ -8,40 +8,33 @@ from __future__ import annotations
 
 import sys
 import weakref
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from torch_collab import log, moments, native, refuse, state
+from torch_collab import log, moments, native, refuse, running, state
 
 if TYPE_CHECKING:
     from torch_collab.state import World
 
-# Optimisers whose step() is running, outermost first.
-_running: list[weakref.ref[Any]] = []
 _checked: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
-def before_optimizer_step(optimizer: Any, args: Any, kwargs: Any) -> None:
+def before_optimizer_step(optimizer: Any, args: Any, kwargs: Any) -> Any:
     world = state.current()
     if world is None or world.finished:
-        return
+        return None
     if optimizer not in _checked:
         refuse.optimizer(world, optimizer)
         _checked.add(optimizer)
     refuse.watch_post_local_sgd(world)
-    if _in_backward():
-        return
-    _drop_dead()
-    nested = bool(_running)
-    _running.append(weakref.ref(optimizer))
-    if nested or world.session is None or not _trains_vector(world, optimizer):
-        return
-    if world.cycle.before(id(optimizer)):
-        _tell_of_cycle(world)
-        count(world)
-    moments.before_step(world, optimizer)
+    nested = running.enter(optimizer)
+    if not (nested or _in_backward() or world.session is None) and _trains_vector(world, optimizer):
+        if world.cycle.before(id(optimizer)):
+            _tell_of_cycle(world)
+            count(world)
+        moments.before_step(world, optimizer)
+    return running.with_closures(args, kwargs)
 
 
 def after_optimizer_step(optimizer: Any, args: Any, kwargs: Any) -> None:
@@ -49,14 +42,13 @@ def after_optimizer_step(optimizer: Any, args: Any, kwargs: Any) -> None:
     if world is None or world.finished:
         return
     world.unseen.stepped()
+    nested = running.leave(optimizer)
     if _in_backward():
         if world.session is not None and _trains_vector(world, optimizer):
             world.stepped_in_backward = True
             moments.steps_in_backward(world)
         return
-    while _running and _running.pop()() is not optimizer:
-        pass
-    if _running or world.session is None or not _trains_vector(world, optimizer):
+    if nested or world.session is None or not _trains_vector(world, optimizer):
         return
     if _skipped_by_scaler(optimizer):
         return
@@ -192,17 +184,3 @@ def _trains_vector(world: World, optimizer: Any) -> bool:
     if held[2]:
         world.cycle.alone(id(optimizer))
     return bool(held[1])
-
-
-def _drop_dead() -> None:
-    """Forgets optimisers whose step() was left by an exception: they are not on the call stack any more."""
-    if not _running:
-        return
-    live = set()
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        owner = frame.f_locals.get("self")
-        if owner is not None:
-            live.add(id(owner))
-        frame = frame.f_back
-    _running[:] = [ref for ref in _running if ref() is not None and id(ref()) in live]

@@ -6,7 +6,17 @@ import pytest
 from ranks import expect_success, run_ranks
 
 SITES = ["a", "b", "a", "b"]
-WHAT = ["futures", "objects", "groups", "point_to_point", "coalesced", "sparse", "refused", "different_calls"]
+WHAT = [
+    "futures",
+    "objects",
+    "groups",
+    "point_to_point",
+    "coalesced",
+    "sparse",
+    "refused",
+    "different_calls",
+    "barriers",
+]
 
 
 @pytest.mark.parametrize("what", WHAT)

@@ -1,12 +1,12 @@
-// Communication hooks that all-reduce over the default group inside backward get their site's mean.
+// Communication hooks that all-reduce over the default group get their site's mean; nobody else in backward does.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
-#include <torch/csrc/autograd/graph_task.h>
 
 #include "collab/torch/backend.h"
 #include "tests/torch/threads_group.h"
+#include "torch/work.h"
 
 namespace collab::torch_adapter {
 namespace {
@@ -60,6 +60,7 @@ TEST(CommunicationHook, SumsOverTheSiteScaledToTheWorld) {
   run_ranks(3, [&](int rank) {
     const auto backend = backend_of(boards, rank, true);
     backward_with([&](const at::Tensor&) {
+      const CommunicationHookScope hook;
       Tensors tensors{at::full({8}, static_cast<float>(rank + 1))};
       backend->allreduce(tensors, {})->wait();
       const float site_mean = rank < 2 ? 1.5F : 3.0F;
@@ -76,11 +77,57 @@ TEST(CommunicationHook, SumsOverTheSiteScaledToTheWorld) {
       Tensors counts{at::full({2}, rank, at::kLong)};
       backend->allreduce(counts, most)->wait();
       EXPECT_EQ(counts[0][0].item<int64_t>(), rank < 2 ? 1 : 2) << "not scaled";
+
+      for (const auto type : {at::kLong, at::kShort}) {
+        Tensors whole{at::full({2}, -rank - 1, type)};
+        backend->allreduce(whole, average)->wait();
+        EXPECT_EQ(whole[0][0].item<int64_t>(), rank < 2 ? -1 : -3) << "the site's, of " << type;
+      }
     });
     Tensors after{at::ones({8})};
     backend->allreduce(after, {})->wait();
-    EXPECT_EQ(after[0][0].item<float>(), 3.0F) << "outside backward it is the world again";
+    EXPECT_EQ(after[0][0].item<float>(), 3.0F) << "outside the hook it is the world again";
   });
+}
+
+// Gradients that a script reduces by hand, from hooks on its parameters.
+TEST(CommunicationHook, WithoutOneBackwardReducesOverTheWorld) {
+  const Boards boards;
+  run_ranks(3, [&](int rank) {
+    const auto backend = backend_of(boards, rank, true);
+    Tensors later{at::full({8}, static_cast<float>(rank + 1))};
+    c10::intrusive_ptr<c10::ivalue::Future> chained;
+    backward_with([&](const at::Tensor&) {
+      Tensors tensors{at::full({8}, static_cast<float>(rank + 1))};
+      const auto future = backend->allreduce(tensors, {})->getFuture();
+      chained = future->then(
+          [&](c10::ivalue::Future&) {
+            backend->allreduce(later, {})->wait();
+            return c10::IValue(true);
+          },
+          c10::BoolType::get());
+      future->wait();
+      EXPECT_EQ(tensors[0][0].item<float>(), 6.0F);
+    });
+    chained->wait();
+    EXPECT_EQ(later[0][0].item<float>(), 6.0F) << "a callback, rank " << rank;
+  });
+}
+
+TEST(CommunicationHook, IsOverWhenItThrows) {
+  EXPECT_THROW(
+      {
+        const CommunicationHookScope hook;
+        TORCH_CHECK(false, "a hook's error");
+      },
+      c10::Error);
+  EXPECT_FALSE(CommunicationHookScope::active());
+  {
+    const CommunicationHookScope outer;
+    { const CommunicationHookScope inner(false); }
+    EXPECT_TRUE(CommunicationHookScope::active());
+  }
+  EXPECT_FALSE(CommunicationHookScope::active());
 }
 
 TEST(CommunicationHook, CallbacksOfItsFuturesAreRecognised) {
@@ -91,6 +138,7 @@ TEST(CommunicationHook, CallbacksOfItsFuturesAreRecognised) {
     Tensors second{at::full({8}, 1.0F)};
     c10::intrusive_ptr<c10::ivalue::Future> chained;
     backward_with([&](const at::Tensor&) {
+      const CommunicationHookScope hook;
       chained = backend->allreduce(first, {})->getFuture()->then(
           [&](c10::ivalue::Future&) {
             backend->allreduce(second, {})->getFuture()->wait();
@@ -108,6 +156,7 @@ TEST(CommunicationHook, OtherGroupsMeanWhatTheySay) {
   run_ranks(3, [&](int rank) {
     const auto backend = backend_of(boards, rank, false);
     backward_with([&](const at::Tensor&) {
+      const CommunicationHookScope hook;
       Tensors tensors{at::full({8}, static_cast<float>(rank + 1))};
       backend->allreduce(tensors, {})->wait();
       EXPECT_EQ(tensors[0][0].item<float>(), 6.0F);

@@ -4,7 +4,8 @@
 // All ranks at one site: every call goes to torch's Gloo as it is, bit for bit. Several sites: data movement,
 // integers, min and max go to a group over all ranks, the meeting's or (where asked for) Gloo's; floating sums and
 // products are reduced within each site by Gloo, then between the sites' leaders in ascending site order, so that every
-// rank of every run holds the same bits. Tensors on an accelerator are staged through host memory.
+// rank of every run holds the same bits. Means of integers, which Gloo refuses, are NCCL's everywhere: the sum, wrapped
+// to the type, divided towards zero. Tensors on an accelerator are staged through host memory.
 //
 // Threads: as any c10d backend, calls are made by one thread at a time, in the same order at every rank; callbacks
 // of futures may call back in. Sums of several steps run on one worker thread of the backend's own.
@@ -33,7 +34,7 @@ struct BackendOptions {
   c10::intrusive_ptr<c10d::Backend> site;
   c10::intrusive_ptr<c10d::Backend> leaders;
   std::chrono::milliseconds timeout{30 * 60 * 1000};
-  // The default group: a communication hook's all_reduce inside backward is done over the site.
+  // The default group: a communication hook's all_reduce is done over the site.
   bool is_world = false;
 };
 
@@ -54,6 +55,17 @@ class CollabBackend final : public c10d::Backend {
 
   // Called first by every barrier of this group, on the caller's thread. Empty: nothing is called.
   void set_pre_barrier(std::function<void()> callback) { pre_barrier_ = std::move(callback); }
+  // The largest of what the ranks bring, for that callback; where ranks differ people read of a barrier. Blocking.
+  [[nodiscard]] std::int64_t most_at_barrier(std::int64_t mine);
+
+  // Called, if ranks of several sites are in this group, on the caller's thread before a collective that is issued
+  // while set_in_step() holds on that thread, with its name and the elements that a rank brings. What it throws ends
+  // the call.
+  using StepWatch = std::function<void(const std::string& collective, std::int64_t elements)>;
+  void watch_steps(StepWatch watch) { step_watch_ = std::move(watch); }
+  // Of the calling thread: an optimizer's step() is running.
+  static void set_in_step(bool on);
+
   [[nodiscard]] bool single_site() const { return reducer_ == nullptr; }
   [[nodiscard]] const std::vector<int>& sites() const { return options_.sites; }
 
@@ -96,7 +108,7 @@ class CollabBackend final : public c10d::Backend {
   void monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_all_ranks) override;
 
  private:
-  [[nodiscard]] bool ordered(const at::Tensor& tensor, const c10d::ReduceOp& op) const;
+  [[nodiscard]] bool reduced_here(const at::Tensor& tensor, const c10d::ReduceOp& op) const;
   [[nodiscard]] bool in_communication_hook() const;
   [[nodiscard]] std::chrono::milliseconds limit(std::chrono::milliseconds asked) const;
   [[nodiscard]] std::string whereabouts() const;  // "rank 3 (site 1, leader)"
@@ -104,6 +116,8 @@ class CollabBackend final : public c10d::Backend {
   WorkPtr post(const char* name, c10d::OpType type, TensorLists results, std::function<void()> job,
                bool from_hook = false);
   WorkPtr post_reduce(ReduceJob job);
+  WorkPtr post_integer_mean(ReduceJob job);  // one site
+  void begins(const char* collective, const Tensors& brought) const;
   // `inner` as it is when nothing was staged, else a work that copies back after it.
   WorkPtr unstage(const char* name, c10d::OpType type, WorkPtr inner, Staging staging, TensorLists results);
   WorkPtr unstage_point_to_point(c10d::OpType type, WorkPtr inner, Staging staging);
@@ -111,6 +125,7 @@ class CollabBackend final : public c10d::Backend {
   BackendOptions options_;
   c10::intrusive_ptr<Options> backend_options_;
   std::function<void()> pre_barrier_;
+  StepWatch step_watch_;
   std::atomic<std::uint64_t> ordered_{0};      // collectives that the world's Gloo has not counted
   std::shared_ptr<std::atomic<bool>> failed_;  // some collective of the worker's has failed
   std::unique_ptr<OrderedReducer> reducer_;    // null: one site

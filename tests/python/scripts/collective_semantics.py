@@ -135,6 +135,21 @@ def different_calls() -> None:
             dist.barrier()  # the group goes on
 
 
+def barriers() -> None:
+    """Who stands in a barrier is said to."""
+    try:
+        if RANK in (1, 3):
+            dist.barrier()
+        else:
+            dist.all_gather([torch.ones(3)] * WORLD, torch.ones(3))
+    except dist.DistBackendError as error:
+        text = str(error)
+        assert " of a is in all_gather of 3 Float [3]" in text and " of b is in barrier" in text, text
+        assert "all_reduce" not in text and "max" not in text, text
+    else:
+        raise AssertionError("a barrier met an all_gather")
+
+
 def missing_rank() -> None:
     """Everybody but rank 3 comes: an error in time that says who was where."""
     if RANK == 3:

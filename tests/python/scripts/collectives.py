@@ -21,7 +21,12 @@ Case = dict[str, Any]
 STORE = dist.TCPStore("127.0.0.1", int(os.environ["MASTER_PORT"]), is_master=False, timeout=timedelta(seconds=300))
 SITES: list[list[int]] = json.loads(os.environ["TEST_SITES"])  # ranks of each site, in site order
 FLOATING = ("float32", "float64", "float16", "bfloat16", "complex64")
+INTEGERS = ("int8", "uint8", "int16", "int32", "int64")
 IN_ORDER = ("all_reduce", "all_reduce_coalesced", "reduce", "reduce_scatter", "reduce_scatter_tensor")
+
+
+def integer_mean(case: Case) -> bool:
+    return case["op"] in IN_ORDER and case["reduce_op"] == "AVG" and case["dtype"] in INTEGERS
 
 
 def make(case: Case, rank: int, what: int, shape: list[int]) -> torch.Tensor:
@@ -30,6 +35,8 @@ def make(case: Case, rank: int, what: int, shape: list[int]) -> torch.Tensor:
     dtype = getattr(torch, case["dtype"])
     if case["dtype"] == "bool":
         return torch.rand(shape, generator=generator) < 0.5
+    if integer_mean(case):
+        return torch.randint(-(2**62), 2**62, shape, generator=generator).to(dtype)
     if not dtype.is_floating_point and not dtype.is_complex:
         return torch.randint(0, 7, shape, generator=generator).to(dtype)
     if dtype.is_complex:
@@ -128,9 +135,11 @@ def run(case: Case, group: dist.ProcessGroup) -> Tensors:
 
 
 def mean_of(total: torch.Tensor) -> torch.Tensor:
-    """A complex number is two floating ones to a reduction."""
+    """A complex number is two floating ones to a reduction; integers are divided as NCCL divides them."""
     if total.is_complex():
         return torch.view_as_complex(torch.view_as_real(total) / WORLD)
+    if not total.dtype.is_floating_point:
+        return torch.div(total, WORLD, rounding_mode="trunc")
     return total / WORLD
 
 
@@ -169,7 +178,7 @@ def bits(tensor: torch.Tensor) -> bytes:
 
 def difference(case: Case, gloo: dist.ProcessGroup) -> str:
     ours = attempt(case, dist.group.WORLD)
-    theirs = attempt(case, gloo)
+    theirs = in_site_order(case) if integer_mean(case) else attempt(case, gloo)
     if isinstance(ours, str) or isinstance(theirs, str):
         both = isinstance(ours, str) and isinstance(theirs, str)
         return "same" if both else f"only one of them refuses it: collab {ours}, gloo {theirs}"

@@ -1,0 +1,156 @@
+"""Whose step() is running on this thread, and what happens when it calls a collective between sites.
+
+torch's hooks tell when a step begins and when it has ended well; of one that an exception has left they tell nothing.
+So each step is kept with the frame of torch's wrapper around it, and is believed in only while that frame executes.
+Nothing that is asked here can come from a step that is over, whatever was raised, and no later event has to clear it.
+
+What a closure does that is given to step() is the script's own: forward, backward, metrics.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any
+
+from torch.optim.optimizer import Optimizer
+
+from torch_collab import native, refuse, state
+
+_TORCH_SOURCE = Optimizer.profile_hook_step.__code__.co_filename
+_FRAMES_BETWEEN = 8  # torch.compiler.disable() puts some of its own between torch's wrapper and our hook
+
+
+@dataclass(slots=True)
+class _Step:
+    optimizer: Any
+    frame: FrameType | None
+
+
+class _Thread(threading.local):
+    def __init__(self) -> None:
+        self.inside: list[_Step | None] = []  # outermost first; None: a closure of the step before it
+
+
+_here = _Thread()
+_set_flag: Callable[[bool], None] | None = None  # there are several sites, and they are to know
+_warned: set[tuple[type, str]] = set()
+
+
+def watch(backend: Any) -> None:
+    """Collectives of this group are looked at while a step runs, if the group has ranks of several sites."""
+    global _set_flag
+    if not backend.single_site:
+        backend.watch_steps(_on_collective)
+        _set_flag = native.step_flag()
+
+
+def forget() -> None:
+    """The world ends."""
+    global _set_flag
+    _here.inside.clear()
+    _warned.clear()
+    _flag()
+    _set_flag = None
+
+
+def enter(optimizer: Any) -> bool:
+    """A step begins; called by a pre-hook. True: inside another optimizer's."""
+    inside = _here.inside
+    _drop_dead()
+    nested = bool(inside)
+    inside.append(_Step(optimizer, _frame_of_step()))
+    _flag()
+    return nested
+
+
+def leave(optimizer: Any) -> bool:
+    """It has ended well. True: inside another optimizer's."""
+    inside = _here.inside
+    for place in range(len(inside) - 1, -1, -1):
+        step = inside[place]
+        if step is not None and step.optimizer is optimizer:
+            del inside[place:]
+            break
+    _flag()
+    return bool(inside)
+
+
+def with_closures(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+    """The arguments of step() (the optimizer is the first) for its pre-hook to return; None: as they are."""
+    if _set_flag is None:
+        return None
+    if len(args) > 1 and callable(args[1]):
+        return (args[0], _outside_step(args[1]), *args[2:]), kwargs
+    if callable(kwargs.get("closure")):
+        return args, {**kwargs, "closure": _outside_step(kwargs["closure"])}
+    return None
+
+
+def _outside_step(closure: Callable[..., Any]) -> Callable[..., Any]:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        inside = _here.inside
+        depth = len(inside)
+        inside.append(None)
+        _flag()
+        try:
+            return closure(*args, **kwargs)
+        finally:
+            del inside[depth:]
+            _flag()
+
+    return call
+
+
+def _on_collective(collective: str, elements: int) -> None:
+    """Called by a group of several sites when, as far as it knows, a step is running on this thread."""
+    _drop_dead()
+    _flag()
+    step = _here.inside[-1] if _here.inside else None
+    world = state.current()
+    if step is None or world is None or world.finished or world.vector is None:
+        return
+    trained = {id(p) for group in step.optimizer.param_groups for p in group["params"]}
+    if trained.isdisjoint(world.vector.ids):
+        return  # it trains something of its own, which sites do not average
+    key = (type(step.optimizer), collective)
+    refuse.collective_in_step(world, step.optimizer, collective, elements, told=key in _warned)
+    _warned.add(key)
+
+
+def _flag() -> None:
+    if _set_flag is not None:
+        _set_flag(bool(_here.inside) and _here.inside[-1] is not None)
+
+
+def _frame_of_step() -> FrameType | None:
+    frame: FrameType | None = sys._getframe(2)
+    for _ in range(_FRAMES_BETWEEN):
+        if frame is None or frame.f_code.co_filename == _TORCH_SOURCE:
+            return frame
+        frame = frame.f_back
+    return None
+
+
+def _drop_dead() -> None:
+    """Steps that an exception has left lie on top: whatever began after them has looked here first."""
+    inside = _here.inside
+    while inside:
+        step = inside[-1]
+        if step is None or _executes(step.frame):
+            return
+        inside.pop()
+
+
+def _executes(frame: FrameType | None) -> bool:
+    """Python says so in one way only: a frame that executes cannot be cleared."""
+    if frame is None:
+        return False
+    try:
+        frame.clear()
+    except RuntimeError:
+        return True
+    return False
