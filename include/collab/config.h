@@ -44,6 +44,7 @@ struct Config {
   std::string site;             // this site's name; empty: made from the torchrun node or the host
   std::optional<std::uint32_t> site_index;
   std::uint32_t site_count = 1;          // round 0 waits for this many sites (way 1: the world's own count)
+  std::string init_from;                 // the site the swarm begins with; empty: nobody in particular
   std::vector<std::string> coordinator;  // "host:port", tried in order; empty: one world
   std::string listen = "0.0.0.0:0";      // where other sites reach this one
   std::string advertise;                 // host others dial; empty: found out

@@ -74,6 +74,7 @@ struct SessionOptions {
   // batch statistics are its own until the next forward.
   std::uint64_t compared_elements = UINT64_MAX;
   bool lends_optimizer = false;  // the leader's caller answers optimizer_wanted()
+  bool resumed = false;          // leader: its caller had loaded a state into the model or the optimizer
   // Leader only: makes the transport for links between sites.
   std::function<Result<std::unique_ptr<Transport>>()> make_transport;
 };

@@ -52,6 +52,7 @@ py::dict typed(const Config& config) {
   d["site"] = config.site;
   d["site_index"] = config.site_index ? py::object(py::int_(*config.site_index)) : py::object(py::none());
   d["site_count"] = config.site_count;
+  d["init_from"] = config.init_from;
   d["coordinator"] = config.coordinator;
   d["listen"] = config.listen;
   d["advertise"] = config.advertise;

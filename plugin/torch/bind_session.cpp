@@ -118,7 +118,7 @@ std::unique_ptr<PySession> new_session(const PyConfig& config, const std::string
                                        std::uint32_t site_size, bool one_host, std::vector<std::string> coordinators,
                                        const std::vector<ModelRow>& model, std::vector<at::Tensor> parameters,
                                        std::uint64_t compared_elements, std::optional<BackendPtr> site_group,
-                                       const std::optional<py::dict>& transport) {
+                                       const std::optional<py::dict>& transport, bool resumed) {
   SessionOptions options;
   options.config = config.loaded.config;
   options.shared_settings = shared_settings(config.loaded);
@@ -133,6 +133,7 @@ std::unique_ptr<PySession> new_session(const PyConfig& config, const std::string
   options.model = model_from(model);
   options.compared_elements = compared_elements;
   options.lends_optimizer = true;
+  options.resumed = resumed;
   if (transport) options.make_transport = transport_factory(*transport);
   std::vector<std::string> names;
   for (const TensorInfo& tensor : options.model) {
@@ -256,7 +257,7 @@ void bind_session(py::module_& module) {
              py::arg("generation") = 1, py::arg("egress_spent") = 0, py::arg("site_rank"), py::arg("site_size"),
              py::arg("one_host"), py::arg("coordinators"), py::arg("model"), py::arg("parameters"),
              py::arg("compared_elements") = UINT64_MAX, py::arg("site_group") = py::none(),
-             py::arg("transport") = py::none());
+             py::arg("transport") = py::none(), py::arg("resumed") = false);
   py::class_<PyCoordinator>(module, "CoordinatorServer")
       .def_property_readonly("address", &PyCoordinator::address)
       .def("status_json", &PyCoordinator::status_json)

@@ -82,10 +82,10 @@ class Config:
         """(knob, value as text, where it came from) in table order."""
     @property
     def typed(self) -> dict[str, Any]:
-        """Python values: run, site, site_index, site_count, coordinator, listen, advertise, transport, connections
-        (0: auto), sync_every_steps, sync_every_seconds, weight, buffers, join_optimizer, reseed, join_timeout,
-        round_timeout, straggler_grace, quorum_timeout, link_grace, heartbeat, linger (seconds), state_dir, save_every,
-        events, log."""
+        """Python values: run, site, site_index, site_count, init_from, coordinator, listen, advertise, transport,
+        connections (0: auto), sync_every_steps, sync_every_seconds, weight, buffers, join_optimizer, reseed,
+        join_timeout, round_timeout, straggler_grace, quorum_timeout, link_grace, heartbeat, linger (seconds),
+        state_dir, save_every, events, log."""
 
 class KnobRow(TypedDict):
     name: str
@@ -203,11 +203,12 @@ def make_session(
     compared_elements: int = ...,
     site_group: Backend | None = None,
     transport: Transport | None = None,
+    resumed: bool = False,
 ) -> Session:
     """`model` has a row (name, dtype, shape, trained, digest or "") for every tensor sites compare; `parameters` are
     the vector's tensors in order, of which the first `compared_elements` must be alike at the site's ranks (default:
     all). `site_group` is a backend over the site's ranks that nobody else uses (None for one
-    rank); `transport` is needed at site_rank 0."""
+    rank); `transport` is needed at site_rank 0, where `resumed` says that the script had loaded a state."""
 
 class CoordinatorServer:
     @property

@@ -17,8 +17,9 @@ from torch_collab.state import Start
 
 # Knobs that belong to a rank or a site, not to all of a world.
 _OWN = frozenset(
-    {"site", "site_index", "listen", "advertise", "events", "log", "state_dir", "transport", "token", "token_file"}
-    | {"tls_cert", "tls_key", "tls_ca", "insecure", "congestion", "max_mbit_up", "max_mbit_down", "egress_gb"}
+    {"site", "site_index", "init_from", "listen", "advertise", "events", "log", "state_dir", "transport"}
+    | {"token", "token_file", "tls_cert", "tls_key", "tls_ca", "insecure"}
+    | {"congestion", "max_mbit_up", "max_mbit_down", "egress_gb"}
 )
 
 
@@ -48,6 +49,7 @@ def _create_world(opts: Any, backend_options: Any) -> Any:
     everyone = places.exchange(told, rank, size, mine, timeout)
     sites = places.draw_lone_site(everyone) if start is Start.LONE else places.draw_map(everyone)
     site = sites.of(rank)
+    _check_init_from(config, start, sites)
     if rank == site.leader and (foreign := native.foreign_in_words(variables)):
         log.warn_once(foreign)
     world = state.World(
@@ -109,6 +111,16 @@ def _start(config: native.Settings) -> Start:
     if not config.coordinator:
         return Start.ONE_WORLD
     return Start.COHORT if environment.from_agent(environment.START) == "cohort" else Start.LONE
+
+
+def _check_init_from(config: native.Settings, start: Start, sites: places.Sites) -> None:
+    """In one world nobody else will come: no need to wait for a name that is not there."""
+    names = [site.name for site in sites.sites]
+    if start is Start.ONE_WORLD and config.init_from and config.init_from not in names:
+        raise ValueError(
+            f"collab: COLLAB_INIT_FROM: expected a site of this world ({', '.join(names)}), got {config.init_from!r}; "
+            "sites are named by COLLAB_SITE"
+        )
 
 
 def _site_store(start: Start, store: Any, timeout: Any) -> Any:

@@ -5,7 +5,8 @@
 - forward pre-hook on each DDP: the first training forward starts the session, each one counts samples.
 - optimiser hooks: steps.
 - replaced: `_get_default_group` as DDP's module sees it (deepcopy and pickling of a DDP assume the default group),
-  DDP.register_comm_hook (torch's ready-made hooks), and, where sites have stores of their own, `_new_group_with_tag`.
+  DDP.register_comm_hook (torch's ready-made hooks), Module.load_state_dict (whether the script resumed), and, where
+  sites have stores of their own, `_new_group_with_tag`.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from torch.nn.modules import module as nn_module
 from torch.nn.parallel import distributed as ddp_source
 from torch.optim import optimizer as optimizer_source
 
-from torch_collab import capture, comm_hooks, ends, log, refuse, running, sampler, state, steps
+from torch_collab import capture, comm_hooks, ends, log, refuse, resumed, running, sampler, state, steps
 from torch_collab.groups import meet_at_site, part_inside_site, reduce_group, site_group
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ def install(world: World) -> None:
         uninstall()
     _undo.append(nn_module.register_module_module_registration_hook(_on_module_registered).remove)
     _hook_optimizers(steps.before_optimizer_step, steps.after_optimizer_step)
+    _replace(torch.nn.Module, "load_state_dict", resumed.watch_loads)
     _replace(ddp_source, "_get_default_group", _default_group_for_ddp)
     _replace(ddp_source.DistributedDataParallel, "register_comm_hook", comm_hooks.register_comm_hook)
     if world.site_store is not world.store:
@@ -88,8 +90,10 @@ def _replace(owner: Any, name: str, make: Callable[[Any], Any]) -> None:
     if original is None:
         log.warning(f"torch {torch.__version__} has no {owner.__name__}.{name}; some of what collab does will not work")
         return
-    setattr(owner, name, make(original))
-    _undo.append(lambda: setattr(owner, name, original))
+    ours = make(original)
+    setattr(owner, name, ours)
+    # Who has replaced it since calls ours, which does nothing more without a world.
+    _undo.append(lambda: setattr(owner, name, original) if getattr(owner, name, None) is ours else None)
 
 
 def _default_group_for_ddp(original: Callable[[], Any]) -> Callable[[], Any]:

@@ -274,10 +274,12 @@ def _session(world: World) -> _C.Session:
 
 
 def _is_fresh(optimizer: Any) -> bool:
-    return all(
-        all(value is None for value in held.values()) or (held.get("step") is not None and float(held["step"]) == 0)
-        for held in optimizer.state.values()
-    )
+    return all(is_fresh(held) for held in optimizer.state.values())
+
+
+def is_fresh(held: Any) -> bool:
+    """Of a parameter: what its optimiser keeps for it is as before the first step."""
+    return all(value is None for value in held.values()) or (held.get("step") is not None and float(held["step"]) == 0)
 
 
 def _fetch(world: World, optimizer: Any) -> tuple[str, torch.Tensor]:

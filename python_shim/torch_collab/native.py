@@ -61,6 +61,7 @@ class Settings:
     site: str
     site_index: int | None
     site_count: int
+    init_from: str
     coordinator: tuple[str, ...]
     listen: str
     advertise: str
@@ -236,6 +237,7 @@ def make_session(
     entries: Sequence[Entry],
     site_gloo: Any | None,
     transport: dict[str, Any] | None,
+    resumed: bool,
 ) -> _C.Session:
     module = _module()
     model = []
@@ -259,6 +261,7 @@ def make_session(
         compared_elements=sum(entry.tensor.numel() for entry in entries if entry.trained and not entry.buffer),
         site_group=site_gloo,
         transport=transport,
+        resumed=resumed,
     )
     return session
 

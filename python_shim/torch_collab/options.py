@@ -20,6 +20,7 @@ class Options:
     site: str | None = None
     site_index: int | None = None
     site_count: int | None = None
+    init_from: str | None = None
     coordinator: str | None = None
     listen: str | None = None
     advertise: str | None = None

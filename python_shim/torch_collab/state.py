@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from torch.distributed import ProcessGroup, Store
+    from torch.nn import Module
     from torch.nn.parallel import DistributedDataParallel
     from torch.optim import Optimizer
 
@@ -84,6 +85,7 @@ class World:
     cycle: OptimizerCycle = field(default_factory=OptimizerCycle)
     stepped_in_backward: bool = False
     unseen: UnseenSteps = field(default_factory=UnseenSteps)
+    loaded: dict[int, weakref.ref[Module]] = field(default_factory=dict)  # load_state_dict, before the session
     wish: Wish | None = None  # for a member's optimiser state, until our optimisers have stepped
 
     @property

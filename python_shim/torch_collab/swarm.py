@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch.distributed as dist
 
-from torch_collab import addresses, links, log, meeting, native
+from torch_collab import addresses, links, log, meeting, native, resumed
 from torch_collab.environment import collab_variables
 from torch_collab.groups import gloo_listens_here_only, make_gloo, site_group
 
@@ -53,6 +53,7 @@ def make_session(world: World, entries: Sequence[Entry]) -> _C.Session:
         entries,
         site_gloo,
         transport,
+        resumed=world.is_leader and resumed.seen(world, entries),
     )
 
 

@@ -59,6 +59,8 @@ wire::Join SimSite::make_join() const {
   join.address = options_.address;
   join.helper = options_.helper;
   join.generation = options_.generation;
+  join.resumed = options_.resumed;
+  join.init_from = options_.init_from;
   join.elements = options_.elements;
   join.settings = {{"codec", "fp32"}};
   const std::string model = "weight" + std::to_string(options_.generation);

@@ -49,6 +49,8 @@ struct SimSiteOptions {
   std::uint32_t window = 4;
   bool draws_rates = false;  // it tells what it has not measured
   bool helper = false;       // it trains nothing
+  bool resumed = false;      // it says that its script had loaded a state
+  std::string init_from;     // the site it names
   RoundId last_round{10};
   Duration train_min{200'000};
   Duration train_mean{400'000};

@@ -53,7 +53,7 @@ std::string_view name_of(Mutation mutation) {
 class Swarm {
  public:
   explicit Swarm(const SwarmOptions& options)
-      : options_(options), prng_(options.seed), network_(draw_network(), prng_.next()) {
+      : options_(options), prng_(options.seed), begins_(~options.seed), network_(draw_network(), prng_.next()) {
     if (options_.sites == 0) options_.sites = 1 + static_cast<std::uint32_t>(prng_.below(6));
     if (options_.candidates == 0) options_.candidates = 1 + static_cast<std::uint32_t>(prng_.below(3));
     if (options_.rounds == 0) options_.rounds = 3 + static_cast<std::uint32_t>(prng_.below(8));
@@ -68,6 +68,9 @@ class Swarm {
     branches_ = options_.seed % 3 == 0;
     helped_ = options_.seed % 5 == 2;
     generations_ = options_.seed % 7 == 3 ? 2 + options_.seed % 2 : 1;
+    if (begins_.chance(0.3)) named_ = "site" + std::to_string(begins_.below(options_.sites));
+    named_by_sites_ = begins_.chance(0.7);
+    if (!named_by_sites_) checkers_.invariants.names_first(named_);
     for (std::uint32_t i = 0; i < options_.candidates; ++i) start_coordinator(i);
     nat_ = options_.seed % 6 == 4;
     // Sites that cannot be dialled; at least one can. Two need a third between them, so nothing happens to that one.
@@ -126,6 +129,7 @@ class Swarm {
     config.straggler_grace = seconds(5);
     config.join_timeout = seconds(60);
     config.round_timeout = seconds(60);
+    if (!named_by_sites_) config.init_from = named_;
     if (branches_) config.quorum_timeout = seconds(1 + 12 * prng_.uniform());
     const std::string process = address_of(candidate) + "." + std::to_string(births_);
     coordinators_.push_back(std::make_unique<SimCoordinator>(config, process, address_of(candidate), options_.mutation,
@@ -175,6 +179,8 @@ class Swarm {
     site.mutation = options_.mutation;
     site.draws_rates = options_.seed % 4 == 1;
     site.helper = name == kHelper;
+    site.resumed = !site.helper && begins_.chance(0.4);
+    if (named_by_sites_ && !site.helper && (name == named_ || begins_.chance(0.5))) site.init_from = named_;
     site.seed = prng_.next();
     sites_.push_back(std::make_unique<SimSite>(site, network_, checkers_, logger()));
     hidden_[name] = hidden;
@@ -323,6 +329,14 @@ class Swarm {
     return voters.empty() || (2 * here > voters.size() && known);
   }
 
+  // It has forgotten everything, holds no anchor, nor does anybody else, and whom it is to begin with has ended.
+  bool waits_in_vain(const SimSite& site) {
+    const SimSite* named = named_.empty() ? nullptr : live(named_);
+    const bool ended = named != nullptr && named->report().over;
+    return ended && site.report().failed && !site.report().joined &&
+           site.report().why.message().find("COLLAB_INIT_FROM") != std::string::npos;
+  }
+
   [[nodiscard]] bool restarts() const {
     return !options_.faults.empty() && network_.now() < last_disturbance_ + seconds(200);
   }
@@ -371,6 +385,10 @@ class Swarm {
         log(process, "is left alone");
         continue;
       }
+      if (waits_in_vain(*site)) {
+        log(process, "waits in vain");
+        continue;
+      }
       if (!report.over) {
         checkers_.fail(process + " (" + std::to_string(report.skipped) + " skipped) is not done, " +
                        std::to_string(kBound.count() / 1'000'000) + " s after the last fault: " + site->waiting_for() +
@@ -415,6 +433,7 @@ class Swarm {
 
   SwarmOptions options_;
   Prng prng_;
+  Prng begins_;  // what decides on the first anchor: apart, so that the rest of a seed's run stays as it was
   Network network_;
   Checkers checkers_;
   DigestChain trace_;
@@ -425,8 +444,10 @@ class Swarm {
   std::map<std::string, int> processes_;
   std::map<std::string, bool> hidden_;
   std::set<const SimSite*> dead_;
-  bool branches_ = false;  // COLLAB_QUORUM_TIMEOUT
-  bool helped_ = false;    // a helper is there
+  std::string named_;            // COLLAB_INIT_FROM
+  bool named_by_sites_ = false;  // else by the coordinators
+  bool branches_ = false;        // COLLAB_QUORUM_TIMEOUT
+  bool helped_ = false;          // a helper is there
   std::uint32_t generations_ = 1;
   std::set<const SimSite*> followed_;  // by a process of the next generation
   bool nat_ = false;                   // who cannot be dialled does not know that, and names an address

@@ -190,6 +190,13 @@ constexpr auto kRows = std::to_array<KnobRow>({
      kWhole,
      parse_whole<&C::site_count, 1, 4096>,
      format_whole<&C::site_count>},
+    {{"init_from", "", "name", "1..64 characters",
+      "The site whose parameters the swarm begins with: the first agreement waits for it. Default: who holds an "
+      "anchor, "
+      "else who had loaded a checkpoint, else the lowest site."},
+     kName,
+     parse_text<&C::init_from, is_name, true>,
+     format_text<&C::init_from>},
     {{"coordinator", "", "addresses", "HOST:PORT[,HOST:PORT...]",
       "Where the coordinator listens, tried in order. Default: the world's first site serves it."},
      kHosts,

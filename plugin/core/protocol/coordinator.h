@@ -16,6 +16,7 @@ struct CoordinatorConfig {
   RunId fresh_run;              // the run's number if the swarm is born here; later runs are larger
   TermId term{1};               // at least; a successor's is above all its members have granted
   std::uint32_t min_sites = 1;  // round 0 waits for this many, or for what the sites expect if that is more
+  std::string init_from;        // the site whose parameters round 0 has; empty: what the sites say
   Duration heartbeat{1'000'000};
   Duration link_grace{60'000'000};
   Duration join_timeout{300'000'000};

@@ -1,4 +1,4 @@
-// Joining: who may come in, which anchor the swarm starts from, who gives it to whom.
+// Joining: who may come in, who gives the anchor to whom.
 #include <algorithm>
 #include <tuple>
 #include <utility>
@@ -8,13 +8,6 @@
 #include "core/wire/limits.h"
 
 namespace collab::protocol {
-namespace {
-
-std::string anchor_in_words(RunId run, RoundId round) {
-  return "run " + std::to_string(run.value) + " round " + std::to_string(round.value);
-}
-
-}  // namespace
 
 void Coordinator::State::refuse_link(LinkId link, const std::string& who, const std::string& reason) {
   out.emplace_back(Send{link, wire::Refuse{reason}});
@@ -163,6 +156,8 @@ void Coordinator::State::admit(LinkId link, const wire::Join& join) {
   member.budget = join.report.budget;
   member.remembers = remembers(join, anchor ? anchor->run : RunId{});
   member.expected_sites = join.expected_sites;
+  member.resumed = join.resumed;
+  member.init_from = join.init_from;
   member.last_heard = now;
   const bool holds = anchor && join.offer.run == anchor->run && join.offer.round == anchor->round;
   if (holds) member.holds = wire::Adopted{join.offer.run, join.offer.round, join.offer.digest};
@@ -179,6 +174,7 @@ void Coordinator::State::admit(LinkId link, const wire::Join& join) {
   if (roster_due) send(inserted, roster());  // it has to know whom to take the anchor from
   if (repeat_commit(inserted)) return;
   if (anchor) prefer_newer_offer(inserted);
+  if (anchor) tell_late(inserted);
   // Its parameters move, so it cannot take another anchor now: it comes to its trigger by itself.
   const bool newest = !anchor || (join.offer.run == anchor->run && join.offer.round == anchor->round);
   if (join.report.training && !newest) inserted.standing = Standing::kBehind;
@@ -230,84 +226,6 @@ void Coordinator::State::prefer_newer_offer(const MemberRecord& joiner) {
   for (auto& [id, member] : members) {
     member.standing = Standing::kJoined;
   }
-}
-
-wire::Offer Coordinator::State::brought_by(const MemberRecord& member) const {
-  if (!member.holds) return member.offer;
-  return {member.holds->run, member.holds->round, member.holds->digest, member.offer.branch};
-}
-
-// After a loss, rounds that were committed are not undone lightly: those who hold the newest one get the grace to come
-// back before the swarm starts from less.
-bool Coordinator::State::last_anchor_missed() const {
-  return last_anchor && std::none_of(members.begin(), members.end(), [this](const auto& entry) {
-           const wire::Offer offer = brought_by(entry.second);
-           return std::pair(offer.run, offer.round) >= *last_anchor;
-         });
-}
-
-bool Coordinator::State::anybody_resumes() const {
-  return std::any_of(members.begin(), members.end(),
-                     [this](const auto& entry) { return brought_by(entry.second).run.value != 0; });
-}
-
-// The highest (run, round) anybody offers; among equals, and among fresh sites, the lowest site.
-void Coordinator::State::choose_anchor() {
-  if (anchor) return;
-  // A helper holds what it was given, or nothing that anybody would train from.
-  const bool brought = sites_here() > 0 || anybody_resumes();
-  const bool complete = generations.expected(now).empty();  // they left the generation before for this one
-  const bool enough =
-      brought && complete && (last_anchor ? !last_anchor_missed() : gathered || sites_here() >= sites_wanted());
-  if (!enough || !may_begin()) {
-    if (!gathering.running()) start_gathering();
-    return;
-  }
-  gathered = true;
-  gathering.stop();
-  last_anchor.reset();
-  attempt_base = highest_attempt;
-  round.attempts = 0;
-  MemberRecord* best = nullptr;
-  const auto is_better = [this](const MemberRecord& a, const MemberRecord& b) {
-    const wire::Offer of_a = brought_by(a);
-    const wire::Offer of_b = brought_by(b);
-    return trunk_first(of_a, of_b).value_or(std::tie(of_a.run, of_a.round) > std::tie(of_b.run, of_b.round));
-  };
-  for (auto& [id, member] : members) {
-    if (member.helper && brought_by(member).run.value == 0) continue;
-    if (best == nullptr || is_better(member, *best)) best = &member;
-  }
-  wire::Offer chosen = brought_by(*best);
-  newborn = chosen.run.value == 0;
-  const bool anew = std::exchange(forks, false) || newborn;
-  remembered.reset();
-  for (const auto& [id, member] : members) {  // a process that was started again may not know
-    const wire::Offer offer = brought_by(member);
-    if (chosen.branch.empty() && offer.run == chosen.run) chosen.branch = offer.branch;
-  }
-  const RunId from = chosen.run;
-  // What a branch began with is not taken for its trunk, when the branch's own anchor is lost.
-  const bool off = (std::exchange(branches, false) || trunk == chosen.run) && !newborn && chosen.branch.empty();
-  if (anew || off) chosen.run = next_run();
-  if (off) {
-    trunk = from;
-    chosen.branch = {{chosen.run, from, 0}};
-    voters.clear();
-  }
-  anchor = AnchorRecord{chosen.run, chosen.round, chosen.digest, chosen.branch};
-  best->holds = wire::Adopted{chosen.run, chosen.round, chosen.digest};
-  for (auto& [id, member] : members) {
-    member.standing = Standing::kJoined;  // who was behind another anchor is told this one
-    member.remembers = member.remembers || anew || off;
-    voters[id] = member.name;
-  }
-  if (off) {
-    tell_of_branch("no majority was here for " + in_seconds(config.quorum_timeout) + " (COLLAB_QUORUM_TIMEOUT); ");
-  }
-  note(Note::Level::kInfo, "anchor",
-       std::to_string(members.size()) + (members.size() == 1 ? " site is" : " sites are") + " here; the anchor of " +
-           anchor_in_words(chosen.run, chosen.round) + " is taken from " + best->name);
 }
 
 bool Coordinator::State::holds_anchor(const MemberRecord& member) const {
@@ -421,63 +339,6 @@ void Coordinator::State::on_adopted(MemberRecord& member, const wire::Adopted& a
          {{"who", json_quote(member.name)}, {"round", std::to_string(adopted.round.value)}});
   }
   send_roster();
-}
-
-void Coordinator::State::start_gathering() {
-  gathering.start(now);
-  refused_who.clear();
-}
-
-void Coordinator::State::on_gathering_tick() {
-  if (!gathering.running()) return;
-  const std::vector<std::string> on_their_way = generations.expected(now);
-  const std::string count = std::to_string(sites_here()) + " of " + std::to_string(sites_wanted()) +
-                            " sites are here (" + join_words(member_list()) +
-                            (refused_who.empty() ? "" : "; " + refused_who + " was refused: " + refused_why) + ")" +
-                            (on_their_way.empty() ? "" : ", on their way: " + join_words(on_their_way));
-  const auto waited = gathering.due(now);
-  if (last_anchor_missed()) {
-    const std::string missed = "nobody has brought back round " + std::to_string(last_anchor->second.value);
-    if (now - gathering.since() < config.link_grace) {
-      if (waited) note(Note::Level::kInfo, "waiting", missed + " yet (" + in_seconds(*waited) + ")");
-      return;
-    }
-    if (!may_begin()) return step_down(missed + ", and " + quorum_in_words(all_members()));
-    note(Note::Level::kWarning, "anchor",
-         missed + " within " + in_seconds(config.link_grace) + " (COLLAB_LINK_GRACE); the swarm goes on without it");
-    last_anchor.reset();
-    forks = true;
-    gathered = gathered || anybody_resumes();
-    return;
-  }
-  if (now - gathering.since() >= config.join_timeout && !may_begin()) {
-    return step_down(quorum_in_words(all_members()));
-  }
-  if (now - gathering.since() >= config.join_timeout && anybody_resumes()) {
-    note(Note::Level::kWarning, "anchor",
-         "only " + count + " after " + in_seconds(config.join_timeout) +
-             " (COLLAB_JOIN_TIMEOUT); they go on from what they bring");
-    gathered = true;
-    return;
-  }
-  // Who was lost before it began does not hold the others up for good; they cannot be a majority in two places.
-  if (now - gathering.since() >= config.join_timeout && 2 * sites_here() > sites_wanted()) {
-    note(
-        Note::Level::kWarning, "anchor",
-        "only " + count + " after " + in_seconds(config.join_timeout) + " (COLLAB_JOIN_TIMEOUT); most are, they begin");
-    gathered = true;
-    return;
-  }
-  if (now - gathering.since() >= config.join_timeout) {
-    const std::string reason = "only " + count + " after " + in_seconds(config.join_timeout) +
-                               " (COLLAB_JOIN_TIMEOUT): start the others (separate worlds: or lower COLLAB_SITE_COUNT)";
-    gathering.stop();
-    while (!members.empty()) expel(members.begin()->first, reason);
-    return;
-  }
-  if (waited) {
-    note(Note::Level::kInfo, "waiting", "round 0: " + count + "; waiting for the others (" + in_seconds(*waited) + ")");
-  }
 }
 
 }  // namespace collab::protocol

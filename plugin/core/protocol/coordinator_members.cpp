@@ -296,7 +296,8 @@ std::vector<SiteId> Coordinator::State::waited_for() const {
 
 std::string Coordinator::State::waiting_for() const {
   if (gathering.running()) {
-    return "round 0: " + std::to_string(sites_here()) + " of " + std::to_string(sites_wanted()) + " sites are here";
+    return "round 0: " + std::to_string(sites_here()) + " of " + std::to_string(sites_wanted()) + " sites are here" +
+           (init_from_missed() ? "; waiting for " + init_from().first + " (COLLAB_INIT_FROM)" : "");
   }
   if (!round.waiting.running()) return {};
   std::vector<std::string> names;

@@ -95,6 +95,7 @@ std::string Coordinator::State::refusal(const wire::Join& join) const {
   }
   if (join.elements == 0) return "its model has no trained parameters, so there is nothing to exchange";
   if (members.size() >= wire::kMaxSites) return "the swarm is full: " + std::to_string(members.size()) + " sites";
+  if (std::string difference = init_from_difference(join); !difference.empty()) return difference;
   return reference ? first_difference(join, *reference) : std::string();
 }
 

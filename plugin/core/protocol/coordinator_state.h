@@ -1,5 +1,5 @@
 // What the coordinator knows, shared by its sub-protocols: coordinator.cpp (dispatch) and coordinator_generation,
-// _office, _quorum, _join, _refusal, _ways, _members, _round, _commit and _shares.cpp. Nobody else includes this.
+// _office, _quorum, _join, _anchor, _refusal, _ways, _members, _round, _commit and _shares.cpp. Nobody else includes this.
 //
 // Threads: one caller at a time. Ownership: plain values.
 //
@@ -89,6 +89,9 @@ struct MemberRecord {
   wire::Offer offer;    // as it joined
   wire::Report report;  // as it joined
   std::uint32_t expected_sites = 1;
+  bool resumed = false;               // as it joined
+  std::string init_from;              // likewise
+  bool passed_over = false;           // that what it had loaded is not used was told
   std::vector<SiteId> sources;        // kAdopting: where it was told to take the anchor from
   TimePoint adopting_since = kNever;  // kAdopting
   TimePoint no_way_since = kNever;    // kJoined: who holds the anchor cannot be dialled, and it cannot either
@@ -187,6 +190,7 @@ using Voters = std::map<SiteId, std::string>;
 [[nodiscard]] std::vector<wire::Voter> list_of(const Voters& voters);
 
 [[nodiscard]] wire::Offer offer_of(const AnchorRecord& anchor);
+[[nodiscard]] std::string anchor_in_words(RunId run, RoundId round);
 // Whether the process that joins knows all its name has promised in that run.
 [[nodiscard]] bool remembers(const wire::Join& join, RunId run);
 // Of a membership.
@@ -336,11 +340,7 @@ struct Coordinator::State {
   [[nodiscard]] SiteId pick_id(const wire::Join& join) const;
   void refuse_link(LinkId link, const std::string& who, const std::string& reason);
   [[nodiscard]] std::uint32_t sites_wanted() const;
-  [[nodiscard]] std::size_t sites_here() const;                            // members that train
-  [[nodiscard]] wire::Offer brought_by(const MemberRecord& member) const;  // what it holds, or joined with
-  [[nodiscard]] bool last_anchor_missed() const;
-  [[nodiscard]] bool anybody_resumes() const;
-  void choose_anchor();
+  [[nodiscard]] std::size_t sites_here() const;  // members that train
   void believe_holders();
   void offer_anchor();  // Adopt to those who wait for one
   void prefer_newer_offer(const MemberRecord& joiner);
@@ -348,7 +348,21 @@ struct Coordinator::State {
   [[nodiscard]] bool holds_anchor(const MemberRecord& member) const;
   [[nodiscard]] std::vector<SiteId> pick_sources(const MemberRecord& joiner);
   void send_adopt(MemberRecord& to, std::vector<SiteId> sources);
+
+  // coordinator_anchor.cpp
+  [[nodiscard]] wire::Offer brought_by(const MemberRecord& member) const;  // what it holds, or joined with
+  [[nodiscard]] bool last_anchor_missed() const;
+  [[nodiscard]] bool anybody_resumes() const;
+  [[nodiscard]] std::pair<std::string, std::string> init_from() const;  // the site named, and by whom; or nothing
+  [[nodiscard]] std::string init_from_difference(const wire::Join& join) const;
+  [[nodiscard]] bool init_from_missed() const;  // the swarm waits for that site
+  void choose_anchor();
+  void tell_whose(const MemberRecord& best);  // the anchor is, and who is passed over
+  void tell_passed_over(MemberRecord& member, const std::string& why, const std::string& or_else);
+  void tell_late(MemberRecord& joiner);
   void start_gathering();
+  [[nodiscard]] std::string gathered_in_words() const;
+  void give_up_gathering(const std::string& reason);
   void on_gathering_tick();
 
   // coordinator_ways.cpp

@@ -19,20 +19,59 @@ bool takes_part(const wire::Form& form, SiteId site) {
 void Invariants::coordinator_step(const std::string& coordinator, const CoordinatorEvent& event,
                                   const std::vector<CoordinatorAction>& actions) {
   CoordinatorRecord& record = coordinators_[coordinator];
-  if (const auto* received = std::get_if<Received>(&event)) {
-    const auto from = record.welcomed.find(received->link);
-    const auto* done = std::get_if<wire::Done>(&received->message);
-    if (done != nullptr && from != record.welcomed.end() && record.anchor) {
-      done_[{std::get<0>(*record.anchor), done->round, done->attempt}][from->second] = done->slices;
-    }
-  }
+  if (const auto* received = std::get_if<Received>(&event)) on_received(record, *received);
+  if (const auto* closed = std::get_if<Closed>(&event)) record.comers.erase(closed->link);
   for (const CoordinatorAction& action : actions) {
     each_sent(action, [&](LinkId link, const wire::Message& message) {
       on_sent(coordinator, record, link, message);
       return true;
     });
+    if (const auto* hangup = std::get_if<Hangup>(&action)) record.comers.erase(hangup->link);
   }
   if (const auto* closed = std::get_if<Closed>(&event)) record.welcomed.erase(closed->link);
+}
+
+void Invariants::on_received(CoordinatorRecord& record, const Received& received) {
+  const auto from = record.welcomed.find(received.link);
+  const auto* done = std::get_if<wire::Done>(&received.message);
+  if (done != nullptr && from != record.welcomed.end() && record.anchor) {
+    done_[{std::get<0>(*record.anchor), done->round, done->attempt}][from->second] = done->slices;
+  }
+  if (const auto* join = std::get_if<wire::Join>(&received.message)) {
+    record.comers.try_emplace(received.link, Comer{join->site, join->helper, join->resumed, join->init_from,
+                                                   join->offer.digest, join->offer.run.value != 0, std::nullopt});
+  }
+  const auto comer = record.comers.find(received.link);
+  if (comer == record.comers.end()) return;
+  const auto* grant = std::get_if<wire::Grant>(&received.message);
+  const bool granted = grant != nullptr && grant->offer.run.value != 0;
+  if (granted || std::holds_alternative<wire::Adopted>(received.message)) comer->second.holds = true;
+}
+
+// Where nobody here holds an anchor, the swarm begins with the parameters of the site that is named, else of the lowest
+// that resumed, else of the lowest.
+void Invariants::on_first_adopt(CoordinatorRecord& record, const wire::Adopt& adopt) {
+  if (adopt.round.value != 0 || !record.begun.insert(adopt.run).second) return;
+  std::map<SiteId, const Comer*> here;
+  std::string named = init_from_;
+  for (const auto& [link, comer] : record.comers) {
+    if (!comer.site) continue;
+    if (comer.holds) return;
+    if (!comer.helper) here[*comer.site] = &comer;
+  }
+  if (here.empty()) return;
+  for (const auto& [site, comer] : here) {
+    if (named.empty()) named = comer->init_from;
+  }
+  const auto is_named = [&](const auto& entry) { return entry.second->name == named; };
+  const auto resumed = [](const auto& entry) { return entry.second->resumed; };
+  auto first = std::find_if(here.begin(), here.end(), is_named);
+  check(named.empty() || first != here.end(), "the swarm began without " + named + ", whose parameters it was to have");
+  if (first == here.end()) first = std::find_if(here.begin(), here.end(), resumed);
+  if (first == here.end()) first = here.begin();
+  check(adopt.sources == std::vector{first->first} && adopt.digest == first->second->digest,
+        "the swarm began with the parameters of site " + std::to_string(adopt.sources.at(0).value) +
+            ", not with those of " + first->second->name);
 }
 
 void Invariants::on_sent(const std::string& coordinator, CoordinatorRecord& record, LinkId link,
@@ -45,8 +84,12 @@ void Invariants::on_sent(const std::string& coordinator, CoordinatorRecord& reco
     }
     record.term = welcome->term;
     record.welcomed[link] = welcome->site;
+    if (const auto comer = record.comers.find(link); comer != record.comers.end()) comer->second.site = welcome->site;
   }
-  if (const auto* adopt = std::get_if<wire::Adopt>(&message)) on_adopt(record, *adopt);
+  if (const auto* adopt = std::get_if<wire::Adopt>(&message)) {
+    on_first_adopt(record, *adopt);
+    on_adopt(record, *adopt);
+  }
   if (const auto* form = std::get_if<wire::Form>(&message)) on_form(record, *form);
   if (const auto* commit = std::get_if<wire::Commit>(&message)) on_commit(record, *commit);
 }

@@ -29,6 +29,8 @@ class Invariants {
   // Most of the processes that live hold a later anchor of this run.
   [[nodiscard]] bool most_hold_more(RunId run, RoundId round) const;
   [[nodiscard]] bool is_committed(RunId run, RoundId round) const { return commits_.count({run, round}) != 0; }
+  // The coordinators' own COLLAB_INIT_FROM.
+  void names_first(const std::string& site) { init_from_ = site; }
   // A fault was planted in this process's result: its digest of that round is not held against it.
   void excuse(const std::string& site, RoundId round) { excused_.insert({site, round}); }
 
@@ -37,7 +39,19 @@ class Invariants {
  private:
   using Round = std::tuple<RunId, RoundId>;
   using Attempt = std::tuple<RunId, RoundId, AttemptId>;
+  // Who has joined, with what it brought.
+  struct Comer {
+    std::string name;
+    bool helper = false;
+    bool resumed = false;
+    std::string init_from;
+    Digest digest;
+    bool holds = false;          // an anchor
+    std::optional<SiteId> site;  // a member
+  };
   struct CoordinatorRecord {
+    std::map<LinkId, Comer> comers;
+    std::set<RunId> begun;  // at round 0
     std::map<LinkId, SiteId> welcomed;
     std::optional<Round> anchor;
     TermId term;
@@ -60,6 +74,8 @@ class Invariants {
     if (!holds) broken_.push_back(what);
   }
   void on_sent(const std::string& coordinator, CoordinatorRecord& record, LinkId link, const wire::Message& message);
+  void on_received(CoordinatorRecord& record, const Received& received);
+  void on_first_adopt(CoordinatorRecord& record, const wire::Adopt& adopt);
   void on_adopt(CoordinatorRecord& record, const wire::Adopt& adopt);
   void on_form(CoordinatorRecord& record, const wire::Form& form);
   void on_commit(CoordinatorRecord& record, const wire::Commit& commit);
@@ -67,6 +83,7 @@ class Invariants {
   void on_applied(const std::string& site, SiteRecord& record, const Applied& applied);
   void on_site_action(const std::string& site, SiteRecord& record, const SiteAction& action);
 
+  std::string init_from_;
   std::map<std::string, CoordinatorRecord> coordinators_;
   std::map<Attempt, wire::Form> forms_;
   std::map<Round, AttemptId> last_attempt_;

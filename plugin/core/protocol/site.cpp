@@ -186,7 +186,7 @@ void Site::State::from_coordinator(const wire::Message& message) {
         } else if constexpr (std::is_same_v<T, wire::Propose>) {
           on_propose(m);
         } else if constexpr (std::is_same_v<T, wire::Notice>) {
-          note(Note::Level::kWarning, m.event, m.text);
+          note(m.event == kWait ? Note::Level::kInfo : Note::Level::kWarning, m.event, m.text);
           dials_out = dials_out || m.event == kDialOut;
           dial_everyone();
         } else if constexpr (std::is_same_v<T, wire::Parted>) {
@@ -327,8 +327,10 @@ std::string Site::State::waiting_for(TimePoint at) const {
     case Membership::kWaiting: {
       std::vector<std::string> names;
       for (const auto& [site, member] : roster) names.push_back(member.name);
-      return "waiting for the swarm to begin (for COLLAB_SITE_COUNT sites, unless it has begun before); here: " +
-             join_words(names);
+      const bool missed = !join.init_from.empty() && std::ranges::find(names, join.init_from) == names.end();
+      return "waiting for the swarm to begin (for COLLAB_SITE_COUNT sites" +
+             (missed ? " and for " + join.init_from + ", COLLAB_INIT_FROM" : std::string()) +
+             ", unless it has begun before); here: " + join_words(names);
     }
     case Membership::kAdopting:
       return "waiting for the anchor of round " + std::to_string(adoption->adopt.round.value) + " from " +

@@ -45,5 +45,7 @@ class WaitProgress {
 
 // The event of a Notice after which a site dials whom it can: nobody gets through to it.
 inline constexpr std::string_view kDialOut = "address";
+// The event of a Notice that is no warning: what the swarm waits for before it begins.
+inline constexpr std::string_view kWait = "waiting";
 
 }  // namespace collab::protocol

@@ -36,6 +36,7 @@ constexpr Duration kProbeLimit = std::chrono::seconds(5);
   return {.swarm = config.run,
           .fresh_run = fresh_run(),
           .min_sites = config.site_count,
+          .init_from = config.init_from,
           .heartbeat = config.heartbeat,
           .link_grace = config.link_grace,
           .join_timeout = config.join_timeout,

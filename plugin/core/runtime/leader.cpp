@@ -133,6 +133,8 @@ Result<wire::Join> Leader::describe() {
   for (const TensorInfo& tensor : options_.model) {
     join.model.push_back({tensor.name, tensor.dtype, tensor.shape, tensor.trained, tensor.digest});
   }
+  join.resumed = options_.resumed;
+  join.init_from = options_.config.init_from;
   return join;
 }
 

@@ -136,6 +136,8 @@ void fields(auto& io, Of<Join> auto& m) {
   // The least bytes one entry takes bound the count before memory is reserved for it.
   io.list("settings", m.settings, kMaxSettings, 4, [&](auto& setting) { fields(io, setting); });
   io.list("model", m.model, kMaxModelEntries, 25, [&](auto& entry) { fields(io, entry); });
+  io.boolean("resumed", m.resumed);
+  io.text("init_from", m.init_from, kMaxNameBytes);
 }
 
 void fields(auto& io, Of<Adopted> auto& m) {

@@ -143,6 +143,8 @@ struct Join {
   Report report{};
   std::vector<Setting> settings;
   std::vector<ModelEntry> model;
+  bool resumed = false;     // its script had loaded a state into the model or the optimizer
+  std::string init_from{};  // COLLAB_INIT_FROM: the site whose parameters the swarm is to begin with; empty: any
   bool operator==(const Join&) const = default;
 };
 

@@ -52,6 +52,8 @@ std::vector<Message> samples() {
             {},          {},      {}};
   join.settings = {{"codec", "int8"}, {"sync_every", "100"}};
   join.model = {{"wte.weight", "float32", {50257, 768}, true, {}}, {"scale", "bfloat16", {}, false, digest}};
+  join.resumed = true;
+  join.init_from = "oslo";
   const std::vector<Participant> three{
       {SiteId(0), 3200, AttemptId(1)}, {SiteId(1), 0.1, AttemptId(2)}, {SiteId(2), 64, AttemptId(1), false}};
   const std::vector<Slice> halves{{SiteId(0), {0, 62'219'264}}, {SiteId(1), {62'219'264, 124'439'808}}};

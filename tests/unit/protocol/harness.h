@@ -74,7 +74,9 @@ inline wire::Adopt without_voters(wire::Adopt adopt) {
 
 class CoordinatorHarness {
  public:
-  explicit CoordinatorHarness(CoordinatorConfig config = defaults()) : coordinator(std::move(config)) {}
+  explicit CoordinatorHarness(const CoordinatorConfig& config = defaults()) : coordinator(config) {
+    invariants.names_first(config.init_from);
+  }
   ~CoordinatorHarness() {
     for (const std::string& broken : invariants.broken()) ADD_FAILURE() << broken;
   }

@@ -70,6 +70,58 @@ TEST_F(InvariantsTest, ARoundAsItShouldBe) {
   EXPECT_THAT(invariants.broken(), IsEmpty());
 }
 
+// Of three fresh sites, with what each says; the swarm begins with the parameters of one of them.
+class TheFirstAnchor : public InvariantsTest {
+ protected:
+  void begin_with(std::uint32_t site, const std::set<std::uint32_t>& resumed, const std::string& named = "") {
+    for (std::uint32_t id = 0; id < 3; ++id) {
+      wire::Join join;
+      join.site = "site" + std::to_string(id);
+      join.resumed = resumed.count(id) != 0;
+      join.offer.digest = {id, id};
+      if (id == 2) join.init_from = named;
+      step(Received{LinkId{10 + id}, join}, {Send{LinkId{10 + id}, wire::Welcome{TermId{1}, SiteId{id}, 1, 1}}});
+    }
+    step(Tick{}, {Send{LinkId{10}, wire::Adopt{TermId{1}, RunId{8}, RoundId{0}, {SiteId{site}}, {site, site}}}});
+  }
+  void step(const CoordinatorEvent& event, const std::vector<CoordinatorAction>& actions) {
+    invariants.coordinator_step("another", event, actions);
+  }
+};
+
+TEST_F(TheFirstAnchor, IsThatOfTheLowest) {
+  begin_with(0, {});
+  EXPECT_THAT(invariants.broken(), IsEmpty());
+}
+TEST_F(TheFirstAnchor, IsThatOfTheLowestWhoResumed) {
+  begin_with(1, {1, 2});
+  EXPECT_THAT(invariants.broken(), IsEmpty());
+}
+TEST_F(TheFirstAnchor, IsThatOfWhoIsNamed) {
+  begin_with(0, {1}, "site0");
+  EXPECT_THAT(invariants.broken(), IsEmpty());
+}
+TEST_F(TheFirstAnchor, IsNotThatOfAFreshOneWhereOneResumed) {
+  begin_with(0, {1});
+  EXPECT_THAT(invariants.broken(), Contains(HasSubstr("with the parameters of site 0, not with those of site1")));
+}
+TEST_F(TheFirstAnchor, IsNotThatOfAnotherThanIsNamed) {
+  begin_with(1, {1}, "site0");
+  EXPECT_THAT(invariants.broken(), Contains(HasSubstr("not with those of site0")));
+}
+TEST_F(TheFirstAnchor, WaitsForWhoIsNamed) {
+  begin_with(0, {}, "rome");
+  EXPECT_THAT(invariants.broken(), Contains(HasSubstr("began without rome")));
+}
+TEST_F(TheFirstAnchor, MayBeAnyWhereOneIsHeld) {
+  wire::Join join;
+  join.site = "site3";
+  join.offer = {RunId{5}, RoundId{0}, {9, 9}};
+  step(Received{LinkId{13}, join}, {Send{LinkId{13}, wire::Welcome{TermId{1}, SiteId{3}, 1, 1}}});
+  begin_with(2, {1});
+  EXPECT_THAT(invariants.broken(), IsEmpty());
+}
+
 TEST_F(InvariantsTest, OneFormAnAttempt) {
   out(1, form);
   form.participants[0].weight = 2;

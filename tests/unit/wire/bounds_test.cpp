@@ -84,6 +84,11 @@ TEST(Texts, NamesHaveAMaximum) {
                   "swarm: expected UTF-8 text of at most 256 bytes without NUL, got 257 bytes");
   EXPECT_THAT(refusal_of(Hello{}, Body().u16(257).raw(std::string(300, 'a')).bytes),
               HasSubstr("Hello.swarm: expected UTF-8"));
+  Join join;
+  join.init_from = std::string(256, 'a');
+  expect_travels(join);
+  join.init_from += 'a';
+  expect_not_sent(join, "init_from: expected UTF-8 text of at most 256 bytes without NUL, got 257 bytes");
 }
 
 TEST(Texts, AreUtf8WithoutNul) {

@@ -122,6 +122,8 @@ void draw(Prng& prng, Join& m) {
   m.report = draw_report(prng);
   for (std::size_t i = prng.below(6); i > 0; --i) m.settings.push_back({draw_text(prng, 30), draw_text(prng, 30)});
   for (std::size_t i = prng.below(6); i > 0; --i) m.model.push_back(draw_entry(prng));
+  m.resumed = prng.chance(0.5);
+  m.init_from = draw_text(prng, kMaxNameBytes);
 }
 void draw(Prng& prng, Adopted& m) { m = {draw_id<RunId>(prng), draw_id<RoundId>(prng), draw_digest(prng)}; }
 void draw(Prng& prng, Ready& m) {
