@@ -30,6 +30,9 @@ struct Knob {
   bool secret = false;        // true: its value is never shown
 };
 
+// After a delta with NaN or infinity for the third time running.
+enum class OnNonfinite : std::uint8_t { kError, kContinue };
+
 enum class WeightBy : std::uint8_t { kSamples, kSteps, kEqual };
 
 // When a round is due: every so many steps, or once so many seconds have passed.
@@ -71,8 +74,9 @@ struct Config {
   double outer_lr = 1.0;  // default by outer: average 1.0, nesterov 0.7
   double outer_momentum = 0.9;
   WeightBy weight = WeightBy::kSamples;
-  bool equal_shares = false;      // all who can own the same part of the vector, whatever their lines
-  bool buffers = true;            // float buffers of the model belong to the vector
+  bool equal_shares = false;  // all who can own the same part of the vector, whatever their lines
+  bool buffers = true;        // float buffers of the model belong to the vector
+  OnNonfinite on_nonfinite = OnNonfinite::kError;
   std::uint32_t chunk_kib = 256;  // float32 KiB a chunk; a few of them fit a core's cache
   bool join_optimizer = true;     // a site that joins takes the optimiser's state of a member, too
   bool reseed = true;             // sites that are worlds of their own get different sampler seeds

@@ -18,6 +18,7 @@
 #include "collab/clock.h"
 #include "collab/config.h"
 #include "collab/status.h"
+#include "collab/tensor_kind.h"
 #include "collab/transport.h"
 #include "collab/types.h"
 
@@ -42,8 +43,8 @@ struct TensorInfo {
   std::string name;
   std::string dtype;
   std::vector<std::uint64_t> shape;
-  bool trained = true;
-  Digest digest;  // of the bytes, frozen tensors only
+  TensorKind kind = TensorKind::kAveraged;
+  Digest digest;  // of the bytes, not of averaged tensors
 };
 
 // What the session needs from the site's own process group. All ranks call; rank 0 of the site is root.

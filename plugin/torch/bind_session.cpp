@@ -18,8 +18,8 @@ Digest digest_from_hex(const std::string& text);  // bind_tensors.cpp
 namespace {
 
 using BackendPtr = c10::intrusive_ptr<c10d::Backend>;
-// (name, dtype, shape, trained, digest as hex or empty)
-using ModelRow = std::tuple<std::string, std::string, std::vector<std::uint64_t>, bool, std::string>;
+// (name, dtype, shape, kind by name, digest as hex or empty)
+using ModelRow = std::tuple<std::string, std::string, std::vector<std::uint64_t>, std::string, std::string>;
 
 Status check_bytes(const at::Tensor& bytes) {
   if (bytes.device().is_cpu() && bytes.scalar_type() == at::kByte && bytes.is_contiguous()) return {};
@@ -29,10 +29,18 @@ std::span<std::byte> bytes_of(const at::Tensor& bytes) {
   return {static_cast<std::byte*>(bytes.mutable_data_ptr()), static_cast<std::size_t>(bytes.numel())};
 }
 
+TensorKind kind_from_name(const std::string& name) {
+  for (const TensorKind kind : {TensorKind::kFrozen, TensorKind::kAveraged, TensorKind::kLeftOut}) {
+    if (name == name_of(kind)) return kind;
+  }
+  raise(invalid_argument("a tensor is frozen, averaged or left out, got '" + name + "'"));
+  return TensorKind::kAveraged;
+}
+
 std::vector<TensorInfo> model_from(const std::vector<ModelRow>& rows) {
   std::vector<TensorInfo> model;
-  for (const auto& [name, dtype, shape, trained, digest] : rows) {
-    model.push_back({name, dtype, shape, trained, digest.empty() ? Digest() : digest_from_hex(digest)});
+  for (const auto& [name, dtype, shape, kind, digest] : rows) {
+    model.push_back({name, dtype, shape, kind_from_name(kind), digest.empty() ? Digest() : digest_from_hex(digest)});
   }
   return model;
 }
@@ -137,7 +145,7 @@ std::unique_ptr<PySession> new_session(const PyConfig& config, const std::string
   if (transport) options.make_transport = transport_factory(*transport);
   std::vector<std::string> names;
   for (const TensorInfo& tensor : options.model) {
-    if (tensor.trained) names.push_back(tensor.name);
+    if (tensor.kind == TensorKind::kAveraged) names.push_back(tensor.name);
   }
   std::shared_ptr<TensorVector> vector = value_or_raise(TensorVector::make(std::move(parameters), std::move(names)));
   // Longer than any wait of the leader for other sites: the ranks that wait for it are told why instead.

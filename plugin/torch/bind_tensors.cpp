@@ -40,8 +40,8 @@ StateHeader header_of(const std::string& path) {
 py::dict header_dict(const StateHeader& header) {
   py::list model;
   for (const TensorInfo& tensor : header.model) {
-    model.append(py::make_tuple(tensor.name, tensor.dtype, tensor.shape, tensor.trained,
-                                tensor.trained ? std::string() : to_hex(tensor.digest)));
+    model.append(py::make_tuple(tensor.name, tensor.dtype, tensor.shape, std::string(name_of(tensor.kind)),
+                                tensor.kind == TensorKind::kAveraged ? std::string() : to_hex(tensor.digest)));
   }
   py::dict d;
   d["swarm"] = header.swarm;

@@ -2,7 +2,7 @@
 // (core/protocol/meeting.h), so that each rank needs only to dial out and the living go on without the gone.
 //
 // Data movement gives the bits Gloo gives; reductions are taken in rank order at every rank, over the ranks that are
-// there (CollabBackend sends floating sums elsewhere). Gather-like calls fail and name the rank that is gone.
+// there (CollabBackend takes floating sums and means elsewhere). Gather-like calls fail and name the rank that is gone.
 // Threads: calls by one thread at a time, as any backend; collectives run on one worker thread in the order they
 // were issued, sends and receives on a thread for each peer and tag. Ownership: shares the rank's seat.
 #pragma once

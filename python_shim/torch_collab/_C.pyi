@@ -198,14 +198,15 @@ def make_session(
     site_size: int,
     one_host: bool,
     coordinators: Sequence[str],
-    model: Sequence[tuple[str, str, Sequence[int], bool, str]],
+    model: Sequence[tuple[str, str, Sequence[int], str, str]],
     parameters: Sequence[torch.Tensor],
     compared_elements: int = ...,
     site_group: Backend | None = None,
     transport: Transport | None = None,
     resumed: bool = False,
 ) -> Session:
-    """`model` has a row (name, dtype, shape, trained, digest or "") for every tensor sites compare; `parameters` are
+    """`model` has a row (name, dtype, shape, "averaged", "frozen" or "left out", digest of the latter two or "") for
+    every tensor sites compare; `parameters` are
     the vector's tensors in order, of which the first `compared_elements` must be alike at the site's ranks (default:
     all). `site_group` is a backend over the site's ranks that nobody else uses (None for one
     rank); `transport` is needed at site_rank 0, where `resumed` says that the script had loaded a state."""

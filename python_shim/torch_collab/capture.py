@@ -136,7 +136,7 @@ def _follow_parameters(world: World) -> None:
         for position, entry, tensor in world.vector.changes():
             native.replace_tensor(world.session, position, tensor)
             world.vector.take(entry, tensor)
-            if world.is_leader:
+            if world.is_leader and not entry.buffer:  # some modules make their buffers anew at each step
                 log.info(f"{entry.name} is another object by now, as load_state_dict(assign=True) leaves it; followed")
     except BaseException:
         world.failed = True

@@ -18,7 +18,7 @@ from torch_collab.state import Start
 # Knobs that belong to a rank or a site, not to all of a world.
 _OWN = frozenset(
     {"site", "site_index", "init_from", "listen", "advertise", "events", "log", "state_dir", "transport"}
-    | {"token", "token_file", "tls_cert", "tls_key", "tls_ca", "insecure"}
+    | {"token", "token_file", "tls_cert", "tls_key", "tls_ca", "insecure", "on_nonfinite"}
     | {"congestion", "max_mbit_up", "max_mbit_down", "egress_gb"}
 )
 

@@ -244,7 +244,7 @@ def make_session(
     for entry in entries:
         tensor = entry.tensor.detach()
         digest = "" if entry.trained else str(module.tensor_digest(tensor))
-        model.append((entry.name, str(tensor.dtype).removeprefix("torch."), list(tensor.shape), entry.trained, digest))
+        model.append((entry.name, str(tensor.dtype).removeprefix("torch."), list(tensor.shape), entry.kind, digest))
     session: _C.Session = module.make_session(
         config=config.raw,
         site=site,

@@ -46,6 +46,7 @@ class Options:
     outer_momentum: float | None = None
     weight: str | None = None
     buffers: bool | None = None
+    on_nonfinite: str | None = None
     shares: str | None = None
     chunk_kib: int | None = None
     join_optimizer: bool | None = None

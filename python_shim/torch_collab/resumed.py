@@ -1,9 +1,9 @@
 """Whether the script had loaded a state, a checkpoint's, by the time it trains: the swarm then begins with its model.
 
-Two things show it. A module's `load_state_dict`, watched from `init_process_group` on, when what it loaded into is part of
-the vector at the first training forward of a generation: the module that DDP wraps, a part of it, what contains it, the
-DDP itself. And an optimizer of the vector that has state before it has ever stepped here. A model that was loaded before
-`init_process_group`, and no optimizer with it, cannot be told from a fresh one (COLLAB_INIT_FROM).
+Two things show it. A module's `load_state_dict`, watched from `init_process_group` on, when what it loaded into is part
+of the vector at the first training forward of a generation: the module that DDP wraps, a part of it, what contains it,
+the DDP itself. And an optimizer of the vector that has state before it has ever stepped here. A model that was loaded
+before `init_process_group`, and no optimizer with it, cannot be told from a fresh one (COLLAB_INIT_FROM).
 """
 
 from __future__ import annotations

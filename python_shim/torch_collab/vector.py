@@ -28,11 +28,16 @@ if TYPE_CHECKING:
 class Entry:
     name: str
     tensor: torch.Tensor
-    trained: bool  # False: frozen, compared at join only
+    trained: bool  # part of the vector; else frozen or left out, and compared at join only
     buffer: bool = False
+    left_out: bool = False  # a buffer of which each site keeps its own values
+
+    @property
+    def kind(self) -> str:
+        return "left out" if self.left_out else "averaged" if self.trained else "frozen"
 
     def describe(self) -> str:
-        what = "buffer" if self.buffer else "trained" if self.trained else "frozen"
+        what = self.kind if self.left_out else "buffer" if self.buffer else "trained" if self.trained else "frozen"
         return f"{self.name} {str(self.tensor.dtype).removeprefix('torch.')} {list(self.tensor.shape)} {what}"
 
 
@@ -52,8 +57,9 @@ def trained_by(module: DistributedDataParallel, constructed: Constructed) -> fro
 def collect(modules: list[DistributedDataParallel], constructed: Constructed, with_buffers: bool) -> list[Entry]:
     """The tensors in order: the parameters of each DDP in order of construction, then the float buffers of each.
 
-    Buffers come last because ranks of a site may differ in them. Tied tensors come once. With several DDP modules names
-    start with `ddp0.`, `ddp1.`, …
+    Buffers come last because ranks of a site may differ in them. Those that are not persistent, or hold NaN or infinity
+    now (a causal mask of -inf), are left out of the vector: they are tables, and a mean of them would be none. Tied
+    tensors come once. With several DDP modules names start with `ddp0.`, `ddp1.`, …
     """
     parameters: list[Entry] = []
     buffers: list[Entry] = []
@@ -65,10 +71,12 @@ def collect(modules: list[DistributedDataParallel], constructed: Constructed, wi
                 seen.add(id(parameter))
                 trained = parameter.requires_grad or id(parameter) in trained_by(ddp, constructed)
                 parameters.append(Entry(prefix + name, parameter, trained))
+        passing = _not_persistent(ddp.module)
         for name, buffer in ddp.module.named_buffers():
             if id(buffer) not in seen and buffer.is_floating_point() and with_buffers:
                 seen.add(id(buffer))
-                buffers.append(Entry(prefix + name, buffer, True, buffer=True))
+                left_out = name in passing or not _finite(buffer)
+                buffers.append(Entry(prefix + name, buffer, not left_out, buffer=True, left_out=left_out))
     entries = parameters + buffers
     refuse.sharded_parameters([(entry.name, entry.tensor) for entry in entries])
     for entry in entries:
@@ -78,6 +86,22 @@ def collect(modules: list[DistributedDataParallel], constructed: Constructed, wi
                 "across sites"
             )
     return entries
+
+
+def _not_persistent(module: torch.nn.Module) -> set[str]:
+    """Names of the buffers that a state_dict does not have."""
+    names: set[str] = set()
+    for owner, part in module.named_modules(remove_duplicate=False):
+        prefix = owner + "." if owner else ""
+        names.update(prefix + name for name in getattr(part, "_non_persistent_buffers_set", ()))
+    return names
+
+
+def _finite(buffer: torch.Tensor) -> bool:
+    """As float32, which is how it would travel."""
+    if buffer.layout != torch.strided or buffer.is_meta or hasattr(buffer, "_local_tensor"):
+        return True  # refused in words, here or when the vector is made
+    return bool(torch.isfinite(buffer.detach().float()).all())
 
 
 class Vector:
@@ -248,6 +272,8 @@ def check_same_on_site(entries: list[Entry], group: ProcessGroup, rank: int, ran
     everyone: list[list[str]] = [[] for _ in ranks]
     dist.all_gather_object(everyone, lines, group=group)
     other = next(i for i, d in enumerate(digests) if d != digests[0])
+    if buffers := left_out_difference(everyone[0], everyone[other], f"at rank {ranks[0]}", f"at rank {ranks[other]}"):
+        raise RuntimeError(f"collab: the ranks of site {site} hold different models (seen at rank {rank}): {buffers}")
     position, ours, theirs = first_difference(everyone[0], everyone[other])
     raise RuntimeError(
         f"collab: the ranks of site {site} hold different models (seen at rank {rank}): tensor {position} is {ours} "
@@ -264,7 +290,9 @@ def check_same_between_sites(world: World, entries: list[Entry]) -> None:
     if not world.one_world or len(world.sites.sites) == 1 or world.generation > 1:
         return
     mine = world.sites.sites.index(world.site)
-    lines = [entry.describe() + ("" if entry.trained else " " + native.digest(entry.tensor)) for entry in entries]
+    lines = [
+        entry.describe() + (" " + native.digest(entry.tensor) if entry.kind == "frozen" else "") for entry in entries
+    ]
     if world.is_leader:
         world.told.set(f"collab/model/{mine}", json.dumps(lines))
     limit = timedelta(seconds=world.config.join_timeout)
@@ -282,6 +310,8 @@ def check_same_between_sites(world: World, entries: list[Entry]) -> None:
                 f"{limit.total_seconds():.0f} s (COLLAB_JOIN_TIMEOUT): {error}"
             ) from None
         theirs = json.loads(world.told.get(key))
+        if buffers := left_out_difference(lines, theirs, f"at {world.site.name}", f"at {site.name}"):
+            raise RuntimeError(f"collab: sites hold different models: {buffers}")
         if theirs != lines:
             position, here, there = first_difference(lines, theirs)
             raise RuntimeError(
@@ -301,6 +331,35 @@ def _all_hold(world: World, lines: list[str], limit: timedelta) -> bool:
             f"{limit.total_seconds():.0f} s are waited, COLLAB_JOIN_TIMEOUT): {str(error).removeprefix('collab: ')}"
         ) from None
     return set(digests) == {digest}
+
+
+def left_out_difference(a: list[str], b: list[str], at_a: str, at_b: str) -> str:
+    """Of one model, other buffers are left out: both lists. Else nothing."""
+    here, there = _split(a), _split(b)
+    if [tensor for tensor, _ in here] != [tensor for tensor, _ in there]:
+        return ""
+    ours, theirs = ([tensor.rsplit(" ", 1)[0] for (tensor, _), out in each if out] for each in (here, there))
+    if ours == theirs:
+        return ""
+    return (
+        f"buffers left out of the average: {at_a} {_in_words(ours, theirs)}; {at_b} {_in_words(theirs, ours)}. A "
+        "buffer is left out that is not persistent, or holds NaN or infinity when training begins: begin with the same "
+        "model everywhere, or set COLLAB_BUFFERS=0 at all sites"
+    )
+
+
+def _split(lines: list[str]) -> list[tuple[tuple[str, str], bool]]:
+    """((name and dtype, shape), whether it is left out) of described entries."""
+    parts = [line.rpartition(" [") for line in lines]
+    return [((tensor, rest.split("]")[0]), rest.endswith("] left out")) for tensor, _, rest in parts]
+
+
+def _in_words(names: list[str], others: list[str]) -> str:
+    """At most 16; of more, those that `others` lacks come first."""
+    if len(names) > 16:
+        ordered = sorted(names, key=lambda name: name in others)
+        return ", ".join(ordered[:16]) + f" and {len(names) - 16} more"
+    return ", ".join(names) or "none"
 
 
 def first_difference(a: list[str], b: list[str]) -> tuple[int, str, str]:

@@ -61,7 +61,11 @@ std::vector<std::byte> sealed(std::span<const std::byte> bytes) {
   std::size_t header_bytes = 0;
   for (std::size_t i = 0; i < 4; ++i) header_bytes |= std::to_integer<std::size_t>(file[12 + i]) << (8 * i);
   header_bytes = std::min(header_bytes, file.size() - kHeaderAt);
-  const std::uint64_t hash = hash64(std::span(file).subspan(kHeaderAt, header_bytes));
+  std::vector<std::byte> hashed(file.begin() + 8, file.begin() + 12);  // the format, which is hashed too since 5
+  if (std::to_integer<int>(file[8]) < 5) hashed.clear();
+  const auto header = std::span(file).subspan(kHeaderAt, header_bytes);
+  hashed.insert(hashed.end(), header.begin(), header.end());
+  const std::uint64_t hash = hash64(hashed);
   for (std::size_t i = 0; i < 8; ++i) file[kHashAt + i] = static_cast<std::byte>(hash >> (8 * i));
   return file;
 }
@@ -76,7 +80,9 @@ std::vector<Input> seed_inputs() {
   for (const bool outer_state : {false, true}) {
     StateHeader header{"night-run", "paris", RunId(3), RoundId(4), {}, {5, 6}, 20, outer_state, {}, {}, {}, {}, {}};
     if (outer_state) header.branch = {{RunId(3), RunId(2), 640}};
-    header.model = {{"wte.weight", "float32", {4, 5}, true, {}}, {"mask", "bool", {3}, false, {7, 8}}};
+    header.model = {{"wte.weight", "float32", {4, 5}, TensorKind::kAveraged, {}},
+                    {"mask", "bool", {3}, TensorKind::kFrozen, {7, 8}},
+                    {"table", "float32", {2}, TensorKind::kLeftOut, {9, 1}}};
     const std::vector<float> anchor(20, 1.5F);
     const std::vector<float> outer(outer_state ? 20 : 0, 0.5F);
     header.digest = digest_of_state(digest_of_vector(anchor), outer_state ? digest_of_vector(outer) : Digest{});

@@ -52,7 +52,7 @@ int train(std::shared_ptr<collab::LoopbackHub> hub, collab::Config config, const
   options.config = config;
   options.site = "site" + std::to_string(site);
   options.coordinators = {coordinator};
-  options.model = {{"weight", "float32", {parameters->size()}, true, {}}};
+  options.model = {{"weight", "float32", {parameters->size()}, collab::TensorKind::kAveraged, {}}};
   options.make_transport = [hub] {
     return collab::Result<std::unique_ptr<collab::Transport>>(collab::make_loopback_transport(hub));
   };

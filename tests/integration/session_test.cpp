@@ -190,7 +190,7 @@ TEST(Session, DifferentSettingsAreRefusedWithBothSides) {
   Swarm swarm = swarm_of(2, CodecId::kFp32);
   swarm.config.join_timeout = std::chrono::seconds(3);
   swarm.adjust = [](SessionOptions& options, std::size_t site) {
-    if (site == 1) options.model = {{"weights", "bfloat16", {10'000}, true, {}}};
+    if (site == 1) options.model = {{"weights", "bfloat16", {10'000}, TensorKind::kAveraged, {}}};
   };
   swarm.start_coordinator();
   const std::vector<Status> results = swarm.run(train(1));

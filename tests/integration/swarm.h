@@ -105,7 +105,7 @@ struct Swarm {
     options.site_rank = static_cast<std::uint32_t>(rank);
     options.site_size = static_cast<std::uint32_t>(ranks);
     options.coordinators = {coordinator->address()};
-    options.model = {{"weights", "float32", {elements}, true, {}}};
+    options.model = {{"weights", "float32", {elements}, TensorKind::kAveraged, {}}};
     options.make_transport = [this]() -> Result<std::unique_ptr<Transport>> { return transport(); };
     adjust(options, site);
     return options;

@@ -48,7 +48,9 @@ class Coordinator(Running):
         super().__init__("coordinator", "--listen", "127.0.0.1:0", *arguments, **environment)
         assert self.process.stdout is not None
         self.first_line = ""
+        self.before = ""  # what it said before that line
         while " at " not in self.first_line:
+            self.before += self.first_line
             self.first_line = self.process.stdout.readline()
             assert self.first_line, "the coordinator ended before it said where it is"
         found = re.search(r" at (127\.0\.0\.1:\d+)", self.first_line)

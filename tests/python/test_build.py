@@ -24,7 +24,7 @@ WITHOUT_UCX = "collab: without the ucx transport, for UCX's headers (ucp/api/ucp
 
 def run(*command: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        command, env={**os.environ, **environment}, capture_output=True, text=True, errors="replace", timeout=200
+        command, env={**os.environ, **environment}, capture_output=True, text=True, errors="replace", timeout=300
     )
 
 
@@ -50,6 +50,7 @@ def cuda_build_of_torch(folder: Path) -> Path:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)  # configures and compiles: seconds, but not on a loaded machine
 def test_a_cuda_build_of_torch_needs_no_cuda(tmp_path: Path) -> None:
     package = cuda_build_of_torch(tmp_path / "packages")
     # Of UCX it has no headers: the folder found first is empty.

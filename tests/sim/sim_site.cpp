@@ -64,7 +64,7 @@ wire::Join SimSite::make_join() const {
   join.elements = options_.elements;
   join.settings = {{"codec", "fp32"}};
   const std::string model = "weight" + std::to_string(options_.generation);
-  if (!options_.helper) join.model = {{model, "float32", {options_.elements}, true, {}}};
+  if (!options_.helper) join.model = {{model, "float32", {options_.elements}, TensorKind::kAveraged, {}}};
   if (saved_) {
     join.offer = {saved_->run, saved_->round, digest_of(saved_->anchor), saved_->branch};
     join.report.voters = saved_->voters;

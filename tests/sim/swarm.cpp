@@ -425,7 +425,7 @@ class Swarm {
       result.carried += site->report().carried;
     }
     result.sites = options_.sites;
-    result.rounds = options_.rounds;
+    result.rounds = options_.rounds * generations_;
     result.virtual_seconds = static_cast<double>(network_.now().time_since_epoch().count()) / 1e6;
     result.trace = to_hex(trace_.finish());
     return result;

@@ -27,6 +27,8 @@ constexpr std::array<Choice<CodecId>, 9> kCodecs{{{"fp32", CodecId::kFp32},
 constexpr std::array<Choice<OuterId>, 2> kOuters{{{"average", OuterId::kAverage}, {"nesterov", OuterId::kNesterov}}};
 constexpr std::array<Choice<WeightBy>, 3> kWeights{
     {{"samples", WeightBy::kSamples}, {"steps", WeightBy::kSteps}, {"equal", WeightBy::kEqual}}};
+constexpr std::array<Choice<OnNonfinite>, 2> kOnNonfinite{
+    {{"error", OnNonfinite::kError}, {"continue", OnNonfinite::kContinue}}};
 constexpr std::array<Choice<bool>, 2> kShares{{{"auto", false}, {"equal", true}}};
 constexpr std::array<Choice<std::string_view>, 5> kTransports{
     {{"auto", "auto"}, {"ucx", "ucx"}, {"tcp", "tcp"}, {"gloo", "gloo"}, {"loopback", "loopback"}}};
@@ -311,10 +313,19 @@ constexpr auto kRows = std::to_array<KnobRow>({
      kChoice,
      parse_choice<&C::weight, kWeights>,
      format_choice<&C::weight, kWeights>},
-    {{"buffers", "1", "", "0|1", "Whether the model's float buffers are averaged with its parameters.", true},
+    {{"buffers", "1", "", "0|1",
+      "Whether the model's float buffers are averaged with its parameters: those that are persistent and finite when "
+      "training begins.",
+      true},
      kSwitch,
      parse_switch<&C::buffers>,
      format_switch<&C::buffers>},
+    {{"on_nonfinite", "error", "", "error|continue",
+      "What a site does when its delta was left out three times running because of NaN or infinity: end with an error "
+      "that names the tensor, or train on with the anchor."},
+     kChoice,
+     parse_choice<&C::on_nonfinite, kOnNonfinite>,
+     format_choice<&C::on_nonfinite, kOnNonfinite>},
     {{"shares", "auto", "", "auto|equal",
       "How much of the vector each site reduces: by how fast its line has been, or all the same. Counts where the "
       "coordinator runs."},

@@ -26,7 +26,6 @@ bool Coordinator::State::fits_generation(const wire::Join& join) const {
 }
 
 void Coordinator::State::settle_generations() {
-  if (trains_here()) generations.seen(now);
   if (generations.waiting().empty()) return;
   if (!trains_here()) {
     if (const auto next = generations.may_begin(now, config.link_grace, ended)) begin_generation(*next);

@@ -172,6 +172,7 @@ void Coordinator::State::admit(LinkId link, const wire::Join& join) {
   ++changes;
   send_roster();
   if (roster_due) send(inserted, roster());  // it has to know whom to take the anchor from
+  compare_left_out(join, inserted);
   if (repeat_commit(inserted)) return;
   if (anchor) prefer_newer_offer(inserted);
   if (anchor) tell_late(inserted);

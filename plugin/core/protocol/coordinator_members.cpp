@@ -86,6 +86,7 @@ void Coordinator::State::remove(SiteId id, const std::string& reason) {
   const MemberRecord gone = std::move(found->second);
   links.erase(gone.link);
   members.erase(found);
+  if (!gone.helper) generations.seen(now);  // it was here until this moment
   std::erase_if(cuts, [id](const auto& cut) { return cut.first.first == id || cut.first.second == id; });
   changed = true;
   ++changes;

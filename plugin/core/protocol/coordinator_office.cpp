@@ -157,7 +157,9 @@ void Coordinator::State::apply_for(LinkId link, const wire::Join& join) {
 }
 
 void Coordinator::State::forget_applicant(LinkId link) {
-  if (applicants.erase(link) != 0) last_applicant = now;
+  if (applicants.erase(link) == 0) return;
+  last_applicant = now;
+  generations.seen(now);
 }
 
 void Coordinator::State::on_grant(LinkId link, const wire::Grant& grant) {

@@ -34,19 +34,39 @@ std::string setting_difference(const wire::Join& join, const Reference& referenc
 }
 
 std::string entry_difference(const wire::ModelEntry& here, const wire::ModelEntry& there, const std::string& site) {
-  const auto kind = [](const wire::ModelEntry& entry) { return entry.trained ? "trained" : "frozen"; };
+  const auto kind = [](const wire::ModelEntry& entry) { return std::string(name_of(entry.kind)); };
   if (here.name != there.name) return ": " + json_quote(here.name) + " here, " + json_quote(there.name) + " at " + site;
   const std::string name = " " + json_quote(here.name) + ": ";
   if (here.dtype != there.dtype) return name + "dtype " + here.dtype + " here, " + there.dtype + " at " + site;
   if (here.shape != there.shape) {
     return name + "shape " + shape_in_words(here.shape) + " here, " + shape_in_words(there.shape) + " at " + site;
   }
-  if (here.trained != there.trained) return name + kind(here) + " here, " + kind(there) + " at " + site;
-  if (here.digest != there.digest) {
+  if (here.kind != there.kind) return name + kind(here) + " here, " + kind(there) + " at " + site;
+  if (here.kind == TensorKind::kFrozen && here.digest != there.digest) {
     return name + "frozen, and its values differ: digest " + to_hex(here.digest) + " here, " + to_hex(there.digest) +
            " at " + site;
   }
   return {};
+}
+
+bool same_tensor(const wire::ModelEntry& a, const wire::ModelEntry& b) {
+  return a.name == b.name && a.dtype == b.dtype && a.shape == b.shape;
+}
+
+// Of one model, the sites leave out other buffers: then they have other vectors too, and both lists say why.
+std::string left_out_difference(const wire::Join& join, const Reference& reference) {
+  if (join.helper || !std::ranges::equal(join.model, reference.model, same_tensor)) return {};
+  std::vector<std::string> here;
+  std::vector<std::string> there;
+  for (std::size_t i = 0; i < join.model.size(); ++i) {
+    if (join.model[i].kind == TensorKind::kLeftOut) here.push_back(join.model[i].name);
+    if (reference.model[i].kind == TensorKind::kLeftOut) there.push_back(reference.model[i].name);
+  }
+  if (here == there) return {};
+  return "buffers left out of the average: here " + names_in_words(here, there) + "; at " + reference.site + " " +
+         names_in_words(there, here) +
+         ". A buffer is left out that is not persistent, or holds NaN or infinity when training begins: begin with the "
+         "same model at all sites, or set COLLAB_BUFFERS=0 at all of them";
 }
 
 std::string model_difference(const wire::Join& join, const Reference& reference) {
@@ -69,6 +89,7 @@ std::string model_difference(const wire::Join& join, const Reference& reference)
 }  // namespace
 
 std::string first_difference(const wire::Join& join, const Reference& reference) {
+  if (std::string difference = left_out_difference(join, reference); !difference.empty()) return difference;
   if (std::string difference = setting_difference(join, reference); !difference.empty()) return difference;
   std::string difference = model_difference(join, reference);
   if (difference.empty() && join.elements != reference.elements) {
@@ -79,6 +100,22 @@ std::string first_difference(const wire::Join& join, const Reference& reference)
   return difference +
          "; all sites must train the same model, with the same parameters frozen at the same values: start the same "
          "script with the same settings everywhere";
+}
+
+// Tables computed at the start may differ in the last bit between machines, so this is no reason to refuse anybody.
+void Coordinator::State::compare_left_out(const wire::Join& join, const MemberRecord& joiner) {
+  if (join.helper || reference->values_told || join.model.size() != reference->model.size()) return;
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < join.model.size(); ++i) {
+    if (join.model[i].kind != TensorKind::kLeftOut || join.model[i].digest == reference->model[i].digest) continue;
+    names.push_back(join.model[i].name);
+  }
+  if (names.empty()) return;
+  reference->values_told = true;
+  const std::string text = "buffers that are left out of the average have other values at " + join.site + " than at " +
+                           reference->site + ", and each site keeps its own: " + names_in_words(names, {});
+  note(Note::Level::kWarning, "buffers", text, {{"who", json_quote(join.site)}});
+  send(joiner, wire::Notice{"buffers", text});
 }
 
 std::string Coordinator::State::refusal(const wire::Join& join) const {

@@ -87,9 +87,12 @@ void Coordinator::State::on_done(MemberRecord& member, const wire::Done& done) {
 void Coordinator::State::on_decline(MemberRecord& member, const wire::Decline& decline) {
   if (!in_attempt(decline.attempt, decline.round)) return;
   round.declined.insert(member.id);
-  note(Note::Level::kWarning, "declined",
-       "round " + std::to_string(decline.round.value) + " goes on without the contribution of " + member.name + ": " +
-           decline.reason);
+  const std::string text = "round " + std::to_string(decline.round.value) + " goes on without the contribution of " +
+                           member.name + ": " + decline.reason;
+  note(Note::Level::kWarning, "declined", text);
+  for (const auto& [id, other] : members) {
+    if (id != member.id) send(other, wire::Notice{"declined", text});
+  }
   abandon_attempt();
 }
 

@@ -1,5 +1,6 @@
 // What the coordinator knows, shared by its sub-protocols: coordinator.cpp (dispatch) and coordinator_generation,
-// _office, _quorum, _join, _anchor, _refusal, _ways, _members, _round, _commit and _shares.cpp. Nobody else includes this.
+// _office, _quorum, _join, _anchor, _refusal, _ways, _members, _round, _commit and _shares.cpp. Nobody else includes
+// this.
 //
 // Threads: one caller at a time. Ownership: plain values.
 //
@@ -127,6 +128,7 @@ struct Reference {
   std::uint64_t elements = 0;
   std::vector<wire::Setting> settings;
   std::vector<wire::ModelEntry> model;
+  bool values_told = false;  // that those of buffers left out differ somewhere
 };
 
 // A participant that was lost, and may have contributed all the same.
@@ -332,6 +334,7 @@ struct Coordinator::State {
   void admit(LinkId link, const wire::Join& join);
   bool repeat_commit(MemberRecord& member);                         // it was done with a round whose Commit it missed
   [[nodiscard]] std::string refusal(const wire::Join& join) const;  // coordinator_refusal.cpp
+  void compare_left_out(const wire::Join& join, const MemberRecord& joiner);
   [[nodiscard]] bool most_come_with(const wire::Join& join) const;
   [[nodiscard]] bool replaces(const wire::Join& join, const MemberRecord& member) const;
   [[nodiscard]] const MemberRecord* member_named(const std::string& name) const;

@@ -38,8 +38,9 @@ void Invariants::on_received(CoordinatorRecord& record, const Received& received
     done_[{std::get<0>(*record.anchor), done->round, done->attempt}][from->second] = done->slices;
   }
   if (const auto* join = std::get_if<wire::Join>(&received.message)) {
-    record.comers.try_emplace(received.link, Comer{join->site, join->helper, join->resumed, join->init_from,
-                                                   join->offer.digest, join->offer.run.value != 0, std::nullopt});
+    record.comers.try_emplace(received.link,
+                              Comer{join->site, join->helper, join->generation, join->resumed, join->init_from,
+                                    join->offer.digest, join->offer.run.value != 0, std::nullopt});
   }
   const auto comer = record.comers.find(received.link);
   if (comer == record.comers.end()) return;
@@ -66,7 +67,14 @@ void Invariants::on_first_adopt(CoordinatorRecord& record, const wire::Adopt& ad
   const auto is_named = [&](const auto& entry) { return entry.second->name == named; };
   const auto resumed = [](const auto& entry) { return entry.second->resumed; };
   auto first = std::find_if(here.begin(), here.end(), is_named);
-  check(named.empty() || first != here.end(), "the swarm began without " + named + ", whose parameters it was to have");
+  const std::uint32_t generation = here.begin()->second->generation;
+  for (const auto& [site, comer] : here) {
+    check(comer->generation == generation,
+          comer->name + " is of another generation than " + here.begin()->second->name);
+  }
+  // Of later generations nobody is waited for but who has left for them.
+  check(named.empty() || first != here.end() || generation > 1,
+        "the swarm began without " + named + ", whose parameters it was to have");
   if (first == here.end()) first = std::find_if(here.begin(), here.end(), resumed);
   if (first == here.end()) first = here.begin();
   check(adopt.sources == std::vector{first->first} && adopt.digest == first->second->digest,

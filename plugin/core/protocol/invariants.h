@@ -43,6 +43,7 @@ class Invariants {
   struct Comer {
     std::string name;
     bool helper = false;
+    std::uint32_t generation = 1;
     bool resumed = false;
     std::string init_from;
     Digest digest;

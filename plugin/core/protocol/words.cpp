@@ -1,5 +1,6 @@
 #include "core/protocol/words.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
@@ -16,6 +17,17 @@ std::string join_words(const std::vector<std::string>& words, std::string_view s
     text += word;
   }
   return text;
+}
+
+std::string names_in_words(std::vector<std::string> names, const std::vector<std::string>& others) {
+  constexpr std::size_t kMost = 16;
+  if (names.empty()) return "none";
+  if (names.size() <= kMost) return join_words(names);
+  std::ranges::stable_partition(
+      names, [&others](const std::string& name) { return std::ranges::find(others, name) == others.end(); });
+  const std::size_t more = names.size() - kMost;
+  names.resize(kMost);
+  return join_words(names) + " and " + std::to_string(more) + " more";
 }
 
 std::string json_list(const std::vector<std::string>& words) {

@@ -7,6 +7,7 @@
 #include "core/base/digest.h"
 #include "core/base/log.h"
 #include "core/reduce/reduce.h"
+#include "core/runtime/not_finite.h"
 #include "core/runtime/payload_buffer.h"
 #include "core/wire/encoding.h"
 
@@ -193,6 +194,17 @@ DataPlane::Events DataPlane::unfit(std::string reason) {
   return {event};
 }
 
+// Said by the first tensor of the vector that is not finite: which chunk is looked at first depends on who owns what.
+DataPlane::Events DataPlane::not_finite(ElementRange range) {
+  std::string reason =
+      not_finite_in_words(*parts_.parameters, parts_.arena->anchor(), parts_.model, settings_.outer_elements);
+  if (reason.empty()) {
+    reason =
+        "with what earlier payloads left out (COLLAB_ERROR_FEEDBACK) the delta is beyond float32 in " + text_of(range);
+  }
+  return unfit(std::move(reason));
+}
+
 Result<std::span<const float>> DataPlane::parameters_at(ElementRange range) {
   const std::span<float> view = parts_.parameters->view(range.begin, range.size());
   if (!view.empty()) return std::span<const float>(view);
@@ -250,7 +262,7 @@ DataPlane::Events DataPlane::run(const protocol::SendContribution& action) {
   BufferPtr payload = pool_->take(up_.encoded_size(range.size()));
   const std::span<const float> anchor = parts_.arena->anchor().subspan(range.begin, range.size());
   const std::optional<std::size_t> used = residual_.encode_contribution(range, anchor, *parameters, payload->bytes());
-  if (!used) return unfit("NaN or infinity among the parameters " + text_of(range));
+  if (!used) return not_finite(range);
   payload = trimmed(std::move(payload), *used);
   const wire::Chunk chunk = announce(wire::ChunkKind::kContribution, range, *payload);
   send_chunk(action.owner, chunk, std::move(payload), action.more);
@@ -297,7 +309,7 @@ DataPlane::Events DataPlane::run(const protocol::ReduceChunk& action) {
     return unfit("the parameters could not be read: " + fault->why.message());
   }
   if (fault) return fail(fault->with, "the contribution " + text_of(range) + ": " + fault->why.message());
-  if (!fit) return unfit("NaN or infinity among the parameters " + text_of(range));
+  if (!fit) return not_finite(range);
 
   if (attempt_->form.participants.size() > 1) {
     BufferPtr payload = pool_->take(down_.encoded_size(range.size()));

@@ -78,6 +78,7 @@ class DataPlane {
     ArenaWriter* arena = nullptr;
     ParameterVector* parameters = nullptr;
     std::function<void(const protocol::Note&)> tell{};  // how a transfer gets on
+    std::span<const TensorInfo> model{};                // names the vector's tensors
   };
   struct Settings {
     Codecs codec = CodecId::kFp32;
@@ -197,6 +198,7 @@ class DataPlane {
   Events accept(Incoming incoming);
   Events fail(SiteId peer, std::string reason);
   Events unfit(std::string reason);
+  Events not_finite(ElementRange range);
   [[nodiscard]] Result<std::span<const float>> parameters_at(ElementRange range);
   // What went wrong, and with whose payload.
   struct Fault {

@@ -6,6 +6,7 @@
 #include "core/arena/process_identity.h"
 #include "core/base/digest.h"
 #include "core/base/log.h"
+#include "core/protocol/words.h"
 
 namespace collab {
 namespace {
@@ -14,12 +15,31 @@ namespace {
 [[nodiscard]] Digest fingerprint_of(const SessionOptions& options) {
   const std::vector<TensorInfo>& model = options.model;
   std::string text = options.generation == 1 ? "" : "generation " + std::to_string(options.generation) + '\n';
+  // The words are those of state files and arenas that are about: "averaged" is "trained" here.
+  const auto word = [](TensorKind kind) { return kind == TensorKind::kAveraged ? "trained" : name_of(kind); };
   for (const TensorInfo& tensor : model) {
-    text += tensor.name + ' ' + tensor.dtype + (tensor.trained ? " trained" : " frozen");
+    text += tensor.name + ' ' + tensor.dtype + ' ' + std::string(word(tensor.kind));
     for (const std::uint64_t extent : tensor.shape) text += ' ' + std::to_string(extent);
     text += '\n';
   }
   return hash128(std::as_bytes(std::span(text)));
+}
+
+[[nodiscard]] std::vector<std::string> left_out(const std::vector<TensorInfo>& model) {
+  std::vector<std::string> names;
+  for (const TensorInfo& tensor : model) {
+    if (tensor.kind == TensorKind::kLeftOut) names.push_back(tensor.name);
+  }
+  return names;
+}
+
+// Why a state file is of another model than ours, where it is for the buffers left out of it; else empty.
+[[nodiscard]] std::string other_buffers(const std::vector<TensorInfo>& here, const std::vector<TensorInfo>& there) {
+  const std::vector<std::string> ours = left_out(here);
+  const std::vector<std::string> theirs = left_out(there);
+  if (ours == theirs) return {};
+  return ", buffers left out of the average: " + protocol::names_in_words(theirs, ours) + " there, " +
+         protocol::names_in_words(ours, theirs) + " here";
 }
 
 [[nodiscard]] Digest job_of(const std::string& name) {
@@ -66,7 +86,7 @@ Status Leader::load_state_file() {
   if (header.elements != spec.elements || header.fingerprint != spec.key.fingerprint) {
     return invalid_argument("COLLAB_STATE_DIR: " + path + " is of another model (" + std::to_string(header.elements) +
                             " elements, this model has " + std::to_string(spec.elements) +
-                            "); move it away or name another directory");
+                            other_buffers(options_.model, header.model) + "); move it away or name another directory");
   }
   if (header.outer_state != spec.outer_state) {
     return invalid_argument("COLLAB_STATE_DIR: " + path + (header.outer_state ? " holds" : " lacks") +
@@ -131,7 +151,7 @@ Result<wire::Join> Leader::describe() {
     join.settings.push_back({kOuterElements, std::to_string(options_.compared_elements)});
   }
   for (const TensorInfo& tensor : options_.model) {
-    join.model.push_back({tensor.name, tensor.dtype, tensor.shape, tensor.trained, tensor.digest});
+    join.model.push_back({tensor.name, tensor.dtype, tensor.shape, tensor.kind, tensor.digest});
   }
   join.resumed = options_.resumed;
   join.init_from = options_.config.init_from;
@@ -139,6 +159,10 @@ Result<wire::Join> Leader::describe() {
 }
 
 Result<SealedAnchor> Leader::join() {
+  if (const std::vector<std::string> names = left_out(options_.model); !names.empty()) {
+    log_info("buffers left out of the average, because they are not persistent or not finite: " +
+             protocol::names_in_words(names, {}));
+  }
   COLLAB_RETURN_IF_ERROR(load_state_file());
   egress_.spent = std::max(egress_.spent, options_.egress_spent);
   Result<std::unique_ptr<Transport>> transport = options_.make_transport();
@@ -163,7 +187,24 @@ Result<SealedAnchor> Leader::join() {
 }
 
 Result<RoundReport> Leader::round(std::uint64_t samples, std::uint64_t steps, std::uint32_t intervals) {
-  return node_->round({.samples = samples, .steps = steps}, intervals);
+  Result<RoundReport> report = node_->round({.samples = samples, .steps = steps}, intervals);
+  if (report.ok()) COLLAB_RETURN_IF_ERROR(judge(*report));
+  return report;
+}
+
+// Each time it is given the anchor and trains on: what makes its delta unfit lies in the script, as a rule.
+Status Leader::judge(const RoundReport& report) {
+  constexpr std::uint32_t kMost = 3;
+  if (!report.unfit.empty()) {
+    ++unfit_rounds_;
+  } else if (std::ranges::find(report.contributors, options_.site) != report.contributors.end()) {
+    unfit_rounds_ = 0;
+  }
+  if (report.unfit.empty() || unfit_rounds_ < kMost || options_.config.on_nonfinite == OnNonfinite::kContinue) {
+    return {};
+  }
+  return refused("what site " + options_.site + " has learned was left out " + protocol::times_in_words(unfit_rounds_) +
+                 " running: " + report.unfit + ". COLLAB_ON_NONFINITE=continue trains on, with the anchor each time");
 }
 
 void Leader::leave(const std::string& reason, std::uint32_t next_generation) {

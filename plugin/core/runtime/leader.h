@@ -19,7 +19,8 @@ class Leader {
   Status prepare();
   // Joins the swarm with the newest anchor held here: in the arena, in COLLAB_STATE_DIR, else the parameters.
   Result<SealedAnchor> join();
-  // Samples and steps of the site in all, since it joined; intervals of COLLAB_SYNC_EVERY since it last called.
+  // Samples and steps of the site in all, since it joined; intervals of COLLAB_SYNC_EVERY since it last called. Fails
+  // when the site's delta was unfit three times running, unless COLLAB_ON_NONFINITE=continue.
   Result<RoundReport> round(std::uint64_t samples, std::uint64_t steps, std::uint32_t intervals);
   void leave(const std::string& reason, std::uint32_t next_generation);
 
@@ -31,6 +32,7 @@ class Leader {
   Status load_state_file();
   Status load_residual(const std::string& path, const StateHeader& header);
   [[nodiscard]] Result<wire::Join> describe();
+  Status judge(const RoundReport& report);
 
   const SessionOptions& options_;
   ParameterVector& parameters_;
@@ -40,6 +42,7 @@ class Leader {
   std::vector<wire::Branch> branch_;
   protocol::Egress egress_;
   std::optional<StoredResidual> residual_;  // likewise, until the node has it
+  std::uint32_t unfit_rounds_ = 0;          // running
 };
 
 // A setting of models with buffers: how many elements come before them. No knob, but a helper has to know it, too.

@@ -66,7 +66,7 @@ Node::Node(Options options, std::unique_ptr<Transport> transport, EventsFile eve
       transport_(std::move(transport)) {
   data_plane_.emplace(data_settings(options_.config, options_.outer_elements),
                       DataPlane::Parts{transport_.get(), &clock_, &arena_, &parameters_,
-                                       [this](const protocol::Note& note) { act(note); }},
+                                       [this](const protocol::Note& note) { act(note); }, options_.model},
                       std::exchange(options_.residual, std::nullopt));
   budget_over_ = egress_.over();
   if (has_top_k(options_.config.codec) && !options_.config.error_feedback) {
@@ -251,7 +251,10 @@ void Node::feed_all(std::vector<protocol::SiteEvent> events) {
 }
 
 void Node::queue(std::vector<protocol::SiteEvent> events) {
-  for (protocol::SiteEvent& event : events) pending_.push_back(std::move(event));
+  for (protocol::SiteEvent& event : events) {
+    if (const auto* unfit = std::get_if<protocol::ContributionUnfit>(&event)) unfit_because_ = unfit->reason;
+    pending_.push_back(std::move(event));
+  }
 }
 
 void Node::feed(protocol::SiteEvent event) {

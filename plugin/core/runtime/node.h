@@ -38,6 +38,7 @@ struct RoundReport {
   std::uint64_t samples = 0;  // of all this process has trained, in the anchor by now
   ParameterChange change = ParameterChange::kUnchanged;
   std::string skipped;  // why there was no round; empty: there was one
+  std::string unfit;    // why our delta was given up and the anchor taken outright; empty: it was not
   Digest state;
   double seconds = 0;           // from forming to parameters in place
   double exchange_seconds = 0;  // from the first payload byte to the last
@@ -196,6 +197,7 @@ class Node {
   std::uint32_t passed_intervals_ = 0;  // since that
   RoundReport report_;
   std::uint64_t steps_then_ = 0;  // at the last trigger
+  std::string unfit_because_;     // the last delta of ours that was
   bool moved_ = false;            // in this call, the parameters were moved onto another anchor than the one before
   TimePoint triggered_at_{};
   TimePoint formed_at_{};

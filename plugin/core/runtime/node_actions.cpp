@@ -58,6 +58,7 @@ void Node::act(const protocol::ApplyCommit& action) {
   Result<DataPlane::Applied> applied = data_plane_->apply(action);
   if (!applied.ok()) return act(protocol::Failed{applied.status()});
   moved_ = moved_ || action.base == protocol::Base::kSnapshot;
+  if (action.base == protocol::Base::kUnfit) report_.unfit = unfit_because_;
   report_.change = applied->change == ParameterChange::kUnchanged ? report_.change : applied->change;
   report_.state = applied->state;
   pending_.push_back(protocol::Applied{action.commit.round, applied->state});
@@ -107,6 +108,7 @@ void Node::act(const protocol::Rebase& action) {
   saver_.wait();
   if (const Status status = data_plane_->rebase(action.base); !status.ok()) return act(protocol::Failed{status});
   moved_ = true;
+  if (action.base == protocol::Base::kUnfit) report_.unfit = unfit_because_;
   report_.change = action.base == protocol::Base::kUnfit ? ParameterChange::kTookAnchor : ParameterChange::kTakeOther;
 }
 

@@ -21,10 +21,11 @@ namespace collab {
 namespace {
 
 constexpr std::array<char, 8> kMagic{'c', 'o', 'l', 'l', 'a', 'b', 'S', 'F'};
-constexpr std::uint32_t kVersion = 4;
+constexpr std::uint32_t kVersion = 5;
 constexpr std::uint32_t kOldestVersion = 2;
 constexpr std::uint32_t kWithResidual = 3;
 constexpr std::uint32_t kWithEgress = 4;
+constexpr std::uint32_t kWithLeftOut = 5;
 constexpr std::size_t kPrologueBytes = 24;
 constexpr std::size_t kMaxHeaderBytes = std::size_t{64} << 20;
 constexpr std::size_t kAlignment = 64;  // the vectors begin on a multiple of it
@@ -86,11 +87,12 @@ void header_fields(Io& io, Header& header, std::uint32_t version) {
     io.number("egress_round", header.egress.round);
   }
   constexpr std::size_t kLeastTensorBytes = 2 + 2 + 4 + 1 + 16;
-  io.list("model", header.model, wire::kMaxModelEntries, kLeastTensorBytes, [&io](auto& tensor) {
+  const TensorKind last_kind = version >= kWithLeftOut ? TensorKind::kLeftOut : TensorKind::kAveraged;
+  io.list("model", header.model, wire::kMaxModelEntries, kLeastTensorBytes, [&io, last_kind](auto& tensor) {
     io.text("name", tensor.name, wire::kMaxNameBytes);
     io.text("dtype", tensor.dtype, wire::kMaxNameBytes);
     io.list("shape", tensor.shape, wire::kMaxDims, 8, [&io](auto& extent) { io.number("extent", extent); });
-    io.boolean("trained", tensor.trained);
+    io.enumeration("kind", tensor.kind, last_kind);
     digest_fields(io, "digest", tensor.digest);
   });
 }
@@ -168,6 +170,15 @@ U get(const std::byte* at) {
   return static_cast<U>(value);
 }
 
+// With the format before the header: formats 4 and 5 may be the same bytes but for that.
+std::uint64_t header_hash(std::uint32_t version, std::span<const std::byte> body) {
+  if (version < kWithLeftOut) return hash64(body);
+  std::vector<std::byte> hashed(sizeof version + body.size());
+  put<std::uint32_t>(hashed.data(), version);
+  std::ranges::copy(body, hashed.begin() + sizeof version);
+  return hash64(hashed);
+}
+
 // Prologue, header and padding: all that comes before the vectors.
 Result<std::vector<std::byte>> encode_start(const StateHeader& header) {
   wire::Writer writer;
@@ -178,7 +189,7 @@ Result<std::vector<std::byte>> encode_start(const StateHeader& header) {
   std::memcpy(start.data(), kMagic.data(), kMagic.size());
   put<std::uint32_t>(start.data() + 8, kVersion);
   put<std::uint32_t>(start.data() + 12, static_cast<std::uint32_t>(body.size()));
-  put<std::uint64_t>(start.data() + 16, hash64(body));
+  put<std::uint64_t>(start.data() + 16, header_hash(kVersion, body));
   std::copy(body.begin(), body.end(), start.begin() + kPrologueBytes);
   return start;
 }
@@ -218,7 +229,7 @@ Result<Opened> read_start(const File& file, const std::string& path) {
   }
   std::vector<std::byte> body(header_bytes);
   if (!file.read_all(body, kPrologueBytes)) return damaged(path, "its header ends early");
-  if (hash64(body) != get<std::uint64_t>(prologue.data() + 16)) {
+  if (header_hash(version, body) != get<std::uint64_t>(prologue.data() + 16)) {
     return damaged(path, "its header does not have the hash it says");
   }
   Opened opened;

@@ -31,7 +31,7 @@ void fields(auto& io, Of<ModelEntry> auto& m) {
   io.text("name", m.name, kMaxNameBytes);
   io.text("dtype", m.dtype, kMaxNameBytes);
   io.list("shape", m.shape, kMaxDims, sizeof(std::uint64_t), [&](auto& dim) { io.number("", dim, kMaxElements); });
-  io.boolean("trained", m.trained);
+  io.enumeration("kind", m.kind, TensorKind::kLeftOut);
   io.part("digest", m.digest);
 }
 

@@ -9,6 +9,7 @@
 #include <variant>
 #include <vector>
 
+#include "collab/tensor_kind.h"
 #include "collab/types.h"
 #include "core/wire/meeting_messages.h"
 
@@ -71,8 +72,8 @@ struct ModelEntry {
   std::string name;
   std::string dtype;  // "float32", "bfloat16", ...
   std::vector<std::uint64_t> shape;
-  bool trained = true;  // false: frozen; compared by digest at join, never exchanged
-  Digest digest;        // of the bytes, frozen tensors only
+  TensorKind kind = TensorKind::kAveraged;
+  Digest digest;  // of the bytes, not of averaged tensors: frozen ones must agree, those left out may differ
   bool operator==(const ModelEntry&) const = default;
 };
 

@@ -16,7 +16,8 @@ def add_to(parsers: Any) -> None:
         "export",
         help="write the model all sites agreed on last as a state_dict",
         description="Reads what COLLAB_STATE_DIR keeps and writes a state_dict of the bare model. Frozen parameters, "
-        "buffers that are not averaged and second names of tied parameters are not in it: load it with strict=False.",
+        "buffers that are not averaged (COLLAB_BUFFERS=0; not persistent, or not finite when training began) and "
+        "second names of tied parameters are not in it: load it with strict=False.",
     )
     sub.add_argument(
         "--state", metavar="FILE|DIR", type=Path, required=True, help="a .collab file, or a directory: the newest round"
@@ -61,13 +62,13 @@ def choose(where: Path) -> Path:
 
 
 def to_state_dict(header: dict[str, Any], anchor: Any) -> dict[str, Any]:
-    """Cuts the flat anchor into the model's trained tensors, in their own dtype."""
+    """Cuts the flat anchor into the tensors that make it, in their own dtype."""
     import torch
 
     state: dict[str, Any] = {}
     offset = 0
-    for name, dtype, shape, trained, _ in header["model"]:
-        if not trained:
+    for name, dtype, shape, kind, _ in header["model"]:
+        if kind != "averaged":
             continue
         count = math.prod(shape)
         state[name] = anchor[offset : offset + count].reshape(list(shape)).to(getattr(torch, dtype)).clone()

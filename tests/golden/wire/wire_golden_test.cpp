@@ -51,7 +51,9 @@ std::vector<Message> samples() {
   Join join{"night-run", "paris", 1, 2, "paris.example.org:29500", false, 3, 124'439'808, {run, RoundId(41), digest},
             {},          {},      {}};
   join.settings = {{"codec", "int8"}, {"sync_every", "100"}};
-  join.model = {{"wte.weight", "float32", {50257, 768}, true, {}}, {"scale", "bfloat16", {}, false, digest}};
+  join.model = {{"wte.weight", "float32", {50257, 768}, TensorKind::kAveraged, {}},
+                {"scale", "bfloat16", {}, TensorKind::kFrozen, digest},
+                {"mask", "float32", {4, 4}, TensorKind::kLeftOut, digest}};
   join.resumed = true;
   join.init_from = "oslo";
   const std::vector<Participant> three{

@@ -101,6 +101,7 @@ TEST(CoordinatorGeneration, WhoWasHereMayComeBackBeforeAnotherGenerationBegins) 
   ASSERT_EQ(begun.size(), 2U);
   const RunId run = begun[0].second.run;
   for (std::uint64_t link : {1, 2}) static_cast<void>(c.hear(link, wire::Adopted{run, RoundId{0}, kRight}));
+  static_cast<void>(c.pass(seconds(120), {1, 2}));  // heartbeats alone
   static_cast<void>(c.close(1));
   static_cast<void>(c.close(2));
   const auto first = c.hear(3, join_at("tokyo", 1));

@@ -95,13 +95,13 @@ TEST(CoordinatorJoin, RefusesOtherModelsByTheFirstDifference) {
   join.model[0].name = "wpe.weight";
   EXPECT_EQ(refusal(join), std::string("parameter 0: \"wpe.weight\" here, \"wte.weight\" at paris") + kSameModel);
   join = tokyo();
-  join.model[0].trained = false;
-  EXPECT_EQ(refusal(join), std::string("parameter 0 \"wte.weight\": frozen here, trained at paris") + kSameModel);
+  join.model[0].kind = TensorKind::kFrozen;
+  EXPECT_EQ(refusal(join), std::string("parameter 0 \"wte.weight\": frozen here, averaged at paris") + kSameModel);
   join = tokyo();
   join.model[1].digest = {8, 8};
   EXPECT_THAT(refusal(join), HasSubstr("parameter 1 \"mask\": frozen, and its values differ"));
   join = tokyo();
-  join.model.push_back({"more", "float32", {1}, true, {}});
+  join.model.push_back({"more", "float32", {1}, TensorKind::kAveraged, {}});
   EXPECT_EQ(refusal(join), std::string("parameter 2 \"more\": here only (3 parameters here, 2 at paris)") + kSameModel);
   join = tokyo();
   join.model.pop_back();
@@ -353,6 +353,86 @@ TEST(CoordinatorJoin, ARunThatEndedWellIsNotWaitedFor) {
   const auto adopts = sent<wire::Adopt>(c.hear(2, join_of("tokyo")));
   ASSERT_EQ(adopts.size(), 1U);
   EXPECT_EQ(adopts[0].second.run, RunId{8});  // later runs are larger
+}
+
+// A site with some buffers left out, in a model of three.
+wire::Join with_buffers(const std::string& name, const std::vector<std::size_t>& left_out) {
+  wire::Join join = join_of(name);
+  join.model.clear();
+  for (const char* each : {"a.mask", "b.mask", "norm.mean"}) {
+    join.model.push_back({each, "float32", {4}, TensorKind::kAveraged, {}});
+  }
+  for (const std::size_t which : left_out) {
+    join.model[which].kind = TensorKind::kLeftOut;
+    join.model[which].digest = {9, which};
+  }
+  return join;
+}
+
+constexpr const char* kSameBuffers =
+    ". A buffer is left out that is not persistent, or holds NaN or infinity when training begins: begin with the same "
+    "model at all sites, or set COLLAB_BUFFERS=0 at all of them";
+
+TEST(CoordinatorJoin, RefusesOtherBuffersLeftOutWithBothLists) {
+  const auto refused = [](const wire::Join& join) {
+    CoordinatorHarness c;
+    static_cast<void>(c.hear(1, with_buffers("paris", {0})));
+    const auto refusals = sent<wire::Refuse>(c.hear(2, join));
+    return refusals.empty() ? std::string() : refusals[0].second.reason;
+  };
+  EXPECT_EQ(refused(with_buffers("tokyo", {0})), "");
+  EXPECT_EQ(refused(with_buffers("tokyo", {0, 1})),
+            std::string("buffers left out of the average: here a.mask, b.mask; at paris a.mask") + kSameBuffers);
+  // Another length of the vector, and a setting made from it, are its consequences.
+  wire::Join join = with_buffers("tokyo", {});
+  join.elements = 1;
+  join.settings.push_back({"outer_elements", "1"});
+  EXPECT_EQ(refused(join), std::string("buffers left out of the average: here none; at paris a.mask") + kSameBuffers);
+  // Where the models differ in more than that, it is said first.
+  join = with_buffers("tokyo", {0, 1});
+  join.model[1].shape = {5};
+  EXPECT_THAT(refused(join), HasSubstr("parameter 1 \"b.mask\": shape [5] here, [4] at paris"));
+  join = with_buffers("tokyo", {});
+  join.model.clear();
+  join.settings.push_back({"buffers", "0"});
+  EXPECT_THAT(refused(join), HasSubstr("buffers: this site has 0"));
+}
+
+TEST(CoordinatorJoin, OfLongListsTheDifferenceIsShown) {
+  CoordinatorHarness c;
+  wire::Join paris = join_of("paris");
+  for (int i = 0; i < 40; ++i) {
+    paris.model.push_back({"h." + std::to_string(i), "float32", {4}, TensorKind::kLeftOut, {}});
+  }
+  wire::Join join = paris;
+  join.site = "tokyo";
+  join.address = "tokyo:1";
+  paris.model.back().kind = TensorKind::kAveraged;
+  static_cast<void>(c.hear(1, paris));
+  const std::string said = sent<wire::Refuse>(c.hear(2, join)).at(0).second.reason;
+  EXPECT_THAT(said, HasSubstr("here h.39, h.0, h.1"));
+  EXPECT_THAT(said, HasSubstr("h.14 and 24 more; at paris h.0, h.1"));
+}
+
+TEST(CoordinatorJoin, OtherValuesOfBuffersLeftOutAreOneWarningInAll) {
+  CoordinatorHarness c;
+  static_cast<void>(c.hear(1, with_buffers("paris", {0, 1})));
+  wire::Join join = with_buffers("tokyo", {0, 1});
+  EXPECT_THAT(notes(c.hear(2, join)), Not(HasSubstr("[buffers]")));
+  join = with_buffers("lima", {0, 1});
+  join.model[0].digest = {1, 2};
+  join.model[1].digest = {3, 4};
+  const auto actions = c.hear(3, join);
+  EXPECT_THAT(notes(actions), HasSubstr("[buffers] buffers that are left out of the average have other values at lima "
+                                        "than at paris, and each site keeps its own: a.mask, b.mask"));
+  ASSERT_EQ(sent<wire::Notice>(actions).size(), 1U);
+  EXPECT_EQ(sent<wire::Notice>(actions)[0].first, LinkId{3});
+  EXPECT_EQ(sent<wire::Welcome>(actions).size(), 1U) << "it is let in";
+  join.site = "oslo";
+  join.address = "oslo:1";
+  const auto fourth = c.hear(4, join);
+  EXPECT_EQ(sent<wire::Welcome>(fourth).size(), 1U);
+  EXPECT_TRUE(sent<wire::Notice>(fourth).empty()) << "once is enough";
 }
 
 // tokyo was lost, paris trained on to the end. What comes now is another swarm: a fresh tokyo waits for all of it, one

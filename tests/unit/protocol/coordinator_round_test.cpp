@@ -223,6 +223,13 @@ TEST_F(Round, DecliningTakesTheMeanWithoutContributing) {
   static_cast<void>(c.form(1, 3));
   const auto actions = c.hear(2, wire::Decline{RoundId{1}, AttemptId{1}, "NaN in wte.weight"});
   EXPECT_THAT(notes(actions), HasSubstr("without the contribution of tokyo: NaN in wte.weight"));
+  const auto told = sent<wire::Notice>(actions);  // the others, in the same words
+  ASSERT_EQ(told.size(), 2U);
+  for (std::size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(told[i].first, LinkId{2 * i + 1});
+    EXPECT_EQ(told[i].second.event, "declined");
+    EXPECT_EQ(told[i].second.text, "round 1 goes on without the contribution of tokyo: NaN in wte.weight");
+  }
   const wire::Form again = reformed(actions);
   EXPECT_EQ(again.participants[1], (wire::Participant{SiteId{1}, 0, AttemptId{1}}));
   EXPECT_TRUE(c.hear(2, wire::Decline{RoundId{1}, AttemptId{1}, "late"}).empty());

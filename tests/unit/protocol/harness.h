@@ -27,7 +27,8 @@ inline wire::Join join_of(const std::string& name, std::uint32_t expected = 1) {
   join.elements = 4096;
   join.offer = {RunId{0}, RoundId{0}, kRight};
   join.settings = {{"codec", "fp16"}, {"outer", "average"}};
-  join.model = {{"wte.weight", "float32", {32, 128}, true, {}}, {"mask", "float32", {4}, false, {9, 9}}};
+  join.model = {{"wte.weight", "float32", {32, 128}, TensorKind::kAveraged, {}},
+                {"mask", "float32", {4}, TensorKind::kFrozen, {9, 9}}};
   return join;
 }
 

@@ -84,7 +84,7 @@ class DataPlaneCodec : public ::testing::Test {
                             .error_feedback = feedback,
                             .outer = {.id = OuterId::kAverage, .lr = 1.0F, .momentum = 0.0F},
                             .chunk_elements = 8192},
-        DataPlane::Parts{&transport_, &clock_, arena_.get(), &vector_, nullptr});
+        DataPlane::Parts{&transport_, &clock_, arena_.get(), &vector_, nullptr, model_});
     ASSERT_TRUE(plane_->keep_anchor(RunId(3), RoundId(0), {}).ok());
     train();
   }
@@ -153,6 +153,9 @@ class DataPlaneCodec : public ::testing::Test {
   SteadyClock clock_;
   Recorder transport_;
   Vector vector_;
+  const std::vector<TensorInfo> model_{{"wte.weight", "float32", {4096}, TensorKind::kAveraged, {}},
+                                       {"attn.mask", "float32", {64, 64}, TensorKind::kLeftOut, {1, 1}},
+                                       {"h.0.weight", "float32", {3, 4096}, TensorKind::kAveraged, {}}};
   std::shared_ptr<BufferPool> pool_ = make_buffer_pool();
   std::unique_ptr<ArenaWriter> arena_;
   std::unique_ptr<DataPlane> plane_;
@@ -293,7 +296,9 @@ TEST_F(DataPlaneCodec, UnfitParametersAndAbandonedAttempts) {
   vector_.values[9000] = std::numeric_limits<float>::infinity();
   const DataPlane::Events events = start(2);
   ASSERT_EQ(events.size(), 1U);
-  EXPECT_TRUE(std::holds_alternative<protocol::ContributionUnfit>(events[0]));
+  const auto* unfit = std::get_if<protocol::ContributionUnfit>(&events[0]);
+  ASSERT_NE(unfit, nullptr);
+  EXPECT_THAT(unfit->reason, HasSubstr("infinity in parameter \"h.0.weight\" (element 4904 of float32 [3, 4096])"));
   EXPECT_EQ(left_out(), before);
   start(3, 0);
   complete();
@@ -301,6 +306,30 @@ TEST_F(DataPlaneCodec, UnfitParametersAndAbandonedAttempts) {
   const std::vector<float> after = left_out();
   EXPECT_TRUE(std::all_of(after.begin() + kTheirs.begin, after.end(), [](float left) { return left == 0; }));
   EXPECT_TRUE(std::any_of(after.begin(), after.begin() + kOurs.end, [](float left) { return left != 0; }));
+}
+
+// The contribution to another's slice is looked at first; the tensor that is named comes before it in the vector.
+TEST_F(DataPlaneCodec, WhatIsNotFiniteIsNamedInTheVectorsOrder) {
+  begin(CodecId::kFp16);
+  vector_.values[9000] = std::numeric_limits<float>::quiet_NaN();
+  vector_.values[7] = -std::numeric_limits<float>::infinity();
+  const DataPlane::Events events = start(1);
+  ASSERT_EQ(events.size(), 1U);
+  const auto* unfit = std::get_if<protocol::ContributionUnfit>(&events[0]);
+  ASSERT_NE(unfit, nullptr);
+  EXPECT_THAT(unfit->reason, HasSubstr("-infinity in parameter \"wte.weight\" (element 7 of float32 [4096])"));
+}
+
+// It goes wrong in our own slice only, when we reduce it.
+TEST_F(DataPlaneCodec, WhatIsNotFiniteInOurOwnSliceIsNamedToo) {
+  begin(CodecId::kFp16);
+  vector_.values[5000] = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_THAT(start(1), IsEmpty());
+  const DataPlane::Events events = arrives(wire::ChunkKind::kContribution, kOurs);
+  ASSERT_EQ(events.size(), 1U);
+  const auto* unfit = std::get_if<protocol::ContributionUnfit>(&events[0]);
+  ASSERT_NE(unfit, nullptr);
+  EXPECT_THAT(unfit->reason, HasSubstr("NaN in parameter \"h.0.weight\" (element 904 of"));
 }
 
 TEST_F(DataPlaneCodec, WithoutFeedbackNothingIsKept) {

@@ -41,7 +41,8 @@ class StateFileTest : public ::testing::Test {
     header_.outer_state = true;
     header_.term = TermId{5};
     header_.voters = {{SiteId{0}, "paris"}, {SiteId{2}, "oslo"}};
-    header_.model = {{"wte.weight", "float32", {10, 90}, true, {}}, {"mask", "bool", {}, false, {5, 6}}};
+    header_.model = {{"wte.weight", "float32", {10, 90}, TensorKind::kAveraged, {}},
+                     {"mask", "bool", {}, TensorKind::kFrozen, {5, 6}}};
   }
   ~StateFileTest() override { std::filesystem::remove_all(dir_); }
 
@@ -87,6 +88,19 @@ class StateFileTest : public ::testing::Test {
   StoredResidual got_residual_;
 };
 
+std::size_t header_bytes_of(const std::vector<char>& file) {
+  std::size_t bytes = 0;
+  for (std::size_t i = 0; i < 4; ++i) bytes |= std::size_t{static_cast<unsigned char>(file[12 + i])} << (8 * i);
+  return bytes;
+}
+
+// Says that its header is of an older format, with the hash these have.
+void seal_as(std::vector<char>& file, int format) {
+  file[8] = static_cast<char>(format);
+  const std::uint64_t hash = hash64(std::as_bytes(std::span(file).subspan(24, header_bytes_of(file))));
+  for (std::size_t i = 0; i < 8; ++i) file[16 + i] = static_cast<char>(hash >> (8 * i));
+}
+
 TEST_F(StateFileTest, ComesBackAsWritten) {
   ASSERT_TRUE(write().ok());
   ASSERT_TRUE(read().ok());
@@ -101,10 +115,23 @@ TEST_F(StateFileTest, ComesBackAsWritten) {
   ASSERT_EQ(got_.model.size(), 2U);
   EXPECT_EQ(got_.model[0].name, "wte.weight");
   EXPECT_EQ(got_.model[0].shape, (std::vector<std::uint64_t>{10, 90}));
-  EXPECT_FALSE(got_.model[1].trained);
+  EXPECT_EQ(got_.model[1].kind, TensorKind::kFrozen);
   EXPECT_EQ(got_.model[1].digest, (Digest{5, 6}));
   EXPECT_EQ(got_anchor_, anchor_);
   EXPECT_EQ(got_outer_, outer_);
+}
+
+TEST_F(StateFileTest, BuffersLeftOutAreToldApartFromFrozenOnes) {
+  header_.model.push_back({"attn.mask", "float32", {4, 4}, TensorKind::kLeftOut, {7, 8}});
+  ASSERT_TRUE(write().ok());
+  ASSERT_TRUE(read().ok());
+  ASSERT_EQ(got_.model.size(), 3U);
+  EXPECT_EQ(got_.model[2].kind, TensorKind::kLeftOut);
+  EXPECT_EQ(got_.model[2].digest, (Digest{7, 8}));
+  std::vector<char> older = bytes();
+  seal_as(older, 4);  // which had no such thing
+  put(older);
+  EXPECT_THAT(read().message(), HasSubstr("kind: expected at most 1"));
 }
 
 TEST_F(StateFileTest, WithoutOuterState) {
@@ -163,14 +190,13 @@ TEST_F(StateFileTest, AResidualThatCannotBeIsRefused) {
 
 class OlderStateFile : public StateFileTest, public ::testing::WithParamInterface<int> {};
 
-// Format 3 has no account of what was sent, format 2 no list of residuals either: so many zeros less in the header,
-// before the model.
+// Format 4 knows no buffers left out, format 3 has no account of what was sent either, format 2 no list of residuals:
+// so many zeros less in the header, before the model.
 TEST_P(OlderStateFile, IsRead) {
   ASSERT_TRUE(write().ok());
   std::vector<char> file = bytes();
-  const std::size_t less = GetParam() == 3 ? 24 : 28;
-  std::size_t header_bytes = 0;
-  for (std::size_t i = 0; i < 4; ++i) header_bytes |= std::size_t{static_cast<unsigned char>(file[12 + i])} << (8 * i);
+  const std::size_t less = GetParam() == 4 ? 0 : GetParam() == 3 ? 24 : 28;
+  std::size_t header_bytes = header_bytes_of(file);
   const std::string name = "wte.weight";
   const auto model = std::search(file.begin(), file.end(), name.begin(), name.end()) - 2 - 4;  // its count and length
   const auto padded = [](std::size_t header) { return (24 + header + 63) / 64 * 64; };
@@ -180,10 +206,8 @@ TEST_P(OlderStateFile, IsRead) {
   file.resize(24 + header_bytes);
   file.resize(padded(header_bytes), '\0');
   file.insert(file.end(), vectors.begin(), vectors.end());
-  file[8] = static_cast<char>(GetParam());
   for (std::size_t i = 0; i < 4; ++i) file[12 + i] = static_cast<char>(header_bytes >> (8 * i));
-  const std::uint64_t hash = hash64(std::as_bytes(std::span(file).subspan(24, header_bytes)));
-  for (std::size_t i = 0; i < 8; ++i) file[16 + i] = static_cast<char>(hash >> (8 * i));
+  seal_as(file, GetParam());
   put(file);
   const Status status = read();
   ASSERT_TRUE(status.ok()) << status.to_string();
@@ -193,7 +217,7 @@ TEST_P(OlderStateFile, IsRead) {
   EXPECT_TRUE(got_.residual.empty());
   EXPECT_EQ(got_.egress, protocol::Egress());
 }
-INSTANTIATE_TEST_SUITE_P(Formats, OlderStateFile, ::testing::Values(2, 3));
+INSTANTIATE_TEST_SUITE_P(Formats, OlderStateFile, ::testing::Values(2, 3, 4));
 
 TEST_F(StateFileTest, WhatWasSentIsKept) {
   header_.egress = {123'456'789'012, 77, 5'000};
@@ -297,7 +321,7 @@ TEST_F(StateFileTest, AnotherFormatIsRefusedWithBothVersions) {
   const Status status = read();
   EXPECT_EQ(status.code(), StatusCode::kRefused);
   EXPECT_THAT(status.message(), HasSubstr("format 9"));
-  EXPECT_THAT(status.message(), HasSubstr("formats 2 to 4"));
+  EXPECT_THAT(status.message(), HasSubstr("formats 2 to 5"));
 }
 
 TEST_F(StateFileTest, VectorsOfAnotherLengthAreRefused) {

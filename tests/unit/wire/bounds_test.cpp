@@ -178,14 +178,14 @@ TEST(Numbers, VectorsAndIntervalsAreBounded) {
 TEST(Counts, LargestPassAndOneMoreDoesNot) {
   Join join;
   join.settings.assign(kMaxSettings, {"k", "v"});
-  join.model.assign(kMaxModelEntries, ModelEntry{"weight", "float32", {768, 768}, true, {}});
+  join.model.assign(kMaxModelEntries, ModelEntry{"weight", "float32", {768, 768}, TensorKind::kAveraged, {}});
   expect_travels(join);
   join.settings.push_back({"k", "v"});
   expect_not_sent(join, "settings: expected at most 256 entries, got 257");
   join.settings.clear();
   join.model.push_back({});
   expect_not_sent(join, "model: expected at most 65536 entries, got 65537");
-  join.model.assign(1, ModelEntry{"w", "float32", std::vector<std::uint64_t>(kMaxDims, 1), true, {}});
+  join.model.assign(1, ModelEntry{"w", "float32", std::vector<std::uint64_t>(kMaxDims, 1), TensorKind::kAveraged, {}});
   expect_travels(join);
   join.model[0].shape.push_back(1);
   expect_not_sent(join, "model[0].shape: expected at most 16 entries, got 17");
@@ -235,7 +235,7 @@ TEST(Counts, AClaimWithoutItsBytesIsRefusedAtOnce) {
 
 TEST(Counts, AMessageFitsAFrame) {
   Join join;
-  join.model.assign(kMaxModelEntries, ModelEntry{std::string(200, 'n'), "float32", {1}, true, {}});
+  join.model.assign(kMaxModelEntries, ModelEntry{std::string(200, 'n'), "float32", {1}, TensorKind::kAveraged, {}});
   expect_not_sent(join, "expected at most 8388608 bytes");
 }
 

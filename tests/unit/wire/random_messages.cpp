@@ -47,7 +47,11 @@ std::vector<SiteId> draw_sites(Prng& prng, std::size_t min_count) {
 }
 
 ModelEntry draw_entry(Prng& prng) {
-  ModelEntry entry{draw_text(prng, kMaxNameBytes), draw_text(prng, 20), {}, prng.chance(0.5), draw_digest(prng)};
+  ModelEntry entry{draw_text(prng, kMaxNameBytes),
+                   draw_text(prng, 20),
+                   {},
+                   static_cast<TensorKind>(prng.below(3)),
+                   draw_digest(prng)};
   entry.shape.resize(prng.below(kMaxDims + 1));
   for (auto& dim : entry.shape) dim = draw_number<std::uint64_t>(prng, kMaxElements);
   return entry;
@@ -117,6 +121,7 @@ void draw(Prng& prng, Join& m) {
   m.expected_sites = draw_number<std::uint32_t>(prng, kMaxSites);
   m.address = draw_text(prng, kMaxAddressBytes);
   m.helper = prng.chance(0.2);
+  m.generation = 1 + draw_number<std::uint32_t>(prng, 1'000'000);
   m.elements = draw_number<std::uint64_t>(prng, kMaxElements);
   m.offer = {draw_id<RunId>(prng), draw_id<RoundId>(prng), draw_digest(prng), draw_branch(prng)};
   m.report = draw_report(prng);
@@ -146,12 +151,13 @@ void draw(Prng& prng, Done& m) {
   m.slices.resize(1 + prng.below(20));
   for (Digest& digest : m.slices) digest = draw_digest(prng);
 }
-void draw(Prng& prng, Leave& m) { m.reason = draw_text(prng, kMaxReasonBytes); }
+void draw(Prng& prng, Leave& m) { m = {draw_text(prng, kMaxReasonBytes), draw_number<std::uint32_t>(prng)}; }
 void draw(Prng& prng, Welcome& m) {
   m = {draw_id<TermId>(prng), draw_id<SiteId>(prng), draw_number<std::uint32_t>(prng, kMaxIntervalMs),
        draw_number<std::uint32_t>(prng, kMaxIntervalMs)};
 }
-void draw(Prng& prng, Refuse& m) { m.reason = draw_text(prng, kMaxReasonBytes); }
+void draw(Prng& prng, Refuse& m) { m = {draw_text(prng, kMaxReasonBytes), prng.chance(0.5)}; }
+void draw(Prng& prng, Hold& m) { m.reason = draw_text(prng, kMaxReasonBytes); }
 void draw(Prng& prng, Roster& m) {
   m.term = draw_id<TermId>(prng);
   for (const SiteId site : draw_sites(prng, 0)) {

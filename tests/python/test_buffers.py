@@ -1,0 +1,180 @@
+"""Buffers that are no part of the average: which they are, what is said of them, and what becomes infinite later."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from commands import Coordinator, collab
+from ranks import Finished, Ranks, expect_success, listing, run_ranks
+from torch import nn
+from torch_collab import vector
+
+EVERY = {"COLLAB_SYNC_EVERY": "4"}
+
+
+class Part(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(2))
+        self.register_buffer("mask", torch.tensor([0.0, float("-inf")]))
+        self.register_buffer("table", torch.ones(3), persistent=False)
+        self.register_buffer("mean", torch.zeros(4))
+        self.register_buffer("count", torch.tensor(3))
+
+
+def collected(*modules: nn.Module, with_buffers: bool = True) -> dict[str, str]:
+    ddps: list[Any] = [SimpleNamespace(module=module) for module in modules]
+    return {entry.name: entry.describe() for entry in vector.collect(ddps, with_buffers)}
+
+
+def test_what_is_not_persistent_or_not_finite_is_left_out() -> None:
+    frozen = Part()
+    frozen.weight.requires_grad_(False)
+    assert collected(nn.Sequential(Part(), frozen)) == {
+        "0.weight": "0.weight float32 [2] trained",
+        "1.weight": "1.weight float32 [2] frozen",
+        "0.mask": "0.mask float32 [2] left out",
+        "0.table": "0.table float32 [3] left out",
+        "0.mean": "0.mean float32 [4] buffer",
+        "1.mask": "1.mask float32 [2] left out",
+        "1.table": "1.table float32 [3] left out",
+        "1.mean": "1.mean float32 [4] buffer",
+    }
+    assert list(collected(Part(), with_buffers=False)) == ["weight"]
+
+
+def test_names_of_several_modules_and_of_tied_buffers() -> None:
+    tied = nn.Sequential(Part(), Part())
+    tied[1].table = tied[0].table
+    kinds = collected(tied, Part())
+    assert kinds["ddp0.0.table"].endswith(" left out") and kinds["ddp1.table"].endswith(" left out")
+    assert "ddp0.1.table" not in kinds
+    assert kinds["ddp1.mean"].endswith(" buffer")
+
+
+@pytest.mark.parametrize(
+    ("values", "kept"),
+    [
+        (torch.tensor([1.0, float("nan")], dtype=torch.bfloat16), False),
+        (torch.tensor([torch.finfo(torch.float32).min]), True),
+        (torch.tensor([1e300], dtype=torch.float64), False),  # infinite as float32, which is how it would travel
+        (torch.tensor([1e30], dtype=torch.float64), True),
+        (torch.ones(2).to(torch.float8_e4m3fn), True),
+        (torch.empty(0), True),
+    ],
+)
+def test_finite_is_said_of_what_would_travel(values: torch.Tensor, kept: bool) -> None:
+    module = nn.Linear(1, 1)
+    module.register_buffer("table", values)
+    (entry,) = [entry for entry in vector.collect([SimpleNamespace(module=module)], True) if entry.buffer]  # type: ignore[list-item]
+    assert (entry.trained, entry.left_out, entry.kind) == (kept, not kept, "averaged" if kept else "left out")
+
+
+def value(finished: Finished, name: str) -> float:
+    found = re.search(rf"^{name} (\S+)$", finished.output, re.MULTILINE)
+    assert found, finished.output
+    return float(found[1])
+
+
+@pytest.mark.slow
+def test_a_mask_of_minus_infinity_does_not_stop_learning(tmp_path: Path) -> None:
+    events = tmp_path / "events.jsonl"
+    environment = {**EVERY, "COLLAB_EVENTS": str(events), "COLLAB_STATE_DIR": str(tmp_path)}
+    finished = expect_success(run_ranks("buffers.py", ["a", "a", "b"], "plain", "24", environment=environment))
+    for rank in finished:
+        assert value(rank, "last") < 0.5 * value(rank, "first"), rank.output
+        assert value(rank, "sum") == value(finished[0], "sum"), listing(finished)
+        assert value(rank, "rounds") == 6 and "mask ok" in rank.output
+        assert "declined" not in rank.output and "other values" not in rank.output, rank.output
+    told = [json.loads(line) for line in events.read_text().splitlines()]
+    rounds = [event for event in told if event["event"] == "round" and event["site"] == "a"]
+    assert len(rounds) >= 6 and all(event["contributors"] == ["a", "b"] for event in rounds[:6]), rounds
+    assert "left out of the average, because they are not persistent or not finite: attn_mask, places" in "".join(
+        rank.output for rank in finished
+    )
+    # What is exported is the anchor: averaged buffers are in it, those left out are not.
+    done = collab("export", "--state", str(tmp_path), "--out", str(tmp_path / "model.pt"))
+    assert done.returncode == 0, done.stderr
+    names = set(torch.load(tmp_path / "model.pt"))
+    assert {"embedding.weight", "norm.running_mean", "seen"} <= names
+    assert not {"attn_mask", "places"} & names
+
+
+NAMED = ['infinity in buffer "seen" (element 0 of float32 [])', "COLLAB_BUFFERS=0", "persistent=False"]
+
+
+@pytest.mark.slow
+def test_a_buffer_that_becomes_infinite_ends_its_site_after_three_rounds() -> None:
+    finished = run_ranks("buffers.py", ["a", "b", "b"], "later", "24", environment=EVERY)
+    assert finished[0].status == 0, listing(finished)
+    declined = "goes on without the contribution of b: " + NAMED[0]
+    assert finished[0].output.count(f"round 2 {declined}") >= 1, listing(finished)
+    assert f"round 4 {declined}" in finished[0].output, listing(finished)
+    for rank in finished[1:]:  # both ranks of the site, in the same words
+        assert rank.status == 1, listing(finished)
+        assert "what site b has learned was left out 3 times running: " + NAMED[0] in rank.output, listing(finished)
+        assert all(text in rank.output for text in [*NAMED, "COLLAB_ON_NONFINITE=continue"]), listing(finished)
+
+
+@pytest.mark.slow
+def test_it_trains_on_where_that_is_asked_for() -> None:
+    environment = {**EVERY, "COLLAB_ON_NONFINITE": "continue"}
+    finished = expect_success(run_ranks("buffers.py", ["a", "b"], "later", "24", environment=environment))
+    assert all(value(rank, "rounds") == 6 for rank in finished)
+    assert "round 5 goes on without the contribution of b: " + NAMED[0] in finished[0].output, listing(finished)
+
+
+LISTS = "left out of the average: at a attn_mask, places; at b places. A buffer is left out that is not persistent"
+
+
+@pytest.mark.slow
+def test_sites_of_one_world_that_leave_out_other_buffers_are_refused() -> None:
+    finished = run_ranks("buffers.py", ["a", "b"], "other-mask", "4", environment=EVERY)
+    assert LISTS in finished[0].output, listing(finished)
+    assert "at b places; at a attn_mask, places." in finished[1].output, listing(finished)
+    assert all(rank.status == 1 and "COLLAB_BUFFERS=0" in rank.output for rank in finished), listing(finished)
+
+
+@pytest.mark.slow
+def test_ranks_of_a_site_that_leave_out_other_buffers_are_refused() -> None:
+    finished = run_ranks("buffers.py", ["a", "a"], "other-mask-at-rank-1", "4", environment=EVERY)
+    for rank in finished:
+        assert rank.status == 1, listing(finished)
+        assert "the ranks of site a hold different models" in rank.output, listing(finished)
+        assert "at rank 0 attn_mask, places; at rank 1 places." in rank.output, listing(finished)
+
+
+@pytest.mark.slow
+def test_separate_worlds_that_leave_out_other_buffers_are_refused() -> None:
+    with Coordinator("--sites", "2") as coordinator:
+        environment = {**EVERY, "COLLAB_COORDINATOR": coordinator.address, "COLLAB_SITE_COUNT": "2"}
+        environment["COLLAB_JOIN_TIMEOUT"] = "300s"  # the one who came first goes on waiting, until the test ends
+        with (
+            Ranks("buffers.py", ["other-mask", "4"], [{**environment, "COLLAB_SITE": "a"}]) as first,
+            Ranks("buffers.py", ["other-mask", "4"], [{**environment, "COLLAB_SITE": "b"}]) as second,
+        ):
+            deadline = time.monotonic() + 120
+            while first.processes[0].poll() is None and second.processes[0].poll() is None:
+                assert time.monotonic() < deadline, first.output(0) + second.output(0)
+                time.sleep(0.05)
+            refused = first if first.processes[0].poll() is not None else second
+            status, said = refused.processes[0].returncode, refused.output(0)
+    lists = "here attn_mask, places; at b places." if refused is first else "here places; at a attn_mask, places."
+    assert status == 1 and f"buffers left out of the average: {lists}" in said, said
+
+
+@pytest.mark.slow
+def test_tables_that_differ_in_the_last_bit_are_one_warning() -> None:
+    finished = expect_success(run_ranks("buffers.py", ["a", "b"], "other-table", "8", environment=EVERY))
+    said = "".join(rank.output for rank in finished)
+    assert "other values at b than at a, and each site keeps its own: places" in said or (
+        "other values at a than at b, and each site keeps its own: places" in said
+    ), said
+    assert value(finished[0], "sum") == value(finished[1], "sum")
