@@ -86,7 +86,6 @@ MAY_POLL = {
     "tests/python/scripts/nat_site.py",  # trains at a pace
     "tests/python/scripts/torchrun.py",
     "tests/python/scripts/worldwide.py",
-    "tests/python/test_buffers.py",
     "tests/python/test_elastic.py",
     "tests/python/test_examples.py",
     "tests/python/labs.py",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from torch_collab import log, moments, native, refuse, steps, swarm, vector
+from torch_collab import log, moments, native, refuse, running, steps, swarm, vector
 from torch_collab import state as world_state
 from torch_collab.groups import site_group
 from torch_collab.samples import first_dimension
@@ -50,12 +50,17 @@ def on_ddp_forward(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[
 
 
 def _before_training_forward(world: World, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    running.drop_dead()  # a step that an exception has left keeps what it worked on alive
     if world.vector is None:
         _begin(world, _made_since(world, module))
     elif module in world.vector:
         _follow_parameters(world)
-    elif not world.vector.covers(module, world.constructed):
+    elif world.vector.covers(module, world.constructed):
+        world.new_ddps[:] = [ref for ref in world.new_ddps if ref() is not module]
+    elif module.training or module in world.constructed:
         _begin_next(world, module)
+    else:
+        return  # a copy (an average of weights, say) is evaluated, without no_grad()
     world.trained.add(module)
     if world.stepped_in_backward:
         steps.count(world)
@@ -100,7 +105,7 @@ def end_generation(world: World) -> None:
     if world.stepped_in_backward or world.cycle.unfinished():
         steps.count(world)
     native.finish(session, world.generation + 1)
-    world.egress_spent = session.status().egress_spent
+    world.egress_spent = max(world.egress_spent, session.status().egress_spent)
     world.forget_generation()
     if world.is_leader:
         log.info(
@@ -131,7 +136,9 @@ def _begin(world: World, ddps: list[DistributedDataParallel]) -> None:
 
 
 def _follow_parameters(world: World) -> None:
-    assert world.vector is not None and world.session is not None
+    assert world.vector is not None
+    if world.session is None or world.failed:
+        return
     try:
         for position, entry, tensor in world.vector.changes():
             native.replace_tensor(world.session, position, tensor)

@@ -58,7 +58,9 @@ def seen(world: World, entries: Sequence[Entry]) -> bool:
     modules = [module for module in (ref() for ref in world.loaded.values()) if module is not None]
     world.loaded.clear()
     # What was loaded into frozen parameters alone, a backbone's, is the same at all sites.
-    held = (tensor for module in modules for tensor in (*module.parameters(False), *module.buffers(False)))
+    held = (
+        tensor for module in modules for slots in (module._parameters, module._buffers) for tensor in slots.values()
+    )
     return any(id(tensor) in trained for tensor in held) or any(
         _has_stepped(optimizer, trained) for optimizer in _optimizers()
     )
@@ -80,4 +82,7 @@ def _has_stepped(optimizer: torch.optim.Optimizer, trained: frozenset[int]) -> b
     if not isinstance(held, Mapping):
         return False
     kept = [of_one for parameter, of_one in held.items() if id(parameter) in trained]
-    return any(isinstance(of_one, Mapping) and not moments.is_fresh(of_one) for of_one in kept)
+    try:
+        return any(isinstance(of_one, Mapping) and not moments.is_fresh(of_one) for of_one in kept)
+    except Exception:  # an optimizer of somebody else's, whose state is of another kind
+        return False

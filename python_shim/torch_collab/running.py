@@ -60,7 +60,7 @@ def forget() -> None:
 def enter(optimizer: Any) -> bool:
     """A step begins; called by a pre-hook. True: inside another optimizer's."""
     inside = _here.inside
-    _drop_dead()
+    drop_dead()
     nested = bool(inside)
     inside.append(_Step(optimizer, _frame_of_step()))
     _flag()
@@ -107,7 +107,7 @@ def _outside_step(closure: Callable[..., Any]) -> Callable[..., Any]:
 
 def _on_collective(collective: str, elements: int) -> None:
     """Called by a group of several sites when, as far as it knows, a step is running on this thread."""
-    _drop_dead()
+    drop_dead()
     _flag()
     step = _here.inside[-1] if _here.inside else None
     world = state.current()
@@ -135,7 +135,7 @@ def _frame_of_step() -> FrameType | None:
     return None
 
 
-def _drop_dead() -> None:
+def drop_dead() -> None:
     """Steps that an exception has left lie on top: whatever began after them has looked here first."""
     inside = _here.inside
     while inside:

@@ -85,7 +85,7 @@ def _name(world: World, key: object) -> str:
 
 def count(world: World) -> None:
     """One step of the model is done; a round may run here."""
-    if world.session is None:
+    if world.session is None or world.failed:
         return
     world.stepped_in_backward = False
     if native.termination_requested():
@@ -170,11 +170,18 @@ def _skipped_by_scaler(optimizer: Any) -> bool:
     return isinstance(found_inf, torch.Tensor) and bool(found_inf.item())
 
 
+def _ends_of(parameters: Any) -> tuple[int, int, int]:
+    """What tells a group's parameters from others, at the cost of a look at the ends."""
+    if not isinstance(parameters, list) or not parameters:
+        return (0, 0, 0)
+    return (len(parameters), id(parameters[0]), id(parameters[-1]))
+
+
 def _trains_vector(world: World, optimizer: Any) -> bool:
     vector = world.vector
     assert vector is not None
     held = getattr(optimizer, "_collab_held", None)
-    of = (id(vector), vector.version, tuple(len(group["params"]) for group in optimizer.param_groups))
+    of = (vector.version, *(_ends_of(group["params"]) for group in optimizer.param_groups))
     if held is None or held[0] != of:
         ids = {id(p) for group in optimizer.param_groups for p in group["params"]} & vector.ids
         held = (of, bool(ids), ids == vector.ids)

@@ -33,6 +33,7 @@ def make_session(world: World, entries: Sequence[Entry]) -> _C.Session:
     """Finds or serves the coordinator and makes this rank's session of the generation. Collective over the ranks of the
     site, for the first generation over those of the world."""
     config = _resolved(world)
+    loaded = resumed.seen(world, entries)
     transport = _leader_only(world, lambda: _reach_coordinator(world, config))
     size = len(world.site.ranks)
     site_gloo = None
@@ -53,7 +54,7 @@ def make_session(world: World, entries: Sequence[Entry]) -> _C.Session:
         entries,
         site_gloo,
         transport,
-        resumed=world.is_leader and resumed.seen(world, entries),
+        resumed=loaded,
     )
 
 

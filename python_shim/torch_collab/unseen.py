@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import torch
+
 from torch_collab import log
 
 if TYPE_CHECKING:
@@ -31,6 +33,8 @@ class UnseenSteps:
         """A training forward of `ddp` begins; not counted under no_sync(). `tells`: this rank may warn."""
         if self._over or not getattr(ddp, "require_backward_grad_sync", True):
             return
+        if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
+            return  # a look at values would break the capture
         values = sample(parameters)
         if self._values is not None and values != self._values:
             self._changes += 1

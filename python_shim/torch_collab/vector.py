@@ -5,6 +5,7 @@ parameters while the script trains.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import weakref
 from collections.abc import Mapping
@@ -40,6 +41,8 @@ class Entry:
         what = self.kind if self.left_out else "buffer" if self.buffer else "trained" if self.trained else "frozen"
         return f"{self.name} {str(self.tensor.dtype).removeprefix('torch.')} {list(self.tensor.shape)} {what}"
 
+
+_versions = itertools.count(1)
 
 # What each DDP was constructed to train: id() of parameters that its reducer keeps alive.
 Constructed = Mapping["DistributedDataParallel", frozenset[int]]
@@ -114,7 +117,7 @@ class Vector:
 
     def __init__(self, modules: list[DistributedDataParallel], entries: list[Entry], ranks: int) -> None:
         self.entries = entries
-        self.version = 0  # one more with each new object
+        self.version = 0  # another one, never used again, with each new object
         self._modules: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet(modules)
         self._roots = [weakref.ref(ddp.module) for ddp in modules]
         self.look_again = False  # a round has passed: walk through the modules
@@ -162,7 +165,7 @@ class Vector:
         self._index()
 
     def _index(self) -> None:
-        self.version += 1
+        self.version = next(_versions)
         trained = [entry for entry in self.entries if entry.trained]
         self._positions = {id(entry.tensor): position for position, entry in enumerate(trained)}
         self.parameters = [entry.tensor for entry in trained if not entry.buffer]
@@ -204,6 +207,9 @@ class Vector:
                 if id(entry.tensor) not in {id(other) for other in now.values()}:
                     raise RuntimeError(self._gone(entry))
                 continue  # the same tensor under another name: tied, or its module was renamed
+            if not entry.buffer and not isinstance(tensor, torch.nn.Parameter):
+                self.look_again = True  # torch.func.functional_call has put another there for the time of a call
+                continue
             if (tensor.shape, tensor.dtype) != (entry.tensor.shape, entry.tensor.dtype):
                 raise RuntimeError(
                     f"collab: {entry.describe()} is {str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)} by "

@@ -69,6 +69,8 @@ TEST(Generations, EachBeginsWithAnAnchorOfItsOwnAndEndsAlike) {
 TEST(Generations, ASiteThatIsBehindTrainsAlone) {
   Swarm swarm = swarm_of(1, CodecId::kFp32);  // the coordinator waits for one
   swarm.config.sync_every = {2, {}};
+  swarm.config.heartbeat = std::chrono::milliseconds(100);
+  swarm.config.link_grace = std::chrono::milliseconds(500);  // for sites of an earlier generation, which may return
   swarm.start_coordinator();
   const auto ahead = std::make_shared<PlainVector>(fresh_values(swarm.elements, 1));
   std::atomic<bool> begun = false;

@@ -27,7 +27,6 @@ REFUSALS = {
     "bad option": ["zap", "fp16"],
     "foreign options": ["the collab backend takes torch_collab.Options"],
     "no world": ['call init_process_group("collab") first'],
-    "late_ddp": ["made after the first training forward", "before the first training forward"],
     "zero": ["ZeroRedundancyOptimizer", "process_group=torch_collab.site_group()"],
     "post_local_sgd": ["PeriodicModelAverager", "process_group=torch_collab.site_group()"],
     "fsdp": ["FullyShardedDataParallel", "Use DistributedDataParallel"],

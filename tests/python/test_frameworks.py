@@ -139,7 +139,8 @@ def test_what_is_no_plain_tensor_is_neither_lent_nor_trusted() -> None:
         (torch.zeros(4, dtype=torch.uint8), "uint8"),
     ):
         optimizer = with_state(exp_avg=moment)
-        world: Any = SimpleNamespace(optimizers=[optimizer], vector=((id(optimizer.param_groups[0]["params"][0]), 4),))
+        trained = ((id(optimizer.param_groups[0]["params"][0]), 4),)
+        world: Any = SimpleNamespace(optimizers=[optimizer], vector=SimpleNamespace(trained=trained))
         with pytest.raises(moments.Unsuitable, match=rf"keeps exp_avg as .*{named}.*, which is not lent"):
             moments._copy(world)
     assert steps._unfit({"exp_avg": torch.zeros(4).as_subclass(Strange)}), "what cannot be looked at starts anew"

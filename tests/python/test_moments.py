@@ -17,7 +17,10 @@ from torch_collab import moments
 def world_of(*optimizers: torch.optim.Optimizer) -> Any:
     parameters = [p for optimizer in optimizers for group in optimizer.param_groups for p in group["params"]]
     return SimpleNamespace(
-        optimizers=list(optimizers), vector=tuple((id(p), p.numel()) for p in parameters), is_leader=True, wish=None
+        optimizers=list(optimizers),
+        vector=SimpleNamespace(trained=tuple((id(p), p.numel()) for p in parameters)),
+        is_leader=True,
+        wish=None,
     )
 
 
@@ -34,7 +37,7 @@ def trained(kind: type[torch.optim.Optimizer], steps: int = 3, **options: Any) -
 
 def load(optimizer: torch.optim.Optimizer, text: str, data: torch.Tensor) -> None:
     world = world_of(optimizer)
-    wish = moments.Wish(data, moments.parts_of(text, [n for _, n in world.vector]), len(world.vector))
+    wish = moments.Wish(data, moments.parts_of(text, [n for _, n in world.vector.trained]), len(world.vector.trained))
     moments._load(world, wish, optimizer)
     assert wish.left == 0
 

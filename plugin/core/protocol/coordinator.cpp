@@ -59,7 +59,7 @@ void Coordinator::State::on_event(const Received& event) {
   const auto link = links.find(event.link);
   if (link == links.end()) {
     forget_applicant(event.link);
-    generations.forget(event.link);
+    generations.forget(event.link, now);
     out.emplace_back(Hangup{event.link, "this link has not joined the swarm '" + config.swarm + "', but sent " +
                                             std::string(wire::name_of(event.message)) + "; a site sends Join first"});
     return;
@@ -96,7 +96,7 @@ void Coordinator::State::on_event(const Closed& event) {
   const auto link = links.find(event.link);
   if (link == links.end()) {
     claims.erase(event.link);
-    generations.forget(event.link);
+    generations.forget(event.link, now);
     forget_applicant(event.link);
     return;
   }

@@ -81,7 +81,7 @@ std::string Coordinator::State::init_from_difference(const wire::Join& join) con
 
 // Of later generations nobody is waited for but who has left for them.
 bool Coordinator::State::init_from_missed() const {
-  if (generations.follows()) return false;
+  if (generations.current() > 1) return false;
   const std::string named = init_from().first;
   const MemberRecord* site = named.empty() ? nullptr : member_named(named);
   return !named.empty() && (site == nullptr || site->helper) && !anybody_resumes();
@@ -126,7 +126,7 @@ void Coordinator::State::choose_anchor() {
   if (anchor) return;
   // A helper holds what it was given, or nothing that anybody would train from.
   const bool brought = sites_here() > 0 || anybody_resumes();
-  const bool complete = generations.expected(now).empty();  // they left the generation before for this one
+  const bool complete = generations.expected_here(now).empty();  // they left the generation before for this one
   const bool all_here = (gathered || sites_here() >= sites_wanted()) && complete && !init_from_missed();
   const bool enough = brought && (last_anchor ? !last_anchor_missed() : all_here);
   if (!enough || !may_begin()) {
@@ -187,7 +187,7 @@ void Coordinator::State::start_gathering() {
 }
 
 std::string Coordinator::State::gathered_in_words() const {
-  const std::vector<std::string> on_their_way = generations.expected(now);
+  const std::vector<std::string> on_their_way = generations.expected_here(now);
   return std::to_string(sites_here()) + " of " + std::to_string(sites_wanted()) + " sites are here (" +
          join_words(member_list()) + (refused_who.empty() ? "" : "; " + refused_who + " was refused: " + refused_why) +
          ")" + (on_their_way.empty() ? "" : ", on their way: " + join_words(on_their_way));

@@ -8,16 +8,24 @@
 namespace collab::protocol {
 namespace {
 
+constexpr const char* kAnotherModel = "the swarm goes on to another model";
+
 std::string generation_in_words(std::uint32_t generation) { return "generation " + std::to_string(generation); }
 
 }  // namespace
 
-// A helper fits any generation: it has no model.
-bool Coordinator::State::trains_here() const {
+std::size_t Coordinator::State::trainers_here() const {
   const auto trains = [](const auto& applicant) { return !applicant.second.join.helper; };
-  return sites_here() > 0 || std::any_of(applicants.begin(), applicants.end(), trains);
+  return sites_here() + static_cast<std::size_t>(std::count_if(applicants.begin(), applicants.end(), trains));
 }
 
+std::string Coordinator::State::trainers_in_words() const {
+  std::vector<std::string> names = member_list();
+  for (const auto& [link, applicant] : applicants) names.push_back(applicant.join.site);
+  return join_words(names);
+}
+
+// A helper fits any generation: it has no model.
 bool Coordinator::State::fits_generation(const wire::Join& join) const {
   if (join.helper) return true;
   if (join.generation != generations.current()) return false;
@@ -46,16 +54,25 @@ void Coordinator::State::begin_generation(std::uint32_t generation) {
     for (const auto& [id, member] : members) here.push_back(id);
     for (const SiteId id : here) {
       const MemberRecord member = members.at(id);
+      strike(member);
       if (!member.helper) {
-        strike(member);
         tell_behind(member.link, member.name);
         remove(id, "the swarm goes on to " + generation_in_words(generation) + " of the model");
-      } else {
-        expel(id, "the swarm goes on to another model");
+      } else if (member.standing == Standing::kActive) {
+        expel(id, kAnotherModel);
+      } else {  // one that has not adopted yet would take a refusal for its end
+        out.emplace_back(Hangup{member.link, kAnotherModel});
+        remove(id, kAnotherModel);
       }
     }
     const std::map<LinkId, Applicant> comers = std::exchange(applicants, {});
-    for (const auto& [link, applicant] : comers) tell_behind(link, applicant.join.site);
+    for (const auto& [link, applicant] : comers) {
+      if (applicant.join.helper) {
+        out.emplace_back(Hangup{link, kAnotherModel});
+      } else {
+        tell_behind(link, applicant.join.site);
+      }
+    }
     voters.clear();
     remembered.reset();
     settled.reset();
@@ -83,16 +100,17 @@ void Coordinator::State::tell_behind(LinkId link, const std::string& who) {
 void Coordinator::State::tell_who_waits() {
   const bool here = trains_here();
   for (auto& [link, waiting] : generations.waiting()) {
-    if (std::exchange(waiting.told, true)) continue;
+    if (now < waiting.tell) continue;
+    waiting.tell = later(now, config.heartbeat);  // it hears that we are there
     const std::string own = generation_in_words(waiting.join.generation);
-    const std::string others =
-        here ? join_words(member_list()) + " still at " + generation_in_words(generations.current())
-             : "those who trained " + generation_in_words(generations.current());
+    const std::string others = here ? trainers_in_words() + " still at " + generation_in_words(generations.current())
+                                    : "those who may train another one and come back";
     const std::string limit = here ? in_seconds(config.join_timeout) + " (COLLAB_JOIN_TIMEOUT)"
                                    : in_seconds(config.link_grace) + " (COLLAB_LINK_GRACE)";
     const std::string reason =
         "this site is at " + own + " of the model and waits for " + others + ", at most " + limit;
     out.emplace_back(Send{link, wire::Hold{reason}});
+    if (std::exchange(waiting.announced, true)) continue;
     note(Note::Level::kInfo, "waiting", waiting.join.site + ": " + reason, {{"who", json_quote(waiting.join.site)}});
   }
 }
@@ -106,15 +124,15 @@ void Coordinator::State::on_generation_tick() {
   for (const auto& [link, one] : waiting) next = std::min(next, one.join.generation);
   const auto ahead = static_cast<std::size_t>(
       std::count_if(waiting.begin(), waiting.end(), [&](const auto& w) { return w.second.join.generation == next; }));
-  if (ahead >= sites_here() + applicants.size()) return begin_generation(next);
+  if (ahead >= trainers_here()) return begin_generation(next);
   std::vector<std::pair<LinkId, std::string>> refused;
   for (const auto& entry : waiting) {
     if (late(entry)) refused.emplace_back(entry.first, entry.second.join.site);
   }
   for (const auto& [link, who] : refused) {
-    generations.forget(link);
+    generations.drop(link);
     refuse_link(link, who,
-                join_words(member_list()) + " have not come to this site's generation of the model within " +
+                trainers_in_words() + " have not come to this site's generation of the model within " +
                     in_seconds(config.join_timeout) + " (COLLAB_JOIN_TIMEOUT), they train generation " +
                     std::to_string(generations.current()) +
                     ": train the same models in the same order everywhere, or raise COLLAB_JOIN_TIMEOUT");

@@ -101,7 +101,11 @@ bool Coordinator::State::most_come_with(const wire::Join& join) const {
 
 void Coordinator::State::on_join(LinkId link, const wire::Join& join) {
   if (join.swarm == config.swarm && links.count(link) == 0 && !fits_generation(join)) {
-    return generations.wait(link, join, now);  // settled as soon as this event has been looked at
+    if (const auto replaced = generations.wait(link, join, now)) {
+      out.emplace_back(Hangup{*replaced, "replaced by a new link of " + join.site});
+    }
+    changed = true;  // it is settled as soon as this event has been looked at
+    return;
   }
   // Whom a majority has put into office is not deposed by a stranger.
   if (in_office && join.swarm == config.swarm && (founded || refusal(join).empty())) {

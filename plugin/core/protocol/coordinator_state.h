@@ -288,7 +288,10 @@ struct Coordinator::State {
   [[nodiscard]] TimePoint next_deadline() const;
 
   // coordinator_generation.cpp
-  [[nodiscard]] bool trains_here() const;  // somebody who is a member, or asks to be one
+  // Sites that are members, or ask to be; helpers train nothing.
+  [[nodiscard]] std::size_t trainers_here() const;
+  [[nodiscard]] bool trains_here() const { return trainers_here() > 0; }
+  [[nodiscard]] std::string trainers_in_words() const;
   [[nodiscard]] bool fits_generation(const wire::Join& join) const;
   void settle_generations();  // who waits may be let in, or is behind
   void begin_generation(std::uint32_t generation);

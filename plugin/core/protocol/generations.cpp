@@ -9,14 +9,34 @@ namespace collab::protocol {
 
 void Generations::begin(std::uint32_t generation, TimePoint now) {
   follows_ = std::ranges::any_of(expected_, [&](const auto& e) { return e.second.generation == generation; });
-  std::erase_if(expected_, [&](const auto& e) { return e.second.generation != generation; });
+  std::erase_if(expected_, [&](const auto& e) { return e.second.generation < generation; });
   current_ = generation;
   last_seen_ = now;
 }
 
-void Generations::wait(LinkId link, wire::Join join, TimePoint now) {
-  std::erase_if(waiting_, [&](const auto& entry) { return entry.second.join.site == join.site; });  // on a newer link
-  waiting_[link] = Waiting{std::move(join), now};
+std::optional<LinkId> Generations::wait(LinkId link, wire::Join join, TimePoint now) {
+  // Nothing is known here of what sites train: a swarm of the first generations may be about to come.
+  if (current_ == 0 && waiting_.empty()) last_seen_ = now;
+  std::erase_if(lost_, [&](const auto& entry) { return now >= entry.second.second; });
+  std::optional<LinkId> replaced;
+  TimePoint since = now;
+  if (const auto lost = lost_.find(join.site); lost != lost_.end()) since = lost->second.first;
+  for (const auto& [other, waiting] : waiting_) {
+    if (waiting.join.site != join.site || other == link) continue;
+    replaced = other;
+    since = waiting.since;
+  }
+  if (replaced) waiting_.erase(*replaced);
+  lost_.erase(join.site);
+  waiting_[link] = Waiting{std::move(join), since, now};
+  return replaced;
+}
+
+void Generations::forget(LinkId link, TimePoint now) {
+  const auto found = waiting_.find(link);
+  if (found == waiting_.end()) return;
+  lost_[found->second.join.site] = {found->second.since, later(now, kRemembered)};
+  waiting_.erase(found);
 }
 
 std::map<LinkId, wire::Join> Generations::take(std::uint32_t generation) {
@@ -42,7 +62,8 @@ std::map<LinkId, wire::Join> Generations::take_earlier_than(std::uint32_t genera
 std::uint32_t Generations::proven() const {
   std::uint32_t latest = 0;
   for (const auto& [link, waiting] : waiting_) {
-    if (!waiting.join.report.voters.empty()) latest = std::max(latest, waiting.join.generation);
+    const wire::Report& report = waiting.join.report;
+    if (report.remembers && !report.voters.empty()) latest = std::max(latest, waiting.join.generation);
   }
   return latest;
 }
@@ -59,6 +80,14 @@ std::vector<std::string> Generations::expected(TimePoint now) const {
   return names;
 }
 
+std::vector<std::string> Generations::expected_here(TimePoint now) const {
+  std::vector<std::string> names;
+  for (const auto& [site, expected] : expected_) {
+    if (now < expected.until && expected.generation == current_) names.push_back(site);
+  }
+  return names;
+}
+
 std::uint32_t Generations::expected_generation(TimePoint now) const {
   std::uint32_t earliest = 0;
   for (const auto& [site, expected] : expected_) {
@@ -69,7 +98,7 @@ std::uint32_t Generations::expected_generation(TimePoint now) const {
 
 std::optional<std::uint32_t> Generations::may_begin(TimePoint now, Duration grace, bool ended) const {
   if (waiting_.empty()) return std::nullopt;
-  if (const std::uint32_t trained = proven(); trained != 0) return trained;
+  if (const std::uint32_t trained = proven(); trained > current_) return trained;
   std::uint32_t lowest = UINT32_MAX;
   for (const auto& [link, waiting] : waiting_) lowest = std::min(lowest, waiting.join.generation);
   if (const std::uint32_t wanted = expected_generation(now);
@@ -78,7 +107,8 @@ std::optional<std::uint32_t> Generations::may_begin(TimePoint now, Duration grac
     return here ? std::optional(wanted) : std::nullopt;
   }
   const bool returns = lowest == current_;
-  const bool open = current_ == 0 || ended || returns || now >= later(last_seen_, grace);
+  const bool first = current_ == 0 && lowest == 1;
+  const bool open = first || ended || returns || now >= later(last_seen_, grace);
   return open ? std::optional(lowest) : std::nullopt;
 }
 
@@ -89,7 +119,10 @@ TimePoint Generations::next_deadline(TimePoint now, Duration grace, Duration pat
   };
   for (const auto& [site, expected] : expected_) consider(expected.until);
   if (!waiting_.empty()) consider(later(last_seen_, grace));
-  for (const auto& [link, waiting] : waiting_) consider(later(waiting.since, patience));
+  for (const auto& [link, waiting] : waiting_) {
+    consider(later(waiting.since, patience));
+    consider(waiting.tell);
+  }
   return next;
 }
 

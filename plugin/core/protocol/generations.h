@@ -27,8 +27,9 @@ class Generations {
  public:
   struct Waiting {
     wire::Join join;
-    TimePoint since{};
-    bool told = false;  // that it waits
+    TimePoint since{};       // also over links that were lost
+    TimePoint tell{};        // that it waits, from then on
+    bool announced = false;  // in the log
   };
 
   // Of those who are here, or were here last; 0: nobody ever was.
@@ -38,22 +39,25 @@ class Generations {
   void begin(std::uint32_t generation, TimePoint now);
 
   // ---- those who wait
-  void wait(LinkId link, wire::Join join, TimePoint now);
-  void forget(LinkId link) { waiting_.erase(link); }
+  // Gives the link that this one replaces, if any.
+  std::optional<LinkId> wait(LinkId link, wire::Join join, TimePoint now);
+  void forget(LinkId link, TimePoint now);          // its link is lost: it may come back
+  void drop(LinkId link) { waiting_.erase(link); }  // it was refused
   [[nodiscard]] std::map<LinkId, Waiting>& waiting() { return waiting_; }
   [[nodiscard]] const std::map<LinkId, Waiting>& waiting() const { return waiting_; }
   // Those of one generation wait no longer.
   [[nodiscard]] std::map<LinkId, wire::Join> take(std::uint32_t generation);
   [[nodiscard]] std::map<LinkId, wire::Join> take_earlier_than(std::uint32_t generation);
-  // The latest generation that one who waits has been a member of: a swarm trains it already. 0: none.
+  // The latest generation that one who waits has been a member of, in this life: a swarm trains it already. 0: none.
+  // What a process that was started again has read from a file proves nothing: it may be of an earlier run.
   [[nodiscard]] std::uint32_t proven() const;
 
   // ---- those who have left for a later generation
   void left_for(const std::string& site, std::uint32_t generation, TimePoint until);
   void came(const std::string& site) { expected_.erase(site); }
-  // Of the generation that is to come, or is here: who may still come to it, by name.
-  [[nodiscard]] std::vector<std::string> expected(TimePoint now) const;
-  [[nodiscard]] std::uint32_t expected_generation(TimePoint now) const;  // the earliest; 0: nobody is expected
+  [[nodiscard]] std::vector<std::string> expected(TimePoint now) const;       // by name
+  [[nodiscard]] std::vector<std::string> expected_here(TimePoint now) const;  // in the generation that is here
+  [[nodiscard]] std::uint32_t expected_generation(TimePoint now) const;       // the earliest; 0: nobody is expected
 
   // Somebody trains here at this moment.
   void seen(TimePoint now) { last_seen_ = now; }
@@ -61,6 +65,8 @@ class Generations {
   // who have left for the next to arrive there.
   [[nodiscard]] std::optional<std::uint32_t> may_begin(TimePoint now, Duration grace, bool ended) const;
   [[nodiscard]] TimePoint next_deadline(TimePoint now, Duration grace, Duration patience) const;
+
+  static constexpr Duration kRemembered = std::chrono::seconds(60);
 
  private:
   struct Expected {
@@ -73,6 +79,8 @@ class Generations {
   TimePoint last_seen_{};
   std::map<LinkId, Waiting> waiting_;
   std::map<std::string, Expected> expected_;
+  // Whose link was lost while it waited: since when it had waited, and until when that is remembered.
+  std::map<std::string, std::pair<TimePoint, TimePoint>> lost_;
 };
 
 }  // namespace collab::protocol

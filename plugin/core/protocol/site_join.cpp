@@ -125,7 +125,8 @@ void Site::State::on_hold(const wire::Hold& told) {
   }
   if (!hold) note(Note::Level::kInfo, "waiting", told.reason);
   hold = told.reason;
-  up.answer_by = up.give_up = later(now, 2 * config.join_timeout);
+  up.answer_by = later(now, up.grace);  // it says so again with each heartbeat
+  if (!std::exchange(was_held, true)) up.give_up = later(now, 2 * config.join_timeout);
 }
 
 void Site::State::on_welcome(const wire::Welcome& welcome) {

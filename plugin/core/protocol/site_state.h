@@ -232,6 +232,7 @@ struct Site::State {
   OptimizerWish wish;
   std::map<LinkId, std::vector<wire::FetchAnchor>> fetches;  // asked of us before our anchor was in place
   std::optional<wire::Leave> farewell;  // this site leaves: to be said to the coordinator, once there is one
+  bool was_held = false;                // at any coordinator
   std::optional<std::string> hold;      // kAsking: the coordinator has said for whom this site waits there
   TimePoint leave_by = kNever;
   // Of the step under way.

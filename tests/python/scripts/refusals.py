@@ -44,12 +44,6 @@ def step(ddp: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
     optimizer.step()
 
 
-def late_ddp() -> None:
-    for seed in (0, 5):
-        ddp = DistributedDataParallel(small_model(seed))
-        step(ddp, torch.optim.SGD(ddp.parameters(), lr=0.1))
-
-
 def zero() -> None:
     from torch.distributed.optim import ZeroRedundancyOptimizer
 
@@ -83,7 +77,7 @@ knob("COLLAB_CONNECTIONS", "100000")
 expect("bad option", ValueError, lambda: init("bad option", torch_collab.Options(codec="zap")))
 expect("foreign options", ValueError, lambda: init("foreign options", dist.ProcessGroupGloo._Options()))
 expect("no world", RuntimeError, lambda: print(torch_collab.sites()))
-for body in (late_ddp, zero, post_local_sgd, fsdp, too_early):
+for body in (zero, post_local_sgd, fsdp, too_early):
     init(body.__name__)
     expect(body.__name__, RuntimeError, body)
     dist.destroy_process_group()

@@ -51,9 +51,47 @@ TEST(CoordinatorGeneration, WhoLeftForTheNextAndNeverComesIsNotWaitedForLonger) 
   EXPECT_EQ(sent<wire::Adopt>(c.pass(seconds(61), {3})).size(), 1U);
 }
 
+// A coordinator that knows nothing gives those who may train an earlier one, and return, the grace.
+TEST(CoordinatorGeneration, ALaterGenerationBeginsAtAFreshCoordinatorAfterTheGrace) {
+  CoordinatorHarness c;
+  EXPECT_EQ(sent<wire::Hold>(c.hear(1, join_at("paris", 2))).size(), 1U);
+  wire::Join tokyo = join_at("tokyo", 1);
+  tokyo.offer = {RunId{9}, RoundId{4}, kRight};
+  tokyo.report.voters = {{SiteId{0}, "tokyo"}};
+  tokyo.report.remembers = true;
+  const auto returned = c.hear(2, tokyo);
+  EXPECT_EQ(sent<wire::Propose>(returned).size(), 1U) << notes(returned);
+  EXPECT_TRUE(sent<wire::Refuse>(returned).empty()) << "nobody is behind one that waits";
+}
+
+TEST(CoordinatorGeneration, WhatAProcessHasReadFromAFileProvesNothing) {
+  CoordinatorHarness c;
+  c.gather({"paris", "tokyo"});
+  static_cast<void>(c.hear(1, wire::Leave{"on", 2}));
+  wire::Join paris = join_at("paris", 2);
+  paris.offer = {RunId{9}, RoundId{4}, kRight};
+  paris.report.voters = {{SiteId{0}, "paris"}, {SiteId{1}, "tokyo"}};  // of the same script's last run
+  const auto early = c.hear(3, paris);
+  EXPECT_TRUE(sent<wire::Refuse>(early).empty()) << notes(early);
+  EXPECT_EQ(sent<wire::Hold>(early).size(), 1U);
+}
+
+TEST(CoordinatorGeneration, WhoLosesItsLinkDoesNotWaitFromTheBeginning) {
+  CoordinatorHarness c;
+  c.gather({"paris", "tokyo"});
+  static_cast<void>(c.hear(1, wire::Leave{"on", 2}));
+  static_cast<void>(c.hear(3, join_at("paris", 2)));
+  static_cast<void>(c.pass(seconds(200), {2, 3}));
+  static_cast<void>(c.close(3));
+  static_cast<void>(c.hear(4, join_at("paris", 2)));
+  const auto later = c.pass(seconds(101), {2, 4});
+  EXPECT_EQ(sent<wire::Refuse>(later).size(), 1U) << "tokyo is behind";
+}
+
 TEST(CoordinatorGeneration, OneThatIsBehindIsToldSo) {
   CoordinatorHarness c;
   static_cast<void>(c.hear(1, join_at("paris", 3)));
+  EXPECT_EQ(sent<wire::Welcome>(c.pass(seconds(61))).size(), 1U);
   const auto told = c.hear(2, join_at("tokyo", 1));
   const auto refusals = sent<wire::Refuse>(told);
   ASSERT_EQ(refusals.size(), 1U);
@@ -97,7 +135,8 @@ TEST(CoordinatorGeneration, FewerThanHalfAreToldThatNobodyComes) {
 TEST(CoordinatorGeneration, WhoWasHereMayComeBackBeforeAnotherGenerationBegins) {
   CoordinatorHarness c;
   static_cast<void>(c.hear(1, join_at("paris", 2, 2)));
-  const auto begun = sent<wire::Adopt>(c.hear(2, join_at("tokyo", 2, 2)));
+  static_cast<void>(c.hear(2, join_at("tokyo", 2, 2)));
+  const auto begun = sent<wire::Adopt>(c.pass(seconds(61)));
   ASSERT_EQ(begun.size(), 2U);
   const RunId run = begun[0].second.run;
   for (std::uint64_t link : {1, 2}) static_cast<void>(c.hear(link, wire::Adopted{run, RoundId{0}, kRight}));
@@ -170,11 +209,14 @@ TEST(SiteGeneration, HoldPutsOffTheEndOfTheWait) {
   SiteHarness s;
   static_cast<void>(s.step(Begin{join_at("paris", 2)}));
   static_cast<void>(s.step(CoordinatorConnected{LinkId{1}}));
-  static_cast<void>(s.hear(1, wire::Hold{"tokyo is still at generation 1"}));
-  const auto waited = s.pass(seconds(400));
-  EXPECT_TRUE(all<Hangup>(waited).empty()) << notes(waited);
-  EXPECT_TRUE(all<Failed>(waited).empty());
-  EXPECT_EQ(all<Failed>(s.pass(seconds(300))).size(), 1U) << "the coordinator should have said something by now";
+  for (int second = 0; second < 400; ++second) {
+    static_cast<void>(s.hear(1, wire::Hold{"tokyo is still at generation 1"}));
+    const auto waited = s.pass(seconds(1));
+    ASSERT_TRUE(all<Hangup>(waited).empty()) << notes(waited);
+    ASSERT_TRUE(all<Failed>(waited).empty());
+  }
+  EXPECT_EQ(all<Hangup>(s.pass(seconds(70))).size(), 1U) << "a coordinator that has fallen silent is left";
+  EXPECT_EQ(all<Failed>(s.pass(seconds(300))).size(), 1U) << "twice COLLAB_JOIN_TIMEOUT is over";
 }
 
 TEST(SiteGeneration, ASiteThatIsBehindEndsWithAnErrorOfItsOwn) {
