@@ -50,6 +50,12 @@ at::Tensor combine_rows(const at::Tensor& rows, c10d::ReduceOp::RedOpType op) {
 
 }  // namespace
 
+at::Tensor as_gloo_sums(const at::Tensor& flat) { return flat.scalar_type() == at::kShort ? flat.to(at::kInt) : flat; }
+
+void take_gloo_sum(at::Tensor& flat, const at::Tensor& sum) {
+  if (!sum.is_same(flat)) flat.copy_(sum);
+}
+
 void divide_sum(at::Tensor& sum, std::int64_t ranks) {
   if (!at::isIntegralType(sum.scalar_type(), /*includeBool=*/false)) {
     sum.div_(ranks);
@@ -70,13 +76,12 @@ OrderedReducer::OrderedReducer(c10::intrusive_ptr<c10d::Backend> site, c10::intr
 void OrderedReducer::over_this_site(at::Tensor& flat, const c10d::ReduceOp& op, const Deadline& deadline) {
   if (!site_) return;
   named("reducing within the site", [&] {
-    // Gloo has no int16; the lower half of a sum of int32 is what the sum of int16 wraps to.
-    std::vector<at::Tensor> tensors{flat.scalar_type() == at::kShort ? flat.to(at::kInt) : flat};
+    std::vector<at::Tensor> tensors{as_gloo_sums(flat)};
     c10d::AllreduceOptions opts;
     opts.reduceOp = op;
     opts.timeout = deadline.left();
     site_->allreduce(tensors, opts)->wait();
-    if (!tensors[0].is_same(flat)) flat.copy_(tensors[0]);
+    take_gloo_sum(flat, tensors[0]);
   });
 }
 

@@ -37,6 +37,11 @@ struct SumCall {
   std::uint64_t number = 0;  // among the calls of the group; 0: not over the meeting
 };
 
+// What Gloo sums in the tensor's place, and the sum back into the tensor. Gloo has no int16; the lower half of a sum of
+// int32 is what the sum of int16 wraps to.
+[[nodiscard]] at::Tensor as_gloo_sums(const at::Tensor& flat);
+void take_gloo_sum(at::Tensor& flat, const at::Tensor& sum);
+
 // The mean that belongs to a sum. Integers are divided towards zero, as NCCL divides them.
 void divide_sum(at::Tensor& sum, std::int64_t ranks);
 

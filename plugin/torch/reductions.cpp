@@ -108,15 +108,14 @@ bool CollabBackend::in_communication_hook() const {
 // Gloo sums, in the order of issue; the division comes behind.
 CollabBackend::WorkPtr CollabBackend::post_integer_mean(ReduceJob job) {
   at::Tensor flat = flatten(job);
-  // Gloo has no int16; the lower half of a sum of int32 is what the sum of int16 wraps to.
-  Tensors sums{flat.scalar_type() == at::kShort ? flat.to(at::kInt) : flat};
+  Tensors sums{as_gloo_sums(flat)};
   c10d::AllreduceOptions opts;
   opts.timeout = job.timeout;
   WorkPtr inner = options_.world->allreduce(sums, opts);
   auto body = [inner = std::move(inner), sum = sums[0], flat, size = size_,
                deliver = std::move(job.deliver)]() mutable {
     inner->wait();
-    if (!sum.is_same(flat)) flat.copy_(sum);
+    take_gloo_sum(flat, sum);
     divide_sum(flat, size);
     deliver(flat);
   };

@@ -206,10 +206,10 @@ def make_session(
     resumed: bool = False,
 ) -> Session:
     """`model` has a row (name, dtype, shape, "averaged", "frozen" or "left out", digest of the latter two or "") for
-    every tensor sites compare; `parameters` are
-    the vector's tensors in order, of which the first `compared_elements` must be alike at the site's ranks (default:
-    all). `site_group` is a backend over the site's ranks that nobody else uses (None for one
-    rank); `transport` is needed at site_rank 0, where `resumed` says that the script had loaded a state."""
+    every tensor sites compare; `parameters` are the vector's tensors in order, of which the first `compared_elements`
+    must be alike at the site's ranks (default: all). `site_group` is a backend over the site's ranks that nobody else
+    uses (None for one rank); `transport` is needed at site_rank 0, where `resumed` says that the script had loaded a
+    state."""
 
 class CoordinatorServer:
     @property

@@ -37,7 +37,7 @@ _WAYS = frozenset({"foreach", "fused", "capturable", "differentiable", "maximize
 _COUNTS = frozenset({"step", "mu_product"})
 _SHARED_AT_ONCE = 64 << 20
 # State of another class (torchao's OptimState8bit) holds more than a copy of its numbers would.
-_PLAIN = (torch.Tensor, torch.nn.Parameter)
+PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
 class Unsuitable(Exception):
@@ -154,7 +154,7 @@ def _described(
     for name, value in optimizer.state[parameter].items():
         if value is None:
             continue
-        if isinstance(value, torch.Tensor) and type(value) not in _PLAIN:
+        if isinstance(value, torch.Tensor) and type(value) not in PLAIN:
             raise Unsuitable(f"{kind} keeps {name} as {type(value).__name__}, which is not lent")
         if isinstance(value, torch.Tensor) and name not in _COUNTS and value.shape == parameter.shape:
             sent = _SENT_AS.get(value.dtype)

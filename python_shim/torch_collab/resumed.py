@@ -53,10 +53,16 @@ def _note(module: torch.nn.Module) -> None:
 
 
 def seen(world: World, entries: Sequence[Entry]) -> bool:
-    """At the first training forward. The notes are needed no longer."""
-    trained = frozenset(id(entry.tensor) for entry in entries if entry.trained)
-    modules = [module for module in (ref() for ref in world.loaded.values()) if module is not None]
+    """At the first training forward of a generation, at the site's leader, whose word alone counts; False elsewhere.
+
+    The notes are needed no longer.
+    """
+    loaded = list(world.loaded.values())
     world.loaded.clear()
+    if not world.is_leader:
+        return False
+    trained = frozenset(id(entry.tensor) for entry in entries if entry.trained)
+    modules = [module for module in (ref() for ref in loaded) if module is not None]
     # What was loaded into frozen parameters alone, a backbone's, is the same at all sites.
     held = (
         tensor for module in modules for slots in (module._parameters, module._buffers) for tensor in slots.values()

@@ -85,7 +85,7 @@ class World:
     cycle: OptimizerCycle = field(default_factory=OptimizerCycle)
     stepped_in_backward: bool = False
     unseen: UnseenSteps = field(default_factory=UnseenSteps)
-    loaded: dict[int, weakref.ref[Module]] = field(default_factory=dict)  # load_state_dict, before the session
+    loaded: dict[int, weakref.ref[Module]] = field(default_factory=dict)  # since the last generation began
     wish: Wish | None = None  # for a member's optimiser state, until our optimisers have stepped
 
     @property

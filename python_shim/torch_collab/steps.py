@@ -151,7 +151,7 @@ def _unfit(held: Any) -> bool:
 
 
 def _is_finite(value: torch.Tensor) -> bool:
-    if type(value) not in (torch.Tensor, torch.nn.Parameter):
+    if type(value) not in moments.PLAIN:
         # A class of its own, as 8-bit optimizers have it, knows few operations. One that cannot say starts anew.
         try:
             value = value.dequantize()

@@ -218,9 +218,8 @@ class Vector:
                 )
             if self._ranks > 1 and not entry.buffer:
                 raise RuntimeError(
-                    f"collab: {entry.name} is another Parameter object than the one DistributedDataParallel was made "
-                    "with (load_state_dict(assign=True), or an assignment to the attribute): its gradient is not "
-                    "averaged over the ranks of this site any more. Load without assign=True, or make a new "
+                    _another_object(entry)
+                    + "is not averaged over the ranks of this site any more. Load without assign=True, or make a new "
                     "DistributedDataParallel after it"
                 )
             changed.append((self._positions[id(entry.tensor)], entry, tensor))
@@ -253,6 +252,13 @@ class Vector:
         )
 
 
+def _another_object(entry: Entry) -> str:
+    return (
+        f"collab: {entry.name} is another Parameter object than the one DistributedDataParallel was made with "
+        "(load_state_dict(assign=True), or an assignment to the attribute): its gradient "
+    )
+
+
 def check_known_to_ddp(modules: list[DistributedDataParallel], constructed: Constructed, entries: list[Entry]) -> None:
     """Of a site of several ranks: what is trained must be what the DDPs were constructed with."""
     if any(ddp not in constructed for ddp in modules):
@@ -261,9 +267,9 @@ def check_known_to_ddp(modules: list[DistributedDataParallel], constructed: Cons
     for entry in entries:
         if entry.trained and not entry.buffer and id(entry.tensor) not in known:
             raise RuntimeError(
-                f"collab: {entry.name} is another Parameter object than the one DistributedDataParallel was made with "
-                "(load_state_dict(assign=True), or an assignment to the attribute): its gradient would not be averaged "
-                "over the ranks of this site. Do it before the model is wrapped, or load without assign=True"
+                _another_object(entry)
+                + "would not be averaged over the ranks of this site. Do it before the model is wrapped, or load "
+                "without assign=True"
             )
 
 

@@ -146,6 +146,28 @@ def expect_success(finished: Sequence[Finished]) -> list[Finished]:
     return list(finished)
 
 
+def start_site(
+    script: str,
+    arguments: Sequence[str],
+    site: str,
+    index: int,
+    coordinator: str,
+    events: Path,
+    ranks: int = 1,
+    **environment: str,
+) -> Ranks:
+    """A site that is a world of its own, with a round every 20 steps."""
+    variables = {
+        "COLLAB_SITE": site,
+        "COLLAB_SITE_INDEX": str(index),
+        "COLLAB_COORDINATOR": coordinator,
+        "COLLAB_SYNC_EVERY": "20",
+        "COLLAB_EVENTS": str(events),
+        **environment,
+    }
+    return Ranks(script, arguments, [variables] * ranks)
+
+
 def run_worlds(folder: Path, coordinator: str, environments: dict[str, list[dict[str, str]]]) -> dict[str, Finished]:
     """worlds.py in sites that are worlds of their own, each with a folder of its own; gives their leaders."""
     worlds = {}

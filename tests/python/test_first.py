@@ -24,7 +24,7 @@ class Worldlike(SimpleNamespace):
     """As much of a World as `resumed` looks at."""
 
     def __init__(self) -> None:
-        super().__init__(pid=os.getpid(), session=None, loaded={})
+        super().__init__(pid=os.getpid(), session=None, loaded={}, is_leader=True)
 
 
 @pytest.fixture

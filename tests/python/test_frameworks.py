@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import torch
 from commands import Coordinator
-from ranks import Finished, Ranks, expect_success
+from ranks import Finished, Ranks, expect_success, start_site
 from torch_collab import moments, steps
 
 ROOT = Path(__file__).parents[2]
@@ -95,15 +95,8 @@ def test_a_state_of_8_bits_is_not_lent_and_the_late_site_starts_cold(tmp_path: P
     with Coordinator("--sites", "1") as coordinator:
 
         def start(site: str, index: int) -> Ranks:
-            environment = {
-                "COLLAB_SITE": site,
-                "COLLAB_SITE_INDEX": str(index),
-                "COLLAB_COORDINATOR": coordinator.address,
-                "COLLAB_SYNC_EVERY": "20",
-                "COLLAB_EVENTS": str(told),
-                "PYTHONPATH": path,
-            }
-            return Ranks("frameworks/eight_bit.py", ["torchao", str(tmp_path)], [environment])
+            script, arguments = "frameworks/eight_bit.py", ["torchao", str(tmp_path)]
+            return start_site(script, arguments, site, index, coordinator.address, told, PYTHONPATH=path)
 
         with start("paris", 0) as paris:
             paris.wait_for_line(0, "round 1:", 120)

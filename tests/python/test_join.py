@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from commands import Coordinator
-from ranks import Ranks, expect_success
+from ranks import Ranks, expect_success, start_site
 from torchruns import Nodes
 
 
@@ -19,14 +19,7 @@ def test_a_joiner_of_25_million_parameters_trains_soon(tmp_path: Path) -> None:
     with Coordinator("--sites", "2") as coordinator:
 
         def start(site: str, index: int) -> Ranks:
-            environment = {
-                "COLLAB_SITE": site,
-                "COLLAB_SITE_INDEX": str(index),
-                "COLLAB_COORDINATOR": coordinator.address,
-                "COLLAB_SYNC_EVERY": "20",
-                "COLLAB_EVENTS": str(events),
-            }
-            return Ranks("late.py", [str(tmp_path), site], [environment])
+            return start_site("late.py", [str(tmp_path), site], site, index, coordinator.address, events)
 
         worlds = [start("paris", 0), start("oslo", 1)]
         try:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 from commands import Coordinator
-from ranks import Finished, Ranks, expect_success
+from ranks import Finished, Ranks, expect_success, start_site
 from torch_collab import moments
 
 
@@ -213,15 +213,9 @@ class Joined:
         with Coordinator("--sites", "2") as coordinator:
 
             def start(site: str, index: int, kind: str, ranks: int, **more: str) -> Ranks:
-                variables = {
-                    "COLLAB_SITE": site,
-                    "COLLAB_SITE_INDEX": str(index),
-                    "COLLAB_COORDINATOR": coordinator.address,
-                    "COLLAB_SYNC_EVERY": "20",
-                    "COLLAB_EVENTS": str(folder / "events.jsonl"),
-                    **more,
-                }
-                return Ranks("moments.py", [str(folder), site, kind, before], [variables] * ranks)
+                arguments = [str(folder), site, kind, before]
+                events = folder / "events.jsonl"
+                return start_site("moments.py", arguments, site, index, coordinator.address, events, ranks, **more)
 
             try:
                 worlds += [start("paris", 0, members, 1), start("oslo", 1, members, 1)]

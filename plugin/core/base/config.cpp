@@ -10,23 +10,15 @@
 namespace collab {
 namespace {
 
-constexpr std::string_view kPrefix = "COLLAB_";
 // DiLoCo's outer learning rate (Douillard et al. 2023); plain averaging takes the mean as it is.
 constexpr double kNesterovLr = 0.7;
 
-std::string upper(std::string_view text) {
-  std::string out(text);
-  std::transform(out.begin(), out.end(), out.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
-  return out;
-}
 std::string lower(std::string_view text) {
   std::string out(text);
   std::transform(out.begin(), out.end(), out.begin(),
                  [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   return out;
 }
-std::string variable_of(const Knob& knob) { return std::string(kPrefix) + upper(knob.name); }
 
 const KnobRow* find_row(std::string_view name) {
   const auto rows = knob_rows();
@@ -52,10 +44,8 @@ class Loader {
   Loader() : settings_(knob_rows().size()) {}
 
   Status take_variable(const std::string& variable, const std::string& text) {
-    if (!variable.starts_with(kPrefix)) return {};
-    const std::string_view rest = std::string_view(variable).substr(kPrefix.size());
-    // Exactly the upper-case spelling: COLLAB_codec would work here and nowhere else.
-    const KnobRow* row = upper(rest) == rest ? find_row(lower(rest)) : nullptr;
+    if (!variable.starts_with(kVariablePrefix)) return {};
+    const KnobRow* row = row_of_variable(variable);
     if (row == nullptr) return check_stranger(variable, text);
     setting(*row) = {text, "environment", variable};
     return {};

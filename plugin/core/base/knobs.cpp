@@ -194,8 +194,7 @@ constexpr auto kRows = std::to_array<KnobRow>({
      format_whole<&C::site_count>},
     {{"init_from", "", "name", "1..64 characters",
       "The site whose parameters the swarm begins with: the first agreement waits for it. Default: who holds an "
-      "anchor, "
-      "else who had loaded a checkpoint, else the lowest site."},
+      "anchor, else who had loaded a checkpoint, else the lowest site."},
      kName,
      parse_text<&C::init_from, is_name, true>,
      format_text<&C::init_from>},
@@ -409,5 +408,16 @@ constexpr auto kRows = std::to_array<KnobRow>({
 }  // namespace
 
 std::span<const KnobRow> knob_rows() { return kRows; }
+
+std::string variable_of(const Knob& knob) {
+  std::string variable(kVariablePrefix);
+  for (const char c : knob.name) variable += c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
+  return variable;
+}
+
+const KnobRow* row_of_variable(std::string_view variable) {
+  const auto row = std::ranges::find_if(kRows, [&](const KnobRow& r) { return variable_of(r.knob) == variable; });
+  return row == kRows.end() ? nullptr : &*row;
+}
 
 }  // namespace collab

@@ -22,4 +22,9 @@ struct KnobRow {
 
 [[nodiscard]] std::span<const KnobRow> knob_rows();
 
+inline constexpr std::string_view kVariablePrefix = "COLLAB_";
+[[nodiscard]] std::string variable_of(const Knob& knob);  // its name in the environment
+// Exactly the upper-case spelling: COLLAB_codec would work here and nowhere else. Null: no knob's.
+[[nodiscard]] const KnobRow* row_of_variable(std::string_view variable);
+
 }  // namespace collab

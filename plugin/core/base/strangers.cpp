@@ -4,22 +4,17 @@
 #include <array>
 #include <set>
 
+#include "core/base/knobs.h"
 #include "core/base/text.h"
 
 namespace collab {
 namespace {
 
-constexpr std::string_view kPrefix = "COLLAB_";
 constexpr std::string_view kDigits = "0123456789";
 constexpr std::array<std::string_view, 3> kProtocols{"TCP", "UDP", "SCTP"};
 constexpr std::array<std::string_view, 4> kPartsOfPort{"", "_PROTO", "_PORT", "_ADDR"};
 // An agent's for its workers, and the library of UCX.
 constexpr std::array<std::string_view, 4> kOwn{"START", "SITE_STORE", "WORLD", "UCX_LIBRARY"};
-
-bool is_variable_of(std::string_view variable, const Knob& knob) {
-  const auto upper = [](char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c; };
-  return std::ranges::equal(variable.substr(kPrefix.size()), knob.name, {}, {}, upper);
-}
 
 std::string squeezed(std::string_view name) {
   std::string out;
@@ -80,7 +75,7 @@ const Knob* misspelt_knob(std::string_view rest, std::span<const Knob> knobs) {
 }  // namespace
 
 Stranger stranger_of(std::string_view variable, std::string_view value, std::span<const Knob> knobs) {
-  const std::string_view rest = variable.substr(std::min(kPrefix.size(), variable.size()));
+  const std::string_view rest = variable.substr(std::min(kVariablePrefix.size(), variable.size()));
   if (std::ranges::find(kOwn, rest) != kOwn.end()) return {StrangerKind::kOwn};
   if (is_of_kubernetes(rest, value)) return {StrangerKind::kKubernetes};
   if (const Knob* meant = misspelt_knob(rest, knobs)) return {StrangerKind::kMisspelt, meant};
@@ -90,9 +85,8 @@ Stranger stranger_of(std::string_view variable, std::string_view value, std::spa
 std::string foreign_in_words(const std::vector<std::pair<std::string, std::string>>& environment) {
   std::set<std::string> names;
   for (const auto& [variable, value] : environment) {
-    if (!variable.starts_with(kPrefix)) continue;
-    const bool knob = std::ranges::any_of(knob_table(), [&](const Knob& k) { return is_variable_of(variable, k); });
-    if (!knob && stranger_of(variable, value, knob_table()).kind == StrangerKind::kForeign) names.insert(variable);
+    if (!variable.starts_with(kVariablePrefix) || row_of_variable(variable) != nullptr) continue;
+    if (stranger_of(variable, value, knob_table()).kind == StrangerKind::kForeign) names.insert(variable);
   }
   if (names.empty()) return "";
   std::string list;

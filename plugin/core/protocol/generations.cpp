@@ -6,6 +6,11 @@
 #include "core/protocol/words.h"
 
 namespace collab::protocol {
+namespace {
+
+constexpr Duration kRemembered = std::chrono::seconds(60);
+
+}  // namespace
 
 void Generations::begin(std::uint32_t generation, TimePoint now) {
   follows_ = std::ranges::any_of(expected_, [&](const auto& e) { return e.second.generation == generation; });
@@ -39,24 +44,23 @@ void Generations::forget(LinkId link, TimePoint now) {
   waiting_.erase(found);
 }
 
-std::map<LinkId, wire::Join> Generations::take(std::uint32_t generation) {
+template <class Wanted>
+std::map<LinkId, wire::Join> Generations::take_if(Wanted wanted) {
   std::map<LinkId, wire::Join> taken;
   std::erase_if(waiting_, [&](auto& entry) {
-    if (entry.second.join.generation != generation) return false;
+    if (!wanted(entry.second.join.generation)) return false;
     taken.emplace(entry.first, std::move(entry.second.join));
     return true;
   });
   return taken;
 }
 
+std::map<LinkId, wire::Join> Generations::take(std::uint32_t generation) {
+  return take_if([generation](std::uint32_t its) { return its == generation; });
+}
+
 std::map<LinkId, wire::Join> Generations::take_earlier_than(std::uint32_t generation) {
-  std::map<LinkId, wire::Join> taken;
-  std::erase_if(waiting_, [&](auto& entry) {
-    if (entry.second.join.generation >= generation) return false;
-    taken.emplace(entry.first, std::move(entry.second.join));
-    return true;
-  });
-  return taken;
+  return take_if([generation](std::uint32_t its) { return its < generation; });
 }
 
 std::uint32_t Generations::proven() const {

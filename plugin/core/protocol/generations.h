@@ -66,9 +66,10 @@ class Generations {
   [[nodiscard]] std::optional<std::uint32_t> may_begin(TimePoint now, Duration grace, bool ended) const;
   [[nodiscard]] TimePoint next_deadline(TimePoint now, Duration grace, Duration patience) const;
 
-  static constexpr Duration kRemembered = std::chrono::seconds(60);
-
  private:
+  template <class Wanted>
+  std::map<LinkId, wire::Join> take_if(Wanted wanted);
+
   struct Expected {
     std::uint32_t generation = 0;
     TimePoint until{};

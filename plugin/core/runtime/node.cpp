@@ -143,11 +143,9 @@ void Node::warn_if_nothing_changed(std::uint64_t steps) {
       protocol::Note::Level::kWarning, "unchanged",
       "this site has made " + std::to_string(steps) +
           " steps since the last round, and its parameters are bit for bit what they were then: it contributes "
-          "nothing. "
-          "Likely: the optimizer holds other parameters than the model that is wrapped in DistributedDataParallel (it "
-          "was "
-          "made before the model was copied, converted or loaded); its learning rate is 0; or every step was skipped "
-          "(GradScaler)",
+          "nothing. Likely: the optimizer holds other parameters than the model that is wrapped in "
+          "DistributedDataParallel (it was made before the model was copied, converted or loaded); its learning rate "
+          "is 0; or every step was skipped (GradScaler)",
       {{"steps", std::to_string(steps)}}));
 }
 

@@ -44,7 +44,7 @@ class SyncSchedule {
   // Leader only: the next round is to come after fewer intervals than was said at the last, and they have passed.
   [[nodiscard]] bool due_after(std::uint32_t intervals, TimePoint now) const {
     if (intervals >= intervals_) return false;
-    return by_time() ? now - round_at_ >= intervals * every_.time : steps_since_round() >= intervals * every_.steps;
+    return have_passed(intervals, now);
   }
   // By steps: an interval ends with this step, and the leader may want a round early.
   [[nodiscard]] bool ends_interval() const { return !by_time() && steps_since_round() % every_.steps == 0; }
@@ -56,9 +56,7 @@ class SyncSchedule {
     return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(passed, 1, wire::kMaxIntervals));
   }
   // Leader only, where there are no rounds: would one be due by now?
-  [[nodiscard]] bool would_be_due(TimePoint now) const {
-    return by_time() ? now - round_at_ >= every_.time : steps_since_round() >= every_.steps;
-  }
+  [[nodiscard]] bool would_be_due(TimePoint now) const { return have_passed(1, now); }
   // Is a round due now, given the leader's announcement? An announcement that was passed is an error: the
   // ranks of the site do not step together.
   [[nodiscard]] Result<bool> due_by_announcement(std::uint64_t announced) const;
@@ -72,6 +70,9 @@ class SyncSchedule {
 
  private:
   static constexpr std::uint64_t kAhead = 2;  // steps
+  [[nodiscard]] bool have_passed(std::uint32_t intervals, TimePoint now) const {
+    return by_time() ? now - round_at_ >= intervals * every_.time : steps_since_round() >= intervals * every_.steps;
+  }
   // Was it announced after the last round?
   [[nodiscard]] bool stands(std::uint64_t announced) const { return announced > steps_at_round_ + kAhead; }
 

@@ -59,11 +59,10 @@ class RankSession final : public Session {
     if (alone_) return last;
     if (broken_.ok() && (schedule_.steps_since_round() > 0 || skipped_)) last = run_round_unchecked().status();
     if (!leader_) return last;
-    if (leader_->node() != nullptr) egress_spent_ = std::max(egress_spent_, leader_->node()->egress_spent());
-    leader_->leave(leaving_               ? "it was asked to end (SIGTERM)"
-                   : next_generation != 0 ? "it goes on to generation " + std::to_string(next_generation)
-                                          : std::string("the training script has ended"),
-                   next_generation);
+    leave(leaving_               ? "it was asked to end (SIGTERM)"
+          : next_generation != 0 ? "it goes on to generation " + std::to_string(next_generation)
+                                 : std::string("the training script has ended"),
+          next_generation);
     return last;
   }
 
@@ -295,11 +294,16 @@ class RankSession final : public Session {
     schedule_.round_ended(clock_.now(), outcome->intervals);
     if (std::exchange(alone_, outcome->alone) != outcome->alone && leader_) {
       if (why_alone_.empty()) why_alone_ = kBudgetOver;
-      if (leader_->node() != nullptr) egress_spent_ = std::max(egress_spent_, leader_->node()->egress_spent());
       log_warning(why_alone_ + ": this site leaves the swarm and trains on alone");
-      leader_->leave(why_alone_, 0);
+      leave(why_alone_, 0);
     }
     return outcome;
+  }
+
+  // The leader's node is gone afterwards, and what it has counted is kept.
+  void leave(const std::string& reason, std::uint32_t next_generation) {
+    if (leader_->node() != nullptr) egress_spent_ = std::max(egress_spent_, leader_->node()->egress_spent());
+    leader_->leave(reason, next_generation);
   }
 
   // A site that has spent its budget said so once; one that is behind may not look healthy.

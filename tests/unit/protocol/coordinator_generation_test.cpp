@@ -15,6 +15,16 @@ wire::Join join_at(const std::string& name, std::uint32_t generation, std::uint3
   return join;
 }
 
+// Of one that has been a member there, in this life.
+wire::Join member_at(const std::string& name, std::uint32_t generation, wire::Offer offer,
+                     std::vector<wire::Voter> voters) {
+  wire::Join join = join_at(name, generation);
+  join.offer = offer;
+  join.report.voters = std::move(voters);
+  join.report.remembers = true;
+  return join;
+}
+
 // Both leave generation 1 for generation 2, one after the other.
 TEST(CoordinatorGeneration, OneAheadWaitsUntilTheOthersComeThere) {
   CoordinatorHarness c;
@@ -55,11 +65,7 @@ TEST(CoordinatorGeneration, WhoLeftForTheNextAndNeverComesIsNotWaitedForLonger) 
 TEST(CoordinatorGeneration, ALaterGenerationBeginsAtAFreshCoordinatorAfterTheGrace) {
   CoordinatorHarness c;
   EXPECT_EQ(sent<wire::Hold>(c.hear(1, join_at("paris", 2))).size(), 1U);
-  wire::Join tokyo = join_at("tokyo", 1);
-  tokyo.offer = {RunId{9}, RoundId{4}, kRight};
-  tokyo.report.voters = {{SiteId{0}, "tokyo"}};
-  tokyo.report.remembers = true;
-  const auto returned = c.hear(2, tokyo);
+  const auto returned = c.hear(2, member_at("tokyo", 1, {RunId{9}, RoundId{4}, kRight}, {{SiteId{0}, "tokyo"}}));
   EXPECT_EQ(sent<wire::Propose>(returned).size(), 1U) << notes(returned);
   EXPECT_TRUE(sent<wire::Refuse>(returned).empty()) << "nobody is behind one that waits";
 }
@@ -145,11 +151,7 @@ TEST(CoordinatorGeneration, WhoWasHereMayComeBackBeforeAnotherGenerationBegins) 
   static_cast<void>(c.close(2));
   const auto first = c.hear(3, join_at("tokyo", 1));
   EXPECT_EQ(sent<wire::Hold>(first).size(), 1U) << notes(first);
-  wire::Join back = join_at("paris", 2);
-  back.offer = {run, RoundId{0}, kRight};
-  back.report.voters = begun[0].second.voters;
-  back.report.remembers = true;
-  const auto settled = c.hear(4, back);
+  const auto settled = c.hear(4, member_at("paris", 2, {run, RoundId{0}, kRight}, begun[0].second.voters));
   const auto refusals = sent<wire::Refuse>(settled);
   ASSERT_EQ(refusals.size(), 1U) << notes(settled);
   EXPECT_EQ(refusals[0].first, LinkId{3});
@@ -181,11 +183,7 @@ TEST(CoordinatorGeneration, AfterAnOrderlyEndTheNextRunBeginsAtOnce) {
 TEST(CoordinatorGeneration, AMemberOfALaterGenerationProvesThatTheSwarmIsThere) {
   CoordinatorHarness c;
   static_cast<void>(c.hear(1, join_at("tokyo", 1)));
-  wire::Join paris = join_at("paris", 2);
-  paris.offer = {RunId{9}, RoundId{4}, kRight};
-  paris.report.voters = {{SiteId{0}, "paris"}};
-  paris.report.remembers = true;
-  const auto settled = c.hear(2, paris);
+  const auto settled = c.hear(2, member_at("paris", 2, {RunId{9}, RoundId{4}, kRight}, {{SiteId{0}, "paris"}}));
   const auto refusals = sent<wire::Refuse>(settled);
   ASSERT_EQ(refusals.size(), 1U) << notes(settled);
   EXPECT_EQ(refusals[0].first, LinkId{1});
