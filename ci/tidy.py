@@ -40,7 +40,6 @@ ARROWS: dict[str, set[str]] = {
     "core/runtime": {f"core/{part}" for part in ("base", "wire", "protocol", "codec", "reduce", "outer", "arena")},
     "transport/auto": {"core/base"},
     "transport/loopback": {"core/base"},
-    "transport/sim": {"core/base"},
     "transport/ucx": {"core/base"},
     "transport/tcp": {"core/base"},
     "transport/gloo": {"core/base"},

@@ -85,7 +85,7 @@ struct Config {
   std::chrono::milliseconds join_timeout{300'000};
   std::chrono::milliseconds round_timeout{1'800'000};
   std::chrono::milliseconds straggler_grace{60'000};
-  std::chrono::milliseconds quorum_timeout{0};  // a minority goes on as a branch; 0: never
+  std::chrono::milliseconds forget_after{0};  // a minority goes on without those who are missing; 0: never
   std::chrono::milliseconds link_grace{60'000};
   std::chrono::milliseconds heartbeat{1'000};
   std::chrono::milliseconds linger{600'000};  // the coordinator's host waits for the others at its end

@@ -24,6 +24,8 @@
 
 namespace collab {
 
+class Disk;
+
 // The model's trained parameters as one vector of float32, implemented by the caller (the torch adapter).
 // Called from a thread of the session while the session's caller is blocked in it, never else.
 class ParameterVector {
@@ -70,6 +72,10 @@ struct SessionOptions {
   std::uint32_t generation = 1;
   std::uint64_t egress_spent = 0;         // of COLLAB_EGRESS_GB, in bytes, by the generations before
   std::vector<std::string> coordinators;  // "host:port" in order
+  // Leader only: the folder of the site's durable record, and what tells this training's rendezvous from another's; an
+  // empty folder: the record is in memory.
+  std::string record_dir;
+  std::string record_scope;
   std::vector<TensorInfo> model;
   // The ranks of a site must hold the same values in this many leading elements. Buffers lie behind: each rank's
   // batch statistics are its own until the next forward.
@@ -78,6 +84,7 @@ struct SessionOptions {
   bool resumed = false;          // leader: its caller had loaded a state into the model or the optimizer
   // Leader only: makes the transport for links between sites.
   std::function<Result<std::unique_ptr<Transport>>()> make_transport;
+  Disk* disk = nullptr;  // what is to be durable is written by it, and it outlives the session; none: the system's
 };
 
 // A copy of an optimiser's state, as the caller describes and reads it; the core carries both unread.
@@ -195,5 +202,10 @@ class HelperServer {
 // Asks the coordinator at `address` for its status; JSON.
 [[nodiscard]] Result<std::string> query_status(std::unique_ptr<Transport> transport, const std::string& address,
                                                Duration limit);
+
+// Tells the coordinator at `address` that these sites will not come: those who are too few without them may go on by
+// themselves, as another run. What comes of it, in words; kRefused: nothing, and why.
+[[nodiscard]] Result<std::string> tell_forget(std::unique_ptr<Transport> transport, const std::string& address,
+                                              const std::vector<std::string>& sites, Duration limit);
 
 }  // namespace collab

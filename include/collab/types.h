@@ -24,12 +24,15 @@ struct StrongId {
 using SiteId = StrongId<struct SiteIdTag, std::uint32_t>;
 // Agreements are counted from 1; round 0 is the agreement on the first anchor.
 using RoundId = StrongId<struct RoundIdTag, std::uint64_t>;
-// One coordinator's time in office.
+// One leader's time: the ballot number of the agreement.
 using TermId = StrongId<struct TermIdTag, std::uint64_t>;
 // One try at a round with one set of members; counted from 1 within a round.
 using AttemptId = StrongId<struct AttemptIdTag, std::uint32_t>;
 // One run of training, drawn at random when the swarm is born; 0 means "none yet".
 using RunId = StrongId<struct RunIdTag, std::uint64_t>;
+// One memory of what a site has promised and accepted, drawn at random when it begins; 0 means "none". A site that has
+// lost its record has another one.
+using AcceptorId = StrongId<struct AcceptorIdTag, std::uint64_t>;
 // A rank of a c10d world, and one of its process groups.
 using RankId = StrongId<struct RankIdTag, std::uint32_t>;
 using GroupId = StrongId<struct GroupIdTag, std::uint64_t>;

@@ -67,7 +67,7 @@ py::dict typed(const Config& config) {
   d["join_timeout"] = seconds(config.join_timeout);
   d["round_timeout"] = seconds(config.round_timeout);
   d["straggler_grace"] = seconds(config.straggler_grace);
-  d["quorum_timeout"] = seconds(config.quorum_timeout);
+  d["forget_after"] = seconds(config.forget_after);
   d["link_grace"] = seconds(config.link_grace);
   d["heartbeat"] = seconds(config.heartbeat);
   d["linger"] = seconds(config.linger);

@@ -122,6 +122,7 @@ class PySession {
 };
 
 std::unique_ptr<PySession> new_session(const PyConfig& config, const std::string& site, const std::string& job,
+                                       const std::string& record_dir, const std::string& record_scope,
                                        std::uint32_t generation, std::uint64_t egress_spent, std::uint32_t site_rank,
                                        std::uint32_t site_size, bool one_host, std::vector<std::string> coordinators,
                                        const std::vector<ModelRow>& model, std::vector<at::Tensor> parameters,
@@ -132,6 +133,8 @@ std::unique_ptr<PySession> new_session(const PyConfig& config, const std::string
   options.shared_settings = shared_settings(config.loaded);
   options.site = site;
   options.job = job;
+  options.record_dir = record_dir;
+  options.record_scope = record_scope;
   options.generation = generation;
   options.egress_spent = egress_spent;
   options.site_rank = site_rank;
@@ -230,6 +233,17 @@ std::string ask_status(const py::dict& transport, const std::string& address, st
   }));
 }
 
+std::string say_forget(const py::dict& transport, const std::string& address, const std::vector<std::string>& sites,
+                       std::chrono::microseconds limit) {
+  Interruptible calls;
+  return value_or_raise(
+      calls.call([factory = transport_factory(transport), address, sites, limit]() -> Result<std::string> {
+        Result<std::unique_ptr<Transport>> made = factory();
+        if (!made.ok()) return made.status();
+        return tell_forget(std::move(made).value(), address, sites, Duration(limit));
+      }));
+}
+
 }  // namespace
 
 void bind_session(py::module_& module) {
@@ -262,8 +276,9 @@ void bind_session(py::module_& module) {
       .def("finish", &PySession::finish, py::arg("next_generation") = 0)
       .def("status", &PySession::status);
   module.def("make_session", &new_session, py::kw_only(), py::arg("config"), py::arg("site"), py::arg("job"),
-             py::arg("generation") = 1, py::arg("egress_spent") = 0, py::arg("site_rank"), py::arg("site_size"),
-             py::arg("one_host"), py::arg("coordinators"), py::arg("model"), py::arg("parameters"),
+             py::arg("record_dir") = "", py::arg("record_scope") = "", py::arg("generation") = 1,
+             py::arg("egress_spent") = 0, py::arg("site_rank"), py::arg("site_size"), py::arg("one_host"),
+             py::arg("coordinators"), py::arg("model"), py::arg("parameters"),
              py::arg("compared_elements") = UINT64_MAX, py::arg("site_group") = py::none(),
              py::arg("transport") = py::none(), py::arg("resumed") = false);
   py::class_<PyCoordinator>(module, "CoordinatorServer")
@@ -285,6 +300,7 @@ void bind_session(py::module_& module) {
   module.def("termination_requested", &termination_requested);
   module.def("carry_out_termination", &carry_out_termination, py::call_guard<py::gil_scoped_release>());
   module.def("query_status", &ask_status, py::arg("transport"), py::arg("address"), py::arg("limit"));
+  module.def("tell_forget", &say_forget, py::arg("transport"), py::arg("address"), py::arg("sites"), py::arg("limit"));
 }
 
 }  // namespace collab::torch_adapter

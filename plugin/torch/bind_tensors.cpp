@@ -1,9 +1,10 @@
-// Digests of tensors, state files and shared-memory arenas.
+// Digests of tensors, state files, records and shared-memory arenas.
 #include <ATen/ATen.h>
 #include <pybind11/stl.h>
 
 #include "core/arena/arena.h"
 #include "core/base/digest.h"
+#include "core/runtime/record_files.h"
 #include "core/runtime/state_file.h"
 #include "torch/bindings.h"
 
@@ -85,6 +86,14 @@ void remove_orphan(const std::string& path) {
   raise(invalid_argument(path + " is no orphan: its owner lives, or it is gone"));
 }
 
+std::vector<std::tuple<std::string, std::uint64_t, std::int64_t, std::string>> records_in(const std::string& folder) {
+  std::vector<std::tuple<std::string, std::uint64_t, std::int64_t, std::string>> rows;
+  for (const RecordFile& record : find_records(folder)) {
+    rows.emplace_back(record.path, record.bytes, record.age.count(), record.holder);
+  }
+  return rows;
+}
+
 }  // namespace
 
 void bind_tensors(py::module_& module) {
@@ -95,6 +104,11 @@ void bind_tensors(py::module_& module) {
   module.def("read_state", &read_state, py::arg("path"));
   module.def("find_orphan_arenas", &orphans);
   module.def("remove_orphan_arena", &remove_orphan, py::arg("path"));
+  module.def("find_records", &records_in, py::arg("folder"));
+  module.def(
+      "remove_record",
+      [](const std::string& path, std::int64_t least) { raise(remove_record(path, std::chrono::seconds(least))); },
+      py::arg("path"), py::arg("least"));
 }
 
 }  // namespace collab::torch_adapter

@@ -84,7 +84,7 @@ class Config:
     def typed(self) -> dict[str, Any]:
         """Python values: run, site, site_index, site_count, init_from, coordinator, listen, advertise, transport,
         connections (0: auto), sync_every_steps, sync_every_seconds, weight, buffers, join_optimizer, reseed,
-        join_timeout, round_timeout, straggler_grace, quorum_timeout, link_grace, heartbeat, linger (seconds),
+        join_timeout, round_timeout, straggler_grace, forget_after, link_grace, heartbeat, linger (seconds),
         state_dir, save_every, events, log."""
 
 class KnobRow(TypedDict):
@@ -192,6 +192,8 @@ def make_session(
     config: Config,
     site: str,
     job: str,
+    record_dir: str = "",
+    record_scope: str = "",
     generation: int = 1,
     egress_spent: int = 0,
     site_rank: int,
@@ -226,6 +228,7 @@ class HelperServer:
 def serve_helper(config: Config, site: str, transport: Transport) -> HelperServer: ...
 def serve_coordinator(config: Config, transport: Transport, listen: str) -> CoordinatorServer: ...
 def query_status(transport: Transport, address: str, limit: timedelta) -> str: ...
+def tell_forget(transport: Transport, address: str, sites: Sequence[str], limit: timedelta) -> str: ...
 def tensor_digest(tensor: torch.Tensor) -> str: ...
 def state_path(dir: str, site: str, generation: int = 1) -> str: ...
 def read_state_header(path: str) -> dict[str, Any]:
@@ -238,3 +241,8 @@ def find_orphan_arenas() -> list[tuple[str, int, str]]:
     """(path, bytes, why it is one)."""
 
 def remove_orphan_arena(path: str) -> None: ...
+def find_records(folder: str) -> list[tuple[str, int, int, str]]:
+    """(path, bytes, seconds since it was written last, who has it or "")."""
+
+def remove_record(path: str, least: int) -> None:
+    """With what was set aside and its lock. Refused when somebody has it, or it is younger than `least` seconds."""

@@ -8,7 +8,8 @@ import os
 START = "COLLAB_START"  # "cohort" or "lone"
 SITE_STORE = "COLLAB_SITE_STORE"  # HOST:PORT of the store of this site's agent, in a cohort
 WORLD = "COLLAB_WORLD"  # drawn at random for this very world
-FROM_AGENT = (START, SITE_STORE, WORLD)
+ENDPOINT = "COLLAB_ENDPOINT"  # HOST:PORT of --rdzv-endpoint
+FROM_AGENT = (START, SITE_STORE, WORLD, ENDPOINT)
 
 
 def collab_variables() -> dict[str, str]:

@@ -74,6 +74,7 @@ class Settings:
     round_timeout: float
     link_grace: float
     linger: float
+    state_dir: str
     log: str
 
 
@@ -228,6 +229,8 @@ def make_session(
     config: Settings,
     site: str,
     job: str,
+    record_dir: str,
+    record_scope: str,
     site_rank: int,
     site_size: int,
     one_host: bool,
@@ -249,6 +252,8 @@ def make_session(
         config=config.raw,
         site=site,
         job=job,
+        record_dir=record_dir,
+        record_scope=record_scope,
         site_rank=site_rank,
         site_size=site_size,
         one_host=one_host,
@@ -353,6 +358,16 @@ def query_status(transport: dict[str, Any], address: str, seconds: float) -> str
     return str(_module().query_status(transport, address, timedelta(seconds=seconds)))
 
 
+@_worded
+def tell_forget(transport: dict[str, Any], address: str, sites: Sequence[str], seconds: float) -> tuple[bool, str]:
+    """Whether the coordinator there has taken the word, and what comes of it, or why nothing does."""
+    module = _module()
+    try:
+        return True, str(module.tell_forget(transport, address, list(sites), timedelta(seconds=seconds)))
+    except module.RefusedError as refused:
+        return False, str(refused)
+
+
 # ---- files and shared memory -------------------------------------------------------------------
 
 
@@ -367,6 +382,18 @@ def read_state(path: str) -> tuple[dict[str, Any], Any]:
     """(header, anchor): a float32 vector of header["elements"]."""
     header, anchor, _ = _module().read_state(path)
     return header, anchor
+
+
+def find_records(folder: str) -> list[tuple[str, int, int, str]]:
+    """(path, bytes, seconds since it was written last, who has it or "")"""
+    records: list[tuple[str, int, int, str]] = _module().find_records(folder)
+    return records
+
+
+@_worded
+def remove_record(path: str, least: int) -> None:
+    """Raises RuntimeError when somebody has it, or it was written less than `least` seconds ago."""
+    _module().remove_record(path, least)
 
 
 def find_orphan_arenas() -> list[tuple[str, int, str]]:

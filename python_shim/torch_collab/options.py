@@ -55,7 +55,7 @@ class Options:
     join_timeout: float | str | timedelta | None = None
     round_timeout: float | str | timedelta | None = None
     straggler_grace: float | str | timedelta | None = None
-    quorum_timeout: float | str | timedelta | None = None
+    forget_after: float | str | timedelta | None = None
     link_grace: float | str | timedelta | None = None
     heartbeat: float | str | timedelta | None = None
     linger: float | str | timedelta | None = None

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch.distributed as dist
 
-from torch_collab import addresses, links, log, meeting, native, resumed
+from torch_collab import addresses, links, log, meeting, native, records, resumed
 from torch_collab.environment import collab_variables
 from torch_collab.groups import gloo_listens_here_only, make_gloo, site_group
 
@@ -45,6 +45,7 @@ def make_session(world: World, entries: Sequence[Entry]) -> _C.Session:
         config,
         world.site.name,
         _job(),
+        *(records.place(world) if world.is_leader else ("", "")),
         world.site_rank,
         size,
         world.one_host,

@@ -70,7 +70,17 @@ class Driver {
     join.address = "10.0." + std::to_string(i / 256) + "." + std::to_string(i % 256) + ":29500";
     join.elements = 1'000'000;
     join.offer = {RunId{run_}, RoundId{round_}, kState};
+    join.report.record = record_of(i);
     hear(i, std::move(join));
+  }
+  // What it would have written down: of its first join it knows nothing.
+  wire::Record record_of(std::uint32_t i) {
+    wire::Record record;
+    record.acceptor = AcceptorId{1000 + i};
+    record.promised = term_;
+    record.anchor = {RunId{run_}, RoundId{round_}, kState};
+    record.voters = voters_;
+    return record;
   }
   void hear(std::uint32_t site, wire::Message message) { step(Received{link_of(site), std::move(message)}); }
   void step(const CoordinatorEvent& event) {
@@ -91,12 +101,14 @@ class Driver {
     const auto site = static_cast<std::uint32_t>((link.value - 1) % kSites);
     if (const auto* adopt = std::get_if<wire::Adopt>(&message)) {
       run_ = adopt->run.value;
-      hear(site, wire::Adopted{adopt->run, adopt->round, adopt->digest});
+      term_ = adopt->term;
+      if (voters_.size() != adopt->voters.size()) voters_ = adopt->voters;
+      hear(site, wire::Adopted{adopt->run, adopt->round, adopt->digest, AcceptorId{1000 + site}});
     } else if (const auto* form = std::get_if<wire::Form>(&message)) {
       hear(site, wire::Done{form->term, form->round, form->attempt, std::vector<Digest>(form->slices.size(), kState)});
     } else if (const auto* commit = std::get_if<wire::Commit>(&message)) {
       round_ = commit->round.value;
-      hear(site, wire::Adopted{commit->run, commit->round, kState});
+      hear(site, wire::Adopted{commit->run, commit->round, kState, AcceptorId{1000 + site}});
     }
   }
 
@@ -105,6 +117,8 @@ class Driver {
   std::map<std::uint32_t, std::uint32_t> generation_;
   std::uint64_t run_ = 0;
   std::uint64_t round_ = 0;
+  TermId term_{};
+  std::vector<wire::Voter> voters_;
   double seconds_ = 0;
   std::size_t steps_ = 0;
 };

@@ -78,8 +78,9 @@ std::vector<Input> seed_inputs() {
   FUZZ_CHECK(::mkdtemp(folder.data()) != nullptr);
   std::vector<Input> inputs;
   for (const bool outer_state : {false, true}) {
-    StateHeader header{"night-run", "paris", RunId(3), RoundId(4), {}, {5, 6}, 20, outer_state, {}, {}, {}, {}, {}};
-    if (outer_state) header.branch = {{RunId(3), RunId(2), 640}};
+    StateHeader header{"night-run", "paris", RunId(3), RoundId(4), {}, {5, 6}, 20, outer_state, {}, {}, {}, {}};
+    header.record.voters = {{SiteId(0), "paris", AcceptorId(8)}, {SiteId(1), "oslo", AcceptorId(9), true}};
+    if (outer_state) header.egress = {9'000'000, 250'000};
     header.model = {{"wte.weight", "float32", {4, 5}, TensorKind::kAveraged, {}},
                     {"mask", "bool", {3}, TensorKind::kFrozen, {7, 8}},
                     {"table", "float32", {2}, TensorKind::kLeftOut, {9, 1}}};

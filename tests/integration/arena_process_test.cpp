@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <csignal>
 #include <filesystem>
+#include <fstream>
 #include <functional>
+#include <thread>
 
 #include "core/arena/arena.h"
 #include "core/base/digest.h"
@@ -82,6 +84,10 @@ class ArenaProcessTest : public ::testing::Test {
   }
   ~ArenaProcessTest() override { std::filesystem::remove_all(root_); }
 
+  // What goes with the anchor of a round: of a length and content that tell the round.
+  static std::vector<std::byte> attached_to(std::uint64_t round) {
+    return std::vector<std::byte>(1000 + round % 50'000, static_cast<std::byte>('a' + round % 26));
+  }
   static void seal(ArenaWriter& writer, std::uint64_t round, float value) {
     writer.begin_outer_update();
     std::ranges::fill(writer.scratch(), value);
@@ -89,7 +95,8 @@ class ArenaProcessTest : public ::testing::Test {
     const std::span<float> outer = writer.outer();
     writer.seal(
         {RunId{7}, RoundId{round},
-         digest_of_state(digest_of_vector(writer.scratch()), outer.empty() ? Digest{} : digest_of_vector(outer))});
+         digest_of_state(digest_of_vector(writer.scratch()), outer.empty() ? Digest{} : digest_of_vector(outer)),
+         attached_to(round)});
   }
 
   // A leader that seals two rounds, does `then`, and is killed there.
@@ -133,6 +140,60 @@ TEST_F(ArenaProcessTest, ALeaderKilledWhileWritingScratchLeavesTheSealedAnchor) 
   const auto reader = open_arena(spec_, kPatience);
   ASSERT_TRUE(reader.ok());
   EXPECT_THAT((*reader)->anchor(), ::testing::Each(3.0F));
+}
+
+TEST_F(ArenaProcessTest, WhatIsAttachedOutlivesTheLeaderWithItsAnchor) {
+  lead_and_die([](ArenaWriter&) {});
+  const auto writer = create_arena(spec_);
+  ASSERT_TRUE(writer.ok() && (*writer)->sealed().has_value());
+  EXPECT_EQ((*writer)->sealed()->round, RoundId{2});
+  EXPECT_EQ((*writer)->sealed()->attached, attached_to(2));
+}
+
+TEST_F(ArenaProcessTest, AnAnchorWhoseAttachmentIsDamagedIsNone) {
+  spec_.outer_state = false;
+  lead_and_die([](ArenaWriter&) {});
+  const std::string path = std::filesystem::directory_iterator(root_)->path().string();
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  std::string start(300'000, '\0');
+  file.read(start.data(), static_cast<std::streamsize>(start.size()));
+  file.clear();
+  const std::size_t at = start.find(std::string(1002, static_cast<char>('a' + 2)));
+  ASSERT_NE(at, std::string::npos);
+  file.seekp(static_cast<std::streamoff>(at + 500));
+  file.put('!');
+  file.close();
+  const auto writer = create_arena(spec_);
+  ASSERT_TRUE(writer.ok() && (*writer)->sealed().has_value());
+  EXPECT_EQ((*writer)->sealed()->round, RoundId{1});
+  EXPECT_EQ((*writer)->sealed()->attached, attached_to(1));
+}
+
+TEST_F(ArenaProcessTest, ALeaderKilledAtAnyPointOfASealLeavesAnAnchorWithWhatBelongsToIt) {
+  spec_.outer_state = false;
+  spec_.elements = 16;
+  for (std::uint64_t life = 0; life < 20; ++life) {
+    Child child([&](Child& self) {
+      auto writer = create_arena(spec_);
+      if (!writer.ok()) return 1;
+      self.say_ready();
+      for (std::uint64_t round = 1;; ++round) seal(**writer, round, static_cast<float>(round));
+    });
+    child.wait_ready();
+    {
+      const auto reader = open_arena(spec_, kPatience);
+      ASSERT_TRUE(reader.ok()) << reader.status().to_string();
+      const auto has_come = [&] { return (*reader)->sealed().value_or(SealedAnchor{}).round >= RoundId{50 + life}; };
+      while (!has_come()) std::this_thread::yield();
+    }
+    child.kill();
+    EXPECT_EQ(child.reap(), -SIGKILL);
+    const auto writer = create_arena(spec_);
+    ASSERT_TRUE(writer.ok() && (*writer)->sealed().has_value());
+    const SealedAnchor sealed = *(*writer)->sealed();
+    EXPECT_GE(sealed.round, RoundId{49 + life});
+    EXPECT_EQ(sealed.attached, attached_to(sealed.round.value)) << "round " << sealed.round.value;
+  }
 }
 
 TEST_F(ArenaProcessTest, ANewerSlotThatIsDamagedLeavesTheOlderOne) {

@@ -23,14 +23,15 @@ namespace collab::testing {
   return chunk == nullptr ? std::nullopt : std::optional(*chunk);
 }
 
-// Shows whatever is sent on a data lane to `meddle`, which may change it or keep it back (false).
+// Shows whatever is sent on a lane to `meddle`, which may change it or keep it back (false).
 class Meddling final : public Transport, private TransportHandler {
  public:
   using Meddle = std::function<bool(Meddling&, LinkId, TransportMessage&, std::uint64_t token)>;
   using Arrive = std::function<void(const TransportMessage&)>;
   Meddling(
-      std::unique_ptr<Transport> inner, Meddle meddle, Arrive arrive = [](const TransportMessage&) {})
-      : inner_(std::move(inner)), meddle_(std::move(meddle)), arrive_(std::move(arrive)) {}
+      std::unique_ptr<Transport> inner, Meddle meddle, Arrive arrive = [](const TransportMessage&) {},
+      Lane lane = Lane::kData)
+      : inner_(std::move(inner)), meddle_(std::move(meddle)), arrive_(std::move(arrive)), lane_(lane) {}
   [[nodiscard]] std::string name() const override { return inner_->name(); }
   [[nodiscard]] Abilities abilities() const override { return inner_->abilities(); }
   Status start(TransportHandler* handler) override {
@@ -42,7 +43,7 @@ class Meddling final : public Transport, private TransportHandler {
     return inner_->connect(dead_ ? "127.0.0.1:65535" : address, timeout);
   }
   void send(LinkId link, TransportMessage message, std::uint64_t token) override {
-    if (message.lane == Lane::kData && !meddle_(*this, link, message, token)) return;
+    if (message.lane == lane_ && !meddle_(*this, link, message, token)) return;
     {
       const std::lock_guard lock(mutex_);
       links_.insert(link);
@@ -75,6 +76,7 @@ class Meddling final : public Transport, private TransportHandler {
   std::unique_ptr<Transport> inner_;
   Meddle meddle_;
   Arrive arrive_;
+  const Lane lane_;
   std::atomic<bool> dead_ = false;
   std::mutex mutex_;
   std::set<LinkId> links_;  // used so far

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,7 +26,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.flaky(reruns=1))
 
 
+@pytest.fixture(autouse=True)
+def _records_of_the_test(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sites of one test find no records of another's, nor of the user's."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+
+
 def pytest_configure(config: object) -> None:
+    # For what fixtures start that serve more than one test.
+    state = os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="collab-tests-state-")
+    atexit.register(shutil.rmtree, state, ignore_errors=True)
     # A shell starts background jobs with Ctrl-C ignored, and what the tests start would inherit that.
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -17,6 +17,7 @@ import torch
 from commands import Coordinator, collab
 from ranks import expect_success, run_ranks
 from torch_collab import native
+from torch_collab.cli import forget
 from torch_collab.options import Options
 
 README = Path(__file__).parents[2] / "README.md"
@@ -258,6 +259,34 @@ def test_status_of_nobody_names_the_address() -> None:
     done = collab("status", "127.0.0.1:1", "--timeout", "2")
     assert done.returncode == 1 and "127.0.0.1:1" in done.stderr and "Traceback" not in done.stderr
     assert time.monotonic() - started < 30
+
+
+def test_the_words_of_forget_are_sites_and_perhaps_addresses() -> None:
+    assert forget.split(["a", "b"]) == (["a", "b"], "")
+    assert forget.split(["a", "b", "host:1"]) == (["a", "b"], "host:1")
+    assert forget.split(["a", "host:1,[::1]:2"]) == (["a"], "host:1,[::1]:2")
+    assert forget.split(["a", "host:x"]) == (["a", "host:x"], "")
+    assert forget.split(["host:1"]) == (["host:1"], "")
+
+
+@pytest.mark.slow
+def test_forget_tells_every_coordinator_and_says_what_comes_of_it() -> None:
+    with Coordinator() as coordinator:
+        candidates = f"127.0.0.1:1,{coordinator.address}"
+        done = collab("forget", "tokyo", candidates, "--timeout", "2")
+        assert done.returncode == 1 and not done.stderr
+        first, second = done.stdout.splitlines()
+        assert first.startswith("127.0.0.1:1: no answer (")
+        assert second == f"{coordinator.address}: no site waits here"
+        assert collab("forget", "tokyo", COLLAB_COORDINATOR=coordinator.address).stdout == second + "\n"
+
+
+@pytest.mark.slow
+def test_forget_that_reaches_nobody_says_so() -> None:
+    done = collab("forget", "tokyo", "127.0.0.1:1", "--timeout", "2")
+    assert done.returncode == 1 and "nobody was told" in done.stderr and "Traceback" not in done.stderr
+    done = collab("forget", "tokyo")
+    assert done.returncode == 1 and "COLLAB_COORDINATOR" in done.stderr
 
 
 @pytest.mark.slow

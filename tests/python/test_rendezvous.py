@@ -29,6 +29,7 @@ def test_the_cohort_then_late_ones_then_one_that_comes_back() -> None:
     assert ranks(infos) == [(0, 2), (1, 2)]
     assert all(info.bootstrap_store_info.master_port == port for info in infos)
     assert os.environ["COLLAB_START"] == "cohort" and os.environ["COLLAB_COORDINATOR"] == "127.0.0.1:9"
+    assert os.environ["COLLAB_ENDPOINT"] == f"127.0.0.1:{port}"
     late = handler(port)
     (info,) = rendezvous(late)
     assert (info.rank, info.world_size) == (0, 1) and info.bootstrap_store_info.master_port != port

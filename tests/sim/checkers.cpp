@@ -4,6 +4,21 @@
 #include <cmath>
 
 namespace collab::sim {
+namespace {
+
+// How much of the largest element of a payload may be missing from any other.
+double coarseness(CodecId codec) {
+  switch (codec) {
+    case CodecId::kFp32: return 0;
+    case CodecId::kFp16: return 1.0 / 1'024;
+    case CodecId::kBf16: return 1.0 / 128;
+    case CodecId::kInt8: return 1.0 / 200;
+    case CodecId::kInt4: return 1.0 / 7;
+    default: return 1;  // of a few bits, or only of the largest elements
+  }
+}
+
+}  // namespace
 
 void Checkers::contributes(const wire::Form& form, SiteId site, Contribution contribution) {
   const Attempt attempt{form.run, form.round, form.attempt};
@@ -30,14 +45,18 @@ const Contribution* Checkers::contribution(const Attempt& attempt, SiteId site) 
 }
 
 void Checkers::committed(const wire::Commit& commit) {
-  if (commit.contributors.empty()) {  // nobody exchanged anything
-    commits_ += idle_.insert({commit.run, commit.round, commit.attempt}).second ? 1 : 0;
-    return;
+  const auto [known, fresh] = committed_.try_emplace({commit.run, commit.round}, commit);
+  if (!fresh) {
+    const wire::Commit& first = known->second;
+    if (first.attempt == commit.attempt && first.contributors == commit.contributors) return;
+    return fail("round " + std::to_string(commit.round.value) + " of run " + std::to_string(commit.run.value) +
+                " was committed twice: as attempt " + std::to_string(first.attempt.value) + ", and as attempt " +
+                std::to_string(commit.attempt.value));
   }
+  ++commits_;
+  if (commit.contributors.empty()) return;  // nobody exchanged anything
   const Attempt attempt{commit.run, commit.round, commit.attempt};
   if (forms_.count(attempt) == 0) return fail("round " + std::to_string(commit.round.value) + " was never exchanged");
-  if (!committed_.insert({commit.run, commit.round}).second) return;
-  ++commits_;
   for (const SiteId site : commit.contributors) {
     const Contribution* part = contribution(attempt, site);
     if (part == nullptr) {
@@ -48,11 +67,7 @@ void Checkers::committed(const wire::Commit& commit) {
     const Contribution& c = *part;
     auto& counted = counted_[c.process];
     for (const auto& [from, interval] : counted) {
-      // What others agreed on in another run after this one left it is no part of this one's anchor.
-      const RunId branch = branch_of_[interval.run];
-      const bool line = branch.value == 0 || branch == branch_of_[commit.run];
-      const bool included = interval.run == commit.run || (line && interval.round <= began_at_[commit.run]);
-      if (included && from < c.to && c.from < interval.to) {
+      if (from < c.to && c.from < interval.to) {
         fail(c.process + ": samples [" + std::to_string(c.from) + ", " + std::to_string(c.to) + ") of round " +
              std::to_string(commit.round.value) + " were counted in round " + std::to_string(interval.round.value) +
              " already");
@@ -62,59 +77,105 @@ void Checkers::committed(const wire::Commit& commit) {
       fail(c.process + ": weighs " + std::to_string(c.weight) + " for " + std::to_string(c.to - c.from) + " samples");
     }
     counted[c.from] = {c.to, forms_[attempt].run, commit.round};
-    ever_counted_[c.process][c.from] = c.to;
   }
 }
 
-void Checkers::leaves_branch(const std::string& process, std::uint64_t from) {
-  std::erase_if(ever_counted_[process], [&](const auto& entry) { return entry.first >= from; });
+void Checkers::holds(const std::string& process, const SealedAnchor& anchor) {
+  const auto [known, fresh] = anchors_.try_emplace({anchor.run, anchor.round}, std::pair(anchor.digest, process));
+  if (fresh || known->second.first == anchor.digest) return;
+  fail(process + " has another anchor of round " + std::to_string(anchor.round.value) + " of run " +
+       std::to_string(anchor.run.value) + " than " + known->second.second + " had");
 }
 
-void Checkers::starts_from(const wire::Adopt& adopt) {
-  const RunId run = adopt.run;
-  const RoundId round = adopt.round;
-  if (!adopt.branch.empty()) branch_of_[run] = adopt.branch[0].run;
-  began_at_.try_emplace(run, round);
-  const auto undone = [&](RunId of, RoundId later) {
-    return of == run && later > round && !invariants.is_committed(of, later);
-  };
-  for (auto& [process, counted] : counted_) {
-    std::erase_if(counted, [&](const auto& entry) { return undone(entry.second.run, entry.second.round); });
+const Checkers::Mean* Checkers::mean_of(const wire::Form& form, const wire::Commit& commit, const Codecs& codec) {
+  const Attempt attempt{form.run, form.round, form.attempt};
+  for (const SiteId site : commit.contributors) {
+    if (contribution(attempt, site) == nullptr) return nullptr;
   }
-  std::erase_if(committed_, [&](const auto& entry) { return undone(std::get<0>(entry), std::get<1>(entry)); });
+  const auto [known, fresh] = means_.try_emplace(attempt);
+  if (fresh) known->second = weigh(form, commit, codec);
+  return &known->second;
+}
+
+// Owners add their own delta as it is, and what others send as it is decoded; with error feedback both are made of what
+// is new and of what was left out before.
+Checkers::Mean Checkers::weigh(const wire::Form& form, const wire::Commit& commit, const Codecs& codec) {
+  const Attempt attempt{form.run, form.round, form.attempt};
+  double total = 0;
+  for (const SiteId site : commit.contributors) total += contribution(attempt, site)->weight;
+  Mean mean;
+  const std::size_t elements = contribution(attempt, commit.contributors.front())->delta.size();
+  mean.value.resize(elements);
+  mean.left_out.resize(elements);
+  const bool encoded = form.participants.size() > 1;
+  std::vector<double> sent(elements);
+  for (const wire::Slice& slice : form.slices) {
+    const auto [begin, end] = slice.range;
+    for (const SiteId site : commit.contributors) {
+      const Contribution& c = *contribution(attempt, site);
+      const bool travels = site != slice.owner;
+      double largest = 0;
+      for (std::size_t i = begin; i < end; ++i) {
+        sent[i] = static_cast<double>(c.delta[i]);
+        if (travels && !c.left_out_of_delta.empty()) sent[i] += static_cast<double>(c.left_out_of_delta[i]);
+        largest = std::max(largest, std::abs(sent[i]));
+      }
+      const double share = c.weight / total;
+      const double left_out = travels ? share * largest * coarseness(codec.up) : 0;
+      for (std::size_t i = begin; i < end; ++i) {
+        mean.value[i] += share * sent[i];
+        mean.left_out[i] += left_out + 1e-5 * std::abs(share * sent[i]);
+      }
+    }
+    if (!encoded) continue;
+    const Contribution* owner = contribution(attempt, slice.owner);
+    double largest = 0;
+    for (std::size_t i = begin; i < end; ++i) {
+      if (owner != nullptr && !owner->left_out_of_mean.empty()) {
+        mean.value[i] += static_cast<double>(owner->left_out_of_mean[i]);
+      }
+      largest = std::max(largest, std::abs(mean.value[i]) + mean.left_out[i]);
+    }
+    for (std::size_t i = begin; i < end; ++i) mean.left_out[i] += largest * coarseness(codec.down);
+  }
+  return mean;
 }
 
 void Checkers::applied(const std::string& process, const wire::Form& form, const wire::Commit& commit,
-                       const std::vector<float>& mean) {
-  const Attempt attempt{form.run, form.round, form.attempt};
-  double total = 0;
-  std::vector<const Contribution*> parts;
-  for (const SiteId site : commit.contributors) {
-    parts.push_back(contribution(attempt, site));
-    if (parts.back() == nullptr) return;  // told at the commit
-    total += parts.back()->weight;
-  }
-  for (std::size_t i = 0; i < mean.size(); ++i) {
-    double expected = 0;
-    double scale = 0;
-    for (const Contribution* c : parts) {
-      const double term = c->weight / total * static_cast<double>(c->delta[i]);
-      expected += term;
-      scale += std::abs(term);
+                       const OuterStep& step) {
+  const Mean* mean = mean_of(form, commit, step.settings.codec);
+  if (mean == nullptr) return;
+  for (std::size_t i = 0; i < mean->value.size(); ++i) {
+    const bool buffer = i >= step.settings.outer_elements;
+    const double lr = buffer ? 1.0 : static_cast<double>(step.settings.outer.lr);
+    const double moved = static_cast<double>(step.anchor[i]) - static_cast<double>(step.next[i]);
+    double taken = moved / lr;
+    // Of roundings to float32: of the anchor, and of the outer state.
+    double rounding = 4e-7 * std::abs(static_cast<double>(step.anchor[i])) / lr + 1e-9;
+    if (!step.outer.empty() && !buffer) {
+      const auto momentum = static_cast<double>(step.settings.outer.momentum);
+      const auto next = static_cast<double>(step.next_outer[i]);
+      const double kept = momentum * static_cast<double>(step.outer[i]);
+      taken = next - kept;
+      rounding += 4e-7 * (std::abs(next) + std::abs(kept));
+      if (std::abs(moved - lr * (taken + momentum * next)) > lr * rounding) {
+        return fail(process + ": element " + std::to_string(i) + " moved by " + std::to_string(moved) + " in round " +
+                    std::to_string(commit.round.value) + ", which is no step of the outer optimizer");
+      }
     }
-    if (std::abs(expected - static_cast<double>(mean[i])) > 1e-5 * scale + 1e-12) {
+    if (std::abs(mean->value[i] - taken) > mean->left_out[i] + rounding) {
       return fail(process + ": element " + std::to_string(i) + " of the mean of round " +
-                  std::to_string(commit.round.value) + " is " + std::to_string(mean[i]) + ", the contributions give " +
-                  std::to_string(expected));
+                  std::to_string(commit.round.value) + " is " + std::to_string(taken) + ", the contributions give " +
+                  std::to_string(mean->value[i]));
     }
   }
 }
 
 void Checkers::expect_all_counted(const std::string& process, std::uint64_t trained) {
   std::uint64_t at = 0;
-  for (const auto& [from, to] : ever_counted_[process]) {
+  for (const auto& [from, interval] : counted_[process]) {
     if (from != at) break;
-    at = to;
+    at = interval.to;
   }
   if (at != trained) {
     fail(process + ": it stayed and trained " + std::to_string(trained) +

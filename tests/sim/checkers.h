@@ -1,16 +1,22 @@
 // What a simulated run must have kept, checked from outside the machines: the ledger of samples, the mean recomputed in
 // double, one anchor for all. The machines' own rules are core/protocol/invariants.h.
 //
+// The mean is found again from what the outer step did to the anchor: means are not kept by the data plane. With a
+// codec that is not lossless it may differ by what the codec may leave out.
+//
 // Threads: one. Ownership: its own records.
 #pragma once
 
 #include <map>
 #include <set>
+#include <span>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "core/protocol/invariants.h"
+#include "core/runtime/data_plane.h"
 
 namespace collab::sim {
 
@@ -21,6 +27,19 @@ struct Contribution {
   std::uint64_t from = 0;  // samples [from, to) of this process
   std::uint64_t to = 0;
   std::vector<float> delta;
+  // What earlier payloads left out, and error feedback adds: to our delta on its way to other owners, to the mean of
+  // what we own. Empty: nothing.
+  std::vector<float> left_out_of_delta;
+  std::vector<float> left_out_of_mean;
+};
+
+// What a commit did at one site.
+struct OuterStep {
+  const DataPlane::Settings& settings;
+  std::span<const float> anchor;  // before
+  std::span<const float> next;
+  std::span<const float> outer;  // before; both empty without
+  std::span<const float> next_outer;
 };
 
 class Checkers {
@@ -30,13 +49,10 @@ class Checkers {
   void contributes(const wire::Form& form, SiteId site, Contribution contribution);
   // From a coordinator's Commit: what counts now.
   void committed(const wire::Commit& commit);
-  // From the first Adopt of a run at a round: later rounds of that run are undone (all who held them are gone).
-  void starts_from(const wire::Adopt& adopt);
-  // What a process contributes in a branch counts again in the run the branch came from: samples from `from` on.
-  void leaves_branch(const std::string& process, std::uint64_t from);
-  // A site took the outer step with this mean.
-  void applied(const std::string& process, const wire::Form& form, const wire::Commit& commit,
-               const std::vector<float>& mean);
+  // The anchor in place at a process after its outer step.
+  void holds(const std::string& process, const SealedAnchor& anchor);
+  // A site took this outer step.
+  void applied(const std::string& process, const wire::Form& form, const wire::Commit& commit, const OuterStep& step);
   void fail(const std::string& what) { failures_.push_back(what); }
 
   // Samples [0, counted) are each counted once, when nothing went wrong for this process.
@@ -51,16 +67,23 @@ class Checkers {
     RoundId round;
   };
   using Attempt = std::tuple<RunId, RoundId, AttemptId>;
+  // In double, element by element, and what codecs may have left out of it at most.
+  struct Mean {
+    std::vector<double> value;
+    std::vector<double> left_out;
+  };
   [[nodiscard]] const Contribution* contribution(const Attempt& attempt, SiteId site) const;
+  // Null: somebody's contribution is not known, which was told at the commit.
+  [[nodiscard]] const Mean* mean_of(const wire::Form& form, const wire::Commit& commit, const Codecs& codec);
+  [[nodiscard]] Mean weigh(const wire::Form& form, const wire::Commit& commit, const Codecs& codec);
 
   std::map<Attempt, std::map<SiteId, Contribution>> attempts_;
   std::map<Attempt, wire::Form> forms_;
-  std::map<std::string, std::map<std::uint64_t, Interval>> counted_;            // by process and first sample
-  std::map<std::string, std::map<std::uint64_t, std::uint64_t>> ever_counted_;  // also where it was undone since
-  std::set<std::tuple<RunId, RoundId>> committed_;
-  std::map<RunId, RoundId> began_at_;
-  std::map<RunId, RunId> branch_of_;  // by run: the branch it is, under the run it began with
-  std::set<Attempt> idle_;            // rounds in which nobody had a weight
+  std::map<Attempt, Mean> means_;
+  std::map<std::string, std::map<std::uint64_t, Interval>> counted_;  // by process and first sample
+  // What was agreed on stands for ever: a round of a run has one content. Who goes on from less takes another run name.
+  std::map<std::tuple<RunId, RoundId>, wire::Commit> committed_;
+  std::map<std::tuple<RunId, RoundId>, std::pair<Digest, std::string>> anchors_;
   std::size_t commits_ = 0;
   std::vector<std::string> failures_;
 };

@@ -33,20 +33,22 @@ Taken exchange_over(const std::vector<Rates>& rates, bool equal) {
   config.swarm = "sim";
   config.fresh_run = RunId{1000};
   config.equal_shares = equal;
-  SimCoordinator coordinator(config, "c0.1", "c0", Mutation::kNone, network, checkers, quiet);
+  SimCoordinator coordinator(config, "c0.1", "c0:1", Mutation::kNone, network, checkers, quiet);
   std::vector<std::unique_ptr<SimSite>> sites;
   std::vector<protocol::Line> lines;
   for (std::size_t i = 0; i < rates.size(); ++i) {
     SimSiteOptions options;
     options.name = "site" + std::to_string(i);
-    options.process = options.address = options.name + ".1";
+    options.process = options.name + ".1";
+    options.address = options.process + ":1";
     options.expected_sites = static_cast<std::uint32_t>(rates.size());
     options.elements = kElements;
-    options.chunk_elements = 8'192;
-    options.window = 64;
+    options.data.chunk_elements = 8'192;
+    options.data.tile_elements = 8'192;
+    options.data.least_window_bytes = std::size_t{64} * 8'192 * sizeof(float);
     options.last_round = RoundId{kRounds};
     options.idle = options.damaged_parts = 0;
-    options.coordinators = options.config.coordinators = {"c0"};
+    options.config.coordinators = {"c0:1"};
     options.seed = 77 + i;
     sites.push_back(std::make_unique<SimSite>(options, network, checkers, quiet));
     network.set_line(sites.back()->node(), {rates[i].up * kMbit, rates[i].down * kMbit});

@@ -106,6 +106,8 @@ int main(int argc, char** argv) {
   std::uint64_t skipped = 0;
   std::uint64_t rebased = 0;
   std::uint64_t carried = 0;
+  std::uint64_t samples = 0;
+  std::uint64_t unknown = 0;
   double seconds = 0;
   for (std::uint64_t i = 0; i < arguments->count; ++i, ++options.seed) {
     const sim::SwarmResult result = sim::run_swarm(options);
@@ -115,6 +117,8 @@ int main(int argc, char** argv) {
     skipped += result.skipped;
     rebased += result.rebased;
     carried += result.carried;
+    samples += result.samples;
+    unknown += result.unknown;
     seconds += result.virtual_seconds;
     if (result.failures.empty()) continue;
     ++bad;
@@ -126,11 +130,14 @@ int main(int argc, char** argv) {
   }
   std::printf(
       "collab_sim: %llu commits, %llu faults, %llu processes given up and restarted, "
-      "%llu triggers without a round, %llu rebases, %llu chunks not sent twice, %.0f s of virtual time; "
+      "%llu triggers without a round, %llu rebases, %llu chunks held from earlier attempts, %.0f s of virtual time; "
+      "of %llu samples trained it is not known of %llu (%.3f %%) whether they were counted; "
       "%llu of %llu runs failed\n",
       static_cast<unsigned long long>(commits), static_cast<unsigned long long>(faults),
       static_cast<unsigned long long>(restarts), static_cast<unsigned long long>(skipped),
       static_cast<unsigned long long>(rebased), static_cast<unsigned long long>(carried), seconds,
+      static_cast<unsigned long long>(samples), static_cast<unsigned long long>(unknown),
+      samples == 0 ? 0.0 : 100.0 * static_cast<double>(unknown) / static_cast<double>(samples),
       static_cast<unsigned long long>(bad), static_cast<unsigned long long>(arguments->count));
   return bad == 0 ? 0 : 1;
 }

@@ -1,8 +1,9 @@
-// A network in virtual time, with a seed: delays, faults, and the order that links promise.
+// A network in virtual time, with a seed: delays, faults, and the order that links promise. SimTransport is a host's
+// end of it.
 //
 // Everything that happens is an event in one queue ordered by (time, number); two runs with one seed are the same run.
 // What a link carries arrives whole, once and in order within its lane, or the link closes: what transports promise.
-// Threads: one. Ownership: owns the links and the queue, borrows the nodes.
+// Threads: one. Ownership: owns the links and the queue, borrows the handlers.
 #pragma once
 
 #include <array>
@@ -11,8 +12,8 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <queue>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "collab/clock.h"
@@ -23,47 +24,33 @@
 
 namespace collab::sim {
 
-struct Frame {
-  Lane lane = Lane::kControl;
-  std::vector<std::byte> head;
-  std::shared_ptr<const std::vector<float>> payload;
-};
-
-class Node {
- public:
-  virtual ~Node() = default;
-  virtual void on_connected(LinkId link, std::uint64_t token) = 0;
-  virtual void on_dial_failed(std::uint64_t token, const Status& why) = 0;
-  virtual void on_frame(LinkId link, const Frame& frame) = 0;
-  virtual void on_sent(LinkId link, std::uint64_t token) = 0;
-  virtual void on_closed(LinkId link, const Status& why) = 0;
-  virtual void on_timer() = 0;
-};
-
 struct NetworkOptions {
   Duration delay_min{2'000};
   Duration delay_mean{10'000};  // of what comes on top, exponential
   double bytes_per_second = 2e6;
-  Duration dial_limit{5'000'000};
 };
 
 using NodeId = std::uint32_t;
 
 class Network {
  public:
-  Network(NetworkOptions options, std::uint64_t seed) : options_(options), prng_(seed) {}
+  Network(NetworkOptions options, std::uint64_t seed) : options_(options), prng_(seed), pool_(make_buffer_pool()) {}
 
   // Time.
   [[nodiscard]] TimePoint now() const { return now_; }
   void at(TimePoint when, std::function<void()> what);
   [[nodiscard]] bool run_one();  // false when nothing is left to happen
-  // Calls on_timer at that time unless an earlier wake was asked for; wakes may come early.
-  void wake(NodeId node, TimePoint when);
 
-  // Nodes. An address is the node's; an empty one cannot be dialled.
-  [[nodiscard]] NodeId add(Node* node, std::string address);
-  // Somebody has, or had, that address.
-  [[nodiscard]] bool knows(const std::string& address) const;
+  // Nodes. Each has a clock of its own, which shows now() unless it is told otherwise.
+  [[nodiscard]] NodeId add();
+  [[nodiscard]] std::size_t nodes() const { return hosts_.size(); }
+  void start(NodeId node, TransportHandler* handler) { hosts_[node].handler = handler; }
+  void on_timer(NodeId node, std::function<void()> what) { hosts_[node].on_timer = std::move(what); }
+  // By its own clock; unless an earlier wake was asked for; wakes may come early.
+  void wake(NodeId node, TimePoint when);
+  [[nodiscard]] TimePoint local_time(NodeId node) const { return local_time(hosts_[node]); }
+  void set_clock_rate(NodeId node, double rate);
+  void jump_clock(NodeId node, Duration by);  // forward: clocks are monotonic
   // In bytes a second, all its links together; without one each link has `bytes_per_second`.
   struct Line {
     double up = 0;
@@ -72,10 +59,13 @@ class Network {
   void set_line(NodeId node, Line line) { hosts_[node].line = line; }
   // Gone at once. `noticed`: the others see its links close; else they hear nothing any more.
   void kill(NodeId node, bool noticed);
+  // Somebody listens there, or has.
+  [[nodiscard]] bool knows(const std::string& address) const { return listeners_.count(address) != 0; }
 
-  // What a node does.
-  void dial(NodeId from, const std::string& address, std::uint64_t token);
-  void send(NodeId from, LinkId link, Frame frame, std::uint64_t token = 0);
+  // What a node does: see Transport.
+  Result<std::string> listen(NodeId node, const std::string& address);
+  [[nodiscard]] LinkId connect(NodeId from, const std::string& address, Duration timeout);
+  void send(NodeId from, LinkId link, TransportMessage message, std::uint64_t token);
   void close(NodeId from, LinkId link);
 
   // Faults.
@@ -87,14 +77,15 @@ class Network {
   void pause(NodeId node, TimePoint until);  // the process stands still
   void slow(NodeId node, double factor, TimePoint until);
 
-  [[nodiscard]] std::size_t open_links() const { return links_.size(); }
-
  private:
   struct Link {
     std::array<NodeId, 2> ends{};
-    std::array<std::array<TimePoint, 2>, 2> arrival{};  // the last one, by receiving end and lane
-    std::array<TimePoint, 2> line_free{};               // when the line towards that end is free again
-    std::array<bool, 2> hung_up{};                      // that end has closed it: it hears nothing more
+    bool made = false;                                                // the dial, by end 0, has succeeded
+    std::vector<std::pair<TransportMessage, std::uint64_t>> waiting;  // until then
+    std::array<std::array<TimePoint, 2>, 2> arrival{};                // the last one, by receiving end and lane
+    std::array<TimePoint, 2> line_free{};                             // when the line towards that end is free again
+    std::array<bool, 2> hung_up{};                                    // that end closes it: it hears nothing more
+    std::array<bool, 2> told{};                                       // that end knows that it is closed
     [[nodiscard]] std::size_t end_of(NodeId node) const { return ends[0] == node ? 0 : 1; }
   };
   struct Happening {
@@ -106,9 +97,10 @@ class Network {
     }
   };
   struct Host {
-    Node* node = nullptr;
-    std::string address;
+    TransportHandler* handler = nullptr;
+    std::function<void()> on_timer;
     bool alive = true;
+    bool silent = false;  // it is gone, and nothing answers in its place
     Line line;
     TimePoint up_free{};
     TimePoint down_free{};
@@ -117,26 +109,41 @@ class Network {
     TimePoint paused_until{};
     TimePoint slow_until{};
     double slow_factor = 1;
-    TimePoint wake_at = kNever;
-    std::deque<std::function<void(Node&)>> held;  // while it is paused
+    TimePoint wake_at = kNever;  // by its clock, which showed `local` at `global`
+    TimePoint global{};
+    TimePoint local{};
+    double clock_rate = 1;
+    std::deque<std::function<void()>> held;  // while it is paused
   };
+  using Call = std::function<void(TransportHandler&)>;
 
   Duration draw_delay();
+  [[nodiscard]] TimePoint local_time(const Host& host) const;
+  void set_clock(Host& host, double rate, Duration by);
   TimePoint passable(TimePoint when, NodeId from, NodeId to) const;
-  void deliver(NodeId to, std::function<void(Node&)> what);
+  void deliver(NodeId to, std::function<void()> what);
+  void tell(NodeId to, Call call);
+  void tell_closed(LinkId id, std::size_t end, const Status& why);
   void resume(NodeId node);
-  void break_link(LinkId link, const std::string& why);
-  void send_over_lines(NodeId from, NodeId to, LinkId link, Frame frame, std::uint64_t token);
-  void arrive(NodeId to, LinkId link, TimePoint when, std::function<void(Node&)> what);
+  void made(LinkId id, NodeId to, const std::string& address);
+  void break_link(LinkId id, const std::string& why);
+  [[nodiscard]] std::vector<LinkId> links_of(NodeId node) const;
+  void send_over_lines(NodeId from, NodeId to, LinkId link, TransportMessage message, std::uint64_t token);
+  void arrive(NodeId to, LinkId link, TimePoint when, TransportMessage message);
+  void sent(NodeId from, LinkId link, TimePoint when, std::uint64_t token);
+  [[nodiscard]] Link* find(LinkId id);
 
   NetworkOptions options_;
   Prng prng_;
+  std::shared_ptr<BufferPool> pool_;
   TimePoint now_{};
   std::uint64_t number_ = 0;
   std::uint64_t next_link_ = 1;
-  std::priority_queue<Happening, std::vector<Happening>, std::greater<>> queue_;
+  std::uint32_t next_port_ = 1;
+  std::vector<Happening> queue_;  // a heap
   std::vector<Host> hosts_;
-  std::vector<bool> side_;  // of the split, by node; later ones are on the first side
+  std::map<std::string, NodeId> listeners_;  // the newest at each address
+  std::vector<bool> side_;                   // of the split, by node; later ones are on the first side
   TimePoint split_until_{};
   std::map<LinkId, Link> links_;
 };

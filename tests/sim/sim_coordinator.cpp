@@ -10,20 +10,25 @@ using namespace protocol;
 
 constexpr Duration kProbeTakes{5'000'000};
 
-SimCoordinator::SimCoordinator(CoordinatorConfig config, std::string process, std::string address, Mutation mutation,
-                               Network& network, Checkers& checkers, SimSite::Log log)
+SimCoordinator::SimCoordinator(CoordinatorConfig config, std::string process, const std::string& address,
+                               Mutation mutation, Network& network, Checkers& checkers, SimSite::Log log)
     : config_(std::move(config)),
       process_(std::move(process)),
       mutation_(mutation),
       network_(network),
       checkers_(checkers),
       log_(std::move(log)),
+      transport_(network),
+      clock_(network, transport_.node()),
       coordinator_(config_) {
-  node_ = network_.add(this, std::move(address));
+  static_cast<void>(transport_.start(this));
+  network_.on_timer(node(), [this] { step(Tick{}); });
+  const auto bound = transport_.listen(address);
+  COLLAB_CHECK(bound.ok(), "two coordinators live at one address");
 }
 
-void SimCoordinator::on_frame(LinkId link, const Frame& frame) {
-  const Result<wire::Message> message = wire::decode(frame.head);
+void SimCoordinator::on_message(LinkId link, TransportMessage arrived) {
+  const Result<wire::Message> message = wire::decode(arrived.head);
   if (!message.ok()) return checkers_.fail("the coordinator got what it cannot read: " + message.status().to_string());
   step(Received{link, *message});
   const auto* done = std::get_if<wire::Done>(&*message);
@@ -42,8 +47,7 @@ bool SimCoordinator::send(LinkId link, const wire::Message& message) {
   const auto* commit = std::get_if<wire::Commit>(&message);
   if (commit != nullptr) checkers_.committed(*commit);
   if (const auto* welcome = std::get_if<wire::Welcome>(&message)) links_[welcome->site] = link;
-  if (const auto* adopt = std::get_if<wire::Adopt>(&message)) checkers_.starts_from(*adopt);
-  network_.send(node_, link, Frame{Lane::kControl, wire::encode(message), nullptr});
+  transport_.send(link, {.lane = Lane::kControl, .head = wire::encode(message), .payload = nullptr}, 0);
   if (commit == nullptr || !both_die_) return true;
   for (const auto& [site, of_site] : links_) {
     if (of_site != link) continue;
@@ -55,13 +59,13 @@ bool SimCoordinator::send(LinkId link, const wire::Message& message) {
 
 void SimCoordinator::step(const CoordinatorEvent& event) {
   if (dead_) return;
-  const std::vector<CoordinatorAction> actions = coordinator_.step(network_.now(), event);
+  const std::vector<CoordinatorAction> actions = coordinator_.step(clock_.now(), event);
   checkers_.invariants.coordinator_step(process_, event, actions);
   for (const CoordinatorAction& action : actions) {
     if (dead_) return;  // with the commit's first copy on its way
     each_sent(action, [this](LinkId link, const wire::Message& message) { return send(link, message); });
     if (const auto* hangup = std::get_if<Hangup>(&action)) {
-      network_.close(node_, hangup->link);
+      transport_.close(hangup->link);
     } else if (const auto* probe = std::get_if<ProbeAddress>(&action); probe != nullptr) {
       if (network_.knows(probe->address)) continue;
       network_.at(network_.now() + kProbeTakes, [this, link = probe->link] { step(Undialable{link, "no answer"}); });
@@ -69,7 +73,7 @@ void SimCoordinator::step(const CoordinatorEvent& event) {
       log_(process_, note->event + ": " + note->text);
     }
   }
-  network_.wake(node_, coordinator_.next_deadline());
+  network_.wake(node(), coordinator_.next_deadline());
 }
 
 }  // namespace collab::sim

@@ -1,6 +1,6 @@
 // The coordinator of a simulated swarm: the protocol's Coordinator on a virtual network.
 //
-// Threads: one. Ownership: owns its machine; borrows network and checkers.
+// Threads: one. Ownership: owns its machine and its end of the network; borrows network and checkers.
 #pragma once
 
 #include <functional>
@@ -13,13 +13,13 @@
 
 namespace collab::sim {
 
-class SimCoordinator final : public Node {
+class SimCoordinator final : public TransportHandler {
  public:
-  SimCoordinator(protocol::CoordinatorConfig config, std::string process, std::string address, Mutation mutation,
+  SimCoordinator(protocol::CoordinatorConfig config, std::string process, const std::string& address, Mutation mutation,
                  Network& network, Checkers& checkers, SimSite::Log log);
 
-  [[nodiscard]] NodeId node() const { return node_; }
-  [[nodiscard]] std::string status() const { return coordinator_.status_json(network_.now()); }
+  [[nodiscard]] NodeId node() const { return transport_.node(); }
+  [[nodiscard]] std::string status() const { return coordinator_.status_json(clock_.now()); }
   [[nodiscard]] const std::string& process() const { return process_; }
   [[nodiscard]] std::size_t members() const { return coordinator_.members(); }
   [[nodiscard]] bool dead() const { return dead_; }
@@ -29,12 +29,11 @@ class SimCoordinator final : public Node {
   // As the hub beside it does.
   void tell_calls(protocol::CallsUnderWay calls) { step(std::move(calls)); }
 
-  void on_connected(LinkId, std::uint64_t) override {}
-  void on_dial_failed(std::uint64_t, const Status&) override {}
+  void on_accepted(LinkId, const std::string&) override {}
+  void on_connected(LinkId) override {}
   void on_sent(LinkId, std::uint64_t) override {}
-  void on_frame(LinkId link, const Frame& frame) override;
-  void on_closed(LinkId link, const Status& why) override { step(protocol::Closed{link, why}); }
-  void on_timer() override { step(protocol::Tick{}); }
+  void on_message(LinkId link, TransportMessage message) override;
+  void on_closed(LinkId link, Status why) override { step(protocol::Closed{link, std::move(why)}); }
 
  private:
   void step(const protocol::CoordinatorEvent& event);
@@ -48,8 +47,9 @@ class SimCoordinator final : public Node {
   Network& network_;
   Checkers& checkers_;
   SimSite::Log log_;
+  SimTransport transport_;
+  SimClock clock_;
   protocol::Coordinator coordinator_;
-  NodeId node_ = 0;
   bool dead_ = false;
   std::map<SiteId, LinkId> links_;  // for the mutation that forges a Done
   std::set<std::pair<RoundId, AttemptId>> forged_;

@@ -1,9 +1,8 @@
 #include "tests/sim/sim_site.h"
 
 #include <algorithm>
-#include <limits>
-#include <type_traits>
 #include <utility>
+#include <variant>
 
 #include "core/base/digest.h"
 #include "core/wire/encoding.h"
@@ -12,19 +11,27 @@ namespace collab::sim {
 
 using namespace protocol;
 
-std::vector<Digest> tiles_of(std::span<const float> values) {
-  std::vector<Digest> tiles;
-  for (; !values.empty(); values = values.subspan(std::min<std::size_t>(values.size(), kTileElements))) {
-    tiles.push_back(hash128(as_bytes_of(values.first(std::min<std::size_t>(values.size(), kTileElements)))));
-  }
-  return tiles;
+constexpr Duration kDiskTakes{40'000};
+
+namespace {
+
+// The newer of the two: as the runtime's leader does.
+const StoredAnchor* found_in(const Store* store) {
+  if (store == nullptr) return nullptr;
+  const StoredAnchor* arena = store->arena.read();
+  const StoredAnchor* state = store->state.read();
+  if (arena == nullptr || state == nullptr) return arena != nullptr ? arena : state;
+  const auto order = [](const StoredAnchor& a) { return std::pair(a.sealed.run, a.sealed.round); };
+  return order(*arena) > order(*state) ? arena : state;
 }
 
-Digest digest_of(const std::vector<float>& values) {
-  DigestChain chain;
-  for (const Digest& tile : tiles_of(values)) chain.add(tile);
-  return digest_of_state(chain.finish(), {});
+// That of an older round is closer to what is missing than none.
+std::optional<StoredResidual> residual_in(const Store* store) {
+  const StoredAnchor* state = store != nullptr ? store->state.read() : nullptr;
+  return state != nullptr ? state->residual : std::nullopt;
 }
+
+}  // namespace
 
 SimSite::SimSite(SimSiteOptions options, Network& network, Checkers& checkers, Log log)
     : options_(std::move(options)),
@@ -32,26 +39,46 @@ SimSite::SimSite(SimSiteOptions options, Network& network, Checkers& checkers, L
       checkers_(checkers),
       log_(std::move(log)),
       prng_(options_.seed),
-      site_(options_.config),
-      saved_(options_.saved) {
-  node_ = network_.add(this, options_.behind_nat ? "" : options_.address);
-  theta_.resize(options_.elements);
-  for (float& value : theta_) value = static_cast<float>(prng_.uniform() - 0.5);
-  if (saved_) anchor_ = theta_ = saved_->anchor;
-  moves_.resize(options_.elements);
+      transport_(network),
+      clock_(network, transport_.node()),
+      data_({options_.process, options_.elements, options_.data, options_.mutation, prng_.next()}, checkers),
+      driver_(options_.config, options_.data,
+              {&transport_, &clock_, &data_.arena(), &data_.parameters(), [this](const Note& note) { act(note); }, {}},
+              residual_in(options_.store), *this) {
+  static_cast<void>(transport_.start(this));
+  network_.on_timer(node(), [this] { driver_.feed(Tick{}); });
+  if (!options_.address.empty() && !options_.behind_nat) {
+    const auto bound = transport_.listen(options_.address);
+    COLLAB_CHECK(bound.ok(), "a simulated process has an address of its own");
+  }
+  if (const StoredAnchor* found = found_in(options_.store)) data_.restore(*found);
 }
 
-std::optional<Saved> SimSite::saved() const {
-  std::optional<Saved> saved = saved_;
-  if (saved) saved->voters = site_.voters();
-  if (saved) saved->branch = site_.branch();
-  if (saved) saved->term = site_.term();
-  return saved;
+void SimSite::leave_arena() {
+  if (options_.store == nullptr || options_.helper) return;  // a helper's memory is its own
+  options_.store->arena.lose();
+  std::optional<StoredAnchor> anchor = data_.stored(driver_.data().residual());
+  if (anchor) options_.store->arena.write(std::move(*anchor));
 }
 
-void SimSite::start() { post(Begin{make_join()}); }
+// Behind the training's back.
+void SimSite::save() {
+  Store* store = options_.store;
+  if (store == nullptr || options_.helper) return;
+  if (report_.round.value % options_.save_every != 0) return;
+  later(kDiskTakes, [store, anchor = data_.stored(driver_.data().residual())] {
+    if (anchor && !store->full) store->state.write(*anchor);
+  });
+}
 
-wire::Join SimSite::make_join() const {
+void SimSite::start() { driver_.feed(Begin{make_join()}); }
+
+void SimSite::kill() {
+  dead_ = true;
+  driver_.stop();
+}
+
+wire::Join SimSite::make_join() {
   wire::Join join;
   join.swarm = "sim";
   join.site = options_.name;
@@ -62,35 +89,191 @@ wire::Join SimSite::make_join() const {
   join.resumed = options_.resumed;
   join.init_from = options_.init_from;
   join.elements = options_.elements;
-  join.settings = {{"codec", "fp32"}};
+  join.settings = {{"codec", name_of(options_.data.codec)}};
   const std::string model = "weight" + std::to_string(options_.generation);
   if (!options_.helper) join.model = {{model, "float32", {options_.elements}, TensorKind::kAveraged, {}}};
-  if (saved_) {
-    join.offer = {saved_->run, saved_->round, digest_of(saved_->anchor), saved_->branch};
-    join.report.voters = saved_->voters;
-    join.report.granted = saved_->term;
+  join.fingerprint = {options_.generation, 1};
+  const wire::Record* record = options_.store != nullptr ? options_.store->record.read() : nullptr;
+  if (record != nullptr && record->generation == options_.generation) join.report.record = *record;
+  if (join.report.record.acceptor.value == 0) join.report.record.acceptor = AcceptorId{options_.seed | 1};
+  if (const std::optional<SealedAnchor> sealed = data_.arena().sealed()) {
+    held_ = {sealed->run, sealed->round};
+    join.offer = {sealed->run, sealed->round, sealed->digest};
+    take_membership(join.report.record, *sealed);
   } else {
-    join.offer = {RunId{0}, RoundId{0}, digest_of(theta_)};
+    join.offer = {RunId{0}, RoundId{0}, data_.digest()};
   }
   return join;
 }
 
 // ---- driving the machine ---------------------------------------------------------------------------
 
-void SimSite::post(SiteEvent event) {
-  inbox_.push_back(std::move(event));
-  if (stepping_) return;
-  stepping_ = true;
-  while (!inbox_.empty() && !dead_) {
-    const SiteEvent next = std::move(inbox_.front());
-    inbox_.pop_front();
-    const std::vector<SiteAction> actions = site_.step(network_.now(), next);
-    checkers_.invariants.site_step(options_.process, next, actions);
-    for (const SiteAction& action : actions) act(action);
+void SimSite::stepped(const SiteEvent& event, const std::vector<SiteAction>& actions) {
+  checkers_.invariants.site_step(options_.process, event, actions);
+  heard(event);
+  for (const SiteAction& action : actions) {
+    std::visit([this](const auto& each) { act(each); }, action);
   }
-  stepping_ = false;
-  if (!dead_) network_.wake(node_, site_.next_deadline());
+  if (!dead_) network_.wake(node(), driver_.next_deadline());
 }
+
+// What the checkers are to know of what came to pass.
+void SimSite::heard(const SiteEvent& event) {
+  if (const auto* received = std::get_if<Received>(&event)) {
+    if (const auto* adopt = std::get_if<wire::Adopt>(&received->message)) {
+      fate_unknown_ = adopt->counted == wire::Counted::kUnknown;
+      if (fate_unknown_) report_.undisturbed = false;
+    }
+  } else if (std::holds_alternative<ContributionUnfit>(event)) {
+    report_.undisturbed = false;
+  } else if (const auto* complete = std::get_if<ExchangeComplete>(&event)) {
+    report_.exchanges[complete->round].ended = network_.now();
+  } else if (const auto* place = std::get_if<AnchorInPlace>(&event)) {
+    const std::optional<ReceiveAnchor> wanted = std::exchange(wanted_, std::nullopt);
+    if (wanted && wanted->digest != place->digest) {
+      checkers_.fail(options_.process + " was given a whole anchor with another digest");
+    }
+    const std::pair now{place->run, place->round};
+    if (std::exchange(held_, now) == now && wanted) data_.excuse();  // of two, the wrong one stayed
+    report_.run = place->run;
+    report_.round = place->round;
+  }
+}
+
+void SimSite::act(const StartExchange& action) {
+  self_ = action.self;
+  if (newest_.first == action.form.round) report_.carried += driver_.data().contributions_held();
+  newest_ = {action.form.round, action.form.attempt};
+  newest_term_ = action.form.term;
+  report_.exchanges[action.form.round].began = network_.now();
+  data_.before(action, driver_.data().residual());
+  if (options_.mutation != Mutation::kCarryStale) return driver_.act(action);
+  StartExchange stale = action;
+  for (wire::Participant& p : stale.form.participants) p.since = AttemptId{1};
+  driver_.act(stale);
+}
+
+void SimSite::act(const ApplyCommit& action) {
+  const wire::Commit& commit = action.commit;
+  // A successor that knows of nobody else who was done has nothing to compare a mean with.
+  const bool unseen = flipped_ == std::pair(commit.round, commit.attempt) && commit.term != newest_term_;
+  const bool mutated = options_.mutation == Mutation::kFlipBit && commit.round.value == 3;
+  data_.before(action);
+  held_ = {report_.run, commit.round};
+  if (!flip_anchor_ && !mutated) {
+    const auto applied = driver_.act(action);
+    if (!applied) return;
+    data_.after(action, !unseen);
+    if (!unseen && data_.is_sound()) checkers_.holds(options_.process, {commit.run, commit.round, applied->state});
+  } else {
+    const Result<DataPlane::Applied> applied = driver_.data().apply(action);
+    if (!applied.ok()) return failed(applied.status());
+    data_.after(action, !unseen);
+    if (flip_anchor_) {
+      checkers_.invariants.excuse(options_.process, commit.round);
+      log_(options_.process, "FAULT a bit of the anchor is flipped");
+      report_.undisturbed = false;
+      data_.excuse();
+    }
+    flip_anchor_ = false;
+    driver_.feed(Applied{commit.round, data_.flip_anchor(prng_.next())});
+  }
+  if (action.base == Base::kUnfit) report_.undisturbed = false;
+}
+
+void SimSite::act(const KeepAnchor& action) {
+  wanted_.reset();
+  driver_.act(action);
+}
+
+void SimSite::act(const ReceiveAnchor& action) {
+  wanted_ = action;
+  driver_.act(action);
+}
+
+// As the store of records does: a write that fails leaves nothing behind, and from then on it is kept in memory.
+void SimSite::act(const Persist& action) {
+  Store* store = options_.store;
+  if (store == nullptr || options_.helper || record_in_memory_) return driver_.feed(Persisted{action.number, {}});
+  const bool under_way = !records_.empty();
+  if (records_.size() > 1) records_.pop_back();  // of those that wait only the newest is written
+  records_.push_back(action);
+  if (!under_way) write_record();
+}
+
+void SimSite::write_record() {
+  later(options_.store->slow ? Duration{15'000'000} : kDiskTakes / 4, [this] {
+    Store& store = *options_.store;
+    const Persist written = std::move(records_.front());
+    records_.pop_front();
+    Status how;
+    if (store.full) {
+      store.record.lose();
+      record_in_memory_ = true;
+      how = unavailable("the disk is full");
+    } else {
+      store.record.write(written.record);
+    }
+    if (!records_.empty()) write_record();
+    driver_.feed(Persisted{written.number, how});
+  });
+}
+
+void SimSite::act(const TakeSnapshot& action) {
+  driver_.act(action);
+  data_.take_snapshot();
+}
+
+void SimSite::act(const Rebase& action) {
+  ++report_.rebased;
+  const bool contributed = action.base == Base::kParameters || action.base == Base::kSnapshot;
+  if (action.base == Base::kUnfit) report_.undisturbed = false;
+  const std::uint64_t from = data_.uncounted_from();
+  data_.before(action);
+  driver_.act(action);
+  data_.after(action);
+  if (fate_unknown_ && contributed) report_.unknown += data_.uncounted_from() - from;
+}
+
+void SimSite::act(const JoinDone& action) {
+  const Status status = change_parameters(data_.parameters(), ParameterChange::kToAnchor, data_.arena().anchor(), {});
+  if (!status.ok()) return failed(status);
+  report_.joined = true;
+  report_.run = action.run;
+  report_.round = action.round;
+  save();
+  options_.helper ? help(Duration{}) : train();
+}
+
+void SimSite::act(const RoundDone& action) {
+  report_.round = action.round;
+  ++report_.rounds_done;
+  save();
+  options_.helper ? help(Duration{}) : train();
+}
+
+void SimSite::act(const RoundSkipped&) {
+  ++report_.skipped;
+  if (options_.mutation != Mutation::kCarryStale) driver_.data().forget_contributions();
+  options_.helper ? help(Duration{1'000'000}) : train();
+}
+
+void SimSite::act(const Left&) { report_.over = true; }
+
+void SimSite::act(const Failed& action) {
+  // Who is behind trains alone, and comes to the next generation by and by.
+  report_.goes_on = action.why.code() == StatusCode::kOutdated;
+  report_.over = true;
+  report_.failed = !report_.goes_on;
+  report_.why = action.why;
+  driver_.stop();
+  driver_.data().cancel();
+  log_(options_.process, "FAILED " + action.why.to_string());
+}
+
+void SimSite::act(const Note& action) { log_(options_.process, action.event + ": " + action.text); }
+
+// ---- training --------------------------------------------------------------------------------------
 
 void SimSite::later(Duration after, std::function<void()> what) {
   network_.at(network_.now() + after, [this, what = std::move(what)] {
@@ -98,90 +281,12 @@ void SimSite::later(Duration after, std::function<void()> what) {
   });
 }
 
-void SimSite::send(LinkId link, const wire::Message& message) {
-  network_.send(node_, link, Frame{Lane::kControl, wire::encode(message), nullptr});
-}
-
-void SimSite::act(const SiteAction& action) {
-  std::visit(
-      [this](const auto& a) {
-        using T = std::decay_t<decltype(a)>;
-        if constexpr (std::is_same_v<T, Send>) {
-          send(a.link, a.message);
-        } else if constexpr (std::is_same_v<T, Hangup>) {
-          network_.close(node_, a.link);
-        } else if constexpr (std::is_same_v<T, DialCoordinator>) {
-          network_.dial(node_, options_.coordinators.at(a.candidate), kCoordinatorDial);
-        } else if constexpr (std::is_same_v<T, DialPeer>) {
-          network_.dial(node_, a.address, a.site.value);
-        } else if constexpr (std::is_same_v<T, StartExchange>) {
-          start_exchange(a);
-        } else if constexpr (std::is_same_v<T, CancelExchange>) {
-          attempt_.reset();
-        } else if constexpr (std::is_same_v<T, ApplyCommit>) {
-          later(Duration{5'000}, [this, a] { apply(a); });
-        } else if constexpr (std::is_same_v<T, KeepAnchor>) {
-          keep_anchor(a);
-        } else if constexpr (std::is_same_v<T, Rebase>) {
-          ++report_.rebased;
-          // What was contributed before a branch began counts, as far as anybody there knows; and what was contributed
-          // in a branch that is come back to.
-          if ((entering_branch_ || fork_) && (a.base == Base::kParameters || a.base == Base::kSnapshot)) {
-            report_.undisturbed = false;
-          }
-          move_onto_anchor(a.base, previous_);
-        } else if constexpr (std::is_same_v<T, KeepFork>) {
-          fork_ = Fork{anchor_, uncounted_from_};
-          entering_branch_ = false;
-          rebase_owed_ = training_;
-        } else if constexpr (std::is_same_v<T, TakeSnapshot>) {
-          snapshot_ = Snapshot{theta_, moves_, report_.trained};
-        } else if constexpr (std::is_same_v<T, RoundSkipped>) {
-          ++report_.skipped;
-          if (options_.mutation != Mutation::kCarryStale) carried_.clear();
-          options_.helper ? help(Duration{1'000'000}) : train();
-        } else if constexpr (std::is_same_v<T, ReceiveAnchor>) {
-          receive_anchor(a);
-        } else if constexpr (std::is_same_v<T, AddAnchorSource>) {
-          if (incoming_) incoming_->links[a.site] = a.over;
-          if (incoming_) fetch(SourceAdded{a.site}, nullptr);
-        } else if constexpr (std::is_same_v<T, DropAnchorSource>) {
-          if (incoming_) fetch(SourceLost{a.site}, nullptr);
-        } else if constexpr (std::is_same_v<T, StopReceiving>) {
-          incoming_.reset();
-        } else if constexpr (std::is_same_v<T, SendAnchor>) {
-          send_anchor(a);
-        } else if constexpr (std::is_same_v<T, JoinDone>) {
-          theta_ = anchor_;
-          report_.joined = true;
-          report_.run = a.run;
-          report_.round = a.round;
-          options_.helper ? help(Duration{}) : train();
-        } else if constexpr (std::is_same_v<T, RoundDone>) {
-          round_done(a);
-        } else if constexpr (std::is_same_v<T, Left>) {
-          report_.over = true;
-        } else if constexpr (std::is_same_v<T, Failed>) {
-          // Who is behind trains alone, and comes to the next generation by and by.
-          report_.goes_on = a.why.code() == StatusCode::kOutdated;
-          report_.over = true;
-          report_.failed = !report_.goes_on;
-          report_.why = a.why;
-          log_(options_.process, "FAILED " + a.why.to_string());
-        } else if constexpr (std::is_same_v<T, Note>) {
-          log_(options_.process, a.event + ": " + a.text);
-        }
-      },
-      action);
-}
-
 void SimSite::train() {
   training_ = true;
-  rebase_owed_ = false;
-  const bool all_counted = report_.uncounted_from == report_.trained;
+  const bool all_counted = data_.uncounted_from() == data_.trained();
   if (report_.round >= options_.last_round && all_counted) {
     report_.goes_on = options_.generation < options_.last_generation;
-    return post(Depart{"trained to the end", report_.goes_on ? options_.generation + 1 : 0});
+    return driver_.feed(Depart{"trained to the end", report_.goes_on ? options_.generation + 1 : 0});
   }
   const double extra = prng_.uniform() * 2 * static_cast<double>(options_.train_mean.count());
   later(options_.train_min + Duration(static_cast<Duration::rep>(extra)), [this] { trained(); });
@@ -192,77 +297,62 @@ void SimSite::trained() {
   const std::uint64_t samples = enough || prng_.chance(options_.idle) ? 0 : 1 + prng_.below(64);
   if (samples > 0) {
     ++steps_;
-    for (std::size_t i = 0; i < theta_.size(); ++i) {
-      const auto move = static_cast<float>(0.02 * (prng_.uniform() - 0.5));
-      theta_[i] += move;
-      moves_[i] += static_cast<double>(move);
-    }
+    data_.train(prng_);
   }
-  if (std::exchange(poison_, false)) theta_[prng_.below(theta_.size())] = std::numeric_limits<float>::quiet_NaN();
-  report_.trained += samples;
+  if (std::exchange(poison_, false)) data_.poison(prng_);
+  data_.add_samples(samples);
+  report_.trained = data_.trained();
   training_ = false;
-  sent_.clear();
-  up_.begin_round();
-  down_.begin_round();
-  Trigger trigger{report_.trained, steps_, {}, up_.kbit_per_second(), down_.kbit_per_second()};
-  if (options_.draws_rates) {
+  ready(report_.trained);
+}
+
+void SimSite::help(Duration after) {
+  later(after, [this] { ready(0); });
+}
+
+void SimSite::ready(std::uint64_t samples) {
+  DataPlane& plane = driver_.data();
+  plane.start_round_clock();
+  Trigger trigger{samples, steps_, plane.sketch_of_delta(), plane.up_kbit(), plane.down_kbit()};
+  if (options_.draws_rates && !options_.helper) {
     for (std::uint32_t* rate : {&trigger.up_kbit, &trigger.down_kbit}) {
       *rate = prng_.chance(0.2) ? 0 : 1U << prng_.below(24);
     }
   }
-  post(std::move(trigger));
-}
-
-void SimSite::round_done(const RoundDone& done) {
-  report_.round = done.round;
-  ++report_.rounds_done;
-  options_.helper ? help(Duration{}) : train();
-}
-
-void SimSite::help(Duration after) {
-  later(after, [this] {
-    sent_.clear();
-    up_.begin_round();
-    down_.begin_round();
-    post(Trigger{0, 0, {}, up_.kbit_per_second(), down_.kbit_per_second()});
-  });
+  driver_.feed(std::move(trigger));
 }
 
 // ---- the network -----------------------------------------------------------------------------------
 
-void SimSite::on_connected(LinkId link, std::uint64_t token) {
-  if (token == kCoordinatorDial) return post(CoordinatorConnected{link});
-  post(PeerConnected{SiteId{static_cast<std::uint32_t>(token)}, link});
-}
-
-void SimSite::on_dial_failed(std::uint64_t token, const Status& why) {
-  if (token == kCoordinatorDial) return post(DialFailed{std::nullopt, why});
-  post(DialFailed{SiteId{static_cast<std::uint32_t>(token)}, why});
-}
-
-void SimSite::on_frame(LinkId link, const Frame& frame) {
-  const Result<wire::Message> message = wire::decode(frame.head);
-  if (!message.ok())
-    return checkers_.fail(options_.process + " got what it cannot read: " + message.status().to_string());
-  if (const auto* chunk = std::get_if<wire::Chunk>(&*message)) return on_chunk(link, *chunk, frame.payload);
-  if (const auto* adopt = std::get_if<wire::Adopt>(&*message)) {
-    if (adopt->counted == wire::Counted::kUnknown) report_.undisturbed = false;
-    entering_branch_ = !adopt->branch.empty() && !fork_;
+void SimSite::on_message(LinkId link, TransportMessage message) {
+  const Result<wire::Message> decoded = wire::decode(message.head);
+  if (!decoded.ok()) {
+    return checkers_.fail(options_.process + " got what it cannot read: " + decoded.status().to_string());
   }
-  if (const auto* form = std::get_if<wire::Form>(&*message)) report_.form = *form;
-  post(Received{link, *message});
+  if (const auto* chunk = std::get_if<wire::Chunk>(&*decoded); chunk != nullptr && message.payload) {
+    tamper(message, *chunk);
+  }
+  driver_.on_message(link, std::move(message));
 }
 
-void SimSite::on_sent(LinkId, std::uint64_t token) {
-  const auto sent = sent_.extract(token);
-  if (!sent) return;  // before the round under way
-  up_.add(network_.now(), sent.mapped().bytes);
-  if (sent_.empty()) up_.set_busy(network_.now(), false);
-  if (attempt_ && sent.mapped().attempt == newest_) step_exchange(sent.mapped().chunk, self_);
+// Memory of the sender, or ours, is not sound: the hash is that of other bytes than are right.
+void SimSite::tamper(TransportMessage& message, wire::Chunk chunk) {
+  const bool mean = chunk.kind == wire::ChunkKind::kMean && flip_mean_;
+  const bool part =
+      chunk.kind == wire::ChunkKind::kAnchor && ++sound_parts_ > 200 && prng_.chance(options_.damaged_parts);
+  if (!mean && !part) return;
+  const std::span<std::byte> bytes = message.payload->bytes();
+  // The top bit of a float's mantissa, if it is one.
+  const std::size_t at = 4 * prng_.below(std::max<std::size_t>(1, bytes.size() / 4)) + 2;
+  bytes[std::min(at, bytes.size() - 1)] ^= std::byte{0x40};
+  chunk.payload_hash = hash64(bytes);
+  message.head = wire::encode(chunk);
+  if (part) sound_parts_ = 0;
+  if (!mean) return;
+  flip_mean_ = false;
+  flipped_ = {chunk.round, chunk.attempt};
+  report_.undisturbed = false;
+  log_(options_.process, "FAULT a bit of the mean is flipped");
 }
-
-void SimSite::on_closed(LinkId link, const Status& why) { post(Closed{link, why}); }
-
-void SimSite::on_timer() { post(Tick{}); }
 
 }  // namespace collab::sim

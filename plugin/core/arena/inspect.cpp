@@ -3,6 +3,8 @@
 #include <array>
 #include <cstdio>
 
+#include "core/base/digest.h"
+
 namespace collab::arena {
 
 std::optional<FileStart> read_file_start(const BackingFile& file) {
@@ -22,6 +24,19 @@ std::optional<Seal> read_seal(const SlotHeader& slot) {
   // Sealed again meanwhile: not what we read.
   if (seal.sequence == 0 || slot.sequence.load(std::memory_order_acquire) != seal.sequence) return std::nullopt;
   return seal;
+}
+
+std::span<const std::byte> attached_to(const Control& control, std::uint32_t slot) {
+  const std::uint64_t bytes = control.slots[slot].attached_bytes.load();
+  return std::span(control.attached[slot].bytes).first(std::min<std::uint64_t>(bytes, kMaxAttachedBytes));
+}
+
+std::uint64_t hash_of_slot(const Control& control, std::uint32_t slot) {
+  const SlotHeader& header = control.slots[slot];
+  const std::array<std::uint64_t, 6> words{
+      header.run.load(),       header.round.load(),          header.digest_lo.load(),
+      header.digest_hi.load(), header.attached_bytes.load(), hash64(attached_to(control, slot))};
+  return hash64(std::as_bytes(std::span(words)));
 }
 
 std::string seconds_text(std::chrono::milliseconds time) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "collab/status.h"
@@ -35,6 +36,9 @@ struct Seal {
   Digest digest;
 };
 [[nodiscard]] std::optional<Seal> read_seal(const SlotHeader& slot);
+// For the leader: what is attached to a slot, and whether header and attachment are what was sealed.
+[[nodiscard]] std::span<const std::byte> attached_to(const Control& control, std::uint32_t slot);
+[[nodiscard]] std::uint64_t hash_of_slot(const Control& control, std::uint32_t slot);
 
 [[nodiscard]] std::string seconds_text(std::chrono::milliseconds time);  // "1.5 s"
 

@@ -3,7 +3,8 @@
 //   Control | slot 0 | slot 1 | outer state        each part begins on a page
 //
 // A slot is `elements` float32. It is sealed when its sequence is not 0; the larger sequence is the newer anchor.
-// The digest in its header tells a restarted process whether the floats are what was sealed.
+// The digest in its header tells a restarted process whether the floats are what was sealed, the hash whether the
+// header is, with what is attached.
 // Threads: each field says who writes it. Ownership: plain memory.
 #pragma once
 
@@ -14,13 +15,14 @@
 #include <type_traits>
 
 #include "collab/types.h"
+#include "core/arena/arena.h"
 #include "core/arena/process_identity.h"
 #include "core/arena/wake_word.h"
 
 namespace collab::arena {
 
 inline constexpr std::array<char, 8> kMagic{'c', 'o', 'l', 'l', 'a', 'b', 'A', 'R'};
-inline constexpr std::uint32_t kLayoutVersion = 2;
+inline constexpr std::uint32_t kLayoutVersion = 3;
 inline constexpr std::size_t kPageBytes = 4096;
 inline constexpr std::uint32_t kNoSlot = 2;
 inline constexpr std::uint32_t kRankStep = 64;       // room for ranks is a multiple of this
@@ -40,6 +42,12 @@ struct SlotHeader {  // written by the leader
   Word round{0};
   Word digest_lo{0};
   Word digest_hi{0};
+  Word attached_bytes{0};
+  Word hash{0};  // of the fields above from `run` on, and of what is attached
+};
+
+struct Attached {  // written by the leader; belongs to the slot of the same number
+  std::array<std::byte, kMaxAttachedBytes> bytes{};
 };
 
 struct OutcomeEntry {  // written by the leader
@@ -85,6 +93,7 @@ struct Control {  // written by the leader
   std::atomic<std::uint32_t> outer_changing{0};
   Word announced_step{0};
   std::array<SlotHeader, 2> slots{};
+  std::array<Attached, 2> attached{};
   std::array<OutcomeEntry, kOutcomes> outcomes{};
   // RankSlot[rank_capacity] follows.
 };

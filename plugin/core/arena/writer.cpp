@@ -8,6 +8,7 @@
 
 #include "core/arena/inspect.h"
 #include "core/arena/naming.h"
+#include "core/base/log.h"
 
 namespace collab::arena {
 
@@ -39,7 +40,8 @@ std::optional<SealedAnchor> Writer::sealed() const {
   if (slot == kNoSlot) return std::nullopt;
   const auto seal = read_seal(control_->slots[slot]);
   if (!seal) return std::nullopt;
-  return SealedAnchor{RunId{seal->run}, RoundId{seal->round}, seal->digest};
+  const std::span<const std::byte> attached = attached_to(*control_, slot);
+  return SealedAnchor{RunId{seal->run}, RoundId{seal->round}, seal->digest, {attached.begin(), attached.end()}};
 }
 
 std::span<const float> Writer::anchor() const {
@@ -69,6 +71,15 @@ void Writer::seal(const SealedAnchor& as) {
   header.round.store(as.round.value);
   header.digest_lo.store(as.digest.lo);
   header.digest_hi.store(as.digest.hi);
+  const bool fits = as.attached.size() <= kMaxAttachedBytes;
+  if (!fits) {
+    log_error("the anchor of round " + std::to_string(as.round.value) + " is sealed without the " +
+              std::to_string(as.attached.size()) + " bytes that belong to it: there is room for " +
+              std::to_string(kMaxAttachedBytes));
+  }
+  header.attached_bytes.store(fits ? as.attached.size() : 0);
+  if (fits) std::ranges::copy(as.attached, control_->attached[slot].bytes.begin());
+  header.hash.store(hash_of_slot(*control_, slot));
   header.sequence.store(newest + 1);
   control_->current.store(slot);
   control_->outer_changing.store(0);

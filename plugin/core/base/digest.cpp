@@ -73,10 +73,10 @@ Digest DigestChain::finish() const {
   return {hash.low64, hash.high64};
 }
 
-Digest digest_of_vector(std::span<const float> elements) {
+Digest digest_of_vector(std::span<const float> elements, std::uint64_t chunk_elements) {
   DigestChain chain;
   while (!elements.empty()) {
-    const std::size_t count = std::min<std::size_t>(elements.size(), kDigestChunkElements);
+    const std::size_t count = std::min<std::size_t>(elements.size(), chunk_elements);
     chain.add(hash128(as_bytes_of(elements.first(count))));
     elements = elements.subspan(count);
   }

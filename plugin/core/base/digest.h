@@ -37,8 +37,9 @@ class DigestChain {
 
 inline constexpr std::uint64_t kDigestChunkElements = 64 * 1024;
 
-// DigestChain over the vector in chunks of kDigestChunkElements.
-[[nodiscard]] Digest digest_of_vector(std::span<const float> elements);
+// DigestChain over the vector in chunks of so many elements.
+[[nodiscard]] Digest digest_of_vector(std::span<const float> elements,
+                                      std::uint64_t chunk_elements = kDigestChunkElements);
 // Of anchor and outer state: a chain of both vectors' digests (outer may be empty).
 [[nodiscard]] Digest digest_of_state(const Digest& anchor, const Digest& outer);
 

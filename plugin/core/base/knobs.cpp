@@ -269,8 +269,8 @@ constexpr auto kRows = std::to_array<KnobRow>({
      format_real<&C::max_mbit_down>},
 
     {{"egress_gb", "0", "GB", "0..1000000",
-      "What this site may send of rounds and moments, in 10^9 bytes of payload (with state_dir, over restarts too): "
-      "rounds come less often once half is spent, so that it lasts, and others lend to who joins. 0: no budget."},
+      "What this site may send of rounds, models and moments, in 10^9 bytes of payload (with state_dir, over restarts "
+      "too). When the next round does not fit, this site leaves and trains on alone. 0: no budget."},
      kReal,
      parse_real<&C::egress_gb, 0, 1'000'000'000>,
      format_real<&C::egress_gb>},
@@ -365,12 +365,12 @@ constexpr auto kRows = std::to_array<KnobRow>({
      kTime,
      parse_time<&C::straggler_grace, 0, kDayMs>,
      format_time<&C::straggler_grace>},
-    {{"quorum_timeout", "0s", "time", "0s..24h",
-      "How long sites that are no majority train each for itself before they go on as a branch, which joins the others "
-      "again when they are heard of; 0s: without end. Counts where the coordinator runs."},
+    {{"forget_after", "0s", "time", "0s..24h",
+      "How long sites that are no majority wait for the others before they go on without them, as another run; 0s: "
+      "without end, until somebody says collab forget. Counts where the coordinator runs."},
      kTime,
-     parse_time<&C::quorum_timeout, 0, kDayMs>,
-     format_time<&C::quorum_timeout>},
+     parse_time<&C::forget_after, 0, kDayMs>,
+     format_time<&C::forget_after>},
     {{"link_grace", "60s", "time", "20ms..24h", "How long a silent site is waited for; at least twice heartbeat."},
      kTime,
      parse_time<&C::link_grace, 20, kDayMs>,
@@ -387,7 +387,8 @@ constexpr auto kRows = std::to_array<KnobRow>({
 
     // What is kept and told.
     {{"state_dir", "", "folder", "a path",
-      "Where the leader keeps anchor and outer state. Default: nothing is written."},
+      "Where the leader keeps anchor, outer state and the site's record. Default: the record alone, in "
+      "$XDG_STATE_HOME/torch-collab."},
      kPath,
      parse_text<&C::state_dir, is_path, true>,
      format_text<&C::state_dir>},

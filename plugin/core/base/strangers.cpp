@@ -14,7 +14,7 @@ constexpr std::string_view kDigits = "0123456789";
 constexpr std::array<std::string_view, 3> kProtocols{"TCP", "UDP", "SCTP"};
 constexpr std::array<std::string_view, 4> kPartsOfPort{"", "_PROTO", "_PORT", "_ADDR"};
 // An agent's for its workers, and the library of UCX.
-constexpr std::array<std::string_view, 4> kOwn{"START", "SITE_STORE", "WORLD", "UCX_LIBRARY"};
+constexpr std::array<std::string_view, 5> kOwn{"START", "SITE_STORE", "WORLD", "ENDPOINT", "UCX_LIBRARY"};
 
 std::string squeezed(std::string_view name) {
   std::string out;

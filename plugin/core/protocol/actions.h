@@ -111,7 +111,6 @@ struct Trigger {              // parameters stand still until RoundDone or Round
   std::vector<float> sketch{};  // of the delta: sketch_of(n)
   std::uint32_t up_kbit = 0;    // the line, per second, as measured; 0: not known
   std::uint32_t down_kbit = 0;
-  wire::Budget budget{};  // see EgressPlan
 };
 struct Depart {  // leave the swarm; answered by Left
   std::string reason;
@@ -120,6 +119,8 @@ struct Depart {  // leave the swarm; answered by Left
 // From links.
 struct CoordinatorConnected {
   LinkId link;
+  bool inquiry = false;                      // as asked for
+  std::optional<std::uint32_t> candidate{};  // likewise; none: the one asked for last
 };
 struct PeerConnected {  // a dial asked for by DialPeer succeeded
   SiteId site;
@@ -128,6 +129,8 @@ struct PeerConnected {  // a dial asked for by DialPeer succeeded
 struct DialFailed {  // a DialCoordinator (no site) or DialPeer came to nothing
   std::optional<SiteId> site;
   Status why;
+  bool inquiry = false;
+  std::optional<std::uint32_t> candidate{};  // as in CoordinatorConnected
 };
 // From the data plane.
 struct ExchangeComplete {  // every chunk of the mean is here and decoded
@@ -160,6 +163,11 @@ struct Applied {  // the outer step is done and the parameters are written
   RoundId round;
   Digest state;
 };
+// From the store of records: those up to this one are durable, or could not be written.
+struct Persisted {
+  std::uint64_t number = 0;
+  Status why;
+};
 // An optimiser's state from another member (site_optimizer.cpp), for a site that joins.
 struct SeekOptimizer {};  // of the next member; answered by OptimizerOffered or NoOptimizer
 struct TakeOptimizer {};  // what was offered; answered by OptimizerComplete or OptimizerLost
@@ -176,10 +184,16 @@ struct OptimizerUnfit {  // all bytes came, and they are not those that were off
 using SiteEvent =
     std::variant<Begin, Trigger, Depart, CoordinatorConnected, PeerConnected, DialFailed, Received, Closed,
                  ExchangeComplete, ContributionUnfit, ExchangeFailed, AnchorInPlace, AnchorSourceWrong, Applied,
-                 SeekOptimizer, TakeOptimizer, EndOptimizer, OptimizerPart, OptimizerUnfit, Tick>;
+                 Persisted, SeekOptimizer, TakeOptimizer, EndOptimizer, OptimizerPart, OptimizerUnfit, Tick>;
 
 struct DialCoordinator {
   std::uint32_t candidate = 0;  // index into the configured addresses
+  bool inquiry = false;         // on a link of its own, beside the one in use
+};
+// Make this durable, then answer with Persisted. What depends on it is held back until then.
+struct Persist {
+  std::uint64_t number = 0;  // counted from 1; a later one replaces those that were not begun
+  wire::Record record;
 };
 struct DialPeer {
   SiteId site;
@@ -208,19 +222,17 @@ enum class Base : std::uint8_t {
   kParameters,  // all of it, they were contributed as they are: parameters := new anchor
   kOldAnchor,   // nothing was contributed
   kSnapshot,    // what was contributed lies in the snapshot
-  kFork,        // what the branch was that is left: the anchor it began with lies apart (KeepFork)
   kUnfit,       // they are not finite: parameters := new anchor, and their optimiser needs a look
 };
 struct ApplyCommit {  // take the outer step for this attempt, write the parameters, answer with Applied
   wire::Commit commit;
   Base base = Base::kParameters;
+  std::vector<wire::Voter> voters{};  // the membership as of the anchor it makes, which does not travel without
 };
 // Another anchor than the one before was received and is in place: move the parameters onto it. No answer.
 struct Rebase {
   Base base = Base::kOldAnchor;
 };
-// The anchor that is in place is the one a branch begins with: set a copy aside for the Rebase that leaves the branch.
-struct KeepFork {};
 struct TakeSnapshot {};  // of the parameters; it serves the next Rebase or ApplyCommit
 // Hold the anchor of (run, round) now: from our own parameters or the store, no transfer needed.
 // Answer with AnchorInPlace.
@@ -228,6 +240,7 @@ struct KeepAnchor {
   RunId run;
   RoundId round;
   Digest digest;  // the anchor that is held may get another name
+  std::vector<wire::Voter> voters{};
 };
 // Fetch anchor and outer state from the sources that are added (an AnchorFetch says what from whom); AnchorInPlace
 // follows. What has arrived of the same anchor before is not fetched again.
@@ -235,6 +248,7 @@ struct ReceiveAnchor {
   RunId run;
   RoundId round;
   Digest digest;  // expected; with another one the old anchor stays
+  std::vector<wire::Voter> voters{};
 };
 struct AddAnchorSource {
   SiteId site;
@@ -253,10 +267,6 @@ struct JoinDone {  // the anchor is in place; training may start
   SiteId site;
   RunId run;
   RoundId round;
-  std::uint32_t intervals = 1;  // of COLLAB_SYNC_EVERY until the next round
-};
-struct PaceChanged {
-  std::uint32_t intervals = 1;  // of COLLAB_SYNC_EVERY from the last round to the next
 };
 struct RoundDone {
   RoundId round;
@@ -296,10 +306,10 @@ struct Failed {
   Status why;
 };
 using SiteAction =
-    std::variant<Send, Hangup, DialCoordinator, DialPeer, StartExchange, CancelExchange, ApplyCommit, KeepAnchor,
-                 ReceiveAnchor, AddAnchorSource, DropAnchorSource, StopReceiving, SendAnchor, JoinDone, Rebase,
-                 KeepFork, TakeSnapshot, RoundDone, PaceChanged, RoundSkipped, OptimizerOffered, NoOptimizer,
-                 TakeOptimizerPart, OptimizerComplete, OptimizerLost, LendOptimizer, Left, Failed, Note>;
+    std::variant<Send, Hangup, DialCoordinator, Persist, DialPeer, StartExchange, CancelExchange, ApplyCommit,
+                 KeepAnchor, ReceiveAnchor, AddAnchorSource, DropAnchorSource, StopReceiving, SendAnchor, JoinDone,
+                 Rebase, TakeSnapshot, RoundDone, RoundSkipped, OptimizerOffered, NoOptimizer, TakeOptimizerPart,
+                 OptimizerComplete, OptimizerLost, LendOptimizer, Left, Failed, Note>;
 
 // ---- exchange: the chunks of one attempt ----------------------------------------------------------
 

@@ -2,6 +2,7 @@
 #include "core/protocol/coordinator.h"
 
 #include <algorithm>
+#include <tuple>
 #include <type_traits>
 
 #include "core/base/text.h"
@@ -42,6 +43,7 @@ std::vector<std::string> Coordinator::member_names() const {
 
 void Coordinator::State::on_event(const Received& event) {
   using namespace wire;
+  election.heard(now, event.link);
   if (const auto* join = std::get_if<Join>(&event.message)) return on_join(event.link, *join);
   if (std::holds_alternative<StatusQuery>(event.message)) {
     out.emplace_back(Send{event.link, reference
@@ -49,16 +51,25 @@ void Coordinator::State::on_event(const Received& event) {
                                           : StatusReport{status_json(now)}});
     return;
   }
-  if (const auto* grant = std::get_if<Grant>(&event.message); grant != nullptr && applicants.count(event.link) != 0) {
-    return on_grant(event.link, *grant);
-  }
-  const bool waits = applicants.count(event.link) != 0 || generations.waiting().count(event.link) != 0;
-  if (waits && (std::holds_alternative<Heartbeat>(event.message) || std::holds_alternative<Grant>(event.message))) {
+  if (const auto* inquire = std::get_if<Inquire>(&event.message)) {
+    const bool ours = inquire->swarm == config.swarm;
+    const std::size_t here = leads ? members.size() : election.names().size();
+    Leads answer{ours && leads && anchor, generations.current(), config.fresh_run, {}, 0};
+    if (ours) answer.members = static_cast<std::uint32_t>(here);
+    if (answer.leads) std::tie(answer.run, answer.round) = std::tie(anchor->run, anchor->round);
+    out.emplace_back(Send{event.link, answer});
+    idle = true;
     return;
   }
+  if (const auto* forget = std::get_if<Forget>(&event.message)) return on_forget(event.link, *forget);
+  if (election.has(event.link)) {
+    if (const auto* promise = std::get_if<Promise>(&event.message)) election.on_promise(event.link, *promise);
+    if (const auto* accepted = std::get_if<Accepted>(&event.message)) election.on_accepted(event.link, *accepted);
+    return seek();
+  }
+  if (generations.waiting().count(event.link) != 0 && std::holds_alternative<Heartbeat>(event.message)) return;
   const auto link = links.find(event.link);
   if (link == links.end()) {
-    forget_applicant(event.link);
     generations.forget(event.link, now);
     out.emplace_back(Hangup{event.link, "this link has not joined the swarm '" + config.swarm + "', but sent " +
                                             std::string(wire::name_of(event.message)) + "; a site sends Join first"});
@@ -83,6 +94,8 @@ void Coordinator::State::on_event(const Received& event) {
           on_leave(member, message);
         } else if constexpr (std::is_same_v<T, Heartbeat>) {
           idle = true;  // that it came is all that matters
+        } else if constexpr (std::is_same_v<T, Promise> || std::is_same_v<T, Accepted>) {
+          idle = true;  // it came when others were enough already
         } else {
           note(Note::Level::kWarning, "ignored",
                member.name + " sent " + std::string(wire::name_of(event.message)) +
@@ -97,7 +110,10 @@ void Coordinator::State::on_event(const Closed& event) {
   if (link == links.end()) {
     claims.erase(event.link);
     generations.forget(event.link, now);
-    forget_applicant(event.link);
+    if (election.go(now, event.link)) {
+      generations.seen(now);
+      seek();
+    }
     return;
   }
   remove(link->second, event.why.ok() ? "its link was closed" : "its link was lost: " + event.why.message());
@@ -107,7 +123,7 @@ void Coordinator::State::on_event(const CallsUnderWay& event) { calls = event.si
 
 void Coordinator::State::on_event(const Tick&) {
   on_generation_tick();
-  on_office_tick();
+  on_election_tick();
   on_heartbeat_tick();
   on_gathering_tick();
   on_round_tick();
@@ -120,6 +136,7 @@ void Coordinator::State::advance() {
     changed = false;
     settle_generations();
     settle_claims();
+    if (!members.empty()) judge_quorum();
     if (members.empty()) return;
     choose_anchor();
     offer_anchor();
@@ -130,22 +147,16 @@ void Coordinator::State::advance() {
 
 TimePoint Coordinator::State::next_deadline() const {
   const TimePoint generation = generations.next_deadline(now, config.link_grace, config.join_timeout);
-  if (!applicants.empty()) {
-    TimePoint next = std::min(applying.next(), generation);
-    for (const Duration patience : {config.link_grace, config.quorum_timeout}) {
-      if (const TimePoint over = later(applying.since(), patience); now < over) next = std::min(next, over);
-    }
-    return next;
-  }
+  if (!leads) return std::min(election.next_deadline(now), generation);
   if (members.empty()) return generation;
-  TimePoint next = std::min({next_heartbeat, round.limit, generation});
+  TimePoint next = std::min({next_heartbeat, round.limit, generation, later(minority_since, config.link_grace)});
   next = std::min(next, round.waiting.next());
   const TimePoint grace = later(round.majority_since, config.straggler_grace);
   if (!round.attempt && grace > now) next = std::min(next, grace);
   if (!round.attempt && round.circle_until > now) next = std::min(next, round.circle_until);
   next = std::min(next, gathering.next());
   if (gathering.running()) {
-    next = std::min(next, later(gathering.since(), last_anchor_missed() ? config.link_grace : config.join_timeout));
+    next = std::min(next, later(gathering.since(), wanted_missed() ? config.link_grace : config.join_timeout));
   }
   for (const auto& [link, join] : claims) {
     const MemberRecord* namesake = member_named(join.site);

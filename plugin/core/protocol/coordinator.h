@@ -21,9 +21,9 @@ struct CoordinatorConfig {
   Duration link_grace{60'000'000};
   Duration join_timeout{300'000'000};
   Duration round_timeout{1'800'000'000};
-  Duration straggler_grace{60'000'000};       // a majority that is ready waits this long for the others
-  Duration quorum_timeout = Duration::max();  // a minority goes on as a branch after so long
-  bool equal_shares = false;                  // whatever the sites have measured
+  Duration straggler_grace{60'000'000};     // a majority that is ready waits this long for the others
+  Duration forget_after = Duration::max();  // a minority goes on without those who are missing, as another run
+  bool equal_shares = false;                // whatever the sites have measured
 };
 
 class Coordinator {

@@ -42,16 +42,23 @@ std::string anchor_in_words(RunId run, RoundId round) {
 
 wire::Offer Coordinator::State::brought_by(const MemberRecord& member) const {
   if (!member.holds) return member.offer;
-  return {member.holds->run, member.holds->round, member.holds->digest, member.offer.branch};
+  return {member.holds->run, member.holds->round, member.holds->digest};
 }
 
 // After a loss, rounds that were committed are not undone lightly: those who hold the newest one get the grace to come
 // back before the swarm starts from less.
-bool Coordinator::State::last_anchor_missed() const {
-  return last_anchor && std::none_of(members.begin(), members.end(), [this](const auto& entry) {
+bool Coordinator::State::wanted_missed() const {
+  return wanted && std::none_of(members.begin(), members.end(), [this](const auto& entry) {
            const wire::Offer offer = brought_by(entry.second);
-           return std::pair(offer.run, offer.round) >= *last_anchor;
+           return std::pair(offer.run, offer.round) == *wanted;
          });
+}
+
+// Else nobody is left who could bring it.
+bool Coordinator::State::wanted_may_come() const {
+  const auto is_missed = [this](const auto& entry) { return !entry.second.left && members.count(entry.first) == 0; };
+  return std::ranges::any_of(voters, is_missed) ||
+         std::ranges::any_of(members, [](const auto& entry) { return entry.second.recommitted; });
 }
 
 bool Coordinator::State::anybody_resumes() const {
@@ -71,7 +78,7 @@ std::pair<std::string, std::string> Coordinator::State::init_from() const {
 
 // Who holds an anchor, or joins a swarm that has one, may say what it likes: it is too late.
 std::string Coordinator::State::init_from_difference(const wire::Join& join) const {
-  const bool late = !in_office || anchor || last_anchor || join.offer.run.value != 0;
+  const bool late = !leads || anchor || wanted || join.offer.run.value != 0;
   if (late || join.init_from.empty() || anybody_resumes()) return {};
   const auto [named, by] = init_from();
   if (named.empty() || join.init_from == named) return {};
@@ -105,7 +112,7 @@ void Coordinator::State::tell_late(MemberRecord& joiner) {
 }
 
 // Why it is this one's needs to be said where fresh sites brought different parameters.
-void Coordinator::State::tell_whose(const MemberRecord& best) {
+void Coordinator::State::tell_whose(const MemberRecord& best, bool newborn) {
   const auto differs = [this](const auto& entry) {
     const wire::Offer offer = brought_by(entry.second);
     return !entry.second.helper && offer.run.value == 0 && anchor->digest != offer.digest;
@@ -121,62 +128,72 @@ void Coordinator::State::tell_whose(const MemberRecord& best) {
   for (auto& [id, member] : members) tell_passed_over(member, why, "");
 }
 
-// The highest (run, round) anybody offers; where all are fresh, by their claims; among equals the lowest site.
+// A site that goes over to another run has another acceptor there.
+AcceptorId Coordinator::State::acceptor_in(const MemberRecord& member, RunId run) {
+  const bool another = member.run.value != 0 && member.run != run;
+  return AcceptorId{member.acceptor.value + (another ? 1 : 0)};
+}
+
+// The anchor that was agreed on, where there is one; else the highest (run, round) anybody offers; where all are fresh,
+// by their claims; among equals the lowest site.
 void Coordinator::State::choose_anchor() {
   if (anchor) return;
   // A helper holds what it was given, or nothing that anybody would train from.
   const bool brought = sites_here() > 0 || anybody_resumes();
   const bool complete = generations.expected_here(now).empty();  // they left the generation before for this one
   const bool all_here = (gathered || sites_here() >= sites_wanted()) && complete && !init_from_missed();
-  const bool enough = brought && (last_anchor ? !last_anchor_missed() : all_here);
-  if (!enough || !may_begin()) {
+  if (wanted_missed() && !wanted_may_come()) give_up_wanted("nobody who could is missing");
+  if (!brought || (wanted ? wanted_missed() : !all_here)) {
     if (!gathering.running()) start_gathering();
     return;
   }
   gathered = true;
   gathering.stop();
-  last_anchor.reset();
   attempt_base = highest_attempt;
   round.attempts = 0;
-  MemberRecord* best = nullptr;
   const auto is_better = [this, named = init_from().first](const MemberRecord& a, const MemberRecord& b) {
     const wire::Offer of_a = brought_by(a);
     const wire::Offer of_b = brought_by(b);
+    if (wanted) return std::pair(of_a.run, of_a.round) == *wanted && std::pair(of_b.run, of_b.round) != *wanted;
     if (of_a.run.value == 0 && of_b.run.value == 0) return claim_of(a, named) > claim_of(b, named);
-    return trunk_first(of_a, of_b).value_or(std::tie(of_a.run, of_a.round) > std::tie(of_b.run, of_b.round));
+    return std::tie(of_a.run, of_a.round) > std::tie(of_b.run, of_b.round);
   };
+  MemberRecord* best = nullptr;
   for (auto& [id, member] : members) {
     if (member.helper && brought_by(member).run.value == 0) continue;
     if (best == nullptr || is_better(member, *best)) best = &member;
   }
   wire::Offer chosen = brought_by(*best);
-  newborn = chosen.run.value == 0;
-  const bool anew = std::exchange(forks, false) || newborn;
-  remembered.reset();
-  for (const auto& [id, member] : members) {  // a process that was started again may not know
-    const wire::Offer offer = brought_by(member);
-    if (chosen.branch.empty() && offer.run == chosen.run) chosen.branch = offer.branch;
-  }
-  const RunId from = chosen.run;
-  // What a branch began with is not taken for its trunk, when the branch's own anchor is lost.
-  const bool off = (std::exchange(branches, false) || trunk == chosen.run) && !newborn && chosen.branch.empty();
-  if (anew || off) chosen.run = next_run();
-  if (off) {
-    trunk = from;
-    chosen.branch = {{chosen.run, from, 0}};
+  const bool newborn = chosen.run.value == 0;
+  const bool goes_on = wanted.has_value();  // what was agreed on, by those who have agreed on it
+  wanted.reset();
+  if (!goes_on) {
+    // What was committed after this anchor is no part of what begins here: who contributed to it cannot be told yes.
+    std::erase_if(history, [&](const auto& past) { return past.first > chosen.round; });
+    chosen.run = next_run();
     voters.clear();
+    for (auto& [id, member] : members) {
+      member.acceptor = acceptor_in(member, chosen.run);
+      member.run = chosen.run;
+      voters[id] = {id, member.name, member.acceptor};
+    }
   }
-  anchor = AnchorRecord{chosen.run, chosen.round, chosen.digest, chosen.branch};
-  best->holds = wire::Adopted{chosen.run, chosen.round, chosen.digest};
-  for (auto& [id, member] : members) {
-    member.standing = Standing::kJoined;  // who was behind another anchor is told this one
-    member.remembers = member.remembers || anew || off;
-    voters[id] = member.name;
-  }
-  if (off) {
-    tell_of_branch("no majority was here for " + in_seconds(config.quorum_timeout) + " (COLLAB_QUORUM_TIMEOUT); ");
-  }
-  tell_whose(*best);
+  anchor = AnchorRecord{chosen.run, chosen.round, chosen.digest};
+  best->renamed_from = brought_by(*best);
+  best->holds = wire::Adopted{chosen.run, chosen.round, chosen.digest, best->acceptor};
+  for (auto& [id, member] : members) member.standing = Standing::kJoined;  // who was behind another is told this one
+  tell_whose(*best, newborn);
+  forks.clear();
+}
+
+// It was agreed on, and is lost: what comes now is another run.
+void Coordinator::State::give_up_wanted(const std::string& why) {
+  note(Note::Level::kWarning, "anchor",
+       "nobody has brought back round " + std::to_string(wanted->second.value) + ": " + why +
+           "; the swarm goes on without it");
+  wanted.reset();
+  forks = "the anchor was lost";
+  gathered = gathered || anybody_resumes();
 }
 
 // ---- until then ------------------------------------------------------------------------------------
@@ -202,22 +219,16 @@ void Coordinator::State::on_gathering_tick() {
   if (!gathering.running()) return;
   const std::string count = gathered_in_words();
   const auto waited = gathering.due(now);
-  if (last_anchor_missed()) {
-    const std::string missed = "nobody has brought back round " + std::to_string(last_anchor->second.value);
-    if (now - gathering.since() < config.link_grace) {
-      if (waited) note(Note::Level::kInfo, "waiting", missed + " yet (" + in_seconds(*waited) + ")");
-      return;
+  if (wanted_missed()) {
+    if (now - gathering.since() >= config.link_grace) {
+      return give_up_wanted("not within " + in_seconds(config.link_grace) + " (COLLAB_LINK_GRACE)");
     }
-    if (!may_begin()) return step_down(missed + ", and " + quorum_in_words(all_members()));
-    note(Note::Level::kWarning, "anchor",
-         missed + " within " + in_seconds(config.link_grace) + " (COLLAB_LINK_GRACE); the swarm goes on without it");
-    last_anchor.reset();
-    forks = true;
-    gathered = gathered || anybody_resumes();
+    if (waited) {
+      note(Note::Level::kInfo, "waiting",
+           "nobody has brought back round " + std::to_string(wanted->second.value) + " yet (" + in_seconds(*waited) +
+               ")");
+    }
     return;
-  }
-  if (now - gathering.since() >= config.join_timeout && !may_begin()) {
-    return step_down(quorum_in_words(all_members()));
   }
   if (now - gathering.since() >= config.join_timeout && anybody_resumes()) {
     note(Note::Level::kWarning, "anchor",

@@ -1,4 +1,4 @@
-// The end of a round: the means are compared, the attempt committed, the pace to the next round told.
+// The end of a round: the means are compared, the attempt committed.
 #include <algorithm>
 #include <utility>
 
@@ -22,11 +22,7 @@ void Coordinator::State::finish_attempt() {
     }
   }
   if (wrong.empty()) {
-    std::vector<SiteId> contributors;
-    for (const wire::Participant& p : form.participants) {
-      if (p.weight > 0) contributors.push_back(p.site);
-    }
-    return commit(form.attempt, contributors);
+    return commit(form.attempt, contributors_of(form));
   }
   const std::string what =
       " has another mean of round " + std::to_string(form.round.value) + " than " +
@@ -45,42 +41,17 @@ void Coordinator::State::finish_attempt() {
   }
 }
 
-// Who has a budget that runs out slows all down: a round needs everybody.
-std::pair<std::uint32_t, std::string> Coordinator::State::pace_asked() const {
-  std::pair<std::uint32_t, std::string> most{1, {}};
-  for (const auto& [id, member] : members) {
-    if (member.budget.intervals > most.first) most = {member.budget.intervals, member.name};
-  }
-  return most;
-}
-
-std::uint32_t Coordinator::State::pace_told() const { return intervals == kNotTold ? pace_asked().first : intervals; }
-
-void Coordinator::State::pace() {
-  const auto [asked, who] = pace_asked();
-  const std::uint32_t before = std::exchange(intervals, asked);
-  if (intervals == std::max(1U, before)) return;
-  note(Note::Level::kInfo, "pace",
-       intervals == 1
-           ? "rounds come every COLLAB_SYNC_EVERY again"
-           : "the next round comes after " + std::to_string(intervals) +
-                 " x COLLAB_SYNC_EVERY, so that what is left of the budget of " + who + " lasts (COLLAB_EGRESS_GB)",
-       {{"intervals", std::to_string(intervals)}, {"who", json_quote(who)}});
-}
-
-// Who stands ready is not left waiting for many intervals: the others come when one has passed.
-std::uint32_t Coordinator::State::pace_now() const { return somebody_ready() ? 1 : intervals; }
-
 void Coordinator::State::commit(AttemptId attempt, const std::vector<SiteId>& contributors) {
   const RoundId committed = number();
   const wire::Form form = *round.attempt;
-  remember(anchor->run, committed, attempt, contributors);
   std::vector<std::string> members_named;
+  std::vector<Digest> mean;
   for (const wire::Participant& p : form.participants) {
     if (!p.here) continue;
-    history.at(committed).slices = members.at(p.site).done.value_or(std::vector<Digest>{});
+    mean = members.at(p.site).done.value_or(std::vector<Digest>{});
     members_named.push_back(name_of(p.site));
   }
+  remember(past_of(form, mean));
   voters = voters_formed;
   compare(form);
   std::vector<std::string> names;
@@ -88,8 +59,7 @@ void Coordinator::State::commit(AttemptId attempt, const std::vector<SiteId>& co
     const auto gone = round.gone.find(id);
     names.push_back(gone == round.gone.end() ? name_of(id) : gone->second.name);
   }
-  pace();
-  Broadcast all{{}, wire::Commit{term, anchor->run, committed, attempt, contributors, intervals}};
+  Broadcast all{{}, wire::Commit{term, anchor->run, committed, attempt, contributors}};
   auto participant = form.participants.begin();  // both ascend
   for (auto& [id, member] : members) {
     member.done.reset();
@@ -97,7 +67,6 @@ void Coordinator::State::commit(AttemptId attempt, const std::vector<SiteId>& co
     if (participant != form.participants.end() && participant->site == id && participant->here) {
       all.links.push_back(member.link);
       member.ready.reset();
-      member.remembers = true;
     } else if (member.standing == Standing::kActive) {  // left out; one that is ready by now takes the anchor at once
       member.standing = member.ready ? Standing::kJoined : Standing::kBehind;
       member.ready.reset();
@@ -114,7 +83,6 @@ void Coordinator::State::commit(AttemptId attempt, const std::vector<SiteId>& co
         {"contributors", json_list(names)},
         {"seconds", json_number(static_cast<double>((now - round.formed).count()) / 1e6)}});
   anchor->round = committed;
-  for (wire::Branch& branch : anchor->branch) branch.samples += weight_of(form);
   if (!contributors.empty()) anchor->digest.reset();
   round = RoundRecord{};
 }

@@ -14,14 +14,11 @@ std::string generation_in_words(std::uint32_t generation) { return "generation "
 
 }  // namespace
 
-std::size_t Coordinator::State::trainers_here() const {
-  const auto trains = [](const auto& applicant) { return !applicant.second.join.helper; };
-  return sites_here() + static_cast<std::size_t>(std::count_if(applicants.begin(), applicants.end(), trains));
-}
+std::size_t Coordinator::State::trainers_here() const { return sites_here() + election.trainers(); }
 
 std::string Coordinator::State::trainers_in_words() const {
   std::vector<std::string> names = member_list();
-  for (const auto& [link, applicant] : applicants) names.push_back(applicant.join.site);
+  for (std::string& name : election.names()) names.push_back(std::move(name));
   return join_words(names);
 }
 
@@ -54,7 +51,6 @@ void Coordinator::State::begin_generation(std::uint32_t generation) {
     for (const auto& [id, member] : members) here.push_back(id);
     for (const SiteId id : here) {
       const MemberRecord member = members.at(id);
-      strike(member);
       if (!member.helper) {
         tell_behind(member.link, member.name);
         remove(id, "the swarm goes on to " + generation_in_words(generation) + " of the model");
@@ -65,21 +61,14 @@ void Coordinator::State::begin_generation(std::uint32_t generation) {
         remove(id, kAnotherModel);
       }
     }
-    const std::map<LinkId, Applicant> comers = std::exchange(applicants, {});
-    for (const auto& [link, applicant] : comers) {
-      if (applicant.join.helper) {
+    for (const auto& [link, join] : election.dismiss()) {
+      if (join.helper) {
         out.emplace_back(Hangup{link, kAnotherModel});
       } else {
-        tell_behind(link, applicant.join.site);
+        tell_behind(link, join.site);
       }
     }
-    voters.clear();
-    remembered.reset();
-    settled.reset();
-    last_anchor.reset();
-    last_branch.clear();
-    history.clear();
-    applying.stop();
+    forget_everything();
     ended = false;
     note(Note::Level::kInfo, "generation", "the swarm begins " + generation_in_words(generation) + " of the model",
          {{"generation", std::to_string(generation)}});

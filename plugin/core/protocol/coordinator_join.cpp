@@ -20,8 +20,8 @@ void Coordinator::State::refuse_link(LinkId link, const std::string& who, const 
 }
 
 SiteId Coordinator::State::pick_id(const wire::Join& join) const {
-  for (const auto& [id, name] : voters) {
-    if (name == join.site && members.count(id) == 0) return id;  // back in its place
+  for (const auto& [id, voter] : voters) {
+    if (voter.name == join.site && members.count(id) == 0) return id;  // back in its place
   }
   for (const auto& [id, gone] : round.gone) {
     if (gone.name == join.site && members.count(id) == 0) return id;
@@ -30,13 +30,8 @@ SiteId Coordinator::State::pick_id(const wire::Join& join) const {
     return members.count(id) != 0 || voters.count(id) != 0 || round.gone.count(id) != 0;
   };
   if (join.index != wire::kNoIndex && !taken(SiteId{join.index})) return SiteId{join.index};
-  // Who contributed under a number may come back and ask whether it was counted.
-  const auto known = [this](SiteId id) {
-    return std::any_of(history.begin(), history.end(),
-                       [&](const auto& past) { return past.second.contributors.count(id) != 0; });
-  };
   SiteId id{join.helper ? sites_wanted() : 0};  // those below may be the indices of sites that are still to come
-  while (taken(id) || known(id)) ++id.value;
+  while (taken(id)) ++id.value;
   return id;
 }
 
@@ -46,9 +41,9 @@ std::size_t Coordinator::State::sites_here() const {
 }
 
 std::uint32_t Coordinator::State::sites_wanted() const {
-  std::uint32_t wanted = generations.follows() ? 1 : config.min_sites;
-  for (const auto& [id, member] : members) wanted = std::max(wanted, member.expected_sites);
-  return wanted;
+  std::uint32_t sites = generations.follows() ? 1 : config.min_sites;
+  for (const auto& [id, member] : members) sites = std::max(sites, member.expected_sites);
+  return sites;
 }
 
 // The same listening address is the same process, back before its old link was seen to die.
@@ -91,14 +86,6 @@ void Coordinator::State::refuse_claims_of(const MemberRecord& member) {
   }
 }
 
-// Of the membership it knows. Where they are fewer it is better off here.
-bool Coordinator::State::most_come_with(const wire::Join& join) const {
-  const auto here = std::count_if(join.report.voters.begin(), join.report.voters.end(), [&](const wire::Voter& voter) {
-    return voter.name == join.site || member_named(voter.name) != nullptr;
-  });
-  return 2 * static_cast<std::size_t>(here) > join.report.voters.size();
-}
-
 void Coordinator::State::on_join(LinkId link, const wire::Join& join) {
   if (join.swarm == config.swarm && links.count(link) == 0 && !fits_generation(join)) {
     if (const auto replaced = generations.wait(link, join, now)) {
@@ -107,16 +94,15 @@ void Coordinator::State::on_join(LinkId link, const wire::Join& join) {
     changed = true;  // it is settled as soon as this event has been looked at
     return;
   }
-  // Whom a majority has put into office is not deposed by a stranger.
-  if (in_office && join.swarm == config.swarm && (founded || refusal(join).empty())) {
-    if (join.report.granted > term) {
-      step_down(join.site + " follows term " + std::to_string(join.report.granted.value));
-    } else if (anchor && trunk_first(join.offer, offer_of(*anchor)) == true && most_come_with(join)) {
-      step_down(join.site + " is of the run that this one branched off, or of a branch that has learned from more");
+  // Whom a majority has elected is not deposed by a stranger.
+  if (leads && join.swarm == config.swarm && (founded || refusal(join).empty())) {
+    const wire::Record& record = join.report.record;
+    const bool ahead = anchor && record.anchor.run == anchor->run && record.anchor.round > anchor->round;
+    if (record.promised > term || ahead) {
+      step_down(join.site +
+                (ahead ? " knows of a later round" : " follows term " + std::to_string(record.promised.value)));
     } else if (founded && is_older(join)) {
       step_down(join.site + " is of a swarm older than the one that has just begun here");
-      voters.clear();
-      remembered.reset();
     }
   }
   if (const auto known = links.find(link); known != links.end()) {
@@ -127,7 +113,7 @@ void Coordinator::State::on_join(LinkId link, const wire::Join& join) {
     const std::string who = join.site.empty() ? "a site without a name" : join.site;
     return refuse_link(link, who, reason);
   }
-  if (!in_office) return apply_for(link, join);
+  if (!leads) return apply(link, join);
   if (const MemberRecord* namesake = member_named(join.site)) {
     if (!replaces(join, *namesake)) {
       if (claims.size() >= kMaxClaims) return refuse_link(link, join.site, "too many joins at once; try again");
@@ -136,9 +122,18 @@ void Coordinator::State::on_join(LinkId link, const wire::Join& join) {
     }
     out.emplace_back(Hangup{namesake->link, "replaced by a new link of " + join.site});
     remove(namesake->id, "its old link was dead; it came back on a new one");
-    if (!in_office) return apply_for(link, join);  // it was the last one
+    if (!leads) return apply(link, join);  // it was the last one
   }
   admit(link, join);
+}
+
+void Coordinator::State::apply(LinkId link, const wire::Join& join) {
+  const std::vector<std::string> here = election.names();
+  if (here.size() >= wire::kMaxSites) return refuse_link(link, join.site, "too many joins at once; try again");
+  if (const auto replaced = election.come(now, link, join)) {
+    out.emplace_back(Hangup{*replaced, "replaced by a new link of " + join.site});
+  }
+  seek();
 }
 
 void Coordinator::State::admit(LinkId link, const wire::Join& join) {
@@ -146,8 +141,8 @@ void Coordinator::State::admit(LinkId link, const wire::Join& join) {
   generations.came(join.site);
   if (!reference) next_heartbeat = later(now, config.heartbeat);
   if (!reference || (reference->model.empty() && !join.helper)) {
-    reference =
-        Reference{join.site, join.elements, join.settings, join.helper ? std::vector<wire::ModelEntry>{} : join.model};
+    reference = Reference{join.site, join.elements, join.settings,
+                          join.helper ? std::vector<wire::ModelEntry>{} : join.model, join.fingerprint};
   }
   MemberRecord member;
   member.id = pick_id(join);
@@ -157,8 +152,9 @@ void Coordinator::State::admit(LinkId link, const wire::Join& join) {
   member.helper = join.helper;
   member.offer = join.offer;
   member.report = join.report;
-  member.budget = join.report.budget;
-  member.remembers = remembers(join, anchor ? anchor->run : RunId{});
+  member.acceptor = join.report.record.acceptor;
+  member.run = join.report.record.anchor.run;
+  member.early = early.count(link) != 0;
   member.expected_sites = join.expected_sites;
   member.resumed = join.resumed;
   member.init_from = join.init_from;
@@ -178,22 +174,28 @@ void Coordinator::State::admit(LinkId link, const wire::Join& join) {
   if (roster_due) send(inserted, roster());  // it has to know whom to take the anchor from
   compare_left_out(join, inserted);
   if (repeat_commit(inserted)) return;
-  if (anchor) prefer_newer_offer(inserted);
   if (anchor) tell_late(inserted);
   // Its parameters move, so it cannot take another anchor now: it comes to its trigger by itself.
   const bool newest = !anchor || (join.offer.run == anchor->run && join.offer.round == anchor->round);
   if (join.report.training && !newest) inserted.standing = Standing::kBehind;
 }
 
-bool Coordinator::State::repeat_commit(MemberRecord& member) {
-  const auto& said = member.report.prepared;
-  if (said.empty() || !said[0].done) return false;
-  const wire::Form& form = said[0].form;
+// It was done with a round whose commit it has not heard.
+const wire::Proposal* Coordinator::State::missed_commit(const wire::Offer& offer, const wire::Report& report) const {
+  if (report.record.proposals.empty()) return nullptr;
+  const wire::Proposal& said = report.record.proposals[0];
+  const wire::Form& form = said.form;
   const auto past = history.find(form.round);
   const bool missed = past != history.end() && past->second.run == form.run && past->second.attempt == form.attempt &&
-                      member.offer.run == form.run && member.offer.round.value + 1 == form.round.value;
-  if (!missed) return false;
-  if (!past->second.slices.empty() && past->second.slices != said[0].slices) {
+                      offer.run == form.run && offer.round.value + 1 == form.round.value && holds_mean(report, form);
+  return missed ? &said : nullptr;
+}
+
+bool Coordinator::State::repeat_commit(MemberRecord& member) {
+  const wire::Proposal* missed = missed_commit(member.offer, member.report);
+  if (missed == nullptr) return false;
+  const wire::Form& form = missed->form;
+  if (history.at(form.round).mean != digest_of_mean(missed->slices)) {
     note(Note::Level::kError, "repair",
          member.name + " has another mean of round " + std::to_string(form.round.value) +
              " than was committed; it takes the anchor instead",
@@ -201,9 +203,7 @@ bool Coordinator::State::repeat_commit(MemberRecord& member) {
     return false;
   }
   member.recommitted = true;
-  const auto& contributors = past->second.contributors;
-  send(member,
-       wire::Commit{term, form.run, form.round, form.attempt, {contributors.begin(), contributors.end()}, pace_told()});
+  send(member, wire::Commit{term, form.run, form.round, form.attempt, contributors_of(form)});
   member.standing = Standing::kBehind;
   note(Note::Level::kInfo, "resume",
        member.name + " had missed the commit of round " + std::to_string(form.round.value) + " and gets it now",
@@ -211,36 +211,14 @@ bool Coordinator::State::repeat_commit(MemberRecord& member) {
   return true;
 }
 
-// A joiner that holds more than the swarm: it wins only while nobody has begun to train from the swarm's anchor.
-void Coordinator::State::prefer_newer_offer(const MemberRecord& joiner) {
-  const auto offered = std::tie(joiner.offer.run, joiner.offer.round);
-  if (offered <= std::tie(anchor->run, anchor->round)) return;
-  const bool started = std::any_of(members.begin(), members.end(),
-                                   [](const auto& entry) { return entry.second.standing == Standing::kActive; });
-  const std::string theirs = anchor_in_words(joiner.offer.run, joiner.offer.round);
-  const std::string ours = anchor_in_words(anchor->run, anchor->round);
-  if (started || joiner.offer.run != anchor->run) {
-    note(Note::Level::kWarning, "join",
-         joiner.name + " offers the anchor of " + theirs + "; the swarm keeps its own, of " + ours);
-    return;
-  }
-  note(Note::Level::kInfo, "join",
-       "nobody has started yet: the swarm takes the anchor of " + theirs + " that " + joiner.name +
-           " offers, in place of " + ours);
-  anchor.reset();
-  for (auto& [id, member] : members) {
-    member.standing = Standing::kJoined;
-  }
-}
-
 bool Coordinator::State::holds_anchor(const MemberRecord& member) const {
   return anchor && anchor->digest && member.holds &&
-         *member.holds == wire::Adopted{anchor->run, anchor->round, *anchor->digest};
+         wire::Offer{member.holds->run, member.holds->round, member.holds->digest} == offer_of(*anchor);
 }
 
-// Where there are many they take turns, so that several joiners load several sites. Whose budget is to last is asked
-// where nobody else can be. A pair in which the coordinator gets through to neither may link up all the same; one in
-// which neither has an address is the last resort: it will not, and the joiner says so.
+// Where there are many they take turns, so that several joiners load several sites. A pair in which the coordinator
+// gets through to neither may link up all the same; one in which neither has an address is the last resort: it will
+// not, and the joiner says so.
 std::vector<SiteId> Coordinator::State::pick_sources(const MemberRecord& joiner) {
   if (holds_anchor(joiner)) return {joiner.id};
   std::vector<SiteId> reachable;
@@ -252,8 +230,6 @@ std::vector<SiteId> Coordinator::State::pick_sources(const MemberRecord& joiner)
     (way ? reachable : member.address.empty() && joiner.address.empty() ? others : doubtful).push_back(id);
   }
   auto& from = !reachable.empty() ? reachable : doubtful.empty() ? others : doubtful;
-  const auto is_thrifty = [this](SiteId id) { return members.at(id).thrifty(); };
-  if (!std::ranges::all_of(from, is_thrifty)) std::erase_if(from, is_thrifty);
   if (from.size() <= kSources) return from;
   std::ranges::rotate(from, from.begin() + static_cast<std::ptrdiff_t>(next_source % from.size()));
   next_source += kSources;
@@ -265,14 +241,15 @@ std::vector<SiteId> Coordinator::State::pick_sources(const MemberRecord& joiner)
 // The one whose word the digest was may be gone, and the others hold something else: then most of them are right.
 void Coordinator::State::believe_holders() {
   std::map<SiteId, Digest> said;
-  bool wanted = false;
+  bool somebody_waits = false;
   for (const auto& [id, member] : members) {
-    wanted = wanted || member.standing == Standing::kJoined;
+    somebody_waits = somebody_waits || member.standing == Standing::kJoined;
     if (holds_anchor(member)) return;
     const bool same = member.holds && member.holds->run == anchor->run && member.holds->round == anchor->round;
-    if (same && member.standing == Standing::kActive) said[id] = member.holds->digest;
+    const bool in_place = member.standing == Standing::kActive || member.standing == Standing::kJoined;
+    if (same && in_place) said[id] = member.holds->digest;
   }
-  if (!wanted || said.empty()) return;
+  if (!somebody_waits || said.empty()) return;
   anchor->digest = majority(said);
   note(Note::Level::kWarning, "repair",
        "nobody here holds the anchor of round " + std::to_string(anchor->round.value) +
@@ -301,6 +278,10 @@ void Coordinator::State::offer_anchor() {
 }
 
 void Coordinator::State::on_adopted(MemberRecord& member, const wire::Adopted& adopted) {
+  if (anchor && adopted.run == anchor->run) {
+    member.acceptor = adopted.acceptor;
+    member.renamed_from.reset();
+  }
   if (!anchor || adopted.run != anchor->run || adopted.round != anchor->round) {
     member.holds = adopted;
     if (!anchor || member.standing != Standing::kAdopting) return;
@@ -308,6 +289,7 @@ void Coordinator::State::on_adopted(MemberRecord& member, const wire::Adopted& a
       member.standing = Standing::kBehind;
       return;
     }
+    if (adopted.run.value - config.fresh_run.value < births) return;  // of a choice before; it is told the newer one
     // Chosen for what it brought when it joined, it has since put another anchor in place: choose again.
     note(Note::Level::kWarning, "anchor",
          member.name + " holds the anchor of " + anchor_in_words(adopted.run, adopted.round) + " by now, not that of " +
@@ -320,7 +302,6 @@ void Coordinator::State::on_adopted(MemberRecord& member, const wire::Adopted& a
   if (!anchor->digest) anchor->digest = adopted.digest;
   const bool waited_for = member.standing == Standing::kAdopting;
   member.holds = adopted;
-  member.offer.branch = anchor->branch;
   if (holds_anchor(member)) add_source(member);
   if (member.standing == Standing::kActive) return;
   // Who has applied the commit may be right where the first one to say so is wrong: that is decided once all are ready.

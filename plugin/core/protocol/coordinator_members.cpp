@@ -8,14 +8,6 @@
 namespace collab::protocol {
 namespace {
 
-// With a comma before it; nothing where there is no budget.
-std::string in_json(const wire::Budget& budget) {
-  if (budget.total == 0) return {};
-  return ",\"egress_gb\":" + json_number(static_cast<double>(budget.spent) / 1e9) +
-         ",\"egress_budget_gb\":" + json_number(static_cast<double>(budget.total) / 1e9) +
-         (budget.spent == 0 ? std::string() : ",\"rounds_left\":" + std::to_string(budget.rounds_left));
-}
-
 const char* in_words(Standing standing) {
   switch (standing) {
     case Standing::kJoined: return "joined";
@@ -47,9 +39,13 @@ void Coordinator::State::expel(SiteId id, const std::string& reason) {
 }
 
 void Coordinator::State::strike(const MemberRecord& member) {
-  voters.erase(member.id);
-  voters_formed.erase(member.id);
-  Broadcast rest{{}, wire::Parted{term, member.name}};
+  const auto next = voters_formed.find(member.id);
+  if (next != voters_formed.end()) next->second.left = true;
+  const auto voter = voters.find(member.id);
+  const bool counts = voter != voters.end() && presence_of(voter->second, member) != Presence::kAbsent;
+  if (counts) voter->second.left = true;
+  if (!counts && next == voters_formed.end()) return;
+  Broadcast rest{{}, wire::Parted{term, member.name, counts ? voter->second.acceptor : member.acceptor}};
   for (const auto& [id, other] : members) {
     if (id != member.id) rest.links.push_back(other.link);
   }
@@ -65,7 +61,6 @@ void Coordinator::State::on_leave(MemberRecord& member, const wire::Leave& leave
   strike(member);
   const bool last = members.size() == 1 || (!member.helper && sites_here() == 1);
   if (last && anchor) {  // the swarm ends as it should; nobody is to bring it back, helpers neither
-    remembered = wire::Offer{anchor->run, anchor->round, {}};
     anchor.reset();
     ended = true;
   }
@@ -74,7 +69,6 @@ void Coordinator::State::on_leave(MemberRecord& member, const wire::Leave& leave
     if (last && other.helper && id != member.id) helpers.push_back(id);
   }
   for (const SiteId id : helpers) {
-    strike(members.at(id));
     expel(id, "the last site has left");
   }
   out.emplace_back(Hangup{member.link, "left: " + reason});
@@ -96,10 +90,9 @@ void Coordinator::State::remove(SiteId id, const std::string& reason) {
     return entry.second.standing == Standing::kActive || holds_anchor(entry.second);
   });
   if (anchor && !held && anchor->round.value > 0) {
-    last_anchor = {anchor->run, anchor->round};
-    last_branch = anchor->branch;
+    wanted = {anchor->run, anchor->round};
   }
-  if (members.empty()) return leave_office();  // who comes back may have followed another one since
+  if (members.empty()) return stop_leading();  // who comes back may have followed another one since
 
   if (round.attempt) {
     const auto& in = round.attempt->participants;
@@ -126,10 +119,10 @@ void Coordinator::State::remove(SiteId id, const std::string& reason) {
   }
   // A round begins with its first ready: without one nobody waits.
   if (!somebody_ready()) begin_round_again();
-  if (intervals != kNotTold) pace();
   send_roster();
   // Sites that end together are not told of each other.
-  const bool left = voters.count(id) == 0;
+  const auto voter = voters.find(id);
+  const bool left = voter == voters.end() || voter->second.left;
   if (gone.dialable() && (gone.helper || !left)) tell_where_no_way_is(gone.name + " has gone, and ");
 }
 
@@ -140,15 +133,13 @@ bool Coordinator::State::somebody_ready() const {
 }
 
 void Coordinator::State::tell_sources(const MemberRecord& to) {
-  send(to, wire::Adopt{term, anchor->run, anchor->round, to.sources, *anchor->digest, counted(to), list_of(voters),
-                       to.remembers, anchor->branch, pace_told()});
+  send(to, wire::Adopt{term, anchor->run, anchor->round, to.sources, *anchor->digest, counted(to), list_of(voters)});
 }
 
 void Coordinator::State::add_source(const MemberRecord& holder) {
   for (auto& [id, member] : members) {
     if (member.standing != Standing::kAdopting || id == holder.id || member.sources.size() >= kSources) continue;
     if (member.sources == std::vector{id} || (member.address.empty() && holder.address.empty())) continue;
-    if (holder.thrifty() && (way_to_any(member, member.sources) || !way_to_any(member, {holder.id}))) continue;
     const auto place = std::ranges::lower_bound(member.sources, holder.id);
     if (place != member.sources.end() && *place == holder.id) continue;
     member.sources.insert(place, holder.id);
@@ -158,6 +149,13 @@ void Coordinator::State::add_source(const MemberRecord& holder) {
 
 void Coordinator::State::forget_everything() {
   anchor.reset();
+  wanted.reset();
+  forks.clear();
+  voters.clear();
+  early.clear();
+  history.clear();
+  undecided.reset();
+  minority_since = kNever;
   reference.reset();
   gathered = false;
   gathering.stop();
@@ -167,12 +165,11 @@ void Coordinator::State::forget_everything() {
   round = RoundRecord{};
   last_recess = {};
   shares = {};
-  intervals = kNotTold;
   next_heartbeat = kNever;
 }
 
 wire::Roster Coordinator::State::roster() const {
-  wire::Roster roster{term, {}, pace_now()};
+  wire::Roster roster{term, {}};
   roster.members.reserve(members.size());
   for (const auto& [id, member] : members) {
     const auto state = member.suspect ? wire::MemberState::kSuspect
@@ -248,17 +245,23 @@ void Coordinator::State::judge_silence() {
 
 std::string Coordinator::State::status_json(TimePoint at) const {
   std::vector<std::string> voter_names;
-  for (const auto& [id, name] : voters) voter_names.push_back(name);
-  std::vector<std::string> comers;
-  for (const auto& [link, applicant] : applicants) comers.push_back(applicant.join.site);
+  std::vector<std::string> recovering;  // here, without their records
+  for (const auto& [id, voter] : voters) {
+    voter_names.push_back(voter.name);
+    const auto member = members.find(id);
+    if (!voter.left && member != members.end() && member->second.acceptor != voter.acceptor) {
+      recovering.push_back(voter.name);
+    }
+  }
   std::string text = "{\"swarm\":" + json_quote(config.swarm) + ",\"term\":" + std::to_string(term.value) +
                      ",\"generation\":" + std::to_string(generations.current()) +
                      ",\"run\":" + std::to_string(anchor ? anchor->run.value : 0) +
                      ",\"round\":" + std::to_string(anchor ? anchor->round.value : 0) +
                      ",\"attempt\":" + std::to_string(round.attempt ? round.attempt->attempt.value : 0) +
-                     ",\"intervals\":" + std::to_string(pace_told()) + ",\"waiting_for\":" + json_quote(waiting_for()) +
-                     ",\"in_office\":" + (in_office ? "true" : "false") + ",\"voters\":" + json_list(voter_names) +
-                     ",\"applicants\":" + json_list(comers) + ",\"members\":[";
+                     ",\"waiting_for\":" + json_quote(leads ? waiting_for() : election.waiting_in_words(at)) +
+                     ",\"leads\":" + (leads ? "true" : "false") + ",\"voters\":" + json_list(voter_names) +
+                     ",\"recovering\":" + json_list(recovering) + ",\"missing\":" + json_list(missed()) +
+                     ",\"applicants\":" + json_list(election.names()) + ",\"members\":[";
   bool first = true;
   for (const auto& [id, member] : members) {
     if (!first) text += ",";
@@ -274,7 +277,7 @@ std::string Coordinator::State::status_json(TimePoint at) const {
             ",\"round\":" + std::to_string(held) + ",\"weight\":" + json_number(ready.weight) +
             ",\"samples\":" + std::to_string(ready.samples) + ",\"up_mbit\":" + json_number(member.up_kbit / 1e3) +
             ",\"down_mbit\":" + json_number(member.down_kbit / 1e3) +
-            ",\"share\":" + json_number(share == shares.of.end() ? 0 : share->second) + in_json(member.budget) +
+            ",\"share\":" + json_number(share == shares.of.end() ? 0 : share->second) +
             ",\"heartbeat_age_ms\":" + std::to_string(age) + "}";
   }
   return text + "]}";

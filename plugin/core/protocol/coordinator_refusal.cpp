@@ -125,7 +125,7 @@ std::string Coordinator::State::refusal(const wire::Join& join) const {
   }
   if (join.site.empty()) return "a site needs a name: set COLLAB_SITE";
   for (const auto& [id, member] : members) {
-    if (member.name != join.site && join.index == id.value && !join.report.remembers) {
+    if (member.name != join.site && join.index == id.value && join.report.record.voters.empty()) {
       return "index " + std::to_string(join.index) + " is taken by " + member.name +
              ": give this site another COLLAB_SITE_INDEX";
     }

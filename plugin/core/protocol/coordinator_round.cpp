@@ -8,15 +8,6 @@
 #include "core/wire/limits.h"
 
 namespace collab::protocol {
-namespace {
-
-bool takes_part(const wire::Form& form, SiteId site) {
-  const auto found = std::lower_bound(form.participants.begin(), form.participants.end(), site,
-                                      [](const wire::Participant& p, SiteId id) { return p.site < id; });
-  return found != form.participants.end() && found->site == site && found->here;
-}
-
-}  // namespace
 
 Digest majority(const std::map<SiteId, Digest>& said) {
   std::map<Digest, std::size_t> votes;
@@ -63,12 +54,10 @@ void Coordinator::State::on_ready(MemberRecord& member, const wire::Ready& ready
   }
   if (ready.up_kbit > 0) member.up_kbit = ready.up_kbit;
   if (ready.down_kbit > 0) member.down_kbit = ready.down_kbit;
-  member.budget = ready.budget;
   member.holds = wire::Adopted{anchor->run, anchor->round, ready.state};
   if (!round.waiting.running() && !member.helper) {
     round.waiting.start(now);
     round.limit = later(now, config.round_timeout);
-    if (intervals != 1) send_roster();
   }
 }
 
@@ -167,6 +156,8 @@ std::set<SiteId> Coordinator::State::ready_crew() const {
 // The same as numbers, at each event: no sets are made.
 Coordinator::State::Count Coordinator::State::count_crew() const {
   Count count;
+  count.quorum.voters = voters.size();
+  for (const auto& [id, voter] : voters) count.quorum.by_name += voter.left ? 1 : 0;
   auto voter = voters.begin();  // both ascend
   for (const auto& [id, member] : members) {
     if (member.standing != Standing::kActive || round.set_aside.count(id) != 0) continue;
@@ -178,9 +169,8 @@ Coordinator::State::Count Coordinator::State::count_crew() const {
     if (!member.ready) continue;
     count.ready += member.helper ? 0 : 1;
     while (voter != voters.end() && voter->first < id) ++voter;
-    if (voter == voters.end() || voter->first != id) continue;
-    ++count.ready_voters;
-    count.ready_remember += member.remembers ? 1 : 0;
+    if (voter == voters.end() || voter->first != id || voter->second.left) continue;
+    count.quorum.by_name += presence_of(voter->second, member) == Presence::kAbsent ? 0 : 1;
   }
   return count;
 }
@@ -265,18 +255,10 @@ void Coordinator::State::try_to_form() {
   round.circle_since = circle.empty() ? kNever : std::min(round.circle_since, now);
   round.circle_until = stands ? round.circle_since : later(round.circle_since, kCirclePatience * config.heartbeat);
   const bool tied = now >= round.circle_until;
-  if (!is_quorum(count.ready_voters, count.ready_remember)) {
+  if (!count.quorum.can_accept()) {
     if ((!whole && !tied) || std::any_of(members.begin(), members.end(), still)) return;
-    if (tied) return recess(circle);
-    const bool vague = 2 * count.ready_voters > voters.size();
-    if (!vague) vague_since = kNever;
-    if (vague && vague_since == kNever) vague_since = now;
-    if (vague && now >= later(vague_since, config.link_grace)) return fork();
-    if (minority_since == kNever) minority_since = now;
-    if (anchor->branch.empty() && now >= later(minority_since, config.quorum_timeout)) return branch_off();
-    return recess(quorum_in_words(ready_crew()));
+    return recess(tied ? circle : quorum_in_words(ready_crew()));
   }
-  vague_since = minority_since = kNever;
   if (2 * count.ready <= count.all) {
     round.majority_since = kNever;
     if (tied) recess(circle);
@@ -298,7 +280,7 @@ void Coordinator::State::try_to_form() {
          {{"who", json_quote(name_of(id))}, {"round", std::to_string(number().value)}});
   }
   const std::set<SiteId> able = set_aside_the_cut(ready);
-  if (!able.empty() && has_quorum(able)) return form(able);
+  if (!able.empty() && quorum_among(able).can_accept()) return form(able);
   cuts.clear();  // by the next trigger they may reach each other
   recess(round.cut_because + quorum_in_words(able));
 }
@@ -355,6 +337,8 @@ bool Coordinator::State::states_agree(const std::set<SiteId>& sites) {
 void Coordinator::State::form(const std::set<SiteId>& sites) {
   wire::Form form;
   form.term = term;
+  form.generation = generations.current();
+  form.fingerprint = reference->fingerprint;
   form.run = anchor->run;
   form.round = number();
   form.attempt = AttemptId{attempt_base + ++round.attempts};
@@ -365,12 +349,12 @@ void Coordinator::State::form(const std::set<SiteId>& sites) {
     if (member.since.value == 0) member.since = form.attempt;
     const double weight = round.declined.count(id) != 0 ? 0 : member.ready->weight;
     contributes = contributes || weight > 0;
-    form.participants.push_back({id, weight, member.since});
+    form.participants.push_back({id, member.name, weight, member.since});
     round.gone.erase(id);
   }
   for (const auto& [id, gone] : round.gone) {
     contributes = true;
-    form.participants.push_back({id, gone.weight, gone.since, false});
+    form.participants.push_back({id, gone.name, gone.weight, gone.since, false});
   }
   std::sort(form.participants.begin(), form.participants.end(),
             [](const auto& a, const auto& b) { return a.site < b.site; });
@@ -379,7 +363,8 @@ void Coordinator::State::form(const std::set<SiteId>& sites) {
   if (contributes) share_out(form, sites);
   voters_formed.clear();
   for (const auto& [id, member] : members) {
-    if (member.standing == Standing::kActive || member.standing == Standing::kBehind) voters_formed[id] = member.name;
+    if (member.standing != Standing::kActive && member.standing != Standing::kBehind) continue;
+    voters_formed[id] = wire::Voter{id, member.name, member.acceptor};
   }
   form.voters = list_of(voters_formed);
   flush_roster();
@@ -453,7 +438,7 @@ void Coordinator::State::on_round_limit() {
          {{"who", json_quote(name_of(id))}, {"round", std::to_string(number().value)}});
   }
   abandon_attempt();
-  if (!has_quorum(ready_crew())) recess(quorum_in_words(ready_crew()));
+  if (!quorum_among(ready_crew()).can_accept()) recess(quorum_in_words(ready_crew()));
 }
 
 }  // namespace collab::protocol

@@ -1,14 +1,9 @@
 // What the coordinator knows, shared by its sub-protocols: coordinator.cpp (dispatch) and coordinator_generation,
-// _office, _quorum, _join, _anchor, _refusal, _ways, _members, _round, _commit and _shares.cpp. Nobody else includes
-// this.
+// _lead, _join, _anchor, _refusal, _ways, _members, _round, _commit and _shares.cpp. Nobody else includes this.
 //
 // Threads: one caller at a time. Ownership: plain values.
 //
-//   office (coordinator_office.cpp)
-//
-//     candidate --nobody here knows of a membership-----------------------------> in office, term 1
-//        |  ^--a newer term or an older swarm is heard of, no majority, or nobody is here--+  ^
-//        +--enough of the newest membership are here: Propose(term) --they Grant--------------+
+//   candidate --elected (election.h)--> leads --a newer term, an older swarm, no majority, nobody here--> candidate
 //
 //   a member                                              the swarm
 //
@@ -21,8 +16,9 @@
 //      behind <--left out--- active                                       the next attempt            +-+ alike: commit
 //
 //   From every state a member goes by Leave, by a closed link, by silence longer than the grace, by a broken rule.
-//   An attempt needs more than half of the voters; where all are ready and they are fewer, all get a Recess. Who stands
-//   in a call of its world that waits for one who is ready cannot come: it counts as if its grace were over.
+//   An attempt needs an accept quorum of the voters (quorum.h); where all are ready and they are fewer, all get a
+//   Recess. Who stands in a call of its world that waits for one who is ready cannot come: it counts as if its grace
+//   were over.
 #pragma once
 
 #include <map>
@@ -32,8 +28,9 @@
 #include <utility>
 #include <vector>
 
-#include "core/protocol/branch.h"
+#include "core/protocol/attempt.h"
 #include "core/protocol/coordinator.h"
+#include "core/protocol/election.h"
 #include "core/protocol/generations.h"
 #include "core/protocol/likeness.h"
 #include "core/protocol/water_filling.h"
@@ -62,12 +59,6 @@ inline constexpr std::uint32_t kMaxRepeats = 3;
 inline constexpr std::uint32_t kCutAfter = 4;
 inline constexpr Duration kMoments = std::chrono::seconds(3);
 inline constexpr std::uint64_t kCutRounds = 8;
-// A coordinator that has just taken office does not know the pace of who is not back yet: until its first commit that
-// told last holds.
-inline constexpr std::uint32_t kNotTold = 0;
-
-// More than can have been held since the state on disk was written.
-inline constexpr std::uint64_t kForgottenTerms = 64;
 
 // Rounds whose contributors are remembered, to tell who returns whether it was counted.
 inline constexpr std::size_t kRememberedRounds = 64;
@@ -96,30 +87,29 @@ struct MemberRecord {
   std::vector<SiteId> sources;        // kAdopting: where it was told to take the anchor from
   TimePoint adopting_since = kNever;  // kAdopting
   TimePoint no_way_since = kNever;    // kJoined: who holds the anchor cannot be dialled, and it cannot either
-  bool remembers = false;             // this process knows all its name has promised
+  AcceptorId acceptor;                // in the run it is of
+  RunId run;                          // that one; 0: none yet
+  bool early = false;                 // it was here before the term was begun
   bool greeted = false;               // its 'join' was told
   bool recommitted = false;           // it was sent a commit that it had missed
   TimePoint last_heard{};
   bool suspect = false;
   std::optional<wire::Adopted> holds;       // what it last said is in place there
+  std::optional<wire::Offer> renamed_from;  // as it said, where it is to hold that under the swarm's name
   std::optional<wire::Ready> ready;         // for the round to come
   AttemptId since{};                        // as in wire::Participant; 0: from its next attempt on
   std::optional<std::vector<Digest>> done;  // of the attempt in flight
   std::uint32_t up_kbit = 0;                // as it measured last; 0: not known
   std::uint32_t down_kbit = 0;
-  wire::Budget budget{};
 
   // So far as the coordinator knows; while it tries the address, too.
   [[nodiscard]] bool dialable() const { return !address.empty() && !doubtful; }
-  // What it may send is to last.
-  [[nodiscard]] bool thrifty() const { return budget.intervals > 1; }
 };
 
 struct AnchorRecord {
   RunId run;
   RoundId round;
-  std::optional<Digest> digest;        // unknown between a commit and the first site that has applied it
-  std::vector<wire::Branch> branch{};  // as in Offer
+  std::optional<Digest> digest;  // unknown between a commit and the first site that has applied it
 };
 
 // What the first joiner brought, and all others must have too. A helper knows no model.
@@ -128,6 +118,7 @@ struct Reference {
   std::uint64_t elements = 0;
   std::vector<wire::Setting> settings;
   std::vector<wire::ModelEntry> model;
+  Digest fingerprint{};
   bool values_told = false;  // that those of buffers left out differ somewhere
 };
 
@@ -172,40 +163,18 @@ struct SharesRecord {
   RoundId stay_until{};               // they were taken back: not moved in a round up to this one
 };
 
-// A site that waits for this candidate to take office.
-struct Applicant {
-  wire::Join join;  // offer and report as of its Grant, once it has granted
-  TermId proposed;  // what it was asked for
-  bool granted = false;
-  bool told = false;  // what is to be committed under that term
-};
-
 struct PastRound {
   RunId run;
   AttemptId attempt;
-  std::set<SiteId> contributors;
-  std::vector<Digest> slices;  // of the mean; empty: not known here
+  std::set<std::string> contributors;  // names
+  Digest mean;                         // of the slices' digests
 };
 
-using Voters = std::map<SiteId, std::string>;
-[[nodiscard]] Voters voters_of(const std::vector<wire::Voter>& list);
+using Voters = std::map<SiteId, wire::Voter>;  // a member of one of their names has that number
 [[nodiscard]] std::vector<wire::Voter> list_of(const Voters& voters);
 
 [[nodiscard]] wire::Offer offer_of(const AnchorRecord& anchor);
 [[nodiscard]] std::string anchor_in_words(RunId run, RoundId round);
-// Whether the process that joins knows all its name has promised in that run.
-[[nodiscard]] bool remembers(const wire::Join& join, RunId run);
-// Of a membership.
-struct Presence {
-  std::size_t voters = 0;
-  std::size_t here = 0;
-  std::size_t remember = 0;
-  [[nodiscard]] bool most() const { return 2 * here > voters; }
-  // A process that was started again does not know what its predecessor has promised; but of what a majority has agreed
-  // on, one of these knows.
-  [[nodiscard]] bool half_remember() const { return 2 * remember >= voters; }
-  [[nodiscard]] bool knows() const { return half_remember() || here == voters; }
-};
 
 // Why two sites cannot be in one swarm: the first difference with both sides' values; empty when alike.
 [[nodiscard]] std::string first_difference(const wire::Join& join, const Reference& reference);
@@ -214,52 +183,47 @@ struct Presence {
 [[nodiscard]] Digest majority(const std::map<SiteId, Digest>& said);
 
 struct Coordinator::State {
-  explicit State(CoordinatorConfig c) : config(std::move(c)), term(config.term) {
-    config.quorum_timeout = std::max(config.quorum_timeout, config.link_grace);
+  explicit State(CoordinatorConfig c)
+      : config(std::move(c)), term(TermId{config.term.value - 1}), election(election_config()) {}
+
+  [[nodiscard]] Election::Config election_config() const {
+    return {TermId{term.value + 1}, config.link_grace, config.heartbeat, config.forget_after};
   }
 
   CoordinatorConfig config;
-  bool in_office = false;
-  TermId term;                             // held, or the next to be proposed
-  std::map<LinkId, Applicant> applicants;  // while not in office
-  WaitProgress applying;                   // since the first of them came
-  TimePoint last_applicant{};              // when the last of them went
-  Voters voters;                           // the membership as of the anchor, less who left; empty: none yet
-  std::optional<wire::Offer> remembered;   // out of office: the anchor `voters` belong to, from the time in office
-  std::optional<wire::Prepared> settled;   // out of office: an older term's attempt, to be committed under `term`
+  TermId term;        // it leads under, or led last
+  Election election;  // while it does not lead
+  bool leads = false;
+  Voters voters;                      // the membership as of the anchor
+  std::set<LinkId> early;             // of those who came before the term was begun
+  TimePoint minority_since = kNever;  // those who are here are too few to accept anything
   std::map<RoundId, PastRound> history;
-  Voters voters_formed;  // of the attempt in flight
+  std::optional<wire::Offer> undecided;  // the round after it was never committed under that run
+  Voters voters_formed;                  // of the attempt in flight
   std::map<SiteId, MemberRecord> members;
   std::map<LinkId, SiteId> links;  // of the members
   Generations generations;
   std::map<LinkId, wire::Join> claims;   // joins under a name whose old link may be dead
   std::optional<Reference> reference;    // set by the first joiner, cleared when the last member goes
   std::optional<AnchorRecord> anchor;    // set when enough sites joined, cleared when nobody holds it any more
-  bool forks = false;                    // the anchor that is chosen next begins another run
-  bool founded = false;                  // in office because nobody who came knew of a membership
-  std::optional<RunId> trunk;            // of the branch that began in this time of office
-  bool branches = false;                 // the anchor that is chosen next begins a branch
-  bool newborn = false;                  // its run began here
+  std::string forks;                     // why the anchor that is chosen next begins another run; empty: it does not
+  bool founded = false;                  // nobody who came knew of a membership
   bool gathered = false;                 // enough sites were here once
   bool ended = false;                    // its last site has left in good order, and none came since
   WaitProgress gathering;                // until then
   std::string refused_who, refused_why;  // the last one; those who wait are told
   std::uint64_t births = 0;              // fresh runs begun here
-  // The anchor nobody here holds any more: a site that lost its link may bring it back within the grace.
-  std::optional<std::pair<RunId, RoundId>> last_anchor;
-  std::vector<wire::Branch> last_branch;  // of that
-  std::uint64_t next_source = 0;          // round robin over the sources, where there are many
+  // The anchor that was agreed on, and nobody here holds: somebody may bring it within the grace.
+  std::optional<std::pair<RunId, RoundId>> wanted;
+  std::uint64_t next_source = 0;  // round robin over the sources, where there are many
   // Pairs that cannot exchange, the lower site first, and the last round in which that is believed.
   std::map<std::pair<SiteId, SiteId>, RoundId> cuts;
   bool no_way_told = false;  // that none of those who are here can be dialled
   RoundRecord round;
   std::pair<RoundId, std::string> last_recess;  // told once: it is the same at every trigger
   SharesRecord shares;
-  std::uint32_t intervals = kNotTold;  // of COLLAB_SYNC_EVERY from the last round to the next
   Likeness likeness;
   std::map<std::string, InCall> calls;  // by site's name, as last told
-  TimePoint vague_since = kNever;       // most are here and ready, but too few of them remember
-  TimePoint minority_since = kNever;    // those who are ready are no majority, and none was since
   // Attempts of a round are never numbered alike, by two terms or after a lost round is agreed on anew: chunks sent for
   // the one must not be taken for the other's.
   std::uint32_t attempt_base = 0;
@@ -299,46 +263,34 @@ struct Coordinator::State {
   void tell_who_waits();
   void on_generation_tick();
 
-  // coordinator_office.cpp
-  void apply_for(LinkId link, const wire::Join& join);  // a site comes while we are not in office
-  void forget_applicant(LinkId link);
-  void on_grant(LinkId link, const wire::Grant& grant);
-  void seek_office();
-  void on_office_tick();
-  void take_office(TermId of);
-  [[nodiscard]] bool enough(bool granted_only) const;  // of the newest membership are here
-  [[nodiscard]] bool outlived_by(const wire::Join* newest) const;
-  [[nodiscard]] bool is_older(const wire::Join& join) const;  // than the swarm that was founded here
-  [[nodiscard]] bool outranks(const wire::Join* newest) const;
+  // coordinator_lead.cpp
+  void seek();
+  void on_election_tick();
+  void on_forget(LinkId link, const wire::Forget& forget);
+  [[nodiscard]] std::string no_use_in_words(const wire::Forget& forget, const std::vector<std::string>& missed) const;
+  [[nodiscard]] std::vector<std::string> missed() const;  // of the membership, by those who are here
+  void take_lead(Mandate mandate);
+  void inherit(const Mandate& mandate);                       // anchor, membership and history
+  [[nodiscard]] bool is_older(const wire::Join& join) const;  // its swarm, than the one that was founded here
   void step_down(const std::string& reason);
-  void leave_office();
-  [[nodiscard]] bool confirmed_by_most() const;  // what is settled
-  void inherit();  // anchor, membership and history from what the applicants have reported
-  void commit_settled();
-  [[nodiscard]] bool has_majority(bool granted_only) const;  // of the newest membership
-  [[nodiscard]] bool patience_is_over() const;               // a minority may take office
-
-  // coordinator_quorum.cpp
-  [[nodiscard]] bool is_quorum(std::size_t here, std::size_t remember) const;  // of the voters
-  [[nodiscard]] bool has_quorum(const std::set<SiteId>& present) const;
-  [[nodiscard]] bool may_begin() const;  // those who are here, from an anchor they choose
-  void fork();                           // the run goes on under another name
-  void branch_off();
-  void go_on_as(RunId run);
+  void stop_leading();
+  [[nodiscard]] Presence presence_of(const wire::Voter& voter, const MemberRecord& member) const;
+  [[nodiscard]] Quorum quorum_among(const std::set<SiteId>& present) const;
+  void judge_quorum();  // steps down where no round can come about
   [[nodiscard]] RunId next_run() { return RunId{config.fresh_run.value + births++}; }
-  void tell_of_branch(const std::string& why);
   [[nodiscard]] std::string quorum_in_words(const std::set<SiteId>& present) const;
   [[nodiscard]] std::set<SiteId> all_members() const;
-  void remember(RunId run, RoundId round, AttemptId attempt, const std::vector<SiteId>& contributors);
+  void remember(const wire::Past& past);
   [[nodiscard]] wire::Counted counted(const MemberRecord& member) const;
 
   // coordinator_join.cpp
   void on_join(LinkId link, const wire::Join& join);
+  void apply(LinkId link, const wire::Join& join);  // a site comes while we do not lead
   void admit(LinkId link, const wire::Join& join);
-  bool repeat_commit(MemberRecord& member);                         // it was done with a round whose Commit it missed
+  [[nodiscard]] const wire::Proposal* missed_commit(const wire::Offer& offer, const wire::Report& report) const;
+  bool repeat_commit(MemberRecord& member);
   [[nodiscard]] std::string refusal(const wire::Join& join) const;  // coordinator_refusal.cpp
   void compare_left_out(const wire::Join& join, const MemberRecord& joiner);
-  [[nodiscard]] bool most_come_with(const wire::Join& join) const;
   [[nodiscard]] bool replaces(const wire::Join& join, const MemberRecord& member) const;
   [[nodiscard]] const MemberRecord* member_named(const std::string& name) const;
   void settle_claims();
@@ -349,7 +301,6 @@ struct Coordinator::State {
   [[nodiscard]] std::size_t sites_here() const;  // members that train
   void believe_holders();
   void offer_anchor();  // Adopt to those who wait for one
-  void prefer_newer_offer(const MemberRecord& joiner);
   void on_adopted(MemberRecord& member, const wire::Adopted& adopted);
   [[nodiscard]] bool holds_anchor(const MemberRecord& member) const;
   [[nodiscard]] std::vector<SiteId> pick_sources(const MemberRecord& joiner);
@@ -357,13 +308,16 @@ struct Coordinator::State {
 
   // coordinator_anchor.cpp
   [[nodiscard]] wire::Offer brought_by(const MemberRecord& member) const;  // what it holds, or joined with
-  [[nodiscard]] bool last_anchor_missed() const;
+  [[nodiscard]] bool wanted_missed() const;
+  [[nodiscard]] bool wanted_may_come() const;
   [[nodiscard]] bool anybody_resumes() const;
   [[nodiscard]] std::pair<std::string, std::string> init_from() const;  // the site named, and by whom; or nothing
   [[nodiscard]] std::string init_from_difference(const wire::Join& join) const;
   [[nodiscard]] bool init_from_missed() const;  // the swarm waits for that site
   void choose_anchor();
-  void tell_whose(const MemberRecord& best);  // the anchor is, and who is passed over
+  [[nodiscard]] static AcceptorId acceptor_in(const MemberRecord& member, RunId run);
+  void give_up_wanted(const std::string& why);
+  void tell_whose(const MemberRecord& best, bool newborn);  // the anchor is, and who is passed over
   void tell_passed_over(MemberRecord& member, const std::string& why, const std::string& or_else);
   void tell_late(MemberRecord& joiner);
   void start_gathering();
@@ -409,8 +363,7 @@ struct Coordinator::State {
     std::size_t all = 0;    // that train
     std::size_t ready = 0;  // of those
     bool helped = true;     // and every helper is
-    std::size_t ready_voters = 0;
-    std::size_t ready_remember = 0;  // of those
+    Quorum quorum;          // of those who are ready, helpers too
   };
   [[nodiscard]] Count count_crew() const;
   void try_to_form();
@@ -440,12 +393,6 @@ struct Coordinator::State {
   void finish_attempt();  // all are done: compare, then commit or try again
   void commit(AttemptId attempt, const std::vector<SiteId>& contributors);
   void compare(const wire::Form& form);  // what the contributors learned
-  void pace();
-  [[nodiscard]] std::uint32_t pace_now() const;
-  // Who has asked for most intervals, and how many; by default 1.
-  [[nodiscard]] std::pair<std::uint32_t, std::string> pace_asked() const;
-  // For who cannot go on as it was told: a joiner, or who has missed a commit.
-  [[nodiscard]] std::uint32_t pace_told() const;
   [[nodiscard]] bool somebody_ready() const;
 
   // coordinator_shares.cpp

@@ -67,7 +67,7 @@ std::uint32_t Generations::proven() const {
   std::uint32_t latest = 0;
   for (const auto& [link, waiting] : waiting_) {
     const wire::Report& report = waiting.join.report;
-    if (report.remembers && !report.voters.empty()) latest = std::max(latest, waiting.join.generation);
+    if (report.member && !report.record.voters.empty()) latest = std::max(latest, waiting.join.generation);
   }
   return latest;
 }

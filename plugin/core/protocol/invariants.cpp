@@ -2,16 +2,14 @@
 
 #include <algorithm>
 
+#include "core/protocol/attempt.h"
+#include "core/protocol/quorum.h"
+
 namespace collab::protocol {
 namespace {
 
 std::string in_words(RoundId round, AttemptId attempt) {
   return "round " + std::to_string(round.value) + " attempt " + std::to_string(attempt.value);
-}
-
-bool takes_part(const wire::Form& form, SiteId site) {
-  return std::any_of(form.participants.begin(), form.participants.end(),
-                     [&](const auto& p) { return p.site == site && p.here; });
 }
 
 }  // namespace
@@ -42,11 +40,23 @@ void Invariants::on_received(CoordinatorRecord& record, const Received& received
                               Comer{join->site, join->helper, join->generation, join->resumed, join->init_from,
                                     join->offer.digest, join->offer.run.value != 0, std::nullopt});
   }
+  const auto knows = [this](const wire::Report& report) {
+    for (const wire::Voter& voter : report.record.voters) {
+      if (voter.left) left_.insert(voter.acceptor);
+    }
+  };
+  if (const auto* join = std::get_if<wire::Join>(&received.message)) knows(join->report);
+  if (const auto* promise = std::get_if<wire::Promise>(&received.message)) knows(promise->report);
   const auto comer = record.comers.find(received.link);
   if (comer == record.comers.end()) return;
-  const auto* grant = std::get_if<wire::Grant>(&received.message);
-  const bool granted = grant != nullptr && grant->offer.run.value != 0;
-  if (granted || std::holds_alternative<wire::Adopted>(received.message)) comer->second.holds = true;
+  const auto* promise = std::get_if<wire::Promise>(&received.message);
+  const bool promised = promise != nullptr && promise->offer.run.value != 0;
+  if (promised || std::holds_alternative<wire::Adopted>(received.message)) comer->second.holds = true;
+  if (const auto* accepted = std::get_if<wire::Accepted>(&received.message)) {
+    if (accepted->term > record.accepting) record.accepted.clear();
+    record.accepting = std::max(record.accepting, accepted->term);
+    if (accepted->term == record.accepting) record.accepted.insert(comer->second.name);
+  }
 }
 
 // Where nobody here holds an anchor, the swarm begins with the parameters of the site that is named, else of the lowest
@@ -98,34 +108,53 @@ void Invariants::on_sent(const std::string& coordinator, CoordinatorRecord& reco
     on_first_adopt(record, *adopt);
     on_adopt(record, *adopt);
   }
-  if (const auto* form = std::get_if<wire::Form>(&message)) on_form(record, *form);
+  if (const auto* parted = std::get_if<wire::Parted>(&message); parted != nullptr && record.anchor) {
+    left_.insert(parted->acceptor);
+  }
+  if (const auto* form = std::get_if<wire::Form>(&message)) {
+    leads(coordinator, form->run, form->term);
+    on_form(record, *form);
+  }
   if (const auto* commit = std::get_if<wire::Commit>(&message)) on_commit(record, *commit);
 }
 
-bool Invariants::most_hold_more(RunId run, RoundId round) const {
-  std::size_t live = 0;
-  std::size_t more = 0;
-  for (const auto& [name, site] : sites_) {
-    if (site.over || !site.anchor) continue;
-    ++live;
-    more += site.anchor->first == run && site.anchor->second > round ? 1 : 0;
-  }
-  return 2 * more > live;
+void Invariants::leads(const std::string& coordinator, RunId run, TermId term) {
+  const auto [known, fresh] = leaders_.try_emplace({run, term}, coordinator);
+  check(known->second == coordinator, coordinator + " leads term " + std::to_string(term.value) + " of run " +
+                                          std::to_string(run.value) + ", and so did " + known->second);
 }
 
-// Where those who hold the newest anchor are gone the swarm may go back; what was agreed on after it never was.
+// Each membership is named by the value before it, or by who began the run.
+void Invariants::on_membership(const Round& round, const std::vector<wire::Voter>& voters) {
+  std::map<std::string, AcceptorId> names;
+  for (const wire::Voter& voter : voters) names[voter.name] = voter.acceptor;
+  if (names.empty()) return;
+  const auto [known, fresh] = memberships_.try_emplace(round, names);
+  check(known->second == names, "round " + std::to_string(std::get<1>(round).value) + " of run " +
+                                    std::to_string(std::get<0>(round).value) + " has two memberships");
+}
+
+// What is committed was accepted by more than half of the membership before it.
+void Invariants::check_quorum(CoordinatorRecord& record, const wire::Form& form, const std::string& name) {
+  const auto before = memberships_.find({form.run, RoundId{form.round.value - 1}});
+  if (before == memberships_.end()) return;
+  const bool own = record.formed.count({form.run, form.round, form.attempt}) != 0;
+  std::vector<wire::Voter> voters;
+  for (const auto& [voter, acceptor] : before->second) {
+    voters.push_back({SiteId{}, voter, acceptor, left_.count(acceptor) != 0});
+  }
+  const Quorum quorum = quorum_of(voters, [&](const wire::Voter& voter) {
+    const bool part =
+        std::ranges::any_of(form.participants, [&](const auto& p) { return p.here && p.name == voter.name; });
+    return (own ? part : record.accepted.count(voter.name) != 0) ? Presence::kByName : Presence::kAbsent;
+  });
+  check(quorum.can_accept(), name + ": accepted by " + std::to_string(quorum.by_name) + " of the " +
+                                 std::to_string(quorum.voters) + " sites of the membership before");
+}
+
 void Invariants::on_adopt(CoordinatorRecord& record, const wire::Adopt& adopt) {
-  const auto later = [&](const auto& entry) {
-    return std::get<0>(entry.first) == adopt.run && std::get<1>(entry.first) > adopt.round;
-  };
-  const auto undone = [&](const auto& entry) { return later(entry) && entry.second.term <= adopt.term; };
   record.anchor = {adopt.run, adopt.round};
-  // One that has been out of office for a while without knowing may offer an old anchor: that undoes nothing.
-  if (most_hold_more(adopt.run, adopt.round)) return;
-  std::erase_if(commits_, undone);
-  std::erase_if(states_, [&](const auto& entry) { return later(entry) && commits_.count(entry.first) == 0; });
-  std::erase_if(record.committed,
-                [&](const Round& r) { return std::get<0>(r) == adopt.run && std::get<1>(r) > adopt.round; });
+  on_membership(*record.anchor, adopt.voters);
 }
 
 // An attempt is one and the same for all its members, whole, and the newest of its round.
@@ -177,6 +206,8 @@ void Invariants::on_commit(CoordinatorRecord& record, const wire::Commit& commit
   const auto form = forms_.find(attempt);
   check(form != forms_.end(), name + ": it was never formed");
   if (form == forms_.end()) return;
+  check_quorum(record, form->second, name);
+  on_membership({run, commit.round}, form->second.voters);
   std::vector<SiteId> weighed;
   for (const wire::Participant& p : form->second.participants) {
     if (p.weight > 0) weighed.push_back(p.site);
@@ -223,6 +254,10 @@ void Invariants::on_site_action(const std::string& site, SiteRecord& record, con
     check(!record.joined, site + " joined twice");
     record.joined = true;
     record.anchor = {joined->run, joined->round};
+  } else if (const auto* persist = std::get_if<Persist>(&action)) {
+    for (const wire::Proposal& p : persist->record.proposals) {
+      if (p.accepted) record.done.insert({p.form.run, p.form.round, p.form.attempt});
+    }
   } else if (const auto* send = std::get_if<Send>(&action)) {
     if (const auto* done = std::get_if<wire::Done>(&send->message)) {
       check(record.anchor.has_value(), site + " is done without an anchor");

@@ -26,8 +26,6 @@ class Invariants {
   // The process is gone; what it had sent stays on record.
   void coordinator_lost(const std::string& coordinator) { coordinators_.erase(coordinator); }
   void site_lost(const std::string& site) { sites_[site].over = true; }
-  // Most of the processes that live hold a later anchor of this run.
-  [[nodiscard]] bool most_hold_more(RunId run, RoundId round) const;
   [[nodiscard]] bool is_committed(RunId run, RoundId round) const { return commits_.count({run, round}) != 0; }
   // The coordinators' own COLLAB_INIT_FROM.
   void names_first(const std::string& site) { init_from_ = site; }
@@ -58,6 +56,8 @@ class Invariants {
     TermId term;
     std::set<Attempt> formed;
     std::set<Round> committed;
+    TermId accepting;                // by those whose promise it has
+    std::set<std::string> accepted;  // names, under that term
   };
   struct SiteRecord {
     TermId term;
@@ -80,6 +80,9 @@ class Invariants {
   void on_adopt(CoordinatorRecord& record, const wire::Adopt& adopt);
   void on_form(CoordinatorRecord& record, const wire::Form& form);
   void on_commit(CoordinatorRecord& record, const wire::Commit& commit);
+  void on_membership(const Round& round, const std::vector<wire::Voter>& voters);
+  void check_quorum(CoordinatorRecord& record, const wire::Form& form, const std::string& name);
+  void leads(const std::string& coordinator, RunId run, TermId term);
   void on_apply(const std::string& site, SiteRecord& record, const ApplyCommit& apply);
   void on_applied(const std::string& site, SiteRecord& record, const Applied& applied);
   void on_site_action(const std::string& site, SiteRecord& record, const SiteAction& action);
@@ -89,6 +92,9 @@ class Invariants {
   std::map<Attempt, wire::Form> forms_;
   std::map<Round, AttemptId> last_attempt_;
   std::map<Round, wire::Commit> commits_;
+  std::map<Round, std::map<std::string, AcceptorId>> memberships_;  // as of that round's commit
+  std::set<AcceptorId> left_;
+  std::map<std::pair<RunId, TermId>, std::string> leaders_;
   std::map<Attempt, std::map<SiteId, std::vector<Digest>>> done_;  // as a coordinator heard
   std::map<Attempt, std::set<SiteId>> done_sent_;                  // as the sites said
   std::map<std::string, SiteRecord> sites_;

@@ -25,11 +25,7 @@ std::vector<SiteAction> Site::step(TimePoint now, const SiteEvent& event) {
 }
 
 TimePoint Site::next_deadline() const { return state_->next_deadline(); }
-const std::vector<wire::Voter>& Site::voters() const { return state_->voters; }
-std::vector<wire::Branch> Site::branch() const {
-  return state_->fork ? std::vector{state_->fork->branch} : std::vector<wire::Branch>();
-}
-TermId Site::term() const { return state_->term; }
+wire::Record Site::record() const { return state_->record(); }
 std::string Site::waiting_for(TimePoint now) const { return state_->waiting_for(now); }
 
 std::optional<SiteId> Site::peer_of(LinkId link) const {
@@ -52,8 +48,15 @@ void Site::State::on_event(const Begin& event) {
     return fail(invalid_argument("no coordinator to join: set COLLAB_COORDINATOR=HOST:PORT"));
   }
   join = event.join;
-  voters = join.report.voters;
-  term = join.report.granted;
+  const wire::Record& known = join.report.record;
+  acceptor = known.acceptor;
+  term = known.promised;
+  agreed = known.anchor;
+  voters = known.voters;
+  recent = known.recent;
+  for (const wire::Proposal& proposal : known.proposals) {
+    (proposal.settled.value != 0 ? settled : attempted) = proposal;
+  }
   up.give_up = later(now, config.join_timeout);
   dial_coordinator();
 }
@@ -64,9 +67,8 @@ void Site::State::on_event(const Trigger& event) {
   }
   round = RoundState{};
   round.phase = kept_done() ? RoundPhase::kDone : RoundPhase::kReady;
-  if (kept_done()) round.form = prepared->form;
+  if (kept_done()) round.form = attempted->form;
   round.trigger = event;
-  join.report.budget = event.budget;
   round.since = now;
   if (owed_base) out.emplace_back(Rebase{*std::exchange(owed_base, std::nullopt)});
   if (owed) return apply(*std::exchange(owed, std::nullopt));
@@ -85,8 +87,10 @@ void Site::State::on_event(const Depart& event) {
   if (!join_done) leave_done();
 }
 
+// The others go on counting this site's name. So the memory that its name stands for must be dead before they may.
 void Site::State::say_farewell() {
-  send_up(*farewell);
+  acceptor = AcceptorId{acceptor.value + 1};
+  say_when_durable(*farewell);
   membership = Membership::kLeaving;
   leave_by = later(now, kFarewellLimit);
 }
@@ -94,16 +98,23 @@ void Site::State::say_farewell() {
 // ---- events from links ---------------------------------------------------------------------------
 
 void Site::State::on_event(const CoordinatorConnected& event) {
+  if (event.inquiry) {
+    if (!up.inquiry.of || event.candidate.value_or(*up.inquiry.of) != *up.inquiry.of)
+      return static_cast<void>(out.emplace_back(Hangup{event.link, "nothing is to be asked any more"}));
+    up.inquiry.link = event.link;
+    return static_cast<void>(out.emplace_back(Send{event.link, wire::Inquire{join.swarm}}));
+  }
   if (membership != Membership::kDialing) {
     out.emplace_back(Hangup{event.link, "another link to the coordinator is in use"});
     return;
   }
   up.link = event.link;
+  up.candidate = event.candidate.value_or(up.candidate);  // one that was given up may answer first
   up.dial_out = false;
   up.dial_at = kNever;
   up.join_sent = false;
   up.last_heard = now;
-  up.answer_by = later(now, patience());
+  up.answer_by = kNever;
   membership = Membership::kAsking;
   // What is offered is what will be held: a commit being applied is waited for.
   if (round.phase != RoundPhase::kApplying) send_join();
@@ -132,10 +143,14 @@ void Site::State::on_event(const PeerConnected& event) {
 bool Site::State::is_final(const Status& why) const { return why.code() == StatusCode::kRefused && !was_member; }
 
 void Site::State::on_event(const DialFailed& event) {
+  if (event.inquiry) {
+    if (!event.candidate || event.candidate == up.inquiry.of) end_inquiry(event.why.message());
+    return;
+  }
   if (!event.site) {
+    if (event.candidate.value_or(up.candidate) != up.candidate) return;  // another one is dialled by now
     if (membership != Membership::kDialing || !up.dial_out) return;
     if (is_final(event.why)) return fail(event.why);
-    if (up.home == up.candidate) up.home.reset();
     return dial_again(event.why.message());
   }
   const auto found = peer_dials.find(*event.site);
@@ -149,6 +164,9 @@ void Site::State::on_event(const DialFailed& event) {
 
 void Site::State::on_event(const Received& event) {
   if (up.link && event.link == *up.link) return from_coordinator(event.message);
+  if (const auto* leads = std::get_if<wire::Leads>(&event.message); leads != nullptr && event.link == up.inquiry.link) {
+    return on_leads(*leads);
+  }
   from_peer(event.link, event.message);
 }
 
@@ -158,6 +176,10 @@ void Site::State::on_event(const Closed& event) {
     up.link.reset();
     if (membership == Membership::kAsking && is_final(event.why)) return fail(event.why);
     return lose_coordinator(why);
+  }
+  if (event.link == up.inquiry.link) {
+    up.inquiry.link.reset();
+    return end_inquiry(why);
   }
   forget_peer(event.link, why);
 }
@@ -183,18 +205,24 @@ void Site::State::from_coordinator(const wire::Message& message) {
           on_commit(m);
         } else if constexpr (std::is_same_v<T, wire::Recess>) {
           on_recess(m);
-        } else if constexpr (std::is_same_v<T, wire::Propose>) {
-          on_propose(m);
+        } else if constexpr (std::is_same_v<T, wire::Prepare>) {
+          on_prepare(m);
+        } else if constexpr (std::is_same_v<T, wire::Accept>) {
+          on_accept(m);
         } else if constexpr (std::is_same_v<T, wire::Notice>) {
           note(m.event == kWait ? Note::Level::kInfo : Note::Level::kWarning, m.event, m.text);
+          if (m.event == kWait && membership == Membership::kAsking) up.told = m.text;
           dials_out = dials_out || m.event == kDialOut;
           dial_everyone();
         } else if constexpr (std::is_same_v<T, wire::Parted>) {
           if (m.term < term) return;
-          parted.insert(m.site);
-          take_voters(voters);
+          parted.insert(m.acceptor);
+          take_voters(std::move(voters));
+          keep_record();
         } else if constexpr (std::is_same_v<T, wire::Farewell>) {
           if (membership == Membership::kLeaving) leave_done();
+        } else if constexpr (std::is_same_v<T, wire::Leads>) {
+          up.here = m;
         } else if constexpr (std::is_same_v<T, wire::Heartbeat>) {
           // That it came is all that matters.
         } else {
@@ -210,11 +238,11 @@ void Site::State::from_coordinator(const wire::Message& message) {
 void Site::State::on_event(const ExchangeComplete& event) {
   if (round.phase != RoundPhase::kExchanging || !in_attempt(event.round, event.attempt)) return;
   round.phase = RoundPhase::kDone;
-  prepared->done = true;
-  prepared->slices = event.slices;
+  attempted->accepted = holds_mean = true;
+  attempted->slices = event.slices;
   // All who contribute have begun this attempt, so no earlier one can be committed any more.
   if (!contributes()) pending.reset();
-  send_up(wire::Done{term, event.round, event.attempt, event.slices});
+  say_when_durable(wire::Done{term, event.round, event.attempt, event.slices});
 }
 
 void Site::State::on_event(const ContributionUnfit& event) {
@@ -265,13 +293,16 @@ void Site::State::on_event(const Tick&) {
   on_peers_tick();
   if (over()) return;
   on_optimizer_tick();
+  on_write_tick();
+  inquire();
   on_round_tick();
 }
 
 TimePoint Site::State::next_deadline() const {
   if (over() || membership == Membership::kIdle) return kNever;
   if (membership == Membership::kLeaving) return leave_by;
-  TimePoint next = std::min({up.answer_by, up.next_heartbeat, leave_by});
+  TimePoint next = std::min({up.answer_by, up.next_heartbeat, leave_by, later(writes.since, up.grace)});
+  if (inquires()) next = std::min(next, up.inquiry.next);
   if (membership == Membership::kDialing || membership == Membership::kAsking) {
     next = std::min({next, up.dial_at, join_done ? kNever : up.give_up});
   }
@@ -298,6 +329,7 @@ TimePoint Site::State::next_deadline() const {
 
 void Site::State::hang_up_everywhere(const std::string& why) {
   if (up.link) out.emplace_back(Hangup{*up.link, why});
+  if (up.inquiry.link) out.emplace_back(Hangup{*up.inquiry.link, why});
   for (const auto& [link, peer] : peers) out.emplace_back(Hangup{link, why});
   up.link.reset();
   peers.clear();
@@ -323,7 +355,9 @@ std::string Site::State::waiting_for(TimePoint at) const {
     case Membership::kIdle: return "this site has not begun";
     case Membership::kDialing:
       return "waiting for the coordinator at " + addresses() + " (last: " + up.last_reason + ")";
-    case Membership::kAsking: return hold ? *hold : "waiting to be let in by the coordinator at " + addresses();
+    case Membership::kAsking:
+      if (hold) return *hold;
+      return up.told.empty() ? "waiting to be let in by the coordinator at " + addresses() : up.told;
     case Membership::kWaiting: {
       std::vector<std::string> names;
       for (const auto& [site, member] : roster) names.push_back(member.name);

@@ -31,11 +31,8 @@ class Site {
   [[nodiscard]] TimePoint next_deadline() const;
   // The member that said Hello on this link, if any: the only `from` its chunks may carry.
   [[nodiscard]] std::optional<SiteId> peer_of(LinkId link) const;
-  // The membership as of the anchor it holds and the term it follows: to be kept with the anchor, and given back in
-  // Begin's report.
-  [[nodiscard]] const std::vector<wire::Voter>& voters() const;
-  [[nodiscard]] std::vector<wire::Branch> branch() const;  // the one it is in, if any
-  [[nodiscard]] TermId term() const;
+  // As it stands now: to be kept with the anchor, which never travels without it.
+  [[nodiscard]] wire::Record record() const;
   // What a blocked caller waits for, as a sentence: "round 3: waiting for paris (not ready)".
   [[nodiscard]] std::string waiting_for(TimePoint now) const;
 

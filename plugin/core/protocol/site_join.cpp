@@ -26,55 +26,18 @@ void Site::State::dial_again(const std::string& reason) {
   up.backoff = std::min(2 * up.backoff, kLastBackoff);
 }
 
-void Site::State::try_elsewhere(const std::string& reason) {
-  const auto count = static_cast<std::uint32_t>(config.coordinators.size());
-  const std::uint32_t home = up.home.value_or(up.candidate);
-  const bool at_home = up.candidate == home;
-  // Back soon: sites that each were away for long could miss each other at the one that waits for most of them.
-  up.backoff = kFirstBackoff;
-  drop_coordinator(reason);
-  if (at_home && count > 1) {
-    up.candidate = (home + 1 + up.probes++ % (count - 1)) % count;
-    return;
-  }
-  up.home.reset();  // which one can be reached may have changed since
-  up.candidate = 0;
-}
-
 void Site::State::send_join() {
   up.join_sent = true;
   hold.reset();
-  if (!up.home) up.home = up.candidate;
-  const int limits = up.candidate != *up.home ? 1 : up.candidate == 0 ? kHomeLimits : kLaterHomeLimits;
-  up.answer_by = later(now, limits * patience());
+  up.here.reset();
+  up.answer_by = kNever;
+  Duration soon = 2 * up.heartbeat;
+  // Who was never let in gives up before long: until then it has asked each of them.
+  if (!was_member) soon = std::min(soon, config.join_timeout / (2 * static_cast<int>(config.coordinators.size())));
+  up.inquiry.next = later(now, soon);
+  up.next_heartbeat = later(now, up.heartbeat);
   join.report = report();
   send_up(join);
-}
-
-wire::Report Site::State::report() const {
-  wire::Report report{
-      term, join_done && round.phase == RoundPhase::kTraining, remembers, voters, {}, recent, join.report.budget};
-  if (prepared) report.prepared.push_back(*prepared);
-  if (confirmed) report.prepared.push_back(*confirmed);
-  return report;
-}
-
-// A promise: from here on no older term is followed. What was under way with an older coordinator was given up when
-// its link was lost, so nothing that is reported as not done is ever done. Who holds the term asks once more before it
-// commits what an older one began: its own successor has to hear of that from any majority.
-void Site::State::on_propose(const wire::Propose& propose) {
-  const bool fits = propose.confirms.empty() ? propose.term > term : propose.term == term;
-  if (membership != Membership::kAsking || !fits) {
-    return note(Note::Level::kWarning, "ignored",
-                "term " + std::to_string(propose.term.value) + " was proposed, this site follows term " +
-                    std::to_string(term.value));
-  }
-  term = propose.term;
-  if (!propose.confirms.empty()) {
-    confirmed = propose.confirms[0];
-    confirmed->done = false;
-  }
-  send_up(wire::Grant{term, join.offer, report()});
 }
 
 void Site::State::drop_coordinator(const std::string& reason) {
@@ -91,7 +54,6 @@ void Site::State::lose_coordinator(const std::string& reason) {
   if (membership == Membership::kLeaving) return leave_done();
   if (lost_at == kNever) lost_at = now;
   if (membership == Membership::kAsking) return dial_again(reason);
-  up.home.reset();
   if (membership == Membership::kActive) {
     up.give_up = later(now, config.join_timeout);
     join.expected_sites = static_cast<std::uint32_t>(roster.size());  // who will come back, should it know nothing
@@ -125,7 +87,6 @@ void Site::State::on_hold(const wire::Hold& told) {
   }
   if (!hold) note(Note::Level::kInfo, "waiting", told.reason);
   hold = told.reason;
-  up.answer_by = later(now, up.grace);  // it says so again with each heartbeat
   if (!std::exchange(was_held, true)) up.give_up = later(now, 2 * config.join_timeout);
 }
 
@@ -158,6 +119,7 @@ void Site::State::on_welcome(const wire::Welcome& welcome) {
   up.answer_by = join_done ? kNever : later(now, config.join_timeout + kRoundLimits * config.round_timeout);
   membership = Membership::kWaiting;
   lost_at = kNever;
+  up.told.clear();
   if (farewell) return say_farewell();
   send_ready();
 }
@@ -173,17 +135,18 @@ void Site::State::on_adopt(const wire::Adopt& adopt) {
   if (join_done && !same_round && !renamed && round.phase == RoundPhase::kTraining) {
     // Our parameters move: we say what we hold, and take this one at our next trigger.
     membership = Membership::kActive;
-    return send_up(wire::Adopted{anchor->run, anchor->round, anchor->digest});
+    return send_up(wire::Adopted{anchor->run, anchor->round, anchor->digest, acceptor});
   }
   if (names_us(adopt) && anchor && join.offer.digest != adopt.digest) {
     // It crossed our word that another anchor is in place here; the coordinator chooses again once it knows.
     membership = Membership::kWaiting;
     round.ready_sent = false;
     drop_adoption();
-    return send_up(wire::Adopted{anchor->run, anchor->round, anchor->digest});
+    return send_up(wire::Adopted{anchor->run, anchor->round, anchor->digest, acceptor});
   }
   round.ready_sent = false;
   up.answer_by = kNever;
+  parted.clear();  // its list is newer
   membership = Membership::kAdopting;
   if (adoption && !adoption->keeps && adoption->adopt.run == adopt.run && adoption->adopt.round == adopt.round &&
       adoption->adopt.digest == adopt.digest) {  // who has it is news, the rest is under way
@@ -202,14 +165,11 @@ void Site::State::on_adopt(const wire::Adopt& adopt) {
   if (!adoption->keeps || !same_round || round.phase != RoundPhase::kDone) {
     back_to_ready("the anchor is to be taken from " + sources_in_words());
   }
-  if (!adoption->keeps && prepared) {  // its mean lies where the anchor is received
-    prepared->done = false;
-    prepared->slices.clear();
-  }
+  if (!adoption->keeps) holds_mean = false;  // it lies where the anchor is received
   if (adoption->keeps) {
-    out.emplace_back(KeepAnchor{adopt.run, adopt.round, adopt.digest});
+    out.emplace_back(KeepAnchor{adopt.run, adopt.round, adopt.digest, adopt.voters});
   } else {
-    out.emplace_back(ReceiveAnchor{adopt.run, adopt.round, adopt.digest});
+    out.emplace_back(ReceiveAnchor{adopt.run, adopt.round, adopt.digest, adopt.voters});
     pursue_adoption();
   }
 }
@@ -281,7 +241,8 @@ void Site::State::begin_again(const std::string& what) {
   note(Note::Level::kError, "repair", what + "; it is fetched once more from " + sources_in_words());
   for (const auto& [site, link] : std::exchange(adoption->over, {})) out.emplace_back(DropAnchorSource{site});
   adoption->useless.clear();
-  out.emplace_back(ReceiveAnchor{adoption->adopt.run, adoption->adopt.round, adoption->adopt.digest});
+  const wire::Adopt& adopt = adoption->adopt;
+  out.emplace_back(ReceiveAnchor{adopt.run, adopt.round, adopt.digest, adopt.voters});
   pursue_adoption();
 }
 
@@ -305,12 +266,20 @@ void Site::State::on_anchor_in_place(const AnchorInPlace& event) {
                            " has the digest " + to_hex(event.digest) + ", the coordinator expects " +
                            to_hex(adoption->adopt.digest);
   if (!adoption->keeps) return begin_again(what);
+  if (names_us(adoption->adopt) && join_done) {  // another one that was on its way here has damaged it
+    note(Note::Level::kError, "repair", what + "; the coordinator is told");
+    anchor->digest = join.offer.digest = event.digest;
+    membership = Membership::kWaiting;
+    drop_adoption();
+    return send_up(wire::Adopted{event.run, event.round, event.digest, acceptor});
+  }
   if (names_us(adoption->adopt)) {
     return fail(corrupt(what + ": restart this site; if it comes again, suspect its memory"));
   }
   note(Note::Level::kError, "repair", what + "; it is fetched from " + sources_in_words());
   adoption->keeps = false;
-  out.emplace_back(ReceiveAnchor{adoption->adopt.run, adoption->adopt.round, adoption->adopt.digest});
+  const wire::Adopt& adopt = adoption->adopt;
+  out.emplace_back(ReceiveAnchor{adopt.run, adopt.round, adopt.digest, adopt.voters});
   pursue_adoption();
 }
 
@@ -321,18 +290,17 @@ void Site::State::adoption_done() {
   for (const SiteId source : adopt.sources) peer_dials.erase(source);
   if (join_done && anchor && (anchor->run != adopt.run || anchor->round != adopt.round)) rebase(adopt, received);
   anchor = Holding{adopt.run, adopt.round, adopt.digest};
-  enter_branch(adopt);
   join.offer = offer();
-  take_voters(adopt.voters);
+  agree_on(join.offer, adopt.voters);
+  keep_record();
   membership = Membership::kActive;
+  up.inquiry.next = later(now, up.grace);
   up.backoff = kFirstBackoff;
-  send_up(wire::Adopted{adopt.run, adopt.round, adopt.digest});
+  send_up(wire::Adopted{adopt.run, adopt.round, adopt.digest, acceptor});
   join.index = self->value;  // wished for again, should it have to come back
-  remembers = remembers || adopt.remembers;
-  forget_confirmed();
   if (!join_done) {
     join_done = true;
-    out.emplace_back(JoinDone{*self, adopt.run, adopt.round, std::max(1U, adopt.intervals)});
+    out.emplace_back(JoinDone{*self, adopt.run, adopt.round});
   }
   answer_fetches();
   send_ready();
@@ -341,24 +309,16 @@ void Site::State::adoption_done() {
 // The swarm went on without us. What we contributed is in the new anchor, unless the coordinator knows that it is not;
 // if it does not know, it counts as being there, so that nothing is ever counted twice.
 void Site::State::rebase(const wire::Adopt& adopt, bool received) {
-  const bool branches_off = !fork && !adopt.branch.empty();
-  // The same anchor under another name: nothing is in it. But the majority may have what was put into its round.
-  if (!received && !round.declined && !(branches_off && pending)) return forget_round();
+  // The same anchor under another name: nothing is in it. But others may have what was put into the round after it.
+  const bool counts = pending && adopt.counted != wire::Counted::kNo;
+  if (!received && !round.declined && !counts) return forget_round();
   std::string what = "nothing of it was counted yet";
   Base base = Base::kOldAnchor;
   if (round.declined) {
     base = Base::kUnfit;
     counted = round.trigger;
     what = "it is unfit and given up";
-  } else if (comes_back_to_branch(adopt)) {
-    base = Base::kParameters;
-    counted = round.trigger;
-    what = "this site was in this branch before, and what it has learned may be part of it already";
-  } else if (leaves_branch(adopt)) {
-    base = Base::kFork;
-    counted = fork->counted;
-    what = "what the branch has learned counts in the next round";
-  } else if (pending && (branches_off || adopt.counted != wire::Counted::kNo)) {
+  } else if (counts) {
     base = pending->snapshot ? Base::kSnapshot : Base::kParameters;
     counted = pending->total;
     what = adopt.counted == wire::Counted::kYes ? "what was contributed is part of it"
@@ -378,69 +338,21 @@ void Site::State::rebase(const wire::Adopt& adopt, bool received) {
 void Site::State::forget_round() {
   round.declined = false;
   pending.reset();
-  prepared.reset();
+  attempted.reset();
+  holds_mean = false;
   owed.reset();
   round.form.reset();  // attempts at a round after another anchor are numbered anew
 }
 
-bool Site::State::leaves_branch(const wire::Adopt& adopt) const {
-  return fork && (adopt.branch.empty() || adopt.branch[0].run != fork->branch.run);
-}
-
-bool Site::State::comes_back_to_branch(const wire::Adopt& adopt) const {
-  return (!fork || leaves_branch(adopt)) && !adopt.branch.empty() && left_branches.count(adopt.branch[0].run) != 0;
-}
-
-void Site::State::enter_branch(const wire::Adopt& adopt) {
-  if (leaves_branch(adopt)) {
-    left_branches.insert(fork->branch.run);  // and from there on nothing of it is counted there again
-    remembers = adopt.remembers;             // not what was promised in that run before
-    fork.reset();
-  }
-  if (adopt.branch.empty()) return;
-  if (fork) {
-    fork->branch = adopt.branch[0];
-    return;
-  }
-  fork = Fork{adopt.branch[0], counted, now};
-  out.emplace_back(KeepFork{});
-}
-
-wire::Offer Site::State::offer() const {
-  wire::Offer offer{anchor->run, anchor->round, anchor->digest};
-  if (fork) offer.branch = {fork->branch};
-  return offer;
-}
-
-// Once in a grace one of a branch goes and looks whether another candidate knows of the run it branched from.
-void Site::State::look_for_trunk() {
-  if (!fork || !up.link || config.coordinators.size() < 2 || now < later(fork->looked, up.grace)) return;
-  if (roster.empty() || roster.begin()->first != *self) return;
-  fork->looked = now;
-  look_elsewhere("the swarm this branch came from may be found elsewhere");
-}
-
-void Site::State::look_elsewhere(const std::string& reason) {
-  const std::uint32_t here = up.candidate;
-  drop_coordinator(reason);
-  up.home = here;
-  up.candidate = (here + 1) % static_cast<std::uint32_t>(config.coordinators.size());
-}
-
-void Site::State::take_voters(std::vector<wire::Voter> list) {
-  std::erase_if(list, [this](const wire::Voter& voter) { return parted.count(voter.name) != 0; });
-  voters = std::move(list);
-}
-
-void Site::State::forget_confirmed() {
-  if (!confirmed) return;
-  const wire::Form& form = confirmed->form;
-  if (form.run != anchor->run || form.round <= anchor->round) confirmed.reset();
-}
+wire::Offer Site::State::offer() const { return {anchor->run, anchor->round, anchor->digest}; }
 
 void Site::State::on_join_tick() {
   const bool outside = membership == Membership::kDialing || membership == Membership::kAsking;
   if (outside && !join_done && now >= up.give_up) {
+    if (!up.told.empty()) {
+      return fail(unavailable("this site was not let in within " + in_seconds(config.join_timeout) +
+                              " (COLLAB_JOIN_TIMEOUT) by the coordinator at " + addresses() + ", which is " + up.told));
+    }
     return fail(unavailable("the coordinator at " + addresses() + ": it has not answered within " +
                             in_seconds(config.join_timeout) +
                             " (COLLAB_JOIN_TIMEOUT); is it running (collab coordinator --listen HOST:PORT), with the "
@@ -451,8 +363,6 @@ void Site::State::on_join_tick() {
     dial_again("no connection within " + in_seconds(patience()));
   } else if (membership == Membership::kDialing && now >= up.dial_at) {
     dial_coordinator();
-  } else if (membership == Membership::kAsking && now >= up.answer_by) {
-    try_elsewhere("connected, but not let in; it may wait for a majority of the sites");
   } else if (membership == Membership::kWaiting && now >= up.answer_by) {
     fail(timed_out("the coordinator at " + addresses() +
                    " let this site in, but named no anchor to start from; restart it"));
@@ -474,14 +384,17 @@ void Site::State::on_coordinator_silence() {
   const Duration slept = now - up.next_heartbeat;
   if (slept > 2 * up.heartbeat) up.last_heard = std::min(now, up.last_heard + slept);
   up.next_heartbeat = later(now, up.heartbeat);
-  if (now - up.last_heard >= up.grace) {
+  // To begin with another one costs little, while this site is not let in.
+  const Duration limit = membership == Membership::kAsking ? patience() : up.grace;
+  if (now - up.last_heard >= limit) {
     const std::uint32_t silent = up.candidate;
-    drop_coordinator("silent for longer than " + in_seconds(up.grace) + " (COLLAB_LINK_GRACE)");
+    drop_coordinator("silent for longer than " + in_seconds(limit) + (limit == up.grace ? " (COLLAB_LINK_GRACE)" : ""));
     // A dial would be lost like all else that was sent there.
     up.candidate = (silent + 1) % static_cast<std::uint32_t>(config.coordinators.size());
     return;
   }
-  send_up(wire::Heartbeat{++up.sequence, false});
+  if (waits()) send_up(wire::Inquire{join.swarm});
+  if (membership != Membership::kAsking) send_up(wire::Heartbeat{++up.sequence, false});
 }
 
 }  // namespace collab::protocol

@@ -25,7 +25,6 @@ void Site::State::on_roster(const wire::Roster& update) {
   if (update.term < term) return;
   roster.clear();
   for (const wire::Member& member : update.members) roster[member.site] = member;
-  if (join_done && update.intervals != 0) out.emplace_back(PaceChanged{update.intervals});
   std::vector<LinkId> gone;
   std::vector<LinkId> arrived;
   for (const auto& [link, peer] : peers) {

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "core/protocol/attempt.h"
 #include "core/protocol/site_state.h"
 
 namespace collab::protocol {
@@ -34,7 +35,6 @@ void Site::State::send_ready() {
   for (const float element : round.trigger.sketch) ready.sketch.push_back(std::bit_cast<std::uint32_t>(element));
   ready.up_kbit = round.trigger.up_kbit;
   ready.down_kbit = round.trigger.down_kbit;
-  ready.budget = round.trigger.budget;
   send_up(std::move(ready));
 }
 
@@ -62,6 +62,10 @@ void Site::State::on_form(const wire::Form& form) {
     return ignore("this site stands at round " + std::to_string(anchor->round.value));
   }
   if (round.form && form.attempt <= round.form->attempt) return ignore("a later attempt is known");
+  if (!join.helper && (form.generation != join.generation || form.fingerprint != join.fingerprint)) {
+    return ignore("it is of another model than this site's: of generation " + std::to_string(form.generation) +
+                  ", this site trains generation " + std::to_string(join.generation));
+  }
   if (std::none_of(form.participants.begin(), form.participants.end(),
                    [&](const auto& p) { return p.site == self && p.here; })) {
     return ignore("this site has no part in it");
@@ -72,12 +76,13 @@ void Site::State::on_form(const wire::Form& form) {
   round.form = form;
   ++round.attempts;
   parted.clear();
-  prepared = wire::Prepared{form, false, {}};
+  attempted = wire::Proposal{form};
   if (form.slices.empty()) {  // nobody has anything to contribute
     round.phase = RoundPhase::kDone;
-    prepared->done = true;
-    return send_up(wire::Done{term, form.round, form.attempt, {}});
+    attempted->accepted = holds_mean = true;
+    return say_when_durable(wire::Done{term, form.round, form.attempt, {}});
   }
+  keep_record();
   round.phase = RoundPhase::kLinking;
   round.link_by = later(now, kLinkLimit);
   round.both_dial = later(now, kOneDials);
@@ -147,8 +152,8 @@ void Site::State::on_commit(const wire::Commit& commit) {
   const std::string what = "the coordinator committed attempt " + std::to_string(commit.attempt.value) + " of round " +
                            std::to_string(commit.round.value);
   if (commit.term < term || (anchor && commit.run == anchor->run && commit.round <= anchor->round)) return;
-  const bool of_ours = kept_done() && prepared->form.run == commit.run && prepared->form.round == commit.round &&
-                       prepared->form.attempt == commit.attempt;
+  const bool of_ours = kept_done() && attempted->form.run == commit.run && attempted->form.round == commit.round &&
+                       attempted->form.attempt == commit.attempt;
   if (!anchor || commit.round.value != anchor->round.value + 1 || !of_ours || round.phase == RoundPhase::kApplying) {
     return fail(
         internal_error(what + ", which this site has not completed: coordinator and site disagree, report this"));
@@ -160,20 +165,13 @@ void Site::State::on_commit(const wire::Commit& commit) {
 }
 
 void Site::State::apply(const wire::Commit& commit) {
-  const wire::Form& form = prepared->form;
+  const wire::Form& form = attempted->form;
   round.outcome = RoundDone{commit.round, std::max(1U, round.attempts), {}, {}};
-  round.outcome.intervals = std::max(1U, commit.intervals);
-  std::map<SiteId, std::string> names;  // some may be no members any more
-  for (const wire::Voter& voter : form.voters) names[voter.site] = voter.name;
-  const auto named = [&](SiteId site) { return names.count(site) != 0 ? names.at(site) : name_of(site); };
-  for (const wire::Participant& p : form.participants) round.outcome.members.push_back(named(p.site));
-  for (const SiteId site : commit.contributors) round.outcome.contributors.push_back(named(site));
-  // Our number then; we may have got another one since.
-  const auto then = std::find_if(form.voters.begin(), form.voters.end(),
-                                 [this](const wire::Voter& voter) { return voter.name == join.site; });
-  const SiteId us = then == form.voters.end() ? *self : then->site;
-  const bool contributed =
-      std::find(commit.contributors.begin(), commit.contributors.end(), us) != commit.contributors.end();
+  round.outcome.intervals = commit.intervals;
+  for (const wire::Participant& p : form.participants) round.outcome.members.push_back(p.name);
+  const wire::Past past = past_of(form, attempted->slices);
+  round.outcome.contributors = past.contributors;
+  const bool contributed = std::ranges::find(past.contributors, join.site) != past.contributors.end();
   Base base = Base::kOldAnchor;
   if (round.declined) {
     base = Base::kUnfit;
@@ -182,14 +180,12 @@ void Site::State::apply(const wire::Commit& commit) {
     base = pending->snapshot ? Base::kSnapshot : Base::kParameters;
     counted = pending->total;
   }
-  if (fork) fork->branch.samples += weight_of(form);
   pending.reset();
   no_quorum_since = kNever;
-  take_voters(form.voters);
-  recent.push_back(commit);
+  recent.push_back(past);
   if (recent.size() > kRecentRounds) recent.erase(recent.begin());
   round.phase = RoundPhase::kApplying;
-  out.emplace_back(ApplyCommit{commit, base});
+  out.emplace_back(ApplyCommit{commit, base, form.voters});
 }
 
 void Site::State::on_applied(const Applied& event) {
@@ -200,23 +196,22 @@ void Site::State::on_applied(const Applied& event) {
   anchor->round = event.round;
   anchor->digest = event.state;
   join.offer = offer();
-  remembers = true;  // what its name has promised before no longer counts
-  prepared.reset();
-  forget_confirmed();
-  if (membership == Membership::kActive) send_up(wire::Adopted{anchor->run, anchor->round, anchor->digest});
+  agree_on(join.offer, std::exchange(attempted, std::nullopt)->form.voters);
+  holds_mean = false;
+  keep_record();
+  if (membership == Membership::kActive) send_up(wire::Adopted{anchor->run, anchor->round, anchor->digest, acceptor});
   round.outcome.samples = counted.samples;
   out.emplace_back(std::move(round.outcome));
   round = RoundState{};
   answer_fetches();
-  look_for_trunk();
 }
 
 // The coordinator has given up every attempt at this round it knows of, or has passed judgement on it. What we put into
 // the last one is remembered all the same: another coordinator may have committed it.
 void Site::State::forget_attempt() {
-  if (!prepared) return;
-  prepared->done = false;
-  prepared->slices.clear();
+  if (!attempted) return;
+  attempted->accepted = holds_mean = false;
+  attempted->slices.clear();
 }
 
 void Site::State::on_recess(const wire::Recess& recess) {
@@ -225,10 +220,6 @@ void Site::State::on_recess(const wire::Recess& recess) {
   forget_attempt();
   if (round.phase == RoundPhase::kDone) round.phase = RoundPhase::kReady;
   skip(recess.reason);
-  if (config.coordinators.size() > 1 && now >= later(no_quorum_since, up.grace)) {
-    no_quorum_since = now;  // another candidate may have the majority; this one is where the others come back to
-    look_elsewhere("there is no majority there");
-  }
 }
 
 // Nobody waits without end: the anchor stands, what was trained stays uncounted. An exchange we were done with is kept,

@@ -9,8 +9,8 @@
 //                       |  ^ no answer:       |              ^  |                                  ^
 //             connected |  | the next address | link  Recess,|  | Trigger                          | Commit
 //                       v  |                  | lost  no      |  v                                  |
-//       (Propose) --- asking --Refuse--> failed       answer ready --Form--> linking               |
-//       (Grant) -------> | Welcome            |                 ^   \         | all links           |
+//     (Prepare,  ---- asking --Refuse--> failed       answer ready --Form--> linking               |
+//      Accept) --------> | Welcome            |                 ^   \         | all links           |
 //                        v                    |                 |    \        v                     |
 //                     waiting ----------------+                 +-----<-- exchanging --complete--> done
 //                       | Adopt               |                 declined, unreached,               ^ |
@@ -32,7 +32,6 @@
 #include <utility>
 #include <vector>
 
-#include "core/protocol/branch.h"
 #include "core/protocol/site.h"
 #include "core/protocol/words.h"
 
@@ -45,8 +44,6 @@ inline constexpr Duration kDialLimit = std::chrono::seconds(15);  // a dial the 
 inline constexpr Duration kLeastPatience = std::chrono::seconds(3);
 inline constexpr Duration kMostPatience = std::chrono::seconds(15);
 // At the first candidate that can be reached all wait longer: at any time most of them are there together.
-inline constexpr int kHomeLimits = 4;
-inline constexpr int kLaterHomeLimits = 2;  // at another than the first in the list: that one may be back
 // Whom the other side cannot reach may reach it: so long one of two dials, then both.
 inline constexpr Duration kOneDials = std::chrono::seconds(3);
 inline constexpr Duration kLinkLimit = std::chrono::seconds(20);   // links to all members of an attempt
@@ -58,7 +55,7 @@ inline constexpr int kTransferTries = 2;
 inline constexpr std::size_t kMaxFetches = 256;  // of one site, that wait for our anchor
 // The coordinator bounds a round; should it fail to, the site does after this many of the round's limits.
 inline constexpr int kRoundLimits = 4;
-inline constexpr std::size_t kRecentRounds = 4;  // commits reported to a successor
+inline constexpr std::size_t kRecentRounds = 4;  // commits that are reported to a leader
 
 enum class Membership : std::uint8_t {
   kIdle,      // Begin has not come
@@ -84,15 +81,23 @@ enum class RoundPhase : std::uint8_t {
 struct CoordinatorLink {
   std::optional<LinkId> link;
   std::uint32_t candidate = 0;
-  std::optional<std::uint32_t> home;  // of this search: the first candidate that could be reached
-  std::uint32_t probes = 0;           // candidates tried in between
-  bool dial_out = false;              // DialCoordinator was asked, no answer yet
-  TimePoint dial_at = kNever;         // the back-off's end
-  TimePoint answer_by = kNever;       // an answer to a dial, to Join; the Adopt after Welcome
+  bool dial_out = false;         // DialCoordinator was asked, no answer yet
+  TimePoint dial_at = kNever;    // the back-off's end
+  TimePoint answer_by = kNever;  // an answer to a dial, to Join; the Adopt after Welcome
   bool join_sent = false;
   Duration backoff = kFirstBackoff;
   TimePoint give_up = kNever;  // join_timeout after Begin or after the loss
   std::string last_reason = "no answer";
+  std::string told;  // for whom the candidates wait, by one of them
+  // What the candidate here says of itself, with each heartbeat, to who waits there.
+  std::optional<wire::Leads> here;
+  TimePoint stays_until{};  // it is being elected: who leaves now delays that
+  struct Inquiry {          // of other candidates: does one of them lead a swarm that has agreed on more?
+    std::optional<std::uint32_t> of{};
+    std::optional<LinkId> link{};
+    std::uint32_t last = 0;  // asked
+    TimePoint next{};
+  } inquiry{};
   TimePoint last_heard{};
   TimePoint next_heartbeat = kNever;
   std::uint64_t sequence = 0;
@@ -138,13 +143,6 @@ struct RoundState {
 struct Pending {
   Trigger total;          // as it was contributed
   bool snapshot = false;  // we have trained on since; what was contributed was set aside
-};
-
-// This site is in a branch.
-struct Fork {
-  wire::Branch branch;
-  Trigger counted;     // as it was when the site came to the branch: what it trained since counts again in the trunk
-  TimePoint looked{};  // for the trunk
 };
 
 // The life of a link between sites; the drawing is in site_peers.cpp.
@@ -196,6 +194,19 @@ struct OptimizerWish {
   std::vector<std::string> words{};  // what each member said, or why it was left
 };
 
+// Records on their way to be durable, and what may be said once they are.
+struct Writes {
+  struct Held {
+    std::uint64_t number = 0;
+    LinkId link;
+    wire::Message message;
+  };
+  std::uint64_t asked = 0;
+  std::uint64_t written = 0;
+  TimePoint since = kNever;  // the oldest that is on its way
+  std::vector<Held> held;
+};
+
 struct Site::State {
   explicit State(SiteConfig c) : config(std::move(c)) {}
 
@@ -208,23 +219,24 @@ struct Site::State {
   bool dials_out = false;   // nobody gets through to our address
   bool was_member = false;  // welcomed once
   bool join_done = false;   // JoinDone was told
-  bool remembers = false;   // this process knows all its name has promised
   std::map<SiteId, wire::Member> roster;
   std::optional<Holding> anchor;  // in place here
   std::optional<Adoption> adoption;
   RoundState round;
+  AcceptorId acceptor{};
+  wire::Offer agreed;                       // the newest anchor that was agreed on, as far as this site knows
   std::vector<wire::Voter> voters;          // the membership as of that anchor
-  std::set<std::string> parted;             // left since the newest list of voters was sent
-  std::optional<wire::Prepared> prepared;   // the newest attempt at the round after it; done: its mean is kept
-  std::optional<wire::Prepared> confirmed;  // the newest attempt a successor was about to commit
-  std::vector<wire::Commit> recent;
+  std::set<AcceptorId> parted;              // left since the newest list of voters was sent
+  std::optional<wire::Proposal> attempted;  // the newest attempt at the round after it
+  bool holds_mean = false;                  // of that one, which is accepted
+  std::optional<wire::Proposal> settled;    // the newest attempt a successor was about to commit
+  std::vector<wire::Past> recent;
+  Writes writes;
   std::optional<Pending> pending;
   std::optional<wire::Commit> owed;  // committed while we trained on: applied at the next trigger
-  std::optional<Fork> fork;
-  std::set<RunId> left_branches;
-  std::optional<Base> owed_base;  // of a Rebase, which waits for the next trigger: the parameters move
-  Trigger counted;                // of all that was trained, this much is in the anchor (or was unfit)
-  TimePoint lost_at = kNever;     // no coordinator since
+  std::optional<Base> owed_base;     // of a Rebase, which waits for the next trigger: the parameters move
+  Trigger counted;                   // of all that was trained, this much is in the anchor (or was unfit)
+  TimePoint lost_at = kNever;        // no coordinator since
   TimePoint no_quorum_since = kNever;
   std::map<LinkId, PeerLink> peers;
   std::map<SiteId, LinkId> link_of;  // the usable link to a site
@@ -255,6 +267,7 @@ struct Site::State {
   void on_event(const AnchorInPlace& event);
   void on_event(const AnchorSourceWrong& event);
   void on_event(const Applied& event);
+  void on_event(const Persisted& event);
   void on_event(const SeekOptimizer& event);
   void on_event(const TakeOptimizer& event);
   void on_event(const EndOptimizer& event);
@@ -277,13 +290,28 @@ struct Site::State {
   [[nodiscard]] std::string waiting_for(TimePoint at) const;
   [[nodiscard]] std::string name_of(SiteId site) const;
 
+  // site_acceptor.cpp
+  [[nodiscard]] wire::Record record() const;
+  [[nodiscard]] wire::Report report() const;
+  void keep_record();                            // durable before long; nothing waits for it
+  void say_when_durable(wire::Message message);  // to the leader
+  void on_prepare(const wire::Prepare& prepare);
+  void on_accept(const wire::Accept& accept);
+  void on_write_tick();
+  void agree_on(const wire::Offer& anchor, std::vector<wire::Voter> list);  // as this site now knows
+  void take_voters(std::vector<wire::Voter> list);                          // less those who have left since
+
+  // site_inquiry.cpp
+  [[nodiscard]] bool waits() const;
+  [[nodiscard]] bool inquires() const;
+  void inquire();  // at another candidate, once in a while
+  void on_leads(const wire::Leads& leads);
+  void end_inquiry(const std::string& why);
+
   // site_join.cpp
   void dial_coordinator();
-  void dial_again(const std::string& reason);     // after the back-off, the next candidate
-  void try_elsewhere(const std::string& reason);  // the candidate here does not take office
+  void dial_again(const std::string& reason);  // after the back-off, the next candidate
   void send_join();
-  [[nodiscard]] wire::Report report() const;
-  void on_propose(const wire::Propose& propose);
   void lose_coordinator(const std::string& reason);
   void drop_coordinator(const std::string& reason);  // hang up, then as if it had closed
   void on_refuse(const wire::Refuse& refuse);
@@ -301,15 +329,8 @@ struct Site::State {
   void adoption_done();
   // Onto an anchor that was received (or held under another name) while our parameters had moved on.
   void rebase(const wire::Adopt& adopt, bool received);
-  [[nodiscard]] bool leaves_branch(const wire::Adopt& adopt) const;
-  [[nodiscard]] bool comes_back_to_branch(const wire::Adopt& adopt) const;
-  void enter_branch(const wire::Adopt& adopt);  // or stay, or leave
   [[nodiscard]] wire::Offer offer() const;
-  void look_for_trunk();
-  void look_elsewhere(const std::string& reason);   // at the next candidate, this one being home
-  void take_voters(std::vector<wire::Voter> list);  // less those who have left since
   void forget_round();
-  void forget_confirmed();  // once the anchor has come that far
   void on_anchor_in_place(const AnchorInPlace& event);
   void on_join_tick();
   void on_coordinator_silence();
@@ -361,7 +382,7 @@ struct Site::State {
   [[nodiscard]] bool at_trigger() const {
     return round.phase != RoundPhase::kTraining && round.phase != RoundPhase::kApplying;
   }
-  [[nodiscard]] bool kept_done() const { return prepared && prepared->done; }
+  [[nodiscard]] bool kept_done() const { return attempted && attempted->accepted && holds_mean; }
   [[nodiscard]] bool coordinator_given_up() const { return lost_at != kNever && now >= later(lost_at, up.grace); }
   void pursue_links();  // kLinking: dial whom we dial; start when all are there
   void start_exchange();

@@ -47,7 +47,10 @@ class WaitProgress {
 
 // The event of a Notice after which a site dials whom it can: nobody gets through to it.
 inline constexpr std::string_view kDialOut = "address";
-// The event of a Notice that is no warning: what the swarm waits for before it begins.
+// The event of a Notice that is no warning: what the swarm waits for before it begins, or goes on.
 inline constexpr std::string_view kWait = "waiting";
+// The events of a Notice that answers Forget: the word is taken, or changes nothing here.
+inline constexpr std::string_view kForget = "forget";
+inline constexpr std::string_view kRefused = "refused";
 
 }  // namespace collab::protocol

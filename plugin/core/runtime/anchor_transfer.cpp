@@ -28,17 +28,18 @@ constexpr Duration kProgressEvery = std::chrono::seconds(3);
   return kind == ChunkKind::kAnchorDigests || kind == ChunkKind::kOuterDigests;
 }
 
-[[nodiscard]] std::vector<Digest> tiles_of(std::span<const float> elements) {
+[[nodiscard]] std::vector<Digest> tiles_of(std::span<const float> elements, std::uint64_t tile_elements) {
   std::vector<Digest> tiles;
-  for (std::size_t at = 0; at < elements.size(); at += kDigestChunkElements) {
-    const std::size_t count = std::min<std::size_t>(kDigestChunkElements, elements.size() - at);
+  for (std::size_t at = 0; at < elements.size(); at += tile_elements) {
+    const std::size_t count = std::min<std::size_t>(tile_elements, elements.size() - at);
     tiles.push_back(hash128(as_bytes_of(elements.subspan(at, count))));
   }
   return tiles;
 }
 
 // The digests a payload brings: its own, tile by tile, or those it is a list of. None if it does not fit the range.
-[[nodiscard]] std::vector<Digest> tiles_of(const wire::Chunk& chunk, const BufferPtr& payload) {
+[[nodiscard]] std::vector<Digest> tiles_of(const wire::Chunk& chunk, const BufferPtr& payload,
+                                           std::uint64_t tile_elements) {
   static_assert(sizeof(Digest) == 16 && std::is_trivially_copyable_v<Digest>);
   const std::span<const std::byte> bytes = payload ? payload->view() : std::span<const std::byte>();
   if (is_list(chunk.kind)) {
@@ -48,7 +49,7 @@ constexpr Duration kProgressEvery = std::chrono::seconds(3);
     return tiles;
   }
   if (bytes.size() != chunk.range.size() * sizeof(float)) return {};
-  return tiles_of(std::span(reinterpret_cast<const float*>(bytes.data()), chunk.range.size()));
+  return tiles_of(std::span(reinterpret_cast<const float*>(bytes.data()), chunk.range.size()), tile_elements);
 }
 
 [[nodiscard]] std::string in_mb(std::uint64_t elements) {
@@ -61,7 +62,8 @@ constexpr Duration kProgressEvery = std::chrono::seconds(3);
 
 Digest DataPlane::state_digest(std::span<const float> anchor) const {
   const std::span<const float> outer = parts_.arena->outer();
-  return digest_of_state(digest_of_vector(anchor), outer.empty() ? Digest{} : digest_of_vector(outer));
+  return digest_of_state(digest_of_vector(anchor, settings_.tile_elements),
+                         outer.empty() ? Digest{} : digest_of_vector(outer, settings_.tile_elements));
 }
 
 bool DataPlane::is_unchanged() const {
@@ -88,12 +90,13 @@ std::vector<float> DataPlane::sketch_of_delta() const {
   return sketch;
 }
 
-Result<SealedAnchor> DataPlane::keep_anchor(RunId run, RoundId round, const Digest& digest) {
+Result<SealedAnchor> DataPlane::keep_anchor(const protocol::KeepAnchor& action) {
+  const auto& [run, round, digest, voters] = action;
   ArenaWriter& arena = *parts_.arena;
   const std::optional<SealedAnchor> sealed = arena.sealed();
-  residual_.settle(run);
-  if (sealed && sealed->run == run && sealed->round == round && !outer_overwritten_) return *sealed;
   const bool renamed = sealed && (sealed->digest == digest || outer_overwritten_);
+  residual_.settle(renamed ? sealed->run : run);  // the same anchor under another name
+  if (sealed && sealed->run == run && sealed->round == round && !outer_overwritten_) return *sealed;
   if (!renamed && round.value != 0) {
     return internal_error("asked to keep the anchor of round " + std::to_string(round.value) +
                           ", which this site does not hold");
@@ -111,7 +114,8 @@ Result<SealedAnchor> DataPlane::keep_anchor(RunId run, RoundId round, const Dige
     std::ranges::fill(outer, 0.0F);
     anchor.digest = state_digest(slot);
   }
-  arena.seal(anchor);
+  anchor = with_membership(std::move(anchor), voters);
+  seal(anchor);
   outer_overwritten_ = false;
   return anchor;
 }
@@ -146,7 +150,7 @@ void DataPlane::pump(LinkId to, Outgoing& job) {
     const std::span<const float> source = whole.subspan(part.range.begin, part.range.size());
     BufferPtr payload;
     if (is_list(part.kind)) {
-      const std::vector<Digest> tiles = tiles_of(source);
+      const std::vector<Digest> tiles = tiles_of(source, settings_.tile_elements);
       payload = pool_->take(tiles.size() * sizeof(Digest));
       std::memcpy(payload->bytes().data(), tiles.data(), payload->bytes().size());
     } else {
@@ -186,10 +190,13 @@ void DataPlane::receive_anchor(const protocol::ReceiveAnchor& action) {
                                  .round = action.round,
                                  .digest = action.digest,
                                  .elements = parts_.parameters->size(),
-                                 .outer_state = !parts_.arena->outer().empty()};
+                                 .outer_state = !parts_.arena->outer().empty(),
+                                 .tile_elements = settings_.tile_elements,
+                                 .part_elements = 4 * settings_.tile_elements,
+                                 .list_elements = 64 * settings_.tile_elements};
   if (parts_.arena->sealed()) {
-    plan.held_anchor = tiles_of(parts_.arena->anchor());
-    plan.held_outer = tiles_of(parts_.arena->outer());
+    plan.held_anchor = tiles_of(parts_.arena->anchor(), settings_.tile_elements);
+    plan.held_outer = tiles_of(parts_.arena->outer(), settings_.tile_elements);
   }
   receiving_.emplace(Receiving{.action = action, .fetch = protocol::AnchorFetch(std::move(plan))});
 }
@@ -224,8 +231,8 @@ DataPlane::Events DataPlane::on_anchor_part(const Incoming& incoming) {
   const wire::Chunk& chunk = incoming.chunk;
   // Answers may come after all is here, from the slower of two who were asked.
   if (!receiving_ || receiving_->action.round != chunk.round) return {};
-  return fetch(protocol::PartArrived{incoming.from, chunk.kind, chunk.range, tiles_of(chunk, incoming.payload)},
-               &incoming);
+  std::vector<Digest> tiles = tiles_of(chunk, incoming.payload, settings_.tile_elements);
+  return fetch(protocol::PartArrived{incoming.from, chunk.kind, chunk.range, std::move(tiles)}, &incoming);
 }
 
 DataPlane::Events DataPlane::fetch(const protocol::AnchorFetchEvent& event, const Incoming* incoming) {
@@ -279,7 +286,7 @@ protocol::SiteEvent DataPlane::seal_received() {
   // A wrong digest is not sealed: the machine compares and asks again.
   if (state == wanted.digest) {
     if (!arena.outer().empty()) arena.begin_outer_update();
-    arena.seal({wanted.run, wanted.round, state});
+    seal(with_membership({wanted.run, wanted.round, state}, wanted.voters));
     residual_.settle(wanted.run);
     outer_overwritten_ = false;
   }

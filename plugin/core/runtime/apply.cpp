@@ -50,7 +50,6 @@ ParameterChange change_for(protocol::Base base) {
   switch (base) {
     case protocol::Base::kParameters: return ParameterChange::kToAnchor;
     case protocol::Base::kOldAnchor:
-    case protocol::Base::kFork:
     case protocol::Base::kSnapshot: return ParameterChange::kRebased;
     case protocol::Base::kUnfit: return ParameterChange::kTookAnchor;
   }
@@ -101,7 +100,7 @@ Result<DataPlane::Applied> DataPlane::apply(const protocol::ApplyCommit& action)
   forget_received();
   if (action.commit.contributors.empty()) {  // the anchor stands, only the round's number moves on
     std::ranges::copy(arena.anchor(), arena.scratch().begin());
-    arena.seal({sealed->run, action.commit.round, sealed->digest});
+    seal(with_membership({sealed->run, action.commit.round, sealed->digest}, action.voters));
     const bool unfit = action.base == protocol::Base::kUnfit;
     if (unfit) residual_.drop();
     const ParameterChange change = unfit ? ParameterChange::kTookAnchor : ParameterChange::kUnchanged;
@@ -129,8 +128,9 @@ Result<DataPlane::Applied> DataPlane::apply(const protocol::ApplyCommit& action)
   if (!outer.empty()) arena.begin_outer_update();
   DigestChain anchor_chain;
   DigestChain outer_chain;
-  for (std::uint64_t at = 0; at < anchor.size(); at += kTile) {
-    const std::uint64_t count = std::min<std::uint64_t>(kTile, anchor.size() - at);
+  const std::uint64_t tile_elements = settings_.tile_elements;
+  for (std::uint64_t at = 0; at < anchor.size(); at += tile_elements) {
+    const std::uint64_t count = std::min<std::uint64_t>(tile_elements, anchor.size() - at);
     const std::span<float> tile = next.subspan(at, count);
     if (sole) {
       COLLAB_RETURN_IF_ERROR(parts_.parameters->read(at, tile));
@@ -145,7 +145,7 @@ Result<DataPlane::Applied> DataPlane::apply(const protocol::ApplyCommit& action)
     COLLAB_RETURN_IF_ERROR(change_tile(*parts_.parameters, change, at, tile, base.subspan(at, count)));
   }
   const Digest state = digest_of_state(anchor_chain.finish(), outer.empty() ? Digest{} : outer_chain.finish());
-  arena.seal({sealed->run, action.commit.round, state});
+  seal(with_membership({sealed->run, action.commit.round, state}, action.voters));
   cancel();
   forget_contributions();
   return Applied{change, state};
@@ -155,8 +155,7 @@ Status DataPlane::keep_left_out(protocol::Base base, std::span<const float> snap
   const std::span<const float> anchor = parts_.arena->anchor();
   switch (base) {
     case protocol::Base::kUnfit: residual_.drop(); [[fallthrough]];
-    case protocol::Base::kOldAnchor:
-    case protocol::Base::kFork: return residual_.commit(anchor, nullptr);
+    case protocol::Base::kOldAnchor: return residual_.commit(anchor, nullptr);
     case protocol::Base::kParameters:
       return residual_.commit(anchor, [this](ElementRange range) { return parameters_at(range); });
     case protocol::Base::kSnapshot: return residual_.commit(anchor, reader_of(snapshot));
@@ -167,13 +166,11 @@ Status DataPlane::keep_left_out(protocol::Base base, std::span<const float> snap
 Status DataPlane::rebase(protocol::Base base) {
   if (base == protocol::Base::kUnfit) residual_.drop();
   const std::vector<float> snapshot = std::exchange(snapshot_, {});
-  const bool aside = base == protocol::Base::kSnapshot || base == protocol::Base::kFork;
-  const std::vector<float> fork = base == protocol::Base::kFork ? std::exchange(fork_, {}) : std::vector<float>();
-  const std::span<const float> kept = base == protocol::Base::kFork ? fork : snapshot;
-  if (aside && kept.size() != parts_.arena->anchor().size()) {
+  const bool aside = base == protocol::Base::kSnapshot;
+  if (aside && snapshot.size() != parts_.arena->anchor().size()) {
     return internal_error("the parameters are to be moved onto another anchor from values that were not set aside");
   }
-  const std::span<const float> previous = aside ? kept : parts_.arena->scratch();
+  const std::span<const float> previous = aside ? std::span<const float>(snapshot) : parts_.arena->scratch();
   if (base == protocol::Base::kSnapshot) {
     COLLAB_RETURN_IF_ERROR(residual_.assume_contributed(parts_.arena->scratch(), reader_of(snapshot)));
   } else if (base == protocol::Base::kParameters) {
@@ -189,11 +186,6 @@ Status DataPlane::take_snapshot() {
   const std::span<const float> mean = parts_.arena->scratch();
   if (attempt_ && attempt_->complete) kept_mean_.assign(mean.begin(), mean.end());
   return {};
-}
-
-void DataPlane::keep_fork() {
-  const std::span<const float> anchor = parts_.arena->anchor();
-  fork_.assign(anchor.begin(), anchor.end());
 }
 
 Status DataPlane::publish_parameters() {

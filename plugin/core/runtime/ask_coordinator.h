@@ -1,4 +1,4 @@
-// One question to a coordinator, by a process that is no member.
+// One question to a coordinator, or one word, by a process that is no member.
 //
 // Threads: the caller's, which waits. Ownership: takes the transport.
 #pragma once

@@ -1,4 +1,4 @@
-// The coordinator on a transport of its own, and the question `collab status` asks it.
+// The coordinator on a transport of its own.
 #include <algorithm>
 #include <condition_variable>
 #include <future>
@@ -13,7 +13,6 @@
 #include "core/protocol/coordinator.h"
 #include "core/protocol/meeting.h"
 #include "core/runtime/addresses.h"
-#include "core/runtime/ask_coordinator.h"
 #include "core/runtime/events_file.h"
 #include "core/runtime/mailbox.h"
 #include "core/runtime/payload_buffer.h"
@@ -42,7 +41,7 @@ constexpr Duration kProbeLimit = std::chrono::seconds(5);
           .join_timeout = config.join_timeout,
           .round_timeout = config.round_timeout,
           .straggler_grace = config.straggler_grace,
-          .quorum_timeout = config.quorum_timeout.count() == 0 ? Duration::max() : Duration(config.quorum_timeout),
+          .forget_after = config.forget_after.count() == 0 ? Duration::max() : Duration(config.forget_after),
           .equal_shares = config.equal_shares};
 }
 
@@ -220,49 +219,6 @@ class Server final : public CoordinatorServer {
   std::thread thread_;
 };
 
-// Waits for one StatusReport. Threads: the transport's, and the caller's in ask().
-class StatusAsker final : public TransportHandler {
- public:
-  void on_accepted(LinkId, const std::string&) override {}
-  void on_connected(LinkId link) override {
-    transport_->send(link, {.lane = Lane::kControl, .head = wire::encode(wire::StatusQuery{}), .payload = nullptr}, 0);
-  }
-  void on_message(LinkId, TransportMessage message) override {
-    Result<wire::Message> decoded = wire::decode(message.head);
-    if (!decoded.ok()) return answer(decoded.status());
-    if (auto* report = std::get_if<wire::StatusReport>(&*decoded)) answer(std::move(*report));
-  }
-  void on_sent(LinkId, std::uint64_t) override {}
-  void on_closed(LinkId, Status why) override {
-    answer(unavailable("no coordinator answers: " + (why.ok() ? "the link was closed" : why.message())));
-  }
-
-  Result<wire::StatusReport> ask(Transport& transport, const std::string& address, Duration limit) {
-    transport_ = &transport;
-    COLLAB_RETURN_IF_ERROR(transport.start(this));
-    std::future<Result<wire::StatusReport>> future = promise_.get_future();
-    (void)transport.connect(address, limit);
-    if (future.wait_for(limit) != std::future_status::ready) {
-      answer(cancelled("given up"));  // a late answer finds the promise kept
-      return timed_out("no coordinator answered at " + address + " within " +
-                       std::to_string(std::chrono::duration_cast<std::chrono::seconds>(limit).count()) + " s");
-    }
-    return future.get();
-  }
-
- private:
-  void answer(Result<wire::StatusReport> with) {
-    const std::lock_guard lock(mutex_);
-    if (std::exchange(answered_, true)) return;
-    promise_.set_value(std::move(with));
-  }
-
-  Transport* transport_ = nullptr;
-  std::mutex mutex_;
-  bool answered_ = false;  // guarded by mutex_
-  std::promise<Result<wire::StatusReport>> promise_;
-};
-
 }  // namespace
 
 Result<std::unique_ptr<CoordinatorServer>> serve_coordinator(const Config& config, std::unique_ptr<Transport> transport,
@@ -272,20 +228,6 @@ Result<std::unique_ptr<CoordinatorServer>> serve_coordinator(const Config& confi
   auto server = std::make_unique<Server>(config, std::move(transport), std::move(*events));
   COLLAB_RETURN_IF_ERROR(server->start(config, listen));
   return std::unique_ptr<CoordinatorServer>(std::move(server));
-}
-
-Result<wire::StatusReport> ask_coordinator(std::unique_ptr<Transport> transport, const std::string& address,
-                                           Duration limit) {
-  StatusAsker asker;
-  Result<wire::StatusReport> answer = asker.ask(*transport, address, limit);
-  transport.reset();  // before the handler goes
-  return answer;
-}
-
-Result<std::string> query_status(std::unique_ptr<Transport> transport, const std::string& address, Duration limit) {
-  Result<wire::StatusReport> answer = ask_coordinator(std::move(transport), address, limit);
-  if (!answer.ok()) return answer.status();
-  return std::move(answer->json);
 }
 
 }  // namespace collab

@@ -18,10 +18,6 @@ namespace {
   return "[" + std::to_string(range.begin) + ", " + std::to_string(range.end) + ")";
 }
 
-// Of contributions on their way to all peers, or of means; at least to each, which is 1 Gbit/s at 100 ms.
-constexpr std::size_t kWindowBytes = std::size_t{24} << 20;
-constexpr std::size_t kLeastWindowBytes = std::size_t{12} << 20;
-
 // As much of a buffer as an encoder has used: payloads of top-k are shorter than their bound.
 [[nodiscard]] BufferPtr trimmed(BufferPtr payload, std::size_t used) {
   return as_buffer(protocol::Payload{std::move(payload), 0, used});
@@ -37,7 +33,8 @@ DataPlane::DataPlane(const Settings& settings, const Parts& parts, std::optional
       up_(codec_for(settings.codec.up)),
       down_(codec_for(settings.codec.down)),
       residual_(settings.codec, settings.error_feedback, parts.parameters->size(), settings.chunk_elements),
-      pool_(make_buffer_pool()) {
+      pool_(make_buffer_pool()),
+      early_(std::max(up_.encoded_size(parts.parameters->size()), down_.encoded_size(parts.parameters->size()))) {
   if (residual) residual_.restore(std::move(*residual));
 }
 
@@ -52,7 +49,8 @@ DataPlane::Events DataPlane::start(const protocol::StartExchange& action) {
                               .held = carried_.held(),
                               .delivered = carried_.delivered()};
   const std::size_t peers = plan.peers.size();
-  const std::size_t of_each = std::max(kLeastWindowBytes, kWindowBytes / std::max<std::size_t>(1, peers));
+  const std::size_t of_each =
+      std::max(settings_.least_window_bytes, settings_.window_bytes / std::max<std::size_t>(1, peers));
   const auto chunks = [&](const Codec& codec) {
     const std::size_t bytes = std::max<std::size_t>(1, codec.encoded_size(settings_.chunk_elements));
     return static_cast<std::uint32_t>(std::max<std::size_t>(1, of_each / bytes));
@@ -77,11 +75,12 @@ DataPlane::Events DataPlane::start(const protocol::StartExchange& action) {
   residual_.start(action.form, action.self, scale_of_self());
   Events events = advance(protocol::ExchangeStart{}, action.self);
   // What came before we knew of the attempt.
-  std::vector<Incoming> early = std::exchange(early_, {});
-  for (Incoming& incoming : early) {  // should the attempt fail meanwhile, what is left waits for the next
+  for (Incoming& incoming : early_.take()) {  // should the attempt fail meanwhile, what is left waits for the next
     Events more = accept(std::move(incoming));
     events.insert(events.end(), more.begin(), more.end());
   }
+  Events lossy = close_lossy();
+  events.insert(events.end(), lossy.begin(), lossy.end());
   if (const auto gone = attempt_ ? attempt_->exchange.lacks() : std::nullopt) {
     Events more = fail(*gone, "it was lost, and what it contributed is not here whole");
     events.insert(events.end(), more.begin(), more.end());
@@ -117,17 +116,14 @@ DataPlane::Events DataPlane::on_chunk(LinkId link, SiteId from, const wire::Chun
 DataPlane::Events DataPlane::accept(Incoming incoming) {
   const wire::Chunk& chunk = incoming.chunk;
   const auto order = order_of(chunk.round, chunk.attempt);
-  if (!attempt_ || order > order_of(attempt_->form.round, attempt_->form.attempt)) {
-    // Far more than sites send before they hear of each other's attempts. What is dropped has to be sent again.
-    const std::size_t bound = 4096 + 64 * (parts_.parameters->size() / settings_.chunk_elements + 1);
-    if (early_.size() >= bound) {
-      parts_.transport->close(incoming.link);
-      return fail(incoming.from, "more than " + std::to_string(bound) + " chunks came for attempts not formed here");
-    }
-    early_.push_back(std::move(incoming));
+  const auto ours = attempt_ ? order_of(attempt_->form.round, attempt_->form.attempt) : decltype(order)();
+  if (!attempt_ || order > ours) {
+    const std::optional<SealedAnchor> sealed = parts_.arena->sealed();
+    early_.keep(sealed ? sealed->round : RoundId(0), std::move(incoming));
     return {};
   }
-  const bool older = order < order_of(attempt_->form.round, attempt_->form.attempt);
+  if (order == ours && attempt_->complete) return {};  // nothing is missing, and it may be committed
+  const bool older = order < ours;
   const bool of_round = chunk.round == attempt_->form.round && chunk.kind == wire::ChunkKind::kContribution;
   if (older && !(of_round && attempt_->exchange.owns(chunk.range))) return {};  // too late
 
@@ -149,6 +145,24 @@ DataPlane::Events DataPlane::accept(Incoming incoming) {
   }
   attempt_->means[chunk.range.begin] = std::move(incoming.payload);
   return advance(protocol::MeanArrived{incoming.from, chunk.range}, incoming.from);
+}
+
+// Links of which chunks were dropped while this attempt was not begun: of what else comes over them nothing can be
+// relied on, and their senders have to see that it was lost.
+DataPlane::Events DataPlane::close_lossy() {
+  Events events;
+  for (const auto& [link, lossy] : early_.lossy()) {
+    parts_.transport->close(link);
+    if (!attempt_) continue;
+    const auto used = attempt_->links.find(lossy.from);
+    if (used != attempt_->links.end() && used->second == link) events = fail(lossy.from, lossy.why);
+  }
+  return events;
+}
+
+void DataPlane::seal(const SealedAnchor& anchor) {
+  parts_.arena->seal(anchor);
+  early_.round_is_past(anchor.round);
 }
 
 DataPlane::Events DataPlane::on_sent(std::uint64_t token) {
@@ -183,6 +197,10 @@ DataPlane::Events DataPlane::advance(const protocol::ExchangeEvent& event, SiteI
 DataPlane::Events DataPlane::fail(SiteId peer, std::string reason) {
   if (!attempt_) return {};
   carried_.drop(peer);
+  if (attempt_->complete) {  // it may be committed: what was lost is lost with its link, for an attempt after it
+    if (const LinkId link = attempt_->links[peer]; link != LinkId(0)) parts_.transport->close(link);
+    return {};
+  }
   protocol::ExchangeFailed failed{attempt_->form.round, attempt_->form.attempt, peer, std::move(reason)};
   cancel();
   return {failed};

@@ -4,7 +4,7 @@
 // Memory, in multiples of the parameters: the arena's two slots (2), the contributions of the others to our own
 // slices, encoded (at most 1 with equal shares and fp32), a window of contributions on their way out, and the means of
 // our own slices that the slowest peer is still to be sent, encoded. With error feedback one more for the residual, and
-// what our own means leave out, as much as we own.
+// what our own means leave out, as much as we own. Chunks that come before their attempt: at most two encoded vectors.
 // While nobody tells whether a complete attempt was committed and the site trains on: a copy of the parameters and one
 // of the mean.
 // Threads: the node's loop thread only. Ownership: its buffers; borrows transport, arena and parameters.
@@ -24,12 +24,15 @@
 #include "collab/session.h"
 #include "collab/transport.h"
 #include "core/arena/arena.h"
+#include "core/base/digest.h"
 #include "core/outer/outer.h"
 #include "core/protocol/actions.h"
 #include "core/protocol/anchor_fetch.h"
 #include "core/protocol/carryover.h"
 #include "core/protocol/exchange.h"
 #include "core/protocol/rate_meter.h"
+#include "core/runtime/anchor_record.h"
+#include "core/runtime/early_chunks.h"
 #include "core/runtime/residual.h"
 
 namespace collab {
@@ -87,6 +90,11 @@ class DataPlane {
     // Elements from here on are buffers (batch statistics): their mean is taken as it is, whatever the outer optimiser.
     std::uint64_t outer_elements = UINT64_MAX;
     std::uint64_t chunk_elements = 256 * 1024;
+    // Of the digests of anchors and outer states, at all sites alike; less in tests, whose vectors are short.
+    std::uint64_t tile_elements = kDigestChunkElements;
+    // Of contributions on their way to all peers, or of means; at least to each, which is 1 Gbit/s at 100 ms.
+    std::size_t window_bytes = std::size_t{24} << 20;
+    std::size_t least_window_bytes = std::size_t{12} << 20;
   };
 
   // `residual` lay on disk.
@@ -96,6 +104,8 @@ class DataPlane {
   Events start(const protocol::StartExchange& action);
   void cancel();                                     // contributions that are here stay, for the next attempt
   void forget_contributions() { carried_.clear(); }  // no attempt comes that could use them
+  // Of the others to our slices, for this attempt and the next.
+  [[nodiscard]] std::size_t contributions_held() const { return carried_.held().size(); }
   Events on_chunk(LinkId link, SiteId from, const wire::Chunk& chunk, BufferPtr payload);
   Events on_sent(std::uint64_t token);
 
@@ -111,7 +121,6 @@ class DataPlane {
   // Copies of the parameters and of the mean that is complete but not committed: both slots and the parameters are
   // free to change until the next rebase() or apply().
   Status take_snapshot();
-  void keep_fork();
   // For the site's other ranks: the parameters into the arena's other slot.
   Status publish_parameters();
 
@@ -125,13 +134,18 @@ class DataPlane {
 
   // ---- anchors
   // Seals our own parameters as the anchor of (run, round) unless the arena holds that already.
-  Result<SealedAnchor> keep_anchor(RunId run, RoundId round, const Digest& digest);
+  Result<SealedAnchor> keep_anchor(const protocol::KeepAnchor& action);
   Status send_anchor(const protocol::SendAnchor& action);
   void receive_anchor(const protocol::ReceiveAnchor& action);
   Events add_source(const protocol::AddAnchorSource& action);
   Events drop_source(SiteId site);
   void stop_receiving();
-  void link_closed(LinkId link) { outgoing_.erase(link); }
+  void link_closed(LinkId link) {
+    outgoing_.erase(link);
+    early_.link_closed(link);
+  }
+  // Held for attempts that have not begun here.
+  [[nodiscard]] const EarlyChunks& early() const { return early_; }
 
   [[nodiscard]] const Traffic& traffic() const { return traffic_; }
   [[nodiscard]] const RoundTraffic& round_traffic() const { return round_traffic_; }
@@ -141,12 +155,7 @@ class DataPlane {
   [[nodiscard]] std::uint32_t down_kbit() const { return down_rate_.kbit_per_second(); }
 
  private:
-  struct Incoming {
-    LinkId link;
-    SiteId from;
-    wire::Chunk chunk;
-    BufferPtr payload;
-  };
+  using Incoming = IncomingChunk;
   // One attempt's data.
   struct Attempt {
     wire::Form form;
@@ -196,6 +205,8 @@ class DataPlane {
   Events run(const protocol::TakeMean& action);
   Events run(const protocol::ExchangeDone& action);
   Events accept(Incoming incoming);
+  Events close_lossy();
+  void seal(const SealedAnchor& anchor);
   Events fail(SiteId peer, std::string reason);
   Events unfit(std::string reason);
   Events not_finite(ElementRange range);
@@ -244,12 +255,11 @@ class DataPlane {
   Residual residual_;
   std::shared_ptr<BufferPool> pool_;
   std::vector<float> staging_;    // parameters that are not plain float32 in host memory
-  std::vector<float> fork_;       // the anchor our branch began with; empty: we are in none
   std::vector<float> snapshot_;   // of the parameters as they were contributed; empty: none
   std::vector<float> kept_mean_;  // of an attempt that is complete while the site trains on; empty: it is in the arena
   std::optional<Attempt> attempt_;
   protocol::Carryover<BufferPtr> carried_;  // the others' contributions to our slices, encoded, kept until the commit
-  std::vector<Incoming> early_;             // for an attempt we have not started yet
+  EarlyChunks early_;                       // for an attempt we have not started yet
   std::map<LinkId, Outgoing> outgoing_;
   std::optional<Receiving> receiving_;
   bool outer_overwritten_ = false;  // in part, by a transfer that has not ended: it is that of no anchor

@@ -15,6 +15,7 @@
 #include "core/runtime/host_vector.h"
 #include "core/runtime/leader.h"
 #include "core/runtime/node.h"
+#include "core/runtime/record_store.h"
 
 namespace collab {
 namespace {
@@ -142,6 +143,7 @@ class Helper final : public HelperServer {
     join.helper = true;
     join.elements = swarm.elements;
     join.settings = swarm.settings;
+    join.report.record.acceptor = fresh_acceptor();  // its memory lasts no longer than this membership
     return join;
   }
 

@@ -7,6 +7,8 @@
 #include "core/base/digest.h"
 #include "core/base/log.h"
 #include "core/protocol/words.h"
+#include "core/runtime/anchor_record.h"
+#include "core/wire/encoding.h"
 
 namespace collab {
 namespace {
@@ -60,11 +62,44 @@ ArenaSpec arena_spec(const SessionOptions& options, std::uint64_t elements) {
           .places = {}};
 }
 
+RecordScope record_scope(const SessionOptions& options) {
+  return {.run = options.config.run,
+          .site = options.site,
+          .generation = options.generation,
+          .rendezvous = options.record_scope,
+          .model = fingerprint_of(options)};
+}
+
 Status Leader::prepare() {
   Result<std::unique_ptr<ArenaWriter>> arena = create_arena(arena_spec(options_, parameters_.size()));
   if (!arena.ok()) return arena.status();
   arena_ = std::move(*arena);
   log_debug("anchor and outer state live in " + arena_->describe());
+  return {};
+}
+
+// What this site has promised and accepted, if an earlier process has left it; else it begins as a new acceptor. A
+// worker that finds its anchor in shared memory finds the membership there, too.
+Status Leader::open_record() {
+  Result<RecordStore> store = RecordStore::open(options_.record_dir, record_scope(options_),
+                                                options_.disk != nullptr ? *options_.disk : system_disk());
+  if (!store.ok()) return store.status();
+  store_ = std::move(*store);
+  if (store_->stale()) {
+    return invalid_argument("the record " + store_->path() +
+                            " can neither be written nor removed, and what it says is not true any more once this site "
+                            "goes on without it: remove it, or name another folder with COLLAB_STATE_DIR");
+  }
+  if (const auto& bytes = store_->read()) {
+    Result<wire::Record> found = wire::decode_record(*bytes);
+    if (found.ok()) {
+      known_ = std::move(*found);
+    } else {
+      COLLAB_RETURN_IF_ERROR(store_->set_aside(found.status().message()));
+    }
+  }
+  if (known_.acceptor.value == 0) known_.acceptor = fresh_acceptor();
+  if (const std::optional<SealedAnchor> sealed = arena_->sealed()) take_membership(known_, *sealed);
   return {};
 }
 
@@ -100,16 +135,16 @@ Status Leader::load_state_file() {
   if (held && held->run == header.run && held->round > header.round) {
     const std::uint64_t rounds = held->round.value - header.round.value;
     egress_.spent += rounds * egress_.round;
-    egress_.intervals += rounds;
   }
   if (held && std::pair(held->run, held->round) > std::pair(header.run, header.round)) return {};
-  known_.granted = header.term;
-  known_.voters = header.voters;
-  branch_ = header.branch;
+  // Without a record the swarm it is of has ended, or this site is to begin anew: it waits for nobody.
+  if (known_.anchor.run == header.run) {
+    take_membership(known_, header.record, {header.run, header.round, header.digest});
+  }
   if (held && std::pair(held->run, held->round) == std::pair(header.run, header.round)) return {};
   if (!arena_->outer().empty()) arena_->begin_outer_update();
   COLLAB_RETURN_IF_ERROR(read_state_into(path, header, arena_->scratch(), arena_->outer()));
-  arena_->seal({header.run, header.round, header.digest});
+  arena_->seal(with_membership({header.run, header.round, header.digest}, header.record.voters));
   log_info("found the anchor of round " + std::to_string(header.round.value) + " in " + path);
   return {};
 }
@@ -136,9 +171,10 @@ Result<wire::Join> Leader::describe() {
   join.generation = options_.generation;
   join.address = node_->address();
   join.elements = parameters_.size();
-  join.report = known_;
+  join.fingerprint = fingerprint_of(options_);
+  join.report.record = known_;
   if (const std::optional<SealedAnchor> sealed = arena_->sealed()) {
-    join.offer = {sealed->run, sealed->round, sealed->digest, branch_};
+    join.offer = {sealed->run, sealed->round, sealed->digest};
   } else {
     const std::span<float> outer = arena_->outer();
     std::ranges::fill(outer, 0.0F);
@@ -163,6 +199,7 @@ Result<SealedAnchor> Leader::join() {
     log_info("buffers left out of the average, because they are not persistent or not finite: " +
              protocol::names_in_words(names, {}));
   }
+  COLLAB_RETURN_IF_ERROR(open_record());
   COLLAB_RETURN_IF_ERROR(load_state_file());
   egress_.spent = std::max(egress_.spent, options_.egress_spent);
   Result<std::unique_ptr<Transport>> transport = options_.make_transport();
@@ -176,7 +213,9 @@ Result<SealedAnchor> Leader::join() {
                              .outer_elements = options_.compared_elements,
                              .lends_optimizer = options_.lends_optimizer,
                              .residual = std::exchange(residual_, std::nullopt),
-                             .egress = egress_};
+                             .record = std::exchange(store_, std::nullopt),
+                             .egress = egress_,
+                             .disk = options_.disk};
   Result<std::unique_ptr<Node>> node =
       Node::start(std::move(node_options), std::move(*transport), *arena_, parameters_);
   if (!node.ok()) return node.status();
@@ -186,8 +225,8 @@ Result<SealedAnchor> Leader::join() {
   return node_->join(std::move(*join));
 }
 
-Result<RoundReport> Leader::round(std::uint64_t samples, std::uint64_t steps, std::uint32_t intervals) {
-  Result<RoundReport> report = node_->round({.samples = samples, .steps = steps}, intervals);
+Result<RoundReport> Leader::round(std::uint64_t samples, std::uint64_t steps) {
+  Result<RoundReport> report = node_->round({.samples = samples, .steps = steps});
   if (report.ok()) COLLAB_RETURN_IF_ERROR(judge(*report));
   return report;
 }

@@ -8,6 +8,7 @@
 
 #include "core/arena/arena.h"
 #include "core/runtime/node.h"
+#include "core/runtime/record_store.h"
 
 namespace collab {
 
@@ -19,9 +20,9 @@ class Leader {
   Status prepare();
   // Joins the swarm with the newest anchor held here: in the arena, in COLLAB_STATE_DIR, else the parameters.
   Result<SealedAnchor> join();
-  // Samples and steps of the site in all, since it joined; intervals of COLLAB_SYNC_EVERY since it last called. Fails
-  // when the site's delta was unfit three times running, unless COLLAB_ON_NONFINITE=continue.
-  Result<RoundReport> round(std::uint64_t samples, std::uint64_t steps, std::uint32_t intervals);
+  // Samples and steps of the site in all, since it joined. Fails when the site's delta was unfit three times running,
+  // unless COLLAB_ON_NONFINITE=continue.
+  Result<RoundReport> round(std::uint64_t samples, std::uint64_t steps);
   void leave(const std::string& reason, std::uint32_t next_generation);
 
   [[nodiscard]] ArenaWriter& arena() { return *arena_; }
@@ -29,6 +30,7 @@ class Leader {
   [[nodiscard]] Node* node() { return node_.get(); }
 
  private:
+  Status open_record();
   Status load_state_file();
   Status load_residual(const std::string& path, const StateHeader& header);
   [[nodiscard]] Result<wire::Join> describe();
@@ -38,8 +40,8 @@ class Leader {
   ParameterVector& parameters_;
   std::unique_ptr<ArenaWriter> arena_;
   std::unique_ptr<Node> node_;
-  wire::Report known_;  // of the membership, from the state file
-  std::vector<wire::Branch> branch_;
+  wire::Record known_;                // what this site remembers
+  std::optional<RecordStore> store_;  // until the node has it
   protocol::Egress egress_;
   std::optional<StoredResidual> residual_;  // likewise, until the node has it
   std::uint32_t unfit_rounds_ = 0;          // running
@@ -49,5 +51,6 @@ class Leader {
 inline constexpr const char* kOuterElements = "outer_elements";
 
 [[nodiscard]] ArenaSpec arena_spec(const SessionOptions& options, std::uint64_t elements);
+[[nodiscard]] RecordScope record_scope(const SessionOptions& options);
 
 }  // namespace collab

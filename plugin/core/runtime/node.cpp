@@ -54,20 +54,28 @@ Node::Node(Options options, std::unique_ptr<Transport> transport, EventsFile eve
     : options_(std::move(options)),
       arena_(arena),
       parameters_(parameters),
-      site_({.coordinators = options_.coordinators,
-             .join_timeout = options_.config.join_timeout,
-             .round_timeout = options_.config.round_timeout,
-             .weight = options_.config.weight}),
       events_(std::move(events)),
       saver_(options_.config.state_dir.empty()
                  ? std::string()
-                 : state_path(options_.config.state_dir, options_.site, options_.generation)),
+                 : state_path(options_.config.state_dir, options_.site, options_.generation),
+             options_.disk != nullptr ? *options_.disk : system_disk()),
       egress_(static_cast<std::uint64_t>(std::ceil(options_.config.egress_gb * 1e9)), options_.egress),
       transport_(std::move(transport)) {
-  data_plane_.emplace(data_settings(options_.config, options_.outer_elements),
-                      DataPlane::Parts{transport_.get(), &clock_, &arena_, &parameters_,
-                                       [this](const protocol::Note& note) { act(note); }, options_.model},
-                      std::exchange(options_.residual, std::nullopt));
+  const protocol::SiteConfig site{.coordinators = options_.coordinators,
+                                  .join_timeout = options_.config.join_timeout,
+                                  .round_timeout = options_.config.round_timeout,
+                                  .weight = options_.config.weight};
+  driver_.emplace(site, data_settings(options_.config, options_.outer_elements),
+                  DataPlane::Parts{transport_.get(), &clock_, &arena_, &parameters_,
+                                   [this](const protocol::Note& note) { act(note); }, options_.model},
+                  std::exchange(options_.residual, std::nullopt), static_cast<SiteDriver::Host&>(*this));
+  if (options_.record) {
+    records_.emplace(*std::exchange(options_.record, std::nullopt), [this](std::uint64_t number, const Status& how) {
+      post_call([this, number, how] {
+        if (!broken_) driver_->feed(protocol::Persisted{number, how});
+      });
+    });
+  }
   budget_over_ = egress_.over();
   if (has_top_k(options_.config.codec) && !options_.config.error_feedback) {
     log_warning("COLLAB_ERROR_FEEDBACK=0 with COLLAB_CODEC=" + name_of(options_.config.codec) +
@@ -82,7 +90,7 @@ Node::Node(Options options, std::unique_ptr<Transport> transport, EventsFile eve
 Node::~Node() {
   mailbox_.close();
   if (thread_.joinable()) thread_.join();
-  saver_.wait();  // it reads the data plane's residual
+  saver_.wait();  // it may read the data plane's residual
   transport_.reset();
 }
 
@@ -91,10 +99,9 @@ Result<SealedAnchor> Node::join(wire::Join join) {
   std::future<Result<SealedAnchor>> future = promise.get_future();
   post_call([this, join = std::move(join), promise = std::move(promise)]() mutable {
     if (broken_) return promise.set_value(*broken_);
-    join.report.budget = egress_.told(0);
     joining_ = std::move(promise);
     standing_still_.start(clock_.now());
-    feed(protocol::Begin{std::move(join)});
+    driver_->feed(protocol::Begin{std::move(join)});
   });
   // Gathering, an exchange that is under way, then the transfer of the anchor have limits of their own.
   const auto limit = options_.config.join_timeout + 6 * options_.config.round_timeout + options_.config.link_grace;
@@ -104,14 +111,14 @@ Result<SealedAnchor> Node::join(wire::Join join) {
   return future.get();
 }
 
-Result<RoundReport> Node::round(const protocol::Trigger& trigger, std::uint32_t intervals) {
+Result<RoundReport> Node::round(const protocol::Trigger& trigger) {
   std::promise<Result<RoundReport>> promise;
   std::future<Result<RoundReport>> future = promise.get_future();
-  post_call([this, trigger, intervals, promise = std::move(promise)]() mutable {
+  post_call([this, trigger, promise = std::move(promise)]() mutable {
     if (broken_) return promise.set_value(*broken_);
     rounding_ = std::move(promise);
     standing_still_.start(clock_.now());
-    begin_round(trigger, intervals);
+    begin_round(trigger);
   });
   // The machine gives up after four limits and the grace (kRoundLimits).
   const auto limit = 5 * options_.config.round_timeout + options_.config.link_grace;
@@ -121,24 +128,22 @@ Result<RoundReport> Node::round(const protocol::Trigger& trigger, std::uint32_t 
   return future.get();
 }
 
-void Node::begin_round(protocol::Trigger trigger, std::uint32_t intervals) {
+void Node::begin_round(protocol::Trigger trigger) {
   report_ = {};
   moved_ = false;
   triggered_at_ = clock_.now();
   formed_at_ = kNever;
-  data_plane_->start_round_clock();
+  driver_->data().start_round_clock();
   warn_if_nothing_changed(trigger.steps - std::exchange(steps_then_, trigger.steps));
-  trigger.sketch = data_plane_->sketch_of_delta();
-  trigger.up_kbit = data_plane_->up_kbit();
-  trigger.down_kbit = data_plane_->down_kbit();
-  passed_intervals_ += intervals;
-  trigger.budget = egress_.told(passed_intervals_);
-  feed(std::move(trigger));
+  trigger.sketch = driver_->data().sketch_of_delta();
+  trigger.up_kbit = driver_->data().up_kbit();
+  trigger.down_kbit = driver_->data().down_kbit();
+  driver_->feed(std::move(trigger));
 }
 
 // Rounds of a site whose training does not reach the vector look as healthy as others.
 void Node::warn_if_nothing_changed(std::uint64_t steps) {
-  if (steps == 0 || !data_plane_->is_unchanged()) return;
+  if (steps == 0 || !driver_->data().is_unchanged()) return;
   act(protocol::make_note(
       protocol::Note::Level::kWarning, "unchanged",
       "this site has made " + std::to_string(steps) +
@@ -151,7 +156,7 @@ void Node::warn_if_nothing_changed(std::uint64_t steps) {
 
 void Node::help(wire::Join join) {
   post_call([this, join = std::move(join)]() mutable {
-    if (!broken_) feed(protocol::Begin{std::move(join)});
+    if (!broken_) driver_->feed(protocol::Begin{std::move(join)});
   });
 }
 
@@ -161,7 +166,7 @@ void Node::depart(const std::string& reason, std::uint32_t next_generation) {
   post_call([this, reason, next_generation, promise = std::move(promise)]() mutable {
     if (broken_) return promise.set_value();
     departing_ = std::move(promise);
-    feed(protocol::Depart{reason, next_generation});
+    driver_->feed(protocol::Depart{reason, next_generation});
   });
   if (future.wait_for(kBeyondLimit) != std::future_status::ready) log_warning("leaving the swarm took too long");
 }
@@ -169,19 +174,20 @@ void Node::depart(const std::string& reason, std::uint32_t next_generation) {
 void Node::loop() {
   while (!mailbox_.closed()) {
     const TimePoint deadline =
-        broken_ ? kNever
-                : std::min({site_.next_deadline(), standing_still_.next(), optimizer_->next_deadline(), helps_next_});
+        broken_
+            ? kNever
+            : std::min({driver_->next_deadline(), standing_still_.next(), optimizer_->next_deadline(), helps_next_});
     std::optional<LoopEvent> event = mailbox_.take(deadline);
     if (event) handle(std::move(*event));
-    if (!broken_ && clock_.now() >= site_.next_deadline()) feed(protocol::Tick{});
+    if (!broken_ && clock_.now() >= driver_->next_deadline()) driver_->feed(protocol::Tick{});
     if (!broken_ && clock_.now() >= optimizer_->next_deadline()) optimizer_->tick();
     if (!broken_ && clock_.now() >= helps_next_) {
       helps_next_ = kNever;
-      // It counts no steps, and offers itself until the others come; after how long is not known here.
-      begin_round({}, passed_intervals_ == 0 ? agreed_intervals_ : 0);
+      begin_round({});  // it counts no steps, and offers itself until the others come
     }
     tell_what_is_waited_for();
     count_what_is_sent();
+    if (!rounding_ && !options_.helps) watch_the_budget();  // joiners are given models between rounds
   }
   fail_everything(cancelled("the node was stopped"));
 }
@@ -191,83 +197,23 @@ void Node::tell_what_is_waited_for() {
   const TimePoint now = clock_.now();
   const std::optional<Duration> waited = standing_still_.due(now);
   if (!waited) return;
-  log_info(site_.waiting_for(now) + "; training stands still here for " + protocol::in_seconds(*waited) + " now");
+  log_info(driver_->site().waiting_for(now) + "; training stands still here for " + protocol::in_seconds(*waited) +
+           " now");
 }
 
 void Node::handle(LoopEvent event) {
   if (auto* call = std::get_if<LoopCall>(&event)) return (*call)();
   if (auto* arrived = std::get_if<MessageArrived>(&event)) {
-    return on_message(arrived->link, std::move(arrived->message));
+    return driver_->on_message(arrived->link, std::move(arrived->message));
   }
   if (auto* sent = std::get_if<MessageSent>(&event)) {
     if (sent->token >= OptimizerTransfer::kFirstToken) return optimizer_->sent(sent->token);
-    return feed_all(data_plane_->on_sent(sent->token));
+    return driver_->on_sent(sent->link, sent->token);
   }
-  if (auto* connected = std::get_if<LinkConnected>(&event)) {
-    const auto found = dials_.find(connected->link);
-    if (found == dials_.end()) return;
-    const Dial dial = found->second;
-    dials_.erase(found);
-    if (const auto* site = std::get_if<SiteId>(&dial)) return feed(protocol::PeerConnected{*site, connected->link});
-    return feed(protocol::CoordinatorConnected{connected->link});
-  }
+  if (auto* connected = std::get_if<LinkConnected>(&event)) return driver_->on_connected(connected->link);
   if (auto* closed = std::get_if<LinkClosed>(&event)) {
-    data_plane_->link_closed(closed->link);
     optimizer_->link_closed(closed->link);
-    const auto found = dials_.find(closed->link);
-    if (found == dials_.end()) return feed(protocol::Closed{closed->link, std::move(closed->why)});
-    const Dial dial = found->second;
-    dials_.erase(found);
-    std::optional<SiteId> site;
-    if (const auto* peer = std::get_if<SiteId>(&dial)) site = *peer;
-    return feed(protocol::DialFailed{site, std::move(closed->why)});
-  }
-  // LinkAccepted: a link means nothing until its peer has said Hello.
-}
-
-void Node::on_message(LinkId link, TransportMessage message) {
-  Result<wire::Message> decoded = wire::decode(message.head);
-  if (!decoded.ok()) {
-    log_warning("a message was refused and its link closed: " + decoded.status().message());
-    transport_->close(link);
-    return;
-  }
-  if (const auto* chunk = std::get_if<wire::Chunk>(&*decoded)) {
-    const std::optional<SiteId> from = site_.peer_of(link);
-    if (!from) return;  // not a member, or not any more
-    if (chunk->kind == wire::ChunkKind::kOptimizer) {
-      return feed(optimizer_->arrived(link, *chunk, std::move(message.payload)));
-    }
-    return feed_all(data_plane_->on_chunk(link, *from, *chunk, std::move(message.payload)));
-  }
-  feed(protocol::Received{link, std::move(*decoded)});
-}
-
-void Node::feed_all(std::vector<protocol::SiteEvent> events) {
-  queue(std::move(events));
-  drain();
-}
-
-void Node::queue(std::vector<protocol::SiteEvent> events) {
-  for (protocol::SiteEvent& event : events) {
-    if (const auto* unfit = std::get_if<protocol::ContributionUnfit>(&event)) unfit_because_ = unfit->reason;
-    pending_.push_back(std::move(event));
-  }
-}
-
-void Node::feed(protocol::SiteEvent event) {
-  pending_.push_back(std::move(event));
-  drain();
-}
-
-// Actions may raise further events; they queue up behind, so that the machine is never entered twice.
-void Node::drain() {
-  while (!pending_.empty() && !broken_) {
-    const protocol::SiteEvent event = std::move(pending_.front());
-    pending_.pop_front();
-    for (const protocol::SiteAction& action : site_.step(clock_.now(), event)) {
-      std::visit([this](const auto& each) { act(each); }, action);
-    }
+    return driver_->on_closed(closed->link, std::move(closed->why));
   }
 }
 
@@ -311,14 +257,14 @@ Result<T> Node::ask(std::optional<std::promise<Result<T>>>& answer, const std::s
 Result<OptimizerOffer> Node::ask_optimizer() {
   return ask(seeking_, "the question for the optimiser's state", [this] {
     optimizer_->seeks();
-    feed(protocol::SeekOptimizer{});
+    driver_->feed(protocol::SeekOptimizer{});
   });
 }
 
 Result<BufferPtr> Node::take_optimizer() {
   return ask(taking_, "the transfer of the optimiser's state", [this] {
     optimizer_->begin_taking();
-    feed(protocol::TakeOptimizer{});
+    driver_->feed(protocol::TakeOptimizer{});
   });
 }
 
@@ -326,7 +272,7 @@ void Node::end_optimizer(std::string cold) {
   post_call([this, cold = std::move(cold)]() {
     if (broken_) return;
     act(optimizer_->ended(cold));
-    feed(protocol::EndOptimizer{});
+    driver_->feed(protocol::EndOptimizer{});
   });
 }
 

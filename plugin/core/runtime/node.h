@@ -1,31 +1,28 @@
-// A site's leader in the swarm: the loop thread that joins clock, transport and store to the Site machine.
+// A site's leader in the swarm: the loop thread that joins clock, transport and store to the site driver.
 //
-// Threads: the loop thread owns the machine, the data plane and every link; join(), round() and depart() post to
+// Threads: the loop thread owns the driver (machine, data plane and every link); join(), round() and depart() post to
 // it and wait. The caller stands still meanwhile, so the loop may read and write its parameters.
-// Ownership: owns transport, machine and data plane; borrows arena and parameters, which outlive it.
+// Ownership: owns transport and driver; borrows arena and parameters, which outlive it.
 #pragma once
 
 #include <atomic>
-#include <deque>
 #include <functional>
 #include <future>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <thread>
-#include <variant>
 #include <vector>
 
 #include "collab/clock.h"
 #include "collab/session.h"
-#include "core/protocol/egress_plan.h"
-#include "core/protocol/site.h"
+#include "core/protocol/egress_budget.h"
 #include "core/protocol/words.h"
-#include "core/runtime/data_plane.h"
 #include "core/runtime/events_file.h"
 #include "core/runtime/mailbox.h"
 #include "core/runtime/optimizer_transfer.h"
+#include "core/runtime/record_writer.h"
+#include "core/runtime/site_driver.h"
 #include "core/runtime/state_saver.h"
 
 namespace collab {
@@ -37,8 +34,9 @@ struct RoundReport {
   std::vector<std::string> contributors;
   std::uint64_t samples = 0;  // of all this process has trained, in the anchor by now
   ParameterChange change = ParameterChange::kUnchanged;
-  std::string skipped;  // why there was no round; empty: there was one
-  std::string unfit;    // why our delta was given up and the anchor taken outright; empty: it was not
+  std::uint32_t intervals = 1;  // of COLLAB_SYNC_EVERY until the next round
+  std::string skipped;          // why there was no round; empty: there was one
+  std::string unfit;            // why our delta was given up and the anchor taken outright; empty: it was not
   Digest state;
   double seconds = 0;           // from forming to parameters in place
   double exchange_seconds = 0;  // from the first payload byte to the last
@@ -50,7 +48,7 @@ struct RoundReport {
 // Why a site, or a helper, takes part no more.
 inline constexpr const char* kBudgetOver = "what it may send is spent (COLLAB_EGRESS_GB)";
 
-class Node {
+class Node final : private SiteDriver::Host {
  public:
   struct Options {
     Config config;
@@ -65,11 +63,13 @@ class Node {
     // joined, and why it has come to its end.
     std::function<void(const Status&)> helps{};
     std::optional<StoredResidual> residual{};  // moved on to the data plane
+    std::optional<RecordStore> record{};       // moved on to its writer; none: the record is in memory
     protocol::Egress egress{};                 // of earlier processes
+    Disk* disk = nullptr;                      // the state file is written by it; none: the system's
   };
   static Result<std::unique_ptr<Node>> start(Options options, std::unique_ptr<Transport> transport, ArenaWriter& arena,
                                              ParameterVector& parameters);
-  ~Node();
+  ~Node() override;
   Node(const Node&) = delete;
   Node& operator=(const Node&) = delete;
 
@@ -78,14 +78,11 @@ class Node {
 
   // Joins the swarm; returns with the anchor in the parameters.
   Result<SealedAnchor> join(wire::Join join);
-  // `intervals` of COLLAB_SYNC_EVERY after the last call.
-  Result<RoundReport> round(const protocol::Trigger& trigger, std::uint32_t intervals);
+  Result<RoundReport> round(const protocol::Trigger& trigger);
   // A helper's, in place of join() and round(): returns at once.
   void help(wire::Join join);
   [[nodiscard]] bool exchanging() const { return exchanging_; }
-  // Of COLLAB_SYNC_EVERY from the last round to the next.
-  [[nodiscard]] std::uint32_t intervals() const { return intervals_; }
-  // COLLAB_EGRESS_GB does not pay for another round.
+  // COLLAB_EGRESS_GB does not pay for another round. Known between rounds.
   [[nodiscard]] bool budget_over() const { return budget_over_; }
   // Leaves in good order; bounded, never fails. `next_generation`: where this site goes on at once, or 0.
   void depart(const std::string& reason, std::uint32_t next_generation = 0);
@@ -103,38 +100,29 @@ class Node {
   [[nodiscard]] std::uint64_t egress_spent() const { return egress_spent_; }
 
  private:
-  struct CoordinatorDial {};
-  using Dial = std::variant<CoordinatorDial, SiteId>;
-
   Node(Options options, std::unique_ptr<Transport> transport, EventsFile events, ArenaWriter& arena,
        ParameterVector& parameters);
   void loop();
   void handle(LoopEvent event);
-  void on_message(LinkId link, TransportMessage message);
-  void feed(protocol::SiteEvent event);
-  void feed_all(std::vector<protocol::SiteEvent> events);
-  void queue(std::vector<protocol::SiteEvent> events);
-  void drain();
+  // SiteDriver::Host
+  void stepped(const protocol::SiteEvent& event, const std::vector<protocol::SiteAction>& actions) override;
+  void failed(const Status& why) override { act(protocol::Failed{why}); }
+  std::optional<protocol::SiteEvent> optimizer_part(LinkId link, const wire::Chunk& chunk, BufferPtr payload) override;
 
-  void act(const protocol::Send& action);
-  void act(const protocol::Hangup& action);
-  void act(const protocol::DialCoordinator& action);
-  void act(const protocol::DialPeer& action);
+  // Those in which the node has no part.
+  template <typename Action>
+  void act(const Action& action) {
+    driver_->act(action);
+  }
   void act(const protocol::StartExchange& action);
   void act(const protocol::CancelExchange& action);
   void act(const protocol::ApplyCommit& action);
   void act(const protocol::KeepAnchor& action);
   void act(const protocol::ReceiveAnchor& action);
-  void act(const protocol::AddAnchorSource& action);
-  void act(const protocol::DropAnchorSource& action);
-  void act(const protocol::StopReceiving& action);
-  void act(const protocol::SendAnchor& action);
+  void act(const protocol::Persist& action);
   void act(const protocol::JoinDone& action);
   void act(const protocol::Rebase& action);
-  void act(const protocol::KeepFork& action);
-  void act(const protocol::TakeSnapshot& action);
   void act(const protocol::RoundDone& action);
-  void act(const protocol::PaceChanged& action);
   void act(const protocol::RoundSkipped& action);
   void act(const protocol::OptimizerOffered& action);
   void act(const protocol::NoOptimizer& action);
@@ -146,13 +134,17 @@ class Node {
   void act(const protocol::Failed& action);
   void act(const protocol::Note& action);
 
-  void begin_round(protocol::Trigger trigger, std::uint32_t intervals);
+  void begin_round(protocol::Trigger trigger);
   void warn_if_nothing_changed(std::uint64_t steps);
   void fail_everything(const Status& why);
   [[nodiscard]] Status publish_moved();  // to the site's other ranks
+  // What a save may still read is about to change: the arena's other slot; that, outer state and residual.
+  void change_slot() { saver_.let_go(arena_.scratch()); }
+  void change_state();
+  void save_state(const SealedAnchor& anchor);
   void tell(const RoundReport& report);
   void count_what_is_sent();
-  void tell_of_the_budget();
+  void watch_the_budget();  // between rounds
   [[nodiscard]] std::string budget_in_words() const;
   void tell_what_is_waited_for();
   template <typename T, typename Begin>
@@ -175,15 +167,11 @@ class Node {
   std::atomic<std::uint64_t> bytes_received_{0};
   std::atomic<std::uint64_t> egress_spent_{0};
   std::atomic<bool> exchanging_{false};
-  std::atomic<std::uint32_t> intervals_{1};
   std::atomic<bool> budget_over_{false};
 
   // ---- loop thread only
-  protocol::Site site_;
   EventsFile events_;
   StateSaver saver_;
-  std::deque<protocol::SiteEvent> pending_;
-  std::map<LinkId, Dial> dials_;
   std::optional<std::promise<Result<SealedAnchor>>> joining_;
   std::optional<std::promise<Result<RoundReport>>> rounding_;
   std::optional<std::promise<Result<OptimizerOffer>>> seeking_;
@@ -192,9 +180,8 @@ class Node {
   std::optional<Status> broken_;
   protocol::WaitProgress
       standing_still_;  // of a caller that waits in join(), round(), ask_optimizer() or take_optimizer()
-  protocol::EgressPlan egress_;
-  std::uint32_t agreed_intervals_ = 1;  // by the last commit
-  std::uint32_t passed_intervals_ = 0;  // since that
+  protocol::EgressBudget egress_;
+  std::uint32_t intervals_ = 1;  // as in RoundReport, by the last commit
   RoundReport report_;
   std::uint64_t steps_then_ = 0;  // at the last trigger
   std::string unfit_because_;     // the last delta of ours that was
@@ -206,8 +193,9 @@ class Node {
 
   // ---- last, so that they stop first
   std::unique_ptr<Transport> transport_;
-  std::optional<DataPlane> data_plane_;
+  std::optional<SiteDriver> driver_;
   std::optional<OptimizerTransfer> optimizer_;
+  std::optional<RecordWriter> records_;
   std::thread thread_;
 };
 

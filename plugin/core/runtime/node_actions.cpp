@@ -11,7 +11,6 @@
 namespace collab {
 namespace {
 
-constexpr Duration kDialTimeout = std::chrono::seconds(10);
 // After a round that did not come about a helper offers itself again.
 constexpr Duration kBetweenOffers = std::chrono::seconds(1);
 
@@ -23,73 +22,61 @@ constexpr Duration kBetweenOffers = std::chrono::seconds(1);
 
 }  // namespace
 
-void Node::act(const protocol::Send& action) {
-  transport_->send(action.link, {.lane = Lane::kControl, .head = wire::encode(action.message), .payload = nullptr}, 0);
+void Node::stepped(const protocol::SiteEvent& event, const std::vector<protocol::SiteAction>& actions) {
+  if (const auto* unfit = std::get_if<protocol::ContributionUnfit>(&event)) unfit_because_ = unfit->reason;
+  for (const protocol::SiteAction& action : actions) {
+    std::visit([this](const auto& each) { act(each); }, action);
+  }
 }
 
-void Node::act(const protocol::Hangup& action) {
-  log_debug("closing a link: " + action.why);
-  transport_->close(action.link);
-}
-
-void Node::act(const protocol::DialCoordinator& action) {
-  const std::string& address = options_.coordinators[action.candidate];
-  dials_[transport_->connect(address, kDialTimeout)] = CoordinatorDial{};
-}
-
-void Node::act(const protocol::DialPeer& action) {
-  dials_[transport_->connect(action.address, kDialTimeout)] = action.site;
+std::optional<protocol::SiteEvent> Node::optimizer_part(LinkId link, const wire::Chunk& chunk, BufferPtr payload) {
+  return optimizer_->arrived(link, chunk, std::move(payload));
 }
 
 void Node::act(const protocol::StartExchange& action) {
   if (formed_at_ == kNever) formed_at_ = clock_.now();
   exchanging_ = true;
-  queue(data_plane_->start(action));
+  change_slot();
+  driver_->act(action);
 }
 
 void Node::act(const protocol::CancelExchange& action) {
-  log_debug("the exchange was cancelled: " + action.why);
   exchanging_ = false;
-  data_plane_->cancel();
+  driver_->act(action);
+}
+
+void Node::change_state() {
+  change_slot();
+  saver_.let_go(arena_.outer());
+  saver_.let_go(driver_->data().residual().values());
 }
 
 void Node::act(const protocol::ApplyCommit& action) {
-  saver_.wait();
-  Result<DataPlane::Applied> applied = data_plane_->apply(action);
-  if (!applied.ok()) return act(protocol::Failed{applied.status()});
+  change_state();
+  const std::optional<DataPlane::Applied> applied = driver_->act(action);
+  if (!applied) return;
   moved_ = moved_ || action.base == protocol::Base::kSnapshot;
   if (action.base == protocol::Base::kUnfit) report_.unfit = unfit_because_;
   report_.change = applied->change == ParameterChange::kUnchanged ? report_.change : applied->change;
   report_.state = applied->state;
-  pending_.push_back(protocol::Applied{action.commit.round, applied->state});
+}
+
+void Node::act(const protocol::Persist& action) {
+  if (records_) return records_->write(wire::encode_record(action.record), action.number);
+  driver_->feed(protocol::Persisted{action.number, {}});
 }
 
 void Node::act(const protocol::KeepAnchor& action) {
-  saver_.wait();
-  Result<SealedAnchor> kept = data_plane_->keep_anchor(action.run, action.round, action.digest);
-  if (!kept.ok()) return act(protocol::Failed{kept.status()});
-  pending_.push_back(protocol::AnchorInPlace{kept->run, kept->round, kept->digest});
+  change_state();
+  driver_->act(action);
 }
 
 void Node::act(const protocol::ReceiveAnchor& action) {
-  saver_.wait();
-  data_plane_->receive_anchor(action);
+  change_state();
+  driver_->act(action);
 }
 
-void Node::act(const protocol::AddAnchorSource& action) { queue(data_plane_->add_source(action)); }
-
-void Node::act(const protocol::DropAnchorSource& action) { queue(data_plane_->drop_source(action.site)); }
-
-void Node::act(const protocol::StopReceiving&) { data_plane_->stop_receiving(); }
-
-void Node::act(const protocol::SendAnchor& action) {
-  if (const Status status = data_plane_->send_anchor(action); !status.ok()) {
-    log_warning(status.message());
-    transport_->close(action.to);
-  }
-}
-
-void Node::act(const protocol::JoinDone& action) {
+void Node::act(const protocol::JoinDone&) {
   if (!joining_ && (!options_.helps || helping_)) return;  // a join after the coordinator was lost
   const std::optional<SealedAnchor> anchor = arena_.sealed();
   COLLAB_CHECK(anchor.has_value(), "a site joined without an anchor");
@@ -97,7 +84,6 @@ void Node::act(const protocol::JoinDone& action) {
       !status.ok()) {
     return act(protocol::Failed{status});
   }
-  intervals_ = agreed_intervals_ = action.intervals;
   if (joining_) return std::exchange(joining_, std::nullopt)->set_value(*anchor);
   helping_ = true;
   helps_next_ = clock_.now();
@@ -105,17 +91,12 @@ void Node::act(const protocol::JoinDone& action) {
 }
 
 void Node::act(const protocol::Rebase& action) {
-  saver_.wait();
-  if (const Status status = data_plane_->rebase(action.base); !status.ok()) return act(protocol::Failed{status});
+  change_state();
+  driver_->act(action);
+  if (broken_) return;
   moved_ = true;
   if (action.base == protocol::Base::kUnfit) report_.unfit = unfit_because_;
   report_.change = action.base == protocol::Base::kUnfit ? ParameterChange::kTookAnchor : ParameterChange::kTakeOther;
-}
-
-void Node::act(const protocol::KeepFork&) { data_plane_->keep_fork(); }
-
-void Node::act(const protocol::TakeSnapshot&) {
-  if (const Status status = data_plane_->take_snapshot(); !status.ok()) act(protocol::Failed{status});
 }
 
 // The other ranks hold the parameters as they were at the trigger. What became of them by one outer step they can
@@ -125,11 +106,12 @@ Status Node::publish_moved() {
       report_.change == ParameterChange::kToAnchor || report_.change == ParameterChange::kTookAnchor;
   if (!moved_ || repeatable) return {};
   report_.change = ParameterChange::kTakeOther;
-  return data_plane_->publish_parameters();
+  change_slot();
+  return driver_->data().publish_parameters();
 }
 
 void Node::act(const protocol::RoundSkipped& action) {
-  data_plane_->forget_contributions();
+  driver_->data().forget_contributions();
   if (const Status status = publish_moved(); !status.ok()) return act(protocol::Failed{status});
   if (const std::optional<SealedAnchor> sealed = arena_.sealed()) {
     report_.round = sealed->round;
@@ -138,18 +120,17 @@ void Node::act(const protocol::RoundSkipped& action) {
   exchanging_ = false;
   if (options_.helps) helps_next_ = clock_.now() + kBetweenOffers;
   report_.skipped = action.reason;
+  report_.intervals = intervals_;
   report_.stall_seconds = seconds_between(triggered_at_, clock_.now());
-  // Joiners are given models between rounds, and attempts that come to nothing take bytes too.
-  count_what_is_sent();
-  budget_over_ = egress_.over();
-  if (budget_over_) tell_of_the_budget();
+  count_what_is_sent();  // attempts that come to nothing take bytes too
+  watch_the_budget();
   if (rounding_) return std::exchange(rounding_, std::nullopt)->set_value(report_);
   if (options_.helps && budget_over_) options_.helps(cancelled(kBudgetOver));
 }
 
 void Node::count_what_is_sent() {
-  bytes_sent_ = data_plane_->traffic().bytes_sent;
-  bytes_received_ = data_plane_->traffic().bytes_received;
+  bytes_sent_ = driver_->data().traffic().bytes_sent;
+  bytes_received_ = driver_->data().traffic().bytes_received;
   egress_.sent(bytes_sent_ + optimizer_->bytes_sent());
   egress_spent_ = egress_.so_far().spent;
 }
@@ -157,7 +138,7 @@ void Node::count_what_is_sent() {
 void Node::act(const protocol::RoundDone& action) {
   if (const Status status = publish_moved(); !status.ok()) return act(protocol::Failed{status});
   const TimePoint now = clock_.now();
-  const RoundTraffic& traffic = data_plane_->round_traffic();
+  const RoundTraffic& traffic = driver_->data().round_traffic();
   report_.round = action.round;
   report_.attempts = action.attempts;
   report_.members = action.members;
@@ -172,42 +153,35 @@ void Node::act(const protocol::RoundDone& action) {
   exchanging_ = false;
   if (options_.helps) helps_next_ = now;
   count_what_is_sent();
-  egress_.round_ended(report_.bytes_sent, std::exchange(passed_intervals_, 0));
-  budget_over_ = egress_.over();
-  const bool other_pace = agreed_intervals_ != action.intervals;
-  intervals_ = agreed_intervals_ = action.intervals;
+  egress_.round_ended(report_.bytes_sent);
+  report_.intervals = intervals_ = action.intervals;
   tell(report_);
-  if (other_pace && !egress_.on()) {
-    log_info(intervals_ == 1 ? std::string("rounds come every COLLAB_SYNC_EVERY again")
-                             : "the next round comes after " + std::to_string(intervals_) +
-                                   " x COLLAB_SYNC_EVERY: another site's budget is to last (COLLAB_EGRESS_GB)");
-  }
+  watch_the_budget();
   const std::optional<SealedAnchor> sealed = arena_.sealed();
-  if (saver_.enabled() && sealed && action.round.value % options_.config.save_every == 0) {
-    const Residual& residual = data_plane_->residual();
-    std::vector<ResidualRecord> record;
-    if (residual.on()) record.push_back({{}, residual.units()});
-    saver_.save({.swarm = options_.config.run,
-                 .site = options_.site,
-                 .run = sealed->run,
-                 .round = sealed->round,
-                 .digest = sealed->digest,
-                 .fingerprint = options_.fingerprint,
-                 .elements = arena_.anchor().size(),
-                 .outer_state = !arena_.outer().empty(),
-                 .term = site_.term(),
-                 .voters = site_.voters(),
-                 .branch = site_.branch(),
-                 .residual = std::move(record),
-                 .model = options_.model,
-                 .egress = egress_.so_far()},
-                arena_.anchor(), arena_.outer(), residual.values());
-  }
+  const bool due = action.round.value % options_.config.save_every == 0 || saver_.overdue();
+  if (saver_.enabled() && sealed && due) save_state(*sealed);
   if (rounding_) return std::exchange(rounding_, std::nullopt)->set_value(report_);
   if (options_.helps && budget_over_) options_.helps(cancelled(kBudgetOver));
 }
 
-void Node::act(const protocol::PaceChanged& action) { intervals_ = action.intervals; }
+void Node::save_state(const SealedAnchor& anchor) {
+  const Residual& residual = driver_->data().residual();
+  std::vector<ResidualRecord> record;
+  if (residual.on()) record.push_back({{}, residual.units()});
+  saver_.save({.swarm = options_.config.run,
+               .site = options_.site,
+               .run = anchor.run,
+               .round = anchor.round,
+               .digest = anchor.digest,
+               .fingerprint = options_.fingerprint,
+               .elements = arena_.anchor().size(),
+               .outer_state = !arena_.outer().empty(),
+               .record = driver_->site().record(),
+               .residual = std::move(record),
+               .model = options_.model,
+               .egress = egress_.so_far()},
+              arena_.anchor(), arena_.outer(), residual.values());
+}
 
 void Node::act(const protocol::OptimizerOffered& action) {
   optimizer_->offered(action);
@@ -226,7 +200,7 @@ void Node::act(const protocol::TakeOptimizerPart& action) { optimizer_->take_par
 void Node::act(const protocol::OptimizerComplete&) {
   Result<BufferPtr> whole = optimizer_->complete();
   if (!whole.ok()) {
-    pending_.push_back(protocol::OptimizerUnfit{whole.status().message()});
+    driver_->feed(protocol::OptimizerUnfit{whole.status().message()});
   } else if (taking_) {
     std::exchange(taking_, std::nullopt)->set_value(std::move(whole));
   }
@@ -237,20 +211,21 @@ void Node::act(const protocol::OptimizerLost& action) {
   if (taking_) std::exchange(taking_, std::nullopt)->set_value(unavailable(action.reason));
 }
 
-// The moments are as large as two models: whose budget is to last leaves them to another, or to a cold start.
+// The moments are as large as two models: whose cap is half spent leaves them to another, or to a cold start.
 void Node::act(const protocol::LendOptimizer& action) {
-  optimizer_->asked(action,
-                    egress_.intervals() > 1 || egress_.over() ? "what it may send is to last (COLLAB_EGRESS_GB)" : "");
+  optimizer_->asked(action, egress_.half_spent() ? "half of what it may send is spent (COLLAB_EGRESS_GB)" : "");
 }
 
 void Node::act(const protocol::Left&) {
+  if (records_) records_->remove();  // nobody counts on it any more
   if (departing_) std::exchange(departing_, std::nullopt)->set_value();
 }
 
 void Node::act(const protocol::Failed& action) {
   if (broken_) return;
   broken_ = action.why;
-  data_plane_->cancel();
+  driver_->stop();
+  driver_->data().cancel();
   if (options_.helps) options_.helps(action.why);
   fail_everything(action.why);
 }
@@ -271,10 +246,10 @@ void Node::tell(const RoundReport& report) {
                     {"digest", json_quote(to_hex(report.state))},
                     {"codec", json_quote(name_of(options_.config.codec))},
                     {"transport", json_quote(transport_->name())}};
-  if (intervals_ > 1) fields.emplace_back("intervals", std::to_string(intervals_));
+  if (report.intervals > 1) fields.emplace_back("intervals", std::to_string(report.intervals));
   if (egress_.on()) {
     fields.emplace_back("egress_gb", json_number(gigabytes(egress_.so_far().spent)));
-    fields.emplace_back("egress_budget_gb", json_number(gigabytes(egress_.budget())));
+    fields.emplace_back("egress_budget_gb", json_number(gigabytes(egress_.total())));
     if (egress_.known()) fields.emplace_back("rounds_left", std::to_string(egress_.rounds_left()));
   }
   events_.write(options_.site, "round", fields);
@@ -286,24 +261,27 @@ void Node::tell(const RoundReport& report) {
                 static_cast<double>(report.bytes_received) / 1e6);
   log_info("round " + std::to_string(report.round.value) + ": " +
            (who.empty() ? "nobody had steps" : who + " averaged") + "; " + line);
-  if (egress_.on()) tell_of_the_budget();
+  if (egress_.on()) log_info(budget_in_words());
 }
 
-void Node::tell_of_the_budget() {
-  if (!budget_over_) return log_info(budget_in_words());
-  act(protocol::make_note(protocol::Note::Level::kInfo, "budget",
-                          "what is left does not pay for another round: " + budget_in_words()));
+void Node::watch_the_budget() {
+  budget_over_ = egress_.over();
+  const unsigned mark = egress_.news();
+  if (mark == 0) return;
+  const std::string spent = std::to_string(mark) + " % of what this site may send is spent";
+  const std::string what = budget_over_ ? "what is left does not pay for another round" : spent;
+  JsonFields fields{{"egress_gb", json_number(gigabytes(egress_.so_far().spent))},
+                    {"egress_budget_gb", json_number(gigabytes(egress_.total()))}};
+  if (egress_.known()) fields.emplace_back("rounds_left", std::to_string(egress_.rounds_left()));
+  act(protocol::make_note(protocol::Note::Level::kWarning, "budget", what + ": " + budget_in_words(), fields));
 }
 
 std::string Node::budget_in_words() const {
   char line[160];
-  std::snprintf(line, sizeof line, "%.6g of %.6g GB are spent (COLLAB_EGRESS_GB)", gigabytes(egress_.so_far().spent),
-                gigabytes(egress_.budget()));
-  std::string words = line;
-  if (budget_over_) return words;
-  if (egress_.known()) words += "; rounds left: " + std::to_string(egress_.rounds_left()) + ", and one for the end";
-  if (intervals_ > 1) words += "; the next one comes after " + std::to_string(intervals_) + " x COLLAB_SYNC_EVERY";
-  return words;
+  std::snprintf(line, sizeof line, "%.6g of %.6g GB are sent (COLLAB_EGRESS_GB)", gigabytes(egress_.so_far().spent),
+                gigabytes(egress_.total()));
+  return line +
+         (egress_.known() && !budget_over_ ? "; rounds left: " + std::to_string(egress_.rounds_left()) : std::string());
 }
 
 }  // namespace collab

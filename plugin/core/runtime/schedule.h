@@ -6,13 +6,11 @@
 // Pure. Threads: one caller at a time. Ownership: its own counters.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 
 #include "collab/clock.h"
 #include "collab/config.h"
 #include "collab/status.h"
-#include "core/wire/limits.h"
 
 namespace collab {
 
@@ -41,22 +39,12 @@ class SyncSchedule {
     announced_ = steps_ + kAhead;
     return announced_;
   }
-  // Leader only: the next round is to come after fewer intervals than was said at the last, and they have passed.
-  [[nodiscard]] bool due_after(std::uint32_t intervals, TimePoint now) const {
-    if (intervals >= intervals_) return false;
-    return have_passed(intervals, now);
-  }
   // By steps: an interval ends with this step, and the leader may want a round early.
   [[nodiscard]] bool ends_interval() const { return !by_time() && steps_since_round() % every_.steps == 0; }
-  // Since the last round, rounded; at least 1.
-  [[nodiscard]] std::uint32_t intervals_passed(TimePoint now) const {
-    const std::uint64_t passed = by_time()
-                                     ? static_cast<std::uint64_t>((now - round_at_ + every_.time / 2) / every_.time)
-                                     : (steps_since_round() + every_.steps / 2) / every_.steps;
-    return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(passed, 1, wire::kMaxIntervals));
-  }
   // Leader only, where there are no rounds: would one be due by now?
-  [[nodiscard]] bool would_be_due(TimePoint now) const { return have_passed(1, now); }
+  [[nodiscard]] bool would_be_due(TimePoint now) const {
+    return by_time() ? now - round_at_ >= every_.time : steps_since_round() >= every_.steps;
+  }
   // Is a round due now, given the leader's announcement? An announcement that was passed is an error: the
   // ranks of the site do not step together.
   [[nodiscard]] Result<bool> due_by_announcement(std::uint64_t announced) const;
@@ -70,9 +58,6 @@ class SyncSchedule {
 
  private:
   static constexpr std::uint64_t kAhead = 2;  // steps
-  [[nodiscard]] bool have_passed(std::uint32_t intervals, TimePoint now) const {
-    return by_time() ? now - round_at_ >= intervals * every_.time : steps_since_round() >= intervals * every_.steps;
-  }
   // Was it announced after the last round?
   [[nodiscard]] bool stands(std::uint64_t announced) const { return announced > steps_at_round_ + kAhead; }
 

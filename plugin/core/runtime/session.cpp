@@ -153,7 +153,6 @@ class RankSession final : public Session {
         if (joined.ok()) {
           mine.change = ParameterChange::kToAnchor;
           mine.round = joined->round;
-          mine.intervals = leader_->node()->intervals();
           mine.alone = leader_->node()->budget_over();
           state_ = joined->digest;
         } else if (joined.status().code() == StatusCode::kOutdated) {
@@ -200,8 +199,7 @@ class RankSession final : public Session {
   Status listen() {
     std::uint64_t mine = 0;
     if (is_leader()) {
-      const bool early = leaving_ || schedule_.due_after(leader_->node()->intervals(), clock_.now());
-      mine = early ? schedule_.step_to_announce_early() : schedule_.step_to_announce(clock_.now());
+      mine = leaving_ ? schedule_.step_to_announce_early() : schedule_.step_to_announce(clock_.now());
     }
     const Result<std::uint64_t> announced = channel_->announcement(mine);
     if (!announced.ok()) return announced.status();
@@ -243,9 +241,14 @@ class RankSession final : public Session {
       fail_outcome(mine, same);
       return mine;
     }
+    if (leader_->node()->budget_over()) {  // by what was given to joiners since the last round
+      mine.alone = !leaving_ && !finished_;
+      mine.leaving = leaving_;
+      mine.round = round_;
+      return mine;
+    }
     for (const RankReport& report : reports) site_samples_ += report.samples;
-    Result<RoundReport> report =
-        leader_->round(site_samples_, schedule_.steps(), schedule_.intervals_passed(clock_.now()));
+    Result<RoundReport> report = leader_->round(site_samples_, schedule_.steps());
     if (report.status().code() == StatusCode::kOutdated) {
       mine.alone = true;
       mine.round = round_;
@@ -259,7 +262,7 @@ class RankSession final : public Session {
     mine.change = report->change;
     mine.round = report->round;
     mine.leaving = leaving_;
-    mine.intervals = leader_->node()->intervals();
+    mine.intervals = report->intervals;
     mine.alone = leader_->node()->budget_over() && !leaving_ && !finished_;
     state_ = report->state;
     return mine;

@@ -15,17 +15,20 @@
 
 #include "core/base/digest.h"
 #include "core/wire/byte_io.h"
+#include "core/wire/fields.h"
 #include "core/wire/limits.h"
 
 namespace collab {
 namespace {
 
 constexpr std::array<char, 8> kMagic{'c', 'o', 'l', 'l', 'a', 'b', 'S', 'F'};
-constexpr std::uint32_t kVersion = 5;
+constexpr std::uint32_t kVersion = 7;
 constexpr std::uint32_t kOldestVersion = 2;
 constexpr std::uint32_t kWithResidual = 3;
 constexpr std::uint32_t kWithEgress = 4;
 constexpr std::uint32_t kWithLeftOut = 5;
+constexpr std::uint32_t kWithoutIntervals = 6;
+constexpr std::uint32_t kWithRecord = 7;
 constexpr std::size_t kPrologueBytes = 24;
 constexpr std::size_t kMaxHeaderBytes = std::size_t{64} << 20;
 constexpr std::size_t kAlignment = 64;  // the vectors begin on a multiple of it
@@ -58,6 +61,21 @@ void residual_fields(Io& io, Record& record) {
   });
 }
 
+// Up to format 6: whom the sites were then told apart by is not known.
+template <typename Io, typename Header>
+void older_membership(Io& io, Header& header) {
+  auto& record = header.record;
+  io.id("term", record.promised);
+  io.list("voters", record.voters, wire::kMaxSites, 6, [&io](auto& voter) {
+    io.id("site", voter.site);
+    io.text("name", voter.name, wire::kMaxNameBytes);
+  });
+  std::vector<std::uint64_t> branches;
+  io.list("branch", branches, 1, 24, [&io](auto& run) {
+    for (int i = 0; i < 3; ++i) io.number("branch", run);
+  });
+}
+
 template <typename Io, typename Header>
 void header_fields(Io& io, Header& header, std::uint32_t version) {
   io.text("swarm", header.swarm, wire::kMaxNameBytes);
@@ -68,22 +86,18 @@ void header_fields(Io& io, Header& header, std::uint32_t version) {
   digest_fields(io, "fingerprint", header.fingerprint);
   io.number("elements", header.elements, wire::kMaxElements);
   io.boolean("outer_state", header.outer_state);
-  io.id("term", header.term);
-  io.list("voters", header.voters, wire::kMaxSites, 6, [&io](auto& voter) {
-    io.id("site", voter.site);
-    io.text("name", voter.name, wire::kMaxNameBytes);
-  });
-  io.list("branch", header.branch, 1, 24, [&io](auto& branch) {
-    io.id("run", branch.run);
-    io.id("trunk", branch.trunk);
-    io.number("samples", branch.samples);
-  });
+  if (version >= kWithRecord) {
+    io.part("record", header.record);
+  } else {
+    older_membership(io, header);
+  }
   if (version >= kWithResidual) {
     io.list("residual", header.residual, 1, 36, [&io](auto& record) { residual_fields(io, record); });
   }
   if (version >= kWithEgress) {
     io.number("egress_spent", header.egress.spent);
-    io.number("egress_intervals", header.egress.intervals);
+    std::uint64_t intervals = 0;  // that what was sent had lasted for
+    if (version < kWithoutIntervals) io.number("egress_intervals", intervals);
     io.number("egress_round", header.egress.round);
   }
   constexpr std::size_t kLeastTensorBytes = 2 + 2 + 4 + 1 + 16;
@@ -106,16 +120,6 @@ class File {
   File(const File&) = delete;
   File& operator=(const File&) = delete;
   [[nodiscard]] int fd() const { return fd_; }
-
-  [[nodiscard]] bool write_all(std::span<const std::byte> bytes) const {
-    while (!bytes.empty()) {
-      const ssize_t written = ::write(fd_, bytes.data(), bytes.size());
-      if (written < 0 && errno == EINTR) continue;
-      if (written <= 0) return false;
-      bytes = bytes.subspan(static_cast<std::size_t>(written));
-    }
-    return true;
-  }
 
   [[nodiscard]] bool read_all(std::span<std::byte> bytes, std::uint64_t offset) const {
     while (!bytes.empty()) {
@@ -268,39 +272,57 @@ Result<std::uint64_t> open_again(const File& file, const std::string& path, cons
   return opened->vectors_at;
 }
 
-// Writes and makes durable; the caller renames.
-Status write_file(const std::string& path, std::span<const std::byte> start, std::span<const float> anchor,
-                  std::span<const float> outer, std::span<const float> residual) {
-  const File file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-  const std::uint64_t bytes = start.size() + anchor.size_bytes() + outer.size_bytes() + residual.size_bytes();
-  const auto failed = [&](const char* doing) {
-    return unavailable(std::string("cannot ") + doing + " " + path + " (" + std::to_string(bytes) +
-                       " bytes): " + error_text() + "; COLLAB_STATE_DIR needs a folder with room that we may write to");
-  };
-  if (file.fd() < 0) return failed("make");
-  if (!file.write_all(start) || !file.write_all(std::as_bytes(anchor)) || !file.write_all(std::as_bytes(outer)) ||
-      !file.write_all(std::as_bytes(residual))) {
-    return failed("write");
+constexpr std::uint64_t kPieceElements = 4 * kDigestChunkElements;  // 1 MiB
+
+[[nodiscard]] std::uint64_t vectors_of(const StateHeader& header, StatePart part) {
+  switch (part) {
+    case StatePart::kAnchor: return 1;
+    case StatePart::kOuter: return header.outer_state ? 1 : 0;
+    case StatePart::kResidual: return header.residual.size();
   }
-  if (::fsync(file.fd()) != 0) return failed("make durable");
-  return {};
+  return 0;
+}
+
+// One of the vectors, to where it belongs; gives its digest.
+Result<Digest> write_part(NewFile& file, std::uint64_t at, StatePart part, std::uint64_t elements,
+                          const StatePieces& pieces) {
+  std::vector<float> piece;
+  DigestChain chain;
+  for (std::uint64_t offset = 0; offset < elements; offset += kPieceElements) {
+    piece.resize(std::min(kPieceElements, elements - offset));
+    if (!pieces(part, offset, piece)) return cancelled("its memory was needed");
+    for (std::size_t tile = 0; tile < piece.size(); tile += kDigestChunkElements) {
+      const std::size_t count = std::min<std::size_t>(kDigestChunkElements, piece.size() - tile);
+      if (part == StatePart::kResidual) chain.add(hash128(as_bytes_of(std::span(piece).subspan(tile, count))));
+    }
+    COLLAB_RETURN_IF_ERROR(file.write(at + offset * sizeof(float), std::as_bytes(std::span(piece))));
+  }
+  return chain.finish();
+}
+
+Status write_whole(NewFile& file, StateHeader& header, const StatePieces& pieces) {
+  Result<std::vector<std::byte>> start = encode_start(header);
+  if (!start.ok()) return start.status();
+  const std::uint64_t vector = header.elements * sizeof(float);
+  std::uint64_t end = start->size() + vectors_bytes(header);
+  for (const StatePart part : {StatePart::kResidual, StatePart::kOuter, StatePart::kAnchor}) {  // the last one first
+    if (vectors_of(header, part) == 0) continue;
+    end -= vector;
+    const Result<Digest> digest = write_part(file, end, part, header.elements, pieces);
+    if (!digest.ok()) return digest.status();
+    if (part == StatePart::kResidual) header.residual.front().digest = *digest;
+  }
+  start = encode_start(header);  // as long as before
+  if (!start.ok()) return start.status();
+  COLLAB_RETURN_IF_ERROR(file.write(0, *start));
+  COLLAB_RETURN_IF_ERROR(file.sync());
+  return file.place();
 }
 
 }  // namespace
 
 std::string state_path(const std::string& dir, const std::string& site, std::uint32_t generation) {
-  constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.";
-  constexpr std::string_view kHex = "0123456789abcdef";
-  std::string name;
-  for (const char c : site) {
-    const bool plain = kPlain.find(c) != std::string_view::npos && !(c == '.' && name.empty());
-    if (plain) {
-      name += c;
-    } else {
-      const auto byte = static_cast<unsigned char>(c);
-      name += {'%', kHex[byte >> 4], kHex[byte & 15]};
-    }
-  }
+  std::string name = as_file_name(site);
   if (generation > 1) name += "~" + std::to_string(generation);  // in no site's name
   return dir + "/" + name + ".collab";
 }
@@ -328,25 +350,28 @@ Status write_state(const std::string& path, const StateHeader& header, std::span
                             std::to_string(anchor.size()) + ", " + std::to_string(outer.size()) + " and " +
                             std::to_string(residual.size()));
   }
-  const Result<std::vector<std::byte>> start = encode_start(header);
-  if (!start.ok()) return start.status();
-  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  const auto copy = [&](StatePart part, std::uint64_t offset, std::span<float> out) {
+    const std::span<const float> from = part == StatePart::kAnchor  ? anchor
+                                        : part == StatePart::kOuter ? outer
+                                                                    : residual;
+    std::ranges::copy(from.subspan(offset, out.size()), out.begin());
+    return true;
+  };
+  return write_state(system_disk(), path, header, copy);
+}
+
+Status write_state(Disk& disk, const std::string& path, StateHeader header, const StatePieces& pieces) {
   std::error_code error;
-  std::filesystem::create_directories(folder, error);  // a failure shows when the file is made
-  const std::string fresh = path + ".new";
-  if (Status status = write_file(fresh, *start, anchor, outer, residual); !status.ok()) {
-    ::unlink(fresh.c_str());
-    return status;
-  }
-  if (::rename(fresh.c_str(), path.c_str()) != 0) {
-    return internal_error("cannot rename " + fresh + " to " + path + ": " + error_text());
-  }
-  // The rename itself is durable once the folder is.
-  const File dir(::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (dir.fd() < 0 || ::fsync(dir.fd()) != 0) {
-    return internal_error("cannot make the folder of " + path + " durable: " + error_text());
-  }
-  return {};
+  std::filesystem::create_directories(std::filesystem::path(path).parent_path(), error);  // a failure shows below
+  const auto in_words = [&](const Status& status) {
+    if (status.ok() || status.code() == StatusCode::kCancelled) return status;
+    return Status(status.code(), status.message() + " (" + std::to_string(vectors_bytes(header)) +
+                                     " bytes are to be written); COLLAB_STATE_DIR needs a folder with room that we "
+                                     "may write to");
+  };
+  Result<NewFile> file = NewFile::make(disk, path, 0644);
+  if (!file.ok()) return in_words(file.status());
+  return in_words(write_whole(*file, header, pieces));
 }
 
 Result<std::optional<StateHeader>> read_state_header(const std::string& path) {

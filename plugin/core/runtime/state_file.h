@@ -4,6 +4,7 @@
 // Threads: plain functions on paths. Ownership: none.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -12,7 +13,8 @@
 #include "collab/session.h"
 #include "collab/status.h"
 #include "collab/types.h"
-#include "core/protocol/egress_plan.h"
+#include "core/protocol/egress_budget.h"
+#include "core/runtime/disk.h"
 #include "core/runtime/residual.h"
 #include "core/wire/messages.h"
 
@@ -32,9 +34,7 @@ struct StateHeader {
   Digest fingerprint;  // of the model's description
   std::uint64_t elements = 0;
   bool outer_state = false;
-  TermId term;                             // the site follows no older one
-  std::vector<wire::Voter> voters;         // the membership as of that anchor
-  std::vector<wire::Branch> branch{};      // as in wire::Offer
+  wire::Record record{};                   // with the membership as of that anchor
   std::vector<ResidualRecord> residual{};  // at most one; none: no residual was kept
   std::vector<TensorInfo> model;           // so that `collab export` can name the tensors
   protocol::Egress egress{};               // of COLLAB_EGRESS_GB
@@ -46,6 +46,14 @@ struct StateHeader {
 Status check_state_writable(const std::string& path);
 Status write_state(const std::string& path, const StateHeader& header, std::span<const float> anchor,
                    std::span<const float> outer, std::span<const float> residual = {});
+
+// The same piece by piece, out of memory that may be wanted for something else meanwhile.
+enum class StatePart : std::uint8_t { kAnchor, kOuter, kResidual };
+// Copies the elements from `offset` on; false: they are not to be had any more.
+using StatePieces = std::function<bool(StatePart part, std::uint64_t offset, std::span<float> out)>;
+// Each piece is asked for once; the residual's before the outer state's before the anchor's, which stays the longest.
+// The residual's digest is found on the way. kCancelled: a piece was not to be had, and nothing is left of the file.
+Status write_state(Disk& disk, const std::string& path, StateHeader header, const StatePieces& pieces);
 // No file: an empty optional. A damaged file is kCorrupt and says what is wrong with it.
 [[nodiscard]] Result<std::optional<StateHeader>> read_state_header(const std::string& path);
 // Fills the spans (sized by the header); checks the digest.

@@ -32,17 +32,19 @@ constexpr std::array<std::string_view, std::variant_size_v<Message>> kNames{
     "Join",    "Adopted",     "Ready",          "Decline",        "Unreached", "Done",        "Leave",
     "Welcome", "Refuse",      "Roster",         "Adopt",          "Form",      "Commit",      "Farewell",
     "Hello",   "FetchAnchor", "AnchorMoved",    "Chunk",          "Heartbeat", "StatusQuery", "StatusReport",
-    "Recess",  "Propose",     "Grant",          "Parted",         "Enter",     "Assemble",    "Disband",
+    "Recess",  "Prepare",     "Promise",        "Parted",         "Enter",     "Assemble",    "Disband",
     "Bring",   "Taken",       "Seek",           "Entered",        "Recall",    "Found",       "Piece",
-    "Outcome", "Notice",      "FetchOptimizer", "OptimizerState", "Hold"};
+    "Outcome", "Notice",      "FetchOptimizer", "OptimizerState", "Hold",      "Accept",      "Accepted",
+    "Inquire", "Leads",       "Forget"};
 static_assert(std::is_same_v<std::variant_alternative_t<0, Message>, Join>);
 static_assert(std::is_same_v<std::variant_alternative_t<11, Message>, Form>);
 static_assert(std::is_same_v<std::variant_alternative_t<17, Message>, Chunk>);
 static_assert(std::is_same_v<std::variant_alternative_t<20, Message>, StatusReport>);
-static_assert(std::is_same_v<std::variant_alternative_t<23, Message>, Grant>);
+static_assert(std::is_same_v<std::variant_alternative_t<23, Message>, Promise>);
 static_assert(std::is_same_v<std::variant_alternative_t<35, Message>, Outcome>);
 static_assert(std::is_same_v<std::variant_alternative_t<38, Message>, OptimizerState>);
 static_assert(std::is_same_v<std::variant_alternative_t<39, Message>, Hold>);
+static_assert(std::is_same_v<std::variant_alternative_t<44, Message>, Forget>);
 
 template <typename U>
 void store(std::span<std::byte> frame, std::size_t at, U value) {
@@ -139,6 +141,23 @@ Result<Message> decode(std::span<const std::byte> frame) {
   const Status status = reader.status().ok() ? check_rules(message) : reader.status();
   if (!status.ok()) return corrupt(std::string(name_of(message)) + "." + status.message());
   return message;
+}
+
+std::vector<std::byte> encode_record(const Record& record) {
+  Writer writer;
+  fields(writer, record);
+  COLLAB_CHECK(writer.status().ok(), "a record keeps its bounds: " + writer.status().message());
+  return std::move(writer.bytes());
+}
+
+Result<Record> decode_record(std::span<const std::byte> bytes) {
+  Record record;
+  Reader reader(bytes);
+  fields(reader, record);
+  reader.finish();
+  const Status status = reader.status().ok() ? check_rules(record) : reader.status();
+  if (!status.ok()) return corrupt("record." + status.message());
+  return record;
 }
 
 }  // namespace collab::wire

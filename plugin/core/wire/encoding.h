@@ -27,4 +27,8 @@ namespace collab::wire {
 // both versions.
 [[nodiscard]] Result<Message> decode(std::span<const std::byte> frame);
 
+// A record by itself, as it is kept: what a site may read back is as little trusted as what comes from others.
+[[nodiscard]] std::vector<std::byte> encode_record(const Record& record);
+[[nodiscard]] Result<Record> decode_record(std::span<const std::byte> bytes);
+
 }  // namespace collab::wire

@@ -11,6 +11,9 @@
 
 namespace collab::wire {
 
+inline constexpr std::size_t kLeastVoterBytes = 4 + 2 + 8 + 1;
+inline constexpr std::size_t kLeastProposalBytes = 73;
+
 // A Join that is read into, or a const Join that is written.
 template <typename M, typename T>
 concept Of = std::same_as<std::remove_const_t<M>, T>;
@@ -40,17 +43,10 @@ void fields(auto& io, Of<Setting> auto& m) {
   io.text("value", m.value, kMaxNameBytes);
 }
 
-void fields(auto& io, Of<Branch> auto& m) {
-  io.id("run", m.run);
-  io.id("trunk", m.trunk);
-  io.number("samples", m.samples);
-}
-
 void fields(auto& io, Of<Offer> auto& m) {
   io.id("run", m.run);
   io.id("round", m.round);
   io.part("digest", m.digest);
-  io.list("branch", m.branch, 1, 24, [&](auto& branch) { fields(io, branch); });
 }
 
 void fields(auto& io, Of<Member> auto& m) {
@@ -62,6 +58,7 @@ void fields(auto& io, Of<Member> auto& m) {
 
 void fields(auto& io, Of<Participant> auto& m) {
   io.id("site", m.site);
+  io.text("name", m.name, kMaxNameBytes);
   io.weight("weight", m.weight);
   io.id("since", m.since);
   io.boolean("here", m.here);
@@ -75,16 +72,20 @@ void fields(auto& io, Of<Slice> auto& m) {
 void fields(auto& io, Of<Voter> auto& m) {
   io.id("site", m.site);
   io.text("name", m.name, kMaxNameBytes);
+  io.id("acceptor", m.acceptor);
+  io.boolean("left", m.left);
 }
 
 void fields(auto& io, Of<Form> auto& m) {
   io.id("term", m.term);
+  io.number("generation", m.generation);
+  io.part("fingerprint", m.fingerprint);
   io.id("run", m.run);
   io.id("round", m.round);
   io.id("attempt", m.attempt);
-  io.list("participants", m.participants, kMaxSites, 17, [&](auto& participant) { fields(io, participant); });
+  io.list("participants", m.participants, kMaxSites, 19, [&](auto& participant) { fields(io, participant); });
   io.list("slices", m.slices, kMaxSlices, 20, [&](auto& slice) { fields(io, slice); });
-  io.list("voters", m.voters, kMaxSites, 6, [&](auto& voter) { fields(io, voter); });
+  io.list("voters", m.voters, kMaxSites, kLeastVoterBytes, [&](auto& voter) { fields(io, voter); });
 }
 
 void fields(auto& io, Of<Commit> auto& m) {
@@ -96,28 +97,37 @@ void fields(auto& io, Of<Commit> auto& m) {
   io.number("intervals", m.intervals, kMaxIntervals);
 }
 
-void fields(auto& io, Of<Prepared> auto& m) {
+void fields(auto& io, Of<Proposal> auto& m) {
   io.part("form", m.form);
-  io.boolean("done", m.done);
+  io.boolean("accepted", m.accepted);
   io.list("slices", m.slices, kMaxSlices, 16, [&](auto& digest) { fields(io, digest); });
-  io.id("confirmed", m.confirmed);
+  io.id("settled", m.settled);
 }
 
-void fields(auto& io, Of<Budget> auto& m) {
-  io.number("intervals", m.intervals, kMaxIntervals);
-  io.number("spent", m.spent);
-  io.number("total", m.total);
-  io.number("rounds_left", m.rounds_left);
+void fields(auto& io, Of<Past> auto& m) {
+  io.id("run", m.run);
+  io.id("round", m.round);
+  io.id("attempt", m.attempt);
+  io.list("contributors", m.contributors, kMaxSites, 2, [&](auto& name) { io.text("", name, kMaxNameBytes); });
+  io.part("mean", m.mean);
+}
+
+void fields(auto& io, Of<Record> auto& m) {
+  io.id("acceptor", m.acceptor);
+  io.id("promised", m.promised);
+  io.number("generation", m.generation);
+  io.part("fingerprint", m.fingerprint);
+  io.part("anchor", m.anchor);
+  io.list("voters", m.voters, kMaxSites, kLeastVoterBytes, [&](auto& voter) { fields(io, voter); });
+  io.list("proposals", m.proposals, kMaxProposals, kLeastProposalBytes, [&](auto& proposal) { fields(io, proposal); });
+  io.list("recent", m.recent, kMaxRecent, 40, [&](auto& past) { fields(io, past); });
 }
 
 void fields(auto& io, Of<Report> auto& m) {
-  io.id("granted", m.granted);
+  io.part("record", m.record);
+  io.boolean("member", m.member);
   io.boolean("training", m.training);
-  io.boolean("remembers", m.remembers);
-  io.list("voters", m.voters, kMaxSites, 6, [&](auto& voter) { fields(io, voter); });
-  io.list("prepared", m.prepared, kMaxPrepared, 53, [&](auto& prepared) { fields(io, prepared); });
-  io.list("recent", m.recent, kMaxRecent, 36, [&](auto& commit) { fields(io, commit); });
-  io.part("budget", m.budget);
+  io.boolean("holds_mean", m.holds_mean);
 }
 
 // ---- site -> coordinator -------------------------------------------------------------------------
@@ -131,6 +141,7 @@ void fields(auto& io, Of<Join> auto& m) {
   io.boolean("helper", m.helper);
   io.number("generation", m.generation);
   io.number("elements", m.elements, kMaxElements);
+  io.part("fingerprint", m.fingerprint);
   io.part("offer", m.offer);
   io.part("report", m.report);
   // The least bytes one entry takes bound the count before memory is reserved for it.
@@ -144,6 +155,7 @@ void fields(auto& io, Of<Adopted> auto& m) {
   io.id("run", m.run);
   io.id("round", m.round);
   io.part("digest", m.digest);
+  io.id("acceptor", m.acceptor);
 }
 
 void fields(auto& io, Of<Ready> auto& m) {
@@ -156,7 +168,6 @@ void fields(auto& io, Of<Ready> auto& m) {
   io.list("sketch", m.sketch, kMaxSketch, 4, [&](auto& element) { io.number("", element); });
   io.number("up_kbit", m.up_kbit, kMaxRateKbit);
   io.number("down_kbit", m.down_kbit, kMaxRateKbit);
-  io.part("budget", m.budget);
 }
 
 void fields(auto& io, Of<Decline> auto& m) {
@@ -184,11 +195,13 @@ void fields(auto& io, Of<Leave> auto& m) {
   io.number("next_generation", m.next_generation);
 }
 
-void fields(auto& io, Of<Grant> auto& m) {
+void fields(auto& io, Of<Promise> auto& m) {
   io.id("term", m.term);
   io.part("offer", m.offer);
   io.part("report", m.report);
 }
+
+void fields(auto& io, Of<Accepted> auto& m) { io.id("term", m.term); }
 
 // ---- coordinator -> site -------------------------------------------------------------------------
 
@@ -209,7 +222,6 @@ void fields(auto& io, Of<Hold> auto& m) { io.sentence("reason", m.reason, kMaxRe
 void fields(auto& io, Of<Roster> auto& m) {
   io.id("term", m.term);
   io.list("members", m.members, kMaxSites, 9, [&](auto& member) { fields(io, member); });
-  io.number("intervals", m.intervals, kMaxIntervals);
 }
 
 void fields(auto& io, Of<Adopt> auto& m) {
@@ -219,10 +231,7 @@ void fields(auto& io, Of<Adopt> auto& m) {
   io.list("sources", m.sources, kMaxSources, 4, [&](auto& site) { io.id("", site); });
   io.part("digest", m.digest);
   io.enumeration("counted", m.counted, Counted::kUnknown);
-  io.list("voters", m.voters, kMaxSites, 6, [&](auto& voter) { fields(io, voter); });
-  io.boolean("remembers", m.remembers);
-  io.list("branch", m.branch, 1, 24, [&](auto& branch) { fields(io, branch); });
-  io.number("intervals", m.intervals, kMaxIntervals);
+  io.list("voters", m.voters, kMaxSites, kLeastVoterBytes, [&](auto& voter) { fields(io, voter); });
 }
 
 void fields(auto& io, Of<Recess> auto& m) {
@@ -231,14 +240,17 @@ void fields(auto& io, Of<Recess> auto& m) {
   io.sentence("reason", m.reason, kMaxReasonBytes);
 }
 
-void fields(auto& io, Of<Propose> auto& m) {
+void fields(auto& io, Of<Prepare> auto& m) { io.id("term", m.term); }
+
+void fields(auto& io, Of<Accept> auto& m) {
   io.id("term", m.term);
-  io.list("confirms", m.confirms, 1, 53, [&](auto& prepared) { fields(io, prepared); });
+  io.list("proposals", m.proposals, 1, kLeastProposalBytes, [&](auto& proposal) { fields(io, proposal); });
 }
 
 void fields(auto& io, Of<Parted> auto& m) {
   io.id("term", m.term);
   io.text("site", m.site, kMaxNameBytes);
+  io.id("acceptor", m.acceptor);
 }
 
 void fields(auto& io, Of<Notice> auto& m) {
@@ -300,6 +312,20 @@ void fields(auto& io, Of<Heartbeat> auto& m) {
 }
 
 void fields(auto&, Of<StatusQuery> auto&) {}
+
+void fields(auto& io, Of<Inquire> auto& m) { io.text("swarm", m.swarm, kMaxNameBytes); }
+
+void fields(auto& io, Of<Leads> auto& m) {
+  io.boolean("leads", m.leads);
+  io.number("generation", m.generation);
+  io.id("run", m.run);
+  io.id("round", m.round);
+  io.number("members", m.members);
+}
+
+void fields(auto& io, Of<Forget> auto& m) {
+  io.list("sites", m.sites, kMaxSites, 2, [&](auto& name) { io.text("", name, kMaxNameBytes); });
+}
 
 void fields(auto& io, Of<StatusReport> auto& m) {
   io.text("json", m.json, kMaxJsonBytes);

@@ -19,15 +19,18 @@ inline constexpr std::uint32_t kNoIndex = 0xFFFF'FFFF;
 
 // ---- parts of several messages --------------------------------------------------------------------
 
-// One site of the membership, a majority of which every attempt needs.
+// One site of a membership, more than half of which every attempt needs.
 struct Voter {
-  SiteId site;
+  SiteId site;  // its number in the attempt's lists
   std::string name;
+  AcceptorId acceptor{};  // the memory that counts; a site that comes with another one has lost its record
+  bool left = false;      // in good order: whatever the others accept, it accepts
   bool operator==(const Voter&) const = default;
 };
 
 struct Participant {
   SiteId site;
+  std::string name;
   double weight = 0;  // 0: receives the mean, contributes nothing
   // What it sent and what was sent to it in this round's attempts from this one on still stands.
   AttemptId since{};
@@ -41,10 +44,12 @@ struct Slice {
   bool operator==(const Slice&) const = default;
 };
 
-// One try at a round. Nobody has a weight: nothing is exchanged, there are no slices, and the commit moves the round's
-// number on.
+// One try at a round: what is proposed under a ballot (term, attempt). Nobody has a weight: nothing is exchanged, there
+// are no slices, and the commit moves the round's number on.
 struct Form {
   TermId term;
+  std::uint32_t generation = 1;  // of the model
+  Digest fingerprint{};          // of its description
   RunId run;
   RoundId round;
   AttemptId attempt;
@@ -85,52 +90,54 @@ struct Setting {
 };
 
 // The anchor a site can bring. run 0: none yet, `digest` is of its fresh parameters.
-// A run of a minority (COLLAB_QUORUM_TIMEOUT), which gives way to the one it branched from.
-struct Branch {
-  RunId run;                  // its own when it began; it may have got another name since
-  RunId trunk;                // the one it branched from
-  std::uint64_t samples = 0;  // by the weights of what it has averaged since
-  bool operator==(const Branch&) const = default;
-};
-
+// An anchor by name.
 struct Offer {
   RunId run;
   RoundId round;
-  Digest digest;                 // of anchor and outer state
-  std::vector<Branch> branch{};  // at most one: what the run is a branch of
+  Digest digest;  // of anchor and outer state
   bool operator==(const Offer&) const = default;
 };
 
-// An attempt a site has been told of, and how far it came with it.
-struct Prepared {
+// An attempt a site has been told of, and whether it has accepted it. An acceptor's (ballot, value).
+struct Proposal {
   Form form;
-  bool done = false;
-  std::vector<Digest> slices{};  // as in Done, when done or confirmed
-  TermId confirmed{};            // the last term under which it was to be committed; 0: none but its own
-  bool operator==(const Prepared&) const = default;
+  bool accepted = false;
+  std::vector<Digest> slices{};  // as in Done, when accepted
+  TermId settled{};  // the last term under which a successor proposed it again, and it was accepted; 0: none
+  bool operator==(const Proposal&) const = default;
 };
 
-// What a site may still send.
-struct Budget {
-  std::uint32_t intervals = 1;  // of COLLAB_SYNC_EVERY it would like from the round it was told with to the next
-  std::uint64_t spent = 0;      // bytes
-  std::uint64_t total = 0;      // bytes; 0: it has no budget
-  std::uint64_t rounds_left = 0;
-  bool operator==(const Budget&) const = default;
+// A round that was committed, for who was not there.
+struct Past {
+  RunId run;
+  RoundId round;
+  AttemptId attempt;
+  std::vector<std::string> contributors;  // names
+  Digest mean;                            // of the slices' digests; zero where nothing was exchanged
+  bool operator==(const Past&) const = default;
 };
 
-// What a site knows of the past, for a coordinator that may know less.
+// What an acceptor must not forget. It is durable before the site promises or accepts.
+struct Record {
+  AcceptorId acceptor{};
+  TermId promised{};                  // it follows no older term
+  std::uint32_t generation = 1;       // of the model
+  Digest fingerprint{};               // of its description
+  Offer anchor{};                     // the newest that was agreed on, as far as it knows; run 0: none
+  std::vector<Voter> voters{};        // the membership as of that anchor
+  std::vector<Proposal> proposals{};  // at the round after it: the newest attempt, and the newest settled
+  std::vector<Past> recent{};         // the last rounds it saw committed, oldest first
+  bool operator==(const Record&) const = default;
+};
+
+// What a site knows of the past, for a leader that may know less.
 struct Report {
-  TermId granted{};                  // it follows no older term
-  bool training = false;             // its parameters move: it comes to its trigger by itself
-  bool remembers = false;            // it is the process that took part in this, not one that was started again since
-  std::vector<Voter> voters{};       // the membership as of the anchor it holds
-  std::vector<Prepared> prepared{};  // the newest attempt at the round after that anchor, and the newest confirmed
-  std::vector<Commit> recent{};      // the last rounds it saw committed, oldest first
-  Budget budget{};                   // as it told last
+  Record record{};
+  bool member = false;      // this process has been let in before
+  bool training = false;    // its parameters move: it comes to its trigger by itself
+  bool holds_mean = false;  // of the newest attempt it has accepted: it can apply its commit
   bool operator==(const Report&) const = default;
 };
-
 struct Join {
   std::string swarm;                 // COLLAB_RUN: refuses a stranger's swarm
   std::string site;                  // unique in the swarm
@@ -140,7 +147,8 @@ struct Join {
   bool helper = false;               // it owns slices and trains nothing; its model is not compared
   std::uint32_t generation = 1;  // of the models this run trains one after the other, from 1; a helper's does not count
   std::uint64_t elements = 0;    // length of the parameter vector
-  Offer offer;
+  Digest fingerprint{};          // of the model's description; a helper's does not count
+  Offer offer;                   // the anchor it can bring; run 0: none, the digest is of fresh parameters
   Report report{};
   std::vector<Setting> settings;
   std::vector<ModelEntry> model;
@@ -154,6 +162,7 @@ struct Adopted {
   RunId run;
   RoundId round;
   Digest digest;
+  AcceptorId acceptor{};  // in that run
   bool operator==(const Adopted&) const = default;
 };
 
@@ -168,7 +177,6 @@ struct Ready {
   std::vector<std::uint32_t> sketch{};  // some of the delta's elements, the same of every site, as binary32
   std::uint32_t up_kbit = 0;            // how fast its line has carried payloads, per second; 0: not known
   std::uint32_t down_kbit = 0;
-  Budget budget{};
   bool operator==(const Ready&) const = default;
 };
 
@@ -203,12 +211,18 @@ struct Leave {
   bool operator==(const Leave&) const = default;
 };
 
-// "I follow this term and no older one; this is what I know." Answers Propose.
-struct Grant {
+// "I follow this term and no older one; this is what I know." Answers Prepare.
+struct Promise {
   TermId term;
   Offer offer;
   Report report{};
-  bool operator==(const Grant&) const = default;
+  bool operator==(const Promise&) const = default;
+};
+
+// "I accept it under this term, too." Answers Accept.
+struct Accepted {
+  TermId term;
+  bool operator==(const Accepted&) const = default;
 };
 
 // ---- coordinator -> site -------------------------------------------------------------------------
@@ -247,7 +261,6 @@ struct Member {
 struct Roster {
   TermId term;
   std::vector<Member> members;  // ascending SiteId
-  std::uint32_t intervals = 1;  // as in Commit, as it is by now; 0: as told last
   bool operator==(const Roster&) const = default;
 };
 
@@ -263,9 +276,6 @@ struct Adopt {
   Digest digest;
   Counted counted = Counted::kNo;  // the receiver's contribution to the round after the anchor it holds
   std::vector<Voter> voters{};     // the membership as of that anchor
-  bool remembers = false;          // the receiver knows all its name has promised: there was nothing before
-  std::vector<Branch> branch{};    // as in Offer
-  std::uint32_t intervals = 1;     // as in Commit
   bool operator==(const Adopt&) const = default;
 };
 
@@ -277,17 +287,25 @@ struct Recess {
   bool operator==(const Recess&) const = default;
 };
 
-// "Let me be the coordinator of this term." Once granted, again with the attempt that is to be committed under it.
-struct Propose {
+// "Promise me to follow no older term than this." From a candidate.
+struct Prepare {
   TermId term;
-  std::vector<Prepared> confirms{};  // at most one
-  bool operator==(const Propose&) const = default;
+  bool operator==(const Prepare&) const = default;
 };
 
-// "This site has left in good order: it is no part of the membership any more."
+// "You have promised me this term: accept under it what an older one may have committed, if anything." From a candidate
+// that was promised it by enough.
+struct Accept {
+  TermId term;
+  std::vector<Proposal> proposals{};  // at most one; settled: under this term
+  bool operator==(const Accept&) const = default;
+};
+
+// "This site has left in good order": it counts as one that accepts, and is no part of the next membership.
 struct Parted {
   TermId term;
   std::string site;
+  AcceptorId acceptor{};  // as the membership names it: of that memory nothing comes any more
   bool operator==(const Parted&) const = default;
 };
 
@@ -371,6 +389,27 @@ struct Heartbeat {
   bool operator==(const Heartbeat&) const = default;
 };
 
+// "Do you lead a swarm?" From a member of another, or of none, to a candidate.
+struct Inquire {
+  std::string swarm;
+  bool operator==(const Inquire&) const = default;
+};
+
+struct Leads {
+  bool leads = false;
+  std::uint32_t generation = 1;
+  RunId run;
+  RoundId round;
+  std::uint32_t members = 0;
+  bool operator==(const Leads&) const = default;
+};
+
+// The operator's word that these sites will not come: those who are here may go on without them.
+struct Forget {
+  std::vector<std::string> sites;
+  bool operator==(const Forget&) const = default;
+};
+
 struct StatusQuery {
   bool operator==(const StatusQuery&) const = default;
 };
@@ -390,9 +429,10 @@ struct Notice {
   bool operator==(const Notice&) const = default;
 };
 
-using Message = std::variant<Join, Adopted, Ready, Decline, Unreached, Done, Leave, Welcome, Refuse, Roster, Adopt,
-                             Form, Commit, Farewell, Hello, FetchAnchor, AnchorMoved, Chunk, Heartbeat, StatusQuery,
-                             StatusReport, Recess, Propose, Grant, Parted, Enter, Assemble, Disband, Bring, Taken, Seek,
-                             Entered, Recall, Found, Piece, Outcome, Notice, FetchOptimizer, OptimizerState, Hold>;
+using Message =
+    std::variant<Join, Adopted, Ready, Decline, Unreached, Done, Leave, Welcome, Refuse, Roster, Adopt, Form, Commit,
+                 Farewell, Hello, FetchAnchor, AnchorMoved, Chunk, Heartbeat, StatusQuery, StatusReport, Recess,
+                 Prepare, Promise, Parted, Enter, Assemble, Disband, Bring, Taken, Seek, Entered, Recall, Found, Piece,
+                 Outcome, Notice, FetchOptimizer, OptimizerState, Hold, Accept, Accepted, Inquire, Leads, Forget>;
 
 }  // namespace collab::wire

@@ -75,6 +75,7 @@ Status rules(const Form& m) {
 
 Status rules(const Commit& m) {
   if (m.attempt.value == 0) return corrupt("attempt: expected one above 0, got 0");
+  if (m.intervals == 0) return corrupt("intervals: expected at least 1, got 0");
   return check_ascending("contributors", m.contributors, [](SiteId site) { return site; });
 }
 
@@ -109,37 +110,44 @@ Status rules(const OptimizerState& m) {
                  std::to_string(m.snapshot) + ", got " + std::to_string(m.bytes));
 }
 
-Status rules(const Prepared& m) {
+Status rules(const Proposal& m) {
   COLLAB_RETURN_IF_ERROR(rules(m.form));
-  const std::size_t expected = m.done || m.confirmed.value > 0 ? m.form.slices.size() : 0;
+  const std::size_t expected = m.accepted ? m.form.slices.size() : 0;
   if (m.slices.size() == expected) return {};
-  return corrupt("prepared.slices: expected " + std::to_string(expected) + " digests, got " +
+  return corrupt("proposal.slices: expected " + std::to_string(expected) + " digests, got " +
                  std::to_string(m.slices.size()));
 }
 
-Status rules(const Propose& m) {
-  for (const Prepared& prepared : m.confirms) {
-    COLLAB_RETURN_IF_ERROR(rules(prepared));
-    if (prepared.confirmed != m.term) {
-      return corrupt("confirms: expected term " + std::to_string(m.term.value) + ", got " +
-                     std::to_string(prepared.confirmed.value));
-    }
+Status rules(const Accept& m) {
+  for (const Proposal& proposal : m.proposals) {
+    COLLAB_RETURN_IF_ERROR(rules(proposal));
+    if (proposal.accepted && proposal.settled == m.term) continue;
+    return corrupt("proposals: expected one that is accepted and settled under term " + std::to_string(m.term.value) +
+                   ", got term " + std::to_string(proposal.settled.value));
   }
   return {};
 }
 
-Status rules(const Report& m) {
+Status rules(const Past& m) {
+  if (m.attempt.value == 0) return corrupt("recent.attempt: expected one above 0, got 0");
+  return {};
+}
+
+Status rules(const Record& m) {
   COLLAB_RETURN_IF_ERROR(check_voters(m.voters));
-  for (const Prepared& prepared : m.prepared) COLLAB_RETURN_IF_ERROR(rules(prepared));
-  for (const Commit& commit : m.recent) COLLAB_RETURN_IF_ERROR(rules(commit));
+  for (const Proposal& proposal : m.proposals) COLLAB_RETURN_IF_ERROR(rules(proposal));
+  for (const Past& past : m.recent) COLLAB_RETURN_IF_ERROR(rules(past));
   return {};
 }
 
 Status rules(const Join& m) {
   if (m.generation == 0) return corrupt("generation: expected one above 0, got 0");
-  return rules(m.report);
+  if (m.report.record.acceptor.value == 0) {  // two of those would pass for one memory
+    return corrupt("report.record.acceptor: expected the number its site has drawn, got 0");
+  }
+  return rules(m.report.record);
 }
-Status rules(const Grant& m) { return rules(m.report); }
+Status rules(const Promise& m) { return rules(m.report.record); }
 
 Status rules(const Chunk& m) {
   if (m.range.begin >= m.range.end || m.range.size() > kMaxChunkElements) {
@@ -204,6 +212,8 @@ Status rules(const Outcome& m) {
 }
 
 }  // namespace
+
+Status check_rules(const Record& record) { return rules(record); }
 
 Status check_rules(const Message& message) {
   return std::visit([](const auto& m) { return rules(m); }, message);

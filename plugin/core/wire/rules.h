@@ -10,5 +10,6 @@ namespace collab::wire {
 
 // kCorrupt names the field, what was expected and what came.
 [[nodiscard]] Status check_rules(const Message& message);
+[[nodiscard]] Status check_rules(const Record& record);
 
 }  // namespace collab::wire

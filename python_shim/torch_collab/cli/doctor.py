@@ -12,11 +12,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from torch_collab import __version__, addresses, links, native
+from torch_collab import __version__, addresses, links, native, records
 from torch_collab.cli import keys, knobs
 
 _MIN_SHARED_MEMORY = 1 << 30
 _SOON = timedelta(days=14)
+_OLD_RECORD = timedelta(days=7)
 
 
 class Findings:
@@ -39,7 +40,9 @@ class Findings:
 
 def add_to(parsers: Any) -> None:
     sub = parsers.add_parser("doctor", help="check this machine: versions, UCX, key, ports, shared memory, address")
-    sub.add_argument("--clean", action="store_true", help="remove shared memory that dead processes left behind")
+    sub.add_argument(
+        "--clean", action="store_true", help="remove shared memory and old records that dead processes left behind"
+    )
     sub.set_defaults(run=run)
 
 
@@ -57,6 +60,8 @@ def run(arguments: argparse.Namespace) -> int:
         _address(findings, config)
     _shared_memory(findings)
     _orphans(findings, arguments.clean)
+    if config:
+        _records(findings, records.folder(config), arguments.clean)
     print("\n".join(findings.lines))
     count = findings.problems
     print(f"{count} problem{'s' if count != 1 else ''} found" if count else "no problems found")
@@ -247,3 +252,31 @@ def _orphans(found: Findings, clean: bool) -> None:
             found.fine("orphans", f"removed {text}")
         except (OSError, RuntimeError) as error:
             found.problem("orphans", f"{path} cannot be removed: {error}")
+
+
+def _records(found: Findings, folder: str, clean: bool) -> None:
+    if not folder:
+        found.hint("records", "this user has no home: name a folder with COLLAB_STATE_DIR or XDG_STATE_HOME, or what a "
+                   "site has promised is lost when it is restarted")  # fmt: skip
+        return
+    least = int(_OLD_RECORD.total_seconds())
+    held = kept = 0
+    for path, size, age, holder in native.find_records(folder):
+        if holder or age < least:
+            held += bool(holder)
+            kept += 1
+            continue
+        text = f"{path} ({size} bytes): written {age // 86400} days ago, and no process has it"
+        if not clean:
+            found.hint("records", f"{text}; `collab doctor --clean` removes it")
+            continue
+        try:
+            native.remove_record(path, least)
+            found.fine("records", f"removed {text}")
+        except (OSError, RuntimeError) as error:
+            found.problem("records", f"{path} cannot be removed: {error}")
+    if records.writable(folder):
+        found.fine("records", f"in {folder}: {kept}, of which {held} in use")
+    else:
+        found.hint("records", f"{folder} cannot be written: what a site has promised is lost when it restarts; name "
+                   "another with COLLAB_STATE_DIR or XDG_STATE_HOME")  # fmt: skip

@@ -4,6 +4,7 @@ What an agent (the torchrun process of one node) does here:
 
     handler.py    the rendezvous handler: first start, restart, end
     endpoint.py   the store at --rdzv-endpoint: served by its host's agent, dialled by the others
+    dial.py       a store at an address, or word in time that none answers there
     notices.py    who was refused there, for the others to tell
     gathering.py  nodes come together in a store until one of them closes the list
     cohort.py     the first world: who is in it, its sites, where their stores and coordinators are

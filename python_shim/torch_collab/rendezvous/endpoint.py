@@ -12,11 +12,9 @@ import contextlib
 import json
 import secrets
 import socket
-import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any
 
 import torch.distributed as dist
@@ -25,6 +23,7 @@ from torch.distributed.elastic.rendezvous import RendezvousConnectionError
 from torch_collab import log
 from torch_collab.addresses import is_loopback, join_host_port
 from torch_collab.keys import SwarmKey
+from torch_collab.rendezvous.dial import OPERATION, dial_store, store_at
 from torch_collab.rendezvous.notices import Notices, describe, difference
 from torch_collab.rendezvous.settings import RendezvousSettings
 from torch_collab.signed_store import SignatureError, SignedStore
@@ -33,7 +32,6 @@ _PREFIX = "collab/rendezvous"
 _RUN_KEY = "run"
 _DIAL_SECONDS = 5.0
 _HANDSHAKE_SECONDS = 15.0
-_OPERATION = timedelta(seconds=60)
 _SAY_EVERY = 15.0
 _POLL_SECONDS = 0.1
 
@@ -93,16 +91,6 @@ def serve_store() -> Any:
     return _serve(0)
 
 
-def dial_store(host: str, port: int) -> Any | None:
-    """The TCPStore of another agent, or None when it does not answer at once."""
-    try:
-        with socket.create_connection((host, port), timeout=2.0):
-            pass
-        return bounded(lambda: _client(host, port), _DIAL_SECONDS)
-    except (OSError, RuntimeError, ValueError):
-        return None
-
-
 def is_this_machine(host: str) -> bool:
     """True when one of the host's addresses can be bound here."""
     try:
@@ -116,32 +104,9 @@ def is_this_machine(host: str) -> bool:
     return False
 
 
-def bounded(make: Callable[[], Any], seconds: float) -> Any | None:
-    """What `make` returns, or None after so many seconds: a TCPStore waits without limit for a peer that is none."""
-    result: list[Any] = []
-    failure: list[Exception] = []
-
-    def run() -> None:
-        try:
-            result.append(make())
-        except Exception as error:
-            failure.append(error)
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    thread.join(seconds)
-    if failure:
-        raise failure[0]
-    return result[0] if result else None
-
-
 def _serve(port: int) -> Any:
     # It listens on all addresses; the host is only where its own client finds it.
-    return dist.TCPStore("127.0.0.1", port, is_master=True, wait_for_workers=False, timeout=_OPERATION)
-
-
-def _client(host: str, port: int) -> Any:
-    return dist.TCPStore(host, port, is_master=False, wait_for_workers=False, timeout=_OPERATION)
+    return dist.TCPStore("127.0.0.1", port, is_master=True, wait_for_workers=False, timeout=OPERATION)
 
 
 def _dial(settings: RendezvousSettings, not_served: str) -> Any:
@@ -162,9 +127,9 @@ def _dial(settings: RendezvousSettings, not_served: str) -> Any:
                      f"{settings.join_timeout - (now - started):.0f} s more")  # fmt: skip
         time.sleep(0.3)
     try:
-        server = bounded(lambda: _client(settings.host, settings.port), _HANDSHAKE_SECONDS)
+        server = store_at(settings.host, settings.port, _HANDSHAKE_SECONDS)
         problem = f"it accepts connections, but has not answered as a store within {_HANDSHAKE_SECONDS:.0f} s"
-    except (RuntimeError, ValueError) as error:
+    except (OSError, RuntimeError, ValueError) as error:
         server, problem = None, first_line(error)
     if server is None:
         raise RendezvousConnectionError(

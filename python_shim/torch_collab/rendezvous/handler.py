@@ -28,7 +28,8 @@ from torch_collab import environment, log
 from torch_collab.addresses import is_loopback, join_host_port, split_host_port
 from torch_collab.rendezvous import candidate, cohort, contact, late
 from torch_collab.rendezvous.agent_store import AgentStore
-from torch_collab.rendezvous.endpoint import Endpoint, dial_store, first_line, open_endpoint, serve_store
+from torch_collab.rendezvous.dial import dial_store
+from torch_collab.rendezvous.endpoint import Endpoint, first_line, open_endpoint, serve_store
 from torch_collab.rendezvous.gathering import Gathering, GatheringError, Terms
 from torch_collab.rendezvous.herald import Board, Herald, Known
 from torch_collab.rendezvous.notices import Notices
@@ -300,6 +301,7 @@ class CollabRendezvous(RendezvousHandler):  # type: ignore[misc]  # torch is not
         os.environ[environment.START] = start
         os.environ[environment.SITE_STORE] = site_store
         os.environ[environment.WORLD] = world
+        os.environ[environment.ENDPOINT] = self._settings.endpoint
         os.environ["COLLAB_SITE"] = self._site
         os.environ["COLLAB_COORDINATOR"] = ",".join(self._coordinators)
         if self._settings.local_addr:

@@ -13,7 +13,7 @@ from typing import Any
 
 from torch_collab.addresses import split_host_port
 from torch_collab.rendezvous.cohort import Node
-from torch_collab.rendezvous.endpoint import dial_store
+from torch_collab.rendezvous.dial import dial_store
 from torch_collab.rendezvous.gathering import Gathering, GatheringError, Terms
 from torch_collab.signed_store import SignedStore
 

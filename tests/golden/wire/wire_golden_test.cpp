@@ -48,25 +48,38 @@ std::vector<Message> meeting_samples() {
 std::vector<Message> samples() {
   const Digest digest{0x1122334455667788, 0x99AABBCCDDEEFF00};
   const RunId run(0xA1A2A3A4A5A6A7A8);
-  Join join{"night-run", "paris", 1, 2, "paris.example.org:29500", false, 3, 124'439'808, {run, RoundId(41), digest},
-            {},          {},      {}};
+  Join join;
+  join.swarm = "night-run";
+  join.site = "paris";
+  join.index = 1;
+  join.expected_sites = 2;
+  join.address = "paris.example.org:29500";
+  join.generation = 3;
+  join.elements = 124'439'808;
+  join.fingerprint = {3, 4};
+  join.offer = {run, RoundId(41), digest};
   join.settings = {{"codec", "int8"}, {"sync_every", "100"}};
   join.model = {{"wte.weight", "float32", {50257, 768}, TensorKind::kAveraged, {}},
                 {"scale", "bfloat16", {}, TensorKind::kFrozen, digest},
                 {"mask", "float32", {4, 4}, TensorKind::kLeftOut, digest}};
   join.resumed = true;
   join.init_from = "oslo";
-  const std::vector<Participant> three{
-      {SiteId(0), 3200, AttemptId(1)}, {SiteId(1), 0.1, AttemptId(2)}, {SiteId(2), 64, AttemptId(1), false}};
+  const std::vector<Participant> three{{SiteId(0), "paris", 3200, AttemptId(1)},
+                                       {SiteId(1), "oslo", 0.1, AttemptId(2)},
+                                       {SiteId(2), "rome", 64, AttemptId(1), false}};
   const std::vector<Slice> halves{{SiteId(0), {0, 62'219'264}}, {SiteId(1), {62'219'264, 124'439'808}}};
-  const std::vector<Voter> voters{{SiteId(0), "paris"}, {SiteId(1), "oslo"}};
-  const Form form{TermId(7), run, RoundId(42), AttemptId(1), three, halves, voters};
+  const AcceptorId acceptor(0xD1D2D3D4D5D6D7D8);
+  const std::vector<Voter> voters{{SiteId(0), "paris", acceptor}, {SiteId(1), "oslo", AcceptorId(9), true}};
+  const Form form{TermId(7), 3, {3, 4}, run, RoundId(42), AttemptId(1), three, halves, voters};
   const Commit commit{TermId(7), run, RoundId(42), AttemptId(1), {SiteId(0), SiteId(1)}};
-  const Prepared prepared{form, true, {digest, {1, 2}}, TermId(8)};
-  join.report = {TermId(7), true, false, voters, {prepared}, {commit}, {5, 3'000'000'000, 5'000'000'000, 120}};
+  const Offer anchor{run, RoundId(41), digest};
+  const Proposal settled{form, true, {digest, {1, 2}}, TermId(8)};
+  const Past past{run, RoundId(41), AttemptId(3), {"paris", "rome"}, {5, 6}};
+  const Record record{acceptor, TermId(7), 3, {3, 4}, anchor, voters, {{form}, settled}, {past}};
+  join.report = {record, true, false, true};
   std::vector<Message> all{
       join,
-      Adopted{run, RoundId(0), digest},
+      Adopted{run, RoundId(0), digest, acceptor},
       Ready{RoundId(42), 3200, 3200, 100, digest, AttemptId(3), {0x3F800000, 0xBF000000}, 20'000, 100'000},
       Decline{RoundId(42), AttemptId(1), "the delta of h.3.mlp is not finite"},
       Unreached{RoundId(42), AttemptId(2), SiteId(1), "no answer from z\xC3\xBCrich in 60 s"},
@@ -77,15 +90,7 @@ std::vector<Message> samples() {
       Roster{TermId(7),
              {{SiteId(0), "paris", "10.0.0.1:29500", MemberState::kActive},
               {SiteId(1), "oslo", "", MemberState::kSuspect}}},
-      Adopt{TermId(7),
-            run,
-            RoundId(41),
-            {SiteId(0), SiteId(2)},
-            digest,
-            Counted::kYes,
-            voters,
-            true,
-            {{run, RunId(9), 640}}},
+      Adopt{TermId(7), run, RoundId(41), {SiteId(0), SiteId(2)}, digest, Counted::kYes, voters},
       form,
       commit,
       Farewell{},
@@ -98,11 +103,14 @@ std::vector<Message> samples() {
       StatusQuery{},
       StatusReport{R"({"term":7,"members":["paris"]})", 124'439'808, {{"codec", "fp16"}}},
       Recess{TermId(7), RoundId(42), "1 of 3 sites is here, which is no majority"},
-      Propose{TermId(8), {prepared}},
-      Grant{TermId(8),
-            {run, RoundId(41), digest},
-            {TermId(8), false, true, voters, {}, {commit}, {2, 3'000'000'000, 5'000'000'000, 240}}},
-      Parted{TermId(8), "oslo"},
+      Prepare{TermId(8)},
+      Promise{TermId(8), anchor, {record, false, true, false}},
+      Accept{TermId(8), {settled}},
+      Accepted{TermId(8)},
+      Parted{TermId(8), "oslo", AcceptorId(9)},
+      Inquire{"night-run"},
+      Leads{true, 3, run, RoundId(41), 5},
+      Forget{{"oslo", "rome"}},
       Notice{"same-data", "paris and oslo have learned the same"},
       FetchOptimizer{9, {1'048'576, 2'097'152}},
       OptimizerState{9, 497'759'232, digest, R"({"version":1})", "as told"},

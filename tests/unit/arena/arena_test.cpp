@@ -95,6 +95,25 @@ TEST_F(ArenaTest, ReadersSeeWhatIsSealedAndNothingBefore) {
   EXPECT_THAT(writer->outer(), ::testing::Each(-2.5F));
 }
 
+TEST_F(ArenaTest, WhatIsAttachedIsSealedWithItsAnchorAndIsNoReaders) {
+  const auto writer = create();
+  const auto reader = open();
+  for (std::uint64_t round = 1; round <= 3; ++round) {
+    const std::vector<std::byte> attached(round == 3 ? 0 : kMaxAttachedBytes / round, static_cast<std::byte>(round));
+    writer->seal({RunId{7}, RoundId{round}, Digest{round, 2}, attached});
+    EXPECT_EQ(writer->sealed(), (SealedAnchor{RunId{7}, RoundId{round}, Digest{round, 2}, attached}));
+    EXPECT_EQ(reader->sealed(), (SealedAnchor{RunId{7}, RoundId{round}, Digest{round, 2}}));
+  }
+}
+
+TEST_F(ArenaTest, MoreThanThereIsRoomForIsNotAttachedAndSaid) {
+  const auto writer = create();
+  ::testing::internal::CaptureStderr();
+  writer->seal({RunId{7}, RoundId{1}, {}, std::vector<std::byte>(kMaxAttachedBytes + 1)});
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("without the 65537 bytes"));
+  EXPECT_TRUE(writer->sealed()->attached.empty());
+}
+
 TEST_F(ArenaTest, OutcomesAndReportsTravelBothWays) {
   const auto writer = create();
   const auto reader = open();

@@ -324,6 +324,7 @@ TEST(LoadConfig, WhatCollabSetsForItsOwnProcessesIsPassedOver) {
   const Pairs own{{"COLLAB_START", "lone"},
                   {"COLLAB_SITE_STORE", "127.0.0.1:1"},
                   {"COLLAB_WORLD", "x"},
+                  {"COLLAB_ENDPOINT", "127.0.0.1:1"},
                   {"COLLAB_UCX_LIBRARY", "/x/libucp.so.0"}};
   EXPECT_EQ(config_of(own).run, "default");
   EXPECT_EQ(foreign_in_words(own), "");

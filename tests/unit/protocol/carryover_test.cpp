@@ -17,7 +17,7 @@ wire::Form form_of(std::uint32_t attempt, std::uint32_t our_since, std::uint32_t
   wire::Form form;
   form.round = RoundId{1};
   form.attempt = AttemptId{attempt};
-  form.participants = {{kUs, 1, AttemptId{our_since}}, {kPeer, 1, AttemptId{their_since}}};
+  form.participants = {{kUs, "us", 1, AttemptId{our_since}}, {kPeer, "peer", 1, AttemptId{their_since}}};
   form.slices = {{kUs, {0, 1024}}, {kPeer, {1024, 2048}}};
   return form;
 }

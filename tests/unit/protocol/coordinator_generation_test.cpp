@@ -20,8 +20,9 @@ wire::Join member_at(const std::string& name, std::uint32_t generation, wire::Of
                      std::vector<wire::Voter> voters) {
   wire::Join join = join_at(name, generation);
   join.offer = offer;
-  join.report.voters = std::move(voters);
-  join.report.remembers = true;
+  join.report.record.anchor = offer;
+  join.report.record.voters = std::move(voters);
+  join.report.member = true;
   return join;
 }
 
@@ -65,8 +66,8 @@ TEST(CoordinatorGeneration, WhoLeftForTheNextAndNeverComesIsNotWaitedForLonger) 
 TEST(CoordinatorGeneration, ALaterGenerationBeginsAtAFreshCoordinatorAfterTheGrace) {
   CoordinatorHarness c;
   EXPECT_EQ(sent<wire::Hold>(c.hear(1, join_at("paris", 2))).size(), 1U);
-  const auto returned = c.hear(2, member_at("tokyo", 1, {RunId{9}, RoundId{4}, kRight}, {{SiteId{0}, "tokyo"}}));
-  EXPECT_EQ(sent<wire::Propose>(returned).size(), 1U) << notes(returned);
+  const auto returned = c.hear(2, member_at("tokyo", 1, {RunId{9}, RoundId{4}, kRight}, voters_of({"tokyo"})));
+  EXPECT_EQ(sent<wire::Prepare>(returned).size(), 1U) << notes(returned);
   EXPECT_TRUE(sent<wire::Refuse>(returned).empty()) << "nobody is behind one that waits";
 }
 
@@ -76,7 +77,8 @@ TEST(CoordinatorGeneration, WhatAProcessHasReadFromAFileProvesNothing) {
   static_cast<void>(c.hear(1, wire::Leave{"on", 2}));
   wire::Join paris = join_at("paris", 2);
   paris.offer = {RunId{9}, RoundId{4}, kRight};
-  paris.report.voters = {{SiteId{0}, "paris"}, {SiteId{1}, "tokyo"}};  // of the same script's last run
+  paris.report.record.anchor = paris.offer;
+  paris.report.record.voters = voters_of({"paris", "tokyo"});  // of the same script's last run
   const auto early = c.hear(3, paris);
   EXPECT_TRUE(sent<wire::Refuse>(early).empty()) << notes(early);
   EXPECT_EQ(sent<wire::Hold>(early).size(), 1U);
@@ -183,12 +185,12 @@ TEST(CoordinatorGeneration, AfterAnOrderlyEndTheNextRunBeginsAtOnce) {
 TEST(CoordinatorGeneration, AMemberOfALaterGenerationProvesThatTheSwarmIsThere) {
   CoordinatorHarness c;
   static_cast<void>(c.hear(1, join_at("tokyo", 1)));
-  const auto settled = c.hear(2, member_at("paris", 2, {RunId{9}, RoundId{4}, kRight}, {{SiteId{0}, "paris"}}));
+  const auto settled = c.hear(2, member_at("paris", 2, {RunId{9}, RoundId{4}, kRight}, voters_of({"paris"})));
   const auto refusals = sent<wire::Refuse>(settled);
   ASSERT_EQ(refusals.size(), 1U) << notes(settled);
   EXPECT_EQ(refusals[0].first, LinkId{1});
   EXPECT_TRUE(refusals[0].second.behind);
-  EXPECT_EQ(sent<wire::Propose>(settled).size(), 1U);
+  EXPECT_EQ(sent<wire::Prepare>(settled).size(), 1U);
 }
 
 TEST(CoordinatorGeneration, AHelperStaysForNoOtherModel) {

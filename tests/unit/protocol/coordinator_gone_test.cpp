@@ -34,7 +34,7 @@ class RoundWithoutAnAddress : public testing::Test {
 TEST_F(RoundWithoutAnAddress, WhoIsLostStaysAContributor) {
   EXPECT_EQ(again.slices, first.slices);
   ASSERT_EQ(again.participants.size(), 3U);
-  EXPECT_EQ(again.participants[2], (wire::Participant{SiteId{2}, 1, AttemptId{1}, false}));
+  EXPECT_EQ(again.participants[2], (wire::Participant{SiteId{2}, "lima", 1, AttemptId{1}, false}));
   EXPECT_EQ(again.voters.size(), 2U);
   static_cast<void>(c.hear(1, H::done(again)));
   const auto actions = c.hear(2, H::done(again));
@@ -79,7 +79,10 @@ TEST_F(RoundWithoutAnAddress, UnderAnotherNumberToo) {
   static_cast<void>(c.hear(8, wire::Adopted{RunId{7}, RoundId{1}, kWrong}));
   wire::Join back = join_of("lima", 3);
   back.offer = {RunId{7}, RoundId{0}, kRight};
-  back.report = {TermId{1}, true, true, first.voters, {{first, false, {}}}, {}};
+  back.report.training = true;
+  back.report.record.anchor = back.offer;
+  back.report.record.voters = first.voters;
+  back.report.record.proposals = {{first}};
   const auto welcomed = c.hear(9, back);
   ASSERT_EQ(sent<wire::Welcome>(welcomed).size(), 1U);
   EXPECT_EQ(sent<wire::Welcome>(welcomed)[0].second.site, SiteId{3});

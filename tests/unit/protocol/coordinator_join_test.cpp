@@ -165,7 +165,8 @@ TEST(CoordinatorJoin, TheHighestRunThenRoundThenLowestSiteWins) {
     last = c.hear(i + 1, join);
   }
   EXPECT_EQ(without_voters(sent<wire::Adopt>(last)[0].second),
-            (wire::Adopt{TermId{1}, RunId{4}, RoundId{5}, {SiteId{3}}, {4, 0}}));
+            (wire::Adopt{TermId{1}, RunId{7}, RoundId{5}, {SiteId{3}}, {4, 0}}))
+      << "under another run's name: who has agreed on it nobody knows";
 }
 
 TEST(CoordinatorJoin, OnlyOneOfThreeCameAndIsToldSo) {
@@ -224,22 +225,18 @@ TEST(CoordinatorJoin, OfManyTheyTakeTurns) {
   EXPECT_EQ(sources.size(), 12U);
 }
 
-TEST(CoordinatorJoin, ANewerOfferWinsOnlyBeforeAnybodyStarted) {
+TEST(CoordinatorJoin, AnOfferThatNobodyHasAgreedOnComesTooLateOnceTheAnchorIsChosen) {
   CoordinatorHarness c;
   wire::Join paris = join_of("paris");
   paris.offer = {RunId{5}, RoundId{3}, kRight};
   static_cast<void>(c.hear(1, paris));
   wire::Join tokyo = join_of("tokyo");
   tokyo.offer = {RunId{5}, RoundId{4}, kWrong};
-  const auto before = c.hear(2, tokyo);
-  ASSERT_EQ(sent<wire::Adopt>(before).size(), 2U);
-  EXPECT_EQ(sent<wire::Adopt>(before)[0].second.round, RoundId{4});
-  static_cast<void>(c.hear(2, wire::Adopted{RunId{5}, RoundId{4}, kWrong}));
-  wire::Join lima = join_of("lima");
-  lima.offer = {RunId{5}, RoundId{8}, kRight};
-  const auto after = c.hear(3, lima);
-  EXPECT_THAT(notes(after), HasSubstr("the swarm keeps its own"));
-  EXPECT_EQ(sent<wire::Adopt>(after)[0].second.round, RoundId{4});
+  const auto adopts = sent<wire::Adopt>(c.hear(2, tokyo));
+  ASSERT_EQ(adopts.size(), 1U);
+  EXPECT_EQ(adopts[0].first, LinkId{2});
+  EXPECT_EQ(without_voters(adopts[0].second),
+            (wire::Adopt{TermId{1}, RunId{7}, RoundId{3}, {SiteId{0}}, kRight, wire::Counted::kUnknown}));
 }
 
 TEST(CoordinatorJoin, AJoinerIsServedOnceTheRoundIsCommitted) {
@@ -277,33 +274,38 @@ TEST(CoordinatorJoin, ASourceThatHoldsSomethingElseByNowIsHeard) {
   const auto actions = c.hear(1, wire::Adopted{RunId{6}, RoundId{2}, kWrong});
   ASSERT_EQ(sent<wire::Adopt>(actions).size(), 1U);
   EXPECT_EQ(without_voters(sent<wire::Adopt>(actions)[0].second),
-            (wire::Adopt{TermId{1}, RunId{6}, RoundId{2}, {SiteId{0}}, kWrong}));
+            (wire::Adopt{TermId{1}, RunId{8}, RoundId{2}, {SiteId{0}}, kWrong, wire::Counted::kUnknown}))
+      << "of a round of run 6 nobody here knows";
 }
 
-TEST(CoordinatorJoin, ALostRoundIsWaitedForBeforeAFreshSiteStartsOver) {
+// Nobody who comes knows of the run that was here: what was agreed on its sites remember, not the leader.
+TEST(CoordinatorJoin, AFreshSiteThatStartsOverGivesWayToWhoBringsTheLostRound) {
   CoordinatorHarness c;
   c.gather({"paris"});
   const wire::Form form = c.form(1, 1);
   static_cast<void>(c.hear(1, CoordinatorHarness::done(form)));
   static_cast<void>(c.hear(1, wire::Adopted{RunId{7}, RoundId{1}, kWrong}));
   static_cast<void>(c.close(1));
-  EXPECT_TRUE(sent<wire::Adopt>(c.hear(2, join_of("tokyo"))).empty());
-  wire::Join back = join_of("paris");
-  back.offer = {RunId{7}, RoundId{1}, kWrong};
-  const auto proposed = sent<wire::Propose>(c.hear(3, back));  // it may have followed another coordinator since
-  ASSERT_EQ(proposed.size(), 2U);
-  const auto adopts = sent<wire::Adopt>(c.hear(3, wire::Grant{proposed[1].second.term, back.offer, back.report}));
-  ASSERT_EQ(adopts.size(), 2U);
+  EXPECT_EQ(sent<wire::Adopt>(c.hear(2, join_of("tokyo"))).size(), 1U);
+  const auto back = c.come(3, member_of("paris", {RunId{7}, RoundId{1}, kWrong}, form.voters));
+  EXPECT_EQ(all<Hangup>(back).at(0).link, LinkId{2});
+  const auto adopts = sent<wire::Adopt>(back);
+  ASSERT_EQ(adopts.size(), 1U) << notes(back);
+  EXPECT_EQ(adopts[0].second.run, RunId{7});
   EXPECT_EQ(adopts[0].second.round, RoundId{1});
+  const auto again = sent<wire::Adopt>(c.hear(4, join_of("tokyo")));
+  ASSERT_EQ(again.size(), 1U);
+  EXPECT_EQ(again[0].second.round, RoundId{1});
 }
 
-TEST(CoordinatorJoin, TheLastMemberBackOnANewLinkIsNoMemberBeforeItHasGrantedATerm) {
+TEST(CoordinatorJoin, TheLastMemberBackOnANewLinkIsNoMemberBeforeItHasPromisedATerm) {
   CoordinatorHarness c;
   c.gather({"paris"});
-  const auto actions = c.hear(2, join_of("paris"));  // from the same address
+  const wire::Offer anchor{RunId{7}, RoundId{0}, kRight};
+  const auto actions = c.hear(2, member_of("paris", anchor, voters_of({"paris"})));  // from the same address
   EXPECT_EQ(all<Hangup>(actions)[0].link, LinkId{1});
   EXPECT_TRUE(sent<wire::Welcome>(actions).empty());
-  EXPECT_EQ(sent<wire::Propose>(actions).size(), 1U);
+  EXPECT_EQ(sent<wire::Prepare>(actions).size(), 1U);
 }
 
 TEST(CoordinatorJoin, WhoIsLostBeforeItBeginsDoesNotStopTheOthers) {
@@ -324,12 +326,13 @@ TEST(CoordinatorJoin, WhoComesFromASwarmOfItsOwnEndsOneThatHasJustBegun) {
   static_cast<void>(c.hear(1, join_of("lima")));
   wire::Join old = join_of("paris");
   old.offer = {RunId{3}, RoundId{5}, kRight};
-  old.report.voters = {{SiteId{0}, "paris"}, {SiteId{1}, "tokyo"}};
+  old.report.record.anchor = old.offer;
+  old.report.record.voters = voters_of({"paris", "tokyo"});
   const auto actions = c.hear(2, old);
   EXPECT_EQ(all<Hangup>(actions).at(0).link, LinkId{1});
   EXPECT_TRUE(sent<wire::Welcome>(actions).empty()) << "one of two is no majority";
   old.site = "tokyo";
-  EXPECT_EQ(sent<wire::Propose>(c.hear(3, old)).size(), 2U);
+  EXPECT_EQ(sent<wire::Prepare>(c.hear(3, old)).size(), 2U);
 }
 
 TEST(CoordinatorJoin, WhereTheOneWhoseWordTheDigestWasIsGoneTheOthersAreBelieved) {
@@ -435,8 +438,8 @@ TEST(CoordinatorJoin, OtherValuesOfBuffersLeftOutAreOneWarningInAll) {
   EXPECT_TRUE(sent<wire::Notice>(fourth).empty()) << "once is enough";
 }
 
-// tokyo was lost, paris trained on to the end. What comes now is another swarm: a fresh tokyo waits for all of it, one
-// that brings back what was trained goes on.
+// tokyo was lost, paris left at once. What comes now is another swarm: a fresh tokyo waits for all of it, as one that
+// remembers round 1 does, for it is half of those who agreed on it; unless it is told that paris will not come.
 TEST(CoordinatorJoin, AfterARunThatEndedTheNextWaitsForAllAgain) {
   for (const bool resumes : {false, true}) {
     CoordinatorHarness c;
@@ -447,14 +450,17 @@ TEST(CoordinatorJoin, AfterARunThatEndedTheNextWaitsForAllAgain) {
     static_cast<void>(c.close(2));
     static_cast<void>(c.hear(1, wire::Leave{"trained to the end"}));
     wire::Join tokyo = join_of("tokyo", 2);
-    if (resumes) tokyo.offer = {RunId{7}, RoundId{1}, kWrong};
-    if (resumes) tokyo.report.voters = {{SiteId{0}, "paris"}, {SiteId{1}, "tokyo"}};
-    const auto proposed = sent<wire::Propose>(c.hear(3, tokyo));
-    ASSERT_EQ(proposed.size(), 1U);
-    const auto alone = c.hear(3, wire::Grant{proposed[0].second.term, tokyo.offer, tokyo.report});
-    EXPECT_EQ(sent<wire::Welcome>(alone).size(), 1U);
-    EXPECT_EQ(sent<wire::Adopt>(alone).size(), resumes ? 1U : 0U) << notes(alone);
-    if (resumes) continue;
+    if (resumes) tokyo = member_of("tokyo", {RunId{7}, RoundId{1}, kWrong}, form.voters);
+    const auto alone = c.come(3, tokyo);
+    EXPECT_EQ(sent<wire::Welcome>(alone).size(), resumes ? 0U : 1U);
+    EXPECT_TRUE(sent<wire::Adopt>(alone).empty());
+    if (resumes) {
+      const auto forgotten = sent<wire::Adopt>(c.elect(c.hear(9, wire::Forget{{"paris"}})));
+      ASSERT_EQ(forgotten.size(), 1U);
+      EXPECT_EQ(forgotten[0].second.round, RoundId{1});
+      EXPECT_NE(forgotten[0].second.run, RunId{7});
+      continue;
+    }
     EXPECT_TRUE(sent<wire::Adopt>(c.pass(seconds(70), {3})).empty());
     const auto adopts = sent<wire::Adopt>(c.hear(4, join_of("paris", 2)));
     ASSERT_EQ(adopts.size(), 2U);
@@ -473,9 +479,8 @@ TEST(CoordinatorJoin, WhoIsLostForGoodDoesNotHoldUpTheNextRun) {
   static_cast<void>(c.close(2));
   static_cast<void>(c.close(3));
   static_cast<void>(c.hear(1, wire::Leave{"trained to the end"}));
-  EXPECT_TRUE(sent<wire::Welcome>(c.hear(4, join_of("tokyo", 2))).empty());
-  static_cast<void>(c.hear(5, join_of("paris", 2)));
-  EXPECT_EQ(sent<wire::Adopt>(c.pass(seconds(61))).size(), 2U);
+  EXPECT_TRUE(sent<wire::Adopt>(c.hear(4, join_of("tokyo", 2))).empty());
+  EXPECT_EQ(sent<wire::Adopt>(c.hear(5, join_of("paris", 2))).size(), 2U);
 }
 
 }  // namespace

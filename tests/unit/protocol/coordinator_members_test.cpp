@@ -57,6 +57,15 @@ TEST(CoordinatorMembers, LeavingIsAnsweredByFarewell) {
   EXPECT_EQ(c.coordinator.member_names(), (std::vector<std::string>{"paris"}));
 }
 
+TEST(CoordinatorMembers, TheOthersAreToldWhoHasLeft) {
+  CoordinatorHarness c;
+  c.gather({"paris", "tokyo", "lima"});
+  const auto parted = sent<wire::Parted>(c.hear(2, wire::Leave{"done"}));
+  ASSERT_EQ(parted.size(), 2U);
+  EXPECT_EQ(parted[0].second, (wire::Parted{TermId{1}, "tokyo", acceptor_of("tokyo")}));
+  EXPECT_TRUE(sent<wire::Parted>(c.close(3)).empty()) << "who is lost has not left";
+}
+
 TEST(CoordinatorMembers, WhoDidNotJoinIsHungUpOn) {
   CoordinatorHarness c;
   for (const wire::Message& message :
@@ -89,8 +98,8 @@ TEST(CoordinatorMembers, StatusNeedsNoJoin) {
   ASSERT_EQ(reports.size(), 1U);
   EXPECT_EQ(
       reports[0].second.json,
-      R"({"swarm":"swarm","term":1,"generation":1,"run":7,"round":0,"attempt":0,"intervals":1,"waiting_for":"round 1: waiting for tokyo",)"
-      R"("in_office":true,"voters":["paris","tokyo"],"applicants":[],"members":[{"site":0,"name":"paris","address":"paris:1","state":"active","helper":false,"ready":true,"round":0,)"
+      R"({"swarm":"swarm","term":1,"generation":1,"run":7,"round":0,"attempt":0,"waiting_for":"round 1: waiting for tokyo",)"
+      R"("leads":true,"voters":["paris","tokyo"],"recovering":[],"missing":[],"applicants":[],"members":[{"site":0,"name":"paris","address":"paris:1","state":"active","helper":false,"ready":true,"round":0,)"
       R"("weight":32,"samples":32,"up_mbit":0,"down_mbit":0,"share":0,"heartbeat_age_ms":250},{"site":1,"name":"tokyo","address":"tokyo:1",)"
       R"("state":"active","helper":false,"ready":false,"round":0,"weight":0,"samples":0,"up_mbit":0,"down_mbit":0,"share":0,"heartbeat_age_ms":250}]})");
 }

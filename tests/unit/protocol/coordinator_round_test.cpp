@@ -10,7 +10,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using H = CoordinatorHarness;
 
-const std::vector<wire::Voter> kThree{{SiteId{0}, "paris"}, {SiteId{1}, "tokyo"}, {SiteId{2}, "lima"}};
+const std::vector<wire::Voter> kThree = voters_of({"paris", "tokyo", "lima"});
 
 std::set<SiteId> owners_of(const wire::Form& form) {
   std::set<SiteId> owners;
@@ -28,9 +28,9 @@ TEST_F(Round, FormsOnceAllAreReady) {
   const wire::Form& form = forms[0].second;
   EXPECT_EQ(form.attempt, AttemptId{1});
   EXPECT_EQ(form.run, RunId{7});
-  EXPECT_EQ(form.participants,
-            (std::vector<wire::Participant>{
-                {SiteId{0}, 10, AttemptId{1}}, {SiteId{1}, 30, AttemptId{1}}, {SiteId{2}, 0, AttemptId{1}}}));
+  EXPECT_EQ(form.participants, (std::vector<wire::Participant>{{SiteId{0}, "paris", 10, AttemptId{1}},
+                                                               {SiteId{1}, "tokyo", 30, AttemptId{1}},
+                                                               {SiteId{2}, "lima", 0, AttemptId{1}}}));
   ASSERT_EQ(form.slices.size(), 3U);
   EXPECT_EQ(form.slices.back().range.end, 4096U);
 }
@@ -45,61 +45,6 @@ TEST_F(Round, CommitsOnceAllAreDoneAlike) {
             (wire::Commit{TermId{1}, RunId{7}, RoundId{1}, AttemptId{1}, {SiteId{0}, SiteId{1}, SiteId{2}}}));
   EXPECT_THAT(notes(actions), HasSubstr("[round] round 1: paris, tokyo, lima"));
   EXPECT_EQ(c.form(2, 3).attempt, AttemptId{1});
-}
-
-TEST_F(Round, ABudgetThatRunsOutSlowsAllDown) {
-  for (const std::uint32_t wish : {4U, 1U}) {
-    const std::uint64_t number = wish == 4 ? 1 : 2;
-    wire::Ready thrifty = H::ready(number);
-    thrifty.budget = {.intervals = wish, .spent = 3'000'000'000, .total = 5'000'000'000};
-    static_cast<void>(c.hear(2, thrifty));
-    static_cast<void>(c.hear(3, H::ready(number)));
-    const auto forms = sent<wire::Form>(c.hear(1, H::ready(number)));
-    ASSERT_EQ(forms.size(), 3U);
-    EXPECT_THAT(c.coordinator.status_json(c.now), HasSubstr("\"egress_gb\":3,\"egress_budget_gb\":5"));
-    H::Actions last;
-    for (std::uint64_t link : {1, 2, 3}) last = c.hear(link, H::done(forms[0].second));
-    const auto commits = sent<wire::Commit>(last);
-    ASSERT_EQ(commits.size(), 3U);
-    EXPECT_EQ(commits[0].second.intervals, wish);
-    EXPECT_THAT(notes(last),
-                HasSubstr(wish == 4 ? "after 4 x COLLAB_SYNC_EVERY, so that what is left of the budget of tokyo"
-                                    : "rounds come every COLLAB_SYNC_EVERY again"));
-    for (std::uint64_t link : {1, 2, 3})
-      static_cast<void>(c.hear(link, wire::Adopted{RunId{7}, RoundId{number}, kRight}));
-    const auto adopts = sent<wire::Adopt>(c.hear(3 + number, join_of("late" + std::to_string(number), 3)));
-    ASSERT_EQ(adopts.size(), 1U);
-    EXPECT_EQ(adopts[0].second.intervals, wish);
-    static_cast<void>(c.hear(3 + number, wire::Leave{"seen"}));
-  }
-}
-
-// The interval that was agreed on may be long: nobody waits through it for somebody who has ended, or stands ready.
-TEST_F(Round, ThePaceIsToldAnewWhenSomebodyGoesOrIsReady) {
-  wire::Ready thrifty = H::ready(1);
-  thrifty.budget.intervals = 40;
-  static_cast<void>(c.hear(2, thrifty));
-  static_cast<void>(c.hear(3, H::ready(1)));
-  const auto forms = sent<wire::Form>(c.hear(1, H::ready(1)));
-  for (std::uint64_t link : {1, 2, 3}) static_cast<void>(c.hear(link, H::done(forms.at(0).second)));
-  for (std::uint64_t link : {1, 2, 3}) static_cast<void>(c.hear(link, wire::Adopted{RunId{7}, RoundId{1}, kRight}));
-  const auto told = [](const H::Actions& actions) {
-    const auto rosters = sent<wire::Roster>(actions);
-    return rosters.empty() ? 0U : rosters.back().second.intervals;
-  };
-  const auto joined = c.hear(4, join_of("oslo", 3));
-  EXPECT_EQ(told(joined), 40U);
-  EXPECT_THAT(sent<wire::Adopt>(joined).at(0).second.sources, ElementsAre(SiteId{0}, SiteId{2}))
-      << "who has a budget that is to last lends nothing while others can";
-  static_cast<void>(c.hear(4, wire::Adopted{RunId{7}, RoundId{1}, kRight}));
-  EXPECT_EQ(told(c.hear(3, H::ready(2))), 1U) << "the others are to come";
-  static_cast<void>(c.close(3));
-  thrifty = H::ready(2);
-  thrifty.budget.intervals = 41;  // another figure than was agreed on
-  static_cast<void>(c.hear(2, thrifty));
-  const auto gone = c.hear(2, wire::Leave{"its budget is spent"});
-  EXPECT_EQ(told(gone), 1U);
-  EXPECT_THAT(notes(gone), HasSubstr("rounds come every COLLAB_SYNC_EVERY again"));
 }
 
 TEST_F(Round, DoneOfAnotherAttemptOrTermDoesNotCount) {
@@ -165,8 +110,8 @@ TEST_F(Round, ALostMemberIsLeftOut) {
 TEST_F(Round, AfterALossOwnersKeepTheirSlicesAndWhatTheyHoldStands) {
   const wire::Form form = c.form(1, 3);
   const wire::Form again = reformed(c.close(2));
-  EXPECT_EQ(again.participants[0], (wire::Participant{SiteId{0}, 1, AttemptId{1}}));
-  EXPECT_EQ(again.participants[1], (wire::Participant{SiteId{2}, 1, AttemptId{1}}));
+  EXPECT_EQ(again.participants[0], (wire::Participant{SiteId{0}, "paris", 1, AttemptId{1}}));
+  EXPECT_EQ(again.participants[1], (wire::Participant{SiteId{2}, "lima", 1, AttemptId{1}}));
   EXPECT_EQ(again.slices.front(), form.slices.front());
   EXPECT_EQ(again.slices.back(), form.slices.back());
   ASSERT_EQ(again.slices.size(), 4U);  // tokyo's, in two
@@ -200,7 +145,7 @@ TEST_F(Round, ASiteKnowsSinceWhenItsParametersStandStill) {
   ready.since = AttemptId{1};
   const wire::Form form = reformed(c.hear(9, ready));
   ASSERT_EQ(form.participants.size(), 3U);
-  EXPECT_EQ(form.participants[1], (wire::Participant{SiteId{1}, 1, AttemptId{1}}));
+  EXPECT_EQ(form.participants[1], (wire::Participant{SiteId{1}, "tokyo", 1, AttemptId{1}}));
 }
 
 TEST_F(Round, ASinceNobodyHasFormedYetDoesNotCount) {
@@ -231,7 +176,7 @@ TEST_F(Round, DecliningTakesTheMeanWithoutContributing) {
     EXPECT_EQ(told[i].second.text, "round 1 goes on without the contribution of tokyo: NaN in wte.weight");
   }
   const wire::Form again = reformed(actions);
-  EXPECT_EQ(again.participants[1], (wire::Participant{SiteId{1}, 0, AttemptId{1}}));
+  EXPECT_EQ(again.participants[1], (wire::Participant{SiteId{1}, "tokyo", 0, AttemptId{1}}));
   EXPECT_TRUE(c.hear(2, wire::Decline{RoundId{1}, AttemptId{1}, "late"}).empty());
 }
 
@@ -280,8 +225,8 @@ TEST_F(Round, WhoIsCutOffFromMostIsNotWaitedForWhoeverReportsIt) {
   }
   EXPECT_THAT(notes(actions), HasSubstr("[straggler] round 1 goes on without paris, which cannot exchange with the"));
   const wire::Form form = reformed(actions);
-  EXPECT_EQ(form.participants,
-            (std::vector<wire::Participant>{{SiteId{1}, 1, AttemptId{1}}, {SiteId{2}, 1, AttemptId{1}}}));
+  EXPECT_EQ(form.participants, (std::vector<wire::Participant>{{SiteId{1}, "tokyo", 1, AttemptId{1}},
+                                                               {SiteId{2}, "lima", 1, AttemptId{1}}}));
   EXPECT_EQ(owners_of(form), (std::set{SiteId{1}, SiteId{2}}));
   EXPECT_EQ(c.coordinator.members(), 3U);
 }
@@ -366,9 +311,8 @@ TEST_F(Round, ASiteWithAnotherAnchorIsRepairedFirst) {
   EXPECT_THAT(notes(actions), HasSubstr("[repair] tokyo holds another anchor of round 0"));
   ASSERT_EQ(sent<wire::Adopt>(actions).size(), 1U);
   EXPECT_EQ(sent<wire::Adopt>(actions)[0].first, LinkId{2});
-  EXPECT_EQ(
-      sent<wire::Adopt>(actions)[0].second,
-      (wire::Adopt{TermId{1}, RunId{7}, RoundId{0}, {SiteId{0}, SiteId{2}}, kRight, wire::Counted::kNo, kThree, true}));
+  EXPECT_EQ(sent<wire::Adopt>(actions)[0].second,
+            (wire::Adopt{TermId{1}, RunId{7}, RoundId{0}, {SiteId{0}, SiteId{2}}, kRight, wire::Counted::kNo, kThree}));
   static_cast<void>(c.hear(2, wire::Adopted{RunId{7}, RoundId{0}, kRight}));
   EXPECT_EQ(sent<wire::Form>(c.hear(2, H::ready(1))).size(), 3U);
 }
@@ -415,6 +359,17 @@ TEST_F(Round, NoAttemptWhileSomebodyJoins) {
   for (std::uint64_t link = 1; link <= 3; ++link) EXPECT_TRUE(sent<wire::Form>(c.hear(link, H::ready(1))).empty());
   EXPECT_TRUE(sent<wire::Form>(c.hear(4, wire::Adopted{RunId{7}, RoundId{0}, kRight})).empty());
   EXPECT_EQ(sent<wire::Form>(c.hear(4, H::ready(1))).size(), 4U);
+}
+
+TEST(RoundOfTwo, AWordThatCrossedARecessIsCorrected) {
+  H c;
+  c.gather({"paris", "tokyo"});
+  static_cast<void>(c.hear(1, H::ready(1, 10)));
+  ASSERT_EQ(sent<wire::Form>(c.hear(2, H::ready(1, 20))).size(), 2U);
+  EXPECT_TRUE(c.hear(2, H::ready(1, 20)).empty()) << "said twice";
+  const auto forms = sent<wire::Form>(c.hear(2, H::ready(1, 30)));
+  ASSERT_EQ(forms.size(), 2U);
+  EXPECT_EQ(forms[0].second.participants[1].weight, 30);
 }
 
 TEST(RoundWithoutAddress, WhoCannotBeDialledOwnsNothing) {

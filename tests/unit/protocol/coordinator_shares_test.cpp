@@ -280,21 +280,6 @@ TEST_F(Helped, AHelperThatIsReadyStartsNoClockAndIsNoMajority) {
   EXPECT_TRUE(sent<wire::Form>(passed).empty()) << "one of two sites is no majority, with the helper neither";
 }
 
-// It is ready all the time, and keeps nobody from a pace that was agreed on.
-TEST_F(Helped, AHelperThatIsReadyChangesNoPace) {
-  gather_with_helper();
-  wire::Ready thrifty = H::ready(1);
-  thrifty.budget.intervals = 40;
-  static_cast<void>(c.hear(1, thrifty));
-  static_cast<void>(c.hear(2, H::ready(1)));
-  form = sent<wire::Form>(c.hear(3, H::ready(1, 0))).at(0).second;
-  commit();
-  static_cast<void>(c.hear(3, H::ready(2, 0)));
-  const auto rosters = sent<wire::Roster>(c.hear(4, join_with("late", 2)));
-  ASSERT_FALSE(rosters.empty());
-  EXPECT_EQ(rosters.back().second.intervals, 40U);
-}
-
 TEST_F(Helped, ARoundWaitsForAHelperAsForASite) {
   gather_with_helper();
   static_cast<void>(c.hear(1, H::ready(1)));

@@ -9,7 +9,7 @@ namespace {
 using testing::HasSubstr;
 using H = CoordinatorHarness;
 
-const std::vector<wire::Voter> kThree{{SiteId{0}, "paris"}, {SiteId{1}, "tokyo"}, {SiteId{2}, "lima"}};
+const std::vector<wire::Voter> kThree = voters_of({"paris", "tokyo", "lima"});
 
 using Waiting = ThreeSites;
 
@@ -163,18 +163,30 @@ TEST_F(Waiting, WhoLeavesAgreesThatTheOthersGoOn) {
   EXPECT_EQ(reformed(c.hear(1, H::ready(1))).participants.size(), 1U);
 }
 
-TEST_F(Waiting, OneOfTwoThatReturnsUnderItsNameMakesAMajorityAgain) {
+// It accepts whatever the others do, and goes on doing so when another one is lost.
+TEST_F(Waiting, WhoHasLeftCountsForGood) {
   static_cast<void>(c.hear(3, wire::Leave{"trained to the end"}));
   static_cast<void>(c.close(2));
+  const wire::Form form = reformed(c.hear(1, H::ready(1)));
+  EXPECT_EQ(form.participants.size(), 1U);
+  EXPECT_EQ(form.voters, voters_of({"paris"})) << "and is no part of the next membership";
+}
+
+TEST(WaitingOfTwo, OneThatReturnsWithItsRecordMakesAMajorityAgain) {
+  H c;
+  c.gather({"paris", "tokyo"});
+  static_cast<void>(c.close(2));
   EXPECT_EQ(sent<wire::Recess>(c.hear(1, H::ready(1))).size(), 1U);
-  wire::Join fresh = join_of("tokyo");
-  fresh.offer.digest = kWrong;
-  const auto adopt = sent<wire::Adopt>(c.hear(5, fresh));
+  wire::Join back = member_of("tokyo", {RunId{7}, RoundId{0}, kRight}, voters_of({"paris", "tokyo"}));
+  back.offer = {RunId{0}, RoundId{0}, kWrong};  // not its anchor
+  const auto adopt = sent<wire::Adopt>(c.hear(5, back));
   ASSERT_EQ(adopt.size(), 1U);
   EXPECT_EQ(adopt[0].second.sources, std::vector{SiteId{0}});
   static_cast<void>(c.hear(5, wire::Adopted{RunId{7}, RoundId{0}, kRight}));
   static_cast<void>(c.hear(5, H::ready(1)));
-  EXPECT_EQ(reformed(c.hear(1, H::ready(1))).participants.size(), 2U);
+  const auto formed = sent<wire::Form>(c.hear(1, H::ready(1)));
+  ASSERT_EQ(formed.size(), 2U);
+  EXPECT_EQ(formed[0].second.participants.size(), 2U);
 }
 
 TEST_F(Waiting, AnExchangeThatStallsIsTriedOnceMoreThenGoesOnWithoutTheSlow) {

@@ -137,20 +137,5 @@ TEST_F(CoordinatorWays, AJoinerIsSentToThoseItCanReach) {
   EXPECT_EQ(adopts[0].second.sources, std::vector{SiteId{1}});
 }
 
-// Whose budget is to last gives no anchor while others can; that they cannot shows when the joiner's address was tried.
-TEST_F(CoordinatorWays, AJoinerThatCannotBeDialledAsksOneThatIsThriftyToo) {
-  for (const std::uint64_t link : {1, 2}) static_cast<void>(undialable(link));
-  wire::Ready thrifty = CoordinatorHarness::ready(1);
-  thrifty.budget.intervals = 4;
-  static_cast<void>(c.hear(3, thrifty));
-  const auto first = sent<wire::Adopt>(c.hear(4, join_of("oslo")));
-  ASSERT_EQ(first.size(), 1U);
-  EXPECT_EQ(first[0].second.sources, (std::vector{SiteId{0}, SiteId{1}}));
-  const auto then = sent<wire::Adopt>(undialable(4));
-  ASSERT_EQ(then.size(), 1U);
-  EXPECT_EQ(then[0].first, LinkId{4});
-  EXPECT_EQ(then[0].second.sources, std::vector{SiteId{2}});
-}
-
 }  // namespace
 }  // namespace collab::protocol

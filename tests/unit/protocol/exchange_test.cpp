@@ -18,7 +18,7 @@ ExchangePlan plan_for(std::uint32_t self, double weight_of_2 = 0, std::uint32_t 
   plan.window = plan.mean_window = window;
   plan.form.round = RoundId{1};
   plan.form.attempt = AttemptId{1};
-  plan.form.participants = {{SiteId{0}, 1}, {SiteId{1}, 3}, {SiteId{2}, weight_of_2}};
+  plan.form.participants = {{SiteId{0}, "a", 1}, {SiteId{1}, "b", 3}, {SiteId{2}, "c", weight_of_2}};
   plan.form.slices = {{SiteId{0}, {0, 2048}}, {SiteId{1}, {2048, 4096}}, {SiteId{2}, {4096, 5200}}};
   for (std::uint32_t site = 0; site < 3; ++site) {
     if (site != self) plan.peers.push_back(SiteId{site});
@@ -121,14 +121,14 @@ TEST(Exchange, WithoutWeightNothingIsSentButTheOwnSliceIsReduced) {
 
 TEST(Exchange, ALoneContributorReducesItsSliceAtOnce) {
   ExchangePlan plan = plan_for(0);
-  plan.form.participants = {{SiteId{0}, 1}, {SiteId{1}, 0}, {SiteId{2}, 0}};
+  plan.form.participants = {{SiteId{0}, "a", 1}, {SiteId{1}, "b", 0}, {SiteId{2}, "c", 0}};
   Exchange exchange(plan);
   EXPECT_EQ(only<ReduceChunk>(step(exchange, ExchangeStart{})).size(), 2U);
 }
 
 TEST(Exchange, AloneItIsDoneAtOnce) {
   ExchangePlan plan = plan_for(0);
-  plan.form.participants = {{SiteId{0}, 1}};
+  plan.form.participants = {{SiteId{0}, "a", 1}};
   plan.form.slices = {{SiteId{0}, {0, 5200}}};
   Exchange exchange(plan);
   const auto actions = step(exchange, ExchangeStart{});

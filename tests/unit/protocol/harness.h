@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -16,7 +18,21 @@ namespace collab::protocol {
 inline constexpr Digest kRight{1, 1};
 inline constexpr Digest kWrong{2, 2};
 
+inline constexpr Digest kModel{7, 7};  // the fingerprint of its description
+
 inline Duration seconds(double s) { return Duration(static_cast<Duration::rep>(s * 1e6)); }
+
+// The memory of the site of that name, from the first on; `lost`: how many it has lost.
+inline AcceptorId acceptor_of(const std::string& name, std::uint64_t lost = 0) {
+  std::uint64_t id = 1000 * (1 + lost);
+  for (const char c : name) id = 131 * id + static_cast<unsigned char>(c);
+  return AcceptorId{id};
+}
+inline std::vector<wire::Voter> voters_of(const std::vector<std::string>& names) {
+  std::vector<wire::Voter> voters;
+  for (std::uint32_t i = 0; i < names.size(); ++i) voters.push_back({SiteId{i}, names[i], acceptor_of(names[i])});
+  return voters;
+}
 
 inline wire::Join join_of(const std::string& name, std::uint32_t expected = 1) {
   wire::Join join;
@@ -25,7 +41,9 @@ inline wire::Join join_of(const std::string& name, std::uint32_t expected = 1) {
   join.expected_sites = expected;
   join.address = name + ":1";
   join.elements = 4096;
+  join.fingerprint = kModel;
   join.offer = {RunId{0}, RoundId{0}, kRight};
+  join.report.record.acceptor = acceptor_of(name);
   join.settings = {{"codec", "fp16"}, {"outer", "average"}};
   join.model = {{"wte.weight", "float32", {32, 128}, TensorKind::kAveraged, {}},
                 {"mask", "float32", {4}, TensorKind::kFrozen, {9, 9}}};
@@ -69,8 +87,19 @@ std::string notes(const std::vector<Action>& actions) {
 // For comparisons in which the membership does not matter.
 inline wire::Adopt without_voters(wire::Adopt adopt) {
   adopt.voters.clear();
-  adopt.remembers = false;
   return adopt;
+}
+
+// A join of a site that holds that anchor and remembers its membership.
+inline wire::Join member_of(const std::string& name, const wire::Offer& anchor, std::vector<wire::Voter> voters) {
+  wire::Join join = join_of(name, static_cast<std::uint32_t>(voters.size()));
+  join.offer = anchor;
+  wire::Record& record = join.report.record;
+  record.generation = join.generation;
+  record.fingerprint = join.fingerprint;
+  record.anchor = anchor;
+  record.voters = std::move(voters);
+  return join;
 }
 
 class CoordinatorHarness {
@@ -95,7 +124,42 @@ class CoordinatorHarness {
     invariants.coordinator_step("coordinator", event, actions);
     return actions;
   }
-  Actions hear(std::uint64_t link, wire::Message message) { return step(Received{LinkId{link}, std::move(message)}); }
+  // An Adopted that names no acceptor comes from the one that the site joined with, or is in another run.
+  Actions hear(std::uint64_t link, wire::Message message) {
+    if (const auto* join = std::get_if<wire::Join>(&message)) said[link] = *join;
+    if (auto* adopted = std::get_if<wire::Adopted>(&message); adopted != nullptr && said.count(link) != 0) {
+      const wire::Record& record = said.at(link).report.record;
+      const bool another = record.anchor.run.value != 0 && record.anchor.run != adopted->run;
+      if (adopted->acceptor.value == 0) adopted->acceptor = AcceptorId{record.acceptor.value + (another ? 1 : 0)};
+    }
+    return step(Received{LinkId{link}, std::move(message)});
+  }
+  // As the sites do that are asked for a promise, or to accept what is settled; but for those who are mute.
+  Actions elect(Actions actions) {
+    Actions seen;
+    const auto answer = [&](std::uint64_t link, wire::Message message, Actions& more) {
+      for (auto& action : hear(link, std::move(message))) more.push_back(std::move(action));
+    };
+    while (!actions.empty()) {
+      Actions more;
+      for (const auto& [link, prepare] : sent<wire::Prepare>(actions)) {
+        wire::Join& join = said.at(link.value);
+        if (no_promise.count(link.value) != 0 || prepare.term <= join.report.record.promised) continue;
+        join.report.record.promised = prepare.term;
+        answer(link.value, wire::Promise{prepare.term, join.offer, join.report}, more);
+      }
+      for (const auto& [link, accept] : sent<wire::Accept>(actions)) {
+        std::vector<wire::Proposal>& proposals = said.at(link.value).report.record.proposals;
+        std::erase_if(proposals, [&](const auto& p) { return p.settled.value != 0 && !accept.proposals.empty(); });
+        proposals.insert(proposals.end(), accept.proposals.begin(), accept.proposals.end());
+        if (no_accept.count(link.value) == 0) answer(link.value, wire::Accepted{accept.term}, more);
+      }
+      for (auto& action : actions) seen.push_back(std::move(action));
+      actions = std::move(more);
+    }
+    return seen;
+  }
+  Actions come(std::uint64_t link, const wire::Join& join) { return elect(hear(link, join)); }
   Actions close(std::uint64_t link) { return step(Closed{LinkId{link}, unavailable("reset")}); }
 
   // Ticks at every deadline until `until` has passed, with a heartbeat from `alive` every second.
@@ -138,6 +202,9 @@ class CoordinatorHarness {
   TimePoint now{};
   Invariants invariants;
   Coordinator coordinator;
+  std::map<std::uint64_t, wire::Join> said;  // on each link; in an election with what they have promised since
+  std::set<std::uint64_t> no_promise{};
+  std::set<std::uint64_t> no_accept{};
 };
 
 class SiteHarness {
@@ -150,7 +217,37 @@ class SiteHarness {
   }
 
   using Actions = std::vector<SiteAction>;
-  Actions step(const SiteEvent& event) { return site.step(now, event); }
+  // Records are durable at once, and other candidates lead nothing, unless a test wants to see to that itself.
+  Actions step(const SiteEvent& event) {
+    Actions actions = site.step(now, event);
+    if (!writes_wait) make_durable(actions);
+    if (!shows_inquiries) {
+      const auto is_inquiry = [](const SiteAction& action) {
+        const auto* dial = std::get_if<DialCoordinator>(&action);
+        return dial != nullptr && dial->inquiry;
+      };
+      for (auto n = std::erase_if(actions, is_inquiry); n > 0; --n) {
+        for (auto& action : site.step(now, DialFailed{std::nullopt, unavailable("refused"), true})) {
+          actions.push_back(std::move(action));
+        }
+      }
+    }
+    return actions;
+  }
+  // The records that are asked for, as written; what was held back until then follows.
+  void make_durable(Actions& actions) {
+    for (std::size_t i = 0; i < actions.size();) {
+      const auto* persist = std::get_if<Persist>(&actions[i]);
+      if (persist == nullptr) {
+        ++i;
+        continue;
+      }
+      durable = persist->record;
+      const Persisted written{persist->number, {}};
+      actions.erase(actions.begin() + static_cast<std::ptrdiff_t>(i));
+      for (auto& action : site.step(now, written)) actions.push_back(std::move(action));
+    }
+  }
   Actions hear(std::uint64_t link, wire::Message message) { return step(Received{LinkId{link}, std::move(message)}); }
   Actions tick(Duration after) {
     now += after;
@@ -199,13 +296,16 @@ class SiteHarness {
     wire::Join join = join_of(names[id]);
     if (names[id] == hidden) join.address.clear();
     join_as(id, names, std::move(join), hidden);
-    static_cast<void>(hear(1, wire::Adopt{TermId{1}, RunId{7}, RoundId{0}, {SiteId{id}}, kRight}));
+    static_cast<void>(hear(
+        1, wire::Adopt{TermId{1}, RunId{7}, RoundId{0}, {SiteId{id}}, kRight, wire::Counted::kNo, voters_of(names)}));
     static_cast<void>(step(AnchorInPlace{RunId{7}, RoundId{0}, kRight}));
   }
   static wire::Form form(std::uint64_t round, std::uint32_t attempt, std::uint32_t sites) {
-    wire::Form form{TermId{1}, RunId{7}, RoundId{round}, AttemptId{attempt}, {}, {}};
+    const std::vector<std::string> names{"paris", "tokyo", "lima", "oslo"};
+    wire::Form form{TermId{1}, 1, kModel, RunId{7}, RoundId{round}, AttemptId{attempt}, {}, {}, {}};
+    form.voters = voters_of({names.begin(), names.begin() + sites});
     for (std::uint32_t i = 0; i < sites; ++i) {
-      form.participants.push_back({SiteId{i}, 1.0});
+      form.participants.push_back({SiteId{i}, names.at(i), 1.0});
       form.slices.push_back({SiteId{i}, {i * kBlockElements, (i + 1) * kBlockElements}});
     }
     return form;
@@ -219,6 +319,9 @@ class SiteHarness {
   TimePoint now{};
   int ticks = 0;
   Site site;
+  bool writes_wait = false;      // Persist is left to the test
+  bool shows_inquiries = false;  // so are questions to other candidates
+  std::optional<wire::Record> durable{};
 };
 
 // Three that train.

@@ -15,12 +15,14 @@ class InvariantsTest : public testing::Test {
  protected:
   InvariantsTest() {
     form = {TermId{1},
+            1,
+            {},
             RunId{7},
             RoundId{1},
             AttemptId{1},
-            {{SiteId{0}, 1}, {SiteId{1}, 1}},
+            {{SiteId{0}, "paris", 1}, {SiteId{1}, "tokyo", 1}},
             {{SiteId{0}, {0, 4096}}},
-            {{SiteId{0}, "paris"}, {SiteId{1}, "tokyo"}}};
+            {{SiteId{0}, "paris", AcceptorId{1}}, {SiteId{1}, "tokyo", AcceptorId{2}}}};
     out(1, wire::Welcome{TermId{1}, SiteId{0}, 1, 1});
     out(2, wire::Welcome{TermId{1}, SiteId{1}, 1, 1});
     out(1, wire::Adopt{TermId{1}, RunId{7}, RoundId{0}, {SiteId{0}}, {1, 1}});

@@ -17,7 +17,7 @@ TEST(SiteJoin, DialsJoinsAdoptsTrains) {
   const auto keep = s.hear(1, wire::Adopt{TermId{1}, RunId{7}, RoundId{0}, {SiteId{0}}, kRight});
   EXPECT_EQ(all<KeepAnchor>(keep)[0].run, RunId{7});
   const auto done = s.step(AnchorInPlace{RunId{7}, RoundId{0}, kRight});
-  EXPECT_EQ(sent<wire::Adopted>(done)[0].second, (wire::Adopted{RunId{7}, RoundId{0}, kRight}));
+  EXPECT_EQ(sent<wire::Adopted>(done)[0].second, (wire::Adopted{RunId{7}, RoundId{0}, kRight, acceptor_of("paris")}));
   EXPECT_EQ(all<JoinDone>(done)[0].site, SiteId{0});
 }
 
@@ -318,33 +318,9 @@ TEST(SiteTrains, AnAnchorIsNotTakenWhileTheParametersMove) {
   s.become(1, {"paris", "tokyo"});
   const auto actions = s.hear(1, wire::Adopt{TermId{1}, RunId{7}, RoundId{3}, {SiteId{0}}, kWrong});
   EXPECT_TRUE(all<DialPeer>(actions).empty());
-  EXPECT_EQ(sent<wire::Adopted>(actions).at(0).second, (wire::Adopted{RunId{7}, RoundId{0}, kRight}));
+  EXPECT_EQ(sent<wire::Adopted>(actions).at(0).second,
+            (wire::Adopted{RunId{7}, RoundId{0}, kRight, acceptor_of("tokyo")}));
   EXPECT_EQ(sent<wire::Ready>(s.step(Trigger{8, 4})).at(0).second.round, RoundId{1});
-}
-
-TEST(SiteTerms, AGrantIsAPromise) {
-  SiteHarness s;
-  s.become(0, {"paris", "tokyo"});
-  static_cast<void>(s.step(Closed{LinkId{1}, unavailable("reset")}));
-  static_cast<void>(s.pass(seconds(1)));
-  EXPECT_EQ(sent<wire::Join>(s.step(CoordinatorConnected{LinkId{5}})).at(0).second.report.granted, TermId{1});
-  EXPECT_TRUE(sent<wire::Grant>(s.hear(5, wire::Propose{TermId{1}})).empty());
-  const auto grant = sent<wire::Grant>(s.hear(5, wire::Propose{TermId{4}}));
-  EXPECT_EQ(grant.at(0).second.term, TermId{4});
-  EXPECT_EQ(grant.at(0).second.offer, (wire::Offer{RunId{7}, RoundId{0}, kRight}));
-  const auto old = s.hear(5, wire::Welcome{TermId{3}, SiteId{0}, 1000, 60000});
-  EXPECT_THAT(all<Hangup>(old).at(0).why, HasSubstr("acts under term 3, and this site follows term 4"));
-}
-
-TEST(SiteTerms, ItsBudgetIsReportedAsItWasToldLast) {
-  SiteHarness s;
-  s.become(0, {"paris", "tokyo"});
-  const wire::Budget budget{.intervals = 5, .spent = 3'000, .total = 5'000, .rounds_left = 2};
-  static_cast<void>(s.step(Trigger{8, 4, {}, 0, 0, budget}));
-  static_cast<void>(s.step(Closed{LinkId{1}, unavailable("reset")}));
-  static_cast<void>(s.pass(seconds(1)));
-  EXPECT_EQ(sent<wire::Join>(s.step(CoordinatorConnected{LinkId{5}})).at(0).second.report.budget, budget);
-  EXPECT_EQ(sent<wire::Grant>(s.hear(5, wire::Propose{TermId{4}})).at(0).second.report.budget, budget);
 }
 
 TEST(SiteRejoin, ARefusalToAMemberThatComesBackIsTriedAgain) {
@@ -409,23 +385,34 @@ TEST(SiteGarbage, FromTheCoordinatorIsNamedAndIgnored) {
               HasSubstr("[ignored]"));
 }
 
-// Two that both stay away for long between their visits may never be there together.
-TEST(SiteJoin, WhoWaitsForAMajorityIsAwayForMomentsOnly) {
+// The first may answer after it was given up for the second: then it is the one this site is at.
+TEST(SiteJoin, ADialThatSucceedsLateIsKnownForWhatItIs) {
+  SiteHarness s;
+  static_cast<void>(s.step(Begin{join_of("tokyo")}));
+  const auto second = all<DialCoordinator>(s.pass(seconds(20)));
+  ASSERT_FALSE(second.empty());
+  EXPECT_EQ(second[0].candidate, 1U);
+  static_cast<void>(s.step(CoordinatorConnected{LinkId{5}, false, 0}));
+  static_cast<void>(s.step(Closed{LinkId{5}, unavailable("reset")}));
+  EXPECT_EQ(all<DialCoordinator>(s.pass(seconds(5))).at(0).candidate, 1U) << "the one after it";
+}
+
+// It says how many wait there with each heartbeat. One that says nothing is left soon: to ask another costs little.
+TEST(SiteJoin, WhoWaitsStaysWhereItIsAnswered) {
   SiteHarness s;
   s.become(0, {"paris", "tokyo"});
   static_cast<void>(s.step(Closed{LinkId{1}, unavailable("reset")}));
   static_cast<void>(s.pass(seconds(1)));
-  for (std::uint64_t visit = 5; visit < 15; ++visit) {
-    static_cast<void>(s.step(CoordinatorConnected{LinkId{visit}}));
-    std::vector<DialCoordinator> dials;
-    for (int waited = 0; waited < 120 && dials.empty(); ++waited) dials = all<DialCoordinator>(s.pass(seconds(1)));
-    ASSERT_FALSE(dials.empty());
-    const std::uint32_t elsewhere = dials[0].candidate;
-    const auto back = all<DialCoordinator>(s.step(DialFailed{{}, unavailable("refused")}));
-    const auto soon = back.empty() ? all<DialCoordinator>(s.pass(seconds(1))) : back;
-    ASSERT_FALSE(soon.empty()) << "visit " << visit;
-    EXPECT_NE(soon[0].candidate, elsewhere);
+  static_cast<void>(s.step(CoordinatorConnected{LinkId{5}}));
+  for (int second = 0; second < 100; ++second) {
+    const auto actions = s.pass(seconds(1));
+    EXPECT_EQ(sent<wire::Inquire>(actions).size(), 1U);
+    ASSERT_THAT(all<DialCoordinator>(actions), testing::IsEmpty());
+    static_cast<void>(s.hear(5, wire::Leads{false, 1, RunId{3}, RoundId{0}, 1}));
   }
+  const auto actions = s.pass(seconds(17));
+  ASSERT_EQ(all<DialCoordinator>(actions).size(), 1U);
+  EXPECT_EQ(all<DialCoordinator>(actions)[0].candidate, 1U);
 }
 
 TEST(SiteJoin, WhoFellSilentIsNotDialledFirst) {

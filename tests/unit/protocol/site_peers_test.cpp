@@ -66,14 +66,6 @@ TEST_F(Peers, AMemberThatIsGoneLosesItsLinks) {
   EXPECT_EQ(s.site.peer_of(LinkId{5}), std::nullopt);
 }
 
-TEST_F(Peers, ARosterTellsThePaceOrThatItIsAsItWas) {
-  wire::Roster roster = SiteHarness::roster({"paris", "tokyo", "lima"});
-  roster.intervals = 5;
-  EXPECT_EQ(all<PaceChanged>(s.hear(1, roster)).at(0).intervals, 5U);
-  roster.intervals = 0;
-  EXPECT_TRUE(all<PaceChanged>(s.hear(1, roster)).empty());
-}
-
 TEST_F(Peers, OfTwoLinksOfOneDiallerTheNewerStays) {
   accept(5);
   static_cast<void>(s.hear(6, hello(2, "lima")));

@@ -98,10 +98,19 @@ TEST_F(SiteRound, DoneThenCommitThenAppliedThenOn) {
   ASSERT_EQ(over.size(), 1U);
   EXPECT_EQ(over[0].members, (std::vector<std::string>{"paris", "tokyo"}));
   EXPECT_EQ(over[0].contributors, (std::vector<std::string>{"paris", "tokyo"}));
-  EXPECT_EQ(sent<wire::Adopted>(applied)[0].second, (wire::Adopted{RunId{7}, RoundId{1}, kWrong}));
+  EXPECT_EQ(sent<wire::Adopted>(applied)[0].second,
+            (wire::Adopted{RunId{7}, RoundId{1}, kWrong, acceptor_of("tokyo")}));
   const auto next = sent<wire::Ready>(s.step(Trigger{9, 5}));
   EXPECT_EQ(next[0].second.round, RoundId{2});
   EXPECT_EQ(next[0].second.state, kWrong);
+}
+
+TEST_F(SiteRound, TheCommitTellsThePeriodToTheNextRound) {
+  complete();
+  wire::Commit agreed = commit;
+  agreed.intervals = 5;
+  static_cast<void>(s.hear(1, agreed));
+  EXPECT_EQ(all<RoundDone>(s.step(Applied{RoundId{1}, kRight})).at(0).intervals, 5U);
 }
 
 TEST_F(SiteRound, OlderOrForeignFormsAreIgnored) {
@@ -157,7 +166,7 @@ TEST_F(SiteRound, NothingStandsUnderAnotherNumber) {
 TEST_F(SiteRound, WhoIsNotHereIsNeitherLinkedNorAsked) {
   s.link_to(0, "paris", 2);
   wire::Form form = H::form(1, 2, 2);
-  form.participants.push_back({SiteId{2}, 1.0, AttemptId{1}, false});
+  form.participants.push_back({SiteId{2}, "lima", 1.0, AttemptId{1}, false});
   const auto start = all<StartExchange>(s.hear(1, form));
   ASSERT_EQ(start.size(), 1U);
   EXPECT_EQ(start[0].links, (std::vector<LinkId>{LinkId{2}, LinkId{0}, LinkId{0}}));
@@ -169,7 +178,7 @@ TEST_F(SiteRound, WhatWhoIsNotHereHasLeftIsReportedThoughItIsBack) {
   s.link_to(0, "paris", 2);
   lima_comes(3);
   wire::Form form = H::form(1, 2, 2);
-  form.participants.push_back({SiteId{2}, 1.0, AttemptId{1}, false});
+  form.participants.push_back({SiteId{2}, "lima", 1.0, AttemptId{1}, false});
   ASSERT_EQ(all<StartExchange>(s.hear(1, form)).size(), 1U);
   const auto actions = s.step(ExchangeFailed{RoundId{1}, AttemptId{2}, SiteId{2}, "not here whole"});
   ASSERT_EQ(sent<wire::Unreached>(actions).size(), 1U);
@@ -269,8 +278,8 @@ TEST_F(SiteRound, WhatMayHaveBeenCommittedIsSetAsideBeforeTrainingOn) {
   const auto join = sent<wire::Join>(s.step(CoordinatorConnected{LinkId{5}}));
   ASSERT_EQ(join.size(), 1U);
   EXPECT_TRUE(join[0].second.report.training);
-  ASSERT_EQ(join[0].second.report.prepared.size(), 1U);
-  EXPECT_TRUE(join[0].second.report.prepared[0].done);
+  ASSERT_EQ(join[0].second.report.record.proposals.size(), 1U);
+  EXPECT_TRUE(join[0].second.report.record.proposals[0].accepted);
   static_cast<void>(s.hear(5, wire::Welcome{TermId{2}, SiteId{1}, 1000, 60000}));
   EXPECT_TRUE(
       all<ApplyCommit>(s.hear(5, wire::Commit{TermId{2}, RunId{7}, RoundId{1}, AttemptId{1}, {SiteId{0}, SiteId{1}}}))

@@ -29,7 +29,7 @@ wire::Form form_of(const std::vector<double>& weights, std::vector<std::uint64_t
   wire::Form form;
   bounds.push_back(kElements);
   for (std::uint32_t i = 0; i < weights.size(); ++i) {
-    form.participants.push_back({SiteId(i), weights[i]});
+    form.participants.push_back({SiteId(i), std::to_string(i), weights[i]});
     if (bounds[i] < bounds[i + 1]) form.slices.push_back({SiteId(i), range_of(bounds[i], bounds[i + 1])});
   }
   return form;

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,6 +14,8 @@
 #include <numeric>
 
 #include "core/base/digest.h"
+#include "core/wire/encoding.h"
+#include "tests/unit/runtime/disks.h"
 
 namespace collab {
 namespace {
@@ -39,8 +42,10 @@ class StateFileTest : public ::testing::Test {
     header_.fingerprint = {3, 4};
     header_.elements = 1000;
     header_.outer_state = true;
-    header_.term = TermId{5};
-    header_.voters = {{SiteId{0}, "paris"}, {SiteId{2}, "oslo"}};
+    header_.record.acceptor = AcceptorId{11};
+    header_.record.promised = TermId{5};
+    header_.record.anchor = {header_.run, header_.round, header_.digest};
+    header_.record.voters = {{SiteId{0}, "paris", AcceptorId{11}}, {SiteId{2}, "oslo", AcceptorId{12}}};
     header_.model = {{"wte.weight", "float32", {10, 90}, TensorKind::kAveraged, {}},
                      {"mask", "bool", {}, TensorKind::kFrozen, {5, 6}}};
   }
@@ -94,11 +99,53 @@ std::size_t header_bytes_of(const std::vector<char>& file) {
   return bytes;
 }
 
-// Says that its header is of an older format, with the hash these have.
-void seal_as(std::vector<char>& file, int format) {
+// Up to format 6 the membership was by name alone: in place of the record.
+void turn_record_into_names(std::vector<char>& file, const wire::Record& record) {
+  const std::vector<std::byte> encoded = wire::encode_record(record);
+  const auto same = [](char a, std::byte b) { return static_cast<std::byte>(a) == b; };
+  const auto at = std::search(file.begin(), file.end(), encoded.begin(), encoded.end(), same);
+  ASSERT_NE(at, file.end());
+  std::vector<char> names;
+  const auto number = [&](std::uint64_t value, int bytes) {
+    for (int i = 0; i < bytes; ++i) names.push_back(static_cast<char>(value >> (8 * i)));
+  };
+  number(record.promised.value, 8);
+  number(record.voters.size(), 4);
+  for (const wire::Voter& voter : record.voters) {
+    number(voter.site.value, 4);
+    number(voter.name.size(), 2);
+    names.insert(names.end(), voter.name.begin(), voter.name.end());
+  }
+  number(0, 4);  // branches
+  const auto rest = file.erase(at, at + static_cast<std::ptrdiff_t>(encoded.size()));
+  file.insert(rest, names.begin(), names.end());
+}
+
+// The same state in an older format, as that one's writer had it. Formats 4 and 5 told for how many intervals what was
+// sent had lasted, format 3 had no account of what was sent, format 2 no list of residuals either.
+void turn_into(std::vector<char>& file, int format, const wire::Record& record) {
+  constexpr std::size_t kHeaderAt = 24;
+  const auto padded = [](std::size_t header) { return (kHeaderAt + header + 63) / 64 * 64; };
+  std::size_t header_bytes = header_bytes_of(file);
+  const std::vector<char> vectors(file.begin() + static_cast<std::ptrdiff_t>(padded(header_bytes)), file.end());
+  file.resize(kHeaderAt + header_bytes);
+  turn_record_into_names(file, record);
+  const std::string name = "wte.weight";
+  const auto model = std::search(file.begin(), file.end(), name.begin(), name.end()) - 2 - 4;  // its count and length
+  if (format == 4 || format == 5) {
+    file.insert(model - 8, 8, 'i');
+  } else if (format < 4) {
+    file.erase(model - (format == 3 ? 16 : 20), model);
+  }
+  header_bytes = file.size() - kHeaderAt;
   file[8] = static_cast<char>(format);
-  const std::uint64_t hash = hash64(std::as_bytes(std::span(file).subspan(24, header_bytes_of(file))));
+  for (std::size_t i = 0; i < 4; ++i) file[12 + i] = static_cast<char>(header_bytes >> (8 * i));
+  std::vector<char> hashed(file.begin() + 8, file.begin() + (format >= 5 ? 12 : 8));
+  hashed.insert(hashed.end(), file.begin() + kHeaderAt, file.end());
+  const std::uint64_t hash = hash64(std::as_bytes(std::span(hashed)));
   for (std::size_t i = 0; i < 8; ++i) file[16 + i] = static_cast<char>(hash >> (8 * i));
+  file.resize(padded(header_bytes), '\0');
+  file.insert(file.end(), vectors.begin(), vectors.end());
 }
 
 TEST_F(StateFileTest, ComesBackAsWritten) {
@@ -109,8 +156,7 @@ TEST_F(StateFileTest, ComesBackAsWritten) {
   EXPECT_EQ(got_.run, header_.run);
   EXPECT_EQ(got_.round, header_.round);
   EXPECT_EQ(got_.digest, header_.digest);
-  EXPECT_EQ(got_.term, TermId{5});
-  EXPECT_EQ(got_.voters, header_.voters);
+  EXPECT_EQ(got_.record, header_.record);
   EXPECT_EQ(got_.fingerprint, header_.fingerprint);
   ASSERT_EQ(got_.model.size(), 2U);
   EXPECT_EQ(got_.model[0].name, "wte.weight");
@@ -129,7 +175,7 @@ TEST_F(StateFileTest, BuffersLeftOutAreToldApartFromFrozenOnes) {
   EXPECT_EQ(got_.model[2].kind, TensorKind::kLeftOut);
   EXPECT_EQ(got_.model[2].digest, (Digest{7, 8}));
   std::vector<char> older = bytes();
-  seal_as(older, 4);  // which had no such thing
+  turn_into(older, 4, header_.record);  // which had no such thing
   put(older);
   EXPECT_THAT(read().message(), HasSubstr("kind: expected at most 1"));
 }
@@ -180,34 +226,23 @@ TEST_F(StateFileTest, AResidualThatCannotBeIsRefused) {
   for (const Ranges& ranges : {Ranges{{5, 5}}, Ranges{{0, 1001}}, Ranges{{0, 9}, {8, 10}}, Ranges{{9, 10}, {0, 2}}}) {
     EXPECT_THAT(refused([&](ResidualRecord& r) { r.units.of_mean = ranges; }), HasSubstr("residual.of_mean"));
   }
-  EXPECT_THAT(refused([](ResidualRecord& r) { r.digest.lo ^= 1; }), HasSubstr("its residual has digest"));
-  EXPECT_THAT(refused([this](ResidualRecord& r) {
-                residual_[7] = std::numeric_limits<float>::quiet_NaN();
-                r.digest = digest_of_vector(residual_);
-              }),
+  EXPECT_THAT(refused([this](ResidualRecord&) { residual_[7] = std::numeric_limits<float>::quiet_NaN(); }),
               HasSubstr("NaN"));
+  residual_[7] = 0;
+  ASSERT_TRUE(write().ok());
+  std::vector<char> flipped = bytes();
+  flipped.back() = static_cast<char>(flipped.back() ^ 1);  // it is the last of the vectors
+  put(flipped);
+  EXPECT_THAT(read().message(), HasSubstr("its residual has digest"));
 }
 
 class OlderStateFile : public StateFileTest, public ::testing::WithParamInterface<int> {};
 
-// Format 4 knows no buffers left out, format 3 has no account of what was sent either, format 2 no list of residuals:
-// so many zeros less in the header, before the model.
 TEST_P(OlderStateFile, IsRead) {
+  header_.egress = {123'456'789'012, 5'000};
   ASSERT_TRUE(write().ok());
   std::vector<char> file = bytes();
-  const std::size_t less = GetParam() == 4 ? 0 : GetParam() == 3 ? 24 : 28;
-  std::size_t header_bytes = header_bytes_of(file);
-  const std::string name = "wte.weight";
-  const auto model = std::search(file.begin(), file.end(), name.begin(), name.end()) - 2 - 4;  // its count and length
-  const auto padded = [](std::size_t header) { return (24 + header + 63) / 64 * 64; };
-  const std::vector<char> vectors(file.begin() + static_cast<std::ptrdiff_t>(padded(header_bytes)), file.end());
-  file.erase(model - static_cast<std::ptrdiff_t>(less), model);
-  header_bytes -= less;
-  file.resize(24 + header_bytes);
-  file.resize(padded(header_bytes), '\0');
-  file.insert(file.end(), vectors.begin(), vectors.end());
-  for (std::size_t i = 0; i < 4; ++i) file[12 + i] = static_cast<char>(header_bytes >> (8 * i));
-  seal_as(file, GetParam());
+  turn_into(file, GetParam(), header_.record);
   put(file);
   const Status status = read();
   ASSERT_TRUE(status.ok()) << status.to_string();
@@ -215,12 +250,15 @@ TEST_P(OlderStateFile, IsRead) {
   EXPECT_EQ(got_outer_, outer_);
   EXPECT_EQ(got_.model.size(), 2U);
   EXPECT_TRUE(got_.residual.empty());
-  EXPECT_EQ(got_.egress, protocol::Egress());
+  EXPECT_EQ(got_.record.promised, TermId{5});
+  ASSERT_EQ(got_.record.voters.size(), 2U);
+  EXPECT_EQ(got_.record.voters[1], (wire::Voter{SiteId{2}, "oslo"})) << "by which memory is not known";
+  EXPECT_EQ(got_.egress, GetParam() >= 4 ? header_.egress : protocol::Egress());
 }
-INSTANTIATE_TEST_SUITE_P(Formats, OlderStateFile, ::testing::Values(2, 3, 4));
+INSTANTIATE_TEST_SUITE_P(Formats, OlderStateFile, ::testing::Values(2, 3, 4, 5, 6));
 
 TEST_F(StateFileTest, WhatWasSentIsKept) {
-  header_.egress = {123'456'789'012, 77, 5'000};
+  header_.egress = {123'456'789'012, 5'000};
   ASSERT_TRUE(write().ok());
   ASSERT_TRUE(read().ok());
   EXPECT_EQ(got_.egress, header_.egress);
@@ -321,7 +359,7 @@ TEST_F(StateFileTest, AnotherFormatIsRefusedWithBothVersions) {
   const Status status = read();
   EXPECT_EQ(status.code(), StatusCode::kRefused);
   EXPECT_THAT(status.message(), HasSubstr("format 9"));
-  EXPECT_THAT(status.message(), HasSubstr("formats 2 to 5"));
+  EXPECT_THAT(status.message(), HasSubstr("formats 2 to 7"));
 }
 
 TEST_F(StateFileTest, VectorsOfAnotherLengthAreRefused) {
@@ -340,6 +378,31 @@ TEST_F(StateFileTest, AFileReplacedBetweenHeaderAndVectorsIsNoticed) {
   header_.round = RoundId{18};
   ASSERT_TRUE(write().ok());
   EXPECT_EQ(read_state_into(path_, **before, anchor_, outer_).code(), StatusCode::kUnavailable);
+}
+
+TEST_F(StateFileTest, AProcessThatEndsAtAnyCallLeavesTheOldStateOrTheNew) {
+  ASSERT_TRUE(write().ok());
+  for (int at = 1;; ++at) {
+    header_.round = RoundId{18};
+    const pid_t child = ::fork();
+    if (child == 0) {
+      testing::DyingDisk disk(at);
+      const auto zeros = [](StatePart, std::uint64_t, std::span<float> out) {
+        std::ranges::fill(out, 0.0F);
+        return true;
+      };
+      header_.digest =
+          digest_of_state(digest_of_vector(std::vector<float>(1000)), digest_of_vector(std::vector<float>(1000)));
+      ::_exit(write_state(disk, path_, header_, zeros).ok() ? 0 : 1);
+    }
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    ASSERT_TRUE(read().ok()) << at;
+    if (WEXITSTATUS(status) == 0) break;
+    ASSERT_EQ(WEXITSTATUS(status), testing::DyingDisk::kStatus);
+  }
+  EXPECT_EQ(got_.round, RoundId{18});
+  EXPECT_EQ(got_anchor_, std::vector<float>(1000));
 }
 
 TEST_F(StateFileTest, NamesThatAreTooLongAreRefusedBeforeAnythingIsWritten) {

@@ -64,10 +64,12 @@ struct Body {
 
 Form two_sites() {
   return {TermId(1),
+          1,
+          {},
           RunId(2),
           RoundId(3),
           AttemptId(1),
-          {{SiteId(0), 1.0}, {SiteId(5), 2.0}},
+          {{SiteId(0), "paris", 1.0}, {SiteId(5), "oslo", 2.0}},
           {{SiteId(5), {0, 1024}}, {SiteId(0), {1024, 2000}}}};
 }
 Form changed(const std::function<void(Form&)>& change) {
@@ -218,9 +220,9 @@ TEST(Counts, FormsAreBounded) {
   form.slices.push_back({SiteId(5), {kMaxSlices, kMaxSlices + 1}});
   expect_not_sent(form, "slices: expected at most 4096 entries, got 4097");
   form = two_sites();
-  for (std::uint32_t i = 6; form.participants.size() < kMaxSites; ++i) form.participants.push_back({SiteId(i), 0});
+  for (std::uint32_t i = 6; form.participants.size() < kMaxSites; ++i) form.participants.push_back({SiteId(i), "", 0});
   expect_travels(form);
-  form.participants.push_back({SiteId(1'000'000), 0});
+  form.participants.push_back({SiteId(1'000'000), "", 0});
   expect_not_sent(form, "participants: expected at most 4096 entries, got 4097");
 }
 
@@ -231,6 +233,16 @@ TEST(Counts, AClaimWithoutItsBytesIsRefusedAtOnce) {
   const Commit one{TermId(1), RunId(1), RoundId(1), AttemptId(1), {}};
   EXPECT_THAT(refusal_of(one, Body().u64(1).u64(1).u64(1).u32(1).u32(0xFFFF'FFFF).bytes),
               HasSubstr("Commit.contributors: expected at most 4096 entries, got 4294967295"));
+}
+
+TEST(Counts, WhoIsForgottenIsNoMoreThanASwarm) {
+  Forget forget{std::vector<std::string>(kMaxSites, "paris")};
+  expect_travels(forget);
+  forget.sites.emplace_back("oslo");
+  expect_not_sent(forget, "sites: expected at most 4096 entries, got 4097");
+  expect_not_sent(Forget{{std::string(257, 'a')}}, "sites[0]: expected UTF-8 text of at most 256 bytes");
+  EXPECT_THAT(refusal_of(Forget{}, Body().u32(4096).bytes),
+              HasSubstr("Forget.sites: expected 4096 entries of at least 2 bytes, got 0 bytes"));
 }
 
 TEST(Counts, AMessageFitsAFrame) {
@@ -254,6 +266,7 @@ TEST(Rules, ACommitIsOfAnAttemptAndMayCountNobody) {
   expect_travels(Commit{TermId(1), RunId(1), RoundId(1), AttemptId(1), {}});
   expect_not_sent(Commit{TermId(1), RunId(1), RoundId(1), AttemptId(0), {}}, "attempt: expected one above 0");
   expect_not_sent(Commit{TermId(1), RunId(1), RoundId(1), AttemptId(1), {}, kMaxIntervals + 1}, "intervals: expected");
+  expect_not_sent(Commit{TermId(1), RunId(1), RoundId(1), AttemptId(1), {}, 0}, "intervals: expected at least 1");
 }
 
 TEST(Rules, AFormHasParticipantsAndVotersInOrder) {
@@ -277,32 +290,52 @@ TEST(Rules, NothingIsExchangedWhereNobodyHasAWeight) {
   }));
 }
 
-TEST(Rules, AReportIsAsSoundAsItsParts) {
+TEST(Rules, ARecordIsAsSoundAsItsParts) {
   Join join;
-  join.report.voters = {{SiteId(1), "a"}, {SiteId(1), "b"}};
+  Record& record = join.report.record;
+  record.voters = {{SiteId(1), "a"}, {SiteId(1), "b"}};
   expect_not_sent(join, "voters[1]");
-  join.report.voters.clear();
-  join.report.prepared = {{two_sites(), true, {{}}}};
-  expect_not_sent(join, "prepared.slices: expected 2 digests, got 1");
-  join.report.prepared[0].slices.resize(2);
+  record.voters.clear();
+  record.proposals = {{two_sites(), true, {{}}}};
+  expect_not_sent(join, "proposal.slices: expected 2 digests, got 1");
+  record.proposals[0].slices.resize(2);
   expect_travels(join);
-  join.report.prepared[0].form.participants.clear();
+  record.proposals[0].accepted = false;
+  expect_not_sent(join, "proposal.slices: expected 0 digests, got 2");
+  record.proposals = {{two_sites()}, {two_sites(), true, {{}, {}}, TermId(3)}};
+  expect_travels(join);
+  record.proposals[1].form.participants.clear();
   expect_not_sent(join, "participants: expected at least one");
-  join.report.prepared = {{two_sites()}, {two_sites(), false, {{}, {}}, TermId(3)}};
+  record.proposals = {{two_sites()}, {two_sites()}, {two_sites()}};
+  expect_not_sent(join, "proposals: expected at most 2 entries, got 3");
+  record.proposals.clear();
+  record.recent.assign(kMaxRecent, Past{RunId(1), RoundId(1), AttemptId(1), {"a"}, {}});
   expect_travels(join);
-  join.report.prepared[1].slices.pop_back();
-  expect_not_sent(join, "prepared.slices: expected 2 digests, got 1");
-  join.report.prepared = {{two_sites()}, {two_sites()}, {two_sites()}};
-  expect_not_sent(join, "prepared: expected at most 2 entries, got 3");
-  Propose propose{TermId(3), {{two_sites(), true, {{}, {}}, TermId(3)}}};
-  expect_travels(propose);
-  propose.term = TermId(4);
-  expect_not_sent(propose, "confirms: expected term 4, got 3");
-  Grant grant;
-  grant.report.recent.assign(kMaxRecent, Commit{TermId(1), RunId(1), RoundId(1), AttemptId(1), {}});
-  expect_travels(grant);
-  grant.report.recent.emplace_back();
-  expect_not_sent(grant, "attempt: expected one above 0");
+  record.recent[0].attempt = AttemptId(0);
+  expect_not_sent(join, "recent.attempt: expected one above 0, got 0");
+  record.recent.assign(kMaxRecent + 1, Past{RunId(1), RoundId(1), AttemptId(1), {}, {}});
+  expect_not_sent(join, "recent: expected at most 8 entries, got 9");
+}
+
+TEST(Rules, APromisesRecordIsNoLessSound) {
+  Promise promise{TermId(3), {}, {}};
+  expect_travels(promise);
+  promise.report.record.voters = {{SiteId(2), "a"}, {SiteId(1), "b"}};
+  expect_not_sent(promise, "voters[1]");
+}
+
+TEST(Rules, WhatIsToBeAcceptedIsAcceptedUnderThatTerm) {
+  Accept accept{TermId(3), {{two_sites(), true, {{}, {}}, TermId(3)}}};
+  expect_travels(accept);
+  expect_travels(Accept{TermId(3)});
+  accept.term = TermId(4);
+  expect_not_sent(accept, "proposals: expected one that is accepted and settled under term 4, got term 3");
+  accept = {TermId(3), {{two_sites(), false, {}, TermId(3)}}};
+  expect_not_sent(accept, "proposals: expected one that is accepted and settled under term 3");
+  accept = {TermId(3), {{two_sites(), true, {{}}, TermId(3)}}};
+  expect_not_sent(accept, "proposal.slices: expected 2 digests, got 1");
+  accept.proposals.assign(2, {two_sites(), true, {{}, {}}, TermId(3)});
+  expect_not_sent(accept, "proposals: expected at most 1 entries, got 2");
 }
 
 TEST(Rules, SlicesCoverTheVectorWithoutGaps) {

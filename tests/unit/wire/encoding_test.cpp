@@ -118,6 +118,45 @@ TEST_P(EveryMessage, AcceptsOnlyWhatItWouldSend) {
   }
 }
 
+// ---- a record by itself ------------------------------------------------------------------------------
+
+TEST(RecordBytes, ComeBackAsTheyWereWritten) {
+  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+    Prng prng(seed);
+    const Record record = random_record(prng);
+    const Bytes bytes = encode_record(record);
+    const auto decoded = decode_record(bytes);
+    ASSERT_TRUE(decoded.ok()) << "seed " << seed << ": " << decoded.status().message();
+    EXPECT_EQ(*decoded, record);
+  }
+}
+
+TEST(RecordBytes, CutOrLongerTheyAreCorrupt) {
+  Prng prng(7);
+  Bytes bytes = encode_record(random_record(prng));
+  for (std::size_t size = 0; size < bytes.size(); ++size) {
+    const auto decoded = decode_record(std::span(bytes).first(size));
+    ASSERT_FALSE(decoded.ok()) << size;
+    EXPECT_EQ(decoded.status().code(), StatusCode::kCorrupt);
+  }
+  bytes.push_back(std::byte{0});
+  EXPECT_FALSE(decode_record(bytes).ok());
+}
+
+TEST(RecordBytes, RulesThatARecordBreaksAreNamed) {
+  Record record;
+  record.voters = {{SiteId{0}, "paris"}, {SiteId{1}, "oslo"}};
+  Bytes bytes = encode_record(record);
+  const std::string name = "oslo";
+  const auto at = std::search(bytes.begin(), bytes.end(), std::as_bytes(std::span(name)).begin(),
+                              std::as_bytes(std::span(name)).end());
+  ASSERT_NE(at, bytes.end());
+  *(at - 6) = std::byte{0};  // its number
+  const auto decoded = decode_record(bytes);
+  ASSERT_FALSE(decoded.ok());
+  EXPECT_THAT(decoded.status().message(), HasSubstr("voters[1]: expected a site above site 0"));
+}
+
 // ---- the header --------------------------------------------------------------------------------------
 
 TEST(Header, AnotherVersionIsRefusedWithBoth) {

@@ -59,15 +59,26 @@ ModelEntry draw_entry(Prng& prng) {
 
 std::vector<Voter> draw_voters(Prng& prng) {
   std::vector<Voter> voters;
-  for (const SiteId site : draw_sites(prng, 0)) voters.push_back({site, draw_text(prng, kMaxNameBytes)});
+  for (const SiteId site : draw_sites(prng, 0)) {
+    voters.push_back({site, draw_text(prng, kMaxNameBytes), draw_id<AcceptorId>(prng), prng.chance(0.2)});
+  }
   return voters;
 }
 
 void draw(Prng& prng, Form& m) {
-  m = {draw_id<TermId>(prng), draw_id<RunId>(prng), draw_id<RoundId>(prng), draw_id<AttemptId>(prng), {}, {},
+  m = {draw_id<TermId>(prng),
+       draw_number<std::uint32_t>(prng),
+       draw_digest(prng),
+       draw_id<RunId>(prng),
+       draw_id<RoundId>(prng),
+       draw_id<AttemptId>(prng),
+       {},
+       {},
        draw_voters(prng)};
   const auto sites = draw_sites(prng, 1);
-  for (const SiteId site : sites) m.participants.push_back({site, draw_weight(prng), draw_id<AttemptId>(prng)});
+  for (const SiteId site : sites) {
+    m.participants.push_back({site, draw_text(prng, kMaxNameBytes), draw_weight(prng), draw_id<AttemptId>(prng)});
+  }
   if (prng.chance(0.2)) {  // nobody has a weight
     for (Participant& participant : m.participants) participant.weight = 0;
     return;
@@ -91,28 +102,17 @@ void draw(Prng& prng, Commit& m) {
   m.round = draw_id<RoundId>(prng);
   m.attempt = AttemptId(1 + static_cast<std::uint32_t>(prng.below(100)));
   m.contributors = draw_sites(prng, 0);
-  m.intervals = static_cast<std::uint32_t>(prng.below(kMaxIntervals + 1));
+  m.intervals = 1 + static_cast<std::uint32_t>(prng.below(kMaxIntervals));
 }
-Report draw_report(Prng& prng) {
-  Report report{draw_id<TermId>(prng), prng.chance(0.5), prng.chance(0.5), draw_voters(prng), {}, {}};
-  if (prng.chance(0.5)) {
-    Prepared prepared;
-    draw(prng, prepared.form);
-    prepared.done = prng.chance(0.5);
-    if (prng.chance(0.3)) prepared.confirmed = TermId{1 + prng.below(9)};
-    const bool has_slices = prepared.done || prepared.confirmed.value > 0;
-    if (has_slices) prepared.slices.resize(prepared.form.slices.size(), draw_digest(prng));
-    report.prepared.push_back(std::move(prepared));
-  }
-  report.recent.resize(prng.below(kMaxRecent + 1));
-  for (Commit& commit : report.recent) draw(prng, commit);
-  return report;
+Proposal draw_proposal(Prng& prng) {
+  Proposal proposal;
+  draw(prng, proposal.form);
+  proposal.accepted = prng.chance(0.5);
+  if (proposal.accepted) proposal.slices.resize(proposal.form.slices.size(), draw_digest(prng));
+  if (prng.chance(0.3)) proposal.settled = draw_id<TermId>(prng);
+  return proposal;
 }
-
-std::vector<Branch> draw_branch(Prng& prng) {
-  if (prng.chance(0.5)) return {};
-  return {{draw_id<RunId>(prng), draw_id<RunId>(prng), draw_number<std::uint64_t>(prng)}};
-}
+Report draw_report(Prng& prng) { return {random_record(prng), prng.chance(0.5), prng.chance(0.5), prng.chance(0.5)}; }
 
 void draw(Prng& prng, Join& m) {
   m.swarm = draw_text(prng, kMaxNameBytes);
@@ -123,22 +123,23 @@ void draw(Prng& prng, Join& m) {
   m.helper = prng.chance(0.2);
   m.generation = 1 + draw_number<std::uint32_t>(prng, 1'000'000);
   m.elements = draw_number<std::uint64_t>(prng, kMaxElements);
-  m.offer = {draw_id<RunId>(prng), draw_id<RoundId>(prng), draw_digest(prng), draw_branch(prng)};
+  m.fingerprint = draw_digest(prng);
+  m.offer = {draw_id<RunId>(prng), draw_id<RoundId>(prng), draw_digest(prng)};
   m.report = draw_report(prng);
   for (std::size_t i = prng.below(6); i > 0; --i) m.settings.push_back({draw_text(prng, 30), draw_text(prng, 30)});
   for (std::size_t i = prng.below(6); i > 0; --i) m.model.push_back(draw_entry(prng));
   m.resumed = prng.chance(0.5);
   m.init_from = draw_text(prng, kMaxNameBytes);
 }
-void draw(Prng& prng, Adopted& m) { m = {draw_id<RunId>(prng), draw_id<RoundId>(prng), draw_digest(prng)}; }
+void draw(Prng& prng, Adopted& m) {
+  m = {draw_id<RunId>(prng), draw_id<RoundId>(prng), draw_digest(prng), draw_id<AcceptorId>(prng)};
+}
 void draw(Prng& prng, Ready& m) {
   m = {draw_id<RoundId>(prng),           draw_weight(prng), draw_number<std::uint64_t>(prng),
        draw_number<std::uint64_t>(prng), draw_digest(prng), draw_id<AttemptId>(prng)};
   for (std::uint64_t i = prng.below(5); i > 0; --i) m.sketch.push_back(draw_number<std::uint32_t>(prng));
   m.up_kbit = static_cast<std::uint32_t>(prng.below(kMaxRateKbit + 1));
   m.down_kbit = static_cast<std::uint32_t>(prng.below(kMaxRateKbit + 1));
-  m.budget = {static_cast<std::uint32_t>(prng.below(kMaxIntervals + 1)), draw_number<std::uint64_t>(prng),
-              draw_number<std::uint64_t>(prng), draw_number<std::uint64_t>(prng)};
 }
 void draw(Prng& prng, Decline& m) {
   m = {draw_id<RoundId>(prng), draw_id<AttemptId>(prng), draw_text(prng, kMaxReasonBytes)};
@@ -169,24 +170,27 @@ void draw(Prng& prng, Adopt& m) {
   m = {draw_id<TermId>(prng), draw_id<RunId>(prng), draw_id<RoundId>(prng),
        draw_sites(prng, 1),   draw_digest(prng),    static_cast<Counted>(prng.below(3)),
        draw_voters(prng)};
-  m.branch = draw_branch(prng);
-  m.intervals = static_cast<std::uint32_t>(prng.below(kMaxIntervals + 1));
 }
 void draw(Prng& prng, Recess& m) {
   m = {draw_id<TermId>(prng), draw_id<RoundId>(prng), draw_text(prng, kMaxReasonBytes)};
 }
-void draw(Prng& prng, Propose& m) {
-  m.term = TermId{1 + prng.below(1'000'000)};
+void draw(Prng& prng, Prepare& m) { m.term = draw_id<TermId>(prng); }
+void draw(Prng& prng, Accept& m) {
+  m.term = draw_id<TermId>(prng);
   if (prng.chance(0.5)) return;
-  Prepared prepared;
-  draw(prng, prepared.form);
-  prepared.slices.resize(prepared.form.slices.size(), draw_digest(prng));
-  prepared.confirmed = m.term;
-  m.confirms.push_back(std::move(prepared));
+  Proposal proposal;
+  draw(prng, proposal.form);
+  proposal.accepted = true;
+  proposal.slices.resize(proposal.form.slices.size(), draw_digest(prng));
+  proposal.settled = m.term;
+  m.proposals.push_back(std::move(proposal));
 }
+void draw(Prng& prng, Accepted& m) { m.term = draw_id<TermId>(prng); }
 void draw(Prng& prng, Notice& m) { m = {draw_text(prng, kMaxNameBytes), draw_text(prng, kMaxReasonBytes)}; }
-void draw(Prng& prng, Parted& m) { m = {draw_id<TermId>(prng), draw_text(prng, kMaxNameBytes)}; }
-void draw(Prng& prng, Grant& m) {
+void draw(Prng& prng, Parted& m) {
+  m = {draw_id<TermId>(prng), draw_text(prng, kMaxNameBytes), draw_id<AcceptorId>(prng)};
+}
+void draw(Prng& prng, Promise& m) {
   m = {draw_id<TermId>(prng), {draw_id<RunId>(prng), draw_id<RoundId>(prng), draw_digest(prng)}, draw_report(prng)};
 }
 void draw(Prng&, Farewell&) {}
@@ -226,6 +230,15 @@ void draw(Prng& prng, Chunk& m) {
        prng.next()};
 }
 void draw(Prng& prng, Heartbeat& m) { m = {draw_number<std::uint64_t>(prng), prng.chance(0.5)}; }
+void draw(Prng& prng, Inquire& m) { m.swarm = draw_text(prng, kMaxNameBytes); }
+void draw(Prng& prng, Leads& m) {
+  m = {prng.chance(0.5), draw_number<std::uint32_t>(prng), draw_id<RunId>(prng), draw_id<RoundId>(prng),
+       draw_number<std::uint32_t>(prng)};
+}
+void draw(Prng& prng, Forget& m) {
+  m.sites.resize(prng.below(5));
+  for (std::string& site : m.sites) site = draw_text(prng, kMaxNameBytes);
+}
 void draw(Prng&, StatusQuery&) {}
 void draw(Prng& prng, StatusReport& m) {
   m.json = draw_text(prng, 100'000);
@@ -304,6 +317,29 @@ Message make(std::size_t index, Prng& prng, std::index_sequence<kIndex...>) {
 }
 
 }  // namespace
+
+Record random_record(Prng& prng) {
+  Record record{draw_id<AcceptorId>(prng),
+                draw_id<TermId>(prng),
+                draw_number<std::uint32_t>(prng),
+                draw_digest(prng),
+                {draw_id<RunId>(prng), draw_id<RoundId>(prng), draw_digest(prng)},
+                draw_voters(prng),
+                {},
+                {}};
+  for (std::size_t i = prng.below(kMaxProposals + 1); i > 0; --i) record.proposals.push_back(draw_proposal(prng));
+  record.recent.resize(prng.below(kMaxRecent + 1));
+  for (Past& past : record.recent) {
+    past = {draw_id<RunId>(prng),
+            draw_id<RoundId>(prng),
+            AttemptId(1 + static_cast<std::uint32_t>(prng.below(100))),
+            {},
+            draw_digest(prng)};
+    past.contributors.resize(prng.below(4));
+    for (std::string& name : past.contributors) name = draw_text(prng, kMaxNameBytes);
+  }
+  return record;
+}
 
 Message random_message(std::size_t type, Prng& prng) {
   return make(type - 1, prng, std::make_index_sequence<std::variant_size_v<Message>>());

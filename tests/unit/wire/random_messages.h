@@ -11,4 +11,6 @@ namespace collab::wire {
 // Message type `type` (1 to std::variant_size_v<Message>), within all bounds and rules.
 [[nodiscard]] Message random_message(std::size_t type, Prng& prng);
 
+[[nodiscard]] Record random_record(Prng& prng);
+
 }  // namespace collab::wire

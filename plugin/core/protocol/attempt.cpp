@@ -1,0 +1,47 @@
+#include "core/protocol/attempt.h"
+
+#include <algorithm>
+
+#include "core/base/digest.h"
+
+namespace collab::protocol {
+
+bool takes_part(const wire::Form& form, SiteId site) {
+  const auto found = std::ranges::lower_bound(form.participants, site, {}, &wire::Participant::site);
+  return found != form.participants.end() && found->site == site && found->here;
+}
+
+bool takes_part(const wire::Form& form, AcceptorId acceptor) {
+  const auto voter = std::ranges::find(form.voters, acceptor, &wire::Voter::acceptor);
+  return voter != form.voters.end() && takes_part(form, voter->site);
+}
+
+std::vector<SiteId> contributors_of(const wire::Form& form) {
+  std::vector<SiteId> contributors;
+  for (const wire::Participant& p : form.participants) {
+    if (p.weight > 0) contributors.push_back(p.site);
+  }
+  return contributors;
+}
+
+Digest digest_of_mean(const std::vector<Digest>& slices) {
+  if (slices.empty()) return {};
+  DigestChain chain;
+  for (const Digest& slice : slices) chain.add(slice);
+  return chain.finish();
+}
+
+wire::Past past_of(const wire::Form& form, const std::vector<Digest>& slices) {
+  wire::Past past{form.run, form.round, form.attempt, {}, digest_of_mean(slices)};
+  for (const wire::Participant& p : form.participants) {
+    if (p.weight > 0) past.contributors.push_back(p.name);
+  }
+  return past;
+}
+
+bool holds_mean(const wire::Report& report, const wire::Form& form) {
+  const auto& proposals = report.record.proposals;
+  return report.holds_mean && !proposals.empty() && proposals[0].accepted && proposals[0].form == form;
+}
+
+}  // namespace collab::protocol

@@ -1,0 +1,24 @@
+// Questions about one attempt at a round, asked by the leader, the sites and the election alike.
+//
+// Threads and ownership: pure functions.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/wire/messages.h"
+
+namespace collab::protocol {
+
+// Takes part, and is here.
+[[nodiscard]] bool takes_part(const wire::Form& form, SiteId site);
+[[nodiscard]] bool takes_part(const wire::Form& form, AcceptorId acceptor);
+// Those with a weight: whose deltas are in the mean.
+[[nodiscard]] std::vector<SiteId> contributors_of(const wire::Form& form);
+// As it is remembered once it is committed. `slices`: the digests of its mean.
+[[nodiscard]] wire::Past past_of(const wire::Form& form, const std::vector<Digest>& slices);
+[[nodiscard]] Digest digest_of_mean(const std::vector<Digest>& slices);  // zero of none
+// The newest attempt that was accepted there is this one, and its mean is kept.
+[[nodiscard]] bool holds_mean(const wire::Report& report, const wire::Form& form);
+
+}  // namespace collab::protocol

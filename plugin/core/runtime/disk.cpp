@@ -1,0 +1,103 @@
+#include "core/runtime/disk.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+
+namespace collab {
+namespace {
+
+[[nodiscard]] Status failed(const char* doing, const std::string& path) {
+  return unavailable(std::string("cannot ") + doing + " " + path + ": " + std::strerror(errno));
+}
+
+}  // namespace
+
+int Disk::open(const char* path, int flags, mode_t mode) { return ::open(path, flags | O_CLOEXEC, mode); }
+ssize_t Disk::pwrite(int fd, const void* bytes, std::size_t size, off_t offset) {
+  return ::pwrite(fd, bytes, size, offset);
+}
+int Disk::fsync(int fd) { return ::fsync(fd); }
+int Disk::rename(const char* from, const char* to) { return std::rename(from, to); }
+int Disk::unlink(const char* path) { return ::unlink(path); }
+
+Disk& system_disk() {
+  static Disk disk;
+  return disk;
+}
+
+Result<NewFile> NewFile::make(Disk& disk, std::string path, mode_t mode) {
+  const std::string name = path + ".new";
+  const int fd = disk.open(name.c_str(), O_WRONLY | O_CREAT | O_TRUNC, mode);
+  if (fd < 0) return failed("make", name);
+  return NewFile(disk, std::move(path), fd);
+}
+
+NewFile::NewFile(NewFile&& other) noexcept
+    : disk_(other.disk_),
+      path_(std::move(other.path_)),
+      fd_(std::exchange(other.fd_, -1)),
+      named_(std::exchange(other.named_, false)) {}
+
+NewFile::~NewFile() {
+  close();
+  if (named_) disk_->unlink(name().c_str());
+}
+
+void NewFile::close() {
+  if (fd_ >= 0) ::close(std::exchange(fd_, -1));
+}
+
+Status NewFile::write(std::uint64_t offset, std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = disk_->pwrite(fd_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    if (written < 0 && errno == EINTR) continue;
+    if (written == 0) errno = ENOSPC;
+    if (written <= 0) return failed("write", name());
+    bytes = bytes.subspan(static_cast<std::size_t>(written));
+    offset += static_cast<std::uint64_t>(written);
+  }
+  return {};
+}
+
+Status NewFile::sync() { return disk_->fsync(fd_) == 0 ? Status() : failed("make durable", name()); }
+
+Status NewFile::place() {
+  close();
+  if (disk_->rename(name().c_str(), path_.c_str()) != 0) return failed("rename", name());
+  named_ = false;
+  return sync_folder_of(*disk_, path_);
+}
+
+Status sync_folder_of(Disk& disk, const std::string& path) {
+  const std::string parent = std::filesystem::path(path).parent_path().string();
+  const std::string folder = parent.empty() ? "." : parent;
+  const int fd = disk.open(folder.c_str(), O_RDONLY | O_DIRECTORY, 0);
+  if (fd < 0) return failed("open the folder", folder);
+  const Status status = disk.fsync(fd) == 0 ? Status() : failed("make durable the folder", folder);
+  ::close(fd);
+  return status;
+}
+
+std::string as_file_name(std::string_view text) {
+  constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.";
+  constexpr std::string_view kHex = "0123456789abcdef";
+  std::string name;
+  for (const char c : text) {
+    const bool plain = kPlain.find(c) != std::string_view::npos && !(c == '.' && name.empty());
+    if (plain) {
+      name += c;
+    } else {
+      const auto byte = static_cast<unsigned char>(c);
+      name += {'%', kHex[byte >> 4], kHex[byte & 15]};
+    }
+  }
+  return name;
+}
+
+}  // namespace collab

@@ -1,0 +1,96 @@
+// Chunks that come before the Form of their attempt has been acted on here: control and data travel apart, and links
+// to others may still be missing. They wait for their attempt, bounded in bytes and to the rounds that can come next.
+//
+// What is beyond a bound is dropped, with all that came or will come over the same link: others have its room then, so
+// that of whole contributions two stay, and each attempt gets further than the one before. Such a link is lossy. Who
+// starts the next attempt closes it and lets the attempt fail for that peer, as for a link that was lost. Not sooner:
+// links that are closed while an attempt is waited for are waited for as well.
+//
+// Threads: one caller at a time. Ownership: shares the payloads.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "collab/transport.h"
+#include "core/wire/messages.h"
+
+namespace collab {
+
+struct IncomingChunk {
+  LinkId link;
+  SiteId from;
+  wire::Chunk chunk;
+  BufferPtr payload;
+};
+
+class EarlyChunks {
+ public:
+  static constexpr std::size_t kLeastBound = std::size_t{4} << 20;
+
+  struct Lossy {
+    SiteId from;
+    std::string why;
+  };
+
+  // The mean of a vector and one contribution to all of it, or two contributions; of small models more.
+  explicit EarlyChunks(std::size_t encoded_vector) : bound_(std::max(kLeastBound, 2 * encoded_vector)) {}
+
+  // `standing`: the anchor's round. What is for it or for an earlier one can count no more.
+  void keep(RoundId standing, IncomingChunk incoming) {
+    const std::uint64_t round = incoming.chunk.round.value;
+    if (round <= standing.value || lossy_.count(incoming.link) != 0) return;
+    const std::size_t bytes = cost_of(incoming);
+    if (round > standing.value + 2) {
+      return lose(incoming, "a chunk of round " + std::to_string(round) + " came to a site that stands at round " +
+                                std::to_string(standing.value));
+    }
+    if (bytes > bound_ - bytes_) {
+      return lose(incoming, "more than " + std::to_string(bound_) +
+                                " bytes of chunks came before their attempt could begin here");
+    }
+    bytes_ += bytes;
+    kept_.push_back(std::move(incoming));
+  }
+
+  // All, in the order in which they came.
+  [[nodiscard]] std::vector<IncomingChunk> take() {
+    bytes_ = 0;
+    return std::exchange(kept_, {});
+  }
+
+  void round_is_past(RoundId standing) {
+    for (IncomingChunk& each : take()) keep(standing, std::move(each));
+  }
+
+  // Links of which chunks were dropped. They stay so until they are closed.
+  [[nodiscard]] const std::map<LinkId, Lossy>& lossy() const { return lossy_; }
+  void link_closed(LinkId link) { lossy_.erase(link); }
+
+  [[nodiscard]] std::size_t bytes() const { return bytes_; }
+  [[nodiscard]] std::size_t bound() const { return bound_; }
+
+ private:
+  [[nodiscard]] static std::size_t cost_of(const IncomingChunk& incoming) {
+    return sizeof(IncomingChunk) + (incoming.payload ? incoming.payload->view().size() : 0);
+  }
+
+  void lose(const IncomingChunk& incoming, std::string why) {
+    const LinkId link = incoming.link;
+    lossy_[link] = {incoming.from, std::move(why)};
+    std::erase_if(kept_, [link](const IncomingChunk& each) { return each.link == link; });
+    bytes_ = 0;
+    for (const IncomingChunk& each : kept_) bytes_ += cost_of(each);
+  }
+
+  std::size_t bound_;
+  std::size_t bytes_ = 0;
+  std::vector<IncomingChunk> kept_;
+  std::map<LinkId, Lossy> lossy_;
+};
+
+}  // namespace collab

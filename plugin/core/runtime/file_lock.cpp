@@ -1,0 +1,135 @@
+#include "core/runtime/file_lock.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <ctime>
+#include <utility>
+
+namespace collab {
+namespace {
+
+// What a forked child closes, in its one thread, between fork() and anything else: no lock, no memory of the heap.
+// Each is a descriptor and 1; 0: free.
+constexpr std::size_t kMost = 256;
+constinit std::array<std::atomic<int>, kMost> held{};
+
+void close_in_child() {
+  for (std::atomic<int>& file : held) {
+    if (const int taken = file.exchange(0); taken != 0) ::close(taken - 1);
+  }
+}
+
+// kMost: there is no room; a forked child that lives on keeps the lock, no more than that.
+std::size_t remember(int fd) {
+  static const int registered = ::pthread_atfork(nullptr, nullptr, &close_in_child);
+  static_cast<void>(registered);
+  for (std::size_t place = 0; place < kMost; ++place) {
+    int free = 0;
+    if (held[place].compare_exchange_strong(free, fd + 1)) return place;
+  }
+  return kMost;
+}
+
+void forget(std::size_t place) {
+  if (place < kMost) held[place].store(0);
+}
+
+[[nodiscard]] bool named(int fd, const std::string& path) {
+  struct stat ours {};
+  struct stat there {};
+  return ::fstat(fd, &ours) == 0 && ::lstat(path.c_str(), &there) == 0 && ours.st_ino == there.st_ino &&
+         ours.st_dev == there.st_dev;
+}
+
+// "PID HOST"
+[[nodiscard]] std::string this_process_in_words() {
+  std::array<char, 256> host{};
+  if (::gethostname(host.data(), host.size() - 1) != 0) host[0] = '?';
+  return std::to_string(::getpid()) + " " + host.data() + "\n";
+}
+
+[[nodiscard]] std::string holder_in_words(int fd) {
+  std::array<char, 300> text{};
+  const ssize_t got = ::pread(fd, text.data(), text.size() - 1, 0);
+  const std::string said(text.data(), got > 0 ? static_cast<std::size_t>(got) : 0);
+  const std::size_t space = said.find(' ');
+  if (space == std::string::npos || said.back() != '\n') return "another process";  // it has only begun
+  return "process " + said.substr(0, space) + " on host " + said.substr(space + 1, said.size() - space - 2);
+}
+
+// 0, or errno.
+[[nodiscard]] int lock_within(int fd, int how, int tries) {
+  while (true) {
+    if (::flock(fd, how | LOCK_NB) == 0) return 0;
+    if (errno != EINTR && (errno != EWOULDBLOCK || --tries == 0)) return errno;
+    const timespec pause{0, 10'000'000};
+    ::nanosleep(&pause, nullptr);
+  }
+}
+
+}  // namespace
+
+Result<FileLock> FileLock::take(const std::string& path) {
+  constexpr int kFiles = 8;  // one after the other, each removed by who had it before
+  for (int tried = 0; tried < kFiles; ++tried) {
+    const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0) return unavailable("cannot make " + path + ": " + std::strerror(errno));
+    FileLock lock(path, fd, remember(fd));  // closes what is given up
+    const int error = lock_within(fd, LOCK_EX, 5);
+    if (error == EWOULDBLOCK) return refused(holder_in_words(fd));
+    if (error != 0) return unavailable("cannot lock " + path + ": " + std::strerror(error));
+    if (!named(fd, path)) continue;
+    const std::string words = this_process_in_words();
+    if (::ftruncate(fd, 0) != 0 || ::pwrite(fd, words.data(), words.size(), 0) != static_cast<ssize_t>(words.size())) {
+      const std::string why = std::strerror(errno);
+      lock.remove_name();
+      return unavailable("cannot write " + path + ": " + why);
+    }
+    return lock;
+  }
+  return unavailable(path + " is being made and removed again and again by other processes");
+}
+
+std::string FileLock::holder_of(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+  if (fd < 0) return {};
+  std::string holder = lock_within(fd, LOCK_SH, 1) == EWOULDBLOCK ? holder_in_words(fd) : std::string();
+  ::close(fd);
+  return holder;
+}
+
+FileLock::FileLock(std::string path, int fd, std::size_t place)
+    : path_(std::move(path)), fd_(fd), place_(place), owner_(::getpid()) {}
+
+FileLock::FileLock(FileLock&& other) noexcept
+    : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)), place_(other.place_), owner_(other.owner_) {}
+
+FileLock& FileLock::operator=(FileLock&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(fd_, other.fd_);
+  std::swap(place_, other.place_);
+  std::swap(owner_, other.owner_);
+  return *this;
+}
+
+FileLock::~FileLock() { give_up(); }
+
+void FileLock::give_up() {
+  if (fd_ < 0 || ::getpid() != owner_) return;  // in a forked child the file is closed already
+  forget(place_);
+  ::close(std::exchange(fd_, -1));
+}
+
+void FileLock::remove_name() {
+  if (fd_ >= 0 && ::getpid() == owner_ && named(fd_, path_)) ::unlink(path_.c_str());
+}
+
+}  // namespace collab

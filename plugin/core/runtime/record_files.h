@@ -1,0 +1,25 @@
+// The records that lie in a folder, for `collab doctor`: whose they are, and away with those that nobody comes back to.
+//
+// Threads: plain functions on paths. Ownership: none.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "collab/status.h"
+
+namespace collab {
+
+struct RecordFile {
+  std::string path;
+  std::uint64_t bytes = 0;     // with what was set aside
+  std::chrono::seconds age{};  // since it was written last
+  std::string holder;          // "process 4711 on host node7"; empty: nobody has it
+};
+[[nodiscard]] std::vector<RecordFile> find_records(const std::string& folder);
+// With what was set aside and the lock's file. kRefused: somebody has it, or it is younger than `least`.
+Status remove_record(const std::string& path, std::chrono::seconds least);
+
+}  // namespace collab

@@ -1,0 +1,307 @@
+#include "core/runtime/record_store.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <random>
+#include <system_error>
+#include <utility>
+
+#include "core/base/digest.h"
+#include "core/base/log.h"
+#include "core/wire/byte_io.h"
+
+namespace collab {
+namespace {
+
+constexpr std::array<char, 8> kMagic{'c', 'o', 'l', 'l', 'a', 'b', 'R', 'C'};
+constexpr std::uint32_t kVersion = 1;
+constexpr std::size_t kPrologueBytes = 32;
+constexpr std::size_t kHashAt = 24;
+constexpr std::size_t kMaxTextBytes = 1024;  // of each text of the scope
+constexpr std::size_t kMaxScopeBytes = 4 * 1024;
+constexpr std::size_t kMaxFileBytes = kPrologueBytes + kMaxScopeBytes + kMaxRecordBytes;
+constexpr std::size_t kMaxNamePart = 64;
+
+constexpr const char* kDamaged = "damaged";  // in the names of records that were set aside
+constexpr const char* kOther = "other";
+[[nodiscard]] std::string hex_of(std::uint64_t value) { return to_hex({value, 0}).substr(16); }
+[[nodiscard]] std::uint64_t hash_of(std::string_view text) { return hash64(std::as_bytes(std::span(text))); }
+
+// Texts of any length in a bounded place; what is cut is told apart by its hash.
+[[nodiscard]] std::string shortened(std::string text, std::size_t most) {
+  if (text.size() <= most) return text;
+  const std::string hash = "~" + hex_of(hash_of(text));
+  return wire::fit_sentence(text, most - hash.size()) + hash;
+}
+
+struct Prologue {
+  std::array<std::uint8_t, kMagic.size()> magic{};
+  std::uint32_t version = kVersion;
+  std::uint32_t scope_bytes = 0;
+  std::uint64_t body_bytes = 0;
+  std::uint64_t hash = 0;
+};
+
+template <typename Io, typename P>
+void prologue_fields(Io& io, P& prologue) {
+  for (auto& letter : prologue.magic) io.number("magic", letter);
+  io.number("format", prologue.version);
+  io.number("scope bytes", prologue.scope_bytes);
+  io.number("body bytes", prologue.body_bytes);
+  io.number("hash", prologue.hash);
+}
+
+template <typename Io, typename Scope>
+void scope_fields(Io& io, Scope& scope) {
+  io.text("run", scope.run, kMaxTextBytes);
+  io.text("site", scope.site, kMaxTextBytes);
+  io.number("generation", scope.generation);
+  io.text("rendezvous", scope.rendezvous, kMaxTextBytes);
+  io.number("model", scope.model.lo);
+  io.number("model", scope.model.hi);
+}
+
+// Of all the file but the hash itself.
+[[nodiscard]] std::uint64_t hash_of_file(std::vector<std::byte> file) {
+  std::fill_n(file.begin() + kHashAt, sizeof(std::uint64_t), std::byte{0});
+  return hash64(file);
+}
+
+Result<std::vector<std::byte>> encode(const RecordScope& scope, std::span<const std::byte> body) {
+  wire::Writer of_scope;
+  scope_fields(of_scope, scope);
+  COLLAB_RETURN_IF_ERROR(of_scope.status());
+  Prologue prologue{.scope_bytes = static_cast<std::uint32_t>(of_scope.bytes().size()), .body_bytes = body.size()};
+  std::ranges::copy(kMagic, prologue.magic.begin());
+  std::vector<std::byte> file(kPrologueBytes);
+  file.insert(file.end(), of_scope.bytes().begin(), of_scope.bytes().end());
+  file.insert(file.end(), body.begin(), body.end());
+  for (int pass = 0; pass < 2; ++pass) {  // without the hash, then with that of the first
+    wire::Writer start;
+    prologue_fields(start, prologue);
+    std::ranges::copy(start.bytes(), file.begin());
+    if (pass == 0) prologue.hash = hash64(file);
+  }
+  return file;
+}
+
+[[nodiscard]] Status damaged(const std::string& what) { return corrupt("it is damaged: " + what); }
+
+[[nodiscard]] std::string in_words(const RecordScope& scope) {
+  return "run " + scope.run + ", site " + scope.site + ", generation " + std::to_string(scope.generation) +
+         ", rendezvous " + scope.rendezvous + ", model " + to_hex(scope.model);
+}
+
+// The body. kCorrupt: damaged; kRefused: whole, and not ours.
+Result<std::vector<std::byte>> decode(const RecordScope& ours, const std::vector<std::byte>& file) {
+  if (file.size() < kPrologueBytes) {
+    return damaged("it has " + std::to_string(file.size()) + " bytes, at least " + std::to_string(kPrologueBytes) +
+                   " were expected");
+  }
+  const std::span<const std::byte> bytes(file);
+  wire::Reader start(bytes.first(kPrologueBytes));
+  Prologue prologue;
+  prologue_fields(start, prologue);
+  if (!std::ranges::equal(prologue.magic, kMagic)) return damaged("it does not begin as one");
+  if (prologue.version != kVersion) {
+    return refused("it has format " + std::to_string(prologue.version) + ", this collab reads format " +
+                   std::to_string(kVersion));
+  }
+  if (prologue.scope_bytes > kMaxScopeBytes || prologue.body_bytes > kMaxRecordBytes ||
+      file.size() != kPrologueBytes + prologue.scope_bytes + prologue.body_bytes) {
+    return damaged("it has " + std::to_string(file.size()) + " bytes, and says that " +
+                   std::to_string(prologue.scope_bytes) + " and " + std::to_string(prologue.body_bytes) +
+                   " follow the first " + std::to_string(kPrologueBytes));
+  }
+  if (hash_of_file(file) != prologue.hash) return damaged("it does not have the hash it says");
+  RecordScope scope;
+  wire::Reader reader(bytes.subspan(kPrologueBytes, prologue.scope_bytes));
+  scope_fields(reader, scope);
+  reader.finish();
+  if (!reader.status().ok()) return damaged(reader.status().message());
+  if (scope != ours) return refused("it is of " + in_words(scope) + "; this is " + in_words(ours));
+  return std::vector<std::byte>(file.begin() + static_cast<std::ptrdiff_t>(kPrologueBytes + prologue.scope_bytes),
+                                file.end());
+}
+
+Result<std::vector<std::byte>> whole_file(int fd) {
+  struct stat info {};
+  if (::fstat(fd, &info) != 0) return corrupt(std::string("it cannot be looked at: ") + std::strerror(errno));
+  const auto size = static_cast<std::uint64_t>(info.st_size);
+  if (!S_ISREG(info.st_mode) || size > kMaxFileBytes) {
+    return damaged("it has " + std::to_string(size) + " bytes, at most " + std::to_string(kMaxFileBytes) +
+                   " were expected");
+  }
+  std::vector<std::byte> file(size);
+  for (std::size_t here = 0; here < size;) {
+    const ssize_t got = ::pread(fd, file.data() + here, size - here, static_cast<off_t>(here));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return corrupt(std::string("it cannot be read: ") + std::strerror(errno));
+    if (got == 0) return damaged("it ends early");
+    here += static_cast<std::size_t>(got);
+  }
+  return file;
+}
+
+}  // namespace
+
+AcceptorId fresh_acceptor() {
+  std::random_device source;
+  return AcceptorId{(std::uint64_t{source()} << 32 | source()) | 1};
+}
+
+std::string record_name(const RecordScope& scope) {
+  const auto part = [](const std::string& text) {
+    const std::string name = as_file_name(text);
+    if (name.size() <= kMaxNamePart) return name;
+    return name.substr(0, kMaxNamePart - 17) + "~" + hex_of(hash_of(text));
+  };
+  // "~" is in no name that as_file_name() gives.
+  return part(scope.run) + "~" + part(scope.site) + "~" + std::to_string(scope.generation) + "~" +
+         hex_of(hash_of(scope.rendezvous)) + "~" + hex_of(scope.model.lo ^ scope.model.hi) + std::string(kRecordEnding);
+}
+
+Result<RecordStore> RecordStore::open(const std::string& folder, RecordScope scope, Disk& disk) {
+  const std::string name = record_name(scope);
+  for (std::string* text : {&scope.run, &scope.site, &scope.rendezvous}) {
+    *text = shortened(wire::fit_sentence(*text, text->size()), kMaxTextBytes);
+  }
+  RecordStore store(std::move(scope), disk);
+  if (folder.empty()) return store;
+  store.path_ = folder + "/" + name;
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) {
+    store.keep_in_memory("cannot make the folder " + folder + ": " + error.message());
+    return store;
+  }
+  Result<FileLock> lock = FileLock::take(lock_of_record(store.path_));
+  if (lock.status().code() == StatusCode::kRefused) {
+    return refused("the record of site " + store.scope_.site + " of run " + store.scope_.run + ", " + store.path_ +
+                   ", belongs to " + lock.status().message() +
+                   ": end that, or give this run another COLLAB_RUN or this site another COLLAB_SITE");
+  }
+  if (!lock.ok()) {
+    store.keep_in_memory(lock.status().message());
+    return store;
+  }
+  store.lock_ = std::move(*lock);
+  store.durable_ = true;
+  store.load();
+  return store;
+}
+
+// What is found is trusted once it could be written: a folder that takes no more would let this process promise what a
+// later one does not read.
+void RecordStore::load() {
+  Result<std::optional<std::vector<std::byte>>> found = read_file();
+  if (!found.ok()) {
+    const bool other = found.status().code() == StatusCode::kRefused;
+    if (const Status moved = move_aside(other ? kOther : kDamaged, found.status().message()); !moved.ok()) {
+      keep_in_memory(moved.message());
+    }
+    return;
+  }
+  if (!found->has_value()) return;
+  if (const Status written = write_file(**found); !written.ok()) {
+    return keep_in_memory(written.message() + "; the record of an earlier process that lies there is not used");
+  }
+  found_ = *std::move(found);
+}
+
+Result<std::optional<std::vector<std::byte>>> RecordStore::read_file() const {
+  const int fd = disk_->open(path_.c_str(), O_RDONLY, 0);
+  if (fd < 0 && errno == ENOENT) return std::optional<std::vector<std::byte>>();
+  if (fd < 0) return corrupt(std::string("it cannot be read: ") + std::strerror(errno));
+  Result<std::vector<std::byte>> file = whole_file(fd);
+  ::close(fd);
+  if (!file.ok()) return file.status();
+  Result<std::vector<std::byte>> body = decode(scope_, *file);
+  if (!body.ok()) return body.status();
+  return std::optional(std::move(*body));
+}
+
+Status RecordStore::write_file(std::span<const std::byte> body) {
+  const Result<std::vector<std::byte>> file = encode(scope_, body);
+  if (!file.ok()) return file.status();
+  Result<NewFile> fresh = NewFile::make(*disk_, path_, 0600);
+  if (!fresh.ok()) return fresh.status();
+  COLLAB_RETURN_IF_ERROR(fresh->write(0, *file));
+  COLLAB_RETURN_IF_ERROR(fresh->sync());
+  return fresh->place();
+}
+
+Status RecordStore::write(std::span<const std::byte> body) {
+  if (body.size() > kMaxRecordBytes) {
+    return invalid_argument("a record has at most " + std::to_string(kMaxRecordBytes) + " bytes, this one " +
+                            std::to_string(body.size()));
+  }
+  if (!durable_) return {};
+  Status written = write_file(body);
+  if (!written.ok()) keep_in_memory(written.message());
+  return written;
+}
+
+Status RecordStore::set_aside(const std::string& why) {
+  found_.reset();
+  if (!durable_) return {};
+  Status moved = move_aside(kDamaged, why);
+  if (!moved.ok()) keep_in_memory(moved.message());
+  return moved;
+}
+
+// The lock keeps the free name free until it is taken.
+Status RecordStore::move_aside(const char* as, const std::string& why) {
+  std::string name;
+  struct stat info {};
+  int number = 0;
+  do name = path_ + "." + as + "-" + std::to_string(++number);
+  while (::lstat(name.c_str(), &info) == 0);
+  if (disk_->rename(path_.c_str(), name.c_str()) != 0) {
+    if (errno == ENOENT) return {};
+    return unavailable("cannot rename " + path_ + ": " + std::strerror(errno));
+  }
+  log_warning("the record " + path_ + " is not used: " + why + ". It is kept beside it (." + as + "-" +
+              std::to_string(number) + "), and this site counts as one that has lost its memory");
+  return sync_folder_of(*disk_, path_);
+}
+
+Status RecordStore::remove_file() {
+  if (disk_->unlink(path_.c_str()) != 0 && errno != ENOENT) {
+    return unavailable("cannot remove " + path_ + ": " + std::strerror(errno));
+  }
+  return sync_folder_of(*disk_, path_);
+}
+
+Status RecordStore::remove() {
+  found_.reset();
+  if (!lock_) return {};
+  durable_ = false;
+  const Status removed = remove_file();
+  stale_ = !removed.ok();
+  lock_->remove_name();
+  return removed;
+}
+
+void RecordStore::keep_in_memory(const std::string& why) {
+  durable_ = false;
+  struct stat info {};
+  const bool there = ::lstat(path_.c_str(), &info) == 0;
+  // Without the lock it may be another's.
+  Status gone = there && !lock_ ? unavailable(path_ + " stays") : Status();
+  if (lock_) gone = there ? remove_file() : sync_folder_of(*disk_, path_);
+  stale_ = !gone.ok();
+  const std::string left = there && stale_ ? "; " + gone.message() + ", so remove it before the next start" : "";
+  log_warning("the record of site " + scope_.site + " cannot be kept on disk: " + why + left +
+              "; it is kept in memory, and a restart of this site loses it. COLLAB_STATE_DIR or XDG_STATE_HOME name a "
+              "folder with room that this process may write to");
+}
+
+}  // namespace collab

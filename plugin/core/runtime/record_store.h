@@ -1,0 +1,86 @@
+// A site's durable record: a body of bytes in one small file, which a later process of the site finds as it was written
+// last, whole or not at all. The format is described in plugin/PROTOCOL.md ("Record").
+//
+//   open: locked, read, written back, trusted --> write ... --> remove (a clean end)
+//                 |                                 | fails
+//                 +-- cannot be kept here --> in memory: writes succeed, a later process finds nothing
+//
+// Threads: one caller at a time; its calls wait for the disk (RecordWriter does not). Ownership: the lock, for as long
+// as it lives; the file stays.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "collab/status.h"
+#include "collab/types.h"
+#include "core/runtime/disk.h"
+#include "core/runtime/file_lock.h"
+
+namespace collab {
+
+inline constexpr std::size_t kMaxRecordBytes = std::size_t{8} << 20;
+
+// Whose record it is. What differs in one of these shares nothing.
+struct RecordScope {
+  std::string run;  // COLLAB_RUN
+  std::string site;
+  std::uint32_t generation = 1;
+  std::string rendezvous;  // where the sites find each other, in words
+  Digest model;            // of its description
+  bool operator==(const RecordScope&) const = default;
+};
+
+class RecordStore {
+ public:
+  // An empty folder: in memory. kRefused: another process has this record. A folder that cannot be had or written is
+  // said in a warning, and the record is kept in memory. `disk` outlives the store.
+  static Result<RecordStore> open(const std::string& folder, RecordScope scope, Disk& disk = system_disk());
+
+  // What an earlier process wrote last; none: nothing that can be trusted.
+  [[nodiscard]] const std::optional<std::vector<std::byte>>& read() const { return found_; }
+  // Durable when it returns ok, or in memory. The first failure is said, and in memory from then on.
+  Status write(std::span<const std::byte> body);
+  // What is kept goes under another name, for people to look at: read() gives none, also in later processes.
+  Status set_aside(const std::string& why);
+  // At a clean end: file and lock are gone; what was set aside stays.
+  Status remove();
+
+  [[nodiscard]] bool durable() const { return durable_; }
+  // A record that says less than this process knows lies there and cannot be removed: a later process may trust it.
+  [[nodiscard]] bool stale() const { return stale_; }
+  [[nodiscard]] const std::string& path() const { return path_; }  // empty: in memory from the start
+
+ private:
+  RecordStore(RecordScope scope, Disk& disk) : disk_(&disk), scope_(std::move(scope)) {}
+  void load();
+  Result<std::optional<std::vector<std::byte>>> read_file() const;
+  Status write_file(std::span<const std::byte> body);
+  Status move_aside(const char* as, const std::string& why);
+  Status remove_file();
+  void keep_in_memory(const std::string& why);
+
+  Disk* disk_;
+  RecordScope scope_;
+  std::string path_;
+  std::optional<FileLock> lock_;
+  std::optional<std::vector<std::byte>> found_;
+  bool durable_ = false;
+  bool stale_ = false;
+};
+
+// Of a memory that begins, drawn at random: never zero.
+[[nodiscard]] AcceptorId fresh_acceptor();
+
+// The file's name in its folder, and of its lock.
+[[nodiscard]] std::string record_name(const RecordScope& scope);
+inline constexpr std::string_view kRecordEnding = ".record";
+[[nodiscard]] inline std::string lock_of_record(const std::string& path) { return path + ".lock"; }
+
+}  // namespace collab

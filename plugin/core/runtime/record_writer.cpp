@@ -1,0 +1,131 @@
+#include "core/runtime/record_writer.h"
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <utility>
+
+#include "core/base/log.h"
+
+namespace collab {
+namespace {
+
+struct Job {
+  enum class Kind : std::uint8_t { kWrite, kSetAside, kRemove };
+  Kind kind = Kind::kWrite;
+  std::vector<std::byte> body{};
+  std::vector<std::uint64_t> numbers{};
+  std::string why{};
+};
+
+}  // namespace
+
+// Outlives the writer where its thread hangs in a call of the disk.
+struct RecordWriter::Shared {
+  Shared(RecordStore of, Told callback) : store(std::move(of)), told(std::move(callback)) {
+    durable = store.durable();
+    stale = store.stale();
+  }
+
+  void run();
+  void tell(const Job& job, const Status& how);
+
+  RecordStore store;  // the writer's thread only
+  std::atomic<bool> durable{false};
+  std::atomic<bool> stale{false};
+
+  std::mutex mutex;  // of what follows
+  std::condition_variable changed;
+  std::deque<Job> jobs;
+  bool ending = false;
+  bool ended = false;
+
+  std::mutex telling;  // of this; held during a call of it
+  Told told;
+};
+
+void RecordWriter::Shared::run() {
+  while (true) {
+    Job job;
+    {
+      std::unique_lock lock(mutex);
+      changed.wait(lock, [this] { return ending || !jobs.empty(); });
+      if (jobs.empty()) break;
+      job = std::move(jobs.front());
+      jobs.pop_front();
+    }
+    Status how;
+    switch (job.kind) {
+      case Job::Kind::kWrite: how = store.write(job.body); break;
+      case Job::Kind::kSetAside: how = store.set_aside(job.why); break;
+      case Job::Kind::kRemove:
+        how = store.remove();
+        if (!how.ok()) log_warning("the record " + store.path() + " was to be removed: " + how.message());
+        break;
+    }
+    durable = store.durable();
+    stale = store.stale();
+    tell(job, how);
+  }
+  const std::lock_guard lock(mutex);
+  ended = true;
+  changed.notify_all();
+}
+
+void RecordWriter::Shared::tell(const Job& job, const Status& how) {
+  const std::lock_guard lock(telling);
+  for (const std::uint64_t number : job.numbers) {
+    if (told) told(number, how);
+  }
+}
+
+RecordWriter::RecordWriter(RecordStore store, Told told, std::chrono::milliseconds patience)
+    : shared_(std::make_shared<Shared>(std::move(store), std::move(told))), patience_(patience) {
+  thread_ = std::thread([shared = shared_] { shared->run(); });
+}
+
+RecordWriter::~RecordWriter() {
+  bool ended = false;
+  {
+    std::unique_lock lock(shared_->mutex);
+    shared_->ending = true;
+    shared_->changed.notify_all();
+    ended = shared_->changed.wait_for(lock, patience_, [this] { return shared_->ended; });
+  }
+  if (ended) {
+    thread_.join();
+    return;
+  }
+  log_warning("the disk has not taken the record " + shared_->store.path() + " for " +
+              std::to_string(patience_.count()) + " ms: what it said last may be lost");
+  thread_.detach();
+  const std::lock_guard lock(shared_->telling);
+  shared_->told = nullptr;
+}
+
+void RecordWriter::write(std::vector<std::byte> body, std::uint64_t number) {
+  const std::lock_guard lock(shared_->mutex);
+  if (shared_->jobs.empty() || shared_->jobs.back().kind != Job::Kind::kWrite) shared_->jobs.emplace_back();
+  Job& waiting = shared_->jobs.back();
+  waiting.body = std::move(body);
+  waiting.numbers.push_back(number);
+  shared_->changed.notify_all();
+}
+
+void RecordWriter::set_aside(std::string why) {
+  const std::lock_guard lock(shared_->mutex);
+  shared_->jobs.push_back({.kind = Job::Kind::kSetAside, .why = std::move(why)});
+  shared_->changed.notify_all();
+}
+
+void RecordWriter::remove() {
+  const std::lock_guard lock(shared_->mutex);
+  shared_->jobs.push_back({.kind = Job::Kind::kRemove});
+  shared_->changed.notify_all();
+}
+
+bool RecordWriter::durable() const { return shared_->durable; }
+bool RecordWriter::stale() const { return shared_->stale; }
+
+}  // namespace collab

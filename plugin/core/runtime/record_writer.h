@@ -1,0 +1,52 @@
+// Writes a site's record on a thread of its own, so that who asks for it does not wait for the disk.
+//
+//   writer_.emplace(std::move(store), [this](std::uint64_t number, const Status& how) {
+//     post_call([this, number, how] { ... });
+//   });
+//   writer_->write(encoded, number);  // returns at once
+//
+// Of bodies that wait, only the newest is written; each one's number is told once it, or a newer one, lies there.
+// Threads: one caller; one writer thread. Ownership: the store. Both end within `patience` when this does; a disk that
+// hangs for longer keeps them, and the record's lock, until the process ends.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "collab/status.h"
+#include "core/runtime/record_store.h"
+
+namespace collab {
+
+class RecordWriter {
+ public:
+  // Called on the writer's thread, once for each number in the order they were given, never after the destructor.
+  using Told = std::function<void(std::uint64_t number, const Status& how)>;
+
+  RecordWriter(RecordStore store, Told told, std::chrono::milliseconds patience = std::chrono::seconds(10));
+  ~RecordWriter();  // what waits is written first
+  RecordWriter(const RecordWriter&) = delete;
+  RecordWriter& operator=(const RecordWriter&) = delete;
+
+  void write(std::vector<std::byte> body, std::uint64_t number);
+  // In their turn, after what was to be written before; see RecordStore.
+  void set_aside(std::string why);
+  void remove();
+  // As of the numbers told so far; see RecordStore.
+  [[nodiscard]] bool durable() const;
+  [[nodiscard]] bool stale() const;
+
+ private:
+  struct Shared;
+  std::shared_ptr<Shared> shared_;
+  std::chrono::milliseconds patience_;
+  std::thread thread_;
+};
+
+}  // namespace collab

@@ -1,0 +1,146 @@
+#include "core/runtime/site_driver.h"
+
+#include <chrono>
+#include <utility>
+
+#include "core/base/log.h"
+#include "core/wire/encoding.h"
+
+namespace collab {
+namespace {
+
+constexpr Duration kDialTimeout = std::chrono::seconds(10);
+
+}  // namespace
+
+SiteDriver::SiteDriver(const protocol::SiteConfig& site, const DataPlane::Settings& settings,
+                       const DataPlane::Parts& parts, std::optional<StoredResidual> residual, Host& host)
+    : transport_(*parts.transport),
+      clock_(*parts.clock),
+      host_(host),
+      coordinators_(site.coordinators),
+      site_(site),
+      data_(settings, parts, std::move(residual)) {}
+
+// ---- events --------------------------------------------------------------------------------------------
+
+void SiteDriver::feed(protocol::SiteEvent event) {
+  pending_.push_back(std::move(event));
+  drain();
+}
+
+void SiteDriver::feed_all(DataPlane::Events events) {
+  queue(std::move(events));
+  drain();
+}
+
+void SiteDriver::queue(DataPlane::Events events) {
+  for (protocol::SiteEvent& event : events) pending_.push_back(std::move(event));
+}
+
+void SiteDriver::drain() {
+  if (std::exchange(stepping_, true)) return;
+  while (!pending_.empty() && !stopped_) {
+    const protocol::SiteEvent event = std::move(pending_.front());
+    pending_.pop_front();
+    host_.stepped(event, site_.step(clock_.now(), event));
+  }
+  stepping_ = false;
+}
+
+void SiteDriver::on_connected(LinkId link) {
+  const auto dial = dials_.extract(link);
+  if (!dial) return;
+  if (const auto* site = std::get_if<SiteId>(&dial.mapped())) return feed(protocol::PeerConnected{*site, link});
+  const auto& asked = std::get<protocol::DialCoordinator>(dial.mapped());
+  feed(protocol::CoordinatorConnected{link, asked.inquiry, asked.candidate});
+}
+
+void SiteDriver::on_closed(LinkId link, Status why) {
+  data_.link_closed(link);
+  const auto dial = dials_.extract(link);
+  if (!dial) return feed(protocol::Closed{link, std::move(why)});
+  if (const auto* peer = std::get_if<SiteId>(&dial.mapped())) return feed(protocol::DialFailed{*peer, std::move(why)});
+  const auto& asked = std::get<protocol::DialCoordinator>(dial.mapped());
+  feed(protocol::DialFailed{std::nullopt, std::move(why), asked.inquiry, asked.candidate});
+}
+
+void SiteDriver::on_message(LinkId link, TransportMessage message) {
+  Result<wire::Message> decoded = wire::decode(message.head);
+  if (!decoded.ok()) {
+    log_warning("a message was refused and its link closed: " + decoded.status().message());
+    transport_.close(link);
+    return;
+  }
+  const auto* chunk = std::get_if<wire::Chunk>(&*decoded);
+  if (chunk == nullptr) return feed(protocol::Received{link, std::move(*decoded)});
+  const std::optional<SiteId> from = site_.peer_of(link);
+  if (!from) return;  // not a member, or not any more
+  if (chunk->kind != wire::ChunkKind::kOptimizer) {
+    return feed_all(data_.on_chunk(link, *from, *chunk, std::move(message.payload)));
+  }
+  if (auto part = host_.optimizer_part(link, *chunk, std::move(message.payload))) feed(std::move(*part));
+}
+
+// ---- actions -------------------------------------------------------------------------------------------
+
+void SiteDriver::act(const protocol::Send& action) {
+  transport_.send(action.link, {.lane = Lane::kControl, .head = wire::encode(action.message), .payload = nullptr}, 0);
+}
+
+void SiteDriver::act(const protocol::Hangup& action) {
+  log_debug("closing a link: " + action.why);
+  transport_.close(action.link);
+}
+
+void SiteDriver::act(const protocol::DialCoordinator& action) {
+  dials_[transport_.connect(coordinators_[action.candidate], kDialTimeout)] = action;
+}
+
+void SiteDriver::act(const protocol::DialPeer& action) {
+  dials_[transport_.connect(action.address, kDialTimeout)] = action.site;
+}
+
+void SiteDriver::act(const protocol::StartExchange& action) { queue(data_.start(action)); }
+
+void SiteDriver::act(const protocol::CancelExchange& action) {
+  log_debug("the exchange was cancelled: " + action.why);
+  data_.cancel();
+}
+
+std::optional<DataPlane::Applied> SiteDriver::act(const protocol::ApplyCommit& action) {
+  const Result<DataPlane::Applied> applied = data_.apply(action);
+  if (!applied.ok()) {
+    host_.failed(applied.status());
+    return std::nullopt;
+  }
+  pending_.push_back(protocol::Applied{action.commit.round, applied->state});
+  return *applied;
+}
+
+void SiteDriver::act(const protocol::KeepAnchor& action) {
+  const Result<SealedAnchor> kept = data_.keep_anchor(action);
+  if (!kept.ok()) return host_.failed(kept.status());
+  pending_.push_back(protocol::AnchorInPlace{kept->run, kept->round, kept->digest});
+}
+
+void SiteDriver::act(const protocol::ReceiveAnchor& action) { data_.receive_anchor(action); }
+
+void SiteDriver::act(const protocol::AddAnchorSource& action) { queue(data_.add_source(action)); }
+
+void SiteDriver::act(const protocol::DropAnchorSource& action) { queue(data_.drop_source(action.site)); }
+
+void SiteDriver::act(const protocol::StopReceiving&) { data_.stop_receiving(); }
+
+void SiteDriver::act(const protocol::SendAnchor& action) {
+  const Status status = data_.send_anchor(action);
+  if (status.ok()) return;
+  log_warning(status.message());
+  transport_.close(action.to);
+}
+
+void SiteDriver::act(const protocol::Rebase& action) { check(data_.rebase(action.base)); }
+
+void SiteDriver::act(const protocol::TakeSnapshot&) { check(data_.take_snapshot()); }
+
+}  // namespace collab

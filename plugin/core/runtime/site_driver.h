@@ -1,0 +1,96 @@
+// Joins the Site machine to its links and its tensors: what a transport tells becomes events, actions are carried out,
+// what they raise is fed back. The node's loop drives one with real links and real time, a simulated site in virtual.
+//
+// Threads: one caller at a time; nothing blocks, and no clock is read but the one given.
+// Ownership: owns machine and data plane; borrows transport, clock, arena, parameters and host.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "collab/clock.h"
+#include "collab/transport.h"
+#include "core/protocol/site.h"
+#include "core/runtime/data_plane.h"
+
+namespace collab {
+
+class SiteDriver final : public TransportHandler {
+ public:
+  class Host {
+   public:
+    virtual ~Host() = default;
+    // The machine has made a step. The host carries its actions out, in this order: by act(), or by itself.
+    virtual void stepped(const protocol::SiteEvent& event, const std::vector<protocol::SiteAction>& actions) = 0;
+    // What act() was to do failed: the site cannot go on.
+    virtual void failed(const Status& why) = 0;
+    // A part of another site's optimiser state; nothing where none is taken.
+    virtual std::optional<protocol::SiteEvent> optimizer_part(LinkId link, const wire::Chunk& chunk,
+                                                              BufferPtr payload) = 0;
+  };
+
+  SiteDriver(const protocol::SiteConfig& site, const DataPlane::Settings& settings, const DataPlane::Parts& parts,
+             std::optional<StoredResidual> residual, Host& host);
+
+  [[nodiscard]] const protocol::Site& site() const { return site_; }
+  [[nodiscard]] DataPlane& data() { return data_; }
+  [[nodiscard]] const DataPlane& data() const { return data_; }
+
+  // The machine is never entered twice: within a step events wait for its end.
+  void feed(protocol::SiteEvent event);
+  [[nodiscard]] TimePoint next_deadline() const { return stopped_ ? kNever : site_.next_deadline(); }
+  // Nothing is fed any more.
+  void stop() { stopped_ = true; }
+
+  // ---- from the transport
+  void on_accepted(LinkId, const std::string&) override {}  // a link means nothing until its peer has said Hello
+  void on_connected(LinkId link) override;
+  void on_message(LinkId link, TransportMessage message) override;
+  void on_sent(LinkId, std::uint64_t token) override { feed_all(data_.on_sent(token)); }
+  void on_closed(LinkId link, Status why) override;
+
+  // ---- the actions of links and tensors
+  void act(const protocol::Send& action);
+  void act(const protocol::Hangup& action);
+  void act(const protocol::DialCoordinator& action);
+  void act(const protocol::DialPeer& action);
+  void act(const protocol::StartExchange& action);
+  void act(const protocol::CancelExchange& action);
+  // What became of the parameters; nothing when it failed, which the host has been told.
+  std::optional<DataPlane::Applied> act(const protocol::ApplyCommit& action);
+  void act(const protocol::KeepAnchor& action);
+  void act(const protocol::ReceiveAnchor& action);
+  void act(const protocol::AddAnchorSource& action);
+  void act(const protocol::DropAnchorSource& action);
+  void act(const protocol::StopReceiving& action);
+  void act(const protocol::SendAnchor& action);
+  void act(const protocol::Rebase& action);
+  void act(const protocol::TakeSnapshot& action);
+
+ private:
+  using Dial = std::variant<protocol::DialCoordinator, SiteId>;
+
+  void feed_all(DataPlane::Events events);
+  void queue(DataPlane::Events events);
+  void drain();
+  void check(const Status& status) {
+    if (!status.ok()) host_.failed(status);
+  }
+
+  Transport& transport_;
+  const Clock& clock_;
+  Host& host_;
+  std::vector<std::string> coordinators_;
+  protocol::Site site_;
+  DataPlane data_;
+  std::map<LinkId, Dial> dials_;
+  std::deque<protocol::SiteEvent> pending_;
+  bool stepping_ = false;
+  bool stopped_ = false;
+};
+
+}  // namespace collab

@@ -1,0 +1,67 @@
+"""`collab forget SITE...`: the operator's word that these sites will not come."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from torch_collab import addresses, links, native
+from torch_collab.cli import knobs
+
+
+def add_to(parsers: Any) -> None:
+    sub = parsers.add_parser(
+        "forget",
+        help="say that sites will not come back, so that those who wait for them go on",
+        usage="collab forget [-h] [--timeout SECONDS] SITE [SITE ...] [HOST:PORT[,HOST:PORT...]]",
+        description="Sites that are no majority of those who agreed last wait for the others, and train on. Told that "
+        "the missing ones will not come, they go on among themselves, as another run; whoever comes back after all "
+        "joins them. `collab status` and the sites' logs say who is missing.",
+    )
+    sub.add_argument(
+        "words",
+        metavar="SITE",
+        nargs="+",
+        help="a site that is missing; last, the coordinators to tell, where COLLAB_COORDINATOR is not set",
+    )
+    sub.add_argument("--timeout", metavar="SECONDS", type=float, default=5.0)
+    sub.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """0 if a coordinator has taken the word."""
+    sites, given = split(arguments.words)
+    config = knobs.load({"coordinator": given} if given else None)
+    if not config.coordinator:
+        raise ValueError("which swarm? name its coordinators after the sites (HOST:PORT) or set COLLAB_COORDINATOR")
+    transport = links.make(config, "")
+
+    def tell(address: str) -> tuple[bool | None, str]:
+        try:
+            return native.tell_forget(transport, address, sites, arguments.timeout)
+        except (OSError, RuntimeError) as error:
+            return None, f"no answer ({str(error).removeprefix('collab: ')})"
+
+    # All of them: a site waits now here, now there.
+    with ThreadPoolExecutor(len(config.coordinator)) as pool:
+        answers = list(pool.map(tell, config.coordinator))
+    for address, (_, text) in zip(config.coordinator, answers, strict=True):
+        print(f"{address}: {text}")
+    if all(taken is None for taken, _ in answers):
+        raise ConnectionError("nobody was told: no coordinator answers; do they run, with the same key?")
+    return 0 if any(taken for taken, _ in answers) else 1
+
+
+def split(words: Sequence[str]) -> tuple[list[str], str]:
+    """The sites, and the addresses that follow them, if any."""
+    *sites, last = words
+    if not sites:
+        return [last], ""
+    try:
+        for address in last.split(","):
+            addresses.split_host_port(address)
+    except ValueError:
+        return [*sites, last], ""
+    return sites, last

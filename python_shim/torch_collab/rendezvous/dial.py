@@ -1,0 +1,94 @@
+"""A TCPStore at an address, or word in time that none answers there.
+
+TCPStore's constructor waits without limit for a peer that accepts and never answers, and neither it nor its socket can
+be closed from outside. So a socket of our own, which has a limit, asks first. Where even so a constructor hangs (the
+peer fell silent in between), no second one is begun at that address: there is one thread and one socket of it, however
+often somebody asks.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+import time
+from concurrent.futures import Future
+from datetime import timedelta
+from typing import Any
+
+import torch.distributed as dist
+
+OPERATION = timedelta(seconds=60)  # the longest that one operation on a store may take
+
+_CONNECT_SECONDS = 2.0
+_DIAL_SECONDS = 5.0
+# What every client of a TCPStore says first, VALIDATE with a magic number, then GETNUMKEYS, which changes nothing
+# there (torch/csrc/distributed/c10d/TCPStoreBackend.hpp).
+_QUESTION = struct.pack("=BIB", 0, 0x3C85F7CE, 7)
+
+_lock = threading.Lock()
+_making: dict[tuple[str, int], Future[Any]] = {}  # the constructors that run, and what they gave until it is taken
+
+
+def dial_store(host: str, port: int) -> Any | None:
+    """The TCPStore of another agent, or None when it does not answer at once."""
+    try:
+        return store_at(host, port, _DIAL_SECONDS)
+    except (OSError, RuntimeError, ValueError):
+        return None
+
+
+def store_at(host: str, port: int, seconds: float) -> Any | None:
+    """A client of the store there, or None when it is silent for so many seconds. Raises what TCPStore raises."""
+    deadline = time.monotonic() + seconds
+    if not _speaks(host, port, seconds):
+        return None
+    while True:
+        making = _begin(host, port, seconds)
+        try:
+            making.exception(max(0.0, deadline - time.monotonic()))
+        except TimeoutError:
+            return None
+        with _lock:
+            if _making.get((host, port)) is making:
+                del _making[host, port]
+                return making.result()
+        # Another thread waited for it too, and has it.
+
+
+def _begin(host: str, port: int, seconds: float) -> Future[Any]:
+    with _lock:
+        making = _making.get((host, port))
+        if making is None or (making.done() and making.exception() is not None):
+            making = _making[host, port] = Future()
+            threading.Thread(target=_make, args=(making, host, port, seconds), name="collab-dial", daemon=True).start()
+    return making
+
+
+def _make(making: Future[Any], host: str, port: int, seconds: float) -> None:
+    try:
+        # Its timeout limits how long it tries to connect, nothing else.
+        store = dist.TCPStore(
+            host, port, is_master=False, wait_for_workers=False, timeout=timedelta(seconds=max(1.0, seconds))
+        )
+        store.set_timeout(OPERATION)
+        making.set_result(store)
+    except Exception as error:
+        making.set_exception(error)
+
+
+def _speaks(host: str, port: int, seconds: float) -> bool:
+    """Whether the peer says anything. What it says, or that it hangs up, is for TCPStore to judge.
+
+    Raises OSError when nobody accepts.
+    """
+    with socket.create_connection((host, port), timeout=min(seconds, _CONNECT_SECONDS)) as line:
+        line.settimeout(seconds)
+        try:
+            line.sendall(_QUESTION)
+            line.recv(16)
+        except TimeoutError:
+            return False
+        except OSError:
+            return True  # hung up
+    return True

@@ -1,0 +1,159 @@
+"""Dialling a store: what answers, what never does, and what a peer that never does costs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import struct
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import pytest
+from torch_collab.rendezvous import dial
+from torch_collab.rendezvous.endpoint import serve_store
+
+_TRIES = 25
+
+
+class Peer:
+    """Accepts everybody, says its one word, is silent from then on, and never closes."""
+
+    def __init__(self, word: bytes = b"") -> None:
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        self._word = word
+        self.lines: list[socket.socket] = []
+        self._thread = threading.Thread(target=self._run, name="peer", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                line, _ = self._listener.accept()
+                self.lines.append(line)
+                line.sendall(self._word)
+
+    def open_lines(self) -> int:
+        """Of those accepted, how many the other side holds open still."""
+        held = 0
+        for line in self.lines:
+            line.settimeout(0.2)
+            try:
+                while line.recv(4096):
+                    pass
+            except TimeoutError:
+                held += 1
+            except OSError:
+                pass
+        return held
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self._thread.join(5.0)
+        for line in self.lines:
+            line.close()
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dial, "_DIAL_SECONDS", 0.05)
+
+
+def sockets() -> int:
+    found = 0
+    for number in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            found += os.readlink(f"/proc/self/fd/{number}").startswith("socket:")
+    return found
+
+
+@contextlib.contextmanager
+def made_no_more_than(threads: int, own_sockets: int, peer: Peer) -> Iterator[None]:
+    threads_before, sockets_before = len(os.listdir("/proc/self/task")), sockets()
+    yield
+    assert len(os.listdir("/proc/self/task")) - threads_before <= threads
+    assert sockets() - sockets_before - len(peer.lines) <= own_sockets
+    assert peer.open_lines() <= own_sockets
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_peer_that_never_answers_costs_nothing_that_stays() -> None:
+    peer = Peer()
+    with made_no_more_than(threads=0, own_sockets=0, peer=peer):
+        for _ in range(_TRIES):
+            assert dial.dial_store("127.0.0.1", peer.port) is None
+        assert len(peer.lines) == _TRIES
+    peer.close()
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_peer_that_falls_silent_in_between_costs_one_thread_and_one_socket() -> None:
+    # It answers whatever only wants a word, and a store's constructor never.
+    peer = Peer(word=b"\0")
+    with made_no_more_than(threads=1, own_sockets=1, peer=peer):
+        for _ in range(_TRIES):
+            assert dial.dial_store("127.0.0.1", peer.port) is None
+    peer.close()  # which ends that thread
+    assert dial._making.pop(("127.0.0.1", peer.port)).exception(30.0) is not None
+
+
+def test_a_store_that_was_silent_is_found_when_it_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    served = serve_store()
+    served.set("a", "1")
+    monkeypatch.setattr(dial, "_QUESTION", struct.pack("=BI", 0, 0x3C85F7CE))  # asks nothing: no answer comes
+    monkeypatch.setattr(dial, "_DIAL_SECONDS", 0.05)
+    assert dial.dial_store("127.0.0.1", served.port) is None
+    monkeypatch.undo()
+    store = dial.dial_store("127.0.0.1", served.port)
+    assert store is not None and store.get("a") == b"1"
+    assert store.timeout == dial.OPERATION
+
+
+def test_a_store_of_this_torch_answers_the_question() -> None:
+    served = serve_store()
+    with socket.create_connection(("127.0.0.1", served.port), timeout=5.0) as line:
+        line.sendall(dial._QUESTION)
+        assert line.recv(16) == struct.pack("=q", served.num_keys())
+
+
+def test_what_failed_earlier_is_tried_again() -> None:
+    served = serve_store()
+    failed = dial._making["127.0.0.1", served.port] = Future()
+    failed.set_exception(RuntimeError("was not there yet"))
+    assert dial.dial_store("127.0.0.1", served.port) is not None
+
+
+def test_nobody_there() -> None:
+    peer = Peer()
+    peer.close()
+    assert dial.dial_store("127.0.0.1", peer.port) is None
+
+
+def test_what_was_made_late_is_given_to_the_next_who_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    served = serve_store()
+    go_on = threading.Event()
+    made = dial._make
+
+    def late(*asked: object) -> None:
+        go_on.wait(30.0)
+        made(*asked)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(dial, "_make", late)
+    assert dial.store_at("127.0.0.1", served.port, 0.05) is None
+    going = dial._making["127.0.0.1", served.port]
+    go_on.set()
+    going.result(30.0)
+    monkeypatch.setattr(dial, "_make", lambda *_: pytest.fail("a second one was begun"))
+    assert dial.store_at("127.0.0.1", served.port, 5.0) is going.result()
+    assert ("127.0.0.1", served.port) not in dial._making
+
+
+def test_each_of_several_threads_gets_one_of_its_own() -> None:
+    served = serve_store()
+    with ThreadPoolExecutor(4) as pool:
+        stores = list(pool.map(lambda _: dial.dial_store("127.0.0.1", served.port), range(4)))
+    assert None not in stores and len({id(store) for store in stores}) == 4

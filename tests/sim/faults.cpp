@@ -1,0 +1,200 @@
+#include "tests/sim/faults.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+namespace collab::sim {
+namespace {
+
+constexpr std::array<std::pair<Fault, std::string_view>, 21> kFaultNames{{
+    {Fault::kCutLink, "cut"},
+    {Fault::kCrash, "crash"},
+    {Fault::kVanish, "vanish"},
+    {Fault::kDie, "die"},
+    {Fault::kPause, "pause"},
+    {Fault::kSlow, "slow"},
+    {Fault::kIsolate, "isolate"},
+    {Fault::kNan, "nan"},
+    {Fault::kFlipMean, "flip-mean"},
+    {Fault::kFlipAnchor, "flip-anchor"},
+    {Fault::kOneWay, "one-way"},
+    {Fault::kSplit, "split"},
+    {Fault::kCoordinator, "coordinator"},
+    {Fault::kCoordinatorDies, "coordinator-dies"},
+    {Fault::kHang, "hang"},
+    {Fault::kLastWords, "last-words"},
+    {Fault::kBarrier, "barrier"},
+    {Fault::kStore, "store"},
+    {Fault::kDisk, "disk"},
+    {Fault::kClock, "clock"},
+    {Fault::kJoin, "join"},
+}};
+
+}  // namespace
+
+std::string_view name_of(Fault fault) {
+  for (const auto& [known, name] : kFaultNames) {
+    if (known == fault) return name;
+  }
+  return "unknown";
+}
+
+Result<std::vector<Fault>> faults_from_text(const std::string& list) {
+  std::vector<Fault> faults;
+  if (list == "none") return faults;
+  std::size_t begin = 0;
+  while (begin <= list.size()) {
+    const std::size_t end = std::min(list.find(',', begin), list.size());
+    const std::string word = list.substr(begin, end - begin);
+    begin = end + 1;
+    bool known = word == "all";
+    std::string names = "all, none";
+    for (const auto& [fault, name] : kFaultNames) {
+      names += ", " + std::string(name);
+      if (word != name && word != "all") continue;
+      faults.push_back(fault);
+      known = true;
+    }
+    if (!known) return invalid_argument("unknown fault '" + word + "': known are " + names);
+  }
+  return faults;
+}
+
+std::vector<Fault> draw_faults(Prng& prng) {
+  std::vector<Fault> faults;
+  for (const auto& [fault, name] : kFaultNames) {
+    if (prng.chance(0.3)) faults.push_back(fault);
+  }
+  return faults;
+}
+
+// Faults come until the last round would be over, if there were none; what they hold up, others fall upon.
+void Faults::plan(Duration run) {
+  if (kinds_.empty()) return;
+  const double length = static_cast<double>(run.count()) / 1e6 * (1 + 1.5 * prng_.uniform());
+  const auto count = 1 + prng_.below(2 * kinds_.size() + 2) + static_cast<std::uint64_t>(length / 20);
+  const std::uint32_t sites = population_.setting().sites;
+  for (std::uint64_t i = 0; i < count; ++i) {
+    const Fault fault = kinds_[prng_.below(kinds_.size())];
+    const std::uint64_t whose = prng_.below(sites + (population_.setting().helped ? 1 : 0));
+    const std::string name = whose == sites ? kHelper : "site" + std::to_string(whose);
+    const TimePoint when(seconds(1 + length * prng_.uniform()));
+    population_.busy_until(when);
+    network_.at(when, [this, fault, name] { inflict(fault, name); });
+  }
+}
+
+// Mostly shorter than the grace, sometimes much longer.
+Duration Faults::draw_length() {
+  const double u = prng_.uniform();
+  return prng_.chance(0.7) ? seconds(0.5 + 8 * u * u) : kGrace + seconds(25 * u);
+}
+
+void Faults::inflict(Fault fault, const std::string& name) {
+  SimSite* site = population_.live(name);
+  if (site == nullptr || site->report().over) return;
+  if (fault == Fault::kDie && (name == kHelper || !population_.may_lose_one())) return;
+  if (fault == Fault::kCoordinatorDies && !population_.may_lose_a_candidate()) return;
+  ++inflicted_;
+  population_.log(site->options().process, "FAULT " + std::string(name_of(fault)));
+  const TimePoint until = network_.now() + draw_length();
+  population_.busy_until(until);
+  on_site(fault, *site, until);
+  on_swarm(fault, name, until);
+}
+
+void Faults::on_site(Fault fault, SimSite& site, TimePoint until) {
+  switch (fault) {
+    case Fault::kCutLink: return network_.cut_links(site.node(), prng_);
+    case Fault::kCrash: return population_.crash(site, Death::kProcess);
+    case Fault::kVanish: return population_.crash(site, Death::kHost);
+    case Fault::kDie: return population_.crash(site, prng_.chance(0.5) ? Death::kProcess : Death::kHost, true);
+    case Fault::kPause: return network_.pause(site.node(), until);
+    case Fault::kSlow: return network_.slow(site.node(), 2 + 20 * prng_.uniform(), until);
+    case Fault::kIsolate: return network_.isolate(site.node(), until);
+    case Fault::kOneWay: return network_.mute(site.node(), until);
+    case Fault::kNan: return site.poison_parameters();
+    case Fault::kFlipMean: return site.flip_mean_once();
+    case Fault::kFlipAnchor: return site.flip_anchor_once();
+    case Fault::kStore: population_.crash(site, Death::kProcess); return damage(population_.store_of(site));
+    case Fault::kDisk: return fill_disk(site, until);
+    case Fault::kClock: return network_.jump_clock(site.node(), seconds(30 * prng_.uniform() * prng_.uniform()));
+    default: return;  // not a site's
+  }
+}
+
+void Faults::on_swarm(Fault fault, const std::string& name, TimePoint until) {
+  const auto death = [this] { return prng_.chance(0.7) ? Death::kProcess : Death::kHost; };
+  switch (fault) {
+    case Fault::kSplit: return split();
+    case Fault::kCoordinator: return population_.kill_candidate(population_.some_candidate(), death());
+    case Fault::kCoordinatorDies: return population_.kill_candidate(population_.some_candidate(), death(), true);
+    case Fault::kHang: return network_.pause(population_.candidates()[population_.some_candidate()]->node(), until);
+    case Fault::kLastWords: return last_words();
+    case Fault::kBarrier: return stand(name, until);
+    case Fault::kJoin: return population_.join_late();
+    default: return;  // a site's
+  }
+}
+
+void Faults::split() {
+  std::vector<bool> side;
+  const std::size_t nodes = network_.nodes();
+  for (std::size_t node = 0; node < nodes; ++node) side.push_back(prng_.chance(0.5));
+  const TimePoint until = network_.now() + seconds(1 + 25 * prng_.uniform());
+  population_.busy_until(until);
+  network_.split(side, until);
+}
+
+void Faults::last_words() {
+  const std::uint32_t candidate = population_.some_candidate();
+  SimCoordinator* coordinator = population_.candidates()[candidate];
+  coordinator->die_at_commit([this, candidate](SiteId member) {
+    population_.log("swarm", "FAULT the commit reaches site " + std::to_string(member.value) + " only");
+    population_.kill_candidate(candidate, prng_.chance(0.5) ? Death::kProcess : Death::kHost);
+    const TimePoint when = network_.now() + seconds(0.3);
+    population_.busy_until(when);
+    network_.at(when, [this, member] {
+      for (const std::string& name : population_.names()) {
+        SimSite* site = population_.live(name);
+        if (site != nullptr && !site->report().over && site->self() == member) {
+          return population_.crash(*site, Death::kProcess);
+        }
+      }
+    });
+  });
+}
+
+// Whoever is ready is parted from it at once; nothing may come of that but a round without it, or none.
+void Faults::stand(const std::string& name, TimePoint until) {
+  protocol::InCall barrier{std::string(protocol::kStandsStill) + "all_reduce", {}, true};
+  for (std::uint32_t i = 0; i < population_.setting().sites; ++i) barrier.awaits.insert("site" + std::to_string(i));
+  barrier.awaits.erase(name);
+  SimCoordinator* coordinator = population_.candidates()[population_.some_candidate()];
+  coordinator->tell_calls({{{name, barrier}}});
+  network_.at(until, [coordinator] { coordinator->tell_calls({}); });
+}
+
+void Faults::damage(Store& store) {
+  const auto damage = [this](auto& part, bool may_be_older) {
+    switch (prng_.below(4)) {
+      case 0: return part.lose();
+      case 1: return may_be_older ? part.age() : part.lose();
+      case 2: return part.tear();
+      default: return;
+    }
+  };
+  damage(store.record, false);
+  damage(store.state, true);
+  damage(store.arena, true);
+}
+
+void Faults::fill_disk(SimSite& site, TimePoint until) {
+  Store& store = population_.store_of(site);
+  bool& fault = prng_.chance(0.5) ? store.full : store.slow;
+  fault = true;
+  network_.at(until, [&fault] { fault = false; });
+}
+
+}  // namespace collab::sim

@@ -1,0 +1,133 @@
+// That the simulator's judges see what they are there to see, on runs made by hand.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "tests/sim/verdict.h"
+
+namespace collab::sim {
+namespace {
+
+// ---- what is agreed on stands for ever -------------------------------------------------------------
+
+wire::Commit commit(std::uint64_t run, std::uint64_t round, std::uint32_t attempt) {
+  wire::Commit commit;
+  commit.run = RunId{run};
+  commit.round = RoundId{round};
+  commit.attempt = AttemptId{attempt};
+  return commit;
+}
+
+TEST(Checkers, ARoundOfARunIsCommittedOnce) {
+  Checkers checkers;
+  checkers.committed(commit(1000, 5, 1));
+  checkers.committed(commit(1000, 5, 1));  // told again
+  checkers.committed(commit(2000, 5, 2));  // another run
+  EXPECT_TRUE(checkers.failures().empty());
+  EXPECT_EQ(checkers.commits(), 2U);
+  checkers.committed(commit(1000, 5, 2));
+  ASSERT_EQ(checkers.failures().size(), 1U);
+  EXPECT_NE(checkers.failures()[0].find("round 5 of run 1000 was committed twice"), std::string::npos);
+}
+
+TEST(Checkers, ARoundOfARunHasOneAnchor) {
+  Checkers checkers;
+  checkers.holds("a.1", {RunId{1000}, RoundId{5}, {1, 1}});
+  checkers.holds("b.1", {RunId{1000}, RoundId{5}, {1, 1}});
+  checkers.holds("b.1", {RunId{2000}, RoundId{5}, {2, 2}});
+  EXPECT_TRUE(checkers.failures().empty());
+  checkers.holds("c.1", {RunId{1000}, RoundId{5}, {3, 3}});
+  EXPECT_EQ(checkers.failures().size(), 1U);
+}
+
+// ---- what processes find when they start again -----------------------------------------------------
+
+TEST(Store, PartsAreLostTornAndOlderEachOnItsOwn) {
+  Part<int> part;
+  EXPECT_EQ(part.read(), nullptr);
+  part.age();
+  for (const int value : {1, 2, 3}) part.write(value);
+  part.age();
+  ASSERT_NE(part.read(), nullptr);
+  EXPECT_EQ(*part.read(), 2);
+  part.tear();
+  EXPECT_EQ(part.read(), nullptr);
+  part.write(4);
+  EXPECT_EQ(*part.read(), 4);
+  part.lose();
+  EXPECT_EQ(part.read(), nullptr);
+}
+
+// ---- one swarm, and rounds, once nothing happens any more ------------------------------------------
+
+class VerdictTest : public ::testing::Test {
+ protected:
+  static Setting three_sites() {
+    Setting setting;
+    setting.rounds = 1'000;
+    setting.elements = 1'000;
+    setting.data = SimData::small();
+    return setting;
+  }
+
+  void SetUp() override {
+    population_.begin(0);
+    look();
+  }
+  void look() {
+    verdict_.look();
+    network_.at(network_.now() + seconds(1), [this] { look(); });
+  }
+  void run_until(double s) {
+    while (network_.now() < TimePoint(seconds(s)) && checkers_.failures().empty() && network_.run_one()) {
+    }
+  }
+  bool failed_with(const std::string& words) {
+    const std::vector<std::string> failures = checkers_.failures();
+    return std::ranges::any_of(failures, [&](const std::string& f) { return f.find(words) != std::string::npos; });
+  }
+
+  Prng prng_{7};
+  Network network_{{}, 7};
+  Checkers checkers_;
+  Population population_{three_sites(), network_, checkers_, [](const std::string&, const std::string&) {}, prng_};
+  Verdict verdict_{population_, network_, checkers_, true};
+};
+
+TEST_F(VerdictTest, ASwarmThatIsWellIsLeftInPeace) {
+  run_until(300);
+  EXPECT_TRUE(checkers_.failures().empty()) << checkers_.failures().front();
+  EXPECT_GT(checkers_.commits(), 100U);
+}
+
+TEST_F(VerdictTest, ASwarmWithoutRoundsIsSeen) {
+  run_until(10);
+  population_.kill_candidate(0, Death::kProcess, true);  // and nobody takes its place
+  run_until(200);
+  EXPECT_TRUE(failed_with("no rounds"));
+}
+
+TEST_F(VerdictTest, ASiteThatIsNotLetInIsSeen) {
+  run_until(10);
+  population_.join_late();
+  for (int second = 10; second < 300; ++second) {  // and none of those that take its place
+    if (const SimSite* site = population_.live("late0")) network_.isolate(site->node(), TimePoint(seconds(1000)));
+    run_until(second);
+  }
+  verdict_.judge();
+  EXPECT_TRUE(failed_with("late0."));
+}
+
+TEST_F(VerdictTest, WhoIsNoMajorityAnyMoreIsLeftAlone) {
+  run_until(10);
+  for (const std::string name : {"site0", "site1"}) {
+    population_.crash(*population_.live(name), Death::kProcess, true);
+  }
+  EXPECT_FALSE(population_.may_lose_one());
+  run_until(200);
+  EXPECT_TRUE(checkers_.failures().empty()) << checkers_.failures().front();
+  EXPECT_TRUE(verdict_.finished());
+}
+
+}  // namespace
+}  // namespace collab::sim

@@ -1,0 +1,186 @@
+#include "tests/sim/population.h"
+
+#include <algorithm>
+
+namespace collab::sim {
+
+Population::Population(Setting setting, Network& network, Checkers& checkers, SimSite::Log log, Prng& prng)
+    : setting_(std::move(setting)),
+      network_(network),
+      checkers_(checkers),
+      log_(std::move(log)),
+      prng_(prng),
+      begins_(~setting_.seed) {}
+
+void Population::begin(std::uint32_t hidden) {
+  for (std::uint32_t i = 0; i < setting_.candidates; ++i) start_coordinator(i);
+  // At least one can be dialled.
+  for (std::uint32_t i = 0; i < setting_.sites; ++i) {
+    const std::string name = "site" + std::to_string(i);
+    names_.push_back(name);
+    const bool chance = hidden_.size() + 1 < setting_.sites && i > 0 && prng_.chance(setting_.nat ? 0.6 : 0.15);
+    if (chance && hidden_.size() < hidden) hidden_.insert(name);
+    network_.at(TimePoint(seconds(2 * prng_.uniform())), [this, name] { start_site(name, 1); });
+  }
+  if (setting_.helped) network_.at(TimePoint(seconds(3)), [this] { start_site(kHelper, 1); });
+  if (setting_.generations > 1) follow_generations();
+}
+
+void Population::join_late() {
+  const std::string name = "late" + std::to_string(names_.size() - setting_.sites);
+  names_.push_back(name);
+  start_site(name, 1);
+}
+
+// ---- sites -----------------------------------------------------------------------------------------
+
+SimSiteOptions Population::options_of(const std::string& name, std::uint32_t generation) {
+  SimSiteOptions site;
+  const bool hidden = hidden_.count(name) != 0;
+  const bool founder = name.starts_with("site") && incarnations_[name] == 0;
+  site.name = name;
+  site.process = name + "." + std::to_string(++incarnations_[name]);
+  site.address = hidden && !setting_.nat ? "" : site.process + ":1";
+  site.behind_nat = hidden;
+  site.expected_sites = founder ? setting_.sites : 1;
+  site.generation = generation;
+  site.last_generation = setting_.generations;
+  site.elements = setting_.elements;
+  site.data = setting_.data;
+  site.save_every = setting_.save_every;
+  site.last_round = RoundId{setting_.rounds};
+  std::vector<std::string>& addresses = site.config.coordinators;
+  if (prng_.chance(0.2)) addresses.emplace_back("nobody:1");
+  for (std::uint32_t i = 0; i < setting_.candidates; ++i) addresses.push_back(address_of(i));
+  site.config.join_timeout = kJoinTimeout;
+  site.config.round_timeout = seconds(60);
+  site.store = &stores_[{name, generation}];
+  site.mutation = setting_.mutation;
+  site.draws_rates = setting_.seed % 4 == 1;
+  site.helper = name == kHelper;
+  site.resumed = !site.helper && begins_.chance(0.4);
+  const bool names = setting_.named_by_sites && !site.helper && (name == setting_.named || begins_.chance(0.5));
+  if (names) site.init_from = setting_.named;
+  site.seed = prng_.next();
+  return site;
+}
+
+void Population::start_site(const std::string& name, std::uint32_t generation) {
+  sites_.push_back(std::make_unique<SimSite>(options_of(name, generation), network_, checkers_, log_));
+  SimSite& site = *sites_.back();
+  newest_[name] = &site;
+  started_[&site] = network_.now();
+  set_clock(site.node());
+  log(site.options().process, "starts");
+  site.start();
+}
+
+void Population::set_clock(NodeId node) {
+  if (!setting_.drift) return;
+  network_.set_clock_rate(node, 0.95 + 0.1 * prng_.uniform());
+  network_.jump_clock(node, seconds(1e4 * prng_.uniform()));  // clocks count from anywhere
+}
+
+SimSite* Population::live(const std::string& name) const {
+  const auto found = newest_.find(name);
+  return found == newest_.end() || is_dead(*found->second) ? nullptr : found->second;
+}
+
+void Population::end(SimSite& site, Death death) {
+  dead_.insert(&site);
+  death == Death::kProcess ? site.leave_arena() : store_of(site).arena.lose();
+  site.kill();
+  checkers_.invariants.site_lost(site.options().process);
+  network_.kill(site.node(), death == Death::kProcess);
+}
+
+TimePoint Population::start_again(const std::string& name, std::uint32_t generation) {
+  const TimePoint when = network_.now() + seconds(0.5 + 8 * prng_.uniform());
+  network_.at(when, [this, name, generation] { start_site(name, generation); });
+  return when;
+}
+
+void Population::restart(SimSite& site) {
+  end(site, Death::kProcess);
+  start_again(site.options().name, site.options().generation);
+}
+
+void Population::crash(SimSite& site, Death death, bool for_good) {
+  end(site, death);
+  const std::string& name = site.options().name;
+  if (for_good) {
+    gone_.insert(name);
+    return;
+  }
+  // A script that is started again begins with its first model, one that has checkpoints goes on with the last.
+  const bool keeps = prng_.chance(0.8) && !site.options().helper;
+  if (!keeps) store_of(site).lose();
+  busy_until(start_again(name, keeps ? site.options().generation : 1));
+}
+
+// A site that has ended one generation, or is behind, begins the next in another process.
+void Population::follow_generations() {
+  for (const std::string& name : names_) {
+    const SimSite* site = live(name);
+    if (site == nullptr || !site->report().over || !site->report().goes_on || is_followed(*site)) continue;
+    followed_.insert(site);
+    const std::uint32_t next = site->options().generation + 1;
+    const Duration after = seconds(site->report().why.ok() ? 0.05 * prng_.uniform() : 5 * prng_.uniform());
+    network_.at(network_.now() + after, [this, name, next] { start_site(name, next); });
+  }
+  network_.at(network_.now() + seconds(0.02), [this] { follow_generations(); });
+}
+
+// ---- coordinators ----------------------------------------------------------------------------------
+
+void Population::start_coordinator(std::uint32_t candidate) {
+  protocol::CoordinatorConfig config;
+  config.swarm = "sim";
+  config.fresh_run = RunId{1000 * ++births_};
+  config.link_grace = kGrace;
+  config.straggler_grace = seconds(5);
+  config.join_timeout = kJoinTimeout;
+  config.round_timeout = seconds(60);
+  if (!setting_.named_by_sites) config.init_from = setting_.named;
+  const std::string process = "c" + std::to_string(candidate) + "." + std::to_string(births_);
+  coordinators_.push_back(std::make_unique<SimCoordinator>(config, process, address_of(candidate), setting_.mutation,
+                                                           network_, checkers_, log_));
+  set_clock(coordinators_.back()->node());
+  if (candidates_.size() <= candidate) candidates_.resize(candidate + 1);
+  candidates_[candidate] = coordinators_.back().get();
+}
+
+void Population::kill_candidate(std::uint32_t candidate, Death death, bool for_good) {
+  SimCoordinator* coordinator = candidates_[candidate];
+  if (coordinator->dead()) return;
+  log(coordinator->process(), "is gone");
+  coordinator->kill();
+  network_.kill(coordinator->node(), death == Death::kProcess);
+  checkers_.invariants.coordinator_lost(coordinator->process());
+  if (for_good) {
+    lost_candidates_.insert(candidate);
+    return;
+  }
+  const TimePoint when = network_.now() + seconds(0.2 + 20 * prng_.uniform() * prng_.uniform());
+  busy_until(when);
+  network_.at(when, [this, candidate] { start_coordinator(candidate); });
+}
+
+std::uint32_t Population::some_candidate() {
+  if (prng_.chance(0.7)) {
+    for (std::uint32_t i = 0; i < candidates_.size(); ++i) {
+      if (!candidates_[i]->dead() && candidates_[i]->members() > 0) return i;
+    }
+  }
+  return static_cast<std::uint32_t>(prng_.below(candidates_.size()));
+}
+
+std::string Population::status() const {
+  std::string text;
+  for (const SimCoordinator* coordinator : candidates_) {
+    text += coordinator->process() + (coordinator->dead() ? " is dead; " : " " + coordinator->status() + " ");
+  }
+  return text;
+}
+
+}  // namespace collab::sim

@@ -1,0 +1,126 @@
+// Who is there in a simulated swarm: the processes of sites and coordinators that live, have died and will start again,
+// and what they leave behind.
+//
+// Threads: one. Ownership: owns processes and stores; borrows network and checkers.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/sim/sim_coordinator.h"
+#include "tests/sim/sim_site.h"
+#include "tests/sim/store.h"
+
+namespace collab::sim {
+
+inline constexpr Duration seconds(double s) { return Duration(static_cast<Duration::rep>(s * 1e6)); }
+inline constexpr Duration kGrace = seconds(10);
+inline constexpr Duration kJoinTimeout = seconds(60);
+inline const std::string kHelper = "helper";
+
+// Alike for all processes of a run; drawn from its seed.
+struct Setting {
+  std::uint64_t seed = 1;
+  std::uint32_t sites = 3;
+  std::uint32_t candidates = 1;
+  std::uint32_t rounds = 5;
+  std::uint32_t generations = 1;
+  std::uint64_t elements = 5'000;
+  DataPlane::Settings data;
+  std::uint64_t save_every = 1;  // rounds
+  std::string named;             // COLLAB_INIT_FROM
+  bool named_by_sites = false;   // else by the coordinators
+  bool helped = false;           // a helper is there
+  bool nat = false;              // who cannot be dialled does not know that, and names an address
+  bool drift = false;            // clocks run too fast or too slow
+  Mutation mutation = Mutation::kNone;
+};
+
+enum class Death : std::uint8_t {
+  kProcess,  // its links close, and shared memory stays
+  kHost,     // nobody is told, and shared memory is gone
+};
+
+class Population {
+ public:
+  Population(Setting setting, Network& network, Checkers& checkers, SimSite::Log log, Prng& prng);
+
+  [[nodiscard]] const Setting& setting() const { return setting_; }
+  // All that were here from the beginning. `hidden` at most: cannot be dialled.
+  void begin(std::uint32_t hidden);
+  // One that nobody expects.
+  void join_late();
+
+  // ---- sites
+  // Every process that ever was.
+  [[nodiscard]] const std::vector<std::unique_ptr<SimSite>>& processes() const { return sites_; }
+  [[nodiscard]] const std::vector<std::string>& names() const { return names_; }  // without the helper
+  // The newest of that name; null when it is dead.
+  [[nodiscard]] SimSite* live(const std::string& name) const;
+  [[nodiscard]] bool is_dead(const SimSite& site) const { return dead_.count(&site) != 0; }
+  [[nodiscard]] bool is_gone(const std::string& name) const { return gone_.count(name) != 0; }
+  [[nodiscard]] TimePoint started(const SimSite& site) const { return started_.at(&site); }
+  // It begins the next generation, or has.
+  [[nodiscard]] bool is_followed(const SimSite& site) const { return followed_.count(&site) != 0; }
+  [[nodiscard]] Store& store_of(const SimSite& site) {
+    return stores_[{site.options().name, site.options().generation}];
+  }
+  // Another process starts later, unless it is `for_good`.
+  void crash(SimSite& site, Death death, bool for_good = false);
+  // It has failed, and its user starts it again.
+  void restart(SimSite& site);
+  // No more than leave a majority.
+  [[nodiscard]] bool may_lose_one() const { return 2 * (gone_.size() + 1) < setting_.sites; }
+
+  // ---- coordinators
+  [[nodiscard]] const std::vector<SimCoordinator*>& candidates() const { return candidates_; }  // the newest of each
+  // Mostly the one that has members.
+  [[nodiscard]] std::uint32_t some_candidate();
+  void kill_candidate(std::uint32_t candidate, Death death, bool for_good = false);
+  [[nodiscard]] bool may_lose_a_candidate() const { return lost_candidates_.size() + 1 < candidates_.size(); }
+  [[nodiscard]] std::string status() const;
+
+  // ---- time
+  // Nothing of what was done to them lasts longer.
+  void busy_until(TimePoint when) { busy_until_ = std::max(busy_until_, when); }
+  [[nodiscard]] TimePoint calm_from() const { return busy_until_; }
+  void log(const std::string& who, const std::string& what) { log_(who, what); }
+
+ private:
+  void start_site(const std::string& name, std::uint32_t generation);
+  void end(SimSite& site, Death death);
+  TimePoint start_again(const std::string& name, std::uint32_t generation);
+  [[nodiscard]] SimSiteOptions options_of(const std::string& name, std::uint32_t generation);
+  void start_coordinator(std::uint32_t candidate);
+  void set_clock(NodeId node);
+  void follow_generations();
+  static std::string address_of(std::uint32_t candidate) { return "c" + std::to_string(candidate) + ":1"; }
+
+  Setting setting_;
+  Network& network_;
+  Checkers& checkers_;
+  SimSite::Log log_;
+  Prng& prng_;
+  Prng begins_;                                                    // what decides on the first anchor
+  std::map<std::pair<std::string, std::uint32_t>, Store> stores_;  // by site and generation
+  std::vector<std::unique_ptr<SimCoordinator>> coordinators_;      // every process that ever was
+  std::vector<SimCoordinator*> candidates_;
+  std::set<std::uint32_t> lost_candidates_;
+  std::uint64_t births_ = 0;
+  std::vector<std::string> names_;
+  std::vector<std::unique_ptr<SimSite>> sites_;
+  std::map<std::string, SimSite*> newest_;
+  std::map<std::string, int> incarnations_;
+  std::set<std::string> hidden_;
+  std::set<std::string> gone_;
+  std::set<const SimSite*> dead_;
+  std::map<const SimSite*, TimePoint> started_;
+  std::set<const SimSite*> followed_;
+  TimePoint busy_until_{};
+};
+
+}  // namespace collab::sim

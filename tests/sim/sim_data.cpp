@@ -1,0 +1,206 @@
+#include "tests/sim/sim_data.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+namespace collab::sim {
+
+using namespace protocol;
+
+namespace {
+
+std::vector<float> copy_of(std::span<const float> from) { return {from.begin(), from.end()}; }
+
+std::vector<float> first_parameters(std::uint64_t elements, std::uint64_t seed) {
+  Prng prng(seed);
+  std::vector<float> values(elements);
+  for (float& value : values) value = static_cast<float>(prng.uniform() - 0.5);
+  return values;
+}
+
+// What the data plane adds to a delta and to a mean from earlier payloads, element by element: Residual::in_delta() and
+// in_mean(), from their description.
+void add_left_out(const Residual& residual, Contribution& contribution) {
+  if (!residual.on()) return;
+  const ResidualUnits& units = residual.units();
+  const double per_delta = std::max(units.share, units.equal);
+  const double per_mean = units.share > 0 ? units.share : units.equal;
+  std::vector<bool> of_mean(residual.values().size());
+  for (const ElementRange& range : units.of_mean) {
+    for (std::uint64_t i = range.begin; i < range.end; ++i) of_mean[i] = true;
+  }
+  contribution.left_out_of_delta.assign(residual.values().begin(), residual.values().end());
+  contribution.left_out_of_mean = contribution.left_out_of_delta;
+  for (std::size_t i = 0; i < of_mean.size(); ++i) {
+    (of_mean[i] ? contribution.left_out_of_delta : contribution.left_out_of_mean)[i] *=
+        static_cast<float>(of_mean[i] ? 1 / per_delta : per_mean);
+  }
+}
+
+}  // namespace
+
+DataPlane::Settings SimData::small() {
+  return {.codec = CodecId::kFp32,
+          .outer = {},
+          .chunk_elements = 1'024,
+          .tile_elements = 128,
+          .window_bytes = 0,
+          .least_window_bytes = 4 * 1'024 * sizeof(float)};
+}
+
+SimData::SimData(const Options& options, Checkers& checkers)
+    : options_(options),
+      checkers_(checkers),
+      parameters_(first_parameters(options.elements, options.seed)),
+      moves_(options.elements) {
+  const ArenaSpec spec{.key = {"sim", options_.process, {}},
+                       .elements = options_.elements,
+                       .outer_state = has_outer_state(options_.settings.outer.id),
+                       .shared = false,
+                       .job = {},
+                       .places = {}};
+  auto arena = create_arena(spec);
+  COLLAB_CHECK(arena.ok(), "no memory for a simulated site's anchor");
+  arena_ = std::move(*arena);
+}
+
+Digest SimData::digest_of(std::span<const float> anchor, std::span<const float> outer) const {
+  const std::uint64_t tile = options_.settings.tile_elements;
+  return digest_of_state(digest_of_vector(anchor, tile), outer.empty() ? Digest{} : digest_of_vector(outer, tile));
+}
+
+Digest SimData::digest() {
+  const std::vector<float> zeros(has_outer_state(options_.settings.outer.id) ? options_.elements : 0);
+  return digest_of(parameters_.values(), zeros);
+}
+
+// ---- what outlives the process ---------------------------------------------------------------------
+
+void SimData::restore(const StoredAnchor& stored) {
+  std::ranges::copy(stored.anchor, arena_->scratch().begin());
+  std::ranges::copy(stored.outer, arena_->outer().begin());
+  arena_->seal(stored.sealed);
+  parameters_.values() = stored.anchor;
+}
+
+std::optional<StoredAnchor> SimData::stored(const Residual& residual) {
+  const std::optional<SealedAnchor> sealed = arena_->sealed();
+  if (!sealed || digest_of(arena_->anchor(), arena_->outer()) != sealed->digest) return std::nullopt;
+  StoredAnchor stored{*sealed, copy_of(arena_->anchor()), copy_of(arena_->outer()), {}};
+  if (residual.on()) stored.residual = StoredResidual{sealed->run, residual.units(), copy_of(residual.values())};
+  return stored;
+}
+
+// ---- training --------------------------------------------------------------------------------------
+
+void SimData::train(Prng& prng) {
+  std::vector<float>& theta = parameters_.values();
+  for (std::size_t i = 0; i < theta.size(); ++i) {
+    const auto move = static_cast<float>(0.02 * (prng.uniform() - 0.5));
+    theta[i] += move;
+    moves_[i] += static_cast<double>(move);
+  }
+}
+
+void SimData::poison(Prng& prng) {
+  parameters_.values()[prng.below(options_.elements)] = std::numeric_limits<float>::quiet_NaN();
+}
+
+bool SimData::fit() {
+  return std::ranges::all_of(parameters_.values(), [](float value) { return std::isfinite(value); });
+}
+
+// What is contributed is all that was trained and is not counted yet: no local step is lost, none comes twice.
+void SimData::expect_lossless() {
+  if (!fit() || !sound_) return;
+  const std::vector<float>& theta = parameters_.values();
+  for (std::size_t i = 0; i < theta.size(); ++i) {
+    const double delta = static_cast<double>(theta[i]) - static_cast<double>(arena_->anchor()[i]);
+    if (std::abs(delta - moves_[i]) < 1e-4) continue;
+    return checkers_.fail(options_.process + ": element " + std::to_string(i) + " moved by " + std::to_string(delta) +
+                          " from the anchor, and what was trained and not counted moved it by " +
+                          std::to_string(moves_[i]));
+  }
+}
+
+// ---- around what the data plane does ---------------------------------------------------------------
+
+void SimData::before(const StartExchange& start, const Residual& residual) {
+  form_ = start.form;
+  double weight = 0;
+  for (const wire::Participant& p : start.form.participants) {
+    if (p.site == start.self) weight = p.weight;
+  }
+  if (weight > 0) expect_lossless();
+  Contribution contribution{options_.process, weight, uncounted_from_, trained_, {}, {}, {}};
+  std::vector<float>& theta = parameters_.values();
+  const std::span<const float> anchor = arena_->anchor();
+  contribution.delta.resize(theta.size());
+  for (std::size_t i = 0; i < theta.size(); ++i) contribution.delta[i] = anchor[i] - theta[i];
+  add_left_out(residual, contribution);
+  checkers_.contributes(start.form, start.self, std::move(contribution));
+  if (options_.mutation != Mutation::kCountTwice) return;
+  for (std::size_t i = 0; i < theta.size(); ++i) theta[i] -= anchor[i] - theta[i];
+}
+
+void SimData::lose_steps(std::span<const float> anchor) {
+  if (options_.mutation == Mutation::kLoseSteps) parameters_.values() = copy_of(anchor);
+}
+
+void SimData::before(const ApplyCommit& apply) {
+  if (apply.base == Base::kOldAnchor) lose_steps(arena_->anchor());
+  outer_before_ = copy_of(arena_->outer());
+}
+
+void SimData::after(const ApplyCommit& apply, bool seen) {
+  if (!seen) sound_ = false;
+  if (seen && !apply.commit.contributors.empty()) {
+    const OuterStep step{options_.settings, arena_->scratch(), arena_->anchor(), outer_before_, arena_->outer()};
+    checkers_.applied(options_.process, form_, apply.commit, step);
+  }
+  // An idle round leaves the parameters alone, unless they were not fit.
+  if (!apply.commit.contributors.empty() || apply.base == Base::kUnfit) moved(apply.base);
+}
+
+void SimData::before(const Rebase& rebase) {
+  if (rebase.base == Base::kOldAnchor) lose_steps(arena_->scratch());
+}
+
+void SimData::after(const Rebase& rebase) { moved(rebase.base); }
+
+void SimData::moved(Base base) {
+  switch (base) {
+    case Base::kParameters:
+    case Base::kUnfit:
+      std::ranges::fill(moves_, 0.0);
+      uncounted_from_ = trained_;
+      break;
+    case Base::kSnapshot:
+      if (!snapshot_) return checkers_.fail(options_.process + " has no snapshot");
+      for (std::size_t i = 0; i < moves_.size(); ++i) moves_[i] -= snapshot_->moves[i];
+      uncounted_from_ = snapshot_->trained;
+      break;
+    case Base::kOldAnchor: break;
+  }
+  snapshot_.reset();
+}
+
+void SimData::take_snapshot() { snapshot_ = Snapshot{moves_, trained_}; }
+
+// ---- faults ----------------------------------------------------------------------------------------
+
+Digest SimData::flip_anchor(std::uint64_t index) {
+  const SealedAnchor sealed = *arena_->sealed();
+  const std::span<float> slot = arena_->scratch();
+  std::ranges::copy(arena_->anchor(), slot.begin());
+  float& value = slot[index % slot.size()];
+  value = std::bit_cast<float>(std::bit_cast<std::uint32_t>(value) ^ 0x0040'0000U);
+  const Digest digest = digest_of(slot, arena_->outer());
+  arena_->seal({sealed.run, sealed.round, digest, sealed.attached});
+  return digest;
+}
+
+}  // namespace collab::sim

@@ -1,0 +1,101 @@
+// The tensors of a simulated site: what the production data plane works on, and what is known of them from outside:
+// which steps were trained and are not counted yet, by another way than parameters minus anchor.
+//
+// Threads: one. Ownership: owns arena and parameters; borrows the checkers.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/base/prng.h"
+#include "core/runtime/data_plane.h"
+#include "core/runtime/host_vector.h"
+#include "tests/sim/checkers.h"
+
+namespace collab::sim {
+
+enum class Mutation : std::uint8_t { kNone, kForgeDone, kCountTwice, kFlipBit, kLoseSteps, kCarryStale };
+
+// An anchor with all that belongs to it, as a state file holds it.
+struct StoredAnchor {
+  SealedAnchor sealed;
+  std::vector<float> anchor;
+  std::vector<float> outer;
+  std::optional<StoredResidual> residual;
+};
+
+class SimData {
+ public:
+  struct Options {
+    std::string process;
+    std::uint64_t elements = 5'000;
+    DataPlane::Settings settings = small();
+    Mutation mutation = Mutation::kNone;
+    std::uint64_t seed = 0;
+  };
+  // Several tiles, chunks and windows for a few thousand elements.
+  [[nodiscard]] static DataPlane::Settings small();
+
+  SimData(const Options& options, Checkers& checkers);
+
+  [[nodiscard]] ArenaWriter& arena() { return *arena_; }
+  [[nodiscard]] ParameterVector& parameters() { return parameters_; }
+  // Of the parameters as they are, as the first anchor.
+  [[nodiscard]] Digest digest();
+
+  // ---- what outlives the process
+  void restore(const StoredAnchor& stored);
+  // Nothing where no whole anchor is held.
+  [[nodiscard]] std::optional<StoredAnchor> stored(const Residual& residual);
+
+  // ---- training
+  void train(Prng& prng);
+  void add_samples(std::uint64_t samples) { trained_ += samples; }
+  void poison(Prng& prng);  // NaN in the parameters
+  [[nodiscard]] std::uint64_t trained() const { return trained_; }
+  [[nodiscard]] std::uint64_t uncounted_from() const { return uncounted_from_; }
+
+  // ---- around what the data plane does
+  void before(const protocol::StartExchange& start, const Residual& residual);
+  void before(const protocol::ApplyCommit& apply);
+  // `seen`: nothing was planted in this site's mean that nobody could have seen.
+  void after(const protocol::ApplyCommit& apply, bool seen);
+  void before(const protocol::Rebase& rebase);
+  void after(const protocol::Rebase& rebase);
+  void take_snapshot();
+
+  // A bit of the anchor, whose digest becomes that of what is there now.
+  Digest flip_anchor(std::uint64_t index);
+  // From here on the model is not what was trained and agreed on: it is not judged by that.
+  void excuse() { sound_ = false; }
+  [[nodiscard]] bool is_sound() const { return sound_; }
+
+ private:
+  struct Snapshot {
+    std::vector<double> moves;
+    std::uint64_t trained = 0;
+  };
+
+  [[nodiscard]] Digest digest_of(std::span<const float> anchor, std::span<const float> outer) const;
+  [[nodiscard]] bool fit();
+  void expect_lossless();
+  void lose_steps(std::span<const float> anchor);
+  void moved(protocol::Base base);
+
+  Options options_;
+  Checkers& checkers_;
+  std::unique_ptr<ArenaWriter> arena_;
+  HostVector parameters_;
+  std::vector<double> moves_;  // what was trained and is not counted yet: parameters - anchor, by another way
+  std::uint64_t trained_ = 0;  // samples
+  std::uint64_t uncounted_from_ = 0;
+  std::optional<Snapshot> snapshot_;
+  std::vector<float> outer_before_;  // a commit
+  wire::Form form_;                  // of the attempt started last
+  bool sound_ = true;                // no bit of the model was flipped
+};
+
+}  // namespace collab::sim

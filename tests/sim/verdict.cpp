@@ -1,0 +1,224 @@
+#include "tests/sim/verdict.h"
+
+#include <algorithm>
+#include <map>
+
+namespace collab::sim {
+namespace {
+
+// Within so long after the last fault those who can are together: sites ask all candidates in turn where the others
+// are, and may then have to wait for a grace for records that are lost.
+constexpr Duration kSettles = 6 * kGrace;
+
+std::string in_seconds(Duration time) { return std::to_string(time.count() / 1'000'000) + " s"; }
+
+}  // namespace
+
+// ---- once a second ---------------------------------------------------------------------------------
+
+void Verdict::look() {
+  restart_failed();
+  if (!faults_) return;
+  const TimePoint now = network_.now();
+  const bool begun = has_begun();
+  if (begun != begun_ || population_.calm_from() > calm_) {
+    calm_ = begun != begun_ ? std::max(now, population_.calm_from()) : population_.calm_from();
+    begun_ = begun;
+    looked_.reset();
+  }
+  // Where there is no swarm yet those who were to begin it are waited for, though they are gone for good.
+  if (now < calm_ + kSettles + (begun ? Duration{} : kJoinTimeout)) return;
+  if (looked_ && now < *looked_ + kSettles) return;
+  expect_one_swarm();
+  if (looked_) expect_rounds();
+  looked_ = now;
+  seen_ = {};
+  for (const auto& site : population_.processes()) {
+    seen_.first += site->report().rounds_done;
+    seen_.second += site->report().over ? 1 : 0;
+  }
+}
+
+bool Verdict::restarts() const { return faults_ && network_.now() < population_.calm_from() + seconds(200); }
+
+// A process that fails is started again, as its user would.
+void Verdict::restart_failed() {
+  for (std::size_t i = 0; i < population_.processes().size(); ++i) {
+    SimSite& site = *population_.processes()[i];
+    if (!site.report().failed || population_.is_dead(site)) continue;
+    if (!restarts() && !site.options().helper) continue;
+    ++given_up_;
+    if (site.report().why.code() == StatusCode::kInternal || site.report().why.code() == StatusCode::kCorrupt) {
+      checkers_.fail(site.options().process + " failed: " + site.report().why.to_string());
+    }
+    population_.restart(site);
+  }
+}
+
+std::vector<const SimSite*> Verdict::unfinished() const {
+  std::map<std::uint32_t, std::vector<const SimSite*>> by_generation;
+  for (const std::string& name : population_.names()) {
+    const SimSite* site = population_.live(name);
+    if (site == nullptr || site->report().over || left_alone(*site) || waits_in_vain(*site)) continue;
+    by_generation[site->options().generation].push_back(site);
+  }
+  return by_generation.empty() ? std::vector<const SimSite*>() : by_generation.begin()->second;
+}
+
+// Just started; or it waits for others to begin with, and has not had the time to give them up.
+bool Verdict::is_fresh(const SimSite& site) const {
+  const bool founds = !site.report().joined && site.options().expected_sites > 1;
+  return network_.now() < std::max(calm_, population_.started(site)) + kSettles + (founds ? kJoinTimeout : Duration{});
+}
+
+void Verdict::expect_one_swarm() {
+  const SimSite* first = nullptr;
+  for (const SimSite* site : unfinished()) {
+    if (is_fresh(*site)) continue;
+    const std::string late = ", " + in_seconds(network_.now() - calm_) + " after the last fault";
+    if (!site->report().joined) {
+      checkers_.fail("no one swarm: " + site->options().process + " has not joined" + late + ": " +
+                     site->waiting_for() + "; " + population_.status());
+      return;
+    }
+    if (first == nullptr) first = site;
+    if (site->report().run == first->report().run) continue;
+    checkers_.fail("no one swarm: " + first->options().process + " is in run " +
+                   std::to_string(first->report().run.value) + ", " + site->options().process + " in run " +
+                   std::to_string(site->report().run.value) + late + "; " + population_.status());
+    return;
+  }
+}
+
+void Verdict::expect_rounds() {
+  std::pair<std::uint64_t, std::size_t> now{};
+  for (const auto& site : population_.processes()) {
+    now.first += site->report().rounds_done;
+    now.second += site->report().over ? 1 : 0;
+  }
+  std::vector<const SimSite*> waiting = unfinished();
+  std::erase_if(waiting, [this](const SimSite* site) { return is_fresh(*site); });
+  if (now != seen_ || waiting.empty()) return;
+  const SimSite& site = *waiting.front();
+  checkers_.fail("no rounds: " + site.options().process + " is at round " + std::to_string(site.report().round.value) +
+                 " for " + in_seconds(network_.now() - *looked_) + ", " + in_seconds(network_.now() - calm_) +
+                 " after the last fault: " + site.waiting_for() + "; " + population_.status());
+}
+
+// ---- who cannot go on ------------------------------------------------------------------------------
+
+// No majority of those it needs for a round will ever be here: they have ended, or too few of them have kept their
+// memory. It trains on alone, or is told that nobody comes.
+bool Verdict::left_alone(const SimSite& site) const {
+  const SimSiteReport& report = site.report();
+  const auto& all = population_.processes();
+  if (!report.joined) {  // started again: others wait, and it would not make them a majority
+    const bool others = std::any_of(all.begin(), all.end(), [&](const auto& other) {
+      return !population_.is_dead(*other) && other->report().joined && left_alone(*other);
+    });
+    if (others) return true;
+  }
+  // What those who are here know of: the newest membership, and that of an attempt which may be committed after it.
+  std::vector<wire::Record> known;
+  std::vector<wire::Record> of_its_run;
+  for (const auto& other : all) {
+    const bool ended = other->report().over && !other->report().failed;
+    if (population_.is_dead(*other) || ended) continue;
+    known.push_back(other->record());
+    if (known.back().anchor.run == report.run) of_its_run.push_back(known.back());
+  }
+  return !can_go_on(known, site.options().generation) || !can_go_on(of_its_run, site.options().generation);
+}
+
+bool Verdict::can_go_on(const std::vector<wire::Record>& known, std::uint32_t generation) const {
+  const auto newest = std::ranges::max_element(known, {}, [](const wire::Record& r) { return r.anchor.round; });
+  if (newest == known.end()) return true;
+  std::optional<wire::Form> last;
+  for (const wire::Record& record : known) {
+    for (const wire::Proposal& proposal : record.proposals) {
+      const wire::Form& form = proposal.form;
+      if (form.run != newest->anchor.run || form.round.value != newest->anchor.round.value + 1) continue;
+      if (!last || form.attempt > last->attempt) last = form;
+    }
+  }
+  return can_agree(newest->voters, generation) && (!last || can_agree(last->voters, generation));
+}
+
+bool Verdict::can_agree(const std::vector<wire::Voter>& voters, std::uint32_t generation) const {
+  std::size_t here = 0;
+  for (const wire::Voter& voter : voters) {
+    const SimSite* other = population_.live(voter.name);
+    const bool ended = other != nullptr && other->report().over && !(other->report().failed && restarts());
+    const bool ahead = other != nullptr && other->options().generation > generation;
+    here += ended || ahead || population_.is_gone(voter.name) ? 0 : 1;
+  }
+  return voters.empty() || 2 * here > voters.size();
+}
+
+bool Verdict::has_begun() const {
+  return std::ranges::any_of(population_.names(), [this](const std::string& name) {
+    const SimSite* site = population_.live(name);
+    return site != nullptr && site->report().joined;
+  });
+}
+
+bool Verdict::somebody_trains() const {
+  return std::ranges::any_of(population_.names(), [this](const std::string& name) {
+    const SimSite* site = population_.live(name);
+    return site != nullptr && site->report().joined && !site->report().over;
+  });
+}
+
+// It holds no anchor, nor does anybody else, and whom they are to begin with has ended.
+bool Verdict::waits_in_vain(const SimSite& site) const {
+  const std::string& named_name = population_.setting().named;
+  const SimSite* named = named_name.empty() ? nullptr : population_.live(named_name);
+  const bool ended = (named != nullptr && named->report().over) || population_.is_gone(named_name);
+  if (!ended || site.report().joined) return false;
+  if (!site.report().over) return !somebody_trains();
+  return site.report().failed && site.report().why.message().find("COLLAB_INIT_FROM") != std::string::npos;
+}
+
+// ---- the end ---------------------------------------------------------------------------------------
+
+bool Verdict::finished() const {
+  const bool calm = !faults_ || network_.now() > population_.calm_from() + kSettles;
+  for (const std::string& name : population_.names()) {
+    const SimSite* site = population_.live(name);
+    if (population_.is_gone(name)) continue;
+    if (site == nullptr) return false;  // is about to start
+    const SimSiteReport& report = site->report();
+    if (report.goes_on || (report.failed && restarts())) return false;
+    if (!report.over && !(calm && (left_alone(*site) || waits_in_vain(*site)))) return false;
+  }
+  return true;
+}
+
+void Verdict::judge() {
+  if (!checkers_.failures().empty()) return;
+  for (const auto& site : population_.processes()) {
+    if (!population_.is_dead(*site) && !site->options().helper) judge(*site);
+  }
+}
+
+void Verdict::judge(const SimSite& site) {
+  const SimSiteReport& report = site.report();
+  const std::string& process = site.options().process;
+  if (report.goes_on && !report.why.ok()) return;  // it was behind
+  const bool unavailable = report.failed && (report.why.code() == StatusCode::kUnavailable ||
+                                             report.why.message().find("generation") != std::string::npos);
+  if (left_alone(site) && (!report.over || unavailable)) return population_.log(process, "is left alone");
+  if (waits_in_vain(site)) return population_.log(process, "waits in vain");
+  if (!report.over) {
+    checkers_.fail(process + " (" + std::to_string(report.skipped) + " skipped) is not done, " +
+                   in_seconds(network_.now() - population_.calm_from()) +
+                   " after the last fault: " + site.waiting_for() + "; " + population_.status());
+  } else if (report.failed) {
+    checkers_.fail(process + " failed: " + report.why.to_string());
+  } else if (report.round.value < population_.setting().rounds) {
+    checkers_.fail(process + " left after round " + std::to_string(report.round.value));
+  }
+  if (report.undisturbed) checkers_.expect_all_counted(process, report.trained);
+}
+
+}  // namespace collab::sim

@@ -1,0 +1,58 @@
+// Whether a simulated swarm comes to a good end once nothing befalls it any more: one swarm again, rounds while there
+// can be any, and everybody trained to the end or left alone.
+//
+// Threads: one. Ownership: its own marks; borrows the population and the checkers.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/sim/population.h"
+
+namespace collab::sim {
+
+class Verdict {
+ public:
+  Verdict(Population& population, Network& network, Checkers& checkers, bool faults)
+      : population_(population), network_(network), checkers_(checkers), faults_(faults) {}
+
+  // Once a second of the run: gives processes up that have failed, and looks whether what must come does.
+  void look();
+  // Everybody has ended, or waits for what cannot come.
+  [[nodiscard]] bool finished() const;
+  // At the end of the run.
+  void judge();
+  [[nodiscard]] std::size_t given_up() const { return given_up_; }
+
+ private:
+  [[nodiscard]] bool restarts() const;
+  void restart_failed();
+  [[nodiscard]] bool left_alone(const SimSite& site) const;
+  [[nodiscard]] bool can_go_on(const std::vector<wire::Record>& known, std::uint32_t generation) const;
+  [[nodiscard]] bool can_agree(const std::vector<wire::Voter>& voters, std::uint32_t generation) const;
+  [[nodiscard]] bool has_begun() const;
+  [[nodiscard]] bool somebody_trains() const;
+  [[nodiscard]] bool waits_in_vain(const SimSite& site) const;
+  // Of sites that train a model of the lowest generation that is not over.
+  [[nodiscard]] std::vector<const SimSite*> unfinished() const;
+  [[nodiscard]] bool is_fresh(const SimSite& site) const;
+  void expect_one_swarm();
+  void expect_rounds();
+  void judge(const SimSite& site);
+
+  Population& population_;
+  Network& network_;
+  Checkers& checkers_;
+  bool faults_;
+  std::size_t given_up_ = 0;
+  TimePoint calm_{};                              // since then no fault, nor has the swarm begun or been lost
+  bool begun_ = false;                            // somebody holds an anchor
+  std::optional<TimePoint> looked_;               // for one swarm, and for rounds since
+  std::pair<std::uint64_t, std::size_t> seen_{};  // rounds done and processes over, then
+};
+
+}  // namespace collab::sim

@@ -1,0 +1,67 @@
+// What is asked about one attempt.
+#include "core/protocol/attempt.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/unit/protocol/harness.h"
+
+namespace collab::protocol {
+namespace {
+
+// paris and lima contribute; tokyo takes part without a weight; lima is lost.
+wire::Form form() {
+  wire::Form form = SiteHarness::form(5, 2, 3);
+  form.participants[1].weight = 0;
+  form.participants[2].here = false;
+  return form;
+}
+
+TEST(Attempt, WhoTakesPartIsHere) {
+  EXPECT_TRUE(takes_part(form(), SiteId{0}));
+  EXPECT_TRUE(takes_part(form(), SiteId{1})) << "with or without a weight";
+  EXPECT_FALSE(takes_part(form(), SiteId{2}));
+  EXPECT_FALSE(takes_part(form(), SiteId{9}));
+}
+
+TEST(Attempt, AMemoryTakesPartAsTheVoterItIs) {
+  EXPECT_TRUE(takes_part(form(), acceptor_of("paris")));
+  EXPECT_FALSE(takes_part(form(), acceptor_of("lima")));
+  EXPECT_FALSE(takes_part(form(), acceptor_of("paris", 1))) << "another memory of that name";
+  wire::Form alone = form();
+  alone.participants.resize(1);
+  alone.slices.clear();
+  EXPECT_FALSE(takes_part(alone, acceptor_of("tokyo"))) << "a voter that was left out";
+}
+
+TEST(Attempt, ContributorsAreThoseWithAWeight) {
+  EXPECT_EQ(contributors_of(form()), (std::vector{SiteId{0}, SiteId{2}}));
+}
+
+TEST(Attempt, ItIsRememberedByNamesAndTheMean) {
+  const std::vector<Digest> slices{{1, 1}, {2, 2}};
+  EXPECT_EQ(past_of(form(), slices),
+            (wire::Past{RunId{7}, RoundId{5}, AttemptId{2}, {"paris", "lima"}, digest_of_mean(slices)}));
+}
+
+TEST(Attempt, TheDigestOfAMeanIsOfItsSlicesInTheirOrder) {
+  EXPECT_EQ(digest_of_mean({}), Digest{});
+  EXPECT_NE(digest_of_mean({{1, 1}}), Digest{});
+  EXPECT_NE(digest_of_mean({{1, 1}, {2, 2}}), digest_of_mean({{2, 2}, {1, 1}}));
+}
+
+TEST(Attempt, TheMeanOfTheNewestOneThatIsAcceptedIsHeld) {
+  wire::Report report;
+  EXPECT_FALSE(holds_mean(report, form()));
+  report.record.proposals = {{form(), true, {{1, 1}}}};
+  EXPECT_FALSE(holds_mean(report, form()));
+  report.holds_mean = true;
+  EXPECT_TRUE(holds_mean(report, form()));
+  wire::Form other = form();
+  other.attempt = AttemptId{3};
+  EXPECT_FALSE(holds_mean(report, other));
+  report.record.proposals[0].accepted = false;
+  EXPECT_FALSE(holds_mean(report, form()));
+}
+
+}  // namespace
+}  // namespace collab::protocol

@@ -1,0 +1,193 @@
+// One that founded a swarm because nobody knew better, one that needs a site without its record, the operator's word.
+#include <gmock/gmock.h>
+
+#include "tests/unit/protocol/election_world.h"
+
+namespace collab::protocol {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+using H = CoordinatorHarness;
+
+// ---- founded ---------------------------------------------------------------------------------------
+
+// Of the swarm that comes, at that round, all are paris.
+wire::Join from_another(std::uint64_t run, std::uint64_t round, std::uint64_t promised = 1) {
+  wire::Join paris = member_of("paris", {RunId{run}, RoundId{round}, kWrong}, voters_of({"paris"}));
+  paris.report.record.promised = TermId{promised};
+  return paris;
+}
+
+TEST(Founder, GivesWayToASwarmThatWasThereBefore) {
+  H c;
+  c.gather({"lima"});
+  const auto actions = c.come(2, from_another(3, 0));
+  EXPECT_EQ(all<Hangup>(actions).at(0).link, LinkId{1});
+  EXPECT_THAT(all<Hangup>(actions).at(0).why,
+              HasSubstr("paris is of a swarm older than the one that has just begun here"));
+  const auto adopts = sent<wire::Adopt>(actions);
+  ASSERT_EQ(adopts.size(), 1U) << notes(actions);
+  EXPECT_EQ(adopts[0].second.run, RunId{3});
+  EXPECT_GT(adopts[0].second.term, TermId{1});
+}
+
+TEST(Founder, OfTwoThatHaveAgreedTheOneThatHasMoreOftenStays) {
+  for (const std::uint64_t theirs : {1, 2, 3}) {
+    H c;
+    c.gather({"lima"});
+    for (std::uint64_t round = 1; round <= 2; ++round) {
+      const wire::Form form = c.form(round, 1);
+      static_cast<void>(c.hear(1, H::done(form)));
+      static_cast<void>(c.hear(1, wire::Adopted{RunId{7}, RoundId{round}, kRight}));
+    }
+    const auto actions = c.come(2, from_another(3, theirs));
+    EXPECT_EQ(sent<wire::Adopt>(actions).at(0).second.run, RunId{theirs > 2 ? 3U : 7U}) << theirs;
+  }
+}
+
+TEST(Founder, IsNotDeposedByOneOfItsOwnRun) {
+  H c;
+  c.gather({"lima", "paris"});
+  static_cast<void>(c.close(2));
+  const auto actions = c.hear(3, member_of("paris", {RunId{7}, RoundId{0}, kRight}, voters_of({"lima", "paris"})));
+  EXPECT_EQ(sent<wire::Welcome>(actions).size(), 1U) << notes(actions);
+}
+
+// Whom nobody has elected any newer term deposes, even that of one who would not be let in.
+TEST(Founder, GivesWayToANewerTermWhoeverBringsIt) {
+  H c;
+  c.gather({"lima"});
+  wire::Join stranger = from_another(3, 0, 99);
+  stranger.elements = 7;
+  EXPECT_THAT(all<Hangup>(c.hear(2, stranger)).at(0).why, HasSubstr("paris follows term 99"));
+}
+
+TEST(Founder, OfAnotherSwarmsNameNothingIsTaken) {
+  H c;
+  c.gather({"lima"});
+  wire::Join other = from_another(3, 0, 99);
+  other.swarm = "other";
+  const auto actions = c.hear(2, other);
+  EXPECT_EQ(sent<wire::Refuse>(actions).size(), 1U);
+  EXPECT_EQ(c.coordinator.members(), 1U);
+}
+
+// ---- a voter without its record --------------------------------------------------------------------
+
+// Four that have agreed on round 4; three of them lead.
+class Renewal : public testing::Test {
+ protected:
+  Renewal() {
+    H::Actions last;
+    for (std::uint64_t link = 1; link <= 3; ++link) {
+      last = c.come(link, voter(names[link - 1], 1, names));
+      for (const auto& [to, adopt] : sent<wire::Adopt>(last)) adopt_at(to.value);
+    }
+    EXPECT_EQ(c.coordinator.members(), 3U);
+  }
+  void adopt_at(std::uint64_t link) { static_cast<void>(c.hear(link, wire::Adopted{RunId{7}, RoundId{4}, kRight})); }
+  H::Actions all_ready(const std::vector<std::uint64_t>& links) {
+    H::Actions last;
+    for (const std::uint64_t link : links) last = c.hear(link, H::ready(5));
+    return last;
+  }
+  wire::Join forgetful_oslo() {
+    wire::Join oslo = voter("oslo", 0, names);
+    oslo.report.record.acceptor = acceptor_of("oslo", 1);
+    return oslo;
+  }
+
+  const std::vector<std::string> names{"paris", "tokyo", "lima", "oslo"};
+  H c;
+};
+
+TEST_F(Renewal, WhereItIsNotNeededItJoinsAsAny) {
+  const auto actions = c.hear(4, forgetful_oslo());
+  EXPECT_EQ(sent<wire::Welcome>(actions).at(0).second.site, SiteId{3}) << notes(actions);
+  EXPECT_EQ(sent<wire::Adopt>(actions).size(), 1U);
+  adopt_at(4);
+  const auto forms = sent<wire::Form>(all_ready({1, 2, 3, 4}));
+  ASSERT_EQ(forms.size(), 4U);
+  EXPECT_EQ(forms[0].second.voters[3].acceptor, acceptor_of("oslo", 1)) << "from then on it remembers";
+}
+
+// What it had promised and accepted before it does not know: under this term it is no witness.
+TEST_F(Renewal, ItDoesNotCountUnderATermThatBeganBeforeItCame) {
+  static_cast<void>(c.hear(4, forgetful_oslo()));
+  adopt_at(4);
+  static_cast<void>(c.hear(1, H::ready(5)));
+  static_cast<void>(c.hear(2, H::ready(5)));
+  const auto actions = c.hear(4, H::ready(5));
+  EXPECT_TRUE(sent<wire::Form>(c.pass(seconds(1), {1, 2, 3, 4})).empty());
+  EXPECT_TRUE(sent<wire::Form>(actions).empty()) << "lima is waited for";
+  EXPECT_EQ(sent<wire::Form>(c.pass(seconds(61), {1, 2, 3, 4})).size(), 0U) << "two of four with this one by name";
+}
+
+TEST_F(Renewal, WhereItIsNeededATermIsBegunInWhichItCounts) {
+  static_cast<void>(c.close(3));
+  EXPECT_EQ(c.coordinator.members(), 2U);
+  const auto actions = c.hear(4, forgetful_oslo());
+  ASSERT_EQ(all<Hangup>(actions).size(), 3U) << notes(actions);
+  EXPECT_THAT(all<Hangup>(actions)[0].why, HasSubstr("a term is begun in which sites without their records count"));
+  static_cast<void>(c.come(5, c.said.at(1)));
+  static_cast<void>(c.come(6, c.said.at(2)));
+  const auto elected = c.come(7, forgetful_oslo());
+  EXPECT_EQ(sent<wire::Welcome>(elected).size(), 3U) << notes(elected);
+  for (const std::uint64_t link : {5, 6, 7}) adopt_at(link);
+  EXPECT_EQ(sent<wire::Form>(all_ready({5, 6, 7})).size(), 3U);
+}
+
+// ---- the operator's word, and who asks -------------------------------------------------------------
+
+TEST(Forget, AtALeaderThatHasLostItsMajority) {
+  H c;
+  c.gather({"paris", "tokyo", "lima"});
+  static_cast<void>(c.close(2));
+  static_cast<void>(c.close(3));
+  const auto down = c.hear(9, wire::Forget{{"tokyo", "lima"}});
+  EXPECT_THAT(all<Hangup>(down).at(0).why, HasSubstr("those who are missing are forgotten"));
+  const auto adopts =
+      sent<wire::Adopt>(c.come(4, member_of("paris", {RunId{7}, RoundId{0}, kRight}, voters_of(kNames))));
+  ASSERT_EQ(adopts.size(), 1U);
+  EXPECT_NE(adopts[0].second.run, RunId{7});
+}
+
+TEST(Forget, WhereAMajorityIsHereNothingChanges) {
+  H c;
+  c.gather({"paris", "tokyo", "lima"});
+  static_cast<void>(c.close(3));
+  EXPECT_THAT(all<Hangup>(c.hear(9, wire::Forget{{"lima"}})), IsEmpty());
+  EXPECT_EQ(c.coordinator.members(), 2U);
+}
+
+// It was said of one absence: when that site has come back and is lost again, nobody has said so.
+TEST(Forget, IsNotSaidForGood) {
+  CoordinatorConfig config = H::defaults();
+  config.fresh_run = RunId{70};
+  H c(config);
+  static_cast<void>(c.come(1, voter("paris")));
+  ASSERT_EQ(sent<wire::Adopt>(c.hear(9, wire::Forget{{"tokyo", "lima"}})).size(), 1U);
+  for (std::uint64_t link = 1; link <= 3; ++link) static_cast<void>(c.close(link));
+  for (std::uint64_t link = 11; link <= 13; ++link) static_cast<void>(c.come(link, voter(kNames[link - 11], 9)));
+  EXPECT_EQ(c.coordinator.members(), 3U) << "they came back";
+  for (std::uint64_t link = 11; link <= 13; ++link) static_cast<void>(c.close(link));
+  EXPECT_THAT(sent<wire::Adopt>(c.come(21, voter("paris", 20))), IsEmpty());
+}
+
+TEST(Inquiry, ALeaderSaysWhatIsAgreedOnACandidateThatItLeadsNothing) {
+  H c;
+  const auto asked = [&](const std::string& swarm) {
+    const auto answers = sent<wire::Leads>(c.hear(9, wire::Inquire{swarm}));
+    return answers.empty() ? wire::Leads{true, 0, {}, {}, 0} : answers[0].second;
+  };
+  EXPECT_FALSE(asked("swarm").leads);
+  static_cast<void>(c.come(1, voter("paris")));
+  EXPECT_FALSE(asked("swarm").leads) << "it is a candidate";
+  static_cast<void>(c.come(2, voter("tokyo")));
+  EXPECT_EQ(asked("swarm"), (wire::Leads{true, 1, RunId{7}, RoundId{4}, 2}));
+  EXPECT_FALSE(asked("another").leads);
+}
+
+}  // namespace
+}  // namespace collab::protocol

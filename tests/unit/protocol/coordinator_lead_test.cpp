@@ -1,0 +1,363 @@
+// What a leader takes over, what it commits in place of the one before, and when it leads no more.
+#include <gmock/gmock.h>
+
+#include "tests/unit/protocol/election_world.h"
+
+namespace collab::protocol {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+using testing::SizeIs;
+using H = CoordinatorHarness;
+
+const std::vector<Digest> kMean{{5, 5}, {6, 6}, {7, 7}};
+
+// An attempt of all three at the round after the anchor, under term 1.
+wire::Form attempt() { return SiteHarness::form(5, 1, 3); }
+
+wire::Join knows(wire::Join join, const wire::Form& form, bool accepted) {
+  join.report.record.proposals.push_back({form, accepted, accepted ? kMean : std::vector<Digest>{}});
+  join.report.holds_mean = accepted;
+  return join;
+}
+
+class Lead : public testing::Test {
+ protected:
+  Lead() { predecessor(attempt()); }
+  static CoordinatorConfig config() {
+    CoordinatorConfig config = H::defaults();
+    config.fresh_run = RunId{70};
+    return config;
+  }
+  // Led under term 1, and formed that.
+  void predecessor(const wire::Form& form) {
+    const wire::Adopt adopt{TermId{1},
+                            kAnchor.run,
+                            kAnchor.round,
+                            {SiteId{0}},
+                            kAnchor.digest,
+                            wire::Counted::kNo,
+                            voters_of({"paris", "tokyo", "lima"})};
+    c.invariants.coordinator_step("predecessor", Tick{}, {Send{LinkId{1}, adopt}, Send{LinkId{1}, form}});
+  }
+  // paris and tokyo have elected it; what it does then.
+  H::Actions elected() {
+    static_cast<void>(c.come(1, voter("paris")));
+    return c.come(2, voter("tokyo"));
+  }
+  // All who were told to adopt hold the anchor.
+  void adopted(const H::Actions& actions) {
+    for (const auto& [link, adopt] : sent<wire::Adopt>(actions)) {
+      static_cast<void>(c.hear(link.value, wire::Adopted{adopt.run, adopt.round, adopt.digest}));
+    }
+  }
+  static wire::Ready ready(std::uint64_t round = 5) { return H::ready(round); }
+
+  H c{config()};
+};
+
+// ---- what it takes over ----------------------------------------------------------------------------
+
+TEST_F(Lead, ItGoesOnFromTheNewestAnchorWithItsMembership) {
+  wire::Join paris = voter("paris", 3);
+  paris.report.record.voters[1].site = SiteId{4};
+  paris.report.record.voters[2].site = SiteId{5};
+  wire::Join tokyo = voter("tokyo", 6);
+  tokyo.report.record.voters = paris.report.record.voters;
+  static_cast<void>(c.come(1, paris));
+  const auto actions = c.come(2, tokyo);
+  const auto welcomes = sent<wire::Welcome>(actions);
+  ASSERT_EQ(welcomes.size(), 2U) << notes(actions);
+  EXPECT_EQ(welcomes[0].second, (wire::Welcome{TermId{7}, SiteId{0}, 1000, 60000}));
+  EXPECT_EQ(welcomes[1].second.site, SiteId{4}) << "their numbers are those of the membership";
+  const auto adopts = sent<wire::Adopt>(actions);
+  ASSERT_EQ(adopts.size(), 2U);
+  EXPECT_EQ(adopts[0].second,
+            (wire::Adopt{
+                TermId{7}, RunId{7}, RoundId{4}, {SiteId{0}}, kRight, wire::Counted::kNo, paris.report.record.voters}));
+  EXPECT_THAT(notes(actions), HasSubstr("[coordinator] leader of term 7 by 2 sites, at run 7 round 4"));
+  adopted(actions);
+  static_cast<void>(c.hear(1, ready()));
+  const auto forms = sent<wire::Form>(c.hear(2, ready()));
+  ASSERT_EQ(forms.size(), 2U) << "two of three are a majority";
+  EXPECT_EQ(forms[0].second.term, TermId{7});
+  EXPECT_EQ(forms[0].second.attempt, AttemptId{(6U << 16) + 1}) << "numbered apart from those of other terms";
+  EXPECT_EQ(forms[0].second.generation, 1U);
+  EXPECT_EQ(forms[0].second.fingerprint, kModel);
+  EXPECT_EQ(forms[0].second.voters.size(), 2U) << "the membership of the round to come";
+}
+
+TEST_F(Lead, NobodyIsAMemberBeforeMostHaveAccepted) {
+  c.no_accept = {2};
+  EXPECT_THAT(sent<wire::Welcome>(elected()), IsEmpty());
+  EXPECT_EQ(c.coordinator.members(), 0U);
+  EXPECT_THAT(c.coordinator.status_json(c.now),
+              AllOf(HasSubstr(R"("leads":false,"voters":[])"), HasSubstr(R"("applicants":["paris","tokyo"])")));
+  EXPECT_EQ(sent<wire::Welcome>(c.hear(2, wire::Accepted{TermId{2}})).size(), 2U);
+  EXPECT_THAT(c.coordinator.status_json(c.now), HasSubstr(R"("leads":true,"voters":["paris","tokyo","lima"])"));
+}
+
+TEST_F(Lead, WhatCameTooLateForTheElectionIsNoOffence) {
+  static_cast<void>(elected());
+  EXPECT_TRUE(c.hear(2, wire::Accepted{TermId{2}}).empty());
+  EXPECT_TRUE(c.hear(2, wire::Promise{TermId{2}, kAnchor, voter("tokyo").report}).empty());
+}
+
+TEST_F(Lead, OneThatComesLaterIsTheVoterItWas) {
+  adopted(elected());
+  wire::Join lima = voter("lima");
+  const auto back = c.hear(3, lima);
+  EXPECT_EQ(sent<wire::Welcome>(back).at(0).second.site, SiteId{2});
+  adopted(back);
+  static_cast<void>(c.close(2));
+  static_cast<void>(c.hear(1, ready()));
+  EXPECT_EQ(sent<wire::Form>(c.hear(3, ready())).size(), 2U);
+}
+
+// ---- what it commits -------------------------------------------------------------------------------
+
+TEST_F(Lead, WhatAllHereHaveAcceptedIsCommittedOnceMostHaveAcceptedItAgain) {
+  c.no_accept = {2};
+  static_cast<void>(c.come(1, knows(voter("paris"), attempt(), true)));
+  const auto asked = c.come(2, knows(voter("tokyo"), attempt(), true));
+  ASSERT_EQ(sent<wire::Accept>(asked).size(), 2U);
+  EXPECT_EQ(sent<wire::Accept>(asked)[0].second.proposals.at(0).form, attempt());
+  EXPECT_THAT(sent<wire::Commit>(asked), IsEmpty()) << "only one of three has";
+  const auto actions = c.hear(2, wire::Accepted{TermId{2}});
+  const auto commits = sent<wire::Commit>(actions);
+  ASSERT_EQ(commits.size(), 2U);
+  EXPECT_EQ(commits[0].second,
+            (wire::Commit{TermId{2}, RunId{7}, RoundId{5}, AttemptId{1}, {SiteId{0}, SiteId{1}, SiteId{2}}}));
+  EXPECT_THAT(notes(actions), HasSubstr("attempt 1 of round 5 is committed: its leader may have done so"));
+  EXPECT_THAT(sent<wire::Adopt>(actions), IsEmpty()) << "each applies it";
+  static_cast<void>(c.hear(1, wire::Adopted{RunId{7}, RoundId{5}, kWrong}));
+  static_cast<void>(c.hear(2, wire::Adopted{RunId{7}, RoundId{5}, kWrong}));
+  static_cast<void>(c.hear(1, H::ready(6, 1, kWrong)));
+  EXPECT_EQ(sent<wire::Form>(c.hear(2, H::ready(6, 1, kWrong))).at(0).second.round, RoundId{6});
+}
+
+// Two successors in a row: the first commits the attempt to paris alone and dies, the second never hears of paris.
+TEST_F(Lead, WhatAPredecessorWasAboutToCommitIsCommittedThoughSomebodyHadNotAcceptedIt) {
+  static_cast<void>(c.come(1, knows(voter("paris"), attempt(), true)));
+  ASSERT_EQ(sent<wire::Commit>(c.come(2, knows(voter("tokyo"), attempt(), true))).size(), 2U);
+  wire::Join tokyo = c.said.at(2);  // it missed the commit
+
+  H second(config());
+  second.invariants.coordinator_step("predecessor", Tick{}, {Send{LinkId{1}, attempt()}});
+  static_cast<void>(second.come(1, tokyo));
+  const auto actions = second.come(2, knows(voter("lima"), attempt(), false));
+  const auto commits = sent<wire::Commit>(actions);
+  ASSERT_EQ(commits.size(), 1U) << notes(actions);
+  EXPECT_EQ(commits[0].first, LinkId{1}) << "lima has not the mean: it takes the anchor";
+  const auto adopts = sent<wire::Adopt>(second.hear(1, wire::Adopted{RunId{7}, RoundId{5}, kWrong}));
+  ASSERT_EQ(adopts.size(), 1U);
+  EXPECT_EQ(adopts[0].first, LinkId{2});
+  EXPECT_EQ(adopts[0].second.counted, wire::Counted::kYes) << "what lima sent is in the mean";
+}
+
+TEST_F(Lead, WhatOneOfThemHasNotAcceptedIsGivenUpAndItsSlicesAreKept) {
+  static_cast<void>(c.come(1, knows(voter("paris"), attempt(), true)));
+  const auto actions = c.come(2, voter("tokyo"));
+  EXPECT_THAT(notes(actions), HasSubstr("attempt 1 of round 5 is given up: not all had accepted it"));
+  EXPECT_THAT(sent<wire::Commit>(actions), IsEmpty());
+  adopted(actions);
+  static_cast<void>(c.hear(1, ready()));
+  const auto forms = sent<wire::Form>(c.hear(2, ready()));
+  ASSERT_EQ(forms.size(), 2U);
+  EXPECT_EQ(forms[0].second.round, RoundId{5});
+}
+
+// It contributed and was lost; the attempt was formed again without waiting for it, and is not for it to rule out.
+TEST_F(Lead, WhatALostSiteContributedIsCommittedWithTheRest) {
+  wire::Form form = attempt();
+  form.attempt = AttemptId{2};
+  form.participants[2].here = false;
+  form.slices[2].owner = SiteId{0};
+  predecessor(form);
+  static_cast<void>(c.come(1, knows(voter("paris"), form, true)));
+  const auto commits = sent<wire::Commit>(c.come(3, knows(voter("lima"), attempt(), false)));
+  ASSERT_EQ(commits.size(), 1U);
+  EXPECT_EQ(commits[0].second.attempt, AttemptId{2});
+  EXPECT_EQ(commits[0].second.contributors.size(), 3U) << "what lima sent is in the mean";
+}
+
+TEST_F(Lead, WhoHasAnotherMeanThanWasCommittedTakesTheAnchor) {
+  static_cast<void>(c.come(1, knows(voter("paris"), attempt(), true)));
+  static_cast<void>(c.come(2, knows(voter("tokyo"), attempt(), true)));
+  wire::Join lima = knows(voter("lima"), attempt(), true);
+  lima.report.record.proposals[0].slices[0] = kWrong;
+  const auto actions = c.hear(3, lima);
+  EXPECT_THAT(sent<wire::Commit>(actions), IsEmpty());
+  EXPECT_THAT(notes(actions), HasSubstr("[repair] lima has another mean of round 5 than was committed"));
+}
+
+// ---- an anchor that nobody here holds --------------------------------------------------------------
+
+// Both have accepted what a successor settled; neither has the mean any more.
+class LeadWithoutTheMean : public Lead {
+ protected:
+  static wire::Join without(const std::string& name) {
+    wire::Join join = knows(voter(name, 2), attempt(), true);
+    join.report.record.proposals[0].settled = TermId{2};
+    join.report.holds_mean = false;
+    return join;
+  }
+  H::Actions both() {
+    static_cast<void>(c.come(1, without("paris")));
+    return c.come(2, without("tokyo"));
+  }
+};
+
+TEST_F(LeadWithoutTheMean, WhoMayHaveItIsWaitedFor) {
+  EXPECT_THAT(sent<wire::Adopt>(both()), IsEmpty()) << "lima may bring round 5";
+  const auto waiting = c.pass(seconds(50), {1, 2});
+  EXPECT_THAT(sent<wire::Adopt>(waiting), IsEmpty());
+  EXPECT_THAT(notes(waiting), HasSubstr("nobody has brought back round 5 yet"));
+  wire::Join lima = voter("lima");
+  lima.offer.round = lima.report.record.anchor.round = RoundId{5};
+  const auto adopts = sent<wire::Adopt>(c.hear(3, lima));
+  ASSERT_EQ(adopts.size(), 3U);
+  EXPECT_EQ(adopts[0].second.run, RunId{7});
+  EXPECT_EQ(adopts[0].second.round, RoundId{5});
+  EXPECT_EQ(adopts[0].second.sources, std::vector{SiteId{2}});
+}
+
+TEST_F(LeadWithoutTheMean, ForAGraceThenTheyGoOnAsAnotherRun) {
+  static_cast<void>(both());
+  const auto later = c.pass(seconds(61), {1, 2});
+  EXPECT_THAT(notes(later), HasSubstr("nobody has brought back round 5: not within 60 s (COLLAB_LINK_GRACE)"));
+  const auto adopts = sent<wire::Adopt>(later);
+  ASSERT_EQ(adopts.size(), 2U);
+  EXPECT_EQ(adopts[0].second.run, RunId{70}) << "round 5 of run 7 is another one";
+  EXPECT_EQ(adopts[0].second.round, RoundId{4});
+  for (const auto& [link, adopt] : adopts) EXPECT_NE(adopt.counted, wire::Counted::kYes) << "round 5 is no part of it";
+  const std::vector<wire::Voter>& voters = adopts[0].second.voters;
+  ASSERT_EQ(voters.size(), 2U);
+  EXPECT_EQ(voters[0].acceptor, AcceptorId{acceptor_of("paris").value + 1}) << "as it is known there";
+}
+
+TEST_F(LeadWithoutTheMean, WhereNobodyIsMissingTheyGoOnAtOnce) {
+  static_cast<void>(both());
+  const auto actions = c.hear(3, without("lima"));
+  EXPECT_THAT(notes(actions), HasSubstr("nobody has brought back round 5: nobody who could is missing"));
+  const auto adopts = sent<wire::Adopt>(actions);
+  ASSERT_EQ(adopts.size(), 3U);
+  EXPECT_EQ(adopts[0].second.run, RunId{70});
+}
+
+// It was done, and left before the commit: it agrees to what the others do then, too, and will not come any more.
+TEST_F(Lead, WhoLeftWhileTheAttemptWasInFlightIsNotWaitedForAfterIt) {
+  const std::vector<std::string> two{"paris", "tokyo"};
+  wire::Form form = SiteHarness::form(5, 1, 2);
+  form.attempt = AttemptId{2};
+  predecessor(form);
+  wire::Join paris = knows(voter("paris", 1, two), form, true);
+  paris.report.record.proposals[0].slices.pop_back();
+  paris.report.record.voters[1].left = true;
+  const auto actions = c.come(1, paris);
+  EXPECT_EQ(sent<wire::Commit>(actions).size(), 1U) << notes(actions);
+  static_cast<void>(c.hear(1, wire::Adopted{RunId{7}, RoundId{5}, kWrong}));
+  EXPECT_EQ(sent<wire::Form>(c.hear(1, H::ready(6, 1, kWrong))).size(), 1U);
+}
+
+// ---- as another run --------------------------------------------------------------------------------
+
+// Its promise would be waited for. A host that is gone says nothing, and its link stays open.
+TEST_F(Lead, WhoIsSilentWhileALeaderIsSoughtIsLetGo) {
+  static_cast<void>(c.come(1, voter("paris")));
+  EXPECT_THAT(sent<wire::Prepare>(c.hear(2, voter("tokyo"))), SizeIs(2));
+  const auto later = c.pass(seconds(61), {1});
+  EXPECT_THAT(notes(later), Not(HasSubstr("leader of term")));
+  EXPECT_THAT(c.coordinator.status_json(c.now), HasSubstr("\"applicants\":[\"paris\"]"));
+}
+
+TEST_F(Lead, WhereTooFewHaveTheirRecordsTheyGoOnAsAnotherRun) {
+  static_cast<void>(c.come(1, voter("paris")));
+  EXPECT_THAT(sent<wire::Welcome>(c.come(2, forgetful("tokyo"))), IsEmpty()) << "lima may know of more than these two";
+  const auto later = c.pass(seconds(61), {1, 2});
+  EXPECT_THAT(notes(later), HasSubstr("under another run's name; leader of term 2 by 2 sites, at run 7 round 4"));
+  const auto adopts = sent<wire::Adopt>(later);
+  ASSERT_EQ(adopts.size(), 2U) << notes(later);
+  EXPECT_EQ(adopts[0].second.run, RunId{70});
+  EXPECT_EQ(adopts[0].second.round, RoundId{4});
+  EXPECT_EQ(adopts[0].second.voters.size(), 2U);
+  adopted(later);
+  static_cast<void>(c.hear(1, ready()));
+  const auto forms = sent<wire::Form>(c.hear(2, ready()));
+  ASSERT_EQ(forms.size(), 2U);
+  EXPECT_EQ(forms[0].second.run, RunId{70});
+  EXPECT_EQ(forms[0].second.voters, adopts[0].second.voters);
+}
+
+// ---- the end of it ---------------------------------------------------------------------------------
+
+std::string reason_of(const H::Actions& actions) {
+  const auto hangups = all<Hangup>(actions);
+  return hangups.empty() ? "" : hangups[0].why;
+}
+
+TEST_F(Lead, TooFewForAGraceAndItLeadsNoMore) {
+  adopted(elected());
+  static_cast<void>(c.close(2));
+  EXPECT_EQ(sent<wire::Recess>(c.hear(1, ready())).size(), 1U) << "who is here trains on";
+  EXPECT_THAT(all<Hangup>(c.pass(seconds(59), {1})), IsEmpty());
+  const auto later = c.pass(seconds(2), {1});
+  EXPECT_THAT(reason_of(later),
+              HasSubstr("leads no more: 1 of the 3 sites that agreed on round 4, which is no majority; "
+                        "missing: tokyo, lima"));
+  EXPECT_EQ(c.coordinator.members(), 0U);
+}
+
+TEST_F(Lead, TheGraceBeginsAnewOnceMostAreHereAgain) {
+  adopted(elected());
+  static_cast<void>(c.close(2));
+  static_cast<void>(c.pass(seconds(50), {1}));
+  static_cast<void>(c.hear(3, voter("tokyo")));
+  static_cast<void>(c.close(3));
+  EXPECT_THAT(all<Hangup>(c.pass(seconds(50), {1})), IsEmpty());
+  EXPECT_FALSE(reason_of(c.pass(seconds(11), {1})).empty());
+}
+
+TEST_F(Lead, ANewerTermEndsItsOwn) {
+  adopted(elected());
+  const auto actions = c.come(3, voter("lima", 9));
+  EXPECT_THAT(reason_of(actions), HasSubstr("leads no more: lima follows term 9"));
+  EXPECT_EQ(all<Hangup>(actions).size(), 2U) << "of the members";
+  EXPECT_EQ(c.coordinator.members(), 0U);
+  static_cast<void>(c.come(4, voter("paris", 2)));
+  const auto again = sent<wire::Welcome>(c.elect({}));
+  EXPECT_THAT(again, IsEmpty());
+  EXPECT_EQ(c.coordinator.members(), 2U) << "lima and paris have elected it anew";
+}
+
+TEST_F(Lead, SoDoesALaterRoundOfItsRun) {
+  adopted(elected());
+  wire::Join lima = voter("lima");
+  lima.report.record.anchor.round = RoundId{5};
+  EXPECT_THAT(reason_of(c.hear(3, lima)), HasSubstr("lima knows of a later round"));
+}
+
+TEST_F(Lead, AStrangerDoesNotDeposeWhomMostHaveElected) {
+  adopted(elected());
+  wire::Join stranger = voter("oslo", 99);
+  stranger.elements = 7;
+  const auto refused = c.hear(3, stranger);
+  EXPECT_EQ(sent<wire::Refuse>(refused).size(), 1U);
+  EXPECT_EQ(all<Hangup>(refused).size(), 1U) << "only its own link";
+}
+
+// Whom most have elected the other swarm's site joins, whatever its own has agreed on.
+TEST_F(Lead, OneOfAnotherSwarmJoinsWhomMostHaveElected) {
+  adopted(elected());
+  wire::Join oslo = member_of("oslo", {RunId{9}, RoundId{90}, kWrong}, voters_of({"oslo"}));
+  const auto actions = c.hear(3, oslo);
+  EXPECT_EQ(sent<wire::Welcome>(actions).size(), 1U);
+  EXPECT_EQ(sent<wire::Adopt>(actions).at(0).second.run, RunId{7});
+  EXPECT_EQ(c.coordinator.members(), 3U);
+}
+
+}  // namespace
+}  // namespace collab::protocol

@@ -1,0 +1,397 @@
+// Sites that have lost their records, that have left, that are forgotten; two candidates; whose swarm stays.
+#include <gmock/gmock.h>
+
+#include "tests/unit/protocol/election_world.h"
+
+namespace collab::protocol {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+const std::vector<std::string> kFive{"paris", "tokyo", "lima", "oslo", "rome"};
+
+// ---- without a record ------------------------------------------------------------------------------
+
+TEST(Recovering, CountsByNameUnderATermThatBeganAfterItHadCome) {
+  ElectionWorld world;
+  EXPECT_FALSE(world.come(1, voter("paris")));
+  EXPECT_FALSE(world.come(3, forgetful("lima"))) << "of two by name one has its record, which is less than half";
+  EXPECT_THAT(world.prepared(), IsEmpty());
+  EXPECT_FALSE(world.come(2, voter("tokyo")));
+  static_cast<void>(world.promise(3));
+  static_cast<void>(world.promise(1));
+  EXPECT_THAT(world.asked_to_accept(), IsEmpty()) << "by name most, with records less than half";
+  static_cast<void>(world.promise(2));
+  EXPECT_EQ(world.asked_to_accept().size(), 3U);
+  static_cast<void>(world.accept(1));
+  const auto mandate = world.accept(2);
+  ASSERT_TRUE(mandate);
+  for (const Mandate::Comer& comer : mandate->comers) EXPECT_TRUE(comer.early);
+}
+
+// Of four, two with their records and one by name are a majority.
+TEST(Recovering, MakesUpTheNumber) {
+  const std::vector<std::string> four{kFive.begin(), kFive.begin() + 4};
+  ElectionWorld world;
+  static_cast<void>(world.come(1, voter("paris", 1, four)));
+  EXPECT_FALSE(world.come(2, voter("tokyo", 1, four)));
+  EXPECT_THAT(world.prepared(), IsEmpty());
+  EXPECT_FALSE(world.come(3, forgetful("lima")));
+  EXPECT_EQ(world.prepared().size(), 3U);
+  EXPECT_TRUE(world.elect());
+}
+
+TEST(Recovering, OneThatComesDuringAnElectionMakesItBeginAnew) {
+  ElectionWorld world;
+  static_cast<void>(world.come(1, voter("paris")));
+  static_cast<void>(world.come(2, voter("tokyo")));
+  static_cast<void>(world.promise(1));
+  const TermId before = world.term();
+  EXPECT_FALSE(world.come(3, forgetful("lima")));
+  EXPECT_GT(world.term(), before);
+  EXPECT_EQ(world.prepared().size(), 5U) << "all are asked again";
+  world.hear(2, wire::Promise{before, kAnchor, voter("tokyo").report});
+  EXPECT_FALSE(world.seek());
+  EXPECT_THAT(world.asked_to_accept(), IsEmpty()) << "that was of the term before";
+  const auto mandate = world.elect();
+  ASSERT_TRUE(mandate);
+  for (const Mandate::Comer& comer : mandate->comers) EXPECT_TRUE(comer.early);
+}
+
+TEST(Recovering, OnceThePromisesAreFrozenItIsLateForThisTerm) {
+  ElectionWorld world;
+  static_cast<void>(world.come(1, voter("paris")));
+  static_cast<void>(world.come(2, voter("tokyo")));
+  static_cast<void>(world.promise(1));
+  static_cast<void>(world.promise(2));
+  const TermId before = world.term();
+  EXPECT_FALSE(world.come(3, forgetful("lima")));
+  EXPECT_EQ(world.term(), before);
+  static_cast<void>(world.accept(1));
+  const auto mandate = world.accept(2);
+  ASSERT_TRUE(mandate);
+  ASSERT_EQ(mandate->comers.size(), 3U);
+  for (const Mandate::Comer& comer : mandate->comers) EXPECT_EQ(comer.early, comer.join.site != "lima");
+}
+
+// It waits with one who knows more than it, and is not to found a swarm when that one looks elsewhere for a moment.
+TEST(Recovering, WhoKnowsNothingDoesNotFoundASwarmWhereOneWasHereThatDoes) {
+  ElectionWorld world;
+  EXPECT_FALSE(world.come(1, voter("paris")));
+  EXPECT_FALSE(world.come(2, fresh("tokyo")));
+  EXPECT_FALSE(world.pass(seconds(50)));
+  EXPECT_FALSE(world.go(1));
+  world.now += seconds(15);
+  const auto mandate = world.come(3, voter("paris"));
+  ASSERT_TRUE(mandate) << "the grace is over";
+  EXPECT_FALSE(mandate->founded);
+  EXPECT_NE(mandate->new_run, "");
+}
+
+TEST(Recovering, ItDoesOnceThatOneHasBeenAwayForAGrace) {
+  ElectionWorld world;
+  EXPECT_FALSE(world.come(1, voter("paris")));
+  EXPECT_FALSE(world.come(2, fresh("tokyo")));
+  EXPECT_FALSE(world.go(1));
+  EXPECT_FALSE(world.pass(seconds(59)));
+  const auto mandate = world.pass(seconds(2));
+  ASSERT_TRUE(mandate);
+  EXPECT_TRUE(mandate->founded);
+}
+
+// Nobody of the swarm: it may come when it likes.
+TEST(Recovering, AStrangerWithoutARecordChangesNothing) {
+  ElectionWorld world;
+  static_cast<void>(world.come(1, voter("paris")));
+  static_cast<void>(world.come(2, voter("tokyo")));
+  const TermId before = world.term();
+  EXPECT_FALSE(world.come(3, join_of("oslo")));
+  EXPECT_EQ(world.term(), before);
+}
+
+// It founded a swarm of its own since, and knows what it has promised there: of this one it has forgotten all.
+TEST(Recovering, WhoRemembersAnotherRunHasNoRecordOfThisOne) {
+  ElectionWorld world;
+  EXPECT_FALSE(world.come(1, voter("paris")));
+  wire::Join other = member_of("tokyo", {RunId{8}, RoundId{0}, kRight}, {{SiteId{0}, "tokyo", AcceptorId{5}}});
+  other.report.record.acceptor = AcceptorId{5};
+  other.report.record.promised = TermId{70};
+  EXPECT_FALSE(world.come(2, other));
+  EXPECT_THAT(world.prepared(), IsEmpty()) << "half of those who remember are not here";
+  const auto mandate = world.pass(seconds(61));
+  ASSERT_TRUE(mandate);
+  EXPECT_NE(mandate->new_run, "");
+  EXPECT_GT(mandate->term, TermId{70});
+}
+
+// ---- the way out -----------------------------------------------------------------------------------
+
+TEST(WayOut, WhereTooFewHaveKeptTheirRecordsTheyGoOnAsAnotherRunAfterAGrace) {
+  ElectionWorld world;
+  static_cast<void>(world.come(1, voter("paris", 8)));
+  EXPECT_FALSE(world.come(2, forgetful("tokyo"))) << "lima may know of more than these two";
+  EXPECT_FALSE(world.pass(seconds(59)));
+  EXPECT_THAT(world.lines, HasSubstr("waiting for sites that have kept their records: 2 of the 3 sites that agreed on "
+                                     "round 4 are here; missing: lima"));
+  const auto mandate = world.pass(seconds(2));
+  ASSERT_TRUE(mandate);
+  EXPECT_THAT(mandate->new_run, HasSubstr("too few of those who are here have kept their records; after 60 s "
+                                          "(COLLAB_LINK_GRACE) they go on"));
+  EXPECT_GT(mandate->term, TermId{8});
+  EXPECT_EQ(mandate->anchor, kAnchor);
+  EXPECT_FALSE(mandate->founded);
+}
+
+// All of them were started again: nobody is missing, and still what was agreed on last is not known.
+TEST(WayOut, AllOfThemWithoutTheirRecordsWaitAsWell) {
+  ElectionWorld world;
+  for (std::uint64_t link = 1; link <= 3; ++link) EXPECT_FALSE(world.come(link, forgetful(kNames[link - 1])));
+  EXPECT_THAT(world.prepared(), IsEmpty());
+  EXPECT_FALSE(world.pass(seconds(59)));
+  const auto mandate = world.pass(seconds(2));
+  ASSERT_TRUE(mandate);
+  EXPECT_THAT(mandate->new_run, HasSubstr("3 of the 3 sites that agreed on round 4 are here; missing: nobody"));
+}
+
+TEST(WayOut, AttemptsThatMayHaveBeenCommittedAreNotSettledInAnotherRun) {
+  ElectionWorld world;
+  wire::Join paris = voter("paris");
+  paris.report.record.proposals.push_back({SiteHarness::form(5, 1, 3), true, {{5, 5}, {6, 6}, {7, 7}}});
+  static_cast<void>(world.come(1, paris));
+  static_cast<void>(world.come(2, forgetful("tokyo")));
+  const auto mandate = world.pass(seconds(61));
+  ASSERT_TRUE(mandate);
+  EXPECT_FALSE(mandate->settled);
+}
+
+// Sites hang up by themselves after a while, to look elsewhere; the grace is not to begin anew each time.
+TEST(WayOut, WhoComesAndGoesIsPatientNoLongerThanTheGrace) {
+  ElectionWorld world;
+  std::uint64_t link = 1;
+  for (int visit = 0; visit < 2; ++visit) {
+    EXPECT_FALSE(world.come(link++, voter("paris")));
+    EXPECT_FALSE(world.come(link++, forgetful("tokyo")));
+    EXPECT_FALSE(world.pass(seconds(20)));
+    EXPECT_FALSE(world.go(link - 2));
+    EXPECT_FALSE(world.go(link - 1));
+    world.now += seconds(2);
+  }
+  EXPECT_FALSE(world.come(link++, voter("paris")));
+  EXPECT_FALSE(world.come(link++, forgetful("tokyo")));
+  EXPECT_TRUE(world.pass(seconds(17)));
+}
+
+TEST(WayOut, AfterAnAbsenceLongerThanTheGraceItBeginsAnew) {
+  ElectionWorld world;
+  static_cast<void>(world.come(1, voter("paris")));
+  static_cast<void>(world.come(2, forgetful("tokyo")));
+  EXPECT_FALSE(world.pass(seconds(50)));
+  static_cast<void>(world.go(2));
+  static_cast<void>(world.go(1));
+  world.now += seconds(70);
+  static_cast<void>(world.come(3, voter("paris")));
+  EXPECT_FALSE(world.come(4, forgetful("tokyo")));
+  EXPECT_FALSE(world.pass(seconds(59)));
+  EXPECT_TRUE(world.pass(seconds(2)));
+}
+
+// ---- forgetting ------------------------------------------------------------------------------------
+
+TEST(Forgetting, ThoseWhoAreHereGoOnWithoutThoseWhoWillNotCome) {
+  ElectionWorld world;
+  static_cast<void>(world.come(1, voter("paris")));
+  world.election.forget({"tokyo"});
+  EXPECT_FALSE(world.seek()) << "lima is missing, too";
+  world.election.forget({"lima"});
+  const auto mandate = world.seek();
+  ASSERT_TRUE(mandate);
+  EXPECT_THAT(
+      mandate->new_run,
+      HasSubstr("1 of the 3 sites that agreed on round 4 are here; missing: tokyo, lima, and they are forgotten "
+                "(collab forget, or COLLAB_FORGET_AFTER)"));
+  EXPECT_EQ(mandate->anchor, kAnchor);
+}
+
+TEST(Forgetting, AMajorityNeedsNobodyToBeForgotten) {
+  ElectionWorld world;
+  world.election.forget({"lima"});
+  static_cast<void>(world.come(1, voter("paris")));
+  static_cast<void>(world.come(2, voter("tokyo")));
+  const auto mandate = world.elect();
+  ASSERT_TRUE(mandate);
+  EXPECT_EQ(mandate->new_run, "");
+}
+
+TEST(Forgetting, AfterAWhileWhereThatIsAllowed) {
+  Election::Config config = ElectionWorld::config();
+  config.forget_after = seconds(600);
+  ElectionWorld world(config);
+  static_cast<void>(world.come(1, voter("paris")));
+  EXPECT_FALSE(world.pass(seconds(599)));
+  EXPECT_TRUE(world.pass(seconds(2)));
+}
+
+TEST(Forgetting, TheTimeIsThatOfTheSearchAndNotOfOneVisit) {
+  Election::Config config = ElectionWorld::config();
+  config.forget_after = seconds(600);
+  ElectionWorld world(config);
+  std::uint64_t link = 1;
+  for (int visit = 0; visit < 13; ++visit) {
+    EXPECT_FALSE(world.come(link, voter("paris")));
+    EXPECT_FALSE(world.pass(seconds(44)));
+    EXPECT_FALSE(world.go(link++));
+    world.now += seconds(2);
+  }
+  EXPECT_FALSE(world.come(link, voter("paris")));
+  EXPECT_TRUE(world.pass(seconds(3)));
+}
+
+// ---- left ------------------------------------------------------------------------------------------
+
+wire::Join knows_left(const std::string& name, const std::string& left) {
+  wire::Join join = voter(name);
+  for (wire::Voter& other : join.report.record.voters) other.left = other.name == left;
+  return join;
+}
+
+TEST(HasLeft, CountsByNameForGood) {
+  ElectionWorld world;
+  static_cast<void>(world.come(1, knows_left("paris", "lima")));
+  EXPECT_THAT(world.prepared(), IsEmpty()) << "two of three by name, and one record is less than half of three";
+  EXPECT_FALSE(world.come(2, knows_left("tokyo", "lima")));
+  EXPECT_TRUE(world.elect());
+}
+
+// Of two, the one that stays has half of the records, and both names.
+TEST(HasLeft, OneOfTwoGoesOnAlone) {
+  ElectionWorld world;
+  wire::Join paris = voter("paris", 1, {"paris", "tokyo"});
+  paris.report.record.voters[1].left = true;
+  EXPECT_FALSE(world.come(1, paris));
+  const auto mandate = world.elect();
+  ASSERT_TRUE(mandate);
+  EXPECT_TRUE(mandate->voters[1].left);
+  EXPECT_EQ(mandate->new_run, "");
+}
+
+// Each was told of another one that left, before their leader was lost.
+TEST(HasLeft, WhatEachKnowsOfItIsPutTogether) {
+  ElectionWorld world;
+  wire::Join paris = voter("paris", 1, kFive);
+  paris.report.record.voters[3].left = true;
+  wire::Join tokyo = voter("tokyo", 1, kFive);
+  tokyo.report.record.voters[4].left = true;
+  wire::Join lima = voter("lima", 1, kFive);
+  static_cast<void>(world.come(1, paris));
+  static_cast<void>(world.come(2, tokyo));
+  static_cast<void>(world.come(3, lima));
+  const auto mandate = world.elect();
+  ASSERT_TRUE(mandate);
+  EXPECT_TRUE(mandate->voters[3].left);
+  EXPECT_TRUE(mandate->voters[4].left);
+  EXPECT_FALSE(mandate->voters[2].left);
+}
+
+// It left the run before, or with a memory that counts no more.
+TEST(HasLeft, OnlyOfTheSameAnchorAndAcceptor) {
+  ElectionWorld world;
+  wire::Join old = voter("tokyo");
+  old.report.record.anchor.round = RoundId{3};
+  old.report.record.voters[2].left = true;
+  wire::Join lima = voter("lima");
+  static_cast<void>(world.come(1, voter("paris")));
+  static_cast<void>(world.come(2, old));
+  static_cast<void>(world.come(3, lima));
+  const auto mandate = world.elect();
+  ASSERT_TRUE(mandate);
+  EXPECT_FALSE(mandate->voters[2].left);
+}
+
+// ---- whose swarm stays -----------------------------------------------------------------------------
+
+// Of the anchor of a mandate after both have come, each of whom could go on by itself.
+wire::Offer stays(const wire::Offer& a, const wire::Offer& b, std::size_t voters_of_b = 1) {
+  ElectionWorld world;
+  static_cast<void>(world.come(1, member_of("paris", a, voters_of({"paris"}))));
+  std::vector<wire::Voter> list = voters_of({"tokyo"});
+  for (std::uint32_t i = 1; i < voters_of_b; ++i) {
+    list.push_back({SiteId{i}, "left" + std::to_string(i), AcceptorId{i}, true});
+  }
+  static_cast<void>(world.come(2, member_of("tokyo", b, list)));
+  const auto mandate = world.elect();
+  return mandate ? mandate->anchor : wire::Offer{};
+}
+
+TEST(TwoSwarms, TheOneThatHasAgreedMoreOftenStays) {
+  const wire::Offer trained{RunId{3}, RoundId{9}, kRight};
+  const wire::Offer fresh{RunId{8}, RoundId{2}, kWrong};
+  EXPECT_EQ(stays(trained, fresh), trained);
+  EXPECT_EQ(stays(fresh, trained), trained);
+}
+
+TEST(TwoSwarms, OfEquallyManyRoundsTheLaterRun) {
+  const wire::Offer earlier{RunId{3}, RoundId{2}, kRight};
+  const wire::Offer later{RunId{8}, RoundId{2}, kWrong};
+  EXPECT_EQ(stays(earlier, later), later);
+  EXPECT_EQ(stays(later, earlier), later);
+}
+
+TEST(TwoSwarms, OfTwoThatHaveNotAgreedYetTheLarger) {
+  const wire::Offer larger{RunId{3}, RoundId{0}, kRight};
+  const wire::Offer later{RunId{8}, RoundId{0}, kWrong};
+  EXPECT_EQ(stays(later, larger, 2), larger);
+  EXPECT_EQ(stays(larger, later), later);
+}
+
+// It was committed, and the first to apply the commit has told the others what came of it.
+TEST(TwoSwarms, TheDigestOfTheNewestAnchorIsTakenFromWhoKnowsIt) {
+  ElectionWorld world;
+  wire::Join paris = voter("paris");
+  paris.report.record.anchor.digest = {};
+  static_cast<void>(world.come(1, paris));
+  static_cast<void>(world.come(2, voter("tokyo")));
+  EXPECT_EQ(world.elect()->anchor.digest, kRight);
+}
+
+// ---- time, words, the end --------------------------------------------------------------------------
+
+TEST(ElectionTime, NothingIsDueWhereNobodyIs) {
+  ElectionWorld world;
+  EXPECT_EQ(world.election.next_deadline(world.now), kNever);
+  static_cast<void>(world.come(1, voter("paris")));
+  EXPECT_EQ(world.election.next_deadline(world.now), world.now + seconds(10)) << "a line";
+  static_cast<void>(world.go(1));
+  EXPECT_EQ(world.election.next_deadline(world.now), kNever);
+  EXPECT_EQ(world.election.waiting(world.now + seconds(100)), std::nullopt);
+}
+
+TEST(ElectionTime, WhoDoesNotAnswerIsWaitedForInWords) {
+  ElectionWorld world;
+  static_cast<void>(world.come(1, voter("paris")));
+  static_cast<void>(world.come(2, voter("tokyo")));
+  EXPECT_FALSE(world.pass(seconds(11)));
+  EXPECT_THAT(world.lines, AllOf(HasSubstr("waiting for a leader to be elected"), Not(HasSubstr("records"))));
+}
+
+TEST(ElectionEnd, AllGo) {
+  ElectionWorld world;
+  wire::Join helper = join_of("helper");
+  helper.helper = true;
+  static_cast<void>(world.come(1, voter("paris")));
+  world.election.come(world.now, LinkId{2}, helper);
+  EXPECT_EQ(world.election.trainers(), 1U);
+  EXPECT_EQ(world.election.names(), (std::vector<std::string>{"paris", "helper"}));
+  static_cast<void>(world.seek());
+  EXPECT_EQ(world.election.dismiss().size(), 2U);
+  EXPECT_TRUE(world.election.empty());
+  EXPECT_FALSE(world.election.has(LinkId{1}));
+  const auto mandate = world.come(3, join_of("oslo"));
+  ASSERT_TRUE(mandate) << "of another generation: what those knew counts for nothing";
+  EXPECT_TRUE(mandate->founded);
+}
+
+}  // namespace
+}  // namespace collab::protocol

@@ -1,0 +1,185 @@
+// A save is whole or given up in words; whoever needs its memory never waits for the disk.
+#include "core/runtime/state_saver.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "core/base/digest.h"
+#include "tests/unit/runtime/disks.h"
+
+namespace collab::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+constexpr std::size_t kPiece = 256 * 1024;
+constexpr std::size_t kElements = 2 * kPiece + 1000;  // three pieces
+
+bool all_are(const std::vector<float>& values, float value) {
+  return values.size() == kElements && std::ranges::count(values, value) == static_cast<std::ptrdiff_t>(kElements);
+}
+
+class StateSaverTest : public ::testing::Test {
+ protected:
+  StateSaverTest() : anchor_(kElements, 1.0F), outer_(kElements, 2.0F), residual_(kElements, 3.0F) {
+    dir_ = ::testing::TempDir() + "collab-saver-" + std::to_string(::getpid()) + "-" +
+           ::testing::UnitTest::GetInstance()->current_test_info()->name();
+    path_ = state_path(dir_, "paris");
+    saver_.emplace(path_, disk_);
+  }
+  ~StateSaverTest() override {
+    disk_.open_gate();
+    saver_.reset();
+    fs::remove_all(dir_);
+  }
+
+  void save(std::uint64_t round) {
+    StateHeader header;
+    header.swarm = "gpt2";
+    header.site = "paris";
+    header.run = RunId{7};
+    header.round = RoundId{round};
+    header.digest = digest_of_state(digest_of_vector(anchor_), digest_of_vector(outer_));
+    header.elements = kElements;
+    header.outer_state = true;
+    header.residual = {{}};
+    saver_->save(std::move(header), anchor_, outer_, residual_);
+  }
+  // The round that lies there, with its vectors in `saved_...`; 0: none.
+  std::uint64_t saved_round() {
+    saver_->wait();
+    const auto header = read_state_header(path_);
+    EXPECT_TRUE(header.ok()) << header.status().to_string();
+    if (!header.ok() || !header->has_value()) return 0;
+    saved_anchor_.resize(kElements);
+    saved_outer_.resize(kElements);
+    const Status status = read_state_into(path_, **header, saved_anchor_, saved_outer_);
+    EXPECT_TRUE(status.ok()) << status.to_string();
+    const Result<StoredResidual> residual = read_residual(path_, **header);
+    EXPECT_TRUE(residual.ok()) << residual.status().to_string();
+    if (residual.ok()) saved_residual_ = residual->values;
+    return (*header)->round.value;
+  }
+
+  std::string dir_;
+  std::string path_;
+  std::vector<float> anchor_, outer_, residual_;
+  std::vector<float> saved_anchor_, saved_outer_, saved_residual_;
+  GatedDisk disk_{GatedDisk::Of::kWrite};
+  std::optional<StateSaver> saver_;
+};
+
+TEST_F(StateSaverTest, WhatIsSavedComesBack) {
+  save(4);
+  EXPECT_EQ(saved_round(), 4U);
+  EXPECT_TRUE(all_are(saved_anchor_, 1.0F));
+  EXPECT_TRUE(all_are(saved_outer_, 2.0F));
+  EXPECT_TRUE(all_are(saved_residual_, 3.0F));
+  EXPECT_FALSE(saver_->overdue());
+}
+
+TEST_F(StateSaverTest, MemoryThatIsNeededIsFreeAtOnceAndTheSaveIsGivenUpInWords) {
+  save(4);
+  ASSERT_EQ(saved_round(), 4U);
+  disk_.shut();
+  const int before = disk_.reached();
+  save(5);
+  disk_.wait_until_reached(before + 1);
+  ::testing::internal::CaptureStderr();
+  saver_->let_go(outer_);  // returns although the disk does not
+  std::ranges::fill(outer_, 9.0F);
+  disk_.open_gate();
+  EXPECT_EQ(saved_round(), 4U);
+  EXPECT_TRUE(all_are(saved_outer_, 2.0F));
+  EXPECT_FALSE(fs::exists(path_ + ".new"));
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(said, HasSubstr("the state of round 5 was not saved"));
+  EXPECT_THAT(said, HasSubstr("1 MB of 6 MB"));
+  EXPECT_TRUE(saver_->overdue());
+  save(6);
+  EXPECT_EQ(saved_round(), 6U);
+  EXPECT_TRUE(all_are(saved_outer_, 9.0F));
+  EXPECT_FALSE(saver_->overdue());
+}
+
+// Residual and outer state change at the next commit, the anchor's slot a round later.
+TEST_F(StateSaverTest, WhatHasBeenCopiedMayChange) {
+  disk_.shut();
+  save(4);
+  for (int piece = 1; piece <= 6; ++piece) {  // those of residual and outer state
+    disk_.wait_until_reached(piece);
+    disk_.let_one_pass();
+  }
+  disk_.wait_until_reached(7);
+  saver_->let_go(residual_);
+  saver_->let_go(outer_);
+  saver_->let_go(std::span(anchor_).first(kPiece));
+  std::ranges::fill(residual_, 9.0F);
+  std::ranges::fill(outer_, 9.0F);
+  std::fill_n(anchor_.begin(), kPiece, 9.0F);
+  disk_.open_gate();
+  EXPECT_EQ(saved_round(), 4U);
+  EXPECT_TRUE(all_are(saved_anchor_, 1.0F));
+  EXPECT_TRUE(all_are(saved_outer_, 2.0F));
+  EXPECT_TRUE(all_are(saved_residual_, 3.0F));
+}
+
+TEST_F(StateSaverTest, OtherMemoryMayChange) {
+  disk_.shut();
+  save(4);
+  disk_.wait_until_reached(1);
+  const std::vector<float> other(kElements);
+  saver_->let_go(other);
+  saver_->let_go({});
+  disk_.open_gate();
+  EXPECT_EQ(saved_round(), 4U);
+}
+
+TEST_F(StateSaverTest, WhileOneIsOnItsWayTheNewestWaits) {
+  disk_.shut();
+  save(4);
+  disk_.wait_until_reached(1);
+  save(5);  // returns although the disk does not
+  save(6);
+  EXPECT_FALSE(saver_->overdue());
+  disk_.open_gate();
+  EXPECT_EQ(saved_round(), 6U);
+}
+
+TEST_F(StateSaverTest, OneThatWaitsIsGivenUpWhenItsMemoryIsNeeded) {
+  disk_.shut();
+  save(4);
+  disk_.wait_until_reached(1);
+  save(5);
+  ::testing::internal::CaptureStderr();
+  saver_->let_go(outer_);
+  EXPECT_TRUE(saver_->overdue());
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("while the one before was on its way"));
+  disk_.open_gate();
+  EXPECT_EQ(saved_round(), 0U);
+  save(6);
+  EXPECT_EQ(saved_round(), 6U);
+}
+
+TEST_F(StateSaverTest, ADiskThatIsFullIsSaidAndTheOldStateStays) {
+  save(4);
+  ASSERT_EQ(saved_round(), 4U);
+  FailingDisk full;
+  full.writing = ENOSPC;
+  saver_.emplace(path_, full);
+  ::testing::internal::CaptureStderr();
+  save(5);
+  EXPECT_EQ(saved_round(), 4U);
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("No space left on device"));
+  EXPECT_FALSE(fs::exists(path_ + ".new"));
+  EXPECT_FALSE(saver_->overdue());
+  saver_.reset();  // before the disk
+}
+
+}  // namespace
+}  // namespace collab::testing
