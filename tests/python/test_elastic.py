@@ -126,7 +126,7 @@ def test_a_lone_site_goes_on_once_the_others_are_forgotten(nodes: Nodes) -> None
     for node in others:
         node.kill()
         nodes.all.remove(node)
-    paris.wait_for("they are forgotten (collab forget, or COLLAB_FORGET_AFTER)")
+    paris.wait_for(r"they are forgotten \(collab forget, or COLLAB_FORGET_AFTER\)")
     paris.wait_for_rounds(2, "paris")
     assert len(paris.pids()) == 1
     end_alike(nodes)

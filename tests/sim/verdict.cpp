@@ -2,12 +2,13 @@
 
 #include <algorithm>
 #include <map>
+#include <tuple>
 
 namespace collab::sim {
 namespace {
 
 // Within so long after the last fault those who can are together: sites ask all candidates in turn where the others
-// are, and may then have to wait for a grace for records that are lost.
+// are, and may then have to wait a grace for records that are lost, or for a process that gave up and begins again.
 constexpr Duration kSettles = 6 * kGrace;
 
 std::string in_seconds(Duration time) { return std::to_string(time.count() / 1'000'000) + " s"; }
@@ -131,7 +132,8 @@ bool Verdict::left_alone(const SimSite& site) const {
 }
 
 bool Verdict::can_go_on(const std::vector<wire::Record>& known, std::uint32_t generation) const {
-  const auto newest = std::ranges::max_element(known, {}, [](const wire::Record& r) { return r.anchor.round; });
+  const auto newest = std::ranges::max_element(
+      known, {}, [](const wire::Record& record) { return std::tuple(record.anchor.round, record.anchor.run); });
   if (newest == known.end()) return true;
   std::optional<wire::Form> last;
   for (const wire::Record& record : known) {

@@ -76,7 +76,7 @@ void Site::State::on_prepare(const wire::Prepare& prepare) {
                     std::to_string(term.value));
   }
   term = prepare.term;
-  up.stays_until = later(now, up.grace);
+  up.stays_until = later(now, patience());
   say_when_durable(wire::Promise{term, join.offer, report()});
 }
 

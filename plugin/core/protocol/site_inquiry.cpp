@@ -46,7 +46,7 @@ void Site::State::inquire() {
   up.inquiry.last = (up.inquiry.last + 1) % count;
   if (up.inquiry.last == up.candidate) up.inquiry.last = (up.inquiry.last + 1) % count;
   up.inquiry.of = up.inquiry.last;
-  up.inquiry.next = later(now, waits() ? patience() : up.grace);
+  up.inquiry.next = later(now, waits() ? kLeastPatience : up.grace);
   out.emplace_back(DialCoordinator{up.inquiry.last, true});
 }
 

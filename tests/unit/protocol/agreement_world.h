@@ -44,7 +44,7 @@ class AgreementWorld {
       const std::uint64_t dice = prng_.below(100);
       if (dice < 60) return deliver();
       if (dice < 92) return finish_a_write();
-      return pass(Duration{static_cast<Duration::rep>(prng_.below(2'000'000))});
+      return pass(Duration{static_cast<Duration::rep>(prng_.below(500'000))});
     }
     const std::uint64_t dice = prng_.below(50);
     if (dice < 4) return pass(seconds(70));
