@@ -353,6 +353,12 @@ void Site::State::on_join_tick() {
       return fail(unavailable("this site was not let in within " + in_seconds(config.join_timeout) +
                               " (COLLAB_JOIN_TIMEOUT) by the coordinator at " + addresses() + ", which is " + up.told));
     }
+    if (up.here) {
+      return fail(unavailable("this site was not let in within " + in_seconds(config.join_timeout) +
+                              " (COLLAB_JOIN_TIMEOUT) by the coordinator at " + addresses() +
+                              ": it waits for most of the sites that agreed last (collab status names those who are "
+                              "missing, collab forget goes on without them)"));
+    }
     return fail(unavailable("the coordinator at " + addresses() + ": it has not answered within " +
                             in_seconds(config.join_timeout) +
                             " (COLLAB_JOIN_TIMEOUT); is it running (collab coordinator --listen HOST:PORT), with the "
