@@ -9,7 +9,7 @@ namespace {
 
 // Within so long after the last fault those who can are together: sites ask all candidates in turn where the others
 // are, and may then have to wait a grace for records that are lost, or for a process that gave up and begins again.
-constexpr Duration kSettles = 6 * kGrace;
+constexpr Duration kSettles = 3 * kGrace;
 
 std::string in_seconds(Duration time) { return std::to_string(time.count() / 1'000'000) + " s"; }
 
@@ -49,6 +49,8 @@ void Verdict::restart_failed() {
     if (!site.report().failed || population_.is_dead(site)) continue;
     if (!restarts() && !site.options().helper) continue;
     ++given_up_;
+    calm_ = network_.now();
+    looked_.reset();
     if (site.report().why.code() == StatusCode::kInternal || site.report().why.code() == StatusCode::kCorrupt) {
       checkers_.fail(site.options().process + " failed: " + site.report().why.to_string());
     }
