@@ -10,6 +10,7 @@ namespace {
 // Within so long after the last fault those who can are together: sites ask all candidates in turn where the others
 // are, and may then have to wait a grace for records that are lost, or for a process that gave up and begins again.
 constexpr Duration kSettles = 3 * kGrace;
+constexpr Duration kRoundTakes = 2 * kSettles;  // at most, over the thinnest lines
 
 std::string in_seconds(Duration time) { return std::to_string(time.count() / 1'000'000) + " s"; }
 
@@ -29,7 +30,7 @@ void Verdict::look() {
   }
   // Where there is no swarm yet those who were to begin it are waited for, though they are gone for good.
   if (now < calm_ + kSettles + (begun ? Duration{} : kJoinTimeout)) return;
-  if (looked_ && now < *looked_ + kSettles) return;
+  if (looked_ && now < *looked_ + kRoundTakes) return;
   expect_one_swarm();
   if (looked_) expect_rounds();
   looked_ = now;
@@ -70,7 +71,8 @@ std::vector<const SimSite*> Verdict::unfinished() const {
 
 // Just started; or it waits for others to begin with, and has not had the time to give them up.
 bool Verdict::is_fresh(const SimSite& site) const {
-  const bool founds = !site.report().joined && site.options().expected_sites > 1;
+  const bool gathers = site.waiting_for().starts_with("waiting for the swarm to begin");
+  const bool founds = !site.report().joined && (site.options().expected_sites > 1 || gathers);
   return network_.now() < std::max(calm_, population_.started(site)) + kSettles + (founds ? kJoinTimeout : Duration{});
 }
 
@@ -134,8 +136,10 @@ bool Verdict::left_alone(const SimSite& site) const {
 }
 
 bool Verdict::can_go_on(const std::vector<wire::Record>& known, std::uint32_t generation) const {
-  const auto newest = std::ranges::max_element(
-      known, {}, [](const wire::Record& record) { return std::tuple(record.anchor.round, record.anchor.run); });
+  const auto newest = std::ranges::max_element(known, {}, [](const wire::Record& record) {
+    const wire::Offer& anchor = record.anchor;  // as election.cpp orders them
+    return std::tuple(anchor.round, anchor.round.value == 0 ? record.voters.size() : 0, anchor.run);
+  });
   if (newest == known.end()) return true;
   std::optional<wire::Form> last;
   for (const wire::Record& record : known) {

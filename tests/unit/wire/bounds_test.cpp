@@ -16,6 +16,12 @@ namespace {
 using ::testing::HasSubstr;
 using Bytes = std::vector<std::byte>;
 
+Join sound_join() {
+  Join join;
+  join.report.record.acceptor = AcceptorId{1};
+  return join;
+}
+
 void expect_travels(const Message& message) {
   const auto frame = try_encode(message);
   ASSERT_TRUE(frame.ok()) << frame.status().message();
@@ -86,7 +92,7 @@ TEST(Texts, NamesHaveAMaximum) {
                   "swarm: expected UTF-8 text of at most 256 bytes without NUL, got 257 bytes");
   EXPECT_THAT(refusal_of(Hello{}, Body().u16(257).raw(std::string(300, 'a')).bytes),
               HasSubstr("Hello.swarm: expected UTF-8"));
-  Join join;
+  Join join = sound_join();
   join.init_from = std::string(256, 'a');
   expect_travels(join);
   join.init_from += 'a';
@@ -161,7 +167,7 @@ TEST(Numbers, EnumsAreBounded) {
 }
 
 TEST(Numbers, VectorsAndIntervalsAreBounded) {
-  Join join;
+  Join join = sound_join();
   join.elements = kMaxElements;
   join.expected_sites = kMaxSites;
   expect_travels(join);
@@ -178,7 +184,7 @@ TEST(Numbers, VectorsAndIntervalsAreBounded) {
 // ---- counts ------------------------------------------------------------------------------------------
 
 TEST(Counts, LargestPassAndOneMoreDoesNot) {
-  Join join;
+  Join join = sound_join();
   join.settings.assign(kMaxSettings, {"k", "v"});
   join.model.assign(kMaxModelEntries, ModelEntry{"weight", "float32", {768, 768}, TensorKind::kAveraged, {}});
   expect_travels(join);
@@ -246,7 +252,7 @@ TEST(Counts, WhoIsForgottenIsNoMoreThanASwarm) {
 }
 
 TEST(Counts, AMessageFitsAFrame) {
-  Join join;
+  Join join = sound_join();
   join.model.assign(kMaxModelEntries, ModelEntry{std::string(200, 'n'), "float32", {1}, TensorKind::kAveraged, {}});
   expect_not_sent(join, "expected at most 8388608 bytes");
 }
@@ -291,7 +297,7 @@ TEST(Rules, NothingIsExchangedWhereNobodyHasAWeight) {
 }
 
 TEST(Rules, ARecordIsAsSoundAsItsParts) {
-  Join join;
+  Join join = sound_join();
   Record& record = join.report.record;
   record.voters = {{SiteId(1), "a"}, {SiteId(1), "b"}};
   expect_not_sent(join, "voters[1]");

@@ -126,6 +126,7 @@ void draw(Prng& prng, Join& m) {
   m.fingerprint = draw_digest(prng);
   m.offer = {draw_id<RunId>(prng), draw_id<RoundId>(prng), draw_digest(prng)};
   m.report = draw_report(prng);
+  m.report.record.acceptor = AcceptorId(1 + prng.below(1'000'000));
   for (std::size_t i = prng.below(6); i > 0; --i) m.settings.push_back({draw_text(prng, 30), draw_text(prng, 30)});
   for (std::size_t i = prng.below(6); i > 0; --i) m.model.push_back(draw_entry(prng));
   m.resumed = prng.chance(0.5);
