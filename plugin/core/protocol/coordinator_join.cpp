@@ -191,11 +191,15 @@ const wire::Proposal* Coordinator::State::missed_commit(const wire::Offer& offer
   return missed ? &said : nullptr;
 }
 
+bool Coordinator::State::has_right_mean(const wire::Proposal& missed) const {
+  return history.at(missed.form.round).mean == digest_of_mean(missed.slices);
+}
+
 bool Coordinator::State::repeat_commit(MemberRecord& member) {
   const wire::Proposal* missed = missed_commit(member.offer, member.report);
   if (missed == nullptr) return false;
   const wire::Form& form = missed->form;
-  if (history.at(form.round).mean != digest_of_mean(missed->slices)) {
+  if (!has_right_mean(*missed)) {
     note(Note::Level::kError, "repair",
          member.name + " has another mean of round " + std::to_string(form.round.value) +
              " than was committed; it takes the anchor instead",

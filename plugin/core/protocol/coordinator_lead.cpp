@@ -151,7 +151,7 @@ void Coordinator::State::inherit(const Mandate& mandate) {
     anchor = AnchorRecord{newest.run, newest.round, majority(held)};
   } else if (std::ranges::any_of(mandate.comers, [&](const Mandate::Comer& comer) {
                const wire::Proposal* missed = missed_commit(comer.join.offer, comer.join.report);
-               return missed != nullptr && missed->form.round == newest.round;
+               return missed != nullptr && missed->form.round == newest.round && has_right_mean(*missed);
              })) {  // it is told, and holds it in a moment
     anchor = AnchorRecord{newest.run, newest.round, {}};
   } else {

@@ -288,6 +288,7 @@ struct Coordinator::State {
   void apply(LinkId link, const wire::Join& join);  // a site comes while we do not lead
   void admit(LinkId link, const wire::Join& join);
   [[nodiscard]] const wire::Proposal* missed_commit(const wire::Offer& offer, const wire::Report& report) const;
+  [[nodiscard]] bool has_right_mean(const wire::Proposal& missed) const;
   bool repeat_commit(MemberRecord& member);
   [[nodiscard]] std::string refusal(const wire::Join& join) const;  // coordinator_refusal.cpp
   void compare_left_out(const wire::Join& join, const MemberRecord& joiner);

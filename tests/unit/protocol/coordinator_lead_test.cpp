@@ -225,6 +225,14 @@ TEST_F(LeadWithoutTheMean, WhoMayHaveItIsWaitedFor) {
   EXPECT_EQ(adopts[0].second.sources, std::vector{SiteId{2}});
 }
 
+TEST_F(LeadWithoutTheMean, WhoHasAnotherMeanCannotApplyIt) {
+  wire::Join paris = knows(voter("paris", 2), attempt(), true);
+  paris.report.record.proposals[0].slices[0] = {9, 9};
+  static_cast<void>(c.come(1, paris));
+  EXPECT_THAT(sent<wire::Commit>(c.come(2, without("tokyo"))), IsEmpty());
+  EXPECT_THAT(notes(c.pass(seconds(50), {1, 2})), HasSubstr("nobody has brought back round 5 yet"));
+}
+
 TEST_F(LeadWithoutTheMean, ForAGraceThenTheyGoOnAsAnotherRun) {
   static_cast<void>(both());
   const auto later = c.pass(seconds(61), {1, 2});
