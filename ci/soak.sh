@@ -14,7 +14,7 @@ fi
 seeds="${1:-10000}"
 first="${2:-$(date +%s%N)}"
 cmake --preset debug -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCOLLAB_WITH_UCX=OFF -B build/soak
-cmake --build build/soak --target collab_sim
+cmake --build build/soak --target collab_sim collab_sim_mutants
 jobs="$(nproc)"
 share=$(((seeds + jobs - 1) / jobs))
 pids=()
@@ -24,4 +24,5 @@ for ((job = 0; job < jobs; ++job)); do
 done
 failed=0
 for pid in "${pids[@]}"; do wait "$pid" || failed=1; done
+build/soak/tests/sim/collab_sim_mutants --hunt --first "$first" || echo "some planted bugs were not found in 500 seeds (see above)"
 [ "$failed" -eq 0 ] || die "some seeds failed: the commands above run them again"

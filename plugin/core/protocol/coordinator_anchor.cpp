@@ -13,6 +13,7 @@
 
 #include "core/base/text.h"
 #include "core/protocol/coordinator_state.h"
+#include "core/protocol/mutants.h"
 
 namespace collab::protocol {
 namespace {
@@ -130,7 +131,7 @@ void Coordinator::State::tell_whose(const MemberRecord& best, bool newborn) {
 
 // A site that goes over to another run has another acceptor there.
 AcceptorId Coordinator::State::acceptor_in(const MemberRecord& member, RunId run) {
-  const bool another = member.run.value != 0 && member.run != run;
+  const bool another = member.run.value != 0 && member.run != run && !mutant(Mutant::kAcceptorInOtherRun);
   return AcceptorId{member.acceptor.value + (another ? 1 : 0)};
 }
 
@@ -169,8 +170,9 @@ void Coordinator::State::choose_anchor() {
   wanted.reset();
   if (!goes_on) {
     // What was committed after this anchor is no part of what begins here: who contributed to it cannot be told yes.
-    std::erase_if(history, [&](const auto& past) { return past.first > chosen.round; });
-    chosen.run = next_run();
+    if (!mutant(Mutant::kHistoryOfOtherRun))
+      std::erase_if(history, [&](const auto& past) { return past.first > chosen.round; });
+    if (newborn || !mutant(Mutant::kSameRunName)) chosen.run = next_run();
     voters.clear();
     for (auto& [id, member] : members) {
       member.acceptor = acceptor_in(member, chosen.run);

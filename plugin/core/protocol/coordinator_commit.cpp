@@ -4,21 +4,23 @@
 
 #include "core/base/text.h"
 #include "core/protocol/coordinator_state.h"
+#include "core/protocol/mutants.h"
 
 namespace collab::protocol {
 
 void Coordinator::State::finish_attempt() {
   const wire::Form& form = *round.attempt;
-  if (round.done < round.here) return;
+  if (round.done < (mutant(Mutant::kCommitBeforeAllAreDone) ? 1 : round.here)) return;
   std::set<SiteId> wrong;
   for (std::size_t i = 0; i < form.slices.size(); ++i) {
     std::map<SiteId, Digest> said;
     for (const wire::Participant& p : form.participants) {
-      if (p.here) said[p.site] = (*members.at(p.site).done)[i];
+      if (p.here && (members.at(p.site).done || !mutant(Mutant::kCommitBeforeAllAreDone)))
+        said[p.site] = (*members.at(p.site).done)[i];
     }
     const Digest right = majority(said);
     for (const auto& [site, digest] : said) {
-      if (digest != right) wrong.insert(site);
+      if (digest != right && !mutant(Mutant::kMeansNotCompared)) wrong.insert(site);
     }
   }
   if (wrong.empty()) {
@@ -52,7 +54,7 @@ void Coordinator::State::commit(AttemptId attempt, const std::vector<SiteId>& co
     members_named.push_back(name_of(p.site));
   }
   remember(past_of(form, mean));
-  voters = voters_formed;
+  if (!mutant(Mutant::kVotersKeptByLeader)) voters = voters_formed;
   compare(form);
   std::vector<std::string> names;
   for (const SiteId id : contributors) {

@@ -5,6 +5,7 @@
 
 #include "core/base/text.h"
 #include "core/protocol/coordinator_state.h"
+#include "core/protocol/mutants.h"
 #include "core/wire/limits.h"
 
 namespace collab::protocol {
@@ -98,7 +99,7 @@ void Coordinator::State::on_join(LinkId link, const wire::Join& join) {
   if (leads && join.swarm == config.swarm && (founded || refusal(join).empty())) {
     const wire::Record& record = join.report.record;
     const bool ahead = anchor && record.anchor.run == anchor->run && record.anchor.round > anchor->round;
-    if (record.promised > term || ahead) {
+    if ((record.promised > term && !mutant(Mutant::kNewerTermIgnored)) || ahead) {
       step_down(join.site +
                 (ahead ? " knows of a later round" : " follows term " + std::to_string(record.promised.value)));
     } else if (founded && is_older(join)) {
@@ -186,13 +187,16 @@ const wire::Proposal* Coordinator::State::missed_commit(const wire::Offer& offer
   const wire::Proposal& said = report.record.proposals[0];
   const wire::Form& form = said.form;
   const auto past = history.find(form.round);
-  const bool missed = past != history.end() && past->second.run == form.run && past->second.attempt == form.attempt &&
-                      offer.run == form.run && offer.round.value + 1 == form.round.value && holds_mean(report, form);
+  const bool missed = past != history.end() && past->second.run == form.run &&
+                      (past->second.attempt == form.attempt || mutant(Mutant::kRepeatedToOtherAttempt)) &&
+                      offer.run == form.run && offer.round.value + 1 == form.round.value &&
+                      (holds_mean(report, form) || mutant(Mutant::kRepeatedWithoutMean));
   return missed ? &said : nullptr;
 }
 
 bool Coordinator::State::has_right_mean(const wire::Proposal& missed) const {
-  return history.at(missed.form.round).mean == digest_of_mean(missed.slices);
+  return history.at(missed.form.round).mean == digest_of_mean(missed.slices) ||
+         mutant(Mutant::kRepeatedMeanNotCompared);
 }
 
 bool Coordinator::State::repeat_commit(MemberRecord& member) {

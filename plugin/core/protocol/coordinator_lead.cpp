@@ -10,6 +10,7 @@
 
 #include "core/base/text.h"
 #include "core/protocol/coordinator_state.h"
+#include "core/protocol/mutants.h"
 #include "core/wire/limits.h"
 
 namespace collab::protocol {
@@ -97,7 +98,8 @@ void Coordinator::State::take_lead(Mandate mandate) {
   founded = mandate.founded;
   term = mandate.term;
   ended = false;
-  attempt_base = static_cast<std::uint32_t>((term.value - 1) & 0x7FFF) << 16;
+  attempt_base = static_cast<std::uint32_t>((mutant(Mutant::kAttemptsNumberedAlike) ? 0 : term.value - 1) & 0x7FFF)
+                 << 16;
   highest_attempt = attempt_base;
   if (!founded) inherit(mandate);
   for (const Mandate::Comer& comer : mandate.comers) {
@@ -130,7 +132,7 @@ void Coordinator::State::inherit(const Mandate& mandate) {
     undecided = newest;
     round.slices = form.slices;
   }
-  if (mandate.settled) {
+  if (mandate.settled && !mutant(Mutant::kSettledNotCommitted)) {
     const wire::Form& form = mandate.settled->form;
     note(Note::Level::kInfo, "coordinator",
          "attempt " + std::to_string(form.attempt.value) + " of round " + std::to_string(form.round.value) +
@@ -173,7 +175,7 @@ bool Coordinator::State::is_older(const wire::Join& join) const {
 
 Presence Coordinator::State::presence_of(const wire::Voter& voter, const MemberRecord& member) const {
   if (member.acceptor == voter.acceptor) return Presence::kWithRecord;
-  return member.early ? Presence::kByName : Presence::kAbsent;
+  return member.early || mutant(Mutant::kLateMemberCounts) ? Presence::kByName : Presence::kAbsent;
 }
 
 Quorum Coordinator::State::quorum_among(const std::set<SiteId>& present) const {
@@ -227,11 +229,14 @@ void Coordinator::State::remember(const wire::Past& past) {
 
 // Of the round after the anchor it holds: no other can hold a contribution of it.
 wire::Counted Coordinator::State::counted(const MemberRecord& member) const {
+  if (mutant(Mutant::kCountedUnknown)) return wire::Counted::kUnknown;
+  if (mutant(Mutant::kCountedYes)) return wire::Counted::kYes;
+  if (mutant(Mutant::kCountedNo)) return wire::Counted::kNo;
   const wire::Offer held = member.renamed_from.value_or(brought_by(member));
   if (held.run.value == 0 || std::tie(held.run, held.round) == std::tie(anchor->run, anchor->round))
     return wire::Counted::kNo;
   const auto past = history.find(RoundId{held.round.value + 1});
-  if (past == history.end() || past->second.run != held.run) {
+  if (past == history.end() || (past->second.run != held.run && !mutant(Mutant::kCountedInOtherRun))) {
     const bool given_up = undecided && std::tie(held.run, held.round) == std::tie(undecided->run, undecided->round);
     return given_up ? wire::Counted::kNo : wire::Counted::kUnknown;
   }

@@ -4,6 +4,7 @@
 
 #include "core/base/text.h"
 #include "core/protocol/coordinator_state.h"
+#include "core/protocol/mutants.h"
 
 namespace collab::protocol {
 namespace {
@@ -39,6 +40,7 @@ void Coordinator::State::expel(SiteId id, const std::string& reason) {
 }
 
 void Coordinator::State::strike(const MemberRecord& member) {
+  if (mutant(Mutant::kLeaverIsVoter)) return;
   const auto next = voters_formed.find(member.id);
   if (next != voters_formed.end()) next->second.left = true;
   const auto voter = voters.find(member.id);

@@ -5,6 +5,7 @@
 
 #include "core/base/text.h"
 #include "core/protocol/coordinator_state.h"
+#include "core/protocol/mutants.h"
 #include "core/wire/limits.h"
 
 namespace collab::protocol {
@@ -41,7 +42,7 @@ void Coordinator::State::on_ready(MemberRecord& member, const wire::Ready& ready
   if (round.attempt && takes_part(*round.attempt, member.id)) {
     wire::Ready said = ready;
     if (member.ready) said.since = member.ready->since;
-    if (!member.ready || *member.ready == said) return;  // said twice
+    if (!member.ready || *member.ready == said || mutant(Mutant::kReadyNotCompared)) return;  // said twice
     // The attempt was formed from a word that had crossed a Recess: it has trained on since.
     note(Note::Level::kInfo, "ready", who + " with other samples than the attempt counts on; another is formed");
     abandon_attempt();
@@ -62,7 +63,9 @@ void Coordinator::State::on_ready(MemberRecord& member, const wire::Ready& ready
 }
 
 void Coordinator::State::on_done(MemberRecord& member, const wire::Done& done) {
-  if (done.term != term || !in_attempt(done.attempt, done.round)) return;  // of an attempt given up since
+  if (done.term != term && !mutant(Mutant::kDoneOfOlderTerm)) return;
+  if (!in_attempt(done.attempt, done.round) && !(round.attempt && mutant(Mutant::kDoneOfOtherAttempt)))
+    return;  // of one given up since
   if (!takes_part(*round.attempt, member.id)) return;
   if (done.slices.size() != round.attempt->slices.size()) {
     return expel(member.id, "it sent " + std::to_string(done.slices.size()) + " digests for the " +
@@ -156,7 +159,7 @@ std::set<SiteId> Coordinator::State::ready_crew() const {
 // The same as numbers, at each event: no sets are made.
 Coordinator::State::Count Coordinator::State::count_crew() const {
   Count count;
-  count.quorum.voters = voters.size();
+  count.quorum.voters = voters.size() - (mutant(Mutant::kHalfAccepts) ? 1 : 0);
   for (const auto& [id, voter] : voters) count.quorum.by_name += voter.left ? 1 : 0;
   auto voter = voters.begin();  // both ascend
   for (const auto& [id, member] : members) {
@@ -280,7 +283,7 @@ void Coordinator::State::try_to_form() {
          {{"who", json_quote(name_of(id))}, {"round", std::to_string(number().value)}});
   }
   const std::set<SiteId> able = set_aside_the_cut(ready);
-  if (!able.empty() && quorum_among(able).can_accept()) return form(able);
+  if (!able.empty() && (quorum_among(able).can_accept() || mutant(Mutant::kHalfAccepts))) return form(able);
   cuts.clear();  // by the next trigger they may reach each other
   recess(round.cut_because + quorum_in_words(able));
 }
@@ -303,7 +306,7 @@ void Coordinator::State::recess(const std::string& reason) {
 void Coordinator::State::begin_round_again() {
   const std::uint32_t attempts = round.attempts;
   round = RoundRecord{};
-  round.attempts = attempts;
+  if (!mutant(Mutant::kAttemptsCountedAnew)) round.attempts = attempts;
 }
 
 // Before deltas to an anchor are averaged, all must hold the same one. A site that differs fetches it again, keeps its
@@ -315,7 +318,8 @@ bool Coordinator::State::states_agree(const std::set<SiteId>& sites) {
   anchor->digest = right;
   std::vector<SiteId> wrong;
   std::vector<SiteId> sound;
-  for (const auto& [id, digest] : said) (digest == right ? sound : wrong).push_back(id);
+  for (const auto& [id, digest] : said)
+    (digest == right || mutant(Mutant::kStatesNotCompared) ? sound : wrong).push_back(id);
   for (const SiteId id : wrong) {
     MemberRecord& member = members.at(id);
     const std::uint32_t times = ++round.state_repairs[id];
@@ -363,7 +367,9 @@ void Coordinator::State::form(const std::set<SiteId>& sites) {
   if (contributes) share_out(form, sites);
   voters_formed.clear();
   for (const auto& [id, member] : members) {
-    if (member.standing != Standing::kActive && member.standing != Standing::kBehind) continue;
+    if (member.standing != Standing::kActive && member.standing != Standing::kBehind &&
+        !mutant(Mutant::kVotersWithoutAnchor))
+      continue;
     voters_formed[id] = wire::Voter{id, member.name, member.acceptor};
   }
   form.voters = list_of(voters_formed);
@@ -394,7 +400,8 @@ void Coordinator::State::part_with(const MemberRecord& lost) {
                                 [&](const wire::Slice& slice) { return slice.owner == lost.id; });
   const auto& in = form.participants;
   const auto part = std::find_if(in.begin(), in.end(), [&](const auto& p) { return p.site == lost.id; });
-  if (!owns && part->weight > 0) round.gone[lost.id] = {lost.name, part->weight, part->since};
+  if ((!owns || mutant(Mutant::kLostOwnerCounts)) && part->weight > 0)
+    round.gone[lost.id] = {lost.name, part->weight, part->since};
 }
 
 void Coordinator::State::on_round_tick() {

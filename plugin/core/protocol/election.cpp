@@ -5,6 +5,8 @@
 #include <tuple>
 #include <utility>
 
+#include "core/protocol/mutants.h"
+
 namespace collab::protocol {
 namespace {
 
@@ -14,7 +16,7 @@ constexpr auto kEverybody = [](const auto&, const auto&) { return true; };
 // Of two swarms the one that has agreed more often stays: a fresh one never takes the place of one that has trained. Of
 // two that have agreed equally often, the later run; of two that have not agreed yet, the larger.
 bool is_newer(const wire::Offer& a, std::size_t voters_of_a, const wire::Offer& b, std::size_t voters_of_b) {
-  if (a.round != b.round || a.run == b.run) return a.round > b.round;
+  if (!mutant(Mutant::kLaterRunIsNewer) && (a.round != b.round || a.run == b.run)) return a.round > b.round;
   if (a.round.value > 0) return a.run > b.run;
   return std::tuple(voters_of_a, a.run) > std::tuple(voters_of_b, b.run);
 }
@@ -22,13 +24,15 @@ bool is_newer(const wire::Offer& a, std::size_t voters_of_a, const wire::Offer& 
 // By ballot: the last term it was proposed under, then the attempt.
 bool is_newer(const wire::Proposal& a, const wire::Proposal& b) {
   const auto rank = [](const wire::Proposal& p) {
-    return std::tuple(std::max(p.form.term, p.settled), p.form.attempt, p.settled, p.accepted);
+    return std::tuple(mutant(Mutant::kNewestByAttempt) ? TermId{} : std::max(p.form.term, p.settled), p.form.attempt,
+                      p.settled, p.accepted);
   };
   return rank(a) > rank(b);
 }
 
 bool is_of(const wire::Proposal& proposal, const wire::Offer& anchor) {
-  return proposal.form.run == anchor.run && proposal.form.round.value == anchor.round.value + 1;
+  return (proposal.form.run == anchor.run || mutant(Mutant::kProposalOfOtherRun)) &&
+         proposal.form.round.value == anchor.round.value + 1;
 }
 
 bool accepted(const wire::Record& record, const wire::Proposal& proposal) {
@@ -84,12 +88,13 @@ std::vector<LinkId> Election::silent(TimePoint now) const {
 
 void Election::on_promise(LinkId link, const wire::Promise& promise) {
   const auto found = applicants_.find(link);
-  if (found == applicants_.end() || promise.term != term_ || found->second.prepared != term_) return;  // an older one's
+  if (found == applicants_.end() || found->second.prepared != term_) return;
+  if (promise.term != term_ && !mutant(Mutant::kPromiseOfOlderTermCounts)) return;  // an older one's
   Applicant& applicant = found->second;
   if (decision_ || applicant.promised) return;  // too late for what is decided: it is told later
   applicant.promised = true;
   applicant.join.offer = promise.offer;
-  applicant.join.report = promise.report;
+  if (!mutant(Mutant::kReportOfJoin)) applicant.join.report = promise.report;
 }
 
 void Election::on_accepted(LinkId link, const wire::Accepted& answer) {
@@ -157,8 +162,11 @@ Quorum Election::here(const std::vector<wire::Voter>& membership, Counts counts)
   return quorum_of(membership, [&](const wire::Voter& voter) {
     for (const auto& [link, applicant] : applicants_) {
       if (applicant.join.site != voter.name || !counts(link, applicant)) continue;
-      return applicant.join.report.record.acceptor == voter.acceptor ? Presence::kWithRecord : Presence::kByName;
+      const bool same =
+          applicant.join.report.record.acceptor == voter.acceptor || mutant(Mutant::kPromiseWithoutRecords);
+      return same ? Presence::kWithRecord : Presence::kByName;
     }
+    if (mutant(Mutant::kForgottenCounts) && is_forgotten(voter.name)) return Presence::kWithRecord;
     return Presence::kAbsent;
   });
 }
@@ -177,11 +185,12 @@ Election::Decision Election::decide(Counts counts) const {
     }
   }
   if (newest == nullptr) return decision;
-  const bool ruled_out = std::ranges::any_of(applicants_, [&](const auto& entry) {
+  const bool ruled_out = !mutant(Mutant::kNobodyRulesOut) && std::ranges::any_of(applicants_, [&](const auto& entry) {
     const wire::Record& record = entry.second.join.report.record;
     return counts(entry.first, entry.second) && takes_part(newest->form, record.acceptor) && !accepted(record, *newest);
   });
-  if (newest->settled.value == 0 && (ruled_out || !newest->accepted)) {
+  if (newest->settled.value == 0 && (ruled_out || (!newest->accepted && !mutant(Mutant::kUnacceptedIsSettled)) ||
+                                     mutant(Mutant::kGivenUpNotSettled))) {
     decision.given_up = newest->form;
   } else {
     decision.settled = wire::Proposal{newest->form, true, newest->slices, {}};
@@ -198,7 +207,7 @@ Election::Decision Election::decide(Counts counts) const {
 template <typename Counts>
 Quorum Election::weakest(const Decision& decision, Counts counts) const {
   const Quorum now = here(decision.newest.voters, counts);
-  if (!decision.settled || !now.can_promise()) return now;
+  if (!decision.settled || !now.can_promise() || mutant(Mutant::kNextMembershipNotAsked)) return now;
   return here(decision.next_voters, counts);
 }
 
@@ -208,7 +217,8 @@ TermId Election::least_term() const {
   TermId least = term_;
   for (const auto& [link, applicant] : applicants_) {
     const TermId promised = applicant.join.report.record.promised;
-    if (!applicant.promised && promised >= least) least = TermId{promised.value + 1};
+    if (!applicant.promised && promised >= least)
+      least = TermId{promised.value + (mutant(Mutant::kTermNotExceeded) ? 0 : 1)};
   }
   return least;
 }
@@ -216,7 +226,8 @@ TermId Election::least_term() const {
 // A voter that has come without its record since the term was begun.
 bool Election::is_late(LinkId link, const wire::Join& join, const std::vector<wire::Voter>& membership) const {
   const auto voter = std::ranges::find(membership, join.site, &wire::Voter::name);
-  return voter != membership.end() && voter->acceptor != join.report.record.acceptor && early_.count(link) == 0;
+  return voter != membership.end() && voter->acceptor != join.report.record.acceptor && early_.count(link) == 0 &&
+         !mutant(Mutant::kLateApplicantCounts);
 }
 
 void Election::begin(TermId term) {
@@ -261,13 +272,14 @@ std::optional<Mandate> Election::seek(TimePoint now, std::vector<CoordinatorActi
   if (!weakest(decision, has_promised).can_promise() ||  // or the promise of who knows more is on its way
       std::tie(decision.newest.anchor.run, decision.newest.anchor.round) !=
           std::tie(known.newest.anchor.run, known.newest.anchor.round)) {
-    return std::nullopt;
+    if (!mutant(Mutant::kOlderAnchorLeads) || !weakest(decision, has_promised).can_promise()) return std::nullopt;
   }
   if (decision.settled) decision.settled->settled = term_;
+  if (mutant(Mutant::kAcceptSkipped)) return lead({}, decision);
   for (const auto& [link, applicant] : applicants_) {
     if (!applicant.promised) continue;
     wire::Accept accept{term_};
-    if (decision.settled) accept.proposals.push_back(*decision.settled);
+    if (decision.settled && !mutant(Mutant::kAcceptWithoutProposal)) accept.proposals.push_back(*decision.settled);
     out.emplace_back(Send{link, std::move(accept)});
   }
   decision_ = std::move(decision);

@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "core/base/text.h"
+#include "core/protocol/mutants.h"
 #include "core/protocol/site_state.h"
 #include "core/wire/encoding.h"
 
@@ -50,12 +51,12 @@ void Site::State::on_event(const Begin& event) {
   join = event.join;
   const wire::Record& known = join.report.record;
   acceptor = known.acceptor;
-  term = known.promised;
+  if (!mutant(Mutant::kTermForgottenAtStart)) term = known.promised;
   agreed = known.anchor;
   voters = known.voters;
   recent = known.recent;
   for (const wire::Proposal& proposal : known.proposals) {
-    (proposal.settled.value != 0 ? settled : attempted) = proposal;
+    if (!mutant(Mutant::kProposalsForgottenAtStart)) (proposal.settled.value != 0 ? settled : attempted) = proposal;
   }
   up.give_up = later(now, config.join_timeout);
   dial_coordinator();
@@ -89,7 +90,8 @@ void Site::State::on_event(const Depart& event) {
 
 // The others go on counting this site's name. So the memory that its name stands for must be dead before they may.
 void Site::State::say_farewell() {
-  acceptor = AcceptorId{acceptor.value + 1};
+  if (!mutant(Mutant::kAcceptorAfterLeave)) acceptor = AcceptorId{acceptor.value + 1};
+  if (mutant(Mutant::kLeaveBeforeDurable)) send_up(*farewell);
   say_when_durable(*farewell);
   membership = Membership::kLeaving;
   leave_by = later(now, kFarewellLimit);
@@ -215,7 +217,7 @@ void Site::State::from_coordinator(const wire::Message& message) {
           dials_out = dials_out || m.event == kDialOut;
           dial_everyone();
         } else if constexpr (std::is_same_v<T, wire::Parted>) {
-          if (m.term < term) return;
+          if ((m.term < term && !mutant(Mutant::kPartedOfOlderTerm)) || mutant(Mutant::kPartedIgnored)) return;
           parted.insert(m.acceptor);
           take_voters(std::move(voters));
           keep_record();
@@ -242,6 +244,7 @@ void Site::State::on_event(const ExchangeComplete& event) {
   attempted->slices = event.slices;
   // All who contribute have begun this attempt, so no earlier one can be committed any more.
   if (!contributes()) pending.reset();
+  if (mutant(Mutant::kDoneBeforeDurable)) send_up(wire::Done{term, event.round, event.attempt, event.slices});
   say_when_durable(wire::Done{term, event.round, event.attempt, event.slices});
 }
 

@@ -8,14 +8,15 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/protocol/mutants.h"
 #include "core/protocol/site_state.h"
 
 namespace collab::protocol {
 
 wire::Record Site::State::record() const {
   wire::Record record{acceptor, term, join.generation, join.fingerprint, agreed, voters, {}, recent};
-  if (attempted) record.proposals.push_back(*attempted);
-  if (settled) record.proposals.push_back(*settled);
+  if (attempted && !mutant(Mutant::kAttemptNotReported)) record.proposals.push_back(*attempted);
+  if (settled && !mutant(Mutant::kSettledNotReported)) record.proposals.push_back(*settled);
   return record;
 }
 
@@ -40,7 +41,7 @@ void Site::State::on_event(const Persisted& event) {
   writes.since = writes.written >= writes.asked ? kNever : now;
   if (!event.why.ok()) {
     // What is on the disk may be older than what was said: that memory is not to be counted on.
-    acceptor = AcceptorId{acceptor.value + 1};
+    if (!mutant(Mutant::kAcceptorAfterFailedWrite)) acceptor = AcceptorId{acceptor.value + 1};
     writes.held.clear();
     if (up.link && membership != Membership::kLeaving) {
       drop_coordinator("this site's record could not be written: " + event.why.message());
@@ -70,26 +71,28 @@ void Site::State::on_write_tick() {
 // From here on no older term is followed. What was under way with an older leader was given up when its link was lost,
 // so what is reported as not accepted never will be.
 void Site::State::on_prepare(const wire::Prepare& prepare) {
-  if (membership != Membership::kAsking || prepare.term <= term) {
+  if (membership != Membership::kAsking || (prepare.term <= term && !mutant(Mutant::kPromiseOlderTerm))) {
     return note(Note::Level::kWarning, "ignored",
                 "term " + std::to_string(prepare.term.value) + " was to be promised, this site follows term " +
                     std::to_string(term.value));
   }
   term = prepare.term;
   up.stays_until = later(now, patience());
+  if (mutant(Mutant::kPromiseBeforeDurable)) send_up(wire::Promise{term, join.offer, report()});
   say_when_durable(wire::Promise{term, join.offer, report()});
 }
 
 // Who was promised the term has it accepted once more, with what an older one may have committed: the next leader is to
 // hear of that from whomever it asks.
 void Site::State::on_accept(const wire::Accept& accept) {
-  if (membership != Membership::kAsking || accept.term != term) {
+  if (membership != Membership::kAsking || (accept.term != term && !mutant(Mutant::kAcceptOfOtherTerm))) {
     return note(Note::Level::kWarning, "ignored",
                 "something was to be accepted under term " + std::to_string(accept.term.value) +
                     ", this site follows term " + std::to_string(term.value));
   }
   if (accept.proposals.empty()) return send_up(wire::Accepted{term});
-  settled = accept.proposals[0];
+  if (!mutant(Mutant::kSettledNotKept)) settled = accept.proposals[0];
+  if (mutant(Mutant::kAcceptedBeforeDurable)) send_up(wire::Accepted{term});
   say_when_durable(wire::Accepted{term});
 }
 
@@ -98,15 +101,16 @@ void Site::State::on_accept(const wire::Accept& accept) {
 // Another run is another register: what was promised and accepted in the one before counts for nothing there, and a
 // memory that went over is no witness of that one any more.
 void Site::State::agree_on(const wire::Offer& on, std::vector<wire::Voter> list) {
-  if (agreed.run.value != 0 && agreed.run != on.run) {
-    acceptor = AcceptorId{acceptor.value + 1};
+  if (agreed.run.value != 0 && agreed.run != on.run && !mutant(Mutant::kRecordOfOtherRun)) {
+    if (!mutant(Mutant::kAcceptorInOtherRun)) acceptor = AcceptorId{acceptor.value + 1};
     attempted.reset();
     settled.reset();
     recent.clear();
   }
   agreed = on;
   const auto is_past = [this](const std::optional<wire::Proposal>& proposal) {
-    return proposal && (proposal->form.run != agreed.run || proposal->form.round <= agreed.round);
+    return proposal && ((proposal->form.run != agreed.run && !mutant(Mutant::kRecordOfOtherRun)) ||
+                        proposal->form.round <= agreed.round);
   };
   if (is_past(attempted)) attempted.reset();
   if (is_past(settled)) settled.reset();

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/protocol/mutants.h"
 #include "core/protocol/site_state.h"
 
 namespace collab::protocol {
@@ -98,7 +99,7 @@ void Site::State::on_welcome(const wire::Welcome& welcome) {
     round.exchanged_since = AttemptId{};
     while (!peers.empty()) hang_up_peer(peers.begin()->first, "this site has another number now");
   }
-  if (welcome.term < term) {
+  if (welcome.term < term && !mutant(Mutant::kWelcomeOfOlderTerm)) {
     return drop_coordinator("it acts under term " + std::to_string(welcome.term.value) +
                             ", and this site follows term " + std::to_string(term.value));
   }

@@ -3,6 +3,7 @@
 #include <bit>
 
 #include "core/protocol/attempt.h"
+#include "core/protocol/mutants.h"
 #include "core/protocol/site_state.h"
 
 namespace collab::protocol {
@@ -55,7 +56,7 @@ void Site::State::on_form(const wire::Form& form) {
   const std::string what =
       "attempt " + std::to_string(form.attempt.value) + " of round " + std::to_string(form.round.value) + " was formed";
   const auto ignore = [&](const std::string& why) { note(Note::Level::kWarning, "ignored", what + ", but " + why); };
-  if (form.term < term) return ignore("under an older term");
+  if (form.term < term && !mutant(Mutant::kFormOfOlderTerm)) return ignore("under an older term");
   if (membership != Membership::kActive || !round.ready_sent) return ignore("this site is not ready");
   if (round.phase == RoundPhase::kApplying) return ignore("the round's commit is being applied");
   if (form.run != anchor->run || form.round.value != anchor->round.value + 1) {
@@ -80,6 +81,7 @@ void Site::State::on_form(const wire::Form& form) {
   if (form.slices.empty()) {  // nobody has anything to contribute
     round.phase = RoundPhase::kDone;
     attempted->accepted = holds_mean = true;
+    if (mutant(Mutant::kDoneBeforeDurable)) send_up(wire::Done{term, form.round, form.attempt, {}});
     return say_when_durable(wire::Done{term, form.round, form.attempt, {}});
   }
   keep_record();
@@ -151,7 +153,9 @@ void Site::State::report_unreached(SiteId peer, const std::string& reason) {
 void Site::State::on_commit(const wire::Commit& commit) {
   const std::string what = "the coordinator committed attempt " + std::to_string(commit.attempt.value) + " of round " +
                            std::to_string(commit.round.value);
-  if (commit.term < term || (anchor && commit.run == anchor->run && commit.round <= anchor->round)) return;
+  if ((commit.term < term && !mutant(Mutant::kCommitOfOlderTerm)) ||
+      (anchor && commit.run == anchor->run && commit.round <= anchor->round))
+    return;
   const bool of_ours = kept_done() && attempted->form.run == commit.run && attempted->form.round == commit.round &&
                        attempted->form.attempt == commit.attempt;
   if (!anchor || commit.round.value != anchor->round.value + 1 || !of_ours || round.phase == RoundPhase::kApplying) {
@@ -185,7 +189,8 @@ void Site::State::apply(const wire::Commit& commit) {
   recent.push_back(past);
   if (recent.size() > kRecentRounds) recent.erase(recent.begin());
   round.phase = RoundPhase::kApplying;
-  out.emplace_back(ApplyCommit{commit, base, form.voters});
+  out.emplace_back(
+      ApplyCommit{commit, base, mutant(Mutant::kAnchorWithoutMembership) ? std::vector<wire::Voter>{} : form.voters});
 }
 
 void Site::State::on_applied(const Applied& event) {
@@ -196,7 +201,8 @@ void Site::State::on_applied(const Applied& event) {
   anchor->round = event.round;
   anchor->digest = event.state;
   join.offer = offer();
-  agree_on(join.offer, std::exchange(attempted, std::nullopt)->form.voters);
+  std::vector<wire::Voter> list = std::exchange(attempted, std::nullopt)->form.voters;
+  agree_on(join.offer, mutant(Mutant::kVotersKeptBySite) ? voters : std::move(list));
   holds_mean = false;
   keep_record();
   if (membership == Membership::kActive) send_up(wire::Adopted{anchor->run, anchor->round, anchor->digest, acceptor});

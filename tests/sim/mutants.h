@@ -1,0 +1,52 @@
+// Bugs planted in the agreement (core/protocol/mutants.h), and what finds each of them.
+//
+// Threads: one; which bug is planted is a global. Ownership: plain values.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/protocol/mutants.h"
+#include "tests/sim/swarm.h"
+
+namespace collab::sim {
+
+using protocol::Mutant;
+
+enum class Finder : std::uint8_t {
+  kSwarm,    // a simulated swarm with these options (swarm.h)
+  kHistory,  // a history of the agreement alone (tests/unit/protocol/agreement_world.h)
+  kUnit,     // a unit test of the protocol: no seed of the others has found it
+  kNobody,   // it changes nothing: `why` says why
+  kMissed,   // nothing finds it so far: `why` says what is missing
+};
+
+struct MutantRow {
+  Mutant mutant;
+  Mutant with = Mutant::kCount;  // a second one, where each makes up for the other
+  std::string_view name;
+  std::string_view breaks;  // in one sentence
+  Finder finder = Finder::kSwarm;
+  std::uint64_t seed = 0;   // a run that is found to be wrong with the bug, and right without
+  std::uint32_t sites = 0;  // 0: drawn by the swarm; 3 in a history
+  std::string_view faults = "all";
+  std::uint32_t candidates = 0;  // 0: drawn
+  std::uint32_t rounds = 0;      // 0: drawn
+  std::string_view test{};       // of kUnit, as a filter of GoogleTest
+  std::string_view why{};        // of kNobody and kMissed
+};
+
+[[nodiscard]] std::span<const MutantRow> mutant_table();
+[[nodiscard]] const MutantRow* row_named(std::string_view name);
+
+// From now on; null: the protocol as it is.
+void plant(const MutantRow* row);
+
+// What is found to be wrong in the row's run from that seed, with the bug that is planted; empty: nothing.
+[[nodiscard]] std::vector<std::string> run_row(const MutantRow& row, std::uint64_t seed);
+[[nodiscard]] std::string replay_row(const MutantRow& row, std::uint64_t seed);
+
+}  // namespace collab::sim
