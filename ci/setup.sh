@@ -17,7 +17,8 @@ esac
 
 run_packages=(build-essential cmake ninja-build ccache libboost1.81-dev libboost-program-options1.81-dev
   libspdlog-dev libfmt-dev libxxhash-dev libssl-dev python3-dev python3-venv util-linux)
-test_packages=(libgtest-dev libgmock-dev clang-14 clang-format-14 clang-tidy-14 libclang-rt-14-dev iproute2 git)
+test_packages=(libgtest-dev libgmock-dev clang-14 clang-format-14 clang-tidy-14 libclang-rt-14-dev iproute2 git
+  spin)
 
 install_packages() {
   local missing=() package

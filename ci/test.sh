@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Sets up, builds and runs the tests: C++, Python, lint.
+# Sets up, builds and runs the tests: C++, the model of the agreement, Python, lint.
 #
 #   ci/test.sh          every test (about half an hour on two cores, the first time)
 #   ci/test.sh --full   then the sanitizers, the installed core and the wheel too
@@ -41,6 +41,7 @@ use_venv
 part build configure_and_build release
 # Sockets, processes and fresh seeds: what fails is run once more, and both runs are told.
 part ctest ctest --preset release --no-tests=error --repeat until-pass:2
+part model ci/model.sh
 part pytest python -m pytest
 part lint ci/lint.sh
 if [ "$full" = yes ]; then

@@ -21,14 +21,16 @@ void Coordinator::State::refuse_link(LinkId link, const std::string& who, const 
 }
 
 SiteId Coordinator::State::pick_id(const wire::Join& join) const {
-  for (const auto& [id, voter] : voters) {
-    if (voter.name == join.site && members.count(id) == 0) return id;  // back in its place
+  for (const Voters* membership : {&voters, &voters_formed}) {
+    for (const auto& [id, voter] : *membership) {
+      if (voter.name == join.site && members.count(id) == 0) return id;  // back in its place
+    }
   }
   for (const auto& [id, gone] : round.gone) {
     if (gone.name == join.site && members.count(id) == 0) return id;
   }
   const auto taken = [this](SiteId id) {
-    return members.count(id) != 0 || voters.count(id) != 0 || round.gone.count(id) != 0;
+    return members.count(id) + voters.count(id) + voters_formed.count(id) + round.gone.count(id) != 0;
   };
   if (join.index != wire::kNoIndex && !taken(SiteId{join.index})) return SiteId{join.index};
   SiteId id{join.helper ? sites_wanted() : 0};  // those below may be the indices of sites that are still to come

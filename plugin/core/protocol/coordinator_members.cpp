@@ -42,11 +42,12 @@ void Coordinator::State::expel(SiteId id, const std::string& reason) {
 void Coordinator::State::strike(const MemberRecord& member) {
   if (mutant(Mutant::kLeaverIsVoter)) return;
   const auto next = voters_formed.find(member.id);
-  if (next != voters_formed.end()) next->second.left = true;
+  const bool formed = next != voters_formed.end() && next->second.acceptor == member.acceptor;
+  if (formed) next->second.left = true;
   const auto voter = voters.find(member.id);
   const bool counts = voter != voters.end() && presence_of(voter->second, member) != Presence::kAbsent;
   if (counts) voter->second.left = true;
-  if (!counts && next == voters_formed.end()) return;
+  if (!counts && !formed) return;
   Broadcast rest{{}, wire::Parted{term, member.name, counts ? voter->second.acceptor : member.acceptor}};
   for (const auto& [id, other] : members) {
     if (id != member.id) rest.links.push_back(other.link);

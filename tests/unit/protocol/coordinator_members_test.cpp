@@ -66,6 +66,35 @@ TEST(CoordinatorMembers, TheOthersAreToldWhoHasLeft) {
   EXPECT_TRUE(sent<wire::Parted>(c.close(3)).empty()) << "who is lost has not left";
 }
 
+// lima is no participant, so its loss ends no attempt; it is in the membership that the attempt names, by its number.
+TEST(CoordinatorMembers, ANumberOfTheNextMembershipIsNotGivenToAnother) {
+  CoordinatorHarness c;
+  c.gather({"paris", "tokyo"});
+  static_cast<void>(c.come(3, join_of("lima", 2)));
+  static_cast<void>(c.hear(3, wire::Adopted{RunId{7}, RoundId{0}, kRight}));
+  static_cast<void>(c.hear(1, CoordinatorHarness::ready(1)));
+  static_cast<void>(c.hear(2, CoordinatorHarness::ready(1)));
+  const auto forms = sent<wire::Form>(c.pass(seconds(200), {1, 2, 3}));
+  ASSERT_FALSE(forms.empty());
+  const wire::Form form = forms.back().second;
+  ASSERT_EQ(form.participants.size(), 2U);
+  ASSERT_EQ(form.voters.size(), 3U);
+  EXPECT_EQ(form.voters[2].name, "lima");
+  static_cast<void>(c.close(3));
+  const auto welcomes = sent<wire::Welcome>(c.come(4, join_of("oslo", 2)));
+  ASSERT_EQ(welcomes.size(), 1U);
+  EXPECT_NE(welcomes[0].second.site, form.voters[2].site);
+  EXPECT_THAT(sent<wire::Parted>(c.hear(4, wire::Leave{"bye"})), testing::IsEmpty()) << "oslo is no voter";
+  static_cast<void>(c.hear(1, CoordinatorHarness::done(form)));
+  EXPECT_EQ(sent<wire::Commit>(c.hear(2, CoordinatorHarness::done(form))).size(), 2U);
+  static_cast<void>(c.hear(1, wire::Adopted{RunId{7}, RoundId{1}, kRight}));
+  static_cast<void>(c.hear(2, wire::Adopted{RunId{7}, RoundId{1}, kRight}));
+  static_cast<void>(c.close(2));
+  const auto alone = c.hear(1, CoordinatorHarness::ready(2));
+  EXPECT_THAT(sent<wire::Form>(alone), testing::IsEmpty()) << "one of three";
+  EXPECT_EQ(sent<wire::Recess>(alone).size(), 1U);
+}
+
 TEST(CoordinatorMembers, WhoDidNotJoinIsHungUpOn) {
   CoordinatorHarness c;
   for (const wire::Message& message :
