@@ -90,10 +90,14 @@ def test_a_helper_that_goes_is_missed_and_one_that_comes_is_used(worlds: Callabl
     helper.unlink()
     missed = ("helper has gone, and none of paris, rome can be dialled", "collab helper")
     lab.wait("both are told", lambda: all(lab.told(site, *missed) for site in lab.names), gone - lab.begun + 15)
+    # A helper that leaves cedes its vote: one of the two may be a majority for a round, which the other then misses.
     for site in lab.names:
         lab.wait(
             f"{site} trains on",
-            lambda site=site: lab.told(site, "no link within", "collab helper", since=gone),  # type: ignore[misc]
+            lambda site=site: (  # type: ignore[misc]
+                lab.told(site, "no link within", "collab helper", since=gone)
+                or lab.told(site, "which is no majority", since=gone)
+            ),
             gone - lab.begun + 75,
         )
     helper.touch()
