@@ -296,6 +296,10 @@ TEST(Rules, NothingIsExchangedWhereNobodyHasAWeight) {
   }));
 }
 
+TEST(Rules, WhoJoinsHasDrawnAnAcceptor) {
+  expect_not_sent(Join{}, "report.record.acceptor: expected the number its site has drawn, got 0");
+}
+
 TEST(Rules, ARecordIsAsSoundAsItsParts) {
   Join join = sound_join();
   Record& record = join.report.record;
