@@ -53,7 +53,7 @@ void Coordinator::State::on_event(const Received& event) {
   }
   if (const auto* inquire = std::get_if<Inquire>(&event.message)) {
     const bool ours = inquire->swarm == config.swarm;
-    const std::size_t here = leads ? members.size() : election.names().size();
+    const std::size_t here = leads ? members.size() : election.size();
     Leads answer{ours && leads && anchor, generations.current(), config.fresh_run, {}, 0};
     if (ours) answer.members = static_cast<std::uint32_t>(here);
     if (answer.leads) std::tie(answer.run, answer.round) = std::tie(anchor->run, anchor->round);

@@ -131,8 +131,7 @@ void Coordinator::State::on_join(LinkId link, const wire::Join& join) {
 }
 
 void Coordinator::State::apply(LinkId link, const wire::Join& join) {
-  const std::vector<std::string> here = election.names();
-  if (here.size() >= wire::kMaxSites) return refuse_link(link, join.site, "too many joins at once; try again");
+  if (election.size() >= wire::kMaxSites) return refuse_link(link, join.site, "too many joins at once; try again");
   if (const auto replaced = election.come(now, link, join)) {
     out.emplace_back(Hangup{*replaced, "replaced by a new link of " + join.site});
   }

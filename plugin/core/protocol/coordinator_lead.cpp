@@ -46,10 +46,13 @@ void Coordinator::State::on_election_tick() {
 // ---- the operator's word ---------------------------------------------------------------------------
 
 std::vector<std::string> Coordinator::State::missed() const {
-  if (!leads) return election.missing();
+  return leads ? missed_by(all_members()) : election.missing();
+}
+
+std::vector<std::string> Coordinator::State::missed_by(const std::set<SiteId>& present) const {
   std::vector<std::string> names;
   for (const auto& [site, voter] : voters) {
-    if (!voter.left && members.count(site) == 0) names.push_back(voter.name);
+    if (!voter.left && present.count(site) == 0) names.push_back(voter.name);
   }
   return names;
 }
@@ -201,10 +204,7 @@ void Coordinator::State::judge_quorum() {
 }
 
 std::string Coordinator::State::quorum_in_words(const std::set<SiteId>& present) const {
-  std::vector<std::string> missing;
-  for (const auto& [site, voter] : voters) {
-    if (!voter.left && present.count(site) == 0) missing.push_back(voter.name);
-  }
+  const std::vector<std::string> missing = missed_by(present);
   return std::to_string(voters.size() - missing.size()) + " of the " + std::to_string(voters.size()) +
          " sites that agreed on round " + std::to_string(anchor ? anchor->round.value : 0) +
          ", which is no majority; missing: " + join_words(missing);

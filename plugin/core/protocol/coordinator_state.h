@@ -187,7 +187,7 @@ struct Coordinator::State {
       : config(std::move(c)), term(TermId{config.term.value - 1}), election(election_config()) {}
 
   [[nodiscard]] Election::Config election_config() const {
-    return {TermId{term.value + 1}, config.link_grace, config.heartbeat, config.forget_after};
+    return {TermId{term.value + 1}, config.link_grace, config.forget_after};
   }
 
   CoordinatorConfig config;
@@ -269,6 +269,7 @@ struct Coordinator::State {
   void on_forget(LinkId link, const wire::Forget& forget);
   [[nodiscard]] std::string no_use_in_words(const wire::Forget& forget, const std::vector<std::string>& missed) const;
   [[nodiscard]] std::vector<std::string> missed() const;  // of the membership, by those who are here
+  [[nodiscard]] std::vector<std::string> missed_by(const std::set<SiteId>& present) const;
   void take_lead(Mandate mandate);
   void inherit(const Mandate& mandate);                       // anchor, membership and history
   [[nodiscard]] bool is_older(const wire::Join& join) const;  // its swarm, than the one that was founded here

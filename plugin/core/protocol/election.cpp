@@ -5,6 +5,7 @@
 #include <tuple>
 #include <utility>
 
+#include "core/protocol/attempt.h"
 #include "core/protocol/mutants.h"
 
 namespace collab::protocol {
@@ -39,13 +40,6 @@ bool accepted(const wire::Record& record, const wire::Proposal& proposal) {
   return std::ranges::any_of(record.proposals, [&](const wire::Proposal& p) {
     return p.accepted && p.form == proposal.form && p.slices == proposal.slices;
   });
-}
-
-bool takes_part(const wire::Form& form, AcceptorId acceptor) {
-  const auto voter = std::ranges::find(form.voters, acceptor, &wire::Voter::acceptor);
-  return voter != form.voters.end() && std::ranges::any_of(form.participants, [&](const wire::Participant& p) {
-           return p.site == voter->site && p.here;
-         });
 }
 
 }  // namespace

@@ -57,7 +57,6 @@ class Election {
   struct Config {
     TermId term{1};  // at least
     Duration link_grace{};
-    Duration heartbeat{};
     Duration forget_after = Duration::max();  // a minority goes on without those who are missing
   };
   explicit Election(const Config& config) : config_(config), term_(config.term) {}
@@ -77,6 +76,7 @@ class Election {
   [[nodiscard]] std::optional<Mandate> seek(TimePoint now, std::vector<CoordinatorAction>& out);
 
   [[nodiscard]] bool empty() const { return applicants_.empty(); }
+  [[nodiscard]] std::size_t size() const { return applicants_.size(); }
   [[nodiscard]] bool has(LinkId link) const { return applicants_.count(link) != 0; }
   [[nodiscard]] std::size_t trainers() const;  // that are no helpers
   [[nodiscard]] std::vector<std::string> names() const;

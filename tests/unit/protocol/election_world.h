@@ -38,7 +38,7 @@ inline wire::Join fresh(const std::string& name) {
 struct ElectionWorld {
   ElectionWorld() : ElectionWorld(config()) {}
   explicit ElectionWorld(const Election::Config& config) : election(config) {}
-  static Election::Config config() { return {TermId{1}, seconds(60), seconds(1)}; }
+  static Election::Config config() { return {TermId{1}, seconds(60)}; }
 
   std::optional<Mandate> seek() {
     std::vector<CoordinatorAction> more;
