@@ -101,7 +101,8 @@ void Coordinator::State::on_join(LinkId link, const wire::Join& join) {
   if (leads && join.swarm == config.swarm && (founded || refusal(join).empty())) {
     const wire::Record& record = join.report.record;
     const bool ahead = anchor && record.anchor.run == anchor->run && record.anchor.round > anchor->round;
-    if ((record.promised > term && !mutant(Mutant::kNewerTermIgnored)) || ahead) {
+    const bool newer_term = record.promised > term && is_acceptor_of(record.acceptor);
+    if ((newer_term && !mutant(Mutant::kNewerTermIgnored)) || ahead) {
       step_down(join.site +
                 (ahead ? " knows of a later round" : " follows term " + std::to_string(record.promised.value)));
     } else if (founded && is_older(join)) {
@@ -167,7 +168,8 @@ void Coordinator::State::admit(LinkId link, const wire::Join& join) {
   const auto as_ms = [](Duration d) {
     return static_cast<std::uint32_t>(std::max<Duration::rep>(1, d.count() / 1000));
   };
-  send(member, wire::Welcome{term, member.id, as_ms(config.heartbeat), as_ms(config.link_grace)});
+  const bool anew = join.report.record.promised > term;  // an acceptor of ours would have deposed this leader
+  send(member, wire::Welcome{term, member.id, as_ms(config.heartbeat), as_ms(config.link_grace), anew});
   if (!join.address.empty()) out.emplace_back(ProbeAddress{link, join.address});
   no_way_told = no_way_told && join.address.empty();
   auto& inserted = members.emplace(member.id, std::move(member)).first->second;

@@ -164,6 +164,15 @@ void Coordinator::State::inherit(const Mandate& mandate) {
   }
 }
 
+// Of what this leader asks to be accepted: a newer term that it has promised is one of this run.
+bool Coordinator::State::is_acceptor_of(AcceptorId acceptor) const {
+  const auto names_it = [&](const Voters& membership) {
+    return std::ranges::any_of(std::views::values(membership),
+                               [&](const wire::Voter& voter) { return voter.acceptor == acceptor; });
+  };
+  return names_it(voters) || names_it(voters_formed);
+}
+
 // Who has founded a swarm because nobody knew better gives way to one that was there before. Of two that have trained
 // the one that has agreed more often stays.
 bool Coordinator::State::is_older(const wire::Join& join) const {

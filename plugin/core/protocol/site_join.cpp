@@ -22,9 +22,9 @@ void Site::State::dial_again(const std::string& reason) {
   up.last_reason = config.coordinators[up.candidate] + ": " + reason;
   up.candidate = static_cast<std::uint32_t>((up.candidate + 1) % config.coordinators.size());
   up.dial_out = false;
-  up.dial_at = later(now, up.backoff);
+  up.dial_at = later(now, up.candidate == 0 ? up.backoff : kFirstBackoff);
   up.answer_by = kNever;
-  up.backoff = std::min(2 * up.backoff, kLastBackoff);
+  if (up.candidate == 0) up.backoff = std::min(2 * up.backoff, kLastBackoff);  // nobody in all the list has answered
 }
 
 void Site::State::send_join() {
@@ -99,6 +99,7 @@ void Site::State::on_welcome(const wire::Welcome& welcome) {
     round.exchanged_since = AttemptId{};
     while (!peers.empty()) hang_up_peer(peers.begin()->first, "this site has another number now");
   }
+  if (welcome.anew) forget_promises();
   if (welcome.term < term && !mutant(Mutant::kWelcomeOfOlderTerm)) {
     return drop_coordinator("it acts under term " + std::to_string(welcome.term.value) +
                             ", and this site follows term " + std::to_string(term.value));

@@ -299,6 +299,7 @@ struct Site::State {
   void on_accept(const wire::Accept& accept);
   void on_write_tick();
   void agree_on(const wire::Offer& anchor, std::vector<wire::Voter> list);  // as this site now knows
+  void forget_promises();
   void take_voters(std::vector<wire::Voter> list);                          // less those who have left since
 
   // site_inquiry.cpp

@@ -210,6 +210,7 @@ void fields(auto& io, Of<Welcome> auto& m) {
   io.id("site", m.site);
   io.number("heartbeat_ms", m.heartbeat_ms, kMaxIntervalMs);
   io.number("grace_ms", m.grace_ms, kMaxIntervalMs);
+  io.boolean("anew", m.anew);
 }
 
 void fields(auto& io, Of<Refuse> auto& m) {

@@ -232,6 +232,7 @@ struct Welcome {
   SiteId site;
   std::uint32_t heartbeat_ms = 1000;
   std::uint32_t grace_ms = 60000;
+  bool anew = false;  // what the site has promised was for another register: it goes on as a new acceptor
   bool operator==(const Welcome&) const = default;
 };
 

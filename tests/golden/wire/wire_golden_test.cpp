@@ -85,7 +85,7 @@ std::vector<Message> samples() {
       Unreached{RoundId(42), AttemptId(2), SiteId(1), "no answer from z\xC3\xBCrich in 60 s"},
       Done{TermId(7), RoundId(42), AttemptId(1), {digest, {1, 2}}},
       Leave{"it goes on to generation 4", 4},
-      Welcome{TermId(7), SiteId(1), 1000, 60'000},
+      Welcome{TermId(7), SiteId(1), 1000, 60'000, true},
       Refuse{"the swarm trains generation 4 of the model", true},
       Roster{TermId(7),
              {{SiteId(0), "paris", "10.0.0.1:29500", MemberState::kActive},

@@ -367,5 +367,45 @@ TEST_F(Lead, OneOfAnotherSwarmJoinsWhomMostHaveElected) {
   EXPECT_EQ(c.coordinator.members(), 3U);
 }
 
+// What it has promised, it has promised in another register: terms of two do not compare.
+TEST_F(Lead, NorDoesItsTermDeposeThatOne) {
+  adopted(elected());
+  wire::Join oslo = member_of("oslo", {RunId{9}, RoundId{90}, kWrong}, voters_of({"oslo"}));
+  oslo.report.record.promised = TermId{99};
+  const auto actions = c.hear(3, oslo);
+  EXPECT_TRUE(all<Hangup>(actions).empty()) << notes(actions);
+  const auto welcomes = sent<wire::Welcome>(actions);
+  ASSERT_EQ(welcomes.size(), 1U);
+  EXPECT_EQ(welcomes[0].second, (wire::Welcome{TermId{2}, SiteId{3}, 1000, 60000, true}));
+  EXPECT_EQ(c.coordinator.members(), 3U);
+}
+
+TEST_F(Lead, NorDoesThatOfANewcomerOrAHelperOfItsRun) {
+  adopted(elected());
+  wire::Join newcomer = voter("oslo", 99);
+  wire::Join helper = voter("boat", 99);
+  helper.helper = true;
+  helper.model.clear();
+  for (const auto& [link, join] : std::vector<std::pair<std::uint64_t, wire::Join>>{{3, newcomer}, {4, helper}}) {
+    const auto welcomes = sent<wire::Welcome>(c.hear(link, join));
+    ASSERT_EQ(welcomes.size(), 1U) << join.site;
+    EXPECT_TRUE(welcomes[0].second.anew) << join.site;
+  }
+  EXPECT_EQ(c.coordinator.members(), 4U);
+}
+
+// It may have promised that to a successor: the membership that is just asked for counts from the next round on.
+TEST_F(Lead, OneThatItAsksAlreadyDeposesIt) {
+  adopted(elected());
+  adopted(c.hear(3, [] {
+    wire::Join oslo = join_of("oslo");
+    oslo.offer = kAnchor;
+    return oslo;
+  }()));
+  for (const std::uint64_t link : {1, 2, 3}) static_cast<void>(c.hear(link, ready()));
+  wire::Join oslo = voter("oslo", 99);
+  EXPECT_THAT(reason_of(c.hear(4, oslo)), HasSubstr("oslo follows term 99"));
+}
+
 }  // namespace
 }  // namespace collab::protocol

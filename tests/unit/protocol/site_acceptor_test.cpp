@@ -81,6 +81,16 @@ TEST_F(SiteAcceptor, OneItHasPromisedItFollowsAndNoOlder) {
   EXPECT_THAT(all<Hangup>(old).at(0).why, HasSubstr("acts under term 3, and this site follows term 5"));
 }
 
+// In another register than that of its promises it is another acceptor, and has promised nothing.
+TEST_F(SiteAcceptor, LetInAnewItForgetsWhatItHasPromised) {
+  ask_again();
+  static_cast<void>(durable(asked(s.hear(5, wire::Prepare{TermId{9}}))));
+  const auto actions = s.hear(5, wire::Welcome{TermId{3}, SiteId{0}, 1000, 60000, true});
+  EXPECT_THAT(all<Hangup>(actions), IsEmpty()) << notes(actions);
+  EXPECT_EQ(s.site.record().promised, TermId{3});
+  EXPECT_NE(s.site.record().acceptor, record.acceptor);
+}
+
 TEST_F(SiteAcceptor, AMemberPromisesNobodyAnything) {
   const auto actions = s.hear(1, wire::Prepare{TermId{9}});
   EXPECT_THAT(all<Persist>(actions), IsEmpty());

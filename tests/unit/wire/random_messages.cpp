@@ -156,7 +156,7 @@ void draw(Prng& prng, Done& m) {
 void draw(Prng& prng, Leave& m) { m = {draw_text(prng, kMaxReasonBytes), draw_number<std::uint32_t>(prng)}; }
 void draw(Prng& prng, Welcome& m) {
   m = {draw_id<TermId>(prng), draw_id<SiteId>(prng), draw_number<std::uint32_t>(prng, kMaxIntervalMs),
-       draw_number<std::uint32_t>(prng, kMaxIntervalMs)};
+       draw_number<std::uint32_t>(prng, kMaxIntervalMs), prng.chance(0.5)};
 }
 void draw(Prng& prng, Refuse& m) { m = {draw_text(prng, kMaxReasonBytes), prng.chance(0.5)}; }
 void draw(Prng& prng, Hold& m) { m.reason = draw_text(prng, kMaxReasonBytes); }
