@@ -150,7 +150,7 @@ void Site::State::forget_peer(LinkId link, const std::string& why) {
   }
   if (peer.state != PeerState::kUsable) return;
   if (wish.link == link && wish.phase > WishPhase::kLinking) leave_optimizer("the link to it was lost: " + why);
-  if (round.phase == RoundPhase::kExchanging && exchanges_with(peer.site)) report_unreached(peer.site, why);
+  if (exchanges_with(peer.site)) lose_exchange_link(peer.site, why);
   pursue_links();
 }
 

@@ -150,6 +150,14 @@ void Site::State::report_unreached(SiteId peer, const std::string& reason) {
   back_to_ready("no exchange with " + name_of(peer) + ": " + reason);
 }
 
+// Once we are done the other may still lack what was on its way to it. We keep what we have: it may be committed.
+void Site::State::lose_exchange_link(SiteId peer, const std::string& why) {
+  if (round.phase == RoundPhase::kExchanging) return report_unreached(peer, why);
+  if (round.phase == RoundPhase::kDone) {
+    send_up(wire::Unreached{round.form->round, round.form->attempt, peer, "after this site was done: " + why});
+  }
+}
+
 void Site::State::on_commit(const wire::Commit& commit) {
   const std::string what = "the coordinator committed attempt " + std::to_string(commit.attempt.value) + " of round " +
                            std::to_string(commit.round.value);

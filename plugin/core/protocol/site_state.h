@@ -300,7 +300,7 @@ struct Site::State {
   void on_write_tick();
   void agree_on(const wire::Offer& anchor, std::vector<wire::Voter> list);  // as this site now knows
   void forget_promises();
-  void take_voters(std::vector<wire::Voter> list);                          // less those who have left since
+  void take_voters(std::vector<wire::Voter> list);  // less those who have left since
 
   // site_inquiry.cpp
   [[nodiscard]] bool waits() const;
@@ -391,6 +391,7 @@ struct Site::State {
   [[nodiscard]] bool dials(const wire::Member& peer) const;  // of two, we are the one who dials
   void back_to_ready(const std::string& why);
   void report_unreached(SiteId peer, const std::string& reason);
+  void lose_exchange_link(SiteId peer, const std::string& why);
   [[nodiscard]] bool exchanges_with(SiteId peer) const;  // in the current form
   [[nodiscard]] bool in_attempt(RoundId number, AttemptId attempt) const;
   void on_round_tick();

@@ -218,15 +218,28 @@ TEST_F(SiteRound, AnExchangeThatFailsIsReported) {
   EXPECT_EQ(all<CancelExchange>(actions).size(), 1U);
 }
 
-TEST_F(SiteRound, ALostPeerLinkIsReportedDuringAnExchangeOnly) {
+TEST_F(SiteRound, ALostPeerLinkIsReported) {
   exchange();
   const auto during = s.step(Closed{LinkId{2}, unavailable("reset")});
   EXPECT_EQ(sent<wire::Unreached>(during)[0].second.peer, SiteId{0});
-  static_cast<void>(s.hear(1, H::form(1, 2, 2)));
-  s.now += seconds(10);
-  s.link_to(0, "paris", 3);
-  static_cast<void>(s.step(ExchangeComplete{RoundId{1}, AttemptId{2}, {kRight, kRight}}));
-  EXPECT_TRUE(sent<wire::Unreached>(s.step(Closed{LinkId{3}, unavailable("reset")})).empty());
+  EXPECT_EQ(all<CancelExchange>(during).size(), 1U);
+}
+
+// The other may wait for a mean that was on its way: nobody sends it over another link.
+TEST_F(SiteRound, SoIsOneThatIsLostOnceThisSiteIsDoneWhichKeepsWhatItHas) {
+  complete();
+  const auto actions = s.step(Closed{LinkId{2}, unavailable("reset")});
+  ASSERT_EQ(sent<wire::Unreached>(actions).size(), 1U);
+  EXPECT_EQ(sent<wire::Unreached>(actions)[0].second,
+            (wire::Unreached{RoundId{1}, AttemptId{1}, SiteId{0}, "after this site was done: reset"}));
+  EXPECT_TRUE(all<CancelExchange>(actions).empty());
+  EXPECT_EQ(all<ApplyCommit>(s.hear(1, commit)).size(), 1U) << "the others were done as well";
+}
+
+TEST_F(SiteRound, ALinkThatNoExchangeUsesIsNotReported) {
+  lima_comes(7);
+  complete();
+  EXPECT_TRUE(sent<wire::Unreached>(s.step(Closed{LinkId{7}, unavailable("reset")})).empty());
 }
 
 TEST_F(SiteRound, ALinkThatCannotBeMadeIsReportedInTime) {
