@@ -9,12 +9,18 @@ namespace {
 
 // Within so long after the last fault those who can are together: sites ask all candidates in turn where the others
 // are, and may then have to wait a grace for records that are lost, or for a process that gave up and begins again.
-constexpr Duration kSettles = 3 * kGrace;
-constexpr Duration kRoundTakes = 2 * kSettles;  // at most, over the thinnest lines
+constexpr Duration kGraces = 3 * kGrace;
+constexpr Duration kDials = seconds(3);        // a candidate that is dead and silent
+constexpr Duration kRoundTakes = 2 * kGraces;  // at most, over the thinnest lines
 
 std::string in_seconds(Duration time) { return std::to_string(time.count() / 1'000'000) + " s"; }
 
 }  // namespace
+
+// The candidates of each site, and one address where nobody ever was.
+Duration Verdict::settles() const {
+  return kGraces + static_cast<int>(population_.candidates().size() + 1) * kDials;
+}
 
 // ---- once a second ---------------------------------------------------------------------------------
 
@@ -29,7 +35,7 @@ void Verdict::look() {
     looked_.reset();
   }
   // Where there is no swarm yet those who were to begin it are waited for, though they are gone for good.
-  if (now < calm_ + kSettles + (begun ? Duration{} : kJoinTimeout)) return;
+  if (now < calm_ + settles() + (begun ? Duration{} : kJoinTimeout)) return;
   if (looked_ && now < *looked_ + kRoundTakes) return;
   expect_one_swarm();
   if (looked_) expect_rounds();
@@ -73,7 +79,7 @@ std::vector<const SimSite*> Verdict::unfinished() const {
 bool Verdict::is_fresh(const SimSite& site) const {
   const bool gathers = site.waiting_for().starts_with("waiting for the swarm to begin");
   const bool founds = !site.report().joined && (site.options().expected_sites > 1 || gathers);
-  return network_.now() < std::max(calm_, population_.started(site)) + kSettles + (founds ? kJoinTimeout : Duration{});
+  return network_.now() < std::max(calm_, population_.started(site)) + settles() + (founds ? kJoinTimeout : Duration{});
 }
 
 void Verdict::expect_one_swarm() {
@@ -190,7 +196,7 @@ bool Verdict::waits_in_vain(const SimSite& site) const {
 // ---- the end ---------------------------------------------------------------------------------------
 
 bool Verdict::finished() const {
-  const bool calm = !faults_ || network_.now() > population_.calm_from() + kSettles;
+  const bool calm = !faults_ || network_.now() > population_.calm_from() + settles();
   for (const std::string& name : population_.names()) {
     const SimSite* site = population_.live(name);
     if (population_.is_gone(name)) continue;

@@ -39,6 +39,7 @@ class Verdict {
   [[nodiscard]] bool waits_in_vain(const SimSite& site) const;
   // Of sites that train a model of the lowest generation that is not over.
   [[nodiscard]] std::vector<const SimSite*> unfinished() const;
+  [[nodiscard]] Duration settles() const;
   [[nodiscard]] bool is_fresh(const SimSite& site) const;
   void expect_one_swarm();
   void expect_rounds();

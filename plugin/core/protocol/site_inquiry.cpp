@@ -46,7 +46,8 @@ void Site::State::inquire() {
   up.inquiry.last = (up.inquiry.last + 1) % count;
   if (up.inquiry.last == up.candidate) up.inquiry.last = (up.inquiry.last + 1) % count;
   up.inquiry.of = up.inquiry.last;
-  up.inquiry.next = later(now, waits() ? kLeastPatience : up.grace);
+  const Duration each = std::max(up.heartbeat, up.grace / static_cast<int>(count - 1));  // once a grace
+  up.inquiry.next = later(now, waits() ? kLeastPatience : each);
   out.emplace_back(DialCoordinator{up.inquiry.last, true});
 }
 
