@@ -13,7 +13,9 @@ namespace {
 
 class Session final : public tcp::FrameSink {
  public:
-  Session() : pool_(make_buffer_pool()), in_(Lane::kData, pool_) {
+  Session()
+      : pool_(make_buffer_pool()),
+        in_(Lane::kData, pool_, std::make_shared<tcp::UnfinishedShare>(std::make_shared<tcp::UnfinishedBytes>())) {
     out_.push({Lane::kData, std::vector<std::byte>(300), nullptr}, 1);
     (void)out_.next(1);
   }

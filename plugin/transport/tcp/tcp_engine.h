@@ -156,6 +156,7 @@ class TcpEngine final : private ConnectionOwner {
   const Duration soft_limit_, hard_limit_;  // of silence, on a connection
   const SteadyClock clock_;
   const std::shared_ptr<BufferPool> pool_;
+  const std::shared_ptr<UnfinishedBytes> unfinished_ = std::make_shared<UnfinishedBytes>();
   const std::shared_ptr<Mailbox> mailbox_ = std::make_shared<Mailbox>();
   const Id process_ = draw_id();
   std::atomic<std::uint64_t> next_link_{1};

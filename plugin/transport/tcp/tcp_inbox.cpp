@@ -1,5 +1,6 @@
 #include "transport/tcp/tcp_inbox.h"
 
+#include <algorithm>
 #include <iterator>
 #include <string>
 #include <utility>
@@ -7,11 +8,43 @@
 namespace collab::tcp {
 namespace {
 
+constexpr std::size_t kPageBytes = 4096;  // one byte costs as much
+
 std::string name_of(const SegmentHeader& header) {
   return "segment " + std::to_string(header.number) + " of message " + std::to_string(header.message);
 }
 
+// A segment never reaches from the head into the payload.
+bool in_head(const SegmentHeader& header) { return header.offset < header.head_bytes; }
+
+std::vector<std::byte> joined(const std::map<std::uint32_t, std::vector<std::byte>>& parts, std::size_t bytes) {
+  std::vector<std::byte> whole;
+  whole.reserve(bytes);
+  for (const auto& [offset, part] : parts) whole.insert(whole.end(), part.begin(), part.end());
+  return whole;
+}
+
 }  // namespace
+
+bool UnfinishedShare::take(std::size_t bytes) {
+  if (held_ + bytes > kMaxUnfinishedBytes) return false;
+  if (all_->held + bytes > all_->most && held_ + bytes > all_->most / all_->links) return false;
+  held_ += bytes;
+  all_->held += bytes;
+  return true;
+}
+
+bool UnfinishedShare::announce(std::size_t bytes) {
+  if (announced_ + bytes > kMaxAssemblyBytes) return false;
+  announced_ += bytes;
+  return true;
+}
+
+void UnfinishedShare::finished(std::size_t announced, std::size_t taken) {
+  announced_ -= announced;
+  held_ -= taken;
+  all_->held -= taken;
+}
 
 bool Inbox::has(std::uint64_t number) const {
   return number < below_ || (number - below_ < beyond_.size() && beyond_[number - below_]);
@@ -24,16 +57,12 @@ Result<Inbox::Assembly*> Inbox::assembly_of(const SegmentHeader& header) {
   const std::size_t total = std::size_t{header.head_bytes} + header.payload_bytes;
   const auto found = unfinished_.find(header.message);
   if (found == unfinished_.end()) {
-    if (held_bytes_ + total > kMaxAssemblyBytes) {
-      return corrupt(name_of(header) + " begins more messages than the window allows");
-    }
+    if (!share_->announce(total)) return corrupt(name_of(header) + " begins more messages than the window allows");
     Assembly assembly;
     assembly.total = total;
     assembly.head_bytes = header.head_bytes;
     assembly.message.lane = lane_;
-    assembly.message.head.resize(header.head_bytes);
     if (header.payload_bytes > 0) assembly.message.payload = pool_->take(header.payload_bytes);
-    held_bytes_ += total;
     return &unfinished_.emplace(header.message, std::move(assembly)).first->second;
   }
   Assembly& assembly = found->second;
@@ -53,7 +82,15 @@ Status Inbox::note_begun(Assembly& assembly, const SegmentHeader& header) {
   const bool from_before =
       after != assembly.begun.begin() && std::prev(after)->first + std::prev(after)->second.length > header.offset;
   if (into_next || from_before) return corrupt(name_of(header) + " overlaps another");
+  const std::size_t costs = std::max<std::size_t>(header.length, kPageBytes);
+  if (!share_->take(costs)) {
+    return corrupt(name_of(header) + " begins more than may be unfinished (" +
+                   std::to_string(kMaxUnfinishedBytes >> 20) + " MiB of a link, less while all links hold more than " +
+                   std::to_string(kMaxUnfinishedInAll >> 20) + " MiB)");
+  }
+  assembly.held += costs;
   assembly.begun.emplace(header.offset, header);
+  if (in_head(header)) assembly.head[header.offset].resize(header.length);
   return {};
 }
 
@@ -70,11 +107,10 @@ Result<std::optional<Inbox::Place>> Inbox::begin(const SegmentHeader& header, Ca
   if (const auto [at, fresh] = under_way_.try_emplace(header.number, carrier); !fresh) {
     place.taken_from = std::exchange(at->second, carrier);
   }
-  TransportMessage& message = (*assembly)->message;
   if (header.length > 0) {
-    const bool in_head = header.offset < header.head_bytes;
-    const std::span<std::byte> part = in_head ? std::span<std::byte>(message.head) : message.payload->bytes();
-    place.data = part.subspan(in_head ? header.offset : header.offset - header.head_bytes, header.length);
+    place.data = in_head(header)
+                     ? std::span<std::byte>((*assembly)->head.at(header.offset))
+                     : (*assembly)->message.payload->bytes().subspan(header.offset - header.head_bytes, header.length);
   }
   return std::optional<Place>(place);
 }
@@ -94,8 +130,14 @@ Status Inbox::end(const SegmentHeader& header, std::vector<TransportMessage>& me
   for (auto first = unfinished_.find(next_message_);
        first != unfinished_.end() && first->second.have == first->second.total;
        first = unfinished_.find(next_message_)) {
-    held_bytes_ -= first->second.total;
-    messages.push_back(std::move(first->second.message));
+    Assembly& whole = first->second;
+    share_->finished(whole.total, whole.held);
+    if (whole.head.size() == 1) {
+      whole.message.head = std::move(whole.head.begin()->second);
+    } else {
+      whole.message.head = joined(whole.head, whole.head_bytes);
+    }
+    messages.push_back(std::move(whole.message));
     unfinished_.erase(first);
     ++next_message_;
   }

@@ -44,8 +44,11 @@ struct Slot {
 struct TcpLink {
   enum class State : std::uint8_t { kResolving, kDialling, kOpen };
 
-  TcpLink(LinkId own_id, const std::shared_ptr<BufferPool>& pool, ConnectionSearch connection_search)
-      : id(own_id), search(connection_search), in{Inbox(Lane::kControl, pool), Inbox(Lane::kData, pool)} {}
+  TcpLink(LinkId own_id, const std::shared_ptr<BufferPool>& pool, const std::shared_ptr<UnfinishedShare>& share,
+          ConnectionSearch connection_search)
+      : id(own_id),
+        search(connection_search),
+        in{Inbox(Lane::kControl, pool, share), Inbox(Lane::kData, pool, share)} {}
 
   LinkId id;
   State state = State::kResolving;

@@ -177,7 +177,9 @@ TEST_F(TcpOutbox, TheWindowIsBounded) {
 class TcpInbox : public ::testing::Test {
  protected:
   std::shared_ptr<BufferPool> pool_ = make_buffer_pool();
-  Inbox in_{Lane::kData, pool_};
+  std::shared_ptr<UnfinishedBytes> all_ = std::make_shared<UnfinishedBytes>();
+  std::shared_ptr<UnfinishedShare> share_ = std::make_shared<UnfinishedShare>(all_);
+  Inbox in_{Lane::kData, pool_, share_};
   std::vector<TransportMessage> messages_;
 
   static SegmentHeader segment(std::uint64_t number, std::uint64_t message, std::uint32_t payload, std::uint32_t offset,
@@ -241,6 +243,68 @@ TEST_F(TcpInbox, MemoryIsBounded) {
   while (in_.begin(segment(begun, begun, large, 0, 1), 1).ok()) ++begun;
   EXPECT_LE(begun * kMaxPayloadBytes, kMaxAssemblyBytes);
   EXPECT_GE(begun, 2U);
+  Inbox control(Lane::kControl, pool_, share_);
+  EXPECT_FALSE(control.begin({Lane::kControl, 0, 0, 0, large, 0, 1}, 1).ok()) << "both lanes share it";
+}
+
+// Two KB that announced heads of 8 MiB each cost 416 MiB a link.
+TEST_F(TcpInbox, MemoryGrowsAsBytesArrive) {
+  const auto head = static_cast<std::uint32_t>(kMaxHeadBytes);
+  for (std::uint64_t i = 0; i < 20; ++i) {
+    const auto place = in_.begin({Lane::kData, i, i, head, 0, head - 1, 1}, 1);
+    ASSERT_TRUE(place.ok());
+    EXPECT_EQ((*place)->data.size(), 1U);
+  }
+  EXPECT_LT(all_->held, 100 * kKiB);
+}
+
+TEST_F(TcpInbox, AHeadThatCameInPartsIsWhole) {
+  std::uint64_t number = 0;
+  for (const std::uint32_t offset : {60, 0, 30}) come({Lane::kData, number++, 0, 90, 10, offset, 30});
+  come({Lane::kData, number++, 0, 90, 10, 90, 10});
+  ASSERT_EQ(messages_.size(), 1U);
+  EXPECT_EQ(messages_[0].head, std::vector<std::byte>(90, std::byte{9}));
+  EXPECT_EQ(all_->held, 0U) << "nothing is unfinished";
+}
+
+TEST_F(TcpInbox, WhatALinkHoldsUnfinishedIsBounded) {
+  const auto large = static_cast<std::uint32_t>(kMaxPayloadBytes);
+  constexpr std::uint32_t kPart = 64 * kKiB;
+  std::uint64_t number = 1;  // the first of all never comes
+  Status why;
+  for (std::uint64_t message = 1; why.ok(); ++message) {
+    ASSERT_LT(message, 5U);
+    for (std::uint32_t at = 0; at < large && why.ok(); at += kPart) {
+      why = in_.begin(segment(number++, message, large, at, kPart), 1).status();
+    }
+  }
+  EXPECT_LE(all_->held, kMaxUnfinishedBytes);
+  EXPECT_GE(all_->held, kWindowBytes);
+}
+
+// One of several gives way, and not the others.
+TEST_F(TcpInbox, BeyondTheBudgetOfAllNoLinkHoldsMoreThanItsShare) {
+  all_->most = 40 * kKiB;
+  const auto other_share = std::make_shared<UnfinishedShare>(all_);
+  Inbox other(Lane::kData, pool_, other_share);
+  for (std::uint32_t i = 0; i < 8; ++i) EXPECT_TRUE(in_.begin(segment(1 + i, 1, 1 << 20, i * 4096, 4096), 1).ok());
+  for (std::uint32_t i = 0; i < 5; ++i) {
+    EXPECT_TRUE(other.begin(segment(1 + i, 1, 1 << 20, i * 4096, 4096), 2).ok()) << "up to half of it";
+  }
+  EXPECT_FALSE(in_.begin(segment(10, 1, 1 << 20, 10 * 4096, 4096), 1).ok());
+  EXPECT_FALSE(other.begin(segment(10, 1, 1 << 20, 10 * 4096, 4096), 2).ok());
+}
+
+TEST_F(TcpInbox, ALinkThatEndsGivesAllBack) {
+  {
+    const auto share = std::make_shared<UnfinishedShare>(all_);
+    Inbox ends(Lane::kData, pool_, share);
+    ASSERT_TRUE(ends.begin(segment(1, 1, 100, 0, 10), 1).ok());
+    EXPECT_GT(all_->held, 0U);
+    EXPECT_EQ(all_->links, 2U);
+  }
+  EXPECT_EQ(all_->held, 0U);
+  EXPECT_EQ(all_->links, 1U);
 }
 
 // ---- both, over connections that die -------------------------------------------------------------
@@ -258,7 +322,7 @@ TEST(TcpSession, SurvivesCutsOfEverySort) {
     Prng prng(seed);
     const auto pool = make_buffer_pool();
     Outbox out(Lane::kData);
-    Inbox in(Lane::kData, pool);
+    Inbox in(Lane::kData, pool, std::make_shared<UnfinishedShare>(std::make_shared<UnfinishedBytes>()));
     std::map<Carrier, std::deque<Flight>> lines;
     Carrier next_carrier = 1;
     for (int i = 0; i < 5; ++i) lines[next_carrier++];
