@@ -130,6 +130,12 @@ std::string Coordinator::State::refusal(const wire::Join& join) const {
              ": give this site another COLLAB_SITE_INDEX";
     }
   }
+  if (const TermId known = std::max(term, election.term()), said = join.report.record.promised;
+      said.value > known.value + wire::kMaxTermStep) {
+    return "its record says that it has promised term " + std::to_string(said.value) + ", the newest known here is " +
+           std::to_string(known.value) +
+           ", and no swarm gets so far ahead: the record is damaged; remove it (COLLAB_STATE_DIR) and start again";
+  }
   if (join.elements == 0) return "its model has no trained parameters, so there is nothing to exchange";
   if (members.size() >= wire::kMaxSites) return "the swarm is full: " + std::to_string(members.size()) + " sites";
   if (std::string difference = init_from_difference(join); !difference.empty()) return difference;

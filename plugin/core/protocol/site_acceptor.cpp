@@ -10,6 +10,7 @@
 
 #include "core/protocol/mutants.h"
 #include "core/protocol/site_state.h"
+#include "core/wire/limits.h"
 
 namespace collab::protocol {
 
@@ -75,6 +76,10 @@ void Site::State::on_prepare(const wire::Prepare& prepare) {
     return note(Note::Level::kWarning, "ignored",
                 "term " + std::to_string(prepare.term.value) + " was to be promised, this site follows term " +
                     std::to_string(term.value));
+  }
+  if (prepare.term.value > term.value + wire::kMaxTermStep) {
+    return drop_coordinator("it asks to promise term " + std::to_string(prepare.term.value) +
+                            ", and no swarm gets so far ahead of term " + std::to_string(term.value));
   }
   term = prepare.term;
   up.stays_until = later(now, patience());

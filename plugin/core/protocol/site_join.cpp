@@ -4,6 +4,7 @@
 
 #include "core/protocol/mutants.h"
 #include "core/protocol/site_state.h"
+#include "core/wire/limits.h"
 
 namespace collab::protocol {
 
@@ -103,6 +104,10 @@ void Site::State::on_welcome(const wire::Welcome& welcome) {
   if (welcome.term < term && !mutant(Mutant::kWelcomeOfOlderTerm)) {
     return drop_coordinator("it acts under term " + std::to_string(welcome.term.value) +
                             ", and this site follows term " + std::to_string(term.value));
+  }
+  if (welcome.term.value > term.value + wire::kMaxTermStep) {
+    return drop_coordinator("it acts under term " + std::to_string(welcome.term.value) +
+                            ", and no swarm gets so far ahead of term " + std::to_string(term.value));
   }
   if (term != welcome.term) {
     roster.clear();

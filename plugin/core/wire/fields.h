@@ -77,7 +77,7 @@ void fields(auto& io, Of<Voter> auto& m) {
 }
 
 void fields(auto& io, Of<Form> auto& m) {
-  io.id("term", m.term);
+  io.number("term", m.term.value, kMaxTerm);
   io.number("generation", m.generation);
   io.part("fingerprint", m.fingerprint);
   io.id("run", m.run);
@@ -89,7 +89,7 @@ void fields(auto& io, Of<Form> auto& m) {
 }
 
 void fields(auto& io, Of<Commit> auto& m) {
-  io.id("term", m.term);
+  io.number("term", m.term.value, kMaxTerm);
   io.id("run", m.run);
   io.id("round", m.round);
   io.id("attempt", m.attempt);
@@ -101,7 +101,7 @@ void fields(auto& io, Of<Proposal> auto& m) {
   io.part("form", m.form);
   io.boolean("accepted", m.accepted);
   io.list("slices", m.slices, kMaxSlices, 16, [&](auto& digest) { fields(io, digest); });
-  io.id("settled", m.settled);
+  io.number("settled", m.settled.value, kMaxTerm);
 }
 
 void fields(auto& io, Of<Past> auto& m) {
@@ -114,7 +114,7 @@ void fields(auto& io, Of<Past> auto& m) {
 
 void fields(auto& io, Of<Record> auto& m) {
   io.id("acceptor", m.acceptor);
-  io.id("promised", m.promised);
+  io.number("promised", m.promised.value, kMaxTerm);
   io.number("generation", m.generation);
   io.part("fingerprint", m.fingerprint);
   io.part("anchor", m.anchor);
@@ -184,7 +184,7 @@ void fields(auto& io, Of<Unreached> auto& m) {
 }
 
 void fields(auto& io, Of<Done> auto& m) {
-  io.id("term", m.term);
+  io.number("term", m.term.value, kMaxTerm);
   io.id("round", m.round);
   io.id("attempt", m.attempt);
   io.list("slices", m.slices, kMaxSlices, 16, [&](auto& digest) { fields(io, digest); });
@@ -196,17 +196,17 @@ void fields(auto& io, Of<Leave> auto& m) {
 }
 
 void fields(auto& io, Of<Promise> auto& m) {
-  io.id("term", m.term);
+  io.number("term", m.term.value, kMaxTerm);
   io.part("offer", m.offer);
   io.part("report", m.report);
 }
 
-void fields(auto& io, Of<Accepted> auto& m) { io.id("term", m.term); }
+void fields(auto& io, Of<Accepted> auto& m) { io.number("term", m.term.value, kMaxTerm); }
 
 // ---- coordinator -> site -------------------------------------------------------------------------
 
 void fields(auto& io, Of<Welcome> auto& m) {
-  io.id("term", m.term);
+  io.number("term", m.term.value, kMaxTerm);
   io.id("site", m.site);
   io.number("heartbeat_ms", m.heartbeat_ms, kMaxIntervalMs);
   io.number("grace_ms", m.grace_ms, kMaxIntervalMs);
@@ -221,12 +221,12 @@ void fields(auto& io, Of<Refuse> auto& m) {
 void fields(auto& io, Of<Hold> auto& m) { io.sentence("reason", m.reason, kMaxReasonBytes); }
 
 void fields(auto& io, Of<Roster> auto& m) {
-  io.id("term", m.term);
+  io.number("term", m.term.value, kMaxTerm);
   io.list("members", m.members, kMaxSites, 9, [&](auto& member) { fields(io, member); });
 }
 
 void fields(auto& io, Of<Adopt> auto& m) {
-  io.id("term", m.term);
+  io.number("term", m.term.value, kMaxTerm);
   io.id("run", m.run);
   io.id("round", m.round);
   io.list("sources", m.sources, kMaxSources, 4, [&](auto& site) { io.id("", site); });
@@ -236,20 +236,20 @@ void fields(auto& io, Of<Adopt> auto& m) {
 }
 
 void fields(auto& io, Of<Recess> auto& m) {
-  io.id("term", m.term);
+  io.number("term", m.term.value, kMaxTerm);
   io.id("round", m.round);
   io.sentence("reason", m.reason, kMaxReasonBytes);
 }
 
-void fields(auto& io, Of<Prepare> auto& m) { io.id("term", m.term); }
+void fields(auto& io, Of<Prepare> auto& m) { io.number("term", m.term.value, kMaxTerm); }
 
 void fields(auto& io, Of<Accept> auto& m) {
-  io.id("term", m.term);
+  io.number("term", m.term.value, kMaxTerm);
   io.list("proposals", m.proposals, 1, kLeastProposalBytes, [&](auto& proposal) { fields(io, proposal); });
 }
 
 void fields(auto& io, Of<Parted> auto& m) {
-  io.id("term", m.term);
+  io.number("term", m.term.value, kMaxTerm);
   io.text("site", m.site, kMaxNameBytes);
   io.id("acceptor", m.acceptor);
 }
@@ -265,7 +265,7 @@ void fields(auto&, Of<Farewell> auto&) {}
 
 void fields(auto& io, Of<Hello> auto& m) {
   io.text("swarm", m.swarm, kMaxNameBytes);
-  io.id("term", m.term);
+  io.number("term", m.term.value, kMaxTerm);
   io.id("site", m.site);
   io.text("name", m.name, kMaxNameBytes);
 }

@@ -394,6 +394,14 @@ TEST_F(Lead, NorDoesThatOfANewcomerOrAHelperOfItsRun) {
   EXPECT_EQ(c.coordinator.members(), 4U);
 }
 
+TEST_F(Lead, ATermFarAboveItsOwnIsRefused) {
+  adopted(elected());
+  const auto refused = sent<wire::Refuse>(c.hear(3, voter("lima", (1 << 24) + 3)));
+  ASSERT_EQ(refused.size(), 1U);
+  EXPECT_THAT(refused[0].second.reason, HasSubstr("promised term 16777219, the newest known here is 2, and no swarm"));
+  EXPECT_EQ(c.coordinator.members(), 2U) << "it leads on";
+}
+
 // It may have promised that to a successor: the membership that is just asked for counts from the next round on.
 TEST_F(Lead, OneThatItAsksAlreadyDeposesIt) {
   adopted(elected());

@@ -91,6 +91,17 @@ TEST_F(SiteAcceptor, LetInAnewItForgetsWhatItHasPromised) {
   EXPECT_NE(s.site.record().acceptor, record.acceptor);
 }
 
+// The terms would come to their end.
+TEST_F(SiteAcceptor, OneFarAboveItsOwnItDoesNotFollow) {
+  ask_again();
+  const auto far = s.hear(5, wire::Prepare{TermId{(1 << 24) + 2}});
+  EXPECT_THAT(all<Persist>(far), IsEmpty());
+  EXPECT_THAT(all<Hangup>(far).at(0).why, HasSubstr("to promise term 16777218, and no swarm gets so far ahead of"));
+  ask_again();
+  const auto leads = s.hear(5, wire::Welcome{TermId{(1 << 24) + 2}, SiteId{0}, 1000, 60000});
+  EXPECT_THAT(all<Hangup>(leads).at(0).why, HasSubstr("acts under term 16777218"));
+}
+
 TEST_F(SiteAcceptor, AMemberPromisesNobodyAnything) {
   const auto actions = s.hear(1, wire::Prepare{TermId{9}});
   EXPECT_THAT(all<Persist>(actions), IsEmpty());

@@ -179,6 +179,11 @@ TEST(Numbers, VectorsAndIntervalsAreBounded) {
   expect_travels(Welcome{TermId(1), SiteId(0), kMaxIntervalMs, kMaxIntervalMs});
   expect_not_sent(Welcome{TermId(1), SiteId(0), kMaxIntervalMs + 1, 0}, "heartbeat_ms");
   expect_not_sent(Welcome{TermId(1), SiteId(0), 0, kMaxIntervalMs + 1}, "grace_ms");
+  expect_travels(Prepare{TermId(kMaxTerm)});
+  expect_not_sent(Prepare{TermId(kMaxTerm + 1)}, "term: expected at most 281474976710656, got 281474976710657");
+  join = sound_join();
+  join.report.record.promised = TermId(UINT64_MAX - 1);
+  expect_not_sent(join, "promised: expected at most");
 }
 
 // ---- counts ------------------------------------------------------------------------------------------

@@ -35,6 +35,7 @@ Id draw_id(Prng& prng) {
   return Id(draw_number<decltype(Id::value)>(prng));
 }
 
+TermId draw_term(Prng& prng) { return TermId(draw_number<std::uint64_t>(prng, kMaxTerm)); }
 double draw_weight(Prng& prng) { return prng.chance(0.2) ? 0.0 : prng.uniform() * 1e9; }
 Digest draw_digest(Prng& prng) { return {prng.next(), prng.next()}; }
 
@@ -66,7 +67,7 @@ std::vector<Voter> draw_voters(Prng& prng) {
 }
 
 void draw(Prng& prng, Form& m) {
-  m = {draw_id<TermId>(prng),
+  m = {draw_term(prng),
        draw_number<std::uint32_t>(prng),
        draw_digest(prng),
        draw_id<RunId>(prng),
@@ -97,7 +98,7 @@ void draw(Prng& prng, Form& m) {
   }
 }
 void draw(Prng& prng, Commit& m) {
-  m.term = draw_id<TermId>(prng);
+  m.term = draw_term(prng);
   m.run = draw_id<RunId>(prng);
   m.round = draw_id<RoundId>(prng);
   m.attempt = AttemptId(1 + static_cast<std::uint32_t>(prng.below(100)));
@@ -109,7 +110,7 @@ Proposal draw_proposal(Prng& prng) {
   draw(prng, proposal.form);
   proposal.accepted = prng.chance(0.5);
   if (proposal.accepted) proposal.slices.resize(proposal.form.slices.size(), draw_digest(prng));
-  if (prng.chance(0.3)) proposal.settled = draw_id<TermId>(prng);
+  if (prng.chance(0.3)) proposal.settled = draw_term(prng);
   return proposal;
 }
 Report draw_report(Prng& prng) { return {random_record(prng), prng.chance(0.5), prng.chance(0.5), prng.chance(0.5)}; }
@@ -149,35 +150,33 @@ void draw(Prng& prng, Unreached& m) {
   m = {draw_id<RoundId>(prng), draw_id<AttemptId>(prng), draw_id<SiteId>(prng), draw_text(prng, kMaxReasonBytes)};
 }
 void draw(Prng& prng, Done& m) {
-  m = {draw_id<TermId>(prng), draw_id<RoundId>(prng), draw_id<AttemptId>(prng), {}};
+  m = {draw_term(prng), draw_id<RoundId>(prng), draw_id<AttemptId>(prng), {}};
   m.slices.resize(1 + prng.below(20));
   for (Digest& digest : m.slices) digest = draw_digest(prng);
 }
 void draw(Prng& prng, Leave& m) { m = {draw_text(prng, kMaxReasonBytes), draw_number<std::uint32_t>(prng)}; }
 void draw(Prng& prng, Welcome& m) {
-  m = {draw_id<TermId>(prng), draw_id<SiteId>(prng), draw_number<std::uint32_t>(prng, kMaxIntervalMs),
+  m = {draw_term(prng), draw_id<SiteId>(prng), draw_number<std::uint32_t>(prng, kMaxIntervalMs),
        draw_number<std::uint32_t>(prng, kMaxIntervalMs), prng.chance(0.5)};
 }
 void draw(Prng& prng, Refuse& m) { m = {draw_text(prng, kMaxReasonBytes), prng.chance(0.5)}; }
 void draw(Prng& prng, Hold& m) { m.reason = draw_text(prng, kMaxReasonBytes); }
 void draw(Prng& prng, Roster& m) {
-  m.term = draw_id<TermId>(prng);
+  m.term = draw_term(prng);
   for (const SiteId site : draw_sites(prng, 0)) {
     m.members.push_back({site, draw_text(prng, kMaxNameBytes), draw_text(prng, kMaxAddressBytes),
                          static_cast<MemberState>(prng.below(3))});
   }
 }
 void draw(Prng& prng, Adopt& m) {
-  m = {draw_id<TermId>(prng), draw_id<RunId>(prng), draw_id<RoundId>(prng),
-       draw_sites(prng, 1),   draw_digest(prng),    static_cast<Counted>(prng.below(3)),
+  m = {draw_term(prng),     draw_id<RunId>(prng), draw_id<RoundId>(prng),
+       draw_sites(prng, 1), draw_digest(prng),    static_cast<Counted>(prng.below(3)),
        draw_voters(prng)};
 }
-void draw(Prng& prng, Recess& m) {
-  m = {draw_id<TermId>(prng), draw_id<RoundId>(prng), draw_text(prng, kMaxReasonBytes)};
-}
-void draw(Prng& prng, Prepare& m) { m.term = draw_id<TermId>(prng); }
+void draw(Prng& prng, Recess& m) { m = {draw_term(prng), draw_id<RoundId>(prng), draw_text(prng, kMaxReasonBytes)}; }
+void draw(Prng& prng, Prepare& m) { m.term = draw_term(prng); }
 void draw(Prng& prng, Accept& m) {
-  m.term = draw_id<TermId>(prng);
+  m.term = draw_term(prng);
   if (prng.chance(0.5)) return;
   Proposal proposal;
   draw(prng, proposal.form);
@@ -186,17 +185,15 @@ void draw(Prng& prng, Accept& m) {
   proposal.settled = m.term;
   m.proposals.push_back(std::move(proposal));
 }
-void draw(Prng& prng, Accepted& m) { m.term = draw_id<TermId>(prng); }
+void draw(Prng& prng, Accepted& m) { m.term = draw_term(prng); }
 void draw(Prng& prng, Notice& m) { m = {draw_text(prng, kMaxNameBytes), draw_text(prng, kMaxReasonBytes)}; }
-void draw(Prng& prng, Parted& m) {
-  m = {draw_id<TermId>(prng), draw_text(prng, kMaxNameBytes), draw_id<AcceptorId>(prng)};
-}
+void draw(Prng& prng, Parted& m) { m = {draw_term(prng), draw_text(prng, kMaxNameBytes), draw_id<AcceptorId>(prng)}; }
 void draw(Prng& prng, Promise& m) {
-  m = {draw_id<TermId>(prng), {draw_id<RunId>(prng), draw_id<RoundId>(prng), draw_digest(prng)}, draw_report(prng)};
+  m = {draw_term(prng), {draw_id<RunId>(prng), draw_id<RoundId>(prng), draw_digest(prng)}, draw_report(prng)};
 }
 void draw(Prng&, Farewell&) {}
 void draw(Prng& prng, Hello& m) {
-  m = {draw_text(prng, kMaxNameBytes), draw_id<TermId>(prng), draw_id<SiteId>(prng), draw_text(prng, kMaxNameBytes)};
+  m = {draw_text(prng, kMaxNameBytes), draw_term(prng), draw_id<SiteId>(prng), draw_text(prng, kMaxNameBytes)};
 }
 void draw(Prng& prng, FetchAnchor& m) {
   const std::uint64_t begin = prng.below(kMaxElements - kMaxFetchElements);
@@ -321,7 +318,7 @@ Message make(std::size_t index, Prng& prng, std::index_sequence<kIndex...>) {
 
 Record random_record(Prng& prng) {
   Record record{draw_id<AcceptorId>(prng),
-                draw_id<TermId>(prng),
+                draw_term(prng),
                 draw_number<std::uint32_t>(prng),
                 draw_digest(prng),
                 {draw_id<RunId>(prng), draw_id<RoundId>(prng), draw_digest(prng)},
