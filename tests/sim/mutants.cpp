@@ -356,8 +356,24 @@ const MutantRow* row_named(std::string_view name) {
 void plant(const MutantRow* row) { planted = row; }
 
 std::vector<std::string> run_row(const MutantRow& row, std::uint64_t seed) {
+  if (row.finder == Finder::kExplorer) return replay(row.start, *schedule_from(std::string(row.schedule)));
   if (row.finder == Finder::kHistory) return run_history(sites_of(row), seed);
   return run_swarm(options_of(row, seed)).failures;
+}
+
+std::optional<std::string> explore_row(std::uint64_t states) {
+  for (const char* start : {"split", "agreed", "joining", "fresh"}) {
+    ExploreOptions options;
+    options.start = *start_from(start);
+    options.kinds = "krwlxq";
+    options.most_states = states;
+    Explorer explorer(options);
+    if (explorer.run()) continue;
+    const Explorer::Failure& found = explorer.failures().front();
+    return std::string(start) + " " + text_of(found.schedule) + " after " + std::to_string(explorer.states()) +
+           " states: " + found.wrong.front();
+  }
+  return std::nullopt;
 }
 
 std::string replay_row(const MutantRow& row, std::uint64_t seed) {

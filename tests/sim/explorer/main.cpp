@@ -1,7 +1,7 @@
 // collab_explorer: every order of few departures in which three sites and two candidates may agree on two rounds.
 //
-//   collab_explorer [--start agreed|joining|fresh] [--delays D] [--faults K] [--kinds krwlxq] [--states N] [--beyond]
-//   collab_explorer [--start ...] --replay SCHEDULE      that one alone, step by step
+//   collab_explorer [--start agreed|split|joining|fresh] [--delays D] [--faults K] [--kinds krwlxq] [--states N]
+//   [--beyond] collab_explorer [--start ...] --replay SCHEDULE      that one alone, step by step
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -15,9 +15,9 @@ namespace {
 using namespace collab::sim;
 
 constexpr const char* kUsage =
-    "usage: collab_explorer [--start agreed|joining|fresh] [--delays D] [--faults K] [--kinds krwlxq]\n"
+    "usage: collab_explorer [--start agreed|split|joining|fresh] [--delays D] [--faults K] [--kinds krwlxq]\n"
     "                       [--states N] [--failures N] [--beyond]\n"
-    "       collab_explorer [--start agreed|joining|fresh] --replay SCHEDULE\n";
+    "       collab_explorer [--start agreed|split|joining|fresh] --replay SCHEDULE\n";
 
 struct Arguments {
   ExploreOptions explore;

@@ -36,6 +36,7 @@ CoordinatorConfig config_of(std::uint32_t candidate) {
 
 std::optional<Start> start_from(std::string_view name) {
   if (name == "agreed") return Start::kAgreed;
+  if (name == "split") return Start::kSplit;
   if (name == "joining") return Start::kJoining;
   if (name == "fresh") return Start::kFresh;
   return std::nullopt;
@@ -54,6 +55,7 @@ void World::begin_as(Start start, std::uint32_t site) {
   Process& process = sites_[site];
   process.begins = true;
   process.anchor.offer.digest = kRight;
+  if (start == Start::kSplit && site > 0) process.unreachable.insert(0);
   std::vector<std::string> names;
   const std::uint32_t members = start == Start::kFresh ? 0 : start == Start::kJoining ? kSites - 1 : kSites;
   for (std::uint32_t i = 0; i < members; ++i) names.push_back(sites_[i].name);

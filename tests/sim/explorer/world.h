@@ -41,10 +41,11 @@ namespace collab::sim {
 // Where a swarm begins.
 enum class Start : std::uint8_t {
   kAgreed,   // all were members at round 0, and begin again
+  kSplit,    // the same, and the first dial of most of them goes wrong: the second candidate is to lead
   kJoining,  // the last one was not
   kFresh,    // nobody was
 };
-[[nodiscard]] std::optional<Start> start_from(std::string_view name);  // "agreed", "joining", "fresh"
+[[nodiscard]] std::optional<Start> start_from(std::string_view name);  // "agreed", "split", "joining", "fresh"
 
 class World {
  public:
