@@ -13,19 +13,20 @@ using namespace protocol;
 
 namespace {
 
-constexpr Duration kPatience = std::chrono::seconds(200);      // for what can come
-constexpr Duration kShortPatience = std::chrono::seconds(40);  // for what should not
+constexpr Duration kPatience = std::chrono::seconds(250);      // for what can come
+constexpr Duration kShortPatience = std::chrono::seconds(30);  // for what should not
 constexpr std::uint32_t kNobody = 1'000;
 constexpr std::uint32_t kMostTicksAtOnce = 1'000;
 constexpr wire::Offer kFirst{RunId{7}, RoundId{0}, kRight};
 
-// Waits are short, so that few heartbeats lie between one thing and the next.
+// Waits are short, so that few heartbeats lie between one thing and the next; a quarter of the grace is several of
+// them.
 CoordinatorConfig config_of(std::uint32_t candidate) {
   CoordinatorConfig config;
   config.swarm = "swarm";
   config.fresh_run = RunId{1'000ULL * (candidate + 1)};
-  config.heartbeat = std::chrono::seconds(5);
-  config.link_grace = std::chrono::seconds(15);
+  config.heartbeat = std::chrono::seconds(2);
+  config.link_grace = std::chrono::seconds(20);
   config.join_timeout = std::chrono::seconds(60);
   config.round_timeout = std::chrono::seconds(30);
   config.straggler_grace = std::chrono::seconds(5);
