@@ -193,8 +193,9 @@ constexpr MutantRow kTable[] = {
     {.mutant = Mutant::kDoneBeforeDurable,
      .name = "done-before-durable",
      .breaks = "Done is said before it is durable",
-     .finder = Finder::kHistory,
-     .seed = 326},
+     .finder = Finder::kExplorer,
+     .schedule = "50r",
+     .start = Start::kSplit},
     {.mutant = Mutant::kLeaveBeforeDurable,
      .name = "leave-before-durable",
      .breaks = "Leave is said before the end of the memory is durable",
@@ -235,13 +236,14 @@ constexpr MutantRow kTable[] = {
     {.mutant = Mutant::kReadyNotCompared,
      .name = "ready-not-compared",
      .breaks = "An attempt goes on though a site has trained on since it said Ready",
-     .finder = Finder::kUnit,
-     .test = "RoundOfTwo.AWordThatCrossedARecessIsCorrected"},
+     .finder = Finder::kExplorer,
+     .schedule = "0D.22D.69r"},
     {.mutant = Mutant::kLostOwnerCounts,
      .name = "lost-owner-counts",
      .breaks = "The delta of a participant that owned slices counts after it was lost",
-     .finder = Finder::kUnit,
-     .test = "Round.ALostMemberIsLeftOut"},
+     .finder = Finder::kExplorer,
+     .schedule = "38q",
+     .start = Start::kSplit},
     {.mutant = Mutant::kVotersKeptByLeader,
      .name = "voters-kept-by-leader",
      .breaks = "A leader goes on with the membership before, after a commit",
@@ -361,11 +363,11 @@ std::vector<std::string> run_row(const MutantRow& row, std::uint64_t seed) {
   return run_swarm(options_of(row, seed)).failures;
 }
 
-std::optional<std::string> explore_row(std::uint64_t states) {
+std::optional<std::string> explore_row(std::uint64_t states, const std::string& kinds) {
   for (const char* start : {"split", "agreed", "joining", "fresh"}) {
     ExploreOptions options;
     options.start = *start_from(start);
-    options.kinds = "krwlxq";
+    options.kinds = kinds;
     options.most_states = states;
     Explorer explorer(options);
     if (explorer.run()) continue;

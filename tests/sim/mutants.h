@@ -52,8 +52,9 @@ void plant(const MutantRow* row);
 
 // What is found to be wrong in the row's run from that seed, with the bug that is planted; empty: nothing.
 [[nodiscard]] std::vector<std::string> run_row(const MutantRow& row, std::uint64_t seed);
-// The first schedule that finds the bug that is planted, within so many states of each start.
-[[nodiscard]] std::optional<std::string> explore_row(std::uint64_t states);
+// The first schedule that finds the bug that is planted, with faults of these kinds, within so many states of each
+// start.
+[[nodiscard]] std::optional<std::string> explore_row(std::uint64_t states, const std::string& kinds = "krwlxq");
 [[nodiscard]] std::string replay_row(const MutantRow& row, std::uint64_t seed);
 
 }  // namespace collab::sim

@@ -1,7 +1,7 @@
 // collab_sim_mutants: bugs planted in the agreement, and the first seed that finds each.
 //
 //   collab_sim_mutants --hunt [--mutant NAME] [--first N] [--seeds N]
-//   collab_sim_mutants --explore [--mutant NAME] [--states N]    the first schedule in place of seeds
+//   collab_sim_mutants --explore [--mutant NAME] [--states N] [--kinds krwlxq]    the first schedule in place of seeds
 //   collab_sim_mutants --mutant NAME --seed N      that run alone, and what is wrong in it
 #include <chrono>
 #include <cstdio>
@@ -18,7 +18,7 @@ using namespace collab::sim;
 constexpr const char* kUsage =
     "usage: collab_sim_mutants --hunt [--mutant NAME] [--first N] [--seeds N]\n"
     "                  [--finder swarm|history] [--sites N] [--candidates N] [--rounds N] [--faults LIST]\n"
-    "       collab_sim_mutants --explore [--mutant NAME] [--states N]\n"
+    "       collab_sim_mutants --explore [--mutant NAME] [--states N] [--kinds krwlxq]\n"
     "       collab_sim_mutants --mutant NAME --seed N\n";
 
 struct Arguments {
@@ -26,6 +26,7 @@ struct Arguments {
   std::uint64_t first = 1;
   std::uint64_t seeds = 500;
   std::uint64_t states = 200'000;
+  std::string kinds = "krwlxq";
   bool hunt = false;
   bool explore = false;
   // In place of the row's.
@@ -57,6 +58,8 @@ std::optional<Arguments> parse(int argc, char** argv) {
       arguments.seeds = number;
     } else if (name == "--states") {
       arguments.states = number;
+    } else if (name == "--kinds") {
+      arguments.kinds = value;
     } else if (name == "--finder") {
       arguments.finder = value == "history" ? Finder::kHistory : Finder::kSwarm;
     } else if (name == "--sites") {
@@ -98,7 +101,7 @@ bool hunt(const MutantRow& row, const Arguments& arguments) {
   const auto seconds = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(); };
   plant(&row);
   if (row.finder == Finder::kExplorer) {
-    const std::optional<std::string> schedule = explore_row(arguments.states);
+    const std::optional<std::string> schedule = explore_row(arguments.states, arguments.kinds);
     std::printf("%.140s, %4.1f s\n", schedule ? schedule->c_str() : "NOT FOUND", seconds());
     return schedule.has_value();
   }
@@ -124,7 +127,7 @@ int explore(const Arguments& arguments) {
   for (const MutantRow& row : mutant_table()) {
     if (!arguments.mutant.empty() && row.name != arguments.mutant) continue;
     plant(&row);
-    const std::optional<std::string> found = explore_row(arguments.states);
+    const std::optional<std::string> found = explore_row(arguments.states, arguments.kinds);
     std::printf("%-30s %.200s\n", std::string(row.name).c_str(), found ? found->c_str() : "not found");
     std::fflush(stdout);
   }

@@ -37,7 +37,8 @@ struct ExploreOptions {
   std::uint32_t most_failures = 1;
 };
 
-// What is wrong in a schedule that is run to its end; empty: nothing. `log` as World's.
+// What is wrong in a schedule that is run to its end; empty: nothing. A departure that cannot be, because the machines
+// act otherwise by now, is left out. `log` as World's.
 [[nodiscard]] std::vector<std::string> replay(Start start, const Schedule& schedule,
                                               std::function<void(const std::string&)> log = {});
 

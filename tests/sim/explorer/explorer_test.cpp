@@ -61,9 +61,12 @@ TEST(Schedule, IsATextAndBack) {
   EXPECT_FALSE(schedule_from("d12"));
 }
 
-TEST(Schedule, OneThatCannotBeIsWrong) {
-  EXPECT_TRUE(replay(Start::kAgreed, {}).empty());
-  EXPECT_FALSE(replay(Start::kAgreed, {{12, '?'}}).empty());
+TEST(Schedule, WhatCannotBeIsLeftOut) {
+  std::string told;
+  const auto listen = [&](const std::string& line) { told += line + "\n"; };
+  EXPECT_TRUE(replay(Start::kAgreed, {{12, '?'}, {13, 'd'}}, listen).empty());
+  EXPECT_NE(told.find("there is no departure 12?"), std::string::npos);
+  EXPECT_NE(told.find("13d instead of"), std::string::npos);
 }
 
 class Ledgers : public testing::Test {
