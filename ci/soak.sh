@@ -3,7 +3,7 @@
 # With `sites`: real processes under torchrun that come and go for so many seconds (default 600).
 #
 # With `explore`: the agreement's machines through every order of few delays and crashes, up to so many states from each
-# of the four starts (default a million; 3 GiB of memory each ten millions).
+# of the four starts (default a million).
 #
 #   ci/soak.sh [SEEDS] [FIRST]
 #   ci/soak.sh explore [STATES]

@@ -244,8 +244,10 @@ bool World::can_agree() const {
     const auto site = index_of(voter.name);
     return site && !sites_[*site].dead && !sites_[*site].left ? Presence::kByName : Presence::kAbsent;
   });
-  const bool anybody = std::ranges::any_of(sites_, [](const Process& site) { return !site.dead && !site.left; });
-  return led && anybody && (quorum.voters == 0 || quorum.can_accept());
+  // Of those who begin more than half must come.
+  const auto alive = std::ranges::count_if(sites_, [](const Process& site) { return !site.dead && !site.left; });
+  if (quorum.voters == 0) return led && 2 * static_cast<std::uint32_t>(alive) > kSites;
+  return led && alive > 0 && quorum.can_accept();
 }
 
 bool World::is_stuck() const { return now_ - last_progress_ > (can_agree() ? kPatience : kShortPatience); }
