@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # The protocol in simulation, SEEDS fresh seeds (default 10000), on all processors; a failure prints its replay command.
 # With `sites`: real processes under torchrun that come and go for so many seconds (default 600).
-#
 # With `explore`: the agreement's machines through every order of few delays and crashes, up to so many states from each
 # of the four starts (default a million).
 #
