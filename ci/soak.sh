@@ -1,8 +1,11 @@
 #!/usr/bin/env bash
 # The protocol in simulation, SEEDS fresh seeds (default 10000), on all processors; a failure prints its replay command.
 # With `sites`: real processes under torchrun that come and go for so many seconds (default 600).
+# With `explore`: the agreement's machines through every order of few delays and crashes, up to so many states from each
+# of the four starts (default a million).
 #
 #   ci/soak.sh [SEEDS] [FIRST]
+#   ci/soak.sh explore [STATES]
 #   ci/soak.sh sites [SECONDS]
 . "$(dirname "$0")/common.sh"
 if [ "${1-}" = sites ]; then
@@ -10,6 +13,16 @@ if [ "${1-}" = sites ]; then
   use_venv
   export COLLAB_SOAK_SECONDS="${2:-600}"
   exec python -m pytest -s tests/python/test_elastic.py -k come_and_go
+fi
+if [ "${1-}" = explore ]; then
+  cmake --preset debug -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCOLLAB_WITH_UCX=OFF -B build/soak
+  cmake --build build/soak --target collab_explorer
+  failed=0
+  for start in agreed split joining fresh; do
+    build/soak/tests/sim/explorer/collab_explorer --start "$start" --kinds krwlxq --beyond --states "${2:-1000000}" || failed=1
+  done
+  [ "$failed" -eq 0 ] || die "some schedules went wrong: the commands above run them again"
+  exit 0
 fi
 seeds="${1:-10000}"
 first="${2:-$(date +%s%N)}"

@@ -183,8 +183,9 @@ constexpr MutantRow kTable[] = {
     {.mutant = Mutant::kPromiseBeforeDurable,
      .name = "promise-before-durable",
      .breaks = "A promise is said before it is durable",
-     .finder = Finder::kUnit,
-     .test = "SiteAcceptor.APromiseIsSaidOnceItIsDurable"},
+     .finder = Finder::kExplorer,
+     .schedule = "14D.33r",
+     .start = Start::kSplit},
     {.mutant = Mutant::kAcceptedBeforeDurable,
      .name = "accepted-before-durable",
      .breaks = "Accepted is said before it is durable",
@@ -193,8 +194,9 @@ constexpr MutantRow kTable[] = {
     {.mutant = Mutant::kDoneBeforeDurable,
      .name = "done-before-durable",
      .breaks = "Done is said before it is durable",
-     .finder = Finder::kHistory,
-     .seed = 326},
+     .finder = Finder::kExplorer,
+     .schedule = "50r",
+     .start = Start::kSplit},
     {.mutant = Mutant::kLeaveBeforeDurable,
      .name = "leave-before-durable",
      .breaks = "Leave is said before the end of the memory is durable",
@@ -235,13 +237,14 @@ constexpr MutantRow kTable[] = {
     {.mutant = Mutant::kReadyNotCompared,
      .name = "ready-not-compared",
      .breaks = "An attempt goes on though a site has trained on since it said Ready",
-     .finder = Finder::kUnit,
-     .test = "RoundOfTwo.AWordThatCrossedARecessIsCorrected"},
+     .finder = Finder::kExplorer,
+     .schedule = "0D.22D.69r"},
     {.mutant = Mutant::kLostOwnerCounts,
      .name = "lost-owner-counts",
      .breaks = "The delta of a participant that owned slices counts after it was lost",
-     .finder = Finder::kUnit,
-     .test = "Round.ALostMemberIsLeftOut"},
+     .finder = Finder::kExplorer,
+     .schedule = "38q",
+     .start = Start::kSplit},
     {.mutant = Mutant::kVotersKeptByLeader,
      .name = "voters-kept-by-leader",
      .breaks = "A leader goes on with the membership before, after a commit",
@@ -356,8 +359,24 @@ const MutantRow* row_named(std::string_view name) {
 void plant(const MutantRow* row) { planted = row; }
 
 std::vector<std::string> run_row(const MutantRow& row, std::uint64_t seed) {
+  if (row.finder == Finder::kExplorer) return replay(row.start, *schedule_from(std::string(row.schedule)));
   if (row.finder == Finder::kHistory) return run_history(sites_of(row), seed);
   return run_swarm(options_of(row, seed)).failures;
+}
+
+std::optional<std::string> explore_row(std::uint64_t states, const std::string& kinds) {
+  for (const char* start : {"split", "agreed", "joining", "fresh"}) {
+    ExploreOptions options;
+    options.start = *start_from(start);
+    options.kinds = kinds;
+    options.most_states = states;
+    Explorer explorer(options);
+    if (explorer.run()) continue;
+    const Explorer::Failure& found = explorer.failures().front();
+    return std::string(start) + " " + text_of(found.schedule) + " after " + std::to_string(explorer.states()) +
+           " states: " + found.wrong.front();
+  }
+  return std::nullopt;
 }
 
 std::string replay_row(const MutantRow& row, std::uint64_t seed) {

@@ -4,12 +4,14 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "core/protocol/mutants.h"
+#include "tests/sim/explorer/explorer.h"
 #include "tests/sim/swarm.h"
 
 namespace collab::sim {
@@ -17,11 +19,12 @@ namespace collab::sim {
 using protocol::Mutant;
 
 enum class Finder : std::uint8_t {
-  kSwarm,    // a simulated swarm with these options (swarm.h)
-  kHistory,  // a history of the agreement alone (tests/unit/protocol/agreement_world.h)
-  kUnit,     // a unit test of the protocol: no seed of the others has found it
-  kNobody,   // it changes nothing: `why` says why
-  kMissed,   // nothing finds it so far: `why` says what is missing
+  kSwarm,     // a simulated swarm with these options (swarm.h)
+  kHistory,   // a history of the agreement alone (tests/unit/protocol/agreement_world.h)
+  kExplorer,  // a schedule of few departures (explorer/explorer.h)
+  kUnit,      // a unit test of the protocol: no seed of the others has found it
+  kNobody,    // it changes nothing: `why` says why
+  kMissed,    // nothing finds it so far: `why` says what is missing
 };
 
 struct MutantRow {
@@ -35,6 +38,8 @@ struct MutantRow {
   std::string_view faults = "all";
   std::uint32_t candidates = 0;  // 0: drawn
   std::uint32_t rounds = 0;      // 0: drawn
+  std::string_view schedule{};   // of kExplorer
+  Start start = Start::kAgreed;  // likewise
   std::string_view test{};       // of kUnit, as a filter of GoogleTest
   std::string_view why{};        // of kNobody and kMissed
 };
@@ -47,6 +52,9 @@ void plant(const MutantRow* row);
 
 // What is found to be wrong in the row's run from that seed, with the bug that is planted; empty: nothing.
 [[nodiscard]] std::vector<std::string> run_row(const MutantRow& row, std::uint64_t seed);
+// The first schedule that finds the bug that is planted, with faults of these kinds, within so many states of each
+// start.
+[[nodiscard]] std::optional<std::string> explore_row(std::uint64_t states, const std::string& kinds = "krwlxq");
 [[nodiscard]] std::string replay_row(const MutantRow& row, std::uint64_t seed);
 
 }  // namespace collab::sim

@@ -1,6 +1,7 @@
 // collab_sim_mutants: bugs planted in the agreement, and the first seed that finds each.
 //
 //   collab_sim_mutants --hunt [--mutant NAME] [--first N] [--seeds N]
+//   collab_sim_mutants --explore [--mutant NAME] [--states N] [--kinds krwlxq]    the first schedule in place of seeds
 //   collab_sim_mutants --mutant NAME --seed N      that run alone, and what is wrong in it
 #include <chrono>
 #include <cstdio>
@@ -17,13 +18,17 @@ using namespace collab::sim;
 constexpr const char* kUsage =
     "usage: collab_sim_mutants --hunt [--mutant NAME] [--first N] [--seeds N]\n"
     "                  [--finder swarm|history] [--sites N] [--candidates N] [--rounds N] [--faults LIST]\n"
+    "       collab_sim_mutants --explore [--mutant NAME] [--states N] [--kinds krwlxq]\n"
     "       collab_sim_mutants --mutant NAME --seed N\n";
 
 struct Arguments {
   std::string mutant;
   std::uint64_t first = 1;
   std::uint64_t seeds = 500;
+  std::uint64_t states = 200'000;
+  std::string kinds = "krwlxq";
   bool hunt = false;
+  bool explore = false;
   // In place of the row's.
   std::optional<Finder> finder;
   std::optional<std::uint32_t> sites, candidates, rounds;
@@ -38,6 +43,10 @@ std::optional<Arguments> parse(int argc, char** argv) {
       arguments.hunt = true;
       continue;
     }
+    if (name == "--explore") {
+      arguments.explore = true;
+      continue;
+    }
     if (i + 1 >= argc) return std::nullopt;
     const std::string value = argv[++i];
     const std::uint64_t number = std::strtoull(value.c_str(), nullptr, 10);
@@ -47,6 +56,10 @@ std::optional<Arguments> parse(int argc, char** argv) {
       arguments.first = number;
     } else if (name == "--seeds") {
       arguments.seeds = number;
+    } else if (name == "--states") {
+      arguments.states = number;
+    } else if (name == "--kinds") {
+      arguments.kinds = value;
     } else if (name == "--finder") {
       arguments.finder = value == "history" ? Finder::kHistory : Finder::kSwarm;
     } else if (name == "--sites") {
@@ -66,7 +79,7 @@ std::optional<Arguments> parse(int argc, char** argv) {
     for (const MutantRow& row : mutant_table()) std::fprintf(stderr, "  %s\n", std::string(row.name).c_str());
     return std::nullopt;
   }
-  if (!arguments.hunt && arguments.mutant.empty()) return std::nullopt;
+  if (!arguments.hunt && !arguments.explore && arguments.mutant.empty()) return std::nullopt;
   return arguments;
 }
 
@@ -87,6 +100,11 @@ bool hunt(const MutantRow& row, const Arguments& arguments) {
   std::fflush(stdout);
   const auto seconds = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(); };
   plant(&row);
+  if (row.finder == Finder::kExplorer) {
+    const std::optional<std::string> schedule = explore_row(arguments.states, arguments.kinds);
+    std::printf("%.140s, %4.1f s\n", schedule ? schedule->c_str() : "NOT FOUND", seconds());
+    return schedule.has_value();
+  }
   for (std::uint64_t seed = arguments.first; seed < arguments.first + arguments.seeds; ++seed) {
     const std::vector<std::string> wrong = run_row(row, seed);
     if (wrong.empty()) continue;
@@ -104,6 +122,18 @@ bool hunt(const MutantRow& row, const Arguments& arguments) {
   return false;
 }
 
+// Every bug, whoever finds it: what the explorer's power is.
+int explore(const Arguments& arguments) {
+  for (const MutantRow& row : mutant_table()) {
+    if (!arguments.mutant.empty() && row.name != arguments.mutant) continue;
+    plant(&row);
+    const std::optional<std::string> found = explore_row(arguments.states, arguments.kinds);
+    std::printf("%-30s %.200s\n", std::string(row.name).c_str(), found ? found->c_str() : "not found");
+    std::fflush(stdout);
+  }
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -112,6 +142,7 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "%s", kUsage);
     return 2;
   }
+  if (arguments->explore) return explore(*arguments);
   if (!arguments->hunt) {
     const MutantRow row = row_for(*row_named(arguments->mutant), *arguments);
     plant(&row);

@@ -22,6 +22,7 @@ TEST(Mutants, EachIsFoundWhereTheTableSays) {
     switch (row.finder) {
       case Finder::kSwarm:
       case Finder::kHistory:
+      case Finder::kExplorer:
         plant(&row);
         EXPECT_FALSE(run_row(row, row.seed).empty()) << replay_row(row, row.seed);
         plant(nullptr);

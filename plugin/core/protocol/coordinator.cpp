@@ -15,6 +15,11 @@ Coordinator::Coordinator(CoordinatorConfig config) : state_(std::make_unique<Sta
 Coordinator::~Coordinator() = default;
 Coordinator::Coordinator(Coordinator&&) noexcept = default;
 Coordinator& Coordinator::operator=(Coordinator&&) noexcept = default;
+Coordinator::Coordinator(const Coordinator& other) : state_(std::make_unique<State>(*other.state_)) {}
+Coordinator& Coordinator::operator=(const Coordinator& other) {
+  if (this != &other) state_ = std::make_unique<State>(*other.state_);
+  return *this;
+}
 
 std::vector<CoordinatorAction> Coordinator::step(TimePoint now, const CoordinatorEvent& event) {
   State& s = *state_;

@@ -32,6 +32,9 @@ class Coordinator {
   ~Coordinator();
   Coordinator(Coordinator&&) noexcept;
   Coordinator& operator=(Coordinator&&) noexcept;
+  // A second machine in the same state: from there on each goes its own way.
+  Coordinator(const Coordinator& other);
+  Coordinator& operator=(const Coordinator& other);
 
   [[nodiscard]] std::vector<CoordinatorAction> step(TimePoint now, const CoordinatorEvent& event);
   // Deliver a Tick at or after this time; kNever when nothing is awaited.
@@ -45,6 +48,7 @@ class Coordinator {
   [[nodiscard]] std::vector<std::string> member_names() const;
 
  private:
+  friend struct Inside;  // shows tests what it knows (tests/sim/explorer)
   struct State;
   std::unique_ptr<State> state_;
 };

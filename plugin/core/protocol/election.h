@@ -131,6 +131,7 @@ class Election {
   [[nodiscard]] std::string missing_in_words(const Decision& known) const;
   [[nodiscard]] std::string remedy_in_words(TimePoint at, const Decision& known) const;
 
+  friend struct Inside;
   Config config_;
   TermId term_;         // begun, or the next to be
   bool begun_ = false;  // Prepare(term_) was sent

@@ -75,6 +75,7 @@ class Generations {
     TimePoint until{};
   };
 
+  friend struct Inside;
   std::uint32_t current_ = 0;
   bool follows_ = false;
   TimePoint last_seen_{};

@@ -31,6 +31,7 @@ class Likeness {
   std::vector<Pair> committed(const std::map<SiteId, std::span<const std::uint32_t>>& sketches);
 
  private:
+  friend struct Inside;
   std::map<std::pair<SiteId, SiteId>, std::uint32_t> alike_;  // rounds running
 };
 

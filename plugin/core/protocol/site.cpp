@@ -15,6 +15,11 @@ Site::Site(SiteConfig config) : state_(std::make_unique<State>(std::move(config)
 Site::~Site() = default;
 Site::Site(Site&&) noexcept = default;
 Site& Site::operator=(Site&&) noexcept = default;
+Site::Site(const Site& other) : state_(std::make_unique<State>(*other.state_)) {}
+Site& Site::operator=(const Site& other) {
+  if (this != &other) state_ = std::make_unique<State>(*other.state_);
+  return *this;
+}
 
 std::vector<SiteAction> Site::step(TimePoint now, const SiteEvent& event) {
   State& s = *state_;

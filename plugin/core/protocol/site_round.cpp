@@ -164,6 +164,7 @@ void Site::State::on_commit(const wire::Commit& commit) {
   if ((commit.term < term && !mutant(Mutant::kCommitOfOlderTerm)) ||
       (anchor && commit.run == anchor->run && commit.round <= anchor->round))
     return;
+  if (farewell) return;  // what it was done with was given up when it began to leave
   const bool of_ours = kept_done() && attempted->form.run == commit.run && attempted->form.round == commit.round &&
                        attempted->form.attempt == commit.attempt;
   if (!anchor || commit.round.value != anchor->round.value + 1 || !of_ours || round.phase == RoundPhase::kApplying) {

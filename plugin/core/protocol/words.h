@@ -38,6 +38,7 @@ class WaitProgress {
   [[nodiscard]] std::optional<Duration> due(TimePoint now);
 
  private:
+  friend struct Inside;
   std::optional<TimePoint> since_;
   TimePoint next_ = kNever;
 };

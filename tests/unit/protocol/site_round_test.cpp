@@ -39,6 +39,16 @@ TEST(SiteTrigger, IsTheNextRoundWithTheStateItHolds) {
   EXPECT_THAT(notes(s.step(Trigger{16, 4})), HasSubstr("while a round is under way"));
 }
 
+// Its Done may have crossed the wish to leave, and the others may count on it.
+TEST_F(SiteRound, WhoLeavesAppliesNothingAnyMore) {
+  complete();
+  EXPECT_EQ(all<CancelExchange>(s.step(Depart{"trained to the end"})).size(), 1U);
+  const auto actions = s.hear(1, commit);
+  EXPECT_TRUE(all<ApplyCommit>(actions).empty());
+  EXPECT_TRUE(all<Failed>(actions).empty());
+  EXPECT_EQ(all<Left>(s.hear(1, wire::Farewell{})).size(), 1U);
+}
+
 TEST(SiteTrigger, AloneTheExchangeNeedsNoLink) {
   SiteHarness s;
   s.become(0, {"paris"});

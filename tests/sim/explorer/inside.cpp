@@ -1,0 +1,199 @@
+#include "tests/sim/explorer/inside.h"
+
+#include "core/protocol/coordinator_state.h"
+#include "core/protocol/site_state.h"
+
+// Each part is found by the name of its type, so they are where those are.
+namespace collab::protocol {
+
+using sim::Canon;
+
+static void write(Canon& canon, const WaitProgress& progress) { Inside::write(canon, progress); }
+
+// ---- a coordinator's parts -------------------------------------------------------------------------
+
+static void write(Canon& canon, const MemberRecord& member) {
+  const auto& [id, name, address, doubtful, link, helper, standing, offer, report, expected, resumed, init_from,
+               passed_over, sources, adopting_since, no_way_since, acceptor, run, early, greeted, recommitted,
+               last_heard, suspect, holds, renamed_from, ready, since, done, up, down] = member;
+  canon.all(id, name, address, doubtful, link, helper, standing, offer, report, expected, resumed, init_from,
+            passed_over, sources, adopting_since, no_way_since, acceptor, run, early, greeted, recommitted, last_heard,
+            suspect, holds, renamed_from, ready, since, done, up, down);
+}
+
+static void write(Canon& canon, const AnchorRecord& anchor) {
+  const auto& [run, round, digest] = anchor;
+  canon.all(run, round, digest);
+}
+
+static void write(Canon& canon, const Reference& reference) {
+  const auto& [site, elements, settings, model, fingerprint, values_told] = reference;
+  canon.all(site, elements, settings, model, fingerprint, values_told);
+}
+
+static void write(Canon& canon, const Gone& gone) {
+  const auto& [name, weight, since] = gone;
+  canon.all(name, weight, since);
+}
+
+static void write(Canon& canon, const PastRound& past) {
+  const auto& [run, attempt, contributors, mean] = past;
+  canon.all(run, attempt, contributors, mean);
+}
+
+static void write(Canon& canon, const InCall& call) {
+  const auto& [words, awaits, stands_still] = call;
+  canon.all(words, awaits, stands_still);
+}
+
+static void write(Canon& canon, const SharesRecord& shares) {
+  const auto& [run, round, of, took, before, stay_until] = shares;
+  canon.all(run, round, of, took, before, stay_until);
+}
+
+static void write(Canon& canon, const RoundRecord& round) {
+  const auto& [waiting, limit, attempts, attempt, here, done, formed, majority_since, circle_since, circle_until,
+               stalled, slices, gone, declined, set_aside, unreached, cut_because, state_repairs, mean_repairs] = round;
+  canon.all(waiting, limit, attempts, attempt, here, done, formed, majority_since, circle_since, circle_until, stalled,
+            slices, gone, declined, set_aside, unreached, cut_because, state_repairs, mean_repairs);
+}
+
+static void write(Canon& canon, const Election& election) { Inside::write(canon, election); }
+static void write(Canon& canon, const Generations& generations) { Inside::write(canon, generations); }
+static void write(Canon& canon, const Likeness& likeness) { Inside::write(canon, likeness); }
+
+// ---- a site's parts --------------------------------------------------------------------------------
+
+static void write(Canon& canon, const Trigger& trigger) {
+  const auto& [samples, steps, sketch, up, down] = trigger;
+  canon.all(samples, steps, sketch, up, down);
+}
+
+static void write(Canon& canon, const CoordinatorLink::Inquiry& inquiry) {
+  const auto& [of, link, last, next] = inquiry;
+  canon.all(of, link, last, next);
+}
+
+static void write(Canon& canon, const CoordinatorLink& up) {
+  const auto& [link, candidate, dial_out, dial_at, answer_by, join_sent, backoff, give_up, last_reason, told, here,
+               stays_until, inquiry, last_heard, next_heartbeat, sequence, heartbeat, grace] = up;
+  static_cast<void>(sequence);  // of heartbeats
+  canon.all(link, candidate, dial_out, dial_at, answer_by, join_sent, backoff, give_up, last_reason, told, here,
+            stays_until, inquiry, last_heard, next_heartbeat, heartbeat, grace);
+}
+
+static void write(Canon& canon, const Holding& holding) {
+  const auto& [run, round, digest] = holding;
+  canon.all(run, round, digest);
+}
+
+static void write(Canon& canon, const Adoption& adoption) {
+  const auto& [adopt, keeps, over, useless, overtaken, tries, here, here_then, no_way_since, give_up] = adoption;
+  canon.all(adopt, keeps, over, useless, overtaken, tries, here, here_then, no_way_since, give_up);
+}
+
+static void write(Canon& canon, const RoundDone& done) {
+  const auto& [round, attempts, members, contributors, samples, intervals] = done;
+  canon.all(round, attempts, members, contributors, samples, intervals);
+}
+
+static void write(Canon& canon, const RoundState& round) {
+  const auto& [phase, trigger, since, ready_sent, exchanged_since, form, attempts, link_by, both_dial, declined,
+               outcome] = round;
+  canon.all(phase, trigger, since, ready_sent, exchanged_since, form, attempts, link_by, both_dial, declined, outcome);
+}
+
+static void write(Canon& canon, const Pending& pending) {
+  const auto& [total, snapshot] = pending;
+  canon.all(total, snapshot);
+}
+
+static void write(Canon& canon, const PeerLink& peer) {
+  const auto& [state, site, name, address, dialed, since] = peer;
+  canon.all(state, site, name, address, dialed, since);
+}
+
+static void write(Canon& canon, const PeerDial& dial) {
+  const auto& [dial_out, at, backoff, last_reason] = dial;
+  canon.all(dial_out, at, backoff, last_reason);
+}
+
+static void write(Canon& canon, const OptimizerWish& wish) {
+  const auto& [phase, begun, members, from, link, until, give_up, silent, offer, asked, awaited, words] = wish;
+  canon.all(phase, begun, members, from, link, until, give_up, silent, offer, asked, awaited, words);
+}
+
+// Counted from the newest that was asked for: how many there were before tells nothing.
+static void write(Canon& canon, const Writes& writes) {
+  const auto& [asked, written, since, held] = writes;
+  canon.all(asked - written, since);
+  for (const auto& [number, link, message] : held) canon.all(asked - number, link, message);
+}
+
+// ---- the machines ----------------------------------------------------------------------------------
+
+void Inside::write(Canon& canon, const WaitProgress& progress) {
+  const auto& [since, next] = progress;
+  canon.all(since, next);
+}
+
+void Inside::write(Canon& canon, const Likeness& likeness) {
+  const auto& [alike] = likeness;
+  canon.put(alike);
+}
+
+void Inside::write(Canon& canon, const Generations& generations) {
+  const auto& [current, follows, last_seen, waiting, expected, lost] = generations;
+  canon.all(current, follows, last_seen, lost);
+  for (const auto& [link, each] : waiting) {
+    const auto& [join, since, tell, announced] = each;
+    canon.all(link, join, since, tell, announced);
+  }
+  for (const auto& [site, each] : expected) {
+    const auto& [generation, until] = each;
+    canon.all(site, generation, until);
+  }
+}
+
+void Inside::write(Canon& canon, const Election& election) {
+  const auto& [config, term, begun, applicants, early, decision, forgotten, waiting, last_gone, short_since, short_last,
+               known_last] = election;
+  static_cast<void>(config);  // never changes
+  canon.all(term, begun, early, forgotten, waiting, last_gone, short_since, short_last, known_last);
+  for (const auto& [link, each] : applicants) {
+    const auto& [join, prepared, promised, accepted, heard] = each;
+    canon.all(link, join, prepared, promised, accepted, heard);
+  }
+  canon.put(decision.has_value());
+  if (!decision) return;
+  const auto& [newest, settled, next_voters, given_up] = *decision;
+  const auto& [anchor, voters] = newest;
+  canon.all(anchor, voters, settled, next_voters, given_up);
+}
+
+void Inside::write(Canon& canon, const Coordinator& machine) {
+  const auto& [config, term, election, leads, voters, early, minority_since, history, undecided, voters_formed, members,
+               links, generations, claims, reference, anchor, forks, founded, gathered, ended, gathering, refused_who,
+               refused_why, births, wanted, next_source, cuts, no_way_told, round, last_recess, shares, likeness, calls,
+               attempt_base, highest_attempt, next_heartbeat, heartbeat_sequence, changes, roster_due, idle, changed,
+               now, out] = *machine.state_;
+  static_cast<void>(std::tie(config, heartbeat_sequence, changes, idle, changed, out));  // decide nothing later
+  canon.all(term, election, leads, voters, early, minority_since, history, undecided, voters_formed, members, links,
+            generations, claims, reference, anchor, forks, founded, gathered, ended, gathering, refused_who,
+            refused_why, births, wanted, next_source, cuts, no_way_told, round, last_recess, shares, likeness, calls,
+            attempt_base, highest_attempt, next_heartbeat, roster_due, now);
+}
+
+void Inside::write(Canon& canon, const Site& machine) {
+  const auto& [config, join, membership, up, term, self, dials_out, was_member, join_done, roster, anchor, adoption,
+               round, acceptor, agreed, voters, parted, attempted, holds_mean, settled, recent, writes, pending, owed,
+               owed_base, counted, lost_at, no_quorum_since, peers, link_of, peer_dials, wish, fetches, farewell,
+               was_held, hold, leave_by, now, out] = *machine.state_;
+  static_cast<void>(std::tie(config, out));
+  canon.all(join, membership, up, term, self, dials_out, was_member, join_done, roster, anchor, adoption, round,
+            acceptor, agreed, voters, parted, attempted, holds_mean, settled, recent, writes, pending, owed, owed_base,
+            counted, lost_at, no_quorum_since != kNever, peers, link_of, peer_dials, wish, fetches, farewell, was_held,
+            hold, leave_by, now);
+}
+
+}  // namespace collab::protocol
