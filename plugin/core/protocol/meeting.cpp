@@ -36,7 +36,7 @@ Meeting::~Meeting() = default;
 Meeting::Meeting(Meeting&&) noexcept = default;
 Meeting& Meeting::operator=(Meeting&&) noexcept = default;
 
-bool Meeting::knows(LinkId link) const { return state_->links.contains(link); }
+bool Meeting::knows(LinkId link) const { return state_->links.contains(link) || state_->hung_up.contains(link); }
 
 std::vector<std::string> Meeting::present() const {
   std::vector<std::string> names;
@@ -103,13 +103,27 @@ void Meeting::State::note(Note::Level level, const char* event, std::string text
 void Meeting::State::refuse(LinkId link, const std::string& why) {
   note(Note::Level::kWarning, "refused", "the meeting refuses a rank: " + why);
   send(link, wire::Refuse{why});
+  hang_up(link, why);
+}
+
+// What is on its way by it is no longer heard: its rank may have entered by another link since.
+void Meeting::State::hang_up(LinkId link, const std::string& why) {
+  if (link.value == 0) return;
+  if (const auto found = links.find(link); found != links.end()) {
+    MeetingRank& rank = rooms.at(found->second.first).ranks[found->second.second.value];
+    rank.link = {};
+    rank.in = false;
+    links.erase(found);
+  }
+  hung_up.insert(link);
   actions.emplace_back(Hangup{link, why});
 }
 
 void Meeting::State::received(const MeetingReceived& event) {
+  if (hung_up.contains(event.link)) return;
   if (const auto* message = std::get_if<wire::Enter>(&event.message)) return enter(event.link, *message);
   const auto found = links.find(event.link);
-  if (found == links.end()) return;  // it was refused, or has entered anew by another link
+  if (found == links.end()) return;
   const RankId rank = found->second.second;
   MeetingRoom& room = rooms.at(found->second.first);
   room.ranks[rank.value].heard = room.heard = now;
@@ -127,7 +141,6 @@ void Meeting::State::received(const MeetingReceived& event) {
   }
   if (const auto* m = std::get_if<wire::Taken>(&event.message)) return in ? taken(room, rank, *m) : void();
   if (const auto* m = std::get_if<wire::Seek>(&event.message)) return in ? seek(room, rank, *m) : void();
-  unlink(room.ranks[rank.value], "");
   refuse(event.link, "expected a message of the meeting, got one of another kind");
 }
 
@@ -193,7 +206,7 @@ void Meeting::State::enter(LinkId link, const wire::Enter& message) {
   if (message.returning) room.unseen = std::min(room.unseen, later(now, 2 * config.link_grace));
   if (message.promised > room.epochs.ballot) raise(room, message.promised.term);
   MeetingRank& rank = room.ranks[message.rank.value];
-  if (rank.link.value != 0 && rank.link != link) unlink(rank, "its rank has entered by another link");
+  if (rank.link != link) hang_up(rank.link, "its rank has entered by another link");
   if (rank.link != link) rank.asked = false;
   rank.link = link;
   rank.acceptor = message.acceptor;
@@ -234,7 +247,7 @@ void Meeting::State::note_memory(MeetingRoom& room, const wire::Enter& message) 
 }
 
 void Meeting::State::leave(MeetingRoom& room, RankId rank, const std::string& why) {
-  unlink(room.ranks[rank.value], "its rank has left");
+  hang_up(room.ranks[rank.value].link, "its rank has left");
   room.ranks[rank.value].left = true;
   note(Note::Level::kDebug, "meeting", rank_in_words(room, rank) + " has left: " + why);
   recheck(room);
@@ -244,20 +257,14 @@ void Meeting::State::leave(MeetingRoom& room, RankId rank, const std::string& wh
   if (over) std::erase_if(rooms, [&](const auto& entry) { return &entry.second == &room; });
 }
 
-// `why` empty: the link is refused, or closed already.
-void Meeting::State::unlink(MeetingRank& rank, const std::string& why) {
-  if (rank.link.value == 0) return;
-  links.erase(rank.link);
-  if (!why.empty()) actions.emplace_back(Hangup{rank.link, why});
-  rank.link = {};
-  rank.in = false;
-}
-
 void Meeting::State::closed(LinkId link) {
+  hung_up.erase(link);
   const auto found = links.find(link);
   if (found == links.end()) return;
   MeetingRank& rank = rooms.at(found->second.first).ranks[found->second.second.value];
-  unlink(rank, "");
+  rank.link = {};
+  rank.in = false;
+  links.erase(found);
 }
 
 void Meeting::State::tick() {

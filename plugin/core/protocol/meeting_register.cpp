@@ -162,9 +162,7 @@ void Meeting::State::mark_gone(MeetingRoom& room, RankId rank, const std::string
   if (each.away()) return;
   each.gone = why;
   note(Note::Level::kWarning, "meeting", rank_in_words(room, rank) + " is gone from the world's collectives: " + why);
-  const LinkId link = each.link;
-  unlink(each, "");
-  if (link.value != 0) refuse(link, left_out_in_words(room, rank));
+  if (each.link.value != 0) refuse(each.link, left_out_in_words(room, rank));
 }
 
 // ---- silence ---------------------------------------------------------------------------------------
@@ -227,7 +225,7 @@ void Meeting::State::dismiss(MeetingRoom& room, const std::string& why) {
     if (rank.link.value == 0) continue;
     told = true;
     send(rank.link, wire::Notice{std::string(kMinority), why});
-    unlink(rank, why);
+    hang_up(rank.link, why);
   }
   room.unseen = kNever;
   room.suspects.clear();

@@ -96,6 +96,7 @@ struct Meeting::State {
   std::uint64_t rooms_begun = 0;
   std::map<std::uint64_t, MeetingRoom> rooms;
   std::map<LinkId, std::pair<std::uint64_t, RankId>> links;
+  std::set<LinkId> hung_up;  // until they are closed
   std::vector<MeetingAction> actions;
 
   // ---- meeting.cpp: who is there
@@ -106,9 +107,9 @@ struct Meeting::State {
   void gather(MeetingRoom& room, bool returning);
   void note_memory(MeetingRoom& room, const wire::Enter& message);
   void refuse(LinkId link, const std::string& why);
+  void hang_up(LinkId link, const std::string& why);
   void leave(MeetingRoom& room, RankId rank, const std::string& why);
   void closed(LinkId link);
-  void unlink(MeetingRank& rank, const std::string& why);
   void tick();
   [[nodiscard]] bool is_deserted(const MeetingRoom& room) const;
   [[nodiscard]] TimePoint judged_at(const MeetingRoom& room, std::uint32_t rank) const;

@@ -105,10 +105,12 @@ TEST(MeetingStrangers, TheHubStands) {
     for (int i = 0; i < 3000; ++i) {
       now += Duration(static_cast<std::int64_t>(babble.pick(20'000)));
       const LinkId link(1 + babble.pick(5));
-      if (babble.pick(200) == 0) {
-        (void)hub.step(now, Closed{link, unavailable("cut")});
-      } else {
-        (void)hub.step(now, MeetingReceived{link, babble.message(), babble.payload()});
+      const bool cut = babble.pick(200) == 0;
+      const MeetingEvent event = cut ? MeetingEvent(Closed{link, unavailable("cut")})
+                                     : MeetingReceived{link, babble.message(), babble.payload()};
+      for (const MeetingAction& action : hub.step(now, event)) {
+        const auto* hangup = std::get_if<Hangup>(&action);
+        if (hangup != nullptr) (void)hub.step(now, Closed{hangup->link, {}});
       }
       if (now >= hub.next_deadline()) (void)hub.step(now, Tick{});
       ASSERT_GT(hub.next_deadline(), now) << "seed " << seed << ": it would never sleep";

@@ -123,6 +123,7 @@ class MeetingWorld {
       if (link.rank == index && link.hub == hub) cut(id);
     }
   }
+  void unblock(std::uint32_t index, std::size_t hub) { blocked_.erase({index, hub}); }
   void heal() {
     blocked_.clear();
     for (Rank& rank : ranks_) rank.paused = rank.mute = rank.deaf = false;
@@ -213,7 +214,6 @@ class MeetingWorld {
         if (!link.is_cut) link.down.push_back({send->link, send->message, copy(send->payload)});
       } else if (const auto* hangup = std::get_if<Hangup>(&action)) {
         Link& link = links_.at(hangup->link);
-        link.hub_told = true;
         if (link.down.empty()) {
           cut(hangup->link);
         } else {
