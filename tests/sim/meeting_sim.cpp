@@ -170,7 +170,7 @@ class Run {
   void strike() {
     const auto rank = static_cast<std::uint32_t>(prng_.below(world_.size()));
     const std::size_t hub = prng_.below(hubs_);
-    const TimePoint until = world_.now() + Duration(prng_.below(static_cast<std::uint64_t>(3 * kGrace.count())));
+    const TimePoint until = world_.now() + Duration(prng_.below(static_cast<std::uint64_t>(4 * kGrace.count())));
     MeetingWorld::Rank& each = world_.rank(rank);
     const std::uint64_t kind = calm_ ? 5 + prng_.below(3) : prng_.below(14);
     switch (kind) {
@@ -194,8 +194,8 @@ class Run {
         world_.kill_hub(hub);
         if (prng_.chance(0.5) && !calm_) ends_.emplace_back(until, [this, hub] { world_.revive_hub(hub); });
         return;
-      case 10: return part(rank, until);
-      case 11: return part(rank, until);
+      case 10: return part(until);
+      case 11: return part(until);
       case 12:
         if (prng_.chance(0.7)) return;
         left_.insert(rank);
@@ -207,12 +207,14 @@ class Run {
   }
 
   // A cut: some sites reach some hubs, the others the others.
-  void part(std::uint32_t rank, TimePoint until) {
+  void part(TimePoint until) {
+    std::set<std::string> some;
+    for (const std::string& site : sites_) {
+      if (prng_.chance(0.25)) some.insert(site);
+    }
     for (std::uint32_t other = 0; other < world_.size(); ++other) {
-      const bool same =
-          sites_[other] == sites_[rank] || (sites_[other][0] % 2 == sites_[rank][0] % 2 && prng_.chance(0.5));
       for (std::size_t hub = 0; hub < hubs_; ++hub) {
-        if ((hub % 2 == 0) == same) continue;
+        if ((hub % 2 == 0) == some.contains(sites_[other])) continue;
         world_.block(other, hub);
         ends_.emplace_back(until, [this, other, hub] { world_.unblock(other, hub); });
       }
@@ -292,6 +294,8 @@ class Run {
     if (error.find("with an earlier coordinator, or") != std::string::npos) return broke("a step was lost: " + error);
     const bool local = exchanged.status.code() == StatusCode::kTimeout ||
                        exchanged.status.code() == StatusCode::kCancelled || ends || is_over(rank);
+    if (calm_ && exchanged.status.code() == StatusCode::kTimeout)
+      return broke("the hub has not ended a step: " + error);
     if (!exchanged.status.ok() && local) {
       ask.answered = ask.asked = steps_;  // it has left this group
       return;

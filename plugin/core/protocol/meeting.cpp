@@ -274,19 +274,12 @@ void Meeting::State::tick() {
     judge_silent(rooms.at(world));
     recheck(rooms.at(world));
     note_late(rooms.at(world));
-    if (is_deserted(rooms.at(world))) rooms.erase(world);
+    if (now >= deserted_at(rooms.at(world))) rooms.erase(world);
   }
 }
 
-bool Meeting::State::is_deserted(const MeetingRoom& room) const {
-  const auto living = [](const MeetingRank& rank) { return rank.entered && !rank.away(); };
-  if (room.only_hub) return std::ranges::none_of(room.ranks, living);
-  return now >= deserted_at(room);
-}
-
-// With several hubs the others may be at another; what is known here is worth keeping for as long as they may return.
+// Who comes late is to be told that the others have gone on, or may yet meet them at another hub.
 TimePoint Meeting::State::deserted_at(const MeetingRoom& room) const {
-  if (room.only_hub) return kNever;
   if (std::ranges::any_of(room.ranks, [](const MeetingRank& rank) { return rank.link.value != 0; })) return kNever;
   return later(room.heard, std::max(config.join_timeout, 2 * config.link_grace));
 }

@@ -111,7 +111,6 @@ struct Meeting::State {
   void leave(MeetingRoom& room, RankId rank, const std::string& why);
   void closed(LinkId link);
   void tick();
-  [[nodiscard]] bool is_deserted(const MeetingRoom& room) const;
   [[nodiscard]] TimePoint judged_at(const MeetingRoom& room, std::uint32_t rank) const;
   [[nodiscard]] TimePoint deserted_at(const MeetingRoom& room) const;
   void send(LinkId link, wire::Message message, Payload payload = {});

@@ -292,10 +292,14 @@ TEST_F(MeetingTest, WhoLeavesIsNotWaitedFor) {
 TEST_F(MeetingTest, StrangersAreRefused) {
   wire::Enter enter{"day-run", 7, RankId(0), {"paris"}, {0}, 1, false, AcceptorId(1)};
   auto actions = world.hub(0)->step(world.now(), MeetingReceived{LinkId(900), enter, nullptr});
+  (void)world.hub(0)->step(world.now(), Closed{LinkId(900), {}});
   EXPECT_FALSE(world.hub(0)->knows(LinkId(900)));
   enter.swarm = "night-run";
   world.run_for(kSoon);
   actions = world.hub(0)->step(world.now(), MeetingReceived{LinkId(901), enter, nullptr});
+  EXPECT_TRUE(world.hub(0)->knows(LinkId(901))) << "what else comes by it is not for the coordinator of rounds";
+  EXPECT_TRUE(world.hub(0)->step(world.now(), MeetingReceived{LinkId(901), enter, nullptr}).empty());
+  (void)world.hub(0)->step(world.now(), Closed{LinkId(901), {}});
   EXPECT_FALSE(world.hub(0)->knows(LinkId(901)));
 }
 
