@@ -220,8 +220,9 @@ void Meeting::State::judge_quorum(MeetingRoom& room) {
 // They try another hub, where the others may be.
 void Meeting::State::dismiss(MeetingRoom& room, const std::string& why) {
   bool told = false;
+  room.epochs.leads = false;
   for (MeetingRank& rank : room.ranks) {
-    rank.entered = false;
+    rank.entered = rank.promised = false;
     if (rank.link.value == 0) continue;
     told = true;
     send(rank.link, wire::Notice{std::string(kMinority), why});
