@@ -59,6 +59,7 @@ class Run {
       end_faults();
       ask();
       world_.step();
+      if (std::exchange(fell_, false)) fall();
     }
     if (wrong_.empty() && !finished()) describe_unfinished();
     return wrong_;
@@ -194,7 +195,7 @@ class Run {
         world_.kill_hub(hub);
         if (prng_.chance(0.5) && !calm_) ends_.emplace_back(until, [this, hub] { world_.revive_hub(hub); });
         return;
-      case 10: return part(until);
+      case 10: armed_ = 1 + prng_.below(4); return;
       case 11: return part(until);
       case 12:
         if (prng_.chance(0.7)) return;
@@ -204,6 +205,26 @@ class Run {
         world_.block(rank, hub);
         return ends_.emplace_back(until, [this, rank, hub] { world_.unblock(rank, hub); }), void();
     }
+  }
+
+  // At the moment a rank is told something that matters its hub dies, and perhaps the rank with what it knows.
+  void fall() {
+    for (std::size_t hub = 0; hub + 1 < hubs_; ++hub) {
+      if (world_.hub(hub) != nullptr) {
+        world_.kill_hub(hub);
+        break;
+      }
+    }
+    if (hubs_ > 1 && prng_.chance(0.5)) world_.kill_rank(fell_at_);
+  }
+  void watch(std::uint32_t rank, const wire::Message& message) {
+    const bool kinds[] = {
+        false, std::holds_alternative<wire::Stands>(message), std::holds_alternative<wire::Outcome>(message),
+        std::holds_alternative<wire::ChosenEpoch>(message), std::holds_alternative<wire::AcceptEpoch>(message)};
+    if (!kinds[armed_]) return;
+    armed_ = 0;
+    fell_ = true;
+    fell_at_ = rank;
   }
 
   // A cut: some sites reach some hubs, the others the others.
@@ -249,6 +270,7 @@ class Run {
   }
 
   void told(std::uint32_t rank, const wire::Message& message) {
+    watch(rank, message);
     const wire::Epoch* epoch = nullptr;
     if (const auto* m = std::get_if<wire::ChosenEpoch>(&message)) epoch = &m->epoch;
     if (const auto* m = std::get_if<wire::Entered>(&message)) epoch = &m->chosen;
@@ -345,6 +367,9 @@ class Run {
   std::map<std::pair<std::size_t, std::uint64_t>, std::vector<Given>> given_;
   std::uint64_t times_given_ = 0;
   std::string wrong_;
+  std::uint64_t armed_ = 0;  // for a message of this kind
+  bool fell_ = false;
+  std::uint32_t fell_at_ = 0;
 };
 
 int run(std::uint64_t first, std::uint64_t count) {

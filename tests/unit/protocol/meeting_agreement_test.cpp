@@ -75,7 +75,8 @@ TEST(MeetingAgreement, AStepThatOneHasCompletedStandsForTheOthers) {
   sums.world.on_told = [&](std::uint32_t rank, const wire::Message& message) {
     if (std::holds_alternative<wire::Outcome>(message) && rank != 0) sums.world.rank(rank).deaf = true;
   };
-  sums.sum({0, 1, 2}, 1);  // they hold it, and hear no more
+  sums.sum({0, 1, 2}, 1,
+           std::chrono::seconds(2));  // they hold it, and hear no more; it must not time out at the next hub
   ASSERT_TRUE(sums.given({0}, 1, kSoon));
   EXPECT_FALSE(sums.given({1}, 1, kBeat));
   sums.world.on_told = nullptr;
