@@ -113,9 +113,14 @@ void Meeting::State::bring(MeetingRoom& room, RankId rank, const wire::Bring& me
     if (!step.decided->error.empty()) return;  // it was told before it came
     return answer(room, *group, message.step, *member);
   }
-  const bool limited = message.timeout_ms != 0;
-  step.parts[*member] = {message, part, now,
-                         limited ? later(now, std::chrono::milliseconds(message.timeout_ms)) : kNever};
+  MeetingPart brought{message, part, now, kNever};
+  if (message.timeout_ms != 0) brought.deadline = later(now, std::chrono::milliseconds(message.timeout_ms));
+  const auto [place, fresh] = step.parts.try_emplace(*member, brought);
+  if (!fresh) {  // its link has fallen since; its time goes on
+    brought.since = place->second.since;
+    brought.deadline = std::min(brought.deadline, place->second.deadline);
+    place->second = std::move(brought);
+  }
   tell_seeker(room, *group);
   compare_with_twin(room, *group, message.step, *member);
   settle(room, *group, message.step);
