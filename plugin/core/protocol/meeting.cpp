@@ -1,4 +1,4 @@
-// Who is in the meeting: links, ranks that are silent, ranks that are gone.
+// Who is in the meeting: rooms, links and what the ranks that come by them remember.
 #include "core/protocol/meeting.h"
 
 #include <algorithm>
@@ -24,19 +24,28 @@ std::optional<std::uint32_t> member_of(const MeetingGroup& group, RankId rank) {
   return static_cast<std::uint32_t>(found - group.members.begin());
 }
 
+std::string left_out_in_words(const MeetingRoom& room, RankId rank) {
+  const MeetingRank& each = room.ranks[rank.value];
+  return rank_in_words(room, rank) +
+         " was left out of its world's collectives: " + (each.left ? "it had left" : each.gone) +
+         "; the others go on without it, so start it again as a new process";
+}
+
 Meeting::Meeting(MeetingConfig config) : state_(std::make_unique<State>()) { state_->config = std::move(config); }
 Meeting::~Meeting() = default;
 Meeting::Meeting(Meeting&&) noexcept = default;
 Meeting& Meeting::operator=(Meeting&&) noexcept = default;
 
-bool Meeting::knows(LinkId link) const { return state_->links.contains(link); }
+bool Meeting::knows(LinkId link) const { return state_->links.contains(link) || state_->hung_up.contains(link); }
 
 std::vector<std::string> Meeting::present() const {
   std::vector<std::string> names;
   for (const auto& [world, room] : state_->rooms) {
     for (std::uint32_t rank = 0; rank < room.ranks.size(); ++rank) {
       const MeetingRank& each = room.ranks[rank];
-      if (each.entered && !each.away()) names.push_back(rank_in_words(room, RankId(rank)));
+      if (each.entered && !each.away() && !room.suspects.contains(rank)) {
+        names.push_back(rank_in_words(room, RankId(rank)));
+      }
     }
   }
   return names;
@@ -48,7 +57,6 @@ std::size_t Meeting::bytes_held() const {
     for (const auto& [id, group] : room.groups) {
       for (const auto& [number, step] : group.steps) {
         for (const auto& [member, part] : step.parts) bytes += part.payload.bytes;
-        for (const auto& [member, payload] : step.loose) bytes += payload.bytes;
       }
     }
   }
@@ -70,18 +78,13 @@ std::vector<MeetingAction> Meeting::step(TimePoint now, const MeetingEvent& even
 TimePoint Meeting::next_deadline() const {
   TimePoint next = kNever;
   for (const auto& [world, room] : state_->rooms) {
-    for (const MeetingRank& rank : room.ranks) {
-      if (rank.away()) continue;
-      const TimePoint limit = rank.entered ? later(rank.heard, state_->config.link_grace) : room.unseen;
-      if (limit > state_->now) {
-        next = std::min(next, limit);
-      } else if (room.minority.empty()) {  // a minority leaves nobody out: it looks again when something comes
-        next = std::min(next, room.hold == kNever ? limit : room.hold);
-      }
+    next = std::min(next, state_->deserted_at(room));
+    for (std::uint32_t rank = 0; rank < room.ranks.size(); ++rank) {
+      next = std::min(next, state_->judged_at(room, rank));
     }
     for (const auto& [id, group] : room.groups) {
       for (const auto& [number, step] : group.steps) {
-        if (step.complete) continue;
+        if (step.decided || step.late) continue;
         for (const auto& [member, part] : step.parts) next = std::min(next, part.deadline);
       }
     }
@@ -100,38 +103,52 @@ void Meeting::State::note(Note::Level level, const char* event, std::string text
 void Meeting::State::refuse(LinkId link, const std::string& why) {
   note(Note::Level::kWarning, "refused", "the meeting refuses a rank: " + why);
   send(link, wire::Refuse{why});
+  hang_up(link, why);
+}
+
+// What is on its way by it is no longer heard: its rank may have entered by another link since.
+void Meeting::State::hang_up(LinkId link, const std::string& why) {
+  if (link.value == 0) return;
+  if (const auto found = links.find(link); found != links.end()) {
+    MeetingRank& rank = rooms.at(found->second.first).ranks[found->second.second.value];
+    rank.link = {};
+    rank.in = false;
+    links.erase(found);
+  }
+  hung_up.insert(link);
   actions.emplace_back(Hangup{link, why});
 }
 
 void Meeting::State::received(const MeetingReceived& event) {
+  if (hung_up.contains(event.link)) return;
   if (const auto* message = std::get_if<wire::Enter>(&event.message)) return enter(event.link, *message);
   const auto found = links.find(event.link);
-  if (found == links.end()) return;  // it was refused, or has entered anew by another link
+  if (found == links.end()) return;
   const RankId rank = found->second.second;
   MeetingRoom& room = rooms.at(found->second.first);
-  room.ranks[rank.value].heard = now;
+  room.ranks[rank.value].heard = room.heard = now;
   if (const auto* beat = std::get_if<wire::Heartbeat>(&event.message)) {
     if (!beat->reply) send(event.link, wire::Heartbeat{beat->sequence, true});
     return;
   }
-  if (const auto* m = std::get_if<wire::Assemble>(&event.message)) return assemble(room, rank, *m);
-  if (const auto* m = std::get_if<wire::Disband>(&event.message)) return disband(room, rank, *m);
-  if (const auto* m = std::get_if<wire::Bring>(&event.message)) return bring(room, rank, *m, event.payload);
-  if (const auto* m = std::get_if<wire::Piece>(&event.message)) return piece(room, rank, *m, event.payload);
-  if (const auto* m = std::get_if<wire::Outcome>(&event.message)) return recalled(room, rank, *m);
-  if (const auto* m = std::get_if<wire::Taken>(&event.message)) return taken(room, rank, *m);
-  if (const auto* m = std::get_if<wire::Seek>(&event.message)) return seek(room, rank, *m);
-  if (const auto* m = std::get_if<wire::Leave>(&event.message)) {
-    links.erase(found);
-    actions.emplace_back(Hangup{event.link, "its rank has left"});
-    return leave(room, rank, m->reason);
+  if (const auto* m = std::get_if<wire::Leave>(&event.message)) return leave(room, rank, m->reason);
+  if (const auto* m = std::get_if<wire::AcceptedEpoch>(&event.message)) return accepted(room, rank, *m);
+  const bool in = room.ranks[rank.value].in;  // else it was said to an older ballot, and will be said again
+  if (const auto* m = std::get_if<wire::Assemble>(&event.message)) return in ? assemble(room, rank, *m) : void();
+  if (const auto* m = std::get_if<wire::Disband>(&event.message)) return in ? disband(room, rank, *m) : void();
+  if (const auto* m = std::get_if<wire::Bring>(&event.message)) {
+    return in ? bring(room, rank, *m, event.payload) : void();
   }
+  if (const auto* m = std::get_if<wire::Taken>(&event.message)) return in ? taken(room, rank, *m) : void();
+  if (const auto* m = std::get_if<wire::Seek>(&event.message)) return in ? seek(room, rank, *m) : void();
   refuse(event.link, "expected a message of the meeting, got one of another kind");
 }
 
-void Meeting::State::enter(LinkId link, const wire::Enter& message) {
+// The room of this world, or null when this rank is refused.
+MeetingRoom* Meeting::State::room_for(LinkId link, const wire::Enter& message) {
   if (message.swarm != config.swarm) {
-    return refuse(link, "this is the swarm " + config.swarm + ", you look for " + message.swarm + " (COLLAB_RUN)");
+    refuse(link, "this is the swarm " + config.swarm + ", you look for " + message.swarm + " (COLLAB_RUN)");
+    return nullptr;
   }
   const auto [place, fresh] = rooms.try_emplace(message.world);
   MeetingRoom& room = place->second;
@@ -140,64 +157,113 @@ void Meeting::State::enter(LinkId link, const wire::Enter& message) {
     room.site_of = message.site_of;
     room.ranks.resize(message.site_of.size());
     room.only_hub = message.candidates == 1;
-    room.unseen = later(now, std::max(config.join_timeout, config.link_grace));
-  } else if (room.sites != message.sites || room.site_of != message.site_of) {
-    return refuse(link, "the ranks of this world are " + std::to_string(room.site_of.size()) + " at " +
-                            join_words(room.sites) + "; you say " + std::to_string(message.site_of.size()) + " at " +
-                            join_words(message.sites));
+    room.epochs.ballot = {++rooms_begun, config.hub};  // a ballot is never used for two rooms
+    gather(room, message.returning);
   }
+  const std::string why = why_refused(room, message);
+  if (why.empty()) return &room;
+  refuse(link, why);
+  return nullptr;
+}
+
+std::string Meeting::State::why_refused(const MeetingRoom& room, const wire::Enter& message) const {
+  if (room.sites != message.sites || room.site_of != message.site_of) {
+    return "the ranks of this world are " + std::to_string(room.site_of.size()) + " at " + join_words(room.sites) +
+           "; you say " + std::to_string(message.site_of.size()) + " at " + join_words(message.sites);
+  }
+  const MeetingRank& rank = room.ranks[message.rank.value];
+  if (rank.away()) return left_out_in_words(room, message.rank);
+  if (rank.acceptor.value != 0 && rank.acceptor != message.acceptor) {
+    return rank_in_words(room, message.rank) +
+           " has been in its world's collectives as another process, whose memory is lost; the world cannot take a new "
+           "one in its place, so start a new world";
+  }
+  const wire::Epoch& mine = room.epochs.chosen;
+  const wire::Epoch& other = message.chosen;
+  const wire::Epoch& newer = other.number > mine.number ? other : mine;
+  const wire::Epoch& older = other.number > mine.number ? mine : other;
+  const bool in_world = newer.gone.empty() || newer.gone.back().value < room.ranks.size();
+  const bool chained = std::ranges::includes(newer.gone, older.gone) && (newer.number != older.number || mine == other);
+  if (in_world && chained) return "";
+  return rank_in_words(room, message.rank) +
+         " has gone on with others of its world, apart from those who are here: they have left each other out for good";
+}
+
+// Nobody is here: the others may take as long to come as for the first time.
+void Meeting::State::gather(MeetingRoom& room, bool returning) {
   // They looked for the old hub up to the grace, and need as long again when it does not answer at all.
+  room.unseen = later(now, returning ? 2 * config.link_grace : std::max(config.join_timeout, config.link_grace));
+  for (MeetingRank& rank : room.ranks) rank.entered = false;
+  room.suspects.clear();
+}
+
+void Meeting::State::enter(LinkId link, const wire::Enter& message) {
+  MeetingRoom* const found = room_for(link, message);
+  if (found == nullptr) return;
+  MeetingRoom& room = *found;
+  const bool empty = std::ranges::none_of(room.ranks, [](const MeetingRank& rank) { return rank.link.value != 0; });
+  if (empty && !room.only_hub) gather(room, message.returning);
   if (message.returning) room.unseen = std::min(room.unseen, later(now, 2 * config.link_grace));
+  if (message.promised > room.epochs.ballot) raise(room, message.promised.term);
   MeetingRank& rank = room.ranks[message.rank.value];
-  for (const RankId gone : message.gone) {
-    if (gone.value < room.ranks.size()) mark_gone(room, gone, "an earlier hub has left it out");
-  }
-  if (!message.gone.empty()) recheck(room);
-  if (rank.away()) {
-    return refuse(link, rank_in_words(room, message.rank) +
-                            " was left out of its world's collectives: " + (rank.left ? "it had left" : rank.gone) +
-                            "; the others go on without it, so start it again as a new process");
-  }
-  if (rank.link.value != 0 && rank.link != link) {
-    links.erase(rank.link);
-    actions.emplace_back(Hangup{rank.link, "its rank has entered by another link"});
-  }
+  if (rank.link != link) hang_up(rank.link, "its rank has entered by another link");
+  if (rank.link != link) rank.asked = false;
   rank.link = link;
-  rank.heard = now;
+  rank.acceptor = message.acceptor;
+  rank.heard = room.heard = now;
   rank.entered = true;
+  rank.in = false;
   links[link] = {message.world, message.rank};
-  const auto in_ms = [](Duration time) {
-    return static_cast<std::uint32_t>(std::min<std::int64_t>(time.count() / 1000, 24 * 3600 * 1000));
+  note_memory(room, message);
+  rank.promised = room.only_hub || message.promised == room.epochs.ballot;
+  if (!rank.promised && !std::exchange(rank.asked, true)) send(link, wire::PrepareWorld{room.epochs.ballot});
+  if (rank.promised && room.epochs.proposal) {
+    send(link, wire::AcceptEpoch{room.epochs.ballot, *room.epochs.proposal});
+  }
+  advance(room);
+}
+
+// What it says as an acceptor.
+void Meeting::State::note_memory(MeetingRoom& room, const wire::Enter& message) {
+  MeetingRank& rank = room.ranks[message.rank.value];
+  rank.completed.clear();
+  rank.held.clear();
+  for (const wire::Completed& each : message.completed) {
+    rank.completed[each.group] = each.steps;
+    room.stood[each.group] = std::max(room.stood[each.group], each.steps);
+  }
+  for (const wire::Held& each : message.held) rank.held[each.group][each.step] = each.ballot;
+  rank.closed = {message.closed.begin(), message.closed.end()};
+  MeetingRegister& epochs = room.epochs;
+  const auto older = [](const wire::Epoch& a, const wire::Ballot& under_a, const wire::Epoch& b,
+                        const wire::Ballot& under_b) {
+    return std::pair(a.number, under_a) < std::pair(b.number, under_b);
   };
-  send(link, wire::Entered{in_ms(config.heartbeat), in_ms(config.link_grace)});
+  if (older(epochs.reported, epochs.reported_under, message.accepted, message.accepted_under)) {
+    epochs.reported_under = message.accepted_under;
+    epochs.reported = message.accepted;
+  }
+  if (message.chosen.number > epochs.chosen.number) choose(room, message.chosen);
 }
 
 void Meeting::State::leave(MeetingRoom& room, RankId rank, const std::string& why) {
+  hang_up(room.ranks[rank.value].link, "its rank has left");
   room.ranks[rank.value].left = true;
-  room.ranks[rank.value].link = {};
   note(Note::Level::kDebug, "meeting", rank_in_words(room, rank) + " has left: " + why);
   recheck(room);
+  advance(room);
   const bool over = std::all_of(room.ranks.begin(), room.ranks.end(),
                                 [](const MeetingRank& each) { return each.away() || !each.entered; });
   if (over) std::erase_if(rooms, [&](const auto& entry) { return &entry.second == &room; });
 }
 
-void Meeting::State::mark_gone(MeetingRoom& room, RankId rank, const std::string& why) {
-  MeetingRank& each = room.ranks[rank.value];
-  if (each.away()) return;
-  each.gone = why;
-  if (each.link.value != 0) {
-    links.erase(each.link);
-    actions.emplace_back(Hangup{each.link, why});
-    each.link = {};
-  }
-  note(Note::Level::kWarning, "meeting", rank_in_words(room, rank) + " is gone from the world's collectives: " + why);
-}
-
 void Meeting::State::closed(LinkId link) {
+  hung_up.erase(link);
   const auto found = links.find(link);
   if (found == links.end()) return;
-  rooms.at(found->second.first).ranks[found->second.second.value].link = {};
+  MeetingRank& rank = rooms.at(found->second.first).ranks[found->second.second.value];
+  rank.link = {};
+  rank.in = false;
   links.erase(found);
 }
 
@@ -205,51 +271,17 @@ void Meeting::State::tick() {
   std::vector<std::uint64_t> worlds;
   for (const auto& [world, room] : rooms) worlds.push_back(world);
   for (const std::uint64_t world : worlds) {
-    look_for_silent(rooms.at(world));
-    time_out(rooms.at(world));
-    const auto living = [](const MeetingRank& rank) { return rank.entered && !rank.away(); };
-    if (std::ranges::none_of(rooms.at(world).ranks, living)) rooms.erase(world);
+    judge_silent(rooms.at(world));
+    recheck(rooms.at(world));
+    note_late(rooms.at(world));
+    if (now >= deserted_at(rooms.at(world))) rooms.erase(world);
   }
 }
 
-void Meeting::State::look_for_silent(MeetingRoom& room) {
-  std::vector<RankId> silent;
-  std::set<std::uint32_t> here;
-  std::set<std::uint32_t> lost;
-  bool others_falter = false;  // silent, too, within a heartbeat
-  for (std::uint32_t i = 0; i < room.ranks.size(); ++i) {
-    const MeetingRank& rank = room.ranks[i];
-    if (rank.away()) continue;
-    const TimePoint limit = rank.entered ? later(rank.heard, config.link_grace) : room.unseen;
-    if (now >= limit) {
-      silent.emplace_back(i);
-      lost.insert(room.site_of[i]);
-    } else {
-      here.insert(room.site_of[i]);
-      others_falter = others_falter || (rank.entered && later(now, config.heartbeat) >= limit);
-    }
-  }
-  if (silent.empty()) room.hold = kNever;
-  if (!silent.empty() && others_falter && room.hold == kNever) room.hold = later(now, config.heartbeat);
-  if (room.hold != kNever && now < room.hold) return;
-  room.hold = kNever;
-  std::erase_if(lost, [&](std::uint32_t site) { return here.contains(site); });
-  const std::string before = std::exchange(room.minority, "");
-  if (silent.empty()) return;
-  // With another hub to go to, the others may be there.
-  if (!room.only_hub && 2 * here.size() < here.size() + lost.size()) {
-    room.minority = "only " + std::to_string(here.size()) + " of " + std::to_string(here.size() + lost.size()) +
-                    " sites can reach this coordinator, so the others may go on elsewhere";
-    if (before != room.minority) note(Note::Level::kWarning, "meeting", room.minority);
-    return recheck(room);
-  }
-  for (const RankId rank : silent) {
-    const bool came = room.ranks[rank.value].entered;
-    mark_gone(room, rank,
-              came ? "nothing heard from it for " + in_seconds(config.link_grace) + " (COLLAB_LINK_GRACE)"
-                   : std::string("it has never come to this coordinator"));
-  }
-  recheck(room);
+// Who comes late is to be told that the others have gone on, or may yet meet them at another hub.
+TimePoint Meeting::State::deserted_at(const MeetingRoom& room) const {
+  if (std::ranges::any_of(room.ranks, [](const MeetingRank& rank) { return rank.link.value != 0; })) return kNever;
+  return later(room.heard, std::max(config.join_timeout, 2 * config.link_grace));
 }
 
 }  // namespace collab::protocol

@@ -4,16 +4,21 @@
 // One primitive: a numbered step within a group. Every living member brings its part; the hub compares what they say
 // they are doing and gives each the parts it wants.
 //
-//            Bring of some                Bring of all living, alike
-//   (none) ---------------> collecting ------------------------------> complete --Taken by all living--> (forgotten)
-//                               |  ^                                      ^
-//          a member is a step   |  | nobody alive holds it                | recalled: the same outcome again
-//          further (successor)  v  |                                      |
-//                            recalling ------------------------------------
-//   A difference, a time-out or a member that is needed and gone completes a step with an error, the same for all.
+//            Bring of some                Bring of all living, alike            Taken by all living
+//   (none) ---------------> collecting ------------------------------> decided --------------------> it stands: Stands
+//                               |                                         ^
+//                               +--- a difference, a time-out, a member --+     with one hub it stands when decided
+//                                    that is needed and gone: an error
 //
-// A rank is gone when nothing has been heard from it for the link grace; for good, in this world. Steps that are never
-// completed differently: a member that completed one keeps it until the next, and a successor asks for it.
+// Two things are agreed on between hubs that succeed each other, with the ranks as acceptors in memory (Paxos; the
+// argument is in plugin/PROTOCOL.md, "The meeting"):
+//   - who is gone, a chain of memberships (meeting_register.cpp). A site counts by its lowest rank that is not gone;
+//   more
+//     than half of a membership choose the next one. With one hub the hub decides alone.
+//   - a step's outcome: it stands when all members that are not gone hold it under one ballot, so one that does not
+//     proves that none stands (meeting_outcomes.cpp).
+// A rank is silent when nothing has been heard from it for the link grace; gone, for good, when the next membership is
+// chosen without it.
 // Pure: no socket, thread, clock or random source. Threads: one caller at a time. Ownership: its own state; payloads
 // are shared until every living member has taken the step.
 #pragma once
@@ -31,6 +36,7 @@ struct MeetingConfig {
   Duration heartbeat{1'000'000};
   Duration link_grace{60'000'000};
   Duration join_timeout{300'000'000};  // ranks that have never come are waited for as long
+  std::uint64_t hub = 1;               // drawn at random by its process: no two ballots are the same
 };
 
 class Meeting {

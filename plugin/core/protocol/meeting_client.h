@@ -1,12 +1,16 @@
 // A rank's side of a meeting (meeting.h): one link to the hub, one step at a time in each group.
 //
 //   (not begun) --MeetingBegin--> dialling --> entering --Entered--> in
-//                                   ^  ^_________|__lost______________|     lost: closed, or silent for the grace
-//                                   |            two dials in a row come to nothing: the next candidate
-//                                   +--- nobody answers within the grace (twice, with several candidates): broken
+//                                   ^  ^_________|__lost______________|     lost: closed, silent, or sent away with
+//                                   others |            ^______PrepareWorld__|     that are too few: then the next
+//                                   candidate, as |                                       after two dials in a row that
+//                                   come to nothing
+//                                   +--- nobody leads within the grace (twice, with several candidates): broken
 //
-// What is under way is said again to the next hub; with several candidates the last completed step is kept for it.
-// Pure: no socket, thread, clock or random source. Threads: one caller at a time. Ownership: its own state.
+// It is an acceptor: of the memberships of its world (who is gone), and of the outcomes of its groups' steps, which it
+// holds until it is told that they stand. It remembers in memory: a process that has died is gone for good. Its own
+// part of what is under way is kept and brought again to the next hub. Pure: no socket, thread, clock or random source.
+// Threads: one caller at a time. Ownership: its own state.
 #pragma once
 
 #include <memory>
@@ -18,7 +22,7 @@
 namespace collab::protocol {
 
 struct MeetingClientConfig {
-  wire::Enter self;               // `candidates` as in `hubs`; `returning` and `gone` are filled in here
+  wire::Enter self;               // `candidates` and what it remembers are filled in here
   std::vector<std::string> hubs;  // addresses, for messages; DialHub gives an index into it
   Duration heartbeat{1'000'000};
   Duration link_grace{60'000'000};

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/protocol/meeting.h"
+#include "core/protocol/quorum.h"
 
 namespace collab::protocol {
 
@@ -23,13 +24,9 @@ struct MeetingPart {
 };
 
 struct MeetingStep {
-  std::uint64_t number = 0;
   std::map<std::uint32_t, MeetingPart> parts;  // by member
-  std::map<std::uint32_t, Payload> loose;      // parts of members that are gone, from one that was given them
-  std::set<std::uint32_t> asked;               // members that have completed it, to whom a Recall went
-  std::set<std::uint32_t> awaited;             // those of them that have not answered
-  std::optional<wire::Outcome> decided;        // here, or by an earlier hub
-  bool complete = false;                       // it can be answered
+  std::optional<wire::Outcome> decided;        // under the room's ballot
+  bool late = false;                           // past a deadline, and not to be ended yet
 };
 
 struct MeetingGroup {
@@ -37,19 +34,36 @@ struct MeetingGroup {
   std::vector<RankId> members;
   GroupId parent;
   std::uint32_t tag = 0;
-  std::map<std::uint32_t, std::uint64_t> completed;  // by member, once it has assembled
-  std::set<std::uint32_t> disbanded;
+  std::set<std::uint32_t> assembled;  // members that have opened it
   std::map<std::uint64_t, MeetingStep> steps;
   std::string given_up;  // why every step of it fails; empty: it goes on
 };
 
 struct MeetingRank {
-  LinkId link{};  // 0: none now
+  AcceptorId acceptor{};  // the process; 0: it has never come
+  LinkId link{};          // 0: none now
   TimePoint heard{};
-  bool entered = false;
+  bool entered = false;   // since this hub waits for the ranks of its world
+  bool asked = false;     // on this link, for the ballot
+  bool promised = false;  // the ballot
+  bool in = false;        // it was told Entered under the ballot, on this link: what it said below counts
   bool left = false;
   std::string gone;  // why; empty: it is not
+  std::map<GroupId, std::uint64_t> completed;
+  std::map<GroupId, std::map<std::uint64_t, wire::Ballot>> held;  // by step
+  std::set<GroupId> closed;
   [[nodiscard]] bool away() const { return left || !gone.empty(); }
+};
+
+// Who is gone: the proposer's side of a chain of memberships, each decided by the one before.
+struct MeetingRegister {
+  wire::Ballot ballot;
+  wire::Epoch chosen;           // the newest that is known
+  wire::Ballot reported_under;  // the newest ballot under which an acceptor has accepted `reported`; no term: none
+  wire::Epoch reported;
+  std::optional<wire::Epoch> proposal;  // under the ballot, after `chosen`
+  std::set<std::uint32_t> accepted_by;
+  bool leads = false;  // enough have promised the ballot, and what older ones may have chosen is chosen
 };
 
 // One world.
@@ -58,56 +72,103 @@ struct MeetingRoom {
   std::vector<std::uint32_t> site_of;
   std::vector<MeetingRank> ranks;
   std::map<GroupId, MeetingGroup> groups;
+  std::map<GroupId, std::uint64_t> stood;  // the newest step of a group that is known to stand
   std::set<std::pair<RankId, std::pair<GroupId, std::uint32_t>>> seeks;  // who looks for a sender, in (group, tag)
-  bool only_hub = true;
-  std::string minority;       // why it may not go on without those that are gone; empty: it may
-  TimePoint hold = kNever;    // others may have fallen silent with the first: until then nobody is left out
-  TimePoint unseen = kNever;  // ranks that have not come by then are gone
+  MeetingRegister epochs;
+  bool only_hub = true;              // it decides alone, at once
+  std::set<std::uint32_t> suspects;  // silent, and judged together
+  TimePoint hold = kNever;           // others may have fallen silent with the first: until then nobody is judged
+  TimePoint unseen = kNever;         // ranks that have not come by then are silent
+  TimePoint heard{};                 // of any of its ranks
+};
+
+// How a step stands that this hub has not decided.
+enum class Standing : std::uint8_t {
+  kOpen,     // a member that is here does not hold it: no outcome of it stands
+  kUnknown,  // all that are here hold it, others are still to come
+  kHeld,     // all hold the same: it stands
+  kStood,    // a member has completed it
 };
 
 struct Meeting::State {
   MeetingConfig config;
   TimePoint now{};
+  std::uint64_t rooms_begun = 0;
   std::map<std::uint64_t, MeetingRoom> rooms;
   std::map<LinkId, std::pair<std::uint64_t, RankId>> links;
+  std::set<LinkId> hung_up;  // until they are closed
   std::vector<MeetingAction> actions;
 
   // ---- meeting.cpp: who is there
   void received(const MeetingReceived& event);
   void enter(LinkId link, const wire::Enter& message);
+  MeetingRoom* room_for(LinkId link, const wire::Enter& message);
+  [[nodiscard]] std::string why_refused(const MeetingRoom& room, const wire::Enter& message) const;
+  void gather(MeetingRoom& room, bool returning);
+  void note_memory(MeetingRoom& room, const wire::Enter& message);
   void refuse(LinkId link, const std::string& why);
+  void hang_up(LinkId link, const std::string& why);
   void leave(MeetingRoom& room, RankId rank, const std::string& why);
-  void mark_gone(MeetingRoom& room, RankId rank, const std::string& why);
   void closed(LinkId link);
   void tick();
-  void look_for_silent(MeetingRoom& room);
+  [[nodiscard]] TimePoint judged_at(const MeetingRoom& room, std::uint32_t rank) const;
+  [[nodiscard]] TimePoint deserted_at(const MeetingRoom& room) const;
   void send(LinkId link, wire::Message message, Payload payload = {});
   void note(Note::Level level, const char* event, std::string text);
+
+  // ---- meeting_register.cpp: who is gone
+  void raise(MeetingRoom& room, std::uint64_t term);
+  void advance(MeetingRoom& room);
+  void admit(MeetingRoom& room);
+  void propose(MeetingRoom& room, const wire::Epoch& epoch);
+  void accepted(MeetingRoom& room, RankId rank, const wire::AcceptedEpoch& message);
+  void choose(MeetingRoom& room, const wire::Epoch& epoch);
+  void mark_gone(MeetingRoom& room, RankId rank, const std::string& why);
+  void judge_silent(MeetingRoom& room);
+  void judge_quorum(MeetingRoom& room);
+  void dismiss(MeetingRoom& room, const std::string& why);
+  [[nodiscard]] bool is_promised(const MeetingRoom& room) const;
+  [[nodiscard]] bool is_accepted(const MeetingRoom& room) const;
+  [[nodiscard]] std::vector<wire::Voter> missing(const MeetingRoom& room) const;
+  [[nodiscard]] bool is_lone(const MeetingRoom& room) const;
+  [[nodiscard]] bool is_silent(const MeetingRoom& room, std::uint32_t rank) const;
+  [[nodiscard]] wire::Epoch next_epoch(const MeetingRoom& room) const;
 
   // ---- meeting_steps.cpp: what they do together
   void assemble(MeetingRoom& room, RankId rank, const wire::Assemble& message);
   void disband(MeetingRoom& room, RankId rank, const wire::Disband& message);
   void bring(MeetingRoom& room, RankId rank, const wire::Bring& message, const BufferPtr& payload);
-  void piece(MeetingRoom& room, RankId rank, const wire::Piece& message, const BufferPtr& payload);
-  void recalled(MeetingRoom& room, RankId rank, const wire::Outcome& message);
   void taken(MeetingRoom& room, RankId rank, const wire::Taken& message);
   void seek(MeetingRoom& room, RankId rank, const wire::Seek& message);
-  void recheck(MeetingRoom& room);  // somebody is gone
-  void time_out(MeetingRoom& room);
-
-  void compare_with_twin(MeetingRoom& room, MeetingGroup& group, MeetingStep& step, std::uint32_t member);
+  void compare_with_twin(MeetingRoom& room, MeetingGroup& group, std::uint64_t number, std::uint32_t member);
   void give_up(MeetingRoom& room, MeetingGroup& group, const std::string& why);
-  void recall(MeetingRoom& room, MeetingGroup& group, MeetingStep& step);
-  void settle(MeetingRoom& room, MeetingGroup& group, MeetingStep& step);
-  void decide(MeetingRoom& room, MeetingGroup& group, MeetingStep& step, wire::Outcome outcome);
-  void fail(MeetingRoom& room, MeetingGroup& group, MeetingStep& step, std::string error);
-  void answer(MeetingRoom& room, MeetingGroup& group, MeetingStep& step, std::uint32_t member);
-  void forget_taken(MeetingRoom& room, MeetingGroup& group);
   void tell_seeker(MeetingRoom& room, const MeetingGroup& pair);
+
+  // ---- meeting_outcomes.cpp: how a step ends
+  void catch_up(MeetingRoom& room, RankId rank);  // it is in
+  void catch_up(MeetingRoom& room, MeetingGroup& group);
+  void recheck(MeetingRoom& room);  // somebody is gone, or time has passed
+  void settle_all(MeetingRoom& room, MeetingGroup& group);
+  void settle(MeetingRoom& room, MeetingGroup& group, std::uint64_t number);
+  void try_to_decide(MeetingRoom& room, MeetingGroup& group, std::uint64_t number);
+  void time_out(MeetingRoom& room, MeetingGroup& group, std::uint64_t number);
+  void note_late(MeetingRoom& room);
+  void decide(MeetingRoom& room, MeetingGroup& group, std::uint64_t number, wire::Outcome outcome);
+  void fail(MeetingRoom& room, MeetingGroup& group, std::uint64_t number, std::string error);
+  void answer(MeetingRoom& room, MeetingGroup& group, std::uint64_t number, std::uint32_t member);
+  void conclude(MeetingRoom& room, MeetingGroup& group, std::uint64_t number);
+  void stand(MeetingRoom& room, MeetingGroup& group, std::uint64_t number);
+  void pass_on(MeetingRoom& room, MeetingGroup& group, std::uint64_t number);
 };
 
 [[nodiscard]] std::string rank_in_words(const MeetingRoom& room, RankId rank);
+[[nodiscard]] std::string left_out_in_words(const MeetingRoom& room, RankId rank);
+[[nodiscard]] std::string call_in_words(const wire::Bring& bring);
+[[nodiscard]] std::string differ(const MeetingRoom& room, RankId a, const wire::Bring& in_a, RankId b,
+                                 const wire::Bring& in_b);
 [[nodiscard]] MeetingGroup* group_of(MeetingRoom& room, GroupId id);
 [[nodiscard]] std::optional<std::uint32_t> member_of(const MeetingGroup& group, RankId rank);
+[[nodiscard]] bool is_away(const MeetingRoom& room, const MeetingGroup& group, std::uint32_t member);
+[[nodiscard]] std::uint64_t completed_by(const MeetingRoom& room, const MeetingGroup& group, std::uint32_t member);
 
 }  // namespace collab::protocol

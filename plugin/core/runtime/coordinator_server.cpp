@@ -16,6 +16,7 @@
 #include "core/runtime/events_file.h"
 #include "core/runtime/mailbox.h"
 #include "core/runtime/payload_buffer.h"
+#include "core/runtime/record_store.h"
 #include "core/wire/encoding.h"
 
 namespace collab {
@@ -49,7 +50,8 @@ constexpr Duration kProbeLimit = std::chrono::seconds(5);
   return {.swarm = config.run,
           .heartbeat = config.heartbeat,
           .link_grace = config.link_grace,
-          .join_timeout = config.join_timeout};
+          .join_timeout = config.join_timeout,
+          .hub = fresh_acceptor().value};
 }
 
 // Two machines share the port: the coordinator of rounds, and the hub of the ranks' collectives. A link belongs to

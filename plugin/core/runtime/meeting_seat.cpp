@@ -6,6 +6,7 @@
 
 #include "core/base/log.h"
 #include "core/runtime/payload_buffer.h"
+#include "core/runtime/record_store.h"
 #include "core/wire/encoding.h"
 
 namespace collab {
@@ -23,7 +24,7 @@ constexpr std::chrono::seconds kLeaveLimit{3};
                    .site_of = options.site_of,
                    .candidates = 1,
                    .returning = false,
-                   .gone = {}},
+                   .acceptor = fresh_acceptor()},
           .hubs = options.hubs,
           .heartbeat = options.config.heartbeat,
           .link_grace = options.config.link_grace,

@@ -29,13 +29,13 @@ static_assert(kMaxBodyBytes <= 0xFFFF'FFFF);
 
 // A message's type on the wire is its place in Message, counted from 1.
 constexpr std::array<std::string_view, std::variant_size_v<Message>> kNames{
-    "Join",    "Adopted",     "Ready",          "Decline",        "Unreached", "Done",        "Leave",
-    "Welcome", "Refuse",      "Roster",         "Adopt",          "Form",      "Commit",      "Farewell",
-    "Hello",   "FetchAnchor", "AnchorMoved",    "Chunk",          "Heartbeat", "StatusQuery", "StatusReport",
-    "Recess",  "Prepare",     "Promise",        "Parted",         "Enter",     "Assemble",    "Disband",
-    "Bring",   "Taken",       "Seek",           "Entered",        "Recall",    "Found",       "Piece",
-    "Outcome", "Notice",      "FetchOptimizer", "OptimizerState", "Hold",      "Accept",      "Accepted",
-    "Inquire", "Leads",       "Forget"};
+    "Join",    "Adopted",     "Ready",          "Decline",        "Unreached",   "Done",          "Leave",
+    "Welcome", "Refuse",      "Roster",         "Adopt",          "Form",        "Commit",        "Farewell",
+    "Hello",   "FetchAnchor", "AnchorMoved",    "Chunk",          "Heartbeat",   "StatusQuery",   "StatusReport",
+    "Recess",  "Prepare",     "Promise",        "Parted",         "Enter",       "Assemble",      "Disband",
+    "Bring",   "Taken",       "Seek",           "Entered",        "Stands",      "Found",         "Piece",
+    "Outcome", "Notice",      "FetchOptimizer", "OptimizerState", "Hold",        "Accept",        "Accepted",
+    "Inquire", "Leads",       "Forget",         "PrepareWorld",   "AcceptEpoch", "AcceptedEpoch", "ChosenEpoch"};
 static_assert(std::is_same_v<std::variant_alternative_t<0, Message>, Join>);
 static_assert(std::is_same_v<std::variant_alternative_t<11, Message>, Form>);
 static_assert(std::is_same_v<std::variant_alternative_t<17, Message>, Chunk>);
@@ -45,6 +45,7 @@ static_assert(std::is_same_v<std::variant_alternative_t<35, Message>, Outcome>);
 static_assert(std::is_same_v<std::variant_alternative_t<38, Message>, OptimizerState>);
 static_assert(std::is_same_v<std::variant_alternative_t<39, Message>, Hold>);
 static_assert(std::is_same_v<std::variant_alternative_t<44, Message>, Forget>);
+static_assert(std::is_same_v<std::variant_alternative_t<48, Message>, ChosenEpoch>);
 
 template <typename U>
 void store(std::span<std::byte> frame, std::size_t at, U value) {

@@ -27,9 +27,10 @@ inline constexpr std::uint64_t kMaxTerm = std::uint64_t{1} << 48;
 // How far a term may be above the newest that is known. Each election begins the next: so many never pass, and who lies
 // does not come near the highest.
 inline constexpr std::uint64_t kMaxTermStep = std::uint64_t{1} << 24;
-inline constexpr std::size_t kMaxSites = 4096;   // members, participants, contributors
-inline constexpr std::size_t kMaxSources = 64;   // of an anchor, in one Adopt
-inline constexpr std::size_t kMaxRanks = 65536;  // of a world or a group of the meeting
+inline constexpr std::size_t kMaxSites = 4096;    // members, participants, contributors
+inline constexpr std::size_t kMaxSources = 64;    // of an anchor, in one Adopt
+inline constexpr std::size_t kMaxRanks = 65536;   // of a world or a group of the meeting
+inline constexpr std::size_t kMaxGroups = 65536;  // of a world, pairs included
 inline constexpr std::size_t kMaxSlices = 4096;
 inline constexpr std::size_t kMaxProposals = 2;
 inline constexpr std::size_t kMaxRecent = 8;

@@ -13,6 +13,27 @@ namespace collab::wire {
 template <typename M, typename T>
 concept OfMeeting = std::same_as<std::remove_const_t<M>, T>;
 
+void fields(auto& io, OfMeeting<Ballot> auto& m) {
+  io.number("term", m.term);
+  io.number("hub", m.hub);
+}
+
+void fields(auto& io, OfMeeting<Epoch> auto& m) {
+  io.number("number", m.number);
+  io.list("gone", m.gone, kMaxRanks, 4, [&](auto& rank) { io.id("", rank); });
+}
+
+void fields(auto& io, OfMeeting<Completed> auto& m) {
+  io.id("group", m.group);
+  io.number("steps", m.steps);
+}
+
+void fields(auto& io, OfMeeting<Held> auto& m) {
+  io.id("group", m.group);
+  io.number("step", m.step);
+  io.part("ballot", m.ballot);
+}
+
 void fields(auto& io, OfMeeting<Enter> auto& m) {
   io.text("swarm", m.swarm, kMaxNameBytes);
   io.number("world", m.world);
@@ -21,13 +42,19 @@ void fields(auto& io, OfMeeting<Enter> auto& m) {
   io.list("site_of", m.site_of, kMaxRanks, 4, [&](auto& index) { io.number("", index, kMaxSites - 1); });
   io.number("candidates", m.candidates, kMaxSites);
   io.boolean("returning", m.returning);
-  io.list("gone", m.gone, kMaxRanks, 4, [&](auto& rank) { io.id("", rank); });
+  io.id("acceptor", m.acceptor);
+  io.part("promised", m.promised);
+  io.part("chosen", m.chosen);
+  io.part("accepted_under", m.accepted_under);
+  io.part("accepted", m.accepted);
+  io.list("completed", m.completed, kMaxGroups, 16, [&](auto& each) { fields(io, each); });
+  io.list("held", m.held, kMaxGroups, 32, [&](auto& each) { fields(io, each); });
+  io.list("closed", m.closed, kMaxGroups, 8, [&](auto& group) { io.id("", group); });
 }
 
 void fields(auto& io, OfMeeting<Assemble> auto& m) {
   io.id("group", m.group);
   io.list("members", m.members, kMaxRanks, 4, [&](auto& rank) { io.id("", rank); });
-  io.number("completed", m.completed);
   io.id("parent", m.parent);
   io.number("tag", m.tag);
 }
@@ -51,6 +78,7 @@ void fields(auto& io, OfMeeting<Bring> auto& m) {
 void fields(auto& io, OfMeeting<Taken> auto& m) {
   io.id("group", m.group);
   io.number("step", m.step);
+  io.part("ballot", m.ballot);
 }
 
 void fields(auto& io, OfMeeting<Seek> auto& m) {
@@ -61,9 +89,25 @@ void fields(auto& io, OfMeeting<Seek> auto& m) {
 void fields(auto& io, OfMeeting<Entered> auto& m) {
   io.number("heartbeat_ms", m.heartbeat_ms, kMaxIntervalMs);
   io.number("grace_ms", m.grace_ms, kMaxIntervalMs);
+  io.part("ballot", m.ballot);
+  io.part("chosen", m.chosen);
 }
 
-void fields(auto& io, OfMeeting<Recall> auto& m) {
+void fields(auto& io, OfMeeting<PrepareWorld> auto& m) { io.part("ballot", m.ballot); }
+
+void fields(auto& io, OfMeeting<AcceptEpoch> auto& m) {
+  io.part("ballot", m.ballot);
+  io.part("epoch", m.epoch);
+}
+
+void fields(auto& io, OfMeeting<AcceptedEpoch> auto& m) {
+  io.part("ballot", m.ballot);
+  io.number("number", m.number);
+}
+
+void fields(auto& io, OfMeeting<ChosenEpoch> auto& m) { io.part("epoch", m.epoch); }
+
+void fields(auto& io, OfMeeting<Stands> auto& m) {
   io.id("group", m.group);
   io.number("step", m.step);
 }
@@ -83,8 +127,9 @@ void fields(auto& io, OfMeeting<Piece> auto& m) {
 void fields(auto& io, OfMeeting<Outcome> auto& m) {
   io.id("group", m.group);
   io.number("step", m.step);
+  io.part("ballot", m.ballot);
+  io.boolean("stands", m.stands);
   io.list("absent", m.absent, kMaxRanks, 4, [&](auto& index) { io.number("", index, kMaxRanks - 1); });
-  io.list("gone", m.gone, kMaxRanks, 4, [&](auto& rank) { io.id("", rank); });
   io.sentence("error", m.error, kMaxReasonBytes);
 }
 

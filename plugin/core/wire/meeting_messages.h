@@ -3,6 +3,7 @@
 // Threads and ownership: plain values.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -11,9 +12,41 @@
 
 namespace collab::wire {
 
+// ---- parts of several messages --------------------------------------------------------------------
+
+// Under which a hub asks, of a world's ranks. The larger term wins; of one term the larger hub.
+struct Ballot {
+  std::uint64_t term = 0;  // 0: none
+  std::uint64_t hub = 0;   // drawn at random by the hub's process
+  auto operator<=>(const Ballot&) const = default;
+};
+
+// One membership of a world: everybody but these. They only grow from one epoch to the next.
+struct Epoch {
+  std::uint64_t number = 0;  // 0: everybody
+  std::vector<RankId> gone;  // ascending
+  bool operator==(const Epoch&) const = default;
+};
+
+// The steps of a group that are known to stand.
+struct Completed {
+  GroupId group;
+  std::uint64_t steps = 0;
+  bool operator==(const Completed&) const = default;
+};
+
+// "I hold an outcome of this step, given under this ballot."
+struct Held {
+  GroupId group;
+  std::uint64_t step = 0;
+  Ballot ballot;
+  bool operator==(const Held&) const = default;
+};
+
 // ---- rank -> hub ---------------------------------------------------------------------------------
 
-// First on a link of the meeting: who comes, and where the ranks of its world stand.
+// First on a link of the meeting: who comes, where the ranks of its world stand, and what it remembers as an acceptor.
+// With the hub's own ballot as `promised` it is a promise: nothing under an older one will be accepted.
 struct Enter {
   std::string swarm;                   // COLLAB_RUN: refuses a stranger's swarm
   std::uint64_t world = 0;             // drawn at random by the world's first rank
@@ -22,18 +55,24 @@ struct Enter {
   std::vector<std::uint32_t> site_of;  // index into `sites`, of every rank of the world
   std::uint32_t candidates = 1;        // how many hubs this rank may turn to
   bool returning = false;              // it was with a hub before: the others may take as long to find this one
-  std::vector<RankId> gone;            // whom an earlier hub has left out; ascending
+  AcceptorId acceptor{};               // drawn at random by this process: its memory is the one that counts
+  Ballot promised{};
+  Epoch chosen{};           // the newest it knows of
+  Ballot accepted_under{};  // no term: it has accepted nothing after `chosen`
+  Epoch accepted{};
+  std::vector<Completed> completed{};
+  std::vector<Held> held{};
+  std::vector<GroupId> closed{};  // which it takes no part in any more
   bool operator==(const Enter&) const = default;
 };
 
-// Opens a group, at every hub anew: who is in it, how many of its steps this rank has completed. Two groups whose
-// numbers differ in the lowest bit are twins: a call of one is never made in the other.
+// Opens a group, at every hub anew. Two groups whose numbers differ in the lowest bit are twins: a call of one is never
+// made in the other.
 struct Assemble {
   GroupId group;
   std::vector<RankId> members;  // in the order of the group's ranks, each once
-  std::uint64_t completed = 0;
-  GroupId parent{};       // of a pair that sends from members[0] to members[1]: the group it was made for, and
-  std::uint32_t tag = 0;  // the tag; else 0
+  GroupId parent{};             // of a pair that sends from members[0] to members[1]: the group it was made for, and
+  std::uint32_t tag = 0;        // the tag; else 0
   bool operator==(const Assemble&) const = default;
 };
 
@@ -61,11 +100,19 @@ struct Bring {
   bool operator==(const Bring&) const = default;
 };
 
-// "I hold the outcome of this step."
+// "I hold the outcome of this step that was given under this ballot."
 struct Taken {
   GroupId group;
   std::uint64_t step = 0;
+  Ballot ballot{};
   bool operator==(const Taken&) const = default;
+};
+
+// "I have accepted that epoch under that ballot." Answers AcceptEpoch.
+struct AcceptedEpoch {
+  Ballot ballot;
+  std::uint64_t number = 0;
+  bool operator==(const AcceptedEpoch&) const = default;
 };
 
 // Tell me as soon as anybody sends to me in this group, with this tag.
@@ -80,15 +127,35 @@ struct Seek {
 struct Entered {
   std::uint32_t heartbeat_ms = 1000;
   std::uint32_t grace_ms = 60000;
+  Ballot ballot{};
+  Epoch chosen{};
   bool operator==(const Entered&) const = default;
 };
 
-// A successor asks for a step that this rank has completed and others have not: its own Bring, the Pieces it was
-// given, and the Outcome, in this order.
-struct Recall {
+// "Promise me to follow no older ballot than this." Answered by Enter.
+struct PrepareWorld {
+  Ballot ballot;
+  bool operator==(const PrepareWorld&) const = default;
+};
+
+// "Accept this as the next membership."
+struct AcceptEpoch {
+  Ballot ballot;
+  Epoch epoch;
+  bool operator==(const AcceptEpoch&) const = default;
+};
+
+// "This membership is chosen."
+struct ChosenEpoch {
+  Epoch epoch;
+  bool operator==(const ChosenEpoch&) const = default;
+};
+
+// "All members hold the outcome of this step that you hold: it stands."
+struct Stands {
   GroupId group;
   std::uint64_t step = 0;
-  bool operator==(const Recall&) const = default;
+  bool operator==(const Stands&) const = default;
 };
 
 // Answers Seek: a member's index.
@@ -99,8 +166,6 @@ struct Found {
   bool operator==(const Found&) const = default;
 };
 
-// ---- both ways -----------------------------------------------------------------------------------
-
 // One member's part of a step; its payload travels with it.
 struct Piece {
   GroupId group;
@@ -109,12 +174,13 @@ struct Piece {
   bool operator==(const Piece&) const = default;
 };
 
-// The end of a step, after its pieces. To a hub: of what it has recalled.
+// The end of a step, after its pieces.
 struct Outcome {
   GroupId group;
   std::uint64_t step = 0;
+  Ballot ballot{};                    // under which it was decided
+  bool stands = false;                // at once: there is no other hub
   std::vector<std::uint32_t> absent;  // members it was completed without, ascending
-  std::vector<RankId> gone;           // of the world, as the hub has it; ascending
   std::string error;                  // empty: it went well
   bool operator==(const Outcome&) const = default;
 };

@@ -433,7 +433,8 @@ struct Notice {
 using Message =
     std::variant<Join, Adopted, Ready, Decline, Unreached, Done, Leave, Welcome, Refuse, Roster, Adopt, Form, Commit,
                  Farewell, Hello, FetchAnchor, AnchorMoved, Chunk, Heartbeat, StatusQuery, StatusReport, Recess,
-                 Prepare, Promise, Parted, Enter, Assemble, Disband, Bring, Taken, Seek, Entered, Recall, Found, Piece,
-                 Outcome, Notice, FetchOptimizer, OptimizerState, Hold, Accept, Accepted, Inquire, Leads, Forget>;
+                 Prepare, Promise, Parted, Enter, Assemble, Disband, Bring, Taken, Seek, Entered, Stands, Found, Piece,
+                 Outcome, Notice, FetchOptimizer, OptimizerState, Hold, Accept, Accepted, Inquire, Leads, Forget,
+                 PrepareWorld, AcceptEpoch, AcceptedEpoch, ChosenEpoch>;
 
 }  // namespace collab::wire

@@ -172,6 +172,8 @@ Status check_rising(const char* list, const std::vector<T>& entries) {
   return corrupt(std::string(list) + ": expected ascending entries, each once, got others");
 }
 
+Status rules(const Epoch& epoch) { return check_rising("gone", epoch.gone); }
+
 Status rules(const Enter& m) {
   if (m.candidates == 0) return corrupt("candidates: expected at least 1, got 0");
   if (m.rank.value >= m.site_of.size()) {
@@ -184,8 +186,14 @@ Status rules(const Enter& m) {
                      std::to_string(index));
     }
   }
-  return check_rising("gone", m.gone);
+  if (m.acceptor.value == 0) return corrupt("acceptor: expected one above 0, got 0");
+  COLLAB_RETURN_IF_ERROR(rules(m.chosen));
+  return rules(m.accepted);
 }
+
+Status rules(const Entered& m) { return rules(m.chosen); }
+Status rules(const AcceptEpoch& m) { return rules(m.epoch); }
+Status rules(const ChosenEpoch& m) { return rules(m.epoch); }
 
 Status rules(const Assemble& m) {
   if (m.members.empty()) return corrupt("members: expected at least one, got none");
@@ -206,10 +214,7 @@ Status rules(const Bring& m) {
   return {};
 }
 
-Status rules(const Outcome& m) {
-  COLLAB_RETURN_IF_ERROR(check_rising("absent", m.absent));
-  return check_rising("gone", m.gone);
-}
+Status rules(const Outcome& m) { return check_rising("absent", m.absent); }
 
 }  // namespace
 

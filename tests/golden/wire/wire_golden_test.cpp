@@ -20,9 +20,25 @@ namespace {
 
 std::vector<Message> meeting_samples() {
   const GroupId group(0xC1C2C3C4C5C6C7C8);
+  const Ballot ballot{4, 0xE1E2E3E4E5E6E7E8};
+  const Epoch epoch{1, {RankId(1)}};
   return {
-      Enter{"night-run", 0xB1B2B3B4B5B6B7B8, RankId(2), {"paris", "oslo"}, {0, 0, 1}, 2, true, {RankId(1)}},
-      Assemble{group, {RankId(2), RankId(0)}, 41, GroupId(3), 7},
+      Enter{"night-run",
+            0xB1B2B3B4B5B6B7B8,
+            RankId(2),
+            {"paris", "oslo"},
+            {0, 0, 1},
+            2,
+            true,
+            AcceptorId(0xD1D2D3D4D5D6D7D8),
+            ballot,
+            epoch,
+            {3, 0xA1},
+            {2, {RankId(0), RankId(1)}},
+            {{group, 41}},
+            {{group, 42, ballot}},
+            {GroupId(6)}},
+      Assemble{group, {RankId(2), RankId(0)}, GroupId(3), 7},
       Disband{group},
       Bring{group,
             42,
@@ -35,13 +51,17 @@ std::vector<Message> meeting_samples() {
             false,
             1'800'000,
             {16, 32}},
-      Taken{group, 42},
+      Taken{group, 42, ballot},
       Seek{group, 7},
-      Entered{1000, 60'000},
-      Recall{group, 42},
+      Entered{1000, 60'000, ballot, epoch},
+      Stands{group, 42},
       Found{group, 7, 1},
       Piece{group, 42, 1},
-      Outcome{group, 42, {1}, {RankId(1)}, "rank 1 of paris is gone"},
+      Outcome{group, 42, ballot, true, {1}, "rank 1 of paris is gone"},
+      PrepareWorld{ballot},
+      AcceptEpoch{ballot, epoch},
+      AcceptedEpoch{ballot, 1},
+      ChosenEpoch{epoch},
   };
 }
 

@@ -20,6 +20,11 @@ class Babble {
   [[nodiscard]] GroupId group() { return GroupId(1 + pick(3)); }
   [[nodiscard]] std::uint64_t step() { return 1 + pick(4); }
   [[nodiscard]] std::uint32_t member() { return static_cast<std::uint32_t>(pick(5)); }
+  [[nodiscard]] wire::Ballot ballot() { return {pick(3), pick(3)}; }
+  [[nodiscard]] wire::Epoch epoch() {
+    if (!prng_.chance(0.02)) return {};
+    return {1 + pick(2), ranks()};
+  }
   [[nodiscard]] std::vector<RankId> ranks() {
     std::vector<RankId> chosen;
     for (std::uint32_t i = 0; i < kRanks; ++i) {
@@ -31,7 +36,7 @@ class Babble {
   [[nodiscard]] BufferPtr payload() { return prng_.chance(0.5) ? nullptr : pool_->take(1 + pick(64)); }
 
   [[nodiscard]] wire::Message message() {
-    switch (pick(12)) {
+    switch (pick(16)) {
       case 0:
         return wire::Enter{"default",
                            7,
@@ -40,11 +45,18 @@ class Babble {
                            {0, 0, 1},
                            1 + static_cast<std::uint32_t>(pick(2)),
                            prng_.chance(0.3),
-                           prng_.chance(0.02) ? ranks() : std::vector<RankId>()};
+                           AcceptorId(prng_.chance(0.95) ? 1 : 2),
+                           ballot(),
+                           epoch(),
+                           ballot(),
+                           epoch(),
+                           {{group(), pick(3)}},
+                           {{group(), step(), ballot()}},
+                           prng_.chance(0.1) ? std::vector{group()} : std::vector<GroupId>()};
       case 1: {
         const bool all = prng_.chance(0.7);
         const std::vector<RankId> members = all ? std::vector{RankId(0), RankId(1), RankId(2)} : ranks();
-        return wire::Assemble{group(), members, pick(3), members.size() == 2 ? group() : GroupId(), member()};
+        return wire::Assemble{group(), members, members.size() == 2 ? group() : GroupId(), member()};
       }
       case 2: return wire::Disband{group()};
       case 3:
@@ -63,13 +75,20 @@ class Babble {
         if (prng_.chance(0.3)) bring.splits.assign(kRanks, pick(20));
         return bring;
       }
-      case 5: return wire::Taken{group(), step()};
+      case 5: return wire::Taken{group(), step(), ballot()};
       case 6: return wire::Seek{group(), member()};
       case 7: return wire::Piece{group(), step(), member()};
-      case 8: return wire::Outcome{group(), step(), {member()}, {}, prng_.chance(0.5) ? "no" : ""};
-      case 9: return wire::Recall{group(), step()};
+      case 8:
+        return wire::Outcome{group(), step(), ballot(), prng_.chance(0.5), {member()}, prng_.chance(0.5) ? "no" : ""};
+      case 9: return wire::Stands{group(), step()};
       case 10: return prng_.chance(0.05) ? wire::Message(wire::Leave{"bye"}) : wire::Found{group(), member(), member()};
-      default: return prng_.chance(0.5) ? wire::Message(wire::Heartbeat{1, false}) : wire::Entered{100, 2000};
+      case 11: return wire::AcceptedEpoch{ballot(), pick(3)};
+      case 12: return wire::AcceptEpoch{ballot(), epoch()};
+      case 13: return wire::ChosenEpoch{epoch()};
+      case 14: return prng_.chance(0.3) ? wire::Message(wire::PrepareWorld{ballot()}) : wire::Notice{"minority", "few"};
+      default:
+        return prng_.chance(0.5) ? wire::Message(wire::Heartbeat{1, false})
+                                 : wire::Entered{100, 2000, ballot(), epoch()};
     }
   }
 
@@ -86,10 +105,12 @@ TEST(MeetingStrangers, TheHubStands) {
     for (int i = 0; i < 3000; ++i) {
       now += Duration(static_cast<std::int64_t>(babble.pick(20'000)));
       const LinkId link(1 + babble.pick(5));
-      if (babble.pick(200) == 0) {
-        (void)hub.step(now, Closed{link, unavailable("cut")});
-      } else {
-        (void)hub.step(now, MeetingReceived{link, babble.message(), babble.payload()});
+      const bool cut = babble.pick(200) == 0;
+      const MeetingEvent event = cut ? MeetingEvent(Closed{link, unavailable("cut")})
+                                     : MeetingReceived{link, babble.message(), babble.payload()};
+      for (const MeetingAction& action : hub.step(now, event)) {
+        const auto* hangup = std::get_if<Hangup>(&action);
+        if (hangup != nullptr) (void)hub.step(now, Closed{hangup->link, {}});
       }
       if (now >= hub.next_deadline()) (void)hub.step(now, Tick{});
       ASSERT_GT(hub.next_deadline(), now) << "seed " << seed << ": it would never sleep";
@@ -101,7 +122,7 @@ TEST(MeetingStrangers, TheHubStands) {
 TEST(MeetingStrangers, TheClientStands) {
   for (std::uint64_t seed = 1; seed <= 40; ++seed) {
     Babble babble(seed);
-    wire::Enter self{"default", 7, RankId(0), {"a", "b"}, {0, 0, 1}, 1, false, {}};
+    wire::Enter self{"default", 7, RankId(0), {"a", "b"}, {0, 0, 1}, 1, false, AcceptorId(1)};
     MeetingClient client(
         {self, {"x", "y"}, std::chrono::milliseconds(100), std::chrono::seconds(2), std::chrono::seconds(3)});
     TimePoint now{};

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -26,7 +27,7 @@ class MeetingWorld {
  public:
   // Rank i stands at sites[i].
   MeetingWorld(std::uint64_t seed, std::vector<std::string> sites, std::size_t hubs) : prng_(seed) {
-    wire::Enter self{"night-run", 7, {}, {}, {}, 1, false, {}};
+    wire::Enter self{"night-run", 7, {}, {}, {}, 1, false};
     for (const std::string& site : sites) {
       auto found = std::ranges::find(self.sites, site);
       if (found == self.sites.end()) found = self.sites.insert(found, site);
@@ -34,17 +35,23 @@ class MeetingWorld {
     }
     MeetingClientConfig config{self, {}, kBeat, kGrace, std::chrono::seconds(20)};
     for (std::size_t i = 0; i < hubs; ++i) {
-      hubs_.emplace_back(std::make_unique<Meeting>(hub_config()));
+      hubs_.emplace_back();
+      revive_hub(i);
       config.hubs.push_back("hub" + std::to_string(i));
     }
     for (std::uint32_t i = 0; i < sites.size(); ++i) {
       config.self.rank = RankId(i);
-      ranks_.push_back({std::make_unique<MeetingClient>(config), {}, {}, {}, {}, false, false, Status()});
-      at_client(i, MeetingBegin{});
+      config.self.acceptor = AcceptorId(100 + i);
+      ranks_.emplace_back();
+      ranks_.back().client = std::make_unique<MeetingClient>(config);
     }
+    for (std::uint32_t i = 0; i < sites.size(); ++i) at_client(i, MeetingBegin{});
   }
 
-  [[nodiscard]] static MeetingConfig hub_config() { return {"night-run", kBeat, kGrace, std::chrono::seconds(20)}; }
+  // A process of its own each time: its ballots are its own.
+  [[nodiscard]] MeetingConfig hub_config() {
+    return {"night-run", kBeat, kGrace, std::chrono::seconds(20), 1 + prng_.below(1'000'000'000)};
+  }
 
   struct Rank {
     std::unique_ptr<MeetingClient> client;
@@ -54,6 +61,8 @@ class MeetingWorld {
     std::vector<std::string> notes;
     bool dead = false;
     bool paused = false;
+    bool mute = false;  // what it says is under way
+    bool deaf = false;  // what it is told is under way
     Status broken;
   };
 
@@ -76,7 +85,9 @@ class MeetingWorld {
 
   void at_client(std::uint32_t index, const MeetingClientEvent& event) {
     if (ranks_[index].dead) return;
-    for (const MeetingClientAction& action : ranks_[index].client->step(now_, event)) {
+    const std::vector<MeetingClientAction> actions = ranks_[index].client->step(now_, event);
+    if (on_done) on_done(index, actions);
+    for (const MeetingClientAction& action : actions) {
       std::visit([&](const auto& each) { act(index, each); }, action);
     }
   }
@@ -96,6 +107,7 @@ class MeetingWorld {
       if (link.hub == index) cut(id);
     }
   }
+  // Another process at its address: it knows nothing.
   void revive_hub(std::size_t index) { hubs_[index] = std::make_unique<Meeting>(hub_config()); }
   // What is under way on it is lost; both ends hear of it.
   void cut_link_of(std::uint32_t index) {
@@ -104,14 +116,30 @@ class MeetingWorld {
     }
   }
   void pause(std::uint32_t index, bool on) { ranks_[index].paused = on; }
+  // The rank cannot dial this hub; what it has there is lost.
+  void block(std::uint32_t index, std::size_t hub) {
+    blocked_.insert({index, hub});
+    for (auto& [id, link] : links_) {
+      if (link.rank == index && link.hub == hub) cut(id);
+    }
+  }
+  void unblock(std::uint32_t index, std::size_t hub) { blocked_.erase({index, hub}); }
+  void heal() {
+    blocked_.clear();
+    for (Rank& rank : ranks_) rank.paused = rank.mute = rank.deaf = false;
+  }
+  // Sees what a rank is told, before it does.
+  std::function<void(std::uint32_t rank, const wire::Message& message)> on_told;
+  // Of one event at a client, all it answers.
+  std::function<void(std::uint32_t rank, const std::vector<MeetingClientAction>& actions)> on_done;
 
   // One thing happens: a delivery, or time passes.
   void step() {
     now_ += Duration(static_cast<std::int64_t>(prng_.below(4000)));
     std::vector<std::pair<LinkId, bool>> ready;  // (link, towards the hub)
     for (auto& [id, link] : links_) {
-      if (!link.up.empty()) ready.emplace_back(id, true);
-      if (!link.down.empty() && !ranks_[link.rank].paused) ready.emplace_back(id, false);
+      if (!link.up.empty() && !ranks_[link.rank].mute) ready.emplace_back(id, true);
+      if (!link.down.empty() && !ranks_[link.rank].paused && !ranks_[link.rank].deaf) ready.emplace_back(id, false);
     }
     if (ready.empty()) {
       now_ = std::max(now_, std::min(next_deadline(), now_ + Duration(100'000)));
@@ -152,7 +180,7 @@ class MeetingWorld {
   }
 
   void act(std::uint32_t index, const DialHub& action) {
-    if (hubs_[action.candidate] == nullptr) {
+    if (hubs_[action.candidate] == nullptr || blocked_.contains({index, action.candidate})) {
       return dials_failed_.push_back(index);
     }
     const LinkId id(++last_link_);
@@ -186,7 +214,6 @@ class MeetingWorld {
         if (!link.is_cut) link.down.push_back({send->link, send->message, copy(send->payload)});
       } else if (const auto* hangup = std::get_if<Hangup>(&action)) {
         Link& link = links_.at(hangup->link);
-        link.hub_told = true;
         if (link.down.empty()) {
           cut(hangup->link);
         } else {
@@ -211,6 +238,7 @@ class MeetingWorld {
     if (what.second) {
       at_hub(hub, message);
     } else {
+      if (on_told) on_told(rank, message.message);
       at_client(rank, message);
     }
   }
@@ -264,6 +292,7 @@ class MeetingWorld {
   std::vector<std::unique_ptr<Meeting>> hubs_;
   std::map<LinkId, Link> links_;
   std::set<LinkId> closing_;
+  std::set<std::pair<std::uint32_t, std::size_t>> blocked_;
   std::vector<std::pair<std::uint32_t, LinkId>> dialled_;
   std::vector<std::uint32_t> dials_failed_;
   std::uint64_t last_link_ = 0;

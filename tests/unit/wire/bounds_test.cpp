@@ -434,7 +434,7 @@ TEST(EncodeDeathTest, AMessageThatBreaksItsRulesIsABug) {
 // ---- the meeting -------------------------------------------------------------------------------------
 
 TEST(Meeting, PlacesAreThoseOfTheWorld) {
-  const Enter good{"night-run", 1, RankId(1), {"paris", "oslo"}, {0, 1}, 1, false, {RankId(0)}};
+  const Enter good{"night-run", 1, RankId(1), {"paris", "oslo"}, {0, 1}, 1, false, AcceptorId(1), {}, {1, {RankId(0)}}};
   expect_travels(good);
   Enter bad = good;
   bad.rank = RankId(2);
@@ -443,19 +443,25 @@ TEST(Meeting, PlacesAreThoseOfTheWorld) {
   bad.site_of = {0, 2};
   expect_not_sent(bad, "site_of: expected an index below 2, got 2");
   bad = good;
-  bad.gone = {RankId(1), RankId(0)};
+  bad.chosen.gone = {RankId(1), RankId(0)};
   expect_not_sent(bad, "gone: expected ascending");
+  bad = good;
+  bad.accepted.gone = {RankId(1), RankId(1)};
+  expect_not_sent(bad, "gone: expected ascending");
+  bad = good;
+  bad.acceptor = {};
+  expect_not_sent(bad, "acceptor: expected one above 0");
   bad = good;
   bad.candidates = 0;
   expect_not_sent(bad, "candidates: expected at least 1");
 }
 
 TEST(Meeting, MembersAreDistinctAndPairsAreTwo) {
-  expect_travels(Assemble{GroupId(1), {RankId(3), RankId(1)}, 0, GroupId(2), 0});
-  expect_not_sent(Assemble{GroupId(1), {}, 0, {}, 0}, "members: expected at least one");
-  expect_not_sent(Assemble{GroupId(1), {RankId(3), RankId(1), RankId(3)}, 0, {}, 0}, "got rank 3 twice");
-  expect_not_sent(Assemble{GroupId(1), {RankId(3)}, 0, GroupId(2), 0}, "members: expected 2 of a pair, got 1");
-  EXPECT_THAT(refusal_of(Assemble{GroupId(1), {RankId(0)}, 0, {}, 0}, Body().u64(1).u32(65537).bytes),
+  expect_travels(Assemble{GroupId(1), {RankId(3), RankId(1)}, GroupId(2), 0});
+  expect_not_sent(Assemble{GroupId(1), {}, {}, 0}, "members: expected at least one");
+  expect_not_sent(Assemble{GroupId(1), {RankId(3), RankId(1), RankId(3)}, {}, 0}, "got rank 3 twice");
+  expect_not_sent(Assemble{GroupId(1), {RankId(3)}, GroupId(2), 0}, "members: expected 2 of a pair, got 1");
+  EXPECT_THAT(refusal_of(Assemble{GroupId(1), {RankId(0)}, {}, 0}, Body().u64(1).u32(65537).bytes),
               HasSubstr("members: expected at most 65536 entries"));
 }
 
@@ -470,7 +476,18 @@ TEST(Meeting, PartsAreBounded) {
   bring.step = 1;
   bring.operation.assign(257, 'x');
   expect_not_sent(bring, "operation: expected UTF-8 text of at most 256 bytes");
-  expect_not_sent(Outcome{GroupId(1), 1, {2, 1}, {}, ""}, "absent: expected ascending");
+  expect_not_sent(Outcome{GroupId(1), 1, {}, false, {2, 1}, ""}, "absent: expected ascending");
+}
+
+TEST(Meeting, MembershipsAreLists) {
+  const Epoch good{1, {RankId(0), RankId(3)}};
+  const Epoch bad{1, {RankId(3), RankId(0)}};
+  expect_travels(AcceptEpoch{{1, 2}, good});
+  expect_not_sent(AcceptEpoch{{1, 2}, bad}, "gone: expected ascending");
+  expect_not_sent(ChosenEpoch{bad}, "gone: expected ascending");
+  expect_not_sent(Entered{1000, 60'000, {1, 2}, bad}, "gone: expected ascending");
+  EXPECT_THAT(refusal_of(ChosenEpoch{good}, Body().u64(1).u32(65537).bytes),
+              HasSubstr("epoch.gone: expected at most 65536 entries"));
 }
 
 }  // namespace

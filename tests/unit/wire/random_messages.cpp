@@ -251,6 +251,8 @@ std::vector<RankId> draw_ranks(Prng& prng, std::size_t min_count) {
   for (const SiteId site : draw_sites(prng, min_count)) ranks.emplace_back(site.value);
   return ranks;
 }
+Ballot draw_ballot(Prng& prng) { return {prng.next(), prng.next()}; }
+Epoch draw_epoch(Prng& prng) { return {prng.next(), draw_ranks(prng, 0)}; }
 void draw(Prng& prng, Enter& m) {
   m = {draw_text(prng, kMaxNameBytes),
        prng.next(),
@@ -259,7 +261,16 @@ void draw(Prng& prng, Enter& m) {
        {},
        1 + static_cast<std::uint32_t>(prng.below(9)),
        prng.chance(0.5),
-       draw_ranks(prng, 0)};
+       AcceptorId(1 + prng.below(1000)),
+       draw_ballot(prng),
+       draw_epoch(prng),
+       draw_ballot(prng),
+       draw_epoch(prng)};
+  for (std::size_t i = prng.below(4); i > 0; --i) m.completed.push_back({draw_id<GroupId>(prng), prng.next()});
+  for (std::size_t i = prng.below(4); i > 0; --i) {
+    m.held.push_back({draw_id<GroupId>(prng), prng.next(), draw_ballot(prng)});
+  }
+  for (std::size_t i = prng.below(4); i > 0; --i) m.closed.push_back(draw_id<GroupId>(prng));
   m.sites.resize(1 + prng.below(5));
   for (std::string& site : m.sites) site = draw_text(prng, kMaxNameBytes);
   m.site_of.resize(1 + prng.below(20));
@@ -267,7 +278,7 @@ void draw(Prng& prng, Enter& m) {
   m.rank = RankId(static_cast<std::uint32_t>(prng.below(m.site_of.size())));
 }
 void draw(Prng& prng, Assemble& m) {
-  m = {draw_id<GroupId>(prng), draw_ranks(prng, 2), prng.next(), {}, draw_number<std::uint32_t>(prng)};
+  m = {draw_id<GroupId>(prng), draw_ranks(prng, 2), {}, draw_number<std::uint32_t>(prng)};
   if (m.members.size() == 2) m.parent = draw_id<GroupId>(prng);
 }
 void draw(Prng& prng, Disband& m) { m.group = draw_id<GroupId>(prng); }
@@ -286,12 +297,17 @@ void draw(Prng& prng, Bring& m) {
   m.splits.resize(prng.below(5));
   for (std::uint64_t& bytes : m.splits) bytes = draw_number<std::uint64_t>(prng, kMaxPayloadBytes / 4);
 }
-void draw(Prng& prng, Taken& m) { m = {draw_id<GroupId>(prng), prng.next()}; }
+void draw(Prng& prng, Taken& m) { m = {draw_id<GroupId>(prng), prng.next(), draw_ballot(prng)}; }
 void draw(Prng& prng, Seek& m) { m = {draw_id<GroupId>(prng), draw_number<std::uint32_t>(prng)}; }
 void draw(Prng& prng, Entered& m) {
-  m = {draw_number<std::uint32_t>(prng, kMaxIntervalMs), draw_number<std::uint32_t>(prng, kMaxIntervalMs)};
+  m = {draw_number<std::uint32_t>(prng, kMaxIntervalMs), draw_number<std::uint32_t>(prng, kMaxIntervalMs),
+       draw_ballot(prng), draw_epoch(prng)};
 }
-void draw(Prng& prng, Recall& m) { m = {draw_id<GroupId>(prng), prng.next()}; }
+void draw(Prng& prng, PrepareWorld& m) { m.ballot = draw_ballot(prng); }
+void draw(Prng& prng, AcceptEpoch& m) { m = {draw_ballot(prng), draw_epoch(prng)}; }
+void draw(Prng& prng, AcceptedEpoch& m) { m = {draw_ballot(prng), prng.next()}; }
+void draw(Prng& prng, ChosenEpoch& m) { m.epoch = draw_epoch(prng); }
+void draw(Prng& prng, Stands& m) { m = {draw_id<GroupId>(prng), prng.next()}; }
 void draw(Prng& prng, Found& m) {
   m = {draw_id<GroupId>(prng), draw_number<std::uint32_t>(prng), draw_number<std::uint32_t>(prng, kMaxRanks - 1)};
 }
@@ -299,7 +315,7 @@ void draw(Prng& prng, Piece& m) {
   m = {draw_id<GroupId>(prng), prng.next(), draw_number<std::uint32_t>(prng, kMaxRanks - 1)};
 }
 void draw(Prng& prng, Outcome& m) {
-  m = {draw_id<GroupId>(prng), prng.next(), {}, draw_ranks(prng, 0), draw_text(prng, kMaxReasonBytes)};
+  m = {draw_id<GroupId>(prng), prng.next(), draw_ballot(prng), prng.chance(0.5), {}, draw_text(prng, kMaxReasonBytes)};
   for (const RankId rank : draw_ranks(prng, 0)) m.absent.push_back(rank.value);
 }
 
