@@ -396,9 +396,9 @@ TEST_F(Lead, NorDoesThatOfANewcomerOrAHelperOfItsRun) {
 
 TEST_F(Lead, ATermFarAboveItsOwnIsRefused) {
   adopted(elected());
-  const auto refused = sent<wire::Refuse>(c.hear(3, voter("lima", (1 << 24) + 3)));
+  const auto refused = sent<wire::Refuse>(c.hear(3, voter("lima", (1 << 24) + 4)));
   ASSERT_EQ(refused.size(), 1U);
-  EXPECT_THAT(refused[0].second.reason, HasSubstr("promised term 16777219, the newest known here is 2, and no swarm"));
+  EXPECT_THAT(refused[0].second.reason, HasSubstr("promised term 16777220, the newest known here is 3, and no swarm"));
   EXPECT_EQ(c.coordinator.members(), 2U) << "it leads on";
 }
 
