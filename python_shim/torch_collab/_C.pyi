@@ -120,7 +120,7 @@ def is_near(packed: bytes) -> bool:
 def build_info() -> dict[str, Any]:
     """version, compiler, torch (it was built for), ucx, assertions."""
 
-# {"kind": "auto" | "ucx" | "tcp", "config": Config, "advertise_host": "", "library_dir": ""}, the last for UCX
+# {"kind": "ucx" | "tcp", "config": Config, "advertise_host": "", "library_dir": ""}, the last for UCX
 # {"kind": "gloo", "backend": Backend with one rank a node, for this transport alone}
 Transport = dict[str, Any]
 

@@ -202,7 +202,7 @@ def is_near(packed: bytes) -> bool:
 
 
 def addressed_transport(kind: str, config: Settings, advertise: str) -> dict[str, Any]:
-    """`kind` is auto, ucx or tcp; `advertise` the host that others dial, or empty: as it is listened at."""
+    """`kind` is ucx or tcp; `advertise` the host that others dial, or empty: as it is listened at."""
     return {"kind": kind, "config": config.raw, "advertise_host": advertise, "library_dir": ucx_library_dir()}
 
 

@@ -142,7 +142,7 @@ def _ucx(found: Findings) -> None:
     if problem is None:
         found.fine("ucx", native.ucx_description())
     else:
-        found.hint("ucx", f"links use tcp, which does without, for {problem}")
+        found.hint("ucx", f"COLLAB_TRANSPORT=ucx cannot be used: {problem}")
 
 
 def _congestion_control(found: Findings, config: native.Settings | None, choice: links.Choice | None) -> None:
