@@ -5,6 +5,7 @@
 
 #include "core/base/log.h"
 #include "core/base/strangers.h"
+#include "core/base/text.h"
 #include "transport/tcp/tcp_transport.h"
 #ifdef COLLAB_HAS_UCX
 #include "transport/ucx/ucx_transport.h"
@@ -76,7 +77,7 @@ sigset_t block_ends() {
 const char* name_of_end(int signal) { return signal == SIGINT ? "SIGINT" : "SIGTERM"; }
 
 int fail(const std::string& program, const Status& status) {
-  std::cerr << program << ": " << status.message() << "\n";
+  std::cerr << program << ": " << escaped(status.message()) << "\n";
   return EXIT_FAILURE;
 }
 

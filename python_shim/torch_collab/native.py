@@ -14,6 +14,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar
 
+from torch_collab.escape import escaped
+
 if TYPE_CHECKING:
     from torch_collab import _C
     from torch_collab.groups import Inner
@@ -40,10 +42,10 @@ def _worded(function: Callable[P, R]) -> Callable[P, R]:
         try:
             return function(*args, **kwargs)
         except (ValueError, OSError, RuntimeError) as error:
-            text = str(error)
-            if text.startswith("collab:") or len(error.args) != 1:
+            if len(error.args) != 1:
                 raise
-            raise type(error)(f"collab: {text}") from None
+            text = escaped(str(error))  # it may quote a peer
+            raise type(error)(text if text.startswith("collab:") else f"collab: {text}") from None
 
     return call
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from torch_collab import __version__, addresses, links, native, records
 from torch_collab.cli import keys, knobs
+from torch_collab.escape import escaped
 
 _MIN_SHARED_MEMORY = 1 << 30
 _SOON = timedelta(days=14)
@@ -28,14 +29,14 @@ class Findings:
         self.problems = 0
 
     def fine(self, what: str, text: str) -> None:
-        self.lines.append(f"  ok    {what}: {text}")
+        self.lines.append(f"  ok    {what}: {escaped(text)}")
 
     def hint(self, what: str, text: str) -> None:
-        self.lines.append(f"  hint  {what}: {text}")
+        self.lines.append(f"  hint  {what}: {escaped(text)}")
 
     def problem(self, what: str, text: str) -> None:
         self.problems += 1
-        self.lines.append(f"  BAD   {what}: {text}")
+        self.lines.append(f"  BAD   {what}: {escaped(text)}")
 
 
 def add_to(parsers: Any) -> None:
