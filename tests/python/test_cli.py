@@ -200,6 +200,21 @@ def test_doctor_takes_a_part_of_a_certificate_for_no_key_and_no_reason_to_do_wit
     )
 
 
+def test_doctor_refuses_what_another_site_has_signed() -> None:
+    chain = Path(__file__).parents[1] / "transport" / "certificates" / "chain"
+
+    def told(name: str) -> str:
+        return collab(
+            "doctor",
+            COLLAB_TLS_CERT=str(chain / f"{name}.pem"),
+            COLLAB_TLS_KEY=str(chain / f"{name}.key"),
+            COLLAB_TLS_CA=str(chain / "authority.pem"),
+        ).stdout
+
+    assert re.search(r"^  ok +key: this site's certificate is of the swarm's authority", told("site"), re.M)
+    assert re.search(r"^  BAD +key: .*guest.pem: no certificate in COLLAB_TLS_CA signed it itself", told("guest"), re.M)
+
+
 def test_doctor_tells_what_tcp_would_refuse_without_a_key() -> None:
     def refusals(**environment: str) -> list[str]:
         return re.findall(r"^  BAD +links: (.*)$", collab("doctor", COLLAB_TRANSPORT="tcp", **environment).stdout, re.M)

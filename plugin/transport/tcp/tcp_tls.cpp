@@ -9,6 +9,7 @@
 #include <openssl/params.h>
 #include <openssl/ssl.h>
 #include <openssl/x509.h>
+#include <openssl/x509_vfy.h>
 
 #include <algorithm>
 #include <array>
@@ -242,6 +243,10 @@ Status TlsContext::take_files(const TlsSettings& settings) {
   if (settings.authority_file.empty() || SSL_CTX_load_verify_file(context_, settings.authority_file.c_str()) != 1) {
     return wrong("COLLAB_TLS_CA", settings.authority_file, "the certificate of the swarm's own authority");
   }
+  // Of the authority's leaves only: what a site's own certificate has signed is no site's, whatever it may sign. Any
+  // certificate in COLLAB_TLS_CA is an authority, also one that another has signed.
+  SSL_CTX_set_verify_depth(context_, 0);
+  X509_VERIFY_PARAM_set_flags(SSL_CTX_get0_param(context_), X509_V_FLAG_PARTIAL_CHAIN);
   SSL_CTX_set_verify(context_, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, TlsCallbacks::verify);
   return {};
 }
