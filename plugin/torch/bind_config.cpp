@@ -263,6 +263,10 @@ void bind_config(py::module_& module) {
   module.def("log", &write_log, py::arg("level"), py::arg("text"));
   module.def("ucx_description", &describe_ucx, py::arg("library_dir") = "");
   module.def("swarm_secret", &swarm_secret_for, py::arg("config"), py::arg("purpose"));
+  module.def(
+      "has_made_token",
+      [](const PyConfig& config) { return value_or_raise(has_made_token(tcp_options(config.loaded))); },
+      py::arg("config"));
   module.def("try_transport", &try_transport, py::arg("transport"));
   module.def("choose_links", &links_for, py::arg("config"), py::arg("ucx_problem"));
   module.def("is_near", &is_near_address, py::arg("packed"));

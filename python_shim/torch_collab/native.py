@@ -198,6 +198,12 @@ def swarm_secret(config: Settings, purpose: str) -> bytes:
     return bytes(_module().swarm_secret(config.raw, purpose))
 
 
+@_worded
+def has_made_token(config: Settings) -> bool:
+    """Whether there is a token and `collab token` of this version made it. Raises ValueError."""
+    return bool(_module().has_made_token(config.raw))
+
+
 def is_near(packed: bytes) -> bool:
     """Is the address (4 or 16 bytes) this machine's or a private network's? There the clear is allowed unasked."""
     return bool(_module().is_near(packed))

@@ -127,9 +127,20 @@ def _key(found: Findings, config: native.Settings, choice: links.Choice | None) 
         if "tls_cert" in files:
             _certificate(found, keys.expiry(files))
         elif keys.is_given(config):
-            found.fine("key", "a token, as `collab token` makes it")
+            _token(found, config)
     except (ValueError, RuntimeError, OSError) as error:
         found.problem("key", str(error).removeprefix("collab: "))
+
+
+def _token(found: Findings, config: native.Settings) -> None:
+    if native.has_made_token(config):
+        found.fine("key", "a token, as `collab token` makes it")
+    else:
+        found.hint(
+            "key",
+            "a token that `collab token` of this version has not made: it may be guessed, so it is stretched, which "
+            "takes some tenths of a second at each start; make a new one for all sites",
+        )
 
 
 def _certificate(found: Findings, until: datetime) -> None:
