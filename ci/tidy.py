@@ -38,7 +38,7 @@ ARROWS: dict[str, set[str]] = {
     "core/outer": {"core/base"},
     "core/arena": {"core/base"},
     "core/runtime": {f"core/{part}" for part in ("base", "wire", "protocol", "codec", "reduce", "outer", "arena")},
-    "transport/auto": {"core/base"},
+    "transport/choice": {"core/base"},
     "transport/loopback": {"core/base"},
     "transport/ucx": {"core/base"},
     "transport/tcp": {"core/base"},

@@ -27,6 +27,8 @@ int serve(const po::variables_map& arguments) {
   std::vector<std::pair<std::string, std::string>> given;
   if (arguments.count("sites") > 0) given.emplace_back("site_count", arguments["sites"].as<std::string>());
   if (arguments.count("run") > 0) given.emplace_back("run", arguments["run"].as<std::string>());
+  const auto listen = arguments["listen"].as<std::string>();
+  given.emplace_back("listen", listen);
   const collab::Result<collab::LoadedConfig> loaded = collab::tools::read_knobs(given, "coordinator");
   if (!loaded.ok()) return fail(loaded.status());
 
@@ -34,15 +36,14 @@ int serve(const po::variables_map& arguments) {
 
   const collab::Result<collab::LinkChoice> choice = collab::tools::choose_links(*loaded);
   if (!choice.ok()) return fail(choice.status());
-  collab::Result<std::unique_ptr<collab::Transport>> transport =
-      collab::tools::make_transport(*loaded, *choice, collab::tools::LinksTo::kCoordinator);
+  collab::Result<std::unique_ptr<collab::Transport>> transport = collab::tools::make_transport(*loaded, *choice);
   if (!transport.ok()) return fail(transport.status());
   const collab::Result<std::unique_ptr<collab::CoordinatorServer>> server =
-      collab::serve_coordinator(loaded->config, std::move(*transport), arguments["listen"].as<std::string>());
+      collab::serve_coordinator(loaded->config, std::move(*transport), listen);
   if (!server.ok()) return fail(server.status());
   const std::string address = (*server)->address();
   const bool anywhere = (loaded->config.advertise.empty() || loaded->config.advertise == collab::kNotDialable) &&
-                        collab::is_wildcard(arguments["listen"].as<std::string>());
+                        collab::is_wildcard(listen);
   std::cout << "collab-coordinator: sites reach it at COLLAB_COORDINATOR="
             << (anywhere ? "HOST" + address.substr(address.rfind(':')) + ", HOST being any address of this machine"
                          : address)

@@ -41,7 +41,7 @@ int serve(const po::variables_map& arguments) {
                             .site = config.site.empty() ? "helper" : config.site,
                             .coordinators = config.coordinator,
                             .make_transport = [loaded = *loaded, choice = *choice] {
-                              return collab::tools::make_transport(loaded, choice, collab::tools::LinksTo::kSites);
+                              return collab::tools::make_transport(loaded, choice);
                             }});
   if (!helper.ok()) return fail(helper.status());
   std::cout << "collab-helper: at work for run " << config.run << "\n"

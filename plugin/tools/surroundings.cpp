@@ -5,7 +5,7 @@
 
 #include "core/base/log.h"
 #include "core/base/strangers.h"
-#include "transport/auto/auto_transport.h"
+#include "core/base/text.h"
 #include "transport/tcp/tcp_transport.h"
 #ifdef COLLAB_HAS_UCX
 #include "transport/ucx/ucx_transport.h"
@@ -57,13 +57,10 @@ Result<LinkChoice> choose_links(const LoadedConfig& loaded) {
   });
 }
 
-Result<std::unique_ptr<Transport>> make_transport(const LoadedConfig& loaded, [[maybe_unused]] const LinkChoice& choice,
-                                                  [[maybe_unused]] LinksTo whom) {
+Result<std::unique_ptr<Transport>> make_transport(const LoadedConfig& loaded,
+                                                  [[maybe_unused]] const LinkChoice& choice) {
 #ifdef COLLAB_HAS_UCX
   if (choice.kind == "ucx") return make_ucx_transport(ucx_options(loaded));
-  if (choice.kind == "auto" && whom == LinksTo::kSites) {
-    return make_auto_transport(make_tcp_transport(tcp_options(loaded)), make_ucx_transport(ucx_options(loaded)));
-  }
 #endif
   return make_tcp_transport(tcp_options(loaded));
 }
@@ -80,7 +77,7 @@ sigset_t block_ends() {
 const char* name_of_end(int signal) { return signal == SIGINT ? "SIGINT" : "SIGTERM"; }
 
 int fail(const std::string& program, const Status& status) {
-  std::cerr << program << ": " << status.message() << "\n";
+  std::cerr << program << ": " << escaped(status.message()) << "\n";
   return EXIT_FAILURE;
 }
 

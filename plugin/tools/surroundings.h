@@ -16,7 +16,7 @@
 #include "collab/config.h"
 #include "collab/status.h"
 #include "collab/transport.h"
-#include "transport/auto/link_choice.h"
+#include "transport/choice/link_choice.h"
 
 namespace collab::tools {
 
@@ -25,10 +25,7 @@ namespace collab::tools {
 [[nodiscard]] Result<LoadedConfig> read_knobs(const std::vector<std::pair<std::string, std::string>>& given,
                                               std::string_view prefix);
 [[nodiscard]] Result<LinkChoice> choose_links(const LoadedConfig& loaded);
-// With `auto`, a coordinator and who speaks with it alone need tcp only: its address is written by people.
-enum class LinksTo : std::uint8_t { kCoordinator, kSites };
-[[nodiscard]] Result<std::unique_ptr<Transport>> make_transport(const LoadedConfig& loaded, const LinkChoice& choice,
-                                                                LinksTo whom);
+[[nodiscard]] Result<std::unique_ptr<Transport>> make_transport(const LoadedConfig& loaded, const LinkChoice& choice);
 
 // Blocks SIGINT and SIGTERM, before any thread starts, so that only who waits for this set sees them.
 [[nodiscard]] sigset_t block_ends();

@@ -11,8 +11,7 @@
 #include "core/base/log.h"
 #include "core/base/strangers.h"
 #include "torch/bindings.h"
-#include "transport/auto/auto_transport.h"
-#include "transport/auto/link_choice.h"
+#include "transport/choice/link_choice.h"
 #include "transport/gloo/gloo_transport.h"
 #include "transport/tcp/tcp_transport.h"
 #ifdef COLLAB_HAS_UCX
@@ -223,20 +222,21 @@ void try_transport(const py::dict& spec) {
 
 TransportFactory transport_factory(const py::dict& spec) {
   const auto kind = field<std::string>(spec, "kind", "");
-  if (kind == "ucx" || kind == "tcp" || kind == "auto") {
+  if (kind == "ucx" || kind == "tcp") {
     refuse_unknown_fields(spec, {"kind", "config", "advertise_host", "library_dir"});
     const auto advertise = field<std::string>(spec, "advertise_host", "");
     const LoadedConfig loaded =
         spec.contains("config") ? spec["config"].cast<const PyConfig&>().loaded : LoadedConfig();
-    TcpOptions tcp = tcp_options(loaded);
-    tcp.advertise_host = advertise;
-    if (kind == "tcp") return [tcp] { return make_tcp_transport(tcp); };
+    if (kind == "tcp") {
+      TcpOptions tcp = tcp_options(loaded);
+      tcp.advertise_host = advertise;
+      return [tcp] { return make_tcp_transport(tcp); };
+    }
 #ifdef COLLAB_HAS_UCX
     UcxOptions ucx = ucx_options(loaded);
     ucx.advertise_host = advertise;
     ucx.library_dir = field<std::string>(spec, "library_dir", "");
-    if (kind == "ucx") return [ucx] { return make_ucx_transport(ucx); };
-    return [tcp, ucx] { return make_auto_transport(make_tcp_transport(tcp), make_ucx_transport(ucx)); };
+    return [ucx] { return make_ucx_transport(ucx); };
 #else
     raise(ucx_not_built());
 #endif
@@ -247,7 +247,7 @@ TransportFactory transport_factory(const py::dict& spec) {
     options.backend = field<c10::intrusive_ptr<c10d::Backend>>(spec, "backend", nullptr);
     return [options] { return make_gloo_transport(options); };
   }
-  raise(invalid_argument("transport kind '" + kind + "'; expected auto, ucx, tcp or gloo"));
+  raise(invalid_argument("transport kind '" + kind + "'; expected ucx, tcp or gloo"));
   return {};
 }
 
@@ -263,6 +263,10 @@ void bind_config(py::module_& module) {
   module.def("log", &write_log, py::arg("level"), py::arg("text"));
   module.def("ucx_description", &describe_ucx, py::arg("library_dir") = "");
   module.def("swarm_secret", &swarm_secret_for, py::arg("config"), py::arg("purpose"));
+  module.def(
+      "has_made_token",
+      [](const PyConfig& config) { return value_or_raise(has_made_token(tcp_options(config.loaded))); },
+      py::arg("config"));
   module.def("try_transport", &try_transport, py::arg("transport"));
   module.def("choose_links", &links_for, py::arg("config"), py::arg("ucx_problem"));
   module.def("is_near", &is_near_address, py::arg("packed"));

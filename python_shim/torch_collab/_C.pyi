@@ -111,6 +111,7 @@ def ucx_description(library_dir: str = "") -> tuple[str, str]:
 def choose_links(config: Config, ucx_problem: Callable[[], str | None]) -> tuple[str, str, bool]:
     """(kind, reason, whether a key is given and not used); RefusedError when what is asked for cannot be had."""
 
+def has_made_token(config: Config) -> bool: ...
 def swarm_secret(config: Config, purpose: str) -> bytes:
     """32 bytes made of the swarm's token for this purpose, or none; ValueError as by a transport made with it."""
 
@@ -120,7 +121,7 @@ def is_near(packed: bytes) -> bool:
 def build_info() -> dict[str, Any]:
     """version, compiler, torch (it was built for), ucx, assertions."""
 
-# {"kind": "auto" | "ucx" | "tcp", "config": Config, "advertise_host": "", "library_dir": ""}, the last for UCX
+# {"kind": "ucx" | "tcp", "config": Config, "advertise_host": "", "library_dir": ""}, the last for UCX
 # {"kind": "gloo", "backend": Backend with one rank a node, for this transport alone}
 Transport = dict[str, Any]
 

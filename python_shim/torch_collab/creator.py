@@ -102,7 +102,7 @@ def _transport(config: native.Settings, start: Start) -> str:
     if start is Start.LONE:
         return ""
     try:
-        return links.choose(config, start is Start.ONE_WORLD).common
+        return links.choose(config, start is Start.ONE_WORLD).kind
     except RuntimeError:
         return ""
 

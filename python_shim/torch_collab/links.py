@@ -1,7 +1,6 @@
-"""Which transports the links between sites may use, and why.
+"""Which transport a process's links to others use, and why.
 
-Made in the core from the knobs, the swarm's key and whether UCX loads, for its programs choose as well. Where both tcp
-and ucx are allowed, the transport `auto` chooses for each link by what the other side has and what gets through.
+Chosen in the core, for its programs choose as well, from the knobs, the swarm's key and whether UCX loads.
 """
 
 from __future__ import annotations
@@ -17,17 +16,12 @@ from torch_collab import addresses, keys, native
 
 @dataclass(frozen=True)
 class Choice:
-    kind: str  # "auto": tcp and ucx, chosen for each link; "tcp", "ucx" or "gloo": that one alone
+    kind: str  # "tcp", "ucx" or "gloo"
     reason: str
     key_unused: bool  # worth a warning
 
-    @property
-    def common(self) -> str:
-        """What a site must speak to have links with this one: who may use tcp beside ucx speaks tcp with all."""
-        return "tcp" if self.kind == "auto" else self.kind
-
     def __str__(self) -> str:
-        return f"links between sites use {'ucx or tcp' if self.kind == 'auto' else self.kind}: {self.reason}"
+        return f"links between sites use {self.kind}: {self.reason}"
 
 
 def choose(config: native.Settings, one_world: bool = False) -> Choice:
@@ -42,11 +36,6 @@ def choose(config: native.Settings, one_world: bool = False) -> Choice:
 
 
 def make(config: native.Settings, advertise: str) -> dict[str, Any]:
-    """For a coordinator and who speaks with it alone: its address is written by people, so with auto it is tcp's."""
-    return native.addressed_transport(choose(config).common, config, advertise)
-
-
-def make_between_sites(config: native.Settings, advertise: str) -> dict[str, Any]:
     """Of the transports that are dialled by address, the chosen one."""
     return native.addressed_transport(choose(config).kind, config, advertise)
 

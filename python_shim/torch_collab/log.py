@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 
+from torch_collab.escape import escaped
+
 _LEVELS = {"debug": 0, "info": 1, "warning": 2, "error": 3, "off": 4}
 _level = _LEVELS["info"]
 _said: set[str] = set()
@@ -19,7 +21,7 @@ def _say(level: str, message: str) -> None:
         return
     label = "" if level == "info" else f"{level}: "
     try:
-        sys.stderr.write(f"collab: {label}{message}\n")
+        sys.stderr.write(f"collab: {label}{' | '.join(map(escaped, message.splitlines()))}\n")
         sys.stderr.flush()
     except (OSError, ValueError):
         pass  # stderr is closed; there is nobody to tell

@@ -14,6 +14,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar
 
+from torch_collab.escape import escaped
+
 if TYPE_CHECKING:
     from torch_collab import _C
     from torch_collab.groups import Inner
@@ -40,10 +42,10 @@ def _worded(function: Callable[P, R]) -> Callable[P, R]:
         try:
             return function(*args, **kwargs)
         except (ValueError, OSError, RuntimeError) as error:
-            text = str(error)
-            if text.startswith("collab:") or len(error.args) != 1:
+            if len(error.args) != 1:
                 raise
-            raise type(error)(f"collab: {text}") from None
+            text = escaped(str(error))  # it may quote a peer
+            raise type(error)(text if text.startswith("collab:") else f"collab: {text}") from None
 
     return call
 
@@ -196,13 +198,19 @@ def swarm_secret(config: Settings, purpose: str) -> bytes:
     return bytes(_module().swarm_secret(config.raw, purpose))
 
 
+@_worded
+def has_made_token(config: Settings) -> bool:
+    """Whether there is a token and `collab token` of this version made it. Raises ValueError."""
+    return bool(_module().has_made_token(config.raw))
+
+
 def is_near(packed: bytes) -> bool:
     """Is the address (4 or 16 bytes) this machine's or a private network's? There the clear is allowed unasked."""
     return bool(_module().is_near(packed))
 
 
 def addressed_transport(kind: str, config: Settings, advertise: str) -> dict[str, Any]:
-    """`kind` is auto, ucx or tcp; `advertise` the host that others dial, or empty: as it is listened at."""
+    """`kind` is ucx or tcp; `advertise` the host that others dial, or empty: as it is listened at."""
     return {"kind": kind, "config": config.raw, "advertise_host": advertise, "library_dir": ucx_library_dir()}
 
 

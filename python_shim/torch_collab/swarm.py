@@ -93,7 +93,7 @@ def _reach_coordinator(world: World, config: native.Settings) -> dict[str, Any]:
     choice = links.choose(config, world.one_world)
     (log.warning if choice.key_unused else log.info)(str(choice))
     gloo = _LinkNodes(world) if choice.kind == "gloo" else None
-    transport = native.gloo_transport(gloo.mine) if gloo else links.make_between_sites(config, config.advertise)
+    transport = native.gloo_transport(gloo.mine) if gloo else links.make(config, config.advertise)
     if world.coordinators:
         return transport  # known since the ranks' meeting
     if not world.one_world:

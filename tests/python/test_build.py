@@ -137,7 +137,7 @@ def test_without_the_wheel_of_ucx_the_loader_looks(monkeypatch: pytest.MonkeyPat
 def test_two_sites_train_where_there_is_no_ucx(tmp_path: Path) -> None:
     missing = {"COLLAB_UCX_LIBRARY": str(tmp_path / "libucp.so.0"), "COLLAB_SYNC_EVERY": "3"}
     for rank in expect_success(run_ranks("one_word.py", ["paris", "rome"], environment=missing)):
-        assert "links between sites use tcp: not encrypted, for no key is given; without ucx, for " in rank.output
+        assert "links between sites use tcp: COLLAB_TRANSPORT=auto, not encrypted, for no key is given" in rank.output
         assert "round 3: paris, rome averaged" in rank.output
 
 
@@ -145,7 +145,7 @@ def test_doctor_says_that_ucx_is_missing_and_what_brings_it(tmp_path: Path) -> N
     missing = {"COLLAB_UCX_LIBRARY": str(tmp_path / "libucp.so.0")}
     remedy = 'pip install "torch-collab[ucx]"'
     told = collab("doctor", **missing).stdout
-    hint = re.search(r"^  hint  ucx: links use tcp, which does without, for .*$", told, re.M)
+    hint = re.search(r"^  hint  ucx: COLLAB_TRANSPORT=ucx cannot be used: .*$", told, re.M)
     assert hint and remedy in hint[0], told
     assert "  ok    links: tcp: " in told
     refused = collab("doctor", COLLAB_TRANSPORT="ucx", **missing)

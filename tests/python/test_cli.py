@@ -72,6 +72,8 @@ def test_every_command_warns_once_of_variables_of_somebody_else() -> None:
 def test_a_token_is_made_at_random_and_a_file_of_it_is_private(tmp_path: Path) -> None:
     first, second = (collab("token").stdout.strip() for _ in range(2))
     assert first != second and len(first) > 40 and first.startswith("clb_")
+    assert native.has_made_token(native.load_config({"COLLAB_TOKEN": first}, {})), "the core knows it again"
+    assert not native.has_made_token(native.load_config({"COLLAB_TOKEN": "a" * 32}, {}))
     file = tmp_path / "swarm.key"
     assert collab("token", "--out", str(file)).returncode == 0
     assert file.read_text().startswith("clb_") and file.stat().st_mode & 0o077 == 0
@@ -140,6 +142,12 @@ def test_doctor_finds_a_key_that_the_runtime_would_refuse(text: str, words: str,
     assert done.returncode == 1 and re.search(rf"^  BAD +key: .*{words}", done.stdout, re.M), done.stdout
 
 
+def test_doctor_tells_of_a_token_of_ones_own() -> None:
+    assert re.search(r"^  hint +key: .* may be guessed", collab("doctor", COLLAB_TOKEN="a" * 32).stdout, re.M)
+    wrong = collab("token").stdout.strip()[:-1] + "x"
+    assert re.search(r"^  BAD +key: .*copy it again", collab("doctor", COLLAB_TOKEN=wrong).stdout, re.M)
+
+
 def test_doctor_warns_of_a_key_that_others_can_read(tmp_path: Path) -> None:
     key = tmp_path / "swarm.key"
     assert collab("token", "--out", str(key)).returncode == 0
@@ -198,6 +206,21 @@ def test_doctor_takes_a_part_of_a_certificate_for_no_key_and_no_reason_to_do_wit
     assert re.search(r"^  BAD +key: .*COLLAB_TLS_CERT, COLLAB_TLS_KEY and COLLAB_TLS_CA", done.stdout, re.M), (
         done.stdout
     )
+
+
+def test_doctor_refuses_what_another_site_has_signed() -> None:
+    chain = Path(__file__).parents[1] / "transport" / "certificates" / "chain"
+
+    def told(name: str) -> str:
+        return collab(
+            "doctor",
+            COLLAB_TLS_CERT=str(chain / f"{name}.pem"),
+            COLLAB_TLS_KEY=str(chain / f"{name}.key"),
+            COLLAB_TLS_CA=str(chain / "authority.pem"),
+        ).stdout
+
+    assert re.search(r"^  ok +key: this site's certificate is of the swarm's authority", told("site"), re.M)
+    assert re.search(r"^  BAD +key: .*guest.pem: no certificate in COLLAB_TLS_CA signed it itself", told("guest"), re.M)
 
 
 def test_doctor_tells_what_tcp_would_refuse_without_a_key() -> None:

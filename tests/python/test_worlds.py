@@ -36,21 +36,6 @@ def test_two_worlds_train_one_model_with_different_data(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("there", "used"), [("auto", "ucx"), ("tcp", "tcp")])
-def test_a_link_uses_what_both_sites_have(tmp_path: Path, there: str, used: str) -> None:
-    with Coordinator("--sites", "2") as coordinator:
-        sites = {"paris": [{"COLLAB_TRANSPORT": "auto"}], "rome": [{"COLLAB_TRANSPORT": there}]}
-        leaders = run_worlds(tmp_path, coordinator.address, sites)
-    outputs = {site: leader.output for site, leader in leaders.items()}
-    assert "collab: links between sites use ucx or tcp: " in outputs["paris"]
-    told = "the link to 127.0.0.1 uses ucx, not encrypted: no key is given, and both sides have it"
-    assert (told in outputs["paris"] + outputs["rome"]) == (used == "ucx")
-    for site in sites:
-        events = [json.loads(line) for line in (tmp_path / site / "events.jsonl").read_text().splitlines()]
-        assert {event["transport"] for event in events if event["event"] == "round"} == {used}, site
-
-
-@pytest.mark.slow
 def test_one_word_under_torchrun(tmp_path: Path) -> None:
     script = SCRIPTS / "one_word.py"
     assert script.read_text().lower().count("collab") == 1

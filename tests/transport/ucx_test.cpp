@@ -17,6 +17,9 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <set>
+#include <sstream>
 #include <thread>
 
 #include "tests/transport/conformance.h"
@@ -128,6 +131,30 @@ struct Pair {
     EXPECT_TRUE(until([&] { return a.seen.messages() == before + 1; }));
   }
 };
+
+// Local addresses of this process's listening IPv4 sockets, as /proc has them: 0100007F is 127.0.0.1.
+std::set<std::string> listening_at() {
+  std::set<std::string> inodes, found;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;
+    const std::string target = std::filesystem::read_symlink(entry.path(), gone).string();
+    if (target.starts_with("socket:[")) inodes.insert(target.substr(8, target.size() - 9));
+  }
+  std::ifstream table("/proc/self/net/tcp");
+  for (std::string line; std::getline(table, line);) {
+    std::istringstream words(line);
+    std::vector<std::string> column{std::istream_iterator<std::string>(words), {}};
+    if (column.size() > 9 && column[3] == "0A" && inodes.count(column[9]) > 0) found.insert(column[1].substr(0, 8));
+  }
+  return found;
+}
+
+// UCX's workers listen too, at ports of their own.
+TEST(Ucx, ListensWhereItIsToldAndNowhereElse) {
+  if (std::getenv("UCX_NET_DEVICES") != nullptr) GTEST_SKIP() << "UCX_NET_DEVICES says where";
+  const Pair pair({.listen = "127.0.0.1:0", .transports = "tcp"});
+  EXPECT_EQ(listening_at(), std::set<std::string>{"0100007F"});
+}
 
 TEST(UcxGuest, LeavesSignalsAndEnvironmentAlone) {
   const auto handlers = [] {

@@ -158,28 +158,47 @@ Result<BackingFile> open_locked(const std::string& path, bool create) {
   return unavailable(path + " is being made and removed again and again by other processes");
 }
 
-Result<std::unique_ptr<ArenaWriter>> create_shared(const ArenaSpec& spec, const std::vector<ArenaPlace>& places) {
-  const std::string name = file_name(spec.key);
-  for (const ArenaPlace& place : places) {
-    Result<BackingFile> file = open_locked(place.folder + "/" + name, false);
-    if (!file.ok() && file.status().code() == StatusCode::kUnavailable) continue;
+bool is_taken(const Result<BackingFile>& file) { return file.status().code() == StatusCode::kRefused; }
+
+// What an earlier leader of this site left, or has: a writer where it could be taken over, none where nothing is kept.
+Result<std::unique_ptr<ArenaWriter>> adopt_any(const ArenaSpec& spec, const std::vector<ArenaPlace>& places) {
+  for (const std::string& path : named_for(spec.key, places)) {
+    Result<BackingFile> file = open_locked(path, false);
+    if (is_taken(file) || file.status().code() == StatusCode::kUnavailable) continue;  // not ours, or gone
     if (!file.ok()) return file.status();
     auto writer = adopt(*std::move(file), spec);
     if (!writer.ok() || *writer != nullptr) return writer;
   }
+  return std::unique_ptr<ArenaWriter>();
+}
+
+// In one folder: under the site's name, or where another user, a link or a pipe has that, under one made by chance.
+Result<std::unique_ptr<ArenaWriter>> create_in(const std::string& folder, const ArenaSpec& spec) {
+  const std::string path = folder + "/" + file_name(spec.key);
+  Result<BackingFile> file = open_locked(path, true);
+  if (file.ok() && file->bytes() != 0) {  // another process was quicker; adopt() refuses it in words
+    auto writer = adopt(*std::move(file), spec);
+    if (!writer.ok() || *writer != nullptr) return writer;
+    file = open_locked(path, true);
+  }
+  if (is_taken(file)) {
+    log_warning("the anchor gets another name: " + file.status().message());
+    file = open_locked(folder + "/" + chance_name(spec.key), true);
+  }
+  if (!file.ok()) return file.status();
+  return make_in(*std::move(file), spec);
+}
+
+Result<std::unique_ptr<ArenaWriter>> create_shared(const ArenaSpec& spec, const std::vector<ArenaPlace>& places) {
+  auto adopted = adopt_any(spec, places);
+  if (!adopted.ok() || *adopted != nullptr) return adopted;
   const std::uint64_t needed = geometry_for(spec).total_bytes();
   std::string tried;
   for (const ArenaPlace& place : places) {
     const std::uint64_t available = std::min(free_bytes(place.folder), place.limit_bytes);
     std::string why = place.folder + " has " + human_bytes(available);
     if (available >= needed) {
-      Result<BackingFile> file = open_locked(place.folder + "/" + name, true);
-      if (file.ok() && file->bytes() != 0) {  // another process was quicker; adopt() refuses it in words
-        auto writer = adopt(*std::move(file), spec);
-        if (!writer.ok() || *writer != nullptr) return writer;
-        file = open_locked(place.folder + "/" + name, true);
-      }
-      auto writer = file.ok() ? make_in(*std::move(file), spec) : file.status();
+      auto writer = create_in(place.folder, spec);
       if (writer.ok()) {
         if (!tried.empty()) {
           log_warning("the anchor needs " + human_bytes(needed) + " and " + tried + ": it is a file, " +

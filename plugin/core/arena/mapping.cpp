@@ -69,7 +69,9 @@ Result<BackingFile> BackingFile::open(const std::string& path, bool create) {
   const int fd = ::open(path.c_str(), flags, 0600);
   if (fd < 0) {
     const std::string why = "cannot open " + path + ": " + error_text();
-    return errno == ENOENT ? unavailable(why) : internal_error(why);
+    if (errno == ENOENT) return unavailable(why);
+    const bool taken = errno == EACCES || errno == EPERM || errno == ELOOP || errno == EISDIR || errno == ENXIO;
+    return taken ? refused(why) : internal_error(why);
   }
   BackingFile file(path, fd);
   struct stat info {};

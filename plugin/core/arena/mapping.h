@@ -17,7 +17,7 @@ namespace collab::arena {
 // A file opened read-write, never through a symbolic link, with mode 0600 and our uid.
 class BackingFile {
  public:
-  // `create` false and no such file: kUnavailable.
+  // `create` false and no such file: kUnavailable. kRefused: it is not ours alone, or no plain file.
   static Result<BackingFile> open(const std::string& path, bool create);
   BackingFile(BackingFile&& other) noexcept;
   BackingFile& operator=(BackingFile&& other) noexcept;

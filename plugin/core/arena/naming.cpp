@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <random>
 #include <system_error>
 
 #include "core/base/digest.h"
@@ -29,6 +30,8 @@ std::string hex16(std::uint64_t value) {
   return text.data();
 }
 
+std::string stem(const ArenaKey& key) { return site_prefix(key) + hex16(key.fingerprint.lo ^ key.fingerprint.hi); }
+
 }  // namespace
 
 std::string name_prefix() { return "collab-" + std::to_string(::geteuid()) + "-"; }
@@ -39,8 +42,15 @@ std::string site_prefix(const ArenaKey& key) {
   return name_prefix() + hex16(hash64(std::as_bytes(std::span(text)))) + "-";
 }
 
-std::string file_name(const ArenaKey& key) {
-  return site_prefix(key) + hex16(key.fingerprint.lo ^ key.fingerprint.hi) + std::string(kSuffix);
+std::string file_name(const ArenaKey& key) { return stem(key) + std::string(kSuffix); }
+
+std::string chance_name(const ArenaKey& key) {
+  std::random_device device;
+  return stem(key) + "-" + hex16((std::uint64_t{device()} << 32) | device()) + std::string(kSuffix);
+}
+
+std::vector<std::string> named_for(const ArenaKey& key, const std::vector<ArenaPlace>& places) {
+  return list_arenas(places, stem(key));
 }
 
 std::vector<std::string> list_arenas(const std::vector<ArenaPlace>& places, const std::string& prefix) {

@@ -1,5 +1,6 @@
 // Where arenas are and what their files are called: collab-UID-<run and site>-<model>.arena
 //
+// Anyone can foretell that name and take it first where all may write: then chance makes one more of its parts.
 // The model's part is apart, so that a rank with another model finds its leader's arena and can say so.
 // Threads: pure functions. Ownership: plain values.
 #pragma once
@@ -14,6 +15,9 @@ namespace collab::arena {
 [[nodiscard]] std::string name_prefix();                     // of this user's arenas: "collab-1000-"
 [[nodiscard]] std::string site_prefix(const ArenaKey& key);  // of this site's arenas, whatever the model
 [[nodiscard]] std::string file_name(const ArenaKey& key);
+[[nodiscard]] std::string chance_name(const ArenaKey& key);  // nobody can foretell it
+// Of the arenas there are, those with the key's names; of anybody.
+[[nodiscard]] std::vector<std::string> named_for(const ArenaKey& key, const std::vector<ArenaPlace>& places);
 // Full paths of the files in the places whose name starts with the prefix and ends as an arena's does; sorted.
 [[nodiscard]] std::vector<std::string> list_arenas(const std::vector<ArenaPlace>& places, const std::string& prefix);
 [[nodiscard]] std::string human_bytes(std::uint64_t bytes);  // "1.50 GiB"

@@ -116,10 +116,9 @@ class Reader final : public ArenaReader {
 };
 
 // kUnavailable: not there yet, in words; any other failure is final.
-Result<std::unique_ptr<ArenaReader>> try_open(const ArenaSpec& spec, const std::string& path) {
-  Result<BackingFile> file = BackingFile::open(path, false);
-  if (!file.ok()) return file.status();
-  const auto start = read_file_start(*file);
+Result<std::unique_ptr<ArenaReader>> try_open(const ArenaSpec& spec, const BackingFile& file) {
+  const std::string& path = file.path();
+  const auto start = read_file_start(file);
   if (!start || start->phase != Phase::kReady) return unavailable(path + " is being made or removed");
   if (liveness_of(start->about.owner) == Liveness::kGone) {
     return unavailable(path + " was left by process " + std::to_string(start->about.owner.pid) + ", which is gone");
@@ -131,13 +130,13 @@ Result<std::unique_ptr<ArenaReader>> try_open(const ArenaSpec& spec, const std::
   }
   const Geometry geometry = geometry_of(start->about);
   if (geometry.elements != spec.elements || geometry.outer_state != spec.outer_state ||
-      geometry.rank_capacity < spec.ranks || file->bytes() != geometry.total_bytes()) {
+      geometry.rank_capacity < spec.ranks || file.bytes() != geometry.total_bytes()) {
     return refused("the arena of the leader of site " + spec.key.site + " is for " + std::to_string(geometry.elements) +
                    " elements" + (geometry.outer_state ? " and outer state" : " without outer state") +
                    ", this rank has " + std::to_string(spec.elements) +
                    (spec.outer_state ? " and outer state" : " without outer state"));
   }
-  auto mapping = map_file(*file, geometry.control_bytes(), geometry.total_bytes() - geometry.control_bytes(), false);
+  auto mapping = map_file(file, geometry.control_bytes(), geometry.total_bytes() - geometry.control_bytes(), false);
   if (!mapping.ok()) return mapping.status();
   return std::unique_ptr<ArenaReader>(
       std::make_unique<Reader>(*std::move(mapping), geometry, spec.key.site, spec.ranks));
@@ -178,11 +177,13 @@ Result<std::unique_ptr<ArenaReader>> open_arena(const ArenaSpec& spec, std::chro
   std::string why;
   while (true) {
     why.clear();
-    for (const ArenaPlace& place : places) {
-      const std::string path = place.folder + "/" + file_name(spec.key);
-      auto reader = try_open(spec, path);
-      if (reader.ok() || reader.status().code() != StatusCode::kUnavailable) return reader;
-      if (::access(path.c_str(), F_OK) == 0) why = "; " + reader.status().message();
+    for (const std::string& path : named_for(spec.key, places)) {
+      const Result<BackingFile> file = BackingFile::open(path, false);
+      auto reader = file.ok() ? try_open(spec, *file) : file.status();
+      // Not there yet, or another user's: ours has another name then.
+      const bool final = file.ok() && reader.status().code() != StatusCode::kUnavailable;
+      if (reader.ok() || final) return reader;
+      why = "; " + reader.status().message();
     }
     if (waited() >= settle) {
       if (auto other = find_other_model(spec, places)) return *std::move(other);

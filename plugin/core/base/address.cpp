@@ -7,8 +7,7 @@
 namespace collab {
 namespace {
 
-constexpr std::size_t kMaxHostBytes =
-    239;  // with brackets, colon, port and "+ucx" with one more it fits the wire's 256
+constexpr std::size_t kMaxHostBytes = 239;  // with brackets, colon and port it fits the wire's 256
 
 bool is_host_character(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '-' || c == '_';
@@ -62,13 +61,6 @@ Result<HostPort> parse_host_port(std::string_view text) {
     return wrong("\"" + std::string(digits) + "\" is not a port (0 to 65535)");
   }
   return parsed;
-}
-
-std::string_view plain_address(std::string_view text) { return text.substr(0, text.find('+')); }
-
-std::string_view hint_of(std::string_view text) {
-  const std::size_t plus = text.find('+');
-  return plus == std::string_view::npos ? std::string_view() : text.substr(plus + 1);
 }
 
 std::string to_string(const HostPort& address) {

@@ -25,11 +25,6 @@ struct HostPort {
 [[nodiscard]] Result<HostPort> parse_host_port(std::string_view text);
 [[nodiscard]] std::string to_string(const HostPort& address);  // brackets an IPv6 address
 
-// A transport may put behind an address, after a '+', what only its kind understands: "10.0.0.7:4000+ucx5123". People
-// write none of that, and the others use what stands before it.
-[[nodiscard]] std::string_view plain_address(std::string_view text);
-[[nodiscard]] std::string_view hint_of(std::string_view text);  // what stands behind the '+'
-
 // This machine or a private network: where traffic in the clear is accepted without being asked for. `address` has the
 // 4 bytes of IPv4 or the 16 of IPv6, in the network's order; any other number is not near.
 [[nodiscard]] bool is_near(std::span<const std::uint8_t> address);

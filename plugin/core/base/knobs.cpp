@@ -213,8 +213,8 @@ constexpr auto kRows = std::to_array<KnobRow>({
      parse_advertise,
      format_text<&C::advertise>},
     {{"transport", "auto", "", "auto|ucx|tcp|gloo|loopback",
-      "What carries messages between sites. auto: with a key tcp, which encrypts; without one, between two sites, ucx "
-      "where both have it and it gets through, else tcp, neither encrypted."},
+      "What carries messages between sites. auto is tcp, which encrypts with a key. ucx and gloo never encrypt: for "
+      "networks in which all are trusted, and alike at all sites and the coordinator."},
      kChoice,
      parse_choice<&C::transport, kTransports>,
      format_text<&C::transport>},

@@ -3,11 +3,14 @@
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <memory>
 #include <mutex>
 #include <string>
+
+#include "core/base/text.h"
 
 namespace collab {
 namespace {
@@ -33,15 +36,13 @@ Logger& logger() {
   return *kLogger;
 }
 
+// Much of it comes from peers: names, addresses, reasons.
 std::string on_one_line(std::string_view text) {
   std::string line;
-  line.reserve(text.size());
-  for (const char c : text) {
-    if (c == '\n') {
-      line += " | ";
-    } else {
-      line.push_back(c);
-    }
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    line += (begin > 0 ? " | " : "") + escaped(text.substr(begin, end - begin));
+    begin = end + 1;
   }
   return line;
 }

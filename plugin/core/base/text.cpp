@@ -26,9 +26,56 @@ std::size_t utf8_sequence(std::string_view text) {
   return length;
 }
 
-void append_escaped(std::string& out, char c) {
-  constexpr std::string_view kHex = "0123456789abcdef";
-  switch (c) {
+std::uint32_t code_point(std::string_view sequence) {
+  const auto byte = [&](std::size_t i) { return static_cast<std::uint32_t>(static_cast<unsigned char>(sequence[i])); };
+  if (sequence.size() == 1) return byte(0);
+  std::uint32_t code = byte(0) & (0x7FU >> sequence.size());
+  for (std::size_t i = 1; i < sequence.size(); ++i) code = (code << 6) | (byte(i) & 0x3F);
+  return code;
+}
+
+bool is_printable(std::uint32_t code) {
+  struct Range {
+    std::uint32_t first, last;
+  };
+  // Unicode's Cc, Zl and Zp, and of Cf what turns directions, takes no room or spells tags.
+  constexpr std::array<Range, 12> kHidden{{{0x00, 0x1F},
+                                           {0x7F, 0x9F},
+                                           {0xAD, 0xAD},
+                                           {0x61C, 0x61C},
+                                           {0x180E, 0x180E},
+                                           {0x200B, 0x200F},
+                                           {0x2028, 0x202E},
+                                           {0x2060, 0x206F},
+                                           {0xFEFF, 0xFEFF},
+                                           {0xFFF9, 0xFFFB},
+                                           {0x1D173, 0x1D17A},
+                                           {0xE0000, 0xE007F}}};
+  return std::ranges::none_of(kHidden, [code](const Range& r) { return r.first <= code && code <= r.last; });
+}
+
+std::string hexadecimal(std::uint32_t value, int digits) {
+  std::string text;
+  for (int shift = 4 * (digits - 1); shift >= 0; shift -= 4) text += "0123456789abcdef"[(value >> shift) & 0xF];
+  return text;
+}
+
+// Calls each(sequence, code point), or broken(byte) where there is no well-formed one.
+template <typename Each, typename Broken>
+void for_each_character(std::string_view text, const Each& each, const Broken& broken) {
+  while (!text.empty()) {
+    const std::size_t length = utf8_sequence(text);
+    if (length == 0) {
+      broken(static_cast<unsigned char>(text[0]));
+    } else {
+      each(text.substr(0, length), code_point(text.substr(0, length)));
+    }
+    text.remove_prefix(std::max<std::size_t>(length, 1));
+  }
+}
+
+void append_json(std::string& out, std::string_view sequence, std::uint32_t code) {
+  switch (code) {
     case '"': out += "\\\""; return;
     case '\\': out += "\\\\"; return;
     case '\n': out += "\\n"; return;
@@ -36,13 +83,12 @@ void append_escaped(std::string& out, char c) {
     case '\t': out += "\\t"; return;
     default: break;
   }
-  const auto code = static_cast<unsigned char>(c);
-  if (code >= 0x20) {
-    out.push_back(c);
-  } else {
-    out += "\\u00";
-    out.push_back(kHex[code >> 4]);
-    out.push_back(kHex[code & 0xF]);
+  if (is_printable(code)) {
+    out += sequence;
+  } else if (code < 0x10000) {
+    out += "\\u" + hexadecimal(code, 4);
+  } else {  // a pair of surrogates
+    out += "\\u" + hexadecimal(0xD7C0 + (code >> 10), 4) + "\\u" + hexadecimal(0xDC00 + (code & 0x3FF), 4);
   }
 }
 
@@ -57,19 +103,34 @@ bool is_valid_utf8(std::string_view text) {
   return true;
 }
 
+bool is_printable(std::string_view text) {
+  bool printable = true;
+  for_each_character(
+      text, [&](std::string_view, std::uint32_t code) { printable = printable && is_printable(code); },
+      [&](unsigned char) { printable = false; });
+  return printable;
+}
+
+std::string escaped(std::string_view text) {
+  std::string out;
+  const auto each = [&](std::string_view sequence, std::uint32_t code) {
+    if (is_printable(code)) {
+      out += sequence;
+    } else if (code < 0x100) {
+      out += code == '\n' ? "\\n" : "\\x" + hexadecimal(code, 2);
+    } else {
+      out += code < 0x10000 ? "\\u" + hexadecimal(code, 4) : "\\U" + hexadecimal(code, 8);
+    }
+  };
+  for_each_character(text, each, [&](unsigned char byte) { out += "\\x" + hexadecimal(byte, 2); });
+  return out;
+}
+
 std::string json_quote(std::string_view text) {
   std::string out = "\"";
-  while (!text.empty()) {
-    const std::size_t length = utf8_sequence(text);
-    if (length == 0) {
-      out += "\xEF\xBF\xBD";
-    } else if (length == 1) {
-      append_escaped(out, text[0]);
-    } else {
-      out += text.substr(0, length);
-    }
-    text.remove_prefix(std::max<std::size_t>(length, 1));
-  }
+  for_each_character(
+      text, [&](std::string_view sequence, std::uint32_t code) { append_json(out, sequence, code); },
+      [&](unsigned char) { out += "\xEF\xBF\xBD"; });
   out.push_back('"');
   return out;
 }

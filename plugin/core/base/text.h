@@ -1,4 +1,4 @@
-// Small helpers on text: UTF-8, JSON strings, the nearest of several names.
+// Small helpers on text: UTF-8, what a terminal may see, JSON strings, the nearest of several names.
 //
 // Threads: pure functions.
 #pragma once
@@ -12,7 +12,14 @@ namespace collab {
 // Well-formed UTF-8 as RFC 3629 has it: no overlong forms, no surrogates, nothing above U+10FFFF.
 [[nodiscard]] bool is_valid_utf8(std::string_view text);
 
-// The text as a JSON string with its quotes. Bytes that are not UTF-8 become U+FFFD.
+// Well-formed UTF-8 without characters that a terminal obeys instead of showing: controls, line separators, marks that
+// turn the direction of writing or take no room.
+[[nodiscard]] bool is_printable(std::string_view text);
+// For one line of a log or a terminal: what is not printable in hexadecimal (\x1b, \u202e), the rest as it is. Of an
+// escaped text it changes nothing.
+[[nodiscard]] std::string escaped(std::string_view text);
+
+// The text as a JSON string with its quotes, printable. Bytes that are not UTF-8 become U+FFFD.
 [[nodiscard]] std::string json_quote(std::string_view text);
 
 // Edits (insert, delete, replace, swap of neighbours) that turn one text into the other.

@@ -1,6 +1,7 @@
 #include "core/runtime/disk.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -31,9 +32,21 @@ Disk& system_disk() {
   return disk;
 }
 
-Result<NewFile> NewFile::make(Disk& disk, std::string path, mode_t mode) {
+int open_plain(Disk& disk, const char* path, int flags, mode_t mode) {
+  const int fd = disk.open(path, flags | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, mode);
+  struct stat info {};
+  if (fd < 0 || (::fstat(fd, &info) == 0 && S_ISREG(info.st_mode))) return fd;
+  ::close(fd);
+  errno = S_ISDIR(info.st_mode) ? EISDIR : EINVAL;
+  return -1;
+}
+
+// What lies there is what a dead process left, or another's: never written into.
+Result<NewFile> NewFile::make(Disk& disk, std::string path) {
   const std::string name = path + ".new";
-  const int fd = disk.open(name.c_str(), O_WRONLY | O_CREAT | O_TRUNC, mode);
+  constexpr int kFresh = O_WRONLY | O_CREAT | O_EXCL;
+  int fd = disk.open(name.c_str(), kFresh, 0600);
+  if (fd < 0 && errno == EEXIST && disk.unlink(name.c_str()) == 0) fd = disk.open(name.c_str(), kFresh, 0600);
   if (fd < 0) return failed("make", name);
   return NewFile(disk, std::move(path), fd);
 }

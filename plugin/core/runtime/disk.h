@@ -29,11 +29,15 @@ class Disk {
 };
 [[nodiscard]] Disk& system_disk();
 
+// A plain file, not through a link in its last part: -1 and errno where it is anything else, which may be made to wait
+// for (a pipe) or to lead astray.
+[[nodiscard]] int open_plain(Disk& disk, const char* path, int flags, mode_t mode = 0600);
+
 // PATH.new, which becomes PATH when it is whole and durable: who reads PATH finds the old file or the new one. Failures
 // are kUnavailable and say which file; what to do about it the caller adds.
 class NewFile {
  public:
-  static Result<NewFile> make(Disk& disk, std::string path, mode_t mode);
+  static Result<NewFile> make(Disk& disk, std::string path);  // its owner's alone
   NewFile(NewFile&& other) noexcept;
   NewFile& operator=(NewFile&&) = delete;
   NewFile(const NewFile&) = delete;

@@ -11,14 +11,16 @@
 
 #include "core/base/log.h"
 #include "core/base/text.h"
+#include "core/runtime/disk.h"
 
 namespace collab {
 
 Result<EventsFile> EventsFile::open(const std::string& path) {
   if (path.empty()) return EventsFile(-1);
-  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  const int fd = open_plain(system_disk(), path.c_str(), O_WRONLY | O_CREAT | O_APPEND);
   if (fd < 0) {
-    return invalid_argument("COLLAB_EVENTS: cannot append to " + path + ": " + std::strerror(errno));
+    return invalid_argument("COLLAB_EVENTS: cannot append to " + path + ": " + std::strerror(errno) +
+                            "; expected a plain file, or a name in a folder this process may write to");
   }
   return EventsFile(fd);
 }

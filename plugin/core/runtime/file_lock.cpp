@@ -80,7 +80,7 @@ void forget(std::size_t place) {
 Result<FileLock> FileLock::take(const std::string& path) {
   constexpr int kFiles = 8;  // one after the other, each removed by who had it before
   for (int tried = 0; tried < kFiles; ++tried) {
-    const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
     if (fd < 0) return unavailable("cannot make " + path + ": " + std::strerror(errno));
     FileLock lock(path, fd, remember(fd));  // closes what is given up
     const int error = lock_within(fd, LOCK_EX, 5);
@@ -99,7 +99,7 @@ Result<FileLock> FileLock::take(const std::string& path) {
 }
 
 std::string FileLock::holder_of(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
   if (fd < 0) return {};
   std::string holder = lock_within(fd, LOCK_SH, 1) == EWOULDBLOCK ? holder_in_words(fd) : std::string();
   ::close(fd);

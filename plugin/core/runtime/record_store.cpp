@@ -217,7 +217,7 @@ void RecordStore::load() {
 }
 
 Result<std::optional<std::vector<std::byte>>> RecordStore::read_file() const {
-  const int fd = disk_->open(path_.c_str(), O_RDONLY, 0);
+  const int fd = open_plain(*disk_, path_.c_str(), O_RDONLY);
   if (fd < 0 && errno == ENOENT) return std::optional<std::vector<std::byte>>();
   if (fd < 0) return corrupt(std::string("it cannot be read: ") + std::strerror(errno));
   Result<std::vector<std::byte>> file = whole_file(fd);
@@ -231,7 +231,7 @@ Result<std::optional<std::vector<std::byte>>> RecordStore::read_file() const {
 Status RecordStore::write_file(std::span<const std::byte> body) {
   const Result<std::vector<std::byte>> file = encode(scope_, body);
   if (!file.ok()) return file.status();
-  Result<NewFile> fresh = NewFile::make(*disk_, path_, 0600);
+  Result<NewFile> fresh = NewFile::make(*disk_, path_);
   if (!fresh.ok()) return fresh.status();
   COLLAB_RETURN_IF_ERROR(fresh->write(0, *file));
   COLLAB_RETURN_IF_ERROR(fresh->sync());

@@ -330,14 +330,10 @@ std::string state_path(const std::string& dir, const std::string& site, std::uin
 Status check_state_writable(const std::string& path) {
   std::error_code error;
   std::filesystem::create_directories(std::filesystem::path(path).parent_path(), error);
-  const std::string probe = path + ".new";
-  const File file(::open(probe.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
-  if (file.fd() < 0) {
-    return invalid_argument("COLLAB_STATE_DIR: cannot write " + probe + ": " + error_text() +
-                            "; name a directory this process may write to");
-  }
-  ::unlink(probe.c_str());
-  return {};
+  const Result<NewFile> probe = NewFile::make(system_disk(), path);  // removed again here
+  if (probe.ok()) return {};
+  return invalid_argument("COLLAB_STATE_DIR: " + probe.status().message() +
+                          "; name a directory this process may write to");
 }
 
 Status write_state(const std::string& path, const StateHeader& header, std::span<const float> anchor,
@@ -369,13 +365,13 @@ Status write_state(Disk& disk, const std::string& path, StateHeader header, cons
                                      " bytes are to be written); COLLAB_STATE_DIR needs a folder with room that we "
                                      "may write to");
   };
-  Result<NewFile> file = NewFile::make(disk, path, 0644);
+  Result<NewFile> file = NewFile::make(disk, path);
   if (!file.ok()) return in_words(file.status());
   return in_words(write_whole(*file, header, pieces));
 }
 
 Result<std::optional<StateHeader>> read_state_header(const std::string& path) {
-  const File file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const File file(open_plain(system_disk(), path.c_str(), O_RDONLY));
   if (file.fd() < 0) {
     if (errno == ENOENT) return std::optional<StateHeader>();
     return internal_error("cannot open the state file " + path + ": " + error_text());
@@ -392,7 +388,7 @@ Status read_state_into(const std::string& path, const StateHeader& header, std::
                             (header.outer_state ? " with" : " without") + " outer state cannot be read into " +
                             std::to_string(anchor.size()) + " and " + std::to_string(outer.size()));
   }
-  const File file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const File file(open_plain(system_disk(), path.c_str(), O_RDONLY));
   const Result<std::uint64_t> vectors_at = open_again(file, path, header);
   if (!vectors_at.ok()) return vectors_at.status();
   if (!file.read_all(std::as_writable_bytes(anchor), *vectors_at) ||
@@ -410,7 +406,7 @@ Status read_state_into(const std::string& path, const StateHeader& header, std::
 Result<StoredResidual> read_residual(const std::string& path, const StateHeader& header) {
   if (header.residual.empty()) return invalid_argument("the state file " + path + " holds no residual");
   const ResidualRecord& record = header.residual.front();
-  const File file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const File file(open_plain(system_disk(), path.c_str(), O_RDONLY));
   const Result<std::uint64_t> vectors_at = open_again(file, path, header);
   if (!vectors_at.ok()) return vectors_at.status();
   StoredResidual stored{header.run, record.units, std::vector<float>(header.elements)};

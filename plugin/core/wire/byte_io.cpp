@@ -42,6 +42,8 @@ std::string fit_sentence(std::string_view text, std::size_t max_bytes) {
 
 namespace {
 
+constexpr const char* kExpectedName = "a name that can be printed, without control characters or marks of direction";
+
 std::string expected_text(std::size_t max_bytes) {
   return "UTF-8 text of at most " + std::to_string(max_bytes) + " bytes without NUL";
 }
@@ -59,6 +61,16 @@ void Writer::text(const char* name, const std::string& value, std::size_t max_by
   }
   const auto raw = std::as_bytes(std::span(value));
   bytes_.insert(bytes_.end(), raw.begin(), raw.end());
+}
+
+void Writer::name(const char* field, const std::string& value, std::size_t max_bytes) {
+  text(field, value, max_bytes);
+  if (path_.ok() && !is_printable(value)) path_.fail(field, kExpectedName, "\"" + escaped(value) + "\"");
+}
+
+void Reader::name(const char* field, std::string& value, std::size_t max_bytes) {
+  text(field, value, max_bytes);
+  if (path_.ok() && !is_printable(value)) path_.fail(field, kExpectedName, "\"" + escaped(value) + "\"");
 }
 
 void Reader::text(const char* name, std::string& value, std::size_t max_bytes) {

@@ -75,6 +75,8 @@ class Writer {
     put(std::bit_cast<std::uint64_t>(value));
   }
   void text(const char* name, const std::string& value, std::size_t max_bytes);
+  // Of sites, swarms and addresses, which are shown to people: printable (core/base/text.h).
+  void name(const char* field, const std::string& value, std::size_t max_bytes);
   void sentence(const char* name, const std::string& value, std::size_t max_bytes) {
     text(name, fit_sentence(value, max_bytes), max_bytes);
   }
@@ -149,6 +151,7 @@ class Reader {
     value = came;
   }
   void text(const char* name, std::string& value, std::size_t max_bytes);
+  void name(const char* field, std::string& value, std::size_t max_bytes);
   void sentence(const char* name, std::string& value, std::size_t max_bytes) { text(name, value, max_bytes); }
   template <typename T>
   void part(const char* name, T& value) {

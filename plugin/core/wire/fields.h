@@ -51,14 +51,14 @@ void fields(auto& io, Of<Offer> auto& m) {
 
 void fields(auto& io, Of<Member> auto& m) {
   io.id("site", m.site);
-  io.text("name", m.name, kMaxNameBytes);
-  io.text("address", m.address, kMaxAddressBytes);
+  io.name("name", m.name, kMaxNameBytes);
+  io.name("address", m.address, kMaxAddressBytes);
   io.enumeration("state", m.state, MemberState::kSuspect);
 }
 
 void fields(auto& io, Of<Participant> auto& m) {
   io.id("site", m.site);
-  io.text("name", m.name, kMaxNameBytes);
+  io.name("name", m.name, kMaxNameBytes);
   io.weight("weight", m.weight);
   io.id("since", m.since);
   io.boolean("here", m.here);
@@ -71,7 +71,7 @@ void fields(auto& io, Of<Slice> auto& m) {
 
 void fields(auto& io, Of<Voter> auto& m) {
   io.id("site", m.site);
-  io.text("name", m.name, kMaxNameBytes);
+  io.name("name", m.name, kMaxNameBytes);
   io.id("acceptor", m.acceptor);
   io.boolean("left", m.left);
 }
@@ -108,7 +108,7 @@ void fields(auto& io, Of<Past> auto& m) {
   io.id("run", m.run);
   io.id("round", m.round);
   io.id("attempt", m.attempt);
-  io.list("contributors", m.contributors, kMaxSites, 2, [&](auto& name) { io.text("", name, kMaxNameBytes); });
+  io.list("contributors", m.contributors, kMaxSites, 2, [&](auto& name) { io.name("", name, kMaxNameBytes); });
   io.part("mean", m.mean);
 }
 
@@ -133,11 +133,11 @@ void fields(auto& io, Of<Report> auto& m) {
 // ---- site -> coordinator -------------------------------------------------------------------------
 
 void fields(auto& io, Of<Join> auto& m) {
-  io.text("swarm", m.swarm, kMaxNameBytes);
-  io.text("site", m.site, kMaxNameBytes);
+  io.name("swarm", m.swarm, kMaxNameBytes);
+  io.name("site", m.site, kMaxNameBytes);
   io.number("index", m.index);
   io.number("expected_sites", m.expected_sites, kMaxSites);
-  io.text("address", m.address, kMaxAddressBytes);
+  io.name("address", m.address, kMaxAddressBytes);
   io.boolean("helper", m.helper);
   io.number("generation", m.generation);
   io.number("elements", m.elements, kMaxElements);
@@ -148,7 +148,7 @@ void fields(auto& io, Of<Join> auto& m) {
   io.list("settings", m.settings, kMaxSettings, 4, [&](auto& setting) { fields(io, setting); });
   io.list("model", m.model, kMaxModelEntries, 25, [&](auto& entry) { fields(io, entry); });
   io.boolean("resumed", m.resumed);
-  io.text("init_from", m.init_from, kMaxNameBytes);
+  io.name("init_from", m.init_from, kMaxNameBytes);
 }
 
 void fields(auto& io, Of<Adopted> auto& m) {
@@ -250,7 +250,7 @@ void fields(auto& io, Of<Accept> auto& m) {
 
 void fields(auto& io, Of<Parted> auto& m) {
   io.number("term", m.term.value, kMaxTerm);
-  io.text("site", m.site, kMaxNameBytes);
+  io.name("site", m.site, kMaxNameBytes);
   io.id("acceptor", m.acceptor);
 }
 
@@ -264,10 +264,10 @@ void fields(auto&, Of<Farewell> auto&) {}
 // ---- site <-> site -------------------------------------------------------------------------------
 
 void fields(auto& io, Of<Hello> auto& m) {
-  io.text("swarm", m.swarm, kMaxNameBytes);
+  io.name("swarm", m.swarm, kMaxNameBytes);
   io.number("term", m.term.value, kMaxTerm);
   io.id("site", m.site);
-  io.text("name", m.name, kMaxNameBytes);
+  io.name("name", m.name, kMaxNameBytes);
 }
 
 void fields(auto& io, Of<FetchAnchor> auto& m) {
@@ -314,7 +314,7 @@ void fields(auto& io, Of<Heartbeat> auto& m) {
 
 void fields(auto&, Of<StatusQuery> auto&) {}
 
-void fields(auto& io, Of<Inquire> auto& m) { io.text("swarm", m.swarm, kMaxNameBytes); }
+void fields(auto& io, Of<Inquire> auto& m) { io.name("swarm", m.swarm, kMaxNameBytes); }
 
 void fields(auto& io, Of<Leads> auto& m) {
   io.boolean("leads", m.leads);
@@ -325,7 +325,7 @@ void fields(auto& io, Of<Leads> auto& m) {
 }
 
 void fields(auto& io, Of<Forget> auto& m) {
-  io.list("sites", m.sites, kMaxSites, 2, [&](auto& name) { io.text("", name, kMaxNameBytes); });
+  io.list("sites", m.sites, kMaxSites, 2, [&](auto& name) { io.name("", name, kMaxNameBytes); });
 }
 
 void fields(auto& io, Of<StatusReport> auto& m) {

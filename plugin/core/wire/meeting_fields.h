@@ -35,10 +35,10 @@ void fields(auto& io, OfMeeting<Held> auto& m) {
 }
 
 void fields(auto& io, OfMeeting<Enter> auto& m) {
-  io.text("swarm", m.swarm, kMaxNameBytes);
+  io.name("swarm", m.swarm, kMaxNameBytes);
   io.number("world", m.world);
   io.id("rank", m.rank);
-  io.list("sites", m.sites, kMaxSites, 2, [&](auto& name) { io.text("", name, kMaxNameBytes); });
+  io.list("sites", m.sites, kMaxSites, 2, [&](auto& name) { io.name("", name, kMaxNameBytes); });
   io.list("site_of", m.site_of, kMaxRanks, 4, [&](auto& index) { io.number("", index, kMaxSites - 1); });
   io.number("candidates", m.candidates, kMaxSites);
   io.boolean("returning", m.returning);

@@ -122,7 +122,7 @@ void TcpEngine::tell_turned_away(const Endpoint& from, const std::string& words)
 
 void TcpEngine::begin_dial(TcpLink& link, const std::string& address, TimePoint deadline) {
   link.dialled = true;
-  link.peer = plain_address(address);
+  link.peer = address;
   link.deadline = deadline;
   link.session = draw_id();
   sessions_[link.session] = link.id;

@@ -1,14 +1,11 @@
 #include "transport/tcp/tcp_tls.h"
 
 #include <openssl/bio.h>
-#include <openssl/core_names.h>
 #include <openssl/crypto.h>
 #include <openssl/err.h>
-#include <openssl/evp.h>
-#include <openssl/kdf.h>
-#include <openssl/params.h>
 #include <openssl/ssl.h>
 #include <openssl/x509.h>
+#include <openssl/x509_vfy.h>
 
 #include <algorithm>
 #include <array>
@@ -18,33 +15,12 @@
 #include <string_view>
 #include <utility>
 
+#include "transport/tcp/tcp_token.h"
+
 namespace collab::tcp {
 namespace {
 
 constexpr std::size_t kKeyBytes = 32;  // of SHA-256
-
-}  // namespace
-
-Result<std::vector<unsigned char>> hkdf(std::string_view secret, std::string_view salt, std::string_view purpose,
-                                        std::size_t bytes) {
-  EVP_KDF* const kdf = EVP_KDF_fetch(nullptr, "HKDF", nullptr);
-  EVP_KDF_CTX* const context = kdf != nullptr ? EVP_KDF_CTX_new(kdf) : nullptr;
-  const auto octets = [](const char* name, std::string_view text) {
-    return OSSL_PARAM_construct_octet_string(name, const_cast<char*>(text.data()), text.size());
-  };
-  std::string digest = "SHA256";
-  const std::array<OSSL_PARAM, 5> parameters{OSSL_PARAM_construct_utf8_string(OSSL_KDF_PARAM_DIGEST, digest.data(), 0),
-                                             octets(OSSL_KDF_PARAM_KEY, secret), octets(OSSL_KDF_PARAM_SALT, salt),
-                                             octets(OSSL_KDF_PARAM_INFO, purpose), OSSL_PARAM_construct_end()};
-  std::vector<unsigned char> key(bytes);
-  const bool derived = context != nullptr && EVP_KDF_derive(context, key.data(), bytes, parameters.data()) == 1;
-  EVP_KDF_CTX_free(context);
-  EVP_KDF_free(kdf);
-  if (!derived) return internal_error("OpenSSL does not derive a key from COLLAB_TOKEN: it has no HKDF");
-  return key;
-}
-
-namespace {
 
 std::string read_all(BIO* memory) {
   char* text = nullptr;
@@ -191,17 +167,10 @@ TlsContext::~TlsContext() {
   BIO_meth_free(bio_);
 }
 
-Status check_token(const std::string& token) {
-  if (token.size() >= kShortestToken) return {};
-  return invalid_argument("COLLAB_TOKEN: expected the text that `collab token` makes, got one of " +
-                          std::to_string(token.size()) + " characters; anything below " +
-                          std::to_string(kShortestToken) + " could be guessed");
-}
-
 Status TlsContext::take_token(const std::string& token) {
   COLLAB_RETURN_IF_ERROR(check_token(token));
-  auto key = hkdf(token, kSwarmSalt, "tls 1.3 external psk", kKeyBytes);
-  const auto name = hkdf(token, kSwarmSalt, "identity", 8);
+  auto key = key_of_token(token, "tls 1.3 external psk", kKeyBytes);
+  const auto name = key_of_token(token, "identity", 8);
   if (!key.ok()) return key.status();
   if (!name.ok()) return name.status();
   key_ = std::move(*key);
@@ -242,6 +211,10 @@ Status TlsContext::take_files(const TlsSettings& settings) {
   if (settings.authority_file.empty() || SSL_CTX_load_verify_file(context_, settings.authority_file.c_str()) != 1) {
     return wrong("COLLAB_TLS_CA", settings.authority_file, "the certificate of the swarm's own authority");
   }
+  // Of the authority's leaves only: what a site's own certificate has signed is no site's, whatever it may sign. Any
+  // certificate in COLLAB_TLS_CA is an authority, also one that another has signed.
+  SSL_CTX_set_verify_depth(context_, 0);
+  X509_VERIFY_PARAM_set_flags(SSL_CTX_get0_param(context_), X509_V_FLAG_PARTIAL_CHAIN);
   SSL_CTX_set_verify(context_, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, TlsCallbacks::verify);
   return {};
 }

@@ -24,14 +24,7 @@ struct bio_method_st;
 
 namespace collab::tcp {
 
-// RFC 5869 with SHA-256. What is made of a swarm's token has this salt and a purpose of its own.
-inline constexpr std::string_view kSwarmSalt = "collab swarm key 1";
-[[nodiscard]] Result<std::vector<unsigned char>> hkdf(std::string_view secret, std::string_view salt,
-                                                      std::string_view purpose, std::size_t bytes);
-
-// Either a token or the three files; a token shorter than this is refused.
-inline constexpr std::size_t kShortestToken = 32;
-[[nodiscard]] Status check_token(const std::string& token);
+// Either a token or the three files.
 struct TlsSettings {
   std::string token;
   std::string certificate_file, key_file, authority_file;  // PEM

@@ -1,13 +1,21 @@
 #include "transport/tcp/tcp_transport.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <fstream>
+#include <mutex>
+#include <set>
 #include <utility>
 
+#include "core/base/log.h"
 #include "transport/tcp/tcp_engine.h"
+#include "transport/tcp/tcp_token.h"
 
 namespace collab {
 namespace {
@@ -44,6 +52,20 @@ class TcpTransport final : public Transport {
 
 constexpr std::size_t kLongestToken = 4096;
 
+// Once a process and file.
+void warn_if_exposed(const std::string& file) {
+  struct stat info {};
+  if (::stat(file.c_str(), &info) != 0 || !S_ISREG(info.st_mode) || (info.st_mode & 077) == 0) return;
+  static std::mutex mutex;
+  static auto* const warned = new std::set<std::string>;
+  const std::lock_guard lock(mutex);
+  if (!warned->insert(file).second) return;
+  std::array<char, 8> mode{};
+  std::snprintf(mode.data(), mode.size(), "%04o", static_cast<unsigned>(info.st_mode & 07777));
+  log_warning("COLLAB_TOKEN_FILE: others on this machine can read " + file + " or change it (mode " + mode.data() +
+              "), and with it join the swarm: chmod 600 " + file);
+}
+
 Result<std::string> read_token(const TcpOptions& options) {
   std::string text = options.token;
   if (!options.token_file.empty()) {
@@ -58,6 +80,7 @@ Result<std::string> read_token(const TcpOptions& options) {
     if (file.bad()) {
       return invalid_argument("COLLAB_TOKEN_FILE: " + options.token_file + " cannot be read: " + std::strerror(errno));
     }
+    warn_if_exposed(options.token_file);
     if (text.size() > kLongestToken) {
       return invalid_argument("COLLAB_TOKEN_FILE: " + options.token_file + " is too long for a token");
     }
@@ -131,8 +154,13 @@ Result<std::vector<unsigned char>> swarm_secret(const TcpOptions& options, std::
   const Result<std::string> token = read_token(options);
   if (!token.ok()) return token.status();
   if (token->empty()) return std::vector<unsigned char>();
-  COLLAB_RETURN_IF_ERROR(tcp::check_token(*token));
-  return tcp::hkdf(*token, tcp::kSwarmSalt, purpose, 32);
+  return tcp::key_of_token(*token, purpose, 32);
+}
+
+Result<bool> has_made_token(const TcpOptions& options) {
+  const Result<std::string> token = read_token(options);
+  if (!token.ok()) return token.status();
+  return tcp::is_made_token(*token);
 }
 
 TcpCounters tcp_counters(const Transport& transport) {

@@ -49,6 +49,9 @@ struct TcpOptions {
 // 32 bytes made of the swarm's token for another purpose than links; none without a token. kInvalidArgument as above.
 [[nodiscard]] Result<std::vector<unsigned char>> swarm_secret(const TcpOptions& options, std::string_view purpose);
 
+// Whether there is a token and `collab token` of this version made it; another is stretched. kInvalidArgument as above.
+[[nodiscard]] Result<bool> has_made_token(const TcpOptions& options);
+
 // What a tcp transport has done so far, for tests and for people.
 struct TcpCounters {
   std::uint64_t connections_opened = 0;   // dialled or accepted, and greeted

@@ -65,7 +65,7 @@ void UcxEngine::dial(LinkId id, const std::string& address, TimePoint deadline) 
   UcxLink& link = links_[id];
   link.id = id;
   link.dialled = true;
-  link.peer = plain_address(address);
+  link.peer = address;
   link.deadline = deadline;
   link.token = draw_token();
   const auto parts = parse_host_port(link.peer);

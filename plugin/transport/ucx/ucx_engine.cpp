@@ -51,16 +51,35 @@ bool UcxEngine::in_child() const { return getpid() != pid_; }
 
 std::string UcxEngine::reason(ucs_status_t status) const { return api_.status_string(status); }
 
+// Beside the listener, each worker listens at a port of its own choice of every interface that UCX uses. Where
+// the address to listen at is not all of them, UCX is given no other. What the user has named in UCX_NET_DEVICES stays.
+std::string UcxEngine::net_devices() const {
+  if (options_.listen.empty() || std::getenv("UCX_NET_DEVICES") != nullptr) return {};
+  const Result<HostPort> place = parse_host_port(options_.listen);
+  if (!place.ok()) return {};  // listen() says what is wrong
+  const Result<SocketAddresses> addresses = resolve_name(*place, true);
+  if (!addresses.ok() || is_any(addresses->front().storage)) return {};
+  return interfaces_with(*addresses);
+}
+
+Status UcxEngine::configure(ucp_config_t* config) const {
+  const auto set = [&](const char* name, const std::string& value) {
+    const ucs_status_t status = value.empty() ? UCS_OK : api_.config_modify(config, name, value.c_str());
+    if (status == UCS_OK) return Status();
+    return invalid_argument(std::string("UCX does not take ") + name + "=" + value + ": " + reason(status));
+  };
+  COLLAB_RETURN_IF_ERROR(set("TLS", options_.transports));
+  return set("NET_DEVICES", net_devices());
+}
+
 Status UcxEngine::open_context() {
   std::optional<GuestEnvironment> guest(std::in_place);
   ucp_config_t* config = nullptr;
   ucs_status_t status = api_.config_read(nullptr, nullptr, &config);
   if (status != UCS_OK) return internal_error("UCX cannot read its configuration: " + reason(status));
-  if (!options_.transports.empty()) {
-    if (status = api_.config_modify(config, "TLS", options_.transports.c_str()); status != UCS_OK) {
-      api_.config_release(config);
-      return invalid_argument("UCX does not take the transports \"" + options_.transports + "\": " + reason(status));
-    }
+  if (const Status configured = configure(config); !configured.ok()) {
+    api_.config_release(config);
+    return configured;
   }
   ucp_params_t params{};
   params.field_mask = UCP_PARAM_FIELD_FEATURES;

@@ -72,6 +72,8 @@ class UcxEngine {
 
   UcxEngine(const UcxApi& api, const UcxOptions& options);
   Status open_context();
+  [[nodiscard]] std::string net_devices() const;
+  Status configure(ucp_config_t* config) const;
   Result<UcxWorkerPtr> open_worker(std::uint64_t client_id);
 
   // ucx_engine.cpp: the thread.

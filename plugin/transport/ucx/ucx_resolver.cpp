@@ -1,11 +1,13 @@
 #include "transport/ucx/ucx_resolver.h"
 
 #include <arpa/inet.h>
+#include <ifaddrs.h>
 #include <netdb.h>
 #include <netinet/in.h>
 
 #include <array>
 #include <cstring>
+#include <set>
 #include <span>
 #include <thread>
 #include <utility>
@@ -50,6 +52,34 @@ bool is_near(const sockaddr_storage& address) {
   };
   if (address.ss_family == AF_INET) return near(reinterpret_cast<const sockaddr_in*>(&address)->sin_addr);
   return address.ss_family == AF_INET6 && near(reinterpret_cast<const sockaddr_in6*>(&address)->sin6_addr);
+}
+
+bool is_any(const sockaddr_storage& address) {
+  if (address.ss_family == AF_INET) {
+    return reinterpret_cast<const sockaddr_in*>(&address)->sin_addr.s_addr == htonl(INADDR_ANY);
+  }
+  return address.ss_family == AF_INET6 &&
+         IN6_IS_ADDR_UNSPECIFIED(&reinterpret_cast<const sockaddr_in6*>(&address)->sin6_addr);
+}
+
+std::string interfaces_with(const SocketAddresses& addresses) {
+  ifaddrs* first = nullptr;
+  if (getifaddrs(&first) != 0) return {};
+  std::set<std::string> names;
+  for (const ifaddrs* entry = first; entry != nullptr; entry = entry->ifa_next) {
+    if (entry->ifa_addr == nullptr) continue;
+    const auto family = entry->ifa_addr->sa_family;
+    if (family != AF_INET && family != AF_INET6) continue;
+    sockaddr_storage own{};
+    std::memcpy(&own, entry->ifa_addr, family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6));
+    for (const SocketAddress& address : addresses) {
+      if (host_port_of(own).host == host_port_of(address.storage).host) names.insert(entry->ifa_name);
+    }
+  }
+  freeifaddrs(first);
+  std::string list;
+  for (const std::string& name : names) list += (list.empty() ? "" : ",") + name;
+  return list;
 }
 
 HostPort host_port_of(const sockaddr_storage& address) {

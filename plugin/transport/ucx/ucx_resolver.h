@@ -33,6 +33,10 @@ void resolve_in_background(HostPort address, std::function<void(Result<SocketAdd
 // As is_near of core/base/address.h.
 [[nodiscard]] bool is_near(const sockaddr_storage& address);
 
+// The interfaces of this machine that have one of these addresses, as UCX_NET_DEVICES has them: "eth0,eth1".
+[[nodiscard]] std::string interfaces_with(const SocketAddresses& addresses);
+[[nodiscard]] bool is_any(const sockaddr_storage& address);  // 0.0.0.0 or [::]
+
 // With numbers, not names.
 [[nodiscard]] HostPort host_port_of(const sockaddr_storage& address);
 

@@ -37,6 +37,7 @@ UcxOptions ucx_options(const LoadedConfig& loaded) {
   UcxOptions options;
   if (loaded.config.connections != 0) options.connections = loaded.config.connections;
   options.insecure = loaded.config.insecure;
+  options.listen = loaded.config.listen;
   return options;
 }
 

@@ -19,6 +19,7 @@ namespace collab {
 struct UcxOptions {
   std::uint32_t connections = 2;               // endpoints a link, 1 to 16; the dialler's number counts
   std::string advertise_host = {};             // what listen() gives as the host; empty: as it was asked
+  std::string listen = {};                     // HOST:PORT it will be asked to listen at; empty: not known
   std::string library_dir = {};                // where the libucx wheel keeps libucp.so.0; empty: elsewhere
   std::string transports = {};                 // UCX_TLS for this transport alone, e.g. "tcp"; empty: UCX's choice
   bool insecure = false;                       // speak in the clear to any address

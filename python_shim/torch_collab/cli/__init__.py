@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 
 from torch_collab import __version__
+from torch_collab.escape import escaped
 
 
 def parser() -> argparse.ArgumentParser:
@@ -39,6 +40,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stderr.close()
         return 141
     except (ValueError, RuntimeError, OSError) as error:
-        text = str(error)
+        text = "\n".join(map(escaped, str(error).split("\n")))
         print(text if text.startswith("collab:") else f"collab: {text}", file=sys.stderr)
         return 1

@@ -14,6 +14,7 @@ from typing import Any
 
 from torch_collab import __version__, addresses, links, native, records
 from torch_collab.cli import keys, knobs
+from torch_collab.escape import escaped
 
 _MIN_SHARED_MEMORY = 1 << 30
 _SOON = timedelta(days=14)
@@ -28,14 +29,14 @@ class Findings:
         self.problems = 0
 
     def fine(self, what: str, text: str) -> None:
-        self.lines.append(f"  ok    {what}: {text}")
+        self.lines.append(f"  ok    {what}: {escaped(text)}")
 
     def hint(self, what: str, text: str) -> None:
-        self.lines.append(f"  hint  {what}: {text}")
+        self.lines.append(f"  hint  {what}: {escaped(text)}")
 
     def problem(self, what: str, text: str) -> None:
         self.problems += 1
-        self.lines.append(f"  BAD   {what}: {text}")
+        self.lines.append(f"  BAD   {what}: {escaped(text)}")
 
 
 def add_to(parsers: Any) -> None:
@@ -126,9 +127,20 @@ def _key(found: Findings, config: native.Settings, choice: links.Choice | None) 
         if "tls_cert" in files:
             _certificate(found, keys.expiry(files))
         elif keys.is_given(config):
-            found.fine("key", "a token, as `collab token` makes it")
+            _token(found, config)
     except (ValueError, RuntimeError, OSError) as error:
         found.problem("key", str(error).removeprefix("collab: "))
+
+
+def _token(found: Findings, config: native.Settings) -> None:
+    if native.has_made_token(config):
+        found.fine("key", "a token, as `collab token` makes it")
+    else:
+        found.hint(
+            "key",
+            "a token that `collab token` of this version has not made: it may be guessed, so it is stretched, which "
+            "takes some tenths of a second at each start; make a new one for all sites",
+        )
 
 
 def _certificate(found: Findings, until: datetime) -> None:
@@ -142,7 +154,7 @@ def _ucx(found: Findings) -> None:
     if problem is None:
         found.fine("ucx", native.ucx_description())
     else:
-        found.hint("ucx", f"links use tcp, which does without, for {problem}")
+        found.hint("ucx", f"COLLAB_TRANSPORT=ucx cannot be used: {problem}")
 
 
 def _congestion_control(found: Findings, config: native.Settings | None, choice: links.Choice | None) -> None:

@@ -36,7 +36,7 @@ def run(arguments: argparse.Namespace) -> int:
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
-    server = native.serve_helper(config, site, links.make_between_sites(config, config.advertise))
+    server = native.serve_helper(config, site, links.make(config, config.advertise))
     print(f"collab: {site} helps the swarm of {','.join(config.coordinator)}; Ctrl-C ends it", flush=True)
     print(f"collab: {choice}", flush=True)
     while not stop.is_set():

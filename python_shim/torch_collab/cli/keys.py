@@ -61,13 +61,19 @@ def expiry(files: dict[str, str]) -> datetime:
             context.verify_mode = ssl.CERT_REQUIRED
             context.load_cert_chain(files["tls_cert"], files["tls_key"])
             context.load_verify_locations(files["tls_ca"])
+            context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # any certificate there is an authority
         dialler = client.wrap_bio(to_client, to_server)
         listener = server.wrap_bio(to_server, to_client, server_side=True)
         for end in (dialler, listener, dialler, listener):  # hello; answer; finished; checked
             _greet(end)
+        # Python has no limit of depth, and until 3.13 hides the chain.
+        chain = getattr(dialler, "_sslobj").get_verified_chain()  # noqa: B009
+        if len(chain) > 2:
+            raise ssl.SSLCertVerificationError("no certificate in COLLAB_TLS_CA signed it itself")
     except ssl.SSLCertVerificationError as error:
+        why = getattr(error, "verify_message", error)
         raise ValueError(
-            f"COLLAB_TLS_CERT={files['tls_cert']}: {error.verify_message}; other sites check it against "
+            f"COLLAB_TLS_CERT={files['tls_cert']}: {why}; other sites check it against "
             f"COLLAB_TLS_CA={files['tls_ca']}, both when it dials and when it is dialled"
         ) from None
     except ssl.SSLError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import os
 import secrets
 from pathlib import Path
@@ -19,8 +20,14 @@ def add_to(parsers: Any) -> None:
     sub.set_defaults(run=run)
 
 
+def make() -> str:
+    """256 random bits, and digits by which the core knows that nobody has thought it up."""
+    body = "clb_" + secrets.token_urlsafe(32)
+    return body + hashlib.sha256(body.encode()).hexdigest()[:8]
+
+
 def run(arguments: argparse.Namespace) -> int:
-    token = "clb_" + secrets.token_urlsafe(32)  # 256 bits
+    token = make()
     if arguments.out is None:
         print(token)
         return 0

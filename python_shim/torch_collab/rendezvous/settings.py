@@ -84,7 +84,7 @@ def read_settings(parameters: Any) -> RendezvousSettings:
         hostname=as_name(socket.gethostname()),
         config=config,
         key=read_key(variables, {}),
-        transport=links.choose(config).common,
+        transport=links.choose(config).kind,
     )
 
 

@@ -262,15 +262,33 @@ TEST_F(ArenaTest, WithoutALeaderTheWaitEndsAndSaysWhatItWaitedFor) {
   EXPECT_THAT(reader.status().message(), HasSubstr("the leader of site paris of run gpt2"));
 }
 
-TEST_F(ArenaTest, AStrangersFileIsNotTrusted) {
-  {
+// Anyone may make files in /dev/shm, and can foretell what ours is called.
+TEST_F(ArenaTest, WhoTakesTheNameIsPassedBy) {
+  const std::string name = [&] {
     const auto writer = create();
-    const std::string path = std::filesystem::directory_iterator(root_ + "/memory")->path();
-    ASSERT_EQ(::chmod(path.c_str(), 0666), 0);
+    return std::filesystem::directory_iterator(root_ + "/memory")->path().string();
+  }();
+  const auto make = [&](int kind) {
+    switch (kind) {
+      case 0: std::ofstream(name) << "a stranger's"; break;  // mode 0644: not ours alone
+      case 1: std::filesystem::create_symlink(root_ + "/disk/elsewhere", name); break;
+      case 2: return ::mkfifo(name.c_str(), 0666) == 0;
+      default: return std::filesystem::create_directory(name);
+    }
+    return true;
+  };
+  for (int kind = 0; kind < 4; ++kind) {
+    ASSERT_TRUE(make(kind));
+    const auto writer = create();
+    ASSERT_NE(writer, nullptr);
+    EXPECT_EQ(files("/memory"), 2U) << kind;
+    EXPECT_EQ(files("/disk"), 0U) << "nothing was made through the link";
+    const SealedAnchor anchor = seal(*writer, 3, 0.5F);
+    EXPECT_EQ(open()->sealed(), anchor) << "a rank finds it under its other name";
     const auto second = create_arena(spec_);
-    ASSERT_FALSE(second.ok());
-    EXPECT_EQ(second.status().code(), StatusCode::kRefused);
-    EXPECT_THAT(second.status().message(), HasSubstr("0600"));
+    ASSERT_FALSE(second.ok()) << "and so does a second leader";
+    EXPECT_THAT(second.status().message(), HasSubstr("process " + std::to_string(::getpid())));
+    std::filesystem::remove(name);
   }
 }
 

@@ -28,6 +28,11 @@ TEST_F(Log, AMessageIsOneLineAndNeverAFormat) {
   EXPECT_EQ(printed(log_info, "first\nsecond {} %s"), "collab: first | second {} %s\n");
 }
 
+TEST_F(Log, WhatATerminalObeysIsShown) {
+  EXPECT_EQ(printed(log_info, "site \x1b[2J\r joins from \xE2\x80\xAE"),
+            "collab: site \\x1b[2J\\x0d joins from \\u202e\n");
+}
+
 TEST_F(Log, PrintsNothingBelowTheLevel) {
   set_log(LogLevel::kWarning, "a");
   EXPECT_EQ(printed(log_debug, "x"), "");

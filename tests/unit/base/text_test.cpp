@@ -32,6 +32,27 @@ TEST(JsonQuote, EscapesWhatJsonCannotHold) {
   EXPECT_EQ(json_quote("a\xFF\xC3"), "\"a\xEF\xBF\xBD\xEF\xBF\xBD\"");
 }
 
+TEST(JsonQuote, IsPrintable) {
+  EXPECT_EQ(json_quote("a\x7f\xC2\x85\xE2\x80\xAE\xF3\xA0\x81\x81"), R"("a\u007f\u0085\u202e\udb40\udc41")");
+}
+
+TEST(Escaped, HidesNothingAndIsObeyedByNobody) {
+  EXPECT_EQ(escaped("Z\xC3\xBCrich \\x1b"), "Z\xC3\xBCrich \\x1b") << "shown as it is, and once";
+  EXPECT_EQ(escaped("\x1b]0;\x07\n\r"), "\\x1b]0;\\x07\\n\\x0d");
+  EXPECT_EQ(escaped("\xE2\x80\xAE\xE2\x81\xA6"), "\\u202e\\u2066") << "marks of direction";
+  EXPECT_EQ(escaped("a\xFFz\xF3\xA0\x81\x81"), "a\\xffz\\U000e0041");
+}
+
+TEST(Printable, IsWhatATerminalShows) {
+  for (const std::string_view text : {"", "paris", "Z\xC3\xBCrich", "\xE6\x9D\xB1\xE4\xBA\xAC", "a b"}) {
+    EXPECT_TRUE(is_printable(text)) << text;
+  }
+  for (const std::string_view text :
+       {"a\nb", "\r", "\x1b[31m", "\x7f", "\xC2\x9B", "\xE2\x80\x8B", "\xD8\x9C", "\xFF"}) {
+    EXPECT_FALSE(is_printable(text)) << escaped(text);
+  }
+}
+
 TEST(EditDistance, CountsInsertDeleteReplaceAndSwap) {
   EXPECT_EQ(edit_distance("", "abc"), 3U);
   EXPECT_EQ(edit_distance("codec", "codec"), 0U);

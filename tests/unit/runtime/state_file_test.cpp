@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -270,7 +271,33 @@ TEST_F(StateFileTest, APlaceThatCannotBeWrittenIsToldBeforehand) {
   std::ofstream(dir_ + "/file").put('x');
   const Status status = check_state_writable(state_path(dir_ + "/file", "paris"));
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
-  EXPECT_THAT(status.message(), HasSubstr("COLLAB_STATE_DIR: cannot write " + dir_ + "/file/paris.collab"));
+  EXPECT_THAT(status.message(), HasSubstr("COLLAB_STATE_DIR: cannot make " + dir_ + "/file/paris.collab"));
+}
+
+TEST_F(StateFileTest, IsItsOwnersAlone) {
+  ASSERT_TRUE(write().ok());
+  EXPECT_EQ(std::filesystem::status(path_).permissions(),
+            std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+}
+
+// Who may write to the folder leads nobody astray and makes nobody wait.
+TEST_F(StateFileTest, LinksAreNotFollowedAndPipesNotWaitedFor) {
+  std::filesystem::create_directories(dir_);
+  const std::string elsewhere = dir_ + "/elsewhere";
+  std::ofstream(elsewhere) << "precious";
+  std::filesystem::create_symlink(elsewhere, path_ + ".new");
+  ASSERT_TRUE(check_state_writable(path_).ok());
+  std::filesystem::create_symlink(elsewhere, path_ + ".new");
+  ASSERT_TRUE(write().ok());
+  EXPECT_EQ(std::filesystem::file_size(elsewhere), 8U);
+  ASSERT_TRUE(read().ok());
+
+  const std::string link = dir_ + "/link.collab", pipe = dir_ + "/pipe.collab";
+  std::filesystem::create_symlink(path_, link);
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  for (const std::string& path : {link, pipe, dir_}) {
+    EXPECT_THAT(read_state_header(path).status().message(), HasSubstr("cannot open the state file " + path));
+  }
 }
 
 TEST_F(StateFileTest, NoFileIsNoState) {

@@ -106,18 +106,35 @@ TEST(TcpTls, GarbageIsNoHandshake) {
   }
 }
 
-TEST(TcpTls, TheDerivationIsThatOfRfc5869) {
-  std::string salt, purpose;
-  for (int i = 0; i < 13; ++i) salt += static_cast<char>(i);
-  for (int i = 0xF0; i < 0xFA; ++i) purpose += static_cast<char>(i);
-  const auto made = hkdf(std::string(22, '\x0B'), salt, purpose, 32);  // its first test case
-  ASSERT_TRUE(made.ok());
-  std::string digits;
-  for (const unsigned char byte : *made) {
-    digits += "0123456789abcdef"[byte >> 4U];
-    digits += "0123456789abcdef"[byte & 15U];
+std::shared_ptr<const TlsContext> certified(const std::string& name) {
+  const std::string folder = COLLAB_CERTIFICATES "/chain/";
+  const auto made = TlsContext::make({"", folder + name + ".pem", folder + name + ".key", folder + "authority.pem"});
+  EXPECT_TRUE(made.ok()) << made.status().message();
+  return *made;
+}
+
+// How the listener's handshake with this dialler ends.
+Result<bool> admitted(const std::string& dialler_name, const std::string& listener_name) {
+  TlsStream dialler(certified(dialler_name), true);
+  TlsStream listener(certified(listener_name), false);
+  (void)dialler.handshake();
+  (void)carry(dialler, listener);
+  const Result<bool> back = carry(listener, dialler);
+  if (!back.ok()) return back;
+  return carry(dialler, listener);
+}
+
+// A site whose certificate says CA:TRUE is a site, and no authority: the chain of what it has signed ends at the
+// authority, and is one certificate too long.
+TEST(TcpTls, ASiteAdmitsNobodyElse) {
+  EXPECT_TRUE(*admitted("site", "site"));
+  EXPECT_TRUE(*admitted("branch", "site"));
+  for (const auto& [dialler, listener] : {std::pair("guest", "site"), std::pair("site", "guest")}) {
+    const Result<bool> guests = admitted(dialler, listener);
+    ASSERT_FALSE(guests.ok()) << dialler;
+    EXPECT_EQ(guests.status().code(), StatusCode::kRefused);
+    EXPECT_NE(guests.status().message().find("no agreement on certificates"), std::string::npos);
   }
-  EXPECT_EQ(digits, "3cb25f25faacd57a90434f64d0362f2a2d2d0a90cf1a5a4c5db02d56ecc4c5bf");
 }
 
 TEST(TcpTls, AShortTokenIsRefusedUnseen) {

@@ -86,6 +86,34 @@ Form changed(const std::function<void(Form&)>& change) {
 
 // ---- texts -------------------------------------------------------------------------------------------
 
+// A terminal would obey these, whoever prints them.
+TEST(Texts, NamesArePrintable) {
+  constexpr const char* kWhy =
+      "expected a name that can be printed, without control characters or marks of direction, got ";
+  for (const std::string name : {"\x1b[2Jparis", "a\rb", "a\nb", "\xE2\x80\xAEsirap", "\xC2\x9B", "\x7f"}) {
+    expect_not_sent(Hello{"run", TermId(1), SiteId(1), name}, std::string("name: ") + kWhy);
+    const auto length = name.size();
+    EXPECT_THAT(refusal_of(Hello{}, Body().u16(length).raw(name).u64(1).u32(1).u16(1).raw("b").bytes),
+                HasSubstr(std::string("Hello.swarm: ") + kWhy));
+    EXPECT_THAT(refusal_of(Forget{}, Body().u32(1).u16(length).raw(name).bytes),
+                HasSubstr(std::string("Forget.sites[0]: ") + kWhy));
+    expect_not_sent(Enter{"night-run", 1, RankId(0), {name}, {0}, 1, false, {}}, std::string("sites[0]: ") + kWhy);
+    for (std::string Join::*field : {&Join::swarm, &Join::site, &Join::address, &Join::init_from}) {
+      Join join = sound_join();
+      join.*field = name;
+      expect_not_sent(join, kWhy);
+    }
+  }
+  EXPECT_THAT(refusal_of(Forget{}, Body()
+                                       .u32(1)
+                                       .u16(3)
+                                       .raw("a\x1b"
+                                            "b")
+                                       .bytes),
+              HasSubstr("got \"a\\x1bb\""));
+  expect_travels(Hello{"Z\xC3\xBCrich", TermId(1), SiteId(1), "\xE6\x9D\xB1\xE4\xBA\xAC 2"});
+}
+
 TEST(Texts, NamesHaveAMaximum) {
   expect_travels(Hello{std::string(256, 'a'), TermId(1), SiteId(1), "b"});
   expect_not_sent(Hello{std::string(257, 'a'), TermId(1), SiteId(1), "b"},

@@ -20,6 +20,12 @@ std::string draw_text(Prng& prng, std::size_t max_bytes) {
   return text;
 }
 
+std::string draw_name(Prng& prng, std::size_t max_bytes) {
+  std::string name = draw_text(prng, max_bytes);
+  std::replace(name.begin(), name.end(), '\n', '-');
+  return name;
+}
+
 // Small numbers, large ones, and those at the edges of a type.
 template <typename U>
 U draw_number(Prng& prng, std::uint64_t max = std::numeric_limits<U>::max()) {
@@ -61,7 +67,7 @@ ModelEntry draw_entry(Prng& prng) {
 std::vector<Voter> draw_voters(Prng& prng) {
   std::vector<Voter> voters;
   for (const SiteId site : draw_sites(prng, 0)) {
-    voters.push_back({site, draw_text(prng, kMaxNameBytes), draw_id<AcceptorId>(prng), prng.chance(0.2)});
+    voters.push_back({site, draw_name(prng, kMaxNameBytes), draw_id<AcceptorId>(prng), prng.chance(0.2)});
   }
   return voters;
 }
@@ -78,7 +84,7 @@ void draw(Prng& prng, Form& m) {
        draw_voters(prng)};
   const auto sites = draw_sites(prng, 1);
   for (const SiteId site : sites) {
-    m.participants.push_back({site, draw_text(prng, kMaxNameBytes), draw_weight(prng), draw_id<AttemptId>(prng)});
+    m.participants.push_back({site, draw_name(prng, kMaxNameBytes), draw_weight(prng), draw_id<AttemptId>(prng)});
   }
   if (prng.chance(0.2)) {  // nobody has a weight
     for (Participant& participant : m.participants) participant.weight = 0;
@@ -116,11 +122,11 @@ Proposal draw_proposal(Prng& prng) {
 Report draw_report(Prng& prng) { return {random_record(prng), prng.chance(0.5), prng.chance(0.5), prng.chance(0.5)}; }
 
 void draw(Prng& prng, Join& m) {
-  m.swarm = draw_text(prng, kMaxNameBytes);
-  m.site = draw_text(prng, kMaxNameBytes);
+  m.swarm = draw_name(prng, kMaxNameBytes);
+  m.site = draw_name(prng, kMaxNameBytes);
   m.index = draw_number<std::uint32_t>(prng);
   m.expected_sites = draw_number<std::uint32_t>(prng, kMaxSites);
-  m.address = draw_text(prng, kMaxAddressBytes);
+  m.address = draw_name(prng, kMaxAddressBytes);
   m.helper = prng.chance(0.2);
   m.generation = 1 + draw_number<std::uint32_t>(prng, 1'000'000);
   m.elements = draw_number<std::uint64_t>(prng, kMaxElements);
@@ -131,7 +137,7 @@ void draw(Prng& prng, Join& m) {
   for (std::size_t i = prng.below(6); i > 0; --i) m.settings.push_back({draw_text(prng, 30), draw_text(prng, 30)});
   for (std::size_t i = prng.below(6); i > 0; --i) m.model.push_back(draw_entry(prng));
   m.resumed = prng.chance(0.5);
-  m.init_from = draw_text(prng, kMaxNameBytes);
+  m.init_from = draw_name(prng, kMaxNameBytes);
 }
 void draw(Prng& prng, Adopted& m) {
   m = {draw_id<RunId>(prng), draw_id<RoundId>(prng), draw_digest(prng), draw_id<AcceptorId>(prng)};
@@ -164,7 +170,7 @@ void draw(Prng& prng, Hold& m) { m.reason = draw_text(prng, kMaxReasonBytes); }
 void draw(Prng& prng, Roster& m) {
   m.term = draw_term(prng);
   for (const SiteId site : draw_sites(prng, 0)) {
-    m.members.push_back({site, draw_text(prng, kMaxNameBytes), draw_text(prng, kMaxAddressBytes),
+    m.members.push_back({site, draw_name(prng, kMaxNameBytes), draw_name(prng, kMaxAddressBytes),
                          static_cast<MemberState>(prng.below(3))});
   }
 }
@@ -186,14 +192,14 @@ void draw(Prng& prng, Accept& m) {
   m.proposals.push_back(std::move(proposal));
 }
 void draw(Prng& prng, Accepted& m) { m.term = draw_term(prng); }
-void draw(Prng& prng, Notice& m) { m = {draw_text(prng, kMaxNameBytes), draw_text(prng, kMaxReasonBytes)}; }
-void draw(Prng& prng, Parted& m) { m = {draw_term(prng), draw_text(prng, kMaxNameBytes), draw_id<AcceptorId>(prng)}; }
+void draw(Prng& prng, Notice& m) { m = {draw_name(prng, kMaxNameBytes), draw_text(prng, kMaxReasonBytes)}; }
+void draw(Prng& prng, Parted& m) { m = {draw_term(prng), draw_name(prng, kMaxNameBytes), draw_id<AcceptorId>(prng)}; }
 void draw(Prng& prng, Promise& m) {
   m = {draw_term(prng), {draw_id<RunId>(prng), draw_id<RoundId>(prng), draw_digest(prng)}, draw_report(prng)};
 }
 void draw(Prng&, Farewell&) {}
 void draw(Prng& prng, Hello& m) {
-  m = {draw_text(prng, kMaxNameBytes), draw_term(prng), draw_id<SiteId>(prng), draw_text(prng, kMaxNameBytes)};
+  m = {draw_name(prng, kMaxNameBytes), draw_term(prng), draw_id<SiteId>(prng), draw_name(prng, kMaxNameBytes)};
 }
 void draw(Prng& prng, FetchAnchor& m) {
   const std::uint64_t begin = prng.below(kMaxElements - kMaxFetchElements);
@@ -228,14 +234,14 @@ void draw(Prng& prng, Chunk& m) {
        prng.next()};
 }
 void draw(Prng& prng, Heartbeat& m) { m = {draw_number<std::uint64_t>(prng), prng.chance(0.5)}; }
-void draw(Prng& prng, Inquire& m) { m.swarm = draw_text(prng, kMaxNameBytes); }
+void draw(Prng& prng, Inquire& m) { m.swarm = draw_name(prng, kMaxNameBytes); }
 void draw(Prng& prng, Leads& m) {
   m = {prng.chance(0.5), draw_number<std::uint32_t>(prng), draw_id<RunId>(prng), draw_id<RoundId>(prng),
        draw_number<std::uint32_t>(prng)};
 }
 void draw(Prng& prng, Forget& m) {
   m.sites.resize(prng.below(5));
-  for (std::string& site : m.sites) site = draw_text(prng, kMaxNameBytes);
+  for (std::string& site : m.sites) site = draw_name(prng, kMaxNameBytes);
 }
 void draw(Prng&, StatusQuery&) {}
 void draw(Prng& prng, StatusReport& m) {
@@ -254,7 +260,7 @@ std::vector<RankId> draw_ranks(Prng& prng, std::size_t min_count) {
 Ballot draw_ballot(Prng& prng) { return {prng.next(), prng.next()}; }
 Epoch draw_epoch(Prng& prng) { return {prng.next(), draw_ranks(prng, 0)}; }
 void draw(Prng& prng, Enter& m) {
-  m = {draw_text(prng, kMaxNameBytes),
+  m = {draw_name(prng, kMaxNameBytes),
        prng.next(),
        {},
        {},
@@ -272,7 +278,7 @@ void draw(Prng& prng, Enter& m) {
   }
   for (std::size_t i = prng.below(4); i > 0; --i) m.closed.push_back(draw_id<GroupId>(prng));
   m.sites.resize(1 + prng.below(5));
-  for (std::string& site : m.sites) site = draw_text(prng, kMaxNameBytes);
+  for (std::string& site : m.sites) site = draw_name(prng, kMaxNameBytes);
   m.site_of.resize(1 + prng.below(20));
   for (std::uint32_t& index : m.site_of) index = static_cast<std::uint32_t>(prng.below(m.sites.size()));
   m.rank = RankId(static_cast<std::uint32_t>(prng.below(m.site_of.size())));
@@ -286,8 +292,8 @@ void draw(Prng& prng, Bring& m) {
   m = {draw_id<GroupId>(prng),
        1 + prng.below(1000),
        prng.next(),
-       draw_text(prng, kMaxNameBytes),
-       draw_text(prng, kMaxNameBytes),
+       draw_name(prng, kMaxNameBytes),
+       draw_name(prng, kMaxNameBytes),
        static_cast<Absence>(prng.below(3)),
        draw_number<std::uint32_t>(prng, kMaxRanks - 1),
        prng.chance(0.5),
@@ -350,7 +356,7 @@ Record random_record(Prng& prng) {
             {},
             draw_digest(prng)};
     past.contributors.resize(prng.below(4));
-    for (std::string& name : past.contributors) name = draw_text(prng, kMaxNameBytes);
+    for (std::string& name : past.contributors) name = draw_name(prng, kMaxNameBytes);
   }
   return record;
 }

@@ -1,4 +1,4 @@
-#include "transport/auto/link_choice.h"
+#include "transport/choice/link_choice.h"
 
 namespace collab {
 namespace {
@@ -33,30 +33,21 @@ Result<LinkChoice> choose_links(const Config& config, const std::function<Status
     return refused("COLLAB_TRANSPORT=loopback joins sites inside one process, for tests; use auto, ucx, tcp or gloo");
   }
   if (wanted == "gloo") return in_the_clear(config, key);
-  if (wanted == "tcp") {
-    return LinkChoice{"tcp", key != nullptr ? std::string("COLLAB_TRANSPORT=tcp, encrypted by ") + key
-                                            : "COLLAB_TRANSPORT=tcp, not encrypted, for no key is given"};
-  }
-  if (wanted == "auto" && key != nullptr) {
-    return LinkChoice{"tcp", std::string(key) + " is given, and of the transports only tcp encrypts"};
-  }
-  const Status loads = ucx_loads();
   if (wanted == "ucx") {
-    if (loads.ok()) return in_the_clear(config, key);
-    return refused(
-        "COLLAB_TRANSPORT=ucx, and " + loads.message() +
-        "; then look at `collab doctor`. COLLAB_TRANSPORT=tcp at all sites and the coordinator does without");
+    if (const Status loads = ucx_loads(); !loads.ok()) {
+      return refused(
+          "COLLAB_TRANSPORT=ucx, and " + loads.message() +
+          "; then look at `collab doctor`. COLLAB_TRANSPORT=tcp at all sites and the coordinator does without");
+    }
+    return in_the_clear(config, key);
   }
-  if (!loads.ok()) {
-    return LinkChoice{"tcp", "not encrypted, for no key is given; without ucx, for " + loads.message()};
-  }
-  return LinkChoice{"auto",
-                    "ucx where both sides have it and it gets through, else tcp; not encrypted, for no key is given"};
+  return LinkChoice{
+      "tcp", "COLLAB_TRANSPORT=" + wanted +
+                 (key != nullptr ? std::string(", encrypted by ") + key : ", not encrypted, for no key is given")};
 }
 
 std::string to_string(const LinkChoice& choice) {
-  const std::string kind = choice.kind == "auto" ? "ucx or tcp" : choice.kind;
-  return "links between sites use " + kind + ": " + choice.reason;
+  return "links between sites use " + choice.kind + ": " + choice.reason;
 }
 
 Status ucx_not_built() {

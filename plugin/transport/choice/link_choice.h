@@ -1,4 +1,4 @@
-// Which transports a process may use for links between sites, by what it is given: the knobs, a key, a UCX that loads.
+// Which transport a process uses for its links to others, by what it is given: the knobs, a key, a UCX that loads.
 //
 // Threads: a pure function, as far as its argument is one. Ownership: none.
 #pragma once
@@ -12,12 +12,13 @@
 namespace collab {
 
 struct LinkChoice {
-  std::string kind;         // "auto": tcp and ucx, chosen for each link; "tcp", "ucx" or "gloo": that one alone
+  std::string kind;         // "tcp", "ucx" or "gloo"
   std::string reason;       // says whether links are encrypted
   bool key_unused = false;  // a key is given, which this kind does not use: worth a warning
 };
 
-// Asks `ucx_loads` only where it matters; not ok: why UCX cannot be used. kRefused says what stands in the way.
+// `auto` is tcp: UCX opens ports that a stranger can end the process by, so it is for those who name it. Asks
+// `ucx_loads` only then; not ok: why UCX cannot be used. kRefused says what stands in the way.
 [[nodiscard]] Result<LinkChoice> choose_links(const Config& config, const std::function<Status()>& ucx_loads);
 // "links between sites use tcp: ..."
 [[nodiscard]] std::string to_string(const LinkChoice& choice);

@@ -1,0 +1,52 @@
+// Where events are appended: to plain files, which are their owner's alone.
+#include "core/runtime/events_file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+namespace collab {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+class EventsFileTest : public ::testing::Test {
+ protected:
+  EventsFileTest() { fs::create_directories(folder_); }
+  ~EventsFileTest() override { fs::remove_all(folder_); }
+  static std::string text_of(const std::string& path) {
+    std::ifstream file(path);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+  const std::string folder_ = ::testing::TempDir() + "collab-events-" + std::to_string(::getpid());
+};
+
+TEST_F(EventsFileTest, IsItsOwnersAloneAndGrows) {
+  const std::string path = folder_ + "/events.jsonl";
+  for (const char* site : {"paris", "\xE2\x80\xAErome\x1b"}) EventsFile::open(path)->write(site, "join", {});
+  EXPECT_EQ(fs::status(path).permissions(), fs::perms::owner_read | fs::perms::owner_write);
+  EXPECT_THAT(text_of(path), HasSubstr(R"("site":"paris","event":"join")"));
+  EXPECT_THAT(text_of(path), HasSubstr(R"("site":"\u202erome\u001b","event":"join")"));
+}
+
+TEST_F(EventsFileTest, APipeIsNotWaitedForAndALinkNotFollowed) {
+  const std::string pipe = folder_ + "/pipe", link = folder_ + "/link", precious = folder_ + "/precious";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  std::ofstream(precious) << "x";
+  fs::create_symlink(precious, link);
+  for (const std::string& path : {pipe, link, folder_, std::string("/dev/null")}) {
+    const auto events = EventsFile::open(path);
+    ASSERT_FALSE(events.ok()) << path;
+    EXPECT_THAT(events.status().message(), HasSubstr("COLLAB_EVENTS: cannot append to " + path));
+  }
+  EXPECT_EQ(text_of(precious), "x");
+}
+
+}  // namespace
+}  // namespace collab
