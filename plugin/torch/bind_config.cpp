@@ -201,10 +201,13 @@ void refuse_unknown_fields(const py::dict& spec, const std::vector<std::string>&
   }
 }
 
-// Empty without a token.
-py::bytes swarm_secret_for(const PyConfig& config, const std::string& purpose) {
-  const auto secret = value_or_raise(swarm_secret(tcp_options(config.loaded), purpose));
-  return {reinterpret_cast<const char*>(secret.data()), secret.size()};
+// One for each token, the one to speak with first.
+std::vector<py::bytes> swarm_secrets_for(const PyConfig& config, const std::string& purpose) {
+  std::vector<py::bytes> made;
+  for (const auto& secret : value_or_raise(swarm_secrets(tcp_options(config.loaded), purpose))) {
+    made.emplace_back(reinterpret_cast<const char*>(secret.data()), secret.size());
+  }
+  return made;
 }
 
 // Makes the transport and drops it: what is wrong with its settings is raised, as it would be by whoever uses it.
@@ -262,7 +265,7 @@ void bind_config(py::module_& module) {
   module.def("configure_log", &configure_log, py::arg("level"), py::arg("prefix") = "");
   module.def("log", &write_log, py::arg("level"), py::arg("text"));
   module.def("ucx_description", &describe_ucx, py::arg("library_dir") = "");
-  module.def("swarm_secret", &swarm_secret_for, py::arg("config"), py::arg("purpose"));
+  module.def("swarm_secrets", &swarm_secrets_for, py::arg("config"), py::arg("purpose"));
   module.def(
       "has_made_token",
       [](const PyConfig& config) { return value_or_raise(has_made_token(tcp_options(config.loaded))); },

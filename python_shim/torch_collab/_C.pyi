@@ -112,8 +112,8 @@ def choose_links(config: Config, ucx_problem: Callable[[], str | None]) -> tuple
     """(kind, reason, whether a key is given and not used); RefusedError when what is asked for cannot be had."""
 
 def has_made_token(config: Config) -> bool: ...
-def swarm_secret(config: Config, purpose: str) -> bytes:
-    """32 bytes made of the swarm's token for this purpose, or none; ValueError as by a transport made with it."""
+def swarm_secrets(config: Config, purpose: str) -> list[bytes]:
+    """32 bytes for each token, the one to speak with first; none without one."""
 
 def is_near(packed: bytes) -> bool:
     """Whether the address, 4 or 16 bytes, is this machine's or a private network's."""

@@ -6,14 +6,17 @@ share: with them, as without a key, nothing is signed.
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from torch_collab import native
+from torch_collab import log, native
 
 CERTIFICATES = ("tls_cert", "tls_key", "tls_ca")
 KNOBS = ("token", "token_file", *CERTIFICATES)  # with them links are encrypted
 _PURPOSE = "store entry"
+_LOOK_AGAIN_SECONDS = 1.0
 
 KINDS = {
     "token": "has a swarm key (COLLAB_TOKEN)",
@@ -26,6 +29,12 @@ KINDS = {
 class SwarmKey:
     kind: str  # one of KINDS
     secret: bytes = field(default=b"", repr=False)  # 32 bytes made of the token; empty without one
+    older: bytes = field(default=b"", repr=False)  # of the one before it, while it is still believed
+    file: _TokenFile | None = field(default=None, repr=False, compare=False)
+
+    def now(self) -> SwarmKey:
+        """As the token's file has it now."""
+        return self if self.file is None else self.file.key(self)
 
     @property
     def missing(self) -> str:
@@ -46,7 +55,49 @@ def read_key(variables: Mapping[str, str], options: Mapping[str, str]) -> SwarmK
         {variable: text for variable, text in variables.items() if variable in names},
         {name: text for name, text in options.items() if name in KNOBS},
     )
-    if secret := native.swarm_secret(config, _PURPOSE):
-        return SwarmKey("token", secret)
+    path = {name: text for name, text, _ in config.values}["token_file"]
+    file = _TokenFile(path, config) if path else None
+    if secrets := native.swarm_secrets(config, _PURPOSE):
+        return _by_token(secrets, file)
     certificates = any(name in CERTIFICATES and text for name, text, _ in config.values)
     return SwarmKey("certificates") if certificates else NO_KEY
+
+
+def _by_token(secrets: list[bytes], file: _TokenFile | None) -> SwarmKey:
+    """`secrets`: one or two, the one that signs first."""
+    return SwarmKey("token", secrets[0], secrets[1] if len(secrets) > 1 else b"", file)
+
+
+class _TokenFile:
+    """Read again when it changes, looked at once a second at most; one that has become unfit changes nothing.
+
+    Threads: any; two that look at once do the same.
+    """
+
+    def __init__(self, path: str, config: native.Settings) -> None:
+        self._path, self._config = path, config
+        self._seen = self._stamp()
+        self._looked = time.monotonic()
+        self._latest: SwarmKey | None = None
+
+    def key(self, first: SwarmKey) -> SwarmKey:
+        if time.monotonic() >= self._looked + _LOOK_AGAIN_SECONDS:
+            self._looked = time.monotonic()
+            seen = self._stamp()
+            if seen != self._seen:
+                self._seen = seen
+                self._read()
+        return self._latest or first
+
+    def _read(self) -> None:
+        try:
+            self._latest = _by_token(native.swarm_secrets(self._config, _PURPOSE), self)
+        except ValueError as error:
+            log.warning(f"COLLAB_TOKEN_FILE has changed, and is unfit, so that what it held before goes on: {error}")
+
+    def _stamp(self) -> tuple[int, int, int] | None:
+        try:
+            found = os.stat(self._path)
+        except OSError:
+            return None
+        return found.st_mtime_ns, found.st_ino, found.st_size

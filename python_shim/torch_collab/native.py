@@ -193,9 +193,10 @@ def choose_links(config: Settings, ucx_problem: Callable[[], str | None]) -> tup
 
 
 @_worded
-def swarm_secret(config: Settings, purpose: str) -> bytes:
-    """32 bytes made of the swarm's token (or its file) for this purpose; none without one. Raises ValueError."""
-    return bytes(_module().swarm_secret(config.raw, purpose))
+def swarm_secrets(config: Settings, purpose: str) -> list[bytes]:
+    """32 bytes made for this purpose of each of the swarm's tokens (its file may hold two), the one to speak with
+    first; none without one. Raises ValueError."""
+    return [bytes(secret) for secret in _module().swarm_secrets(config.raw, purpose)]
 
 
 @_worded

@@ -13,8 +13,9 @@ import socket
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from torch_collab.escape import escaped
 from torch_collab.signed_store import SignatureError, SignedStore
 
 if TYPE_CHECKING:
@@ -77,7 +78,10 @@ class Place:
 
     @staticmethod
     def decode(text: bytes | str) -> Place:
-        return Place(**json.loads(text))
+        """Without a key anybody may have written it: its words are printed."""
+        told: dict[str, Any] = json.loads(text)
+        words = {name: escaped(word) for name, word in told.items() if isinstance(word, str)}
+        return Place(**{**told, **words})
 
     @property
     def host(self) -> str:

@@ -54,8 +54,16 @@ class SignedStore:
 
     def compare_set(self, name: str, expected: str | bytes, value: str | bytes) -> bytes:
         """`expected` as it was given to set; "" for none. A signature is the same each time, so it can be compared."""
-        before = self._sign(name, expected) if expected else ""
-        return self._open(name, self.plain.compare_set(self._name(name), before, self._sign(name, value)))
+        mine = self._sign(name, value)
+        there = self._compare(name, self._sign(name, expected) if expected else "", mine)
+        found = self._open(name, there)
+        data = expected.encode() if isinstance(expected, str) else expected
+        if expected and there != mine and found == data:  # signed with the token before this one
+            return self._open(name, self._compare(name, there, mine))
+        return found
+
+    def _compare(self, name: str, before: str | bytes, value: bytes) -> bytes:
+        return bytes(self.plain.compare_set(self._name(name), before, value))
 
     def check(self, names: Sequence[str]) -> bool:
         return bool(self.plain.check([self._name(name) for name in names]))
@@ -78,10 +86,11 @@ class SignedStore:
 
     def _sign(self, name: str, value: str | bytes) -> bytes:
         data = value.encode() if isinstance(value, str) else value
-        return _MARK + self._digits(name, data) + data if self.key.secret else data
+        secret = self.key.now().secret
+        return _MARK + self._digits(secret, name, data) + data if secret else data
 
-    def _digits(self, name: str, value: bytes) -> bytes:
-        made = hmac.new(self.key.secret, digestmod=hashlib.sha256)
+    def _digits(self, secret: bytes, name: str, value: bytes) -> bytes:
+        made = hmac.new(secret, digestmod=hashlib.sha256)
         for text in (*self._scope, self._name(name)):
             data = text.encode()
             made.update(len(data).to_bytes(4, "little") + data)
@@ -99,8 +108,11 @@ class SignedStore:
                 "COLLAB_TOKEN_FILE), the same as the others have"
             )
         value = text[len(_MARK) + _DIGITS :]
-        if signed and hmac.compare_digest(text[len(_MARK) : len(_MARK) + _DIGITS], self._digits(name, value)):
-            return value
+        digits = text[len(_MARK) : len(_MARK) + _DIGITS]
+        key = self.key.now()
+        for secret in (key.secret, key.older):
+            if signed and secret and hmac.compare_digest(digits, self._digits(secret, name, value)):
+                return value
         raise SignatureError(
             f"{entry} that was not signed with this swarm's key ({'another signature' if signed else 'no signature'}): "
             "a node there has another COLLAB_TOKEN or none, or a stranger has written to it. Give all nodes the same "

@@ -81,6 +81,21 @@ def test_a_token_is_made_at_random_and_a_file_of_it_is_private(tmp_path: Path) -
     assert again.returncode == 1 and str(file) in again.stderr, "a key that is there is not written over"
 
 
+def test_a_token_is_put_in_front_of_the_one_in_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "swarm.key"
+    assert collab("token", "--out", str(file)).returncode == 0
+    first = file.read_text().strip()
+    done = collab("token", "--rotate", str(file))
+    assert done.returncode == 0 and "still accepted" in done.stdout and first not in done.stdout
+    second = file.read_text().split()
+    assert len(second) == 2 and second[1] == first and file.stat().st_mode & 0o077 == 0
+    assert re.search(r"^  ok +key: a token", collab("doctor", COLLAB_TOKEN_FILE=str(file)).stdout, re.M)
+    assert collab("token", "--rotate", str(file)).returncode == 0
+    assert file.read_text().split()[1:] == second[:1], "two are enough"
+    missing = collab("token", "--rotate", str(tmp_path / "none"))
+    assert missing.returncode == 1 and "none cannot be read" in missing.stderr
+
+
 def test_config_does_not_show_the_token() -> None:
     secret = "clb_" + "s" * 40
     done = collab("config", COLLAB_TOKEN=secret)
@@ -112,7 +127,7 @@ def test_doctor_reports_and_its_status_says_whether_there_are_problems() -> None
 def test_doctor_looks_for_the_key() -> None:
     done = collab("doctor", COLLAB_TOKEN_FILE="/nowhere/swarm.key")
     assert done.returncode == 1
-    assert "tcp: COLLAB_TOKEN_FILE is given" in done.stdout
+    assert "tcp: COLLAB_TRANSPORT=auto, encrypted by COLLAB_TOKEN_FILE" in done.stdout
     assert "COLLAB_TOKEN_FILE=/nowhere/swarm.key cannot be read: No such file or directory" in done.stdout
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from torch_collab import log, native
+from torch_collab import log, native, places
 from torch_collab.cli import main, status
 from torch_collab.escape import escaped
+from torch_collab.rendezvous import gathering
 
 ORDERS = "\x1b[2J\r\n\u202esirap\x9b\u200b\U000e0041"
 SHOWN = r"\x1b[2J\x0d\n\u202esirap\x9b\u200b\U000e0041"
@@ -21,6 +22,12 @@ def test_status_shows_names_as_they_are() -> None:
     lines = status.render({"run": ORDERS, "sites": [{"site": ORDERS, "reasons": [ORDERS]}], ORDERS: 1}).splitlines()
     assert lines[0] == f"run: {SHOWN}"
     assert len(lines) == 6 and all(escaped(line) == line for line in lines)
+
+
+def test_what_ranks_and_nodes_tell_one_another() -> None:
+    told = places.Place.decode(places.Place(ORDERS, None, ORDERS, ORDERS, "1", {}, error=ORDERS).encode())
+    assert {told.site, told.hostname, told.boot, told.error} == {SHOWN}
+    assert str(gathering.GatheringError(f"site {ORDERS}")) == f"site {SHOWN}"
 
 
 def test_the_log_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 from torch.distributed import HashStore
+from torch_collab import keys
+from torch_collab.cli import token
 from torch_collab.keys import NO_KEY, SwarmKey, read_key
 from torch_collab.signed_store import SignatureError, SignedStore
 
@@ -96,9 +98,40 @@ def test_where_the_key_comes_from(tmp_path: Path) -> None:
     assert read_key({"COLLAB_TLS_CERT": "c.pem"}, {}) == CERTIFICATES
 
 
+def test_a_token_is_replaced_without_a_stop(
+    store: HashStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(keys, "_LOOK_AGAIN_SECONDS", 0.0)
+    old, new = token.make(), token.make()
+    only = {text: read_key({"COLLAB_TOKEN": text}, {}) for text in (old, new)}
+    file = tmp_path / "swarm.key"
+    file.write_text(old + "\n")
+    key = read_key({"COLLAB_TOKEN_FILE": str(file)}, {})
+    part(store, key).set("name", "value")
+    token.rotate(file, new)
+    assert file.read_text().split() == [new, old] and file.stat().st_mode & 0o077 == 0
+    assert part(store, key).get("name") == b"value", "signed with the older one"
+    assert part(store, key).compare_set("name", "value", "next") == b"next"
+    assert part(store, only[new]).get("name") == b"next", "the first one signs"
+    part(store, only[old]).set("late", "value")
+    assert part(store, key).get("late") == b"value", "of a node that has not got the file yet"
+    file.write_text("short\n")
+    assert part(store, key).get("late") == b"value"
+    assert "has changed, and is unfit" in capsys.readouterr().err
+    file.write_text(new + "\n")
+    with pytest.raises(SignatureError, match=UNSIGNED):
+        part(store, key).get("late")
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
-    [(None, "cannot be read"), ("", "is empty"), ("short", "could be guessed"), ("k" * 5000, "too long")],
+    [
+        (None, "cannot be read"),
+        ("", "is empty"),
+        ("short", "could be guessed"),
+        ("k" * 5000, "too long"),
+        (f"{'k' * 40}\n" * 3, "holds 3 tokens"),
+    ],
 )
 def test_a_key_that_is_none(tmp_path: Path, text: str | None, words: str) -> None:
     file = tmp_path / "key"

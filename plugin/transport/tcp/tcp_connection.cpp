@@ -52,8 +52,8 @@ void Connection::connected() {
   boost::system::error_code ignored;
   socket_.native_non_blocking(true, ignored);
   state_ = State::kSecuring;
-  if (around_.tls != nullptr) {
-    tls_ = std::make_unique<TlsStream>(around_.tls, true);
+  if (around_.keys != nullptr) {
+    tls_ = std::make_unique<TlsStream>(around_.keys->current(), true);
     if (const Result<bool> begun = tls_->handshake(); !begun.ok()) {
       fail(Fault::kNotAllowed, begun.status());
       return;
@@ -218,13 +218,13 @@ std::size_t Connection::read_tls() {
 bool Connection::settle_first_byte(std::byte first) {
   first_byte_seen_ = true;
   const bool clear = first == static_cast<std::byte>(kMagic[0]);
-  const bool tls = around_.tls != nullptr;
+  const bool tls = around_.keys != nullptr;
   if (dialled_) {
     refusal_only_ = clear;
     return true;
   }
   if (tls && first == kTlsRecord) {
-    tls_ = std::make_unique<TlsStream>(around_.tls, false);
+    tls_ = std::make_unique<TlsStream>(around_.keys->current(), false);
     return true;
   }
   if (!tls && clear) {

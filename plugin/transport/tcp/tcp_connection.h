@@ -20,6 +20,7 @@
 #include "collab/clock.h"
 #include "transport/tcp/tcp_decoder.h"
 #include "transport/tcp/tcp_kernel.h"
+#include "transport/tcp/tcp_keys.h"
 #include "transport/tcp/tcp_outbox.h"
 #include "transport/tcp/tcp_socket.h"
 #include "transport/tcp/tcp_tls.h"
@@ -55,7 +56,7 @@ class ConnectionOwner {
 struct Surroundings {
   boost::asio::io_context& io;
   ConnectionOwner& owner;
-  std::shared_ptr<const TlsContext> tls;  // null: in the clear
+  std::shared_ptr<TlsKeys> keys;  // null: in the clear
   std::string congestion;
   Duration give_up;              // TCP_USER_TIMEOUT
   std::vector<std::byte> raw;    // scratch: what a socket gave

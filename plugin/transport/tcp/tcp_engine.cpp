@@ -31,7 +31,7 @@ Id draw_id() {
   return id;
 }
 
-TcpEngine::TcpEngine(TcpOptions options, std::shared_ptr<const TlsContext> tls)
+TcpEngine::TcpEngine(TcpOptions options, std::shared_ptr<TlsKeys> keys)
     : options_(std::move(options)),
       pid_(::getpid()),
       soft_limit_(5 * options_.heartbeat),
@@ -40,7 +40,7 @@ TcpEngine::TcpEngine(TcpOptions options, std::shared_ptr<const TlsContext> tls)
       work_(asio::make_work_guard(io_)),
       around_{io_,
               *this,
-              std::move(tls),
+              std::move(keys),
               options_.congestion,
               std::max<Duration>(hard_limit_, std::chrono::seconds(1)),
               std::vector<std::byte>(std::size_t{256} << 10),

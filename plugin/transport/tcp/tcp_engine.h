@@ -34,7 +34,7 @@ namespace collab::tcp {
 
 class TcpEngine final : private ConnectionOwner {
  public:
-  TcpEngine(TcpOptions options, std::shared_ptr<const TlsContext> tls);
+  TcpEngine(TcpOptions options, std::shared_ptr<TlsKeys> keys);
   ~TcpEngine() override;
   TcpEngine(const TcpEngine&) = delete;
   TcpEngine& operator=(const TcpEngine&) = delete;
@@ -47,7 +47,7 @@ class TcpEngine final : private ConnectionOwner {
   void close(LinkId link);
   [[nodiscard]] bool in_child() const;  // of a fork: sockets and thread belong to the parent
   [[nodiscard]] TcpCounters counters() const;
-  [[nodiscard]] bool encrypts() const { return around_.tls != nullptr; }
+  [[nodiscard]] bool encrypts() const { return around_.keys != nullptr; }
 
  private:
   struct Command {

@@ -60,12 +60,12 @@ std::string last_error() {
 struct TlsCallbacks {
   static TlsStream& stream_of(SSL* ssl) { return *static_cast<TlsStream*>(SSL_get_app_data(ssl)); }
 
-  static SSL_SESSION* session(SSL* ssl, const TlsContext& context) {
+  static SSL_SESSION* session(SSL* ssl, const TlsContext::Key& key) {
     constexpr std::array<unsigned char, 2> kAes128Sha256{0x13, 0x01};
     SSL_SESSION* const made = SSL_SESSION_new();
     const SSL_CIPHER* const cipher = SSL_CIPHER_find(ssl, kAes128Sha256.data());
     if (made == nullptr || cipher == nullptr ||
-        SSL_SESSION_set1_master_key(made, context.key_.data(), context.key_.size()) != 1 ||
+        SSL_SESSION_set1_master_key(made, key.secret.data(), key.secret.size()) != 1 ||
         SSL_SESSION_set_cipher(made, cipher) != 1 || SSL_SESSION_set_protocol_version(made, TLS1_3_VERSION) != 1) {
       SSL_SESSION_free(made);
       return nullptr;
@@ -75,28 +75,28 @@ struct TlsCallbacks {
 
   static int use(SSL* ssl, const EVP_MD* digest, const unsigned char** identity, std::size_t* length,
                  SSL_SESSION** found) {
-    const TlsContext& context = *stream_of(ssl).context_;
+    const TlsContext::Key& key = stream_of(ssl).context_->keys_.front();
     *identity = nullptr;
     *length = 0;
     *found = nullptr;
     if (digest != nullptr && EVP_MD_get_type(digest) != NID_sha256) return 1;  // not with this key
-    *found = session(ssl, context);
+    *found = session(ssl, key);
     if (*found == nullptr) return 0;
-    *identity = reinterpret_cast<const unsigned char*>(context.identity_.data());
-    *length = context.identity_.size();
+    *identity = reinterpret_cast<const unsigned char*>(key.identity.data());
+    *length = key.identity.size();
     return 1;
   }
 
   static int find(SSL* ssl, const unsigned char* identity, std::size_t length, SSL_SESSION** found) {
     TlsStream& stream = stream_of(ssl);
-    const std::string& ours = stream.context_->identity_;
     *found = nullptr;
-    if (length != ours.size() || CRYPTO_memcmp(identity, ours.data(), length) != 0) {
-      stream.stranger_ = true;
-      return 1;  // goes on without a key, and fails for want of a certificate
+    for (const TlsContext::Key& key : stream.context_->keys_) {
+      if (length != key.identity.size() || CRYPTO_memcmp(identity, key.identity.data(), length) != 0) continue;
+      *found = session(ssl, key);
+      return *found != nullptr ? 1 : 0;
     }
-    *found = session(ssl, *stream.context_);
-    return *found != nullptr ? 1 : 0;
+    stream.stranger_ = true;
+    return 1;  // goes on without a key, and fails for want of a certificate
   }
 
   static int verify(int sound, X509_STORE_CTX* store) {
@@ -156,13 +156,13 @@ Result<std::shared_ptr<const TlsContext>> TlsContext::make(const TlsSettings& se
   SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
   SSL_CTX_set_mode(context, SSL_MODE_RELEASE_BUFFERS);
   made->key_bytes_ = settings.key_bytes;
-  const Status taken = settings.token.empty() ? made->take_files(settings) : made->take_token(settings.token);
-  if (!taken.ok()) return taken;
+  COLLAB_RETURN_IF_ERROR(settings.token.empty() ? made->take_files(settings) : made->take_token(settings.token));
+  if (!settings.older_token.empty()) COLLAB_RETURN_IF_ERROR(made->take_token(settings.older_token));
   return std::shared_ptr<const TlsContext>(std::move(made));
 }
 
 TlsContext::~TlsContext() {
-  OPENSSL_cleanse(key_.data(), key_.size());
+  for (Key& key : keys_) OPENSSL_cleanse(key.secret.data(), key.secret.size());
   SSL_CTX_free(context_);
   BIO_meth_free(bio_);
 }
@@ -173,12 +173,12 @@ Status TlsContext::take_token(const std::string& token) {
   const auto name = key_of_token(token, "identity", 8);
   if (!key.ok()) return key.status();
   if (!name.ok()) return name.status();
-  key_ = std::move(*key);
-  identity_ = "collab-";
+  std::string identity = "collab-";
   for (const unsigned char byte : *name) {
-    identity_ += "0123456789abcdef"[byte >> 4U];
-    identity_ += "0123456789abcdef"[byte & 15U];
+    identity += "0123456789abcdef"[byte >> 4U];
+    identity += "0123456789abcdef"[byte & 15U];
   }
+  keys_.push_back({std::move(*key), std::move(identity)});
   // The suites that go with a key for SHA-256.
   SSL_CTX_set_ciphersuites(context_, "TLS_AES_128_GCM_SHA256:TLS_CHACHA20_POLY1305_SHA256");
   SSL_CTX_set_psk_use_session_callback(context_, TlsCallbacks::use);

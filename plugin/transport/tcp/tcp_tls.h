@@ -30,6 +30,7 @@ struct TlsSettings {
   std::string certificate_file, key_file, authority_file;  // PEM
   // RFC 8446, 5.5: about 2^24 full records of AES-GCM under one key are safe, and links live for weeks.
   std::uint64_t key_bytes = std::uint64_t{64} << 30;
+  std::string older_token = {};  // with `token`: accepted as well, never spoken
 };
 
 class TlsContext {
@@ -39,7 +40,7 @@ class TlsContext {
   ~TlsContext();
   TlsContext(const TlsContext&) = delete;
   TlsContext& operator=(const TlsContext&) = delete;
-  [[nodiscard]] bool by_token() const { return !key_.empty(); }
+  [[nodiscard]] bool by_token() const { return !keys_.empty(); }
 
  private:
   friend class TlsStream;
@@ -50,8 +51,11 @@ class TlsContext {
 
   ssl_ctx_st* context_ = nullptr;
   bio_method_st* bio_ = nullptr;
-  std::vector<unsigned char> key_;  // empty: certificates
-  std::string identity_;            // tells keys apart, and nothing else about them
+  struct Key {
+    std::vector<unsigned char> secret;
+    std::string identity;  // tells keys apart, and nothing else about them
+  };
+  std::vector<Key> keys_;  // the first one is spoken; empty: certificates
   std::uint64_t key_bytes_ = 0;
 };
 

@@ -1,20 +1,9 @@
 #include "transport/tcp/tcp_transport.h"
 
-#include <sys/stat.h>
-
-#include <algorithm>
-#include <array>
-#include <cctype>
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
-#include <fstream>
-#include <mutex>
-#include <set>
 #include <utility>
 
-#include "core/base/log.h"
 #include "transport/tcp/tcp_engine.h"
+#include "transport/tcp/tcp_keys.h"
 #include "transport/tcp/tcp_token.h"
 
 namespace collab {
@@ -50,70 +39,6 @@ class TcpTransport final : public Transport {
   std::unique_ptr<tcp::TcpEngine> engine_;
 };
 
-constexpr std::size_t kLongestToken = 4096;
-
-// Once a process and file.
-void warn_if_exposed(const std::string& file) {
-  struct stat info {};
-  if (::stat(file.c_str(), &info) != 0 || !S_ISREG(info.st_mode) || (info.st_mode & 077) == 0) return;
-  static std::mutex mutex;
-  static auto* const warned = new std::set<std::string>;
-  const std::lock_guard lock(mutex);
-  if (!warned->insert(file).second) return;
-  std::array<char, 8> mode{};
-  std::snprintf(mode.data(), mode.size(), "%04o", static_cast<unsigned>(info.st_mode & 07777));
-  log_warning("COLLAB_TOKEN_FILE: others on this machine can read " + file + " or change it (mode " + mode.data() +
-              "), and with it join the swarm: chmod 600 " + file);
-}
-
-Result<std::string> read_token(const TcpOptions& options) {
-  std::string text = options.token;
-  if (!options.token_file.empty()) {
-    if (!text.empty()) return invalid_argument("COLLAB_TOKEN and COLLAB_TOKEN_FILE are both set; set one of them");
-    std::ifstream file(options.token_file, std::ios::binary);
-    if (!file) {
-      return invalid_argument("COLLAB_TOKEN_FILE: " + options.token_file + " cannot be read: " + std::strerror(errno));
-    }
-    text.resize(kLongestToken + 1);
-    file.read(text.data(), static_cast<std::streamsize>(text.size()));
-    text.resize(static_cast<std::size_t>(file.gcount()));
-    if (file.bad()) {
-      return invalid_argument("COLLAB_TOKEN_FILE: " + options.token_file + " cannot be read: " + std::strerror(errno));
-    }
-    warn_if_exposed(options.token_file);
-    if (text.size() > kLongestToken) {
-      return invalid_argument("COLLAB_TOKEN_FILE: " + options.token_file + " is too long for a token");
-    }
-  }
-  const auto space = [](unsigned char c) { return std::isspace(c) != 0; };
-  text.erase(std::find_if_not(text.rbegin(), text.rend(), space).base(), text.end());
-  text.erase(text.begin(), std::find_if_not(text.begin(), text.end(), space));
-  if (options.token_file.empty()) return text;
-  const std::string what = "COLLAB_TOKEN_FILE: " + options.token_file;
-  if (text.empty()) return invalid_argument(what + " is empty; make a token with `collab token`");
-  if (std::ranges::any_of(text, space)) {
-    return invalid_argument(what + " holds more than one word; expected one token, as `collab token` makes it");
-  }
-  if (text.size() < tcp::kShortestToken) {
-    return invalid_argument(what + " holds " + std::to_string(text.size()) +
-                            " characters; expected a token as `collab token` makes it: anything below " +
-                            std::to_string(tcp::kShortestToken) + " could be guessed");
-  }
-  return text;
-}
-
-// Null: in the clear.
-Result<std::shared_ptr<const tcp::TlsContext>> make_tls(const TcpOptions& options) {
-  Result<std::string> token = read_token(options);
-  if (!token.ok()) return token.status();
-  const bool files = !options.tls_cert.empty() || !options.tls_key.empty() || !options.tls_ca.empty();
-  if (files && !token->empty()) {
-    return invalid_argument("COLLAB_TOKEN and COLLAB_TLS_CERT are both set; use the token or certificates");
-  }
-  if (!files && token->empty()) return std::shared_ptr<const tcp::TlsContext>();
-  return tcp::TlsContext::make({std::move(*token), options.tls_cert, options.tls_key, options.tls_ca});
-}
-
 }  // namespace
 
 TcpOptions tcp_options(const LoadedConfig& loaded) {
@@ -143,24 +68,30 @@ Result<std::unique_ptr<Transport>> make_tcp_transport(TcpOptions options) {
       options.max_mbit_up < 0 || options.max_mbit_down < 0) {
     return invalid_argument("tcp: heartbeat and grace are times above zero, caps are not negative");
   }
-  Result<std::shared_ptr<const tcp::TlsContext>> tls = make_tls(options);
-  if (!tls.ok()) return tls.status();
+  Result<std::shared_ptr<tcp::TlsKeys>> keys = tcp::TlsKeys::make(options);
+  if (!keys.ok()) return keys.status();
   options.token.clear();  // its key is all that is needed
-  auto engine = std::make_unique<tcp::TcpEngine>(std::move(options), std::move(*tls));
+  auto engine = std::make_unique<tcp::TcpEngine>(std::move(options), std::move(*keys));
   return std::unique_ptr<Transport>(std::make_unique<TcpTransport>(std::move(engine)));
 }
 
-Result<std::vector<unsigned char>> swarm_secret(const TcpOptions& options, std::string_view purpose) {
-  const Result<std::string> token = read_token(options);
-  if (!token.ok()) return token.status();
-  if (token->empty()) return std::vector<unsigned char>();
-  return tcp::key_of_token(*token, purpose, 32);
+Result<SwarmSecrets> swarm_secrets(const TcpOptions& options, std::string_view purpose) {
+  const Result<tcp::Tokens> tokens = tcp::read_tokens(options);
+  if (!tokens.ok()) return tokens.status();
+  SwarmSecrets secrets;
+  for (const std::string* token : {&tokens->spoken, &tokens->older}) {
+    if (token->empty()) continue;
+    Result<std::vector<unsigned char>> secret = tcp::key_of_token(*token, purpose, 32);
+    if (!secret.ok()) return secret.status();
+    secrets.push_back(std::move(*secret));
+  }
+  return secrets;
 }
 
 Result<bool> has_made_token(const TcpOptions& options) {
-  const Result<std::string> token = read_token(options);
-  if (!token.ok()) return token.status();
-  return tcp::is_made_token(*token);
+  const Result<tcp::Tokens> tokens = tcp::read_tokens(options);
+  if (!tokens.ok()) return tokens.status();
+  return tcp::is_made_token(tokens->spoken) && (tokens->older.empty() || tcp::is_made_token(tokens->older));
 }
 
 TcpCounters tcp_counters(const Transport& transport) {

@@ -23,7 +23,7 @@ struct TcpOptions {
   std::uint32_t connections = 0;    // for data, 1 to 64; the dialler's number counts; 0: found by measuring
   std::string advertise_host = {};  // what listen() gives as the host; empty: as it was asked
   std::string token = {};           // the swarm's key, as `collab token` makes it
-  std::string token_file = {};      // or a file that holds it
+  std::string token_file = {};      // or a file that holds it, and perhaps the one before it
   std::string tls_cert = {};        // or certificates, PEM files
   std::string tls_key = {};
   std::string tls_ca = {};
@@ -46,8 +46,10 @@ struct TcpOptions {
 // kInvalidArgument names the setting that is wrong.
 [[nodiscard]] Result<std::unique_ptr<Transport>> make_tcp_transport(TcpOptions options);
 
-// 32 bytes made of the swarm's token for another purpose than links; none without a token. kInvalidArgument as above.
-[[nodiscard]] Result<std::vector<unsigned char>> swarm_secret(const TcpOptions& options, std::string_view purpose);
+// 32 bytes made of each of the swarm's tokens for another purpose than links, the one to speak with first; none without
+// a token. kInvalidArgument as above.
+using SwarmSecrets = std::vector<std::vector<unsigned char>>;
+[[nodiscard]] Result<SwarmSecrets> swarm_secrets(const TcpOptions& options, std::string_view purpose);
 
 // Whether there is a token and `collab token` of this version made it; another is stretched. kInvalidArgument as above.
 [[nodiscard]] Result<bool> has_made_token(const TcpOptions& options);

@@ -66,20 +66,22 @@ def expiry(files: dict[str, str]) -> datetime:
         listener = server.wrap_bio(to_server, to_client, server_side=True)
         for end in (dialler, listener, dialler, listener):  # hello; answer; finished; checked
             _greet(end)
-        # Python has no limit of depth, and until 3.13 hides the chain.
-        chain = getattr(dialler, "_sslobj").get_verified_chain()  # noqa: B009
-        if len(chain) > 2:
-            raise ssl.SSLCertVerificationError("no certificate in COLLAB_TLS_CA signed it itself")
     except ssl.SSLCertVerificationError as error:
-        why = getattr(error, "verify_message", error)
-        raise ValueError(
-            f"COLLAB_TLS_CERT={files['tls_cert']}: {why}; other sites check it against "
-            f"COLLAB_TLS_CA={files['tls_ca']}, both when it dials and when it is dialled"
-        ) from None
+        raise _unfit(files, error.verify_message) from None
     except ssl.SSLError as error:
         raise ValueError(f"COLLAB_TLS_CERT={files['tls_cert']} cannot be used: {error}") from None
+    # Python has no limit of depth, and until 3.13 hides the chain.
+    if len(getattr(dialler, "_sslobj").get_verified_chain()) > 2:  # noqa: B009
+        raise _unfit(files, "no certificate in COLLAB_TLS_CA signed it itself")
     until = ssl.cert_time_to_seconds(str((dialler.getpeercert() or {})["notAfter"]))
     return datetime.fromtimestamp(until, UTC)
+
+
+def _unfit(files: dict[str, str], why: str) -> ValueError:
+    return ValueError(
+        f"COLLAB_TLS_CERT={files['tls_cert']}: {why}; other sites check it against "
+        f"COLLAB_TLS_CA={files['tls_ca']}, both when it dials and when it is dialled"
+    )
 
 
 def _greet(end: ssl.SSLObject) -> None:

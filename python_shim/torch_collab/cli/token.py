@@ -16,7 +16,15 @@ def add_to(parsers: Any) -> None:
         help="make a swarm's key, for COLLAB_TOKEN or COLLAB_TOKEN_FILE",
         description="Makes a key at random. Every site of the swarm needs the same one; who has it can join.",
     )
-    sub.add_argument("--out", metavar="FILE", help="write it to a new file that only you can read (COLLAB_TOKEN_FILE)")
+    place = sub.add_mutually_exclusive_group()
+    place.add_argument(
+        "--out", metavar="FILE", help="write it to a new file that only you can read (COLLAB_TOKEN_FILE)"
+    )
+    place.add_argument(
+        "--rotate",
+        metavar="FILE",
+        help="put it in front of the one in this file, which is still accepted until its line is taken out",
+    )
     sub.set_defaults(run=run)
 
 
@@ -28,6 +36,8 @@ def make() -> str:
 
 def run(arguments: argparse.Namespace) -> int:
     token = make()
+    if arguments.rotate is not None:
+        return rotate(Path(arguments.rotate), token)
     if arguments.out is None:
         print(token)
         return 0
@@ -46,4 +56,27 @@ def run(arguments: argparse.Namespace) -> int:
     with os.fdopen(file, "w", encoding="ascii") as stream:
         stream.write(token + "\n")
     print(f"wrote {arguments.out}; copy it to every site and set COLLAB_TOKEN_FILE to where it lies there")
+    return 0
+
+
+def rotate(path: Path, token: str) -> int:
+    """The new token first, the one that was spoken so far second; one before that is gone."""
+    try:
+        tokens = path.read_text(encoding="utf-8").split()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} cannot be read: {getattr(error, 'strerror', error)}") from None
+    if not tokens:
+        raise ValueError(f"{path} is empty: make a token with `collab token --out`")
+    fresh = path.with_name(path.name + ".new")
+    try:
+        fresh.unlink(missing_ok=True)
+        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as stream:
+            stream.write(f"{token}\n{tokens[0]}\n")
+        os.replace(fresh, path)
+    except OSError as error:
+        raise ValueError(f"{path} cannot be written: {error.strerror}") from None
+    print(
+        f"wrote {path}: a new token, and below it the one until now, which is still accepted; copy the file to every "
+        "site and coordinator, then take its second line out everywhere"
+    )
     return 0

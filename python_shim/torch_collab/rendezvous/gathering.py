@@ -16,13 +16,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from torch_collab.escape import escaped
+
 POLL_SECONDS = 0.1
 MOST_NODES = 65536  # those that came again included
 SILENT_SECONDS = 5.0  # a node that has not counted up for so long is not there any more
 
 
 class GatheringError(RuntimeError):
-    """The gathering came to nothing; the words say who was there."""
+    """The gathering came to nothing; the words say who was there, and may quote any of them."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(escaped(text))
 
 
 def count_of(store: Any, name: str) -> int:

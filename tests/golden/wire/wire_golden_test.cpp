@@ -22,22 +22,24 @@ std::vector<Message> meeting_samples() {
   const GroupId group(0xC1C2C3C4C5C6C7C8);
   const Ballot ballot{4, 0xE1E2E3E4E5E6E7E8};
   const Epoch epoch{1, {RankId(1)}};
+  Enter enter;
+  enter.swarm = "night-run";
+  enter.world = 0xB1B2B3B4B5B6B7B8;
+  enter.rank = RankId(2);
+  enter.sites = {"paris", "oslo"};
+  enter.site_of = {0, 0, 1};
+  enter.candidates = 2;
+  enter.returning = true;
+  enter.acceptor = AcceptorId(0xD1D2D3D4D5D6D7D8);
+  enter.promised = ballot;
+  enter.chosen = epoch;
+  enter.accepted_under = {3, 0xA1};
+  enter.accepted = {2, {RankId(0), RankId(1)}};
+  enter.completed = {{group, 41}};
+  enter.held = {{group, 42, ballot}};
+  enter.closed = {GroupId(6)};
   return {
-      Enter{"night-run",
-            0xB1B2B3B4B5B6B7B8,
-            RankId(2),
-            {"paris", "oslo"},
-            {0, 0, 1},
-            2,
-            true,
-            AcceptorId(0xD1D2D3D4D5D6D7D8),
-            ballot,
-            epoch,
-            {3, 0xA1},
-            {2, {RankId(0), RankId(1)}},
-            {{group, 41}},
-            {{group, 42, ballot}},
-            {GroupId(6)}},
+      enter,
       Assemble{group, {RankId(2), RankId(0)}, GroupId(3), 7},
       Disband{group},
       Bring{group,

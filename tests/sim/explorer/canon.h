@@ -127,6 +127,7 @@ class Canon {
   }
   void weight(const char*, double value) { put(value); }
   void text(const char*, const std::string& value, std::size_t) { put(value); }
+  void name(const char*, const std::string& value, std::size_t) { put(value); }
   void sentence(const char*, const std::string& value, std::size_t) { put(value); }
   template <typename T>
   void part(const char*, const T& value) {

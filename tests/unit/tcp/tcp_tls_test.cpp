@@ -106,6 +106,27 @@ TEST(TcpTls, GarbageIsNoHandshake) {
   }
 }
 
+// While one token takes the place of another, the identity says which of the two it is.
+TEST(TcpTls, TheOlderTokenIsAcceptedAndNotSpoken) {
+  TlsSettings both{kOther, "", "", ""};
+  both.older_token = kToken;
+  const auto changed = *TlsContext::make(both);
+  const auto meets = [](std::shared_ptr<const TlsContext> from, std::shared_ptr<const TlsContext> to) {
+    TlsStream dialler(std::move(from), true);
+    TlsStream listener(std::move(to), false);
+    (void)dialler.handshake();
+    if (const auto heard = carry(dialler, listener); !heard.ok()) return false;
+    if (const auto back = carry(listener, dialler); !back.ok()) return false;
+    const auto done = carry(dialler, listener);
+    return done.ok() && *done;
+  };
+  EXPECT_TRUE(meets(changed, changed));
+  EXPECT_TRUE(meets(context(kToken), changed)) << "who has only the older one dials";
+  EXPECT_TRUE(meets(changed, context(kOther)));
+  EXPECT_FALSE(meets(changed, context(kToken))) << "it is not spoken";
+  EXPECT_FALSE(meets(context("a-third-token-0123456789abcdefghijklmnop"), changed));
+}
+
 std::shared_ptr<const TlsContext> certified(const std::string& name) {
   const std::string folder = COLLAB_CERTIFICATES "/chain/";
   const auto made = TlsContext::make({"", folder + name + ".pem", folder + name + ".key", folder + "authority.pem"});

@@ -89,7 +89,7 @@ TEST(TcpToken, AFileThatOthersCanReadIsWarnedOfOnce) {
     TcpOptions options;
     options.token_file = file.string();
     ::testing::internal::CaptureStderr();
-    EXPECT_TRUE(swarm_secret(options, "test").ok());
+    EXPECT_TRUE(swarm_secrets(options, "test").ok());
     return ::testing::internal::GetCapturedStderr();
   };
   EXPECT_EQ(told(0600), "");
