@@ -168,7 +168,8 @@ void Coordinator::State::admit(LinkId link, const wire::Join& join) {
   const auto as_ms = [](Duration d) {
     return static_cast<std::uint32_t>(std::max<Duration::rep>(1, d.count() / 1000));
   };
-  const bool anew = join.report.record.promised > term;  // an acceptor of ours would have deposed this leader
+  // An acceptor of ours would have deposed this leader.
+  const bool anew = join.report.record.promised > term && !mutant(Mutant::kNewerTermIgnored);
   send(member, wire::Welcome{term, member.id, as_ms(config.heartbeat), as_ms(config.link_grace), anew});
   if (!join.address.empty()) out.emplace_back(ProbeAddress{link, join.address});
   no_way_told = no_way_told && join.address.empty();
