@@ -199,7 +199,8 @@ TcpLink& TcpEngine::make_link(LinkId id, const std::string& address) {
     first = known != remembered_.end() ? known->second : kFirstGuess;
   }
   const ConnectionSearch search(first, fixed != 0 ? fixed : kMaxDataConnections);
-  auto& link = links_[id] = std::make_unique<TcpLink>(id, pool_, std::make_shared<UnfinishedShare>(unfinished_), search);
+  auto& link = links_[id] =
+      std::make_unique<TcpLink>(id, pool_, std::make_shared<UnfinishedShare>(unfinished_), search);
   keep_ticking();
   return *link;
 }
