@@ -158,15 +158,25 @@ void Site::State::lose_exchange_link(SiteId peer, const std::string& why) {
   }
 }
 
+// It was applied while this site asked to be let in, which its leader cannot know.
+void Site::State::confirm(const wire::Commit& commit) {
+  if (commit.round != anchor->round || membership != Membership::kWaiting) return;
+  membership = Membership::kActive;
+  send_up(wire::Adopted{anchor->run, anchor->round, anchor->digest, acceptor});
+}
+
 void Site::State::on_commit(const wire::Commit& commit) {
   const std::string what = "the coordinator committed attempt " + std::to_string(commit.attempt.value) + " of round " +
                            std::to_string(commit.round.value);
-  if ((commit.term < term && !mutant(Mutant::kCommitOfOlderTerm)) ||
-      (anchor && commit.run == anchor->run && commit.round <= anchor->round))
-    return;
+  if (commit.term < term && !mutant(Mutant::kCommitOfOlderTerm)) return;
+  if (anchor && commit.run == anchor->run && commit.round <= anchor->round) return confirm(commit);
   if (farewell) return;  // what it was done with was given up when it began to leave
   const bool of_ours = kept_done() && attempted->form.run == commit.run && attempted->form.round == commit.round &&
                        attempted->form.attempt == commit.attempt;
+  if (of_ours && round.phase == RoundPhase::kApplying && membership == Membership::kWaiting) {
+    membership = Membership::kActive;  // the leader is told once it is applied
+    return;
+  }
   if (!anchor || commit.round.value != anchor->round.value + 1 || !of_ours || round.phase == RoundPhase::kApplying) {
     return fail(
         internal_error(what + ", which this site has not completed: coordinator and site disagree, report this"));

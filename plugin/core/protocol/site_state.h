@@ -392,6 +392,7 @@ struct Site::State {
   void back_to_ready(const std::string& why);
   void report_unreached(SiteId peer, const std::string& reason);
   void lose_exchange_link(SiteId peer, const std::string& why);
+  void confirm(const wire::Commit& commit);
   [[nodiscard]] bool exchanges_with(SiteId peer) const;  // in the current form
   [[nodiscard]] bool in_attempt(RoundId number, AttemptId attempt) const;
   void on_round_tick();

@@ -315,6 +315,45 @@ TEST_F(SiteRound, WhatMayHaveBeenCommittedIsSetAsideBeforeTrainingOn) {
   EXPECT_EQ(sent<wire::Ready>(s.step(Trigger{25, 11})).at(0).second, (wire::Ready{RoundId{2}, 17, 17, 7, kWrong}));
 }
 
+// It owes the round's commit to its training when its leader is lost, and asks the next one to be let in; which knows
+// of the anchor before, and waits for its word.
+class SiteOwes : public SiteRound {
+ protected:
+  SiteOwes() {
+    complete();
+    static_cast<void>(s.step(Closed{LinkId{1}, unavailable("reset")}));
+    static_cast<void>(s.pass(seconds(61)));
+    static_cast<void>(s.step(DialFailed{std::nullopt, unavailable("refused")}));
+    static_cast<void>(s.pass(seconds(6)));
+    static_cast<void>(s.step(CoordinatorConnected{LinkId{5}}));
+    static_cast<void>(committed(5, 2));
+    static_cast<void>(s.step(Closed{LinkId{5}, unavailable("reset")}));
+    static_cast<void>(s.pass(seconds(1)));
+    EXPECT_EQ(sent<wire::Join>(s.step(CoordinatorConnected{LinkId{6}})).at(0).second.offer.round, RoundId{0});
+    EXPECT_EQ(all<ApplyCommit>(s.step(Trigger{20, 9})).size(), 1U);
+  }
+  H::Actions committed(std::uint64_t link, std::uint64_t term) {
+    static_cast<void>(s.hear(link, wire::Welcome{TermId{term}, SiteId{1}, 1000, 60000}));
+    return s.hear(link, wire::Commit{TermId{term}, RunId{7}, RoundId{1}, AttemptId{1}, {SiteId{0}, SiteId{1}}});
+  }
+};
+
+TEST_F(SiteOwes, WhatItIsApplyingItConfirmsOnceThatIsDone) {
+  const auto again = committed(6, 3);
+  EXPECT_TRUE(all<Failed>(again).empty());
+  EXPECT_TRUE(sent<wire::Adopted>(again).empty());
+  EXPECT_EQ(sent<wire::Adopted>(s.step(Applied{RoundId{1}, kWrong})).size(), 1U);
+}
+
+TEST_F(SiteOwes, WhatItHasAppliedMeanwhileItConfirms) {
+  static_cast<void>(s.step(Applied{RoundId{1}, kWrong}));
+  const auto confirmed = sent<wire::Adopted>(committed(6, 3));
+  ASSERT_EQ(confirmed.size(), 1U);
+  EXPECT_EQ(confirmed[0].second.round, RoundId{1});
+  EXPECT_EQ(confirmed[0].second.digest, kWrong);
+  EXPECT_EQ(sent<wire::Ready>(s.step(Trigger{25, 11})).size(), 1U);
+}
+
 TEST_F(SiteRound, ACommitNotCompletedHereIsAnError) {
   exchange();
   const auto failed = all<Failed>(s.hear(1, commit));
