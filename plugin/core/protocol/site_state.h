@@ -336,7 +336,10 @@ struct Site::State {
   void on_join_tick();
   void on_coordinator_silence();
   [[nodiscard]] std::string addresses() const;
-  [[nodiscard]] Duration patience() const { return std::clamp(up.grace / 4, kLeastPatience, kMostPatience); }
+  // Who waits is answered once a heartbeat.
+  [[nodiscard]] Duration patience() const {
+    return std::max(std::clamp(up.grace / 4, kLeastPatience, kMostPatience), 3 * up.heartbeat);
+  }
 
   // site_ways.cpp
   [[nodiscard]] bool cannot_be_dialled() const { return join.address.empty() || dials_out; }

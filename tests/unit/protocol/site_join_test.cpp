@@ -55,6 +55,21 @@ TEST(SiteJoin, GivesUpAfterTheTimeoutNamingAddressesAndReason) {
   EXPECT_TRUE(s.step(Tick{}).empty());
 }
 
+// Else it would wander between candidates for good.
+TEST(SiteJoin, ACoordinatorThatAnswersOnceAHeartbeatIsNotLeft) {
+  SiteHarness s;
+  static_cast<void>(s.step(Begin{join_of("paris")}));
+  static_cast<void>(s.step(CoordinatorConnected{LinkId{1}}));
+  static_cast<void>(s.hear(1, wire::Welcome{TermId{1}, SiteId{0}, 5000, 15000}));
+  static_cast<void>(s.step(Closed{LinkId{1}, unavailable("reset")}));
+  static_cast<void>(s.pass(seconds(1)));
+  static_cast<void>(s.step(CoordinatorConnected{LinkId{2}}));
+  for (int beat = 0; beat < 6; ++beat) {
+    EXPECT_TRUE(all<Hangup>(s.pass(seconds(5))).empty()) << "after " << 5 * beat << " s";
+    static_cast<void>(s.hear(2, wire::Leads{}));
+  }
+}
+
 TEST(SiteJoin, ACoordinatorThatDoesNotAnswerIsLeft) {
   SiteHarness s;
   static_cast<void>(s.step(Begin{join_of("paris")}));
