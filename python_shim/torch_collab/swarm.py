@@ -86,6 +86,9 @@ def meet(world: World) -> None:
     else:
         _find(world)
     meeting.enter(world, config)
+    if world.one_world and world.server is not None:
+        # A rank that had not found it would look for it for COLLAB_JOIN_TIMEOUT, should this process die before.
+        meeting.wait_until_all_have_come(world, timedelta(seconds=world.config.join_timeout))
 
 
 def _reach_coordinator(world: World, config: native.Settings) -> dict[str, Any]:
