@@ -18,9 +18,7 @@ std::string in_seconds(Duration time) { return std::to_string(time.count() / 1'0
 }  // namespace
 
 // The candidates of each site, and one address where nobody ever was.
-Duration Verdict::settles() const {
-  return kGraces + static_cast<int>(population_.candidates().size() + 1) * kDials;
-}
+Duration Verdict::settles() const { return kGraces + static_cast<int>(population_.candidates().size() + 1) * kDials; }
 
 // ---- once a second ---------------------------------------------------------------------------------
 
