@@ -97,7 +97,8 @@ TEST(Texts, NamesArePrintable) {
                 HasSubstr(std::string("Hello.swarm: ") + kWhy));
     EXPECT_THAT(refusal_of(Forget{}, Body().u32(1).u16(length).raw(name).bytes),
                 HasSubstr(std::string("Forget.sites[0]: ") + kWhy));
-    expect_not_sent(Enter{"night-run", 1, RankId(0), {name}, {0}, 1, false, AcceptorId(1)}, std::string("sites[0]: ") + kWhy);
+    expect_not_sent(Enter{"night-run", 1, RankId(0), {name}, {0}, 1, false, AcceptorId(1)},
+                    std::string("sites[0]: ") + kWhy);
     for (std::string Join::*field : {&Join::swarm, &Join::site, &Join::address, &Join::init_from}) {
       Join join = sound_join();
       join.*field = name;
