@@ -7,10 +7,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
-#include <random>
 #include <system_error>
 
 #include "core/base/digest.h"
+#include "core/base/random.h"
 
 namespace collab {
 
@@ -44,10 +44,7 @@ std::string site_prefix(const ArenaKey& key) {
 
 std::string file_name(const ArenaKey& key) { return stem(key) + std::string(kSuffix); }
 
-std::string chance_name(const ArenaKey& key) {
-  std::random_device device;
-  return stem(key) + "-" + hex16((std::uint64_t{device()} << 32) | device()) + std::string(kSuffix);
-}
+std::string chance_name(const ArenaKey& key) { return stem(key) + "-" + hex16(random_bits()) + std::string(kSuffix); }
 
 std::vector<std::string> named_for(const ArenaKey& key, const std::vector<ArenaPlace>& places) {
   return list_arenas(places, stem(key));

@@ -10,13 +10,13 @@
 
 #include "collab/session.h"
 #include "core/base/log.h"
+#include "core/base/random.h"
 #include "core/protocol/coordinator.h"
 #include "core/protocol/meeting.h"
 #include "core/runtime/addresses.h"
 #include "core/runtime/events_file.h"
 #include "core/runtime/mailbox.h"
 #include "core/runtime/payload_buffer.h"
-#include "core/runtime/record_store.h"
 #include "core/wire/encoding.h"
 
 namespace collab {
@@ -51,7 +51,7 @@ constexpr Duration kProbeLimit = std::chrono::seconds(5);
           .heartbeat = config.heartbeat,
           .link_grace = config.link_grace,
           .join_timeout = config.join_timeout,
-          .hub = fresh_acceptor().value};
+          .hub = random_bits()};
 }
 
 // Two machines share the port: the coordinator of rounds, and the hub of the ranks' collectives. A link belongs to

@@ -9,12 +9,12 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <random>
 #include <system_error>
 #include <utility>
 
 #include "core/base/digest.h"
 #include "core/base/log.h"
+#include "core/base/random.h"
 #include "core/wire/byte_io.h"
 
 namespace collab {
@@ -152,10 +152,7 @@ Result<std::vector<std::byte>> whole_file(int fd) {
 
 }  // namespace
 
-AcceptorId fresh_acceptor() {
-  std::random_device source;
-  return AcceptorId{(std::uint64_t{source()} << 32 | source()) | 1};
-}
+AcceptorId fresh_acceptor() { return AcceptorId{random_bits() | 1}; }
 
 std::string record_name(const RecordScope& scope) {
   const auto part = [](const std::string& text) {

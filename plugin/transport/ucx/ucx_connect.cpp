@@ -1,8 +1,8 @@
 // How links of the ucx transport begin and end.
 #include <algorithm>
-#include <random>
 
 #include "core/base/log.h"
+#include "core/base/random.h"
 #include "transport/ucx/ucx_engine.h"
 
 namespace collab {
@@ -18,11 +18,7 @@ constexpr const char* kNotNear =
     "at all sites (made once by `collab token`) and leave COLLAB_TRANSPORT unset, or set COLLAB_INSECURE=1 to send the "
     "model in the clear";
 
-std::array<std::uint64_t, 2> draw_token() {
-  std::random_device device;
-  const auto word = [&] { return (std::uint64_t{device()} << 32) | device(); };
-  return {word(), word()};
-}
+std::array<std::uint64_t, 2> draw_token() { return {random_bits(), random_bits()}; }
 
 }  // namespace
 

@@ -1,0 +1,18 @@
+// Numbers that nobody can foretell and no two processes draw alike: names of memories, hubs and files. What is to come
+// out the same again is drawn from a Prng (prng.h).
+//
+// Threads: pure, but for the system's source. Ownership: none.
+#pragma once
+
+#include <cstdint>
+#include <random>
+
+namespace collab {
+
+[[nodiscard]] inline std::uint64_t random_bits() {
+  std::random_device source;
+  const std::uint64_t high = source();
+  return (high << 32) | source();
+}
+
+}  // namespace collab
