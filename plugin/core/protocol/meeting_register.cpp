@@ -206,15 +206,17 @@ void Meeting::State::judge_silent(MeetingRoom& room) {
 
 // Whether those who are not silent can agree on anything.
 void Meeting::State::judge_quorum(MeetingRoom& room) {
-  const std::vector<wire::Voter> silent = missing(room);
-  const std::size_t all = acceptors_of(room).size();
-  const std::size_t rest = all - silent.size();
-  if (2 * rest > all || is_lone(room)) return;
+  std::set<std::uint32_t> silent;
   std::vector<std::string> names;
-  for (const wire::Voter& voter : silent) names.push_back(voter.name);
-  dismiss(room, "only " + std::to_string(rest) + " of " + std::to_string(all) +
+  for (const wire::Voter& voter : missing(room)) {
+    silent.insert(voter.site.value);
+    names.push_back(voter.name);
+  }
+  const Quorum rest = count(room, [&](std::uint32_t i) { return !silent.contains(i); });
+  if (rest.can_accept() || is_lone(room)) return;
+  dismiss(room, "only " + std::to_string(rest.by_name) + " of " + std::to_string(rest.voters) +
                     " sites can reach this coordinator; the others may go on without " +
-                    (rest == 1 ? "this one" : "these") + ": missing are " + join_words(names));
+                    (rest.by_name == 1 ? "this one" : "these") + ": missing are " + join_words(names));
 }
 
 // They try another hub, where the others may be.
