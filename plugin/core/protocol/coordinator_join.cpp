@@ -319,6 +319,7 @@ void Coordinator::State::on_adopted(MemberRecord& member, const wire::Adopted& a
   // Who has applied the commit may be right where the first one to say so is wrong: that is decided once all are ready.
   const bool applied = std::exchange(member.recommitted, false);
   if (!applied && !waited_for && adopted.digest != *anchor->digest) return;  // it is sent the right one
+  if (applied && waited_for && adopted.digest != *anchor->digest) return;    // it has been sent: they crossed
   if (!applied && adopted.digest != *anchor->digest) {
     const std::string what = "its anchor of " + anchor_in_words(adopted.run, adopted.round) + " has the digest " +
                              to_hex(adopted.digest) + ", the swarm's has " + to_hex(*anchor->digest);

@@ -176,9 +176,15 @@ void Site::State::on_adopt(const wire::Adopt& adopt) {
   if (adoption->keeps) {
     out.emplace_back(KeepAnchor{adopt.run, adopt.round, adopt.digest, adopt.voters});
   } else {
-    out.emplace_back(ReceiveAnchor{adopt.run, adopt.round, adopt.digest, adopt.voters});
-    pursue_adoption();
+    receive_anchor();
   }
+}
+
+void Site::State::receive_anchor() {
+  const wire::Adopt& adopt = adoption->adopt;
+  overwritten = true;
+  out.emplace_back(ReceiveAnchor{adopt.run, adopt.round, adopt.digest, adopt.voters});
+  pursue_adoption();
 }
 
 // An anchor must not come into place that nobody reckons with any more.
@@ -248,9 +254,7 @@ void Site::State::begin_again(const std::string& what) {
   note(Note::Level::kError, "repair", what + "; it is fetched once more from " + sources_in_words());
   for (const auto& [site, link] : std::exchange(adoption->over, {})) out.emplace_back(DropAnchorSource{site});
   adoption->useless.clear();
-  const wire::Adopt& adopt = adoption->adopt;
-  out.emplace_back(ReceiveAnchor{adopt.run, adopt.round, adopt.digest, adopt.voters});
-  pursue_adoption();
+  receive_anchor();
 }
 
 void Site::State::on_anchor_moved(SiteId source, const wire::AnchorMoved& moved) {
@@ -273,9 +277,10 @@ void Site::State::on_anchor_in_place(const AnchorInPlace& event) {
                            " has the digest " + to_hex(event.digest) + ", the coordinator expects " +
                            to_hex(adoption->adopt.digest);
   if (!adoption->keeps) return begin_again(what);
-  if (names_us(adoption->adopt) && join_done) {  // another one that was on its way here has damaged it
+  if (names_us(adoption->adopt) && (join_done || overwritten)) {
     note(Note::Level::kError, "repair", what + "; the coordinator is told");
-    anchor->digest = join.offer.digest = event.digest;
+    join.offer.digest = event.digest;
+    if (anchor) anchor->digest = event.digest;
     membership = Membership::kWaiting;
     drop_adoption();
     return send_up(wire::Adopted{event.run, event.round, event.digest, acceptor});
@@ -285,15 +290,14 @@ void Site::State::on_anchor_in_place(const AnchorInPlace& event) {
   }
   note(Note::Level::kError, "repair", what + "; it is fetched from " + sources_in_words());
   adoption->keeps = false;
-  const wire::Adopt& adopt = adoption->adopt;
-  out.emplace_back(ReceiveAnchor{adopt.run, adopt.round, adopt.digest, adopt.voters});
-  pursue_adoption();
+  receive_anchor();
 }
 
 void Site::State::adoption_done() {
   const wire::Adopt adopt = adoption->adopt;
   const bool received = !adoption->keeps;
   adoption.reset();
+  overwritten = false;
   for (const SiteId source : adopt.sources) peer_dials.erase(source);
   if (join_done && anchor && (anchor->run != adopt.run || anchor->round != adopt.round)) rebase(adopt, received);
   anchor = Holding{adopt.run, adopt.round, adopt.digest};

@@ -222,6 +222,7 @@ struct Site::State {
   std::map<SiteId, wire::Member> roster;
   std::optional<Holding> anchor;  // in place here
   std::optional<Adoption> adoption;
+  bool overwritten = false;  // in part, perhaps, what this site held: by another anchor that was on its way here
   RoundState round;
   AcceptorId acceptor{};
   wire::Offer agreed;                       // the newest anchor that was agreed on, as far as this site knows
@@ -321,6 +322,7 @@ struct Site::State {
   void on_adopt(const wire::Adopt& adopt);
   [[nodiscard]] bool names_us(const wire::Adopt& adopt) const { return adopt.sources == std::vector<SiteId>{*self}; }
   [[nodiscard]] std::string sources_in_words() const;
+  void receive_anchor();
   void pursue_adoption();  // link up, fetch
   void give_up_source(SiteId source);
   void settle_sources();                      // go on with those that are left

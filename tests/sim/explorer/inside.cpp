@@ -186,12 +186,12 @@ void Inside::write(Canon& canon, const Coordinator& machine) {
 
 void Inside::write(Canon& canon, const Site& machine) {
   const auto& [config, join, membership, up, term, self, dials_out, was_member, join_done, roster, anchor, adoption,
-               round, acceptor, agreed, voters, parted, attempted, holds_mean, settled, recent, writes, pending, owed,
+               overwritten, round, acceptor, agreed, voters, parted, attempted, holds_mean, settled, recent, writes, pending, owed,
                owed_base, counted, lost_at, no_quorum_since, peers, link_of, peer_dials, wish, fetches, farewell,
                was_held, hold, leave_by, now, out] = *machine.state_;
   static_cast<void>(std::tie(config, out));
-  canon.all(join, membership, up, term, self, dials_out, was_member, join_done, roster, anchor, adoption, round,
-            acceptor, agreed, voters, parted, attempted, holds_mean, settled, recent, writes, pending, owed, owed_base,
+  canon.all(join, membership, up, term, self, dials_out, was_member, join_done, roster, anchor, adoption,
+            overwritten, round, acceptor, agreed, voters, parted, attempted, holds_mean, settled, recent, writes, pending, owed, owed_base,
             counted, lost_at, no_quorum_since != kNever, peers, link_of, peer_dials, wish, fetches, farewell, was_held,
             hold, leave_by, now);
 }

@@ -139,6 +139,18 @@ TEST_F(Lead, WhatAllHereHaveAcceptedIsCommittedOnceMostHaveAcceptedItAgain) {
   EXPECT_EQ(sent<wire::Form>(c.hear(2, H::ready(6, 1, kWrong))).at(0).second.round, RoundId{6});
 }
 
+// Else who waits for the anchor is taken for one who gives it, and the two wait for each other.
+TEST_F(Lead, WhoHasAppliedAnotherMeanWhileItWasSentTheAnchorTakesTheAnchor) {
+  static_cast<void>(c.come(1, knows(voter("paris"), attempt(), true)));
+  static_cast<void>(c.come(2, knows(voter("tokyo"), attempt(), true)));
+  static_cast<void>(c.hear(2, H::ready(5, 1)));  // said before the commit had reached it
+  ASSERT_EQ(sent<wire::Adopt>(c.hear(1, wire::Adopted{RunId{7}, RoundId{5}, kRight})).at(0).first, LinkId{2});
+  const auto crossed = c.hear(2, wire::Adopted{RunId{7}, RoundId{5}, kWrong});
+  EXPECT_THAT(notes(crossed), testing::Not(HasSubstr("joined")));
+  EXPECT_THAT(c.coordinator.status_json(c.now), HasSubstr("adopting"));
+  EXPECT_THAT(notes(c.hear(2, wire::Adopted{RunId{7}, RoundId{5}, kRight})), HasSubstr("tokyo joined"));
+}
+
 // Two successors in a row: the first commits the attempt to paris alone and dies, the second never hears of paris.
 TEST_F(Lead, WhatAPredecessorWasAboutToCommitIsCommittedThoughSomebodyHadNotAcceptedIt) {
   static_cast<void>(c.come(1, knows(voter("paris"), attempt(), true)));

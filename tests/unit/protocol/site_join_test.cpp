@@ -144,6 +144,23 @@ TEST_F(SiteFetches, OnceMoreAfterAWrongDigestThenFails) {
   EXPECT_EQ(failed[0].why.code(), StatusCode::kCorrupt);
 }
 
+// Its outer state is that of no anchor any more. It was never a member, and is the one that is asked for its anchor now.
+TEST_F(SiteFetches, WhatATransferHasDamagedIsToldAndNotFatal) {
+  static_cast<void>(adopt());
+  s.link_to(0, "paris", 2);
+  static_cast<void>(s.step(Closed{LinkId{1}, unavailable("reset")}));
+  static_cast<void>(s.pass(seconds(1)));
+  static_cast<void>(s.step(CoordinatorConnected{LinkId{5}}));
+  static_cast<void>(s.hear(5, wire::Welcome{TermId{2}, SiteId{1}, 1000, 60000}));
+  static_cast<void>(s.hear(5, wire::Adopt{TermId{2}, RunId{6}, RoundId{3}, {SiteId{1}}, kRight}));
+  const auto told = s.step(AnchorInPlace{RunId{6}, RoundId{3}, kWrong});
+  EXPECT_TRUE(all<Failed>(told).empty());
+  EXPECT_EQ(sent<wire::Adopted>(told).at(0).second.digest, kWrong);
+  const auto kept = s.hear(5, wire::Adopt{TermId{2}, RunId{6}, RoundId{3}, {SiteId{1}}, kWrong});
+  EXPECT_EQ(all<KeepAnchor>(kept).size(), 1U);
+  EXPECT_EQ(all<JoinDone>(s.step(AnchorInPlace{RunId{6}, RoundId{3}, kWrong})).size(), 1U);
+}
+
 TEST_F(SiteFetches, OverANewLinkWhenTheFirstIsLost) {
   static_cast<void>(adopt());
   s.link_to(0, "paris", 2);
