@@ -62,7 +62,7 @@ ROOMS: list[tuple[str, tuple[str, ...]]] = [
     (r"boost/program_options", ("plugin/tools/",)),
     (r"boost/(?!asio|beast|interprocess/|program_options)", ("plugin/core/base/",)),
     (r"xxhash", ("plugin/core/base/", "tests/unit/base/")),
-    (r"openssl/", ("plugin/transport/tcp/",)),
+    (r"openssl/", ("plugin/transport/tcp/", "plugin/core/base/")),
 ]
 
 DETERMINISTIC = tuple(f"plugin/core/{part}/" for part in ("wire", "protocol", "codec", "reduce", "outer"))

@@ -54,6 +54,9 @@ struct TransportMessage {
   // Bytes that are to follow on this lane of the link, about, as far as the sender knows; not sent. Of links that share
   // a line a transport may give more of it to one that has further to go.
   std::uint64_t more = 0;
+  // Of one that has arrived, set by a transport that reads no more from a peer whose messages wait: they do until this
+  // is gone.
+  std::shared_ptr<const void> unhandled = nullptr;
 };
 inline constexpr std::size_t kMaxHeadBytes = std::size_t{8} << 20;
 inline constexpr std::size_t kMaxPayloadBytes = std::size_t{64} << 20;
@@ -70,6 +73,8 @@ struct Abilities {
 class TransportHandler {
  public:
   virtual ~TransportHandler() = default;
+  // Before on_accepted or on_connected, where the peer has proved by a certificate that these are its names.
+  virtual void on_proved(LinkId /*link*/, const std::vector<std::string>& /*names*/) {}
   // A peer dialled us. `peer` is for messages to people only.
   virtual void on_accepted(LinkId link, const std::string& peer) = 0;
   // Our dial succeeded.

@@ -86,6 +86,7 @@ wire::Join SimSite::make_join() {
   join.address = options_.address;
   join.helper = options_.helper;
   join.generation = options_.generation;
+  join.process = options_.seed | 1;
   join.resumed = options_.resumed;
   join.init_from = options_.init_from;
   join.elements = options_.elements;

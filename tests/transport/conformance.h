@@ -67,7 +67,9 @@ class Recorder final : public TransportHandler {
   std::function<void(LinkId, const TransportMessage&)> when_message;
   std::function<void(LinkId, std::uint64_t)> when_sent;
   bool keep_messages = true;
+  bool handles = true;  // false: what comes counts as not handled until forget()
 
+  void on_proved(LinkId link, const std::vector<std::string>& names) override;
   void on_accepted(LinkId link, const std::string& peer) override;
   void on_connected(LinkId link) override;
   void on_message(LinkId link, TransportMessage message) override;
@@ -82,6 +84,8 @@ class Recorder final : public TransportHandler {
   [[nodiscard]] std::vector<std::uint64_t> tokens() const;
   [[nodiscard]] std::optional<Status> closed(LinkId link) const;
   [[nodiscard]] std::size_t closed_count() const;
+  [[nodiscard]] std::vector<std::string> proved(LinkId link) const;
+  void forget();  // the messages that have come
 
  private:
   class Call;
@@ -92,6 +96,7 @@ class Recorder final : public TransportHandler {
   std::size_t messages_ = 0;
   std::vector<std::uint64_t> tokens_;
   std::map<LinkId, Status> closed_;
+  std::map<LinkId, std::vector<std::string>> proved_;
 };
 
 // A transport and what it told. Destroys the transport first.

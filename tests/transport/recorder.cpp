@@ -20,6 +20,13 @@ class Recorder::Call {
   std::atomic<int>& inside_;
 };
 
+void Recorder::on_proved(LinkId link, const std::vector<std::string>& names) {
+  const Call call(inside_);
+  const std::lock_guard lock(mutex_);
+  EXPECT_EQ(std::ranges::count(accepted_, link) + std::ranges::count(connected_, link), 0) << "proved too late";
+  proved_[link] = names;
+}
+
 void Recorder::on_accepted(LinkId link, const std::string& peer) {
   const Call call(inside_);
   EXPECT_FALSE(peer.empty());
@@ -45,6 +52,7 @@ void Recorder::on_message(LinkId link, TransportMessage message) {
   const std::lock_guard lock(mutex_);
   EXPECT_EQ(closed_.count(link), 0U) << "a message after on_closed";
   ++messages_;
+  if (handles) message.unhandled.reset();
   if (keep_messages) received_.push_back({link, std::move(message)});
 }
 
@@ -65,6 +73,16 @@ void Recorder::on_closed(LinkId link, Status why) {
 std::vector<LinkId> Recorder::accepted() const {
   const std::lock_guard lock(mutex_);
   return accepted_;
+}
+std::vector<std::string> Recorder::proved(LinkId link) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = proved_.find(link);
+  return found == proved_.end() ? std::vector<std::string>() : found->second;
+}
+void Recorder::forget() {
+  std::vector<Received> gone;
+  const std::lock_guard lock(mutex_);
+  gone.swap(received_);
 }
 bool Recorder::connected(LinkId link) const {
   const std::lock_guard lock(mutex_);

@@ -335,6 +335,23 @@ TEST_P(TcpStrangers, SilentOpeningsAreBounded) {
   pair.check_it_works();
 }
 
+// One that is slow, far away, is not pushed out by those who only connect.
+TEST(Tcp, WhoHasSaidNothingMakesRoom) {
+  TcpPair pair(by_token());
+  PlainSocket slow;
+  ASSERT_TRUE(slow.connect_to(pair.a.address));
+  slow.write(std::string_view("\x16\x03\x01", 3));  // a ClientHello begins
+  std::vector<std::unique_ptr<PlainSocket>> silent;
+  for (int i = 0; i < 600; ++i) {
+    silent.push_back(std::make_unique<PlainSocket>());
+    ASSERT_TRUE(silent.back()->connect_to(pair.a.address));
+  }
+  EXPECT_TRUE(until([&] { return tcp_counters(*pair.a.transport).connections_refused >= 300; }));
+  char byte = 0;
+  EXPECT_EQ(::recv(slow.fd(), &byte, 1, MSG_DONTWAIT), -1);
+  EXPECT_EQ(errno, EAGAIN) << "it is still there";
+}
+
 INSTANTIATE_TEST_SUITE_P(Tcp, TcpStrangers, ::testing::Bool(),
                          [](const auto& param) { return param.param ? "token" : "clear"; });
 

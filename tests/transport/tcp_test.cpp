@@ -110,6 +110,59 @@ TEST(TcpGuest, AForkedChildLeavesTheParentsLinksAlone) {
   EXPECT_EQ(pair->b.seen.closed_count(), 0U);
 }
 
+// What waits to be handled is bounded, whoever sends it, and nothing is lost by that.
+TEST(TcpUnhandled, ASenderThatIsFasterThanItsReaderWaits) {
+  constexpr std::size_t kMessages = 64;
+  constexpr std::size_t kBytes = std::size_t{2} << 20;
+  for (const Lane lane : {Lane::kControl, Lane::kData}) {
+    TcpPair pair;
+    pair.a.seen.handles = false;
+    pair.link();
+    for (std::uint64_t i = 0; i < kMessages; ++i) pair.send(lane, i, kBytes);
+    EXPECT_TRUE(until([&] { return pair.a.seen.messages() >= 8; }));
+    std::this_thread::sleep_for(milliseconds(300));
+    EXPECT_LE(pair.a.seen.messages(), 12U) << "16 MiB, and what was read at once";
+    EXPECT_TRUE(until([&] {
+      pair.a.seen.forget();
+      return pair.a.seen.messages() == kMessages;
+    }));
+    EXPECT_EQ(pair.a.seen.closed_count(), 0U);
+  }
+}
+
+TEST(TcpUnhandled, OneLinkThatIsNotReadHoldsUpNoOther) {
+  TcpPair pair;
+  pair.a.seen.handles = false;
+  pair.link();
+  for (std::uint64_t i = 0; i < 64; ++i) pair.send(Lane::kData, i, std::size_t{2} << 20);
+  EXPECT_TRUE(until([&] { return pair.a.seen.messages() >= 8; }));
+  const LinkId other = pair.b.transport->connect(pair.a.address, seconds(10));
+  const auto before = pair.a.seen.messages();
+  pair.b.transport->send(other, make_message(*pair.pool, Lane::kControl, 1, 16, 0), 0);
+  EXPECT_TRUE(until([&] { return pair.a.seen.messages() > before; }));
+}
+
+TEST(Tcp, WhoAsksAndDoesNotReadIsLeft) {
+  TcpPair pair;
+  pair.b.seen.handles = false;  // then it is not read
+  pair.link();
+  for (std::uint64_t i = 0; i < 128; ++i) {
+    pair.a.transport->send(pair.to, make_message(*pair.pool, Lane::kControl, i, 1 << 20, 0), 0);
+  }
+  ASSERT_TRUE(until([&] { return pair.a.seen.closed(pair.to).has_value(); }));
+  EXPECT_NE(pair.a.seen.closed(pair.to)->message().find("64 MiB of control messages wait"), std::string::npos);
+}
+
+TEST(Tcp, ACertificateProvesItsNames) {
+  TcpPair pair(by_certificates());
+  pair.link();
+  EXPECT_EQ(pair.a.seen.proved(pair.to), std::vector<std::string>{"site"});
+  EXPECT_EQ(pair.b.seen.proved(pair.from), std::vector<std::string>{"site"});
+  TcpPair token(by_token());
+  token.link();
+  EXPECT_EQ(token.a.seen.proved(token.to), std::vector<std::string>{});
+}
+
 TEST(Tcp, NamesAreLookedUp) {
   TcpPair pair;
   const std::string port = pair.a.address.substr(pair.a.address.rfind(':'));

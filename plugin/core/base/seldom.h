@@ -3,6 +3,8 @@
 // Threads: one caller at a time.
 #pragma once
 
+#include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -31,6 +33,29 @@ class Seldom {
  private:
   Duration every_;
   std::optional<TimePoint> last_;
+  std::uint64_t kept_back_ = 0;
+};
+
+// The same for lines of which some may come at once: so many, then so many a second.
+class Sparing {
+ public:
+  Sparing(double at_once, double a_second) : at_once_(at_once), a_second_(a_second), left_(at_once) {}
+
+  // How many were kept back since the last that was let; nothing if this one is kept back.
+  [[nodiscard]] std::optional<std::uint64_t> let(TimePoint now) {
+    const double seconds = std::chrono::duration<double>(now - std::exchange(last_, now)).count();
+    left_ = std::min(at_once_, left_ + a_second_ * seconds);
+    if (left_ < 1) {
+      ++kept_back_;
+      return std::nullopt;
+    }
+    left_ -= 1;
+    return std::exchange(kept_back_, 0);
+  }
+
+ private:
+  double at_once_, a_second_, left_;
+  TimePoint last_{};
   std::uint64_t kept_back_ = 0;
 };
 

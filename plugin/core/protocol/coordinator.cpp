@@ -35,6 +35,11 @@ TimePoint Coordinator::next_deadline() const { return state_->next_deadline(); }
 std::string Coordinator::status_json(TimePoint now) const { return state_->status_json(now); }
 std::uint64_t Coordinator::changes() const { return state_->changes; }
 bool Coordinator::waits_for_sites() const { return state_->round.waiting.running() && !state_->round.attempt; }
+bool Coordinator::knows(LinkId link) const {
+  const State& s = *state_;
+  return s.links.contains(link) || s.claims.contains(link) || s.election.has(link) ||
+         s.generations.waiting().contains(link);
+}
 std::size_t Coordinator::members() const { return state_->members.size(); }
 
 std::vector<std::string> Coordinator::member_names() const {
@@ -68,6 +73,7 @@ void Coordinator::State::on_event(const Received& event) {
   }
   if (const auto* forget = std::get_if<Forget>(&event.message)) return on_forget(event.link, *forget);
   if (election.has(event.link)) {
+    refuse_claims_of(election.name_of(event.link), {});
     if (const auto* promise = std::get_if<Promise>(&event.message)) election.on_promise(event.link, *promise);
     if (const auto* accepted = std::get_if<Accepted>(&event.message)) election.on_accepted(event.link, *accepted);
     return seek();
@@ -98,7 +104,9 @@ void Coordinator::State::on_event(const Received& event) {
         } else if constexpr (std::is_same_v<T, Leave>) {
           on_leave(member, message);
         } else if constexpr (std::is_same_v<T, Heartbeat>) {
-          idle = true;  // that it came is all that matters
+          if (message.progress > member.progress) member.progressed_at = now;
+          member.progress = message.progress;
+          idle = true;
         } else if constexpr (std::is_same_v<T, Promise> || std::is_same_v<T, Accepted>) {
           idle = true;  // it came when others were enough already
         } else {
@@ -152,9 +160,11 @@ void Coordinator::State::advance() {
 
 TimePoint Coordinator::State::next_deadline() const {
   const TimePoint generation = generations.next_deadline(now, config.link_grace, config.join_timeout);
-  if (!leads) return std::min(election.next_deadline(now), generation);
+  TimePoint claim = kNever;
+  for (const auto& [link, join] : claims) claim = std::min(claim, free_at(join));
+  if (!leads) return std::min({election.next_deadline(now), generation, claim});
   if (members.empty()) return generation;
-  TimePoint next = std::min({next_heartbeat, round.limit, generation, later(minority_since, config.link_grace)});
+  TimePoint next = std::min({next_heartbeat, round.limit, generation, claim, later(minority_since, config.link_grace)});
   next = std::min(next, round.waiting.next());
   const TimePoint grace = later(round.majority_since, config.straggler_grace);
   if (!round.attempt && grace > now) next = std::min(next, grace);
@@ -163,14 +173,10 @@ TimePoint Coordinator::State::next_deadline() const {
   if (gathering.running()) {
     next = std::min(next, later(gathering.since(), wanted_missed() ? config.link_grace : config.join_timeout));
   }
-  for (const auto& [link, join] : claims) {
-    const MemberRecord* namesake = member_named(join.site);
-    if (namesake != nullptr) next = std::min(next, later(namesake->last_heard, kReplaceAfter * config.heartbeat));
-  }
+  if (!round.attempt && round.joiners_until > now) next = std::min(next, round.joiners_until);
+  if (!round.attempt && round.helpers_until > now) next = std::min(next, round.helpers_until);
   for (const auto& [id, member] : members) {
-    if (member.standing == Standing::kAdopting) {
-      next = std::min(next, later(member.adopting_since, config.round_timeout));
-    }
+    if (member.standing == Standing::kAdopting) next = std::min(next, adopting_until(member));
   }
   return next;
 }

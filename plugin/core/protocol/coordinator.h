@@ -14,6 +14,7 @@ namespace collab::protocol {
 struct CoordinatorConfig {
   std::string swarm = "default";
   RunId fresh_run;              // the run's number if the swarm is born here; later runs are larger
+  Digest secret{};              // drawn, and never told: keys of pairs of sites are made with it
   TermId term{1};               // at least; a successor's is above all its members have granted
   std::uint32_t min_sites = 1;  // round 0 waits for this many, or for what the sites expect if that is more
   std::string init_from;        // the site whose parameters round 0 has; empty: what the sites say
@@ -42,6 +43,7 @@ class Coordinator {
   [[nodiscard]] std::string status_json(TimePoint now) const;
   // Some are ready for the round to come and wait for others: CallsUnderWay may be of use.
   [[nodiscard]] bool waits_for_sites() const;
+  [[nodiscard]] bool knows(LinkId link) const;  // whoever is there is a member, or waits to be one
   [[nodiscard]] std::size_t members() const;    // joining and active
   [[nodiscard]] std::uint64_t changes() const;  // of who is a member, so far
   // Ascending SiteId; then who waits for, or is on its way to, another generation.

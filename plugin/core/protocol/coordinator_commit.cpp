@@ -72,6 +72,8 @@ void Coordinator::State::commit(AttemptId attempt, const std::vector<SiteId>& co
     } else if (member.standing == Standing::kActive) {  // left out; one that is ready by now takes the anchor at once
       member.standing = member.ready ? Standing::kJoined : Standing::kBehind;
       member.ready.reset();
+    } else if (member.standing == Standing::kAdopting) {  // it is given the newer one
+      member.standing = Standing::kJoined;
     }
   }
   out.emplace_back(std::move(all));

@@ -1,8 +1,11 @@
 // Joining: who may come in, who gives the anchor to whom.
 #include <algorithm>
+#include <array>
+#include <span>
 #include <tuple>
 #include <utility>
 
+#include "core/base/keyed_digest.h"
 #include "core/base/text.h"
 #include "core/protocol/coordinator_state.h"
 #include "core/protocol/mutants.h"
@@ -49,10 +52,18 @@ std::uint32_t Coordinator::State::sites_wanted() const {
   return sites;
 }
 
-// The same listening address is the same process, back before its old link was seen to die.
-bool Coordinator::State::replaces(const wire::Join& join, const MemberRecord& member) const {
-  const bool same_process = !join.address.empty() && join.address == member.address;
-  return same_process || now - member.last_heard >= kReplaceAfter * config.heartbeat;
+// When another process under that name was heard last: a member, or one that is about to be. The same process may be
+// back before its old link was seen to die.
+std::optional<TimePoint> Coordinator::State::namesake_heard(const wire::Join& join) const {
+  if (!leads) return election.namesake_heard(join);
+  const MemberRecord* member = member_named(join.site);
+  const bool same_process = member != nullptr && join.process != 0 && join.process == member->process;
+  return member == nullptr || same_process ? std::nullopt : std::optional(member->last_heard);
+}
+
+TimePoint Coordinator::State::free_at(const wire::Join& join) const {
+  const auto heard = namesake_heard(join);
+  return heard ? later(*heard, kReplaceAfter * config.heartbeat) : TimePoint{};
 }
 
 const MemberRecord* Coordinator::State::member_named(const std::string& name) const {
@@ -65,8 +76,7 @@ const MemberRecord* Coordinator::State::member_named(const std::string& name) co
 void Coordinator::State::settle_claims() {
   std::vector<LinkId> due;
   for (const auto& [link, join] : claims) {
-    const MemberRecord* namesake = member_named(join.site);
-    if (namesake == nullptr || replaces(join, *namesake)) due.push_back(link);
+    if (now >= free_at(join)) due.push_back(link);
   }
   for (const LinkId link : due) {
     const wire::Join join = std::move(claims.at(link));
@@ -75,17 +85,22 @@ void Coordinator::State::settle_claims() {
   }
 }
 
-void Coordinator::State::refuse_claims_of(const MemberRecord& member) {
+void Coordinator::State::claim(LinkId link, const wire::Join& join) {
+  if (claims.size() >= kMaxClaims) return refuse_link(link, join.site, "too many joins at once; try again");
+  claims[link] = join;  // until the old link is heard, or silent for long enough
+}
+
+void Coordinator::State::refuse_claims_of(const std::string& name, const std::string& address) {
   for (auto claim = claims.begin(); claim != claims.end();) {
-    if (claim->second.site != member.name) {
+    if (claim->second.site != name) {
       ++claim;
       continue;
     }
     const LinkId link = claim->first;
     claim = claims.erase(claim);
-    refuse_link(link, member.name,
-                "a site named " + json_quote(member.name) + " is in the swarm already" +
-                    (member.address.empty() ? "" : ", at " + member.address) + ": give this one another COLLAB_SITE");
+    refuse_link(link, name,
+                "a site named " + json_quote(name) + " is in the swarm already" +
+                    (address.empty() ? "" : ", at " + address) + ": give this one another COLLAB_SITE");
   }
 }
 
@@ -117,13 +132,9 @@ void Coordinator::State::on_join(LinkId link, const wire::Join& join) {
     const std::string who = join.site.empty() ? "a site without a name" : join.site;
     return refuse_link(link, who, reason);
   }
+  if (now < free_at(join)) return claim(link, join);
   if (!leads) return apply(link, join);
   if (const MemberRecord* namesake = member_named(join.site)) {
-    if (!replaces(join, *namesake)) {
-      if (claims.size() >= kMaxClaims) return refuse_link(link, join.site, "too many joins at once; try again");
-      claims[link] = join;  // until the old link is heard, or silent for long enough
-      return;
-    }
     out.emplace_back(Hangup{namesake->link, "replaced by a new link of " + join.site});
     remove(namesake->id, "its old link was dead; it came back on a new one");
     if (!leads) return apply(link, join);  // it was the last one
@@ -137,6 +148,20 @@ void Coordinator::State::apply(LinkId link, const wire::Join& join) {
     out.emplace_back(Hangup{*replaced, "replaced by a new link of " + join.site});
   }
   seek();
+}
+
+// Two members know each other by a key that nobody else is told.
+void Coordinator::State::send_keys(const MemberRecord& joiner) {
+  wire::Keys of_joiner;
+  for (const auto& [id, other] : members) {
+    if (id == joiner.id) continue;
+    std::array<std::uint64_t, 3> pair{term.value, joiner.ticket, other.ticket};
+    std::ranges::sort(pair.begin() + 1, pair.end());
+    const Digest key = keyed_digest(config.secret, std::as_bytes(std::span(pair)));
+    of_joiner.keys.push_back({id, key});
+    send(other, wire::Keys{{{joiner.id, key}}});
+  }
+  if (!of_joiner.keys.empty()) send(joiner, std::move(of_joiner));
 }
 
 void Coordinator::State::admit(LinkId link, const wire::Join& join) {
@@ -156,6 +181,8 @@ void Coordinator::State::admit(LinkId link, const wire::Join& join) {
   member.offer = join.offer;
   member.report = join.report;
   member.acceptor = join.report.record.acceptor;
+  member.process = join.process;
+  member.ticket = ++tickets;
   member.run = join.report.record.anchor.run;
   member.early = early.count(link) != 0;
   member.expected_sites = join.expected_sites;
@@ -175,6 +202,7 @@ void Coordinator::State::admit(LinkId link, const wire::Join& join) {
   no_way_told = no_way_told && join.address.empty();
   auto& inserted = members.emplace(member.id, std::move(member)).first->second;
   ++changes;
+  send_keys(inserted);
   send_roster();
   if (roster_due) send(inserted, roster());  // it has to know whom to take the anchor from
   compare_left_out(join, inserted);
@@ -271,7 +299,7 @@ void Coordinator::State::believe_holders() {
 
 void Coordinator::State::send_adopt(MemberRecord& to, std::vector<SiteId> sources) {
   to.standing = Standing::kAdopting;
-  to.adopting_since = now;
+  to.adopting_since = to.progressed_at = now;
   to.sources = std::move(sources);
   to.ready.reset();
   tell_sources(to);
@@ -330,6 +358,7 @@ void Coordinator::State::on_adopted(MemberRecord& member, const wire::Adopted& a
     return;
   }
   member.standing = Standing::kActive;
+  if (waited_for && vain_waits > 0) --vain_waits;
   if (!member.greeted) {
     member.greeted = true;
     note(Note::Level::kInfo, "join",

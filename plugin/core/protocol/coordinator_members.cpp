@@ -199,7 +199,7 @@ void Coordinator::State::flush_roster() {
 void Coordinator::State::heard(MemberRecord& member) {
   const Duration silent = now - member.last_heard;
   member.last_heard = now;
-  refuse_claims_of(member);
+  refuse_claims_of(member.name, member.address);
   if (!member.suspect) return;
   member.suspect = false;
   note(Note::Level::kInfo, "resume", member.name + " is heard again after " + in_milliseconds(silent),

@@ -131,7 +131,7 @@ std::string Coordinator::State::refusal(const wire::Join& join) const {
     }
   }
   if (const TermId known = std::max(term, election.term()), said = join.report.record.promised;
-      said.value > known.value + wire::kMaxTermStep) {
+      wire::is_too_far_ahead(said, known)) {
     return "its record says that it has promised term " + std::to_string(said.value) + ", the newest known here is " +
            std::to_string(known.value) +
            ", and no swarm gets so far ahead: the record is damaged; remove it (COLLAB_STATE_DIR) and start again";

@@ -246,20 +246,51 @@ Coordinator::State::Circle Coordinator::State::find_circle() const {
   return found;
 }
 
+// Nothing but joiners is missing; the anchor does not move under them while they get on. Those who came in vain cost
+// the next ones patience: who joins and takes nothing, under ever new names, holds the others up for two graces in all.
+bool Coordinator::State::waits_for_joiners() {
+  std::vector<SiteId> joiners;
+  TimePoint progressed{};
+  for (const auto& [id, member] : members) {
+    if (member.helper || (member.standing != Standing::kJoined && member.standing != Standing::kAdopting)) continue;
+    joiners.push_back(id);
+    if (member.standing == Standing::kAdopting) progressed = std::max(progressed, member.progressed_at);
+  }
+  if (joiners.empty()) {
+    round.joiners_since = round.joiners_until = kNever;
+    return false;
+  }
+  round.joiners_since = std::min(round.joiners_since, now);
+  const Duration least = kReplaceAfter * config.heartbeat;
+  const Duration idle_limit = std::max(least, config.link_grace / (1U << vain_waits));
+  const Duration limit = std::max(least, config.round_timeout / (1U << vain_waits));
+  round.joiners_until =
+      std::min(later(std::max(round.joiners_since, progressed), idle_limit), later(round.joiners_since, limit));
+  if (now < round.joiners_until) return true;
+  vain_waits = std::min(vain_waits + 1, kMostVainWaits);
+  std::vector<std::string> names;
+  for (const SiteId id : joiners) names.push_back(name_of(id));
+  note(Note::Level::kWarning, "straggler",
+       "round " + std::to_string(number().value) + " goes on without " + join_words(names) + ", which " +
+           (names.size() == 1 ? "has" : "have") + " not taken the anchor in time",
+       {{"who", json_list(names)}, {"round", std::to_string(number().value)}});
+  return false;
+}
+
 // All are ready; or a majority is, and the grace for the others has passed since, or they cannot come.
 void Coordinator::State::try_to_form() {
-  const auto still = [](const auto& entry) {
-    return entry.second.standing == Standing::kJoined || entry.second.standing == Standing::kAdopting;
-  };
   const Count count = count_crew();
   if (!anchor || count.ready == 0) return;
-  const bool whole = count.ready == count.all && count.helped;
+  const bool all = count.ready == count.all;
+  round.helpers_until =
+      all && !count.helped ? std::min(round.helpers_until, later(now, kHelperPatience * config.heartbeat)) : kNever;
+  const bool whole = all && now >= (count.helped ? TimePoint{} : round.helpers_until);
   const auto& [circle, stands] = whole || calls.empty() ? Circle() : find_circle();
   round.circle_since = circle.empty() ? kNever : std::min(round.circle_since, now);
   round.circle_until = stands ? round.circle_since : later(round.circle_since, kCirclePatience * config.heartbeat);
   const bool tied = now >= round.circle_until;
   if (!count.quorum.can_accept()) {
-    if ((!whole && !tied) || std::any_of(members.begin(), members.end(), still)) return;
+    if ((!whole && !tied) || waits_for_joiners()) return;
     return recess(tied ? circle : quorum_in_words(ready_crew()));
   }
   if (2 * count.ready <= count.all) {
@@ -268,8 +299,8 @@ void Coordinator::State::try_to_form() {
     return;
   }
   if (round.majority_since == kNever) round.majority_since = now;
-  if (std::any_of(members.begin(), members.end(), still)) return;  // the anchor does not move under a joiner
   if (!whole && !tied && now < later(round.majority_since, config.straggler_grace)) return;
+  if (waits_for_joiners()) return;
   const std::set<SiteId> ready = ready_crew();
   if (!states_agree(ready)) return;
   for (const SiteId id : crew()) {
@@ -404,15 +435,29 @@ void Coordinator::State::part_with(const MemberRecord& lost) {
     round.gone[lost.id] = {lost.name, part->weight, part->since};
 }
 
+// Two heartbeats later than the joiner itself gives up, which can say why.
+TimePoint Coordinator::State::adopting_until(const MemberRecord& member) const {
+  const TimePoint idle_until =
+      later(std::max(member.adopting_since, member.progressed_at), config.link_grace + 2 * config.heartbeat);
+  return std::min(idle_until, later(member.adopting_since, config.round_timeout));
+}
+
 void Coordinator::State::on_round_tick() {
   std::vector<SiteId> slow;
   for (const auto& [id, member] : members) {
-    if (member.standing == Standing::kAdopting && now - member.adopting_since >= config.round_timeout)
-      slow.push_back(id);
+    if (member.standing == Standing::kAdopting && now >= adopting_until(member)) slow.push_back(id);
   }
   for (const SiteId id : slow) {
-    expel(id, "the anchor was not in place there " + in_seconds(config.round_timeout) +
-                  " after it was offered (COLLAB_ROUND_TIMEOUT)");
+    if (now - members.at(id).adopting_since >= config.round_timeout) {
+      expel(id, "the anchor was not in place there " + in_seconds(config.round_timeout) +
+                    " after it was offered (COLLAB_ROUND_TIMEOUT)");
+      continue;
+    }
+    // It may come again, and be luckier with other sources.
+    const std::string reason =
+        "nothing of the anchor has come there for " + in_seconds(config.link_grace) + " (COLLAB_LINK_GRACE)";
+    out.emplace_back(Hangup{members.at(id).link, reason});
+    remove(id, reason);
   }
   if (!round.waiting.running()) return;
   if (now >= round.limit) return on_round_limit();

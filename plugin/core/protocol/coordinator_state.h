@@ -46,6 +46,9 @@ inline constexpr int kReplaceAfter = 3;
 // trainings themselves stand, and cannot come: there is nothing to wait for.
 inline constexpr int kCirclePatience = 5;
 inline constexpr std::size_t kMaxClaims = 64;
+inline constexpr unsigned kMostVainWaits = 16;
+// Heartbeats for which a round that is due waits for helpers that are not ready.
+inline constexpr int kHelperPatience = 3;
 // Up to here everybody hears of every change at once; beyond, changes are gathered: a roster for all grows with the
 // square.
 inline constexpr std::size_t kSmallSwarm = 32;
@@ -86,6 +89,10 @@ struct MemberRecord {
   bool passed_over = false;           // that what it had loaded is not used was told
   std::vector<SiteId> sources;        // kAdopting: where it was told to take the anchor from
   TimePoint adopting_since = kNever;  // kAdopting
+  std::uint64_t progress = 0;         // of what it fetches, as last told
+  TimePoint progressed_at{};          // it was less before
+  std::uint64_t process = 0;          // as it joined
+  std::uint64_t ticket = 0;           // of its admission
   TimePoint no_way_since = kNever;    // kJoined: who holds the anchor cannot be dialled, and it cannot either
   AcceptorId acceptor;                // in the run it is of
   RunId run;                          // that one; 0: none yet
@@ -139,6 +146,9 @@ struct RoundRecord {
   std::size_t done = 0;               // of those
   TimePoint formed{};
   TimePoint majority_since = kNever;  // most of those who are waited for are ready
+  TimePoint joiners_since = kNever;   // nothing is missing but joiners that take the anchor
+  TimePoint joiners_until = kNever;   // then it goes on without them
+  TimePoint helpers_until = kNever;   // likewise: all sites are ready, a helper is not
   TimePoint circle_since = kNever;    // all others are in calls that wait for those who are ready
   TimePoint circle_until = kNever;    // then they are parted
   bool stalled = false;               // an attempt ran into the limit and nobody had finished
@@ -213,6 +223,8 @@ struct Coordinator::State {
   WaitProgress gathering;                // until then
   std::string refused_who, refused_why;  // the last one; those who wait are told
   std::uint64_t births = 0;              // fresh runs begun here
+  std::uint64_t tickets = 0;             // members admitted
+  unsigned vain_waits = 0;               // for joiners that did not come, less those who came since
   // The anchor that was agreed on, and nobody here holds: somebody may bring it within the grace.
   std::optional<std::pair<RunId, RoundId>> wanted;
   std::uint64_t next_source = 0;  // round robin over the sources, where there are many
@@ -294,10 +306,13 @@ struct Coordinator::State {
   bool repeat_commit(MemberRecord& member);
   [[nodiscard]] std::string refusal(const wire::Join& join) const;  // coordinator_refusal.cpp
   void compare_left_out(const wire::Join& join, const MemberRecord& joiner);
-  [[nodiscard]] bool replaces(const wire::Join& join, const MemberRecord& member) const;
+  void send_keys(const MemberRecord& joiner);
+  [[nodiscard]] std::optional<TimePoint> namesake_heard(const wire::Join& join) const;
+  [[nodiscard]] TimePoint free_at(const wire::Join& join) const;  // its name is
   [[nodiscard]] const MemberRecord* member_named(const std::string& name) const;
   void settle_claims();
-  void refuse_claims_of(const MemberRecord& member);
+  void claim(LinkId link, const wire::Join& join);
+  void refuse_claims_of(const std::string& name, const std::string& address);
   [[nodiscard]] SiteId pick_id(const wire::Join& join) const;
   void refuse_link(LinkId link, const std::string& who, const std::string& reason);
   [[nodiscard]] std::uint32_t sites_wanted() const;
@@ -379,6 +394,8 @@ struct Coordinator::State {
     bool stands = true;  // the training of each of the others stands in its call
   };
   [[nodiscard]] Circle find_circle() const;
+  [[nodiscard]] bool waits_for_joiners();
+  [[nodiscard]] TimePoint adopting_until(const MemberRecord& member) const;
   [[nodiscard]] bool states_agree(const std::set<SiteId>& sites);
   void form(const std::set<SiteId>& sites);
   void share_out(wire::Form& form, const std::set<SiteId>& sites);  // its slices

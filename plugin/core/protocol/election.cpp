@@ -72,6 +72,14 @@ void Election::heard(TimePoint now, LinkId link) {
   if (const auto found = applicants_.find(link); found != applicants_.end()) found->second.heard = now;
 }
 
+std::optional<TimePoint> Election::namesake_heard(const wire::Join& join) const {
+  for (const auto& [link, applicant] : applicants_) {
+    const bool same_process = join.process != 0 && join.process == applicant.join.process;
+    if (applicant.join.site == join.site && !same_process) return applicant.heard;
+  }
+  return std::nullopt;
+}
+
 std::vector<LinkId> Election::silent(TimePoint now) const {
   std::vector<LinkId> links;
   for (const auto& [link, applicant] : applicants_) {

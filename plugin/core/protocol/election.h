@@ -65,6 +65,9 @@ class Election {
   std::optional<LinkId> come(TimePoint now, LinkId link, const wire::Join& join);
   bool go(TimePoint now, LinkId link);  // whether it was here
   void heard(TimePoint now, LinkId link);
+  // When another process under the name of the joiner's site was heard last, if one is here.
+  [[nodiscard]] std::optional<TimePoint> namesake_heard(const wire::Join& join) const;
+  [[nodiscard]] std::string name_of(LinkId link) const { return applicants_.at(link).join.site; }
   [[nodiscard]] std::vector<LinkId> silent(TimePoint now) const;  // for a grace
   void on_promise(LinkId link, const wire::Promise& promise);
   void on_accepted(LinkId link, const wire::Accepted& accepted);

@@ -5,6 +5,7 @@
 
 #include "core/protocol/meeting_state.h"
 #include "core/protocol/words.h"
+#include "core/wire/limits.h"
 
 namespace collab::protocol {
 namespace {
@@ -97,7 +98,7 @@ bool Meeting::State::is_lone(const MeetingRoom& room) const {
 
 void Meeting::State::admit(MeetingRoom& room) {
   const auto in_ms = [](Duration time) {
-    return static_cast<std::uint32_t>(std::min<std::int64_t>(time.count() / 1000, 24 * 3600 * 1000));
+    return static_cast<std::uint32_t>(std::min<std::int64_t>(time.count() / 1000, wire::kMaxIntervalMs));
   };
   const MeetingRegister& epochs = room.epochs;
   for (std::uint32_t i = 0; i < room.ranks.size(); ++i) {

@@ -34,6 +34,8 @@ TimePoint Site::next_deadline() const { return state_->next_deadline(); }
 wire::Record Site::record() const { return state_->record(); }
 std::string Site::waiting_for(TimePoint now) const { return state_->waiting_for(now); }
 
+bool Site::knows(LinkId link) const { return state_->peers.contains(link); }
+
 std::optional<SiteId> Site::peer_of(LinkId link) const {
   const auto found = state_->peers.find(link);
   if (found == state_->peers.end() || found->second.state < PeerState::kAnswered) return std::nullopt;
@@ -142,7 +144,7 @@ void Site::State::on_event(const PeerConnected& event) {
     return;
   }
   const std::string& address = roster.at(event.site).address;
-  peers[event.link] = PeerLink{PeerState::kGreeting, event.site, name_of(event.site), address, true, now};
+  peers[event.link] = PeerLink{PeerState::kGreeting, event.site, name_of(event.site), address, {}, true, now};
   greet(event.link);
 }
 
@@ -204,6 +206,8 @@ void Site::State::from_coordinator(const wire::Message& message) {
           on_hold(m);
         } else if constexpr (std::is_same_v<T, wire::Roster>) {
           on_roster(m);
+        } else if constexpr (std::is_same_v<T, wire::Keys>) {
+          on_keys(m);
         } else if constexpr (std::is_same_v<T, wire::Adopt>) {
           on_adopt(m);
         } else if constexpr (std::is_same_v<T, wire::Form>) {

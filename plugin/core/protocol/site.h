@@ -34,6 +34,7 @@ class Site {
   [[nodiscard]] TimePoint next_deadline() const;
   // The member that said Hello on this link, if any: the only `from` its chunks may carry.
   [[nodiscard]] std::optional<SiteId> peer_of(LinkId link) const;
+  [[nodiscard]] bool knows(LinkId link) const;  // whoever is there has said Hello
   // As it stands now: to be kept with the anchor, which never travels without it.
   [[nodiscard]] wire::Record record() const;
   // What a blocked caller waits for, as a sentence: "round 3: waiting for paris (not ready)".

@@ -77,7 +77,7 @@ void Site::State::on_prepare(const wire::Prepare& prepare) {
                 "term " + std::to_string(prepare.term.value) + " was to be promised, this site follows term " +
                     std::to_string(term.value));
   }
-  if (prepare.term.value > term.value + wire::kMaxTermStep) {
+  if (wire::is_too_far_ahead(prepare.term, term)) {
     return drop_coordinator("it asks to promise term " + std::to_string(prepare.term.value) +
                             ", and no swarm gets so far ahead of term " + std::to_string(term.value));
   }

@@ -105,7 +105,7 @@ void Site::State::on_welcome(const wire::Welcome& welcome) {
     return drop_coordinator("it acts under term " + std::to_string(welcome.term.value) +
                             ", and this site follows term " + std::to_string(term.value));
   }
-  if (welcome.term.value > term.value + wire::kMaxTermStep) {
+  if (wire::is_too_far_ahead(welcome.term, term)) {
     return drop_coordinator("it acts under term " + std::to_string(welcome.term.value) +
                             ", and no swarm gets so far ahead of term " + std::to_string(term.value));
   }

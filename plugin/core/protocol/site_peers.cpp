@@ -21,16 +21,21 @@ bool Site::State::stands_in_roster(const PeerLink& peer) const {
   return peer.state == PeerState::kUnlisted || member->second.address == peer.address;
 }
 
+bool Site::State::is_proved(const PeerLink& peer) const {
+  const auto key = keys.find(peer.site);
+  return stands_in_roster(peer) && key != keys.end() && key->second == peer.key;
+}
+
 void Site::State::on_roster(const wire::Roster& update) {
   if (update.term < term) return;
   roster.clear();
   for (const wire::Member& member : update.members) roster[member.site] = member;
+  std::erase_if(keys, [this](const auto& entry) { return roster.count(entry.first) == 0; });
   std::vector<LinkId> gone;
   std::vector<LinkId> arrived;
   for (const auto& [link, peer] : peers) {
-    const bool listed = stands_in_roster(peer);
-    if (peer.state >= PeerState::kAnswered && !listed) gone.push_back(link);
-    if (peer.state == PeerState::kUnlisted && listed) arrived.push_back(link);
+    if (peer.state >= PeerState::kAnswered && !stands_in_roster(peer)) gone.push_back(link);
+    if (peer.state == PeerState::kUnlisted && is_proved(peer)) arrived.push_back(link);
   }
   for (const LinkId link : gone) hang_up_peer(link, "the roster does not list " + peers.at(link).name + " any more");
   for (const LinkId link : arrived) answer_peer(link);
@@ -41,6 +46,20 @@ void Site::State::on_roster(const wire::Roster& update) {
   pursue_adoption();
   pursue_optimizer();
   pursue_links();
+}
+
+// They come before the roster that lists the new ones.
+void Site::State::on_keys(const wire::Keys& told) {
+  for (const wire::Key& each : told.keys) {
+    keys[each.site] = each.key;
+    std::vector<LinkId> arrived;
+    for (const auto& [link, peer] : peers) {
+      if (peer.site != each.site) continue;
+      if (peer.state == PeerState::kGreeting) greet(link);  // the other may know the new key only
+      if (peer.state == PeerState::kUnlisted && is_proved(peer)) arrived.push_back(link);
+    }
+    for (const LinkId link : arrived) answer_peer(link);
+  }
 }
 
 void Site::State::from_peer(LinkId link, const wire::Message& message) {
@@ -71,7 +90,7 @@ void Site::State::on_hello(LinkId link, const wire::Hello& hello) {
   const auto [found, fresh] = peers.try_emplace(link);
   PeerLink& peer = found->second;
   if (fresh) peer.since = now;
-  if (!fresh && peer.state != PeerState::kGreeting) return;
+  if (!fresh && peer.state > PeerState::kUnlisted) return;
   const std::string who = json_quote(hello.name) + " (site " + std::to_string(hello.site.value) + ")";
   if (hello.swarm != join.swarm) {
     return hang_up_peer(
@@ -84,6 +103,7 @@ void Site::State::on_hello(LinkId link, const wire::Hello& hello) {
                           "dialled " + peer.name + ", reached " + who + ": is its address right (COLLAB_ADVERTISE)?");
     }
     if (!stands_in_roster(peer)) return hang_up_peer(link, peer.name + " is no member any more");
+    if (hello.key != peer.key) return hang_up_peer(link, who + " does not prove that it is that site");
     out.emplace_back(Send{link, wire::Heartbeat{0, true}});
     return use_peer(link);
   }
@@ -93,10 +113,15 @@ void Site::State::on_hello(LinkId link, const wire::Hello& hello) {
     return hang_up_peer(link, "too many links of unknown sites");
   peer.site = hello.site;
   peer.name = hello.name;
-  if (stands_in_roster(peer)) answer_peer(link);
+  peer.key = hello.key;
+  if (is_proved(peer)) answer_peer(link);
 }
 
-void Site::State::greet(LinkId link) { out.emplace_back(Send{link, wire::Hello{join.swarm, term, *self, join.site}}); }
+void Site::State::greet(LinkId link) {
+  PeerLink& peer = peers.at(link);
+  if (peer.dialed) peer.key = keys[peer.site];
+  out.emplace_back(Send{link, wire::Hello{join.swarm, term, *self, join.site, peer.key}});
+}
 
 void Site::State::answer_peer(LinkId link) {
   PeerLink& peer = peers.at(link);

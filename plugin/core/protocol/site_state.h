@@ -158,6 +158,7 @@ struct PeerLink {
   SiteId site;
   std::string name;
   std::string address;  // as the roster had it: of another process it is another one
+  Digest key{};         // that it has shown; dialled by us: that we have
   bool dialed = false;  // by us
   TimePoint since{};
 };
@@ -220,6 +221,7 @@ struct Site::State {
   bool was_member = false;  // welcomed once
   bool join_done = false;   // JoinDone was told
   std::map<SiteId, wire::Member> roster;
+  std::map<SiteId, Digest> keys;  // of those in the roster
   std::optional<Holding> anchor;  // in place here
   std::optional<Adoption> adoption;
   bool overwritten = false;  // in part, perhaps, what this site held: by another anchor that was on its way here
@@ -353,6 +355,8 @@ struct Site::State {
 
   // site_peers.cpp
   void on_roster(const wire::Roster& roster);
+  void on_keys(const wire::Keys& told);
+  [[nodiscard]] bool is_proved(const PeerLink& peer) const;  // it is who it says it is
   void from_peer(LinkId link, const wire::Message& message);
   void on_hello(LinkId link, const wire::Hello& hello);
   void greet(LinkId link);

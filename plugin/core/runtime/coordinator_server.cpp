@@ -1,6 +1,7 @@
 // The coordinator on a transport of its own.
 #include <algorithm>
 #include <condition_variable>
+#include <functional>
 #include <future>
 #include <map>
 #include <mutex>
@@ -11,12 +12,15 @@
 #include "collab/session.h"
 #include "core/base/log.h"
 #include "core/base/random.h"
+#include "core/base/seldom.h"
 #include "core/protocol/coordinator.h"
 #include "core/protocol/meeting.h"
 #include "core/runtime/addresses.h"
+#include "core/runtime/doorstep.h"
 #include "core/runtime/events_file.h"
 #include "core/runtime/mailbox.h"
 #include "core/runtime/payload_buffer.h"
+#include "core/runtime/proved_names.h"
 #include "core/wire/encoding.h"
 
 namespace collab {
@@ -31,10 +35,14 @@ constexpr std::string_view kName = "coordinator";  // the "site" of its events
 }
 
 constexpr Duration kProbeLimit = std::chrono::seconds(5);
+// Questions for the status that are answered in a second. The others are passed over.
+constexpr double kStatusesOfLink = 4;
+constexpr double kStatusesInAll = 64;
 
 [[nodiscard]] protocol::CoordinatorConfig machine_config(const Config& config) {
   return {.swarm = config.run,
           .fresh_run = fresh_run(),
+          .secret = {random_bits(), random_bits()},
           .min_sites = config.site_count,
           .init_from = config.init_from,
           .heartbeat = config.heartbeat,
@@ -104,18 +112,53 @@ class Server final : public CoordinatorServer {
  private:
   void loop() {
     while (!mailbox_.closed()) {
-      const TimePoint deadline = std::min(machine_.next_deadline(), meeting_.next_deadline());
+      const TimePoint deadline =
+          std::min({machine_.next_deadline(), meeting_.next_deadline(), doorstep_.next_deadline()});
       if (std::optional<LoopEvent> event = mailbox_.take(deadline)) handle(std::move(*event));
       if (clock_.now() >= machine_.next_deadline()) feed(protocol::Tick{});
       if (clock_.now() >= meeting_.next_deadline()) feed_meeting(protocol::Tick{});
+      if (clock_.now() >= doorstep_.next_deadline()) turn_out(doorstep_.due(clock_.now(), is_known()));
     }
+  }
+
+  [[nodiscard]] std::function<bool(LinkId)> is_known() const {
+    return [this](LinkId link) { return machine_.knows(link) || meeting_.knows(link); };
+  }
+
+  void turn_out(const std::vector<LinkId>& links) {
+    for (const LinkId link : links) transport_->close(link);
+  }
+
+  void refuse(LinkId link, const std::string& why) {
+    const auto line = refused_.let(clock_.now(), "the coordinator refused a message and closed its link: " + why);
+    if (line) log_warning(*line);
+    transport_->close(link);
+  }
+
+  // That says it; empty: none does.
+  [[nodiscard]] static std::string site_of(const wire::Message& message) {
+    if (const auto* join = std::get_if<wire::Join>(&message)) return join->site;
+    if (const auto* enter = std::get_if<wire::Enter>(&message)) return enter->sites[enter->site_of[enter->rank.value]];
+    return {};
+  }
+
+  [[nodiscard]] bool may_ask(LinkId link) {
+    Sparing& of_link = questions_.try_emplace(link, kStatusesOfLink, kStatusesOfLink).first->second;
+    return of_link.let(clock_.now()) && all_questions_.let(clock_.now());
   }
 
   void handle(LoopEvent event) {
     if (auto* call = std::get_if<LoopCall>(&event)) return (*call)();
     if (const auto* connected = std::get_if<LinkConnected>(&event))
       return transport_->close(connected->link);  // a probe
+    if (auto* proved = std::get_if<LinkProved>(&event)) return proved_.proved(proved->link, std::move(proved->names));
+    if (const auto* accepted = std::get_if<LinkAccepted>(&event)) {
+      return turn_out(doorstep_.came(clock_.now(), accepted->link, accepted->peer, is_known()));
+    }
     if (auto* closed = std::get_if<LinkClosed>(&event)) {
+      doorstep_.closed(closed->link);
+      questions_.erase(closed->link);
+      proved_.closed(closed->link);
       if (const auto probe = probes_.find(closed->link); probe != probes_.end()) {
         const LinkId member = probe->second;
         probes_.erase(probe);
@@ -129,9 +172,14 @@ class Server final : public CoordinatorServer {
     if (arrived == nullptr) return;
     Result<wire::Message> message = wire::decode(arrived->message.head);
     if (!message.ok()) {
-      log_warning("the coordinator refused a message and closed its link: " + message.status().message());
-      transport_->close(arrived->link);
-      return;
+      return refuse(arrived->link, message.status().message());
+    }
+    if (std::holds_alternative<wire::StatusQuery>(*message) && !may_ask(arrived->link)) return;
+    if (const std::string site = site_of(*message); !site.empty()) {
+      if (const std::string why = proved_.difference(arrived->link, site); !why.empty()) {
+        act(protocol::Send{arrived->link, wire::Refuse{why}});
+        return refuse(arrived->link, why);
+      }
     }
     if (std::holds_alternative<wire::Enter>(*message) || meeting_.knows(arrived->link)) {
       return feed_meeting(
@@ -202,7 +250,7 @@ class Server final : public CoordinatorServer {
   }
   void act(const protocol::Note& action) {
     if (action.event == "round") return log_debug(action.text);  // each member tells of it, with what it took there
-    record_note(events_, kName, action);
+    notes_.record(clock_.now(), action);
   }
 
   SteadyClock clock_;
@@ -213,6 +261,12 @@ class Server final : public CoordinatorServer {
   protocol::Meeting meeting_;
   protocol::CallsUnderWay calls_;  // as the coordinator was told last
   EventsFile events_;
+  Notes notes_{events_, std::string(kName)};
+  Doorstep doorstep_;
+  std::map<LinkId, Sparing> questions_;  // for the status, by link
+  Sparing all_questions_{kStatusesInAll, kStatusesInAll};
+  ProvedNames proved_;
+  Seldom refused_{std::chrono::seconds(10)};
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::uint64_t changes_ = 0;

@@ -47,19 +47,24 @@ void EventsFile::write(std::string_view site, std::string_view event, const Json
   }
 }
 
-void record_note(EventsFile& events, std::string_view site, const protocol::Note& note) {
+void Notes::record(TimePoint now, const protocol::Note& note) {
   using Level = protocol::Note::Level;
+  const auto kept_back = by_event_.try_emplace(note.event, kNotesAtOnce, kNotesASecond).first->second.let(now);
+  if (!kept_back) return;
+  std::string text = note.text;
+  if (*kept_back > 0) text += " (and " + std::to_string(*kept_back) + " others of this kind since the last such line)";
   switch (note.level) {
-    case Level::kDebug: log_debug(note.text); break;
-    case Level::kInfo: log_info(note.text); break;
-    case Level::kWarning: log_warning(note.text); break;
-    case Level::kError: log_error(note.text); break;
+    case Level::kDebug: log_debug(text); break;
+    case Level::kInfo: log_info(text); break;
+    case Level::kWarning: log_warning(text); break;
+    case Level::kError: log_error(text); break;
   }
   if (note.event.empty()) return;
   JsonFields fields = note.fields;
+  if (*kept_back > 0) fields.emplace_back("kept_back", std::to_string(*kept_back));
   const bool has_reason = std::ranges::any_of(fields, [](const auto& field) { return field.first == "reason"; });
   if (!has_reason) fields.emplace_back("reason", json_quote(note.text));
-  events.write(site, note.event, fields);
+  events_.write(site_, note.event, fields);
 }
 
 std::string json_number(double value) {

@@ -3,12 +3,15 @@
 // Threads: one caller at a time. Ownership: the file descriptor.
 #pragma once
 
+#include <map>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "collab/clock.h"
 #include "collab/status.h"
+#include "core/base/seldom.h"
 #include "core/protocol/actions.h"
 
 namespace collab {
@@ -33,8 +36,22 @@ class EventsFile {
   int fd_ = -1;
 };
 
-// A Note of the protocol goes to the log and, with its reason, to the events.
-void record_note(EventsFile& events, std::string_view site, const protocol::Note& note);
+// A Note of the protocol goes to the log and, with its reason, to the events. Others can cause them: of one kind of
+// event there are no more than kNotesAtOnce, then kNotesASecond; the next that is told has the number of those kept
+// back.
+class Notes {
+ public:
+  static constexpr double kNotesAtOnce = 100;
+  static constexpr double kNotesASecond = 1;
+
+  Notes(EventsFile& events, std::string site) : events_(events), site_(std::move(site)) {}
+  void record(TimePoint now, const protocol::Note& note);
+
+ private:
+  EventsFile& events_;
+  std::string site_;
+  std::map<std::string, Sparing> by_event_;
+};
 
 [[nodiscard]] std::string json_number(double value);
 [[nodiscard]] std::string json_strings(const std::vector<std::string>& values);

@@ -11,6 +11,7 @@
 #include "core/arena/arena.h"
 #include "core/base/knobs.h"
 #include "core/base/log.h"
+#include "core/base/random.h"
 #include "core/runtime/ask_coordinator.h"
 #include "core/runtime/host_vector.h"
 #include "core/runtime/leader.h"
@@ -143,6 +144,7 @@ class Helper final : public HelperServer {
     join.helper = true;
     join.elements = swarm.elements;
     join.settings = swarm.settings;
+    join.process = random_bits();
     join.report.record.acceptor = fresh_acceptor();  // its memory lasts no longer than this membership
     return join;
   }

@@ -6,6 +6,7 @@
 #include "core/arena/process_identity.h"
 #include "core/base/digest.h"
 #include "core/base/log.h"
+#include "core/base/random.h"
 #include "core/protocol/words.h"
 #include "core/runtime/anchor_record.h"
 #include "core/wire/encoding.h"
@@ -191,6 +192,7 @@ Result<wire::Join> Leader::describe() {
   }
   join.resumed = options_.resumed;
   join.init_from = options_.config.init_from;
+  join.process = random_bits();
   return join;
 }
 

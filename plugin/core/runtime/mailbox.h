@@ -1,4 +1,5 @@
-// What reaches a loop thread: everything a transport reports, and calls from other threads.
+// What reaches a loop thread: everything a transport reports, and calls from other threads; in order for each link, and
+// the links take turns.
 //
 // Threads: post() and close() from any thread, take() from the loop's. Ownership: queued events.
 #pragma once
@@ -8,13 +9,18 @@
 #include <string>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "collab/clock.h"
 #include "collab/transport.h"
-#include "core/base/event_queue.h"
+#include "core/base/fair_queue.h"
 
 namespace collab {
 
+struct LinkProved {
+  LinkId link;
+  std::vector<std::string> names;
+};
 struct LinkAccepted {
   LinkId link;
   std::string peer;
@@ -54,23 +60,29 @@ class LoopCall {
   };
   std::unique_ptr<Base> body_;
 };
-using LoopEvent = std::variant<LinkAccepted, LinkConnected, MessageArrived, MessageSent, LinkClosed, LoopCall>;
+using LoopEvent =
+    std::variant<LinkProved, LinkAccepted, LinkConnected, MessageArrived, MessageSent, LinkClosed, LoopCall>;
 
 class Mailbox final : public TransportHandler {
  public:
-  void post(LoopEvent event) { queue_.push(std::move(event)); }
+  void post(LoopCall call) { queue_.push(0, std::move(call)); }
   std::optional<LoopEvent> take(TimePoint deadline) { return queue_.pop_until(deadline); }
   void close() { queue_.close(); }
   [[nodiscard]] bool closed() const { return queue_.closed(); }
 
-  void on_accepted(LinkId link, const std::string& peer) override { post(LinkAccepted{link, peer}); }
-  void on_connected(LinkId link) override { post(LinkConnected{link}); }
-  void on_message(LinkId link, TransportMessage message) override { post(MessageArrived{link, std::move(message)}); }
-  void on_sent(LinkId link, std::uint64_t token) override { post(MessageSent{link, token}); }
-  void on_closed(LinkId link, Status why) override { post(LinkClosed{link, std::move(why)}); }
+  void on_proved(LinkId link, const std::vector<std::string>& names) override { put(link, LinkProved{link, names}); }
+  void on_accepted(LinkId link, const std::string& peer) override { put(link, LinkAccepted{link, peer}); }
+  void on_connected(LinkId link) override { put(link, LinkConnected{link}); }
+  void on_message(LinkId link, TransportMessage message) override {
+    put(link, MessageArrived{link, std::move(message)});
+  }
+  void on_sent(LinkId link, std::uint64_t token) override { put(link, MessageSent{link, token}); }
+  void on_closed(LinkId link, Status why) override { put(link, LinkClosed{link, std::move(why)}); }
 
  private:
-  EventQueue<LoopEvent> queue_;
+  void put(LinkId link, LoopEvent event) { queue_.push(link.value, std::move(event)); }
+
+  FairQueue<LoopEvent> queue_;
 };
 
 }  // namespace collab

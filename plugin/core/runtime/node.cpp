@@ -211,6 +211,9 @@ void Node::handle(LoopEvent event) {
     return driver_->on_sent(sent->link, sent->token);
   }
   if (auto* connected = std::get_if<LinkConnected>(&event)) return driver_->on_connected(connected->link);
+  if (const auto* proved = std::get_if<LinkProved>(&event)) return driver_->on_proved(proved->link, proved->names);
+  if (const auto* accepted = std::get_if<LinkAccepted>(&event))
+    return driver_->on_accepted(accepted->link, accepted->peer);
   if (auto* closed = std::get_if<LinkClosed>(&event)) {
     optimizer_->link_closed(closed->link);
     return driver_->on_closed(closed->link, std::move(closed->why));

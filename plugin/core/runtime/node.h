@@ -171,6 +171,7 @@ class Node final : private SiteDriver::Host {
 
   // ---- loop thread only
   EventsFile events_;
+  Notes notes_{events_, options_.site};
   StateSaver saver_;
   std::optional<std::promise<Result<SealedAnchor>>> joining_;
   std::optional<std::promise<Result<RoundReport>>> rounding_;

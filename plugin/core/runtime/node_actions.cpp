@@ -230,7 +230,7 @@ void Node::act(const protocol::Failed& action) {
   fail_everything(action.why);
 }
 
-void Node::act(const protocol::Note& action) { record_note(events_, options_.site, action); }
+void Node::act(const protocol::Note& action) { notes_.record(clock_.now(), action); }
 
 void Node::tell(const RoundReport& report) {
   JsonFields fields{{"round", std::to_string(report.round.value)},

@@ -25,6 +25,10 @@ SiteDriver::SiteDriver(const protocol::SiteConfig& site, const DataPlane::Settin
 // ---- events --------------------------------------------------------------------------------------------
 
 void SiteDriver::feed(protocol::SiteEvent event) {
+  if (std::holds_alternative<protocol::Tick>(event)) {
+    const auto is_known = [this](LinkId link) { return site_.knows(link); };
+    for (const LinkId link : doorstep_.due(clock_.now(), is_known)) transport_.close(link);
+  }
   pending_.push_back(std::move(event));
   drain();
 }
@@ -48,6 +52,11 @@ void SiteDriver::drain() {
   stepping_ = false;
 }
 
+void SiteDriver::on_accepted(LinkId link, const std::string& peer) {
+  const auto is_known = [this](LinkId other) { return site_.knows(other); };
+  for (const LinkId other : doorstep_.came(clock_.now(), link, peer, is_known)) transport_.close(other);
+}
+
 void SiteDriver::on_connected(LinkId link) {
   const auto dial = dials_.extract(link);
   if (!dial) return;
@@ -58,6 +67,8 @@ void SiteDriver::on_connected(LinkId link) {
 
 void SiteDriver::on_closed(LinkId link, Status why) {
   data_.link_closed(link);
+  doorstep_.closed(link);
+  proved_.closed(link);
   const auto dial = dials_.extract(link);
   if (!dial) return feed(protocol::Closed{link, std::move(why)});
   if (const auto* peer = std::get_if<SiteId>(&dial.mapped())) return feed(protocol::DialFailed{*peer, std::move(why)});
@@ -65,12 +76,17 @@ void SiteDriver::on_closed(LinkId link, Status why) {
   feed(protocol::DialFailed{std::nullopt, std::move(why), asked.inquiry, asked.candidate});
 }
 
+void SiteDriver::refuse(LinkId link, const std::string& why) {
+  const auto line = refused_.let(clock_.now(), "a message was refused and its link closed: " + why);
+  if (line) log_warning(*line);
+  transport_.close(link);
+}
+
 void SiteDriver::on_message(LinkId link, TransportMessage message) {
   Result<wire::Message> decoded = wire::decode(message.head);
-  if (!decoded.ok()) {
-    log_warning("a message was refused and its link closed: " + decoded.status().message());
-    transport_.close(link);
-    return;
+  if (!decoded.ok()) return refuse(link, decoded.status().message());
+  if (const auto* hello = std::get_if<wire::Hello>(&*decoded)) {
+    if (const std::string why = proved_.difference(link, hello->name); !why.empty()) return refuse(link, why);
   }
   const auto* chunk = std::get_if<wire::Chunk>(&*decoded);
   if (chunk == nullptr) return feed(protocol::Received{link, std::move(*decoded)});
@@ -85,7 +101,9 @@ void SiteDriver::on_message(LinkId link, TransportMessage message) {
 // ---- actions -------------------------------------------------------------------------------------------
 
 void SiteDriver::act(const protocol::Send& action) {
-  transport_.send(action.link, {.lane = Lane::kControl, .head = wire::encode(action.message), .payload = nullptr}, 0);
+  wire::Message message = action.message;
+  if (auto* beat = std::get_if<wire::Heartbeat>(&message)) beat->progress = data_.traffic().bytes_received;
+  transport_.send(action.link, {.lane = Lane::kControl, .head = wire::encode(message), .payload = nullptr}, 0);
 }
 
 void SiteDriver::act(const protocol::Hangup& action) {
@@ -135,8 +153,7 @@ void SiteDriver::act(const protocol::StopReceiving&) { data_.stop_receiving(); }
 void SiteDriver::act(const protocol::SendAnchor& action) {
   const Status status = data_.send_anchor(action);
   if (status.ok()) return;
-  log_warning(status.message());
-  transport_.close(action.to);
+  refuse(action.to, status.message());
 }
 
 void SiteDriver::act(const protocol::Rebase& action) { check(data_.rebase(action.base)); }

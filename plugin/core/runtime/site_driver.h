@@ -5,6 +5,7 @@
 // Ownership: owns machine and data plane; borrows transport, clock, arena, parameters and host.
 #pragma once
 
+#include <algorithm>
 #include <deque>
 #include <map>
 #include <optional>
@@ -14,8 +15,11 @@
 
 #include "collab/clock.h"
 #include "collab/transport.h"
+#include "core/base/seldom.h"
 #include "core/protocol/site.h"
 #include "core/runtime/data_plane.h"
+#include "core/runtime/doorstep.h"
+#include "core/runtime/proved_names.h"
 
 namespace collab {
 
@@ -42,12 +46,15 @@ class SiteDriver final : public TransportHandler {
 
   // The machine is never entered twice: within a step events wait for its end.
   void feed(protocol::SiteEvent event);
-  [[nodiscard]] TimePoint next_deadline() const { return stopped_ ? kNever : site_.next_deadline(); }
+  [[nodiscard]] TimePoint next_deadline() const {
+    return stopped_ ? kNever : std::min(site_.next_deadline(), doorstep_.next_deadline());
+  }
   // Nothing is fed any more.
   void stop() { stopped_ = true; }
 
   // ---- from the transport
-  void on_accepted(LinkId, const std::string&) override {}  // a link means nothing until its peer has said Hello
+  void on_proved(LinkId link, const std::vector<std::string>& names) override { proved_.proved(link, names); }
+  void on_accepted(LinkId link, const std::string& peer) override;
   void on_connected(LinkId link) override;
   void on_message(LinkId link, TransportMessage message) override;
   void on_sent(LinkId, std::uint64_t token) override { feed_all(data_.on_sent(token)); }
@@ -74,6 +81,7 @@ class SiteDriver final : public TransportHandler {
  private:
   using Dial = std::variant<protocol::DialCoordinator, SiteId>;
 
+  void refuse(LinkId link, const std::string& why);
   void feed_all(DataPlane::Events events);
   void queue(DataPlane::Events events);
   void drain();
@@ -88,6 +96,9 @@ class SiteDriver final : public TransportHandler {
   protocol::Site site_;
   DataPlane data_;
   std::map<LinkId, Dial> dials_;
+  Doorstep doorstep_;  // links whose peers have not said Hello
+  ProvedNames proved_;
+  Seldom refused_{std::chrono::seconds(10)};
   std::deque<protocol::SiteEvent> pending_;
   bool stepping_ = false;
   bool stopped_ = false;

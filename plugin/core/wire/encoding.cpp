@@ -35,7 +35,8 @@ constexpr std::array<std::string_view, std::variant_size_v<Message>> kNames{
     "Recess",  "Prepare",     "Promise",        "Parted",         "Enter",       "Assemble",      "Disband",
     "Bring",   "Taken",       "Seek",           "Entered",        "Stands",      "Found",         "Piece",
     "Outcome", "Notice",      "FetchOptimizer", "OptimizerState", "Hold",        "Accept",        "Accepted",
-    "Inquire", "Leads",       "Forget",         "PrepareWorld",   "AcceptEpoch", "AcceptedEpoch", "ChosenEpoch"};
+    "Inquire", "Leads",       "Forget",         "PrepareWorld",   "AcceptEpoch", "AcceptedEpoch", "ChosenEpoch",
+    "Keys"};
 static_assert(std::is_same_v<std::variant_alternative_t<0, Message>, Join>);
 static_assert(std::is_same_v<std::variant_alternative_t<11, Message>, Form>);
 static_assert(std::is_same_v<std::variant_alternative_t<17, Message>, Chunk>);

@@ -56,6 +56,11 @@ void fields(auto& io, Of<Member> auto& m) {
   io.enumeration("state", m.state, MemberState::kSuspect);
 }
 
+void fields(auto& io, Of<Key> auto& m) {
+  io.id("site", m.site);
+  io.part("key", m.key);
+}
+
 void fields(auto& io, Of<Participant> auto& m) {
   io.id("site", m.site);
   io.name("name", m.name, kMaxNameBytes);
@@ -149,6 +154,7 @@ void fields(auto& io, Of<Join> auto& m) {
   io.list("model", m.model, kMaxModelEntries, 25, [&](auto& entry) { fields(io, entry); });
   io.boolean("resumed", m.resumed);
   io.name("init_from", m.init_from, kMaxNameBytes);
+  io.number("process", m.process);
 }
 
 void fields(auto& io, Of<Adopted> auto& m) {
@@ -225,6 +231,10 @@ void fields(auto& io, Of<Roster> auto& m) {
   io.list("members", m.members, kMaxSites, 9, [&](auto& member) { fields(io, member); });
 }
 
+void fields(auto& io, Of<Keys> auto& m) {
+  io.list("keys", m.keys, kMaxSites, 20, [&](auto& key) { fields(io, key); });
+}
+
 void fields(auto& io, Of<Adopt> auto& m) {
   io.number("term", m.term.value, kMaxTerm);
   io.id("run", m.run);
@@ -268,6 +278,7 @@ void fields(auto& io, Of<Hello> auto& m) {
   io.number("term", m.term.value, kMaxTerm);
   io.id("site", m.site);
   io.name("name", m.name, kMaxNameBytes);
+  io.part("key", m.key);
 }
 
 void fields(auto& io, Of<FetchAnchor> auto& m) {
@@ -310,6 +321,7 @@ void fields(auto& io, Of<Chunk> auto& m) {
 void fields(auto& io, Of<Heartbeat> auto& m) {
   io.number("sequence", m.sequence);
   io.boolean("reply", m.reply);
+  io.number("progress", m.progress);
 }
 
 void fields(auto&, Of<StatusQuery> auto&) {}

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "collab/transport.h"
+#include "collab/types.h"
 
 namespace collab::wire {
 
@@ -27,6 +28,9 @@ inline constexpr std::uint64_t kMaxTerm = std::uint64_t{1} << 48;
 // How far a term may be above the newest that is known. Each election begins the next: so many never pass, and who lies
 // does not come near the highest.
 inline constexpr std::uint64_t kMaxTermStep = std::uint64_t{1} << 24;
+[[nodiscard]] inline constexpr bool is_too_far_ahead(TermId said, TermId known) {
+  return said.value > known.value + kMaxTermStep;
+}
 inline constexpr std::size_t kMaxSites = 4096;    // members, participants, contributors
 inline constexpr std::size_t kMaxSources = 64;    // of an anchor, in one Adopt
 inline constexpr std::size_t kMaxRanks = 65536;   // of a world or a group of the meeting

@@ -152,8 +152,9 @@ struct Join {
   Report report{};
   std::vector<Setting> settings;
   std::vector<ModelEntry> model;
-  bool resumed = false;     // its script had loaded a state into the model or the optimizer
-  std::string init_from{};  // COLLAB_INIT_FROM: the site whose parameters the swarm is to begin with; empty: any
+  bool resumed = false;       // its script had loaded a state into the model or the optimizer
+  std::string init_from{};    // COLLAB_INIT_FROM: the site whose parameters the swarm is to begin with; empty: any
+  std::uint64_t process = 0;  // drawn when it began, and said to coordinators only: who knows it is the same process
   bool operator==(const Join&) const = default;
 };
 
@@ -265,6 +266,19 @@ struct Roster {
   bool operator==(const Roster&) const = default;
 };
 
+// What a site shows another in its Hello, and who is told: only these two know it, and whoever leads.
+struct Key {
+  SiteId site;
+  Digest key;
+  bool operator==(const Key&) const = default;
+};
+
+// To a new member those of all others, to each of them the new one's. They replace what was told of these sites before.
+struct Keys {
+  std::vector<Key> keys;  // ascending SiteId
+  bool operator==(const Keys&) const = default;
+};
+
 // Whether what a site had put into an exchange was part of the round's commit.
 enum class Counted : std::uint8_t { kNo = 0, kYes = 1, kUnknown = 2 };
 
@@ -323,6 +337,7 @@ struct Hello {
   TermId term;
   SiteId site;
   std::string name;
+  Digest key{};  // of the two sites, from the leader
   bool operator==(const Hello&) const = default;
 };
 
@@ -386,7 +401,8 @@ struct Chunk {
 
 struct Heartbeat {
   std::uint64_t sequence = 0;
-  bool reply = false;  // true: an answer carrying the sequence it answers
+  bool reply = false;          // true: an answer carrying the sequence it answers
+  std::uint64_t progress = 0;  // to the coordinator: of the anchor that is being fetched, elements that are here
   bool operator==(const Heartbeat&) const = default;
 };
 
@@ -435,6 +451,6 @@ using Message =
                  Farewell, Hello, FetchAnchor, AnchorMoved, Chunk, Heartbeat, StatusQuery, StatusReport, Recess,
                  Prepare, Promise, Parted, Enter, Assemble, Disband, Bring, Taken, Seek, Entered, Stands, Found, Piece,
                  Outcome, Notice, FetchOptimizer, OptimizerState, Hold, Accept, Accepted, Inquire, Leads, Forget,
-                 PrepareWorld, AcceptEpoch, AcceptedEpoch, ChosenEpoch>;
+                 PrepareWorld, AcceptEpoch, AcceptedEpoch, ChosenEpoch, Keys>;
 
 }  // namespace collab::wire

@@ -34,6 +34,10 @@ Status rules(const Roster& m) {
   return check_ascending("members", m.members, [](const Member& member) { return member.site; });
 }
 
+Status rules(const Keys& m) {
+  return check_ascending("keys", m.keys, [](const Key& key) { return key.site; });
+}
+
 Status check_voters(const std::vector<Voter>& voters) {
   return check_ascending("voters", voters, [](const Voter& voter) { return voter.site; });
 }

@@ -29,10 +29,14 @@ bool TcpEngine::may_send(TcpLink& link) {
 }
 
 bool TcpEngine::may_read(Connection& from, std::size_t bytes) {
-  if (!down_.capped()) return true;
-  down_.take(bytes);
-  if (from.index == 0 || from.state() != Connection::State::kAttached || down_.open(now())) return true;
-  from.paused = true;
+  if (down_.capped()) down_.take(bytes);
+  if (from.state() != Connection::State::kAttached) return true;
+  if (TcpLink* const link = find(from.link); link != nullptr && link->unhandled->is_full()) {
+    from.pause = Connection::Pause::kUnhandled;
+    return false;
+  }
+  if (!down_.capped() || from.index == 0 || down_.open(now())) return true;
+  from.pause = Connection::Pause::kCap;
   paused_.push_back(from.weak_from_this());
   wait_for_bucket(down_.opens_at(now()));
   return false;
@@ -61,12 +65,23 @@ void TcpEngine::go_on_reading() {
     const ConnectionPtr connection = paused_.front().lock();
     paused_.pop_front();
     if (connection == nullptr) continue;
-    connection->paused = false;
-    connection->last_heard = time;
-    connection->resume_reading();
+    read_on(*connection);
     break;
   }
   if (!paused_.empty()) wait_for_bucket(std::max(down_.opens_at(time), time + std::chrono::milliseconds(1)));
+}
+
+void TcpEngine::read_on(Connection& connection) {
+  connection.pause = Connection::Pause::kNone;
+  connection.last_heard = now();
+  connection.resume_reading();
+}
+
+void TcpEngine::has_room(TcpLink& link) {
+  for (const Slot& slot : link.slots) {
+    if (slot.connection != nullptr && slot.connection->pause == Connection::Pause::kUnhandled)
+      read_on(*slot.connection);
+  }
 }
 
 void TcpEngine::allot(TimePoint time) {

@@ -18,7 +18,9 @@ constexpr Duration kFlapBackOff = std::chrono::milliseconds(200);
 constexpr Duration kLongestBackOff = std::chrono::seconds(2);
 constexpr Duration kSteady = std::chrono::seconds(1);  // a connection that lived this long is redialled at once
 constexpr Duration kDrainLimit = std::chrono::seconds(2);
-constexpr std::size_t kMaxStrangers = 256;  // connections that have not said who they are
+constexpr std::size_t kMaxSilent = 256;     // connections that have sent nothing
+constexpr std::size_t kMaxStrangers = 768;  // that have not said who they are, those included
+constexpr std::size_t kMaxHosts = 4096;     // remembered
 constexpr std::uint16_t kMostWithBbr = 12;  // a third of them at work
 
 }  // namespace
@@ -89,18 +91,44 @@ void TcpEngine::accepted(asio::ip::tcp::socket socket, const Endpoint& from) {
   turn_away(*connection, Refusal::kNotAllowed, words);
 }
 
-// Of those who have not greeted the oldest of the network with the most goes; so one scanner cannot push others out.
+// Those who have said nothing at all go first: to be kept, a stranger has to take the trouble of a handshake.
 void TcpEngine::make_room() {
-  if (loose_.size() < kMaxStrangers) return;
-  std::map<asio::ip::address, std::size_t> by_network;
-  for (const ConnectionPtr& connection : loose_) ++by_network[network_of(connection->peer().address())];
-  const auto most = std::ranges::max(by_network | std::views::values);
-  const auto oldest = std::ranges::find_if(loose_, [&](const ConnectionPtr& connection) {
-    return by_network.at(network_of(connection->peer().address())) == most;
+  const auto is_silent = [](const ConnectionPtr& connection) { return !connection->has_spoken(); };
+  if (std::cmp_greater_equal(std::ranges::count_if(loose_, is_silent), kMaxSilent)) {
+    turn_out(is_silent);
+  } else if (loose_.size() >= kMaxStrangers) {
+    turn_out([](const ConnectionPtr&) { return true; });
+  }
+}
+
+// The oldest of the network with the most, so that one scanner cannot push others out; of hosts that have had a link
+// here only where nobody else is left.
+template <typename Among>
+void TcpEngine::turn_out(Among among) {
+  std::map<std::pair<bool, asio::ip::address>, std::size_t> by_network;
+  const auto network = [this](const ConnectionPtr& connection) {
+    const asio::ip::address address = connection->peer().address();
+    return std::pair(!hosts_.contains(address), network_of(address));
+  };
+  for (const ConnectionPtr& connection : loose_) {
+    if (among(connection)) ++by_network[network(connection)];
+  }
+  const auto most = std::ranges::max_element(by_network, [](const auto& a, const auto& b) {
+    return std::pair(a.first.first, a.second) < std::pair(b.first.first, b.second);
   });
+  const auto oldest = std::ranges::find_if(
+      loose_, [&](const ConnectionPtr& connection) { return among(connection) && network(connection) == most->first; });
   (*oldest)->close();
   loose_.erase(oldest);
   ++counters_.refused;
+}
+
+void TcpEngine::remember_host(const boost::asio::ip::address& host) {
+  if (!hosts_.insert(host).second) return;
+  hosts_in_order_.push_back(host);
+  if (hosts_in_order_.size() <= kMaxHosts) return;
+  hosts_.erase(hosts_in_order_.front());
+  hosts_in_order_.pop_front();
 }
 
 void TcpEngine::turn_away(Connection& connection, Refusal why, const std::string& words) {
@@ -249,6 +277,7 @@ Status TcpEngine::on_hello(Connection& from, const Hello& hello) {
     sessions_[hello.link] = link->id;
   }
   loose_.erase(at);
+  remember_host(from.peer().address());
   from.send(encode_preface());
   from.send(encode_welcome(process_));
   if (!fresh) {
@@ -261,9 +290,16 @@ Status TcpEngine::on_hello(Connection& from, const Hello& hello) {
     old->close();  // the dialler knows better that it is dead
     detach(*link, *old);
   }
-  if (fresh) handler_->on_accepted(link->id, link->peer);
+  if (fresh) {
+    tell_proved(*link, from);
+    handler_->on_accepted(link->id, link->peer);
+  }
   attach(*link, connection);
   return {};
+}
+
+void TcpEngine::tell_proved(const TcpLink& link, const Connection& by) {
+  if (const std::vector<std::string> names = by.proved_names(); !names.empty()) handler_->on_proved(link.id, names);
 }
 
 Status TcpEngine::on_welcome(Connection& from, const Id& process) {
@@ -281,6 +317,7 @@ Status TcpEngine::on_welcome(Connection& from, const Id& process) {
   if (opens) {
     link->state = TcpLink::State::kOpen;
     link->deadline = link->closing ? now() + std::chrono::seconds(5) : kNever;
+    tell_proved(*link, from);
     handler_->on_connected(link->id);
   }
   attach(*link, connection);

@@ -87,6 +87,10 @@ class Connection final : public std::enable_shared_from_this<Connection>, privat
   [[nodiscard]] State state() const { return state_; }
   void attached() { state_ = State::kAttached; }
   [[nodiscard]] bool dialled() const { return dialled_; }
+  [[nodiscard]] bool has_spoken() const { return first_byte_seen_; }
+  [[nodiscard]] std::vector<std::string> proved_names() const {
+    return tls_ != nullptr && tls_->open() ? tls_->names() : std::vector<std::string>();
+  }
   // It answers in the clear where all is encrypted: what it says may be anybody's word.
   [[nodiscard]] bool unproven() const { return refusal_only_; }
   [[nodiscard]] const Endpoint& peer() const { return peer_; }
@@ -106,7 +110,8 @@ class Connection final : public std::enable_shared_from_this<Connection>, privat
   std::optional<TimePoint> pinged;  // an answer is due
   TimePoint filled_at{};
   std::size_t fill_bytes = kMaxSegmentBytes;
-  bool paused = false;                   // not read, for the cap's sake
+  enum class Pause : std::uint8_t { kNone, kCap, kUnhandled };
+  Pause pause = Pause::kNone;            // why it is not read
   std::optional<KernelFigures> figures;  // when last asked
   std::size_t unsent = kUnsentBytes;     // that the system takes beyond what is on its way
   double pace = 0;                       // set at the socket; 0: none

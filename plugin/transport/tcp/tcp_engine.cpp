@@ -152,6 +152,12 @@ void TcpEngine::run(Command& command) {
         end_with_words(*link, invalid_argument("a message larger than a transport carries"));
         return;
       }
+      if (command.message.lane == Lane::kControl &&
+          link->outbox(Lane::kControl).bytes_to_go() + command.message.head.size() > kMaxControlBytes) {
+        end_with_words(*link, unavailable(link->peer + " asks for more than it takes: " +
+                                          std::to_string(kMaxControlBytes >> 20) + " MiB of control messages wait"));
+        return;
+      }
       link->outbox(command.message.lane).push(std::move(command.message), command.token);
       return;
     case Command::Kind::kClose:
@@ -159,6 +165,9 @@ void TcpEngine::run(Command& command) {
       return;
     case Command::Kind::kResolved:
       if (link != nullptr) resolved(*link, std::move(command.endpoints));
+      return;
+    case Command::Kind::kRoom:
+      if (link != nullptr) has_room(*link);
       return;
     case Command::Kind::kStop: stop(); return;
   }
@@ -199,8 +208,16 @@ TcpLink& TcpEngine::make_link(LinkId id, const std::string& address) {
     first = known != remembered_.end() ? known->second : kFirstGuess;
   }
   const ConnectionSearch search(first, fixed != 0 ? fixed : kMaxDataConnections);
-  auto& link = links_[id] =
-      std::make_unique<TcpLink>(id, pool_, std::make_shared<UnfinishedShare>(unfinished_), search);
+  const auto room = [id, mailbox = std::weak_ptr(mailbox_)] {
+    const auto open = mailbox.lock();
+    if (open == nullptr) return;
+    Command command;
+    command.kind = Command::Kind::kRoom;
+    command.link = id;
+    post(open, std::move(command));
+  };
+  auto& link = links_[id] = std::make_unique<TcpLink>(id, pool_, std::make_shared<UnfinishedShare>(unfinished_),
+                                                      std::make_shared<Unhandled>(unhandled_, room), search);
   keep_ticking();
   return *link;
 }
@@ -347,7 +364,7 @@ void TcpEngine::check_connection(TcpLink& link, Connection& connection, TimePoin
     connection.flush();
     return;
   }
-  if (connection.paused) return;
+  if (connection.pause != Connection::Pause::kNone) return;
   const Duration silent = time - std::max(connection.last_heard, *connection.pinged);
   const Duration soft = std::max(soft_limit_, 4 * link.round_trip);
   if (silent < soft) return;

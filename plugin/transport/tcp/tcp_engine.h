@@ -51,7 +51,7 @@ class TcpEngine final : private ConnectionOwner {
 
  private:
   struct Command {
-    enum class Kind : std::uint8_t { kConnect, kSend, kClose, kResolved, kStop };
+    enum class Kind : std::uint8_t { kConnect, kSend, kClose, kResolved, kRoom, kStop };
     Kind kind = Kind::kSend;
     LinkId link;
     TransportMessage message;
@@ -100,6 +100,9 @@ class TcpEngine final : private ConnectionOwner {
   void accept_on(const Acceptor& acceptor);
   void accepted(boost::asio::ip::tcp::socket socket, const Endpoint& from);
   void make_room();
+  template <typename Among>
+  void turn_out(Among among);
+  void remember_host(const boost::asio::ip::address& host);
   void turn_away(Connection& connection, Refusal why, const std::string& words);
   void tell_turned_away(const Endpoint& from, const std::string& words);
   void begin_dial(TcpLink& link, const std::string& address, TimePoint deadline);
@@ -118,6 +121,7 @@ class TcpEngine final : private ConnectionOwner {
     return options_.connections != 0 ? link.slots.size() : std::size_t{link.search.wanted()};
   }
   Status on_hello(Connection& from, const Hello& hello);
+  void tell_proved(const TcpLink& link, const Connection& by);
   Status on_welcome(Connection& from, const Id& process);
   void on_refuse(Connection& from, const Refuse& refusal);
   void failed(const ConnectionPtr& from, Fault fault, const Status& why) override;
@@ -149,6 +153,8 @@ class TcpEngine final : private ConnectionOwner {
   bool may_read(Connection& from, std::size_t bytes) override;
   void wait_for_bucket(TimePoint until);
   void go_on_reading();
+  void read_on(Connection& connection);
+  void has_room(TcpLink& link);  // again, for what is not handled
   void allot(TimePoint now);
 
   const TcpOptions options_;
@@ -157,6 +163,7 @@ class TcpEngine final : private ConnectionOwner {
   const SteadyClock clock_;
   const std::shared_ptr<BufferPool> pool_;
   const std::shared_ptr<UnfinishedBytes> unfinished_ = std::make_shared<UnfinishedBytes>();
+  const std::shared_ptr<UnhandledBytes> unhandled_ = std::make_shared<UnhandledBytes>();
   const std::shared_ptr<Mailbox> mailbox_ = std::make_shared<Mailbox>();
   const Id process_ = draw_id();
   std::atomic<std::uint64_t> next_link_{1};
@@ -175,6 +182,8 @@ class TcpEngine final : private ConnectionOwner {
   std::deque<Id> ended_well_;                        // the newest links that did
   std::vector<std::unique_ptr<TcpLink>> graveyard_;  // ended links, until nothing on the stack can know them
   std::deque<ConnectionPtr> loose_;                  // without a link: not greeted yet, or draining; the oldest first
+  std::set<boost::asio::ip::address> hosts_;         // that have had a link here
+  std::deque<boost::asio::ip::address> hosts_in_order_;
   Backlog backlog_;                                  // on any link
   std::map<std::string, std::uint16_t> remembered_;  // data connections, by the address that was dialled
   boost::asio::steady_timer ticker_, ack_timer_, bucket_timer_;

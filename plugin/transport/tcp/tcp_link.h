@@ -24,6 +24,7 @@
 #include "transport/tcp/tcp_inbox.h"
 #include "transport/tcp/tcp_outbox.h"
 #include "transport/tcp/tcp_pace.h"
+#include "transport/tcp/tcp_unhandled.h"
 
 namespace collab::tcp {
 
@@ -45,9 +46,10 @@ struct TcpLink {
   enum class State : std::uint8_t { kResolving, kDialling, kOpen };
 
   TcpLink(LinkId own_id, const std::shared_ptr<BufferPool>& pool, const std::shared_ptr<UnfinishedShare>& share,
-          ConnectionSearch connection_search)
+          std::shared_ptr<Unhandled> not_handled, ConnectionSearch connection_search)
       : id(own_id),
         search(connection_search),
+        unhandled(std::move(not_handled)),
         in{Inbox(Lane::kControl, pool, share), Inbox(Lane::kData, pool, share)} {}
 
   LinkId id;
@@ -92,6 +94,7 @@ struct TcpLink {
 
   // Messages.
   std::array<Outbox, 2> out{Outbox(Lane::kControl), Outbox(Lane::kData)};
+  std::shared_ptr<Unhandled> unhandled;
   std::array<Inbox, 2> in;
   bool ack_due = false;
   std::uint64_t bytes_unacknowledged = 0;  // arrived since the last acknowledgement

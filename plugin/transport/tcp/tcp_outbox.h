@@ -27,6 +27,8 @@
 namespace collab::tcp {
 
 inline constexpr std::size_t kWindowBytes = kMaxPayloadBytes;
+// Control messages that wait for a peer to take them: who asks and does not read is left.
+inline constexpr std::size_t kMaxControlBytes = std::size_t{64} << 20;
 using Carrier = std::uint64_t;  // names a connection, never twice; 0: none
 
 class Outbox {

@@ -61,7 +61,11 @@ Status TcpEngine::segment_ended(Connection& from, const SegmentHeader& header, b
   if (header.lane == Lane::kData) link->data_came = now();
   if (link->closing) link->deadline = now() + kCloseLimit;
   const LinkId id = link->id;
-  for (TransportMessage& message : messages) handler_->on_message(id, std::move(message));
+  for (TransportMessage& message : messages) {
+    const std::size_t payload = message.payload != nullptr ? message.payload->view().size() : 0;
+    message.unhandled = link->unhandled->hold(message.head.size() + payload + kMessageCost);
+    handler_->on_message(id, std::move(message));
+  }
   return {};
 }
 

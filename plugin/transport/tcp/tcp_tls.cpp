@@ -6,6 +6,7 @@
 #include <openssl/ssl.h>
 #include <openssl/x509.h>
 #include <openssl/x509_vfy.h>
+#include <openssl/x509v3.h>
 
 #include <algorithm>
 #include <array>
@@ -286,6 +287,31 @@ Result<bool> TlsStream::handshake() {
   }
   if (SSL_get_error(ssl_, result) == SSL_ERROR_WANT_READ) return false;
   return failure(result);
+}
+
+std::vector<std::string> TlsStream::names() const {
+  std::vector<std::string> names;
+  X509* const certificate = SSL_get1_peer_certificate(ssl_);
+  if (certificate == nullptr) return names;
+  const auto add = [&names](const ASN1_STRING* text) {
+    unsigned char* utf8 = nullptr;
+    const int length = ASN1_STRING_to_UTF8(&utf8, text);
+    if (length > 0) names.emplace_back(reinterpret_cast<const char*>(utf8), static_cast<std::size_t>(length));
+    OPENSSL_free(utf8);
+  };
+  const X509_NAME* const subject = X509_get_subject_name(certificate);
+  for (int at = -1; (at = X509_NAME_get_index_by_NID(subject, NID_commonName, at)) >= 0;) {
+    add(X509_NAME_ENTRY_get_data(X509_NAME_get_entry(subject, at)));
+  }
+  auto* const others =
+      static_cast<GENERAL_NAMES*>(X509_get_ext_d2i(certificate, NID_subject_alt_name, nullptr, nullptr));
+  for (int i = 0; i < sk_GENERAL_NAME_num(others); ++i) {
+    const GENERAL_NAME* const name = sk_GENERAL_NAME_value(others, i);
+    if (name->type == GEN_DNS) add(name->d.dNSName);
+  }
+  GENERAL_NAMES_free(others);
+  X509_free(certificate);
+  return names;
 }
 
 Result<std::size_t> TlsStream::read(std::span<std::byte> into) {

@@ -71,6 +71,9 @@ class TlsStream {
   // Goes on as far as it can; true once it is complete. kRefused: the other side does not hold our key.
   Result<bool> handshake();
   [[nodiscard]] bool open() const { return open_; }
+  // Once it is open: those in the other side's certificate, its common name and its alternative DNS names; none by a
+  // token.
+  [[nodiscard]] std::vector<std::string> names() const;
   // Up to all of `into`; 0: nothing more is there now.
   Result<std::size_t> read(std::span<std::byte> into);
   Status write(std::span<const std::byte> plain);

@@ -14,11 +14,13 @@ static void write(Canon& canon, const WaitProgress& progress) { Inside::write(ca
 
 static void write(Canon& canon, const MemberRecord& member) {
   const auto& [id, name, address, doubtful, link, helper, standing, offer, report, expected, resumed, init_from,
-               passed_over, sources, adopting_since, no_way_since, acceptor, run, early, greeted, recommitted,
-               last_heard, suspect, holds, renamed_from, ready, since, done, up, down] = member;
+               passed_over, sources, adopting_since, progress, progressed_at, process, ticket, no_way_since, acceptor,
+               run, early, greeted, recommitted, last_heard, suspect, holds, renamed_from, ready, since, done, up,
+               down] = member;
+  static_cast<void>(std::tie(progress, process, ticket));  // keys and names of processes decide nothing here
   canon.all(id, name, address, doubtful, link, helper, standing, offer, report, expected, resumed, init_from,
-            passed_over, sources, adopting_since, no_way_since, acceptor, run, early, greeted, recommitted, last_heard,
-            suspect, holds, renamed_from, ready, since, done, up, down);
+            passed_over, sources, adopting_since, progressed_at, no_way_since, acceptor, run, early, greeted,
+            recommitted, last_heard, suspect, holds, renamed_from, ready, since, done, up, down);
 }
 
 static void write(Canon& canon, const AnchorRecord& anchor) {
@@ -52,10 +54,12 @@ static void write(Canon& canon, const SharesRecord& shares) {
 }
 
 static void write(Canon& canon, const RoundRecord& round) {
-  const auto& [waiting, limit, attempts, attempt, here, done, formed, majority_since, circle_since, circle_until,
-               stalled, slices, gone, declined, set_aside, unreached, cut_because, state_repairs, mean_repairs] = round;
-  canon.all(waiting, limit, attempts, attempt, here, done, formed, majority_since, circle_since, circle_until, stalled,
-            slices, gone, declined, set_aside, unreached, cut_because, state_repairs, mean_repairs);
+  const auto& [waiting, limit, attempts, attempt, here, done, formed, majority_since, joiners_since, joiners_until,
+               helpers_until, circle_since, circle_until, stalled, slices, gone, declined, set_aside, unreached,
+               cut_because, state_repairs, mean_repairs] = round;
+  canon.all(waiting, limit, attempts, attempt, here, done, formed, majority_since, joiners_since, joiners_until,
+            helpers_until, circle_since, circle_until, stalled, slices, gone, declined, set_aside, unreached,
+            cut_because, state_repairs, mean_repairs);
 }
 
 static void write(Canon& canon, const Election& election) { Inside::write(canon, election); }
@@ -109,7 +113,8 @@ static void write(Canon& canon, const Pending& pending) {
 }
 
 static void write(Canon& canon, const PeerLink& peer) {
-  const auto& [state, site, name, address, dialed, since] = peer;
+  const auto& [state, site, name, address, key, dialed, since] = peer;
+  static_cast<void>(key);
   canon.all(state, site, name, address, dialed, since);
 }
 
@@ -174,26 +179,27 @@ void Inside::write(Canon& canon, const Election& election) {
 void Inside::write(Canon& canon, const Coordinator& machine) {
   const auto& [config, term, election, leads, voters, early, minority_since, history, undecided, voters_formed, members,
                links, generations, claims, reference, anchor, forks, founded, gathered, ended, gathering, refused_who,
-               refused_why, births, wanted, next_source, cuts, no_way_told, round, last_recess, shares, likeness, calls,
-               attempt_base, highest_attempt, next_heartbeat, heartbeat_sequence, changes, roster_due, idle, changed,
-               now, out] = *machine.state_;
-  static_cast<void>(std::tie(config, heartbeat_sequence, changes, idle, changed, out));  // decide nothing later
+               refused_why, births, tickets, vain_waits, wanted, next_source, cuts, no_way_told, round, last_recess,
+               shares, likeness, calls, attempt_base, highest_attempt, next_heartbeat, heartbeat_sequence, changes,
+               roster_due, idle, changed, now, out] = *machine.state_;
+  static_cast<void>(
+      std::tie(config, heartbeat_sequence, changes, tickets, idle, changed, out));  // decide nothing later
   canon.all(term, election, leads, voters, early, minority_since, history, undecided, voters_formed, members, links,
             generations, claims, reference, anchor, forks, founded, gathered, ended, gathering, refused_who,
-            refused_why, births, wanted, next_source, cuts, no_way_told, round, last_recess, shares, likeness, calls,
-            attempt_base, highest_attempt, next_heartbeat, roster_due, now);
+            refused_why, births, vain_waits, wanted, next_source, cuts, no_way_told, round, last_recess, shares,
+            likeness, calls, attempt_base, highest_attempt, next_heartbeat, roster_due, now);
 }
 
 void Inside::write(Canon& canon, const Site& machine) {
-  const auto& [config, join, membership, up, term, self, dials_out, was_member, join_done, roster, anchor, adoption,
-               overwritten, round, acceptor, agreed, voters, parted, attempted, holds_mean, settled, recent, writes, pending, owed,
-               owed_base, counted, lost_at, no_quorum_since, peers, link_of, peer_dials, wish, fetches, farewell,
-               was_held, hold, leave_by, now, out] = *machine.state_;
-  static_cast<void>(std::tie(config, out));
-  canon.all(join, membership, up, term, self, dials_out, was_member, join_done, roster, anchor, adoption,
-            overwritten, round, acceptor, agreed, voters, parted, attempted, holds_mean, settled, recent, writes, pending, owed, owed_base,
-            counted, lost_at, no_quorum_since != kNever, peers, link_of, peer_dials, wish, fetches, farewell, was_held,
-            hold, leave_by, now);
+  const auto& [config, join, membership, up, term, self, dials_out, was_member, join_done, roster, keys, anchor,
+               adoption, overwritten, round, acceptor, agreed, voters, parted, attempted, holds_mean, settled, recent,
+               writes, pending, owed, owed_base, counted, lost_at, no_quorum_since, peers, link_of, peer_dials, wish,
+               fetches, farewell, was_held, hold, leave_by, now, out] = *machine.state_;
+  static_cast<void>(std::tie(config, keys, out));
+  canon.all(join, membership, up, term, self, dials_out, was_member, join_done, roster, anchor, adoption, overwritten,
+            round, acceptor, agreed, voters, parted, attempted, holds_mean, settled, recent, writes, pending, owed,
+            owed_base, counted, lost_at, no_quorum_since != kNever, peers, link_of, peer_dials, wish, fetches, farewell,
+            was_held, hold, leave_by, now);
 }
 
 }  // namespace collab::protocol

@@ -44,6 +44,7 @@ inline wire::Join join_of(const std::string& name, std::uint32_t expected = 1) {
   join.fingerprint = kModel;
   join.offer = {RunId{0}, RoundId{0}, kRight};
   join.report.record.acceptor = acceptor_of(name);
+  join.process = acceptor_of(name).value;
   join.settings = {{"codec", "fp16"}, {"outer", "average"}};
   join.model = {{"wte.weight", "float32", {32, 128}, TensorKind::kAveraged, {}},
                 {"mask", "float32", {4}, TensorKind::kFrozen, {9, 9}}};
@@ -248,7 +249,15 @@ class SiteHarness {
       for (auto& action : site.step(now, written)) actions.push_back(std::move(action));
     }
   }
-  Actions hear(std::uint64_t link, wire::Message message) { return step(Received{LinkId{link}, std::move(message)}); }
+  // Whom the roster lists has the key of a Hello that gives none.
+  Actions hear(std::uint64_t link, wire::Message message) {
+    if (const auto* roster = std::get_if<wire::Roster>(&message); roster != nullptr && !tells_keys) {
+      wire::Keys keys;
+      for (const wire::Member& member : roster->members) keys.keys.push_back({member.site, {}});
+      static_cast<void>(step(Received{LinkId{link}, std::move(keys)}));
+    }
+    return step(Received{LinkId{link}, std::move(message)});
+  }
   Actions tick(Duration after) {
     now += after;
     return step(Tick{});
@@ -321,6 +330,7 @@ class SiteHarness {
   Site site;
   bool writes_wait = false;      // Persist is left to the test
   bool shows_inquiries = false;  // so are questions to other candidates
+  bool tells_keys = false;       // so are keys
   std::optional<wire::Record> durable{};
 };
 

@@ -51,6 +51,43 @@ TEST_F(Peers, AHelloMayComeBeforeTheRosterThatListsIt) {
   EXPECT_EQ(s.site.peer_of(LinkId{5}), SiteId{3});
 }
 
+// ---- who proves it --------------------------------------------------------------------------------
+
+TEST_F(Peers, WhoSaysThatItIsAnotherHasNotItsKey) {
+  s.tells_keys = true;
+  static_cast<void>(s.hear(1, wire::Keys{{{SiteId{2}, {7, 7}}}}));
+  EXPECT_TRUE(sent<wire::Hello>(s.hear(5, hello(2, "lima"))).empty());
+  EXPECT_EQ(s.site.peer_of(LinkId{5}), std::nullopt);
+  wire::Hello proved = hello(2, "lima");
+  proved.key = {7, 7};
+  EXPECT_EQ(sent<wire::Hello>(s.hear(6, proved)).at(0).second.key, (Digest{7, 7}));
+  EXPECT_EQ(s.site.peer_of(LinkId{6}), SiteId{2});
+}
+
+TEST_F(Peers, AHelloMayComeBeforeItsKey) {
+  s.tells_keys = true;
+  wire::Hello early = hello(2, "lima");
+  early.key = {7, 7};
+  EXPECT_TRUE(sent<wire::Hello>(s.hear(5, early)).empty());
+  EXPECT_EQ(sent<wire::Hello>(s.hear(1, wire::Keys{{{SiteId{2}, {7, 7}}}})).size(), 1U);
+  EXPECT_EQ(s.site.peer_of(LinkId{5}), SiteId{2});
+}
+
+TEST_F(Peers, WhoIsDialledHasToProveItToo) {
+  s.tells_keys = true;
+  static_cast<void>(s.hear(1, wire::Keys{{{SiteId{0}, {7, 7}}}}));
+  EXPECT_EQ(sent<wire::Hello>(s.step(PeerConnected{SiteId{0}, LinkId{8}})).at(0).second.key, (Digest{7, 7}));
+  EXPECT_THAT(hangup(8, hello(0, "paris")), HasSubstr("does not prove that it is that site"));
+}
+
+TEST_F(Peers, ANewKeyIsShownToWhoMayKnowNoOther) {
+  s.tells_keys = true;
+  static_cast<void>(s.step(PeerConnected{SiteId{0}, LinkId{8}}));
+  const auto again = sent<wire::Hello>(s.hear(1, wire::Keys{{{SiteId{0}, {8, 8}}}}));
+  ASSERT_EQ(again.size(), 1U);
+  EXPECT_EQ(again[0].second.key, (Digest{8, 8}));
+}
+
 TEST_F(Peers, ButNotForever) {
   static_cast<void>(s.hear(5, hello(3, "oslo")));
   static_cast<void>(s.hear(1, wire::Heartbeat{}));

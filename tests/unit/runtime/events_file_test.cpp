@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -46,6 +47,24 @@ TEST_F(EventsFileTest, APipeIsNotWaitedForAndALinkNotFollowed) {
     EXPECT_THAT(events.status().message(), HasSubstr("COLLAB_EVENTS: cannot append to " + path));
   }
   EXPECT_EQ(text_of(precious), "x");
+}
+
+TEST_F(EventsFileTest, OfOneKindOfNoteSomeAreToldAndTheOthersCounted) {
+  const std::string path = folder_ + "/events.jsonl";
+  auto file = EventsFile::open(path);
+  Notes notes(*file, "paris");
+  const auto flood = protocol::make_note(protocol::Note::Level::kDebug, "ignored", "a stranger says what it likes");
+  for (int i = 0; i < 5000; ++i) notes.record(TimePoint(std::chrono::milliseconds(i)), flood);
+  notes.record(TimePoint(std::chrono::seconds(5)),
+               protocol::make_note(protocol::Note::Level::kDebug, "join", "tokyo has joined"));
+  notes.record(TimePoint(std::chrono::seconds(60)), flood);
+  const std::string text = text_of(path);
+  const auto lines = std::count(text.begin(), text.end(), '\n');
+  EXPECT_LE(lines, 100 + 5 + 2);
+  EXPECT_GE(lines, 100 + 2);
+  EXPECT_THAT(text, HasSubstr("tokyo has joined"));
+  EXPECT_THAT(text, HasSubstr("others of this kind since the last such line)"));
+  EXPECT_THAT(text, HasSubstr("\"kept_back\":"));
 }
 
 }  // namespace

@@ -10,7 +10,7 @@
 #include <optional>
 #include <tuple>
 
-#include "core/base/event_queue.h"
+#include "core/base/fair_queue.h"
 #include "tests/unit/runtime/disks.h"
 
 namespace collab::testing {
@@ -42,7 +42,7 @@ class RecordWriterTest : public ::testing::Test {
     writer_.emplace(
         *std::move(store),
         [this](std::uint64_t number, const Status& how) {
-          told_.push({number, how.code()});
+          told_.push(0, {number, how.code()});
         },
         patience);
   }
@@ -59,7 +59,7 @@ class RecordWriterTest : public ::testing::Test {
 
   std::string folder_;
   RecordScope scope_;
-  EventQueue<Answer> told_;
+  FairQueue<Answer> told_;
   std::optional<RecordWriter> writer_;
 };
 
@@ -80,7 +80,7 @@ TEST_F(RecordWriterTest, OfThoseThatWaitTheNewestIsWrittenAndAllAreTold) {
   write(1);
   disk.wait_until_reached(1);
   for (std::uint64_t number = 2; number <= 50; ++number) write(number);  // returns although the disk does not
-  EXPECT_EQ(told_.size(), 0U);
+  EXPECT_EQ(told_.pop_until(TimePoint{}), std::nullopt);
   disk.open_gate();
   for (std::uint64_t number = 1; number <= 50; ++number) EXPECT_EQ(next(), Answer(number, StatusCode::kOk));
   EXPECT_EQ(disk.reached(), 2);
@@ -114,7 +114,7 @@ TEST_F(RecordWriterTest, ItDoesNotWaitForADiskThatHangsAndTellsNothingAfterwards
   EXPECT_EQ(RecordStore::open(folder_, scope_).status().code(), StatusCode::kRefused);
   disk.open_gate();
   while (!RecordStore::open(folder_, scope_).ok()) std::this_thread::yield();
-  EXPECT_EQ(told_.size(), 0U);
+  EXPECT_EQ(told_.pop_until(TimePoint{}), std::nullopt);
 }
 
 TEST_F(RecordWriterTest, AWriteThatFailsIsToldAndTheNextSucceedsInMemory) {

@@ -138,6 +138,7 @@ void draw(Prng& prng, Join& m) {
   for (std::size_t i = prng.below(6); i > 0; --i) m.model.push_back(draw_entry(prng));
   m.resumed = prng.chance(0.5);
   m.init_from = draw_name(prng, kMaxNameBytes);
+  m.process = prng.next();
 }
 void draw(Prng& prng, Adopted& m) {
   m = {draw_id<RunId>(prng), draw_id<RoundId>(prng), draw_digest(prng), draw_id<AcceptorId>(prng)};
@@ -199,7 +200,11 @@ void draw(Prng& prng, Promise& m) {
 }
 void draw(Prng&, Farewell&) {}
 void draw(Prng& prng, Hello& m) {
-  m = {draw_name(prng, kMaxNameBytes), draw_term(prng), draw_id<SiteId>(prng), draw_name(prng, kMaxNameBytes)};
+  m = {draw_name(prng, kMaxNameBytes), draw_term(prng), draw_id<SiteId>(prng), draw_name(prng, kMaxNameBytes),
+       draw_digest(prng)};
+}
+void draw(Prng& prng, Keys& m) {
+  for (const SiteId site : draw_sites(prng, 0)) m.keys.push_back({site, draw_digest(prng)});
 }
 void draw(Prng& prng, FetchAnchor& m) {
   const std::uint64_t begin = prng.below(kMaxElements - kMaxFetchElements);
@@ -233,7 +238,7 @@ void draw(Prng& prng, Chunk& m) {
        static_cast<CodecId>(prng.below(9)),
        prng.next()};
 }
-void draw(Prng& prng, Heartbeat& m) { m = {draw_number<std::uint64_t>(prng), prng.chance(0.5)}; }
+void draw(Prng& prng, Heartbeat& m) { m = {draw_number<std::uint64_t>(prng), prng.chance(0.5), prng.next()}; }
 void draw(Prng& prng, Inquire& m) { m.swarm = draw_name(prng, kMaxNameBytes); }
 void draw(Prng& prng, Leads& m) {
   m = {prng.chance(0.5), draw_number<std::uint32_t>(prng), draw_id<RunId>(prng), draw_id<RoundId>(prng),

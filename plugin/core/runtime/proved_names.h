@@ -1,0 +1,36 @@
+// Names that peers have proved by certificates, by link. Without certificates there are none, and every name will do.
+//
+// Threads: one caller at a time. Ownership: plain values.
+#pragma once
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "collab/types.h"
+#include "core/base/text.h"
+#include "core/protocol/words.h"
+
+namespace collab {
+
+class ProvedNames {
+ public:
+  void proved(LinkId link, std::vector<std::string> names) { names_[link] = std::move(names); }
+  void closed(LinkId link) { names_.erase(link); }
+
+  // Why whoever is there is not the site `name`; empty: it may be.
+  [[nodiscard]] std::string difference(LinkId link, const std::string& name) const {
+    const auto found = names_.find(link);
+    if (found == names_.end() || std::ranges::find(found->second, name) != found->second.end()) return {};
+    std::vector<std::string> quoted;
+    for (const std::string& each : found->second) quoted.push_back(json_quote(each));
+    return "its certificate is that of " + protocol::join_words(quoted) + ", and it says that it is " +
+           json_quote(name) + ": set COLLAB_SITE to the certificate's name, or make it one with this name";
+  }
+
+ private:
+  std::map<LinkId, std::vector<std::string>> names_;
+};
+
+}  // namespace collab

@@ -1,0 +1,70 @@
+// What was handed to the process and is not handled yet. A link that sends faster than that is not read meanwhile.
+//
+// Threads: hold() and is_full() on the IO thread; what was held is released on any. Ownership: a link shares it with
+// its messages.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <utility>
+
+namespace collab::tcp {
+
+// Of a link, and the message that reaches beyond it. Of all links of a process: beyond it no link has more than its
+// share.
+inline constexpr std::size_t kMaxUnhandledBytes = std::size_t{16} << 20;
+inline constexpr std::size_t kMaxUnhandledInAll = std::size_t{256} << 20;
+// What a message costs beside its bytes, about.
+inline constexpr std::size_t kMessageCost = 512;
+
+struct UnhandledBytes {
+  std::atomic<std::size_t> held{0};
+  std::atomic<std::size_t> links{0};
+};
+
+class Unhandled : public std::enable_shared_from_this<Unhandled> {
+ public:
+  // `room` is called once there is room again for a link that was full, on whatever thread made it.
+  Unhandled(std::shared_ptr<UnhandledBytes> all, std::function<void()> room)
+      : all_(std::move(all)), room_(std::move(room)) {
+    ++all_->links;
+  }
+  ~Unhandled() { --all_->links; }
+  Unhandled(const Unhandled&) = delete;
+  Unhandled& operator=(const Unhandled&) = delete;
+
+  // Counts as unhandled until the last copy of what is returned is gone.
+  [[nodiscard]] std::shared_ptr<const void> hold(std::size_t bytes) {
+    held_ += bytes;
+    all_->held += bytes;
+    return {this, [self = shared_from_this(), bytes](const void*) { self->release(bytes); }};
+  }
+
+  [[nodiscard]] bool is_full() {
+    if (!is_above(kMaxUnhandledBytes)) return false;
+    waits_ = true;
+    if (is_above(kMaxUnhandledBytes)) return true;
+    return !waits_.exchange(false);  // somebody has made room since, and says so
+  }
+
+ private:
+  [[nodiscard]] bool is_above(std::size_t most) const {
+    const std::size_t held = held_;
+    return held > most || (all_->held > kMaxUnhandledInAll && held > kMaxUnhandledInAll / all_->links);
+  }
+
+  void release(std::size_t bytes) {
+    all_->held -= bytes;
+    held_ -= bytes;
+    if (!is_above(kMaxUnhandledBytes / 2) && waits_.exchange(false)) room_();
+  }
+
+  const std::shared_ptr<UnhandledBytes> all_;
+  const std::function<void()> room_;
+  std::atomic<std::size_t> held_{0};
+  std::atomic<bool> waits_{false};
+};
+
+}  // namespace collab::tcp

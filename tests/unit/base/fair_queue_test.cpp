@@ -1,0 +1,48 @@
+#include "core/base/fair_queue.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <vector>
+
+namespace collab {
+namespace {
+
+TEST(FairQueue, ASourceIsFirstInFirstOut) {
+  FairQueue<std::unique_ptr<int>> queue;
+  EXPECT_TRUE(queue.push(0, std::make_unique<int>(1)));
+  EXPECT_TRUE(queue.push(0, std::make_unique<int>(2)));
+  EXPECT_EQ(**queue.pop_until(kNever), 1);
+  EXPECT_EQ(**queue.pop_until(kNever), 2);
+}
+
+TEST(FairQueue, WhoSendsMuchWaitsForItself) {
+  FairQueue<int> queue;
+  for (int i = 0; i < 1000; ++i) queue.push(1, i);
+  queue.push(2, -1);
+  queue.push(2, -2);
+  queue.push(3, -3);
+  std::vector<int> first;
+  for (int i = 0; i < 6; ++i) first.push_back(*queue.pop_until(kNever));
+  EXPECT_EQ(first, (std::vector{0, -1, -3, 1, -2, 2}));
+}
+
+TEST(FairQueue, ADeadlineThatHasPassedDoesNotWait) {
+  FairQueue<int> queue;
+  EXPECT_EQ(queue.pop_until(TimePoint{}), std::nullopt);
+  queue.push(0, 5);
+  EXPECT_EQ(queue.pop_until(TimePoint{}), 5) << "what is there is handed out even after the deadline";
+}
+
+TEST(FairQueue, ClosedStillHandsOutWhatItHolds) {
+  FairQueue<int> queue;
+  queue.push(0, 1);
+  queue.close();
+  EXPECT_TRUE(queue.closed());
+  EXPECT_FALSE(queue.push(0, 2));
+  EXPECT_EQ(queue.pop_until(kNever), 1);
+  EXPECT_EQ(queue.pop_until(kNever), std::nullopt);
+}
+
+}  // namespace
+}  // namespace collab

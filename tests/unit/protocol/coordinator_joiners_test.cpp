@@ -1,0 +1,149 @@
+// Who joins and takes nothing: how long rounds wait for it, and what becomes of it.
+#include <gmock/gmock.h>
+
+#include "tests/unit/protocol/harness.h"
+
+namespace collab::protocol {
+namespace {
+
+using testing::HasSubstr;
+using H = CoordinatorHarness;
+
+class CoordinatorJoiners : public testing::Test {
+ protected:
+  CoordinatorJoiners() {
+    c.gather({"paris", "tokyo"});
+    static_cast<void>(c.hear(1, H::ready(1)));
+  }
+  // lima on link 3, which is told the anchor, and the members are ready.
+  void join_and_wait(std::uint64_t link = 3, const std::string& name = "lima") {
+    ASSERT_EQ(sent<wire::Adopt>(c.hear(link, join_of(name, 2))).size(), 1U);
+    ASSERT_TRUE(sent<wire::Form>(c.hear(2, H::ready(1))).empty()) << "the anchor does not move under it";
+  }
+  // With heartbeats of all and, of the joiner, so many bytes more with each.
+  H::Actions pass(Duration time, std::uint64_t bytes) {
+    H::Actions all_actions;
+    for (const TimePoint end = c.now + time; c.now < end;) {
+      progress += bytes;
+      for (auto& action : c.hear(3, wire::Heartbeat{1, false, progress})) all_actions.push_back(std::move(action));
+      for (auto& action : c.pass(seconds(1), {1, 2})) all_actions.push_back(std::move(action));
+    }
+    return all_actions;
+  }
+  std::uint64_t progress = 1000;
+  H c;
+};
+
+TEST_F(CoordinatorJoiners, ARoundWaitsForOneThatGetsOn) {
+  join_and_wait();
+  EXPECT_TRUE(sent<wire::Form>(pass(seconds(300), 1)).empty());
+  EXPECT_EQ(sent<wire::Form>(c.hear(3, wire::Adopted{RunId{7}, RoundId{0}, kRight})).size(), 2U);
+}
+
+TEST_F(CoordinatorJoiners, ButNoLongerThanAGraceForOneThatDoesNot) {
+  join_and_wait();
+  EXPECT_TRUE(sent<wire::Form>(pass(seconds(58), 0)).empty());
+  const auto actions = pass(seconds(5), 0);
+  const auto forms = sent<wire::Form>(actions);
+  ASSERT_EQ(forms.size(), 2U) << "it goes on without it";
+  EXPECT_THAT(notes(actions), HasSubstr("round 1 goes on without lima, which has not taken the anchor in time"));
+  EXPECT_TRUE(std::ranges::none_of(forms[0].second.voters, [](const wire::Voter& v) { return v.name == "lima"; }));
+}
+
+TEST_F(CoordinatorJoiners, WhoGetsNothingForAGraceIsLetGoAndMayComeAgain) {
+  join_and_wait();
+  const auto actions = pass(seconds(65), 0);
+  EXPECT_THAT(notes(actions), HasSubstr("nothing of the anchor has come there for 60 s"));
+  EXPECT_TRUE(sent<wire::Refuse>(actions).empty());
+  EXPECT_EQ(sent<wire::Welcome>(c.hear(4, join_of("lima", 2))).size(), 1U);
+}
+
+TEST_F(CoordinatorJoiners, EachThatCameInVainHalvesThePatienceForTheNext) {
+  Duration waited{0};
+  for (std::uint64_t i = 0; i < 12; ++i) {
+    const std::uint64_t round = i + 1;
+    static_cast<void>(c.hear(1, H::ready(round)));
+    static_cast<void>(c.hear(10 + i, join_of("stranger" + std::to_string(i), 2)));
+    const TimePoint begun = c.now;
+    auto forms = sent<wire::Form>(c.hear(2, H::ready(round)));
+    for (int s = 0; forms.empty() && s < 200; ++s) forms = sent<wire::Form>(c.pass(seconds(0.5), {1, 2, 10 + i}));
+    ASSERT_FALSE(forms.empty()) << round;
+    waited += c.now - begun;
+    const wire::Form form = forms.front().second;
+    for (const std::uint64_t link : {1, 2}) static_cast<void>(c.hear(link, H::done(form)));
+    for (const std::uint64_t link : {1, 2}) {
+      static_cast<void>(c.hear(link, wire::Adopted{RunId{7}, RoundId{round}, kRight}));
+    }
+    static_cast<void>(c.close(10 + i));
+  }
+  EXPECT_LT(waited, seconds(2 * 60 + 12 * 4)) << "two graces, and three heartbeats each";
+}
+
+TEST_F(CoordinatorJoiners, WhoTakesTheAnchorOfAnEarlierRoundIsGivenTheNewOne) {
+  join_and_wait();
+  const auto forms = sent<wire::Form>(pass(seconds(61), 0));
+  ASSERT_EQ(forms.size(), 2U);
+  for (const std::uint64_t link : {1, 2}) static_cast<void>(c.hear(link, H::done(forms[0].second)));
+  const auto adopts = sent<wire::Adopt>(c.hear(1, wire::Adopted{RunId{7}, RoundId{1}, kRight}));
+  ASSERT_EQ(adopts.size(), 1U);
+  EXPECT_EQ(adopts[0].first, LinkId{3});
+  EXPECT_EQ(adopts[0].second.round, RoundId{1});
+}
+
+TEST_F(CoordinatorJoiners, AHelperThatTakesNothingHoldsNoRound) {
+  wire::Join helper = join_of("helper");
+  helper.helper = true;
+  ASSERT_EQ(sent<wire::Adopt>(c.hear(3, helper)).size(), 1U);
+  EXPECT_EQ(sent<wire::Form>(c.hear(2, H::ready(1))).size(), 2U);
+}
+
+TEST_F(CoordinatorJoiners, OneThatIsNotReadyHoldsItForThreeHeartbeats) {
+  wire::Join helper = join_of("helper");
+  helper.helper = true;
+  static_cast<void>(c.hear(3, helper));
+  static_cast<void>(c.hear(3, wire::Adopted{RunId{7}, RoundId{0}, kRight}));
+  ASSERT_TRUE(sent<wire::Form>(c.hear(2, H::ready(1))).empty());
+  EXPECT_EQ(sent<wire::Form>(c.pass(seconds(4), {1, 2, 3})).size(), 2U);
+}
+
+// ---- who is who ------------------------------------------------------------------------------------
+
+TEST_F(CoordinatorJoiners, AMembersNameAndAddressDoNotTakeItsPlace) {
+  wire::Join thief = join_of("tokyo", 2);
+  thief.process = 99;
+  EXPECT_TRUE(sent<wire::Welcome>(c.hear(9, thief)).empty());
+  const auto heard = c.hear(2, wire::Heartbeat{});
+  EXPECT_THAT(sent<wire::Refuse>(heard).at(0).second.reason, HasSubstr("\"tokyo\" is in the swarm already"));
+}
+
+TEST_F(CoordinatorJoiners, TheSameProcessIsBackAtOnce) {
+  EXPECT_EQ(sent<wire::Welcome>(c.hear(9, join_of("tokyo", 2))).size(), 1U);
+}
+
+TEST_F(CoordinatorJoiners, NorDoTheyInAnElection) {
+  H waiting;
+  const std::vector<wire::Voter> voters = voters_of({"paris", "tokyo", "lima"});
+  static_cast<void>(waiting.hear(1, member_of("paris", {RunId{7}, RoundId{3}, kRight}, voters)));
+  wire::Join thief = member_of("paris", {RunId{7}, RoundId{3}, kRight}, voters);
+  thief.process = 99;
+  EXPECT_TRUE(all<Hangup>(waiting.hear(2, thief)).empty()) << "paris stays";
+  const auto heard = waiting.hear(1, wire::Inquire{"swarm"});
+  EXPECT_EQ(sent<wire::Refuse>(heard).size(), 1U);
+}
+
+TEST_F(CoordinatorJoiners, TwoMembersAreToldTheSameKeyAndNobodyElseIs) {
+  const auto actions = c.hear(3, join_of("lima", 2));
+  std::map<std::uint64_t, std::map<std::uint32_t, Digest>> told;
+  for (const auto& [link, keys] : sent<wire::Keys>(actions)) {
+    for (const wire::Key& each : keys.keys) told[link.value][each.site.value] = each.key;
+  }
+  ASSERT_EQ(told.size(), 3U);
+  EXPECT_EQ(told[3][0], told[1][2]);
+  EXPECT_EQ(told[3][1], told[2][2]);
+  EXPECT_NE(told[3][0], told[3][1]);
+  const auto again = sent<wire::Keys>(c.hear(4, join_of("lima", 2)));
+  EXPECT_NE(again.at(0).second.keys.at(0).key, told[1][2]) << "another admission, another key";
+}
+
+}  // namespace
+}  // namespace collab::protocol

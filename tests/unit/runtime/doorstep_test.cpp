@@ -1,0 +1,82 @@
+// Links that others have dialled, until it is clear what they want.
+#include "core/runtime/doorstep.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <set>
+
+#include "core/runtime/proved_names.h"
+
+namespace collab {
+namespace {
+
+using std::chrono::seconds;
+
+class DoorstepTest : public ::testing::Test {
+ protected:
+  std::vector<LinkId> come(std::uint64_t link, const std::string& peer, TimePoint when = {}) {
+    return doorstep_.came(when, LinkId{link}, peer, is_known());
+  }
+  [[nodiscard]] std::function<bool(LinkId)> is_known() const {
+    return [this](LinkId link) { return known_.contains(link.value); };
+  }
+  Doorstep doorstep_;
+  std::set<std::uint64_t> known_;
+};
+
+TEST_F(DoorstepTest, WhoSaysNothingGoesAfterTenSeconds) {
+  EXPECT_EQ(doorstep_.next_deadline(), kNever);
+  EXPECT_TRUE(come(1, "10.0.0.1:5").empty());
+  EXPECT_TRUE(come(2, "10.0.0.1:6", TimePoint(seconds(4))).empty());
+  EXPECT_EQ(doorstep_.next_deadline(), TimePoint(seconds(10)));
+  known_ = {2};
+  EXPECT_EQ(doorstep_.due(TimePoint(seconds(10)), is_known()), std::vector{LinkId{1}});
+  EXPECT_TRUE(doorstep_.due(TimePoint(seconds(20)), is_known()).empty());
+  EXPECT_EQ(doorstep_.next_deadline(), kNever);
+}
+
+TEST_F(DoorstepTest, WhoHasGoneIsNotWaitedFor) {
+  EXPECT_TRUE(come(1, "10.0.0.1:5").empty());
+  doorstep_.closed(LinkId{1});
+  EXPECT_EQ(doorstep_.next_deadline(), kNever);
+}
+
+TEST_F(DoorstepTest, OneHostPushesOutItsOwnOldestLinks) {
+  EXPECT_TRUE(come(1, "10.0.0.2:1").empty());
+  for (std::uint64_t i = 0; i < Doorstep::kMostOfHost; ++i) {
+    EXPECT_TRUE(come(100 + i, "10.0.0.1:" + std::to_string(i), TimePoint(seconds(i))).empty());
+  }
+  EXPECT_EQ(come(500, "10.0.0.1:9", TimePoint(seconds(99))), std::vector{LinkId{100}});
+}
+
+TEST_F(DoorstepTest, MembersTakeNoRoom) {
+  for (std::uint64_t i = 1; i <= 1000; ++i) {
+    EXPECT_TRUE(come(i, "10.0.0.1:" + std::to_string(i)).empty());
+    known_.insert(i);
+  }
+}
+
+TEST_F(DoorstepTest, ThereAreSoManyInAll) {
+  std::size_t closed = 0;
+  for (std::uint64_t i = 1; i <= 2 * Doorstep::kMost; ++i) {
+    closed += come(i, "10.0." + std::to_string(i % 100) + ".1:1").size();
+  }
+  EXPECT_EQ(closed, Doorstep::kMost);
+}
+
+TEST(ProvedNames, WithoutACertificateEveryNameWillDo) {
+  ProvedNames proved;
+  EXPECT_EQ(proved.difference(LinkId{1}, "paris"), "");
+  proved.proved(LinkId{1}, {"paris", "paris.example"});
+  EXPECT_EQ(proved.difference(LinkId{1}, "paris.example"), "");
+  EXPECT_NE(
+      proved.difference(LinkId{1}, "tokyo").find("\"paris\" and \"paris.example\", and it says that it is \"tokyo\""),
+      std::string::npos)
+      << proved.difference(LinkId{1}, "tokyo");
+  proved.closed(LinkId{1});
+  EXPECT_EQ(proved.difference(LinkId{1}, "tokyo"), "");
+}
+
+}  // namespace
+}  // namespace collab
