@@ -49,6 +49,7 @@ Result<std::unique_ptr<MeetingSeat>> MeetingSeat::enter(Options options, std::un
 
 MeetingSeat::MeetingSeat(Options options, std::unique_ptr<Transport> transport)
     : hubs_(options.hubs),
+      ranks_(options.site_of.size()),
       dial_timeout_(std::min<Duration>(kDialTimeout, options.config.link_grace / 4)),
       machine_(machine_config(options)),
       transport_(std::move(transport)) {}
