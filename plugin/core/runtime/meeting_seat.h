@@ -82,6 +82,7 @@ class MeetingSeat {
   // ---- loop thread only
   SteadyClock clock_;
   protocol::MeetingClient machine_;
+  TimePoint ease_at_{};  // the pool
   std::optional<LinkId> dialling_;
   std::optional<LinkId> closing_;
   std::uint64_t last_id_ = 0;
