@@ -39,7 +39,10 @@ class BufferPool {
  public:
   virtual ~BufferPool() = default;
   [[nodiscard]] virtual BufferPtr take(std::size_t bytes) = 0;
-  virtual void trim() = 0;                                   // gives unused memory back to the system
+  virtual void trim() = 0;  // gives unused memory back to the system
+  // The same with half of what nobody has needed since the last call; call it every few seconds, so that what a burst
+  // has left goes back, and what is used again and again stays.
+  virtual void ease() = 0;
   [[nodiscard]] virtual std::size_t bytes_held() const = 0;  // in use and kept
 };
 [[nodiscard]] std::shared_ptr<BufferPool> make_buffer_pool();

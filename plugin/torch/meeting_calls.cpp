@@ -47,10 +47,8 @@ void MeetingCalls::close() {
   seat_->close(group_);
 }
 
-std::size_t MeetingCalls::chunk_bytes() const {
-  constexpr std::size_t kLeast = 4096;
-  constexpr std::size_t kMost = std::size_t{16} << 20;
-  return std::clamp(kStepBytes / members_.size(), kLeast, kMost) / 64 * 64;
+std::size_t MeetingCalls::chunk_bytes(std::size_t bringers, bool split) const {
+  return protocol::piece_bytes(seat_->ranks(), members_.size(), bringers, split);
 }
 
 protocol::MeetingRequest MeetingCalls::request(const Call& call, wire::Absence absence, std::size_t root) const {
@@ -81,7 +79,7 @@ protocol::MeetingExchanged MeetingCalls::exchange(protocol::MeetingRequest reque
 MeetingCalls::Living MeetingCalls::gather(const Call& call, ConstBytes mine, wire::Absence absence, bool wants,
                                           const Sink& sink) {
   Living living(members_.size(), true);
-  const std::size_t chunk = chunk_bytes();
+  const std::size_t chunk = chunk_bytes(members_.size(), false);
   std::size_t offset = 0;
   do {
     const ConstBytes piece = piece_of(mine, offset, chunk);
@@ -102,7 +100,7 @@ MeetingCalls::Living MeetingCalls::gather(const Call& call, ConstBytes mine, wir
 }
 
 void MeetingCalls::broadcast(const Call& call, std::size_t root, Bytes bytes) {
-  const std::size_t chunk = chunk_bytes();
+  const std::size_t chunk = chunk_bytes(members_.size(), false);
   std::size_t offset = 0;
   do {
     const std::size_t size = piece_of(bytes, offset, chunk).size();
@@ -120,7 +118,7 @@ void MeetingCalls::broadcast(const Call& call, std::size_t root, Bytes bytes) {
 }
 
 void MeetingCalls::scatter(const Call& call, std::size_t root, const std::vector<ConstBytes>& parts, Bytes out) {
-  const std::size_t chunk = chunk_bytes();
+  const std::size_t chunk = chunk_bytes(1, true);
   std::size_t offset = 0;
   do {
     const std::size_t size = piece_of(out, offset, chunk).size();
@@ -144,7 +142,7 @@ void MeetingCalls::scatter(const Call& call, std::size_t root, const std::vector
 
 void MeetingCalls::all_to_all(const Call& call, const std::vector<ConstBytes>& in, const std::vector<Bytes>& out,
                               std::size_t longest) {
-  const std::size_t chunk = chunk_bytes();
+  const std::size_t chunk = chunk_bytes(members_.size(), true);
   std::size_t offset = 0;
   do {
     protocol::MeetingRequest step = request(call, wire::Absence::kFails, 0);
@@ -179,7 +177,7 @@ MeetingCalls::Living MeetingCalls::barrier(const Call& call) {
 }
 
 void MeetingCalls::pass(const Call& call, std::size_t bytes) {
-  const std::size_t chunk = chunk_bytes();
+  const std::size_t chunk = chunk_bytes(members_.size(), false);
   std::size_t offset = 0;
   do {
     protocol::MeetingRequest step = request(call, wire::Absence::kGoesOn, 0);
@@ -204,7 +202,7 @@ GroupId MeetingCalls::pair(std::size_t from, std::size_t to, std::uint32_t tag) 
 }
 
 void MeetingCalls::send(const Call& call, std::size_t to, std::uint32_t tag, ConstBytes bytes) {
-  const std::size_t chunk = chunk_bytes();
+  const std::size_t chunk = chunk_bytes(members_.size(), false);
   std::size_t offset = 0;
   do {
     protocol::MeetingRequest step = request(call, wire::Absence::kFails, 0);
@@ -217,7 +215,7 @@ void MeetingCalls::send(const Call& call, std::size_t to, std::uint32_t tag, Con
 }
 
 void MeetingCalls::receive(const Call& call, std::size_t from, std::uint32_t tag, Bytes bytes) {
-  const std::size_t chunk = chunk_bytes();
+  const std::size_t chunk = chunk_bytes(members_.size(), false);
   std::size_t offset = 0;
   do {
     const std::size_t size = piece_of(bytes, offset, chunk).size();

@@ -1,7 +1,7 @@
 // Bytes between the ranks of one group by way of the meeting: what each collective is made of.
 //
-// A step of the meeting carries at most kStepBytes over all members, so that neither the hub nor a rank ever holds
-// more than twice that for a group; what is longer goes in several steps.
+// What is longer than a step of the meeting carries (piece_bytes of core/protocol/meeting_limits.h) goes in several,
+// so that neither the hub nor a rank ever holds more than two of them for a group.
 // Threads: one caller at a time a group; calls block up to their deadline. Ownership: shares the seat; closes the
 // group when it goes.
 #pragma once
@@ -15,12 +15,11 @@
 #include <tuple>
 #include <vector>
 
+#include "core/protocol/meeting_limits.h"
 #include "core/runtime/meeting_seat.h"
 #include "torch/ordered_sum.h"
 
 namespace collab::torch_adapter {
-
-inline constexpr std::size_t kStepBytes = std::size_t{64} << 20;
 
 class MeetingCalls {
  public:
@@ -68,7 +67,7 @@ class MeetingCalls {
   [[nodiscard]] std::size_t seek(const Call& call, std::uint32_t tag);
 
  private:
-  [[nodiscard]] std::size_t chunk_bytes() const;
+  [[nodiscard]] std::size_t chunk_bytes(std::size_t bringers, bool split) const;
   [[nodiscard]] protocol::MeetingRequest request(const Call& call, wire::Absence absence, std::size_t root) const;
   [[nodiscard]] protocol::Payload payload_of(ConstBytes bytes) const;
   [[nodiscard]] protocol::MeetingExchanged exchange(protocol::MeetingRequest request) const;

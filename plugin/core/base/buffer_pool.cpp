@@ -3,6 +3,8 @@
 // Sizes are rounded up to classes, four to a doubling, so that at most a fifth of a buffer is waste and a short
 // last chunk finds the buffer of a full one. The pool never holds more than the peak that was in use at once:
 // when a request cannot be served from what is kept and fresh memory would pass the peak, kept buffers go first.
+// Without a clock of its own: who calls ease() every few seconds gives the peak, too, a few seconds to be reached
+// again.
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -20,6 +22,7 @@ constexpr std::size_t kSmallestClass = 4096;
 constexpr std::size_t kAlignment = 64;
 // Large blocks are mapped one by one, so that freeing one returns it to the system at once.
 constexpr std::size_t kMapFrom = std::size_t{256} << 10;
+constexpr std::size_t kNotWorthKeeping = std::size_t{1} << 20;
 
 std::size_t class_of(std::size_t bytes) {
   if (bytes <= kSmallestClass) return kSmallestClass;
@@ -68,12 +71,14 @@ class Shelf {
       const Block block{fit->second, fit->first};
       kept_.erase(fit);
       kept_bytes_ -= block.size;
+      idle_bytes_ = std::min(idle_bytes_, kept_bytes_);
       in_use_ += block.size;
       return block;
     }
     in_use_ += wanted;
     peak_ = std::max(peak_, in_use_);
     drop_kept(peak_ - in_use_);
+    idle_bytes_ = 0;  // none of what is kept would do
     return {allocate(wanted), wanted};
   }
 
@@ -89,6 +94,15 @@ class Shelf {
     const std::lock_guard lock(mutex_);
     drop_kept(0);
     peak_ = in_use_;
+  }
+
+  void ease() {
+    const std::lock_guard lock(mutex_);
+    drop_kept(kept_bytes_ - idle_bytes_ / 2);
+    // The last few buffers are not worth keeping for ever.
+    if (idle_bytes_ == kept_bytes_ && kept_bytes_ < kNotWorthKeeping) drop_kept(0);
+    idle_bytes_ = kept_bytes_;
+    peak_ = in_use_ + kept_bytes_;
   }
 
   // Nobody can take again: what comes back is freed.
@@ -112,11 +126,13 @@ class Shelf {
       release(largest->second, largest->first);
       kept_.erase(largest);
     }
+    idle_bytes_ = std::min(idle_bytes_, kept_bytes_);
   }
 
   mutable std::mutex mutex_;
   std::multimap<std::size_t, void*> kept_;
   std::size_t kept_bytes_ = 0;
+  std::size_t idle_bytes_ = 0;  // kept all the time since ease() was called
   std::size_t in_use_ = 0;
   std::size_t peak_ = 0;
   bool closed_ = false;
@@ -145,6 +161,7 @@ class SharedBufferPool final : public BufferPool {
   ~SharedBufferPool() override { shelf_->close(); }
   BufferPtr take(std::size_t bytes) override { return std::make_shared<PooledBuffer>(shelf_, bytes); }
   void trim() override { shelf_->trim(); }
+  void ease() override { shelf_->ease(); }
   std::size_t bytes_held() const override { return shelf_->bytes_held(); }
 
  private:

@@ -6,8 +6,38 @@
 
 #include "core/protocol/meeting_state.h"
 #include "core/protocol/words.h"
+#include "core/wire/byte_io.h"
+#include "core/wire/limits.h"
 
 namespace collab::protocol {
+
+namespace {
+
+// What no rank of this world can remember.
+[[nodiscard]] std::string why_impossible(const MeetingRoom& room, const wire::Enter& message) {
+  for (const wire::Epoch* epoch : {&message.chosen, &message.accepted}) {
+    const std::vector<RankId>& gone = epoch->gone;
+    if (!gone.empty() && gone.back().value >= room.ranks.size()) {
+      return "rank " + std::to_string(gone.back().value) + " is said to be gone from a world of " +
+             std::to_string(room.ranks.size());
+    }
+    if (epoch->number > gone.size()) {  // each leaves out one more at least
+      return "a world cannot have come to membership " + std::to_string(epoch->number) + " without " +
+             std::to_string(gone.size()) + " of its ranks";
+    }
+  }
+  if (std::ranges::binary_search(message.chosen.gone, message.rank)) {
+    return rank_in_words(room, message.rank) + " was left out of its world's collectives, as it says itself";
+  }
+  const std::uint64_t term = std::max(message.promised.term, message.accepted_under.term);
+  if (term > room.epochs.ballot.term + wire::kMaxTermStep) {
+    return "a promise under term " + std::to_string(term) + " is far above any of this world, which is at " +
+           std::to_string(room.epochs.ballot.term);
+  }
+  return "";
+}
+
+}  // namespace
 
 std::string rank_in_words(const MeetingRoom& room, RankId rank) {
   return "rank " + std::to_string(rank.value) + " of " + room.sites[room.site_of[rank.value]];
@@ -65,6 +95,7 @@ std::size_t Meeting::bytes_held() const {
 
 std::vector<MeetingAction> Meeting::step(TimePoint now, const MeetingEvent& event) {
   state_->now = now;
+  state_->parts->worlds = state_->memory->worlds = state_->rooms.size();
   if (const auto* received = std::get_if<MeetingReceived>(&event)) {
     state_->received(*received);
   } else if (const auto* closed = std::get_if<Closed>(&event)) {
@@ -97,6 +128,14 @@ void Meeting::State::send(LinkId link, wire::Message message, Payload payload) {
 }
 
 void Meeting::State::note(Note::Level level, const char* event, std::string text) {
+  const auto passed = static_cast<std::size_t>((now - lines_since) / std::chrono::seconds(1));
+  lines = std::min(kMaxLinesAtOnce, lines + std::min(kMaxLinesAtOnce, passed));
+  if (passed > 0) lines_since = now;
+  if (lines == 0) return void(++kept_back);
+  --lines;
+  text = wire::fit_sentence(text, wire::kMaxReasonBytes);
+  const std::uint64_t others = std::exchange(kept_back, 0);
+  if (others > 0) text += " (and " + std::to_string(others) + " lines of the meeting were kept back)";
   actions.emplace_back(make_note(level, event, std::move(text)));
 }
 
@@ -150,6 +189,18 @@ MeetingRoom* Meeting::State::room_for(LinkId link, const wire::Enter& message) {
     refuse(link, "this is the swarm " + config.swarm + ", you look for " + message.swarm + " (COLLAB_RUN)");
     return nullptr;
   }
+  if (const auto own = links.find(link); own != links.end() && own->second != std::pair(message.world, message.rank)) {
+    refuse(link, "this link is of rank " + std::to_string(own->second.second.value) +
+                     " of another world or place; rank " + std::to_string(message.rank.value) +
+                     " needs one of its own");
+    return nullptr;
+  }
+  if (!rooms.contains(message.world)) {
+    if (const std::string why = make_room(message); !why.empty()) {
+      refuse(link, why);
+      return nullptr;
+    }
+  }
   const auto [place, fresh] = rooms.try_emplace(message.world);
   MeetingRoom& room = place->second;
   if (fresh) {
@@ -162,14 +213,47 @@ MeetingRoom* Meeting::State::room_for(LinkId link, const wire::Enter& message) {
   }
   const std::string why = why_refused(room, message);
   if (why.empty()) return &room;
+  if (fresh) rooms.erase(place);
   refuse(link, why);
   return nullptr;
 }
 
+// Empty: there is room for one more world. Of those that nobody is linked to, the one that fewest have entered goes
+// first.
+std::string Meeting::State::make_room(const wire::Enter& message) {
+  const std::size_t ranks = message.site_of.size();
+  for (;;) {
+    std::size_t in_all = ranks;
+    for (const auto& [world, room] : rooms) in_all += room.ranks.size();
+    const bool too_long = ranks > kSmallWorld && in_all > kMaxWorldRanks;
+    if (rooms.size() < kMaxWorlds && !too_long) return "";
+    auto least = rooms.end();
+    std::pair<std::ptrdiff_t, TimePoint> its{};
+    for (auto room = rooms.begin(); room != rooms.end(); ++room) {
+      if (deserted_at(room->second) == kNever) continue;
+      const auto entered =
+          std::ranges::count_if(room->second.ranks, [](const MeetingRank& rank) { return rank.acceptor.value != 0; });
+      const std::pair mine(entered, room->second.heard);
+      if (least != rooms.end() && its <= mine) continue;
+      least = room;
+      its = mine;
+    }
+    if (least != rooms.end()) {
+      rooms.erase(least);
+      continue;
+    }
+    return "your world has " + std::to_string(ranks) + " ranks, and this coordinator has " +
+           std::to_string(rooms.size()) + " worlds of " + std::to_string(in_all - ranks) + " ranks: at most " +
+           std::to_string(kMaxWorlds) + ", and " + std::to_string(kMaxWorldRanks) + " ranks where one has more than " +
+           std::to_string(kSmallWorld) + "; end another, or start a coordinator of your own";
+  }
+}
+
 std::string Meeting::State::why_refused(const MeetingRoom& room, const wire::Enter& message) const {
   if (room.sites != message.sites || room.site_of != message.site_of) {
-    return "the ranks of this world are " + std::to_string(room.site_of.size()) + " at " + join_words(room.sites) +
-           "; you say " + std::to_string(message.site_of.size()) + " at " + join_words(message.sites);
+    return "the ranks of this world are " + std::to_string(room.site_of.size()) + " at " +
+           names_in_words(room.sites, message.sites) + "; you say " + std::to_string(message.site_of.size()) + " at " +
+           names_in_words(message.sites, room.sites);
   }
   const MeetingRank& rank = room.ranks[message.rank.value];
   if (rank.away()) return left_out_in_words(room, message.rank);
@@ -178,13 +262,16 @@ std::string Meeting::State::why_refused(const MeetingRoom& room, const wire::Ent
            " has been in its world's collectives as another process, whose memory is lost; the world cannot take a new "
            "one in its place, so start a new world";
   }
+  if (const std::string why = why_impossible(room, message); !why.empty()) return why;
+  if (room.only_hub) return "";  // it decides alone
   const wire::Epoch& mine = room.epochs.chosen;
   const wire::Epoch& other = message.chosen;
   const wire::Epoch& newer = other.number > mine.number ? other : mine;
   const wire::Epoch& older = other.number > mine.number ? mine : other;
-  const bool in_world = newer.gone.empty() || newer.gone.back().value < room.ranks.size();
   const bool chained = std::ranges::includes(newer.gone, older.gone) && (newer.number != older.number || mine == other);
-  if (in_world && chained) return "";
+  // Under its ballot none but this hub can have one chosen: a word to the contrary counts for nothing.
+  const bool known = other.number <= mine.number || !room.epochs.leads || message.promised > room.epochs.ballot;
+  if (chained && known) return "";
   return rank_in_words(room, message.rank) +
          " has gone on with others of its world, apart from those who are here: they have left each other out for good";
 }
@@ -206,6 +293,11 @@ void Meeting::State::enter(LinkId link, const wire::Enter& message) {
   if (message.returning) room.unseen = std::min(room.unseen, later(now, 2 * config.link_grace));
   if (message.promised > room.epochs.ballot) raise(room, message.promised.term);
   MeetingRank& rank = room.ranks[message.rank.value];
+  if (rank.parts == nullptr) {
+    parts->worlds = memory->worlds = rooms.size();
+    rank.parts = std::make_shared<MeetingShare>(MeetingShare{parts, room.ranks.size()});
+    rank.memory = std::make_shared<MeetingShare>(MeetingShare{memory, room.ranks.size()});
+  }
   if (rank.link != link) hang_up(rank.link, "its rank has entered by another link");
   if (rank.link != link) rank.asked = false;
   rank.link = link;
@@ -214,6 +306,7 @@ void Meeting::State::enter(LinkId link, const wire::Enter& message) {
   rank.entered = true;
   rank.in = false;
   links[link] = {message.world, message.rank};
+  if (!is_named(room, message)) return;
   note_memory(room, message);
   rank.promised = room.only_hub || message.promised == room.epochs.ballot;
   if (!rank.promised && !std::exchange(rank.asked, true)) send(link, wire::PrepareWorld{room.epochs.ballot});
@@ -223,6 +316,35 @@ void Meeting::State::enter(LinkId link, const wire::Enter& message) {
   advance(room);
 }
 
+// Whether there is room for what it names; else it is refused.
+bool Meeting::State::is_named(MeetingRoom& room, const wire::Enter& message) {
+  const auto fresh = static_cast<std::size_t>(std::ranges::count_if(
+      message.completed, [&](const wire::Completed& each) { return !room.stood.contains(each.group); }));
+  const std::size_t entries = message.completed.size() + message.held.size() + message.closed.size();
+  const std::size_t before = room.ranks[message.rank.value].named.bytes();
+  const std::size_t bytes = kEntryCost * (entries + fresh);
+  return bytes <= before ||
+         remembers(room, message.rank, bytes - before, std::to_string(entries) + " steps and groups that it names");
+}
+
+void Meeting::State::note_closed(MeetingRank& rank) const {
+  rank.named.set(kEntryCost * (rank.entered_with + rank.closed.size()));
+}
+
+// Whether the hub can remember so much more for this rank; else it is refused.
+bool Meeting::State::remembers(MeetingRoom& room, RankId rank, std::size_t bytes, const std::string& what) {
+  const MeetingRank& each = room.ranks[rank.value];
+  const MeetingShare& share = *each.memory;
+  if (share.fits(bytes)) return true;
+  const bool own = share.held + bytes > share.all->each;
+  refuse(each.link, rank_in_words(room, rank) + " asks this coordinator to remember " + what + ": that is " +
+                        in_bytes(share.held + bytes) + " for it, and at most " +
+                        in_bytes(own ? share.all->each : share.own()) +
+                        (own ? " are kept for a rank" : " are its share while all together have too much") +
+                        "; destroy process groups that are no longer used");
+  return false;
+}
+
 // What it says as an acceptor.
 void Meeting::State::note_memory(MeetingRoom& room, const wire::Enter& message) {
   MeetingRank& rank = room.ranks[message.rank.value];
@@ -230,10 +352,15 @@ void Meeting::State::note_memory(MeetingRoom& room, const wire::Enter& message) 
   rank.held.clear();
   for (const wire::Completed& each : message.completed) {
     rank.completed[each.group] = each.steps;
-    room.stood[each.group] = std::max(room.stood[each.group], each.steps);
+    const auto [place, fresh] = room.stood.try_emplace(each.group);
+    if (fresh) place->second.charge = MeetingCharge(rank.memory, kEntryCost);
+    place->second.step = std::max(place->second.step, each.steps);
   }
   for (const wire::Held& each : message.held) rank.held[each.group][each.step] = each.ballot;
   rank.closed = {message.closed.begin(), message.closed.end()};
+  rank.entered_with = message.completed.size() + message.held.size();
+  rank.named = MeetingCharge(rank.memory, 0);
+  note_closed(rank);
   MeetingRegister& epochs = room.epochs;
   const auto older = [](const wire::Epoch& a, const wire::Ballot& under_a, const wire::Epoch& b,
                         const wire::Ballot& under_b) {
@@ -243,7 +370,11 @@ void Meeting::State::note_memory(MeetingRoom& room, const wire::Enter& message) 
     epochs.reported_under = message.accepted_under;
     epochs.reported = message.accepted;
   }
-  if (message.chosen.number > epochs.chosen.number) choose(room, message.chosen);
+  if (message.chosen.number <= epochs.chosen.number) return;
+  // The only hub decides alone: whom it hears is not gone because another says so.
+  const bool here =
+      std::ranges::any_of(message.chosen.gone, [&](RankId each) { return room.ranks[each.value].link.value != 0; });
+  if (!room.only_hub || !here) choose(room, message.chosen);
 }
 
 void Meeting::State::leave(MeetingRoom& room, RankId rank, const std::string& why) {

@@ -37,11 +37,6 @@ constexpr std::size_t kMaxSteps = 64;  // failed ones that a member has not take
   return held == steps->second.end() ? std::nullopt : std::optional(held->second);
 }
 
-[[nodiscard]] std::uint64_t newest_stood(const MeetingRoom& room, GroupId group) {
-  const auto found = room.stood.find(group);
-  return found == room.stood.end() ? 0 : found->second;
-}
-
 // Of a step that this hub has not decided. Who is here has promised our ballot: what it does not hold now it will hold
 // under no older one, and without it nothing stands.
 [[nodiscard]] Standing standing_of(const MeetingRoom& room, const MeetingGroup& group, std::uint64_t number) {
@@ -95,6 +90,11 @@ struct Absent {
 }
 
 }  // namespace
+
+std::uint64_t newest_stood(const MeetingRoom& room, GroupId group) {
+  const auto found = room.stood.find(group);
+  return found == room.stood.end() ? 0 : found->second.step;
+}
 
 // A rank is in: what it holds and has completed may end steps, and errors that were decided are news to it.
 void Meeting::State::catch_up(MeetingRoom& room, RankId rank) {
@@ -173,7 +173,7 @@ void Meeting::State::time_out(MeetingRoom& room, MeetingGroup& group, std::uint6
   if (first == nullptr) return;
   fail(room, group, number,
        call_in_words(first->bring) + " was given up after " + in_seconds(now - first->since) +
-           ", the group's time-out: " + join_words(missing) + " did not come to it in time");
+           ", the group's time-out: " + names_in_words(missing, {}) + " did not come to it in time");
 }
 
 // What was late and could not be ended, since others may hold an outcome, ends when they have come.
@@ -194,8 +194,11 @@ void Meeting::State::decide(MeetingRoom& room, MeetingGroup& group, std::uint64_
   outcome.stands = room.only_hub;
   const bool failed = !outcome.error.empty();
   step.decided = std::move(outcome);
+  group.newest_decided = std::max(group.newest_decided, number);
   for (auto& [member, part] : step.parts) {
-    if (failed) part.payload = {};
+    if (!failed) continue;
+    part.charge.set(part.charge.bytes() - part.payload.bytes);
+    part.payload = {};
   }
   for (std::uint32_t i = 0; i < group.members.size(); ++i) {
     // An error is also for those who have not come to the step: it does not stand without them.
@@ -236,7 +239,9 @@ void Meeting::State::conclude(MeetingRoom& room, MeetingGroup& group, std::uint6
 }
 
 void Meeting::State::stand(MeetingRoom& room, MeetingGroup& group, std::uint64_t number) {
-  room.stood[group.id] = std::max(newest_stood(room, group.id), number);
+  const auto [place, fresh] = room.stood.try_emplace(group.id);
+  if (fresh) place->second.charge = MeetingCharge(group.opener, kEntryCost);
+  place->second.step = std::max(place->second.step, number);
   pass_on(room, group, number);
 }
 

@@ -128,7 +128,7 @@ void Meeting::State::propose(MeetingRoom& room, const wire::Epoch& epoch) {
   room.epochs.proposal = epoch;
   room.epochs.accepted_by.clear();
   for (const MeetingRank& rank : room.ranks) {
-    if (rank.promised) send(rank.link, wire::AcceptEpoch{room.epochs.ballot, epoch});
+    if (rank.promised && rank.link.value != 0) send(rank.link, wire::AcceptEpoch{room.epochs.ballot, epoch});
   }
 }
 
@@ -145,25 +145,38 @@ void Meeting::State::choose(MeetingRoom& room, const wire::Epoch& epoch) {
   epochs.chosen = chosen;
   epochs.proposal.reset();
   epochs.accepted_by.clear();
-  for (const MeetingRank& rank : room.ranks) send(rank.link, wire::ChosenEpoch{chosen});
+  for (const MeetingRank& rank : room.ranks) {
+    if (rank.link.value != 0) send(rank.link, wire::ChosenEpoch{chosen});
+  }
+  std::vector<RankId> left_out;
+  std::vector<RankId> silent;
+  std::vector<RankId> unseen;
   for (const RankId each : chosen.gone) {
     const MeetingRank& rank = room.ranks[each.value];
-    std::string why = "an earlier coordinator has left it out";
-    if (room.suspects.contains(each.value)) {
-      why = rank.entered ? "nothing heard from it for " + in_seconds(config.link_grace) + " (COLLAB_LINK_GRACE)"
-                         : "it has never come to this coordinator";
-    }
-    mark_gone(room, each, why);
+    if (rank.away()) continue;
+    (!room.suspects.contains(each.value) ? left_out : rank.entered ? silent : unseen).push_back(each);
   }
+  mark_gone(room, left_out, "an earlier coordinator has left it out");
+  mark_gone(room, silent, "nothing heard from it for " + in_seconds(config.link_grace) + " (COLLAB_LINK_GRACE)");
+  mark_gone(room, unseen, "it has never come to this coordinator");
   recheck(room);
 }
 
-void Meeting::State::mark_gone(MeetingRoom& room, RankId rank, const std::string& why) {
-  MeetingRank& each = room.ranks[rank.value];
-  if (each.away()) return;
-  each.gone = why;
-  note(Note::Level::kWarning, "meeting", rank_in_words(room, rank) + " is gone from the world's collectives: " + why);
-  if (each.link.value != 0) refuse(each.link, left_out_in_words(room, rank));
+// One line for all of them.
+void Meeting::State::mark_gone(MeetingRoom& room, const std::vector<RankId>& ranks, const std::string& why) {
+  if (ranks.empty()) return;
+  std::vector<std::string> names;
+  for (const RankId rank : ranks) {
+    MeetingRank& each = room.ranks[rank.value];
+    each.gone = why;
+    names.push_back(rank_in_words(room, rank));
+    if (each.link.value == 0) continue;
+    const std::string reason = left_out_in_words(room, rank);
+    send(each.link, wire::Refuse{reason});
+    hang_up(each.link, reason);
+  }
+  note(Note::Level::kWarning, "meeting",
+       names_in_words(names, {}) + (names.size() == 1 ? " is" : " are") + " gone from the world's collectives: " + why);
 }
 
 // ---- silence ---------------------------------------------------------------------------------------
@@ -217,7 +230,7 @@ void Meeting::State::judge_quorum(MeetingRoom& room) {
   if (rest.can_accept() || is_lone(room)) return;
   dismiss(room, "only " + std::to_string(rest.by_name) + " of " + std::to_string(rest.voters) +
                     " sites can reach this coordinator; the others may go on without " +
-                    (rest.by_name == 1 ? "this one" : "these") + ": missing are " + join_words(names));
+                    (rest.by_name == 1 ? "this one" : "these") + ": missing are " + names_in_words(names, {}));
 }
 
 // They try another hub, where the others may be.

@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "core/protocol/meeting.h"
+#include "core/protocol/meeting_limits.h"
+#include "core/protocol/meeting_share.h"
 #include "core/protocol/quorum.h"
 
 namespace collab::protocol {
@@ -21,6 +23,7 @@ struct MeetingPart {
   Payload payload;
   TimePoint since{};
   TimePoint deadline = kNever;
+  MeetingCharge charge;  // of who has brought it
 };
 
 struct MeetingStep {
@@ -34,9 +37,12 @@ struct MeetingGroup {
   std::vector<RankId> members;
   GroupId parent;
   std::uint32_t tag = 0;
-  std::set<std::uint32_t> assembled;  // members that have opened it
+  std::vector<bool> assembled;  // the members that have opened it
   std::map<std::uint64_t, MeetingStep> steps;
-  std::string given_up;  // why every step of it fails; empty: it goes on
+  std::uint64_t newest_decided = 0;
+  std::string given_up;                  // why every step of it fails; empty: it goes on
+  std::shared_ptr<MeetingShare> opener;  // of who has opened it first
+  MeetingCharge charge;                  // its
 };
 
 struct MeetingRank {
@@ -52,6 +58,10 @@ struct MeetingRank {
   std::map<GroupId, std::uint64_t> completed;
   std::map<GroupId, std::map<std::uint64_t, wire::Ballot>> held;  // by step
   std::set<GroupId> closed;
+  std::shared_ptr<MeetingShare> parts;   // what the hub holds of it
+  std::shared_ptr<MeetingShare> memory;  // what the hub remembers for it
+  std::size_t entered_with = 0;          // entries of `completed` and `held` that it has named
+  MeetingCharge named;                   // for those, and for `closed`
   [[nodiscard]] bool away() const { return left || !gone.empty(); }
 };
 
@@ -66,14 +76,23 @@ struct MeetingRegister {
   bool leads = false;  // enough have promised the ballot, and what older ones may have chosen is chosen
 };
 
+// The newest step of a group that is known to stand.
+struct MeetingStood {
+  std::uint64_t step = 0;
+  MeetingCharge charge;  // of who has said so, or has opened the group
+};
+
+// A rank, and in which group and with which tag it looks for a sender.
+using MeetingSeek = std::pair<RankId, std::pair<GroupId, std::uint32_t>>;
+
 // One world.
 struct MeetingRoom {
   std::vector<std::string> sites;
   std::vector<std::uint32_t> site_of;
   std::vector<MeetingRank> ranks;
   std::map<GroupId, MeetingGroup> groups;
-  std::map<GroupId, std::uint64_t> stood;  // the newest step of a group that is known to stand
-  std::set<std::pair<RankId, std::pair<GroupId, std::uint32_t>>> seeks;  // who looks for a sender, in (group, tag)
+  std::map<GroupId, MeetingStood> stood;
+  std::map<MeetingSeek, MeetingCharge> seeks;
   MeetingRegister epochs;
   bool only_hub = true;              // it decides alone, at once
   std::set<std::uint32_t> suspects;  // silent, and judged together
@@ -98,14 +117,23 @@ struct Meeting::State {
   std::map<LinkId, std::pair<std::uint64_t, RankId>> links;
   std::set<LinkId> hung_up;  // until they are closed
   std::vector<MeetingAction> actions;
+  std::shared_ptr<MeetingHeld> parts = std::make_shared<MeetingHeld>(MeetingHeld{kMaxRankParts, kMaxHubParts});
+  std::shared_ptr<MeetingHeld> memory = std::make_shared<MeetingHeld>(MeetingHeld{kMaxRankMemory, kMaxHubMemory});
+  std::size_t lines = kMaxLinesAtOnce;  // of the log that may be written now
+  std::uint64_t kept_back = 0;          // lines, since the last that was written
+  TimePoint lines_since{};
 
   // ---- meeting.cpp: who is there
   void received(const MeetingReceived& event);
   void enter(LinkId link, const wire::Enter& message);
   MeetingRoom* room_for(LinkId link, const wire::Enter& message);
+  [[nodiscard]] std::string make_room(const wire::Enter& message);
   [[nodiscard]] std::string why_refused(const MeetingRoom& room, const wire::Enter& message) const;
   void gather(MeetingRoom& room, bool returning);
   void note_memory(MeetingRoom& room, const wire::Enter& message);
+  [[nodiscard]] bool is_named(MeetingRoom& room, const wire::Enter& message);
+  void note_closed(MeetingRank& rank) const;
+  [[nodiscard]] bool remembers(MeetingRoom& room, RankId rank, std::size_t bytes, const std::string& what);
   void refuse(LinkId link, const std::string& why);
   void hang_up(LinkId link, const std::string& why);
   void leave(MeetingRoom& room, RankId rank, const std::string& why);
@@ -123,7 +151,7 @@ struct Meeting::State {
   void propose(MeetingRoom& room, const wire::Epoch& epoch);
   void accepted(MeetingRoom& room, RankId rank, const wire::AcceptedEpoch& message);
   void choose(MeetingRoom& room, const wire::Epoch& epoch);
-  void mark_gone(MeetingRoom& room, RankId rank, const std::string& why);
+  void mark_gone(MeetingRoom& room, const std::vector<RankId>& ranks, const std::string& why);
   void judge_silent(MeetingRoom& room);
   void judge_quorum(MeetingRoom& room);
   void dismiss(MeetingRoom& room, const std::string& why);
@@ -138,6 +166,8 @@ struct Meeting::State {
   void assemble(MeetingRoom& room, RankId rank, const wire::Assemble& message);
   void disband(MeetingRoom& room, RankId rank, const wire::Disband& message);
   void bring(MeetingRoom& room, RankId rank, const wire::Bring& message, const BufferPtr& payload);
+  [[nodiscard]] std::string why_not_held(const MeetingRoom& room, const MeetingGroup& group, std::uint32_t member,
+                                         const wire::Bring& message, std::size_t bytes) const;
   void taken(MeetingRoom& room, RankId rank, const wire::Taken& message);
   void seek(MeetingRoom& room, RankId rank, const wire::Seek& message);
   void compare_with_twin(MeetingRoom& room, MeetingGroup& group, std::uint64_t number, std::uint32_t member);
@@ -169,6 +199,8 @@ struct Meeting::State {
 [[nodiscard]] MeetingGroup* group_of(MeetingRoom& room, GroupId id);
 [[nodiscard]] std::optional<std::uint32_t> member_of(const MeetingGroup& group, RankId rank);
 [[nodiscard]] bool is_away(const MeetingRoom& room, const MeetingGroup& group, std::uint32_t member);
+[[nodiscard]] std::uint64_t newest_stood(const MeetingRoom& room, GroupId group);
+[[nodiscard]] std::string in_bytes(std::size_t bytes);  // "16 MiB", "100 bytes"
 [[nodiscard]] std::uint64_t completed_by(const MeetingRoom& room, const MeetingGroup& group, std::uint32_t member);
 
 }  // namespace collab::protocol

@@ -7,6 +7,19 @@
 #include "core/wire/limits.h"
 
 namespace collab::protocol {
+namespace {
+
+[[nodiscard]] std::size_t cost_of(const wire::Bring& bring, std::size_t bytes) {
+  return kPartCost + sizeof(std::uint64_t) * bring.splits.size() + bytes;
+}
+
+}  // namespace
+
+std::string in_bytes(std::size_t bytes) {
+  constexpr std::size_t kMiB = std::size_t{1} << 20;
+  return bytes > 0 && bytes % kMiB == 0 ? std::to_string(bytes / kMiB) + " MiB" : std::to_string(bytes) + " bytes";
+}
+
 std::string call_in_words(const wire::Bring& bring) {
   return bring.shape.empty() ? bring.operation : bring.operation + " " + bring.shape;
 }
@@ -56,27 +69,39 @@ void Meeting::State::assemble(MeetingRoom& room, RankId rank, const wire::Assemb
   MeetingGroup* group = group_of(room, message.group);
   if (group == nullptr) {
     const bool known = std::ranges::all_of(message.members, [&](RankId m) { return m.value < room.ranks.size(); });
-    if (!known || room.groups.size() >= wire::kMaxGroups) {
-      return refuse(link, known ? "there are " + std::to_string(wire::kMaxGroups) + " groups already; destroy some"
-                                : std::string("a group names a rank that is not of this world"));
+    const std::size_t cost = kGroupCost + kMemberCost * message.members.size();
+    if (!known) return refuse(link, "a group names a rank that is not of this world");
+    if (std::ranges::find(message.members, rank) == message.members.end()) {
+      return refuse(link, rank_in_words(room, rank) + " opens a group of " + std::to_string(message.members.size()) +
+                              " ranks to which it does not belong");
     }
+    if (!remembers(room, rank, cost, "a group of " + std::to_string(message.members.size()) + " ranks")) return;
     group = &room.groups[message.group];
-    *group = {message.group, message.members, message.parent, message.tag, {}, {}, {}};
+    *group = {message.group, message.members, message.parent, message.tag, {}, {}, 0, {}, {}, {}};
+    group->assembled.resize(message.members.size());
+    group->opener = room.ranks[rank.value].memory;
+    group->charge = MeetingCharge(group->opener, cost);
   }
   const auto member = member_of(*group, rank);
   if (!member || group->members != message.members) {
     return refuse(link, "a group of " + std::to_string(group->members.size()) + " ranks has other members at " +
                             rank_in_words(room, rank));
   }
-  group->assembled.insert(*member);
+  group->assembled[*member] = true;
   room.ranks[rank.value].closed.erase(message.group);
+  note_closed(room.ranks[rank.value]);
   catch_up(room, *group);
 }
 
 void Meeting::State::disband(MeetingRoom& room, RankId rank, const wire::Disband& message) {
   MeetingRank& each = room.ranks[rank.value];
-  if (each.closed.size() >= wire::kMaxGroups) each.closed.erase(each.closed.begin());
-  each.closed.insert(message.group);
+  if (!each.closed.contains(message.group)) {
+    if (each.closed.size() >= wire::kMaxGroups) each.closed.erase(each.closed.begin());
+    note_closed(each);
+    if (!remembers(room, rank, kEntryCost, "another group that it has closed")) return;
+    each.closed.insert(message.group);
+    note_closed(each);
+  }
   each.completed.erase(message.group);
   each.held.erase(message.group);
   MeetingGroup* group = group_of(room, message.group);
@@ -85,7 +110,10 @@ void Meeting::State::disband(MeetingRoom& room, RankId rank, const wire::Disband
   for (std::uint32_t i = 0; i < group->members.size(); ++i) {
     if (!is_away(room, *group, i)) return;
   }
-  for (const RankId member : group->members) room.ranks[member.value].closed.erase(message.group);
+  for (const RankId member : group->members) {
+    room.ranks[member.value].closed.erase(message.group);
+    note_closed(room.ranks[member.value]);
+  }
   room.stood.erase(message.group);
   room.groups.erase(message.group);
 }
@@ -94,7 +122,7 @@ void Meeting::State::bring(MeetingRoom& room, RankId rank, const wire::Bring& me
   const LinkId link = room.ranks[rank.value].link;
   MeetingGroup* group = group_of(room, message.group);
   const auto member = group == nullptr ? std::nullopt : member_of(*group, rank);
-  if (!member || !group->assembled.contains(*member)) return refuse(link, "a part for a group that was not opened");
+  if (!member || !group->assembled[*member]) return refuse(link, "a part for a group that was not opened");
   std::uint64_t total = 0;
   for (const std::uint64_t bytes : message.splits) total += bytes;
   const Payload part = whole(payload);
@@ -108,14 +136,19 @@ void Meeting::State::bring(MeetingRoom& room, RankId rank, const wire::Bring& me
   if (message.step != completed + 1) {
     return refuse(link, "step " + std::to_string(message.step) + " follows " + std::to_string(completed));
   }
-  MeetingStep& step = group->steps[message.step];
-  if (step.decided) {
-    if (!step.decided->error.empty()) return;  // it was told before it came
+  const auto begun = group->steps.find(message.step);
+  if (begun != group->steps.end() && begun->second.decided) {
+    if (!begun->second.decided->error.empty()) return;  // it was told before it came
     return answer(room, *group, message.step, *member);
   }
-  MeetingPart brought{message, part, now, kNever};
+  if (const std::string why = why_not_held(room, *group, *member, message, part.bytes); !why.empty()) {
+    return refuse(link, why);
+  }
+  MeetingStep& step = group->steps[message.step];
+  if (const auto before = step.parts.find(*member); before != step.parts.end()) before->second.charge.set(0);
+  MeetingPart brought{message, part, now, kNever, {room.ranks[rank.value].parts, cost_of(message, part.bytes)}};
   if (message.timeout_ms != 0) brought.deadline = later(now, std::chrono::milliseconds(message.timeout_ms));
-  const auto [place, fresh] = step.parts.try_emplace(*member, brought);
+  const auto [place, fresh] = step.parts.try_emplace(*member, std::move(brought));
   if (!fresh) {  // its link has fallen since; its time goes on
     brought.since = place->second.since;
     brought.deadline = std::min(brought.deadline, place->second.deadline);
@@ -124,6 +157,39 @@ void Meeting::State::bring(MeetingRoom& room, RankId rank, const wire::Bring& me
   tell_seeker(room, *group);
   compare_with_twin(room, *group, message.step, *member);
   settle(room, *group, message.step);
+}
+
+// Empty: the part may be held.
+std::string Meeting::State::why_not_held(const MeetingRoom& room, const MeetingGroup& group, std::uint32_t member,
+                                         const wire::Bring& message, std::size_t bytes) const {
+  const std::string what =
+      rank_in_words(room, group.members[member]) + " brings " + in_bytes(bytes) + " to " + call_in_words(message);
+  if (bytes > kMaxMeetingPart) {
+    return what + ": a part is at most " + in_bytes(kMaxMeetingPart) + "; bring longer ones in several steps";
+  }
+  std::size_t others = 0;
+  std::size_t mine = 0;
+  if (const auto step = group.steps.find(message.step); step != group.steps.end()) {
+    for (const auto& [from, part] : step->second.parts) {
+      (from == member ? mine : others) += from == member ? part.charge.bytes() : part.payload.bytes;
+    }
+  }
+  const std::size_t even = kMaxMeetingStep / group.members.size();
+  if (bytes > even && others + bytes > kMaxMeetingStep) {
+    return what + ", to which others have brought " + in_bytes(others) + ": a step carries at most " +
+           in_bytes(kMaxMeetingStep) + ", " + in_bytes(even) + " for each of " + std::to_string(group.members.size()) +
+           " members; bring longer ones in several steps";
+  }
+  const MeetingShare& share = *room.ranks[group.members[member].value].parts;
+  const std::size_t more = cost_of(message, bytes);
+  if (more <= mine || share.fits(more - mine)) return "";
+  const std::string held =
+      what + ", and " + in_bytes(share.held - mine) + " of its parts are held until others take them: ";
+  if (share.held + more - mine > share.all->each) {
+    return held + "at most " + in_bytes(share.all->each) + " of a rank are; start fewer calls at once";
+  }
+  return held + "this coordinator holds " + in_bytes(share.all->held) + " of at most " + in_bytes(share.all->most) +
+         ", and a rank's share is then " + in_bytes(share.own()) + "; start fewer calls at once";
 }
 
 // The same call in the twin group is another one there: neither step would ever be whole.
@@ -154,11 +220,11 @@ void Meeting::State::taken(MeetingRoom& room, RankId rank, const wire::Taken& me
   const auto member = group == nullptr ? std::nullopt : member_of(*group, rank);
   if (!member) return;
   MeetingRank& each = room.ranks[rank.value];
-  const auto stood = room.stood.find(message.group);
-  if (room.only_hub || (stood != room.stood.end() && message.step <= stood->second)) {
+  const std::uint64_t stood = newest_stood(room, message.group);
+  if (message.step <= stood || (room.only_hub && message.step <= group->newest_decided)) {
     std::uint64_t& completed = each.completed[message.group];
     completed = std::max(completed, message.step);
-  } else if (group->steps.contains(message.step)) {
+  } else if (!room.only_hub && group->steps.contains(message.step)) {
     each.held[message.group][message.step] = message.ballot;
   }
   settle(room, *group, message.step);
@@ -167,7 +233,11 @@ void Meeting::State::taken(MeetingRoom& room, RankId rank, const wire::Taken& me
 // ---- sends to whoever asks --------------------------------------------------------------------------
 
 void Meeting::State::seek(MeetingRoom& room, RankId rank, const wire::Seek& message) {
-  room.seeks.insert({rank, {message.group, message.tag}});
+  const MeetingSeek sought{rank, {message.group, message.tag}};
+  if (!room.seeks.contains(sought)) {
+    if (!remembers(room, rank, kEntryCost, "another sender that it looks for")) return;
+    room.seeks[sought] = MeetingCharge(room.ranks[rank.value].memory, kEntryCost);
+  }
   for (const auto& [id, group] : room.groups) {
     if (group.parent == message.group && group.tag == message.tag && group.members.back() == rank) {
       tell_seeker(room, group);

@@ -15,6 +15,7 @@ namespace {
 // Two dials to a hub that is gone, after a grace of silence, still leave time to find the next within two graces.
 constexpr Duration kDialTimeout = std::chrono::seconds(10);
 constexpr std::chrono::seconds kLeaveLimit{3};
+constexpr std::chrono::seconds kEaseEvery{5};
 
 [[nodiscard]] protocol::MeetingClientConfig machine_config(const MeetingSeat::Options& options) {
   return {.self = {.swarm = options.config.run,
@@ -49,6 +50,7 @@ Result<std::unique_ptr<MeetingSeat>> MeetingSeat::enter(Options options, std::un
 
 MeetingSeat::MeetingSeat(Options options, std::unique_ptr<Transport> transport)
     : hubs_(options.hubs),
+      ranks_(options.site_of.size()),
       dial_timeout_(std::min<Duration>(kDialTimeout, options.config.link_grace / 4)),
       machine_(machine_config(options)),
       transport_(std::move(transport)) {}
@@ -111,6 +113,9 @@ void MeetingSeat::loop() {
   while (!mailbox_.closed()) {
     if (std::optional<LoopEvent> event = mailbox_.take(machine_.next_deadline())) handle(std::move(*event));
     if (clock_.now() >= machine_.next_deadline()) feed(protocol::Tick{});
+    if (clock_.now() < ease_at_) continue;
+    pool_->ease();
+    ease_at_ = clock_.now() + kEaseEvery;
   }
   feed(protocol::MeetingLeave{"its process ends"});
   if (entering_) std::exchange(entering_, std::nullopt)->set_value(cancelled("the seat was given up"));

@@ -51,6 +51,7 @@ class MeetingSeat {
   // Tells the hub that nobody should wait for this rank any more; bounded. Idempotent.
   void leave(const std::string& reason);
 
+  [[nodiscard]] std::size_t ranks() const { return ranks_; }  // of the world
   [[nodiscard]] BufferPtr take(std::size_t bytes) { return pool_->take(bytes); }
 
  private:
@@ -71,6 +72,7 @@ class MeetingSeat {
 
   // ---- fixed after enter()
   std::vector<std::string> hubs_;
+  std::size_t ranks_ = 0;
   Duration dial_timeout_;
   std::shared_ptr<BufferPool> pool_ = make_buffer_pool();
 
@@ -80,6 +82,7 @@ class MeetingSeat {
   // ---- loop thread only
   SteadyClock clock_;
   protocol::MeetingClient machine_;
+  TimePoint ease_at_{};  // the pool
   std::optional<LinkId> dialling_;
   std::optional<LinkId> closing_;
   std::uint64_t last_id_ = 0;

@@ -1,8 +1,10 @@
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <fstream>
 #include <map>
 #include <vector>
 
@@ -85,6 +87,56 @@ TEST(BufferPool, TrimGivesBackAllThatIsNotInUse) {
   EXPECT_GT(pool->bytes_held(), in_use);
   pool->trim();
   EXPECT_EQ(pool->bytes_held(), in_use);
+}
+
+// As after a burst: half each time, and nothing is left in the end.
+TEST(BufferPool, WhatNobodyNeedsGoesBackBitByBit) {
+  const auto pool = make_buffer_pool();
+  std::vector<BufferPtr> burst;
+  for (int i = 0; i < 64; ++i) burst.push_back(pool->take(1 << 20));
+  pool->ease();
+  burst.clear();
+  pool->ease();
+  EXPECT_EQ(pool->bytes_held(), 64U << 20) << "it was in use since the last call";
+  pool->ease();
+  EXPECT_EQ(pool->bytes_held(), 32U << 20);
+  pool->ease();
+  EXPECT_EQ(pool->bytes_held(), 16U << 20);
+  for (int i = 0; i < 8; ++i) pool->ease();
+  EXPECT_EQ(pool->bytes_held(), 0U);
+}
+
+TEST(BufferPool, WhatIsUsedAgainAndAgainStays) {
+  const auto pool = make_buffer_pool();
+  pool->take(16 << 20).reset();
+  pool->take(3 << 20).reset();
+  const std::byte* const memory = pool->take(1 << 20)->bytes().data();
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_EQ(pool->take(1 << 20)->bytes().data(), memory);
+    pool->ease();
+  }
+  EXPECT_EQ(pool->bytes_held(), 1U << 20);
+}
+
+[[nodiscard]] std::size_t resident_bytes() {
+  std::ifstream statm("/proc/self/statm");
+  std::size_t pages = 0;
+  statm >> pages >> pages;
+  return pages * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+}
+
+TEST(BufferPool, WhatGoesBackIsTheSystemsAgain) {
+  const auto pool = make_buffer_pool();
+  const std::size_t before = resident_bytes();
+  std::vector<BufferPtr> burst;
+  for (int i = 0; i < 8; ++i) {
+    burst.push_back(pool->take(8 << 20));
+    std::ranges::fill(burst.back()->bytes(), std::byte{1});
+  }
+  EXPECT_GT(resident_bytes(), before + (60U << 20));
+  burst.clear();
+  for (int i = 0; i < 12; ++i) pool->ease();
+  EXPECT_LT(resident_bytes(), before + (8U << 20));
 }
 
 TEST(BufferPool, BuffersOutliveThePool) {

@@ -271,9 +271,10 @@ TEST_F(HubTest, TheHighestBallotIsCompleted) {
   first.accepted = {1, {RankId(2)}};
   wire::Enter second = enter(1, kOurs);
   second.accepted_under = {1, 8};
-  second.accepted = {1, {}};
+  second.accepted = {1, {RankId(0), RankId(2)}};
   (void)from(1, first);
-  EXPECT_THAT(from(2, second), ElementsAre(Told(1, "accept 1.50: 1 without"), Told(2, "accept 1.50: 1 without")));
+  EXPECT_THAT(from(2, second),
+              ElementsAre(Told(1, "accept 1.50: 1 without 0 2"), Told(2, "accept 1.50: 1 without 0 2")));
 }
 
 TEST_F(HubTest, RefusesARankThatWasStartedAgain) {

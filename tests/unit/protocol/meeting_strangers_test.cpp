@@ -106,8 +106,13 @@ TEST(MeetingStrangers, TheHubStands) {
       now += Duration(static_cast<std::int64_t>(babble.pick(20'000)));
       const LinkId link(1 + babble.pick(5));
       const bool cut = babble.pick(200) == 0;
+      wire::Message message = babble.message();
+      // Mostly a link's own rank: one of another is refused.
+      if (auto* enter = std::get_if<wire::Enter>(&message); enter != nullptr && babble.pick(50) != 0) {
+        enter->rank = RankId(static_cast<std::uint32_t>(link.value % kRanks));
+      }
       const MeetingEvent event = cut ? MeetingEvent(Closed{link, unavailable("cut")})
-                                     : MeetingReceived{link, babble.message(), babble.payload()};
+                                     : MeetingReceived{link, std::move(message), babble.payload()};
       for (const MeetingAction& action : hub.step(now, event)) {
         const auto* hangup = std::get_if<Hangup>(&action);
         if (hangup != nullptr) (void)hub.step(now, Closed{hangup->link, {}});
