@@ -30,6 +30,8 @@ constexpr std::array<std::pair<Fault, std::string_view>, 21> kFaultNames{{
     {Fault::kClock, "clock"},
     {Fault::kJoin, "join"},
 }};
+// By its name alone: it is no accident.
+constexpr std::string_view kLieName = "lie";
 
 }  // namespace
 
@@ -37,7 +39,7 @@ std::string_view name_of(Fault fault) {
   for (const auto& [known, name] : kFaultNames) {
     if (known == fault) return name;
   }
-  return "unknown";
+  return fault == Fault::kLie ? kLieName : "unknown";
 }
 
 Result<std::vector<Fault>> faults_from_text(const std::string& list) {
@@ -54,6 +56,11 @@ Result<std::vector<Fault>> faults_from_text(const std::string& list) {
       names += ", " + std::string(name);
       if (word != name && word != "all") continue;
       faults.push_back(fault);
+      known = true;
+    }
+    names += ", " + std::string(kLieName);
+    if (word == kLieName) {
+      faults.push_back(Fault::kLie);
       known = true;
     }
     if (!known) return invalid_argument("unknown fault '" + word + "': known are " + names);
@@ -118,6 +125,7 @@ void Faults::on_site(Fault fault, SimSite& site, TimePoint until) {
     case Fault::kFlipMean: return site.flip_mean_once();
     case Fault::kFlipAnchor: return site.flip_anchor_once();
     case Fault::kStore: population_.crash(site, Death::kProcess); return damage(population_.store_of(site));
+    case Fault::kLie: return site.lie(prng_.next(), until);
     case Fault::kDisk: return fill_disk(site, until);
     case Fault::kClock: return network_.jump_clock(site.node(), seconds(30 * prng_.uniform() * prng_.uniform()));
     default: return;  // not a site's

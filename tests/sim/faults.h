@@ -36,9 +36,11 @@ enum class Fault : std::uint8_t {
   kDisk,             // a site's disk is full for a while
   kClock,            // a site's clock jumps, as after a suspension
   kJoin,             // a site that nobody has heard of comes
+  kLie,              // a site lies about what it holds and has computed; not among "all"
 };
 [[nodiscard]] std::string_view name_of(Fault fault);
-[[nodiscard]] Result<std::vector<Fault>> faults_from_text(const std::string& list);  // "cut,crash", "all", "none"
+[[nodiscard]] Result<std::vector<Fault>> faults_from_text(
+    const std::string& list);  // "cut,crash", "all", "all,lie", "none"
 [[nodiscard]] std::vector<Fault> draw_faults(Prng& prng);
 
 class Faults {

@@ -86,8 +86,9 @@ class SimSite final : public TransportHandler, private SiteDriver::Host {
   [[nodiscard]] SiteId self() const { return self_; }
 
   // Faults in the data.
-  void poison_parameters() { poison_ = true; }      // NaN in the next delta
-  void flip_mean_once() { flip_mean_ = true; }      // one bit of the next mean, before its digest
+  void poison_parameters() { poison_ = true; }  // NaN in the next delta
+  void flip_mean_once() { flip_mean_ = true; }  // one bit of the next mean, before its digest
+  void lie(std::uint64_t seed, TimePoint until) { transport_.lie(seed, until); }
   void flip_anchor_once() { flip_anchor_ = true; }  // one bit of the next anchor, before its digest
 
   // TransportHandler.

@@ -75,6 +75,20 @@ INSTANTIATE_TEST_SUITE_P(Faults, EachFault,
                            return name;
                          });
 
+// A member that lies spoils its own part, and rounds it is in: not what the others agree on, and not for long. One
+// leader, so that no lie is about who leads.
+TEST(Sim, AMemberThatLiesLeavesOneConsistentSwarm) {
+  std::size_t inflicted = 0;
+  for (std::uint64_t seed = 500; seed < 540; ++seed) {
+    SwarmOptions options = with(seed, "lie");
+    options.sites = 4;
+    const SwarmResult result = run_swarm(options);
+    EXPECT_TRUE(result.failures.empty()) << in_words(result, options);
+    inflicted += result.faults;
+  }
+  EXPECT_GT(inflicted, 20U);
+}
+
 // Planted mistakes. A Done said for others goes unseen where all happen to be done by then: so not in every seed.
 TEST(Sim, ForgedDoneIsCaught) { EXPECT_GE(caught(Mutation::kForgeDone, 20), 10); }
 // Codecs of a few bits may leave out as much as that.

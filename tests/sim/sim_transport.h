@@ -3,10 +3,12 @@
 // Threads: as the network. Ownership: borrows the network, which outlives it.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "collab/transport.h"
+#include "tests/sim/liar.h"
 #include "tests/sim/network.h"
 
 namespace collab::sim {
@@ -31,13 +33,23 @@ class SimTransport final : public Transport {
     return network_.connect(node_, address, timeout);
   }
   void send(LinkId link, TransportMessage message, std::uint64_t token) override {
-    network_.send(node_, link, std::move(message), token);
+    if (!liar_ || network_.now() >= lies_until_) return network_.send(node_, link, std::move(message), token);
+    for (TransportMessage& told : liar_->tell(link, std::move(message))) {
+      network_.send(node_, link, std::move(told), token);
+    }
+  }
+  // What it sends from now until then is not all true.
+  void lie(std::uint64_t seed, TimePoint until) {
+    liar_.emplace(seed);
+    lies_until_ = until;
   }
   void close(LinkId link) override { network_.close(node_, link); }
 
  private:
   Network& network_;
   NodeId node_;
+  std::optional<Liar> liar_;
+  TimePoint lies_until_{};
 };
 
 // The host's own: it may run too fast or too slow, and jump.

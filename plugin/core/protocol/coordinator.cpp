@@ -54,6 +54,7 @@ std::vector<std::string> Coordinator::member_names() const {
 void Coordinator::State::on_event(const Received& event) {
   using namespace wire;
   election.heard(now, event.link);
+  if (election.has(event.link)) refuse_claims_of(election.name_of(event.link), {});
   if (const auto* join = std::get_if<Join>(&event.message)) return on_join(event.link, *join);
   if (std::holds_alternative<StatusQuery>(event.message)) {
     out.emplace_back(Send{event.link, reference
@@ -73,7 +74,6 @@ void Coordinator::State::on_event(const Received& event) {
   }
   if (const auto* forget = std::get_if<Forget>(&event.message)) return on_forget(event.link, *forget);
   if (election.has(event.link)) {
-    refuse_claims_of(election.name_of(event.link), {});
     if (const auto* promise = std::get_if<Promise>(&event.message)) election.on_promise(event.link, *promise);
     if (const auto* accepted = std::get_if<Accepted>(&event.message)) election.on_accepted(event.link, *accepted);
     return seek();

@@ -112,11 +112,16 @@ void Coordinator::State::on_join(LinkId link, const wire::Join& join) {
     changed = true;  // it is settled as soon as this event has been looked at
     return;
   }
-  // Whom a majority has elected is not deposed by a stranger.
-  if (leads && join.swarm == config.swarm && (founded || refusal(join).empty())) {
+  // Whom a majority has elected is not deposed by a stranger, nor by one who says that it is a voter that is here.
+  if (leads && join.swarm == config.swarm && now >= free_at(join) && (founded || refusal(join).empty())) {
     const wire::Record& record = join.report.record;
+    const bool voter = is_acceptor_of(record.acceptor, join.site);
     const bool ahead = anchor && record.anchor.run == anchor->run && record.anchor.round > anchor->round;
-    const bool newer_term = record.promised > term && is_acceptor_of(record.acceptor);
+    const bool newer_term = record.promised > term && voter;
+    if (ahead && !voter) {  // if that is so, its own leader will be found at another candidate
+      out.emplace_back(Hangup{link, join.site + " knows of a later round than this leader, and is no voter here"});
+      return;
+    }
     if ((newer_term && !mutant(Mutant::kNewerTermIgnored)) || ahead) {
       step_down(join.site +
                 (ahead ? " knows of a later round" : " follows term " + std::to_string(record.promised.value)));

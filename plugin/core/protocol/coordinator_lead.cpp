@@ -165,10 +165,11 @@ void Coordinator::State::inherit(const Mandate& mandate) {
 }
 
 // Of what this leader asks to be accepted: a newer term that it has promised is one of this run.
-bool Coordinator::State::is_acceptor_of(AcceptorId acceptor) const {
+bool Coordinator::State::is_acceptor_of(AcceptorId acceptor, const std::string& site) const {
   const auto names_it = [&](const Voters& membership) {
-    return std::ranges::any_of(std::views::values(membership),
-                               [&](const wire::Voter& voter) { return voter.acceptor == acceptor; });
+    return std::ranges::any_of(std::views::values(membership), [&](const wire::Voter& voter) {
+      return voter.acceptor == acceptor && voter.name == site;
+    });
   };
   return names_it(voters) || names_it(voters_formed);
 }
@@ -180,7 +181,14 @@ bool Coordinator::State::is_older(const wire::Join& join) const {
   if (join.report.record.voters.empty()) return false;
   if (!anchor && !wanted) return true;
   const auto& [run, agreed] = anchor ? std::pair(anchor->run, anchor->round) : *wanted;
-  return run != theirs.run && (agreed.value == 0 || theirs.round > agreed);
+  if (run == theirs.run) return false;
+  if (agreed.value == 0) return true;
+  // What has been agreed on here is not given up for a membership that is not here.
+  const auto is_here = [&](const wire::Voter& voter) {
+    return voter.left || voter.name == join.site || member_named(voter.name) != nullptr;
+  };
+  const auto here = std::ranges::count_if(join.report.record.voters, is_here);
+  return theirs.round > agreed && std::cmp_greater(2 * here, join.report.record.voters.size());
 }
 
 // ---- whether a round can come about ----------------------------------------------------------------

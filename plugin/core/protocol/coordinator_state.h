@@ -284,7 +284,7 @@ struct Coordinator::State {
   [[nodiscard]] std::vector<std::string> missed_by(const std::set<SiteId>& present) const;
   void take_lead(Mandate mandate);
   void inherit(const Mandate& mandate);  // anchor, membership and history
-  [[nodiscard]] bool is_acceptor_of(AcceptorId acceptor) const;
+  [[nodiscard]] bool is_acceptor_of(AcceptorId acceptor, const std::string& site) const;
   [[nodiscard]] bool is_older(const wire::Join& join) const;  // its swarm, than the one that was founded here
   void step_down(const std::string& reason);
   void stop_leading();

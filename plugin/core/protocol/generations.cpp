@@ -63,11 +63,19 @@ std::map<LinkId, wire::Join> Generations::take_earlier_than(std::uint32_t genera
   return take_if([generation](std::uint32_t its) { return its < generation; });
 }
 
+// One site's word is no proof: most of those must be here who it says train that generation.
 std::uint32_t Generations::proven() const {
   std::uint32_t latest = 0;
   for (const auto& [link, waiting] : waiting_) {
-    const wire::Report& report = waiting.join.report;
-    if (report.member && !report.record.voters.empty()) latest = std::max(latest, waiting.join.generation);
+    const auto& [join, since, tell, announced] = waiting;
+    const std::vector<wire::Voter>& voters = join.report.record.voters;
+    const auto is_here = [&](const wire::Voter& voter) {
+      return voter.left || std::ranges::any_of(waiting_, [&](const auto& other) {
+               return other.second.join.site == voter.name && other.second.join.generation == join.generation;
+             });
+    };
+    const auto here = std::ranges::count_if(voters, is_here);
+    if (join.report.member && std::cmp_greater(2 * here, voters.size())) latest = std::max(latest, join.generation);
   }
   return latest;
 }

@@ -128,15 +128,7 @@ void Meeting::State::send(LinkId link, wire::Message message, Payload payload) {
 }
 
 void Meeting::State::note(Note::Level level, const char* event, std::string text) {
-  const auto passed = static_cast<std::size_t>((now - lines_since) / std::chrono::seconds(1));
-  lines = std::min(kMaxLinesAtOnce, lines + std::min(kMaxLinesAtOnce, passed));
-  if (passed > 0) lines_since = now;
-  if (lines == 0) return void(++kept_back);
-  --lines;
-  text = wire::fit_sentence(text, wire::kMaxReasonBytes);
-  const std::uint64_t others = std::exchange(kept_back, 0);
-  if (others > 0) text += " (and " + std::to_string(others) + " lines of the meeting were kept back)";
-  actions.emplace_back(make_note(level, event, std::move(text)));
+  actions.emplace_back(make_note(level, event, wire::fit_sentence(text, wire::kMaxReasonBytes)));
 }
 
 void Meeting::State::refuse(LinkId link, const std::string& why) {

@@ -30,9 +30,6 @@ inline constexpr std::size_t kMaxWorlds = 64;
 inline constexpr std::size_t kSmallWorld = 4096;
 inline constexpr std::size_t kMaxWorldRanks = std::size_t{1} << 17;
 
-// Lines of the log that ranks can cause: so many at once, then one a second.
-inline constexpr std::size_t kMaxLinesAtOnce = 32;
-
 // Bytes of a tensor in each step, at every rank of a group alike: what all members bring together is at most a step,
 // what one brings is at most a part, and four parts of a rank are at most its share of a full hub. `split`: each member
 // is brought a piece of its own, by `bringers` members.

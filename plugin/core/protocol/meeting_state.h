@@ -119,9 +119,6 @@ struct Meeting::State {
   std::vector<MeetingAction> actions;
   std::shared_ptr<MeetingHeld> parts = std::make_shared<MeetingHeld>(MeetingHeld{kMaxRankParts, kMaxHubParts});
   std::shared_ptr<MeetingHeld> memory = std::make_shared<MeetingHeld>(MeetingHeld{kMaxRankMemory, kMaxHubMemory});
-  std::size_t lines = kMaxLinesAtOnce;  // of the log that may be written now
-  std::uint64_t kept_back = 0;          // lines, since the last that was written
-  TimePoint lines_since{};
 
   // ---- meeting.cpp: who is there
   void received(const MeetingReceived& event);

@@ -103,7 +103,8 @@ void Site::State::on_hello(LinkId link, const wire::Hello& hello) {
                           "dialled " + peer.name + ", reached " + who + ": is its address right (COLLAB_ADVERTISE)?");
     }
     if (!stands_in_roster(peer)) return hang_up_peer(link, peer.name + " is no member any more");
-    if (hello.key != peer.key) return hang_up_peer(link, who + " does not prove that it is that site");
+    if (!is_proved(peer) || hello.key != peer.key)
+      return hang_up_peer(link, who + " does not prove that it is that site");
     out.emplace_back(Send{link, wire::Heartbeat{0, true}});
     return use_peer(link);
   }
@@ -119,7 +120,7 @@ void Site::State::on_hello(LinkId link, const wire::Hello& hello) {
 
 void Site::State::greet(LinkId link) {
   PeerLink& peer = peers.at(link);
-  if (peer.dialed) peer.key = keys[peer.site];
+  if (const auto key = keys.find(peer.site); peer.dialed && key != keys.end()) peer.key = key->second;
   out.emplace_back(Send{link, wire::Hello{join.swarm, term, *self, join.site, peer.key}});
 }
 

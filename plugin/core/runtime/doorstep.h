@@ -20,7 +20,7 @@ class Doorstep {
  public:
   static constexpr Duration kPatience = std::chrono::seconds(10);
   static constexpr std::size_t kMostOfHost = 64;
-  static constexpr std::size_t kMost = 512;
+  static constexpr std::size_t kMost = 256;
 
   // `peer` as a transport names it, "host:port". `is_known(link)`: it has been taken in. Gives the links that are to be
   // closed to make room: the oldest of its host, or where there are too many in all, of the host with the most.

@@ -63,7 +63,7 @@ void Notes::record(TimePoint now, const protocol::Note& note) {
   JsonFields fields = note.fields;
   if (*kept_back > 0) fields.emplace_back("kept_back", std::to_string(*kept_back));
   const bool has_reason = std::ranges::any_of(fields, [](const auto& field) { return field.first == "reason"; });
-  if (!has_reason) fields.emplace_back("reason", json_quote(note.text));
+  if (!has_reason) fields.emplace_back("reason", json_quote(text));
   events_.write(site_, note.event, fields);
 }
 

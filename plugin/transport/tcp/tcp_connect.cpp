@@ -1,4 +1,6 @@
 // How links and their connections come and go.
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <boost/asio/post.hpp>
 #include <ranges>
@@ -18,9 +20,10 @@ constexpr Duration kFlapBackOff = std::chrono::milliseconds(200);
 constexpr Duration kLongestBackOff = std::chrono::seconds(2);
 constexpr Duration kSteady = std::chrono::seconds(1);  // a connection that lived this long is redialled at once
 constexpr Duration kDrainLimit = std::chrono::seconds(2);
-constexpr std::size_t kMaxSilent = 256;     // connections that have sent nothing
-constexpr std::size_t kMaxStrangers = 768;  // that have not said who they are, those included
+constexpr std::size_t kMaxSilent = 128;     // connections that have sent nothing
+constexpr std::size_t kMaxStrangers = 256;  // that have not said who they are, those included
 constexpr std::size_t kMaxHosts = 4096;     // remembered
+constexpr std::size_t kLeastDataConnections = 256;
 constexpr std::uint16_t kMostWithBbr = 12;  // a third of them at work
 
 }  // namespace
@@ -251,6 +254,19 @@ void TcpEngine::dial_missing(TcpLink& link) {
 
 // ---- greeting ------------------------------------------------------------------------------------
 
+// Of links that others have dialled: a process may have 1,024 files, and needs some for its own.
+std::size_t TcpEngine::most_data_connections() {
+  rlimit files{};
+  if (::getrlimit(RLIMIT_NOFILE, &files) != 0) return kLeastDataConnections;
+  return std::max<std::size_t>(kLeastDataConnections, files.rlim_cur / 2);
+}
+
+std::size_t TcpEngine::data_connections() const {
+  std::size_t count = 0;
+  for (const auto& [id, link] : links_) count += link->dialled ? 0 : link->attached_data();
+  return count;
+}
+
 Status TcpEngine::on_hello(Connection& from, const Hello& hello) {
   const auto at = std::find_if(loose_.begin(), loose_.end(), [&](const auto& entry) { return entry.get() == &from; });
   if (from.dialled() || at == loose_.end()) return corrupt("a hello out of turn");
@@ -268,6 +284,10 @@ Status TcpEngine::on_hello(Connection& from, const Hello& hello) {
     return {};
   }
   const bool fresh = link == nullptr;
+  if (!fresh && hello.connection != 0 && data_connections() >= most_data_connections()) {
+    from.close();  // the dialler tries again by and by, and has its others
+    return {};
+  }
   if (fresh) {
     link = &make_link(LinkId(next_link_.fetch_add(1)), {});
     link->state = TcpLink::State::kOpen;

@@ -15,7 +15,8 @@ namespace {
 
 namespace asio = boost::asio;
 constexpr std::size_t kEndedRemembered = 1024;
-constexpr int kSeldom = 4;                 // heartbeats
+constexpr int kSeldom = 4;  // heartbeats
+constexpr Duration kEaseEvery = std::chrono::seconds(5);
 constexpr std::uint16_t kFirstGuess = 12;  // on a long way one or two are held back by the system's buffers
 
 Duration tick_of(const TcpOptions& options) {
@@ -287,6 +288,11 @@ void TcpEngine::tick() {
   }
   watch_exchange(time);
   allot(time);
+  if (time >= ease_at_) {
+    pool_->ease();
+    ease_at_ = time + kEaseEvery;
+  }
+  if (links_.empty()) pool_->trim();
   const std::vector<ConnectionPtr> loose(loose_.begin(), loose_.end());
   for (const ConnectionPtr& connection : loose) {
     if (connection->deadline > time) continue;

@@ -121,6 +121,8 @@ class TcpEngine final : private ConnectionOwner {
     return options_.connections != 0 ? link.slots.size() : std::size_t{link.search.wanted()};
   }
   Status on_hello(Connection& from, const Hello& hello);
+  [[nodiscard]] std::size_t data_connections() const;
+  [[nodiscard]] static std::size_t most_data_connections();
   void tell_proved(const TcpLink& link, const Connection& by);
   Status on_welcome(Connection& from, const Id& process);
   void on_refuse(Connection& from, const Refuse& refusal);
@@ -188,7 +190,7 @@ class TcpEngine final : private ConnectionOwner {
   std::map<std::string, std::uint16_t> remembered_;  // data connections, by the address that was dialled
   boost::asio::steady_timer ticker_, ack_timer_, bucket_timer_;
   bool ticking_ = false, ack_waiting_ = false, stopped_ = false;
-  TimePoint last_tick_{};
+  TimePoint last_tick_{}, ease_at_{};
   Seldom not_accepted_{std::chrono::seconds(10)};
   Seldom turned_away_{std::chrono::seconds(1)};
   Seldom dropped_{std::chrono::minutes(1)};  // a public port is knocked at all day

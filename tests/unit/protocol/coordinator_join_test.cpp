@@ -56,7 +56,7 @@ TEST(CoordinatorJoin, RefusesStrangersAndDoubles) {
   join.index = 0;
   EXPECT_THAT(refusal(join), HasSubstr("index 0 is taken by paris"));
   join = join_of("paris");
-  join.address = "elsewhere:1";
+  join.process = 99;
   EXPECT_THAT(refusal(join), HasSubstr("a site named \"paris\" is in the swarm already, at paris:1"));
   join = tokyo();
   join.elements = 0;
@@ -116,7 +116,7 @@ TEST(CoordinatorJoin, ASilentNamesakeIsReplacedALivingOneIsNot) {
   CoordinatorHarness c;
   c.gather({"paris", "tokyo"});
   wire::Join again = join_of("paris", 2);
-  again.address = "elsewhere:1";
+  again.process = 99;
   EXPECT_TRUE(sent<wire::Welcome>(c.hear(3, again)).empty());
   const auto later = c.pass(seconds(4), {2});
   ASSERT_EQ(sent<wire::Welcome>(later).size(), 1U);

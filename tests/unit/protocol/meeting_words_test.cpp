@@ -1,8 +1,6 @@
-// What a rank says of others and of itself: what counts for nothing, what is refused, and how few lines it makes.
+// What a rank says of others and of itself: what counts for nothing, and what is refused.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include <numeric>
 
 #include "core/wire/limits.h"
 #include "tests/unit/protocol/meeting_hub.h"
@@ -14,10 +12,6 @@ using ::testing::HasSubstr;
 using testing::MeetingHub;
 using ::testing::SizeIs;
 
-[[nodiscard]] std::size_t bytes_of(const std::vector<std::string>& lines) {
-  return std::accumulate(lines.begin(), lines.end(), std::size_t{0},
-                         [](std::size_t sum, const std::string& line) { return sum + line.size(); });
-}
 [[nodiscard]] std::vector<RankId> all_but(std::uint32_t except, std::uint32_t count) {
   std::vector<RankId> ranks;
   for (std::uint32_t i = 0; i < count; ++i) {
@@ -34,20 +28,6 @@ TEST(MeetingWords, AWorldOfTheGoneIsOneLine) {
   ASSERT_THAT(hub.lines(), SizeIs(1));
   EXPECT_THAT(hub.lines()[0], HasSubstr("and 65519 more are gone from the world's collectives"));
   EXPECT_LT(hub.lines()[0].size(), 1000U);
-}
-
-TEST(MeetingWords, WhoIsRefusedAgainAndAgainMakesFewLines) {
-  MeetingHub hub;
-  (void)hub.says(0, MeetingHub::enter(0, 2));
-  const wire::Enter other = MeetingHub::enter(0, 6000, 1, 4000);
-  for (int i = 0; i < 100; ++i) {
-    EXPECT_THAT(hub.says(LinkId(5), other), HasSubstr("the ranks of this world are 2 at site0, site1"));
-  }
-  EXPECT_LE(hub.lines().size(), kMaxLinesAtOnce);
-  EXPECT_LE(bytes_of(hub.lines()), kMaxLinesAtOnce * (wire::kMaxReasonBytes + 100));
-  hub.pass(std::chrono::seconds(2));
-  (void)hub.says(LinkId(5), MeetingHub::enter(0, 3));
-  EXPECT_THAT(hub.lines().back(), HasSubstr("lines of the meeting were kept back"));
 }
 
 TEST(MeetingWords, TheOnlyHubBelievesNobodyAboutWhoIsHere) {

@@ -80,6 +80,14 @@ TEST_F(Peers, WhoIsDialledHasToProveItToo) {
   EXPECT_THAT(hangup(8, hello(0, "paris")), HasSubstr("does not prove that it is that site"));
 }
 
+TEST_F(Peers, NoKeyIsNoneThatFits) {
+  s.tells_keys = true;
+  static_cast<void>(s.hear(1, SiteHarness::roster({"paris", "tokyo", "lima", "oslo"})));
+  static_cast<void>(s.step(PeerConnected{SiteId{3}, LinkId{8}}));
+  EXPECT_TRUE(sent<wire::Hello>(s.hear(9, hello(3, "oslo"))).empty());
+  EXPECT_THAT(hangup(8, hello(3, "oslo")), HasSubstr("does not prove"));
+}
+
 TEST_F(Peers, ANewKeyIsShownToWhoMayKnowNoOther) {
   s.tells_keys = true;
   static_cast<void>(s.step(PeerConnected{SiteId{0}, LinkId{8}}));

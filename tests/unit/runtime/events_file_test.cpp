@@ -11,6 +11,8 @@
 #include <fstream>
 #include <iterator>
 
+#include "core/protocol/words.h"
+
 namespace collab {
 namespace {
 

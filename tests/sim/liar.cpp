@@ -1,0 +1,53 @@
+#include "tests/sim/liar.h"
+
+#include <utility>
+#include <variant>
+
+#include "core/wire/encoding.h"
+
+namespace collab::sim {
+namespace {
+
+constexpr double kLies = 0.3;
+constexpr double kSaysAgain = 0.1;
+constexpr std::size_t kRemembered = 32;
+
+Digest draw_digest(Prng& prng) { return {prng.next(), prng.next()}; }
+
+// False: about this it says the truth.
+bool twist(Prng& prng, wire::Message& message) {
+  if (auto* ready = std::get_if<wire::Ready>(&message)) {
+    ready->state = draw_digest(prng);
+  } else if (auto* adopted = std::get_if<wire::Adopted>(&message)) {
+    adopted->digest = draw_digest(prng);
+  } else if (auto* done = std::get_if<wire::Done>(&message); done != nullptr && !done->slices.empty()) {
+    done->slices[prng.below(done->slices.size())] = draw_digest(prng);
+  } else if (auto* beat = std::get_if<wire::Heartbeat>(&message)) {
+    beat->progress = prng.next();
+  } else if (auto* moved = std::get_if<wire::AnchorMoved>(&message)) {
+    moved->round.value += 1 + prng.below(3);
+  } else {
+    return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+std::vector<TransportMessage> Liar::tell(LinkId link, TransportMessage message) {
+  std::vector<TransportMessage> all;
+  if (message.lane == Lane::kControl) {
+    std::deque<std::vector<std::byte>>& said = said_[link];
+    if (!said.empty() && prng_.chance(kSaysAgain)) {
+      all.push_back({.lane = Lane::kControl, .head = said[prng_.below(said.size())], .payload = nullptr});
+    }
+    said.push_back(message.head);
+    if (said.size() > kRemembered) said.pop_front();
+    Result<wire::Message> decoded = wire::decode(message.head);
+    if (decoded.ok() && prng_.chance(kLies) && twist(prng_, *decoded)) message.head = wire::encode(*decoded);
+  }
+  all.push_back(std::move(message));
+  return all;
+}
+
+}  // namespace collab::sim
