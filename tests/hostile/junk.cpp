@@ -4,6 +4,7 @@
 #include <cstring>
 #include <memory>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -18,6 +19,7 @@ namespace {
 
 constexpr std::size_t kChecksumAt = 8;
 constexpr std::size_t kChecksummed = 16;  // from here to the end
+constexpr std::size_t kBodyBytesAt = 20;
 constexpr std::size_t kMessagesOfLink = 20;
 constexpr int kAnswerMs = 2;
 
@@ -104,6 +106,7 @@ constexpr std::array<std::string_view, 8> kNames{
 
 std::vector<std::byte> with_name(wire::Message message, std::string_view stand_in, std::string_view name) {
   std::vector<std::byte> frame = wire::encode(message);
+  if (stand_in.empty()) return frame;
   const auto* wanted = reinterpret_cast<const std::byte*>(stand_in.data());
   for (auto at = frame.begin();;) {
     at = std::search(at, frame.end(), wanted, wanted + stand_in.size());
@@ -113,6 +116,20 @@ std::vector<std::byte> with_name(wire::Message message, std::string_view stand_i
   }
   seal(frame);
   return frame;
+}
+
+// A name of the greatest length made longer by so many bytes, with all lengths to match.
+void lengthen(std::vector<std::byte>& frame, std::size_t by) {
+  const std::vector<std::byte> name(wire::kMaxNameBytes, std::byte{'m'});
+  const auto at = std::ranges::search(frame, name).begin();
+  if (at == frame.end()) return;
+  const auto put = [&](std::size_t where, std::uint64_t value, std::size_t bytes) {
+    for (std::size_t i = 0; i < bytes; ++i) frame[where + i] = static_cast<std::byte>(value >> (8 * i));
+  };
+  put(static_cast<std::size_t>(at - frame.begin()) - 2, wire::kMaxNameBytes + by, 2);
+  frame.insert(at, by, std::byte{'m'});
+  put(kBodyBytesAt, frame.size() - wire::kFrameHeaderBytes, 4);
+  seal(frame);
 }
 
 std::vector<std::byte> draw_named(Context& context) {
@@ -153,7 +170,9 @@ void attack_names(Context& context) {
       wait_ms(1);
       continue;
     }
-    context.peer->send_frame(*link, draw_named(context), nullptr, Lane::kControl);
+    std::vector<std::byte> frame = draw_named(context);
+    if (context.prng.chance(0.2)) lengthen(frame, 1 + context.prng.below(1000));
+    context.peer->send_frame(*link, std::move(frame), nullptr, Lane::kControl);
     if (const auto answer = context.peer->next(*link, std::chrono::milliseconds(kAnswerMs))) {
       context.counts.answered(std::string(wire::name_of(*answer)));
       // Who is let in says a sentence of the same kind.

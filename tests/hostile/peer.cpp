@@ -19,7 +19,10 @@ constexpr std::size_t kMostWords = 120;
 
 std::uint64_t& Counts::entry(std::map<std::string, std::uint64_t>& in, const std::string& words) {
   std::string key;
+  bool quoted = false;
   for (const char c : words) {
+    if (c == '"') quoted = !quoted;
+    if (quoted && c != '"') continue;
     const bool number = std::isdigit(static_cast<unsigned char>(c)) != 0;
     if (!number) {
       key += c;
@@ -61,6 +64,14 @@ bool Peer::is_open(LinkId link) {
   const std::lock_guard lock(mutex_);
   const auto line = lines_.find(link);
   return line != lines_.end() && !line->second.closed;
+}
+
+void Peer::close(LinkId link) {
+  {
+    const std::lock_guard lock(mutex_);
+    lines_[link].ours = true;
+  }
+  transport_->close(link);
 }
 
 bool Peer::send(LinkId link, const wire::Message& message, BufferPtr payload) {
@@ -128,7 +139,7 @@ void Peer::on_closed(LinkId link, Status why) {
   const std::lock_guard lock(mutex_);
   Line& line = lines_[link];
   line.closed = true;
-  if (line.connected) counts_.ended(why.ok() ? "ended well" : why.message());
+  if (line.connected && !line.ours) counts_.ended(why.ok() ? "ended well" : why.message());
   changed_.notify_all();
 }
 

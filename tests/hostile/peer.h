@@ -47,7 +47,7 @@ class Peer final : public TransportHandler {
   // No value: nobody answered.
   [[nodiscard]] std::optional<LinkId> dial(const std::string& address);
   [[nodiscard]] bool is_open(LinkId link);
-  void close(LinkId link) { transport_->close(link); }
+  void close(LinkId link);
 
   // Waits while more is on its way than the window holds, at most so long; false: it was not sent.
   bool send(LinkId link, const wire::Message& message, BufferPtr payload = nullptr);
@@ -77,6 +77,7 @@ class Peer final : public TransportHandler {
   struct Line {
     bool connected = false;
     bool closed = false;
+    bool ours = false;      // closed by us
     std::size_t waits = 0;  // bytes that have not left
     std::deque<wire::Message> came;
   };
