@@ -16,6 +16,7 @@
 
 #include "core/base/log.h"
 #include "core/base/random.h"
+#include "core/base/text.h"
 #include "tests/hostile/attack.h"
 
 namespace {
@@ -65,7 +66,8 @@ std::string environment(const char* name) {
 }
 
 void tell(const char* what, const std::map<std::string, std::uint64_t>& lines) {
-  for (const auto& [words, count] : lines) std::cout << "  " << what << " " << count << " times: " << words << "\n";
+  for (const auto& [words, count] : lines)
+    std::cout << "  " << what << " " << count << " times: " << escaped(words) << "\n";
 }
 
 // False: it could not begin.

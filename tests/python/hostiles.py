@@ -10,6 +10,7 @@ import contextlib
 import itertools
 import json
 import os
+import resource
 import statistics
 import subprocess
 import tempfile
@@ -30,6 +31,7 @@ LOG_RATE = 1000  # bytes a second of a process, beyond what it tells without an 
 LOG_ONCE = 4000  # bytes: what may be told once
 SLOWER = 2.0  # median round
 NOISE = 0.15  # seconds of a round: two cores do all of this
+OPEN_FILES = 1024
 GRACE = 5.0
 LATE = 1.0  # after the grace it takes a round as well
 
@@ -80,8 +82,8 @@ class Span:
     longest: float = 0  # seconds without a round, to the span's end
     median: float = 0  # of a round
 
-    def told_a_second(self, name: str) -> float:
-        return self.told[name] / self.seconds
+    def told_a_round(self, name: str) -> float:
+        return self.told[name] / self.rounds
 
 
 def rounds_in(events: Path) -> list[float]:
@@ -105,6 +107,8 @@ class Siege:
         self.environment = environment
         self.faults: list[str] = []
         self.quiet = Span()
+        for each in watched:  # what a shell allows
+            resource.prlimit(each.pid, resource.RLIMIT_NOFILE, (OPEN_FILES, OPEN_FILES))
 
     def watch(self, over: Callable[[], bool]) -> Span:
         for each in self.watched:
@@ -138,7 +142,7 @@ class Siege:
         command = ["nice", "-n", "19", binary(), "--target", self.target, "--attack", attack, "--seed", str(seed)]
         command += ["--seconds", str(max(1, round(seconds)))]
         kept = {name: value for name, value in os.environ.items() if not name.startswith("COLLAB_")}
-        with tempfile.TemporaryFile("w+") as output:
+        with tempfile.TemporaryFile("w+", errors="replace") as output:
             attacker = subprocess.Popen(
                 command, env={**kept, **self.environment}, stdout=output, stderr=subprocess.STDOUT
             )
@@ -172,7 +176,8 @@ class Siege:
         )
 
     def _beyond(self, span: Span, name: str) -> float:
-        return span.told_a_second(name) - self.quiet.told_a_second(name)
+        """Bytes a second that are not of rounds."""
+        return (span.told[name] - span.rounds * self.quiet.told_a_round(name)) / span.seconds
 
     def _judge(self, attack: str, span: Span, waited: float, status: int | None) -> None:
         def hold(kept: bool, fault: str) -> None:

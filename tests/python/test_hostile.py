@@ -110,9 +110,10 @@ def swarm_of_two(folder: Path, key: dict[str, str]) -> Iterator[tuple[Siege, dic
         helper = Tool(folder, "helper", "helper", "--coordinator", address, "--site", "helper", **key)
         stack.callback(helper.kill)
         sites, watched = {}, [coordinator.watched(), helper.watched()]
-        for site in ("paris", "rome"):
+        for number, site in enumerate(("paris", "rome")):
             events = folder / f"{site}.jsonl"
             environment = {**ENVIRONMENT, **key, "COLLAB_SITE": site, "COLLAB_COORDINATOR": address}
+            environment["TEST_DATA"] = str(number)
             sites[site] = stack.enter_context(
                 Ranks("torchrun.py", [str(folder)], [{**environment, "COLLAB_EVENTS": str(events)}])
             )
