@@ -33,6 +33,7 @@ SLOWER = 2.0  # median round
 NOISE = 0.15  # seconds of a round: two cores do all of this
 OPEN_FILES = 1024
 GRACE = 5.0
+ROUNDS_OF_MEDIAN = 5
 LATE = 1.0  # after the grace it takes a round as well
 
 
@@ -78,12 +79,25 @@ class Span:
     seconds: float = 0
     peaks: dict[str, int] = field(default_factory=dict)  # bytes, by process
     told: dict[str, int] = field(default_factory=dict)
-    rounds: int = 0
-    longest: float = 0  # seconds without a round, to the span's end
-    median: float = 0  # of a round
+    times: list[float] = field(default_factory=list)  # its begin, its rounds, its end
+
+    @property
+    def rounds(self) -> int:
+        return len(self.times) - 2
+
+    @property
+    def longest(self) -> float:
+        """Seconds without a round."""
+        return max(gaps_of(self.times))
 
     def told_a_round(self, name: str) -> float:
         return self.told[name] / self.rounds
+
+
+@dataclass
+class After:
+    waited: float  # seconds from an attack's end to the next round, or as long as that was waited for
+    median: float  # seconds of a round, from the attack's begin on
 
 
 def rounds_in(events: Path) -> list[float]:
@@ -97,6 +111,10 @@ def rounds_in(events: Path) -> list[float]:
     return times
 
 
+def gaps_of(times: Sequence[float]) -> list[float]:
+    return [b - a for a, b in itertools.pairwise(times)]
+
+
 class Siege:
     """Watches processes; `events` are those of a site that takes part in all rounds."""
 
@@ -107,6 +125,7 @@ class Siege:
         self.environment = environment
         self.faults: list[str] = []
         self.quiet = Span()
+        self.usual = 0.0  # seconds of a round, without an attack
         for each in watched:  # what a shell allows
             resource.prlimit(each.pid, resource.RLIMIT_NOFILE, (OPEN_FILES, OPEN_FILES))
 
@@ -118,24 +137,20 @@ class Siege:
         while not over():
             time.sleep(0.05)
         ended = time.time()
-        times = [began, *(t for t in rounds_in(self.events) if began <= t <= ended), ended]
-        gaps = [b - a for a, b in itertools.pairwise(times)]
-        whole = gaps[1:-1] or [ended - began]
         return Span(
             seconds=ended - began,
             peaks={each.name: each.memory("VmHWM") for each in self.watched},
             told={each.name: each.told() - told[each.name] for each in self.watched},
-            rounds=len(times) - 2,
-            longest=max(gaps),
-            median=statistics.median(whole),
+            times=[began, *(t for t in rounds_in(self.events) if began <= t <= ended), ended],
         )
 
     def watch_quiet(self, seconds: float) -> None:
         until = time.monotonic() + seconds
         self.quiet = self.watch(lambda: time.monotonic() >= until)
         assert self.quiet.rounds > 3, "no rounds to compare with"
+        self.usual = statistics.median(gaps_of(self.quiet.times[1:-1]))
         peaks = ", ".join(f"{name} {peak // MIB} MiB" for name, peak in self.quiet.peaks.items())
-        print(f"\nwithout an attack: a round in {self.quiet.median:.2f} s; {peaks}")
+        print(f"\nwithout an attack: a round in {self.usual:.2f} s; {peaks}")
 
     def endure(self, attack: str, seconds: float, seed: int) -> None:
         """Runs the attack, then waits until a round follows; notes each bound that was broken."""
@@ -154,32 +169,36 @@ class Siege:
                 attacker.wait()
             output.seek(0)
             said = output.read().strip()
-        waited = self._wait_for_a_round()
-        self._judge(attack, span, waited, attacker.returncode)
-        print(f"{said}\n  {self._figures(span, waited)}", flush=True)
+        after = self._rounds_after(span)
+        self._judge(attack, span, after, attacker.returncode)
+        print(f"{said}\n  {self._figures(span, after)}", flush=True)
 
-    def _wait_for_a_round(self) -> float:
-        """Seconds from the attack's end to the next round."""
-        began = time.time()
-        while time.time() - began < GRACE + LATE:
-            if any(t > began for t in rounds_in(self.events)):
+    def _rounds_after(self, span: Span) -> After:
+        """Waits for a round, and then for as many as make a median: one that waited out the grace is allowed."""
+        ended = span.times[-1]
+        while True:
+            after = [t for t in rounds_in(self.events) if t > ended]
+            waited = time.time() - ended
+            enough = span.rounds + len(after) > ROUNDS_OF_MEDIAN
+            if (after and enough) or waited > (GRACE + LATE if not after else 2 * GRACE):
                 break
             time.sleep(0.05)
-        return time.time() - began
+        gaps = gaps_of([*span.times[:-1], *after])
+        return After(after[0] - ended if after else waited, statistics.median(gaps or [span.seconds + waited]))
 
-    def _figures(self, span: Span, waited: float) -> str:
+    def _figures(self, span: Span, after: After) -> str:
         more = {name: span.peaks[name] - self.quiet.peaks[name] for name in span.peaks}
         figures = [f"{name} {bytes_ // MIB:+} MiB {self._beyond(span, name):+.0f} B/s" for name, bytes_ in more.items()]
         return (
-            f"{span.rounds} rounds in {span.seconds:.1f} s, median {span.median:.2f} s, longest {span.longest:.1f} s, "
-            f"the next after {waited:.1f} s; " + ", ".join(figures)
+            f"{span.rounds} rounds in {span.seconds:.1f} s, longest {span.longest:.1f} s, "
+            f"the next after {after.waited:.1f} s, median {after.median:.2f} s; " + ", ".join(figures)
         )
 
     def _beyond(self, span: Span, name: str) -> float:
         """Bytes a second that are not of rounds."""
         return (span.told[name] - span.rounds * self.quiet.told_a_round(name)) / span.seconds
 
-    def _judge(self, attack: str, span: Span, waited: float, status: int | None) -> None:
+    def _judge(self, attack: str, span: Span, after: After, status: int | None) -> None:
         def hold(kept: bool, fault: str) -> None:
             if not kept:
                 self.faults.append(f"{attack}: {fault}")
@@ -193,10 +212,10 @@ class Siege:
             hold(more <= bound, f"{name} took {more // MIB} MiB more, {bound // MIB} at most")
             told = self._beyond(span, name) - LOG_ONCE / span.seconds
             hold(told <= LOG_RATE, f"{name} told {told:.0f} B/s more, {LOG_RATE} at most")
-        stopped = max(span.longest, waited)
+        stopped = max(gaps_of([*span.times[:-1], span.times[-1] + after.waited]))
         hold(stopped <= GRACE + LATE, f"no round for {stopped:.1f} s, {GRACE:.0f} at most")
-        slowest = SLOWER * self.quiet.median + NOISE
-        hold(span.median <= slowest, f"a round took {span.median:.2f} s, {slowest:.2f} at most")
+        slowest = SLOWER * self.usual + NOISE
+        hold(after.median <= slowest, f"a round took {after.median:.2f} s, {slowest:.2f} at most")
 
     def verdict(self) -> None:
         assert not self.faults, "bounds that were not held:\n" + "\n".join(self.faults)
