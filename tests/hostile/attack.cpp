@@ -26,6 +26,7 @@ constexpr std::array kAttacks{
     Attack{"early-chunks", "sends sites large chunks of future rounds, its own and in other names",
            &attack_early_chunks},
     Attack{"terms", "claims absurd terms, and voters' memories", &attack_terms},
+    Attack{"records", "claims to have trained later rounds and later models, without a proof", &attack_records},
     Attack{"impersonate", "joins in members' names from their addresses, and greets sites in others' names",
            &attack_impersonate},
     Attack{"names", "names that a terminal obeys, that are too long, and empty ones", &attack_names},

@@ -102,6 +102,7 @@ void attack_join_and_stall(Context& context);
 void attack_impersonate(Context& context);
 void attack_churn(Context& context);
 void attack_terms(Context& context);
+void attack_records(Context& context);
 // sites.cpp
 void attack_early_chunks(Context& context);
 void attack_fetch(Context& context);

@@ -1,5 +1,6 @@
 // Attacks by who joins: members that do nothing, members that are somebody else, terms out of the air.
 #include <algorithm>
+#include <string>
 #include <vector>
 
 #include "core/wire/limits.h"
@@ -57,7 +58,37 @@ void command_sites(Context& context) {
   }
 }
 
+// What a record may say of the past, without a proof: rounds that were never trained, another model, another swarm.
+wire::Record draw_record(Context& context) {
+  Prng& prng = context.prng;
+  wire::Record record;
+  record.acceptor = AcceptorId(1 + prng.below(UINT64_MAX - 1));
+  record.anchor.run = prng.chance(0.5) ? context.swarm.run : RunId(prng.next());
+  record.anchor.round = RoundId(context.swarm.round.value + prng.below(1'000'000));
+  record.voters = {{SiteId(0), context.draw_name(), record.acceptor, false}};
+  return record;
+}
+
 }  // namespace
+
+void attack_records(Context& context) {
+  while (!context.over()) {
+    const std::optional<LinkId> link = context.peer->dial(context.target);
+    if (!link) {
+      wait_ms(10);
+      continue;
+    }
+    wire::Join join = proper_join(context.swarm, context.draw_name(), "", context.prng.chance(0.5), context.prng);
+    join.report.record = draw_record(context);
+    join.report.member = true;
+    join.offer = join.report.record.anchor;
+    if (!join.helper) join.generation += static_cast<std::uint32_t>(1 + context.prng.below(3));
+    context.peer->send(*link, join);
+    const std::optional<wire::Message> answer = context.peer->next(*link, kAdoptLimit / 10);
+    if (answer) context.counts.answered(std::string(wire::name_of(*answer)));
+    context.peer->close(*link);
+  }
+}
 
 void attack_join_and_stall(Context& context) {
   learn_model(*context.peer, context.swarm, context.prng);

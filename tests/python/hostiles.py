@@ -10,6 +10,7 @@ import contextlib
 import itertools
 import json
 import os
+import re
 import resource
 import statistics
 import subprocess
@@ -35,6 +36,8 @@ OPEN_FILES = 1024
 GRACE = 5.0
 ROUNDS_OF_MEDIAN = 5
 LATE = 1.0  # after the grace it takes a round as well
+# Controls but the tab, line separators, marks of direction and of no width.
+OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
 
 
 def binary() -> str:
@@ -50,7 +53,7 @@ class Watched:
     name: str
     pid: int
     files: Sequence[Path] = ()
-    said: Callable[[], int] = lambda: 0  # bytes of output that are in no such file
+    output: Callable[[], str] = lambda: ""  # what is in no such file
 
     def alive(self) -> bool:
         with contextlib.suppress(OSError):
@@ -69,7 +72,12 @@ class Watched:
             Path(f"/proc/{self.pid}/clear_refs").write_text("5")
 
     def told(self) -> int:
-        return self.said() + sum(path.stat().st_size for path in self.files if path.exists())
+        return len(self.output().encode()) + sum(path.stat().st_size for path in self.files if path.exists())
+
+    def obeyed(self) -> list[str]:
+        """Lines that hold what a terminal obeys instead of showing."""
+        texts = [self.output(), *(path.read_text() for path in self.files if path.exists())]
+        return [line for text in texts for line in text.split("\n") if OBEYED.search(line)]
 
 
 @dataclass
@@ -217,5 +225,27 @@ class Siege:
         slowest = SLOWER * self.usual + NOISE
         hold(after.median <= slowest, f"a round took {after.median:.2f} s, {slowest:.2f} at most")
 
+    def stop(self, flag: Path) -> None:
+        """Ends the training of all sites after one and the same round; at once where there are none any more."""
+        at = len(rounds_in(self.events)) + 3
+        last = self._last_round() + 3
+        written = flag.with_suffix(".new")
+        written.write_text(str(last))
+        written.rename(flag)
+        deadline = time.monotonic() + 2 * GRACE
+        while len(rounds_in(self.events)) < at and time.monotonic() < deadline:
+            time.sleep(0.05)
+        if self._last_round() < last:
+            self.faults.append(f"no round {last} at the end")
+            flag.write_text("0")
+
+    def _last_round(self) -> int:
+        events = [json.loads(line) for line in self.events.read_text().splitlines()]
+        return max(event["round"] for event in events if event["event"] == "round")
+
     def verdict(self) -> None:
+        for each in self.watched:
+            lines = each.obeyed()
+            if lines:
+                self.faults.append(f"{each.name} told {len(lines)} lines that a terminal obeys: {lines[0][:300]!r}")
         assert not self.faults, "bounds that were not held:\n" + "\n".join(self.faults)

@@ -6,6 +6,7 @@ COLLAB_HOSTILE_SECONDS is how long the attacks of this file take in all; a fresh
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import random
@@ -118,8 +119,7 @@ def swarm_of_two(folder: Path, key: dict[str, str]) -> Iterator[tuple[Siege, dic
                 Ranks("torchrun.py", [str(folder)], [{**environment, "COLLAB_EVENTS": str(events)}])
             )
             pid = sites[site].processes[0].pid
-            said = sites[site].outputs[0]
-            watched.append(Watched(site, pid, [events], lambda said=said: os.fstat(said.fileno()).st_size))
+            watched.append(Watched(site, pid, [events], functools.partial(sites[site].output, 0)))
         sites["paris"].wait_for_line(0, "round 5")
         yield Siege(address, watched, folder / "paris.jsonl", key), sites
 
@@ -128,7 +128,7 @@ def test_a_swarm_endures_a_hostile_peer(tmp_path: Path, key: dict[str, str]) -> 
     binary()
     with swarm_of_two(tmp_path, key) as (siege, sites):
         endure_all(siege)
-        (tmp_path / "stop").touch()
+        siege.stop(tmp_path / "stop")
         digests = set()
         for site in sites.values():
             ended = site.join()[0]
@@ -143,15 +143,15 @@ def watched_nodes(nodes: Nodes) -> list[Watched]:
     found = []
     for node in nodes.all:
         events = nodes.folder / f"{node.name}.jsonl"
-        found.append(Watched(f"{node.name}'s agent", node.process.pid, [events], lambda node=node: size_of(node)))
+        found.append(Watched(f"{node.name}'s agent", node.process.pid, [events], functools.partial(output_of, node)))
         for number, pid in enumerate(node.pids()):
             assert int(pid) in descendants(node.process.pid)
             found.append(Watched(f"{node.name}'s worker {number}", int(pid)))
     return found
 
 
-def size_of(node: Node) -> int:
-    return len(node.output.encode())
+def output_of(node: Node) -> str:
+    return node.output
 
 
 def test_torchruns_endure_a_hostile_peer(nodes: Nodes) -> None:
@@ -163,7 +163,7 @@ def test_torchruns_endure_a_hostile_peer(nodes: Nodes) -> None:
     events = nodes.folder / "paris.jsonl"
     siege = Siege(coordinator_in(events), watched_nodes(nodes), events, {})
     endure_all(siege)
-    nodes.stop_training()
+    siege.stop(nodes.folder / "stop")
     for node in (paris, rome):
         node.join()
     siege.verdict()
