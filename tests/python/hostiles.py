@@ -242,7 +242,7 @@ class Siege:
 
     def _last_round(self) -> int:
         events = [json.loads(line) for line in self.events.read_text().splitlines()]
-        return max(event["round"] for event in events if event["event"] == "round")
+        return max(int(event["round"]) for event in events if event["event"] == "round")
 
     def verdict(self) -> None:
         for each in self.watched:

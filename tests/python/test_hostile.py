@@ -88,7 +88,7 @@ class Tool:
         self.process.wait()
 
 
-def coordinator_in(events: Path, seconds: float = 30) -> str:
+def coordinator_in(events: Path, seconds: float = 90) -> str:
     """Its address, once it has told it."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
