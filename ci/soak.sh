@@ -3,16 +3,26 @@
 # With `sites`: real processes under torchrun that come and go for so many seconds (default 600).
 # With `explore`: the agreement's machines through every order of few delays and crashes, up to so many states from each
 # of the four starts (default a million).
+# With `hostile`: one peer that attacks real swarms as fast as it can, for so many seconds in all (default an hour).
 #
 #   ci/soak.sh [SEEDS] [FIRST]
 #   ci/soak.sh explore [STATES]
 #   ci/soak.sh sites [SECONDS]
+#   ci/soak.sh hostile [SECONDS]
 . "$(dirname "$0")/common.sh"
 if [ "${1-}" = sites ]; then
   ci/setup.sh
   use_venv
   export COLLAB_SOAK_SECONDS="${2:-600}"
   exec python -m pytest -s tests/python/test_elastic.py -k come_and_go
+fi
+if [ "${1-}" = hostile ]; then
+  ci/setup.sh
+  use_venv
+  cmake --preset release
+  cmake --build build/release --target collab_hostile
+  export COLLAB_HOSTILE_SECONDS="${2:-3600}"
+  exec python -m pytest -s tests/python/test_hostile.py
 fi
 if [ "${1-}" = explore ]; then
   cmake --preset debug -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCOLLAB_WITH_UCX=OFF -B build/soak

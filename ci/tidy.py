@@ -87,6 +87,8 @@ MAY_POLL = {
     "tests/python/scripts/worldwide.py",
     "tests/python/test_elastic.py",
     "tests/python/test_examples.py",
+    "tests/python/hostiles.py",
+    "tests/python/test_hostile.py",
     "tests/python/labs.py",
     "tests/python/torchruns.py",
     "tests/transport/conformance.cpp",

@@ -6,7 +6,8 @@ It prints `started pid … rank … of … start …`, then `step N round R` now
 at the first step at which FOLDER/stop is there, and the round has been that this names, if it names one. With
 FOLDER/crash-SITE there it takes that file away and crashes. While FOLDER/hold is there it does nothing after
 init_process_group; with FOLDER/groups it makes groups inside its site and ends. TEST_WIDTH=N adds a layer of N x N
-parameters; TEST_MODEL=gpt2 trains the example's smallest GPT-2 instead.
+parameters; TEST_DATA=N is the first rank's data, so that sites that are worlds of their own have different ones;
+TEST_MODEL=gpt2 trains the example's smallest GPT-2 instead.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from torch_collab import native, state
 
 FOLDER = Path(sys.argv[1])
 SITE = os.environ["COLLAB_SITE"]
+DATA = int(os.environ.get("TEST_DATA", "0"))
 
 
 def say(what: str) -> None:
@@ -67,7 +69,7 @@ def toy() -> tuple[nn.Module, Callable[[nn.Module, int], torch.Tensor]]:
         model = nn.Sequential(nn.Linear(6, width), nn.Linear(width, width), nn.Linear(width, 6), model)
 
     def loss(ddp: nn.Module, step: int) -> torch.Tensor:
-        x, y = batch(step, RANK)
+        x, y = batch(step, RANK + DATA)
         return cross_entropy(ddp(x), y)
 
     return model, loss

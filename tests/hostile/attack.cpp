@@ -1,0 +1,107 @@
+#include "tests/hostile/attack.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+namespace collab::hostile {
+namespace {
+
+constexpr int kWelcomeMs = 2000;
+constexpr Duration kJoinLimit = std::chrono::seconds(3);
+constexpr Duration kBeat = std::chrono::milliseconds(100);
+
+constexpr std::array kAttacks{
+    Attack{"status", "asks for the status and who leads as fast as it can, and reads no answer", &attack_status},
+    Attack{"silent", "opens thousands of links that greet and say nothing", &attack_silent},
+    Attack{"mute", "opens thousands of connections that never greet", &attack_mute},
+    Attack{"join-and-stall", "joins as a site or a helper, never adopts, and comes back at once when expelled",
+           &attack_join_and_stall},
+    Attack{"bring", "enters worlds of its own and brings parts of up to 64 MiB to calls that never end", &attack_bring},
+    Attack{"junk", "random bytes, and valid messages of every type mutated, on links that joined and that did not",
+           &attack_junk},
+    Attack{"fetch", "asks sites for the anchor's parts and the optimizer's state, and reads no answer", &attack_fetch},
+    Attack{"heads", "announces many messages of 8 MiB on many links and finishes none", &attack_heads},
+    Attack{"enter-gone", "enters worlds with lists of maximal length, all ranks gone", &attack_enter_gone},
+    Attack{"early-chunks", "sends sites large chunks of future rounds, its own and in other names",
+           &attack_early_chunks},
+    Attack{"terms", "claims absurd terms, and voters' memories", &attack_terms},
+    Attack{"records", "claims to have trained later rounds and later models, without a proof", &attack_records},
+    Attack{"impersonate", "joins in members' names from their addresses, and greets sites in others' names",
+           &attack_impersonate},
+    Attack{"names", "names that a terminal obeys, that are too long, and empty ones", &attack_names},
+    Attack{"churn", "joins and leaves under random names as fast as it can", &attack_churn},
+};
+
+}  // namespace
+
+std::span<const Attack> attacks() { return kAttacks; }
+
+std::unique_ptr<RawConnection> Context::raw(const std::string& to, Greeting greeting) {
+  auto made = std::make_unique<RawConnection>(to, keys != nullptr ? keys->current() : nullptr, greeting, prng);
+  ++(made->open() ? counts.opened : counts.failed);
+  return made;
+}
+
+std::unique_ptr<RawConnection> Context::raw_link(const std::string& to) {
+  auto made = raw(to, Greeting::kHello);
+  if (made->wait_for_welcome(kWelcomeMs)) return made;
+  counts.ended(made->open() ? "no welcome" : made->end());
+  return nullptr;
+}
+
+void Context::queue(RawConnection& connection, std::span<const std::byte> head, Lane lane) {
+  connection.queue_message(lane, head);
+  ++counts.messages;
+  counts.bytes += head.size();
+}
+
+std::string Context::draw_name() {
+  std::string name = "mallory-";
+  for (int i = 0; i < 8; ++i) name += static_cast<char>('a' + prng.below(26));
+  return name;
+}
+
+BufferPtr Context::payload(std::size_t bytes) {
+  BufferPtr made = pool_->take(bytes);
+  std::ranges::fill(made->bytes(), static_cast<std::byte>(prng.next()));
+  return made;
+}
+
+bool Member::join(const std::string& name, bool helper) {
+  return join(proper_join(context_.swarm, name, context_.address, helper, context_.prng));
+}
+
+bool Member::join(const wire::Join& join) {
+  leave();
+  const std::optional<LinkId> link = context_.peer->dial(context_.target);
+  if (!link) return false;
+  context_.peer->send(*link, join);
+  const std::optional<wire::Welcome> welcome = context_.peer->wait_for<wire::Welcome>(*link, kJoinLimit);
+  if (!welcome) {
+    context_.peer->close(*link);
+    return false;
+  }
+  context_.counts.answered("Welcome");
+  link_ = *link;
+  site_ = welcome->site;
+  term_ = welcome->term;
+  name_ = join.site;
+  return true;
+}
+
+bool Member::beat() {
+  if (link_.value == 0 || !context_.peer->is_open(link_)) return false;
+  if (context_.now() < beat_at_) return true;
+  beat_at_ = context_.now() + kBeat;
+  return context_.peer->send(link_, wire::Heartbeat{++beats_, false});
+}
+
+void Member::leave() {
+  if (link_.value == 0) return;
+  context_.peer->send(link_, wire::Leave{"for fun", 0});
+  context_.peer->close(link_);
+  link_ = {};
+}
+
+}  // namespace collab::hostile

@@ -1,0 +1,113 @@
+// What an attack is: a function that does harm as fast as it can until its time is over.
+//
+// Threads: one attack at a time, on the caller's. Ownership: the context owns the attacker's transport.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "collab/clock.h"
+#include "core/base/prng.h"
+#include "tests/hostile/peer.h"
+#include "tests/hostile/raw_connection.h"
+#include "tests/hostile/swarm.h"
+#include "transport/tcp/tcp_keys.h"
+
+namespace collab::hostile {
+
+class Context {
+ public:
+  Context(std::string target_address, TcpOptions tcp_options, std::shared_ptr<tcp::TlsKeys> tls_keys,
+          std::uint64_t seed, Duration length)
+      : target(std::move(target_address)),
+        options(std::move(tcp_options)),
+        keys(std::move(tls_keys)),
+        prng(seed),
+        until_(clock_.now() + length) {}
+
+  [[nodiscard]] bool over() const { return clock_.now() >= until_; }
+  [[nodiscard]] TimePoint now() const { return clock_.now(); }
+  [[nodiscard]] std::unique_ptr<RawConnection> raw(const std::string& address, Greeting greeting);
+  // A link of the raw kind that the target has welcomed; null: it has not.
+  [[nodiscard]] std::unique_ptr<RawConnection> raw_link(const std::string& address);
+  void note_end(const RawConnection& connection) { counts.ended(connection.end()); }
+  // Counts and queues it; the caller flushes.
+  void queue(RawConnection& connection, std::span<const std::byte> head, Lane lane = Lane::kControl);
+  [[nodiscard]] std::string draw_name();
+  // Bytes that are the same each time, as they cost time to draw.
+  [[nodiscard]] BufferPtr payload(std::size_t bytes);
+
+  const std::string target;
+  const TcpOptions options;
+  const std::shared_ptr<tcp::TlsKeys> keys;
+  Prng prng;
+  Counts counts;
+  Swarm swarm;                 // as it was when the attack began
+  std::unique_ptr<Peer> peer;  // after counts, which it borrows
+  std::string address;         // where the peer can be dialled
+
+ private:
+  const SteadyClock clock_;
+  const TimePoint until_;
+  std::shared_ptr<BufferPool> pool_ = make_buffer_pool();
+};
+
+struct Attack {
+  std::string_view name;
+  std::string_view what;
+  void (*run)(Context&);
+};
+
+[[nodiscard]] std::span<const Attack> attacks();
+
+// A membership in the attacker's hands: joins, and keeps the link alive.
+class Member {
+ public:
+  explicit Member(Context& context) : context_(context) {}
+  // False: not let in within some seconds. Leaves where it is in already.
+  bool join(const std::string& name, bool helper);
+  bool join(const wire::Join& join);
+  // Sends a heartbeat when one is due; false: the coordinator has closed the link.
+  bool beat();
+  void leave();
+  [[nodiscard]] LinkId link() const { return link_; }
+  [[nodiscard]] SiteId site() const { return site_; }
+  [[nodiscard]] TermId term() const { return term_; }
+  [[nodiscard]] const std::string& name() const { return name_; }
+
+ private:
+  Context& context_;
+  LinkId link_{};
+  SiteId site_{};
+  TermId term_{};
+  std::string name_;
+  TimePoint beat_at_{};
+  std::uint64_t beats_ = 0;
+};
+
+// links.cpp
+void attack_heads(Context& context);
+void attack_silent(Context& context);
+void attack_mute(Context& context);
+void attack_status(Context& context);
+// meeting.cpp
+void attack_enter_gone(Context& context);
+void attack_bring(Context& context);
+// members.cpp
+void attack_join_and_stall(Context& context);
+void attack_impersonate(Context& context);
+void attack_churn(Context& context);
+void attack_terms(Context& context);
+void attack_records(Context& context);
+// sites.cpp
+void attack_early_chunks(Context& context);
+void attack_fetch(Context& context);
+// junk.cpp
+void attack_names(Context& context);
+void attack_junk(Context& context);
+
+}  // namespace collab::hostile

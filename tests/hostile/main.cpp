@@ -1,0 +1,138 @@
+// collab_hostile: one peer that means ill, at full speed, from a seed.
+//
+//   collab_hostile --target HOST:PORT [--run NAME] [--attack NAME|all] [--seed S] [--seconds N]
+//   collab_hostile --list
+//
+// The target is a coordinator; who else is attacked is learnt from it. With COLLAB_TOKEN or COLLAB_TOKEN_FILE it is a
+// member that turned, else anyone at a swarm without a key. It says what it did; a failing run is repeated by its seed.
+#include <algorithm>
+#include <charconv>
+#include <cstdint>
+#include <cstdlib>
+#include <iostream>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "core/base/log.h"
+#include "core/base/random.h"
+#include "core/base/text.h"
+#include "tests/hostile/attack.h"
+
+namespace {
+
+using namespace collab;
+
+struct Arguments {
+  std::string target, run, attack = "all";
+  std::uint64_t seed = random_bits();
+  std::uint64_t seconds = 10;
+  bool list = false;
+};
+
+bool take_number(std::string_view text, std::uint64_t& value) {
+  const auto read = std::from_chars(text.data(), text.data() + text.size(), value);
+  return read.ec == std::errc() && read.ptr == text.data() + text.size();
+}
+
+std::optional<Arguments> read_arguments(int argc, char** argv) {
+  Arguments found;
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view name = argv[i];
+    if (name == "--list") {
+      found.list = true;
+      continue;
+    }
+    if (i + 1 == argc) return std::nullopt;
+    const std::string_view value = argv[++i];
+    if (name == "--target") {
+      found.target = value;
+    } else if (name == "--run") {
+      found.run = value;
+    } else if (name == "--attack") {
+      found.attack = value;
+    } else if (!(name == "--seed" && take_number(value, found.seed)) &&
+               !(name == "--seconds" && take_number(value, found.seconds))) {
+      return std::nullopt;
+    }
+  }
+  if (found.target.empty() && !found.list) return std::nullopt;
+  return found;
+}
+
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? std::string() : std::string(value);
+}
+
+void tell(const char* what, const std::map<std::string, std::uint64_t>& lines) {
+  for (const auto& [words, count] : lines)
+    std::cout << "  " << what << " " << count << " times: " << escaped(words) << "\n";
+}
+
+// False: it could not begin.
+bool run(const hostile::Attack& attack, const Arguments& arguments, std::uint64_t seconds) {
+  TcpOptions options;
+  options.connections = 1;
+  options.token = environment("COLLAB_TOKEN");
+  options.token_file = environment("COLLAB_TOKEN_FILE");
+  Result<std::shared_ptr<tcp::TlsKeys>> keys = tcp::TlsKeys::make(options);
+  if (!keys.ok()) {
+    std::cerr << "collab_hostile: " << keys.status().message() << "\n";
+    return false;
+  }
+  hostile::Context context(arguments.target, options, *keys, arguments.seed, std::chrono::seconds(seconds));
+  Result<std::unique_ptr<hostile::Peer>> peer = hostile::Peer::make(options, context.counts);
+  const Result<std::string> address = peer.ok() ? (*peer)->listen() : peer.status();
+  std::optional<hostile::Swarm> swarm;
+  if (address.ok()) swarm = hostile::ask_swarm(**peer, arguments.target);
+  if (!swarm) {
+    std::cerr << "collab_hostile: "
+              << (address.ok() ? "no status from " + arguments.target : address.status().message()) << "\n";
+    return false;
+  }
+  if (!arguments.run.empty()) swarm->name = arguments.run;
+  context.swarm = std::move(*swarm);
+  context.peer = std::move(*peer);
+  context.address = *address;
+  std::cout << "collab_hostile: " << attack.name << " for " << seconds << " s at " << arguments.target << " and "
+            << context.swarm.addresses().size() - 1 << " members of " << context.swarm.name << "; again with --attack "
+            << attack.name << " --seed " << arguments.seed << std::endl;
+  attack.run(context);
+  context.peer.reset();  // its links end before they are counted
+  const hostile::Counts& counts = context.counts;
+  std::cout << "  " << counts.messages << " messages (" << static_cast<double>(counts.bytes) / 1e6 << " MB) sent, "
+            << counts.opened << " links opened, " << counts.failed << " not let in\n";
+  tell("answered", counts.answers);
+  tell("closed", counts.endings);
+  std::cout << std::flush;
+  return true;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::optional<Arguments> arguments = read_arguments(argc, argv);
+  if (!arguments) {
+    std::cerr
+        << "collab_hostile --target HOST:PORT [--run NAME] [--attack NAME|all] [--seed S] [--seconds N] | --list\n";
+    return 2;
+  }
+  if (arguments->list) {
+    for (const hostile::Attack& attack : hostile::attacks()) std::cout << attack.name << ": " << attack.what << "\n";
+    return EXIT_SUCCESS;
+  }
+  set_log(LogLevel::kOff, "");
+  bool known = false;
+  bool begun = true;
+  const bool all = arguments->attack == "all";
+  const std::uint64_t share =
+      all ? std::max<std::uint64_t>(1, arguments->seconds / hostile::attacks().size()) : arguments->seconds;
+  for (const hostile::Attack& attack : hostile::attacks()) {
+    if (!all && attack.name != arguments->attack) continue;
+    known = true;
+    begun = run(attack, *arguments, share) && begun;
+  }
+  if (!known) std::cerr << "collab_hostile: there is no attack " << arguments->attack << "; --list names them\n";
+  return known && begun ? EXIT_SUCCESS : EXIT_FAILURE;
+}

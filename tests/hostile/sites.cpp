@@ -1,0 +1,113 @@
+// Attacks on sites, by one who stands in the roster: chunks that nobody asked for, anchors that nobody takes.
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include "core/base/digest.h"
+#include "core/wire/encoding.h"
+#include "core/wire/limits.h"
+#include "tests/hostile/attack.h"
+
+namespace collab::hostile {
+namespace {
+
+constexpr Duration kHelloLimit = std::chrono::seconds(2);
+constexpr std::size_t kChunksOfLink = 64;
+constexpr std::size_t kQueuedAtOnce = std::size_t{64} << 10;
+
+wire::Hello hello_of(Context& context, const Member& member) {
+  return {context.swarm.name, member.term(), member.site(), member.name()};
+}
+
+// In the roster, by whatever name; false: the time is over.
+bool stay_member(Context& context, Member& member) {
+  while (!context.over()) {
+    if (member.beat()) return true;
+    if (!member.join(context.draw_name(), true)) wait_ms(20);
+  }
+  return false;
+}
+
+wire::Chunk draw_chunk(Context& context, const Member& member, const BufferPtr& payload) {
+  Prng& prng = context.prng;
+  const std::uint64_t elements = payload->view().size() / sizeof(float);
+  const SiteId forged = context.swarm.members.empty()
+                            ? member.site()
+                            : context.swarm.members[prng.below(context.swarm.members.size())].site;
+  return {.kind = static_cast<wire::ChunkKind>(prng.below(7)),
+          .round = RoundId(context.swarm.round.value + prng.below(40)),
+          .attempt = AttemptId(1 + static_cast<std::uint32_t>(prng.below(3))),
+          .from = prng.chance(0.5) ? member.site() : forged,
+          .range = {0, elements},
+          .codec = CodecId::kFp32,
+          .payload_hash = hash64(payload->view())};
+}
+
+// Not read: the answers are to fill the site's memory, not ours.
+std::vector<std::byte> draw_fetch(Context& context) {
+  Prng& prng = context.prng;
+  if (prng.chance(0.1)) return wire::encode(wire::FetchOptimizer{});
+  const std::uint64_t elements = std::max<std::uint64_t>(1, context.swarm.elements);
+  const std::uint64_t end = prng.chance(0.05) ? 2 * elements : elements;  // now and then of what is not there
+  wire::FetchAnchor fetch{context.swarm.run,
+                          context.swarm.round,
+                          static_cast<wire::ChunkKind>(2 + prng.below(2)),
+                          {0, std::min(end, wire::kMaxFetchElements)}};
+  fetch.round.value += prng.below(3);
+  return wire::encode(fetch);
+}
+
+}  // namespace
+
+void attack_early_chunks(Context& context) {
+  std::vector<BufferPtr> payloads;
+  for (const std::size_t kibibytes : {4, 1024, 16384}) payloads.push_back(context.payload(kibibytes << 10));
+  Member member(context);
+  while (stay_member(context, member)) {
+    for (const wire::Member& site : context.swarm.members) {
+      if (site.address.empty() || !member.beat()) continue;
+      const std::optional<LinkId> link = context.peer->dial(site.address);
+      if (!link) continue;
+      context.peer->send(*link, hello_of(context, member));
+      if (!context.peer->wait_for<wire::Hello>(*link, kHelloLimit)) context.counts.answered("no Hello");
+      for (std::size_t sent = 0; sent < kChunksOfLink && member.beat() && !context.over(); ++sent) {
+        const BufferPtr& payload = payloads[context.prng.below(payloads.size())];
+        if (!context.peer->send(*link, draw_chunk(context, member, payload), payload)) break;
+      }
+      context.peer->close(*link);
+    }
+    if (const std::optional<Swarm> newer = ask_swarm(*context.peer, context.target)) context.swarm.round = newer->round;
+  }
+}
+
+void attack_fetch(Context& context) {
+  Member member(context);
+  std::vector<std::unique_ptr<RawConnection>> links(context.swarm.members.size());
+  TimePoint asked = context.now();
+  while (stay_member(context, member)) {
+    for (std::size_t i = 0; i < links.size(); ++i) {
+      const wire::Member& site = context.swarm.members[i];
+      if (site.address.empty()) continue;
+      std::unique_ptr<RawConnection>& link = links[i];
+      if (link == nullptr || !link->open()) {
+        if (link != nullptr) context.note_end(*link);
+        link = context.raw_link(site.address);
+        if (link != nullptr) context.queue(*link, wire::encode(hello_of(context, member)));
+        if (link != nullptr) link->flush();
+        continue;
+      }
+      if (!link->flush()) continue;
+      for (std::size_t bytes = 0; bytes < kQueuedAtOnce;) {
+        const std::vector<std::byte> frame = draw_fetch(context);
+        context.queue(*link, frame);
+        bytes += frame.size();
+      }
+      link->flush();
+    }
+    if (context.now() - asked < std::chrono::milliseconds(200)) continue;
+    asked = context.now();
+    if (const std::optional<Swarm> newer = ask_swarm(*context.peer, context.target)) context.swarm.round = newer->round;
+  }
+}
+
+}  // namespace collab::hostile

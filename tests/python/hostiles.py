@@ -1,0 +1,252 @@
+"""A swarm under attack by `collab_hostile`: what its processes use and tell, with and without, and the bounds.
+
+The attacker runs at the lowest priority: on a machine with two cores what would be measured else is that it takes one
+from the swarm. It still is at full speed wherever a processor is idle.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import re
+import resource
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+BINARY = Path(__file__).parents[2] / "build" / "release" / "tests" / "hostile" / "collab_hostile"
+
+MIB = 1 << 20
+MEMORY = 200 * MIB  # of a process, above its peak without an attack
+# Beside that, what the transport may hold of unfinished messages, over all links of a process (PROTOCOL.md).
+UNFINISHED = {"heads": 512 * MIB, "bring": 512 * MIB, "early-chunks": 512 * MIB}
+LOG_RATE = 1000  # bytes a second of a process, beyond what it tells without an attack
+LOG_ONCE = 4000  # bytes: what may be told once
+SLOWER = 2.0  # median round
+NOISE = 0.15  # seconds of a round: two cores do all of this
+OPEN_FILES = 1024
+GRACE = 5.0
+ROUNDS_OF_MEDIAN = 5
+LATE = 1.0  # after the grace it takes a round as well
+# Controls but the tab, line separators, marks of direction and of no width.
+OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
+
+
+def binary() -> str:
+    if not BINARY.exists():
+        pytest.skip(f"{BINARY} is not built: cmake --build build/release --target collab_hostile")
+    return str(BINARY)
+
+
+@dataclass
+class Watched:
+    """One process and the files only it, or it with its workers, writes."""
+
+    name: str
+    pid: int
+    files: Sequence[Path] = ()
+    output: Callable[[], str] = lambda: ""  # what is in no such file
+
+    def alive(self) -> bool:
+        with contextlib.suppress(OSError):
+            return "\nState:\tZ" not in Path(f"/proc/{self.pid}/status").read_text()
+        return False
+
+    def memory(self, what: str) -> int:
+        with contextlib.suppress(OSError):
+            for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
+                if line.startswith(what + ":"):
+                    return int(line.split()[1]) * 1024
+        return 0
+
+    def begin_peak(self) -> None:
+        with contextlib.suppress(OSError):  # where it is not allowed the peak is of all attacks so far
+            Path(f"/proc/{self.pid}/clear_refs").write_text("5")
+
+    def told(self) -> int:
+        return len(self.output().encode()) + sum(path.stat().st_size for path in self.files if path.exists())
+
+    def obeyed(self) -> list[str]:
+        """Lines that hold what a terminal obeys instead of showing."""
+        texts = [self.output(), *(path.read_text() for path in self.files if path.exists())]
+        return [line for text in texts for line in text.split("\n") if OBEYED.search(line)]
+
+
+@dataclass
+class Span:
+    """What happened in a while."""
+
+    seconds: float = 0
+    peaks: dict[str, int] = field(default_factory=dict)  # bytes, by process
+    told: dict[str, int] = field(default_factory=dict)
+    times: list[float] = field(default_factory=list)  # its begin, its rounds, its end
+
+    @property
+    def rounds(self) -> int:
+        return len(self.times) - 2
+
+    @property
+    def longest(self) -> float:
+        """Seconds without a round."""
+        return max(gaps_of(self.times))
+
+    def told_a_round(self, name: str) -> float:
+        return self.told[name] / self.rounds
+
+
+@dataclass
+class After:
+    waited: float  # seconds from an attack's end to the next round, or as long as that was waited for
+    median: float  # seconds of a round, from the attack's begin on
+
+
+def rounds_in(events: Path) -> list[float]:
+    """When the site committed each round, in Unix seconds."""
+    times = []
+    for line in events.read_text(errors="replace").splitlines():
+        with contextlib.suppress(ValueError, KeyError, TypeError):
+            event = json.loads(line)
+            if event["event"] == "round":
+                times.append(float(event["t"]))
+    return times
+
+
+def gaps_of(times: Sequence[float]) -> list[float]:
+    return [b - a for a, b in itertools.pairwise(times)]
+
+
+class Siege:
+    """Watches processes; `events` are those of a site that takes part in all rounds."""
+
+    def __init__(self, target: str, watched: Sequence[Watched], events: Path, environment: dict[str, str]) -> None:
+        self.target = target
+        self.watched = watched
+        self.events = events
+        self.environment = environment
+        self.faults: list[str] = []
+        self.quiet = Span()
+        self.usual = 0.0  # seconds of a round, without an attack
+        for each in watched:  # what a shell allows
+            resource.prlimit(each.pid, resource.RLIMIT_NOFILE, (OPEN_FILES, OPEN_FILES))
+
+    def watch(self, over: Callable[[], bool]) -> Span:
+        for each in self.watched:
+            each.begin_peak()
+        told = {each.name: each.told() for each in self.watched}
+        began = time.time()
+        while not over():
+            time.sleep(0.05)
+        ended = time.time()
+        return Span(
+            seconds=ended - began,
+            peaks={each.name: each.memory("VmHWM") for each in self.watched},
+            told={each.name: each.told() - told[each.name] for each in self.watched},
+            times=[began, *(t for t in rounds_in(self.events) if began <= t <= ended), ended],
+        )
+
+    def watch_quiet(self, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        self.quiet = self.watch(lambda: time.monotonic() >= until)
+        assert self.quiet.rounds > 3, "no rounds to compare with"
+        self.usual = statistics.median(gaps_of(self.quiet.times[1:-1]))
+        peaks = ", ".join(f"{name} {peak // MIB} MiB" for name, peak in self.quiet.peaks.items())
+        print(f"\nwithout an attack: a round in {self.usual:.2f} s; {peaks}")
+
+    def endure(self, attack: str, seconds: float, seed: int) -> None:
+        """Runs the attack, then waits until a round follows; notes each bound that was broken."""
+        command = ["nice", "-n", "19", binary(), "--target", self.target, "--attack", attack, "--seed", str(seed)]
+        command += ["--seconds", str(max(1, round(seconds)))]
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("COLLAB_")}
+        with tempfile.TemporaryFile("w+", errors="replace") as output:
+            attacker = subprocess.Popen(
+                command, env={**kept, **self.environment}, stdout=output, stderr=subprocess.STDOUT
+            )
+            try:
+                limit = time.monotonic() + seconds + 60
+                span = self.watch(lambda: attacker.poll() is not None or time.monotonic() > limit)
+            finally:
+                attacker.kill()
+                attacker.wait()
+            output.seek(0)
+            said = output.read().strip()
+        after = self._rounds_after(span)
+        self._judge(attack, span, after, attacker.returncode)
+        print(f"{said}\n  {self._figures(span, after)}", flush=True)
+
+    def _rounds_after(self, span: Span) -> After:
+        """Waits for a round, and then for as many as make a median: one that waited out the grace is allowed."""
+        ended = span.times[-1]
+        while True:
+            after = [t for t in rounds_in(self.events) if t > ended]
+            waited = time.time() - ended
+            enough = span.rounds + len(after) > ROUNDS_OF_MEDIAN
+            if (after and enough) or waited > (GRACE + LATE if not after else 2 * GRACE):
+                break
+            time.sleep(0.05)
+        gaps = gaps_of([*span.times[:-1], *after])
+        return After(after[0] - ended if after else waited, statistics.median(gaps or [span.seconds + waited]))
+
+    def _figures(self, span: Span, after: After) -> str:
+        more = {name: span.peaks[name] - self.quiet.peaks[name] for name in span.peaks}
+        figures = [f"{name} {bytes_ // MIB:+} MiB {self._beyond(span, name):+.0f} B/s" for name, bytes_ in more.items()]
+        return (
+            f"{span.rounds} rounds in {span.seconds:.1f} s, longest {span.longest:.1f} s, "
+            f"the next after {after.waited:.1f} s, median {after.median:.2f} s; " + ", ".join(figures)
+        )
+
+    def _beyond(self, span: Span, name: str) -> float:
+        """Bytes a second that are not of rounds."""
+        return (span.told[name] - span.rounds * self.quiet.told_a_round(name)) / span.seconds
+
+    def _judge(self, attack: str, span: Span, after: After, status: int | None) -> None:
+        def hold(kept: bool, fault: str) -> None:
+            if not kept:
+                self.faults.append(f"{attack}: {fault}")
+
+        hold(status == 0, f"the attacker ended with {status}")
+        for each in self.watched:
+            name = each.name
+            hold(each.alive(), f"{name} has ended")
+            more = span.peaks[name] - self.quiet.peaks[name]
+            bound = MEMORY + UNFINISHED.get(attack, 0)
+            hold(more <= bound, f"{name} took {more // MIB} MiB more, {bound // MIB} at most")
+            told = self._beyond(span, name) - LOG_ONCE / span.seconds
+            hold(told <= LOG_RATE, f"{name} told {told:.0f} B/s more, {LOG_RATE} at most")
+        stopped = max(gaps_of([*span.times[:-1], span.times[-1] + after.waited]))
+        hold(stopped <= GRACE + LATE, f"no round for {stopped:.1f} s, {GRACE:.0f} at most")
+        slowest = SLOWER * self.usual + NOISE
+        hold(after.median <= slowest, f"a round took {after.median:.2f} s, {slowest:.2f} at most")
+
+    def stop(self, flag: Path) -> None:
+        """Ends the training of all sites after one and the same round; at once where there are none any more."""
+        at = len(rounds_in(self.events)) + 3
+        last = self._last_round() + 3
+        written = flag.with_suffix(".new")
+        written.write_text(str(last))
+        written.rename(flag)
+        deadline = time.monotonic() + 2 * GRACE
+        while len(rounds_in(self.events)) < at and time.monotonic() < deadline:
+            time.sleep(0.05)
+        if self._last_round() < last:
+            self.faults.append(f"no round {last} at the end")
+        time.sleep(GRACE)
+        flag.write_text("0")  # for a site that has not come to that round
+
+    def _last_round(self) -> int:
+        events = [json.loads(line) for line in self.events.read_text().splitlines()]
+        return max(int(event["round"]) for event in events if event["event"] == "round")
+
+    def verdict(self) -> None:
+        for each in self.watched:
+            lines = each.obeyed()
+            if lines:
+                self.faults.append(f"{each.name} told {len(lines)} lines that a terminal obeys: {lines[0][:300]!r}")
+        assert not self.faults, "bounds that were not held:\n" + "\n".join(self.faults)

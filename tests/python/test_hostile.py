@@ -1,0 +1,170 @@
+"""One peer attacks a swarm as fast as it can: all processes live, rounds go on, memory and logs stay within bounds.
+
+COLLAB_HOSTILE_SECONDS is how long the attacks of this file take in all; a fresh seed each run, and the output names it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hostiles import GRACE, Siege, Watched, binary
+from ranks import Ranks
+from torchruns import Node, Nodes, descendants
+
+SECONDS = float(os.environ.get("COLLAB_HOSTILE_SECONDS", "90"))
+QUIET_SECONDS = 4.0
+TESTS = 3
+ONLY = os.environ.get("COLLAB_HOSTILE_ATTACK", "")  # one attack instead of all
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300 + 2 * SECONDS)]
+
+ENVIRONMENT = {
+    "COLLAB_TRANSPORT": "tcp",
+    "COLLAB_SYNC_EVERY": "10",
+    "COLLAB_HEARTBEAT": "200ms",
+    "COLLAB_LINK_GRACE": f"{GRACE:.0f}s",
+    "COLLAB_STRAGGLER_GRACE": f"{GRACE:.0f}s",
+    "COLLAB_LISTEN": "127.0.0.1:0",
+    "TORCHELASTIC_RESTART_COUNT": "0",
+    "TEST_WIDTH": "256",
+}
+
+
+def attacks() -> list[str]:
+    listed = subprocess.run([binary(), "--list"], capture_output=True, text=True, check=True).stdout.splitlines()
+    names = [line.partition(":")[0] for line in listed]
+    return [name for name in names if name == ONLY or not ONLY]
+
+
+def endure_all(siege: Siege) -> None:
+    siege.watch_quiet(QUIET_SECONDS)
+    names = attacks()
+    for name in names:
+        siege.endure(name, SECONDS / TESTS / len(names), random.randrange(2**32))
+
+
+@pytest.fixture(params=["anybody", "member"])
+def key(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
+    """Without a key anybody may attack; with one it is a member that turned."""
+    if request.param == "anybody":
+        return {}
+    made = subprocess.run([sys.executable, "-m", "torch_collab.cli", "token"], capture_output=True, text=True)
+    path = tmp_path / "token"
+    path.write_text(made.stdout.split()[-1] + "\n")
+    path.chmod(0o600)
+    return {"COLLAB_TOKEN_FILE": str(path)}
+
+
+class Tool:
+    """`collab` with these arguments, its output in a file: a pipe that nobody reads would stop it."""
+
+    def __init__(self, folder: Path, name: str, *arguments: str, **environment: str) -> None:
+        self.log, self.events = folder / f"{name}.log", folder / f"{name}.jsonl"
+        kept = {variable: value for variable, value in os.environ.items() if not variable.startswith("COLLAB_")}
+        with self.log.open("w") as output:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "torch_collab.cli", *arguments],
+                env={**kept, **ENVIRONMENT, **environment, "COLLAB_EVENTS": str(self.events)},
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+        self.name = name
+
+    def watched(self) -> Watched:
+        return Watched(self.name, self.process.pid, [self.log, self.events])
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+def coordinator_in(events: Path, seconds: float = 90) -> str:
+    """Its address, once it has told it."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        lines = events.read_text().splitlines() if events.exists() else []
+        for line in lines:
+            event = json.loads(line)
+            if event["event"] == "coordinator":
+                return str(event["address"])
+        time.sleep(0.05)
+    raise AssertionError(f"no coordinator in {events}")
+
+
+@contextlib.contextmanager
+def swarm_of_two(folder: Path, key: dict[str, str]) -> Iterator[tuple[Siege, dict[str, Ranks]]]:
+    """A coordinator, a helper, and two sites that train until FOLDER/stop is there."""
+    with contextlib.ExitStack() as stack:
+        coordinator = Tool(folder, "coordinator", "coordinator", "--listen", "127.0.0.1:0", "--sites", "2", **key)
+        stack.callback(coordinator.kill)
+        address = coordinator_in(coordinator.events)
+        helper = Tool(folder, "helper", "helper", "--coordinator", address, "--site", "helper", **key)
+        stack.callback(helper.kill)
+        sites, watched = {}, [coordinator.watched(), helper.watched()]
+        for number, site in enumerate(("paris", "rome")):
+            events = folder / f"{site}.jsonl"
+            environment = {**ENVIRONMENT, **key, "COLLAB_SITE": site, "COLLAB_COORDINATOR": address}
+            environment["TEST_DATA"] = str(number)
+            sites[site] = stack.enter_context(
+                Ranks("torchrun.py", [str(folder)], [{**environment, "COLLAB_EVENTS": str(events)}])
+            )
+            pid = sites[site].processes[0].pid
+            watched.append(Watched(site, pid, [events], functools.partial(sites[site].output, 0)))
+        sites["paris"].wait_for_line(0, "round 5")
+        yield Siege(address, watched, folder / "paris.jsonl", key), sites
+
+
+def test_a_swarm_endures_a_hostile_peer(tmp_path: Path, key: dict[str, str]) -> None:
+    binary()
+    with swarm_of_two(tmp_path, key) as (siege, sites):
+        endure_all(siege)
+        siege.stop(tmp_path / "stop")
+        digests = set()
+        for site in sites.values():
+            ended = site.join()[0]
+            assert ended.status == 0, ended.output[-5000:]
+            digests.add(ended.output.rpartition(" digest ")[2].strip())
+        siege.verdict()
+        assert len(digests) == 1
+
+
+def watched_nodes(nodes: Nodes) -> list[Watched]:
+    """Each agent with what its node tells, and its workers."""
+    found = []
+    for node in nodes.all:
+        events = nodes.folder / f"{node.name}.jsonl"
+        found.append(Watched(f"{node.name}'s agent", node.process.pid, [events], functools.partial(output_of, node)))
+        for number, pid in enumerate(node.pids()):
+            assert int(pid) in descendants(node.process.pid)
+            found.append(Watched(f"{node.name}'s worker {number}", int(pid)))
+    return found
+
+
+def output_of(node: Node) -> str:
+    return node.output
+
+
+def test_torchruns_endure_a_hostile_peer(nodes: Nodes) -> None:
+    binary()
+    environment = {name: value for name, value in ENVIRONMENT.items() if name.startswith(("COLLAB_", "TEST_"))}
+    paris = nodes.start("paris", conf="is_host=1", nproc=2, **environment)
+    rome = nodes.start("rome", conf="is_host=0", **environment)
+    paris.wait_for_rounds(5, "paris", "rome")
+    events = nodes.folder / "paris.jsonl"
+    siege = Siege(coordinator_in(events), watched_nodes(nodes), events, {})
+    endure_all(siege)
+    siege.stop(nodes.folder / "stop")
+    for node in (paris, rome):
+        node.join()
+    siege.verdict()
+    assert paris.digest() == rome.digest()
