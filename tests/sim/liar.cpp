@@ -41,9 +41,10 @@ std::vector<TransportMessage> Liar::tell(LinkId link, TransportMessage message) 
     if (!said.empty() && prng_.chance(kSaysAgain)) {
       all.push_back({.lane = Lane::kControl, .head = said[prng_.below(said.size())], .payload = nullptr});
     }
-    said.push_back(message.head);
-    if (said.size() > kRemembered) said.pop_front();
     Result<wire::Message> decoded = wire::decode(message.head);
+    // What it says it has trained is its own affair, and nobody can check it.
+    if (decoded.ok() && !std::holds_alternative<wire::Ready>(*decoded)) said.push_back(message.head);
+    if (said.size() > kRemembered) said.pop_front();
     if (decoded.ok() && prng_.chance(kLies) && twist(prng_, *decoded)) message.head = wire::encode(*decoded);
   }
   all.push_back(std::move(message));

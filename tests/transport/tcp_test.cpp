@@ -112,7 +112,7 @@ TEST(TcpGuest, AForkedChildLeavesTheParentsLinksAlone) {
 
 // What waits to be handled is bounded, whoever sends it, and nothing is lost by that.
 TEST(TcpUnhandled, ASenderThatIsFasterThanItsReaderWaits) {
-  constexpr std::size_t kMessages = 64;
+  constexpr std::size_t kMessages = 24;
   constexpr std::size_t kBytes = std::size_t{2} << 20;
   for (const Lane lane : {Lane::kControl, Lane::kData}) {
     TcpPair pair;

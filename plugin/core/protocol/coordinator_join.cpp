@@ -302,12 +302,13 @@ void Coordinator::State::believe_holders() {
        {{"round", std::to_string(anchor->round.value)}});
 }
 
+// Without a source, whoever held the anchor has said since that it holds another: it waits for one.
 void Coordinator::State::send_adopt(MemberRecord& to, std::vector<SiteId> sources) {
-  to.standing = Standing::kAdopting;
+  to.standing = sources.empty() ? Standing::kJoined : Standing::kAdopting;
   to.adopting_since = to.progressed_at = now;
   to.sources = std::move(sources);
   to.ready.reset();
-  tell_sources(to);
+  if (!to.sources.empty()) tell_sources(to);
 }
 
 // An anchor does not move under a joiner: none is offered while an attempt is in flight, no attempt is formed while

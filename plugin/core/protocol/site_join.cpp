@@ -248,7 +248,8 @@ void Site::State::settle_sources() {
 void Site::State::begin_again(const std::string& what) {
   if (adoption->here > std::exchange(adoption->here_then, adoption->here)) adoption->tries = 0;
   if (++adoption->tries >= kTransferTries) {
-    if (join_done) return drop_coordinator(what);
+    // One alone may be wrong, or lie: by the next round the coordinator knows what most hold.
+    if (join_done || adoption->adopt.sources.size() == 1) return drop_coordinator(what);
     return fail(corrupt(what + ": restart this site; if it comes again, suspect its memory"));
   }
   note(Note::Level::kError, "repair", what + "; it is fetched once more from " + sources_in_words());
