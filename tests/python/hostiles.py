@@ -29,7 +29,8 @@ MEMORY = 200 * MIB  # of a process, above its peak without an attack
 # Beside that, what the transport may hold of unfinished messages, over all links of a process (PROTOCOL.md).
 UNFINISHED = {"heads": 512 * MIB, "bring": 512 * MIB, "early-chunks": 512 * MIB}
 LOG_RATE = 1000  # bytes a second of a process, beyond what it tells without an attack
-LOG_ONCE = 4000  # bytes: what may be told once
+LOG_ONCE = 80_000  # bytes: what may be told once, in all
+BACK_WITHIN = 20.0  # seconds in which memory goes back after an attack
 SLOWER = 2.0  # median round
 NOISE = 0.15  # seconds of a round: two cores do all of this
 OPEN_FILES = 1024
@@ -134,6 +135,8 @@ class Siege:
         self.faults: list[str] = []
         self.quiet = Span()
         self.usual = 0.0  # seconds of a round, without an attack
+        self.told = {each.name: 0.0 for each in watched}  # bytes by reason of attacks
+        self.attacked = 0.0  # seconds
         for each in watched:  # what a shell allows
             resource.prlimit(each.pid, resource.RLIMIT_NOFILE, (OPEN_FILES, OPEN_FILES))
 
@@ -207,6 +210,8 @@ class Siege:
         return (span.told[name] - span.rounds * self.quiet.told_a_round(name)) / span.seconds
 
     def _judge(self, attack: str, span: Span, after: After, status: int | None) -> None:
+        self.attacked += span.seconds
+
         def hold(kept: bool, fault: str) -> None:
             if not kept:
                 self.faults.append(f"{attack}: {fault}")
@@ -218,12 +223,27 @@ class Siege:
             more = span.peaks[name] - self.quiet.peaks[name]
             bound = MEMORY + UNFINISHED.get(attack, 0)
             hold(more <= bound, f"{name} took {more // MIB} MiB more, {bound // MIB} at most")
-            told = self._beyond(span, name) - LOG_ONCE / span.seconds
-            hold(told <= LOG_RATE, f"{name} told {told:.0f} B/s more, {LOG_RATE} at most")
+            self.told[name] += self._beyond(span, name) * span.seconds
+            allowed = LOG_ONCE + LOG_RATE * self.attacked
+            hold(self.told[name] <= allowed, f"{name} has told {self.told[name]:.0f} bytes more, {allowed:.0f} at most")
         stopped = max(gaps_of([*span.times[:-1], span.times[-1] + after.waited]))
         hold(stopped <= GRACE + LATE, f"no round for {stopped:.1f} s, {GRACE:.0f} at most")
         slowest = SLOWER * self.usual + NOISE
         hold(after.median <= slowest, f"a round took {after.median:.2f} s, {slowest:.2f} at most")
+        self._wait_for_memory(hold)
+
+    def _wait_for_memory(self, hold: Callable[[bool, str], None]) -> None:
+        """What an attack has taken goes back."""
+
+        def grown() -> dict[str, int]:
+            more = {each.name: each.memory("VmRSS") - self.quiet.peaks[each.name] for each in self.watched}
+            return {name: bytes_ for name, bytes_ in more.items() if bytes_ > MEMORY / 2}
+
+        until = time.monotonic() + BACK_WITHIN
+        while grown() and time.monotonic() < until:
+            time.sleep(0.2)
+        for name, bytes_ in grown().items():
+            hold(False, f"{name} keeps {bytes_ // MIB} MiB more {BACK_WITHIN:.0f} s later")
 
     def stop(self, flag: Path) -> None:
         """Ends the training of all sites after one and the same round; at once where there are none any more."""

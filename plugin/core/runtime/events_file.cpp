@@ -49,10 +49,14 @@ void EventsFile::write(std::string_view site, std::string_view event, const Json
 
 void Notes::record(TimePoint now, const protocol::Note& note) {
   using Level = protocol::Note::Level;
-  const auto kept_back = by_event_.try_emplace(note.event, kNotesAtOnce, kNotesASecond).first->second.let(now);
-  if (!kept_back) return;
+  constexpr double kBeside = 120;  // of a line, beside its text
+  const double cost = 2 * (static_cast<double>(note.text.size()) + kBeside);
+  Sparing& of_kind = by_event_.try_emplace(note.event, kOfKindAtOnce, kOfKindASecond).first->second;
+  if (!of_kind.has(now, cost) || !all_.has(now, cost)) return of_kind.keep_back();
+  const std::uint64_t kept_back = of_kind.take(cost);
+  all_.take(cost);
   std::string text = note.text;
-  if (*kept_back > 0) text += " (and " + std::to_string(*kept_back) + " others of this kind since the last such line)";
+  if (kept_back > 0) text += " (and " + std::to_string(kept_back) + " others of this kind since the last such line)";
   switch (note.level) {
     case Level::kDebug: log_debug(text); break;
     case Level::kInfo: log_info(text); break;
@@ -61,7 +65,7 @@ void Notes::record(TimePoint now, const protocol::Note& note) {
   }
   if (note.event.empty()) return;
   JsonFields fields = note.fields;
-  if (*kept_back > 0) fields.emplace_back("kept_back", std::to_string(*kept_back));
+  if (kept_back > 0) fields.emplace_back("kept_back", std::to_string(kept_back));
   const bool has_reason = std::ranges::any_of(fields, [](const auto& field) { return field.first == "reason"; });
   if (!has_reason) fields.emplace_back("reason", json_quote(text));
   events_.write(site_, note.event, fields);

@@ -36,13 +36,13 @@ class EventsFile {
   int fd_ = -1;
 };
 
-// A Note of the protocol goes to the log and, with its reason, to the events. Others can cause them: of one kind of
-// event there are no more than kNotesAtOnce, then kNotesASecond; the next that is told has the number of those kept
-// back.
+// A Note of the protocol goes to the log and, with its reason, to the events. Others can cause them, so their bytes are
+// bounded, those of one kind of event and those of all: so many at once, then so many a second. The next of a kind that
+// is told has the number of those kept back.
 class Notes {
  public:
-  static constexpr double kNotesAtOnce = 100;
-  static constexpr double kNotesASecond = 1;
+  static constexpr double kOfKindAtOnce = 32 << 10, kOfKindASecond = 300;
+  static constexpr double kAtOnce = 64 << 10, kASecond = 800;
 
   Notes(EventsFile& events, std::string site) : events_(events), site_(std::move(site)) {}
   void record(TimePoint now, const protocol::Note& note);
@@ -51,6 +51,7 @@ class Notes {
   EventsFile& events_;
   std::string site_;
   std::map<std::string, Sparing> by_event_;
+  Sparing all_{kAtOnce, kASecond};
 };
 
 [[nodiscard]] std::string json_number(double value);

@@ -1,6 +1,7 @@
 // The IO thread: commands, what is due, how links end.
 #include "transport/tcp/tcp_engine.h"
 
+#include <malloc.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,7 +17,8 @@ namespace {
 namespace asio = boost::asio;
 constexpr std::size_t kEndedRemembered = 1024;
 constexpr int kSeldom = 4;  // heartbeats
-constexpr Duration kEaseEvery = std::chrono::seconds(5);
+constexpr Duration kEaseEvery = std::chrono::seconds(2);
+constexpr std::size_t kMuch = std::size_t{64} << 20;
 constexpr std::uint16_t kFirstGuess = 12;  // on a long way one or two are held back by the system's buffers
 
 Duration tick_of(const TcpOptions& options) {
@@ -260,6 +262,18 @@ void TcpEngine::end_link(TcpLink& link, const Status& why) {
 
 // ---- what is due ---------------------------------------------------------------------------------
 
+// What a burst has left goes back to the system.
+void TcpEngine::ease(TimePoint time) {
+  ease_at_ = time + kEaseEvery;
+  pool_->ease();
+  const std::size_t held = unfinished_->held + unhandled_->held;
+  if (held > kMuch) {
+    was_much_ = true;
+  } else if (held < kMuch / 4 && std::exchange(was_much_, false)) {
+    ::malloc_trim(0);  // heads are in pieces all over the heap
+  }
+}
+
 void TcpEngine::keep_ticking() {
   if (ticking_ || stopped_ || (links_.empty() && loose_.empty())) return;
   ticking_ = true;
@@ -288,10 +302,7 @@ void TcpEngine::tick() {
   }
   watch_exchange(time);
   allot(time);
-  if (time >= ease_at_) {
-    pool_->ease();
-    ease_at_ = time + kEaseEvery;
-  }
+  if (time >= ease_at_) ease(time);
   if (links_.empty()) pool_->trim();
   const std::vector<ConnectionPtr> loose(loose_.begin(), loose_.end());
   for (const ConnectionPtr& connection : loose) {

@@ -77,6 +77,7 @@ class TcpEngine final : private ConnectionOwner {
   void run_commands();
   void run(Command& command);
   void stop();
+  void ease(TimePoint time);
   void keep_ticking();
   void tick();
   void tick_link(TcpLink& link, TimePoint now);
@@ -189,6 +190,7 @@ class TcpEngine final : private ConnectionOwner {
   Backlog backlog_;                                  // on any link
   std::map<std::string, std::uint16_t> remembered_;  // data connections, by the address that was dialled
   boost::asio::steady_timer ticker_, ack_timer_, bucket_timer_;
+  bool was_much_ = false;  // that was unfinished or not handled
   bool ticking_ = false, ack_waiting_ = false, stopped_ = false;
   TimePoint last_tick_{}, ease_at_{};
   Seldom not_accepted_{std::chrono::seconds(10)};
