@@ -237,7 +237,7 @@ class Siege:
 
         def grown() -> dict[str, int]:
             more = {each.name: each.memory("VmRSS") - self.quiet.peaks[each.name] for each in self.watched}
-            return {name: bytes_ for name, bytes_ in more.items() if bytes_ > MEMORY / 2}
+            return {name: bytes_ for name, bytes_ in more.items() if bytes_ > MEMORY}
 
         until = time.monotonic() + BACK_WITHIN
         while grown() and time.monotonic() < until:

@@ -18,6 +18,8 @@ namespace asio = boost::asio;
 constexpr std::size_t kEndedRemembered = 1024;
 constexpr int kSeldom = 4;  // heartbeats
 constexpr Duration kEaseEvery = std::chrono::seconds(2);
+constexpr Duration kTrimEvery = std::chrono::seconds(10);
+constexpr std::uint64_t kManyConnections = 200;
 constexpr std::size_t kMuch = std::size_t{64} << 20;
 constexpr std::uint16_t kFirstGuess = 12;  // on a long way one or two are held back by the system's buffers
 
@@ -267,10 +269,12 @@ void TcpEngine::ease(TimePoint time) {
   ease_at_ = time + kEaseEvery;
   pool_->ease();
   const std::size_t held = unfinished_->held + unhandled_->held;
-  if (held > kMuch) {
-    was_much_ = true;
-  } else if (held < kMuch / 4 && std::exchange(was_much_, false)) {
-    ::malloc_trim(0);  // heads are in pieces all over the heap
+  const std::uint64_t came = counters_.opened + counters_.refused;
+  was_much_ = was_much_ || held > kMuch || came > came_before_ + kManyConnections;
+  came_before_ = came;
+  if (held < kMuch / 4 && time >= trim_at_ && std::exchange(was_much_, false)) {
+    trim_at_ = time + kTrimEvery;
+    ::malloc_trim(0);  // what was small lies in pieces all over the heap
   }
 }
 

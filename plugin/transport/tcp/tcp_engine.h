@@ -190,9 +190,10 @@ class TcpEngine final : private ConnectionOwner {
   Backlog backlog_;                                  // on any link
   std::map<std::string, std::uint16_t> remembered_;  // data connections, by the address that was dialled
   boost::asio::steady_timer ticker_, ack_timer_, bucket_timer_;
-  bool was_much_ = false;  // that was unfinished or not handled
+  bool was_much_ = false;  // that was unfinished or not handled, or many connections
+  std::uint64_t came_before_ = 0;
   bool ticking_ = false, ack_waiting_ = false, stopped_ = false;
-  TimePoint last_tick_{}, ease_at_{};
+  TimePoint last_tick_{}, ease_at_{}, trim_at_{};
   Seldom not_accepted_{std::chrono::seconds(10)};
   Seldom turned_away_{std::chrono::seconds(1)};
   Seldom dropped_{std::chrono::minutes(1)};  // a public port is knocked at all day
