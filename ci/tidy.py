@@ -87,6 +87,7 @@ MAY_POLL = {
     "tests/python/scripts/worldwide.py",
     "tests/python/test_elastic.py",
     "tests/python/test_examples.py",
+    "tests/bench/bench_recovery.py",
     "tests/python/hostiles.py",
     "tests/python/test_hostile.py",
     "tests/python/labs.py",

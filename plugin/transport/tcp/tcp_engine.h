@@ -32,6 +32,8 @@ namespace collab::tcp {
 
 [[nodiscard]] Id draw_id();
 
+inline constexpr Duration kDrainLimit = std::chrono::seconds(2);
+
 class TcpEngine final : private ConnectionOwner {
  public:
   TcpEngine(TcpOptions options, std::shared_ptr<TlsKeys> keys);
@@ -97,15 +99,19 @@ class TcpEngine final : private ConnectionOwner {
   void end_link(TcpLink& link, const Status& why);
   void end_with_words(TcpLink& link, const Status& why);
 
-  // tcp_connect.cpp: how links and connections come and go.
-  void accept_on(const Acceptor& acceptor);
-  void accepted(boost::asio::ip::tcp::socket socket, const Endpoint& from);
+  // tcp_strangers.cpp: room for those who have not said who they are.
   void make_room();
   template <typename Among>
   void turn_out(Among among);
   void remember_host(const boost::asio::ip::address& host);
   void turn_away(Connection& connection, Refusal why, const std::string& words);
   void tell_turned_away(const Endpoint& from, const std::string& words);
+  [[nodiscard]] std::size_t data_connections() const;
+  [[nodiscard]] static std::size_t most_data_connections();
+
+  // tcp_connect.cpp: how links and connections come and go.
+  void accept_on(const Acceptor& acceptor);
+  void accepted(boost::asio::ip::tcp::socket socket, const Endpoint& from);
   void begin_dial(TcpLink& link, const std::string& address, TimePoint deadline);
   void look_up(const TcpLink& link, const HostPort& address);
   void resolved(TcpLink& link, Result<Endpoints> endpoints);
@@ -122,8 +128,6 @@ class TcpEngine final : private ConnectionOwner {
     return options_.connections != 0 ? link.slots.size() : std::size_t{link.search.wanted()};
   }
   Status on_hello(Connection& from, const Hello& hello);
-  [[nodiscard]] std::size_t data_connections() const;
-  [[nodiscard]] static std::size_t most_data_connections();
   void tell_proved(const TcpLink& link, const Connection& by);
   Status on_welcome(Connection& from, const Id& process);
   void on_refuse(Connection& from, const Refuse& refusal);
