@@ -95,7 +95,7 @@ void junk_on_a_link(Context& context, const std::string& address, Member* member
 constexpr std::array<std::string_view, 8> kNames{
     "\x1b]0;owned\x07\x1b[2J\x1b[31m",  // a terminal's title and screen
     "paris\rrome: all is well",         // writes over its line
-    "site\nround 9: all averaged",         // begins another line
+    "site\nround 9: all averaged",      // begins another line
     "\xE2\x80\xAE"
     "sirap\xE2\x80\xAC",  // right to left
     "\xFF\xFE\xFD not UTF-8",
