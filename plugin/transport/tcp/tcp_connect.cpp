@@ -192,6 +192,57 @@ void TcpEngine::dial_missing(TcpLink& link) {
 
 // ---- greeting ------------------------------------------------------------------------------------
 
+Status TcpEngine::on_hello(Connection& from, const Hello& hello) {
+  const auto at = std::find_if(loose_.begin(), loose_.end(), [&](const auto& entry) { return entry.get() == &from; });
+  if (from.dialled() || at == loose_.end()) return corrupt("a hello out of turn");
+  const ConnectionPtr connection = *at;
+  const auto known = sessions_.find(hello.link);
+  TcpLink* link = known != sessions_.end() ? find(known->second) : nullptr;
+  if (link != nullptr && (link->dialled || link->process != hello.process || hello.opens)) {
+    return corrupt("a hello for a link of somebody else");
+  }
+  if (link == nullptr && !hello.opens) {
+    const bool well = std::find(ended_well_.begin(), ended_well_.end(), hello.link) != ended_well_.end();
+    turn_away(from, well ? Refusal::kEnded : Refusal::kUnknownLink,
+              well ? "that link has ended"
+                   : "that link is not known here: it was given up after its grace, or the process was restarted");
+    return {};
+  }
+  const bool fresh = link == nullptr;
+  if (!fresh && hello.connection != 0 && data_connections() >= most_data_connections()) {
+    from.close();  // the dialler tries again by and by, and has its others
+    return {};
+  }
+  if (fresh) {
+    link = &make_link(LinkId(next_link_.fetch_add(1)), {});
+    link->state = TcpLink::State::kOpen;
+    link->peer = to_text(from.peer());
+    link->session = hello.link;
+    link->process = hello.process;
+    sessions_[hello.link] = link->id;
+  }
+  loose_.erase(at);
+  remember_host(from.peer().address());
+  from.send(encode_preface());
+  from.send(encode_welcome(process_));
+  if (!fresh) {
+    from.send(encode(Arrivals{link->in[0].arrivals(), link->in[1].arrivals()}));
+    from.held = true;
+  }
+  from.index = hello.connection;
+  if (link->slots.size() <= from.index) link->slots.resize(std::size_t{from.index} + 1);
+  if (const ConnectionPtr old = link->slots[from.index].connection; old != nullptr) {
+    old->close();  // the dialler knows better that it is dead
+    detach(*link, *old);
+  }
+  if (fresh) {
+    tell_proved(*link, from);
+    handler_->on_accepted(link->id, link->peer);
+  }
+  attach(*link, connection);
+  return {};
+}
+
 void TcpEngine::tell_proved(const TcpLink& link, const Connection& by) {
   if (const std::vector<std::string> names = by.proved_names(); !names.empty()) handler_->on_proved(link.id, names);
 }
