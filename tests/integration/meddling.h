@@ -27,11 +27,8 @@ namespace collab::testing {
 class Meddling final : public Transport, private TransportHandler {
  public:
   using Meddle = std::function<bool(Meddling&, LinkId, TransportMessage&, std::uint64_t token)>;
-  using Arrive = std::function<void(const TransportMessage&)>;
-  Meddling(
-      std::unique_ptr<Transport> inner, Meddle meddle, Arrive arrive = [](const TransportMessage&) {},
-      Lane lane = Lane::kData)
-      : inner_(std::move(inner)), meddle_(std::move(meddle)), arrive_(std::move(arrive)), lane_(lane) {}
+  Meddling(std::unique_ptr<Transport> inner, Meddle meddle, Lane lane = Lane::kData)
+      : inner_(std::move(inner)), meddle_(std::move(meddle)), lane_(lane) {}
   [[nodiscard]] std::string name() const override { return inner_->name(); }
   [[nodiscard]] Abilities abilities() const override { return inner_->abilities(); }
   Status start(TransportHandler* handler) override {
@@ -65,9 +62,7 @@ class Meddling final : public Transport, private TransportHandler {
   void on_accepted(LinkId link, const std::string& peer) override { handler_->on_accepted(link, peer); }
   void on_connected(LinkId link) override { handler_->on_connected(link); }
   void on_message(LinkId link, TransportMessage message) override {
-    const TransportMessage seen{message.lane, message.head, nullptr};
     handler_->on_message(link, std::move(message));
-    arrive_(seen);
   }
   void on_sent(LinkId link, std::uint64_t token) override { handler_->on_sent(link, token); }
   void on_closed(LinkId link, Status why) override { handler_->on_closed(link, std::move(why)); }
@@ -75,7 +70,6 @@ class Meddling final : public Transport, private TransportHandler {
   TransportHandler* handler_ = nullptr;
   std::unique_ptr<Transport> inner_;
   Meddle meddle_;
-  Arrive arrive_;
   const Lane lane_;
   std::atomic<bool> dead_ = false;
   std::mutex mutex_;

@@ -275,7 +275,7 @@ TEST_P(TwoRanks, ThePeriodToTheNextRoundIsThatOfTheCommit) {
       return true;
     };
     return std::make_unique<Meddling>(
-        plain(), every_third, [](const TransportMessage&) {}, Lane::kControl);
+        plain(), every_third, Lane::kControl);
   };
   swarm.start_coordinator();
   swarm.transport = plain;

@@ -26,6 +26,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.flaky(reruns=1))
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    for report in terminalreporter.stats.get("rerun", []):
+        terminalreporter.section(f"failed, and was run once more: {report.nodeid}")
+        terminalreporter.line("\n".join(report.longreprtext.splitlines()[-60:]))
+
+
 @pytest.fixture(autouse=True)
 def _records_of_the_test(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sites of one test find no records of another's, nor of the user's."""

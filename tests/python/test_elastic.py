@@ -37,13 +37,6 @@ def worker(node: Node) -> int:
     return int(node.pids()[-1])
 
 
-def end_alike(nodes: Nodes) -> None:
-    nodes.stop_training()
-    for node in nodes.all:
-        node.join()
-    assert len({node.digest() for node in nodes.all}) == 1
-
-
 def events(nodes: Nodes, name: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (nodes.folder / f"{name}.jsonl").read_text().splitlines()]
 
@@ -81,7 +74,7 @@ def test_a_worker_is_killed_at_random_moments_and_returns(nodes: Nodes) -> None:
         paris.wait_for_rounds(2, "paris", "rome", "oslo")
         assert paris.step() > steps
         assert len(paris.pids()) == len(oslo.pids()) == 1, "a healthy worker was restarted"
-    end_alike(nodes)
+    nodes.end_together()
     assert rounds_alike(nodes, "paris", "rome", "oslo") > 2 * KILLS
     told = events(nodes, "paris")
     missed = [first_after(at, told, event="leave", who="rome") for at in kills]
@@ -96,7 +89,7 @@ def test_the_coordinators_machine_dies_and_the_others_go_on(nodes: Nodes) -> Non
     rome.wait_for_rounds(2, "rome", "oslo")
     assert len(rome.pids()) == len(oslo.pids()) == 1
     nodes.all.remove(paris)
-    end_alike(nodes)
+    nodes.end_together()
 
 
 def test_a_short_pause_is_waited_for(nodes: Nodes) -> None:
@@ -108,7 +101,7 @@ def test_a_short_pause_is_waited_for(nodes: Nodes) -> None:
     paris.wait_for_rounds(2, "paris", "rome", "oslo")
     assert not paris.rounds("paris", "oslo"), "nobody was left out"
     assert "is moved onto the new anchor" not in rome.output
-    end_alike(nodes)
+    nodes.end_together()
 
 
 def test_a_long_pause_is_not_waited_for_and_nothing_trained_is_lost(nodes: Nodes) -> None:
@@ -118,7 +111,7 @@ def test_a_long_pause_is_not_waited_for_and_nothing_trained_is_lost(nodes: Nodes
     os.kill(worker(rome), signal.SIGCONT)
     paris.wait_for_rounds(2, "paris", "rome", "oslo")
     assert len(rome.pids()) == 1, "it came back by itself"
-    end_alike(nodes)
+    nodes.end_together()
 
 
 def test_a_lone_site_goes_on_once_the_others_are_forgotten(nodes: Nodes) -> None:
@@ -129,7 +122,7 @@ def test_a_lone_site_goes_on_once_the_others_are_forgotten(nodes: Nodes) -> None
     paris.wait_for(r"they are forgotten \(collab forget, or COLLAB_FORGET_AFTER\)")
     paris.wait_for_rounds(2, "paris")
     assert len(paris.pids()) == 1
-    end_alike(nodes)
+    nodes.end_together()
 
 
 def test_of_two_sites_one_dies_and_comes_back(nodes: Nodes) -> None:
@@ -143,7 +136,7 @@ def test_of_two_sites_one_dies_and_comes_back(nodes: Nodes) -> None:
     again = nodes.start("rome", conf="is_host=0", **GPT2)
     again.wait_for_rounds(2, "paris", "rome")
     assert len(paris.pids()) == 1
-    end_alike(nodes)
+    nodes.end_together()
 
 
 def test_a_fourth_joins_leaves_on_sigterm_and_joins_again(nodes: Nodes) -> None:
@@ -158,7 +151,7 @@ def test_a_fourth_joins_leaves_on_sigterm_and_joins_again(nodes: Nodes) -> None:
         assert re.search(r"lima is no member any more: left: it was asked to end", paris.output)
         nodes.all.remove(lima)
     assert all(len(node.pids()) == 1 for node in (paris, rome, oslo))
-    end_alike(nodes)
+    nodes.end_together()
 
 
 @pytest.mark.timeout(480 + SOAK_SECONDS)
@@ -183,13 +176,11 @@ def test_sites_come_and_go_for_long(nodes: Nodes) -> None:
         nodes.all.remove(lima)
         changes += 2
         paris.wait_for_rounds(1, "paris", "rome", "oslo")
-    nodes.stop_training()
+    nodes.end_together(paris, rome, oslo)
     for node in (paris, rome, oslo):
-        node.join()
         assert len(node.pids()) == 1, f"{node.name} was restarted"
         trained = 5 * int(re.findall(r"ended step (\d+)", node.output)[-1])
         assert rounds_told(nodes, node.name)[-1]["samples"] == trained, "each sample counts once"
-    assert len({node.digest() for node in (paris, rome, oslo)}) == 1
     took = time.monotonic() - begun
     rounds = rounds_alike(nodes, "paris", "rome", "oslo")
     print(f"{changes} joins and leaves and {rounds} rounds in {took:.0f} s")

@@ -25,9 +25,6 @@ SECONDS = float(os.environ.get("COLLAB_HOSTILE_SECONDS", "90"))
 QUIET_SECONDS = 4.0
 TESTS = 3
 ONLY = os.environ.get("COLLAB_HOSTILE_ATTACK", "")  # one attack instead of all
-# Now and then it joins as several members that say they hold the anchor and go without a word: voters that are missed,
-# until somebody says that they will not come (README, "What a member can do"). By its name it runs.
-NOT_HELD_YET = {"junk"}
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300 + 2 * SECONDS)]
 
@@ -47,7 +44,7 @@ ENVIRONMENT = {
 def attacks() -> list[str]:
     listed = subprocess.run([binary(), "--list"], capture_output=True, text=True, check=True).stdout.splitlines()
     names = [line.partition(":")[0] for line in listed]
-    return [name for name in names if name == ONLY or (not ONLY and name not in NOT_HELD_YET)]
+    return [name for name in names if ONLY in ("", name)]
 
 
 def endure_all(siege: Siege) -> None:

@@ -17,11 +17,8 @@ def test_two_nodes_are_one_world_and_a_third_joins_late(nodes: Nodes) -> None:
     oslo = nodes.start("oslo", nnodes="2:3")
     oslo.wait_for_rounds(2, "paris", "rome", "oslo")
     assert oslo.starts() == ["rank 0 of 1 start lone restart 0"]
-    nodes.stop_training()
-    for node in nodes.all:
-        node.join()
+    nodes.end_together()
     assert len(paris.pids()) == len(rome.pids()) == 1
-    assert len({node.digest() for node in nodes.all}) == 1
 
 
 @pytest.mark.slow
@@ -80,10 +77,7 @@ def test_the_endpoints_node_is_started_again(nodes: Nodes) -> None:
     rome.wait_for_rounds(2, "paris", "rome")
     assert again.starts() == ["rank 0 of 1 start lone restart 0"]
     assert len(rome.pids()) == 1
-    nodes.stop_training()
-    rome.join()
-    again.join()
-    assert again.digest() == rome.digest()
+    nodes.end_together(again, rome)
 
 
 @pytest.mark.slow
@@ -97,7 +91,7 @@ def test_two_nodes_of_one_site_come_back_together(nodes: Nodes) -> None:
     for node in (first, second):
         node.wait_for(r"rank \d of 2 start lone restart 1")
     rome.wait_for_rounds(2, "paris", "rome")
-    nodes.stop_training()
+    nodes.stop_together()
     rome.join()
     for node in (first, second):
         assert node.process.wait(60) == 0, node.output

@@ -149,6 +149,20 @@ class Nodes:
     def stop_training(self) -> None:
         self.flag("stop")
 
+    def stop_together(self) -> None:
+        """After the same round; with `stop_training` one may train a step more, once the others have left."""
+        newest = max(int(of) for node in self.all for of in re.findall(r"round (\d+): .*? averaged", node.output))
+        written = self.folder / "stop.new"
+        written.write_text(str(newest + 3))
+        written.rename(self.folder / "stop")
+
+    def end_together(self, *nodes: Node) -> None:
+        """These, or all, with one model."""
+        self.stop_together()
+        for node in nodes or self.all:
+            node.join()
+        assert len({node.digest() for node in nodes or self.all}) == 1
+
     def crash(self, site: str) -> None:
         told = self.flag(f"crash-{site}")
         deadline = time.monotonic() + 30

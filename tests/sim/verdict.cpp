@@ -27,9 +27,12 @@ void Verdict::look() {
   if (!faults_) return;
   const TimePoint now = network_.now();
   const bool begun = has_begun();
-  if (begun != begun_ || population_.calm_from() > calm_) {
-    calm_ = begun != begun_ ? std::max(now, population_.calm_from()) : population_.calm_from();
+  const std::uint32_t generation = lowest_generation();
+  if (begun != begun_ || generation != generation_ || population_.calm_from() > calm_) {
+    const bool anew = begun != begun_ || generation != generation_;  // until then those of a later one had to wait
+    calm_ = anew ? std::max(now, population_.calm_from()) : population_.calm_from();
     begun_ = begun;
+    generation_ = generation;
     looked_.reset();
   }
   // Where there is no swarm yet those who were to begin it are waited for, though they are gone for good.
@@ -71,6 +74,11 @@ std::vector<const SimSite*> Verdict::unfinished() const {
     by_generation[site->options().generation].push_back(site);
   }
   return by_generation.empty() ? std::vector<const SimSite*>() : by_generation.begin()->second;
+}
+
+std::uint32_t Verdict::lowest_generation() const {
+  const std::vector<const SimSite*> sites = unfinished();
+  return sites.empty() ? generation_ : sites.front()->options().generation;
 }
 
 // Just started; or it waits for others to begin with, and has not had the time to give them up.

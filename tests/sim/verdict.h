@@ -39,6 +39,7 @@ class Verdict {
   [[nodiscard]] bool waits_in_vain(const SimSite& site) const;
   // Of sites that train a model of the lowest generation that is not over.
   [[nodiscard]] std::vector<const SimSite*> unfinished() const;
+  [[nodiscard]] std::uint32_t lowest_generation() const;
   [[nodiscard]] Duration settles() const;
   [[nodiscard]] bool is_fresh(const SimSite& site) const;
   void expect_one_swarm();
@@ -50,8 +51,9 @@ class Verdict {
   Checkers& checkers_;
   bool faults_;
   std::size_t given_up_ = 0;
-  TimePoint calm_{};                              // since then no fault, nor has the swarm begun or been lost
+  TimePoint calm_{};                              // since then no fault, nor has the swarm begun, been lost, or gone on to a model
   bool begun_ = false;                            // somebody holds an anchor
+  std::uint32_t generation_ = 0;                  // that is trained
   std::optional<TimePoint> looked_;               // for one swarm, and for rounds since
   std::pair<std::uint64_t, std::size_t> seen_{};  // rounds done and processes over, then
 };

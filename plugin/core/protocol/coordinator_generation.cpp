@@ -34,7 +34,7 @@ void Coordinator::State::settle_generations() {
   if (generations.waiting().empty()) return;
   if (!trains_here()) {
     if (const auto next = generations.may_begin(now, config.link_grace, ended)) begin_generation(*next);
-  } else if (const std::uint32_t trained = generations.proven(); trained > generations.current()) {
+  } else if (const std::uint32_t trained = generations.proven(trainers_here()); trained > generations.current()) {
     begin_generation(trained);
   }
   if (!trains_here()) return tell_who_waits();

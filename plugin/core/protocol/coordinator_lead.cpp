@@ -183,12 +183,21 @@ bool Coordinator::State::is_older(const wire::Join& join) const {
   const auto& [run, agreed] = anchor ? std::pair(anchor->run, anchor->round) : *wanted;
   if (run == theirs.run) return false;
   if (agreed.value == 0) return true;
-  // What has been agreed on here is not given up for a membership that is not here.
-  const auto is_here = [&](const wire::Voter& voter) {
-    return voter.left || voter.name == join.site || member_named(voter.name) != nullptr;
-  };
-  const auto here = std::ranges::count_if(join.report.record.voters, is_here);
-  return theirs.round > agreed && std::cmp_greater(2 * here, join.report.record.voters.size());
+  // What has been agreed on here is not given up for a membership that is not here, nor on the word of one among many.
+  const std::vector<wire::Voter>& voters_there = join.report.record.voters;
+  std::size_t from_there = 1;
+  std::size_t others = 0;
+  std::size_t by_name = 0;
+  for (const wire::Voter& voter : voters_there) by_name += voter.left || voter.name == join.site ? 1 : 0;
+  for (const auto& [id, member] : members) {
+    if (member.name == join.site) continue;
+    const auto voter = std::ranges::find(voters_there, member.name, &wire::Voter::name);
+    const bool theirs_too = voter != voters_there.end() && member.report.record.anchor.run == theirs.run;
+    from_there += theirs_too ? 1 : 0;
+    others += !theirs_too && !member.helper ? 1 : 0;
+    by_name += theirs_too && !voter->left ? 1 : 0;
+  }
+  return theirs.round > agreed && 2 * by_name > voters_there.size() && from_there >= others;
 }
 
 // ---- whether a round can come about ----------------------------------------------------------------

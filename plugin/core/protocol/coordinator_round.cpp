@@ -159,6 +159,7 @@ std::set<SiteId> Coordinator::State::ready_crew() const {
 // The same as numbers, at each event: no sets are made.
 Coordinator::State::Count Coordinator::State::count_crew() const {
   Count count;
+  const auto is_new = [this](SiteId id) { return !voters.empty() && voters.count(id) == 0; };
   count.quorum.voters = voters.size() - (mutant(Mutant::kHalfAccepts) ? 1 : 0);
   for (const auto& [id, voter] : voters) count.quorum.by_name += voter.left ? 1 : 0;
   auto voter = voters.begin();  // both ascend
@@ -168,6 +169,7 @@ Coordinator::State::Count Coordinator::State::count_crew() const {
       count.helped = count.helped && member.ready;
     } else {
       ++count.all;
+      count.settled += member.ready || !is_new(id) ? 1 : 0;
     }
     if (!member.ready) continue;
     count.ready += member.helper ? 0 : 1;
@@ -247,7 +249,8 @@ Coordinator::State::Circle Coordinator::State::find_circle() const {
 }
 
 // Nothing but joiners is missing; the anchor does not move under them while they get on. Those who came in vain cost
-// the next ones patience: who joins and takes nothing, under ever new names, holds the others up for two graces in all.
+// the next ones patience: who joins and takes nothing, under ever new names, holds the others up for two graces in all,
+// and for three heartbeats a round.
 bool Coordinator::State::waits_for_joiners() {
   std::vector<SiteId> joiners;
   TimePoint progressed{};
@@ -293,7 +296,7 @@ void Coordinator::State::try_to_form() {
     if ((!whole && !tied) || waits_for_joiners()) return;
     return recess(tied ? circle : quorum_in_words(ready_crew()));
   }
-  if (2 * count.ready <= count.all) {
+  if (2 * count.ready <= count.settled) {
     round.majority_since = kNever;
     if (tied) recess(circle);
     return;
@@ -398,9 +401,9 @@ void Coordinator::State::form(const std::set<SiteId>& sites) {
   if (contributes) share_out(form, sites);
   voters_formed.clear();
   for (const auto& [id, member] : members) {
-    if (member.standing != Standing::kActive && member.standing != Standing::kBehind &&
-        !mutant(Mutant::kVotersWithoutAnchor))
-      continue;
+    const bool holds = member.standing == Standing::kActive || member.standing == Standing::kBehind;
+    // Who says that it holds the anchor and takes no part has no say: it might be anybody, and gone tomorrow.
+    if ((!holds || (voters.count(id) == 0 && sites.count(id) == 0)) && !mutant(Mutant::kVotersWithoutAnchor)) continue;
     voters_formed[id] = wire::Voter{id, member.name, member.acceptor};
   }
   form.voters = list_of(voters_formed);

@@ -378,10 +378,11 @@ struct Coordinator::State {
   [[nodiscard]] std::set<SiteId> crew() const;        // whom the next attempt waits for
   [[nodiscard]] std::set<SiteId> ready_crew() const;  // those of them who are ready
   struct Count {
-    std::size_t all = 0;    // that train
-    std::size_t ready = 0;  // of those
-    bool helped = true;     // and every helper is
-    Quorum quorum;          // of those who are ready, helpers too
+    std::size_t all = 0;      // that train
+    std::size_t settled = 0;  // of those, who have a say or are ready
+    std::size_t ready = 0;
+    bool helped = true;  // every helper is ready
+    Quorum quorum;       // of those who are ready, helpers too
   };
   [[nodiscard]] Count count_crew() const;
   void try_to_form();

@@ -63,11 +63,14 @@ std::map<LinkId, wire::Join> Generations::take_earlier_than(std::uint32_t genera
   return take_if([generation](std::uint32_t its) { return its < generation; });
 }
 
-// One site's word is no proof: most of those must be here who it says train that generation.
-std::uint32_t Generations::proven() const {
+// One site's word is no proof: most of those must be here who it says train that generation, and as many as train here.
+std::uint32_t Generations::proven(std::size_t trainers) const {
   std::uint32_t latest = 0;
+  std::map<std::uint32_t, std::size_t> members;
+  for (const auto& [link, waiting] : waiting_) members[waiting.join.generation] += waiting.join.report.member ? 1 : 0;
   for (const auto& [link, waiting] : waiting_) {
     const auto& [join, since, tell, announced] = waiting;
+    if (!join.report.member || members[join.generation] < trainers) continue;
     const std::vector<wire::Voter>& voters = join.report.record.voters;
     const auto is_here = [&](const wire::Voter& voter) {
       return voter.left || std::ranges::any_of(waiting_, [&](const auto& other) {
@@ -75,7 +78,7 @@ std::uint32_t Generations::proven() const {
              });
     };
     const auto here = std::ranges::count_if(voters, is_here);
-    if (join.report.member && std::cmp_greater(2 * here, voters.size())) latest = std::max(latest, join.generation);
+    if (std::cmp_greater(2 * here, voters.size())) latest = std::max(latest, join.generation);
   }
   return latest;
 }
@@ -110,7 +113,7 @@ std::uint32_t Generations::expected_generation(TimePoint now) const {
 
 std::optional<std::uint32_t> Generations::may_begin(TimePoint now, Duration grace, bool ended) const {
   if (waiting_.empty()) return std::nullopt;
-  if (const std::uint32_t trained = proven(); trained > current_) return trained;
+  if (const std::uint32_t trained = proven(0); trained > current_) return trained;
   std::uint32_t lowest = UINT32_MAX;
   for (const auto& [link, waiting] : waiting_) lowest = std::min(lowest, waiting.join.generation);
   if (const std::uint32_t wanted = expected_generation(now);

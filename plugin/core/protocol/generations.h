@@ -50,7 +50,8 @@ class Generations {
   [[nodiscard]] std::map<LinkId, wire::Join> take_earlier_than(std::uint32_t generation);
   // The latest generation that one who waits has been a member of, in this life: a swarm trains it already. 0: none.
   // What a process that was started again has read from a file proves nothing: it may be of an earlier run.
-  [[nodiscard]] std::uint32_t proven() const;
+  // Nor does it against more than so many who train here.
+  [[nodiscard]] std::uint32_t proven(std::size_t trainers) const;
 
   // ---- those who have left for a later generation
   void left_for(const std::string& site, std::uint32_t generation, TimePoint until);

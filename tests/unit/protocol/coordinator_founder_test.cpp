@@ -46,6 +46,30 @@ TEST(Founder, OfTwoThatHaveAgreedTheOneThatHasMoreOftenStays) {
   }
 }
 
+// Who makes a record up can name those who are here as its voters.
+TEST(Founder, OfSeveralSitesIsNotDeposedByTheWordOfOne) {
+  H c;
+  c.gather({"lima", "oslo"});
+  const wire::Form form = c.form(1, 2);
+  for (std::uint64_t link = 1; link <= 2; ++link) static_cast<void>(c.hear(link, H::done(form)));
+  wire::Join liar = from_another(3, 1000);
+  liar.report.record.voters = voters_of({"lima", "oslo", "paris"});
+  EXPECT_THAT(all<Hangup>(c.hear(3, liar)), IsEmpty());
+  EXPECT_EQ(c.coordinator.members(), 3U);
+}
+
+// A swarm that was away and finds another in its place comes as one site after the other.
+TEST(Founder, GivesWayOnceTheOtherSwarmIsHere) {
+  H c;
+  c.gather({"lima"});
+  static_cast<void>(c.hear(1, H::done(c.form(1, 1))));
+  wire::Join paris = from_another(3, 1000);
+  paris.report.record.voters = voters_of({"oslo", "paris", "tokyo"});
+  EXPECT_THAT(all<Hangup>(c.come(2, paris)), IsEmpty()) << "one of three";
+  wire::Join oslo = member_of("oslo", {RunId{3}, RoundId{1000}, kWrong}, voters_of({"oslo", "paris", "tokyo"}));
+  EXPECT_THAT(notes(c.come(3, oslo)), HasSubstr("leads no more: oslo is of a swarm older"));
+}
+
 TEST(Founder, IsNotDeposedByOneOfItsOwnRun) {
   H c;
   c.gather({"lima", "paris"});

@@ -193,6 +193,17 @@ TEST(CoordinatorGeneration, AMemberOfALaterGenerationProvesThatTheSwarmIsThere) 
   EXPECT_EQ(sent<wire::Prepare>(settled).size(), 1U);
 }
 
+// A record is quickly made up.
+TEST(CoordinatorGeneration, TheWordOfOneMovesNoTwoThatTrain) {
+  CoordinatorHarness c;
+  c.gather({"paris", "tokyo"});
+  const auto held = c.hear(3, member_at("mallory", 1000, {RunId{9}, RoundId{4}, kRight}, voters_of({"mallory"})));
+  EXPECT_THAT(sent<wire::Refuse>(held), testing::IsEmpty()) << notes(held);
+  EXPECT_EQ(sent<wire::Hold>(held).size(), 1U);
+  const auto proved = c.hear(4, member_at("lima", 1000, {RunId{9}, RoundId{4}, kRight}, voters_of({"lima"})));
+  EXPECT_EQ(sent<wire::Refuse>(proved).size(), 2U) << notes(proved);
+}
+
 TEST(CoordinatorGeneration, AHelperStaysForNoOtherModel) {
   CoordinatorHarness c;
   c.gather({"paris"});
