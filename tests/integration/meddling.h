@@ -61,9 +61,7 @@ class Meddling final : public Transport, private TransportHandler {
  private:
   void on_accepted(LinkId link, const std::string& peer) override { handler_->on_accepted(link, peer); }
   void on_connected(LinkId link) override { handler_->on_connected(link); }
-  void on_message(LinkId link, TransportMessage message) override {
-    handler_->on_message(link, std::move(message));
-  }
+  void on_message(LinkId link, TransportMessage message) override { handler_->on_message(link, std::move(message)); }
   void on_sent(LinkId link, std::uint64_t token) override { handler_->on_sent(link, token); }
   void on_closed(LinkId link, Status why) override { handler_->on_closed(link, std::move(why)); }
 

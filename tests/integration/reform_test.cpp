@@ -25,8 +25,7 @@ class Reforming : public ByHand {
       if (site == hidden_) options.config.advertise = "none";
       options.make_transport = [this, site]() -> Result<std::unique_ptr<Transport>> {
         auto transport = std::make_unique<Meddling>(
-            swarm_.transport(),
-            [this, site](Meddling&, LinkId link, TransportMessage& message, std::uint64_t) {
+            swarm_.transport(), [this, site](Meddling&, LinkId link, TransportMessage& message, std::uint64_t) {
               return observe(site, link, message);
             });
         if (site == 2) dying_ = transport.get();
@@ -81,7 +80,7 @@ class Reforming : public ByHand {
   }
 
   Codecs codec_ = CodecId::kFp32;
-  std::size_t hidden_ = 99;    // cannot be dialled
+  std::size_t hidden_ = 99;  // cannot be dialled
   Sent sent_[3];
   std::mutex mutex_;
   std::vector<float> anchor_;

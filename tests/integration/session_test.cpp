@@ -274,8 +274,7 @@ TEST_P(TwoRanks, ThePeriodToTheNextRoundIsThatOfTheCommit) {
       message.head = wire::encode(*sent);
       return true;
     };
-    return std::make_unique<Meddling>(
-        plain(), every_third, Lane::kControl);
+    return std::make_unique<Meddling>(plain(), every_third, Lane::kControl);
   };
   swarm.start_coordinator();
   swarm.transport = plain;

@@ -51,10 +51,10 @@ class Verdict {
   Checkers& checkers_;
   bool faults_;
   std::size_t given_up_ = 0;
-  TimePoint calm_{};                              // since then no fault, nor has the swarm begun, been lost, or gone on to a model
-  bool begun_ = false;                            // somebody holds an anchor
-  std::uint32_t generation_ = 0;                  // that is trained
-  std::optional<TimePoint> looked_;               // for one swarm, and for rounds since
+  TimePoint calm_{};                 // since then no fault, nor has the swarm begun, been lost, or gone on to a model
+  bool begun_ = false;               // somebody holds an anchor
+  std::uint32_t generation_ = 0;     // that is trained
+  std::optional<TimePoint> looked_;  // for one swarm, and for rounds since
   std::pair<std::uint64_t, std::size_t> seen_{};  // rounds done and processes over, then
 };
 

@@ -144,7 +144,8 @@ TEST_F(SiteFetches, OnceMoreAfterAWrongDigestThenAsksWhoseElseItMayTake) {
   EXPECT_EQ(all<Hangup>(gone).at(0).link, LinkId{1});
 }
 
-// Its outer state is that of no anchor any more. It was never a member, and is the one that is asked for its anchor now.
+// Its outer state is that of no anchor any more. It was never a member, and is the one that is asked for its anchor
+// now.
 TEST_F(SiteFetches, WhatATransferHasDamagedIsToldAndNotFatal) {
   static_cast<void>(adopt());
   s.link_to(0, "paris", 2);
