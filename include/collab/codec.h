@@ -64,9 +64,11 @@ class Codec {
 
 [[nodiscard]] const Codec& codec_for(CodecId id);
 // "fp32", "bf16", "fp16", "int8", "int4", "int4-e3m0", "int2", "topk64", "topk128"
+[[nodiscard]] std::string_view name_of(CodecId id);
 [[nodiscard]] Result<CodecId> codec_from_name(std::string_view name);
 // "int8", or "int4/int8" where the two ways differ.
 [[nodiscard]] std::string name_of(const Codecs& codecs);
+[[nodiscard]] Result<Codecs> codecs_from_name(std::string_view text);
 // Of 8 bits an element or fewer: they leave out so much that it is carried over to the next payload.
 [[nodiscard]] bool needs_error_feedback(CodecId id);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "collab/codec.h"
 #include "core/base/knob_parsers.h"
 #include "core/base/text.h"
 
@@ -15,15 +16,6 @@ using namespace knobs;  // NOLINT(google-build-using-namespace): the forms, used
 template <typename T>
 using Choice = std::pair<std::string_view, T>;
 
-constexpr std::array<Choice<CodecId>, 9> kCodecs{{{"fp32", CodecId::kFp32},
-                                                  {"bf16", CodecId::kBf16},
-                                                  {"fp16", CodecId::kFp16},
-                                                  {"int8", CodecId::kInt8},
-                                                  {"int4", CodecId::kInt4},
-                                                  {"int4-e3m0", CodecId::kInt4E3m0},
-                                                  {"int2", CodecId::kInt2},
-                                                  {"topk64", CodecId::kTopK64},
-                                                  {"topk128", CodecId::kTopK128}}};
 constexpr std::array<Choice<OuterId>, 2> kOuters{{{"average", OuterId::kAverage}, {"nesterov", OuterId::kNesterov}}};
 constexpr std::array<Choice<WeightBy>, 3> kWeights{
     {{"samples", WeightBy::kSamples}, {"steps", WeightBy::kSteps}, {"equal", WeightBy::kEqual}}};
@@ -82,27 +74,12 @@ std::string format_connections(const Config& config) {
   return config.connections == 0 ? "auto" : std::to_string(config.connections);
 }
 
-// One codec for both ways, or UP/DOWN.
 bool parse_codecs(std::string_view text, Config& config) {
-  const std::size_t slash = std::min(text.find('/'), text.size());
-  const std::string_view up = text.substr(0, slash);
-  const std::string_view down = slash == text.size() ? up : text.substr(slash + 1);
-  const auto take = [](std::string_view name, CodecId& codec) {
-    const auto* found = std::ranges::find(kCodecs, name, &Choice<CodecId>::first);
-    if (found == kCodecs.end()) return false;
-    codec = found->second;
-    return true;
-  };
-  return take(up, config.codec.up) && take(down, config.codec.down);
+  const Result<Codecs> codecs = codecs_from_name(text);
+  if (codecs.ok()) config.codec = *codecs;
+  return codecs.ok();
 }
-std::string format_codecs(const Config& config) {
-  const auto name = [](CodecId codec) {
-    const auto* found = std::ranges::find(kCodecs, codec, &Choice<CodecId>::second);
-    return found == kCodecs.end() ? "?" : std::string(found->first);
-  };
-  const Codecs& codec = config.codec;
-  return codec.up == codec.down ? name(codec.up) : name(codec.up) + "/" + name(codec.down);
-}
+std::string format_codecs(const Config& config) { return name_of(config.codec); }
 
 bool parse_site_index(std::string_view text, Config& config) {
   config.site_index.reset();

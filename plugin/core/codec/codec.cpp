@@ -14,21 +14,20 @@ namespace {
 
 struct Description {
   CodecId id;
-  std::string_view name;
   bool lossless;
   std::string_view rule;  // what every block of a payload keeps to, for messages
 };
 
 constexpr std::array<Description, 9> kCodecs = {{
-    {CodecId::kFp32, "fp32", true, "finite float32 values"},
-    {CodecId::kBf16, "bf16", false, "finite bfloat16 values"},
-    {CodecId::kFp16, "fp16", false, "an exponent in [-113, 126] and finite values that fill it"},
-    {CodecId::kInt8, "int8", false, "a normal, positive scale and values in [-127, 127] that fill it"},
-    {CodecId::kInt4, "int4", false, "a normal scale and values that reach -8"},
-    {CodecId::kInt4E3m0, "int4-e3m0", false, "a normal, positive scale, values that reach it and no negative zero"},
-    {CodecId::kInt2, "int2", false, "a normal, positive scale"},
-    {CodecId::kTopK64, "topk64", false, "a count, two ordered levels and places within the group"},
-    {CodecId::kTopK128, "topk128", false, "a count, two ordered levels and places within the group"},
+    {CodecId::kFp32, true, "finite float32 values"},
+    {CodecId::kBf16, false, "finite bfloat16 values"},
+    {CodecId::kFp16, false, "an exponent in [-113, 126] and finite values that fill it"},
+    {CodecId::kInt8, false, "a normal, positive scale and values in [-127, 127] that fill it"},
+    {CodecId::kInt4, false, "a normal scale and values that reach -8"},
+    {CodecId::kInt4E3m0, false, "a normal, positive scale, values that reach it and no negative zero"},
+    {CodecId::kInt2, false, "a normal, positive scale"},
+    {CodecId::kTopK64, false, "a count, two ordered levels and places within the group"},
+    {CodecId::kTopK128, false, "a count, two ordered levels and places within the group"},
 }};
 
 // The codecs differ in their kernels only: lengths, checks and messages are the same for all.
@@ -37,7 +36,7 @@ class KernelCodec final : public Codec {
   explicit KernelCodec(const Description& description) : description_(description) {}
 
   CodecId id() const override { return description_.id; }
-  std::string_view name() const override { return description_.name; }
+  std::string_view name() const override { return name_of(description_.id); }
   bool lossless() const override { return description_.lossless; }
   bool fixed_size() const override { return kernels().fixed_size; }
   std::size_t encoded_size(std::size_t elements) const override { return kernels().encoded_size(elements); }
@@ -110,7 +109,7 @@ class KernelCodec final : public Codec {
   }
 
   [[nodiscard]] std::string subject(std::size_t elements) const {
-    return std::string(description_.name) + " payload of " + std::to_string(elements) + " elements";
+    return std::string(name()) + " payload of " + std::to_string(elements) + " elements";
   }
 
   Status check_length(std::span<const std::byte> in, std::size_t elements) const {
@@ -160,21 +159,6 @@ const Codec& codec_for(CodecId id) {
     if (codec.id() == id) return codec;
   }
   panic("no codec with this number", __FILE__, __LINE__);
-}
-
-Result<CodecId> codec_from_name(std::string_view name) {
-  std::string known;
-  for (const Description& description : kCodecs) {
-    if (description.name == name) return description.id;
-    known += (known.empty() ? "" : ", ") + std::string(description.name);
-  }
-  return invalid_argument("unknown codec \"" + std::string(name) + "\": expected one of " + known);
-}
-
-std::string name_of(const Codecs& codecs) {
-  std::string name(codec_for(codecs.up).name());
-  if (codecs.down != codecs.up) name += "/" + std::string(codec_for(codecs.down).name());
-  return name;
 }
 
 bool needs_error_feedback(CodecId id) {

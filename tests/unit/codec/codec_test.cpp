@@ -63,6 +63,18 @@ TEST(Codec, IsFoundByNameAndNumber) {
   EXPECT_THAT(unknown.status().message(), HasSubstr("fp32, bf16, fp16, int8, int4, int4-e3m0, int2, topk64, topk128"));
 }
 
+TEST(Codec, BothWaysHaveOneNameOrTwo) {
+  for (const Codecs codecs : {Codecs(CodecId::kInt8), Codecs(CodecId::kTopK64, CodecId::kInt8)}) {
+    const Result<Codecs> found = codecs_from_name(name_of(codecs));
+    ASSERT_TRUE(found.ok());
+    EXPECT_EQ(*found, codecs);
+  }
+  EXPECT_EQ(name_of(Codecs(CodecId::kInt4, CodecId::kInt8)), "int4/int8");
+  for (const std::string_view text : {"", "/", "int8/", "/int8", "int8/int9", "int4/int8/fp16"}) {
+    EXPECT_FALSE(codecs_from_name(text).ok()) << text;
+  }
+}
+
 TEST(Codec, SizesAreAsTheLayoutSays) {
   EXPECT_EQ(codec_for(CodecId::kFp32).encoded_size(1025), 4100U);
   EXPECT_EQ(codec_for(CodecId::kBf16).encoded_size(1025), 2050U);
