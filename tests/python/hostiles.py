@@ -28,7 +28,13 @@ MIB = 1 << 20
 MEMORY = 200 * MIB  # of a process, above its peak without an attack
 # Beside that, what PROTOCOL.md says: of unfinished messages, over all links of a process; of what a hub holds of its
 # ranks' parts; and of what it remembers of them.
-DOCUMENTED = {"heads": 512 * MIB, "early-chunks": 512 * MIB, "bring": 512 * MIB, "enter-gone": 128 * MIB}
+DOCUMENTED = {
+    "heads": 512 * MIB,
+    "early-chunks": 512 * MIB,
+    "bring": 512 * MIB,
+    "enter-gone": 128 * MIB,
+    "junk": 512 * MIB,  # it brings parts as well
+}
 LOG_RATE = 1000  # bytes a second of a process, beyond what it tells without an attack
 LOG_ONCE = 80_000  # bytes: what may be told once, in all
 BACK_WITHIN = 30.0  # seconds in which memory goes back after an attack: a world's parts once nobody can return to it

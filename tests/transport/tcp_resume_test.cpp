@@ -7,6 +7,7 @@
 
 #include "tests/transport/tcp_proxy.h"
 #include "tests/transport/tcp_world.h"
+#include "transport/tcp/tcp_tls.h"
 #include "transport/tcp/tcp_wire.h"
 
 namespace collab::testing {
@@ -335,18 +336,27 @@ TEST_P(TcpStrangers, SilentOpeningsAreBounded) {
   pair.check_it_works();
 }
 
-// One that is slow, far away, is not pushed out by those who only connect.
-TEST(Tcp, WhoHasSaidNothingMakesRoom) {
+// One that is far away, and has begun a handshake with the token, is not pushed out by those who cannot.
+TEST(Tcp, WhoseHelloHasNotComeMakesRoom) {
   TcpPair pair(by_token());
+  const auto context =
+      tcp::TlsContext::make({.token = kToken, .certificate_file = {}, .key_file = {}, .authority_file = {}});
+  ASSERT_TRUE(context.ok()) << context.status().to_string();
+  tcp::TlsStream handshake(*context, true);
+  ASSERT_TRUE(handshake.handshake().ok());
   PlainSocket slow;
   ASSERT_TRUE(slow.connect_to(pair.a.address));
-  slow.write(std::string_view("\x16\x03\x01", 3));  // a ClientHello begins
-  std::vector<std::unique_ptr<PlainSocket>> silent;
+  const auto hello = handshake.outgoing();
+  slow.write(std::string_view(reinterpret_cast<const char*>(hello.data()), hello.size()));
+  char answer[4096];
+  ASSERT_GT(::recv(slow.fd(), answer, sizeof answer, 0), 0);
+  std::vector<std::unique_ptr<PlainSocket>> others;
   for (int i = 0; i < 600; ++i) {
-    silent.push_back(std::make_unique<PlainSocket>());
-    ASSERT_TRUE(silent.back()->connect_to(pair.a.address));
+    others.push_back(std::make_unique<PlainSocket>());
+    ASSERT_TRUE(others.back()->connect_to(pair.a.address));
+    if (i % 2 == 0) others.back()->write(std::string_view("\x16\x03\x01", 3));  // a ClientHello that never ends
   }
-  EXPECT_TRUE(until([&] { return tcp_counters(*pair.a.transport).connections_refused >= 300; }));
+  EXPECT_TRUE(until([&] { return tcp_counters(*pair.a.transport).connections_refused >= 400; }));
   char byte = 0;
   EXPECT_EQ(::recv(slow.fd(), &byte, 1, MSG_DONTWAIT), -1);
   EXPECT_EQ(errno, EAGAIN) << "it is still there";

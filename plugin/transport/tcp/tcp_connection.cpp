@@ -228,6 +228,7 @@ bool Connection::settle_first_byte(std::byte first) {
     return true;
   }
   if (!tls && clear) {
+    hello_came_ = true;
     state_ = State::kGreeting;
     return true;
   }
@@ -263,6 +264,7 @@ Status Connection::decode_tls() {
       flush();  // the alert tells the other side
       return done.status();
     }
+    hello_came_ = hello_came_ || *done || !tls_->outgoing().empty();
     if (!*done) return {};
     if (state_ == State::kSecuring) state_ = State::kGreeting;
     flush();

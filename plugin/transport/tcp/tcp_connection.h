@@ -87,7 +87,8 @@ class Connection final : public std::enable_shared_from_this<Connection>, privat
   [[nodiscard]] State state() const { return state_; }
   void attached() { state_ = State::kAttached; }
   [[nodiscard]] bool dialled() const { return dialled_; }
-  [[nodiscard]] bool has_spoken() const { return first_byte_seen_; }
+  // It is more than open: a ClientHello came, and fits (with a token: was made with it); in the clear, the first byte.
+  [[nodiscard]] bool hello_came() const { return hello_came_; }
   [[nodiscard]] std::vector<std::string> proved_names() const {
     return tls_ != nullptr && tls_->open() ? tls_->names() : std::vector<std::string>();
   }
@@ -161,6 +162,7 @@ class Connection final : public std::enable_shared_from_this<Connection>, privat
   State state_ = State::kConnecting;
   bool dialled_ = false;
   bool first_byte_seen_ = false;
+  bool hello_came_ = false;
   bool refusal_only_ = false;  // the other side answers in the clear: it may only refuse
   bool waits_to_read_ = false;
   bool waits_to_write_ = false;

@@ -12,42 +12,52 @@ namespace collab::tcp {
 namespace {
 
 namespace asio = boost::asio;
-constexpr std::size_t kMaxSilent = 128;     // connections that have sent nothing
-constexpr std::size_t kMaxStrangers = 256;  // that have not said who they are, those included
-constexpr std::size_t kMaxHosts = 4096;     // remembered
-constexpr std::size_t kLeastDataConnections = 256;
+constexpr std::size_t kMaxStrangers = 256;  // connections that have not said who they are
+constexpr std::size_t kLeastStrangers = 32;
+constexpr std::size_t kMaxHosts = 4096;  // remembered
+constexpr std::size_t kLeastDataConnections = 128;
+
+// What others open takes at most half of the files that a process may have, 1,024 as a rule: it needs some of its own,
+// and its record above all. An eighth for strangers, a quarter for data; the rest are links.
+std::size_t files() {
+  rlimit limit{};
+  return ::getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur : 0;
+}
 
 }  // namespace
 
-// Those who have said nothing at all go first: to be kept, a stranger has to take the trouble of a handshake.
+// Those whose hello has not come go first: with a token nobody else can send one, so however many knock and however
+// far away a newcomer is, it keeps its place through the handshake.
 void TcpEngine::make_room() {
-  const auto is_silent = [](const ConnectionPtr& connection) { return !connection->has_spoken(); };
-  if (std::cmp_greater_equal(std::ranges::count_if(loose_, is_silent), kMaxSilent)) {
+  const auto is_silent = [](const ConnectionPtr& connection) { return !connection->hello_came(); };
+  const std::size_t most = std::clamp<std::size_t>(files() / 8, kLeastStrangers, kMaxStrangers);
+  if (std::cmp_greater_equal(std::ranges::count_if(loose_, is_silent), most / 2)) {
     turn_out(is_silent);
-  } else if (loose_.size() >= kMaxStrangers) {
+  } else if (loose_.size() >= most) {
     turn_out([](const ConnectionPtr&) { return true; });
   }
 }
 
-// The oldest of the network with the most, so that one scanner cannot push others out; of hosts that have had a link
+// The oldest of the networks with the most, so that one scanner cannot push others out; of hosts that have had a link
 // here only where nobody else is left.
 template <typename Among>
 void TcpEngine::turn_out(Among among) {
-  std::map<std::pair<bool, asio::ip::address>, std::size_t> by_network;
-  const auto network = [this](const ConnectionPtr& connection) {
-    const asio::ip::address address = connection->peer().address();
-    return std::pair(!hosts_.contains(address), network_of(address));
-  };
+  std::map<asio::ip::address, std::size_t> by_network;
   for (const ConnectionPtr& connection : loose_) {
-    if (among(connection)) ++by_network[network(connection)];
+    if (among(connection)) ++by_network[network_of(connection->peer().address())];
   }
-  const auto most = std::ranges::max_element(by_network, [](const auto& a, const auto& b) {
-    return std::pair(a.first.first, a.second) < std::pair(b.first.first, b.second);
-  });
-  const auto oldest = std::ranges::find_if(
-      loose_, [&](const ConnectionPtr& connection) { return among(connection) && network(connection) == most->first; });
-  (*oldest)->close();
-  loose_.erase(oldest);
+  auto chosen = loose_.end();
+  std::pair<bool, std::size_t> worst;
+  for (auto at = loose_.begin(); at != loose_.end(); ++at) {
+    if (!among(*at)) continue;
+    const asio::ip::address address = (*at)->peer().address();
+    const std::pair<bool, std::size_t> rank(!hosts_.contains(address), by_network.at(network_of(address)));
+    if (chosen != loose_.end() && rank <= worst) continue;  // the oldest comes first
+    worst = rank;
+    chosen = at;
+  }
+  (*chosen)->close();
+  loose_.erase(chosen);
   ++counters_.refused;
 }
 
@@ -74,13 +84,9 @@ void TcpEngine::tell_turned_away(const Endpoint& from, const std::string& words)
   if (line) log_warning(*line);
 }
 
-// Of links that others have dialled: a process may have 1,024 files, and needs some for its own.
-std::size_t TcpEngine::most_data_connections() {
-  rlimit files{};
-  if (::getrlimit(RLIMIT_NOFILE, &files) != 0) return kLeastDataConnections;
-  return std::max<std::size_t>(kLeastDataConnections, files.rlim_cur / 2);
-}
+std::size_t TcpEngine::most_data_connections() { return std::max(kLeastDataConnections, files() / 4); }
 
+// Of links that others have dialled.
 std::size_t TcpEngine::data_connections() const {
   std::size_t count = 0;
   for (const auto& [id, link] : links_) count += link->dialled ? 0 : link->attached_data();
