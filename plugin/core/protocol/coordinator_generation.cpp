@@ -104,7 +104,8 @@ void Coordinator::State::tell_who_waits() {
   }
 }
 
-// Who is ahead waits for so long. Then those who are ahead go on, if they are half of all; else they are too few.
+// Who is ahead waits for so long. Then those who are ahead go on, if they are half of all, or if one of them is who the
+// others miss: it has left them for good, and nobody leads them any more. Else they are too few.
 void Coordinator::State::on_generation_tick() {
   const auto late = [&](const auto& entry) { return now >= later(entry.second.since, config.join_timeout); };
   auto& waiting = generations.waiting();
@@ -113,7 +114,11 @@ void Coordinator::State::on_generation_tick() {
   for (const auto& [link, one] : waiting) next = std::min(next, one.join.generation);
   const auto ahead = static_cast<std::size_t>(
       std::count_if(waiting.begin(), waiting.end(), [&](const auto& w) { return w.second.join.generation == next; }));
-  if (ahead >= trainers_here()) return begin_generation(next);
+  const std::vector<std::string> missing = leads ? std::vector<std::string>() : election.missing();
+  const bool missed = std::ranges::any_of(waiting, [&](const auto& entry) {
+    return late(entry) && std::ranges::find(missing, entry.second.join.site) != missing.end();
+  });
+  if (ahead >= trainers_here() || missed) return begin_generation(next);
   std::vector<std::pair<LinkId, std::string>> refused;
   for (const auto& entry : waiting) {
     if (late(entry)) refused.emplace_back(entry.first, entry.second.join.site);

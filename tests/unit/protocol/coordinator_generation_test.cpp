@@ -125,6 +125,24 @@ TEST(CoordinatorGeneration, HalfThatIsAheadGoesOnWithoutTheOthers) {
   EXPECT_EQ(sent<wire::Welcome>(back).size(), 1U) << notes(back);
 }
 
+// Its leave was lost with their leader: they wait for one that waits for them.
+TEST(CoordinatorGeneration, WhomTheOthersMissIsNotKeptWaitingByThem) {
+  CoordinatorHarness c;
+  const wire::Offer last{RunId{9}, RoundId{4}, kRight};
+  for (std::uint64_t link = 1; link <= 2; ++link) {
+    wire::Join join = join_at(link == 1 ? "tokyo" : "lima", 1);
+    if (link == 1) join = member_at("tokyo", 1, last, voters_of({"paris", "tokyo"}));
+    static_cast<void>(c.hear(link, join));
+  }
+  EXPECT_EQ(c.coordinator.members(), 0U) << "one of two";
+  static_cast<void>(c.hear(3, join_at("paris", 2)));
+  const auto later = c.pass(seconds(301), {1, 2, 3});
+  const auto behind = sent<wire::Refuse>(later);
+  ASSERT_EQ(behind.size(), 2U) << notes(later);
+  EXPECT_TRUE(behind[0].second.behind && behind[1].second.behind);
+  EXPECT_EQ(c.coordinator.members(), 1U);
+}
+
 TEST(CoordinatorGeneration, FewerThanHalfAreToldThatNobodyComes) {
   CoordinatorHarness c;
   c.gather({"paris", "tokyo", "lima"});
