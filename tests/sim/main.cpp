@@ -90,6 +90,10 @@ Result<Arguments> parse(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (argc == 2 && std::string_view(argv[1]) == "--help") {
+    std::fputs(kUsage, stdout);
+    return 0;
+  }
   const Result<Arguments> arguments = parse(argc, argv);
   if (!arguments.ok()) {
     std::fprintf(stderr, "collab_sim: %s\n%s", arguments.status().message().c_str(), kUsage);

@@ -170,8 +170,7 @@ void Coordinator::State::choose_anchor() {
   wanted.reset();
   if (!goes_on) {
     // What was committed after this anchor is no part of what begins here: who contributed to it cannot be told yes.
-    if (!mutant(Mutant::kHistoryOfOtherRun))
-      std::erase_if(history, [&](const auto& past) { return past.first > chosen.round; });
+    if (!mutant(Mutant::kHistoryOfOtherRun)) history.forget_after(chosen.round);
     if (newborn || !mutant(Mutant::kSameRunName)) chosen.run = next_run();
     voters.clear();
     for (auto& [id, member] : members) {

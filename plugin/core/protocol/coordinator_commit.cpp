@@ -53,7 +53,7 @@ void Coordinator::State::commit(AttemptId attempt, const std::vector<SiteId>& co
     mean = members.at(p.site).done.value_or(std::vector<Digest>{});
     members_named.push_back(name_of(p.site));
   }
-  remember(past_of(form, mean));
+  history.add(past_of(form, mean));
   if (!mutant(Mutant::kVotersKeptByLeader)) voters = voters_formed;
   compare(form);
   std::vector<std::string> names;
@@ -88,7 +88,7 @@ void Coordinator::State::commit(AttemptId attempt, const std::vector<SiteId>& co
         {"seconds", json_number(static_cast<double>((now - round.formed).count()) / 1e6)}});
   anchor->round = committed;
   if (!contributors.empty()) anchor->digest.reset();
-  round = RoundRecord{};
+  clear_round();
 }
 
 void Coordinator::State::compare(const wire::Form& form) {

@@ -218,29 +218,11 @@ void Coordinator::State::admit(LinkId link, const wire::Join& join) {
   if (join.report.training && !newest) inserted.standing = Standing::kBehind;
 }
 
-// It was done with a round whose commit it has not heard.
-const wire::Proposal* Coordinator::State::missed_commit(const wire::Offer& offer, const wire::Report& report) const {
-  if (report.record.proposals.empty()) return nullptr;
-  const wire::Proposal& said = report.record.proposals[0];
-  const wire::Form& form = said.form;
-  const auto past = history.find(form.round);
-  const bool missed = past != history.end() && past->second.run == form.run &&
-                      (past->second.attempt == form.attempt || mutant(Mutant::kRepeatedToOtherAttempt)) &&
-                      offer.run == form.run && offer.round.value + 1 == form.round.value &&
-                      (holds_mean(report, form) || mutant(Mutant::kRepeatedWithoutMean));
-  return missed ? &said : nullptr;
-}
-
-bool Coordinator::State::has_right_mean(const wire::Proposal& missed) const {
-  return history.at(missed.form.round).mean == digest_of_mean(missed.slices) ||
-         mutant(Mutant::kRepeatedMeanNotCompared);
-}
-
 bool Coordinator::State::repeat_commit(MemberRecord& member) {
-  const wire::Proposal* missed = missed_commit(member.offer, member.report);
+  const wire::Proposal* missed = history.missed_by(member.offer, member.report);
   if (missed == nullptr) return false;
   const wire::Form& form = missed->form;
-  if (!has_right_mean(*missed)) {
+  if (!history.has_right_mean(*missed)) {
     note(Note::Level::kError, "repair",
          member.name + " has another mean of round " + std::to_string(form.round.value) +
              " than was committed; it takes the anchor instead",

@@ -119,7 +119,7 @@ void Coordinator::State::inherit(const Mandate& mandate) {
     for (const wire::Voter& voter : mandate.voters) voters[voter.site] = voter;
   }
   for (const wire::Past& past : mandate.recent) {
-    if (past.run == newest.run) remember(past);
+    if (past.run == newest.run) history.add(past);
   }
   gathered = true;
   forks = mandate.new_run;
@@ -132,7 +132,7 @@ void Coordinator::State::inherit(const Mandate& mandate) {
     note(Note::Level::kInfo, "coordinator",
          "attempt " + std::to_string(form.attempt.value) + " of round " + std::to_string(form.round.value) +
              " is given up: not all had accepted it, so nobody committed it");
-    undecided = newest;
+    history.give_up_after(newest);
     round.slices = form.slices;
   }
   if (mandate.settled && !mutant(Mutant::kSettledNotCommitted)) {
@@ -140,7 +140,7 @@ void Coordinator::State::inherit(const Mandate& mandate) {
     note(Note::Level::kInfo, "coordinator",
          "attempt " + std::to_string(form.attempt.value) + " of round " + std::to_string(form.round.value) +
              " is committed: its leader may have done so");
-    remember(past_of(form, mandate.settled->slices));
+    history.add(past_of(form, mandate.settled->slices));
     voters.clear();
     for (const wire::Voter& voter : mandate.next_voters) voters[voter.site] = voter;
     newest = {form.run, form.round, {}};
@@ -155,8 +155,8 @@ void Coordinator::State::inherit(const Mandate& mandate) {
   if (!held.empty()) {  // what was agreed on may have been damaged since: the sites compare it before the next round
     anchor = AnchorRecord{newest.run, newest.round, majority(held)};
   } else if (std::ranges::any_of(mandate.comers, [&](const Mandate::Comer& comer) {
-               const wire::Proposal* missed = missed_commit(comer.join.offer, comer.join.report);
-               return missed != nullptr && missed->form.round == newest.round && has_right_mean(*missed);
+               const wire::Proposal* missed = history.missed_by(comer.join.offer, comer.join.report);
+               return missed != nullptr && missed->form.round == newest.round && history.has_right_mean(*missed);
              })) {  // it is told, and holds it in a moment
     anchor = AnchorRecord{newest.run, newest.round, {}};
   } else {
@@ -244,15 +244,6 @@ std::set<SiteId> Coordinator::State::all_members() const {
 
 // ---- who has counted -------------------------------------------------------------------------------
 
-void Coordinator::State::remember(const wire::Past& past) {
-  history[past.round] =
-      PastRound{past.run, past.attempt, {past.contributors.begin(), past.contributors.end()}, past.mean};
-  while (history.size() > kRememberedRounds) {  // rounds of another run first: their numbers may be higher
-    const auto other = std::ranges::find_if(history, [&](const auto& e) { return e.second.run != past.run; });
-    history.erase(other == history.end() ? history.begin() : other);
-  }
-}
-
 // Of the round after the anchor it holds: no other can hold a contribution of it.
 wire::Counted Coordinator::State::counted(const MemberRecord& member) const {
   if (mutant(Mutant::kCountedUnknown)) return wire::Counted::kUnknown;
@@ -261,12 +252,7 @@ wire::Counted Coordinator::State::counted(const MemberRecord& member) const {
   const wire::Offer held = member.renamed_from.value_or(brought_by(member));
   if (held.run.value == 0 || std::tie(held.run, held.round) == std::tie(anchor->run, anchor->round))
     return wire::Counted::kNo;
-  const auto past = history.find(RoundId{held.round.value + 1});
-  if (past == history.end() || (past->second.run != held.run && !mutant(Mutant::kCountedInOtherRun))) {
-    const bool given_up = undecided && std::tie(held.run, held.round) == std::tie(undecided->run, undecided->round);
-    return given_up ? wire::Counted::kNo : wire::Counted::kUnknown;
-  }
-  return past->second.contributors.count(member.name) != 0 ? wire::Counted::kYes : wire::Counted::kNo;
+  return history.counted(member.name, held);
 }
 
 // ---- the end of it ---------------------------------------------------------------------------------

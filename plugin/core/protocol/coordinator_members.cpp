@@ -84,7 +84,7 @@ void Coordinator::State::remove(SiteId id, const std::string& reason) {
   links.erase(gone.link);
   members.erase(found);
   if (!gone.helper) generations.seen(now);  // it was here until this moment
-  std::erase_if(cuts, [id](const auto& cut) { return cut.first.first == id || cut.first.second == id; });
+  reachability.forget(id);
   changed = true;
   ++changes;
   note(Note::Level::kInfo, "leave", gone.name + " is no member any more: " + reason,
@@ -156,18 +156,17 @@ void Coordinator::State::forget_everything() {
   forks.clear();
   voters.clear();
   early.clear();
-  history.clear();
-  undecided.reset();
+  history = {};
   minority_since = kNever;
   reference.reset();
   gathered = false;
   gathering.stop();
   voters_formed.clear();
   likeness = {};
-  cuts.clear();
-  round = RoundRecord{};
+  reachability = {};
+  clear_round();
   last_recess = {};
-  shares = {};
+  partition = {};
   next_heartbeat = kNever;
 }
 
@@ -271,7 +270,6 @@ std::string Coordinator::State::status_json(TimePoint at) const {
     first = false;
     const wire::Ready ready = member.ready.value_or(wire::Ready{});
     const std::uint64_t held = member.holds ? member.holds->round.value : member.offer.round.value;
-    const auto share = shares.of.find(id);
     const auto age = std::max<Duration::rep>(0, (at - member.last_heard).count() / 1000);
     text += "{\"site\":" + std::to_string(id.value) + ",\"name\":" + json_quote(member.name) +
             ",\"address\":" + json_quote(member.address) + ",\"state\":\"" +
@@ -280,8 +278,7 @@ std::string Coordinator::State::status_json(TimePoint at) const {
             ",\"round\":" + std::to_string(held) + ",\"weight\":" + json_number(ready.weight) +
             ",\"samples\":" + std::to_string(ready.samples) + ",\"up_mbit\":" + json_number(member.up_kbit / 1e3) +
             ",\"down_mbit\":" + json_number(member.down_kbit / 1e3) +
-            ",\"share\":" + json_number(share == shares.of.end() ? 0 : share->second) +
-            ",\"heartbeat_age_ms\":" + std::to_string(age) + "}";
+            ",\"share\":" + json_number(partition.share_of(id)) + ",\"heartbeat_age_ms\":" + std::to_string(age) + "}";
   }
   return text + "]}";
 }

@@ -6,7 +6,6 @@
 #include "core/base/text.h"
 #include "core/protocol/coordinator_state.h"
 #include "core/protocol/mutants.h"
-#include "core/wire/limits.h"
 
 namespace collab::protocol {
 
@@ -108,16 +107,12 @@ void Coordinator::State::on_unreached(MemberRecord& member, const wire::Unreache
     return abandon_attempt();
   }
   const bool itself = unreached.peer == member.id;  // a site that is cut off from itself owns nothing
-  const std::pair<SiteId, SiteId> pair = std::minmax(member.id, unreached.peer);
   const std::string text =
       member.name +
       (itself ? " cannot do its part of the exchange: " : " cannot exchange with " + name_of(unreached.peer) + ": ") +
       unreached.reason;
-  std::uint32_t& failures = round.unreached[pair];
-  failures += now - round.formed < kMoments ? 1 : 2;
-  const bool cut = failures >= kCutAfter;
+  const bool cut = reachability.failed(member.id, unreached.peer, unreached.round, now - round.formed);
   if (cut) round.cut_because = text + (itself ? "; without it " : "; without one of the two ");
-  if (cut) cuts[pair] = RoundId{unreached.round.value + kCutRounds};
   note(Note::Level::kWarning, "unreached",
        text + "; another attempt is formed" +
            (!cut     ? ""
@@ -180,51 +175,27 @@ Coordinator::State::Count Coordinator::State::count_crew() const {
   return count;
 }
 
-std::map<SiteId, std::size_t> Coordinator::State::cut_off(const std::set<SiteId>& sites) const {
-  std::map<SiteId, std::size_t> from;
-  for (const auto& [pair, until] : cuts) {
-    if (until < number() || sites.count(pair.first) == 0 || sites.count(pair.second) == 0) continue;
-    ++from[pair.first];
-    ++from[pair.second];
+Reachability::Sites Coordinator::State::addresses_of(const std::set<SiteId>& sites) const {
+  using Address = Reachability::Address;
+  Reachability::Sites found;
+  for (const SiteId id : sites) {
+    const MemberRecord& member = members.at(id);
+    found[id] = member.dialable() ? Address::kVerified : member.address.empty() ? Address::kNone : Address::kUnverified;
   }
-  return from;
-}
-
-bool Coordinator::State::cut_from_itself(SiteId id) const {
-  const auto cut = cuts.find({id, id});
-  return cut != cuts.end() && cut->second >= number();
-}
-
-// An owner exchanges with everybody, two that own nothing need no link: so those who own can reach all. A site that
-// cannot be dialled cannot be reached by another such site.
-std::set<SiteId> Coordinator::State::owners(const std::set<SiteId>& sites) const {
-  const auto from = cut_off(sites);
-  const auto has_address = [this](SiteId id) { return !members.at(id).address.empty() && !cut_from_itself(id); };
-  const auto is_sure = [this](SiteId id) { return members.at(id).dialable() && !cut_from_itself(id); };
-  const bool any_sure = std::any_of(sites.begin(), sites.end(), is_sure);
-  const bool any_address = std::any_of(sites.begin(), sites.end(), has_address);
-  std::set<SiteId> able = sites;
-  std::erase_if(able, [&](SiteId id) {
-    return from.count(id) != 0 || (any_sure ? !is_sure(id) : any_address && !has_address(id));
-  });
-  return able;
+  return found;
 }
 
 // Where nobody can reach all others, who is cut off from most is not waited for in this round.
 std::set<SiteId> Coordinator::State::set_aside_the_cut(std::set<SiteId> sites) {
-  while (!sites.empty() && owners(sites).empty()) {
-    const auto from = cut_off(sites);
-    const auto by_cuts = [](const auto& a, const auto& b) {
-      return std::pair(a.second, a.first) < std::pair(b.second, b.first);
-    };
-    const SiteId worst = std::max_element(from.begin(), from.end(), by_cuts)->first;
-    sites.erase(worst);
-    round.set_aside.insert(worst);
+  for (const SiteId id : reachability.to_leave_out(addresses_of(sites), number())) {
+    sites.erase(id);
+    round.set_aside.insert(id);
+    const bool itself = reachability.fails_itself(id, number());
     note(Note::Level::kWarning, "straggler",
-         "round " + std::to_string(number().value) + " goes on without " + name_of(worst) +
-             (cut_from_itself(worst) ? ", which cannot do its part" : ", which cannot exchange with the others") +
+         "round " + std::to_string(number().value) + " goes on without " + name_of(id) +
+             (itself ? ", which cannot do its part" : ", which cannot exchange with the others") +
              "; what it trains counts in a later round",
-         {{"who", json_quote(name_of(worst))}, {"round", std::to_string(number().value)}});
+         {{"who", json_quote(name_of(id))}, {"round", std::to_string(number().value)}});
   }
   return sites;
 }
@@ -318,7 +289,7 @@ void Coordinator::State::try_to_form() {
   }
   const std::set<SiteId> able = set_aside_the_cut(ready);
   if (!able.empty() && (quorum_among(able).can_accept() || mutant(Mutant::kHalfAccepts))) return form(able);
-  cuts.clear();  // by the next trigger they may reach each other
+  reachability.forget_pairs();  // by the next trigger they may reach each other
   recess(round.cut_because + quorum_in_words(able));
 }
 
@@ -339,7 +310,7 @@ void Coordinator::State::recess(const std::string& reason) {
 // Attempts go on being counted, so that what was sent for an earlier one is never taken for a later one.
 void Coordinator::State::begin_round_again() {
   const std::uint32_t attempts = round.attempts;
-  round = RoundRecord{};
+  clear_round();
   if (!mutant(Mutant::kAttemptsCountedAnew)) round.attempts = attempts;
 }
 
@@ -415,17 +386,6 @@ void Coordinator::State::form(const std::set<SiteId>& sites) {
   round.here = sites.size();
   round.slices = form.slices;
   round.attempt = std::move(form);
-}
-
-// Owners that stay keep their slices: what they hold of them need not be sent again.
-void Coordinator::State::share_out(wire::Form& form, const std::set<SiteId>& sites) {
-  const std::vector<Share> by = shares_for(sites);
-  if (!round.slices.empty() && round.slices.back().range.end == reference->elements) {
-    form.slices = pass_on(round.slices, by);
-  }
-  if (form.slices.empty() || form.slices.size() > wire::kMaxSlices || lopsided(form.slices, by)) {
-    form.slices = make_slices(reference->elements, by);
-  }
 }
 
 void Coordinator::State::part_with(const MemberRecord& lost) {

@@ -29,11 +29,13 @@
 #include <vector>
 
 #include "core/protocol/attempt.h"
+#include "core/protocol/bandwidth_partition.h"
+#include "core/protocol/committed_rounds.h"
 #include "core/protocol/coordinator.h"
 #include "core/protocol/election.h"
 #include "core/protocol/generations.h"
 #include "core/protocol/likeness.h"
-#include "core/protocol/water_filling.h"
+#include "core/protocol/reachability.h"
 #include "core/protocol/words.h"
 
 namespace collab::protocol {
@@ -56,16 +58,6 @@ inline constexpr std::size_t kSmallSwarm = 32;
 inline constexpr std::size_t kSources = 8;
 // How often one kind of trouble with one member or pair is answered with another attempt, within one round.
 inline constexpr std::uint32_t kMaxRepeats = 3;
-// A pair that has failed so often in a round is kept apart from then on, and for how many rounds that is believed.
-// A failure within moments counts half: a link that one side gives up fails once more where the other does not know
-// yet.
-inline constexpr std::uint32_t kCutAfter = 4;
-inline constexpr Duration kMoments = std::chrono::seconds(3);
-inline constexpr std::uint64_t kCutRounds = 8;
-
-// Rounds whose contributors are remembered, to tell who returns whether it was counted.
-inline constexpr std::size_t kRememberedRounds = 64;
-
 enum class Standing : std::uint8_t {
   kJoined,    // waits until the swarm has an anchor whose digest is known
   kAdopting,  // was told the anchor; has not said yet that it is in place
@@ -157,27 +149,9 @@ struct RoundRecord {
   std::map<SiteId, Gone> gone;
   std::set<SiteId> declined;   // said their delta is unfit
   std::set<SiteId> set_aside;  // did not finish in time: the round goes on without them
-  std::map<std::pair<SiteId, SiteId>, std::uint32_t> unreached;  // as `cuts`
-  std::string cut_because;                                       // of the last such pair, or empty
+  std::string cut_because;     // of the last pair that cannot exchange, or empty
   std::map<SiteId, std::uint32_t> state_repairs;
   std::map<SiteId, std::uint32_t> mean_repairs;
-};
-
-// Who owned how much in the attempt formed last; in all 1. Shares that were moved are on trial for a round.
-struct SharesRecord {
-  RunId run;
-  RoundId round;
-  std::map<SiteId, double> of{};
-  Duration took{0};  // by the exchange of the last round with these or the ones before; 0: not comparable
-  std::map<SiteId, double> before{};  // on trial: what they are compared with
-  RoundId stay_until{};               // they were taken back: not moved in a round up to this one
-};
-
-struct PastRound {
-  RunId run;
-  AttemptId attempt;
-  std::set<std::string> contributors;  // names
-  Digest mean;                         // of the slices' digests
 };
 
 using Voters = std::map<SiteId, wire::Voter>;  // a member of one of their names has that number
@@ -207,9 +181,8 @@ struct Coordinator::State {
   Voters voters;                      // the membership as of the anchor
   std::set<LinkId> early;             // of those who came before the term was begun
   TimePoint minority_since = kNever;  // those who are here are too few to accept anything
-  std::map<RoundId, PastRound> history;
-  std::optional<wire::Offer> undecided;  // the round after it was never committed under that run
-  Voters voters_formed;                  // of the attempt in flight
+  CommittedRounds history;
+  Voters voters_formed;  // of the attempt in flight
   std::map<SiteId, MemberRecord> members;
   std::map<LinkId, SiteId> links;  // of the members
   Generations generations;
@@ -228,12 +201,11 @@ struct Coordinator::State {
   // The anchor that was agreed on, and nobody here holds: somebody may bring it within the grace.
   std::optional<std::pair<RunId, RoundId>> wanted;
   std::uint64_t next_source = 0;  // round robin over the sources, where there are many
-  // Pairs that cannot exchange, the lower site first, and the last round in which that is believed.
-  std::map<std::pair<SiteId, SiteId>, RoundId> cuts;
+  Reachability reachability;
   bool no_way_told = false;  // that none of those who are here can be dialled
   RoundRecord round;
   std::pair<RoundId, std::string> last_recess;  // told once: it is the same at every trigger
-  SharesRecord shares;
+  BandwidthPartition partition;
   Likeness likeness;
   std::map<std::string, InCall> calls;  // by site's name, as last told
   // Attempts of a round are never numbered alike, by two terms or after a lost round is agreed on anew: chunks sent for
@@ -294,15 +266,12 @@ struct Coordinator::State {
   [[nodiscard]] RunId next_run() { return RunId{config.fresh_run.value + births++}; }
   [[nodiscard]] std::string quorum_in_words(const std::set<SiteId>& present) const;
   [[nodiscard]] std::set<SiteId> all_members() const;
-  void remember(const wire::Past& past);
   [[nodiscard]] wire::Counted counted(const MemberRecord& member) const;
 
   // coordinator_join.cpp
   void on_join(LinkId link, const wire::Join& join);
   void apply(LinkId link, const wire::Join& join);  // a site comes while we do not lead
   void admit(LinkId link, const wire::Join& join);
-  [[nodiscard]] const wire::Proposal* missed_commit(const wire::Offer& offer, const wire::Report& report) const;
-  [[nodiscard]] bool has_right_mean(const wire::Proposal& missed) const;
   bool repeat_commit(MemberRecord& member);
   [[nodiscard]] std::string refusal(const wire::Join& join) const;  // coordinator_refusal.cpp
   void compare_left_out(const wire::Join& join, const MemberRecord& joiner);
@@ -386,9 +355,7 @@ struct Coordinator::State {
   };
   [[nodiscard]] Count count_crew() const;
   void try_to_form();
-  [[nodiscard]] std::map<SiteId, std::size_t> cut_off(const std::set<SiteId>& sites) const;  // from how many of them
-  [[nodiscard]] bool cut_from_itself(SiteId id) const;  // its own part of an exchange has failed
-  [[nodiscard]] std::set<SiteId> owners(const std::set<SiteId>& sites) const;
+  [[nodiscard]] Reachability::Sites addresses_of(const std::set<SiteId>& sites) const;
   [[nodiscard]] std::set<SiteId> set_aside_the_cut(std::set<SiteId> sites);
   struct Circle {
     std::string words;   // empty: there is none
@@ -399,10 +366,13 @@ struct Coordinator::State {
   [[nodiscard]] TimePoint adopting_until(const MemberRecord& member) const;
   [[nodiscard]] bool states_agree(const std::set<SiteId>& sites);
   void form(const std::set<SiteId>& sites);
-  void share_out(wire::Form& form, const std::set<SiteId>& sites);  // its slices
-  void part_with(const MemberRecord& lost);                         // who takes part in the attempt that is given up
-  void recess(const std::string& reason);                           // those who are ready train on; the anchor stands
+  void part_with(const MemberRecord& lost);  // who takes part in the attempt that is given up
+  void recess(const std::string& reason);    // those who are ready train on; the anchor stands
   void begin_round_again();
+  void clear_round() {
+    round = RoundRecord{};
+    reachability.begin_round();
+  }
   void start_afresh();
   void abandon_attempt();  // it will not be committed; another may be formed
   void on_round_tick();
@@ -417,12 +387,10 @@ struct Coordinator::State {
   [[nodiscard]] bool somebody_ready() const;
 
   // coordinator_shares.cpp
-  [[nodiscard]] std::vector<Share> shares_for(const std::set<SiteId>& sites);
-  [[nodiscard]] std::vector<Share> choose_shares(std::vector<Line> lines, std::vector<Share> kept);
   [[nodiscard]] std::vector<Line> lines_of(const std::set<SiteId>& sites) const;
-  [[nodiscard]] std::vector<Share> kept_shares(const std::vector<Line>& lines) const;
+  void share_out(wire::Form& form, const std::set<SiteId>& sites);  // its slices
   void judge_shares(const wire::Form& committed, Duration took);
-  void tell_of_shares(const std::vector<Share>& filled, double ratio);
+  void tell_of_shares(const std::vector<Share>& shares, double takes);
 };
 
 }  // namespace collab::protocol

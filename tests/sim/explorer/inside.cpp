@@ -38,33 +38,26 @@ static void write(Canon& canon, const Gone& gone) {
   canon.all(name, weight, since);
 }
 
-static void write(Canon& canon, const PastRound& past) {
-  const auto& [run, attempt, contributors, mean] = past;
-  canon.all(run, attempt, contributors, mean);
-}
-
 static void write(Canon& canon, const InCall& call) {
   const auto& [words, awaits, stands_still] = call;
   canon.all(words, awaits, stands_still);
 }
 
-static void write(Canon& canon, const SharesRecord& shares) {
-  const auto& [run, round, of, took, before, stay_until] = shares;
-  canon.all(run, round, of, took, before, stay_until);
-}
-
 static void write(Canon& canon, const RoundRecord& round) {
   const auto& [waiting, limit, attempts, attempt, here, done, formed, majority_since, joiners_since, joiners_until,
-               helpers_until, circle_since, circle_until, stalled, slices, gone, declined, set_aside, unreached,
-               cut_because, state_repairs, mean_repairs] = round;
+               helpers_until, circle_since, circle_until, stalled, slices, gone, declined, set_aside, cut_because,
+               state_repairs, mean_repairs] = round;
   canon.all(waiting, limit, attempts, attempt, here, done, formed, majority_since, joiners_since, joiners_until,
-            helpers_until, circle_since, circle_until, stalled, slices, gone, declined, set_aside, unreached,
-            cut_because, state_repairs, mean_repairs);
+            helpers_until, circle_since, circle_until, stalled, slices, gone, declined, set_aside, cut_because,
+            state_repairs, mean_repairs);
 }
 
 static void write(Canon& canon, const Election& election) { Inside::write(canon, election); }
 static void write(Canon& canon, const Generations& generations) { Inside::write(canon, generations); }
 static void write(Canon& canon, const Likeness& likeness) { Inside::write(canon, likeness); }
+static void write(Canon& canon, const CommittedRounds& committed) { Inside::write(canon, committed); }
+static void write(Canon& canon, const Reachability& reachability) { Inside::write(canon, reachability); }
+static void write(Canon& canon, const BandwidthPartition& partition) { Inside::write(canon, partition); }
 
 // ---- a site's parts --------------------------------------------------------------------------------
 
@@ -147,6 +140,26 @@ void Inside::write(Canon& canon, const Likeness& likeness) {
   canon.put(alike);
 }
 
+void Inside::write(Canon& canon, const BandwidthPartition& partition) {
+  const auto& [run, round, of, took, before, stay_until] = partition;
+  canon.all(run, round, of, took, before, stay_until);
+}
+
+void Inside::write(Canon& canon, const Reachability& reachability) {
+  const auto& [apart, failures] = reachability;
+  canon.all(apart, failures);
+}
+
+void Inside::write(Canon& canon, const CommittedRounds& committed) {
+  const auto& [rounds, given_up_after] = committed;
+  canon.put(rounds.size());
+  for (const auto& [number, round] : rounds) {
+    const auto& [run, attempt, contributors, mean] = round;
+    canon.all(number, run, attempt, contributors, mean);
+  }
+  canon.put(given_up_after);
+}
+
 void Inside::write(Canon& canon, const Generations& generations) {
   const auto& [current, follows, last_seen, waiting, expected, lost] = generations;
   canon.all(current, follows, last_seen, lost);
@@ -177,17 +190,17 @@ void Inside::write(Canon& canon, const Election& election) {
 }
 
 void Inside::write(Canon& canon, const Coordinator& machine) {
-  const auto& [config, term, election, leads, voters, early, minority_since, history, undecided, voters_formed, members,
-               links, generations, claims, reference, anchor, forks, founded, gathered, ended, gathering, refused_who,
-               refused_why, births, tickets, vain_waits, wanted, next_source, cuts, no_way_told, round, last_recess,
-               shares, likeness, calls, attempt_base, highest_attempt, next_heartbeat, heartbeat_sequence, changes,
-               roster_due, idle, changed, now, out] = *machine.state_;
+  const auto& [config, term, election, leads, voters, early, minority_since, history, voters_formed, members, links,
+               generations, claims, reference, anchor, forks, founded, gathered, ended, gathering, refused_who,
+               refused_why, births, tickets, vain_waits, wanted, next_source, reachability, no_way_told, round,
+               last_recess, partition, likeness, calls, attempt_base, highest_attempt, next_heartbeat,
+               heartbeat_sequence, changes, roster_due, idle, changed, now, out] = *machine.state_;
   static_cast<void>(
       std::tie(config, heartbeat_sequence, changes, tickets, idle, changed, out));  // decide nothing later
-  canon.all(term, election, leads, voters, early, minority_since, history, undecided, voters_formed, members, links,
-            generations, claims, reference, anchor, forks, founded, gathered, ended, gathering, refused_who,
-            refused_why, births, vain_waits, wanted, next_source, cuts, no_way_told, round, last_recess, shares,
-            likeness, calls, attempt_base, highest_attempt, next_heartbeat, roster_due, now);
+  canon.all(term, election, leads, voters, early, minority_since, history, voters_formed, members, links, generations,
+            claims, reference, anchor, forks, founded, gathered, ended, gathering, refused_who, refused_why, births,
+            vain_waits, wanted, next_source, reachability, no_way_told, round, last_recess, partition, likeness, calls,
+            attempt_base, highest_attempt, next_heartbeat, roster_due, now);
 }
 
 void Inside::write(Canon& canon, const Site& machine) {

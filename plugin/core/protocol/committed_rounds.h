@@ -1,0 +1,43 @@
+// The rounds that a leader knows to be committed: who contributed to them, so that a site which comes back is told
+// whether it was counted, and which mean they had, so that it is told of a commit it has missed.
+//
+// Threads: one caller at a time. Ownership: plain values.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "core/wire/messages.h"
+
+namespace collab::protocol {
+
+class CommittedRounds {
+ public:
+  // Of one number the last one counts. A fixed number of rounds is remembered.
+  void add(const wire::Past& past);
+  // The round after this anchor was never committed under the anchor's run.
+  void give_up_after(const wire::Offer& anchor) { given_up_after_ = anchor; }
+  // Another run begins at this round: what was committed after it is no part of that run.
+  void forget_after(RoundId round);
+
+  // Whether the contribution of a site that holds this anchor was counted in the round after it.
+  [[nodiscard]] wire::Counted counted(const std::string& site, const wire::Offer& held) const;
+  // The commit that a site was done with, and has not heard; null where there is none.
+  [[nodiscard]] const wire::Proposal* missed_by(const wire::Offer& offer, const wire::Report& report) const;
+  [[nodiscard]] bool has_right_mean(const wire::Proposal& missed) const;
+
+ private:
+  friend struct Inside;
+  struct Round {
+    RunId run;
+    AttemptId attempt;
+    std::set<std::string> contributors;  // names
+    Digest mean;                         // of the slices' digests
+  };
+  std::map<RoundId, Round> rounds_;
+  std::optional<wire::Offer> given_up_after_;
+};
+
+}  // namespace collab::protocol

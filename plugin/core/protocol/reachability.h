@@ -1,0 +1,47 @@
+// Which members cannot exchange with each other, as they have said, and who may own slices of a round therefore.
+//
+//   a pair: nothing known --it fails often enough in one round--> kept apart for some rounds --> nothing known
+//
+// An owner exchanges with everybody, two sites that own nothing need no link: so owners are those that reach all. A
+// site that cannot be dialled does not reach another such site. A pair of a site with itself: its own part fails.
+//
+// Threads: one caller at a time. Ownership: plain values.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "collab/clock.h"
+#include "collab/types.h"
+
+namespace collab::protocol {
+
+class Reachability {
+ public:
+  enum class Address : std::uint8_t { kNone, kUnverified, kVerified };
+  using Sites = std::map<SiteId, Address>;
+
+  // Two could not exchange, so long after their attempt was formed. True: from now on they are kept apart.
+  bool failed(SiteId a, SiteId b, RoundId round, Duration after);
+  void begin_round() { failures_.clear(); }
+  void forget(SiteId site);
+  void forget_pairs() { apart_.clear(); }
+
+  [[nodiscard]] bool fails_itself(SiteId site, RoundId round) const;
+  [[nodiscard]] std::set<SiteId> owners(const Sites& sites, RoundId round) const;
+  // Where nobody could own a slice: those without whom somebody can, the one that is cut off from most first.
+  [[nodiscard]] std::vector<SiteId> to_leave_out(Sites sites, RoundId round) const;
+
+ private:
+  friend struct Inside;
+  using Pair = std::pair<SiteId, SiteId>;                                                        // the lower first
+  [[nodiscard]] std::map<SiteId, std::size_t> cut_off(const Sites& sites, RoundId round) const;  // from how many
+
+  std::map<Pair, RoundId> apart_;           // the last round in which that is believed
+  std::map<Pair, std::uint32_t> failures_;  // in this round
+};
+
+}  // namespace collab::protocol

@@ -1,0 +1,76 @@
+// What a leader can say of rounds that were committed: who was counted, and whose commit was missed.
+#include "core/protocol/committed_rounds.h"
+
+#include <gtest/gtest.h>
+
+#include "core/protocol/attempt.h"
+
+namespace collab::protocol {
+namespace {
+
+using wire::Counted;
+
+wire::Past past(std::uint64_t run, std::uint64_t round, std::vector<std::string> contributors) {
+  return {RunId{run}, RoundId{round}, AttemptId{1}, std::move(contributors), {}};
+}
+wire::Offer anchor(std::uint64_t run, std::uint64_t round) { return {RunId{run}, RoundId{round}, {}}; }
+
+TEST(CommittedRounds, TellWhetherASiteWasCounted) {
+  CommittedRounds rounds;
+  rounds.add(past(7, 3, {"paris", "rome"}));
+  EXPECT_EQ(rounds.counted("paris", anchor(7, 2)), Counted::kYes);
+  EXPECT_EQ(rounds.counted("oslo", anchor(7, 2)), Counted::kNo);
+  EXPECT_EQ(rounds.counted("paris", anchor(7, 1)), Counted::kUnknown) << "of round 2 nothing is known";
+  EXPECT_EQ(rounds.counted("paris", anchor(8, 2)), Counted::kUnknown) << "another run";
+}
+
+TEST(CommittedRounds, WhatWasGivenUpCountedNobody) {
+  CommittedRounds rounds;
+  rounds.give_up_after(anchor(7, 2));
+  EXPECT_EQ(rounds.counted("paris", anchor(7, 2)), Counted::kNo);
+  EXPECT_EQ(rounds.counted("paris", anchor(7, 3)), Counted::kUnknown);
+}
+
+TEST(CommittedRounds, ARunThatBeginsEarlierKnowsNothingOfWhatCameAfter) {
+  CommittedRounds rounds;
+  for (std::uint64_t round = 1; round <= 5; ++round) rounds.add(past(7, round, {"paris"}));
+  rounds.forget_after(RoundId{3});
+  EXPECT_EQ(rounds.counted("paris", anchor(7, 2)), Counted::kYes);
+  EXPECT_EQ(rounds.counted("paris", anchor(7, 3)), Counted::kUnknown);
+}
+
+TEST(CommittedRounds, OfManyTheOldestAreForgottenAndThoseOfOtherRunsFirst) {
+  CommittedRounds rounds;
+  rounds.add(past(6, 900, {"paris"}));
+  for (std::uint64_t round = 1; round <= 65; ++round) rounds.add(past(7, round, {"paris"}));
+  EXPECT_EQ(rounds.counted("paris", anchor(6, 899)), Counted::kUnknown);
+  EXPECT_EQ(rounds.counted("paris", anchor(7, 0)), Counted::kUnknown);
+  EXPECT_EQ(rounds.counted("paris", anchor(7, 1)), Counted::kYes);
+  EXPECT_EQ(rounds.counted("paris", anchor(7, 64)), Counted::kYes);
+}
+
+TEST(CommittedRounds, KnowsWhoMissedTheCommitItWasDoneWith) {
+  wire::Form form;
+  form.run = RunId{7};
+  form.round = RoundId{3};
+  form.attempt = AttemptId{1};
+  const std::vector<Digest> slices{{1, 2}, {3, 4}};
+  wire::Report report;
+  report.holds_mean = true;
+  report.record.proposals = {{.form = form, .accepted = true, .slices = slices}};
+  CommittedRounds rounds;
+  EXPECT_EQ(rounds.missed_by(anchor(7, 2), report), nullptr) << "it was not committed";
+  rounds.add(past_of(form, slices));
+  const wire::Proposal* missed = rounds.missed_by(anchor(7, 2), report);
+  ASSERT_NE(missed, nullptr);
+  EXPECT_TRUE(rounds.has_right_mean(*missed));
+  EXPECT_EQ(rounds.missed_by(anchor(7, 3), report), nullptr) << "it has applied it";
+  wire::Report without = report;
+  without.holds_mean = false;
+  EXPECT_EQ(rounds.missed_by(anchor(7, 2), without), nullptr);
+  rounds.add(past_of(form, {{9, 9}}));
+  EXPECT_FALSE(rounds.has_right_mean(report.record.proposals[0]));
+}
+
+}  // namespace
+}  // namespace collab::protocol
