@@ -336,6 +336,22 @@ TEST_P(TcpStrangers, SilentOpeningsAreBounded) {
   pair.check_it_works();
 }
 
+// Who answers for the process may be at work elsewhere: links come faster than it hears of them.
+TEST_P(TcpStrangers, LinksOfWhichNothingWasHandledAreBounded) {
+  TcpPair pair(options());
+  pair.link();
+  pair.check_it_works();
+  Peer many;
+  TcpPair::begin(many, options());
+  constexpr std::size_t kLinks = 400;
+  for (std::size_t i = 0; i < kLinks; ++i) {
+    const LinkId link = many.transport->connect(pair.a.address, seconds(10));
+    ASSERT_TRUE(until([&] { return many.seen.connected(link); })) << "link " << i;
+  }
+  EXPECT_TRUE(until([&] { return pair.a.seen.closed_count() >= kLinks - 256; }));
+  pair.check_it_works();
+}
+
 // One that is far away, and has begun a handshake with the token, is not pushed out by those who cannot.
 TEST(Tcp, WhoseHelloHasNotComeMakesRoom) {
   TcpPair pair(by_token());

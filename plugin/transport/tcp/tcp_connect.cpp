@@ -213,7 +213,9 @@ Status TcpEngine::on_hello(Connection& from, const Hello& hello) {
     from.close();  // the dialler tries again by and by, and has its others
     return {};
   }
+  loose_.erase(at);
   if (fresh) {
+    make_room_for_link();
     link = &make_link(LinkId(next_link_.fetch_add(1)), {});
     link->state = TcpLink::State::kOpen;
     link->peer = to_text(from.peer());
@@ -221,7 +223,6 @@ Status TcpEngine::on_hello(Connection& from, const Hello& hello) {
     link->process = hello.process;
     sessions_[hello.link] = link->id;
   }
-  loose_.erase(at);
   remember_host(from.peer().address());
   from.send(encode_preface());
   from.send(encode_welcome(process_));

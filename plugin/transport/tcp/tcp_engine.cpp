@@ -247,6 +247,7 @@ void TcpEngine::end_link(TcpLink& link, const Status& why) {
     connection->link = LinkId();
     if (connection->state() == Connection::State::kAttached) {
       connection->deadline = now() + std::chrono::seconds(2);
+      make_room();
       loose_.push_back(connection);
       connection->drain();
     } else if (connection->state() != Connection::State::kDraining) {

@@ -101,6 +101,7 @@ class TcpEngine final : private ConnectionOwner {
 
   // tcp_strangers.cpp: room for those who have not said who they are.
   void make_room();
+  void make_room_for_link();
   template <typename Among>
   void turn_out(Among among);
   void remember_host(const boost::asio::ip::address& host);

@@ -2,8 +2,10 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <map>
 #include <ranges>
 #include <utility>
+#include <vector>
 
 #include "core/base/log.h"
 #include "transport/tcp/tcp_engine.h"
@@ -31,11 +33,25 @@ std::size_t files() {
 void TcpEngine::make_room() {
   const auto is_silent = [](const ConnectionPtr& connection) { return !connection->hello_came(); };
   const std::size_t most = std::clamp<std::size_t>(files() / 8, kLeastStrangers, kMaxStrangers);
-  if (std::cmp_greater_equal(std::ranges::count_if(loose_, is_silent), most / 2)) {
-    turn_out(is_silent);
-  } else if (loose_.size() >= most) {
-    turn_out([](const ConnectionPtr&) { return true; });
+  while (std::cmp_greater_equal(std::ranges::count_if(loose_, is_silent), most / 2)) turn_out(is_silent);
+  while (loose_.size() >= most) turn_out([](const ConnectionPtr&) { return true; });
+}
+
+// Links come as fast as others open them, and whoever serves them in this process may be at work elsewhere meanwhile.
+// Those of which no message has been handled yet are bounded: the oldest goes, of the networks with the most.
+void TcpEngine::make_room_for_link() {
+  const std::size_t most = std::clamp<std::size_t>(files() / 8, kLeastStrangers, kMaxStrangers);
+  std::map<asio::ip::address, std::vector<TcpLink*>> waiting;  // the oldest first
+  std::size_t count = 0;
+  for (const auto& [id, link] : links_) {
+    if (link->dialled || link->unhandled->any_handled()) continue;
+    const Connection* const control = link->control();
+    waiting[control == nullptr ? asio::ip::address() : network_of(control->peer().address())].push_back(link.get());
+    ++count;
   }
+  if (count < most) return;
+  const auto most_of = std::ranges::max_element(waiting, {}, [](const auto& entry) { return entry.second.size(); });
+  end_link(*most_of->second.front(), unavailable("too many links wait here for their first message to be handled"));
 }
 
 // The oldest of the networks with the most, so that one scanner cannot push others out; of hosts that have had a link

@@ -42,6 +42,8 @@ class Unhandled : public std::enable_shared_from_this<Unhandled> {
     return {this, [self = shared_from_this(), bytes](const void*) { self->release(bytes); }};
   }
 
+  // Something has been handled.
+  [[nodiscard]] bool any_handled() const { return any_handled_; }
   [[nodiscard]] bool is_full() {
     if (!is_above(kMaxUnhandledBytes)) return false;
     waits_ = true;
@@ -56,6 +58,7 @@ class Unhandled : public std::enable_shared_from_this<Unhandled> {
   }
 
   void release(std::size_t bytes) {
+    any_handled_ = true;
     all_->held -= bytes;
     held_ -= bytes;
     if (!is_above(kMaxUnhandledBytes / 2) && waits_.exchange(false)) room_();
@@ -65,6 +68,7 @@ class Unhandled : public std::enable_shared_from_this<Unhandled> {
   const std::function<void()> room_;
   std::atomic<std::size_t> held_{0};
   std::atomic<bool> waits_{false};
+  std::atomic<bool> any_handled_{false};
 };
 
 }  // namespace collab::tcp
