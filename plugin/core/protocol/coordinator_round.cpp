@@ -320,7 +320,11 @@ bool Coordinator::State::states_agree(const std::set<SiteId>& sites) {
   std::map<SiteId, Digest> said;
   for (const SiteId id : sites) said[id] = members.at(id).ready->state;
   const Digest right = majority(said);
+  const bool another = anchor->digest.has_value() && *anchor->digest != right;
   anchor->digest = right;
+  for (auto& [id, member] : members) {  // nobody will ever give them what they were told to take
+    if (another && member.standing == Standing::kAdopting) send_adopt(member, pick_sources(member));
+  }
   std::vector<SiteId> wrong;
   std::vector<SiteId> sound;
   for (const auto& [id, digest] : said)

@@ -145,5 +145,24 @@ TEST_F(CoordinatorJoiners, TwoMembersAreToldTheSameKeyAndNobodyElseIs) {
   EXPECT_NE(again.at(0).second.keys.at(0).key, told[1][2]) << "another admission, another key";
 }
 
+// A bit has flipped where most say so: who was told to take the anchor from before would find it nowhere.
+TEST(CoordinatorHelpers, WhoTakesTheAnchorIsToldWhenAnotherOneIsRight) {
+  CoordinatorHarness c;
+  c.gather({"paris", "tokyo"});
+  wire::Join helper = join_of("helper", 2);
+  helper.helper = true;
+  helper.offer = {};
+  const auto adopts = sent<wire::Adopt>(c.hear(3, helper));
+  ASSERT_EQ(adopts.size(), 1U);
+  EXPECT_EQ(adopts[0].second.digest, kRight);
+  static_cast<void>(c.hear(1, CoordinatorHarness::ready(1, 1, kWrong)));
+  std::map<LinkId, wire::Adopt> told;
+  for (const auto& [to, adopt] : sent<wire::Adopt>(c.hear(2, CoordinatorHarness::ready(1, 1, kRight))))
+    told[to] = adopt;
+  ASSERT_EQ(told.count(LinkId{3}), 1U);
+  EXPECT_EQ(told[LinkId{3}].digest, kWrong) << "of two, the lower site's";
+  EXPECT_THAT(told[LinkId{3}].sources, testing::ElementsAre(SiteId{0}));
+}
+
 }  // namespace
 }  // namespace collab::protocol
