@@ -33,7 +33,7 @@ DOCUMENTED = {
     "early-chunks": 512 * MIB,
     "bring": 512 * MIB,
     "enter-gone": 128 * MIB,
-    "junk": 512 * MIB,  # it brings parts as well
+    "junk": MEMORY,  # it comes after `bring`, of which so much may be left
 }
 LOG_RATE = 1000  # bytes a second of a process, beyond what it tells without an attack
 LOG_ONCE = 80_000  # bytes: what may be told once, in all

@@ -154,22 +154,22 @@ std::set<SiteId> Coordinator::State::ready_crew() const {
 // The same as numbers, at each event: no sets are made.
 Coordinator::State::Count Coordinator::State::count_crew() const {
   Count count;
-  const auto is_new = [this](SiteId id) { return !voters.empty() && voters.count(id) == 0; };
   count.quorum.voters = voters.size() - (mutant(Mutant::kHalfAccepts) ? 1 : 0);
   for (const auto& [id, voter] : voters) count.quorum.by_name += voter.left ? 1 : 0;
   auto voter = voters.begin();  // both ascend
   for (const auto& [id, member] : members) {
     if (member.standing != Standing::kActive || round.set_aside.count(id) != 0) continue;
+    while (voter != voters.end() && voter->first < id) ++voter;
+    const bool has_say = voter != voters.end() && voter->first == id;
     if (member.helper) {
       count.helped = count.helped && member.ready;
     } else {
       ++count.all;
-      count.settled += member.ready || !is_new(id) ? 1 : 0;
+      count.settled += member.ready || has_say || voters.empty() ? 1 : 0;
     }
     if (!member.ready) continue;
     count.ready += member.helper ? 0 : 1;
-    while (voter != voters.end() && voter->first < id) ++voter;
-    if (voter == voters.end() || voter->first != id || voter->second.left) continue;
+    if (!has_say || voter->second.left) continue;
     count.quorum.by_name += presence_of(voter->second, member) == Presence::kAbsent ? 0 : 1;
   }
   return count;

@@ -19,12 +19,13 @@ constexpr std::size_t kLeastStrangers = 32;
 constexpr std::size_t kMaxHosts = 4096;  // remembered
 constexpr std::size_t kLeastDataConnections = 128;
 
-// What others open takes at most half of the files that a process may have, 1,024 as a rule: it needs some of its own,
-// and its record above all. An eighth for strangers, a quarter for data; the rest are links.
+// A process may have 1,024 files, as a rule, and needs some of its own, for its record above all: an eighth is for
+// strangers, another for links of which nothing was handled yet, a quarter for data.
 std::size_t files() {
   rlimit limit{};
   return ::getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur : 0;
 }
+std::size_t most_strangers() { return std::clamp<std::size_t>(files() / 8, kLeastStrangers, kMaxStrangers); }
 
 }  // namespace
 
@@ -32,7 +33,7 @@ std::size_t files() {
 // far away a newcomer is, it keeps its place through the handshake.
 void TcpEngine::make_room() {
   const auto is_silent = [](const ConnectionPtr& connection) { return !connection->hello_came(); };
-  const std::size_t most = std::clamp<std::size_t>(files() / 8, kLeastStrangers, kMaxStrangers);
+  const std::size_t most = most_strangers();
   while (std::cmp_greater_equal(std::ranges::count_if(loose_, is_silent), most / 2)) turn_out(is_silent);
   while (loose_.size() >= most) turn_out([](const ConnectionPtr&) { return true; });
 }
@@ -40,7 +41,6 @@ void TcpEngine::make_room() {
 // Links come as fast as others open them, and whoever serves them in this process may be at work elsewhere meanwhile.
 // Those of which no message has been handled yet are bounded: the oldest goes, of the networks with the most.
 void TcpEngine::make_room_for_link() {
-  const std::size_t most = std::clamp<std::size_t>(files() / 8, kLeastStrangers, kMaxStrangers);
   std::map<asio::ip::address, std::vector<TcpLink*>> waiting;  // the oldest first
   std::size_t count = 0;
   for (const auto& [id, link] : links_) {
@@ -49,7 +49,7 @@ void TcpEngine::make_room_for_link() {
     waiting[control == nullptr ? asio::ip::address() : network_of(control->peer().address())].push_back(link.get());
     ++count;
   }
-  if (count < most) return;
+  if (count < most_strangers()) return;
   const auto most_of = std::ranges::max_element(waiting, {}, [](const auto& entry) { return entry.second.size(); });
   end_link(*most_of->second.front(), unavailable("too many links wait here for their first message to be handled"));
 }
