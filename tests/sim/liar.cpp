@@ -24,6 +24,7 @@ bool twist(Prng& prng, wire::Message& message) {
     done->slices[prng.below(done->slices.size())] = draw_digest(prng);
   } else if (auto* beat = std::get_if<wire::Heartbeat>(&message)) {
     beat->progress = prng.next();
+    beat->exchanged = {prng.next(), prng.chance(0.5), {SiteId{static_cast<std::uint32_t>(prng.below(4))}}};
   } else if (auto* moved = std::get_if<wire::AnchorMoved>(&message)) {
     moved->round.value += 1 + prng.below(3);
   } else {
@@ -47,6 +48,7 @@ std::vector<TransportMessage> Liar::tell(LinkId link, TransportMessage message) 
     if (said.size() > kRemembered) said.pop_front();
     if (decoded.ok() && prng_.chance(kLies) && twist(prng_, *decoded)) message.head = wire::encode(*decoded);
   }
+  if (message.lane == Lane::kData && withholds_) return all;
   all.push_back(std::move(message));
   return all;
 }

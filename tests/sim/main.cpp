@@ -2,9 +2,10 @@
 //
 //   collab_sim --seed 7 --sites 3 --rounds 5 --faults cut,crash --verbose
 //   collab_sim --count 200 [--first SEED]      fresh seeds from the clock; faults drawn from each seed
+#include <charconv>
 #include <chrono>
+#include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <optional>
 #include <string>
 
@@ -18,7 +19,10 @@ constexpr const char* kUsage =
     "usage: collab_sim [--seed N | --count N [--first N]] [--sites N] [--candidates N] [--rounds N]\n"
     "                  [--faults drawn|none|all|LIST] [--mutation "
     "none|forge-done|count-twice|flip-bit|lose-steps|carry-stale] "
-    "[--verbose]\n";
+    "[--verbose]\n"
+    "Sites, candidates and rounds that are not given are drawn from the seed.\n";
+
+constexpr std::uint64_t kMostOfSwarm = 1000;  // sites, candidates or rounds
 
 struct Arguments {
   sim::SwarmOptions swarm;
@@ -61,10 +65,15 @@ Result<Arguments> parse(int argc, char** argv) {
       arguments.swarm.mutation = *mutation;
       continue;
     }
-    char* end = nullptr;
-    const std::uint64_t number = std::strtoull(value.c_str(), &end, 10);
-    if (end == value.c_str() || *end != '\0')
-      return invalid_argument(name + ": expected a number, got '" + value + "'");
+    const bool of_swarm = name == "--sites" || name == "--candidates" || name == "--rounds";
+    const std::uint64_t most = of_swarm ? kMostOfSwarm : UINT64_MAX;
+    std::uint64_t number = 0;
+    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+    const std::uint64_t least = name == "--seed" || name == "--first" ? 0 : 1;
+    if (error != std::errc() || end != value.data() + value.size() || number < least || number > most) {
+      return invalid_argument(name + ": expected a number from " + std::to_string(least) + " to " +
+                              std::to_string(most) + ", got '" + value + "'");
+    }
     if (name == "--seed" || name == "--first") {
       arguments.swarm.seed = number;
       arguments.fresh = false;

@@ -141,6 +141,7 @@ void Population::start_coordinator(std::uint32_t candidate) {
   config.straggler_grace = seconds(5);
   config.join_timeout = kJoinTimeout;
   config.round_timeout = seconds(60);
+  if (setting_.liars) config.least_standstill = kGrace;
   if (!setting_.named_by_sites) config.init_from = setting_.named;
   const std::string process = "c" + std::to_string(candidate) + "." + std::to_string(births_);
   coordinators_.push_back(std::make_unique<SimCoordinator>(config, process, address_of(candidate), setting_.mutation,

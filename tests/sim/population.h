@@ -36,6 +36,7 @@ struct Setting {
   bool named_by_sites = false;   // else by the coordinators
   bool helped = false;           // a helper is there
   bool nat = false;              // who cannot be dialled does not know that, and names an address
+  bool liars = false;            // sites lie; lines are wide enough for a chunk within a grace
   bool drift = false;            // clocks run too fast or too slow
   Mutation mutation = Mutation::kNone;
 };

@@ -71,6 +71,7 @@ Setting draw_setting(const SwarmOptions& options, Prng& prng) {
   if (setting.rounds == 0) setting.rounds = 3 + static_cast<std::uint32_t>(prng.below(8));
   const bool long_run = size.chance(0.05) && setting.sites < 10 && options.rounds == 0;
   if (long_run) setting.rounds *= 6;
+  setting.liars = std::ranges::find(options.faults, Fault::kLie) != options.faults.end();
   setting.generations = seed % 7 == 3 ? 2 + seed % 2 : 1;
   setting.elements = 1'000 + 1'000 * (seed % 7);
   setting.data = draw_data(seed, setting.elements);

@@ -35,6 +35,10 @@ void Verdict::look() {
     generation_ = generation;
     looked_.reset();
   }
+  if (const TimePoint came = last_start(); came > calm_) {  // others may have waited for it
+    calm_ = came;
+    looked_.reset();
+  }
   // Where there is no swarm yet those who were to begin it are waited for, though they are gone for good.
   if (now < calm_ + settles() + (begun ? Duration{} : kJoinTimeout)) return;
   if (looked_ && now < *looked_ + kRoundTakes) return;
@@ -79,6 +83,17 @@ std::vector<const SimSite*> Verdict::unfinished() const {
 std::uint32_t Verdict::lowest_generation() const {
   const std::vector<const SimSite*> sites = unfinished();
   return sites.empty() ? generation_ : sites.front()->options().generation;
+}
+
+// Of a site that trains what those train who are not done.
+TimePoint Verdict::last_start() const {
+  TimePoint last{};
+  for (const std::string& name : population_.names()) {
+    const SimSite* site = population_.live(name);
+    if (site == nullptr || site->report().over || site->options().generation != generation_) continue;
+    last = std::max(last, population_.started(*site));
+  }
+  return last;
 }
 
 // Just started; or it waits for others to begin with, and has not had the time to give them up.

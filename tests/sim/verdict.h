@@ -40,6 +40,7 @@ class Verdict {
   // Of sites that train a model of the lowest generation that is not over.
   [[nodiscard]] std::vector<const SimSite*> unfinished() const;
   [[nodiscard]] std::uint32_t lowest_generation() const;
+  [[nodiscard]] TimePoint last_start() const;
   [[nodiscard]] Duration settles() const;
   [[nodiscard]] bool is_fresh(const SimSite& site) const;
   void expect_one_swarm();

@@ -224,10 +224,15 @@ enum class Base : std::uint8_t {
   kSnapshot,    // what was contributed lies in the snapshot
   kUnfit,       // they are not finite: parameters := new anchor, and their optimiser needs a look
 };
+// A membership as of an anchor, and a term that everybody who knows it has promised: its leader's.
+struct KnownMembership {
+  TermId promised;
+  std::vector<wire::Voter> voters{};
+};
 struct ApplyCommit {  // take the outer step for this attempt, write the parameters, answer with Applied
   wire::Commit commit;
   Base base = Base::kParameters;
-  std::vector<wire::Voter> voters{};  // the membership as of the anchor it makes, which does not travel without
+  KnownMembership membership{};  // as of the anchor it makes, which does not travel without
 };
 // Another anchor than the one before was received and is in place: move the parameters onto it. No answer.
 struct Rebase {
@@ -240,7 +245,7 @@ struct KeepAnchor {
   RunId run;
   RoundId round;
   Digest digest;  // the anchor that is held may get another name
-  std::vector<wire::Voter> voters{};
+  KnownMembership membership{};
 };
 // Fetch anchor and outer state from the sources that are added (an AnchorFetch says what from whom); AnchorInPlace
 // follows. What has arrived of the same anchor before is not fetched again.
@@ -248,7 +253,7 @@ struct ReceiveAnchor {
   RunId run;
   RoundId round;
   Digest digest;  // expected; with another one the old anchor stays
-  std::vector<wire::Voter> voters{};
+  KnownMembership membership{};
 };
 struct AddAnchorSource {
   SiteId site;

@@ -39,6 +39,15 @@ wire::Past past_of(const wire::Form& form, const std::vector<Digest>& slices) {
   return past;
 }
 
+void take_membership(wire::Record& known, const wire::Record& with, const wire::Offer& anchor) {
+  const bool newer = known.anchor.run == anchor.run && known.anchor.round < anchor.round;
+  if (with.voters.empty() || (known.anchor.run.value != 0 && !newer)) return;
+  known.promised = std::max(known.promised, with.promised);
+  known.anchor = anchor;
+  known.voters = with.voters;
+  std::erase_if(known.proposals, [&](const wire::Proposal& p) { return p.form.round <= anchor.round; });
+}
+
 bool holds_mean(const wire::Report& report, const wire::Form& form) {
   const auto& proposals = report.record.proposals;
   return report.holds_mean && !proposals.empty() && proposals[0].accepted && proposals[0].form == form;

@@ -1,4 +1,5 @@
-// Questions about one attempt at a round, asked by the leader, the sites and the election alike.
+// Questions about one attempt at a round and about what a site knows, asked by the leader, the sites and the election
+// alike.
 //
 // Threads and ownership: pure functions.
 #pragma once
@@ -18,6 +19,10 @@ namespace collab::protocol {
 // As it is remembered once it is committed. `slices`: the digests of its mean.
 [[nodiscard]] wire::Past past_of(const wire::Form& form, const std::vector<Digest>& slices);
 [[nodiscard]] Digest digest_of_mean(const std::vector<Digest>& slices);  // zero of none
+// What a site knows, once it has found this anchor here, `with` what was kept beside it: its membership, and a term
+// that whoever knows that has promised, or a leader of an older one could be elected by it. What else the site has
+// promised only its record tells.
+void take_membership(wire::Record& known, const wire::Record& with, const wire::Offer& anchor);
 // The newest attempt that was accepted there is this one, and its mean is kept.
 [[nodiscard]] bool holds_mean(const wire::Report& report, const wire::Form& form);
 

@@ -106,6 +106,7 @@ void Coordinator::State::on_event(const Received& event) {
         } else if constexpr (std::is_same_v<T, Heartbeat>) {
           if (message.progress > member.progress) member.progressed_at = now;
           member.progress = message.progress;
+          watch.heard(member.id, message.exchanged, now);
           idle = true;
         } else if constexpr (std::is_same_v<T, Promise> || std::is_same_v<T, Accepted>) {
           idle = true;  // it came when others were enough already

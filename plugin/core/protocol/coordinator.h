@@ -22,6 +22,9 @@ struct CoordinatorConfig {
   Duration link_grace{60'000'000};
   Duration join_timeout{300'000'000};
   Duration round_timeout{1'800'000'000};
+  // An exchange in which nothing moves for the grace, and at least so long, stands still: a chunk is counted once it is
+  // whole, and one of several on a slow line takes a while.
+  Duration least_standstill{60'000'000};
   Duration straggler_grace{60'000'000};     // a majority that is ready waits this long for the others
   Duration forget_after = Duration::max();  // a minority goes on without those who are missing, as another run
   bool equal_shares = false;                // whatever the sites have measured

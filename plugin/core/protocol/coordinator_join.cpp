@@ -231,6 +231,9 @@ bool Coordinator::State::repeat_commit(MemberRecord& member) {
   }
   member.recommitted = true;
   send(member, wire::Commit{term, form.run, form.round, form.attempt, contributors_of(form)});
+  for (const auto& [id, voter] : voters) {  // no Adopt follows that would tell
+    if (voter.left) send(member, wire::Parted{term, voter.name, voter.acceptor});
+  }
   member.standing = Standing::kBehind;
   note(Note::Level::kInfo, "resume",
        member.name + " had missed the commit of round " + std::to_string(form.round.value) + " and gets it now",

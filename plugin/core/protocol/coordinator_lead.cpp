@@ -66,8 +66,9 @@ std::string Coordinator::State::no_use_in_words(const wire::Forget& forget,
   std::ranges::copy_if(forget.sites, std::back_inserter(others),
                        [&](const std::string& name) { return std::ranges::find(missed, name) == missed.end(); });
   if (others.empty() && !forget.sites.empty()) return {};
+  for (std::string& name : others) name = name.empty() ? "a site without a name" : name;
   const std::vector<std::string> here = leads ? member_list() : election.names();
-  return "nobody here misses " + (others.empty() ? "a site without a name" : join_words(others)) +
+  return "nobody was forgotten: nobody here misses " + (others.empty() ? "a site without a name" : join_words(others)) +
          "; here: " + names_in_words(here, {}) + "; missing: " + names_in_words(missed, {});
 }
 

@@ -164,6 +164,7 @@ void Coordinator::State::forget_everything() {
   voters_formed.clear();
   likeness = {};
   reachability = {};
+  watch = {};
   clear_round();
   last_recess = {};
   partition = {};
@@ -212,10 +213,12 @@ void Coordinator::State::on_heartbeat_tick() {
   const Duration slept = now - next_heartbeat;
   if (slept > 2 * config.heartbeat) {
     for (auto& [id, member] : members) member.last_heard = std::min(now, member.last_heard + slept);
+    watch.slept(slept);
   }
   next_heartbeat = later(now, config.heartbeat);
   ++heartbeat_sequence;
   judge_silence();
+  judge_exchange();
   flush_roster();
   Broadcast all{{}, wire::Heartbeat{heartbeat_sequence, false}};
   for (const auto& [id, member] : members) all.links.push_back(member.link);
@@ -246,7 +249,11 @@ void Coordinator::State::judge_silence() {
 }
 
 std::string Coordinator::State::status_json(TimePoint at) const {
+  // Where it does not lead: as far as those who wait here know.
+  const Election::Newest waiting = leads ? Election::Newest() : election.newest();
+  const wire::Offer agreed = leads && anchor ? offer_of(*anchor) : waiting.anchor;
   std::vector<std::string> voter_names;
+  for (const wire::Voter& voter : waiting.voters) voter_names.push_back(voter.name);
   std::vector<std::string> recovering;  // here, without their records
   for (const auto& [id, voter] : voters) {
     voter_names.push_back(voter.name);
@@ -257,8 +264,8 @@ std::string Coordinator::State::status_json(TimePoint at) const {
   }
   std::string text = "{\"swarm\":" + json_quote(config.swarm) + ",\"term\":" + std::to_string(term.value) +
                      ",\"generation\":" + std::to_string(generations.current()) +
-                     ",\"run\":" + std::to_string(anchor ? anchor->run.value : 0) +
-                     ",\"round\":" + std::to_string(anchor ? anchor->round.value : 0) +
+                     ",\"run\":" + std::to_string(agreed.run.value) +
+                     ",\"round\":" + std::to_string(agreed.round.value) +
                      ",\"attempt\":" + std::to_string(round.attempt ? round.attempt->attempt.value : 0) +
                      ",\"waiting_for\":" + json_quote(leads ? waiting_for() : election.waiting_in_words(at)) +
                      ",\"leads\":" + (leads ? "true" : "false") + ",\"voters\":" + json_list(voter_names) +

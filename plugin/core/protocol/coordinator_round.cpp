@@ -390,6 +390,7 @@ void Coordinator::State::form(const std::set<SiteId>& sites) {
   round.here = sites.size();
   round.slices = form.slices;
   round.attempt = std::move(form);
+  watch.begin(sites, now);
 }
 
 void Coordinator::State::part_with(const MemberRecord& lost) {
@@ -407,6 +408,30 @@ TimePoint Coordinator::State::adopting_until(const MemberRecord& member) const {
   const TimePoint idle_until =
       later(std::max(member.adopting_since, member.progressed_at), config.link_grace + 2 * config.heartbeat);
   return std::min(idle_until, later(member.adopting_since, config.round_timeout));
+}
+
+// Nothing of an exchange moves any more: who holds it up is let go, as one that is silent is.
+void Coordinator::State::judge_exchange() {
+  if (!round.attempt) return;
+  const Duration limit = std::max(config.link_grace, config.least_standstill);
+  const std::vector<SiteId> open = waited_for();
+  const auto stall = watch.stall({open.begin(), open.end()}, limit, now);
+  if (!stall) return;
+  const std::string reason = "nothing of its part of an exchange has come for " + in_seconds(limit);
+  if (stall->pair) {
+    const auto& [site, lacked] = *stall->pair;
+    return on_unreached(members.at(site), {number(), round.attempt->attempt, lacked, reason});
+  }
+  if (stall->held_up_by.empty()) return recess("nothing of the exchange has moved for " + in_seconds(limit));
+  for (const SiteId id : stall->held_up_by) {
+    const std::uint32_t times = watch.held_up_by(name_of(id));
+    if (times >= kMaxRepeats) {
+      expel(id, reason + ", " + times_in_words(times));
+      continue;
+    }
+    out.emplace_back(Hangup{members.at(id).link, reason});
+    remove(id, reason);
+  }
 }
 
 void Coordinator::State::on_round_tick() {

@@ -33,6 +33,7 @@
 #include "core/protocol/committed_rounds.h"
 #include "core/protocol/coordinator.h"
 #include "core/protocol/election.h"
+#include "core/protocol/exchange_watch.h"
 #include "core/protocol/generations.h"
 #include "core/protocol/likeness.h"
 #include "core/protocol/reachability.h"
@@ -204,6 +205,7 @@ struct Coordinator::State {
   Reachability reachability;
   bool no_way_told = false;  // that none of those who are here can be dialled
   RoundRecord round;
+  ExchangeWatch watch;                          // of the attempt in flight
   std::pair<RoundId, std::string> last_recess;  // told once: it is the same at every trigger
   BandwidthPartition partition;
   Likeness likeness;
@@ -375,6 +377,7 @@ struct Coordinator::State {
   }
   void start_afresh();
   void abandon_attempt();  // it will not be committed; another may be formed
+  void judge_exchange();
   void on_round_tick();
   void on_round_limit();
   [[nodiscard]] bool in_attempt(AttemptId attempt, RoundId number) const;

@@ -59,6 +59,10 @@ class Election {
     Duration link_grace{};
     Duration forget_after = Duration::max();  // a minority goes on without those who are missing
   };
+  struct Newest {
+    wire::Offer anchor{};
+    std::vector<wire::Voter> voters{};  // empty: nobody knows of any
+  };
   explicit Election(const Config& config) : config_(config), term_(config.term) {}
 
   // A site that asks to be a member; on a newer link it replaces itself: gives the link that is to be closed.
@@ -86,6 +90,8 @@ class Election {
   [[nodiscard]] std::vector<LinkId> links() const;
   // Of the newest membership those who are here know of; who has left in good order is not missed.
   [[nodiscard]] std::vector<std::string> missing() const;
+  // What those who are here know to be agreed on.
+  [[nodiscard]] Newest newest() const;
   [[nodiscard]] TermId term() const { return term_; }
   // All go; their links.
   [[nodiscard]] std::map<LinkId, wire::Join> dismiss();
@@ -103,10 +109,6 @@ class Election {
     bool promised = false;
     bool accepted = false;
     TimePoint heard{};
-  };
-  struct Newest {
-    wire::Offer anchor{};
-    std::vector<wire::Voter> voters{};  // empty: nobody knows of any
   };
   // Taken from the promises, once.
   struct Decision {

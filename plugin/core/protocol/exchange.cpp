@@ -237,6 +237,18 @@ std::optional<SiteId> Exchange::lacks() const {
   return std::nullopt;
 }
 
+Exchange::Missing Exchange::missing(std::size_t most) const {
+  std::set<SiteId> sites;
+  for (const auto& [begin, chunk] : state_->own) sites.insert(chunk.missing.begin(), chunk.missing.end());
+  const bool means = sites.empty();
+  for (const auto& [begin, chunk] : state_->theirs) {
+    if (means && !chunk.taken) sites.insert(chunk.owner);
+  }
+  Missing found{means, {sites.begin(), sites.end()}};
+  if (found.sites.size() > most) found.sites.resize(most);
+  return found;
+}
+
 bool Exchange::contributes(SiteId site) const { return state_->weighs(site); }
 
 bool Exchange::owns(const ElementRange& chunk) const {

@@ -44,6 +44,12 @@ class Exchange {
   [[nodiscard]] bool contributes(SiteId site) const;  // to this attempt
   // Exactly one of the chunks of our own slices.
   [[nodiscard]] bool owns(const ElementRange& chunk) const;
+  // Whose parts are missing here, ascending and at most so many: contributions, or, once all are here, means.
+  struct Missing {
+    bool means = false;
+    std::vector<SiteId> sites{};
+  };
+  [[nodiscard]] Missing missing(std::size_t most) const;
   // A contributor who is not here any more, and whose part to our slices is not here whole: such an attempt would not
   // end.
   [[nodiscard]] std::optional<SiteId> lacks() const;

@@ -27,8 +27,8 @@ std::optional<LinkId> Generations::wait(LinkId link, wire::Join join, TimePoint 
   TimePoint since = now;
   if (const auto lost = lost_.find(join.site); lost != lost_.end()) since = lost->second.first;
   for (const auto& [other, waiting] : waiting_) {
-    if (waiting.join.site != join.site || other == link) continue;
-    replaced = other;
+    if (waiting.join.site != join.site) continue;
+    if (other != link) replaced = other;
     since = waiting.since;
   }
   if (replaced) waiting_.erase(*replaced);

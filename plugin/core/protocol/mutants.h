@@ -70,7 +70,9 @@ enum class Mutant : std::uint8_t {
   kVotersKeptBySite,
   kVotersWithoutAnchor,
   kAnchorWithoutMembership,
+  kAnchorWithoutTerm,
   // After a loss.
+  kContributedTwice,
   kCountedUnknown,
   kCountedYes,
   kCountedNo,

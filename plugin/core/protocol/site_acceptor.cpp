@@ -128,6 +128,10 @@ void Site::State::forget_promises() {
   term = {};
 }
 
+KnownMembership Site::State::as_known(const std::vector<wire::Voter>& list) const {
+  return {mutant(Mutant::kAnchorWithoutTerm) ? TermId{} : term, list};
+}
+
 void Site::State::take_voters(std::vector<wire::Voter> list) {
   for (wire::Voter& voter : list) voter.left = voter.left || parted.count(voter.acceptor) != 0;
   voters = std::move(list);

@@ -1,7 +1,8 @@
 // Looking at the other candidates: two swarms of one run may have been founded apart, or one of them may lead where
 // this site only waits.
 //
-//   member, or waiting --once in a while: the next candidate--> asked --it leads, and has agreed on more--> go there
+//   member, waiting or held --once in a while: the next candidate--> asked --it leads, and has agreed on more--> go
+//   there
 //
 // The answer decides by itself, and alike at all sites: one that goes is followed by the others.
 #include <algorithm>
@@ -34,9 +35,12 @@ bool Site::State::waits() const {
   return membership == Membership::kWaiting || (membership == Membership::kAsking && up.join_sent && !hold);
 }
 
+// Those who train here are at another generation, or may come back at one. Elsewhere this site's own may have begun.
+bool Site::State::held() const { return membership == Membership::kAsking && up.join_sent && hold; }
+
 bool Site::State::inquires() const {
   if (config.coordinators.size() < 2) return false;
-  return waits() || (membership == Membership::kActive && !join.helper);
+  return waits() || held() || (membership == Membership::kActive && !join.helper);
 }
 
 void Site::State::inquire() {
@@ -47,7 +51,7 @@ void Site::State::inquire() {
   if (up.inquiry.last == up.candidate) up.inquiry.last = (up.inquiry.last + 1) % count;
   up.inquiry.of = up.inquiry.last;
   const Duration each = std::max(up.heartbeat, up.grace / static_cast<int>(count - 1));  // once a grace
-  up.inquiry.next = later(now, waits() ? kLeastPatience : each);
+  up.inquiry.next = later(now, waits() || held() ? kLeastPatience : each);
   out.emplace_back(DialCoordinator{up.inquiry.last, true});
 }
 
@@ -64,12 +68,12 @@ void Site::State::on_leads(const wire::Leads& leads) {
   const bool same = leads.generation == join.generation || join.helper;
   if ((leads.leads && !same) || !inquires() || !up.link) return;
   std::string what;
-  if (!waits()) {
+  if (!waits() && !held()) {
     if (!leads.leads || !outranks(leads, agreed, static_cast<std::uint32_t>(roster.size()))) return;
     what = "leads a swarm that has agreed on more, of run " + std::to_string(leads.run.value);
   } else if (leads.leads) {
     what = "leads a swarm that has begun";
-  } else if (up.here && now >= up.stays_until && waits_better(leads, *up.here)) {
+  } else if (waits() && up.here && now >= up.stays_until && waits_better(leads, *up.here)) {
     what = "is where most wait: " + std::to_string(leads.members) + " there, " + std::to_string(up.here->members) +
            " here";
   } else {

@@ -174,7 +174,7 @@ void Site::State::on_adopt(const wire::Adopt& adopt) {
   }
   if (!adoption->keeps) holds_mean = false;  // it lies where the anchor is received
   if (adoption->keeps) {
-    out.emplace_back(KeepAnchor{adopt.run, adopt.round, adopt.digest, adopt.voters});
+    out.emplace_back(KeepAnchor{adopt.run, adopt.round, adopt.digest, as_known(adopt.voters)});
   } else {
     receive_anchor();
   }
@@ -183,7 +183,7 @@ void Site::State::on_adopt(const wire::Adopt& adopt) {
 void Site::State::receive_anchor() {
   const wire::Adopt& adopt = adoption->adopt;
   overwritten = true;
-  out.emplace_back(ReceiveAnchor{adopt.run, adopt.round, adopt.digest, adopt.voters});
+  out.emplace_back(ReceiveAnchor{adopt.run, adopt.round, adopt.digest, as_known(adopt.voters)});
   pursue_adoption();
 }
 

@@ -26,7 +26,11 @@ void Site::State::send_ready() {
   const bool waits = round.phase == RoundPhase::kReady || round.phase == RoundPhase::kDone;
   if (!heard || !waits || round.ready_sent) return;
   round.ready_sent = true;
-  const Trigger uncounted{round.trigger.samples - counted.samples, round.trigger.steps - counted.steps};
+  // What was put into an attempt before the parameters moved on may yet be committed, by a leader that hears of it:
+  // until another anchor tells, nothing is contributed besides. Else what came after could not be told from it.
+  const bool open = pending && pending->snapshot && !mutant(Mutant::kContributedTwice);
+  const Trigger& known = open ? round.trigger : counted;
+  const Trigger uncounted{round.trigger.samples - known.samples, round.trigger.steps - known.steps};
   wire::Ready ready{RoundId{anchor->round.value + 1},
                     weight_of(config.weight, uncounted),
                     uncounted.samples,
@@ -208,8 +212,8 @@ void Site::State::apply(const wire::Commit& commit) {
   recent.push_back(past);
   if (recent.size() > kRecentRounds) recent.erase(recent.begin());
   round.phase = RoundPhase::kApplying;
-  out.emplace_back(
-      ApplyCommit{commit, base, mutant(Mutant::kAnchorWithoutMembership) ? std::vector<wire::Voter>{} : form.voters});
+  const bool bare = mutant(Mutant::kAnchorWithoutMembership);
+  out.emplace_back(ApplyCommit{commit, base, bare ? KnownMembership{} : as_known(form.voters)});
 }
 
 void Site::State::on_applied(const Applied& event) {
@@ -225,6 +229,10 @@ void Site::State::on_applied(const Applied& event) {
   holds_mean = false;
   keep_record();
   if (membership == Membership::kActive) send_up(wire::Adopted{anchor->run, anchor->round, anchor->digest, acceptor});
+  if (membership == Membership::kAsking && up.join_sent) {  // whom others wait for is judged by what it said
+    join.report = report();
+    send_up(join);
+  }
   round.outcome.samples = counted.samples;
   out.emplace_back(std::move(round.outcome));
   round = RoundState{};

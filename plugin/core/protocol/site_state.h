@@ -303,10 +303,12 @@ struct Site::State {
   void on_write_tick();
   void agree_on(const wire::Offer& anchor, std::vector<wire::Voter> list);  // as this site now knows
   void forget_promises();
-  void take_voters(std::vector<wire::Voter> list);  // less those who have left since
+  void take_voters(std::vector<wire::Voter> list);                                     // less those who have left since
+  [[nodiscard]] KnownMembership as_known(const std::vector<wire::Voter>& list) const;  // to go with its anchor
 
   // site_inquiry.cpp
   [[nodiscard]] bool waits() const;
+  [[nodiscard]] bool held() const;
   [[nodiscard]] bool inquires() const;
   void inquire();  // at another candidate, once in a while
   void on_leads(const wire::Leads& leads);

@@ -4,19 +4,15 @@
 // Threads and ownership: plain functions.
 #pragma once
 
-#include <vector>
-
 #include "core/arena/arena.h"
+#include "core/protocol/actions.h"
 #include "core/wire/messages.h"
 
 namespace collab {
 
 // As it is sealed.
-[[nodiscard]] SealedAnchor with_membership(SealedAnchor anchor, const std::vector<wire::Voter>& voters);
-// What a site knows, once it has found this anchor here, `with` what was kept beside it. What the site has promised
-// only its record tells.
-void take_membership(wire::Record& known, const wire::Record& with, const wire::Offer& anchor);
-// The same of an anchor in the arena.
+[[nodiscard]] SealedAnchor with_membership(SealedAnchor anchor, const protocol::KnownMembership& membership);
+// What a site knows, once it has found this anchor in the arena.
 void take_membership(wire::Record& known, const SealedAnchor& sealed);
 
 }  // namespace collab

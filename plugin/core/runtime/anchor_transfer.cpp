@@ -91,7 +91,7 @@ std::vector<float> DataPlane::sketch_of_delta() const {
 }
 
 Result<SealedAnchor> DataPlane::keep_anchor(const protocol::KeepAnchor& action) {
-  const auto& [run, round, digest, voters] = action;
+  const auto& [run, round, digest, membership] = action;
   ArenaWriter& arena = *parts_.arena;
   const std::optional<SealedAnchor> sealed = arena.sealed();
   const bool renamed = sealed && (sealed->digest == digest || outer_overwritten_);
@@ -114,7 +114,7 @@ Result<SealedAnchor> DataPlane::keep_anchor(const protocol::KeepAnchor& action) 
     std::ranges::fill(outer, 0.0F);
     anchor.digest = state_digest(slot);
   }
-  anchor = with_membership(std::move(anchor), voters);
+  anchor = with_membership(std::move(anchor), membership);
   seal(anchor);
   outer_overwritten_ = false;
   return anchor;
@@ -286,7 +286,7 @@ protocol::SiteEvent DataPlane::seal_received() {
   // A wrong digest is not sealed: the machine compares and asks again.
   if (state == wanted.digest) {
     if (!arena.outer().empty()) arena.begin_outer_update();
-    seal(with_membership({wanted.run, wanted.round, state}, wanted.voters));
+    seal(with_membership({wanted.run, wanted.round, state}, wanted.membership));
     residual_.settle(wanted.run);
     outer_overwritten_ = false;
   }

@@ -100,7 +100,7 @@ Result<DataPlane::Applied> DataPlane::apply(const protocol::ApplyCommit& action)
   forget_received();
   if (action.commit.contributors.empty()) {  // the anchor stands, only the round's number moves on
     std::ranges::copy(arena.anchor(), arena.scratch().begin());
-    seal(with_membership({sealed->run, action.commit.round, sealed->digest}, action.voters));
+    seal(with_membership({sealed->run, action.commit.round, sealed->digest}, action.membership));
     const bool unfit = action.base == protocol::Base::kUnfit;
     if (unfit) residual_.drop();
     const ParameterChange change = unfit ? ParameterChange::kTookAnchor : ParameterChange::kUnchanged;
@@ -145,7 +145,7 @@ Result<DataPlane::Applied> DataPlane::apply(const protocol::ApplyCommit& action)
     COLLAB_RETURN_IF_ERROR(change_tile(*parts_.parameters, change, at, tile, base.subspan(at, count)));
   }
   const Digest state = digest_of_state(anchor_chain.finish(), outer.empty() ? Digest{} : outer_chain.finish());
-  seal(with_membership({sealed->run, action.commit.round, state}, action.voters));
+  seal(with_membership({sealed->run, action.commit.round, state}, action.membership));
   cancel();
   forget_contributions();
   return Applied{change, state};

@@ -10,6 +10,7 @@
 #include "core/runtime/not_finite.h"
 #include "core/runtime/payload_buffer.h"
 #include "core/wire/encoding.h"
+#include "core/wire/limits.h"
 
 namespace collab {
 namespace {
@@ -123,6 +124,7 @@ DataPlane::Events DataPlane::accept(Incoming incoming) {
     return {};
   }
   if (order == ours && attempt_->complete) return {};  // nothing is missing, and it may be committed
+  attempt_->moved += incoming.payload ? incoming.payload->bytes().size() : 0;
   const bool older = order < ours;
   const bool of_round = chunk.round == attempt_->form.round && chunk.kind == wire::ChunkKind::kContribution;
   if (older && !(of_round && attempt_->exchange.owns(chunk.range))) return {};  // too late
@@ -174,11 +176,21 @@ DataPlane::Events DataPlane::on_sent(std::uint64_t token) {
   }
   if (const auto bytes = bytes_on_their_way_.extract(token)) {
     const TimePoint now = parts_.clock->now();
+    if (attempt_) attempt_->moved += bytes.mapped();
     up_rate_.add(now, bytes.mapped());
     if (bytes_on_their_way_.empty()) up_rate_.set_busy(now, false);
   }
   const auto sent = chunks_on_their_way_.extract(token);
   return sent ? advance(sent.mapped(), attempt_->self) : Events();
+}
+
+wire::Exchanged DataPlane::exchanged() {
+  if (!attempt_) return {};
+  if (attempt_->complete || std::exchange(attempt_->told, attempt_->moved) != attempt_->moved) {
+    return {.moved = attempt_->moved};
+  }
+  auto [means, sites] = attempt_->exchange.missing(wire::kMaxLacked);
+  return {.moved = attempt_->moved, .means = means, .lacks = std::move(sites)};
 }
 
 DataPlane::Events DataPlane::advance(const protocol::ExchangeEvent& event, SiteId peer) {

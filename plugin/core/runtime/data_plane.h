@@ -108,6 +108,8 @@ class DataPlane {
   [[nodiscard]] std::size_t contributions_held() const { return carried_.held().size(); }
   Events on_chunk(LinkId link, SiteId from, const wire::Chunk& chunk, BufferPtr payload);
   Events on_sent(std::uint64_t token);
+  // How the exchange under way gets on, and whose parts it lacks if nothing has moved since this was asked last.
+  [[nodiscard]] wire::Exchanged exchanged();
 
   struct Applied {
     ParameterChange change = ParameterChange::kUnchanged;
@@ -178,6 +180,8 @@ class DataPlane {
     // Of what each chunk of the mean has become, by first element: the next anchor if steps_at_once(), else the mean.
     std::map<std::uint64_t, Hashed> digests;
     bool complete = false;
+    std::uint64_t moved = 0;  // bytes of chunks that have come or left
+    std::uint64_t told = 0;   // of those, when it was asked last
   };
   // Parts of an anchor on their way to a joiner.
   struct Outgoing {

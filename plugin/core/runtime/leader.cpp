@@ -7,6 +7,7 @@
 #include "core/base/digest.h"
 #include "core/base/log.h"
 #include "core/base/random.h"
+#include "core/protocol/attempt.h"
 #include "core/protocol/words.h"
 #include "core/runtime/anchor_record.h"
 #include "core/wire/encoding.h"
@@ -104,14 +105,13 @@ Status Leader::open_record() {
   return {};
 }
 
-// A newer anchor on disk than the arena's, if any, becomes the sealed one.
-Status Leader::load_state_file() {
-  if (options_.config.state_dir.empty()) return {};
+// Looked at before the record is: a start that fails here changes nothing.
+Result<std::optional<StateHeader>> Leader::find_state_file() const {
+  if (options_.config.state_dir.empty()) return std::optional<StateHeader>();
   const std::string path = state_path(options_.config.state_dir, options_.site, options_.generation);
   COLLAB_RETURN_IF_ERROR(check_state_writable(path));
-  const Result<std::optional<StateHeader>> found = read_state_header(path);
-  if (!found.ok()) return found.status();
-  if (!found->has_value()) return {};
+  Result<std::optional<StateHeader>> found = read_state_header(path);
+  if (!found.ok() || !found->has_value()) return found;
   const StateHeader& header = **found;
   const ArenaSpec spec = arena_spec(options_, parameters_.size());
   if (header.swarm != options_.config.run) {
@@ -129,6 +129,12 @@ Status Leader::load_state_file() {
                             " the state of an outer optimiser, and COLLAB_OUTER says otherwise; set it as it was, or "
                             "move the file away");
   }
+  return found;
+}
+
+// A newer anchor on disk than the arena's becomes the sealed one.
+Status Leader::load_state_file(const StateHeader& header) {
+  const std::string path = state_path(options_.config.state_dir, options_.site, options_.generation);
   const std::optional<SealedAnchor> held = arena_->sealed();
   COLLAB_RETURN_IF_ERROR(load_residual(path, header));
   egress_ = header.egress;
@@ -140,12 +146,13 @@ Status Leader::load_state_file() {
   if (held && std::pair(held->run, held->round) > std::pair(header.run, header.round)) return {};
   // Without a record the swarm it is of has ended, or this site is to begin anew: it waits for nobody.
   if (known_.anchor.run == header.run) {
-    take_membership(known_, header.record, {header.run, header.round, header.digest});
+    protocol::take_membership(known_, header.record, {header.run, header.round, header.digest});
   }
   if (held && std::pair(held->run, held->round) == std::pair(header.run, header.round)) return {};
   if (!arena_->outer().empty()) arena_->begin_outer_update();
   COLLAB_RETURN_IF_ERROR(read_state_into(path, header, arena_->scratch(), arena_->outer()));
-  arena_->seal(with_membership({header.run, header.round, header.digest}, header.record.voters));
+  arena_->seal(
+      with_membership({header.run, header.round, header.digest}, {header.record.promised, header.record.voters}));
   log_info("found the anchor of round " + std::to_string(header.round.value) + " in " + path);
   return {};
 }
@@ -201,8 +208,10 @@ Result<SealedAnchor> Leader::join() {
     log_info("buffers left out of the average, because they are not persistent or not finite: " +
              protocol::names_in_words(names, {}));
   }
+  const Result<std::optional<StateHeader>> state = find_state_file();
+  if (!state.ok()) return state.status();
   COLLAB_RETURN_IF_ERROR(open_record());
-  COLLAB_RETURN_IF_ERROR(load_state_file());
+  if (state->has_value()) COLLAB_RETURN_IF_ERROR(load_state_file(**state));
   egress_.spent = std::max(egress_.spent, options_.egress_spent);
   Result<std::unique_ptr<Transport>> transport = options_.make_transport();
   if (!transport.ok()) return transport.status();

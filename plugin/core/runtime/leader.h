@@ -9,6 +9,7 @@
 #include "core/arena/arena.h"
 #include "core/runtime/node.h"
 #include "core/runtime/record_store.h"
+#include "core/runtime/state_file.h"
 
 namespace collab {
 
@@ -31,7 +32,8 @@ class Leader {
 
  private:
   Status open_record();
-  Status load_state_file();
+  [[nodiscard]] Result<std::optional<StateHeader>> find_state_file() const;
+  Status load_state_file(const StateHeader& header);
   Status load_residual(const std::string& path, const StateHeader& header);
   [[nodiscard]] Result<wire::Join> describe();
   Status judge(const RoundReport& report);

@@ -102,7 +102,10 @@ void SiteDriver::on_message(LinkId link, TransportMessage message) {
 
 void SiteDriver::act(const protocol::Send& action) {
   wire::Message message = action.message;
-  if (auto* beat = std::get_if<wire::Heartbeat>(&message)) beat->progress = data_.traffic().bytes_received;
+  if (auto* beat = std::get_if<wire::Heartbeat>(&message); beat != nullptr && !beat->reply) {
+    beat->progress = data_.traffic().bytes_received;
+    beat->exchanged = data_.exchanged();
+  }
   transport_.send(action.link, {.lane = Lane::kControl, .head = wire::encode(message), .payload = nullptr}, 0);
 }
 

@@ -73,8 +73,13 @@ void StateSaver::write_one() {
   if (status.code() == StatusCode::kCancelled) {
     return give_up(*writing_, "when " + writing_->progress() + " were in " + path_ + ".new, which is removed");
   }
-  log_error("the state of round " + std::to_string(writing_->header.round.value) +
-            " was not saved: " + status.message());
+  std::optional<std::string> said;  // a full disk is full for many rounds
+  {
+    const std::lock_guard lock(mutex_);
+    said = seldom_.let(SteadyClock().now(), "the state of round " + std::to_string(writing_->header.round.value) +
+                                                " was not saved: " + status.message());
+  }
+  if (said) log_error(*said);
 }
 
 // Rounds may be shorter than the disk is slow, so not every line is said.

@@ -322,6 +322,9 @@ void fields(auto& io, Of<Heartbeat> auto& m) {
   io.number("sequence", m.sequence);
   io.boolean("reply", m.reply);
   io.number("progress", m.progress);
+  io.number("moved", m.exchanged.moved);
+  io.boolean("means", m.exchanged.means);
+  io.list("lacks", m.exchanged.lacks, kMaxLacked, 4, [&](auto& site) { io.id("", site); });
 }
 
 void fields(auto&, Of<StatusQuery> auto&) {}

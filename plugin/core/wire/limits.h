@@ -33,6 +33,7 @@ inline constexpr std::uint64_t kMaxTermStep = std::uint64_t{1} << 24;
 }
 inline constexpr std::size_t kMaxSites = 4096;    // members, participants, contributors
 inline constexpr std::size_t kMaxSources = 64;    // of an anchor, in one Adopt
+inline constexpr std::size_t kMaxLacked = 64;     // sites whose parts an exchange lacks, in one Heartbeat
 inline constexpr std::size_t kMaxRanks = 65536;   // of a world or a group of the meeting
 inline constexpr std::size_t kMaxGroups = 65536;  // of a world, pairs included
 inline constexpr std::size_t kMaxSlices = 4096;

@@ -399,10 +399,19 @@ struct Chunk {
 
 // ---- any direction -------------------------------------------------------------------------------
 
+// From a site to its coordinator: how the exchange of the attempt under way gets on there.
+struct Exchanged {
+  std::uint64_t moved = 0;      // bytes that have come or left
+  bool means = false;           // what is lacked are means; else contributions
+  std::vector<SiteId> lacks{};  // while nothing moves: whose parts are missing, the first ones
+  bool operator==(const Exchanged&) const = default;
+};
+
 struct Heartbeat {
   std::uint64_t sequence = 0;
   bool reply = false;          // true: an answer carrying the sequence it answers
-  std::uint64_t progress = 0;  // to the coordinator: of the anchor that is being fetched, elements that are here
+  std::uint64_t progress = 0;  // to the coordinator: bytes of payloads that have come so far
+  Exchanged exchanged{};
   bool operator==(const Heartbeat&) const = default;
 };
 

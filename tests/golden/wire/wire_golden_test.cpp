@@ -122,7 +122,7 @@ std::vector<Message> samples() {
       AnchorMoved{run, RoundId(42)},
       Chunk{
           ChunkKind::kMean, RoundId(42), AttemptId(1), SiteId(0), {1024, 263'168}, CodecId::kInt8, 0xFEDCBA9876543210},
-      Heartbeat{77, true, 1 << 20},
+      Heartbeat{77, true, 1 << 20, {5 << 20, true, {SiteId{1}, SiteId{4}}}},
       StatusQuery{},
       StatusReport{R"({"term":7,"members":["paris"]})", 124'439'808, {{"codec", "fp16"}}},
       Recess{TermId(7), RoundId(42), "1 of 3 sites is here, which is no majority"},

@@ -57,6 +57,7 @@ static void write(Canon& canon, const Generations& generations) { Inside::write(
 static void write(Canon& canon, const Likeness& likeness) { Inside::write(canon, likeness); }
 static void write(Canon& canon, const CommittedRounds& committed) { Inside::write(canon, committed); }
 static void write(Canon& canon, const Reachability& reachability) { Inside::write(canon, reachability); }
+static void write(Canon& canon, const ExchangeWatch& watch) { Inside::write(canon, watch); }
 static void write(Canon& canon, const BandwidthPartition& partition) { Inside::write(canon, partition); }
 
 // ---- a site's parts --------------------------------------------------------------------------------
@@ -150,6 +151,16 @@ void Inside::write(Canon& canon, const Reachability& reachability) {
   canon.all(apart, failures);
 }
 
+void Inside::write(Canon& canon, const ExchangeWatch& watch) {
+  const auto& [sites, held_up] = watch;
+  for (const auto& [id, site] : sites) {
+    const auto& [said, moved_at] = site;
+    const auto& [moved, means, lacks] = said;
+    canon.all(id, moved, means, lacks, moved_at);
+  }
+  canon.put(held_up);
+}
+
 void Inside::write(Canon& canon, const CommittedRounds& committed) {
   const auto& [rounds, given_up_after] = committed;
   canon.put(rounds.size());
@@ -192,15 +203,15 @@ void Inside::write(Canon& canon, const Election& election) {
 void Inside::write(Canon& canon, const Coordinator& machine) {
   const auto& [config, term, election, leads, voters, early, minority_since, history, voters_formed, members, links,
                generations, claims, reference, anchor, forks, founded, gathered, ended, gathering, refused_who,
-               refused_why, births, tickets, vain_waits, wanted, next_source, reachability, no_way_told, round,
+               refused_why, births, tickets, vain_waits, wanted, next_source, reachability, no_way_told, round, watch,
                last_recess, partition, likeness, calls, attempt_base, highest_attempt, next_heartbeat,
                heartbeat_sequence, changes, roster_due, idle, changed, now, out] = *machine.state_;
   static_cast<void>(
       std::tie(config, heartbeat_sequence, changes, tickets, idle, changed, out));  // decide nothing later
   canon.all(term, election, leads, voters, early, minority_since, history, voters_formed, members, links, generations,
             claims, reference, anchor, forks, founded, gathered, ended, gathering, refused_who, refused_why, births,
-            vain_waits, wanted, next_source, reachability, no_way_told, round, last_recess, partition, likeness, calls,
-            attempt_base, highest_attempt, next_heartbeat, roster_due, now);
+            vain_waits, wanted, next_source, reachability, no_way_told, round, watch, last_recess, partition, likeness,
+            calls, attempt_base, highest_attempt, next_heartbeat, roster_due, now);
 }
 
 void Inside::write(Canon& canon, const Site& machine) {

@@ -18,6 +18,7 @@ struct Inside {
   static void write(sim::Canon& canon, const class Likeness& likeness);
   static void write(sim::Canon& canon, const class BandwidthPartition& partition);
   static void write(sim::Canon& canon, const class Reachability& reachability);
+  static void write(sim::Canon& canon, const class ExchangeWatch& watch);
   static void write(sim::Canon& canon, const class CommittedRounds& committed);
   static void write(sim::Canon& canon, const class WaitProgress& progress);
 };

@@ -62,7 +62,7 @@ void World::begin_as(Start start, std::uint32_t site) {
   for (std::uint32_t i = 0; i < members; ++i) names.push_back(sites_[i].name);
   if (site >= members) return;
   process.disk = member_of(process.name, kFirst, voters_of(names)).report.record;
-  process.anchor = {kFirst, voters_of(names)};
+  process.anchor = {kFirst, {TermId{}, voters_of(names)}};
   ledger_.begin(kFirst, voters_of(names));
 }
 

@@ -107,7 +107,7 @@ class World {
   };
   struct Anchor {
     wire::Offer offer{};
-    std::vector<wire::Voter> voters{};
+    protocol::KnownMembership membership{};
   };
   // Of the data plane.
   struct Complete {

@@ -79,7 +79,7 @@ void World::handle_data(std::uint32_t site) {
   if (!same_anchor(there.offer, *process.wanted)) {
     return tell(site, Received{fetch.over, wire::AnchorMoved{there.offer.run, there.offer.round}});
   }
-  if (there.offer.digest == process.wanted->digest) process.anchor = {there.offer, process.wanted->voters};
+  if (there.offer.digest == process.wanted->digest) process.anchor = {there.offer, process.wanted->membership};
   process.wanted.reset();
   std::erase_if(process.data, [](const Data& other) { return std::holds_alternative<Fetch>(other); });
   tell(site, AnchorInPlace{there.offer.run, there.offer.round, there.offer.digest});
@@ -100,7 +100,7 @@ void World::act(std::uint32_t site, const ApplyCommit& action) {
     offer.digest = hash128(canon.bytes());
   }
   offer.round = commit.round;
-  process.anchor.voters = action.voters;
+  process.anchor.membership = action.membership;
   process.mean.reset();
   if (!commit.contributors.empty() || action.base == Base::kUnfit) moved(process, action.base);
   last_progress_ = now_;
@@ -109,7 +109,7 @@ void World::act(std::uint32_t site, const ApplyCommit& action) {
 
 void World::act(std::uint32_t site, const KeepAnchor& action) {
   Anchor& anchor = sites_[site].anchor;
-  anchor = {{action.run, action.round, anchor.offer.digest}, action.voters};
+  anchor = {{action.run, action.round, anchor.offer.digest}, action.membership};
   at_once_.emplace_back(site, AnchorInPlace{action.run, action.round, anchor.offer.digest});
 }
 

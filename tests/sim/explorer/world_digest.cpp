@@ -50,14 +50,16 @@ Digest World::digest() {
 
 void World::write_site(Canon& canon, const Process& site) const {
   canon.all(site.life, site.dead, site.left, site.begins, site.unreachable, site.disk, site.anchor.offer,
-            site.anchor.voters, site.exchange, site.mean, site.training, std::max(site.trains_until, now_),
-            site.trained, site.uncounted_from, site.snapshot);
+            site.anchor.membership.promised, site.anchor.membership.voters, site.exchange, site.mean, site.training,
+            std::max(site.trains_until, now_), site.trained, site.uncounted_from, site.snapshot);
   canon.put(site.dials.size());
   for (const DialCoordinator& dial : site.dials) canon.all(dial.candidate, dial.inquiry);
   canon.put(site.writes.size());
   for (const Persist& write : site.writes) canon.all(site.asked - write.number, write.record);
   canon.put(site.wanted.has_value());
-  if (site.wanted) canon.all(site.wanted->run, site.wanted->round, site.wanted->digest, site.wanted->voters);
+  if (site.wanted)
+    canon.all(site.wanted->run, site.wanted->round, site.wanted->digest, site.wanted->membership.promised,
+              site.wanted->membership.voters);
   canon.put(site.data.size());
   for (const Data& data : site.data) {
     canon.put(static_cast<std::uint8_t>(data.index()));

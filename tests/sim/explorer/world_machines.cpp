@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "core/base/digest.h"
-#include "core/runtime/anchor_record.h"
+#include "core/protocol/attempt.h"
 #include "tests/sim/explorer/world.h"
 #include "tests/unit/protocol/harness.h"
 
@@ -41,8 +41,9 @@ void World::begin_site(std::uint32_t site) {
   if (known.acceptor.value == 0) known.acceptor = acceptor_of(process.name, process.life);
   if (join.offer.run.value != 0) {
     wire::Record with;
-    with.voters = process.anchor.voters;
-    take_membership(known, with, join.offer);
+    with.promised = process.anchor.membership.promised;
+    with.voters = process.anchor.membership.voters;
+    protocol::take_membership(known, with, join.offer);
   }
   tell(site, Begin{std::move(join)});
 }

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "core/base/prng.h"
+#include "core/protocol/attempt.h"
 #include "core/protocol/coordinator.h"
 #include "core/protocol/invariants.h"
 #include "core/protocol/site.h"
@@ -34,6 +35,7 @@ class AgreementWorld {
     for (std::uint32_t i = 0; i < sites; ++i) {
       sites_[i].name = names[i];
       sites_[i].disk = member_of(names[i], {RunId{7}, RoundId{0}, kRight}, voters_of(names)).report.record;
+      sites_[i].anchor = sites_[i].disk;
       start_site(i);
     }
   }
@@ -89,7 +91,7 @@ class AgreementWorld {
   }
   [[nodiscard]] std::uint64_t below(std::uint64_t n) { return prng_.below(n); }
 
- private:
+ protected:
   static constexpr double kFaults[] = {0.002, 0.01, 0.05};  // of what happens, so many are faults
 
   struct Process {
@@ -97,6 +99,7 @@ class AgreementWorld {
     std::uint32_t life = 0;
     std::unique_ptr<Site> machine{};
     wire::Record disk{};
+    wire::Record anchor{};  // what lies beside the anchor, and outlives the record at times
     std::deque<Persist> writes{};
     bool training = false;
     TimePoint down_until{};
@@ -136,6 +139,7 @@ class AgreementWorld {
     config.coordinators = addresses_;
     site.machine = std::make_unique<Site>(config);
     wire::Join join = join_of(site.name, static_cast<std::uint32_t>(sites_.size()));
+    take_membership(site.disk, site.anchor, site.anchor.anchor);
     if (site.disk.acceptor.value == 0) site.disk.acceptor = AcceptorId{prng_.next() | 1};
     join.report.record = site.disk;
     join.offer = site.disk.anchor;
@@ -158,7 +162,9 @@ class AgreementWorld {
       site.writes.pop_front();
     }
     end(site);
-    if (!with_its_disk) site.disk = wire::Record{};
+    if (with_its_disk) return;
+    site.disk = wire::Record{};
+    if (prng_.chance(0.5)) site.anchor = wire::Record{};
   }
   void end(Process& site) {
     invariants_.site_lost(site.id());
@@ -208,6 +214,11 @@ class AgreementWorld {
       if (site.machine && site.life == life) act(i, action);
     }
   }
+  void put(std::uint32_t i, const wire::Offer& anchor, const KnownMembership& membership) {
+    sites_[i].anchor.promised = membership.promised;
+    sites_[i].anchor.anchor = anchor;
+    sites_[i].anchor.voters = membership.voters;
+  }
   void act(std::uint32_t i, const SiteAction& action) {
     Process& site = sites_[i];
     if (const auto* send = std::get_if<Send>(&action)) {
@@ -223,10 +234,13 @@ class AgreementWorld {
     } else if (const auto* persist = std::get_if<Persist>(&action)) {
       site.writes.push_back(*persist);
     } else if (const auto* keep = std::get_if<KeepAnchor>(&action)) {
+      put(i, {keep->run, keep->round, keep->digest}, keep->membership);
       tell(i, AnchorInPlace{keep->run, keep->round, keep->digest});
     } else if (const auto* receive = std::get_if<ReceiveAnchor>(&action)) {
+      put(i, {receive->run, receive->round, receive->digest}, receive->membership);
       tell(i, AnchorInPlace{receive->run, receive->round, receive->digest});
     } else if (const auto* apply = std::get_if<ApplyCommit>(&action)) {
+      put(i, {apply->commit.run, apply->commit.round, kRight}, apply->membership);
       tell(i, Applied{apply->commit.round, kRight});
     } else if (std::holds_alternative<JoinDone>(action) || std::holds_alternative<RoundDone>(action) ||
                std::holds_alternative<RoundSkipped>(action)) {

@@ -66,6 +66,25 @@ TEST(CoordinatorMembers, TheOthersAreToldWhoHasLeft) {
   EXPECT_TRUE(sent<wire::Parted>(c.close(3)).empty()) << "who is lost has not left";
 }
 
+TEST(CoordinatorMembers, WhoMissedACommitIsToldWhoHasLeftSince) {
+  CoordinatorHarness c;
+  c.gather({"paris", "tokyo", "lima"});
+  const wire::Form form = c.form(1, 3);
+  for (std::uint64_t link = 1; link <= 3; ++link) static_cast<void>(c.hear(link, CoordinatorHarness::done(form)));
+  static_cast<void>(c.hear(1, wire::Adopted{RunId{7}, RoundId{1}, kRight}));
+  static_cast<void>(c.close(2));
+  static_cast<void>(c.hear(3, wire::Leave{"done"}));
+  wire::Join tokyo = member_of("tokyo", {RunId{7}, RoundId{0}, kRight}, voters_of({"paris", "tokyo", "lima"}));
+  tokyo.report.record.proposals = {{form, true, CoordinatorHarness::done(form).slices}};
+  tokyo.report.holds_mean = true;
+  const auto actions = c.hear(4, tokyo);
+  ASSERT_EQ(sent<wire::Commit>(actions).size(), 1U);
+  const auto parted = sent<wire::Parted>(actions);
+  ASSERT_EQ(parted.size(), 1U);
+  EXPECT_EQ(parted[0].first, LinkId{4});
+  EXPECT_EQ(parted[0].second.site, "lima");
+}
+
 // lima is no participant, so its loss ends no attempt; it is in the membership that the attempt names, by its number.
 TEST(CoordinatorMembers, ANumberOfTheNextMembershipIsNotGivenToAnother) {
   CoordinatorHarness c;
@@ -97,7 +116,7 @@ TEST(CoordinatorMembers, WhoHasTakenNoPartHasNoSay) {
   }
   static_cast<void>(c.hear(1, CoordinatorHarness::ready(1)));
   static_cast<void>(c.hear(2, CoordinatorHarness::ready(1)));
-  const auto forms = sent<wire::Form>(c.pass(seconds(200), {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}));
+  const auto forms = sent<wire::Form>(c.pass(seconds(100), {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}));
   ASSERT_EQ(forms.size(), 2U) << "idle members are not counted against those who are ready";
   const wire::Form form = forms.back().second;
   EXPECT_EQ(form.voters.size(), 2U);

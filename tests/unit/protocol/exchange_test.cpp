@@ -6,6 +6,7 @@
 namespace collab::protocol {
 namespace {
 
+using testing::ElementsAre;
 using testing::HasSubstr;
 
 constexpr std::uint64_t kChunk = 1024;
@@ -190,6 +191,23 @@ TEST(Exchange, WhatIsHeldIsReducedAndWhatIsDeliveredIsNotSentAgain) {
   EXPECT_THAT(sent, testing::UnorderedElementsAre(3072U, 4096U, 5120U));
   EXPECT_TRUE(exchange.owns({1024, 2048}));
   EXPECT_FALSE(exchange.owns({1024, 1500}));
+}
+
+TEST(Exchange, KnowsWhosePartsAreMissing) {
+  ExchangePlan plan = plan_for(0, 1);
+  plan.form.slices = {{SiteId{0}, {0, 1024}}, {SiteId{1}, {1024, 2048}}, {SiteId{2}, {2048, 3072}}};
+  Exchange exchange(plan);
+  static_cast<void>(step(exchange, ExchangeStart{}));
+  EXPECT_FALSE(exchange.missing(9).means);
+  EXPECT_THAT(exchange.missing(9).sites, ElementsAre(SiteId{1}, SiteId{2})) << "their contributions to our slice";
+  EXPECT_THAT(exchange.missing(1).sites, ElementsAre(SiteId{1})) << "at most so many";
+  static_cast<void>(step(exchange, ContributionArrived{SiteId{1}, {0, 1024}}));
+  EXPECT_THAT(exchange.missing(9).sites, ElementsAre(SiteId{2}));
+  static_cast<void>(step(exchange, ContributionArrived{SiteId{2}, {0, 1024}}));
+  EXPECT_TRUE(exchange.missing(9).means) << "contributions are all here";
+  EXPECT_THAT(exchange.missing(9).sites, ElementsAre(SiteId{1}, SiteId{2}));
+  static_cast<void>(step(exchange, MeanArrived{SiteId{2}, {2048, 3072}}));
+  EXPECT_THAT(exchange.missing(9).sites, ElementsAre(SiteId{1}));
 }
 
 TEST(Exchange, LacksTheContributionOfOneWhoIsGoneUnlessItIsHeldWhole) {

@@ -177,7 +177,7 @@ TEST(Forget, ANameThatNobodyMissesIsAMistake) {
   candidate.come(1, join_of("a", membership({"a", "b", "c"})));
   const wire::Notice misspelt = candidate.forget({"b", "x"});
   EXPECT_EQ(misspelt.event, kRefused);
-  EXPECT_EQ(misspelt.text, "nobody here misses x; here: a; missing: b, c");
+  EXPECT_EQ(misspelt.text, "nobody was forgotten: nobody here misses x; here: a; missing: b, c");
   EXPECT_EQ(candidate.forget({"a"}).event, kRefused) << "it is here";
   EXPECT_EQ(candidate.forget({}).event, kRefused);
   EXPECT_EQ(candidate.forget({"c"}).event, kForget);

@@ -174,12 +174,22 @@ TEST_F(SiteMeets, TheOthersAtTheLowerNameWhereAsManyWait) { EXPECT_TRUE(goes(2, 
 TEST_F(SiteMeets, NobodyAtTheHigherName) { EXPECT_FALSE(goes(2, waiting(6, 2))); }
 TEST_F(SiteMeets, NobodyElsewhereWhileALeaderIsElected) { EXPECT_FALSE(goes(2, waiting(9, 3), true)); }
 
-TEST_F(SiteInquiry, WhoIsHeldDoesNotAsk) {
-  static_cast<void>(s.step(Begin{join_of("tokyo")}));
-  static_cast<void>(s.step(CoordinatorConnected{LinkId{1}}));
-  static_cast<void>(s.hear(1, wire::Hold{"paris is still at generation 1"}));
-  EXPECT_THAT(inquiries(s.pass(seconds(20))), IsEmpty());
+class SiteIsHeld : public SiteInquiry {
+ protected:
+  // At a coordinator where others train another model of the run; another candidate answers `there`.
+  bool goes(const wire::Leads& there) {
+    static_cast<void>(s.step(Begin{join_of("tokyo")}));
+    static_cast<void>(s.step(CoordinatorConnected{LinkId{1}}));
+    static_cast<void>(s.hear(1, wire::Hold{"paris is still at generation 2"}));
+    EXPECT_FALSE(inquiries(s.pass(seconds(10))).empty());
+    return all<Hangup>(answer(there)).size() == 2;
+  }
+};
+TEST_F(SiteIsHeld, ThereUntilItsOwnGenerationHasBegunElsewhere) { EXPECT_TRUE(goes(leads(7, 0))); }
+TEST_F(SiteIsHeld, ThereWhileOthersLeadAnotherGeneration) {
+  EXPECT_FALSE(goes(wire::Leads{true, 2, RunId{7}, RoundId{40}, 5}));
 }
+TEST_F(SiteIsHeld, ThereThoughMoreWaitElsewhere) { EXPECT_FALSE(goes(wire::Leads{false, 1, RunId{1}, RoundId{0}, 5})); }
 
 // ---- answers that do not come ----------------------------------------------------------------------
 

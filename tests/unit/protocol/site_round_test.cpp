@@ -123,6 +123,57 @@ TEST_F(SiteRound, TheCommitTellsThePeriodToTheNextRound) {
   EXPECT_EQ(all<RoundDone>(s.step(Applied{RoundId{1}, kRight})).at(0).intervals, 5U);
 }
 
+TEST_F(SiteRound, WhatIsAppliedWhileItAsksToBeLetInIsSaid) {
+  complete();
+  static_cast<void>(s.step(Closed{LinkId{1}, unavailable("reset")}));
+  static_cast<void>(s.pass(seconds(70)));  // it trains on
+  static_cast<void>(s.step(CoordinatorConnected{LinkId{5}}));
+  static_cast<void>(s.hear(5, wire::Welcome{TermId{1}, SiteId{1}, 1000, 60000}));
+  EXPECT_THAT(notes(s.hear(5, commit)), HasSubstr("it is applied at the next trigger"));
+  static_cast<void>(s.step(Closed{LinkId{5}, unavailable("reset")}));
+  static_cast<void>(s.pass(seconds(1)));
+  const auto first = sent<wire::Join>(s.step(CoordinatorConnected{LinkId{6}}));
+  ASSERT_EQ(first.size(), 1U);
+  EXPECT_EQ(first[0].second.report.record.anchor.round, RoundId{0});
+  ASSERT_EQ(all<ApplyCommit>(s.step(Trigger{20, 9})).size(), 1U);
+  const auto again = sent<wire::Join>(s.step(Applied{RoundId{1}, kRight}));
+  ASSERT_EQ(again.size(), 1U);
+  EXPECT_EQ(again[0].first, LinkId{6});
+  EXPECT_EQ(again[0].second.report.record.anchor.round, RoundId{1});
+}
+
+// It is done with an attempt and has trained on; another leader, which has not heard of that one, begins another, and a
+// third one hears of the first again and commits it. What was trained in between is told from it.
+TEST_F(SiteRound, WhatMayYetBeCommittedIsNotContributedAgain) {
+  complete();
+  static_cast<void>(s.step(Closed{LinkId{1}, unavailable("reset")}));
+  EXPECT_EQ(all<TakeSnapshot>(s.pass(seconds(70))).size(), 1U);
+  const auto led_by = [this](std::uint64_t link, std::uint64_t term, const wire::Adopt& adopt) {
+    static_cast<void>(s.pass(seconds(1)));
+    static_cast<void>(s.step(CoordinatorConnected{LinkId{link}}));
+    static_cast<void>(s.hear(link, wire::Welcome{TermId{term}, SiteId{1}, 1000, 60000}));
+    wire::Roster roster = H::roster({"paris", "tokyo"});
+    roster.term = TermId{term};
+    static_cast<void>(s.hear(link, roster));
+    static_cast<void>(s.hear(link, adopt));
+    return s.step(AnchorInPlace{adopt.run, adopt.round, adopt.digest});
+  };
+  static_cast<void>(led_by(6, 3, {TermId{3}, RunId{7}, RoundId{0}, {SiteId{1}}, kRight, wire::Counted::kNo, {}}));
+  const auto ready = sent<wire::Ready>(s.step(Trigger{20, 9}));
+  ASSERT_EQ(ready.size(), 1U);
+  EXPECT_EQ(std::tuple(ready[0].second.weight, ready[0].second.samples, ready[0].second.steps), std::tuple(0, 0, 0));
+  wire::Form another = H::form(1, 2 << 16, 2);
+  another.term = TermId{3};
+  another.participants[1].weight = 0;
+  EXPECT_EQ(all<StartExchange>(s.hear(6, another)).size(), 1U);
+  static_cast<void>(s.step(Closed{LinkId{6}, unavailable("reset")}));
+  const auto back = led_by(7, 4, {TermId{4}, RunId{7}, RoundId{1}, {SiteId{0}}, kWrong, wire::Counted::kYes, {}});
+  ASSERT_EQ(all<Rebase>(back).size(), 1U);
+  EXPECT_EQ(all<Rebase>(back)[0].base, Base::kSnapshot);
+  ASSERT_EQ(sent<wire::Ready>(back).size(), 1U);
+  EXPECT_EQ(sent<wire::Ready>(back)[0].second.samples, 12U) << "20 were trained, 8 of them are in the commit";
+}
+
 TEST_F(SiteRound, OlderOrForeignFormsAreIgnored) {
   exchange();
   EXPECT_THAT(notes(s.hear(1, H::form(1, 1, 2))), HasSubstr("a later attempt is known"));

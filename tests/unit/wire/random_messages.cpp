@@ -238,7 +238,11 @@ void draw(Prng& prng, Chunk& m) {
        static_cast<CodecId>(prng.below(9)),
        prng.next()};
 }
-void draw(Prng& prng, Heartbeat& m) { m = {draw_number<std::uint64_t>(prng), prng.chance(0.5), prng.next()}; }
+void draw(Prng& prng, Heartbeat& m) {
+  m = {draw_number<std::uint64_t>(prng), prng.chance(0.5), prng.next(), {prng.next(), prng.chance(0.5), {}}};
+  for (std::uint64_t i = prng.below(4); i > 0; --i)
+    m.exchanged.lacks.push_back(SiteId{static_cast<std::uint32_t>(prng.below(9))});
+}
 void draw(Prng& prng, Inquire& m) { m.swarm = draw_name(prng, kMaxNameBytes); }
 void draw(Prng& prng, Leads& m) {
   m = {prng.chance(0.5), draw_number<std::uint32_t>(prng), draw_id<RunId>(prng), draw_id<RoundId>(prng),

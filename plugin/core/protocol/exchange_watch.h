@@ -1,0 +1,57 @@
+// Whether the exchange of an attempt stands still, and who holds it up.
+//
+//   moving --at most one site has moved anything for so long--> standing: judged by what the sites say they lack
+//
+// With each heartbeat a site says how much has come and left in the exchange under way and, while that does not grow,
+// whose parts it lacks. What leaves one site comes to another: one that alone says that something moves is not
+// believed. To blame is whose part most of the others lack: contributions first, as means wait for them. One site's
+// word about another is never enough: either of the two may be wrong.
+//
+// Threads: one caller at a time. Ownership: plain values.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "collab/clock.h"
+#include "collab/types.h"
+#include "core/wire/messages.h"
+
+namespace collab::protocol {
+
+class ExchangeWatch {
+ public:
+  // Nobody at all: no site in particular is to blame.
+  struct Stall {
+    std::set<SiteId> held_up_by{};                    // as several others say
+    std::optional<std::pair<SiteId, SiteId>> pair{};  // the first says that it lacks the second's part
+  };
+
+  // An exchange begins among these sites.
+  void begin(const std::set<SiteId>& sites, TimePoint now);
+  void heard(SiteId site, const wire::Exchanged& said, TimePoint now);
+  // Who watches has slept for so long: what it has not heard meanwhile is nobody's silence.
+  void slept(Duration time);
+  // `open`: sites that have not said that they are done.
+  [[nodiscard]] std::optional<Stall> stall(const std::set<SiteId>& open, Duration limit, TimePoint now) const;
+
+  // It has held one up: how often by now.
+  std::uint32_t held_up_by(const std::string& name);
+
+ private:
+  friend struct Inside;
+  struct Site {
+    wire::Exchanged said{};
+    TimePoint moved_at{};
+  };
+  [[nodiscard]] std::map<SiteId, std::set<SiteId>> who_lacks(bool means) const;  // by whose part it is
+
+  std::map<SiteId, Site> sites_;
+  std::map<std::string, std::uint32_t> held_up_;  // by name, of at most kMostNames
+};
+
+}  // namespace collab::protocol

@@ -1,0 +1,190 @@
+#include "core/protocol/exchange_watch.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/unit/protocol/harness.h"
+
+namespace collab::protocol {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+constexpr SiteId kParis{0};
+constexpr SiteId kRome{1};
+constexpr SiteId kOslo{2};
+constexpr SiteId kLima{3};
+const Duration kLimit = seconds(60);
+const std::set<SiteId> kAll{kParis, kRome, kOslo, kLima};
+
+// Four sites exchange from second 0 on.
+class Watch : public testing::Test {
+ protected:
+  Watch() { watch.begin(kAll, at(0)); }
+  static TimePoint at(int second) { return TimePoint{} + seconds(second); }
+  void lacks(SiteId site, std::vector<SiteId> whose, bool means = false, int second = 1) {
+    watch.heard(site, {.moved = 0, .means = means, .lacks = std::move(whose)}, at(second));
+  }
+  void moves(SiteId site, int second) { watch.heard(site, {.moved = static_cast<std::uint64_t>(second)}, at(second)); }
+  [[nodiscard]] std::optional<ExchangeWatch::Stall> stall(int second, std::set<SiteId> open = kAll) const {
+    return watch.stall(open, kLimit, at(second));
+  }
+  ExchangeWatch watch;
+};
+
+TEST_F(Watch, WhoseContributionMostLackHoldsTheExchangeUp) {
+  lacks(kParis, {kLima});
+  lacks(kRome, {kLima});
+  lacks(kOslo, {kParis, kRome}, true);  // it waits for means, which wait for lima
+  EXPECT_FALSE(stall(59)) << "not before the limit";
+  ASSERT_TRUE(stall(60));
+  EXPECT_THAT(stall(60)->held_up_by, ElementsAre(kLima));
+}
+
+TEST_F(Watch, WhoKeepsItsMeansBackDoesWhereNoContributionIsMissing) {
+  for (const SiteId site : {kParis, kRome, kOslo}) lacks(site, {kLima}, true);
+  EXPECT_THAT(stall(60)->held_up_by, ElementsAre(kLima));
+}
+
+TEST_F(Watch, WhileTwoMoveItIsWaitedFor) {
+  lacks(kParis, {kLima});
+  lacks(kRome, {kLima});
+  moves(kOslo, 30);
+  moves(kLima, 30);
+  EXPECT_FALSE(stall(89));
+  EXPECT_TRUE(stall(90));
+}
+
+TEST_F(Watch, OneThatAloneSaysThatItMovesIsNotBelieved) {
+  for (const SiteId site : {kParis, kRome, kOslo}) lacks(site, {kLima});
+  for (int second = 1; second < 60; ++second) moves(kLima, second);
+  EXPECT_THAT(stall(60)->held_up_by, ElementsAre(kLima));
+}
+
+TEST_F(Watch, OneWordIsHeldAgainstThePairOnly) {
+  lacks(kLima, {kParis});
+  const auto found = stall(60);
+  ASSERT_TRUE(found && found->pair);
+  EXPECT_THAT(found->held_up_by, IsEmpty());
+  EXPECT_EQ(*found->pair, std::pair(kLima, kParis));
+}
+
+TEST_F(Watch, WhereHalfOfThemLackTheOtherHalfNobodyInParticularHoldsItUp) {
+  lacks(kParis, {kOslo, kLima});
+  lacks(kRome, {kOslo, kLima});
+  ASSERT_TRUE(stall(60));
+  EXPECT_THAT(stall(60)->held_up_by, IsEmpty());
+  EXPECT_FALSE(stall(60)->pair);
+}
+
+TEST_F(Watch, WhoLacksNothingAndIsNotDoneHoldsItUp) { EXPECT_THAT(stall(60, {kOslo})->held_up_by, ElementsAre(kOslo)); }
+
+TEST_F(Watch, WhatIsSaidOfOneselfOrOfStrangersDoesNotCount) {
+  lacks(kParis, {kParis, SiteId{9}});
+  watch.heard(SiteId{9}, {.moved = 0, .means = false, .lacks = {kRome}}, at(1));
+  EXPECT_THAT(stall(60, {kOslo})->held_up_by, ElementsAre(kOslo));
+}
+
+TEST_F(Watch, TheSleepOfWhoWatchesIsNobodysSilence) {
+  watch.slept(seconds(100));
+  EXPECT_FALSE(stall(159, {kOslo}));
+  EXPECT_TRUE(stall(160, {kOslo}));
+}
+
+TEST_F(Watch, ANewExchangeBeginsWithNothingSaid) {
+  for (const SiteId site : {kParis, kRome, kOslo}) lacks(site, {kLima});
+  watch.begin({kParis, kRome, kOslo}, at(60));
+  EXPECT_FALSE(stall(119));
+  EXPECT_THAT(stall(120, {kRome})->held_up_by, ElementsAre(kRome));
+}
+
+TEST_F(Watch, HowOftenANameHeldOneUpIsRemembered) {
+  EXPECT_EQ(watch.held_up_by("lima"), 1U);
+  watch.begin(kAll, at(60));
+  EXPECT_EQ(watch.held_up_by("lima"), 2U);
+  EXPECT_EQ(watch.held_up_by("oslo"), 1U);
+  for (int i = 0; i < 2000; ++i) static_cast<void>(watch.held_up_by("site" + std::to_string(i)));
+  EXPECT_EQ(watch.held_up_by("lima"), 1U) << "of so many names none is kept";
+}
+
+// ---- what the leader does about it ---------------------------------------------------------------------
+
+using H = CoordinatorHarness;
+
+// paris, tokyo and lima on links 1 to 3; lima, of id 2, sends nothing of its part.
+class HeldUp : public testing::Test {
+ protected:
+  HeldUp() { c.gather({"paris", "tokyo", "lima"}); }
+  // For so long the sites say this, each second.
+  H::Actions pass(int for_seconds, const std::map<std::uint64_t, wire::Exchanged>& said) {
+    H::Actions all_actions;
+    for (int second = 0; second < for_seconds; ++second) {
+      for (const auto& [link, exchanged] : said)
+        keep(c.hear(link, wire::Heartbeat{1, false, 0, exchanged}), all_actions);
+      keep(c.pass(seconds(1)), all_actions);
+    }
+    return all_actions;
+  }
+  static void keep(H::Actions more, H::Actions& in) {
+    for (auto& action : more) in.push_back(std::move(action));
+  }
+  const wire::Exchanged kLacksLima{0, false, {SiteId{2}}};
+  const wire::Exchanged kLacksParis{0, false, {SiteId{0}}};
+  H c;
+};
+
+TEST_F(HeldUp, ItIsLetGoAfterAGraceAndTheOthersAverage) {
+  static_cast<void>(c.form(1, 3));
+  EXPECT_TRUE(sent<wire::Form>(pass(59, {{1, kLacksLima}, {2, kLacksLima}, {3, {}}})).empty());
+  const auto actions = pass(3, {{1, kLacksLima}, {2, kLacksLima}, {3, {}}});
+  EXPECT_THAT(notes(actions), HasSubstr("lima is no member any more: nothing of its part of an exchange has come for"));
+  EXPECT_EQ(sent<wire::Form>(actions).size(), 2U);
+  EXPECT_TRUE(sent<wire::Refuse>(actions).empty()) << "it may come again";
+}
+
+TEST_F(HeldUp, TheThirdTimeItIsRefused) {
+  H::Actions last;
+  for (std::uint64_t times = 1; times <= 3; ++times) {
+    static_cast<void>(c.form(times, 3));
+    last = pass(63, {{1, kLacksLima}, {2, kLacksLima}, {3, {}}});
+    EXPECT_EQ(c.coordinator.members(), 2U);
+    const auto forms = sent<wire::Form>(last);
+    ASSERT_EQ(forms.size(), 2U);
+    for (const std::uint64_t link : {1, 2}) static_cast<void>(c.hear(link, H::done(forms[0].second)));
+    static_cast<void>(c.hear(3, join_of("lima", 3)));
+    for (const std::uint64_t link : {1, 2, 3}) {
+      static_cast<void>(c.hear(link, wire::Adopted{RunId{7}, RoundId{times}, kRight}));
+    }
+  }
+  ASSERT_EQ(sent<wire::Refuse>(last).size(), 1U);
+  EXPECT_THAT(sent<wire::Refuse>(last)[0].second.reason, HasSubstr("3 times"));
+}
+
+TEST_F(HeldUp, OneWordAgainstAnotherIsAPairThatCannotExchange) {
+  static_cast<void>(c.form(1, 3));
+  const auto actions = pass(62, {{1, {}}, {2, {}}, {3, kLacksParis}});
+  EXPECT_THAT(notes(actions),
+              HasSubstr("lima cannot exchange with paris: nothing of its part of an exchange has come"));
+  EXPECT_EQ(sent<wire::Form>(actions).size(), 3U);
+  EXPECT_EQ(c.coordinator.members(), 3U);
+}
+
+TEST_F(HeldUp, OfTwoNobodyIsLetGoAndBothTrainOn) {
+  H two;
+  two.gather({"paris", "tokyo"});
+  static_cast<void>(two.form(1, 2));
+  H::Actions actions;
+  for (int second = 0; second < 62; ++second) {
+    keep(two.hear(1, wire::Heartbeat{1, false, 0, {0, false, {SiteId{1}}}}), actions);
+    keep(two.hear(2, wire::Heartbeat{1, false}), actions);
+    keep(two.pass(seconds(1)), actions);
+  }
+  ASSERT_EQ(sent<wire::Recess>(actions).size(), 2U);
+  EXPECT_THAT(sent<wire::Recess>(actions)[0].second.reason, HasSubstr("nothing of the exchange has moved for 60 s"));
+  EXPECT_EQ(two.coordinator.members(), 2U);
+}
+
+}  // namespace
+}  // namespace collab::protocol
