@@ -35,6 +35,7 @@ wire::Chunk draw_chunk(Context& context, const Member& member, const BufferPtr& 
                             ? member.site()
                             : context.swarm.members[prng.below(context.swarm.members.size())].site;
   return {.kind = static_cast<wire::ChunkKind>(prng.below(7)),
+          .run = context.swarm.run,
           .round = RoundId(context.swarm.round.value + prng.below(40)),
           .attempt = AttemptId(1 + static_cast<std::uint32_t>(prng.below(3))),
           .from = prng.chance(0.5) ? member.site() : forged,

@@ -87,10 +87,12 @@ std::string Coordinator::State::init_from_difference(const wire::Join& join) con
          "; name one site, everywhere or at one site alone";
 }
 
-// Of later generations nobody is waited for but who has left for them.
+// Of later generations nobody is waited for but who has left for them; and in the first nobody who has been through it.
 bool Coordinator::State::init_from_missed() const {
   if (generations.current() > 1) return false;
   const std::string named = init_from().first;
+  const auto is_named = [&](const auto& waits) { return waits.second.join.site == named; };
+  if (std::ranges::any_of(generations.waiting(), is_named)) return false;  // for a later one than is here
   const MemberRecord* site = named.empty() ? nullptr : member_named(named);
   return !named.empty() && (site == nullptr || site->helper) && !anybody_resumes();
 }

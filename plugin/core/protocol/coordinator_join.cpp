@@ -79,9 +79,7 @@ void Coordinator::State::settle_claims() {
     if (now >= free_at(join)) due.push_back(link);
   }
   for (const LinkId link : due) {
-    const wire::Join join = std::move(claims.at(link));
-    claims.erase(link);
-    on_join(link, join);
+    if (const auto claim = claims.extract(link)) on_join(link, claim.mapped());  // the one before may have ended it
   }
 }
 

@@ -82,8 +82,12 @@ void Invariants::on_first_adopt(CoordinatorRecord& record, const wire::Adopt& ad
     check(comer->generation == generation,
           comer->name + " is of another generation than " + here.begin()->second->name);
   }
-  // Of later generations nobody is waited for but who has left for them.
-  check(named.empty() || first != here.end() || generation > 1,
+  // Of later generations nobody is waited for but who has left for them, and in the first nobody who has been through
+  // it.
+  const bool ahead = std::ranges::any_of(record.comers, [&](const auto& entry) {
+    return entry.second.name == named && entry.second.generation > generation;
+  });
+  check(named.empty() || first != here.end() || generation > 1 || ahead,
         "the swarm began without " + named + ", whose parameters it was to have");
   if (first == here.end()) first = std::find_if(here.begin(), here.end(), resumed);
   if (first == here.end()) first = here.begin();

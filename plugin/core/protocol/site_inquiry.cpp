@@ -59,7 +59,8 @@ void Site::State::end_inquiry(const std::string& why) {
   if (up.inquiry.link) out.emplace_back(Hangup{*up.inquiry.link, why});
   up.inquiry.link.reset();
   up.inquiry.of.reset();
-  up.inquiry.next = std::max(up.inquiry.next, later(now, up.heartbeat));
+  const TimePoint soon = later(now, up.heartbeat);  // who waits goes through a long list in good time
+  up.inquiry.next = waits() || held() ? soon : std::max(up.inquiry.next, soon);
 }
 
 void Site::State::on_leads(const wire::Leads& leads) {

@@ -203,7 +203,7 @@ void Site::State::apply(const wire::Commit& commit) {
   if (round.declined) {
     base = Base::kUnfit;
     counted = round.trigger;
-  } else if (contributed) {
+  } else if (contributed && pending) {
     base = pending->snapshot ? Base::kSnapshot : Base::kParameters;
     counted = pending->total;
   }
@@ -259,14 +259,14 @@ void Site::State::on_recess(const wire::Recess& recess) {
 // and what we put into it is set aside before the parameters move on.
 void Site::State::skip(const std::string& reason) {
   const RoundId of{anchor->round.value + 1};
-  if (pending && !pending->snapshot) {
-    pending->snapshot = true;
-    out.emplace_back(TakeSnapshot{});
-  }
   if (round.phase != RoundPhase::kDone) back_to_ready(reason);
-  if (round.declined) {
+  if (round.declined) {  // all of it is given up, what was put into an attempt before with it
     out.emplace_back(Rebase{Base::kUnfit});
     counted = round.trigger;
+    pending.reset();
+  } else if (pending && !pending->snapshot) {
+    pending->snapshot = true;
+    out.emplace_back(TakeSnapshot{});
   }
   const bool told = no_quorum_since != kNever;  // once, until a round comes about again
   if (!told) no_quorum_since = now;

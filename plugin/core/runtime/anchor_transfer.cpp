@@ -158,6 +158,7 @@ void DataPlane::pump(LinkId to, Outgoing& job) {
       std::memcpy(payload->bytes().data(), source.data(), source.size_bytes());
     }
     const wire::Chunk chunk{.kind = part.kind,
+                            .run = part.run,
                             .round = part.round,
                             .attempt = {},
                             .from = {},
@@ -230,7 +231,7 @@ void DataPlane::stop_receiving() {
 DataPlane::Events DataPlane::on_anchor_part(const Incoming& incoming) {
   const wire::Chunk& chunk = incoming.chunk;
   // Answers may come after all is here, from the slower of two who were asked.
-  if (!receiving_ || receiving_->action.round != chunk.round) return {};
+  if (!receiving_ || receiving_->action.run != chunk.run || receiving_->action.round != chunk.round) return {};
   std::vector<Digest> tiles = tiles_of(chunk, incoming.payload, settings_.tile_elements);
   return fetch(protocol::PartArrived{incoming.from, chunk.kind, chunk.range, std::move(tiles)}, &incoming);
 }

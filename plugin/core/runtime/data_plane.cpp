@@ -118,9 +118,10 @@ DataPlane::Events DataPlane::accept(Incoming incoming) {
   const wire::Chunk& chunk = incoming.chunk;
   const auto order = order_of(chunk.round, chunk.attempt);
   const auto ours = attempt_ ? order_of(attempt_->form.round, attempt_->form.attempt) : decltype(order)();
-  if (!attempt_ || order > ours) {
-    const std::optional<SealedAnchor> sealed = parts_.arena->sealed();
-    early_.keep(sealed ? sealed->round : RoundId(0), std::move(incoming));
+  if (!attempt_ || chunk.run != attempt_->form.run || order > ours) {
+    if (const std::optional<SealedAnchor> sealed = parts_.arena->sealed()) {
+      early_.keep(sealed->run, sealed->round, std::move(incoming));
+    }
     return {};
   }
   if (order == ours && attempt_->complete) return {};  // nothing is missing, and it may be committed
@@ -164,7 +165,7 @@ DataPlane::Events DataPlane::close_lossy() {
 
 void DataPlane::seal(const SealedAnchor& anchor) {
   parts_.arena->seal(anchor);
-  early_.round_is_past(anchor.round);
+  early_.round_is_past(anchor.run, anchor.round);
 }
 
 DataPlane::Events DataPlane::on_sent(std::uint64_t token) {
@@ -277,6 +278,7 @@ Status DataPlane::check_payload(const wire::Chunk& chunk, std::size_t bytes) con
 
 wire::Chunk DataPlane::announce(wire::ChunkKind kind, ElementRange range, Buffer& payload) const {
   return {.kind = kind,
+          .run = attempt_->form.run,
           .round = attempt_->form.round,
           .attempt = attempt_->form.attempt,
           .from = attempt_->self,

@@ -99,6 +99,7 @@ void OptimizerTransfer::act(const protocol::SendPart& action) {
   if (!copy_) return;
   const auto payload = std::make_shared<PartOfCopy>(copy_, action.part.range);
   const wire::Chunk chunk{.kind = wire::ChunkKind::kOptimizer,
+                          .run = {},
                           .round = RoundId(action.part.snapshot),
                           .attempt = {},
                           .from = {},

@@ -308,6 +308,7 @@ void fields(auto& io, Of<OptimizerState> auto& m) {
 
 void fields(auto& io, Of<Chunk> auto& m) {
   io.enumeration("kind", m.kind, ChunkKind::kOptimizer);
+  io.id("run", m.run);
   io.id("round", m.round);
   io.id("attempt", m.attempt);
   io.id("from", m.from);

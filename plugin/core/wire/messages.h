@@ -388,6 +388,7 @@ struct OptimizerState {
 // Announces the payload that travels with it on the data lane.
 struct Chunk {
   ChunkKind kind = ChunkKind::kContribution;
+  RunId run;      // rounds of another one are numbered alike; of kOptimizer: 0
   RoundId round;  // of kOptimizer: the snapshot
   AttemptId attempt;
   SiteId from;

@@ -108,6 +108,14 @@ TEST_F(FirstAnchor, TheCoordinatorsOwnWordCounts) {
   EXPECT_EQ(chosen(own.hear(2, fresh("tokyo"))), SiteId{1});
 }
 
+// It has trained this generation to its end, and the others have lost what came of it: each would wait for the other.
+TEST_F(FirstAnchor, ANamedSiteThatIsAtALaterGenerationIsNotWaitedFor) {
+  EXPECT_FALSE(chosen(come({wishing(fresh("paris"), "tokyo")})));
+  wire::Join ahead = fresh("tokyo");
+  ahead.generation = 2;
+  EXPECT_EQ(chosen(come({ahead})), SiteId{0});
+}
+
 TEST_F(FirstAnchor, AnAnchorThatIsHeldGoesBeforeAll) {
   wire::Join lima = fresh("lima", 3, kWrong);
   lima.offer.run = RunId{5};

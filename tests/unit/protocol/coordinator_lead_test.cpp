@@ -416,6 +416,20 @@ TEST_F(Lead, ATermFarAboveItsOwnIsRefused) {
   EXPECT_EQ(c.coordinator.members(), 2U) << "it leads on";
 }
 
+// Both are back on new links while their old ones are dead, and know a newer term: the first of them ends this one.
+TEST_F(Lead, TwoWhoComeBackAtOnceWithANewerTermEndIt) {
+  adopted(elected());
+  for (const std::uint64_t link : {5U, 6U}) {
+    wire::Join back = voter(link == 5 ? "paris" : "tokyo", 9);
+    back.process = link;
+    EXPECT_TRUE(all<Hangup>(c.hear(link, back)).empty()) << "the old link may be alive";
+  }
+  EXPECT_EQ(c.coordinator.members(), 2U);
+  const auto actions = c.pass(seconds(10));
+  EXPECT_THAT(notes(actions), HasSubstr("follows term 9"));
+  EXPECT_EQ(c.coordinator.members(), 0U);
+}
+
 // It may have promised that to a successor: the membership that is just asked for counts from the next round on.
 TEST_F(Lead, OneThatItAsksAlreadyDeposesIt) {
   adopted(elected());

@@ -270,6 +270,30 @@ TEST_F(SiteRound, AnUnfitDeltaIsDeclinedAndTheAnchorTaken) {
   EXPECT_EQ(apply.at(0).base, Base::kUnfit);
 }
 
+// The anchor is taken outright: nothing is left that a later anchor could be a part of.
+TEST_F(SiteRound, WhatWasGivenUpAsUnfitIsNotTakenOutOfTheParametersAgain) {
+  exchange();
+  static_cast<void>(s.step(ContributionUnfit{RoundId{1}, AttemptId{1}, "NaN in wte.weight"}));
+  EXPECT_EQ(all<StartExchange>(s.hear(1, H::form(1, 2, 2))).size(), 1U) << "the leader has not heard of it yet";
+  static_cast<void>(s.step(Closed{LinkId{1}, unavailable("reset")}));
+  const auto skipped = s.pass(seconds(61));
+  ASSERT_EQ(all<Rebase>(skipped).size(), 1U);
+  EXPECT_EQ(all<Rebase>(skipped)[0].base, Base::kUnfit);
+  EXPECT_TRUE(all<TakeSnapshot>(skipped).empty());
+  static_cast<void>(s.step(DialFailed{std::nullopt, unavailable("refused")}));
+  static_cast<void>(s.pass(seconds(6)));
+  static_cast<void>(s.step(CoordinatorConnected{LinkId{6}}));
+  static_cast<void>(s.hear(6, wire::Welcome{TermId{3}, SiteId{1}, 1000, 60000}));
+  static_cast<void>(s.step(Trigger{25, 11}));
+  static_cast<void>(
+      s.hear(6, wire::Adopt{TermId{3}, RunId{7}, RoundId{1}, {SiteId{0}}, kWrong, wire::Counted::kUnknown, {}}));
+  const auto back = s.step(AnchorInPlace{RunId{7}, RoundId{1}, kWrong});
+  ASSERT_EQ(all<Rebase>(back).size(), 1U);
+  EXPECT_EQ(all<Rebase>(back)[0].base, Base::kOldAnchor);
+  ASSERT_EQ(sent<wire::Ready>(back).size(), 1U);
+  EXPECT_EQ(sent<wire::Ready>(back)[0].second.samples, 17U) << "25 were trained, 8 of them are given up";
+}
+
 TEST_F(SiteRound, AnExchangeThatFailsIsReported) {
   exchange();
   const auto actions = s.step(ExchangeFailed{RoundId{1}, AttemptId{1}, SiteId{0}, "it came twice"});

@@ -110,7 +110,7 @@ class DataPlaneByHand : public ::testing::Test {
   DataPlane::Events arrives(wire::ChunkKind kind, ElementRange range, CodecId codec, std::vector<std::byte> bytes) {
     BufferPtr payload = pool_->take(bytes.size());
     std::ranges::copy(bytes, payload->bytes().begin());
-    const wire::Chunk chunk{kind, round(), attempt_, kPeer, range, codec, hash64(bytes)};
+    const wire::Chunk chunk{kind, RunId(3), round(), attempt_, kPeer, range, codec, hash64(bytes)};
     return plane_->on_chunk(link_, kPeer, chunk, std::move(payload));
   }
   DataPlane::Events arrives(wire::ChunkKind kind, ElementRange range) {

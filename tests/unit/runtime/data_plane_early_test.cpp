@@ -23,14 +23,15 @@ class DataPlaneEarly : public DataPlaneByHand {
   DataPlane::Events sends_mean(std::uint32_t attempt) {
     return comes(wire::ChunkKind::kMean, kTheirs, round(), attempt);
   }
-  DataPlane::Events comes(wire::ChunkKind kind, ElementRange range, RoundId round, std::uint32_t attempt) {
+  DataPlane::Events comes(wire::ChunkKind kind, ElementRange range, RoundId round, std::uint32_t attempt,
+                          RunId run = RunId(3)) {
     const std::span<const float> values = std::span(theirs_).subspan(range.begin, range.size());
     const std::vector<std::byte> bytes = *payload_of(codec_for(CodecId::kFp32), values);
     const BufferPtr payload = pool_->take(bytes.size());
     std::ranges::copy(bytes, payload->bytes().begin());
     last_ = payload;
-    return plane_->on_chunk(link_, kPeer,
-                            {kind, round, AttemptId(attempt), kPeer, range, CodecId::kFp32, hash64(bytes)}, payload);
+    return plane_->on_chunk(
+        link_, kPeer, {kind, run, round, AttemptId(attempt), kPeer, range, CodecId::kFp32, hash64(bytes)}, payload);
   }
   // More than is kept.
   void floods(std::uint32_t attempt) {
@@ -67,6 +68,34 @@ TEST_F(DataPlaneEarly, CountInTheAttemptTheyAreOf) {
   commit(protocol::Base::kParameters);
   expect_committed(before, trained);
   EXPECT_TRUE(last_.expired());
+}
+
+// Rounds and attempts of another run are numbered alike.
+TEST_F(DataPlaneEarly, WhatIsOfAnotherRunCountsInNoAttempt) {
+  const std::vector<float> before = anchor();
+  const std::vector<float> trained = vector_.values;
+  EXPECT_THAT(comes(wire::ChunkKind::kContribution, kOurs, round(), 1, RunId(2)), IsEmpty());
+  EXPECT_THAT(comes(wire::ChunkKind::kMean, kTheirs, round(), 1, RunId(2)), IsEmpty());
+  EXPECT_EQ(plane_->early().bytes(), 0U);
+  EXPECT_THAT(start(1), IsEmpty());
+  for (const wire::ChunkKind kind : {wire::ChunkKind::kContribution, wire::ChunkKind::kMean}) {
+    const ElementRange range = kind == wire::ChunkKind::kMean ? kTheirs : kOurs;
+    EXPECT_THAT(comes(kind, range, round(), 1, RunId(2)), IsEmpty()) << "neither taken nor the peer's fault";
+    EXPECT_THAT(comes(kind, range, round(), 2, RunId(2)), IsEmpty());
+  }
+  EXPECT_EQ(plane_->early().bytes(), 0U);
+  EXPECT_THAT(contributes(1), IsEmpty());
+  EXPECT_TRUE(is_complete(sends_mean(1)));
+  commit(protocol::Base::kParameters);
+  expect_committed(before, trained);
+}
+
+// What waited for the next round of a run that the site has left since.
+TEST_F(DataPlaneEarly, WhatWaitedIsDroppedWhenTheAnchorOfAnotherRunIsInPlace) {
+  EXPECT_THAT(contributes(1), IsEmpty());
+  EXPECT_GT(plane_->early().bytes(), 0U);
+  ASSERT_TRUE(plane_->keep_anchor({RunId(4), RoundId(0), {}}).ok());
+  EXPECT_EQ(plane_->early().bytes(), 0U);
 }
 
 TEST_F(DataPlaneEarly, BeyondTheBoundTheAttemptFailsAndTheNextOneIsWhole) {
@@ -115,7 +144,8 @@ TEST_F(DataPlaneEarly, WhatIsDamagedOrComesTwiceSpoilsNoCompleteAttempt) {
   EXPECT_THAT(contributes(2), IsEmpty());
   EXPECT_THAT(sends_mean(2), IsEmpty());
   EXPECT_THAT(transport_.closed, IsEmpty());
-  const wire::Chunk damaged{wire::ChunkKind::kContribution, round(), AttemptId(1), kPeer, kOurs, CodecId::kFp32, 1};
+  const wire::Chunk damaged{
+      wire::ChunkKind::kContribution, RunId(3), round(), AttemptId(1), kPeer, kOurs, CodecId::kFp32, 1};
   EXPECT_THAT(plane_->on_chunk(kLink, kPeer, damaged, pool_->take(kOurs.size() * sizeof(float))), IsEmpty());
   EXPECT_THAT(transport_.closed, ElementsAre(kLink));
   commit(protocol::Base::kParameters);

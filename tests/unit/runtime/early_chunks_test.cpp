@@ -20,12 +20,12 @@ constexpr LinkId kB{6};
 // Contributions of one site each, to an owner of everything that stands at round 4.
 class EarlyChunksTest : public ::testing::Test {
  protected:
-  std::weak_ptr<Buffer> comes(LinkId link, std::uint64_t round = 5, std::size_t bytes = kPart) {
+  std::weak_ptr<Buffer> comes(LinkId link, std::uint64_t round = 5, std::size_t bytes = kPart, RunId run = RunId(3)) {
     BufferPtr payload = bytes == 0 ? nullptr : pool_->take(bytes);
     std::weak_ptr<Buffer> seen = payload;
     const SiteId from(static_cast<std::uint32_t>(link.value));
-    const wire::Chunk chunk{wire::ChunkKind::kContribution, RoundId(round), AttemptId(1), from, {}, {}, number_++};
-    early_.keep(RoundId(4), {link, from, chunk, std::move(payload)});
+    const wire::Chunk chunk{wire::ChunkKind::kContribution, run, RoundId(round), AttemptId(1), from, {}, {}, number_++};
+    early_.keep(RunId(3), RoundId(4), {link, from, chunk, std::move(payload)});
     EXPECT_LE(early_.bytes(), early_.bound());
     return seen;
   }
@@ -97,19 +97,22 @@ TEST_F(EarlyChunksTest, AreOfThisRoundOrTheNext) {
 TEST_F(EarlyChunksTest, GoWithTheirRound) {
   const std::weak_ptr<Buffer> of_five = comes(kA, 5);
   const std::weak_ptr<Buffer> of_six = comes(kA, 6);
-  early_.round_is_past(RoundId(5));
+  early_.round_is_past(RunId(3), RoundId(5));
   EXPECT_TRUE(of_five.expired());
   EXPECT_FALSE(of_six.expired());
-  early_.round_is_past(RoundId(6));
+  early_.round_is_past(RunId(3), RoundId(6));
   EXPECT_TRUE(of_six.expired());
   EXPECT_EQ(early_.bytes(), 0U);
 }
 
-TEST_F(EarlyChunksTest, OfARunThatIsNotTheirsAreALoss) {
-  comes(kA, 5);
-  early_.round_is_past(RoundId(0));  // another run's anchor is in place
+// Nobody counts on them: who leaves a run takes part in none of its attempts any more.
+TEST_F(EarlyChunksTest, OfAnotherRunAreDroppedAndNoLoss) {
+  comes(kA, 5, kPart, RunId(2));
   EXPECT_EQ(early_.bytes(), 0U);
-  EXPECT_EQ(early_.lossy().count(kA), 1U);
+  comes(kA, 5);
+  early_.round_is_past(RunId(4), RoundId(4));  // another run's anchor is in place
+  EXPECT_EQ(early_.bytes(), 0U);
+  EXPECT_THAT(early_.lossy(), IsEmpty());
 }
 
 }  // namespace

@@ -185,9 +185,9 @@ TEST(Numbers, RatesAreBounded) {
 
 TEST(Numbers, EnumsAreBounded) {
   const auto chunk = [](std::uint64_t kind, std::uint64_t codec) {
-    return Body().u8(kind).u64(1).u32(1).u32(0).u64(0).u64(10).u8(codec).u64(0).bytes;
+    return Body().u8(kind).u64(1).u64(1).u32(1).u32(0).u64(0).u64(10).u8(codec).u64(0).bytes;
   };
-  const Chunk like{ChunkKind::kMean, RoundId(1), AttemptId(1), SiteId(0), {0, 10}, CodecId::kFp32, 0};
+  const Chunk like{ChunkKind::kMean, RunId(1), RoundId(1), AttemptId(1), SiteId(0), {0, 10}, CodecId::kFp32, 0};
   EXPECT_THAT(refusal_of(like, chunk(7, 0)), HasSubstr("Chunk.kind: expected at most 6, got 7"));
   EXPECT_THAT(refusal_of(like, chunk(0, 9)), HasSubstr("Chunk.codec: expected at most 8, got 9"));
   EXPECT_THAT(refusal_of(Roster{}, Body().u64(1).u32(1).u32(1).u16(0).u16(0).u8(3).bytes),
@@ -397,7 +397,7 @@ TEST(Rules, SlicesCoverTheVectorWithoutGaps) {
 
 TEST(Rules, ChunksHoldSomethingAndNotTooMuch) {
   const auto chunk = [](std::uint64_t begin, std::uint64_t end) {
-    return Chunk{ChunkKind::kMean, RoundId(1), AttemptId(1), SiteId(0), {begin, end}, CodecId::kFp32, 0};
+    return Chunk{ChunkKind::kMean, RunId(1), RoundId(1), AttemptId(1), SiteId(0), {begin, end}, CodecId::kFp32, 0};
   };
   expect_travels(chunk(5, 5 + kMaxChunkElements));
   expect_not_sent(chunk(5, 6 + kMaxChunkElements), "range: expected 1 to 67108864 elements, got [5, 67108870)");

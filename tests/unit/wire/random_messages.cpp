@@ -231,6 +231,7 @@ void draw(Prng& prng, Chunk& m) {
   const std::uint64_t begin = prng.below(kMaxElements - kMaxChunkElements);
   const std::uint64_t size = 1 + prng.below(kMaxChunkElements);
   m = {static_cast<ChunkKind>(prng.below(7)),
+       draw_id<RunId>(prng),
        draw_id<RoundId>(prng),
        draw_id<AttemptId>(prng),
        draw_id<SiteId>(prng),
