@@ -7,7 +7,7 @@
 #include <set>
 #include <utility>
 
-#include "torch/meeting_backend.h"
+#include "torch/hub_backend.h"
 #include "torch/ordered_sum.h"
 #include "torch/staging.h"
 #include "torch/work.h"

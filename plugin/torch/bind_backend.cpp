@@ -8,7 +8,7 @@
 
 #include "collab/torch/backend.h"
 #include "torch/bindings.h"
-#include "torch/meeting_backend.h"
+#include "torch/hub_backend.h"
 #include "torch/work.h"
 
 namespace py = pybind11;

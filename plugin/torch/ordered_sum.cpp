@@ -8,7 +8,7 @@
 #include <string>
 #include <utility>
 
-#include "torch/meeting_backend.h"
+#include "torch/hub_backend.h"
 
 namespace collab::torch_adapter {
 namespace {

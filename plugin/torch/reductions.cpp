@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "collab/torch/backend.h"
-#include "torch/meeting_backend.h"
+#include "torch/hub_backend.h"
 #include "torch/ordered_sum.h"
 #include "torch/staging.h"
 #include "torch/work.h"

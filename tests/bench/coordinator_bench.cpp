@@ -8,7 +8,7 @@
 #include <variant>
 #include <vector>
 
-#include "core/protocol/coordinator.h"
+#include "core/protocol/coordinator/coordinator.h"
 #include "tests/bench/bench.h"
 
 namespace collab {

@@ -94,7 +94,7 @@ void attack_heads(Context& context);
 void attack_silent(Context& context);
 void attack_mute(Context& context);
 void attack_status(Context& context);
-// meeting.cpp
+// hub.cpp
 void attack_enter_gone(Context& context);
 void attack_bring(Context& context);
 // members.cpp

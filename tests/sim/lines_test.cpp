@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <memory>
 
-#include "core/protocol/water_filling.h"
+#include "core/protocol/allocation/water_filling.h"
 #include "tests/sim/sim_coordinator.h"
 
 namespace collab::sim {

@@ -9,8 +9,8 @@
 #include "core/base/digest.h"
 #include "core/base/log.h"
 #include "core/base/text.h"
-#include "core/protocol/likeness.h"
-#include "core/protocol/words.h"
+#include "core/protocol/coordinator/duplicate_data.h"
+#include "core/protocol/formatting.h"
 #include "core/runtime/data_plane.h"
 #include "core/wire/encoding.h"
 

@@ -8,7 +8,7 @@
 #include "core/base/log.h"
 #include "core/base/random.h"
 #include "core/protocol/attempt.h"
-#include "core/protocol/words.h"
+#include "core/protocol/formatting.h"
 #include "core/runtime/anchor_record.h"
 #include "core/wire/encoding.h"
 

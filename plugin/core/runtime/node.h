@@ -16,8 +16,8 @@
 
 #include "collab/clock.h"
 #include "collab/session.h"
-#include "core/protocol/egress_budget.h"
-#include "core/protocol/words.h"
+#include "core/protocol/site/egress_budget.h"
+#include "core/protocol/formatting.h"
 #include "core/runtime/events_file.h"
 #include "core/runtime/mailbox.h"
 #include "core/runtime/optimizer_transfer.h"

@@ -7,7 +7,7 @@
 #include "core/base/digest.h"
 #include "core/base/log.h"
 #include "core/base/text.h"
-#include "core/protocol/words.h"
+#include "core/protocol/formatting.h"
 #include "core/wire/encoding.h"
 #include "core/wire/limits.h"
 

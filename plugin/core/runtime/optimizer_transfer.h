@@ -15,7 +15,7 @@
 #include "collab/session.h"
 #include "collab/transport.h"
 #include "core/protocol/actions.h"
-#include "core/protocol/optimizer_loan.h"
+#include "core/protocol/site/optimizer_lease.h"
 
 namespace collab {
 

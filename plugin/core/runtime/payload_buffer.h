@@ -8,7 +8,7 @@
 #include <variant>
 
 #include "collab/transport.h"
-#include "core/protocol/meeting_actions.h"
+#include "core/protocol/collectives/hub_actions.h"
 #include "core/wire/encoding.h"
 
 namespace collab {

@@ -15,8 +15,8 @@
 
 #include "collab/clock.h"
 #include "collab/transport.h"
-#include "core/base/seldom.h"
-#include "core/protocol/site.h"
+#include "core/base/rate_limited.h"
+#include "core/protocol/site/site.h"
 #include "core/runtime/data_plane.h"
 #include "core/runtime/doorstep.h"
 #include "core/runtime/proved_names.h"

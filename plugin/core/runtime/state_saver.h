@@ -16,7 +16,7 @@
 #include <string>
 #include <thread>
 
-#include "core/base/seldom.h"
+#include "core/base/rate_limited.h"
 #include "core/runtime/state_file.h"
 
 namespace collab {

@@ -9,7 +9,7 @@
 #include "core/wire/byte_io.h"
 #include "core/wire/fields.h"
 #include "core/wire/limits.h"
-#include "core/wire/meeting_fields.h"
+#include "core/wire/hub_fields.h"
 #include "core/wire/rules.h"
 
 namespace collab::wire {

@@ -11,7 +11,7 @@
 
 #include "collab/tensor_kind.h"
 #include "collab/types.h"
-#include "core/wire/meeting_messages.h"
+#include "core/wire/hub_messages.h"
 
 namespace collab::wire {
 

@@ -23,7 +23,7 @@
 
 #include "collab/transport.h"
 #include "core/base/prng.h"
-#include "core/base/seldom.h"
+#include "core/base/rate_limited.h"
 #include "transport/tcp/tcp_connection.h"
 #include "transport/tcp/tcp_link.h"
 #include "transport/tcp/tcp_transport.h"

@@ -27,7 +27,7 @@
 #include <vector>
 
 #include "collab/transport.h"
-#include "core/base/seldom.h"
+#include "core/base/rate_limited.h"
 #include "transport/ucx/ucx_api.h"
 #include "transport/ucx/ucx_link.h"
 #include "transport/ucx/ucx_mailbox.h"

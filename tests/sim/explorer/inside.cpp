@@ -1,7 +1,7 @@
 #include "tests/sim/explorer/inside.h"
 
-#include "core/protocol/coordinator_state.h"
-#include "core/protocol/site_state.h"
+#include "core/protocol/coordinator/coordinator_state.h"
+#include "core/protocol/site/site_state.h"
 
 // Each part is found by the name of its type, so they are where those are.
 namespace collab::protocol {

@@ -4,8 +4,8 @@
 // Threads: one. Ownership: none.
 #pragma once
 
-#include "core/protocol/coordinator.h"
-#include "core/protocol/site.h"
+#include "core/protocol/coordinator/coordinator.h"
+#include "core/protocol/site/site.h"
 #include "tests/sim/explorer/canon.h"
 
 namespace collab::protocol {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "core/protocol/quorum.h"
-#include "core/protocol/words.h"
+#include "core/protocol/formatting.h"
 #include "core/wire/encoding.h"
 #include "tests/unit/protocol/harness.h"
 

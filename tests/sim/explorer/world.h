@@ -31,9 +31,9 @@
 #include <variant>
 #include <vector>
 
-#include "core/protocol/coordinator.h"
+#include "core/protocol/coordinator/coordinator.h"
 #include "core/protocol/invariants.h"
-#include "core/protocol/site.h"
+#include "core/protocol/site/site.h"
 #include "tests/sim/explorer/ledger.h"
 
 namespace collab::sim {

@@ -1,4 +1,4 @@
-#include "core/protocol/carryover.h"
+#include "core/protocol/site/carryover.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // What a leader can say of rounds that were committed: who was counted, and whose commit was missed.
-#include "core/protocol/committed_rounds.h"
+#include "core/protocol/coordinator/committed_rounds.h"
 
 #include <gtest/gtest.h>
 

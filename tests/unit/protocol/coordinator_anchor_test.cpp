@@ -1,7 +1,7 @@
 // Whose parameters round 0 has where nobody holds an anchor, who is waited for, and who is told that it is not theirs.
 #include <gmock/gmock.h>
 
-#include "core/protocol/words.h"
+#include "core/protocol/formatting.h"
 #include "tests/unit/protocol/harness.h"
 
 namespace collab::protocol {

@@ -1,4 +1,4 @@
-#include "core/protocol/exchange.h"
+#include "core/protocol/exchange/exchange.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "core/protocol/exchange_watch.h"
+#include "core/protocol/coordinator/exchange_watch.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

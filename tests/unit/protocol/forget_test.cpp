@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "core/protocol/coordinator.h"
-#include "core/protocol/site.h"
-#include "core/protocol/words.h"
+#include "core/protocol/coordinator/coordinator.h"
+#include "core/protocol/site/site.h"
+#include "core/protocol/formatting.h"
 
 namespace collab::protocol {
 namespace {

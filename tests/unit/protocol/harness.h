@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "core/protocol/coordinator.h"
+#include "core/protocol/coordinator/coordinator.h"
 #include "core/protocol/invariants.h"
-#include "core/protocol/site.h"
+#include "core/protocol/site/site.h"
 
 namespace collab::protocol {
 

@@ -1,7 +1,7 @@
 // Links between sites: who is who, who dials, which of two links stays, who may fetch.
 #include <gmock/gmock.h>
 
-#include "core/protocol/words.h"
+#include "core/protocol/formatting.h"
 #include "tests/unit/protocol/harness.h"
 
 namespace collab::protocol {
