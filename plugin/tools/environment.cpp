@@ -39,7 +39,7 @@ Result<LoadedConfig> read_knobs(const std::vector<std::pair<std::string, std::st
   const Result<LogLevel> level = log_level_from_name(loaded->config.log);
   if (!level.ok()) return level.status();
   set_log(*level, prefix);
-  if (const std::string foreign = foreign_in_words(environment); !foreign.empty()) log_warning(foreign);
+  if (const std::string foreign = foreign_text(environment); !foreign.empty()) log_warning(foreign);
   return loaded;
 }
 

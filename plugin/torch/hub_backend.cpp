@@ -13,7 +13,7 @@ namespace collab::torch_adapter {
 
 using c10d::OpType;
 
-MeetingBackend::MeetingBackend(MeetingBackendOptions options)
+HubBackend::HubBackend(HubBackendOptions options)
     : c10d::Backend(options.rank, static_cast<int>(options.ranks.size())),
       options_(std::move(options)),
       backend_options_(c10::make_intrusive<Options>("collab_meeting", options_.timeout)),
@@ -24,34 +24,34 @@ MeetingBackend::MeetingBackend(MeetingBackendOptions options)
               " ranks");
   std::vector<RankId> members;
   for (const std::uint32_t rank : options_.ranks) members.emplace_back(rank);
-  calls_ = std::make_shared<MeetingCalls>(options_.seat, options_.group, std::move(members),
-                                          static_cast<std::size_t>(rank_));
+  calls_ = std::make_shared<HubCalls>(options_.hub_link, options_.group, std::move(members),
+                                      static_cast<std::size_t>(rank_));
   init();
 }
 
-MeetingBackend::~MeetingBackend() { shutdown(); }
+HubBackend::~HubBackend() { shutdown(); }
 
-void MeetingBackend::setTimeout(std::chrono::milliseconds timeout) {
+void HubBackend::setTimeout(std::chrono::milliseconds timeout) {
   options_.timeout = timeout;
   backend_options_->timeout = timeout;
 }
 
-void MeetingBackend::shutdown() {
+void HubBackend::shutdown() {
   queue_->stop();
   calls_->close();  // a receive that nobody sends to would wait for its time-out
   for (auto& [key, queue] : letters_) queue->stop();
 }
 
-std::chrono::milliseconds MeetingBackend::limit(std::chrono::milliseconds asked) const {
+std::chrono::milliseconds HubBackend::limit(std::chrono::milliseconds asked) const {
   return asked == c10d::kUnsetTimeout ? options_.timeout : asked;
 }
 
-std::string MeetingBackend::whereabouts() const {
+std::string HubBackend::whereabouts() const {
   return "rank " + std::to_string(rank_) + " of " + std::to_string(size_) + " (site " +
          options_.sites[static_cast<std::size_t>(rank_)] + ")";
 }
 
-MeetingCalls::Call MeetingBackend::call(std::string operation, const at::Tensor& like, const Deadline& deadline) const {
+HubCalls::Call HubBackend::call(std::string operation, const at::Tensor& like, const Deadline& deadline) const {
   std::ostringstream shape;
   shape << like.sizes();
   std::string text = shape.str();
@@ -60,8 +60,8 @@ MeetingCalls::Call MeetingBackend::call(std::string operation, const at::Tensor&
   return {std::move(operation), std::move(text), deadline, number_};
 }
 
-MeetingBackend::WorkPtr MeetingBackend::post(const std::string& name, OpType type, TensorLists results,
-                                             std::function<void()> job) {
+HubBackend::WorkPtr HubBackend::post(const std::string& name, OpType type, TensorLists results,
+                                     std::function<void()> job) {
   issued_.fetch_add(1);
   // Like Gloo, which writes raw memory: neither recorded by autograd nor counted as a new version of the tensor.
   auto unrecorded = [this, number = count_call(), body = std::move(job)] {
@@ -77,14 +77,14 @@ MeetingBackend::WorkPtr MeetingBackend::post(const std::string& name, OpType typ
 
 // ---- barriers ------------------------------------------------------------------------------------------
 
-MeetingBackend::WorkPtr MeetingBackend::barrier(const c10d::BarrierOptions& opts) {
+HubBackend::WorkPtr HubBackend::barrier(const c10d::BarrierOptions& opts) {
   const auto timeout = limit(opts.timeout);
   return post("barrier", OpType::BARRIER, {}, [this, timeout] {
     tell_missing(calls_->barrier({"barrier", "", Deadline(timeout), number_}));
   });
 }
 
-void MeetingBackend::monitoredBarrier(const c10d::BarrierOptions& opts, bool /*wait_all_ranks*/) {
+void HubBackend::monitoredBarrier(const c10d::BarrierOptions& opts, bool /*wait_all_ranks*/) {
   const auto timeout = limit(opts.timeout);
   // All that did not come are named in any case.
   post("monitored_barrier", OpType::BARRIER, {}, [this, timeout] {
@@ -92,7 +92,7 @@ void MeetingBackend::monitoredBarrier(const c10d::BarrierOptions& opts, bool /*w
   })->wait();
 }
 
-void MeetingBackend::tell_missing(const MeetingCalls::Living& living) {
+void HubBackend::tell_missing(const HubCalls::Living& living) {
   for (std::size_t i = 0; i < living.size(); ++i) {
     if (living[i] || !told_[i]) continue;
     told_[i] = false;
@@ -103,8 +103,8 @@ void MeetingBackend::tell_missing(const MeetingCalls::Living& living) {
 
 // ---- point to point ------------------------------------------------------------------------------------
 
-MeetingBackend::WorkPtr MeetingBackend::post_letter(bool sends, int peer, int tag, const at::Tensor& tensor,
-                                                    std::function<int(const MeetingCalls::Call& call)> job) {
+HubBackend::WorkPtr HubBackend::post_letter(bool sends, int peer, int tag, const at::Tensor& tensor,
+                                            std::function<int(const HubCalls::Call& call)> job) {
   const char* name = sends ? "send" : "recv";
   TORCH_CHECK(peer >= -1 && peer < size_ && peer != rank_, "collab: ", name, ": rank ", peer,
               " is not another of a group of ", size_);
@@ -138,26 +138,26 @@ const at::Tensor& one_dense(const char* name, const std::vector<at::Tensor>& ten
 
 }  // namespace
 
-MeetingBackend::WorkPtr MeetingBackend::send(Tensors& tensors, int destination, int tag) {
+HubBackend::WorkPtr HubBackend::send(Tensors& tensors, int destination, int tag) {
   const at::Tensor tensor = one_dense("send", tensors);
-  return post_letter(true, destination, tag, tensor, [this, tensor, destination, tag](const MeetingCalls::Call& call) {
+  return post_letter(true, destination, tag, tensor, [this, tensor, destination, tag](const HubCalls::Call& call) {
     calls_->send(call, static_cast<std::size_t>(destination), static_cast<std::uint32_t>(tag), bytes_of(tensor));
     return rank_;
   });
 }
 
-MeetingBackend::WorkPtr MeetingBackend::recv(Tensors& tensors, int source, int tag) {
+HubBackend::WorkPtr HubBackend::recv(Tensors& tensors, int source, int tag) {
   const at::Tensor tensor = one_dense("recv", tensors);
-  return post_letter(false, source, tag, tensor, [this, tensor, source, tag](const MeetingCalls::Call& call) {
+  return post_letter(false, source, tag, tensor, [this, tensor, source, tag](const HubCalls::Call& call) {
     calls_->receive(call, static_cast<std::size_t>(source), static_cast<std::uint32_t>(tag), bytes_of(tensor));
     return source;
   });
 }
 
-MeetingBackend::WorkPtr MeetingBackend::recvAnysource(Tensors& tensors, int tag) {
+HubBackend::WorkPtr HubBackend::recvAnysource(Tensors& tensors, int tag) {
   const at::Tensor tensor = one_dense("recv", tensors);
-  return post_letter(false, -1, tag, tensor, [this, tensor, tag](const MeetingCalls::Call& call) {
-    const std::size_t from = calls_->seek(call, static_cast<std::uint32_t>(tag));
+  return post_letter(false, -1, tag, tensor, [this, tensor, tag](const HubCalls::Call& call) {
+    const std::size_t from = calls_->resolve(call, static_cast<std::uint32_t>(tag));
     calls_->receive(call, from, static_cast<std::uint32_t>(tag), bytes_of(tensor));
     return static_cast<int>(from);
   });

@@ -1,5 +1,6 @@
-// The c10d backend of groups whose ranks stand at several sites: torch's collectives on the steps of the meeting
-// (core/protocol/collectives/collective_hub.h), so that each rank needs only to dial out and the living go on without the gone.
+// The c10d backend of groups whose ranks stand at several sites: torch's collectives on the steps of the collective hub
+// (core/protocol/collectives/collective_hub.h), so that each rank needs only to dial out and the living go on without
+// the gone.
 //
 // Data movement gives the bits Gloo gives; reductions are taken in rank order at every rank, over the ranks that are
 // there (CollabBackend takes floating sums and means elsewhere). Gather-like calls fail and name the rank that is gone.
@@ -25,8 +26,8 @@ namespace collab::torch_adapter {
 // Throws c10::Error for one that Gloo does not know.
 [[nodiscard]] const char* reduction_name(c10d::ReduceOp::RedOpType op);
 
-struct MeetingBackendOptions {
-  std::shared_ptr<MeetingSeat> seat;
+struct HubBackendOptions {
+  std::shared_ptr<HubLink> hub_link;
   std::uint64_t group = 0;           // the same at all its ranks, and no other group's
   std::vector<std::uint32_t> ranks;  // of the world, in the order of the group's ranks
   std::vector<std::string> sites;    // names, by rank of the group
@@ -34,19 +35,19 @@ struct MeetingBackendOptions {
   std::chrono::milliseconds timeout{30 * 60 * 1000};
 };
 
-class MeetingBackend final : public c10d::Backend {
+class HubBackend final : public c10d::Backend {
  public:
   using Tensors = std::vector<at::Tensor>;
   using TensorLists = std::vector<std::vector<at::Tensor>>;
   using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
-  explicit MeetingBackend(MeetingBackendOptions options);
-  ~MeetingBackend() override;
+  explicit HubBackend(HubBackendOptions options);
+  ~HubBackend() override;
 
   // rows[r] is what rank r of the group brought, for those that are there: for sums over the living.
   struct Rows {
     at::Tensor rows;
-    MeetingCalls::Living living;
+    HubCalls::Living living;
   };
   // Blocking, on the caller's thread, which must be the only one that uses this backend.
   [[nodiscard]] Rows gather_living(const SumCall& sum, const at::Tensor& flat, const Deadline& deadline);
@@ -58,7 +59,7 @@ class MeetingBackend final : public c10d::Backend {
   // host tensor of one dimension.
   WorkPtr most_at_barrier(const at::Tensor& value);
   // Says once for each that is missing that sums go on without it.
-  void tell_missing(const MeetingCalls::Living& living);
+  void tell_missing(const HubCalls::Living& living);
 
   const std::string getBackendName() const override { return "collab_meeting"; }
   c10::intrusive_ptr<Options> getBackendOptions() override { return backend_options_; }
@@ -96,10 +97,10 @@ class MeetingBackend final : public c10d::Backend {
 
  private:
   [[nodiscard]] std::chrono::milliseconds limit(std::chrono::milliseconds asked) const;
-  [[nodiscard]] MeetingCalls::Call call(std::string operation, const at::Tensor& like, const Deadline& deadline) const;
+  [[nodiscard]] HubCalls::Call call(std::string operation, const at::Tensor& like, const Deadline& deadline) const;
   WorkPtr post(const std::string& name, c10d::OpType type, TensorLists results, std::function<void()> job);
   // Over the ranks that are there, in rank order, in place.
-  void combine(const MeetingCalls::Call& step, at::Tensor& flat, c10d::ReduceOp::RedOpType op);
+  void combine(const HubCalls::Call& step, at::Tensor& flat, c10d::ReduceOp::RedOpType op);
   void sum_sparse(const at::Tensor& tensor, const Deadline& deadline);
   WorkPtr post_reduce(const std::string& name, c10d::OpType type, Tensors parts, const c10d::ReduceOp& op,
                       std::chrono::milliseconds timeout, TensorLists results,
@@ -107,16 +108,16 @@ class MeetingBackend final : public c10d::Backend {
   [[nodiscard]] std::vector<at::Tensor> gather_rows(const std::string& operation, const at::Tensor& mine, bool wants,
                                                     const Deadline& deadline);
   WorkPtr post_letter(bool sends, int peer, int tag, const at::Tensor& tensor,
-                      std::function<int(const MeetingCalls::Call& call)> job);
+                      std::function<int(const HubCalls::Call& call)> job);
   [[nodiscard]] std::string whereabouts() const;
 
-  MeetingBackendOptions options_;
+  HubBackendOptions options_;
   c10::intrusive_ptr<Options> backend_options_;
-  std::shared_ptr<MeetingCalls> calls_;
+  std::shared_ptr<HubCalls> calls_;
   std::atomic<std::uint64_t> issued_{0};
   std::atomic<std::uint64_t> counted_{0};  // of `issued_`, what all ranks of the group take part in
   std::uint64_t number_ = 0;               // the worker's: of the call it carries out
-  MeetingCalls::Living told_;              // the worker's; false: it has been said that this one is missing
+  HubCalls::Living told_;                  // the worker's; false: it has been said that this one is missing
   std::unique_ptr<WorkQueue> queue_;
   // Sends and receives wait for their peer, not for each other: a queue for each (sends, peer, tag); peer -1: anybody.
   std::map<std::tuple<bool, int, int>, std::unique_ptr<WorkQueue>> letters_;

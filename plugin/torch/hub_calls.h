@@ -1,7 +1,7 @@
-// Bytes between the ranks of one group by way of the meeting: what each collective is made of.
+// Bytes between the ranks of one group by way of the collective hub: what each collective is made of.
 //
-// What is longer than a step of the meeting carries (piece_bytes of core/protocol/collectives/hub_limits.h) goes in several,
-// so that neither the hub nor a rank ever holds more than two of them for a group.
+// What is longer than a step of the collective hub carries (piece_bytes of core/protocol/collectives/hub_limits.h) goes
+// in several, so that neither the hub nor a rank ever holds more than two of them for a group.
 // Threads: one caller at a time a group; calls block up to their deadline. Ownership: shares the seat; closes the
 // group when it goes.
 #pragma once
@@ -21,7 +21,7 @@
 
 namespace collab::torch_adapter {
 
-class MeetingCalls {
+class HubCalls {
  public:
   using Bytes = std::span<std::byte>;
   using ConstBytes = std::span<const std::byte>;
@@ -34,19 +34,19 @@ class MeetingCalls {
     std::string operation;
     std::string shape;
     Deadline deadline;
-    std::uint64_t number = 0;  // see wire::Bring, `call`
+    std::uint64_t number = 0;  // see wire::Contribute, `call`
   };
 
   // members[rank] is this process; the numbers are ranks of the world.
-  MeetingCalls(std::shared_ptr<MeetingSeat> seat, std::uint64_t group, std::vector<RankId> members, std::size_t rank);
-  ~MeetingCalls();
-  MeetingCalls(const MeetingCalls&) = delete;
-  MeetingCalls& operator=(const MeetingCalls&) = delete;
+  HubCalls(std::shared_ptr<HubLink> hub_link, std::uint64_t group, std::vector<RankId> members, std::size_t rank);
+  ~HubCalls();
+  HubCalls(const HubCalls&) = delete;
+  HubCalls& operator=(const HubCalls&) = delete;
 
   [[nodiscard]] std::size_t size() const { return members_.size(); }
   [[nodiscard]] std::size_t rank() const { return rank_; }
 
-  // Each throws c10::Error with the meeting's words. Everybody brings as many bytes; `sink` is called for every
+  // Each throws c10::Error with the collective hub's words. Everybody brings as many bytes; `sink` is called for every
   // member that is here, this one included, unless `wants` is false.
   Living gather(const Call& call, ConstBytes mine, wire::Absence absence, bool wants, const Sink& sink);
   void broadcast(const Call& call, std::size_t root, Bytes bytes);
@@ -64,16 +64,16 @@ class MeetingCalls {
   void receive(const Call& call, std::size_t from, std::uint32_t tag, Bytes bytes);
   // What waits here, and what is asked later, fails.
   void close();
-  [[nodiscard]] std::size_t seek(const Call& call, std::uint32_t tag);
+  [[nodiscard]] std::size_t resolve(const Call& call, std::uint32_t tag);
 
  private:
-  [[nodiscard]] std::size_t chunk_bytes(std::size_t bringers, bool split) const;
-  [[nodiscard]] protocol::MeetingRequest request(const Call& call, wire::Absence absence, std::size_t root) const;
+  [[nodiscard]] std::size_t chunk_bytes(std::size_t contributors, bool split) const;
+  [[nodiscard]] protocol::HubRequest request(const Call& call, wire::Absence absence, std::size_t root) const;
   [[nodiscard]] protocol::Payload payload_of(ConstBytes bytes) const;
-  [[nodiscard]] protocol::MeetingExchanged exchange(protocol::MeetingRequest request) const;
+  [[nodiscard]] protocol::HubExchanged exchange(protocol::HubRequest request) const;
   [[nodiscard]] GroupId pair(std::size_t from, std::size_t to, std::uint32_t tag);
 
-  std::shared_ptr<MeetingSeat> seat_;
+  std::shared_ptr<HubLink> hub_link_;
   GroupId group_;
   std::vector<RankId> members_;
   std::size_t rank_;
@@ -81,6 +81,6 @@ class MeetingCalls {
   std::map<std::tuple<std::size_t, std::size_t, std::uint32_t>, GroupId> pairs_;
 };
 
-[[nodiscard]] MeetingCalls::Bytes bytes_of(const at::Tensor& contiguous);
+[[nodiscard]] HubCalls::Bytes bytes_of(const at::Tensor& contiguous);
 
 }  // namespace collab::torch_adapter

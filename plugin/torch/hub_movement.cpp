@@ -1,4 +1,4 @@
-// Data movement by the meeting: bytes, whatever the type.
+// Data movement by the collective hub: bytes, whatever the type.
 #include <c10/util/Exception.h>
 
 #include <algorithm>
@@ -13,7 +13,7 @@ using c10d::OpType;
 
 namespace {
 
-using Tensors = MeetingBackend::Tensors;
+using Tensors = HubBackend::Tensors;
 
 // The memory of a tensor as it lies there, when it has no holes; else a copy.
 at::Tensor flat_of(const at::Tensor& tensor) {
@@ -59,16 +59,16 @@ at::Tensor packed(const Tensors& tensors) {
 void unpack(const at::Tensor& all, const Tensors& tensors) {
   auto* from = static_cast<std::byte*>(all.data_ptr());
   for (const at::Tensor& tensor : tensors) {
-    const at::Tensor piece = at::empty(tensor.sizes(), tensor.options().memory_format(at::MemoryFormat::Contiguous));
-    if (piece.nbytes() > 0) std::memcpy(piece.data_ptr(), from, piece.nbytes());
-    at::Tensor(tensor).copy_(piece);
-    from += piece.nbytes();
+    const at::Tensor part = at::empty(tensor.sizes(), tensor.options().memory_format(at::MemoryFormat::Contiguous));
+    if (part.nbytes() > 0) std::memcpy(part.data_ptr(), from, part.nbytes());
+    at::Tensor(tensor).copy_(part);
+    from += part.nbytes();
   }
 }
 
 // Where each rank's part of dimension 0 lies.
-std::vector<MeetingCalls::Bytes> parts_of(const char* name, const at::Tensor& tensor, const std::vector<int64_t>& sizes,
-                                          std::size_t ranks) {
+std::vector<HubCalls::Bytes> parts_of(const char* name, const at::Tensor& tensor, const std::vector<int64_t>& sizes,
+                                      std::size_t ranks) {
   const int64_t rows = tensor.dim() == 0 ? 0 : tensor.size(0);
   if (sizes.empty()) {
     TORCH_CHECK(rows % static_cast<int64_t>(ranks) == 0, "collab: ", name, ": dimension 0 of ", rows,
@@ -80,8 +80,8 @@ std::vector<MeetingCalls::Bytes> parts_of(const char* name, const at::Tensor& te
                 " rows for ", ranks, " ranks and ", rows, " rows");
   }
   const std::size_t row_bytes = rows == 0 ? 0 : tensor.nbytes() / static_cast<std::size_t>(rows);
-  std::vector<MeetingCalls::Bytes> parts;
-  MeetingCalls::Bytes rest = bytes_of(tensor);
+  std::vector<HubCalls::Bytes> parts;
+  HubCalls::Bytes rest = bytes_of(tensor);
   for (std::size_t i = 0; i < ranks; ++i) {
     const int64_t mine = sizes.empty() ? rows / static_cast<int64_t>(ranks) : sizes[i];
     const std::size_t bytes = static_cast<std::size_t>(mine) * row_bytes;
@@ -93,13 +93,13 @@ std::vector<MeetingCalls::Bytes> parts_of(const char* name, const at::Tensor& te
 
 }  // namespace
 
-std::vector<at::Tensor> MeetingBackend::gather_rows(const std::string& operation, const at::Tensor& mine, bool wants,
-                                                    const Deadline& deadline) {
+std::vector<at::Tensor> HubBackend::gather_rows(const std::string& operation, const at::Tensor& mine, bool wants,
+                                                const Deadline& deadline) {
   const at::Tensor source = mine.contiguous();
   at::Tensor rows = at::empty({wants ? size_ : 0, source.numel()}, source.options());
-  const MeetingCalls::Bytes target = bytes_of(rows);
+  const HubCalls::Bytes target = bytes_of(rows);
   (void)calls_->gather(call(operation, mine, deadline), bytes_of(source), wire::Absence::kFails, wants,
-                       [&](std::size_t from, std::size_t offset, MeetingCalls::ConstBytes part) {
+                       [&](std::size_t from, std::size_t offset, HubCalls::ConstBytes part) {
                          if (part.empty()) return;
                          std::memcpy(target.data() + from * source.nbytes() + offset, part.data(), part.size());
                        });
@@ -108,7 +108,7 @@ std::vector<at::Tensor> MeetingBackend::gather_rows(const std::string& operation
   return found;
 }
 
-MeetingBackend::WorkPtr MeetingBackend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& opts) {
+HubBackend::WorkPtr HubBackend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& opts) {
   check_count("broadcast", "tensor a rank", tensors.size(), 1);
   TORCH_CHECK(opts.rootRank >= 0 && opts.rootRank < size_, "collab: broadcast from rank ", opts.rootRank,
               ", the group has ", size_);
@@ -121,8 +121,7 @@ MeetingBackend::WorkPtr MeetingBackend::broadcast(Tensors& tensors, const c10d::
               });
 }
 
-MeetingBackend::WorkPtr MeetingBackend::allgather(TensorLists& outputs, Tensors& inputs,
-                                                  const c10d::AllgatherOptions& opts) {
+HubBackend::WorkPtr HubBackend::allgather(TensorLists& outputs, Tensors& inputs, const c10d::AllgatherOptions& opts) {
   check_count("all_gather", "input", inputs.size(), 1);
   check_count("all_gather", "list of outputs", outputs.size(), 1);
   check_count("all_gather", "outputs", outputs[0].size(), options_.ranks.size());
@@ -134,15 +133,15 @@ MeetingBackend::WorkPtr MeetingBackend::allgather(TensorLists& outputs, Tensors&
               });
 }
 
-MeetingBackend::WorkPtr MeetingBackend::_allgather_base(at::Tensor& output, at::Tensor& input,
-                                                        const c10d::AllgatherOptions& opts) {
+HubBackend::WorkPtr HubBackend::_allgather_base(at::Tensor& output, at::Tensor& input,
+                                                const c10d::AllgatherOptions& opts) {
   Tensors outputs{output};
   Tensors inputs{input};
   return allgather_into_tensor_coalesced(outputs, inputs, opts);
 }
 
-MeetingBackend::WorkPtr MeetingBackend::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
-                                                                        const c10d::AllgatherOptions& opts) {
+HubBackend::WorkPtr HubBackend::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                                                const c10d::AllgatherOptions& opts) {
   check_count("all_gather_into_tensor", "outputs", outputs.size(), inputs.size());
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     TORCH_CHECK(outputs[i].numel() == inputs[i].numel() * size_ && outputs[i].is_contiguous() &&
@@ -165,8 +164,8 @@ MeetingBackend::WorkPtr MeetingBackend::allgather_into_tensor_coalesced(Tensors&
               });
 }
 
-MeetingBackend::WorkPtr MeetingBackend::allgather_coalesced(TensorLists& outputs, Tensors& inputs,
-                                                            const c10d::AllgatherOptions& opts) {
+HubBackend::WorkPtr HubBackend::allgather_coalesced(TensorLists& outputs, Tensors& inputs,
+                                                    const c10d::AllgatherOptions& opts) {
   check_count("all_gather_coalesced", "lists of outputs", outputs.size(), options_.ranks.size());
   for (const Tensors& list : outputs) {
     check_count("all_gather_coalesced", "outputs a rank", list.size(), inputs.size());
@@ -179,7 +178,7 @@ MeetingBackend::WorkPtr MeetingBackend::allgather_coalesced(TensorLists& outputs
               });
 }
 
-MeetingBackend::WorkPtr MeetingBackend::gather(TensorLists& outputs, Tensors& inputs, const c10d::GatherOptions& opts) {
+HubBackend::WorkPtr HubBackend::gather(TensorLists& outputs, Tensors& inputs, const c10d::GatherOptions& opts) {
   check_count("gather", "input", inputs.size(), 1);
   const bool root = opts.rootRank == rank_;
   check_count("gather", "list of outputs here", outputs.size(), root ? 1 : 0);
@@ -195,8 +194,7 @@ MeetingBackend::WorkPtr MeetingBackend::gather(TensorLists& outputs, Tensors& in
               });
 }
 
-MeetingBackend::WorkPtr MeetingBackend::scatter(Tensors& outputs, TensorLists& inputs,
-                                                const c10d::ScatterOptions& opts) {
+HubBackend::WorkPtr HubBackend::scatter(Tensors& outputs, TensorLists& inputs, const c10d::ScatterOptions& opts) {
   check_count("scatter", "output", outputs.size(), 1);
   const bool root = opts.rootRank == rank_;
   check_count("scatter", "list of inputs here", inputs.size(), root ? 1 : 0);
@@ -207,7 +205,7 @@ MeetingBackend::WorkPtr MeetingBackend::scatter(Tensors& outputs, TensorLists& i
   return post("scatter", OpType::SCATTER, {outputs},
               [this, output = outputs[0], inputs, from = opts.rootRank, timeout = limit(opts.timeout)] {
                 Tensors sources;
-                std::vector<MeetingCalls::ConstBytes> parts;
+                std::vector<HubCalls::ConstBytes> parts;
                 if (from == rank_) {
                   for (const at::Tensor& input : inputs[0]) sources.push_back(input.contiguous());
                 }
@@ -219,10 +217,8 @@ MeetingBackend::WorkPtr MeetingBackend::scatter(Tensors& outputs, TensorLists& i
               });
 }
 
-MeetingBackend::WorkPtr MeetingBackend::alltoall_base(at::Tensor& output, at::Tensor& input,
-                                                      std::vector<int64_t>& output_sizes,
-                                                      std::vector<int64_t>& input_sizes,
-                                                      const c10d::AllToAllOptions& opts) {
+HubBackend::WorkPtr HubBackend::alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_sizes,
+                                              std::vector<int64_t>& input_sizes, const c10d::AllToAllOptions& opts) {
   TORCH_CHECK(output.is_contiguous() && input.is_contiguous() && output.scalar_type() == input.scalar_type(),
               "collab: all_to_all_single takes contiguous tensors of one type");
   auto in = parts_of("all_to_all_single", input, input_sizes, options_.ranks.size());
@@ -235,10 +231,10 @@ MeetingBackend::WorkPtr MeetingBackend::alltoall_base(at::Tensor& output, at::Te
                 std::uint64_t longest = 0;
                 for (const auto& part : in) longest = std::max<std::uint64_t>(longest, part.size());
                 if (!even) {
-                  const MeetingCalls::Call sizes{"sizes of all_to_all_single of " + type, "", deadline, number_};
+                  const HubCalls::Call sizes{"sizes of all_to_all_single of " + type, "", deadline, number_};
                   const std::uint64_t mine = longest;
                   (void)calls_->gather(sizes, std::as_bytes(std::span(&mine, 1)), wire::Absence::kFails, true,
-                                       [&](std::size_t, std::size_t, MeetingCalls::ConstBytes part) {
+                                       [&](std::size_t, std::size_t, HubCalls::ConstBytes part) {
                                          std::uint64_t theirs = 0;
                                          std::memcpy(&theirs, part.data(), sizeof theirs);
                                          longest = std::max(longest, theirs);
@@ -249,15 +245,15 @@ MeetingBackend::WorkPtr MeetingBackend::alltoall_base(at::Tensor& output, at::Te
               });
 }
 
-MeetingBackend::WorkPtr MeetingBackend::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& opts) {
+HubBackend::WorkPtr HubBackend::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& opts) {
   check_count("all_to_all", "inputs", inputs.size(), options_.ranks.size());
   check_count("all_to_all", "outputs", outputs.size(), options_.ranks.size());
   return post("all_to_all", OpType::ALLTOALL, {outputs}, [this, outputs, inputs, timeout = limit(opts.timeout)] {
     const Deadline deadline(timeout);
     Tensors sources;
     Tensors targets;
-    std::vector<MeetingCalls::ConstBytes> in;
-    std::vector<MeetingCalls::Bytes> out;
+    std::vector<HubCalls::ConstBytes> in;
+    std::vector<HubCalls::Bytes> out;
     std::uint64_t longest = 0;
     for (const at::Tensor& input : inputs) sources.push_back(input.contiguous());
     for (const at::Tensor& output : outputs) targets.push_back(at::empty({output.numel()}, output.options()));
@@ -268,7 +264,7 @@ MeetingBackend::WorkPtr MeetingBackend::alltoall(Tensors& outputs, Tensors& inpu
     for (const at::Tensor& target : targets) out.push_back(bytes_of(target));
     const std::uint64_t mine = longest;
     (void)calls_->gather({"sizes of all_to_all", "", deadline, number_}, std::as_bytes(std::span(&mine, 1)),
-                         wire::Absence::kFails, true, [&](std::size_t, std::size_t, MeetingCalls::ConstBytes part) {
+                         wire::Absence::kFails, true, [&](std::size_t, std::size_t, HubCalls::ConstBytes part) {
                            std::uint64_t theirs = 0;
                            std::memcpy(&theirs, part.data(), sizeof theirs);
                            longest = std::max(longest, theirs);

@@ -1,4 +1,4 @@
-// Reductions by the meeting: everybody's parts to everybody, combined in rank order over those that are there.
+// Reductions by the collective hub: everybody's parts to everybody, combined in rank order over those that are there.
 #include <c10/util/Exception.h>
 
 #include <algorithm>
@@ -30,7 +30,7 @@ const char* reduction_name(ReduceOp::RedOpType op) {
 
 namespace {
 
-using Tensors = MeetingBackend::Tensors;
+using Tensors = HubBackend::Tensors;
 
 // What Gloo takes, and no more.
 void check_reduction(const std::string& name, const at::Tensor& tensor, ReduceOp::RedOpType op) {
@@ -77,14 +77,13 @@ void copy_out(const at::Tensor& flat, const Tensors& tensors) {
 
 }  // namespace
 
-MeetingBackend::Rows MeetingBackend::gather_living(const SumCall& sum, const at::Tensor& flat,
-                                                   const Deadline& deadline) {
+HubBackend::Rows HubBackend::gather_living(const SumCall& sum, const at::Tensor& flat, const Deadline& deadline) {
   Rows found{at::empty({size_, flat.numel()}, flat.options()), {}};
-  const MeetingCalls::Bytes target = bytes_of(found.rows);
-  MeetingCalls::Call step = call(sum.operation, flat, deadline);
+  const HubCalls::Bytes target = bytes_of(found.rows);
+  HubCalls::Call step = call(sum.operation, flat, deadline);
   step.number = sum.number;
   found.living = calls_->gather(step, bytes_of(flat), wire::Absence::kGoesOn, true,
-                                [&](std::size_t from, std::size_t offset, MeetingCalls::ConstBytes part) {
+                                [&](std::size_t from, std::size_t offset, HubCalls::ConstBytes part) {
                                   if (part.empty()) return;
                                   std::memcpy(target.data() + from * flat.nbytes() + offset, part.data(), part.size());
                                 });
@@ -92,18 +91,18 @@ MeetingBackend::Rows MeetingBackend::gather_living(const SumCall& sum, const at:
   return found;
 }
 
-void MeetingBackend::pass(const SumCall& sum, const at::Tensor& flat, const Deadline& deadline) {
-  MeetingCalls::Call step = call(sum.operation, flat, deadline);
+void HubBackend::pass(const SumCall& sum, const at::Tensor& flat, const Deadline& deadline) {
+  HubCalls::Call step = call(sum.operation, flat, deadline);
   step.number = sum.number;
   calls_->pass(step, flat.nbytes());
 }
 
-void MeetingBackend::combine(const MeetingCalls::Call& step, at::Tensor& flat, ReduceOp::RedOpType op) {
+void HubBackend::combine(const HubCalls::Call& step, at::Tensor& flat, ReduceOp::RedOpType op) {
   at::Tensor rows = at::empty({size_, flat.numel()}, flat.options());
-  const MeetingCalls::Bytes target = bytes_of(rows);
-  const MeetingCalls::Living living =
+  const HubCalls::Bytes target = bytes_of(rows);
+  const HubCalls::Living living =
       calls_->gather(step, bytes_of(flat), wire::Absence::kGoesOn, true,
-                     [&](std::size_t from, std::size_t offset, MeetingCalls::ConstBytes part) {
+                     [&](std::size_t from, std::size_t offset, HubCalls::ConstBytes part) {
                        if (part.empty()) return;
                        std::memcpy(target.data() + from * flat.nbytes() + offset, part.data(), part.size());
                      });
@@ -125,10 +124,9 @@ void MeetingBackend::combine(const MeetingCalls::Call& step, at::Tensor& flat, R
   if (flat.numel() > 0) std::memcpy(flat.data_ptr(), total.data_ptr(), flat.nbytes());
 }
 
-MeetingBackend::WorkPtr MeetingBackend::post_reduce(const std::string& name, OpType type, Tensors parts,
-                                                    const ReduceOp& op, std::chrono::milliseconds timeout,
-                                                    TensorLists results,
-                                                    std::function<void(const at::Tensor& flat)> deliver) {
+HubBackend::WorkPtr HubBackend::post_reduce(const std::string& name, OpType type, Tensors parts, const ReduceOp& op,
+                                            std::chrono::milliseconds timeout, TensorLists results,
+                                            std::function<void(const at::Tensor& flat)> deliver) {
   TORCH_CHECK(!parts.empty(), "collab: ", name, " needs a tensor");
   for (const at::Tensor& part : parts) {
     TORCH_CHECK(part.layout() == at::kStrided, "collab: ", name, " takes dense tensors, got layout ", part.layout());
@@ -147,7 +145,7 @@ MeetingBackend::WorkPtr MeetingBackend::post_reduce(const std::string& name, OpT
       });
 }
 
-MeetingBackend::WorkPtr MeetingBackend::most_at_barrier(const at::Tensor& value) {
+HubBackend::WorkPtr HubBackend::most_at_barrier(const at::Tensor& value) {
   return post("barrier", OpType::BARRIER, {}, [this, flat = value, timeout = options_.timeout]() mutable {
     // The coordinator need not wait for these sites to come to a round of their own.
     const std::string name = std::string(protocol::kStandsStill) + "steps since the last round";
@@ -155,20 +153,19 @@ MeetingBackend::WorkPtr MeetingBackend::most_at_barrier(const at::Tensor& value)
   });
 }
 
-MeetingBackend::WorkPtr MeetingBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& opts) {
+HubBackend::WorkPtr HubBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& opts) {
   TORCH_CHECK(tensors.size() == 1, "collab: all_reduce takes one tensor a rank, got ", tensors.size());
   if (tensors[0].layout() == at::kSparse) return allreduce_sparse(tensors, opts);  // torch calls this for both
   return post_reduce("all_reduce", OpType::ALLREDUCE, tensors, opts.reduceOp, opts.timeout, {tensors},
                      [tensors](const at::Tensor& flat) { copy_out(flat, tensors); });
 }
 
-MeetingBackend::WorkPtr MeetingBackend::allreduce_coalesced(Tensors& tensors,
-                                                            const c10d::AllreduceCoalescedOptions& opts) {
+HubBackend::WorkPtr HubBackend::allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& opts) {
   return post_reduce("all_reduce_coalesced", OpType::ALLREDUCE_COALESCED, tensors, opts.reduceOp, opts.timeout,
                      {tensors}, [tensors](const at::Tensor& flat) { copy_out(flat, tensors); });
 }
 
-MeetingBackend::WorkPtr MeetingBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& opts) {
+HubBackend::WorkPtr HubBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& opts) {
   TORCH_CHECK(tensors.size() == 1, "collab: reduce takes one tensor a rank, got ", tensors.size());
   const bool root = opts.rootRank == rank_;
   return post_reduce("reduce to its rank " + std::to_string(opts.rootRank), OpType::REDUCE, tensors, opts.reduceOp,
@@ -177,8 +174,8 @@ MeetingBackend::WorkPtr MeetingBackend::reduce(Tensors& tensors, const c10d::Red
                      });
 }
 
-MeetingBackend::WorkPtr MeetingBackend::reduce_scatter(Tensors& outputs, TensorLists& inputs,
-                                                       const c10d::ReduceScatterOptions& opts) {
+HubBackend::WorkPtr HubBackend::reduce_scatter(Tensors& outputs, TensorLists& inputs,
+                                               const c10d::ReduceScatterOptions& opts) {
   TORCH_CHECK(outputs.size() == 1 && inputs.size() == 1 && inputs[0].size() == options_.ranks.size(),
               "collab: reduce_scatter takes one output and a list of ", size_, " inputs");
   const auto mine = static_cast<std::size_t>(rank_);
@@ -191,15 +188,15 @@ MeetingBackend::WorkPtr MeetingBackend::reduce_scatter(Tensors& outputs, TensorL
       [outputs, offset](const at::Tensor& flat) { copy_out(flat.narrow(0, offset, outputs[0].numel()), outputs); });
 }
 
-MeetingBackend::WorkPtr MeetingBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
-                                                             const c10d::ReduceScatterOptions& opts) {
+HubBackend::WorkPtr HubBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
+                                                     const c10d::ReduceScatterOptions& opts) {
   Tensors outputs{output};
   Tensors inputs{input};
   return reduce_scatter_tensor_coalesced(outputs, inputs, opts);
 }
 
-MeetingBackend::WorkPtr MeetingBackend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
-                                                                        const c10d::ReduceScatterOptions& opts) {
+HubBackend::WorkPtr HubBackend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                                                const c10d::ReduceScatterOptions& opts) {
   TORCH_CHECK(outputs.size() == inputs.size(), "collab: reduce_scatter_tensor got ", outputs.size(), " outputs and ",
               inputs.size(), " inputs");
   for (std::size_t i = 0; i < inputs.size(); ++i) {
@@ -217,16 +214,16 @@ MeetingBackend::WorkPtr MeetingBackend::reduce_scatter_tensor_coalesced(Tensors&
 }
 
 // Indices and values of different lengths: how many there are first, then all rows as long as the longest.
-void MeetingBackend::sum_sparse(const at::Tensor& tensor, const Deadline& deadline) {
+void HubBackend::sum_sparse(const at::Tensor& tensor, const Deadline& deadline) {
   const at::Tensor mine = tensor.coalesce();
   const at::Tensor indices = mine.indices().t().contiguous();  // a row an entry
   const at::Tensor values = mine.values().contiguous();
   std::vector<std::int64_t> counts(static_cast<std::size_t>(size_), 0);
   const std::int64_t count = indices.size(0);
   std::int64_t most = 0;
-  MeetingCalls::Living living =
+  HubCalls::Living living =
       calls_->gather(call("sizes of a sparse all_reduce", tensor, deadline), std::as_bytes(std::span(&count, 1)),
-                     wire::Absence::kGoesOn, true, [&](std::size_t from, std::size_t, MeetingCalls::ConstBytes part) {
+                     wire::Absence::kGoesOn, true, [&](std::size_t from, std::size_t, HubCalls::ConstBytes part) {
                        std::memcpy(&counts[from], part.data(), sizeof(std::int64_t));
                        most = std::max(most, counts[from]);
                      });
@@ -254,7 +251,7 @@ void MeetingBackend::sum_sparse(const at::Tensor& tensor, const Deadline& deadli
   at::Tensor(tensor).copy_(total.coalesce());
 }
 
-MeetingBackend::WorkPtr MeetingBackend::allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& opts) {
+HubBackend::WorkPtr HubBackend::allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& opts) {
   TORCH_CHECK(tensors.size() == 1 && tensors[0].layout() == at::kSparse && opts.reduceOp == ReduceOp::SUM,
               "collab: all_reduce takes one sparse tensor a rank, and only sums it");
   return post("all_reduce", OpType::_ALLREDUCE_SPARSE, {tensors},

@@ -1,4 +1,4 @@
-// Attacks on the meeting of a world's ranks: worlds of the attacker's own at the swarm's hub.
+// Attacks on the collective hub of a world's ranks: worlds of the attacker's own at the swarm's hub.
 #include <algorithm>
 #include <deque>
 #include <numeric>
@@ -65,16 +65,16 @@ void bring_into_a_world(Context& context, const std::vector<BufferPtr>& payloads
       return;
     }
   }
-  const LinkId bringer = held.back();
+  const LinkId contributor = held.back();
   for (std::uint64_t number = 1; number <= kGroupsOfWorld && !context.over(); ++number) {
     const GroupId group(2 * number);
-    wire::Bring bring;
-    bring.group = group;
-    bring.step = 1;
-    bring.call = number;
-    bring.operation = "all_reduce (sum) of 4194304 float32";
-    const bool sent = context.peer->send(bringer, wire::Assemble{group, {RankId(0), RankId(1)}, {}, 0}) &&
-                      context.peer->send(bringer, bring, payloads[context.prng.below(payloads.size())]);
+    wire::Contribute contribute;
+    contribute.group = group;
+    contribute.step = 1;
+    contribute.call = number;
+    contribute.operation = "all_reduce (sum) of 4194304 float32";
+    const bool sent = context.peer->send(contributor, wire::Assemble{group, {RankId(0), RankId(1)}, {}, 0}) &&
+                      context.peer->send(contributor, contribute, payloads[context.prng.below(payloads.size())]);
     if (!sent) return;
     // The bringer's heartbeats: all else it sends is heard as well.
     context.peer->send(held[held.size() - 2], wire::Heartbeat{number, false});
@@ -99,7 +99,7 @@ void attack_enter_gone(Context& context) {
   }
 }
 
-void attack_bring(Context& context) {
+void attack_contribute(Context& context) {
   std::vector<BufferPtr> payloads;
   for (const std::size_t mebibytes : {16, 32, 64}) payloads.push_back(context.payload(mebibytes << 20));
   std::deque<LinkId> held;

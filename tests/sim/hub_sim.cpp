@@ -1,7 +1,7 @@
-// The meeting of a world's ranks from seeds: sites that die, hubs that die and come back empty, links that are cut, go
-// silent one way or cannot be dialled, and what must hold whatever happens.
+// The collective hub of a world's ranks from seeds: sites that die, hubs that die and come back empty, links that are
+// cut, go silent one way or cannot be dialled, and what must hold whatever happens.
 //
-//   collab_meeting_sim [--count N] [--seed FIRST]     prints the seed of the first run that breaks a rule
+//   collab_hub_sim [--count N] [--seed FIRST]     prints the seed of the first run that breaks a rule
 //
 // After every message: what one rank is given for a step is what every other is given, except across two sites that
 // have each gone on alone; memberships form one chain; who has ended is given nothing. In the end all that live have an
@@ -17,8 +17,8 @@
 namespace collab::protocol {
 namespace {
 
+using testing::HubTestWorld;
 using testing::kGrace;
-using testing::MeetingWorld;
 
 constexpr Duration kFaultsEnd = std::chrono::seconds(25);
 constexpr Duration kEnd = std::chrono::seconds(220);
@@ -113,10 +113,10 @@ class Run {
   }
 
   // The same at all ranks; a rank errs now and then.
-  [[nodiscard]] MeetingRequest request(std::size_t group, std::uint32_t rank, std::uint64_t step) {
+  [[nodiscard]] HubRequest request(std::size_t group, std::uint32_t rank, std::uint64_t step) {
     SplitMix64 hash(group * 1000 + step);
     const std::uint64_t kind = hash.next() % 10;
-    MeetingRequest r;
+    HubRequest r;
     r.id = group * 1000 + step;
     r.group = id_of(group);
     r.operation = prng_.chance(0.005) ? "another call" : "call " + std::to_string(step);
@@ -172,7 +172,7 @@ class Run {
     const auto rank = static_cast<std::uint32_t>(prng_.below(world_.size()));
     const std::size_t hub = prng_.below(hubs_);
     const TimePoint until = world_.now() + Duration(prng_.below(static_cast<std::uint64_t>(4 * kGrace.count())));
-    MeetingWorld::Rank& each = world_.rank(rank);
+    HubTestWorld::Rank& each = world_.rank(rank);
     const std::uint64_t kind = calm_ ? 5 + prng_.below(3) : prng_.below(14);
     switch (kind) {
       case 0: each.mute = true; return ends_.emplace_back(until, [&each] { each.mute = false; }), void();
@@ -200,7 +200,7 @@ class Run {
       case 12:
         if (prng_.chance(0.7)) return;
         left_.insert(rank);
-        return world_.at_client(rank, MeetingLeave{"the end"});
+        return world_.at_client(rank, HubLeave{"the end"});
       default:
         world_.block(rank, hub);
         return ends_.emplace_back(until, [this, rank, hub] { world_.unblock(rank, hub); }), void();
@@ -219,7 +219,7 @@ class Run {
   }
   void watch(std::uint32_t rank, const wire::Message& message) {
     const bool kinds[] = {
-        false, std::holds_alternative<wire::Stands>(message), std::holds_alternative<wire::Outcome>(message),
+        false, std::holds_alternative<wire::Stands>(message), std::holds_alternative<wire::StepResult>(message),
         std::holds_alternative<wire::ChosenEpoch>(message), std::holds_alternative<wire::AcceptEpoch>(message)};
     if (!kinds[armed_]) return;
     armed_ = 0;
@@ -295,18 +295,18 @@ class Run {
     }
   }
 
-  void done(std::uint32_t rank, const std::vector<MeetingClientAction>& actions) {
+  void done(std::uint32_t rank, const std::vector<HubClientAction>& actions) {
     const bool ends =
-        std::ranges::any_of(actions, [](const auto& action) { return std::holds_alternative<MeetingBroken>(action); });
-    for (const MeetingClientAction& action : actions) {
-      if (const auto* exchanged = std::get_if<MeetingExchanged>(&action)) answered(rank, *exchanged, ends);
-      if (const auto* end = std::get_if<MeetingBroken>(&action); end != nullptr && calm_) {
+        std::ranges::any_of(actions, [](const auto& action) { return std::holds_alternative<HubBroken>(action); });
+    for (const HubClientAction& action : actions) {
+      if (const auto* exchanged = std::get_if<HubExchanged>(&action)) answered(rank, *exchanged, ends);
+      if (const auto* end = std::get_if<HubBroken>(&action); end != nullptr && calm_) {
         broke("rank " + std::to_string(rank) + " has ended without a reason: " + end->why.message());
       }
     }
   }
 
-  void answered(std::uint32_t rank, const MeetingExchanged& exchanged, bool ends) {
+  void answered(std::uint32_t rank, const HubExchanged& exchanged, bool ends) {
     const std::size_t group = exchanged.id / 1000;
     const std::uint64_t step = exchanged.id % 1000;
     Ask& ask = asks_.at({group, rank});
@@ -339,11 +339,11 @@ class Run {
     return std::ranges::binary_search(gone_as_told_[rank], RankId(other));
   }
 
-  void check_parts(std::size_t group, std::uint32_t rank, std::uint64_t step, const MeetingExchanged& exchanged) {
+  void check_parts(std::size_t group, std::uint32_t rank, std::uint64_t step, const HubExchanged& exchanged) {
     for (std::uint32_t i = 0; i < groups_[group].size(); ++i) {
       const std::uint32_t from = groups_[group][i].value;
       const bool none = from == rank || std::ranges::binary_search(exchanged.absent, i);
-      if (MeetingWorld::text_of(exchanged.parts[i]) == (none ? "" : text_of(group, from, step))) continue;
+      if (HubTestWorld::text_of(exchanged.parts[i]) == (none ? "" : text_of(group, from, step))) continue;
       broke("rank " + std::to_string(rank) + " was given another part of rank " + std::to_string(from));
     }
   }
@@ -351,7 +351,7 @@ class Run {
   Prng prng_;
   std::vector<std::string> sites_;
   std::size_t hubs_;
-  MeetingWorld world_;
+  HubTestWorld world_;
   bool calm_ = false;  // links fall and hubs die, no rank does: nobody may end
   std::vector<std::vector<RankId>> groups_;
   std::map<std::pair<std::size_t, std::uint32_t>, Ask> asks_;

@@ -14,9 +14,9 @@
 
 namespace collab {
 
-class Seldom {
+class RateLimited {
  public:
-  explicit Seldom(Duration every) : every_(every) {}
+  explicit RateLimited(Duration every) : every_(every) {}
 
   // `line`, and how many were kept back since the last; nothing within `every` of that.
   [[nodiscard]] std::optional<std::string> let(TimePoint now, std::string line) {

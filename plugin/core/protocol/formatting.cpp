@@ -19,7 +19,7 @@ std::string join_words(const std::vector<std::string>& words, std::string_view s
   return text;
 }
 
-std::string names_in_words(std::vector<std::string> names, const std::vector<std::string>& others) {
+std::string names_text(std::vector<std::string> names, const std::vector<std::string>& others) {
   constexpr std::size_t kMost = 16;
   if (names.empty()) return "none";
   if (names.size() <= kMost) return join_words(names);
@@ -48,7 +48,7 @@ std::string in_seconds(Duration time) {
 
 std::string in_milliseconds(Duration time) { return std::to_string(time.count() / 1000) + " ms"; }
 
-std::string times_in_words(std::uint32_t times) { return times == 1 ? "once" : std::to_string(times) + " times"; }
+std::string times_text(std::uint32_t times) { return times == 1 ? "once" : std::to_string(times) + " times"; }
 
 std::string json_number(double value) {
   if (!std::isfinite(value)) return "0";

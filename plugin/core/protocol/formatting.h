@@ -16,11 +16,11 @@ namespace collab::protocol {
 
 [[nodiscard]] std::string join_words(const std::vector<std::string>& words, std::string_view separator = ", ");
 // At most 16 of `names`, or "none". Of more, those that `others` lacks come first.
-[[nodiscard]] std::string names_in_words(std::vector<std::string> names, const std::vector<std::string>& others);
+[[nodiscard]] std::string names_text(std::vector<std::string> names, const std::vector<std::string>& others);
 [[nodiscard]] std::string json_list(const std::vector<std::string>& words);  // ["a","b"]
 [[nodiscard]] std::string in_seconds(Duration time);                         // "30 s", "0.2 s"
 [[nodiscard]] std::string in_milliseconds(Duration time);                    // "250 ms"
-[[nodiscard]] std::string times_in_words(std::uint32_t times);               // "once", "3 times"
+[[nodiscard]] std::string times_text(std::uint32_t times);                   // "once", "3 times"
 [[nodiscard]] std::string json_number(double value);                         // finite values only; else 0
 
 [[nodiscard]] Note make_note(Note::Level level, std::string event, std::string text,
@@ -50,7 +50,7 @@ class WaitProgress {
 inline constexpr std::string_view kDialOut = "address";
 // The event of a Notice that is no warning: what the swarm waits for before it begins, or goes on.
 inline constexpr std::string_view kWait = "waiting";
-// The event of a Notice by which a hub of the meeting sends ranks away that are too few to go on there.
+// The event of a Notice by which a hub of the collective hub sends ranks away that are too few to go on there.
 inline constexpr std::string_view kMinority = "minority";
 // The events of a Notice that answers Forget: the word is taken, or changes nothing here.
 inline constexpr std::string_view kForget = "forget";

@@ -78,16 +78,16 @@ bool DataPlane::is_unchanged() const {
   return true;
 }
 
-std::vector<float> DataPlane::sketch_of_delta() const {
-  std::vector<float> sketch;
-  if (!parts_.arena->sealed()) return sketch;
+std::vector<float> DataPlane::sample_delta() const {
+  std::vector<float> sampled_delta;
+  if (!parts_.arena->sealed()) return sampled_delta;
   const std::span<const float> anchor = parts_.arena->anchor();
-  for (const std::uint64_t place : protocol::sketch_of(anchor.size())) {
+  for (const std::uint64_t place : protocol::sample_of(anchor.size())) {
     float element = 0;
     if (!parts_.parameters->read(place, {&element, 1}).ok()) return {};
-    sketch.push_back(anchor[place] - element);
+    sampled_delta.push_back(anchor[place] - element);
   }
-  return sketch;
+  return sampled_delta;
 }
 
 Result<SealedAnchor> DataPlane::keep_anchor(const protocol::KeepAnchor& action) {

@@ -1,4 +1,4 @@
-// A rank's seat in the meeting of its world: the loop thread that joins clock and transport to the MeetingClient
+// A rank's seat in the collective hub of its world: the loop thread that joins clock and transport to the HubClient
 // machine. The hub is in the coordinator (coordinator_server.cpp).
 //
 // Threads: the loop thread owns the machine and the link, and sleeps between heartbeats; every method may be called
@@ -22,7 +22,7 @@
 
 namespace collab {
 
-class MeetingSeat {
+class HubLink {
  public:
   struct Options {
     Config config;
@@ -32,22 +32,22 @@ class MeetingSeat {
     std::vector<std::uint32_t> site_of;  // index into sites, of every rank
     std::vector<std::string> hubs;       // "host:port" of the coordinators, in order
   };
-  using Done = std::function<void(protocol::MeetingExchanged)>;
+  using Done = std::function<void(protocol::HubExchanged)>;
 
   // Blocks until a hub has let this rank in, up to the join time-out.
-  static Result<std::unique_ptr<MeetingSeat>> enter(Options options, std::unique_ptr<Transport> transport);
-  ~MeetingSeat();
-  MeetingSeat(const MeetingSeat&) = delete;
-  MeetingSeat& operator=(const MeetingSeat&) = delete;
+  static Result<std::unique_ptr<HubLink>> enter(Options options, std::unique_ptr<Transport> transport);
+  ~HubLink();
+  HubLink(const HubLink&) = delete;
+  HubLink& operator=(const HubLink&) = delete;
 
   void open(protocol::OpenGroup group);
   // What is under way in the group fails.
   void close(GroupId group);
   // This rank's part in the group's next step; one step after another in a group. Request ids are given here.
-  void exchange(protocol::MeetingRequest request, Done done);
-  [[nodiscard]] protocol::MeetingExchanged exchange(protocol::MeetingRequest request);
+  void exchange(protocol::HubRequest request, Done done);
+  [[nodiscard]] protocol::HubExchanged exchange(protocol::HubRequest request);
   // Who sends to this rank in this group with this tag: a member's index.
-  [[nodiscard]] Result<std::uint32_t> seek(GroupId group, std::uint32_t tag, Duration timeout);
+  [[nodiscard]] Result<std::uint32_t> resolve(GroupId group, std::uint32_t tag, Duration timeout);
   // Tells the hub that nobody should wait for this rank any more; bounded. Idempotent.
   void leave(const std::string& reason);
 
@@ -55,19 +55,19 @@ class MeetingSeat {
   [[nodiscard]] BufferPtr take(std::size_t bytes) { return pool_->take(bytes); }
 
  private:
-  MeetingSeat(Options options, std::unique_ptr<Transport> transport);
+  HubLink(Options options, std::unique_ptr<Transport> transport);
   void loop();
   void handle(LoopEvent event);
   void on_message(LinkId link, TransportMessage message);
-  void feed(const protocol::MeetingClientEvent& event);
+  void feed(const protocol::HubClientEvent& event);
 
   void act(const protocol::DialHub& action);
-  void act(const protocol::MeetingSend& action);
+  void act(const protocol::HubSend& action);
   void act(const protocol::Hangup& action);
-  void act(const protocol::MeetingExchanged& action);
+  void act(const protocol::HubExchanged& action);
   void act(const protocol::SenderFound& action);
-  void act(const protocol::MeetingEntered& action);
-  void act(const protocol::MeetingBroken& action);
+  void act(const protocol::HubEntered& action);
+  void act(const protocol::HubBroken& action);
   void act(const protocol::Note& action);
 
   // ---- fixed after enter()
@@ -81,13 +81,13 @@ class MeetingSeat {
 
   // ---- loop thread only
   SteadyClock clock_;
-  protocol::MeetingClient machine_;
+  protocol::HubClient machine_;
   TimePoint ease_at_{};  // the pool
   std::optional<LinkId> dialling_;
   std::optional<LinkId> closing_;
   std::uint64_t last_id_ = 0;
   std::map<std::uint64_t, Done> exchanges_;
-  std::map<std::uint64_t, std::shared_ptr<std::promise<Result<std::uint32_t>>>> seeks_;
+  std::map<std::uint64_t, std::shared_ptr<std::promise<Result<std::uint32_t>>>> resolving_;
   std::optional<std::promise<Status>> entering_;
   std::optional<std::promise<void>> leaving_;
   std::optional<Status> ended_;  // broken, or left

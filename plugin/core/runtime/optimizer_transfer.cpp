@@ -38,24 +38,24 @@ class PartOfCopy final : public Buffer {
 
 // ---- lending -----------------------------------------------------------------------------------------
 
-void OptimizerTransfer::lend(std::string why_none) {
+void OptimizerTransfer::serve(std::string why_none) {
   why_none_ = std::move(why_none);
   if (wanted_ && !why_none_.empty()) given(unavailable(why_none_));
 }
 
-void OptimizerTransfer::asked(const protocol::LendOptimizer& action, const std::string& why_none) {
+void OptimizerTransfer::asked(const protocol::ServeOptimizer& action, const std::string& why_none) {
   if (action.asked.snapshot == 0) {
     const std::string& why = why_none_.empty() ? why_none : why_none_;
     if (!why.empty()) return act(protocol::TellBorrower{action.to, {0, 0, {}, {}, why}});
     log_info(action.name + " joins and asks for the optimiser's state");
   }
-  run(protocol::LoanAsked{action.to, action.asked});
+  run(protocol::LeaseAsked{action.to, action.asked});
 }
 
 void OptimizerTransfer::given(Result<OptimizerCopy> copy) {
   wanted_ = false;
   if (copy_) return;  // one that was asked for anew before this one came
-  protocol::LoanMade made;
+  protocol::LeaseMade made;
   if (!copy.ok()) {
     made.reason = copy.status().message();
   } else if (copy->bytes.empty() || copy->bytes.size() > wire::kMaxElements ||
@@ -75,11 +75,11 @@ void OptimizerTransfer::sent(std::uint64_t token) {
   if (found == on_their_way_.end()) return;
   const LinkId to = found->second;
   on_their_way_.erase(found);
-  run(protocol::LoanPartSent{to});
+  run(protocol::LeasePartSent{to});
 }
 
-void OptimizerTransfer::run(const protocol::LoanEvent& event) {
-  for (const protocol::LoanAction& action : loan_.step(clock_.now(), event)) {
+void OptimizerTransfer::run(const protocol::LeaseEvent& event) {
+  for (const protocol::LeaseAction& action : lease_.step(clock_.now(), event)) {
     std::visit([this](const auto& each) { act(each); }, action);
   }
 }

@@ -66,7 +66,7 @@ class StateSaver {
   std::optional<Save> writing_;
   std::optional<Save> waiting_;
   bool overdue_ = false;
-  Seldom seldom_{std::chrono::minutes(1)};
+  RateLimited rate_limited_{std::chrono::minutes(1)};
 };
 
 }  // namespace collab

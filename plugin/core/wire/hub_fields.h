@@ -1,4 +1,4 @@
-// The bodies of the meeting's messages, as fields.h has the others.
+// The bodies of the collective hub's messages, as fields.h has the others.
 // Threads: pure functions.
 #pragma once
 
@@ -11,30 +11,30 @@
 namespace collab::wire {
 
 template <typename M, typename T>
-concept OfMeeting = std::same_as<std::remove_const_t<M>, T>;
+concept OfHub = std::same_as<std::remove_const_t<M>, T>;
 
-void fields(auto& io, OfMeeting<Ballot> auto& m) {
+void fields(auto& io, OfHub<Ballot> auto& m) {
   io.number("term", m.term);
   io.number("hub", m.hub);
 }
 
-void fields(auto& io, OfMeeting<Epoch> auto& m) {
+void fields(auto& io, OfHub<Epoch> auto& m) {
   io.number("number", m.number);
   io.list("gone", m.gone, kMaxRanks, 4, [&](auto& rank) { io.id("", rank); });
 }
 
-void fields(auto& io, OfMeeting<Completed> auto& m) {
+void fields(auto& io, OfHub<Completed> auto& m) {
   io.id("group", m.group);
   io.number("steps", m.steps);
 }
 
-void fields(auto& io, OfMeeting<Held> auto& m) {
+void fields(auto& io, OfHub<Held> auto& m) {
   io.id("group", m.group);
   io.number("step", m.step);
   io.part("ballot", m.ballot);
 }
 
-void fields(auto& io, OfMeeting<Enter> auto& m) {
+void fields(auto& io, OfHub<Enter> auto& m) {
   io.name("swarm", m.swarm, kMaxNameBytes);
   io.number("world", m.world);
   io.id("rank", m.rank);
@@ -52,16 +52,16 @@ void fields(auto& io, OfMeeting<Enter> auto& m) {
   io.list("closed", m.closed, kMaxGroups, 8, [&](auto& group) { io.id("", group); });
 }
 
-void fields(auto& io, OfMeeting<Assemble> auto& m) {
+void fields(auto& io, OfHub<Assemble> auto& m) {
   io.id("group", m.group);
   io.list("members", m.members, kMaxRanks, 4, [&](auto& rank) { io.id("", rank); });
   io.id("parent", m.parent);
   io.number("tag", m.tag);
 }
 
-void fields(auto& io, OfMeeting<Disband> auto& m) { io.id("group", m.group); }
+void fields(auto& io, OfHub<Disband> auto& m) { io.id("group", m.group); }
 
-void fields(auto& io, OfMeeting<Bring> auto& m) {
+void fields(auto& io, OfHub<Contribute> auto& m) {
   io.id("group", m.group);
   io.number("step", m.step);
   io.number("call", m.call);
@@ -75,56 +75,56 @@ void fields(auto& io, OfMeeting<Bring> auto& m) {
   io.list("splits", m.splits, kMaxRanks, 8, [&](auto& bytes) { io.number("", bytes, kMaxPayloadBytes); });
 }
 
-void fields(auto& io, OfMeeting<Taken> auto& m) {
+void fields(auto& io, OfHub<ResultAck> auto& m) {
   io.id("group", m.group);
   io.number("step", m.step);
   io.part("ballot", m.ballot);
 }
 
-void fields(auto& io, OfMeeting<Seek> auto& m) {
+void fields(auto& io, OfHub<ResolveSender> auto& m) {
   io.id("group", m.group);
   io.number("tag", m.tag);
 }
 
-void fields(auto& io, OfMeeting<Entered> auto& m) {
+void fields(auto& io, OfHub<Entered> auto& m) {
   io.number("heartbeat_ms", m.heartbeat_ms, kMaxIntervalMs);
   io.number("grace_ms", m.grace_ms, kMaxIntervalMs);
   io.part("ballot", m.ballot);
   io.part("chosen", m.chosen);
 }
 
-void fields(auto& io, OfMeeting<PrepareWorld> auto& m) { io.part("ballot", m.ballot); }
+void fields(auto& io, OfHub<PrepareWorld> auto& m) { io.part("ballot", m.ballot); }
 
-void fields(auto& io, OfMeeting<AcceptEpoch> auto& m) {
+void fields(auto& io, OfHub<AcceptEpoch> auto& m) {
   io.part("ballot", m.ballot);
   io.part("epoch", m.epoch);
 }
 
-void fields(auto& io, OfMeeting<AcceptedEpoch> auto& m) {
+void fields(auto& io, OfHub<AcceptedEpoch> auto& m) {
   io.part("ballot", m.ballot);
   io.number("number", m.number);
 }
 
-void fields(auto& io, OfMeeting<ChosenEpoch> auto& m) { io.part("epoch", m.epoch); }
+void fields(auto& io, OfHub<ChosenEpoch> auto& m) { io.part("epoch", m.epoch); }
 
-void fields(auto& io, OfMeeting<Stands> auto& m) {
+void fields(auto& io, OfHub<Stands> auto& m) {
   io.id("group", m.group);
   io.number("step", m.step);
 }
 
-void fields(auto& io, OfMeeting<Found> auto& m) {
+void fields(auto& io, OfHub<SenderResolved> auto& m) {
   io.id("group", m.group);
   io.number("tag", m.tag);
   io.number("from", m.from, kMaxRanks - 1);
 }
 
-void fields(auto& io, OfMeeting<Piece> auto& m) {
+void fields(auto& io, OfHub<Part> auto& m) {
   io.id("group", m.group);
   io.number("step", m.step);
   io.number("from", m.from, kMaxRanks - 1);
 }
 
-void fields(auto& io, OfMeeting<Outcome> auto& m) {
+void fields(auto& io, OfHub<StepResult> auto& m) {
   io.id("group", m.group);
   io.number("step", m.step);
   io.part("ballot", m.ballot);

@@ -1,4 +1,5 @@
-// The messages of the meeting: collectives between ranks of different sites, by way of a hub. Part of messages.h.
+// The messages of the collective hub: collectives between ranks of different sites, by way of a hub. Part of
+// messages.h.
 //
 // Threads and ownership: plain values.
 #pragma once
@@ -45,8 +46,8 @@ struct Held {
 
 // ---- rank -> hub ---------------------------------------------------------------------------------
 
-// First on a link of the meeting: who comes, where the ranks of its world stand, and what it remembers as an acceptor.
-// With the hub's own ballot as `promised` it is a promise: nothing under an older one will be accepted.
+// First on a link of the collective hub: who comes, where the ranks of its world stand, and what it remembers as an
+// acceptor. With the hub's own ballot as `promised` it is a promise: nothing under an older one will be accepted.
 struct Enter {
   std::string swarm;                   // COLLAB_RUN: refuses a stranger's swarm
   std::uint64_t world = 0;             // drawn at random by the world's first rank
@@ -85,7 +86,7 @@ struct Disband {
 enum class Absence : std::uint8_t { kFails = 0, kGoesOn = 1, kNeedsRoot = 2 };
 
 // "I am in this call; this is my part." Its payload, if any, travels with it.
-struct Bring {
+struct Contribute {
   GroupId group;
   std::uint64_t step = 0;  // counted from 1
   std::uint64_t call = 0;  // of the calls of this group and its twin, counted alike at all ranks of both; 0: none
@@ -97,15 +98,15 @@ struct Bring {
   bool absent = false;                // it is alive but has nothing to give: the others do without it
   std::uint32_t timeout_ms = 0;       // 0: none
   std::vector<std::uint64_t> splits;  // bytes for each member, one after another; empty: all of it for everyone
-  bool operator==(const Bring&) const = default;
+  bool operator==(const Contribute&) const = default;
 };
 
 // "I hold the outcome of this step that was given under this ballot."
-struct Taken {
+struct ResultAck {
   GroupId group;
   std::uint64_t step = 0;
   Ballot ballot{};
-  bool operator==(const Taken&) const = default;
+  bool operator==(const ResultAck&) const = default;
 };
 
 // "I have accepted that epoch under that ballot." Answers AcceptEpoch.
@@ -116,10 +117,10 @@ struct AcceptedEpoch {
 };
 
 // Tell me as soon as anybody sends to me in this group, with this tag.
-struct Seek {
+struct ResolveSender {
   GroupId group;
   std::uint32_t tag = 0;
-  bool operator==(const Seek&) const = default;
+  bool operator==(const ResolveSender&) const = default;
 };
 
 // ---- hub -> rank ---------------------------------------------------------------------------------
@@ -158,31 +159,31 @@ struct Stands {
   bool operator==(const Stands&) const = default;
 };
 
-// Answers Seek: a member's index.
-struct Found {
+// Answers ResolveSender: a member's index.
+struct SenderResolved {
   GroupId group;
   std::uint32_t tag = 0;
   std::uint32_t from = 0;
-  bool operator==(const Found&) const = default;
+  bool operator==(const SenderResolved&) const = default;
 };
 
 // One member's part of a step; its payload travels with it.
-struct Piece {
+struct Part {
   GroupId group;
   std::uint64_t step = 0;
   std::uint32_t from = 0;
-  bool operator==(const Piece&) const = default;
+  bool operator==(const Part&) const = default;
 };
 
 // The end of a step, after its pieces.
-struct Outcome {
+struct StepResult {
   GroupId group;
   std::uint64_t step = 0;
   Ballot ballot{};                    // under which it was decided
   bool stands = false;                // at once: there is no other hub
   std::vector<std::uint32_t> absent;  // members it was completed without, ascending
   std::string error;                  // empty: it went well
-  bool operator==(const Outcome&) const = default;
+  bool operator==(const StepResult&) const = default;
 };
 
 }  // namespace collab::wire

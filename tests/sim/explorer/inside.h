@@ -15,7 +15,7 @@ struct Inside {
   static void write(sim::Canon& canon, const Site& machine);
   static void write(sim::Canon& canon, const class Election& election);
   static void write(sim::Canon& canon, const class Generations& generations);
-  static void write(sim::Canon& canon, const class Likeness& likeness);
+  static void write(sim::Canon& canon, const class DuplicateData& duplicate_data);
   static void write(sim::Canon& canon, const class BandwidthPartition& partition);
   static void write(sim::Canon& canon, const class Reachability& reachability);
   static void write(sim::Canon& canon, const class ExchangeWatch& watch);

@@ -7,17 +7,17 @@ namespace {
 
 using std::chrono::seconds;
 
-TEST(Seldom, ALineOnceInAWhileAndHowManyThereWereBetween) {
-  Seldom seldom{seconds(60)};
+TEST(RateLimited, ALineOnceInAWhileAndHowManyThereWereBetween) {
+  RateLimited rate_limited{seconds(60)};
   TimePoint now{};
-  EXPECT_EQ(seldom.let(now, "first"), "first");
+  EXPECT_EQ(rate_limited.let(now, "first"), "first");
   now += seconds(59);
-  EXPECT_EQ(seldom.let(now, "second"), std::nullopt);
-  EXPECT_EQ(seldom.let(now, "third"), std::nullopt);
+  EXPECT_EQ(rate_limited.let(now, "second"), std::nullopt);
+  EXPECT_EQ(rate_limited.let(now, "third"), std::nullopt);
   now += seconds(1);
-  EXPECT_EQ(seldom.let(now, "fourth"), "fourth (and 2 others since the last such line)");
+  EXPECT_EQ(rate_limited.let(now, "fourth"), "fourth (and 2 others since the last such line)");
   now += seconds(60);
-  EXPECT_EQ(seldom.let(now, "fifth"), "fifth");
+  EXPECT_EQ(rate_limited.let(now, "fifth"), "fifth");
 }
 
 }  // namespace

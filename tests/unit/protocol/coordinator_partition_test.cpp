@@ -33,7 +33,7 @@ class Shares : public ::testing::Test {
       static_cast<void>(c.hear(i + 1, join));
     }
     for (std::uint32_t i = 0; i < sites; ++i) {
-      static_cast<void>(c.hear(i + 1, wire::Adopted{RunId{7}, RoundId{0}, kRight}));
+      static_cast<void>(c.hear(i + 1, wire::AnchorInstalled{RunId{7}, RoundId{0}, kRight}));
     }
   }
   // All are ready with these rates; what each owns of the vector.
@@ -44,12 +44,12 @@ class Shares : public ::testing::Test {
       ready.down_kbit = 1000 * told[i].down;
       last = c.hear(i + 1, ready);
     }
-    const auto forms = sent<wire::Form>(last);
-    if (forms.empty()) return {};
-    return owned(forms.front().second);
+    const auto starts = sent<wire::StartAttempt>(last);
+    if (starts.empty()) return {};
+    return owned(starts.front().second);
   }
-  std::map<std::uint32_t, double> owned(const wire::Form& of) {
-    form = of;
+  std::map<std::uint32_t, double> owned(const wire::StartAttempt& of) {
+    start = of;
     std::map<std::uint32_t, double> found;
     for (const wire::Slice& slice : of.slices) {
       found[slice.owner.value] += static_cast<double>(slice.range.size()) / (1 << 20);
@@ -57,14 +57,14 @@ class Shares : public ::testing::Test {
     return found;
   }
   void commit() {
-    for (const auto& p : form.participants) static_cast<void>(c.hear(p.site.value + 1, H::done(form)));
-    for (const auto& p : form.participants) {
-      static_cast<void>(c.hear(p.site.value + 1, wire::Adopted{RunId{7}, form.round, kRight}));
+    for (const auto& p : start.participants) static_cast<void>(c.hear(p.site.value + 1, H::done(start)));
+    for (const auto& p : start.participants) {
+      static_cast<void>(c.hear(p.site.value + 1, wire::AnchorInstalled{RunId{7}, start.round, kRight}));
     }
   }
 
   H c;
-  wire::Form form;
+  wire::StartAttempt start;
   H::Actions last;
 };
 
@@ -158,7 +158,7 @@ TEST_F(Shares, DoNotMoveWithinARound) {
   const Owned first = shares(1, {{100, 100}, {100, 100}, {50, 50}});
   wire::Ready other = H::ready(1, 2);
   other.up_kbit = other.down_kbit = 1000;  // said with other samples: another attempt is formed
-  const auto again = sent<wire::Form>(c.hear(1, other));
+  const auto again = sent<wire::StartAttempt>(c.hear(1, other));
   ASSERT_EQ(again.size(), 3U);
   EXPECT_EQ(again[0].second.attempt, AttemptId{2});
   EXPECT_EQ(owned(again[0].second), first);
@@ -167,19 +167,19 @@ TEST_F(Shares, DoNotMoveWithinARound) {
 TEST_F(Shares, OfAnOwnerThatIsLostGoToThoseThatStay) {
   gather(3);
   static_cast<void>(shares(1, {{100, 100}, {100, 100}, {80, 80}}));
-  const auto again = sent<wire::Form>(c.close(1));
+  const auto again = sent<wire::StartAttempt>(c.close(1));
   ASSERT_EQ(again.size(), 2U);
   const Owned left = owned(again[0].second);
   EXPECT_NEAR(left.at(1) + left.at(2), 1, 1e-9);
   EXPECT_GT(left.at(1), left.at(2));
   const auto alone = c.close(2);
-  for (const auto& [link, recess] : sent<wire::Recess>(alone)) EXPECT_EQ(link, LinkId{3});
+  for (const auto& [link, skip_round] : sent<wire::RoundSkipped>(alone)) EXPECT_EQ(link, LinkId{3});
 }
 
 TEST_F(Shares, OfTheOnlyOwnerAreChosenAnewWhenItIsLost) {
   gather(4);
   EXPECT_EQ(shares(1, {{10, 10}, {10, 10}, {1000, 1000}, {10, 10}}), (Owned{{2, 1}}));
-  const auto again = sent<wire::Form>(c.close(3));
+  const auto again = sent<wire::StartAttempt>(c.close(3));
   ASSERT_EQ(again.size(), 3U);
   EXPECT_EQ(owned(again[0].second).size(), 3U);
 }
@@ -211,7 +211,8 @@ TEST_F(Shares, CountWithTheCodecOfEachWay) {
     join.settings = {{"codec", "fp32/int2"}};
     static_cast<void>(c.hear(i + 1, join));
   }
-  for (std::uint32_t i = 0; i < 3; ++i) static_cast<void>(c.hear(i + 1, wire::Adopted{RunId{7}, RoundId{0}, kRight}));
+  for (std::uint32_t i = 0; i < 3; ++i)
+    static_cast<void>(c.hear(i + 1, wire::AnchorInstalled{RunId{7}, RoundId{0}, kRight}));
   // So the one with the thinnest way out owns all.
   EXPECT_EQ(shares(1, {{10, 1000}, {100, 100}, {100, 100}}), (Owned{{0, 1}}));
 }
@@ -246,7 +247,7 @@ class Helped : public Shares {
     gather_hidden();
     const auto actions = c.hear(3, helper());
     ASSERT_EQ(sent<wire::Welcome>(actions).size(), 1U);
-    static_cast<void>(c.hear(3, wire::Adopted{RunId{7}, RoundId{0}, kRight}));
+    static_cast<void>(c.hear(3, wire::AnchorInstalled{RunId{7}, RoundId{0}, kRight}));
   }
   void gather_hidden() {
     for (std::uint64_t link = 1; link <= 2; ++link) {
@@ -255,20 +256,20 @@ class Helped : public Shares {
       static_cast<void>(c.hear(link, join));
     }
     for (std::uint64_t link = 1; link <= 2; ++link) {
-      static_cast<void>(c.hear(link, wire::Adopted{RunId{7}, RoundId{0}, kRight}));
+      static_cast<void>(c.hear(link, wire::AnchorInstalled{RunId{7}, RoundId{0}, kRight}));
     }
   }
 };
 
 TEST_F(Helped, TheHelperOwnsWhatNobodyElseCan) {
   gather_with_helper();
-  EXPECT_TRUE(sent<wire::Form>(c.hear(3, H::ready(1, 0))).empty());
+  EXPECT_TRUE(sent<wire::StartAttempt>(c.hear(3, H::ready(1, 0))).empty());
   static_cast<void>(c.hear(1, H::ready(1)));
-  const auto forms = sent<wire::Form>(c.hear(2, H::ready(1)));
-  ASSERT_EQ(forms.size(), 3U);
-  EXPECT_EQ(owned(forms[0].second), (Owned{{2, 1}}));
-  EXPECT_EQ(form.participants[2].weight, 0);
-  EXPECT_EQ(form.voters.size(), 3U) << "it is a voter like any other";
+  const auto starts = sent<wire::StartAttempt>(c.hear(2, H::ready(1)));
+  ASSERT_EQ(starts.size(), 3U);
+  EXPECT_EQ(owned(starts[0].second), (Owned{{2, 1}}));
+  EXPECT_EQ(start.participants[2].weight, 0);
+  EXPECT_EQ(start.voters.size(), 3U) << "it is a voter like any other";
 }
 
 TEST_F(Helped, AHelperThatIsReadyStartsNoClockAndIsNoMajority) {
@@ -277,25 +278,25 @@ TEST_F(Helped, AHelperThatIsReadyStartsNoClockAndIsNoMajority) {
   EXPECT_EQ(notes(c.pass(seconds(4000), {1, 2, 3})), "") << "nobody waits";
   static_cast<void>(c.hear(1, H::ready(1)));
   const auto passed = c.pass(seconds(100), {1, 2, 3});
-  EXPECT_TRUE(sent<wire::Form>(passed).empty()) << "one of two sites is no majority, with the helper neither";
+  EXPECT_TRUE(sent<wire::StartAttempt>(passed).empty()) << "one of two sites is no majority, with the helper neither";
 }
 
 TEST_F(Helped, ARoundWaitsForAHelperAsForASite) {
   gather_with_helper();
   static_cast<void>(c.hear(1, H::ready(1)));
-  EXPECT_TRUE(sent<wire::Form>(c.hear(2, H::ready(1))).empty());
-  EXPECT_EQ(sent<wire::Form>(c.hear(3, H::ready(1, 0))).size(), 3U);
+  EXPECT_TRUE(sent<wire::StartAttempt>(c.hear(2, H::ready(1))).empty());
+  EXPECT_EQ(sent<wire::StartAttempt>(c.hear(3, H::ready(1, 0))).size(), 3U);
 }
 
 TEST_F(Helped, WithTheHelperALoneSurvivorOfTwoGoesOn) {
   gather_with_helper();
   for (const std::uint64_t round : {1, 2}) {
     for (const std::uint64_t link : {3, 1, 2}) last = c.hear(link, H::ready(round, link == 3 ? 0 : 1));
-    ASSERT_EQ(sent<wire::Form>(last).size(), 3U);
-    form = sent<wire::Form>(last).front().second;
+    ASSERT_EQ(sent<wire::StartAttempt>(last).size(), 3U);
+    start = sent<wire::StartAttempt>(last).front().second;
     if (round == 1) commit();
   }
-  const auto again = sent<wire::Form>(c.close(2));
+  const auto again = sent<wire::StartAttempt>(c.close(2));
   ASSERT_EQ(again.size(), 2U) << "to the one and the helper";
   EXPECT_EQ(owned(again[0].second), (Owned{{2, 1}}));
 }
@@ -306,13 +307,13 @@ TEST_F(Helped, WhoHasNoWayToTheAnchorWaitsForAHelper) {
     join.address.clear();
     last = c.hear(link, join);
   }
-  ASSERT_EQ(sent<wire::Adopt>(last).size(), 1U) << "who has it";
+  ASSERT_EQ(sent<wire::InstallAnchor>(last).size(), 1U) << "who has it";
   EXPECT_THAT(notes(last), HasSubstr("site2 cannot take the anchor from site1: neither can be dialled; run `collab"));
-  static_cast<void>(c.hear(1, wire::Adopted{RunId{7}, RoundId{0}, kRight}));
-  const auto to_helper = sent<wire::Adopt>(c.hear(3, helper()));
+  static_cast<void>(c.hear(1, wire::AnchorInstalled{RunId{7}, RoundId{0}, kRight}));
+  const auto to_helper = sent<wire::InstallAnchor>(c.hear(3, helper()));
   ASSERT_EQ(to_helper.size(), 1U);
   EXPECT_EQ(to_helper[0].first, LinkId{3});
-  const auto at_last = sent<wire::Adopt>(c.hear(3, wire::Adopted{RunId{7}, RoundId{0}, kRight}));
+  const auto at_last = sent<wire::InstallAnchor>(c.hear(3, wire::AnchorInstalled{RunId{7}, RoundId{0}, kRight}));
   ASSERT_EQ(at_last.size(), 1U);
   EXPECT_EQ(at_last[0].first, LinkId{2});
   EXPECT_EQ(at_last[0].second.sources, std::vector<SiteId>{SiteId{2}});
@@ -324,9 +325,9 @@ TEST_F(Helped, WithoutAHelperItIsToldInTheEnd) {
     join.address.clear();
     static_cast<void>(c.hear(link, join));
   }
-  static_cast<void>(c.hear(1, wire::Adopted{RunId{7}, RoundId{0}, kRight}));
-  EXPECT_TRUE(sent<wire::Adopt>(c.pass(seconds(50), {1, 2})).empty());
-  const auto told = sent<wire::Adopt>(c.pass(seconds(20), {1, 2}));
+  static_cast<void>(c.hear(1, wire::AnchorInstalled{RunId{7}, RoundId{0}, kRight}));
+  EXPECT_TRUE(sent<wire::InstallAnchor>(c.pass(seconds(50), {1, 2})).empty());
+  const auto told = sent<wire::InstallAnchor>(c.pass(seconds(20), {1, 2}));
   ASSERT_EQ(told.size(), 1U);
   EXPECT_EQ(told[0].second.sources, std::vector<SiteId>{SiteId{0}});
 }
@@ -347,9 +348,9 @@ TEST_F(Helped, AHelperGoesWithTheLastSiteAndLeavesNothingBehind) {
 TEST_F(Helped, AHelperAloneBeginsNoSwarm) {
   static_cast<void>(c.hear(3, helper()));
   const auto actions = c.hear(1, join_with("site1", 1));
-  const auto adopts = sent<wire::Adopt>(actions);
-  ASSERT_EQ(adopts.size(), 2U);
-  for (const auto& [link, adopt] : adopts) EXPECT_EQ(adopt.sources, std::vector<SiteId>{SiteId{0}});
+  const auto installs = sent<wire::InstallAnchor>(actions);
+  ASSERT_EQ(installs.size(), 2U);
+  for (const auto& [link, install] : installs) EXPECT_EQ(install.sources, std::vector<SiteId>{SiteId{0}});
 }
 
 // An index is a site's to ask for, whoever comes first.

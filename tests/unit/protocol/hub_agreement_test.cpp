@@ -10,10 +10,10 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using testing::HubTestWorld;
 using ::testing::IsEmpty;
 using testing::kBeat;
 using testing::kGrace;
-using testing::MeetingWorld;
 
 constexpr GroupId kGroup{1};
 constexpr Duration kSoon = std::chrono::seconds(1);
@@ -28,7 +28,7 @@ struct Sums {
   }
   void sum(const std::vector<std::uint32_t>& ranks, std::uint64_t step, Duration timeout = Duration(0)) {
     for (const std::uint32_t rank : ranks) {
-      MeetingRequest request{step, kGroup, 0, "sum", "", wire::Absence::kGoesOn, 0, true, false, {}, {}, timeout};
+      HubRequest request{step, kGroup, 0, "sum", "", wire::Absence::kGoesOn, 0, true, false, {}, {}, timeout};
       request.payload = world.bytes("part");
       world.at_client(rank, request);
     }
@@ -38,17 +38,17 @@ struct Sums {
         [&] { return std::ranges::all_of(ranks, [&](auto rank) { return world.rank(rank).done.contains(step); }); },
         limit);
   }
-  [[nodiscard]] const MeetingExchanged& outcome(std::uint32_t rank, std::uint64_t step) {
+  [[nodiscard]] const HubExchanged& result(std::uint32_t rank, std::uint64_t step) {
     return world.rank(rank).done.at(step);
   }
   [[nodiscard]] std::string error(std::uint32_t rank, std::uint64_t step) {
-    return outcome(rank, step).status.message();
+    return result(rank, step).status.message();
   }
 
-  MeetingWorld world;
+  HubTestWorld world;
 };
 
-TEST(MeetingAgreement, NothingIsGivenOutBeforeAllHoldIt) {
+TEST(HubAgreement, NothingIsGivenOutBeforeAllHoldIt) {
   Sums sums({"paris", "oslo", "bern"});
   sums.world.rank(2).deaf = true;
   sums.sum({0, 1, 2}, 1);
@@ -57,7 +57,7 @@ TEST(MeetingAgreement, NothingIsGivenOutBeforeAllHoldIt) {
   EXPECT_TRUE(sums.given({0, 1, 2}, 1, kSoon));
 }
 
-TEST(MeetingAgreement, AHubThatToldOneAndDiedHasDecidedNothing) {
+TEST(HubAgreement, AHubThatToldOneAndDiedHasDecidedNothing) {
   Sums sums({"paris", "oslo", "bern"});
   for (const std::uint32_t rank : {1U, 2U}) sums.world.rank(rank).deaf = true;
   sums.sum({0, 1, 2}, 1);
@@ -66,14 +66,14 @@ TEST(MeetingAgreement, AHubThatToldOneAndDiedHasDecidedNothing) {
   sums.world.kill_rank(0);
   sums.world.heal();
   ASSERT_TRUE(sums.given({1, 2}, 1, 4 * kGrace));
-  EXPECT_THAT(sums.outcome(1, 1).absent, ElementsAre(0U));
-  EXPECT_THAT(sums.outcome(2, 1).absent, ElementsAre(0U));
+  EXPECT_THAT(sums.result(1, 1).absent, ElementsAre(0U));
+  EXPECT_THAT(sums.result(2, 1).absent, ElementsAre(0U));
 }
 
-TEST(MeetingAgreement, AStepThatOneHasCompletedStandsForTheOthers) {
+TEST(HubAgreement, AStepThatOneHasCompletedStandsForTheOthers) {
   Sums sums({"paris", "oslo", "bern"});
   sums.world.on_told = [&](std::uint32_t rank, const wire::Message& message) {
-    if (std::holds_alternative<wire::Outcome>(message) && rank != 0) sums.world.rank(rank).deaf = true;
+    if (std::holds_alternative<wire::StepResult>(message) && rank != 0) sums.world.rank(rank).deaf = true;
   };
   sums.sum({0, 1, 2}, 1,
            std::chrono::seconds(2));  // they hold it, and hear no more; it must not time out at the next hub
@@ -84,16 +84,16 @@ TEST(MeetingAgreement, AStepThatOneHasCompletedStandsForTheOthers) {
   sums.world.kill_rank(0);  // with what it was given
   sums.world.heal();
   ASSERT_TRUE(sums.given({1, 2}, 1, 4 * kGrace));
-  EXPECT_THAT(sums.outcome(1, 1).absent, IsEmpty());
-  EXPECT_EQ(MeetingWorld::text_of(sums.outcome(2, 1).parts[0]), "part");
+  EXPECT_THAT(sums.result(1, 1).absent, IsEmpty());
+  EXPECT_EQ(HubTestWorld::text_of(sums.result(2, 1).parts[0]), "part");
 }
 
-TEST(MeetingAgreement, TwoHubsAndThreeSites) {
+TEST(HubAgreement, TwoHubsAndThreeSites) {
   Sums sums({"paris", "paris", "oslo", "bern"});
   sums.world.block(2, 0);  // it finds the other hub
   sums.sum({0, 1, 2, 3}, 1);
   ASSERT_TRUE(sums.given({0, 1, 3}, 1, 2 * kGrace));
-  EXPECT_THAT(sums.outcome(0, 1).absent, ElementsAre(2U));
+  EXPECT_THAT(sums.result(0, 1).absent, ElementsAre(2U));
   ASSERT_TRUE(sums.given({2}, 1, 4 * kGrace));
   EXPECT_THAT(sums.error(2, 1), HasSubstr("only 1 of 3 sites can reach this coordinator; the others may go on without "
                                           "this one: missing are paris, bern"));
@@ -101,35 +101,35 @@ TEST(MeetingAgreement, TwoHubsAndThreeSites) {
   sums.sum({0, 1, 2, 3}, 2);
   ASSERT_TRUE(sums.given({0, 1, 2, 3}, 2, kSoon));
   EXPECT_THAT(sums.error(2, 2), HasSubstr("only 1 of 3 sites")) << "it never comes back";
-  EXPECT_THAT(sums.outcome(3, 2).absent, ElementsAre(2U));
+  EXPECT_THAT(sums.result(3, 2).absent, ElementsAre(2U));
 }
 
-TEST(MeetingAgreement, ALoneSurvivorOfTwoGoesOn) {
+TEST(HubAgreement, ALoneSurvivorOfTwoGoesOn) {
   Sums sums({"paris", "oslo"});
   sums.world.kill_rank(1);
   sums.sum({0}, 1);
   ASSERT_TRUE(sums.given({0}, 1, kGrace + kBeat + kSoon));
   EXPECT_EQ(sums.error(0, 1), "");
-  EXPECT_THAT(sums.outcome(0, 1).absent, ElementsAre(1U));
+  EXPECT_THAT(sums.result(0, 1).absent, ElementsAre(1U));
 }
 
-TEST(MeetingAgreement, SoItDoesWhenTheHubDiesWithTheOther) {
+TEST(HubAgreement, SoItDoesWhenTheHubDiesWithTheOther) {
   Sums sums({"paris", "oslo"});
   sums.world.kill_rank(0);
   sums.world.kill_hub(0);
   sums.sum({1}, 1);
   ASSERT_TRUE(sums.given({1}, 1, 4 * kGrace));
-  EXPECT_THAT(sums.outcome(1, 1).absent, ElementsAre(0U));
+  EXPECT_THAT(sums.result(1, 1).absent, ElementsAre(0U));
 }
 
-TEST(MeetingAgreement, TwoThatGoOnApartStayApart) {
+TEST(HubAgreement, TwoThatGoOnApartStayApart) {
   Sums sums({"paris", "oslo"});
   sums.world.block(1, 0);
   sums.world.block(0, 1);
   sums.sum({0, 1}, 1);
   ASSERT_TRUE(sums.given({0, 1}, 1, 4 * kGrace));
-  EXPECT_THAT(sums.outcome(0, 1).absent, ElementsAre(1U));
-  EXPECT_THAT(sums.outcome(1, 1).absent, ElementsAre(0U));
+  EXPECT_THAT(sums.result(0, 1).absent, ElementsAre(1U));
+  EXPECT_THAT(sums.result(1, 1).absent, ElementsAre(0U));
   sums.world.heal();
   sums.world.kill_hub(0);
   sums.sum({0, 1}, 2);
@@ -138,7 +138,7 @@ TEST(MeetingAgreement, TwoThatGoOnApartStayApart) {
   EXPECT_THAT(sums.error(0, 2), HasSubstr("rank 0 of paris was left out of its world's collectives"));
 }
 
-TEST(MeetingAgreement, AMinorityOfThreeFailsInWords) {
+TEST(HubAgreement, AMinorityOfThreeFailsInWords) {
   Sums sums({"paris", "paris", "oslo", "bern"});
   for (const std::uint32_t rank : {2U, 3U}) sums.world.kill_rank(rank);
   sums.sum({0, 1}, 1);
@@ -147,7 +147,7 @@ TEST(MeetingAgreement, AMinorityOfThreeFailsInWords) {
   EXPECT_THAT(sums.error(0, 1), HasSubstr("only 1 of 3 sites can reach this coordinator"));
 }
 
-TEST(MeetingAgreement, AMinorityOfFiveFailsInWords) {
+TEST(HubAgreement, AMinorityOfFiveFailsInWords) {
   Sums sums({"a", "b", "c", "d", "e"});
   for (const std::uint32_t rank : {2U, 3U, 4U}) {
     sums.world.block(rank, 0);
@@ -162,7 +162,7 @@ TEST(MeetingAgreement, AMinorityOfFiveFailsInWords) {
   EXPECT_THAT(sums.error(2, 1), HasSubstr("only 2 of 5 sites"));
 }
 
-TEST(MeetingAgreement, AnErrorIsHeldByThoseWhoHaveNotComeYet) {
+TEST(HubAgreement, AnErrorIsHeldByThoseWhoHaveNotComeYet) {
   Sums sums({"paris", "oslo", "bern"});
   sums.sum({0, 1}, 1, std::chrono::seconds(2));
   ASSERT_TRUE(sums.given({0, 1}, 1, std::chrono::seconds(4)));
@@ -176,13 +176,13 @@ TEST(MeetingAgreement, AnErrorIsHeldByThoseWhoHaveNotComeYet) {
   EXPECT_EQ(sums.error(2, 2), "");
 }
 
-TEST(MeetingAgreement, WhoFallsTooFarBehindIsOutOfTheGroup) {
+TEST(HubAgreement, WhoFallsTooFarBehindIsOutOfTheGroup) {
   Sums sums({"paris", "oslo", "bern"});
   for (std::uint64_t step = 1; step <= 66; ++step) {
     sums.sum({0, 1}, step, std::chrono::milliseconds(100));
     ASSERT_TRUE(sums.given({0, 1}, step, kSoon)) << step;
   }
-  EXPECT_THAT(sums.outcome(0, 66).absent, ElementsAre(2U));
+  EXPECT_THAT(sums.result(0, 66).absent, ElementsAre(2U));
   sums.sum({2}, 1);
   EXPECT_THAT(sums.error(2, 1), HasSubstr("this rank fell too far behind"));
 }
@@ -192,7 +192,7 @@ TEST(MeetingAgreement, WhoFallsTooFarBehindIsOutOfTheGroup) {
 class HubTest : public ::testing::Test {
  protected:
   static constexpr wire::Ballot kOurs{1, 50};
-  Meeting hub{{"default", kBeat, kGrace, std::chrono::seconds(20), 50}};
+  CollectiveHub hub{{"default", kBeat, kGrace, std::chrono::seconds(20), 50}};
   TimePoint now{};
 
   [[nodiscard]] static wire::Enter enter(std::uint32_t rank, wire::Ballot promised = {}) {
@@ -201,16 +201,16 @@ class HubTest : public ::testing::Test {
     return message;
   }
   // What each link is told, in order.
-  std::vector<std::pair<std::uint64_t, std::string>> told(const MeetingEvent& event) {
+  std::vector<std::pair<std::uint64_t, std::string>> told(const HubEvent& event) {
     std::vector<std::pair<std::uint64_t, std::string>> all;
-    for (const MeetingAction& action : hub.step(now, event)) {
-      const auto* send = std::get_if<MeetingSend>(&action);
+    for (const HubAction& action : hub.step(now, event)) {
+      const auto* send = std::get_if<HubSend>(&action);
       if (send == nullptr) continue;
-      all.emplace_back(send->link.value, in_words(send->message));
+      all.emplace_back(send->link.value, text_of(send->message));
     }
     return all;
   }
-  [[nodiscard]] static std::string in_words(const wire::Message& message) {
+  [[nodiscard]] static std::string text_of(const wire::Message& message) {
     const auto ballot = [](const wire::Ballot& b) { return std::to_string(b.term) + "." + std::to_string(b.hub); };
     const auto epoch = [](const wire::Epoch& e) {
       std::string text = std::to_string(e.number) + " without";
@@ -227,7 +227,7 @@ class HubTest : public ::testing::Test {
     return "another";
   }
   auto from(std::uint64_t link, wire::Message message) {
-    return told(MeetingReceived{LinkId(link), std::move(message), nullptr});
+    return told(HubReceived{LinkId(link), std::move(message), nullptr});
   }
   using Told = std::pair<std::uint64_t, std::string>;
 };
@@ -290,21 +290,21 @@ TEST_F(HubTest, RefusesARankThatWasStartedAgain) {
 
 // ---- the rank, message by message ------------------------------------------------------------------
 
-TEST(MeetingAcceptor, FollowsNoBallotOlderThanItHasPromised) {
+TEST(HubAcceptor, FollowsNoBallotOlderThanItHasPromised) {
   wire::Enter self{"default", 7, RankId(0), {"a", "b"}, {0, 1}, 1, false, AcceptorId(1)};
-  MeetingClient client({self, {"x", "y"}, kBeat, kGrace, kGrace});
+  HubClient client({self, {"x", "y"}, kBeat, kGrace, kGrace});
   const auto told = [&](wire::Message message) {
-    return client.step({}, MeetingReceived{LinkId(1), std::move(message), nullptr});
+    return client.step({}, HubReceived{LinkId(1), std::move(message), nullptr});
   };
-  (void)client.step({}, MeetingBegin{});
+  (void)client.step({}, HubBegin{});
   (void)client.step({}, HubConnected{LinkId(1)});
   const auto promise = told(wire::PrepareWorld{{4, 2}});
   ASSERT_EQ(promise.size(), 1U);
-  EXPECT_EQ(std::get<wire::Enter>(std::get<MeetingSend>(promise[0]).message).promised, (wire::Ballot{4, 2}));
+  EXPECT_EQ(std::get<wire::Enter>(std::get<HubSend>(promise[0]).message).promised, (wire::Ballot{4, 2}));
   EXPECT_THAT(told(wire::AcceptEpoch{{3, 9}, {1, {RankId(1)}}}), IsEmpty());
   EXPECT_EQ(told(wire::AcceptEpoch{{4, 2}, {1, {RankId(1)}}}).size(), 1U);
   const auto again = told(wire::PrepareWorld{{4, 3}});
-  const auto& enter = std::get<wire::Enter>(std::get<MeetingSend>(again.at(0)).message);
+  const auto& enter = std::get<wire::Enter>(std::get<HubSend>(again.at(0)).message);
   EXPECT_EQ(enter.accepted_under, (wire::Ballot{4, 2}));
   EXPECT_EQ(enter.accepted, (wire::Epoch{1, {RankId(1)}}));
   EXPECT_TRUE(std::holds_alternative<Hangup>(told(wire::PrepareWorld{{4, 2}}).at(0)));

@@ -1,4 +1,4 @@
-// Many seeds of a meeting with faults at random moments: one result a step, nobody living left out, no hang, no
+// Many seeds of a collective hub with faults at random moments: one result a step, nobody living left out, no hang, no
 // memory kept. A failure names its seed.
 #include <gtest/gtest.h>
 
@@ -7,9 +7,9 @@
 namespace collab::protocol {
 namespace {
 
+using testing::HubTestWorld;
 using testing::kBeat;
 using testing::kGrace;
-using testing::MeetingWorld;
 
 constexpr GroupId kGroup{1};
 constexpr std::uint64_t kSteps = 12;
@@ -25,13 +25,13 @@ struct Faults {
 }
 
 // At all that live, of every step.
-void expect_one_result(MeetingWorld& world) {
+void expect_one_result(HubTestWorld& world) {
   for (std::uint64_t step = 1; step <= kSteps; ++step) {
-    const MeetingExchanged* first = nullptr;
+    const HubExchanged* first = nullptr;
     for (std::uint32_t rank = 0; rank < world.size(); ++rank) {
-      MeetingWorld::Rank& each = world.rank(rank);
+      HubTestWorld::Rank& each = world.rank(rank);
       if (each.dead) continue;  // what it alone was told died with it
-      const MeetingExchanged& mine = each.done.at(step);
+      const HubExchanged& mine = each.done.at(step);
       ASSERT_TRUE(mine.status.ok()) << "rank " << rank << " step " << step << ": " << mine.status.message();
       ASSERT_EQ(each.times[step], 1);
       if (first == nullptr) first = &mine;
@@ -40,7 +40,7 @@ void expect_one_result(MeetingWorld& world) {
         const bool out = std::ranges::binary_search(mine.absent, from);
         ASSERT_TRUE(!out || world.rank(from).dead) << "rank " << from << " lives and was left out of " << step;
         const std::string expected = out || from == rank ? "" : part_of(from, step);
-        ASSERT_EQ(MeetingWorld::text_of(mine.parts[from]), expected) << "rank " << rank << " from " << from;
+        ASSERT_EQ(HubTestWorld::text_of(mine.parts[from]), expected) << "rank " << rank << " from " << from;
       }
     }
   }
@@ -48,7 +48,7 @@ void expect_one_result(MeetingWorld& world) {
 
 void run_seed(std::uint64_t seed, Faults faults) {
   SCOPED_TRACE("seed " + std::to_string(seed));
-  MeetingWorld world(seed, {"a", "a", "b", "c", "c"}, faults.hub_dies ? 2 : 1);
+  HubTestWorld world(seed, {"a", "a", "b", "c", "c"}, faults.hub_dies ? 2 : 1);
   std::vector<RankId> members;
   for (std::uint32_t i = 0; i < world.size(); ++i) members.emplace_back(i);
   world.open(kGroup, members);
@@ -60,21 +60,21 @@ void run_seed(std::uint64_t seed, Faults faults) {
 
   const auto advance = [&] {
     for (std::uint32_t rank = 0; rank < world.size(); ++rank) {
-      MeetingWorld::Rank& each = world.rank(rank);
+      HubTestWorld::Rank& each = world.rank(rank);
       if (each.dead || asked[rank] == kSteps || each.done.size() < asked[rank] || world.prng().chance(0.5)) continue;
       const std::uint64_t step = ++asked[rank];
-      world.at_client(rank, MeetingRequest{step,
-                                           kGroup,
-                                           0,
-                                           "all_reduce " + std::to_string(step),
-                                           "",
-                                           wire::Absence::kGoesOn,
-                                           0,
-                                           true,
-                                           false,
-                                           {},
-                                           world.bytes(part_of(rank, step)),
-                                           std::chrono::seconds(60)});
+      world.at_client(rank, HubRequest{step,
+                                       kGroup,
+                                       0,
+                                       "all_reduce " + std::to_string(step),
+                                       "",
+                                       wire::Absence::kGoesOn,
+                                       0,
+                                       true,
+                                       false,
+                                       {},
+                                       world.bytes(part_of(rank, step)),
+                                       std::chrono::seconds(60)});
     }
     if (!struck && *std::ranges::max_element(asked) >= fault_step && moment-- == 0) {
       struck = true;
@@ -94,7 +94,7 @@ void run_seed(std::uint64_t seed, Faults faults) {
   };
   const bool ended = world.run_until(finished, 6 * kGrace + std::chrono::seconds(30));
   for (std::uint32_t rank = 0; rank < world.size() && !ended; ++rank) {
-    MeetingWorld::Rank& each = world.rank(rank);
+    HubTestWorld::Rank& each = world.rank(rank);
     ADD_FAILURE() << "rank " << rank << (each.dead ? " is dead, " : " ") << each.done.size() << " of " << asked[rank]
                   << " done; " << (each.notes.empty() ? "" : each.notes.back()) << "; " << each.broken.message();
   }
@@ -115,13 +115,13 @@ void run_seeds(Faults faults) {
   }
 }
 
-TEST(MeetingFaults, None) { run_seeds({}); }
-TEST(MeetingFaults, LinksFallAndComeBack) { run_seeds({.cuts = true}); }
-TEST(MeetingFaults, ARankDiesAtAnyMoment) { run_seeds({.kills = true}); }
-TEST(MeetingFaults, ARankDiesWhileLinksFall) { run_seeds({.kills = true, .cuts = true}); }
-TEST(MeetingFaults, TheHubDiesAtAnyMoment) { run_seeds({.hub_dies = true}); }
-TEST(MeetingFaults, TheHubDiesWhileLinksFall) { run_seeds({.hub_dies = true, .cuts = true}); }
-TEST(MeetingFaults, TheHubAndARankDieAtOnce) { run_seeds({.kills = true, .hub_dies = true}); }
+TEST(HubFaults, None) { run_seeds({}); }
+TEST(HubFaults, LinksFallAndComeBack) { run_seeds({.cuts = true}); }
+TEST(HubFaults, ARankDiesAtAnyMoment) { run_seeds({.kills = true}); }
+TEST(HubFaults, ARankDiesWhileLinksFall) { run_seeds({.kills = true, .cuts = true}); }
+TEST(HubFaults, TheHubDiesAtAnyMoment) { run_seeds({.hub_dies = true}); }
+TEST(HubFaults, TheHubDiesWhileLinksFall) { run_seeds({.hub_dies = true, .cuts = true}); }
+TEST(HubFaults, TheHubAndARankDieAtOnce) { run_seeds({.kills = true, .hub_dies = true}); }
 
 }  // namespace
 }  // namespace collab::protocol

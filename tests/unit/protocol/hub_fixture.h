@@ -1,4 +1,4 @@
-// A hub of the meeting that is told things by hand, and what it answers.
+// A hub of the collective hub that is told things by hand, and what it answers.
 //
 // Threads: one. Ownership: everything; payloads come from one pool.
 #pragma once
@@ -15,7 +15,7 @@ namespace collab::protocol::testing {
 
 inline constexpr std::size_t kMiB = std::size_t{1} << 20;
 
-class MeetingHub {
+class HubFixture {
  public:
   // Rank i stands at site i % `sites`. Rank i of world w comes by link 1000 * w + i + 1, unless another is named.
   [[nodiscard]] static wire::Enter enter(std::uint32_t rank, std::uint32_t ranks, std::uint64_t world = 1,
@@ -32,7 +32,7 @@ class MeetingHub {
   [[nodiscard]] static LinkId link_of(std::uint32_t rank, std::uint64_t world = 1) {
     return LinkId(1000 * world + rank + 1);
   }
-  [[nodiscard]] static wire::Bring bring(GroupId group, std::uint64_t step = 1) {
+  [[nodiscard]] static wire::Contribute contribute(GroupId group, std::uint64_t step = 1) {
     return {group, step, 0, "sum", "[4]", wire::Absence::kGoesOn, 0, true, false, 0, {}};
   }
 
@@ -42,10 +42,10 @@ class MeetingHub {
     std::string why;
     std::vector<LinkId> closed;
     sent_ = 0;
-    for (const MeetingAction& action : hub_.step(now_, MeetingReceived{link, std::move(message), std::move(buffer)})) {
+    for (const HubAction& action : hub_.step(now_, HubReceived{link, std::move(message), std::move(buffer)})) {
       if (const auto* note = std::get_if<Note>(&action)) lines_.push_back(note->text);
       if (const auto* hangup = std::get_if<Hangup>(&action)) closed.push_back(hangup->link);
-      const auto* send = std::get_if<MeetingSend>(&action);
+      const auto* send = std::get_if<HubSend>(&action);
       if (send == nullptr) continue;
       ++sent_;
       const auto* refuse = std::get_if<wire::Refuse>(&send->message);
@@ -74,7 +74,7 @@ class MeetingHub {
     }
   }
 
-  [[nodiscard]] const Meeting& hub() const { return hub_; }
+  [[nodiscard]] const CollectiveHub& hub() const { return hub_; }
   [[nodiscard]] std::size_t pool_bytes() const { return pool_->bytes_held(); }
   void trim() { pool_->trim(); }
   [[nodiscard]] const std::vector<std::string>& lines() const { return lines_; }
@@ -83,7 +83,7 @@ class MeetingHub {
  private:
   TimePoint now_{std::chrono::hours(1)};
   std::shared_ptr<BufferPool> pool_ = make_buffer_pool();
-  Meeting hub_{{"default", std::chrono::seconds(1), std::chrono::seconds(60), std::chrono::seconds(300), 50}};
+  CollectiveHub hub_{{"default", std::chrono::seconds(1), std::chrono::seconds(60), std::chrono::seconds(300), 50}};
   std::vector<std::string> lines_;
   std::size_t sent_ = 0;
 };

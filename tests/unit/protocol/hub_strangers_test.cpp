@@ -61,27 +61,30 @@ class Babble {
       case 2: return wire::Disband{group()};
       case 3:
       case 4: {
-        wire::Bring bring{group(),
-                          step(),
-                          pick(3),
-                          prng_.chance(0.9) ? "sum" : "gather",
-                          "",
-                          static_cast<wire::Absence>(pick(3)),
-                          member(),
-                          prng_.chance(0.5),
-                          prng_.chance(0.1),
-                          static_cast<std::uint32_t>(pick(3000)),
-                          {}};
-        if (prng_.chance(0.3)) bring.splits.assign(kRanks, pick(20));
-        return bring;
+        wire::Contribute contribute{group(),
+                                    step(),
+                                    pick(3),
+                                    prng_.chance(0.9) ? "sum" : "gather",
+                                    "",
+                                    static_cast<wire::Absence>(pick(3)),
+                                    member(),
+                                    prng_.chance(0.5),
+                                    prng_.chance(0.1),
+                                    static_cast<std::uint32_t>(pick(3000)),
+                                    {}};
+        if (prng_.chance(0.3)) contribute.splits.assign(kRanks, pick(20));
+        return contribute;
       }
-      case 5: return wire::Taken{group(), step(), ballot()};
-      case 6: return wire::Seek{group(), member()};
-      case 7: return wire::Piece{group(), step(), member()};
+      case 5: return wire::ResultAck{group(), step(), ballot()};
+      case 6: return wire::ResolveSender{group(), member()};
+      case 7: return wire::Part{group(), step(), member()};
       case 8:
-        return wire::Outcome{group(), step(), ballot(), prng_.chance(0.5), {member()}, prng_.chance(0.5) ? "no" : ""};
+        return wire::StepResult{group(),           step(),     ballot(),
+                                prng_.chance(0.5), {member()}, prng_.chance(0.5) ? "no" : ""};
       case 9: return wire::Stands{group(), step()};
-      case 10: return prng_.chance(0.05) ? wire::Message(wire::Leave{"bye"}) : wire::Found{group(), member(), member()};
+      case 10:
+        return prng_.chance(0.05) ? wire::Message(wire::Leave{"bye"})
+                                  : wire::SenderResolved{group(), member(), member()};
       case 11: return wire::AcceptedEpoch{ballot(), pick(3)};
       case 12: return wire::AcceptEpoch{ballot(), epoch()};
       case 13: return wire::ChosenEpoch{epoch()};
@@ -97,10 +100,10 @@ class Babble {
   std::shared_ptr<BufferPool> pool_ = make_buffer_pool();
 };
 
-TEST(MeetingStrangers, TheHubStands) {
+TEST(HubStrangers, TheHubStands) {
   for (std::uint64_t seed = 1; seed <= 40; ++seed) {
     Babble babble(seed);
-    Meeting hub({"default", std::chrono::milliseconds(100), std::chrono::seconds(2), std::chrono::seconds(3)});
+    CollectiveHub hub({"default", std::chrono::milliseconds(100), std::chrono::seconds(2), std::chrono::seconds(3)});
     TimePoint now{};
     for (int i = 0; i < 3000; ++i) {
       now += Duration(static_cast<std::int64_t>(babble.pick(20'000)));
@@ -111,9 +114,9 @@ TEST(MeetingStrangers, TheHubStands) {
       if (auto* enter = std::get_if<wire::Enter>(&message); enter != nullptr && babble.pick(50) != 0) {
         enter->rank = RankId(static_cast<std::uint32_t>(link.value % kRanks));
       }
-      const MeetingEvent event = cut ? MeetingEvent(Closed{link, unavailable("cut")})
-                                     : MeetingReceived{link, std::move(message), babble.payload()};
-      for (const MeetingAction& action : hub.step(now, event)) {
+      const HubEvent event =
+          cut ? HubEvent(Closed{link, unavailable("cut")}) : HubReceived{link, std::move(message), babble.payload()};
+      for (const HubAction& action : hub.step(now, event)) {
         const auto* hangup = std::get_if<Hangup>(&action);
         if (hangup != nullptr) (void)hub.step(now, Closed{hangup->link, {}});
       }
@@ -124,44 +127,44 @@ TEST(MeetingStrangers, TheHubStands) {
   }
 }
 
-TEST(MeetingStrangers, TheClientStands) {
+TEST(HubStrangers, TheClientStands) {
   for (std::uint64_t seed = 1; seed <= 40; ++seed) {
     Babble babble(seed);
     wire::Enter self{"default", 7, RankId(0), {"a", "b"}, {0, 0, 1}, 1, false, AcceptorId(1)};
-    MeetingClient client(
+    HubClient client(
         {self, {"x", "y"}, std::chrono::milliseconds(100), std::chrono::seconds(2), std::chrono::seconds(3)});
     TimePoint now{};
     std::uint64_t links = 0;
     std::uint64_t asked = 0;
     std::uint64_t answered = 0;
-    const auto feed = [&](const MeetingClientEvent& event) {
-      std::vector<MeetingClientEvent> next;
-      for (const MeetingClientAction& action : client.step(now, event)) {
+    const auto feed = [&](const HubClientEvent& event) {
+      std::vector<HubClientEvent> next;
+      for (const HubClientAction& action : client.step(now, event)) {
         if (std::holds_alternative<DialHub>(action)) next.emplace_back(HubConnected{LinkId(++links)});
-        const auto* done = std::get_if<MeetingExchanged>(&action);
+        const auto* done = std::get_if<HubExchanged>(&action);
         if (done == nullptr) continue;
         ++answered;
         for (const std::uint32_t member : done->absent) ASSERT_LT(member, kRanks);
       }
-      for (const MeetingClientEvent& each : next) (void)client.step(now, each);
+      for (const HubClientEvent& each : next) (void)client.step(now, each);
     };
-    feed(MeetingBegin{});
+    feed(HubBegin{});
     for (std::uint64_t id = 1; id <= 3; ++id) feed(OpenGroup{GroupId(id), {RankId(0), RankId(1), RankId(2)}, {}, 0});
     for (int i = 0; i < 3000; ++i) {
       now += Duration(static_cast<std::int64_t>(babble.pick(20'000)));
       if (babble.pick(20) == 0) {
-        MeetingRequest request;
+        HubRequest request;
         request.id = ++asked;
         request.group = babble.group();
         request.operation = "sum";
         request.timeout = std::chrono::seconds(1);
         feed(request);
       }
-      feed(MeetingReceived{LinkId(links), babble.message(), babble.payload()});
+      feed(HubReceived{LinkId(links), babble.message(), babble.payload()});
       if (now >= client.next_deadline()) feed(Tick{});
       ASSERT_GT(client.next_deadline(), now) << "seed " << seed << ": it would never sleep";
     }
-    feed(MeetingLeave{"the end"});
+    feed(HubLeave{"the end"});
     EXPECT_EQ(answered, asked) << "seed " << seed;
   }
 }

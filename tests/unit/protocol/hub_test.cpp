@@ -1,4 +1,4 @@
-// The meeting, call by call: what each rank is told when all come, when they differ, when some are gone.
+// The collective hub, call by call: what each rank is told when all come, when they differ, when some are gone.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -9,17 +9,17 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using testing::HubTestWorld;
 using ::testing::IsEmpty;
 using testing::kBeat;
 using testing::kGrace;
-using testing::MeetingWorld;
 
 constexpr GroupId kGroup{1};
 constexpr Duration kSoon = std::chrono::seconds(1);
 
-class MeetingTest : public ::testing::Test {
+class HubTest : public ::testing::Test {
  protected:
-  MeetingWorld world{1, {"paris", "paris", "oslo", "bern"}, 2};
+  HubTestWorld world{1, {"paris", "paris", "oslo", "bern"}, 2};
 
   void SetUp() override { world.open(kGroup, all()); }
   [[nodiscard]] std::vector<RankId> all() {
@@ -27,8 +27,7 @@ class MeetingTest : public ::testing::Test {
     for (std::uint32_t i = 0; i < world.size(); ++i) ranks.emplace_back(i);
     return ranks;
   }
-  MeetingRequest request(std::uint64_t id, const std::string& operation, wire::Absence absence,
-                         const std::string& part) {
+  HubRequest request(std::uint64_t id, const std::string& operation, wire::Absence absence, const std::string& part) {
     return {id, kGroup, 0, operation, "[3]", absence, 0, true, false, {}, world.bytes(part), {}};
   }
   void reduce(std::uint32_t rank, std::uint64_t id) {
@@ -46,12 +45,12 @@ class MeetingTest : public ::testing::Test {
   }
   [[nodiscard]] std::vector<std::string> parts(std::uint32_t rank, std::uint64_t id) {
     std::vector<std::string> texts;
-    for (const Payload& part : world.rank(rank).done.at(id).parts) texts.push_back(MeetingWorld::text_of(part));
+    for (const Payload& part : world.rank(rank).done.at(id).parts) texts.push_back(HubTestWorld::text_of(part));
     return texts;
   }
 };
 
-TEST_F(MeetingTest, EverybodyGetsTheOthersParts) {
+TEST_F(HubTest, EverybodyGetsTheOthersParts) {
   for (std::uint32_t rank = 0; rank < 4; ++rank) gather(rank, 1);
   ASSERT_TRUE(world.run_until([&] { return all_done(1, {0, 1, 2, 3}); }, kSoon));
   EXPECT_THAT(parts(2, 1), ElementsAre("part 0", "part 1", "", "part 3"));
@@ -60,9 +59,9 @@ TEST_F(MeetingTest, EverybodyGetsTheOthersParts) {
   EXPECT_EQ(world.hub(0)->bytes_held(), 0U);
 }
 
-TEST_F(MeetingTest, SplitPartsGoToTheirMembersAndNobodyElse) {
+TEST_F(HubTest, SplitPartsGoToTheirMembersAndNobodyElse) {
   for (std::uint32_t rank = 0; rank < 4; ++rank) {
-    MeetingRequest scatter = request(1, "scatter", wire::Absence::kNeedsRoot, rank == 0 ? "0123345" : "");
+    HubRequest scatter = request(1, "scatter", wire::Absence::kNeedsRoot, rank == 0 ? "0123345" : "");
     if (rank == 0) scatter.splits = {1, 2, 0, 4};
     world.at_client(rank, scatter);
   }
@@ -72,9 +71,9 @@ TEST_F(MeetingTest, SplitPartsGoToTheirMembersAndNobodyElse) {
   EXPECT_EQ(parts(3, 1)[0], "3345");
 }
 
-TEST_F(MeetingTest, WhoWantsNothingIsGivenNothing) {
+TEST_F(HubTest, WhoWantsNothingIsGivenNothing) {
   for (std::uint32_t rank = 0; rank < 4; ++rank) {
-    MeetingRequest each = request(1, "gather", wire::Absence::kFails, "part " + std::to_string(rank));
+    HubRequest each = request(1, "gather", wire::Absence::kFails, "part " + std::to_string(rank));
     each.wants = rank == 2;
     world.at_client(rank, each);
   }
@@ -83,7 +82,7 @@ TEST_F(MeetingTest, WhoWantsNothingIsGivenNothing) {
   EXPECT_THAT(parts(0, 1), ElementsAre("", "", "", ""));
 }
 
-TEST_F(MeetingTest, DifferentCallsAreNamedToAllAndTheGroupGoesOn) {
+TEST_F(HubTest, DifferentCallsAreNamedToAllAndTheGroupGoesOn) {
   reduce(0, 1);
   gather(1, 1);
   ASSERT_TRUE(world.run_until([&] { return all_done(1, {0, 1}); }, kSoon));
@@ -99,11 +98,11 @@ TEST_F(MeetingTest, DifferentCallsAreNamedToAllAndTheGroupGoesOn) {
   EXPECT_EQ(error(3, 2), "");
 }
 
-TEST_F(MeetingTest, DifferentCallsInTwinGroupsAreNamedToo) {
+TEST_F(HubTest, DifferentCallsInTwinGroupsAreNamedToo) {
   const GroupId leaders{kGroup.value ^ 1};
   world.open(leaders, {RankId(0), RankId(2), RankId(3)});
   const auto call = [&](std::uint32_t rank, GroupId group, std::uint64_t number, const std::string& operation) {
-    MeetingRequest each = request(number, operation, wire::Absence::kGoesOn, "x");
+    HubRequest each = request(number, operation, wire::Absence::kGoesOn, "x");
     each.group = group;
     each.call = number;
     world.at_client(rank, each);
@@ -131,7 +130,7 @@ TEST_F(MeetingTest, DifferentCallsInTwinGroupsAreNamedToo) {
   EXPECT_THAT(error(2, 4), HasSubstr("rank 1 of paris is in all_gather [3]"));
 }
 
-TEST_F(MeetingTest, WhoStandsInACallAndForWhomIsTold) {
+TEST_F(HubTest, WhoStandsInACallAndForWhomIsTold) {
   reduce(0, 1);
   reduce(3, 1);
   world.run_for(kSoon);
@@ -145,7 +144,7 @@ TEST_F(MeetingTest, WhoStandsInACallAndForWhomIsTold) {
   EXPECT_THAT(world.hub(0)->calls_under_way().sites, IsEmpty());
 }
 
-TEST_F(MeetingTest, WhoseTrainingStandsInACallIsTold) {
+TEST_F(HubTest, WhoseTrainingStandsInACallIsTold) {
   const auto come = [&](std::uint32_t rank, const std::string& operation) {
     world.at_client(rank, request(1, operation, wire::Absence::kGoesOn, "x"));
   };
@@ -159,9 +158,9 @@ TEST_F(MeetingTest, WhoseTrainingStandsInACallIsTold) {
   EXPECT_FALSE(world.hub(0)->calls_under_way().sites.at("paris").stands_still) << "it may be a thread's";
 }
 
-TEST_F(MeetingTest, ATimeOutNamesWhoDidNotCome) {
+TEST_F(HubTest, ATimeOutNamesWhoDidNotCome) {
   for (const std::uint32_t rank : {0U, 2U}) {
-    MeetingRequest late = request(1, "all_reduce", wire::Absence::kGoesOn, "x");
+    HubRequest late = request(1, "all_reduce", wire::Absence::kGoesOn, "x");
     late.timeout = std::chrono::seconds(2);
     world.at_client(rank, late);
   }
@@ -175,7 +174,7 @@ TEST_F(MeetingTest, ATimeOutNamesWhoDidNotCome) {
   EXPECT_THAT(error(1, 1), HasSubstr("was given up"));
 }
 
-TEST_F(MeetingTest, SumsGoOnOverTheLivingAndGathersNameTheGone) {
+TEST_F(HubTest, SumsGoOnOverTheLivingAndGathersNameTheGone) {
   world.run_for(kSoon);
   world.kill_rank(3);
   const TimePoint died = world.now();
@@ -189,7 +188,7 @@ TEST_F(MeetingTest, SumsGoOnOverTheLivingAndGathersNameTheGone) {
   EXPECT_THAT(error(0, 2), HasSubstr("rank 3 of bern is gone: nothing heard from it for 3 s (COLLAB_LINK_GRACE)"));
 }
 
-TEST_F(MeetingTest, APartThatCameBeforeItsRankDiedCounts) {
+TEST_F(HubTest, APartThatCameBeforeItsRankDiedCounts) {
   reduce(3, 1);
   world.run_for(kSoon);
   world.kill_rank(3);
@@ -199,9 +198,9 @@ TEST_F(MeetingTest, APartThatCameBeforeItsRankDiedCounts) {
   EXPECT_THAT(parts(0, 1), ElementsAre("", "part 1", "part 2", "part 3"));
 }
 
-TEST_F(MeetingTest, WhoHasNothingToGiveIsDoneWithout) {
+TEST_F(HubTest, WhoHasNothingToGiveIsDoneWithout) {
   for (std::uint32_t rank = 0; rank < 4; ++rank) {
-    MeetingRequest each = request(1, "all_reduce", wire::Absence::kGoesOn, "part " + std::to_string(rank));
+    HubRequest each = request(1, "all_reduce", wire::Absence::kGoesOn, "part " + std::to_string(rank));
     each.absent = rank == 2;
     if (rank == 2) each.payload = {};
     world.at_client(rank, each);
@@ -210,7 +209,7 @@ TEST_F(MeetingTest, WhoHasNothingToGiveIsDoneWithout) {
   EXPECT_THAT(world.rank(0).done.at(1).absent, ElementsAre(2U));
 }
 
-TEST_F(MeetingTest, ALinkThatIsBackWithinTheGraceLosesNothing) {
+TEST_F(HubTest, ALinkThatIsBackWithinTheGraceLosesNothing) {
   for (const std::uint32_t rank : {0U, 1U, 2U}) reduce(rank, 1);
   world.run_for(kSoon);
   world.cut_link_of(1);
@@ -220,7 +219,7 @@ TEST_F(MeetingTest, ALinkThatIsBackWithinTheGraceLosesNothing) {
   EXPECT_THAT(parts(1, 1), ElementsAre("part 0", "", "part 2", "part 3"));
 }
 
-TEST_F(MeetingTest, ASilentRankIsLeftOutAndToldSo) {
+TEST_F(HubTest, ASilentRankIsLeftOutAndToldSo) {
   world.run_for(kSoon);
   world.pause(2, true);
   for (const std::uint32_t rank : {0U, 1U, 3U}) reduce(rank, 1);
@@ -232,7 +231,7 @@ TEST_F(MeetingTest, ASilentRankIsLeftOutAndToldSo) {
   EXPECT_TRUE(done(2, 1));
 }
 
-TEST_F(MeetingTest, ASuccessorGivesTheSameResult) {
+TEST_F(HubTest, ASuccessorGivesTheSameResult) {
   // Rank 0 has its result; the links of the others fall before theirs come.
   for (const std::uint32_t rank : {1U, 2U, 3U}) reduce(rank, 1);
   world.run_for(kSoon);
@@ -250,7 +249,7 @@ TEST_F(MeetingTest, ASuccessorGivesTheSameResult) {
   EXPECT_TRUE(world.run_until([&] { return all_done(2, {0, 1, 2, 3}); }, kSoon));
 }
 
-TEST_F(MeetingTest, WithoutAnyHubItEndsInWords) {
+TEST_F(HubTest, WithoutAnyHubItEndsInWords) {
   world.run_for(kSoon);
   world.kill_hub(0);
   world.kill_hub(1);
@@ -263,12 +262,12 @@ TEST_F(MeetingTest, WithoutAnyHubItEndsInWords) {
   EXPECT_TRUE(done(0, 2));
 }
 
-TEST_F(MeetingTest, AReceiverFindsWhoSendsToIt) {
+TEST_F(HubTest, AReceiverFindsWhoSendsToIt) {
   const GroupId pair{77};
   world.at_client(3, SeekSender{5, kGroup, 9, {}});
   world.run_for(kSoon);
   world.open(pair, {RankId(1), RankId(3)}, kGroup, 9);
-  MeetingRequest send = request(1, "send", wire::Absence::kFails, "letter");
+  HubRequest send = request(1, "send", wire::Absence::kFails, "letter");
   send.group = pair;
   world.at_client(1, send);
   ASSERT_TRUE(world.run_until([&] { return world.rank(3).found.contains(5); }, kSoon));
@@ -279,26 +278,26 @@ TEST_F(MeetingTest, AReceiverFindsWhoSendsToIt) {
   EXPECT_THAT(parts(3, 1), ElementsAre("letter", ""));
 }
 
-TEST_F(MeetingTest, WhoLeavesIsNotWaitedFor) {
+TEST_F(HubTest, WhoLeavesIsNotWaitedFor) {
   world.run_for(kSoon);
   EXPECT_THAT(world.hub(0)->present(),
               ElementsAre("rank 0 of paris", "rank 1 of paris", "rank 2 of oslo", "rank 3 of bern"));
-  for (const std::uint32_t rank : {2U, 3U}) world.at_client(rank, MeetingLeave{"the end"});
+  for (const std::uint32_t rank : {2U, 3U}) world.at_client(rank, HubLeave{"the end"});
   for (const std::uint32_t rank : {0U, 1U}) reduce(rank, 1);
   ASSERT_TRUE(world.run_until([&] { return all_done(1, {0, 1}); }, kSoon));
   EXPECT_THAT(world.hub(0)->present(), ElementsAre("rank 0 of paris", "rank 1 of paris"));
 }
 
-TEST_F(MeetingTest, StrangersAreRefused) {
+TEST_F(HubTest, StrangersAreRefused) {
   wire::Enter enter{"day-run", 7, RankId(0), {"paris"}, {0}, 1, false, AcceptorId(1)};
-  auto actions = world.hub(0)->step(world.now(), MeetingReceived{LinkId(900), enter, nullptr});
+  auto actions = world.hub(0)->step(world.now(), HubReceived{LinkId(900), enter, nullptr});
   (void)world.hub(0)->step(world.now(), Closed{LinkId(900), {}});
   EXPECT_FALSE(world.hub(0)->knows(LinkId(900)));
   enter.swarm = "night-run";
   world.run_for(kSoon);
-  actions = world.hub(0)->step(world.now(), MeetingReceived{LinkId(901), enter, nullptr});
+  actions = world.hub(0)->step(world.now(), HubReceived{LinkId(901), enter, nullptr});
   EXPECT_TRUE(world.hub(0)->knows(LinkId(901))) << "what else comes by it is not for the coordinator of rounds";
-  EXPECT_TRUE(world.hub(0)->step(world.now(), MeetingReceived{LinkId(901), enter, nullptr}).empty());
+  EXPECT_TRUE(world.hub(0)->step(world.now(), HubReceived{LinkId(901), enter, nullptr}).empty());
   (void)world.hub(0)->step(world.now(), Closed{LinkId(901), {}});
   EXPECT_FALSE(world.hub(0)->knows(LinkId(901)));
 }

@@ -1,4 +1,4 @@
-// Ranks and hubs of a meeting in virtual time, over links that can be cut, with a seeded order of delivery.
+// Ranks and hubs of a collective hub in virtual time, over links that can be cut, with a seeded order of delivery.
 //
 // Threads: one. Ownership: everything; payloads come from one pool.
 #pragma once
@@ -23,17 +23,17 @@ namespace collab::protocol::testing {
 inline constexpr Duration kGrace = std::chrono::seconds(3);
 inline constexpr Duration kBeat = std::chrono::milliseconds(500);
 
-class MeetingWorld {
+class HubTestWorld {
  public:
   // Rank i stands at sites[i].
-  MeetingWorld(std::uint64_t seed, std::vector<std::string> sites, std::size_t hubs) : prng_(seed) {
+  HubTestWorld(std::uint64_t seed, std::vector<std::string> sites, std::size_t hubs) : prng_(seed) {
     wire::Enter self{"night-run", 7, {}, {}, {}, 1, false};
     for (const std::string& site : sites) {
       auto found = std::ranges::find(self.sites, site);
       if (found == self.sites.end()) found = self.sites.insert(found, site);
       self.site_of.push_back(static_cast<std::uint32_t>(found - self.sites.begin()));
     }
-    MeetingClientConfig config{self, {}, kBeat, kGrace, std::chrono::seconds(20)};
+    HubClientConfig config{self, {}, kBeat, kGrace, std::chrono::seconds(20)};
     for (std::size_t i = 0; i < hubs; ++i) {
       hubs_.emplace_back();
       revive_hub(i);
@@ -43,19 +43,19 @@ class MeetingWorld {
       config.self.rank = RankId(i);
       config.self.acceptor = AcceptorId(100 + i);
       ranks_.emplace_back();
-      ranks_.back().client = std::make_unique<MeetingClient>(config);
+      ranks_.back().client = std::make_unique<HubClient>(config);
     }
-    for (std::uint32_t i = 0; i < sites.size(); ++i) at_client(i, MeetingBegin{});
+    for (std::uint32_t i = 0; i < sites.size(); ++i) at_client(i, HubBegin{});
   }
 
   // A process of its own each time: its ballots are its own.
-  [[nodiscard]] MeetingConfig hub_config() {
+  [[nodiscard]] HubConfig hub_config() {
     return {"night-run", kBeat, kGrace, std::chrono::seconds(20), 1 + prng_.below(1'000'000'000)};
   }
 
   struct Rank {
-    std::unique_ptr<MeetingClient> client;
-    std::map<std::uint64_t, MeetingExchanged> done;  // by id
+    std::unique_ptr<HubClient> client;
+    std::map<std::uint64_t, HubExchanged> done;  // by id
     std::map<std::uint64_t, SenderFound> found;
     std::map<std::uint64_t, int> times;  // an exchange was answered
     std::vector<std::string> notes;
@@ -67,7 +67,7 @@ class MeetingWorld {
   };
 
   [[nodiscard]] Rank& rank(std::uint32_t index) { return ranks_[index]; }
-  [[nodiscard]] Meeting* hub(std::size_t index) { return hubs_[index].get(); }
+  [[nodiscard]] CollectiveHub* hub(std::size_t index) { return hubs_[index].get(); }
   [[nodiscard]] std::uint32_t size() const { return static_cast<std::uint32_t>(ranks_.size()); }
   [[nodiscard]] TimePoint now() const { return now_; }
   [[nodiscard]] Prng& prng() { return prng_; }
@@ -83,11 +83,11 @@ class MeetingWorld {
     return {reinterpret_cast<const char*>(payload.buffer->bytes().data()) + payload.offset, payload.bytes};
   }
 
-  void at_client(std::uint32_t index, const MeetingClientEvent& event) {
+  void at_client(std::uint32_t index, const HubClientEvent& event) {
     if (ranks_[index].dead) return;
-    const std::vector<MeetingClientAction> actions = ranks_[index].client->step(now_, event);
+    const std::vector<HubClientAction> actions = ranks_[index].client->step(now_, event);
     if (on_done) on_done(index, actions);
-    for (const MeetingClientAction& action : actions) {
+    for (const HubClientAction& action : actions) {
       std::visit([&](const auto& each) { act(index, each); }, action);
     }
   }
@@ -108,7 +108,7 @@ class MeetingWorld {
     }
   }
   // Another process at its address: it knows nothing.
-  void revive_hub(std::size_t index) { hubs_[index] = std::make_unique<Meeting>(hub_config()); }
+  void revive_hub(std::size_t index) { hubs_[index] = std::make_unique<CollectiveHub>(hub_config()); }
   // What is under way on it is lost; both ends hear of it.
   void cut_link_of(std::uint32_t index) {
     for (auto& [id, link] : links_) {
@@ -131,7 +131,7 @@ class MeetingWorld {
   // Sees what a rank is told, before it does.
   std::function<void(std::uint32_t rank, const wire::Message& message)> on_told;
   // Of one event at a client, all it answers.
-  std::function<void(std::uint32_t rank, const std::vector<MeetingClientAction>& actions)> on_done;
+  std::function<void(std::uint32_t rank, const std::vector<HubClientAction>& actions)> on_done;
 
   // One thing happens: a delivery, or time passes.
   void step() {
@@ -165,8 +165,8 @@ class MeetingWorld {
   struct Link {
     std::uint32_t rank = 0;
     std::size_t hub = 0;
-    std::deque<MeetingReceived> up;
-    std::deque<MeetingReceived> down;
+    std::deque<HubReceived> up;
+    std::deque<HubReceived> down;
     bool is_cut = false;
     bool client_told = false;
     bool hub_told = false;
@@ -187,7 +187,7 @@ class MeetingWorld {
     links_[id] = {index, action.candidate, {}, {}, false, false, false};
     dialled_.emplace_back(index, id);
   }
-  void act(std::uint32_t, const MeetingSend& action) {
+  void act(std::uint32_t, const HubSend& action) {
     Link& link = links_.at(action.link);
     if (!link.is_cut) link.up.push_back({action.link, action.message, copy(action.payload)});
   }
@@ -197,19 +197,19 @@ class MeetingWorld {
     if (link.up.empty()) return cut(action.link);
     closing_.insert(action.link);
   }
-  void act(std::uint32_t index, const MeetingExchanged& action) {
+  void act(std::uint32_t index, const HubExchanged& action) {
     ++ranks_[index].times[action.id];
     ranks_[index].done.emplace(action.id, action);
   }
   void act(std::uint32_t index, const SenderFound& action) { ranks_[index].found.emplace(action.id, action); }
-  void act(std::uint32_t, const MeetingEntered&) {}
-  void act(std::uint32_t index, const MeetingBroken& action) { ranks_[index].broken = action.why; }
+  void act(std::uint32_t, const HubEntered&) {}
+  void act(std::uint32_t index, const HubBroken& action) { ranks_[index].broken = action.why; }
   void act(std::uint32_t index, const Note& action) { ranks_[index].notes.push_back(action.text); }
 
-  void at_hub(std::size_t index, const MeetingEvent& event) {
+  void at_hub(std::size_t index, const HubEvent& event) {
     if (hubs_[index] == nullptr) return;
-    for (const MeetingAction& action : hubs_[index]->step(now_, event)) {
-      if (const auto* send = std::get_if<MeetingSend>(&action)) {
+    for (const HubAction& action : hubs_[index]->step(now_, event)) {
+      if (const auto* send = std::get_if<HubSend>(&action)) {
         Link& link = links_.at(send->link);
         if (!link.is_cut) link.down.push_back({send->link, send->message, copy(send->payload)});
       } else if (const auto* hangup = std::get_if<Hangup>(&action)) {
@@ -231,7 +231,7 @@ class MeetingWorld {
   void deliver(std::pair<LinkId, bool> what) {
     Link& link = links_.at(what.first);
     auto& queue = what.second ? link.up : link.down;
-    const MeetingReceived message = std::move(queue.front());
+    const HubReceived message = std::move(queue.front());
     queue.pop_front();
     const std::size_t hub = link.hub;
     const std::uint32_t rank = link.rank;
@@ -289,7 +289,7 @@ class MeetingWorld {
   TimePoint now_{};
   std::shared_ptr<BufferPool> pool_ = make_buffer_pool();
   std::vector<Rank> ranks_;
-  std::vector<std::unique_ptr<Meeting>> hubs_;
+  std::vector<std::unique_ptr<CollectiveHub>> hubs_;
   std::map<LinkId, Link> links_;
   std::set<LinkId> closing_;
   std::set<std::pair<std::uint32_t, std::size_t>> blocked_;

@@ -1,4 +1,4 @@
-// Lending a copy of the optimiser's state: one copy for all who ask, and none for longer than somebody needs it.
+// Serving a copy of the optimizer's state: one copy for all who ask, and none for longer than somebody needs it.
 #include "core/protocol/site/optimizer_lease.h"
 
 #include <gmock/gmock.h>
@@ -13,39 +13,39 @@ using testing::HasSubstr;
 constexpr LinkId kLate{5};
 constexpr LinkId kLater{6};
 
-class Loan : public testing::Test {
+class Lease : public testing::Test {
  protected:
-  std::vector<LoanAction> step(const LoanEvent& event) { return loan.step(now, event); }
-  std::vector<LoanAction> ask(LinkId from, std::uint64_t snapshot = 0, ElementRange range = {}) {
-    return step(LoanAsked{from, {snapshot, range}});
+  std::vector<LeaseAction> step(const LeaseEvent& event) { return lease.step(now, event); }
+  std::vector<LeaseAction> ask(LinkId from, std::uint64_t snapshot = 0, ElementRange range = {}) {
+    return step(LeaseAsked{from, {snapshot, range}});
   }
   // late has asked, and the copy was made.
-  std::uint64_t lend() {
+  std::uint64_t serve() {
     EXPECT_EQ(all<MakeCopy>(ask(kLate)).size(), 1U);
-    return all<TellBorrower>(step(LoanMade{1000, {1, 2}, "{}", {}})).at(0).message.snapshot;
+    return all<TellBorrower>(step(LeaseMade{1000, {1, 2}, "{}", {}})).at(0).message.snapshot;
   }
 
   TimePoint now{};
-  OptimizerLoan loan{seconds(60)};
+  OptimizerLease lease{seconds(60)};
 };
 
-TEST_F(Loan, NothingIsSpentUntilSomebodyAsks) {
-  EXPECT_EQ(loan.next_deadline(), kNever);
-  EXPECT_FALSE(loan.holds_copy());
+TEST_F(Lease, NothingIsSpentUntilSomebodyAsks) {
+  EXPECT_EQ(lease.next_deadline(), kNever);
+  EXPECT_FALSE(lease.holds_copy());
 }
 
-TEST_F(Loan, OneCopyServesAllWhoAsk) {
+TEST_F(Lease, OneCopyServesAllWhoAsk) {
   EXPECT_EQ(all<MakeCopy>(ask(kLate)).size(), 1U);
   EXPECT_TRUE(ask(kLater).empty()) << "it is being made";
-  const auto told = all<TellBorrower>(step(LoanMade{1000, {1, 2}, "{\"a\":1}", {}}));
+  const auto told = all<TellBorrower>(step(LeaseMade{1000, {1, 2}, "{\"a\":1}", {}}));
   ASSERT_EQ(told.size(), 2U);
   EXPECT_EQ(told[1].to, kLater);
   EXPECT_EQ(told[1].message, (wire::OptimizerState{1, 1000, {1, 2}, "{\"a\":1}", {}}));
   EXPECT_EQ(all<TellBorrower>(ask(LinkId{7})).at(0).message.snapshot, 1U) << "it is there";
 }
 
-TEST_F(Loan, PartsAreSentOnlyToWhoWasToldOfThemAndOnlyWhatThereIs) {
-  const std::uint64_t snapshot = lend();
+TEST_F(Lease, PartsAreSentOnlyToWhoWasToldOfThemAndOnlyWhatThereIs) {
+  const std::uint64_t snapshot = serve();
   EXPECT_EQ(all<SendPart>(ask(kLate, snapshot, {0, 1000})).at(0).part.range, (ElementRange{0, 1000}));
   EXPECT_THAT(all<TellBorrower>(ask(kLater, snapshot, {0, 10})).at(0).message.reason, HasSubstr("not held any more"));
   EXPECT_THAT(all<TellBorrower>(ask(kLate, snapshot + 1, {0, 10})).at(0).message.reason,
@@ -55,53 +55,53 @@ TEST_F(Loan, PartsAreSentOnlyToWhoWasToldOfThemAndOnlyWhatThereIs) {
   EXPECT_EQ(all<DropCopy>(wrong).size(), 1U);
 }
 
-TEST_F(Loan, WhoAsksForMoreThanIsOnItsWayIsHungUpOn) {
-  const std::uint64_t snapshot = lend();
+TEST_F(Lease, WhoAsksForMoreThanIsOnItsWayIsHungUpOn) {
+  const std::uint64_t snapshot = serve();
   for (int i = 0; i < 64; ++i) EXPECT_TRUE(all<RefuseBorrower>(ask(kLate, snapshot, {0, 1})).empty());
-  static_cast<void>(step(LoanPartSent{kLate}));
+  static_cast<void>(step(LeasePartSent{kLate}));
   EXPECT_TRUE(all<RefuseBorrower>(ask(kLate, snapshot, {0, 1})).empty());
   EXPECT_EQ(all<RefuseBorrower>(ask(kLate, snapshot, {0, 1})).size(), 1U);
 }
 
-TEST_F(Loan, TheCopyGoesWithTheLastBorrower) {
-  const std::uint64_t snapshot = lend();
+TEST_F(Lease, TheCopyGoesWithTheLastBorrower) {
+  const std::uint64_t snapshot = serve();
   static_cast<void>(ask(kLater));
   EXPECT_TRUE(all<DropCopy>(ask(kLate, snapshot)).empty());
-  EXPECT_EQ(all<DropCopy>(step(LoanOver{kLater})).size(), 1U);
-  EXPECT_FALSE(loan.holds_copy());
-  EXPECT_EQ(loan.next_deadline(), kNever);
-  EXPECT_EQ(lend(), snapshot + 1) << "the next one is another";
+  EXPECT_EQ(all<DropCopy>(step(LeaseOver{kLater})).size(), 1U);
+  EXPECT_FALSE(lease.holds_copy());
+  EXPECT_EQ(lease.next_deadline(), kNever);
+  EXPECT_EQ(serve(), snapshot + 1) << "the next one is another";
 }
 
-TEST_F(Loan, ABorrowerThatKeepsSilentLosesIt) {
-  const std::uint64_t snapshot = lend();
+TEST_F(Lease, ABorrowerThatKeepsSilentLosesIt) {
+  const std::uint64_t snapshot = serve();
   now += seconds(59);
   static_cast<void>(ask(kLate, snapshot, {0, 10}));
   now += seconds(59);
-  EXPECT_TRUE(step(LoanTick{}).empty());
+  EXPECT_TRUE(step(LeaseTick{}).empty());
   now += seconds(1);
-  EXPECT_EQ(now, loan.next_deadline());
-  const auto over = step(LoanTick{});
+  EXPECT_EQ(now, lease.next_deadline());
+  const auto over = step(LeaseTick{});
   EXPECT_THAT(all<TellBorrower>(over).at(0).message.reason, HasSubstr("nothing was asked of it for 60 s"));
   EXPECT_EQ(all<DropCopy>(over).size(), 1U);
 }
 
-TEST_F(Loan, AStepThatDoesNotEndIsToldAndTheCopyNotMadeAnyMore) {
+TEST_F(Lease, AStepThatDoesNotEndIsToldAndTheCopyNotMadeAnyMore) {
   static_cast<void>(ask(kLate));
   now += seconds(60);
-  const auto over = step(LoanTick{});
+  const auto over = step(LeaseTick{});
   EXPECT_THAT(all<TellBorrower>(over).at(0).message.reason, HasSubstr("end of a step within 60 s"));
   EXPECT_EQ(all<DropCopy>(over).size(), 1U);
-  EXPECT_EQ(all<DropCopy>(step(LoanMade{1000, {}, "{}", {}})).size(), 1U) << "it came too late";
-  EXPECT_FALSE(loan.holds_copy());
+  EXPECT_EQ(all<DropCopy>(step(LeaseMade{1000, {}, "{}", {}})).size(), 1U) << "it came too late";
+  EXPECT_FALSE(lease.holds_copy());
 }
 
-TEST_F(Loan, WhoHasNoStateSaysSo) {
+TEST_F(Lease, WhoHasNoStateSaysSo) {
   static_cast<void>(ask(kLate));
-  const auto none = step(LoanMade{0, {}, {}, "its optimiser keeps no state"});
+  const auto none = step(LeaseMade{0, {}, {}, "its optimiser keeps no state"});
   EXPECT_EQ(all<TellBorrower>(none).at(0).message,
             (wire::OptimizerState{0, 0, {}, {}, "its optimiser keeps no state"}));
-  EXPECT_EQ(loan.next_deadline(), kNever);
+  EXPECT_EQ(lease.next_deadline(), kNever);
   EXPECT_EQ(all<MakeCopy>(ask(kLate)).size(), 1U) << "it may have some later";
 }
 

@@ -1,4 +1,4 @@
-// The optimiser's state of another member: whom a site asks, what it takes, whom it asks next, when it gives up.
+// The optimizer's state of another member: whom a site asks, what it takes, whom it asks next, when it gives up.
 #include <gmock/gmock.h>
 
 #include "tests/unit/protocol/harness.h"
@@ -156,10 +156,10 @@ TEST_F(Optimizer, BytesThatStopComingEndTheTry) {
 }
 
 TEST_F(Optimizer, WhoAsksUsIsLentOurs) {
-  const auto lend = all<LendOptimizer>(s.hear(2, wire::FetchOptimizer{3, {1, 2}}));
-  EXPECT_EQ(lend.at(0).to, LinkId{2});
-  EXPECT_EQ(lend.at(0).name, "paris");
-  EXPECT_EQ(lend.at(0).asked, (wire::FetchOptimizer{3, {1, 2}}));
+  const auto serve = all<ServeOptimizer>(s.hear(2, wire::FetchOptimizer{3, {1, 2}}));
+  EXPECT_EQ(serve.at(0).to, LinkId{2});
+  EXPECT_EQ(serve.at(0).name, "paris");
+  EXPECT_EQ(serve.at(0).asked, (wire::FetchOptimizer{3, {1, 2}}));
   EXPECT_FALSE(all<Hangup>(s.hear(9, wire::FetchOptimizer{})).empty()) << "not before Hello";
 }
 

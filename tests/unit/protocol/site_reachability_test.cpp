@@ -10,14 +10,14 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-class SiteWays : public testing::Test {
+class SiteReachability : public testing::Test {
  protected:
   // tokyo, which is to take the anchor from paris; it names an address, and so does paris.
   void join() {
     s.join_with_another(1, {"paris", "tokyo"});
-    EXPECT_EQ(all<DialPeer>(s.hear(1, adopt({SiteId{0}}))).size(), 1U);
+    EXPECT_EQ(all<DialPeer>(s.hear(1, install({SiteId{0}}))).size(), 1U);
   }
-  static wire::Adopt adopt(std::vector<SiteId> sources) {
+  static wire::InstallAnchor install(std::vector<SiteId> sources) {
     return {TermId{1}, RunId{7}, RoundId{0}, std::move(sources), kRight};
   }
   void told() { static_cast<void>(s.hear(1, wire::Notice{std::string(kDialOut), "nobody can dial this site"})); }
@@ -52,7 +52,7 @@ class SiteWays : public testing::Test {
   std::vector<SiteId> failed{};
 };
 
-TEST_F(SiteWays, WithoutOneToTheAnchorItFailsAfterTheGrace) {
+TEST_F(SiteReachability, WithoutOneToTheAnchorItFailsAfterTheGrace) {
   join();
   told();
   EXPECT_EQ(failure(wait(58)), "");
@@ -66,7 +66,7 @@ TEST_F(SiteWays, WithoutOneToTheAnchorItFailsAfterTheGrace) {
   EXPECT_THAT(why, HasSubstr("run `collab helper` on a machine that both reach"));
 }
 
-TEST_F(SiteWays, WhoCanBeDialledWaitsOn) {
+TEST_F(SiteReachability, WhoCanBeDialledWaitsOn) {
   join();
   EXPECT_EQ(failure(wait(100)), "");
   EXPECT_THAT(s.site.waiting_for(s.now), Not(HasSubstr("helper")));
@@ -74,7 +74,7 @@ TEST_F(SiteWays, WhoCanBeDialledWaitsOn) {
   EXPECT_THAT(failure(wait(2)), HasSubstr("collab helper")) << "it has tried for longer than the grace";
 }
 
-TEST_F(SiteWays, TwoThatReachEachOtherAllTheSameGoOn) {
+TEST_F(SiteReachability, TwoThatReachEachOtherAllTheSameGoOn) {
   join();
   told();
   static_cast<void>(wait(30));
@@ -86,20 +86,20 @@ TEST_F(SiteWays, TwoThatReachEachOtherAllTheSameGoOn) {
   EXPECT_THAT(failure(wait(12)), HasSubstr("collab helper"));
 }
 
-TEST_F(SiteWays, AHelperOnItsWayIsWaitedFor) {
+TEST_F(SiteReachability, AHelperOnItsWayIsWaitedFor) {
   join();
   told();
   static_cast<void>(wait(50));
   static_cast<void>(s.hear(1, with_helper()));
   s.link_to(2, "helper", 3);
   EXPECT_EQ(failure(wait(100)), "");
-  const auto added = all<AddAnchorSource>(s.hear(1, adopt({SiteId{0}, SiteId{2}})));
+  const auto added = all<AddAnchorSource>(s.hear(1, install({SiteId{0}, SiteId{2}})));
   ASSERT_EQ(added.size(), 1U);
   EXPECT_EQ(added[0].site, SiteId{2});
   EXPECT_EQ(failure(wait(100)), "");
 }
 
-TEST_F(SiteWays, AHelperThatGoesAgainIsNot) {
+TEST_F(SiteReachability, AHelperThatGoesAgainIsNot) {
   join();
   told();
   static_cast<void>(s.hear(1, with_helper()));
@@ -110,22 +110,22 @@ TEST_F(SiteWays, AHelperThatGoesAgainIsNot) {
   EXPECT_THAT(failure(wait(5)), HasSubstr("collab helper"));
 }
 
-TEST_F(SiteWays, AnotherSourceIsTriedForAsLong) {
+TEST_F(SiteReachability, AnotherSourceIsTriedForAsLong) {
   join();
   told();
   static_cast<void>(wait(50));
   static_cast<void>(s.hear(1, SiteHarness::roster({"paris", "tokyo", "helper"})));
-  static_cast<void>(s.hear(1, adopt({SiteId{0}, SiteId{2}})));
+  static_cast<void>(s.hear(1, install({SiteId{0}, SiteId{2}})));
   EXPECT_EQ(failure(wait(55)), "");
   EXPECT_THAT(failure(wait(10)), HasSubstr("the anchor is at paris, helper"));
 }
 
 // Who has joined once trains on.
-TEST_F(SiteWays, AMemberThatComesBackToNoWayTrainsOn) {
+TEST_F(SiteReachability, AMemberThatComesBackToNoWayTrainsOn) {
   s.become(1, {"paris", "tokyo"});
   told();
   static_cast<void>(s.step(Trigger{8, 4}));
-  static_cast<void>(s.hear(1, wire::Adopt{TermId{1}, RunId{7}, RoundId{3}, {SiteId{0}}, kWrong}));
+  static_cast<void>(s.hear(1, wire::InstallAnchor{TermId{1}, RunId{7}, RoundId{3}, {SiteId{0}}, kWrong}));
   const auto actions = wait(62);
   EXPECT_EQ(failure(actions), "");
   ASSERT_EQ(all<RoundSkipped>(actions).size(), 1U);
@@ -133,17 +133,17 @@ TEST_F(SiteWays, AMemberThatComesBackToNoWayTrainsOn) {
   EXPECT_EQ(all<StopReceiving>(actions).size(), 1U);
 }
 
-TEST_F(SiteWays, ALinkThatCannotBeMadeNamesTheHelper) {
+TEST_F(SiteReachability, ALinkThatCannotBeMadeNamesTheHelper) {
   for (const bool hidden : {false, true}) {
     SiteHarness t;
     t.become(1, {"paris", "tokyo"});
     if (hidden) static_cast<void>(t.hear(1, wire::Notice{std::string(kDialOut), "nobody can dial this site"}));
     static_cast<void>(t.step(Trigger{8, 4}));
-    static_cast<void>(t.hear(1, SiteHarness::form(1, 1, 2)));
-    const auto unreached = sent<wire::Unreached>(t.pass(seconds(21)));
-    ASSERT_EQ(unreached.size(), 1U);
-    EXPECT_THAT(unreached[0].second.reason, HasSubstr("no link within 20 s"));
-    EXPECT_EQ(unreached[0].second.reason.find("nobody can dial tokyo: run `collab helper`") != std::string::npos,
+    static_cast<void>(t.hear(1, SiteHarness::start(1, 1, 2)));
+    const auto unreachable = sent<wire::PeerUnreachable>(t.pass(seconds(21)));
+    ASSERT_EQ(unreachable.size(), 1U);
+    EXPECT_THAT(unreachable[0].second.reason, HasSubstr("no link within 20 s"));
+    EXPECT_EQ(unreachable[0].second.reason.find("nobody can dial tokyo: run `collab helper`") != std::string::npos,
               hidden);
   }
 }

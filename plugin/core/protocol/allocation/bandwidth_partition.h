@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "collab/clock.h"
-#include "core/protocol/exchange/slice_table.h"
 #include "core/protocol/allocation/water_filling.h"
+#include "core/protocol/exchange/slice_table.h"
 
 namespace collab::protocol {
 

@@ -1,17 +1,17 @@
-// The meeting's hub: collectives and sends between ranks of a world that stand at several sites, each of which needs
+// The collective hub: collectives and sends between ranks of a world that stand at several sites, each of which needs
 // only to dial out.
 //
 // One primitive: a numbered step within a group. Every living member brings its part; the hub compares what they say
 // they are doing and gives each the parts it wants.
 //
-//            Bring of some                Bring of all living, alike            Taken by all living
+//         Contribute of some              Contribute of all living, alike         ResultAck by all living
 //   (none) ---------------> collecting ------------------------------> decided --------------------> it stands: Stands
 //                               |                                         ^
 //                               +--- a difference, a time-out, a member --+     with one hub it stands when decided
 //                                    that is needed and gone: an error
 //
 // Two things are agreed on between hubs that succeed each other, with the ranks as acceptors in memory (Paxos; the
-// argument is in plugin/PROTOCOL.md, "The meeting"):
+// argument is in plugin/PROTOCOL.md, "The collective hub"):
 //   - who is gone, a chain of memberships (hub_register.cpp). A site counts by its lowest rank that is not gone;
 //   more
 //     than half of a membership choose the next one. With one hub the hub decides alone.
@@ -31,7 +31,7 @@
 
 namespace collab::protocol {
 
-struct MeetingConfig {
+struct HubConfig {
   std::string swarm = "default";
   Duration heartbeat{1'000'000};
   Duration link_grace{60'000'000};
@@ -39,17 +39,17 @@ struct MeetingConfig {
   std::uint64_t hub = 1;               // drawn at random by its process: no two ballots are the same
 };
 
-class Meeting {
+class CollectiveHub {
  public:
-  explicit Meeting(MeetingConfig config);
-  ~Meeting();
-  Meeting(Meeting&&) noexcept;
-  Meeting& operator=(Meeting&&) noexcept;
+  explicit CollectiveHub(HubConfig config);
+  ~CollectiveHub();
+  CollectiveHub(CollectiveHub&&) noexcept;
+  CollectiveHub& operator=(CollectiveHub&&) noexcept;
 
-  [[nodiscard]] std::vector<MeetingAction> step(TimePoint now, const MeetingEvent& event);
+  [[nodiscard]] std::vector<HubAction> step(TimePoint now, const HubEvent& event);
   // Deliver a Tick at or after this time; kNever when nothing is awaited.
   [[nodiscard]] TimePoint next_deadline() const;
-  // Whether what comes on this link is for the meeting: a rank has entered by it.
+  // Whether what comes on this link is for the collective hub: a rank has entered by it.
   [[nodiscard]] bool knows(LinkId link) const;
   // Ranks that have entered and neither left nor gone: "rank 2 of paris".
   [[nodiscard]] std::vector<std::string> present() const;

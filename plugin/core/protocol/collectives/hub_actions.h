@@ -1,4 +1,5 @@
-// What the meeting's machines are told and what they ask for. Plain values, as actions.h has them for the others.
+// What the collective hub's machines are told and what they ask for. Plain values, as actions.h has them for the
+// others.
 //
 // Threads and ownership: plain values; payloads are shared and never changed.
 #pragma once
@@ -24,13 +25,13 @@ struct Payload {
   return buffer ? Payload{buffer, 0, buffer->bytes().size()} : Payload{};
 }
 
-struct MeetingReceived {
+struct HubReceived {
   LinkId link;
   wire::Message message;
   BufferPtr payload;
 };
 // On the data lane, in order, all of a link; Heartbeats on the control lane, which overtakes.
-struct MeetingSend {
+struct HubSend {
   LinkId link;
   wire::Message message;
   Payload payload;
@@ -38,16 +39,16 @@ struct MeetingSend {
 
 // ---- hub -----------------------------------------------------------------------------------------
 
-using MeetingEvent = std::variant<MeetingReceived, Closed, Tick>;
-using MeetingAction = std::variant<MeetingSend, Hangup, Note>;
+using HubEvent = std::variant<HubReceived, Closed, Tick>;
+using HubAction = std::variant<HubSend, Hangup, Note>;
 
 // ---- client --------------------------------------------------------------------------------------
 
 // A collective, or one side of a send: this rank's part in the group's next step.
-struct MeetingRequest {
-  std::uint64_t id = 0;  // the caller's, given back in MeetingExchanged
+struct HubRequest {
+  std::uint64_t id = 0;  // the caller's, given back in HubExchanged
   GroupId group;
-  std::uint64_t call = 0;  // see wire::Bring
+  std::uint64_t call = 0;  // see wire::Contribute
   std::string operation;
   std::string shape;
   wire::Absence absence = wire::Absence::kFails;
@@ -74,8 +75,8 @@ struct SeekSender {
   std::uint32_t tag = 0;
   Duration timeout{0};
 };
-struct MeetingBegin {};
-struct MeetingLeave {
+struct HubBegin {};
+struct HubLeave {
   std::string reason;
 };
 struct HubConnected {
@@ -84,13 +85,13 @@ struct HubConnected {
 struct HubDialFailed {
   Status why;
 };
-using MeetingClientEvent = std::variant<MeetingBegin, OpenGroup, CloseGroup, MeetingRequest, SeekSender, MeetingLeave,
-                                        HubConnected, HubDialFailed, MeetingReceived, Closed, Tick>;
+using HubClientEvent = std::variant<HubBegin, OpenGroup, CloseGroup, HubRequest, SeekSender, HubLeave, HubConnected,
+                                    HubDialFailed, HubReceived, Closed, Tick>;
 
 struct DialHub {
   std::uint32_t candidate = 0;
 };
-struct MeetingExchanged {
+struct HubExchanged {
   std::uint64_t id = 0;
   Status status;
   std::vector<Payload> parts;         // by member; our own is not among them
@@ -101,12 +102,11 @@ struct SenderFound {
   Status status;
   std::uint32_t from = 0;  // a member's index
 };
-struct MeetingEntered {};
+struct HubEntered {};
 // It cannot go on; every exchange fails with these words from now on.
-struct MeetingBroken {
+struct HubBroken {
   Status why;
 };
-using MeetingClientAction =
-    std::variant<DialHub, MeetingSend, Hangup, MeetingExchanged, SenderFound, MeetingEntered, MeetingBroken, Note>;
+using HubClientAction = std::variant<DialHub, HubSend, Hangup, HubExchanged, SenderFound, HubEntered, HubBroken, Note>;
 
 }  // namespace collab::protocol

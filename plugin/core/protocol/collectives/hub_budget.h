@@ -1,6 +1,6 @@
 // What ranks make a hub hold, counted: of each rank, and of all together.
 //
-//   MeetingHeld (one of a kind for a hub) <-- MeetingShare (one for each rank) <-- MeetingCharge (beside what is held)
+//   HubHeld (one of a kind for a hub) <-- HubBudget (one for each rank) <-- HubCharge (beside what is held)
 //
 // A rank may hold `each`. Once all hold `most`, a rank may still hold its share of it, which every world has alike, and
 // in a world every rank, here or not: one that fills the hub takes nothing from another's share, and one world never
@@ -15,15 +15,15 @@
 
 namespace collab::protocol {
 
-struct MeetingHeld {
+struct HubHeld {
   std::size_t each = 0;
   std::size_t most = 0;
   std::size_t held = 0;
   std::size_t worlds = 1;
 };
 
-struct MeetingShare {
-  std::shared_ptr<MeetingHeld> all;
+struct HubBudget {
+  std::shared_ptr<HubHeld> all;
   std::size_t ranks = 1;  // of its world
   std::size_t held = 0;
 
@@ -36,21 +36,20 @@ struct MeetingShare {
   }
 };
 
-class MeetingCharge {
+class HubCharge {
  public:
-  MeetingCharge() = default;
-  MeetingCharge(std::shared_ptr<MeetingShare> share, std::size_t bytes) : share_(std::move(share)) { set(bytes); }
-  ~MeetingCharge() { set(0); }
-  MeetingCharge(MeetingCharge&& other) noexcept
-      : share_(std::move(other.share_)), bytes_(std::exchange(other.bytes_, 0)) {}
-  MeetingCharge& operator=(MeetingCharge&& other) noexcept {
+  HubCharge() = default;
+  HubCharge(std::shared_ptr<HubBudget> share, std::size_t bytes) : share_(std::move(share)) { set(bytes); }
+  ~HubCharge() { set(0); }
+  HubCharge(HubCharge&& other) noexcept : share_(std::move(other.share_)), bytes_(std::exchange(other.bytes_, 0)) {}
+  HubCharge& operator=(HubCharge&& other) noexcept {
     set(0);
     share_ = std::move(other.share_);
     bytes_ = std::exchange(other.bytes_, 0);
     return *this;
   }
-  MeetingCharge(const MeetingCharge&) = delete;
-  MeetingCharge& operator=(const MeetingCharge&) = delete;
+  HubCharge(const HubCharge&) = delete;
+  HubCharge& operator=(const HubCharge&) = delete;
 
   [[nodiscard]] std::size_t bytes() const { return bytes_; }
   // Whether it fits is for the caller to ask.
@@ -62,7 +61,7 @@ class MeetingCharge {
   }
 
  private:
-  std::shared_ptr<MeetingShare> share_;
+  std::shared_ptr<HubBudget> share_;
   std::size_t bytes_ = 0;
 };
 

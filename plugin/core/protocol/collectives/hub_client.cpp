@@ -15,34 +15,32 @@ constexpr int kDialsEach = 2;  // that come to nothing, before the next candidat
 
 }  // namespace
 
-void MeetingClient::State::send(wire::Message message, Payload payload) {
-  actions.emplace_back(MeetingSend{link, std::move(message), std::move(payload)});
+void HubClient::State::send(wire::Message message, Payload payload) {
+  actions.emplace_back(HubSend{link, std::move(message), std::move(payload)});
 }
 
-void MeetingClient::State::on(const MeetingBegin&) {
+void HubClient::State::on(const HubBegin&) {
   if (phase != Phase::kNotBegun) return;
   give_up = later(now, config.join_timeout);
   dial();
 }
 
-void MeetingClient::State::on(const HubDialFailed& event) {
+void HubClient::State::on(const HubDialFailed& event) {
   if (phase != Phase::kDialling) return;
   is_final(event.why) ? break_down(event.why) : lost(event.why.message(), true);
 }
 
-void MeetingClient::State::dial() {
+void HubClient::State::dial() {
   phase = Phase::kDialling;
   retry_at = kNever;
   actions.emplace_back(DialHub{candidate});
 }
 
 // A wrong key does not become right by trying again.
-bool MeetingClient::State::is_final(const Status& why) const {
-  return why.code() == StatusCode::kRefused && !entered_once;
-}
+bool HubClient::State::is_final(const Status& why) const { return why.code() == StatusCode::kRefused && !entered_once; }
 
 // `unanswered`: nobody is there. A hub that was reached and lost again is still the one the others are with.
-void MeetingClient::State::lost(const std::string& why, bool unanswered) {
+void HubClient::State::lost(const std::string& why, bool unanswered) {
   last_problem = why;
   if (phase == Phase::kIn) {
     actions.emplace_back(make_note(Note::Level::kWarning, "meeting",
@@ -60,12 +58,12 @@ void MeetingClient::State::lost(const std::string& why, bool unanswered) {
   retry_at = later(now, kRetry);
 }
 
-void MeetingClient::State::hang_up(const std::string& why) {
+void HubClient::State::hang_up(const std::string& why) {
   if (link.value != 0) actions.emplace_back(Hangup{link, why});
   lost(why, phase == Phase::kEntering);
 }
 
-void MeetingClient::State::break_down(Status why) {
+void HubClient::State::break_down(Status why) {
   if (!broken.ok()) return;
   broken = std::move(why);
   if (link.value != 0) actions.emplace_back(Hangup{link, broken.message()});
@@ -73,10 +71,10 @@ void MeetingClient::State::break_down(Status why) {
   phase = Phase::kLeft;
   next_beat = retry_at = give_up = kNever;
   fail_everything(broken);
-  actions.emplace_back(MeetingBroken{broken});
+  actions.emplace_back(HubBroken{broken});
 }
 
-void MeetingClient::State::connected(LinkId new_link) {
+void HubClient::State::connected(LinkId new_link) {
   if (phase != Phase::kDialling) {
     actions.emplace_back(Hangup{new_link, "not wanted any more"});
     return;
@@ -88,7 +86,7 @@ void MeetingClient::State::connected(LinkId new_link) {
   enter();
 }
 
-void MeetingClient::State::enter() {
+void HubClient::State::enter() {
   wire::Enter message = config.self;
   message.candidates = static_cast<std::uint32_t>(config.hubs.size());
   message.returning = entered_once;
@@ -102,14 +100,14 @@ void MeetingClient::State::enter() {
 }
 
 // A promise, and everything that was accepted before it.
-void MeetingClient::State::prepare(const wire::PrepareWorld& message) {
+void HubClient::State::prepare(const wire::PrepareWorld& message) {
   if (message.ballot < promised) return hang_up("it follows an older ballot than this rank has promised");
   promised = message.ballot;
   phase = Phase::kEntering;
   enter();
 }
 
-void MeetingClient::State::entered(const wire::Entered& message) {
+void HubClient::State::entered(const wire::Entered& message) {
   if (phase != Phase::kEntering) return;
   if (message.ballot < promised) return hang_up("it follows an older ballot than this rank has promised");
   promised = message.ballot;
@@ -121,11 +119,11 @@ void MeetingClient::State::entered(const wire::Entered& message) {
   config.heartbeat = std::chrono::milliseconds(std::max(message.heartbeat_ms, 1U));
   config.link_grace = std::chrono::milliseconds(std::max(message.grace_ms, 1U));
   next_beat = later(now, config.heartbeat);
-  if (!std::exchange(entered_once, true)) actions.emplace_back(MeetingEntered{});
+  if (!std::exchange(entered_once, true)) actions.emplace_back(HubEntered{});
   say_everything();
 }
 
-void MeetingClient::State::accept(const wire::AcceptEpoch& message) {
+void HubClient::State::accept(const wire::AcceptEpoch& message) {
   if (message.ballot != promised) return;
   if (message.epoch.number != chosen.number + 1) return;
   accepted_under = message.ballot;
@@ -133,7 +131,7 @@ void MeetingClient::State::accept(const wire::AcceptEpoch& message) {
   send(wire::AcceptedEpoch{message.ballot, message.epoch.number});
 }
 
-void MeetingClient::State::learn(const wire::Epoch& epoch) {
+void HubClient::State::learn(const wire::Epoch& epoch) {
   if (epoch.number <= chosen.number) return;
   chosen = epoch;
   if (accepted.number > chosen.number) return;
@@ -142,7 +140,7 @@ void MeetingClient::State::learn(const wire::Epoch& epoch) {
 }
 
 // Those who are there are too few: the others may be at another hub.
-void MeetingClient::State::sent_away(const wire::Notice& message) {
+void HubClient::State::sent_away(const wire::Notice& message) {
   if (message.event != kMinority) return;
   minority = message.text;
   actions.emplace_back(Hangup{link, minority});
@@ -151,7 +149,7 @@ void MeetingClient::State::sent_away(const wire::Notice& message) {
   lost("the coordinator at " + config.hubs[candidate] + " says: " + minority, true);
 }
 
-void MeetingClient::State::on(const MeetingReceived& event) {
+void HubClient::State::on(const HubReceived& event) {
   if (event.link != link) return;
   heard = now;
   if (const auto* m = std::get_if<wire::Entered>(&event.message)) return entered(*m);
@@ -160,26 +158,26 @@ void MeetingClient::State::on(const MeetingReceived& event) {
   if (const auto* m = std::get_if<wire::ChosenEpoch>(&event.message)) return learn(m->epoch);
   if (const auto* m = std::get_if<wire::Refuse>(&event.message)) return break_down(refused(m->reason));
   if (const auto* m = std::get_if<wire::Notice>(&event.message)) return sent_away(*m);
-  if (const auto* m = std::get_if<wire::Piece>(&event.message)) return piece(*m, event.payload);
-  if (const auto* m = std::get_if<wire::Outcome>(&event.message)) return outcome(*m);
+  if (const auto* m = std::get_if<wire::Part>(&event.message)) return part(*m, event.payload);
+  if (const auto* m = std::get_if<wire::StepResult>(&event.message)) return result(*m);
   if (const auto* m = std::get_if<wire::Stands>(&event.message)) return stands(m->group, m->step);
-  if (const auto* m = std::get_if<wire::Found>(&event.message)) return found(*m);
+  if (const auto* m = std::get_if<wire::SenderResolved>(&event.message)) return found(*m);
   if (std::holds_alternative<wire::Heartbeat>(event.message)) return;
   hang_up("it sent a message of another kind");
 }
 
-void MeetingClient::State::on(const Closed& event) {
+void HubClient::State::on(const Closed& event) {
   if (event.link != link || phase == Phase::kLeft) return;
   if (is_final(event.why)) return break_down(event.why);
   lost(event.why.ok() ? "it was closed" : event.why.message());
 }
 
-TimePoint MeetingClient::State::silent_at() const {
+TimePoint HubClient::State::silent_at() const {
   if (phase == Phase::kIn) return later(heard, config.link_grace);
   return phase == Phase::kEntering ? later(heard, config.link_grace / 2) : kNever;
 }
 
-std::string MeetingClient::State::why_none_leads() const {
+std::string HubClient::State::why_none_leads() const {
   const Duration waited = entered_once ? (config.hubs.size() > 1 ? 2 : 1) * config.link_grace : config.join_timeout;
   const std::string where = join_words(config.hubs) + " for " + in_seconds(waited) +
                             (entered_once ? " (COLLAB_LINK_GRACE): " : " (COLLAB_JOIN_TIMEOUT): ");
@@ -187,7 +185,7 @@ std::string MeetingClient::State::why_none_leads() const {
                           : "this rank's world has no majority at " + where + minority;
 }
 
-void MeetingClient::State::on(const Tick&) {
+void HubClient::State::on(const Tick&) {
   if (now >= silent_at()) {
     hang_up(phase == Phase::kIn ? "nothing heard from it for " + in_seconds(config.link_grace) + " (COLLAB_LINK_GRACE)"
                                 : std::string("it does not answer"));
@@ -202,7 +200,7 @@ void MeetingClient::State::on(const Tick&) {
   time_out();
 }
 
-void MeetingClient::State::on(const MeetingLeave& event) {
+void HubClient::State::on(const HubLeave& event) {
   if (phase == Phase::kLeft) return;
   if (is_at_hub()) {
     send(wire::Leave{event.reason});
@@ -214,28 +212,26 @@ void MeetingClient::State::on(const MeetingLeave& event) {
   fail_everything(cancelled("this rank has left its world's collectives"));
 }
 
-MeetingClient::MeetingClient(MeetingClientConfig config) : state_(std::make_unique<State>()) {
-  state_->config = std::move(config);
-}
-MeetingClient::~MeetingClient() = default;
-MeetingClient::MeetingClient(MeetingClient&&) noexcept = default;
-MeetingClient& MeetingClient::operator=(MeetingClient&&) noexcept = default;
+HubClient::HubClient(HubClientConfig config) : state_(std::make_unique<State>()) { state_->config = std::move(config); }
+HubClient::~HubClient() = default;
+HubClient::HubClient(HubClient&&) noexcept = default;
+HubClient& HubClient::operator=(HubClient&&) noexcept = default;
 
-std::vector<MeetingClientAction> MeetingClient::step(TimePoint now, const MeetingClientEvent& event) {
+std::vector<HubClientAction> HubClient::step(TimePoint now, const HubClientEvent& event) {
   State& state = *state_;
   state.now = now;
   std::visit([&](const auto& each) { state.on(each); }, event);
   return std::exchange(state.actions, {});
 }
 
-TimePoint MeetingClient::next_deadline() const {
+TimePoint HubClient::next_deadline() const {
   const State& state = *state_;
   TimePoint next = std::min({state.next_beat, state.retry_at, state.silent_at()});
   if (!state.is_at_hub()) next = std::min(next, state.give_up);
   for (const auto& [id, group] : state.groups) {
     if (group.pending) next = std::min(next, group.pending->deadline);
   }
-  for (const auto& [id, seeking] : state.seeks) next = std::min(next, seeking.deadline);
+  for (const auto& [id, seeking] : state.resolving) next = std::min(next, seeking.deadline);
   return next;
 }
 

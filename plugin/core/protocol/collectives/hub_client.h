@@ -1,6 +1,6 @@
-// A rank's side of a meeting (collective_hub.h): one link to the hub, one step at a time in each group.
+// A rank's side of a collective hub (collective_hub.h): one link to the hub, one step at a time in each group.
 //
-//   (not begun) --MeetingBegin--> dialling --> entering --Entered--> in
+//   (not begun) --HubBegin--> dialling --> entering --Entered--> in
 //                                   ^  ^_________|__lost______________|     lost: closed, silent, or sent away with
 //                                   others |            ^______PrepareWorld__|     that are too few: then the next
 //                                   candidate, as |                                       after two dials in a row that
@@ -21,7 +21,7 @@
 
 namespace collab::protocol {
 
-struct MeetingClientConfig {
+struct HubClientConfig {
   wire::Enter self;               // `candidates` and what it remembers are filled in here
   std::vector<std::string> hubs;  // addresses, for messages; DialHub gives an index into it
   Duration heartbeat{1'000'000};
@@ -29,14 +29,14 @@ struct MeetingClientConfig {
   Duration join_timeout{300'000'000};
 };
 
-class MeetingClient {
+class HubClient {
  public:
-  explicit MeetingClient(MeetingClientConfig config);
-  ~MeetingClient();
-  MeetingClient(MeetingClient&&) noexcept;
-  MeetingClient& operator=(MeetingClient&&) noexcept;
+  explicit HubClient(HubClientConfig config);
+  ~HubClient();
+  HubClient(HubClient&&) noexcept;
+  HubClient& operator=(HubClient&&) noexcept;
 
-  [[nodiscard]] std::vector<MeetingClientAction> step(TimePoint now, const MeetingClientEvent& event);
+  [[nodiscard]] std::vector<HubClientAction> step(TimePoint now, const HubClientEvent& event);
   [[nodiscard]] TimePoint next_deadline() const;
 
  private:

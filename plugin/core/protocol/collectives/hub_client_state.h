@@ -1,4 +1,4 @@
-// What a rank knows of its meeting. Private to meeting_client*.cpp.
+// What a rank knows of its meeting. Private to hub_client*.cpp.
 //
 // Threads: one caller at a time. Ownership: plain values; payloads are shared.
 #pragma once
@@ -14,7 +14,7 @@
 
 namespace collab::protocol {
 
-struct MeetingClient::State {
+struct HubClient::State {
   enum class Phase : std::uint8_t {
     kNotBegun,
     kWaiting,  // to dial again
@@ -24,33 +24,33 @@ struct MeetingClient::State {
     kLeft,
   };
   struct Pending {
-    MeetingRequest request;
+    HubRequest request;
     std::uint64_t step = 0;
     TimePoint since{};
     TimePoint deadline = kNever;
-    std::map<std::uint32_t, Payload> pieces;
+    std::map<std::uint32_t, Payload> parts;
   };
   // An outcome that is held.
   struct Kept {
-    wire::Outcome outcome;
-    std::map<std::uint32_t, Payload> pieces;
+    wire::StepResult result;
+    std::map<std::uint32_t, Payload> parts;
     bool stands = false;
   };
   struct Group {
     OpenGroup open;  // no members: the caller has not opened it yet
     std::uint64_t completed = 0;
     std::optional<Pending> pending;
-    std::deque<MeetingRequest> queue;
+    std::deque<HubRequest> queue;
     std::map<std::uint64_t, Kept> kept;  // by step
     Status broken;                       // this rank takes no part in it any more
     [[nodiscard]] bool opened() const { return !open.members.empty(); }
   };
   struct Seeking {
-    SeekSender seek;
+    SeekSender resolve;
     TimePoint deadline = kNever;
   };
 
-  MeetingClientConfig config;
+  HubClientConfig config;
   TimePoint now{};
   Phase phase = Phase::kNotBegun;
   std::uint32_t candidate = 0;
@@ -76,19 +76,19 @@ struct MeetingClient::State {
   std::deque<GroupId> closed;   // the last ones, for hubs that do not know
   std::vector<GroupId> untold;  // closed since the last Enter
   std::size_t kept_steps = 0;   // of all groups
-  std::map<std::uint64_t, Seeking> seeks;
-  std::vector<MeetingClientAction> actions;
+  std::map<std::uint64_t, Seeking> resolving;
+  std::vector<HubClientAction> actions;
 
   // ---- hub_client.cpp: the hub
-  void on(const MeetingBegin&);
+  void on(const HubBegin&);
   void on(const OpenGroup& event) { open(event); }
   void on(const CloseGroup& event) { close(event.group); }
-  void on(const MeetingRequest& event) { exchange(event); }
-  void on(const SeekSender& event) { seek(event); }
-  void on(const MeetingLeave& event);
+  void on(const HubRequest& event) { exchange(event); }
+  void on(const SeekSender& event) { resolve(event); }
+  void on(const HubLeave& event);
   void on(const HubConnected& event) { connected(event.link); }
   void on(const HubDialFailed& event);
-  void on(const MeetingReceived& event);
+  void on(const HubReceived& event);
   void on(const Closed& event);
   void on(const Tick&);
   void send(wire::Message message, Payload payload = {});
@@ -117,16 +117,16 @@ struct MeetingClient::State {
   void break_group(GroupId id, Group& group, Status why);
   void fail_group(Group& group, const Status& why);
   void fail_everything(const Status& why);
-  void exchange(const MeetingRequest& request);
+  void exchange(const HubRequest& request);
   void begin_next(Group& group);
-  void bring(const Group& group);
-  void piece(const wire::Piece& message, const BufferPtr& payload);
-  void outcome(const wire::Outcome& message);
-  void keep(Group& group, const wire::Outcome& message);
+  void contribute(const Group& group);
+  void part(const wire::Part& message, const BufferPtr& payload);
+  void result(const wire::StepResult& message);
+  void keep(Group& group, const wire::StepResult& message);
   void stands(GroupId id, std::uint64_t step);
   void give_out(Group& group);
-  void seek(const SeekSender& event);
-  void found(const wire::Found& message);
+  void resolve(const SeekSender& event);
+  void found(const wire::SenderResolved& message);
   void time_out();
 };
 

@@ -16,7 +16,7 @@ constexpr std::size_t kMaxClosed = 4096;     // groups that are told to a later 
 }  // namespace
 
 // What is under way here, for a hub that may know nothing of it.
-void MeetingClient::State::remember(wire::Enter& enter) const {
+void HubClient::State::remember(wire::Enter& enter) const {
   for (const auto& [id, group] : groups) {
     if (!group.broken.ok()) {
       enter.closed.push_back(id);
@@ -28,26 +28,26 @@ void MeetingClient::State::remember(wire::Enter& enter) const {
     }
     if (completed > 0) enter.completed.push_back({id, completed});
     for (const auto& [step, kept] : group.kept) {
-      if (step > completed) enter.held.push_back({id, step, kept.outcome.ballot});
+      if (step > completed) enter.held.push_back({id, step, kept.result.ballot});
     }
   }
   enter.closed.insert(enter.closed.end(), closed.begin(), closed.end());
 }
 
 // The hub leads, and knows what this rank remembers.
-void MeetingClient::State::say_everything() {
+void HubClient::State::say_everything() {
   for (const GroupId id : std::exchange(untold, {})) send(wire::Disband{id});
   for (auto& [id, group] : groups) {
     if (!group.opened() || !group.broken.ok()) continue;
     send(wire::Assemble{group.open.group, group.open.members, group.open.parent, group.open.tag});
     if (!group.pending) continue;
-    group.pending->pieces.clear();
-    bring(group);
+    group.pending->parts.clear();
+    contribute(group);
   }
-  for (const auto& [id, seeking] : seeks) send(wire::Seek{seeking.seek.group, seeking.seek.tag});
+  for (const auto& [id, seeking] : resolving) send(wire::ResolveSender{seeking.resolve.group, seeking.resolve.tag});
 }
 
-void MeetingClient::State::open(const OpenGroup& event) {
+void HubClient::State::open(const OpenGroup& event) {
   Group& group = groups[event.group];
   if (group.opened()) return;
   group.open = event;
@@ -56,25 +56,25 @@ void MeetingClient::State::open(const OpenGroup& event) {
   if (is_in() && group.broken.ok()) send(wire::Assemble{event.group, event.members, event.parent, event.tag});
 }
 
-void MeetingClient::State::close(GroupId id) {
+void HubClient::State::close(GroupId id) {
   const auto found_group = groups.find(id);
   if (found_group == groups.end()) return;
   break_group(id, found_group->second, cancelled("the group was closed"));
   groups.erase(found_group);
   closed.push_back(id);
   if (closed.size() > kMaxClosed) closed.pop_front();
-  for (auto entry = seeks.begin(); entry != seeks.end();) {
-    if (entry->second.seek.group != id) {
+  for (auto entry = resolving.begin(); entry != resolving.end();) {
+    if (entry->second.resolve.group != id) {
       ++entry;
       continue;
     }
     actions.emplace_back(SenderFound{entry->first, cancelled("the group was closed"), 0});
-    entry = seeks.erase(entry);
+    entry = resolving.erase(entry);
   }
 }
 
 // The others need not wait for what will not come.
-void MeetingClient::State::break_group(GroupId id, Group& group, Status why) {
+void HubClient::State::break_group(GroupId id, Group& group, Status why) {
   const bool told = !std::exchange(group.broken, std::move(why)).ok();
   fail_group(group, group.broken);
   kept_steps -= group.kept.size();
@@ -84,20 +84,20 @@ void MeetingClient::State::break_group(GroupId id, Group& group, Status why) {
   untold.push_back(id);
 }
 
-void MeetingClient::State::fail_everything(const Status& why) {
+void HubClient::State::fail_everything(const Status& why) {
   for (auto& [id, group] : groups) fail_group(group, why);
-  for (const auto& [id, seeking] : seeks) actions.emplace_back(SenderFound{id, why, 0});
-  seeks.clear();
+  for (const auto& [id, seeking] : resolving) actions.emplace_back(SenderFound{id, why, 0});
+  resolving.clear();
 }
 
-void MeetingClient::State::fail_group(Group& group, const Status& why) {
-  if (group.pending) actions.emplace_back(MeetingExchanged{group.pending->request.id, why, {}, {}});
-  for (const MeetingRequest& request : group.queue) actions.emplace_back(MeetingExchanged{request.id, why, {}, {}});
+void HubClient::State::fail_group(Group& group, const Status& why) {
+  if (group.pending) actions.emplace_back(HubExchanged{group.pending->request.id, why, {}, {}});
+  for (const HubRequest& request : group.queue) actions.emplace_back(HubExchanged{request.id, why, {}, {}});
   group.pending.reset();
   group.queue.clear();
 }
 
-void MeetingClient::State::exchange(const MeetingRequest& request) {
+void HubClient::State::exchange(const HubRequest& request) {
   const auto found_group = groups.find(request.group);
   Status why = broken;
   if (why.ok() && phase == Phase::kLeft) why = cancelled("this rank has left its world's collectives");
@@ -106,14 +106,14 @@ void MeetingClient::State::exchange(const MeetingRequest& request) {
   }
   if (why.ok()) why = found_group->second.broken;
   if (!why.ok()) {
-    actions.emplace_back(MeetingExchanged{request.id, why, {}, {}});
+    actions.emplace_back(HubExchanged{request.id, why, {}, {}});
     return;
   }
   found_group->second.queue.push_back(request);
   begin_next(found_group->second);
 }
 
-void MeetingClient::State::begin_next(Group& group) {
+void HubClient::State::begin_next(Group& group) {
   while (!group.pending && !group.queue.empty()) {
     group.pending = Pending{std::move(group.queue.front()), group.completed + 1, now, kNever, {}};
     group.queue.pop_front();
@@ -126,32 +126,32 @@ void MeetingClient::State::begin_next(Group& group) {
     if (kept != group.kept.end() && kept->second.stands) {
       give_out(group);
     } else if (is_in()) {
-      bring(group);
+      contribute(group);
     }
   }
 }
 
-void MeetingClient::State::bring(const Group& group) {
-  const MeetingRequest& r = group.pending->request;
+void HubClient::State::contribute(const Group& group) {
+  const HubRequest& r = group.pending->request;
   // To a later hub: what is left, so that no wait is much longer than the time-out.
   const Duration left = r.timeout - std::min(r.timeout, now - group.pending->since);
   const Duration timeout = std::min(r.timeout, std::max(left, config.link_grace));
   const auto ms = std::min<std::int64_t>(timeout.count() / 1000, wire::kMaxIntervalMs);
-  wire::Bring message{
+  wire::Contribute message{
       r.group, group.pending->step, r.call, r.operation, r.shape, r.absence, r.root, r.wants, r.absent, 0, r.splits};
   message.timeout_ms = static_cast<std::uint32_t>(ms);
   send(std::move(message), r.payload);
 }
 
-void MeetingClient::State::piece(const wire::Piece& message, const BufferPtr& payload) {
+void HubClient::State::part(const wire::Part& message, const BufferPtr& payload) {
   const auto found_group = groups.find(message.group);
   if (found_group == groups.end() || !found_group->second.pending) return;
   Group& group = found_group->second;
   if (group.pending->step != message.step || message.from >= group.open.members.size()) return;
-  group.pending->pieces[message.from] = whole(payload);
+  group.pending->parts[message.from] = whole(payload);
 }
 
-void MeetingClient::State::outcome(const wire::Outcome& message) {
+void HubClient::State::result(const wire::StepResult& message) {
   if (!is_in() || message.ballot != promised) return;
   if (std::ranges::find(closed, message.group) != closed.end()) return;
   const auto known = groups.find(message.group);
@@ -162,11 +162,11 @@ void MeetingClient::State::outcome(const wire::Outcome& message) {
   const auto kept = group.kept.find(message.step);
   if (kept == group.kept.end() || !kept->second.stands) keep(group, message);
   if (!group.broken.ok()) return;
-  send(wire::Taken{message.group, message.step, message.ballot});
+  send(wire::ResultAck{message.group, message.step, message.ballot});
   if (message.stands) stands(message.group, message.step);
 }
 
-void MeetingClient::State::keep(Group& group, const wire::Outcome& message) {
+void HubClient::State::keep(Group& group, const wire::StepResult& message) {
   const auto [place, fresh] = group.kept.try_emplace(message.step);
   if (fresh) ++kept_steps;
   if (fresh && (group.kept.size() > kMaxKept || kept_steps > kMaxKeptSteps)) {
@@ -176,11 +176,11 @@ void MeetingClient::State::keep(Group& group, const wire::Outcome& message) {
   }
   Kept& kept = place->second;
   kept = {message, {}, false};
-  if (group.pending && group.pending->step == message.step) kept.pieces = std::exchange(group.pending->pieces, {});
-  for (const std::uint32_t member : message.absent) kept.pieces.erase(member);
+  if (group.pending && group.pending->step == message.step) kept.parts = std::exchange(group.pending->parts, {});
+  for (const std::uint32_t member : message.absent) kept.parts.erase(member);
 }
 
-void MeetingClient::State::stands(GroupId id, std::uint64_t step) {
+void HubClient::State::stands(GroupId id, std::uint64_t step) {
   const auto found_group = groups.find(id);
   if (found_group == groups.end()) return;
   Group& group = found_group->second;
@@ -193,46 +193,46 @@ void MeetingClient::State::stands(GroupId id, std::uint64_t step) {
 }
 
 // The pending step's outcome stands.
-void MeetingClient::State::give_out(Group& group) {
+void HubClient::State::give_out(Group& group) {
   const auto place = group.kept.find(group.pending->step);
   const Kept kept = std::move(place->second);
   group.kept.erase(place);
   --kept_steps;
-  MeetingExchanged done{group.pending->request.id, {}, {}, kept.outcome.absent};
+  HubExchanged done{group.pending->request.id, {}, {}, kept.result.absent};
   std::erase_if(done.absent, [&](std::uint32_t member) { return member >= group.open.members.size(); });
-  if (!kept.outcome.error.empty()) {
-    done.status = unavailable(kept.outcome.error);
+  if (!kept.result.error.empty()) {
+    done.status = unavailable(kept.result.error);
   } else {
     done.parts.resize(group.open.members.size());
-    for (const auto& [from, payload] : kept.pieces) done.parts[from] = payload;
+    for (const auto& [from, payload] : kept.parts) done.parts[from] = payload;
   }
-  group.completed = kept.outcome.step;
+  group.completed = kept.result.step;
   group.pending.reset();
   actions.emplace_back(std::move(done));
 }
 
 // ---- sends to whoever asks
-void MeetingClient::State::seek(const SeekSender& event) {
+void HubClient::State::resolve(const SeekSender& event) {
   Status why = broken;
   if (why.ok() && phase == Phase::kLeft) why = cancelled("this rank has left its world's collectives");
   if (!why.ok()) {
     actions.emplace_back(SenderFound{event.id, why, 0});
     return;
   }
-  seeks[event.id] = {event, event.timeout.count() > 0 ? later(now, event.timeout) : kNever};
-  if (is_in()) send(wire::Seek{event.group, event.tag});
+  resolving[event.id] = {event, event.timeout.count() > 0 ? later(now, event.timeout) : kNever};
+  if (is_in()) send(wire::ResolveSender{event.group, event.tag});
 }
 
-void MeetingClient::State::found(const wire::Found& message) {
-  const auto match = std::ranges::find_if(seeks, [&](const auto& entry) {
-    return entry.second.seek.group == message.group && entry.second.seek.tag == message.tag;
+void HubClient::State::found(const wire::SenderResolved& message) {
+  const auto match = std::ranges::find_if(resolving, [&](const auto& entry) {
+    return entry.second.resolve.group == message.group && entry.second.resolve.tag == message.tag;
   });
-  if (match == seeks.end()) return;
+  if (match == resolving.end()) return;
   actions.emplace_back(SenderFound{match->first, {}, message.from});
-  seeks.erase(match);
+  resolving.erase(match);
 }
 
-void MeetingClient::State::time_out() {
+void HubClient::State::time_out() {
   for (auto& [id, group] : groups) {
     if (!group.pending || now < group.pending->deadline) continue;
     break_group(id, group,
@@ -240,17 +240,17 @@ void MeetingClient::State::time_out() {
                           in_seconds(group.pending->request.timeout) + " and the grace: the coordinator at " +
                           config.hubs[candidate] + " does not answer (" + last_problem + ")"));
   }
-  for (auto entry = seeks.begin(); entry != seeks.end();) {
+  for (auto entry = resolving.begin(); entry != resolving.end();) {
     if (now < entry->second.deadline) {
       ++entry;
       continue;
     }
     actions.emplace_back(
         SenderFound{entry->first,
-                    timed_out("nobody has sent anything with tag " + std::to_string(entry->second.seek.tag) +
-                              " within " + in_seconds(entry->second.seek.timeout)),
+                    timed_out("nobody has sent anything with tag " + std::to_string(entry->second.resolve.tag) +
+                              " within " + in_seconds(entry->second.resolve.timeout)),
                     0});
-    entry = seeks.erase(entry);
+    entry = resolving.erase(entry);
   }
 }
 

@@ -1,4 +1,4 @@
-// How much of a hub's memory its ranks may take. Same numbers as in plugin/PROTOCOL.md, "The meeting".
+// How much of a hub's memory its ranks may take. Same numbers as in plugin/PROTOCOL.md, "The collective hub".
 // Threads: constants.
 #pragma once
 
@@ -7,8 +7,8 @@
 
 namespace collab::protocol {
 
-inline constexpr std::size_t kMaxMeetingPart = std::size_t{16} << 20;  // payload of one Bring
-inline constexpr std::size_t kMaxMeetingStep = std::size_t{64} << 20;  // payloads of a step, over its members
+inline constexpr std::size_t kMaxHubPart = std::size_t{16} << 20;  // payload of one Contribute
+inline constexpr std::size_t kMaxHubStep = std::size_t{64} << 20;  // payloads of a step, over its members
 
 // Parts that are held, with what is said beside them, until all that live have taken their steps: of one rank, and of
 // all groups and worlds together. Beyond that a rank may hold its share, if all of all worlds had as much.
@@ -33,13 +33,13 @@ inline constexpr std::size_t kMaxWorldRanks = std::size_t{1} << 17;
 // Bytes of a tensor in each step, at every rank of a group alike: what all members bring together is at most a step,
 // what one brings is at most a part, and four parts of a rank are at most its share of a full hub. `split`: each member
 // is brought a piece of its own, by `bringers` members.
-[[nodiscard]] constexpr std::size_t piece_bytes(std::size_t world_ranks, std::size_t members, std::size_t bringers,
+[[nodiscard]] constexpr std::size_t piece_bytes(std::size_t world_ranks, std::size_t members, std::size_t contributors,
                                                 bool split) {
   const std::size_t quarter = kMaxHubParts / (4 * std::max<std::size_t>(1, world_ranks));
   const std::size_t share = quarter > 4 * kPartCost ? quarter - 2 * kPartCost : quarter / 2;
-  const std::size_t part = std::min({kMaxMeetingPart, share, kMaxMeetingStep / std::max<std::size_t>(1, bringers)});
-  const std::size_t piece = part / (split ? std::max<std::size_t>(1, members) : 1);
-  return piece < 64 ? std::max<std::size_t>(1, piece) : piece / 64 * 64;
+  const std::size_t part = std::min({kMaxHubPart, share, kMaxHubStep / std::max<std::size_t>(1, contributors)});
+  const std::size_t each = part / (split ? std::max<std::size_t>(1, members) : 1);
+  return each < 64 ? std::max<std::size_t>(1, each) : each / 64 * 64;
 }
 
 }  // namespace collab::protocol

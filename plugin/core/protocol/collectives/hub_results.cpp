@@ -10,27 +10,27 @@ namespace {
 
 constexpr std::size_t kMaxSteps = 64;  // failed ones that a member has not taken, of the only hub
 
-[[nodiscard]] bool alike(const wire::Bring& a, const wire::Bring& b) {
+[[nodiscard]] bool alike(const wire::Contribute& a, const wire::Contribute& b) {
   return a.operation == b.operation && a.absence == b.absence && a.root == b.root;
 }
 
-[[nodiscard]] std::string why_away(const MeetingRoom& room, const MeetingGroup& group, std::uint32_t member) {
-  const MeetingRank& rank = room.ranks[group.members[member].value];
-  const std::string who = rank_in_words(room, group.members[member]);
+[[nodiscard]] std::string why_away(const HubWorld& room, const HubGroup& group, std::uint32_t member) {
+  const HubRank& rank = room.ranks[group.members[member].value];
+  const std::string who = rank_text(room, group.members[member]);
   if (!rank.gone.empty()) return who + " is gone: " + rank.gone;
   return who + (rank.left ? " has left" : " has closed this group");
 }
 
 // The part of `bring` that is for one member.
-[[nodiscard]] Payload part_for(const MeetingPart& part, std::uint32_t member) {
-  if (part.bring.splits.empty()) return part.payload;
+[[nodiscard]] Payload part_for(const HubPart& part, std::uint32_t member) {
+  if (part.contribute.splits.empty()) return part.payload;
   Payload payload = part.payload;
-  for (std::uint32_t before = 0; before < member; ++before) payload.offset += part.bring.splits[before];
-  payload.bytes = part.bring.splits[member];
+  for (std::uint32_t before = 0; before < member; ++before) payload.offset += part.contribute.splits[before];
+  payload.bytes = part.contribute.splits[member];
   return payload;
 }
 
-[[nodiscard]] std::optional<wire::Ballot> held_by(const MeetingRank& rank, GroupId group, std::uint64_t number) {
+[[nodiscard]] std::optional<wire::Ballot> held_by(const HubRank& rank, GroupId group, std::uint64_t number) {
   const auto steps = rank.held.find(group);
   if (steps == rank.held.end()) return std::nullopt;
   const auto held = steps->second.find(number);
@@ -39,22 +39,22 @@ constexpr std::size_t kMaxSteps = 64;  // failed ones that a member has not take
 
 // Of a step that this hub has not decided. Who is here has promised our ballot: what it does not hold now it will hold
 // under no older one, and without it nothing stands.
-[[nodiscard]] Standing standing_of(const MeetingRoom& room, const MeetingGroup& group, std::uint64_t number) {
-  if (number <= newest_stood(room, group.id)) return Standing::kStood;
+[[nodiscard]] StepPhase phase_of(const HubWorld& room, const HubGroup& group, std::uint64_t number) {
+  if (number <= newest_stood(room, group.id)) return StepPhase::kStood;
   std::optional<wire::Ballot> under;
   bool all_here = true;
   for (std::uint32_t i = 0; i < group.members.size(); ++i) {
     if (is_away(room, group, i)) continue;
-    const MeetingRank& rank = room.ranks[group.members[i].value];
+    const HubRank& rank = room.ranks[group.members[i].value];
     if (!rank.in) {
       all_here = false;
       continue;
     }
     const std::optional<wire::Ballot> held = held_by(rank, group.id, number);
-    if (!held || (under && *under != *held)) return Standing::kOpen;
+    if (!held || (under && *under != *held)) return StepPhase::kOpen;
     under = held;
   }
-  return all_here && under ? Standing::kHeld : Standing::kUnknown;
+  return all_here && under ? StepPhase::kHeld : StepPhase::kUnknown;
 }
 
 // Without whom a step goes on, unless somebody is still to come.
@@ -63,11 +63,11 @@ struct Absent {
   bool waits = false;
 };
 
-[[nodiscard]] Absent absent_of(const MeetingRoom& room, const MeetingGroup& group, const MeetingStep& step) {
+[[nodiscard]] Absent absent_of(const HubWorld& room, const HubGroup& group, const HubStep& step) {
   Absent absent;
   for (std::uint32_t i = 0; i < group.members.size(); ++i) {
     const auto part = step.parts.find(i);
-    if (part != step.parts.end() && !part->second.bring.absent) continue;
+    if (part != step.parts.end() && !part->second.contribute.absent) continue;
     if (part == step.parts.end() && !is_away(room, group, i)) return {{}, true};
     absent.members.push_back(i);
   }
@@ -75,9 +75,9 @@ struct Absent {
 }
 
 // Why a step fails without these; empty: it goes on.
-[[nodiscard]] std::string why_failed(const MeetingRoom& room, const MeetingGroup& group, const MeetingStep& step,
+[[nodiscard]] std::string why_failed(const HubWorld& room, const HubGroup& group, const HubStep& step,
                                      const std::vector<std::uint32_t>& absent) {
-  const wire::Bring& first = step.parts.begin()->second.bring;
+  const wire::Contribute& first = step.parts.begin()->second.contribute;
   const bool root_away = std::ranges::binary_search(absent, first.root);
   const bool needed =
       first.absence == wire::Absence::kFails || (first.absence == wire::Absence::kNeedsRoot && root_away);
@@ -85,19 +85,19 @@ struct Absent {
   const std::uint32_t who = first.absence == wire::Absence::kNeedsRoot ? first.root : absent.front();
   const bool here = !is_away(room, group, who);
   return first.operation + " needs every part of it, and " +
-         (here ? rank_in_words(room, group.members[who]) + " cannot give its own: its site has lost a rank"
+         (here ? rank_text(room, group.members[who]) + " cannot give its own: its site has lost a rank"
                : why_away(room, group, who));
 }
 
 }  // namespace
 
-std::uint64_t newest_stood(const MeetingRoom& room, GroupId group) {
+std::uint64_t newest_stood(const HubWorld& room, GroupId group) {
   const auto found = room.stood.find(group);
   return found == room.stood.end() ? 0 : found->second.step;
 }
 
 // A rank is in: what it holds and has completed may end steps, and errors that were decided are news to it.
-void Meeting::State::catch_up(MeetingRoom& room, RankId rank) {
+void CollectiveHub::State::catch_up(HubWorld& room, RankId rank) {
   for (auto& [id, group] : room.groups) {
     const auto member = member_of(group, rank);
     if (!member) continue;
@@ -109,9 +109,9 @@ void Meeting::State::catch_up(MeetingRoom& room, RankId rank) {
   }
 }
 
-void Meeting::State::catch_up(MeetingRoom& room, MeetingGroup& group) {
+void CollectiveHub::State::catch_up(HubWorld& room, HubGroup& group) {
   for (const RankId member : group.members) {
-    const MeetingRank& rank = room.ranks[member.value];
+    const HubRank& rank = room.ranks[member.value];
     const auto held = rank.held.find(group.id);
     if (!rank.in || held == rank.held.end()) continue;
     for (const auto& [number, ballot] : held->second) group.steps.try_emplace(number);
@@ -119,37 +119,37 @@ void Meeting::State::catch_up(MeetingRoom& room, MeetingGroup& group) {
   settle_all(room, group);
 }
 
-void Meeting::State::recheck(MeetingRoom& room) {
+void CollectiveHub::State::recheck(HubWorld& room) {
   for (auto& [id, group] : room.groups) settle_all(room, group);
 }
 
-void Meeting::State::settle_all(MeetingRoom& room, MeetingGroup& group) {
+void CollectiveHub::State::settle_all(HubWorld& room, HubGroup& group) {
   std::vector<std::uint64_t> numbers;
   for (const auto& [number, step] : group.steps) numbers.push_back(number);
   for (const std::uint64_t number : numbers) settle(room, group, number);
 }
 
-void Meeting::State::settle(MeetingRoom& room, MeetingGroup& group, std::uint64_t number) {
+void CollectiveHub::State::settle(HubWorld& room, HubGroup& group, std::uint64_t number) {
   const auto found = group.steps.find(number);
   if (found == group.steps.end()) return;
   if (found->second.decided) return conclude(room, group, number);
-  switch (standing_of(room, group, number)) {
-    case Standing::kOpen: return try_to_decide(room, group, number);
-    case Standing::kUnknown: return;
-    case Standing::kHeld: return stand(room, group, number);
-    case Standing::kStood: return pass_on(room, group, number);
+  switch (phase_of(room, group, number)) {
+    case StepPhase::kOpen: return try_to_decide(room, group, number);
+    case StepPhase::kUnknown: return;
+    case StepPhase::kHeld: return stand(room, group, number);
+    case StepPhase::kStood: return pass_on(room, group, number);
   }
 }
 
-void Meeting::State::try_to_decide(MeetingRoom& room, MeetingGroup& group, std::uint64_t number) {
-  const MeetingStep& step = group.steps.at(number);
+void CollectiveHub::State::try_to_decide(HubWorld& room, HubGroup& group, std::uint64_t number) {
+  const HubStep& step = group.steps.at(number);
   if (step.parts.empty()) return;
   if (!group.given_up.empty()) return fail(room, group, number, group.given_up);
   const auto& [first_member, first] = *step.parts.begin();
   for (const auto& [member, part] : step.parts) {
-    if (alike(first.bring, part.bring)) continue;
+    if (alike(first.contribute, part.contribute)) continue;
     return fail(room, group, number,
-                differ(room, group.members[first_member], first.bring, group.members[member], part.bring));
+                differ(room, group.members[first_member], first.contribute, group.members[member], part.contribute));
   }
   Absent absent = absent_of(room, group, step);
   if (absent.waits) return time_out(room, group, number);
@@ -158,42 +158,42 @@ void Meeting::State::try_to_decide(MeetingRoom& room, MeetingGroup& group, std::
   decide(room, group, number, {group.id, number, {}, false, std::move(absent.members), ""});
 }
 
-void Meeting::State::time_out(MeetingRoom& room, MeetingGroup& group, std::uint64_t number) {
-  const MeetingPart* first = nullptr;
+void CollectiveHub::State::time_out(HubWorld& room, HubGroup& group, std::uint64_t number) {
+  const HubPart* first = nullptr;
   std::vector<std::string> missing;
-  const MeetingStep& step = group.steps.at(number);
+  const HubStep& step = group.steps.at(number);
   for (std::uint32_t i = 0; i < group.members.size(); ++i) {
     const auto part = step.parts.find(i);
     if (part == step.parts.end()) {
-      missing.push_back(rank_in_words(room, group.members[i]));
+      missing.push_back(rank_text(room, group.members[i]));
     } else if (now >= part->second.deadline && (first == nullptr || part->second.since < first->since)) {
       first = &part->second;
     }
   }
   if (first == nullptr) return;
   fail(room, group, number,
-       call_in_words(first->bring) + " was given up after " + in_seconds(now - first->since) +
-           ", the group's time-out: " + names_in_words(missing, {}) + " did not come to it in time");
+       call_text(first->contribute) + " was given up after " + in_seconds(now - first->since) +
+           ", the group's time-out: " + names_text(missing, {}) + " did not come to it in time");
 }
 
 // What was late and could not be ended, since others may hold an outcome, ends when they have come.
-void Meeting::State::note_late(MeetingRoom& room) {
+void CollectiveHub::State::note_late(HubWorld& room) {
   const auto late = [&](const auto& part) { return now >= part.second.deadline; };
   for (auto& [id, group] : room.groups) {
     for (auto& [number, step] : group.steps) step.late = std::ranges::any_of(step.parts, late);
   }
 }
 
-void Meeting::State::fail(MeetingRoom& room, MeetingGroup& group, std::uint64_t number, std::string error) {
+void CollectiveHub::State::fail(HubWorld& room, HubGroup& group, std::uint64_t number, std::string error) {
   decide(room, group, number, {group.id, number, {}, false, {}, std::move(error)});
 }
 
-void Meeting::State::decide(MeetingRoom& room, MeetingGroup& group, std::uint64_t number, wire::Outcome outcome) {
-  MeetingStep& step = group.steps.at(number);
-  outcome.ballot = room.epochs.ballot;
-  outcome.stands = room.only_hub;
-  const bool failed = !outcome.error.empty();
-  step.decided = std::move(outcome);
+void CollectiveHub::State::decide(HubWorld& room, HubGroup& group, std::uint64_t number, wire::StepResult result) {
+  HubStep& step = group.steps.at(number);
+  result.ballot = room.epochs.ballot;
+  result.stands = room.only_hub;
+  const bool failed = !result.error.empty();
+  step.decided = std::move(result);
   group.newest_decided = std::max(group.newest_decided, number);
   for (auto& [member, part] : step.parts) {
     if (!failed) continue;
@@ -207,28 +207,28 @@ void Meeting::State::decide(MeetingRoom& room, MeetingGroup& group, std::uint64_
   conclude(room, group, number);
 }
 
-void Meeting::State::answer(MeetingRoom& room, MeetingGroup& group, std::uint64_t number, std::uint32_t member) {
-  const MeetingRank& rank = room.ranks[group.members[member].value];
+void CollectiveHub::State::answer(HubWorld& room, HubGroup& group, std::uint64_t number, std::uint32_t member) {
+  const HubRank& rank = room.ranks[group.members[member].value];
   if (!rank.in || is_away(room, group, member)) return;
-  const MeetingStep& step = group.steps.at(number);
-  const wire::Outcome& outcome = *step.decided;
+  const HubStep& step = group.steps.at(number);
+  const wire::StepResult& result = *step.decided;
   const auto mine = step.parts.find(member);
-  if (outcome.error.empty() && mine != step.parts.end() && mine->second.bring.wants) {
+  if (result.error.empty() && mine != step.parts.end() && mine->second.contribute.wants) {
     for (const auto& [from, part] : step.parts) {
-      if (from == member || std::ranges::binary_search(outcome.absent, from)) continue;
+      if (from == member || std::ranges::binary_search(result.absent, from)) continue;
       Payload payload = part_for(part, member);
-      if (payload.bytes > 0) send(rank.link, wire::Piece{group.id, number, from}, std::move(payload));
+      if (payload.bytes > 0) send(rank.link, wire::Part{group.id, number, from}, std::move(payload));
     }
   }
-  send(rank.link, outcome);
+  send(rank.link, result);
 }
 
 // Of a step that was decided here: whether all hold it.
-void Meeting::State::conclude(MeetingRoom& room, MeetingGroup& group, std::uint64_t number) {
+void CollectiveHub::State::conclude(HubWorld& room, HubGroup& group, std::uint64_t number) {
   const wire::Ballot ballot = room.epochs.ballot;
   for (std::uint32_t i = 0; i < group.members.size(); ++i) {
     if (is_away(room, group, i)) continue;
-    const MeetingRank& rank = room.ranks[group.members[i].value];
+    const HubRank& rank = room.ranks[group.members[i].value];
     const bool holds =
         room.only_hub ? completed_by(room, group, i) >= number : rank.in && held_by(rank, group.id, number) == ballot;
     if (holds) continue;
@@ -238,19 +238,19 @@ void Meeting::State::conclude(MeetingRoom& room, MeetingGroup& group, std::uint6
   stand(room, group, number);
 }
 
-void Meeting::State::stand(MeetingRoom& room, MeetingGroup& group, std::uint64_t number) {
+void CollectiveHub::State::stand(HubWorld& room, HubGroup& group, std::uint64_t number) {
   const auto [place, fresh] = room.stood.try_emplace(group.id);
-  if (fresh) place->second.charge = MeetingCharge(group.opener, kEntryCost);
+  if (fresh) place->second.charge = HubCharge(group.opener, kEntryCost);
   place->second.step = std::max(place->second.step, number);
   pass_on(room, group, number);
 }
 
 // It stands: who holds it may give it to its caller.
-void Meeting::State::pass_on(MeetingRoom& room, MeetingGroup& group, std::uint64_t number) {
-  const MeetingStep step = std::move(group.steps.at(number));
+void CollectiveHub::State::pass_on(HubWorld& room, HubGroup& group, std::uint64_t number) {
+  const HubStep step = std::move(group.steps.at(number));
   group.steps.erase(number);
   for (std::uint32_t i = 0; i < group.members.size(); ++i) {
-    MeetingRank& rank = room.ranks[group.members[i].value];
+    HubRank& rank = room.ranks[group.members[i].value];
     if (!rank.in || is_away(room, group, i) || completed_by(room, group, i) >= number) continue;
     if (held_by(rank, group.id, number)) {
       rank.held[group.id].erase(number);
@@ -258,13 +258,14 @@ void Meeting::State::pass_on(MeetingRoom& room, MeetingGroup& group, std::uint64
       send(rank.link, wire::Stands{group.id, number});
     } else if (step.parts.contains(i)) {
       // Only where the only hub has forgotten it: it has died, or this rank came too late.
-      send(rank.link, wire::Outcome{group.id,
-                                    number,
-                                    room.epochs.ballot,
-                                    true,
-                                    {},
-                                    "another rank has completed this step of the group with an earlier coordinator, or "
-                                    "long ago; this rank fell too far behind"});
+      send(rank.link,
+           wire::StepResult{group.id,
+                            number,
+                            room.epochs.ballot,
+                            true,
+                            {},
+                            "another rank has completed this step of the group with an earlier coordinator, or "
+                            "long ago; this rank fell too far behind"});
     }
   }
 }

@@ -9,8 +9,8 @@
 namespace collab::protocol {
 namespace {
 
-[[nodiscard]] std::size_t cost_of(const wire::Bring& bring, std::size_t bytes) {
-  return kPartCost + sizeof(std::uint64_t) * bring.splits.size() + bytes;
+[[nodiscard]] std::size_t cost_of(const wire::Contribute& contribute, std::size_t bytes) {
+  return kPartCost + sizeof(std::uint64_t) * contribute.splits.size() + bytes;
 }
 
 }  // namespace
@@ -20,27 +20,28 @@ std::string in_bytes(std::size_t bytes) {
   return bytes > 0 && bytes % kMiB == 0 ? std::to_string(bytes / kMiB) + " MiB" : std::to_string(bytes) + " bytes";
 }
 
-std::string call_in_words(const wire::Bring& bring) {
-  return bring.shape.empty() ? bring.operation : bring.operation + " " + bring.shape;
+std::string call_text(const wire::Contribute& contribute) {
+  return contribute.shape.empty() ? contribute.operation : contribute.operation + " " + contribute.shape;
 }
 
-std::string differ(const MeetingRoom& room, RankId a, const wire::Bring& in_a, RankId b, const wire::Bring& in_b) {
-  return "the ranks are not in the same call: " + rank_in_words(room, a) + " is in " + call_in_words(in_a) + ", " +
-         rank_in_words(room, b) + " is in " + call_in_words(in_b);
+std::string differ(const HubWorld& room, RankId a, const wire::Contribute& in_a, RankId b,
+                   const wire::Contribute& in_b) {
+  return "the ranks are not in the same call: " + rank_text(room, a) + " is in " + call_text(in_a) + ", " +
+         rank_text(room, b) + " is in " + call_text(in_b);
 }
 
-bool is_away(const MeetingRoom& room, const MeetingGroup& group, std::uint32_t member) {
-  const MeetingRank& rank = room.ranks[group.members[member].value];
+bool is_away(const HubWorld& room, const HubGroup& group, std::uint32_t member) {
+  const HubRank& rank = room.ranks[group.members[member].value];
   return rank.away() || rank.closed.contains(group.id);
 }
 
-std::uint64_t completed_by(const MeetingRoom& room, const MeetingGroup& group, std::uint32_t member) {
-  const MeetingRank& rank = room.ranks[group.members[member].value];
+std::uint64_t completed_by(const HubWorld& room, const HubGroup& group, std::uint32_t member) {
+  const HubRank& rank = room.ranks[group.members[member].value];
   const auto found = rank.completed.find(group.id);
   return found == rank.completed.end() ? 0 : found->second;
 }
 
-CallsUnderWay Meeting::calls_under_way() const {
+CallsUnderWay CollectiveHub::calls_under_way() const {
   CallsUnderWay calls;
   for (const auto& [world, room] : state_->rooms) {
     const auto site_of = [&room = room](RankId rank) { return room.sites[room.site_of[rank.value]]; };
@@ -54,9 +55,9 @@ CallsUnderWay Meeting::calls_under_way() const {
         for (const auto& [member, part] : step.parts) {
           if (is_away(room, group, member)) continue;
           InCall& call = calls.sites[site_of(group.members[member])];
-          call.call = call_in_words(part.bring);
+          call.call = call_text(part.contribute);
           call.awaits.insert(awaits.begin(), awaits.end());
-          call.stands_still = call.stands_still || part.bring.operation.starts_with(kStandsStill);
+          call.stands_still = call.stands_still || part.contribute.operation.starts_with(kStandsStill);
         }
       }
     }
@@ -64,15 +65,15 @@ CallsUnderWay Meeting::calls_under_way() const {
   return calls;
 }
 
-void Meeting::State::assemble(MeetingRoom& room, RankId rank, const wire::Assemble& message) {
+void CollectiveHub::State::assemble(HubWorld& room, RankId rank, const wire::Assemble& message) {
   const LinkId link = room.ranks[rank.value].link;
-  MeetingGroup* group = group_of(room, message.group);
+  HubGroup* group = group_of(room, message.group);
   if (group == nullptr) {
     const bool known = std::ranges::all_of(message.members, [&](RankId m) { return m.value < room.ranks.size(); });
     const std::size_t cost = kGroupCost + kMemberCost * message.members.size();
     if (!known) return refuse(link, "a group names a rank that is not of this world");
     if (std::ranges::find(message.members, rank) == message.members.end()) {
-      return refuse(link, rank_in_words(room, rank) + " opens a group of " + std::to_string(message.members.size()) +
+      return refuse(link, rank_text(room, rank) + " opens a group of " + std::to_string(message.members.size()) +
                               " ranks to which it does not belong");
     }
     if (!remembers(room, rank, cost, "a group of " + std::to_string(message.members.size()) + " ranks")) return;
@@ -80,12 +81,12 @@ void Meeting::State::assemble(MeetingRoom& room, RankId rank, const wire::Assemb
     *group = {message.group, message.members, message.parent, message.tag, {}, {}, 0, {}, {}, {}};
     group->assembled.resize(message.members.size());
     group->opener = room.ranks[rank.value].memory;
-    group->charge = MeetingCharge(group->opener, cost);
+    group->charge = HubCharge(group->opener, cost);
   }
   const auto member = member_of(*group, rank);
   if (!member || group->members != message.members) {
     return refuse(link, "a group of " + std::to_string(group->members.size()) + " ranks has other members at " +
-                            rank_in_words(room, rank));
+                            rank_text(room, rank));
   }
   group->assembled[*member] = true;
   room.ranks[rank.value].closed.erase(message.group);
@@ -93,8 +94,8 @@ void Meeting::State::assemble(MeetingRoom& room, RankId rank, const wire::Assemb
   catch_up(room, *group);
 }
 
-void Meeting::State::disband(MeetingRoom& room, RankId rank, const wire::Disband& message) {
-  MeetingRank& each = room.ranks[rank.value];
+void CollectiveHub::State::disband(HubWorld& room, RankId rank, const wire::Disband& message) {
+  HubRank& each = room.ranks[rank.value];
   if (!each.closed.contains(message.group)) {
     if (each.closed.size() >= wire::kMaxGroups) each.closed.erase(each.closed.begin());
     note_closed(each);
@@ -104,7 +105,7 @@ void Meeting::State::disband(MeetingRoom& room, RankId rank, const wire::Disband
   }
   each.completed.erase(message.group);
   each.held.erase(message.group);
-  MeetingGroup* group = group_of(room, message.group);
+  HubGroup* group = group_of(room, message.group);
   if (group == nullptr) return;
   settle_all(room, *group);
   for (std::uint32_t i = 0; i < group->members.size(); ++i) {
@@ -118,9 +119,10 @@ void Meeting::State::disband(MeetingRoom& room, RankId rank, const wire::Disband
   room.groups.erase(message.group);
 }
 
-void Meeting::State::bring(MeetingRoom& room, RankId rank, const wire::Bring& message, const BufferPtr& payload) {
+void CollectiveHub::State::contribute(HubWorld& room, RankId rank, const wire::Contribute& message,
+                                      const BufferPtr& payload) {
   const LinkId link = room.ranks[rank.value].link;
-  MeetingGroup* group = group_of(room, message.group);
+  HubGroup* group = group_of(room, message.group);
   const auto member = group == nullptr ? std::nullopt : member_of(*group, rank);
   if (!member || !group->assembled[*member]) return refuse(link, "a part for a group that was not opened");
   std::uint64_t total = 0;
@@ -144,9 +146,9 @@ void Meeting::State::bring(MeetingRoom& room, RankId rank, const wire::Bring& me
   if (const std::string why = why_not_held(room, *group, *member, message, part.bytes); !why.empty()) {
     return refuse(link, why);
   }
-  MeetingStep& step = group->steps[message.step];
+  HubStep& step = group->steps[message.step];
   if (const auto before = step.parts.find(*member); before != step.parts.end()) before->second.charge.set(0);
-  MeetingPart brought{message, part, now, kNever, {room.ranks[rank.value].parts, cost_of(message, part.bytes)}};
+  HubPart brought{message, part, now, kNever, {room.ranks[rank.value].parts, cost_of(message, part.bytes)}};
   if (message.timeout_ms != 0) brought.deadline = later(now, std::chrono::milliseconds(message.timeout_ms));
   const auto [place, fresh] = step.parts.try_emplace(*member, std::move(brought));
   if (!fresh) {  // its link has fallen since; its time goes on
@@ -154,18 +156,18 @@ void Meeting::State::bring(MeetingRoom& room, RankId rank, const wire::Bring& me
     brought.deadline = std::min(brought.deadline, place->second.deadline);
     place->second = std::move(brought);
   }
-  tell_seeker(room, *group);
+  tell_resolver(room, *group);
   compare_with_twin(room, *group, message.step, *member);
   settle(room, *group, message.step);
 }
 
 // Empty: the part may be held.
-std::string Meeting::State::why_not_held(const MeetingRoom& room, const MeetingGroup& group, std::uint32_t member,
-                                         const wire::Bring& message, std::size_t bytes) const {
+std::string CollectiveHub::State::why_not_held(const HubWorld& room, const HubGroup& group, std::uint32_t member,
+                                               const wire::Contribute& message, std::size_t bytes) const {
   const std::string what =
-      rank_in_words(room, group.members[member]) + " brings " + in_bytes(bytes) + " to " + call_in_words(message);
-  if (bytes > kMaxMeetingPart) {
-    return what + ": a part is at most " + in_bytes(kMaxMeetingPart) + "; bring longer ones in several steps";
+      rank_text(room, group.members[member]) + " brings " + in_bytes(bytes) + " to " + call_text(message);
+  if (bytes > kMaxHubPart) {
+    return what + ": a part is at most " + in_bytes(kMaxHubPart) + "; bring longer ones in several steps";
   }
   std::size_t others = 0;
   std::size_t mine = 0;
@@ -174,13 +176,13 @@ std::string Meeting::State::why_not_held(const MeetingRoom& room, const MeetingG
       (from == member ? mine : others) += from == member ? part.charge.bytes() : part.payload.bytes;
     }
   }
-  const std::size_t even = kMaxMeetingStep / group.members.size();
-  if (bytes > even && others + bytes > kMaxMeetingStep) {
+  const std::size_t even = kMaxHubStep / group.members.size();
+  if (bytes > even && others + bytes > kMaxHubStep) {
     return what + ", to which others have brought " + in_bytes(others) + ": a step carries at most " +
-           in_bytes(kMaxMeetingStep) + ", " + in_bytes(even) + " for each of " + std::to_string(group.members.size()) +
+           in_bytes(kMaxHubStep) + ", " + in_bytes(even) + " for each of " + std::to_string(group.members.size()) +
            " members; bring longer ones in several steps";
   }
-  const MeetingShare& share = *room.ranks[group.members[member].value].parts;
+  const HubBudget& share = *room.ranks[group.members[member].value].parts;
   const std::size_t more = cost_of(message, bytes);
   if (more <= mine || share.fits(more - mine)) return "";
   const std::string held =
@@ -193,33 +195,33 @@ std::string Meeting::State::why_not_held(const MeetingRoom& room, const MeetingG
 }
 
 // The same call in the twin group is another one there: neither step would ever be whole.
-void Meeting::State::compare_with_twin(MeetingRoom& room, MeetingGroup& group, std::uint64_t number,
-                                       std::uint32_t member) {
-  const wire::Bring& mine = group.steps.at(number).parts.at(member).bring;
-  MeetingGroup* twin = mine.call == 0 ? nullptr : group_of(room, GroupId(group.id.value ^ 1));
+void CollectiveHub::State::compare_with_twin(HubWorld& room, HubGroup& group, std::uint64_t number,
+                                             std::uint32_t member) {
+  const wire::Contribute& mine = group.steps.at(number).parts.at(member).contribute;
+  HubGroup* twin = mine.call == 0 ? nullptr : group_of(room, GroupId(group.id.value ^ 1));
   if (twin == nullptr) return;
   for (const auto& [its_number, other] : twin->steps) {
     const auto theirs =
-        std::ranges::find_if(other.parts, [&](const auto& part) { return part.second.bring.call == mine.call; });
+        std::ranges::find_if(other.parts, [&](const auto& part) { return part.second.contribute.call == mine.call; });
     if (other.decided || theirs == other.parts.end()) continue;
     const std::string why =
-        differ(room, twin->members[theirs->first], theirs->second.bring, group.members[member], mine);
+        differ(room, twin->members[theirs->first], theirs->second.contribute, group.members[member], mine);
     give_up(room, *twin, why);
     return give_up(room, group, why);
   }
 }
 
 // From here on its members count their steps differently.
-void Meeting::State::give_up(MeetingRoom& room, MeetingGroup& group, const std::string& why) {
+void CollectiveHub::State::give_up(HubWorld& room, HubGroup& group, const std::string& why) {
   group.given_up = why;
   settle_all(room, group);
 }
 
-void Meeting::State::taken(MeetingRoom& room, RankId rank, const wire::Taken& message) {
-  MeetingGroup* group = group_of(room, message.group);
+void CollectiveHub::State::taken(HubWorld& room, RankId rank, const wire::ResultAck& message) {
+  HubGroup* group = group_of(room, message.group);
   const auto member = group == nullptr ? std::nullopt : member_of(*group, rank);
   if (!member) return;
-  MeetingRank& each = room.ranks[rank.value];
+  HubRank& each = room.ranks[rank.value];
   const std::uint64_t stood = newest_stood(room, message.group);
   if (message.step <= stood || (room.only_hub && message.step <= group->newest_decided)) {
     std::uint64_t& completed = each.completed[message.group];
@@ -232,30 +234,30 @@ void Meeting::State::taken(MeetingRoom& room, RankId rank, const wire::Taken& me
 
 // ---- sends to whoever asks --------------------------------------------------------------------------
 
-void Meeting::State::seek(MeetingRoom& room, RankId rank, const wire::Seek& message) {
-  const MeetingSeek sought{rank, {message.group, message.tag}};
-  if (!room.seeks.contains(sought)) {
+void CollectiveHub::State::resolve(HubWorld& room, RankId rank, const wire::ResolveSender& message) {
+  const HubSeek sought{rank, {message.group, message.tag}};
+  if (!room.resolving.contains(sought)) {
     if (!remembers(room, rank, kEntryCost, "another sender that it looks for")) return;
-    room.seeks[sought] = MeetingCharge(room.ranks[rank.value].memory, kEntryCost);
+    room.resolving[sought] = HubCharge(room.ranks[rank.value].memory, kEntryCost);
   }
   for (const auto& [id, group] : room.groups) {
     if (group.parent == message.group && group.tag == message.tag && group.members.back() == rank) {
-      tell_seeker(room, group);
+      tell_resolver(room, group);
     }
   }
 }
 
-void Meeting::State::tell_seeker(MeetingRoom& room, const MeetingGroup& pair) {
+void CollectiveHub::State::tell_resolver(HubWorld& room, const HubGroup& pair) {
   if (pair.parent.value == 0) return;
-  const auto seeker = room.seeks.find({pair.members.back(), {pair.parent, pair.tag}});
-  const MeetingGroup* parent = group_of(room, pair.parent);
-  if (seeker == room.seeks.end() || parent == nullptr) return;
+  const auto resolver = room.resolving.find({pair.members.back(), {pair.parent, pair.tag}});
+  const HubGroup* parent = group_of(room, pair.parent);
+  if (resolver == room.resolving.end() || parent == nullptr) return;
   const bool waits = std::ranges::any_of(
       pair.steps, [](const auto& step) { return !step.second.decided && step.second.parts.contains(0); });
   const auto from = member_of(*parent, pair.members.front());
   if (!waits || !from) return;
-  send(room.ranks[pair.members.back().value].link, wire::Found{pair.parent, pair.tag, *from});
-  room.seeks.erase(seeker);
+  send(room.ranks[pair.members.back().value].link, wire::SenderResolved{pair.parent, pair.tag, *from});
+  room.resolving.erase(resolver);
 }
 
 }  // namespace collab::protocol

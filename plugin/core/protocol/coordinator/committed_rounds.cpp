@@ -38,17 +38,17 @@ wire::Counted CommittedRounds::counted(const std::string& site, const wire::Offe
 const wire::Proposal* CommittedRounds::missed_by(const wire::Offer& offer, const wire::Report& report) const {
   if (report.record.proposals.empty()) return nullptr;
   const wire::Proposal& said = report.record.proposals[0];
-  const wire::Form& form = said.form;
-  const auto past = rounds_.find(form.round);
-  const bool missed = past != rounds_.end() && past->second.run == form.run &&
-                      (past->second.attempt == form.attempt || mutant(Mutant::kRepeatedToOtherAttempt)) &&
-                      offer.run == form.run && offer.round.value + 1 == form.round.value &&
-                      (holds_mean(report, form) || mutant(Mutant::kRepeatedWithoutMean));
+  const wire::StartAttempt& start = said.start;
+  const auto past = rounds_.find(start.round);
+  const bool missed = past != rounds_.end() && past->second.run == start.run &&
+                      (past->second.attempt == start.attempt || mutant(Mutant::kRepeatedToOtherAttempt)) &&
+                      offer.run == start.run && offer.round.value + 1 == start.round.value &&
+                      (holds_mean(report, start) || mutant(Mutant::kRepeatedWithoutMean));
   return missed ? &said : nullptr;
 }
 
 bool CommittedRounds::has_right_mean(const wire::Proposal& missed) const {
-  return rounds_.at(missed.form.round).mean == digest_of_mean(missed.slices) ||
+  return rounds_.at(missed.start.round).mean == digest_of_mean(missed.slices) ||
          mutant(Mutant::kRepeatedMeanNotCompared);
 }
 

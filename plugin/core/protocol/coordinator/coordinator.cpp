@@ -91,14 +91,14 @@ void Coordinator::State::on_event(const Received& event) {
   std::visit(
       [&](const auto& message) {
         using T = std::decay_t<decltype(message)>;
-        if constexpr (std::is_same_v<T, Adopted>) {
-          on_adopted(member, message);
+        if constexpr (std::is_same_v<T, AnchorInstalled>) {
+          on_anchor_installed(member, message);
         } else if constexpr (std::is_same_v<T, Ready>) {
           on_ready(member, message);
         } else if constexpr (std::is_same_v<T, Decline>) {
           on_decline(member, message);
-        } else if constexpr (std::is_same_v<T, Unreached>) {
-          on_unreached(member, message);
+        } else if constexpr (std::is_same_v<T, PeerUnreachable>) {
+          on_peer_unreachable(member, message);
         } else if constexpr (std::is_same_v<T, Done>) {
           on_done(member, message);
         } else if constexpr (std::is_same_v<T, Leave>) {
@@ -155,7 +155,7 @@ void Coordinator::State::advance() {
     choose_anchor();
     offer_anchor();
     if (round.attempt) finish_attempt();
-    if (!round.attempt) try_to_form();
+    if (!round.attempt) try_to_start();
   } while (changed);
 }
 
@@ -177,7 +177,7 @@ TimePoint Coordinator::State::next_deadline() const {
   if (!round.attempt && round.joiners_until > now) next = std::min(next, round.joiners_until);
   if (!round.attempt && round.helpers_until > now) next = std::min(next, round.helpers_until);
   for (const auto& [id, member] : members) {
-    if (member.standing == Standing::kAdopting) next = std::min(next, adopting_until(member));
+    if (member.phase == MemberPhase::kInstalling) next = std::min(next, installing_until(member));
   }
   return next;
 }

@@ -26,7 +26,7 @@ Claim claim_of(const MemberRecord& member, const std::string& named) {
   return member.resumed ? Claim::kResumed : Claim::kNone;
 }
 
-std::string in_words(Claim claim) {
+std::string text_of(Claim claim) {
   switch (claim) {
     case Claim::kNone: return "the lowest site";
     case Claim::kResumed: return "the lowest of those that had loaded a state";
@@ -37,7 +37,7 @@ std::string in_words(Claim claim) {
 
 }  // namespace
 
-std::string anchor_in_words(RunId run, RoundId round) {
+std::string anchor_text(RunId run, RoundId round) {
   return "run " + std::to_string(run.value) + " round " + std::to_string(round.value);
 }
 
@@ -110,7 +110,7 @@ void Coordinator::State::tell_passed_over(MemberRecord& member, const std::strin
 }
 
 void Coordinator::State::tell_late(MemberRecord& joiner) {
-  tell_passed_over(joiner, "there was an anchor, of " + anchor_in_words(anchor->run, anchor->round) + ", when it came",
+  tell_passed_over(joiner, "there was an anchor, of " + anchor_text(anchor->run, anchor->round) + ", when it came",
                    "; or let the first agreement wait for all of them, with COLLAB_SITE_COUNT=N for N sites");
 }
 
@@ -120,8 +120,8 @@ void Coordinator::State::tell_whose(const MemberRecord& best, bool newborn) {
     const wire::Offer offer = brought_by(entry.second);
     return !entry.second.helper && offer.run.value == 0 && anchor->digest != offer.digest;
   };
-  const std::string taken = anchor_in_words(anchor->run, anchor->round);
-  const std::string words = in_words(claim_of(best, init_from().first));
+  const std::string taken = anchor_text(anchor->run, anchor->round);
+  const std::string words = text_of(claim_of(best, init_from().first));
   const bool chosen = newborn && std::ranges::any_of(members, differs);
   note(Note::Level::kInfo, "anchor",
        std::to_string(members.size()) + (members.size() == 1 ? " site is" : " sites are") + " here; the anchor of " +
@@ -183,8 +183,8 @@ void Coordinator::State::choose_anchor() {
   }
   anchor = AnchorRecord{chosen.run, chosen.round, chosen.digest};
   best->renamed_from = brought_by(*best);
-  best->holds = wire::Adopted{chosen.run, chosen.round, chosen.digest, best->acceptor};
-  for (auto& [id, member] : members) member.standing = Standing::kJoined;  // who was behind another is told this one
+  best->holds = wire::AnchorInstalled{chosen.run, chosen.round, chosen.digest, best->acceptor};
+  for (auto& [id, member] : members) member.phase = MemberPhase::kJoined;  // who was behind another is told this one
   tell_whose(*best, newborn);
   forks.clear();
 }
@@ -206,7 +206,7 @@ void Coordinator::State::start_gathering() {
   refused_who.clear();
 }
 
-std::string Coordinator::State::gathered_in_words() const {
+std::string Coordinator::State::gathered_text() const {
   const std::vector<std::string> on_their_way = generations.expected_here(now);
   return std::to_string(sites_here()) + " of " + std::to_string(sites_wanted()) + " sites are here (" +
          join_words(member_list()) + (refused_who.empty() ? "" : "; " + refused_who + " was refused: " + refused_why) +
@@ -220,7 +220,7 @@ void Coordinator::State::give_up_gathering(const std::string& reason) {
 
 void Coordinator::State::on_gathering_tick() {
   if (!gathering.running()) return;
-  const std::string count = gathered_in_words();
+  const std::string count = gathered_text();
   const auto waited = gathering.due(now);
   if (wanted_missed()) {
     if (now - gathering.since() >= config.link_grace) {
@@ -241,15 +241,16 @@ void Coordinator::State::on_gathering_tick() {
     return;
   }
   const auto [named, by] = init_from();
-  const std::string wish = named + " (COLLAB_INIT_FROM, from " + by + ")";
+  const std::string optimizer_fetch = named + " (COLLAB_INIT_FROM, from " + by + ")";
   if (init_from_missed()) {
     if (now - gathering.since() >= config.join_timeout) {
-      return give_up_gathering("round 0 is to have the parameters of " + wish +
+      return give_up_gathering("round 0 is to have the parameters of " + optimizer_fetch +
                                ", and no site of that name has come within " + in_seconds(config.join_timeout) +
                                " (COLLAB_JOIN_TIMEOUT); " + count + ": start that one, or name another");
     }
     if (!waited) return;
-    const std::string text = "round 0: " + count + "; waiting for " + wish + " (" + in_seconds(*waited) + ")";
+    const std::string text =
+        "round 0: " + count + "; waiting for " + optimizer_fetch + " (" + in_seconds(*waited) + ")";
     note(Note::Level::kInfo, std::string(kWait), text);
     Broadcast all{{}, wire::Notice{std::string(kWait), text}};
     for (const auto& [id, member] : members) all.links.push_back(member.link);

@@ -9,12 +9,12 @@
 namespace collab::protocol {
 
 void Coordinator::State::finish_attempt() {
-  const wire::Form& form = *round.attempt;
+  const wire::StartAttempt& start = *round.attempt;
   if (round.done < (mutant(Mutant::kCommitBeforeAllAreDone) ? 1 : round.here)) return;
   std::set<SiteId> wrong;
-  for (std::size_t i = 0; i < form.slices.size(); ++i) {
+  for (std::size_t i = 0; i < start.slices.size(); ++i) {
     std::map<SiteId, Digest> said;
-    for (const wire::Participant& p : form.participants) {
+    for (const wire::Participant& p : start.participants) {
       if (p.here && (members.at(p.site).done || !mutant(Mutant::kCommitBeforeAllAreDone)))
         said[p.site] = (*members.at(p.site).done)[i];
     }
@@ -24,60 +24,60 @@ void Coordinator::State::finish_attempt() {
     }
   }
   if (wrong.empty()) {
-    return commit(form.attempt, contributors_of(form));
+    return commit(start.attempt, contributors_of(start));
   }
   const std::string what =
-      " has another mean of round " + std::to_string(form.round.value) + " than " +
-      (form.participants.size() == 2 ? "the lower site, which of two is taken to be right" : "most");
-  const RoundId number_formed = form.round;
+      " has another mean of round " + std::to_string(start.round.value) + " than " +
+      (start.participants.size() == 2 ? "the lower site, which of two is taken to be right" : "most");
+  const RoundId number_started = start.round;
   start_afresh();
   changed = true;
   for (const SiteId id : wrong) {
     const std::uint32_t times = ++round.mean_repairs[id];
     if (times > kMaxRepeats) {
-      expel(id, name_of(id) + what + " (" + times_in_words(times) + ")");
+      expel(id, name_of(id) + what + " (" + times_text(times) + ")");
     } else {
       note(Note::Level::kError, "repair", name_of(id) + what + "; another attempt is formed",
-           {{"who", json_quote(name_of(id))}, {"round", std::to_string(number_formed.value)}});
+           {{"who", json_quote(name_of(id))}, {"round", std::to_string(number_started.value)}});
     }
   }
 }
 
 void Coordinator::State::commit(AttemptId attempt, const std::vector<SiteId>& contributors) {
   const RoundId committed = number();
-  const wire::Form form = *round.attempt;
+  const wire::StartAttempt start = *round.attempt;
   std::vector<std::string> members_named;
   std::vector<Digest> mean;
-  for (const wire::Participant& p : form.participants) {
+  for (const wire::Participant& p : start.participants) {
     if (!p.here) continue;
     mean = members.at(p.site).done.value_or(std::vector<Digest>{});
     members_named.push_back(name_of(p.site));
   }
-  history.add(past_of(form, mean));
-  if (!mutant(Mutant::kVotersKeptByLeader)) voters = voters_formed;
-  compare(form);
+  history.add(past_of(start, mean));
+  if (!mutant(Mutant::kVotersKeptByLeader)) voters = next_voters;
+  compare(start);
   std::vector<std::string> names;
   for (const SiteId id : contributors) {
     const auto gone = round.gone.find(id);
     names.push_back(gone == round.gone.end() ? name_of(id) : gone->second.name);
   }
   Broadcast all{{}, wire::Commit{term, anchor->run, committed, attempt, contributors}};
-  auto participant = form.participants.begin();  // both ascend
+  auto participant = start.participants.begin();  // both ascend
   for (auto& [id, member] : members) {
     member.done.reset();
-    while (participant != form.participants.end() && participant->site < id) ++participant;
-    if (participant != form.participants.end() && participant->site == id && participant->here) {
+    while (participant != start.participants.end() && participant->site < id) ++participant;
+    if (participant != start.participants.end() && participant->site == id && participant->here) {
       all.links.push_back(member.link);
       member.ready.reset();
-    } else if (member.standing == Standing::kActive) {  // left out; one that is ready by now takes the anchor at once
-      member.standing = member.ready ? Standing::kJoined : Standing::kBehind;
+    } else if (member.phase == MemberPhase::kActive) {  // left out; one that is ready by now takes the anchor at once
+      member.phase = member.ready ? MemberPhase::kJoined : MemberPhase::kStale;
       member.ready.reset();
-    } else if (member.standing == Standing::kAdopting) {  // it is given the newer one
-      member.standing = Standing::kJoined;
+    } else if (member.phase == MemberPhase::kInstalling) {  // it is given the newer one
+      member.phase = MemberPhase::kJoined;
     }
   }
   out.emplace_back(std::move(all));
-  judge_shares(form, now - round.formed);
+  judge_partition(start, now - round.started);
   note(Note::Level::kInfo, "round",
        "round " + std::to_string(committed.value) +
            (names.empty() ? ": nobody had anything to contribute, the anchor stands" : ": " + join_words(names)),
@@ -85,20 +85,20 @@ void Coordinator::State::commit(AttemptId attempt, const std::vector<SiteId>& co
         {"attempt", std::to_string(attempt.value)},
         {"members", json_list(members_named)},
         {"contributors", json_list(names)},
-        {"seconds", json_number(static_cast<double>((now - round.formed).count()) / 1e6)}});
+        {"seconds", json_number(static_cast<double>((now - round.started).count()) / 1e6)}});
   anchor->round = committed;
   if (!contributors.empty()) anchor->digest.reset();
   clear_round();
 }
 
-void Coordinator::State::compare(const wire::Form& form) {
-  std::map<SiteId, std::span<const std::uint32_t>> sketches;
-  for (const wire::Participant& p : form.participants) {
+void Coordinator::State::compare(const wire::StartAttempt& start) {
+  std::map<SiteId, std::span<const std::uint32_t>> sampled_deltas;
+  for (const wire::Participant& p : start.participants) {
     if (!p.here || p.weight == 0) continue;
     const auto& ready = members.at(p.site).ready;
-    if (ready) sketches[p.site] = ready->sketch;
+    if (ready) sampled_deltas[p.site] = ready->sampled_delta;
   }
-  for (const Likeness::Pair& pair : likeness.committed(sketches)) {
+  for (const DuplicateData::Pair& pair : duplicate_data.committed(sampled_deltas)) {
     const std::string text =
         name_of(pair.a) + " and " + name_of(pair.b) + " have learned the same in " + std::to_string(kAlikeRounds) +
         " rounds running (cosine " + json_number(pair.cosine) +
@@ -108,7 +108,7 @@ void Coordinator::State::compare(const wire::Form& form) {
         "files or a stream (IterableDataset) take every torch_collab.site_count()-th part from site_index() on, with "
         "COLLAB_SITE_INDEX and COLLAB_SITE_COUNT set";
     note(Note::Level::kWarning, "same-data", text,
-         {{"who", json_list({name_of(pair.a), name_of(pair.b)})}, {"round", std::to_string(form.round.value)}});
+         {{"who", json_list({name_of(pair.a), name_of(pair.b)})}, {"round", std::to_string(start.round.value)}});
     for (const SiteId id : {pair.a, pair.b}) send(members.at(id), wire::Notice{"same-data", text});
   }
 }

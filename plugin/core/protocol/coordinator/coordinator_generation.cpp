@@ -10,13 +10,13 @@ namespace {
 
 constexpr const char* kAnotherModel = "the swarm goes on to another model";
 
-std::string generation_in_words(std::uint32_t generation) { return "generation " + std::to_string(generation); }
+std::string generation_text(std::uint32_t generation) { return "generation " + std::to_string(generation); }
 
 }  // namespace
 
 std::size_t Coordinator::State::trainers_here() const { return sites_here() + election.trainers(); }
 
-std::string Coordinator::State::trainers_in_words() const {
+std::string Coordinator::State::trainers_text() const {
   std::vector<std::string> names = member_list();
   for (std::string& name : election.names()) names.push_back(std::move(name));
   return join_words(names);
@@ -38,7 +38,7 @@ void Coordinator::State::settle_generations() {
     begin_generation(trained);
   }
   if (!trains_here()) return tell_who_waits();
-  for (const auto& [link, join] : generations.take_earlier_than(generations.current())) tell_behind(link, join.site);
+  for (const auto& [link, join] : generations.take_earlier_than(generations.current())) tell_stale(link, join.site);
   tell_who_waits();
 }
 
@@ -52,9 +52,9 @@ void Coordinator::State::begin_generation(std::uint32_t generation) {
     for (const SiteId id : here) {
       const MemberRecord member = members.at(id);
       if (!member.helper) {
-        tell_behind(member.link, member.name);
-        remove(id, "the swarm goes on to " + generation_in_words(generation) + " of the model");
-      } else if (member.standing == Standing::kActive) {
+        tell_stale(member.link, member.name);
+        remove(id, "the swarm goes on to " + generation_text(generation) + " of the model");
+      } else if (member.phase == MemberPhase::kActive) {
         expel(id, kAnotherModel);
       } else {  // one that has not adopted yet would take a refusal for its end
         out.emplace_back(Hangup{member.link, kAnotherModel});
@@ -65,19 +65,19 @@ void Coordinator::State::begin_generation(std::uint32_t generation) {
       if (join.helper) {
         out.emplace_back(Hangup{link, kAnotherModel});
       } else {
-        tell_behind(link, join.site);
+        tell_stale(link, join.site);
       }
     }
     forget_everything();
     ended = false;
-    note(Note::Level::kInfo, "generation", "the swarm begins " + generation_in_words(generation) + " of the model",
+    note(Note::Level::kInfo, "generation", "the swarm begins " + generation_text(generation) + " of the model",
          {{"generation", std::to_string(generation)}});
   }
   for (const auto& [link, join] : generations.take(generation)) on_join(link, join);
 }
 
-void Coordinator::State::tell_behind(LinkId link, const std::string& who) {
-  const std::string reason = "the swarm trains " + generation_in_words(generations.current()) +
+void Coordinator::State::tell_stale(LinkId link, const std::string& who) {
+  const std::string reason = "the swarm trains " + generation_text(generations.current()) +
                              " of the model, a later one than this site (each model that a script trains after "
                              "another is a generation; a script that is started again begins with the first)";
   out.emplace_back(Send{link, wire::Refuse{reason, true}});
@@ -91,8 +91,8 @@ void Coordinator::State::tell_who_waits() {
   for (auto& [link, waiting] : generations.waiting()) {
     if (now < waiting.tell) continue;
     waiting.tell = later(now, config.heartbeat);  // it hears that we are there
-    const std::string own = generation_in_words(waiting.join.generation);
-    const std::string others = here ? trainers_in_words() + " still at " + generation_in_words(generations.current())
+    const std::string own = generation_text(waiting.join.generation);
+    const std::string others = here ? trainers_text() + " still at " + generation_text(generations.current())
                                     : "those who may train another one and come back";
     const std::string limit = here ? in_seconds(config.join_timeout) + " (COLLAB_JOIN_TIMEOUT)"
                                    : in_seconds(config.link_grace) + " (COLLAB_LINK_GRACE)";
@@ -126,7 +126,7 @@ void Coordinator::State::on_generation_tick() {
   for (const auto& [link, who] : refused) {
     generations.drop(link);
     refuse_link(link, who,
-                trainers_in_words() + " have not come to this site's generation of the model within " +
+                trainers_text() + " have not come to this site's generation of the model within " +
                     in_seconds(config.join_timeout) + " (COLLAB_JOIN_TIMEOUT), they train generation " +
                     std::to_string(generations.current()) +
                     ": train the same models in the same order everywhere, or raise COLLAB_JOIN_TIMEOUT");

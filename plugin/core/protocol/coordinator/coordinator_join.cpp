@@ -24,7 +24,7 @@ void Coordinator::State::refuse_link(LinkId link, const std::string& who, const 
 }
 
 SiteId Coordinator::State::pick_id(const wire::Join& join) const {
-  for (const Voters* membership : {&voters, &voters_formed}) {
+  for (const Voters* membership : {&voters, &next_voters}) {
     for (const auto& [id, voter] : *membership) {
       if (voter.name == join.site && members.count(id) == 0) return id;  // back in its place
     }
@@ -33,7 +33,7 @@ SiteId Coordinator::State::pick_id(const wire::Join& join) const {
     if (gone.name == join.site && members.count(id) == 0) return id;
   }
   const auto taken = [this](SiteId id) {
-    return members.count(id) + voters.count(id) + voters_formed.count(id) + round.gone.count(id) != 0;
+    return members.count(id) + voters.count(id) + next_voters.count(id) + round.gone.count(id) != 0;
   };
   if (join.index != wire::kNoIndex && !taken(SiteId{join.index})) return SiteId{join.index};
   SiteId id{join.helper ? sites_wanted() : 0};  // those below may be the indices of sites that are still to come
@@ -193,7 +193,7 @@ void Coordinator::State::admit(LinkId link, const wire::Join& join) {
   member.init_from = join.init_from;
   member.last_heard = now;
   const bool holds = anchor && join.offer.run == anchor->run && join.offer.round == anchor->round;
-  if (holds) member.holds = wire::Adopted{join.offer.run, join.offer.round, join.offer.digest};
+  if (holds) member.holds = wire::AnchorInstalled{join.offer.run, join.offer.round, join.offer.digest};
   links[link] = member.id;
   const auto as_ms = [](Duration d) {
     return static_cast<std::uint32_t>(std::max<Duration::rep>(1, d.count() / 1000));
@@ -202,7 +202,7 @@ void Coordinator::State::admit(LinkId link, const wire::Join& join) {
   const bool anew = join.report.record.promised > term && !mutant(Mutant::kNewerTermIgnored);
   send(member, wire::Welcome{term, member.id, as_ms(config.heartbeat), as_ms(config.link_grace), anew});
   if (!join.address.empty()) out.emplace_back(ProbeAddress{link, join.address});
-  no_way_told = no_way_told && join.address.empty();
+  unreachable_told = unreachable_told && join.address.empty();
   auto& inserted = members.emplace(member.id, std::move(member)).first->second;
   ++changes;
   send_keys(inserted);
@@ -213,28 +213,28 @@ void Coordinator::State::admit(LinkId link, const wire::Join& join) {
   if (anchor) tell_late(inserted);
   // Its parameters move, so it cannot take another anchor now: it comes to its trigger by itself.
   const bool newest = !anchor || (join.offer.run == anchor->run && join.offer.round == anchor->round);
-  if (join.report.training && !newest) inserted.standing = Standing::kBehind;
+  if (join.report.training && !newest) inserted.phase = MemberPhase::kStale;
 }
 
 bool Coordinator::State::repeat_commit(MemberRecord& member) {
   const wire::Proposal* missed = history.missed_by(member.offer, member.report);
   if (missed == nullptr) return false;
-  const wire::Form& form = missed->form;
+  const wire::StartAttempt& start = missed->start;
   if (!history.has_right_mean(*missed)) {
     note(Note::Level::kError, "repair",
-         member.name + " has another mean of round " + std::to_string(form.round.value) +
+         member.name + " has another mean of round " + std::to_string(start.round.value) +
              " than was committed; it takes the anchor instead",
-         {{"who", json_quote(member.name)}, {"round", std::to_string(form.round.value)}});
+         {{"who", json_quote(member.name)}, {"round", std::to_string(start.round.value)}});
     return false;
   }
   member.recommitted = true;
-  send(member, wire::Commit{term, form.run, form.round, form.attempt, contributors_of(form)});
-  for (const auto& [id, voter] : voters) {  // no Adopt follows that would tell
-    if (voter.left) send(member, wire::Parted{term, voter.name, voter.acceptor});
+  send(member, wire::Commit{term, start.run, start.round, start.attempt, contributors_of(start)});
+  for (const auto& [id, voter] : voters) {  // no InstallAnchor follows that would tell
+    if (voter.left) send(member, wire::MemberLeft{term, voter.name, voter.acceptor});
   }
-  member.standing = Standing::kBehind;
+  member.phase = MemberPhase::kStale;
   note(Note::Level::kInfo, "resume",
-       member.name + " had missed the commit of round " + std::to_string(form.round.value) + " and gets it now",
+       member.name + " had missed the commit of round " + std::to_string(start.round.value) + " and gets it now",
        {{"who", json_quote(member.name)}});
   return true;
 }
@@ -250,14 +250,14 @@ bool Coordinator::State::holds_anchor(const MemberRecord& member) const {
 std::vector<SiteId> Coordinator::State::pick_sources(const MemberRecord& joiner) {
   if (holds_anchor(joiner)) return {joiner.id};
   std::vector<SiteId> reachable;
-  std::vector<SiteId> doubtful;
+  std::vector<SiteId> unverified;
   std::vector<SiteId> others;
   for (const auto& [id, member] : members) {
     if (id == joiner.id || !holds_anchor(member)) continue;
     const bool way = member.dialable() || joiner.dialable();
-    (way ? reachable : member.address.empty() && joiner.address.empty() ? others : doubtful).push_back(id);
+    (way ? reachable : member.address.empty() && joiner.address.empty() ? others : unverified).push_back(id);
   }
-  auto& from = !reachable.empty() ? reachable : doubtful.empty() ? others : doubtful;
+  auto& from = !reachable.empty() ? reachable : unverified.empty() ? others : unverified;
   if (from.size() <= kSources) return from;
   std::ranges::rotate(from, from.begin() + static_cast<std::ptrdiff_t>(next_source % from.size()));
   next_source += kSources;
@@ -271,10 +271,10 @@ void Coordinator::State::believe_holders() {
   std::map<SiteId, Digest> said;
   bool somebody_waits = false;
   for (const auto& [id, member] : members) {
-    somebody_waits = somebody_waits || member.standing == Standing::kJoined;
+    somebody_waits = somebody_waits || member.phase == MemberPhase::kJoined;
     if (holds_anchor(member)) return;
     const bool same = member.holds && member.holds->run == anchor->run && member.holds->round == anchor->round;
-    const bool in_place = member.standing == Standing::kActive || member.standing == Standing::kJoined;
+    const bool in_place = member.phase == MemberPhase::kActive || member.phase == MemberPhase::kJoined;
     if (same && in_place) said[id] = member.holds->digest;
   }
   if (!somebody_waits || said.empty()) return;
@@ -286,9 +286,9 @@ void Coordinator::State::believe_holders() {
 }
 
 // Without a source, whoever held the anchor has said since that it holds another: it waits for one.
-void Coordinator::State::send_adopt(MemberRecord& to, std::vector<SiteId> sources) {
-  to.standing = sources.empty() ? Standing::kJoined : Standing::kAdopting;
-  to.adopting_since = to.progressed_at = now;
+void Coordinator::State::send_install(MemberRecord& to, std::vector<SiteId> sources) {
+  to.phase = sources.empty() ? MemberPhase::kJoined : MemberPhase::kInstalling;
+  to.installing_since = to.progressed_at = now;
   to.sources = std::move(sources);
   to.ready.reset();
   if (!to.sources.empty()) tell_sources(to);
@@ -300,60 +300,60 @@ void Coordinator::State::offer_anchor() {
   if (!anchor || !anchor->digest || round.attempt) return;
   believe_holders();
   for (auto& [id, member] : members) {
-    if (member.standing != Standing::kJoined) continue;
+    if (member.phase != MemberPhase::kJoined) continue;
     auto sources = pick_sources(member);
-    if (!sources.empty() && !waits_for_a_way(member, sources)) send_adopt(member, std::move(sources));
+    if (!sources.empty() && !waits_until_reachable(member, sources)) send_install(member, std::move(sources));
   }
 }
 
-void Coordinator::State::on_adopted(MemberRecord& member, const wire::Adopted& adopted) {
-  if (anchor && adopted.run == anchor->run) {
-    member.acceptor = adopted.acceptor;
+void Coordinator::State::on_anchor_installed(MemberRecord& member, const wire::AnchorInstalled& installed) {
+  if (anchor && installed.run == anchor->run) {
+    member.acceptor = installed.acceptor;
     member.renamed_from.reset();
   }
-  if (!anchor || adopted.run != anchor->run || adopted.round != anchor->round) {
-    member.holds = adopted;
-    if (!anchor || member.standing != Standing::kAdopting) return;
+  if (!anchor || installed.run != anchor->run || installed.round != anchor->round) {
+    member.holds = installed;
+    if (!anchor || member.phase != MemberPhase::kInstalling) return;
     if (member.sources != std::vector{member.id}) {  // its parameters move: it takes the anchor at its next trigger
-      member.standing = Standing::kBehind;
+      member.phase = MemberPhase::kStale;
       return;
     }
-    if (adopted.run.value - config.fresh_run.value < births) return;  // of a choice before; it is told the newer one
+    if (installed.run.value - config.fresh_run.value < births) return;  // of a choice before; it is told the newer one
     // Chosen for what it brought when it joined, it has since put another anchor in place: choose again.
     note(Note::Level::kWarning, "anchor",
-         member.name + " holds the anchor of " + anchor_in_words(adopted.run, adopted.round) + " by now, not that of " +
-             anchor_in_words(anchor->run, anchor->round));
+         member.name + " holds the anchor of " + anchor_text(installed.run, installed.round) + " by now, not that of " +
+             anchor_text(anchor->run, anchor->round));
     anchor.reset();
-    for (auto& [id, other] : members) other.standing = Standing::kJoined;
+    for (auto& [id, other] : members) other.phase = MemberPhase::kJoined;
     return;
   }
-  idle = anchor->digest && member.standing == Standing::kActive;  // one more that has taken the outer step
-  if (!anchor->digest) anchor->digest = adopted.digest;
-  const bool waited_for = member.standing == Standing::kAdopting;
-  member.holds = adopted;
+  idle = anchor->digest && member.phase == MemberPhase::kActive;  // one more that has taken the outer step
+  if (!anchor->digest) anchor->digest = installed.digest;
+  const bool waited_for = member.phase == MemberPhase::kInstalling;
+  member.holds = installed;
   if (holds_anchor(member)) add_source(member);
-  if (member.standing == Standing::kActive) return;
+  if (member.phase == MemberPhase::kActive) return;
   // Who has applied the commit may be right where the first one to say so is wrong: that is decided once all are ready.
   const bool applied = std::exchange(member.recommitted, false);
-  if (!applied && !waited_for && adopted.digest != *anchor->digest) return;  // it is sent the right one
-  if (applied && waited_for && adopted.digest != *anchor->digest) return;    // it has been sent: they crossed
-  if (!applied && adopted.digest != *anchor->digest) {
-    const std::string what = "its anchor of " + anchor_in_words(adopted.run, adopted.round) + " has the digest " +
-                             to_hex(adopted.digest) + ", the swarm's has " + to_hex(*anchor->digest);
+  if (!applied && !waited_for && installed.digest != *anchor->digest) return;  // it is sent the right one
+  if (applied && waited_for && installed.digest != *anchor->digest) return;    // it has been sent: they crossed
+  if (!applied && installed.digest != *anchor->digest) {
+    const std::string what = "its anchor of " + anchor_text(installed.run, installed.round) + " has the digest " +
+                             to_hex(installed.digest) + ", the swarm's has " + to_hex(*anchor->digest);
     if (++round.state_repairs[member.id] > kMaxRepeats) return expel(member.id, what);
     note(Note::Level::kError, "repair", member.name + ": " + what + "; it takes the swarm's",
-         {{"who", json_quote(member.name)}, {"round", std::to_string(adopted.round.value)}});
-    member.standing = Standing::kJoined;
+         {{"who", json_quote(member.name)}, {"round", std::to_string(installed.round.value)}});
+    member.phase = MemberPhase::kJoined;
     return;
   }
-  member.standing = Standing::kActive;
+  member.phase = MemberPhase::kActive;
   if (waited_for && vain_waits > 0) --vain_waits;
   if (!member.greeted) {
     member.greeted = true;
     note(Note::Level::kInfo, "join",
          member.name + " joined as site " + std::to_string(member.id.value) + " at " +
-             anchor_in_words(adopted.run, adopted.round),
-         {{"who", json_quote(member.name)}, {"round", std::to_string(adopted.round.value)}});
+             anchor_text(installed.run, installed.round),
+         {{"who", json_quote(member.name)}, {"round", std::to_string(installed.round.value)}});
   }
   send_roster();
 }

@@ -58,9 +58,8 @@ std::vector<std::string> Coordinator::State::missed_by(const std::set<SiteId>& p
 }
 
 // Why the word changes nothing here; empty: it does.
-std::string Coordinator::State::no_use_in_words(const wire::Forget& forget,
-                                                const std::vector<std::string>& missed) const {
-  if (leads && gathering.running()) return "nobody is waited for by name: " + gathered_in_words();
+std::string Coordinator::State::no_use_text(const wire::Forget& forget, const std::vector<std::string>& missed) const {
+  if (leads && gathering.running()) return "nobody is waited for by name: " + gathered_text();
   if (!leads && election.empty()) return "no site waits here";
   std::vector<std::string> others;
   std::ranges::copy_if(forget.sites, std::back_inserter(others),
@@ -69,7 +68,7 @@ std::string Coordinator::State::no_use_in_words(const wire::Forget& forget,
   for (std::string& name : others) name = name.empty() ? "a site without a name" : name;
   const std::vector<std::string> here = leads ? member_list() : election.names();
   return "nobody was forgotten: nobody here misses " + (others.empty() ? "a site without a name" : join_words(others)) +
-         "; here: " + names_in_words(here, {}) + "; missing: " + names_in_words(missed, {});
+         "; here: " + names_text(here, {}) + "; missing: " + names_text(missed, {});
 }
 
 // It counts where those who are here are too few without the others, and about nobody else: a name that is misspelt
@@ -79,22 +78,22 @@ void Coordinator::State::on_forget(LinkId link, const wire::Forget& forget) {
     out.emplace_back(Send{link, wire::Notice{std::string(event), std::move(text)}});
   };
   if (leads && minority_since == kNever && !gathering.running()) {
-    return answer(kForget, "nobody is waited for: " + names_in_words(member_list(), {}) +
+    return answer(kForget, "nobody is waited for: " + names_text(member_list(), {}) +
                                " go on by themselves, they are most of the sites that agreed last");
   }
   std::vector<std::string> missing = missed();
-  if (const std::string why = no_use_in_words(forget, missing); !why.empty()) return answer(kRefused, why);
-  const std::string whom = names_in_words(forget.sites, {});
+  if (const std::string why = no_use_text(forget, missing); !why.empty()) return answer(kRefused, why);
+  const std::string whom = names_text(forget.sites, {});
   note(Note::Level::kWarning, std::string(kForget), whom + " will not come, somebody says (collab forget)",
        {{"who", json_list(forget.sites)}});
   if (leads) step_down("those who are missing are forgotten");
   election.forget(forget.sites);
   seek();
   std::erase_if(missing, [&](const std::string& name) { return election.is_forgotten(name); });
-  if (leads) return answer(kForget, names_in_words(member_list(), {}) + " go on without " + whom + ", as another run");
+  if (leads) return answer(kForget, names_text(member_list(), {}) + " go on without " + whom + ", as another run");
   answer(kForget, missing.empty() ? whom + " is not waited for any more: those who are here go on in a moment"
-                                  : whom + " is not waited for any more, but others are: " +
-                                        names_in_words(missing, {}) + " (start them again, or forget them, too)");
+                                  : whom + " is not waited for any more, but others are: " + names_text(missing, {}) +
+                                        " (start them again, or forget them, too)");
 }
 
 void Coordinator::State::take_lead(Mandate mandate) {
@@ -126,25 +125,25 @@ void Coordinator::State::inherit(const Mandate& mandate) {
   forks = mandate.new_run;
   note(forks.empty() ? Note::Level::kInfo : Note::Level::kWarning, "coordinator",
        (forks.empty() ? "" : forks + " under another run's name; ") + "leader of term " + std::to_string(term.value) +
-           " by " + std::to_string(mandate.comers.size()) + " sites, at " + anchor_in_words(newest.run, newest.round),
+           " by " + std::to_string(mandate.comers.size()) + " sites, at " + anchor_text(newest.run, newest.round),
        {{"term", std::to_string(term.value)}});
   if (mandate.given_up && forks.empty()) {  // by enough who would know
-    const wire::Form& form = *mandate.given_up;
+    const wire::StartAttempt& start = *mandate.given_up;
     note(Note::Level::kInfo, "coordinator",
-         "attempt " + std::to_string(form.attempt.value) + " of round " + std::to_string(form.round.value) +
+         "attempt " + std::to_string(start.attempt.value) + " of round " + std::to_string(start.round.value) +
              " is given up: not all had accepted it, so nobody committed it");
     history.give_up_after(newest);
-    round.slices = form.slices;
+    round.slices = start.slices;
   }
   if (mandate.settled && !mutant(Mutant::kSettledNotCommitted)) {
-    const wire::Form& form = mandate.settled->form;
+    const wire::StartAttempt& start = mandate.settled->start;
     note(Note::Level::kInfo, "coordinator",
-         "attempt " + std::to_string(form.attempt.value) + " of round " + std::to_string(form.round.value) +
+         "attempt " + std::to_string(start.attempt.value) + " of round " + std::to_string(start.round.value) +
              " is committed: its leader may have done so");
-    history.add(past_of(form, mandate.settled->slices));
+    history.add(past_of(start, mandate.settled->slices));
     voters.clear();
     for (const wire::Voter& voter : mandate.next_voters) voters[voter.site] = voter;
-    newest = {form.run, form.round, {}};
+    newest = {start.run, start.round, {}};
   }
   if (!forks.empty()) return;  // from the newest they have
   std::map<SiteId, Digest> held;
@@ -157,7 +156,7 @@ void Coordinator::State::inherit(const Mandate& mandate) {
     anchor = AnchorRecord{newest.run, newest.round, majority(held)};
   } else if (std::ranges::any_of(mandate.comers, [&](const Mandate::Comer& comer) {
                const wire::Proposal* missed = history.missed_by(comer.join.offer, comer.join.report);
-               return missed != nullptr && missed->form.round == newest.round && history.has_right_mean(*missed);
+               return missed != nullptr && missed->start.round == newest.round && history.has_right_mean(*missed);
              })) {  // it is told, and holds it in a moment
     anchor = AnchorRecord{newest.run, newest.round, {}};
   } else {
@@ -172,7 +171,7 @@ bool Coordinator::State::is_acceptor_of(AcceptorId acceptor, const std::string& 
       return voter.acceptor == acceptor && voter.name == site;
     });
   };
-  return names_it(voters) || names_it(voters_formed);
+  return names_it(voters) || names_it(next_voters);
 }
 
 // Who has founded a swarm because nobody knew better gives way to one that was there before. Of two that have trained
@@ -227,10 +226,10 @@ void Coordinator::State::judge_quorum() {
   });
   if (at_the_next_term.can_accept()) return step_down("a term is begun in which sites without their records count");
   minority_since = std::min(minority_since, now);
-  if (now >= later(minority_since, config.link_grace)) step_down(quorum_in_words(all_members()));
+  if (now >= later(minority_since, config.link_grace)) step_down(quorum_text(all_members()));
 }
 
-std::string Coordinator::State::quorum_in_words(const std::set<SiteId>& present) const {
+std::string Coordinator::State::quorum_text(const std::set<SiteId>& present) const {
   const std::vector<std::string> missing = missed_by(present);
   return std::to_string(voters.size() - missing.size()) + " of the " + std::to_string(voters.size()) +
          " sites that agreed on round " + std::to_string(anchor ? anchor->round.value : 0) +

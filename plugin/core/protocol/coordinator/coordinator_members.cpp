@@ -9,12 +9,12 @@
 namespace collab::protocol {
 namespace {
 
-const char* in_words(Standing standing) {
-  switch (standing) {
-    case Standing::kJoined: return "joined";
-    case Standing::kAdopting: return "adopting";
-    case Standing::kActive: return "active";
-    case Standing::kBehind: return "behind";
+const char* text_of(MemberPhase phase) {
+  switch (phase) {
+    case MemberPhase::kJoined: return "joined";
+    case MemberPhase::kInstalling: return "adopting";
+    case MemberPhase::kActive: return "active";
+    case MemberPhase::kStale: return "behind";
   }
   return "unknown";
 }
@@ -41,14 +41,14 @@ void Coordinator::State::expel(SiteId id, const std::string& reason) {
 
 void Coordinator::State::strike(const MemberRecord& member) {
   if (mutant(Mutant::kLeaverIsVoter)) return;
-  const auto next = voters_formed.find(member.id);
-  const bool formed = next != voters_formed.end() && next->second.acceptor == member.acceptor;
-  if (formed) next->second.left = true;
+  const auto next = next_voters.find(member.id);
+  const bool started = next != next_voters.end() && next->second.acceptor == member.acceptor;
+  if (started) next->second.left = true;
   const auto voter = voters.find(member.id);
   const bool counts = voter != voters.end() && presence_of(voter->second, member) != Presence::kAbsent;
   if (counts) voter->second.left = true;
-  if (!counts && !formed) return;
-  Broadcast rest{{}, wire::Parted{term, member.name, counts ? voter->second.acceptor : member.acceptor}};
+  if (!counts && !started) return;
+  Broadcast rest{{}, wire::MemberLeft{term, member.name, counts ? voter->second.acceptor : member.acceptor}};
   for (const auto& [id, other] : members) {
     if (id != member.id) rest.links.push_back(other.link);
   }
@@ -60,7 +60,7 @@ void Coordinator::State::on_leave(MemberRecord& member, const wire::Leave& leave
   if (leave.next_generation > generations.current()) {
     generations.left_for(member.name, leave.next_generation, later(now, config.link_grace));
   }
-  send(member, wire::Farewell{});
+  send(member, wire::LeaveAck{});
   strike(member);
   const bool last = members.size() == 1 || (!member.helper && sites_here() == 1);
   if (last && anchor) {  // the swarm ends as it should; nobody is to bring it back, helpers neither
@@ -90,7 +90,7 @@ void Coordinator::State::remove(SiteId id, const std::string& reason) {
   note(Note::Level::kInfo, "leave", gone.name + " is no member any more: " + reason,
        {{"who", json_quote(gone.name)}, {"reason", json_quote(reason)}});
   const bool held = std::any_of(members.begin(), members.end(), [&](const auto& entry) {
-    return entry.second.standing == Standing::kActive || holds_anchor(entry.second);
+    return entry.second.phase == MemberPhase::kActive || holds_anchor(entry.second);
   });
   if (anchor && !held && anchor->round.value > 0) {
     wanted = {anchor->run, anchor->round};
@@ -105,9 +105,9 @@ void Coordinator::State::remove(SiteId id, const std::string& reason) {
     }
   }
   for (auto& [other, member] : members) {
-    if (member.standing != Standing::kAdopting || std::erase(member.sources, id) == 0) continue;
+    if (member.phase != MemberPhase::kInstalling || std::erase(member.sources, id) == 0) continue;
     if (member.sources.empty()) {
-      member.standing = Standing::kJoined;
+      member.phase = MemberPhase::kJoined;
     } else if (anchor && anchor->digest) {  // it goes on with the others
       tell_sources(member);
     }
@@ -117,7 +117,7 @@ void Coordinator::State::remove(SiteId id, const std::string& reason) {
          "nobody holds the anchor of round " + std::to_string(anchor->round.value) +
              " any more; the best of what the others bring is taken");
     anchor.reset();
-    for (auto& [other, member] : members) member.standing = Standing::kJoined;
+    for (auto& [other, member] : members) member.phase = MemberPhase::kJoined;
     start_gathering();
   }
   // A round begins with its first ready: without one nobody waits.
@@ -126,7 +126,7 @@ void Coordinator::State::remove(SiteId id, const std::string& reason) {
   // Sites that end together are not told of each other.
   const auto voter = voters.find(id);
   const bool left = voter == voters.end() || voter->second.left;
-  if (gone.dialable() && (gone.helper || !left)) tell_where_no_way_is(gone.name + " has gone, and ");
+  if (gone.dialable() && (gone.helper || !left)) tell_unreachable(gone.name + " has gone, and ");
 }
 
 // A helper is ready all the time, and waits for nobody.
@@ -136,12 +136,13 @@ bool Coordinator::State::somebody_ready() const {
 }
 
 void Coordinator::State::tell_sources(const MemberRecord& to) {
-  send(to, wire::Adopt{term, anchor->run, anchor->round, to.sources, *anchor->digest, counted(to), list_of(voters)});
+  send(to, wire::InstallAnchor{term, anchor->run, anchor->round, to.sources, *anchor->digest, counted(to),
+                               list_of(voters)});
 }
 
 void Coordinator::State::add_source(const MemberRecord& holder) {
   for (auto& [id, member] : members) {
-    if (member.standing != Standing::kAdopting || id == holder.id || member.sources.size() >= kSources) continue;
+    if (member.phase != MemberPhase::kInstalling || id == holder.id || member.sources.size() >= kSources) continue;
     if (member.sources == std::vector{id} || (member.address.empty() && holder.address.empty())) continue;
     const auto place = std::ranges::lower_bound(member.sources, holder.id);
     if (place != member.sources.end() && *place == holder.id) continue;
@@ -161,12 +162,12 @@ void Coordinator::State::forget_everything() {
   reference.reset();
   gathered = false;
   gathering.stop();
-  voters_formed.clear();
-  likeness = {};
+  next_voters.clear();
+  duplicate_data = {};
   reachability = {};
   watch = {};
   clear_round();
-  last_recess = {};
+  last_skipped = {};
   partition = {};
   next_heartbeat = kNever;
 }
@@ -176,7 +177,7 @@ wire::Roster Coordinator::State::roster() const {
   roster.members.reserve(members.size());
   for (const auto& [id, member] : members) {
     const auto state = member.suspect ? wire::MemberState::kSuspect
-                       : member.standing == Standing::kActive || member.standing == Standing::kBehind
+                       : member.phase == MemberPhase::kActive || member.phase == MemberPhase::kStale
                            ? wire::MemberState::kActive
                            : wire::MemberState::kJoining;
     roster.members.push_back({id, member.name, member.address, state});
@@ -267,7 +268,7 @@ std::string Coordinator::State::status_json(TimePoint at) const {
                      ",\"run\":" + std::to_string(agreed.run.value) +
                      ",\"round\":" + std::to_string(agreed.round.value) +
                      ",\"attempt\":" + std::to_string(round.attempt ? round.attempt->attempt.value : 0) +
-                     ",\"waiting_for\":" + json_quote(leads ? waiting_for() : election.waiting_in_words(at)) +
+                     ",\"waiting_for\":" + json_quote(leads ? waiting_for() : election.waiting_text(at)) +
                      ",\"leads\":" + (leads ? "true" : "false") + ",\"voters\":" + json_list(voter_names) +
                      ",\"recovering\":" + json_list(recovering) + ",\"missing\":" + json_list(missed()) +
                      ",\"applicants\":" + json_list(election.names()) + ",\"members\":[";
@@ -280,7 +281,7 @@ std::string Coordinator::State::status_json(TimePoint at) const {
     const auto age = std::max<Duration::rep>(0, (at - member.last_heard).count() / 1000);
     text += "{\"site\":" + std::to_string(id.value) + ",\"name\":" + json_quote(member.name) +
             ",\"address\":" + json_quote(member.address) + ",\"state\":\"" +
-            (member.suspect ? "suspect" : in_words(member.standing)) +
+            (member.suspect ? "suspect" : text_of(member.phase)) +
             "\",\"helper\":" + (member.helper ? "true" : "false") + ",\"ready\":" + (member.ready ? "true" : "false") +
             ",\"round\":" + std::to_string(held) + ",\"weight\":" + json_number(ready.weight) +
             ",\"samples\":" + std::to_string(ready.samples) + ",\"up_mbit\":" + json_number(member.up_kbit / 1e3) +
@@ -299,8 +300,8 @@ std::vector<SiteId> Coordinator::State::waited_for() const {
     return sites;
   }
   for (const auto& [id, member] : members) {
-    const bool waits = member.standing != Standing::kBehind && round.set_aside.count(id) == 0;
-    if (waits && (!member.ready || member.standing != Standing::kActive)) sites.push_back(id);
+    const bool waits = member.phase != MemberPhase::kStale && round.set_aside.count(id) == 0;
+    if (waits && (!member.ready || member.phase != MemberPhase::kActive)) sites.push_back(id);
   }
   return sites;
 }

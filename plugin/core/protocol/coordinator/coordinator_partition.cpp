@@ -31,23 +31,23 @@ std::vector<Line> Coordinator::State::lines_of(const std::set<SiteId>& sites) co
 }
 
 // Owners that stay keep their slices: what they hold of them need not be sent again.
-void Coordinator::State::share_out(wire::Form& form, const std::set<SiteId>& sites) {
+void Coordinator::State::partition_slices(wire::StartAttempt& start, const std::set<SiteId>& sites) {
   BandwidthPartition::Division by;
   if (config.equal_shares) {
-    by.shares = partition.divide_equally(form.run, form.round, lines_of(sites));
+    by.shares = partition.divide_equally(start.run, start.round, lines_of(sites));
   } else {
-    by = partition.divide(form.run, form.round, lines_of(sites), mean_ratio_in(reference->settings));
+    by = partition.divide(start.run, start.round, lines_of(sites), mean_ratio_in(reference->settings));
   }
-  if (by.takes) tell_of_shares(by.shares, *by.takes);
+  if (by.takes) tell_partition(by.shares, *by.takes);
   if (!round.slices.empty() && round.slices.back().range.end == reference->elements) {
-    form.slices = pass_on(round.slices, by.shares);
+    start.slices = pass_on(round.slices, by.shares);
   }
-  if (form.slices.empty() || form.slices.size() > wire::kMaxSlices || lopsided(form.slices, by.shares)) {
-    form.slices = make_slices(reference->elements, by.shares);
+  if (start.slices.empty() || start.slices.size() > wire::kMaxSlices || lopsided(start.slices, by.shares)) {
+    start.slices = make_slices(reference->elements, by.shares);
   }
 }
 
-void Coordinator::State::judge_shares(const wire::Form& committed, Duration took) {
+void Coordinator::State::judge_partition(const wire::StartAttempt& committed, Duration took) {
   const bool comparable =
       partition.sites() == committed.participants.size() && round.attempts == 1 && !committed.slices.empty();
   const auto before = partition.committed(committed.round, took, comparable);
@@ -58,7 +58,7 @@ void Coordinator::State::judge_shares(const wire::Form& committed, Duration took
        {{"round", std::to_string(committed.round.value)}});
 }
 
-void Coordinator::State::tell_of_shares(const std::vector<Share>& shares, double takes) {
+void Coordinator::State::tell_partition(const std::vector<Share>& shares, double takes) {
   double total = 0;
   for (const Share& share : shares) total += share.share;
   std::vector<std::string> parts;

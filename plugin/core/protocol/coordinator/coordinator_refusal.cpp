@@ -8,7 +8,7 @@
 namespace collab::protocol {
 namespace {
 
-std::string shape_in_words(const std::vector<std::uint64_t>& shape) {
+std::string shape_text(const std::vector<std::uint64_t>& shape) {
   std::vector<std::string> sizes;
   for (const std::uint64_t size : shape) sizes.push_back(std::to_string(size));
   return "[" + join_words(sizes) + "]";
@@ -39,7 +39,7 @@ std::string entry_difference(const wire::ModelEntry& here, const wire::ModelEntr
   const std::string name = " " + json_quote(here.name) + ": ";
   if (here.dtype != there.dtype) return name + "dtype " + here.dtype + " here, " + there.dtype + " at " + site;
   if (here.shape != there.shape) {
-    return name + "shape " + shape_in_words(here.shape) + " here, " + shape_in_words(there.shape) + " at " + site;
+    return name + "shape " + shape_text(here.shape) + " here, " + shape_text(there.shape) + " at " + site;
   }
   if (here.kind != there.kind) return name + kind(here) + " here, " + kind(there) + " at " + site;
   if (here.kind == TensorKind::kFrozen && here.digest != there.digest) {
@@ -63,8 +63,8 @@ std::string left_out_difference(const wire::Join& join, const Reference& referen
     if (reference.model[i].kind == TensorKind::kLeftOut) there.push_back(reference.model[i].name);
   }
   if (here == there) return {};
-  return "buffers left out of the average: here " + names_in_words(here, there) + "; at " + reference.site + " " +
-         names_in_words(there, here) +
+  return "buffers left out of the average: here " + names_text(here, there) + "; at " + reference.site + " " +
+         names_text(there, here) +
          ". A buffer is left out that is not persistent, or holds NaN or infinity when training begins: begin with the "
          "same model at all sites, or set COLLAB_BUFFERS=0 at all of them";
 }
@@ -113,7 +113,7 @@ void Coordinator::State::compare_left_out(const wire::Join& join, const MemberRe
   if (names.empty()) return;
   reference->values_told = true;
   const std::string text = "buffers that are left out of the average have other values at " + join.site + " than at " +
-                           reference->site + ", and each site keeps its own: " + names_in_words(names, {});
+                           reference->site + ", and each site keeps its own: " + names_text(names, {});
   note(Note::Level::kWarning, "buffers", text, {{"who", json_quote(join.site)}});
   send(joiner, wire::Notice{"buffers", text});
 }

@@ -26,15 +26,15 @@ bool Coordinator::State::in_attempt(AttemptId attempt, RoundId of) const {
 
 void Coordinator::State::on_ready(MemberRecord& member, const wire::Ready& ready) {
   const std::string who = member.name + " is ready for round " + std::to_string(ready.round.value);
-  const bool has_place = member.standing == Standing::kActive || member.standing == Standing::kBehind;
-  if (has_place && anchor && (ready.round < number() || member.standing == Standing::kBehind)) {
+  const bool has_place = member.phase == MemberPhase::kActive || member.phase == MemberPhase::kStale;
+  if (has_place && anchor && (ready.round < number() || member.phase == MemberPhase::kStale)) {
     // The swarm went on without it, and now its parameters stand still: it can take the anchor.
-    member.standing = Standing::kJoined;
-    member.holds = wire::Adopted{brought_by(member).run, RoundId{ready.round.value - 1}, ready.state};
+    member.phase = MemberPhase::kJoined;
+    member.holds = wire::AnchorInstalled{brought_by(member).run, RoundId{ready.round.value - 1}, ready.state};
     return;
   }
-  if (member.standing != Standing::kActive || ready.round != number()) {
-    // It crossed an Adopt on its way, or is out of step; it will say so again once it holds the anchor.
+  if (member.phase != MemberPhase::kActive || ready.round != number()) {
+    // It crossed an InstallAnchor on its way, or is out of step; it will say so again once it holds the anchor.
     note(Note::Level::kDebug, "ignored", who + ", which is not the next round for it");
     return;
   }
@@ -42,7 +42,7 @@ void Coordinator::State::on_ready(MemberRecord& member, const wire::Ready& ready
     wire::Ready said = ready;
     if (member.ready) said.since = member.ready->since;
     if (!member.ready || *member.ready == said || mutant(Mutant::kReadyNotCompared)) return;  // said twice
-    // The attempt was formed from a word that had crossed a Recess: it has trained on since.
+    // The attempt was formed from a word that had crossed a RoundSkipped: it has trained on since.
     note(Note::Level::kInfo, "ready", who + " with other samples than the attempt counts on; another is formed");
     abandon_attempt();
   }
@@ -54,7 +54,7 @@ void Coordinator::State::on_ready(MemberRecord& member, const wire::Ready& ready
   }
   if (ready.up_kbit > 0) member.up_kbit = ready.up_kbit;
   if (ready.down_kbit > 0) member.down_kbit = ready.down_kbit;
-  member.holds = wire::Adopted{anchor->run, anchor->round, ready.state};
+  member.holds = wire::AnchorInstalled{anchor->run, anchor->round, ready.state};
   if (!round.waiting.running() && !member.helper) {
     round.waiting.start(now);
     round.limit = later(now, config.round_timeout);
@@ -87,39 +87,39 @@ void Coordinator::State::on_decline(MemberRecord& member, const wire::Decline& d
   abandon_attempt();
 }
 
-void Coordinator::State::on_unreached(MemberRecord& member, const wire::Unreached& unreached) {
-  if (!in_attempt(unreached.attempt, unreached.round) || !takes_part(*round.attempt, member.id)) return;
+void Coordinator::State::on_peer_unreachable(MemberRecord& member, const wire::PeerUnreachable& unreachable) {
+  if (!in_attempt(unreachable.attempt, unreachable.round) || !takes_part(*round.attempt, member.id)) return;
   const auto& in = round.attempt->participants;
-  const auto peer = std::find_if(in.begin(), in.end(), [&](const auto& p) { return p.site == unreached.peer; });
+  const auto peer = std::find_if(in.begin(), in.end(), [&](const auto& p) { return p.site == unreachable.peer; });
   if (peer == in.end()) {  // it has given the attempt up all the same
     note(Note::Level::kWarning, "unreached",
-         member.name + " cannot go on because of " + name_of(unreached.peer) +
-             ", which has no part in the attempt: " + unreached.reason + "; another attempt is formed");
+         member.name + " cannot go on because of " + name_of(unreachable.peer) +
+             ", which has no part in the attempt: " + unreachable.reason + "; another attempt is formed");
     return abandon_attempt();
   }
   if (!peer->here) {
-    const auto gone = round.gone.find(unreached.peer);
+    const auto gone = round.gone.find(unreachable.peer);
     note(Note::Level::kInfo, "leave",
-         "what " + (gone == round.gone.end() ? name_of(unreached.peer) : gone->second.name) +
+         "what " + (gone == round.gone.end() ? name_of(unreachable.peer) : gone->second.name) +
              " contributed before it was lost is not whole at " + member.name +
              "; another attempt is formed without it");
-    round.gone.erase(unreached.peer);
+    round.gone.erase(unreachable.peer);
     return abandon_attempt();
   }
-  const bool itself = unreached.peer == member.id;  // a site that is cut off from itself owns nothing
+  const bool itself = unreachable.peer == member.id;  // a site that is cut off from itself owns nothing
   const std::string text =
       member.name +
-      (itself ? " cannot do its part of the exchange: " : " cannot exchange with " + name_of(unreached.peer) + ": ") +
-      unreached.reason;
-  const bool cut = reachability.failed(member.id, unreached.peer, unreached.round, now - round.formed);
+      (itself ? " cannot do its part of the exchange: " : " cannot exchange with " + name_of(unreachable.peer) + ": ") +
+      unreachable.reason;
+  const bool cut = reachability.failed(member.id, unreachable.peer, unreachable.round, now - round.started);
   if (cut) round.cut_because = text + (itself ? "; without it " : "; without one of the two ");
   note(Note::Level::kWarning, "unreached",
        text + "; another attempt is formed" +
            (!cut     ? ""
             : itself ? ", in which it owns no slice"
                      : ", in which neither owns a slice"),
-       {{"who", itself ? json_list({member.name}) : json_list({member.name, name_of(unreached.peer)})},
-        {"round", std::to_string(unreached.round.value)}});
+       {{"who", itself ? json_list({member.name}) : json_list({member.name, name_of(unreachable.peer)})},
+        {"round", std::to_string(unreachable.round.value)}});
   abandon_attempt();
 }
 
@@ -137,28 +137,28 @@ void Coordinator::State::abandon_attempt() {
 }
 
 // Who holds the anchor and was not set aside. Those behind take the anchor first, at their own trigger.
-std::set<SiteId> Coordinator::State::crew() const {
+std::set<SiteId> Coordinator::State::eligible_sites() const {
   std::set<SiteId> sites;
   for (const auto& [id, member] : members) {
-    if (member.standing == Standing::kActive && round.set_aside.count(id) == 0) sites.insert(id);
+    if (member.phase == MemberPhase::kActive && round.set_aside.count(id) == 0) sites.insert(id);
   }
   return sites;
 }
 
-std::set<SiteId> Coordinator::State::ready_crew() const {
-  std::set<SiteId> sites = crew();
+std::set<SiteId> Coordinator::State::ready_sites() const {
+  std::set<SiteId> sites = eligible_sites();
   std::erase_if(sites, [this](SiteId id) { return !members.at(id).ready; });
   return sites;
 }
 
 // The same as numbers, at each event: no sets are made.
-Coordinator::State::Count Coordinator::State::count_crew() const {
+Coordinator::State::Count Coordinator::State::count_eligible() const {
   Count count;
   count.quorum.voters = voters.size() - (mutant(Mutant::kHalfAccepts) ? 1 : 0);
   for (const auto& [id, voter] : voters) count.quorum.by_name += voter.left ? 1 : 0;
   auto voter = voters.begin();  // both ascend
   for (const auto& [id, member] : members) {
-    if (member.standing != Standing::kActive || round.set_aside.count(id) != 0) continue;
+    if (member.phase != MemberPhase::kActive || round.set_aside.count(id) != 0) continue;
     while (voter != voters.end() && voter->first < id) ++voter;
     const bool has_say = voter != voters.end() && voter->first == id;
     if (member.helper) {
@@ -205,7 +205,7 @@ Coordinator::State::Circle Coordinator::State::find_circle() const {
   Circle found;
   std::vector<std::string> parts;
   for (const auto& [id, member] : members) {
-    if (member.standing != Standing::kActive || round.set_aside.count(id) != 0 || member.ready) continue;
+    if (member.phase != MemberPhase::kActive || round.set_aside.count(id) != 0 || member.ready) continue;
     const auto call = calls.find(member.name);
     if (call == calls.end()) return {};
     const auto awaited = std::find_if(members.begin(), members.end(), [&](const auto& other) {
@@ -226,9 +226,9 @@ bool Coordinator::State::waits_for_joiners() {
   std::vector<SiteId> joiners;
   TimePoint progressed{};
   for (const auto& [id, member] : members) {
-    if (member.helper || (member.standing != Standing::kJoined && member.standing != Standing::kAdopting)) continue;
+    if (member.helper || (member.phase != MemberPhase::kJoined && member.phase != MemberPhase::kInstalling)) continue;
     joiners.push_back(id);
-    if (member.standing == Standing::kAdopting) progressed = std::max(progressed, member.progressed_at);
+    if (member.phase == MemberPhase::kInstalling) progressed = std::max(progressed, member.progressed_at);
   }
   if (joiners.empty()) {
     round.joiners_since = round.joiners_until = kNever;
@@ -252,32 +252,32 @@ bool Coordinator::State::waits_for_joiners() {
 }
 
 // All are ready; or a majority is, and the grace for the others has passed since, or they cannot come.
-void Coordinator::State::try_to_form() {
-  const Count count = count_crew();
+void Coordinator::State::try_to_start() {
+  const Count count = count_eligible();
   if (!anchor || count.ready == 0) return;
   const bool all = count.ready == count.all;
   round.helpers_until =
-      all && !count.helped ? std::min(round.helpers_until, later(now, kHelperPatience * config.heartbeat)) : kNever;
+      all && !count.helped ? std::min(round.helpers_until, later(now, kHelperHeartbeats * config.heartbeat)) : kNever;
   const bool whole = all && now >= (count.helped ? TimePoint{} : round.helpers_until);
   const auto& [circle, stands] = whole || calls.empty() ? Circle() : find_circle();
   round.circle_since = circle.empty() ? kNever : std::min(round.circle_since, now);
-  round.circle_until = stands ? round.circle_since : later(round.circle_since, kCirclePatience * config.heartbeat);
+  round.circle_until = stands ? round.circle_since : later(round.circle_since, kCircleHeartbeats * config.heartbeat);
   const bool tied = now >= round.circle_until;
   if (!count.quorum.can_accept()) {
     if ((!whole && !tied) || waits_for_joiners()) return;
-    return recess(tied ? circle : quorum_in_words(ready_crew()));
+    return skip_round(tied ? circle : quorum_text(ready_sites()));
   }
   if (2 * count.ready <= count.settled) {
     round.majority_since = kNever;
-    if (tied) recess(circle);
+    if (tied) skip_round(circle);
     return;
   }
   if (round.majority_since == kNever) round.majority_since = now;
   if (!whole && !tied && now < later(round.majority_since, config.straggler_grace)) return;
   if (waits_for_joiners()) return;
-  const std::set<SiteId> ready = ready_crew();
+  const std::set<SiteId> ready = ready_sites();
   if (!states_agree(ready)) return;
-  for (const SiteId id : crew()) {
+  for (const SiteId id : eligible_sites()) {
     if (ready.count(id) != 0) continue;
     note(Note::Level::kWarning, "straggler",
          "round " + std::to_string(number().value) + " goes on without " + name_of(id) +
@@ -288,20 +288,20 @@ void Coordinator::State::try_to_form() {
          {{"who", json_quote(name_of(id))}, {"round", std::to_string(number().value)}});
   }
   const std::set<SiteId> able = set_aside_the_cut(ready);
-  if (!able.empty() && (quorum_among(able).can_accept() || mutant(Mutant::kHalfAccepts))) return form(able);
+  if (!able.empty() && (quorum_among(able).can_accept() || mutant(Mutant::kHalfAccepts))) return start(able);
   reachability.forget_pairs();  // by the next trigger they may reach each other
-  recess(round.cut_because + quorum_in_words(able));
+  skip_round(round.cut_because + quorum_text(able));
 }
 
-void Coordinator::State::recess(const std::string& reason) {
+void Coordinator::State::skip_round(const std::string& reason) {
   const RoundId of = number();
-  const bool told = std::exchange(last_recess, std::pair(of, reason)) == std::pair(of, reason);
+  const bool told = std::exchange(last_skipped, std::pair(of, reason)) == std::pair(of, reason);
   note(told ? Note::Level::kDebug : Note::Level::kWarning, "no-quorum",
        "no attempt at round " + std::to_string(of.value) + ": " + reason + "; the anchor stands, the sites train on",
        {{"round", std::to_string(of.value)}});
   for (auto& [id, member] : members) {
-    if (member.standing != Standing::kActive || !member.ready) continue;
-    send(member, wire::Recess{term, of, reason});
+    if (member.phase != MemberPhase::kActive || !member.ready) continue;
+    send(member, wire::RoundSkipped{term, of, reason});
     member.ready.reset();
   }
   begin_round_again();
@@ -323,7 +323,7 @@ bool Coordinator::State::states_agree(const std::set<SiteId>& sites) {
   const bool another = anchor->digest.has_value() && *anchor->digest != right;
   anchor->digest = right;
   for (auto& [id, member] : members) {  // nobody will ever give them what they were told to take
-    if (another && member.standing == Standing::kAdopting) send_adopt(member, pick_sources(member));
+    if (another && member.phase == MemberPhase::kInstalling) send_install(member, pick_sources(member));
   }
   std::vector<SiteId> wrong;
   std::vector<SiteId> sound;
@@ -337,77 +337,77 @@ bool Coordinator::State::states_agree(const std::set<SiteId>& sites) {
                              " (digest " + to_hex(said[id]) + ") than " + name_of(sound.front()) + " (" +
                              to_hex(right) + ")" + (tie ? "; of two, the lower site is taken to be right" : "");
     if (times > kMaxRepeats) {
-      expel(id, text + "; it was repaired " + times_in_words(kMaxRepeats) + " in vain");
+      expel(id, text + "; it was repaired " + times_text(kMaxRepeats) + " in vain");
       continue;
     }
     note(Note::Level::kError, "repair", text + "; it fetches the anchor again",
          {{"who", json_quote(name_of(id))}, {"round", std::to_string(anchor->round.value)}});
-    send_adopt(member, pick_sources(member));
+    send_install(member, pick_sources(member));
   }
   return wrong.empty();
 }
 
-void Coordinator::State::form(const std::set<SiteId>& sites) {
-  wire::Form form;
-  form.term = term;
-  form.generation = generations.current();
-  form.fingerprint = reference->fingerprint;
-  form.run = anchor->run;
-  form.round = number();
-  form.attempt = AttemptId{attempt_base + ++round.attempts};
-  highest_attempt = std::max(highest_attempt, form.attempt.value);
+void Coordinator::State::start(const std::set<SiteId>& sites) {
+  wire::StartAttempt start;
+  start.term = term;
+  start.generation = generations.current();
+  start.fingerprint = reference->fingerprint;
+  start.run = anchor->run;
+  start.round = number();
+  start.attempt = AttemptId{attempt_base + ++round.attempts};
+  highest_attempt = std::max(highest_attempt, start.attempt.value);
   bool contributes = false;
   for (const SiteId id : sites) {
     MemberRecord& member = members.at(id);
-    if (member.since.value == 0) member.since = form.attempt;
+    if (member.since.value == 0) member.since = start.attempt;
     const double weight = round.declined.count(id) != 0 ? 0 : member.ready->weight;
     contributes = contributes || weight > 0;
-    form.participants.push_back({id, member.name, weight, member.since});
+    start.participants.push_back({id, member.name, weight, member.since});
     round.gone.erase(id);
   }
   for (const auto& [id, gone] : round.gone) {
     contributes = true;
-    form.participants.push_back({id, gone.name, gone.weight, gone.since, false});
+    start.participants.push_back({id, gone.name, gone.weight, gone.since, false});
   }
-  std::sort(form.participants.begin(), form.participants.end(),
+  std::sort(start.participants.begin(), start.participants.end(),
             [](const auto& a, const auto& b) { return a.site < b.site; });
-  round.formed = now;
+  round.started = now;
   round.majority_since = kNever;
-  if (contributes) share_out(form, sites);
-  voters_formed.clear();
+  if (contributes) partition_slices(start, sites);
+  next_voters.clear();
   for (const auto& [id, member] : members) {
-    const bool holds = member.standing == Standing::kActive || member.standing == Standing::kBehind;
+    const bool holds = member.phase == MemberPhase::kActive || member.phase == MemberPhase::kStale;
     // Who says that it holds the anchor and takes no part has no say: it might be anybody, and gone tomorrow.
     if ((!holds || (voters.count(id) == 0 && sites.count(id) == 0)) && !mutant(Mutant::kVotersWithoutAnchor)) continue;
-    voters_formed[id] = wire::Voter{id, member.name, member.acceptor};
+    next_voters[id] = wire::Voter{id, member.name, member.acceptor};
   }
-  form.voters = list_of(voters_formed);
+  start.voters = list_of(next_voters);
   flush_roster();
-  Broadcast all{{}, form};
+  Broadcast all{{}, start};
   for (const SiteId id : sites) all.links.push_back(members.at(id).link);
   out.emplace_back(std::move(all));
   round.done = 0;
   round.here = sites.size();
-  round.slices = form.slices;
-  round.attempt = std::move(form);
+  round.slices = start.slices;
+  round.attempt = std::move(start);
   watch.begin(sites, now);
 }
 
 void Coordinator::State::part_with(const MemberRecord& lost) {
-  const wire::Form& form = *round.attempt;
-  const bool owns = std::any_of(form.slices.begin(), form.slices.end(),
+  const wire::StartAttempt& start = *round.attempt;
+  const bool owns = std::any_of(start.slices.begin(), start.slices.end(),
                                 [&](const wire::Slice& slice) { return slice.owner == lost.id; });
-  const auto& in = form.participants;
+  const auto& in = start.participants;
   const auto part = std::find_if(in.begin(), in.end(), [&](const auto& p) { return p.site == lost.id; });
   if ((!owns || mutant(Mutant::kLostOwnerCounts)) && part->weight > 0)
     round.gone[lost.id] = {lost.name, part->weight, part->since};
 }
 
 // Two heartbeats later than the joiner itself gives up, which can say why.
-TimePoint Coordinator::State::adopting_until(const MemberRecord& member) const {
+TimePoint Coordinator::State::installing_until(const MemberRecord& member) const {
   const TimePoint idle_until =
-      later(std::max(member.adopting_since, member.progressed_at), config.link_grace + 2 * config.heartbeat);
-  return std::min(idle_until, later(member.adopting_since, config.round_timeout));
+      later(std::max(member.installing_since, member.progressed_at), config.link_grace + 2 * config.heartbeat);
+  return std::min(idle_until, later(member.installing_since, config.round_timeout));
 }
 
 // Nothing of an exchange moves any more: who holds it up is let go, as one that is silent is.
@@ -420,13 +420,13 @@ void Coordinator::State::judge_exchange() {
   const std::string reason = "nothing of its part of an exchange has come for " + in_seconds(limit);
   if (stall->pair) {
     const auto& [site, lacked] = *stall->pair;
-    return on_unreached(members.at(site), {number(), round.attempt->attempt, lacked, reason});
+    return on_peer_unreachable(members.at(site), {number(), round.attempt->attempt, lacked, reason});
   }
-  if (stall->held_up_by.empty()) return recess("nothing of the exchange has moved for " + in_seconds(limit));
+  if (stall->held_up_by.empty()) return skip_round("nothing of the exchange has moved for " + in_seconds(limit));
   for (const SiteId id : stall->held_up_by) {
     const std::uint32_t times = watch.held_up_by(name_of(id));
     if (times >= kMaxRepeats) {
-      expel(id, reason + ", " + times_in_words(times));
+      expel(id, reason + ", " + times_text(times));
       continue;
     }
     out.emplace_back(Hangup{members.at(id).link, reason});
@@ -437,10 +437,10 @@ void Coordinator::State::judge_exchange() {
 void Coordinator::State::on_round_tick() {
   std::vector<SiteId> slow;
   for (const auto& [id, member] : members) {
-    if (member.standing == Standing::kAdopting && now >= adopting_until(member)) slow.push_back(id);
+    if (member.phase == MemberPhase::kInstalling && now >= installing_until(member)) slow.push_back(id);
   }
   for (const SiteId id : slow) {
-    if (now - members.at(id).adopting_since >= config.round_timeout) {
+    if (now - members.at(id).installing_since >= config.round_timeout) {
       expel(id, "the anchor was not in place there " + in_seconds(config.round_timeout) +
                     " after it was offered (COLLAB_ROUND_TIMEOUT)");
       continue;
@@ -472,8 +472,8 @@ void Coordinator::State::on_round_limit() {
     return start_afresh();
   }
   if (!round.attempt)
-    return recess("only " + std::to_string(ready_crew().size()) + " of " + std::to_string(crew().size()) +
-                  " sites were ready within " + limit);
+    return skip_round("only " + std::to_string(ready_sites().size()) + " of " +
+                      std::to_string(eligible_sites().size()) + " sites were ready within " + limit);
   for (const SiteId id : late) {
     round.set_aside.insert(id);
     note(Note::Level::kWarning, "straggler",
@@ -482,7 +482,7 @@ void Coordinator::State::on_round_limit() {
          {{"who", json_quote(name_of(id))}, {"round", std::to_string(number().value)}});
   }
   abandon_attempt();
-  if (!quorum_among(ready_crew()).can_accept()) recess(quorum_in_words(ready_crew()));
+  if (!quorum_among(ready_sites()).can_accept()) skip_round(quorum_text(ready_sites()));
 }
 
 }  // namespace collab::protocol

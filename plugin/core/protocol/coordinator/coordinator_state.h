@@ -1,24 +1,25 @@
 // What the coordinator knows, shared by its sub-protocols: coordinator.cpp (dispatch) and coordinator_generation,
-// _lead, _join, _anchor, _refusal, _ways, _members, _round, _commit and _shares.cpp. Nobody else includes this.
+// _lead, _join, _anchor, _refusal, _reachability, _members, _round, _commit and _partition.cpp. Nobody else includes
+// this.
 //
 // Threads: one caller at a time. Ownership: plain values.
 //
 //   candidate --elected (election.h)--> leads --a newer term, an older swarm, no majority, nobody here--> candidate
 //
-//   a member                                              the swarm
+//   a member                                          the swarm
 //
-//        Join                                  (no anchor) --enough sites joined: the best offer--> anchor (run, round)
-//          v                                                                                         |        ^
-//       joined ----Adopt---> adopting               all ready, or a majority and the grace is over   |        |
-//        ^                    |    ^                                                                 v        |
-//        | Ready      Adopted |    | state differs: repair                                  attempt 1, 2, .. -+
-//        |                    v    |                                       lost, declined, unreached: | ^ all done and
-//      behind <--left out--- active                                       the next attempt            +-+ alike: commit
+//        Join                              (no anchor) --enough sites joined: the best offer--> anchor (run, round)
+//          v                                                                                     |        ^
+//       joined --InstallAnchor--> installing       all ready, or a majority and the grace is over |        |
+//        ^                           |    ^                                                      v        |
+//        | Ready     AnchorInstalled |    | state differs: repair                        attempt 1, 2, .. -+
+//        |                           v    |                            lost, declined, unreachable: | ^ all done and
+//       stale <----left out------- active                              the next attempt             +-+ alike: commit
 //
 //   From every state a member goes by Leave, by a closed link, by silence longer than the grace, by a broken rule.
 //   An attempt needs an accept quorum of the voters (quorum.h); where all are ready and they are fewer, all get a
-//   Recess. Who stands in a call of its world that waits for one who is ready cannot come: it counts as if its grace
-//   were over.
+//   RoundSkipped. A site that stands in a call of its world, and the call waits for one that is ready, cannot come: it
+//   counts as if its grace were over.
 #pragma once
 
 #include <map>
@@ -28,14 +29,14 @@
 #include <utility>
 #include <vector>
 
-#include "core/protocol/attempt.h"
 #include "core/protocol/allocation/bandwidth_partition.h"
+#include "core/protocol/attempt.h"
 #include "core/protocol/coordinator/committed_rounds.h"
 #include "core/protocol/coordinator/coordinator.h"
+#include "core/protocol/coordinator/duplicate_data.h"
 #include "core/protocol/coordinator/election.h"
 #include "core/protocol/coordinator/exchange_watch.h"
 #include "core/protocol/coordinator/generations.h"
-#include "core/protocol/coordinator/duplicate_data.h"
 #include "core/protocol/coordinator/reachability.h"
 #include "core/protocol/formatting.h"
 
@@ -47,11 +48,11 @@ inline constexpr int kReplaceAfter = 3;
 // Heartbeats for which those who are ready and those in a call wait for each other before they are parted: what waits
 // in a call may be a thread beside the training, which comes to its round all the same. In a barrier of the world the
 // trainings themselves stand, and cannot come: there is nothing to wait for.
-inline constexpr int kCirclePatience = 5;
+inline constexpr int kCircleHeartbeats = 5;
 inline constexpr std::size_t kMaxClaims = 64;
 inline constexpr unsigned kMostVainWaits = 16;
 // Heartbeats for which a round that is due waits for helpers that are not ready.
-inline constexpr int kHelperPatience = 3;
+inline constexpr int kHelperHeartbeats = 3;
 // Up to here everybody hears of every change at once; beyond, changes are gathered: a roster for all grows with the
 // square.
 inline constexpr std::size_t kSmallSwarm = 32;
@@ -59,51 +60,51 @@ inline constexpr std::size_t kSmallSwarm = 32;
 inline constexpr std::size_t kSources = 8;
 // How often one kind of trouble with one member or pair is answered with another attempt, within one round.
 inline constexpr std::uint32_t kMaxRepeats = 3;
-enum class Standing : std::uint8_t {
-  kJoined,    // waits until the swarm has an anchor whose digest is known
-  kAdopting,  // was told the anchor; has not said yet that it is in place
-  kActive,    // holds the anchor; rounds wait for it
-  kBehind,    // a round was committed without it, and it trains on; it takes the anchor at its next trigger
+enum class MemberPhase : std::uint8_t {
+  kJoined,      // waits until the swarm has an anchor whose digest is known
+  kInstalling,  // was told the anchor; has not said yet that it is in place
+  kActive,      // holds the anchor; rounds wait for it
+  kStale,       // a round was committed without it, and it trains on; it takes the anchor at its next trigger
 };
 
 struct MemberRecord {
   SiteId id;
   std::string name;
   std::string address;
-  bool doubtful = false;  // the coordinator did not get through to that address; others may
+  bool unverified = false;  // the coordinator did not get through to that address; others may
   LinkId link;
   bool helper = false;  // it trains nothing: rounds begin with the others, and need it as soon as they do
-  Standing standing = Standing::kJoined;
+  MemberPhase phase = MemberPhase::kJoined;
   wire::Offer offer;    // as it joined
   wire::Report report;  // as it joined
   std::uint32_t expected_sites = 1;
-  bool resumed = false;               // as it joined
-  std::string init_from;              // likewise
-  bool passed_over = false;           // that what it had loaded is not used was told
-  std::vector<SiteId> sources;        // kAdopting: where it was told to take the anchor from
-  TimePoint adopting_since = kNever;  // kAdopting
-  std::uint64_t progress = 0;         // of what it fetches, as last told
-  TimePoint progressed_at{};          // it was less before
-  std::uint64_t process = 0;          // as it joined
-  std::uint64_t ticket = 0;           // of its admission
-  TimePoint no_way_since = kNever;    // kJoined: who holds the anchor cannot be dialled, and it cannot either
-  AcceptorId acceptor;                // in the run it is of
-  RunId run;                          // that one; 0: none yet
-  bool early = false;                 // it was here before the term was begun
-  bool greeted = false;               // its 'join' was told
-  bool recommitted = false;           // it was sent a commit that it had missed
+  bool resumed = false;                  // as it joined
+  std::string init_from;                 // likewise
+  bool passed_over = false;              // that what it had loaded is not used was told
+  std::vector<SiteId> sources;           // kInstalling: where it was told to take the anchor from
+  TimePoint installing_since = kNever;   // kInstalling
+  std::uint64_t progress = 0;            // of what it fetches, as last told
+  TimePoint progressed_at{};             // it was less before
+  std::uint64_t process = 0;             // as it joined
+  std::uint64_t ticket = 0;              // of its admission
+  TimePoint unreachable_since = kNever;  // kJoined: who holds the anchor cannot be dialled, and it cannot either
+  AcceptorId acceptor;                   // in the run it is of
+  RunId run;                             // that one; 0: none yet
+  bool early = false;                    // it was here before the term was begun
+  bool greeted = false;                  // its 'join' was told
+  bool recommitted = false;              // it was sent a commit that it had missed
   TimePoint last_heard{};
   bool suspect = false;
-  std::optional<wire::Adopted> holds;       // what it last said is in place there
-  std::optional<wire::Offer> renamed_from;  // as it said, where it is to hold that under the swarm's name
-  std::optional<wire::Ready> ready;         // for the round to come
-  AttemptId since{};                        // as in wire::Participant; 0: from its next attempt on
-  std::optional<std::vector<Digest>> done;  // of the attempt in flight
-  std::uint32_t up_kbit = 0;                // as it measured last; 0: not known
+  std::optional<wire::AnchorInstalled> holds;  // what it last said is in place there
+  std::optional<wire::Offer> renamed_from;     // as it said, where it is to hold that under the swarm's name
+  std::optional<wire::Ready> ready;            // for the round to come
+  AttemptId since{};                           // as in wire::Participant; 0: from its next attempt on
+  std::optional<std::vector<Digest>> done;     // of the attempt in flight
+  std::uint32_t up_kbit = 0;                   // as it measured last; 0: not known
   std::uint32_t down_kbit = 0;
 
   // So far as the coordinator knows; while it tries the address, too.
-  [[nodiscard]] bool dialable() const { return !address.empty() && !doubtful; }
+  [[nodiscard]] bool dialable() const { return !address.empty() && !unverified; }
 };
 
 struct AnchorRecord {
@@ -133,11 +134,11 @@ struct Gone {
 struct RoundRecord {
   WaitProgress waiting;  // from the first ready, or from the start of the last attempt
   TimePoint limit = kNever;
-  std::uint32_t attempts = 0;         // formed so far
-  std::optional<wire::Form> attempt;  // in flight
-  std::size_t here = 0;               // of its participants
-  std::size_t done = 0;               // of those
-  TimePoint formed{};
+  std::uint32_t attempts = 0;                 // formed so far
+  std::optional<wire::StartAttempt> attempt;  // in flight
+  std::size_t here = 0;                       // of its participants
+  std::size_t done = 0;                       // of those
+  TimePoint started{};
   TimePoint majority_since = kNever;  // most of those who are waited for are ready
   TimePoint joiners_since = kNever;   // nothing is missing but joiners that take the anchor
   TimePoint joiners_until = kNever;   // then it goes on without them
@@ -159,7 +160,7 @@ using Voters = std::map<SiteId, wire::Voter>;  // a member of one of their names
 [[nodiscard]] std::vector<wire::Voter> list_of(const Voters& voters);
 
 [[nodiscard]] wire::Offer offer_of(const AnchorRecord& anchor);
-[[nodiscard]] std::string anchor_in_words(RunId run, RoundId round);
+[[nodiscard]] std::string anchor_text(RunId run, RoundId round);
 
 // Why two sites cannot be in one swarm: the first difference with both sides' values; empty when alike.
 [[nodiscard]] std::string first_difference(const wire::Join& join, const Reference& reference);
@@ -183,7 +184,7 @@ struct Coordinator::State {
   std::set<LinkId> early;             // of those who came before the term was begun
   TimePoint minority_since = kNever;  // those who are here are too few to accept anything
   CommittedRounds history;
-  Voters voters_formed;  // of the attempt in flight
+  Voters next_voters;  // of the attempt in flight
   std::map<SiteId, MemberRecord> members;
   std::map<LinkId, SiteId> links;  // of the members
   Generations generations;
@@ -203,12 +204,12 @@ struct Coordinator::State {
   std::optional<std::pair<RunId, RoundId>> wanted;
   std::uint64_t next_source = 0;  // round robin over the sources, where there are many
   Reachability reachability;
-  bool no_way_told = false;  // that none of those who are here can be dialled
+  bool unreachable_told = false;  // that none of those who are here can be dialled
   RoundRecord round;
-  ExchangeWatch watch;                          // of the attempt in flight
-  std::pair<RoundId, std::string> last_recess;  // told once: it is the same at every trigger
+  ExchangeWatch watch;                           // of the attempt in flight
+  std::pair<RoundId, std::string> last_skipped;  // told once: it is the same at every trigger
   BandwidthPartition partition;
-  Likeness likeness;
+  DuplicateData duplicate_data;
   std::map<std::string, InCall> calls;  // by site's name, as last told
   // Attempts of a round are never numbered alike, by two terms or after a lost round is agreed on anew: chunks sent for
   // the one must not be taken for the other's.
@@ -241,11 +242,11 @@ struct Coordinator::State {
   // Sites that are members, or ask to be; helpers train nothing.
   [[nodiscard]] std::size_t trainers_here() const;
   [[nodiscard]] bool trains_here() const { return trainers_here() > 0; }
-  [[nodiscard]] std::string trainers_in_words() const;
+  [[nodiscard]] std::string trainers_text() const;
   [[nodiscard]] bool fits_generation(const wire::Join& join) const;
   void settle_generations();  // who waits may be let in, or is behind
   void begin_generation(std::uint32_t generation);
-  void tell_behind(LinkId link, const std::string& who);
+  void tell_stale(LinkId link, const std::string& who);
   void tell_who_waits();
   void on_generation_tick();
 
@@ -253,7 +254,7 @@ struct Coordinator::State {
   void seek();
   void on_election_tick();
   void on_forget(LinkId link, const wire::Forget& forget);
-  [[nodiscard]] std::string no_use_in_words(const wire::Forget& forget, const std::vector<std::string>& missed) const;
+  [[nodiscard]] std::string no_use_text(const wire::Forget& forget, const std::vector<std::string>& missed) const;
   [[nodiscard]] std::vector<std::string> missed() const;  // of the membership, by those who are here
   [[nodiscard]] std::vector<std::string> missed_by(const std::set<SiteId>& present) const;
   void take_lead(Mandate mandate);
@@ -266,7 +267,7 @@ struct Coordinator::State {
   [[nodiscard]] Quorum quorum_among(const std::set<SiteId>& present) const;
   void judge_quorum();  // steps down where no round can come about
   [[nodiscard]] RunId next_run() { return RunId{config.fresh_run.value + births++}; }
-  [[nodiscard]] std::string quorum_in_words(const std::set<SiteId>& present) const;
+  [[nodiscard]] std::string quorum_text(const std::set<SiteId>& present) const;
   [[nodiscard]] std::set<SiteId> all_members() const;
   [[nodiscard]] wire::Counted counted(const MemberRecord& member) const;
 
@@ -289,11 +290,11 @@ struct Coordinator::State {
   [[nodiscard]] std::uint32_t sites_wanted() const;
   [[nodiscard]] std::size_t sites_here() const;  // members that train
   void believe_holders();
-  void offer_anchor();  // Adopt to those who wait for one
-  void on_adopted(MemberRecord& member, const wire::Adopted& adopted);
+  void offer_anchor();  // InstallAnchor to those who wait for one
+  void on_anchor_installed(MemberRecord& member, const wire::AnchorInstalled& installed);
   [[nodiscard]] bool holds_anchor(const MemberRecord& member) const;
   [[nodiscard]] std::vector<SiteId> pick_sources(const MemberRecord& joiner);
-  void send_adopt(MemberRecord& to, std::vector<SiteId> sources);
+  void send_install(MemberRecord& to, std::vector<SiteId> sources);
 
   // coordinator_anchor.cpp
   [[nodiscard]] wire::Offer brought_by(const MemberRecord& member) const;  // what it holds, or joined with
@@ -310,16 +311,16 @@ struct Coordinator::State {
   void tell_passed_over(MemberRecord& member, const std::string& why, const std::string& or_else);
   void tell_late(MemberRecord& joiner);
   void start_gathering();
-  [[nodiscard]] std::string gathered_in_words() const;
+  [[nodiscard]] std::string gathered_text() const;
   void give_up_gathering(const std::string& reason);
   void on_gathering_tick();
 
   // coordinator_reachability.cpp
   void on_event(const Undialable& event);
-  [[nodiscard]] bool way_to_any(const MemberRecord& member, const std::vector<SiteId>& sources) const;
-  [[nodiscard]] bool waits_for_a_way(MemberRecord& joiner, const std::vector<SiteId>& sources);
-  void spare_links();                                     // that the attempt in flight needs and nobody can make
-  void tell_where_no_way_is(const std::string& because);  // once, while none of those who are here can be dialled
+  [[nodiscard]] bool reaches_any(const MemberRecord& member, const std::vector<SiteId>& sources) const;
+  [[nodiscard]] bool waits_until_reachable(MemberRecord& joiner, const std::vector<SiteId>& sources);
+  void spare_links();                                 // that the attempt in flight needs and nobody can make
+  void tell_unreachable(const std::string& because);  // once, while none of those who are here can be dialled
 
   // coordinator_members.cpp
   void remove(SiteId id, const std::string& reason);
@@ -345,9 +346,9 @@ struct Coordinator::State {
   void on_ready(MemberRecord& member, const wire::Ready& ready);
   void on_done(MemberRecord& member, const wire::Done& done);
   void on_decline(MemberRecord& member, const wire::Decline& decline);
-  void on_unreached(MemberRecord& member, const wire::Unreached& unreached);
-  [[nodiscard]] std::set<SiteId> crew() const;        // whom the next attempt waits for
-  [[nodiscard]] std::set<SiteId> ready_crew() const;  // those of them who are ready
+  void on_peer_unreachable(MemberRecord& member, const wire::PeerUnreachable& unreachable);
+  [[nodiscard]] std::set<SiteId> eligible_sites() const;  // whom the next attempt waits for
+  [[nodiscard]] std::set<SiteId> ready_sites() const;     // those of them who are ready
   struct Count {
     std::size_t all = 0;      // that train
     std::size_t settled = 0;  // of those, who have a say or are ready
@@ -355,8 +356,8 @@ struct Coordinator::State {
     bool helped = true;  // every helper is ready
     Quorum quorum;       // of those who are ready, helpers too
   };
-  [[nodiscard]] Count count_crew() const;
-  void try_to_form();
+  [[nodiscard]] Count count_eligible() const;
+  void try_to_start();
   [[nodiscard]] Reachability::Sites addresses_of(const std::set<SiteId>& sites) const;
   [[nodiscard]] std::set<SiteId> set_aside_the_cut(std::set<SiteId> sites);
   struct Circle {
@@ -365,11 +366,11 @@ struct Coordinator::State {
   };
   [[nodiscard]] Circle find_circle() const;
   [[nodiscard]] bool waits_for_joiners();
-  [[nodiscard]] TimePoint adopting_until(const MemberRecord& member) const;
+  [[nodiscard]] TimePoint installing_until(const MemberRecord& member) const;
   [[nodiscard]] bool states_agree(const std::set<SiteId>& sites);
-  void form(const std::set<SiteId>& sites);
-  void part_with(const MemberRecord& lost);  // who takes part in the attempt that is given up
-  void recess(const std::string& reason);    // those who are ready train on; the anchor stands
+  void start(const std::set<SiteId>& sites);
+  void part_with(const MemberRecord& lost);    // who takes part in the attempt that is given up
+  void skip_round(const std::string& reason);  // those who are ready train on; the anchor stands
   void begin_round_again();
   void clear_round() {
     round = RoundRecord{};
@@ -386,14 +387,14 @@ struct Coordinator::State {
   // coordinator_commit.cpp
   void finish_attempt();  // all are done: compare, then commit or try again
   void commit(AttemptId attempt, const std::vector<SiteId>& contributors);
-  void compare(const wire::Form& form);  // what the contributors learned
+  void compare(const wire::StartAttempt& start);  // what the contributors learned
   [[nodiscard]] bool somebody_ready() const;
 
   // coordinator_partition.cpp
   [[nodiscard]] std::vector<Line> lines_of(const std::set<SiteId>& sites) const;
-  void share_out(wire::Form& form, const std::set<SiteId>& sites);  // its slices
-  void judge_shares(const wire::Form& committed, Duration took);
-  void tell_of_shares(const std::vector<Share>& shares, double takes);
+  void partition_slices(wire::StartAttempt& start, const std::set<SiteId>& sites);  // its slices
+  void judge_partition(const wire::StartAttempt& committed, Duration took);
+  void tell_partition(const std::vector<Share>& shares, double takes);
 };
 
 }  // namespace collab::protocol

@@ -20,35 +20,36 @@ struct Direction {
 };
 
 // Empty: too little to conclude anything from.
-std::vector<double> unit_of(std::span<const std::uint32_t> sketch) {
+std::vector<double> unit_of(std::span<const std::uint32_t> sampled_delta) {
   std::vector<double> unit;
   double square = 0;
   std::size_t present = 0;
-  for (const std::uint32_t bits : sketch) {
+  for (const std::uint32_t bits : sampled_delta) {
     const double element = std::bit_cast<float>(bits);
     if (!std::isfinite(element)) return {};
     unit.push_back(element);
     square += element * element;
     present += element != 0 ? 1 : 0;
   }
-  if (present < kLeastSketch) return {};
+  if (present < kLeastSampledDelta) return {};
   for (double& element : unit) element /= std::sqrt(square);
   return unit;
 }
 
 }  // namespace
 
-std::vector<std::uint64_t> sketch_of(std::uint64_t elements) {
-  const std::uint64_t count = std::min<std::uint64_t>(elements, wire::kMaxSketch);
+std::vector<std::uint64_t> sample_of(std::uint64_t elements) {
+  const std::uint64_t count = std::min<std::uint64_t>(elements, wire::kMaxSampledDelta);
   std::vector<std::uint64_t> places;
   for (std::uint64_t i = 0; i < count; ++i) places.push_back(i * elements / count);
   return places;
 }
 
-std::vector<Likeness::Pair> Likeness::committed(const std::map<SiteId, std::span<const std::uint32_t>>& sketches) {
+std::vector<DuplicateData::Pair> DuplicateData::committed(
+    const std::map<SiteId, std::span<const std::uint32_t>>& sampled_deltas) {
   std::vector<Direction> directions;
-  for (const auto& [site, sketch] : sketches) {
-    Direction direction{site, unit_of(sketch)};
+  for (const auto& [site, sampled_delta] : sampled_deltas) {
+    Direction direction{site, unit_of(sampled_delta)};
     if (direction.unit.empty()) continue;
     for (const double element : direction.unit) direction.sum += element;
     directions.push_back(std::move(direction));

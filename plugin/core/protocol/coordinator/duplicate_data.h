@@ -15,20 +15,20 @@
 namespace collab::protocol {
 
 inline constexpr double kAlike = 0.99;
-inline constexpr std::uint32_t kAlikeRounds = 2;  // running
-inline constexpr std::size_t kLeastSketch = 32;   // elements that are not zero; of fewer nothing is concluded
+inline constexpr std::uint32_t kAlikeRounds = 2;       // running
+inline constexpr std::size_t kLeastSampledDelta = 32;  // elements that are not zero; of fewer nothing is concluded
 
-// The elements of a vector that a sketch holds: at most wire::kMaxSketch, evenly spread.
-[[nodiscard]] std::vector<std::uint64_t> sketch_of(std::uint64_t elements);
+// The elements of a vector that a sketch holds: at most wire::kMaxSampledDelta, evenly spread.
+[[nodiscard]] std::vector<std::uint64_t> sample_of(std::uint64_t elements);
 
-class Likeness {
+class DuplicateData {
  public:
   struct Pair {
     SiteId a, b;
     double cosine = 0;
   };
   // The contributions to a round that is committed. Gives the pairs above kAlike for the kAlikeRounds-th round running.
-  std::vector<Pair> committed(const std::map<SiteId, std::span<const std::uint32_t>>& sketches);
+  std::vector<Pair> committed(const std::map<SiteId, std::span<const std::uint32_t>>& sampled_deltas);
 
  private:
   friend struct Inside;

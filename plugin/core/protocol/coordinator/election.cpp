@@ -25,20 +25,20 @@ bool is_newer(const wire::Offer& a, std::size_t voters_of_a, const wire::Offer& 
 // By ballot: the last term it was proposed under, then the attempt.
 bool is_newer(const wire::Proposal& a, const wire::Proposal& b) {
   const auto rank = [](const wire::Proposal& p) {
-    return std::tuple(mutant(Mutant::kNewestByAttempt) ? TermId{} : std::max(p.form.term, p.settled), p.form.attempt,
+    return std::tuple(mutant(Mutant::kNewestByAttempt) ? TermId{} : std::max(p.start.term, p.settled), p.start.attempt,
                       p.settled, p.accepted);
   };
   return rank(a) > rank(b);
 }
 
 bool is_of(const wire::Proposal& proposal, const wire::Offer& anchor) {
-  return (proposal.form.run == anchor.run || mutant(Mutant::kProposalOfOtherRun)) &&
-         proposal.form.round.value == anchor.round.value + 1;
+  return (proposal.start.run == anchor.run || mutant(Mutant::kProposalOfOtherRun)) &&
+         proposal.start.round.value == anchor.round.value + 1;
 }
 
 bool accepted(const wire::Record& record, const wire::Proposal& proposal) {
   return std::ranges::any_of(record.proposals, [&](const wire::Proposal& p) {
-    return p.accepted && p.form == proposal.form && p.slices == proposal.slices;
+    return p.accepted && p.start == proposal.start && p.slices == proposal.slices;
   });
 }
 
@@ -193,14 +193,15 @@ Election::Decision Election::decide(Counts counts) const {
   if (newest == nullptr) return decision;
   const bool ruled_out = !mutant(Mutant::kNobodyRulesOut) && std::ranges::any_of(applicants_, [&](const auto& entry) {
     const wire::Record& record = entry.second.join.report.record;
-    return counts(entry.first, entry.second) && takes_part(newest->form, record.acceptor) && !accepted(record, *newest);
+    return counts(entry.first, entry.second) && takes_part(newest->start, record.acceptor) &&
+           !accepted(record, *newest);
   });
   if (newest->settled.value == 0 && (ruled_out || (!newest->accepted && !mutant(Mutant::kUnacceptedIsSettled)) ||
                                      mutant(Mutant::kGivenUpNotSettled))) {
-    decision.given_up = newest->form;
+    decision.given_up = newest->start;
   } else {
-    decision.settled = wire::Proposal{newest->form, true, newest->slices, {}};
-    decision.next_voters = newest->form.voters;
+    decision.settled = wire::Proposal{newest->start, true, newest->slices, {}};
+    decision.next_voters = newest->start.voters;
     for (wire::Voter& voter : decision.next_voters) {  // some may have left since it was formed
       const auto now_known = std::ranges::find(decision.newest.voters, voter.acceptor, &wire::Voter::acceptor);
       voter.left = voter.left || (now_known != decision.newest.voters.end() && now_known->left);
@@ -295,7 +296,7 @@ std::optional<Mandate> Election::seek(TimePoint now, std::vector<CoordinatorActi
 // Why those who are here may go on by themselves, under another run's name: what is agreed on there can be taken for
 // nothing that others have agreed on.
 std::string Election::way_out(TimePoint now, const Decision& known, const Quorum& quorum) {
-  const std::string who = missing_in_words(known);
+  const std::string who = missing_text(known);
   if (quorum.can_promise()) {
     short_since_ = kNever;
   } else if (quorum.lacks_records()) {
@@ -363,21 +364,21 @@ std::vector<std::string> Election::missing(const Decision& known) const {
     }
   };
   look(known.newest.voters);
-  if (known.settled) look(known.settled->form.voters);
+  if (known.settled) look(known.settled->start.voters);
   return missing;
 }
 
-std::string Election::missing_in_words(const Decision& known) const {
+std::string Election::missing_text(const Decision& known) const {
   const std::vector<std::string> gone = missing(known);
   const auto present = std::ranges::count_if(
       known.newest.voters, [&](const wire::Voter& voter) { return std::ranges::find(gone, voter.name) == gone.end(); });
   return std::to_string(present) + " of the " + std::to_string(known.newest.voters.size()) +
          " sites that agreed on round " + std::to_string(known.newest.anchor.round.value) +
-         " are here; missing: " + (gone.empty() ? "nobody" : names_in_words(gone, {}));
+         " are here; missing: " + (gone.empty() ? "nobody" : names_text(gone, {}));
 }
 
 // What a minority waits for may never come: who knows that can say so.
-std::string Election::remedy_in_words(TimePoint at, const Decision& known) const {
+std::string Election::remedy_text(TimePoint at, const Decision& known) const {
   std::vector<std::string> names = missing(known);
   std::erase_if(names, [this](const std::string& name) { return forgotten_.count(name) != 0; });
   const TimePoint over = later(waiting_.since(), config_.forget_after);
@@ -386,21 +387,20 @@ std::string Election::remedy_in_words(TimePoint at, const Decision& known) const
          (over == kNever ? "" : " (else they are forgotten in " + in_seconds(over - at) + ", COLLAB_FORGET_AFTER)");
 }
 
-std::string Election::waiting_in_words(TimePoint at) const {
+std::string Election::waiting_text(TimePoint at) const {
   if (applicants_.empty()) return {};
   const Decision known = decide(kEverybody);
   if (known.newest.voters.empty()) return "waiting for those who know what was agreed on; they were here a moment ago";
   const Quorum quorum = weakest(known, kEverybody);
-  if (quorum.can_promise()) return "waiting for a leader to be elected: " + missing_in_words(known);
-  if (quorum.lacks_records()) return "waiting for sites that have kept their records: " + missing_in_words(known);
-  return "waiting for more than half of the sites that agreed last: " + missing_in_words(known) +
-         remedy_in_words(at, known);
+  if (quorum.can_promise()) return "waiting for a leader to be elected: " + missing_text(known);
+  if (quorum.lacks_records()) return "waiting for sites that have kept their records: " + missing_text(known);
+  return "waiting for more than half of the sites that agreed last: " + missing_text(known) + remedy_text(at, known);
 }
 
 std::optional<std::string> Election::waiting(TimePoint now) {
   const auto waited = applicants_.empty() ? std::nullopt : waiting_.due(now);
   if (!waited) return std::nullopt;
-  return waiting_in_words(now) + " (" + in_seconds(*waited) + ")";
+  return waiting_text(now) + " (" + in_seconds(*waited) + ")";
 }
 
 TimePoint Election::next_deadline(TimePoint now) const {

@@ -28,8 +28,8 @@
 #include <vector>
 
 #include "core/protocol/actions.h"
-#include "core/protocol/quorum.h"
 #include "core/protocol/formatting.h"
+#include "core/protocol/quorum.h"
 
 namespace collab::protocol {
 
@@ -41,13 +41,13 @@ struct Mandate {
     bool early = false;  // it was here before the term was begun
   };
   TermId term;
-  bool founded = false;                   // nobody who came knew of a membership
-  std::string new_run;                    // why it goes on under another run's name; empty: it does not
-  wire::Offer anchor;                     // the newest that was agreed on; run 0: none
-  std::vector<wire::Voter> voters;        // the membership as of it
-  std::optional<wire::Proposal> settled;  // an older term's attempt, committed now
-  std::vector<wire::Voter> next_voters;   // the membership as of that one
-  std::optional<wire::Form> given_up;     // the newest attempt, which nobody can have committed
+  bool founded = false;                        // nobody who came knew of a membership
+  std::string new_run;                         // why it goes on under another run's name; empty: it does not
+  wire::Offer anchor;                          // the newest that was agreed on; run 0: none
+  std::vector<wire::Voter> voters;             // the membership as of it
+  std::optional<wire::Proposal> settled;       // an older term's attempt, committed now
+  std::vector<wire::Voter> next_voters;        // the membership as of that one
+  std::optional<wire::StartAttempt> given_up;  // the newest attempt, which nobody can have committed
   std::vector<wire::Past> recent;
   std::vector<Comer> comers;
 };
@@ -97,7 +97,7 @@ class Election {
   [[nodiscard]] std::map<LinkId, wire::Join> dismiss();
 
   // What is missing, and what to do about it; empty: nobody is here.
-  [[nodiscard]] std::string waiting_in_words(TimePoint at) const;
+  [[nodiscard]] std::string waiting_text(TimePoint at) const;
   // The same when a line about it is due; told to each who waits, too.
   [[nodiscard]] std::optional<std::string> waiting(TimePoint now);
   [[nodiscard]] TimePoint next_deadline(TimePoint now) const;
@@ -115,7 +115,7 @@ class Election {
     Newest newest;
     std::optional<wire::Proposal> settled;
     std::vector<wire::Voter> next_voters{};  // as of that one, less who has left since
-    std::optional<wire::Form> given_up;
+    std::optional<wire::StartAttempt> given_up;
   };
 
   template <typename Counts>
@@ -133,8 +133,8 @@ class Election {
   [[nodiscard]] std::vector<std::string> missing(const Decision& known) const;
   [[nodiscard]] bool missing_are_forgotten(TimePoint now, const Decision& known) const;
   [[nodiscard]] Mandate lead(const std::string& new_run, const Decision& decision);
-  [[nodiscard]] std::string missing_in_words(const Decision& known) const;
-  [[nodiscard]] std::string remedy_in_words(TimePoint at, const Decision& known) const;
+  [[nodiscard]] std::string missing_text(const Decision& known) const;
+  [[nodiscard]] std::string remedy_text(TimePoint at, const Decision& known) const;
 
   friend struct Inside;
   Config config_;

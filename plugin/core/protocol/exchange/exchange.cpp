@@ -25,11 +25,11 @@
 namespace collab::protocol {
 namespace {
 
-std::string in_words(const ElementRange& range) {
+std::string text_of(const ElementRange& range) {
   return "[" + std::to_string(range.begin) + ", " + std::to_string(range.end) + ")";
 }
 
-std::string in_words(SiteId site) { return "site " + std::to_string(site.value); }
+std::string text_of(SiteId site) { return "site " + std::to_string(site.value); }
 
 }  // namespace
 
@@ -58,7 +58,7 @@ struct Exchange::State {
                  "chunk_elements must be a positive multiple of kBlockElements");
     COLLAB_CHECK(plan.window > 0, "the window of an exchange must let at least one chunk out");
     std::set<SiteId> others;
-    for (const wire::Participant& member : plan.form.participants) {
+    for (const wire::Participant& member : plan.start.participants) {
       if (member.weight <= 0) continue;
       if (member.site == plan.self) {
         contributes = true;
@@ -72,7 +72,7 @@ struct Exchange::State {
       delivered.emplace(part.owner, part.range.begin, part.range.end);
     }
     std::uint64_t own_elements = 0;
-    for (const wire::Slice& slice : plan.form.slices) {
+    for (const wire::Slice& slice : plan.start.slices) {
       for (std::uint64_t begin = slice.range.begin; begin < slice.range.end; begin += plan.chunk_elements) {
         const ElementRange range{begin, std::min(slice.range.end, begin + plan.chunk_elements)};
         if (slice.owner == plan.self) {
@@ -149,7 +149,7 @@ struct Exchange::State {
   }
 
   [[nodiscard]] bool weighs(SiteId site) const {
-    const auto& in = plan.form.participants;
+    const auto& in = plan.start.participants;
     return std::any_of(in.begin(), in.end(), [&](const auto& p) { return p.site == site && p.weight > 0; });
   }
 
@@ -176,11 +176,11 @@ struct Exchange::State {
   }
 
   Result<Actions> on(const ContributionArrived& event) {
-    const std::string what = "contribution " + in_words(event.range) + " from " + in_words(event.from);
+    const std::string what = "contribution " + text_of(event.range) + " from " + text_of(event.from);
     const auto found = own.find(event.range.begin);
     if (found == own.end() || found->second.range != event.range) {
       return corrupt(what + (found == own.end() ? ": expected a chunk of our own slice"
-                                                : ": expected the chunk " + in_words(found->second.range)));
+                                                : ": expected the chunk " + text_of(found->second.range)));
     }
     OwnChunk& chunk = found->second;
     if (event.from == plan.self || !weighs(event.from))
@@ -193,12 +193,12 @@ struct Exchange::State {
   }
 
   Result<Actions> on(const MeanArrived& event) {
-    const std::string what = "mean " + in_words(event.range) + " from " + in_words(event.from);
+    const std::string what = "mean " + text_of(event.range) + " from " + text_of(event.from);
     const auto found = theirs.find(event.range.begin);
     if (found == theirs.end()) return corrupt(what + ": expected a chunk of another member's slice");
     TheirChunk& chunk = found->second;
-    if (chunk.range != event.range) return corrupt(what + ": expected the chunk " + in_words(chunk.range));
-    if (chunk.owner != event.from) return corrupt(what + ": expected it from its owner, " + in_words(chunk.owner));
+    if (chunk.range != event.range) return corrupt(what + ": expected the chunk " + text_of(chunk.range));
+    if (chunk.owner != event.from) return corrupt(what + ": expected it from its owner, " + text_of(chunk.owner));
     if (chunk.taken) return corrupt(what + ": it came twice");
     chunk.taken = true;
     Actions out;
@@ -211,7 +211,7 @@ struct Exchange::State {
     const auto peer = peers.find(event.to);
     const bool mean = event.kind == wire::ChunkKind::kMean;
     if (peer == peers.end() || (mean ? peer->second.means_away : peer->second.contributions_away) == 0) {
-      return internal_error("a chunk for " + in_words(event.to) + " has left, but none was on its way");
+      return internal_error("a chunk for " + text_of(event.to) + " has left, but none was on its way");
     }
     --(mean ? peer->second.means_away : peer->second.contributions_away);
     Actions out;
@@ -230,7 +230,7 @@ Result<std::vector<ExchangeAction>> Exchange::step(const ExchangeEvent& event) {
 }
 
 std::optional<SiteId> Exchange::lacks() const {
-  for (const wire::Participant& member : state_->plan.form.participants) {
+  for (const wire::Participant& member : state_->plan.start.participants) {
     const auto misses = [&](const auto& entry) { return entry.second.missing.count(member.site) != 0; };
     if (!member.here && std::any_of(state_->own.begin(), state_->own.end(), misses)) return member.site;
   }

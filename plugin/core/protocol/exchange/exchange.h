@@ -18,7 +18,7 @@
 namespace collab::protocol {
 
 struct ExchangePlan {
-  wire::Form form;
+  wire::StartAttempt start;
   SiteId self;
   std::uint64_t chunk_elements = 256 * 1024;  // a multiple of kBlockElements
   std::uint32_t window = 16;                  // contributions on their way to one peer at once

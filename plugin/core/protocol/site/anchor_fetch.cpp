@@ -29,7 +29,7 @@ constexpr std::size_t kListSources = 2;
 // Small, so that the first source to be linked is not asked for what the others could give.
 constexpr std::uint32_t kFirstWindow = 4;
 
-std::string in_words(const ElementRange& range) {
+std::string text_of(const ElementRange& range) {
   return "[" + std::to_string(range.begin) + ", " + std::to_string(range.end) + ")";
 }
 
@@ -93,7 +93,7 @@ struct AnchorFetch::State {
     const std::size_t index = index_of(lists, event, plan.list_elements);
     if (known || source.lists_asked.erase(index) == 0) return;
     if (event.tiles.size() != tiles_in(event.range)) {
-      return wrong(event.from, "what it sent for the digests of " + in_words(event.range) + " is no list of " +
+      return wrong(event.from, "what it sent for the digests of " + text_of(event.range) + " is no list of " +
                                    std::to_string(tiles_in(event.range)));
     }
     std::ranges::copy(event.tiles, source.tiles.begin() + static_cast<std::ptrdiff_t>(first_tile(event)));
@@ -120,7 +120,7 @@ struct AnchorFetch::State {
     const std::size_t count = tiles_in(event.range);
     if (event.tiles.size() != count || !std::equal(event.tiles.begin(), event.tiles.end(), expected)) {
       source.asked.insert(index);
-      return wrong(event.from, "its elements " + in_words(event.range) +
+      return wrong(event.from, "its elements " + text_of(event.range) +
                                    (event.kind == ChunkKind::kOuter ? " of the outer state" : "") +
                                    " are not those agreed on");
     }

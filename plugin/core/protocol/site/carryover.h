@@ -31,24 +31,24 @@ class Carryover {
   };
 
   // Another attempt, of the same round or of a later one. links[i] reaches form.participants[i].
-  void begin(const wire::Form& form, SiteId self, const std::vector<LinkId>& links) {
-    if (form.run != run_ || form.round != round_) clear();  // in another run numbers may mean other sites
-    run_ = form.run;
-    round_ = form.round;
-    attempt_ = form.attempt;
+  void begin(const wire::StartAttempt& start, SiteId self, const std::vector<LinkId>& links) {
+    if (start.run != run_ || start.round != round_) clear();  // in another run numbers may mean other sites
+    run_ = start.run;
+    round_ = start.round;
+    attempt_ = start.attempt;
     since_.clear();
     links_.clear();
-    const auto us = std::find_if(form.participants.begin(), form.participants.end(),
+    const auto us = std::find_if(start.participants.begin(), start.participants.end(),
                                  [&](const wire::Participant& p) { return p.site == self; });
-    ours_ = us == form.participants.end() ? form.attempt : us->since;
-    for (std::size_t i = 0; i < form.participants.size(); ++i) {
-      since_[form.participants[i].site] = std::max(form.participants[i].since, ours_);
-      links_[form.participants[i].site] = links[i];
+    ours_ = us == start.participants.end() ? start.attempt : us->since;
+    for (std::size_t i = 0; i < start.participants.size(); ++i) {
+      since_[start.participants[i].site] = std::max(start.participants[i].since, ours_);
+      links_[start.participants[i].site] = links[i];
     }
     std::erase_if(held_, [this](const auto& entry) { return entry.second.attempt < since(std::get<0>(entry.first)); });
     // What an owner does not own at the moment it may not have taken.
-    const auto owned = [&form](const Key& at) {
-      return std::any_of(form.slices.begin(), form.slices.end(), [&](const wire::Slice& slice) {
+    const auto owned = [&start](const Key& at) {
+      return std::any_of(start.slices.begin(), start.slices.end(), [&](const wire::Slice& slice) {
         return slice.owner == std::get<0>(at) && slice.range.begin <= std::get<1>(at) &&
                std::get<2>(at) <= slice.range.end;
       });

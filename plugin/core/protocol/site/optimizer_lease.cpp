@@ -1,4 +1,4 @@
-// Lending a copy of the optimiser's state.
+// Serving a copy of the optimizer's state.
 //
 //   none --asked--> wanted --made--> held --the last borrower has it, is gone or silent--> none
 //                     | none can be made, nobody waits for it any more, no step ends
@@ -19,20 +19,20 @@ constexpr std::uint32_t kMaxPartsOut = 64;  // to one borrower; more than an hon
 
 }  // namespace
 
-std::vector<LoanAction> OptimizerLoan::step(TimePoint now, const LoanEvent& event) {
+std::vector<LeaseAction> OptimizerLease::step(TimePoint now, const LeaseEvent& event) {
   now_ = now;
   out_.clear();
   std::visit([this](const auto& e) { on(e); }, event);
   return std::move(out_);
 }
 
-TimePoint OptimizerLoan::next_deadline() const {
+TimePoint OptimizerLease::next_deadline() const {
   TimePoint next = kNever;
   for (const auto& [link, borrower] : borrowers_) next = std::min(next, later(borrower.heard, limit_));
   return next;
 }
 
-void OptimizerLoan::on(const LoanAsked& event) {
+void OptimizerLease::on(const LeaseAsked& event) {
   if (event.asked.snapshot == 0) return ask_for_copy(event.from);
   const auto borrower = borrowers_.find(event.from);
   if (event.asked.snapshot != held_.snapshot || borrower == borrowers_.end()) {
@@ -49,7 +49,7 @@ void OptimizerLoan::on(const LoanAsked& event) {
   out_.emplace_back(SendPart{event.from, event.asked});
 }
 
-void OptimizerLoan::ask_for_copy(LinkId from) {
+void OptimizerLease::ask_for_copy(LinkId from) {
   borrowers_[from].heard = now_;
   if (holds_copy()) {
     out_.emplace_back(TellBorrower{from, held_});
@@ -58,7 +58,7 @@ void OptimizerLoan::ask_for_copy(LinkId from) {
   }
 }
 
-void OptimizerLoan::on(const LoanMade& event) {
+void OptimizerLease::on(const LeaseMade& event) {
   if (!std::exchange(wanted_, false)) {  // nobody waits for it any more
     out_.emplace_back(DropCopy{});
     return;
@@ -75,16 +75,16 @@ void OptimizerLoan::on(const LoanMade& event) {
   }
 }
 
-void OptimizerLoan::on(const LoanOver& event) { give_back(event.link); }
+void OptimizerLease::on(const LeaseOver& event) { give_back(event.link); }
 
-void OptimizerLoan::on(const LoanPartSent& event) {
+void OptimizerLease::on(const LeasePartSent& event) {
   const auto borrower = borrowers_.find(event.link);
   if (borrower == borrowers_.end() || borrower->second.on_their_way == 0) return;
   --borrower->second.on_their_way;
   borrower->second.heard = now_;
 }
 
-void OptimizerLoan::on(const LoanTick&) {
+void OptimizerLease::on(const LeaseTick&) {
   std::vector<LinkId> silent;
   for (const auto& [link, borrower] : borrowers_) {
     if (now_ >= later(borrower.heard, limit_)) silent.push_back(link);
@@ -96,14 +96,14 @@ void OptimizerLoan::on(const LoanTick&) {
   }
 }
 
-void OptimizerLoan::give_back(LinkId link) {
+void OptimizerLease::give_back(LinkId link) {
   if (borrowers_.erase(link) == 0 || !borrowers_.empty()) return;
   wanted_ = false;
   held_ = {};
   out_.emplace_back(DropCopy{});
 }
 
-void OptimizerLoan::tell_none(LinkId to, std::string reason) {
+void OptimizerLease::tell_none(LinkId to, std::string reason) {
   out_.emplace_back(TellBorrower{to, {0, 0, {}, {}, std::move(reason)}});
 }
 

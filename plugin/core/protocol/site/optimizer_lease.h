@@ -1,4 +1,4 @@
-// A copy of this site's optimiser state, lent to sites that join: when one is needed, who has it, when it can go.
+// A copy of this site's optimizer state, lent to sites that join: when one is needed, who has it, when it can go.
 //
 // Pure. Threads: one caller at a time. Ownership: its own state; never a byte of the copy.
 #pragma once
@@ -15,26 +15,26 @@
 
 namespace collab::protocol {
 
-struct LoanAsked {
+struct LeaseAsked {
   LinkId from;
   wire::FetchOptimizer asked;
 };
-struct LoanMade {  // the copy that was wanted; no bytes: there is none, because of `reason`
+struct LeaseMade {  // the copy that was wanted; no bytes: there is none, because of `reason`
   std::uint64_t bytes = 0;
   Digest digest;
   std::string description;
   std::string reason;
 };
-struct LoanOver {  // the link is gone
+struct LeaseOver {  // the link is gone
   LinkId link;
 };
-struct LoanPartSent {  // it left; its place is free
+struct LeasePartSent {  // it left; its place is free
   LinkId link;
 };
-struct LoanTick {};
-using LoanEvent = std::variant<LoanAsked, LoanMade, LoanOver, LoanPartSent, LoanTick>;
+struct LeaseTick {};
+using LeaseEvent = std::variant<LeaseAsked, LeaseMade, LeaseOver, LeasePartSent, LeaseTick>;
 
-struct MakeCopy {};  // between two steps; answered by LoanMade
+struct MakeCopy {};  // between two steps; answered by LeaseMade
 struct DropCopy {};  // or do not make it any more
 struct TellBorrower {
   LinkId to;
@@ -48,14 +48,14 @@ struct RefuseBorrower {  // it breaks the rules: close its link
   LinkId link;
   std::string why;
 };
-using LoanAction = std::variant<MakeCopy, DropCopy, TellBorrower, SendPart, RefuseBorrower>;
+using LeaseAction = std::variant<MakeCopy, DropCopy, TellBorrower, SendPart, RefuseBorrower>;
 
-class OptimizerLoan {
+class OptimizerLease {
  public:
   // How long a copy is waited for, and how long it is kept for a borrower of whom nothing is heard.
-  explicit OptimizerLoan(Duration limit) : limit_(limit) {}
+  explicit OptimizerLease(Duration limit) : limit_(limit) {}
 
-  [[nodiscard]] std::vector<LoanAction> step(TimePoint now, const LoanEvent& event);
+  [[nodiscard]] std::vector<LeaseAction> step(TimePoint now, const LeaseEvent& event);
   [[nodiscard]] TimePoint next_deadline() const;
   [[nodiscard]] bool holds_copy() const { return held_.snapshot != 0; }
 
@@ -65,11 +65,11 @@ class OptimizerLoan {
     std::uint32_t on_their_way = 0;  // parts
   };
 
-  void on(const LoanAsked& event);
-  void on(const LoanMade& event);
-  void on(const LoanOver& event);
-  void on(const LoanPartSent& event);
-  void on(const LoanTick&);
+  void on(const LeaseAsked& event);
+  void on(const LeaseMade& event);
+  void on(const LeaseOver& event);
+  void on(const LeasePartSent& event);
+  void on(const LeaseTick&);
   void ask_for_copy(LinkId from);
   void give_back(LinkId link);
   void tell_none(LinkId to, std::string reason);
@@ -81,7 +81,7 @@ class OptimizerLoan {
   std::uint64_t snapshots_ = 0;
   // Of the step under way.
   TimePoint now_{};
-  std::vector<LoanAction> out_;
+  std::vector<LeaseAction> out_;
 };
 
 }  // namespace collab::protocol

@@ -75,7 +75,7 @@ void Site::State::on_event(const Trigger& event) {
   }
   round = RoundState{};
   round.phase = kept_done() ? RoundPhase::kDone : RoundPhase::kReady;
-  if (kept_done()) round.form = attempted->form;
+  if (kept_done()) round.start = attempted->start;
   round.trigger = event;
   round.since = now;
   if (owed_base) out.emplace_back(Rebase{*std::exchange(owed_base, std::nullopt)});
@@ -85,23 +85,23 @@ void Site::State::on_event(const Trigger& event) {
 }
 
 void Site::State::on_event(const Depart& event) {
-  if (farewell) return;
+  if (leave_ack) return;
   back_to_ready("this site leaves");
-  farewell = wire::Leave{event.reason, event.next_generation};
+  leave_ack = wire::Leave{event.reason, event.next_generation};
   const bool outside = membership == Membership::kDialing || membership == Membership::kAsking;
-  if (!outside && up.link) return say_farewell();
+  if (!outside && up.link) return ack_leave();
   // The others are to go on without us in good order, so a coordinator that was just lost gets a moment.
   leave_by = later(now, kDepartLimit);
   if (!join_done) leave_done();
 }
 
 // The others go on counting this site's name. So the memory that its name stands for must be dead before they may.
-void Site::State::say_farewell() {
+void Site::State::ack_leave() {
   if (!mutant(Mutant::kAcceptorAfterLeave)) acceptor = AcceptorId{acceptor.value + 1};
-  if (mutant(Mutant::kLeaveBeforeDurable)) send_up(*farewell);
-  say_when_durable(*farewell);
+  if (mutant(Mutant::kLeaveBeforeDurable)) send_up(*leave_ack);
+  say_when_durable(*leave_ack);
   membership = Membership::kLeaving;
-  leave_by = later(now, kFarewellLimit);
+  leave_by = later(now, kLeaveAckLimit);
 }
 
 // ---- events from links ---------------------------------------------------------------------------
@@ -208,14 +208,14 @@ void Site::State::from_coordinator(const wire::Message& message) {
           on_roster(m);
         } else if constexpr (std::is_same_v<T, wire::Keys>) {
           on_keys(m);
-        } else if constexpr (std::is_same_v<T, wire::Adopt>) {
-          on_adopt(m);
-        } else if constexpr (std::is_same_v<T, wire::Form>) {
-          on_form(m);
+        } else if constexpr (std::is_same_v<T, wire::InstallAnchor>) {
+          on_install_anchor(m);
+        } else if constexpr (std::is_same_v<T, wire::StartAttempt>) {
+          on_start_attempt(m);
         } else if constexpr (std::is_same_v<T, wire::Commit>) {
           on_commit(m);
-        } else if constexpr (std::is_same_v<T, wire::Recess>) {
-          on_recess(m);
+        } else if constexpr (std::is_same_v<T, wire::RoundSkipped>) {
+          on_round_skipped(m);
         } else if constexpr (std::is_same_v<T, wire::Prepare>) {
           on_prepare(m);
         } else if constexpr (std::is_same_v<T, wire::Accept>) {
@@ -225,12 +225,12 @@ void Site::State::from_coordinator(const wire::Message& message) {
           if (m.event == kWait && membership == Membership::kAsking) up.told = m.text;
           dials_out = dials_out || m.event == kDialOut;
           dial_everyone();
-        } else if constexpr (std::is_same_v<T, wire::Parted>) {
-          if ((m.term < term && !mutant(Mutant::kPartedOfOlderTerm)) || mutant(Mutant::kPartedIgnored)) return;
-          parted.insert(m.acceptor);
+        } else if constexpr (std::is_same_v<T, wire::MemberLeft>) {
+          if ((m.term < term && !mutant(Mutant::kMemberLeftOfOlderTerm)) || mutant(Mutant::kMemberLeftIgnored)) return;
+          member_left.insert(m.acceptor);
           take_voters(std::move(voters));
           keep_record();
-        } else if constexpr (std::is_same_v<T, wire::Farewell>) {
+        } else if constexpr (std::is_same_v<T, wire::LeaveAck>) {
           if (membership == Membership::kLeaving) leave_done();
         } else if constexpr (std::is_same_v<T, wire::Leads>) {
           up.here = m;
@@ -271,22 +271,23 @@ void Site::State::on_event(const ContributionUnfit& event) {
 void Site::State::on_event(const ExchangeFailed& event) {
   if (round.phase != RoundPhase::kExchanging || !in_attempt(event.round, event.attempt)) return;
   // Of what goes over a link that is made anew nothing counts as delivered. Who was lost and is back has a new one.
-  const auto& in = round.form->participants;
+  const auto& in = round.start->participants;
   const bool lost = std::any_of(in.begin(), in.end(), [&](const auto& p) { return p.site == event.peer && !p.here; });
   if (linked(event.peer) && !lost) hang_up_peer(link_of.at(event.peer), event.reason);
-  if (round.phase == RoundPhase::kExchanging) report_unreached(event.peer, event.reason);  // not with the link
+  if (round.phase == RoundPhase::kExchanging) report_unreachable(event.peer, event.reason);  // not with the link
 }
 
 void Site::State::on_event(const AnchorInPlace& event) { on_anchor_in_place(event); }
 
 void Site::State::on_event(const AnchorSourceWrong& event) {
-  if (!adoption || adoption->keeps) return;
+  if (!installation || installation->keeps) return;
   const std::string name = name_of(event.site);
-  out.emplace_back(make_note(Note::Level::kError, "repair",
-                             "the anchor of round " + std::to_string(adoption->adopt.round.value) +
-                                 " is not taken from " + name + ": " + event.reason,
-                             {{"who", json_quote(name)}, {"round", std::to_string(adoption->adopt.round.value)}}));
-  adoption->here = event.here;
+  out.emplace_back(
+      make_note(Note::Level::kError, "repair",
+                "the anchor of round " + std::to_string(installation->install.round.value) + " is not taken from " +
+                    name + ": " + event.reason,
+                {{"who", json_quote(name)}, {"round", std::to_string(installation->install.round.value)}}));
+  installation->here = event.here;
   give_up_source(event.site);
 }
 
@@ -298,7 +299,7 @@ void Site::State::on_event(const Applied& event) {
 // ---- time ----------------------------------------------------------------------------------------
 
 void Site::State::on_event(const Tick&) {
-  if (farewell && now >= leave_by) return leave_done();
+  if (leave_ack && now >= leave_by) return leave_done();
   if (membership == Membership::kLeaving) return;
   on_join_tick();
   if (over()) return;
@@ -318,9 +319,9 @@ TimePoint Site::State::next_deadline() const {
   if (membership == Membership::kDialing || membership == Membership::kAsking) {
     next = std::min({next, up.dial_at, join_done ? kNever : up.give_up});
   }
-  if (adoption) next = std::min({next, adoption->give_up, no_way_until()});
-  if (wish.phase != WishPhase::kNone && wish.phase != WishPhase::kOffered)
-    next = std::min({next, wish.until, wish.give_up});
+  if (installation) next = std::min({next, installation->give_up, unreachable_until()});
+  if (optimizer_fetch.phase != FetchPhase::kNone && optimizer_fetch.phase != FetchPhase::kOffered)
+    next = std::min({next, optimizer_fetch.until, optimizer_fetch.give_up});
   for (const auto& [site, dial] : peer_dials) {
     if (!linked(site)) next = std::min(next, dial.at);
   }
@@ -378,9 +379,9 @@ std::string Site::State::waiting_for(TimePoint at) const {
              (missed ? " and for " + join.init_from + ", COLLAB_INIT_FROM" : std::string()) +
              ", unless it has begun before); here: " + join_words(names);
     }
-    case Membership::kAdopting:
-      return "waiting for the anchor of round " + std::to_string(adoption->adopt.round.value) + " from " +
-             sources_in_words() + no_way_in_words(at);
+    case Membership::kInstalling:
+      return "waiting for the anchor of round " + std::to_string(installation->install.round.value) + " from " +
+             sources_text() + unreachable_text(at);
     case Membership::kLeaving: return "waiting for the coordinator's farewell";
     case Membership::kLeft: return "this site has left";
     case Membership::kFailed: return "this site has failed";
@@ -396,8 +397,9 @@ std::string Site::State::waiting_for(TimePoint at) const {
   const std::string since = " (" + in_seconds(round.since == kNever ? Duration{0} : at - round.since) + ")";
   switch (round.phase) {
     case RoundPhase::kTraining:
-      return wish.phase == WishPhase::kNone ? "waiting for nothing"
-                                            : "waiting for the optimiser's state from " + name_of(wish.from);
+      return optimizer_fetch.phase == FetchPhase::kNone
+                 ? "waiting for nothing"
+                 : "waiting for the optimiser's state from " + name_of(optimizer_fetch.from);
     case RoundPhase::kReady: return number + ": waiting until " + whom + are + " ready too" + since;
     case RoundPhase::kLinking: return number + ": waiting for a link to " + whom + since;
     case RoundPhase::kExchanging: return number + ": exchanging with " + whom + since;

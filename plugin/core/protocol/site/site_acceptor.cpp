@@ -2,7 +2,7 @@
 //
 //   Prepare(term) --newer than all it follows--> record durable --> Promise(term, record)
 //   Accept(term, what is settled) --the term it promised--> record durable --> Accepted(term)
-//   a Form, its exchange complete --> record durable --> Done
+//   a StartAttempt, its exchange complete --> record durable --> Done
 //
 // Nothing that others may rely on is said before the record of it is durable.
 #include <algorithm>
@@ -114,8 +114,8 @@ void Site::State::agree_on(const wire::Offer& on, std::vector<wire::Voter> list)
   }
   agreed = on;
   const auto is_past = [this](const std::optional<wire::Proposal>& proposal) {
-    return proposal && ((proposal->form.run != agreed.run && !mutant(Mutant::kRecordOfOtherRun)) ||
-                        proposal->form.round <= agreed.round);
+    return proposal && ((proposal->start.run != agreed.run && !mutant(Mutant::kRecordOfOtherRun)) ||
+                        proposal->start.round <= agreed.round);
   };
   if (is_past(attempted)) attempted.reset();
   if (is_past(settled)) settled.reset();
@@ -133,7 +133,7 @@ KnownMembership Site::State::as_known(const std::vector<wire::Voter>& list) cons
 }
 
 void Site::State::take_voters(std::vector<wire::Voter> list) {
-  for (wire::Voter& voter : list) voter.left = voter.left || parted.count(voter.acceptor) != 0;
+  for (wire::Voter& voter : list) voter.left = voter.left || member_left.count(voter.acceptor) != 0;
   voters = std::move(list);
 }
 

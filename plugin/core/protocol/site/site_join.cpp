@@ -64,16 +64,16 @@ void Site::State::lose_coordinator(const std::string& reason) {
        "the coordinator at " + config.coordinators[up.candidate] + " is lost: " + reason + "; looking for one again");
   if (round.phase != RoundPhase::kDone) {
     back_to_ready("the coordinator is lost");
-    round.form.reset();
+    round.start.reset();
   }
   round.ready_sent = false;
-  drop_adoption();
+  drop_installation();
   dial_again(reason);
   up.candidate = 0;  // all look for the first in their list that answers
 }
 
 void Site::State::on_refuse(const wire::Refuse& refuse) {
-  if (farewell) return leave_done();
+  if (leave_ack) return leave_done();
   if (refuse.behind) return fail(outdated(refuse.reason));
   if (membership != Membership::kAsking || !was_member) return fail(refused(refuse.reason));
   // A member that comes back may be early: its old link not yet seen to be dead, its old index taken.
@@ -127,118 +127,119 @@ void Site::State::on_welcome(const wire::Welcome& welcome) {
   membership = Membership::kWaiting;
   lost_at = kNever;
   up.told.clear();
-  if (farewell) return say_farewell();
+  if (leave_ack) return ack_leave();
   send_ready();
 }
 
-void Site::State::on_adopt(const wire::Adopt& adopt) {
+void Site::State::on_install_anchor(const wire::InstallAnchor& install) {
   const bool member =
-      membership == Membership::kWaiting || membership == Membership::kAdopting || membership == Membership::kActive;
-  if (!member || adopt.term < term || round.phase == RoundPhase::kApplying) {
+      membership == Membership::kWaiting || membership == Membership::kInstalling || membership == Membership::kActive;
+  if (!member || install.term < term || round.phase == RoundPhase::kApplying) {
     return note(Note::Level::kWarning, "ignored", "the coordinator offered an anchor to a site that waits for none");
   }
-  const bool same_round = anchor && anchor->run == adopt.run && anchor->round == adopt.round;
-  const bool renamed = anchor && anchor->digest == adopt.digest;
+  const bool same_round = anchor && anchor->run == install.run && anchor->round == install.round;
+  const bool renamed = anchor && anchor->digest == install.digest;
   if (join_done && !same_round && !renamed && round.phase == RoundPhase::kTraining) {
     // Our parameters move: we say what we hold, and take this one at our next trigger.
     membership = Membership::kActive;
-    return send_up(wire::Adopted{anchor->run, anchor->round, anchor->digest, acceptor});
+    return send_up(wire::AnchorInstalled{anchor->run, anchor->round, anchor->digest, acceptor});
   }
-  if (names_us(adopt) && anchor && join.offer.digest != adopt.digest) {
+  if (names_us(install) && anchor && join.offer.digest != install.digest) {
     // It crossed our word that another anchor is in place here; the coordinator chooses again once it knows.
     membership = Membership::kWaiting;
     round.ready_sent = false;
-    drop_adoption();
-    return send_up(wire::Adopted{anchor->run, anchor->round, anchor->digest, acceptor});
+    drop_installation();
+    return send_up(wire::AnchorInstalled{anchor->run, anchor->round, anchor->digest, acceptor});
   }
   round.ready_sent = false;
   up.answer_by = kNever;
-  parted.clear();  // its list is newer
-  membership = Membership::kAdopting;
-  if (adoption && !adoption->keeps && adoption->adopt.run == adopt.run && adoption->adopt.round == adopt.round &&
-      adoption->adopt.digest == adopt.digest) {  // who has it is news, the rest is under way
-    if (adoption->adopt.sources != adopt.sources) adoption->no_way_since = kNever;
-    adoption->adopt = adopt;
-    parted.clear();
-    adoption->give_up = later(now, config.round_timeout + up.grace);
+  member_left.clear();  // its list is newer
+  membership = Membership::kInstalling;
+  if (installation && !installation->keeps && installation->install.run == install.run &&
+      installation->install.round == install.round &&
+      installation->install.digest == install.digest) {  // who has it is news, the rest is under way
+    if (installation->install.sources != install.sources) installation->unreachable_since = kNever;
+    installation->install = install;
+    member_left.clear();
+    installation->give_up = later(now, config.round_timeout + up.grace);
     return settle_sources();
   }
-  drop_adoption();
+  drop_installation();
   if (!same_round || !renamed) round.exchanged_since = AttemptId{};  // what is to be contributed is another delta
-  adoption = Adoption{};
-  adoption->adopt = adopt;
-  adoption->give_up = later(now, config.round_timeout + up.grace);
-  adoption->keeps = names_us(adopt) || join.offer.digest == adopt.digest;
-  if (!adoption->keeps || !same_round || round.phase != RoundPhase::kDone) {
-    back_to_ready("the anchor is to be taken from " + sources_in_words());
+  installation = Installation{};
+  installation->install = install;
+  installation->give_up = later(now, config.round_timeout + up.grace);
+  installation->keeps = names_us(install) || join.offer.digest == install.digest;
+  if (!installation->keeps || !same_round || round.phase != RoundPhase::kDone) {
+    back_to_ready("the anchor is to be taken from " + sources_text());
   }
-  if (!adoption->keeps) holds_mean = false;  // it lies where the anchor is received
-  if (adoption->keeps) {
-    out.emplace_back(KeepAnchor{adopt.run, adopt.round, adopt.digest, as_known(adopt.voters)});
+  if (!installation->keeps) holds_mean = false;  // it lies where the anchor is received
+  if (installation->keeps) {
+    out.emplace_back(KeepAnchor{install.run, install.round, install.digest, as_known(install.voters)});
   } else {
     receive_anchor();
   }
 }
 
 void Site::State::receive_anchor() {
-  const wire::Adopt& adopt = adoption->adopt;
+  const wire::InstallAnchor& install = installation->install;
   overwritten = true;
-  out.emplace_back(ReceiveAnchor{adopt.run, adopt.round, adopt.digest, as_known(adopt.voters)});
-  pursue_adoption();
+  out.emplace_back(ReceiveAnchor{install.run, install.round, install.digest, as_known(install.voters)});
+  pursue_installation();
 }
 
 // An anchor must not come into place that nobody reckons with any more.
-void Site::State::drop_adoption() {
-  if (adoption && !adoption->keeps) out.emplace_back(StopReceiving{});
-  adoption.reset();
+void Site::State::drop_installation() {
+  if (installation && !installation->keeps) out.emplace_back(StopReceiving{});
+  installation.reset();
 }
 
-std::string Site::State::sources_in_words() const {
+std::string Site::State::sources_text() const {
   std::vector<std::string> names;
-  for (const SiteId source : adoption->adopt.sources) names.push_back(name_of(source));
+  for (const SiteId source : installation->install.sources) names.push_back(name_of(source));
   return join_words(names);
 }
 
-void Site::State::pursue_adoption() {
-  if (!adoption || adoption->keeps) return;
+void Site::State::pursue_installation() {
+  if (!installation || installation->keeps) return;
   bool reachable = false;
-  for (const SiteId source : adoption->adopt.sources) {
-    if (adoption->useless.count(source) != 0) continue;
+  for (const SiteId source : installation->install.sources) {
+    if (installation->useless.count(source) != 0) continue;
     const auto member = roster.find(source);
-    // Not listed yet: the roster that does so, or another Adopt, is on its way.
+    // Not listed yet: the roster that does so, or another InstallAnchor, is on its way.
     reachable = reachable || linked(source) || member == roster.end() || !member->second.address.empty() ||
                 !join.address.empty();
-    if (adoption->over.count(source) != 0) continue;
+    if (installation->over.count(source) != 0) continue;
     if (const auto link = link_of.find(source); link != link_of.end()) {
-      adoption->over[source] = link->second;
+      installation->over[source] = link->second;
       out.emplace_back(AddAnchorSource{source, name_of(source), link->second});
     } else if (member != roster.end() && !member->second.address.empty()) {
       dial_peer(source);
     }
     // Else it dials us: a site that cannot be dialled dials every member that can.
   }
-  if (!reachable) return no_way("neither it nor this site can be dialled");
-  if (has_way()) {
-    adoption->no_way_since = kNever;
-  } else if (adoption->no_way_since == kNever) {
-    adoption->no_way_since = now;
+  if (!reachable) return unreachable("neither it nor this site can be dialled");
+  if (reaches()) {
+    installation->unreachable_since = kNever;
+  } else if (installation->unreachable_since == kNever) {
+    installation->unreachable_since = now;
   }
 }
 
 void Site::State::give_up_source(SiteId source) {
-  if (adoption->over.erase(source) != 0) out.emplace_back(DropAnchorSource{source});
-  adoption->useless.insert(source);
+  if (installation->over.erase(source) != 0) out.emplace_back(DropAnchorSource{source});
+  installation->useless.insert(source);
   settle_sources();
 }
 
 void Site::State::settle_sources() {
-  const auto& sources = adoption->adopt.sources;
-  const bool some_left =
-      std::any_of(sources.begin(), sources.end(), [this](SiteId other) { return adoption->useless.count(other) == 0; });
-  if (some_left) return pursue_adoption();
-  const std::string what = "the anchor of round " + std::to_string(adoption->adopt.round.value) +
-                           " cannot be had from " + sources_in_words();
-  if (adoption->overtaken) {  // who asks again is told the newer one
+  const auto& sources = installation->install.sources;
+  const bool some_left = std::any_of(sources.begin(), sources.end(),
+                                     [this](SiteId other) { return installation->useless.count(other) == 0; });
+  if (some_left) return pursue_installation();
+  const std::string what = "the anchor of round " + std::to_string(installation->install.round.value) +
+                           " cannot be had from " + sources_text();
+  if (installation->overtaken) {  // who asks again is told the newer one
     up.give_up = later(now, config.join_timeout);
     return drop_coordinator(what + " any more: they hold another by now");
   }
@@ -246,73 +247,74 @@ void Site::State::settle_sources() {
 }
 
 void Site::State::begin_again(const std::string& what) {
-  if (adoption->here > std::exchange(adoption->here_then, adoption->here)) adoption->tries = 0;
-  if (++adoption->tries >= kTransferTries) {
+  if (installation->here > std::exchange(installation->here_then, installation->here)) installation->tries = 0;
+  if (++installation->tries >= kTransferTries) {
     // One alone may be wrong, or lie: by the next round the coordinator knows what most hold.
-    if (join_done || adoption->adopt.sources.size() == 1) return drop_coordinator(what);
+    if (join_done || installation->install.sources.size() == 1) return drop_coordinator(what);
     return fail(corrupt(what + ": restart this site; if it comes again, suspect its memory"));
   }
-  note(Note::Level::kError, "repair", what + "; it is fetched once more from " + sources_in_words());
-  for (const auto& [site, link] : std::exchange(adoption->over, {})) out.emplace_back(DropAnchorSource{site});
-  adoption->useless.clear();
+  note(Note::Level::kError, "repair", what + "; it is fetched once more from " + sources_text());
+  for (const auto& [site, link] : std::exchange(installation->over, {})) out.emplace_back(DropAnchorSource{site});
+  installation->useless.clear();
   receive_anchor();
 }
 
 void Site::State::on_anchor_moved(SiteId source, const wire::AnchorMoved& moved) {
-  if (!adoption || adoption->over.count(source) == 0) return;
-  if (moved.run == adoption->adopt.run && moved.round == adoption->adopt.round) return;  // of an earlier question
+  if (!installation || installation->over.count(source) == 0) return;
+  if (moved.run == installation->install.run && moved.round == installation->install.round)
+    return;  // of an earlier question
   note(Note::Level::kWarning, "join",
-       name_of(source) + " does not hold the anchor of round " + std::to_string(adoption->adopt.round.value) +
+       name_of(source) + " does not hold the anchor of round " + std::to_string(installation->install.round.value) +
            " any more, but that of run " + std::to_string(moved.run.value) + " round " +
            std::to_string(moved.round.value));
-  adoption->overtaken = true;
+  installation->overtaken = true;
   give_up_source(source);
 }
 
 void Site::State::on_anchor_in_place(const AnchorInPlace& event) {
-  if (!adoption || event.run != adoption->adopt.run || event.round != adoption->adopt.round) return;
-  if (event.digest == adoption->adopt.digest) return adoption_done();
+  if (!installation || event.run != installation->install.run || event.round != installation->install.round) return;
+  if (event.digest == installation->install.digest) return installation_done();
 
-  const std::string from = adoption->keeps ? "here" : "fetched from " + sources_in_words();
+  const std::string from = installation->keeps ? "here" : "fetched from " + sources_text();
   const std::string what = "the anchor of round " + std::to_string(event.round.value) + " " + from +
                            " has the digest " + to_hex(event.digest) + ", the coordinator expects " +
-                           to_hex(adoption->adopt.digest);
-  if (!adoption->keeps) return begin_again(what);
-  if (names_us(adoption->adopt) && (join_done || overwritten)) {
+                           to_hex(installation->install.digest);
+  if (!installation->keeps) return begin_again(what);
+  if (names_us(installation->install) && (join_done || overwritten)) {
     note(Note::Level::kError, "repair", what + "; the coordinator is told");
     join.offer.digest = event.digest;
     if (anchor) anchor->digest = event.digest;
     membership = Membership::kWaiting;
-    drop_adoption();
-    return send_up(wire::Adopted{event.run, event.round, event.digest, acceptor});
+    drop_installation();
+    return send_up(wire::AnchorInstalled{event.run, event.round, event.digest, acceptor});
   }
-  if (names_us(adoption->adopt)) {
+  if (names_us(installation->install)) {
     return fail(corrupt(what + ": restart this site; if it comes again, suspect its memory"));
   }
-  note(Note::Level::kError, "repair", what + "; it is fetched from " + sources_in_words());
-  adoption->keeps = false;
+  note(Note::Level::kError, "repair", what + "; it is fetched from " + sources_text());
+  installation->keeps = false;
   receive_anchor();
 }
 
-void Site::State::adoption_done() {
-  const wire::Adopt adopt = adoption->adopt;
-  const bool received = !adoption->keeps;
-  adoption.reset();
+void Site::State::installation_done() {
+  const wire::InstallAnchor install = installation->install;
+  const bool received = !installation->keeps;
+  installation.reset();
   overwritten = false;
-  for (const SiteId source : adopt.sources) peer_dials.erase(source);
-  if (join_done && anchor && (anchor->run != adopt.run || anchor->round != adopt.round)) rebase(adopt, received);
-  anchor = Holding{adopt.run, adopt.round, adopt.digest};
+  for (const SiteId source : install.sources) peer_dials.erase(source);
+  if (join_done && anchor && (anchor->run != install.run || anchor->round != install.round)) rebase(install, received);
+  anchor = Holding{install.run, install.round, install.digest};
   join.offer = offer();
-  agree_on(join.offer, adopt.voters);
+  agree_on(join.offer, install.voters);
   keep_record();
   membership = Membership::kActive;
   up.inquiry.next = later(now, up.grace);
   up.backoff = kFirstBackoff;
-  send_up(wire::Adopted{adopt.run, adopt.round, adopt.digest, acceptor});
+  send_up(wire::AnchorInstalled{install.run, install.round, install.digest, acceptor});
   join.index = self->value;  // wished for again, should it have to come back
   if (!join_done) {
     join_done = true;
-    out.emplace_back(JoinDone{*self, adopt.run, adopt.round});
+    out.emplace_back(JoinDone{*self, install.run, install.round});
   }
   answer_fetches();
   send_ready();
@@ -320,9 +322,9 @@ void Site::State::adoption_done() {
 
 // The swarm went on without us. What we contributed is in the new anchor, unless the coordinator knows that it is not;
 // if it does not know, it counts as being there, so that nothing is ever counted twice.
-void Site::State::rebase(const wire::Adopt& adopt, bool received) {
+void Site::State::rebase(const wire::InstallAnchor& install, bool received) {
   // The same anchor under another name: nothing is in it. But others may have what was put into the round after it.
-  const bool counts = pending && adopt.counted != wire::Counted::kNo;
+  const bool counts = pending && install.counted != wire::Counted::kNo;
   if (!received && !round.declined && !counts) return forget_round();
   std::string what = "nothing of it was counted yet";
   Base base = Base::kOldAnchor;
@@ -333,11 +335,11 @@ void Site::State::rebase(const wire::Adopt& adopt, bool received) {
   } else if (counts) {
     base = pending->snapshot ? Base::kSnapshot : Base::kParameters;
     counted = pending->total;
-    what = adopt.counted == wire::Counted::kYes ? "what was contributed is part of it"
-                                                : "what was contributed may be part of it and is not counted again";
+    what = install.counted == wire::Counted::kYes ? "what was contributed is part of it"
+                                                  : "what was contributed may be part of it and is not counted again";
   }
   note(Note::Level::kWarning, "rebase",
-       "the swarm went on to round " + std::to_string(adopt.round.value) + " while this site was at " +
+       "the swarm went on to round " + std::to_string(install.round.value) + " while this site was at " +
            std::to_string(anchor->round.value) + "; what it trained since is moved onto the new anchor: " + what);
   if (round.phase == RoundPhase::kTraining) {
     owed_base = base;
@@ -353,7 +355,7 @@ void Site::State::forget_round() {
   attempted.reset();
   holds_mean = false;
   owed.reset();
-  round.form.reset();  // attempts at a round after another anchor are numbered anew
+  round.start.reset();  // attempts at a round after another anchor are numbered anew
 }
 
 wire::Offer Site::State::offer() const { return {anchor->run, anchor->round, anchor->digest}; }
@@ -384,14 +386,14 @@ void Site::State::on_join_tick() {
   } else if (membership == Membership::kWaiting && now >= up.answer_by) {
     fail(timed_out("the coordinator at " + addresses() +
                    " let this site in, but named no anchor to start from; restart it"));
-  } else if (adoption && now >= adoption->give_up && join_done) {
-    drop_coordinator("the anchor of round " + std::to_string(adoption->adopt.round.value) + " did not come from " +
-                     sources_in_words());
-  } else if (adoption && now >= adoption->give_up) {
-    fail(timed_out("the anchor of round " + std::to_string(adoption->adopt.round.value) + " did not come from " +
-                   sources_in_words() + " within " + in_seconds(config.round_timeout) + " (COLLAB_ROUND_TIMEOUT)"));
+  } else if (installation && now >= installation->give_up && join_done) {
+    drop_coordinator("the anchor of round " + std::to_string(installation->install.round.value) +
+                     " did not come from " + sources_text());
+  } else if (installation && now >= installation->give_up) {
+    fail(timed_out("the anchor of round " + std::to_string(installation->install.round.value) + " did not come from " +
+                   sources_text() + " within " + in_seconds(config.round_timeout) + " (COLLAB_ROUND_TIMEOUT)"));
   } else {
-    on_no_way_tick();
+    on_unreachable_tick();
   }
   if (!over()) on_coordinator_silence();
 }

@@ -43,7 +43,7 @@ void Site::State::on_roster(const wire::Roster& update) {
     dial = roster.count(dial->first) == 0 ? peer_dials.erase(dial) : std::next(dial);
   }
   dial_everyone();
-  pursue_adoption();
+  pursue_installation();
   pursue_optimizer();
   pursue_links();
 }
@@ -77,7 +77,7 @@ void Site::State::from_peer(LinkId link, const wire::Message& message) {
   if (const auto* fetch = std::get_if<wire::FetchAnchor>(&message)) return on_fetch(link, *fetch);
   if (const auto* moved = std::get_if<wire::AnchorMoved>(&message)) return on_anchor_moved(peer->second.site, *moved);
   if (const auto* fetch = std::get_if<wire::FetchOptimizer>(&message)) {
-    out.emplace_back(LendOptimizer{link, peer->second.name, *fetch});
+    out.emplace_back(ServeOptimizer{link, peer->second.name, *fetch});
     return;
   }
   if (const auto* state = std::get_if<wire::OptimizerState>(&message)) return on_optimizer_state(link, *state);
@@ -147,7 +147,7 @@ void Site::State::use_peer(LinkId link) {
   }
   peer.state = PeerState::kUsable;
   link_of[site] = link;
-  pursue_adoption();
+  pursue_installation();
   pursue_optimizer();
   pursue_links();
 }
@@ -166,16 +166,17 @@ void Site::State::forget_peer(LinkId link, const std::string& why) {
   fetches.erase(link);
   if (const auto current = link_of.find(peer.site); current != link_of.end() && current->second == link)
     link_of.erase(current);
-  if (adoption) {
-    const auto source = adoption->over.find(peer.site);
-    if (source != adoption->over.end() && source->second == link) {
-      adoption->over.erase(source);
+  if (installation) {
+    const auto source = installation->over.find(peer.site);
+    if (source != installation->over.end() && source->second == link) {
+      installation->over.erase(source);
       out.emplace_back(DropAnchorSource{peer.site});
-      pursue_adoption();
+      pursue_installation();
     }
   }
   if (peer.state != PeerState::kUsable) return;
-  if (wish.link == link && wish.phase > WishPhase::kLinking) leave_optimizer("the link to it was lost: " + why);
+  if (optimizer_fetch.link == link && optimizer_fetch.phase > FetchPhase::kLinking)
+    leave_optimizer("the link to it was lost: " + why);
   if (exchanges_with(peer.site)) lose_exchange_link(peer.site, why);
   pursue_links();
 }
@@ -210,7 +211,7 @@ void Site::State::on_fetch(LinkId link, const wire::FetchAnchor& fetch) {
 // A site that is told to fetch from us may hear of it before our own anchor is in place: it is answered then. What we
 // hold is given without a coordinator, too; that we hold something else is said once we know that it is the newest.
 void Site::State::answer_fetches() {
-  if (!anchor || membership == Membership::kAdopting || round.phase == RoundPhase::kApplying) return;
+  if (!anchor || membership == Membership::kInstalling || round.phase == RoundPhase::kApplying) return;
   const auto held = [this](const wire::FetchAnchor& fetch) {
     return fetch.run == anchor->run && fetch.round == anchor->round;
   };
@@ -245,7 +246,7 @@ void Site::State::on_peers_tick() {
                            : "no Hello within " + in_seconds(kHelloLimit));
   }
   dial_everyone();
-  pursue_adoption();
+  pursue_installation();
   pursue_optimizer();
   pursue_links();
   // A dial nobody wants any more leaves nothing to wait for.

@@ -37,56 +37,57 @@ void Site::State::send_ready() {
                     uncounted.steps,
                     anchor->digest,
                     round.exchanged_since};
-  for (const float element : round.trigger.sketch) ready.sketch.push_back(std::bit_cast<std::uint32_t>(element));
+  for (const float element : round.trigger.sampled_delta)
+    ready.sampled_delta.push_back(std::bit_cast<std::uint32_t>(element));
   ready.up_kbit = round.trigger.up_kbit;
   ready.down_kbit = round.trigger.down_kbit;
   send_up(std::move(ready));
 }
 
 bool Site::State::in_attempt(RoundId number, AttemptId attempt) const {
-  return round.form && round.form->round == number && round.form->attempt == attempt;
+  return round.start && round.start->round == number && round.start->attempt == attempt;
 }
 
 // Chunks flow between a slice's owner and everybody, so two sites that own nothing need no link.
 bool Site::State::exchanges_with(SiteId peer) const {
-  if (!round.form || peer == self) return false;
-  const auto& in = round.form->participants;
+  if (!round.start || peer == self) return false;
+  const auto& in = round.start->participants;
   if (std::none_of(in.begin(), in.end(), [&](const auto& p) { return p.site == peer && p.here; })) return false;
-  return std::any_of(round.form->slices.begin(), round.form->slices.end(),
+  return std::any_of(round.start->slices.begin(), round.start->slices.end(),
                      [&](const wire::Slice& slice) { return slice.owner == peer || slice.owner == *self; });
 }
 
-void Site::State::on_form(const wire::Form& form) {
-  const std::string what =
-      "attempt " + std::to_string(form.attempt.value) + " of round " + std::to_string(form.round.value) + " was formed";
+void Site::State::on_start_attempt(const wire::StartAttempt& start) {
+  const std::string what = "attempt " + std::to_string(start.attempt.value) + " of round " +
+                           std::to_string(start.round.value) + " was formed";
   const auto ignore = [&](const std::string& why) { note(Note::Level::kWarning, "ignored", what + ", but " + why); };
-  if (form.term < term && !mutant(Mutant::kFormOfOlderTerm)) return ignore("under an older term");
+  if (start.term < term && !mutant(Mutant::kStartAttemptOfOlderTerm)) return ignore("under an older term");
   if (membership != Membership::kActive || !round.ready_sent) return ignore("this site is not ready");
   if (round.phase == RoundPhase::kApplying) return ignore("the round's commit is being applied");
-  if (form.run != anchor->run || form.round.value != anchor->round.value + 1) {
+  if (start.run != anchor->run || start.round.value != anchor->round.value + 1) {
     return ignore("this site stands at round " + std::to_string(anchor->round.value));
   }
-  if (round.form && form.attempt <= round.form->attempt) return ignore("a later attempt is known");
-  if (!join.helper && (form.generation != join.generation || form.fingerprint != join.fingerprint)) {
-    return ignore("it is of another model than this site's: of generation " + std::to_string(form.generation) +
+  if (round.start && start.attempt <= round.start->attempt) return ignore("a later attempt is known");
+  if (!join.helper && (start.generation != join.generation || start.fingerprint != join.fingerprint)) {
+    return ignore("it is of another model than this site's: of generation " + std::to_string(start.generation) +
                   ", this site trains generation " + std::to_string(join.generation));
   }
-  if (std::none_of(form.participants.begin(), form.participants.end(),
+  if (std::none_of(start.participants.begin(), start.participants.end(),
                    [&](const auto& p) { return p.site == self && p.here; })) {
     return ignore("this site has no part in it");
   }
   back_to_ready("another attempt was formed");
   forget_attempt();
-  if (round.exchanged_since.value == 0) round.exchanged_since = form.attempt;
-  round.form = form;
+  if (round.exchanged_since.value == 0) round.exchanged_since = start.attempt;
+  round.start = start;
   ++round.attempts;
-  parted.clear();
-  attempted = wire::Proposal{form};
-  if (form.slices.empty()) {  // nobody has anything to contribute
+  member_left.clear();
+  attempted = wire::Proposal{start};
+  if (start.slices.empty()) {  // nobody has anything to contribute
     round.phase = RoundPhase::kDone;
     attempted->accepted = holds_mean = true;
-    if (mutant(Mutant::kDoneBeforeDurable)) send_up(wire::Done{term, form.round, form.attempt, {}});
-    return say_when_durable(wire::Done{term, form.round, form.attempt, {}});
+    if (mutant(Mutant::kDoneBeforeDurable)) send_up(wire::Done{term, start.round, start.attempt, {}});
+    return say_when_durable(wire::Done{term, start.round, start.attempt, {}});
   }
   keep_record();
   round.phase = RoundPhase::kLinking;
@@ -105,15 +106,15 @@ bool Site::State::dials(const wire::Member& peer) const {
 void Site::State::pursue_links() {
   if (round.phase != RoundPhase::kLinking) return;
   bool whole = true;
-  const wire::Form form = *round.form;
-  for (const wire::Participant& p : form.participants) {
+  const wire::StartAttempt start = *round.start;
+  for (const wire::Participant& p : start.participants) {
     if (!exchanges_with(p.site) || linked(p.site)) continue;
     whole = false;
     const auto peer = roster.find(p.site);
     if (peer == roster.end()) continue;  // the coordinator is about to form another attempt
     if (peer->second.address.empty() && join.address.empty()) {
-      return report_unreached(p.site,
-                              "neither of the two can be dialled: run `collab helper` on a machine that both reach");
+      return report_unreachable(p.site,
+                                "neither of the two can be dialled: run `collab helper` on a machine that both reach");
     }
     if (dials(peer->second) || now >= round.both_dial) dial_peer(p.site);
   }
@@ -121,20 +122,20 @@ void Site::State::pursue_links() {
 }
 
 bool Site::State::contributes() const {
-  const auto& in = round.form->participants;
+  const auto& in = round.start->participants;
   return std::any_of(in.begin(), in.end(), [&](const auto& p) { return p.site == self && p.weight > 0; });
 }
 
 void Site::State::start_exchange() {
   std::vector<LinkId> links;
-  for (const wire::Participant& p : round.form->participants) {
+  for (const wire::Participant& p : round.start->participants) {
     links.push_back(exchanges_with(p.site) ? link_of.at(p.site) : LinkId{0});
     peer_dials.erase(p.site);
   }
   round.phase = RoundPhase::kExchanging;
   // From here on the others may hold all of it, and a successor may commit the attempt without us.
   if (contributes()) pending = Pending{round.trigger, false};
-  out.emplace_back(StartExchange{*round.form, *self, std::move(links)});
+  out.emplace_back(StartExchange{*round.start, *self, std::move(links)});
 }
 
 // An attempt is over for us; the parameters still stand still, and the coordinator still counts us as ready.
@@ -149,16 +150,16 @@ void Site::State::back_to_ready(const std::string& why) {
   }
 }
 
-void Site::State::report_unreached(SiteId peer, const std::string& reason) {
-  send_up(wire::Unreached{round.form->round, round.form->attempt, peer, reason});
+void Site::State::report_unreachable(SiteId peer, const std::string& reason) {
+  send_up(wire::PeerUnreachable{round.start->round, round.start->attempt, peer, reason});
   back_to_ready("no exchange with " + name_of(peer) + ": " + reason);
 }
 
 // Once we are done the other may still lack what was on its way to it. We keep what we have: it may be committed.
 void Site::State::lose_exchange_link(SiteId peer, const std::string& why) {
-  if (round.phase == RoundPhase::kExchanging) return report_unreached(peer, why);
+  if (round.phase == RoundPhase::kExchanging) return report_unreachable(peer, why);
   if (round.phase == RoundPhase::kDone) {
-    send_up(wire::Unreached{round.form->round, round.form->attempt, peer, "after this site was done: " + why});
+    send_up(wire::PeerUnreachable{round.start->round, round.start->attempt, peer, "after this site was done: " + why});
   }
 }
 
@@ -166,7 +167,7 @@ void Site::State::lose_exchange_link(SiteId peer, const std::string& why) {
 void Site::State::confirm(const wire::Commit& commit) {
   if (commit.round != anchor->round || membership != Membership::kWaiting) return;
   membership = Membership::kActive;
-  send_up(wire::Adopted{anchor->run, anchor->round, anchor->digest, acceptor});
+  send_up(wire::AnchorInstalled{anchor->run, anchor->round, anchor->digest, acceptor});
 }
 
 void Site::State::on_commit(const wire::Commit& commit) {
@@ -174,9 +175,9 @@ void Site::State::on_commit(const wire::Commit& commit) {
                            std::to_string(commit.round.value);
   if (commit.term < term && !mutant(Mutant::kCommitOfOlderTerm)) return;
   if (anchor && commit.run == anchor->run && commit.round <= anchor->round) return confirm(commit);
-  if (farewell) return;  // what it was done with was given up when it began to leave
-  const bool of_ours = kept_done() && attempted->form.run == commit.run && attempted->form.round == commit.round &&
-                       attempted->form.attempt == commit.attempt;
+  if (leave_ack) return;  // what it was done with was given up when it began to leave
+  const bool of_ours = kept_done() && attempted->start.run == commit.run && attempted->start.round == commit.round &&
+                       attempted->start.attempt == commit.attempt;
   if (of_ours && round.phase == RoundPhase::kApplying && membership == Membership::kWaiting) {
     membership = Membership::kActive;  // the leader is told once it is applied
     return;
@@ -192,11 +193,11 @@ void Site::State::on_commit(const wire::Commit& commit) {
 }
 
 void Site::State::apply(const wire::Commit& commit) {
-  const wire::Form& form = attempted->form;
+  const wire::StartAttempt& start = attempted->start;
   round.outcome = RoundDone{commit.round, std::max(1U, round.attempts), {}, {}};
   round.outcome.intervals = commit.intervals;
-  for (const wire::Participant& p : form.participants) round.outcome.members.push_back(p.name);
-  const wire::Past past = past_of(form, attempted->slices);
+  for (const wire::Participant& p : start.participants) round.outcome.members.push_back(p.name);
+  const wire::Past past = past_of(start, attempted->slices);
   round.outcome.contributors = past.contributors;
   const bool contributed = std::ranges::find(past.contributors, join.site) != past.contributors.end();
   Base base = Base::kOldAnchor;
@@ -213,7 +214,7 @@ void Site::State::apply(const wire::Commit& commit) {
   if (recent.size() > kRecentRounds) recent.erase(recent.begin());
   round.phase = RoundPhase::kApplying;
   const bool bare = mutant(Mutant::kAnchorWithoutMembership);
-  out.emplace_back(ApplyCommit{commit, base, bare ? KnownMembership{} : as_known(form.voters)});
+  out.emplace_back(ApplyCommit{commit, base, bare ? KnownMembership{} : as_known(start.voters)});
 }
 
 void Site::State::on_applied(const Applied& event) {
@@ -224,11 +225,12 @@ void Site::State::on_applied(const Applied& event) {
   anchor->round = event.round;
   anchor->digest = event.state;
   join.offer = offer();
-  std::vector<wire::Voter> list = std::exchange(attempted, std::nullopt)->form.voters;
+  std::vector<wire::Voter> list = std::exchange(attempted, std::nullopt)->start.voters;
   agree_on(join.offer, mutant(Mutant::kVotersKeptBySite) ? voters : std::move(list));
   holds_mean = false;
   keep_record();
-  if (membership == Membership::kActive) send_up(wire::Adopted{anchor->run, anchor->round, anchor->digest, acceptor});
+  if (membership == Membership::kActive)
+    send_up(wire::AnchorInstalled{anchor->run, anchor->round, anchor->digest, acceptor});
   if (membership == Membership::kAsking && up.join_sent) {  // whom others wait for is judged by what it said
     join.report = report();
     send_up(join);
@@ -247,12 +249,12 @@ void Site::State::forget_attempt() {
   attempted->slices.clear();
 }
 
-void Site::State::on_recess(const wire::Recess& recess) {
-  if (recess.term < term || !anchor || recess.round.value != anchor->round.value + 1 || !at_trigger()) return;
-  if (round.phase == RoundPhase::kDone) out.emplace_back(CancelExchange{recess.reason});
+void Site::State::on_round_skipped(const wire::RoundSkipped& skip_round) {
+  if (skip_round.term < term || !anchor || skip_round.round.value != anchor->round.value + 1 || !at_trigger()) return;
+  if (round.phase == RoundPhase::kDone) out.emplace_back(CancelExchange{skip_round.reason});
   forget_attempt();
   if (round.phase == RoundPhase::kDone) round.phase = RoundPhase::kReady;
-  skip(recess.reason);
+  skip(skip_round.reason);
 }
 
 // Nobody waits without end: the anchor stands, what was trained stays uncounted. An exchange we were done with is kept,
@@ -283,14 +285,14 @@ TimePoint Site::State::gives_up_at() const {
 
 void Site::State::on_round_tick() {
   if (round.phase == RoundPhase::kLinking && now >= round.link_by) {
-    for (const wire::Participant& p : round.form->participants) {
+    for (const wire::Participant& p : round.start->participants) {
       if (!exchanges_with(p.site) || linked(p.site)) continue;
       const auto dial = peer_dials.find(p.site);
       const std::string last = dial == peer_dials.end() ? "" : ", last: " + dial->second.last_reason;
       const std::string both =
           cannot_be_dialled() ? "; nobody can dial " + join.site + ": run `collab helper` on a machine that both reach"
                               : "";
-      return report_unreached(p.site, "no link within " + in_seconds(kLinkLimit) + last + both);
+      return report_unreachable(p.site, "no link within " + in_seconds(kLinkLimit) + last + both);
     }
   }
   if (!at_trigger()) return;

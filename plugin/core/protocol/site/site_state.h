@@ -1,29 +1,30 @@
-// What a site knows, shared by its sub-protocols: site.cpp (dispatch), site_join.cpp, site_reachability.cpp, site_peers.cpp,
-// site_optimizer.cpp, site_round.cpp. Nobody else includes this.
+// What a site knows, shared by its sub-protocols: site.cpp (dispatch), site_acceptor.cpp, site_inquiry.cpp,
+// site_join.cpp, site_optimizer.cpp, site_peers.cpp, site_reachability.cpp, site_round.cpp. Nobody else includes this.
 //
 // Threads: one caller at a time. Ownership: plain values.
 //
-//   membership (site_join.cpp)                            round (site_round.cpp)
+//   membership (site_join.cpp)                        round (site_round.cpp)
 //
-//      idle --Begin--> dialing <--------------+             training <------------------------- applying
-//                       |  ^ no answer:       |              ^  |                                  ^
-//             connected |  | the next address | link  Recess,|  | Trigger                          | Commit
-//                       v  |                  | lost  no      |  v                                  |
-//     (Prepare,  ---- asking --Refuse--> failed       answer ready --Form--> linking               |
-//      Accept) --------> | Welcome            |                 ^   \         | all links           |
-//                        v                    |                 |    \        v                     |
-//                     waiting ----------------+                 +-----<-- exchanging --complete--> done
-//                       | Adopt               |                 declined, unreached,               ^ |
-//                       v                     |                 coordinator lost, next Form        | | coordinator
-//                     adopting <--repair--+   |                                                    | v lost, no answer
-//                       | in place        |   |                                              training, the mean kept
-//                       v                 |   |
-//                     active -------------+---+
+//      idle --Begin--> dialing <--------------+             training <--------------------------- applying
+//                       |  ^ no answer:       |  RoundSkipped, ^  |                                  ^
+//             connected |  | the next address | link no answer |  | Trigger                          | Commit
+//                       v  |                  | lost           |  v                                  |
+//     (Prepare,  ---- asking --Refuse--> failed|            ready --StartAttempt--> linking          |
+//      Accept) --------> | Welcome            |              ^   \                     | all links  |
+//                        v                    |              |    \                    v            |
+//                     waiting ----------------+              +-----<-- exchanging --complete--> done-+
+//                        | InstallAnchor      |         declined, unreachable,                    |
+//                        v                    |         coordinator lost, next StartAttempt       | coordinator lost:
+//                        |                    |                                                   v training, and the
+//                        |                    |                                                     mean is kept
+//                    installing <--repair--+  |                                            training, the mean kept
+//                        | in place        |  |
+//                        v                 |  |
+//                     active --------------+--+
 //
 //   Depart leads from every state through leaving to left. Ready is sent when the round is `ready` (or `done`) and the
 //   membership is `active`, whichever comes last; links to other sites (site_peers.cpp) outlive both.
 #pragma once
-
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -32,8 +33,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/protocol/site/site.h"
 #include "core/protocol/formatting.h"
+#include "core/protocol/site/site.h"
 
 namespace collab::protocol {
 
@@ -48,7 +49,7 @@ inline constexpr Duration kMostPatience = std::chrono::seconds(15);
 inline constexpr Duration kOneDials = std::chrono::seconds(3);
 inline constexpr Duration kLinkLimit = std::chrono::seconds(20);   // links to all members of an attempt
 inline constexpr Duration kHelloLimit = std::chrono::seconds(20);  // a Hello from a site the roster does not list yet
-inline constexpr Duration kFarewellLimit = std::chrono::seconds(5);
+inline constexpr Duration kLeaveAckLimit = std::chrono::seconds(5);
 inline constexpr Duration kDepartLimit = std::chrono::seconds(2);  // for finding a coordinator to say it to
 inline constexpr std::size_t kMaxUnknownPeers = 64;
 inline constexpr int kTransferTries = 2;
@@ -58,13 +59,13 @@ inline constexpr int kRoundLimits = 4;
 inline constexpr std::size_t kRecentRounds = 4;  // commits that are reported to a leader
 
 enum class Membership : std::uint8_t {
-  kIdle,      // Begin has not come
-  kDialing,   // a dial is under way, or waits for its back-off
-  kAsking,    // Join is sent (or waits for a commit being applied); Welcome or Refuse comes
-  kWaiting,   // welcomed; Adopt comes once enough sites are there, or once our own trigger has
-  kAdopting,  // the swarm's anchor is being put in place
-  kActive,    // a member
-  kLeaving,   // Leave is sent
+  kIdle,        // Begin has not come
+  kDialing,     // a dial is under way, or waits for its back-off
+  kAsking,      // Join is sent (or waits for a commit being applied); Welcome or Refuse comes
+  kWaiting,     // welcomed; InstallAnchor comes once enough sites are there, or once our own trigger has
+  kInstalling,  // the swarm's anchor is being put in place
+  kActive,      // a member
+  kLeaving,     // Leave is sent
   kLeft,
   kFailed,
 };
@@ -72,7 +73,7 @@ enum class Membership : std::uint8_t {
 enum class RoundPhase : std::uint8_t {
   kTraining,    // no round is due
   kReady,       // parameters stand still; Ready is sent when active
-  kLinking,     // a Form is here; links to its members are being made
+  kLinking,     // a StartAttempt is here; links to its members are being made
   kExchanging,  // chunks flow
   kDone,        // the mean is here, Done is sent
   kApplying,    // committed; the outer step is being taken
@@ -83,7 +84,7 @@ struct CoordinatorLink {
   std::uint32_t candidate = 0;
   bool dial_out = false;         // DialCoordinator was asked, no answer yet
   TimePoint dial_at = kNever;    // the back-off's end
-  TimePoint answer_by = kNever;  // an answer to a dial, to Join; the Adopt after Welcome
+  TimePoint answer_by = kNever;  // an answer to a dial, to Join; the InstallAnchor after Welcome
   bool join_sent = false;
   Duration backoff = kFirstBackoff;
   TimePoint give_up = kNever;  // join_timeout after Begin or after the loss
@@ -112,16 +113,16 @@ struct Holding {
   Digest digest;
 };
 
-struct Adoption {
-  wire::Adopt adopt;
-  bool keeps = false;               // nothing to fetch
-  std::map<SiteId, LinkId> over;    // sources that are being fetched from
-  std::set<SiteId> useless;         // sources that sent other bytes, or hold another anchor by now
-  bool overtaken = false;           // one of them does
-  int tries = 0;                    // all sources were useless, or what they sent was, and nothing more had come
-  std::uint64_t here = 0;           // elements in place, as last heard
-  std::uint64_t here_then = 0;      // the same at the last try
-  TimePoint no_way_since = kNever;  // linked with none of the sources, nor with one that may yet become one
+struct Installation {
+  wire::InstallAnchor install;
+  bool keeps = false;                    // nothing to fetch
+  std::map<SiteId, LinkId> over;         // sources that are being fetched from
+  std::set<SiteId> useless;              // sources that sent other bytes, or hold another anchor by now
+  bool overtaken = false;                // one of them does
+  int tries = 0;                         // all sources were useless, or what they sent was, and nothing more had come
+  std::uint64_t here = 0;                // elements in place, as last heard
+  std::uint64_t here_then = 0;           // the same at the last try
+  TimePoint unreachable_since = kNever;  // linked with none of the sources, nor with one that may yet become one
   TimePoint give_up = kNever;
 };
 
@@ -130,13 +131,13 @@ struct RoundState {
   Trigger trigger;
   TimePoint since = kNever;  // of the trigger
   bool ready_sent = false;
-  AttemptId exchanged_since{};     // our first attempt at this round, with these parameters and this anchor; 0: none
-  std::optional<wire::Form> form;  // the newest; older ones are ignored
-  std::uint32_t attempts = 0;      // formed with us
-  TimePoint link_by = kNever;      // kLinking
-  TimePoint both_dial = kNever;    // kLinking: from then on
-  bool declined = false;           // our delta is unfit: take the anchor outright
-  RoundDone outcome;               // kApplying: told once it is applied
+  AttemptId exchanged_since{};  // our first attempt at this round, with these parameters and this anchor; 0: none
+  std::optional<wire::StartAttempt> start;  // the newest; older ones are ignored
+  std::uint32_t attempts = 0;               // formed with us
+  TimePoint link_by = kNever;               // kLinking
+  TimePoint both_dial = kNever;             // kLinking: from then on
+  bool declined = false;                    // our delta is unfit: take the anchor outright
+  RoundDone outcome;                        // kApplying: told once it is applied
 };
 
 // A contribution that may have been committed, for all we know: its exchange began.
@@ -171,8 +172,8 @@ struct PeerDial {
   std::string last_reason = "no answer";
 };
 
-// Where a copy of an optimiser's state is to come from; the drawing is in site_optimizer.cpp.
-enum class WishPhase : std::uint8_t {
+// Where a copy of an optimizer's state is to come from; the drawing is in site_optimizer.cpp.
+enum class FetchPhase : std::uint8_t {
   kNone,     // nothing is sought, or the caller has to say what is next
   kLinking,  // with a member that is to be asked
   kAsking,   // it makes its copy
@@ -180,8 +181,8 @@ enum class WishPhase : std::uint8_t {
   kTaking,   // the bytes come
 };
 
-struct OptimizerWish {
-  WishPhase phase = WishPhase::kNone;
+struct OptimizerFetch {
+  FetchPhase phase = FetchPhase::kNone;
   bool begun = false;
   std::vector<SiteId> members{};  // that were not tried yet, the next one last
   SiteId from;
@@ -223,13 +224,13 @@ struct Site::State {
   std::map<SiteId, wire::Member> roster;
   std::map<SiteId, Digest> keys;  // of those in the roster
   std::optional<Holding> anchor;  // in place here
-  std::optional<Adoption> adoption;
+  std::optional<Installation> installation;
   bool overwritten = false;  // in part, perhaps, what this site held: by another anchor that was on its way here
   RoundState round;
   AcceptorId acceptor{};
   wire::Offer agreed;                       // the newest anchor that was agreed on, as far as this site knows
   std::vector<wire::Voter> voters;          // the membership as of that anchor
-  std::set<AcceptorId> parted;              // left since the newest list of voters was sent
+  std::set<AcceptorId> member_left;         // left since the newest list of voters was sent
   std::optional<wire::Proposal> attempted;  // the newest attempt at the round after it
   bool holds_mean = false;                  // of that one, which is accepted
   std::optional<wire::Proposal> settled;    // the newest attempt a successor was about to commit
@@ -244,11 +245,11 @@ struct Site::State {
   std::map<LinkId, PeerLink> peers;
   std::map<SiteId, LinkId> link_of;  // the usable link to a site
   std::map<SiteId, PeerDial> peer_dials;
-  OptimizerWish wish;
+  OptimizerFetch optimizer_fetch;
   std::map<LinkId, std::vector<wire::FetchAnchor>> fetches;  // asked of us before our anchor was in place
-  std::optional<wire::Leave> farewell;  // this site leaves: to be said to the coordinator, once there is one
-  bool was_held = false;                // at any coordinator
-  std::optional<std::string> hold;      // kAsking: the coordinator has said for whom this site waits there
+  std::optional<wire::Leave> leave_ack;  // this site leaves: to be said to the coordinator, once there is one
+  bool was_held = false;                 // at any coordinator
+  std::optional<std::string> hold;       // kAsking: the coordinator has said for whom this site waits there
   TimePoint leave_by = kNever;
   // Of the step under way.
   TimePoint now{};
@@ -278,7 +279,7 @@ struct Site::State {
   void on_event(const OptimizerUnfit& event);
   void on_event(const Tick& event);
   void from_coordinator(const wire::Message& message);
-  void say_farewell();
+  void ack_leave();
   void fail(Status why);
   void leave_done();
   void hang_up_everywhere(const std::string& why);
@@ -323,19 +324,21 @@ struct Site::State {
   void on_refuse(const wire::Refuse& refuse);
   void on_hold(const wire::Hold& told);
   void on_welcome(const wire::Welcome& welcome);
-  void on_adopt(const wire::Adopt& adopt);
-  [[nodiscard]] bool names_us(const wire::Adopt& adopt) const { return adopt.sources == std::vector<SiteId>{*self}; }
-  [[nodiscard]] std::string sources_in_words() const;
+  void on_install_anchor(const wire::InstallAnchor& install);
+  [[nodiscard]] bool names_us(const wire::InstallAnchor& install) const {
+    return install.sources == std::vector<SiteId>{*self};
+  }
+  [[nodiscard]] std::string sources_text() const;
   void receive_anchor();
-  void pursue_adoption();  // link up, fetch
+  void pursue_installation();  // link up, fetch
   void give_up_source(SiteId source);
   void settle_sources();                      // go on with those that are left
   void begin_again(const std::string& what);  // the transfer, from all sources
   void on_anchor_moved(SiteId source, const wire::AnchorMoved& moved);
-  void drop_adoption();
-  void adoption_done();
+  void drop_installation();
+  void installation_done();
   // Onto an anchor that was received (or held under another name) while our parameters had moved on.
-  void rebase(const wire::Adopt& adopt, bool received);
+  void rebase(const wire::InstallAnchor& install, bool received);
   [[nodiscard]] wire::Offer offer() const;
   void forget_round();
   void on_anchor_in_place(const AnchorInPlace& event);
@@ -349,11 +352,11 @@ struct Site::State {
 
   // site_reachability.cpp
   [[nodiscard]] bool cannot_be_dialled() const { return join.address.empty() || dials_out; }
-  [[nodiscard]] bool has_way() const;  // linked with who gives the anchor, or may do so before long
-  [[nodiscard]] TimePoint no_way_until() const;
-  void no_way(const std::string& what);
-  void on_no_way_tick();
-  [[nodiscard]] std::string no_way_in_words(TimePoint at) const;
+  [[nodiscard]] bool reaches() const;  // linked with who gives the anchor, or may do so before long
+  [[nodiscard]] TimePoint unreachable_until() const;
+  void unreachable(const std::string& what);
+  void on_unreachable_tick();
+  [[nodiscard]] std::string unreachable_text(TimePoint at) const;
 
   // site_peers.cpp
   void on_roster(const wire::Roster& roster);
@@ -384,11 +387,11 @@ struct Site::State {
 
   // site_round.cpp
   void send_ready();
-  void on_form(const wire::Form& form);
+  void on_start_attempt(const wire::StartAttempt& start);
   void on_commit(const wire::Commit& commit);
   void apply(const wire::Commit& commit);
   void on_applied(const Applied& event);
-  void on_recess(const wire::Recess& recess);
+  void on_round_skipped(const wire::RoundSkipped& skip_round);
   void skip(const std::string& reason);  // answers the trigger without a round
   void forget_attempt();                 // it was not committed and never will be
   [[nodiscard]] bool at_trigger() const {
@@ -401,7 +404,7 @@ struct Site::State {
   [[nodiscard]] bool contributes() const;                    // to the current form
   [[nodiscard]] bool dials(const wire::Member& peer) const;  // of two, we are the one who dials
   void back_to_ready(const std::string& why);
-  void report_unreached(SiteId peer, const std::string& reason);
+  void report_unreachable(SiteId peer, const std::string& reason);
   void lose_exchange_link(SiteId peer, const std::string& why);
   void confirm(const wire::Commit& commit);
   [[nodiscard]] bool exchanges_with(SiteId peer) const;  // in the current form
