@@ -1,4 +1,4 @@
-// Seats in the collective hub of a world.
+// A rank's link to the collective hub of its world.
 #include <pybind11/stl.h>
 
 #include "core/runtime/hub_link.h"
@@ -15,8 +15,8 @@ std::unique_ptr<PyHubLink> enter(const PyConfig& config, const py::dict& transpo
                                  std::vector<std::string> hubs) {
   Interruptible calls;
   HubLink::Options options{config.loaded.config, world, rank, std::move(sites), std::move(site_of), std::move(hubs)};
-  using HubLink = std::shared_ptr<HubLink>;
-  Result<HubLink> hub_link = calls.call([factory = transport_factory(transport), options]() -> Result<HubLink> {
+  using Shared = std::shared_ptr<HubLink>;
+  Result<Shared> hub_link = calls.call([factory = transport_factory(transport), options]() -> Result<Shared> {
     Result<std::unique_ptr<Transport>> made = factory();
     if (!made.ok()) return made.status();
     Result<std::unique_ptr<HubLink>> entered = HubLink::enter(options, std::move(made).value());

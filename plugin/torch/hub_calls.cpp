@@ -82,16 +82,16 @@ HubCalls::Living HubCalls::gather(const Call& call, ConstBytes mine, wire::Absen
   const std::size_t chunk = chunk_bytes(members_.size(), false);
   std::size_t offset = 0;
   do {
-    const ConstBytes part = part_of(mine, offset, chunk);
+    const ConstBytes own = part_of(mine, offset, chunk);
     protocol::HubRequest step = request(call, absence, 0);
     step.wants = wants;
-    step.payload = payload_of(part);
+    step.payload = payload_of(own);
     const protocol::HubExchanged result = exchange(std::move(step));
     for (const std::uint32_t member : result.absent) living[member] = false;
     for (std::size_t from = 0; wants && from < members_.size(); ++from) {
       if (!living[from]) continue;
-      const ConstBytes part = from == rank_ ? part : bytes_in(result.parts[from]);
-      check_bytes(call, from, part.size(), part.size());
+      const ConstBytes part = from == rank_ ? own : bytes_in(result.parts[from]);
+      check_bytes(call, from, own.size(), part.size());
       sink(from, offset, part);
     }
     offset += chunk;

@@ -126,7 +126,7 @@ Result<std::optional<StateHeader>> Leader::find_state_file() const {
   }
   if (header.outer_state != spec.outer_state) {
     return invalid_argument("COLLAB_STATE_DIR: " + path + (header.outer_state ? " holds" : " lacks") +
-                            " the state of an outer optimiser, and COLLAB_OUTER says otherwise; set it as it was, or "
+                            " the state of an outer optimizer, and COLLAB_OUTER says otherwise; set it as it was, or "
                             "move the file away");
   }
   return found;

@@ -258,14 +258,14 @@ Result<T> Node::ask(std::optional<std::promise<Result<T>>>& answer, const std::s
 }
 
 Result<OptimizerOffer> Node::ask_optimizer() {
-  return ask(seeking_, "the question for the optimiser's state", [this] {
+  return ask(seeking_, "the question for the optimizer's state", [this] {
     optimizer_->seeks();
     driver_->feed(protocol::SeekOptimizer{});
   });
 }
 
 Result<BufferPtr> Node::take_optimizer() {
-  return ask(taking_, "the transfer of the optimiser's state", [this] {
+  return ask(taking_, "the transfer of the optimizer's state", [this] {
     optimizer_->begin_taking();
     driver_->feed(protocol::TakeOptimizer{});
   });

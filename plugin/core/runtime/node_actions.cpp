@@ -207,7 +207,7 @@ void Node::act(const protocol::OptimizerComplete&) {
 }
 
 void Node::act(const protocol::OptimizerLost& action) {
-  log_warning("the optimiser's state is lost on its way, " + action.reason);
+  log_warning("the optimizer's state is lost on its way, " + action.reason);
   if (taking_) std::exchange(taking_, std::nullopt)->set_value(unavailable(action.reason));
 }
 

@@ -47,7 +47,7 @@ void OptimizerTransfer::asked(const protocol::ServeOptimizer& action, const std:
   if (action.asked.snapshot == 0) {
     const std::string& why = why_none_.empty() ? why_none : why_none_;
     if (!why.empty()) return act(protocol::TellBorrower{action.to, {0, 0, {}, {}, why}});
-    log_info(action.name + " joins and asks for the optimiser's state");
+    log_info(action.name + " joins and asks for the optimizer's state");
   }
   run(protocol::LeaseAsked{action.to, action.asked});
 }
@@ -61,11 +61,11 @@ void OptimizerTransfer::given(Result<OptimizerCopy> copy) {
   } else if (copy->bytes.empty() || copy->bytes.size() > wire::kMaxElements ||
              copy->description.size() > wire::kMaxJsonBytes) {
     made.reason =
-        copy->bytes.empty() ? "its optimiser keeps no state" : "its optimiser's state is too large to be lent";
+        copy->bytes.empty() ? "its optimizer keeps no state" : "its optimizer's state is too large to be lent";
   } else {
     made = {copy->bytes.size(), hash128(copy->bytes), copy->description, {}};
     copy_ = std::make_shared<const OptimizerCopy>(std::move(copy).value());
-    log_info("a copy of the optimiser's state, " + in_mb(made.bytes) + ", is kept until who asked has taken it");
+    log_info("a copy of the optimizer's state, " + in_mb(made.bytes) + ", is kept until who asked has taken it");
   }
   run(made);
 }
@@ -148,10 +148,10 @@ protocol::Note OptimizerTransfer::ended(const std::string& cold) {
   const protocol::OptimizerOffered offer = std::exchange(offer_, {});
   using Level = protocol::Note::Level;
   if (!cold.empty())
-    return protocol::make_note(Level::kWarning, "join-optimizer", "the optimiser starts cold: " + cold);
+    return protocol::make_note(Level::kWarning, "join-optimizer", "the optimizer starts cold: " + cold);
   const double seconds = std::chrono::duration<double>(clock_.now() - asked_at_).count();
   return protocol::make_note(Level::kInfo, "join-optimizer",
-                             "the optimiser goes on from the state lent by " + offer.from + ": " +
+                             "the optimizer goes on from the state lent by " + offer.from + ": " +
                                  in_mb(offer.state.bytes) + " in " + protocol::in_seconds(clock_.now() - asked_at_),
                              {{"source", json_quote(offer.from)},
                               {"bytes", std::to_string(offer.state.bytes)},

@@ -275,7 +275,7 @@ class RankSession final : public Session {
                               " holds other parameters than its rank 0 (digests " + to_hex(reports[rank].digest) +
                               " and " + to_hex(reports[0].digest) +
                               "): the ranks of a site must train one model; wrap every trained module in "
-                              "DistributedDataParallel and step the same optimiser on every rank");
+                              "DistributedDataParallel and step the same optimizer on every rank");
     }
     return {};
   }

@@ -70,6 +70,7 @@ std::vector<Message> hub_samples() {
 std::vector<Message> samples() {
   const Digest digest{0x1122334455667788, 0x99AABBCCDDEEFF00};
   const RunId run(0xA1A2A3A4A5A6A7A8);
+  const ElementRange part{1024, 263'168};
   Join join;
   join.swarm = "night-run";
   join.site = "paris";
@@ -120,14 +121,7 @@ std::vector<Message> samples() {
       Hello{"night-run", TermId(7), SiteId(1), "oslo", digest},
       FetchAnchor{run, RoundId(41), ChunkKind::kAnchorDigests, {65'536, 4'259'840}},
       AnchorMoved{run, RoundId(42)},
-      Chunk{ChunkKind::kMean,
-            RunId(7),
-            RoundId(42),
-            AttemptId(1),
-            SiteId(0),
-            {1024, 263'168},
-            CodecId::kInt8,
-            0xFEDCBA9876543210},
+      Chunk{ChunkKind::kMean, run, RoundId(42), AttemptId(1), SiteId(0), part, CodecId::kInt8, 0xFEDCBA9876543210},
       Heartbeat{77, true, 1 << 20, {5 << 20, true, {SiteId{1}, SiteId{4}}}},
       StatusQuery{},
       StatusReport{R"({"term":7,"members":["paris"]})", 124'439'808, {{"codec", "fp16"}}},

@@ -195,7 +195,7 @@ TEST(LoadConfig, TimesTakeTheirUnits) {
   }
 }
 
-TEST(LoadConfig, OuterLearningRateDependsOnTheOptimiser) {
+TEST(LoadConfig, OuterLearningRateDependsOnTheOptimizer) {
   EXPECT_EQ(config_of({{"COLLAB_OUTER", "nesterov"}}).outer_lr, 0.7);
   EXPECT_EQ(config_of({{"COLLAB_OUTER", "average"}}).outer_lr, 1.0);
   EXPECT_EQ(config_of({{"COLLAB_OUTER", "nesterov"}, {"COLLAB_OUTER_LR", "0.4"}}).outer_lr, 0.4);

@@ -98,9 +98,9 @@ TEST_F(Lease, AStepThatDoesNotEndIsToldAndTheCopyNotMadeAnyMore) {
 
 TEST_F(Lease, WhoHasNoStateSaysSo) {
   static_cast<void>(ask(kLate));
-  const auto none = step(LeaseMade{0, {}, {}, "its optimiser keeps no state"});
+  const auto none = step(LeaseMade{0, {}, {}, "its optimizer keeps no state"});
   EXPECT_EQ(all<TellBorrower>(none).at(0).message,
-            (wire::OptimizerState{0, 0, {}, {}, "its optimiser keeps no state"}));
+            (wire::OptimizerState{0, 0, {}, {}, "its optimizer keeps no state"}));
   EXPECT_EQ(lease.next_deadline(), kNever);
   EXPECT_EQ(all<MakeCopy>(ask(kLate)).size(), 1U) << "it may have some later";
 }

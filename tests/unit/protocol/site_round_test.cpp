@@ -228,9 +228,9 @@ TEST_F(SiteRound, WhoIsNotHereIsNeitherLinkedNorAsked) {
   s.link_to(0, "paris", 2);
   wire::StartAttempt start = H::start(1, 2, 2);
   start.participants.push_back({SiteId{2}, "lima", 1.0, AttemptId{1}, false});
-  const auto start = all<StartExchange>(s.hear(1, start));
-  ASSERT_EQ(start.size(), 1U);
-  EXPECT_EQ(start[0].links, (std::vector<LinkId>{LinkId{2}, LinkId{0}, LinkId{0}}));
+  const auto exchanges = all<StartExchange>(s.hear(1, start));
+  ASSERT_EQ(exchanges.size(), 1U);
+  EXPECT_EQ(exchanges[0].links, (std::vector<LinkId>{LinkId{2}, LinkId{0}, LinkId{0}}));
   const auto actions = s.step(ExchangeFailed{RoundId{1}, AttemptId{2}, SiteId{2}, "not here whole"});
   EXPECT_EQ(sent<wire::PeerUnreachable>(actions).at(0).second.peer, SiteId{2});
 }

@@ -48,7 +48,7 @@ struct Lifetime : ::testing::Test {
   std::vector<float> mean = normal_vector(random, kElements, 1.0);
   Residual residual{{CodecId::kInt4, CodecId::kInt8}, true, kElements, kChunk};
 
-  void start(const wire::StartAttempt& start) { residual.start(start, SiteId(0), share_of(start, 0)); }
+  void begin(const wire::StartAttempt& start) { residual.start(start, SiteId(0), share_of(start, 0)); }
   std::vector<std::byte> contribution(ElementRange range) {
     std::vector<std::byte> bytes(codec_for(CodecId::kInt4).encoded_size(range.size()));
     EXPECT_TRUE(residual.encode_contribution(range, part_of(anchor, range), part_of(parameters, range), bytes));
@@ -96,7 +96,7 @@ TEST_F(Lifetime, TakesMemoryOnlyWhereACodecNeedsIt) {
 TEST_F(Lifetime, WithoutItPayloadsAreTheCodecs) {
   residual = Residual({CodecId::kInt4, CodecId::kInt8}, false, kElements, kChunk);
   const wire::StartAttempt start = start_of({1, 1}, {0, 8192});
-  start(start);
+  begin(start);
   const ElementRange range = range_of(8192, 12288);
   std::vector<float> delta(range.size());
   for (std::size_t i = 0; i < delta.size(); ++i) delta[i] = anchor[range.begin + i] - parameters[range.begin + i];
@@ -107,7 +107,7 @@ TEST_F(Lifetime, WithoutItPayloadsAreTheCodecs) {
 
 TEST_F(Lifetime, TheCommitKeepsWhatWasLeftOut) {
   const wire::StartAttempt start = start_of({1, 3}, {0, 8192});
-  start(start);
+  begin(start);
   const ElementRange theirs = range_of(8192, kElements);
   const ElementRange own = range_of(0, 8192);
   encode_all(start);
@@ -129,19 +129,19 @@ TEST_F(Lifetime, TheCommitKeepsWhatWasLeftOut) {
 
 TEST_F(Lifetime, AnAttemptThatIsFormedAgainGetsTheSameBytes) {
   const wire::StartAttempt first = start_of({1, 1, 1}, {0, 4096, 8192});
-  start(first);
+  begin(first);
   encode_all(first);
   commit();
   const std::vector<float> before = values();
   parameters = normal_vector(random, kElements, 1.0);
-  start(first);
+  begin(first);
   const ElementRange range = range_of(8192, 12288);
   const std::vector<std::byte> sent = contribution(range);
   const std::vector<std::byte> told = mean_of(range_of(0, 4096));
   EXPECT_EQ(values(), before);
   // Formed again without site 1; what is sent does not depend on who else is in it.
   const wire::StartAttempt second = start_of({5, 0, 2}, {0, 4096, 4096});
-  start(second);
+  begin(second);
   EXPECT_EQ(contribution(range), sent);
   EXPECT_EQ(mean_of(range_of(0, 4096)), told);
   EXPECT_EQ(values(), before);
@@ -152,13 +152,13 @@ TEST_F(Lifetime, AnAttemptThatIsFormedAgainGetsTheSameBytes) {
 
 TEST_F(Lifetime, AContributionThatWasNotCommittedLeavesItAsItWas) {
   const wire::StartAttempt start = start_of({1, 1}, {0, 8192});
-  start(start);
+  begin(start);
   encode_all(start);
   commit();
   const std::vector<float> before = values();
   parameters = normal_vector(random, kElements, 1.0);
   mean = normal_vector(random, kElements, 1.0);
-  start(start_of({0, 1}, {0, 8192}));
+  begin(start_of({0, 1}, {0, 8192}));
   encode_all(start);
   commit_of_others();
   EXPECT_EQ(values(range_of(8192, kElements)), std::vector<float>(before.begin() + 8192, before.end()));
@@ -168,12 +168,12 @@ TEST_F(Lifetime, AContributionThatWasNotCommittedLeavesItAsItWas) {
 
 TEST_F(Lifetime, UnitsChangeWithTheOwner) {
   const wire::StartAttempt first = start_of({3, 1}, {0, 8192});
-  start(first);
+  begin(first);
   encode_all(first);
   commit();
   const std::vector<float> before = values();
   // Now the other way round, in an attempt our contribution is no part of: units change, nothing else.
-  start(start_of({0, 1}, {0, 0}));
+  begin(start_of({0, 1}, {0, 0}));
   commit_of_others();
   for (std::size_t i = 0; i < 8192; ++i) ASSERT_EQ(residual.values()[i], before[i] / 0.75F) << i;
   for (std::size_t i = 8192; i < kElements; ++i) ASSERT_EQ(residual.values()[i], before[i]) << i;
@@ -181,7 +181,7 @@ TEST_F(Lifetime, UnitsChangeWithTheOwner) {
 
   // And elements it has only sent come into its own means: with a mean of 0 that is all they bring.
   std::ranges::fill(mean, 0.0F);
-  start(start_of({1, 1}, {0, kElements}));
+  begin(start_of({1, 1}, {0, kElements}));
   const ElementRange range = range_of(12288, 16384);
   std::vector<float> told(range.size());
   ASSERT_TRUE(codec_for(CodecId::kInt8).decode(mean_of(range), told).ok());
@@ -194,7 +194,7 @@ TEST_F(Lifetime, UnitsChangeWithTheOwner) {
 
 TEST_F(Lifetime, AChunkMayBeOwnedInPart) {
   const wire::StartAttempt first = start_of({1, 1}, {0, 1024});
-  start(first);
+  begin(first);
   encode_all(first);
   commit();
   const std::vector<float> before = values();
@@ -203,7 +203,7 @@ TEST_F(Lifetime, AChunkMayBeOwnedInPart) {
     const volatile float delta = anchor[i] - parameters[i];  // volatile: rounded on its own
     whole[i] = delta + (i < 1024 ? before[i] / 0.5F : before[i]);
   }
-  start(start_of({1, 1}, {0, 0}));
+  begin(start_of({1, 1}, {0, 0}));
   EXPECT_EQ(contribution(range_of(0, kChunk)), payload_of(codec_for(CodecId::kInt4), whole).value());
 }
 
@@ -213,11 +213,11 @@ TEST_F(Lifetime, ASmallShareDoesNotBlowUpWhatIsOwed) {
   for (const double weight : {0.0, 1e-9}) {
     residual = Residual({CodecId::kInt4, CodecId::kInt8}, true, kElements, kChunk);
     const wire::StartAttempt first = start_of({weight, 1}, {0, 8192});
-    start(first);
+    begin(first);
     encode_all(first);
     weight > 0 ? commit() : commit_of_others();
     const std::vector<float> before = values(range_of(0, 8192));
-    start(start_of({0, 1}, {0, 0}));
+    begin(start_of({0, 1}, {0, 0}));
     commit_of_others();
     for (std::size_t i = 0; i < before.size(); ++i) ASSERT_EQ(residual.values()[i], before[i] / 0.5F) << weight;
   }
@@ -225,16 +225,16 @@ TEST_F(Lifetime, ASmallShareDoesNotBlowUpWhatIsOwed) {
 
 TEST_F(Lifetime, ParametersThatAreNotFiniteLeaveNothingBehind) {
   const wire::StartAttempt start = start_of({1, 1}, {0, 8192});
-  start(start);
+  begin(start);
   encode_all(start);
   commit();
-  start(start);
+  begin(start);
   parameters[9000] = std::numeric_limits<float>::quiet_NaN();
   const ElementRange range = range_of(8192, 12288);
   std::vector<std::byte> bytes(codec_for(CodecId::kInt4).encoded_size(range.size()));
   EXPECT_FALSE(residual.encode_contribution(range, part_of(anchor, range), part_of(parameters, range), bytes));
   // Formed again without us; our means are still needed.
-  start(start_of({0, 1}, {0, 8192}));
+  begin(start_of({0, 1}, {0, 8192}));
   mean_of(range_of(0, 4096));
   mean_of(range_of(4096, 8192));
   residual.drop();
@@ -246,11 +246,11 @@ TEST_F(Lifetime, ParametersThatAreNotFiniteLeaveNothingBehind) {
 
 TEST_F(Lifetime, AloneNothingIsEncodedAndNothingChanges) {
   const wire::StartAttempt start = start_of({1, 1}, {0, 8192});
-  start(start);
+  begin(start);
   encode_all(start);
   commit();
   const std::vector<float> before = values();
-  start(start_of({1}, {0}));
+  begin(start_of({1}, {0}));
   commit();
   EXPECT_EQ(values(), before);
   EXPECT_EQ(residual.units().of_mean, std::vector{range_of(0, 8192)});
@@ -258,19 +258,19 @@ TEST_F(Lifetime, AloneNothingIsEncodedAndNothingChanges) {
 
 TEST_F(Lifetime, WhatAnotherProcessHasLeftOutIsTakenInTheSameRun) {
   const wire::StartAttempt start = start_of({1, 3}, {0, 8192});
-  start(start);
+  begin(start);
   encode_all(start);
   commit();
   const std::vector<float> before = values();
   const ResidualUnits units = residual.units();
-  start(start);
+  begin(start);
   const std::vector<std::byte> sent = contribution(range_of(8192, 12288));
   for (const bool same_run : {true, false}) {
     residual = Residual({CodecId::kInt4, CodecId::kInt8}, true, kElements, kChunk);
     residual.restore({RunId(7), units, before});
     residual.settle(RunId(same_run ? 7 : 8));
     EXPECT_EQ(values(), same_run ? before : std::vector<float>(kElements));
-    start(start);
+    begin(start);
     EXPECT_EQ(contribution(range_of(8192, 12288)) == sent, same_run);
     residual.settle(RunId(9));
     EXPECT_EQ(values(), same_run ? before : std::vector<float>(kElements)) << "later anchors keep it";

@@ -399,7 +399,7 @@ std::string Site::State::waiting_for(TimePoint at) const {
     case RoundPhase::kTraining:
       return optimizer_fetch.phase == FetchPhase::kNone
                  ? "waiting for nothing"
-                 : "waiting for the optimiser's state from " + name_of(optimizer_fetch.from);
+                 : "waiting for the optimizer's state from " + name_of(optimizer_fetch.from);
     case RoundPhase::kReady: return number + ": waiting until " + whom + are + " ready too" + since;
     case RoundPhase::kLinking: return number + ": waiting for a link to " + whom + since;
     case RoundPhase::kExchanging: return number + ": exchanging with " + whom + since;
