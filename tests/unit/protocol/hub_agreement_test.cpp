@@ -189,7 +189,7 @@ TEST(HubAgreement, WhoFallsTooFarBehindIsOutOfTheGroup) {
 
 // ---- the hub, message by message -------------------------------------------------------------------
 
-class HubTest : public ::testing::Test {
+class HubAgreementTest : public ::testing::Test {
  protected:
   static constexpr wire::Ballot kOurs{1, 50};
   CollectiveHub hub{{"default", kBeat, kGrace, std::chrono::seconds(20), 50}};
@@ -232,14 +232,14 @@ class HubTest : public ::testing::Test {
   using Told = std::pair<std::uint64_t, std::string>;
 };
 
-TEST_F(HubTest, LeadsOnceMoreThanHalfOfTheSitesHavePromised) {
+TEST_F(HubAgreementTest, LeadsOnceMoreThanHalfOfTheSitesHavePromised) {
   EXPECT_THAT(from(1, enter(0)), ElementsAre(Told(1, "prepare 1.50")));
   EXPECT_THAT(from(2, enter(1)), ElementsAre(Told(2, "prepare 1.50")));
   EXPECT_THAT(from(1, enter(0, kOurs)), IsEmpty());
   EXPECT_THAT(from(2, enter(1, kOurs)), ElementsAre(Told(1, "entered 1.50"), Told(2, "entered 1.50")));
 }
 
-TEST_F(HubTest, RaisesItsBallotAboveWhatWasPromised) {
+TEST_F(HubAgreementTest, RaisesItsBallotAboveWhatWasPromised) {
   (void)from(1, enter(0, kOurs));
   (void)from(2, enter(1, kOurs));
   EXPECT_THAT(from(3, enter(2, {5, 9})),
@@ -249,7 +249,7 @@ TEST_F(HubTest, RaisesItsBallotAboveWhatWasPromised) {
   EXPECT_THAT(from(3, enter(2, {6, 50})), ElementsAre(Told(1, "entered 6.50"), Told(3, "entered 6.50")));
 }
 
-TEST_F(HubTest, CompletesWhatAnotherMayHaveChosen) {
+TEST_F(HubAgreementTest, CompletesWhatAnotherMayHaveChosen) {
   (void)from(2, enter(1, kOurs));
   wire::Enter witness = enter(0, kOurs);
   witness.accepted_under = {1, 7};
@@ -265,7 +265,7 @@ TEST_F(HubTest, CompletesWhatAnotherMayHaveChosen) {
   EXPECT_THAT(refused[0].second, HasSubstr("rank 2 of c was left out of its world's collectives"));
 }
 
-TEST_F(HubTest, TheHighestBallotIsCompleted) {
+TEST_F(HubAgreementTest, TheHighestBallotIsCompleted) {
   wire::Enter first = enter(0, kOurs);
   first.accepted_under = {1, 7};
   first.accepted = {1, {RankId(2)}};
@@ -277,7 +277,7 @@ TEST_F(HubTest, TheHighestBallotIsCompleted) {
               ElementsAre(Told(1, "accept 1.50: 1 without 0 2"), Told(2, "accept 1.50: 1 without 0 2")));
 }
 
-TEST_F(HubTest, RefusesARankThatWasStartedAgain) {
+TEST_F(HubAgreementTest, RefusesARankThatWasStartedAgain) {
   (void)from(1, enter(0, kOurs));
   (void)told(Closed{LinkId(1), unavailable("cut")});
   wire::Enter again = enter(0);

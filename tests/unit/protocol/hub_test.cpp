@@ -17,7 +17,7 @@ using testing::kGrace;
 constexpr GroupId kGroup{1};
 constexpr Duration kSoon = std::chrono::seconds(1);
 
-class HubTest : public ::testing::Test {
+class CollectiveHubTest : public ::testing::Test {
  protected:
   HubTestWorld world{1, {"paris", "paris", "oslo", "bern"}, 2};
 
@@ -50,7 +50,7 @@ class HubTest : public ::testing::Test {
   }
 };
 
-TEST_F(HubTest, EverybodyGetsTheOthersParts) {
+TEST_F(CollectiveHubTest, EverybodyGetsTheOthersParts) {
   for (std::uint32_t rank = 0; rank < 4; ++rank) gather(rank, 1);
   ASSERT_TRUE(world.run_until([&] { return all_done(1, {0, 1, 2, 3}); }, kSoon));
   EXPECT_THAT(parts(2, 1), ElementsAre("part 0", "part 1", "", "part 3"));
@@ -59,7 +59,7 @@ TEST_F(HubTest, EverybodyGetsTheOthersParts) {
   EXPECT_EQ(world.hub(0)->bytes_held(), 0U);
 }
 
-TEST_F(HubTest, SplitPartsGoToTheirMembersAndNobodyElse) {
+TEST_F(CollectiveHubTest, SplitPartsGoToTheirMembersAndNobodyElse) {
   for (std::uint32_t rank = 0; rank < 4; ++rank) {
     HubRequest scatter = request(1, "scatter", wire::Absence::kNeedsRoot, rank == 0 ? "0123345" : "");
     if (rank == 0) scatter.splits = {1, 2, 0, 4};
@@ -71,7 +71,7 @@ TEST_F(HubTest, SplitPartsGoToTheirMembersAndNobodyElse) {
   EXPECT_EQ(parts(3, 1)[0], "3345");
 }
 
-TEST_F(HubTest, WhoWantsNothingIsGivenNothing) {
+TEST_F(CollectiveHubTest, WhoWantsNothingIsGivenNothing) {
   for (std::uint32_t rank = 0; rank < 4; ++rank) {
     HubRequest each = request(1, "gather", wire::Absence::kFails, "part " + std::to_string(rank));
     each.wants = rank == 2;
@@ -82,7 +82,7 @@ TEST_F(HubTest, WhoWantsNothingIsGivenNothing) {
   EXPECT_THAT(parts(0, 1), ElementsAre("", "", "", ""));
 }
 
-TEST_F(HubTest, DifferentCallsAreNamedToAllAndTheGroupGoesOn) {
+TEST_F(CollectiveHubTest, DifferentCallsAreNamedToAllAndTheGroupGoesOn) {
   reduce(0, 1);
   gather(1, 1);
   ASSERT_TRUE(world.run_until([&] { return all_done(1, {0, 1}); }, kSoon));
@@ -98,7 +98,7 @@ TEST_F(HubTest, DifferentCallsAreNamedToAllAndTheGroupGoesOn) {
   EXPECT_EQ(error(3, 2), "");
 }
 
-TEST_F(HubTest, DifferentCallsInTwinGroupsAreNamedToo) {
+TEST_F(CollectiveHubTest, DifferentCallsInTwinGroupsAreNamedToo) {
   const GroupId leaders{kGroup.value ^ 1};
   world.open(leaders, {RankId(0), RankId(2), RankId(3)});
   const auto call = [&](std::uint32_t rank, GroupId group, std::uint64_t number, const std::string& operation) {
@@ -130,7 +130,7 @@ TEST_F(HubTest, DifferentCallsInTwinGroupsAreNamedToo) {
   EXPECT_THAT(error(2, 4), HasSubstr("rank 1 of paris is in all_gather [3]"));
 }
 
-TEST_F(HubTest, WhoStandsInACallAndForWhomIsTold) {
+TEST_F(CollectiveHubTest, WhoStandsInACallAndForWhomIsTold) {
   reduce(0, 1);
   reduce(3, 1);
   world.run_for(kSoon);
@@ -144,7 +144,7 @@ TEST_F(HubTest, WhoStandsInACallAndForWhomIsTold) {
   EXPECT_THAT(world.hub(0)->calls_under_way().sites, IsEmpty());
 }
 
-TEST_F(HubTest, WhoseTrainingStandsInACallIsTold) {
+TEST_F(CollectiveHubTest, WhoseTrainingStandsInACallIsTold) {
   const auto come = [&](std::uint32_t rank, const std::string& operation) {
     world.at_client(rank, request(1, operation, wire::Absence::kGoesOn, "x"));
   };
@@ -158,7 +158,7 @@ TEST_F(HubTest, WhoseTrainingStandsInACallIsTold) {
   EXPECT_FALSE(world.hub(0)->calls_under_way().sites.at("paris").stands_still) << "it may be a thread's";
 }
 
-TEST_F(HubTest, ATimeOutNamesWhoDidNotCome) {
+TEST_F(CollectiveHubTest, ATimeOutNamesWhoDidNotCome) {
   for (const std::uint32_t rank : {0U, 2U}) {
     HubRequest late = request(1, "all_reduce", wire::Absence::kGoesOn, "x");
     late.timeout = std::chrono::seconds(2);
@@ -174,7 +174,7 @@ TEST_F(HubTest, ATimeOutNamesWhoDidNotCome) {
   EXPECT_THAT(error(1, 1), HasSubstr("was given up"));
 }
 
-TEST_F(HubTest, SumsGoOnOverTheLivingAndGathersNameTheGone) {
+TEST_F(CollectiveHubTest, SumsGoOnOverTheLivingAndGathersNameTheGone) {
   world.run_for(kSoon);
   world.kill_rank(3);
   const TimePoint died = world.now();
@@ -188,7 +188,7 @@ TEST_F(HubTest, SumsGoOnOverTheLivingAndGathersNameTheGone) {
   EXPECT_THAT(error(0, 2), HasSubstr("rank 3 of bern is gone: nothing heard from it for 3 s (COLLAB_LINK_GRACE)"));
 }
 
-TEST_F(HubTest, APartThatCameBeforeItsRankDiedCounts) {
+TEST_F(CollectiveHubTest, APartThatCameBeforeItsRankDiedCounts) {
   reduce(3, 1);
   world.run_for(kSoon);
   world.kill_rank(3);
@@ -198,7 +198,7 @@ TEST_F(HubTest, APartThatCameBeforeItsRankDiedCounts) {
   EXPECT_THAT(parts(0, 1), ElementsAre("", "part 1", "part 2", "part 3"));
 }
 
-TEST_F(HubTest, WhoHasNothingToGiveIsDoneWithout) {
+TEST_F(CollectiveHubTest, WhoHasNothingToGiveIsDoneWithout) {
   for (std::uint32_t rank = 0; rank < 4; ++rank) {
     HubRequest each = request(1, "all_reduce", wire::Absence::kGoesOn, "part " + std::to_string(rank));
     each.absent = rank == 2;
@@ -209,7 +209,7 @@ TEST_F(HubTest, WhoHasNothingToGiveIsDoneWithout) {
   EXPECT_THAT(world.rank(0).done.at(1).absent, ElementsAre(2U));
 }
 
-TEST_F(HubTest, ALinkThatIsBackWithinTheGraceLosesNothing) {
+TEST_F(CollectiveHubTest, ALinkThatIsBackWithinTheGraceLosesNothing) {
   for (const std::uint32_t rank : {0U, 1U, 2U}) reduce(rank, 1);
   world.run_for(kSoon);
   world.cut_link_of(1);
@@ -219,7 +219,7 @@ TEST_F(HubTest, ALinkThatIsBackWithinTheGraceLosesNothing) {
   EXPECT_THAT(parts(1, 1), ElementsAre("part 0", "", "part 2", "part 3"));
 }
 
-TEST_F(HubTest, ASilentRankIsLeftOutAndToldSo) {
+TEST_F(CollectiveHubTest, ASilentRankIsLeftOutAndToldSo) {
   world.run_for(kSoon);
   world.pause(2, true);
   for (const std::uint32_t rank : {0U, 1U, 3U}) reduce(rank, 1);
@@ -231,7 +231,7 @@ TEST_F(HubTest, ASilentRankIsLeftOutAndToldSo) {
   EXPECT_TRUE(done(2, 1));
 }
 
-TEST_F(HubTest, ASuccessorGivesTheSameResult) {
+TEST_F(CollectiveHubTest, ASuccessorGivesTheSameResult) {
   // Rank 0 has its result; the links of the others fall before theirs come.
   for (const std::uint32_t rank : {1U, 2U, 3U}) reduce(rank, 1);
   world.run_for(kSoon);
@@ -249,7 +249,7 @@ TEST_F(HubTest, ASuccessorGivesTheSameResult) {
   EXPECT_TRUE(world.run_until([&] { return all_done(2, {0, 1, 2, 3}); }, kSoon));
 }
 
-TEST_F(HubTest, WithoutAnyHubItEndsInWords) {
+TEST_F(CollectiveHubTest, WithoutAnyHubItEndsInWords) {
   world.run_for(kSoon);
   world.kill_hub(0);
   world.kill_hub(1);
@@ -262,7 +262,7 @@ TEST_F(HubTest, WithoutAnyHubItEndsInWords) {
   EXPECT_TRUE(done(0, 2));
 }
 
-TEST_F(HubTest, AReceiverFindsWhoSendsToIt) {
+TEST_F(CollectiveHubTest, AReceiverFindsWhoSendsToIt) {
   const GroupId pair{77};
   world.at_client(3, SeekSender{5, kGroup, 9, {}});
   world.run_for(kSoon);
@@ -278,7 +278,7 @@ TEST_F(HubTest, AReceiverFindsWhoSendsToIt) {
   EXPECT_THAT(parts(3, 1), ElementsAre("letter", ""));
 }
 
-TEST_F(HubTest, WhoLeavesIsNotWaitedFor) {
+TEST_F(CollectiveHubTest, WhoLeavesIsNotWaitedFor) {
   world.run_for(kSoon);
   EXPECT_THAT(world.hub(0)->present(),
               ElementsAre("rank 0 of paris", "rank 1 of paris", "rank 2 of oslo", "rank 3 of bern"));
@@ -288,7 +288,7 @@ TEST_F(HubTest, WhoLeavesIsNotWaitedFor) {
   EXPECT_THAT(world.hub(0)->present(), ElementsAre("rank 0 of paris", "rank 1 of paris"));
 }
 
-TEST_F(HubTest, StrangersAreRefused) {
+TEST_F(CollectiveHubTest, StrangersAreRefused) {
   wire::Enter enter{"day-run", 7, RankId(0), {"paris"}, {0}, 1, false, AcceptorId(1)};
   auto actions = world.hub(0)->step(world.now(), HubReceived{LinkId(900), enter, nullptr});
   (void)world.hub(0)->step(world.now(), Closed{LinkId(900), {}});
