@@ -47,7 +47,7 @@ def parse_args():
     parser.add_argument("--size", choices=SIZES, default="nano")
     parser.add_argument("--context", type=int, default=128, help="tokens in a sample (default: %(default)s)")
     parser.add_argument("--batch", type=int, default=32, help="samples a step, over all ranks (default: %(default)s)")
-    parser.add_argument("--steps", type=int, default=500, help="optimiser steps (default: %(default)s)")
+    parser.add_argument("--steps", type=int, default=500, help="optimizer steps (default: %(default)s)")
     parser.add_argument("--lr", type=float, default=1e-3, help="highest learning rate (default: %(default)s)")
     parser.add_argument("--warmup", type=int, default=50, help="steps to reach it (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0)

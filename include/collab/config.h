@@ -78,7 +78,7 @@ struct Config {
   bool buffers = true;        // float buffers of the model belong to the vector
   OnNonfinite on_nonfinite = OnNonfinite::kError;
   std::uint32_t chunk_kib = 256;  // float32 KiB a chunk; a few of them fit a core's cache
-  bool join_optimizer = true;     // a site that joins takes the optimiser's state of a member, too
+  bool join_optimizer = true;     // a site that joins takes the optimizer's state of a member, too
   bool reseed = true;             // sites that are worlds of their own get different sampler seeds
 
   // Waits.

@@ -80,14 +80,14 @@ struct SessionOptions {
   // The ranks of a site must hold the same values in this many leading elements. Buffers lie behind: each rank's
   // batch statistics are its own until the next forward.
   std::uint64_t compared_elements = UINT64_MAX;
-  bool lends_optimizer = false;  // the leader's caller answers optimizer_wanted()
-  bool resumed = false;          // leader: its caller had loaded a state into the model or the optimizer
+  bool serves_optimizer = false;  // the leader's caller answers optimizer_wanted()
+  bool resumed = false;           // leader: its caller had loaded a state into the model or the optimizer
   // Leader only: makes the transport for links between sites.
   std::function<Result<std::unique_ptr<Transport>>()> make_transport;
   Disk* disk = nullptr;  // what is to be durable is written by it, and it outlives the session; none: the system's
 };
 
-// A copy of an optimiser's state, as the caller describes and reads it; the core carries both unread.
+// A copy of an optimizer's state, as the caller describes and reads it; the core carries both unread.
 struct OptimizerCopy {
   std::string description;  // JSON
   std::span<const std::byte> bytes;
@@ -102,7 +102,7 @@ struct OptimizerOffer {
 struct StepOutcome {
   bool round_ran = false;  // false when none was due, or when none came about and the site trains on
   RoundId round;
-  bool took_anchor = false;  // our parameters were unfit: the caller resets optimiser state that is not finite
+  bool took_anchor = false;  // our parameters were unfit: the caller resets optimizer state that is not finite
   double seconds = 0;        // of the round, 0 without one
   bool leaving = false;      // it was the last one here, as ask_to_leave() asked: the caller calls finish()
 };
@@ -139,7 +139,7 @@ class Session {
   // The site is to leave soon: its leader calls a last round at a step that no rank of the site has reached yet. Sites
   // on several hosts without rounds by time cannot: they go on until they are stopped. Ignored at the other ranks.
   virtual void ask_to_leave() = 0;
-  // ---- the optimiser's state, from a member to a site that joins; the site's leader only
+  // ---- the optimizer's state, from a member to a site that joins; the site's leader only
   // A joiner wants ours: true until give_optimizer(), which is to be called between two steps, also while one blocks in
   // a round. Any thread.
   [[nodiscard]] virtual bool optimizer_wanted() const = 0;

@@ -13,7 +13,7 @@
 #include "collab/config.h"
 #include "collab/session.h"
 #include "core/runtime/addresses.h"
-#include "tools/surroundings.h"
+#include "tools/environment.h"
 
 namespace {
 

@@ -11,7 +11,7 @@
 
 #include "collab/config.h"
 #include "collab/session.h"
-#include "tools/surroundings.h"
+#include "tools/environment.h"
 
 namespace {
 

@@ -7,7 +7,7 @@
 #include <set>
 #include <utility>
 
-#include "torch/meeting_backend.h"
+#include "torch/hub_backend.h"
 #include "torch/ordered_sum.h"
 #include "torch/staging.h"
 #include "torch/work.h"
@@ -125,8 +125,8 @@ void CollabBackend::begins(const char* collective, const Tensors& brought) const
 
 std::int64_t CollabBackend::most_at_barrier(std::int64_t mine) {
   const at::Tensor most = at::full({1}, mine, at::kLong);
-  if (auto* meeting = dynamic_cast<MeetingBackend*>(options_.world.get())) {
-    meeting->most_at_barrier(most)->wait();
+  if (auto* hub = dynamic_cast<HubBackend*>(options_.world.get())) {
+    hub->most_at_barrier(most)->wait();
   } else {
     Tensors tensors{most};
     c10d::AllreduceOptions opts;

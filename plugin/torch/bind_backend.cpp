@@ -8,7 +8,7 @@
 
 #include "collab/torch/backend.h"
 #include "torch/bindings.h"
-#include "torch/meeting_backend.h"
+#include "torch/hub_backend.h"
 #include "torch/work.h"
 
 namespace py = pybind11;
@@ -83,27 +83,27 @@ std::vector<int> leaders_of(const std::vector<int>& sites) {
   return leaders;
 }
 
-// Over the meeting: `ranks` (of the world) and `site_names` by rank of the group. Its groups are numbered from
+// Over the collective hub: `ranks` (of the world) and `site_names` by rank of the group. Its groups are numbered from
 // `group_id`.
-void add_meeting(BackendOptions& options, const PySeat& seat, std::uint64_t group_id,
-                 const std::vector<std::uint32_t>& ranks, const std::vector<std::string>& site_names) {
-  options.world = c10::make_intrusive<MeetingBackend>(
-      MeetingBackendOptions{seat.seat, group_id, ranks, site_names, options.rank, options.timeout});
+void add_hub(BackendOptions& options, const PyHubLink& hub_link, std::uint64_t group_id,
+             const std::vector<std::uint32_t>& ranks, const std::vector<std::string>& site_names) {
+  options.world = c10::make_intrusive<HubBackend>(
+      HubBackendOptions{hub_link.hub_link, group_id, ranks, site_names, options.rank, options.timeout});
   const std::vector<int> leaders = leaders_of(options.sites);
   const auto mine = std::find(leaders.begin(), leaders.end(), options.rank);
   if (mine == leaders.end()) return;
-  MeetingBackendOptions between{seat.seat,      group_id + 1, {}, {}, static_cast<int>(mine - leaders.begin()),
-                                options.timeout};
+  HubBackendOptions between{hub_link.hub_link, group_id + 1, {}, {}, static_cast<int>(mine - leaders.begin()),
+                            options.timeout};
   for (const int leader : leaders) {
     between.ranks.push_back(ranks.at(static_cast<std::size_t>(leader)));
     between.sites.push_back(site_names.at(static_cast<std::size_t>(leader)));
   }
-  options.leaders = c10::make_intrusive<MeetingBackend>(std::move(between));
+  options.leaders = c10::make_intrusive<HubBackend>(std::move(between));
 }
 
 NoGilHolder<CollabBackend> make_backend(int rank, int size, std::vector<int> sites, std::optional<BackendPtr> world,
                                         std::optional<BackendPtr> site, std::optional<BackendPtr> leaders,
-                                        const PySeat* seat, std::uint64_t group_id,
+                                        const PyHubLink* hub_link, std::uint64_t group_id,
                                         const std::vector<std::uint32_t>& ranks,
                                         const std::vector<std::string>& site_names, std::chrono::milliseconds timeout,
                                         bool is_world) {
@@ -116,7 +116,7 @@ NoGilHolder<CollabBackend> make_backend(int rank, int size, std::vector<int> sit
   if (leaders) options.leaders = std::move(*leaders);
   options.timeout = timeout;
   options.is_world = is_world;
-  if (seat != nullptr) add_meeting(options, *seat, group_id, ranks, site_names);
+  if (hub_link != nullptr) add_hub(options, *hub_link, group_id, ranks, site_names);
   return c10::make_intrusive<CollabBackend>(std::move(options));
 }
 
@@ -163,7 +163,7 @@ PYBIND11_MODULE(_C, module) {
   collab::torch_adapter::bind_errors(module);
   collab::torch_adapter::bind_backend(module);
   collab::torch_adapter::bind_config(module);
-  collab::torch_adapter::bind_meeting(module);
+  collab::torch_adapter::bind_hub(module);
   collab::torch_adapter::bind_session(module);
   collab::torch_adapter::bind_tensors(module);
 }

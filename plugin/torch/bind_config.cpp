@@ -31,7 +31,7 @@ PyConfig load(const Texts& environment, const Texts& options) {
   return {value_or_raise(load_config(variables, fields))};
 }
 
-std::string foreign(const Texts& environment) { return foreign_in_words({environment.begin(), environment.end()}); }
+std::string foreign(const Texts& environment) { return foreign_text({environment.begin(), environment.end()}); }
 
 double seconds(std::chrono::milliseconds time) { return std::chrono::duration<double>(time).count(); }
 

@@ -45,7 +45,7 @@ std::vector<TensorInfo> model_from(const std::vector<ModelRow>& rows) {
   return model;
 }
 
-// A copy of an optimiser's state from Python: (description, its bytes), or words that say why there is none.
+// A copy of an optimizer's state from Python: (description, its bytes), or words that say why there is none.
 Result<OptimizerCopy> copy_from(const py::object& given) {
   if (py::isinstance<py::str>(given)) return unavailable(given.cast<std::string>());
   auto [description, bytes] = given.cast<std::pair<std::string, at::Tensor>>();
@@ -64,16 +64,16 @@ class PySession {
     raise(vector_->check());
     raise(calls_.call([session = session_] { return session->begin(); }));
   }
-  bool count_step(std::uint64_t samples, const py::object& lend) {
+  bool count_step(std::uint64_t samples, const py::object& serve) {
     raise(vector_->check());
-    const auto answer = [this, &lend] { answer_joiners(lend); };
+    const auto answer = [this, &serve] { answer_joiners(serve); };
     answer();
     if (at_once_) return value_or_raise(session_->count_step(samples));  // a thread between would cost tens of us
     return value_or_raise(calls_.call([session = session_, samples] { return session->count_step(samples); }, answer));
   }
-  StepOutcome synchronize(const py::object& lend) {
+  StepOutcome synchronize(const py::object& serve) {
     raise(vector_->check());
-    const auto answer = [this, &lend] { answer_joiners(lend); };
+    const auto answer = [this, &serve] { answer_joiners(serve); };
     answer();
     return value_or_raise(calls_.call([session = session_] { return session->synchronize(); }, answer));
   }
@@ -107,10 +107,10 @@ class PySession {
   }
 
  private:
-  // On the script's thread, where no optimiser is in the middle of a step.
-  void answer_joiners(const py::object& lend) {
-    if (lend.is_none() || !session_->optimizer_wanted()) return;
-    Result<OptimizerCopy> copy = copy_from(lend());
+  // On the script's thread, where no optimizer is in the middle of a step.
+  void answer_joiners(const py::object& serve) {
+    if (serve.is_none() || !session_->optimizer_wanted()) return;
+    Result<OptimizerCopy> copy = copy_from(serve());
     const py::gil_scoped_release released;
     session_->give_optimizer(std::move(copy));
   }
@@ -143,7 +143,7 @@ std::unique_ptr<PySession> new_session(const PyConfig& config, const std::string
   options.coordinators = std::move(coordinators);
   options.model = model_from(model);
   options.compared_elements = compared_elements;
-  options.lends_optimizer = true;
+  options.serves_optimizer = true;
   options.resumed = resumed;
   if (transport) options.make_transport = transport_factory(*transport);
   std::vector<std::string> names;

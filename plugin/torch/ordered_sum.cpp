@@ -8,7 +8,7 @@
 #include <string>
 #include <utility>
 
-#include "torch/meeting_backend.h"
+#include "torch/hub_backend.h"
 
 namespace collab::torch_adapter {
 namespace {
@@ -69,7 +69,7 @@ OrderedReducer::OrderedReducer(c10::intrusive_ptr<c10d::Backend> site, c10::intr
                                int site_size, std::vector<int> site_sizes)
     : site_(std::move(site)),
       leaders_(std::move(leaders)),
-      meeting_(dynamic_cast<MeetingBackend*>(leaders_.get())),
+      hub_(dynamic_cast<HubBackend*>(leaders_.get())),
       site_size_(site_size),
       site_sizes_(std::move(site_sizes)) {}
 
@@ -93,9 +93,9 @@ void OrderedReducer::over_all_sites(const SumCall& sum, at::Tensor& flat, c10d::
   } catch (...) {
     const std::exception_ptr why = std::current_exception();
     // The other sites need not wait for one that has lost a rank. A rank that is merely late is late for them, too.
-    if (meeting_ != nullptr && deadline.left() > kTooLate) {
+    if (hub_ != nullptr && deadline.left() > kTooLate) {
       try {
-        meeting_->pass(sum, flat, deadline);
+        hub_->pass(sum, flat, deadline);
       } catch (const std::exception&) {  // `why` says what came first
       }
     }
@@ -104,8 +104,7 @@ void OrderedReducer::over_all_sites(const SumCall& sum, at::Tensor& flat, c10d::
   std::string failure;
   if (leaders_) {
     failure = failure_of([&] {
-      const int ranks =
-          meeting_ != nullptr ? between_living(sum, flat, op, deadline) : between_leaders(flat, op, deadline);
+      const int ranks = hub_ != nullptr ? between_living(sum, flat, op, deadline) : between_leaders(flat, op, deadline);
       if (mean) divide_sum(flat, ranks);
     });
   }
@@ -148,7 +147,7 @@ at::Tensor OrderedReducer::gather_leaders(const at::Tensor& piece, const Deadlin
 
 int OrderedReducer::between_living(const SumCall& sum, at::Tensor& flat, c10d::ReduceOp::RedOpType op,
                                    const Deadline& deadline) {
-  const MeetingBackend::Rows found = meeting_->gather_living(sum, flat, deadline);
+  const HubBackend::Rows found = hub_->gather_living(sum, flat, deadline);
   std::vector<at::Tensor> there;
   int ranks = 0;
   for (std::size_t site = 0; site < found.living.size(); ++site) {

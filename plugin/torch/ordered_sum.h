@@ -2,8 +2,8 @@
 // sites' leaders in ascending site order, one rounding after another, then back to the site.
 //
 // Every rank ends with the same bits, and so does every run: neither arrival order nor the length of the vector
-// chooses the association. Over the meeting, sites whose leader is gone or has lost a rank are left out, and a mean is
-// over the ranks of the others. Half and bfloat16 are rounded after each addition, as Gloo does.
+// chooses the association. Over the collective hub, sites whose leader is gone or has lost a rank are left out, and a
+// mean is over the ranks of the others. Half and bfloat16 are rounded after each addition, as Gloo does.
 //
 // Threads: one thread at a time (the backend's worker). Ownership: shares the two Gloo backends.
 #pragma once
@@ -29,12 +29,12 @@ class Deadline {
   std::chrono::steady_clock::time_point at_;
 };
 
-class MeetingBackend;
+class HubBackend;
 
 // What the ranks compare of a sum between sites.
 struct SumCall {
   std::string operation;
-  std::uint64_t number = 0;  // among the calls of the group; 0: not over the meeting
+  std::uint64_t number = 0;  // among the calls of the group; 0: not over the collective hub
 };
 
 // What Gloo sums in the tensor's place, and the sum back into the tensor. Gloo has no int16; the lower half of a sum of
@@ -72,7 +72,7 @@ class OrderedReducer {
 
   c10::intrusive_ptr<c10d::Backend> site_;
   c10::intrusive_ptr<c10d::Backend> leaders_;
-  MeetingBackend* meeting_ = nullptr;  // `leaders_`, when it is one
+  HubBackend* hub_ = nullptr;  // `leaders_`, when it is one
   int site_size_;
   std::vector<int> site_sizes_;
 };

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "collab/torch/backend.h"
-#include "torch/meeting_backend.h"
+#include "torch/hub_backend.h"
 #include "torch/ordered_sum.h"
 #include "torch/staging.h"
 #include "torch/work.h"
@@ -133,9 +133,9 @@ CollabBackend::WorkPtr CollabBackend::post_reduce(ReduceJob job) {
   const bool over_site = job.over_site;
   auto results = job.results;
   SumCall sum;
-  auto* meeting = dynamic_cast<MeetingBackend*>(options_.world.get());
-  if (meeting != nullptr && !over_site) {
-    sum = {std::string(name) + job.root + " (" + reduction_name(job.op.op_) + ")", meeting->count_call()};
+  auto* hub = dynamic_cast<HubBackend*>(options_.world.get());
+  if (hub != nullptr && !over_site) {
+    sum = {std::string(name) + job.root + " (" + reduction_name(job.op.op_) + ")", hub->count_call()};
   }
   auto body = [this, sum = std::move(sum), job = std::move(job)] {
     const Deadline deadline(job.timeout);

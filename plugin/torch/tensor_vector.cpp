@@ -28,7 +28,7 @@ Rows rows_around(const at::Tensor& tensor, int64_t begin, int64_t end) {
   return {tensor.narrow(0, first, last - first), first * row};
 }
 
-// A copy waits for its own stream only; the script may have stepped its optimiser on another. Without work under way
+// A copy waits for its own stream only; the script may have stepped its optimizer on another. Without work under way
 // this costs microseconds.
 void settle(const at::Tensor& tensor) {
   const at::Device device = tensor.device();

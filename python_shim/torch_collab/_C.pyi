@@ -160,7 +160,7 @@ class SessionStatus:
     @property
     def state(self) -> str: ...
 
-# A copy of the optimiser's state as (description, uint8 on the CPU), or why there is none. Called when a joiner asks,
+# A copy of the optimizer's state as (description, uint8 on the CPU), or why there is none. Called when a joiner asks,
 # on the caller's thread, before or during the call it is passed to.
 Lend = Callable[[], tuple[str, torch.Tensor] | str]
 

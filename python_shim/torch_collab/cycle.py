@@ -1,6 +1,6 @@
-"""When several optimisers train one model, a step of the model ends with the last of them.
+"""When several optimizers train one model, a step of the model ends with the last of them.
 
-The order is learned as the script runs: optimisers are noted as they step, and when the first of them steps again the
+The order is learned as the script runs: optimizers are noted as they step, and when the first of them steps again the
 cycle is known. Pure bookkeeping on keys; the hooks decide what to do.
 """
 
@@ -34,7 +34,7 @@ class OptimizerCycle:
             self._order, self._last = [key], key
 
     def before(self, key: Hashable) -> bool:
-        """An optimiser is about to step. True: a cycle that was not known yet has ended just before it."""
+        """An optimizer is about to step. True: a cycle that was not known yet has ended just before it."""
         if self._last is None and key in self._order:
             self._last = self._order[-1]
             self._begin_cycle()
@@ -42,7 +42,7 @@ class OptimizerCycle:
         return False
 
     def after(self, key: Hashable) -> bool:
-        """An optimiser has stepped. True: this ends a step of the model."""
+        """An optimizer has stepped. True: this ends a step of the model."""
         if key not in self._order:
             self._order.append(key)
             if self._last is not None:

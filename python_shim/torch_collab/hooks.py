@@ -3,7 +3,7 @@
 - module registration: `DistributedDataParallel` assigns `self.module` before it uses its group; here the group becomes
   the site's.
 - forward pre-hook on each DDP: the first training forward starts the session, each one counts samples.
-- optimiser hooks: steps.
+- optimizer hooks: steps.
 - replaced: `_get_default_group` as DDP's module sees it (deepcopy and pickling of a DDP assume the default group),
   DDP.register_comm_hook (torch's ready-made hooks), Module.load_state_dict (whether the script resumed), and, where
   sites have stores of their own, `_new_group_with_tag`.

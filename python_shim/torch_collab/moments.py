@@ -1,4 +1,4 @@
-"""The optimiser's state between sites: a copy for a site that joins, and its way into a fresh optimiser.
+"""The optimizer's state between sites: a copy for a site that joins, and its way into a fresh optimizer.
 
 A copy is a description (JSON; plugin/PROTOCOL.md has its form) and bytes: of each trained parameter in the vector's
 order the state tensors of its shape ("planes", in bfloat16), then of the next. What is a single number travels in the
@@ -30,7 +30,7 @@ _SENT_AS = {
 }
 _DTYPES = {str(dtype).removeprefix("torch."): dtype for dtype in (*_SENT_AS, torch.int64, torch.int32, torch.bool)}
 _NUMBERS = {"int": int, "float": float, "bool": bool}
-# What may differ between two optimisers with the same state: rates, and how the step is carried out.
+# What may differ between two optimizers with the same state: rates, and how the step is carried out.
 _RATES = frozenset({"params", "param_names", "lr", "initial_lr", "weight_decay", "eps"})
 _WAYS = frozenset({"foreach", "fused", "capturable", "differentiable", "maximize"})
 # Numbers whatever the parameter's shape, even where that is one of a single number.
@@ -41,7 +41,7 @@ PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
 class Unsuitable(Exception):
-    """Why an optimiser's state is not lent or not taken, in words."""
+    """Why an optimizer's state is not lent or not taken, in words."""
 
 
 class Plane(NamedTuple):
@@ -79,12 +79,12 @@ class Part(NamedTuple):
 
 @dataclass
 class Wish:
-    """Of a site that has joined a swarm that trains, until its optimisers have stepped."""
+    """Of a site that has joined a swarm that trains, until its optimizers have stepped."""
 
     data: torch.Tensor | None = None
     parts: list[Part | None] = field(default_factory=list)  # of each trained parameter
-    left: int = 0  # parts that no optimiser has taken yet
-    seen: set[int] = field(default_factory=set)  # id() of optimisers that have come
+    left: int = 0  # parts that no optimizer has taken yet
+    seen: set[int] = field(default_factory=set)  # id() of optimizers that have come
 
 
 # ---- a copy of ours --------------------------------------------------------------------------------
@@ -174,7 +174,7 @@ def _described(
     return layout, scalars, tensors
 
 
-# What an optimiser of torch keeps for each parameter from its first step on: with less it fails in its next one.
+# What an optimizer of torch keeps for each parameter from its first step on: with less it fails in its next one.
 _KEEPS = {
     "Adadelta": {"square_avg", "acc_delta", "step"},
     "Adagrad": {"sum", "step"},
@@ -215,7 +215,7 @@ def _settings(group: dict[str, Any]) -> dict[str, Any]:
 
 
 def before_step(world: World, optimizer: Any) -> None:
-    """An optimiser of the vector is about to step. The first time after joining, the ranks of the site meet here."""
+    """An optimizer of the vector is about to step. The first time after joining, the ranks of the site meet here."""
     wish = world.wish
     if wish is None:
         return
@@ -237,7 +237,7 @@ def before_step(world: World, optimizer: Any) -> None:
 
 def steps_in_backward(world: World) -> None:
     if world.wish is not None and world.is_leader:
-        log.info("the optimiser steps inside backward, where no other site can be asked for its state; it starts cold")
+        log.info("the optimizer steps inside backward, where no other site can be asked for its state; it starts cold")
     world.wish = None
 
 
@@ -278,7 +278,7 @@ def _is_fresh(optimizer: Any) -> bool:
 
 
 def is_fresh(held: Any) -> bool:
-    """Of a parameter: what its optimiser keeps for it is as before the first step."""
+    """Of a parameter: what its optimizer keeps for it is as before the first step."""
     return all(value is None for value in held.values()) or (held.get("step") is not None and float(held["step"]) == 0)
 
 
@@ -365,7 +365,7 @@ def _layout(entry: Any, count: int) -> Layout:
 
 
 def _ours(world: World, optimizer: Any, parts: list[Part | None]) -> Iterator[tuple[Any, torch.Tensor, Part]]:
-    """(group, parameter, its part) of this optimiser's parameters that have one."""
+    """(group, parameter, its part) of this optimizer's parameters that have one."""
     places = {key: place for place, (key, _) in enumerate(trained_of(world))}
     for group in optimizer.param_groups:
         for parameter in group["params"]:
@@ -380,7 +380,7 @@ def _check(world: World, parts: list[Part | None], optimizer: Any) -> None:
     for group, _, part in _ours(world, optimizer, parts):
         some = True
         if part.layout.kind != kind:
-            raise Unsuitable(f"its optimiser is {part.layout.kind}, this site's is {kind}")
+            raise Unsuitable(f"its optimizer is {part.layout.kind}, this site's is {kind}")
         keys = {plane.key for plane in part.layout.planes} | {scalar.key for scalar in part.layout.scalars}
         lacking = _KEEPS.get(kind.rpartition(".")[2], set()) - keys
         if kind.startswith("torch.optim.") and lacking:

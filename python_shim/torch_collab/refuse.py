@@ -39,7 +39,7 @@ def sharded_parameters(named: list[tuple[str, torch.Tensor]]) -> None:
 
 
 def optimizer(world: World, opt: Any) -> None:
-    """Called before an optimiser steps; the work is done once for each optimiser by the caller."""
+    """Called before an optimizer steps; the work is done once for each optimizer by the caller."""
     kind = type(opt).__name__
     if kind == "ZeroRedundancyOptimizer" and crosses_sites(world, getattr(opt, "process_group", None)):
         raise RuntimeError(
@@ -67,7 +67,7 @@ def collective_in_step(world: World, opt: Any, collective: str, elements: int, t
 
 
 def watch_post_local_sgd(world: World) -> None:
-    """PostLocalSGDOptimizer is no hooked optimiser: its averager is stopped instead, when torch has loaded it."""
+    """PostLocalSGDOptimizer is no hooked optimizer: its averager is stopped instead, when torch has loaded it."""
     source = sys.modules.get("torch.distributed.algorithms.model_averaging.averagers")
     if source is None:
         return

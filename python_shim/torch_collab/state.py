@@ -86,7 +86,7 @@ class World:
     stepped_in_backward: bool = False
     unseen: UnseenSteps = field(default_factory=UnseenSteps)
     loaded: dict[int, weakref.ref[Module]] = field(default_factory=dict)  # since the last generation began
-    wish: Wish | None = None  # for a member's optimiser state, until our optimisers have stepped
+    wish: Wish | None = None  # for a member's optimizer state, until our optimizers have stepped
 
     @property
     def one_world(self) -> bool:

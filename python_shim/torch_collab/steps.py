@@ -1,7 +1,7 @@
-"""What counts as a step of the model: the last optimiser of the cycle has stepped.
+"""What counts as a step of the model: the last optimizer of the cycle has stepped.
 
-Not counted: steps inside backward (counted once, at the next training forward), optimisers stepped by another
-optimiser, optimisers of other models, and steps a GradScaler skipped.
+Not counted: steps inside backward (counted once, at the next training forward), optimizers stepped by another
+optimizer, optimizers of other models, and steps a GradScaler skipped.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def _leave(world: World) -> None:
 
 
 def reset_unfit_state(world: World) -> None:
-    """After NaN or Inf in the parameters the anchor was taken; optimiser state that is not finite starts anew."""
+    """After NaN or Inf in the parameters the anchor was taken; optimizer state that is not finite starts anew."""
     reset = 0
     for optimizer in world.optimizers:
         for parameter in [p for p, held in optimizer.state.items() if _unfit(held)]:
@@ -137,7 +137,7 @@ def reset_unfit_state(world: World) -> None:
             reset += 1
     log.error(
         f"the parameters of site {world.site.name} were not finite: they were replaced by the anchor"
-        + (f", and the optimiser state of {reset} parameters, not finite either, starts anew" if reset else "")
+        + (f", and the optimizer state of {reset} parameters, not finite either, starts anew" if reset else "")
     )
 
 
@@ -165,7 +165,7 @@ def _in_backward() -> bool:
 
 
 def _skipped_by_scaler(optimizer: Any) -> bool:
-    """A fused optimiser is called although GradScaler found an Inf, and skips the update itself."""
+    """A fused optimizer is called although GradScaler found an Inf, and skips the update itself."""
     found_inf = getattr(optimizer, "found_inf", None)
     return isinstance(found_inf, torch.Tensor) and bool(found_inf.item())
 

@@ -8,7 +8,7 @@
 #include <variant>
 #include <vector>
 
-#include "core/protocol/coordinator.h"
+#include "core/protocol/coordinator/coordinator.h"
 #include "tests/bench/bench.h"
 
 namespace collab {
@@ -99,16 +99,17 @@ class Driver {
   // Every site does at once what it is told.
   void answer(LinkId link, const wire::Message& message) {
     const auto site = static_cast<std::uint32_t>((link.value - 1) % kSites);
-    if (const auto* adopt = std::get_if<wire::Adopt>(&message)) {
-      run_ = adopt->run.value;
-      term_ = adopt->term;
-      if (voters_.size() != adopt->voters.size()) voters_ = adopt->voters;
-      hear(site, wire::Adopted{adopt->run, adopt->round, adopt->digest, AcceptorId{1000 + site}});
-    } else if (const auto* form = std::get_if<wire::Form>(&message)) {
-      hear(site, wire::Done{form->term, form->round, form->attempt, std::vector<Digest>(form->slices.size(), kState)});
+    if (const auto* install = std::get_if<wire::InstallAnchor>(&message)) {
+      run_ = install->run.value;
+      term_ = install->term;
+      if (voters_.size() != install->voters.size()) voters_ = install->voters;
+      hear(site, wire::AnchorInstalled{install->run, install->round, install->digest, AcceptorId{1000 + site}});
+    } else if (const auto* start = std::get_if<wire::StartAttempt>(&message)) {
+      hear(site,
+           wire::Done{start->term, start->round, start->attempt, std::vector<Digest>(start->slices.size(), kState)});
     } else if (const auto* commit = std::get_if<wire::Commit>(&message)) {
       round_ = commit->round.value;
-      hear(site, wire::Adopted{commit->run, commit->round, kState, AcceptorId{1000 + site}});
+      hear(site, wire::AnchorInstalled{commit->run, commit->round, kState, AcceptorId{1000 + site}});
     }
   }
 

@@ -28,7 +28,7 @@ void check(const Pairs& environment, const Pairs& options) {
   }
   FUZZ_CHECK(loaded->values.size() == knob_table().size());
   // A variable is a knob, or passed over for its name, or told as foreign; never a misspelling.
-  const std::string foreign = foreign_in_words(environment);
+  const std::string foreign = foreign_text(environment);
   for (const auto& [variable, text] : environment) {
     if (!variable.starts_with("COLLAB_")) continue;
     const bool knob = std::any_of(knob_table().begin(), knob_table().end(),

@@ -94,9 +94,9 @@ void attack_heads(Context& context);
 void attack_silent(Context& context);
 void attack_mute(Context& context);
 void attack_status(Context& context);
-// meeting.cpp
+// hub.cpp
 void attack_enter_gone(Context& context);
-void attack_bring(Context& context);
+void attack_contribute(Context& context);
 // members.cpp
 void attack_join_and_stall(Context& context);
 void attack_impersonate(Context& context);

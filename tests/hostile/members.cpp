@@ -9,7 +9,7 @@
 namespace collab::hostile {
 namespace {
 
-constexpr Duration kAdoptLimit = std::chrono::seconds(2);
+constexpr Duration kInstallLimit = std::chrono::seconds(2);
 
 // A number of a term near an edge.
 TermId draw_term(Context& context) {
@@ -36,7 +36,7 @@ void join_with_a_memory(Context& context, const std::vector<wire::Voter>& voters
     join.report.member = true;
   }
   context.peer->send(*link, join);
-  const std::optional<wire::Message> answer = context.peer->next(*link, kAdoptLimit / 10);
+  const std::optional<wire::Message> answer = context.peer->next(*link, kInstallLimit / 10);
   if (answer && std::holds_alternative<wire::Welcome>(*answer)) context.counts.answered("Welcome");
   context.peer->send(*link, wire::Promise{draw_term(context), join.offer, join.report});
   context.peer->send(*link, wire::Accepted{draw_term(context)});
@@ -84,7 +84,7 @@ void attack_records(Context& context) {
     join.offer = join.report.record.anchor;
     if (!join.helper) join.generation += static_cast<std::uint32_t>(1 + context.prng.below(3));
     context.peer->send(*link, join);
-    const std::optional<wire::Message> answer = context.peer->next(*link, kAdoptLimit / 10);
+    const std::optional<wire::Message> answer = context.peer->next(*link, kInstallLimit / 10);
     if (answer) context.counts.answered(std::string(wire::name_of(*answer)));
     context.peer->close(*link);
   }
@@ -153,8 +153,9 @@ void attack_terms(Context& context) {
   std::vector<wire::Voter> voters;
   Member member(context);
   if (member.join(context.draw_name(), true)) {
-    const std::optional<wire::Adopt> adopt = context.peer->wait_for<wire::Adopt>(member.link(), kAdoptLimit);
-    if (adopt) voters = adopt->voters;
+    const std::optional<wire::InstallAnchor> install =
+        context.peer->wait_for<wire::InstallAnchor>(member.link(), kInstallLimit);
+    if (install) voters = install->voters;
     member.leave();
   }
   if (voters.empty()) context.counts.answered("no voters were learnt");

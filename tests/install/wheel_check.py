@@ -15,10 +15,10 @@ def main() -> None:
     dist.init_process_group("collab", store=store, rank=0, world_size=1)
     torch.manual_seed(0)
     model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 2))
-    optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     before = [p.detach().clone() for p in model.parameters()]
     model(torch.ones(3, 4)).sum().backward()
-    optimiser.step()
+    optimizer.step()
     assert any(not torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True)), "the step did nothing"
     total = torch.arange(5.0)
     dist.all_reduce(total)

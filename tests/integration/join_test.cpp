@@ -1,4 +1,4 @@
-// Sites that come later, or back: the anchor from several members at once, and the optimiser's state of one, over a
+// Sites that come later, or back: the anchor from several members at once, and the optimizer's state of one, over a
 // transport that interferes.
 #include <gmock/gmock.h>
 
@@ -163,17 +163,17 @@ TEST_F(Joining, WhoComesBackFetchesOnlyWhatIsNewer) {
   finish_all();
 }
 
-// ---- the optimiser's state ---------------------------------------------------------------------------
+// ---- the optimizer's state ---------------------------------------------------------------------------
 
-// Two sites that have had a round and train on, and a third that asks for what their optimisers know.
-class Lending : public Joining {
+// Two sites that have had a round and train on, and a third that asks for what their optimizers know.
+class Serving : public Joining {
  protected:
-  Lending() {
+  Serving() {
     swarm_.elements = 200'000;
     const auto inner = swarm_.adjust;
     swarm_.adjust = [this, inner](SessionOptions& options, std::size_t site) {
       inner(options, site);
-      options.lends_optimizer = lends_[site];
+      options.serves_optimizer = serves_[site];
       if (site < 2) options.config.join_optimizer = allowed_;
       if (site == 1) options.config.egress_gb = budget_of_second_;
     };
@@ -181,7 +181,7 @@ class Lending : public Joining {
       for (std::size_t i = 0; i < 2'500'001; ++i) state_[site].push_back(static_cast<std::byte>(i * (7 + site) >> 3));
     }
   }
-  ~Lending() override { stop(); }
+  ~Serving() override { stop(); }
   void start_two(bool trained = true) {
     start(2, [this](Config& config) {
       config.events = events();
@@ -234,7 +234,7 @@ class Lending : public Joining {
   }
 
   std::atomic<int> lost_ = -1;
-  std::array<bool, 3> lends_{true, true, true};
+  std::array<bool, 3> serves_{true, true, true};
   bool allowed_ = true;
   double budget_of_second_ = 0;
   std::array<std::vector<std::byte>, 2> state_;
@@ -243,7 +243,7 @@ class Lending : public Joining {
   std::vector<std::thread> threads_;
 };
 
-TEST_F(Lending, AJoinerTakesOneMembersStateWhole) {
+TEST_F(Serving, AJoinerTakesOneMembersStateWhole) {
   start_two();
   for (const std::size_t site : {0, 1}) answer_with_state(site);
   join_third();
@@ -260,7 +260,7 @@ TEST_F(Lending, AJoinerTakesOneMembersStateWhole) {
   EXPECT_THAT(told("join-optimizer"), HasSubstr("\"source\":\"" + offer->source + "\",\"bytes\":2500001,\"seconds\":"));
 }
 
-TEST_F(Lending, ASourceThatIsLostMidwayIsReplacedByAnother) {
+TEST_F(Serving, ASourceThatIsLostMidwayIsReplacedByAnother) {
   for (std::size_t site = 0; site < 2; ++site) {
     meddle_[site] = [this, site](Meddling& by, LinkId link, TransportMessage& message, std::uint64_t) {
       if (!is_of_optimizer(message)) return true;  // the slower one's part of the anchor
@@ -281,7 +281,7 @@ TEST_F(Lending, ASourceThatIsLostMidwayIsReplacedByAnother) {
   finish_all();
 }
 
-TEST_F(Lending, BytesThatWereDamagedAreNotTaken) {
+TEST_F(Serving, BytesThatWereDamagedAreNotTaken) {
   meddle_[0] = meddle_[1] = [](Meddling&, LinkId, TransportMessage& message, std::uint64_t) {
     if (is_of_optimizer(message)) message.payload->bytes()[5] ^= std::byte{1};
     return true;
@@ -297,8 +297,8 @@ TEST_F(Lending, BytesThatWereDamagedAreNotTaken) {
   finish_all();
 }
 
-TEST_F(Lending, WhoHasNothingToGiveSaysWhy) {
-  lends_ = {true, false, true};
+TEST_F(Serving, WhoHasNothingToGiveSaysWhy) {
+  serves_ = {true, false, true};
   start_two(false);
   join_third();
   std::string said = sessions_[2]->ask_optimizer().status().message();
@@ -314,7 +314,7 @@ TEST_F(Lending, WhoHasNothingToGiveSaysWhy) {
   EXPECT_EQ(told("join-optimizer").find("\"source\""), std::string::npos);
 }
 
-TEST_F(Lending, TheKnobTurnsItOff) {
+TEST_F(Serving, TheKnobTurnsItOff) {
   allowed_ = false;
   start_two();
   join_third();
@@ -323,7 +323,7 @@ TEST_F(Lending, TheKnobTurnsItOff) {
   finish_all();
 }
 
-TEST_F(Lending, WhoseBudgetIsHalfSpentLeavesItToOthers) {
+TEST_F(Serving, WhoseBudgetIsHalfSpentLeavesItToOthers) {
   budget_of_second_ = 2.8e-3;  // three rounds, of 0.8 MB each
   start_two();
   together(2, [this](std::size_t site) { EXPECT_TRUE(interval(site)); });
@@ -336,7 +336,7 @@ TEST_F(Lending, WhoseBudgetIsHalfSpentLeavesItToOthers) {
   finish_all();
 }
 
-TEST_F(Lending, AModelGivenBetweenRoundsEndsABudgetToo) {
+TEST_F(Serving, AModelGivenBetweenRoundsEndsABudgetToo) {
   budget_of_second_ = 2.2e-3;  // rounds and models, of 0.8 MB each
   start(2, [this](Config& config) {
     config.events = events();
@@ -358,7 +358,7 @@ TEST_F(Lending, AModelGivenBetweenRoundsEndsABudgetToo) {
   EXPECT_LT(sessions_[1]->status().bytes_sent, 2'200'000U);
 }
 
-TEST_F(Lending, WhoStandsInARoundAnswersToo) {
+TEST_F(Serving, WhoStandsInARoundAnswersToo) {
   start_two();
   for (const std::size_t site : {0, 1}) answer_with_state(site);
   join_third();

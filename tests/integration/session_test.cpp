@@ -100,7 +100,7 @@ TEST(Session, NesterovKeepsItsStateEqualAtAllSites) {
   EXPECT_NE(swarm.parameters[0]->values(), reference(2, swarm.elements, 12, 4));
 }
 
-TEST(Session, BuffersAreAveragedWhateverTheOuterOptimiser) {
+TEST(Session, BuffersAreAveragedWhateverTheOuterOptimizer) {
   Swarm swarm = swarm_of(2, CodecId::kFp32);
   swarm.config.outer = OuterId::kNesterov;
   swarm.config.outer_lr = 0.7;

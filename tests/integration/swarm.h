@@ -18,7 +18,7 @@ namespace collab::testing {
 
 using PlainVector = HostVector;
 
-// What a site's optimiser would do in one step: small, irregular, different at each site.
+// What a site's optimizer would do in one step: small, irregular, different at each site.
 inline void train_one_step(std::vector<float>& values, std::size_t site, std::size_t step) {
   for (std::size_t i = 0; i < values.size(); ++i) {
     const auto noise = static_cast<float>((i * 2654435761U + step * 40503U + site * 97U) % 2001U) - 1000.0F;

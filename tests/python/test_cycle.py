@@ -1,4 +1,4 @@
-"""Which optimiser step ends a step of the model."""
+"""Which optimizer step ends a step of the model."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch_collab.cycle import PATIENCE, OptimizerCycle
 
 
 def steps(cycle: OptimizerCycle, keys: str) -> list[int]:
-    """How many model steps each optimiser step completes (before and after it)."""
+    """How many model steps each optimizer step completes (before and after it)."""
     return [int(cycle.before(key)) + int(cycle.after(key)) for key in keys]
 
 

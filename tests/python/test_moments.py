@@ -1,4 +1,4 @@
-"""The optimiser's state of a member for a site that joins: what is lent, what is taken, what is refused."""
+"""The optimizer's state of a member for a site that joins: what is lent, what is taken, what is refused."""
 
 from __future__ import annotations
 
@@ -127,12 +127,12 @@ def test_a_source_says_what_it_cannot_lend() -> None:
         (
             torch.optim.SGD,
             {"momentum": 0.9},
-            "its optimiser is torch.optim.adamw.AdamW, this site's is torch.optim.sgd",
+            "its optimizer is torch.optim.adamw.AdamW, this site's is torch.optim.sgd",
         ),
         (torch.optim.AdamW, {"amsgrad": True}, "has amsgrad False, this site's has True"),
     ],
 )
-def test_another_optimiser_is_not_given_it(kind: type[torch.optim.Optimizer], options: Any, why: str) -> None:
+def test_another_optimizer_is_not_given_it(kind: type[torch.optim.Optimizer], options: Any, why: str) -> None:
     text, data = moments._copy(world_of(trained(torch.optim.AdamW)))
     joiner = trained(kind, 0, **options)
     with pytest.raises(moments.Unsuitable, match=why):
@@ -261,8 +261,8 @@ def test_a_joiner_goes_on_from_a_members_moments(tmp_path: Path, kind: str, rank
 @pytest.mark.parametrize(
     ("members", "late", "environment", "why"),
     [
-        ("adamw", "sgd", {}, "its optimiser is torch.optim.adamw.AdamW, this site's is torch.optim.sgd.SGD"),
-        ("plain", "sgd", {}, "its optimiser keeps no state"),
+        ("adamw", "sgd", {}, "its optimizer is torch.optim.adamw.AdamW, this site's is torch.optim.sgd.SGD"),
+        ("plain", "sgd", {}, "its optimizer keeps no state"),
         ("adamw", "adamw", {"COLLAB_JOIN_OPTIMIZER": "0"}, ""),
     ],
 )
@@ -280,7 +280,7 @@ def test_else_it_starts_cold_and_says_why(
 
 
 @pytest.mark.slow
-def test_a_script_that_has_restored_its_optimiser_keeps_it(tmp_path: Path) -> None:
+def test_a_script_that_has_restored_its_optimizer_keeps_it(tmp_path: Path) -> None:
     joined = Joined(tmp_path, "adamw", "adamw", "restored", 1)
     assert {float(held["step"]) for held in joined.taken()[0]["state"].values()} == {1.0}
     assert not joined.told

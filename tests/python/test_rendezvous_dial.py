@@ -25,6 +25,7 @@ class Peer:
         self.port = self._listener.getsockname()[1]
         self._word = word
         self.lines: list[socket.socket] = []
+        self._accepted = threading.Condition()
         self._thread = threading.Thread(target=self._run, name="peer", daemon=True)
         self._thread.start()
 
@@ -32,8 +33,16 @@ class Peer:
         with contextlib.suppress(OSError):
             while True:
                 line, _ = self._listener.accept()
-                self.lines.append(line)
-                line.sendall(self._word)
+                with contextlib.suppress(OSError):  # it may have gone before it was accepted
+                    line.sendall(self._word)
+                with self._accepted:
+                    self.lines.append(line)
+                    self._accepted.notify_all()
+
+    def wait_accepted(self, count: int) -> None:
+        """Until so many were accepted: the kernel connects those that dial before this thread runs."""
+        with self._accepted:
+            assert self._accepted.wait_for(lambda: len(self.lines) >= count, 30.0)
 
     def open_lines(self) -> int:
         """Of those accepted, how many the other side holds open still."""
@@ -86,6 +95,7 @@ def test_a_peer_that_never_answers_costs_nothing_that_stays() -> None:
     with made_no_more_than(threads=0, own_sockets=0, peer=peer):
         for _ in range(_TRIES):
             assert dial.dial_store("127.0.0.1", peer.port) is None
+        peer.wait_accepted(_TRIES)
         assert len(peer.lines) == _TRIES
     peer.close()
 

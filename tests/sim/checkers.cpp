@@ -20,18 +20,18 @@ double coarseness(CodecId codec) {
 
 }  // namespace
 
-void Checkers::contributes(const wire::Form& form, SiteId site, Contribution contribution) {
-  const Attempt attempt{form.run, form.round, form.attempt};
-  forms_[attempt] = form;
+void Checkers::contributes(const wire::StartAttempt& start, SiteId site, Contribution contribution) {
+  const Attempt attempt{start.run, start.round, start.attempt};
+  starts_[attempt] = start;
   attempts_[attempt][site] = std::move(contribution);
 }
 
 // What an owner holds of an earlier attempt may be all it needs of a site, which need not have begun this one.
 const Contribution* Checkers::contribution(const Attempt& attempt, SiteId site) const {
   const auto& [run, round, number] = attempt;
-  const auto form = forms_.find(attempt);
-  if (form == forms_.end()) return nullptr;
-  const auto& in = form->second.participants;
+  const auto start = starts_.find(attempt);
+  if (start == starts_.end()) return nullptr;
+  const auto& in = start->second.participants;
   const auto part = std::find_if(in.begin(), in.end(), [&](const auto& p) { return p.site == site; });
   if (part == in.end()) return nullptr;
   const Contribution* newest = nullptr;
@@ -56,7 +56,7 @@ void Checkers::committed(const wire::Commit& commit) {
   ++commits_;
   if (commit.contributors.empty()) return;  // nobody exchanged anything
   const Attempt attempt{commit.run, commit.round, commit.attempt};
-  if (forms_.count(attempt) == 0) return fail("round " + std::to_string(commit.round.value) + " was never exchanged");
+  if (starts_.count(attempt) == 0) return fail("round " + std::to_string(commit.round.value) + " was never exchanged");
   for (const SiteId site : commit.contributors) {
     const Contribution* part = contribution(attempt, site);
     if (part == nullptr) {
@@ -76,7 +76,7 @@ void Checkers::committed(const wire::Commit& commit) {
     if (c.weight != static_cast<double>(c.to - c.from)) {
       fail(c.process + ": weighs " + std::to_string(c.weight) + " for " + std::to_string(c.to - c.from) + " samples");
     }
-    counted[c.from] = {c.to, forms_[attempt].run, commit.round};
+    counted[c.from] = {c.to, starts_[attempt].run, commit.round};
   }
 }
 
@@ -87,29 +87,30 @@ void Checkers::holds(const std::string& process, const SealedAnchor& anchor) {
        std::to_string(anchor.run.value) + " than " + known->second.second + " had");
 }
 
-const Checkers::Mean* Checkers::mean_of(const wire::Form& form, const wire::Commit& commit, const Codecs& codec) {
-  const Attempt attempt{form.run, form.round, form.attempt};
+const Checkers::Mean* Checkers::mean_of(const wire::StartAttempt& start, const wire::Commit& commit,
+                                        const Codecs& codec) {
+  const Attempt attempt{start.run, start.round, start.attempt};
   for (const SiteId site : commit.contributors) {
     if (contribution(attempt, site) == nullptr) return nullptr;
   }
   const auto [known, fresh] = means_.try_emplace(attempt);
-  if (fresh) known->second = weigh(form, commit, codec);
+  if (fresh) known->second = weigh(start, commit, codec);
   return &known->second;
 }
 
 // Owners add their own delta as it is, and what others send as it is decoded; with error feedback both are made of what
 // is new and of what was left out before.
-Checkers::Mean Checkers::weigh(const wire::Form& form, const wire::Commit& commit, const Codecs& codec) {
-  const Attempt attempt{form.run, form.round, form.attempt};
+Checkers::Mean Checkers::weigh(const wire::StartAttempt& start, const wire::Commit& commit, const Codecs& codec) {
+  const Attempt attempt{start.run, start.round, start.attempt};
   double total = 0;
   for (const SiteId site : commit.contributors) total += contribution(attempt, site)->weight;
   Mean mean;
   const std::size_t elements = contribution(attempt, commit.contributors.front())->delta.size();
   mean.value.resize(elements);
   mean.left_out.resize(elements);
-  const bool encoded = form.participants.size() > 1;
+  const bool encoded = start.participants.size() > 1;
   std::vector<double> sent(elements);
-  for (const wire::Slice& slice : form.slices) {
+  for (const wire::Slice& slice : start.slices) {
     const auto [begin, end] = slice.range;
     for (const SiteId site : commit.contributors) {
       const Contribution& c = *contribution(attempt, site);
@@ -141,9 +142,9 @@ Checkers::Mean Checkers::weigh(const wire::Form& form, const wire::Commit& commi
   return mean;
 }
 
-void Checkers::applied(const std::string& process, const wire::Form& form, const wire::Commit& commit,
+void Checkers::applied(const std::string& process, const wire::StartAttempt& start, const wire::Commit& commit,
                        const OuterStep& step) {
-  const Mean* mean = mean_of(form, commit, step.settings.codec);
+  const Mean* mean = mean_of(start, commit, step.settings.codec);
   if (mean == nullptr) return;
   for (std::size_t i = 0; i < mean->value.size(); ++i) {
     const bool buffer = i >= step.settings.outer_elements;

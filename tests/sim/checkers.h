@@ -46,13 +46,14 @@ class Checkers {
  public:
   protocol::Invariants invariants;
 
-  void contributes(const wire::Form& form, SiteId site, Contribution contribution);
+  void contributes(const wire::StartAttempt& start, SiteId site, Contribution contribution);
   // From a coordinator's Commit: what counts now.
   void committed(const wire::Commit& commit);
   // The anchor in place at a process after its outer step.
   void holds(const std::string& process, const SealedAnchor& anchor);
   // A site took this outer step.
-  void applied(const std::string& process, const wire::Form& form, const wire::Commit& commit, const OuterStep& step);
+  void applied(const std::string& process, const wire::StartAttempt& start, const wire::Commit& commit,
+               const OuterStep& step);
   void fail(const std::string& what) { failures_.push_back(what); }
 
   // Samples [0, counted) are each counted once, when nothing went wrong for this process.
@@ -74,11 +75,11 @@ class Checkers {
   };
   [[nodiscard]] const Contribution* contribution(const Attempt& attempt, SiteId site) const;
   // Null: somebody's contribution is not known, which was told at the commit.
-  [[nodiscard]] const Mean* mean_of(const wire::Form& form, const wire::Commit& commit, const Codecs& codec);
-  [[nodiscard]] Mean weigh(const wire::Form& form, const wire::Commit& commit, const Codecs& codec);
+  [[nodiscard]] const Mean* mean_of(const wire::StartAttempt& start, const wire::Commit& commit, const Codecs& codec);
+  [[nodiscard]] Mean weigh(const wire::StartAttempt& start, const wire::Commit& commit, const Codecs& codec);
 
   std::map<Attempt, std::map<SiteId, Contribution>> attempts_;
-  std::map<Attempt, wire::Form> forms_;
+  std::map<Attempt, wire::StartAttempt> starts_;
   std::map<Attempt, Mean> means_;
   std::map<std::string, std::map<std::uint64_t, Interval>> counted_;  // by process and first sample
   // What was agreed on stands for ever: a round of a run has one content. Who goes on from less takes another run name.

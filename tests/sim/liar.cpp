@@ -18,8 +18,8 @@ Digest draw_digest(Prng& prng) { return {prng.next(), prng.next()}; }
 bool twist(Prng& prng, wire::Message& message) {
   if (auto* ready = std::get_if<wire::Ready>(&message)) {
     ready->state = draw_digest(prng);
-  } else if (auto* adopted = std::get_if<wire::Adopted>(&message)) {
-    adopted->digest = draw_digest(prng);
+  } else if (auto* installed = std::get_if<wire::AnchorInstalled>(&message)) {
+    installed->digest = draw_digest(prng);
   } else if (auto* done = std::get_if<wire::Done>(&message); done != nullptr && !done->slices.empty()) {
     done->slices[prng.below(done->slices.size())] = draw_digest(prng);
   } else if (auto* beat = std::get_if<wire::Heartbeat>(&message)) {

@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <memory>
 
-#include "core/protocol/water_filling.h"
+#include "core/protocol/allocation/water_filling.h"
 #include "tests/sim/sim_coordinator.h"
 
 namespace collab::sim {
@@ -16,13 +16,13 @@ struct Rates {  // Mbit/s
   double down = 0;
 };
 
-struct Taken {
+struct Exchanges {
   std::vector<double> seconds;  // of each round's exchange, from the first site that begins to the last that is done
   double least = 0;
   std::string status;
 };
 
-Taken exchange_over(const std::vector<Rates>& rates, bool equal) {
+Exchanges exchange_over(const std::vector<Rates>& rates, bool equal) {
   constexpr std::uint64_t kElements = 1 << 19;
   constexpr double kMbit = 1e6 / 8;
   constexpr std::uint32_t kRounds = 6;
@@ -55,7 +55,7 @@ Taken exchange_over(const std::vector<Rates>& rates, bool equal) {
     lines.push_back({SiteId{static_cast<std::uint32_t>(i)}, rates[i].up * kMbit, rates[i].down * kMbit});
     sites.back()->start();
   }
-  Taken taken;
+  Exchanges taken;
   const auto over = [&] {
     return std::all_of(sites.begin(), sites.end(), [](const auto& site) { return site->report().over; });
   };
@@ -80,8 +80,8 @@ Taken exchange_over(const std::vector<Rates>& rates, bool equal) {
 
 // The ratio of the last round to the least there could be.
 double ratio_of(const char* what, const std::vector<Rates>& rates) {
-  const Taken equal = exchange_over(rates, true);
-  const Taken filled = exchange_over(rates, false);
+  const Exchanges equal = exchange_over(rates, true);
+  const Exchanges filled = exchange_over(rates, false);
   std::printf("%s: at least %.3f s; equal shares %.3f s; by measured rates, round by round:", what, filled.least,
               equal.seconds.back());
   for (const double seconds : filled.seconds) std::printf(" %.3f", seconds);
@@ -102,7 +102,7 @@ TEST(Lines, ThreeSitesBehindThinWaysOutAndOneFast) {
 }
 
 TEST(Lines, EqualLinesKeepEqualShares) {
-  const Taken taken = exchange_over(std::vector<Rates>(4, Rates{50, 50}), false);
+  const Exchanges taken = exchange_over(std::vector<Rates>(4, Rates{50, 50}), false);
   EXPECT_LT(taken.seconds.back(), 1.2 * taken.least);
   std::size_t quarters = 0;
   for (std::size_t at = 0; (at = taken.status.find("\"share\":0.25,", at)) != std::string::npos; ++at) ++quarters;

@@ -8,7 +8,7 @@
 #include <set>
 #include <string>
 
-#include "core/protocol/coordinator.h"
+#include "core/protocol/coordinator/coordinator.h"
 #include "tests/sim/sim_site.h"
 
 namespace collab::sim {

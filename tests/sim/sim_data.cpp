@@ -129,9 +129,9 @@ void SimData::expect_lossless() {
 // ---- around what the data plane does ---------------------------------------------------------------
 
 void SimData::before(const StartExchange& start, const Residual& residual) {
-  form_ = start.form;
+  start_ = start.start;
   double weight = 0;
-  for (const wire::Participant& p : start.form.participants) {
+  for (const wire::Participant& p : start.start.participants) {
     if (p.site == start.self) weight = p.weight;
   }
   if (weight > 0) expect_lossless();
@@ -141,7 +141,7 @@ void SimData::before(const StartExchange& start, const Residual& residual) {
   contribution.delta.resize(theta.size());
   for (std::size_t i = 0; i < theta.size(); ++i) contribution.delta[i] = anchor[i] - theta[i];
   add_left_out(residual, contribution);
-  checkers_.contributes(start.form, start.self, std::move(contribution));
+  checkers_.contributes(start.start, start.self, std::move(contribution));
   if (options_.mutation != Mutation::kCountTwice) return;
   for (std::size_t i = 0; i < theta.size(); ++i) theta[i] -= anchor[i] - theta[i];
 }
@@ -159,7 +159,7 @@ void SimData::after(const ApplyCommit& apply, bool seen) {
   if (!seen) sound_ = false;
   if (seen && !apply.commit.contributors.empty()) {
     const OuterStep step{options_.settings, arena_->scratch(), arena_->anchor(), outer_before_, arena_->outer()};
-    checkers_.applied(options_.process, form_, apply.commit, step);
+    checkers_.applied(options_.process, start_, apply.commit, step);
   }
   // An idle round leaves the parameters alone, unless they were not fit.
   if (!apply.commit.contributors.empty() || apply.base == Base::kUnfit) moved(apply.base);

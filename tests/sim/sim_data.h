@@ -94,7 +94,7 @@ class SimData {
   std::uint64_t uncounted_from_ = 0;
   std::optional<Snapshot> snapshot_;
   std::vector<float> outer_before_;  // a commit
-  wire::Form form_;                  // of the attempt started last
+  wire::StartAttempt start_;         // of the attempt started last
   bool sound_ = true;                // no bit of the model was flipped
 };
 

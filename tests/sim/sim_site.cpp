@@ -121,8 +121,8 @@ void SimSite::stepped(const SiteEvent& event, const std::vector<SiteAction>& act
 // What the checkers are to know of what came to pass.
 void SimSite::heard(const SiteEvent& event) {
   if (const auto* received = std::get_if<Received>(&event)) {
-    if (const auto* adopt = std::get_if<wire::Adopt>(&received->message)) {
-      fate_unknown_ = adopt->counted == wire::Counted::kUnknown;
+    if (const auto* install = std::get_if<wire::InstallAnchor>(&received->message)) {
+      fate_unknown_ = install->counted == wire::Counted::kUnknown;
       if (fate_unknown_) report_.undisturbed = false;
     }
   } else if (std::holds_alternative<ContributionUnfit>(event)) {
@@ -143,14 +143,14 @@ void SimSite::heard(const SiteEvent& event) {
 
 void SimSite::act(const StartExchange& action) {
   self_ = action.self;
-  if (newest_.first == action.form.round) report_.carried += driver_.data().contributions_held();
-  newest_ = {action.form.round, action.form.attempt};
-  newest_term_ = action.form.term;
-  report_.exchanges[action.form.round].began = network_.now();
+  if (newest_.first == action.start.round) report_.carried += driver_.data().contributions_held();
+  newest_ = {action.start.round, action.start.attempt};
+  newest_term_ = action.start.term;
+  report_.exchanges[action.start.round].began = network_.now();
   data_.before(action, driver_.data().residual());
   if (options_.mutation != Mutation::kCarryStale) return driver_.act(action);
   StartExchange stale = action;
-  for (wire::Participant& p : stale.form.participants) p.since = AttemptId{1};
+  for (wire::Participant& p : stale.start.participants) p.since = AttemptId{1};
   driver_.act(stale);
 }
 
@@ -314,7 +314,7 @@ void SimSite::help(Duration after) {
 void SimSite::ready(std::uint64_t samples) {
   DataPlane& plane = driver_.data();
   plane.start_round_clock();
-  Trigger trigger{samples, steps_, plane.sketch_of_delta(), plane.up_kbit(), plane.down_kbit()};
+  Trigger trigger{samples, steps_, plane.sample_delta(), plane.up_kbit(), plane.down_kbit()};
   if (options_.draws_rates && !options_.helper) {
     for (std::uint32_t* rate : {&trigger.up_kbit, &trigger.down_kbit}) {
       *rate = prng_.chance(0.2) ? 0 : 1U << prng_.below(24);

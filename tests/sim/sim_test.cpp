@@ -8,7 +8,7 @@
 namespace collab::sim {
 namespace {
 
-std::string in_words(const SwarmResult& result, const SwarmOptions& options) {
+std::string text_of(const SwarmResult& result, const SwarmOptions& options) {
   std::string text = "again: " + replay_command(options);
   for (const std::string& failure : result.failures) text += "\n  " + failure;
   return text;
@@ -46,7 +46,7 @@ TEST(Sim, WithoutFaultsEveryRoundIsCommittedOnce) {
   for (std::uint64_t seed = 1; seed <= 40; ++seed) {
     const SwarmOptions options = with(seed, "none");
     const SwarmResult result = run_swarm(options);
-    EXPECT_TRUE(result.failures.empty()) << in_words(result, options);
+    EXPECT_TRUE(result.failures.empty()) << text_of(result, options);
     EXPECT_EQ(result.commits, result.rounds);
   }
 }
@@ -58,7 +58,7 @@ TEST_P(EachFault, LeavesOneConsistentSwarm) {
   for (std::uint64_t seed = 100; seed < 140; ++seed) {
     const SwarmOptions options = with(seed, GetParam());
     const SwarmResult result = run_swarm(options);
-    EXPECT_TRUE(result.failures.empty()) << in_words(result, options);
+    EXPECT_TRUE(result.failures.empty()) << text_of(result, options);
     inflicted += result.faults;
   }
   EXPECT_GT(inflicted, 20U);
@@ -83,7 +83,7 @@ TEST(Sim, AMemberThatLiesLeavesOneConsistentSwarm) {
     SwarmOptions options = with(seed, "lie");
     options.sites = 4;
     const SwarmResult result = run_swarm(options);
-    EXPECT_TRUE(result.failures.empty()) << in_words(result, options);
+    EXPECT_TRUE(result.failures.empty()) << text_of(result, options);
     inflicted += result.faults;
   }
   EXPECT_GT(inflicted, 20U);
@@ -114,7 +114,7 @@ TEST(Sim, StaleContributionsAreCaught) {
     if (run_swarm(options).failures.empty()) continue;
     options.mutation = Mutation::kNone;
     const SwarmResult sound = run_swarm(options);
-    EXPECT_TRUE(sound.failures.empty()) << in_words(sound, options);
+    EXPECT_TRUE(sound.failures.empty()) << text_of(sound, options);
     found += sound.failures.empty() ? 1 : 0;
   }
   EXPECT_GE(found, 4);

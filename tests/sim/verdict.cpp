@@ -168,12 +168,12 @@ bool Verdict::can_go_on(const std::vector<wire::Record>& known, std::uint32_t ge
     return std::tuple(anchor.round, anchor.round.value == 0 ? record.voters.size() : 0, anchor.run);
   });
   if (newest == known.end()) return true;
-  std::optional<wire::Form> last;
+  std::optional<wire::StartAttempt> last;
   for (const wire::Record& record : known) {
     for (const wire::Proposal& proposal : record.proposals) {
-      const wire::Form& form = proposal.form;
-      if (form.run != newest->anchor.run || form.round.value != newest->anchor.round.value + 1) continue;
-      if (!last || form.attempt > last->attempt) last = form;
+      const wire::StartAttempt& start = proposal.start;
+      if (start.run != newest->anchor.run || start.round.value != newest->anchor.round.value + 1) continue;
+      if (!last || start.attempt > last->attempt) last = start;
     }
   }
   return can_agree(newest->voters, generation) && (!last || can_agree(last->voters, generation));

@@ -43,6 +43,9 @@ def breaches(rule: str, root: Path, files: dict[str, str], warnings: bool = Fals
         ("plugin/core/codec/a.cpp", "core/wire/b.h", True),
         ("plugin/core/arena/a.cpp", "core/arena/b.h", False),
         ("plugin/core/runtime/a.cpp", "core/arena/b.h", False),
+        ("plugin/core/runtime/a.cpp", "core/protocol/site/b.h", False),
+        ("plugin/core/protocol/site/a.cpp", "core/protocol/coordinator/b.h", True),
+        ("plugin/core/protocol/a.cpp", "core/protocol/site/b.h", True),
         ("plugin/core/runtime/a.cpp", "transport/ucx/b.h", True),
         ("plugin/transport/ucx/a.cpp", "transport/loopback/b.h", True),
         ("plugin/transport/ucx/a.cpp", "core/base/b.h", False),
@@ -110,6 +113,21 @@ def test_determinism(tmp_path: Path, line: str, wrong: bool) -> None:
 
 def test_determinism_is_for_the_folders_that_make_bytes_and_decisions(tmp_path: Path) -> None:
     assert breaches("determinism", tmp_path, {"plugin/core/runtime/a.cpp": "std::getenv(name);\n"}) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "wrong"),
+    [
+        ("wire::Form form;", True),
+        ("std::string names_in_words();", True),
+        ("wire::StartAttempt start;", False),
+        ("// Found by name.", False),
+        ('const char* text = "MeetingSeat";', False),
+    ],
+)
+def test_words(tmp_path: Path, line: str, wrong: bool) -> None:
+    found = breaches("words", tmp_path, {"plugin/core/wire/a.h": f"\n{line}\n"})
+    assert found == ([("plugin/core/wire/a.h", 2)] if wrong else [])
 
 
 def test_no_sleeping_in_tests(tmp_path: Path) -> None:

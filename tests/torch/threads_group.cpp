@@ -56,15 +56,15 @@ class ParcelWork final : public c10d::Work {
 std::vector<at::Tensor> Board::exchange(std::uint64_t sequence, int rank, const at::Tensor& mine,
                                         std::chrono::milliseconds limit) {
   std::unique_lock<std::mutex> lock(mutex);
-  Meeting& meeting = meetings_[sequence];
-  meeting.given.resize(static_cast<std::size_t>(size_));
-  meeting.given[static_cast<std::size_t>(rank)] = mine.clone();
-  ++meeting.arrived;
+  CollectiveHub& hub = hubs_[sequence];
+  hub.given.resize(static_cast<std::size_t>(size_));
+  hub.given[static_cast<std::size_t>(rank)] = mine.clone();
+  ++hub.arrived;
   arrived_.notify_all();
-  const bool all = arrived_.wait_for(lock, limit, [&] { return meeting.arrived == size_; });
-  TORCH_CHECK(all, "timed out: ", meeting.arrived, " of ", size_, " ranks came to collective ", sequence);
-  auto given = meeting.given;
-  if (++meeting.left == size_) meetings_.erase(sequence);
+  const bool all = arrived_.wait_for(lock, limit, [&] { return hub.arrived == size_; });
+  TORCH_CHECK(all, "timed out: ", hub.arrived, " of ", size_, " ranks came to collective ", sequence);
+  auto given = hub.given;
+  if (++hub.left == size_) hubs_.erase(sequence);
   return given;
 }
 

@@ -52,14 +52,14 @@ class Board {
   std::mutex mutex;
 
  private:
-  struct Meeting {
+  struct CollectiveHub {
     std::vector<at::Tensor> given;
     int arrived = 0;
     int left = 0;
   };
   int size_;
   std::condition_variable arrived_;
-  std::map<std::uint64_t, Meeting> meetings_;
+  std::map<std::uint64_t, CollectiveHub> hubs_;
   std::map<Slot, std::shared_ptr<Box>> boxes_;
   std::set<int> dead_;
 };

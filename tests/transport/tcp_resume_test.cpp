@@ -290,8 +290,8 @@ class TcpStrangers : public ::testing::TestWithParam<bool> {
 };
 
 TEST_P(TcpStrangers, MalformedOpeningsNeitherCrashNorStall) {
-  const char* const wished = std::getenv("COLLAB_TEST_OPENINGS");
-  const int openings = wished != nullptr ? std::atoi(wished) : 2000;
+  const char* const fetching = std::getenv("COLLAB_TEST_OPENINGS");
+  const int openings = fetching != nullptr ? std::atoi(fetching) : 2000;
   TcpPair pair(options());
   pair.link();
   const std::vector<std::string> seeds{

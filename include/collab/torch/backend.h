@@ -2,10 +2,10 @@
 // several sites. The only public header that knows torch.
 //
 // All ranks at one site: every call goes to torch's Gloo as it is, bit for bit. Several sites: data movement,
-// integers, min and max go to a group over all ranks, the meeting's or (where asked for) Gloo's; floating sums and
-// products are reduced within each site by Gloo, then between the sites' leaders in ascending site order, so that every
-// rank of every run holds the same bits. Means of integers, which Gloo refuses, are NCCL's everywhere: the sum, wrapped
-// to the type, divided towards zero. Tensors on an accelerator are staged through host memory.
+// integers, min and max go to a group over all ranks, the collective hub's or (where asked for) Gloo's; floating sums
+// and products are reduced within each site by Gloo, then between the sites' leaders in ascending site order, so that
+// every rank of every run holds the same bits. Means of integers, which Gloo refuses, are NCCL's everywhere: the sum,
+// wrapped to the type, divided towards zero. Tensors on an accelerator are staged through host memory.
 //
 // Threads: as any c10d backend, calls are made by one thread at a time, in the same order at every rank; callbacks
 // of futures may call back in. Sums of several steps run on one worker thread of the backend's own.

@@ -91,7 +91,7 @@ Status refuse_live(const BackingFile& file, const ProcessIdentity& owner, const 
 
 // An arena of this name is there. A writer when a valid anchor could be taken over; none when there was nothing to
 // keep and the file is removed.
-Result<std::unique_ptr<ArenaWriter>> adopt(BackingFile file, const ArenaSpec& spec) {
+Result<std::unique_ptr<ArenaWriter>> install(BackingFile file, const ArenaSpec& spec) {
   const Geometry geometry = geometry_for(spec);
   const auto start = read_file_start(file);
   if (start) {
@@ -166,7 +166,7 @@ Result<std::unique_ptr<ArenaWriter>> adopt_any(const ArenaSpec& spec, const std:
     Result<BackingFile> file = open_locked(path, false);
     if (is_taken(file) || file.status().code() == StatusCode::kUnavailable) continue;  // not ours, or gone
     if (!file.ok()) return file.status();
-    auto writer = adopt(*std::move(file), spec);
+    auto writer = install(*std::move(file), spec);
     if (!writer.ok() || *writer != nullptr) return writer;
   }
   return std::unique_ptr<ArenaWriter>();
@@ -177,7 +177,7 @@ Result<std::unique_ptr<ArenaWriter>> create_in(const std::string& folder, const 
   const std::string path = folder + "/" + file_name(spec.key);
   Result<BackingFile> file = open_locked(path, true);
   if (file.ok() && file->bytes() != 0) {  // another process was quicker; adopt() refuses it in words
-    auto writer = adopt(*std::move(file), spec);
+    auto writer = install(*std::move(file), spec);
     if (!writer.ok() || *writer != nullptr) return writer;
     file = open_locked(path, true);
   }
@@ -190,8 +190,8 @@ Result<std::unique_ptr<ArenaWriter>> create_in(const std::string& folder, const 
 }
 
 Result<std::unique_ptr<ArenaWriter>> create_shared(const ArenaSpec& spec, const std::vector<ArenaPlace>& places) {
-  auto adopted = adopt_any(spec, places);
-  if (!adopted.ok() || *adopted != nullptr) return adopted;
+  auto installed = adopt_any(spec, places);
+  if (!installed.ok() || *installed != nullptr) return installed;
   const std::uint64_t needed = geometry_for(spec).total_bytes();
   std::string tried;
   for (const ArenaPlace& place : places) {

@@ -36,7 +36,7 @@ std::optional<ProcStat> read_stat(std::uint32_t pid) {
 }
 
 // What this machine and container give every process here.
-ProcessIdentity read_surroundings() {
+ProcessIdentity read_environment() {
   ProcessIdentity self;
   struct stat info {};
   if (::stat("/proc/self/ns/pid", &info) == 0) self.pid_namespace = info.st_ino;
@@ -47,22 +47,22 @@ ProcessIdentity read_surroundings() {
   return self;
 }
 
-const ProcessIdentity& surroundings() {
-  static const ProcessIdentity here = read_surroundings();
+const ProcessIdentity& own_identity() {
+  static const ProcessIdentity here = read_environment();
   return here;
 }
 
 }  // namespace
 
 ProcessIdentity this_process() {
-  ProcessIdentity self = surroundings();
+  ProcessIdentity self = own_identity();
   self.pid = static_cast<std::uint32_t>(::getpid());
   if (const auto stat = read_stat(self.pid)) self.start_ticks = stat->start_ticks;
   return self;
 }
 
 Liveness liveness_of(const ProcessIdentity& process) {
-  const ProcessIdentity& self = surroundings();
+  const ProcessIdentity& self = own_identity();
   if (process.boot_id != self.boot_id) return Liveness::kOtherBoot;
   if (process.pid_namespace != self.pid_namespace) return Liveness::kCannotTell;
   if (process.pid == 0) return Liveness::kGone;

@@ -70,7 +70,7 @@ class Loader {
       if (given.source.empty() || rows[i].parse(given.text, config)) continue;
       const Knob& knob = rows[i].knob;
       return invalid_argument(
-          given.spelling + ": expected " + std::string(rows[i].form) + " (" + std::string(knob.range) + "), got " +
+          given.spelling + ": expected " + std::string(rows[i].start) + " (" + std::string(knob.range) + "), got " +
           (knob.secret ? std::to_string(given.text.size()) + " characters, not shown" : "\"" + given.text + "\""));
     }
     if (setting(*find_row("outer_lr")).source.empty()) {

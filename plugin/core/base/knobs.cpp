@@ -278,11 +278,11 @@ constexpr auto kRows = std::to_array<KnobRow>({
      kChoice,
      parse_choice<&C::outer, kOuters>,
      format_choice<&C::outer, kOuters>},
-    {{"outer_lr", "1 with average, 0.7 with nesterov", "", "0.0001..10", "The outer optimiser's learning rate.", true},
+    {{"outer_lr", "1 with average, 0.7 with nesterov", "", "0.0001..10", "The outer optimizer's learning rate.", true},
      kReal,
      parse_real<&C::outer_lr, 1, 100'000>,
      format_real<&C::outer_lr>},
-    {{"outer_momentum", "0.9", "", "0..0.9999", "The outer optimiser's momentum; nesterov only.", true},
+    {{"outer_momentum", "0.9", "", "0..0.9999", "The outer optimizer's momentum; nesterov only.", true},
      kReal,
      parse_real<&C::outer_momentum, 0, 9'999>,
      format_real<&C::outer_momentum>},
@@ -315,7 +315,7 @@ constexpr auto kRows = std::to_array<KnobRow>({
      parse_whole<&C::chunk_kib, 4, 65536, 4>,
      format_whole<&C::chunk_kib>},
     {{"join_optimizer", "1", "", "0|1",
-      "Whether a site whose optimiser is fresh when it joins takes the optimiser's state of a member; with 0 it gives "
+      "Whether a site whose optimizer is fresh when it joins takes the optimizer's state of a member; with 0 it gives "
       "none either."},
      kSwitch,
      parse_switch<&C::join_optimizer>,

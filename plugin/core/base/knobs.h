@@ -13,7 +13,7 @@ namespace collab {
 
 struct KnobRow {
   Knob knob;
-  std::string_view form;  // "a whole number", "a time such as ...": completes "expected ..."
+  std::string_view start;  // "a whole number", "a time such as ...": completes "expected ..."
   // False when the text is not of the form or out of range; the field is then unspecified.
   bool (*parse)(std::string_view text, Config& config);
   // The value in force in its one spelling; parse(format(c)) gives c's value back.

@@ -82,7 +82,7 @@ Stranger stranger_of(std::string_view variable, std::string_view value, std::spa
   return {};
 }
 
-std::string foreign_in_words(const std::vector<std::pair<std::string, std::string>>& environment) {
+std::string foreign_text(const std::vector<std::pair<std::string, std::string>>& environment) {
   std::set<std::string> names;
   for (const auto& [variable, value] : environment) {
     if (!variable.starts_with(kVariablePrefix) || row_of_variable(variable) != nullptr) continue;

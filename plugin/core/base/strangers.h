@@ -35,6 +35,6 @@ struct Stranger {
 [[nodiscard]] Stranger stranger_of(std::string_view variable, std::string_view value, std::span<const Knob> knobs);
 
 // One warning for all that are foreign; empty where none is. `environment` as for load_config.
-[[nodiscard]] std::string foreign_in_words(const std::vector<std::pair<std::string, std::string>>& environment);
+[[nodiscard]] std::string foreign_text(const std::vector<std::pair<std::string, std::string>>& environment);
 
 }  // namespace collab

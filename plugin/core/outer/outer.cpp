@@ -29,14 +29,14 @@ bool has_outer_state(OuterId id) {
     case OuterId::kAverage: return false;
     case OuterId::kNesterov: return true;
   }
-  panic("no outer optimiser with this number", __FILE__, __LINE__);
+  panic("no outer optimizer with this number", __FILE__, __LINE__);
 }
 
 void outer_step(const OuterConfig& config, std::span<const float> anchor, std::span<float> mean_then_anchor,
                 std::span<float> outer) {
   COLLAB_CHECK(anchor.size() == mean_then_anchor.size(), "outer_step() takes an anchor and a mean of one length");
   COLLAB_CHECK(outer.size() == (has_outer_state(config.id) ? anchor.size() : 0),
-               "outer_step() takes the outer state of the optimiser, empty when it has none");
+               "outer_step() takes the outer state of the optimizer, empty when it has none");
   const FloatEnvironment ieee;
   switch (config.id) {
     case OuterId::kAverage: average(config.lr, anchor.size(), anchor.data(), mean_then_anchor.data()); return;

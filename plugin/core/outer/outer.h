@@ -1,4 +1,4 @@
-// Outer optimisers: how the agreed mean delta moves the anchor.
+// Outer optimizers: how the agreed mean delta moves the anchor.
 //
 // Elementwise, in place, the same bits on every CPU. Threads: pure functions.
 #pragma once

@@ -108,8 +108,8 @@ struct Begin {  // the model is known, its parameters are readable: join the swa
 struct Trigger {              // parameters stand still until RoundDone or RoundSkipped
   std::uint64_t samples = 0;  // in all, since Begin
   std::uint64_t steps = 0;
-  std::vector<float> sketch{};  // of the delta: sketch_of(n)
-  std::uint32_t up_kbit = 0;    // the line, per second, as measured; 0: not known
+  std::vector<float> sampled_delta{};  // of the delta: sample_of(n)
+  std::uint32_t up_kbit = 0;           // the line, per second, as measured; 0: not known
   std::uint32_t down_kbit = 0;
 };
 struct Depart {  // leave the swarm; answered by Left
@@ -168,7 +168,7 @@ struct Persisted {
   std::uint64_t number = 0;
   Status why;
 };
-// An optimiser's state from another member (site_optimizer.cpp), for a site that joins.
+// An optimizer's state from another member (site_optimizer.cpp), for a site that joins.
 struct SeekOptimizer {};  // of the next member; answered by OptimizerOffered or NoOptimizer
 struct TakeOptimizer {};  // what was offered; answered by OptimizerComplete or OptimizerLost
 struct EndOptimizer {};   // it is in use, or nobody wants it any more
@@ -202,14 +202,14 @@ struct DialPeer {
 // Cancels an exchange in flight. links[i] reaches form.participants[i]; LinkId{0} for self and for a participant with
 // whom nothing is exchanged (neither side owns a slice).
 struct StartExchange {
-  wire::Form form;
+  wire::StartAttempt start;
   SiteId self;
   std::vector<LinkId> links;  // per participant; 0 where there is none
 
   [[nodiscard]] std::vector<SiteId> peers() const {  // linked with us
     std::vector<SiteId> peers;
     for (std::size_t i = 0; i < links.size(); ++i) {
-      if (links[i] != LinkId{0}) peers.push_back(form.participants[i].site);
+      if (links[i] != LinkId{0}) peers.push_back(start.participants[i].site);
     }
     return peers;
   }
@@ -222,7 +222,7 @@ enum class Base : std::uint8_t {
   kParameters,  // all of it, they were contributed as they are: parameters := new anchor
   kOldAnchor,   // nothing was contributed
   kSnapshot,    // what was contributed lies in the snapshot
-  kUnfit,       // they are not finite: parameters := new anchor, and their optimiser needs a look
+  kUnfit,       // they are not finite: parameters := new anchor, and their optimizer needs a look
 };
 // A membership as of an anchor, and a term that everybody who knows it has promised: its leader's.
 struct KnownMembership {
@@ -300,7 +300,7 @@ struct OptimizerComplete {};  // every byte is here: are they the right ones?
 struct OptimizerLost {        // others may have one yet
   std::string reason;
 };
-struct LendOptimizer {  // another site asks for ours
+struct ServeOptimizer {  // another site asks for ours
   LinkId to;
   std::string name;
   wire::FetchOptimizer asked;
@@ -314,7 +314,7 @@ using SiteAction =
     std::variant<Send, Hangup, DialCoordinator, Persist, DialPeer, StartExchange, CancelExchange, ApplyCommit,
                  KeepAnchor, ReceiveAnchor, AddAnchorSource, DropAnchorSource, StopReceiving, SendAnchor, JoinDone,
                  Rebase, TakeSnapshot, RoundDone, RoundSkipped, OptimizerOffered, NoOptimizer, TakeOptimizerPart,
-                 OptimizerComplete, OptimizerLost, LendOptimizer, Left, Failed, Note>;
+                 OptimizerComplete, OptimizerLost, ServeOptimizer, Left, Failed, Note>;
 
 // ---- exchange: the chunks of one attempt ----------------------------------------------------------
 

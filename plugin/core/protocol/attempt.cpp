@@ -6,19 +6,19 @@
 
 namespace collab::protocol {
 
-bool takes_part(const wire::Form& form, SiteId site) {
-  const auto found = std::ranges::lower_bound(form.participants, site, {}, &wire::Participant::site);
-  return found != form.participants.end() && found->site == site && found->here;
+bool takes_part(const wire::StartAttempt& start, SiteId site) {
+  const auto found = std::ranges::lower_bound(start.participants, site, {}, &wire::Participant::site);
+  return found != start.participants.end() && found->site == site && found->here;
 }
 
-bool takes_part(const wire::Form& form, AcceptorId acceptor) {
-  const auto voter = std::ranges::find(form.voters, acceptor, &wire::Voter::acceptor);
-  return voter != form.voters.end() && takes_part(form, voter->site);
+bool takes_part(const wire::StartAttempt& start, AcceptorId acceptor) {
+  const auto voter = std::ranges::find(start.voters, acceptor, &wire::Voter::acceptor);
+  return voter != start.voters.end() && takes_part(start, voter->site);
 }
 
-std::vector<SiteId> contributors_of(const wire::Form& form) {
+std::vector<SiteId> contributors_of(const wire::StartAttempt& start) {
   std::vector<SiteId> contributors;
-  for (const wire::Participant& p : form.participants) {
+  for (const wire::Participant& p : start.participants) {
     if (p.weight > 0) contributors.push_back(p.site);
   }
   return contributors;
@@ -31,9 +31,9 @@ Digest digest_of_mean(const std::vector<Digest>& slices) {
   return chain.finish();
 }
 
-wire::Past past_of(const wire::Form& form, const std::vector<Digest>& slices) {
-  wire::Past past{form.run, form.round, form.attempt, {}, digest_of_mean(slices)};
-  for (const wire::Participant& p : form.participants) {
+wire::Past past_of(const wire::StartAttempt& start, const std::vector<Digest>& slices) {
+  wire::Past past{start.run, start.round, start.attempt, {}, digest_of_mean(slices)};
+  for (const wire::Participant& p : start.participants) {
     if (p.weight > 0) past.contributors.push_back(p.name);
   }
   return past;
@@ -45,12 +45,12 @@ void take_membership(wire::Record& known, const wire::Record& with, const wire::
   known.promised = std::max(known.promised, with.promised);
   known.anchor = anchor;
   known.voters = with.voters;
-  std::erase_if(known.proposals, [&](const wire::Proposal& p) { return p.form.round <= anchor.round; });
+  std::erase_if(known.proposals, [&](const wire::Proposal& p) { return p.start.round <= anchor.round; });
 }
 
-bool holds_mean(const wire::Report& report, const wire::Form& form) {
+bool holds_mean(const wire::Report& report, const wire::StartAttempt& start) {
   const auto& proposals = report.record.proposals;
-  return report.holds_mean && !proposals.empty() && proposals[0].accepted && proposals[0].form == form;
+  return report.holds_mean && !proposals.empty() && proposals[0].accepted && proposals[0].start == start;
 }
 
 }  // namespace collab::protocol

@@ -12,18 +12,18 @@
 namespace collab::protocol {
 
 // Takes part, and is here.
-[[nodiscard]] bool takes_part(const wire::Form& form, SiteId site);
-[[nodiscard]] bool takes_part(const wire::Form& form, AcceptorId acceptor);
+[[nodiscard]] bool takes_part(const wire::StartAttempt& start, SiteId site);
+[[nodiscard]] bool takes_part(const wire::StartAttempt& start, AcceptorId acceptor);
 // Those with a weight: whose deltas are in the mean.
-[[nodiscard]] std::vector<SiteId> contributors_of(const wire::Form& form);
+[[nodiscard]] std::vector<SiteId> contributors_of(const wire::StartAttempt& start);
 // As it is remembered once it is committed. `slices`: the digests of its mean.
-[[nodiscard]] wire::Past past_of(const wire::Form& form, const std::vector<Digest>& slices);
+[[nodiscard]] wire::Past past_of(const wire::StartAttempt& start, const std::vector<Digest>& slices);
 [[nodiscard]] Digest digest_of_mean(const std::vector<Digest>& slices);  // zero of none
 // What a site knows, once it has found this anchor here, `with` what was kept beside it: its membership, and a term
 // that whoever knows that has promised, or a leader of an older one could be elected by it. What else the site has
 // promised only its record tells.
 void take_membership(wire::Record& known, const wire::Record& with, const wire::Offer& anchor);
 // The newest attempt that was accepted there is this one, and its mean is kept.
-[[nodiscard]] bool holds_mean(const wire::Report& report, const wire::Form& form);
+[[nodiscard]] bool holds_mean(const wire::Report& report, const wire::StartAttempt& start);
 
 }  // namespace collab::protocol

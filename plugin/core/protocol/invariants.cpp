@@ -8,7 +8,7 @@
 namespace collab::protocol {
 namespace {
 
-std::string in_words(RoundId round, AttemptId attempt) {
+std::string text_of(RoundId round, AttemptId attempt) {
   return "round " + std::to_string(round.value) + " attempt " + std::to_string(attempt.value);
 }
 
@@ -51,7 +51,7 @@ void Invariants::on_received(CoordinatorRecord& record, const Received& received
   if (comer == record.comers.end()) return;
   const auto* promise = std::get_if<wire::Promise>(&received.message);
   const bool promised = promise != nullptr && promise->offer.run.value != 0;
-  if (promised || std::holds_alternative<wire::Adopted>(received.message)) comer->second.holds = true;
+  if (promised || std::holds_alternative<wire::AnchorInstalled>(received.message)) comer->second.holds = true;
   if (const auto* accepted = std::get_if<wire::Accepted>(&received.message)) {
     if (accepted->term > record.accepting) record.accepted.clear();
     record.accepting = std::max(record.accepting, accepted->term);
@@ -61,8 +61,8 @@ void Invariants::on_received(CoordinatorRecord& record, const Received& received
 
 // Where nobody here holds an anchor, the swarm begins with the parameters of the site that is named, else of the lowest
 // that resumed, else of the lowest.
-void Invariants::on_first_adopt(CoordinatorRecord& record, const wire::Adopt& adopt) {
-  if (adopt.round.value != 0 || !record.begun.insert(adopt.run).second) return;
+void Invariants::on_first_install(CoordinatorRecord& record, const wire::InstallAnchor& install) {
+  if (install.round.value != 0 || !record.begun.insert(install.run).second) return;
   std::map<SiteId, const Comer*> here;
   std::string named = init_from_;
   for (const auto& [link, comer] : record.comers) {
@@ -91,8 +91,8 @@ void Invariants::on_first_adopt(CoordinatorRecord& record, const wire::Adopt& ad
         "the swarm began without " + named + ", whose parameters it was to have");
   if (first == here.end()) first = std::find_if(here.begin(), here.end(), resumed);
   if (first == here.end()) first = here.begin();
-  check(adopt.sources == std::vector{first->first} && adopt.digest == first->second->digest,
-        "the swarm began with the parameters of site " + std::to_string(adopt.sources.at(0).value) +
+  check(install.sources == std::vector{first->first} && install.digest == first->second->digest,
+        "the swarm began with the parameters of site " + std::to_string(install.sources.at(0).value) +
             ", not with those of " + first->second->name);
 }
 
@@ -102,22 +102,22 @@ void Invariants::on_sent(const std::string& coordinator, CoordinatorRecord& reco
     check(welcome->term >= record.term, coordinator + " goes back to term " + std::to_string(welcome->term.value));
     if (welcome->term > record.term) {  // its own successor, perhaps: it has forgotten who was done with what
       record.anchor.reset();
-      record.formed.clear();
+      record.started.clear();
     }
     record.term = welcome->term;
     record.welcomed[link] = welcome->site;
     if (const auto comer = record.comers.find(link); comer != record.comers.end()) comer->second.site = welcome->site;
   }
-  if (const auto* adopt = std::get_if<wire::Adopt>(&message)) {
-    on_first_adopt(record, *adopt);
-    on_adopt(record, *adopt);
+  if (const auto* install = std::get_if<wire::InstallAnchor>(&message)) {
+    on_first_install(record, *install);
+    on_install_anchor(record, *install);
   }
-  if (const auto* parted = std::get_if<wire::Parted>(&message); parted != nullptr && record.anchor) {
-    left_.insert(parted->acceptor);
+  if (const auto* member_left = std::get_if<wire::MemberLeft>(&message); member_left != nullptr && record.anchor) {
+    left_.insert(member_left->acceptor);
   }
-  if (const auto* form = std::get_if<wire::Form>(&message)) {
-    leads(coordinator, form->run, form->term);
-    on_form(record, *form);
+  if (const auto* start = std::get_if<wire::StartAttempt>(&message)) {
+    leads(coordinator, start->run, start->term);
+    on_start_attempt(record, *start);
   }
   if (const auto* commit = std::get_if<wire::Commit>(&message)) on_commit(record, *commit);
 }
@@ -139,67 +139,67 @@ void Invariants::on_membership(const Round& round, const std::vector<wire::Voter
 }
 
 // What is committed was accepted by more than half of the membership before it.
-void Invariants::check_quorum(CoordinatorRecord& record, const wire::Form& form, const std::string& name) {
-  const auto before = memberships_.find({form.run, RoundId{form.round.value - 1}});
+void Invariants::check_quorum(CoordinatorRecord& record, const wire::StartAttempt& start, const std::string& name) {
+  const auto before = memberships_.find({start.run, RoundId{start.round.value - 1}});
   if (before == memberships_.end()) return;
-  const bool own = record.formed.count({form.run, form.round, form.attempt}) != 0;
+  const bool own = record.started.count({start.run, start.round, start.attempt}) != 0;
   std::vector<wire::Voter> voters;
   for (const auto& [voter, acceptor] : before->second) {
     voters.push_back({SiteId{}, voter, acceptor, left_.count(acceptor) != 0});
   }
   const Quorum quorum = quorum_of(voters, [&](const wire::Voter& voter) {
     const bool part =
-        std::ranges::any_of(form.participants, [&](const auto& p) { return p.here && p.name == voter.name; });
+        std::ranges::any_of(start.participants, [&](const auto& p) { return p.here && p.name == voter.name; });
     return (own ? part : record.accepted.count(voter.name) != 0) ? Presence::kByName : Presence::kAbsent;
   });
   check(quorum.can_accept(), name + ": accepted by " + std::to_string(quorum.by_name) + " of the " +
                                  std::to_string(quorum.voters) + " sites of the membership before");
 }
 
-void Invariants::on_adopt(CoordinatorRecord& record, const wire::Adopt& adopt) {
-  record.anchor = {adopt.run, adopt.round};
-  on_membership(*record.anchor, adopt.voters);
+void Invariants::on_install_anchor(CoordinatorRecord& record, const wire::InstallAnchor& install) {
+  record.anchor = {install.run, install.round};
+  on_membership(*record.anchor, install.voters);
 }
 
 // An attempt is one and the same for all its members, whole, and the newest of its round.
-void Invariants::on_form(CoordinatorRecord& record, const wire::Form& form) {
-  const std::string name = in_words(form.round, form.attempt);
-  record.formed.insert({form.run, form.round, form.attempt});
-  const auto [known, fresh] = forms_.try_emplace({form.run, form.round, form.attempt}, form);
-  check(known->second == form, name + " was formed in two ways");
+void Invariants::on_start_attempt(CoordinatorRecord& record, const wire::StartAttempt& start) {
+  const std::string name = text_of(start.round, start.attempt);
+  record.started.insert({start.run, start.round, start.attempt});
+  const auto [known, fresh] = starts_.try_emplace({start.run, start.round, start.attempt}, start);
+  check(known->second == start, name + " was formed in two ways");
   if (!fresh) return;
-  check(record.committed.count({form.run, form.round}) == 0, name + " was formed after the round's commit");
-  AttemptId& last = last_attempt_[{form.run, form.round}];
-  check(form.attempt > last || form.attempt.value >> 16 < last.value >> 16,
+  check(record.committed.count({start.run, start.round}) == 0, name + " was formed after the round's commit");
+  AttemptId& last = last_attempt_[{start.run, start.round}];
+  check(start.attempt > last || start.attempt.value >> 16 < last.value >> 16,
         name + " was formed after attempt " + std::to_string(last.value));
-  last = std::max(last, form.attempt);
+  last = std::max(last, start.attempt);
   if (record.anchor) {
-    check(std::get<0>(*record.anchor) == form.run && std::get<1>(*record.anchor).value + 1 == form.round.value,
+    check(std::get<0>(*record.anchor) == start.run && std::get<1>(*record.anchor).value + 1 == start.round.value,
           name + " does not follow the swarm's anchor");
   }
-  check(std::is_sorted(form.participants.begin(), form.participants.end(),
+  check(std::is_sorted(start.participants.begin(), start.participants.end(),
                        [](const auto& a, const auto& b) { return a.site < b.site; }),
         name + ": participants are not in site order");
-  for (const wire::Participant& p : form.participants) {
+  for (const wire::Participant& p : start.participants) {
     const auto is_voter = [&](const auto& v) { return v.site == p.site; };
-    check(!p.here || std::any_of(form.voters.begin(), form.voters.end(), is_voter),
+    check(!p.here || std::any_of(start.voters.begin(), start.voters.end(), is_voter),
           name + ": site " + std::to_string(p.site.value) + " takes part and is no voter");
   }
   std::uint64_t end = 0;
-  for (const wire::Slice& slice : form.slices) {
+  for (const wire::Slice& slice : start.slices) {
     check(slice.range.begin == end && slice.range.end > end, name + ": slices leave a gap or overlap");
-    check(takes_part(form, slice.owner), name + ": a slice's owner takes no part");
+    check(takes_part(start, slice.owner), name + ": a slice's owner takes no part");
     end = slice.range.end;
   }
 }
 
 // One commit a round, of one attempt, the newest, done alike by all its members.
 void Invariants::on_commit(CoordinatorRecord& record, const wire::Commit& commit) {
-  const std::string name = "the commit of " + in_words(commit.round, commit.attempt);
+  const std::string name = "the commit of " + text_of(commit.round, commit.attempt);
   const RunId run = commit.run;
   const auto [known, fresh] = commits_.try_emplace({run, commit.round}, commit);
   check(known->second.attempt == commit.attempt && known->second.contributors == commit.contributors,
-        name + " contradicts that of " + in_words(commit.round, known->second.attempt));
+        name + " contradicts that of " + text_of(commit.round, known->second.attempt));
   if (!record.anchor) record.anchor = {run, commit.round};
   if (std::get<0>(*record.anchor) == run) {
     record.anchor = {run, std::max(std::get<1>(*record.anchor), commit.round)};
@@ -207,20 +207,20 @@ void Invariants::on_commit(CoordinatorRecord& record, const wire::Commit& commit
   record.committed.insert({run, commit.round});
   if (!fresh) return;
   const Attempt attempt{run, commit.round, commit.attempt};
-  const auto form = forms_.find(attempt);
-  check(form != forms_.end(), name + ": it was never formed");
-  if (form == forms_.end()) return;
-  check_quorum(record, form->second, name);
-  on_membership({run, commit.round}, form->second.voters);
+  const auto start = starts_.find(attempt);
+  check(start != starts_.end(), name + ": it was never formed");
+  if (start == starts_.end()) return;
+  check_quorum(record, start->second, name);
+  on_membership({run, commit.round}, start->second.voters);
   std::vector<SiteId> weighed;
-  for (const wire::Participant& p : form->second.participants) {
+  for (const wire::Participant& p : start->second.participants) {
     if (p.weight > 0) weighed.push_back(p.site);
   }
   check(weighed == commit.contributors, name + ": the contributors are not those who had a weight");
-  if (record.formed.count(attempt) == 0) return;  // a successor's: it knows those it reaches
+  if (record.started.count(attempt) == 0) return;  // a successor's: it knows those it reaches
   check((last_attempt_[{run, commit.round}] == commit.attempt), name + ": a later attempt was formed");
   const auto& done = done_[attempt];
-  for (const wire::Participant& p : form->second.participants) {
+  for (const wire::Participant& p : start->second.participants) {
     if (!p.here) continue;
     const auto said = done.find(p.site);
     check(said != done.end(), name + ": site " + std::to_string(p.site.value) + " was not done");
@@ -244,13 +244,13 @@ void Invariants::site_step(const std::string& site, const SiteEvent& event, cons
 
 void Invariants::on_site_action(const std::string& site, SiteRecord& record, const SiteAction& action) {
   if (const auto* start = std::get_if<StartExchange>(&action)) {
-    const Attempt attempt{start->form.run, start->form.round, start->form.attempt};
-    check(takes_part(start->form, record.id), site + " exchanges in an attempt without it");
-    check(start->links.size() == start->form.participants.size(), site + " exchanges with a link too few or too many");
-    AttemptId& last = record.last_started[{start->form.run, start->form.round}];
-    check(last < start->form.attempt, site + " starts " + in_words(start->form.round, start->form.attempt) +
-                                          " after attempt " + std::to_string(last.value));
-    last = start->form.attempt;
+    const Attempt attempt{start->start.run, start->start.round, start->start.attempt};
+    check(takes_part(start->start, record.id), site + " exchanges in an attempt without it");
+    check(start->links.size() == start->start.participants.size(), site + " exchanges with a link too few or too many");
+    AttemptId& last = record.last_started[{start->start.run, start->start.round}];
+    check(last < start->start.attempt, site + " starts " + text_of(start->start.round, start->start.attempt) +
+                                           " after attempt " + std::to_string(last.value));
+    last = start->start.attempt;
     record.started.insert(attempt);
   } else if (const auto* apply = std::get_if<ApplyCommit>(&action)) {
     on_apply(site, record, *apply);
@@ -260,7 +260,7 @@ void Invariants::on_site_action(const std::string& site, SiteRecord& record, con
     record.anchor = {joined->run, joined->round};
   } else if (const auto* persist = std::get_if<Persist>(&action)) {
     for (const wire::Proposal& p : persist->record.proposals) {
-      if (p.accepted) record.done.insert({p.form.run, p.form.round, p.form.attempt});
+      if (p.accepted) record.done.insert({p.start.run, p.start.round, p.start.attempt});
     }
   } else if (const auto* send = std::get_if<Send>(&action)) {
     if (const auto* done = std::get_if<wire::Done>(&send->message)) {
@@ -270,8 +270,8 @@ void Invariants::on_site_action(const std::string& site, SiteRecord& record, con
             site + " is done with an exchange it never started");
       record.done.insert(attempt);
       done_sent_[attempt].insert(record.id);
-    } else if (const auto* adopted = std::get_if<wire::Adopted>(&send->message)) {
-      record.anchor = {adopted->run, adopted->round};
+    } else if (const auto* installed = std::get_if<wire::AnchorInstalled>(&send->message)) {
+      record.anchor = {installed->run, installed->round};
     }
   } else if (std::holds_alternative<Left>(action) || std::holds_alternative<Failed>(action)) {
     record.over = true;
@@ -281,7 +281,7 @@ void Invariants::on_site_action(const std::string& site, SiteRecord& record, con
 // Nobody applies before all are done.
 void Invariants::on_apply(const std::string& site, SiteRecord& record, const ApplyCommit& apply) {
   const wire::Commit& commit = apply.commit;
-  const std::string name = in_words(commit.round, commit.attempt);
+  const std::string name = text_of(commit.round, commit.attempt);
   record.applying = commit;
   check(record.anchor && record.anchor->second.value + 1 == commit.round.value,
         site + " applies " + name + " on an anchor that is not of the round before");

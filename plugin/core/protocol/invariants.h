@@ -54,7 +54,7 @@ class Invariants {
     std::map<LinkId, SiteId> welcomed;
     std::optional<Round> anchor;
     TermId term;
-    std::set<Attempt> formed;
+    std::set<Attempt> started;
     std::set<Round> committed;
     TermId accepting;                // by those whose promise it has
     std::set<std::string> accepted;  // names, under that term
@@ -76,12 +76,12 @@ class Invariants {
   }
   void on_sent(const std::string& coordinator, CoordinatorRecord& record, LinkId link, const wire::Message& message);
   void on_received(CoordinatorRecord& record, const Received& received);
-  void on_first_adopt(CoordinatorRecord& record, const wire::Adopt& adopt);
-  void on_adopt(CoordinatorRecord& record, const wire::Adopt& adopt);
-  void on_form(CoordinatorRecord& record, const wire::Form& form);
+  void on_first_install(CoordinatorRecord& record, const wire::InstallAnchor& install);
+  void on_install_anchor(CoordinatorRecord& record, const wire::InstallAnchor& install);
+  void on_start_attempt(CoordinatorRecord& record, const wire::StartAttempt& start);
   void on_commit(CoordinatorRecord& record, const wire::Commit& commit);
   void on_membership(const Round& round, const std::vector<wire::Voter>& voters);
-  void check_quorum(CoordinatorRecord& record, const wire::Form& form, const std::string& name);
+  void check_quorum(CoordinatorRecord& record, const wire::StartAttempt& start, const std::string& name);
   void leads(const std::string& coordinator, RunId run, TermId term);
   void on_apply(const std::string& site, SiteRecord& record, const ApplyCommit& apply);
   void on_applied(const std::string& site, SiteRecord& record, const Applied& applied);
@@ -89,7 +89,7 @@ class Invariants {
 
   std::string init_from_;
   std::map<std::string, CoordinatorRecord> coordinators_;
-  std::map<Attempt, wire::Form> forms_;
+  std::map<Attempt, wire::StartAttempt> starts_;
   std::map<Round, AttemptId> last_attempt_;
   std::map<Round, wire::Commit> commits_;
   std::map<Round, std::map<std::string, AcceptorId>> memberships_;  // as of that round's commit

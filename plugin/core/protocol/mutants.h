@@ -15,9 +15,9 @@ enum class Mutant : std::uint8_t {
   // Terms.
   kPromiseOlderTerm,
   kWelcomeOfOlderTerm,
-  kFormOfOlderTerm,
+  kStartAttemptOfOlderTerm,
   kCommitOfOlderTerm,
-  kPartedOfOlderTerm,
+  kMemberLeftOfOlderTerm,
   kAcceptOfOtherTerm,
   kDoneOfOlderTerm,
   kDoneOfOtherAttempt,
@@ -82,7 +82,7 @@ enum class Mutant : std::uint8_t {
   kRepeatedToOtherAttempt,
   kRepeatedWithoutMean,
   // Leaving, and ways out.
-  kPartedIgnored,
+  kMemberLeftIgnored,
   kLeaverIsVoter,
   kSameRunName,
   kCount,

@@ -9,8 +9,8 @@
 #include "core/base/digest.h"
 #include "core/base/log.h"
 #include "core/base/text.h"
-#include "core/protocol/likeness.h"
-#include "core/protocol/words.h"
+#include "core/protocol/coordinator/duplicate_data.h"
+#include "core/protocol/formatting.h"
 #include "core/runtime/data_plane.h"
 #include "core/wire/encoding.h"
 
@@ -78,16 +78,16 @@ bool DataPlane::is_unchanged() const {
   return true;
 }
 
-std::vector<float> DataPlane::sketch_of_delta() const {
-  std::vector<float> sketch;
-  if (!parts_.arena->sealed()) return sketch;
+std::vector<float> DataPlane::sample_delta() const {
+  std::vector<float> sampled_delta;
+  if (!parts_.arena->sealed()) return sampled_delta;
   const std::span<const float> anchor = parts_.arena->anchor();
-  for (const std::uint64_t place : protocol::sketch_of(anchor.size())) {
+  for (const std::uint64_t place : protocol::sample_of(anchor.size())) {
     float element = 0;
     if (!parts_.parameters->read(place, {&element, 1}).ok()) return {};
-    sketch.push_back(anchor[place] - element);
+    sampled_delta.push_back(anchor[place] - element);
   }
-  return sketch;
+  return sampled_delta;
 }
 
 Result<SealedAnchor> DataPlane::keep_anchor(const protocol::KeepAnchor& action) {

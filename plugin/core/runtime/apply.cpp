@@ -109,8 +109,8 @@ Result<DataPlane::Applied> DataPlane::apply(const protocol::ApplyCommit& action)
     forget_contributions();
     return Applied{change, sealed->digest};
   }
-  if (!attempt_ || !attempt_->complete || attempt_->form.round != action.commit.round ||
-      attempt_->form.attempt != action.commit.attempt) {
+  if (!attempt_ || !attempt_->complete || attempt_->start.round != action.commit.round ||
+      attempt_->start.attempt != action.commit.attempt) {
     return internal_error("a commit of round " + std::to_string(action.commit.round.value) + " attempt " +
                           std::to_string(action.commit.attempt.value) + " came for an exchange that is not complete");
   }
@@ -135,9 +135,9 @@ Result<DataPlane::Applied> DataPlane::apply(const protocol::ApplyCommit& action)
     if (sole) {
       COLLAB_RETURN_IF_ERROR(parts_.parameters->read(at, tile));
     } else if (!steps_at_once()) {
-      const std::span<float> moments = outer.empty() ? outer : outer.subspan(at, count);
-      step_from(at, tile, moments);
-      if (!moments.empty()) outer_chain.add(hash128(as_bytes_of(moments)));
+      const std::span<float> optimizer_state = outer.empty() ? outer : outer.subspan(at, count);
+      step_from(at, tile, optimizer_state);
+      if (!optimizer_state.empty()) outer_chain.add(hash128(as_bytes_of(optimizer_state)));
     }
     const auto known = attempt_->digests.find(at);
     const bool hashed = steps_at_once() && known != attempt_->digests.end() && known->second.elements == count;

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "collab/session.h"
-#include "core/protocol/words.h"
+#include "core/protocol/formatting.h"
 #include "core/wire/encoding.h"
 
 namespace collab {

@@ -12,9 +12,9 @@
 #include "collab/session.h"
 #include "core/base/log.h"
 #include "core/base/random.h"
-#include "core/base/seldom.h"
-#include "core/protocol/coordinator.h"
-#include "core/protocol/meeting.h"
+#include "core/base/rate_limited.h"
+#include "core/protocol/collectives/collective_hub.h"
+#include "core/protocol/coordinator/coordinator.h"
 #include "core/runtime/addresses.h"
 #include "core/runtime/doorstep.h"
 #include "core/runtime/events_file.h"
@@ -54,7 +54,7 @@ constexpr double kStatusesInAll = 64;
           .equal_shares = config.equal_shares};
 }
 
-[[nodiscard]] protocol::MeetingConfig meeting_config(const Config& config) {
+[[nodiscard]] protocol::HubConfig hub_config(const Config& config) {
   return {.swarm = config.run,
           .heartbeat = config.heartbeat,
           .link_grace = config.link_grace,
@@ -69,7 +69,7 @@ class Server final : public CoordinatorServer {
  public:
   Server(const Config& config, std::unique_ptr<Transport> transport, EventsFile events)
       : machine_(machine_config(config)),
-        meeting_(meeting_config(config)),
+        hub_(hub_config(config)),
         events_(std::move(events)),
         transport_(std::move(transport)) {}
 
@@ -112,17 +112,16 @@ class Server final : public CoordinatorServer {
  private:
   void loop() {
     while (!mailbox_.closed()) {
-      const TimePoint deadline =
-          std::min({machine_.next_deadline(), meeting_.next_deadline(), doorstep_.next_deadline()});
+      const TimePoint deadline = std::min({machine_.next_deadline(), hub_.next_deadline(), doorstep_.next_deadline()});
       if (std::optional<LoopEvent> event = mailbox_.take(deadline)) handle(std::move(*event));
       if (clock_.now() >= machine_.next_deadline()) feed(protocol::Tick{});
-      if (clock_.now() >= meeting_.next_deadline()) feed_meeting(protocol::Tick{});
+      if (clock_.now() >= hub_.next_deadline()) feed_hub(protocol::Tick{});
       if (clock_.now() >= doorstep_.next_deadline()) turn_out(doorstep_.due(clock_.now(), is_known()));
     }
   }
 
   [[nodiscard]] std::function<bool(LinkId)> is_known() const {
-    return [this](LinkId link) { return machine_.knows(link) || meeting_.knows(link); };
+    return [this](LinkId link) { return machine_.knows(link) || hub_.knows(link); };
   }
 
   void turn_out(const std::vector<LinkId>& links) {
@@ -165,7 +164,7 @@ class Server final : public CoordinatorServer {
         if (!closed->why.ok()) feed(protocol::Undialable{member, closed->why.message()});
         return;
       }
-      if (meeting_.knows(closed->link)) return feed_meeting(protocol::Closed{closed->link, std::move(closed->why)});
+      if (hub_.knows(closed->link)) return feed_hub(protocol::Closed{closed->link, std::move(closed->why)});
       return feed(protocol::Closed{closed->link, std::move(closed->why)});
     }
     auto* arrived = std::get_if<MessageArrived>(&event);
@@ -181,9 +180,8 @@ class Server final : public CoordinatorServer {
         return refuse(arrived->link, why);
       }
     }
-    if (std::holds_alternative<wire::Enter>(*message) || meeting_.knows(arrived->link)) {
-      return feed_meeting(
-          protocol::MeetingReceived{arrived->link, std::move(*message), std::move(arrived->message.payload)});
+    if (std::holds_alternative<wire::Enter>(*message) || hub_.knows(arrived->link)) {
+      return feed_hub(protocol::HubReceived{arrived->link, std::move(*message), std::move(arrived->message.payload)});
     }
     feed(protocol::Received{arrived->link, std::move(*message)});
   }
@@ -202,19 +200,19 @@ class Server final : public CoordinatorServer {
   // it was told for the last one would part the next.
   void tell_calls() {
     protocol::CallsUnderWay calls;
-    if (machine_.waits_for_sites()) calls = meeting_.calls_under_way();
+    if (machine_.waits_for_sites()) calls = hub_.calls_under_way();
     if (calls == calls_) return;
     calls_ = calls;
     feed(std::move(calls));
   }
 
-  void feed_meeting(const protocol::MeetingEvent& event) {
-    for (const protocol::MeetingAction& action : meeting_.step(clock_.now(), event)) {
+  void feed_hub(const protocol::HubEvent& event) {
+    for (const protocol::HubAction& action : hub_.step(clock_.now(), event)) {
       std::visit([this](const auto& each) { act(each); }, action);
     }
     tell_calls();
     // Who is there changes with few events; the parts of collectives are not among them.
-    const auto* received = std::get_if<protocol::MeetingReceived>(&event);
+    const auto* received = std::get_if<protocol::HubReceived>(&event);
     if (received == nullptr || std::holds_alternative<wire::Enter>(received->message) ||
         std::holds_alternative<wire::Leave>(received->message)) {
       tell_members();
@@ -223,7 +221,7 @@ class Server final : public CoordinatorServer {
 
   void tell_members() {
     std::vector<std::string> members = machine_.member_names();
-    for (std::string& name : meeting_.present()) members.push_back(std::move(name));
+    for (std::string& name : hub_.present()) members.push_back(std::move(name));
     const std::lock_guard lock(mutex_);
     if (members == members_) return;
     members_ = std::move(members);
@@ -240,7 +238,7 @@ class Server final : public CoordinatorServer {
       transport_->send(link, {.lane = Lane::kControl, .head = head, .payload = nullptr}, 0);
     }
   }
-  void act(const protocol::MeetingSend& action) { transport_->send(action.link, message_of(action), 0); }
+  void act(const protocol::HubSend& action) { transport_->send(action.link, message_of(action), 0); }
   void act(const protocol::Hangup& action) { transport_->close(action.link); }
   // Not on this machine: many a router does not let one reach its own public address from within.
   void act(const protocol::ProbeAddress& action) {
@@ -258,7 +256,7 @@ class Server final : public CoordinatorServer {
   std::string address_;
   mutable Mailbox mailbox_;
   protocol::Coordinator machine_;
-  protocol::Meeting meeting_;
+  protocol::CollectiveHub hub_;
   protocol::CallsUnderWay calls_;  // as the coordinator was told last
   EventsFile events_;
   Notes notes_{events_, std::string(kName)};
@@ -266,7 +264,7 @@ class Server final : public CoordinatorServer {
   std::map<LinkId, Sparing> questions_;  // for the status, by link
   Sparing all_questions_{kStatusesInAll, kStatusesInAll};
   ProvedNames proved_;
-  Seldom refused_{std::chrono::seconds(10)};
+  RateLimited refused_{std::chrono::seconds(10)};
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::uint64_t changes_ = 0;

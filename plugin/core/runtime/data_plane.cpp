@@ -42,8 +42,8 @@ DataPlane::DataPlane(const Settings& settings, const Parts& parts, std::optional
 DataPlane::Events DataPlane::start(const protocol::StartExchange& action) {
   cancel();
   forget_received();
-  carried_.begin(action.form, action.self, action.links);
-  protocol::ExchangePlan plan{.form = action.form,
+  carried_.begin(action.start, action.self, action.links);
+  protocol::ExchangePlan plan{.start = action.start,
                               .self = action.self,
                               .chunk_elements = settings_.chunk_elements,
                               .peers = action.peers(),
@@ -58,7 +58,7 @@ DataPlane::Events DataPlane::start(const protocol::StartExchange& action) {
   };
   plan.window = chunks(up_);
   plan.mean_window = chunks(down_);
-  attempt_.emplace(Attempt{.form = action.form,
+  attempt_.emplace(Attempt{.start = action.start,
                            .self = action.self,
                            .links = {},
                            .peers = peers,
@@ -68,12 +68,12 @@ DataPlane::Events DataPlane::start(const protocol::StartExchange& action) {
                            .own_means = {},
                            .digests = {}});
   std::vector<double> weights;
-  for (std::size_t i = 0; i < action.form.participants.size(); ++i) {
-    attempt_->links[action.form.participants[i].site] = action.links[i];
-    weights.push_back(action.form.participants[i].weight);
+  for (std::size_t i = 0; i < action.start.participants.size(); ++i) {
+    attempt_->links[action.start.participants[i].site] = action.links[i];
+    weights.push_back(action.start.participants[i].weight);
   }
   attempt_->scales = mean_scales(weights);
-  residual_.start(action.form, action.self, scale_of_self());
+  residual_.start(action.start, action.self, scale_of_self());
   Events events = advance(protocol::ExchangeStart{}, action.self);
   // What came before we knew of the attempt.
   for (Incoming& incoming : early_.take()) {  // should the attempt fail meanwhile, what is left waits for the next
@@ -117,8 +117,8 @@ DataPlane::Events DataPlane::on_chunk(LinkId link, SiteId from, const wire::Chun
 DataPlane::Events DataPlane::accept(Incoming incoming) {
   const wire::Chunk& chunk = incoming.chunk;
   const auto order = order_of(chunk.round, chunk.attempt);
-  const auto ours = attempt_ ? order_of(attempt_->form.round, attempt_->form.attempt) : decltype(order)();
-  if (!attempt_ || chunk.run != attempt_->form.run || order > ours) {
+  const auto ours = attempt_ ? order_of(attempt_->start.round, attempt_->start.attempt) : decltype(order)();
+  if (!attempt_ || chunk.run != attempt_->start.run || order > ours) {
     if (const std::optional<SealedAnchor> sealed = parts_.arena->sealed()) {
       early_.keep(sealed->run, sealed->round, std::move(incoming));
     }
@@ -127,7 +127,7 @@ DataPlane::Events DataPlane::accept(Incoming incoming) {
   if (order == ours && attempt_->complete) return {};  // nothing is missing, and it may be committed
   attempt_->moved += incoming.payload ? incoming.payload->bytes().size() : 0;
   const bool older = order < ours;
-  const bool of_round = chunk.round == attempt_->form.round && chunk.kind == wire::ChunkKind::kContribution;
+  const bool of_round = chunk.round == attempt_->start.round && chunk.kind == wire::ChunkKind::kContribution;
   if (older && !(of_round && attempt_->exchange.owns(chunk.range))) return {};  // too late
 
   if (chunk.from != incoming.from) {
@@ -214,13 +214,13 @@ DataPlane::Events DataPlane::fail(SiteId peer, std::string reason) {
     if (const LinkId link = attempt_->links[peer]; link != LinkId(0)) parts_.transport->close(link);
     return {};
   }
-  protocol::ExchangeFailed failed{attempt_->form.round, attempt_->form.attempt, peer, std::move(reason)};
+  protocol::ExchangeFailed failed{attempt_->start.round, attempt_->start.attempt, peer, std::move(reason)};
   cancel();
   return {failed};
 }
 
 DataPlane::Events DataPlane::unfit(std::string reason) {
-  protocol::ContributionUnfit event{attempt_->form.round, attempt_->form.attempt, std::move(reason)};
+  protocol::ContributionUnfit event{attempt_->start.round, attempt_->start.attempt, std::move(reason)};
   cancel();
   return {event};
 }
@@ -228,7 +228,7 @@ DataPlane::Events DataPlane::unfit(std::string reason) {
 // Said by the first tensor of the vector that is not finite: which chunk is looked at first depends on who owns what.
 DataPlane::Events DataPlane::not_finite(ElementRange range) {
   std::string reason =
-      not_finite_in_words(*parts_.parameters, parts_.arena->anchor(), parts_.model, settings_.outer_elements);
+      not_finite_text(*parts_.parameters, parts_.arena->anchor(), parts_.model, settings_.outer_elements);
   if (reason.empty()) {
     reason =
         "with what earlier payloads left out (COLLAB_ERROR_FEEDBACK) the delta is beyond float32 in " + text_of(range);
@@ -245,7 +245,7 @@ Result<std::span<const float>> DataPlane::parameters_at(ElementRange range) {
 }
 
 float DataPlane::scale_of_self() const {
-  const auto& in = attempt_->form.participants;
+  const auto& in = attempt_->start.participants;
   for (std::size_t i = 0; i < in.size(); ++i) {
     if (in[i].site == attempt_->self) return attempt_->scales[i];
   }
@@ -253,7 +253,7 @@ float DataPlane::scale_of_self() const {
 }
 
 SiteId DataPlane::owner_of(ElementRange chunk) const {
-  for (const wire::Slice& slice : attempt_->form.slices) {
+  for (const wire::Slice& slice : attempt_->start.slices) {
     if (slice.range.begin <= chunk.begin && chunk.end <= slice.range.end) return slice.owner;
   }
   return attempt_->self;
@@ -278,9 +278,9 @@ Status DataPlane::check_payload(const wire::Chunk& chunk, std::size_t bytes) con
 
 wire::Chunk DataPlane::announce(wire::ChunkKind kind, ElementRange range, Buffer& payload) const {
   return {.kind = kind,
-          .run = attempt_->form.run,
-          .round = attempt_->form.round,
-          .attempt = attempt_->form.attempt,
+          .run = attempt_->start.run,
+          .round = attempt_->start.round,
+          .attempt = attempt_->start.attempt,
           .from = attempt_->self,
           .range = range,
           .codec = codec_of(kind).id(),
@@ -304,7 +304,7 @@ DataPlane::Events DataPlane::run(const protocol::SendContribution& action) {
 
 bool DataPlane::reduce_into(std::span<float> sum, ElementRange range, std::optional<Fault>& fault) {
   bool first = true;
-  const auto& participants = attempt_->form.participants;
+  const auto& participants = attempt_->start.participants;
   for (std::size_t i = 0; i < participants.size(); ++i) {
     const SiteId site = participants[i].site;
     if (participants[i].weight == 0) continue;
@@ -343,7 +343,7 @@ DataPlane::Events DataPlane::run(const protocol::ReduceChunk& action) {
   if (fault) return fail(fault->with, "the contribution " + text_of(range) + ": " + fault->why.message());
   if (!fit) return not_finite(range);
 
-  if (attempt_->form.participants.size() > 1) {
+  if (attempt_->start.participants.size() > 1) {
     BufferPtr payload = pool_->take(down_.encoded_size(range.size()));
     const std::optional<std::size_t> used = residual_.encode_mean(range, mean, payload->bytes());
     if (!used) return fail(attempt_->self, "the sum of the deltas overflows float32 in " + text_of(range));
@@ -401,15 +401,15 @@ void DataPlane::step_from(std::uint64_t begin, std::span<float> mean, std::span<
 }
 
 bool DataPlane::averages_itself() const {
-  return attempt_->form.participants.size() == 1 && settings_.outer.id == OuterId::kAverage &&
+  return attempt_->start.participants.size() == 1 && settings_.outer.id == OuterId::kAverage &&
          settings_.outer.lr == 1.0F;
 }
 
 bool DataPlane::steps_at_once() const { return !has_outer_state(settings_.outer.id) && !averages_itself(); }
 
 DataPlane::Events DataPlane::run(const protocol::ExchangeDone&) {
-  protocol::ExchangeComplete complete{attempt_->form.round, attempt_->form.attempt, {}};
-  for (const wire::Slice& slice : attempt_->form.slices) {
+  protocol::ExchangeComplete complete{attempt_->start.round, attempt_->start.attempt, {}};
+  for (const wire::Slice& slice : attempt_->start.slices) {
     DigestChain chain;
     for (auto chunk = attempt_->digests.lower_bound(slice.range.begin);
          chunk != attempt_->digests.end() && chunk->first < slice.range.end; ++chunk) {

@@ -27,10 +27,10 @@
 #include "core/base/digest.h"
 #include "core/outer/outer.h"
 #include "core/protocol/actions.h"
-#include "core/protocol/anchor_fetch.h"
-#include "core/protocol/carryover.h"
-#include "core/protocol/exchange.h"
-#include "core/protocol/rate_meter.h"
+#include "core/protocol/exchange/exchange.h"
+#include "core/protocol/site/anchor_fetch.h"
+#include "core/protocol/site/carryover.h"
+#include "core/protocol/site/rate_meter.h"
 #include "core/runtime/anchor_record.h"
 #include "core/runtime/early_chunks.h"
 #include "core/runtime/residual.h"
@@ -42,7 +42,7 @@ enum class ParameterChange : std::uint32_t {
   kUnchanged = 0,   // a sole contributor's average is its own parameters
   kToAnchor = 1,    // parameters := new anchor
   kRebased = 2,     // parameters := new anchor + (parameters - old anchor): progress that was not contributed
-  kTookAnchor = 3,  // parameters were unfit and are the anchor now; optimiser state needs a look
+  kTookAnchor = 3,  // parameters were unfit and are the anchor now; optimizer state needs a look
   kTakeOther = 4,   // parameters := the arena's other slot, where the leader has put its own
 };
 
@@ -87,7 +87,7 @@ class DataPlane {
     Codecs codec = CodecId::kFp32;
     bool error_feedback = true;  // where a codec needs it
     OuterConfig outer;
-    // Elements from here on are buffers (batch statistics): their mean is taken as it is, whatever the outer optimiser.
+    // Elements from here on are buffers (batch statistics): their mean is taken as it is, whatever the outer optimizer.
     std::uint64_t outer_elements = UINT64_MAX;
     std::uint64_t chunk_elements = 256 * 1024;
     // Of the digests of anchors and outer states, at all sites alike; less in tests, whose vectors are short.
@@ -129,8 +129,8 @@ class DataPlane {
   // What payloads have left out so far. It changes in apply() and rebase() only, and when the first anchor is in place.
   [[nodiscard]] const Residual& residual() const { return residual_; }
 
-  // Some elements of anchor - parameters (protocol::sketch_of); none before there is an anchor.
-  [[nodiscard]] std::vector<float> sketch_of_delta() const;
+  // Some elements of anchor - parameters (protocol::sample_of); none before there is an anchor.
+  [[nodiscard]] std::vector<float> sample_delta() const;
   // Are the parameters bit for bit the anchor's? Ends at the first that is not; false before there is an anchor.
   [[nodiscard]] bool is_unchanged() const;
 
@@ -160,7 +160,7 @@ class DataPlane {
   using Incoming = IncomingChunk;
   // One attempt's data.
   struct Attempt {
-    wire::Form form;
+    wire::StartAttempt start;
     SiteId self;
     std::map<SiteId, LinkId> links;
     std::size_t peers = 0;  // that have a link

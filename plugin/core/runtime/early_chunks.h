@@ -1,5 +1,6 @@
-// Chunks that come before the Form of their attempt has been acted on here: control and data travel apart, and links
-// to others may still be missing. They wait for their attempt, bounded in bytes and to the rounds that can come next.
+// Chunks that come before the StartAttempt of their attempt has been acted on here: control and data travel apart, and
+// links to others may still be missing. They wait for their attempt, bounded in bytes and to the rounds that can come
+// next.
 //
 // What is beyond a bound is dropped, with all that came or will come over the same link: others have its room then, so
 // that of whole contributions two stay, and each attempt gets further than the one before. Such a link is lossy. Who

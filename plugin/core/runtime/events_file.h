@@ -11,7 +11,7 @@
 
 #include "collab/clock.h"
 #include "collab/status.h"
-#include "core/base/seldom.h"
+#include "core/base/rate_limited.h"
 #include "core/protocol/actions.h"
 
 namespace collab {

@@ -50,13 +50,13 @@ void forget(std::size_t place) {
 }
 
 // "PID HOST"
-[[nodiscard]] std::string this_process_in_words() {
+[[nodiscard]] std::string this_process_text() {
   std::array<char, 256> host{};
   if (::gethostname(host.data(), host.size() - 1) != 0) host[0] = '?';
   return std::to_string(::getpid()) + " " + host.data() + "\n";
 }
 
-[[nodiscard]] std::string holder_in_words(int fd) {
+[[nodiscard]] std::string holder_text(int fd) {
   std::array<char, 300> text{};
   const ssize_t got = ::pread(fd, text.data(), text.size() - 1, 0);
   const std::string said(text.data(), got > 0 ? static_cast<std::size_t>(got) : 0);
@@ -84,10 +84,10 @@ Result<FileLock> FileLock::take(const std::string& path) {
     if (fd < 0) return unavailable("cannot make " + path + ": " + std::strerror(errno));
     FileLock lock(path, fd, remember(fd));  // closes what is given up
     const int error = lock_within(fd, LOCK_EX, 5);
-    if (error == EWOULDBLOCK) return refused(holder_in_words(fd));
+    if (error == EWOULDBLOCK) return refused(holder_text(fd));
     if (error != 0) return unavailable("cannot lock " + path + ": " + std::strerror(error));
     if (!named(fd, path)) continue;
-    const std::string words = this_process_in_words();
+    const std::string words = this_process_text();
     if (::ftruncate(fd, 0) != 0 || ::pwrite(fd, words.data(), words.size(), 0) != static_cast<ssize_t>(words.size())) {
       const std::string why = std::strerror(errno);
       lock.remove_name();
@@ -101,7 +101,7 @@ Result<FileLock> FileLock::take(const std::string& path) {
 std::string FileLock::holder_of(const std::string& path) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
   if (fd < 0) return {};
-  std::string holder = lock_within(fd, LOCK_SH, 1) == EWOULDBLOCK ? holder_in_words(fd) : std::string();
+  std::string holder = lock_within(fd, LOCK_SH, 1) == EWOULDBLOCK ? holder_text(fd) : std::string();
   ::close(fd);
   return holder;
 }

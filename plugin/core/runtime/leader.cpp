@@ -8,7 +8,7 @@
 #include "core/base/log.h"
 #include "core/base/random.h"
 #include "core/protocol/attempt.h"
-#include "core/protocol/words.h"
+#include "core/protocol/formatting.h"
 #include "core/runtime/anchor_record.h"
 #include "core/wire/encoding.h"
 
@@ -42,8 +42,8 @@ namespace {
   const std::vector<std::string> ours = left_out(here);
   const std::vector<std::string> theirs = left_out(there);
   if (ours == theirs) return {};
-  return ", buffers left out of the average: " + protocol::names_in_words(theirs, ours) + " there, " +
-         protocol::names_in_words(ours, theirs) + " here";
+  return ", buffers left out of the average: " + protocol::names_text(theirs, ours) + " there, " +
+         protocol::names_text(ours, theirs) + " here";
 }
 
 [[nodiscard]] Digest job_of(const std::string& name) {
@@ -126,7 +126,7 @@ Result<std::optional<StateHeader>> Leader::find_state_file() const {
   }
   if (header.outer_state != spec.outer_state) {
     return invalid_argument("COLLAB_STATE_DIR: " + path + (header.outer_state ? " holds" : " lacks") +
-                            " the state of an outer optimiser, and COLLAB_OUTER says otherwise; set it as it was, or "
+                            " the state of an outer optimizer, and COLLAB_OUTER says otherwise; set it as it was, or "
                             "move the file away");
   }
   return found;
@@ -206,7 +206,7 @@ Result<wire::Join> Leader::describe() {
 Result<SealedAnchor> Leader::join() {
   if (const std::vector<std::string> names = left_out(options_.model); !names.empty()) {
     log_info("buffers left out of the average, because they are not persistent or not finite: " +
-             protocol::names_in_words(names, {}));
+             protocol::names_text(names, {}));
   }
   const Result<std::optional<StateHeader>> state = find_state_file();
   if (!state.ok()) return state.status();
@@ -222,7 +222,7 @@ Result<SealedAnchor> Leader::join() {
                              .fingerprint = fingerprint_of(options_),
                              .generation = options_.generation,
                              .outer_elements = options_.compared_elements,
-                             .lends_optimizer = options_.lends_optimizer,
+                             .serves_optimizer = options_.serves_optimizer,
                              .residual = std::exchange(residual_, std::nullopt),
                              .record = std::exchange(store_, std::nullopt),
                              .egress = egress_,
@@ -253,7 +253,7 @@ Status Leader::judge(const RoundReport& report) {
   if (report.unfit.empty() || unfit_rounds_ < kMost || options_.config.on_nonfinite == OnNonfinite::kContinue) {
     return {};
   }
-  return refused("what site " + options_.site + " has learned was left out " + protocol::times_in_words(unfit_rounds_) +
+  return refused("what site " + options_.site + " has learned was left out " + protocol::times_text(unfit_rounds_) +
                  " running: " + report.unfit + ". COLLAB_ON_NONFINITE=continue trains on, with the anchor each time");
 }
 

@@ -82,7 +82,7 @@ Node::Node(Options options, std::unique_ptr<Transport> transport, EventsFile eve
                 ": what a round does not send, nearly all, is lost");
   }
   const char* none = !options_.config.join_optimizer ? "COLLAB_JOIN_OPTIMIZER is 0 there"
-                     : options_.lends_optimizer      ? "it has not made a step yet"
+                     : options_.serves_optimizer     ? "it has not made a step yet"
                                                      : "it lends none";
   optimizer_.emplace(*transport_, clock_, options_.config.link_grace, none);
 }
@@ -132,10 +132,10 @@ void Node::begin_round(protocol::Trigger trigger) {
   report_ = {};
   moved_ = false;
   triggered_at_ = clock_.now();
-  formed_at_ = kNever;
+  started_at_ = kNever;
   driver_->data().start_round_clock();
   warn_if_nothing_changed(trigger.steps - std::exchange(steps_then_, trigger.steps));
-  trigger.sketch = driver_->data().sketch_of_delta();
+  trigger.sampled_delta = driver_->data().sample_delta();
   trigger.up_kbit = driver_->data().up_kbit();
   trigger.down_kbit = driver_->data().down_kbit();
   driver_->feed(std::move(trigger));
@@ -228,11 +228,11 @@ void Node::fail_everything(const Status& why) {
   if (departing_) std::exchange(departing_, std::nullopt)->set_value();
 }
 
-// ---- the optimiser's state -----------------------------------------------------------------------------
+// ---- the optimizer's state -----------------------------------------------------------------------------
 
-void Node::lend_optimizer(std::string why_none) {
-  if (!options_.lends_optimizer || !options_.config.join_optimizer) return;
-  post_call([this, why_none = std::move(why_none)]() mutable { optimizer_->lend(std::move(why_none)); });
+void Node::serve_optimizer(std::string why_none) {
+  if (!options_.serves_optimizer || !options_.config.join_optimizer) return;
+  post_call([this, why_none = std::move(why_none)]() mutable { optimizer_->serve(std::move(why_none)); });
 }
 
 void Node::give_optimizer(Result<OptimizerCopy> copy) {
@@ -258,14 +258,14 @@ Result<T> Node::ask(std::optional<std::promise<Result<T>>>& answer, const std::s
 }
 
 Result<OptimizerOffer> Node::ask_optimizer() {
-  return ask(seeking_, "the question for the optimiser's state", [this] {
+  return ask(seeking_, "the question for the optimizer's state", [this] {
     optimizer_->seeks();
     driver_->feed(protocol::SeekOptimizer{});
   });
 }
 
 Result<BufferPtr> Node::take_optimizer() {
-  return ask(taking_, "the transfer of the optimiser's state", [this] {
+  return ask(taking_, "the transfer of the optimizer's state", [this] {
     optimizer_->begin_taking();
     driver_->feed(protocol::TakeOptimizer{});
   });

@@ -16,8 +16,8 @@
 
 #include "collab/clock.h"
 #include "collab/session.h"
-#include "core/protocol/egress_budget.h"
-#include "core/protocol/words.h"
+#include "core/protocol/formatting.h"
+#include "core/protocol/site/egress_budget.h"
 #include "core/runtime/events_file.h"
 #include "core/runtime/mailbox.h"
 #include "core/runtime/optimizer_transfer.h"
@@ -58,7 +58,7 @@ class Node final : private SiteDriver::Host {
     Digest fingerprint;
     std::uint32_t generation = 1;
     std::uint64_t outer_elements = UINT64_MAX;  // trained parameters; buffers lie behind
-    bool lends_optimizer = false;
+    bool serves_optimizer = false;
     // A helper's node: it takes part in every round and contributes nothing. Called on the loop thread: ok once it has
     // joined, and why it has come to its end.
     std::function<void(const Status&)> helps{};
@@ -87,8 +87,8 @@ class Node final : private SiteDriver::Host {
   // Leaves in good order; bounded, never fails. `next_generation`: where this site goes on at once, or 0.
   void depart(const std::string& reason, std::uint32_t next_generation = 0);
 
-  // The optimiser's state; see Session. It is lent from here on, or not any more because of `why_none`.
-  void lend_optimizer(std::string why_none);
+  // The optimizer's state; see Session. It is lent from here on, or not any more because of `why_none`.
+  void serve_optimizer(std::string why_none);
   [[nodiscard]] bool optimizer_wanted() const { return optimizer_->wanted(); }
   void give_optimizer(Result<OptimizerCopy> copy);
   Result<OptimizerOffer> ask_optimizer();
@@ -129,7 +129,7 @@ class Node final : private SiteDriver::Host {
   void act(const protocol::TakeOptimizerPart& action);
   void act(const protocol::OptimizerComplete& action);
   void act(const protocol::OptimizerLost& action);
-  void act(const protocol::LendOptimizer& action);
+  void act(const protocol::ServeOptimizer& action);
   void act(const protocol::Left& action);
   void act(const protocol::Failed& action);
   void act(const protocol::Note& action);
@@ -145,7 +145,7 @@ class Node final : private SiteDriver::Host {
   void tell(const RoundReport& report);
   void count_what_is_sent();
   void watch_the_budget();  // between rounds
-  [[nodiscard]] std::string budget_in_words() const;
+  [[nodiscard]] std::string budget_text() const;
   void tell_what_is_waited_for();
   template <typename T, typename Begin>
   Result<T> ask(std::optional<std::promise<Result<T>>>& answer, const std::string& what, Begin begin);
@@ -188,7 +188,7 @@ class Node final : private SiteDriver::Host {
   std::string unfit_because_;     // the last delta of ours that was
   bool moved_ = false;            // in this call, the parameters were moved onto another anchor than the one before
   TimePoint triggered_at_{};
-  TimePoint formed_at_{};
+  TimePoint started_at_{};
   TimePoint helps_next_ = kNever;  // a helper is ready for another round
   bool helping_ = false;           // it has joined
 

@@ -34,7 +34,7 @@ std::optional<protocol::SiteEvent> Node::optimizer_part(LinkId link, const wire:
 }
 
 void Node::act(const protocol::StartExchange& action) {
-  if (formed_at_ == kNever) formed_at_ = clock_.now();
+  if (started_at_ == kNever) started_at_ = clock_.now();
   exchanging_ = true;
   change_slot();
   driver_->act(action);
@@ -144,7 +144,7 @@ void Node::act(const protocol::RoundDone& action) {
   report_.members = action.members;
   report_.contributors = action.contributors;
   report_.samples = action.samples;
-  report_.seconds = formed_at_ == kNever ? 0 : seconds_between(formed_at_, now);
+  report_.seconds = started_at_ == kNever ? 0 : seconds_between(started_at_, now);
   report_.stall_seconds = seconds_between(triggered_at_, now);
   report_.exchange_seconds =
       traffic.first_payload == kNever ? 0 : seconds_between(traffic.first_payload, traffic.last_payload);
@@ -207,12 +207,12 @@ void Node::act(const protocol::OptimizerComplete&) {
 }
 
 void Node::act(const protocol::OptimizerLost& action) {
-  log_warning("the optimiser's state is lost on its way, " + action.reason);
+  log_warning("the optimizer's state is lost on its way, " + action.reason);
   if (taking_) std::exchange(taking_, std::nullopt)->set_value(unavailable(action.reason));
 }
 
 // The moments are as large as two models: whose cap is half spent leaves them to another, or to a cold start.
-void Node::act(const protocol::LendOptimizer& action) {
+void Node::act(const protocol::ServeOptimizer& action) {
   optimizer_->asked(action, egress_.half_spent() ? "half of what it may send is spent (COLLAB_EGRESS_GB)" : "");
 }
 
@@ -261,7 +261,7 @@ void Node::tell(const RoundReport& report) {
                 static_cast<double>(report.bytes_received) / 1e6);
   log_info("round " + std::to_string(report.round.value) + ": " +
            (who.empty() ? "nobody had steps" : who + " averaged") + "; " + line);
-  if (egress_.on()) log_info(budget_in_words());
+  if (egress_.on()) log_info(budget_text());
 }
 
 void Node::watch_the_budget() {
@@ -273,10 +273,10 @@ void Node::watch_the_budget() {
   JsonFields fields{{"egress_gb", json_number(gigabytes(egress_.so_far().spent))},
                     {"egress_budget_gb", json_number(gigabytes(egress_.total()))}};
   if (egress_.known()) fields.emplace_back("rounds_left", std::to_string(egress_.rounds_left()));
-  act(protocol::make_note(protocol::Note::Level::kWarning, "budget", what + ": " + budget_in_words(), fields));
+  act(protocol::make_note(protocol::Note::Level::kWarning, "budget", what + ": " + budget_text(), fields));
 }
 
-std::string Node::budget_in_words() const {
+std::string Node::budget_text() const {
   char line[160];
   std::snprintf(line, sizeof line, "%.6g of %.6g GB are sent (COLLAB_EGRESS_GB)", gigabytes(egress_.so_far().spent),
                 gigabytes(egress_.total()));

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::uint64_t kTile = kDigestChunkElements;
 
-[[nodiscard]] std::string value_in_words(float value) {
+[[nodiscard]] std::string value_text(float value) {
   return std::isnan(value) ? "NaN" : value < 0 ? "-infinity" : "infinity";
 }
 
@@ -23,7 +23,7 @@ constexpr std::uint64_t kTile = kDigestChunkElements;
 }
 
 // "buffer "attn.mask" (element 1 of float32 [4, 4])"
-[[nodiscard]] std::string place_in_words(std::uint64_t element, std::span<const TensorInfo> model, bool buffer) {
+[[nodiscard]] std::string place_text(std::uint64_t element, std::span<const TensorInfo> model, bool buffer) {
   const std::string what = buffer ? "buffer " : "parameter ";
   std::uint64_t begin = 0;
   for (const TensorInfo& tensor : model) {
@@ -41,16 +41,16 @@ constexpr std::uint64_t kTile = kDigestChunkElements;
   return what + "element " + std::to_string(element) + " of the vector";
 }
 
-[[nodiscard]] std::string in_words(std::uint64_t element, float parameter, float anchor,
-                                   std::span<const TensorInfo> model, bool buffer) {
-  const std::string place = place_in_words(element, model, buffer);
+[[nodiscard]] std::string text_of(std::uint64_t element, float parameter, float anchor,
+                                  std::span<const TensorInfo> model, bool buffer) {
+  const std::string place = place_text(element, model, buffer);
   const std::string remedy =
       buffer ? "set COLLAB_BUFFERS=0 at all sites, or make it no part of the average: register_buffer(..., "
                "persistent=False)"
              : "training has diverged there: look at the learning rate, the data and the scale of the loss";
-  if (!std::isfinite(parameter)) return value_in_words(parameter) + " in " + place + ": " + remedy;
+  if (!std::isfinite(parameter)) return value_text(parameter) + " in " + place + ": " + remedy;
   if (!std::isfinite(anchor)) {
-    return value_in_words(anchor) + " in the anchor's " + place +
+    return value_text(anchor) + " in the anchor's " + place +
            ": the model that training began with was not finite; start again with one that is";
   }
   return "the change of " + place + " since the last round is beyond float32: " + remedy;
@@ -58,8 +58,8 @@ constexpr std::uint64_t kTile = kDigestChunkElements;
 
 }  // namespace
 
-std::string not_finite_in_words(ParameterVector& parameters, std::span<const float> anchor,
-                                std::span<const TensorInfo> model, std::uint64_t buffers_from) {
+std::string not_finite_text(ParameterVector& parameters, std::span<const float> anchor,
+                            std::span<const TensorInfo> model, std::uint64_t buffers_from) {
   std::vector<float> tile;
   for (std::uint64_t at = 0; at < anchor.size(); at += kTile) {
     const std::uint64_t count = std::min<std::uint64_t>(kTile, anchor.size() - at);
@@ -69,7 +69,7 @@ std::string not_finite_in_words(ParameterVector& parameters, std::span<const flo
     }
     for (std::uint64_t i = 0; i < count; ++i) {
       if (std::isfinite(anchor[at + i] - tile[i])) continue;
-      return in_words(at + i, tile[i], anchor[at + i], model, at + i >= buffers_from);
+      return text_of(at + i, tile[i], anchor[at + i], model, at + i >= buffers_from);
     }
   }
   return {};

@@ -13,7 +13,7 @@ namespace collab {
 
 // The first element of anchor - parameters that is not finite: the tensor it belongs to and why. Empty: all are finite.
 // `model` has the tensors in the vector's order; elements from `buffers_from` on are buffers'.
-[[nodiscard]] std::string not_finite_in_words(ParameterVector& parameters, std::span<const float> anchor,
-                                              std::span<const TensorInfo> model, std::uint64_t buffers_from);
+[[nodiscard]] std::string not_finite_text(ParameterVector& parameters, std::span<const float> anchor,
+                                          std::span<const TensorInfo> model, std::uint64_t buffers_from);
 
 }  // namespace collab

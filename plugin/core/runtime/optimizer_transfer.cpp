@@ -7,7 +7,7 @@
 #include "core/base/digest.h"
 #include "core/base/log.h"
 #include "core/base/text.h"
-#include "core/protocol/words.h"
+#include "core/protocol/formatting.h"
 #include "core/wire/encoding.h"
 #include "core/wire/limits.h"
 
@@ -38,34 +38,34 @@ class PartOfCopy final : public Buffer {
 
 // ---- lending -----------------------------------------------------------------------------------------
 
-void OptimizerTransfer::lend(std::string why_none) {
+void OptimizerTransfer::serve(std::string why_none) {
   why_none_ = std::move(why_none);
   if (wanted_ && !why_none_.empty()) given(unavailable(why_none_));
 }
 
-void OptimizerTransfer::asked(const protocol::LendOptimizer& action, const std::string& why_none) {
+void OptimizerTransfer::asked(const protocol::ServeOptimizer& action, const std::string& why_none) {
   if (action.asked.snapshot == 0) {
     const std::string& why = why_none_.empty() ? why_none : why_none_;
     if (!why.empty()) return act(protocol::TellBorrower{action.to, {0, 0, {}, {}, why}});
-    log_info(action.name + " joins and asks for the optimiser's state");
+    log_info(action.name + " joins and asks for the optimizer's state");
   }
-  run(protocol::LoanAsked{action.to, action.asked});
+  run(protocol::LeaseAsked{action.to, action.asked});
 }
 
 void OptimizerTransfer::given(Result<OptimizerCopy> copy) {
   wanted_ = false;
   if (copy_) return;  // one that was asked for anew before this one came
-  protocol::LoanMade made;
+  protocol::LeaseMade made;
   if (!copy.ok()) {
     made.reason = copy.status().message();
   } else if (copy->bytes.empty() || copy->bytes.size() > wire::kMaxElements ||
              copy->description.size() > wire::kMaxJsonBytes) {
     made.reason =
-        copy->bytes.empty() ? "its optimiser keeps no state" : "its optimiser's state is too large to be lent";
+        copy->bytes.empty() ? "its optimizer keeps no state" : "its optimizer's state is too large to be lent";
   } else {
     made = {copy->bytes.size(), hash128(copy->bytes), copy->description, {}};
     copy_ = std::make_shared<const OptimizerCopy>(std::move(copy).value());
-    log_info("a copy of the optimiser's state, " + in_mb(made.bytes) + ", is kept until who asked has taken it");
+    log_info("a copy of the optimizer's state, " + in_mb(made.bytes) + ", is kept until who asked has taken it");
   }
   run(made);
 }
@@ -75,11 +75,11 @@ void OptimizerTransfer::sent(std::uint64_t token) {
   if (found == on_their_way_.end()) return;
   const LinkId to = found->second;
   on_their_way_.erase(found);
-  run(protocol::LoanPartSent{to});
+  run(protocol::LeasePartSent{to});
 }
 
-void OptimizerTransfer::run(const protocol::LoanEvent& event) {
-  for (const protocol::LoanAction& action : loan_.step(clock_.now(), event)) {
+void OptimizerTransfer::run(const protocol::LeaseEvent& event) {
+  for (const protocol::LeaseAction& action : lease_.step(clock_.now(), event)) {
     std::visit([this](const auto& each) { act(each); }, action);
   }
 }
@@ -148,10 +148,10 @@ protocol::Note OptimizerTransfer::ended(const std::string& cold) {
   const protocol::OptimizerOffered offer = std::exchange(offer_, {});
   using Level = protocol::Note::Level;
   if (!cold.empty())
-    return protocol::make_note(Level::kWarning, "join-optimizer", "the optimiser starts cold: " + cold);
+    return protocol::make_note(Level::kWarning, "join-optimizer", "the optimizer starts cold: " + cold);
   const double seconds = std::chrono::duration<double>(clock_.now() - asked_at_).count();
   return protocol::make_note(Level::kInfo, "join-optimizer",
-                             "the optimiser goes on from the state lent by " + offer.from + ": " +
+                             "the optimizer goes on from the state lent by " + offer.from + ": " +
                                  in_mb(offer.state.bytes) + " in " + protocol::in_seconds(clock_.now() - asked_at_),
                              {{"source", json_quote(offer.from)},
                               {"bytes", std::to_string(offer.state.bytes)},

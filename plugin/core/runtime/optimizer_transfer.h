@@ -1,9 +1,9 @@
-// The bytes of optimiser states that are lent to other sites, and of the one that comes from another. Who gets what and
-// when is decided by OptimizerLoan and the Site machine.
+// The bytes of optimizer states that are lent to other sites, and of the one that comes from another. Who gets what and
+// when is decided by OptimizerLease and the Site machine.
 //
-// Memory: at a member that lends, one copy until the last borrower has it or keeps silent (OptimizerLoan); at a joiner,
-// one. Threads: the node's loop thread; wanted() any. Ownership: the copy that is lent, the one that comes; borrows
-// transport.
+// Memory: at a member that lends, one copy until the last borrower has it or keeps silent (OptimizerLease); at a
+// joiner, one. Threads: the node's loop thread; wanted() any. Ownership: the copy that is lent, the one that comes;
+// borrows transport.
 #pragma once
 
 #include <atomic>
@@ -15,7 +15,7 @@
 #include "collab/session.h"
 #include "collab/transport.h"
 #include "core/protocol/actions.h"
-#include "core/protocol/optimizer_loan.h"
+#include "core/protocol/site/optimizer_lease.h"
 
 namespace collab {
 
@@ -24,21 +24,21 @@ class OptimizerTransfer {
   static constexpr std::uint64_t kFirstToken = std::uint64_t{1} << 63;  // the data plane's lie below
 
   OptimizerTransfer(Transport& transport, const Clock& clock, Duration limit, std::string why_none)
-      : transport_(transport), clock_(clock), loan_(limit), why_none_(std::move(why_none)) {}
+      : transport_(transport), clock_(clock), lease_(limit), why_none_(std::move(why_none)) {}
 
   // ---- lending
   [[nodiscard]] bool wanted() const { return wanted_; }
   [[nodiscard]] std::uint64_t bytes_sent() const { return bytes_sent_; }
   // From now on copies are made; or not any more, because of `why_none`.
-  void lend(std::string why_none);
+  void serve(std::string why_none);
   // `why_none`: not empty: none is lent this time, although there is one.
-  void asked(const protocol::LendOptimizer& action, const std::string& why_none = {});
+  void asked(const protocol::ServeOptimizer& action, const std::string& why_none = {});
   void being_given() { wanted_ = false; }  // any thread
   void given(Result<OptimizerCopy> copy);
   void sent(std::uint64_t token);
-  void link_closed(LinkId link) { run(protocol::LoanOver{link}); }
-  void tick() { run(protocol::LoanTick{}); }
-  [[nodiscard]] TimePoint next_deadline() const { return loan_.next_deadline(); }
+  void link_closed(LinkId link) { run(protocol::LeaseOver{link}); }
+  void tick() { run(protocol::LeaseTick{}); }
+  [[nodiscard]] TimePoint next_deadline() const { return lease_.next_deadline(); }
 
   // ---- taking
   void seeks() { asked_at_ = clock_.now(); }
@@ -53,7 +53,7 @@ class OptimizerTransfer {
   [[nodiscard]] protocol::Note ended(const std::string& cold);
 
  private:
-  void run(const protocol::LoanEvent& event);
+  void run(const protocol::LeaseEvent& event);
   void act(const protocol::MakeCopy& action);
   void act(const protocol::DropCopy& action);
   void act(const protocol::TellBorrower& action);
@@ -62,7 +62,7 @@ class OptimizerTransfer {
 
   Transport& transport_;
   const Clock& clock_;
-  protocol::OptimizerLoan loan_;
+  protocol::OptimizerLease lease_;
   std::atomic<bool> wanted_ = false;
   std::uint64_t bytes_sent_ = 0;
   std::string why_none_;  // empty: there is one to lend

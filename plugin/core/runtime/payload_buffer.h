@@ -1,4 +1,4 @@
-// What a transport sends of a meeting's messages; a part of a buffer as a buffer of its own.
+// What a transport sends of a collective hub's messages; a part of a buffer as a buffer of its own.
 //
 // Threads: as the buffer it is a part of. Ownership: shares that buffer.
 #pragma once
@@ -8,7 +8,7 @@
 #include <variant>
 
 #include "collab/transport.h"
-#include "core/protocol/meeting_actions.h"
+#include "core/protocol/collectives/hub_actions.h"
 #include "core/wire/encoding.h"
 
 namespace collab {
@@ -32,7 +32,7 @@ class PayloadBuffer final : public Buffer {
 }
 
 // Heartbeats overtake what is brought and handed out.
-[[nodiscard]] inline TransportMessage message_of(const protocol::MeetingSend& action) {
+[[nodiscard]] inline TransportMessage message_of(const protocol::HubSend& action) {
   const bool beat = std::holds_alternative<wire::Heartbeat>(action.message);
   return {.lane = beat ? Lane::kControl : Lane::kData,
           .head = wire::encode(action.message),

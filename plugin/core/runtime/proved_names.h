@@ -10,7 +10,7 @@
 
 #include "collab/types.h"
 #include "core/base/text.h"
-#include "core/protocol/words.h"
+#include "core/protocol/formatting.h"
 
 namespace collab {
 

@@ -94,7 +94,7 @@ Result<std::vector<std::byte>> encode(const RecordScope& scope, std::span<const 
 
 [[nodiscard]] Status damaged(const std::string& what) { return corrupt("it is damaged: " + what); }
 
-[[nodiscard]] std::string in_words(const RecordScope& scope) {
+[[nodiscard]] std::string text_of(const RecordScope& scope) {
   return "run " + scope.run + ", site " + scope.site + ", generation " + std::to_string(scope.generation) +
          ", rendezvous " + scope.rendezvous + ", model " + to_hex(scope.model);
 }
@@ -126,7 +126,7 @@ Result<std::vector<std::byte>> decode(const RecordScope& ours, const std::vector
   scope_fields(reader, scope);
   reader.finish();
   if (!reader.status().ok()) return damaged(reader.status().message());
-  if (scope != ours) return refused("it is of " + in_words(scope) + "; this is " + in_words(ours));
+  if (scope != ours) return refused("it is of " + text_of(scope) + "; this is " + text_of(ours));
   return std::vector<std::byte>(file.begin() + static_cast<std::ptrdiff_t>(kPrologueBytes + prologue.scope_bytes),
                                 file.end());
 }

@@ -37,13 +37,13 @@ Residual::Residual(const Codecs& codecs, bool feedback, std::uint64_t elements, 
   if (feedback && (needs_error_feedback(codecs.up) || needs_error_feedback(codecs.down))) values_.resize(elements);
 }
 
-void Residual::start(const wire::Form& form, SiteId self, float share) {
+void Residual::start(const wire::StartAttempt& start, SiteId self, float share) {
   if (!on()) return;
-  const std::size_t members = form.participants.size();
+  const std::size_t members = start.participants.size();
   attempt_.emplace(Attempt{
       .share = share, .equal = 1.0F / static_cast<float>(members), .alone = members == 1, .own = {}, .theirs = {}});
   std::size_t owned = 0;
-  for (const wire::Slice& slice : form.slices) {
+  for (const wire::Slice& slice : start.slices) {
     if (slice.owner != self) {
       attempt_->theirs.push_back(slice.range);
       continue;

@@ -49,7 +49,7 @@ class Residual {
 
   // ---- an attempt
   // `share`: our scale in its mean; 0 when we do not contribute.
-  void start(const wire::Form& form, SiteId self, float share);
+  void start(const wire::StartAttempt& start, SiteId self, float share);
   // The elements `range`, a chunk of a slice of others; as Codec::encode_difference. The vector stands.
   [[nodiscard]] std::optional<std::size_t> encode_contribution(ElementRange range, std::span<const float> anchor,
                                                                std::span<const float> parameters,

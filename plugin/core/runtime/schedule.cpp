@@ -9,7 +9,7 @@ Result<bool> SyncSchedule::due_by_announcement(std::uint64_t announced) const {
   if (announced < steps_) {
     return invalid_argument("the site's leader announced a round at step " + std::to_string(announced) +
                             ", but this rank is already at step " + std::to_string(steps_) +
-                            ": the ranks of a site must take their optimiser steps together "
+                            ": the ranks of a site must take their optimizer steps together "
                             "(does each step reduce gradients over the site?)");
   }
   return announced == steps_;

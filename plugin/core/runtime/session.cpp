@@ -30,7 +30,7 @@ class RankSession final : public Session {
 
   Result<bool> count_step(std::uint64_t samples) override {
     COLLAB_RETURN_IF_ERROR(usable());
-    if (leader_ && !alone_ && schedule_.steps() == 0) leader_->node()->lend_optimizer("");
+    if (leader_ && !alone_ && schedule_.steps() == 0) leader_->node()->serve_optimizer("");
     schedule_.count_step();
     if (alone_) {
       tell_why_alone();
@@ -54,7 +54,7 @@ class RankSession final : public Session {
   Status finish(std::uint32_t next_generation) override {
     if (!begun_ || finished_) return {};
     finished_ = true;
-    if (leader_ && leader_->node() != nullptr) leader_->node()->lend_optimizer("its training has ended");
+    if (leader_ && leader_->node() != nullptr) leader_->node()->serve_optimizer("its training has ended");
     Status last;
     if (alone_) return last;
     if (broken_.ok() && (schedule_.steps_since_round() > 0 || skipped_)) last = run_round_unchecked().status();
@@ -275,7 +275,7 @@ class RankSession final : public Session {
                               " holds other parameters than its rank 0 (digests " + to_hex(reports[rank].digest) +
                               " and " + to_hex(reports[0].digest) +
                               "): the ranks of a site must train one model; wrap every trained module in "
-                              "DistributedDataParallel and step the same optimiser on every rank");
+                              "DistributedDataParallel and step the same optimizer on every rank");
     }
     return {};
   }

@@ -15,8 +15,8 @@
 
 #include "collab/clock.h"
 #include "collab/transport.h"
-#include "core/base/seldom.h"
-#include "core/protocol/site.h"
+#include "core/base/rate_limited.h"
+#include "core/protocol/site/site.h"
 #include "core/runtime/data_plane.h"
 #include "core/runtime/doorstep.h"
 #include "core/runtime/proved_names.h"
@@ -32,7 +32,7 @@ class SiteDriver final : public TransportHandler {
     virtual void stepped(const protocol::SiteEvent& event, const std::vector<protocol::SiteAction>& actions) = 0;
     // What act() was to do failed: the site cannot go on.
     virtual void failed(const Status& why) = 0;
-    // A part of another site's optimiser state; nothing where none is taken.
+    // A part of another site's optimizer state; nothing where none is taken.
     virtual std::optional<protocol::SiteEvent> optimizer_part(LinkId link, const wire::Chunk& chunk,
                                                               BufferPtr payload) = 0;
   };
@@ -98,7 +98,7 @@ class SiteDriver final : public TransportHandler {
   std::map<LinkId, Dial> dials_;
   Doorstep doorstep_;  // links whose peers have not said Hello
   ProvedNames proved_;
-  Seldom refused_{std::chrono::seconds(10)};
+  RateLimited refused_{std::chrono::seconds(10)};
   std::deque<protocol::SiteEvent> pending_;
   bool stepping_ = false;
   bool stopped_ = false;

@@ -359,15 +359,15 @@ Status write_state(const std::string& path, const StateHeader& header, std::span
 Status write_state(Disk& disk, const std::string& path, StateHeader header, const StatePieces& pieces) {
   std::error_code error;
   std::filesystem::create_directories(std::filesystem::path(path).parent_path(), error);  // a failure shows below
-  const auto in_words = [&](const Status& status) {
+  const auto text_of = [&](const Status& status) {
     if (status.ok() || status.code() == StatusCode::kCancelled) return status;
     return Status(status.code(), status.message() + " (" + std::to_string(vectors_bytes(header)) +
                                      " bytes are to be written); COLLAB_STATE_DIR needs a folder with room that we "
                                      "may write to");
   };
   Result<NewFile> file = NewFile::make(disk, path);
-  if (!file.ok()) return in_words(file.status());
-  return in_words(write_whole(*file, header, pieces));
+  if (!file.ok()) return text_of(file.status());
+  return text_of(write_whole(*file, header, pieces));
 }
 
 Result<std::optional<StateHeader>> read_state_header(const std::string& path) {

@@ -13,7 +13,7 @@
 #include "collab/session.h"
 #include "collab/status.h"
 #include "collab/types.h"
-#include "core/protocol/egress_budget.h"
+#include "core/protocol/site/egress_budget.h"
 #include "core/runtime/disk.h"
 #include "core/runtime/residual.h"
 #include "core/wire/messages.h"

@@ -76,8 +76,8 @@ void StateSaver::write_one() {
   std::optional<std::string> said;  // a full disk is full for many rounds
   {
     const std::lock_guard lock(mutex_);
-    said = seldom_.let(SteadyClock().now(), "the state of round " + std::to_string(writing_->header.round.value) +
-                                                " was not saved: " + status.message());
+    said = rate_limited_.let(SteadyClock().now(), "the state of round " + std::to_string(writing_->header.round.value) +
+                                                      " was not saved: " + status.message());
   }
   if (said) log_error(*said);
 }
@@ -88,11 +88,12 @@ void StateSaver::give_up(const Save& save, const std::string& why) {
   {
     const std::lock_guard lock(mutex_);
     overdue_ = overdue_ || !waiting_;
-    said = seldom_.let(SteadyClock().now(),
-                       "the state of round " + std::to_string(save.header.round.value) +
-                           " was not saved: a round needed the memory " + why +
-                           "; the next round's is tried. A faster disk, or longer rounds (COLLAB_SYNC_EVERY), let it "
-                           "end in time");
+    said = rate_limited_.let(
+        SteadyClock().now(),
+        "the state of round " + std::to_string(save.header.round.value) + " was not saved: a round needed the memory " +
+            why +
+            "; the next round's is tried. A faster disk, or longer rounds (COLLAB_SYNC_EVERY), let it "
+            "end in time");
   }
   if (said) log_warning(*said);
 }

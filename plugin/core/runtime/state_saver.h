@@ -16,7 +16,7 @@
 #include <string>
 #include <thread>
 
-#include "core/base/seldom.h"
+#include "core/base/rate_limited.h"
 #include "core/runtime/state_file.h"
 
 namespace collab {
@@ -66,7 +66,7 @@ class StateSaver {
   std::optional<Save> writing_;
   std::optional<Save> waiting_;
   bool overdue_ = false;
-  Seldom seldom_{std::chrono::minutes(1)};
+  RateLimited rate_limited_{std::chrono::minutes(1)};
 };
 
 }  // namespace collab

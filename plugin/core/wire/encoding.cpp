@@ -8,8 +8,8 @@
 #include "core/base/digest.h"
 #include "core/wire/byte_io.h"
 #include "core/wire/fields.h"
+#include "core/wire/hub_fields.h"
 #include "core/wire/limits.h"
-#include "core/wire/meeting_fields.h"
 #include "core/wire/rules.h"
 
 namespace collab::wire {
@@ -29,20 +29,22 @@ static_assert(kMaxBodyBytes <= 0xFFFF'FFFF);
 
 // A message's type on the wire is its place in Message, counted from 1.
 constexpr std::array<std::string_view, std::variant_size_v<Message>> kNames{
-    "Join",    "Adopted",     "Ready",          "Decline",        "Unreached",   "Done",          "Leave",
-    "Welcome", "Refuse",      "Roster",         "Adopt",          "Form",        "Commit",        "Farewell",
-    "Hello",   "FetchAnchor", "AnchorMoved",    "Chunk",          "Heartbeat",   "StatusQuery",   "StatusReport",
-    "Recess",  "Prepare",     "Promise",        "Parted",         "Enter",       "Assemble",      "Disband",
-    "Bring",   "Taken",       "Seek",           "Entered",        "Stands",      "Found",         "Piece",
-    "Outcome", "Notice",      "FetchOptimizer", "OptimizerState", "Hold",        "Accept",        "Accepted",
-    "Inquire", "Leads",       "Forget",         "PrepareWorld",   "AcceptEpoch", "AcceptedEpoch", "ChosenEpoch",
-    "Keys"};
+    "Join",          "AnchorInstalled", "Ready",          "Decline",        "PeerUnreachable",
+    "Done",          "Leave",           "Welcome",        "Refuse",         "Roster",
+    "InstallAnchor", "StartAttempt",    "Commit",         "LeaveAck",       "Hello",
+    "FetchAnchor",   "AnchorMoved",     "Chunk",          "Heartbeat",      "StatusQuery",
+    "StatusReport",  "RoundSkipped",    "Prepare",        "Promise",        "MemberLeft",
+    "Enter",         "Assemble",        "Disband",        "Contribute",     "ResultAck",
+    "ResolveSender", "Entered",         "Stands",         "SenderResolved", "Part",
+    "StepResult",    "Notice",          "FetchOptimizer", "OptimizerState", "Hold",
+    "Accept",        "Accepted",        "Inquire",        "Leads",          "Forget",
+    "PrepareWorld",  "AcceptEpoch",     "AcceptedEpoch",  "ChosenEpoch",    "Keys"};
 static_assert(std::is_same_v<std::variant_alternative_t<0, Message>, Join>);
-static_assert(std::is_same_v<std::variant_alternative_t<11, Message>, Form>);
+static_assert(std::is_same_v<std::variant_alternative_t<11, Message>, StartAttempt>);
 static_assert(std::is_same_v<std::variant_alternative_t<17, Message>, Chunk>);
 static_assert(std::is_same_v<std::variant_alternative_t<20, Message>, StatusReport>);
 static_assert(std::is_same_v<std::variant_alternative_t<23, Message>, Promise>);
-static_assert(std::is_same_v<std::variant_alternative_t<35, Message>, Outcome>);
+static_assert(std::is_same_v<std::variant_alternative_t<35, Message>, StepResult>);
 static_assert(std::is_same_v<std::variant_alternative_t<38, Message>, OptimizerState>);
 static_assert(std::is_same_v<std::variant_alternative_t<39, Message>, Hold>);
 static_assert(std::is_same_v<std::variant_alternative_t<44, Message>, Forget>);

@@ -14,7 +14,7 @@
 
 namespace collab::wire {
 
-[[nodiscard]] std::string_view name_of(const Message& message);  // "Form"
+[[nodiscard]] std::string_view name_of(const Message& message);  // "StartAttempt"
 
 // A frame as it goes into TransportMessage::head. The message must keep its bounds and rules (a broken one is a
 // bug and aborts); what people bring (names, models) goes through try_encode first. Reasons that are too long are cut.

@@ -81,7 +81,7 @@ void fields(auto& io, Of<Voter> auto& m) {
   io.boolean("left", m.left);
 }
 
-void fields(auto& io, Of<Form> auto& m) {
+void fields(auto& io, Of<StartAttempt> auto& m) {
   io.number("term", m.term.value, kMaxTerm);
   io.number("generation", m.generation);
   io.part("fingerprint", m.fingerprint);
@@ -103,7 +103,7 @@ void fields(auto& io, Of<Commit> auto& m) {
 }
 
 void fields(auto& io, Of<Proposal> auto& m) {
-  io.part("form", m.form);
+  io.part("form", m.start);
   io.boolean("accepted", m.accepted);
   io.list("slices", m.slices, kMaxSlices, 16, [&](auto& digest) { fields(io, digest); });
   io.number("settled", m.settled.value, kMaxTerm);
@@ -157,7 +157,7 @@ void fields(auto& io, Of<Join> auto& m) {
   io.number("process", m.process);
 }
 
-void fields(auto& io, Of<Adopted> auto& m) {
+void fields(auto& io, Of<AnchorInstalled> auto& m) {
   io.id("run", m.run);
   io.id("round", m.round);
   io.part("digest", m.digest);
@@ -171,7 +171,7 @@ void fields(auto& io, Of<Ready> auto& m) {
   io.number("steps", m.steps);
   io.part("state", m.state);
   io.id("since", m.since);
-  io.list("sketch", m.sketch, kMaxSketch, 4, [&](auto& element) { io.number("", element); });
+  io.list("sketch", m.sampled_delta, kMaxSampledDelta, 4, [&](auto& element) { io.number("", element); });
   io.number("up_kbit", m.up_kbit, kMaxRateKbit);
   io.number("down_kbit", m.down_kbit, kMaxRateKbit);
 }
@@ -182,7 +182,7 @@ void fields(auto& io, Of<Decline> auto& m) {
   io.sentence("reason", m.reason, kMaxReasonBytes);
 }
 
-void fields(auto& io, Of<Unreached> auto& m) {
+void fields(auto& io, Of<PeerUnreachable> auto& m) {
   io.id("round", m.round);
   io.id("attempt", m.attempt);
   io.id("peer", m.peer);
@@ -235,7 +235,7 @@ void fields(auto& io, Of<Keys> auto& m) {
   io.list("keys", m.keys, kMaxSites, 20, [&](auto& key) { fields(io, key); });
 }
 
-void fields(auto& io, Of<Adopt> auto& m) {
+void fields(auto& io, Of<InstallAnchor> auto& m) {
   io.number("term", m.term.value, kMaxTerm);
   io.id("run", m.run);
   io.id("round", m.round);
@@ -245,7 +245,7 @@ void fields(auto& io, Of<Adopt> auto& m) {
   io.list("voters", m.voters, kMaxSites, kLeastVoterBytes, [&](auto& voter) { fields(io, voter); });
 }
 
-void fields(auto& io, Of<Recess> auto& m) {
+void fields(auto& io, Of<RoundSkipped> auto& m) {
   io.number("term", m.term.value, kMaxTerm);
   io.id("round", m.round);
   io.sentence("reason", m.reason, kMaxReasonBytes);
@@ -258,7 +258,7 @@ void fields(auto& io, Of<Accept> auto& m) {
   io.list("proposals", m.proposals, 1, kLeastProposalBytes, [&](auto& proposal) { fields(io, proposal); });
 }
 
-void fields(auto& io, Of<Parted> auto& m) {
+void fields(auto& io, Of<MemberLeft> auto& m) {
   io.number("term", m.term.value, kMaxTerm);
   io.name("site", m.site, kMaxNameBytes);
   io.id("acceptor", m.acceptor);
@@ -269,7 +269,7 @@ void fields(auto& io, Of<Notice> auto& m) {
   io.sentence("text", m.text, kMaxReasonBytes);
 }
 
-void fields(auto&, Of<Farewell> auto&) {}
+void fields(auto&, Of<LeaveAck> auto&) {}
 
 // ---- site <-> site -------------------------------------------------------------------------------
 

@@ -32,14 +32,14 @@ inline constexpr std::uint64_t kMaxTermStep = std::uint64_t{1} << 24;
   return said.value > known.value + kMaxTermStep;
 }
 inline constexpr std::size_t kMaxSites = 4096;    // members, participants, contributors
-inline constexpr std::size_t kMaxSources = 64;    // of an anchor, in one Adopt
+inline constexpr std::size_t kMaxSources = 64;    // of an anchor, in one InstallAnchor
 inline constexpr std::size_t kMaxLacked = 64;     // sites whose parts an exchange lacks, in one Heartbeat
-inline constexpr std::size_t kMaxRanks = 65536;   // of a world or a group of the meeting
+inline constexpr std::size_t kMaxRanks = 65536;   // of a world or a group of the collective hub
 inline constexpr std::size_t kMaxGroups = 65536;  // of a world, pairs included
 inline constexpr std::size_t kMaxSlices = 4096;
 inline constexpr std::size_t kMaxProposals = 2;
 inline constexpr std::size_t kMaxRecent = 8;
-inline constexpr std::size_t kMaxSketch = 256;
+inline constexpr std::size_t kMaxSampledDelta = 256;
 inline constexpr std::uint64_t kMaxElements = std::uint64_t{1} << 40;       // of a parameter vector
 inline constexpr std::uint64_t kMaxChunkElements = std::uint64_t{1} << 26;  // one byte each would fill a payload
 inline constexpr std::uint32_t kMaxIntervalMs = 24 * 3600 * 1000;           // heartbeat and grace

@@ -11,7 +11,7 @@
 
 #include "collab/tensor_kind.h"
 #include "collab/types.h"
-#include "core/wire/meeting_messages.h"
+#include "core/wire/hub_messages.h"
 
 namespace collab::wire {
 
@@ -46,7 +46,7 @@ struct Slice {
 
 // One try at a round: what is proposed under a ballot (term, attempt). Nobody has a weight: nothing is exchanged, there
 // are no slices, and the commit moves the round's number on.
-struct Form {
+struct StartAttempt {
   TermId term;
   std::uint32_t generation = 1;  // of the model
   Digest fingerprint{};          // of its description
@@ -56,7 +56,7 @@ struct Form {
   std::vector<Participant> participants;  // ascending SiteId
   std::vector<Slice> slices;              // ascending, without gaps, covering the vector; none without a weight
   std::vector<Voter> voters{};            // the membership from this attempt's commit on; ascending
-  bool operator==(const Form&) const = default;
+  bool operator==(const StartAttempt&) const = default;
 };
 
 // No contributors: nobody had anything to contribute, the anchor stands.
@@ -100,7 +100,7 @@ struct Offer {
 
 // An attempt a site has been told of, and whether it has accepted it. An acceptor's (ballot, value).
 struct Proposal {
-  Form form;
+  StartAttempt start;
   bool accepted = false;
   std::vector<Digest> slices{};  // as in Done, when accepted
   TermId settled{};  // the last term under which a successor proposed it again, and it was accepted; 0: none
@@ -159,12 +159,12 @@ struct Join {
 };
 
 // "This anchor is in place here."
-struct Adopted {
+struct AnchorInstalled {
   RunId run;
   RoundId round;
   Digest digest;
   AcceptorId acceptor{};  // in that run
-  bool operator==(const Adopted&) const = default;
+  bool operator==(const AnchorInstalled&) const = default;
 };
 
 // "My site stands at its trigger for this round and its parameters stand still."
@@ -173,10 +173,10 @@ struct Ready {
   double weight = 0;          // by COLLAB_WEIGHT; 0: takes part, contributes nothing
   std::uint64_t samples = 0;  // since the last committed contribution
   std::uint64_t steps = 0;
-  Digest state;                         // of the anchor and outer state it holds
-  AttemptId since{};                    // as in Participant; 0: nothing stands
-  std::vector<std::uint32_t> sketch{};  // some of the delta's elements, the same of every site, as binary32
-  std::uint32_t up_kbit = 0;            // how fast its line has carried payloads, per second; 0: not known
+  Digest state;                                // of the anchor and outer state it holds
+  AttemptId since{};                           // as in Participant; 0: nothing stands
+  std::vector<std::uint32_t> sampled_delta{};  // some of the delta's elements, the same of every site, as binary32
+  std::uint32_t up_kbit = 0;                   // how fast its line has carried payloads, per second; 0: not known
   std::uint32_t down_kbit = 0;
   bool operator==(const Ready&) const = default;
 };
@@ -190,19 +190,19 @@ struct Decline {
 };
 
 // "I cannot exchange with that member in this attempt"; the coordinator forms another.
-struct Unreached {
+struct PeerUnreachable {
   RoundId round;
   AttemptId attempt;
   SiteId peer;
   std::string reason;
-  bool operator==(const Unreached&) const = default;
+  bool operator==(const PeerUnreachable&) const = default;
 };
 
 struct Done {
   TermId term;
   RoundId round;
   AttemptId attempt;
-  std::vector<Digest> slices;  // of the decoded mean, one per slice of the Form, in its order
+  std::vector<Digest> slices;  // of the decoded mean, one per slice of the StartAttempt, in its order
   bool operator==(const Done&) const = default;
 };
 
@@ -283,7 +283,7 @@ struct Keys {
 enum class Counted : std::uint8_t { kNo = 0, kYes = 1, kUnknown = 2 };
 
 // "The swarm's anchor is this; take it from `sources` unless you hold it already."
-struct Adopt {
+struct InstallAnchor {
   TermId term;
   RunId run;
   RoundId round;
@@ -291,15 +291,15 @@ struct Adopt {
   Digest digest;
   Counted counted = Counted::kNo;  // the receiver's contribution to the round after the anchor it holds
   std::vector<Voter> voters{};     // the membership as of that anchor
-  bool operator==(const Adopt&) const = default;
+  bool operator==(const InstallAnchor&) const = default;
 };
 
 // "No attempt at this round can be formed for now: train on, the anchor stands."
-struct Recess {
+struct RoundSkipped {
   TermId term;
   RoundId round;
   std::string reason;
-  bool operator==(const Recess&) const = default;
+  bool operator==(const RoundSkipped&) const = default;
 };
 
 // "Promise me to follow no older term than this." From a candidate.
@@ -317,16 +317,16 @@ struct Accept {
 };
 
 // "This site has left in good order": it counts as one that accepts, and is no part of the next membership.
-struct Parted {
+struct MemberLeft {
   TermId term;
   std::string site;
   AcceptorId acceptor{};  // as the membership names it: of that memory nothing comes any more
-  bool operator==(const Parted&) const = default;
+  bool operator==(const MemberLeft&) const = default;
 };
 
 // "Your leave is noted; nothing more will be asked of you."
-struct Farewell {
-  bool operator==(const Farewell&) const = default;
+struct LeaveAck {
+  bool operator==(const LeaveAck&) const = default;
 };
 
 // ---- site <-> site -------------------------------------------------------------------------------
@@ -348,7 +348,7 @@ enum class ChunkKind : std::uint8_t {
   kOuter = 3,
   kAnchorDigests = 4,  // of the tiles of kDigestChunkElements elements
   kOuterDigests = 5,
-  kOptimizer = 6,  // bytes of a copy of an optimiser's state
+  kOptimizer = 6,  // bytes of a copy of an optimizer's state
 };
 
 // Asks for a part of an anchor, its outer state, or their tiles' digests; one Chunk answers, or AnchorMoved.
@@ -367,7 +367,7 @@ struct AnchorMoved {
   bool operator==(const AnchorMoved&) const = default;
 };
 
-// Snapshot 0: "describe your optimiser's state", for which a copy is made. Else a part of that copy, which one Chunk
+// Snapshot 0: "describe your optimizer's state", for which a copy is made. Else a part of that copy, which one Chunk
 // answers; of no bytes: "I need it no longer".
 struct FetchOptimizer {
   std::uint64_t snapshot = 0;
@@ -457,10 +457,11 @@ struct Notice {
 };
 
 using Message =
-    std::variant<Join, Adopted, Ready, Decline, Unreached, Done, Leave, Welcome, Refuse, Roster, Adopt, Form, Commit,
-                 Farewell, Hello, FetchAnchor, AnchorMoved, Chunk, Heartbeat, StatusQuery, StatusReport, Recess,
-                 Prepare, Promise, Parted, Enter, Assemble, Disband, Bring, Taken, Seek, Entered, Stands, Found, Piece,
-                 Outcome, Notice, FetchOptimizer, OptimizerState, Hold, Accept, Accepted, Inquire, Leads, Forget,
-                 PrepareWorld, AcceptEpoch, AcceptedEpoch, ChosenEpoch, Keys>;
+    std::variant<Join, AnchorInstalled, Ready, Decline, PeerUnreachable, Done, Leave, Welcome, Refuse, Roster,
+                 InstallAnchor, StartAttempt, Commit, LeaveAck, Hello, FetchAnchor, AnchorMoved, Chunk, Heartbeat,
+                 StatusQuery, StatusReport, RoundSkipped, Prepare, Promise, MemberLeft, Enter, Assemble, Disband,
+                 Contribute, ResultAck, ResolveSender, Entered, Stands, SenderResolved, Part, StepResult, Notice,
+                 FetchOptimizer, OptimizerState, Hold, Accept, Accepted, Inquire, Leads, Forget, PrepareWorld,
+                 AcceptEpoch, AcceptedEpoch, ChosenEpoch, Keys>;
 
 }  // namespace collab::wire

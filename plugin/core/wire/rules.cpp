@@ -42,7 +42,7 @@ Status check_voters(const std::vector<Voter>& voters) {
   return check_ascending("voters", voters, [](const Voter& voter) { return voter.site; });
 }
 
-Status check_slices(const Form& m) {
+Status check_slices(const StartAttempt& m) {
   std::uint64_t covered = 0;
   for (std::size_t i = 0; i < m.slices.size(); ++i) {
     const Slice& slice = m.slices[i];
@@ -61,7 +61,7 @@ Status check_slices(const Form& m) {
   return {};
 }
 
-Status rules(const Form& m) {
+Status rules(const StartAttempt& m) {
   const auto site_of = [](const Participant& participant) { return participant.site; };
   COLLAB_RETURN_IF_ERROR(check_ascending("participants", m.participants, site_of));
   if (std::none_of(m.participants.begin(), m.participants.end(), [](const auto& p) { return p.here; })) {
@@ -83,7 +83,7 @@ Status rules(const Commit& m) {
   return check_ascending("contributors", m.contributors, [](SiteId site) { return site; });
 }
 
-Status rules(const Adopt& m) {
+Status rules(const InstallAnchor& m) {
   if (m.sources.empty()) return corrupt("sources: expected at least one, got none");
   COLLAB_RETURN_IF_ERROR(check_ascending("sources", m.sources, [](SiteId site) { return site; }));
   return check_voters(m.voters);
@@ -115,8 +115,8 @@ Status rules(const OptimizerState& m) {
 }
 
 Status rules(const Proposal& m) {
-  COLLAB_RETURN_IF_ERROR(rules(m.form));
-  const std::size_t expected = m.accepted ? m.form.slices.size() : 0;
+  COLLAB_RETURN_IF_ERROR(rules(m.start));
+  const std::size_t expected = m.accepted ? m.start.slices.size() : 0;
   if (m.slices.size() == expected) return {};
   return corrupt("proposal.slices: expected " + std::to_string(expected) + " digests, got " +
                  std::to_string(m.slices.size()));
@@ -207,7 +207,7 @@ Status rules(const Assemble& m) {
   return check_distinct("members", m.members);
 }
 
-Status rules(const Bring& m) {
+Status rules(const Contribute& m) {
   if (m.step == 0) return corrupt("step: expected one above 0, got 0");
   std::uint64_t total = 0;
   for (const std::uint64_t bytes : m.splits) total += bytes;  // kMaxRanks * kMaxPayloadBytes is far below 2^64
@@ -218,7 +218,7 @@ Status rules(const Bring& m) {
   return {};
 }
 
-Status rules(const Outcome& m) { return check_rising("absent", m.absent); }
+Status rules(const StepResult& m) { return check_rising("absent", m.absent); }
 
 }  // namespace
 

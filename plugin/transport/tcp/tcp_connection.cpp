@@ -22,8 +22,8 @@ constexpr std::byte kTlsRecord{0x16};
 
 }  // namespace
 
-Connection::Connection(Surroundings& surroundings, Carrier own_name)
-    : name(own_name), around_(surroundings), socket_(surroundings.io) {}
+Connection::Connection(Environment& own_identity, Carrier own_name)
+    : name(own_name), around_(own_identity), socket_(own_identity.io) {}
 
 void Connection::dial(const Endpoint& to) {
   dialled_ = true;

@@ -53,7 +53,7 @@ class ConnectionOwner {
 };
 
 // What every connection of a transport needs.
-struct Surroundings {
+struct Environment {
   boost::asio::io_context& io;
   ConnectionOwner& owner;
   std::shared_ptr<TlsKeys> keys;  // null: in the clear
@@ -67,7 +67,7 @@ class Connection final : public std::enable_shared_from_this<Connection>, privat
  public:
   enum class State : std::uint8_t { kConnecting, kSecuring, kGreeting, kAttached, kDraining, kClosed };
 
-  Connection(Surroundings& surroundings, Carrier name);
+  Connection(Environment& own_identity, Carrier name);
   void dial(const Endpoint& to);
   void accept(boost::asio::ip::tcp::socket socket, const Endpoint& from);
 
@@ -154,7 +154,7 @@ class Connection final : public std::enable_shared_from_this<Connection>, privat
   void read_error(int error);
   void finish_drain();
 
-  Surroundings& around_;
+  Environment& around_;
   boost::asio::ip::tcp::socket socket_;
   Endpoint peer_;
   std::unique_ptr<TlsStream> tls_;

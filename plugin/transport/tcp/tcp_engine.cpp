@@ -16,7 +16,7 @@ namespace {
 
 namespace asio = boost::asio;
 constexpr std::size_t kEndedRemembered = 1024;
-constexpr int kSeldom = 4;  // heartbeats
+constexpr int kRateLimited = 4;  // heartbeats
 constexpr Duration kEaseEvery = std::chrono::seconds(2);
 constexpr Duration kTrimEvery = std::chrono::seconds(10);
 constexpr std::uint64_t kManyConnections = 200;
@@ -378,7 +378,7 @@ void TcpEngine::check_connection(TcpLink& link, Connection& connection, TimePoin
   }
   if (!connection.pinged) {
     // Data connections seldom: the control connection tells who lives, and a ping under way spoils a rest.
-    if (connection.index != 0 && time - connection.last_heard < kSeldom * options_.heartbeat) return;
+    if (connection.index != 0 && time - connection.last_heard < kRateLimited * options_.heartbeat) return;
     if (time < connection.deadline) return;
     connection.deadline = time + options_.heartbeat;
     connection.pinged = time;

@@ -23,7 +23,7 @@
 
 #include "collab/transport.h"
 #include "core/base/prng.h"
-#include "core/base/seldom.h"
+#include "core/base/rate_limited.h"
 #include "transport/tcp/tcp_connection.h"
 #include "transport/tcp/tcp_link.h"
 #include "transport/tcp/tcp_transport.h"
@@ -90,7 +90,7 @@ class TcpEngine final : private ConnectionOwner {
   void compare_links();
   void keep_pace(TcpLink& link, TimePoint now, bool backlogged);
   static std::optional<LinkPace::Sight> look(TcpLink& link, const std::vector<Connection*>& carriers);
-  static void ask_the_way(TcpLink& link, TimePoint now);
+  static void ask_reachability(TcpLink& link, TimePoint now);
   void search(TcpLink& link, TimePoint now, bool backlogged);
   [[nodiscard]] TimePoint now() const { return clock_.now(); }
   static std::uint64_t stamp_of(TimePoint time) { return static_cast<std::uint64_t>(time.time_since_epoch().count()); }
@@ -181,7 +181,7 @@ class TcpEngine final : private ConnectionOwner {
 
   // The IO thread's own.
   boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work_;
-  Surroundings around_;
+  Environment around_;
   TransportHandler* handler_ = nullptr;
   Prng prng_;
   std::vector<Acceptor> acceptors_;
@@ -199,9 +199,9 @@ class TcpEngine final : private ConnectionOwner {
   std::uint64_t came_before_ = 0;
   bool ticking_ = false, ack_waiting_ = false, stopped_ = false;
   TimePoint last_tick_{}, ease_at_{}, trim_at_{};
-  Seldom not_accepted_{std::chrono::seconds(10)};
-  Seldom turned_away_{std::chrono::seconds(1)};
-  Seldom dropped_{std::chrono::minutes(1)};  // a public port is knocked at all day
+  RateLimited not_accepted_{std::chrono::seconds(10)};
+  RateLimited turned_away_{std::chrono::seconds(1)};
+  RateLimited dropped_{std::chrono::minutes(1)};  // a public port is knocked at all day
   bool told_congestion_ = false;
   TokenBucket up_, down_;
   TimePoint bucket_due_ = kNever;

@@ -7,7 +7,7 @@ namespace collab::tcp {
 namespace {
 
 constexpr double kGain = 1.05;
-constexpr double kDoubtfulGain = 1.08;
+constexpr double kUncertainGain = 1.08;
 constexpr double kChange = 1.33;
 constexpr Duration kShortestSilence = std::chrono::milliseconds(100);
 constexpr Duration kShortest = std::chrono::milliseconds(500);
@@ -276,15 +276,15 @@ std::uint16_t ConnectionSearch::observe(TimePoint now, std::uint64_t bytes, bool
 }
 
 void ConnectionSearch::judge(double goodput, bool full) {
-  if (growing_ && before_ != 0 && goodput < (doubtful_ ? kDoubtfulGain : kGain) * goodput_before_) {
-    growing_ = doubtful_ = false;
+  if (growing_ && before_ != 0 && goodput < (uncertain_ ? kUncertainGain : kGain) * goodput_before_) {
+    growing_ = uncertain_ = false;
     wanted_ = before_;
     return;  // what was measured before is what is had again
   }
   if (!growing_ && !look_again(goodput, full)) return;
   growing_ = true;
   before_ = wanted_;
-  goodput_before_ = doubtful_ && not_full_ > 0 ? not_full_goodput_ / not_full_ : goodput;
+  goodput_before_ = uncertain_ && not_full_ > 0 ? not_full_goodput_ / not_full_ : goodput;
   not_full_ = 0;
   not_full_goodput_ = 0;
   wanted_ = static_cast<std::uint16_t>(std::min<int>(2 * wanted_, most_));
@@ -294,14 +294,14 @@ void ConnectionSearch::judge(double goodput, bool full) {
 bool ConnectionSearch::look_again(double goodput, bool full) {
   if (goodput > kChange * goodput_before_ || goodput * kChange < goodput_before_) {
     patience_ = 0;
-    doubtful_ = false;
+    uncertain_ = false;
     return true;
   }
   not_full_ = full ? 0 : not_full_ + 1;
   not_full_goodput_ = full ? 0 : not_full_goodput_ + goodput;
   if (wanted_ == most_ || not_full_ < std::max(patience_, kFirstPatience)) return false;
   patience_ = std::min(2 * not_full_, kLongestPatience);
-  return doubtful_ = true;
+  return uncertain_ = true;
 }
 
 }  // namespace collab::tcp

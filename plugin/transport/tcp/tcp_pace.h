@@ -188,7 +188,7 @@ class ConnectionSearch {
   int looks_ = 0, queues_ = 0;       // in this measurement
   int not_full_ = 0, patience_ = 0;  // measurements: since it settled, and before it looks again
   double not_full_goodput_ = 0;      // their sum
-  bool doubtful_ = false;            // nothing has changed, and yet it looks
+  bool uncertain_ = false;           // nothing has changed, and yet it looks
 };
 
 }  // namespace collab::tcp

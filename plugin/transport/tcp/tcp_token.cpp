@@ -61,7 +61,7 @@ std::string check_digits(std::string_view text) {
 }
 
 // Looks like one of `collab token`'s, but for the check.
-bool has_made_form(const std::string& token) {
+bool has_started(const std::string& token) {
   constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
   return token.size() == kMadeLength && token.starts_with(kPrefix) &&
          token.find_first_not_of(kDigits) == std::string::npos;
@@ -120,7 +120,7 @@ Status check_token(const std::string& token) {
                             std::to_string(token.size()) + " characters; anything below " +
                             std::to_string(kShortestToken) + " could be guessed");
   }
-  if (has_made_form(token) && !is_made_token(token)) {
+  if (has_started(token) && !is_made_token(token)) {
     return invalid_argument("COLLAB_TOKEN: its last " + std::to_string(kCheckDigits) +
                             " characters do not fit the others: it is not as `collab token` made it; copy it again");
   }
@@ -128,7 +128,7 @@ Status check_token(const std::string& token) {
 }
 
 bool is_made_token(const std::string& token) {
-  if (!has_made_form(token)) return false;
+  if (!has_started(token)) return false;
   const auto body = std::string_view(token).substr(0, kMadeLength - kCheckDigits);
   return std::string_view(token).substr(body.size()) == check_digits(body);
 }

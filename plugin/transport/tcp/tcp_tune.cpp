@@ -99,7 +99,7 @@ void TcpEngine::keep_pace(TcpLink& link, TimePoint time, bool backlogged) {
     if (!seen) return;
     sight = *seen;
     sight.behind = link.behind;
-    ask_the_way(link, time);
+    ask_reachability(link, time);
     const Duration round_trip = std::max(link.round_trip, sight.round_trip);
     link.silent = link.silence.observe(time, sight.delivered, sight.round_trip != Duration(0), round_trip);
   } else {
@@ -145,7 +145,7 @@ std::optional<LinkPace::Sight> TcpEngine::look(TcpLink& link, const std::vector<
 }
 
 // How long the way out takes is seen by pings on the control connection, which no data of ours holds up.
-void TcpEngine::ask_the_way(TcpLink& link, TimePoint time) {
+void TcpEngine::ask_reachability(TcpLink& link, TimePoint time) {
   Connection* const control = link.slots[0].attached() ? link.slots[0].connection.get() : nullptr;
   if (control == nullptr || control->held || control->overfull()) return;
   control->send(encode_ping(stamp_of(time)));

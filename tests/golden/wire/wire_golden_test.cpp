@@ -18,7 +18,7 @@
 namespace collab::wire {
 namespace {
 
-std::vector<Message> meeting_samples() {
+std::vector<Message> hub_samples() {
   const GroupId group(0xC1C2C3C4C5C6C7C8);
   const Ballot ballot{4, 0xE1E2E3E4E5E6E7E8};
   const Epoch epoch{1, {RankId(1)}};
@@ -42,24 +42,24 @@ std::vector<Message> meeting_samples() {
       enter,
       Assemble{group, {RankId(2), RankId(0)}, GroupId(3), 7},
       Disband{group},
-      Bring{group,
-            42,
-            43,
-            "all_reduce (sum) of 12 float32",
-            "[3, 4]",
-            Absence::kNeedsRoot,
-            1,
-            true,
-            false,
-            1'800'000,
-            {16, 32}},
-      Taken{group, 42, ballot},
-      Seek{group, 7},
+      Contribute{group,
+                 42,
+                 43,
+                 "all_reduce (sum) of 12 float32",
+                 "[3, 4]",
+                 Absence::kNeedsRoot,
+                 1,
+                 true,
+                 false,
+                 1'800'000,
+                 {16, 32}},
+      ResultAck{group, 42, ballot},
+      ResolveSender{group, 7},
       Entered{1000, 60'000, ballot, epoch},
       Stands{group, 42},
-      Found{group, 7, 1},
-      Piece{group, 42, 1},
-      Outcome{group, 42, ballot, true, {1}, "rank 1 of paris is gone"},
+      SenderResolved{group, 7, 1},
+      Part{group, 42, 1},
+      StepResult{group, 42, ballot, true, {1}, "rank 1 of paris is gone"},
       PrepareWorld{ballot},
       AcceptEpoch{ballot, epoch},
       AcceptedEpoch{ballot, 1},
@@ -93,19 +93,19 @@ std::vector<Message> samples() {
   const std::vector<Slice> halves{{SiteId(0), {0, 62'219'264}}, {SiteId(1), {62'219'264, 124'439'808}}};
   const AcceptorId acceptor(0xD1D2D3D4D5D6D7D8);
   const std::vector<Voter> voters{{SiteId(0), "paris", acceptor}, {SiteId(1), "oslo", AcceptorId(9), true}};
-  const Form form{TermId(7), 3, {3, 4}, run, RoundId(42), AttemptId(1), three, halves, voters};
+  const StartAttempt start{TermId(7), 3, {3, 4}, run, RoundId(42), AttemptId(1), three, halves, voters};
   const Commit commit{TermId(7), run, RoundId(42), AttemptId(1), {SiteId(0), SiteId(1)}};
   const Offer anchor{run, RoundId(41), digest};
-  const Proposal settled{form, true, {digest, {1, 2}}, TermId(8)};
+  const Proposal settled{start, true, {digest, {1, 2}}, TermId(8)};
   const Past past{run, RoundId(41), AttemptId(3), {"paris", "rome"}, {5, 6}};
-  const Record record{acceptor, TermId(7), 3, {3, 4}, anchor, voters, {{form}, settled}, {past}};
+  const Record record{acceptor, TermId(7), 3, {3, 4}, anchor, voters, {{start}, settled}, {past}};
   join.report = {record, true, false, true};
   std::vector<Message> all{
       join,
-      Adopted{run, RoundId(0), digest, acceptor},
+      AnchorInstalled{run, RoundId(0), digest, acceptor},
       Ready{RoundId(42), 3200, 3200, 100, digest, AttemptId(3), {0x3F800000, 0xBF000000}, 20'000, 100'000},
       Decline{RoundId(42), AttemptId(1), "the delta of h.3.mlp is not finite"},
-      Unreached{RoundId(42), AttemptId(2), SiteId(1), "no answer from z\xC3\xBCrich in 60 s"},
+      PeerUnreachable{RoundId(42), AttemptId(2), SiteId(1), "no answer from z\xC3\xBCrich in 60 s"},
       Done{TermId(7), RoundId(42), AttemptId(1), {digest, {1, 2}}},
       Leave{"it goes on to generation 4", 4},
       Welcome{TermId(7), SiteId(1), 1000, 60'000, true},
@@ -114,10 +114,10 @@ std::vector<Message> samples() {
              {{SiteId(0), "paris", "10.0.0.1:29500", MemberState::kActive},
               {SiteId(1), "oslo", "", MemberState::kSuspect}}},
       Keys{{{SiteId(0), digest}, {SiteId(2), digest}}},
-      Adopt{TermId(7), run, RoundId(41), {SiteId(0), SiteId(2)}, digest, Counted::kYes, voters},
-      form,
+      InstallAnchor{TermId(7), run, RoundId(41), {SiteId(0), SiteId(2)}, digest, Counted::kYes, voters},
+      start,
       commit,
-      Farewell{},
+      LeaveAck{},
       Hello{"night-run", TermId(7), SiteId(1), "oslo", digest},
       FetchAnchor{run, RoundId(41), ChunkKind::kAnchorDigests, {65'536, 4'259'840}},
       AnchorMoved{run, RoundId(42)},
@@ -125,12 +125,12 @@ std::vector<Message> samples() {
       Heartbeat{77, true, 1 << 20, {5 << 20, true, {SiteId{1}, SiteId{4}}}},
       StatusQuery{},
       StatusReport{R"({"term":7,"members":["paris"]})", 124'439'808, {{"codec", "fp16"}}},
-      Recess{TermId(7), RoundId(42), "1 of 3 sites is here, which is no majority"},
+      RoundSkipped{TermId(7), RoundId(42), "1 of 3 sites is here, which is no majority"},
       Prepare{TermId(8)},
       Promise{TermId(8), anchor, {record, false, true, false}},
       Accept{TermId(8), {settled}},
       Accepted{TermId(8)},
-      Parted{TermId(8), "oslo", AcceptorId(9)},
+      MemberLeft{TermId(8), "oslo", AcceptorId(9)},
       Inquire{"night-run"},
       Leads{true, 3, run, RoundId(41), 5},
       Forget{{"oslo", "rome"}},
@@ -139,7 +139,7 @@ std::vector<Message> samples() {
       OptimizerState{9, 497'759'232, digest, R"({"version":1})", "as told"},
       Hold{"oslo is still at generation 3"},
   };
-  for (Message& message : meeting_samples()) all.push_back(std::move(message));
+  for (Message& message : hub_samples()) all.push_back(std::move(message));
   return all;
 }
 

@@ -299,7 +299,7 @@ def parameters_moved_to_other_memory() -> nn.Module:
 
 @case
 def two_ddp_modules() -> nn.Module:
-    """As a GAN does it: two models, two optimisers, one after the other."""
+    """As a GAN does it: two models, two optimizers, one after the other."""
     left, right = DistributedDataParallel(small_model(1)), DistributedDataParallel(small_model(2))
     optimizers = [torch.optim.AdamW(m.parameters(), lr=0.01) for m in (left, right)]
     for step in range(STEPS):
@@ -328,7 +328,7 @@ def compiled() -> nn.Module:
 
 @case
 def not_a_number() -> nn.Module:
-    """Site b breaks: its part is left out, it takes the anchor, and its optimiser's broken state starts anew."""
+    """Site b breaks: its part is left out, it takes the anchor, and its optimizer's broken state starts anew."""
     ddp = DistributedDataParallel(small_model())
     optimizer = torch.optim.AdamW(ddp.parameters(), lr=0.01)
     fit(ddp, optimizer)

@@ -1,6 +1,6 @@
 """A site that trains until one that came later has; what a member lends and what the late one takes are written down.
 
-Arguments: a folder, the site, the optimiser, what the late site's script has done to it before (fresh | restored).
+Arguments: a folder, the site, the optimizer, what the late site's script has done to it before (fresh | restored).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ if late:
         for parameter in parameters:
             parameter.grad = torch.ones_like(parameter)
         optimizers[0].step()
-    # An optimiser's own hooks come after those of all.
+    # An optimizer's own hooks come after those of all.
     taken: list[Any] = []
 
     def keep(optimizer: Any, *_: Any) -> None:

@@ -25,7 +25,7 @@
 #include "collab/clock.h"
 #include "collab/status.h"
 #include "core/wire/fields.h"
-#include "core/wire/meeting_fields.h"
+#include "core/wire/hub_fields.h"
 #include "core/wire/messages.h"
 
 namespace collab::sim {

@@ -71,33 +71,33 @@ TEST(Schedule, WhatCannotBeIsLeftOut) {
 
 class Ledgers : public testing::Test {
  protected:
-  wire::Form form(std::uint64_t round, std::uint32_t attempt) {
-    wire::Form form{TermId{1}, 1, {}, RunId{7}, RoundId{round}, AttemptId{attempt}, {}, {}, {}};
-    form.participants.push_back({SiteId{0}, "paris", 2.0, AttemptId{attempt}});
-    ledger.formed(form);
-    return form;
+  wire::StartAttempt start(std::uint64_t round, std::uint32_t attempt) {
+    wire::StartAttempt start{TermId{1}, 1, {}, RunId{7}, RoundId{round}, AttemptId{attempt}, {}, {}, {}};
+    start.participants.push_back({SiteId{0}, "paris", 2.0, AttemptId{attempt}});
+    ledger.started(start);
+    return start;
   }
-  void commit(const wire::Form& form) {
-    ledger.committed({form.term, form.run, form.round, form.attempt, {SiteId{0}}});
+  void commit(const wire::StartAttempt& start) {
+    ledger.committed({start.term, start.run, start.round, start.attempt, {SiteId{0}}});
   }
   Ledger ledger;
 };
 
 TEST_F(Ledgers, ASampleCountsOnce) {
-  const wire::Form first = form(1, 1);
+  const wire::StartAttempt first = start(1, 1);
   ledger.contributes(first, "paris", {"paris.1", 0, 2});
   commit(first);
   EXPECT_TRUE(ledger.broken().empty());
-  const wire::Form second = form(2, 1);
+  const wire::StartAttempt second = start(2, 1);
   ledger.contributes(second, "paris", {"paris.1", 1, 3});
   commit(second);
   EXPECT_EQ(ledger.broken().size(), 1U);
 }
 
 TEST_F(Ledgers, WhatIsCountedWasExchangedAndWeighsWhatItWeighs) {
-  commit(form(1, 1));
+  commit(start(1, 1));
   EXPECT_EQ(ledger.broken().size(), 1U);
-  const wire::Form second = form(2, 1);
+  const wire::StartAttempt second = start(2, 1);
   ledger.contributes(second, "paris", {"paris.1", 0, 1});
   commit(second);
   EXPECT_EQ(ledger.broken().size(), 2U);

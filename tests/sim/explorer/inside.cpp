@@ -1,7 +1,7 @@
 #include "tests/sim/explorer/inside.h"
 
-#include "core/protocol/coordinator_state.h"
-#include "core/protocol/site_state.h"
+#include "core/protocol/coordinator/coordinator_state.h"
+#include "core/protocol/site/site_state.h"
 
 // Each part is found by the name of its type, so they are where those are.
 namespace collab::protocol {
@@ -13,13 +13,13 @@ static void write(Canon& canon, const WaitProgress& progress) { Inside::write(ca
 // ---- a coordinator's parts -------------------------------------------------------------------------
 
 static void write(Canon& canon, const MemberRecord& member) {
-  const auto& [id, name, address, doubtful, link, helper, standing, offer, report, expected, resumed, init_from,
-               passed_over, sources, adopting_since, progress, progressed_at, process, ticket, no_way_since, acceptor,
-               run, early, greeted, recommitted, last_heard, suspect, holds, renamed_from, ready, since, done, up,
-               down] = member;
+  const auto& [id, name, address, unverified, link, helper, phase, offer, report, expected, resumed, init_from,
+               passed_over, sources, installing_since, progress, progressed_at, process, ticket, unreachable_since,
+               acceptor, run, early, greeted, recommitted, last_heard, suspect, holds, renamed_from, ready, since, done,
+               up, down] = member;
   static_cast<void>(std::tie(progress, process, ticket));  // keys and names of processes decide nothing here
-  canon.all(id, name, address, doubtful, link, helper, standing, offer, report, expected, resumed, init_from,
-            passed_over, sources, adopting_since, progressed_at, no_way_since, acceptor, run, early, greeted,
+  canon.all(id, name, address, unverified, link, helper, phase, offer, report, expected, resumed, init_from,
+            passed_over, sources, installing_since, progressed_at, unreachable_since, acceptor, run, early, greeted,
             recommitted, last_heard, suspect, holds, renamed_from, ready, since, done, up, down);
 }
 
@@ -44,17 +44,17 @@ static void write(Canon& canon, const InCall& call) {
 }
 
 static void write(Canon& canon, const RoundRecord& round) {
-  const auto& [waiting, limit, attempts, attempt, here, done, formed, majority_since, joiners_since, joiners_until,
+  const auto& [waiting, limit, attempts, attempt, here, done, started, majority_since, joiners_since, joiners_until,
                helpers_until, circle_since, circle_until, stalled, slices, gone, declined, set_aside, cut_because,
                state_repairs, mean_repairs] = round;
-  canon.all(waiting, limit, attempts, attempt, here, done, formed, majority_since, joiners_since, joiners_until,
+  canon.all(waiting, limit, attempts, attempt, here, done, started, majority_since, joiners_since, joiners_until,
             helpers_until, circle_since, circle_until, stalled, slices, gone, declined, set_aside, cut_because,
             state_repairs, mean_repairs);
 }
 
 static void write(Canon& canon, const Election& election) { Inside::write(canon, election); }
 static void write(Canon& canon, const Generations& generations) { Inside::write(canon, generations); }
-static void write(Canon& canon, const Likeness& likeness) { Inside::write(canon, likeness); }
+static void write(Canon& canon, const DuplicateData& duplicate_data) { Inside::write(canon, duplicate_data); }
 static void write(Canon& canon, const CommittedRounds& committed) { Inside::write(canon, committed); }
 static void write(Canon& canon, const Reachability& reachability) { Inside::write(canon, reachability); }
 static void write(Canon& canon, const ExchangeWatch& watch) { Inside::write(canon, watch); }
@@ -63,8 +63,8 @@ static void write(Canon& canon, const BandwidthPartition& partition) { Inside::w
 // ---- a site's parts --------------------------------------------------------------------------------
 
 static void write(Canon& canon, const Trigger& trigger) {
-  const auto& [samples, steps, sketch, up, down] = trigger;
-  canon.all(samples, steps, sketch, up, down);
+  const auto& [samples, steps, sampled_delta, up, down] = trigger;
+  canon.all(samples, steps, sampled_delta, up, down);
 }
 
 static void write(Canon& canon, const CoordinatorLink::Inquiry& inquiry) {
@@ -85,9 +85,10 @@ static void write(Canon& canon, const Holding& holding) {
   canon.all(run, round, digest);
 }
 
-static void write(Canon& canon, const Adoption& adoption) {
-  const auto& [adopt, keeps, over, useless, overtaken, tries, here, here_then, no_way_since, give_up] = adoption;
-  canon.all(adopt, keeps, over, useless, overtaken, tries, here, here_then, no_way_since, give_up);
+static void write(Canon& canon, const Installation& installation) {
+  const auto& [install, keeps, over, useless, overtaken, tries, here, here_then, unreachable_since, give_up] =
+      installation;
+  canon.all(install, keeps, over, useless, overtaken, tries, here, here_then, unreachable_since, give_up);
 }
 
 static void write(Canon& canon, const RoundDone& done) {
@@ -96,9 +97,9 @@ static void write(Canon& canon, const RoundDone& done) {
 }
 
 static void write(Canon& canon, const RoundState& round) {
-  const auto& [phase, trigger, since, ready_sent, exchanged_since, form, attempts, link_by, both_dial, declined,
+  const auto& [phase, trigger, since, ready_sent, exchanged_since, start, attempts, link_by, both_dial, declined,
                outcome] = round;
-  canon.all(phase, trigger, since, ready_sent, exchanged_since, form, attempts, link_by, both_dial, declined, outcome);
+  canon.all(phase, trigger, since, ready_sent, exchanged_since, start, attempts, link_by, both_dial, declined, outcome);
 }
 
 static void write(Canon& canon, const Pending& pending) {
@@ -117,8 +118,9 @@ static void write(Canon& canon, const PeerDial& dial) {
   canon.all(dial_out, at, backoff, last_reason);
 }
 
-static void write(Canon& canon, const OptimizerWish& wish) {
-  const auto& [phase, begun, members, from, link, until, give_up, silent, offer, asked, awaited, words] = wish;
+static void write(Canon& canon, const OptimizerFetch& optimizer_fetch) {
+  const auto& [phase, begun, members, from, link, until, give_up, silent, offer, asked, awaited, words] =
+      optimizer_fetch;
   canon.all(phase, begun, members, from, link, until, give_up, silent, offer, asked, awaited, words);
 }
 
@@ -136,8 +138,8 @@ void Inside::write(Canon& canon, const WaitProgress& progress) {
   canon.all(since, next);
 }
 
-void Inside::write(Canon& canon, const Likeness& likeness) {
-  const auto& [alike] = likeness;
+void Inside::write(Canon& canon, const DuplicateData& duplicate_data) {
+  const auto& [alike] = duplicate_data;
   canon.put(alike);
 }
 
@@ -201,29 +203,29 @@ void Inside::write(Canon& canon, const Election& election) {
 }
 
 void Inside::write(Canon& canon, const Coordinator& machine) {
-  const auto& [config, term, election, leads, voters, early, minority_since, history, voters_formed, members, links,
+  const auto& [config, term, election, leads, voters, early, minority_since, history, next_voters, members, links,
                generations, claims, reference, anchor, forks, founded, gathered, ended, gathering, refused_who,
-               refused_why, births, tickets, vain_waits, wanted, next_source, reachability, no_way_told, round, watch,
-               last_recess, partition, likeness, calls, attempt_base, highest_attempt, next_heartbeat,
+               refused_why, births, tickets, vain_waits, wanted, next_source, reachability, unreachable_told, round,
+               watch, last_skipped, partition, duplicate_data, calls, attempt_base, highest_attempt, next_heartbeat,
                heartbeat_sequence, changes, roster_due, idle, changed, now, out] = *machine.state_;
   static_cast<void>(
       std::tie(config, heartbeat_sequence, changes, tickets, idle, changed, out));  // decide nothing later
-  canon.all(term, election, leads, voters, early, minority_since, history, voters_formed, members, links, generations,
+  canon.all(term, election, leads, voters, early, minority_since, history, next_voters, members, links, generations,
             claims, reference, anchor, forks, founded, gathered, ended, gathering, refused_who, refused_why, births,
-            vain_waits, wanted, next_source, reachability, no_way_told, round, watch, last_recess, partition, likeness,
-            calls, attempt_base, highest_attempt, next_heartbeat, roster_due, now);
+            vain_waits, wanted, next_source, reachability, unreachable_told, round, watch, last_skipped, partition,
+            duplicate_data, calls, attempt_base, highest_attempt, next_heartbeat, roster_due, now);
 }
 
 void Inside::write(Canon& canon, const Site& machine) {
   const auto& [config, join, membership, up, term, self, dials_out, was_member, join_done, roster, keys, anchor,
-               adoption, overwritten, round, acceptor, agreed, voters, parted, attempted, holds_mean, settled, recent,
-               writes, pending, owed, owed_base, counted, lost_at, no_quorum_since, peers, link_of, peer_dials, wish,
-               fetches, farewell, was_held, hold, leave_by, now, out] = *machine.state_;
+               installation, overwritten, round, acceptor, agreed, voters, member_left, attempted, holds_mean, settled,
+               recent, writes, pending, owed, owed_base, counted, lost_at, no_quorum_since, peers, link_of, peer_dials,
+               optimizer_fetch, fetches, leave_ack, was_held, hold, leave_by, now, out] = *machine.state_;
   static_cast<void>(std::tie(config, keys, out));
-  canon.all(join, membership, up, term, self, dials_out, was_member, join_done, roster, anchor, adoption, overwritten,
-            round, acceptor, agreed, voters, parted, attempted, holds_mean, settled, recent, writes, pending, owed,
-            owed_base, counted, lost_at, no_quorum_since != kNever, peers, link_of, peer_dials, wish, fetches, farewell,
-            was_held, hold, leave_by, now);
+  canon.all(join, membership, up, term, self, dials_out, was_member, join_done, roster, anchor, installation,
+            overwritten, round, acceptor, agreed, voters, member_left, attempted, holds_mean, settled, recent, writes,
+            pending, owed, owed_base, counted, lost_at, no_quorum_since != kNever, peers, link_of, peer_dials,
+            optimizer_fetch, fetches, leave_ack, was_held, hold, leave_by, now);
 }
 
 }  // namespace collab::protocol

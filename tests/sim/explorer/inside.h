@@ -4,8 +4,8 @@
 // Threads: one. Ownership: none.
 #pragma once
 
-#include "core/protocol/coordinator.h"
-#include "core/protocol/site.h"
+#include "core/protocol/coordinator/coordinator.h"
+#include "core/protocol/site/site.h"
 #include "tests/sim/explorer/canon.h"
 
 namespace collab::protocol {
@@ -15,7 +15,7 @@ struct Inside {
   static void write(sim::Canon& canon, const Site& machine);
   static void write(sim::Canon& canon, const class Election& election);
   static void write(sim::Canon& canon, const class Generations& generations);
-  static void write(sim::Canon& canon, const class Likeness& likeness);
+  static void write(sim::Canon& canon, const class DuplicateData& duplicate_data);
   static void write(sim::Canon& canon, const class BandwidthPartition& partition);
   static void write(sim::Canon& canon, const class Reachability& reachability);
   static void write(sim::Canon& canon, const class ExchangeWatch& watch);

@@ -11,30 +11,30 @@ void Ledger::begin(const wire::Offer& anchor, std::vector<wire::Voter> voters) {
   voters_ = std::move(voters);
 }
 
-void Ledger::contributes(const wire::Form& form, const std::string& site, const Part& part) {
-  parts_[{form.run, form.round, form.attempt}][site] = part;
+void Ledger::contributes(const wire::StartAttempt& start, const std::string& site, const Part& part) {
+  parts_[{start.run, start.round, start.attempt}][site] = part;
 }
 
 // What an owner holds of an earlier attempt may be all that it has of a site.
-const Ledger::Part* Ledger::part_of(const wire::Form& form, const wire::Participant& participant) const {
+const Ledger::Part* Ledger::part_of(const wire::StartAttempt& start, const wire::Participant& participant) const {
   const Part* newest = nullptr;
   for (const auto& [attempt, parts] : parts_) {
     const auto& [run, round, number] = attempt;
-    if (run != form.run || round != form.round || number < participant.since || number > form.attempt) continue;
+    if (run != start.run || round != start.round || number < participant.since || number > start.attempt) continue;
     if (const auto found = parts.find(participant.name); found != parts.end()) newest = &found->second;
   }
   return newest;
 }
 
-std::vector<Digest> Ledger::mean_of(const wire::Form& form) const {
+std::vector<Digest> Ledger::mean_of(const wire::StartAttempt& start) const {
   Canon canon(TimePoint{}, {});
-  canon.all(form.run, form.round);
-  for (const wire::Participant& participant : form.participants) {
-    const Part* part = participant.weight > 0 ? part_of(form, participant) : nullptr;
+  canon.all(start.run, start.round);
+  for (const wire::Participant& participant : start.participants) {
+    const Part* part = participant.weight > 0 ? part_of(start, participant) : nullptr;
     if (part != nullptr) canon.all(part->process, part->from, part->to);
   }
   std::vector<Digest> slices;
-  for (const wire::Slice& slice : form.slices) {
+  for (const wire::Slice& slice : start.slices) {
     canon.put(slice.range.begin);
     slices.push_back(hash128(canon.bytes()));
   }
@@ -43,12 +43,12 @@ std::vector<Digest> Ledger::mean_of(const wire::Form& form) const {
 
 void Ledger::committed(const wire::Commit& commit) {
   if (!commits_.try_emplace({commit.run, commit.round}, commit).second) return;  // whether alike: invariants.h
-  const auto form = forms_.find({commit.run, commit.round, commit.attempt});
-  if (form == forms_.end()) return fail("round " + std::to_string(commit.round.value) + " was never formed");
-  is_newest({commit.run, commit.round}, form->second.voters);
-  for (const wire::Participant& participant : form->second.participants) {
+  const auto start = starts_.find({commit.run, commit.round, commit.attempt});
+  if (start == starts_.end()) return fail("round " + std::to_string(commit.round.value) + " was never formed");
+  is_newest({commit.run, commit.round}, start->second.voters);
+  for (const wire::Participant& participant : start->second.participants) {
     if (std::ranges::find(commit.contributors, participant.site) == commit.contributors.end()) continue;
-    const Part* part = part_of(form->second, participant);
+    const Part* part = part_of(start->second, participant);
     if (part == nullptr) {
       fail("round " + std::to_string(commit.round.value) + " counts " + participant.name +
            ", which never began that exchange");
@@ -70,7 +70,7 @@ void Ledger::committed(const wire::Commit& commit) {
   }
 }
 
-void Ledger::adopted(const wire::Adopt& adopt) { is_newest({adopt.run, adopt.round}, adopt.voters); }
+void Ledger::installed(const wire::InstallAnchor& install) { is_newest({install.run, install.round}, install.voters); }
 
 void Ledger::is_newest(const Round& round, const std::vector<wire::Voter>& voters) {
   const auto order = [](const Round& r) { return std::pair(r.second, r.first); };

@@ -28,13 +28,13 @@ class Ledger {
   };
 
   // A process puts into an exchange what it has trained since its last contribution that counted.
-  void contributes(const wire::Form& form, const std::string& site, const Part& part);
-  void formed(const wire::Form& form) { forms_.try_emplace({form.run, form.round, form.attempt}, form); }
+  void contributes(const wire::StartAttempt& start, const std::string& site, const Part& part);
+  void started(const wire::StartAttempt& start) { starts_.try_emplace({start.run, start.round, start.attempt}, start); }
   void committed(const wire::Commit& commit);
   // The swarm's anchor, as a leader tells it: of a run it begins, too.
-  void adopted(const wire::Adopt& adopt);
+  void installed(const wire::InstallAnchor& install);
   // Digests of the mean's slices, as each participant that has it computes them.
-  [[nodiscard]] std::vector<Digest> mean_of(const wire::Form& form) const;
+  [[nodiscard]] std::vector<Digest> mean_of(const wire::StartAttempt& start) const;
 
   // As of the newest anchor that was agreed on.
   [[nodiscard]] const std::vector<wire::Voter>& voters() const { return voters_; }
@@ -47,10 +47,10 @@ class Ledger {
  private:
   using Round = std::pair<RunId, RoundId>;
   using Attempt = std::tuple<RunId, RoundId, AttemptId>;
-  [[nodiscard]] const Part* part_of(const wire::Form& form, const wire::Participant& participant) const;
+  [[nodiscard]] const Part* part_of(const wire::StartAttempt& start, const wire::Participant& participant) const;
   void is_newest(const Round& round, const std::vector<wire::Voter>& voters);
 
-  std::map<Attempt, wire::Form> forms_;
+  std::map<Attempt, wire::StartAttempt> starts_;
   std::map<Attempt, std::map<std::string, Part>> parts_;  // by site
   std::map<Round, wire::Commit> commits_;
   std::map<std::string, std::map<std::uint64_t, std::uint64_t>> counted_;  // by process

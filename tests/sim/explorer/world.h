@@ -31,9 +31,9 @@
 #include <variant>
 #include <vector>
 
-#include "core/protocol/coordinator.h"
+#include "core/protocol/coordinator/coordinator.h"
 #include "core/protocol/invariants.h"
-#include "core/protocol/site.h"
+#include "core/protocol/site/site.h"
 #include "tests/sim/explorer/ledger.h"
 
 namespace collab::sim {
@@ -111,7 +111,7 @@ class World {
   };
   // Of the data plane.
   struct Complete {
-    wire::Form form;
+    wire::StartAttempt start;
   };
   struct Fetch {
     std::uint32_t from = 0;
@@ -137,8 +137,8 @@ class World {
     // The data plane.
     Anchor anchor{};  // outlives the process
     std::deque<Data> data{};
-    std::optional<wire::Form> exchange{};
-    std::optional<wire::Form> mean{};  // of this attempt, whole
+    std::optional<wire::StartAttempt> exchange{};
+    std::optional<wire::StartAttempt> mean{};  // of this attempt, whole
     std::optional<protocol::ReceiveAnchor> wanted{};
     bool training = false;
     TimePoint trains_until{};  // without a round it takes some time
@@ -213,10 +213,10 @@ class World {
   void act(std::uint32_t site, const protocol::Rebase& action);
   void act(std::uint32_t site, const protocol::TakeSnapshot& action);
   template <typename Action>
-  void act(std::uint32_t, const Action&) {}  // optimisers' states and parts of anchors: nobody has any
+  void act(std::uint32_t, const Action&) {}  // optimizers' states and parts of anchors: nobody has any
   [[nodiscard]] bool can_be_handled(const Process& site, const Data& data) const;
   void handle_data(std::uint32_t site);
-  void complete_exchange(const wire::Form& form);
+  void complete_exchange(const wire::StartAttempt& start);
   void moved(Process& site, protocol::Base base);
   [[nodiscard]] std::optional<std::uint32_t> index_of(const std::string& name) const;
 

@@ -10,8 +10,8 @@ using namespace protocol;
 
 namespace {
 
-bool same_attempt(const std::optional<wire::Form>& form, const wire::Form& other) {
-  return form && std::tie(form->run, form->round, form->attempt) == std::tie(other.run, other.round, other.attempt);
+bool same_attempt(const std::optional<wire::StartAttempt>& start, const wire::StartAttempt& other) {
+  return start && std::tie(start->run, start->round, start->attempt) == std::tie(other.run, other.round, other.attempt);
 }
 
 bool same_anchor(const wire::Offer& a, const ReceiveAnchor& b) { return a.run == b.run && a.round == b.round; }
@@ -23,12 +23,12 @@ bool same_anchor(const wire::Offer& a, const ReceiveAnchor& b) { return a.run ==
 void World::act(std::uint32_t site, const StartExchange& action) {
   Process& process = sites_[site];
   process.mean.reset();
-  process.exchange = action.form;
-  for (const wire::Participant& p : action.form.participants) {
+  process.exchange = action.start;
+  for (const wire::Participant& p : action.start.participants) {
     if (p.site != action.self || p.weight == 0) continue;
-    ledger_.contributes(action.form, process.name, {process.id(), process.uncounted_from, process.trained});
+    ledger_.contributes(action.start, process.name, {process.id(), process.uncounted_from, process.trained});
   }
-  complete_exchange(action.form);
+  complete_exchange(action.start);
 }
 
 void World::act(std::uint32_t site, const CancelExchange&) {
@@ -37,15 +37,15 @@ void World::act(std::uint32_t site, const CancelExchange&) {
 }
 
 // Once all have begun, all deltas are with the owners, and the means on their way.
-void World::complete_exchange(const wire::Form& form) {
+void World::complete_exchange(const wire::StartAttempt& start) {
   std::vector<std::uint32_t> members;
-  for (const wire::Participant& p : form.participants) {
+  for (const wire::Participant& p : start.participants) {
     if (!p.here) continue;
     const auto member = index_of(p.name);
-    if (!member || !same_attempt(sites_[*member].exchange, form)) return;
+    if (!member || !same_attempt(sites_[*member].exchange, start)) return;
     members.push_back(*member);
   }
-  for (const std::uint32_t member : members) sites_[member].data.emplace_back(Complete{form});
+  for (const std::uint32_t member : members) sites_[member].data.emplace_back(Complete{start});
 }
 
 bool World::can_be_handled(const Process& site, const Data& data) const {
@@ -68,10 +68,11 @@ void World::handle_data(std::uint32_t site) {
     return tell(site, Closed{lost->link, unavailable("reset")});
   }
   if (const auto* complete = std::get_if<Complete>(&data)) {
-    if (!same_attempt(process.exchange, complete->form)) return;
+    if (!same_attempt(process.exchange, complete->start)) return;
     process.exchange.reset();
-    process.mean = complete->form;
-    return tell(site, ExchangeComplete{complete->form.round, complete->form.attempt, ledger_.mean_of(complete->form)});
+    process.mean = complete->start;
+    return tell(site,
+                ExchangeComplete{complete->start.round, complete->start.attempt, ledger_.mean_of(complete->start)});
   }
   const Fetch fetch = std::get<Fetch>(data);
   if (!process.wanted || !sites_[fetch.from].machine) return;

@@ -63,7 +63,7 @@ void World::write_site(Canon& canon, const Process& site) const {
   canon.put(site.data.size());
   for (const Data& data : site.data) {
     canon.put(static_cast<std::uint8_t>(data.index()));
-    if (const auto* complete = std::get_if<Complete>(&data)) canon.put(complete->form);
+    if (const auto* complete = std::get_if<Complete>(&data)) canon.put(complete->start);
     if (const auto* fetch = std::get_if<Fetch>(&data)) canon.all(fetch->from, fetch->id, fetch->over);
     if (const auto* lost = std::get_if<PeerLost>(&data)) canon.put(lost->link);
   }

@@ -55,7 +55,7 @@ void World::lose_peers_of(std::uint32_t site) {
       if (other.name == process.name) continue;
       std::erase_if(other.data, [&](const Data& theirs) {
         const auto* same = std::get_if<Complete>(&theirs);
-        return same != nullptr && same->form == complete->form;
+        return same != nullptr && same->start == complete->start;
       });
     }
   }

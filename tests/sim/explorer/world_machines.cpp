@@ -138,9 +138,9 @@ void World::tell_candidate(std::uint32_t index, const CoordinatorEvent& event) {
 
 void World::sent(LinkId id, const wire::Message& message) {
   const std::size_t before = ledger_.commits();
-  if (const auto* form = std::get_if<wire::Form>(&message)) ledger_.formed(*form);
+  if (const auto* start = std::get_if<wire::StartAttempt>(&message)) ledger_.started(*start);
   if (const auto* commit = std::get_if<wire::Commit>(&message)) ledger_.committed(*commit);
-  if (const auto* adopt = std::get_if<wire::Adopt>(&message)) ledger_.adopted(*adopt);
+  if (const auto* install = std::get_if<wire::InstallAnchor>(&message)) ledger_.installed(*install);
   if (ledger_.commits() > before) last_progress_ = now_;
   const auto link = links_.find(id);
   if (link != links_.end() && link->second.down_open) link->second.down.push_back({message, digest_of(message)});

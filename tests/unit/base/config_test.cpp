@@ -64,7 +64,7 @@ TEST(KnobTable, NamesAreUniqueAndRowsAreComplete) {
 TEST(KnobTable, RangesSayWhatTheParsersTake) {
   int checked = 0;
   for (const KnobRow& row : knob_rows()) {
-    if (row.form != "a whole number") continue;
+    if (row.start != "a whole number") continue;
     const std::string range(row.knob.range);
     const std::size_t dots = range.find("..");
     ASSERT_NE(dots, std::string::npos) << row.knob.name;
@@ -87,7 +87,7 @@ TEST(KnobTable, TimeRangesSayWhatTheParsersTake) {
                                                             {"0s..24h", {0, 86'400'000}}};
   int checked = 0;
   for (const KnobRow& row : knob_rows()) {
-    if (!row.form.starts_with("a time")) continue;
+    if (!row.start.starts_with("a time")) continue;
     const auto [low, high] = bounds.at(std::string(row.knob.range));
     Config config;
     EXPECT_TRUE(row.parse(std::to_string(low) + "ms", config)) << row.knob.name;
@@ -101,7 +101,7 @@ TEST(KnobTable, TimeRangesSayWhatTheParsersTake) {
 
 TEST(KnobTable, EveryWordOfAChoiceIsTaken) {
   for (const KnobRow& row : knob_rows()) {
-    if (row.form != "one word") continue;
+    if (row.start != "one word") continue;
     std::string range(row.knob.range);
     range += "|";
     for (std::size_t at = 0; at < range.size();) {
@@ -195,7 +195,7 @@ TEST(LoadConfig, TimesTakeTheirUnits) {
   }
 }
 
-TEST(LoadConfig, OuterLearningRateDependsOnTheOptimiser) {
+TEST(LoadConfig, OuterLearningRateDependsOnTheOptimizer) {
   EXPECT_EQ(config_of({{"COLLAB_OUTER", "nesterov"}}).outer_lr, 0.7);
   EXPECT_EQ(config_of({{"COLLAB_OUTER", "average"}}).outer_lr, 1.0);
   EXPECT_EQ(config_of({{"COLLAB_OUTER", "nesterov"}, {"COLLAB_OUTER_LR", "0.4"}}).outer_lr, 0.4);
@@ -276,7 +276,7 @@ const Pairs kOfKubernetes{{"COLLAB_SERVICE_HOST", "10.0.0.11"},
 TEST(LoadConfig, WhatKubernetesPutsIntoAPodIsPassedOver) {
   const auto loaded = load_config(kOfKubernetes);
   ASSERT_TRUE(loaded.ok()) << loaded.status().message();
-  EXPECT_EQ(foreign_in_words(kOfKubernetes), "");
+  EXPECT_EQ(foreign_text(kOfKubernetes), "");
   for (const KnobValue& value : loaded->values) EXPECT_EQ(value.source, "default") << value.knob->name;
 }
 
@@ -314,10 +314,10 @@ TEST(LoadConfig, AVariableNearAKnobIsRefusedAndAnotherIsNot) {
                       {"HOME", "/"}};
   EXPECT_EQ(config_of(foreign).codec, CodecId::kInt8);
   EXPECT_EQ(
-      foreign_in_words(foreign),
+      foreign_text(foreign),
       "COLLAB_, COLLAB_LOG_DIR, COLLAB_MY_EXPERIMENT, COLLAB_PORT, COLLAB_TEAM are in the environment and are not "
       "knobs of collab, nor near one: not used (`collab config` lists all)");
-  EXPECT_THAT(foreign_in_words({{"COLLAB_TEAM", "blue"}}), HasSubstr("COLLAB_TEAM is in the environment"));
+  EXPECT_THAT(foreign_text({{"COLLAB_TEAM", "blue"}}), HasSubstr("COLLAB_TEAM is in the environment"));
 }
 
 TEST(LoadConfig, WhatCollabSetsForItsOwnProcessesIsPassedOver) {
@@ -327,7 +327,7 @@ TEST(LoadConfig, WhatCollabSetsForItsOwnProcessesIsPassedOver) {
                   {"COLLAB_ENDPOINT", "127.0.0.1:1"},
                   {"COLLAB_UCX_LIBRARY", "/x/libucp.so.0"}};
   EXPECT_EQ(config_of(own).run, "default");
-  EXPECT_EQ(foreign_in_words(own), "");
+  EXPECT_EQ(foreign_text(own), "");
 }
 
 TEST(LoadConfig, AWrongValueSaysWhatIsAccepted) {

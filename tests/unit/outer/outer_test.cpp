@@ -1,4 +1,4 @@
-// The outer optimisers: what they compute, in which order, and against PyTorch's SGD.
+// The outer optimizers: what they compute, in which order, and against PyTorch's SGD.
 #include "core/outer/outer.h"
 
 #include <gtest/gtest.h>

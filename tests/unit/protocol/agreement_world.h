@@ -15,9 +15,9 @@
 
 #include "core/base/prng.h"
 #include "core/protocol/attempt.h"
-#include "core/protocol/coordinator.h"
+#include "core/protocol/coordinator/coordinator.h"
 #include "core/protocol/invariants.h"
-#include "core/protocol/site.h"
+#include "core/protocol/site/site.h"
 #include "tests/unit/protocol/harness.h"
 
 namespace collab::protocol {

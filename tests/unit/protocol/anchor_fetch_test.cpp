@@ -1,5 +1,5 @@
 // Which part of an anchor is asked of whom, as sources come, go, lie and keep silent.
-#include "core/protocol/anchor_fetch.h"
+#include "core/protocol/site/anchor_fetch.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

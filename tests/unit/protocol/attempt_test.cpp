@@ -9,37 +9,37 @@ namespace collab::protocol {
 namespace {
 
 // paris and lima contribute; tokyo takes part without a weight; lima is lost.
-wire::Form form() {
-  wire::Form form = SiteHarness::form(5, 2, 3);
-  form.participants[1].weight = 0;
-  form.participants[2].here = false;
-  return form;
+wire::StartAttempt start() {
+  wire::StartAttempt start = SiteHarness::start(5, 2, 3);
+  start.participants[1].weight = 0;
+  start.participants[2].here = false;
+  return start;
 }
 
 TEST(Attempt, WhoTakesPartIsHere) {
-  EXPECT_TRUE(takes_part(form(), SiteId{0}));
-  EXPECT_TRUE(takes_part(form(), SiteId{1})) << "with or without a weight";
-  EXPECT_FALSE(takes_part(form(), SiteId{2}));
-  EXPECT_FALSE(takes_part(form(), SiteId{9}));
+  EXPECT_TRUE(takes_part(start(), SiteId{0}));
+  EXPECT_TRUE(takes_part(start(), SiteId{1})) << "with or without a weight";
+  EXPECT_FALSE(takes_part(start(), SiteId{2}));
+  EXPECT_FALSE(takes_part(start(), SiteId{9}));
 }
 
 TEST(Attempt, AMemoryTakesPartAsTheVoterItIs) {
-  EXPECT_TRUE(takes_part(form(), acceptor_of("paris")));
-  EXPECT_FALSE(takes_part(form(), acceptor_of("lima")));
-  EXPECT_FALSE(takes_part(form(), acceptor_of("paris", 1))) << "another memory of that name";
-  wire::Form alone = form();
+  EXPECT_TRUE(takes_part(start(), acceptor_of("paris")));
+  EXPECT_FALSE(takes_part(start(), acceptor_of("lima")));
+  EXPECT_FALSE(takes_part(start(), acceptor_of("paris", 1))) << "another memory of that name";
+  wire::StartAttempt alone = start();
   alone.participants.resize(1);
   alone.slices.clear();
   EXPECT_FALSE(takes_part(alone, acceptor_of("tokyo"))) << "a voter that was left out";
 }
 
 TEST(Attempt, ContributorsAreThoseWithAWeight) {
-  EXPECT_EQ(contributors_of(form()), (std::vector{SiteId{0}, SiteId{2}}));
+  EXPECT_EQ(contributors_of(start()), (std::vector{SiteId{0}, SiteId{2}}));
 }
 
 TEST(Attempt, ItIsRememberedByNamesAndTheMean) {
   const std::vector<Digest> slices{{1, 1}, {2, 2}};
-  EXPECT_EQ(past_of(form(), slices),
+  EXPECT_EQ(past_of(start(), slices),
             (wire::Past{RunId{7}, RoundId{5}, AttemptId{2}, {"paris", "lima"}, digest_of_mean(slices)}));
 }
 
@@ -51,16 +51,16 @@ TEST(Attempt, TheDigestOfAMeanIsOfItsSlicesInTheirOrder) {
 
 TEST(Attempt, TheMeanOfTheNewestOneThatIsAcceptedIsHeld) {
   wire::Report report;
-  EXPECT_FALSE(holds_mean(report, form()));
-  report.record.proposals = {{form(), true, {{1, 1}}}};
-  EXPECT_FALSE(holds_mean(report, form()));
+  EXPECT_FALSE(holds_mean(report, start()));
+  report.record.proposals = {{start(), true, {{1, 1}}}};
+  EXPECT_FALSE(holds_mean(report, start()));
   report.holds_mean = true;
-  EXPECT_TRUE(holds_mean(report, form()));
-  wire::Form other = form();
+  EXPECT_TRUE(holds_mean(report, start()));
+  wire::StartAttempt other = start();
   other.attempt = AttemptId{3};
   EXPECT_FALSE(holds_mean(report, other));
   report.record.proposals[0].accepted = false;
-  EXPECT_FALSE(holds_mean(report, form()));
+  EXPECT_FALSE(holds_mean(report, start()));
 }
 
 }  // namespace

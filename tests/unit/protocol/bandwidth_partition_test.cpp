@@ -1,5 +1,5 @@
-// Shares of the vector as a machine of its own; what a coordinator makes of it is in coordinator_shares_test.cpp.
-#include "core/protocol/bandwidth_partition.h"
+// Shares of the vector as a machine of its own; what a coordinator makes of it is in coordinator_partition_test.cpp.
+#include "core/protocol/allocation/bandwidth_partition.h"
 
 #include <gmock/gmock.h>
 

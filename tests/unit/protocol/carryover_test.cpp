@@ -1,4 +1,4 @@
-#include "core/protocol/carryover.h"
+#include "core/protocol/site/carryover.h"
 
 #include <gtest/gtest.h>
 
@@ -13,13 +13,13 @@ constexpr SiteId kPeer{1};
 constexpr ElementRange kOurs{0, 1024};
 constexpr ElementRange kTheirs{1024, 2048};
 
-wire::Form form_of(std::uint32_t attempt, std::uint32_t our_since, std::uint32_t their_since) {
-  wire::Form form;
-  form.round = RoundId{1};
-  form.attempt = AttemptId{attempt};
-  form.participants = {{kUs, "us", 1, AttemptId{our_since}}, {kPeer, "peer", 1, AttemptId{their_since}}};
-  form.slices = {{kUs, {0, 1024}}, {kPeer, {1024, 2048}}};
-  return form;
+wire::StartAttempt start_of(std::uint32_t attempt, std::uint32_t our_since, std::uint32_t their_since) {
+  wire::StartAttempt start;
+  start.round = RoundId{1};
+  start.attempt = AttemptId{attempt};
+  start.participants = {{kUs, "us", 1, AttemptId{our_since}}, {kPeer, "peer", 1, AttemptId{their_since}}};
+  start.slices = {{kUs, {0, 1024}}, {kPeer, {1024, 2048}}};
+  return start;
 }
 
 const std::vector<LinkId> kLinks{LinkId{0}, LinkId{7}};
@@ -27,7 +27,7 @@ const std::vector<LinkId> kLinks{LinkId{0}, LinkId{7}};
 // Attempt 1, in which one chunk came and one was sent.
 Carried after_one_attempt() {
   Carried carried;
-  carried.begin(form_of(1, 1, 1), kUs, kLinks);
+  carried.begin(start_of(1, 1, 1), kUs, kLinks);
   EXPECT_EQ(carried.arrived(kPeer, kOurs, AttemptId{1}, 42), Arrival::kTake);
   carried.sent(kPeer, kTheirs);
   return carried;
@@ -35,7 +35,7 @@ Carried after_one_attempt() {
 
 TEST(Carryover, NothingStandsInAnotherRun) {
   Carried carried = after_one_attempt();
-  wire::Form other = form_of(2, 1, 1);
+  wire::StartAttempt other = start_of(2, 1, 1);
   other.run = RunId{8};
   carried.begin(other, kUs, kLinks);
   EXPECT_TRUE(carried.held().empty());
@@ -44,7 +44,7 @@ TEST(Carryover, NothingStandsInAnotherRun) {
 
 TEST(Carryover, WhatWasExchangedStandsInTheNextAttempt) {
   Carried carried = after_one_attempt();
-  carried.begin(form_of(2, 1, 1), kUs, kLinks);
+  carried.begin(start_of(2, 1, 1), kUs, kLinks);
   ASSERT_EQ(carried.held().size(), 1U);
   EXPECT_EQ(carried.held()[0].from, kPeer);
   EXPECT_EQ(carried.held()[0].range, kOurs);
@@ -56,7 +56,7 @@ TEST(Carryover, WhatWasExchangedStandsInTheNextAttempt) {
 TEST(Carryover, NotWhenEitherSideBeginsAnew) {
   for (const auto& [ours, theirs] : {std::pair{2, 1}, std::pair{1, 2}}) {
     Carried carried = after_one_attempt();
-    carried.begin(form_of(2, static_cast<std::uint32_t>(ours), static_cast<std::uint32_t>(theirs)), kUs, kLinks);
+    carried.begin(start_of(2, static_cast<std::uint32_t>(ours), static_cast<std::uint32_t>(theirs)), kUs, kLinks);
     EXPECT_TRUE(carried.held().empty());
     EXPECT_TRUE(carried.delivered().empty());
     EXPECT_EQ(carried.find(kPeer, kOurs), nullptr);
@@ -66,16 +66,16 @@ TEST(Carryover, NotWhenEitherSideBeginsAnew) {
 
 TEST(Carryover, NorInAnotherRound) {
   Carried carried = after_one_attempt();
-  wire::Form form = form_of(2, 1, 1);
-  form.round = RoundId{2};
-  carried.begin(form, kUs, kLinks);
+  wire::StartAttempt start = start_of(2, 1, 1);
+  start.round = RoundId{2};
+  carried.begin(start, kUs, kLinks);
   EXPECT_TRUE(carried.held().empty());
   EXPECT_TRUE(carried.delivered().empty());
 }
 
 TEST(Carryover, OverAnotherLinkItIsSentAgainAndTakenOnce) {
   Carried carried = after_one_attempt();
-  carried.begin(form_of(2, 1, 1), kUs, {LinkId{0}, LinkId{8}});
+  carried.begin(start_of(2, 1, 1), kUs, {LinkId{0}, LinkId{8}});
   EXPECT_TRUE(carried.delivered().empty());
   EXPECT_EQ(carried.arrived(kPeer, kOurs, AttemptId{2}, 43), Arrival::kHeld);
   EXPECT_EQ(*carried.find(kPeer, kOurs), 42);
@@ -88,14 +88,14 @@ TEST(Carryover, TwiceInOneAttemptIsARepeat) {
 
 TEST(Carryover, WhatComesLateOfAnEarlierAttemptIsTaken) {
   Carried carried = after_one_attempt();
-  carried.begin(form_of(3, 1, 1), kUs, kLinks);
+  carried.begin(start_of(3, 1, 1), kUs, kLinks);
   EXPECT_EQ(carried.arrived(kPeer, kTheirs, AttemptId{2}, 44), Arrival::kTake);
 }
 
 TEST(Carryover, WhatProvesBadIsTakenAgain) {
   Carried carried = after_one_attempt();
   carried.drop(kPeer);
-  carried.begin(form_of(2, 1, 1), kUs, {LinkId{0}, LinkId{8}});
+  carried.begin(start_of(2, 1, 1), kUs, {LinkId{0}, LinkId{8}});
   EXPECT_TRUE(carried.held().empty());
   EXPECT_EQ(carried.arrived(kPeer, kOurs, AttemptId{2}, 43), Arrival::kTake);
 }
@@ -103,11 +103,11 @@ TEST(Carryover, WhatProvesBadIsTakenAgain) {
 // It may come back into the round, and reckons with what it has sent.
 TEST(Carryover, WhoIsLostForAnAttemptIsRemembered) {
   Carried carried = after_one_attempt();
-  wire::Form alone = form_of(2, 1, 1);
+  wire::StartAttempt alone = start_of(2, 1, 1);
   alone.participants.pop_back();
   alone.slices = {{kUs, {0, 1024}}, {kUs, {1024, 2048}}};
   carried.begin(alone, kUs, {LinkId{0}});
-  carried.begin(form_of(3, 1, 1), kUs, kLinks);
+  carried.begin(start_of(3, 1, 1), kUs, kLinks);
   EXPECT_EQ(carried.held().size(), 1U);
   EXPECT_TRUE(carried.delivered().empty()) << "what an owner does not own for an attempt it may have dropped";
 }

@@ -1,5 +1,5 @@
 // What a leader can say of rounds that were committed: who was counted, and whose commit was missed.
-#include "core/protocol/committed_rounds.h"
+#include "core/protocol/coordinator/committed_rounds.h"
 
 #include <gtest/gtest.h>
 
@@ -50,17 +50,17 @@ TEST(CommittedRounds, OfManyTheOldestAreForgottenAndThoseOfOtherRunsFirst) {
 }
 
 TEST(CommittedRounds, KnowsWhoMissedTheCommitItWasDoneWith) {
-  wire::Form form;
-  form.run = RunId{7};
-  form.round = RoundId{3};
-  form.attempt = AttemptId{1};
+  wire::StartAttempt start;
+  start.run = RunId{7};
+  start.round = RoundId{3};
+  start.attempt = AttemptId{1};
   const std::vector<Digest> slices{{1, 2}, {3, 4}};
   wire::Report report;
   report.holds_mean = true;
-  report.record.proposals = {{.form = form, .accepted = true, .slices = slices}};
+  report.record.proposals = {{.start = start, .accepted = true, .slices = slices}};
   CommittedRounds rounds;
   EXPECT_EQ(rounds.missed_by(anchor(7, 2), report), nullptr) << "it was not committed";
-  rounds.add(past_of(form, slices));
+  rounds.add(past_of(start, slices));
   const wire::Proposal* missed = rounds.missed_by(anchor(7, 2), report);
   ASSERT_NE(missed, nullptr);
   EXPECT_TRUE(rounds.has_right_mean(*missed));
@@ -68,7 +68,7 @@ TEST(CommittedRounds, KnowsWhoMissedTheCommitItWasDoneWith) {
   wire::Report without = report;
   without.holds_mean = false;
   EXPECT_EQ(rounds.missed_by(anchor(7, 2), without), nullptr);
-  rounds.add(past_of(form, {{9, 9}}));
+  rounds.add(past_of(start, {{9, 9}}));
   EXPECT_FALSE(rounds.has_right_mean(report.record.proposals[0]));
 }
 

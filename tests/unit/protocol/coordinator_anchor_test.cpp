@@ -1,7 +1,7 @@
 // Whose parameters round 0 has where nobody holds an anchor, who is waited for, and who is told that it is not theirs.
 #include <gmock/gmock.h>
 
-#include "core/protocol/words.h"
+#include "core/protocol/formatting.h"
 #include "tests/unit/protocol/harness.h"
 
 namespace collab::protocol {
@@ -24,7 +24,7 @@ wire::Join resumed(const std::string& name, std::uint32_t expected = 1, Digest d
   join.resumed = true;
   return join;
 }
-wire::Join wishing(wire::Join join, const std::string& init_from) {
+wire::Join fetching(wire::Join join, const std::string& init_from) {
   join.init_from = init_from;
   return join;
 }
@@ -40,7 +40,7 @@ class FirstAnchor : public testing::Test {
   // Whom the first anchor is taken from, by all alike; none: it is not chosen yet.
   static std::optional<SiteId> chosen(const CoordinatorHarness::Actions& actions) {
     std::set<std::vector<SiteId>> sources;
-    for (const auto& [link, adopt] : sent<wire::Adopt>(actions)) sources.insert(adopt.sources);
+    for (const auto& [link, install] : sent<wire::InstallAnchor>(actions)) sources.insert(install.sources);
     if (sources.empty()) return std::nullopt;
     EXPECT_EQ(sources.size(), 1U);
     return sources.begin()->at(0);
@@ -74,7 +74,7 @@ TEST_F(FirstAnchor, OfSitesThatBroughtTheSameNothingIsSaid) {
 TEST_F(FirstAnchor, WhoResumedGoesBeforeWhoCameFirst) {
   const auto actions = come({fresh("paris", 2), resumed("tokyo", 2)});
   EXPECT_EQ(chosen(actions), SiteId{1});
-  EXPECT_EQ(sent<wire::Adopt>(actions)[0].second.digest, kOther);
+  EXPECT_EQ(sent<wire::InstallAnchor>(actions)[0].second.digest, kOther);
   EXPECT_THAT(notes(actions),
               HasSubstr("is taken from tokyo, the lowest of those that had loaded a state: their parameters differ"));
   EXPECT_THAT(warned(actions), IsEmpty());
@@ -93,7 +93,7 @@ TEST_F(FirstAnchor, OfTwoThatResumedTheLowestWinsAndTheOtherIsToldTheRemedy) {
 }
 
 TEST_F(FirstAnchor, TheSiteThatIsNamedGoesBeforeWhoResumed) {
-  const auto actions = come({resumed("paris", 3), fresh("tokyo", 3), wishing(fresh("lima", 3), "tokyo")});
+  const auto actions = come({resumed("paris", 3), fresh("tokyo", 3), fetching(fresh("lima", 3), "tokyo")});
   EXPECT_EQ(chosen(actions), SiteId{1});
   EXPECT_THAT(notes(actions), HasSubstr("is taken from tokyo, named by COLLAB_INIT_FROM: their parameters differ"));
   ASSERT_EQ(warned(actions).size(), 1U);
@@ -110,7 +110,7 @@ TEST_F(FirstAnchor, TheCoordinatorsOwnWordCounts) {
 
 // It has trained this generation to its end, and the others have lost what came of it: each would wait for the other.
 TEST_F(FirstAnchor, ANamedSiteThatIsAtALaterGenerationIsNotWaitedFor) {
-  EXPECT_FALSE(chosen(come({wishing(fresh("paris"), "tokyo")})));
+  EXPECT_FALSE(chosen(come({fetching(fresh("paris"), "tokyo")})));
   wire::Join ahead = fresh("tokyo");
   ahead.generation = 2;
   EXPECT_EQ(chosen(come({ahead})), SiteId{0});
@@ -119,23 +119,23 @@ TEST_F(FirstAnchor, ANamedSiteThatIsAtALaterGenerationIsNotWaitedFor) {
 TEST_F(FirstAnchor, AnAnchorThatIsHeldGoesBeforeAll) {
   wire::Join lima = fresh("lima", 3, kWrong);
   lima.offer.run = RunId{5};
-  const auto actions = come({resumed("paris", 3), wishing(fresh("tokyo", 3), "tokyo"), lima});
+  const auto actions = come({resumed("paris", 3), fetching(fresh("tokyo", 3), "tokyo"), lima});
   EXPECT_EQ(chosen(actions), SiteId{2});
-  EXPECT_EQ(sent<wire::Adopt>(actions)[0].second.run, RunId{7}) << "who has agreed on run 5 nobody knows";
-  EXPECT_EQ(sent<wire::Adopt>(actions)[0].second.digest, kWrong);
+  EXPECT_EQ(sent<wire::InstallAnchor>(actions)[0].second.run, RunId{7}) << "who has agreed on run 5 nobody knows";
+  EXPECT_EQ(sent<wire::InstallAnchor>(actions)[0].second.digest, kWrong);
   ASSERT_EQ(warned(actions).size(), 1U);
   EXPECT_THAT(warned(actions)[0].second, HasSubstr("lima holds an anchor"));
 }
 
 TEST_F(FirstAnchor, WhoHoldsAnAnchorNeedsNotWaitForTheOneThatIsNamed) {
-  EXPECT_FALSE(chosen(come({wishing(fresh("paris"), "rome")})));
+  EXPECT_FALSE(chosen(come({fetching(fresh("paris"), "rome")})));
   wire::Join tokyo = fresh("tokyo");
   tokyo.offer = {RunId{5}, RoundId{3}, kWrong};
   EXPECT_EQ(chosen(come({tokyo})), SiteId{1});
 }
 
 TEST_F(FirstAnchor, AllWhoWaitForTheNamedSiteAreToldSo) {
-  EXPECT_FALSE(chosen(come({wishing(fresh("paris", 2), "rome"), fresh("tokyo", 2)})));
+  EXPECT_FALSE(chosen(come({fetching(fresh("paris", 2), "rome"), fresh("tokyo", 2)})));
   EXPECT_THAT(c.coordinator.status_json(c.now), HasSubstr("waiting for rome (COLLAB_INIT_FROM)"));
   const auto actions = c.pass(seconds(11), {1, 2});
   const std::string text =
@@ -151,7 +151,7 @@ TEST_F(FirstAnchor, AllWhoWaitForTheNamedSiteAreToldSo) {
 }
 
 TEST_F(FirstAnchor, ANameThatNeverComesIsNamedInTheError) {
-  EXPECT_FALSE(chosen(come({wishing(fresh("paris", 2), "rome"), fresh("tokyo", 2)})));
+  EXPECT_FALSE(chosen(come({fetching(fresh("paris", 2), "rome"), fresh("tokyo", 2)})));
   const auto actions = c.pass(seconds(301), {1, 2});
   EXPECT_FALSE(chosen(actions)) << "most are here, but not whom they wait for";
   const auto refused = sent<wire::Refuse>(actions);
@@ -168,43 +168,43 @@ TEST_F(FirstAnchor, ANameThatNeverComesIsNamedInTheError) {
 TEST_F(FirstAnchor, AHelperIsNotTheOneThatIsNamed) {
   wire::Join helper = fresh("rome");
   helper.helper = true;
-  EXPECT_FALSE(chosen(come({wishing(fresh("paris"), "rome"), helper})));
+  EXPECT_FALSE(chosen(come({fetching(fresh("paris"), "rome"), helper})));
 }
 
 TEST_F(FirstAnchor, TwoThatNameDifferentSitesAreNotLetInTogether) {
-  static_cast<void>(come({wishing(fresh("paris", 3), "paris"), fresh("tokyo", 3)}));
-  const auto refused = sent<wire::Refuse>(come({wishing(fresh("lima", 3), "rome")}));
+  static_cast<void>(come({fetching(fresh("paris", 3), "paris"), fresh("tokyo", 3)}));
+  const auto refused = sent<wire::Refuse>(come({fetching(fresh("lima", 3), "rome")}));
   ASSERT_EQ(refused.size(), 1U);
   EXPECT_EQ(refused[0].first, LinkId{3});
   EXPECT_EQ(
       refused[0].second.reason,
       "COLLAB_INIT_FROM: this site has rome, the swarm (from paris) has paris; name one site, everywhere or at one "
       "site alone");
-  EXPECT_EQ(chosen(come({wishing(fresh("lima", 3), "paris")})), SiteId{0}) << "it has been put right";
+  EXPECT_EQ(chosen(come({fetching(fresh("lima", 3), "paris")})), SiteId{0}) << "it has been put right";
 }
 
 TEST_F(FirstAnchor, TheCoordinatorsOwnWordIsNotContradicted) {
   CoordinatorConfig config = CoordinatorHarness::defaults();
   config.init_from = "tokyo";
   CoordinatorHarness own(config);
-  const auto refused = sent<wire::Refuse>(own.hear(1, wishing(fresh("paris"), "paris")));
+  const auto refused = sent<wire::Refuse>(own.hear(1, fetching(fresh("paris"), "paris")));
   ASSERT_EQ(refused.size(), 1U);
   EXPECT_THAT(refused[0].second.reason, HasSubstr("this site has paris, the swarm (from the coordinator) has tokyo"));
   EXPECT_EQ(own.coordinator.members(), 0U);
-  EXPECT_EQ(chosen(own.hear(2, wishing(fresh("tokyo"), "tokyo"))), SiteId{0}) << "others come in all the same";
+  EXPECT_EQ(chosen(own.hear(2, fetching(fresh("tokyo"), "tokyo"))), SiteId{0}) << "others come in all the same";
 }
 
 TEST_F(FirstAnchor, OnceThereIsAnAnchorAnybodyMayNameAnybody) {
-  static_cast<void>(come({wishing(fresh("paris"), "paris")}));
-  static_cast<void>(c.hear(1, wire::Adopted{RunId{7}, RoundId{0}, kRight}));
-  const auto actions = come({wishing(fresh("tokyo", 1, kOther), "rome")});
+  static_cast<void>(come({fetching(fresh("paris"), "paris")}));
+  static_cast<void>(c.hear(1, wire::AnchorInstalled{RunId{7}, RoundId{0}, kRight}));
+  const auto actions = come({fetching(fresh("tokyo", 1, kOther), "rome")});
   EXPECT_THAT(sent<wire::Refuse>(actions), IsEmpty());
   EXPECT_EQ(chosen(actions), SiteId{0});
 }
 
 TEST_F(FirstAnchor, WhoResumedAndCameLateIsToldBothRemedies) {
   static_cast<void>(come({fresh("paris")}));
-  static_cast<void>(c.hear(1, wire::Adopted{RunId{7}, RoundId{0}, kRight}));
+  static_cast<void>(c.hear(1, wire::AnchorInstalled{RunId{7}, RoundId{0}, kRight}));
   const auto told = warned(come({resumed("tokyo")}));
   ASSERT_EQ(told.size(), 1U);
   EXPECT_EQ(told[0].first, LinkId{2});
@@ -215,7 +215,7 @@ TEST_F(FirstAnchor, WhoResumedAndCameLateIsToldBothRemedies) {
 
 TEST_F(FirstAnchor, NothingIsSaidToWhoHasNothingToLose) {
   static_cast<void>(come({fresh("paris")}));
-  static_cast<void>(c.hear(1, wire::Adopted{RunId{7}, RoundId{0}, kRight}));
+  static_cast<void>(c.hear(1, wire::AnchorInstalled{RunId{7}, RoundId{0}, kRight}));
   EXPECT_THAT(warned(come({resumed("tokyo", 1, kRight)})), IsEmpty()) << "it had loaded what the swarm has";
   EXPECT_THAT(warned(come({fresh("lima", 1, kOther)})), IsEmpty()) << "it had loaded nothing";
   wire::Join back = resumed("rome");
@@ -226,7 +226,7 @@ TEST_F(FirstAnchor, NothingIsSaidToWhoHasNothingToLose) {
 // A site's own lines while it waits, and what it makes of what it is told.
 TEST(FirstAnchorAtASite, ItsLinesNameTheSiteThatIsWaitedFor) {
   SiteHarness s;
-  s.join_as(0, {"paris"}, wishing(fresh("paris"), "rome"));
+  s.join_as(0, {"paris"}, fetching(fresh("paris"), "rome"));
   EXPECT_THAT(s.site.waiting_for(s.now), HasSubstr("and for rome, COLLAB_INIT_FROM"));
   static_cast<void>(s.hear(1, SiteHarness::roster({"paris", "rome"})));
   EXPECT_THAT(s.site.waiting_for(s.now), Not(HasSubstr("COLLAB_INIT_FROM")));

@@ -26,10 +26,10 @@ TEST(Founder, GivesWayToASwarmThatWasThereBefore) {
   EXPECT_EQ(all<Hangup>(actions).at(0).link, LinkId{1});
   EXPECT_THAT(all<Hangup>(actions).at(0).why,
               HasSubstr("paris is of a swarm older than the one that has just begun here"));
-  const auto adopts = sent<wire::Adopt>(actions);
-  ASSERT_EQ(adopts.size(), 1U) << notes(actions);
-  EXPECT_EQ(adopts[0].second.run, RunId{3});
-  EXPECT_GT(adopts[0].second.term, TermId{1});
+  const auto installs = sent<wire::InstallAnchor>(actions);
+  ASSERT_EQ(installs.size(), 1U) << notes(actions);
+  EXPECT_EQ(installs[0].second.run, RunId{3});
+  EXPECT_GT(installs[0].second.term, TermId{1});
 }
 
 TEST(Founder, OfTwoThatHaveAgreedTheOneThatHasMoreOftenStays) {
@@ -37,12 +37,12 @@ TEST(Founder, OfTwoThatHaveAgreedTheOneThatHasMoreOftenStays) {
     H c;
     c.gather({"lima"});
     for (std::uint64_t round = 1; round <= 2; ++round) {
-      const wire::Form form = c.form(round, 1);
-      static_cast<void>(c.hear(1, H::done(form)));
-      static_cast<void>(c.hear(1, wire::Adopted{RunId{7}, RoundId{round}, kRight}));
+      const wire::StartAttempt start = c.start(round, 1);
+      static_cast<void>(c.hear(1, H::done(start)));
+      static_cast<void>(c.hear(1, wire::AnchorInstalled{RunId{7}, RoundId{round}, kRight}));
     }
     const auto actions = c.come(2, from_another(3, theirs));
-    EXPECT_EQ(sent<wire::Adopt>(actions).at(0).second.run, RunId{theirs > 2 ? 3U : 7U}) << theirs;
+    EXPECT_EQ(sent<wire::InstallAnchor>(actions).at(0).second.run, RunId{theirs > 2 ? 3U : 7U}) << theirs;
   }
 }
 
@@ -50,8 +50,8 @@ TEST(Founder, OfTwoThatHaveAgreedTheOneThatHasMoreOftenStays) {
 TEST(Founder, OfSeveralSitesIsNotDeposedByTheWordOfOne) {
   H c;
   c.gather({"lima", "oslo"});
-  const wire::Form form = c.form(1, 2);
-  for (std::uint64_t link = 1; link <= 2; ++link) static_cast<void>(c.hear(link, H::done(form)));
+  const wire::StartAttempt start = c.start(1, 2);
+  for (std::uint64_t link = 1; link <= 2; ++link) static_cast<void>(c.hear(link, H::done(start)));
   wire::Join liar = from_another(3, 1000);
   liar.report.record.voters = voters_of({"lima", "oslo", "paris"});
   EXPECT_THAT(all<Hangup>(c.hear(3, liar)), IsEmpty());
@@ -62,7 +62,7 @@ TEST(Founder, OfSeveralSitesIsNotDeposedByTheWordOfOne) {
 TEST(Founder, GivesWayOnceTheOtherSwarmIsHere) {
   H c;
   c.gather({"lima"});
-  static_cast<void>(c.hear(1, H::done(c.form(1, 1))));
+  static_cast<void>(c.hear(1, H::done(c.start(1, 1))));
   wire::Join paris = from_another(3, 1000);
   paris.report.record.voters = voters_of({"oslo", "paris", "tokyo"});
   EXPECT_THAT(all<Hangup>(c.come(2, paris)), IsEmpty()) << "one of three";
@@ -108,11 +108,13 @@ class Renewal : public testing::Test {
     H::Actions last;
     for (std::uint64_t link = 1; link <= 3; ++link) {
       last = c.come(link, voter(names[link - 1], 1, names));
-      for (const auto& [to, adopt] : sent<wire::Adopt>(last)) adopt_at(to.value);
+      for (const auto& [to, install] : sent<wire::InstallAnchor>(last)) install_at(to.value);
     }
     EXPECT_EQ(c.coordinator.members(), 3U);
   }
-  void adopt_at(std::uint64_t link) { static_cast<void>(c.hear(link, wire::Adopted{RunId{7}, RoundId{4}, kRight})); }
+  void install_at(std::uint64_t link) {
+    static_cast<void>(c.hear(link, wire::AnchorInstalled{RunId{7}, RoundId{4}, kRight}));
+  }
   H::Actions all_ready(const std::vector<std::uint64_t>& links) {
     H::Actions last;
     for (const std::uint64_t link : links) last = c.hear(link, H::ready(5));
@@ -131,23 +133,24 @@ class Renewal : public testing::Test {
 TEST_F(Renewal, WhereItIsNotNeededItJoinsAsAny) {
   const auto actions = c.hear(4, forgetful_oslo());
   EXPECT_EQ(sent<wire::Welcome>(actions).at(0).second.site, SiteId{3}) << notes(actions);
-  EXPECT_EQ(sent<wire::Adopt>(actions).size(), 1U);
-  adopt_at(4);
-  const auto forms = sent<wire::Form>(all_ready({1, 2, 3, 4}));
-  ASSERT_EQ(forms.size(), 4U);
-  EXPECT_EQ(forms[0].second.voters[3].acceptor, acceptor_of("oslo", 1)) << "from then on it remembers";
+  EXPECT_EQ(sent<wire::InstallAnchor>(actions).size(), 1U);
+  install_at(4);
+  const auto starts = sent<wire::StartAttempt>(all_ready({1, 2, 3, 4}));
+  ASSERT_EQ(starts.size(), 4U);
+  EXPECT_EQ(starts[0].second.voters[3].acceptor, acceptor_of("oslo", 1)) << "from then on it remembers";
 }
 
 // What it had promised and accepted before it does not know: under this term it is no witness.
 TEST_F(Renewal, ItDoesNotCountUnderATermThatBeganBeforeItCame) {
   static_cast<void>(c.hear(4, forgetful_oslo()));
-  adopt_at(4);
+  install_at(4);
   static_cast<void>(c.hear(1, H::ready(5)));
   static_cast<void>(c.hear(2, H::ready(5)));
   const auto actions = c.hear(4, H::ready(5));
-  EXPECT_TRUE(sent<wire::Form>(c.pass(seconds(1), {1, 2, 3, 4})).empty());
-  EXPECT_TRUE(sent<wire::Form>(actions).empty()) << "lima is waited for";
-  EXPECT_EQ(sent<wire::Form>(c.pass(seconds(61), {1, 2, 3, 4})).size(), 0U) << "two of four with this one by name";
+  EXPECT_TRUE(sent<wire::StartAttempt>(c.pass(seconds(1), {1, 2, 3, 4})).empty());
+  EXPECT_TRUE(sent<wire::StartAttempt>(actions).empty()) << "lima is waited for";
+  EXPECT_EQ(sent<wire::StartAttempt>(c.pass(seconds(61), {1, 2, 3, 4})).size(), 0U)
+      << "two of four with this one by name";
 }
 
 TEST_F(Renewal, WhereItIsNeededATermIsBegunInWhichItCounts) {
@@ -160,8 +163,8 @@ TEST_F(Renewal, WhereItIsNeededATermIsBegunInWhichItCounts) {
   static_cast<void>(c.come(6, c.said.at(2)));
   const auto elected = c.come(7, forgetful_oslo());
   EXPECT_EQ(sent<wire::Welcome>(elected).size(), 3U) << notes(elected);
-  for (const std::uint64_t link : {5, 6, 7}) adopt_at(link);
-  EXPECT_EQ(sent<wire::Form>(all_ready({5, 6, 7})).size(), 3U);
+  for (const std::uint64_t link : {5, 6, 7}) install_at(link);
+  EXPECT_EQ(sent<wire::StartAttempt>(all_ready({5, 6, 7})).size(), 3U);
 }
 
 // ---- the operator's word, and who asks -------------------------------------------------------------
@@ -173,10 +176,10 @@ TEST(Forget, AtALeaderThatHasLostItsMajority) {
   static_cast<void>(c.close(3));
   const auto down = c.hear(9, wire::Forget{{"tokyo", "lima"}});
   EXPECT_THAT(all<Hangup>(down).at(0).why, HasSubstr("those who are missing are forgotten"));
-  const auto adopts =
-      sent<wire::Adopt>(c.come(4, member_of("paris", {RunId{7}, RoundId{0}, kRight}, voters_of(kNames))));
-  ASSERT_EQ(adopts.size(), 1U);
-  EXPECT_NE(adopts[0].second.run, RunId{7});
+  const auto installs =
+      sent<wire::InstallAnchor>(c.come(4, member_of("paris", {RunId{7}, RoundId{0}, kRight}, voters_of(kNames))));
+  ASSERT_EQ(installs.size(), 1U);
+  EXPECT_NE(installs[0].second.run, RunId{7});
 }
 
 TEST(Forget, WhereAMajorityIsHereNothingChanges) {
@@ -193,12 +196,12 @@ TEST(Forget, IsNotSaidForGood) {
   config.fresh_run = RunId{70};
   H c(config);
   static_cast<void>(c.come(1, voter("paris")));
-  ASSERT_EQ(sent<wire::Adopt>(c.hear(9, wire::Forget{{"tokyo", "lima"}})).size(), 1U);
+  ASSERT_EQ(sent<wire::InstallAnchor>(c.hear(9, wire::Forget{{"tokyo", "lima"}})).size(), 1U);
   for (std::uint64_t link = 1; link <= 3; ++link) static_cast<void>(c.close(link));
   for (std::uint64_t link = 11; link <= 13; ++link) static_cast<void>(c.come(link, voter(kNames[link - 11], 9)));
   EXPECT_EQ(c.coordinator.members(), 3U) << "they came back";
   for (std::uint64_t link = 11; link <= 13; ++link) static_cast<void>(c.close(link));
-  EXPECT_THAT(sent<wire::Adopt>(c.come(21, voter("paris", 20))), IsEmpty());
+  EXPECT_THAT(sent<wire::InstallAnchor>(c.come(21, voter("paris", 20))), IsEmpty());
 }
 
 TEST(Inquiry, ALeaderSaysWhatIsAgreedOnACandidateThatItLeadsNothing) {

@@ -38,19 +38,19 @@ TEST(CoordinatorGeneration, OneAheadWaitsUntilTheOthersComeThere) {
 
   // tokyo goes on in the generation it trains.
   const auto alone = c.hear(2, CoordinatorHarness::ready(1));
-  EXPECT_EQ(sent<wire::Form>(alone).size(), 1U) << notes(alone);
-  static_cast<void>(c.hear(2, CoordinatorHarness::done(sent<wire::Form>(alone)[0].second)));
-  static_cast<void>(c.hear(2, wire::Adopted{RunId{7}, RoundId{1}, kWrong}));
+  EXPECT_EQ(sent<wire::StartAttempt>(alone).size(), 1U) << notes(alone);
+  static_cast<void>(c.hear(2, CoordinatorHarness::done(sent<wire::StartAttempt>(alone)[0].second)));
+  static_cast<void>(c.hear(2, wire::AnchorInstalled{RunId{7}, RoundId{1}, kWrong}));
 
   const auto last = c.hear(2, wire::Leave{"on", 2});
   EXPECT_EQ(sent<wire::Welcome>(last).size(), 1U) << notes(last);
-  EXPECT_TRUE(sent<wire::Adopt>(last).empty()) << "tokyo is on its way";
+  EXPECT_TRUE(sent<wire::InstallAnchor>(last).empty()) << "tokyo is on its way";
   const auto both = c.hear(4, join_at("tokyo", 2));
-  const auto adopts = sent<wire::Adopt>(both);
-  ASSERT_EQ(adopts.size(), 2U) << notes(both);
-  EXPECT_NE(adopts[0].second.run, RunId{7});
-  EXPECT_EQ(adopts[0].second.round, RoundId{0});
-  EXPECT_EQ(adopts[0].second.voters.size(), 2U);
+  const auto installs = sent<wire::InstallAnchor>(both);
+  ASSERT_EQ(installs.size(), 2U) << notes(both);
+  EXPECT_NE(installs[0].second.run, RunId{7});
+  EXPECT_EQ(installs[0].second.round, RoundId{0});
+  EXPECT_EQ(installs[0].second.voters.size(), 2U);
 }
 
 TEST(CoordinatorGeneration, WhoLeftForTheNextAndNeverComesIsNotWaitedForLonger) {
@@ -58,8 +58,8 @@ TEST(CoordinatorGeneration, WhoLeftForTheNextAndNeverComesIsNotWaitedForLonger) 
   c.gather({"paris", "tokyo"});
   static_cast<void>(c.hear(1, wire::Leave{"on", 2}));
   static_cast<void>(c.hear(2, wire::Leave{"on", 2}));
-  EXPECT_TRUE(sent<wire::Adopt>(c.hear(3, join_at("paris", 2))).empty());
-  EXPECT_EQ(sent<wire::Adopt>(c.pass(seconds(61), {3})).size(), 1U);
+  EXPECT_TRUE(sent<wire::InstallAnchor>(c.hear(3, join_at("paris", 2))).empty());
+  EXPECT_EQ(sent<wire::InstallAnchor>(c.pass(seconds(61), {3})).size(), 1U);
 }
 
 // A coordinator that knows nothing gives those who may train an earlier one, and return, the grace.
@@ -119,7 +119,7 @@ TEST(CoordinatorGeneration, HalfThatIsAheadGoesOnWithoutTheOthers) {
   ASSERT_EQ(behind.size(), 1U) << notes(later);
   EXPECT_EQ(behind[0].first, LinkId{2});
   EXPECT_TRUE(behind[0].second.behind);
-  EXPECT_EQ(sent<wire::Adopt>(later).size(), 1U);
+  EXPECT_EQ(sent<wire::InstallAnchor>(later).size(), 1U);
   // It comes there later, as any joiner.
   const auto back = c.hear(4, join_at("tokyo", 2));
   EXPECT_EQ(sent<wire::Welcome>(back).size(), 1U) << notes(back);
@@ -162,10 +162,10 @@ TEST(CoordinatorGeneration, WhoWasHereMayComeBackBeforeAnotherGenerationBegins) 
   CoordinatorHarness c;
   static_cast<void>(c.hear(1, join_at("paris", 2, 2)));
   static_cast<void>(c.hear(2, join_at("tokyo", 2, 2)));
-  const auto begun = sent<wire::Adopt>(c.pass(seconds(61)));
+  const auto begun = sent<wire::InstallAnchor>(c.pass(seconds(61)));
   ASSERT_EQ(begun.size(), 2U);
   const RunId run = begun[0].second.run;
-  for (std::uint64_t link : {1, 2}) static_cast<void>(c.hear(link, wire::Adopted{run, RoundId{0}, kRight}));
+  for (std::uint64_t link : {1, 2}) static_cast<void>(c.hear(link, wire::AnchorInstalled{run, RoundId{0}, kRight}));
   static_cast<void>(c.pass(seconds(120), {1, 2}));  // heartbeats alone
   static_cast<void>(c.close(1));
   static_cast<void>(c.close(2));
@@ -231,7 +231,7 @@ TEST(CoordinatorGeneration, AHelperStaysForNoOtherModel) {
   static_cast<void>(c.hear(2, helper));
   const auto left = c.hear(1, wire::Leave{"on", 2});
   EXPECT_EQ(sent<wire::Refuse>(left).size(), 1U);
-  EXPECT_EQ(sent<wire::Adopt>(c.hear(3, join_at("paris", 2))).size(), 1U);
+  EXPECT_EQ(sent<wire::InstallAnchor>(c.hear(3, join_at("paris", 2))).size(), 1U);
 }
 
 TEST(SiteGeneration, HoldPutsOffTheEndOfTheWait) {

@@ -20,15 +20,15 @@ class RoundWithoutAnAddress : public testing::Test {
       static_cast<void>(c.hear(i + 1, join));
     }
     for (std::uint64_t link = 1; link <= 3; ++link)
-      static_cast<void>(c.hear(link, wire::Adopted{RunId{7}, RoundId{0}, kRight}));
-    first = c.form(1, 3);
-    const auto forms = sent<wire::Form>(c.close(3));
-    EXPECT_EQ(forms.size(), 2U);
-    if (!forms.empty()) again = forms[0].second;
+      static_cast<void>(c.hear(link, wire::AnchorInstalled{RunId{7}, RoundId{0}, kRight}));
+    first = c.start(1, 3);
+    const auto starts = sent<wire::StartAttempt>(c.close(3));
+    EXPECT_EQ(starts.size(), 2U);
+    if (!starts.empty()) again = starts[0].second;
   }
   H c;
-  wire::Form first;
-  wire::Form again;
+  wire::StartAttempt first;
+  wire::StartAttempt again;
 };
 
 TEST_F(RoundWithoutAnAddress, WhoIsLostStaysAContributor) {
@@ -45,12 +45,12 @@ TEST_F(RoundWithoutAnAddress, WhoIsLostStaysAContributor) {
 }
 
 TEST_F(RoundWithoutAnAddress, UnlessAnOwnerLacksAPartOfIt) {
-  const auto actions = c.hear(2, wire::Unreached{RoundId{1}, again.attempt, SiteId{2}, "not here whole"});
+  const auto actions = c.hear(2, wire::PeerUnreachable{RoundId{1}, again.attempt, SiteId{2}, "not here whole"});
   EXPECT_THAT(notes(actions), HasSubstr("what lima contributed before it was lost is not whole at tokyo"));
-  const auto forms = sent<wire::Form>(actions);
-  ASSERT_EQ(forms.size(), 2U);
-  EXPECT_EQ(forms[0].second.participants.size(), 2U);
-  EXPECT_EQ(forms[0].second.participants[1].since, AttemptId{1}) << "what the others sent each other stands";
+  const auto starts = sent<wire::StartAttempt>(actions);
+  ASSERT_EQ(starts.size(), 2U);
+  EXPECT_EQ(starts[0].second.participants.size(), 2U);
+  EXPECT_EQ(starts[0].second.participants[1].since, AttemptId{1}) << "what the others sent each other stands";
 }
 
 TEST_F(RoundWithoutAnAddress, WhoComesBackAfterTheCommitIsToldThatItCounted) {
@@ -62,21 +62,22 @@ TEST_F(RoundWithoutAnAddress, WhoComesBackAfterTheCommitIsToldThatItCounted) {
   static_cast<void>(c.hear(1, H::done(again)));
   const auto committed = c.hear(2, H::done(again));
   EXPECT_EQ(sent<wire::Commit>(committed).size(), 2U) << "who came back takes no part";
-  const auto adopts = sent<wire::Adopt>(c.hear(1, wire::Adopted{RunId{7}, RoundId{1}, kWrong}));
-  ASSERT_FALSE(adopts.empty());
-  EXPECT_EQ(adopts[0].first, LinkId{9});
-  EXPECT_EQ(adopts[0].second.counted, wire::Counted::kYes);
+  const auto installs = sent<wire::InstallAnchor>(c.hear(1, wire::AnchorInstalled{RunId{7}, RoundId{1}, kWrong}));
+  ASSERT_FALSE(installs.empty());
+  EXPECT_EQ(installs[0].first, LinkId{9});
+  EXPECT_EQ(installs[0].second.counted, wire::Counted::kYes);
 }
 
 // Its number has been given to another site meanwhile.
 TEST_F(RoundWithoutAnAddress, UnderAnotherNumberToo) {
   static_cast<void>(c.hear(1, H::done(again)));
   static_cast<void>(c.hear(2, H::done(again)));
-  for (std::uint64_t link : {1, 2}) static_cast<void>(c.hear(link, wire::Adopted{RunId{7}, RoundId{1}, kWrong}));
+  for (std::uint64_t link : {1, 2})
+    static_cast<void>(c.hear(link, wire::AnchorInstalled{RunId{7}, RoundId{1}, kWrong}));
   wire::Join other = join_of("oslo", 3);
   other.index = 2;
   EXPECT_EQ(sent<wire::Welcome>(c.hear(8, other)).at(0).second.site, SiteId{2});
-  static_cast<void>(c.hear(8, wire::Adopted{RunId{7}, RoundId{1}, kWrong}));
+  static_cast<void>(c.hear(8, wire::AnchorInstalled{RunId{7}, RoundId{1}, kWrong}));
   wire::Join back = join_of("lima", 3);
   back.offer = {RunId{7}, RoundId{0}, kRight};
   back.report.training = true;
@@ -86,9 +87,9 @@ TEST_F(RoundWithoutAnAddress, UnderAnotherNumberToo) {
   const auto welcomed = c.hear(9, back);
   ASSERT_EQ(sent<wire::Welcome>(welcomed).size(), 1U);
   EXPECT_EQ(sent<wire::Welcome>(welcomed)[0].second.site, SiteId{3});
-  const auto adopts = sent<wire::Adopt>(c.hear(9, H::ready(1)));
-  ASSERT_EQ(adopts.size(), 1U);
-  EXPECT_EQ(adopts[0].second.counted, wire::Counted::kYes);
+  const auto installs = sent<wire::InstallAnchor>(c.hear(9, H::ready(1)));
+  ASSERT_EQ(installs.size(), 1U);
+  EXPECT_EQ(installs[0].second.counted, wire::Counted::kYes);
 }
 
 }  // namespace

@@ -134,12 +134,12 @@ TEST(CoordinatorJoin, TheSameProcessReplacesItsOldLinkAtOnce) {
 
 TEST(CoordinatorJoin, TheFirstAnchorWaitsForAllExpected) {
   CoordinatorHarness c;
-  EXPECT_TRUE(sent<wire::Adopt>(c.hear(1, join_of("paris", 3))).empty());
-  EXPECT_TRUE(sent<wire::Adopt>(c.hear(2, join_of("tokyo", 1))).empty());
-  const auto adopts = sent<wire::Adopt>(c.hear(3, join_of("lima", 1)));
-  ASSERT_EQ(adopts.size(), 3U);
-  for (const auto& [link, adopt] : adopts) {
-    EXPECT_EQ(without_voters(adopt), (wire::Adopt{TermId{1}, RunId{7}, RoundId{0}, {SiteId{0}}, kRight}));
+  EXPECT_TRUE(sent<wire::InstallAnchor>(c.hear(1, join_of("paris", 3))).empty());
+  EXPECT_TRUE(sent<wire::InstallAnchor>(c.hear(2, join_of("tokyo", 1))).empty());
+  const auto installs = sent<wire::InstallAnchor>(c.hear(3, join_of("lima", 1)));
+  ASSERT_EQ(installs.size(), 3U);
+  for (const auto& [link, install] : installs) {
+    EXPECT_EQ(without_voters(install), (wire::InstallAnchor{TermId{1}, RunId{7}, RoundId{0}, {SiteId{0}}, kRight}));
   }
 }
 
@@ -147,8 +147,8 @@ TEST(CoordinatorJoin, MinSitesOfTheCoordinatorCounts) {
   CoordinatorConfig config = CoordinatorHarness::defaults();
   config.min_sites = 2;
   CoordinatorHarness c(config);
-  EXPECT_TRUE(sent<wire::Adopt>(c.hear(1, join_of("paris"))).empty());
-  EXPECT_EQ(sent<wire::Adopt>(c.hear(2, join_of("tokyo"))).size(), 2U);
+  EXPECT_TRUE(sent<wire::InstallAnchor>(c.hear(1, join_of("paris"))).empty());
+  EXPECT_EQ(sent<wire::InstallAnchor>(c.hear(2, join_of("tokyo"))).size(), 2U);
 }
 
 TEST(CoordinatorJoin, TheHighestRunThenRoundThenLowestSiteWins) {
@@ -164,8 +164,8 @@ TEST(CoordinatorJoin, TheHighestRunThenRoundThenLowestSiteWins) {
     join.offer = offers[i];
     last = c.hear(i + 1, join);
   }
-  EXPECT_EQ(without_voters(sent<wire::Adopt>(last)[0].second),
-            (wire::Adopt{TermId{1}, RunId{7}, RoundId{5}, {SiteId{3}}, {4, 0}}))
+  EXPECT_EQ(without_voters(sent<wire::InstallAnchor>(last)[0].second),
+            (wire::InstallAnchor{TermId{1}, RunId{7}, RoundId{5}, {SiteId{3}}, {4, 0}}))
       << "under another run's name: who has agreed on it nobody knows";
 }
 
@@ -205,7 +205,7 @@ TEST(CoordinatorJoin, LateJoinersFetchFromAllWhoHoldTheAnchor) {
   c.gather({"paris", "tokyo"});
   wire::Join late = join_of("lima");
   late.offer.digest = kWrong;
-  EXPECT_EQ(sent<wire::Adopt>(c.hear(3, late)).at(0).second.sources, (std::vector{SiteId{0}, SiteId{1}}));
+  EXPECT_EQ(sent<wire::InstallAnchor>(c.hear(3, late)).at(0).second.sources, (std::vector{SiteId{0}, SiteId{1}}));
 }
 
 TEST(CoordinatorJoin, OfManyTheyTakeTurns) {
@@ -217,10 +217,10 @@ TEST(CoordinatorJoin, OfManyTheyTakeTurns) {
   for (std::uint64_t link = 13; link <= 14; ++link) {
     wire::Join late = join_of("late" + std::to_string(link));
     late.offer.digest = kWrong;
-    const auto adopts = sent<wire::Adopt>(c.hear(link, late));
-    ASSERT_EQ(adopts.size(), 1U);
-    EXPECT_EQ(adopts[0].second.sources.size(), 8U);
-    sources.insert(adopts[0].second.sources.begin(), adopts[0].second.sources.end());
+    const auto installs = sent<wire::InstallAnchor>(c.hear(link, late));
+    ASSERT_EQ(installs.size(), 1U);
+    EXPECT_EQ(installs[0].second.sources.size(), 8U);
+    sources.insert(installs[0].second.sources.begin(), installs[0].second.sources.end());
   }
   EXPECT_EQ(sources.size(), 12U);
 }
@@ -232,27 +232,28 @@ TEST(CoordinatorJoin, AnOfferThatNobodyHasAgreedOnComesTooLateOnceTheAnchorIsCho
   static_cast<void>(c.hear(1, paris));
   wire::Join tokyo = join_of("tokyo");
   tokyo.offer = {RunId{5}, RoundId{4}, kWrong};
-  const auto adopts = sent<wire::Adopt>(c.hear(2, tokyo));
-  ASSERT_EQ(adopts.size(), 1U);
-  EXPECT_EQ(adopts[0].first, LinkId{2});
-  EXPECT_EQ(without_voters(adopts[0].second),
-            (wire::Adopt{TermId{1}, RunId{7}, RoundId{3}, {SiteId{0}}, kRight, wire::Counted::kUnknown}));
+  const auto installs = sent<wire::InstallAnchor>(c.hear(2, tokyo));
+  ASSERT_EQ(installs.size(), 1U);
+  EXPECT_EQ(installs[0].first, LinkId{2});
+  EXPECT_EQ(without_voters(installs[0].second),
+            (wire::InstallAnchor{TermId{1}, RunId{7}, RoundId{3}, {SiteId{0}}, kRight, wire::Counted::kUnknown}));
 }
 
 TEST(CoordinatorJoin, AJoinerIsServedOnceTheRoundIsCommitted) {
   CoordinatorHarness c;
   c.gather({"paris", "tokyo"});
-  const wire::Form form = c.form(1, 2);
+  const wire::StartAttempt start = c.start(1, 2);
   wire::Join late = join_of("lima");
   late.offer.digest = kWrong;
-  EXPECT_TRUE(sent<wire::Adopt>(c.hear(3, late)).empty());
-  static_cast<void>(c.hear(1, CoordinatorHarness::done(form)));
-  EXPECT_EQ(sent<wire::Commit>(c.hear(2, CoordinatorHarness::done(form))).size(), 2U);
-  const auto adopts = sent<wire::Adopt>(c.hear(2, wire::Adopted{RunId{7}, RoundId{1}, kWrong}));
-  ASSERT_EQ(adopts.size(), 1U);
-  EXPECT_EQ(without_voters(adopts[0].second), (wire::Adopt{TermId{1}, RunId{7}, RoundId{1}, {SiteId{1}}, kWrong}));
+  EXPECT_TRUE(sent<wire::InstallAnchor>(c.hear(3, late)).empty());
+  static_cast<void>(c.hear(1, CoordinatorHarness::done(start)));
+  EXPECT_EQ(sent<wire::Commit>(c.hear(2, CoordinatorHarness::done(start))).size(), 2U);
+  const auto installs = sent<wire::InstallAnchor>(c.hear(2, wire::AnchorInstalled{RunId{7}, RoundId{1}, kWrong}));
+  ASSERT_EQ(installs.size(), 1U);
+  EXPECT_EQ(without_voters(installs[0].second),
+            (wire::InstallAnchor{TermId{1}, RunId{7}, RoundId{1}, {SiteId{1}}, kWrong}));
   // Who has applied the commit a moment later is a source as well.
-  const auto more = sent<wire::Adopt>(c.hear(1, wire::Adopted{RunId{7}, RoundId{1}, kWrong}));
+  const auto more = sent<wire::InstallAnchor>(c.hear(1, wire::AnchorInstalled{RunId{7}, RoundId{1}, kWrong}));
   ASSERT_EQ(more.size(), 1U);
   EXPECT_EQ(more[0].second.sources, (std::vector{SiteId{0}, SiteId{1}}));
 }
@@ -263,18 +264,18 @@ TEST(CoordinatorJoin, TheOtherSourcesWhenOneIsLost) {
   wire::Join late = join_of("lima");
   late.offer.digest = kWrong;
   static_cast<void>(c.hear(3, late));
-  const auto adopts = sent<wire::Adopt>(c.close(1));
-  ASSERT_EQ(adopts.size(), 1U);
-  EXPECT_EQ(adopts[0].second.sources, std::vector{SiteId{1}});
+  const auto installs = sent<wire::InstallAnchor>(c.close(1));
+  ASSERT_EQ(installs.size(), 1U);
+  EXPECT_EQ(installs[0].second.sources, std::vector{SiteId{1}});
 }
 
 TEST(CoordinatorJoin, ASourceThatHoldsSomethingElseByNowIsHeard) {
   CoordinatorHarness c;
   static_cast<void>(c.hear(1, join_of("paris")));
-  const auto actions = c.hear(1, wire::Adopted{RunId{6}, RoundId{2}, kWrong});
-  ASSERT_EQ(sent<wire::Adopt>(actions).size(), 1U);
-  EXPECT_EQ(without_voters(sent<wire::Adopt>(actions)[0].second),
-            (wire::Adopt{TermId{1}, RunId{8}, RoundId{2}, {SiteId{0}}, kWrong, wire::Counted::kUnknown}))
+  const auto actions = c.hear(1, wire::AnchorInstalled{RunId{6}, RoundId{2}, kWrong});
+  ASSERT_EQ(sent<wire::InstallAnchor>(actions).size(), 1U);
+  EXPECT_EQ(without_voters(sent<wire::InstallAnchor>(actions)[0].second),
+            (wire::InstallAnchor{TermId{1}, RunId{8}, RoundId{2}, {SiteId{0}}, kWrong, wire::Counted::kUnknown}))
       << "of a round of run 6 nobody here knows";
 }
 
@@ -282,18 +283,18 @@ TEST(CoordinatorJoin, ASourceThatHoldsSomethingElseByNowIsHeard) {
 TEST(CoordinatorJoin, AFreshSiteThatStartsOverGivesWayToWhoBringsTheLostRound) {
   CoordinatorHarness c;
   c.gather({"paris"});
-  const wire::Form form = c.form(1, 1);
-  static_cast<void>(c.hear(1, CoordinatorHarness::done(form)));
-  static_cast<void>(c.hear(1, wire::Adopted{RunId{7}, RoundId{1}, kWrong}));
+  const wire::StartAttempt start = c.start(1, 1);
+  static_cast<void>(c.hear(1, CoordinatorHarness::done(start)));
+  static_cast<void>(c.hear(1, wire::AnchorInstalled{RunId{7}, RoundId{1}, kWrong}));
   static_cast<void>(c.close(1));
-  EXPECT_EQ(sent<wire::Adopt>(c.hear(2, join_of("tokyo"))).size(), 1U);
-  const auto back = c.come(3, member_of("paris", {RunId{7}, RoundId{1}, kWrong}, form.voters));
+  EXPECT_EQ(sent<wire::InstallAnchor>(c.hear(2, join_of("tokyo"))).size(), 1U);
+  const auto back = c.come(3, member_of("paris", {RunId{7}, RoundId{1}, kWrong}, start.voters));
   EXPECT_EQ(all<Hangup>(back).at(0).link, LinkId{2});
-  const auto adopts = sent<wire::Adopt>(back);
-  ASSERT_EQ(adopts.size(), 1U) << notes(back);
-  EXPECT_EQ(adopts[0].second.run, RunId{7});
-  EXPECT_EQ(adopts[0].second.round, RoundId{1});
-  const auto again = sent<wire::Adopt>(c.hear(4, join_of("tokyo")));
+  const auto installs = sent<wire::InstallAnchor>(back);
+  ASSERT_EQ(installs.size(), 1U) << notes(back);
+  EXPECT_EQ(installs[0].second.run, RunId{7});
+  EXPECT_EQ(installs[0].second.round, RoundId{1});
+  const auto again = sent<wire::InstallAnchor>(c.hear(4, join_of("tokyo")));
   ASSERT_EQ(again.size(), 1U);
   EXPECT_EQ(again[0].second.round, RoundId{1});
 }
@@ -311,14 +312,14 @@ TEST(CoordinatorJoin, TheLastMemberBackOnANewLinkIsNoMemberBeforeItHasPromisedAT
 TEST(CoordinatorJoin, WhoIsLostBeforeItBeginsDoesNotStopTheOthers) {
   CoordinatorHarness c;
   for (std::uint64_t link = 1; link <= 3; ++link) {
-    EXPECT_TRUE(sent<wire::Adopt>(c.hear(link, join_of("site" + std::to_string(link), 4))).empty());
+    EXPECT_TRUE(sent<wire::InstallAnchor>(c.hear(link, join_of("site" + std::to_string(link), 4))).empty());
   }
   static_cast<void>(c.close(1));
   static_cast<void>(c.hear(4, join_of("late", 4)));
   const auto begun = c.pass(seconds(301), {2, 3, 4});
   EXPECT_THAT(notes(begun), HasSubstr("only 3 of 4 sites are here"));
   EXPECT_TRUE(sent<wire::Refuse>(begun).empty());
-  EXPECT_EQ(sent<wire::Adopt>(begun).size(), 3U);
+  EXPECT_EQ(sent<wire::InstallAnchor>(begun).size(), 3U);
 }
 
 TEST(CoordinatorJoin, WhoComesFromASwarmOfItsOwnEndsOneThatHasJustBegun) {
@@ -338,24 +339,24 @@ TEST(CoordinatorJoin, WhoComesFromASwarmOfItsOwnEndsOneThatHasJustBegun) {
 TEST(CoordinatorJoin, WhereTheOneWhoseWordTheDigestWasIsGoneTheOthersAreBelieved) {
   CoordinatorHarness c;
   c.gather({"paris", "tokyo"});
-  const wire::Form form = c.form(1, 2);
-  static_cast<void>(c.hear(1, CoordinatorHarness::done(form)));
-  static_cast<void>(c.hear(2, CoordinatorHarness::done(form)));
-  static_cast<void>(c.hear(2, wire::Adopted{RunId{7}, RoundId{1}, kRight}));
-  static_cast<void>(c.hear(1, wire::Adopted{RunId{7}, RoundId{1}, kWrong}));
+  const wire::StartAttempt start = c.start(1, 2);
+  static_cast<void>(c.hear(1, CoordinatorHarness::done(start)));
+  static_cast<void>(c.hear(2, CoordinatorHarness::done(start)));
+  static_cast<void>(c.hear(2, wire::AnchorInstalled{RunId{7}, RoundId{1}, kRight}));
+  static_cast<void>(c.hear(1, wire::AnchorInstalled{RunId{7}, RoundId{1}, kWrong}));
   static_cast<void>(c.close(2));
-  const auto adopts = sent<wire::Adopt>(c.hear(3, join_of("tokyo")));
-  ASSERT_EQ(adopts.size(), 1U);
-  EXPECT_EQ(adopts[0].second.digest, kWrong);
+  const auto installs = sent<wire::InstallAnchor>(c.hear(3, join_of("tokyo")));
+  ASSERT_EQ(installs.size(), 1U);
+  EXPECT_EQ(installs[0].second.digest, kWrong);
 }
 
 TEST(CoordinatorJoin, ARunThatEndedWellIsNotWaitedFor) {
   CoordinatorHarness c;
   c.gather({"paris"});
   static_cast<void>(c.hear(1, wire::Leave{"done"}));
-  const auto adopts = sent<wire::Adopt>(c.hear(2, join_of("tokyo")));
-  ASSERT_EQ(adopts.size(), 1U);
-  EXPECT_EQ(adopts[0].second.run, RunId{8});  // later runs are larger
+  const auto installs = sent<wire::InstallAnchor>(c.hear(2, join_of("tokyo")));
+  ASSERT_EQ(installs.size(), 1U);
+  EXPECT_EQ(installs[0].second.run, RunId{8});  // later runs are larger
 }
 
 // A site with some buffers left out, in a model of three.
@@ -444,28 +445,29 @@ TEST(CoordinatorJoin, AfterARunThatEndedTheNextWaitsForAllAgain) {
   for (const bool resumes : {false, true}) {
     CoordinatorHarness c;
     c.gather({"paris", "tokyo"});
-    const wire::Form form = c.form(1, 2);
-    for (std::uint64_t link : {1, 2}) static_cast<void>(c.hear(link, CoordinatorHarness::done(form)));
-    for (std::uint64_t link : {1, 2}) static_cast<void>(c.hear(link, wire::Adopted{RunId{7}, RoundId{1}, kWrong}));
+    const wire::StartAttempt start = c.start(1, 2);
+    for (std::uint64_t link : {1, 2}) static_cast<void>(c.hear(link, CoordinatorHarness::done(start)));
+    for (std::uint64_t link : {1, 2})
+      static_cast<void>(c.hear(link, wire::AnchorInstalled{RunId{7}, RoundId{1}, kWrong}));
     static_cast<void>(c.close(2));
     static_cast<void>(c.hear(1, wire::Leave{"trained to the end"}));
     wire::Join tokyo = join_of("tokyo", 2);
-    if (resumes) tokyo = member_of("tokyo", {RunId{7}, RoundId{1}, kWrong}, form.voters);
+    if (resumes) tokyo = member_of("tokyo", {RunId{7}, RoundId{1}, kWrong}, start.voters);
     const auto alone = c.come(3, tokyo);
     EXPECT_EQ(sent<wire::Welcome>(alone).size(), resumes ? 0U : 1U);
-    EXPECT_TRUE(sent<wire::Adopt>(alone).empty());
+    EXPECT_TRUE(sent<wire::InstallAnchor>(alone).empty());
     if (resumes) {
-      const auto forgotten = sent<wire::Adopt>(c.elect(c.hear(9, wire::Forget{{"paris"}})));
+      const auto forgotten = sent<wire::InstallAnchor>(c.elect(c.hear(9, wire::Forget{{"paris"}})));
       ASSERT_EQ(forgotten.size(), 1U);
       EXPECT_EQ(forgotten[0].second.round, RoundId{1});
       EXPECT_NE(forgotten[0].second.run, RunId{7});
       continue;
     }
-    EXPECT_TRUE(sent<wire::Adopt>(c.pass(seconds(70), {3})).empty());
-    const auto adopts = sent<wire::Adopt>(c.hear(4, join_of("paris", 2)));
-    ASSERT_EQ(adopts.size(), 2U);
-    EXPECT_EQ(adopts[0].second.round, RoundId{0});
-    EXPECT_NE(adopts[0].second.run, RunId{7});
+    EXPECT_TRUE(sent<wire::InstallAnchor>(c.pass(seconds(70), {3})).empty());
+    const auto installs = sent<wire::InstallAnchor>(c.hear(4, join_of("paris", 2)));
+    ASSERT_EQ(installs.size(), 2U);
+    EXPECT_EQ(installs[0].second.round, RoundId{0});
+    EXPECT_NE(installs[0].second.run, RunId{7});
   }
 }
 
@@ -473,14 +475,15 @@ TEST(CoordinatorJoin, AfterARunThatEndedTheNextWaitsForAllAgain) {
 TEST(CoordinatorJoin, WhoIsLostForGoodDoesNotHoldUpTheNextRun) {
   CoordinatorHarness c;
   c.gather({"paris", "tokyo", "lima"});
-  const wire::Form form = c.form(1, 3);
-  for (std::uint64_t link : {1, 2, 3}) static_cast<void>(c.hear(link, CoordinatorHarness::done(form)));
-  for (std::uint64_t link : {1, 2, 3}) static_cast<void>(c.hear(link, wire::Adopted{RunId{7}, RoundId{1}, kWrong}));
+  const wire::StartAttempt start = c.start(1, 3);
+  for (std::uint64_t link : {1, 2, 3}) static_cast<void>(c.hear(link, CoordinatorHarness::done(start)));
+  for (std::uint64_t link : {1, 2, 3})
+    static_cast<void>(c.hear(link, wire::AnchorInstalled{RunId{7}, RoundId{1}, kWrong}));
   static_cast<void>(c.close(2));
   static_cast<void>(c.close(3));
   static_cast<void>(c.hear(1, wire::Leave{"trained to the end"}));
-  EXPECT_TRUE(sent<wire::Adopt>(c.hear(4, join_of("tokyo", 2))).empty());
-  EXPECT_EQ(sent<wire::Adopt>(c.hear(5, join_of("paris", 2))).size(), 2U);
+  EXPECT_TRUE(sent<wire::InstallAnchor>(c.hear(4, join_of("tokyo", 2))).empty());
+  EXPECT_EQ(sent<wire::InstallAnchor>(c.hear(5, join_of("paris", 2))).size(), 2U);
 }
 
 }  // namespace

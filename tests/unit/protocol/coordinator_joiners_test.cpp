@@ -17,8 +17,8 @@ class CoordinatorJoiners : public testing::Test {
   }
   // lima on link 3, which is told the anchor, and the members are ready.
   void join_and_wait(std::uint64_t link = 3, const std::string& name = "lima") {
-    ASSERT_EQ(sent<wire::Adopt>(c.hear(link, join_of(name, 2))).size(), 1U);
-    ASSERT_TRUE(sent<wire::Form>(c.hear(2, H::ready(1))).empty()) << "the anchor does not move under it";
+    ASSERT_EQ(sent<wire::InstallAnchor>(c.hear(link, join_of(name, 2))).size(), 1U);
+    ASSERT_TRUE(sent<wire::StartAttempt>(c.hear(2, H::ready(1))).empty()) << "the anchor does not move under it";
   }
   // With heartbeats of all and, of the joiner, so many bytes more with each.
   H::Actions pass(Duration time, std::uint64_t bytes) {
@@ -36,18 +36,18 @@ class CoordinatorJoiners : public testing::Test {
 
 TEST_F(CoordinatorJoiners, ARoundWaitsForOneThatGetsOn) {
   join_and_wait();
-  EXPECT_TRUE(sent<wire::Form>(pass(seconds(300), 1)).empty());
-  EXPECT_EQ(sent<wire::Form>(c.hear(3, wire::Adopted{RunId{7}, RoundId{0}, kRight})).size(), 2U);
+  EXPECT_TRUE(sent<wire::StartAttempt>(pass(seconds(300), 1)).empty());
+  EXPECT_EQ(sent<wire::StartAttempt>(c.hear(3, wire::AnchorInstalled{RunId{7}, RoundId{0}, kRight})).size(), 2U);
 }
 
 TEST_F(CoordinatorJoiners, ButNoLongerThanAGraceForOneThatDoesNot) {
   join_and_wait();
-  EXPECT_TRUE(sent<wire::Form>(pass(seconds(58), 0)).empty());
+  EXPECT_TRUE(sent<wire::StartAttempt>(pass(seconds(58), 0)).empty());
   const auto actions = pass(seconds(5), 0);
-  const auto forms = sent<wire::Form>(actions);
-  ASSERT_EQ(forms.size(), 2U) << "it goes on without it";
+  const auto starts = sent<wire::StartAttempt>(actions);
+  ASSERT_EQ(starts.size(), 2U) << "it goes on without it";
   EXPECT_THAT(notes(actions), HasSubstr("round 1 goes on without lima, which has not taken the anchor in time"));
-  EXPECT_TRUE(std::ranges::none_of(forms[0].second.voters, [](const wire::Voter& v) { return v.name == "lima"; }));
+  EXPECT_TRUE(std::ranges::none_of(starts[0].second.voters, [](const wire::Voter& v) { return v.name == "lima"; }));
 }
 
 TEST_F(CoordinatorJoiners, WhoGetsNothingForAGraceIsLetGoAndMayComeAgain) {
@@ -65,14 +65,15 @@ TEST_F(CoordinatorJoiners, EachThatCameInVainHalvesThePatienceForTheNext) {
     static_cast<void>(c.hear(1, H::ready(round)));
     static_cast<void>(c.hear(10 + i, join_of("stranger" + std::to_string(i), 2)));
     const TimePoint begun = c.now;
-    auto forms = sent<wire::Form>(c.hear(2, H::ready(round)));
-    for (int s = 0; forms.empty() && s < 200; ++s) forms = sent<wire::Form>(c.pass(seconds(0.5), {1, 2, 10 + i}));
-    ASSERT_FALSE(forms.empty()) << round;
+    auto starts = sent<wire::StartAttempt>(c.hear(2, H::ready(round)));
+    for (int s = 0; starts.empty() && s < 200; ++s)
+      starts = sent<wire::StartAttempt>(c.pass(seconds(0.5), {1, 2, 10 + i}));
+    ASSERT_FALSE(starts.empty()) << round;
     waited += c.now - begun;
-    const wire::Form form = forms.front().second;
-    for (const std::uint64_t link : {1, 2}) static_cast<void>(c.hear(link, H::done(form)));
+    const wire::StartAttempt start = starts.front().second;
+    for (const std::uint64_t link : {1, 2}) static_cast<void>(c.hear(link, H::done(start)));
     for (const std::uint64_t link : {1, 2}) {
-      static_cast<void>(c.hear(link, wire::Adopted{RunId{7}, RoundId{round}, kRight}));
+      static_cast<void>(c.hear(link, wire::AnchorInstalled{RunId{7}, RoundId{round}, kRight}));
     }
     static_cast<void>(c.close(10 + i));
   }
@@ -81,29 +82,29 @@ TEST_F(CoordinatorJoiners, EachThatCameInVainHalvesThePatienceForTheNext) {
 
 TEST_F(CoordinatorJoiners, WhoTakesTheAnchorOfAnEarlierRoundIsGivenTheNewOne) {
   join_and_wait();
-  const auto forms = sent<wire::Form>(pass(seconds(61), 0));
-  ASSERT_EQ(forms.size(), 2U);
-  for (const std::uint64_t link : {1, 2}) static_cast<void>(c.hear(link, H::done(forms[0].second)));
-  const auto adopts = sent<wire::Adopt>(c.hear(1, wire::Adopted{RunId{7}, RoundId{1}, kRight}));
-  ASSERT_EQ(adopts.size(), 1U);
-  EXPECT_EQ(adopts[0].first, LinkId{3});
-  EXPECT_EQ(adopts[0].second.round, RoundId{1});
+  const auto starts = sent<wire::StartAttempt>(pass(seconds(61), 0));
+  ASSERT_EQ(starts.size(), 2U);
+  for (const std::uint64_t link : {1, 2}) static_cast<void>(c.hear(link, H::done(starts[0].second)));
+  const auto installs = sent<wire::InstallAnchor>(c.hear(1, wire::AnchorInstalled{RunId{7}, RoundId{1}, kRight}));
+  ASSERT_EQ(installs.size(), 1U);
+  EXPECT_EQ(installs[0].first, LinkId{3});
+  EXPECT_EQ(installs[0].second.round, RoundId{1});
 }
 
 TEST_F(CoordinatorJoiners, AHelperThatTakesNothingHoldsNoRound) {
   wire::Join helper = join_of("helper");
   helper.helper = true;
-  ASSERT_EQ(sent<wire::Adopt>(c.hear(3, helper)).size(), 1U);
-  EXPECT_EQ(sent<wire::Form>(c.hear(2, H::ready(1))).size(), 2U);
+  ASSERT_EQ(sent<wire::InstallAnchor>(c.hear(3, helper)).size(), 1U);
+  EXPECT_EQ(sent<wire::StartAttempt>(c.hear(2, H::ready(1))).size(), 2U);
 }
 
 TEST_F(CoordinatorJoiners, OneThatIsNotReadyHoldsItForThreeHeartbeats) {
   wire::Join helper = join_of("helper");
   helper.helper = true;
   static_cast<void>(c.hear(3, helper));
-  static_cast<void>(c.hear(3, wire::Adopted{RunId{7}, RoundId{0}, kRight}));
-  ASSERT_TRUE(sent<wire::Form>(c.hear(2, H::ready(1))).empty());
-  EXPECT_EQ(sent<wire::Form>(c.pass(seconds(4), {1, 2, 3})).size(), 2U);
+  static_cast<void>(c.hear(3, wire::AnchorInstalled{RunId{7}, RoundId{0}, kRight}));
+  ASSERT_TRUE(sent<wire::StartAttempt>(c.hear(2, H::ready(1))).empty());
+  EXPECT_EQ(sent<wire::StartAttempt>(c.pass(seconds(4), {1, 2, 3})).size(), 2U);
 }
 
 // ---- who is who ------------------------------------------------------------------------------------
@@ -152,13 +153,13 @@ TEST(CoordinatorHelpers, WhoTakesTheAnchorIsToldWhenAnotherOneIsRight) {
   wire::Join helper = join_of("helper", 2);
   helper.helper = true;
   helper.offer = {};
-  const auto adopts = sent<wire::Adopt>(c.hear(3, helper));
-  ASSERT_EQ(adopts.size(), 1U);
-  EXPECT_EQ(adopts[0].second.digest, kRight);
+  const auto installs = sent<wire::InstallAnchor>(c.hear(3, helper));
+  ASSERT_EQ(installs.size(), 1U);
+  EXPECT_EQ(installs[0].second.digest, kRight);
   static_cast<void>(c.hear(1, CoordinatorHarness::ready(1, 1, kWrong)));
-  std::map<LinkId, wire::Adopt> told;
-  for (const auto& [to, adopt] : sent<wire::Adopt>(c.hear(2, CoordinatorHarness::ready(1, 1, kRight))))
-    told[to] = adopt;
+  std::map<LinkId, wire::InstallAnchor> told;
+  for (const auto& [to, install] : sent<wire::InstallAnchor>(c.hear(2, CoordinatorHarness::ready(1, 1, kRight))))
+    told[to] = install;
   ASSERT_EQ(told.count(LinkId{3}), 1U);
   EXPECT_EQ(told[LinkId{3}].digest, kWrong) << "of two, the lower site's";
   EXPECT_THAT(told[LinkId{3}].sources, testing::ElementsAre(SiteId{0}));

@@ -16,10 +16,10 @@ using H = CoordinatorHarness;
 const std::vector<Digest> kMean{{5, 5}, {6, 6}, {7, 7}};
 
 // An attempt of all three at the round after the anchor, under term 1.
-wire::Form attempt() { return SiteHarness::form(5, 1, 3); }
+wire::StartAttempt attempt() { return SiteHarness::start(5, 1, 3); }
 
-wire::Join knows(wire::Join join, const wire::Form& form, bool accepted) {
-  join.report.record.proposals.push_back({form, accepted, accepted ? kMean : std::vector<Digest>{}});
+wire::Join knows(wire::Join join, const wire::StartAttempt& start, bool accepted) {
+  join.report.record.proposals.push_back({start, accepted, accepted ? kMean : std::vector<Digest>{}});
   join.report.holds_mean = accepted;
   return join;
 }
@@ -33,15 +33,15 @@ class Lead : public testing::Test {
     return config;
   }
   // Led under term 1, and formed that.
-  void predecessor(const wire::Form& form) {
-    const wire::Adopt adopt{TermId{1},
-                            kAnchor.run,
-                            kAnchor.round,
-                            {SiteId{0}},
-                            kAnchor.digest,
-                            wire::Counted::kNo,
-                            voters_of({"paris", "tokyo", "lima"})};
-    c.invariants.coordinator_step("predecessor", Tick{}, {Send{LinkId{1}, adopt}, Send{LinkId{1}, form}});
+  void predecessor(const wire::StartAttempt& start) {
+    const wire::InstallAnchor install{TermId{1},
+                                      kAnchor.run,
+                                      kAnchor.round,
+                                      {SiteId{0}},
+                                      kAnchor.digest,
+                                      wire::Counted::kNo,
+                                      voters_of({"paris", "tokyo", "lima"})};
+    c.invariants.coordinator_step("predecessor", Tick{}, {Send{LinkId{1}, install}, Send{LinkId{1}, start}});
   }
   // paris and tokyo have elected it; what it does then.
   H::Actions elected() {
@@ -49,9 +49,9 @@ class Lead : public testing::Test {
     return c.come(2, voter("tokyo"));
   }
   // All who were told to adopt hold the anchor.
-  void adopted(const H::Actions& actions) {
-    for (const auto& [link, adopt] : sent<wire::Adopt>(actions)) {
-      static_cast<void>(c.hear(link.value, wire::Adopted{adopt.run, adopt.round, adopt.digest}));
+  void installed(const H::Actions& actions) {
+    for (const auto& [link, install] : sent<wire::InstallAnchor>(actions)) {
+      static_cast<void>(c.hear(link.value, wire::AnchorInstalled{install.run, install.round, install.digest}));
     }
   }
   static wire::Ready ready(std::uint64_t round = 5) { return H::ready(round); }
@@ -73,21 +73,21 @@ TEST_F(Lead, ItGoesOnFromTheNewestAnchorWithItsMembership) {
   ASSERT_EQ(welcomes.size(), 2U) << notes(actions);
   EXPECT_EQ(welcomes[0].second, (wire::Welcome{TermId{7}, SiteId{0}, 1000, 60000}));
   EXPECT_EQ(welcomes[1].second.site, SiteId{4}) << "their numbers are those of the membership";
-  const auto adopts = sent<wire::Adopt>(actions);
-  ASSERT_EQ(adopts.size(), 2U);
-  EXPECT_EQ(adopts[0].second,
-            (wire::Adopt{
+  const auto installs = sent<wire::InstallAnchor>(actions);
+  ASSERT_EQ(installs.size(), 2U);
+  EXPECT_EQ(installs[0].second,
+            (wire::InstallAnchor{
                 TermId{7}, RunId{7}, RoundId{4}, {SiteId{0}}, kRight, wire::Counted::kNo, paris.report.record.voters}));
   EXPECT_THAT(notes(actions), HasSubstr("[coordinator] leader of term 7 by 2 sites, at run 7 round 4"));
-  adopted(actions);
+  installed(actions);
   static_cast<void>(c.hear(1, ready()));
-  const auto forms = sent<wire::Form>(c.hear(2, ready()));
-  ASSERT_EQ(forms.size(), 2U) << "two of three are a majority";
-  EXPECT_EQ(forms[0].second.term, TermId{7});
-  EXPECT_EQ(forms[0].second.attempt, AttemptId{(6U << 16) + 1}) << "numbered apart from those of other terms";
-  EXPECT_EQ(forms[0].second.generation, 1U);
-  EXPECT_EQ(forms[0].second.fingerprint, kModel);
-  EXPECT_EQ(forms[0].second.voters.size(), 2U) << "the membership of the round to come";
+  const auto starts = sent<wire::StartAttempt>(c.hear(2, ready()));
+  ASSERT_EQ(starts.size(), 2U) << "two of three are a majority";
+  EXPECT_EQ(starts[0].second.term, TermId{7});
+  EXPECT_EQ(starts[0].second.attempt, AttemptId{(6U << 16) + 1}) << "numbered apart from those of other terms";
+  EXPECT_EQ(starts[0].second.generation, 1U);
+  EXPECT_EQ(starts[0].second.fingerprint, kModel);
+  EXPECT_EQ(starts[0].second.voters.size(), 2U) << "the membership of the round to come";
 }
 
 TEST_F(Lead, NobodyIsAMemberBeforeMostHaveAccepted) {
@@ -109,14 +109,14 @@ TEST_F(Lead, WhatCameTooLateForTheElectionIsNoOffence) {
 }
 
 TEST_F(Lead, OneThatComesLaterIsTheVoterItWas) {
-  adopted(elected());
+  installed(elected());
   wire::Join lima = voter("lima");
   const auto back = c.hear(3, lima);
   EXPECT_EQ(sent<wire::Welcome>(back).at(0).second.site, SiteId{2});
-  adopted(back);
+  installed(back);
   static_cast<void>(c.close(2));
   static_cast<void>(c.hear(1, ready()));
-  EXPECT_EQ(sent<wire::Form>(c.hear(3, ready())).size(), 2U);
+  EXPECT_EQ(sent<wire::StartAttempt>(c.hear(3, ready())).size(), 2U);
 }
 
 // ---- what it commits -------------------------------------------------------------------------------
@@ -126,7 +126,7 @@ TEST_F(Lead, WhatAllHereHaveAcceptedIsCommittedOnceMostHaveAcceptedItAgain) {
   static_cast<void>(c.come(1, knows(voter("paris"), attempt(), true)));
   const auto asked = c.come(2, knows(voter("tokyo"), attempt(), true));
   ASSERT_EQ(sent<wire::Accept>(asked).size(), 2U);
-  EXPECT_EQ(sent<wire::Accept>(asked)[0].second.proposals.at(0).form, attempt());
+  EXPECT_EQ(sent<wire::Accept>(asked)[0].second.proposals.at(0).start, attempt());
   EXPECT_THAT(sent<wire::Commit>(asked), IsEmpty()) << "only one of three has";
   const auto actions = c.hear(2, wire::Accepted{TermId{2}});
   const auto commits = sent<wire::Commit>(actions);
@@ -134,11 +134,11 @@ TEST_F(Lead, WhatAllHereHaveAcceptedIsCommittedOnceMostHaveAcceptedItAgain) {
   EXPECT_EQ(commits[0].second,
             (wire::Commit{TermId{2}, RunId{7}, RoundId{5}, AttemptId{1}, {SiteId{0}, SiteId{1}, SiteId{2}}}));
   EXPECT_THAT(notes(actions), HasSubstr("attempt 1 of round 5 is committed: its leader may have done so"));
-  EXPECT_THAT(sent<wire::Adopt>(actions), IsEmpty()) << "each applies it";
-  static_cast<void>(c.hear(1, wire::Adopted{RunId{7}, RoundId{5}, kWrong}));
-  static_cast<void>(c.hear(2, wire::Adopted{RunId{7}, RoundId{5}, kWrong}));
+  EXPECT_THAT(sent<wire::InstallAnchor>(actions), IsEmpty()) << "each applies it";
+  static_cast<void>(c.hear(1, wire::AnchorInstalled{RunId{7}, RoundId{5}, kWrong}));
+  static_cast<void>(c.hear(2, wire::AnchorInstalled{RunId{7}, RoundId{5}, kWrong}));
   static_cast<void>(c.hear(1, H::ready(6, 1, kWrong)));
-  EXPECT_EQ(sent<wire::Form>(c.hear(2, H::ready(6, 1, kWrong))).at(0).second.round, RoundId{6});
+  EXPECT_EQ(sent<wire::StartAttempt>(c.hear(2, H::ready(6, 1, kWrong))).at(0).second.round, RoundId{6});
 }
 
 // Else who waits for the anchor is taken for one who gives it, and the two wait for each other.
@@ -146,11 +146,12 @@ TEST_F(Lead, WhoHasAppliedAnotherMeanWhileItWasSentTheAnchorTakesTheAnchor) {
   static_cast<void>(c.come(1, knows(voter("paris"), attempt(), true)));
   static_cast<void>(c.come(2, knows(voter("tokyo"), attempt(), true)));
   static_cast<void>(c.hear(2, H::ready(5, 1)));  // said before the commit had reached it
-  ASSERT_EQ(sent<wire::Adopt>(c.hear(1, wire::Adopted{RunId{7}, RoundId{5}, kRight})).at(0).first, LinkId{2});
-  const auto crossed = c.hear(2, wire::Adopted{RunId{7}, RoundId{5}, kWrong});
+  ASSERT_EQ(sent<wire::InstallAnchor>(c.hear(1, wire::AnchorInstalled{RunId{7}, RoundId{5}, kRight})).at(0).first,
+            LinkId{2});
+  const auto crossed = c.hear(2, wire::AnchorInstalled{RunId{7}, RoundId{5}, kWrong});
   EXPECT_THAT(notes(crossed), testing::Not(HasSubstr("joined")));
   EXPECT_THAT(c.coordinator.status_json(c.now), HasSubstr("adopting"));
-  EXPECT_THAT(notes(c.hear(2, wire::Adopted{RunId{7}, RoundId{5}, kRight})), HasSubstr("tokyo joined"));
+  EXPECT_THAT(notes(c.hear(2, wire::AnchorInstalled{RunId{7}, RoundId{5}, kRight})), HasSubstr("tokyo joined"));
 }
 
 // Two successors in a row: the first commits the attempt to paris alone and dies, the second never hears of paris.
@@ -166,10 +167,10 @@ TEST_F(Lead, WhatAPredecessorWasAboutToCommitIsCommittedThoughSomebodyHadNotAcce
   const auto commits = sent<wire::Commit>(actions);
   ASSERT_EQ(commits.size(), 1U) << notes(actions);
   EXPECT_EQ(commits[0].first, LinkId{1}) << "lima has not the mean: it takes the anchor";
-  const auto adopts = sent<wire::Adopt>(second.hear(1, wire::Adopted{RunId{7}, RoundId{5}, kWrong}));
-  ASSERT_EQ(adopts.size(), 1U);
-  EXPECT_EQ(adopts[0].first, LinkId{2});
-  EXPECT_EQ(adopts[0].second.counted, wire::Counted::kYes) << "what lima sent is in the mean";
+  const auto installs = sent<wire::InstallAnchor>(second.hear(1, wire::AnchorInstalled{RunId{7}, RoundId{5}, kWrong}));
+  ASSERT_EQ(installs.size(), 1U);
+  EXPECT_EQ(installs[0].first, LinkId{2});
+  EXPECT_EQ(installs[0].second.counted, wire::Counted::kYes) << "what lima sent is in the mean";
 }
 
 TEST_F(Lead, WhatOneOfThemHasNotAcceptedIsGivenUpAndItsSlicesAreKept) {
@@ -177,21 +178,21 @@ TEST_F(Lead, WhatOneOfThemHasNotAcceptedIsGivenUpAndItsSlicesAreKept) {
   const auto actions = c.come(2, voter("tokyo"));
   EXPECT_THAT(notes(actions), HasSubstr("attempt 1 of round 5 is given up: not all had accepted it"));
   EXPECT_THAT(sent<wire::Commit>(actions), IsEmpty());
-  adopted(actions);
+  installed(actions);
   static_cast<void>(c.hear(1, ready()));
-  const auto forms = sent<wire::Form>(c.hear(2, ready()));
-  ASSERT_EQ(forms.size(), 2U);
-  EXPECT_EQ(forms[0].second.round, RoundId{5});
+  const auto starts = sent<wire::StartAttempt>(c.hear(2, ready()));
+  ASSERT_EQ(starts.size(), 2U);
+  EXPECT_EQ(starts[0].second.round, RoundId{5});
 }
 
 // It contributed and was lost; the attempt was formed again without waiting for it, and is not for it to rule out.
 TEST_F(Lead, WhatALostSiteContributedIsCommittedWithTheRest) {
-  wire::Form form = attempt();
-  form.attempt = AttemptId{2};
-  form.participants[2].here = false;
-  form.slices[2].owner = SiteId{0};
-  predecessor(form);
-  static_cast<void>(c.come(1, knows(voter("paris"), form, true)));
+  wire::StartAttempt start = attempt();
+  start.attempt = AttemptId{2};
+  start.participants[2].here = false;
+  start.slices[2].owner = SiteId{0};
+  predecessor(start);
+  static_cast<void>(c.come(1, knows(voter("paris"), start, true)));
   const auto commits = sent<wire::Commit>(c.come(3, knows(voter("lima"), attempt(), false)));
   ASSERT_EQ(commits.size(), 1U);
   EXPECT_EQ(commits[0].second.attempt, AttemptId{2});
@@ -226,17 +227,17 @@ class LeadWithoutTheMean : public Lead {
 };
 
 TEST_F(LeadWithoutTheMean, WhoMayHaveItIsWaitedFor) {
-  EXPECT_THAT(sent<wire::Adopt>(both()), IsEmpty()) << "lima may bring round 5";
+  EXPECT_THAT(sent<wire::InstallAnchor>(both()), IsEmpty()) << "lima may bring round 5";
   const auto waiting = c.pass(seconds(50), {1, 2});
-  EXPECT_THAT(sent<wire::Adopt>(waiting), IsEmpty());
+  EXPECT_THAT(sent<wire::InstallAnchor>(waiting), IsEmpty());
   EXPECT_THAT(notes(waiting), HasSubstr("nobody has brought back round 5 yet"));
   wire::Join lima = voter("lima");
   lima.offer.round = lima.report.record.anchor.round = RoundId{5};
-  const auto adopts = sent<wire::Adopt>(c.hear(3, lima));
-  ASSERT_EQ(adopts.size(), 3U);
-  EXPECT_EQ(adopts[0].second.run, RunId{7});
-  EXPECT_EQ(adopts[0].second.round, RoundId{5});
-  EXPECT_EQ(adopts[0].second.sources, std::vector{SiteId{2}});
+  const auto installs = sent<wire::InstallAnchor>(c.hear(3, lima));
+  ASSERT_EQ(installs.size(), 3U);
+  EXPECT_EQ(installs[0].second.run, RunId{7});
+  EXPECT_EQ(installs[0].second.round, RoundId{5});
+  EXPECT_EQ(installs[0].second.sources, std::vector{SiteId{2}});
 }
 
 TEST_F(LeadWithoutTheMean, WhoHasAnotherMeanCannotApplyIt) {
@@ -251,12 +252,13 @@ TEST_F(LeadWithoutTheMean, ForAGraceThenTheyGoOnAsAnotherRun) {
   static_cast<void>(both());
   const auto later = c.pass(seconds(61), {1, 2});
   EXPECT_THAT(notes(later), HasSubstr("nobody has brought back round 5: not within 60 s (COLLAB_LINK_GRACE)"));
-  const auto adopts = sent<wire::Adopt>(later);
-  ASSERT_EQ(adopts.size(), 2U);
-  EXPECT_EQ(adopts[0].second.run, RunId{70}) << "round 5 of run 7 is another one";
-  EXPECT_EQ(adopts[0].second.round, RoundId{4});
-  for (const auto& [link, adopt] : adopts) EXPECT_NE(adopt.counted, wire::Counted::kYes) << "round 5 is no part of it";
-  const std::vector<wire::Voter>& voters = adopts[0].second.voters;
+  const auto installs = sent<wire::InstallAnchor>(later);
+  ASSERT_EQ(installs.size(), 2U);
+  EXPECT_EQ(installs[0].second.run, RunId{70}) << "round 5 of run 7 is another one";
+  EXPECT_EQ(installs[0].second.round, RoundId{4});
+  for (const auto& [link, install] : installs)
+    EXPECT_NE(install.counted, wire::Counted::kYes) << "round 5 is no part of it";
+  const std::vector<wire::Voter>& voters = installs[0].second.voters;
   ASSERT_EQ(voters.size(), 2U);
   EXPECT_EQ(voters[0].acceptor, AcceptorId{acceptor_of("paris").value + 1}) << "as it is known there";
 }
@@ -265,24 +267,24 @@ TEST_F(LeadWithoutTheMean, WhereNobodyIsMissingTheyGoOnAtOnce) {
   static_cast<void>(both());
   const auto actions = c.hear(3, without("lima"));
   EXPECT_THAT(notes(actions), HasSubstr("nobody has brought back round 5: nobody who could is missing"));
-  const auto adopts = sent<wire::Adopt>(actions);
-  ASSERT_EQ(adopts.size(), 3U);
-  EXPECT_EQ(adopts[0].second.run, RunId{70});
+  const auto installs = sent<wire::InstallAnchor>(actions);
+  ASSERT_EQ(installs.size(), 3U);
+  EXPECT_EQ(installs[0].second.run, RunId{70});
 }
 
 // It was done, and left before the commit: it agrees to what the others do then, too, and will not come any more.
 TEST_F(Lead, WhoLeftWhileTheAttemptWasInFlightIsNotWaitedForAfterIt) {
   const std::vector<std::string> two{"paris", "tokyo"};
-  wire::Form form = SiteHarness::form(5, 1, 2);
-  form.attempt = AttemptId{2};
-  predecessor(form);
-  wire::Join paris = knows(voter("paris", 1, two), form, true);
+  wire::StartAttempt start = SiteHarness::start(5, 1, 2);
+  start.attempt = AttemptId{2};
+  predecessor(start);
+  wire::Join paris = knows(voter("paris", 1, two), start, true);
   paris.report.record.proposals[0].slices.pop_back();
   paris.report.record.voters[1].left = true;
   const auto actions = c.come(1, paris);
   EXPECT_EQ(sent<wire::Commit>(actions).size(), 1U) << notes(actions);
-  static_cast<void>(c.hear(1, wire::Adopted{RunId{7}, RoundId{5}, kWrong}));
-  EXPECT_EQ(sent<wire::Form>(c.hear(1, H::ready(6, 1, kWrong))).size(), 1U);
+  static_cast<void>(c.hear(1, wire::AnchorInstalled{RunId{7}, RoundId{5}, kWrong}));
+  EXPECT_EQ(sent<wire::StartAttempt>(c.hear(1, H::ready(6, 1, kWrong))).size(), 1U);
 }
 
 // ---- as another run --------------------------------------------------------------------------------
@@ -301,17 +303,17 @@ TEST_F(Lead, WhereTooFewHaveTheirRecordsTheyGoOnAsAnotherRun) {
   EXPECT_THAT(sent<wire::Welcome>(c.come(2, forgetful("tokyo"))), IsEmpty()) << "lima may know of more than these two";
   const auto later = c.pass(seconds(61), {1, 2});
   EXPECT_THAT(notes(later), HasSubstr("under another run's name; leader of term 2 by 2 sites, at run 7 round 4"));
-  const auto adopts = sent<wire::Adopt>(later);
-  ASSERT_EQ(adopts.size(), 2U) << notes(later);
-  EXPECT_EQ(adopts[0].second.run, RunId{70});
-  EXPECT_EQ(adopts[0].second.round, RoundId{4});
-  EXPECT_EQ(adopts[0].second.voters.size(), 2U);
-  adopted(later);
+  const auto installs = sent<wire::InstallAnchor>(later);
+  ASSERT_EQ(installs.size(), 2U) << notes(later);
+  EXPECT_EQ(installs[0].second.run, RunId{70});
+  EXPECT_EQ(installs[0].second.round, RoundId{4});
+  EXPECT_EQ(installs[0].second.voters.size(), 2U);
+  installed(later);
   static_cast<void>(c.hear(1, ready()));
-  const auto forms = sent<wire::Form>(c.hear(2, ready()));
-  ASSERT_EQ(forms.size(), 2U);
-  EXPECT_EQ(forms[0].second.run, RunId{70});
-  EXPECT_EQ(forms[0].second.voters, adopts[0].second.voters);
+  const auto starts = sent<wire::StartAttempt>(c.hear(2, ready()));
+  ASSERT_EQ(starts.size(), 2U);
+  EXPECT_EQ(starts[0].second.run, RunId{70});
+  EXPECT_EQ(starts[0].second.voters, installs[0].second.voters);
 }
 
 // ---- the end of it ---------------------------------------------------------------------------------
@@ -322,9 +324,9 @@ std::string reason_of(const H::Actions& actions) {
 }
 
 TEST_F(Lead, TooFewForAGraceAndItLeadsNoMore) {
-  adopted(elected());
+  installed(elected());
   static_cast<void>(c.close(2));
-  EXPECT_EQ(sent<wire::Recess>(c.hear(1, ready())).size(), 1U) << "who is here trains on";
+  EXPECT_EQ(sent<wire::RoundSkipped>(c.hear(1, ready())).size(), 1U) << "who is here trains on";
   EXPECT_THAT(all<Hangup>(c.pass(seconds(59), {1})), IsEmpty());
   const auto later = c.pass(seconds(2), {1});
   EXPECT_THAT(reason_of(later),
@@ -334,7 +336,7 @@ TEST_F(Lead, TooFewForAGraceAndItLeadsNoMore) {
 }
 
 TEST_F(Lead, TheGraceBeginsAnewOnceMostAreHereAgain) {
-  adopted(elected());
+  installed(elected());
   static_cast<void>(c.close(2));
   static_cast<void>(c.pass(seconds(50), {1}));
   static_cast<void>(c.hear(3, voter("tokyo")));
@@ -344,7 +346,7 @@ TEST_F(Lead, TheGraceBeginsAnewOnceMostAreHereAgain) {
 }
 
 TEST_F(Lead, ANewerTermEndsItsOwn) {
-  adopted(elected());
+  installed(elected());
   const auto actions = c.come(3, voter("lima", 9));
   EXPECT_THAT(reason_of(actions), HasSubstr("leads no more: lima follows term 9"));
   EXPECT_EQ(all<Hangup>(actions).size(), 2U) << "of the members";
@@ -356,14 +358,14 @@ TEST_F(Lead, ANewerTermEndsItsOwn) {
 }
 
 TEST_F(Lead, SoDoesALaterRoundOfItsRun) {
-  adopted(elected());
+  installed(elected());
   wire::Join lima = voter("lima");
   lima.report.record.anchor.round = RoundId{5};
   EXPECT_THAT(reason_of(c.hear(3, lima)), HasSubstr("lima knows of a later round"));
 }
 
 TEST_F(Lead, AStrangerDoesNotDeposeWhomMostHaveElected) {
-  adopted(elected());
+  installed(elected());
   wire::Join stranger = voter("oslo", 99);
   stranger.elements = 7;
   const auto refused = c.hear(3, stranger);
@@ -373,17 +375,17 @@ TEST_F(Lead, AStrangerDoesNotDeposeWhomMostHaveElected) {
 
 // Whom most have elected the other swarm's site joins, whatever its own has agreed on.
 TEST_F(Lead, OneOfAnotherSwarmJoinsWhomMostHaveElected) {
-  adopted(elected());
+  installed(elected());
   wire::Join oslo = member_of("oslo", {RunId{9}, RoundId{90}, kWrong}, voters_of({"oslo"}));
   const auto actions = c.hear(3, oslo);
   EXPECT_EQ(sent<wire::Welcome>(actions).size(), 1U);
-  EXPECT_EQ(sent<wire::Adopt>(actions).at(0).second.run, RunId{7});
+  EXPECT_EQ(sent<wire::InstallAnchor>(actions).at(0).second.run, RunId{7});
   EXPECT_EQ(c.coordinator.members(), 3U);
 }
 
 // What it has promised, it has promised in another register: terms of two do not compare.
 TEST_F(Lead, NorDoesItsTermDeposeThatOne) {
-  adopted(elected());
+  installed(elected());
   wire::Join oslo = member_of("oslo", {RunId{9}, RoundId{90}, kWrong}, voters_of({"oslo"}));
   oslo.report.record.promised = TermId{99};
   const auto actions = c.hear(3, oslo);
@@ -395,7 +397,7 @@ TEST_F(Lead, NorDoesItsTermDeposeThatOne) {
 }
 
 TEST_F(Lead, NorDoesThatOfANewcomerOrAHelperOfItsRun) {
-  adopted(elected());
+  installed(elected());
   wire::Join newcomer = voter("oslo", 99);
   wire::Join helper = voter("boat", 99);
   helper.helper = true;
@@ -409,7 +411,7 @@ TEST_F(Lead, NorDoesThatOfANewcomerOrAHelperOfItsRun) {
 }
 
 TEST_F(Lead, ATermFarAboveItsOwnIsRefused) {
-  adopted(elected());
+  installed(elected());
   const auto refused = sent<wire::Refuse>(c.hear(3, voter("lima", (1 << 24) + 4)));
   ASSERT_EQ(refused.size(), 1U);
   EXPECT_THAT(refused[0].second.reason, HasSubstr("promised term 16777220, the newest known here is 3, and no swarm"));
@@ -418,7 +420,7 @@ TEST_F(Lead, ATermFarAboveItsOwnIsRefused) {
 
 // Both are back on new links while their old ones are dead, and know a newer term: the first of them ends this one.
 TEST_F(Lead, TwoWhoComeBackAtOnceWithANewerTermEndIt) {
-  adopted(elected());
+  installed(elected());
   for (const std::uint64_t link : {5U, 6U}) {
     wire::Join back = voter(link == 5 ? "paris" : "tokyo", 9);
     back.process = link;
@@ -432,8 +434,8 @@ TEST_F(Lead, TwoWhoComeBackAtOnceWithANewerTermEndIt) {
 
 // It may have promised that to a successor: the membership that is just asked for counts from the next round on.
 TEST_F(Lead, OneThatItAsksAlreadyDeposesIt) {
-  adopted(elected());
-  adopted(c.hear(3, [] {
+  installed(elected());
+  installed(c.hear(3, [] {
     wire::Join oslo = join_of("oslo");
     oslo.offer = kAnchor;
     return oslo;

@@ -51,7 +51,7 @@ TEST(CoordinatorMembers, LeavingIsAnsweredByFarewell) {
   CoordinatorHarness c;
   c.gather({"paris", "tokyo"});
   const auto actions = c.hear(2, wire::Leave{"trained to the end"});
-  EXPECT_EQ(sent<wire::Farewell>(actions)[0].first, LinkId{2});
+  EXPECT_EQ(sent<wire::LeaveAck>(actions)[0].first, LinkId{2});
   EXPECT_EQ(all<Hangup>(actions)[0].link, LinkId{2});
   EXPECT_THAT(notes(actions), HasSubstr("left: trained to the end"));
   EXPECT_EQ(c.coordinator.member_names(), (std::vector<std::string>{"paris"}));
@@ -60,29 +60,29 @@ TEST(CoordinatorMembers, LeavingIsAnsweredByFarewell) {
 TEST(CoordinatorMembers, TheOthersAreToldWhoHasLeft) {
   CoordinatorHarness c;
   c.gather({"paris", "tokyo", "lima"});
-  const auto parted = sent<wire::Parted>(c.hear(2, wire::Leave{"done"}));
-  ASSERT_EQ(parted.size(), 2U);
-  EXPECT_EQ(parted[0].second, (wire::Parted{TermId{1}, "tokyo", acceptor_of("tokyo")}));
-  EXPECT_TRUE(sent<wire::Parted>(c.close(3)).empty()) << "who is lost has not left";
+  const auto member_left = sent<wire::MemberLeft>(c.hear(2, wire::Leave{"done"}));
+  ASSERT_EQ(member_left.size(), 2U);
+  EXPECT_EQ(member_left[0].second, (wire::MemberLeft{TermId{1}, "tokyo", acceptor_of("tokyo")}));
+  EXPECT_TRUE(sent<wire::MemberLeft>(c.close(3)).empty()) << "who is lost has not left";
 }
 
 TEST(CoordinatorMembers, WhoMissedACommitIsToldWhoHasLeftSince) {
   CoordinatorHarness c;
   c.gather({"paris", "tokyo", "lima"});
-  const wire::Form form = c.form(1, 3);
-  for (std::uint64_t link = 1; link <= 3; ++link) static_cast<void>(c.hear(link, CoordinatorHarness::done(form)));
-  static_cast<void>(c.hear(1, wire::Adopted{RunId{7}, RoundId{1}, kRight}));
+  const wire::StartAttempt start = c.start(1, 3);
+  for (std::uint64_t link = 1; link <= 3; ++link) static_cast<void>(c.hear(link, CoordinatorHarness::done(start)));
+  static_cast<void>(c.hear(1, wire::AnchorInstalled{RunId{7}, RoundId{1}, kRight}));
   static_cast<void>(c.close(2));
   static_cast<void>(c.hear(3, wire::Leave{"done"}));
   wire::Join tokyo = member_of("tokyo", {RunId{7}, RoundId{0}, kRight}, voters_of({"paris", "tokyo", "lima"}));
-  tokyo.report.record.proposals = {{form, true, CoordinatorHarness::done(form).slices}};
+  tokyo.report.record.proposals = {{start, true, CoordinatorHarness::done(start).slices}};
   tokyo.report.holds_mean = true;
   const auto actions = c.hear(4, tokyo);
   ASSERT_EQ(sent<wire::Commit>(actions).size(), 1U);
-  const auto parted = sent<wire::Parted>(actions);
-  ASSERT_EQ(parted.size(), 1U);
-  EXPECT_EQ(parted[0].first, LinkId{4});
-  EXPECT_EQ(parted[0].second.site, "lima");
+  const auto member_left = sent<wire::MemberLeft>(actions);
+  ASSERT_EQ(member_left.size(), 1U);
+  EXPECT_EQ(member_left[0].first, LinkId{4});
+  EXPECT_EQ(member_left[0].second.site, "lima");
 }
 
 // lima is no participant, so its loss ends no attempt; it is in the membership that the attempt names, by its number.
@@ -90,20 +90,20 @@ TEST(CoordinatorMembers, ANumberOfTheNextMembershipIsNotGivenToAnother) {
   CoordinatorHarness c;
   c.gather({"paris", "tokyo"});
   static_cast<void>(c.come(3, join_of("lima", 2)));
-  static_cast<void>(c.hear(3, wire::Adopted{RunId{7}, RoundId{0}, kRight}));
+  static_cast<void>(c.hear(3, wire::AnchorInstalled{RunId{7}, RoundId{0}, kRight}));
   static_cast<void>(c.hear(1, CoordinatorHarness::ready(1)));
   static_cast<void>(c.hear(2, CoordinatorHarness::ready(1)));
-  const auto forms = sent<wire::Form>(c.hear(3, CoordinatorHarness::ready(1)));
-  ASSERT_EQ(forms.size(), 3U);
-  const wire::Form form = forms.back().second;
-  ASSERT_EQ(form.voters.size(), 3U);
-  EXPECT_EQ(form.voters[2].name, "lima");
-  EXPECT_THAT(sent<wire::Form>(c.close(2)), testing::IsEmpty()) << "one of two voters";
+  const auto starts = sent<wire::StartAttempt>(c.hear(3, CoordinatorHarness::ready(1)));
+  ASSERT_EQ(starts.size(), 3U);
+  const wire::StartAttempt start = starts.back().second;
+  ASSERT_EQ(start.voters.size(), 3U);
+  EXPECT_EQ(start.voters[2].name, "lima");
+  EXPECT_THAT(sent<wire::StartAttempt>(c.close(2)), testing::IsEmpty()) << "one of two voters";
   static_cast<void>(c.close(3));  // all may have accepted: a successor may commit it
   const auto welcomes = sent<wire::Welcome>(c.come(4, join_of("oslo", 2)));
   ASSERT_EQ(welcomes.size(), 1U);
-  EXPECT_NE(welcomes[0].second.site, form.voters[2].site);
-  EXPECT_THAT(sent<wire::Parted>(c.hear(4, wire::Leave{"bye"})), testing::IsEmpty()) << "oslo is no voter";
+  EXPECT_NE(welcomes[0].second.site, start.voters[2].site);
+  EXPECT_THAT(sent<wire::MemberLeft>(c.hear(4, wire::Leave{"bye"})), testing::IsEmpty()) << "oslo is no voter";
 }
 
 // Who says that it holds the anchor and then does nothing would be missing from every quorum once it is gone.
@@ -112,21 +112,21 @@ TEST(CoordinatorMembers, WhoHasTakenNoPartHasNoSay) {
   c.gather({"paris", "tokyo"});
   for (std::uint32_t link = 3; link < 13; ++link) {
     static_cast<void>(c.come(link, join_of("idle" + std::to_string(link), 2)));
-    static_cast<void>(c.hear(link, wire::Adopted{RunId{7}, RoundId{0}, kRight}));
+    static_cast<void>(c.hear(link, wire::AnchorInstalled{RunId{7}, RoundId{0}, kRight}));
   }
   static_cast<void>(c.hear(1, CoordinatorHarness::ready(1)));
   static_cast<void>(c.hear(2, CoordinatorHarness::ready(1)));
-  const auto forms = sent<wire::Form>(c.pass(seconds(100), {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}));
-  ASSERT_EQ(forms.size(), 2U) << "idle members are not counted against those who are ready";
-  const wire::Form form = forms.back().second;
-  EXPECT_EQ(form.voters.size(), 2U);
-  static_cast<void>(c.hear(1, CoordinatorHarness::done(form)));
-  EXPECT_EQ(sent<wire::Commit>(c.hear(2, CoordinatorHarness::done(form))).size(), 2U);
+  const auto starts = sent<wire::StartAttempt>(c.pass(seconds(100), {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}));
+  ASSERT_EQ(starts.size(), 2U) << "idle members are not counted against those who are ready";
+  const wire::StartAttempt start = starts.back().second;
+  EXPECT_EQ(start.voters.size(), 2U);
+  static_cast<void>(c.hear(1, CoordinatorHarness::done(start)));
+  EXPECT_EQ(sent<wire::Commit>(c.hear(2, CoordinatorHarness::done(start))).size(), 2U);
   for (std::uint32_t link = 3; link < 13; ++link) static_cast<void>(c.close(link));
-  static_cast<void>(c.hear(1, wire::Adopted{RunId{7}, RoundId{1}, kRight}));
-  static_cast<void>(c.hear(2, wire::Adopted{RunId{7}, RoundId{1}, kRight}));
+  static_cast<void>(c.hear(1, wire::AnchorInstalled{RunId{7}, RoundId{1}, kRight}));
+  static_cast<void>(c.hear(2, wire::AnchorInstalled{RunId{7}, RoundId{1}, kRight}));
   static_cast<void>(c.hear(1, CoordinatorHarness::ready(2)));
-  EXPECT_EQ(sent<wire::Form>(c.hear(2, CoordinatorHarness::ready(2))).size(), 2U);
+  EXPECT_EQ(sent<wire::StartAttempt>(c.hear(2, CoordinatorHarness::ready(2))).size(), 2U);
 }
 
 TEST(CoordinatorMembers, WhoDidNotJoinIsHungUpOn) {
@@ -143,9 +143,9 @@ TEST(CoordinatorMembers, WhatSitesNeverSendIsIgnoredByName) {
   CoordinatorHarness c;
   c.gather({"paris"});
   for (const wire::Message& message :
-       std::vector<wire::Message>{wire::Welcome{}, wire::Refuse{}, wire::Roster{}, wire::Adopt{}, wire::Form{},
-                                  wire::Commit{}, wire::Farewell{}, wire::Hello{}, wire::FetchAnchor{},
-                                  wire::AnchorMoved{}, wire::Chunk{}, wire::StatusReport{}}) {
+       std::vector<wire::Message>{wire::Welcome{}, wire::Refuse{}, wire::Roster{}, wire::InstallAnchor{},
+                                  wire::StartAttempt{}, wire::Commit{}, wire::LeaveAck{}, wire::Hello{},
+                                  wire::FetchAnchor{}, wire::AnchorMoved{}, wire::Chunk{}, wire::StatusReport{}}) {
     EXPECT_THAT(notes(c.hear(1, message)), HasSubstr("which no site sends a coordinator"));
   }
   EXPECT_THAT(notes(c.hear(1, join_of("paris"))), HasSubstr("second Join"));

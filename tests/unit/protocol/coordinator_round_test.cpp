@@ -12,56 +12,56 @@ using H = CoordinatorHarness;
 
 const std::vector<wire::Voter> kThree = voters_of({"paris", "tokyo", "lima"});
 
-std::set<SiteId> owners_of(const wire::Form& form) {
+std::set<SiteId> owners_of(const wire::StartAttempt& start) {
   std::set<SiteId> owners;
-  for (const wire::Slice& slice : form.slices) owners.insert(slice.owner);
+  for (const wire::Slice& slice : start.slices) owners.insert(slice.owner);
   return owners;
 }
 
 using Round = ThreeSites;
 
-TEST_F(Round, FormsOnceAllAreReady) {
-  EXPECT_TRUE(sent<wire::Form>(c.hear(1, H::ready(1, 10))).empty());
-  EXPECT_TRUE(sent<wire::Form>(c.hear(3, H::ready(1, 0))).empty());
-  const auto forms = sent<wire::Form>(c.hear(2, H::ready(1, 30)));
-  ASSERT_EQ(forms.size(), 3U);
-  const wire::Form& form = forms[0].second;
-  EXPECT_EQ(form.attempt, AttemptId{1});
-  EXPECT_EQ(form.run, RunId{7});
-  EXPECT_EQ(form.participants, (std::vector<wire::Participant>{{SiteId{0}, "paris", 10, AttemptId{1}},
-                                                               {SiteId{1}, "tokyo", 30, AttemptId{1}},
-                                                               {SiteId{2}, "lima", 0, AttemptId{1}}}));
-  ASSERT_EQ(form.slices.size(), 3U);
-  EXPECT_EQ(form.slices.back().range.end, 4096U);
+TEST_F(Round, StartsOnceAllAreReady) {
+  EXPECT_TRUE(sent<wire::StartAttempt>(c.hear(1, H::ready(1, 10))).empty());
+  EXPECT_TRUE(sent<wire::StartAttempt>(c.hear(3, H::ready(1, 0))).empty());
+  const auto starts = sent<wire::StartAttempt>(c.hear(2, H::ready(1, 30)));
+  ASSERT_EQ(starts.size(), 3U);
+  const wire::StartAttempt& start = starts[0].second;
+  EXPECT_EQ(start.attempt, AttemptId{1});
+  EXPECT_EQ(start.run, RunId{7});
+  EXPECT_EQ(start.participants, (std::vector<wire::Participant>{{SiteId{0}, "paris", 10, AttemptId{1}},
+                                                                {SiteId{1}, "tokyo", 30, AttemptId{1}},
+                                                                {SiteId{2}, "lima", 0, AttemptId{1}}}));
+  ASSERT_EQ(start.slices.size(), 3U);
+  EXPECT_EQ(start.slices.back().range.end, 4096U);
 }
 
 TEST_F(Round, CommitsOnceAllAreDoneAlike) {
-  const wire::Form form = c.form(1, 3);
-  EXPECT_TRUE(sent<wire::Commit>(c.hear(1, H::done(form))).empty());
-  EXPECT_TRUE(sent<wire::Commit>(c.hear(2, H::done(form))).empty());
-  const auto actions = c.hear(3, H::done(form));
+  const wire::StartAttempt start = c.start(1, 3);
+  EXPECT_TRUE(sent<wire::Commit>(c.hear(1, H::done(start))).empty());
+  EXPECT_TRUE(sent<wire::Commit>(c.hear(2, H::done(start))).empty());
+  const auto actions = c.hear(3, H::done(start));
   ASSERT_EQ(sent<wire::Commit>(actions).size(), 3U);
   EXPECT_EQ(sent<wire::Commit>(actions)[0].second,
             (wire::Commit{TermId{1}, RunId{7}, RoundId{1}, AttemptId{1}, {SiteId{0}, SiteId{1}, SiteId{2}}}));
   EXPECT_THAT(notes(actions), HasSubstr("[round] round 1: paris, tokyo, lima"));
-  EXPECT_EQ(c.form(2, 3).attempt, AttemptId{1});
+  EXPECT_EQ(c.start(2, 3).attempt, AttemptId{1});
 }
 
 TEST_F(Round, DoneOfAnotherAttemptOrTermDoesNotCount) {
-  const wire::Form form = c.form(1, 3);
+  const wire::StartAttempt start = c.start(1, 3);
   for (std::uint64_t link = 1; link <= 3; ++link) {
-    wire::Done stale = H::done(form);
+    wire::Done stale = H::done(start);
     stale.attempt = AttemptId{9};
     EXPECT_TRUE(c.hear(link, stale).empty());
-    stale = H::done(form);
+    stale = H::done(start);
     stale.term = TermId{2};
     EXPECT_TRUE(c.hear(link, stale).empty());
   }
 }
 
 TEST_F(Round, DoneWithTheWrongNumberOfSlicesExpels) {
-  const wire::Form form = c.form(1, 3);
-  wire::Done odd = H::done(form);
+  const wire::StartAttempt start = c.start(1, 3);
+  wire::Done odd = H::done(start);
   odd.slices.pop_back();
   const auto actions = c.hear(3, odd);
   EXPECT_THAT(sent<wire::Refuse>(actions)[0].second.reason, HasSubstr("2 digests for the 3 slices of round 1"));
@@ -71,35 +71,35 @@ TEST_F(Round, DoneWithTheWrongNumberOfSlicesExpels) {
 TEST_F(Round, NobodyHasAWeight) {
   static_cast<void>(c.hear(1, H::ready(1, 0)));
   static_cast<void>(c.hear(2, H::ready(1, 0)));
-  const auto forms = sent<wire::Form>(c.hear(3, H::ready(1, 0)));
-  ASSERT_EQ(forms.size(), 3U);
-  EXPECT_TRUE(forms[0].second.slices.empty());
-  for (std::uint64_t link = 1; link < 3; ++link) static_cast<void>(c.hear(link, H::done(forms[0].second)));
-  const auto commits = sent<wire::Commit>(c.hear(3, H::done(forms[0].second)));
+  const auto starts = sent<wire::StartAttempt>(c.hear(3, H::ready(1, 0)));
+  ASSERT_EQ(starts.size(), 3U);
+  EXPECT_TRUE(starts[0].second.slices.empty());
+  for (std::uint64_t link = 1; link < 3; ++link) static_cast<void>(c.hear(link, H::done(starts[0].second)));
+  const auto commits = sent<wire::Commit>(c.hear(3, H::done(starts[0].second)));
   ASSERT_EQ(commits.size(), 3U);
   EXPECT_EQ(commits[0].second, (wire::Commit{TermId{1}, RunId{7}, RoundId{1}, AttemptId{1}, {}}));
-  EXPECT_EQ(c.form(2, 3).round, RoundId{2});
+  EXPECT_EQ(c.start(2, 3).round, RoundId{2});
 }
 
 TEST_F(Round, AWeightThatIsNoneCountsAsZero) {
   static_cast<void>(c.hear(1, H::ready(1, -1)));
   static_cast<void>(c.hear(2, H::ready(1, std::numeric_limits<double>::infinity())));
-  const auto forms = sent<wire::Form>(c.hear(3, H::ready(1, 5)));
-  ASSERT_EQ(forms.size(), 3U);
-  EXPECT_EQ(forms[0].second.participants[0].weight, 0);
-  EXPECT_EQ(forms[0].second.participants[1].weight, 0);
+  const auto starts = sent<wire::StartAttempt>(c.hear(3, H::ready(1, 5)));
+  ASSERT_EQ(starts.size(), 3U);
+  EXPECT_EQ(starts[0].second.participants[0].weight, 0);
+  EXPECT_EQ(starts[0].second.participants[1].weight, 0);
 }
 
 TEST_F(Round, ReadyForAnotherRoundIsIgnored) {
   static_cast<void>(c.hear(1, H::ready(1)));
   static_cast<void>(c.hear(2, H::ready(1)));
-  EXPECT_TRUE(sent<wire::Form>(c.hear(3, H::ready(2))).empty());
-  EXPECT_EQ(sent<wire::Form>(c.hear(3, H::ready(1))).size(), 3U);
+  EXPECT_TRUE(sent<wire::StartAttempt>(c.hear(3, H::ready(2))).empty());
+  EXPECT_EQ(sent<wire::StartAttempt>(c.hear(3, H::ready(1))).size(), 3U);
 }
 
 TEST_F(Round, ALostMemberIsLeftOut) {
-  static_cast<void>(c.form(1, 3));
-  const wire::Form again = reformed(c.close(2));
+  static_cast<void>(c.start(1, 3));
+  const wire::StartAttempt again = reformed(c.close(2));
   EXPECT_EQ(again.attempt, AttemptId{2});
   EXPECT_EQ(again.participants.size(), 2U);
   static_cast<void>(c.hear(1, H::done(again)));
@@ -108,44 +108,45 @@ TEST_F(Round, ALostMemberIsLeftOut) {
 
 // What the owners that stay hold is not sent again.
 TEST_F(Round, AfterALossOwnersKeepTheirSlicesAndWhatTheyHoldStands) {
-  const wire::Form form = c.form(1, 3);
-  const wire::Form again = reformed(c.close(2));
+  const wire::StartAttempt start = c.start(1, 3);
+  const wire::StartAttempt again = reformed(c.close(2));
   EXPECT_EQ(again.participants[0], (wire::Participant{SiteId{0}, "paris", 1, AttemptId{1}}));
   EXPECT_EQ(again.participants[1], (wire::Participant{SiteId{2}, "lima", 1, AttemptId{1}}));
-  EXPECT_EQ(again.slices.front(), form.slices.front());
-  EXPECT_EQ(again.slices.back(), form.slices.back());
+  EXPECT_EQ(again.slices.front(), start.slices.front());
+  EXPECT_EQ(again.slices.back(), start.slices.back());
   ASSERT_EQ(again.slices.size(), 4U);  // tokyo's, in two
   EXPECT_EQ(again.slices[1].owner, SiteId{0});
   EXPECT_EQ(again.slices[2].owner, SiteId{2});
-  EXPECT_EQ(again.slices[1].range.begin, form.slices[1].range.begin);
+  EXPECT_EQ(again.slices[1].range.begin, start.slices[1].range.begin);
 }
 
 TEST_F(Round, WhatWasExchangedWithOneThatComesLaterDoesNotStand) {
   static_cast<void>(c.hear(1, H::ready(1)));
   static_cast<void>(c.hear(2, H::ready(1)));
-  const wire::Form two = reformed(c.pass(seconds(61), {1, 2, 3}));
+  const wire::StartAttempt two = reformed(c.pass(seconds(61), {1, 2, 3}));
   ASSERT_EQ(two.participants.size(), 2U);
   static_cast<void>(c.hear(3, H::ready(1)));
-  const wire::Form three = reformed(c.hear(1, wire::Unreached{RoundId{1}, two.attempt, SiteId{1}, "no link"}));
+  const wire::StartAttempt three =
+      reformed(c.hear(1, wire::PeerUnreachable{RoundId{1}, two.attempt, SiteId{1}, "no link"}));
   EXPECT_EQ(three.participants[0].since, two.attempt);
   EXPECT_EQ(three.participants[1].since, two.attempt);
   EXPECT_EQ(three.participants[2].since, three.attempt);
 }
 
 TEST_F(Round, ASiteKnowsSinceWhenItsParametersStandStill) {
-  static_cast<void>(c.form(1, 3));
-  const wire::Form two = reformed(c.close(2));
+  static_cast<void>(c.start(1, 3));
+  const wire::StartAttempt two = reformed(c.close(2));
   wire::Join back = join_of("tokyo", 3);
   back.index = 1;
   back.offer = {RunId{7}, RoundId{0}, kRight};
   static_cast<void>(c.hear(9, back));
-  static_cast<void>(c.hear(1, wire::Unreached{RoundId{1}, two.attempt, SiteId{2}, "no link"}));
-  static_cast<void>(c.hear(9, wire::Adopted{RunId{7}, RoundId{0}, kRight}));
+  static_cast<void>(c.hear(1, wire::PeerUnreachable{RoundId{1}, two.attempt, SiteId{2}, "no link"}));
+  static_cast<void>(c.hear(9, wire::AnchorInstalled{RunId{7}, RoundId{0}, kRight}));
   wire::Ready ready = H::ready(1);
   ready.since = AttemptId{1};
-  const wire::Form form = reformed(c.hear(9, ready));
-  ASSERT_EQ(form.participants.size(), 3U);
-  EXPECT_EQ(form.participants[1], (wire::Participant{SiteId{1}, "tokyo", 1, AttemptId{1}}));
+  const wire::StartAttempt start = reformed(c.hear(9, ready));
+  ASSERT_EQ(start.participants.size(), 3U);
+  EXPECT_EQ(start.participants[1], (wire::Participant{SiteId{1}, "tokyo", 1, AttemptId{1}}));
 }
 
 TEST_F(Round, ASinceNobodyHasFormedYetDoesNotCount) {
@@ -157,15 +158,15 @@ TEST_F(Round, ASinceNobodyHasFormedYetDoesNotCount) {
 }
 
 TEST_F(Round, AfterAWrongMeanEverythingIsSentAgain) {
-  const wire::Form form = c.form(1, 3);
-  static_cast<void>(c.hear(1, H::done(form)));
-  static_cast<void>(c.hear(2, H::done(form, {6, 6})));
-  const wire::Form again = reformed(c.hear(3, H::done(form)));
+  const wire::StartAttempt start = c.start(1, 3);
+  static_cast<void>(c.hear(1, H::done(start)));
+  static_cast<void>(c.hear(2, H::done(start, {6, 6})));
+  const wire::StartAttempt again = reformed(c.hear(3, H::done(start)));
   for (const wire::Participant& p : again.participants) EXPECT_EQ(p.since, again.attempt);
 }
 
 TEST_F(Round, DecliningTakesTheMeanWithoutContributing) {
-  static_cast<void>(c.form(1, 3));
+  static_cast<void>(c.start(1, 3));
   const auto actions = c.hear(2, wire::Decline{RoundId{1}, AttemptId{1}, "NaN in wte.weight"});
   EXPECT_THAT(notes(actions), HasSubstr("without the contribution of tokyo: NaN in wte.weight"));
   const auto told = sent<wire::Notice>(actions);  // the others, in the same words
@@ -175,132 +176,133 @@ TEST_F(Round, DecliningTakesTheMeanWithoutContributing) {
     EXPECT_EQ(told[i].second.event, "declined");
     EXPECT_EQ(told[i].second.text, "round 1 goes on without the contribution of tokyo: NaN in wte.weight");
   }
-  const wire::Form again = reformed(actions);
+  const wire::StartAttempt again = reformed(actions);
   EXPECT_EQ(again.participants[1], (wire::Participant{SiteId{1}, "tokyo", 0, AttemptId{1}}));
   EXPECT_TRUE(c.hear(2, wire::Decline{RoundId{1}, AttemptId{1}, "late"}).empty());
 }
 
 TEST_F(Round, WhenAllDeclineTheAnchorStands) {
-  wire::Form form = c.form(1, 3);
+  wire::StartAttempt start = c.start(1, 3);
   H::Actions last;
   for (std::uint64_t link = 1; link <= 3; ++link) {
     last = c.hear(link, wire::Decline{RoundId{1}, AttemptId{static_cast<std::uint32_t>(link)}, "NaN"});
   }
-  const wire::Form idle = reformed(last);
+  const wire::StartAttempt idle = reformed(last);
   EXPECT_TRUE(idle.slices.empty());
   for (std::uint64_t link = 1; link <= 3; ++link) last = c.hear(link, H::done(idle));
   EXPECT_TRUE(sent<wire::Commit>(last).at(0).second.contributors.empty());
 }
 
 TEST_F(Round, TwoThatCannotExchangeOwnNothing) {
-  static_cast<void>(c.form(1, 3));
+  static_cast<void>(c.start(1, 3));
   // The pair counts, whoever of the two says so.
   c.now += seconds(4);
-  wire::Form form = reformed(c.hear(2, wire::Unreached{RoundId{1}, AttemptId{1}, SiteId{2}, "no link"}));
-  EXPECT_EQ(form.slices.size(), 3U);
+  wire::StartAttempt start = reformed(c.hear(2, wire::PeerUnreachable{RoundId{1}, AttemptId{1}, SiteId{2}, "no link"}));
+  EXPECT_EQ(start.slices.size(), 3U);
   c.now += seconds(4);
-  form = reformed(c.hear(3, wire::Unreached{RoundId{1}, AttemptId{2}, SiteId{1}, "no link"}));
-  EXPECT_EQ(form.participants.size(), 3U);
-  EXPECT_EQ(owners_of(form), std::set{SiteId{0}});
+  start = reformed(c.hear(3, wire::PeerUnreachable{RoundId{1}, AttemptId{2}, SiteId{1}, "no link"}));
+  EXPECT_EQ(start.participants.size(), 3U);
+  EXPECT_EQ(owners_of(start), std::set{SiteId{0}});
   EXPECT_EQ(c.coordinator.members(), 3U);
   // The next rounds begin so; after some it is tried again.
   for (std::uint64_t number = 2; number <= 11; ++number) {
     for (std::uint64_t link = 1; link <= 3; ++link) {
-      static_cast<void>(c.hear(link, H::done(form)));
-      static_cast<void>(c.hear(link, wire::Adopted{RunId{7}, RoundId{number - 1}, kRight}));
+      static_cast<void>(c.hear(link, H::done(start)));
+      static_cast<void>(c.hear(link, wire::AnchorInstalled{RunId{7}, RoundId{number - 1}, kRight}));
     }
-    form = c.form(number, 3);
-    EXPECT_EQ(form.slices.size(), number <= 9 ? 1U : 3U) << number;
+    start = c.start(number, 3);
+    EXPECT_EQ(start.slices.size(), number <= 9 ? 1U : 3U) << number;
   }
 }
 
 TEST_F(Round, WhoIsCutOffFromMostIsNotWaitedForWhoeverReportsIt) {
-  static_cast<void>(c.form(1, 3));
+  static_cast<void>(c.start(1, 3));
   // paris reaches nobody; it says so first, and blames the others.
   std::vector<CoordinatorAction> actions;
   for (std::uint32_t attempt = 1; attempt <= 4; ++attempt) {
     const SiteId peer{attempt <= 2 ? 1U : 2U};
     c.now += seconds(4);
-    actions = c.hear(1, wire::Unreached{RoundId{1}, AttemptId{attempt}, peer, "no link"});
+    actions = c.hear(1, wire::PeerUnreachable{RoundId{1}, AttemptId{attempt}, peer, "no link"});
   }
   EXPECT_THAT(notes(actions), HasSubstr("[straggler] round 1 goes on without paris, which cannot exchange with the"));
-  const wire::Form form = reformed(actions);
-  EXPECT_EQ(form.participants, (std::vector<wire::Participant>{{SiteId{1}, "tokyo", 1, AttemptId{1}},
-                                                               {SiteId{2}, "lima", 1, AttemptId{1}}}));
-  EXPECT_EQ(owners_of(form), (std::set{SiteId{1}, SiteId{2}}));
+  const wire::StartAttempt start = reformed(actions);
+  EXPECT_EQ(start.participants, (std::vector<wire::Participant>{{SiteId{1}, "tokyo", 1, AttemptId{1}},
+                                                                {SiteId{2}, "lima", 1, AttemptId{1}}}));
+  EXPECT_EQ(owners_of(start), (std::set{SiteId{1}, SiteId{2}}));
   EXPECT_EQ(c.coordinator.members(), 3U);
 }
 
 TEST_F(Round, OfTwoThatCannotExchangeNobodyIsToBlame) {
   H two;
   two.gather({"paris", "tokyo"});
-  static_cast<void>(two.form(1, 2));
+  static_cast<void>(two.start(1, 2));
   // Within moments it may be one failure seen by both.
   for (std::uint32_t attempt = 1; attempt <= 2; ++attempt) {
-    const auto again = two.hear(1, wire::Unreached{RoundId{1}, AttemptId{attempt}, SiteId{1}, "no link"});
-    EXPECT_EQ(sent<wire::Form>(again).size(), 2U);
+    const auto again = two.hear(1, wire::PeerUnreachable{RoundId{1}, AttemptId{attempt}, SiteId{1}, "no link"});
+    EXPECT_EQ(sent<wire::StartAttempt>(again).size(), 2U);
   }
   two.now += seconds(4);
-  const auto actions = two.hear(1, wire::Unreached{RoundId{1}, AttemptId{3}, SiteId{1}, "no link"});
-  ASSERT_EQ(sent<wire::Recess>(actions).size(), 2U);
-  EXPECT_THAT(sent<wire::Recess>(actions)[0].second.reason,
+  const auto actions = two.hear(1, wire::PeerUnreachable{RoundId{1}, AttemptId{3}, SiteId{1}, "no link"});
+  ASSERT_EQ(sent<wire::RoundSkipped>(actions).size(), 2U);
+  EXPECT_THAT(sent<wire::RoundSkipped>(actions)[0].second.reason,
               HasSubstr("paris cannot exchange with tokyo: no link; without one of the two 1 of the 2 sites"));
   EXPECT_EQ(two.coordinator.members(), 2U);
-  EXPECT_EQ(two.form(1, 2).slices.size(), 2U);
+  EXPECT_EQ(two.start(1, 2).slices.size(), 2U);
 }
 
 TEST_F(Round, ASwarmThatBeginsAnewAfterManyRoundsCommitsItsFirst) {
   for (std::uint64_t number = 1; number <= 70; ++number) {
-    const wire::Form form = c.form(number, 3);
-    for (std::uint64_t link = 1; link <= 3; ++link) static_cast<void>(c.hear(link, H::done(form)));
+    const wire::StartAttempt start = c.start(number, 3);
+    for (std::uint64_t link = 1; link <= 3; ++link) static_cast<void>(c.hear(link, H::done(start)));
     for (std::uint64_t link = 1; link <= 3; ++link) {
-      static_cast<void>(c.hear(link, wire::Adopted{RunId{7}, RoundId{number}, kRight}));
+      static_cast<void>(c.hear(link, wire::AnchorInstalled{RunId{7}, RoundId{number}, kRight}));
     }
   }
   for (std::uint64_t link = 1; link <= 3; ++link) static_cast<void>(c.hear(link, wire::Leave{"the end"}));
   std::uint64_t link = 11;
   std::vector<CoordinatorAction> last;
   for (const char* name : {"paris", "tokyo", "lima"}) last = c.hear(link++, join_of(name, 3));
-  const RunId run = sent<wire::Adopt>(last).at(0).second.run;
+  const RunId run = sent<wire::InstallAnchor>(last).at(0).second.run;
   EXPECT_NE(run, RunId{7});
-  for (link = 11; link <= 13; ++link) static_cast<void>(c.hear(link, wire::Adopted{run, RoundId{0}, kRight}));
+  for (link = 11; link <= 13; ++link) static_cast<void>(c.hear(link, wire::AnchorInstalled{run, RoundId{0}, kRight}));
   for (link = 11; link <= 13; ++link) last = c.hear(link, H::ready(1));
-  const wire::Form form = reformed(last);
-  for (link = 11; link <= 13; ++link) last = c.hear(link, H::done(form));
+  const wire::StartAttempt start = reformed(last);
+  for (link = 11; link <= 13; ++link) last = c.hear(link, H::done(start));
   EXPECT_EQ(sent<wire::Commit>(last).size(), 3U);
 }
 
 TEST_F(Round, WhoeverGivesAnAttemptUpAnotherIsFormed) {
-  static_cast<void>(c.form(1, 3));
-  const auto actions = c.hear(2, wire::Unreached{RoundId{1}, AttemptId{1}, SiteId{9}, "too many chunks"});
+  static_cast<void>(c.start(1, 3));
+  const auto actions = c.hear(2, wire::PeerUnreachable{RoundId{1}, AttemptId{1}, SiteId{9}, "too many chunks"});
   EXPECT_THAT(notes(actions),
               HasSubstr("tokyo cannot go on because of site 9, which has no part in the attempt: too many chunks"));
   EXPECT_EQ(reformed(actions).attempt, AttemptId{2});
 }
 
 TEST_F(Round, WhoCannotDoItsOwnPartOwnsNothing) {
-  wire::Form form = c.form(1, 3);
+  wire::StartAttempt start = c.start(1, 3);
   for (int failures = 0; failures < 4; ++failures) {
-    EXPECT_EQ(owners_of(form).size(), 3U);
-    const auto actions = c.hear(2, wire::Unreached{RoundId{1}, form.attempt, SiteId{1}, "the sum overflows"});
+    EXPECT_EQ(owners_of(start).size(), 3U);
+    const auto actions = c.hear(2, wire::PeerUnreachable{RoundId{1}, start.attempt, SiteId{1}, "the sum overflows"});
     EXPECT_THAT(notes(actions),
                 HasSubstr("tokyo cannot do its part of the exchange: the sum overflows; another attempt is formed"));
-    form = reformed(actions);
+    start = reformed(actions);
   }
-  EXPECT_THAT(owners_of(form), ElementsAre(SiteId{0}, SiteId{2}));
-  EXPECT_EQ(form.participants.size(), 3U) << "it still contributes";
+  EXPECT_THAT(owners_of(start), ElementsAre(SiteId{0}, SiteId{2}));
+  EXPECT_EQ(start.participants.size(), 3U) << "it still contributes";
 }
 
 TEST_F(Round, WhereNobodyCanDoItsPartTheSitesTrainOn) {
-  wire::Form form = c.form(1, 3);
+  wire::StartAttempt start = c.start(1, 3);
   H::Actions last;
-  for (std::uint64_t link = 1; sent<wire::Recess>(last).empty(); link = link % 3 + 1) {
-    ASSERT_LT(form.attempt, AttemptId{20});
-    last = c.hear(link, wire::Unreached{RoundId{1}, form.attempt, form.participants[link - 1].site, "no memory"});
-    if (const auto forms = sent<wire::Form>(last); !forms.empty()) form = forms[0].second;
+  for (std::uint64_t link = 1; sent<wire::RoundSkipped>(last).empty(); link = link % 3 + 1) {
+    ASSERT_LT(start.attempt, AttemptId{20});
+    last =
+        c.hear(link, wire::PeerUnreachable{RoundId{1}, start.attempt, start.participants[link - 1].site, "no memory"});
+    if (const auto starts = sent<wire::StartAttempt>(last); !starts.empty()) start = starts[0].second;
   }
-  EXPECT_EQ(sent<wire::Recess>(last).size(), 3U);
-  EXPECT_THAT(sent<wire::Recess>(last)[0].second.reason,
+  EXPECT_EQ(sent<wire::RoundSkipped>(last).size(), 3U);
+  EXPECT_THAT(sent<wire::RoundSkipped>(last)[0].second.reason,
               HasSubstr("cannot do its part of the exchange: no memory; without it"));
 }
 
@@ -309,12 +311,13 @@ TEST_F(Round, ASiteWithAnotherAnchorIsRepairedFirst) {
   static_cast<void>(c.hear(2, H::ready(1, 1, kWrong)));
   const auto actions = c.hear(3, H::ready(1));
   EXPECT_THAT(notes(actions), HasSubstr("[repair] tokyo holds another anchor of round 0"));
-  ASSERT_EQ(sent<wire::Adopt>(actions).size(), 1U);
-  EXPECT_EQ(sent<wire::Adopt>(actions)[0].first, LinkId{2});
-  EXPECT_EQ(sent<wire::Adopt>(actions)[0].second,
-            (wire::Adopt{TermId{1}, RunId{7}, RoundId{0}, {SiteId{0}, SiteId{2}}, kRight, wire::Counted::kNo, kThree}));
-  static_cast<void>(c.hear(2, wire::Adopted{RunId{7}, RoundId{0}, kRight}));
-  EXPECT_EQ(sent<wire::Form>(c.hear(2, H::ready(1))).size(), 3U);
+  ASSERT_EQ(sent<wire::InstallAnchor>(actions).size(), 1U);
+  EXPECT_EQ(sent<wire::InstallAnchor>(actions)[0].first, LinkId{2});
+  EXPECT_EQ(sent<wire::InstallAnchor>(actions)[0].second,
+            (wire::InstallAnchor{
+                TermId{1}, RunId{7}, RoundId{0}, {SiteId{0}, SiteId{2}}, kRight, wire::Counted::kNo, kThree}));
+  static_cast<void>(c.hear(2, wire::AnchorInstalled{RunId{7}, RoundId{0}, kRight}));
+  EXPECT_EQ(sent<wire::StartAttempt>(c.hear(2, H::ready(1))).size(), 3U);
 }
 
 TEST_F(Round, TheMajorityIsRightWhoeverItIs) {
@@ -322,7 +325,7 @@ TEST_F(Round, TheMajorityIsRightWhoeverItIs) {
   static_cast<void>(c.hear(2, H::ready(1, 1, kWrong)));
   const auto actions = c.hear(3, H::ready(1, 1, kWrong));
   EXPECT_THAT(notes(actions), HasSubstr("[repair] paris"));
-  EXPECT_EQ(sent<wire::Adopt>(actions)[0].second.digest, kWrong);
+  EXPECT_EQ(sent<wire::InstallAnchor>(actions)[0].second.digest, kWrong);
 }
 
 TEST(RoundOfTwo, TheLowerSiteIsTakenToBeRight) {
@@ -331,45 +334,46 @@ TEST(RoundOfTwo, TheLowerSiteIsTakenToBeRight) {
   static_cast<void>(c.hear(1, H::ready(1, 1, kWrong)));
   const auto actions = c.hear(2, H::ready(1));
   EXPECT_THAT(notes(actions), HasSubstr("of two, the lower site is taken to be right"));
-  EXPECT_EQ(sent<wire::Adopt>(actions)[0].first, LinkId{2});
+  EXPECT_EQ(sent<wire::InstallAnchor>(actions)[0].first, LinkId{2});
 }
 
 TEST_F(Round, MeansThatDifferAreAveragedAgainThenTheMinorityGoes) {
-  wire::Form form = c.form(1, 3);
+  wire::StartAttempt start = c.start(1, 3);
   for (int i = 1; i <= 4; ++i) {
-    static_cast<void>(c.hear(1, H::done(form)));
-    static_cast<void>(c.hear(2, H::done(form)));
-    wire::Done odd = H::done(form);
+    static_cast<void>(c.hear(1, H::done(start)));
+    static_cast<void>(c.hear(2, H::done(start)));
+    wire::Done odd = H::done(start);
     odd.slices[1] = kWrong;
     const auto actions = c.hear(3, odd);
     EXPECT_TRUE(sent<wire::Commit>(actions).empty());
-    form = reformed(actions);
+    start = reformed(actions);
     if (i < 4) {
       EXPECT_THAT(notes(actions), HasSubstr("[repair] lima has another mean of round 1"));
-      EXPECT_EQ(form.participants.size(), 3U);
+      EXPECT_EQ(start.participants.size(), 3U);
     }
   }
-  EXPECT_EQ(form.participants.size(), 2U);
+  EXPECT_EQ(start.participants.size(), 2U);
 }
 
 TEST_F(Round, NoAttemptWhileSomebodyJoins) {
   wire::Join late = join_of("oslo");
   late.offer.digest = kWrong;
   static_cast<void>(c.hear(4, late));
-  for (std::uint64_t link = 1; link <= 3; ++link) EXPECT_TRUE(sent<wire::Form>(c.hear(link, H::ready(1))).empty());
-  EXPECT_TRUE(sent<wire::Form>(c.hear(4, wire::Adopted{RunId{7}, RoundId{0}, kRight})).empty());
-  EXPECT_EQ(sent<wire::Form>(c.hear(4, H::ready(1))).size(), 4U);
+  for (std::uint64_t link = 1; link <= 3; ++link)
+    EXPECT_TRUE(sent<wire::StartAttempt>(c.hear(link, H::ready(1))).empty());
+  EXPECT_TRUE(sent<wire::StartAttempt>(c.hear(4, wire::AnchorInstalled{RunId{7}, RoundId{0}, kRight})).empty());
+  EXPECT_EQ(sent<wire::StartAttempt>(c.hear(4, H::ready(1))).size(), 4U);
 }
 
 TEST(RoundOfTwo, AWordThatCrossedARecessIsCorrected) {
   H c;
   c.gather({"paris", "tokyo"});
   static_cast<void>(c.hear(1, H::ready(1, 10)));
-  ASSERT_EQ(sent<wire::Form>(c.hear(2, H::ready(1, 20))).size(), 2U);
+  ASSERT_EQ(sent<wire::StartAttempt>(c.hear(2, H::ready(1, 20))).size(), 2U);
   EXPECT_TRUE(c.hear(2, H::ready(1, 20)).empty()) << "said twice";
-  const auto forms = sent<wire::Form>(c.hear(2, H::ready(1, 30)));
-  ASSERT_EQ(forms.size(), 2U);
-  EXPECT_EQ(forms[0].second.participants[1].weight, 30);
+  const auto starts = sent<wire::StartAttempt>(c.hear(2, H::ready(1, 30)));
+  ASSERT_EQ(starts.size(), 2U);
+  EXPECT_EQ(starts[0].second.participants[1].weight, 30);
 }
 
 TEST(RoundWithoutAddress, WhoCannotBeDialledOwnsNothing) {
@@ -379,10 +383,10 @@ TEST(RoundWithoutAddress, WhoCannotBeDialledOwnsNothing) {
   static_cast<void>(c.hear(1, hidden));
   static_cast<void>(c.hear(2, join_of("tokyo", 2)));
   for (std::uint64_t link = 1; link <= 2; ++link)
-    static_cast<void>(c.hear(link, wire::Adopted{RunId{7}, RoundId{0}, kRight}));
-  const wire::Form form = c.form(1, 2);
-  ASSERT_EQ(form.slices.size(), 1U);
-  EXPECT_EQ(form.slices[0].owner, SiteId{1});
+    static_cast<void>(c.hear(link, wire::AnchorInstalled{RunId{7}, RoundId{0}, kRight}));
+  const wire::StartAttempt start = c.start(1, 2);
+  ASSERT_EQ(start.slices.size(), 1U);
+  EXPECT_EQ(start.slices[0].owner, SiteId{1});
 }
 
 TEST(RoundOfALaterTerm, ItsAttemptsAreNumberedApart) {
@@ -390,7 +394,7 @@ TEST(RoundOfALaterTerm, ItsAttemptsAreNumberedApart) {
   config.term = TermId{2};
   H c(config);
   c.gather({"paris", "tokyo"});
-  EXPECT_EQ(c.form(1, 2).attempt, AttemptId{(1U << 16) + 1});
+  EXPECT_EQ(c.start(1, 2).attempt, AttemptId{(1U << 16) + 1});
 }
 
 }  // namespace

@@ -25,22 +25,23 @@ TEST_F(Waiting, WaitingIsToldNowAndThen) {
 TEST_F(Waiting, AMajorityGoesOnWithoutAStragglerAfterTheGrace) {
   static_cast<void>(c.hear(1, H::ready(1)));
   static_cast<void>(c.pass(seconds(300), {1, 2, 3}));  // one of three: no grace runs yet
-  EXPECT_TRUE(sent<wire::Form>(c.hear(2, H::ready(1))).empty());
-  EXPECT_TRUE(sent<wire::Form>(c.pass(seconds(59), {1, 2, 3})).empty());
+  EXPECT_TRUE(sent<wire::StartAttempt>(c.hear(2, H::ready(1))).empty());
+  EXPECT_TRUE(sent<wire::StartAttempt>(c.pass(seconds(59), {1, 2, 3})).empty());
   const auto actions = c.pass(seconds(2), {1, 2, 3});
   EXPECT_THAT(notes(actions), HasSubstr("[straggler] round 1 goes on without lima"));
-  const wire::Form form = reformed(actions);
-  EXPECT_EQ(form.participants.size(), 2U);
-  EXPECT_EQ(form.voters, kThree) << "it stays a member";
-  static_cast<void>(c.hear(1, H::done(form)));
-  EXPECT_EQ(sent<wire::Commit>(c.hear(2, H::done(form))).size(), 2U);
-  EXPECT_TRUE(sent<wire::Adopt>(c.hear(1, wire::Adopted{RunId{7}, RoundId{1}, kWrong})).empty()) << "it is training";
-  const auto late = sent<wire::Adopt>(c.hear(3, H::ready(1)));
+  const wire::StartAttempt start = reformed(actions);
+  EXPECT_EQ(start.participants.size(), 2U);
+  EXPECT_EQ(start.voters, kThree) << "it stays a member";
+  static_cast<void>(c.hear(1, H::done(start)));
+  EXPECT_EQ(sent<wire::Commit>(c.hear(2, H::done(start))).size(), 2U);
+  EXPECT_TRUE(sent<wire::InstallAnchor>(c.hear(1, wire::AnchorInstalled{RunId{7}, RoundId{1}, kWrong})).empty())
+      << "it is training";
+  const auto late = sent<wire::InstallAnchor>(c.hear(3, H::ready(1)));
   ASSERT_EQ(late.size(), 1U);
   EXPECT_EQ(late[0].first, LinkId{3});
   EXPECT_EQ(late[0].second.round, RoundId{1});
   EXPECT_EQ(late[0].second.counted, wire::Counted::kNo);
-  static_cast<void>(c.hear(3, wire::Adopted{RunId{7}, RoundId{1}, kWrong}));
+  static_cast<void>(c.hear(3, wire::AnchorInstalled{RunId{7}, RoundId{1}, kWrong}));
   static_cast<void>(c.hear(3, H::ready(2, 1, kWrong)));
   static_cast<void>(c.hear(1, H::ready(2, 1, kWrong)));
   EXPECT_EQ(reformed(c.hear(2, H::ready(2, 1, kWrong))).participants.size(), 3U);
@@ -49,11 +50,11 @@ TEST_F(Waiting, AMajorityGoesOnWithoutAStragglerAfterTheGrace) {
 TEST_F(Waiting, AStragglerThatIsReadyDuringTheAttemptTakesTheAnchorAtOnce) {
   static_cast<void>(c.hear(1, H::ready(1)));
   static_cast<void>(c.hear(2, H::ready(1)));
-  const wire::Form form = reformed(c.pass(seconds(61), {1, 2, 3}));
+  const wire::StartAttempt start = reformed(c.pass(seconds(61), {1, 2, 3}));
   EXPECT_TRUE(c.hear(3, H::ready(1)).empty());
-  static_cast<void>(c.hear(1, H::done(form)));
-  EXPECT_TRUE(sent<wire::Adopt>(c.hear(2, H::done(form))).empty());  // nobody has said what the new one is
-  EXPECT_EQ(sent<wire::Adopt>(c.hear(1, wire::Adopted{RunId{7}, RoundId{1}, kWrong})).size(), 1U);
+  static_cast<void>(c.hear(1, H::done(start)));
+  EXPECT_TRUE(sent<wire::InstallAnchor>(c.hear(2, H::done(start))).empty());  // nobody has said what the new one is
+  EXPECT_EQ(sent<wire::InstallAnchor>(c.hear(1, wire::AnchorInstalled{RunId{7}, RoundId{1}, kWrong})).size(), 1U);
 }
 
 TEST_F(Waiting, AStragglerThatIsReadyWhenTheAttemptIsLostIsInTheNext) {
@@ -61,16 +62,17 @@ TEST_F(Waiting, AStragglerThatIsReadyWhenTheAttemptIsLostIsInTheNext) {
   static_cast<void>(c.hear(2, H::ready(1)));
   static_cast<void>(c.pass(seconds(61), {1, 2, 3}));
   static_cast<void>(c.hear(3, H::ready(1)));
-  EXPECT_EQ(reformed(c.hear(2, wire::Unreached{RoundId{1}, AttemptId{1}, SiteId{0}, "no link"})).participants.size(),
-            3U);
+  EXPECT_EQ(
+      reformed(c.hear(2, wire::PeerUnreachable{RoundId{1}, AttemptId{1}, SiteId{0}, "no link"})).participants.size(),
+      3U);
 }
 
 TEST_F(Waiting, WithoutAMajorityThoseWhoAreReadyTrainOnAtTheLimit) {
   static_cast<void>(c.hear(1, H::ready(1)));
   const auto actions = c.pass(seconds(1801), {1, 2, 3});
-  ASSERT_EQ(sent<wire::Recess>(actions).size(), 1U);
-  EXPECT_EQ(sent<wire::Recess>(actions)[0].first, LinkId{1});
-  EXPECT_THAT(sent<wire::Recess>(actions)[0].second.reason, HasSubstr("1 of 3 sites were ready within 1800 s"));
+  ASSERT_EQ(sent<wire::RoundSkipped>(actions).size(), 1U);
+  EXPECT_EQ(sent<wire::RoundSkipped>(actions)[0].first, LinkId{1});
+  EXPECT_THAT(sent<wire::RoundSkipped>(actions)[0].second.reason, HasSubstr("1 of 3 sites were ready within 1800 s"));
   EXPECT_EQ(c.coordinator.members(), 3U);
 }
 
@@ -79,11 +81,11 @@ TEST_F(Waiting, ARoundAndACallDoNotWaitForEachOther) {
   const InCall sum{"all_reduce (sum) of 3 Float", {"paris"}};
   static_cast<void>(c.hear(1, H::ready(1)));
   static_cast<void>(c.step(CallsUnderWay{{{"tokyo", sum}, {"lima", sum}}}));
-  EXPECT_TRUE(sent<wire::Recess>(c.pass(seconds(4), {1, 2, 3})).empty());
+  EXPECT_TRUE(sent<wire::RoundSkipped>(c.pass(seconds(4), {1, 2, 3})).empty());
   const auto actions = c.pass(seconds(2), {1, 2, 3});
-  ASSERT_EQ(sent<wire::Recess>(actions).size(), 1U);
-  EXPECT_EQ(sent<wire::Recess>(actions)[0].first, LinkId{1});
-  EXPECT_THAT(sent<wire::Recess>(actions)[0].second.reason,
+  ASSERT_EQ(sent<wire::RoundSkipped>(actions).size(), 1U);
+  EXPECT_EQ(sent<wire::RoundSkipped>(actions)[0].first, LinkId{1});
+  EXPECT_THAT(sent<wire::RoundSkipped>(actions)[0].second.reason,
               HasSubstr("tokyo is in all_reduce (sum) of 3 Float, which waits for paris"));
   EXPECT_EQ(c.coordinator.members(), 3U);
 }
@@ -91,18 +93,18 @@ TEST_F(Waiting, ARoundAndACallDoNotWaitForEachOther) {
 TEST_F(Waiting, WhoStandsInABarrierCannotComeAndIsNotWaitedFor) {
   const InCall barrier{"barrier: all_reduce (max) of 1 Long", {"paris"}, true};
   static_cast<void>(c.hear(1, H::ready(1)));
-  EXPECT_TRUE(sent<wire::Recess>(c.step(CallsUnderWay{{{"tokyo", barrier}}})).empty()) << "lima trains on";
+  EXPECT_TRUE(sent<wire::RoundSkipped>(c.step(CallsUnderWay{{{"tokyo", barrier}}})).empty()) << "lima trains on";
   const auto actions = c.step(CallsUnderWay{{{"tokyo", barrier}, {"lima", barrier}}});
-  ASSERT_EQ(sent<wire::Recess>(actions).size(), 1U);
-  EXPECT_EQ(sent<wire::Recess>(actions)[0].first, LinkId{1});
-  EXPECT_THAT(sent<wire::Recess>(actions)[0].second.reason, HasSubstr("which waits for paris"));
+  ASSERT_EQ(sent<wire::RoundSkipped>(actions).size(), 1U);
+  EXPECT_EQ(sent<wire::RoundSkipped>(actions)[0].first, LinkId{1});
+  EXPECT_THAT(sent<wire::RoundSkipped>(actions)[0].second.reason, HasSubstr("which waits for paris"));
   // The barrier goes on: all come to its round.
   static_cast<void>(c.step(CallsUnderWay{}));
   for (const std::uint64_t site : {1, 2, 3}) {
-    const auto formed = c.hear(site, H::ready(1));
-    EXPECT_TRUE(sent<wire::Recess>(formed).empty());
+    const auto started = c.hear(site, H::ready(1));
+    EXPECT_TRUE(sent<wire::RoundSkipped>(started).empty());
     if (site == 3) {
-      EXPECT_EQ(reformed(formed).participants.size(), 3U);
+      EXPECT_EQ(reformed(started).participants.size(), 3U);
     }
   }
 }
@@ -119,7 +121,7 @@ TEST_F(Waiting, OneOfThoseInACallMayTrainBesideIt) {
   const InCall barrier{"barrier: x", {"paris"}, true};
   static_cast<void>(c.hear(1, H::ready(1)));
   static_cast<void>(c.step(CallsUnderWay{{{"tokyo", barrier}, {"lima", {"all_reduce", {"paris"}, false}}}}));
-  EXPECT_TRUE(sent<wire::Recess>(c.pass(seconds(4), {1, 2, 3})).empty());
+  EXPECT_TRUE(sent<wire::RoundSkipped>(c.pass(seconds(4), {1, 2, 3})).empty());
   // It has come to its round: only who stands is left, and a majority is ready.
   EXPECT_EQ(reformed(c.hear(3, H::ready(1))).participants.size(), 2U);
 }
@@ -136,7 +138,7 @@ TEST_F(Waiting, AMajorityGoesOnWithoutWhoWaitsForItInACall) {
 TEST_F(Waiting, WhoWaitsInACallForSomebodyElseIsWaitedFor) {
   static_cast<void>(c.hear(1, H::ready(1)));
   static_cast<void>(c.step(CallsUnderWay{{{"lima", {"barrier", {"tokyo"}}}}}));
-  EXPECT_TRUE(sent<wire::Recess>(c.pass(seconds(30), {1, 2, 3})).empty());
+  EXPECT_TRUE(sent<wire::RoundSkipped>(c.pass(seconds(30), {1, 2, 3})).empty());
   static_cast<void>(c.step(CallsUnderWay{}));
   static_cast<void>(c.hear(2, H::ready(1)));
   EXPECT_EQ(reformed(c.hear(3, H::ready(1))).participants.size(), 3U);
@@ -146,14 +148,14 @@ TEST_F(Waiting, AMinorityTrainsOnAtOnce) {
   static_cast<void>(c.close(2));
   static_cast<void>(c.close(3));
   const auto actions = c.hear(1, H::ready(1));
-  EXPECT_TRUE(sent<wire::Form>(actions).empty());
-  ASSERT_EQ(sent<wire::Recess>(actions).size(), 1U);
-  EXPECT_THAT(sent<wire::Recess>(actions)[0].second.reason,
+  EXPECT_TRUE(sent<wire::StartAttempt>(actions).empty());
+  ASSERT_EQ(sent<wire::RoundSkipped>(actions).size(), 1U);
+  EXPECT_THAT(sent<wire::RoundSkipped>(actions)[0].second.reason,
               HasSubstr("1 of the 3 sites that agreed on round 0, which is no majority; missing: tokyo, lima"));
   EXPECT_THAT(notes(actions), HasSubstr("[no-quorum]"));
   EXPECT_EQ(all<Note>(actions).back().level, Note::Level::kWarning);
   const auto again = c.hear(1, H::ready(1));
-  ASSERT_EQ(sent<wire::Recess>(again).size(), 1U);
+  ASSERT_EQ(sent<wire::RoundSkipped>(again).size(), 1U);
   EXPECT_EQ(all<Note>(again).back().level, Note::Level::kDebug) << "it is the same at every trigger";
 }
 
@@ -167,26 +169,26 @@ TEST_F(Waiting, WhoLeavesAgreesThatTheOthersGoOn) {
 TEST_F(Waiting, WhoHasLeftCountsForGood) {
   static_cast<void>(c.hear(3, wire::Leave{"trained to the end"}));
   static_cast<void>(c.close(2));
-  const wire::Form form = reformed(c.hear(1, H::ready(1)));
-  EXPECT_EQ(form.participants.size(), 1U);
-  EXPECT_EQ(form.voters, voters_of({"paris"})) << "and is no part of the next membership";
+  const wire::StartAttempt start = reformed(c.hear(1, H::ready(1)));
+  EXPECT_EQ(start.participants.size(), 1U);
+  EXPECT_EQ(start.voters, voters_of({"paris"})) << "and is no part of the next membership";
 }
 
 TEST(WaitingOfTwo, OneThatReturnsWithItsRecordMakesAMajorityAgain) {
   H c;
   c.gather({"paris", "tokyo"});
   static_cast<void>(c.close(2));
-  EXPECT_EQ(sent<wire::Recess>(c.hear(1, H::ready(1))).size(), 1U);
+  EXPECT_EQ(sent<wire::RoundSkipped>(c.hear(1, H::ready(1))).size(), 1U);
   wire::Join back = member_of("tokyo", {RunId{7}, RoundId{0}, kRight}, voters_of({"paris", "tokyo"}));
   back.offer = {RunId{0}, RoundId{0}, kWrong};  // not its anchor
-  const auto adopt = sent<wire::Adopt>(c.hear(5, back));
-  ASSERT_EQ(adopt.size(), 1U);
-  EXPECT_EQ(adopt[0].second.sources, std::vector{SiteId{0}});
-  static_cast<void>(c.hear(5, wire::Adopted{RunId{7}, RoundId{0}, kRight}));
+  const auto install = sent<wire::InstallAnchor>(c.hear(5, back));
+  ASSERT_EQ(install.size(), 1U);
+  EXPECT_EQ(install[0].second.sources, std::vector{SiteId{0}});
+  static_cast<void>(c.hear(5, wire::AnchorInstalled{RunId{7}, RoundId{0}, kRight}));
   static_cast<void>(c.hear(5, H::ready(1)));
-  const auto formed = sent<wire::Form>(c.hear(1, H::ready(1)));
-  ASSERT_EQ(formed.size(), 2U);
-  EXPECT_EQ(formed[0].second.participants.size(), 2U);
+  const auto started = sent<wire::StartAttempt>(c.hear(1, H::ready(1)));
+  ASSERT_EQ(started.size(), 2U);
+  EXPECT_EQ(started[0].second.participants.size(), 2U);
 }
 
 TEST_F(Waiting, AnExchangeThatTakesTooLongIsTriedOnceMoreThenGoesOnWithoutTheSlow) {
@@ -201,11 +203,11 @@ TEST_F(Waiting, AnExchangeThatTakesTooLongIsTriedOnceMoreThenGoesOnWithoutTheSlo
     }
     return all_actions;
   };
-  static_cast<void>(c.form(1, 3));
+  static_cast<void>(c.start(1, 3));
   const auto first = exchange();
   EXPECT_THAT(notes(first), HasSubstr("it is tried once more"));
   EXPECT_EQ(c.coordinator.members(), 3U);
-  const wire::Form again = reformed(first);
+  const wire::StartAttempt again = reformed(first);
   static_cast<void>(c.hear(1, H::done(again)));
   static_cast<void>(c.hear(2, H::done(again)));
   const auto second = exchange();

@@ -1,5 +1,5 @@
 // What a site has sent, against what it may send.
-#include "core/protocol/egress_budget.h"
+#include "core/protocol/site/egress_budget.h"
 
 #include <gtest/gtest.h>
 

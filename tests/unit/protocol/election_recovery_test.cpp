@@ -159,7 +159,7 @@ TEST(WayOut, AllOfThemWithoutTheirRecordsWaitAsWell) {
 TEST(WayOut, AttemptsThatMayHaveBeenCommittedAreNotSettledInAnotherRun) {
   ElectionWorld world;
   wire::Join paris = voter("paris");
-  paris.report.record.proposals.push_back({SiteHarness::form(5, 1, 3), true, {{5, 5}, {6, 6}, {7, 7}}});
+  paris.report.record.proposals.push_back({SiteHarness::start(5, 1, 3), true, {{5, 5}, {6, 6}, {7, 7}}});
   static_cast<void>(world.come(1, paris));
   static_cast<void>(world.come(2, forgetful("tokyo")));
   const auto mandate = world.pass(seconds(61));

@@ -1,5 +1,5 @@
 // Who may lead, under which term, and what of its predecessors' work it has to finish.
-#include "core/protocol/election.h"
+#include "core/protocol/coordinator/election.h"
 
 #include <gmock/gmock.h>
 
@@ -16,13 +16,13 @@ using testing::IsEmpty;
 const std::vector<Digest> kMean{{5, 5}, {6, 6}, {7, 7}};
 
 // An attempt of all three at the round after the anchor.
-wire::Form attempt(std::uint32_t number = 1, std::uint64_t term = 1) {
-  wire::Form form = SiteHarness::form(5, number, 3);
-  form.term = TermId{term};
-  return form;
+wire::StartAttempt attempt(std::uint32_t number = 1, std::uint64_t term = 1) {
+  wire::StartAttempt start = SiteHarness::start(5, number, 3);
+  start.term = TermId{term};
+  return start;
 }
-wire::Join knows(wire::Join join, const wire::Form& form, bool accepted) {
-  join.report.record.proposals.push_back({form, accepted, accepted ? kMean : std::vector<Digest>{}});
+wire::Join knows(wire::Join join, const wire::StartAttempt& start, bool accepted) {
+  join.report.record.proposals.push_back({start, accepted, accepted ? kMean : std::vector<Digest>{}});
   return join;
 }
 
@@ -176,7 +176,7 @@ TEST(Election, WhatAllHereHaveAcceptedIsSettled) {
   const auto mandate = elected(world, knows(voter("paris"), attempt(), true), knows(voter("tokyo"), attempt(), true));
   ASSERT_TRUE(mandate);
   ASSERT_TRUE(mandate->settled);
-  EXPECT_EQ(mandate->settled->form, attempt());
+  EXPECT_EQ(mandate->settled->start, attempt());
   EXPECT_EQ(mandate->settled->slices, kMean);
   EXPECT_FALSE(mandate->given_up);
   ASSERT_EQ(world.accepts().size(), 2U);
@@ -214,9 +214,9 @@ TEST(Election, SoDoesOneThatHasAcceptedAnotherMean) {
 TEST(Election, WhoIsNotHereInTheAttemptDoesNotRuleItOut) {
   for (const bool takes_part : {true, false}) {
     ElectionWorld world;
-    wire::Form form = attempt();
-    form.participants[1].here = takes_part;  // it contributed, was lost, and is not waited for
-    const auto mandate = elected(world, knows(voter("paris"), form, true), voter("tokyo"));
+    wire::StartAttempt start = attempt();
+    start.participants[1].here = takes_part;  // it contributed, was lost, and is not waited for
+    const auto mandate = elected(world, knows(voter("paris"), start, true), voter("tokyo"));
     ASSERT_TRUE(mandate);
     EXPECT_EQ(mandate->settled.has_value(), !takes_part);
   }
@@ -244,7 +244,7 @@ TEST(Election, WhatAPredecessorWasAboutToCommitStaysThoughSomebodyHadNotAccepted
   const auto mandate = elected(second, first.said.at(2), knows(voter("lima"), attempt(), false));
   ASSERT_TRUE(mandate);
   ASSERT_TRUE(mandate->settled);
-  EXPECT_EQ(mandate->settled->form, attempt());
+  EXPECT_EQ(mandate->settled->start, attempt());
   EXPECT_GT(mandate->term, first.said.at(1).report.record.promised);
 }
 
@@ -264,14 +264,14 @@ TEST(Election, TheNewestAttemptCounts) {
   tokyo.report.record.proposals[0].settled = TermId{3};
   mandate = elected(settled, knows(voter("paris", 2), attempt(1 << 16, 2), true), tokyo);
   ASSERT_TRUE(mandate && mandate->settled);
-  EXPECT_EQ(mandate->settled->form.term, TermId{1});
+  EXPECT_EQ(mandate->settled->start.term, TermId{1});
 }
 
 TEST(Election, AttemptsAtOtherRoundsAreOldNews) {
   ElectionWorld world;
-  wire::Form old = attempt();
+  wire::StartAttempt old = attempt();
   old.round = RoundId{4};
-  wire::Form other = attempt();
+  wire::StartAttempt other = attempt();
   other.run = RunId{6};
   const auto mandate = elected(world, knows(voter("paris"), old, true), knows(voter("tokyo"), other, true));
   ASSERT_TRUE(mandate);
@@ -282,7 +282,7 @@ TEST(Election, AttemptsAtOtherRoundsAreOldNews) {
 // Where the round may be decided, the membership that decides on the one after it is asked, too.
 TEST(Election, TheMembershipThatTheSettledAttemptNamesIsAskedAsWell) {
   ElectionWorld world;
-  wire::Form grown = attempt();
+  wire::StartAttempt grown = attempt();
   grown.voters = voters_of({"paris", "tokyo", "lima", "oslo", "rome"});
   static_cast<void>(world.come(1, knows(voter("paris"), grown, true)));
   static_cast<void>(world.come(2, knows(voter("tokyo"), grown, true)));

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/protocol/election.h"
+#include "core/protocol/coordinator/election.h"
 #include "tests/unit/protocol/harness.h"
 
 namespace collab::protocol {

@@ -1,4 +1,4 @@
-#include "core/protocol/exchange.h"
+#include "core/protocol/exchange/exchange.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -17,10 +17,10 @@ ExchangePlan plan_for(std::uint32_t self, double weight_of_2 = 0, std::uint32_t 
   plan.self = SiteId{self};
   plan.chunk_elements = kChunk;
   plan.window = plan.mean_window = window;
-  plan.form.round = RoundId{1};
-  plan.form.attempt = AttemptId{1};
-  plan.form.participants = {{SiteId{0}, "a", 1}, {SiteId{1}, "b", 3}, {SiteId{2}, "c", weight_of_2}};
-  plan.form.slices = {{SiteId{0}, {0, 2048}}, {SiteId{1}, {2048, 4096}}, {SiteId{2}, {4096, 5200}}};
+  plan.start.round = RoundId{1};
+  plan.start.attempt = AttemptId{1};
+  plan.start.participants = {{SiteId{0}, "a", 1}, {SiteId{1}, "b", 3}, {SiteId{2}, "c", weight_of_2}};
+  plan.start.slices = {{SiteId{0}, {0, 2048}}, {SiteId{1}, {2048, 4096}}, {SiteId{2}, {4096, 5200}}};
   for (std::uint32_t site = 0; site < 3; ++site) {
     if (site != self) plan.peers.push_back(SiteId{site});
   }
@@ -122,15 +122,15 @@ TEST(Exchange, WithoutWeightNothingIsSentButTheOwnSliceIsReduced) {
 
 TEST(Exchange, ALoneContributorReducesItsSliceAtOnce) {
   ExchangePlan plan = plan_for(0);
-  plan.form.participants = {{SiteId{0}, "a", 1}, {SiteId{1}, "b", 0}, {SiteId{2}, "c", 0}};
+  plan.start.participants = {{SiteId{0}, "a", 1}, {SiteId{1}, "b", 0}, {SiteId{2}, "c", 0}};
   Exchange exchange(plan);
   EXPECT_EQ(only<ReduceChunk>(step(exchange, ExchangeStart{})).size(), 2U);
 }
 
 TEST(Exchange, AloneItIsDoneAtOnce) {
   ExchangePlan plan = plan_for(0);
-  plan.form.participants = {{SiteId{0}, "a", 1}};
-  plan.form.slices = {{SiteId{0}, {0, 5200}}};
+  plan.start.participants = {{SiteId{0}, "a", 1}};
+  plan.start.slices = {{SiteId{0}, {0, 5200}}};
   Exchange exchange(plan);
   const auto actions = step(exchange, ExchangeStart{});
   EXPECT_EQ(only<ReduceChunk>(actions).size(), 6U);
@@ -195,7 +195,7 @@ TEST(Exchange, WhatIsHeldIsReducedAndWhatIsDeliveredIsNotSentAgain) {
 
 TEST(Exchange, KnowsWhosePartsAreMissing) {
   ExchangePlan plan = plan_for(0, 1);
-  plan.form.slices = {{SiteId{0}, {0, 1024}}, {SiteId{1}, {1024, 2048}}, {SiteId{2}, {2048, 3072}}};
+  plan.start.slices = {{SiteId{0}, {0, 1024}}, {SiteId{1}, {1024, 2048}}, {SiteId{2}, {2048, 3072}}};
   Exchange exchange(plan);
   static_cast<void>(step(exchange, ExchangeStart{}));
   EXPECT_FALSE(exchange.missing(9).means);
@@ -212,8 +212,8 @@ TEST(Exchange, KnowsWhosePartsAreMissing) {
 
 TEST(Exchange, LacksTheContributionOfOneWhoIsGoneUnlessItIsHeldWhole) {
   ExchangePlan plan = plan_for(0);
-  plan.form.participants[1].here = false;
-  plan.form.slices = {{SiteId{0}, {0, 2048}}};
+  plan.start.participants[1].here = false;
+  plan.start.slices = {{SiteId{0}, {0, 2048}}};
   plan.held = {{SiteId{1}, {0, 1024}}};
   EXPECT_EQ(Exchange(plan).lacks(), SiteId{1});
   plan.held.push_back({SiteId{1}, {1024, 2048}});

@@ -1,4 +1,4 @@
-#include "core/protocol/exchange_watch.h"
+#include "core/protocol/coordinator/exchange_watch.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -136,26 +136,26 @@ class HeldUp : public testing::Test {
 };
 
 TEST_F(HeldUp, ItIsLetGoAfterAGraceAndTheOthersAverage) {
-  static_cast<void>(c.form(1, 3));
-  EXPECT_TRUE(sent<wire::Form>(pass(59, {{1, kLacksLima}, {2, kLacksLima}, {3, {}}})).empty());
+  static_cast<void>(c.start(1, 3));
+  EXPECT_TRUE(sent<wire::StartAttempt>(pass(59, {{1, kLacksLima}, {2, kLacksLima}, {3, {}}})).empty());
   const auto actions = pass(3, {{1, kLacksLima}, {2, kLacksLima}, {3, {}}});
   EXPECT_THAT(notes(actions), HasSubstr("lima is no member any more: nothing of its part of an exchange has come for"));
-  EXPECT_EQ(sent<wire::Form>(actions).size(), 2U);
+  EXPECT_EQ(sent<wire::StartAttempt>(actions).size(), 2U);
   EXPECT_TRUE(sent<wire::Refuse>(actions).empty()) << "it may come again";
 }
 
 TEST_F(HeldUp, TheThirdTimeItIsRefused) {
   H::Actions last;
   for (std::uint64_t times = 1; times <= 3; ++times) {
-    static_cast<void>(c.form(times, 3));
+    static_cast<void>(c.start(times, 3));
     last = pass(63, {{1, kLacksLima}, {2, kLacksLima}, {3, {}}});
     EXPECT_EQ(c.coordinator.members(), 2U);
-    const auto forms = sent<wire::Form>(last);
-    ASSERT_EQ(forms.size(), 2U);
-    for (const std::uint64_t link : {1, 2}) static_cast<void>(c.hear(link, H::done(forms[0].second)));
+    const auto starts = sent<wire::StartAttempt>(last);
+    ASSERT_EQ(starts.size(), 2U);
+    for (const std::uint64_t link : {1, 2}) static_cast<void>(c.hear(link, H::done(starts[0].second)));
     static_cast<void>(c.hear(3, join_of("lima", 3)));
     for (const std::uint64_t link : {1, 2, 3}) {
-      static_cast<void>(c.hear(link, wire::Adopted{RunId{7}, RoundId{times}, kRight}));
+      static_cast<void>(c.hear(link, wire::AnchorInstalled{RunId{7}, RoundId{times}, kRight}));
     }
   }
   ASSERT_EQ(sent<wire::Refuse>(last).size(), 1U);
@@ -163,26 +163,27 @@ TEST_F(HeldUp, TheThirdTimeItIsRefused) {
 }
 
 TEST_F(HeldUp, OneWordAgainstAnotherIsAPairThatCannotExchange) {
-  static_cast<void>(c.form(1, 3));
+  static_cast<void>(c.start(1, 3));
   const auto actions = pass(62, {{1, {}}, {2, {}}, {3, kLacksParis}});
   EXPECT_THAT(notes(actions),
               HasSubstr("lima cannot exchange with paris: nothing of its part of an exchange has come"));
-  EXPECT_EQ(sent<wire::Form>(actions).size(), 3U);
+  EXPECT_EQ(sent<wire::StartAttempt>(actions).size(), 3U);
   EXPECT_EQ(c.coordinator.members(), 3U);
 }
 
 TEST_F(HeldUp, OfTwoNobodyIsLetGoAndBothTrainOn) {
   H two;
   two.gather({"paris", "tokyo"});
-  static_cast<void>(two.form(1, 2));
+  static_cast<void>(two.start(1, 2));
   H::Actions actions;
   for (int second = 0; second < 62; ++second) {
     keep(two.hear(1, wire::Heartbeat{1, false, 0, {0, false, {SiteId{1}}}}), actions);
     keep(two.hear(2, wire::Heartbeat{1, false}), actions);
     keep(two.pass(seconds(1)), actions);
   }
-  ASSERT_EQ(sent<wire::Recess>(actions).size(), 2U);
-  EXPECT_THAT(sent<wire::Recess>(actions)[0].second.reason, HasSubstr("nothing of the exchange has moved for 60 s"));
+  ASSERT_EQ(sent<wire::RoundSkipped>(actions).size(), 2U);
+  EXPECT_THAT(sent<wire::RoundSkipped>(actions)[0].second.reason,
+              HasSubstr("nothing of the exchange has moved for 60 s"));
   EXPECT_EQ(two.coordinator.members(), 2U);
 }
 

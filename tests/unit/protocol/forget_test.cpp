@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "core/protocol/coordinator.h"
-#include "core/protocol/site.h"
-#include "core/protocol/words.h"
+#include "core/protocol/coordinator/coordinator.h"
+#include "core/protocol/formatting.h"
+#include "core/protocol/site/site.h"
 
 namespace collab::protocol {
 namespace {
@@ -149,13 +149,13 @@ TEST(Forget, AMinorityGoesOnAsAnotherRunOnceTheMissingAreForgotten) {
   EXPECT_EQ(answer.event, kForget);
   EXPECT_EQ(answer.text, "a go on without b, c, as another run");
   ASSERT_TRUE(told<wire::Welcome>(candidate.last, 1));
-  const auto adopt = told<wire::Adopt>(candidate.last, 1);
-  ASSERT_TRUE(adopt);
-  EXPECT_GE(adopt->run, kFreshRun);
-  EXPECT_EQ(adopt->round, RoundId{3});
-  ASSERT_EQ(adopt->voters.size(), 1U);
-  EXPECT_EQ(adopt->voters[0].name, "a");
-  EXPECT_EQ(adopt->voters[0].acceptor, AcceptorId{1001}) << "in another run it is another acceptor";
+  const auto install = told<wire::InstallAnchor>(candidate.last, 1);
+  ASSERT_TRUE(install);
+  EXPECT_GE(install->run, kFreshRun);
+  EXPECT_EQ(install->round, RoundId{3});
+  ASSERT_EQ(install->voters.size(), 1U);
+  EXPECT_EQ(install->voters[0].name, "a");
+  EXPECT_EQ(install->voters[0].acceptor, AcceptorId{1001}) << "in another run it is another acceptor";
 }
 
 TEST(Forget, TheWordAboutSomeSaysNothingAboutTheOthers) {
@@ -251,13 +251,13 @@ TEST(Forget, AForgottenSiteThatComesBackIsAReturner) {
   const auto voters = membership({"a", "b", "c"});
   candidate.come(1, join_of("a", voters));
   candidate.forget({"b", "c"});
-  const RunId run = told<wire::Adopt>(candidate.last, 1)->run;
-  candidate.step(Received{LinkId{1}, wire::Adopted{run, RoundId{3}, Digest{1, 1}, AcceptorId{1001}}});
+  const RunId run = told<wire::InstallAnchor>(candidate.last, 1)->run;
+  candidate.step(Received{LinkId{1}, wire::AnchorInstalled{run, RoundId{3}, Digest{1, 1}, AcceptorId{1001}}});
   const auto actions = candidate.come(2, join_of("b", voters));
   EXPECT_TRUE(told<wire::Welcome>(actions, 2));
-  const auto adopt = told<wire::Adopt>(actions, 2);
-  ASSERT_TRUE(adopt);
-  EXPECT_EQ(adopt->run, run);
+  const auto install = told<wire::InstallAnchor>(actions, 2);
+  ASSERT_TRUE(install);
+  EXPECT_EQ(install->run, run);
 }
 
 TEST(Forget, OfItselfAfterTheTimeThatIsSet) {
@@ -307,12 +307,12 @@ TEST(Forget, TheMissingAreThoseOfAnAttemptThatMayBeCommittedToo) {
   Candidate candidate;
   auto voters = membership({"a", "b"});
   wire::Proposal proposal;
-  proposal.form.term = TermId{5};
-  proposal.form.run = kOldRun;
-  proposal.form.round = RoundId{4};
-  proposal.form.attempt = AttemptId{1};
-  proposal.form.participants = {{SiteId{0}, "a"}, {SiteId{1}, "b"}};
-  proposal.form.voters = membership({"a", "b", "c"});
+  proposal.start.term = TermId{5};
+  proposal.start.run = kOldRun;
+  proposal.start.round = RoundId{4};
+  proposal.start.attempt = AttemptId{1};
+  proposal.start.participants = {{SiteId{0}, "a"}, {SiteId{1}, "b"}};
+  proposal.start.voters = membership({"a", "b", "c"});
   proposal.accepted = true;
   voters[1].left = true;
   wire::Join join = join_of("a", voters);

@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "core/protocol/coordinator.h"
+#include "core/protocol/coordinator/coordinator.h"
 #include "core/protocol/invariants.h"
-#include "core/protocol/site.h"
+#include "core/protocol/site/site.h"
 
 namespace collab::protocol {
 
@@ -86,9 +86,9 @@ std::string notes(const std::vector<Action>& actions) {
 }
 
 // For comparisons in which the membership does not matter.
-inline wire::Adopt without_voters(wire::Adopt adopt) {
-  adopt.voters.clear();
-  return adopt;
+inline wire::InstallAnchor without_voters(wire::InstallAnchor install) {
+  install.voters.clear();
+  return install;
 }
 
 // A join of a site that holds that anchor and remembers its membership.
@@ -125,13 +125,13 @@ class CoordinatorHarness {
     invariants.coordinator_step("coordinator", event, actions);
     return actions;
   }
-  // An Adopted that names no acceptor comes from the one that the site joined with, or is in another run.
+  // An AnchorInstalled that names no acceptor comes from the one that the site joined with, or is in another run.
   Actions hear(std::uint64_t link, wire::Message message) {
     if (const auto* join = std::get_if<wire::Join>(&message)) said[link] = *join;
-    if (auto* adopted = std::get_if<wire::Adopted>(&message); adopted != nullptr && said.count(link) != 0) {
+    if (auto* installed = std::get_if<wire::AnchorInstalled>(&message); installed != nullptr && said.count(link) != 0) {
       const wire::Record& record = said.at(link).report.record;
-      const bool another = record.anchor.run.value != 0 && record.anchor.run != adopted->run;
-      if (adopted->acceptor.value == 0) adopted->acceptor = AcceptorId{record.acceptor.value + (another ? 1 : 0)};
+      const bool another = record.anchor.run.value != 0 && record.anchor.run != installed->run;
+      if (installed->acceptor.value == 0) installed->acceptor = AcceptorId{record.acceptor.value + (another ? 1 : 0)};
     }
     return step(Received{LinkId{link}, std::move(message)});
   }
@@ -183,21 +183,21 @@ class CoordinatorHarness {
     const auto count = static_cast<std::uint32_t>(names.size());
     for (std::uint32_t i = 0; i < count; ++i) static_cast<void>(hear(i + 1, join_of(names[i], count)));
     for (std::uint32_t i = 0; i < count; ++i)
-      static_cast<void>(hear(i + 1, wire::Adopted{RunId{7}, RoundId{0}, kRight}));
+      static_cast<void>(hear(i + 1, wire::AnchorInstalled{RunId{7}, RoundId{0}, kRight}));
   }
   static wire::Ready ready(std::uint64_t round, double weight = 1, Digest state = kRight) {
     return {RoundId{round}, weight, static_cast<std::uint64_t>(weight), 1, state};
   }
-  static wire::Done done(const wire::Form& form, Digest digest = {5, 5}) {
-    return {form.term, form.round, form.attempt, std::vector<Digest>(form.slices.size(), digest)};
+  static wire::Done done(const wire::StartAttempt& start, Digest digest = {5, 5}) {
+    return {start.term, start.round, start.attempt, std::vector<Digest>(start.slices.size(), digest)};
   }
-  // All of links 1..n are ready; the Form they get.
-  wire::Form form(std::uint64_t round, std::uint64_t links) {
+  // All of links 1..n are ready; the StartAttempt they get.
+  wire::StartAttempt start(std::uint64_t round, std::uint64_t links) {
     Actions last;
     for (std::uint64_t link = 1; link <= links; ++link) last = hear(link, ready(round));
-    const auto forms = sent<wire::Form>(last);
-    EXPECT_EQ(forms.size(), links);
-    return forms.empty() ? wire::Form{} : forms.front().second;
+    const auto starts = sent<wire::StartAttempt>(last);
+    EXPECT_EQ(starts.size(), links);
+    return starts.empty() ? wire::StartAttempt{} : starts.front().second;
   }
 
   TimePoint now{};
@@ -305,19 +305,20 @@ class SiteHarness {
     wire::Join join = join_of(names[id]);
     if (names[id] == hidden) join.address.clear();
     join_as(id, names, std::move(join), hidden);
-    static_cast<void>(hear(
-        1, wire::Adopt{TermId{1}, RunId{7}, RoundId{0}, {SiteId{id}}, kRight, wire::Counted::kNo, voters_of(names)}));
+    static_cast<void>(
+        hear(1, wire::InstallAnchor{
+                    TermId{1}, RunId{7}, RoundId{0}, {SiteId{id}}, kRight, wire::Counted::kNo, voters_of(names)}));
     static_cast<void>(step(AnchorInPlace{RunId{7}, RoundId{0}, kRight}));
   }
-  static wire::Form form(std::uint64_t round, std::uint32_t attempt, std::uint32_t sites) {
+  static wire::StartAttempt start(std::uint64_t round, std::uint32_t attempt, std::uint32_t sites) {
     const std::vector<std::string> names{"paris", "tokyo", "lima", "oslo"};
-    wire::Form form{TermId{1}, 1, kModel, RunId{7}, RoundId{round}, AttemptId{attempt}, {}, {}, {}};
-    form.voters = voters_of({names.begin(), names.begin() + sites});
+    wire::StartAttempt start{TermId{1}, 1, kModel, RunId{7}, RoundId{round}, AttemptId{attempt}, {}, {}, {}};
+    start.voters = voters_of({names.begin(), names.begin() + sites});
     for (std::uint32_t i = 0; i < sites; ++i) {
-      form.participants.push_back({SiteId{i}, names.at(i), 1.0});
-      form.slices.push_back({SiteId{i}, {i * kBlockElements, (i + 1) * kBlockElements}});
+      start.participants.push_back({SiteId{i}, names.at(i), 1.0});
+      start.slices.push_back({SiteId{i}, {i * kBlockElements, (i + 1) * kBlockElements}});
     }
-    return form;
+    return start;
   }
   // A usable link to a lower site, dialled by us.
   void link_to(std::uint32_t peer, const std::string& name, std::uint64_t link) {
@@ -339,10 +340,10 @@ class ThreeSites : public testing::Test {
  protected:
   ThreeSites() { c.gather({"paris", "tokyo", "lima"}); }
   // The attempt that follows.
-  static wire::Form reformed(const CoordinatorHarness::Actions& actions) {
-    const auto forms = sent<wire::Form>(actions);
-    EXPECT_FALSE(forms.empty()) << notes(actions);
-    return forms.empty() ? wire::Form{} : forms[0].second;
+  static wire::StartAttempt reformed(const CoordinatorHarness::Actions& actions) {
+    const auto starts = sent<wire::StartAttempt>(actions);
+    EXPECT_FALSE(starts.empty()) << notes(actions);
+    return starts.empty() ? wire::StartAttempt{} : starts[0].second;
   }
   CoordinatorHarness c;
 };

@@ -14,18 +14,18 @@ using testing::IsEmpty;
 class InvariantsTest : public testing::Test {
  protected:
   InvariantsTest() {
-    form = {TermId{1},
-            1,
-            {},
-            RunId{7},
-            RoundId{1},
-            AttemptId{1},
-            {{SiteId{0}, "paris", 1}, {SiteId{1}, "tokyo", 1}},
-            {{SiteId{0}, {0, 4096}}},
-            {{SiteId{0}, "paris", AcceptorId{1}}, {SiteId{1}, "tokyo", AcceptorId{2}}}};
+    start = {TermId{1},
+             1,
+             {},
+             RunId{7},
+             RoundId{1},
+             AttemptId{1},
+             {{SiteId{0}, "paris", 1}, {SiteId{1}, "tokyo", 1}},
+             {{SiteId{0}, {0, 4096}}},
+             {{SiteId{0}, "paris", AcceptorId{1}}, {SiteId{1}, "tokyo", AcceptorId{2}}}};
     out(1, wire::Welcome{TermId{1}, SiteId{0}, 1, 1});
     out(2, wire::Welcome{TermId{1}, SiteId{1}, 1, 1});
-    out(1, wire::Adopt{TermId{1}, RunId{7}, RoundId{0}, {SiteId{0}}, {1, 1}});
+    out(1, wire::InstallAnchor{TermId{1}, RunId{7}, RoundId{0}, {SiteId{0}}, {1, 1}});
   }
   void out(std::uint64_t link, wire::Message message) {
     invariants.coordinator_step("coordinator", Tick{}, {Send{LinkId{link}, std::move(message)}});
@@ -42,7 +42,7 @@ class InvariantsTest : public testing::Test {
     for (std::uint32_t id = 0; id < 2; ++id) {
       site(name(id), Received{LinkId{1}, wire::Welcome{TermId{1}, SiteId{id}, 1, 1}}, {});
       site(name(id), Tick{}, {JoinDone{SiteId{id}, RunId{7}, RoundId{0}}});
-      site(name(id), Tick{}, {StartExchange{form, SiteId{id}, {LinkId{0}, LinkId{0}}}});
+      site(name(id), Tick{}, {StartExchange{start, SiteId{id}, {LinkId{0}, LinkId{0}}}});
     }
   }
   void say_done(std::uint32_t id) {
@@ -50,14 +50,14 @@ class InvariantsTest : public testing::Test {
   }
   static std::string name(std::uint32_t id) { return id == 0 ? "paris" : "tokyo"; }
 
-  wire::Form form;
+  wire::StartAttempt start;
   const wire::Commit commit{TermId{1}, RunId{7}, RoundId{1}, AttemptId{1}, {SiteId{0}, SiteId{1}}};
   Invariants invariants;
 };
 
 TEST_F(InvariantsTest, ARoundAsItShouldBe) {
-  out(1, form);
-  out(2, form);
+  out(1, start);
+  out(2, start);
   start_both();
   say_done(0);
   say_done(1);
@@ -84,7 +84,8 @@ class TheFirstAnchor : public InvariantsTest {
       if (id == 2) join.init_from = named;
       step(Received{LinkId{10 + id}, join}, {Send{LinkId{10 + id}, wire::Welcome{TermId{1}, SiteId{id}, 1, 1}}});
     }
-    step(Tick{}, {Send{LinkId{10}, wire::Adopt{TermId{1}, RunId{8}, RoundId{0}, {SiteId{site}}, {site, site}}}});
+    step(Tick{},
+         {Send{LinkId{10}, wire::InstallAnchor{TermId{1}, RunId{8}, RoundId{0}, {SiteId{site}}, {site, site}}}});
   }
   void step(const CoordinatorEvent& event, const std::vector<CoordinatorAction>& actions) {
     invariants.coordinator_step("another", event, actions);
@@ -125,29 +126,29 @@ TEST_F(TheFirstAnchor, MayBeAnyWhereOneIsHeld) {
 }
 
 TEST_F(InvariantsTest, OneFormAnAttempt) {
-  out(1, form);
-  form.participants[0].weight = 2;
-  out(2, form);
+  out(1, start);
+  start.participants[0].weight = 2;
+  out(2, start);
   EXPECT_THAT(invariants.broken(), Contains(HasSubstr("formed in two ways")));
 }
 
 TEST_F(InvariantsTest, AttemptsAscend) {
-  form.attempt = AttemptId{2};
-  out(1, form);
-  form.attempt = AttemptId{1};
-  out(1, form);
+  start.attempt = AttemptId{2};
+  out(1, start);
+  start.attempt = AttemptId{1};
+  out(1, start);
   EXPECT_THAT(invariants.broken(), Contains(HasSubstr("formed after attempt 2")));
 }
 
 TEST_F(InvariantsTest, CommitNeedsAllDone) {
-  out(1, form);
+  out(1, start);
   done(1);
   out(1, commit);
   EXPECT_THAT(invariants.broken(), Contains(HasSubstr("site 1 was not done")));
 }
 
 TEST_F(InvariantsTest, CommitNeedsEqualMeans) {
-  out(1, form);
+  out(1, start);
   done(1);
   done(2, {6, 6});
   out(1, commit);
@@ -155,7 +156,7 @@ TEST_F(InvariantsTest, CommitNeedsEqualMeans) {
 }
 
 TEST_F(InvariantsTest, OneCommitARoundWhoeverSendsIt) {
-  out(1, form);
+  out(1, start);
   done(1);
   done(2);
   out(1, commit);
@@ -167,7 +168,7 @@ TEST_F(InvariantsTest, OneCommitARoundWhoeverSendsIt) {
 }
 
 TEST_F(InvariantsTest, ContributorsAreThoseWithAWeight) {
-  out(1, form);
+  out(1, start);
   done(1);
   done(2);
   wire::Commit short_one = commit;
@@ -177,7 +178,7 @@ TEST_F(InvariantsTest, ContributorsAreThoseWithAWeight) {
 }
 
 TEST_F(InvariantsTest, NobodyAppliesBeforeAllAreDone) {
-  out(1, form);
+  out(1, start);
   start_both();
   say_done(0);
   done(1);
@@ -188,7 +189,7 @@ TEST_F(InvariantsTest, NobodyAppliesBeforeAllAreDone) {
 }
 
 TEST_F(InvariantsTest, AllHoldTheSameAfterACommit) {
-  out(1, form);
+  out(1, start);
   start_both();
   say_done(0);
   say_done(1);

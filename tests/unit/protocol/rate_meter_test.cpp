@@ -1,8 +1,8 @@
-#include "core/protocol/rate_meter.h"
+#include "core/protocol/site/rate_meter.h"
 
 #include <gtest/gtest.h>
 
-#include "core/protocol/words.h"
+#include "core/protocol/formatting.h"
 
 namespace collab::protocol {
 namespace {

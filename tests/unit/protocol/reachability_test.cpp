@@ -1,5 +1,5 @@
 // Who may own slices when some pairs of sites cannot exchange.
-#include "core/protocol/reachability.h"
+#include "core/protocol/coordinator/reachability.h"
 
 #include <gmock/gmock.h>
 

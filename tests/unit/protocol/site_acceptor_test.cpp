@@ -39,14 +39,14 @@ class SiteAcceptor : public testing::Test {
   void exchange() {
     s.link_to(0, "paris", 2);
     static_cast<void>(s.step(Trigger{8, 4}));
-    const auto begun = s.hear(1, H::form(1, 1, 2));
+    const auto begun = s.hear(1, H::start(1, 1, 2));
     ASSERT_EQ(all<StartExchange>(begun).size(), 1U);
     static_cast<void>(durable(asked(begun)));
   }
   H::Actions complete(std::uint32_t attempt = 1) {
     return s.step(ExchangeComplete{RoundId{1}, AttemptId{attempt}, kMean});
   }
-  wire::Proposal settled(std::uint64_t term) const { return {H::form(1, 1, 2), true, kMean, TermId{term}}; }
+  wire::Proposal settled(std::uint64_t term) const { return {H::start(1, 1, 2), true, kMean, TermId{term}}; }
 
   SiteHarness s;
   wire::Record record;
@@ -113,7 +113,7 @@ TEST_F(SiteAcceptor, WhatItPromisedBeforeItWasStartedAgainItKeeps) {
   wire::Join join = join_of("tokyo");
   join.report.record = s.site.record();
   join.report.record.promised = TermId{8};
-  join.report.record.proposals = {{H::form(1, 2, 2)}, settled(3)};
+  join.report.record.proposals = {{H::start(1, 2, 2)}, settled(3)};
   static_cast<void>(again.step(Begin{join}));
   const auto joins = sent<wire::Join>(again.step(CoordinatorConnected{LinkId{1}}));
   ASSERT_EQ(joins.size(), 1U);
@@ -138,7 +138,7 @@ TEST_F(SiteAcceptor, AnExchangeIsDoneOnceThatIsDurable) {
   const auto completed = complete();
   EXPECT_THAT(sent<wire::Done>(completed), IsEmpty());
   const std::uint64_t number = asked(completed);
-  EXPECT_THAT(record.proposals, ElementsAre(wire::Proposal{H::form(1, 1, 2), true, kMean}));
+  EXPECT_THAT(record.proposals, ElementsAre(wire::Proposal{H::start(1, 1, 2), true, kMean}));
   const auto done = sent<wire::Done>(durable(number));
   ASSERT_EQ(done.size(), 1U);
   EXPECT_EQ(done[0].second, (wire::Done{TermId{1}, RoundId{1}, AttemptId{1}, kMean}));
@@ -146,27 +146,27 @@ TEST_F(SiteAcceptor, AnExchangeIsDoneOnceThatIsDurable) {
 
 TEST_F(SiteAcceptor, SoIsOneInWhichNothingIsExchanged) {
   static_cast<void>(s.step(Trigger{8, 4}));
-  wire::Form idle = H::form(1, 1, 2);
+  wire::StartAttempt idle = H::start(1, 1, 2);
   idle.slices.clear();
   for (wire::Participant& p : idle.participants) p.weight = 0;
-  const auto formed = s.hear(1, idle);
-  EXPECT_THAT(sent<wire::Done>(formed), IsEmpty());
-  EXPECT_EQ(sent<wire::Done>(durable(asked(formed))).size(), 1U);
+  const auto started = s.hear(1, idle);
+  EXPECT_THAT(sent<wire::Done>(started), IsEmpty());
+  EXPECT_EQ(sent<wire::Done>(durable(asked(started))).size(), 1U);
 }
 
 TEST_F(SiteAcceptor, AnAttemptIsWrittenDownWithoutWaiting) {
   s.link_to(0, "paris", 2);
   static_cast<void>(s.step(Trigger{8, 4}));
-  const auto formed = s.hear(1, H::form(1, 1, 2));
-  EXPECT_EQ(all<StartExchange>(formed).size(), 1U);
-  EXPECT_NE(asked(formed), 0U);
-  EXPECT_THAT(record.proposals, ElementsAre(wire::Proposal{H::form(1, 1, 2)}));
+  const auto started = s.hear(1, H::start(1, 1, 2));
+  EXPECT_EQ(all<StartExchange>(started).size(), 1U);
+  EXPECT_NE(asked(started), 0U);
+  EXPECT_THAT(record.proposals, ElementsAre(wire::Proposal{H::start(1, 1, 2)}));
 }
 
 TEST_F(SiteAcceptor, OfSeveralWritesTheLastSaysAll) {
   exchange();
   const std::uint64_t first = asked(complete());
-  const std::uint64_t second = asked(s.hear(1, H::form(1, 2, 2)));
+  const std::uint64_t second = asked(s.hear(1, H::start(1, 2, 2)));
   ASSERT_GT(second, first);
   const std::uint64_t third = asked(complete(2));
   EXPECT_THAT(sent<wire::Done>(durable(second)), testing::SizeIs(1))
@@ -212,7 +212,7 @@ TEST_F(SiteAcceptor, ItReportsItsOwnAttemptAndTheSettledOne) {
   ASSERT_EQ(promise.size(), 1U);
   EXPECT_TRUE(promise[0].second.report.holds_mean);
   static_cast<void>(asked(s.hear(5, wire::Accept{TermId{4}, {settled(4)}})));
-  EXPECT_THAT(record.proposals, ElementsAre(wire::Proposal{H::form(1, 1, 2), true, kMean}, settled(4)));
+  EXPECT_THAT(record.proposals, ElementsAre(wire::Proposal{H::start(1, 1, 2), true, kMean}, settled(4)));
 }
 
 TEST_F(SiteAcceptor, WhatIsCommittedIsAgreedOnAndRemembered) {
@@ -231,10 +231,10 @@ TEST_F(SiteAcceptor, WhatIsCommittedIsAgreedOnAndRemembered) {
 
 TEST_F(SiteAcceptor, AnAttemptOfAnotherModelIsNoneOfItsOwn) {
   static_cast<void>(s.step(Trigger{8, 4}));
-  wire::Form other = H::form(1, 1, 2);
+  wire::StartAttempt other = H::start(1, 1, 2);
   other.fingerprint = kWrong;
   EXPECT_THAT(notes(s.hear(1, other)), HasSubstr("it is of another model than this site's"));
-  other = H::form(1, 1, 2);
+  other = H::start(1, 1, 2);
   other.generation = 2;
   EXPECT_THAT(notes(s.hear(1, other)), HasSubstr("of generation 2, this site trains generation 1"));
   EXPECT_THAT(s.site.record().proposals, IsEmpty());
@@ -262,7 +262,7 @@ TEST_F(SiteAcceptor, AWriteNobodyWaitsForMayFailToo) {
   s.link_to(0, "paris", 2);
   static_cast<void>(s.step(Trigger{8, 4}));
   const AcceptorId before = s.site.record().acceptor;
-  const auto failed = durable(asked(s.hear(1, H::form(1, 1, 2))), unavailable("read-only"));
+  const auto failed = durable(asked(s.hear(1, H::start(1, 1, 2))), unavailable("read-only"));
   EXPECT_EQ(all<Hangup>(failed).size(), 1U);
   EXPECT_NE(s.site.record().acceptor, before);
 }
@@ -285,7 +285,7 @@ TEST_F(SiteAcceptor, AWriteSlowerThanTheGraceIsGivenUp) {
 TEST_F(SiteAcceptor, AWriteNobodyWaitsForMayTakeItsTime) {
   s.link_to(0, "paris", 2);
   static_cast<void>(s.step(Trigger{8, 4}));
-  EXPECT_NE(asked(s.hear(1, H::form(1, 1, 2))), 0U);
+  EXPECT_NE(asked(s.hear(1, H::start(1, 1, 2))), 0U);
   for (int second = 0; second < 100; ++second) {
     static_cast<void>(s.hear(1, wire::Heartbeat{}));
     EXPECT_THAT(all<Hangup>(s.pass(seconds(1))), IsEmpty());
@@ -301,14 +301,14 @@ TEST_F(SiteAcceptor, InAnotherRunItIsAnotherAcceptor) {
   std::vector<wire::Voter> voters = voters_of(kTwo);
   voters[1].acceptor = AcceptorId{before.value + 1};
   static_cast<void>(
-      s.hear(1, wire::Adopt{TermId{1}, RunId{8}, RoundId{0}, {SiteId{0}}, kRight, wire::Counted::kNo, voters}));
-  const auto adopted = s.step(AnchorInPlace{RunId{8}, RoundId{0}, kRight});
-  static_cast<void>(asked(adopted));
+      s.hear(1, wire::InstallAnchor{TermId{1}, RunId{8}, RoundId{0}, {SiteId{0}}, kRight, wire::Counted::kNo, voters}));
+  const auto installed = s.step(AnchorInPlace{RunId{8}, RoundId{0}, kRight});
+  static_cast<void>(asked(installed));
   EXPECT_EQ(record.acceptor, AcceptorId{before.value + 1});
   EXPECT_EQ(record.anchor.run, RunId{8});
   EXPECT_EQ(record.voters, voters);
   EXPECT_THAT(record.recent, IsEmpty());
-  EXPECT_EQ(sent<wire::Adopted>(adopted).at(0).second.acceptor, AcceptorId{before.value + 1});
+  EXPECT_EQ(sent<wire::AnchorInstalled>(installed).at(0).second.acceptor, AcceptorId{before.value + 1});
 }
 
 TEST(SiteAcceptorOfAFreshSite, InItsFirstRunItIsTheSame) {
@@ -321,13 +321,13 @@ TEST(SiteAcceptorOfAFreshSite, InItsFirstRunItIsTheSame) {
 }
 
 TEST_F(SiteAcceptor, WhoHasLeftIsMarkedInItsMembership) {
-  static_cast<void>(asked(s.hear(1, wire::Parted{TermId{1}, "paris", acceptor_of("paris")})));
+  static_cast<void>(asked(s.hear(1, wire::MemberLeft{TermId{1}, "paris", acceptor_of("paris")})));
   EXPECT_TRUE(record.voters.at(0).left);
   EXPECT_FALSE(record.voters.at(1).left);
 }
 
 TEST_F(SiteAcceptor, AnOlderTermsWordOfThatCountsForNothing) {
-  EXPECT_THAT(all<Persist>(s.hear(1, wire::Parted{TermId{0}, "paris", acceptor_of("paris")})), IsEmpty());
+  EXPECT_THAT(all<Persist>(s.hear(1, wire::MemberLeft{TermId{0}, "paris", acceptor_of("paris")})), IsEmpty());
   EXPECT_FALSE(s.site.record().voters.at(0).left);
 }
 
@@ -335,7 +335,7 @@ TEST_F(SiteAcceptor, AnOlderTermsWordOfThatCountsForNothing) {
 TEST_F(SiteAcceptor, WhoLeavesDuringAnAttemptIsMarkedInTheNextMembership) {
   exchange();
   static_cast<void>(durable(asked(complete())));
-  static_cast<void>(s.hear(1, wire::Parted{TermId{1}, "paris", acceptor_of("paris")}));
+  static_cast<void>(s.hear(1, wire::MemberLeft{TermId{1}, "paris", acceptor_of("paris")}));
   static_cast<void>(s.hear(1, wire::Commit{TermId{1}, RunId{7}, RoundId{1}, AttemptId{1}, {SiteId{0}, SiteId{1}}}));
   static_cast<void>(asked(s.step(Applied{RoundId{1}, kWrong})));
   EXPECT_EQ(record.anchor.round, RoundId{1});
@@ -345,11 +345,11 @@ TEST_F(SiteAcceptor, WhoLeavesDuringAnAttemptIsMarkedInTheNextMembership) {
 // It left, came again, and is a voter of the run that begins: with another memory.
 TEST_F(SiteAcceptor, WhoIsBackInAnotherMembershipHasNotLeftThat) {
   static_cast<void>(s.step(Trigger{8, 4}));
-  static_cast<void>(s.hear(1, wire::Parted{TermId{1}, "paris", acceptor_of("paris")}));
+  static_cast<void>(s.hear(1, wire::MemberLeft{TermId{1}, "paris", acceptor_of("paris")}));
   std::vector<wire::Voter> voters = voters_of(kTwo);
   voters[0].acceptor = acceptor_of("paris", 1);
   static_cast<void>(
-      s.hear(1, wire::Adopt{TermId{1}, RunId{8}, RoundId{0}, {SiteId{0}}, kRight, wire::Counted::kNo, voters}));
+      s.hear(1, wire::InstallAnchor{TermId{1}, RunId{8}, RoundId{0}, {SiteId{0}}, kRight, wire::Counted::kNo, voters}));
   static_cast<void>(asked(s.step(AnchorInPlace{RunId{8}, RoundId{0}, kRight})));
   EXPECT_EQ(record.anchor.run, RunId{8});
   EXPECT_EQ(record.voters, voters);
@@ -364,7 +364,7 @@ TEST_F(SiteAcceptor, WhoLeavesIsNoWitnessAnyMoreBeforeItSaysSo) {
   ASSERT_NE(number, 0U);
   EXPECT_NE(record.acceptor, before);
   EXPECT_EQ(sent<wire::Leave>(durable(number)).size(), 1U);
-  EXPECT_EQ(all<Left>(s.hear(1, wire::Farewell{})).size(), 1U);
+  EXPECT_EQ(all<Left>(s.hear(1, wire::LeaveAck{})).size(), 1U);
 }
 
 // Then it is lost, for all the others know.

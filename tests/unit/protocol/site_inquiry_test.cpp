@@ -121,7 +121,7 @@ TEST(SiteInquiryOrder, IsTheSameFromBothSides) {
     H s;
     s.shows_inquiries = true;
     s.join_as(1, {"paris", "tokyo"}, join_of("tokyo"));
-    static_cast<void>(s.hear(1, wire::Adopt{TermId{1}, RunId{run}, RoundId{round}, {SiteId{1}}, kRight}));
+    static_cast<void>(s.hear(1, wire::InstallAnchor{TermId{1}, RunId{run}, RoundId{round}, {SiteId{1}}, kRight}));
     static_cast<void>(s.step(AnchorInPlace{RunId{run}, RoundId{round}, kRight}));
     bool asked = false;
     for (int second = 0; second < 62 && !asked; ++second) {
@@ -242,7 +242,7 @@ TEST_F(SiteInquiry, TheLinkGoesWithTheSite) {
   static_cast<void>(s.step(CoordinatorConnected{LinkId{9}, true}));
   static_cast<void>(s.step(Depart{"done"}));
   bool closed = false;
-  for (const Hangup& hangup : all<Hangup>(s.hear(1, wire::Farewell{}))) closed = closed || hangup.link == LinkId{9};
+  for (const Hangup& hangup : all<Hangup>(s.hear(1, wire::LeaveAck{}))) closed = closed || hangup.link == LinkId{9};
   EXPECT_TRUE(closed);
 }
 
@@ -252,7 +252,7 @@ TEST_F(SiteInquiry, AHelperDoesNotAsk) {
   wire::Join helper = join_of("tokyo");
   helper.helper = true;
   s.join_as(1, {"paris", "tokyo"}, helper);
-  static_cast<void>(s.hear(1, wire::Adopt{TermId{1}, RunId{7}, RoundId{0}, {SiteId{1}}, kRight}));
+  static_cast<void>(s.hear(1, wire::InstallAnchor{TermId{1}, RunId{7}, RoundId{0}, {SiteId{1}}, kRight}));
   static_cast<void>(s.step(AnchorInPlace{RunId{7}, RoundId{0}, kRight}));
   EXPECT_THAT(inquiries(wait(200)), IsEmpty());
 }

@@ -14,10 +14,11 @@ TEST(SiteJoin, DialsJoinsAdoptsTrains) {
   EXPECT_EQ(sent<wire::Join>(s.step(CoordinatorConnected{LinkId{1}})).size(), 1U);
   EXPECT_TRUE(s.hear(1, wire::Welcome{TermId{1}, SiteId{0}, 1000, 60000}).empty());
   static_cast<void>(s.hear(1, SiteHarness::roster({"paris"})));
-  const auto keep = s.hear(1, wire::Adopt{TermId{1}, RunId{7}, RoundId{0}, {SiteId{0}}, kRight});
+  const auto keep = s.hear(1, wire::InstallAnchor{TermId{1}, RunId{7}, RoundId{0}, {SiteId{0}}, kRight});
   EXPECT_EQ(all<KeepAnchor>(keep)[0].run, RunId{7});
   const auto done = s.step(AnchorInPlace{RunId{7}, RoundId{0}, kRight});
-  EXPECT_EQ(sent<wire::Adopted>(done)[0].second, (wire::Adopted{RunId{7}, RoundId{0}, kRight, acceptor_of("paris")}));
+  EXPECT_EQ(sent<wire::AnchorInstalled>(done)[0].second,
+            (wire::AnchorInstalled{RunId{7}, RoundId{0}, kRight, acceptor_of("paris")}));
   EXPECT_EQ(all<JoinDone>(done)[0].site, SiteId{0});
 }
 
@@ -119,12 +120,14 @@ class SiteFetches : public testing::Test {
  protected:
   // Site 1, told to take the anchor from site 0.
   SiteFetches() { s.join_with_another(1, {"paris", "tokyo"}); }
-  SiteHarness::Actions adopt() { return s.hear(1, wire::Adopt{TermId{1}, RunId{7}, RoundId{4}, {SiteId{0}}, kRight}); }
+  SiteHarness::Actions install() {
+    return s.hear(1, wire::InstallAnchor{TermId{1}, RunId{7}, RoundId{4}, {SiteId{0}}, kRight});
+  }
   SiteHarness s;
 };
 
 TEST_F(SiteFetches, TheAnchorFromTheSource) {
-  const auto begun = adopt();
+  const auto begun = install();
   EXPECT_EQ(all<DialPeer>(begun)[0].address, "paris:1");
   EXPECT_EQ(all<ReceiveAnchor>(begun)[0].digest, kRight);
   EXPECT_EQ(sent<wire::Hello>(s.step(PeerConnected{SiteId{0}, LinkId{2}})).size(), 1U);
@@ -134,7 +137,7 @@ TEST_F(SiteFetches, TheAnchorFromTheSource) {
 }
 
 TEST_F(SiteFetches, OnceMoreAfterAWrongDigestThenAsksWhoseElseItMayTake) {
-  static_cast<void>(adopt());
+  static_cast<void>(install());
   s.link_to(0, "paris", 2);
   const auto again = s.step(AnchorInPlace{RunId{7}, RoundId{4}, kWrong});
   EXPECT_THAT(notes(again), HasSubstr("[repair] the anchor of round 4 fetched from paris has the digest"));
@@ -147,23 +150,23 @@ TEST_F(SiteFetches, OnceMoreAfterAWrongDigestThenAsksWhoseElseItMayTake) {
 // Its outer state is that of no anchor any more. It was never a member, and is the one that is asked for its anchor
 // now.
 TEST_F(SiteFetches, WhatATransferHasDamagedIsToldAndNotFatal) {
-  static_cast<void>(adopt());
+  static_cast<void>(install());
   s.link_to(0, "paris", 2);
   static_cast<void>(s.step(Closed{LinkId{1}, unavailable("reset")}));
   static_cast<void>(s.pass(seconds(1)));
   static_cast<void>(s.step(CoordinatorConnected{LinkId{5}}));
   static_cast<void>(s.hear(5, wire::Welcome{TermId{2}, SiteId{1}, 1000, 60000}));
-  static_cast<void>(s.hear(5, wire::Adopt{TermId{2}, RunId{6}, RoundId{3}, {SiteId{1}}, kRight}));
+  static_cast<void>(s.hear(5, wire::InstallAnchor{TermId{2}, RunId{6}, RoundId{3}, {SiteId{1}}, kRight}));
   const auto told = s.step(AnchorInPlace{RunId{6}, RoundId{3}, kWrong});
   EXPECT_TRUE(all<Failed>(told).empty());
-  EXPECT_EQ(sent<wire::Adopted>(told).at(0).second.digest, kWrong);
-  const auto kept = s.hear(5, wire::Adopt{TermId{2}, RunId{6}, RoundId{3}, {SiteId{1}}, kWrong});
+  EXPECT_EQ(sent<wire::AnchorInstalled>(told).at(0).second.digest, kWrong);
+  const auto kept = s.hear(5, wire::InstallAnchor{TermId{2}, RunId{6}, RoundId{3}, {SiteId{1}}, kWrong});
   EXPECT_EQ(all<KeepAnchor>(kept).size(), 1U);
   EXPECT_EQ(all<JoinDone>(s.step(AnchorInPlace{RunId{6}, RoundId{3}, kWrong})).size(), 1U);
 }
 
 TEST_F(SiteFetches, OverANewLinkWhenTheFirstIsLost) {
-  static_cast<void>(adopt());
+  static_cast<void>(install());
   s.link_to(0, "paris", 2);
   EXPECT_EQ(all<DropAnchorSource>(s.step(Closed{LinkId{2}, unavailable("reset")}))[0].site, SiteId{0});
   EXPECT_EQ(all<DialPeer>(s.pass(seconds(1))).size(), 1U);
@@ -178,12 +181,12 @@ class SiteFetchesFromTwo : public testing::Test {
  protected:
   SiteFetchesFromTwo() {
     s.join_with_another(2, {"paris", "oslo", "tokyo"});
-    begun = adopt({SiteId{0}, SiteId{1}});
+    begun = install({SiteId{0}, SiteId{1}});
     s.link_to(0, "paris", 2);
     s.link_to(1, "oslo", 3);
   }
-  SiteHarness::Actions adopt(std::vector<SiteId> sources, std::uint64_t round = 4) {
-    return s.hear(1, wire::Adopt{TermId{1}, RunId{7}, RoundId{round}, std::move(sources), kRight});
+  SiteHarness::Actions install(std::vector<SiteId> sources, std::uint64_t round = 4) {
+    return s.hear(1, wire::InstallAnchor{TermId{1}, RunId{7}, RoundId{round}, std::move(sources), kRight});
   }
   SiteHarness::Actions begun;
   SiteHarness s;
@@ -225,29 +228,30 @@ TEST_F(SiteFetchesFromTwo, AndBeginsAgainWithANewerOneWhenAllHaveMovedOn) {
   EXPECT_EQ(all<DialCoordinator>(s.pass(seconds(1))).size(), 1U);
   EXPECT_EQ(sent<wire::Join>(s.step(CoordinatorConnected{LinkId{5}})).size(), 1U);
   static_cast<void>(s.hear(5, wire::Welcome{TermId{1}, SiteId{2}, 1000, 60000}));
-  const auto newer =
-      s.hear(5, wire::Adopt{TermId{1}, RunId{7}, RoundId{5}, {SiteId{0}, SiteId{1}}, kRight, wire::Counted::kNo, {}});
+  const auto newer = s.hear(
+      5, wire::InstallAnchor{TermId{1}, RunId{7}, RoundId{5}, {SiteId{0}, SiteId{1}}, kRight, wire::Counted::kNo, {}});
   EXPECT_EQ(all<ReceiveAnchor>(newer).at(0).round, RoundId{5});
   EXPECT_EQ(all<AddAnchorSource>(newer).size(), 2U);
 }
 
 TEST_F(SiteFetchesFromTwo, AndGoesOnWhenTheSourcesChange) {
   static_cast<void>(s.step(Closed{LinkId{2}, unavailable("reset")}));
-  const auto fewer = adopt({SiteId{1}});
+  const auto fewer = install({SiteId{1}});
   EXPECT_TRUE(all<StopReceiving>(fewer).empty());
   EXPECT_TRUE(all<ReceiveAnchor>(fewer).empty());
   EXPECT_TRUE(all<DropAnchorSource>(fewer).empty());
-  EXPECT_EQ(all<StopReceiving>(adopt({SiteId{1}}, 5)).size(), 1U) << "another anchor";
+  EXPECT_EQ(all<StopReceiving>(install({SiteId{1}}, 5)).size(), 1U) << "another anchor";
 }
 
 TEST_F(SiteFetches, WithinALimit) {
-  static_cast<void>(adopt());
+  static_cast<void>(install());
   for (int i = 0; i < 2000; ++i) static_cast<void>(s.hear(1, wire::Heartbeat{})), static_cast<void>(s.pass(seconds(1)));
   EXPECT_THAT(s.site.waiting_for(s.now), HasSubstr("has failed"));
 }
 
 TEST_F(SiteFetches, NothingWhenItHoldsTheAnchorAlready) {
-  EXPECT_EQ(all<KeepAnchor>(s.hear(1, wire::Adopt{TermId{1}, RunId{7}, RoundId{0}, {SiteId{0}}, kWrong})).size(), 1U);
+  EXPECT_EQ(
+      all<KeepAnchor>(s.hear(1, wire::InstallAnchor{TermId{1}, RunId{7}, RoundId{0}, {SiteId{0}}, kWrong})).size(), 1U);
 }
 
 TEST(SiteRejoin, ALostCoordinatorIsFoundAgainAndToldReadyAgain) {
@@ -261,7 +265,7 @@ TEST(SiteRejoin, ALostCoordinatorIsFoundAgainAndToldReadyAgain) {
   EXPECT_EQ(join[0].second.index, 0U);
   EXPECT_EQ(join[0].second.expected_sites, 2U);
   static_cast<void>(s.hear(5, wire::Welcome{TermId{2}, SiteId{0}, 1000, 60000}));
-  static_cast<void>(s.hear(5, wire::Adopt{TermId{2}, RunId{7}, RoundId{0}, {SiteId{1}}, kRight}));
+  static_cast<void>(s.hear(5, wire::InstallAnchor{TermId{2}, RunId{7}, RoundId{0}, {SiteId{1}}, kRight}));
   const auto back = s.step(AnchorInPlace{RunId{7}, RoundId{0}, kRight});
   EXPECT_TRUE(all<JoinDone>(back).empty());
   ASSERT_EQ(sent<wire::Ready>(back).size(), 1U);
@@ -277,7 +281,7 @@ class SiteRebase : public testing::Test {
   }
   void done_with_round_1() {
     s.link_to(0, "paris", 2);
-    static_cast<void>(s.hear(1, SiteHarness::form(1, 1, 2)));
+    static_cast<void>(s.hear(1, SiteHarness::start(1, 1, 2)));
     static_cast<void>(s.step(ExchangeComplete{RoundId{1}, AttemptId{1}, {kRight, kRight}}));
   }
   SiteHarness::Actions return_to(std::uint64_t round, wire::Counted counted) {
@@ -286,7 +290,8 @@ class SiteRebase : public testing::Test {
     static_cast<void>(s.step(CoordinatorConnected{LinkId{5}}));
     static_cast<void>(s.hear(5, wire::Welcome{TermId{1}, SiteId{1}, 1000, 60000}));
     static_cast<void>(s.hear(5, SiteHarness::roster({"paris", "tokyo"})));
-    static_cast<void>(s.hear(5, wire::Adopt{TermId{1}, RunId{7}, RoundId{round}, {SiteId{0}}, kWrong, counted, {}}));
+    static_cast<void>(
+        s.hear(5, wire::InstallAnchor{TermId{1}, RunId{7}, RoundId{round}, {SiteId{0}}, kWrong, counted, {}}));
     s.link_to(0, "paris", 6);
     return s.step(AnchorInPlace{RunId{7}, RoundId{round}, kWrong});
   }
@@ -324,7 +329,7 @@ TEST_F(SiteRebase, AContributionKnownToBeLostComesAgain) {
 }
 
 TEST_F(SiteRebase, TheSameAnchorUnderAnotherNameMovesNothing) {
-  static_cast<void>(s.hear(1, wire::Adopt{TermId{1}, RunId{8}, RoundId{0}, {SiteId{0}}, kRight}));
+  static_cast<void>(s.hear(1, wire::InstallAnchor{TermId{1}, RunId{8}, RoundId{0}, {SiteId{0}}, kRight}));
   const auto kept = s.step(AnchorInPlace{RunId{8}, RoundId{0}, kRight});
   EXPECT_TRUE(all<Rebase>(kept).empty());
   EXPECT_EQ(sent<wire::Ready>(kept).at(0).second.samples, 8U);
@@ -332,8 +337,8 @@ TEST_F(SiteRebase, TheSameAnchorUnderAnotherNameMovesNothing) {
 
 TEST_F(SiteRebase, AnExchangeThatHasBegunMayHaveCounted) {
   s.link_to(0, "paris", 2);
-  static_cast<void>(s.hear(1, SiteHarness::form(1, 1, 2)));
-  EXPECT_EQ(all<TakeSnapshot>(s.hear(1, wire::Recess{TermId{1}, RoundId{1}, "no majority"})).size(), 1U);
+  static_cast<void>(s.hear(1, SiteHarness::start(1, 1, 2)));
+  EXPECT_EQ(all<TakeSnapshot>(s.hear(1, wire::RoundSkipped{TermId{1}, RoundId{1}, "no majority"})).size(), 1U);
   static_cast<void>(s.step(Trigger{20, 9}));
   const auto back = return_to(1, wire::Counted::kYes);
   EXPECT_EQ(all<Rebase>(back).at(0).base, Base::kSnapshot);
@@ -342,18 +347,19 @@ TEST_F(SiteRebase, AnExchangeThatHasBegunMayHaveCounted) {
 
 TEST_F(SiteRebase, AnAnchorThatIsNotAwaitedAnyMoreDoesNotComeIntoPlace) {
   s.link_to(0, "paris", 2);
-  EXPECT_EQ(all<ReceiveAnchor>(s.hear(1, wire::Adopt{TermId{1}, RunId{7}, RoundId{1}, {SiteId{0}}, kWrong})).size(),
-            1U);
+  EXPECT_EQ(
+      all<ReceiveAnchor>(s.hear(1, wire::InstallAnchor{TermId{1}, RunId{7}, RoundId{1}, {SiteId{0}}, kWrong})).size(),
+      1U);
   EXPECT_EQ(all<StopReceiving>(s.step(Closed{LinkId{1}, unavailable("reset")})).size(), 1U);
 }
 
 TEST(SiteTrains, AnAnchorIsNotTakenWhileTheParametersMove) {
   SiteHarness s;
   s.become(1, {"paris", "tokyo"});
-  const auto actions = s.hear(1, wire::Adopt{TermId{1}, RunId{7}, RoundId{3}, {SiteId{0}}, kWrong});
+  const auto actions = s.hear(1, wire::InstallAnchor{TermId{1}, RunId{7}, RoundId{3}, {SiteId{0}}, kWrong});
   EXPECT_TRUE(all<DialPeer>(actions).empty());
-  EXPECT_EQ(sent<wire::Adopted>(actions).at(0).second,
-            (wire::Adopted{RunId{7}, RoundId{0}, kRight, acceptor_of("tokyo")}));
+  EXPECT_EQ(sent<wire::AnchorInstalled>(actions).at(0).second,
+            (wire::AnchorInstalled{RunId{7}, RoundId{0}, kRight, acceptor_of("tokyo")}));
   EXPECT_EQ(sent<wire::Ready>(s.step(Trigger{8, 4})).at(0).second.round, RoundId{1});
 }
 
@@ -390,11 +396,11 @@ TEST(SiteLeave, FarewellCloseOrFiveSeconds) {
     SiteHarness s;
     s.become(0, {"paris"});
     EXPECT_EQ(sent<wire::Leave>(s.step(Depart{"done"})).size(), 1U);
-    const auto end = way == 0   ? s.hear(1, wire::Farewell{})
+    const auto end = way == 0   ? s.hear(1, wire::LeaveAck{})
                      : way == 1 ? s.step(Closed{LinkId{1}, unavailable("reset")})
                                 : s.tick(seconds(5));
     EXPECT_EQ(all<Left>(end).size(), 1U) << way;
-    EXPECT_TRUE(s.hear(1, wire::Farewell{}).empty());
+    EXPECT_TRUE(s.hear(1, wire::LeaveAck{}).empty());
   }
 }
 
@@ -408,14 +414,14 @@ TEST(SiteGarbage, FromTheCoordinatorIsNamedAndIgnored) {
   SiteHarness s;
   s.become(0, {"paris"});
   for (const wire::Message& message :
-       std::vector<wire::Message>{wire::Join{}, wire::Ready{}, wire::Done{}, wire::Decline{}, wire::Unreached{},
-                                  wire::Leave{}, wire::Adopted{}, wire::Hello{}, wire::FetchAnchor{},
+       std::vector<wire::Message>{wire::Join{}, wire::Ready{}, wire::Done{}, wire::Decline{}, wire::PeerUnreachable{},
+                                  wire::Leave{}, wire::AnchorInstalled{}, wire::Hello{}, wire::FetchAnchor{},
                                   wire::AnchorMoved{}, wire::Chunk{}, wire::StatusQuery{}, wire::StatusReport{}}) {
     EXPECT_THAT(notes(s.hear(1, message)), HasSubstr("which it never sends a site"));
   }
   EXPECT_THAT(notes(s.hear(1, wire::Welcome{})), HasSubstr("had not asked"));
-  EXPECT_TRUE(s.hear(1, wire::Farewell{}).empty());
-  EXPECT_THAT(notes(s.hear(1, wire::Adopt{TermId{0}, RunId{1}, RoundId{1}, {SiteId{0}}, kRight})),
+  EXPECT_TRUE(s.hear(1, wire::LeaveAck{}).empty());
+  EXPECT_THAT(notes(s.hear(1, wire::InstallAnchor{TermId{0}, RunId{1}, RoundId{1}, {SiteId{0}}, kRight})),
               HasSubstr("[ignored]"));
 }
 

@@ -1,4 +1,4 @@
-// The optimiser's state of another member: whom a site asks, what it takes, whom it asks next, when it gives up.
+// The optimizer's state of another member: whom a site asks, what it takes, whom it asks next, when it gives up.
 #include <gmock/gmock.h>
 
 #include "tests/unit/protocol/harness.h"
@@ -77,12 +77,12 @@ TEST_F(Optimizer, OfTheNextMemberWhereOneHasNone) {
   EXPECT_EQ(sent<wire::FetchOptimizer>(s.step(PeerConnected{SiteId{2}, LinkId{3}})).size(), 0U);
   const auto linked = s.hear(3, wire::Hello{"swarm", TermId{1}, SiteId{2}, "lima"});
   EXPECT_EQ(sent<wire::FetchOptimizer>(linked).at(0).first, LinkId{3});
-  static_cast<void>(s.hear(3, none("its optimiser keeps no state")));
+  static_cast<void>(s.hear(3, none("its optimizer keeps no state")));
   s.link_to(3, "oslo", 4);
   const auto end = all<NoOptimizer>(s.hear(4, none("COLLAB_JOIN_OPTIMIZER is 0 there")));
   EXPECT_EQ(end.at(0).why.code(), StatusCode::kUnavailable);
   EXPECT_EQ(end.at(0).why.message(),
-            "paris: it has not made a step yet; lima: its optimiser keeps no state; oslo: COLLAB_JOIN_OPTIMIZER is 0 "
+            "paris: it has not made a step yet; lima: its optimizer keeps no state; oslo: COLLAB_JOIN_OPTIMIZER is 0 "
             "there");
 }
 
@@ -156,10 +156,10 @@ TEST_F(Optimizer, BytesThatStopComingEndTheTry) {
 }
 
 TEST_F(Optimizer, WhoAsksUsIsLentOurs) {
-  const auto lend = all<LendOptimizer>(s.hear(2, wire::FetchOptimizer{3, {1, 2}}));
-  EXPECT_EQ(lend.at(0).to, LinkId{2});
-  EXPECT_EQ(lend.at(0).name, "paris");
-  EXPECT_EQ(lend.at(0).asked, (wire::FetchOptimizer{3, {1, 2}}));
+  const auto serve = all<ServeOptimizer>(s.hear(2, wire::FetchOptimizer{3, {1, 2}}));
+  EXPECT_EQ(serve.at(0).to, LinkId{2});
+  EXPECT_EQ(serve.at(0).name, "paris");
+  EXPECT_EQ(serve.at(0).asked, (wire::FetchOptimizer{3, {1, 2}}));
   EXPECT_FALSE(all<Hangup>(s.hear(9, wire::FetchOptimizer{})).empty()) << "not before Hello";
 }
 

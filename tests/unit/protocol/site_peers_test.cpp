@@ -1,7 +1,7 @@
 // Links between sites: who is who, who dials, which of two links stays, who may fetch.
 #include <gmock/gmock.h>
 
-#include "core/protocol/words.h"
+#include "core/protocol/formatting.h"
 #include "tests/unit/protocol/harness.h"
 
 namespace collab::protocol {
@@ -137,7 +137,7 @@ TEST_F(Peers, TheAnchorIsSentToMembersThatAsk) {
 TEST_F(Peers, WhatNoSiteSendsAnotherIsIgnored) {
   accept(5);
   for (const wire::Message& message : std::vector<wire::Message>{
-           wire::Commit{}, wire::Form{}, wire::Ready{}, wire::Refuse{}, wire::Welcome{}, wire::StatusQuery{}}) {
+           wire::Commit{}, wire::StartAttempt{}, wire::Ready{}, wire::Refuse{}, wire::Welcome{}, wire::StatusQuery{}}) {
     EXPECT_THAT(notes(s.hear(5, message)), HasSubstr("which no site sends another"));
   }
   EXPECT_TRUE(s.hear(5, wire::Chunk{}).empty());
@@ -153,7 +153,7 @@ TEST(PeersEarly, AFetchBeforeOurOwnAnchorIsInPlaceIsAnsweredThen) {
   static_cast<void>(s.hear(5, hello(1, "tokyo")));
   EXPECT_TRUE(s.hear(5, wire::FetchAnchor{RunId{7}, RoundId{0}, {}, {0, 1}}).empty());
   EXPECT_TRUE(s.hear(5, wire::FetchAnchor{RunId{7}, RoundId{0}, {}, {1, 2}}).empty());
-  static_cast<void>(s.hear(1, wire::Adopt{TermId{1}, RunId{7}, RoundId{0}, {SiteId{0}}, kRight}));
+  static_cast<void>(s.hear(1, wire::InstallAnchor{TermId{1}, RunId{7}, RoundId{0}, {SiteId{0}}, kRight}));
   EXPECT_EQ(all<SendAnchor>(s.step(AnchorInPlace{RunId{7}, RoundId{0}, kRight})).size(), 2U);
 }
 
@@ -200,7 +200,7 @@ TEST(PeersHidden, TwoThatCannotBeDialledSaySo) {
   static_cast<void>(s.step(CoordinatorConnected{LinkId{1}}));
   static_cast<void>(s.hear(1, wire::Welcome{TermId{1}, SiteId{1}, 1000, 60000}));
   static_cast<void>(s.hear(1, SiteHarness::roster({"paris", "tokyo"}, "paris")));
-  const auto failed = all<Failed>(s.hear(1, wire::Adopt{TermId{1}, RunId{7}, RoundId{0}, {SiteId{0}}, kRight}));
+  const auto failed = all<Failed>(s.hear(1, wire::InstallAnchor{TermId{1}, RunId{7}, RoundId{0}, {SiteId{0}}, kRight}));
   ASSERT_EQ(failed.size(), 1U);
   EXPECT_THAT(failed[0].why.message(), HasSubstr("neither it nor this site can be dialled"));
 }
@@ -220,13 +220,13 @@ TEST(SitePeers, ADialThatSucceedsLateDoesNotReplaceALinkInUse) {
   SiteHarness s;
   s.become(1, {"paris", "tokyo"});
   static_cast<void>(s.step(Trigger{8, 4}));
-  EXPECT_EQ(all<DialPeer>(s.hear(1, SiteHarness::form(1, 1, 2))).size(), 1U);
+  EXPECT_EQ(all<DialPeer>(s.hear(1, SiteHarness::start(1, 1, 2))).size(), 1U);
   static_cast<void>(s.hear(7, wire::Hello{"swarm", TermId{1}, SiteId{0}, "paris"}));  // it dialled, too
   ASSERT_EQ(all<StartExchange>(s.hear(7, wire::Heartbeat{0, true})).size(), 1U);
   const auto late = s.step(PeerConnected{SiteId{0}, LinkId{8}});
   ASSERT_EQ(all<Hangup>(late).size(), 1U);
   EXPECT_EQ(all<Hangup>(late)[0].link, LinkId{8});
-  EXPECT_TRUE(sent<wire::Unreached>(late).empty());
+  EXPECT_TRUE(sent<wire::PeerUnreachable>(late).empty());
 }
 
 }  // namespace

@@ -18,7 +18,7 @@ class SiteRound : public testing::Test {
   }
   void exchange() {
     s.link_to(0, "paris", 2);
-    EXPECT_EQ(all<StartExchange>(s.hear(1, H::form(1, 1, 2))).size(), 1U);
+    EXPECT_EQ(all<StartExchange>(s.hear(1, H::start(1, 1, 2))).size(), 1U);
   }
   void lima_comes(std::uint64_t link) {
     static_cast<void>(s.hear(1, H::roster({"paris", "tokyo", "lima"})));
@@ -46,20 +46,20 @@ TEST_F(SiteRound, WhoLeavesAppliesNothingAnyMore) {
   const auto actions = s.hear(1, commit);
   EXPECT_TRUE(all<ApplyCommit>(actions).empty());
   EXPECT_TRUE(all<Failed>(actions).empty());
-  EXPECT_EQ(all<Left>(s.hear(1, wire::Farewell{})).size(), 1U);
+  EXPECT_EQ(all<Left>(s.hear(1, wire::LeaveAck{})).size(), 1U);
 }
 
 TEST(SiteTrigger, AloneTheExchangeNeedsNoLink) {
   SiteHarness s;
   s.become(0, {"paris"});
   static_cast<void>(s.step(Trigger{8, 4}));
-  const auto start = all<StartExchange>(s.hear(1, H::form(1, 1, 1)));
+  const auto start = all<StartExchange>(s.hear(1, H::start(1, 1, 1)));
   ASSERT_EQ(start.size(), 1U);
   EXPECT_EQ(start[0].links, (std::vector<LinkId>{LinkId{0}}));
 }
 
 TEST_F(SiteRound, TheHigherSiteDialsThenTheExchangeStarts) {
-  EXPECT_EQ(all<DialPeer>(s.hear(1, H::form(1, 1, 2)))[0].site, SiteId{0});
+  EXPECT_EQ(all<DialPeer>(s.hear(1, H::start(1, 1, 2)))[0].site, SiteId{0});
   static_cast<void>(s.step(PeerConnected{SiteId{0}, LinkId{2}}));
   const auto actions = s.hear(2, wire::Hello{"swarm", TermId{1}, SiteId{0}, "paris"});
   EXPECT_EQ(sent<wire::Heartbeat>(actions)[0].first, LinkId{2});
@@ -70,7 +70,7 @@ TEST(SiteRoundLower, TheLowerSiteWaitsToBeDialledAndToBeSureOfIt) {
   SiteHarness s;
   s.become(0, {"paris", "tokyo"});
   static_cast<void>(s.step(Trigger{8, 4}));
-  EXPECT_TRUE(all<DialPeer>(s.hear(1, H::form(1, 1, 2))).empty());
+  EXPECT_TRUE(all<DialPeer>(s.hear(1, H::start(1, 1, 2))).empty());
   EXPECT_TRUE(all<StartExchange>(s.hear(2, wire::Hello{"swarm", TermId{1}, SiteId{1}, "tokyo"})).empty());
   EXPECT_EQ(all<StartExchange>(s.hear(2, wire::Heartbeat{0, true})).size(), 1U);
 }
@@ -80,7 +80,7 @@ TEST(SiteRoundLower, UnlessItCannotBeDialled) {
   s.become(0, {"paris", "tokyo"}, "paris");
   static_cast<void>(s.step(Trigger{8, 4}));
   static_cast<void>(s.step(DialFailed{SiteId{1}, unavailable("refused")}));
-  static_cast<void>(s.hear(1, H::form(1, 1, 2)));
+  static_cast<void>(s.hear(1, H::start(1, 1, 2)));
   EXPECT_EQ(all<DialPeer>(s.pass(seconds(1))).size(), 1U);
 }
 
@@ -89,7 +89,7 @@ TEST(SiteRoundLower, AfterAWhileItDialsToo) {
   SiteHarness s;
   s.become(0, {"paris", "tokyo"});
   static_cast<void>(s.step(Trigger{8, 4}));
-  EXPECT_TRUE(all<DialPeer>(s.hear(1, H::form(1, 1, 2))).empty());
+  EXPECT_TRUE(all<DialPeer>(s.hear(1, H::start(1, 1, 2))).empty());
   EXPECT_TRUE(all<DialPeer>(s.pass(seconds(2))).empty());
   const auto dials = all<DialPeer>(s.pass(seconds(2)));
   ASSERT_EQ(dials.size(), 1U);
@@ -108,8 +108,8 @@ TEST_F(SiteRound, DoneThenCommitThenAppliedThenOn) {
   ASSERT_EQ(over.size(), 1U);
   EXPECT_EQ(over[0].members, (std::vector<std::string>{"paris", "tokyo"}));
   EXPECT_EQ(over[0].contributors, (std::vector<std::string>{"paris", "tokyo"}));
-  EXPECT_EQ(sent<wire::Adopted>(applied)[0].second,
-            (wire::Adopted{RunId{7}, RoundId{1}, kWrong, acceptor_of("tokyo")}));
+  EXPECT_EQ(sent<wire::AnchorInstalled>(applied)[0].second,
+            (wire::AnchorInstalled{RunId{7}, RoundId{1}, kWrong, acceptor_of("tokyo")}));
   const auto next = sent<wire::Ready>(s.step(Trigger{9, 5}));
   EXPECT_EQ(next[0].second.round, RoundId{2});
   EXPECT_EQ(next[0].second.state, kWrong);
@@ -148,21 +148,21 @@ TEST_F(SiteRound, WhatMayYetBeCommittedIsNotContributedAgain) {
   complete();
   static_cast<void>(s.step(Closed{LinkId{1}, unavailable("reset")}));
   EXPECT_EQ(all<TakeSnapshot>(s.pass(seconds(70))).size(), 1U);
-  const auto led_by = [this](std::uint64_t link, std::uint64_t term, const wire::Adopt& adopt) {
+  const auto led_by = [this](std::uint64_t link, std::uint64_t term, const wire::InstallAnchor& install) {
     static_cast<void>(s.pass(seconds(1)));
     static_cast<void>(s.step(CoordinatorConnected{LinkId{link}}));
     static_cast<void>(s.hear(link, wire::Welcome{TermId{term}, SiteId{1}, 1000, 60000}));
     wire::Roster roster = H::roster({"paris", "tokyo"});
     roster.term = TermId{term};
     static_cast<void>(s.hear(link, roster));
-    static_cast<void>(s.hear(link, adopt));
-    return s.step(AnchorInPlace{adopt.run, adopt.round, adopt.digest});
+    static_cast<void>(s.hear(link, install));
+    return s.step(AnchorInPlace{install.run, install.round, install.digest});
   };
   static_cast<void>(led_by(6, 3, {TermId{3}, RunId{7}, RoundId{0}, {SiteId{1}}, kRight, wire::Counted::kNo, {}}));
   const auto ready = sent<wire::Ready>(s.step(Trigger{20, 9}));
   ASSERT_EQ(ready.size(), 1U);
   EXPECT_EQ(std::tuple(ready[0].second.weight, ready[0].second.samples, ready[0].second.steps), std::tuple(0, 0, 0));
-  wire::Form another = H::form(1, 2 << 16, 2);
+  wire::StartAttempt another = H::start(1, 2 << 16, 2);
   another.term = TermId{3};
   another.participants[1].weight = 0;
   EXPECT_EQ(all<StartExchange>(s.hear(6, another)).size(), 1U);
@@ -176,39 +176,39 @@ TEST_F(SiteRound, WhatMayYetBeCommittedIsNotContributedAgain) {
 
 TEST_F(SiteRound, OlderOrForeignFormsAreIgnored) {
   exchange();
-  EXPECT_THAT(notes(s.hear(1, H::form(1, 1, 2))), HasSubstr("a later attempt is known"));
-  EXPECT_THAT(notes(s.hear(1, H::form(5, 2, 2))), HasSubstr("this site stands at round 0"));
-  wire::Form form = H::form(1, 2, 2);
-  form.term = TermId{0};
-  EXPECT_THAT(notes(s.hear(1, form)), HasSubstr("an older term"));
-  form = H::form(1, 2, 1);
-  EXPECT_THAT(notes(s.hear(1, form)), HasSubstr("no part in it"));
+  EXPECT_THAT(notes(s.hear(1, H::start(1, 1, 2))), HasSubstr("a later attempt is known"));
+  EXPECT_THAT(notes(s.hear(1, H::start(5, 2, 2))), HasSubstr("this site stands at round 0"));
+  wire::StartAttempt start = H::start(1, 2, 2);
+  start.term = TermId{0};
+  EXPECT_THAT(notes(s.hear(1, start)), HasSubstr("an older term"));
+  start = H::start(1, 2, 1);
+  EXPECT_THAT(notes(s.hear(1, start)), HasSubstr("no part in it"));
 }
 
-TEST(SiteTraining, FormsAndCommitsNeedATrigger) {
+TEST(SiteTraining, AttemptsAndCommitsNeedATrigger) {
   SiteHarness s;
   s.become(1, {"paris", "tokyo"});
-  EXPECT_THAT(notes(s.hear(1, H::form(1, 1, 2))), HasSubstr("not ready"));
+  EXPECT_THAT(notes(s.hear(1, H::start(1, 1, 2))), HasSubstr("not ready"));
   EXPECT_EQ(all<Failed>(s.hear(1, wire::Commit{TermId{1}, RunId{7}, RoundId{1}, AttemptId{1}, {}})).size(), 1U);
 }
 
 TEST_F(SiteRound, ANewAttemptReplacesTheOld) {
   complete();
-  const auto actions = s.hear(1, H::form(1, 2, 2));
+  const auto actions = s.hear(1, H::start(1, 2, 2));
   EXPECT_EQ(all<CancelExchange>(actions).size(), 1U);
-  EXPECT_EQ(all<StartExchange>(actions)[0].form.attempt, AttemptId{2});
+  EXPECT_EQ(all<StartExchange>(actions)[0].start.attempt, AttemptId{2});
   EXPECT_TRUE(s.step(ExchangeComplete{RoundId{1}, AttemptId{1}, {}}).empty());
 }
 
 // As told in Ready: from which attempt on what was exchanged still stands.
 TEST_F(SiteRound, WhatWasExchangedStandsWhenTheCoordinatorIsLost) {
   exchange();
-  static_cast<void>(s.hear(1, H::form(1, 2, 2)));
+  static_cast<void>(s.hear(1, H::start(1, 2, 2)));
   static_cast<void>(s.step(Closed{LinkId{1}, unavailable("reset")}));
   static_cast<void>(s.pass(seconds(1)));
   static_cast<void>(s.step(CoordinatorConnected{LinkId{5}}));
   static_cast<void>(s.hear(5, wire::Welcome{TermId{2}, SiteId{1}, 1000, 60000}));
-  static_cast<void>(s.hear(5, wire::Adopt{TermId{2}, RunId{7}, RoundId{0}, {SiteId{1}}, kRight}));
+  static_cast<void>(s.hear(5, wire::InstallAnchor{TermId{2}, RunId{7}, RoundId{0}, {SiteId{1}}, kRight}));
   const auto ready = sent<wire::Ready>(s.step(AnchorInPlace{RunId{7}, RoundId{0}, kRight}));
   ASSERT_EQ(ready.size(), 1U);
   EXPECT_EQ(ready[0].second.since, AttemptId{1});
@@ -220,30 +220,30 @@ TEST_F(SiteRound, NothingStandsUnderAnotherNumber) {
   static_cast<void>(s.pass(seconds(1)));
   static_cast<void>(s.step(CoordinatorConnected{LinkId{5}}));
   static_cast<void>(s.hear(5, wire::Welcome{TermId{2}, SiteId{4}, 1000, 60000}));
-  static_cast<void>(s.hear(5, wire::Adopt{TermId{2}, RunId{7}, RoundId{0}, {SiteId{4}}, kRight}));
+  static_cast<void>(s.hear(5, wire::InstallAnchor{TermId{2}, RunId{7}, RoundId{0}, {SiteId{4}}, kRight}));
   EXPECT_EQ(sent<wire::Ready>(s.step(AnchorInPlace{RunId{7}, RoundId{0}, kRight})).at(0).second.since, AttemptId{0});
 }
 
 TEST_F(SiteRound, WhoIsNotHereIsNeitherLinkedNorAsked) {
   s.link_to(0, "paris", 2);
-  wire::Form form = H::form(1, 2, 2);
-  form.participants.push_back({SiteId{2}, "lima", 1.0, AttemptId{1}, false});
-  const auto start = all<StartExchange>(s.hear(1, form));
-  ASSERT_EQ(start.size(), 1U);
-  EXPECT_EQ(start[0].links, (std::vector<LinkId>{LinkId{2}, LinkId{0}, LinkId{0}}));
+  wire::StartAttempt start = H::start(1, 2, 2);
+  start.participants.push_back({SiteId{2}, "lima", 1.0, AttemptId{1}, false});
+  const auto exchanges = all<StartExchange>(s.hear(1, start));
+  ASSERT_EQ(exchanges.size(), 1U);
+  EXPECT_EQ(exchanges[0].links, (std::vector<LinkId>{LinkId{2}, LinkId{0}, LinkId{0}}));
   const auto actions = s.step(ExchangeFailed{RoundId{1}, AttemptId{2}, SiteId{2}, "not here whole"});
-  EXPECT_EQ(sent<wire::Unreached>(actions).at(0).second.peer, SiteId{2});
+  EXPECT_EQ(sent<wire::PeerUnreachable>(actions).at(0).second.peer, SiteId{2});
 }
 
 TEST_F(SiteRound, WhatWhoIsNotHereHasLeftIsReportedThoughItIsBack) {
   s.link_to(0, "paris", 2);
   lima_comes(3);
-  wire::Form form = H::form(1, 2, 2);
-  form.participants.push_back({SiteId{2}, "lima", 1.0, AttemptId{1}, false});
-  ASSERT_EQ(all<StartExchange>(s.hear(1, form)).size(), 1U);
+  wire::StartAttempt start = H::start(1, 2, 2);
+  start.participants.push_back({SiteId{2}, "lima", 1.0, AttemptId{1}, false});
+  ASSERT_EQ(all<StartExchange>(s.hear(1, start)).size(), 1U);
   const auto actions = s.step(ExchangeFailed{RoundId{1}, AttemptId{2}, SiteId{2}, "not here whole"});
-  ASSERT_EQ(sent<wire::Unreached>(actions).size(), 1U);
-  EXPECT_EQ(sent<wire::Unreached>(actions)[0].second.peer, SiteId{2});
+  ASSERT_EQ(sent<wire::PeerUnreachable>(actions).size(), 1U);
+  EXPECT_EQ(sent<wire::PeerUnreachable>(actions)[0].second.peer, SiteId{2});
   EXPECT_TRUE(all<Hangup>(actions).empty()) << "its link is a new one";
 }
 
@@ -252,8 +252,8 @@ TEST_F(SiteRound, WhoSpoilsAnAttemptItHasNoPartInLosesItsLink) {
   lima_comes(7);
   const auto actions = s.step(ExchangeFailed{RoundId{1}, AttemptId{1}, SiteId{2}, "a chunk was damaged"});
   EXPECT_EQ(all<Hangup>(actions).at(0).link, LinkId{7});
-  ASSERT_EQ(sent<wire::Unreached>(actions).size(), 1U);
-  EXPECT_EQ(sent<wire::Unreached>(actions)[0].second.peer, SiteId{2});
+  ASSERT_EQ(sent<wire::PeerUnreachable>(actions).size(), 1U);
+  EXPECT_EQ(sent<wire::PeerUnreachable>(actions)[0].second.peer, SiteId{2});
 }
 
 TEST_F(SiteRound, AnUnfitDeltaIsDeclinedAndTheAnchorTaken) {
@@ -261,7 +261,7 @@ TEST_F(SiteRound, AnUnfitDeltaIsDeclinedAndTheAnchorTaken) {
   const auto actions = s.step(ContributionUnfit{RoundId{1}, AttemptId{1}, "NaN in wte.weight"});
   EXPECT_EQ(sent<wire::Decline>(actions)[0].second, (wire::Decline{RoundId{1}, AttemptId{1}, "NaN in wte.weight"}));
   EXPECT_EQ(all<CancelExchange>(actions).size(), 1U);
-  wire::Form again = H::form(1, 2, 2);
+  wire::StartAttempt again = H::start(1, 2, 2);
   again.participants[1].weight = 0;
   EXPECT_EQ(all<StartExchange>(s.hear(1, again)).size(), 1U);
   static_cast<void>(s.step(ExchangeComplete{RoundId{1}, AttemptId{2}, {kRight, kRight}}));
@@ -274,7 +274,7 @@ TEST_F(SiteRound, AnUnfitDeltaIsDeclinedAndTheAnchorTaken) {
 TEST_F(SiteRound, WhatWasGivenUpAsUnfitIsNotTakenOutOfTheParametersAgain) {
   exchange();
   static_cast<void>(s.step(ContributionUnfit{RoundId{1}, AttemptId{1}, "NaN in wte.weight"}));
-  EXPECT_EQ(all<StartExchange>(s.hear(1, H::form(1, 2, 2))).size(), 1U) << "the leader has not heard of it yet";
+  EXPECT_EQ(all<StartExchange>(s.hear(1, H::start(1, 2, 2))).size(), 1U) << "the leader has not heard of it yet";
   static_cast<void>(s.step(Closed{LinkId{1}, unavailable("reset")}));
   const auto skipped = s.pass(seconds(61));
   ASSERT_EQ(all<Rebase>(skipped).size(), 1U);
@@ -285,8 +285,8 @@ TEST_F(SiteRound, WhatWasGivenUpAsUnfitIsNotTakenOutOfTheParametersAgain) {
   static_cast<void>(s.step(CoordinatorConnected{LinkId{6}}));
   static_cast<void>(s.hear(6, wire::Welcome{TermId{3}, SiteId{1}, 1000, 60000}));
   static_cast<void>(s.step(Trigger{25, 11}));
-  static_cast<void>(
-      s.hear(6, wire::Adopt{TermId{3}, RunId{7}, RoundId{1}, {SiteId{0}}, kWrong, wire::Counted::kUnknown, {}}));
+  static_cast<void>(s.hear(
+      6, wire::InstallAnchor{TermId{3}, RunId{7}, RoundId{1}, {SiteId{0}}, kWrong, wire::Counted::kUnknown, {}}));
   const auto back = s.step(AnchorInPlace{RunId{7}, RoundId{1}, kWrong});
   ASSERT_EQ(all<Rebase>(back).size(), 1U);
   EXPECT_EQ(all<Rebase>(back)[0].base, Base::kOldAnchor);
@@ -297,8 +297,8 @@ TEST_F(SiteRound, WhatWasGivenUpAsUnfitIsNotTakenOutOfTheParametersAgain) {
 TEST_F(SiteRound, AnExchangeThatFailsIsReported) {
   exchange();
   const auto actions = s.step(ExchangeFailed{RoundId{1}, AttemptId{1}, SiteId{0}, "it came twice"});
-  EXPECT_EQ(sent<wire::Unreached>(actions)[0].second,
-            (wire::Unreached{RoundId{1}, AttemptId{1}, SiteId{0}, "it came twice"}));
+  EXPECT_EQ(sent<wire::PeerUnreachable>(actions)[0].second,
+            (wire::PeerUnreachable{RoundId{1}, AttemptId{1}, SiteId{0}, "it came twice"}));
   EXPECT_EQ(all<Hangup>(actions).at(0).link, LinkId{2}) << "what was sent over it does not count as delivered";
   EXPECT_EQ(all<CancelExchange>(actions).size(), 1U);
 }
@@ -306,7 +306,7 @@ TEST_F(SiteRound, AnExchangeThatFailsIsReported) {
 TEST_F(SiteRound, ALostPeerLinkIsReported) {
   exchange();
   const auto during = s.step(Closed{LinkId{2}, unavailable("reset")});
-  EXPECT_EQ(sent<wire::Unreached>(during)[0].second.peer, SiteId{0});
+  EXPECT_EQ(sent<wire::PeerUnreachable>(during)[0].second.peer, SiteId{0});
   EXPECT_EQ(all<CancelExchange>(during).size(), 1U);
 }
 
@@ -314,9 +314,9 @@ TEST_F(SiteRound, ALostPeerLinkIsReported) {
 TEST_F(SiteRound, SoIsOneThatIsLostOnceThisSiteIsDoneWhichKeepsWhatItHas) {
   complete();
   const auto actions = s.step(Closed{LinkId{2}, unavailable("reset")});
-  ASSERT_EQ(sent<wire::Unreached>(actions).size(), 1U);
-  EXPECT_EQ(sent<wire::Unreached>(actions)[0].second,
-            (wire::Unreached{RoundId{1}, AttemptId{1}, SiteId{0}, "after this site was done: reset"}));
+  ASSERT_EQ(sent<wire::PeerUnreachable>(actions).size(), 1U);
+  EXPECT_EQ(sent<wire::PeerUnreachable>(actions)[0].second,
+            (wire::PeerUnreachable{RoundId{1}, AttemptId{1}, SiteId{0}, "after this site was done: reset"}));
   EXPECT_TRUE(all<CancelExchange>(actions).empty());
   EXPECT_EQ(all<ApplyCommit>(s.hear(1, commit)).size(), 1U) << "the others were done as well";
 }
@@ -324,21 +324,21 @@ TEST_F(SiteRound, SoIsOneThatIsLostOnceThisSiteIsDoneWhichKeepsWhatItHas) {
 TEST_F(SiteRound, ALinkThatNoExchangeUsesIsNotReported) {
   lima_comes(7);
   complete();
-  EXPECT_TRUE(sent<wire::Unreached>(s.step(Closed{LinkId{7}, unavailable("reset")})).empty());
+  EXPECT_TRUE(sent<wire::PeerUnreachable>(s.step(Closed{LinkId{7}, unavailable("reset")})).empty());
 }
 
 TEST_F(SiteRound, ALinkThatCannotBeMadeIsReportedInTime) {
-  static_cast<void>(s.hear(1, H::form(1, 1, 2)));
+  static_cast<void>(s.hear(1, H::start(1, 1, 2)));
   static_cast<void>(s.step(DialFailed{SiteId{0}, unavailable("connection refused")}));
   const auto actions = s.pass(seconds(21));
   EXPECT_GE(all<DialPeer>(actions).size(), 1U);
-  const auto reports = sent<wire::Unreached>(actions);
+  const auto reports = sent<wire::PeerUnreachable>(actions);
   ASSERT_EQ(reports.size(), 1U);
   EXPECT_EQ(reports[0].second.reason, "no link within 20 s, last: no connection within 15 s");
 }
 
 TEST_F(SiteRound, WhereNobodyHasAWeightNothingIsExchanged) {
-  wire::Form idle = H::form(1, 1, 2);
+  wire::StartAttempt idle = H::start(1, 1, 2);
   idle.slices.clear();
   for (wire::Participant& p : idle.participants) p.weight = 0;
   const auto actions = s.hear(1, idle);
@@ -352,7 +352,7 @@ TEST_F(SiteRound, WhereNobodyHasAWeightNothingIsExchanged) {
 }
 
 TEST_F(SiteRound, ARecessAnswersTheTriggerAndNothingIsLost) {
-  const auto actions = s.hear(1, wire::Recess{TermId{1}, RoundId{1}, "1 of the 2 sites"});
+  const auto actions = s.hear(1, wire::RoundSkipped{TermId{1}, RoundId{1}, "1 of the 2 sites"});
   ASSERT_EQ(all<RoundSkipped>(actions).size(), 1U);
   EXPECT_THAT(notes(actions), HasSubstr("[no-quorum] no round 1 for now: 1 of the 2 sites"));
   EXPECT_EQ(sent<wire::Ready>(s.step(Trigger{20, 9})).at(0).second, (wire::Ready{RoundId{1}, 20, 20, 9, kRight}));
@@ -416,13 +416,13 @@ class SiteOwes : public SiteRound {
 TEST_F(SiteOwes, WhatItIsApplyingItConfirmsOnceThatIsDone) {
   const auto again = committed(6, 3);
   EXPECT_TRUE(all<Failed>(again).empty());
-  EXPECT_TRUE(sent<wire::Adopted>(again).empty());
-  EXPECT_EQ(sent<wire::Adopted>(s.step(Applied{RoundId{1}, kWrong})).size(), 1U);
+  EXPECT_TRUE(sent<wire::AnchorInstalled>(again).empty());
+  EXPECT_EQ(sent<wire::AnchorInstalled>(s.step(Applied{RoundId{1}, kWrong})).size(), 1U);
 }
 
 TEST_F(SiteOwes, WhatItHasAppliedMeanwhileItConfirms) {
   static_cast<void>(s.step(Applied{RoundId{1}, kWrong}));
-  const auto confirmed = sent<wire::Adopted>(committed(6, 3));
+  const auto confirmed = sent<wire::AnchorInstalled>(committed(6, 3));
   ASSERT_EQ(confirmed.size(), 1U);
   EXPECT_EQ(confirmed[0].second.round, RoundId{1});
   EXPECT_EQ(confirmed[0].second.digest, kWrong);
@@ -445,7 +445,7 @@ TEST_F(SiteRound, ACommitOfALaterRoundIsAnErrorOfAnEarlierOneOldNews) {
 }
 
 TEST_F(SiteRound, ARepairKeepsTheTriggerAndSaysReadyAgain) {
-  static_cast<void>(s.hear(1, wire::Adopt{TermId{1}, RunId{7}, RoundId{0}, {SiteId{0}}, kWrong}));
+  static_cast<void>(s.hear(1, wire::InstallAnchor{TermId{1}, RunId{7}, RoundId{0}, {SiteId{0}}, kWrong}));
   s.link_to(0, "paris", 2);
   const auto actions = s.step(AnchorInPlace{RunId{7}, RoundId{0}, kWrong});
   ASSERT_EQ(sent<wire::Ready>(actions).size(), 1U);
@@ -455,7 +455,7 @@ TEST_F(SiteRound, ARepairKeepsTheTriggerAndSaysReadyAgain) {
 
 TEST_F(SiteRound, WhatIsWaitedForIsSaidInWords) {
   EXPECT_THAT(s.site.waiting_for(s.now), HasSubstr("round 1: waiting until paris is ready too"));
-  static_cast<void>(s.hear(1, H::form(1, 1, 2)));
+  static_cast<void>(s.hear(1, H::start(1, 1, 2)));
   EXPECT_THAT(s.site.waiting_for(s.now), HasSubstr("waiting for a link to paris"));
   s.link_to(0, "paris", 2);
   EXPECT_THAT(s.site.waiting_for(s.now), HasSubstr("exchanging with paris"));

@@ -1,8 +1,8 @@
-#include "core/protocol/slice_table.h"
+#include "core/protocol/exchange/slice_table.h"
 
 #include <gtest/gtest.h>
 
-#include "core/protocol/words.h"
+#include "core/protocol/formatting.h"
 
 namespace collab::protocol {
 namespace {

@@ -1,5 +1,5 @@
 // Shares by rates: the special cases, their traffic as the slice table makes it, and a search that knows no formula.
-#include "core/protocol/water_filling.h"
+#include "core/protocol/allocation/water_filling.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -98,13 +98,13 @@ class DataPlaneByHand : public ::testing::Test {
   DataPlane::Events start(std::uint32_t attempt, double weight = 1) {
     attempt_ = AttemptId(attempt);
     transport_.sent.clear();
-    wire::Form form{.term = TermId(1),
-                    .run = RunId(3),
-                    .round = round(),
-                    .attempt = attempt_,
-                    .participants = {{kSelf, "self", weight, attempt_}, {kPeer, "peer", 1, attempt_}},
-                    .slices = {{kSelf, kOurs}, {kPeer, kTheirs}}};
-    return plane_->start({form, kSelf, {LinkId(0), link_}});
+    wire::StartAttempt start{.term = TermId(1),
+                             .run = RunId(3),
+                             .round = round(),
+                             .attempt = attempt_,
+                             .participants = {{kSelf, "self", weight, attempt_}, {kPeer, "peer", 1, attempt_}},
+                             .slices = {{kSelf, kOurs}, {kPeer, kTheirs}}};
+    return plane_->start({start, kSelf, {LinkId(0), link_}});
   }
   [[nodiscard]] RoundId round() const { return RoundId(arena_->sealed()->round.value + 1); }
   DataPlane::Events arrives(wire::ChunkKind kind, ElementRange range, CodecId codec, std::vector<std::byte> bytes) {

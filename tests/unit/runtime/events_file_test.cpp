@@ -11,7 +11,7 @@
 #include <fstream>
 #include <iterator>
 
-#include "core/protocol/words.h"
+#include "core/protocol/formatting.h"
 
 namespace collab {
 namespace {

@@ -30,7 +30,7 @@ const std::vector<TensorInfo> kModel{
 
 class NotFinite : public ::testing::Test {
  protected:
-  [[nodiscard]] std::string words() { return not_finite_in_words(vector_, anchor_, kModel, kBuffersFrom); }
+  [[nodiscard]] std::string words() { return not_finite_text(vector_, anchor_, kModel, kBuffersFrom); }
   float& operator[](std::size_t at) { return vector_.values()[at]; }
 
   HostVector vector_{std::vector<float>(kBuffersFrom + 8, 0.25F)};
@@ -68,7 +68,7 @@ TEST_F(NotFinite, AnAnchorThatIsNotFiniteIsNotTheSitesFault) {
 
 TEST_F(NotFinite, WithoutNamesTheElementIsTold) {
   (*this)[12] = kInfinity;
-  EXPECT_THAT(not_finite_in_words(vector_, anchor_, {}, UINT64_MAX),
+  EXPECT_THAT(not_finite_text(vector_, anchor_, {}, UINT64_MAX),
               HasSubstr("infinity in parameter element 12 of the vector"));
 }
 

@@ -25,19 +25,19 @@ std::span<const float> part_of(std::span<const float> vector, ElementRange range
 }
 
 // Sites with these weights; the elements from bounds[i] on are site i's.
-wire::Form form_of(const std::vector<double>& weights, std::vector<std::uint64_t> bounds) {
-  wire::Form form;
+wire::StartAttempt start_of(const std::vector<double>& weights, std::vector<std::uint64_t> bounds) {
+  wire::StartAttempt start;
   bounds.push_back(kElements);
   for (std::uint32_t i = 0; i < weights.size(); ++i) {
-    form.participants.push_back({SiteId(i), std::to_string(i), weights[i]});
-    if (bounds[i] < bounds[i + 1]) form.slices.push_back({SiteId(i), range_of(bounds[i], bounds[i + 1])});
+    start.participants.push_back({SiteId(i), std::to_string(i), weights[i]});
+    if (bounds[i] < bounds[i + 1]) start.slices.push_back({SiteId(i), range_of(bounds[i], bounds[i + 1])});
   }
-  return form;
+  return start;
 }
 
-float share_of(const wire::Form& form, std::uint32_t site) {
+float share_of(const wire::StartAttempt& start, std::uint32_t site) {
   std::vector<double> weights;
-  for (const wire::Participant& p : form.participants) weights.push_back(p.weight);
+  for (const wire::Participant& p : start.participants) weights.push_back(p.weight);
   return mean_scales(weights)[site];
 }
 
@@ -48,7 +48,7 @@ struct Lifetime : ::testing::Test {
   std::vector<float> mean = normal_vector(random, kElements, 1.0);
   Residual residual{{CodecId::kInt4, CodecId::kInt8}, true, kElements, kChunk};
 
-  void start(const wire::Form& form) { residual.start(form, SiteId(0), share_of(form, 0)); }
+  void begin(const wire::StartAttempt& start) { residual.start(start, SiteId(0), share_of(start, 0)); }
   std::vector<std::byte> contribution(ElementRange range) {
     std::vector<std::byte> bytes(codec_for(CodecId::kInt4).encoded_size(range.size()));
     EXPECT_TRUE(residual.encode_contribution(range, part_of(anchor, range), part_of(parameters, range), bytes));
@@ -60,8 +60,8 @@ struct Lifetime : ::testing::Test {
     return bytes;
   }
   // Everything site 0 does in an attempt, in chunks.
-  void encode_all(const wire::Form& form) {
-    for (const wire::Slice& slice : form.slices) {
+  void encode_all(const wire::StartAttempt& start) {
+    for (const wire::Slice& slice : start.slices) {
       for (std::uint64_t at = slice.range.begin; at < slice.range.end; at += kChunk) {
         const ElementRange chunk = range_of(at, std::min(at + kChunk, slice.range.end));
         slice.owner == SiteId(0) ? mean_of(chunk) : contribution(chunk);
@@ -95,8 +95,8 @@ TEST_F(Lifetime, TakesMemoryOnlyWhereACodecNeedsIt) {
 
 TEST_F(Lifetime, WithoutItPayloadsAreTheCodecs) {
   residual = Residual({CodecId::kInt4, CodecId::kInt8}, false, kElements, kChunk);
-  const wire::Form form = form_of({1, 1}, {0, 8192});
-  start(form);
+  const wire::StartAttempt start = start_of({1, 1}, {0, 8192});
+  begin(start);
   const ElementRange range = range_of(8192, 12288);
   std::vector<float> delta(range.size());
   for (std::size_t i = 0; i < delta.size(); ++i) delta[i] = anchor[range.begin + i] - parameters[range.begin + i];
@@ -106,11 +106,11 @@ TEST_F(Lifetime, WithoutItPayloadsAreTheCodecs) {
 }
 
 TEST_F(Lifetime, TheCommitKeepsWhatWasLeftOut) {
-  const wire::Form form = form_of({1, 3}, {0, 8192});
-  start(form);
+  const wire::StartAttempt start = start_of({1, 3}, {0, 8192});
+  begin(start);
   const ElementRange theirs = range_of(8192, kElements);
   const ElementRange own = range_of(0, 8192);
-  encode_all(form);
+  encode_all(start);
   EXPECT_EQ(values(), std::vector<float>(kElements)) << "nothing has been committed";
   std::vector<float> sent(theirs.size());
   std::vector<float> told(own.size());
@@ -128,20 +128,20 @@ TEST_F(Lifetime, TheCommitKeepsWhatWasLeftOut) {
 }
 
 TEST_F(Lifetime, AnAttemptThatIsFormedAgainGetsTheSameBytes) {
-  const wire::Form first = form_of({1, 1, 1}, {0, 4096, 8192});
-  start(first);
+  const wire::StartAttempt first = start_of({1, 1, 1}, {0, 4096, 8192});
+  begin(first);
   encode_all(first);
   commit();
   const std::vector<float> before = values();
   parameters = normal_vector(random, kElements, 1.0);
-  start(first);
+  begin(first);
   const ElementRange range = range_of(8192, 12288);
   const std::vector<std::byte> sent = contribution(range);
   const std::vector<std::byte> told = mean_of(range_of(0, 4096));
   EXPECT_EQ(values(), before);
   // Formed again without site 1; what is sent does not depend on who else is in it.
-  const wire::Form second = form_of({5, 0, 2}, {0, 4096, 4096});
-  start(second);
+  const wire::StartAttempt second = start_of({5, 0, 2}, {0, 4096, 4096});
+  begin(second);
   EXPECT_EQ(contribution(range), sent);
   EXPECT_EQ(mean_of(range_of(0, 4096)), told);
   EXPECT_EQ(values(), before);
@@ -151,15 +151,15 @@ TEST_F(Lifetime, AnAttemptThatIsFormedAgainGetsTheSameBytes) {
 }
 
 TEST_F(Lifetime, AContributionThatWasNotCommittedLeavesItAsItWas) {
-  const wire::Form form = form_of({1, 1}, {0, 8192});
-  start(form);
-  encode_all(form);
+  const wire::StartAttempt start = start_of({1, 1}, {0, 8192});
+  begin(start);
+  encode_all(start);
   commit();
   const std::vector<float> before = values();
   parameters = normal_vector(random, kElements, 1.0);
   mean = normal_vector(random, kElements, 1.0);
-  start(form_of({0, 1}, {0, 8192}));
-  encode_all(form);
+  begin(start_of({0, 1}, {0, 8192}));
+  encode_all(start);
   commit_of_others();
   EXPECT_EQ(values(range_of(8192, kElements)), std::vector<float>(before.begin() + 8192, before.end()));
   EXPECT_NE(values(range_of(0, 8192)), std::vector<float>(before.begin(), before.begin() + 8192)) << "its means were";
@@ -167,13 +167,13 @@ TEST_F(Lifetime, AContributionThatWasNotCommittedLeavesItAsItWas) {
 }
 
 TEST_F(Lifetime, UnitsChangeWithTheOwner) {
-  const wire::Form first = form_of({3, 1}, {0, 8192});
-  start(first);
+  const wire::StartAttempt first = start_of({3, 1}, {0, 8192});
+  begin(first);
   encode_all(first);
   commit();
   const std::vector<float> before = values();
   // Now the other way round, in an attempt our contribution is no part of: units change, nothing else.
-  start(form_of({0, 1}, {0, 0}));
+  begin(start_of({0, 1}, {0, 0}));
   commit_of_others();
   for (std::size_t i = 0; i < 8192; ++i) ASSERT_EQ(residual.values()[i], before[i] / 0.75F) << i;
   for (std::size_t i = 8192; i < kElements; ++i) ASSERT_EQ(residual.values()[i], before[i]) << i;
@@ -181,7 +181,7 @@ TEST_F(Lifetime, UnitsChangeWithTheOwner) {
 
   // And elements it has only sent come into its own means: with a mean of 0 that is all they bring.
   std::ranges::fill(mean, 0.0F);
-  start(form_of({1, 1}, {0, kElements}));
+  begin(start_of({1, 1}, {0, kElements}));
   const ElementRange range = range_of(12288, 16384);
   std::vector<float> told(range.size());
   ASSERT_TRUE(codec_for(CodecId::kInt8).decode(mean_of(range), told).ok());
@@ -193,8 +193,8 @@ TEST_F(Lifetime, UnitsChangeWithTheOwner) {
 }
 
 TEST_F(Lifetime, AChunkMayBeOwnedInPart) {
-  const wire::Form first = form_of({1, 1}, {0, 1024});
-  start(first);
+  const wire::StartAttempt first = start_of({1, 1}, {0, 1024});
+  begin(first);
   encode_all(first);
   commit();
   const std::vector<float> before = values();
@@ -203,7 +203,7 @@ TEST_F(Lifetime, AChunkMayBeOwnedInPart) {
     const volatile float delta = anchor[i] - parameters[i];  // volatile: rounded on its own
     whole[i] = delta + (i < 1024 ? before[i] / 0.5F : before[i]);
   }
-  start(form_of({1, 1}, {0, 0}));
+  begin(start_of({1, 1}, {0, 0}));
   EXPECT_EQ(contribution(range_of(0, kChunk)), payload_of(codec_for(CodecId::kInt4), whole).value());
 }
 
@@ -212,29 +212,29 @@ TEST_F(Lifetime, AChunkMayBeOwnedInPart) {
 TEST_F(Lifetime, ASmallShareDoesNotBlowUpWhatIsOwed) {
   for (const double weight : {0.0, 1e-9}) {
     residual = Residual({CodecId::kInt4, CodecId::kInt8}, true, kElements, kChunk);
-    const wire::Form first = form_of({weight, 1}, {0, 8192});
-    start(first);
+    const wire::StartAttempt first = start_of({weight, 1}, {0, 8192});
+    begin(first);
     encode_all(first);
     weight > 0 ? commit() : commit_of_others();
     const std::vector<float> before = values(range_of(0, 8192));
-    start(form_of({0, 1}, {0, 0}));
+    begin(start_of({0, 1}, {0, 0}));
     commit_of_others();
     for (std::size_t i = 0; i < before.size(); ++i) ASSERT_EQ(residual.values()[i], before[i] / 0.5F) << weight;
   }
 }
 
 TEST_F(Lifetime, ParametersThatAreNotFiniteLeaveNothingBehind) {
-  const wire::Form form = form_of({1, 1}, {0, 8192});
-  start(form);
-  encode_all(form);
+  const wire::StartAttempt start = start_of({1, 1}, {0, 8192});
+  begin(start);
+  encode_all(start);
   commit();
-  start(form);
+  begin(start);
   parameters[9000] = std::numeric_limits<float>::quiet_NaN();
   const ElementRange range = range_of(8192, 12288);
   std::vector<std::byte> bytes(codec_for(CodecId::kInt4).encoded_size(range.size()));
   EXPECT_FALSE(residual.encode_contribution(range, part_of(anchor, range), part_of(parameters, range), bytes));
   // Formed again without us; our means are still needed.
-  start(form_of({0, 1}, {0, 8192}));
+  begin(start_of({0, 1}, {0, 8192}));
   mean_of(range_of(0, 4096));
   mean_of(range_of(4096, 8192));
   residual.drop();
@@ -245,32 +245,32 @@ TEST_F(Lifetime, ParametersThatAreNotFiniteLeaveNothingBehind) {
 }
 
 TEST_F(Lifetime, AloneNothingIsEncodedAndNothingChanges) {
-  const wire::Form form = form_of({1, 1}, {0, 8192});
-  start(form);
-  encode_all(form);
+  const wire::StartAttempt start = start_of({1, 1}, {0, 8192});
+  begin(start);
+  encode_all(start);
   commit();
   const std::vector<float> before = values();
-  start(form_of({1}, {0}));
+  begin(start_of({1}, {0}));
   commit();
   EXPECT_EQ(values(), before);
   EXPECT_EQ(residual.units().of_mean, std::vector{range_of(0, 8192)});
 }
 
 TEST_F(Lifetime, WhatAnotherProcessHasLeftOutIsTakenInTheSameRun) {
-  const wire::Form form = form_of({1, 3}, {0, 8192});
-  start(form);
-  encode_all(form);
+  const wire::StartAttempt start = start_of({1, 3}, {0, 8192});
+  begin(start);
+  encode_all(start);
   commit();
   const std::vector<float> before = values();
   const ResidualUnits units = residual.units();
-  start(form);
+  begin(start);
   const std::vector<std::byte> sent = contribution(range_of(8192, 12288));
   for (const bool same_run : {true, false}) {
     residual = Residual({CodecId::kInt4, CodecId::kInt8}, true, kElements, kChunk);
     residual.restore({RunId(7), units, before});
     residual.settle(RunId(same_run ? 7 : 8));
     EXPECT_EQ(values(), same_run ? before : std::vector<float>(kElements));
-    start(form);
+    begin(start);
     EXPECT_EQ(contribution(range_of(8192, 12288)) == sent, same_run);
     residual.settle(RunId(9));
     EXPECT_EQ(values(), same_run ? before : std::vector<float>(kElements)) << "later anchors keep it";
@@ -290,9 +290,9 @@ TEST(Residual, TheSizeOfChunksDoesNotChangeIt) {
     std::vector<std::vector<float>> after;
     for (const std::uint64_t chunk : {4096U, 8192U, 65536U}) {
       Residual residual(id, true, kElements, chunk);
-      const wire::Form form = form_of({1, 1}, {0, 4096});
+      const wire::StartAttempt start = start_of({1, 1}, {0, 4096});
       for (int round = 0; round < 3; ++round) {
-        residual.start(form, SiteId(0), 0.5F);
+        residual.start(start, SiteId(0), 0.5F);
         EXPECT_TRUE(residual
                         .commit(anchor,
                                 [&](ElementRange range) -> Result<std::span<const float>> {
@@ -328,9 +328,11 @@ double drift(const Codecs& codecs, bool feedback, int rounds, bool weights_chang
   std::vector<float> told(kChunk);
   for (int round = 0; round < rounds; ++round) {
     const auto moved = static_cast<std::uint64_t>(round % 5) * 1024;
-    const wire::Form form = form_of({1, 1, weights_change ? 1.0 + 0.5 * (round % 3) : 1.0}, {0, 4096 + moved, 10240});
-    for (std::uint32_t site = 0; site < kSites; ++site) residuals[site].start(form, SiteId(site), share_of(form, site));
-    for (const wire::Slice& slice : form.slices) {
+    const wire::StartAttempt start =
+        start_of({1, 1, weights_change ? 1.0 + 0.5 * (round % 3) : 1.0}, {0, 4096 + moved, 10240});
+    for (std::uint32_t site = 0; site < kSites; ++site)
+      residuals[site].start(start, SiteId(site), share_of(start, site));
+    for (const wire::Slice& slice : start.slices) {
       for (std::uint64_t at = slice.range.begin; at < slice.range.end; at += kChunk) {
         const ElementRange chunk = range_of(at, std::min(at + kChunk, slice.range.end));
         const auto mean = std::span(sum).first(chunk.size());
@@ -338,7 +340,7 @@ double drift(const Codecs& codecs, bool feedback, int rounds, bool weights_chang
         for (std::uint32_t site = 0; site < kSites; ++site) {
           const auto from = part_of(anchor, chunk);
           const auto to = part_of(parameters[site], chunk);
-          const float share = share_of(form, site);
+          const float share = share_of(start, site);
           for (std::size_t i = 0; i < chunk.size(); ++i)
             missing[at + i] += double{share} * (double{from[i]} - double{to[i]});
           if (SiteId(site) == slice.owner) {

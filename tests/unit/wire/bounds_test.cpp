@@ -68,7 +68,7 @@ struct Body {
   }
 };
 
-Form two_sites() {
+StartAttempt two_sites() {
   return {TermId(1),
           1,
           {},
@@ -78,10 +78,10 @@ Form two_sites() {
           {{SiteId(0), "paris", 1.0}, {SiteId(5), "oslo", 2.0}},
           {{SiteId(5), {0, 1024}}, {SiteId(0), {1024, 2000}}}};
 }
-Form changed(const std::function<void(Form&)>& change) {
-  Form form = two_sites();
-  change(form);
-  return form;
+StartAttempt changed(const std::function<void(StartAttempt&)>& change) {
+  StartAttempt start = two_sites();
+  change(start);
+  return start;
 }
 
 // ---- texts -------------------------------------------------------------------------------------------
@@ -253,17 +253,18 @@ TEST(Counts, LargestPassAndOneMoreDoesNot) {
 }
 
 TEST(Counts, FormsAreBounded) {
-  Form form = two_sites();
-  form.slices.clear();
-  for (std::uint64_t i = 0; i < kMaxSlices; ++i) form.slices.push_back({SiteId(5), {i, i + 1}});
-  expect_travels(form);
-  form.slices.push_back({SiteId(5), {kMaxSlices, kMaxSlices + 1}});
-  expect_not_sent(form, "slices: expected at most 4096 entries, got 4097");
-  form = two_sites();
-  for (std::uint32_t i = 6; form.participants.size() < kMaxSites; ++i) form.participants.push_back({SiteId(i), "", 0});
-  expect_travels(form);
-  form.participants.push_back({SiteId(1'000'000), "", 0});
-  expect_not_sent(form, "participants: expected at most 4096 entries, got 4097");
+  StartAttempt start = two_sites();
+  start.slices.clear();
+  for (std::uint64_t i = 0; i < kMaxSlices; ++i) start.slices.push_back({SiteId(5), {i, i + 1}});
+  expect_travels(start);
+  start.slices.push_back({SiteId(5), {kMaxSlices, kMaxSlices + 1}});
+  expect_not_sent(start, "slices: expected at most 4096 entries, got 4097");
+  start = two_sites();
+  for (std::uint32_t i = 6; start.participants.size() < kMaxSites; ++i)
+    start.participants.push_back({SiteId(i), "", 0});
+  expect_travels(start);
+  start.participants.push_back({SiteId(1'000'000), "", 0});
+  expect_not_sent(start, "participants: expected at most 4096 entries, got 4097");
 }
 
 // The count alone must not make the decoder allocate: few bytes that claim many entries.
@@ -311,20 +312,20 @@ TEST(Rules, ACommitIsOfAnAttemptAndMayCountNobody) {
 
 TEST(Rules, AFormHasParticipantsAndVotersInOrder) {
   expect_travels(two_sites());
-  expect_travels(changed([](Form& f) { f.participants[0].weight = 0; }));
-  expect_not_sent(changed([](Form& f) { f.voters = {{SiteId(2), "a"}, {SiteId(1), "b"}}; }), "voters[1]");
-  expect_not_sent(changed([](Form& f) { std::swap(f.participants[0], f.participants[1]); }), "participants[1]");
-  expect_not_sent(changed([](Form& f) { f.participants.clear(); }), "participants: expected at least one");
-  expect_not_sent(changed([](Form& f) { f.participants[0].here = f.participants[1].here = false; }),
+  expect_travels(changed([](StartAttempt& f) { f.participants[0].weight = 0; }));
+  expect_not_sent(changed([](StartAttempt& f) { f.voters = {{SiteId(2), "a"}, {SiteId(1), "b"}}; }), "voters[1]");
+  expect_not_sent(changed([](StartAttempt& f) { std::swap(f.participants[0], f.participants[1]); }), "participants[1]");
+  expect_not_sent(changed([](StartAttempt& f) { f.participants.clear(); }), "participants: expected at least one");
+  expect_not_sent(changed([](StartAttempt& f) { f.participants[0].here = f.participants[1].here = false; }),
                   "participants: expected at least one that is here");
-  expect_not_sent(changed([](Form& f) { f.participants[0].here = false; }),
+  expect_not_sent(changed([](StartAttempt& f) { f.participants[0].here = false; }),
                   "owner: expected a participant that is here");
 }
 
 TEST(Rules, NothingIsExchangedWhereNobodyHasAWeight) {
-  const auto idle = [](Form& f) { f.participants[0].weight = f.participants[1].weight = 0; };
+  const auto idle = [](StartAttempt& f) { f.participants[0].weight = f.participants[1].weight = 0; };
   expect_not_sent(changed(idle), "slices: expected none where nobody has a weight, got 2");
-  expect_travels(changed([&](Form& f) {
+  expect_travels(changed([&](StartAttempt& f) {
     idle(f);
     f.slices.clear();
   }));
@@ -348,7 +349,7 @@ TEST(Rules, ARecordIsAsSoundAsItsParts) {
   expect_not_sent(join, "proposal.slices: expected 0 digests, got 2");
   record.proposals = {{two_sites()}, {two_sites(), true, {{}, {}}, TermId(3)}};
   expect_travels(join);
-  record.proposals[1].form.participants.clear();
+  record.proposals[1].start.participants.clear();
   expect_not_sent(join, "participants: expected at least one");
   record.proposals = {{two_sites()}, {two_sites()}, {two_sites()}};
   expect_not_sent(join, "proposals: expected at most 2 entries, got 3");
@@ -383,15 +384,15 @@ TEST(Rules, WhatIsToBeAcceptedIsAcceptedUnderThatTerm) {
 }
 
 TEST(Rules, SlicesCoverTheVectorWithoutGaps) {
-  expect_not_sent(changed([](Form& f) { f.slices.clear(); }), "slices: expected at least one");
-  expect_not_sent(changed([](Form& f) { f.slices[0].range.begin = 1; }),
+  expect_not_sent(changed([](StartAttempt& f) { f.slices.clear(); }), "slices: expected at least one");
+  expect_not_sent(changed([](StartAttempt& f) { f.slices[0].range.begin = 1; }),
                   "slices[0].range: expected one that begins at 0");
-  expect_not_sent(changed([](Form& f) { f.slices[1].range.begin = 1025; }),
+  expect_not_sent(changed([](StartAttempt& f) { f.slices[1].range.begin = 1025; }),
                   "slices[1].range: expected one that begins at 1024");
-  expect_not_sent(changed([](Form& f) { f.slices[1].range.begin = 1023; }), "slices[1].range");
-  expect_not_sent(changed([](Form& f) { f.slices[1].range.end = 1024; }), "is not empty, got [1024, 1024)");
-  expect_not_sent(changed([](Form& f) { f.slices[1].range.end = 3; }), "slices[1].range");
-  expect_not_sent(changed([](Form& f) { f.slices[0].owner = SiteId(4); }),
+  expect_not_sent(changed([](StartAttempt& f) { f.slices[1].range.begin = 1023; }), "slices[1].range");
+  expect_not_sent(changed([](StartAttempt& f) { f.slices[1].range.end = 1024; }), "is not empty, got [1024, 1024)");
+  expect_not_sent(changed([](StartAttempt& f) { f.slices[1].range.end = 3; }), "slices[1].range");
+  expect_not_sent(changed([](StartAttempt& f) { f.slices[0].owner = SiteId(4); }),
                   "slices[0].owner: expected a participant that is here, got site 4");
 }
 
@@ -406,17 +407,17 @@ TEST(Rules, ChunksHoldSomethingAndNotTooMuch) {
 }
 
 TEST(Rules, AnAnchorHasSourcesInOrder) {
-  const auto adopt = [](std::vector<SiteId> sources) {
-    return Adopt{TermId(1), RunId(1), RoundId(1), std::move(sources), {}, Counted::kNo, {}};
+  const auto install = [](std::vector<SiteId> sources) {
+    return InstallAnchor{TermId(1), RunId(1), RoundId(1), std::move(sources), {}, Counted::kNo, {}};
   };
-  expect_travels(adopt({SiteId(3), SiteId(7)}));
-  expect_not_sent(adopt({}), "sources: expected at least one, got none");
-  expect_not_sent(adopt({SiteId(7), SiteId(3)}), "sources[1]: expected a site above site 7");
+  expect_travels(install({SiteId(3), SiteId(7)}));
+  expect_not_sent(install({}), "sources: expected at least one, got none");
+  expect_not_sent(install({SiteId(7), SiteId(3)}), "sources[1]: expected a site above site 7");
   std::vector<SiteId> many;
   for (std::uint32_t i = 0; i < kMaxSources; ++i) many.push_back(SiteId(i));
-  expect_travels(adopt(many));
+  expect_travels(install(many));
   many.push_back(SiteId(kMaxSources));
-  expect_not_sent(adopt(many), "sources: expected at most 64 entries, got 65");
+  expect_not_sent(install(many), "sources: expected at most 64 entries, got 65");
 }
 
 TEST(Rules, WhatIsFetchedIsAPartOfAnAnchorThatFitsAPayload) {
@@ -460,9 +461,9 @@ TEST(EncodeDeathTest, AMessageThatBreaksItsRulesIsABug) {
   EXPECT_DEATH(static_cast<void>(encode(Commit{})), "Commit cannot be sent");
 }
 
-// ---- the meeting -------------------------------------------------------------------------------------
+// ---- the collective hub -------------------------------------------------------------------------------------
 
-TEST(Meeting, PlacesAreThoseOfTheWorld) {
+TEST(CollectiveHub, PlacesAreThoseOfTheWorld) {
   const Enter good{"night-run", 1, RankId(1), {"paris", "oslo"}, {0, 1}, 1, false, AcceptorId(1), {}, {1, {RankId(0)}}};
   expect_travels(good);
   Enter bad = good;
@@ -485,7 +486,7 @@ TEST(Meeting, PlacesAreThoseOfTheWorld) {
   expect_not_sent(bad, "candidates: expected at least 1");
 }
 
-TEST(Meeting, MembersAreDistinctAndPairsAreTwo) {
+TEST(CollectiveHub, MembersAreDistinctAndPairsAreTwo) {
   expect_travels(Assemble{GroupId(1), {RankId(3), RankId(1)}, GroupId(2), 0});
   expect_not_sent(Assemble{GroupId(1), {}, {}, 0}, "members: expected at least one");
   expect_not_sent(Assemble{GroupId(1), {RankId(3), RankId(1), RankId(3)}, {}, 0}, "got rank 3 twice");
@@ -494,8 +495,8 @@ TEST(Meeting, MembersAreDistinctAndPairsAreTwo) {
               HasSubstr("members: expected at most 65536 entries"));
 }
 
-TEST(Meeting, PartsAreBounded) {
-  Bring bring{GroupId(1), 1, 0, "barrier", "", Absence::kGoesOn, 0, true, false, 0, {kMaxPayloadBytes}};
+TEST(CollectiveHub, PartsAreBounded) {
+  Contribute bring{GroupId(1), 1, 0, "barrier", "", Absence::kGoesOn, 0, true, false, 0, {kMaxPayloadBytes}};
   expect_travels(bring);
   bring.splits.push_back(1);
   expect_not_sent(bring, "splits: expected at most 67108864 bytes in all, got 67108865");
@@ -505,10 +506,10 @@ TEST(Meeting, PartsAreBounded) {
   bring.step = 1;
   bring.operation.assign(257, 'x');
   expect_not_sent(bring, "operation: expected UTF-8 text of at most 256 bytes");
-  expect_not_sent(Outcome{GroupId(1), 1, {}, false, {2, 1}, ""}, "absent: expected ascending");
+  expect_not_sent(StepResult{GroupId(1), 1, {}, false, {2, 1}, ""}, "absent: expected ascending");
 }
 
-TEST(Meeting, MembershipsAreLists) {
+TEST(CollectiveHub, MembershipsAreLists) {
   const Epoch good{1, {RankId(0), RankId(3)}};
   const Epoch bad{1, {RankId(3), RankId(0)}};
   expect_travels(AcceptEpoch{{1, 2}, good});

@@ -175,7 +175,7 @@ TEST(Header, AStrangerIsToldApart) {
 
 TEST(Header, AnUnknownTypeIsCorrupt) {
   for (const std::size_t type : {std::size_t{0}, kTypes + 1}) {
-    Bytes frame = encode(Farewell{});
+    Bytes frame = encode(LeaveAck{});
     frame[16] = static_cast<std::byte>(type);
     EXPECT_THAT(corruption_of(resealed(frame)),
                 HasSubstr("type: expected 1 to " + std::to_string(kTypes) + ", got " + std::to_string(type)));
@@ -184,7 +184,7 @@ TEST(Header, AnUnknownTypeIsCorrupt) {
 
 TEST(Header, ReservedBytesAreZero) {
   for (const std::size_t at : {6U, 7U, 18U, 19U, 24U, 31U}) {
-    Bytes frame = encode(Farewell{});
+    Bytes frame = encode(LeaveAck{});
     frame[at] = std::byte{1};
     EXPECT_THAT(corruption_of(resealed(frame)), HasSubstr("reserved bytes")) << at;
   }

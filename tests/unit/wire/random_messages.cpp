@@ -72,7 +72,7 @@ std::vector<Voter> draw_voters(Prng& prng) {
   return voters;
 }
 
-void draw(Prng& prng, Form& m) {
+void draw(Prng& prng, StartAttempt& m) {
   m = {draw_term(prng),
        draw_number<std::uint32_t>(prng),
        draw_digest(prng),
@@ -113,9 +113,9 @@ void draw(Prng& prng, Commit& m) {
 }
 Proposal draw_proposal(Prng& prng) {
   Proposal proposal;
-  draw(prng, proposal.form);
+  draw(prng, proposal.start);
   proposal.accepted = prng.chance(0.5);
-  if (proposal.accepted) proposal.slices.resize(proposal.form.slices.size(), draw_digest(prng));
+  if (proposal.accepted) proposal.slices.resize(proposal.start.slices.size(), draw_digest(prng));
   if (prng.chance(0.3)) proposal.settled = draw_term(prng);
   return proposal;
 }
@@ -140,20 +140,20 @@ void draw(Prng& prng, Join& m) {
   m.init_from = draw_name(prng, kMaxNameBytes);
   m.process = prng.next();
 }
-void draw(Prng& prng, Adopted& m) {
+void draw(Prng& prng, AnchorInstalled& m) {
   m = {draw_id<RunId>(prng), draw_id<RoundId>(prng), draw_digest(prng), draw_id<AcceptorId>(prng)};
 }
 void draw(Prng& prng, Ready& m) {
   m = {draw_id<RoundId>(prng),           draw_weight(prng), draw_number<std::uint64_t>(prng),
        draw_number<std::uint64_t>(prng), draw_digest(prng), draw_id<AttemptId>(prng)};
-  for (std::uint64_t i = prng.below(5); i > 0; --i) m.sketch.push_back(draw_number<std::uint32_t>(prng));
+  for (std::uint64_t i = prng.below(5); i > 0; --i) m.sampled_delta.push_back(draw_number<std::uint32_t>(prng));
   m.up_kbit = static_cast<std::uint32_t>(prng.below(kMaxRateKbit + 1));
   m.down_kbit = static_cast<std::uint32_t>(prng.below(kMaxRateKbit + 1));
 }
 void draw(Prng& prng, Decline& m) {
   m = {draw_id<RoundId>(prng), draw_id<AttemptId>(prng), draw_text(prng, kMaxReasonBytes)};
 }
-void draw(Prng& prng, Unreached& m) {
+void draw(Prng& prng, PeerUnreachable& m) {
   m = {draw_id<RoundId>(prng), draw_id<AttemptId>(prng), draw_id<SiteId>(prng), draw_text(prng, kMaxReasonBytes)};
 }
 void draw(Prng& prng, Done& m) {
@@ -175,30 +175,34 @@ void draw(Prng& prng, Roster& m) {
                          static_cast<MemberState>(prng.below(3))});
   }
 }
-void draw(Prng& prng, Adopt& m) {
+void draw(Prng& prng, InstallAnchor& m) {
   m = {draw_term(prng),     draw_id<RunId>(prng), draw_id<RoundId>(prng),
        draw_sites(prng, 1), draw_digest(prng),    static_cast<Counted>(prng.below(3)),
        draw_voters(prng)};
 }
-void draw(Prng& prng, Recess& m) { m = {draw_term(prng), draw_id<RoundId>(prng), draw_text(prng, kMaxReasonBytes)}; }
+void draw(Prng& prng, RoundSkipped& m) {
+  m = {draw_term(prng), draw_id<RoundId>(prng), draw_text(prng, kMaxReasonBytes)};
+}
 void draw(Prng& prng, Prepare& m) { m.term = draw_term(prng); }
 void draw(Prng& prng, Accept& m) {
   m.term = draw_term(prng);
   if (prng.chance(0.5)) return;
   Proposal proposal;
-  draw(prng, proposal.form);
+  draw(prng, proposal.start);
   proposal.accepted = true;
-  proposal.slices.resize(proposal.form.slices.size(), draw_digest(prng));
+  proposal.slices.resize(proposal.start.slices.size(), draw_digest(prng));
   proposal.settled = m.term;
   m.proposals.push_back(std::move(proposal));
 }
 void draw(Prng& prng, Accepted& m) { m.term = draw_term(prng); }
 void draw(Prng& prng, Notice& m) { m = {draw_name(prng, kMaxNameBytes), draw_text(prng, kMaxReasonBytes)}; }
-void draw(Prng& prng, Parted& m) { m = {draw_term(prng), draw_name(prng, kMaxNameBytes), draw_id<AcceptorId>(prng)}; }
+void draw(Prng& prng, MemberLeft& m) {
+  m = {draw_term(prng), draw_name(prng, kMaxNameBytes), draw_id<AcceptorId>(prng)};
+}
 void draw(Prng& prng, Promise& m) {
   m = {draw_term(prng), {draw_id<RunId>(prng), draw_id<RoundId>(prng), draw_digest(prng)}, draw_report(prng)};
 }
-void draw(Prng&, Farewell&) {}
+void draw(Prng&, LeaveAck&) {}
 void draw(Prng& prng, Hello& m) {
   m = {draw_name(prng, kMaxNameBytes), draw_term(prng), draw_id<SiteId>(prng), draw_name(prng, kMaxNameBytes),
        draw_digest(prng)};
@@ -260,7 +264,7 @@ void draw(Prng& prng, StatusReport& m) {
   for (std::size_t i = prng.below(6); i > 0; --i) m.settings.push_back({draw_text(prng, 30), draw_text(prng, 30)});
 }
 
-// ---- the meeting
+// ---- the collective hub
 
 std::vector<RankId> draw_ranks(Prng& prng, std::size_t min_count) {
   std::vector<RankId> ranks;
@@ -298,7 +302,7 @@ void draw(Prng& prng, Assemble& m) {
   if (m.members.size() == 2) m.parent = draw_id<GroupId>(prng);
 }
 void draw(Prng& prng, Disband& m) { m.group = draw_id<GroupId>(prng); }
-void draw(Prng& prng, Bring& m) {
+void draw(Prng& prng, Contribute& m) {
   m = {draw_id<GroupId>(prng),
        1 + prng.below(1000),
        prng.next(),
@@ -313,8 +317,8 @@ void draw(Prng& prng, Bring& m) {
   m.splits.resize(prng.below(5));
   for (std::uint64_t& bytes : m.splits) bytes = draw_number<std::uint64_t>(prng, kMaxPayloadBytes / 4);
 }
-void draw(Prng& prng, Taken& m) { m = {draw_id<GroupId>(prng), prng.next(), draw_ballot(prng)}; }
-void draw(Prng& prng, Seek& m) { m = {draw_id<GroupId>(prng), draw_number<std::uint32_t>(prng)}; }
+void draw(Prng& prng, ResultAck& m) { m = {draw_id<GroupId>(prng), prng.next(), draw_ballot(prng)}; }
+void draw(Prng& prng, ResolveSender& m) { m = {draw_id<GroupId>(prng), draw_number<std::uint32_t>(prng)}; }
 void draw(Prng& prng, Entered& m) {
   m = {draw_number<std::uint32_t>(prng, kMaxIntervalMs), draw_number<std::uint32_t>(prng, kMaxIntervalMs),
        draw_ballot(prng), draw_epoch(prng)};
@@ -324,13 +328,13 @@ void draw(Prng& prng, AcceptEpoch& m) { m = {draw_ballot(prng), draw_epoch(prng)
 void draw(Prng& prng, AcceptedEpoch& m) { m = {draw_ballot(prng), prng.next()}; }
 void draw(Prng& prng, ChosenEpoch& m) { m.epoch = draw_epoch(prng); }
 void draw(Prng& prng, Stands& m) { m = {draw_id<GroupId>(prng), prng.next()}; }
-void draw(Prng& prng, Found& m) {
+void draw(Prng& prng, SenderResolved& m) {
   m = {draw_id<GroupId>(prng), draw_number<std::uint32_t>(prng), draw_number<std::uint32_t>(prng, kMaxRanks - 1)};
 }
-void draw(Prng& prng, Piece& m) {
+void draw(Prng& prng, Part& m) {
   m = {draw_id<GroupId>(prng), prng.next(), draw_number<std::uint32_t>(prng, kMaxRanks - 1)};
 }
-void draw(Prng& prng, Outcome& m) {
+void draw(Prng& prng, StepResult& m) {
   m = {draw_id<GroupId>(prng), prng.next(), draw_ballot(prng), prng.chance(0.5), {}, draw_text(prng, kMaxReasonBytes)};
   for (const RankId rank : draw_ranks(prng, 0)) m.absent.push_back(rank.value);
 }

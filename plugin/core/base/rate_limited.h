@@ -1,0 +1,68 @@
+// Keeps a log readable where strangers can cause its lines.
+//
+// Threads: one caller at a time.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "collab/clock.h"
+
+namespace collab {
+
+class RateLimited {
+ public:
+  explicit RateLimited(Duration every) : every_(every) {}
+
+  // `line`, and how many were kept back since the last; nothing within `every` of that.
+  [[nodiscard]] std::optional<std::string> let(TimePoint now, std::string line) {
+    if (last_ && now - *last_ < every_) {
+      ++kept_back_;
+      return std::nullopt;
+    }
+    last_ = now;
+    const std::uint64_t others = std::exchange(kept_back_, 0);
+    if (others > 0) line += " (and " + std::to_string(others) + " others since the last such line)";
+    return line;
+  }
+
+ private:
+  Duration every_;
+  std::optional<TimePoint> last_;
+  std::uint64_t kept_back_ = 0;
+};
+
+// The same for lines, or bytes of lines, of which some may come at once: so many, then so many a second.
+class Sparing {
+ public:
+  Sparing(double at_once, double a_second) : at_once_(at_once), a_second_(a_second), left_(at_once) {}
+
+  // How many were kept back since the last that was let; nothing if this one is kept back.
+  [[nodiscard]] std::optional<std::uint64_t> let(TimePoint now, double cost = 1) {
+    if (has(now, cost)) return take(cost);
+    keep_back();
+    return std::nullopt;
+  }
+  // Whether so much may come now. What costs more than may ever come at once waits for all of that.
+  [[nodiscard]] bool has(TimePoint now, double cost) {
+    const double seconds = std::chrono::duration<double>(now - std::exchange(last_, now)).count();
+    left_ = std::min(at_once_, left_ + a_second_ * seconds);
+    return left_ >= std::min(cost, at_once_);
+  }
+  std::uint64_t take(double cost) {
+    left_ -= cost;
+    return std::exchange(kept_back_, 0);
+  }
+  void keep_back() { ++kept_back_; }
+
+ private:
+  double at_once_, a_second_, left_;
+  TimePoint last_{};
+  std::uint64_t kept_back_ = 0;
+};
+
+}  // namespace collab

@@ -1,0 +1,148 @@
+#include "core/protocol/allocation/bandwidth_partition.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "collab/codec.h"
+
+namespace collab::protocol {
+namespace {
+
+constexpr double kWorthMoving = 1.1;     // shares move where the exchange gets shorter by more than a tenth
+constexpr double kWorthSettling = 1.03;  // equal shares are gone back to where they gain that,
+constexpr double kWorthKeeping = 1.05;   // and others would gain no more than that
+constexpr double kMostUnseen = 4;        // how much faster a line may be than was seen
+constexpr double kSlower = 1.05;         // shares are taken back where the exchange took longer than that
+constexpr std::uint64_t kRoundsToStay = 16;
+constexpr double kLeastOfEqual = 20;  // who would own less than this part of an equal share owns nothing
+
+std::vector<Share> equal_shares(const std::vector<Line>& lines) {
+  std::vector<Share> shares;
+  for (const Line& line : lines) shares.push_back({line.site, line.may_own ? 1.0 : 0.0});
+  return shares;
+}
+
+bool measured(const std::vector<Line>& lines) {
+  const auto somebody = [&](double Line::*rate) {
+    return std::any_of(lines.begin(), lines.end(), [rate](const Line& line) { return line.*rate > 0; });
+  };
+  return somebody(&Line::up) && somebody(&Line::down);
+}
+
+// Who has not been measured counts as the slowest who has: it gets little, but what tells how fast it is. A way in
+// shows no more than others send: it is taken to be as fast as the way out, but no more than so many times what was
+// seen.
+void assume(std::vector<Line>& lines) {
+  for (double Line::*rate : {&Line::up, &Line::down}) {
+    double slowest = 0;
+    for (const Line& line : lines) {
+      if (line.*rate > 0) slowest = slowest == 0 ? line.*rate : std::min(slowest, line.*rate);
+    }
+    for (Line& line : lines) {
+      if (line.*rate <= 0) line.*rate = slowest;
+    }
+  }
+  for (Line& line : lines) line.down = std::clamp(line.up, line.down, kMostUnseen * line.down);
+}
+
+std::map<SiteId, double> whole_of(const std::vector<Share>& shares) {
+  double total = 0;
+  for (const Share& share : shares) total += share.share;
+  std::map<SiteId, double> of;
+  for (const Share& share : shares) of[share.site] = share.share / total;
+  return of;
+}
+
+void drop_crumbs(std::vector<Share>& shares) {
+  const auto owners = std::count_if(shares.begin(), shares.end(), [](const Share& s) { return s.share > 0; });
+  const double least = 1 / (kLeastOfEqual * static_cast<double>(owners));
+  for (Share& share : shares) share.share = share.share < least ? 0 : share.share;
+}
+
+}  // namespace
+
+double mean_ratio_of(std::string_view codec) {
+  constexpr std::size_t kElements = std::size_t{1} << 20;  // enough that blocks do not matter
+  const Result<Codecs> codecs = codecs_from_name(codec);
+  if (!codecs.ok()) return 1;
+  const auto bytes = [](CodecId id) { return static_cast<double>(codec_for(id).encoded_size(kElements)); };
+  return bytes(codecs->down) / bytes(codecs->up);
+}
+
+double BandwidthPartition::share_of(SiteId site) const {
+  const auto found = of_.find(site);
+  return found == of_.end() ? 0 : found->second;
+}
+
+// The last shares, as far as those who had them take part and can own them still; empty: not one.
+std::vector<Share> BandwidthPartition::kept(const std::vector<Line>& lines) const {
+  std::vector<Share> kept;
+  double total = 0;
+  for (const Line& line : lines) {
+    kept.push_back({line.site, line.may_own ? share_of(line.site) : 0.0});
+    total += kept.back().share;
+  }
+  if (total == 0) kept.clear();
+  return kept;
+}
+
+void BandwidthPartition::take(RunId run, RoundId round, const std::vector<Share>& shares) {
+  run_ = run;
+  round_ = round;
+  of_ = whole_of(shares);
+}
+
+std::vector<Share> BandwidthPartition::divide_equally(RunId run, RoundId round, const std::vector<Line>& lines) {
+  std::vector<Share> shares = equal_shares(lines);
+  take(run, round, shares);
+  return shares;
+}
+
+BandwidthPartition::Division BandwidthPartition::divide(RunId run, RoundId round, std::vector<Line> lines,
+                                                        double mean_ratio) {
+  if (!measured(lines)) return {divide_equally(run, round, lines), {}};
+  Division chosen{kept(lines), {}};
+  if (run_ != run || round_ != round || chosen.shares.empty()) {
+    chosen = choose(run, round, std::move(lines), std::move(chosen.shares), mean_ratio);
+  }
+  take(run, round, chosen.shares);
+  return chosen;
+}
+
+BandwidthPartition::Division BandwidthPartition::choose(RunId run, RoundId round, std::vector<Line> lines,
+                                                        std::vector<Share> kept, double mean_ratio) {
+  assume(lines);
+  const auto owning = std::count_if(kept.begin(), kept.end(), [](const Share& s) { return s.share > 0; });
+  const auto owned = std::count_if(of_.begin(), of_.end(), [](const auto& s) { return s.second > 0; });
+  const bool all_kept = owning > 0 && owning == owned;
+  std::vector<Share> before = all_kept ? std::move(kept) : equal_shares(lines);
+  before_.clear();
+  if (all_kept && run_ == run && round <= stay_until_) return {std::move(before), {}};
+  std::vector<Share> filled = fill_lines(lines, mean_ratio);
+  drop_crumbs(filled);
+  const double before_takes = exchange_time(lines, before, mean_ratio);
+  const double filled_takes = exchange_time(lines, filled, mean_ratio);
+  std::vector<Share> equal = equal_shares(lines);
+  const double equal_takes = exchange_time(lines, equal, mean_ratio);
+  // Beyond rounding, and for more than what rates vary by.
+  const bool equal_will_do = equal_takes * kWorthSettling < before_takes && equal_takes <= kWorthKeeping * filled_takes;
+  if (!equal_will_do && filled_takes * kWorthMoving >= before_takes) return {std::move(before), {}};
+  if (took_ > Duration{0} && all_kept) before_ = whole_of(before);
+  return equal_will_do ? Division{std::move(equal), equal_takes / before_takes}
+                       : Division{std::move(filled), filled_takes / before_takes};
+}
+
+// Rates are what was seen, and what was assumed of them may be wrong: shares with which an exchange among the same
+// sites took longer than before are taken back, and tried again after a while.
+std::optional<Duration> BandwidthPartition::committed(RoundId round, Duration took, bool comparable) {
+  if (comparable && !before_.empty() && before_.size() == of_.size() && took > kSlower * took_) {
+    of_ = std::exchange(before_, {});
+    stay_until_ = RoundId{round.value + kRoundsToStay};
+    return took_;
+  }
+  before_.clear();
+  took_ = comparable ? took : Duration{0};
+  return std::nullopt;
+}
+
+}  // namespace collab::protocol

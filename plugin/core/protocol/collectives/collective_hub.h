@@ -1,0 +1,66 @@
+// The collective hub: collectives and sends between ranks of a world that stand at several sites, each of which needs
+// only to dial out.
+//
+// One primitive: a numbered step within a group. Every living member brings its part; the hub compares what they say
+// they are doing and gives each the parts it wants.
+//
+//         Contribute of some              Contribute of all living, alike         ResultAck by all living
+//   (none) ---------------> collecting ------------------------------> decided --------------------> it stands: Stands
+//                               |                                         ^
+//                               +--- a difference, a time-out, a member --+     with one hub it stands when decided
+//                                    that is needed and gone: an error
+//
+// Two things are agreed on between hubs that succeed each other, with the ranks as acceptors in memory (Paxos; the
+// argument is in plugin/PROTOCOL.md, "The collective hub"):
+//   - who is gone, a chain of memberships (hub_register.cpp). A site counts by its lowest rank that is not gone;
+//   more
+//     than half of a membership choose the next one. With one hub the hub decides alone.
+//   - a step's outcome: it stands when all members that are not gone hold it under one ballot, so one that does not
+//     proves that none stands (hub_results.cpp).
+// A rank is silent when nothing has been heard from it for the link grace; gone, for good, when the next membership is
+// chosen without it.
+// Pure: no socket, thread, clock or random source. Threads: one caller at a time. Ownership: its own state; payloads
+// are shared until every living member has taken the step.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/protocol/collectives/hub_actions.h"
+
+namespace collab::protocol {
+
+struct HubConfig {
+  std::string swarm = "default";
+  Duration heartbeat{1'000'000};
+  Duration link_grace{60'000'000};
+  Duration join_timeout{300'000'000};  // ranks that have never come are waited for as long
+  std::uint64_t hub = 1;               // drawn at random by its process: no two ballots are the same
+};
+
+class CollectiveHub {
+ public:
+  explicit CollectiveHub(HubConfig config);
+  ~CollectiveHub();
+  CollectiveHub(CollectiveHub&&) noexcept;
+  CollectiveHub& operator=(CollectiveHub&&) noexcept;
+
+  [[nodiscard]] std::vector<HubAction> step(TimePoint now, const HubEvent& event);
+  // Deliver a Tick at or after this time; kNever when nothing is awaited.
+  [[nodiscard]] TimePoint next_deadline() const;
+  // Whether what comes on this link is for the collective hub: a rank has entered by it.
+  [[nodiscard]] bool knows(LinkId link) const;
+  // Ranks that have entered and neither left nor gone: "rank 2 of paris".
+  [[nodiscard]] std::vector<std::string> present() const;
+  // Sites whose ranks have brought their part of a step to which others are still to come.
+  [[nodiscard]] CallsUnderWay calls_under_way() const;
+  // Bytes of parts that are held, for tests of the bound.
+  [[nodiscard]] std::size_t bytes_held() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace collab::protocol

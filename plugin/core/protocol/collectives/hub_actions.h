@@ -1,0 +1,112 @@
+// What the collective hub's machines are told and what they ask for. Plain values, as actions.h has them for the
+// others.
+//
+// Threads and ownership: plain values; payloads are shared and never changed.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "collab/transport.h"
+#include "core/protocol/actions.h"
+
+namespace collab::protocol {
+
+// Bytes [offset, offset + bytes) of a buffer; none: nothing.
+struct Payload {
+  BufferPtr buffer;
+  std::size_t offset = 0;
+  std::size_t bytes = 0;
+};
+[[nodiscard]] inline Payload whole(const BufferPtr& buffer) {
+  return buffer ? Payload{buffer, 0, buffer->bytes().size()} : Payload{};
+}
+
+struct HubReceived {
+  LinkId link;
+  wire::Message message;
+  BufferPtr payload;
+};
+// On the data lane, in order, all of a link; Heartbeats on the control lane, which overtakes.
+struct HubSend {
+  LinkId link;
+  wire::Message message;
+  Payload payload;
+};
+
+// ---- hub -----------------------------------------------------------------------------------------
+
+using HubEvent = std::variant<HubReceived, Closed, Tick>;
+using HubAction = std::variant<HubSend, Hangup, Note>;
+
+// ---- client --------------------------------------------------------------------------------------
+
+// A collective, or one side of a send: this rank's part in the group's next step.
+struct HubRequest {
+  std::uint64_t id = 0;  // the caller's, given back in HubExchanged
+  GroupId group;
+  std::uint64_t call = 0;  // see wire::Contribute
+  std::string operation;
+  std::string shape;
+  wire::Absence absence = wire::Absence::kFails;
+  std::uint32_t root = 0;
+  bool wants = true;
+  bool absent = false;
+  std::vector<std::uint64_t> splits;
+  Payload payload;
+  Duration timeout{0};  // 0: none
+};
+struct OpenGroup {
+  GroupId group;
+  std::vector<RankId> members;
+  GroupId parent{};  // see wire::Assemble
+  std::uint32_t tag = 0;
+};
+struct CloseGroup {
+  GroupId group;
+};
+// Who sends to us in this group with this tag? Answered by SenderFound.
+struct SeekSender {
+  std::uint64_t id = 0;
+  GroupId group;
+  std::uint32_t tag = 0;
+  Duration timeout{0};
+};
+struct HubBegin {};
+struct HubLeave {
+  std::string reason;
+};
+struct HubConnected {
+  LinkId link;
+};
+struct HubDialFailed {
+  Status why;
+};
+using HubClientEvent = std::variant<HubBegin, OpenGroup, CloseGroup, HubRequest, SeekSender, HubLeave, HubConnected,
+                                    HubDialFailed, HubReceived, Closed, Tick>;
+
+struct DialHub {
+  std::uint32_t candidate = 0;
+};
+struct HubExchanged {
+  std::uint64_t id = 0;
+  Status status;
+  std::vector<Payload> parts;         // by member; our own is not among them
+  std::vector<std::uint32_t> absent;  // members it was completed without
+};
+struct SenderFound {
+  std::uint64_t id = 0;
+  Status status;
+  std::uint32_t from = 0;  // a member's index
+};
+struct HubEntered {};
+// It cannot go on; every exchange fails with these words from now on.
+struct HubBroken {
+  Status why;
+};
+using HubClientAction = std::variant<DialHub, HubSend, Hangup, HubExchanged, SenderFound, HubEntered, HubBroken, Note>;
+
+}  // namespace collab::protocol

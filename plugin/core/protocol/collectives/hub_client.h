@@ -1,0 +1,47 @@
+// A rank's side of a collective hub (collective_hub.h): one link to the hub, one step at a time in each group.
+//
+//   (not begun) --HubBegin--> dialling --> entering --Entered--> in
+//                                   ^  ^_________|__lost______________|     lost: closed, silent, or sent away with
+//                                   others |            ^______PrepareWorld__|     that are too few: then the next
+//                                   candidate, as |                                       after two dials in a row that
+//                                   come to nothing
+//                                   +--- nobody leads within the grace (twice, with several candidates): broken
+//
+// It is an acceptor: of the memberships of its world (who is gone), and of the outcomes of its groups' steps, which it
+// holds until it is told that they stand. It remembers in memory: a process that has died is gone for good. Its own
+// part of what is under way is kept and brought again to the next hub. Pure: no socket, thread, clock or random source.
+// Threads: one caller at a time. Ownership: its own state.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/protocol/collectives/hub_actions.h"
+
+namespace collab::protocol {
+
+struct HubClientConfig {
+  wire::Enter self;               // `candidates` and what it remembers are filled in here
+  std::vector<std::string> hubs;  // addresses, for messages; DialHub gives an index into it
+  Duration heartbeat{1'000'000};
+  Duration link_grace{60'000'000};
+  Duration join_timeout{300'000'000};
+};
+
+class HubClient {
+ public:
+  explicit HubClient(HubClientConfig config);
+  ~HubClient();
+  HubClient(HubClient&&) noexcept;
+  HubClient& operator=(HubClient&&) noexcept;
+
+  [[nodiscard]] std::vector<HubClientAction> step(TimePoint now, const HubClientEvent& event);
+  [[nodiscard]] TimePoint next_deadline() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace collab::protocol

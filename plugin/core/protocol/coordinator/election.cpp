@@ -1,0 +1,417 @@
+#include "core/protocol/coordinator/election.h"
+
+#include <algorithm>
+#include <ranges>
+#include <tuple>
+#include <utility>
+
+#include "core/protocol/attempt.h"
+#include "core/protocol/mutants.h"
+
+namespace collab::protocol {
+namespace {
+
+constexpr std::size_t kMostNamed = 16;  // in a command that is to be copied
+constexpr auto kEverybody = [](const auto&, const auto&) { return true; };
+
+// Of two swarms the one that has agreed more often stays: a fresh one never takes the place of one that has trained. Of
+// two that have agreed equally often, the later run; of two that have not agreed yet, the larger.
+bool is_newer(const wire::Offer& a, std::size_t voters_of_a, const wire::Offer& b, std::size_t voters_of_b) {
+  if (!mutant(Mutant::kLaterRunIsNewer) && (a.round != b.round || a.run == b.run)) return a.round > b.round;
+  if (a.round.value > 0) return a.run > b.run;
+  return std::tuple(voters_of_a, a.run) > std::tuple(voters_of_b, b.run);
+}
+
+// By ballot: the last term it was proposed under, then the attempt.
+bool is_newer(const wire::Proposal& a, const wire::Proposal& b) {
+  const auto rank = [](const wire::Proposal& p) {
+    return std::tuple(mutant(Mutant::kNewestByAttempt) ? TermId{} : std::max(p.start.term, p.settled), p.start.attempt,
+                      p.settled, p.accepted);
+  };
+  return rank(a) > rank(b);
+}
+
+bool is_of(const wire::Proposal& proposal, const wire::Offer& anchor) {
+  return (proposal.start.run == anchor.run || mutant(Mutant::kProposalOfOtherRun)) &&
+         proposal.start.round.value == anchor.round.value + 1;
+}
+
+bool accepted(const wire::Record& record, const wire::Proposal& proposal) {
+  return std::ranges::any_of(record.proposals, [&](const wire::Proposal& p) {
+    return p.accepted && p.start == proposal.start && p.slices == proposal.slices;
+  });
+}
+
+}  // namespace
+
+// ---- who is here -----------------------------------------------------------------------------------
+
+std::optional<LinkId> Election::come(TimePoint now, LinkId link, const wire::Join& join) {
+  std::optional<LinkId> replaced;
+  for (const auto& [other, applicant] : applicants_) {
+    if (applicant.join.site == join.site && other != link) replaced = other;
+  }
+  if (replaced) applicants_.erase(*replaced);
+  // They come and go between candidates: what counts is since when somebody has been looking for a leader here.
+  const bool anew = waiting_.running() && now >= later(last_gone_, config_.link_grace);
+  if (applicants_.empty() && anew) forgotten_.clear();
+  if (applicants_.empty() && (anew || !waiting_.running())) waiting_.start(now);
+  forgotten_.erase(join.site);
+  applicants_[link] = Applicant{join};
+  applicants_[link].heard = now;
+  return replaced;
+}
+
+bool Election::go(TimePoint now, LinkId link) {
+  if (applicants_.erase(link) == 0) return false;
+  last_gone_ = now;
+  return true;
+}
+
+void Election::heard(TimePoint now, LinkId link) {
+  if (const auto found = applicants_.find(link); found != applicants_.end()) found->second.heard = now;
+}
+
+std::optional<TimePoint> Election::namesake_heard(const wire::Join& join) const {
+  for (const auto& [link, applicant] : applicants_) {
+    const bool same_process = join.process != 0 && join.process == applicant.join.process;
+    if (applicant.join.site == join.site && !same_process) return applicant.heard;
+  }
+  return std::nullopt;
+}
+
+std::vector<LinkId> Election::silent(TimePoint now) const {
+  std::vector<LinkId> links;
+  for (const auto& [link, applicant] : applicants_) {
+    if (now >= later(applicant.heard, config_.link_grace)) links.push_back(link);
+  }
+  return links;
+}
+
+void Election::on_promise(LinkId link, const wire::Promise& promise) {
+  const auto found = applicants_.find(link);
+  if (found == applicants_.end() || found->second.prepared != term_) return;
+  if (promise.term != term_ && !mutant(Mutant::kPromiseOfOlderTermCounts)) return;  // an older one's
+  Applicant& applicant = found->second;
+  if (decision_ || applicant.promised) return;  // too late for what is decided: it is told later
+  applicant.promised = true;
+  applicant.join.offer = promise.offer;
+  if (!mutant(Mutant::kReportOfJoin)) applicant.join.report = promise.report;
+}
+
+void Election::on_accepted(LinkId link, const wire::Accepted& answer) {
+  const auto found = applicants_.find(link);
+  if (found != applicants_.end() && decision_ && answer.term == term_) found->second.accepted = found->second.promised;
+}
+
+std::size_t Election::trainers() const {
+  return static_cast<std::size_t>(
+      std::ranges::count_if(applicants_, [](const auto& entry) { return !entry.second.join.helper; }));
+}
+
+std::vector<std::string> Election::names() const {
+  std::vector<std::string> names;
+  for (const auto& [link, applicant] : applicants_) names.push_back(applicant.join.site);
+  return names;
+}
+
+std::vector<LinkId> Election::links() const {
+  const auto keys = std::views::keys(applicants_);
+  return {keys.begin(), keys.end()};
+}
+
+std::map<LinkId, wire::Join> Election::dismiss() {
+  std::map<LinkId, wire::Join> all;
+  for (auto& [link, applicant] : std::exchange(applicants_, {})) all.emplace(link, std::move(applicant.join));
+  early_.clear();
+  begun_ = false;
+  decision_.reset();
+  waiting_.stop();
+  forgotten_.clear();
+  short_since_ = known_last_ = kNever;
+  return all;
+}
+
+// ---- what they know --------------------------------------------------------------------------------
+
+template <typename Counts>
+Election::Newest Election::newest_of(Counts counts) const {
+  Newest newest;
+  for (const auto& [link, applicant] : applicants_) {
+    const wire::Record& record = applicant.join.report.record;
+    if (!counts(link, applicant) || record.voters.empty()) continue;
+    if (newest.voters.empty() || is_newer(record.anchor, record.voters.size(), newest.anchor, newest.voters.size())) {
+      newest = {record.anchor, record.voters};
+    }
+  }
+  for (const auto& [link, applicant] : applicants_) {  // who has left is known to some of them only
+    const wire::Record& record = applicant.join.report.record;
+    if (!counts(link, applicant) ||
+        std::tie(record.anchor.run, record.anchor.round) != std::tie(newest.anchor.run, newest.anchor.round)) {
+      continue;
+    }
+    if (newest.anchor.digest == Digest{}) newest.anchor.digest = record.anchor.digest;
+    for (const wire::Voter& voter : record.voters) {
+      const auto same = std::ranges::find(newest.voters, voter.name, &wire::Voter::name);
+      if (same != newest.voters.end() && same->acceptor == voter.acceptor) same->left = same->left || voter.left;
+    }
+  }
+  return newest;
+}
+
+Election::Newest Election::newest() const {
+  return newest_of([](LinkId, const Applicant&) { return true; });
+}
+
+template <typename Counts>
+Quorum Election::here(const std::vector<wire::Voter>& membership, Counts counts) const {
+  return quorum_of(membership, [&](const wire::Voter& voter) {
+    for (const auto& [link, applicant] : applicants_) {
+      if (applicant.join.site != voter.name || !counts(link, applicant)) continue;
+      const bool same =
+          applicant.join.report.record.acceptor == voter.acceptor || mutant(Mutant::kPromiseWithoutRecords);
+      return same ? Presence::kWithRecord : Presence::kByName;
+    }
+    if (mutant(Mutant::kForgottenCounts) && is_forgotten(voter.name)) return Presence::kWithRecord;
+    return Presence::kAbsent;
+  });
+}
+
+// An attempt is committed only when all who take part in it have accepted it. Who has not, and has promised a newer
+// term, never will.
+template <typename Counts>
+Election::Decision Election::decide(Counts counts) const {
+  Decision decision{newest_of(counts), {}, {}, {}};
+  const wire::Proposal* newest = nullptr;
+  for (const auto& [link, applicant] : applicants_) {
+    if (!counts(link, applicant)) continue;
+    for (const wire::Proposal& proposal : applicant.join.report.record.proposals) {
+      if (!is_of(proposal, decision.newest.anchor)) continue;
+      if (newest == nullptr || is_newer(proposal, *newest)) newest = &proposal;
+    }
+  }
+  if (newest == nullptr) return decision;
+  const bool ruled_out = !mutant(Mutant::kNobodyRulesOut) && std::ranges::any_of(applicants_, [&](const auto& entry) {
+    const wire::Record& record = entry.second.join.report.record;
+    return counts(entry.first, entry.second) && takes_part(newest->start, record.acceptor) &&
+           !accepted(record, *newest);
+  });
+  if (newest->settled.value == 0 && (ruled_out || (!newest->accepted && !mutant(Mutant::kUnacceptedIsSettled)) ||
+                                     mutant(Mutant::kGivenUpNotSettled))) {
+    decision.given_up = newest->start;
+  } else {
+    decision.settled = wire::Proposal{newest->start, true, newest->slices, {}};
+    decision.next_voters = newest->start.voters;
+    for (wire::Voter& voter : decision.next_voters) {  // some may have left since it was formed
+      const auto now_known = std::ranges::find(decision.newest.voters, voter.acceptor, &wire::Voter::acceptor);
+      voter.left = voter.left || (now_known != decision.newest.voters.end() && now_known->left);
+    }
+  }
+  return decision;
+}
+
+// The membership that decides on the next round is asked; and where that round may be decided already, the one after.
+template <typename Counts>
+Quorum Election::weakest(const Decision& decision, Counts counts) const {
+  const Quorum now = here(decision.newest.voters, counts);
+  if (!decision.settled || !now.can_promise() || mutant(Mutant::kNextMembershipNotAsked)) return now;
+  return here(decision.next_voters, counts);
+}
+
+// ---- towards a mandate -----------------------------------------------------------------------------
+
+TermId Election::least_term() const {
+  TermId least = term_;
+  for (const auto& [link, applicant] : applicants_) {
+    const TermId promised = applicant.join.report.record.promised;
+    if (!applicant.promised && promised >= least)
+      least = TermId{promised.value + (mutant(Mutant::kTermNotExceeded) ? 0 : 1)};
+  }
+  return least;
+}
+
+// A voter that has come without its record since the term was begun.
+bool Election::is_late(LinkId link, const wire::Join& join, const std::vector<wire::Voter>& membership) const {
+  const auto voter = std::ranges::find(membership, join.site, &wire::Voter::name);
+  return voter != membership.end() && voter->acceptor != join.report.record.acceptor && early_.count(link) == 0 &&
+         !mutant(Mutant::kLateApplicantCounts);
+}
+
+void Election::begin(TermId term) {
+  term_ = term;
+  begun_ = true;
+  decision_.reset();
+  early_.clear();
+  for (auto& [link, applicant] : applicants_) {
+    early_.insert(link);
+    applicant.promised = applicant.accepted = false;
+  }
+}
+
+std::optional<Mandate> Election::seek(TimePoint now, std::vector<CoordinatorAction>& out) {
+  if (applicants_.empty()) return std::nullopt;
+  const auto has_promised = [](LinkId, const Applicant& a) { return a.promised; };
+  const auto has_accepted = [](LinkId, const Applicant& a) { return a.accepted; };
+  if (decision_) {
+    if (weakest(*decision_, has_accepted).can_promise()) return lead({}, *decision_);
+    if (weakest(*decision_, has_promised).can_promise()) return std::nullopt;  // their answers are on their way
+    begin(TermId{term_.value + 1});  // too many of those who had promised have gone
+  }
+  const Decision known = decide(kEverybody);
+  if (known.newest.voters.empty()) {  // who knows more may be at another candidate for a moment
+    return known_last_ != kNever && now < later(known_last_, config_.link_grace) ? std::nullopt
+                                                                                 : std::optional(lead({}, known));
+  }
+  known_last_ = now;
+  const Quorum quorum = weakest(known, kEverybody);
+  if (const std::string why = way_out(now, known, quorum); !why.empty()) return lead(why, known);
+  if (!quorum.can_promise()) return std::nullopt;
+  const bool late = begun_ && std::ranges::any_of(applicants_, [&](const auto& entry) {
+                      return is_late(entry.first, entry.second.join, known.newest.voters);
+                    });
+  const TermId least = std::max(least_term(), TermId{term_.value + (late ? 1 : 0)});
+  if (!begun_ || least > term_) begin(least);
+  for (auto& [link, applicant] : applicants_) {
+    if (std::exchange(applicant.prepared, term_) == term_) continue;
+    out.emplace_back(Send{link, wire::Prepare{term_}});
+  }
+  Decision decision = decide(has_promised);
+  if (!weakest(decision, has_promised).can_promise() ||  // or the promise of who knows more is on its way
+      std::tie(decision.newest.anchor.run, decision.newest.anchor.round) !=
+          std::tie(known.newest.anchor.run, known.newest.anchor.round)) {
+    if (!mutant(Mutant::kOlderAnchorLeads) || !weakest(decision, has_promised).can_promise()) return std::nullopt;
+  }
+  if (decision.settled) decision.settled->settled = term_;
+  if (mutant(Mutant::kAcceptSkipped)) return lead({}, decision);
+  for (const auto& [link, applicant] : applicants_) {
+    if (!applicant.promised) continue;
+    wire::Accept accept{term_};
+    if (decision.settled && !mutant(Mutant::kAcceptWithoutProposal)) accept.proposals.push_back(*decision.settled);
+    out.emplace_back(Send{link, std::move(accept)});
+  }
+  decision_ = std::move(decision);
+  return std::nullopt;
+}
+
+// Why those who are here may go on by themselves, under another run's name: what is agreed on there can be taken for
+// nothing that others have agreed on.
+std::string Election::way_out(TimePoint now, const Decision& known, const Quorum& quorum) {
+  const std::string who = missing_text(known);
+  if (quorum.can_promise()) {
+    short_since_ = kNever;
+  } else if (quorum.lacks_records()) {
+    if (short_since_ == kNever || now >= later(short_last_, config_.link_grace)) short_since_ = now;
+    short_last_ = now;
+    if (now >= later(short_since_, config_.link_grace)) {
+      return who + ", and too few of those who are here have kept their records; after " +
+             in_seconds(config_.link_grace) + " (COLLAB_LINK_GRACE) they go on";
+    }
+  } else if (missing_are_forgotten(now, known)) {
+    return who + ", and they are forgotten (collab forget, or COLLAB_FORGET_AFTER): the others go on";
+  }
+  return {};
+}
+
+// All of them must be: the word about some says nothing about the others.
+bool Election::missing_are_forgotten(TimePoint now, const Decision& known) const {
+  if (now >= later(waiting_.since(), config_.forget_after)) return true;
+  const auto is_forgotten = [this](const std::string& name) { return forgotten_.count(name) != 0; };
+  return !forgotten_.empty() && std::ranges::all_of(missing(known), is_forgotten);
+}
+
+Mandate Election::lead(const std::string& new_run, const Decision& decision) {
+  Mandate mandate;
+  mandate.founded = decision.newest.voters.empty();
+  mandate.new_run = new_run;
+  mandate.term = mandate.founded || !new_run.empty() ? least_term() : term_;
+  mandate.anchor = decision.newest.anchor;
+  mandate.voters = decision.newest.voters;
+  mandate.settled = new_run.empty() ? decision.settled : std::nullopt;
+  mandate.next_voters = decision.next_voters;
+  mandate.given_up = decision.given_up;
+  for (auto& [link, applicant] : applicants_) {
+    for (const wire::Past& past : applicant.join.report.record.recent) mandate.recent.push_back(past);
+    const bool early = mandate.founded || !new_run.empty() || early_.count(link) != 0;
+    mandate.comers.push_back({link, std::move(applicant.join), early});
+  }
+  applicants_.clear();
+  early_.clear();
+  begun_ = false;
+  decision_.reset();
+  waiting_.stop();
+  forgotten_.clear();
+  short_since_ = kNever;
+  term_ = TermId{mandate.term.value + 1};
+  return mandate;
+}
+
+// ---- words and time --------------------------------------------------------------------------------
+
+std::vector<std::string> Election::missing() const { return missing(decide(kEverybody)); }
+
+std::vector<std::string> Election::missing(const Decision& known) const {
+  const std::vector<std::string> here = names();
+  std::vector<std::string> missing;
+  const auto has_left = [&](const wire::Voter& voter) {  // since the attempt was formed, perhaps
+    const auto same = std::ranges::find(known.newest.voters, voter.acceptor, &wire::Voter::acceptor);
+    return voter.left || (same != known.newest.voters.end() && same->left);
+  };
+  const auto look = [&](const std::vector<wire::Voter>& membership) {
+    for (const wire::Voter& voter : membership) {
+      const bool known_already = std::ranges::find(missing, voter.name) != missing.end();
+      if (has_left(voter) || known_already || std::ranges::find(here, voter.name) != here.end()) continue;
+      missing.push_back(voter.name);
+    }
+  };
+  look(known.newest.voters);
+  if (known.settled) look(known.settled->start.voters);
+  return missing;
+}
+
+std::string Election::missing_text(const Decision& known) const {
+  const std::vector<std::string> gone = missing(known);
+  const auto present = std::ranges::count_if(
+      known.newest.voters, [&](const wire::Voter& voter) { return std::ranges::find(gone, voter.name) == gone.end(); });
+  return std::to_string(present) + " of the " + std::to_string(known.newest.voters.size()) +
+         " sites that agreed on round " + std::to_string(known.newest.anchor.round.value) +
+         " are here; missing: " + (gone.empty() ? "nobody" : names_text(gone, {}));
+}
+
+// What a minority waits for may never come: who knows that can say so.
+std::string Election::remedy_text(TimePoint at, const Decision& known) const {
+  std::vector<std::string> names = missing(known);
+  std::erase_if(names, [this](const std::string& name) { return forgotten_.count(name) != 0; });
+  const TimePoint over = later(waiting_.since(), config_.forget_after);
+  return "; if they will not come back, say so where the others can hear it: collab forget " +
+         (names.size() > kMostNamed ? "SITE ..." : join_words(names, " ")) +
+         (over == kNever ? "" : " (else they are forgotten in " + in_seconds(over - at) + ", COLLAB_FORGET_AFTER)");
+}
+
+std::string Election::waiting_text(TimePoint at) const {
+  if (applicants_.empty()) return {};
+  const Decision known = decide(kEverybody);
+  if (known.newest.voters.empty()) return "waiting for those who know what was agreed on; they were here a moment ago";
+  const Quorum quorum = weakest(known, kEverybody);
+  if (quorum.can_promise()) return "waiting for a leader to be elected: " + missing_text(known);
+  if (quorum.lacks_records()) return "waiting for sites that have kept their records: " + missing_text(known);
+  return "waiting for more than half of the sites that agreed last: " + missing_text(known) + remedy_text(at, known);
+}
+
+std::optional<std::string> Election::waiting(TimePoint now) {
+  const auto waited = applicants_.empty() ? std::nullopt : waiting_.due(now);
+  if (!waited) return std::nullopt;
+  return waiting_text(now) + " (" + in_seconds(*waited) + ")";
+}
+
+TimePoint Election::next_deadline(TimePoint now) const {
+  if (applicants_.empty()) return kNever;
+  TimePoint next = waiting_.next();
+  for (const auto& [link, applicant] : applicants_) next = std::min(next, later(applicant.heard, config_.link_grace));
+  for (const TimePoint over : {later(short_since_, config_.link_grace), later(waiting_.since(), config_.forget_after),
+                               later(known_last_, config_.link_grace)}) {
+    if (now < over) next = std::min(next, over);
+  }
+  return next;
+}
+
+}  // namespace collab::protocol

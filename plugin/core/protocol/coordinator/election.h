@@ -1,0 +1,156 @@
+// The election of a leader: who may lead, under which term, and what of its predecessors' work it has to finish.
+//
+// This is the first half of Paxos for the value of one round. A term is a ballot; the sites are the acceptors; the
+// membership that counts is the one that the newest agreed value names.
+//
+//   waiting --more than half of the newest membership are here, with records enough--> preparing: Prepare(term)
+//      |  |                                                                              | those who promised are
+//      enough |  +--nobody who comes knows of a membership: found a swarm--> leads              v |  +--records are
+//      short for a grace, or the missing ones forgotten: new run-> leads   frozen: Accept(term, ..) | | those who
+//      answered are enough
+//      +<--too few are left, or a site without its record comes: anew, a higher term---    v
+//                                                                                        leads
+//
+// Frozen: what counts of the past is decided once, from one set of promises, and never looked at again. Accept carries
+// the attempt an older term may have committed, if there is one, so that it is accepted under the new term, too. Each
+// of its answers was sent after the last promise had come: so there was a moment at which all who answered had
+// promised, and still had the memory they promised with. That is what lets a site without its record be counted by
+// name, under terms that were begun after it came: whatever the memory it has lost had promised to somebody else, that
+// promise can not be part of a set that is enough any more.
+//
+// Pure. Threads: one caller at a time. Ownership: plain values.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "core/protocol/actions.h"
+#include "core/protocol/formatting.h"
+#include "core/protocol/quorum.h"
+
+namespace collab::protocol {
+
+// What a leader begins with.
+struct Mandate {
+  struct Comer {
+    LinkId link;
+    wire::Join join;     // offer and report as of its promise
+    bool early = false;  // it was here before the term was begun
+  };
+  TermId term;
+  bool founded = false;                        // nobody who came knew of a membership
+  std::string new_run;                         // why it goes on under another run's name; empty: it does not
+  wire::Offer anchor;                          // the newest that was agreed on; run 0: none
+  std::vector<wire::Voter> voters;             // the membership as of it
+  std::optional<wire::Proposal> settled;       // an older term's attempt, committed now
+  std::vector<wire::Voter> next_voters;        // the membership as of that one
+  std::optional<wire::StartAttempt> given_up;  // the newest attempt, which nobody can have committed
+  std::vector<wire::Past> recent;
+  std::vector<Comer> comers;
+};
+
+class Election {
+ public:
+  struct Config {
+    TermId term{1};  // at least
+    Duration link_grace{};
+    Duration forget_after = Duration::max();  // a minority goes on without those who are missing
+  };
+  struct Newest {
+    wire::Offer anchor{};
+    std::vector<wire::Voter> voters{};  // empty: nobody knows of any
+  };
+  explicit Election(const Config& config) : config_(config), term_(config.term) {}
+
+  // A site that asks to be a member; on a newer link it replaces itself: gives the link that is to be closed.
+  std::optional<LinkId> come(TimePoint now, LinkId link, const wire::Join& join);
+  bool go(TimePoint now, LinkId link);  // whether it was here
+  void heard(TimePoint now, LinkId link);
+  // When another process under the name of the joiner's site was heard last, if one is here.
+  [[nodiscard]] std::optional<TimePoint> namesake_heard(const wire::Join& join) const;
+  [[nodiscard]] std::string name_of(LinkId link) const { return applicants_.at(link).join.site; }
+  [[nodiscard]] std::vector<LinkId> silent(TimePoint now) const;  // for a grace
+  void on_promise(LinkId link, const wire::Promise& promise);
+  void on_accepted(LinkId link, const wire::Accepted& accepted);
+  // The operator's word that these will not come. It holds until they do, or the others have gone on.
+  void forget(const std::vector<std::string>& sites) { forgotten_.insert(sites.begin(), sites.end()); }
+  [[nodiscard]] bool is_forgotten(const std::string& site) const { return forgotten_.count(site) != 0; }
+
+  // Whatever is possible now: sends what is to be sent; gives the mandate once there is one. Then nobody is here.
+  [[nodiscard]] std::optional<Mandate> seek(TimePoint now, std::vector<CoordinatorAction>& out);
+
+  [[nodiscard]] bool empty() const { return applicants_.empty(); }
+  [[nodiscard]] std::size_t size() const { return applicants_.size(); }
+  [[nodiscard]] bool has(LinkId link) const { return applicants_.count(link) != 0; }
+  [[nodiscard]] std::size_t trainers() const;  // that are no helpers
+  [[nodiscard]] std::vector<std::string> names() const;
+  [[nodiscard]] std::vector<LinkId> links() const;
+  // Of the newest membership those who are here know of; who has left in good order is not missed.
+  [[nodiscard]] std::vector<std::string> missing() const;
+  // What those who are here know to be agreed on.
+  [[nodiscard]] Newest newest() const;
+  [[nodiscard]] TermId term() const { return term_; }
+  // All go; their links.
+  [[nodiscard]] std::map<LinkId, wire::Join> dismiss();
+
+  // What is missing, and what to do about it; empty: nobody is here.
+  [[nodiscard]] std::string waiting_text(TimePoint at) const;
+  // The same when a line about it is due; told to each who waits, too.
+  [[nodiscard]] std::optional<std::string> waiting(TimePoint now);
+  [[nodiscard]] TimePoint next_deadline(TimePoint now) const;
+
+ private:
+  struct Applicant {
+    wire::Join join;
+    TermId prepared{};  // what it was asked to promise
+    bool promised = false;
+    bool accepted = false;
+    TimePoint heard{};
+  };
+  // Taken from the promises, once.
+  struct Decision {
+    Newest newest;
+    std::optional<wire::Proposal> settled;
+    std::vector<wire::Voter> next_voters{};  // as of that one, less who has left since
+    std::optional<wire::StartAttempt> given_up;
+  };
+
+  template <typename Counts>
+  [[nodiscard]] Newest newest_of(Counts counts) const;
+  template <typename Counts>
+  [[nodiscard]] Quorum here(const std::vector<wire::Voter>& membership, Counts counts) const;
+  template <typename Counts>
+  [[nodiscard]] Decision decide(Counts counts) const;
+  template <typename Counts>
+  [[nodiscard]] Quorum weakest(const Decision& decision, Counts counts) const;
+  [[nodiscard]] TermId least_term() const;
+  [[nodiscard]] bool is_late(LinkId link, const wire::Join& join, const std::vector<wire::Voter>& membership) const;
+  void begin(TermId term);
+  [[nodiscard]] std::string way_out(TimePoint now, const Decision& known, const Quorum& quorum);
+  [[nodiscard]] std::vector<std::string> missing(const Decision& known) const;
+  [[nodiscard]] bool missing_are_forgotten(TimePoint now, const Decision& known) const;
+  [[nodiscard]] Mandate lead(const std::string& new_run, const Decision& decision);
+  [[nodiscard]] std::string missing_text(const Decision& known) const;
+  [[nodiscard]] std::string remedy_text(TimePoint at, const Decision& known) const;
+
+  friend struct Inside;
+  Config config_;
+  TermId term_;         // begun, or the next to be
+  bool begun_ = false;  // Prepare(term_) was sent
+  std::map<LinkId, Applicant> applicants_;
+  std::set<LinkId> early_;  // here before term_ was begun
+  std::optional<Decision> decision_;
+  std::set<std::string> forgotten_;  // the operator's word
+  WaitProgress waiting_;             // since the first of them came
+  TimePoint last_gone_{};            // when the last of them went
+  // Sites come and go between candidates: a state counts as lasting while it is not interrupted for longer than a
+  // grace.
+  TimePoint short_since_ = kNever;  // more than half are here, too few of them with records
+  TimePoint short_last_{};
+  TimePoint known_last_ = kNever;  // somebody was here who knows of a membership
+};
+
+}  // namespace collab::protocol

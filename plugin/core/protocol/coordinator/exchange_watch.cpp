@@ -1,0 +1,68 @@
+#include "core/protocol/coordinator/exchange_watch.h"
+
+#include <algorithm>
+
+#include "core/protocol/formatting.h"
+
+namespace collab::protocol {
+namespace {
+constexpr std::size_t kMostNames = 1024;
+}
+
+void ExchangeWatch::begin(const std::set<SiteId>& sites, TimePoint now) {
+  sites_.clear();
+  for (const SiteId site : sites) sites_[site].moved_at = now;
+}
+
+void ExchangeWatch::heard(SiteId site, const wire::Exchanged& said, TimePoint now) {
+  const auto found = sites_.find(site);
+  if (found == sites_.end()) return;
+  if (found->second.said.moved != said.moved) found->second.moved_at = now;
+  found->second.said = said;
+}
+
+void ExchangeWatch::slept(Duration time) {
+  for (auto& [id, site] : sites_) site.moved_at += time;
+}
+
+std::uint32_t ExchangeWatch::held_up_by(const std::string& name) {
+  if (held_up_.size() >= kMostNames && held_up_.count(name) == 0) held_up_.clear();
+  return ++held_up_[name];
+}
+
+std::map<SiteId, std::set<SiteId>> ExchangeWatch::who_lacks(bool means) const {
+  std::map<SiteId, std::set<SiteId>> by;
+  for (const auto& [id, site] : sites_) {
+    if (site.said.means != means) continue;
+    for (const SiteId lacked : site.said.lacks) {
+      if (lacked != id && sites_.count(lacked) != 0) by[lacked].insert(id);
+    }
+  }
+  return by;
+}
+
+std::optional<ExchangeWatch::Stall> ExchangeWatch::stall(const std::set<SiteId>& open, Duration limit,
+                                                         TimePoint now) const {
+  const auto moving =
+      std::ranges::count_if(sites_, [&](const auto& s) { return now < later(s.second.moved_at, limit); });
+  if (moving > 1 || sites_.size() < 2) return std::nullopt;
+  auto by = who_lacks(false);
+  if (by.empty()) by = who_lacks(true);
+  if (by.empty()) {  // nobody lacks anything, and yet some do not say that they are done
+    for (const SiteId site : open) by[site] = {};
+  }
+  std::size_t most = 0;
+  for (const auto& [site, others] : by) most = std::max(most, others.size());
+  Stall found;
+  for (const auto& [site, others] : by) {
+    if (others.size() == most) found.held_up_by.insert(site);
+  }
+  if (2 * found.held_up_by.size() >= sites_.size()) return Stall{};
+  if (most == 1) {
+    const SiteId lacked = *found.held_up_by.begin();
+    return Stall{{}, std::pair(*by[lacked].begin(), lacked)};
+  }
+  return found;
+}
+
+}  // namespace collab::protocol

@@ -1,0 +1,84 @@
+#include "core/protocol/formatting.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <cstdio>
+
+#include "core/base/text.h"
+
+namespace collab::protocol {
+
+std::string join_words(const std::vector<std::string>& words, std::string_view separator) {
+  std::string text;
+  for (const std::string& word : words) {
+    if (!text.empty()) text += separator;
+    text += word;
+  }
+  return text;
+}
+
+std::string names_text(std::vector<std::string> names, const std::vector<std::string>& others) {
+  constexpr std::size_t kMost = 16;
+  if (names.empty()) return "none";
+  if (names.size() <= kMost) return join_words(names);
+  std::ranges::stable_partition(
+      names, [&others](const std::string& name) { return std::ranges::find(others, name) == others.end(); });
+  const std::size_t more = names.size() - kMost;
+  names.resize(kMost);
+  return join_words(names) + " and " + std::to_string(more) + " more";
+}
+
+std::string json_list(const std::vector<std::string>& words) {
+  std::vector<std::string> quoted;
+  quoted.reserve(words.size());
+  for (const std::string& word : words) quoted.push_back(json_quote(word));
+  return "[" + join_words(quoted, ",") + "]";
+}
+
+std::string in_seconds(Duration time) {
+  std::array<char, 48> text{};
+  std::snprintf(text.data(), text.size(), "%.3g s", static_cast<double>(time.count()) / 1e6);
+  if (time >= std::chrono::seconds(100)) {
+    std::snprintf(text.data(), text.size(), "%lld s", static_cast<long long>(time.count() / 1'000'000));
+  }
+  return text.data();
+}
+
+std::string in_milliseconds(Duration time) { return std::to_string(time.count() / 1000) + " ms"; }
+
+std::string times_text(std::uint32_t times) { return times == 1 ? "once" : std::to_string(times) + " times"; }
+
+std::string json_number(double value) {
+  if (!std::isfinite(value)) return "0";
+  std::array<char, 32> text{};
+  return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value).ptr};
+}
+
+Note make_note(Note::Level level, std::string event, std::string text,
+               std::vector<std::pair<std::string, std::string>> fields) {
+  return Note{level, std::move(event), std::move(text), std::move(fields)};
+}
+
+void WaitProgress::start(TimePoint now) {
+  since_ = now;
+  next_ = later(now, std::chrono::seconds(10));
+}
+
+std::optional<Duration> WaitProgress::due(TimePoint now) {
+  if (!since_ || now < next_) return std::nullopt;
+  const Duration waited = now - *since_;
+  for (const auto step : {std::chrono::seconds(30), std::chrono::seconds(60)}) {
+    if (waited < step) {
+      next_ = *since_ + step;
+      return waited;
+    }
+  }
+  next_ = *since_ + (waited / std::chrono::seconds(60) + 1) * std::chrono::seconds(60);
+  return waited;
+}
+
+TimePoint later(TimePoint when, Duration after) { return when > kNever - after ? kNever : when + after; }
+
+}  // namespace collab::protocol

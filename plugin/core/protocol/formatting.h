@@ -1,0 +1,59 @@
+// How the protocol speaks to people: names, lists and durations in notes and reasons.
+//
+// Threads: pure functions.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "collab/clock.h"
+#include "core/protocol/actions.h"
+
+namespace collab::protocol {
+
+[[nodiscard]] std::string join_words(const std::vector<std::string>& words, std::string_view separator = ", ");
+// At most 16 of `names`, or "none". Of more, those that `others` lacks come first.
+[[nodiscard]] std::string names_text(std::vector<std::string> names, const std::vector<std::string>& others);
+[[nodiscard]] std::string json_list(const std::vector<std::string>& words);  // ["a","b"]
+[[nodiscard]] std::string in_seconds(Duration time);                         // "30 s", "0.2 s"
+[[nodiscard]] std::string in_milliseconds(Duration time);                    // "250 ms"
+[[nodiscard]] std::string times_text(std::uint32_t times);                   // "once", "3 times"
+[[nodiscard]] std::string json_number(double value);                         // finite values only; else 0
+
+[[nodiscard]] Note make_note(Note::Level level, std::string event, std::string text,
+                             std::vector<std::pair<std::string, std::string>> fields = {});
+
+// Tells when a long wait is worth a line: after 10 s, 30 s, 60 s, then every 60 s.
+class WaitProgress {
+ public:
+  void start(TimePoint now);
+  void stop() { since_.reset(); }
+  [[nodiscard]] bool running() const { return since_.has_value(); }
+  [[nodiscard]] TimePoint since() const { return since_.value_or(kNever); }
+  [[nodiscard]] TimePoint next() const { return since_ ? next_ : kNever; }
+  // The length of the wait when a line is due, once for each line.
+  [[nodiscard]] std::optional<Duration> due(TimePoint now);
+
+ private:
+  friend struct Inside;
+  std::optional<TimePoint> since_;
+  TimePoint next_ = kNever;
+};
+
+// when + after, without passing the end of time.
+[[nodiscard]] TimePoint later(TimePoint when, Duration after);
+
+// The event of a Notice after which a site dials whom it can: nobody gets through to it.
+inline constexpr std::string_view kDialOut = "address";
+// The event of a Notice that is no warning: what the swarm waits for before it begins, or goes on.
+inline constexpr std::string_view kWait = "waiting";
+// The event of a Notice by which a hub of the collective hub sends ranks away that are too few to go on there.
+inline constexpr std::string_view kMinority = "minority";
+// The events of a Notice that answers Forget: the word is taken, or changes nothing here.
+inline constexpr std::string_view kForget = "forget";
+inline constexpr std::string_view kRefused = "refused";
+
+}  // namespace collab::protocol

@@ -1,0 +1,87 @@
+// A copy of this site's optimizer state, lent to sites that join: when one is needed, who has it, when it can go.
+//
+// Pure. Threads: one caller at a time. Ownership: its own state; never a byte of the copy.
+#pragma once
+
+#include <map>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "collab/clock.h"
+#include "collab/types.h"
+#include "core/wire/messages.h"
+
+namespace collab::protocol {
+
+struct LeaseAsked {
+  LinkId from;
+  wire::FetchOptimizer asked;
+};
+struct LeaseMade {  // the copy that was wanted; no bytes: there is none, because of `reason`
+  std::uint64_t bytes = 0;
+  Digest digest;
+  std::string description;
+  std::string reason;
+};
+struct LeaseOver {  // the link is gone
+  LinkId link;
+};
+struct LeasePartSent {  // it left; its place is free
+  LinkId link;
+};
+struct LeaseTick {};
+using LeaseEvent = std::variant<LeaseAsked, LeaseMade, LeaseOver, LeasePartSent, LeaseTick>;
+
+struct MakeCopy {};  // between two steps; answered by LeaseMade
+struct DropCopy {};  // or do not make it any more
+struct TellBorrower {
+  LinkId to;
+  wire::OptimizerState message;
+};
+struct SendPart {
+  LinkId to;
+  wire::FetchOptimizer part;
+};
+struct RefuseBorrower {  // it breaks the rules: close its link
+  LinkId link;
+  std::string why;
+};
+using LeaseAction = std::variant<MakeCopy, DropCopy, TellBorrower, SendPart, RefuseBorrower>;
+
+class OptimizerLease {
+ public:
+  // How long a copy is waited for, and how long it is kept for a borrower of whom nothing is heard.
+  explicit OptimizerLease(Duration limit) : limit_(limit) {}
+
+  [[nodiscard]] std::vector<LeaseAction> step(TimePoint now, const LeaseEvent& event);
+  [[nodiscard]] TimePoint next_deadline() const;
+  [[nodiscard]] bool holds_copy() const { return held_.snapshot != 0; }
+
+ private:
+  struct Borrower {
+    TimePoint heard{};
+    std::uint32_t on_their_way = 0;  // parts
+  };
+
+  void on(const LeaseAsked& event);
+  void on(const LeaseMade& event);
+  void on(const LeaseOver& event);
+  void on(const LeasePartSent& event);
+  void on(const LeaseTick&);
+  void ask_for_copy(LinkId from);
+  void give_back(LinkId link);
+  void tell_none(LinkId to, std::string reason);
+
+  Duration limit_;
+  std::map<LinkId, Borrower> borrowers_;  // who waits for the copy, or takes it
+  bool wanted_ = false;
+  wire::OptimizerState held_;  // snapshot 0: no copy is held
+  std::uint64_t snapshots_ = 0;
+  // Of the step under way.
+  TimePoint now_{};
+  std::vector<LeaseAction> out_;
+};
+
+}  // namespace collab::protocol

@@ -1,0 +1,203 @@
+#include "core/runtime/hub_link.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "core/base/log.h"
+#include "core/runtime/payload_buffer.h"
+#include "core/runtime/record_store.h"
+#include "core/wire/encoding.h"
+
+namespace collab {
+namespace {
+
+// Two dials to a hub that is gone, after a grace of silence, still leave time to find the next within two graces.
+constexpr Duration kDialTimeout = std::chrono::seconds(10);
+constexpr std::chrono::seconds kLeaveLimit{3};
+constexpr std::chrono::seconds kEaseEvery{5};
+
+[[nodiscard]] protocol::HubClientConfig machine_config(const HubLink::Options& options) {
+  return {.self = {.swarm = options.config.run,
+                   .world = options.world,
+                   .rank = RankId(options.rank),
+                   .sites = options.sites,
+                   .site_of = options.site_of,
+                   .candidates = 1,
+                   .returning = false,
+                   .acceptor = fresh_acceptor()},
+          .hubs = options.hubs,
+          .heartbeat = options.config.heartbeat,
+          .link_grace = options.config.link_grace,
+          .join_timeout = options.config.join_timeout};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<HubLink>> HubLink::enter(Options options, std::unique_ptr<Transport> transport) {
+  if (options.hubs.empty()) return invalid_argument("a meeting needs the address of a coordinator, got none");
+  // A hand-made world may have any names; the hub's answer to one that cannot travel would be an abort here.
+  const Result<std::vector<std::byte>> fits = wire::try_encode(machine_config(options).self);
+  if (!fits.ok()) return fits.status();
+  std::unique_ptr<HubLink> hub_link(new HubLink(std::move(options), std::move(transport)));
+  COLLAB_RETURN_IF_ERROR(hub_link->transport_->start(&hub_link->mailbox_));
+  std::future<Status> entered = hub_link->entering_.emplace().get_future();
+  hub_link->thread_ = std::thread([raw = hub_link.get()] { raw->loop(); });
+  hub_link->mailbox_.post(LoopCall([raw = hub_link.get()] { raw->feed(protocol::HubBegin{}); }));
+  COLLAB_RETURN_IF_ERROR(entered.get());  // the machine's join time-out bounds it
+  return hub_link;
+}
+
+HubLink::HubLink(Options options, std::unique_ptr<Transport> transport)
+    : hubs_(options.hubs),
+      ranks_(options.site_of.size()),
+      dial_timeout_(std::min<Duration>(kDialTimeout, options.config.link_grace / 4)),
+      machine_(machine_config(options)),
+      transport_(std::move(transport)) {}
+
+HubLink::~HubLink() {
+  mailbox_.close();
+  if (thread_.joinable()) thread_.join();
+  transport_.reset();
+}
+
+void HubLink::open(protocol::OpenGroup group) {
+  mailbox_.post(LoopCall([this, group = std::move(group)] { feed(group); }));
+}
+
+void HubLink::close(GroupId group) {
+  mailbox_.post(LoopCall([this, group] { feed(protocol::CloseGroup{group}); }));
+}
+
+void HubLink::exchange(protocol::HubRequest request, Done done) {
+  mailbox_.post(LoopCall([this, request = std::move(request), done = std::move(done)]() mutable {
+    request.id = ++last_id_;
+    exchanges_[request.id] = std::move(done);
+    feed(request);
+  }));
+}
+
+protocol::HubExchanged HubLink::exchange(protocol::HubRequest request) {
+  auto promise = std::make_shared<std::promise<protocol::HubExchanged>>();
+  std::future<protocol::HubExchanged> future = promise->get_future();
+  exchange(std::move(request), [promise](protocol::HubExchanged result) { promise->set_value(std::move(result)); });
+  return future.get();  // the request's own time-out and the grace bound it
+}
+
+Result<std::uint32_t> HubLink::resolve(GroupId group, std::uint32_t tag, Duration timeout) {
+  auto promise = std::make_shared<std::promise<Result<std::uint32_t>>>();
+  std::future<Result<std::uint32_t>> future = promise->get_future();
+  mailbox_.post(LoopCall([this, group, tag, timeout, promise] {
+    const std::uint64_t id = ++last_id_;
+    resolving_[id] = promise;
+    feed(protocol::SeekSender{id, group, tag, timeout});
+  }));
+  return future.get();
+}
+
+void HubLink::leave(const std::string& reason) {
+  std::promise<void> promise;
+  std::future<void> future = promise.get_future();
+  mailbox_.post(LoopCall([this, reason, promise = std::move(promise)]() mutable {
+    if (ended_) return promise.set_value();
+    ended_ = cancelled("this rank has left its world's collectives");
+    leaving_ = std::move(promise);
+    feed(protocol::HubLeave{reason});
+    if (!closing_ && leaving_) std::exchange(leaving_, std::nullopt)->set_value();
+  }));
+  if (future.wait_for(kLeaveLimit) != std::future_status::ready) log_debug("leaving the meeting took too long");
+}
+
+void HubLink::loop() {
+  while (!mailbox_.closed()) {
+    if (std::optional<LoopEvent> event = mailbox_.take(machine_.next_deadline())) handle(std::move(*event));
+    if (clock_.now() >= machine_.next_deadline()) feed(protocol::Tick{});
+    if (clock_.now() < ease_at_) continue;
+    pool_->ease();
+    ease_at_ = clock_.now() + kEaseEvery;
+  }
+  feed(protocol::HubLeave{"its process ends"});
+  if (entering_) std::exchange(entering_, std::nullopt)->set_value(cancelled("the seat was given up"));
+  if (leaving_) std::exchange(leaving_, std::nullopt)->set_value();
+}
+
+void HubLink::handle(LoopEvent event) {
+  if (auto* call = std::get_if<LoopCall>(&event)) return (*call)();
+  if (auto* arrived = std::get_if<MessageArrived>(&event)) {
+    return on_message(arrived->link, std::move(arrived->message));
+  }
+  if (auto* connected = std::get_if<LinkConnected>(&event)) {
+    if (dialling_ == connected->link) dialling_.reset();
+    return feed(protocol::HubConnected{connected->link});
+  }
+  if (auto* closed = std::get_if<LinkClosed>(&event)) {
+    if (closing_ == closed->link) {
+      closing_.reset();
+      if (leaving_) std::exchange(leaving_, std::nullopt)->set_value();
+    }
+    if (dialling_ != closed->link) return feed(protocol::Closed{closed->link, std::move(closed->why)});
+    dialling_.reset();
+    return feed(protocol::HubDialFailed{std::move(closed->why)});
+  }
+}
+
+void HubLink::on_message(LinkId link, TransportMessage message) {
+  Result<wire::Message> decoded = wire::decode(message.head);
+  if (!decoded.ok()) {
+    log_warning("a message of the coordinator was refused and its link closed: " + decoded.status().message());
+    transport_->close(link);
+    return;
+  }
+  feed(protocol::HubReceived{link, std::move(*decoded), std::move(message.payload)});
+}
+
+void HubLink::feed(const protocol::HubClientEvent& event) {
+  for (const protocol::HubClientAction& action : machine_.step(clock_.now(), event)) {
+    std::visit([this](const auto& each) { act(each); }, action);
+  }
+}
+
+void HubLink::act(const protocol::DialHub& action) {
+  dialling_ = transport_->connect(hubs_[action.candidate], dial_timeout_);
+}
+
+void HubLink::act(const protocol::HubSend& action) { transport_->send(action.link, message_of(action), 0); }
+
+void HubLink::act(const protocol::Hangup& action) {
+  closing_ = action.link;
+  transport_->close(action.link);
+}
+
+void HubLink::act(const protocol::HubExchanged& action) {
+  const auto found = exchanges_.find(action.id);
+  if (found == exchanges_.end()) return;
+  const Done done = std::move(found->second);
+  exchanges_.erase(found);
+  done(action);
+}
+
+void HubLink::act(const protocol::SenderFound& action) {
+  const auto found = resolving_.find(action.id);
+  if (found == resolving_.end()) return;
+  const auto promise = std::move(found->second);
+  resolving_.erase(found);
+  if (action.status.ok()) {
+    promise->set_value(action.from);
+  } else {
+    promise->set_value(action.status);
+  }
+}
+
+void HubLink::act(const protocol::HubEntered&) {
+  if (entering_) std::exchange(entering_, std::nullopt)->set_value({});
+}
+
+void HubLink::act(const protocol::HubBroken& action) {
+  ended_ = action.why;
+  if (entering_) return std::exchange(entering_, std::nullopt)->set_value(action.why);
+  log_warning("this rank's collectives with other sites have ended: " + action.why.message());
+}
+
+void HubLink::act(const protocol::Note& action) { log_info(action.text); }
+
+}  // namespace collab

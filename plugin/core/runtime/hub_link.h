@@ -1,0 +1,100 @@
+// A rank's seat in the collective hub of its world: the loop thread that joins clock and transport to the HubClient
+// machine. The hub is in the coordinator (coordinator_server.cpp).
+//
+// Threads: the loop thread owns the machine and the link, and sleeps between heartbeats; every method may be called
+// from any other thread. Done callbacks run on the loop thread and must not block.
+// Ownership: owns transport and machine; payloads are shared.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <future>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "collab/config.h"
+#include "core/protocol/collectives/hub_client.h"
+#include "core/runtime/mailbox.h"
+
+namespace collab {
+
+class HubLink {
+ public:
+  struct Options {
+    Config config;
+    std::uint64_t world = 0;  // the same at all its ranks, drawn at random by one
+    std::uint32_t rank = 0;
+    std::vector<std::string> sites;      // names
+    std::vector<std::uint32_t> site_of;  // index into sites, of every rank
+    std::vector<std::string> hubs;       // "host:port" of the coordinators, in order
+  };
+  using Done = std::function<void(protocol::HubExchanged)>;
+
+  // Blocks until a hub has let this rank in, up to the join time-out.
+  static Result<std::unique_ptr<HubLink>> enter(Options options, std::unique_ptr<Transport> transport);
+  ~HubLink();
+  HubLink(const HubLink&) = delete;
+  HubLink& operator=(const HubLink&) = delete;
+
+  void open(protocol::OpenGroup group);
+  // What is under way in the group fails.
+  void close(GroupId group);
+  // This rank's part in the group's next step; one step after another in a group. Request ids are given here.
+  void exchange(protocol::HubRequest request, Done done);
+  [[nodiscard]] protocol::HubExchanged exchange(protocol::HubRequest request);
+  // Who sends to this rank in this group with this tag: a member's index.
+  [[nodiscard]] Result<std::uint32_t> resolve(GroupId group, std::uint32_t tag, Duration timeout);
+  // Tells the hub that nobody should wait for this rank any more; bounded. Idempotent.
+  void leave(const std::string& reason);
+
+  [[nodiscard]] std::size_t ranks() const { return ranks_; }  // of the world
+  [[nodiscard]] BufferPtr take(std::size_t bytes) { return pool_->take(bytes); }
+
+ private:
+  HubLink(Options options, std::unique_ptr<Transport> transport);
+  void loop();
+  void handle(LoopEvent event);
+  void on_message(LinkId link, TransportMessage message);
+  void feed(const protocol::HubClientEvent& event);
+
+  void act(const protocol::DialHub& action);
+  void act(const protocol::HubSend& action);
+  void act(const protocol::Hangup& action);
+  void act(const protocol::HubExchanged& action);
+  void act(const protocol::SenderFound& action);
+  void act(const protocol::HubEntered& action);
+  void act(const protocol::HubBroken& action);
+  void act(const protocol::Note& action);
+
+  // ---- fixed after enter()
+  std::vector<std::string> hubs_;
+  std::size_t ranks_ = 0;
+  Duration dial_timeout_;
+  std::shared_ptr<BufferPool> pool_ = make_buffer_pool();
+
+  // ---- any thread
+  Mailbox mailbox_;
+
+  // ---- loop thread only
+  SteadyClock clock_;
+  protocol::HubClient machine_;
+  TimePoint ease_at_{};  // the pool
+  std::optional<LinkId> dialling_;
+  std::optional<LinkId> closing_;
+  std::uint64_t last_id_ = 0;
+  std::map<std::uint64_t, Done> exchanges_;
+  std::map<std::uint64_t, std::shared_ptr<std::promise<Result<std::uint32_t>>>> resolving_;
+  std::optional<std::promise<Status>> entering_;
+  std::optional<std::promise<void>> leaving_;
+  std::optional<Status> ended_;  // broken, or left
+
+  // ---- last, so that they stop first
+  std::unique_ptr<Transport> transport_;
+  std::thread thread_;
+};
+
+}  // namespace collab

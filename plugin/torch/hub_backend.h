@@ -1,0 +1,126 @@
+// The c10d backend of groups whose ranks stand at several sites: torch's collectives on the steps of the collective hub
+// (core/protocol/collectives/collective_hub.h), so that each rank needs only to dial out and the living go on without
+// the gone.
+//
+// Data movement gives the bits Gloo gives; reductions are taken in rank order at every rank, over the ranks that are
+// there (CollabBackend takes floating sums and means elsewhere). Gather-like calls fail and name the rank that is gone.
+// Threads: calls by one thread at a time, as any backend; collectives run on one worker thread in the order they
+// were issued, sends and receives on a thread for each peer and tag. Ownership: shares the rank's seat.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <tuple>
+#include <vector>
+
+#include "torch/hub_calls.h"
+#include "torch/work.h"
+
+namespace collab::torch_adapter {
+
+// Throws c10::Error for one that Gloo does not know.
+[[nodiscard]] const char* reduction_name(c10d::ReduceOp::RedOpType op);
+
+struct HubBackendOptions {
+  std::shared_ptr<HubLink> hub_link;
+  std::uint64_t group = 0;           // the same at all its ranks, and no other group's
+  std::vector<std::uint32_t> ranks;  // of the world, in the order of the group's ranks
+  std::vector<std::string> sites;    // names, by rank of the group
+  int rank = 0;
+  std::chrono::milliseconds timeout{30 * 60 * 1000};
+};
+
+class HubBackend final : public c10d::Backend {
+ public:
+  using Tensors = std::vector<at::Tensor>;
+  using TensorLists = std::vector<std::vector<at::Tensor>>;
+  using WorkPtr = c10::intrusive_ptr<c10d::Work>;
+
+  explicit HubBackend(HubBackendOptions options);
+  ~HubBackend() override;
+
+  // rows[r] is what rank r of the group brought, for those that are there: for sums over the living.
+  struct Rows {
+    at::Tensor rows;
+    HubCalls::Living living;
+  };
+  // Blocking, on the caller's thread, which must be the only one that uses this backend.
+  [[nodiscard]] Rows gather_living(const SumCall& sum, const at::Tensor& flat, const Deadline& deadline);
+  // Instead of gather_living(): this rank cannot take part in it, the others do without it.
+  void pass(const SumCall& sum, const at::Tensor& flat, const Deadline& deadline);
+  // The number of the group's next call, which is made in another backend.
+  [[nodiscard]] std::uint64_t count_call() { return counted_.fetch_add(1) + 1; }
+  // The largest of what the ranks bring to a barrier, in place; people read of a barrier. `value` is one contiguous
+  // host tensor of one dimension.
+  WorkPtr most_at_barrier(const at::Tensor& value);
+  // Says once for each that is missing that sums go on without it.
+  void tell_missing(const HubCalls::Living& living);
+
+  const std::string getBackendName() const override { return "collab_meeting"; }
+  c10::intrusive_ptr<Options> getBackendOptions() override { return backend_options_; }
+  void setTimeout(std::chrono::milliseconds timeout) override;
+  void setSequenceNumberForGroup() override {}
+  uint64_t getSequenceNumberForGroup() override { return issued_.load(); }
+  void enableCollectivesTiming() override {}
+  void abort() override { calls_->close(); }
+  void shutdown() override;
+
+  WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& opts) override;
+  WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& opts) override;
+  WorkPtr allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& opts) override;
+  WorkPtr allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& opts) override;
+  WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& opts) override;
+  WorkPtr reduce_scatter(Tensors& outputs, TensorLists& inputs, const c10d::ReduceScatterOptions& opts) override;
+  WorkPtr _reduce_scatter_base(at::Tensor& output, at::Tensor& input, const c10d::ReduceScatterOptions& opts) override;
+  WorkPtr reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                          const c10d::ReduceScatterOptions& opts) override;
+  WorkPtr allgather(TensorLists& outputs, Tensors& inputs, const c10d::AllgatherOptions& opts) override;
+  WorkPtr _allgather_base(at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions& opts) override;
+  WorkPtr allgather_coalesced(TensorLists& outputs, Tensors& inputs, const c10d::AllgatherOptions& opts) override;
+  WorkPtr allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                          const c10d::AllgatherOptions& opts) override;
+  WorkPtr gather(TensorLists& outputs, Tensors& inputs, const c10d::GatherOptions& opts) override;
+  WorkPtr scatter(Tensors& outputs, TensorLists& inputs, const c10d::ScatterOptions& opts) override;
+  WorkPtr alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_sizes,
+                        std::vector<int64_t>& input_sizes, const c10d::AllToAllOptions& opts) override;
+  WorkPtr alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& opts) override;
+  WorkPtr send(Tensors& tensors, int destination, int tag) override;
+  WorkPtr recv(Tensors& tensors, int source, int tag) override;
+  WorkPtr recvAnysource(Tensors& tensors, int tag) override;
+  WorkPtr barrier(const c10d::BarrierOptions& opts) override;
+  void monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_all_ranks) override;
+
+ private:
+  [[nodiscard]] std::chrono::milliseconds limit(std::chrono::milliseconds asked) const;
+  [[nodiscard]] HubCalls::Call call(std::string operation, const at::Tensor& like, const Deadline& deadline) const;
+  WorkPtr post(const std::string& name, c10d::OpType type, TensorLists results, std::function<void()> job);
+  // Over the ranks that are there, in rank order, in place.
+  void combine(const HubCalls::Call& step, at::Tensor& flat, c10d::ReduceOp::RedOpType op);
+  void sum_sparse(const at::Tensor& tensor, const Deadline& deadline);
+  WorkPtr post_reduce(const std::string& name, c10d::OpType type, Tensors parts, const c10d::ReduceOp& op,
+                      std::chrono::milliseconds timeout, TensorLists results,
+                      std::function<void(const at::Tensor& flat)> deliver);
+  [[nodiscard]] std::vector<at::Tensor> gather_rows(const std::string& operation, const at::Tensor& mine, bool wants,
+                                                    const Deadline& deadline);
+  WorkPtr post_letter(bool sends, int peer, int tag, const at::Tensor& tensor,
+                      std::function<int(const HubCalls::Call& call)> job);
+  [[nodiscard]] std::string whereabouts() const;
+
+  HubBackendOptions options_;
+  c10::intrusive_ptr<Options> backend_options_;
+  std::shared_ptr<HubCalls> calls_;
+  std::atomic<std::uint64_t> issued_{0};
+  std::atomic<std::uint64_t> counted_{0};  // of `issued_`, what all ranks of the group take part in
+  std::uint64_t number_ = 0;               // the worker's: of the call it carries out
+  HubCalls::Living told_;                  // the worker's; false: it has been said that this one is missing
+  std::unique_ptr<WorkQueue> queue_;
+  // Sends and receives wait for their peer, not for each other: a queue for each (sends, peer, tag); peer -1: anybody.
+  std::map<std::tuple<bool, int, int>, std::unique_ptr<WorkQueue>> letters_;
+};
+
+}  // namespace collab::torch_adapter

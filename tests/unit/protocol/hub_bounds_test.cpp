@@ -1,0 +1,275 @@
+// What a hub holds for its ranks is bounded, for one and for all, whatever they say; what is taken is given back.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "core/protocol/collectives/hub_client.h"
+#include "core/wire/limits.h"
+#include "tests/unit/protocol/hub_fixture.h"
+
+namespace collab::protocol {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::HubFixture;
+using testing::kMiB;
+
+[[nodiscard]] std::vector<GroupId> groups(std::uint64_t count) {
+  std::vector<GroupId> all;
+  for (std::uint64_t i = 0; i < count; ++i) all.emplace_back(2 + 2 * i);  // no twins
+  return all;
+}
+[[nodiscard]] std::vector<RankId> ranks(std::uint32_t count) {
+  std::vector<RankId> all;
+  for (std::uint32_t i = 0; i < count; ++i) all.emplace_back(i);
+  return all;
+}
+
+// ---- parts -----------------------------------------------------------------------------------------
+
+TEST(HubBounds, APartIsAtMostSixteenMiB) {
+  HubFixture hub;
+  hub.gather(2, groups(2));
+  EXPECT_EQ(hub.says(0, HubFixture::contribute(GroupId(2)), kMaxHubPart), "");
+  EXPECT_THAT(hub.says(0, HubFixture::contribute(GroupId(4)), kMaxHubPart + 1),
+              HasSubstr("rank 0 of site0 brings 16777217 bytes to sum [4]: a part is at most 16 MiB"));
+  EXPECT_EQ(hub.hub().bytes_held(), kMaxHubPart);
+}
+
+TEST(HubBounds, AStepCarriesAtMostSixtyFourMiB) {
+  HubFixture hub;
+  hub.gather(8, groups(1));
+  for (std::uint32_t rank = 0; rank < 4; ++rank) {
+    EXPECT_EQ(hub.says(rank, HubFixture::contribute(GroupId(2)), 16 * kMiB), "");
+  }
+  EXPECT_THAT(
+      hub.says(4, HubFixture::contribute(GroupId(2)), 9 * kMiB),
+      HasSubstr("to which others have brought 64 MiB: a step carries at most 64 MiB, 8 MiB for each of 8 members"));
+  EXPECT_EQ(hub.says(5, HubFixture::contribute(GroupId(2)), 8 * kMiB), "") << "it is within its share of the step";
+  EXPECT_EQ(hub.hub().bytes_held(), 72 * kMiB);
+}
+
+TEST(HubBounds, ARankHoldsAtMostItsPartsAndHasThemBackWhenTheyAreTaken) {
+  HubFixture hub;
+  hub.gather(2, groups(9));
+  std::uint64_t group = 2;
+  for (; group <= 14; group += 2) EXPECT_EQ(hub.says(0, HubFixture::contribute(GroupId(group)), 16 * kMiB), "");
+  for (group = 2; group <= 4; group += 2) {
+    EXPECT_EQ(hub.says(1, HubFixture::contribute(GroupId(group))), "");
+    for (const std::uint32_t rank : {0U, 1U}) EXPECT_EQ(hub.says(rank, wire::ResultAck{GroupId(group), 1, {}}), "");
+  }
+  EXPECT_EQ(hub.hub().bytes_held(), 5 * 16 * kMiB);
+  for (group = 16; group <= 18; group += 2)
+    EXPECT_EQ(hub.says(0, HubFixture::contribute(GroupId(group)), 16 * kMiB), "");
+  EXPECT_THAT(hub.says(0, HubFixture::contribute(GroupId(2), 2), 16 * kMiB),
+              HasSubstr("of its parts are held until others take them: at most 128 MiB of a rank are"));
+}
+
+TEST(HubBounds, ManySmallPartsCountForMoreThanTheirBytes) {
+  HubFixture hub;
+  (void)hub.says(0, HubFixture::enter(0, 2));
+  std::size_t brought = 0;
+  for (std::uint64_t group = 2; group <= 60'000; group += 2, ++brought) {
+    if (!hub.says(0, wire::Assemble{GroupId(group), ranks(2)}).empty()) break;
+    if (!hub.says(0, HubFixture::contribute(GroupId(group)), 1).empty()) break;
+  }
+  EXPECT_GT(brought, 10'000U);
+  EXPECT_LE(brought * kPartCost, kMaxRankParts);
+}
+
+TEST(HubBounds, OneThatBringsAgainIsCountedOnce) {
+  HubFixture hub;
+  hub.gather(2, groups(1));
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(hub.says(0, HubFixture::contribute(GroupId(2)), 16 * kMiB), "");
+  EXPECT_EQ(hub.hub().bytes_held(), 16 * kMiB);
+}
+
+// Ranks 0 to 7 fill the hub; the others have their share all the same.
+TEST(HubBounds, WhoFillsTheHubTakesNothingFromAnothersShare) {
+  constexpr std::uint32_t kRanks = 16;
+  HubFixture hub;
+  hub.gather(kRanks, groups(8));
+  std::size_t refused = 0;
+  for (std::uint32_t rank = 0; rank < 8; ++rank) {
+    for (const GroupId group : groups(8)) {
+      const std::string why = hub.says(rank, HubFixture::contribute(group), 4 * kMiB);
+      refused += why.empty() ? 0 : 1;
+    }
+  }
+  EXPECT_EQ(refused, 0U);
+  EXPECT_EQ(hub.hub().bytes_held(), 256 * kMiB);
+  for (std::uint32_t rank = 0; rank < 8; ++rank) {
+    for (std::uint64_t group = 100; group < 116; group += 2) {
+      (void)hub.says(rank, wire::Assemble{GroupId(group + 20 * rank), ranks(kRanks)});
+      const std::string why = hub.says(rank, HubFixture::contribute(GroupId(group + 20 * rank)), 8 * kMiB);
+      if (why.empty()) continue;
+      EXPECT_THAT(why, HasSubstr("of at most 512 MiB, and a rank's share is then 32 MiB"));
+      ++refused;
+      break;
+    }
+  }
+  EXPECT_GT(refused, 0U);
+  EXPECT_LE(hub.hub().bytes_held(), kMaxHubParts);
+  for (std::uint32_t rank = 8; rank < kRanks; ++rank) {
+    for (std::uint64_t group = 2; group <= 14; group += 2) {
+      EXPECT_EQ(hub.says(rank, HubFixture::contribute(GroupId(group)), 4 * kMiB), "") << rank << " in " << group;
+    }
+  }
+}
+
+TEST(HubBounds, AStepThatNobodyDecidedIsNotTaken) {
+  HubFixture hub;
+  hub.gather(2, groups(1));
+  for (std::uint64_t step = 1; step < 100; ++step) {
+    const std::string why = hub.says(0, HubFixture::contribute(GroupId(2), step), kMiB);
+    if (step == 1) {
+      EXPECT_EQ(why, "");
+    } else {
+      EXPECT_EQ(why, step == 2 ? "step 2 follows 0" : "");  // the link is gone after that
+    }
+    (void)hub.says(0, wire::ResultAck{GroupId(2), step, {}});
+  }
+  EXPECT_EQ(hub.hub().bytes_held(), kMiB);
+}
+
+TEST(HubBounds, BuffersOfTakenStepsGoBack) {
+  HubFixture hub;
+  hub.gather(4, groups(4));
+  for (std::uint64_t step = 1; step <= 20; ++step) {
+    for (const GroupId group : groups(4)) {
+      for (std::uint32_t rank = 0; rank < 4; ++rank) {
+        EXPECT_EQ(hub.says(rank, HubFixture::contribute(group, step), 4 * kMiB), "");
+      }
+      for (std::uint32_t rank = 0; rank < 4; ++rank) (void)hub.says(rank, wire::ResultAck{group, step, {}});
+    }
+  }
+  EXPECT_EQ(hub.hub().bytes_held(), 0U);
+  EXPECT_LE(hub.pool_bytes(), 20 * kMiB);
+  hub.trim();
+  EXPECT_EQ(hub.pool_bytes(), 0U);
+}
+
+// Four parts of every rank fit, whatever the groups, and no step or part is too long.
+TEST(HubBounds, PiecesFitTheHub) {
+  for (std::size_t world = 2; world <= 4096; world += 1 + world / 2) {
+    for (std::size_t members = 2; members <= std::min<std::size_t>(world, 500); members += 1 + members / 2) {
+      const std::size_t gathered = piece_bytes(world, members, members, false);
+      const std::size_t scattered = piece_bytes(world, members, 1, true);
+      const std::size_t exchanged = piece_bytes(world, members, members, true);
+      const std::size_t part = std::max({gathered, scattered * members, exchanged * members});
+      ASSERT_LE(part, kMaxHubPart);
+      ASSERT_LE(4 * (part + kPartCost + 8 * members) * world, kMaxHubParts)
+          << world << " ranks, a group of " << members;
+      ASSERT_LE(gathered * members, kMaxHubStep);
+      ASSERT_LE(exchanged * members * members, kMaxHubStep);
+      ASSERT_GT(exchanged, 0U);
+    }
+  }
+  EXPECT_EQ(piece_bytes(4, 2, 2, false), 16 * kMiB);
+  EXPECT_EQ(piece_bytes(64, 64, 64, false), kMiB);
+}
+
+// ---- what it remembers -----------------------------------------------------------------------------
+
+TEST(HubBounds, GroupsOfManyMembersAreCounted) {
+  constexpr std::uint32_t kRanks = wire::kMaxRanks;
+  HubFixture hub;
+  (void)hub.says(0, HubFixture::enter(0, kRanks));
+  (void)hub.says(1, HubFixture::enter(1, kRanks));
+  std::uint64_t opened = 0;
+  std::string why;
+  while (why.empty()) why = hub.says(0, wire::Assemble{GroupId(2 + 2 * opened++), ranks(kRanks)});
+  EXPECT_THAT(why, HasSubstr("asks this coordinator to remember a group of 65536 ranks"));
+  EXPECT_LE(opened, 4U);
+  EXPECT_EQ(hub.says(1, wire::Assemble{GroupId(1002), ranks(kRanks)}), "");
+}
+
+TEST(HubBounds, WhatARankNamesIsCounted) {
+  HubFixture hub;
+  wire::Enter everything = HubFixture::enter(0, 2);
+  for (std::uint64_t i = 0; i < wire::kMaxGroups; ++i) everything.held.push_back({GroupId(i), 1, {1, 1}});
+  everything.closed.assign(10, GroupId(1));
+  EXPECT_THAT(hub.says(0, everything), HasSubstr("65546 steps and groups that it names"));
+
+  std::uint64_t next = 0;
+  std::string why;
+  int times = 0;
+  for (; why.empty() && times < 20; ++times) {  // others each time
+    wire::Enter each = HubFixture::enter(0, 2);
+    for (int i = 0; i < 10'000; ++i) each.completed.push_back({GroupId(++next), 1});
+    why = hub.says(0, each);
+  }
+  EXPECT_THAT(why, HasSubstr("at most 16 MiB are kept for a rank"));
+  EXPECT_LT(times, 10);
+}
+
+TEST(HubBounds, SendersThatAreSoughtAreCounted) {
+  HubFixture hub;
+  hub.gather(2, groups(1));
+  std::uint32_t tag = 0;
+  std::string why;
+  while (why.empty() && tag < 1'000'000) why = hub.says(0, wire::ResolveSender{GroupId(2), tag++});
+  EXPECT_THAT(why, HasSubstr("another sender that it looks for"));
+  EXPECT_LE(tag, kMaxRankMemory / kEntryCost + 1);
+  EXPECT_EQ(hub.says(1, wire::ResolveSender{GroupId(2), 7}), "");
+}
+
+TEST(HubBounds, ClosedGroupsAreCounted) {
+  HubFixture hub;
+  hub.gather(2, groups(1));
+  std::uint64_t group = 1000;
+  std::string why;
+  while (why.empty() && group < 1'000'000) why = hub.says(0, wire::Disband{GroupId(group++)});
+  EXPECT_THAT(why, HasSubstr("another group that it has closed"));
+}
+
+// As a training does that makes a group for each step.
+TEST(HubBounds, GroupsThatAllHaveClosedCostNothing) {
+  HubFixture hub;
+  hub.gather(2, {});
+  for (std::uint64_t group = 2; group < 3 * kMaxRankMemory / kEntryCost / 4; group += 2) {
+    for (const std::uint32_t rank : {0U, 1U}) ASSERT_EQ(hub.says(rank, wire::Assemble{GroupId(group), ranks(2)}), "");
+    for (const std::uint32_t rank : {0U, 1U}) ASSERT_EQ(hub.says(rank, HubFixture::contribute(GroupId(group))), "");
+    for (const std::uint32_t rank : {0U, 1U}) (void)hub.says(rank, wire::ResultAck{GroupId(group), 1, {}});
+    for (const std::uint32_t rank : {0U, 1U}) ASSERT_EQ(hub.says(rank, wire::Disband{GroupId(group)}), "");
+  }
+}
+
+// ---- worlds ----------------------------------------------------------------------------------------
+
+TEST(HubBounds, WorldsAreFewAndTheDesertedGoFirst) {
+  HubFixture hub;
+  for (std::uint64_t world = 1; world <= kMaxWorlds; ++world) {
+    EXPECT_EQ(hub.says(HubFixture::link_of(0, world), HubFixture::enter(0, 4, world)), "");
+  }
+  EXPECT_THAT(hub.says(LinkId(5), HubFixture::enter(0, 4, 1000)), HasSubstr("this coordinator has 64 worlds"));
+  EXPECT_EQ(hub.says(HubFixture::link_of(1, 3), HubFixture::enter(1, 4, 3)), "");
+  for (const std::uint32_t rank : {0U, 1U}) hub.close(HubFixture::link_of(rank, 3));
+  hub.close(HubFixture::link_of(0, 4));
+  EXPECT_EQ(hub.says(LinkId(6), HubFixture::enter(0, 4, 1001)), "") << "world 4 goes, of which one had come";
+  wire::Enter back = HubFixture::enter(0, 4, 3);
+  back.acceptor = AcceptorId(99);
+  EXPECT_THAT(hub.says(LinkId(7), back), HasSubstr("as another process")) << "world 3 is remembered";
+}
+
+TEST(HubBounds, LargeWorldsShareTheirRanks) {
+  HubFixture hub;
+  for (std::uint64_t world = 1; world <= 2; ++world) {
+    EXPECT_EQ(hub.says(HubFixture::link_of(0, world), HubFixture::enter(0, wire::kMaxRanks, world)), "");
+  }
+  EXPECT_THAT(hub.says(LinkId(5), HubFixture::enter(0, kSmallWorld + 1, 3)),
+              HasSubstr("your world has 4097 ranks, and this coordinator has 2 worlds of 131072 ranks"));
+  EXPECT_EQ(hub.says(LinkId(6), HubFixture::enter(0, kSmallWorld, 4)), "");
+}
+
+TEST(HubBounds, ALinkIsOfOneRank) {
+  HubFixture hub;
+  (void)hub.says(0, HubFixture::enter(0, 3));
+  EXPECT_THAT(hub.says(0, HubFixture::enter(1, 3)), HasSubstr("this link is of rank 0"));
+  (void)hub.says(0, HubFixture::enter(0, 3));
+  EXPECT_THAT(hub.says(0, HubFixture::enter(0, 3, 2)), HasSubstr("this link is of rank 0"));
+}
+
+}  // namespace
+}  // namespace collab::protocol

@@ -1,0 +1,88 @@
+// What a rank says of others and of itself: what counts for nothing, and what is refused.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/wire/limits.h"
+#include "tests/unit/protocol/hub_fixture.h"
+
+namespace collab::protocol {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::HubFixture;
+using ::testing::SizeIs;
+
+[[nodiscard]] std::vector<RankId> all_but(std::uint32_t except, std::uint32_t count) {
+  std::vector<RankId> ranks;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    if (i != except) ranks.emplace_back(i);
+  }
+  return ranks;
+}
+
+TEST(HubMessages, AWorldOfTheGoneIsOneLine) {
+  HubFixture hub;
+  wire::Enter enter = HubFixture::enter(0, wire::kMaxRanks);
+  enter.chosen = {1, all_but(0, wire::kMaxRanks)};
+  EXPECT_EQ(hub.says(0, enter), "");
+  ASSERT_THAT(hub.lines(), SizeIs(1));
+  EXPECT_THAT(hub.lines()[0], HasSubstr("and 65519 more are gone from the world's collectives"));
+  EXPECT_LT(hub.lines()[0].size(), 1000U);
+}
+
+TEST(HubMessages, TheOnlyHubBelievesNobodyAboutWhoIsHere) {
+  HubFixture hub;
+  for (const std::uint32_t rank : {0U, 1U}) (void)hub.says(rank, HubFixture::enter(rank, 3));
+  wire::Enter liar = HubFixture::enter(2, 3);
+  liar.chosen = {1, {RankId(0), RankId(1)}};
+  EXPECT_EQ(hub.says(2, liar), "");
+  EXPECT_EQ(hub.hub().present().size(), 3U);
+  EXPECT_TRUE(hub.lines().empty());
+}
+
+TEST(HubMessages, NoWordChangesAMembershipWhileTheHubLeads) {
+  HubFixture hub;
+  for (std::uint32_t rank = 0; rank < 2; ++rank) {
+    wire::Enter enter = HubFixture::enter(rank, 3, 1, 3);
+    enter.candidates = 2;
+    enter.promised = {1, 50};
+    EXPECT_EQ(hub.says(rank, enter), "");
+  }
+  wire::Enter liar = HubFixture::enter(2, 3, 1, 3);
+  liar.candidates = 2;
+  liar.chosen = {1, {RankId(0), RankId(1)}};
+  EXPECT_THAT(hub.says(2, liar), HasSubstr("has gone on with others of its world, apart from those who are here"));
+  EXPECT_EQ(hub.hub().present().size(), 2U);
+}
+
+TEST(HubMessages, WhatNoRankCanRememberIsRefused) {
+  HubFixture hub;
+  (void)hub.says(0, HubFixture::enter(0, 3));
+  wire::Enter stranger = HubFixture::enter(1, 3);
+  stranger.accepted_under = {1, 7};
+  stranger.accepted = {1, {RankId(60'000)}};
+  EXPECT_THAT(hub.says(1, stranger), HasSubstr("rank 60000 is said to be gone from a world of 3"));
+  wire::Enter far = HubFixture::enter(1, 3);
+  far.chosen = {UINT64_MAX, {RankId(2)}};
+  EXPECT_THAT(hub.says(1, far), HasSubstr("membership 18446744073709551615 without 1 of its ranks"));
+  wire::Enter high = HubFixture::enter(1, 3);
+  high.promised = {UINT64_MAX, 1};
+  EXPECT_THAT(hub.says(1, high), HasSubstr("is far above any of this world, which is at 1"));
+  wire::Enter itself = HubFixture::enter(1, 3);
+  itself.chosen = {1, {RankId(1)}};
+  EXPECT_THAT(hub.says(1, itself), HasSubstr("was left out of its world's collectives, as it says itself"));
+  EXPECT_EQ(hub.says(1, HubFixture::enter(1, 3)), "");
+}
+
+TEST(HubMessages, AWorldThatIsRefusedIsNotKept) {
+  HubFixture hub;
+  for (std::uint64_t world = 1; world <= 2 * kMaxWorlds; ++world) {
+    wire::Enter stranger = HubFixture::enter(0, 3, world);
+    stranger.chosen = {9, {RankId(2)}};
+    EXPECT_THAT(hub.says(LinkId(1), stranger), HasSubstr("membership 9"));
+  }
+  EXPECT_EQ(hub.hub().next_deadline(), kNever);
+}
+
+}  // namespace
+}  // namespace collab::protocol

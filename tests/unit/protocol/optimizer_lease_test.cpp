@@ -1,0 +1,109 @@
+// Serving a copy of the optimizer's state: one copy for all who ask, and none for longer than somebody needs it.
+#include "core/protocol/site/optimizer_lease.h"
+
+#include <gmock/gmock.h>
+
+#include "tests/unit/protocol/harness.h"
+
+namespace collab::protocol {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr LinkId kLate{5};
+constexpr LinkId kLater{6};
+
+class Lease : public testing::Test {
+ protected:
+  std::vector<LeaseAction> step(const LeaseEvent& event) { return lease.step(now, event); }
+  std::vector<LeaseAction> ask(LinkId from, std::uint64_t snapshot = 0, ElementRange range = {}) {
+    return step(LeaseAsked{from, {snapshot, range}});
+  }
+  // late has asked, and the copy was made.
+  std::uint64_t serve() {
+    EXPECT_EQ(all<MakeCopy>(ask(kLate)).size(), 1U);
+    return all<TellBorrower>(step(LeaseMade{1000, {1, 2}, "{}", {}})).at(0).message.snapshot;
+  }
+
+  TimePoint now{};
+  OptimizerLease lease{seconds(60)};
+};
+
+TEST_F(Lease, NothingIsSpentUntilSomebodyAsks) {
+  EXPECT_EQ(lease.next_deadline(), kNever);
+  EXPECT_FALSE(lease.holds_copy());
+}
+
+TEST_F(Lease, OneCopyServesAllWhoAsk) {
+  EXPECT_EQ(all<MakeCopy>(ask(kLate)).size(), 1U);
+  EXPECT_TRUE(ask(kLater).empty()) << "it is being made";
+  const auto told = all<TellBorrower>(step(LeaseMade{1000, {1, 2}, "{\"a\":1}", {}}));
+  ASSERT_EQ(told.size(), 2U);
+  EXPECT_EQ(told[1].to, kLater);
+  EXPECT_EQ(told[1].message, (wire::OptimizerState{1, 1000, {1, 2}, "{\"a\":1}", {}}));
+  EXPECT_EQ(all<TellBorrower>(ask(LinkId{7})).at(0).message.snapshot, 1U) << "it is there";
+}
+
+TEST_F(Lease, PartsAreSentOnlyToWhoWasToldOfThemAndOnlyWhatThereIs) {
+  const std::uint64_t snapshot = serve();
+  EXPECT_EQ(all<SendPart>(ask(kLate, snapshot, {0, 1000})).at(0).part.range, (ElementRange{0, 1000}));
+  EXPECT_THAT(all<TellBorrower>(ask(kLater, snapshot, {0, 10})).at(0).message.reason, HasSubstr("not held any more"));
+  EXPECT_THAT(all<TellBorrower>(ask(kLate, snapshot + 1, {0, 10})).at(0).message.reason,
+              HasSubstr("not held any more"));
+  const auto wrong = ask(kLate, snapshot, {0, 1001});
+  EXPECT_EQ(all<RefuseBorrower>(wrong).at(0).link, kLate);
+  EXPECT_EQ(all<DropCopy>(wrong).size(), 1U);
+}
+
+TEST_F(Lease, WhoAsksForMoreThanIsOnItsWayIsHungUpOn) {
+  const std::uint64_t snapshot = serve();
+  for (int i = 0; i < 64; ++i) EXPECT_TRUE(all<RefuseBorrower>(ask(kLate, snapshot, {0, 1})).empty());
+  static_cast<void>(step(LeasePartSent{kLate}));
+  EXPECT_TRUE(all<RefuseBorrower>(ask(kLate, snapshot, {0, 1})).empty());
+  EXPECT_EQ(all<RefuseBorrower>(ask(kLate, snapshot, {0, 1})).size(), 1U);
+}
+
+TEST_F(Lease, TheCopyGoesWithTheLastBorrower) {
+  const std::uint64_t snapshot = serve();
+  static_cast<void>(ask(kLater));
+  EXPECT_TRUE(all<DropCopy>(ask(kLate, snapshot)).empty());
+  EXPECT_EQ(all<DropCopy>(step(LeaseOver{kLater})).size(), 1U);
+  EXPECT_FALSE(lease.holds_copy());
+  EXPECT_EQ(lease.next_deadline(), kNever);
+  EXPECT_EQ(serve(), snapshot + 1) << "the next one is another";
+}
+
+TEST_F(Lease, ABorrowerThatKeepsSilentLosesIt) {
+  const std::uint64_t snapshot = serve();
+  now += seconds(59);
+  static_cast<void>(ask(kLate, snapshot, {0, 10}));
+  now += seconds(59);
+  EXPECT_TRUE(step(LeaseTick{}).empty());
+  now += seconds(1);
+  EXPECT_EQ(now, lease.next_deadline());
+  const auto over = step(LeaseTick{});
+  EXPECT_THAT(all<TellBorrower>(over).at(0).message.reason, HasSubstr("nothing was asked of it for 60 s"));
+  EXPECT_EQ(all<DropCopy>(over).size(), 1U);
+}
+
+TEST_F(Lease, AStepThatDoesNotEndIsToldAndTheCopyNotMadeAnyMore) {
+  static_cast<void>(ask(kLate));
+  now += seconds(60);
+  const auto over = step(LeaseTick{});
+  EXPECT_THAT(all<TellBorrower>(over).at(0).message.reason, HasSubstr("end of a step within 60 s"));
+  EXPECT_EQ(all<DropCopy>(over).size(), 1U);
+  EXPECT_EQ(all<DropCopy>(step(LeaseMade{1000, {}, "{}", {}})).size(), 1U) << "it came too late";
+  EXPECT_FALSE(lease.holds_copy());
+}
+
+TEST_F(Lease, WhoHasNoStateSaysSo) {
+  static_cast<void>(ask(kLate));
+  const auto none = step(LeaseMade{0, {}, {}, "its optimizer keeps no state"});
+  EXPECT_EQ(all<TellBorrower>(none).at(0).message,
+            (wire::OptimizerState{0, 0, {}, {}, "its optimizer keeps no state"}));
+  EXPECT_EQ(lease.next_deadline(), kNever);
+  EXPECT_EQ(all<MakeCopy>(ask(kLate)).size(), 1U) << "it may have some later";
+}
+
+}  // namespace
+}  // namespace collab::protocol
