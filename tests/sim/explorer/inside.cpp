@@ -1,6 +1,6 @@
 #include "tests/sim/explorer/inside.h"
 
-#include "core/protocol/coordinator/coordinator_state.h"
+#include "core/protocol/coordinator/coordinator_parts.h"
 #include "core/protocol/site/site_state.h"
 
 // Each part is found by the name of its type, so they are where those are.
@@ -12,28 +12,16 @@ static void write(Canon& canon, const WaitProgress& progress) { Inside::write(ca
 
 // ---- a coordinator's parts -------------------------------------------------------------------------
 
-static void write(Canon& canon, const MemberRecord& member) {
-  const auto& [id, name, address, unverified, link, helper, phase, offer, report, expected, resumed, init_from,
-               passed_over, sources, installing_since, progress, progressed_at, process, ticket, unreachable_since,
-               acceptor, run, early, greeted, recommitted, last_heard, suspect, holds, renamed_from, ready, since, done,
-               up, down] = member;
-  static_cast<void>(std::tie(progress, process, ticket));  // keys and names of processes decide nothing here
-  canon.all(id, name, address, unverified, link, helper, phase, offer, report, expected, resumed, init_from,
-            passed_over, sources, installing_since, progressed_at, unreachable_since, acceptor, run, early, greeted,
-            recommitted, last_heard, suspect, holds, renamed_from, ready, since, done, up, down);
-}
+static void write(Canon& canon, const Member& member) { Inside::write(canon, member); }
 
 static void write(Canon& canon, const AnchorRecord& anchor) {
   const auto& [run, round, digest] = anchor;
   canon.all(run, round, digest);
 }
 
-static void write(Canon& canon, const Reference& reference) {
-  const auto& [site, elements, settings, model, fingerprint, values_told] = reference;
-  canon.all(site, elements, settings, model, fingerprint, values_told);
-}
+static void write(Canon& canon, const ModelReference& reference) { Inside::write(canon, reference); }
 
-static void write(Canon& canon, const Gone& gone) {
+static void write(Canon& canon, const Round::Gone& gone) {
   const auto& [name, weight, since] = gone;
   canon.all(name, weight, since);
 }
@@ -41,15 +29,6 @@ static void write(Canon& canon, const Gone& gone) {
 static void write(Canon& canon, const InCall& call) {
   const auto& [words, awaits, stands_still] = call;
   canon.all(words, awaits, stands_still);
-}
-
-static void write(Canon& canon, const RoundRecord& round) {
-  const auto& [waiting, limit, attempts, attempt, here, done, started, majority_since, joiners_since, joiners_until,
-               helpers_until, circle_since, circle_until, stalled, slices, gone, declined, set_aside, cut_because,
-               state_repairs, mean_repairs] = round;
-  canon.all(waiting, limit, attempts, attempt, here, done, started, majority_since, joiners_since, joiners_until,
-            helpers_until, circle_since, circle_until, stalled, slices, gone, declined, set_aside, cut_because,
-            state_repairs, mean_repairs);
 }
 
 static void write(Canon& canon, const Election& election) { Inside::write(canon, election); }
@@ -202,18 +181,105 @@ void Inside::write(Canon& canon, const Election& election) {
   canon.all(anchor, voters, settled, next_voters, given_up);
 }
 
+void Inside::write(Canon& canon, const Member& member) {
+  const auto& [id, link, name, address, helper, early, ticket, join, contact, anchor, round] = member;
+  const auto& [last_heard, suspect, unverified] = contact;
+  const auto& [phase, sources, installing_since, progress, progressed_at, unreachable_since, acceptor, run, greeted,
+               passed_over, recommitted, holds, renamed_from] = anchor;
+  const auto& [ready, since, done, up, down] = round;
+  static_cast<void>(std::tie(progress, ticket));  // keys decide nothing here
+  canon.all(id, link, name, address, helper, early, join.offer, join.report, join.expected_sites, join.resumed,
+            join.init_from, last_heard, suspect, unverified, phase, sources, installing_since, progressed_at,
+            unreachable_since, acceptor, run, greeted, passed_over, recommitted, holds, renamed_from, ready, since,
+            done, up, down);
+}
+
+void Inside::write(Canon& canon, const ModelReference& reference) {
+  const auto& [site, elements, settings, model, fingerprint, values_told] = reference;
+  canon.all(site, elements, settings, model, fingerprint, values_told);
+}
+
+void Inside::write(Canon& canon, const AgreedMembership& agreed) {
+  const auto& [all, voters, next_voters, history] = agreed;
+  static_cast<void>(all);
+  canon.all(voters, next_voters, history);
+}
+
+void Inside::write(Canon& canon, const Leadership& leadership) {
+  const auto& [all, term, election, leads, founded, early, minority_since, births] = leadership;
+  static_cast<void>(all);
+  canon.all(term, election, leads, founded, early, minority_since, births);
+}
+
+void Inside::write(Canon& canon, const GenerationGate& gate) {
+  const auto& [all, generations, ended] = gate;
+  static_cast<void>(all);
+  canon.all(generations, ended);
+}
+
+void Inside::write(Canon& canon, const Admission& admission) {
+  const auto& [all, claims, reference, refused_who, refused_why] = admission;
+  static_cast<void>(all);
+  canon.all(claims, reference, refused_who, refused_why);
+}
+
+void Inside::write(Canon& canon, const Membership& membership) {
+  const auto& [all, members, links, tickets, changes, roster_due, unreachable_told, next_heartbeat, sequence] =
+      membership;
+  static_cast<void>(std::tie(all, tickets, changes, sequence));  // decide nothing later
+  canon.all(members, links, roster_due, unreachable_told, next_heartbeat);
+}
+
+void Inside::write(Canon& canon, const AnchorChoice& choice) {
+  const auto& [all, anchor, wanted, gathered, gathering] = choice;
+  static_cast<void>(all);
+  canon.all(anchor, wanted, gathered, gathering);
+}
+
+void Inside::write(Canon& canon, const AnchorInstaller& installer) {
+  const auto& [all, next_source] = installer;
+  static_cast<void>(all);
+  canon.put(next_source);
+}
+
+void Inside::write(Canon& canon, const RoundGate& gate) {
+  const auto& [all, calls, vain_waits, majority_since, joiners_since, joiners_until, helpers_until, circle_since,
+               circle_until] = gate;
+  static_cast<void>(all);
+  canon.all(calls, vain_waits, majority_since, joiners_since, joiners_until, helpers_until, circle_since, circle_until);
+}
+
+void Inside::write(Canon& canon, const SliceOwners& slices) {
+  const auto& [all, partition] = slices;
+  static_cast<void>(all);
+  canon.put(partition);
+}
+
+void Inside::write(Canon& canon, const Round& machine) {
+  const auto& [all, round, watch, reachability, duplicate_data, last_skipped, attempt_base, highest_attempt] = machine;
+  static_cast<void>(all);
+  const auto& [waiting, limit, attempts, attempt, here, done, started, stalled, slices, gone, declined, set_aside,
+               cut_because, state_repairs, mean_repairs] = round;
+  canon.all(waiting, limit, attempts, attempt, here, done, started, stalled, slices, gone, declined, set_aside,
+            cut_because, state_repairs, mean_repairs, watch, reachability, duplicate_data, last_skipped, attempt_base,
+            highest_attempt);
+}
+
 void Inside::write(Canon& canon, const Coordinator& machine) {
-  const auto& [config, term, election, leads, voters, early, minority_since, history, next_voters, members, links,
-               generations, claims, reference, anchor, forks, founded, gathered, ended, gathering, refused_who,
-               refused_why, births, tickets, vain_waits, wanted, next_source, reachability, unreachable_told, round,
-               watch, last_skipped, partition, duplicate_data, calls, attempt_base, highest_attempt, next_heartbeat,
-               heartbeat_sequence, changes, roster_due, idle, changed, now, out] = *machine.state_;
-  static_cast<void>(
-      std::tie(config, heartbeat_sequence, changes, tickets, idle, changed, out));  // decide nothing later
-  canon.all(term, election, leads, voters, early, minority_since, history, next_voters, members, links, generations,
-            claims, reference, anchor, forks, founded, gathered, ended, gathering, refused_who, refused_why, births,
-            vain_waits, wanted, next_source, reachability, unreachable_told, round, watch, last_skipped, partition,
-            duplicate_data, calls, attempt_base, highest_attempt, next_heartbeat, roster_due, now);
+  const auto& [config, agreed, leadership, generation, admission, membership, anchor, installer, gate, slices, round,
+               now, out, idle, changed] = *machine.parts_;
+  static_cast<void>(std::tie(config, out, idle, changed));  // decide nothing later
+  write(canon, agreed);
+  write(canon, leadership);
+  write(canon, generation);
+  write(canon, admission);
+  write(canon, membership);
+  write(canon, anchor);
+  write(canon, installer);
+  write(canon, gate);
+  write(canon, slices);
+  write(canon, round);
+  canon.put(now);
 }
 
 void Inside::write(Canon& canon, const Site& machine) {

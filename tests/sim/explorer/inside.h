@@ -21,6 +21,18 @@ struct Inside {
   static void write(sim::Canon& canon, const class ExchangeWatch& watch);
   static void write(sim::Canon& canon, const class CommittedRounds& committed);
   static void write(sim::Canon& canon, const class WaitProgress& progress);
+  static void write(sim::Canon& canon, const class AgreedMembership& part);
+  static void write(sim::Canon& canon, const class Leadership& part);
+  static void write(sim::Canon& canon, const class GenerationGate& part);
+  static void write(sim::Canon& canon, const class Admission& part);
+  static void write(sim::Canon& canon, const class Membership& part);
+  static void write(sim::Canon& canon, const class AnchorChoice& part);
+  static void write(sim::Canon& canon, const class AnchorInstaller& part);
+  static void write(sim::Canon& canon, const class RoundGate& part);
+  static void write(sim::Canon& canon, const class SliceOwners& part);
+  static void write(sim::Canon& canon, const class Round& part);
+  static void write(sim::Canon& canon, const class ModelReference& part);
+  static void write(sim::Canon& canon, const struct Member& member);
 };
 
 }  // namespace collab::protocol

@@ -1,185 +1,215 @@
-// The coordinator's dispatch: which sub-protocol answers which event. The drawing is in coordinator_state.h.
+// Which part answers which event.
 #include "core/protocol/coordinator/coordinator.h"
 
 #include <algorithm>
 #include <tuple>
 #include <type_traits>
 
-#include "core/base/text.h"
-#include "core/protocol/coordinator/coordinator_state.h"
+#include "core/protocol/coordinator/coordinator_parts.h"
 #include "core/wire/encoding.h"
 
 namespace collab::protocol {
 
-Coordinator::Coordinator(CoordinatorConfig config) : state_(std::make_unique<State>(std::move(config))) {}
+CoordinatorParts::CoordinatorParts(CoordinatorConfig c) : config(std::move(c)), leadership(config) { bind(); }
+
+CoordinatorParts::CoordinatorParts(const CoordinatorParts& other)
+    : config(other.config),
+      agreed(other.agreed),
+      leadership(other.leadership),
+      generation(other.generation),
+      admission(other.admission),
+      membership(other.membership),
+      anchor(other.anchor),
+      installer(other.installer),
+      gate(other.gate),
+      slices(other.slices),
+      round(other.round),
+      now(other.now),
+      out(other.out),
+      idle(other.idle),
+      changed(other.changed) {
+  bind();
+}
+
+void CoordinatorParts::bind() {
+  agreed.all_ = leadership.all_ = generation.all_ = admission.all_ = membership.all_ = this;
+  anchor.all_ = installer.all_ = gate.all_ = slices.all_ = round.all_ = this;
+}
+
+void CoordinatorParts::forget_swarm() {
+  agreed.forget();
+  leadership.forget();
+  admission.forget();
+  membership.forget();
+  anchor.forget();
+  slices.forget();
+  round.forget();
+}
+
+Coordinator::Coordinator(CoordinatorConfig config) : parts_(std::make_unique<CoordinatorParts>(std::move(config))) {}
 Coordinator::~Coordinator() = default;
 Coordinator::Coordinator(Coordinator&&) noexcept = default;
 Coordinator& Coordinator::operator=(Coordinator&&) noexcept = default;
-Coordinator::Coordinator(const Coordinator& other) : state_(std::make_unique<State>(*other.state_)) {}
+Coordinator::Coordinator(const Coordinator& other) : parts_(std::make_unique<CoordinatorParts>(*other.parts_)) {}
 Coordinator& Coordinator::operator=(const Coordinator& other) {
-  if (this != &other) state_ = std::make_unique<State>(*other.state_);
+  if (this != &other) parts_ = std::make_unique<CoordinatorParts>(*other.parts_);
   return *this;
 }
 
 std::vector<CoordinatorAction> Coordinator::step(TimePoint now, const CoordinatorEvent& event) {
-  State& s = *state_;
-  s.now = now;
-  s.out.clear();
-  s.idle = false;
-  std::visit([&](const auto& what) { s.on_event(what); }, event);
-  if (!s.idle) s.advance();
-  return std::move(s.out);
+  CoordinatorParts& all = *parts_;
+  all.now = now;
+  all.out.clear();
+  all.idle = false;
+  std::visit([this](const auto& what) { on_event(what); }, event);
+  if (!all.idle) advance();
+  return std::move(all.out);
 }
 
-TimePoint Coordinator::next_deadline() const { return state_->next_deadline(); }
-std::string Coordinator::status_json(TimePoint now) const { return state_->status_json(now); }
-std::uint64_t Coordinator::changes() const { return state_->changes; }
-bool Coordinator::waits_for_sites() const { return state_->round.waiting.running() && !state_->round.attempt; }
+std::string Coordinator::status_json(TimePoint now) const { return protocol::status_json(*parts_, now); }
+std::uint64_t Coordinator::changes() const { return parts_->membership.changes(); }
+bool Coordinator::waits_for_sites() const { return parts_->round.waits_for_sites(); }
+std::size_t Coordinator::members() const { return parts_->members().size(); }
 bool Coordinator::knows(LinkId link) const {
-  const State& s = *state_;
-  return s.links.contains(link) || s.claims.contains(link) || s.election.has(link) ||
-         s.generations.waiting().contains(link);
+  const CoordinatorParts& all = *parts_;
+  return all.membership.has(link) || all.admission.has_claim(link) || all.leadership.election().has(link) ||
+         all.generation.generations().waiting().contains(link);
 }
-std::size_t Coordinator::members() const { return state_->members.size(); }
 
 std::vector<std::string> Coordinator::member_names() const {
-  std::vector<std::string> names;
-  for (const auto& [id, member] : state_->members) names.push_back(member.name);
+  const Generations& generations = parts_->generation.generations();
+  std::vector<std::string> names = parts_->membership.names();
   // Who goes on to another generation has not left.
-  for (const auto& [link, waiting] : state_->generations.waiting()) names.push_back(waiting.join.site);
-  for (std::string& site : state_->generations.expected(state_->now)) names.push_back(std::move(site));
+  for (const auto& [link, waiting] : generations.waiting()) names.push_back(waiting.join.site);
+  for (std::string& site : generations.expected(parts_->now)) names.push_back(std::move(site));
   return names;
 }
 
-void Coordinator::State::on_event(const Received& event) {
-  using namespace wire;
-  election.heard(now, event.link);
-  if (election.has(event.link)) refuse_claims_of(election.name_of(event.link), {});
-  if (const auto* join = std::get_if<Join>(&event.message)) return on_join(event.link, *join);
-  if (std::holds_alternative<StatusQuery>(event.message)) {
-    out.emplace_back(Send{event.link, reference
-                                          ? StatusReport{status_json(now), reference->elements, reference->settings}
-                                          : StatusReport{status_json(now)}});
+void Coordinator::on_event(const Received& event) {
+  CoordinatorParts& all = *parts_;
+  const auto& [link, message] = event;
+  all.leadership.heard(link);
+  if (const auto* join = std::get_if<wire::Join>(&message)) return all.admission.on_join(link, *join);
+  if (std::holds_alternative<wire::StatusQuery>(message)) return tell_status(link);
+  if (const auto* inquire = std::get_if<wire::Inquire>(&message)) return tell_who_leads(link, *inquire);
+  if (const auto* forget = std::get_if<wire::Forget>(&message)) return all.leadership.on_forget(link, *forget);
+  if (all.leadership.from_applicant(link, message)) return;
+  const bool waits = all.generation.generations().waiting().contains(link);
+  if (waits && std::holds_alternative<wire::Heartbeat>(message)) return;
+  Member* member = all.membership.behind(link);
+  if (member == nullptr) {
+    all.generation.forget(link);
+    all.out.emplace_back(Hangup{link, "this link has not joined the swarm '" + all.config.swarm + "', but sent " +
+                                          std::string(wire::name_of(message)) + "; a site sends Join first"});
     return;
   }
-  if (const auto* inquire = std::get_if<Inquire>(&event.message)) {
-    const bool ours = inquire->swarm == config.swarm;
-    const std::size_t here = leads ? members.size() : election.size();
-    Leads answer{ours && leads && anchor, generations.current(), config.fresh_run, {}, 0};
-    if (ours) answer.members = static_cast<std::uint32_t>(here);
-    if (answer.leads) std::tie(answer.run, answer.round) = std::tie(anchor->run, anchor->round);
-    out.emplace_back(Send{event.link, answer});
-    idle = true;
-    return;
-  }
-  if (const auto* forget = std::get_if<Forget>(&event.message)) return on_forget(event.link, *forget);
-  if (election.has(event.link)) {
-    if (const auto* promise = std::get_if<Promise>(&event.message)) election.on_promise(event.link, *promise);
-    if (const auto* accepted = std::get_if<Accepted>(&event.message)) election.on_accepted(event.link, *accepted);
-    return seek();
-  }
-  if (generations.waiting().count(event.link) != 0 && std::holds_alternative<Heartbeat>(event.message)) return;
-  const auto link = links.find(event.link);
-  if (link == links.end()) {
-    generations.forget(event.link, now);
-    out.emplace_back(Hangup{event.link, "this link has not joined the swarm '" + config.swarm + "', but sent " +
-                                            std::string(wire::name_of(event.message)) + "; a site sends Join first"});
-    return;
-  }
-  MemberRecord& member = members.at(link->second);
-  heard(member);
+  all.membership.heard(*member);
+  from_member(*member, message);
+}
+
+void Coordinator::from_member(Member& member, const wire::Message& message) {
+  CoordinatorParts& all = *parts_;
   std::visit(
-      [&](const auto& message) {
-        using T = std::decay_t<decltype(message)>;
-        if constexpr (std::is_same_v<T, AnchorInstalled>) {
-          on_anchor_installed(member, message);
-        } else if constexpr (std::is_same_v<T, Ready>) {
-          on_ready(member, message);
-        } else if constexpr (std::is_same_v<T, Decline>) {
-          on_decline(member, message);
-        } else if constexpr (std::is_same_v<T, PeerUnreachable>) {
-          on_peer_unreachable(member, message);
-        } else if constexpr (std::is_same_v<T, Done>) {
-          on_done(member, message);
-        } else if constexpr (std::is_same_v<T, Leave>) {
-          on_leave(member, message);
-        } else if constexpr (std::is_same_v<T, Heartbeat>) {
-          if (message.progress > member.progress) member.progressed_at = now;
-          member.progress = message.progress;
-          watch.heard(member.id, message.exchanged, now);
-          idle = true;
-        } else if constexpr (std::is_same_v<T, Promise> || std::is_same_v<T, Accepted>) {
-          idle = true;  // it came when others were enough already
+      [&](const auto& what) {
+        using T = std::decay_t<decltype(what)>;
+        if constexpr (std::is_same_v<T, wire::AnchorInstalled>) {
+          all.installer.on_installed(member, what);
+        } else if constexpr (std::is_same_v<T, wire::Ready>) {
+          all.round.on_ready(member, what);
+        } else if constexpr (std::is_same_v<T, wire::Decline>) {
+          all.round.on_decline(member, what);
+        } else if constexpr (std::is_same_v<T, wire::PeerUnreachable>) {
+          all.round.on_peer_unreachable(member, what);
+        } else if constexpr (std::is_same_v<T, wire::Done>) {
+          all.round.on_done(member, what);
+        } else if constexpr (std::is_same_v<T, wire::Leave>) {
+          all.membership.on_leave(member, what);
+        } else if constexpr (std::is_same_v<T, wire::Heartbeat>) {
+          all.installer.on_progress(member, what.progress);
+          all.round.on_exchanged(member, what.exchanged);
+          all.idle = true;
+        } else if constexpr (std::is_same_v<T, wire::Promise> || std::is_same_v<T, wire::Accepted>) {
+          all.idle = true;  // it came when others were enough already
         } else {
-          note(Note::Level::kWarning, "ignored",
-               member.name + " sent " + std::string(wire::name_of(event.message)) +
-                   ", which no site sends a coordinator");
+          all.note(
+              Note::Level::kWarning, "ignored",
+              member.name + " sent " + std::string(wire::name_of(message)) + ", which no site sends a coordinator");
         }
       },
-      event.message);
+      message);
 }
 
-void Coordinator::State::on_event(const Closed& event) {
-  const auto link = links.find(event.link);
-  if (link == links.end()) {
-    claims.erase(event.link);
-    generations.forget(event.link, now);
-    if (election.go(now, event.link)) {
-      generations.seen(now);
-      seek();
-    }
-    return;
+void Coordinator::tell_status(LinkId link) {
+  CoordinatorParts& all = *parts_;
+  wire::StatusReport report{protocol::status_json(all, all.now)};
+  if (const auto& reference = all.admission.reference()) {
+    report.elements = reference->elements();
+    report.settings = reference->settings();
   }
-  remove(link->second, event.why.ok() ? "its link was closed" : "its link was lost: " + event.why.message());
+  all.out.emplace_back(Send{link, std::move(report)});
 }
 
-void Coordinator::State::on_event(const CallsUnderWay& event) { calls = event.sites; }
+void Coordinator::tell_who_leads(LinkId link, const wire::Inquire& inquire) {
+  CoordinatorParts& all = *parts_;
+  const bool ours = inquire.swarm == all.config.swarm;
+  const bool leads = all.leadership.leads();
+  const auto& anchor = all.anchor.record();
+  wire::Leads answer{ours && leads && anchor, all.generation.generations().current(), all.config.fresh_run, {}, 0};
+  const std::size_t here = leads ? all.members().size() : all.leadership.election().size();
+  if (ours) answer.members = static_cast<std::uint32_t>(here);
+  if (answer.leads) std::tie(answer.run, answer.round) = std::tie(anchor->run, anchor->round);
+  all.out.emplace_back(Send{link, answer});
+  all.idle = true;
+}
 
-void Coordinator::State::on_event(const Tick&) {
-  on_generation_tick();
-  on_election_tick();
-  on_heartbeat_tick();
-  on_gathering_tick();
-  on_round_tick();
+void Coordinator::on_event(const Closed& event) {
+  CoordinatorParts& all = *parts_;
+  if (const Member* member = all.membership.behind(event.link)) {
+    const std::string why = event.why.ok() ? "its link was closed" : "its link was lost: " + event.why.message();
+    return all.membership.remove(member->id, why);
+  }
+  all.admission.drop_claim(event.link);
+  all.generation.forget(event.link);
+  all.leadership.go(event.link);
+}
+
+void Coordinator::on_event(const Undialable& event) { parts_->membership.on_undialable(event); }
+
+void Coordinator::on_event(const CallsUnderWay& event) { parts_->gate.calls_under_way(event.sites); }
+
+void Coordinator::on_event(const Tick&) {
+  parts_->generation.on_tick();
+  parts_->leadership.on_tick();
+  parts_->membership.on_tick();
+  parts_->anchor.on_tick();
+  parts_->installer.on_tick();
+  parts_->round.on_tick();
 }
 
 // One place decides what is possible now, after any event: an anchor to choose, joiners to serve, an attempt to finish,
 // a round to form. Whoever is removed on the way makes it look again.
-void Coordinator::State::advance() {
+void Coordinator::advance() {
+  CoordinatorParts& all = *parts_;
   do {
-    changed = false;
-    settle_generations();
-    settle_claims();
-    if (!members.empty()) judge_quorum();
-    if (members.empty()) return;
-    choose_anchor();
-    offer_anchor();
-    if (round.attempt) finish_attempt();
-    if (!round.attempt) try_to_start();
-  } while (changed);
+    all.changed = false;
+    all.generation.settle();
+    all.admission.settle_claims();
+    if (!all.members().empty()) all.leadership.judge_quorum();
+    if (all.members().empty()) return;
+    all.anchor.choose();
+    all.installer.offer();
+    all.round.advance();
+  } while (all.changed);
 }
 
-TimePoint Coordinator::State::next_deadline() const {
-  const TimePoint generation = generations.next_deadline(now, config.link_grace, config.join_timeout);
-  TimePoint claim = kNever;
-  for (const auto& [link, join] : claims) claim = std::min(claim, free_at(join));
-  if (!leads) return std::min({election.next_deadline(now), generation, claim});
-  if (members.empty()) return generation;
-  TimePoint next = std::min({next_heartbeat, round.limit, generation, claim, later(minority_since, config.link_grace)});
-  next = std::min(next, round.waiting.next());
-  const TimePoint grace = later(round.majority_since, config.straggler_grace);
-  if (!round.attempt && grace > now) next = std::min(next, grace);
-  if (!round.attempt && round.circle_until > now) next = std::min(next, round.circle_until);
-  next = std::min(next, gathering.next());
-  if (gathering.running()) {
-    next = std::min(next, later(gathering.since(), wanted_missed() ? config.link_grace : config.join_timeout));
-  }
-  if (!round.attempt && round.joiners_until > now) next = std::min(next, round.joiners_until);
-  if (!round.attempt && round.helpers_until > now) next = std::min(next, round.helpers_until);
-  for (const auto& [id, member] : members) {
-    if (member.phase == MemberPhase::kInstalling) next = std::min(next, installing_until(member));
-  }
-  return next;
+TimePoint Coordinator::next_deadline() const {
+  const CoordinatorParts& all = *parts_;
+  const TimePoint generation = all.generation.next_deadline();
+  const TimePoint term = std::min(all.leadership.next_deadline(), all.admission.next_deadline());
+  if (!all.leadership.leads()) return std::min(generation, term);
+  if (parts_->members().empty()) return generation;
+  return std::min({generation, term, all.membership.next_heartbeat(), all.anchor.next_deadline(),
+                   all.installer.next_deadline(), all.round.next_deadline()});
 }
 
 }  // namespace collab::protocol

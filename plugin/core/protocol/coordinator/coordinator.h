@@ -11,6 +11,9 @@
 
 namespace collab::protocol {
 
+struct CoordinatorParts;
+struct Member;
+
 struct CoordinatorConfig {
   std::string swarm = "default";
   RunId fresh_run;              // the run's number if the swarm is born here; later runs are larger
@@ -54,8 +57,17 @@ class Coordinator {
 
  private:
   friend struct Inside;  // shows tests what it knows (tests/sim/explorer)
-  struct State;
-  std::unique_ptr<State> state_;
+  void on_event(const Received& event);
+  void on_event(const Closed& event);
+  void on_event(const Undialable& event);
+  void on_event(const CallsUnderWay& event);
+  void on_event(const Tick& event);
+  void from_member(Member& member, const wire::Message& message);
+  void tell_status(LinkId link);
+  void tell_who_leads(LinkId link, const wire::Inquire& inquire);
+  void advance();
+
+  std::unique_ptr<CoordinatorParts> parts_;
 };
 
 }  // namespace collab::protocol

@@ -1,0 +1,166 @@
+#include "core/protocol/coordinator/admission.h"
+
+#include <algorithm>
+
+#include "core/base/text.h"
+#include "core/protocol/coordinator/coordinator_parts.h"
+#include "core/wire/limits.h"
+
+namespace collab::protocol {
+
+void Admission::on_join(LinkId link, const wire::Join& join) {
+  const bool ours = join.swarm == all_->config.swarm;
+  if (ours && !all_->membership.has(link) && !all_->generation.fits(join)) return all_->generation.wait(link, join);
+  const Leadership& leadership = all_->leadership;
+  if (leadership.leads() && ours && all_->now >= free_at(join) && (leadership.founded() || refusal(join).empty())) {
+    if (!all_->leadership.hear_of(link, join)) return;
+  }
+  if (const Member* known = all_->membership.behind(link)) {
+    all_->note(Note::Level::kWarning, "ignored", known->name + " sent a second Join on one link");
+    return;
+  }
+  if (const std::string reason = refusal(join); !reason.empty()) {
+    const std::string who = join.site.empty() ? "a site without a name" : join.site;
+    return refuse_link(link, who, reason);
+  }
+  if (all_->now < free_at(join)) return claim(link, join);
+  const Member* namesake = leadership.leads() ? all_->membership.named(join.site) : nullptr;
+  if (namesake != nullptr) {
+    all_->out.emplace_back(Hangup{namesake->link, "replaced by a new link of " + join.site});
+    all_->membership.remove(namesake->id, "its old link was dead; it came back on a new one");
+  }
+  if (!leadership.leads()) return all_->leadership.apply(link, join);  // perhaps the namesake was the last one
+  admit(link, join);
+}
+
+void Admission::admit(LinkId link, const wire::Join& join) {
+  if (refused_who_ == join.site) refused_who_.clear();  // it has come after all
+  all_->generation.came(join.site);
+  if (!reference_) all_->membership.begin_heartbeats();
+  if (!reference_ || (!reference_->knows_model() && !join.helper)) reference_.emplace(join);
+  Member& member = all_->membership.add(link, pick_id(join), join);
+  if (const std::string text = reference_->differing_values(join); !text.empty()) {
+    all_->note(Note::Level::kWarning, "buffers", text, {{"who", json_quote(join.site)}});
+    all_->send(member, wire::Notice{"buffers", text});
+  }
+  all_->installer.welcome(member);
+}
+
+std::string Admission::refusal(const wire::Join& join) const {
+  if (join.swarm != all_->config.swarm) {
+    return "this coordinator serves the swarm " + json_quote(all_->config.swarm) + ", this site asks for " +
+           json_quote(join.swarm) + ": set COLLAB_RUN alike, or another COLLAB_COORDINATOR";
+  }
+  if (join.site.empty()) return "a site needs a name: set COLLAB_SITE";
+  for (const auto& [id, member] : all_->members()) {
+    if (member.name != join.site && join.index == id.value && join.report.record.voters.empty()) {
+      return "index " + std::to_string(join.index) + " is taken by " + member.name +
+             ": give this site another COLLAB_SITE_INDEX";
+    }
+  }
+  const TermId known = std::max(all_->leadership.term(), all_->leadership.election().term());
+  if (const TermId said = join.report.record.promised; wire::is_too_far_ahead(said, known)) {
+    return "its record says that it has promised term " + std::to_string(said.value) + ", the newest known here is " +
+           std::to_string(known.value) +
+           ", and no swarm gets so far ahead: the record is damaged; remove it (COLLAB_STATE_DIR) and start again";
+  }
+  if (join.elements == 0) return "its model has no trained parameters, so there is nothing to exchange";
+  if (all_->members().size() >= wire::kMaxSites)
+    return "the swarm is full: " + std::to_string(all_->members().size()) + " sites";
+  if (std::string difference = all_->anchor.init_from_difference(join); !difference.empty()) return difference;
+  return reference_ ? reference_->first_difference(join) : std::string();
+}
+
+void Admission::refuse_link(LinkId link, const std::string& who, const std::string& reason) {
+  all_->out.emplace_back(Send{link, wire::Refuse{reason}});
+  all_->out.emplace_back(Hangup{link, reason});
+  if (all_->anchor.gathers() && all_->membership.named(who) == nullptr) {
+    refused_who_ = who;
+    refused_why_ = reason;
+  }
+  all_->note(Note::Level::kWarning, "refused", who + " was refused: " + reason, {{"who", json_quote(who)}});
+}
+
+std::string Admission::refused_text() const {
+  return refused_who_.empty() ? "" : "; " + refused_who_ + " was refused: " + refused_why_;
+}
+
+SiteId Admission::pick_id(const wire::Join& join) const {
+  const Voters& voters = all_->agreed.voters();
+  const Voters& next_voters = all_->agreed.next_voters();
+  for (const Voters* membership : {&voters, &next_voters}) {
+    for (const auto& [id, voter] : *membership) {
+      if (voter.name == join.site && all_->members().count(id) == 0) return id;  // back in its place
+    }
+  }
+  for (const auto& [id, gone] : all_->round.gone()) {
+    if (gone.name == join.site && all_->members().count(id) == 0) return id;
+  }
+  const auto taken = [&](SiteId id) {
+    return all_->members().count(id) + voters.count(id) + next_voters.count(id) + all_->round.gone().count(id) != 0;
+  };
+  if (join.index != wire::kNoIndex && !taken(SiteId{join.index})) return SiteId{join.index};
+  SiteId id{join.helper ? all_->anchor.sites_wanted()
+                        : 0};  // those below may be the indices of sites that are still to come
+  while (taken(id)) ++id.value;
+  return id;
+}
+
+// ---- names -----------------------------------------------------------------------------------------
+
+// When another process under that name was heard last: a member, or one that is about to be. The same process may be
+// back before its old link was seen to die.
+std::optional<TimePoint> Admission::namesake_heard(const wire::Join& join) const {
+  if (!all_->leadership.leads()) return all_->leadership.election().namesake_heard(join);
+  const Member* member = all_->membership.named(join.site);
+  const bool same_process = member != nullptr && join.process != 0 && join.process == member->join.process;
+  return member == nullptr || same_process ? std::nullopt : std::optional(member->contact.last_heard());
+}
+
+TimePoint Admission::free_at(const wire::Join& join) const {
+  const auto heard = namesake_heard(join);
+  return heard ? later(*heard, kReplaceAfter * all_->config.heartbeat) : TimePoint{};
+}
+
+// Who claims a member's name is let in once that member is gone or silent, and refused once it is heard.
+void Admission::settle_claims() {
+  std::vector<LinkId> due;
+  for (const auto& [link, join] : claims_) {
+    if (all_->now >= free_at(join)) due.push_back(link);
+  }
+  for (const LinkId link : due) {
+    if (const auto claim = claims_.extract(link)) on_join(link, claim.mapped());  // the one before may have ended it
+  }
+}
+
+void Admission::claim(LinkId link, const wire::Join& join) {
+  if (claims_.size() >= kMaxClaims) return refuse_link(link, join.site, "too many joins at once; try again");
+  claims_[link] = join;  // until the old link is heard, or silent for long enough
+}
+
+void Admission::refuse_claims_of(const std::string& name, const std::string& address) {
+  for (auto claim = claims_.begin(); claim != claims_.end();) {
+    if (claim->second.site != name) {
+      ++claim;
+      continue;
+    }
+    const LinkId link = claim->first;
+    claim = claims_.erase(claim);
+    refuse_link(link, name,
+                "a site named " + json_quote(name) + " is in the swarm already" +
+                    (address.empty() ? "" : ", at " + address) + ": give this one another COLLAB_SITE");
+  }
+}
+
+void Admission::hang_up_claims(const std::string& reason) {
+  for (const auto& [link, join] : claims_) all_->out.emplace_back(Hangup{link, reason});
+  claims_.clear();
+}
+
+TimePoint Admission::next_deadline() const {
+  TimePoint next = kNever;
+  for (const auto& [link, join] : claims_) next = std::min(next, free_at(join));
+  return next;
+}
+
+}  // namespace collab::protocol

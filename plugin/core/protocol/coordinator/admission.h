@@ -1,0 +1,56 @@
+// Admission: who may come in, under which name and number.
+//
+// A site that comes under a member's name waits until that member is silent (it is the same site, restarted) or heard
+// (then there are two of one name, and it is refused).
+//
+// Threads: one caller at a time. Ownership: plain values.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+
+#include "core/protocol/coordinator/member.h"
+#include "core/protocol/coordinator/model_reference.h"
+
+namespace collab::protocol {
+
+struct CoordinatorParts;
+
+inline constexpr std::size_t kMaxClaims = 64;
+
+class Admission {
+ public:
+  [[nodiscard]] const std::optional<ModelReference>& reference() const { return reference_; }
+  [[nodiscard]] bool has_claim(LinkId link) const { return claims_.count(link) != 0; }
+  [[nodiscard]] TimePoint next_deadline() const;
+  // Of the last one that was refused while the others gather: "; <who> was refused: <why>", or empty.
+  [[nodiscard]] std::string refused_text() const;
+
+  void on_join(LinkId link, const wire::Join& join);
+  void refuse_link(LinkId link, const std::string& who, const std::string& reason);
+  void settle_claims();
+  // Who has the name is heard.
+  void refuse_claims_of(const std::string& name, const std::string& address);
+  void drop_claim(LinkId link) { claims_.erase(link); }
+  void hang_up_claims(const std::string& reason);
+  void start_gathering() { refused_who_.clear(); }
+  void forget() { reference_.reset(); }
+
+ private:
+  friend struct CoordinatorParts;
+  friend struct Inside;
+  void admit(LinkId link, const wire::Join& join);
+  void claim(LinkId link, const wire::Join& join);
+  [[nodiscard]] std::string refusal(const wire::Join& join) const;
+  [[nodiscard]] std::optional<TimePoint> namesake_heard(const wire::Join& join) const;
+  [[nodiscard]] TimePoint free_at(const wire::Join& join) const;  // its name is
+  [[nodiscard]] SiteId pick_id(const wire::Join& join) const;
+
+  CoordinatorParts* all_ = nullptr;
+  std::map<LinkId, wire::Join> claims_;      // joins under a name whose old link may be dead
+  std::optional<ModelReference> reference_;  // set by the first joiner, cleared when the last member goes
+  std::string refused_who_, refused_why_;    // the last one; those who wait are told
+};
+
+}  // namespace collab::protocol

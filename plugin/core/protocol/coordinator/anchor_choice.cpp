@@ -1,0 +1,341 @@
+#include "core/protocol/coordinator/anchor_choice.h"
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+#include "core/base/text.h"
+#include "core/protocol/coordinator/coordinator_parts.h"
+#include "core/protocol/mutants.h"
+
+namespace collab::protocol {
+namespace {
+
+// Among sites that hold no anchor; the highest comes first.
+enum class Claim : std::uint8_t { kNone, kResumed, kNamed };
+
+Claim claim_of(const Member& member, const std::string& named) {
+  if (member.name == named) return Claim::kNamed;
+  return member.join.resumed ? Claim::kResumed : Claim::kNone;
+}
+
+std::string text_of(Claim claim) {
+  switch (claim) {
+    case Claim::kNone: return "the lowest site";
+    case Claim::kResumed: return "the lowest of those that had loaded a state";
+    case Claim::kNamed: return "named by COLLAB_INIT_FROM";
+  }
+  return "unknown";
+}
+
+}  // namespace
+
+wire::Offer offer_of(const AnchorRecord& anchor) {
+  return {anchor.run, anchor.round, anchor.digest.value_or(Digest{})};
+}
+
+std::string anchor_text(RunId run, RoundId round) {
+  return "run " + std::to_string(run.value) + " round " + std::to_string(round.value);
+}
+
+Digest majority(const std::map<SiteId, Digest>& said) {
+  std::map<Digest, std::size_t> votes;
+  for (const auto& [site, digest] : said) ++votes[digest];
+  const Digest* right = nullptr;
+  for (const auto& [site, digest] : said) {  // ascending: of equals, the lowest site's word stands
+    if (right == nullptr || votes[digest] > votes[*right]) right = &digest;
+  }
+  COLLAB_CHECK(right != nullptr, "a majority needs voters");
+  return *right;
+}
+
+std::optional<AnchorChoice::Name> AnchorChoice::newest() const {
+  return anchor_ ? Name(anchor_->run, anchor_->round) : wanted_;
+}
+
+// What was agreed on, as far as those who elected this leader know.
+void AnchorChoice::inherit(const Mandate& mandate, const wire::Offer& newest) {
+  gathered_ = true;
+  if (!mandate.new_run.empty()) return;  // from the newest they have
+  std::map<SiteId, Digest> held;
+  for (const Mandate::Comer& comer : mandate.comers) {
+    const wire::Offer& offer = comer.join.offer;
+    if (std::tie(offer.run, offer.round) != std::tie(newest.run, newest.round)) continue;
+    held[SiteId{static_cast<std::uint32_t>(held.size())}] = offer.digest;
+  }
+  const CommittedRounds& history = all_->agreed.history();
+  if (!held.empty()) {  // what was agreed on may have been damaged since: the sites compare it before the next round
+    anchor_ = AnchorRecord{newest.run, newest.round, majority(held)};
+  } else if (std::ranges::any_of(mandate.comers, [&](const Mandate::Comer& comer) {
+               const wire::Proposal* missed = history.missed_by(comer.join.offer, comer.join.report);
+               return missed != nullptr && missed->start.round == newest.round && history.has_right_mean(*missed);
+             })) {  // it is told, and holds it in a moment
+    anchor_ = AnchorRecord{newest.run, newest.round, {}};
+  } else {
+    wanted_ = {newest.run, newest.round};
+  }
+}
+
+void AnchorChoice::committed(RoundId round, bool moved) {
+  anchor_->round = round;
+  if (moved) anchor_->digest.reset();
+}
+
+void AnchorChoice::lose() {
+  all_->note(Note::Level::kWarning, "anchor",
+             "nobody holds the anchor of round " + std::to_string(anchor_->round.value) +
+                 " any more; the best of what the others bring is taken");
+  if (anchor_->round.value > 0) wanted_ = {anchor_->run, anchor_->round};
+  drop();
+  start_gathering();
+}
+
+void AnchorChoice::drop() {
+  anchor_.reset();
+  all_->installer.all_wait();
+}
+
+void AnchorChoice::forget() {
+  anchor_.reset();
+  wanted_.reset();
+  gathered_ = false;
+  gathering_.stop();
+}
+
+// ---- one that was agreed on, and is not here -------------------------------------------------------
+
+// After a loss, rounds that were committed are not undone lightly: those who hold the newest one get the grace to come
+// back before the swarm starts from less.
+bool AnchorChoice::wanted_missed() const {
+  return wanted_ && std::none_of(all_->members().begin(), all_->members().end(), [this](const auto& entry) {
+           const wire::Offer offer = entry.second.brought();
+           return std::pair(offer.run, offer.round) == *wanted_;
+         });
+}
+
+// Else nobody is left who could bring it.
+bool AnchorChoice::wanted_may_come() const {
+  const auto is_missed = [this](const auto& entry) {
+    return !entry.second.left && all_->members().count(entry.first) == 0;
+  };
+  return std::ranges::any_of(all_->agreed.voters(), is_missed) ||
+         std::ranges::any_of(all_->members(), [](const auto& entry) { return entry.second.anchor.recommitted(); });
+}
+
+bool AnchorChoice::anybody_resumes() const {
+  return std::any_of(all_->members().begin(), all_->members().end(),
+                     [](const auto& entry) { return entry.second.brought().run.value != 0; });
+}
+
+// It was agreed on, and is lost: what comes now is another run.
+void AnchorChoice::give_up_wanted(const std::string& why) {
+  all_->note(Note::Level::kWarning, "anchor",
+             "nobody has brought back round " + std::to_string(wanted_->second.value) + ": " + why +
+                 "; the swarm goes on without it");
+  wanted_.reset();
+  gathered_ = gathered_ || anybody_resumes();
+}
+
+// ---- whose model it is, where nobody holds an anchor -----------------------------------------------
+
+std::uint32_t AnchorChoice::sites_wanted() const {
+  std::uint32_t sites = all_->generation.generations().follows() ? 1 : all_->config.min_sites;
+  for (const auto& [id, member] : all_->members()) sites = std::max(sites, member.join.expected_sites);
+  return sites;
+}
+
+std::pair<std::string, std::string> AnchorChoice::init_from() const {
+  if (!all_->config.init_from.empty()) return {all_->config.init_from, "the coordinator"};
+  for (const auto& [id, member] : all_->members()) {
+    if (!member.join.init_from.empty()) return {member.join.init_from, member.name};
+  }
+  return {};
+}
+
+// Who holds an anchor, or joins a swarm that has one, may say what it likes: it is too late.
+std::string AnchorChoice::init_from_difference(const wire::Join& join) const {
+  const bool late = !all_->leadership.leads() || anchor_ || wanted_ || join.offer.run.value != 0;
+  if (late || join.init_from.empty() || anybody_resumes()) return {};
+  const auto [named, by] = init_from();
+  if (named.empty() || join.init_from == named) return {};
+  return "COLLAB_INIT_FROM: this site has " + join.init_from + ", the swarm (from " + by + ") has " + named +
+         "; name one site, everywhere or at one site alone";
+}
+
+// Of later generations nobody is waited for but who has left for them; and in the first nobody who has been through it.
+bool AnchorChoice::init_from_missed() const {
+  if (all_->generation.generations().current() > 1) return false;
+  const std::string named = init_from().first;
+  const auto is_named = [&](const auto& waits) { return waits.second.join.site == named; };
+  if (std::ranges::any_of(all_->generation.generations().waiting(), is_named))
+    return false;  // for a later one than is here
+  const Member* site = named.empty() ? nullptr : all_->membership.named(named);
+  return !named.empty() && (site == nullptr || site->helper) && !anybody_resumes();
+}
+
+// What a script had loaded does not get lost without a word.
+void AnchorChoice::tell_passed_over(Member& member, const std::string& why, const std::string& or_else) {
+  const wire::Offer offer = member.brought();
+  if (member.helper || !member.join.resumed || offer.run.value != 0 || anchor_->digest == offer.digest) return;
+  if (!all_->installer.pass_over(member)) return;  // it was told
+  const std::string text = "the state that " + member.name + " had loaded is not what the swarm goes on from: " + why +
+                           ". To begin from the model of " + member.name +
+                           ", start all sites with COLLAB_INIT_FROM=" + member.name + or_else;
+  all_->note(Note::Level::kWarning, "passed-over", text, {{"who", json_quote(member.name)}});
+  all_->send(member, wire::Notice{"passed-over", text});
+}
+
+void AnchorChoice::tell_late(Member& joiner) {
+  tell_passed_over(joiner, "there was an anchor, of " + anchor_text(anchor_->run, anchor_->round) + ", when it came",
+                   "; or let the first agreement wait for all of them, with COLLAB_SITE_COUNT=N for N sites");
+}
+
+// Why it is this one's needs to be said where fresh sites brought different parameters.
+void AnchorChoice::tell_whose(const Member& best, bool newborn) {
+  const auto differs = [this](const auto& entry) {
+    const wire::Offer offer = entry.second.brought();
+    return !entry.second.helper && offer.run.value == 0 && anchor_->digest != offer.digest;
+  };
+  const std::string taken = anchor_text(anchor_->run, anchor_->round);
+  const std::string words = text_of(claim_of(best, init_from().first));
+  const bool chosen = newborn && std::ranges::any_of(all_->members(), differs);
+  all_->note(Note::Level::kInfo, "anchor",
+             std::to_string(all_->members().size()) + (all_->members().size() == 1 ? " site is" : " sites are") +
+                 " here; the anchor of " + taken + " is taken from " + best.name +
+                 (chosen ? ", " + words + ": their parameters differ" : ""));
+  const std::string why =
+      best.name + (newborn ? ", " + words + ", has the parameters of round 0" : " holds an anchor, of " + taken);
+  for (auto& [id, member] : all_->members()) tell_passed_over(member, why, "");
+}
+
+// The one that is wanted; else the highest (run, round) anybody offers; where all are fresh, by their claims; among
+// equals the lowest site.
+Member& AnchorChoice::best() const {
+  const auto is_better = [this, named = init_from().first](const Member& a, const Member& b) {
+    const wire::Offer of_a = a.brought();
+    const wire::Offer of_b = b.brought();
+    if (wanted_) return Name(of_a.run, of_a.round) == *wanted_ && Name(of_b.run, of_b.round) != *wanted_;
+    if (of_a.run.value == 0 && of_b.run.value == 0) return claim_of(a, named) > claim_of(b, named);
+    return std::tie(of_a.run, of_a.round) > std::tie(of_b.run, of_b.round);
+  };
+  Member* best = nullptr;
+  for (auto& [id, member] : all_->members()) {
+    if (member.helper && member.brought().run.value == 0) continue;
+    if (best == nullptr || is_better(member, *best)) best = &member;
+  }
+  COLLAB_CHECK(best != nullptr, "an anchor is chosen among sites that bring one");
+  return *best;
+}
+
+void AnchorChoice::choose() {
+  if (anchor_) return;
+  // A helper holds what it was given, or nothing that anybody would train from.
+  const bool brought = all_->membership.sites_here() > 0 || anybody_resumes();
+  // They left the generation before for this one.
+  const bool complete = all_->generation.generations().expected_here(all_->now).empty();
+  const bool all_here =
+      (gathered_ || all_->membership.sites_here() >= sites_wanted()) && complete && !init_from_missed();
+  if (wanted_missed() && !wanted_may_come()) give_up_wanted("nobody who could is missing");
+  if (!brought || (wanted_ ? wanted_missed() : !all_here)) {
+    if (!gathers()) start_gathering();
+    return;
+  }
+  gathered_ = true;
+  gathering_.stop();
+  all_->round.begin_anchor();
+  Member& source = best();
+  wire::Offer chosen = source.brought();
+  const bool newborn = chosen.run.value == 0;
+  const bool goes_on = wanted_.has_value();  // what was agreed on, by those who have agreed on it
+  wanted_.reset();
+  if (!goes_on) {
+    if (newborn || !mutant(Mutant::kSameRunName)) chosen.run = all_->leadership.next_run();
+    all_->installer.begin_run(chosen.run);
+    all_->agreed.begin_run(chosen);
+  }
+  anchor_ = AnchorRecord{chosen.run, chosen.round, chosen.digest};
+  all_->installer.begin_from(source, chosen);
+  tell_whose(source, newborn);
+}
+
+// ---- until then ------------------------------------------------------------------------------------
+
+void AnchorChoice::start_gathering() {
+  gathering_.start(all_->now);
+  all_->admission.start_gathering();
+}
+
+std::string AnchorChoice::gathered_text() const {
+  const std::vector<std::string> on_their_way = all_->generation.generations().expected_here(all_->now);
+  return std::to_string(all_->membership.sites_here()) + " of " + std::to_string(sites_wanted()) + " sites are here (" +
+         join_words(all_->membership.names()) + all_->admission.refused_text() + ")" +
+         (on_their_way.empty() ? "" : ", on their way: " + join_words(on_their_way));
+}
+
+std::string AnchorChoice::waiting_text() const {
+  return "round 0: " + std::to_string(all_->membership.sites_here()) + " of " + std::to_string(sites_wanted()) +
+         " sites are here" + (init_from_missed() ? "; waiting for " + init_from().first + " (COLLAB_INIT_FROM)" : "");
+}
+
+void AnchorChoice::give_up_gathering(const std::string& reason) {
+  gathering_.stop();
+  while (!all_->members().empty()) all_->membership.expel(all_->members().begin()->first, reason);
+}
+
+TimePoint AnchorChoice::next_deadline() const {
+  if (!gathers()) return kNever;
+  const Duration limit = wanted_missed() ? all_->config.link_grace : all_->config.join_timeout;
+  return std::min(gathering_.next(), later(gathering_.since(), limit));
+}
+
+void AnchorChoice::on_tick() {
+  if (!gathers()) return;
+  const auto waited = gathering_.due(all_->now);
+  if (wanted_missed()) return wait_for_wanted(waited);
+  const Duration limit = all_->config.join_timeout;
+  const bool late = all_->now - gathering_.since() >= limit;
+  const std::string count = gathered_text();
+  const std::string after = " after " + in_seconds(limit) + " (COLLAB_JOIN_TIMEOUT)";
+  const auto go_on = [&](const std::string& how) {
+    all_->note(Note::Level::kWarning, "anchor", "only " + count + after + how);
+    gathered_ = true;
+  };
+  if (late && anybody_resumes()) return go_on("; they go on from what they bring");
+  if (init_from_missed()) return wait_for_named(count, waited, late);
+  // Who was lost before it began does not hold the others up for good; they cannot be a majority in two places.
+  if (late && 2 * all_->membership.sites_here() > sites_wanted()) return go_on("; most are, they begin");
+  if (late) {
+    return give_up_gathering("only " + count + after +
+                             ": start the others (separate worlds: or lower COLLAB_SITE_COUNT)");
+  }
+  if (!waited) return;
+  all_->note(Note::Level::kInfo, "waiting",
+             "round 0: " + count + "; waiting for the others (" + in_seconds(*waited) + ")");
+}
+
+void AnchorChoice::wait_for_wanted(std::optional<Duration> waited) {
+  const Duration limit = all_->config.link_grace;
+  if (all_->now - gathering_.since() >= limit) {
+    return give_up_wanted("not within " + in_seconds(limit) + " (COLLAB_LINK_GRACE)");
+  }
+  if (!waited) return;
+  all_->note(
+      Note::Level::kInfo, "waiting",
+      "nobody has brought back round " + std::to_string(wanted_->second.value) + " yet (" + in_seconds(*waited) + ")");
+}
+
+void AnchorChoice::wait_for_named(const std::string& count, std::optional<Duration> waited, bool late) {
+  const auto [named, by] = init_from();
+  const std::string whom = named + " (COLLAB_INIT_FROM, from " + by + ")";
+  if (late) {
+    return give_up_gathering("round 0 is to have the parameters of " + whom +
+                             ", and no site of that name has come within " + in_seconds(all_->config.join_timeout) +
+                             " (COLLAB_JOIN_TIMEOUT); " + count + ": start that one, or name another");
+  }
+  if (!waited) return;
+  const std::string text = "round 0: " + count + "; waiting for " + whom + " (" + in_seconds(*waited) + ")";
+  all_->note(Note::Level::kInfo, std::string(kWait), text);
+  all_->membership.broadcast(wire::Notice{std::string(kWait), text});
+}
+
+}  // namespace collab::protocol

@@ -1,0 +1,89 @@
+// The anchor the swarm starts from: who is waited for until it is chosen, whose it is, who is told that it is not
+// theirs.
+//
+//   gathering --enough sites, and the one COLLAB_INIT_FROM names unless somebody holds an anchor--> chosen
+//       |  which is, in this order:  the highest (run, round) that somebody holds
+//       |                            the parameters of the site that COLLAB_INIT_FROM names
+//       |                            those of the lowest site that resumed, else of the lowest site
+//       +--COLLAB_JOIN_TIMEOUT--> most are here, or somebody holds an anchor: chosen; else all are told what was
+//       missing
+//
+// Threads: one caller at a time. Ownership: plain values.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/protocol/coordinator/member.h"
+
+namespace collab::protocol {
+
+struct CoordinatorParts;
+struct Mandate;
+
+struct AnchorRecord {
+  RunId run;
+  RoundId round;
+  std::optional<Digest> digest;  // unknown between a commit and the first site that has applied it
+};
+
+[[nodiscard]] wire::Offer offer_of(const AnchorRecord& anchor);
+[[nodiscard]] std::string anchor_text(RunId run, RoundId round);
+
+// The digest most have said, with the lowest site's word among equals; never called with nobody.
+[[nodiscard]] Digest majority(const std::map<SiteId, Digest>& said);
+
+class AnchorChoice {
+ public:
+  using Name = std::pair<RunId, RoundId>;
+
+  // Set when enough sites joined, cleared when nobody holds it any more.
+  [[nodiscard]] const std::optional<AnchorRecord>& record() const { return anchor_; }
+  [[nodiscard]] std::optional<Name> newest() const;  // that one, or the one that is wanted
+  [[nodiscard]] bool gathers() const { return gathering_.running(); }
+  [[nodiscard]] std::string gathered_text() const;
+  [[nodiscard]] std::string waiting_text() const;    // while it gathers
+  [[nodiscard]] std::uint32_t sites_wanted() const;  // round 0 waits for so many
+  // Why a joiner's COLLAB_INIT_FROM does not go with the others'; empty: it does.
+  [[nodiscard]] std::string init_from_difference(const wire::Join& join) const;
+  [[nodiscard]] TimePoint next_deadline() const;
+
+  void inherit(const Mandate& mandate, const wire::Offer& newest);
+  void choose();
+  void set_digest(Digest digest) { anchor_->digest = digest; }
+  void committed(RoundId round, bool moved);
+  void lose();                     // nobody holds it any more
+  void drop();                     // it was no good: choose again
+  void end() { anchor_.reset(); }  // the swarm ends as it should: nobody is to bring it back
+  void tell_late(Member& joiner);  // there was an anchor when it came
+  void on_tick();
+  void forget();
+
+ private:
+  friend struct CoordinatorParts;
+  friend struct Inside;
+  [[nodiscard]] bool wanted_missed() const;
+  [[nodiscard]] bool wanted_may_come() const;
+  [[nodiscard]] bool anybody_resumes() const;
+  [[nodiscard]] std::pair<std::string, std::string> init_from() const;  // the site named, and by whom; or nothing
+  [[nodiscard]] bool init_from_missed() const;                          // the swarm waits for that site
+  [[nodiscard]] Member& best() const;
+  void give_up_wanted(const std::string& why);
+  void tell_whose(const Member& best, bool newborn);  // the anchor is, and who is passed over
+  void tell_passed_over(Member& member, const std::string& why, const std::string& or_else);
+  void start_gathering();
+  void wait_for_wanted(std::optional<Duration> waited);
+  void wait_for_named(const std::string& count, std::optional<Duration> waited, bool late);
+  void give_up_gathering(const std::string& reason);
+
+  CoordinatorParts* all_ = nullptr;
+  std::optional<AnchorRecord> anchor_;
+  std::optional<Name> wanted_;  // was agreed on, and nobody here holds it: somebody may bring it within the grace
+  bool gathered_ = false;       // enough sites were here once
+  WaitProgress gathering_;      // until then
+};
+
+}  // namespace collab::protocol

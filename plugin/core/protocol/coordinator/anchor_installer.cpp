@@ -1,0 +1,333 @@
+#include "core/protocol/coordinator/anchor_installer.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/base/text.h"
+#include "core/protocol/attempt.h"
+#include "core/protocol/coordinator/coordinator_parts.h"
+#include "core/protocol/mutants.h"
+
+namespace collab::protocol {
+
+bool AnchorInstaller::holds_anchor(const Member& member) const {
+  const auto& anchor = all_->anchor.record();
+  const auto& holds = member.anchor.holds_;
+  return anchor && anchor->digest && holds && wire::Offer{holds->run, holds->round, holds->digest} == offer_of(*anchor);
+}
+
+bool AnchorInstaller::somebody_holds() const {
+  return std::ranges::any_of(all_->members(), [this](const auto& entry) {
+    return entry.second.phase() == MemberPhase::kActive || holds_anchor(entry.second);
+  });
+}
+
+// ---- a member's state ------------------------------------------------------------------------------
+
+void AnchorInstaller::welcome(Member& member) {
+  const auto& anchor = all_->anchor.record();
+  const wire::Offer& offer = member.join.offer;
+  const bool holds = anchor && offer.run == anchor->run && offer.round == anchor->round;
+  if (holds) member.anchor.holds_ = wire::AnchorInstalled{offer.run, offer.round, offer.digest};
+  if (repeat_commit(member) || !anchor) return;
+  all_->anchor.tell_late(member);
+  // Its parameters move, so it cannot take another anchor now: it comes to its trigger by itself.
+  if (member.join.report.training && !holds) member.anchor.phase_ = MemberPhase::kStale;
+}
+
+bool AnchorInstaller::repeat_commit(Member& member) {
+  const CommittedRounds& history = all_->agreed.history();
+  const wire::Proposal* missed = history.missed_by(member.join.offer, member.join.report);
+  if (missed == nullptr) return false;
+  const wire::StartAttempt& start = missed->start;
+  const std::string round = std::to_string(start.round.value);
+  if (!history.has_right_mean(*missed)) {
+    all_->note(Note::Level::kError, "repair",
+               member.name + " has another mean of round " + round + " than was committed; it takes the anchor instead",
+               {{"who", json_quote(member.name)}, {"round", round}});
+    return false;
+  }
+  member.anchor.recommitted_ = true;
+  const TermId term = all_->leadership.term();
+  all_->send(member, wire::Commit{term, start.run, start.round, start.attempt, contributors_of(start)});
+  for (const auto& [id, voter] : all_->agreed.voters()) {  // no InstallAnchor follows that would tell
+    if (voter.left) all_->send(member, wire::MemberLeft{term, voter.name, voter.acceptor});
+  }
+  member.anchor.phase_ = MemberPhase::kStale;
+  all_->note(Note::Level::kInfo, "resume",
+             member.name + " had missed the commit of round " + round + " and gets it now",
+             {{"who", json_quote(member.name)}});
+  return true;
+}
+
+// A site that goes over to another run has another acceptor there.
+void AnchorInstaller::begin_run(RunId run) {
+  for (auto& [id, member] : all_->members()) {
+    MemberAnchor& anchor = member.anchor;
+    const bool another = anchor.run_.value != 0 && anchor.run_ != run && !mutant(Mutant::kAcceptorInOtherRun);
+    anchor.acceptor_.value += another ? 1 : 0;
+    anchor.run_ = run;
+  }
+}
+
+void AnchorInstaller::begin_from(Member& source, const wire::Offer& anchor) {
+  source.anchor.renamed_from_ = source.brought();
+  source.anchor.holds_ = wire::AnchorInstalled{anchor.run, anchor.round, anchor.digest, source.anchor.acceptor_};
+  all_wait();  // who was behind another is told this one
+}
+
+void AnchorInstaller::all_wait() {
+  for (auto& [id, member] : all_->members()) member.anchor.phase_ = MemberPhase::kJoined;
+}
+
+void AnchorInstaller::wait(Member& member, const wire::AnchorInstalled& holding) {
+  member.anchor.phase_ = MemberPhase::kJoined;
+  member.anchor.holds_ = holding;
+}
+
+void AnchorInstaller::left_out(Member& member) {
+  if (member.phase() == MemberPhase::kActive) {  // one that is ready by now takes the anchor at once
+    member.anchor.phase_ = member.round.ready() ? MemberPhase::kJoined : MemberPhase::kStale;
+    all_->round.retract(member);
+  } else if (member.phase() == MemberPhase::kInstalling) {  // it is given the newer one
+    member.anchor.phase_ = MemberPhase::kJoined;
+  }
+}
+
+bool AnchorInstaller::pass_over(Member& member) { return !std::exchange(member.anchor.passed_over_, true); }
+
+void AnchorInstaller::on_progress(Member& member, std::uint64_t progress) {
+  if (progress > member.anchor.progress_) member.anchor.progressed_at_ = all_->now;
+  member.anchor.progress_ = progress;
+}
+
+void AnchorInstaller::on_installed(Member& member, const wire::AnchorInstalled& installed) {
+  const auto& anchor = all_->anchor.record();
+  if (anchor && installed.run == anchor->run) {
+    member.anchor.acceptor_ = installed.acceptor;
+    member.anchor.renamed_from_.reset();
+  }
+  const bool waited_for = member.phase() == MemberPhase::kInstalling;
+  member.anchor.holds_ = installed;
+  if (!anchor) return;
+  if (installed.run != anchor->run || installed.round != anchor->round) {
+    if (waited_for) installed_another(member, installed);
+    return;
+  }
+  all_->idle = anchor->digest && member.phase() == MemberPhase::kActive;  // one more that has taken the outer step
+  if (!anchor->digest) all_->anchor.set_digest(installed.digest);
+  if (holds_anchor(member)) add_source(member);
+  if (member.phase() == MemberPhase::kActive) return;
+  // Who has applied the commit may be right where the first one to say so is wrong: that is decided once all are ready.
+  const bool applied = std::exchange(member.anchor.recommitted_, false);
+  if (installed.digest == *anchor->digest || (applied && !waited_for)) return active(member, installed, waited_for);
+  // It is sent the right one, or has been: they crossed.
+  if (!waited_for || applied) return;
+  const std::string what = "its anchor of " + anchor_text(installed.run, installed.round) + " has the digest " +
+                           to_hex(installed.digest) + ", the swarm's has " + to_hex(*anchor->digest);
+  if (all_->round.repair_state(member.id) > kMaxRepeats) return all_->membership.expel(member.id, what);
+  all_->note(Note::Level::kError, "repair", member.name + ": " + what + "; it takes the swarm's",
+             {{"who", json_quote(member.name)}, {"round", std::to_string(installed.round.value)}});
+  member.anchor.phase_ = MemberPhase::kJoined;
+}
+
+// Another one than it was told to take.
+void AnchorInstaller::installed_another(Member& member, const wire::AnchorInstalled& installed) {
+  if (member.anchor.sources_ != std::vector{member.id}) {  // its parameters move: it takes it at its next trigger
+    member.anchor.phase_ = MemberPhase::kStale;
+    return;
+  }
+  if (all_->leadership.began_here(installed.run)) return;  // of a choice before; it is told the newer one
+  // Chosen for what it brought when it joined, it has since put another anchor in place: choose again.
+  const AnchorRecord& anchor = *all_->anchor.record();
+  all_->note(Note::Level::kWarning, "anchor",
+             member.name + " holds the anchor of " + anchor_text(installed.run, installed.round) +
+                 " by now, not that of " + anchor_text(anchor.run, anchor.round));
+  all_->anchor.drop();
+}
+
+void AnchorInstaller::active(Member& member, const wire::AnchorInstalled& installed, bool waited_for) {
+  member.anchor.phase_ = MemberPhase::kActive;
+  if (waited_for) all_->gate.joiner_came();
+  if (!std::exchange(member.anchor.greeted_, true)) {
+    all_->note(Note::Level::kInfo, "join",
+               member.name + " joined as site " + std::to_string(member.id.value) + " at " +
+                   anchor_text(installed.run, installed.round),
+               {{"who", json_quote(member.name)}, {"round", std::to_string(installed.round.value)}});
+  }
+  all_->membership.send_roster();
+}
+
+// ---- from whom -------------------------------------------------------------------------------------
+
+// Where there are many they take turns, so that several joiners load several sites. A pair in which the coordinator
+// gets through to neither may link up all the same; one in which neither has an address is the last resort: it will
+// not, and the joiner says so.
+std::vector<SiteId> AnchorInstaller::pick_sources(const Member& joiner) {
+  if (holds_anchor(joiner)) return {joiner.id};
+  std::vector<SiteId> reachable;
+  std::vector<SiteId> unverified;
+  std::vector<SiteId> others;
+  for (const auto& [id, member] : all_->members()) {
+    if (id == joiner.id || !holds_anchor(member)) continue;
+    const bool way = member.dialable() || joiner.dialable();
+    (way ? reachable : member.address.empty() && joiner.address.empty() ? others : unverified).push_back(id);
+  }
+  auto& from = !reachable.empty() ? reachable : unverified.empty() ? others : unverified;
+  if (from.size() <= kSources) return from;
+  std::ranges::rotate(from, from.begin() + static_cast<std::ptrdiff_t>(next_source_ % from.size()));
+  next_source_ += kSources;
+  from.resize(kSources);
+  std::ranges::sort(from);
+  return from;
+}
+
+// The one whose word the digest was may be gone, and the others hold something else: then most of them are right.
+void AnchorInstaller::believe_holders() {
+  const AnchorRecord& anchor = *all_->anchor.record();
+  std::map<SiteId, Digest> said;
+  bool somebody_waits = false;
+  for (const auto& [id, member] : all_->members()) {
+    somebody_waits = somebody_waits || member.phase() == MemberPhase::kJoined;
+    if (holds_anchor(member)) return;
+    const auto& holds = member.anchor.holds_;
+    const bool in_place = member.phase() == MemberPhase::kActive || member.phase() == MemberPhase::kJoined;
+    if (in_place && holds && holds->run == anchor.run && holds->round == anchor.round) said[id] = holds->digest;
+  }
+  if (!somebody_waits || said.empty()) return;
+  all_->anchor.set_digest(majority(said));
+  const std::string round = std::to_string(anchor.round.value);
+  all_->note(Note::Level::kWarning, "repair",
+             "nobody here holds the anchor of round " + round + " as it was first reported; that of most is taken",
+             {{"round", round}});
+}
+
+// An anchor does not move under a joiner: none is offered while an attempt is in flight, no attempt is formed while
+// somebody installs one.
+void AnchorInstaller::offer() {
+  const auto& anchor = all_->anchor.record();
+  if (!anchor || !anchor->digest || all_->round.attempt()) return;
+  believe_holders();
+  for (auto& [id, member] : all_->members()) {
+    if (member.phase() != MemberPhase::kJoined) continue;
+    auto sources = pick_sources(member);
+    if (!sources.empty() && !waits_until_reachable(member, sources)) install(member, std::move(sources));
+  }
+}
+
+// Without a source, whoever held the anchor has said since that it holds another: it waits for one.
+void AnchorInstaller::install(Member& to, std::vector<SiteId> sources) {
+  to.anchor.phase_ = sources.empty() ? MemberPhase::kJoined : MemberPhase::kInstalling;
+  to.anchor.installing_since_ = to.anchor.progressed_at_ = all_->now;
+  to.anchor.sources_ = std::move(sources);
+  all_->round.retract(to);
+  if (!to.anchor.sources_.empty()) tell_sources(to);
+}
+
+void AnchorInstaller::install_again(Member& member) { install(member, pick_sources(member)); }
+
+void AnchorInstaller::digest_changed() {
+  for (auto& [id, member] : all_->members()) {
+    if (member.phase() == MemberPhase::kInstalling) install_again(member);
+  }
+}
+
+void AnchorInstaller::tell_sources(const Member& to) {
+  const AnchorRecord& anchor = *all_->anchor.record();
+  all_->send(to, wire::InstallAnchor{all_->leadership.term(), anchor.run, anchor.round, to.anchor.sources_,
+                                     *anchor.digest, all_->agreed.counted(to), list_of(all_->agreed.voters())});
+}
+
+void AnchorInstaller::add_source(const Member& holder) {
+  for (auto& [id, member] : all_->members()) {
+    if (member.phase() != MemberPhase::kInstalling || id == holder.id) continue;
+    std::vector<SiteId>& sources = member.anchor.sources_;
+    if (sources.size() >= kSources || sources == std::vector{id}) continue;
+    if (member.address.empty() && holder.address.empty()) continue;
+    const auto place = std::ranges::lower_bound(sources, holder.id);
+    if (place != sources.end() && *place == holder.id) continue;
+    sources.insert(place, holder.id);
+    tell_sources(member);
+  }
+}
+
+void AnchorInstaller::lost(SiteId source) {
+  const auto& anchor = all_->anchor.record();
+  for (auto& [id, member] : all_->members()) {
+    if (member.phase() != MemberPhase::kInstalling || std::erase(member.anchor.sources_, source) == 0) continue;
+    if (member.anchor.sources_.empty()) {
+      member.anchor.phase_ = MemberPhase::kJoined;
+    } else if (anchor && anchor->digest) {  // it goes on with the others
+      tell_sources(member);
+    }
+  }
+}
+
+void AnchorInstaller::find_reachable_sources() {
+  for (auto& [id, member] : all_->members()) {
+    if (member.phase() != MemberPhase::kInstalling || reaches_any(member, member.anchor.sources_)) continue;
+    std::vector<SiteId> better = pick_sources(member);
+    if (reaches_any(member, better)) install(member, std::move(better));
+  }
+}
+
+bool AnchorInstaller::reaches_any(const Member& member, const std::vector<SiteId>& sources) const {
+  return std::ranges::any_of(
+      sources, [&](SiteId id) { return id == member.id || member.dialable() || all_->members().at(id).dialable(); });
+}
+
+// Nobody who holds the anchor has an address, nor has the joiner: one that can be dialled may take it first, or a
+// helper may come. Who has one tries it at once, and gives up by itself.
+bool AnchorInstaller::waits_until_reachable(Member& joiner, const std::vector<SiteId>& sources) {
+  const auto has_address = [this](SiteId id) { return !all_->members().at(id).address.empty(); };
+  if (!joiner.address.empty() || sources == std::vector{joiner.id}) return false;
+  if (std::ranges::any_of(sources, has_address)) return false;
+  const bool comes = std::ranges::any_of(
+      all_->members(), [](const auto& entry) { return entry.second.anchor.comes() && entry.second.dialable(); });
+  if (comes) return true;
+  if (joiner.anchor.unreachable_since_ == kNever) {
+    joiner.anchor.unreachable_since_ = all_->now;
+    all_->note(Note::Level::kWarning, "waiting",
+               joiner.name + " cannot take the anchor from " + all_->membership.name_of(sources.front()) +
+                   ": neither can be dialled; run `collab helper` on a machine that both reach (" +
+                   in_seconds(all_->config.link_grace) + ", COLLAB_LINK_GRACE)",
+               {{"who", json_quote(joiner.name)}});
+  }
+  return all_->now < later(joiner.anchor.unreachable_since_, all_->config.link_grace);
+}
+
+// ---- how long --------------------------------------------------------------------------------------
+
+// Two heartbeats later than the joiner itself gives up, which can say why.
+TimePoint AnchorInstaller::installing_until(const Member& member) const {
+  const TimePoint idle_until = later(std::max(member.anchor.installing_since_, member.anchor.progressed_at_),
+                                     all_->config.link_grace + 2 * all_->config.heartbeat);
+  return std::min(idle_until, later(member.anchor.installing_since_, all_->config.round_timeout));
+}
+
+TimePoint AnchorInstaller::next_deadline() const {
+  TimePoint next = kNever;
+  for (const auto& [id, member] : all_->members()) {
+    if (member.phase() == MemberPhase::kInstalling) next = std::min(next, installing_until(member));
+  }
+  return next;
+}
+
+void AnchorInstaller::on_tick() {
+  std::vector<SiteId> slow;
+  for (const auto& [id, member] : all_->members()) {
+    if (member.phase() == MemberPhase::kInstalling && all_->now >= installing_until(member)) slow.push_back(id);
+  }
+  const Duration limit = all_->config.round_timeout;
+  for (const SiteId id : slow) {
+    if (all_->now - all_->members().at(id).anchor.installing_since_ >= limit) {
+      all_->membership.expel(id, "the anchor was not in place there " + in_seconds(limit) +
+                                     " after it was offered (COLLAB_ROUND_TIMEOUT)");
+    } else {  // it may come again, and be luckier with other sources
+      all_->membership.hang_up(id, "nothing of the anchor has come there for " + in_seconds(all_->config.link_grace) +
+                                       " (COLLAB_LINK_GRACE)");
+    }
+  }
+}
+
+}  // namespace collab::protocol

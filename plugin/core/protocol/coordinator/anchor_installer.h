@@ -1,0 +1,63 @@
+// Who gives the anchor to whom, and how far each member is with it: only this part changes a member's state.
+//
+// Threads: one caller at a time. Ownership: plain values.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/protocol/coordinator/member.h"
+
+namespace collab::protocol {
+
+struct CoordinatorParts;
+
+// Sources an anchor is taken from at once.
+inline constexpr std::size_t kSources = 8;
+
+class AnchorInstaller {
+ public:
+  [[nodiscard]] bool holds_anchor(const Member& member) const;
+  [[nodiscard]] bool somebody_holds() const;  // or has said so once, and trains on
+  [[nodiscard]] TimePoint next_deadline() const;
+
+  // ---- a member's state
+  void welcome(Member& member);
+  void begin_run(RunId run);                                        // all are of that one from now on
+  void begin_from(Member& source, const wire::Offer& anchor);       // all wait for what this one has brought
+  void all_wait();                                                  // until there is an anchor
+  void wait(Member& member, const wire::AnchorInstalled& holding);  // it is ready to take one
+  void left_out(Member& member);                                    // a round was committed without it
+  void says_it_holds(Member& member, const wire::AnchorInstalled& holding) { member.anchor.holds_ = holding; }
+  void on_installed(Member& member, const wire::AnchorInstalled& installed);
+  void on_progress(Member& member, std::uint64_t progress);
+  [[nodiscard]] bool pass_over(Member& member);  // false: it was told already
+
+  // ---- from whom
+  void offer();  // to those who wait for one
+  void install_again(Member& member);
+  void digest_changed();  // nobody will ever give them what they were told to take
+  void lost(SiteId source);
+  void find_reachable_sources();  // sources were chosen before it was known who cannot be dialled
+  void on_tick();
+
+ private:
+  friend struct CoordinatorParts;
+  friend struct Inside;
+  bool repeat_commit(Member& member);
+  void installed_another(Member& member, const wire::AnchorInstalled& installed);
+  void active(Member& member, const wire::AnchorInstalled& installed, bool waited_for);
+  void believe_holders();
+  [[nodiscard]] std::vector<SiteId> pick_sources(const Member& joiner);
+  void install(Member& to, std::vector<SiteId> sources);
+  void tell_sources(const Member& to);
+  void add_source(const Member& holder);  // one more has the anchor, while others are fetching it
+  [[nodiscard]] bool reaches_any(const Member& member, const std::vector<SiteId>& sources) const;
+  [[nodiscard]] bool waits_until_reachable(Member& joiner, const std::vector<SiteId>& sources);
+  [[nodiscard]] TimePoint installing_until(const Member& member) const;
+
+  CoordinatorParts* all_ = nullptr;
+  std::uint64_t next_source_ = 0;  // round robin over the sources, where there are many
+};
+
+}  // namespace collab::protocol

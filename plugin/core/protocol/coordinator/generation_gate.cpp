@@ -1,0 +1,161 @@
+#include "core/protocol/coordinator/generation_gate.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/base/text.h"
+#include "core/protocol/coordinator/coordinator_parts.h"
+
+namespace collab::protocol {
+namespace {
+
+constexpr const char* kAnotherModel = "the swarm goes on to another model";
+
+std::string generation_text(std::uint32_t generation) { return "generation " + std::to_string(generation); }
+
+}  // namespace
+
+std::size_t GenerationGate::trainers_here() const {
+  return all_->membership.sites_here() + all_->leadership.election().trainers();
+}
+
+std::string GenerationGate::trainers_text() const {
+  std::vector<std::string> names = all_->membership.names();
+  for (std::string& name : all_->leadership.election().names()) names.push_back(std::move(name));
+  return join_words(names);
+}
+
+// A helper fits any generation: it has no model.
+bool GenerationGate::fits(const wire::Join& join) const {
+  if (join.helper) return true;
+  if (join.generation != generations_.current()) return false;
+  const std::uint32_t next = generations_.expected_generation(all_->now);
+  return trainers_here() > 0 || next == 0 || next == join.generation;
+}
+
+void GenerationGate::settle() {
+  if (generations_.waiting().empty()) return;
+  if (trainers_here() == 0) {
+    if (const auto next = generations_.may_begin(all_->now, all_->config.link_grace, ended_)) begin(*next);
+  } else if (const std::uint32_t trained = generations_.proven(trainers_here()); trained > generations_.current()) {
+    begin(trained);
+  }
+  if (trainers_here() == 0) return tell_who_waits();
+  for (const auto& [link, join] : generations_.take_earlier_than(generations_.current())) tell_stale(link, join.site);
+  tell_who_waits();
+}
+
+// Nothing of the model before counts: not its anchor, its membership nor its rounds.
+void GenerationGate::begin(std::uint32_t generation) {
+  const std::uint32_t before = generations_.current();
+  generations_.begin(generation, all_->now);
+  if (before != 0 && generation != before) {
+    for (const SiteId id : all_->membership.ids()) {
+      const Member member = all_->members().at(id);
+      if (!member.helper) {
+        tell_stale(member.link, member.name);
+        all_->membership.remove(id, "the swarm goes on to " + generation_text(generation) + " of the model");
+      } else if (member.phase() == MemberPhase::kActive) {
+        all_->membership.expel(id, kAnotherModel);
+      } else {  // one without an anchor would take a refusal for its end
+        all_->membership.hang_up(id, kAnotherModel);
+      }
+    }
+    for (const auto& [link, join] : all_->leadership.dismiss()) {
+      if (join.helper) {
+        all_->out.emplace_back(Hangup{link, kAnotherModel});
+      } else {
+        tell_stale(link, join.site);
+      }
+    }
+    all_->forget_swarm();
+    ended_ = false;
+    all_->note(Note::Level::kInfo, "generation", "the swarm begins " + generation_text(generation) + " of the model",
+               {{"generation", std::to_string(generation)}});
+  }
+  for (const auto& [link, join] : generations_.take(generation)) all_->admission.on_join(link, join);
+}
+
+void GenerationGate::tell_stale(LinkId link, const std::string& who) {
+  const std::string reason = "the swarm trains " + generation_text(generations_.current()) +
+                             " of the model, a later one than this site (each model that a script trains after "
+                             "another is a generation; a script that is started again begins with the first)";
+  all_->out.emplace_back(Send{link, wire::Refuse{reason, true}});
+  all_->out.emplace_back(Hangup{link, reason});
+  all_->note(Note::Level::kWarning, "behind", who + " trains alone until it is there too: " + reason,
+             {{"who", json_quote(who)}, {"generation", std::to_string(generations_.current())}});
+}
+
+void GenerationGate::tell_who_waits() {
+  const bool here = trainers_here() > 0;
+  for (auto& [link, waiting] : generations_.waiting()) {
+    if (all_->now < waiting.tell) continue;
+    waiting.tell = later(all_->now, all_->config.heartbeat);  // it hears that we are there
+    const std::string own = generation_text(waiting.join.generation);
+    const std::string others = here ? trainers_text() + " still at " + generation_text(generations_.current())
+                                    : "those who may train another one and come back";
+    const std::string limit = here ? in_seconds(all_->config.join_timeout) + " (COLLAB_JOIN_TIMEOUT)"
+                                   : in_seconds(all_->config.link_grace) + " (COLLAB_LINK_GRACE)";
+    const std::string reason =
+        "this site is at " + own + " of the model and waits for " + others + ", at most " + limit;
+    all_->out.emplace_back(Send{link, wire::Hold{reason}});
+    if (std::exchange(waiting.announced, true)) continue;
+    all_->note(Note::Level::kInfo, "waiting", waiting.join.site + ": " + reason,
+               {{"who", json_quote(waiting.join.site)}});
+  }
+}
+
+// Who is ahead waits for so long. Then those who are ahead go on, if they are half of all, or if one of them is who the
+// others miss: it has left them for good, and nobody leads them any more. Else they are too few.
+void GenerationGate::on_tick() {
+  const auto late = [&](const auto& entry) {
+    return all_->now >= later(entry.second.since, all_->config.join_timeout);
+  };
+  auto& waiting = generations_.waiting();
+  if (std::none_of(waiting.begin(), waiting.end(), late)) return;
+  std::uint32_t next = UINT32_MAX;
+  for (const auto& [link, one] : waiting) next = std::min(next, one.join.generation);
+  const auto ahead = static_cast<std::size_t>(
+      std::count_if(waiting.begin(), waiting.end(), [&](const auto& w) { return w.second.join.generation == next; }));
+  const std::vector<std::string> missing =
+      all_->leadership.leads() ? std::vector<std::string>() : all_->leadership.election().missing();
+  const bool missed = std::ranges::any_of(waiting, [&](const auto& entry) {
+    return late(entry) && std::ranges::find(missing, entry.second.join.site) != missing.end();
+  });
+  if (ahead >= trainers_here() || missed) return begin(next);
+  std::vector<std::pair<LinkId, std::string>> refused;
+  for (const auto& entry : waiting) {
+    if (late(entry)) refused.emplace_back(entry.first, entry.second.join.site);
+  }
+  for (const auto& [link, who] : refused) {
+    generations_.drop(link);
+    all_->admission.refuse_link(
+        link, who,
+        trainers_text() + " have not come to this site's generation of the model within " +
+            in_seconds(all_->config.join_timeout) + " (COLLAB_JOIN_TIMEOUT), they train generation " +
+            std::to_string(generations_.current()) +
+            ": train the same models in the same order everywhere, or raise COLLAB_JOIN_TIMEOUT");
+  }
+}
+
+TimePoint GenerationGate::next_deadline() const {
+  return generations_.next_deadline(all_->now, all_->config.link_grace, all_->config.join_timeout);
+}
+
+void GenerationGate::wait(LinkId link, const wire::Join& join) {
+  if (const auto replaced = generations_.wait(link, join, all_->now)) {
+    all_->out.emplace_back(Hangup{*replaced, "replaced by a new link of " + join.site});
+  }
+  all_->changed = true;  // it is settled as soon as this event has been looked at
+}
+
+void GenerationGate::forget(LinkId link) { generations_.forget(link, all_->now); }
+
+void GenerationGate::left_for(const std::string& site, std::uint32_t generation) {
+  if (generation <= generations_.current()) return;
+  generations_.left_for(site, generation, later(all_->now, all_->config.link_grace));
+}
+
+void GenerationGate::somebody_trained() { generations_.seen(all_->now); }
+
+}  // namespace collab::protocol

@@ -1,0 +1,48 @@
+// Generations: who trains another model of the run than those who are here waits, or is told to train alone.
+//
+// Generations (generations.h) knows which one is trained and who waits for another; this is what follows for the swarm.
+//
+// Threads: one caller at a time. Ownership: plain values.
+#pragma once
+
+#include <string>
+
+#include "core/protocol/coordinator/generations.h"
+#include "core/protocol/coordinator/member.h"
+
+namespace collab::protocol {
+
+struct CoordinatorParts;
+
+class GenerationGate {
+ public:
+  [[nodiscard]] const Generations& generations() const { return generations_; }
+  [[nodiscard]] bool fits(const wire::Join& join) const;
+  [[nodiscard]] TimePoint next_deadline() const;
+
+  void wait(LinkId link, const wire::Join& join);
+  void forget(LinkId link);  // its link is lost
+  void came(const std::string& site) { generations_.came(site); }
+  void left_for(const std::string& site, std::uint32_t generation);
+  void somebody_trained();  // until this moment
+  void begin_term() { ended_ = false; }
+  void end() { ended_ = true; }
+  void settle();  // who waits may be let in, or is behind
+  void on_tick();
+
+ private:
+  friend struct CoordinatorParts;
+  friend struct Inside;
+  // Sites that are members, or ask to be; helpers train nothing.
+  [[nodiscard]] std::size_t trainers_here() const;
+  [[nodiscard]] std::string trainers_text() const;
+  void begin(std::uint32_t generation);
+  void tell_stale(LinkId link, const std::string& who);
+  void tell_who_waits();
+
+  CoordinatorParts* all_ = nullptr;
+  Generations generations_;
+  bool ended_ = false;  // its last site has left in good order, and none came since
+};
+
+}  // namespace collab::protocol

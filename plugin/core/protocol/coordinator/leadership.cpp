@@ -1,0 +1,254 @@
+#include "core/protocol/coordinator/leadership.h"
+
+#include <algorithm>
+#include <iterator>
+#include <ranges>
+#include <tuple>
+
+#include "core/base/text.h"
+#include "core/protocol/coordinator/coordinator_parts.h"
+#include "core/protocol/mutants.h"
+#include "core/wire/limits.h"
+
+namespace collab::protocol {
+namespace {
+
+Election new_election(TermId led, const CoordinatorConfig& config) {
+  return Election({TermId{led.value + 1}, config.link_grace, config.forget_after});
+}
+
+}  // namespace
+
+Leadership::Leadership(const CoordinatorConfig& config)
+    : term_{config.term.value - 1}, election_(new_election(term_, config)) {}
+
+RunId Leadership::next_run() { return RunId{all_->config.fresh_run.value + births_++}; }
+
+bool Leadership::began_here(RunId run) const { return run.value - all_->config.fresh_run.value < births_; }
+
+TimePoint Leadership::next_deadline() const {
+  return leads_ ? later(minority_since_, all_->config.link_grace) : election_.next_deadline(all_->now);
+}
+
+// ---- while it does not lead ------------------------------------------------------------------------
+
+void Leadership::seek() {
+  if (leads_) return;
+  if (std::optional<Mandate> mandate = election_.seek(all_->now, all_->out)) lead(std::move(*mandate));
+}
+
+void Leadership::apply(LinkId link, const wire::Join& join) {
+  if (election_.size() >= wire::kMaxSites) {
+    return all_->admission.refuse_link(link, join.site, "too many joins at once; try again");
+  }
+  if (const auto replaced = election_.come(all_->now, link, join)) {
+    all_->out.emplace_back(Hangup{*replaced, "replaced by a new link of " + join.site});
+  }
+  seek();
+}
+
+void Leadership::heard(LinkId link) {
+  election_.heard(all_->now, link);
+  if (election_.has(link)) all_->admission.refuse_claims_of(election_.name_of(link), {});
+}
+
+bool Leadership::from_applicant(LinkId link, const wire::Message& message) {
+  if (!election_.has(link)) return false;
+  if (const auto* promise = std::get_if<wire::Promise>(&message)) election_.on_promise(link, *promise);
+  if (const auto* accepted = std::get_if<wire::Accepted>(&message)) election_.on_accepted(link, *accepted);
+  seek();
+  return true;
+}
+
+void Leadership::go(LinkId link) {
+  if (!election_.go(all_->now, link)) return;
+  all_->generation.somebody_trained();
+  seek();
+}
+
+void Leadership::on_tick() {
+  for (const LinkId link : election_.silent(all_->now)) {  // what it was to promise would be waited for
+    all_->out.emplace_back(
+        Hangup{link, "silent for longer than " + in_seconds(all_->config.link_grace) + " (COLLAB_LINK_GRACE)"});
+    election_.go(all_->now, link);
+  }
+  seek();
+  const auto text = election_.waiting(all_->now);
+  if (!text) return;
+  all_->note(Note::Level::kInfo, std::string(kWait), *text);
+  all_->out.emplace_back(Broadcast{election_.links(), wire::Notice{std::string(kWait), *text}});
+}
+
+// ---- the operator's word ---------------------------------------------------------------------------
+
+std::vector<std::string> Leadership::missed() const {
+  return leads_ ? all_->agreed.missed_by(all_->membership.ids()) : election_.missing();
+}
+
+// Why the word changes nothing here; empty: it does.
+std::string Leadership::no_use_text(const wire::Forget& forget, const std::vector<std::string>& missed) const {
+  if (leads_ && all_->anchor.gathers()) return "nobody is waited for by name: " + all_->anchor.gathered_text();
+  if (!leads_ && election_.empty()) return "no site waits here";
+  std::vector<std::string> others;
+  std::ranges::copy_if(forget.sites, std::back_inserter(others),
+                       [&](const std::string& name) { return std::ranges::find(missed, name) == missed.end(); });
+  if (others.empty() && !forget.sites.empty()) return {};
+  for (std::string& name : others) name = name.empty() ? "a site without a name" : name;
+  const std::vector<std::string> here = leads_ ? all_->membership.names() : election_.names();
+  return "nobody was forgotten: nobody here misses " + (others.empty() ? "a site without a name" : join_words(others)) +
+         "; here: " + names_text(here, {}) + "; missing: " + names_text(missed, {});
+}
+
+// It counts where those who are here are too few without the others, and about nobody else: a name that is misspelt
+// must not be taken for an answer.
+void Leadership::on_forget(LinkId link, const wire::Forget& forget) {
+  const auto answer = [&](std::string_view event, std::string text) {
+    all_->out.emplace_back(Send{link, wire::Notice{std::string(event), std::move(text)}});
+  };
+  if (leads_ && minority_since_ == kNever && !all_->anchor.gathers()) {
+    return answer(kForget, "nobody is waited for: " + names_text(all_->membership.names(), {}) +
+                               " go on by themselves, they are most of the sites that agreed last");
+  }
+  std::vector<std::string> missing = missed();
+  if (const std::string why = no_use_text(forget, missing); !why.empty()) return answer(kRefused, why);
+  const std::string whom = names_text(forget.sites, {});
+  all_->note(Note::Level::kWarning, std::string(kForget), whom + " will not come, somebody says (collab forget)",
+             {{"who", json_list(forget.sites)}});
+  if (leads_) step_down("those who are missing are forgotten");
+  election_.forget(forget.sites);
+  seek();
+  std::erase_if(missing, [&](const std::string& name) { return election_.is_forgotten(name); });
+  if (leads_)
+    return answer(kForget, names_text(all_->membership.names(), {}) + " go on without " + whom + ", as another run");
+  answer(kForget, missing.empty() ? whom + " is not waited for any more: those who are here go on in a moment"
+                                  : whom + " is not waited for any more, but others are: " + names_text(missing, {}) +
+                                        " (start them again, or forget them, too)");
+}
+
+// ---- from a mandate --------------------------------------------------------------------------------
+
+void Leadership::lead(Mandate mandate) {
+  leads_ = true;
+  founded_ = mandate.founded;
+  term_ = mandate.term;
+  all_->generation.begin_term();
+  all_->round.begin_term(term_);
+  if (!founded_) inherit(mandate);
+  for (const Mandate::Comer& comer : mandate.comers) {
+    if (comer.early) early_.insert(comer.link);
+  }
+  for (const Mandate::Comer& comer : mandate.comers) all_->admission.on_join(comer.link, comer.join);
+}
+
+// What counts of the past is in the mandate: the newest anchor with its membership, and what may have been committed at
+// the round after it.
+void Leadership::inherit(const Mandate& mandate) {
+  const wire::Offer& anchor = mandate.anchor;
+  const bool forks = !mandate.new_run.empty();
+  all_->agreed.inherit(mandate);
+  all_->note(forks ? Note::Level::kWarning : Note::Level::kInfo, "coordinator",
+             (forks ? mandate.new_run + " under another run's name; " : "") + "leader of term " +
+                 std::to_string(term_.value) + " by " + std::to_string(mandate.comers.size()) + " sites, at " +
+                 anchor_text(anchor.run, anchor.round),
+             {{"term", std::to_string(term_.value)}});
+  const auto tell = [this](const wire::StartAttempt& start, const std::string& what) {
+    all_->note(
+        Note::Level::kInfo, "coordinator",
+        "attempt " + std::to_string(start.attempt.value) + " of round " + std::to_string(start.round.value) + what);
+  };
+  if (mandate.given_up && !forks) {  // by enough who would know
+    tell(*mandate.given_up, " is given up: not all had accepted it, so nobody committed it");
+    all_->round.keep_slices(mandate.given_up->slices);
+  }
+  wire::Offer newest = anchor;
+  if (mandate.settled && !mutant(Mutant::kSettledNotCommitted)) {
+    const wire::StartAttempt& start = mandate.settled->start;
+    tell(start, " is committed: its leader may have done so");
+    all_->agreed.settle(mandate);
+    newest = {start.run, start.round, {}};
+  }
+  all_->anchor.inherit(mandate, newest);
+}
+
+// ---- the end of it ---------------------------------------------------------------------------------
+
+// Whom a majority has elected is not deposed by a stranger, nor by one who says that it is a voter that is here.
+bool Leadership::hear_of(LinkId link, const wire::Join& join) {
+  const wire::Record& record = join.report.record;
+  const bool voter = all_->agreed.is_acceptor_of(record.acceptor, join.site);
+  const auto& anchor = all_->anchor.record();
+  const bool ahead = anchor && record.anchor.run == anchor->run && record.anchor.round > anchor->round;
+  const bool newer_term = record.promised > term_ && voter;
+  if (ahead && !voter) {  // if that is so, its own leader will be found at another candidate
+    all_->out.emplace_back(Hangup{link, join.site + " knows of a later round than this leader, and is no voter here"});
+    return false;
+  }
+  if ((newer_term && !mutant(Mutant::kNewerTermIgnored)) || ahead) {
+    step_down(join.site +
+              (ahead ? " knows of a later round" : " follows term " + std::to_string(record.promised.value)));
+  } else if (founded_ && is_older(join)) {
+    step_down(join.site + " is of a swarm older than the one that has just begun here");
+  }
+  return true;
+}
+
+// Who has founded a swarm because nobody knew better gives way to one that was there before. Of two that have trained
+// the one that has agreed more often stays.
+bool Leadership::is_older(const wire::Join& join) const {
+  const wire::Offer& theirs = join.report.record.anchor;
+  if (join.report.record.voters.empty()) return false;
+  const auto newest = all_->anchor.newest();
+  if (!newest) return true;
+  const auto& [run, agreed] = *newest;
+  if (run == theirs.run) return false;
+  if (agreed.value == 0) return true;
+  // What has been agreed on here is not given up for a membership that is not here, nor on the word of one among many.
+  const std::vector<wire::Voter>& voters_there = join.report.record.voters;
+  std::size_t from_there = 1;
+  std::size_t others = 0;
+  std::size_t by_name = 0;
+  for (const wire::Voter& voter : voters_there) by_name += voter.left || voter.name == join.site ? 1 : 0;
+  for (const auto& [id, member] : all_->members()) {
+    if (member.name == join.site) continue;
+    const auto voter = std::ranges::find(voters_there, member.name, &wire::Voter::name);
+    const bool theirs_too = voter != voters_there.end() && member.join.report.record.anchor.run == theirs.run;
+    from_there += theirs_too ? 1 : 0;
+    others += !theirs_too && !member.helper ? 1 : 0;
+    by_name += theirs_too && !voter->left ? 1 : 0;
+  }
+  return theirs.round > agreed && 2 * by_name > voters_there.size() && from_there >= others;
+}
+
+void Leadership::judge_quorum() {
+  if (all_->agreed.voters().empty() || all_->agreed.quorum_here().can_accept()) {
+    minority_since_ = kNever;
+    return;
+  }
+  if (all_->agreed.quorum_at_the_next_term().can_accept()) {
+    return step_down("a term is begun in which sites without their records count");
+  }
+  minority_since_ = std::min(minority_since_, all_->now);
+  if (all_->now < later(minority_since_, all_->config.link_grace)) return;
+  step_down(all_->agreed.quorum_text(all_->membership.ids()));
+}
+
+void Leadership::step_down(const std::string& reason) {
+  const std::string text = "leads no more: " + reason;
+  all_->note(Note::Level::kWarning, "coordinator", text, {{"term", std::to_string(term_.value)}});
+  all_->membership.hang_up(text);
+  all_->admission.hang_up_claims(text);
+  stop();
+}
+
+void Leadership::stop() {
+  all_->forget_swarm();
+  leads_ = founded_ = false;
+  election_ = new_election(term_, all_->config);
+}
+
+void Leadership::forget() {
+  early_.clear();
+  minority_since_ = kNever;
+}
+
+}  // namespace collab::protocol

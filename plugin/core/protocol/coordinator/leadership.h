@@ -1,0 +1,76 @@
+// Whether this candidate leads: from a mandate (election.h) to a swarm, and back to being a candidate.
+//
+//   candidate --elected--> leads --a newer term, an older swarm, no majority, nobody here--> candidate
+//
+// A leader forms attempts with an accept quorum of the membership and no other. It steps down when a newer term is
+// heard of, when it has founded a swarm and an older one is heard of, and when too few are here for any round; a voter
+// that comes back without its record counts from the next term on, so where it is needed one is begun.
+//
+// Threads: one caller at a time. Ownership: plain values.
+#pragma once
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "core/protocol/coordinator/coordinator.h"
+#include "core/protocol/coordinator/election.h"
+
+namespace collab::protocol {
+
+struct CoordinatorParts;
+
+class Leadership {
+ public:
+  explicit Leadership(const CoordinatorConfig& config);
+
+  [[nodiscard]] bool leads() const { return leads_; }
+  [[nodiscard]] bool founded() const { return founded_; }               // nobody who came knew of a membership
+  [[nodiscard]] TermId term() const { return term_; }                   // it leads under, or led last
+  [[nodiscard]] const Election& election() const { return election_; }  // while it does not lead
+  // Whoever is behind this link came before the term was begun.
+  [[nodiscard]] bool is_early(LinkId link) const { return early_.count(link) != 0; }
+  [[nodiscard]] std::vector<std::string> missed() const;  // of the membership, by those who are here
+  [[nodiscard]] TimePoint next_deadline() const;
+  // The number of a run that begins here; whether one was begun here.
+  [[nodiscard]] RunId next_run();
+  [[nodiscard]] bool began_here(RunId run) const;
+
+  // ---- while it does not lead
+  void apply(LinkId link, const wire::Join& join);  // a site comes
+  void heard(LinkId link);
+  bool from_applicant(LinkId link, const wire::Message& message);  // whether it is one
+  void go(LinkId link);
+  [[nodiscard]] std::map<LinkId, wire::Join> dismiss() { return election_.dismiss(); }
+
+  // ---- while it does
+  // Of a site that comes: false where it was sent away. May step down.
+  [[nodiscard]] bool hear_of(LinkId link, const wire::Join& join);
+  void judge_quorum();  // steps down where no round can come about
+  void stop();          // nothing is kept: what was agreed on the sites remember
+
+  void on_forget(LinkId link, const wire::Forget& forget);
+  void on_tick();
+  void forget();
+
+ private:
+  friend struct CoordinatorParts;
+  friend struct Inside;
+  void seek();
+  void lead(Mandate mandate);
+  void inherit(const Mandate& mandate);
+  void step_down(const std::string& reason);
+  [[nodiscard]] bool is_older(const wire::Join& join) const;  // its swarm, than the one that was founded here
+  [[nodiscard]] std::string no_use_text(const wire::Forget& forget, const std::vector<std::string>& missed) const;
+
+  CoordinatorParts* all_ = nullptr;
+  TermId term_;
+  Election election_;
+  bool leads_ = false;
+  bool founded_ = false;
+  std::set<LinkId> early_;
+  TimePoint minority_since_ = kNever;  // those who are here are too few to accept anything
+  std::uint64_t births_ = 0;           // fresh runs begun here
+};
+
+}  // namespace collab::protocol

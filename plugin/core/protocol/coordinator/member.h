@@ -1,0 +1,131 @@
+// A site that was let in: what it has joined with, which never changes, and three records that belong to one class
+// each. Only that class can change them.
+//
+//   a member                                          the swarm
+//
+//        Join                              (no anchor) --enough sites joined: the best offer--> anchor (run, round)
+//          v                                                                                     |        ^
+//       joined --InstallAnchor--> installing       all ready, or a majority and the grace is over |        |
+//        ^                           |    ^                                                      v        |
+//        | Ready     AnchorInstalled |    | state differs: repair                        attempt 1, 2, .. -+
+//        |                           v    |                            lost, declined, unreachable: | ^ all done and
+//       stale <----left out------- active                              the next attempt             +-+ alike: commit
+//
+//   From every state a member goes by Leave, by a closed link, by silence longer than the grace, by a broken rule.
+//   An attempt needs an accept quorum of the voters (quorum.h); where all are ready and they are fewer, all get a
+//   RoundSkipped. A site that stands in a call of its world, and the call waits for one that is ready, cannot come: it
+//   counts as if its grace were over.
+//
+// Threads: one caller at a time. Ownership: plain values.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/protocol/formatting.h"
+#include "core/wire/messages.h"
+
+namespace collab::protocol {
+
+enum class MemberPhase : std::uint8_t {
+  kJoined,      // waits until the swarm has an anchor whose digest is known
+  kInstalling,  // was told the anchor; has not said yet that it is in place
+  kActive,      // holds the anchor; rounds wait for it
+  kStale,       // a round was committed without it, and it trains on; it takes the anchor at its next trigger
+};
+
+// Whether it is heard, and can be dialled. Membership alone changes it.
+class MemberContact {
+ public:
+  explicit MemberContact(TimePoint now) : last_heard_(now) {}
+  [[nodiscard]] TimePoint last_heard() const { return last_heard_; }
+  [[nodiscard]] bool suspect() const { return suspect_; }
+  // The coordinator did not get through to its address; others may.
+  [[nodiscard]] bool unverified() const { return unverified_; }
+
+ private:
+  friend class Membership;
+  friend struct Inside;
+  TimePoint last_heard_;
+  bool suspect_ = false;
+  bool unverified_ = false;
+};
+
+// How far it is with the swarm's anchor. AnchorInstaller alone changes it.
+class MemberAnchor {
+ public:
+  MemberAnchor(AcceptorId acceptor, RunId run) : acceptor_(acceptor), run_(run) {}
+  [[nodiscard]] MemberPhase phase() const { return phase_; }
+  // It is to take the anchor, or takes it.
+  [[nodiscard]] bool comes() const { return phase_ == MemberPhase::kJoined || phase_ == MemberPhase::kInstalling; }
+  [[nodiscard]] const std::vector<SiteId>& sources() const { return sources_; }
+  [[nodiscard]] TimePoint progressed_at() const { return progressed_at_; }
+  [[nodiscard]] AcceptorId acceptor() const { return acceptor_; }
+  [[nodiscard]] bool recommitted() const { return recommitted_; }
+  [[nodiscard]] const std::optional<wire::AnchorInstalled>& holds() const { return holds_; }
+  [[nodiscard]] const std::optional<wire::Offer>& renamed_from() const { return renamed_from_; }
+
+ private:
+  friend class AnchorInstaller;
+  friend struct Inside;
+  MemberPhase phase_ = MemberPhase::kJoined;
+  std::vector<SiteId> sources_;                 // kInstalling: where it was told to take the anchor from
+  TimePoint installing_since_ = kNever;         // kInstalling
+  std::uint64_t progress_ = 0;                  // of what it fetches, as last told
+  TimePoint progressed_at_{};                   // it was less before
+  TimePoint unreachable_since_ = kNever;        // kJoined: who holds the anchor cannot be dialled, and it cannot either
+  AcceptorId acceptor_;                         // in the run it is of
+  RunId run_;                                   // that one; 0: none yet
+  bool greeted_ = false;                        // its 'join' was told
+  bool passed_over_ = false;                    // that what it had loaded is not used was told
+  bool recommitted_ = false;                    // it was sent a commit that it had missed
+  std::optional<wire::AnchorInstalled> holds_;  // what it last said is in place there
+  std::optional<wire::Offer> renamed_from_;     // as it said, where it is to hold that under the swarm's name
+};
+
+// What it has said for the round to come. Round alone changes it.
+class MemberRound {
+ public:
+  [[nodiscard]] const std::optional<wire::Ready>& ready() const { return ready_; }
+  [[nodiscard]] bool done() const { return done_.has_value(); }
+  [[nodiscard]] std::uint32_t up_kbit() const { return up_kbit_; }
+  [[nodiscard]] std::uint32_t down_kbit() const { return down_kbit_; }
+
+ private:
+  friend class Round;
+  friend struct Inside;
+  std::optional<wire::Ready> ready_;
+  AttemptId since_{};                        // as in wire::Participant; 0: from its next attempt on
+  std::optional<std::vector<Digest>> done_;  // of the attempt in flight
+  std::uint32_t up_kbit_ = 0;                // as it measured last; 0: not known
+  std::uint32_t down_kbit_ = 0;
+};
+
+struct Member {
+  SiteId id;
+  LinkId link;
+  std::string name;
+  std::string address;
+  bool helper = false;       // it trains nothing: rounds begin with the others, and need it as soon as they do
+  bool early = false;        // it was here before the term was begun
+  std::uint64_t ticket = 0;  // of its admission
+  wire::Join join;           // as it joined, but for settings and model
+  MemberContact contact;
+  MemberAnchor anchor;
+  MemberRound round{};
+
+  [[nodiscard]] MemberPhase phase() const { return anchor.phase(); }
+  // So far as the coordinator knows; while it tries the address, too.
+  [[nodiscard]] bool dialable() const { return !address.empty() && !contact.unverified(); }
+  // The anchor it holds, or joined with.
+  [[nodiscard]] wire::Offer brought() const {
+    const auto& holds = anchor.holds();
+    return holds ? wire::Offer{holds->run, holds->round, holds->digest} : join.offer;
+  }
+};
+
+using Members = std::map<SiteId, Member>;
+
+}  // namespace collab::protocol

@@ -1,0 +1,75 @@
+// Who is a member: links, heartbeats, suspicion, removal, and the roster that tells the members of each other.
+//
+// Threads: one caller at a time. Ownership: plain values.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "core/protocol/actions.h"
+#include "core/protocol/coordinator/member.h"
+
+namespace collab::protocol {
+
+struct CoordinatorParts;
+
+// Missed heartbeats after which a member is suspected, and after which its name may be taken over.
+inline constexpr int kSuspectAfter = 5;
+inline constexpr int kReplaceAfter = 3;
+// Up to here everybody hears of every change at once; beyond, changes are gathered: a roster for all grows with the
+// square.
+inline constexpr std::size_t kSmallSwarm = 32;
+
+class Membership {
+ public:
+  // Other parts change of a member what is theirs (member.h).
+  [[nodiscard]] Members& members() { return members_; }
+  [[nodiscard]] const Members& members() const { return members_; }
+  [[nodiscard]] Member* behind(LinkId link);  // or null
+  [[nodiscard]] bool has(LinkId link) const { return links_.count(link) != 0; }
+  [[nodiscard]] const Member* named(const std::string& name) const;
+  [[nodiscard]] std::string name_of(SiteId id) const;
+  [[nodiscard]] std::vector<std::string> names() const;  // ascending SiteId
+  [[nodiscard]] std::set<SiteId> ids() const;
+  [[nodiscard]] std::size_t sites_here() const;  // members that train
+  [[nodiscard]] std::uint64_t changes() const { return changes_; }
+  [[nodiscard]] TimePoint next_heartbeat() const { return next_heartbeat_; }
+
+  Member& add(LinkId link, SiteId id, const wire::Join& join);
+  void remove(SiteId id, const std::string& reason);
+  void hang_up(SiteId id, const std::string& reason);  // and remove: it may come again
+  void expel(SiteId id, const std::string& reason);    // and refuse: it need not
+  void hang_up(const std::string& reason);             // on all, who are members no more
+  void on_leave(Member& member, const wire::Leave& leave);
+  void on_undialable(const Undialable& event);
+
+  void send_roster();   // at once in a small swarm, else with the next heartbeat or attempt
+  void flush_roster();  // what is due
+  void broadcast(wire::Message message);
+  void heard(Member& member);
+  void begin_heartbeats();
+  void on_tick();
+  void forget();
+
+ private:
+  friend struct CoordinatorParts;
+  friend struct Inside;
+  void send_keys(const Member& joiner);
+  [[nodiscard]] wire::Roster roster() const;
+  void judge_silence();
+  void tell_unreachable(const std::string& because);  // once, while none of those who are here can be dialled
+
+  CoordinatorParts* all_ = nullptr;
+  Members members_;
+  std::map<LinkId, SiteId> links_;
+  std::uint64_t tickets_ = 0;  // members admitted
+  std::uint64_t changes_ = 0;  // of who is a member
+  bool roster_due_ = false;
+  bool unreachable_told_ = false;  // that none of those who are here can be dialled
+  TimePoint next_heartbeat_ = kNever;
+  std::uint64_t heartbeat_sequence_ = 0;
+};
+
+}  // namespace collab::protocol

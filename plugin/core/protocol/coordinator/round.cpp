@@ -1,0 +1,316 @@
+#include "core/protocol/coordinator/round.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "core/base/text.h"
+#include "core/protocol/attempt.h"
+#include "core/protocol/coordinator/coordinator_parts.h"
+#include "core/protocol/mutants.h"
+
+namespace collab::protocol {
+
+RoundId Round::number() const {
+  const auto& anchor = all_->anchor.record();
+  return RoundId{anchor ? anchor->round.value + 1 : 1};
+}
+
+bool Round::is_eligible(const Member& member) const {
+  return member.phase() == MemberPhase::kActive && round_.set_aside.count(member.id) == 0;
+}
+
+TimePoint Round::next_deadline() const {
+  const TimePoint gate = round_.attempt ? kNever : all_->gate.next_deadline();
+  return std::min({round_.limit, round_.waiting.next(), gate});
+}
+
+void Round::begin_term(TermId term) {
+  attempt_base_ = static_cast<std::uint32_t>((mutant(Mutant::kAttemptsNumberedAlike) ? 0 : term.value - 1) & 0x7FFF)
+                  << 16;
+  highest_attempt_ = attempt_base_;
+}
+
+void Round::begin_anchor() {
+  attempt_base_ = highest_attempt_;
+  round_.attempts = 0;
+}
+
+void Round::keep_slices(std::vector<wire::Slice> slices) { round_.slices = std::move(slices); }
+
+void Round::forget() {
+  clear();
+  watch_ = {};
+  reachability_ = {};
+  duplicate_data_ = {};
+  last_skipped_ = {};
+}
+
+void Round::clear() {
+  round_ = {};
+  all_->gate.begin_round();
+  reachability_.begin_round();
+}
+
+void Round::advance() {
+  if (round_.attempt) finish_attempt();
+  if (!round_.attempt) try_to_start();
+}
+
+// ---- what a site says ------------------------------------------------------------------------------
+
+void Round::on_ready(Member& member, const wire::Ready& ready) {
+  const std::string who = member.name + " is ready for round " + std::to_string(ready.round.value);
+  if (!member.anchor.comes() && all_->anchor.record() &&
+      (ready.round < number() || member.phase() == MemberPhase::kStale)) {
+    // The swarm went on without it, and now its parameters stand still: it can take the anchor.
+    return all_->installer.wait(member, {member.brought().run, RoundId{ready.round.value - 1}, ready.state});
+  }
+  if (member.phase() != MemberPhase::kActive || ready.round != number()) {
+    // It crossed an InstallAnchor on its way, or is out of step; it will say so again once it holds the anchor.
+    all_->note(Note::Level::kDebug, "ignored", who + ", which is not the next round for it");
+    return;
+  }
+  if (round_.attempt && takes_part(*round_.attempt, member.id)) {
+    wire::Ready said = ready;
+    if (member.round.ready_) said.since = member.round.ready_->since;
+    if (!member.round.ready_ || *member.round.ready_ == said || mutant(Mutant::kReadyNotCompared))
+      return;  // said twice
+    // The attempt was formed from a word that had crossed a RoundSkipped: it has trained on since.
+    all_->note(Note::Level::kInfo, "ready", who + " with other samples than the attempt counts on; another is formed");
+    abandon_attempt();
+  }
+  member.round.ready_ = ready;
+  member.round.since_ = ready.since.value <= highest_attempt_ ? ready.since : AttemptId{};
+  if (!std::isfinite(ready.weight) || ready.weight < 0) {
+    all_->note(Note::Level::kWarning, "ignored", who + " with a weight that is no weight; it counts as 0");
+    member.round.ready_->weight = 0;
+  }
+  if (ready.up_kbit > 0) member.round.up_kbit_ = ready.up_kbit;
+  if (ready.down_kbit > 0) member.round.down_kbit_ = ready.down_kbit;
+  const AnchorRecord& anchor = *all_->anchor.record();
+  all_->installer.says_it_holds(member, {anchor.run, anchor.round, ready.state});
+  if (!round_.waiting.running() && !member.helper) {
+    round_.waiting.start(all_->now);
+    round_.limit = later(all_->now, all_->config.round_timeout);
+  }
+}
+
+void Round::on_done(Member& member, const wire::Done& done) {
+  if (done.term != all_->leadership.term() && !mutant(Mutant::kDoneOfOlderTerm)) return;
+  if (!in_attempt(done.attempt, done.round) && !(round_.attempt && mutant(Mutant::kDoneOfOtherAttempt)))
+    return;  // of one given up since
+  if (!takes_part(*round_.attempt, member.id)) return;
+  if (done.slices.size() != round_.attempt->slices.size()) {
+    return all_->membership.expel(member.id, "it sent " + std::to_string(done.slices.size()) + " digests for the " +
+                                                 std::to_string(round_.attempt->slices.size()) + " slices of round " +
+                                                 std::to_string(done.round.value));
+  }
+  if (!member.round.done_) ++round_.done;
+  member.round.done_ = done.slices;
+}
+
+void Round::on_decline(Member& member, const wire::Decline& decline) {
+  if (!in_attempt(decline.attempt, decline.round)) return;
+  round_.declined.insert(member.id);
+  const std::string text = "round " + std::to_string(decline.round.value) + " goes on without the contribution of " +
+                           member.name + ": " + decline.reason;
+  all_->note(Note::Level::kWarning, "declined", text);
+  for (const auto& [id, other] : all_->members()) {
+    if (id != member.id) all_->send(other, wire::Notice{"declined", text});
+  }
+  abandon_attempt();
+}
+
+void Round::on_peer_unreachable(Member& member, const wire::PeerUnreachable& unreachable) {
+  if (!in_attempt(unreachable.attempt, unreachable.round) || !takes_part(*round_.attempt, member.id)) return;
+  const auto& in = round_.attempt->participants;
+  const auto peer = std::find_if(in.begin(), in.end(), [&](const auto& p) { return p.site == unreachable.peer; });
+  if (peer == in.end()) {  // it has given the attempt up all the same
+    all_->note(Note::Level::kWarning, "unreached",
+               member.name + " cannot go on because of " + all_->membership.name_of(unreachable.peer) +
+                   ", which has no part in the attempt: " + unreachable.reason + "; another attempt is formed");
+    return abandon_attempt();
+  }
+  if (!peer->here) {
+    const auto gone = round_.gone.find(unreachable.peer);
+    all_->note(Note::Level::kInfo, "leave",
+               "what " + (gone == round_.gone.end() ? all_->membership.name_of(unreachable.peer) : gone->second.name) +
+                   " contributed before it was lost is not whole at " + member.name +
+                   "; another attempt is formed without it");
+    round_.gone.erase(unreachable.peer);
+    return abandon_attempt();
+  }
+  const bool itself = unreachable.peer == member.id;  // a site that is cut off from itself owns nothing
+  const std::string text = member.name +
+                           (itself ? " cannot do its part of the exchange: "
+                                   : " cannot exchange with " + all_->membership.name_of(unreachable.peer) + ": ") +
+                           unreachable.reason;
+  const bool cut = reachability_.failed(member.id, unreachable.peer, unreachable.round, all_->now - round_.started);
+  if (cut) round_.cut_because = text + (itself ? "; without it " : "; without one of the two ");
+  all_->note(Note::Level::kWarning, "unreached",
+             text + "; another attempt is formed" +
+                 (!cut     ? ""
+                  : itself ? ", in which it owns no slice"
+                           : ", in which neither owns a slice"),
+             {{"who", itself ? json_list({member.name})
+                             : json_list({member.name, all_->membership.name_of(unreachable.peer)})},
+              {"round", std::to_string(unreachable.round.value)}});
+  abandon_attempt();
+}
+
+void Round::on_exchanged(const Member& member, const wire::Exchanged& exchanged) {
+  watch_.heard(member.id, exchanged, all_->now);
+}
+
+// ---- towards an attempt ----------------------------------------------------------------------------
+
+std::set<SiteId> Round::eligible_sites() const {
+  std::set<SiteId> sites;
+  for (const auto& [id, member] : all_->members()) {
+    if (is_eligible(member)) sites.insert(id);
+  }
+  return sites;
+}
+
+std::set<SiteId> Round::ready_sites() const {
+  std::set<SiteId> sites = eligible_sites();
+  std::erase_if(sites, [this](SiteId id) { return !all_->members().at(id).round.ready_; });
+  return sites;
+}
+
+Reachability::Sites Round::addresses_of(const std::set<SiteId>& sites) const {
+  using Address = Reachability::Address;
+  Reachability::Sites found;
+  for (const SiteId id : sites) {
+    const Member& member = all_->members().at(id);
+    found[id] = member.dialable() ? Address::kVerified : member.address.empty() ? Address::kNone : Address::kUnverified;
+  }
+  return found;
+}
+
+std::vector<Line> Round::lines_of(const std::set<SiteId>& sites) const {
+  const std::set<SiteId> able = reachability_.owners(addresses_of(sites), number());
+  std::vector<Line> lines;
+  for (const SiteId id : sites) {
+    const Member& member = all_->members().at(id);
+    const bool contributes = member.round.ready_->weight > 0 && round_.declined.count(id) == 0;
+    lines.push_back({id, static_cast<double>(member.round.up_kbit_), static_cast<double>(member.round.down_kbit_),
+                     contributes, able.count(id) != 0});
+  }
+  return lines;
+}
+
+void Round::try_to_start() {
+  const RoundGate::Verdict verdict = all_->gate.judge();
+  if (verdict.what == RoundGate::Verdict::What::kNotYet) return;
+  if (verdict.what == RoundGate::Verdict::What::kSkip) return skip(verdict.why);
+  const std::set<SiteId> ready = ready_sites();
+  if (!states_agree(ready)) return;
+  for (const SiteId id : eligible_sites()) {
+    if (ready.count(id) != 0) continue;
+    const std::string why = verdict.why.empty() ? ", which is not ready " + in_seconds(all_->config.straggler_grace) +
+                                                      " after most were (COLLAB_STRAGGLER_GRACE)"
+                                                : ": " + verdict.why;
+    tell_without(id, why);
+  }
+  const std::set<SiteId> able = set_aside_the_cut(ready);
+  if (!able.empty() && (all_->agreed.quorum_among(able).can_accept() || mutant(Mutant::kHalfAccepts))) {
+    return start(able);
+  }
+  reachability_.forget_pairs();  // by the next trigger they may reach each other
+  skip(round_.cut_because + all_->agreed.quorum_text(able));
+}
+
+void Round::tell_without(SiteId id, const std::string& why) {
+  const std::string name = all_->membership.name_of(id);
+  const std::string round = std::to_string(number().value);
+  all_->note(Note::Level::kWarning, "straggler",
+             "round " + round + " goes on without " + name + why + "; what it trains counts in a later round",
+             {{"who", json_quote(name)}, {"round", round}});
+}
+
+// Where nobody can reach all others, who is cut off from most is not waited for in this round.
+std::set<SiteId> Round::set_aside_the_cut(std::set<SiteId> sites) {
+  for (const SiteId id : reachability_.to_leave_out(addresses_of(sites), number())) {
+    sites.erase(id);
+    round_.set_aside.insert(id);
+    const bool itself = reachability_.fails_itself(id, number());
+    tell_without(id, itself ? ", which cannot do its part" : ", which cannot exchange with the others");
+  }
+  return sites;
+}
+
+// Before deltas to an anchor are averaged, all must hold the same one. A site that differs fetches it again, keeps its
+// parameters, and says ready once more.
+bool Round::states_agree(const std::set<SiteId>& sites) {
+  std::map<SiteId, Digest> said;
+  for (const SiteId id : sites) said[id] = all_->members().at(id).round.ready_->state;
+  const Digest right = majority(said);
+  const std::optional<Digest> before = all_->anchor.record()->digest;
+  all_->anchor.set_digest(right);
+  if (before && *before != right) all_->installer.digest_changed();
+  std::vector<SiteId> wrong;
+  std::vector<SiteId> sound;
+  for (const auto& [id, digest] : said)
+    (digest == right || mutant(Mutant::kStatesNotCompared) ? sound : wrong).push_back(id);
+  for (const SiteId id : wrong) {
+    Member& member = all_->members().at(id);
+    const std::uint32_t times = repair_state(id);
+    const bool tie = said.size() == 2;
+    const std::string text = member.name + " holds another anchor of round " +
+                             std::to_string(all_->anchor.record()->round.value) + " (digest " + to_hex(said[id]) +
+                             ") than " + all_->membership.name_of(sound.front()) + " (" + to_hex(right) + ")" +
+                             (tie ? "; of two, the lower site is taken to be right" : "");
+    if (times > kMaxRepeats) {
+      all_->membership.expel(id, text + "; it was repaired " + times_text(kMaxRepeats) + " in vain");
+      continue;
+    }
+    all_->note(Note::Level::kError, "repair", text + "; it fetches the anchor again",
+               {{"who", json_quote(all_->membership.name_of(id))},
+                {"round", std::to_string(all_->anchor.record()->round.value)}});
+    all_->installer.install_again(member);
+  }
+  return wrong.empty();
+}
+
+void Round::start(const std::set<SiteId>& sites) {
+  wire::StartAttempt start;
+  start.term = all_->leadership.term();
+  start.generation = all_->generation.generations().current();
+  start.fingerprint = all_->admission.reference()->fingerprint();
+  start.run = all_->anchor.record()->run;
+  start.round = number();
+  start.attempt = AttemptId{attempt_base_ + ++round_.attempts};
+  highest_attempt_ = std::max(highest_attempt_, start.attempt.value);
+  bool contributes = false;
+  for (const SiteId id : sites) {
+    Member& member = all_->members().at(id);
+    if (member.round.since_.value == 0) member.round.since_ = start.attempt;
+    const double weight = round_.declined.count(id) != 0 ? 0 : member.round.ready_->weight;
+    contributes = contributes || weight > 0;
+    start.participants.push_back({id, member.name, weight, member.round.since_});
+    round_.gone.erase(id);
+  }
+  for (const auto& [id, gone] : round_.gone) {
+    contributes = true;
+    start.participants.push_back({id, gone.name, gone.weight, gone.since, false});
+  }
+  std::sort(start.participants.begin(), start.participants.end(),
+            [](const auto& a, const auto& b) { return a.site < b.site; });
+  round_.started = all_->now;
+  all_->gate.started();
+  if (contributes) start.slices = all_->slices.divide(start, lines_of(sites), round_.slices);
+  start.voters = list_of(all_->agreed.propose(sites));
+  all_->membership.flush_roster();
+  Broadcast all{{}, start};
+  for (const SiteId id : sites) all.links.push_back(all_->members().at(id).link);
+  all_->out.emplace_back(std::move(all));
+  round_.done = 0;
+  round_.here = sites.size();
+  round_.slices = start.slices;
+  round_.attempt = std::move(start);
+  watch_.begin(sites, all_->now);
+}
+
+}  // namespace collab::protocol

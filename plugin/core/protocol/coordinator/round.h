@@ -1,0 +1,129 @@
+// The round being agreed on: attempts are formed, watched, formed again, and committed.
+//
+//   ready ... --the gate opens (round_gate.h)--> attempt: StartAttempt to all who are ready
+//     ^                                            |  all are done and have the same mean
+//     |                                            |      --> Commit: the anchor is the next one
+//     +--somebody is lost, declines, cannot exchange, has another mean, or nothing moves: the next attempt
+//
+// Threads: one caller at a time. Ownership: plain values.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/protocol/allocation/bandwidth_partition.h"
+#include "core/protocol/coordinator/duplicate_data.h"
+#include "core/protocol/coordinator/exchange_watch.h"
+#include "core/protocol/coordinator/member.h"
+#include "core/protocol/coordinator/reachability.h"
+
+namespace collab::protocol {
+
+struct CoordinatorParts;
+
+// How often one kind of trouble with one member or pair is answered with another attempt, within one round.
+inline constexpr std::uint32_t kMaxRepeats = 3;
+
+class Round {
+ public:
+  // A participant that was lost, and may have contributed all the same.
+  struct Gone {
+    std::string name;
+    double weight = 0;
+    AttemptId since;
+  };
+
+  [[nodiscard]] RoundId number() const;  // of the round to come
+  [[nodiscard]] const std::optional<wire::StartAttempt>& attempt() const { return round_.attempt; }  // in flight
+  [[nodiscard]] const std::map<SiteId, Gone>& gone() const { return round_.gone; }
+  // It holds the anchor and was not set aside. Those behind take the anchor first, at their own trigger.
+  [[nodiscard]] bool is_eligible(const Member& member) const;
+  [[nodiscard]] std::set<SiteId> ready_sites() const;
+  [[nodiscard]] bool waits_for_sites() const { return round_.waiting.running() && !round_.attempt; }
+  [[nodiscard]] std::string waiting_text() const;  // for whom; empty while everybody trains
+  [[nodiscard]] TimePoint next_deadline() const;
+
+  void on_ready(Member& member, const wire::Ready& ready);
+  void on_done(Member& member, const wire::Done& done);
+  void on_decline(Member& member, const wire::Decline& decline);
+  void on_peer_unreachable(Member& member, const wire::PeerUnreachable& unreachable);
+  void on_exchanged(const Member& member, const wire::Exchanged& exchanged);
+  void on_tick();
+  void advance();  // an attempt may be finished, or started
+
+  void begin_term(TermId term);
+  void begin_anchor();                                           // another one was chosen
+  void keep_slices(std::vector<wire::Slice> slices);             // of an attempt that a predecessor gave up
+  void lost(const Member& gone);                                 // it is no member any more
+  void end_without_ready();                                      // nobody is left who waits for it
+  void retract(Member& member) { member.round.ready_.reset(); }  // it will say so once more
+  std::uint32_t repair_state(SiteId site) { return ++round_.state_repairs[site]; }  // how often by now
+  void spare_links();  // that the attempt in flight needs and nobody can make
+  void slept(Duration time) { watch_.slept(time); }
+  void judge_exchange();
+  void forget();
+
+ private:
+  friend struct CoordinatorParts;
+  friend struct Inside;
+  // Cleared at the commit.
+  struct Record {
+    WaitProgress waiting;  // from the first ready, or from the start of the last attempt
+    TimePoint limit = kNever;
+    std::uint32_t attempts = 0;                 // formed so far
+    std::optional<wire::StartAttempt> attempt;  // in flight
+    std::size_t here = 0;                       // of its participants
+    std::size_t done = 0;                       // of those
+    TimePoint started{};
+    bool stalled = false;             // an attempt ran into the limit and nobody had finished
+    std::vector<wire::Slice> slices;  // of the last attempt
+    // Lost since they took part in it, owning nothing: what they sent to the owners may be there whole.
+    std::map<SiteId, Gone> gone;
+    std::set<SiteId> declined;   // said their delta is unfit
+    std::set<SiteId> set_aside;  // did not finish in time: the round goes on without them
+    std::string cut_because;     // of the last pair that cannot exchange, or empty
+    std::map<SiteId, std::uint32_t> state_repairs;
+    std::map<SiteId, std::uint32_t> mean_repairs;
+  };
+
+  // ---- towards an attempt
+  [[nodiscard]] std::set<SiteId> eligible_sites() const;
+  void try_to_start();
+  void tell_without(SiteId id, const std::string& why);  // the round goes on
+  [[nodiscard]] bool states_agree(const std::set<SiteId>& sites);
+  [[nodiscard]] std::set<SiteId> set_aside_the_cut(std::set<SiteId> sites);
+  void start(const std::set<SiteId>& sites);
+  [[nodiscard]] Reachability::Sites addresses_of(const std::set<SiteId>& sites) const;
+  [[nodiscard]] std::vector<Line> lines_of(const std::set<SiteId>& sites) const;
+  // ---- one in flight
+  [[nodiscard]] bool in_attempt(AttemptId attempt, RoundId number) const;
+  [[nodiscard]] std::vector<SiteId> waited_for() const;  // by the attempt in flight, or by the one to form
+  void part_with(const Member& lost);                    // who takes part in the attempt that is given up
+  void abandon_attempt();                                // it will not be committed; another may be formed
+  void start_afresh();
+  void on_limit();
+  // ---- its end
+  void finish_attempt();  // all are done: compare, then commit or try again
+  void commit();
+  void compare(const wire::StartAttempt& start);  // what the contributors learned
+  void skip(const std::string& reason);           // those who are ready train on; the anchor stands
+  void begin_again();
+  void clear();
+
+  CoordinatorParts* all_ = nullptr;
+  Record round_;
+  ExchangeWatch watch_;  // of the attempt in flight
+  Reachability reachability_;
+  DuplicateData duplicate_data_;
+  std::pair<RoundId, std::string> last_skipped_;  // told once: it is the same at every trigger
+  // Attempts of a round are never numbered alike, by two terms or after a lost round is agreed on anew: chunks sent for
+  // the one must not be taken for the other's.
+  std::uint32_t attempt_base_ = 0;
+  std::uint32_t highest_attempt_ = 0;
+};
+
+}  // namespace collab::protocol

@@ -1,0 +1,131 @@
+#include "core/protocol/coordinator/round_gate.h"
+
+#include <algorithm>
+
+#include "core/base/text.h"
+#include "core/protocol/coordinator/coordinator_parts.h"
+#include "core/protocol/mutants.h"
+
+namespace collab::protocol {
+
+void RoundGate::begin_round() {
+  majority_since_ = joiners_since_ = joiners_until_ = helpers_until_ = circle_since_ = circle_until_ = kNever;
+}
+
+void RoundGate::joiner_came() {
+  if (vain_waits_ > 0) --vain_waits_;
+}
+
+TimePoint RoundGate::next_deadline() const {
+  TimePoint next = kNever;
+  for (const TimePoint until :
+       {later(majority_since_, all_->config.straggler_grace), circle_until_, joiners_until_, helpers_until_}) {
+    if (until > all_->now) next = std::min(next, until);
+  }
+  return next;
+}
+
+// All are ready; or a majority is, and the grace for the others has passed since, or they cannot come.
+RoundGate::Verdict RoundGate::judge() {
+  using enum Verdict::What;
+  const Count count = count_eligible();
+  if (!all_->anchor.record() || count.ready == 0) return {};
+  const TimePoint now = all_->now;
+  const Duration heartbeat = all_->config.heartbeat;
+  const bool all = count.ready == count.all;
+  helpers_until_ = all && !count.helped ? std::min(helpers_until_, later(now, kHelperHeartbeats * heartbeat)) : kNever;
+  const bool whole = all && now >= (count.helped ? TimePoint{} : helpers_until_);
+  const auto& [circle, stands] = whole || calls_.empty() ? Circle() : find_circle();
+  circle_since_ = circle.empty() ? kNever : std::min(circle_since_, now);
+  circle_until_ = stands ? circle_since_ : later(circle_since_, kCircleHeartbeats * heartbeat);
+  const bool tied = now >= circle_until_;
+  if (!count.quorum.can_accept()) {
+    if ((!whole && !tied) || waits_for_joiners()) return {};
+    return {kSkip, tied ? circle : all_->agreed.quorum_text(all_->round.ready_sites())};
+  }
+  if (2 * count.ready <= count.settled) {
+    majority_since_ = kNever;
+    return tied ? Verdict{kSkip, circle} : Verdict{};
+  }
+  majority_since_ = std::min(majority_since_, now);
+  if (!whole && !tied && now < later(majority_since_, all_->config.straggler_grace)) return {};
+  if (waits_for_joiners()) return {};
+  return {kStart, tied ? circle : ""};
+}
+
+// As numbers, at each event: no sets are made.
+RoundGate::Count RoundGate::count_eligible() const {
+  const Voters& voters = all_->agreed.voters();
+  Count count;
+  count.quorum.voters = voters.size() - (mutant(Mutant::kHalfAccepts) ? 1 : 0);
+  for (const auto& [id, voter] : voters) count.quorum.by_name += voter.left ? 1 : 0;
+  auto voter = voters.begin();  // both ascend
+  for (const auto& [id, member] : all_->members()) {
+    if (!all_->round.is_eligible(member)) continue;
+    while (voter != voters.end() && voter->first < id) ++voter;
+    const bool has_say = voter != voters.end() && voter->first == id;
+    const bool ready = member.round.ready().has_value();
+    if (member.helper) {
+      count.helped = count.helped && ready;
+    } else {
+      ++count.all;
+      count.settled += ready || has_say || voters.empty() ? 1 : 0;
+    }
+    if (!ready) continue;
+    count.ready += member.helper ? 0 : 1;
+    if (!has_say || voter->second.left) continue;
+    count.quorum.by_name += all_->agreed.presence_of(voter->second, member) == Presence::kAbsent ? 0 : 1;
+  }
+  return count;
+}
+
+// Those who are ready wait for sites that stand in calls of their world, which wait for those who are ready.
+RoundGate::Circle RoundGate::find_circle() const {
+  Circle found;
+  std::vector<std::string> parts;
+  for (const auto& [id, member] : all_->members()) {
+    if (!all_->round.is_eligible(member) || member.round.ready()) continue;
+    const auto call = calls_.find(member.name);
+    if (call == calls_.end()) return {};
+    const auto awaited = std::ranges::find_if(all_->members(), [&](const auto& other) {
+      return other.second.round.ready() && call->second.awaits.count(other.second.name) != 0;
+    });
+    if (awaited == all_->members().end()) return {};
+    found.stands = found.stands && call->second.stands_still;
+    parts.push_back(member.name + " is in " + call->second.call + ", which waits for " + awaited->second.name);
+  }
+  found.words = join_words(parts);
+  return found;
+}
+
+// Nothing but joiners is missing; the anchor does not move under them while they get on. Those who came in vain cost
+// the next ones patience: who joins and takes nothing, under ever new names, holds the others up for two graces in all,
+// and for three heartbeats a round.
+bool RoundGate::waits_for_joiners() {
+  std::vector<std::string> joiners;
+  TimePoint progressed{};
+  for (const auto& [id, member] : all_->members()) {
+    if (member.helper || !member.anchor.comes()) continue;
+    joiners.push_back(member.name);
+    if (member.phase() == MemberPhase::kInstalling) progressed = std::max(progressed, member.anchor.progressed_at());
+  }
+  if (joiners.empty()) {
+    joiners_since_ = joiners_until_ = kNever;
+    return false;
+  }
+  joiners_since_ = std::min(joiners_since_, all_->now);
+  const Duration least = kReplaceAfter * all_->config.heartbeat;
+  const Duration idle_limit = std::max(least, all_->config.link_grace / (1U << vain_waits_));
+  const Duration limit = std::max(least, all_->config.round_timeout / (1U << vain_waits_));
+  joiners_until_ = std::min(later(std::max(joiners_since_, progressed), idle_limit), later(joiners_since_, limit));
+  if (all_->now < joiners_until_) return true;
+  vain_waits_ = std::min(vain_waits_ + 1, kMostVainWaits);
+  const std::string round = std::to_string(all_->round.number().value);
+  all_->note(Note::Level::kWarning, "straggler",
+             "round " + round + " goes on without " + join_words(joiners) + ", which " +
+                 (joiners.size() == 1 ? "has" : "have") + " not taken the anchor in time",
+             {{"who", json_list(joiners)}, {"round", round}});
+  return false;
+}
+
+}  // namespace collab::protocol

@@ -1,0 +1,74 @@
+// Whether an attempt at the round may start: who is ready, and how long they wait for whom.
+//
+//   nobody is ready --> nothing
+//   fewer than a quorum can be ready: all are, or cannot come --> no round: they train on
+//   all are ready --> start; while helpers, or joiners that take the anchor, are waited for --> wait
+//   most are ready --> wait for the grace (COLLAB_STRAGGLER_GRACE), then start without the others
+//
+// Threads: one caller at a time. Ownership: plain values.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "core/protocol/actions.h"
+#include "core/protocol/coordinator/member.h"
+#include "core/protocol/quorum.h"
+
+namespace collab::protocol {
+
+struct CoordinatorParts;
+
+// Heartbeats for which those who are ready and those in a call wait for each other before they are parted: what waits
+// in a call may be a thread beside the training, which comes to its round all the same. In a barrier of the world the
+// trainings themselves stand, and cannot come: there is nothing to wait for.
+inline constexpr int kCircleHeartbeats = 5;
+inline constexpr unsigned kMostVainWaits = 16;
+// Heartbeats for which a round that is due waits for helpers that are not ready.
+inline constexpr int kHelperHeartbeats = 3;
+
+class RoundGate {
+ public:
+  struct Verdict {
+    enum class What : std::uint8_t { kNotYet, kSkip, kStart };
+    What what = What::kNotYet;
+    std::string why{};  // kSkip; kStart: why those who are not ready cannot come, or empty
+  };
+  [[nodiscard]] Verdict judge();
+  [[nodiscard]] TimePoint next_deadline() const;  // while no attempt is in flight
+
+  void calls_under_way(std::map<std::string, InCall> calls) { calls_ = std::move(calls); }
+  void joiner_came();
+  void begin_round();  // nothing was waited for yet
+  void started() { majority_since_ = kNever; }
+
+ private:
+  friend struct CoordinatorParts;
+  friend struct Inside;
+  struct Count {
+    std::size_t all = 0;      // that train
+    std::size_t settled = 0;  // of those, who have a say or are ready
+    std::size_t ready = 0;
+    bool helped = true;  // every helper is ready
+    Quorum quorum;       // of those who are ready, helpers too
+  };
+  struct Circle {
+    std::string words;   // empty: there is none
+    bool stands = true;  // the training of each of the others stands in its call
+  };
+  [[nodiscard]] Count count_eligible() const;
+  [[nodiscard]] Circle find_circle() const;
+  [[nodiscard]] bool waits_for_joiners();
+
+  CoordinatorParts* all_ = nullptr;
+  std::map<std::string, InCall> calls_;  // by site's name, as last told
+  unsigned vain_waits_ = 0;              // for joiners that did not come, less those who came since
+  TimePoint majority_since_ = kNever;    // most of those who are waited for are ready
+  TimePoint joiners_since_ = kNever;     // nothing is missing but joiners that take the anchor
+  TimePoint joiners_until_ = kNever;     // then it goes on without them
+  TimePoint helpers_until_ = kNever;     // likewise: all sites are ready, a helper is not
+  TimePoint circle_since_ = kNever;      // all others are in calls that wait for those who are ready
+  TimePoint circle_until_ = kNever;      // then they are parted
+};
+
+}  // namespace collab::protocol

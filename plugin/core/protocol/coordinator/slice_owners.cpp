@@ -1,0 +1,68 @@
+#include "core/protocol/coordinator/slice_owners.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/base/text.h"
+#include "core/protocol/coordinator/coordinator_parts.h"
+#include "core/wire/limits.h"
+
+namespace collab::protocol {
+namespace {
+
+std::string in_percent(double part) { return json_number(std::round(1000 * part) / 10) + " %"; }
+
+double mean_ratio_in(const std::vector<wire::Setting>& settings) {
+  const auto codec = std::ranges::find(settings, "codec", &wire::Setting::key);
+  return codec == settings.end() ? 1 : mean_ratio_of(codec->value);
+}
+
+}  // namespace
+
+std::vector<wire::Slice> SliceOwners::divide(const wire::StartAttempt& start, const std::vector<Line>& lines,
+                                             const std::vector<wire::Slice>& before) {
+  const ModelReference& model = *all_->admission.reference();
+  BandwidthPartition::Division by;
+  if (all_->config.equal_shares) {
+    by.shares = partition_.divide_equally(start.run, start.round, lines);
+  } else {
+    by = partition_.divide(start.run, start.round, lines, mean_ratio_in(model.settings()));
+  }
+  if (by.takes) tell(start.round, by.shares, *by.takes);
+  std::vector<wire::Slice> slices;
+  if (!before.empty() && before.back().range.end == model.elements()) slices = pass_on(before, by.shares);
+  if (slices.empty() || slices.size() > wire::kMaxSlices || lopsided(slices, by.shares)) {
+    slices = make_slices(model.elements(), by.shares);
+  }
+  return slices;
+}
+
+void SliceOwners::committed(const wire::StartAttempt& start, Duration took, bool at_once) {
+  const bool comparable = partition_.sites() == start.participants.size() && at_once && !start.slices.empty();
+  const auto before = partition_.committed(start.round, took, comparable);
+  if (!before) return;
+  const std::string round = std::to_string(start.round.value);
+  all_->note(Note::Level::kInfo, "shares",
+             "round " + round + " took " + in_seconds(took) + " in place of " + in_seconds(*before) +
+                 ": the shares of before are taken again",
+             {{"round", round}});
+}
+
+void SliceOwners::tell(RoundId round, const std::vector<Share>& shares, double takes) {
+  double total = 0;
+  for (const Share& share : shares) total += share.share;
+  std::vector<std::string> parts;
+  std::string json;
+  for (const Share& share : shares) {
+    const std::string name = all_->membership.name_of(share.site);
+    parts.push_back(name + " " + in_percent(share.share / total));
+    json += (json.empty() ? "" : ",") + json_quote(name) + ":" + json_number(share.share / total);
+  }
+  all_->note(Note::Level::kInfo, "shares",
+             "round " + std::to_string(round.value) + ": by the rates the sites have measured, owners are " +
+                 join_words(parts) + "; the exchange should take " + in_percent(takes) +
+                 " of the time it would have taken",
+             {{"round", std::to_string(round.value)}, {"shares", "{" + json + "}"}});
+}
+
+}  // namespace collab::protocol

@@ -1,0 +1,34 @@
+// Who owns how much of the vector in the attempts of a round, and what is told of it.
+//
+// Threads: one caller at a time. Ownership: plain values.
+#pragma once
+
+#include <vector>
+
+#include "core/protocol/allocation/bandwidth_partition.h"
+#include "core/wire/messages.h"
+
+namespace collab::protocol {
+
+struct CoordinatorParts;
+
+class SliceOwners {
+ public:
+  // The slices of an attempt among these. Owners that stay keep theirs of the attempt before: what they hold of them
+  // need not be sent again.
+  [[nodiscard]] std::vector<wire::Slice> divide(const wire::StartAttempt& start, const std::vector<Line>& lines,
+                                                const std::vector<wire::Slice>& before);
+  void committed(const wire::StartAttempt& start, Duration took, bool at_once);
+  [[nodiscard]] double share_of(SiteId site) const { return partition_.share_of(site); }
+  void forget() { partition_ = {}; }
+
+ private:
+  friend struct CoordinatorParts;
+  friend struct Inside;
+  void tell(RoundId round, const std::vector<Share>& shares, double takes);
+
+  CoordinatorParts* all_ = nullptr;
+  BandwidthPartition partition_;
+};
+
+}  // namespace collab::protocol
