@@ -124,7 +124,7 @@ void Population::follow_generations() {
     const SimSite* site = live(name);
     if (site == nullptr || !site->report().over || !site->report().goes_on || is_followed(*site)) continue;
     followed_.insert(site);
-    const std::uint32_t next = site->options().generation + 1;
+    const std::uint32_t next = site->options().helper ? 1 : site->options().generation + 1;
     const Duration after = seconds(site->report().why.ok() ? 0.05 * prng_.uniform() : 5 * prng_.uniform());
     network_.at(network_.now() + after, [this, name, next] { start_site(name, next); });
   }

@@ -243,6 +243,7 @@ void fields(auto& io, Of<InstallAnchor> auto& m) {
   io.part("digest", m.digest);
   io.enumeration("counted", m.counted, Counted::kUnknown);
   io.list("voters", m.voters, kMaxSites, kLeastVoterBytes, [&](auto& voter) { fields(io, voter); });
+  io.number("generation", m.generation);
 }
 
 void fields(auto& io, Of<RoundSkipped> auto& m) {

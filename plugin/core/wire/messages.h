@@ -145,10 +145,11 @@ struct Join {
   std::uint32_t expected_sites = 1;  // round 0 waits for this many
   std::string address;               // where this site can be dialled, "host:port"; empty: it cannot
   bool helper = false;               // it owns slices and trains nothing; its model is not compared
-  std::uint32_t generation = 1;  // of the models this run trains one after the other, from 1; a helper's does not count
-  std::uint64_t elements = 0;    // length of the parameter vector
-  Digest fingerprint{};          // of the model's description; a helper's does not count
-  Offer offer;                   // the anchor it can bring; run 0: none, the digest is of fresh parameters
+  std::uint32_t generation =
+      1;  // of the models this run trains one after the other, from 1; a helper's: of what it holds
+  std::uint64_t elements = 0;  // length of the parameter vector
+  Digest fingerprint{};        // of the model's description; a helper's does not count
+  Offer offer;                 // the anchor it can bring; run 0: none, the digest is of fresh parameters
   Report report{};
   std::vector<Setting> settings;
   std::vector<ModelEntry> model;
@@ -291,6 +292,7 @@ struct InstallAnchor {
   Digest digest;
   Counted counted = Counted::kNo;  // the receiver's contribution to the round after the anchor it holds
   std::vector<Voter> voters{};     // the membership as of that anchor
+  std::uint32_t generation = 1;    // of the model
   bool operator==(const InstallAnchor&) const = default;
 };
 

@@ -114,7 +114,7 @@ std::vector<Message> samples() {
              {{SiteId(0), "paris", "10.0.0.1:29500", MemberState::kActive},
               {SiteId(1), "oslo", "", MemberState::kSuspect}}},
       Keys{{{SiteId(0), digest}, {SiteId(2), digest}}},
-      InstallAnchor{TermId(7), run, RoundId(41), {SiteId(0), SiteId(2)}, digest, Counted::kYes, voters},
+      InstallAnchor{TermId(7), run, RoundId(41), {SiteId(0), SiteId(2)}, digest, Counted::kYes, voters, 2},
       start,
       commit,
       LeaveAck{},

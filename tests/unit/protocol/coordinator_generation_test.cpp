@@ -234,6 +234,63 @@ TEST(CoordinatorGeneration, AHelperStaysForNoOtherModel) {
   EXPECT_EQ(sent<wire::InstallAnchor>(c.hear(3, join_at("paris", 2))).size(), 1U);
 }
 
+wire::Join helper_that_holds(std::uint32_t generation) {
+  wire::Join helper =
+      member_at("helper", generation, {RunId{4000}, RoundId{13}, kRight}, voters_of({"paris", "helper"}));
+  helper.helper = true;
+  helper.model.clear();
+  return helper;
+}
+
+// Each generation is a swarm of its own: two that share a helper do not share what it has promised.
+TEST(CoordinatorGeneration, WhatAHelperHoldsOfAnotherModelDoesNotCount) {
+  CoordinatorHarness c;
+  static_cast<void>(c.hear(1, join_at("tokyo", 3)));
+  static_cast<void>(c.pass(seconds(70)));
+  const auto refusals = sent<wire::Refuse>(c.hear(2, helper_that_holds(1)));
+  ASSERT_EQ(refusals.size(), 1U);
+  EXPECT_EQ(refusals[0].first, LinkId{2});
+  EXPECT_TRUE(refusals[0].second.behind);
+  EXPECT_THAT(refusals[0].second.reason, HasSubstr("generation 3"));
+  const auto welcomed = c.hear(3, helper_that_holds(3));
+  EXPECT_THAT(sent<wire::Refuse>(welcomed), testing::IsEmpty()) << notes(welcomed);
+}
+
+TEST(CoordinatorGeneration, AHelperThatComesFirstTellsWhichModelWasTrained) {
+  CoordinatorHarness c;
+  static_cast<void>(c.hear(1, helper_that_holds(2)));
+  EXPECT_EQ(sent<wire::Hold>(c.hear(2, join_at("tokyo", 3))).size(), 1U) << "those of generation 2 may come back";
+  const auto begun = c.pass(seconds(70));
+  EXPECT_THAT(notes(begun), HasSubstr("generation 3"));
+  EXPECT_THAT(all<Hangup>(begun), testing::Contains(testing::Field(&Hangup::link, LinkId{1})));
+}
+
+TEST(SiteGeneration, AHelperSaysOfWhichModelIsWhatItHolds) {
+  SiteHarness s;
+  wire::Join join = join_of("helper");
+  join.helper = true;
+  join.model.clear();
+  static_cast<void>(s.step(Begin{join}));
+  static_cast<void>(s.step(CoordinatorConnected{LinkId{1}}));
+  static_cast<void>(s.hear(1, wire::Welcome{TermId{1}, SiteId{1}, 1000, 60000}));
+  static_cast<void>(s.hear(1, wire::InstallAnchor{TermId{1}, RunId{9}, RoundId{4}, {SiteId{0}}, kRight, {}, {}, 3}));
+  static_cast<void>(s.step(Closed{LinkId{1}, unavailable("cut")}));
+  static_cast<void>(s.pass(seconds(1)));
+  const auto again = sent<wire::Join>(s.step(CoordinatorConnected{LinkId{2}}));
+  ASSERT_EQ(again.size(), 1U);
+  EXPECT_EQ(again[0].second.generation, 3U);
+}
+
+TEST(SiteGeneration, AnAnchorOfAnotherModelIsNotTaken) {
+  SiteHarness s;
+  static_cast<void>(s.step(Begin{join_at("paris", 2)}));
+  static_cast<void>(s.step(CoordinatorConnected{LinkId{1}}));
+  static_cast<void>(s.hear(1, wire::Welcome{TermId{1}, SiteId{1}, 1000, 60000}));
+  const auto offered = s.hear(1, wire::InstallAnchor{TermId{1}, RunId{9}, RoundId{4}, {SiteId{0}}, kRight, {}, {}, 1});
+  EXPECT_THAT(notes(offered), HasSubstr("generation 1"));
+  EXPECT_THAT(all<DialPeer>(offered), testing::IsEmpty());
+}
+
 TEST(SiteGeneration, HoldPutsOffTheEndOfTheWait) {
   SiteHarness s;
   static_cast<void>(s.step(Begin{join_at("paris", 2)}));

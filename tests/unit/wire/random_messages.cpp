@@ -176,9 +176,10 @@ void draw(Prng& prng, Roster& m) {
   }
 }
 void draw(Prng& prng, InstallAnchor& m) {
-  m = {draw_term(prng),     draw_id<RunId>(prng), draw_id<RoundId>(prng),
-       draw_sites(prng, 1), draw_digest(prng),    static_cast<Counted>(prng.below(3)),
-       draw_voters(prng)};
+  m = {draw_term(prng),        draw_id<RunId>(prng),
+       draw_id<RoundId>(prng), draw_sites(prng, 1),
+       draw_digest(prng),      static_cast<Counted>(prng.below(3)),
+       draw_voters(prng),      1 + static_cast<std::uint32_t>(prng.below(9))};
 }
 void draw(Prng& prng, RoundSkipped& m) {
   m = {draw_term(prng), draw_id<RoundId>(prng), draw_text(prng, kMaxReasonBytes)};

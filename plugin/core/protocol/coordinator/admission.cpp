@@ -24,6 +24,7 @@ void Admission::on_join(LinkId link, const wire::Join& join) {
     return refuse_link(link, who, reason);
   }
   if (all_->now < free_at(join)) return claim(link, join);
+  all_->generation.learn(join);
   const Member* namesake = leadership.leads() ? all_->membership.named(join.site) : nullptr;
   if (namesake != nullptr) {
     all_->out.emplace_back(Hangup{namesake->link, "replaced by a new link of " + join.site});

@@ -235,7 +235,8 @@ void AnchorInstaller::digest_changed() {
 void AnchorInstaller::tell_sources(const Member& to) {
   const AnchorRecord& anchor = *all_->anchor.record();
   all_->send(to, wire::InstallAnchor{all_->leadership.term(), anchor.run, anchor.round, to.anchor.sources_,
-                                     *anchor.digest, all_->agreed.counted(to), list_of(all_->agreed.voters())});
+                                     *anchor.digest, all_->agreed.counted(to), list_of(all_->agreed.voters()),
+                                     all_->generation.generations().current()});
 }
 
 void AnchorInstaller::add_source(const Member& holder) {

@@ -13,6 +13,10 @@ constexpr const char* kAnotherModel = "the swarm goes on to another model";
 
 std::string generation_text(std::uint32_t generation) { return "generation " + std::to_string(generation); }
 
+bool holds(const wire::Join& helper) {
+  return helper.offer.run.value != 0 || helper.report.record.anchor.run.value != 0;
+}
+
 }  // namespace
 
 std::size_t GenerationGate::trainers_here() const {
@@ -25,9 +29,8 @@ std::string GenerationGate::trainers_text() const {
   return join_words(names);
 }
 
-// A helper fits any generation: it has no model.
 bool GenerationGate::fits(const wire::Join& join) const {
-  if (join.helper) return true;
+  if (join.helper) return generations_.current() == 0 || join.generation == generations_.current() || !holds(join);
   if (join.generation != generations_.current()) return false;
   const std::uint32_t next = generations_.expected_generation(all_->now);
   return trainers_here() > 0 || next == 0 || next == join.generation;
@@ -77,12 +80,16 @@ void GenerationGate::begin(std::uint32_t generation) {
 }
 
 void GenerationGate::tell_stale(LinkId link, const std::string& who) {
-  const std::string reason = "the swarm trains " + generation_text(generations_.current()) +
-                             " of the model, a later one than this site (each model that a script trains after "
-                             "another is a generation; a script that is started again begins with the first)";
+  send_away(link, who,
+            "the swarm trains " + generation_text(generations_.current()) +
+                " of the model, a later one than this site (each model that a script trains after another is a "
+                "generation; a script that is started again begins with the first)");
+}
+
+void GenerationGate::send_away(LinkId link, const std::string& who, const std::string& reason) {
   all_->out.emplace_back(Send{link, wire::Refuse{reason, true}});
   all_->out.emplace_back(Hangup{link, reason});
-  all_->note(Note::Level::kWarning, "behind", who + " trains alone until it is there too: " + reason,
+  all_->note(Note::Level::kWarning, "behind", who + " is sent away: " + reason,
              {{"who", json_quote(who)}, {"generation", std::to_string(generations_.current())}});
 }
 
@@ -142,7 +149,16 @@ TimePoint GenerationGate::next_deadline() const {
   return generations_.next_deadline(all_->now, all_->config.link_grace, all_->config.join_timeout);
 }
 
+void GenerationGate::learn(const wire::Join& join) {
+  if (generations_.current() == 0 && join.helper && holds(join)) generations_.begin(join.generation, all_->now);
+}
+
 void GenerationGate::wait(LinkId link, const wire::Join& join) {
+  if (join.helper) {  // it comes again with nothing
+    return send_away(link, join.site,
+                     "the swarm trains " + generation_text(generations_.current()) +
+                         " of the model, and what this helper holds is of " + generation_text(join.generation));
+  }
   if (const auto replaced = generations_.wait(link, join, all_->now)) {
     all_->out.emplace_back(Hangup{*replaced, "replaced by a new link of " + join.site});
   }

@@ -17,11 +17,14 @@ struct CoordinatorParts;
 class GenerationGate {
  public:
   [[nodiscard]] const Generations& generations() const { return generations_; }
+  // A helper has no model: it fits any generation, unless what it holds is of another one.
   [[nodiscard]] bool fits(const wire::Join& join) const;
   [[nodiscard]] TimePoint next_deadline() const;
 
-  void wait(LinkId link, const wire::Join& join);
-  void forget(LinkId link);  // its link is lost
+  // What a helper holds tells which generation was trained, where nobody knows.
+  void learn(const wire::Join& join);
+  void wait(LinkId link, const wire::Join& join);  // one that does not fit
+  void forget(LinkId link);                        // its link is lost
   void came(const std::string& site) { generations_.came(site); }
   void left_for(const std::string& site, std::uint32_t generation);
   void somebody_trained();  // until this moment
@@ -38,6 +41,7 @@ class GenerationGate {
   [[nodiscard]] std::string trainers_text() const;
   void begin(std::uint32_t generation);
   void tell_stale(LinkId link, const std::string& who);
+  void send_away(LinkId link, const std::string& who, const std::string& reason);
   void tell_who_waits();
 
   CoordinatorParts* all_ = nullptr;

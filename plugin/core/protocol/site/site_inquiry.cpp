@@ -66,7 +66,7 @@ void Site::State::end_inquiry(const std::string& why) {
 void Site::State::on_leads(const wire::Leads& leads) {
   const std::uint32_t candidate = *up.inquiry.of;
   end_inquiry("it has answered");
-  const bool same = leads.generation == join.generation || join.helper;
+  const bool same = leads.generation == join.generation || (join.helper && agreed.run.value == 0);
   if ((leads.leads && !same) || !inquires() || !up.link) return;
   std::string what;
   if (!waits() && !held()) {

@@ -137,6 +137,13 @@ void Site::State::on_install_anchor(const wire::InstallAnchor& install) {
   if (!member || install.term < term || round.phase == RoundPhase::kApplying) {
     return note(Note::Level::kWarning, "ignored", "the coordinator offered an anchor to a site that waits for none");
   }
+  if (join.helper) {
+    join.generation = install.generation;
+  } else if (install.generation != join.generation) {
+    return note(Note::Level::kWarning, "ignored",
+                "the coordinator offered an anchor of generation " + std::to_string(install.generation) +
+                    " of the model, this site trains generation " + std::to_string(join.generation));
+  }
   const bool same_round = anchor && anchor->run == install.run && anchor->round == install.round;
   const bool renamed = anchor && anchor->digest == install.digest;
   if (join_done && !same_round && !renamed && round.phase == RoundPhase::kTraining) {

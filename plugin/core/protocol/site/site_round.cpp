@@ -68,7 +68,7 @@ void Site::State::on_start_attempt(const wire::StartAttempt& start) {
     return ignore("this site stands at round " + std::to_string(anchor->round.value));
   }
   if (round.start && start.attempt <= round.start->attempt) return ignore("a later attempt is known");
-  if (!join.helper && (start.generation != join.generation || start.fingerprint != join.fingerprint)) {
+  if (start.generation != join.generation || (!join.helper && start.fingerprint != join.fingerprint)) {
     return ignore("it is of another model than this site's: of generation " + std::to_string(start.generation) +
                   ", this site trains generation " + std::to_string(join.generation));
   }
