@@ -92,7 +92,7 @@ byte settled_under[3];  /* and the term */
 byte acceptor;          /* which memory each has */
 byte heard_parted;      /* Site::State::parted: who knows that the leaver's first memory has ended */
 
-/* ---- candidates (election.h, coordinator_state.h) ---- */
+/* ---- candidates (election.h, leadership.h) ---- */
 
 mtype = { idle, preparing, frozen, leads };
 mtype phase[2] = idle;
