@@ -51,7 +51,7 @@ std::string Site::State::name_of(SiteId site) const {
 // ---- events from the training process ------------------------------------------------------------
 
 void Site::State::on_event(const Begin& event) {
-  if (membership != Membership::kIdle) return note(Note::Level::kWarning, "ignored", "this site has begun already");
+  if (membership != SitePhase::kIdle) return note(Note::Level::kWarning, "ignored", "this site has begun already");
   if (config.coordinators.empty()) {
     return fail(invalid_argument("no coordinator to join: set COLLAB_COORDINATOR=HOST:PORT"));
   }
@@ -88,7 +88,7 @@ void Site::State::on_event(const Depart& event) {
   if (leave_ack) return;
   back_to_ready("this site leaves");
   leave_ack = wire::Leave{event.reason, event.next_generation};
-  const bool outside = membership == Membership::kDialing || membership == Membership::kAsking;
+  const bool outside = membership == SitePhase::kDialing || membership == SitePhase::kAsking;
   if (!outside && up.link) return ack_leave();
   // The others are to go on without us in good order, so a coordinator that was just lost gets a moment.
   leave_by = later(now, kDepartLimit);
@@ -100,7 +100,7 @@ void Site::State::ack_leave() {
   if (!mutant(Mutant::kAcceptorAfterLeave)) acceptor = AcceptorId{acceptor.value + 1};
   if (mutant(Mutant::kLeaveBeforeDurable)) send_up(*leave_ack);
   say_when_durable(*leave_ack);
-  membership = Membership::kLeaving;
+  membership = SitePhase::kLeaving;
   leave_by = later(now, kLeaveAckLimit);
 }
 
@@ -113,7 +113,7 @@ void Site::State::on_event(const CoordinatorConnected& event) {
     up.inquiry.link = event.link;
     return static_cast<void>(out.emplace_back(Send{event.link, wire::Inquire{join.swarm}}));
   }
-  if (membership != Membership::kDialing) {
+  if (membership != SitePhase::kDialing) {
     out.emplace_back(Hangup{event.link, "another link to the coordinator is in use"});
     return;
   }
@@ -124,7 +124,7 @@ void Site::State::on_event(const CoordinatorConnected& event) {
   up.join_sent = false;
   up.last_heard = now;
   up.answer_by = kNever;
-  membership = Membership::kAsking;
+  membership = SitePhase::kAsking;
   // What is offered is what will be held: a commit being applied is waited for.
   if (round.phase != RoundPhase::kApplying) send_join();
 }
@@ -158,7 +158,7 @@ void Site::State::on_event(const DialFailed& event) {
   }
   if (!event.site) {
     if (event.candidate.value_or(up.candidate) != up.candidate) return;  // another one is dialled by now
-    if (membership != Membership::kDialing || !up.dial_out) return;
+    if (membership != SitePhase::kDialing || !up.dial_out) return;
     if (is_final(event.why)) return fail(event.why);
     return dial_again(event.why.message());
   }
@@ -183,7 +183,7 @@ void Site::State::on_event(const Closed& event) {
   const std::string why = event.why.ok() ? "the link was closed" : event.why.message();
   if (up.link && event.link == *up.link) {
     up.link.reset();
-    if (membership == Membership::kAsking && is_final(event.why)) return fail(event.why);
+    if (membership == SitePhase::kAsking && is_final(event.why)) return fail(event.why);
     return lose_coordinator(why);
   }
   if (event.link == up.inquiry.link) {
@@ -222,7 +222,7 @@ void Site::State::from_coordinator(const wire::Message& message) {
           on_accept(m);
         } else if constexpr (std::is_same_v<T, wire::Notice>) {
           note(m.event == kWait ? Note::Level::kInfo : Note::Level::kWarning, m.event, m.text);
-          if (m.event == kWait && membership == Membership::kAsking) up.told = m.text;
+          if (m.event == kWait && membership == SitePhase::kAsking) up.told = m.text;
           dials_out = dials_out || m.event == kDialOut;
           dial_everyone();
         } else if constexpr (std::is_same_v<T, wire::MemberLeft>) {
@@ -231,7 +231,7 @@ void Site::State::from_coordinator(const wire::Message& message) {
           take_voters(std::move(voters));
           keep_record();
         } else if constexpr (std::is_same_v<T, wire::LeaveAck>) {
-          if (membership == Membership::kLeaving) leave_done();
+          if (membership == SitePhase::kLeaving) leave_done();
         } else if constexpr (std::is_same_v<T, wire::Leads>) {
           up.here = m;
         } else if constexpr (std::is_same_v<T, wire::Heartbeat>) {
@@ -293,14 +293,14 @@ void Site::State::on_event(const AnchorSourceWrong& event) {
 
 void Site::State::on_event(const Applied& event) {
   on_applied(event);
-  if (membership == Membership::kAsking && !up.join_sent) send_join();
+  if (membership == SitePhase::kAsking && !up.join_sent) send_join();
 }
 
 // ---- time ----------------------------------------------------------------------------------------
 
 void Site::State::on_event(const Tick&) {
   if (leave_ack && now >= leave_by) return leave_done();
-  if (membership == Membership::kLeaving) return;
+  if (membership == SitePhase::kLeaving) return;
   on_join_tick();
   if (over()) return;
   on_peers_tick();
@@ -312,11 +312,11 @@ void Site::State::on_event(const Tick&) {
 }
 
 TimePoint Site::State::next_deadline() const {
-  if (over() || membership == Membership::kIdle) return kNever;
-  if (membership == Membership::kLeaving) return leave_by;
+  if (over() || membership == SitePhase::kIdle) return kNever;
+  if (membership == SitePhase::kLeaving) return leave_by;
   TimePoint next = std::min({up.answer_by, up.next_heartbeat, leave_by, later(writes.since, up.grace)});
   if (inquires()) next = std::min(next, up.inquiry.next);
-  if (membership == Membership::kDialing || membership == Membership::kAsking) {
+  if (membership == SitePhase::kDialing || membership == SitePhase::kAsking) {
     next = std::min({next, up.dial_at, join_done ? kNever : up.give_up});
   }
   if (installation) next = std::min({next, installation->give_up, unreachable_until()});
@@ -352,26 +352,26 @@ void Site::State::hang_up_everywhere(const std::string& why) {
 void Site::State::fail(Status why) {
   back_to_ready(why.message());
   hang_up_everywhere(why.message());
-  membership = Membership::kFailed;
+  membership = SitePhase::kFailed;
   out.emplace_back(Failed{std::move(why)});
 }
 
 void Site::State::leave_done() {
   hang_up_everywhere("this site has left");
-  membership = Membership::kLeft;
+  membership = SitePhase::kLeft;
   out.emplace_back(Left{});
 }
 
 std::string Site::State::waiting_for(TimePoint at) const {
   const std::string number = "round " + std::to_string(anchor ? anchor->round.value + 1 : 0);
   switch (membership) {
-    case Membership::kIdle: return "this site has not begun";
-    case Membership::kDialing:
+    case SitePhase::kIdle: return "this site has not begun";
+    case SitePhase::kDialing:
       return "waiting for the coordinator at " + addresses() + " (last: " + up.last_reason + ")";
-    case Membership::kAsking:
+    case SitePhase::kAsking:
       if (hold) return *hold;
       return up.told.empty() ? "waiting to be let in by the coordinator at " + addresses() : up.told;
-    case Membership::kWaiting: {
+    case SitePhase::kWaiting: {
       std::vector<std::string> names;
       for (const auto& [site, member] : roster) names.push_back(member.name);
       const bool missed = !join.init_from.empty() && std::ranges::find(names, join.init_from) == names.end();
@@ -379,13 +379,13 @@ std::string Site::State::waiting_for(TimePoint at) const {
              (missed ? " and for " + join.init_from + ", COLLAB_INIT_FROM" : std::string()) +
              ", unless it has begun before); here: " + join_words(names);
     }
-    case Membership::kInstalling:
+    case SitePhase::kInstalling:
       return "waiting for the anchor of round " + std::to_string(installation->install.round.value) + " from " +
              sources_text() + unreachable_text(at);
-    case Membership::kLeaving: return "waiting for the coordinator's farewell";
-    case Membership::kLeft: return "this site has left";
-    case Membership::kFailed: return "this site has failed";
-    case Membership::kActive: break;
+    case SitePhase::kLeaving: return "waiting for the coordinator's farewell";
+    case SitePhase::kLeft: return "this site has left";
+    case SitePhase::kFailed: return "this site has failed";
+    case SitePhase::kActive: break;
   }
   std::vector<std::string> others;
   for (const auto& [site, member] : roster) {

@@ -44,7 +44,7 @@ void Site::State::on_event(const Persisted& event) {
     // What is on the disk may be older than what was said: that memory is not to be counted on.
     if (!mutant(Mutant::kAcceptorAfterFailedWrite)) acceptor = AcceptorId{acceptor.value + 1};
     writes.held.clear();
-    if (up.link && membership != Membership::kLeaving) {
+    if (up.link && membership != SitePhase::kLeaving) {
       drop_coordinator("this site's record could not be written: " + event.why.message());
     }
     return;
@@ -72,7 +72,7 @@ void Site::State::on_write_tick() {
 // From here on no older term is followed. What was under way with an older leader was given up when its link was lost,
 // so what is reported as not accepted never will be.
 void Site::State::on_prepare(const wire::Prepare& prepare) {
-  if (membership != Membership::kAsking || (prepare.term <= term && !mutant(Mutant::kPromiseOlderTerm))) {
+  if (membership != SitePhase::kAsking || (prepare.term <= term && !mutant(Mutant::kPromiseOlderTerm))) {
     return note(Note::Level::kWarning, "ignored",
                 "term " + std::to_string(prepare.term.value) + " was to be promised, this site follows term " +
                     std::to_string(term.value));
@@ -90,7 +90,7 @@ void Site::State::on_prepare(const wire::Prepare& prepare) {
 // Who was promised the term has it accepted once more, with what an older one may have committed: the next leader is to
 // hear of that from whomever it asks.
 void Site::State::on_accept(const wire::Accept& accept) {
-  if (membership != Membership::kAsking || (accept.term != term && !mutant(Mutant::kAcceptOfOtherTerm))) {
+  if (membership != SitePhase::kAsking || (accept.term != term && !mutant(Mutant::kAcceptOfOtherTerm))) {
     return note(Note::Level::kWarning, "ignored",
                 "something was to be accepted under term " + std::to_string(accept.term.value) +
                     ", this site follows term " + std::to_string(term.value));

@@ -32,15 +32,15 @@ bool waits_better(const wire::Leads& there, const wire::Leads& here) {
 
 // Where nobody leads, or nothing was agreed on yet.
 bool Site::State::waits() const {
-  return membership == Membership::kWaiting || (membership == Membership::kAsking && up.join_sent && !hold);
+  return membership == SitePhase::kWaiting || (membership == SitePhase::kAsking && up.join_sent && !hold);
 }
 
 // Those who train here are at another generation, or may come back at one. Elsewhere this site's own may have begun.
-bool Site::State::held() const { return membership == Membership::kAsking && up.join_sent && hold; }
+bool Site::State::held() const { return membership == SitePhase::kAsking && up.join_sent && hold; }
 
 bool Site::State::inquires() const {
   if (config.coordinators.size() < 2) return false;
-  return waits() || held() || (membership == Membership::kActive && !join.helper);
+  return waits() || held() || (membership == SitePhase::kActive && !join.helper);
 }
 
 void Site::State::inquire() {

@@ -11,7 +11,7 @@ namespace collab::protocol {
 std::string Site::State::addresses() const { return join_words(config.coordinators); }
 
 void Site::State::dial_coordinator() {
-  membership = Membership::kDialing;
+  membership = SitePhase::kDialing;
   up.dial_out = true;
   up.dial_at = kNever;
   up.answer_by = later(now, patience());
@@ -19,7 +19,7 @@ void Site::State::dial_coordinator() {
 }
 
 void Site::State::dial_again(const std::string& reason) {
-  membership = Membership::kDialing;
+  membership = SitePhase::kDialing;
   up.last_reason = config.coordinators[up.candidate] + ": " + reason;
   up.candidate = static_cast<std::uint32_t>((up.candidate + 1) % config.coordinators.size());
   up.dial_out = false;
@@ -53,10 +53,10 @@ void Site::State::drop_coordinator(const std::string& reason) {
 // have been committed.
 void Site::State::lose_coordinator(const std::string& reason) {
   up.next_heartbeat = kNever;
-  if (membership == Membership::kLeaving) return leave_done();
+  if (membership == SitePhase::kLeaving) return leave_done();
   if (lost_at == kNever) lost_at = now;
-  if (membership == Membership::kAsking) return dial_again(reason);
-  if (membership == Membership::kActive) {
+  if (membership == SitePhase::kAsking) return dial_again(reason);
+  if (membership == SitePhase::kActive) {
     up.give_up = later(now, config.join_timeout);
     join.expected_sites = static_cast<std::uint32_t>(roster.size());  // who will come back, should it know nothing
   }
@@ -75,7 +75,7 @@ void Site::State::lose_coordinator(const std::string& reason) {
 void Site::State::on_refuse(const wire::Refuse& refuse) {
   if (leave_ack) return leave_done();
   if (refuse.behind) return fail(outdated(refuse.reason));
-  if (membership != Membership::kAsking || !was_member) return fail(refused(refuse.reason));
+  if (membership != SitePhase::kAsking || !was_member) return fail(refused(refuse.reason));
   // A member that comes back may be early: its old link not yet seen to be dead, its old index taken.
   note(Note::Level::kWarning, "refused", "not let in again yet: " + refuse.reason);
   join.index = wire::kNoIndex;
@@ -84,7 +84,7 @@ void Site::State::on_refuse(const wire::Refuse& refuse) {
 
 // The coordinator bounds this wait; should it fail to, the site does.
 void Site::State::on_hold(const wire::Hold& told) {
-  if (membership != Membership::kAsking) {
+  if (membership != SitePhase::kAsking) {
     return note(Note::Level::kWarning, "ignored", "the coordinator sent Hold to a site that had not asked");
   }
   if (!hold) note(Note::Level::kInfo, "waiting", told.reason);
@@ -93,7 +93,7 @@ void Site::State::on_hold(const wire::Hold& told) {
 }
 
 void Site::State::on_welcome(const wire::Welcome& welcome) {
-  if (membership != Membership::kAsking) {
+  if (membership != SitePhase::kAsking) {
     return note(Note::Level::kWarning, "ignored", "the coordinator sent Welcome to a site that had not asked");
   }
   if (self && *self != welcome.site) {
@@ -124,7 +124,7 @@ void Site::State::on_welcome(const wire::Welcome& welcome) {
   up.grace = std::chrono::milliseconds(std::max<std::uint32_t>(1, welcome.grace_ms));
   up.next_heartbeat = later(now, up.heartbeat);
   up.answer_by = join_done ? kNever : later(now, config.join_timeout + kRoundLimits * config.round_timeout);
-  membership = Membership::kWaiting;
+  membership = SitePhase::kWaiting;
   lost_at = kNever;
   up.told.clear();
   if (leave_ack) return ack_leave();
@@ -133,7 +133,7 @@ void Site::State::on_welcome(const wire::Welcome& welcome) {
 
 void Site::State::on_install_anchor(const wire::InstallAnchor& install) {
   const bool member =
-      membership == Membership::kWaiting || membership == Membership::kInstalling || membership == Membership::kActive;
+      membership == SitePhase::kWaiting || membership == SitePhase::kInstalling || membership == SitePhase::kActive;
   if (!member || install.term < term || round.phase == RoundPhase::kApplying) {
     return note(Note::Level::kWarning, "ignored", "the coordinator offered an anchor to a site that waits for none");
   }
@@ -148,12 +148,12 @@ void Site::State::on_install_anchor(const wire::InstallAnchor& install) {
   const bool renamed = anchor && anchor->digest == install.digest;
   if (join_done && !same_round && !renamed && round.phase == RoundPhase::kTraining) {
     // Our parameters move: we say what we hold, and take this one at our next trigger.
-    membership = Membership::kActive;
+    membership = SitePhase::kActive;
     return send_up(wire::AnchorInstalled{anchor->run, anchor->round, anchor->digest, acceptor});
   }
   if (names_us(install) && anchor && join.offer.digest != install.digest) {
     // It crossed our word that another anchor is in place here; the coordinator chooses again once it knows.
-    membership = Membership::kWaiting;
+    membership = SitePhase::kWaiting;
     round.ready_sent = false;
     drop_installation();
     return send_up(wire::AnchorInstalled{anchor->run, anchor->round, anchor->digest, acceptor});
@@ -161,7 +161,7 @@ void Site::State::on_install_anchor(const wire::InstallAnchor& install) {
   round.ready_sent = false;
   up.answer_by = kNever;
   member_left.clear();  // its list is newer
-  membership = Membership::kInstalling;
+  membership = SitePhase::kInstalling;
   if (installation && !installation->keeps && installation->install.run == install.run &&
       installation->install.round == install.round &&
       installation->install.digest == install.digest) {  // who has it is news, the rest is under way
@@ -291,7 +291,7 @@ void Site::State::on_anchor_in_place(const AnchorInPlace& event) {
     note(Note::Level::kError, "repair", what + "; the coordinator is told");
     join.offer.digest = event.digest;
     if (anchor) anchor->digest = event.digest;
-    membership = Membership::kWaiting;
+    membership = SitePhase::kWaiting;
     drop_installation();
     return send_up(wire::AnchorInstalled{event.run, event.round, event.digest, acceptor});
   }
@@ -314,7 +314,7 @@ void Site::State::installation_done() {
   join.offer = offer();
   agree_on(join.offer, install.voters);
   keep_record();
-  membership = Membership::kActive;
+  membership = SitePhase::kActive;
   up.inquiry.next = later(now, up.grace);
   up.backoff = kFirstBackoff;
   send_up(wire::AnchorInstalled{install.run, install.round, install.digest, acceptor});
@@ -368,7 +368,7 @@ void Site::State::forget_round() {
 wire::Offer Site::State::offer() const { return {anchor->run, anchor->round, anchor->digest}; }
 
 void Site::State::on_join_tick() {
-  const bool outside = membership == Membership::kDialing || membership == Membership::kAsking;
+  const bool outside = membership == SitePhase::kDialing || membership == SitePhase::kAsking;
   if (outside && !join_done && now >= up.give_up) {
     if (!up.told.empty()) {
       return fail(unavailable("this site was not let in within " + in_seconds(config.join_timeout) +
@@ -386,11 +386,11 @@ void Site::State::on_join_tick() {
                             "same key and COLLAB_TRANSPORT? Last: " +
                             up.last_reason));
   }
-  if (membership == Membership::kDialing && now >= up.answer_by) {
+  if (membership == SitePhase::kDialing && now >= up.answer_by) {
     dial_again("no connection within " + in_seconds(patience()));
-  } else if (membership == Membership::kDialing && now >= up.dial_at) {
+  } else if (membership == SitePhase::kDialing && now >= up.dial_at) {
     dial_coordinator();
-  } else if (membership == Membership::kWaiting && now >= up.answer_by) {
+  } else if (membership == SitePhase::kWaiting && now >= up.answer_by) {
     fail(timed_out("the coordinator at " + addresses() +
                    " let this site in, but named no anchor to start from; restart it"));
   } else if (installation && now >= installation->give_up && join_done) {
@@ -412,7 +412,7 @@ void Site::State::on_coordinator_silence() {
   if (slept > 2 * up.heartbeat) up.last_heard = std::min(now, up.last_heard + slept);
   up.next_heartbeat = later(now, up.heartbeat);
   // To begin with another one costs little, while this site is not let in.
-  const Duration limit = membership == Membership::kAsking ? patience() : up.grace;
+  const Duration limit = membership == SitePhase::kAsking ? patience() : up.grace;
   if (now - up.last_heard >= limit) {
     const std::uint32_t silent = up.candidate;
     drop_coordinator("silent for longer than " + in_seconds(limit) + (limit == up.grace ? " (COLLAB_LINK_GRACE)" : ""));
@@ -421,7 +421,7 @@ void Site::State::on_coordinator_silence() {
     return;
   }
   if (waits()) send_up(wire::Inquire{join.swarm});
-  if (membership != Membership::kAsking) send_up(wire::Heartbeat{++up.sequence, false});
+  if (membership != SitePhase::kAsking) send_up(wire::Heartbeat{++up.sequence, false});
 }
 
 }  // namespace collab::protocol

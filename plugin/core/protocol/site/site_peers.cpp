@@ -211,7 +211,7 @@ void Site::State::on_fetch(LinkId link, const wire::FetchAnchor& fetch) {
 // A site that is told to fetch from us may hear of it before our own anchor is in place: it is answered then. What we
 // hold is given without a coordinator, too; that we hold something else is said once we know that it is the newest.
 void Site::State::answer_fetches() {
-  if (!anchor || membership == Membership::kInstalling || round.phase == RoundPhase::kApplying) return;
+  if (!anchor || membership == SitePhase::kInstalling || round.phase == RoundPhase::kApplying) return;
   const auto held = [this](const wire::FetchAnchor& fetch) {
     return fetch.run == anchor->run && fetch.round == anchor->round;
   };
@@ -221,7 +221,7 @@ void Site::State::answer_fetches() {
       if (held(fetch)) out.emplace_back(SendAnchor{fetch, link});
     }
     std::erase_if(waiting, held);
-    if (!waiting.empty() && membership == Membership::kActive) {
+    if (!waiting.empty() && membership == SitePhase::kActive) {
       out.emplace_back(Send{link, wire::AnchorMoved{anchor->run, anchor->round}});
       waiting.clear();
     }

@@ -22,7 +22,7 @@ double weight_of(WeightBy by, const Trigger& uncounted) {
 }  // namespace
 
 void Site::State::send_ready() {
-  const bool heard = membership == Membership::kActive || (membership == Membership::kWaiting && join_done);
+  const bool heard = membership == SitePhase::kActive || (membership == SitePhase::kWaiting && join_done);
   const bool waits = round.phase == RoundPhase::kReady || round.phase == RoundPhase::kDone;
   if (!heard || !waits || round.ready_sent) return;
   round.ready_sent = true;
@@ -62,7 +62,7 @@ void Site::State::on_start_attempt(const wire::StartAttempt& start) {
                            std::to_string(start.round.value) + " was formed";
   const auto ignore = [&](const std::string& why) { note(Note::Level::kWarning, "ignored", what + ", but " + why); };
   if (start.term < term && !mutant(Mutant::kStartAttemptOfOlderTerm)) return ignore("under an older term");
-  if (membership != Membership::kActive || !round.ready_sent) return ignore("this site is not ready");
+  if (membership != SitePhase::kActive || !round.ready_sent) return ignore("this site is not ready");
   if (round.phase == RoundPhase::kApplying) return ignore("the round's commit is being applied");
   if (start.run != anchor->run || start.round.value != anchor->round.value + 1) {
     return ignore("this site stands at round " + std::to_string(anchor->round.value));
@@ -165,8 +165,8 @@ void Site::State::lose_exchange_link(SiteId peer, const std::string& why) {
 
 // It was applied while this site asked to be let in, which its leader cannot know.
 void Site::State::confirm(const wire::Commit& commit) {
-  if (commit.round != anchor->round || membership != Membership::kWaiting) return;
-  membership = Membership::kActive;
+  if (commit.round != anchor->round || membership != SitePhase::kWaiting) return;
+  membership = SitePhase::kActive;
   send_up(wire::AnchorInstalled{anchor->run, anchor->round, anchor->digest, acceptor});
 }
 
@@ -178,15 +178,15 @@ void Site::State::on_commit(const wire::Commit& commit) {
   if (leave_ack) return;  // what it was done with was given up when it began to leave
   const bool of_ours = kept_done() && attempted->start.run == commit.run && attempted->start.round == commit.round &&
                        attempted->start.attempt == commit.attempt;
-  if (of_ours && round.phase == RoundPhase::kApplying && membership == Membership::kWaiting) {
-    membership = Membership::kActive;  // the leader is told once it is applied
+  if (of_ours && round.phase == RoundPhase::kApplying && membership == SitePhase::kWaiting) {
+    membership = SitePhase::kActive;  // the leader is told once it is applied
     return;
   }
   if (!anchor || commit.round.value != anchor->round.value + 1 || !of_ours || round.phase == RoundPhase::kApplying) {
     return fail(
         internal_error(what + ", which this site has not completed: coordinator and site disagree, report this"));
   }
-  membership = Membership::kActive;
+  membership = SitePhase::kActive;
   if (round.phase != RoundPhase::kTraining) return apply(commit);
   owed = commit;
   note(Note::Level::kInfo, "resume", what + " while this site trained on; it is applied at the next trigger");
@@ -229,9 +229,9 @@ void Site::State::on_applied(const Applied& event) {
   agree_on(join.offer, mutant(Mutant::kVotersKeptBySite) ? voters : std::move(list));
   holds_mean = false;
   keep_record();
-  if (membership == Membership::kActive)
+  if (membership == SitePhase::kActive)
     send_up(wire::AnchorInstalled{anchor->run, anchor->round, anchor->digest, acceptor});
-  if (membership == Membership::kAsking && up.join_sent) {  // whom others wait for is judged by what it said
+  if (membership == SitePhase::kAsking && up.join_sent) {  // whom others wait for is judged by what it said
     join.report = report();
     send_up(join);
   }

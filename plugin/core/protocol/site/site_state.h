@@ -58,7 +58,7 @@ inline constexpr std::size_t kMaxFetches = 256;  // of one site, that wait for o
 inline constexpr int kRoundLimits = 4;
 inline constexpr std::size_t kRecentRounds = 4;  // commits that are reported to a leader
 
-enum class Membership : std::uint8_t {
+enum class SitePhase : std::uint8_t {
   kIdle,        // Begin has not come
   kDialing,     // a dial is under way, or waits for its back-off
   kAsking,      // Join is sent (or waits for a commit being applied); Welcome or Refuse comes
@@ -214,7 +214,7 @@ struct Site::State {
 
   SiteConfig config;
   wire::Join join;  // as given by Begin; its offer is kept current
-  Membership membership = Membership::kIdle;
+  SitePhase membership = SitePhase::kIdle;
   CoordinatorLink up;
   TermId term;
   std::optional<SiteId> self;
@@ -283,7 +283,7 @@ struct Site::State {
   void fail(Status why);
   void leave_done();
   void hang_up_everywhere(const std::string& why);
-  [[nodiscard]] bool over() const { return membership == Membership::kLeft || membership == Membership::kFailed; }
+  [[nodiscard]] bool over() const { return membership == SitePhase::kLeft || membership == SitePhase::kFailed; }
   void send_up(wire::Message message) {
     if (up.link) out.emplace_back(Send{*up.link, std::move(message)});
   }
