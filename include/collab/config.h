@@ -20,39 +20,80 @@
 
 namespace collab {
 
+// Who must have the same value.
+enum class KnobScope : std::uint8_t {
+  kRank,   // nobody: a rank's or a site's own
+  kWorld,  // all ranks of a world: compared when it begins
+  kSites,  // all sites of a swarm, too: sent as wire::Setting at join, and compared there
+};
+
+// What a value is to another language; its text in all of them has a form and a range of its own.
+enum class KnobType : std::uint8_t {
+  kSwitch,
+  kWhole,
+  kWholeOrAuto,
+  kWholeOrNone,
+  kReal,
+  kRealOrAuto,
+  kTime,
+  kStepsOrTime,
+  kWord,  // one of those in the range
+  kText,
+  kAddresses,
+};
+
 struct Knob {
-  std::string_view name;      // "sync_every"; the variable is COLLAB_SYNC_EVERY
-  std::string_view default_;  // as a person would write it
-  std::string_view unit;      // "steps or seconds", "s", "name", ...
-  std::string_view range;     // "1..1000000000", "fp32|bf16|fp16|int8", ...
-  std::string_view sentence;  // what it does, one sentence
-  bool shared = false;        // true: all sites of a swarm must agree; sent as wire::Setting at join
-  bool secret = false;        // true: its value is never shown
+  std::string_view name;       // "sync_every"; the variable is COLLAB_SYNC_EVERY
+  std::string_view default_;   // as a person would write it
+  std::string_view unit = {};  // "steps or time", "time", "name", ...
+  std::string_view range;      // "1..1000000000", "fp32|bf16|fp16|int8", ...
+  std::string_view sentence;   // what it does, one sentence
+  KnobScope scope = KnobScope::kWorld;
+  bool advanced = false;           // right as it is for nearly everybody
+  bool secret = false;             // its value is never shown
+  std::string_view old_name = {};  // still taken, with a warning; two knobs may have had one name
 };
 
 // After a delta with NaN or infinity for the third time running.
 enum class OnNonfinite : std::uint8_t { kError, kContinue };
 
-enum class WeightBy : std::uint8_t { kSamples, kSteps, kEqual };
-
-// When a round is due: every so many steps, or once so many seconds have passed.
-struct SyncEvery {
-  std::uint64_t steps = 100;          // 0: by time
-  std::chrono::milliseconds time{0};  // 0: by steps
+// What becomes of parameters that were trained on while a round ran behind (COLLAB_OVERLAP). Of a common round, with s
+// what was contributed, m the mean of what the sites contributed, A the new anchor:
+enum class MergeRule : std::uint8_t {
+  kRebase,  // parameters + (A - m) + factor * (m - s)
+  kMix,     // factor * parameters + (1 - factor) * A (Streaming DiLoCo, arXiv:2501.18512): drops local progress
+};
+struct Merge {
+  MergeRule rule = MergeRule::kRebase;
+  double factor = 0;
 };
 
+enum class WeightBy : std::uint8_t { kSamples, kSteps, kEqual };
+
+// When a round is due: every so many steps, once so many seconds have passed, or as the swarm's leader chooses.
+struct SyncEvery {
+  std::uint64_t steps = 0;            // 0: by time
+  std::chrono::milliseconds time{0};  // 0: by steps
+  bool automatic = false;             // the swarm's leader chooses; steps until it has
+};
+
+// The values in force. A fresh one has the defaults of the table, which alone says them.
 struct Config {
+  Config();
+
   // Who we are and where the swarm is.
-  std::string run = "default";  // the swarm's name; strangers are refused
-  std::string site;             // this site's name; empty: made from the torchrun node or the host
+  std::string preset;  // values for several knobs; empty: none
+  std::string run;     // the swarm's name; strangers are refused
+  std::string site;    // this site's name; empty: made from the torchrun node or the host
   std::optional<std::uint32_t> site_index;
-  std::uint32_t site_count = 1;          // round 0 waits for this many sites (way 1: the world's own count)
+  std::uint32_t num_shards{};            // of the data, among worlds of their own
+  std::uint32_t min_sites{};             // round 0 waits for this many sites
   std::string init_from;                 // the site the swarm begins with; empty: nobody in particular
   std::vector<std::string> coordinator;  // "host:port", tried in order; empty: one world
-  std::string listen = "0.0.0.0:0";      // where other sites reach this one
+  std::string listen;                    // where other sites reach this one
   std::string advertise;                 // host others dial; empty: found out
-  std::string transport = "auto";        // auto|ucx|tcp|gloo|loopback
-  std::uint32_t connections = 0;         // connections a link; 0 (auto): what suits the transport
+  std::string transport;                 // auto|tcp|ucx|gloo
+  std::uint32_t connections{};           // connections a link; 0 (auto): what suits the transport
 
   // Links of the tcp transport: who may have one, and how much they may carry.
   std::string token;       // the swarm's key; secret
@@ -60,48 +101,56 @@ struct Config {
   std::string tls_cert;    // or certificates: PEM files
   std::string tls_key;
   std::string tls_ca;
-  bool insecure = false;           // without a key, any address in the clear
-  std::string congestion = "bbr";  // congestion control, where the system allows it; empty: the system's own
-  double max_mbit_up = 0;          // 0: no cap
-  double max_mbit_down = 0;
-  double egress_gb = 0;  // 10^9 bytes of payload this site may send; 0: any number
+  bool insecure{};             // without a key, any address in the clear
+  std::string tcp_congestion;  // congestion control, where the system allows it; empty: the system's own
+  double max_mbit_up{};        // 0: no cap
+  double max_mbit_down{};
+  double egress_budget_gb{};  // 10^9 bytes of payload this site may send; 0: any number
 
   // Rounds.
   SyncEvery sync_every;
+  double target_overhead{};     // with sync_every=auto: the part of the time that rounds may take
+  std::uint32_t sync_warmup{};  // rounds in which the period doubles from one step
+  bool overlap{};               // rounds run behind the training
+  Merge merge;                  // with overlap
   Codecs codec;
-  bool error_feedback = true;  // of codecs of 8 bits or fewer
-  OuterId outer = OuterId::kAverage;
-  double outer_lr = 1.0;  // default by outer: average 1.0, nesterov 0.7
-  double outer_momentum = 0.9;
-  WeightBy weight = WeightBy::kSamples;
-  bool equal_shares = false;  // all who can own the same part of the vector, whatever their lines
-  bool buffers = true;        // float buffers of the model belong to the vector
-  OnNonfinite on_nonfinite = OnNonfinite::kError;
-  std::uint32_t chunk_kib = 256;  // float32 KiB a chunk; a few of them fit a core's cache
-  bool join_optimizer = true;     // a site that joins takes the optimizer's state of a member, too
-  bool reseed = true;             // sites that are worlds of their own get different sampler seeds
+  bool error_feedback{};    // of codecs of 8 bits or fewer
+  double feedback_decay{};  // what of the residual comes into the next delta
+  OuterId outer_optimizer{};
+  double outer_lr{};  // 0: by the number of sites that contribute
+  double outer_momentum{};
+  double outer_clip{};  // the largest norm of a mean delta; 0: any
+  WeightBy weight{};
+  bool equal_shares{};  // all who can own the same part of the vector, whatever their lines
+  bool buffers{};       // float buffers of the model belong to the vector
+  OnNonfinite on_nonfinite{};
+  std::uint32_t chunk_kib{};  // float32 KiB a chunk; a few of them fit a core's cache
+  bool join_optimizer{};      // a site that joins takes the optimizer's state of a member, too
+  bool reseed{};              // sites that are worlds of their own get different sampler seeds
 
   // Waits.
-  std::chrono::milliseconds join_timeout{300'000};
-  std::chrono::milliseconds round_timeout{1'800'000};
-  std::chrono::milliseconds straggler_grace{60'000};
-  std::chrono::milliseconds forget_after{0};  // a minority goes on without those who are missing; 0: never
-  std::chrono::milliseconds link_grace{60'000};
-  std::chrono::milliseconds heartbeat{1'000};
-  std::chrono::milliseconds linger{600'000};  // the coordinator's host waits for the others at its end
+  std::chrono::milliseconds join_timeout{};
+  std::chrono::milliseconds round_timeout{};
+  std::chrono::milliseconds straggler_grace{};
+  std::chrono::milliseconds forget_after{};  // a minority goes on without those who are missing; 0: never
+  std::chrono::milliseconds link_grace{};
+  std::chrono::milliseconds heartbeat{};
+  std::chrono::milliseconds linger{};  // the coordinator's host waits for the others at its end
 
   // What is kept and told.
-  std::string state_dir;         // empty: nothing is written
-  std::uint32_t save_every = 1;  // rounds
-  std::string events;            // file for JSON lines; empty: none
-  std::string log = "info";      // debug|info|warning|error|off
+  std::string state_dir;       // empty: nothing is written
+  std::uint32_t save_every{};  // rounds
+  std::string events_file;     // of JSON lines; empty: none
+  std::string log_level;       // debug|info|warning|error|off
 };
+
+inline constexpr std::string_view kFromRendezvous = "rendezvous";
 
 // The value in force of one knob and where it came from.
 struct KnobValue {
   const Knob* knob = nullptr;
   std::string value;
-  std::string source;  // "default", "environment", "options"
+  std::string source;  // "default", "rendezvous", "preset wan", "environment" or "options"
 };
 
 struct LoadedConfig {
@@ -111,16 +160,24 @@ struct LoadedConfig {
 
 [[nodiscard]] std::span<const Knob> knob_table();
 
+using KnobTexts = std::vector<std::pair<std::string, std::string>>;
+
 // Reads all knobs. `environment` holds every variable that starts with COLLAB_; `options` are (name, text) pairs that
-// win over it. An unknown option, and a variable near a knob's name, is an error that names that knob; other variables
-// are passed over. A value out of range or in a wrong unit is an error that says what is accepted.
-[[nodiscard]] Result<LoadedConfig> load_config(const std::vector<std::pair<std::string, std::string>>& environment,
-                                               const std::vector<std::pair<std::string, std::string>>& options = {});
+// win over it, and it wins over a preset, which wins over `rendezvous`: (name, text) pairs of what the start itself
+// says. An unknown option, and a variable near a knob's name, is an error that names that knob; other variables are
+// passed over. A value out of range or in a wrong unit is an error that says what is accepted, and so are two values
+// for one knob, by its name and by its old one.
+[[nodiscard]] Result<LoadedConfig> load_config(const KnobTexts& environment, const KnobTexts& options = {},
+                                               const KnobTexts& rendezvous = {});
+
+// What is to be said once of the variables in `environment`, a warning each: of those that are nobody's, and of old
+// names.
+[[nodiscard]] std::vector<std::string> environment_warnings(const KnobTexts& environment);
+
+// What is to be said once of values that do not go together, a warning each.
+[[nodiscard]] std::vector<std::string> value_warnings(const Config& config);
 
 // (name, text) of the knobs all sites of a swarm must agree on, in table order, each value in one spelling.
-[[nodiscard]] std::vector<std::pair<std::string, std::string>> shared_settings(const LoadedConfig& loaded);
-
-// The table as the README shows it.
-[[nodiscard]] std::string knob_table_markdown();
+[[nodiscard]] KnobTexts shared_settings(const Config& config);
 
 }  // namespace collab

@@ -27,7 +27,8 @@ namespace collab {
 class Disk;
 
 // The model's trained parameters as one vector of float32, implemented by the caller (the torch adapter).
-// Called from a thread of the session while the session's caller is blocked in it, never else.
+// Called from a thread of the session while the session's caller is blocked in it, never else; also where rounds run
+// behind the training (COLLAB_OVERLAP), which work on a copy.
 class ParameterVector {
  public:
   virtual ~ParameterVector() = default;
@@ -60,9 +61,11 @@ class SiteGroup {
 
 struct SessionOptions {
   Config config;
-  std::vector<std::pair<std::string, std::string>> shared_settings;  // knobs with Knob::shared, as text
-  std::string site;                                                  // resolved name
-  std::uint32_t site_rank = 0;                                       // this rank within its site
+  // Nobody has given COLLAB_RUN, and its name is the rendezvous': the state that another run left in the folder named
+  // is gone on with.
+  bool run_of_rendezvous = false;
+  std::string site;             // resolved name
+  std::uint32_t site_rank = 0;  // this rank within its site
   std::uint32_t site_size = 1;
   bool one_host = true;  // all ranks of the site share this machine
   // Names what restarts this process after a crash (torchrun's agent): a process of the same job goes on from the
@@ -70,7 +73,7 @@ struct SessionOptions {
   std::string job;
   // Of the models that the sites of a run train one after the other; from 1. Sites of one generation average.
   std::uint32_t generation = 1;
-  std::uint64_t egress_spent = 0;         // of COLLAB_EGRESS_GB, in bytes, by the generations before
+  std::uint64_t egress_spent = 0;         // of COLLAB_EGRESS_BUDGET_GB, in bytes, by the generations before
   std::vector<std::string> coordinators;  // "host:port" in order
   // Leader only: the folder of the site's durable record, and what tells this training's rendezvous from another's; an
   // empty folder: the record is in memory.
@@ -100,10 +103,12 @@ struct OptimizerOffer {
 };
 
 struct StepOutcome {
-  bool round_ran = false;  // false when none was due, or when none came about and the site trains on
+  // False when none was due, when none came about and the site trains on, and when one has begun behind the training,
+  // which ends in a later call.
+  bool round_ran = false;
   RoundId round;
   bool took_anchor = false;  // our parameters were unfit: the caller resets optimizer state that is not finite
-  double seconds = 0;        // of the round, 0 without one
+  double seconds = 0;        // of this call, 0 without a round
   bool leaving = false;      // it was the last one here, as ask_to_leave() asked: the caller calls finish()
 };
 
@@ -115,7 +120,7 @@ struct SessionStatus {
   std::uint64_t steps_since_round = 0;
   std::uint64_t bytes_sent = 0;
   std::uint64_t bytes_received = 0;
-  std::uint64_t egress_spent = 0;  // of COLLAB_EGRESS_GB, in bytes, with what was spent before
+  std::uint64_t egress_spent = 0;  // of COLLAB_EGRESS_BUDGET_GB, in bytes, with what was spent before
   Digest state;                    // anchor and outer state
 };
 
@@ -125,10 +130,11 @@ class Session {
   // Round 0: agrees on the first anchor and writes it into the parameters. Blocks up to join_timeout. Where the other
   // sites train a later generation of the model already, this one trains alone, and says so whenever a round is due.
   virtual Status begin() = 0;
-  // After every inner step, with the samples this rank has processed since the last call. True: a round is due, and
-  // synchronize() is to follow.
+  // After every inner step, with the samples this rank has processed since the last call. True: a round is due, or the
+  // one that runs behind the training is to be merged, and synchronize() is to follow.
   virtual Result<bool> count_step(std::uint64_t samples) = 0;
-  // A round now, on every rank of every site. Without steps since the last one it weighs nothing.
+  // What count_step() found due. Else a round now, on every rank of every site, which waits for its result also where
+  // rounds run behind the training. Without steps since the last one it weighs nothing.
   virtual Result<StepOutcome> synchronize() = 0;
   // Both.
   Result<StepOutcome> step(std::uint64_t samples) {

@@ -25,7 +25,7 @@ int fail(const collab::Status& status) { return collab::tools::fail(kProgram, st
 
 int serve(const po::variables_map& arguments) {
   std::vector<std::pair<std::string, std::string>> given;
-  if (arguments.count("sites") > 0) given.emplace_back("site_count", arguments["sites"].as<std::string>());
+  if (arguments.count("sites") > 0) given.emplace_back("min_sites", arguments["sites"].as<std::string>());
   if (arguments.count("run") > 0) given.emplace_back("run", arguments["run"].as<std::string>());
   const auto listen = arguments["listen"].as<std::string>();
   given.emplace_back("listen", listen);
@@ -61,7 +61,7 @@ int main(int argc, char** argv) {
   po::options_description options("collab-coordinator: decides who takes part in a round; never touches tensors");
   options.add_options()("help,h", "print this and exit")("listen", po::value<std::string>()->required(),
                                                          "HOST:PORT to listen on; port 0 takes a free one")(
-      "sites", po::value<std::string>(), "round 0 waits for this many sites (COLLAB_SITE_COUNT)")(
+      "sites", po::value<std::string>(), "round 0 waits for this many sites (COLLAB_MIN_SITES)")(
       "run", po::value<std::string>(), "the swarm's name (COLLAB_RUN)");
   return collab::tools::run(kProgram, options, argc, argv, &serve);
 }

@@ -4,7 +4,6 @@
 #include <iostream>
 
 #include "core/base/log.h"
-#include "core/base/strangers.h"
 #include "core/base/text.h"
 #include "transport/tcp/tcp_transport.h"
 #ifdef COLLAB_HAS_UCX
@@ -36,17 +35,18 @@ Result<LoadedConfig> read_knobs(const std::vector<std::pair<std::string, std::st
   const auto environment = collab_environment();
   Result<LoadedConfig> loaded = load_config(environment, given);
   if (!loaded.ok()) return loaded;
-  const Result<LogLevel> level = log_level_from_name(loaded->config.log);
+  const Result<LogLevel> level = log_level_from_name(loaded->config.log_level);
   if (!level.ok()) return level.status();
-  set_log(*level, prefix);
-  if (const std::string foreign = foreign_text(environment); !foreign.empty()) log_warning(foreign);
+  set_log_level(*level);
+  set_log_source(prefix, std::nullopt);
+  for (const std::string& warning : environment_warnings(environment)) log_warning(warning);
   return loaded;
 }
 
 Result<LinkChoice> choose_links(const LoadedConfig& loaded) {
-  if (loaded.config.transport == "gloo" || loaded.config.transport == "loopback") {
+  if (loaded.config.transport == "gloo") {
     return refused("COLLAB_TRANSPORT=" + loaded.config.transport +
-                   " does not join processes of their own; expected auto, ucx or tcp");
+                   " does not join processes of their own; expected auto, tcp or ucx [link.no-processes]");
   }
   return collab::choose_links(loaded.config, [] {
 #ifdef COLLAB_HAS_UCX

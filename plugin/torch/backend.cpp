@@ -27,9 +27,9 @@ struct Place {
 
 Place place_of(const BackendOptions& options) {
   TORCH_CHECK(options.rank >= 0 && options.rank < options.size, "collab: rank ", options.rank, " is not in a group of ",
-              options.size);
+              options.size, " [ddp.group-rank]");
   TORCH_CHECK(options.sites.size() == static_cast<std::size_t>(options.size), "collab: the site map has ",
-              options.sites.size(), " entries, the group has ", options.size, " ranks");
+              options.sites.size(), " entries, the group has ", options.size, " ranks [ddp.site-map]");
   const int own = options.sites[static_cast<std::size_t>(options.rank)];
   const std::set<int> sites(options.sites.begin(), options.sites.end());
   const auto before_me = options.sites.begin() + options.rank;
@@ -43,9 +43,9 @@ Place place_of(const BackendOptions& options) {
 
 void check_group(const char* which, const c10::intrusive_ptr<c10d::Backend>& group, bool needed, int rank, int size) {
   if (!needed) return;
-  TORCH_CHECK(group, "collab: the ", which, " group is missing; expected ", size, " ranks");
+  TORCH_CHECK(group, "collab: the ", which, " group is missing; expected ", size, " ranks [ddp.group-missing]");
   TORCH_CHECK(group->getRank() == rank && group->getSize() == size, "collab: the ", which, " group has rank ",
-              group->getRank(), " of ", group->getSize(), ", expected rank ", rank, " of ", size);
+              group->getRank(), " of ", group->getSize(), ", expected rank ", rank, " of ", size, " [ddp.group-size]");
 }
 
 }  // namespace

@@ -142,8 +142,7 @@ void bind_backend(py::module_& module) {
       .def("most_at_barrier", &CollabBackend::most_at_barrier, py::arg("mine"),
            py::call_guard<py::gil_scoped_release>())
       .def("watch_steps", &CollabBackend::watch_steps, py::arg("watch").none(true))
-      .def_property_readonly("single_site", &CollabBackend::single_site)
-      .def_property_readonly("sites", &CollabBackend::sites);
+      .def_property_readonly("single_site", &CollabBackend::single_site);
   module.def("set_in_step", &CollabBackend::set_in_step, py::arg("on"));
   module.def("call_communication_hook",
              [](const py::function& hook, const py::object& state, const py::object& bucket) {
@@ -152,7 +151,7 @@ void bind_backend(py::module_& module) {
              });
   module.def("make_backend", &make_backend, py::kw_only(), py::arg("rank"), py::arg("size"), py::arg("sites"),
              py::arg("world") = py::none(), py::arg("site") = py::none(), py::arg("leaders") = py::none(),
-             py::arg("seat") = py::none(), py::arg("group_id") = 0, py::arg("ranks") = std::vector<std::uint32_t>(),
+             py::arg("hub_link") = py::none(), py::arg("group_id") = 0, py::arg("ranks") = std::vector<std::uint32_t>(),
              py::arg("site_names") = std::vector<std::string>(), py::arg("timeout"), py::arg("is_world") = false);
 }
 

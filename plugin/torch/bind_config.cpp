@@ -5,11 +5,11 @@
 
 #include <algorithm>
 #include <map>
-#include <sstream>
 
 #include "core/base/address.h"
+#include "core/base/knobs.h"
 #include "core/base/log.h"
-#include "core/base/strangers.h"
+#include "core/base/presets.h"
 #include "torch/bindings.h"
 #include "transport/choice/link_choice.h"
 #include "transport/gloo/gloo_transport.h"
@@ -25,56 +25,19 @@ namespace {
 
 using Texts = std::map<std::string, std::string>;
 
-PyConfig load(const Texts& environment, const Texts& options) {
-  const std::vector<std::pair<std::string, std::string>> variables(environment.begin(), environment.end());
-  const std::vector<std::pair<std::string, std::string>> fields(options.begin(), options.end());
-  return {value_or_raise(load_config(variables, fields))};
+PyConfig load(const Texts& environment, const Texts& options, const Texts& rendezvous) {
+  const auto pairs = [](const Texts& texts) { return KnobTexts(texts.begin(), texts.end()); };
+  return {value_or_raise(load_config(pairs(environment), pairs(options), pairs(rendezvous)))};
 }
 
-std::string foreign(const Texts& environment) { return foreign_text({environment.begin(), environment.end()}); }
-
-double seconds(std::chrono::milliseconds time) { return std::chrono::duration<double>(time).count(); }
-
-std::string_view weight_name(WeightBy weight) {
-  switch (weight) {
-    case WeightBy::kSamples: return "samples";
-    case WeightBy::kSteps: return "steps";
-    case WeightBy::kEqual: return "equal";
-  }
-  return "unknown";
+std::vector<std::string> warnings(const Texts& environment) {
+  return environment_warnings({environment.begin(), environment.end()});
 }
 
-// What the shim decides by; the rest it passes through.
-py::dict typed(const Config& config) {
-  py::dict d;
-  d["run"] = config.run;
-  d["site"] = config.site;
-  d["site_index"] = config.site_index ? py::object(py::int_(*config.site_index)) : py::object(py::none());
-  d["site_count"] = config.site_count;
-  d["init_from"] = config.init_from;
-  d["coordinator"] = config.coordinator;
-  d["listen"] = config.listen;
-  d["advertise"] = config.advertise;
-  d["transport"] = config.transport;
-  d["connections"] = config.connections;
-  d["sync_every_steps"] = config.sync_every.steps;
-  d["sync_every_seconds"] = seconds(config.sync_every.time);
-  d["weight"] = weight_name(config.weight);
-  d["buffers"] = config.buffers;
-  d["join_optimizer"] = config.join_optimizer;
-  d["reseed"] = config.reseed;
-  d["join_timeout"] = seconds(config.join_timeout);
-  d["round_timeout"] = seconds(config.round_timeout);
-  d["straggler_grace"] = seconds(config.straggler_grace);
-  d["forget_after"] = seconds(config.forget_after);
-  d["link_grace"] = seconds(config.link_grace);
-  d["heartbeat"] = seconds(config.heartbeat);
-  d["linger"] = seconds(config.linger);
-  d["state_dir"] = config.state_dir;
-  d["save_every"] = config.save_every;
-  d["events"] = config.events;
-  d["log"] = config.log;
-  return d;
+std::map<std::string, KnobData> typed(const PyConfig& config) {
+  std::map<std::string, KnobData> fields;
+  for (const KnobRow& row : knob_rows()) fields.emplace(row.knob.name, row.form.data(config.loaded.config));
+  return fields;
 }
 
 std::vector<std::tuple<std::string, std::string, std::string>> values(const PyConfig& config) {
@@ -85,59 +48,100 @@ std::vector<std::tuple<std::string, std::string, std::string>> values(const PyCo
   return rows;
 }
 
+std::string_view name_of(KnobType type) {
+  switch (type) {
+    case KnobType::kSwitch: return "switch";
+    case KnobType::kWhole: return "whole";
+    case KnobType::kWholeOrAuto: return "whole or auto";
+    case KnobType::kWholeOrNone: return "whole or none";
+    case KnobType::kReal: return "real";
+    case KnobType::kRealOrAuto: return "real or auto";
+    case KnobType::kTime: return "time";
+    case KnobType::kStepsOrTime: return "steps or time";
+    case KnobType::kWord: return "word";
+    case KnobType::kText: return "text";
+    case KnobType::kAddresses: return "addresses";
+  }
+  return "unknown";
+}
+
+std::string_view name_of(KnobScope scope) {
+  switch (scope) {
+    case KnobScope::kRank: return "rank";
+    case KnobScope::kWorld: return "world";
+    case KnobScope::kSites: return "sites";
+  }
+  return "unknown";
+}
+
 py::list knobs() {
   py::list rows;
-  for (const Knob& knob : knob_table()) {
+  for (const auto& [knob, form] : knob_rows()) {
     py::dict row;
     row["name"] = knob.name;
+    row["type"] = name_of(form.type);
     row["default"] = knob.default_;
     row["unit"] = knob.unit;
     row["range"] = knob.range;
     row["sentence"] = knob.sentence;
-    row["shared"] = knob.shared;
+    row["scope"] = name_of(knob.scope);
+    row["advanced"] = knob.advanced;
+    row["secret"] = knob.secret;
+    row["old_name"] = knob.old_name;
     rows.append(row);
   }
   return rows;
 }
 
-std::string upper(std::string_view text) {
-  std::string out(text);
-  for (char& c : out) {
-    if (c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
+py::list preset_table() {
+  py::list rows;
+  for (const Preset& preset : presets()) {
+    py::dict row;
+    row["name"] = preset.name;
+    row["sentence"] = preset.sentence;
+    row["values"] = std::vector<std::pair<std::string, std::string>>(preset.values.begin(), preset.values.end());
+    rows.append(row);
   }
-  return out;
+  return rows;
 }
 
-// A bar in a range would end the cell.
-std::string cell(std::string_view text) {
-  std::string out;
-  for (const char c : text) out += c == '|' ? std::string("\\|") : std::string(1, c);
-  return out;
+LogLevel level_from(const std::string& name) { return value_or_raise(log_level_from_name(name)); }
+
+std::chrono::milliseconds in_ms(double seconds) {
+  return std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
 }
 
-std::string knob_markdown() {
-  std::ostringstream table;
-  table << "| Variable | Default | Unit | Accepted | What it does |\n|---|---|---|---|---|\n";
-  for (const Knob& knob : knob_table()) {
-    table << "| `COLLAB_" << upper(knob.name) << "` | " << (knob.default_.empty() ? "" : "`") << cell(knob.default_)
-          << (knob.default_.empty() ? "" : "`") << " | " << cell(knob.unit) << " | " << cell(knob.range) << " | "
-          << cell(knob.sentence) << " |\n";
+// (level, seconds since 1970, site, rank, text)
+using LogRow = std::tuple<std::string_view, double, std::string, std::optional<std::uint32_t>, std::string>;
+
+// The oldest record that waits, within `timeout` seconds. With one there, the interpreter's lock is kept: whoever has
+// the queue's lock waits for nothing.
+std::optional<LogRow> drain_log(double timeout) {
+  std::optional<LogRecord> record = take_log_record(std::chrono::milliseconds(0));
+  if (!record) {
+    const py::gil_scoped_release unlocked;
+    record = take_log_record(in_ms(timeout));
   }
-  return table.str();
+  if (!record) return std::nullopt;
+  const double time = std::chrono::duration<double>(record->time.time_since_epoch()).count();
+  return LogRow{name_of(record->level), time, std::move(record->site), record->rank, std::move(record->text)};
 }
 
-void configure_log(const std::string& level, const std::string& prefix) {
-  set_log(value_or_raise(log_level_from_name(level)), prefix);
-}
-
-void write_log(const std::string& level, const std::string& text) {
-  switch (value_or_raise(log_level_from_name(level))) {
-    case LogLevel::kDebug: return log_debug(text);
-    case LogLevel::kInfo: return log_info(text);
-    case LogLevel::kWarning: return log_warning(text);
-    case LogLevel::kError: return log_error(text);
-    case LogLevel::kOff: return;
-  }
+void bind_log(py::module_& module) {
+  const auto unlocked = py::call_guard<py::gil_scoped_release>();
+  module.def(
+      "log", [](const std::string& level, const std::string& text) { log_at(level_from(level), text); },
+      py::arg("level"), py::arg("text"));
+  module.def(
+      "set_log_level", [](const std::string& level) { set_log_level(level_from(level)); }, py::arg("level"));
+  module.def("set_log_source", &set_log_source, py::arg("site"), py::arg("rank"));
+  module.def("open_log_queue", &open_log_queue, py::arg("capacity") = kLogQueueCapacity);
+  module.def("log_queue_open", &log_queue_open);
+  module.def("drain_log", &drain_log, py::arg("timeout"));
+  module.def(
+      "flush_log", [](double timeout) { return flush_log(in_ms(timeout)); }, py::arg("timeout"), unlocked);
+  module.def(
+      "close_log_queue", [](double timeout) { close_log_queue(in_ms(timeout)); }, py::arg("timeout"), unlocked);
 }
 
 std::pair<std::string, std::string> describe_ucx(const std::string& library_dir) {
@@ -196,7 +200,7 @@ void refuse_unknown_fields(const py::dict& spec, const std::vector<std::string>&
     const auto name = py::str(item.first).cast<std::string>();
     if (std::find(known.begin(), known.end(), name) == known.end()) {
       raise(invalid_argument("a transport of kind '" + field<std::string>(spec, "kind", "") + "' has no field '" +
-                             name + "'"));
+                             name + "' [link.field]"));
     }
   }
 }
@@ -250,20 +254,19 @@ TransportFactory transport_factory(const py::dict& spec) {
     options.backend = field<c10::intrusive_ptr<c10d::Backend>>(spec, "backend", nullptr);
     return [options] { return make_gloo_transport(options); };
   }
-  raise(invalid_argument("transport kind '" + kind + "'; expected ucx, tcp or gloo"));
+  raise(invalid_argument("transport kind '" + kind + "'; expected ucx, tcp or gloo [link.kind]"));
   return {};
 }
 
 void bind_config(py::module_& module) {
   py::class_<PyConfig>(module, "Config")
       .def_property_readonly("values", &values)
-      .def_property_readonly("typed", [](const PyConfig& config) { return typed(config.loaded.config); });
-  module.def("load_config", &load, py::arg("environ"), py::arg("options") = Texts());
-  module.def("foreign_in_words", &foreign, py::arg("environ"));
+      .def_property_readonly("typed", &typed);
+  module.def("load_config", &load, py::arg("environ"), py::arg("options") = Texts(), py::arg("rendezvous") = Texts());
+  module.def("environment_warnings", &warnings, py::arg("environ"));
   module.def("knob_table", &knobs);
-  module.def("knob_table_markdown", &knob_markdown);
-  module.def("configure_log", &configure_log, py::arg("level"), py::arg("prefix") = "");
-  module.def("log", &write_log, py::arg("level"), py::arg("text"));
+  module.def("preset_table", &preset_table);
+  bind_log(module);
   module.def("ucx_description", &describe_ucx, py::arg("library_dir") = "");
   module.def("swarm_secrets", &swarm_secrets_for, py::arg("config"), py::arg("purpose"));
   module.def(

@@ -10,9 +10,9 @@ namespace py = pybind11;
 namespace collab::torch_adapter {
 namespace {
 
-std::unique_ptr<PyHubLink> enter(const PyConfig& config, const py::dict& transport, std::uint64_t world,
-                                 std::uint32_t rank, std::vector<std::string> sites, std::vector<std::uint32_t> site_of,
-                                 std::vector<std::string> hubs) {
+std::unique_ptr<PyHubLink> connect(const PyConfig& config, const py::dict& transport, std::uint64_t world,
+                                   std::uint32_t rank, std::vector<std::string> sites,
+                                   std::vector<std::uint32_t> site_of, std::vector<std::string> hubs) {
   Interruptible calls;
   HubLink::Options options{config.loaded.config, world, rank, std::move(sites), std::move(site_of), std::move(hubs)};
   using Shared = std::shared_ptr<HubLink>;
@@ -29,11 +29,11 @@ std::unique_ptr<PyHubLink> enter(const PyConfig& config, const py::dict& transpo
 }  // namespace
 
 void bind_hub(py::module_& module) {
-  py::class_<PyHubLink>(module, "MeetingSeat").def("leave", [](const PyHubLink& hub_link, const std::string& reason) {
+  py::class_<PyHubLink>(module, "HubLink").def("leave", [](const PyHubLink& hub_link, const std::string& reason) {
     const py::gil_scoped_release released;
     hub_link.hub_link->leave(reason);
   });
-  module.def("enter_meeting", &enter, py::kw_only(), py::arg("config"), py::arg("transport"), py::arg("world"),
+  module.def("connect_hub", &connect, py::kw_only(), py::arg("config"), py::arg("transport"), py::arg("world"),
              py::arg("rank"), py::arg("sites"), py::arg("site_of"), py::arg("hubs"));
 }
 

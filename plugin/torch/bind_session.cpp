@@ -2,6 +2,8 @@
 #include <pybind11/chrono.h>
 #include <pybind11/stl.h>
 
+#include <algorithm>
+
 #include "collab/session.h"
 #include "core/runtime/termination.h"
 #include "torch/bindings.h"
@@ -23,7 +25,8 @@ using ModelRow = std::tuple<std::string, std::string, std::vector<std::uint64_t>
 
 Status check_bytes(const at::Tensor& bytes) {
   if (bytes.device().is_cpu() && bytes.scalar_type() == at::kByte && bytes.is_contiguous()) return {};
-  return invalid_argument("expected a contiguous tensor of uint8 on the CPU, got a " + bytes.toString());
+  return invalid_argument("expected a contiguous tensor of uint8 on the CPU, got a " + bytes.toString() +
+                          " [optimizer.bytes]");
 }
 std::span<std::byte> bytes_of(const at::Tensor& bytes) {
   return {static_cast<std::byte*>(bytes.mutable_data_ptr()), static_cast<std::size_t>(bytes.numel())};
@@ -33,7 +36,7 @@ TensorKind kind_from_name(const std::string& name) {
   for (const TensorKind kind : {TensorKind::kFrozen, TensorKind::kAveraged, TensorKind::kLeftOut}) {
     if (name == name_of(kind)) return kind;
   }
-  raise(invalid_argument("a tensor is frozen, averaged or left out, got '" + name + "'"));
+  raise(invalid_argument("a tensor is frozen, averaged or left out, got '" + name + "' [capture.kind]"));
   return TensorKind::kAveraged;
 }
 
@@ -130,7 +133,9 @@ std::unique_ptr<PySession> new_session(const PyConfig& config, const std::string
                                        const std::optional<py::dict>& transport, bool resumed) {
   SessionOptions options;
   options.config = config.loaded.config;
-  options.shared_settings = shared_settings(config.loaded);
+  options.run_of_rendezvous = std::ranges::any_of(config.loaded.values, [](const KnobValue& value) {
+    return value.knob->name == "run" && value.source == kFromRendezvous;
+  });
   options.site = site;
   options.job = job;
   options.record_dir = record_dir;
@@ -167,14 +172,10 @@ class PyCoordinator {
  public:
   explicit PyCoordinator(std::shared_ptr<CoordinatorServer> server) : server_(std::move(server)) {}
   [[nodiscard]] std::string address() const { return server_->address(); }
-  [[nodiscard]] std::string status_json() const {
-    const py::gil_scoped_release released;
-    return server_->status_json();
-  }
   void wait_until_empty(std::chrono::microseconds limit) {
     raise(calls_.call([server = server_, limit] { return server->wait_until_empty(Duration(limit)); }));
   }
-  // Stops serving; status and waiting are over.
+  // Stops serving; waiting is over.
   void close() { const std::shared_ptr<CoordinatorServer> last = std::move(server_); }
 
  private:
@@ -248,10 +249,7 @@ std::string say_forget(const py::dict& transport, const std::string& address, co
 
 void bind_session(py::module_& module) {
   py::class_<StepOutcome>(module, "StepOutcome")
-      .def_readonly("round_ran", &StepOutcome::round_ran)
-      .def_property_readonly("round", [](const StepOutcome& o) { return o.round.value; })
       .def_readonly("took_anchor", &StepOutcome::took_anchor)
-      .def_readonly("seconds", &StepOutcome::seconds)
       .def_readonly("leaving", &StepOutcome::leaving);
   py::class_<SessionStatus>(module, "SessionStatus")
       .def_readonly("site", &SessionStatus::site)
@@ -265,8 +263,8 @@ void bind_session(py::module_& module) {
       .def_property_readonly("state", [](const SessionStatus& s) { return to_hex(s.state); });
   py::class_<PySession>(module, "Session")
       .def("begin", &PySession::begin)
-      .def("count_step", &PySession::count_step, py::arg("samples"), py::arg("lend") = py::none())
-      .def("synchronize", &PySession::synchronize, py::arg("lend") = py::none())
+      .def("count_step", &PySession::count_step, py::arg("samples"), py::arg("serve") = py::none())
+      .def("synchronize", &PySession::synchronize, py::arg("serve") = py::none())
       .def("ask_optimizer", &PySession::ask_optimizer)
       .def("take_optimizer", &PySession::take_optimizer)
       .def("end_optimizer", &PySession::end_optimizer, py::arg("cold"))
@@ -283,7 +281,6 @@ void bind_session(py::module_& module) {
              py::arg("transport") = py::none(), py::arg("resumed") = false);
   py::class_<PyCoordinator>(module, "CoordinatorServer")
       .def_property_readonly("address", &PyCoordinator::address)
-      .def("status_json", &PyCoordinator::status_json)
       .def("wait_until_empty", &PyCoordinator::wait_until_empty, py::arg("limit"))
       .def("close", &PyCoordinator::close);
   module.def("serve_coordinator", &new_coordinator, py::arg("config"), py::arg("transport"), py::arg("listen"));

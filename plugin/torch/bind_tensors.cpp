@@ -14,7 +14,7 @@ namespace collab::torch_adapter {
 
 Digest digest_from_hex(const std::string& text) {
   const bool hex = text.size() == 32 && text.find_first_not_of("0123456789abcdef") == std::string::npos;
-  if (!hex) raise(invalid_argument("a digest is 32 lower-case hex digits, got '" + text + "'"));
+  if (!hex) raise(invalid_argument("a digest is 32 lower-case hex digits, got '" + text + "' [state.digest]"));
   return {std::stoull(text.substr(16), nullptr, 16), std::stoull(text.substr(0, 16), nullptr, 16)};
 }
 
@@ -83,7 +83,7 @@ void remove_orphan(const std::string& path) {
   for (const OrphanArena& orphan : find_orphan_arenas()) {
     if (orphan.path == path) return raise(remove_orphan_arena(orphan));
   }
-  raise(invalid_argument(path + " is no orphan: its owner lives, or it is gone"));
+  raise(invalid_argument(path + " is no orphan: its owner lives, or it is gone [arena.no-orphan]"));
 }
 
 std::vector<std::tuple<std::string, std::uint64_t, std::int64_t, std::string>> records_in(const std::string& folder) {
@@ -98,7 +98,6 @@ std::vector<std::tuple<std::string, std::uint64_t, std::int64_t, std::string>> r
 
 void bind_tensors(py::module_& module) {
   module.def("tensor_digest", &tensor_digest, py::arg("tensor"));
-  module.def("state_path", &state_path, py::arg("dir"), py::arg("site"), py::arg("generation") = 1);
   module.def(
       "read_state_header", [](const std::string& path) { return header_dict(header_of(path)); }, py::arg("path"));
   module.def("read_state", &read_state, py::arg("path"));

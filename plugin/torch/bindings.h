@@ -23,7 +23,7 @@ namespace collab::torch_adapter {
 void bind_errors(pybind11::module_& module);
 void bind_backend(pybind11::module_& module);  // make_backend
 void bind_config(pybind11::module_& module);   // knobs, log, build information
-void bind_hub(pybind11::module_& module);      // seats
+void bind_hub(pybind11::module_& module);      // a rank's link to the hub
 void bind_session(pybind11::module_& module);  // sessions and coordinators
 void bind_tensors(pybind11::module_& module);  // digests, state files, arenas
 
@@ -53,7 +53,7 @@ std::shared_ptr<T> without_lock(std::unique_ptr<T> object) {
 using TransportFactory = std::function<Result<std::unique_ptr<Transport>>()>;
 [[nodiscard]] TransportFactory transport_factory(const pybind11::dict& spec);
 
-// A rank's seat in the collective hub of its world, shared with the backends that use it.
+// A rank's link to the collective hub of its world, shared with the backends that use it.
 struct PyHubLink {
   std::shared_ptr<HubLink> hub_link;
 };

@@ -16,12 +16,13 @@ using c10d::OpType;
 HubBackend::HubBackend(HubBackendOptions options)
     : c10d::Backend(options.rank, static_cast<int>(options.ranks.size())),
       options_(std::move(options)),
-      backend_options_(c10::make_intrusive<Options>("collab_meeting", options_.timeout)),
+      backend_options_(c10::make_intrusive<Options>("collab_hub", options_.timeout)),
       told_(options_.ranks.size(), true),
       queue_(std::make_unique<WorkQueue>()) {
-  TORCH_CHECK(rank_ >= 0 && rank_ < size_, "collab: rank ", rank_, " is not in a group of ", size_);
+  TORCH_CHECK(rank_ >= 0 && rank_ < size_, "collab: rank ", rank_, " is not in a group of ", size_,
+              " [hub.group-rank]");
   TORCH_CHECK(options_.sites.size() == options_.ranks.size(), "collab: ", options_.sites.size(), " sites for ", size_,
-              " ranks");
+              " ranks [hub.site-map]");
   std::vector<RankId> members;
   for (const std::uint32_t rank : options_.ranks) members.emplace_back(rank);
   calls_ = std::make_shared<HubCalls>(options_.hub_link, options_.group, std::move(members),
@@ -97,7 +98,7 @@ void HubBackend::tell_missing(const HubCalls::Living& living) {
     if (living[i] || !told_[i]) continue;
     told_[i] = false;
     log_warning("from here on sums, means and barriers of this group are over the living: rank " +
-                std::to_string(options_.ranks[i]) + " of " + options_.sites[i] + " is missing");
+                std::to_string(options_.ranks[i]) + " of " + options_.sites[i] + " is missing [hub.living-only]");
   }
 }
 
@@ -107,8 +108,8 @@ HubBackend::WorkPtr HubBackend::post_letter(bool sends, int peer, int tag, const
                                             std::function<int(const HubCalls::Call& call)> job) {
   const char* name = sends ? "send" : "recv";
   TORCH_CHECK(peer >= -1 && peer < size_ && peer != rank_, "collab: ", name, ": rank ", peer,
-              " is not another of a group of ", size_);
-  TORCH_CHECK(tag >= 0, "collab: ", name, " with tag ", tag, "; expected one that is not negative");
+              " is not another of a group of ", size_, " [hub.peer]");
+  TORCH_CHECK(tag >= 0, "collab: ", name, " with tag ", tag, "; expected one that is not negative [hub.tag]");
   issued_.fetch_add(1);
   auto source = std::make_shared<std::atomic<int>>(-1);
   // Both ends say the same: only the number of bytes must agree.
@@ -130,9 +131,9 @@ HubBackend::WorkPtr HubBackend::post_letter(bool sends, int peer, int tag, const
 namespace {
 
 const at::Tensor& one_dense(const char* name, const std::vector<at::Tensor>& tensors) {
-  TORCH_CHECK(tensors.size() == 1, "collab: ", name, " takes one tensor, got ", tensors.size());
+  TORCH_CHECK(tensors.size() == 1, "collab: ", name, " takes one tensor, got ", tensors.size(), " [hub.one-tensor]");
   TORCH_CHECK(tensors[0].layout() == at::kStrided && tensors[0].is_contiguous(), "collab: ", name,
-              " takes a dense, contiguous tensor");
+              " takes a dense, contiguous tensor [hub.dense-tensor]");
   return tensors[0];
 }
 

@@ -5,7 +5,7 @@
 // Data movement gives the bits Gloo gives; reductions are taken in rank order at every rank, over the ranks that are
 // there (CollabBackend takes floating sums and means elsewhere). Gather-like calls fail and name the rank that is gone.
 // Threads: calls by one thread at a time, as any backend; collectives run on one worker thread in the order they
-// were issued, sends and receives on a thread for each peer and tag. Ownership: shares the rank's seat.
+// were issued, sends and receives on a thread for each peer and tag. Ownership: shares the rank's link.
 #pragma once
 
 #include <atomic>
@@ -61,7 +61,7 @@ class HubBackend final : public c10d::Backend {
   // Says once for each that is missing that sums go on without it.
   void tell_missing(const HubCalls::Living& living);
 
-  const std::string getBackendName() const override { return "collab_meeting"; }
+  const std::string getBackendName() const override { return "collab_hub"; }
   c10::intrusive_ptr<Options> getBackendOptions() override { return backend_options_; }
   void setTimeout(std::chrono::milliseconds timeout) override;
   void setSequenceNumberForGroup() override {}

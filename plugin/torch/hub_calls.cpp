@@ -24,7 +24,7 @@ namespace {
 
 void check_bytes(const HubCalls::Call& call, std::size_t from, std::size_t expected, std::size_t came) {
   TORCH_CHECK(came == expected, call.operation, " ", call.shape, ": expected ", expected, " bytes of the group's rank ",
-              from, ", got ", came, "; the ranks' tensors differ in size or type");
+              from, ", got ", came, "; the ranks' tensors differ in size or type [hub.sizes-differ]");
 }
 
 }  // namespace

@@ -2,8 +2,8 @@
 //
 // What is longer than a step of the collective hub carries (piece_bytes of core/protocol/collectives/hub_limits.h) goes
 // in several, so that neither the hub nor a rank ever holds more than two of them for a group.
-// Threads: one caller at a time a group; calls block up to their deadline. Ownership: shares the seat; closes the
-// group when it goes.
+// Threads: one caller at a time a group; calls block up to their deadline. Ownership: shares the rank's link; closes
+// the group when it goes.
 #pragma once
 
 #include <functional>

@@ -17,7 +17,8 @@ using Tensors = HubBackend::Tensors;
 
 // The memory of a tensor as it lies there, when it has no holes; else a copy.
 at::Tensor flat_of(const at::Tensor& tensor) {
-  TORCH_CHECK(tensor.layout() == at::kStrided, "collab: expected a dense tensor, got layout ", tensor.layout());
+  TORCH_CHECK(tensor.layout() == at::kStrided, "collab: expected a dense tensor, got layout ", tensor.layout(),
+              " [hub.move-arguments]");
   if (tensor.numel() == 0) return at::empty({0}, tensor.options());
   if (!tensor.is_non_overlapping_and_dense()) return tensor.contiguous().view(-1);
   return at::from_blob(
@@ -29,14 +30,15 @@ void take_back(const at::Tensor& tensor, const at::Tensor& flat) {
 }
 
 void check_count(const char* name, const char* what, std::size_t came, std::size_t expected) {
-  TORCH_CHECK(came == expected, "collab: ", name, " takes ", expected, " ", what, ", got ", came);
+  TORCH_CHECK(came == expected, "collab: ", name, " takes ", expected, " ", what, ", got ", came,
+              " [hub.move-arguments]");
 }
 
 void check_alike(const char* name, const Tensors& list, const at::Tensor& like) {
   for (const at::Tensor& tensor : list) {
     TORCH_CHECK(tensor.scalar_type() == like.scalar_type() && tensor.numel() == like.numel(), "collab: ", name,
                 " takes tensors of ", like.numel(), " elements of ", like.scalar_type(), ", got one of ",
-                tensor.numel(), " of ", tensor.scalar_type());
+                tensor.numel(), " of ", tensor.scalar_type(), " [hub.move-arguments]");
   }
 }
 
@@ -72,12 +74,12 @@ std::vector<HubCalls::Bytes> parts_of(const char* name, const at::Tensor& tensor
   const int64_t rows = tensor.dim() == 0 ? 0 : tensor.size(0);
   if (sizes.empty()) {
     TORCH_CHECK(rows % static_cast<int64_t>(ranks) == 0, "collab: ", name, ": dimension 0 of ", rows,
-                " does not divide evenly by ", ranks, " ranks");
+                " does not divide evenly by ", ranks, " ranks [hub.move-arguments]");
   } else {
     int64_t total = 0;
     for (const int64_t size : sizes) total += size;
     TORCH_CHECK(sizes.size() == ranks && total == rows, "collab: ", name, ": ", sizes.size(), " splits of ", total,
-                " rows for ", ranks, " ranks and ", rows, " rows");
+                " rows for ", ranks, " ranks and ", rows, " rows [hub.move-arguments]");
   }
   const std::size_t row_bytes = rows == 0 ? 0 : tensor.nbytes() / static_cast<std::size_t>(rows);
   std::vector<HubCalls::Bytes> parts;
@@ -111,7 +113,7 @@ std::vector<at::Tensor> HubBackend::gather_rows(const std::string& operation, co
 HubBackend::WorkPtr HubBackend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& opts) {
   check_count("broadcast", "tensor a rank", tensors.size(), 1);
   TORCH_CHECK(opts.rootRank >= 0 && opts.rootRank < size_, "collab: broadcast from rank ", opts.rootRank,
-              ", the group has ", size_);
+              ", the group has ", size_, " [hub.move-arguments]");
   return post("broadcast", OpType::BROADCAST, {tensors},
               [this, tensor = tensors[0], root = opts.rootRank, timeout = limit(opts.timeout)] {
                 const at::Tensor flat = flat_of(tensor);
@@ -148,7 +150,7 @@ HubBackend::WorkPtr HubBackend::allgather_into_tensor_coalesced(Tensors& outputs
                     outputs[i].scalar_type() == inputs[i].scalar_type(),
                 "collab: all_gather_into_tensor takes a contiguous output of ", inputs[i].numel() * size_,
                 " elements of ", inputs[i].scalar_type(), ", got ", outputs[i].numel(), " of ",
-                outputs[i].scalar_type());
+                outputs[i].scalar_type(), " [hub.move-arguments]");
   }
   return post("all_gather_into_tensor", OpType::_ALLGATHER_BASE, {outputs},
               [this, outputs, inputs, timeout = limit(opts.timeout)] {
@@ -220,7 +222,7 @@ HubBackend::WorkPtr HubBackend::scatter(Tensors& outputs, TensorLists& inputs, c
 HubBackend::WorkPtr HubBackend::alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_sizes,
                                               std::vector<int64_t>& input_sizes, const c10d::AllToAllOptions& opts) {
   TORCH_CHECK(output.is_contiguous() && input.is_contiguous() && output.scalar_type() == input.scalar_type(),
-              "collab: all_to_all_single takes contiguous tensors of one type");
+              "collab: all_to_all_single takes contiguous tensors of one type [hub.move-arguments]");
   auto in = parts_of("all_to_all_single", input, input_sizes, options_.ranks.size());
   auto out = parts_of("all_to_all_single", output, output_sizes, options_.ranks.size());
   const bool even = input_sizes.empty() && output_sizes.empty();

@@ -25,7 +25,7 @@ const char* reduction_name(ReduceOp::RedOpType op) {
     case ReduceOp::BXOR: return "bxor";
     default: break;
   }
-  TORCH_CHECK(false, "collab: this reduction is not known to Gloo, and not to collab");
+  TORCH_CHECK(false, "collab: this reduction is not known to Gloo, and not to collab [hub.reduce-arguments]");
 }
 
 namespace {
@@ -40,16 +40,18 @@ void check_reduction(const std::string& name, const at::Tensor& tensor, ReduceOp
     case at::kHalf:
     case at::kBFloat16:
       TORCH_CHECK(op != ReduceOp::BAND && op != ReduceOp::BOR && op != ReduceOp::BXOR, "collab: ", name,
-                  ": cannot use ", reduction_name(op), " with a non-integral dtype");
+                  ": cannot use ", reduction_name(op), " with a non-integral dtype [hub.reduce-arguments]");
       return;
     case at::kBool:
-      TORCH_CHECK(op != ReduceOp::AVG, "collab: ", name, ": truth values have no mean of their type");
+      TORCH_CHECK(op != ReduceOp::AVG, "collab: ", name,
+                  ": truth values have no mean of their type [hub.reduce-arguments]");
       return;
     case at::kChar:
     case at::kByte:
     case at::kInt:
     case at::kLong: return;
-    default: TORCH_CHECK(false, "collab: ", name, ": invalid scalar type ", tensor.scalar_type());
+    default:
+      TORCH_CHECK(false, "collab: ", name, ": invalid scalar type ", tensor.scalar_type(), " [hub.reduce-arguments]");
   }
 }
 
@@ -63,7 +65,7 @@ void combine_into(at::Tensor& total, const at::Tensor& row, ReduceOp::RedOpType 
     case ReduceOp::BAND: total.bitwise_and_(row); return;
     case ReduceOp::BOR: total.bitwise_or_(row); return;
     case ReduceOp::BXOR: total.bitwise_xor_(row); return;
-    default: TORCH_CHECK(false, "collab: unknown reduction");
+    default: TORCH_CHECK(false, "collab: unknown reduction [hub.reduce-arguments]");
   }
 }
 
@@ -127,11 +129,12 @@ void HubBackend::combine(const HubCalls::Call& step, at::Tensor& flat, ReduceOp:
 HubBackend::WorkPtr HubBackend::post_reduce(const std::string& name, OpType type, Tensors parts, const ReduceOp& op,
                                             std::chrono::milliseconds timeout, TensorLists results,
                                             std::function<void(const at::Tensor& flat)> deliver) {
-  TORCH_CHECK(!parts.empty(), "collab: ", name, " needs a tensor");
+  TORCH_CHECK(!parts.empty(), "collab: ", name, " needs a tensor [hub.reduce-arguments]");
   for (const at::Tensor& part : parts) {
-    TORCH_CHECK(part.layout() == at::kStrided, "collab: ", name, " takes dense tensors, got layout ", part.layout());
+    TORCH_CHECK(part.layout() == at::kStrided, "collab: ", name, " takes dense tensors, got layout ", part.layout(),
+                " [hub.reduce-arguments]");
     TORCH_CHECK(part.scalar_type() == parts[0].scalar_type(), "collab: ", name, " got tensors of types ",
-                parts[0].scalar_type(), " and ", part.scalar_type(), "; they must be alike");
+                parts[0].scalar_type(), " and ", part.scalar_type(), "; they must be alike [hub.reduce-arguments]");
   }
   check_reduction(name, parts[0], op.op_);
   return post(
@@ -154,7 +157,8 @@ HubBackend::WorkPtr HubBackend::most_at_barrier(const at::Tensor& value) {
 }
 
 HubBackend::WorkPtr HubBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& opts) {
-  TORCH_CHECK(tensors.size() == 1, "collab: all_reduce takes one tensor a rank, got ", tensors.size());
+  TORCH_CHECK(tensors.size() == 1, "collab: all_reduce takes one tensor a rank, got ", tensors.size(),
+              " [hub.reduce-arguments]");
   if (tensors[0].layout() == at::kSparse) return allreduce_sparse(tensors, opts);  // torch calls this for both
   return post_reduce("all_reduce", OpType::ALLREDUCE, tensors, opts.reduceOp, opts.timeout, {tensors},
                      [tensors](const at::Tensor& flat) { copy_out(flat, tensors); });
@@ -166,7 +170,8 @@ HubBackend::WorkPtr HubBackend::allreduce_coalesced(Tensors& tensors, const c10d
 }
 
 HubBackend::WorkPtr HubBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& opts) {
-  TORCH_CHECK(tensors.size() == 1, "collab: reduce takes one tensor a rank, got ", tensors.size());
+  TORCH_CHECK(tensors.size() == 1, "collab: reduce takes one tensor a rank, got ", tensors.size(),
+              " [hub.reduce-arguments]");
   const bool root = opts.rootRank == rank_;
   return post_reduce("reduce to its rank " + std::to_string(opts.rootRank), OpType::REDUCE, tensors, opts.reduceOp,
                      opts.timeout, {tensors}, [tensors, root](const at::Tensor& flat) {
@@ -177,10 +182,10 @@ HubBackend::WorkPtr HubBackend::reduce(Tensors& tensors, const c10d::ReduceOptio
 HubBackend::WorkPtr HubBackend::reduce_scatter(Tensors& outputs, TensorLists& inputs,
                                                const c10d::ReduceScatterOptions& opts) {
   TORCH_CHECK(outputs.size() == 1 && inputs.size() == 1 && inputs[0].size() == options_.ranks.size(),
-              "collab: reduce_scatter takes one output and a list of ", size_, " inputs");
+              "collab: reduce_scatter takes one output and a list of ", size_, " inputs [hub.reduce-arguments]");
   const auto mine = static_cast<std::size_t>(rank_);
   TORCH_CHECK(inputs[0][mine].numel() == outputs[0].numel(), "collab: reduce_scatter's output has ", outputs[0].numel(),
-              " elements, this rank's input ", inputs[0][mine].numel());
+              " elements, this rank's input ", inputs[0][mine].numel(), " [hub.reduce-arguments]");
   int64_t offset = 0;
   for (std::size_t i = 0; i < mine; ++i) offset += inputs[0][i].numel();
   return post_reduce(
@@ -198,10 +203,11 @@ HubBackend::WorkPtr HubBackend::_reduce_scatter_base(at::Tensor& output, at::Ten
 HubBackend::WorkPtr HubBackend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                                                 const c10d::ReduceScatterOptions& opts) {
   TORCH_CHECK(outputs.size() == inputs.size(), "collab: reduce_scatter_tensor got ", outputs.size(), " outputs and ",
-              inputs.size(), " inputs");
+              inputs.size(), " inputs [hub.reduce-arguments]");
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     TORCH_CHECK(inputs[i].numel() == outputs[i].numel() * size_, "collab: reduce_scatter_tensor got an input of ",
-                inputs[i].numel(), " elements for an output of ", outputs[i].numel(), " and ", size_, " ranks");
+                inputs[i].numel(), " elements for an output of ", outputs[i].numel(), " and ", size_,
+                " ranks [hub.reduce-arguments]");
   }
   return post_reduce("reduce_scatter_tensor", OpType::REDUCE_SCATTER_TENSOR_COALESCED, inputs, opts.reduceOp,
                      opts.timeout, {outputs}, [outputs, rank = rank_, size = size_](const at::Tensor& flat) {
@@ -253,7 +259,7 @@ void HubBackend::sum_sparse(const at::Tensor& tensor, const Deadline& deadline) 
 
 HubBackend::WorkPtr HubBackend::allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& opts) {
   TORCH_CHECK(tensors.size() == 1 && tensors[0].layout() == at::kSparse && opts.reduceOp == ReduceOp::SUM,
-              "collab: all_reduce takes one sparse tensor a rank, and only sums it");
+              "collab: all_reduce takes one sparse tensor a rank, and only sums it [hub.reduce-arguments]");
   return post("all_reduce", OpType::_ALLREDUCE_SPARSE, {tensors},
               [this, tensor = tensors[0], timeout = limit(opts.timeout)] { sum_sparse(tensor, Deadline(timeout)); });
 }

@@ -36,7 +36,7 @@ std::string failure_of(const Step& body) {
 template <typename Step>
 void named(const char* step, const Step& body) {
   const std::string failure = failure_of(body);
-  TORCH_CHECK(failure.empty(), step, ": ", failure);
+  TORCH_CHECK(failure.empty(), step, ": ", failure, " [ddp.ordered-sum]");
 }
 
 // rows[0] op rows[1] op ..., from the left.
@@ -114,7 +114,7 @@ void OrderedReducer::over_all_sites(const SumCall& sum, at::Tensor& flat, c10d::
       if (failure.empty()) from_site_leader(flat, deadline);
     });
   }
-  TORCH_CHECK(failure.empty(), "exchanging with the other sites' leaders: ", failure);
+  TORCH_CHECK(failure.empty(), "exchanging with the other sites' leaders: ", failure, " [ddp.ordered-sum]");
 }
 
 void OrderedReducer::from_site_leader(const at::Tensor& tensor, const Deadline& deadline) {

@@ -53,12 +53,12 @@ void copy_out(const at::Tensor& flat, const std::vector<at::Tensor>& tensors) {
 }
 
 void check_one_type(const char* name, const std::vector<at::Tensor>& tensors) {
-  TORCH_CHECK(!tensors.empty(), "collab: ", name, " needs at least one tensor");
+  TORCH_CHECK(!tensors.empty(), "collab: ", name, " needs at least one tensor [ddp.reduce-arguments]");
   for (const at::Tensor& tensor : tensors) {
-    TORCH_CHECK(tensor.layout() == at::kStrided, "collab: ", name, " takes dense tensors, got layout ",
-                tensor.layout());
+    TORCH_CHECK(tensor.layout() == at::kStrided, "collab: ", name, " takes dense tensors, got layout ", tensor.layout(),
+                " [ddp.reduce-arguments]");
     TORCH_CHECK(tensor.scalar_type() == tensors[0].scalar_type(), "collab: ", name, " got tensors of types ",
-                tensors[0].scalar_type(), " and ", tensor.scalar_type(), "; they must be alike");
+                tensors[0].scalar_type(), " and ", tensor.scalar_type(), "; they must be alike [ddp.reduce-arguments]");
   }
 }
 
@@ -92,7 +92,7 @@ bool CollabBackend::reduced_here(const at::Tensor& tensor, const ReduceOp& op) c
     case at::kLong: return op == ReduceOp::AVG;
     case at::kBool:
       TORCH_CHECK(op != ReduceOp::AVG, "collab: truth values have no mean of their type; convert the tensor, ",
-                  "to float32 for instance, before it is averaged");
+                  "to float32 for instance, before it is averaged [ddp.reduce-arguments]");
       return false;
     default: return false;
   }
@@ -159,7 +159,7 @@ CollabBackend::WorkPtr CollabBackend::post_reduce(ReduceJob job) {
 CollabBackend::WorkPtr CollabBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& opts) {
   const bool over_site = in_communication_hook();
   if (!over_site) begins("all_reduce", tensors);
-  TORCH_CHECK(!tensors.empty(), "collab: all_reduce needs a tensor");
+  TORCH_CHECK(!tensors.empty(), "collab: all_reduce needs a tensor [ddp.reduce-arguments]");
   if (!reduced_here(tensors[0], opts.reduceOp) && !over_site) {
     Staging staging;
     Tensors host = staging.outputs(tensors);
@@ -167,7 +167,8 @@ CollabBackend::WorkPtr CollabBackend::allreduce(Tensors& tensors, const c10d::Al
     return unstage("all_reduce", OpType::ALLREDUCE, std::move(inner), std::move(staging), {tensors});
   }
   check_one_type("all_reduce", tensors);
-  TORCH_CHECK(tensors.size() == 1, "collab: all_reduce takes one tensor a rank, got ", tensors.size());
+  TORCH_CHECK(tensors.size() == 1, "collab: all_reduce takes one tensor a rank, got ", tensors.size(),
+              " [ddp.reduce-arguments]");
   ReduceJob job;
   job.name = over_site ? "all_reduce of a communication hook" : "all_reduce";
   job.type = OpType::ALLREDUCE;
@@ -191,7 +192,7 @@ CollabBackend::WorkPtr CollabBackend::allreduce_coalesced(Tensors& tensors,
                                                           const c10d::AllreduceCoalescedOptions& opts) {
   const bool over_site = in_communication_hook();
   if (!over_site) begins("all_reduce_coalesced", tensors);
-  TORCH_CHECK(!tensors.empty(), "collab: all_reduce_coalesced needs at least one tensor");
+  TORCH_CHECK(!tensors.empty(), "collab: all_reduce_coalesced needs at least one tensor [ddp.reduce-arguments]");
   if (!reduced_here(tensors[0], opts.reduceOp) && !over_site) {
     Staging staging;
     Tensors host = staging.outputs(tensors);
@@ -215,7 +216,7 @@ CollabBackend::WorkPtr CollabBackend::allreduce_coalesced(Tensors& tensors,
 
 CollabBackend::WorkPtr CollabBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& opts) {
   begins("reduce", tensors);
-  TORCH_CHECK(!tensors.empty(), "collab: reduce needs a tensor");
+  TORCH_CHECK(!tensors.empty(), "collab: reduce needs a tensor [ddp.reduce-arguments]");
   if (!reduced_here(tensors[0], opts.reduceOp)) {
     Staging staging;
     Tensors host = staging.outputs(tensors);
@@ -223,9 +224,10 @@ CollabBackend::WorkPtr CollabBackend::reduce(Tensors& tensors, const c10d::Reduc
     return unstage("reduce", OpType::REDUCE, std::move(inner), std::move(staging), {tensors});
   }
   check_one_type("reduce", tensors);
-  TORCH_CHECK(tensors.size() == 1, "collab: reduce takes one tensor a rank, got ", tensors.size());
+  TORCH_CHECK(tensors.size() == 1, "collab: reduce takes one tensor a rank, got ", tensors.size(),
+              " [ddp.reduce-arguments]");
   TORCH_CHECK(opts.rootRank >= 0 && opts.rootRank < size_, "collab: reduce to rank ", opts.rootRank, ", the group has ",
-              size_);
+              size_, " [ddp.reduce-arguments]");
   ReduceJob job;
   job.name = "reduce";
   job.root = " to its rank " + std::to_string(opts.rootRank);
@@ -244,7 +246,7 @@ CollabBackend::WorkPtr CollabBackend::reduce_scatter(Tensors& outputs, TensorLis
                                                      const c10d::ReduceScatterOptions& opts) {
   TORCH_CHECK(outputs.size() == 1 && inputs.size() == 1,
               "collab: reduce_scatter takes one output and one list of inputs, got ", outputs.size(), " and ",
-              inputs.size());
+              inputs.size(), " [ddp.reduce-arguments]");
   begins("reduce_scatter", inputs[0]);
   if (!reduced_here(outputs[0], opts.reduceOp)) {
     Staging staging;
@@ -256,11 +258,11 @@ CollabBackend::WorkPtr CollabBackend::reduce_scatter(Tensors& outputs, TensorLis
   const Tensors& list = inputs[0];
   check_one_type("reduce_scatter", list);
   TORCH_CHECK(static_cast<int>(list.size()) == size_, "collab: reduce_scatter got ", list.size(), " inputs for ", size_,
-              " ranks");
+              " ranks [ddp.reduce-arguments]");
   const at::Tensor& own = list[static_cast<std::size_t>(rank_)];
   TORCH_CHECK(own.numel() == outputs[0].numel() && own.scalar_type() == outputs[0].scalar_type(),
               "collab: reduce_scatter's output has ", outputs[0].numel(), " elements of ", outputs[0].scalar_type(),
-              ", this rank's input has ", own.numel(), " of ", own.scalar_type());
+              ", this rank's input has ", own.numel(), " of ", own.scalar_type(), " [ddp.reduce-arguments]");
   ReduceJob job;
   job.name = "reduce_scatter";
   job.type = OpType::REDUCE_SCATTER;
@@ -295,7 +297,7 @@ CollabBackend::WorkPtr CollabBackend::_reduce_scatter_base(at::Tensor& output, a
 CollabBackend::WorkPtr CollabBackend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                                                       const c10d::ReduceScatterOptions& opts) {
   TORCH_CHECK(!outputs.empty() && outputs.size() == inputs.size(), "collab: reduce_scatter_tensor_coalesced got ",
-              outputs.size(), " outputs and ", inputs.size(), " inputs");
+              outputs.size(), " outputs and ", inputs.size(), " inputs [ddp.reduce-arguments]");
   begins("reduce_scatter_tensor", inputs);
   if (!reduced_here(outputs[0], opts.reduceOp)) {
     Staging staging;
@@ -311,7 +313,7 @@ CollabBackend::WorkPtr CollabBackend::reduce_scatter_tensor_coalesced(Tensors& o
     TORCH_CHECK(inputs[i].numel() == outputs[i].numel() * size_ && inputs[i].scalar_type() == outputs[i].scalar_type(),
                 "collab: reduce_scatter_tensor got an input of ", inputs[i].numel(), " elements of ",
                 inputs[i].scalar_type(), " for an output of ", outputs[i].numel(), " of ", outputs[i].scalar_type(),
-                " and ", size_, " ranks");
+                " and ", size_, " ranks [ddp.reduce-arguments]");
   }
   ReduceJob job;
   job.name = "reduce_scatter_tensor";

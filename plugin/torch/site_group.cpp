@@ -21,7 +21,7 @@ Status guarded(const char* what, const c10::intrusive_ptr<c10d::Backend>& backen
   }
   return unavailable(std::string(what) + " within the site failed at its rank " + std::to_string(backend->getRank()) +
                      " of " + std::to_string(backend->getSize()) + " (limit " + std::to_string(timeout.count()) +
-                     " ms); a rank of this site has died or is not in the same call: " + why);
+                     " ms); a rank of this site has died or is not in the same call: " + why + " [ddp.within-site]");
 }
 
 }  // namespace

@@ -89,12 +89,12 @@ Result<std::shared_ptr<TensorVector>> TensorVector::make(std::vector<at::Tensor>
     if (!tensor.defined() || tensor.layout() != at::kStrided || !at::isFloatingType(tensor.scalar_type())) {
       return invalid_argument("tensor " + std::to_string(i) + " of the model is " +
                               (tensor.defined() ? tensor.toString() : std::string("undefined")) +
-                              "; sites exchange dense floating tensors only");
+                              "; sites exchange dense floating tensors only [capture.not-dense]");
     }
   }
   if (!names.empty() && names.size() != tensors.size()) {
     return invalid_argument("expected a name for each of " + std::to_string(tensors.size()) + " tensors, got " +
-                            std::to_string(names.size()));
+                            std::to_string(names.size()) + " [capture.names]");
   }
   return std::shared_ptr<TensorVector>(new TensorVector(std::move(tensors), std::move(names)));
 }
@@ -124,7 +124,7 @@ Status TensorVector::check_kind(std::size_t position, const at::Tensor& tensor) 
       (tensor.layout() == at::kStrided ? describe(tensor.scalar_type(), tensor.sizes()) : tensor.toString()) +
       " now: sites cannot average it any more. Change the model before it is wrapped in DistributedDataParallel, or "
       "wrap "
-      "what it has become in a new one");
+      "what it has become in a new one [capture.tensor-changed]");
 }
 
 Status TensorVector::check() {
@@ -144,7 +144,7 @@ Status TensorVector::check() {
 Status TensorVector::replace(std::size_t position, at::Tensor tensor) {
   if (position >= tensors_.size() || !tensor.defined()) {
     return invalid_argument("there is no tensor " + std::to_string(position) + " in a model of " +
-                            std::to_string(tensors_.size()));
+                            std::to_string(tensors_.size()) + " [capture.no-such-tensor]");
   }
   COLLAB_RETURN_IF_ERROR(check_kind(position, tensor));
   seen_[position].storage = tensor.const_data_ptr();
@@ -165,7 +165,8 @@ template <typename Piece>
 Status TensorVector::for_pieces(const char* what, std::uint64_t offset, std::uint64_t count, const Piece& piece) {
   if (offset > size() || count > size() - offset) {
     return invalid_argument(std::string("cannot ") + what + " elements " + std::to_string(offset) + " to " +
-                            std::to_string(offset + count) + " of a model of " + std::to_string(size()));
+                            std::to_string(offset + count) + " of a model of " + std::to_string(size()) +
+                            " [capture.range]");
   }
   try {
     const at::AutoDispatchBelowADInplaceOrView unrecorded;
@@ -182,9 +183,10 @@ Status TensorVector::for_pieces(const char* what, std::uint64_t offset, std::uin
     }
     return {};
   } catch (const c10::Error& e) {
-    return internal_error(std::string("cannot ") + what + " the model's tensors: " + e.what_without_backtrace());
+    return internal_error(std::string("cannot ") + what + " the model's tensors: " + e.what_without_backtrace() +
+                          " [capture.copy]");
   } catch (const std::exception& e) {
-    return internal_error(std::string("cannot ") + what + " the model's tensors: " + e.what());
+    return internal_error(std::string("cannot ") + what + " the model's tensors: " + e.what() + " [capture.copy]");
   }
 }
 

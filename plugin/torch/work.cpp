@@ -14,7 +14,7 @@ thread_local bool in_communication_hook = false;
 
 std::exception_ptr converted(const std::string& where, const std::string& what) {
   try {
-    C10_THROW_ERROR(DistBackendError, "collab: " + where + " failed: " + what);
+    C10_THROW_ERROR(DistBackendError, "collab: " + where + " failed: " + what + " [ddp.collective-failed]");
   } catch (...) {
     return std::current_exception();
   }
@@ -77,17 +77,18 @@ bool QueuedWork::wait(std::chrono::milliseconds timeout) {
   if (timeout == kNoTimeout) {
     cv_.wait(lock, done);  // bounded by the time-outs of the steps inside
   } else if (!cv_.wait_for(lock, timeout, done)) {
-    C10_THROW_ERROR(DistBackendError,
-                    "collab: " + where_ + " is not done after " + std::to_string(timeout.count()) +
-                        " ms of wait(); other ranks have not reached it yet, or their links are slow");
+    C10_THROW_ERROR(
+        DistBackendError,
+        "collab: " + where_ + " is not done after " + std::to_string(timeout.count()) +
+            " ms of wait(); other ranks have not reached it yet, or their links are slow [ddp.collective-timeout]");
   }
   if (exception_) std::rethrow_exception(exception_);
   return true;
 }
 
 std::vector<at::Tensor> QueuedWork::result() {
-  TORCH_CHECK(isCompleted(), "collab: ", where_, " is not completed; call wait() before result()");
-  TORCH_CHECK(results_.size() <= 1, "collab: result() has no lists of lists; use get_future().value()");
+  TORCH_CHECK(isCompleted(), "collab: ", where_, " is not completed; call wait() before result() [ddp.not-completed]");
+  TORCH_CHECK(results_.size() <= 1, "collab: result() has no lists of lists; use get_future().value() [ddp.no-lists]");
   return results_.empty() ? std::vector<at::Tensor>() : results_[0];
 }
 
@@ -123,7 +124,7 @@ void WorkQueue::post(c10::intrusive_ptr<QueuedWork> work, std::function<void()> 
   }
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    TORCH_CHECK(!stopping_, "collab: this process group has been shut down");
+    TORCH_CHECK(!stopping_, "collab: this process group has been shut down [ddp.shut-down]");
     entries_.push_back({std::move(work), std::move(failed)});
     if (!worker_.joinable()) worker_ = std::thread([this] { loop(); });
   }

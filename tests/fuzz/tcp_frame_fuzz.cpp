@@ -4,9 +4,9 @@
 #include <memory>
 
 #include "tests/fuzz/fuzz_target.h"
-#include "transport/tcp/tcp_decoder.h"
-#include "transport/tcp/tcp_inbox.h"
-#include "transport/tcp/tcp_outbox.h"
+#include "transport/tcp/session/tcp_inbox.h"
+#include "transport/tcp/session/tcp_outbox.h"
+#include "transport/tcp/wire/tcp_decoder.h"
 
 namespace collab::fuzz {
 namespace {

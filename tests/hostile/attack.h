@@ -15,7 +15,7 @@
 #include "tests/hostile/peer.h"
 #include "tests/hostile/raw_connection.h"
 #include "tests/hostile/swarm.h"
-#include "transport/tcp/tcp_keys.h"
+#include "transport/tcp/tls/tcp_keys.h"
 
 namespace collab::hostile {
 

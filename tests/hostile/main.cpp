@@ -122,7 +122,7 @@ int main(int argc, char** argv) {
     for (const hostile::Attack& attack : hostile::attacks()) std::cout << attack.name << ": " << attack.what << "\n";
     return EXIT_SUCCESS;
   }
-  set_log(LogLevel::kOff, "");
+  set_log_level(LogLevel::kOff);
   bool known = false;
   bool begun = true;
   const bool all = arguments->attack == "all";

@@ -14,8 +14,8 @@
 
 #include "collab/transport.h"
 #include "core/base/prng.h"
-#include "transport/tcp/tcp_tls.h"
-#include "transport/tcp/tcp_wire.h"
+#include "transport/tcp/tls/tcp_tls.h"
+#include "transport/tcp/wire/tcp_wire.h"
 
 namespace collab::hostile {
 

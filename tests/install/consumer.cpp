@@ -72,7 +72,7 @@ int main() {
   const auto loaded = collab::load_config({{"COLLAB_CODEC", "fp32"}, {"COLLAB_LISTEN", "127.0.0.1:0"}});
   if (!loaded.ok()) return fail(loaded.status());
   collab::Config config = loaded->config;
-  config.site_count = 2;
+  config.min_sites = 2;
   const auto hub = std::make_shared<collab::LoopbackHub>();
   auto coordinator = collab::serve_coordinator(config, collab::make_loopback_transport(hub), "127.0.0.1:0");
   if (!coordinator.ok()) return fail(coordinator.status());

@@ -22,7 +22,7 @@ using std::chrono::steady_clock;
 using ::testing::HasSubstr;
 
 constexpr milliseconds kPatience{20'000};
-constexpr milliseconds kNoticed{1'500};  // a dead partner is noticed within about a second
+constexpr milliseconds kNoticed{10'000};  // half of the patience: a dead partner is noticed within about a second
 
 // A forked process that runs `body` and exits with its result; it can tell us one byte and hold until killed.
 class Child {

@@ -20,7 +20,7 @@ inline Swarm swarm_of(std::size_t sites, CodecId codec) {
   swarm.config.chunk_kib = 4;
   swarm.config.join_timeout = std::chrono::seconds(20);
   swarm.config.round_timeout = std::chrono::seconds(20);
-  swarm.config.log = "warning";
+  swarm.config.log_level = "warning";
   return swarm;
 }
 

@@ -29,17 +29,14 @@ Swarm hidden_sites(std::size_t sites, CodecId codec) {
   swarm.elements = 200'000;
   swarm.config.chunk_kib = 64;
   swarm.transport = [] { return tcp(); };
-  swarm.adjust = [codec](SessionOptions& options, std::size_t) {
-    options.config.advertise = "none";
-    options.shared_settings = {{"codec", codec == CodecId::kFp32 ? "fp32" : "fp16"}};
-  };
+  swarm.adjust = [](SessionOptions& options, std::size_t) { options.config.advertise = "none"; };
   return swarm;
 }
 
 std::unique_ptr<HelperServer> start_helper(Swarm& swarm, const std::string& events = "") {
   Config config = swarm.config;
   config.listen = "127.0.0.1:0";
-  config.events = events;
+  config.events_file = events;
   auto helper = serve_helper({.config = config,
                               .site = "helper",
                               .coordinators = {swarm.coordinator->address()},
@@ -103,11 +100,10 @@ TEST(Helper, GivesTheSameModelAsWithoutIt) {
     Swarm swarm = swarm_of(2, CodecId::kFp32);
     swarm.elements = 50'000;
     swarm.transport = [] { return tcp(); };
-    swarm.config.outer = OuterId::kNesterov;
+    swarm.config.outer_optimizer = OuterId::kNesterov;
     swarm.config.outer_lr = 0.7;
     swarm.adjust = [](SessionOptions& options, std::size_t) {
       options.compared_elements = 30'000;  // the others are buffers
-      options.shared_settings = {{"codec", "fp32"}, {"outer", "nesterov"}, {"outer_lr", "0.7"}};
     };
     swarm.start_coordinator();
     const auto helper = helped ? start_helper(swarm) : nullptr;
@@ -125,7 +121,6 @@ TEST(Helper, GivesTheSameModelAsWithoutIt) {
 TEST(Helper, LeavesInOrderWhileTheOthersGoOn) {
   Swarm swarm = swarm_of(2, CodecId::kFp32);
   swarm.transport = [] { return tcp(); };
-  swarm.adjust = [](SessionOptions& options, std::size_t) { options.shared_settings = {{"codec", "fp32"}}; };
   swarm.start_coordinator();
   auto helper = start_helper(swarm);
   const auto body = [&](Session& session, std::size_t site, std::vector<float>& values) -> Status {

@@ -93,7 +93,7 @@ TEST_F(HubLinkTest, TheOthersGoOnWithoutOneThatVanishes) {
     ASSERT_TRUE(result.status.ok()) << result.status.message();
     EXPECT_THAT(result.absent, ElementsAre(2U));
   }
-  EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::seconds(5));
+  EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::seconds(10)) << "half the call's time-out";
   for (const auto& result : all({0, 1}, wire::Absence::kFails, 8)) {
     EXPECT_THAT(result.status.message(), HasSubstr("rank 2 of oslo"));
   }
@@ -112,7 +112,7 @@ TEST_F(HubLinkTest, WithoutACoordinatorItFailsInWordsWithinTheGrace) {
   for (const auto& result : all({0, 1, 2}, wire::Absence::kGoesOn, 8)) {
     EXPECT_THAT(result.status.message(), HasSubstr("no coordinator answers"));
   }
-  EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::seconds(10));
+  EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::seconds(15)) << "before the call's time-out";
 }
 
 }  // namespace

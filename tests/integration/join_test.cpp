@@ -45,8 +45,8 @@ class Joining : public ByHand {
   // Three sites that have had a round, and a fourth that comes.
   void start_three() {
     start(3, [this](Config& config) {
-      config.events = events();
-      config.site_count = 3;
+      config.events_file = events();
+      config.min_sites = 3;
       config.straggler_grace = kPatient;
     });
     together(3, [this](std::size_t site) { EXPECT_TRUE(interval(site)); });
@@ -140,7 +140,7 @@ TEST_F(Joining, ASourceThatGoesAndOneThatKeepsSilentHoldNobodyUp) {
 
 TEST_F(Joining, WhoComesBackFetchesOnlyWhatIsNewer) {
   start(3, [this](Config& config) {
-    config.events = events();
+    config.events_file = events();
     config.state_dir = dir_.string();
     config.save_every = 1;
   });
@@ -175,7 +175,7 @@ class Serving : public Joining {
       inner(options, site);
       options.serves_optimizer = serves_[site];
       if (site < 2) options.config.join_optimizer = allowed_;
-      if (site == 1) options.config.egress_gb = budget_of_second_;
+      if (site == 1) options.config.egress_budget_gb = budget_of_second_;
     };
     for (std::size_t site = 0; site < 2; ++site) {
       for (std::size_t i = 0; i < 2'500'001; ++i) state_[site].push_back(static_cast<std::byte>(i * (7 + site) >> 3));
@@ -184,8 +184,8 @@ class Serving : public Joining {
   ~Serving() override { stop(); }
   void start_two(bool trained = true) {
     start(2, [this](Config& config) {
-      config.events = events();
-      config.site_count = 2;
+      config.events_file = events();
+      config.min_sites = 2;
       config.straggler_grace = kPatient;
     });
     if (trained) together(2, [this](std::size_t site) { EXPECT_TRUE(interval(site)); });
@@ -332,15 +332,15 @@ TEST_F(Serving, WhoseBudgetIsHalfSpentLeavesItToOthers) {
   join_third();
   EXPECT_TRUE(values(2) == values(0));
   EXPECT_THAT(sessions_[2]->ask_optimizer().status().message(),
-              HasSubstr("site1: half of what it may send is spent (COLLAB_EGRESS_GB)"));
+              HasSubstr("site1: half of what it may send is spent (COLLAB_EGRESS_BUDGET_GB)"));
   finish_all();
 }
 
 TEST_F(Serving, AModelGivenBetweenRoundsEndsABudgetToo) {
   budget_of_second_ = 2.2e-3;  // rounds and models, of 0.8 MB each
   start(2, [this](Config& config) {
-    config.events = events();
-    config.site_count = 2;
+    config.events_file = events();
+    config.min_sites = 2;
     config.round_timeout = std::chrono::seconds(1);
   });
   together(2, [this](std::size_t site) { EXPECT_TRUE(interval(site)); });

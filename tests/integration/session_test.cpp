@@ -92,7 +92,7 @@ INSTANTIATE_TEST_SUITE_P(Codecs, SwarmWithCodec, ::testing::Values(CodecId::kBf1
 
 TEST(Session, NesterovKeepsItsStateEqualAtAllSites) {
   Swarm swarm = swarm_of(2, CodecId::kFp32);
-  swarm.config.outer = OuterId::kNesterov;
+  swarm.config.outer_optimizer = OuterId::kNesterov;
   swarm.config.outer_lr = 0.7;
   swarm.start_coordinator();
   expect_all_ok(swarm.run(train(12)));
@@ -100,9 +100,37 @@ TEST(Session, NesterovKeepsItsStateEqualAtAllSites) {
   EXPECT_NE(swarm.parameters[0]->values(), reference(2, swarm.elements, 12, 4));
 }
 
+TEST(Session, TheOuterStepIsAgreedOnAndTold) {
+  const std::string path = ::testing::TempDir() + "collab-outer-" + std::to_string(getpid());
+  std::remove(path.c_str());
+  Swarm swarm = swarm_of(2, CodecId::kInt8);
+  swarm.config.outer_optimizer = OuterId::kNesterov;
+  swarm.config.outer_lr = 0;  // by the sites
+  swarm.config.outer_clip = 1e-4;
+  swarm.config.events_file = path;
+  swarm.start_coordinator();
+  expect_all_ok(swarm.run(train(8)));
+  EXPECT_EQ(swarm.parameters[0]->values(), swarm.parameters[1]->values());
+  const std::vector<std::string> told = lines_with(path, "exchange_seconds");
+  EXPECT_EQ(told.size(), 4U) << "two rounds at each of two sites";
+  for (const std::string& line : told) {
+    EXPECT_THAT(line, HasSubstr("\"outer_lr\":0.6,"));
+    EXPECT_THAT(line, HasSubstr("\"clipped_norm\":"));
+  }
+  const std::vector<float> first = fresh_values(swarm.elements, 1);
+  double square = 0;
+  for (std::size_t i = 0; i < first.size(); ++i) {
+    const double moved = double{first[i]} - double{swarm.parameters[0]->values()[i]};
+    square += moved * moved;
+  }
+  EXPECT_LT(std::sqrt(square), 0.6 * (1.9 + 2.71 + 1) * 1e-4) << "two steps with momentum 0.9, each of the clip's norm";
+  EXPECT_GT(std::sqrt(square), 0) << "it moved";
+  std::remove(path.c_str());
+}
+
 TEST(Session, BuffersAreAveragedWhateverTheOuterOptimizer) {
   Swarm swarm = swarm_of(2, CodecId::kFp32);
-  swarm.config.outer = OuterId::kNesterov;
+  swarm.config.outer_optimizer = OuterId::kNesterov;
   swarm.config.outer_lr = 0.7;
   const std::size_t trained = 7'000;  // not at the edge of a chunk
   swarm.adjust = [&](SessionOptions& options, std::size_t) { options.compared_elements = trained; };
@@ -145,7 +173,7 @@ TEST_P(RoundsByTime, AreAtTheSameStepOnAllRanks) {
   Swarm swarm = swarm_of(2, CodecId::kFp32);
   swarm.ranks = GetParam().ranks;
   swarm.config.run = "time-" + std::to_string(getpid());
-  swarm.config.sync_every = {.steps = 0, .time = std::chrono::milliseconds(20)};
+  swarm.config.sync_every = {.steps = 0, .time = std::chrono::milliseconds(100)};
   swarm.adjust = [](SessionOptions& options, std::size_t) { options.one_host = GetParam().one_host; };
   swarm.start_coordinator();
   std::vector<std::unique_ptr<std::barrier<>>> gradients;  // are averaged over the site before any rank steps
@@ -253,28 +281,33 @@ TEST(Session, TheStateOnDiskOutlivesTheSwarm) {
   other.start_coordinator();
   const std::vector<Status> refused = other.run(train(1));
   EXPECT_THAT(refused[0].message(), HasSubstr("is of run default, this is run another"));
+  other.adjust = [](SessionOptions& options, std::size_t) { options.run_of_rendezvous = true; };
+  expect_all_ok(other.run([&](Session& session, std::size_t, std::vector<float>& values) -> Status {
+    EXPECT_EQ(values, first_end) << "nobody has said that this is another training";
+    return session.finish();
+  }));
   std::filesystem::remove_all(dir);
 }
 
 class TwoRanks : public ::testing::TestWithParam<bool> {};  // are those of a site on one host?
 INSTANTIATE_TEST_SUITE_P(OneHost, TwoRanks, ::testing::Bool());
 
-// Coordinators write 1 so far; every rank follows another period as well.
+// Whatever it is, every rank follows it.
 TEST_P(TwoRanks, ThePeriodToTheNextRoundIsThatOfTheCommit) {
   Swarm swarm = swarm_of(2, CodecId::kFp32);
   swarm.ranks = 2;
-  swarm.config.sync_every = {.steps = 2, .time = {}};
+  swarm.config.sync_every = {.steps = 2, .time = {}, .automatic = true};
   swarm.adjust = [](SessionOptions& options, std::size_t) { options.one_host = GetParam(); };
   const auto plain = swarm.transport;
   swarm.transport = [plain] {
-    const auto every_third = [](Meddling&, LinkId, TransportMessage& message, std::uint64_t) {
+    const auto every_sixth = [](Meddling&, LinkId, TransportMessage& message, std::uint64_t) {
       Result<wire::Message> sent = wire::decode(message.head);
       if (!sent.ok() || !std::holds_alternative<wire::Commit>(*sent)) return true;
-      std::get<wire::Commit>(*sent).intervals = 3;
+      std::get<wire::Commit>(*sent).period = 6;
       message.head = wire::encode(*sent);
       return true;
     };
-    return std::make_unique<Meddling>(plain(), every_third, Lane::kControl);
+    return std::make_unique<Meddling>(plain(), every_sixth, Lane::kControl);
   };
   swarm.start_coordinator();
   swarm.transport = plain;
@@ -294,6 +327,37 @@ TEST_P(TwoRanks, ThePeriodToTheNextRoundIsThatOfTheCommit) {
   for (const auto& [rank, steps] : rounds_at) EXPECT_EQ(steps, (std::vector<std::size_t>{2, 8, 14, 20}));
 }
 
+// A step takes microseconds here, a round far longer: the leader makes the period long, and all ranks follow.
+TEST_P(TwoRanks, ALeaderThatChoosesThePeriodGoesByWhatTheSitesMeasure) {
+  Swarm swarm = swarm_of(2, CodecId::kFp32);
+  swarm.ranks = 2;
+  swarm.config.sync_every = {.steps = 2, .time = {}, .automatic = true};
+  swarm.config.target_overhead = 0.5;
+  swarm.adjust = [](SessionOptions& options, std::size_t) { options.one_host = GetParam(); };
+  swarm.start_coordinator();
+  std::mutex mutex;
+  std::map<const void*, std::vector<std::size_t>> rounds_at;  // steps, by rank
+  expect_all_ok(swarm.run([&](Session& session, std::size_t site, std::vector<float>& values) -> Status {
+    std::size_t rounds = 0;
+    for (std::size_t step = 1; rounds < 5; ++step) {
+      train_one_step(values, site, step);
+      const Result<StepOutcome> outcome = session.step(8);
+      if (!outcome.ok()) return outcome.status();
+      if (!outcome->round_ran) continue;
+      ++rounds;
+      const std::lock_guard lock(mutex);
+      rounds_at[&session].push_back(step);
+    }
+    return session.finish();
+  }));
+  ASSERT_EQ(rounds_at.size(), 4U);
+  const std::vector<std::size_t>& first = rounds_at.begin()->second;
+  for (const auto& [rank, steps] : rounds_at) EXPECT_EQ(steps, first);
+  EXPECT_EQ(first[0], 2U);
+  EXPECT_EQ(first[1], 4U) << "no round was measured before the second";
+  EXPECT_GT(first[2] - first[1], 2U);
+}
+
 // Ten rounds' worth at one of the sites, which trains on alone when it is gone. Rounds come as often as ever, for all.
 TEST_P(TwoRanks, ABudgetIsNeverOverspentAndNeverStopsTheTraining) {
   Swarm swarm;
@@ -304,11 +368,11 @@ TEST_P(TwoRanks, ABudgetIsNeverOverspentAndNeverStopsTheTraining) {
   const double round_gb = 40'500e-9;
   swarm.adjust = [&](SessionOptions& options, std::size_t site) {
     options.one_host = GetParam();
-    if (site == 1) options.config.egress_gb = 10 * round_gb;
+    if (site == 1) options.config.egress_budget_gb = 10 * round_gb;
   };
   const std::string path = ::testing::TempDir() + "collab-budget-" + std::to_string(getpid());
   std::remove(path.c_str());
-  swarm.config.events = path;
+  swarm.config.events_file = path;
   swarm.start_coordinator();
   std::vector<std::size_t> rounds_at;  // steps of the second site's leader
   std::vector<std::size_t> of_the_other;
@@ -358,7 +422,7 @@ TEST(Session, ASpentBudgetIsRememberedOnDisk) {
     swarm.config.sync_every = {.steps = 2, .time = {}};
     swarm.config.state_dir = dir.string();
     swarm.adjust = [](SessionOptions& options, std::size_t site) {
-      if (site == 1) options.config.egress_gb = 2.5 * 40'500e-9;
+      if (site == 1) options.config.egress_budget_gb = 2.5 * 40'500e-9;
     };
     swarm.start_coordinator();
     std::atomic<std::size_t> rounds[2] = {};
@@ -380,7 +444,7 @@ TEST(Session, ASpentBudgetIsRememberedOnDisk) {
 TEST(Session, TheSameDataAtTwoSitesIsToldToBoth) {
   const std::string path = ::testing::TempDir() + "collab-same-data-" + std::to_string(getpid());
   Swarm swarm = swarm_of(3, CodecId::kFp16);
-  swarm.config.events = path;
+  swarm.config.events_file = path;
   swarm.start_coordinator();
   expect_all_ok(swarm.run([](Session& session, std::size_t site, std::vector<float>& values) -> Status {
     for (std::size_t step = 0; step < 16; ++step) {
@@ -408,7 +472,7 @@ TEST(Session, TheSameDataAtTwoSitesIsToldToBoth) {
 TEST(Session, EventsTellOfEachRound) {
   const std::string path = ::testing::TempDir() + "collab-events-" + std::to_string(getpid());
   Swarm swarm = swarm_of(2, CodecId::kInt8);
-  swarm.config.events = path;
+  swarm.config.events_file = path;
   swarm.start_coordinator();
   expect_all_ok(swarm.run(train(8)));
   std::ifstream file(path);

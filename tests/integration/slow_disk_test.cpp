@@ -34,12 +34,13 @@ class SlowDisk : public ByHand {
     std::filesystem::remove_all(dir_);
   }
 
-  void start_two() {
-    start(2, [this](Config& config) {
-      config.outer = OuterId::kNesterov;
+  void start_two(std::uint32_t save_every = 1) {
+    start(2, [this, save_every](Config& config) {
+      config.save_every = save_every;
+      config.outer_optimizer = OuterId::kNesterov;
       config.chunk_kib = 256;
       config.state_dir = dir_;
-      config.events = dir_ + "/events";
+      config.events_file = dir_ + "/events";
       config.heartbeat = std::chrono::milliseconds(100);
       config.link_grace = std::chrono::seconds(5);
     });
@@ -77,6 +78,17 @@ TEST_F(SlowDisk, RoundsGoOnAndTheLastStateIsSavedInTheEnd) {
   std::vector<float> anchor(swarm_.elements);
   std::vector<float> outer(swarm_.elements);
   EXPECT_TRUE(read_state_into(state_path(dir_, "site1"), **header, anchor, outer).ok());
+}
+
+TEST_F(SlowDisk, TheStateIsSavedOnceInSoManyRounds) {
+  disk_.shut();
+  start_two(3);
+  rounds(2);
+  EXPECT_EQ(disk_.reached(), 0);
+  rounds(1);
+  disk_.wait_until_reached(1);
+  disk_.open_gate();
+  finish_all();
 }
 
 }  // namespace

@@ -86,7 +86,7 @@ struct Swarm {
   std::vector<std::shared_ptr<PlainVector>> parameters;  // site-major
 
   void start_coordinator() {
-    config.site_count = static_cast<std::uint32_t>(sites);
+    config.min_sites = static_cast<std::uint32_t>(sites);
     auto served = serve_coordinator(config, transport(), "127.0.0.1:0");
     COLLAB_CHECK(served.ok(), served.status().to_string());
     coordinator = std::move(*served);
@@ -100,7 +100,6 @@ struct Swarm {
     options.config = config;
     options.config.site_index = static_cast<std::uint32_t>(site);
     options.config.listen = "127.0.0.1:0";
-    options.shared_settings = {{"codec", name_of(config.codec)}};
     options.site = "site" + std::to_string(site);
     options.site_rank = static_cast<std::uint32_t>(rank);
     options.site_size = static_cast<std::uint32_t>(ranks);

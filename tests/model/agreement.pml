@@ -400,7 +400,7 @@ inline forget(s) {
 #define END_OF(memory) memory
 #endif
 
-/* Site::say_farewell: its memory ends first; then Leave is on its way to the leader it follows. It may come back. */
+/* SiteMembership::say_leave: its memory ends first; then Leave is on its way to the leader it follows. It may come back. */
 inline leave(c) {
   d_step { phase[c] == leads && promised[LEAVER] <= term[c] && !HAS(acceptor, LEAVER) && !leaving ->
     printf("site %d leaves candidate %d\n", LEAVER, c);

@@ -87,6 +87,14 @@ void Checkers::holds(const std::string& process, const SealedAnchor& anchor) {
        std::to_string(anchor.run.value) + " than " + known->second.second + " had");
 }
 
+void Checkers::follows(const std::string& process, const Told& after, std::uint32_t period) {
+  const auto [known, fresh] = periods_.try_emplace(after, std::pair(period, process));
+  if (fresh || known->second.first == period) return;
+  fail(process + " trains " + std::to_string(period) + " steps after round " +
+       std::to_string(std::get<RoundId>(after).value) + ", " + known->second.second + " trains " +
+       std::to_string(known->second.first));
+}
+
 const Checkers::Mean* Checkers::mean_of(const wire::StartAttempt& start, const wire::Commit& commit,
                                         const Codecs& codec) {
   const Attempt attempt{start.run, start.round, start.attempt};
@@ -142,19 +150,37 @@ Checkers::Mean Checkers::weigh(const wire::StartAttempt& start, const wire::Comm
   return mean;
 }
 
+// What the payloads left out makes the norm uncertain, and with it the factor.
+Checkers::Clip Checkers::clip_of(const Mean& mean, const DataPlane::Settings& settings) {
+  const auto most = static_cast<double>(settings.outer.clip);
+  if (most == 0) return {};
+  double square = 0;
+  double left_out = 0;
+  for (std::size_t i = 0; i < std::min<std::uint64_t>(mean.value.size(), settings.outer_elements); ++i) {
+    square += mean.value[i] * mean.value[i];
+    left_out += mean.left_out[i] * mean.left_out[i];
+  }
+  const auto factor = [most](double norm) { return norm > most ? most / norm : 1.0; };
+  const double norm = std::sqrt(square);
+  const double off = std::sqrt(left_out);
+  return {factor(norm), std::max(factor(norm - off) - factor(norm), factor(norm) - factor(norm + off)) + 1e-6};
+}
+
 void Checkers::applied(const std::string& process, const wire::StartAttempt& start, const wire::Commit& commit,
                        const OuterStep& step) {
   const Mean* mean = mean_of(start, commit, step.settings.codec);
   if (mean == nullptr) return;
+  const OuterConfig outer = for_contributors(step.settings.outer, commit.contributors.size());
+  const Clip clip = clip_of(*mean, step.settings);
   for (std::size_t i = 0; i < mean->value.size(); ++i) {
     const bool buffer = i >= step.settings.outer_elements;
-    const double lr = buffer ? 1.0 : static_cast<double>(step.settings.outer.lr);
+    const double lr = buffer ? 1.0 : static_cast<double>(outer.lr);
     const double moved = static_cast<double>(step.anchor[i]) - static_cast<double>(step.next[i]);
     double taken = moved / lr;
     // Of roundings to float32: of the anchor, and of the outer state.
     double rounding = 4e-7 * std::abs(static_cast<double>(step.anchor[i])) / lr + 1e-9;
     if (!step.outer.empty() && !buffer) {
-      const auto momentum = static_cast<double>(step.settings.outer.momentum);
+      const auto momentum = static_cast<double>(outer.momentum);
       const auto next = static_cast<double>(step.next_outer[i]);
       const double kept = momentum * static_cast<double>(step.outer[i]);
       taken = next - kept;
@@ -164,10 +190,12 @@ void Checkers::applied(const std::string& process, const wire::StartAttempt& sta
                     std::to_string(commit.round.value) + ", which is no step of the outer optimizer");
       }
     }
-    if (std::abs(mean->value[i] - taken) > mean->left_out[i] + rounding) {
+    const double expected = mean->value[i] * (buffer ? 1.0 : clip.factor);
+    const double uncertain = buffer ? 0.0 : std::abs(mean->value[i]) * clip.uncertain;
+    if (std::abs(expected - taken) > mean->left_out[i] + uncertain + rounding) {
       return fail(process + ": element " + std::to_string(i) + " of the mean of round " +
                   std::to_string(commit.round.value) + " is " + std::to_string(taken) + ", the contributions give " +
-                  std::to_string(mean->value[i]));
+                  std::to_string(expected));
     }
   }
 }

@@ -54,6 +54,9 @@ class Checkers {
   // A site took this outer step.
   void applied(const std::string& process, const wire::StartAttempt& start, const wire::Commit& commit,
                const OuterStep& step);
+  // Under one leader, all who hold one anchor train equally long.
+  using Told = std::tuple<TermId, RunId, RoundId>;
+  void follows(const std::string& process, const Told& after, std::uint32_t period);
   void fail(const std::string& what) { failures_.push_back(what); }
 
   // Samples [0, counted) are each counted once, when nothing went wrong for this process.
@@ -73,6 +76,11 @@ class Checkers {
     std::vector<double> value;
     std::vector<double> left_out;
   };
+  struct Clip {
+    double factor = 1;
+    double uncertain = 0;
+  };
+  [[nodiscard]] static Clip clip_of(const Mean& mean, const DataPlane::Settings& settings);
   [[nodiscard]] const Contribution* contribution(const Attempt& attempt, SiteId site) const;
   // Null: somebody's contribution is not known, which was told at the commit.
   [[nodiscard]] const Mean* mean_of(const wire::StartAttempt& start, const wire::Commit& commit, const Codecs& codec);
@@ -85,6 +93,7 @@ class Checkers {
   // What was agreed on stands for ever: a round of a run has one content. Who goes on from less takes another run name.
   std::map<std::tuple<RunId, RoundId>, wire::Commit> committed_;
   std::map<std::tuple<RunId, RoundId>, std::pair<Digest, std::string>> anchors_;
+  std::map<Told, std::pair<std::uint32_t, std::string>> periods_;  // and who was the first to follow it
   std::size_t commits_ = 0;
   std::vector<std::string> failures_;
 };

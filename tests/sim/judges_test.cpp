@@ -40,6 +40,19 @@ TEST(Checkers, ARoundOfARunHasOneAnchor) {
   EXPECT_EQ(checkers.failures().size(), 1U);
 }
 
+TEST(Checkers, AllWhoHoldAnAnchorUnderOneLeaderTrainAsLong) {
+  Checkers checkers;
+  const Checkers::Told round_5{TermId{1}, RunId{1000}, RoundId{5}};
+  checkers.follows("a.1", round_5, 3);
+  checkers.follows("b.1", round_5, 3);
+  checkers.follows("b.1", {TermId{1}, RunId{1000}, RoundId{6}}, 4);
+  checkers.follows("c.1", {TermId{2}, RunId{1000}, RoundId{5}}, 2);
+  EXPECT_TRUE(checkers.failures().empty());
+  checkers.follows("c.1", round_5, 2);
+  ASSERT_EQ(checkers.failures().size(), 1U);
+  EXPECT_NE(checkers.failures()[0].find("c.1 trains 2 steps after round 5, a.1 trains 3"), std::string::npos);
+}
+
 // ---- what processes find when they start again -----------------------------------------------------
 
 TEST(Store, PartsAreLostTornAndOlderEachOnItsOwn) {

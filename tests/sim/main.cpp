@@ -19,8 +19,9 @@ constexpr const char* kUsage =
     "usage: collab_sim [--seed N | --count N [--first N]] [--sites N] [--candidates N] [--rounds N]\n"
     "                  [--faults drawn|none|all|LIST] [--mutation "
     "none|forge-done|count-twice|flip-bit|lose-steps|carry-stale] "
-    "[--verbose]\n"
-    "Sites, candidates and rounds that are not given are drawn from the seed.\n";
+    "[--overlap 0|1] [--verbose]\n"
+    "Sites, candidates and rounds that are not given are drawn from the seed, and whether rounds run behind the "
+    "training.\n";
 
 constexpr std::uint64_t kMostOfSwarm = 1000;  // sites, candidates or rounds
 
@@ -42,6 +43,7 @@ std::optional<sim::Mutation> mutation_from(const std::string& name) {
 
 Result<Arguments> parse(int argc, char** argv) {
   Arguments arguments;
+  bool seed_given = false;
   arguments.swarm.draw_faults = true;
   for (int i = 1; i < argc; ++i) {
     const std::string name = argv[i];
@@ -65,6 +67,11 @@ Result<Arguments> parse(int argc, char** argv) {
       arguments.swarm.mutation = *mutation;
       continue;
     }
+    if (name == "--overlap") {
+      if (value != "0" && value != "1") return invalid_argument("--overlap: expected 0 or 1, got '" + value + "'");
+      arguments.swarm.overlap = value == "1";
+      continue;
+    }
     const bool of_swarm = name == "--sites" || name == "--candidates" || name == "--rounds";
     const std::uint64_t most = of_swarm ? kMostOfSwarm : UINT64_MAX;
     std::uint64_t number = 0;
@@ -76,10 +83,10 @@ Result<Arguments> parse(int argc, char** argv) {
     }
     if (name == "--seed" || name == "--first") {
       arguments.swarm.seed = number;
-      arguments.fresh = false;
+      seed_given = true;
     } else if (name == "--count") {
       arguments.count = number;
-      arguments.fresh = arguments.swarm.seed == 1;
+      arguments.fresh = true;
     } else if (name == "--sites") {
       arguments.swarm.sites = static_cast<std::uint32_t>(number);
     } else if (name == "--candidates") {
@@ -90,7 +97,7 @@ Result<Arguments> parse(int argc, char** argv) {
       return invalid_argument("unknown option " + name);
     }
   }
-  if (arguments.fresh) {
+  if (arguments.fresh && !seed_given) {
     arguments.swarm.seed = static_cast<std::uint64_t>(std::chrono::system_clock::now().time_since_epoch().count());
   }
   return arguments;

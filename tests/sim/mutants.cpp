@@ -26,7 +26,7 @@ constexpr MutantRow kTable[] = {
      .name = "form-of-older-term",
      .breaks = "A site takes part in an attempt of an older term",
      .finder = Finder::kUnit,
-     .test = "SiteRound.OlderOrForeignFormsAreIgnored"},
+     .test = "SiteRound.AttemptsOfAnOlderTermOrAnotherModelAreIgnored"},
     {.mutant = Mutant::kCommitOfOlderTerm,
      .name = "commit-of-older-term",
      .breaks = "A site applies a commit that comes under an older term",
@@ -290,6 +290,20 @@ constexpr MutantRow kTable[] = {
      .name = "counted-in-other-run",
      .breaks = "Whether a contribution counted is looked up under another run",
      .seed = 16},
+    {.mutant = Mutant::kCountedByName,
+     .name = "counted-by-name",
+     .breaks = "What an earlier process of a site contributed counts as this one's",
+     .seed = 50077001002,
+     .sites = 5,
+     .candidates = 3,
+     .rounds = 40},
+    {.mutant = Mutant::kHeldForEver,
+     .name = "held-for-ever",
+     .breaks = "A site that its candidate has let in among those it asks goes on as if it were told to wait",
+     .seed = 20091004167,
+     .sites = 2,
+     .candidates = 2,
+     .rounds = 40},
     {.mutant = Mutant::kHistoryOfOtherRun,
      .name = "history-of-other-run",
      .breaks = "Rounds after the anchor from which another run begins stay in the history",
@@ -341,6 +355,7 @@ constexpr MutantRow kTable[] = {
 
 SwarmOptions options_of(const MutantRow& row, std::uint64_t seed) {
   SwarmOptions options;
+  options.overlap = false;
   options.seed = seed;
   options.sites = row.sites;
   options.candidates = row.candidates;

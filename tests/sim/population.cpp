@@ -57,7 +57,9 @@ SimSiteOptions Population::options_of(const std::string& name, std::uint32_t gen
   site.store = &stores_[{name, generation}];
   site.mutation = setting_.mutation;
   site.draws_rates = setting_.seed % 4 == 1;
+  site.leader_times = setting_.leader_times;
   site.helper = name == kHelper;
+  if (!site.helper) site.overlap = setting_.overlap;
   site.resumed = !site.helper && begins_.chance(0.4);
   const bool names = setting_.named_by_sites && !site.helper && (name == setting_.named || begins_.chance(0.5));
   if (names) site.init_from = setting_.named;

@@ -31,13 +31,15 @@ struct Setting {
   std::uint32_t generations = 1;
   std::uint64_t elements = 5'000;
   DataPlane::Settings data;
-  std::uint64_t save_every = 1;  // rounds
-  std::string named;             // COLLAB_INIT_FROM
-  bool named_by_sites = false;   // else by the coordinators
-  bool helped = false;           // a helper is there
-  bool nat = false;              // who cannot be dialled does not know that, and names an address
-  bool liars = false;            // sites lie; lines are wide enough for a chunk within a grace
-  bool drift = false;            // clocks run too fast or too slow
+  std::uint64_t save_every = 1;    // rounds
+  std::string named;               // COLLAB_INIT_FROM
+  bool named_by_sites = false;     // else by the coordinators
+  bool helped = false;             // a helper is there
+  bool nat = false;                // who cannot be dialled does not know that, and names an address
+  bool liars = false;              // sites lie; lines are wide enough for a chunk within a grace
+  bool leader_times = false;       // the leader chooses how often rounds come
+  bool drift = false;              // clocks run too fast or too slow
+  std::optional<Merge> overlap{};  // rounds run behind the training
   Mutation mutation = Mutation::kNone;
 };
 

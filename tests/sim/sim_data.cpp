@@ -23,7 +23,7 @@ std::vector<float> first_parameters(std::uint64_t elements, std::uint64_t seed) 
 
 // What the data plane adds to a delta and to a mean from earlier payloads, element by element: Residual::in_delta() and
 // in_mean(), from their description.
-void add_left_out(const Residual& residual, Contribution& contribution) {
+void add_left_out(const Residual& residual, float decay, Contribution& contribution) {
   if (!residual.on()) return;
   const ResidualUnits& units = residual.units();
   const double per_delta = std::max(units.share, units.equal);
@@ -37,6 +37,8 @@ void add_left_out(const Residual& residual, Contribution& contribution) {
   for (std::size_t i = 0; i < of_mean.size(); ++i) {
     (of_mean[i] ? contribution.left_out_of_delta : contribution.left_out_of_mean)[i] *=
         static_cast<float>(of_mean[i] ? 1 / per_delta : per_mean);
+    contribution.left_out_of_delta[i] *= decay;
+    contribution.left_out_of_mean[i] *= decay;
   }
 }
 
@@ -55,16 +57,26 @@ SimData::SimData(const Options& options, Checkers& checkers)
     : options_(options),
       checkers_(checkers),
       parameters_(first_parameters(options.elements, options.seed)),
-      moves_(options.elements) {
+      now_{std::vector<double>(options.elements), 0},
+      triggered_(now_) {
   const ArenaSpec spec{.key = {"sim", options_.process, {}},
                        .elements = options_.elements,
                        .outer_state = has_outer_state(options_.settings.outer.id),
+                       .training_copy = options_.overlap.has_value(),
                        .shared = false,
                        .job = {},
                        .places = {}};
   auto arena = create_arena(spec);
   COLLAB_CHECK(arena.ok(), "no memory for a simulated site's anchor");
   arena_ = std::move(*arena);
+  if (!options_.overlap) return;
+  copy_.emplace(arena_->training_copy(), *options_.overlap);
+  std::ranges::copy(parameters_.values(), worked_on().begin());
+}
+
+ParameterVector& SimData::parameters() {
+  if (copy_) return *copy_;
+  return parameters_;
 }
 
 Digest SimData::digest_of(std::span<const float> anchor, std::span<const float> outer) const {
@@ -84,6 +96,7 @@ void SimData::restore(const StoredAnchor& stored) {
   std::ranges::copy(stored.outer, arena_->outer().begin());
   arena_->seal(stored.sealed);
   parameters_.values() = stored.anchor;
+  std::ranges::copy(stored.anchor, worked_on().begin());
 }
 
 std::optional<StoredAnchor> SimData::stored(const Residual& residual) {
@@ -101,7 +114,7 @@ void SimData::train(Prng& prng) {
   for (std::size_t i = 0; i < theta.size(); ++i) {
     const auto move = static_cast<float>(0.02 * (prng.uniform() - 0.5));
     theta[i] += move;
-    moves_[i] += static_cast<double>(move);
+    now_.moves[i] += static_cast<double>(move);
   }
 }
 
@@ -110,20 +123,46 @@ void SimData::poison(Prng& prng) {
 }
 
 bool SimData::fit() {
-  return std::ranges::all_of(parameters_.values(), [](float value) { return std::isfinite(value); });
+  return std::ranges::all_of(worked_on(), [](float value) { return std::isfinite(value); });
 }
 
 // What is contributed is all that was trained and is not counted yet: no local step is lost, none comes twice.
 void SimData::expect_lossless() {
   if (!fit() || !sound_) return;
-  const std::vector<float>& theta = parameters_.values();
+  const std::span<const float> theta = worked_on();
   for (std::size_t i = 0; i < theta.size(); ++i) {
     const double delta = static_cast<double>(theta[i]) - static_cast<double>(arena_->anchor()[i]);
-    if (std::abs(delta - moves_[i]) < 1e-4) continue;
+    if (std::abs(delta - triggered_.moves[i]) < 1e-4) continue;
     return checkers_.fail(options_.process + ": element " + std::to_string(i) + " moved by " + std::to_string(delta) +
                           " from the anchor, and what was trained and not counted moved it by " +
-                          std::to_string(moves_[i]));
+                          std::to_string(triggered_.moves[i]));
   }
+}
+
+// ---- rounds behind the training --------------------------------------------------------------------
+
+void SimData::trigger(bool merges) {
+  triggered_ = now_;
+  if (!copy_) return;
+  COLLAB_CHECK(copy_->take(parameters_).ok(), "plain vectors can be copied");
+  copy_->begin_round(merges);
+}
+
+void SimData::end_round() { change_ = copy_->end_round(arena_->anchor()); }
+
+void SimData::merge() {
+  COLLAB_CHECK(merge_copy(parameters_, change_, copy_->values(), copy_->settings()).ok(),
+               "plain vectors can be merged");
+  if (change_ == ParameterChange::kUnchanged) return;
+  // Buffers are the mean, and unfit parameters the anchor: what they were trained by since is given up.
+  const bool all = change_ == ParameterChange::kTakeCopy;
+  for (std::size_t i = 0; i < now_.moves.size(); ++i) {
+    if (all || i >= copy_->settings().trained) now_.moves[i] = 0;
+  }
+}
+
+void SimData::take_back() {
+  if (copy_) std::ranges::copy(worked_on(), parameters_.values().begin());
 }
 
 // ---- around what the data plane does ---------------------------------------------------------------
@@ -135,24 +174,25 @@ void SimData::before(const StartExchange& start, const Residual& residual) {
     if (p.site == start.self) weight = p.weight;
   }
   if (weight > 0) expect_lossless();
-  Contribution contribution{options_.process, weight, uncounted_from_, trained_, {}, {}, {}};
-  std::vector<float>& theta = parameters_.values();
+  Contribution contribution{options_.process, weight, uncounted_from_, triggered_.trained, {}, {}, {}};
+  const std::span<float> theta = worked_on();
   const std::span<const float> anchor = arena_->anchor();
   contribution.delta.resize(theta.size());
   for (std::size_t i = 0; i < theta.size(); ++i) contribution.delta[i] = anchor[i] - theta[i];
-  add_left_out(residual, contribution);
+  add_left_out(residual, options_.settings.feedback_decay, contribution);
   checkers_.contributes(start.start, start.self, std::move(contribution));
   if (options_.mutation != Mutation::kCountTwice) return;
   for (std::size_t i = 0; i < theta.size(); ++i) theta[i] -= anchor[i] - theta[i];
 }
 
 void SimData::lose_steps(std::span<const float> anchor) {
-  if (options_.mutation == Mutation::kLoseSteps) parameters_.values() = copy_of(anchor);
+  if (options_.mutation == Mutation::kLoseSteps) std::ranges::copy(anchor, worked_on().begin());
 }
 
 void SimData::before(const ApplyCommit& apply) {
   if (apply.base == Base::kOldAnchor) lose_steps(arena_->anchor());
   outer_before_ = copy_of(arena_->outer());
+  worked_on_before_ = copy_of(worked_on());
 }
 
 void SimData::after(const ApplyCommit& apply, bool seen) {
@@ -163,6 +203,23 @@ void SimData::after(const ApplyCommit& apply, bool seen) {
   }
   // An idle round leaves the parameters alone, unless they were not fit.
   if (!apply.commit.contributors.empty() || apply.base == Base::kUnfit) moved(apply.base);
+  const std::size_t contributors = apply.commit.contributors.size();
+  const bool common = contributors > 0 && apply.base == Base::kParameters;
+  if (copy_ && common) keep_difference(worked_on_before_, for_contributors(options_.settings.outer, contributors));
+}
+
+void SimData::keep_difference(std::span<const float> snapshot, const OuterConfig& outer) {
+  const double kept = 1 - copy_->settings().merge.factor;
+  const std::span<const float> old = arena_->scratch();
+  for (std::size_t i = 0; i < std::min<std::uint64_t>(snapshot.size(), copy_->settings().trained); ++i) {
+    const auto was = static_cast<double>(old[i]);
+    double delta = (was - static_cast<double>(arena_->anchor()[i])) / static_cast<double>(outer.lr);
+    if (has_outer_state(outer.id)) {
+      delta = static_cast<double>(arena_->outer()[i]) -
+              static_cast<double>(outer.momentum) * static_cast<double>(outer_before_[i]);
+    }
+    now_.moves[i] += kept * (static_cast<double>(snapshot[i]) - (was - delta));
+  }
 }
 
 void SimData::before(const Rebase& rebase) {
@@ -171,24 +228,29 @@ void SimData::before(const Rebase& rebase) {
 
 void SimData::after(const Rebase& rebase) { moved(rebase.base); }
 
+// Of what is going on now, and of the round's.
+void SimData::count(const Progress& counted) {
+  const std::vector<double> moves = counted.moves;
+  for (std::vector<double>* each : {&now_.moves, &triggered_.moves}) {
+    for (std::size_t i = 0; i < moves.size(); ++i) (*each)[i] -= moves[i];
+  }
+  uncounted_from_ = counted.trained;
+}
+
 void SimData::moved(Base base) {
   switch (base) {
     case Base::kParameters:
-    case Base::kUnfit:
-      std::ranges::fill(moves_, 0.0);
-      uncounted_from_ = trained_;
-      break;
+    case Base::kUnfit: count(triggered_); break;
     case Base::kSnapshot:
       if (!snapshot_) return checkers_.fail(options_.process + " has no snapshot");
-      for (std::size_t i = 0; i < moves_.size(); ++i) moves_[i] -= snapshot_->moves[i];
-      uncounted_from_ = snapshot_->trained;
+      count(*snapshot_);
       break;
     case Base::kOldAnchor: break;
   }
   snapshot_.reset();
 }
 
-void SimData::take_snapshot() { snapshot_ = Snapshot{moves_, trained_}; }
+void SimData::take_snapshot() { snapshot_ = triggered_; }
 
 // ---- faults ----------------------------------------------------------------------------------------
 

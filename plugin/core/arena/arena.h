@@ -2,7 +2,8 @@
 // leaves the older one valid. The host's other ranks read new parameters from it; a restarted worker takes
 // the last anchor.
 //
-// Memory: two anchors (the sealed one and the one being written), one vector of outer state when asked for.
+// Memory: two anchors (the sealed one and the one being written); when asked for, one vector of outer state, and one
+// for a copy of the parameters.
 // Space is reserved up front; too little shared memory falls back to a file in TMPDIR with a warning, and to
 // an error that names both sizes. One rank a site: private memory, the same interface.
 //
@@ -42,6 +43,7 @@ struct ArenaSpec {
   ArenaKey key;
   std::uint64_t elements = 0;
   bool outer_state = false;        // one more vector of `elements` float32
+  bool training_copy = false;      // likewise
   std::uint32_t ranks = 1;         // of the site, on this host
   bool shared = true;              // false: private memory
   Digest job;                      // an anchor left by a process of another job is not taken over
@@ -68,6 +70,8 @@ class ArenaWriter {
   [[nodiscard]] virtual std::span<const float> anchor() const = 0;  // the sealed slot
   [[nodiscard]] virtual std::span<float> scratch() = 0;             // the other slot; unseals nothing
   [[nodiscard]] virtual std::span<float> outer() = 0;               // empty without outer_state
+  // A vector that belongs to no anchor; empty without training_copy.
+  [[nodiscard]] virtual std::span<float> training_copy() = 0;
   // Marks outer() as being changed: a writer killed before seal() leaves an outer state known to be invalid.
   virtual void begin_outer_update() = 0;
   // The scratch slot becomes the anchor, and outer() is whole again. More than kMaxAttachedBytes is not attached, which
@@ -105,6 +109,7 @@ class ArenaReader {
   [[nodiscard]] virtual std::span<const float> anchor() const = 0;
   // The other slot: the anchor before this one, until the writer starts on the next; empty when there was none.
   [[nodiscard]] virtual std::span<const float> previous() const = 0;
+  [[nodiscard]] virtual std::span<const float> training_copy() const = 0;  // empty without one
   [[nodiscard]] virtual std::uint64_t announced_step() const = 0;
 };
 

@@ -18,6 +18,10 @@ namespace collab {
 namespace arena {
 namespace {
 
+std::string beside(const ArenaSpec& spec) {
+  return spec.training_copy ? " with a copy of the parameters (COLLAB_OVERLAP)" : "";
+}
+
 std::unique_ptr<ArenaWriter> make_writer(std::unique_ptr<Mapping> mapping, std::optional<BackingFile> file,
                                          const Geometry& geometry, const ArenaSpec& spec) {
   return std::make_unique<Writer>(std::move(mapping), std::move(file), geometry, spec.key.site, spec.ranks);
@@ -25,7 +29,7 @@ std::unique_ptr<ArenaWriter> make_writer(std::unique_ptr<Mapping> mapping, std::
 
 Geometry geometry_for(const ArenaSpec& spec) {
   const std::uint32_t capacity = (spec.ranks + kRankStep - 1) / kRankStep * kRankStep;
-  return {spec.elements, spec.outer_state, capacity};
+  return {spec.elements, spec.outer_state, spec.training_copy, capacity};
 }
 
 // Fresh memory is zero: the outer state starts so, and neither slot is sealed.
@@ -41,6 +45,7 @@ void initialise(const Mapping& mapping, const Geometry& geometry, const ArenaSpe
   about.job = spec.job;
   about.elements = geometry.elements;
   about.outer_state = geometry.outer_state ? 1 : 0;
+  about.training_copy = geometry.training_copy ? 1 : 0;
   about.magic = kMagic;
   control->phase.store(Phase::kReady, std::memory_order_release);
 }
@@ -86,7 +91,7 @@ Status refuse_live(const BackingFile& file, const ProcessIdentity& owner, const 
                               : "process " + std::to_string(owner.pid) + ", which is running";
   return refused("site " + spec.key.site + " of run " + spec.key.run + " has its anchor in " + file.path() +
                  ", which belongs to " + who +
-                 ": end it, or give this run another COLLAB_RUN or this site another COLLAB_SITE");
+                 ": end it, or give this run another COLLAB_RUN or this site another COLLAB_SITE [arena.in-use]");
 }
 
 // An arena of this name is there. A writer when a valid anchor could be taken over; none when there was nothing to
@@ -101,13 +106,13 @@ Result<std::unique_ptr<ArenaWriter>> install(BackingFile file, const ArenaSpec& 
       return refuse_live(file, start->about.owner, spec, life);
     }
     const Geometry theirs = same_layout(*start) ? geometry_of(start->about) : Geometry{};
-    const bool fits = theirs.elements == geometry.elements && theirs.outer_state == geometry.outer_state &&
-                      theirs.rank_capacity == geometry.rank_capacity && file.bytes() == geometry.total_bytes() &&
+    const bool fits = theirs == geometry && file.bytes() == geometry.total_bytes() &&
                       start->about.fingerprint == spec.key.fingerprint;
     const bool same_job = fits && start->about.job == spec.job;
     if (fits && !same_job && !left) {
       log_warning("process " + std::to_string(start->about.owner.pid) + " of another job left an anchor in " +
-                  file.path() + "; it is removed (COLLAB_STATE_DIR keeps anchors from one job to the next)");
+                  file.path() +
+                  "; it is removed (COLLAB_STATE_DIR keeps anchors from one job to the next) [arena.of-other-job]");
     }
     if (life == Liveness::kGone && start->phase == Phase::kReady && same_job) {
       auto mapping = map_file(file, geometry.control_bytes(), geometry.total_bytes() - geometry.control_bytes(), true);
@@ -123,7 +128,7 @@ Result<std::unique_ptr<ArenaWriter>> install(BackingFile file, const ArenaSpec& 
       }
       log_warning("process " + std::to_string(control.about.owner.pid) + " left no whole anchor in " + file.path() +
                   (control.outer_changing.load() != 0 ? " (it died while changing the outer state)" : "") +
-                  "; it is removed");
+                  "; it is removed [arena.not-whole]");
     }
   }
   file.remove_name();
@@ -155,7 +160,7 @@ Result<BackingFile> open_locked(const std::string& path, bool create) {
     COLLAB_RETURN_IF_ERROR(file->lock());
     if (file->named()) return file;
   }
-  return unavailable(path + " is being made and removed again and again by other processes");
+  return unavailable(path + " is being made and removed again and again by other processes [arena.contended]");
 }
 
 bool is_taken(const Result<BackingFile>& file) { return file.status().code() == StatusCode::kRefused; }
@@ -182,7 +187,7 @@ Result<std::unique_ptr<ArenaWriter>> create_in(const std::string& folder, const 
     file = open_locked(path, true);
   }
   if (is_taken(file)) {
-    log_warning("the anchor gets another name: " + file.status().message());
+    log_warning("the anchor gets another name: " + file.status().message() + " [arena.renamed]");
     file = open_locked(folder + "/" + chance_name(spec.key), true);
   }
   if (!file.ok()) return file.status();
@@ -201,8 +206,8 @@ Result<std::unique_ptr<ArenaWriter>> create_shared(const ArenaSpec& spec, const 
       auto writer = create_in(place.folder, spec);
       if (writer.ok()) {
         if (!tried.empty()) {
-          log_warning("the anchor needs " + human_bytes(needed) + " and " + tried + ": it is a file, " +
-                      (*writer)->describe() + ", and rounds will be slower");
+          log_warning("the anchor" + beside(spec) + " needs " + human_bytes(needed) + " and " + tried +
+                      ": it is a file, " + (*writer)->describe() + ", and rounds will be slower [arena.on-disk]");
         }
         return writer;
       }
@@ -210,10 +215,10 @@ Result<std::unique_ptr<ArenaWriter>> create_shared(const ArenaSpec& spec, const 
     }
     tried += (tried.empty() ? "" : ", ") + why;
   }
-  return unavailable("the anchor of site " + spec.key.site + " needs " + human_bytes(needed) +
+  return unavailable("the anchor of site " + spec.key.site + beside(spec) + " needs " + human_bytes(needed) +
                      " of shared memory, but " + tried +
                      " free: enlarge shared memory (containers: --shm-size or --ipc=host), or point TMPDIR at a disk "
-                     "with room; `collab doctor --clean` removes what dead processes left");
+                     "with room; `collab doctor --clean` removes what dead processes left [arena.no-memory]");
 }
 
 }  // namespace
@@ -223,10 +228,10 @@ Result<std::unique_ptr<ArenaWriter>> create_arena(const ArenaSpec& spec) {
   using namespace arena;
   if (spec.elements == 0 || spec.elements > kMaxElements) {
     return invalid_argument("an arena holds 1 to 2^40 trained elements, the model has " +
-                            std::to_string(spec.elements));
+                            std::to_string(spec.elements) + " [arena.elements]");
   }
   if (spec.ranks == 0 || spec.ranks > (1U << 20)) {
-    return invalid_argument("an arena serves 1 to 2^20 ranks, not " + std::to_string(spec.ranks));
+    return invalid_argument("an arena serves 1 to 2^20 ranks, not " + std::to_string(spec.ranks) + " [arena.ranks]");
   }
   if (spec.shared) return create_shared(spec, spec.places.empty() ? default_arena_places() : spec.places);
   const Geometry geometry = geometry_for(spec);

@@ -13,7 +13,9 @@ std::optional<FileStart> read_file_start(const BackingFile& file) {
   return start;
 }
 
-Geometry geometry_of(const Description& about) { return {about.elements, about.outer_state != 0, about.rank_capacity}; }
+Geometry geometry_of(const Description& about) {
+  return {about.elements, about.outer_state != 0, about.training_copy != 0, about.rank_capacity};
+}
 
 std::optional<Seal> read_seal(const SlotHeader& slot) {
   Seal seal;

@@ -1,6 +1,6 @@
 // What lies where in an arena's memory. Processes of one build share it; the layout version guards the rest.
 //
-//   Control | slot 0 | slot 1 | outer state        each part begins on a page
+//   Control | slot 0 | slot 1 | outer state | training copy        each part begins on a page; the last two if wanted
 //
 // A slot is `elements` float32. It is sealed when its sequence is not 0; the larger sequence is the newer anchor.
 // The digest in its header tells a restarted process whether the floats are what was sealed, the hash whether the
@@ -22,7 +22,7 @@
 namespace collab::arena {
 
 inline constexpr std::array<char, 8> kMagic{'c', 'o', 'l', 'l', 'a', 'b', 'A', 'R'};
-inline constexpr std::uint32_t kLayoutVersion = 3;
+inline constexpr std::uint32_t kLayoutVersion = 4;
 inline constexpr std::size_t kPageBytes = 4096;
 inline constexpr std::uint32_t kNoSlot = 2;
 inline constexpr std::uint32_t kRankStep = 64;       // room for ranks is a multiple of this
@@ -79,7 +79,8 @@ struct Description {
   ProcessIdentity owner;  // magic, layout_version and owner keep their place in every layout version
   Digest fingerprint;
   std::uint64_t elements = 0;
-  std::uint64_t outer_state = 0;
+  std::uint32_t outer_state = 0;
+  std::uint32_t training_copy = 0;
   Digest job;
 };
 static_assert(std::is_trivially_copyable_v<Description> && sizeof(Description) == 128);
@@ -101,16 +102,20 @@ struct Control {  // written by the leader
 struct Geometry {
   std::uint64_t elements = 0;
   bool outer_state = false;
+  bool training_copy = false;
   std::uint32_t rank_capacity = kRankStep;
 
+  bool operator==(const Geometry&) const = default;
   [[nodiscard]] static constexpr std::size_t pages(std::size_t bytes) {
     return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
   }
   [[nodiscard]] std::size_t control_bytes() const { return pages(sizeof(Control) + rank_capacity * sizeof(RankSlot)); }
   [[nodiscard]] std::size_t vector_bytes() const { return pages(elements * sizeof(float)); }
   [[nodiscard]] std::size_t slot_offset(std::uint32_t slot) const { return control_bytes() + slot * vector_bytes(); }
-  [[nodiscard]] std::size_t outer_offset() const { return slot_offset(2); }
-  [[nodiscard]] std::size_t total_bytes() const { return outer_offset() + (outer_state ? vector_bytes() : 0); }
+  // Vectors by number: the slots, 2 the outer state, then the training copy.
+  [[nodiscard]] std::uint32_t copy_index() const { return outer_state ? 3 : 2; }
+  [[nodiscard]] std::uint32_t vectors() const { return copy_index() + (training_copy ? 1 : 0); }
+  [[nodiscard]] std::size_t total_bytes() const { return slot_offset(vectors()); }
 };
 static_assert(sizeof(Control) % alignof(RankSlot) == 0);
 

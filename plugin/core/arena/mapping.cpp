@@ -75,10 +75,10 @@ Result<BackingFile> BackingFile::open(const std::string& path, bool create) {
   }
   BackingFile file(path, fd);
   struct stat info {};
-  if (::fstat(fd, &info) != 0) return internal_error("cannot look at " + path + ": " + error_text());
+  if (::fstat(fd, &info) != 0) return internal_error("cannot look at " + path + ": " + error_text() + " [arena.stat]");
   if (info.st_uid != ::geteuid() || !S_ISREG(info.st_mode) || (info.st_mode & 077) != 0) {
     return refused(path + " is not ours alone (uid " + std::to_string(info.st_uid) + ", ours is " +
-                   std::to_string(::geteuid()) + "; expected a plain file with mode 0600): remove it");
+                   std::to_string(::geteuid()) + "; expected a plain file with mode 0600): remove it [arena.not-ours]");
   }
   return file;
 }
@@ -100,11 +100,12 @@ Status BackingFile::lock() {
   constexpr int kTries = 2000;
   for (int tried = 0; tried < kTries; ++tried) {
     if (::flock(fd_, LOCK_EX | LOCK_NB) == 0) return {};
-    if (errno != EWOULDBLOCK && errno != EINTR) return internal_error("cannot lock " + path_ + ": " + error_text());
+    if (errno != EWOULDBLOCK && errno != EINTR)
+      return internal_error("cannot lock " + path_ + ": " + error_text() + " [arena.lock]");
     const timespec pause{0, 1'000'000};
     ::nanosleep(&pause, nullptr);
   }
-  return timed_out("waited 2 s for the process that is making or removing " + path_);
+  return timed_out("waited 2 s for the process that is making or removing " + path_ + " [arena.busy]");
 }
 
 void BackingFile::unlock() { ::flock(fd_, LOCK_UN); }
@@ -125,7 +126,8 @@ Status BackingFile::reserve(std::uint64_t bytes) {
   int error = EINTR;
   while (error == EINTR) error = ::posix_fallocate(fd_, 0, static_cast<off_t>(bytes));
   if (error == 0) return {};
-  return unavailable("cannot reserve " + std::to_string(bytes) + " bytes in " + path_ + ": " + std::strerror(error));
+  return unavailable("cannot reserve " + std::to_string(bytes) + " bytes in " + path_ + ": " + std::strerror(error) +
+                     " [arena.reserve]");
 }
 
 void BackingFile::remove_name() {
@@ -148,7 +150,7 @@ Result<std::unique_ptr<Mapping>> map_file(const BackingFile& file, std::size_t c
     advise(data.get_address(), data_bytes, data_writable);
     return std::unique_ptr<Mapping>(std::make_unique<FileMapping>(std::move(control), std::move(data)));
   } catch (const bip::interprocess_exception& error) {
-    return internal_error("cannot map " + file.path() + ": " + error.what());
+    return internal_error("cannot map " + file.path() + ": " + error.what() + " [arena.map]");
   }
 }
 
@@ -156,7 +158,8 @@ Result<std::unique_ptr<Mapping>> map_private(std::size_t control_bytes, std::siz
   const std::size_t bytes = control_bytes + data_bytes;
   void* const base = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (base == MAP_FAILED) {
-    return unavailable("the anchor needs " + std::to_string(bytes) + " bytes of memory: " + error_text());
+    return unavailable("the anchor needs " + std::to_string(bytes) + " bytes of memory: " + error_text() +
+                       " [arena.private-memory]");
   }
   advise(base, bytes, true);
   return std::unique_ptr<Mapping>(std::make_unique<PrivateMapping>(base, control_bytes, bytes));

@@ -44,7 +44,7 @@ Status remove_orphan_arena(const OrphanArena& orphan) {
   if (!file.ok()) return file.status().code() == StatusCode::kUnavailable ? Status() : file.status();
   COLLAB_RETURN_IF_ERROR(file->lock());
   if (!file->named()) return {};
-  if (reason(*file).empty()) return refused(orphan.path + " has an owner again; it is left alone");
+  if (reason(*file).empty()) return refused(orphan.path + " has an owner again; it is left alone [arena.has-owner]");
   file->remove_name();
   return {};
 }

@@ -49,10 +49,11 @@ class Reader final : public ArenaReader {
     switch (wait_until(control_->wake, limit, ready, gone)) {
       case WaitEnd::kGone:
         return unavailable(leader() + (leader_left() ? " has left" : " is gone") + " before call " +
-                           std::to_string(call) + " was done: restart the site; it goes on from the last anchor");
+                           std::to_string(call) +
+                           " was done: restart the site; it goes on from the last anchor [arena.leader-gone]");
       case WaitEnd::kTimeout:
         return timed_out("waited " + seconds_text(limit) + " for " + leader() + " to finish call " +
-                         std::to_string(call) + "; it is still running");
+                         std::to_string(call) + "; it is still running [arena.leader-slow]");
       case WaitEnd::kReady: break;
     }
     Outcome outcome;
@@ -60,7 +61,7 @@ class Reader final : public ArenaReader {
     outcome.text.assign(entry.text.data(), std::min<std::size_t>(entry.length, kTextBytes));
     if (const std::uint64_t now = entry.call.load(std::memory_order_acquire); now != call) {
       return internal_error(leader() + " is at call " + std::to_string(now) + ", the outcome of call " +
-                            std::to_string(call) + " is overwritten");
+                            std::to_string(call) + " is overwritten [arena.call-lost]");
     }
     return outcome;
   }
@@ -88,13 +89,17 @@ class Reader final : public ArenaReader {
     return vector(1 - slot);
   }
 
+  [[nodiscard]] std::span<const float> training_copy() const override {
+    return geometry_.training_copy ? vector(geometry_.copy_index()) : std::span<const float>();
+  }
+
   [[nodiscard]] std::uint64_t announced_step() const override {
     return control_->announced_step.load(std::memory_order_acquire);
   }
 
  private:
-  [[nodiscard]] std::span<const float> vector(std::uint32_t slot) const {
-    return {reinterpret_cast<const float*>(mapping_->data() + slot * geometry_.vector_bytes()), geometry_.elements};
+  [[nodiscard]] std::span<const float> vector(std::uint32_t index) const {
+    return {reinterpret_cast<const float*>(mapping_->data() + index * geometry_.vector_bytes()), geometry_.elements};
   }
   // Left on purpose, or died and was replaced by a new process whose calls are not ours.
   [[nodiscard]] bool leader_left() const {
@@ -119,22 +124,28 @@ class Reader final : public ArenaReader {
 Result<std::unique_ptr<ArenaReader>> try_open(const ArenaSpec& spec, const BackingFile& file) {
   const std::string& path = file.path();
   const auto start = read_file_start(file);
-  if (!start || start->phase != Phase::kReady) return unavailable(path + " is being made or removed");
+  if (!start || start->phase != Phase::kReady)
+    return unavailable(path + " is being made or removed [arena.in-the-making]");
   if (liveness_of(start->about.owner) == Liveness::kGone) {
-    return unavailable(path + " was left by process " + std::to_string(start->about.owner.pid) + ", which is gone");
+    return unavailable(path + " was left by process " + std::to_string(start->about.owner.pid) +
+                       ", which is gone [arena.left-behind]");
   }
   if (!same_layout(*start)) {
     return refused("the leader of site " + spec.key.site + " runs another version of collab (arena layout " +
                    std::to_string(start->about.layout_version) + ", ours is " + std::to_string(kLayoutVersion) +
-                   "): install the same one for all ranks");
+                   "): install the same one for all ranks [arena.version]");
   }
   const Geometry geometry = geometry_of(start->about);
+  const auto text = [](std::uint64_t elements, bool outer, bool copy) {
+    return std::to_string(elements) + " elements" + (outer ? " and outer state" : " without outer state") +
+           (copy ? " and with a copy for rounds behind the training (COLLAB_OVERLAP)" : "");
+  };
   if (geometry.elements != spec.elements || geometry.outer_state != spec.outer_state ||
-      geometry.rank_capacity < spec.ranks || file.bytes() != geometry.total_bytes()) {
-    return refused("the arena of the leader of site " + spec.key.site + " is for " + std::to_string(geometry.elements) +
-                   " elements" + (geometry.outer_state ? " and outer state" : " without outer state") +
-                   ", this rank has " + std::to_string(spec.elements) +
-                   (spec.outer_state ? " and outer state" : " without outer state"));
+      geometry.training_copy != spec.training_copy || geometry.rank_capacity < spec.ranks ||
+      file.bytes() != geometry.total_bytes()) {
+    return refused("the arena of the leader of site " + spec.key.site + " is for " +
+                   text(geometry.elements, geometry.outer_state, geometry.training_copy) + ", this rank has " +
+                   text(spec.elements, spec.outer_state, spec.training_copy) + " [arena.geometry]");
   }
   auto mapping = map_file(file, geometry.control_bytes(), geometry.total_bytes() - geometry.control_bytes(), false);
   if (!mapping.ok()) return mapping.status();
@@ -155,7 +166,7 @@ std::optional<Status> find_other_model(const ArenaSpec& spec, const std::vector<
     return refused("the ranks of site " + spec.key.site + " hold different models: the leader (pid " +
                    std::to_string(start->about.owner.pid) + ") has fingerprint " + to_hex(start->about.fingerprint) +
                    " with " + std::to_string(start->about.elements) + " trained elements, this rank has " +
-                   to_hex(spec.key.fingerprint) + " with " + std::to_string(spec.elements));
+                   to_hex(spec.key.fingerprint) + " with " + std::to_string(spec.elements) + " [arena.model-mismatch]");
   }
   return std::nullopt;
 }
@@ -167,7 +178,8 @@ Result<std::unique_ptr<ArenaReader>> open_arena(const ArenaSpec& spec, std::chro
   using namespace arena;
   using Steady = std::chrono::steady_clock;
   if (!spec.shared) {
-    return invalid_argument("the anchor of site " + spec.key.site + " is in its leader's private memory");
+    return invalid_argument("the anchor of site " + spec.key.site +
+                            " is in its leader's private memory [arena.private]");
   }
   const std::vector<ArenaPlace> places = spec.places.empty() ? default_arena_places() : spec.places;
   const Steady::time_point begin = Steady::now();
@@ -195,7 +207,7 @@ Result<std::unique_ptr<ArenaReader>> open_arena(const ArenaSpec& spec, std::chro
   }
   return timed_out("waited " + seconds_text(limit) + " for the leader of site " + spec.key.site + " of run " +
                    spec.key.run + " to make its arena " + file_name(spec.key) + " in " + places.front().folder + why +
-                   "; is the site's rank 0 running on this machine?");
+                   "; is the site's rank 0 running on this machine? [arena.no-leader]");
 }
 
 }  // namespace collab

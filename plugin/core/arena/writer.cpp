@@ -59,6 +59,11 @@ std::span<float> Writer::outer() {
   return {vector(2), geometry_.elements};
 }
 
+std::span<float> Writer::training_copy() {
+  if (!geometry_.training_copy) return {};
+  return {vector(geometry_.copy_index()), geometry_.elements};
+}
+
 void Writer::begin_outer_update() { control_->outer_changing.store(1, std::memory_order_release); }
 
 void Writer::seal(const SealedAnchor& as) {
@@ -75,7 +80,7 @@ void Writer::seal(const SealedAnchor& as) {
   if (!fits) {
     log_error("the anchor of round " + std::to_string(as.round.value) + " is sealed without the " +
               std::to_string(as.attached.size()) + " bytes that belong to it: there is room for " +
-              std::to_string(kMaxAttachedBytes));
+              std::to_string(kMaxAttachedBytes) + " [arena.attached-too-long]");
   }
   header.attached_bytes.store(fits ? as.attached.size() : 0);
   if (fits) std::ranges::copy(as.attached, control_->attached[slot].bytes.begin());
@@ -100,7 +105,7 @@ Result<ArenaWriter::RankReport> Writer::wait_report(std::uint32_t rank, std::uin
                                                     std::chrono::milliseconds limit) {
   if (rank == 0 || rank >= ranks_) {
     return invalid_argument("the arena of site " + site_ + " has reports of ranks 1 to " + std::to_string(ranks_ - 1) +
-                            ", not of rank " + std::to_string(rank));
+                            ", not of rank " + std::to_string(rank) + " [arena.no-such-rank]");
   }
   const RankSlot& slot = rank_slots_[rank];
   const ReportEntry& entry = slot.reports[call % kReports];
@@ -113,10 +118,10 @@ Result<ArenaWriter::RankReport> Writer::wait_report(std::uint32_t rank, std::uin
   switch (wait_until(slot.wake, limit, ready, gone)) {
     case WaitEnd::kGone:
       return unavailable(who + " (pid " + std::to_string(slot.process.pid) + ") is gone; call " + std::to_string(call) +
-                         " cannot be finished without it: restart the site");
+                         " cannot be finished without it: restart the site [arena.rank-gone]");
     case WaitEnd::kTimeout:
       return timed_out("waited " + seconds_text(limit) + " for " + who + " to come to call " + std::to_string(call) +
-                       "; all ranks of a site must make the same calls in the same order");
+                       "; all ranks of a site must make the same calls in the same order [arena.rank-slow]");
     case WaitEnd::kReady: break;
   }
   RankReport report;
@@ -125,7 +130,7 @@ Result<ArenaWriter::RankReport> Writer::wait_report(std::uint32_t rank, std::uin
   report.call = entry.call.load(std::memory_order_acquire);
   if (report.call != call) {
     return internal_error(who + " is at call " + std::to_string(report.call) + " already, its report of call " +
-                          std::to_string(call) + " is overwritten");
+                          std::to_string(call) + " is overwritten [arena.report-lost]");
   }
   return report;
 }

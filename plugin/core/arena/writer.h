@@ -27,6 +27,7 @@ class Writer final : public ArenaWriter {
   [[nodiscard]] std::span<const float> anchor() const override;
   [[nodiscard]] std::span<float> scratch() override;
   [[nodiscard]] std::span<float> outer() override;
+  [[nodiscard]] std::span<float> training_copy() override;
   void begin_outer_update() override;
   void seal(const SealedAnchor& as) override;
   void publish(std::uint64_t call, std::uint32_t kind, const std::string& text) override;
@@ -35,7 +36,7 @@ class Writer final : public ArenaWriter {
   [[nodiscard]] std::string describe() const override;
 
  private:
-  [[nodiscard]] float* vector(std::uint32_t index) const;  // 0 and 1: slots; 2: outer state
+  [[nodiscard]] float* vector(std::uint32_t index) const;  // by number, as in the layout
   [[nodiscard]] std::uint32_t scratch_slot() const;
 
   std::unique_ptr<Mapping> mapping_;

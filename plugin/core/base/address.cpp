@@ -44,7 +44,8 @@ bool is_host(std::string_view text) {
 
 Result<HostPort> parse_host_port(std::string_view text) {
   const auto wrong = [&](const std::string& why) {
-    return invalid_argument("expected HOST:PORT or [IPv6]:PORT, got \"" + std::string(text) + "\": " + why);
+    return invalid_argument("expected HOST:PORT or [IPv6]:PORT, got \"" + std::string(text) + "\": " + why +
+                            " [knob.address]");
   };
   const std::size_t colon = text.rfind(':');
   if (colon == std::string_view::npos) return wrong("the port is missing");

@@ -29,7 +29,7 @@ Result<CodecId> codec_from_name(std::string_view name) {
   if (found != kNames.end()) return static_cast<CodecId>(found - kNames.begin());
   std::string known;
   for (const std::string_view one : kNames) known += (known.empty() ? "" : ", ") + std::string(one);
-  return invalid_argument("unknown codec \"" + std::string(name) + "\": expected one of " + known);
+  return invalid_argument("unknown codec \"" + std::string(name) + "\": expected one of " + known + " [knob.codec]");
 }
 
 Result<Codecs> codecs_from_name(std::string_view text) {

@@ -2,16 +2,15 @@
 
 #include <algorithm>
 #include <cctype>
+#include <optional>
 
 #include "core/base/knobs.h"
+#include "core/base/presets.h"
 #include "core/base/strangers.h"
 #include "core/base/text.h"
 
 namespace collab {
 namespace {
-
-// DiLoCo's outer learning rate (Douillard et al. 2023); plain averaging takes the mean as it is.
-constexpr double kNesterovLr = 0.7;
 
 std::string lower(std::string_view text) {
   std::string out(text);
@@ -20,70 +19,112 @@ std::string lower(std::string_view text) {
   return out;
 }
 
-const KnobRow* find_row(std::string_view name) {
-  const auto rows = knob_rows();
-  const auto row = std::find_if(rows.begin(), rows.end(), [&](const KnobRow& r) { return r.knob.name == name; });
-  return row == rows.end() ? nullptr : &*row;
-}
-
 std::string_view nearest_knob(std::string_view name) {
   std::vector<std::string_view> names;
   for (const KnobRow& row : knob_rows()) names.push_back(row.knob.name);
   return nearest(lower(name), names);
 }
 
-// Where a knob's text came from; the later one wins.
-struct Setting {
+std::string_view nearest_word(std::string_view text, std::string_view range) {
+  std::vector<std::string_view> words;
+  while (true) {
+    const std::size_t bar = std::min(range.find('|'), range.size());
+    words.push_back(range.substr(0, bar));
+    if (bar == range.size()) return nearest(lower(text), words);
+    range.remove_prefix(bar + 1);
+  }
+}
+
+std::string text_in_force(std::string_view name, const Config& config) { return row_of(name)->form.format(config); }
+
+// What somebody gave for one knob.
+struct Given {
   std::string text;
-  std::string source;
-  std::string spelling;  // how the person wrote the name, for messages
+  std::string spelling;  // how they wrote the name, for messages
+};
+
+// "COLLAB_LOG" and "COLLAB_LOG_LEVEL" with one value are one.
+bool same_value(const KnobRow& row, const std::string& a, const std::string& b) {
+  if (a == b) return true;
+  Config first;
+  Config second;
+  return row.form.parse(a, first) && row.form.parse(b, second) && row.form.format(first) == row.form.format(second);
+}
+
+// One place that values come from.
+class Layer {
+ public:
+  explicit Layer(std::string source) : source_(std::move(source)), given_(knob_rows().size()) {}
+
+  Status take(const KnobRow& row, const std::string& text, const std::string& spelling) {
+    std::optional<Given>& given = given_[index_of(row)];
+    if (given && given->spelling != spelling && !same_value(row, given->text, text)) {
+      return invalid_argument(given->spelling + " is \"" + given->text + "\" and " + spelling + " is \"" + text +
+                              "\", and they are two names of one knob: leave the old one out (" +
+                              variable_of(row.knob.name) + " is the new one) [knob.two-names]");
+    }
+    given = {text, spelling};
+    return {};
+  }
+
+  [[nodiscard]] const std::string& source() const { return source_; }
+  [[nodiscard]] const std::optional<Given>& given(const KnobRow& row) const { return given_[index_of(row)]; }
+
+ private:
+  static std::size_t index_of(const KnobRow& row) { return static_cast<std::size_t>(&row - knob_rows().data()); }
+
+  std::string source_;
+  std::vector<std::optional<Given>> given_;  // by row
 };
 
 class Loader {
  public:
-  Loader() : settings_(knob_rows().size()) {}
-
   Status take_variable(const std::string& variable, const std::string& text) {
     if (!variable.starts_with(kVariablePrefix)) return {};
-    const KnobRow* row = row_of_variable(variable);
-    if (row == nullptr) return check_stranger(variable, text);
-    setting(*row) = {text, "environment", variable};
+    const std::vector<const KnobRow*> rows = rows_of_variable(variable);
+    if (rows.empty()) return check_stranger(variable, text);
+    for (const KnobRow* row : rows) COLLAB_RETURN_IF_ERROR(environment_.take(*row, text, variable));
     return {};
   }
 
   Status take_option(const std::string& name, const std::string& text) {
-    const KnobRow* row = find_row(name);
-    if (row == nullptr) {
+    const std::vector<const KnobRow*> rows = rows_meant(name);
+    if (rows.empty()) {
       return invalid_argument("the option \"" + name + "\" is not a knob of collab; the nearest one is \"" +
-                              std::string(nearest_knob(name)) + "\" (`collab config` lists all)");
+                              std::string(nearest_knob(name)) + "\" (`collab config` lists all) [knob.unknown-option]");
     }
-    setting(*row) = {text, "options", "the option \"" + name + "\""};
+    for (const KnobRow* row : rows) COLLAB_RETURN_IF_ERROR(options_.take(*row, text, "the option \"" + name + "\""));
     return {};
   }
 
+  Status take_rendezvous(const std::string& name, const std::string& text) {
+    return rendezvous_.take(*row_of(name), text, "the rendezvous' " + name);
+  }
+
   Result<LoadedConfig> finish() {
+    COLLAB_RETURN_IF_ERROR(take_preset());
     LoadedConfig loaded;
-    Config& config = loaded.config;
-    const auto rows = knob_rows();
-    for (std::size_t i = 0; i < rows.size(); ++i) {
-      const Setting& given = settings_[i];
-      if (given.source.empty() || rows[i].parse(given.text, config)) continue;
-      const Knob& knob = rows[i].knob;
-      return invalid_argument(
-          given.spelling + ": expected " + std::string(rows[i].start) + " (" + std::string(knob.range) + "), got " +
-          (knob.secret ? std::to_string(given.text.size()) + " characters, not shown" : "\"" + given.text + "\""));
+    for (const KnobRow& row : knob_rows()) {
+      const Layer* layer = layer_of(row);
+      if (layer != nullptr) {
+        COLLAB_RETURN_IF_ERROR(read(row, *layer->given(row), loaded.config));
+      } else {
+        COLLAB_RETURN_IF_ERROR(read(row, {std::string(row.knob.default_), std::string(row.knob.name)}, loaded.config));
+      }
+      loaded.values.push_back(
+          {&row.knob, row.form.format(loaded.config), layer == nullptr ? std::string("default") : layer->source()});
     }
-    if (setting(*find_row("outer_lr")).source.empty()) {
-      config.outer_lr = config.outer == OuterId::kNesterov ? kNesterovLr : 1.0;
-    }
+    const Config& config = loaded.config;
     if (config.link_grace < 2 * config.heartbeat) {
       return invalid_argument("COLLAB_LINK_GRACE: expected at least twice COLLAB_HEARTBEAT, which is " +
-                              text_of("heartbeat", config) + "; got " + text_of("link_grace", config) +
-                              ": a site would be taken for dead between two signs of life");
+                              text_in_force("heartbeat", config) + "; got " + text_in_force("link_grace", config) +
+                              ": a site would be taken for dead between two signs of life [knob.link-grace]");
     }
-    for (std::size_t i = 0; i < rows.size(); ++i) {
-      loaded.values.push_back({&rows[i].knob, rows[i].format(config),
-                               settings_[i].source.empty() ? std::string("default") : settings_[i].source});
+    if (config.sync_warmup > 0 && config.sync_every.steps == 0) {
+      return invalid_argument(
+          "COLLAB_SYNC_WARMUP: expected 0 where COLLAB_SYNC_EVERY is a time, which is " +
+          text_in_force("sync_every", config) + "; got " + text_in_force("sync_warmup", config) +
+          ": it counts in steps, so give COLLAB_SYNC_EVERY in steps or as auto [knob.warmup-by-time]");
     }
     return loaded;
   }
@@ -94,16 +135,71 @@ class Loader {
     const Stranger stranger = stranger_of(variable, text, knob_table());
     if (stranger.kind != StrangerKind::kMisspelt) return {};
     return invalid_argument("the environment variable " + variable + " is not a knob of collab; the nearest one is " +
-                            variable_of(*stranger.meant) + " (`collab config` lists all)");
+                            variable_of(stranger.meant->name) + " (`collab config` lists all) [knob.misspelt]");
   }
 
-  Setting& setting(const KnobRow& row) { return settings_[static_cast<std::size_t>(&row - knob_rows().data())]; }
-  static std::string text_of(std::string_view name, const Config& config) { return find_row(name)->format(config); }
+  Status take_preset() {
+    const KnobRow& row = *row_of("preset");
+    const Layer* layer = layer_of(row);
+    if (layer == nullptr) return {};
+    const Given& given = *layer->given(row);
+    Config named;
+    COLLAB_RETURN_IF_ERROR(read(row, given, named));
+    const Preset* preset = preset_named(named.preset);
+    if (preset == nullptr) return {};
+    preset_ = Layer("preset " + named.preset);
+    for (const auto& [name, text] : preset->values) {
+      COLLAB_RETURN_IF_ERROR(preset_.take(*row_of(name), std::string(text), variable_of(name)));
+    }
+    return {};
+  }
 
-  std::vector<Setting> settings_;  // by row
+  [[nodiscard]] const Layer* layer_of(const KnobRow& row) const {
+    for (const Layer* layer : {&options_, &environment_, &preset_, &rendezvous_}) {
+      if (layer->given(row)) return layer;
+    }
+    return nullptr;
+  }
+
+  static Status read(const KnobRow& row, const Given& given, Config& config) {
+    if (row.form.parse(given.text, config)) return {};
+    const Knob& knob = row.knob;
+    std::string message =
+        given.spelling + ": expected " + std::string(row.form.expected) + " (" + std::string(knob.range) + "), got " +
+        (knob.secret ? std::to_string(given.text.size()) + " characters, not shown" : "\"" + given.text + "\"");
+    if (row.form.type == KnobType::kWord) {
+      message += "; the nearest one is " + std::string(nearest_word(given.text, knob.range));
+    }
+    return invalid_argument(message + " [knob.bad-value]");
+  }
+
+  Layer options_{"options"};
+  Layer environment_{"environment"};
+  Layer preset_{"preset"};
+  Layer rendezvous_{std::string(kFromRendezvous)};
 };
 
+// Empty where there are none.
+std::string old_names_text(const KnobTexts& environment) {
+  std::string text;
+  for (const auto& [variable, _] : environment) {
+    std::string names;
+    for (const KnobRow* row : rows_of_variable(variable)) {
+      const std::string name = variable_of(row->knob.name);
+      if (name != variable) names += (names.empty() ? "" : " and ") + name;
+    }
+    if (!names.empty()) text += (text.empty() ? "" : ", ") + (variable + " is now called " + names);
+  }
+  return text.empty() ? "" : text + ": the old name still counts, and will not for ever [knob.old-name]";
+}
+
 }  // namespace
+
+Config::Config() {
+  for (const KnobRow& row : knob_rows()) {
+    COLLAB_CHECK(row.form.parse(row.knob.default_, *this), "a knob's default is not of its form");
+  }
+}
 
 std::span<const Knob> knob_table() {
   static const std::vector<Knob> kTable = [] {
@@ -114,33 +210,47 @@ std::span<const Knob> knob_table() {
   return kTable;
 }
 
-Result<LoadedConfig> load_config(const std::vector<std::pair<std::string, std::string>>& environment,
-                                 const std::vector<std::pair<std::string, std::string>>& options) {
+Result<LoadedConfig> load_config(const KnobTexts& environment, const KnobTexts& options, const KnobTexts& rendezvous) {
   Loader loader;
   for (const auto& [variable, text] : environment) COLLAB_RETURN_IF_ERROR(loader.take_variable(variable, text));
   for (const auto& [name, text] : options) COLLAB_RETURN_IF_ERROR(loader.take_option(name, text));
+  for (const auto& [name, text] : rendezvous) COLLAB_RETURN_IF_ERROR(loader.take_rendezvous(name, text));
   return loader.finish();
 }
 
-std::vector<std::pair<std::string, std::string>> shared_settings(const LoadedConfig& loaded) {
-  std::vector<std::pair<std::string, std::string>> settings;
-  for (const KnobValue& value : loaded.values) {
-    if (value.knob->shared) settings.emplace_back(value.knob->name, value.value);
+std::vector<std::string> environment_warnings(const KnobTexts& environment) {
+  std::vector<std::string> warnings;
+  for (std::string text : {foreign_text(environment), old_names_text(environment)}) {
+    if (!text.empty()) warnings.push_back(std::move(text));
   }
-  return settings;
+  return warnings;
 }
 
-std::string knob_table_markdown() {
-  std::string table = "| variable | default | range | unit | what it does |\n|---|---|---|---|---|\n";
-  for (const Knob& knob : knob_table()) {
-    std::string range;
-    for (const char c : knob.range)
-      range += c == '|' ? std::string("\\|") : std::string(1, c);  // a cell's end otherwise
-    table += "| `" + variable_of(knob) + "` | " + std::string(knob.default_) + " | " + range + " | " +
-             std::string(knob.unit) + " | " + std::string(knob.sentence) +
-             (knob.shared ? " All sites must agree." : "") + " |\n";
+std::vector<std::string> value_warnings(const Config& config) {
+  std::vector<std::string> warnings;
+  const auto is_top_k = [](CodecId id) { return id == CodecId::kTopK64 || id == CodecId::kTopK128; };
+  if (!is_top_k(config.codec.up) && !is_top_k(config.codec.down)) return warnings;
+  const std::string codec = "COLLAB_CODEC=" + text_in_force("codec", config);
+  if (!config.error_feedback) {
+    warnings.push_back("COLLAB_ERROR_FEEDBACK=0 with " + codec +
+                       ": what a round does not send, nearly all, is lost [knob.no-feedback]");
   }
-  return table;
+  if (config.outer_optimizer == OuterId::kNesterov && config.outer_momentum > 0) {
+    warnings.push_back(
+        "COLLAB_OUTER_OPTIMIZER=nesterov with " + codec +
+        ": its momentum repeats the few elements that a round sends, while the residual sends the others "
+        "late; take COLLAB_OUTER_OPTIMIZER=average with COLLAB_FEEDBACK_DECAY=0.95, or a codec that "
+        "sends every element, such as int4 [knob.top-k-momentum]");
+  }
+  return warnings;
+}
+
+KnobTexts shared_settings(const Config& config) {
+  KnobTexts settings;
+  for (const KnobRow& row : knob_rows()) {
+    if (row.knob.scope == KnobScope::kSites) settings.emplace_back(row.knob.name, row.form.format(config));
+  }
+  return settings;
 }
 
 }  // namespace collab

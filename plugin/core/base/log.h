@@ -1,10 +1,19 @@
-// What a person reads: one line a message on stderr, "collab[paris]: round 3 committed ...".
+// What a person reads, one line a message: "2026-11-24T21:52:34.123Z INFO collab[paris/0]: round 3: ...".
+//
+// Lines go to stderr, or, once a queue is open, wait there for whoever takes them: torch's module opens it, and one
+// thread of Python takes records and hands them to Python's logging. Nobody waits for that thread: what the queue
+// cannot hold is counted, and told once there is room. A forked child has no queue, and writes to stderr.
 //
 // The logging library stays inside log.cpp: its fmt is another version than torch's.
-// Threads: every function from any thread. Messages below the level cost one relaxed load.
+// Threads: every function from any thread, but one at a time takes records. Messages below the level cost one relaxed
+// load; a lock is held for moments only, never while the interpreter's is waited for.
 #pragma once
 
+#include <chrono>
+#include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <string>
 #include <string_view>
 
 #include "collab/status.h"
@@ -14,15 +23,49 @@ namespace collab {
 enum class LogLevel : std::uint8_t { kDebug, kInfo, kWarning, kError, kOff };
 
 [[nodiscard]] Result<LogLevel> log_level_from_name(std::string_view name);  // "debug|info|warning|error|off"
+[[nodiscard]] std::string_view name_of(LogLevel level);
 
-// `prefix` stands in the brackets: the site's name; empty: "collab: ...". Until called: info, no prefix.
-void set_log(LogLevel level, std::string_view prefix);
+// Whose lines they are. Until told: nobody's, at level info.
+void set_log_level(LogLevel level);
+void set_log_source(std::string_view site, std::optional<std::uint32_t> rank);
+// Of a session or a helper, where the program has not told: level and site, unless a queue is open, or the site has
+// been told already, with the rank.
+void suggest_log(LogLevel level, std::string_view site);
 [[nodiscard]] bool log_enabled(LogLevel level);
 
-// Line breaks in the text become " | ".
+// Line breaks in the text become " | ", and what a terminal would obey is shown.
+void log_at(LogLevel level, std::string_view text);
 void log_debug(std::string_view text);
 void log_info(std::string_view text);
 void log_warning(std::string_view text);
 void log_error(std::string_view text);
+
+// ---- the queue ---------------------------------------------------------------------------------
+
+struct LogRecord {
+  LogLevel level = LogLevel::kInfo;
+  std::chrono::system_clock::time_point time;
+  std::string site;
+  std::optional<std::uint32_t> rank;
+  std::string text;  // one line
+};
+// As it stands on stderr, without the line break.
+[[nodiscard]] std::string log_line(const LogRecord& record);
+
+inline constexpr std::size_t kLogQueueCapacity = 4096;
+
+// From here on records wait to be taken. On SIGABRT those that wait go to stderr, before what handled it so far.
+// Does nothing while a queue is open.
+void open_log_queue(std::size_t capacity = kLogQueueCapacity);
+[[nodiscard]] bool log_queue_open();
+// The oldest record. Nothing when none came within `limit`, or when the queue is closed: log_queue_open() tells. To
+// call it again says that the record before is where it belongs.
+[[nodiscard]] std::optional<LogRecord> take_log_record(std::chrono::milliseconds limit);
+// True once all that waited has been taken and is where it belongs; false when that took longer.
+bool flush_log(std::chrono::milliseconds limit);
+// As flush_log; then what is left goes to stderr, and all later lines. Returns at once while no queue is open.
+void close_log_queue(std::chrono::milliseconds limit);
+// What waits goes to stderr now, and all later lines: for the moment before the process ends by abort().
+void spill_log_queue();
 
 }  // namespace collab

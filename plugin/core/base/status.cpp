@@ -3,9 +3,12 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "core/base/log.h"
+
 namespace collab {
 
 void panic(std::string_view message, const char* file, int line) {
+  spill_log_queue();
   // stdio, not the log: the log may be switched off, and its lock may be held by whoever broke the invariant.
   std::fprintf(stderr, "collab: broken invariant at %s:%d: %.*s\n", file, line, static_cast<int>(message.size()),
                message.data());

@@ -14,7 +14,8 @@ constexpr std::string_view kDigits = "0123456789";
 constexpr std::array<std::string_view, 3> kProtocols{"TCP", "UDP", "SCTP"};
 constexpr std::array<std::string_view, 4> kPartsOfPort{"", "_PROTO", "_PORT", "_ADDR"};
 // An agent's for its workers, and the library of UCX.
-constexpr std::array<std::string_view, 5> kOwn{"START", "SITE_STORE", "WORLD", "ENDPOINT", "UCX_LIBRARY"};
+constexpr std::array<std::string_view, 6> kOwn{"START",    "SITE_STORE",     "WORLD",
+                                               "ENDPOINT", "RENDEZVOUS_RUN", "UCX_LIBRARY"};
 
 std::string squeezed(std::string_view name) {
   std::string out;
@@ -61,12 +62,15 @@ const Knob* misspelt_knob(std::string_view rest, std::span<const Knob> knobs) {
   const Knob* best = nullptr;
   std::size_t fewest = 0;
   for (const Knob& knob : knobs) {
-    const std::string known = squeezed(knob.name);
-    const std::size_t edits = edit_distance(name, known);
-    if (edits > std::max<std::size_t>(known.size() / kCharactersAnEdit, 1)) continue;
-    if (best == nullptr || edits < fewest) {
-      best = &knob;
-      fewest = edits;
+    for (const std::string_view each : {knob.name, knob.old_name}) {
+      if (each.empty()) continue;
+      const std::string known = squeezed(each);
+      const std::size_t edits = edit_distance(name, known);
+      if (edits > std::max<std::size_t>(known.size() / kCharactersAnEdit, 1)) continue;
+      if (best == nullptr || edits < fewest) {
+        best = &knob;
+        fewest = edits;
+      }
     }
   }
   return best;
@@ -82,10 +86,10 @@ Stranger stranger_of(std::string_view variable, std::string_view value, std::spa
   return {};
 }
 
-std::string foreign_text(const std::vector<std::pair<std::string, std::string>>& environment) {
+std::string foreign_text(const KnobTexts& environment) {
   std::set<std::string> names;
   for (const auto& [variable, value] : environment) {
-    if (!variable.starts_with(kVariablePrefix) || row_of_variable(variable) != nullptr) continue;
+    if (!variable.starts_with(kVariablePrefix) || !rows_of_variable(variable).empty()) continue;
     if (stranger_of(variable, value, knob_table()).kind == StrangerKind::kForeign) names.insert(variable);
   }
   if (names.empty()) return "";
@@ -94,7 +98,7 @@ std::string foreign_text(const std::vector<std::pair<std::string, std::string>>&
   return list +
          (names.size() == 1 ? " is in the environment and is not a knob"
                             : " are in the environment and are not knobs") +
-         " of collab, nor near one: not used (`collab config` lists all)";
+         " of collab, nor near one: not used (`collab config` lists all) [knob.foreign]";
 }
 
 }  // namespace collab

@@ -9,8 +9,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
-#include <vector>
 
 #include "collab/config.h"
 
@@ -30,11 +28,11 @@ struct Stranger {
 
 // `variable` is not a knob's. Kubernetes' are known by their names, and of those that end in _PORT alone by the value:
 // tcp://10.0.0.1:29500, as nobody writes a port. Near is what one edit (a letter more, less, another, or two swapped)
-// for each four characters of the knob's name, and at least one, makes of it, in lower case and without '_': SYNC_EVRY,
-// CODDEC, STATEDIR and codec are near a knob, MY_EXPERIMENT, TEAM and LOG_DIR are not.
+// for each four characters of the knob's name or old name, and at least one, makes of it, in lower case and without
+// '_': SYNC_EVRY, CODDEC, STATEDIR and codec are near a knob, MY_EXPERIMENT, TEAM and LOG_DIR are not.
 [[nodiscard]] Stranger stranger_of(std::string_view variable, std::string_view value, std::span<const Knob> knobs);
 
 // One warning for all that are foreign; empty where none is. `environment` as for load_config.
-[[nodiscard]] std::string foreign_text(const std::vector<std::pair<std::string, std::string>>& environment);
+[[nodiscard]] std::string foreign_text(const KnobTexts& environment);
 
 }  // namespace collab

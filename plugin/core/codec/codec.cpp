@@ -116,7 +116,7 @@ class KernelCodec final : public Codec {
     const std::size_t bound = encoded_size(elements);
     if (fixed_size() ? in.size() == bound : in.size() <= bound) return {};
     return corrupt(subject(elements) + ": expected " + (fixed_size() ? "" : "at most ") + std::to_string(bound) +
-                   " bytes, got " + std::to_string(in.size()));
+                   " bytes, got " + std::to_string(in.size()) + " [round.payload-size]");
   }
 
   // `bad_block` is the first block no encoder writes, the number of blocks when bytes are left over, or kAllValid.
@@ -126,7 +126,7 @@ class KernelCodec final : public Codec {
     const std::size_t blocks = elements / kernel.block + (elements % kernel.block == 0 ? 0 : 1);
     if (bad_block == blocks) {
       return corrupt(subject(elements) + ": expected fewer bytes than the " + std::to_string(in.size()) +
-                     " that came; no encoder writes this");
+                     " that came; no encoder writes this [round.payload-long]");
     }
     const std::size_t first = bad_block * kernel.block;
     const std::size_t last = std::min(elements, first + kernel.block) - 1;
@@ -140,7 +140,8 @@ class KernelCodec final : public Codec {
       }
     }
     return corrupt(subject(elements) + ", elements " + std::to_string(first) + " to " + std::to_string(last) +
-                   ": expected " + std::string(description_.rule) + came + "; no encoder writes this");
+                   ": expected " + std::string(description_.rule) + came +
+                   "; no encoder writes this [round.payload-malformed]");
   }
 
   Description description_;

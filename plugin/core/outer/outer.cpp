@@ -1,6 +1,8 @@
 #include "core/outer/outer.h"
 
-#include <cstddef>
+#include <algorithm>
+#include <array>
+#include <cmath>
 
 #include "collab/status.h"
 #include "core/base/float_environment.h"
@@ -22,7 +24,67 @@ void nesterov(float lr, float momentum, std::size_t n, const float* anchor, floa
   }
 }
 
+// Of x >= 1: exact at powers of two and straight between them. libm's is not the same on every machine.
+double log2_of(double x) {
+  double exponent = 0;
+  for (; x >= 2; x /= 2) ++exponent;
+  return exponent + (x - 1);
+}
+
 }  // namespace
+
+float auto_outer_lr(std::size_t contributors, std::uint64_t period) {
+  constexpr std::array<double, 4> kOfSites{0.4, 0.6, 0.6, 0.8};  // of 1, 2, 4, 8
+  constexpr double kOfPeriod = 0.05;
+  const FloatEnvironment ieee;
+  const double at = std::min(log2_of(static_cast<double>(std::max<std::size_t>(1, contributors))), 3.0);
+  const auto below = static_cast<std::size_t>(at);
+  const double above = kOfSites[std::min<std::size_t>(below + 1, 3)];
+  double lr = kOfSites[below] + (at - static_cast<double>(below)) * (above - kOfSites[below]);
+  if (period > kReferencePeriod) {
+    lr += kOfPeriod * log2_of(static_cast<double>(period) / static_cast<double>(kReferencePeriod));
+  }
+  return static_cast<float>(std::min(1.0, std::floor(lr * 100 + 0.5) / 100));
+}
+
+OuterConfig for_contributors(const OuterConfig& config, std::size_t contributors) {
+  OuterConfig agreed = config;
+  if (config.lr == 0) {
+    agreed.lr = config.id == OuterId::kNesterov ? auto_outer_lr(contributors, config.period) : 1.0F;
+  }
+  return agreed;
+}
+
+double norm_of(std::span<const float> vector) {
+  constexpr std::size_t kLanes = 8;
+  const FloatEnvironment ieee;
+  std::array<double, kLanes> sums{};
+  const std::size_t whole = vector.size() / kLanes * kLanes;
+  for (std::size_t i = 0; i < whole; i += kLanes) {
+    for (std::size_t lane = 0; lane < kLanes; ++lane) {
+      const auto each = static_cast<double>(vector[i + lane]);
+      sums[lane] += each * each;
+    }
+  }
+  for (std::size_t i = whole; i < vector.size(); ++i) {
+    const auto each = static_cast<double>(vector[i]);
+    sums[i - whole] += each * each;
+  }
+  double sum = 0;
+  for (const double each : sums) sum += each;
+  return std::sqrt(sum);
+}
+
+float clip_factor(float clip, double norm) {
+  const FloatEnvironment ieee;
+  const auto most = static_cast<double>(clip);
+  return clip > 0 && norm > most ? static_cast<float>(most / norm) : 1.0F;
+}
+
+void multiply(std::span<float> vector, float factor) {
+  const FloatEnvironment ieee;
+  for (float& each : vector) each *= factor;
+}
 
 bool has_outer_state(OuterId id) {
   switch (id) {

@@ -22,7 +22,7 @@
 
 namespace collab::protocol {
 
-// One thing worth telling a person or a program: becomes a line of COLLAB_EVENTS and of the log.
+// One thing worth telling a person or a program: becomes a line of COLLAB_EVENTS_FILE and of the log.
 struct Note {
   enum class Level : std::uint8_t { kDebug, kInfo, kWarning, kError };
   Level level = Level::kInfo;
@@ -111,6 +111,8 @@ struct Trigger {              // parameters stand still until RoundDone or Round
   std::vector<float> sampled_delta{};  // of the delta: sample_of(n)
   std::uint32_t up_kbit = 0;           // the line, per second, as measured; 0: not known
   std::uint32_t down_kbit = 0;
+  std::uint64_t step_us = 0;  // as in wire::Ready
+  std::uint64_t round_us = 0;
 };
 struct Depart {  // leave the swarm; answered by Left
   std::string reason;
@@ -168,7 +170,7 @@ struct Persisted {
   std::uint64_t number = 0;
   Status why;
 };
-// An optimizer's state from another member (site_optimizer.cpp), for a site that joins.
+// An optimizer's state from another member (optimizer_fetch.h), for a site that joins.
 struct SeekOptimizer {};  // of the next member; answered by OptimizerOffered or NoOptimizer
 struct TakeOptimizer {};  // what was offered; answered by OptimizerComplete or OptimizerLost
 struct EndOptimizer {};   // it is in use, or nobody wants it any more
@@ -199,7 +201,7 @@ struct DialPeer {
   SiteId site;
   std::string address;
 };
-// Cancels an exchange in flight. links[i] reaches form.participants[i]; LinkId{0} for self and for a participant with
+// Cancels an exchange in flight. links[i] reaches start.participants[i]; LinkId{0} for self and for a participant with
 // whom nothing is exchanged (neither side owns a slice).
 struct StartExchange {
   wire::StartAttempt start;
@@ -272,14 +274,15 @@ struct JoinDone {  // the anchor is in place; training may start
   SiteId site;
   RunId run;
   RoundId round;
+  std::uint32_t period = 0;  // as in RoundDone
 };
 struct RoundDone {
   RoundId round;
   std::uint32_t attempts = 0;  // that this site had a part in
   std::vector<std::string> members;
   std::vector<std::string> contributors;
-  std::uint64_t samples = 0;    // of all this process has trained, in the anchor by now
-  std::uint32_t intervals = 1;  // of COLLAB_SYNC_EVERY until the next round
+  std::uint64_t samples = 0;  // of all this process has trained, in the anchor by now
+  std::uint32_t period = 0;   // as the leader has told it; 0: none
 };
 // The trigger is answered without a round: train on, what was trained counts later.
 struct RoundSkipped {

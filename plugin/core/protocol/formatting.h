@@ -50,7 +50,7 @@ class WaitProgress {
 inline constexpr std::string_view kDialOut = "address";
 // The event of a Notice that is no warning: what the swarm waits for before it begins, or goes on.
 inline constexpr std::string_view kWait = "waiting";
-// The event of a Notice by which a hub of the collective hub sends ranks away that are too few to go on there.
+// The event of a Notice by which the collective hub sends ranks away that are too few to go on there.
 inline constexpr std::string_view kMinority = "minority";
 // The events of a Notice that answers Forget: the word is taken, or changes nothing here.
 inline constexpr std::string_view kForget = "forget";

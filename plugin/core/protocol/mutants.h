@@ -77,6 +77,8 @@ enum class Mutant : std::uint8_t {
   kCountedYes,
   kCountedNo,
   kCountedInOtherRun,
+  kCountedByName,
+  kHeldForEver,
   kHistoryOfOtherRun,
   kRepeatedMeanNotCompared,
   kRepeatedToOtherAttempt,

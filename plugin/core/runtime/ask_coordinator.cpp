@@ -28,7 +28,8 @@ class Asker final : public TransportHandler {
   }
   void on_sent(LinkId, std::uint64_t) override {}
   void on_closed(LinkId, Status why) override {
-    answer(unavailable("no coordinator answers: " + (why.ok() ? "the link was closed" : why.message())));
+    answer(unavailable("no coordinator answers: " + (why.ok() ? "the link was closed" : why.message()) +
+                       " [cli.link-closed]"));
   }
 
   Result<Answer> ask(Transport& transport, const std::string& address, Duration limit) {
@@ -37,9 +38,10 @@ class Asker final : public TransportHandler {
     std::future<Result<Answer>> future = promise_.get_future();
     (void)transport.connect(address, limit);
     if (future.wait_for(limit) != std::future_status::ready) {
-      answer(cancelled("given up"));  // a late answer finds the promise kept
+      answer(cancelled("given up [cli.given-up]"));  // a late answer finds the promise kept
       return timed_out("no coordinator answered at " + address + " within " +
-                       std::to_string(std::chrono::duration_cast<std::chrono::seconds>(limit).count()) + " s");
+                       std::to_string(std::chrono::duration_cast<std::chrono::seconds>(limit).count()) +
+                       " s [cli.no-answer]");
     }
     return future.get();
   }

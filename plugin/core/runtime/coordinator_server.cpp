@@ -43,7 +43,7 @@ constexpr double kStatusesInAll = 64;
   return {.swarm = config.run,
           .fresh_run = fresh_run(),
           .secret = {random_bits(), random_bits()},
-          .min_sites = config.site_count,
+          .min_sites = config.min_sites,
           .init_from = config.init_from,
           .heartbeat = config.heartbeat,
           .link_grace = config.link_grace,
@@ -106,7 +106,8 @@ class Server final : public CoordinatorServer {
     std::string who;
     for (const std::string& name : members_) who += (who.empty() ? "" : ", ") + name;
     return timed_out("still waiting for " + who + " to leave the swarm after " +
-                     std::to_string(std::chrono::duration_cast<std::chrono::seconds>(limit).count()) + " s");
+                     std::to_string(std::chrono::duration_cast<std::chrono::seconds>(limit).count()) +
+                     " s [coordinator.sites-remain]");
   }
 
  private:
@@ -129,7 +130,8 @@ class Server final : public CoordinatorServer {
   }
 
   void refuse(LinkId link, const std::string& why) {
-    const auto line = refused_.let(clock_.now(), "the coordinator refused a message and closed its link: " + why);
+    const auto line = refused_.let(
+        clock_.now(), "the coordinator refused a message and closed its link: " + why + " [link.message-refused]");
     if (line) log_warning(*line);
     transport_->close(link);
   }
@@ -277,7 +279,7 @@ class Server final : public CoordinatorServer {
 
 Result<std::unique_ptr<CoordinatorServer>> serve_coordinator(const Config& config, std::unique_ptr<Transport> transport,
                                                              const std::string& listen) {
-  Result<EventsFile> events = EventsFile::open(config.events);
+  Result<EventsFile> events = EventsFile::open(config.events_file);
   if (!events.ok()) return events.status();
   auto server = std::make_unique<Server>(config, std::move(transport), std::move(*events));
   COLLAB_RETURN_IF_ERROR(server->start(config, listen));

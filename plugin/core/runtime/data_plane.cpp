@@ -6,6 +6,7 @@
 
 #include "core/base/digest.h"
 #include "core/base/log.h"
+#include "core/protocol/attempt.h"
 #include "core/reduce/reduce.h"
 #include "core/runtime/not_finite.h"
 #include "core/runtime/payload_buffer.h"
@@ -33,15 +34,23 @@ DataPlane::DataPlane(const Settings& settings, const Parts& parts, std::optional
       parts_(parts),
       up_(codec_for(settings.codec.up)),
       down_(codec_for(settings.codec.down)),
-      residual_(settings.codec, settings.error_feedback, parts.parameters->size(), settings.chunk_elements),
+      residual_(settings.codec, settings.error_feedback, parts.parameters->size(), settings.chunk_elements,
+                settings.feedback_decay),
       pool_(make_buffer_pool()),
-      early_(std::max(up_.encoded_size(parts.parameters->size()), down_.encoded_size(parts.parameters->size()))) {
+      early_(std::max(up_.encoded_size(parts.parameters->size()), down_.encoded_size(parts.parameters->size()))),
+      sender_(*parts.transport),
+      anchors_({parts.clock, parts.arena, &sender_, parts.tell,
+                [this](const SealedAnchor& anchor) {
+                  seal(anchor);
+                  residual_.settle(anchor.run);
+                }},
+               parts.parameters->size(), settings.tile_elements) {
   if (residual) residual_.restore(std::move(*residual));
 }
 
 DataPlane::Events DataPlane::start(const protocol::StartExchange& action) {
   cancel();
-  forget_received();
+  anchors_.forget();
   carried_.begin(action.start, action.self, action.links);
   protocol::ExchangePlan plan{.start = action.start,
                               .self = action.self,
@@ -64,6 +73,7 @@ DataPlane::Events DataPlane::start(const protocol::StartExchange& action) {
                            .peers = peers,
                            .exchange = protocol::Exchange(std::move(plan)),
                            .scales = {},
+                           .outer = for_contributors(settings_.outer, protocol::contributors_of(action.start).size()),
                            .means = {},
                            .own_means = {},
                            .digests = {}});
@@ -105,9 +115,9 @@ void DataPlane::start_round_clock() {
 DataPlane::Events DataPlane::on_chunk(LinkId link, SiteId from, const wire::Chunk& chunk, BufferPtr payload) {
   const std::size_t payload_size = payload ? payload->bytes().size() : 0;
   const TimePoint now = parts_.clock->now();
-  traffic_.bytes_received += payload_size;
+  bytes_received_ += payload_size;
   Incoming incoming{link, from, chunk, std::move(payload)};
-  if (chunk.kind >= wire::ChunkKind::kAnchor) return on_anchor_part(incoming);
+  if (chunk.kind >= wire::ChunkKind::kAnchor) return anchors_.arrived(incoming);
   round_traffic_.bytes_received += payload_size;
   round_traffic_.passed(now);
   down_rate_.add(now, payload_size);
@@ -169,12 +179,7 @@ void DataPlane::seal(const SealedAnchor& anchor) {
 }
 
 DataPlane::Events DataPlane::on_sent(std::uint64_t token) {
-  if (const auto found = anchors_on_their_way_.find(token); found != anchors_on_their_way_.end()) {
-    const LinkId to = found->second;
-    anchors_on_their_way_.erase(found);
-    on_anchor_part_sent(to);
-    return {};
-  }
+  if (anchors_.sent(token)) return {};
   if (const auto bytes = bytes_on_their_way_.extract(token)) {
     const TimePoint now = parts_.clock->now();
     if (attempt_) attempt_->moved += bytes.mapped();
@@ -396,7 +401,8 @@ void DataPlane::step_from(std::uint64_t begin, std::span<float> mean, std::span<
   const std::span<const float> anchor = parts_.arena->anchor().subspan(begin, mean.size());
   const std::size_t trained =
       begin >= settings_.outer_elements ? 0 : std::min<std::uint64_t>(mean.size(), settings_.outer_elements - begin);
-  outer_step(settings_.outer, anchor.first(trained), mean.first(trained), outer.empty() ? outer : outer.first(trained));
+  if (attempt_->shrink != 1.0F) multiply(mean.first(trained), attempt_->shrink);
+  outer_step(attempt_->outer, anchor.first(trained), mean.first(trained), outer.empty() ? outer : outer.first(trained));
   outer_step({.id = OuterId::kAverage, .lr = 1.0F}, anchor.subspan(trained), mean.subspan(trained), {});
 }
 
@@ -405,7 +411,11 @@ bool DataPlane::averages_itself() const {
          settings_.outer.lr == 1.0F;
 }
 
-bool DataPlane::steps_at_once() const { return !has_outer_state(settings_.outer.id) && !averages_itself(); }
+bool DataPlane::steps_at_once() const {
+  if (settings_.outer.clip > 0) return false;  // the norm is that of the whole
+  const bool mean_is_lost = settings_.outer.id != OuterId::kAverage || settings_.outer.lr != 1.0F;
+  return !has_outer_state(settings_.outer.id) && !averages_itself() && !(settings_.keeps_mean && mean_is_lost);
+}
 
 DataPlane::Events DataPlane::run(const protocol::ExchangeDone&) {
   protocol::ExchangeComplete complete{attempt_->start.round, attempt_->start.attempt, {}};
@@ -423,24 +433,14 @@ DataPlane::Events DataPlane::run(const protocol::ExchangeDone&) {
 
 // Of the attempt under way.
 void DataPlane::send_chunk(SiteId to, const wire::Chunk& chunk, BufferPtr payload, const protocol::Following& more) {
-  const std::uint64_t token = next_token_++;
+  const std::uint64_t token = sender_.next_token();
   chunks_on_their_way_.insert({token, {to, chunk.kind}});
   const TimePoint now = parts_.clock->now();
   bytes_on_their_way_[token] = payload->bytes().size();
   up_rate_.set_busy(now, true);
   round_traffic_.passed(now);
   const std::uint64_t follows = up_.encoded_size(more.contributions) + down_.encoded_size(more.means);
-  round_traffic_.bytes_sent += send_payload(attempt_->links[to], chunk, std::move(payload), token, follows);
-}
-
-std::size_t DataPlane::send_payload(LinkId link, const wire::Chunk& chunk, BufferPtr payload, std::uint64_t token,
-                                    std::uint64_t more) {
-  TransportMessage message{
-      .lane = Lane::kData, .head = wire::encode(chunk), .payload = std::move(payload), .more = more};
-  const std::size_t bytes = message.head.size() + message.payload->bytes().size();
-  traffic_.bytes_sent += bytes;
-  parts_.transport->send(link, std::move(message), token);
-  return bytes;
+  round_traffic_.bytes_sent += sender_.send(attempt_->links[to], chunk, std::move(payload), token, follows);
 }
 
 }  // namespace collab

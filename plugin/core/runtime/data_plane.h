@@ -11,7 +11,6 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <map>
 #include <optional>
@@ -28,30 +27,17 @@
 #include "core/outer/outer.h"
 #include "core/protocol/actions.h"
 #include "core/protocol/exchange/exchange.h"
-#include "core/protocol/site/anchor_fetch.h"
 #include "core/protocol/site/carryover.h"
 #include "core/protocol/site/rate_meter.h"
 #include "core/runtime/anchor_record.h"
+#include "core/runtime/anchor_streams.h"
+#include "core/runtime/chunk_sender.h"
 #include "core/runtime/early_chunks.h"
+#include "core/runtime/parameter_change.h"
 #include "core/runtime/residual.h"
+#include "core/runtime/training_copy.h"
 
 namespace collab {
-
-// What a commit did to the site's parameters; the site's other ranks repeat it from the arena.
-enum class ParameterChange : std::uint32_t {
-  kUnchanged = 0,   // a sole contributor's average is its own parameters
-  kToAnchor = 1,    // parameters := new anchor
-  kRebased = 2,     // parameters := new anchor + (parameters - old anchor): progress that was not contributed
-  kTookAnchor = 3,  // parameters were unfit and are the anchor now; optimizer state needs a look
-  kTakeOther = 4,   // parameters := the arena's other slot, where the leader has put its own
-};
-
-// parameters := anchor, or rebased, or left alone, in tiles. `previous` is needed for kRebased only.
-Status change_parameters(ParameterVector& parameters, ParameterChange change, std::span<const float> anchor,
-                         std::span<const float> previous);
-
-// Of the first `elements`, at most all.
-[[nodiscard]] Result<Digest> digest_of_parameters(ParameterVector& parameters, std::uint64_t elements = UINT64_MAX);
 
 struct Traffic {  // heads and payloads that are sent, payloads that come
   std::uint64_t bytes_sent = 0;
@@ -82,11 +68,14 @@ class DataPlane {
     ParameterVector* parameters = nullptr;
     std::function<void(const protocol::Note&)> tell{};  // how a transfer gets on
     std::span<const TensorInfo> model{};                // names the vector's tensors
+    TrainingCopy* copy = nullptr;                       // the parameters, where rounds run behind the training
   };
   struct Settings {
     Codecs codec = CodecId::kFp32;
-    bool error_feedback = true;  // where a codec needs it
+    bool error_feedback = true;   // where a codec needs it
+    float feedback_decay = 1.0F;  // see Residual
     OuterConfig outer;
+    bool keeps_mean = false;  // who merges a round's result needs the mean beside the new anchor
     // Elements from here on are buffers (batch statistics): their mean is taken as it is, whatever the outer optimizer.
     std::uint64_t outer_elements = UINT64_MAX;
     std::uint64_t chunk_elements = 256 * 1024;
@@ -99,6 +88,8 @@ class DataPlane {
 
   // `residual` lay on disk.
   DataPlane(const Settings& settings, const Parts& parts, std::optional<StoredResidual> residual = {});
+  DataPlane(const DataPlane&) = delete;
+  DataPlane& operator=(const DataPlane&) = delete;
 
   // ---- exchange
   Events start(const protocol::StartExchange& action);
@@ -114,6 +105,8 @@ class DataPlane {
   struct Applied {
     ParameterChange change = ParameterChange::kUnchanged;
     Digest state;
+    float outer_lr = 0;       // of the step that was taken; 0: none was
+    double clipped_norm = 0;  // of the mean delta, which was more than it may be; 0: it was not
   };
   Result<Applied> apply(const protocol::ApplyCommit& action);
 
@@ -137,19 +130,17 @@ class DataPlane {
   // ---- anchors
   // Seals our own parameters as the anchor of (run, round) unless the arena holds that already.
   Result<SealedAnchor> keep_anchor(const protocol::KeepAnchor& action);
-  Status send_anchor(const protocol::SendAnchor& action);
+  [[nodiscard]] AnchorStreams& anchors() { return anchors_; }
+  // The arena's free slot is for that from here on.
   void receive_anchor(const protocol::ReceiveAnchor& action);
-  Events add_source(const protocol::AddAnchorSource& action);
-  Events drop_source(SiteId site);
-  void stop_receiving();
   void link_closed(LinkId link) {
-    outgoing_.erase(link);
+    anchors_.link_closed(link);
     early_.link_closed(link);
   }
   // Held for attempts that have not begun here.
   [[nodiscard]] const EarlyChunks& early() const { return early_; }
 
-  [[nodiscard]] const Traffic& traffic() const { return traffic_; }
+  [[nodiscard]] Traffic traffic() const { return {sender_.bytes(), bytes_received_}; }
   [[nodiscard]] const RoundTraffic& round_traffic() const { return round_traffic_; }
   void start_round_clock();
   // Of rounds, per second; 0: not known.
@@ -166,6 +157,8 @@ class DataPlane {
     std::size_t peers = 0;  // that have a link
     protocol::Exchange exchange;
     std::vector<float> scales;                 // per participant, site order
+    OuterConfig outer;                         // the step, as it is for those who contribute
+    float shrink = 1.0F;                       // of the mean, which is too long
     std::map<std::uint64_t, BufferPtr> means;  // encoded means not yet decoded
     struct OwnMean {
       wire::Chunk chunk;
@@ -182,24 +175,6 @@ class DataPlane {
     bool complete = false;
     std::uint64_t moved = 0;  // bytes of chunks that have come or left
     std::uint64_t told = 0;   // of those, when it was asked last
-  };
-  // Parts of an anchor on their way to a joiner.
-  struct Outgoing {
-    std::deque<wire::FetchAnchor> asked{};
-    std::uint32_t in_flight = 0;
-  };
-  // An anchor on its way to us: the vector into the arena's free slot, the outer state into its place.
-  struct Receiving {
-    struct Source {
-      std::string name{};
-      std::optional<LinkId> link{};  // none: it is not asked
-      std::uint64_t elements = 0;    // that came from it
-    };
-    protocol::ReceiveAnchor action;
-    protocol::AnchorFetch fetch;
-    std::map<SiteId, Source> sources{};
-    TimePoint began = kNever;
-    TimePoint told = kNever;
   };
 
   Events advance(const protocol::ExchangeEvent& event, SiteId peer);
@@ -232,25 +207,24 @@ class DataPlane {
   void take_mean(std::uint64_t begin, std::span<float> mean);
   // The new anchor in place of the mean of the elements from `begin` on; `outer` is empty or as long.
   void step_from(std::uint64_t begin, std::span<float> mean, std::span<float> outer);
+  // The mean's norm if it is too long; it is then to be shrunk. Else 0.
+  double clip_mean();
   // The average of one model is that model, bit for bit; a - (a - x) is not always x.
   [[nodiscard]] bool averages_itself() const;
+  // Before an ordinary write to the parameters.
+  void before_change(protocol::Base base);
+  // It is moved on by what the round changed, not written to.
+  [[nodiscard]] bool displaces_copy(protocol::Base base) const;
+  // One tile of a commit: the mean in `tile` becomes the anchor, and the parameters what `change` says.
+  Status write_anchor_tile(std::uint64_t begin, std::span<float> tile, std::span<float> outer, ParameterChange change,
+                           std::span<const float> base);
+  // Likewise; the copy is displaced.
+  void displace_tile(std::uint64_t begin, std::span<float> tile, std::span<float> outer);
   // The outer step is taken chunk by chunk, before the commit.
   [[nodiscard]] bool steps_at_once() const;
   // What goes before a payload of the attempt under way.
   [[nodiscard]] wire::Chunk announce(wire::ChunkKind kind, ElementRange range, Buffer& payload) const;
   void send_chunk(SiteId to, const wire::Chunk& chunk, BufferPtr payload, const protocol::Following& more);
-  std::size_t send_payload(LinkId link, const wire::Chunk& chunk, BufferPtr payload, std::uint64_t token,
-                           std::uint64_t more = 0);
-  [[nodiscard]] Digest state_digest(std::span<const float> anchor) const;
-  void pump(LinkId to, Outgoing& job);
-  void on_anchor_part_sent(LinkId to);
-  Events on_anchor_part(const Incoming& incoming);
-  Events fetch(const protocol::AnchorFetchEvent& event, const Incoming* incoming);
-  void take_part(const protocol::TakePart& part, const Incoming& incoming);
-  [[nodiscard]] static std::string damage(const Incoming* incoming);
-  [[nodiscard]] protocol::SiteEvent seal_received();
-  void tell_progress(bool whole);
-  void forget_received() { receiving_.reset(); }  // its place is needed for something else
 
   Settings settings_;
   Parts parts_;
@@ -264,13 +238,10 @@ class DataPlane {
   std::optional<Attempt> attempt_;
   protocol::Carryover<BufferPtr> carried_;  // the others' contributions to our slices, encoded, kept until the commit
   EarlyChunks early_;                       // for an attempt we have not started yet
-  std::map<LinkId, Outgoing> outgoing_;
-  std::optional<Receiving> receiving_;
-  bool outer_overwritten_ = false;  // in part, by a transfer that has not ended: it is that of no anchor
   std::map<std::uint64_t, protocol::ChunkSent> chunks_on_their_way_;  // of the attempt under way, by token
-  std::map<std::uint64_t, LinkId> anchors_on_their_way_;              // by token
-  std::uint64_t next_token_ = 1;
-  Traffic traffic_;
+  ChunkSender sender_;
+  AnchorStreams anchors_;
+  std::uint64_t bytes_received_ = 0;
   RoundTraffic round_traffic_;
   protocol::RateMeter up_rate_;
   protocol::RateMeter down_rate_;

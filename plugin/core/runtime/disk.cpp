@@ -14,7 +14,7 @@ namespace collab {
 namespace {
 
 [[nodiscard]] Status failed(const char* doing, const std::string& path) {
-  return unavailable(std::string("cannot ") + doing + " " + path + ": " + std::strerror(errno));
+  return unavailable(std::string("cannot ") + doing + " " + path + ": " + std::strerror(errno) + " [state.disk]");
 }
 
 }  // namespace

@@ -41,15 +41,15 @@ class EarlyChunks {
   // The mean of a vector and one contribution to all of it, or two contributions; of small models more.
   explicit EarlyChunks(std::size_t encoded_vector) : bound_(std::max(kLeastBound, 2 * encoded_vector)) {}
 
-  // `standing`: the anchor's round. What is for it or for an earlier one can count no more, and nor can what is of
-  // another run: who takes part in an attempt has said before that it holds an anchor of its run.
-  void keep(RunId run, RoundId standing, IncomingChunk incoming) {
+  // `held`: the round of the anchor in place. What is for it or for an earlier one can count no more, and nor can what
+  // is of another run: who takes part in an attempt has said before that it holds an anchor of its run.
+  void keep(RunId run, RoundId held, IncomingChunk incoming) {
     const std::uint64_t round = incoming.chunk.round.value;
-    if (incoming.chunk.run != run || round <= standing.value || lossy_.count(incoming.link) != 0) return;
+    if (incoming.chunk.run != run || round <= held.value || lossy_.count(incoming.link) != 0) return;
     const std::size_t bytes = cost_of(incoming);
-    if (round > standing.value + 2) {
+    if (round > held.value + 2) {
       return lose(incoming, "a chunk of round " + std::to_string(round) + " came to a site that stands at round " +
-                                std::to_string(standing.value));
+                                std::to_string(held.value));
     }
     if (bytes > bound_ - bytes_) {
       return lose(incoming, "more than " + std::to_string(bound_) +
@@ -65,8 +65,8 @@ class EarlyChunks {
     return std::exchange(kept_, {});
   }
 
-  void round_is_past(RunId run, RoundId standing) {
-    for (IncomingChunk& each : take()) keep(run, standing, std::move(each));
+  void round_is_past(RunId run, RoundId held) {
+    for (IncomingChunk& each : take()) keep(run, held, std::move(each));
   }
 
   // Links of which chunks were dropped. They stay so until they are closed.

@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "core/base/log.h"
+#include "core/base/message_code.h"
 #include "core/base/text.h"
 #include "core/runtime/disk.h"
 
@@ -19,8 +20,9 @@ Result<EventsFile> EventsFile::open(const std::string& path) {
   if (path.empty()) return EventsFile(-1);
   const int fd = open_plain(system_disk(), path.c_str(), O_WRONLY | O_CREAT | O_APPEND);
   if (fd < 0) {
-    return invalid_argument("COLLAB_EVENTS: cannot append to " + path + ": " + std::strerror(errno) +
-                            "; expected a plain file, or a name in a folder this process may write to");
+    return invalid_argument(
+        "COLLAB_EVENTS_FILE: cannot append to " + path + ": " + std::strerror(errno) +
+        "; expected a plain file, or a name in a folder this process may write to [knob.events-file]");
   }
   return EventsFile(fd);
 }
@@ -43,7 +45,8 @@ void EventsFile::write(std::string_view site, std::string_view event, const Json
   for (const auto& [key, value] : fields) line += "," + json_quote(key) + ":" + value;
   line += "}\n";
   if (::write(fd_, line.data(), line.size()) != static_cast<ssize_t>(line.size())) {
-    log_warning(std::string("COLLAB_EVENTS: a line could not be written: ") + std::strerror(errno));
+    log_warning(std::string("COLLAB_EVENTS_FILE: a line could not be written: ") + std::strerror(errno) +
+                " [state.events-lost]");
   }
 }
 
@@ -68,6 +71,7 @@ void Notes::record(TimePoint now, const protocol::Note& note) {
   if (kept_back > 0) fields.emplace_back("kept_back", std::to_string(kept_back));
   const bool has_reason = std::ranges::any_of(fields, [](const auto& field) { return field.first == "reason"; });
   if (!has_reason) fields.emplace_back("reason", json_quote(text));
+  if (const std::string_view code = message_code(text); !code.empty()) fields.emplace_back("code", json_quote(code));
   events_.write(site_, note.event, fields);
 }
 

@@ -1,4 +1,4 @@
-// COLLAB_EVENTS: one JSON object a line, appended with a single write so that several processes can share a file.
+// COLLAB_EVENTS_FILE: one JSON object a line, appended with a single write so that several processes can share a file.
 //
 // Threads: one caller at a time. Ownership: the file descriptor.
 #pragma once

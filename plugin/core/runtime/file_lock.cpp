@@ -81,21 +81,21 @@ Result<FileLock> FileLock::take(const std::string& path) {
   constexpr int kFiles = 8;  // one after the other, each removed by who had it before
   for (int tried = 0; tried < kFiles; ++tried) {
     const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
-    if (fd < 0) return unavailable("cannot make " + path + ": " + std::strerror(errno));
+    if (fd < 0) return unavailable("cannot make " + path + ": " + std::strerror(errno) + " [state.lock-made]");
     FileLock lock(path, fd, remember(fd));  // closes what is given up
     const int error = lock_within(fd, LOCK_EX, 5);
     if (error == EWOULDBLOCK) return refused(holder_text(fd));
-    if (error != 0) return unavailable("cannot lock " + path + ": " + std::strerror(error));
+    if (error != 0) return unavailable("cannot lock " + path + ": " + std::strerror(error) + " [state.lock]");
     if (!named(fd, path)) continue;
     const std::string words = this_process_text();
     if (::ftruncate(fd, 0) != 0 || ::pwrite(fd, words.data(), words.size(), 0) != static_cast<ssize_t>(words.size())) {
       const std::string why = std::strerror(errno);
       lock.remove_name();
-      return unavailable("cannot write " + path + ": " + why);
+      return unavailable("cannot write " + path + ": " + why + " [state.lock-written]");
     }
     return lock;
   }
-  return unavailable(path + " is being made and removed again and again by other processes");
+  return unavailable(path + " is being made and removed again and again by other processes [state.lock-contended]");
 }
 
 std::string FileLock::holder_of(const std::string& path) {

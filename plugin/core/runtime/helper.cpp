@@ -31,12 +31,12 @@ Status adopt_setting(const wire::Setting& setting, Config& config, std::uint64_t
     const char* end = setting.value.data() + setting.value.size();
     const auto read = std::from_chars(setting.value.data(), end, outer_elements);
     if (read.ec == std::errc() && read.ptr == end) return {};
-    return invalid_argument("the swarm's " + what + " is no number of elements");
+    return invalid_argument("the swarm's " + what + " is no number of elements [join.helper-elements]");
   }
-  const auto rows = knob_rows();
-  const auto row = std::ranges::find_if(rows, [&](const KnobRow& r) { return r.knob.name == setting.key; });
-  if (row == rows.end() || !row->knob.shared || !row->parse(setting.value, config)) {
-    return invalid_argument("the swarm has set " + what + ", which this helper does not know: run the same version");
+  const KnobRow* row = row_of(setting.key);
+  if (row == nullptr || row->knob.scope != KnobScope::kSites || !row->form.parse(setting.value, config)) {
+    return invalid_argument("the swarm has set " + what +
+                            ", which this helper does not know: run the same version [join.helper-setting]");
   }
   return {};
 }
@@ -108,7 +108,7 @@ class Helper final : public HelperServer {
     }
     Result<std::unique_ptr<ArenaWriter>> arena = create_arena({.key = {config.run, options_.site, {}},
                                                                .elements = swarm.elements,
-                                                               .outer_state = has_outer_state(config.outer),
+                                                               .outer_state = has_outer_state(config.outer_optimizer),
                                                                .shared = false,
                                                                .job = {},
                                                                .places = {}});
@@ -128,7 +128,8 @@ class Helper final : public HelperServer {
                                                      std::move(*transport), **arena, parameters);
     if (!node.ok()) return node.status();
     if ((*node)->address().empty()) {
-      return invalid_argument("a helper has to be dialled by the sites: set COLLAB_ADVERTISE to a host they reach");
+      return invalid_argument(
+          "a helper has to be dialled by the sites: set COLLAB_ADVERTISE to a host they reach [knob.helper-address]");
     }
     (*node)->help(describe(swarm, config, (*node)->address()));
     return stay(**node);
@@ -198,11 +199,11 @@ class Helper final : public HelperServer {
 
 Result<std::unique_ptr<HelperServer>> serve_helper(HelperOptions options) {
   if (options.coordinators.empty()) {
-    return invalid_argument("no coordinator to join: set COLLAB_COORDINATOR=HOST:PORT");
+    return invalid_argument("no coordinator to join: set COLLAB_COORDINATOR=HOST:PORT [join.helper-no-coordinator]");
   }
-  const Result<LogLevel> level = log_level_from_name(options.config.log);
+  const Result<LogLevel> level = log_level_from_name(options.config.log_level);
   if (!level.ok()) return level.status();
-  set_log(*level, options.site);
+  suggest_log(*level, options.site);
   return std::unique_ptr<HelperServer>(std::make_unique<Helper>(std::move(options)));
 }
 

@@ -35,7 +35,8 @@ constexpr std::chrono::seconds kEaseEvery{5};
 }  // namespace
 
 Result<std::unique_ptr<HubLink>> HubLink::enter(Options options, std::unique_ptr<Transport> transport) {
-  if (options.hubs.empty()) return invalid_argument("a meeting needs the address of a coordinator, got none");
+  if (options.hubs.empty())
+    return invalid_argument("a meeting needs the address of a coordinator, got none [hub.no-address]");
   // A hand-made world may have any names; the hub's answer to one that cannot travel would be an abort here.
   const Result<std::vector<std::byte>> fits = wire::try_encode(machine_config(options).self);
   if (!fits.ok()) return fits.status();
@@ -100,7 +101,7 @@ void HubLink::leave(const std::string& reason) {
   std::future<void> future = promise.get_future();
   mailbox_.post(LoopCall([this, reason, promise = std::move(promise)]() mutable {
     if (ended_) return promise.set_value();
-    ended_ = cancelled("this rank has left its world's collectives");
+    ended_ = cancelled("this rank has left its world's collectives [hub.left-group]");
     leaving_ = std::move(promise);
     feed(protocol::HubLeave{reason});
     if (!closing_ && leaving_) std::exchange(leaving_, std::nullopt)->set_value();
@@ -117,7 +118,8 @@ void HubLink::loop() {
     ease_at_ = clock_.now() + kEaseEvery;
   }
   feed(protocol::HubLeave{"its process ends"});
-  if (entering_) std::exchange(entering_, std::nullopt)->set_value(cancelled("the seat was given up"));
+  if (entering_)
+    std::exchange(entering_, std::nullopt)->set_value(cancelled("the seat was given up [hub.seat-given-up]"));
   if (leaving_) std::exchange(leaving_, std::nullopt)->set_value();
 }
 
@@ -144,7 +146,8 @@ void HubLink::handle(LoopEvent event) {
 void HubLink::on_message(LinkId link, TransportMessage message) {
   Result<wire::Message> decoded = wire::decode(message.head);
   if (!decoded.ok()) {
-    log_warning("a message of the coordinator was refused and its link closed: " + decoded.status().message());
+    log_warning("a message of the coordinator was refused and its link closed: " + decoded.status().message() +
+                " [hub.bad-message]");
     transport_->close(link);
     return;
   }
@@ -195,7 +198,7 @@ void HubLink::act(const protocol::HubEntered&) {
 void HubLink::act(const protocol::HubBroken& action) {
   ended_ = action.why;
   if (entering_) return std::exchange(entering_, std::nullopt)->set_value(action.why);
-  log_warning("this rank's collectives with other sites have ended: " + action.why.message());
+  log_warning("this rank's collectives with other sites have ended: " + action.why.message() + " [hub.ended]");
 }
 
 void HubLink::act(const protocol::Note& action) { log_info(action.text); }

@@ -54,10 +54,15 @@ namespace {
 
 }  // namespace
 
+MergeSettings merge_settings(const SessionOptions& options) {
+  return {.merge = options.config.merge, .trained = options.compared_elements};
+}
+
 ArenaSpec arena_spec(const SessionOptions& options, std::uint64_t elements) {
   return {.key = {options.config.run, options.site, fingerprint_of(options)},
           .elements = elements,
-          .outer_state = has_outer_state(options.config.outer),
+          .outer_state = has_outer_state(options.config.outer_optimizer),
+          .training_copy = options.config.overlap,
           .ranks = options.site_size,
           .shared = options.site_size > 1 && options.one_host,
           .job = job_of(options.job),
@@ -76,7 +81,14 @@ Status Leader::prepare() {
   Result<std::unique_ptr<ArenaWriter>> arena = create_arena(arena_spec(options_, parameters_.size()));
   if (!arena.ok()) return arena.status();
   arena_ = std::move(*arena);
-  log_debug("anchor and outer state live in " + arena_->describe());
+  if (!options_.config.overlap) {
+    log_debug("anchor and outer state live in " + arena_->describe());
+    return {};
+  }
+  copy_.emplace(arena_->training_copy(), merge_settings(options_));
+  log_info(
+      "rounds run behind the training (COLLAB_OVERLAP); anchor, outer state and a copy of the parameters live in " +
+      arena_->describe());
   return {};
 }
 
@@ -88,9 +100,10 @@ Status Leader::open_record() {
   if (!store.ok()) return store.status();
   store_ = std::move(*store);
   if (store_->stale()) {
-    return invalid_argument("the record " + store_->path() +
-                            " can neither be written nor removed, and what it says is not true any more once this site "
-                            "goes on without it: remove it, or name another folder with COLLAB_STATE_DIR");
+    return invalid_argument(
+        "the record " + store_->path() +
+        " can neither be written nor removed, and what it says is not true any more once this site "
+        "goes on without it: remove it, or name another folder with COLLAB_STATE_DIR [record.stuck]");
   }
   if (const auto& bytes = store_->read()) {
     Result<wire::Record> found = wire::decode_record(*bytes);
@@ -114,20 +127,24 @@ Result<std::optional<StateHeader>> Leader::find_state_file() const {
   if (!found.ok() || !found->has_value()) return found;
   const StateHeader& header = **found;
   const ArenaSpec spec = arena_spec(options_, parameters_.size());
-  if (header.swarm != options_.config.run) {
-    return invalid_argument(
-        "COLLAB_STATE_DIR: " + path + " is of run " + header.swarm + ", this is run " + options_.config.run +
-        "; name another directory, move the file away, or set COLLAB_RUN=" + header.swarm + " to go on with it");
+  if (header.swarm != options_.config.run && options_.run_of_rendezvous) {
+    log_info("going on with the state of run " + header.swarm + " in " + path + ", as run " + options_.config.run);
+  } else if (header.swarm != options_.config.run) {
+    return invalid_argument("COLLAB_STATE_DIR: " + path + " is of run " + header.swarm + ", this is run " +
+                            options_.config.run + "; name another directory, move the file away, or set COLLAB_RUN=" +
+                            header.swarm + " to go on with it [state.other-run]");
   }
   if (header.elements != spec.elements || header.fingerprint != spec.key.fingerprint) {
     return invalid_argument("COLLAB_STATE_DIR: " + path + " is of another model (" + std::to_string(header.elements) +
                             " elements, this model has " + std::to_string(spec.elements) +
-                            other_buffers(options_.model, header.model) + "); move it away or name another directory");
+                            other_buffers(options_.model, header.model) +
+                            "); move it away or name another directory [state.other-model]");
   }
   if (header.outer_state != spec.outer_state) {
-    return invalid_argument("COLLAB_STATE_DIR: " + path + (header.outer_state ? " holds" : " lacks") +
-                            " the state of an outer optimizer, and COLLAB_OUTER says otherwise; set it as it was, or "
-                            "move the file away");
+    return invalid_argument(
+        "COLLAB_STATE_DIR: " + path + (header.outer_state ? " holds" : " lacks") +
+        " the state of an outer optimizer, and COLLAB_OUTER_OPTIMIZER says otherwise; set it as it was, or "
+        "move the file away [state.other-outer]");
   }
   return found;
 }
@@ -175,7 +192,7 @@ Result<wire::Join> Leader::describe() {
   join.site = options_.site;
   join.index = options_.config.site_index.value_or(wire::kNoIndex);
   // Who trained the generation before is waited for by the coordinator, which knows who left it for this one.
-  join.expected_sites = options_.generation == 1 ? options_.config.site_count : 1;
+  join.expected_sites = options_.generation == 1 ? options_.config.min_sites : 1;
   join.generation = options_.generation;
   join.address = node_->address();
   join.elements = parameters_.size();
@@ -190,7 +207,7 @@ Result<wire::Join> Leader::describe() {
     if (!parameters.ok()) return parameters.status();
     join.offer.digest = digest_of_state(*parameters, outer.empty() ? Digest{} : digest_of_vector(outer));
   }
-  for (const auto& [name, value] : options_.shared_settings) join.settings.push_back({name, value});
+  for (const auto& [name, value] : shared_settings(options_.config)) join.settings.push_back({name, value});
   if (options_.compared_elements < parameters_.size()) {
     join.settings.push_back({kOuterElements, std::to_string(options_.compared_elements)});
   }
@@ -227,19 +244,60 @@ Result<SealedAnchor> Leader::join() {
                              .record = std::exchange(store_, std::nullopt),
                              .egress = egress_,
                              .disk = options_.disk};
+  if (copy_) COLLAB_RETURN_IF_ERROR(copy_->take(parameters_));
+  ParameterVector& worked_on = copy_ ? static_cast<ParameterVector&>(*copy_) : parameters_;
   Result<std::unique_ptr<Node>> node =
-      Node::start(std::move(node_options), std::move(*transport), *arena_, parameters_);
+      Node::start(std::move(node_options), std::move(*transport), *arena_, worked_on, copy_ ? &*copy_ : nullptr);
   if (!node.ok()) return node.status();
   node_ = std::move(*node);
   Result<wire::Join> join = describe();
   if (!join.ok()) return join.status();
-  return node_->join(std::move(*join));
+  Result<SealedAnchor> joined = node_->join(std::move(*join));
+  if (joined.ok() && copy_) COLLAB_RETURN_IF_ERROR(merge(ParameterChange::kTakeCopy));
+  return joined;
 }
 
-Result<RoundReport> Leader::round(std::uint64_t samples, std::uint64_t steps) {
-  Result<RoundReport> report = node_->round({.samples = samples, .steps = steps});
-  if (report.ok()) COLLAB_RETURN_IF_ERROR(judge(*report));
+Result<RoundReport> Leader::round(const protocol::Trigger& trigger) {
+  if (copy_) COLLAB_RETURN_IF_ERROR(copy_->take(parameters_));
+  Result<RoundReport> report = node_->round(trigger);
+  if (!report.ok()) return report;
+  if (copy_) COLLAB_RETURN_IF_ERROR(merge(report->change));
+  COLLAB_RETURN_IF_ERROR(judge(*report));
   return report;
+}
+
+Status Leader::start_round(const protocol::Trigger& trigger) {
+  COLLAB_CHECK(copy_ && !flight_, "a round behind the training needs the copy, which another one has");
+  const TimePoint began = clock_.now();
+  COLLAB_RETURN_IF_ERROR(copy_->take(parameters_));
+  flight_.emplace(Flight{node_->start_round(trigger, true), began, 0});
+  flight_->stalled = seconds_since(began);
+  return {};
+}
+
+bool Leader::round_is_over() const {
+  return flight_ && flight_->report.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+}
+
+Result<RoundReport> Leader::end_round() {
+  COLLAB_CHECK(flight_, "no round runs behind the training");
+  const TimePoint began = clock_.now();
+  Flight flight = std::move(*flight_);
+  flight_.reset();
+  Result<RoundReport> report = node_->await(std::move(flight.report));
+  if (!report.ok()) return report;
+  COLLAB_RETURN_IF_ERROR(merge(report->change));
+  if (report->skipped.empty()) node_->merged(seconds_since(flight.began), flight.stalled + seconds_since(began));
+  COLLAB_RETURN_IF_ERROR(judge(*report));
+  return report;
+}
+
+Status Leader::merge(ParameterChange change) {
+  return merge_copy(parameters_, change, copy_->values(), copy_->settings());
+}
+
+double Leader::seconds_since(TimePoint when) const {
+  return std::chrono::duration<double>(clock_.now() - when).count();
 }
 
 // Each time it is given the anchor and trains on: what makes its delta unfit lies in the script, as a rule.
@@ -254,7 +312,8 @@ Status Leader::judge(const RoundReport& report) {
     return {};
   }
   return refused("what site " + options_.site + " has learned was left out " + protocol::times_text(unfit_rounds_) +
-                 " running: " + report.unfit + ". COLLAB_ON_NONFINITE=continue trains on, with the anchor each time");
+                 " running: " + report.unfit +
+                 ". COLLAB_ON_NONFINITE=continue trains on, with the anchor each time [round.not-finite]");
 }
 
 void Leader::leave(const std::string& reason, std::uint32_t next_generation) {

@@ -23,7 +23,13 @@ class Leader {
   Result<SealedAnchor> join();
   // Samples and steps of the site in all, since it joined. Fails when the site's delta was unfit three times running,
   // unless COLLAB_ON_NONFINITE=continue.
-  Result<RoundReport> round(std::uint64_t samples, std::uint64_t steps);
+  Result<RoundReport> round(const protocol::Trigger& trigger);
+  // Likewise, behind the training (COLLAB_OVERLAP): from the parameters as they are now. They are free again at once.
+  Status start_round(const protocol::Trigger& trigger);
+  // Whether end_round() would not wait.
+  [[nodiscard]] bool round_is_over() const;
+  // What became of it is in the parameters, and in the arena for the site's other ranks.
+  Result<RoundReport> end_round();
   void leave(const std::string& reason, std::uint32_t next_generation);
 
   [[nodiscard]] ArenaWriter& arena() { return *arena_; }
@@ -37,21 +43,34 @@ class Leader {
   Status load_residual(const std::string& path, const StateHeader& header);
   [[nodiscard]] Result<wire::Join> describe();
   Status judge(const RoundReport& report);
+  Status merge(ParameterChange change);
+  [[nodiscard]] double seconds_since(TimePoint when) const;
+
+  // A round behind the training.
+  struct Flight {
+    Node::Pending report;
+    TimePoint began{};
+    double stalled = 0;  // seconds, of the script
+  };
 
   const SessionOptions& options_;
   ParameterVector& parameters_;
+  SteadyClock clock_;
   std::unique_ptr<ArenaWriter> arena_;
+  std::optional<TrainingCopy> copy_;  // with COLLAB_OVERLAP
   std::unique_ptr<Node> node_;
   wire::Record known_;                // what this site remembers
   std::optional<RecordStore> store_;  // until the node has it
   protocol::Egress egress_;
   std::optional<StoredResidual> residual_;  // likewise, until the node has it
   std::uint32_t unfit_rounds_ = 0;          // running
+  std::optional<Flight> flight_;
 };
 
 // A setting of models with buffers: how many elements come before them. No knob, but a helper has to know it, too.
 inline constexpr const char* kOuterElements = "outer_elements";
 
+[[nodiscard]] MergeSettings merge_settings(const SessionOptions& options);
 [[nodiscard]] ArenaSpec arena_spec(const SessionOptions& options, std::uint64_t elements);
 [[nodiscard]] RecordScope record_scope(const SessionOptions& options);
 

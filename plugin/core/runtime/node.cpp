@@ -1,6 +1,10 @@
 #include "core/runtime/node.h"
 
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cmath>
 #include <utility>
@@ -26,20 +30,36 @@ constexpr std::uint64_t kGrain = 4096;
   const std::uint64_t chunk = std::uint64_t{config.chunk_kib} * 1024 / sizeof(float);
   return {.codec = config.codec,
           .error_feedback = config.error_feedback,
-          .outer = {.id = config.outer,
+          .feedback_decay = static_cast<float>(config.feedback_decay),
+          .outer = {.id = config.outer_optimizer,
                     .lr = static_cast<float>(config.outer_lr),
-                    .momentum = static_cast<float>(config.outer_momentum)},
+                    .momentum = static_cast<float>(config.outer_momentum),
+                    .clip = static_cast<float>(config.outer_clip),
+                    .period = config.sync_every.steps > 0 ? config.sync_every.steps : kReferencePeriod},
+          .keeps_mean = config.overlap && config.merge.rule == MergeRule::kRebase,
           .outer_elements = outer_elements,
           .chunk_elements = has_top_k(config.codec) ? (chunk + kGrain - 1) / kGrain * kGrain : chunk};
+}
+
+// The calling thread's work is to fill the time that the training leaves.
+void yield_to_the_script() {
+  constexpr int kLess = 5;  // than the process has, of 40 steps
+  const auto self = static_cast<id_t>(::gettid());
+  errno = 0;
+  const int now = ::getpriority(PRIO_PROCESS, self);
+  if (errno != 0 || ::setpriority(PRIO_PROCESS, self, now + kLess) != 0) {
+    log_debug("the node's thread keeps its priority: the system allows no other");
+  }
 }
 
 }  // namespace
 
 Result<std::unique_ptr<Node>> Node::start(Options options, std::unique_ptr<Transport> transport, ArenaWriter& arena,
-                                          ParameterVector& parameters) {
-  Result<EventsFile> events = EventsFile::open(options.config.events);
+                                          ParameterVector& parameters, TrainingCopy* copy) {
+  Result<EventsFile> events = EventsFile::open(options.config.events_file);
   if (!events.ok()) return events.status();
-  std::unique_ptr<Node> node(new Node(std::move(options), std::move(transport), std::move(*events), arena, parameters));
+  std::unique_ptr<Node> node(
+      new Node(std::move(options), std::move(transport), std::move(*events), arena, parameters, copy));
   COLLAB_RETURN_IF_ERROR(node->transport_->start(&node->mailbox_));
   const Result<std::string> bound = node->transport_->listen(node->options_.config.listen);
   if (!bound.ok()) return bound.status();
@@ -50,16 +70,17 @@ Result<std::unique_ptr<Node>> Node::start(Options options, std::unique_ptr<Trans
 }
 
 Node::Node(Options options, std::unique_ptr<Transport> transport, EventsFile events, ArenaWriter& arena,
-           ParameterVector& parameters)
+           ParameterVector& parameters, TrainingCopy* copy)
     : options_(std::move(options)),
       arena_(arena),
       parameters_(parameters),
+      copy_(copy),
       events_(std::move(events)),
       saver_(options_.config.state_dir.empty()
                  ? std::string()
                  : state_path(options_.config.state_dir, options_.site, options_.generation),
              options_.disk != nullptr ? *options_.disk : system_disk()),
-      egress_(static_cast<std::uint64_t>(std::ceil(options_.config.egress_gb * 1e9)), options_.egress),
+      egress_(static_cast<std::uint64_t>(std::ceil(options_.config.egress_budget_gb * 1e9)), options_.egress),
       transport_(std::move(transport)) {
   const protocol::SiteConfig site{.coordinators = options_.coordinators,
                                   .join_timeout = options_.config.join_timeout,
@@ -67,7 +88,7 @@ Node::Node(Options options, std::unique_ptr<Transport> transport, EventsFile eve
                                   .weight = options_.config.weight};
   driver_.emplace(site, data_settings(options_.config, options_.outer_elements),
                   DataPlane::Parts{transport_.get(), &clock_, &arena_, &parameters_,
-                                   [this](const protocol::Note& note) { act(note); }, options_.model},
+                                   [this](const protocol::Note& note) { act(note); }, options_.model, copy_},
                   std::exchange(options_.residual, std::nullopt), static_cast<SiteDriver::Host&>(*this));
   if (options_.record) {
     records_.emplace(*std::exchange(options_.record, std::nullopt), [this](std::uint64_t number, const Status& how) {
@@ -77,10 +98,7 @@ Node::Node(Options options, std::unique_ptr<Transport> transport, EventsFile eve
     });
   }
   budget_over_ = egress_.over();
-  if (has_top_k(options_.config.codec) && !options_.config.error_feedback) {
-    log_warning("COLLAB_ERROR_FEEDBACK=0 with COLLAB_CODEC=" + name_of(options_.config.codec) +
-                ": what a round does not send, nearly all, is lost");
-  }
+  for (const std::string& warning : value_warnings(options_.config)) log_warning(warning);
   const char* none = !options_.config.join_optimizer ? "COLLAB_JOIN_OPTIMIZER is 0 there"
                      : options_.serves_optimizer     ? "it has not made a step yet"
                                                      : "it lends none";
@@ -106,26 +124,41 @@ Result<SealedAnchor> Node::join(wire::Join join) {
   // Gathering, an exchange that is under way, then the transfer of the anchor have limits of their own.
   const auto limit = options_.config.join_timeout + 6 * options_.config.round_timeout + options_.config.link_grace;
   if (future.wait_for(limit + kBeyondLimit) != std::future_status::ready) {
-    return internal_error("joining the swarm did not end within its own time-outs");
+    return internal_error("joining the swarm did not end within its own time-outs [join.stuck]");
   }
   return future.get();
 }
 
-Result<RoundReport> Node::round(const protocol::Trigger& trigger) {
+Node::Pending Node::start_round(const protocol::Trigger& trigger, bool merges) {
   std::promise<Result<RoundReport>> promise;
-  std::future<Result<RoundReport>> future = promise.get_future();
-  post_call([this, trigger, promise = std::move(promise)]() mutable {
+  Pending pending = promise.get_future();
+  post_call([this, trigger, merges, promise = std::move(promise)]() mutable {
     if (broken_) return promise.set_value(*broken_);
     rounding_ = std::move(promise);
-    standing_still_.start(clock_.now());
+    if (copy_ != nullptr) copy_->begin_round(merges);
     begin_round(trigger);
+  });
+  return pending;
+}
+
+Result<RoundReport> Node::await(Pending pending) {
+  post_call([this] {
+    if (rounding_) standing_still_.start(clock_.now());
   });
   // The machine gives up after four limits and the grace (kRoundLimits).
   const auto limit = 5 * options_.config.round_timeout + options_.config.link_grace;
-  if (future.wait_for(limit + kBeyondLimit) != std::future_status::ready) {
-    return internal_error("a round did not end within its own time-out");
+  if (pending.wait_for(limit + kBeyondLimit) != std::future_status::ready) {
+    return internal_error("a round did not end within its own time-out [round.stuck]");
   }
-  return future.get();
+  return pending.get();
+}
+
+void Node::merged(double overlap_seconds, double stall_seconds) {
+  post_call([this, overlap_seconds, stall_seconds] {
+    report_.overlap_seconds = overlap_seconds;
+    report_.stall_seconds = stall_seconds;
+    tell(report_);
+  });
 }
 
 void Node::begin_round(protocol::Trigger trigger) {
@@ -134,6 +167,7 @@ void Node::begin_round(protocol::Trigger trigger) {
   triggered_at_ = clock_.now();
   started_at_ = kNever;
   driver_->data().start_round_clock();
+  samples_then_ = trigger.samples;
   warn_if_nothing_changed(trigger.steps - std::exchange(steps_then_, trigger.steps));
   trigger.sampled_delta = driver_->data().sample_delta();
   trigger.up_kbit = driver_->data().up_kbit();
@@ -150,7 +184,7 @@ void Node::warn_if_nothing_changed(std::uint64_t steps) {
           " steps since the last round, and its parameters are bit for bit what they were then: it contributes "
           "nothing. Likely: the optimizer holds other parameters than the model that is wrapped in "
           "DistributedDataParallel (it was made before the model was copied, converted or loaded); its learning rate "
-          "is 0; or every step was skipped (GradScaler)",
+          "is 0; or every step was skipped (GradScaler) [round.unchanged]",
       {{"steps", std::to_string(steps)}}));
 }
 
@@ -168,10 +202,12 @@ void Node::depart(const std::string& reason, std::uint32_t next_generation) {
     departing_ = std::move(promise);
     driver_->feed(protocol::Depart{reason, next_generation});
   });
-  if (future.wait_for(kBeyondLimit) != std::future_status::ready) log_warning("leaving the swarm took too long");
+  if (future.wait_for(kBeyondLimit) != std::future_status::ready)
+    log_warning("leaving the swarm took too long [join.leave-slow]");
 }
 
 void Node::loop() {
+  if (copy_ != nullptr) yield_to_the_script();
   while (!mailbox_.closed()) {
     const TimePoint deadline =
         broken_
@@ -189,7 +225,7 @@ void Node::loop() {
     count_what_is_sent();
     if (!rounding_ && !options_.helps) watch_the_budget();  // joiners are given models between rounds
   }
-  fail_everything(cancelled("the node was stopped"));
+  fail_everything(cancelled("the node was stopped [join.stopped]"));
 }
 
 void Node::tell_what_is_waited_for() {
@@ -252,7 +288,7 @@ Result<T> Node::ask(std::optional<std::promise<Result<T>>>& answer, const std::s
     begin();
   });
   if (future.wait_for(options_.config.round_timeout + kBeyondLimit) != std::future_status::ready) {
-    return internal_error(what + " did not end within its own time-outs");
+    return internal_error(what + " did not end within its own time-outs [join.call-stuck]");
   }
   return future.get();
 }

@@ -1,8 +1,9 @@
 // A site's leader in the swarm: the loop thread that joins clock, transport and store to the site driver.
 //
 // Threads: the loop thread owns the driver (machine, data plane and every link); join(), round() and depart() post to
-// it and wait. The caller stands still meanwhile, so the loop may read and write its parameters.
-// Ownership: owns transport and driver; borrows arena and parameters, which outlive it.
+// it and wait. The caller stands still meanwhile, so the loop may read and write its parameters. With a training copy
+// it works on that alone, from start_round() to the report. Ownership: owns transport and driver; borrows arena and
+// parameters, which outlive it.
 #pragma once
 
 #include <atomic>
@@ -34,19 +35,22 @@ struct RoundReport {
   std::vector<std::string> contributors;
   std::uint64_t samples = 0;  // of all this process has trained, in the anchor by now
   ParameterChange change = ParameterChange::kUnchanged;
-  std::uint32_t intervals = 1;  // of COLLAB_SYNC_EVERY until the next round
-  std::string skipped;          // why there was no round; empty: there was one
-  std::string unfit;            // why our delta was given up and the anchor taken outright; empty: it was not
+  std::uint32_t period = 0;  // steps until the next round, by the leader's choice; 0: it has made none
+  std::string skipped;       // why there was no round; empty: there was one
+  std::string unfit;         // why our delta was given up and the anchor taken outright; empty: it was not
   Digest state;
+  float outer_lr = 0;           // of the outer step; 0: none was taken
+  double clipped_norm = 0;      // of the mean delta where it was clipped; 0: it was not
   double seconds = 0;           // from forming to parameters in place
   double exchange_seconds = 0;  // from the first payload byte to the last
-  double stall_seconds = 0;     // from the trigger to parameters in place
+  double stall_seconds = 0;     // from the trigger to parameters in place, or what the script waited of it
+  double overlap_seconds = 0;   // of a round behind the training: from the trigger to the merge
   std::uint64_t bytes_sent = 0;
   std::uint64_t bytes_received = 0;
 };
 
 // Why a site, or a helper, takes part no more.
-inline constexpr const char* kBudgetOver = "what it may send is spent (COLLAB_EGRESS_GB)";
+inline constexpr const char* kBudgetOver = "what it may send is spent (COLLAB_EGRESS_BUDGET_GB)";
 
 class Node final : private SiteDriver::Host {
  public:
@@ -68,7 +72,7 @@ class Node final : private SiteDriver::Host {
     Disk* disk = nullptr;                      // the state file is written by it; none: the system's
   };
   static Result<std::unique_ptr<Node>> start(Options options, std::unique_ptr<Transport> transport, ArenaWriter& arena,
-                                             ParameterVector& parameters);
+                                             ParameterVector& parameters, TrainingCopy* copy = nullptr);
   ~Node() override;
   Node(const Node&) = delete;
   Node& operator=(const Node&) = delete;
@@ -78,11 +82,18 @@ class Node final : private SiteDriver::Host {
 
   // Joins the swarm; returns with the anchor in the parameters.
   Result<SealedAnchor> join(wire::Join join);
-  Result<RoundReport> round(const protocol::Trigger& trigger);
+  Result<RoundReport> round(const protocol::Trigger& trigger) { return await(start_round(trigger, false)); }
+  // `merges`: the caller trains on, and takes the copy's part when the report is there.
+  using Pending = std::future<Result<RoundReport>>;
+  Pending start_round(const protocol::Trigger& trigger, bool merges);
+  Result<RoundReport> await(Pending pending);
+  // The round that was reported last is merged; it is told with these times.
+  void merged(double overlap_seconds, double stall_seconds);
   // A helper's, in place of join() and round(): returns at once.
   void help(wire::Join join);
+  [[nodiscard]] std::uint32_t period() const { return period_; }  // as in RoundReport
   [[nodiscard]] bool exchanging() const { return exchanging_; }
-  // COLLAB_EGRESS_GB does not pay for another round. Known between rounds.
+  // COLLAB_EGRESS_BUDGET_GB does not pay for another round. Known between rounds.
   [[nodiscard]] bool budget_over() const { return budget_over_; }
   // Leaves in good order; bounded, never fails. `next_generation`: where this site goes on at once, or 0.
   void depart(const std::string& reason, std::uint32_t next_generation = 0);
@@ -101,7 +112,7 @@ class Node final : private SiteDriver::Host {
 
  private:
   Node(Options options, std::unique_ptr<Transport> transport, EventsFile events, ArenaWriter& arena,
-       ParameterVector& parameters);
+       ParameterVector& parameters, TrainingCopy* copy);
   void loop();
   void handle(LoopEvent event);
   // SiteDriver::Host
@@ -137,12 +148,15 @@ class Node final : private SiteDriver::Host {
   void begin_round(protocol::Trigger trigger);
   void warn_if_nothing_changed(std::uint64_t steps);
   void fail_everything(const Status& why);
-  [[nodiscard]] Status publish_moved();  // to the site's other ranks
+  // What the site's ranks are to do with their parameters, and what they need for it, is in place.
+  [[nodiscard]] Status settle_parameters();
+  [[nodiscard]] Status publish_moved();
   // What a save may still read is about to change: the arena's other slot; that, outer state and residual.
   void change_slot() { saver_.let_go(arena_.scratch()); }
   void change_state();
   void save_state(const SealedAnchor& anchor);
   void tell(const RoundReport& report);
+  [[nodiscard]] std::string times_of(const RoundReport& report) const;
   void count_what_is_sent();
   void watch_the_budget();  // between rounds
   [[nodiscard]] std::string budget_text() const;
@@ -160,6 +174,7 @@ class Node final : private SiteDriver::Host {
   SteadyClock clock_;
   ArenaWriter& arena_;
   ParameterVector& parameters_;
+  TrainingCopy* copy_;  // the same, where rounds may run behind the training
 
   // ---- any thread
   Mailbox mailbox_;
@@ -167,6 +182,7 @@ class Node final : private SiteDriver::Host {
   std::atomic<std::uint64_t> bytes_received_{0};
   std::atomic<std::uint64_t> egress_spent_{0};
   std::atomic<bool> exchanging_{false};
+  std::atomic<std::uint32_t> period_{0};  // as in RoundReport
   std::atomic<bool> budget_over_{false};
 
   // ---- loop thread only
@@ -182,11 +198,11 @@ class Node final : private SiteDriver::Host {
   protocol::WaitProgress
       standing_still_;  // of a caller that waits in join(), round(), ask_optimizer() or take_optimizer()
   protocol::EgressBudget egress_;
-  std::uint32_t intervals_ = 1;  // as in RoundReport, by the last commit
   RoundReport report_;
-  std::uint64_t steps_then_ = 0;  // at the last trigger
-  std::string unfit_because_;     // the last delta of ours that was
-  bool moved_ = false;            // in this call, the parameters were moved onto another anchor than the one before
+  std::uint64_t steps_then_ = 0;    // at the last trigger
+  std::uint64_t samples_then_ = 0;  // likewise
+  std::string unfit_because_;       // the last delta of ours that was
+  bool moved_ = false;              // in this call, the parameters were moved onto another anchor than the one before
   TimePoint triggered_at_{};
   TimePoint started_at_{};
   TimePoint helps_next_ = kNever;  // a helper is ready for another round

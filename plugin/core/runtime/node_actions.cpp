@@ -59,6 +59,8 @@ void Node::act(const protocol::ApplyCommit& action) {
   if (action.base == protocol::Base::kUnfit) report_.unfit = unfit_because_;
   report_.change = applied->change == ParameterChange::kUnchanged ? report_.change : applied->change;
   report_.state = applied->state;
+  report_.outer_lr = applied->outer_lr;
+  report_.clipped_norm = applied->clipped_norm;
 }
 
 void Node::act(const protocol::Persist& action) {
@@ -76,7 +78,8 @@ void Node::act(const protocol::ReceiveAnchor& action) {
   driver_->act(action);
 }
 
-void Node::act(const protocol::JoinDone&) {
+void Node::act(const protocol::JoinDone& action) {
+  period_ = action.period;
   if (!joining_ && (!options_.helps || helping_)) return;  // a join after the coordinator was lost
   const std::optional<SealedAnchor> anchor = arena_.sealed();
   COLLAB_CHECK(anchor.has_value(), "a site joined without an anchor");
@@ -96,15 +99,19 @@ void Node::act(const protocol::Rebase& action) {
   if (broken_) return;
   moved_ = true;
   if (action.base == protocol::Base::kUnfit) report_.unfit = unfit_because_;
-  report_.change = action.base == protocol::Base::kUnfit ? ParameterChange::kTookAnchor : ParameterChange::kTakeOther;
+  report_.change = action.base == protocol::Base::kUnfit ? ParameterChange::kToAnchor : ParameterChange::kTakeOther;
+}
+
+Status Node::settle_parameters() {
+  if (copy_ == nullptr) return publish_moved();
+  report_.change = copy_->end_round(arena_.anchor());
+  return {};
 }
 
 // The other ranks hold the parameters as they were at the trigger. What became of them by one outer step they can
 // repeat; more than that they are given.
 Status Node::publish_moved() {
-  const bool repeatable =
-      report_.change == ParameterChange::kToAnchor || report_.change == ParameterChange::kTookAnchor;
-  if (!moved_ || repeatable) return {};
+  if (!moved_ || report_.change == ParameterChange::kToAnchor) return {};
   report_.change = ParameterChange::kTakeOther;
   change_slot();
   return driver_->data().publish_parameters();
@@ -112,7 +119,7 @@ Status Node::publish_moved() {
 
 void Node::act(const protocol::RoundSkipped& action) {
   driver_->data().forget_contributions();
-  if (const Status status = publish_moved(); !status.ok()) return act(protocol::Failed{status});
+  if (const Status status = settle_parameters(); !status.ok()) return act(protocol::Failed{status});
   if (const std::optional<SealedAnchor> sealed = arena_.sealed()) {
     report_.round = sealed->round;
     report_.state = sealed->digest;
@@ -120,7 +127,7 @@ void Node::act(const protocol::RoundSkipped& action) {
   exchanging_ = false;
   if (options_.helps) helps_next_ = clock_.now() + kBetweenOffers;
   report_.skipped = action.reason;
-  report_.intervals = intervals_;
+  report_.period = period_;
   report_.stall_seconds = seconds_between(triggered_at_, clock_.now());
   count_what_is_sent();  // attempts that come to nothing take bytes too
   watch_the_budget();
@@ -136,7 +143,15 @@ void Node::count_what_is_sent() {
 }
 
 void Node::act(const protocol::RoundDone& action) {
-  if (const Status status = publish_moved(); !status.ok()) return act(protocol::Failed{status});
+  const bool merges = copy_ != nullptr && copy_->merges();
+  // Merged parameters differ between sites. Who waits for a round, and has nothing that it does not count, takes the
+  // anchor whatever its weight was.
+  if (copy_ != nullptr && !merges && action.samples == samples_then_) {
+    copy_->before_write();
+    const Status taken = change_parameters(*copy_, ParameterChange::kToAnchor, arena_.anchor(), {});
+    if (!taken.ok()) return act(protocol::Failed{taken});
+  }
+  if (const Status status = settle_parameters(); !status.ok()) return act(protocol::Failed{status});
   const TimePoint now = clock_.now();
   const RoundTraffic& traffic = driver_->data().round_traffic();
   report_.round = action.round;
@@ -154,8 +169,8 @@ void Node::act(const protocol::RoundDone& action) {
   if (options_.helps) helps_next_ = now;
   count_what_is_sent();
   egress_.round_ended(report_.bytes_sent);
-  report_.intervals = intervals_ = action.intervals;
-  tell(report_);
+  report_.period = period_ = action.period;
+  if (!merges) tell(report_);  // else when it is merged
   watch_the_budget();
   const std::optional<SealedAnchor> sealed = arena_.sealed();
   const bool due = action.round.value % options_.config.save_every == 0 || saver_.overdue();
@@ -207,13 +222,13 @@ void Node::act(const protocol::OptimizerComplete&) {
 }
 
 void Node::act(const protocol::OptimizerLost& action) {
-  log_warning("the optimizer's state is lost on its way, " + action.reason);
+  log_warning("the optimizer's state is lost on its way: " + action.reason + " [optimizer.lost]");
   if (taking_) std::exchange(taking_, std::nullopt)->set_value(unavailable(action.reason));
 }
 
 // The moments are as large as two models: whose cap is half spent leaves them to another, or to a cold start.
 void Node::act(const protocol::ServeOptimizer& action) {
-  optimizer_->asked(action, egress_.half_spent() ? "half of what it may send is spent (COLLAB_EGRESS_GB)" : "");
+  optimizer_->asked(action, egress_.half_spent() ? "half of what it may send is spent (COLLAB_EGRESS_BUDGET_GB)" : "");
 }
 
 void Node::act(const protocol::Left&) {
@@ -246,7 +261,14 @@ void Node::tell(const RoundReport& report) {
                     {"digest", json_quote(to_hex(report.state))},
                     {"codec", json_quote(name_of(options_.config.codec))},
                     {"transport", json_quote(transport_->name())}};
-  if (report.intervals > 1) fields.emplace_back("intervals", std::to_string(report.intervals));
+  if (options_.config.overlap) fields.emplace_back("overlap_seconds", json_number(report.overlap_seconds));
+  if (options_.config.outer_optimizer != OuterId::kAverage && report.outer_lr > 0) {
+    char lr[32];
+    std::snprintf(lr, sizeof lr, "%.6g", static_cast<double>(report.outer_lr));
+    fields.emplace_back("outer_lr", lr);
+  }
+  if (report.clipped_norm > 0) fields.emplace_back("clipped_norm", json_number(report.clipped_norm));
+  if (report.period > 0) fields.emplace_back("period", std::to_string(report.period));
   if (egress_.on()) {
     fields.emplace_back("egress_gb", json_number(gigabytes(egress_.so_far().spent)));
     fields.emplace_back("egress_budget_gb", json_number(gigabytes(egress_.total())));
@@ -256,12 +278,26 @@ void Node::tell(const RoundReport& report) {
   std::string who;
   for (const std::string& name : report.contributors) who += (who.empty() ? "" : ", ") + name;
   char line[256];
-  std::snprintf(line, sizeof line, "%.2f s, waited %.2f s, %.1f MB sent, %.1f MB received", report.seconds,
-                std::max(0.0, report.stall_seconds - report.seconds), static_cast<double>(report.bytes_sent) / 1e6,
+  std::snprintf(line, sizeof line, "%.1f MB sent, %.1f MB received", static_cast<double>(report.bytes_sent) / 1e6,
                 static_cast<double>(report.bytes_received) / 1e6);
   log_info("round " + std::to_string(report.round.value) + ": " +
-           (who.empty() ? "nobody had steps" : who + " averaged") + "; " + line);
+           (who.empty() ? "nobody had steps" : who + " averaged") + "; " + times_of(report) + ", " + line +
+           (report.clipped_norm > 0
+                ? "; the mean delta's norm, " + json_number(report.clipped_norm) + ", was cut to COLLAB_OUTER_CLIP"
+                : std::string()));
   if (egress_.on()) log_info(budget_text());
+}
+
+std::string Node::times_of(const RoundReport& report) const {
+  char line[128];
+  if (report.overlap_seconds > 0) {
+    std::snprintf(line, sizeof line, "%.2f s behind the training, which stood still for %.2f s", report.overlap_seconds,
+                  report.stall_seconds);
+  } else {
+    std::snprintf(line, sizeof line, "%.2f s, waited %.2f s", report.seconds,
+                  std::max(0.0, report.stall_seconds - report.seconds));
+  }
+  return line;
 }
 
 void Node::watch_the_budget() {
@@ -273,13 +309,14 @@ void Node::watch_the_budget() {
   JsonFields fields{{"egress_gb", json_number(gigabytes(egress_.so_far().spent))},
                     {"egress_budget_gb", json_number(gigabytes(egress_.total()))}};
   if (egress_.known()) fields.emplace_back("rounds_left", std::to_string(egress_.rounds_left()));
-  act(protocol::make_note(protocol::Note::Level::kWarning, "budget", what + ": " + budget_text(), fields));
+  act(protocol::make_note(protocol::Note::Level::kWarning, "budget", what + ": " + budget_text() + " [round.budget]",
+                          fields));
 }
 
 std::string Node::budget_text() const {
   char line[160];
-  std::snprintf(line, sizeof line, "%.6g of %.6g GB are sent (COLLAB_EGRESS_GB)", gigabytes(egress_.so_far().spent),
-                gigabytes(egress_.total()));
+  std::snprintf(line, sizeof line, "%.6g of %.6g GB are sent (COLLAB_EGRESS_BUDGET_GB)",
+                gigabytes(egress_.so_far().spent), gigabytes(egress_.total()));
   return line +
          (egress_.known() && !budget_over_ ? "; rounds left: " + std::to_string(egress_.rounds_left()) : std::string());
 }

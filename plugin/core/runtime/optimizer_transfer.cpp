@@ -137,7 +137,8 @@ void OptimizerTransfer::take_part(const protocol::TakeOptimizerPart& action) {
 }
 
 Result<BufferPtr> OptimizerTransfer::complete() {
-  if (hash128(taken_->view()) != offer_.state.digest) return corrupt("its bytes are not those it had offered");
+  if (hash128(taken_->view()) != offer_.state.digest)
+    return corrupt("its bytes are not those it had offered [optimizer.other-bytes]");
   return std::move(taken_);
 }
 
@@ -148,7 +149,8 @@ protocol::Note OptimizerTransfer::ended(const std::string& cold) {
   const protocol::OptimizerOffered offer = std::exchange(offer_, {});
   using Level = protocol::Note::Level;
   if (!cold.empty())
-    return protocol::make_note(Level::kWarning, "join-optimizer", "the optimizer starts cold: " + cold);
+    return protocol::make_note(Level::kWarning, "join-optimizer",
+                               "the optimizer starts cold: " + cold + " [optimizer.starts-cold]");
   const double seconds = std::chrono::duration<double>(clock_.now() - asked_at_).count();
   return protocol::make_note(Level::kInfo, "join-optimizer",
                              "the optimizer goes on from the state lent by " + offer.from + ": " +

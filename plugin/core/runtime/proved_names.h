@@ -26,7 +26,8 @@ class ProvedNames {
     std::vector<std::string> quoted;
     for (const std::string& each : found->second) quoted.push_back(json_quote(each));
     return "its certificate is that of " + protocol::join_words(quoted) + ", and it says that it is " +
-           json_quote(name) + ": set COLLAB_SITE to the certificate's name, or make it one with this name";
+           json_quote(name) +
+           ": set COLLAB_SITE to the certificate's name, or make it one with this name [tls.other-name]";
   }
 
  private:

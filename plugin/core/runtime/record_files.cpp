@@ -79,7 +79,7 @@ struct Files {
 [[nodiscard]] Status check_age(const std::string& path, const Files& files, std::chrono::seconds least) {
   if (age_of(files) >= least) return {};
   return refused(path + " was written " + std::to_string(age_of(files).count()) + " s ago, at least " +
-                 std::to_string(least.count()) + " were expected; it is left alone");
+                 std::to_string(least.count()) + " were expected; it is left alone [record.fresh]");
 }
 
 }  // namespace
@@ -99,14 +99,14 @@ Status remove_record(const std::string& path, std::chrono::seconds least) {
   COLLAB_RETURN_IF_ERROR(check_age(path, found[path], least));
   Result<FileLock> lock = FileLock::take(lock_of_record(path));
   if (lock.status().code() == StatusCode::kRefused) {
-    return refused(path + " belongs to " + lock.status().message() + "; it is left alone");
+    return refused(path + " belongs to " + lock.status().message() + "; it is left alone [record.in-use]");
   }
   if (!lock.ok()) return lock.status();
   found = files_in(folder);  // somebody may have had it until now
   if (!found[path].paths.empty()) COLLAB_RETURN_IF_ERROR(check_age(path, found[path], least));
   for (const std::string& each : found[path].paths) {
     if (::unlink(each.c_str()) != 0 && errno != ENOENT) {
-      return unavailable("cannot remove " + each + ": " + std::strerror(errno));
+      return unavailable("cannot remove " + each + ": " + std::strerror(errno) + " [record.remove]");
     }
   }
   lock->remove_name();

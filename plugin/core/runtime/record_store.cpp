@@ -183,7 +183,7 @@ Result<RecordStore> RecordStore::open(const std::string& folder, RecordScope sco
   if (lock.status().code() == StatusCode::kRefused) {
     return refused("the record of site " + store.scope_.site + " of run " + store.scope_.run + ", " + store.path_ +
                    ", belongs to " + lock.status().message() +
-                   ": end that, or give this run another COLLAB_RUN or this site another COLLAB_SITE");
+                   ": end that, or give this run another COLLAB_RUN or this site another COLLAB_SITE [record.owned]");
   }
   if (!lock.ok()) {
     store.keep_in_memory(lock.status().message());
@@ -238,7 +238,7 @@ Status RecordStore::write_file(std::span<const std::byte> body) {
 Status RecordStore::write(std::span<const std::byte> body) {
   if (body.size() > kMaxRecordBytes) {
     return invalid_argument("a record has at most " + std::to_string(kMaxRecordBytes) + " bytes, this one " +
-                            std::to_string(body.size()));
+                            std::to_string(body.size()) + " [record.too-long]");
   }
   if (!durable_) return {};
   Status written = write_file(body);
@@ -263,16 +263,16 @@ Status RecordStore::move_aside(const char* as, const std::string& why) {
   while (::lstat(name.c_str(), &info) == 0);
   if (disk_->rename(path_.c_str(), name.c_str()) != 0) {
     if (errno == ENOENT) return {};
-    return unavailable("cannot rename " + path_ + ": " + std::strerror(errno));
+    return unavailable("cannot rename " + path_ + ": " + std::strerror(errno) + " [record.rename]");
   }
   log_warning("the record " + path_ + " is not used: " + why + ". It is kept beside it (." + as + "-" +
-              std::to_string(number) + "), and this site counts as one that has lost its memory");
+              std::to_string(number) + "), and this site counts as one that has lost its memory [record.not-used]");
   return sync_folder_of(*disk_, path_);
 }
 
 Status RecordStore::remove_file() {
   if (disk_->unlink(path_.c_str()) != 0 && errno != ENOENT) {
-    return unavailable("cannot remove " + path_ + ": " + std::strerror(errno));
+    return unavailable("cannot remove " + path_ + ": " + std::strerror(errno) + " [record.unlink]");
   }
   return sync_folder_of(*disk_, path_);
 }
@@ -292,13 +292,13 @@ void RecordStore::keep_in_memory(const std::string& why) {
   struct stat info {};
   const bool there = ::lstat(path_.c_str(), &info) == 0;
   // Without the lock it may be another's.
-  Status gone = there && !lock_ ? unavailable(path_ + " stays") : Status();
+  Status gone = there && !lock_ ? unavailable(path_ + " stays [record.stays]") : Status();
   if (lock_) gone = there ? remove_file() : sync_folder_of(*disk_, path_);
   stale_ = !gone.ok();
   const std::string left = there && stale_ ? "; " + gone.message() + ", so remove it before the next start" : "";
   log_warning("the record of site " + scope_.site + " cannot be kept on disk: " + why + left +
               "; it is kept in memory, and a restart of this site loses it. COLLAB_STATE_DIR or XDG_STATE_HOME name a "
-              "folder with room that this process may write to");
+              "folder with room that this process may write to [record.in-memory]");
 }
 
 }  // namespace collab

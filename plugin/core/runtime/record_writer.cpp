@@ -61,7 +61,8 @@ void RecordWriter::Shared::run() {
       case Job::Kind::kSetAside: how = store.set_aside(job.why); break;
       case Job::Kind::kRemove:
         how = store.remove();
-        if (!how.ok()) log_warning("the record " + store.path() + " was to be removed: " + how.message());
+        if (!how.ok())
+          log_warning("the record " + store.path() + " was to be removed: " + how.message() + " [record.not-removed]");
         break;
     }
     durable = store.durable();
@@ -98,7 +99,7 @@ RecordWriter::~RecordWriter() {
     return;
   }
   log_warning("the disk has not taken the record " + shared_->store.path() + " for " +
-              std::to_string(patience_.count()) + " ms: what it said last may be lost");
+              std::to_string(patience_.count()) + " ms: what it said last may be lost [record.disk-slow]");
   thread_.detach();
   const std::lock_guard lock(shared_->telling);
   shared_->told = nullptr;

@@ -32,8 +32,9 @@ void each_outside(ElementRange range, const std::vector<ElementRange>& ranges, F
 
 }  // namespace
 
-Residual::Residual(const Codecs& codecs, bool feedback, std::uint64_t elements, std::uint64_t chunk_elements)
-    : up_(&codec_for(codecs.up)), down_(&codec_for(codecs.down)), chunk_elements_(chunk_elements) {
+Residual::Residual(const Codecs& codecs, bool feedback, std::uint64_t elements, std::uint64_t chunk_elements,
+                   float decay)
+    : up_(&codec_for(codecs.up)), down_(&codec_for(codecs.down)), chunk_elements_(chunk_elements), decay_(decay) {
   if (feedback && (needs_error_feedback(codecs.up) || needs_error_feedback(codecs.down))) values_.resize(elements);
 }
 
@@ -143,9 +144,16 @@ float Residual::per_mean() const { return units_.share > 0 ? units_.share : unit
 
 std::span<float> Residual::part(ElementRange range) { return std::span(values_).subspan(range.begin, range.size()); }
 
+bool Residual::decayed(std::span<const float> here) {
+  if (decay_ == 1.0F) return false;
+  converted_.assign(here.begin(), here.end());
+  for (float& value : converted_) value *= decay_;
+  return true;
+}
+
 std::span<const float> Residual::in_delta(ElementRange range) {
   const std::span<float> here = part(range);
-  bool converted = false;
+  bool converted = decayed(here);
   each_within(range, units_.of_mean, [&](ElementRange both) {
     if (!std::exchange(converted, true)) converted_.assign(here.begin(), here.end());
     for (float& value : std::span(converted_).subspan(both.begin - range.begin, both.size())) value /= per_delta();
@@ -155,7 +163,7 @@ std::span<const float> Residual::in_delta(ElementRange range) {
 
 std::span<const float> Residual::in_mean(ElementRange range) {
   const std::span<float> here = part(range);
-  bool converted = false;
+  bool converted = decayed(here);
   each_outside(range, units_.of_mean, [&](ElementRange other) {
     if (!std::exchange(converted, true)) converted_.assign(here.begin(), here.end());
     for (float& value : std::span(converted_).subspan(other.begin - range.begin, other.size())) value *= per_mean();

@@ -10,6 +10,8 @@
 //
 // Until the commit only what our own means leave out is stored, as many elements as we own; what our contributions
 // leave out is found again by encoding them once more. Both ways feed back when one of the two codecs asks for it.
+// What comes into a payload is multiplied by the decay first: 1 loses nothing, 0.95 with top-k is SparseLoCo's
+// (arXiv:2508.15706). Until it comes into a payload that is committed, it stands.
 // Algorithm: Seide et al., "1-Bit Stochastic Gradient Descent", Interspeech 2014; at the owner as well: Tang et al.,
 // "DoubleSqueeze", ICML 2019.
 // Threads: one caller at a time. Ownership: its vectors.
@@ -43,7 +45,8 @@ struct StoredResidual {
 class Residual {
  public:
   // No vector is kept, and nothing fed back, unless a codec needs it and `feedback` says so.
-  Residual(const Codecs& codecs, bool feedback, std::uint64_t elements, std::uint64_t chunk_elements);
+  Residual(const Codecs& codecs, bool feedback, std::uint64_t elements, std::uint64_t chunk_elements,
+           float decay = 1.0F);
 
   [[nodiscard]] bool on() const { return !values_.empty(); }
 
@@ -93,15 +96,18 @@ class Residual {
   [[nodiscard]] float per_delta() const;
   [[nodiscard]] float per_mean() const;
   [[nodiscard]] std::span<float> part(ElementRange range);
-  // The elements in one unit: in place where they have it already, else converted in `converted_`.
+  // What of the elements comes into a payload, in one unit: in place where it is that already, else in `converted_`.
   [[nodiscard]] std::span<const float> in_delta(ElementRange range);
   [[nodiscard]] std::span<const float> in_mean(ElementRange range);
+  // Are they in `converted_`, decayed?
+  [[nodiscard]] bool decayed(std::span<const float> here);
   [[nodiscard]] std::span<float> next_of_mean(ElementRange range);
   Status keep_left_out(ElementRange range, std::span<const float> anchor, const Reader& contributed);
 
   const Codec* up_;
   const Codec* down_;
   std::uint64_t chunk_elements_;
+  float decay_;
   std::vector<float> values_;  // empty: off
   ResidualUnits units_;
   std::optional<RunId> restored_from_;

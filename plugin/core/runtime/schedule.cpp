@@ -10,7 +10,7 @@ Result<bool> SyncSchedule::due_by_announcement(std::uint64_t announced) const {
     return invalid_argument("the site's leader announced a round at step " + std::to_string(announced) +
                             ", but this rank is already at step " + std::to_string(steps_) +
                             ": the ranks of a site must take their optimizer steps together "
-                            "(does each step reduce gradients over the site?)");
+                            "(does each step reduce gradients over the site?) [round.steps-differ]");
   }
   return announced == steps_;
 }

@@ -2,21 +2,26 @@
 //
 // By steps every rank reaches the same answer alone. By time only the leader looks at the clock; it announces
 // the step two ahead of its own, which no other rank of the site can have passed: their gradients need its. A round
-// in between voids the announcement.
-// Pure. Threads: one caller at a time. Ownership: its own counters.
+// in between voids the announcement. With rounds behind the training (COLLAB_OVERLAP) the next one is due by the last
+// trigger, not by its merge. How many steps lie between two rounds follows from what all sites share: the setting, or
+// what the leader has told (auto), and the number of the round (COLLAB_SYNC_WARMUP). Pure. Threads: one caller at a
+// time. Ownership: its own counters.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "collab/clock.h"
 #include "collab/config.h"
 #include "collab/status.h"
+#include "collab/types.h"
 
 namespace collab {
 
 class SyncSchedule {
  public:
-  explicit SyncSchedule(SyncEvery every) : every_(every) {}
+  explicit SyncSchedule(SyncEvery every, std::uint32_t warmup = 0)
+      : every_(every), warmup_(warmup), period_(every.steps) {}
 
   [[nodiscard]] bool by_time() const { return every_.steps == 0; }
   [[nodiscard]] std::uint64_t steps() const { return steps_; }
@@ -26,11 +31,11 @@ class SyncSchedule {
   void count_step() { ++steps_; }
 
   // By steps: is a round due now?
-  [[nodiscard]] bool due_by_steps() const { return !by_time() && steps_since_round() >= intervals_ * every_.steps; }
+  [[nodiscard]] bool due_by_steps() const { return !by_time() && steps_since_round() >= period_; }
 
   // By time, leader only: the step to announce, or 0 when it is too early or one is announced already.
   [[nodiscard]] std::uint64_t step_to_announce(TimePoint now) {
-    if (!by_time() || now - round_at_ < intervals_ * every_.time) return 0;
+    if (!by_time() || now - round_at_ < every_.time) return 0;
     return step_to_announce_early();
   }
   // Leader only: a round is wanted as soon as no rank of the site can have passed it; 0 when one is announced already.
@@ -39,33 +44,54 @@ class SyncSchedule {
     announced_ = steps_ + kAhead;
     return announced_;
   }
-  // By steps: an interval ends with this step, and the leader may want a round early.
-  [[nodiscard]] bool ends_interval() const { return !by_time() && steps_since_round() % every_.steps == 0; }
   // Leader only, where there are no rounds: would one be due by now?
   [[nodiscard]] bool would_be_due(TimePoint now) const {
-    return by_time() ? now - round_at_ >= every_.time : steps_since_round() >= every_.steps;
+    return by_time() ? now - round_at_ >= every_.time : due_by_steps();
   }
   // Is a round due now, given the leader's announcement? An announcement that was passed is an error: the
   // ranks of the site do not step together.
   [[nodiscard]] Result<bool> due_by_announcement(std::uint64_t announced) const;
 
-  // A round has ended (or round 0): counting starts again. The next one is due after so many intervals.
-  void round_ended(TimePoint now, std::uint32_t intervals) {
-    steps_at_round_ = steps_;
+  // This round has ended (or round 0): counting starts again. `period`: the leader's word on the steps until the next
+  // one; 0: none, as before.
+  void round_ended(TimePoint now, RoundId round, std::uint32_t period) {
+    round_started(now);
+    round_merged(round, period);
+  }
+  // The two ends of a round behind the training: counting starts again with the first.
+  void round_started(TimePoint now) {
+    steps_at_round_ = steps_at_call_ = steps_;
     round_at_ = now;
-    intervals_ = intervals;
+  }
+  void round_merged(RoundId round, std::uint32_t period) {
+    steps_at_call_ = steps_;
+    if (every_.automatic && period != 0) every_.steps = period;
+    period_ = warm(round.value);
+  }
+  // Leader only, while a round is in flight: is another one due by now?
+  [[nodiscard]] bool overdue(TimePoint now) const {
+    return by_time() ? now - round_at_ >= every_.time : due_by_steps();
   }
 
  private:
   static constexpr std::uint64_t kAhead = 2;  // steps
-  // Was it announced after the last round?
-  [[nodiscard]] bool stands(std::uint64_t announced) const { return announced > steps_at_round_ + kAhead; }
+  // Was it announced after the ranks' last call?
+  [[nodiscard]] bool stands(std::uint64_t announced) const { return announced > steps_at_call_ + kAhead; }
+
+  // The first rounds come often: the period doubles from one step up to the one that is set.
+  [[nodiscard]] std::uint64_t warm(std::uint64_t rounds) const {
+    constexpr std::uint64_t kMostDoublings = 62;
+    if (rounds >= warmup_) return every_.steps;
+    return std::min(every_.steps, std::uint64_t{1} << std::min(rounds, kMostDoublings));
+  }
 
   SyncEvery every_;
-  std::uint32_t intervals_ = 1;
+  std::uint32_t warmup_;  // rounds
+  std::uint64_t period_;  // steps until the next round
   std::uint64_t steps_ = 0;
-  std::uint64_t steps_at_round_ = 0;
-  std::uint64_t announced_ = 0;  // a step still to come, or this one
+  std::uint64_t steps_at_round_ = 0;  // at its trigger
+  std::uint64_t steps_at_call_ = 0;   // at the last trigger or merge
+  std::uint64_t announced_ = 0;       // a step still to come, or this one
   TimePoint round_at_{};
 };
 

@@ -5,9 +5,11 @@
 #include <utility>
 
 #include "core/base/log.h"
+#include "core/base/rate_limited.h"
 #include "core/runtime/leader.h"
 #include "core/runtime/schedule.h"
 #include "core/runtime/site_channel.h"
+#include "core/runtime/step_pace.h"
 
 namespace collab {
 namespace {
@@ -20,10 +22,10 @@ class RankSession final : public Session {
       : options_(std::move(options)),
         parameters_(std::move(parameters)),
         group_(std::move(group)),
-        schedule_(options_.config.sync_every) {}
+        schedule_(options_.config.sync_every, options_.config.sync_warmup) {}
 
   Status begin() override {
-    if (begun_) return invalid_argument("the session has begun already");
+    if (begun_) return invalid_argument("the session has begun already [round.begun-twice]");
     begun_ = true;
     return remember(begin_once());
   }
@@ -37,15 +39,19 @@ class RankSession final : public Session {
       return false;
     }
     samples_ += samples;
-    Result<bool> due = round_is_due();
+    Result<bool> due = in_flight_ ? merge_is_due() : round_is_due();
     if (!due.ok()) return remember(due.status());
+    due_ = *due;
     return due;
   }
 
   Result<StepOutcome> synchronize() override {
     COLLAB_RETURN_IF_ERROR(usable());
+    const bool due = std::exchange(due_, false);
     if (alone_) return StepOutcome{};
-    return run_round();
+    Result<StepOutcome> outcome = due ? run_call(options_.config.overlap) : run_round();
+    if (!outcome.ok()) return remember(outcome.status());
+    return outcome;
   }
 
   void ask_to_leave() override { leaving_ = is_leader(); }
@@ -57,7 +63,7 @@ class RankSession final : public Session {
     if (leader_ && leader_->node() != nullptr) leader_->node()->serve_optimizer("its training has ended");
     Status last;
     if (alone_) return last;
-    if (broken_.ok() && (schedule_.steps_since_round() > 0 || skipped_)) last = run_round_unchecked().status();
+    if (broken_.ok()) last = run_last_rounds();
     if (!leader_) return last;
     leave(leaving_               ? "it was asked to end (SIGTERM)"
           : next_generation != 0 ? "it goes on to generation " + std::to_string(next_generation)
@@ -98,7 +104,7 @@ class RankSession final : public Session {
                          .generation = options_.generation,
                          .round = round_,
                          .steps = schedule_.steps(),
-                         .steps_since_round = carried_steps_ + schedule_.steps_since_round(),
+                         .steps_since_round = carried_steps_ + schedule_.steps_since_round() + steps_in_flight_,
                          .egress_spent = egress_spent_,
                          .state = state_};
     if (leader_ && leader_->node() != nullptr) {
@@ -113,15 +119,16 @@ class RankSession final : public Session {
   [[nodiscard]] bool is_leader() const { return options_.site_rank == 0; }
 
   [[nodiscard]] Status usable() const {
-    if (!begun_) return invalid_argument("the session has not begun");
-    if (finished_) return invalid_argument("the session has finished");
+    if (!begun_) return invalid_argument("the session has not begun [round.not-begun]");
+    if (finished_) return invalid_argument("the session has finished [round.finished]");
     return broken_;
   }
 
   [[nodiscard]] Status leads() const {
     COLLAB_RETURN_IF_ERROR(usable());
     if (alone_) return unavailable(why_alone_);
-    return is_leader() ? Status() : invalid_argument("only the leader of a site talks to other sites");
+    return is_leader() ? Status()
+                       : invalid_argument("only the leader of a site talks to other sites [optimizer.not-leader]");
   }
 
   Status remember(Status status) {
@@ -151,8 +158,9 @@ class RankSession final : public Session {
       if (same.ok()) {
         Result<SealedAnchor> joined = leader_->join();
         if (joined.ok()) {
-          mine.change = ParameterChange::kToAnchor;
+          mine.change = options_.config.overlap ? ParameterChange::kTakeCopy : ParameterChange::kToAnchor;
           mine.round = joined->round;
+          mine.period = leader_->node()->period();
           mine.alone = leader_->node()->budget_over();
           state_ = joined->digest;
         } else if (joined.status().code() == StatusCode::kOutdated) {
@@ -167,6 +175,7 @@ class RankSession final : public Session {
     const Result<Outcome> outcome = take(mine);
     if (!outcome.ok()) return outcome.status();
     if (alone_) return {};
+    pace_.triggered(clock_.now(), 0);
     log_info("round " + std::to_string(round_.value) + ": the anchor is in place; training starts");
     return {};
   }
@@ -175,7 +184,7 @@ class RankSession final : public Session {
     if (options_.site_size == 1) {
       channel_ = make_solo_channel();
     } else if (!options_.one_host) {
-      if (!group_) return invalid_argument("a site on several hosts needs its process group");
+      if (!group_) return invalid_argument("a site on several hosts needs its process group [join.no-site-group]");
       channel_ = make_group_channel(*group_, is_leader(), *parameters_);
     } else if (is_leader()) {
       channel_ = make_arena_leader_channel(leader_->arena(), options_.site_size, options_.config.round_timeout);
@@ -183,7 +192,8 @@ class RankSession final : public Session {
       Result<std::unique_ptr<ArenaReader>> arena =
           open_arena(arena_spec(options_, parameters_->size()), options_.config.join_timeout);
       if (!arena.ok()) return arena.status();
-      channel_ = make_arena_follower_channel(std::move(*arena), options_.site_rank, *parameters_, patience());
+      channel_ = make_arena_follower_channel(std::move(*arena), options_.site_rank, *parameters_,
+                                             merge_settings(options_), patience());
     }
     return {};
   }
@@ -192,8 +202,27 @@ class RankSession final : public Session {
     if (schedule_.due_by_steps()) return true;
     // Looking for the leader's word costs nothing on one host; on several it takes a collective.
     const bool one_machine = options_.one_host || options_.site_size == 1;
-    if (one_machine || schedule_.by_time() || schedule_.ends_interval()) COLLAB_RETURN_IF_ERROR(listen());
+    if (one_machine || schedule_.by_time()) COLLAB_RETURN_IF_ERROR(listen());
     return schedule_.due_by_announcement(announced_);
+  }
+
+  // Every rank at the same step: the leader has seen that the round behind the training is over, or waits for it
+  // because the site is to leave.
+  Result<bool> merge_is_due() {
+    const bool over = leader_ && (leaving_ || leader_->round_is_over());
+    if (leader_ && !over) tell_of_delay();
+    if (options_.site_size == 1) return over;
+    COLLAB_RETURN_IF_ERROR(announce(over ? schedule_.step_to_announce_early() : 0));
+    return schedule_.due_by_announcement(announced_);
+  }
+
+  void tell_of_delay() {
+    const TimePoint now = clock_.now();
+    if (!schedule_.overdue(now)) return;
+    const auto line = delays_.let(now,
+                                  "a round is due, and the one before it is still on its way: it begins when that "
+                                  "one is merged (rounds take longer than COLLAB_SYNC_EVERY) [round.overlap-late]");
+    if (line) log_warning(*line);
   }
 
   Status listen() {
@@ -201,54 +230,90 @@ class RankSession final : public Session {
     if (is_leader()) {
       mine = leaving_ ? schedule_.step_to_announce_early() : schedule_.step_to_announce(clock_.now());
     }
+    return announce(mine);
+  }
+
+  Status announce(std::uint64_t mine) {
     const Result<std::uint64_t> announced = channel_->announcement(mine);
     if (!announced.ok()) return announced.status();
     announced_ = *announced;
     return {};
   }
 
-  Result<StepOutcome> run_round() {
-    Result<StepOutcome> outcome = run_round_unchecked();
-    if (!outcome.ok()) return remember(outcome.status());
-    return outcome;
+  // The sites that end at the same step make as many rounds, also where one of them would have begun the one that is
+  // due with its next step: else the last ones would not be common to all.
+  Status run_last_rounds() {
+    if (in_flight_) COLLAB_RETURN_IF_ERROR(run_call(true).status());
+    const bool behind = options_.config.overlap && schedule_.due_by_steps();
+    if (behind && !alone_) COLLAB_RETURN_IF_ERROR(run_call(false).status());
+    const bool trained = schedule_.steps_since_round() > 0 || skipped_ || merged_ || behind;
+    return trained && !alone_ ? run_call(false).status() : Status();
   }
 
-  Result<StepOutcome> run_round_unchecked() {
+  // A round that is waited for, after the one in flight.
+  Result<StepOutcome> run_round() {
+    if (in_flight_) {
+      Result<StepOutcome> merged = run_call(true);
+      if (!merged.ok() || alone_) return merged;
+    }
+    return run_call(false);
+  }
+
+  // One call of all ranks of the site: a whole round; with `behind` its begin, or the merge of the one in flight.
+  Result<StepOutcome> run_call(bool behind) {
     const TimePoint start = clock_.now();
+    if (!in_flight_) pace_.triggered(start, schedule_.steps());
     RankReport own{.call = ++call_, .digest = {}, .samples = samples_};
-    if (options_.site_size > 1) {
+    if (options_.site_size > 1 && !in_flight_) {
       const Result<Digest> digest = digest_of_parameters(*parameters_, options_.compared_elements);
       if (!digest.ok()) return digest.status();
       own.digest = *digest;
     }
     const Result<std::vector<RankReport>> reports = channel_->report(own);
     if (!reports.ok()) return reports.status();
-    const Outcome mine = is_leader() ? lead_round(*reports) : Outcome{};
+    const Outcome mine = is_leader() ? lead_call(*reports, behind) : Outcome{};
     const Result<Outcome> outcome = take(mine);
     if (!outcome.ok()) return outcome.status();
     samples_ = 0;
+    pace_.stood_still(clock_.now() - start);
+    if (in_flight_) return StepOutcome{};
+    pace_.round_over(clock_.now(), !skipped_);
     return StepOutcome{.round_ran = !skipped_,
                        .round = outcome->round,
-                       .took_anchor = outcome->change == ParameterChange::kTookAnchor,
+                       .took_anchor = outcome->took_anchor,
                        .seconds = std::chrono::duration<double>(clock_.now() - start).count(),
                        .leaving = outcome->leaving};
   }
 
   // Never fails past the caller: the other ranks wait for the outcome, whatever it is.
-  Outcome lead_round(const std::vector<RankReport>& reports) {
+  Outcome lead_call(const std::vector<RankReport>& reports, bool behind) {
     Outcome mine;
     if (Status same = check_same(reports); !same.ok()) {
       fail_outcome(mine, same);
       return mine;
     }
+    for (const RankReport& report : reports) site_samples_ += report.samples;
+    if (in_flight_) return outcome_of(leader_->end_round(), false);
     if (leader_->node()->budget_over()) {  // by what was given to joiners since the last round
       mine.alone = !leaving_ && !finished_;
       mine.leaving = leaving_;
       mine.round = round_;
       return mine;
     }
-    for (const RankReport& report : reports) site_samples_ += report.samples;
-    Result<RoundReport> report = leader_->round(site_samples_, schedule_.steps());
+    if (!behind || leaving_) return outcome_of(leader_->round(trigger()), leaving_);
+    mine.round = round_;
+    fail_outcome(mine, leader_->start_round(trigger()));
+    mine.in_flight = mine.ok();
+    return mine;
+  }
+
+  [[nodiscard]] protocol::Trigger trigger() const {
+    return {
+        .samples = site_samples_, .steps = schedule_.steps(), .step_us = pace_.step_us(), .round_us = pace_.round_us()};
+  }
+
+  Outcome outcome_of(const Result<RoundReport>& report, bool leaving) {
+    Outcome mine;
     if (report.status().code() == StatusCode::kOutdated) {
       mine.alone = true;
       mine.round = round_;
@@ -260,9 +325,10 @@ class RankSession final : public Session {
       return mine;
     }
     mine.change = report->change;
+    mine.took_anchor = !report->unfit.empty();
     mine.round = report->round;
-    mine.leaving = leaving_;
-    mine.intervals = report->intervals;
+    mine.leaving = leaving;
+    mine.period = report->period;
     mine.alone = leader_->node()->budget_over() && !leaving_ && !finished_;
     state_ = report->state;
     return mine;
@@ -275,7 +341,7 @@ class RankSession final : public Session {
                               " holds other parameters than its rank 0 (digests " + to_hex(reports[rank].digest) +
                               " and " + to_hex(reports[0].digest) +
                               "): the ranks of a site must train one model; wrap every trained module in "
-                              "DistributedDataParallel and step the same optimizer on every rank");
+                              "DistributedDataParallel and step the same optimizer on every rank [join.ranks-differ]");
     }
     return {};
   }
@@ -291,13 +357,26 @@ class RankSession final : public Session {
     Result<Outcome> outcome = channel_->share(call_, mine);
     if (!outcome.ok()) return outcome;
     if (!outcome->ok()) return Status(failure_, outcome->error);
+    if (outcome->in_flight) {
+      in_flight_ = true;
+      steps_in_flight_ = schedule_.steps_since_round();
+      schedule_.round_started(clock_.now());
+      return outcome;
+    }
+    const bool merged = std::exchange(in_flight_, false);
+    const std::uint64_t steps = merged ? std::exchange(steps_in_flight_, 0) : schedule_.steps_since_round();
     skipped_ = call_ > 1 && outcome->round == round_;  // no round came about; what was trained counts later
-    carried_steps_ = skipped_ ? carried_steps_ + schedule_.steps_since_round() : 0;
+    carried_steps_ = skipped_ ? carried_steps_ + steps : 0;
+    merged_ = merged || (merged_ && skipped_);
     round_ = outcome->round;
-    schedule_.round_ended(clock_.now(), outcome->intervals);
+    if (merged) {
+      schedule_.round_merged(round_, outcome->period);
+    } else {
+      schedule_.round_ended(clock_.now(), round_, outcome->period);
+    }
     if (std::exchange(alone_, outcome->alone) != outcome->alone && leader_) {
       if (why_alone_.empty()) why_alone_ = kBudgetOver;
-      log_warning(why_alone_ + ": this site leaves the swarm and trains on alone");
+      log_warning(why_alone_ + ": this site leaves the swarm and trains on alone [join.alone]");
       leave(why_alone_, 0);
     }
     return outcome;
@@ -312,8 +391,8 @@ class RankSession final : public Session {
   // A site that has spent its budget said so once; one that is behind may not look healthy.
   void tell_why_alone() {
     if (!leader_ || why_alone_ == kBudgetOver || !schedule_.would_be_due(clock_.now())) return;
-    log_warning("a round is due, but " + why_alone_ + ": nothing is averaged, this site trains alone");
-    schedule_.round_ended(clock_.now(), 1);
+    log_warning("a round is due, but " + why_alone_ + ": nothing is averaged, this site trains alone [round.alone]");
+    schedule_.round_ended(clock_.now(), round_, 0);
   }
 
   const SessionOptions options_;
@@ -321,6 +400,7 @@ class RankSession final : public Session {
   const std::shared_ptr<SiteGroup> group_;
   SteadyClock clock_;
   SyncSchedule schedule_;
+  StepPace pace_;
   std::optional<Leader> leader_;
   std::unique_ptr<SiteChannel> channel_;
   std::uint64_t call_ = 0;           // of report() and share()
@@ -329,6 +409,12 @@ class RankSession final : public Session {
   std::uint64_t announced_ = 0;      // by the leader: the step of the next round
   std::uint64_t carried_steps_ = 0;  // past the triggers that were answered without a round
   bool skipped_ = false;             // the last trigger was answered without a round
+  // ---- of rounds behind the training, alike at all ranks of the site
+  bool in_flight_ = false;             // one has begun and is not merged
+  std::uint64_t steps_in_flight_ = 0;  // that it may come to count
+  bool merged_ = false;                // the parameters are not the anchor since, as after other rounds
+  bool due_ = false;                   // as count_step() said
+  RateLimited delays_{std::chrono::seconds(60)};
   RoundId round_;
   Digest state_;
   bool begun_ = false;
@@ -346,18 +432,18 @@ class RankSession final : public Session {
 Result<std::unique_ptr<Session>> make_session(SessionOptions options, std::shared_ptr<ParameterVector> parameters,
                                               std::shared_ptr<SiteGroup> group) {
   if (!parameters || parameters->size() == 0) {
-    return invalid_argument("the model has no trained floating-point parameters");
+    return invalid_argument("the model has no trained floating-point parameters [capture.no-parameters]");
   }
   if (options.site_rank >= options.site_size) {
     return invalid_argument("rank " + std::to_string(options.site_rank) + " does not fit a site of " +
-                            std::to_string(options.site_size));
+                            std::to_string(options.site_size) + " [join.site-rank]");
   }
   if (options.site_rank == 0 && options.coordinators.empty()) {
-    return invalid_argument("no coordinator to join: set COLLAB_COORDINATOR=HOST:PORT");
+    return invalid_argument("no coordinator to join: set COLLAB_COORDINATOR=HOST:PORT [join.no-coordinator]");
   }
-  const Result<LogLevel> level = log_level_from_name(options.config.log);
+  const Result<LogLevel> level = log_level_from_name(options.config.log_level);
   if (!level.ok()) return level.status();
-  set_log(*level, options.site);
+  suggest_log(*level, options.site);
   return std::unique_ptr<Session>(
       std::make_unique<RankSession>(std::move(options), std::move(parameters), std::move(group)));
 }

@@ -1,6 +1,7 @@
 #include "core/runtime/site_channel.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cstring>
 #include <utility>
 
@@ -13,20 +14,32 @@ constexpr std::uint32_t kErrorKind = 0xFFFF'FFFF;
 // Beside a ParameterChange, in the lowest byte.
 constexpr std::uint32_t kLeavingBit = 0x8000'0000;
 constexpr std::uint32_t kAloneBit = 0x4000'0000;
-constexpr unsigned kIntervalsAt = 8;
+constexpr std::uint32_t kInFlightBit = 0x2000'0000;
+constexpr std::uint32_t kTookAnchorBit = 0x1000'0000;
+constexpr unsigned kPeriodAt = 8;  // 16 bits
 
 std::uint32_t kind_of(const Outcome& outcome) {
-  return static_cast<std::uint32_t>(outcome.change) | outcome.intervals << kIntervalsAt |
-         (outcome.leaving ? kLeavingBit : 0) | (outcome.alone ? kAloneBit : 0);
+  return static_cast<std::uint32_t>(outcome.change) | outcome.period << kPeriodAt |
+         (outcome.leaving ? kLeavingBit : 0) | (outcome.alone ? kAloneBit : 0) |
+         (outcome.in_flight ? kInFlightBit : 0) | (outcome.took_anchor ? kTookAnchorBit : 0);
 }
 
 Outcome outcome_of(std::uint32_t kind) {
   Outcome outcome;
   outcome.change = static_cast<ParameterChange>(kind & 0xFF);
-  outcome.intervals = kind >> kIntervalsAt & 0xFFFF;
+  outcome.period = kind >> kPeriodAt & 0xFFFF;
   outcome.leaving = (kind & kLeavingBit) != 0;
   outcome.alone = (kind & kAloneBit) != 0;
+  outcome.in_flight = (kind & kInFlightBit) != 0;
+  outcome.took_anchor = (kind & kTookAnchorBit) != 0;
   return outcome;
+}
+
+// The arena's text of an outcome that is no error: the round's number. The sealed anchor may be of a later one by now.
+RoundId round_of(const std::string& text) {
+  std::uint64_t number = 0;
+  std::from_chars(text.data(), text.data() + text.size(), number);
+  return RoundId(number);
 }
 
 class SoloChannel final : public SiteChannel {
@@ -81,8 +94,8 @@ class ArenaLeaderChannel final : public SiteChannel {
 class ArenaFollowerChannel final : public SiteChannel {
  public:
   ArenaFollowerChannel(std::unique_ptr<ArenaReader> arena, std::uint32_t rank, ParameterVector& parameters,
-                       std::chrono::milliseconds limit)
-      : arena_(std::move(arena)), rank_(rank), parameters_(parameters), limit_(limit) {}
+                       const MergeSettings& merge, std::chrono::milliseconds limit)
+      : arena_(std::move(arena)), rank_(rank), parameters_(parameters), merge_(merge), limit_(limit) {}
 
   Result<std::vector<RankReport>> report(const RankReport& own) override {
     arena_->report(rank_, own);
@@ -94,8 +107,12 @@ class ArenaFollowerChannel final : public SiteChannel {
     if (!published.ok()) return published.status();
     if (published->kind == kErrorKind) return Outcome{.change = {}, .round = {}, .error = published->text};
     Outcome outcome = outcome_of(published->kind);
-    if (const auto sealed = arena_->sealed()) outcome.round = sealed->round;
-    COLLAB_RETURN_IF_ERROR(change_parameters(parameters_, outcome.change, arena_->anchor(), arena_->previous()));
+    outcome.round = round_of(published->text);
+    if (takes_copy(outcome.change)) {
+      COLLAB_RETURN_IF_ERROR(merge_copy(parameters_, outcome.change, arena_->training_copy(), merge_));
+    } else {
+      COLLAB_RETURN_IF_ERROR(change_parameters(parameters_, outcome.change, arena_->anchor(), arena_->previous()));
+    }
     return outcome;
   }
 
@@ -105,6 +122,7 @@ class ArenaFollowerChannel final : public SiteChannel {
   std::unique_ptr<ArenaReader> arena_;
   std::uint32_t rank_;
   ParameterVector& parameters_;
+  MergeSettings merge_;
   std::chrono::milliseconds limit_;
 };
 
@@ -182,8 +200,9 @@ std::unique_ptr<SiteChannel> make_arena_leader_channel(ArenaWriter& arena, std::
 }
 
 std::unique_ptr<SiteChannel> make_arena_follower_channel(std::unique_ptr<ArenaReader> arena, std::uint32_t rank,
-                                                         ParameterVector& parameters, std::chrono::milliseconds limit) {
-  return std::make_unique<ArenaFollowerChannel>(std::move(arena), rank, parameters, limit);
+                                                         ParameterVector& parameters, const MergeSettings& merge,
+                                                         std::chrono::milliseconds limit) {
+  return std::make_unique<ArenaFollowerChannel>(std::move(arena), rank, parameters, merge, limit);
 }
 
 std::unique_ptr<SiteChannel> make_group_channel(SiteGroup& group, bool leader, ParameterVector& parameters) {

@@ -21,11 +21,13 @@ using RankReport = ArenaWriter::RankReport;
 // What the leader tells the other ranks at the end of a call.
 struct Outcome {
   ParameterChange change = ParameterChange::kUnchanged;
+  bool took_anchor = false;  // parameters were unfit and were replaced: optimizer state needs a look
   RoundId round;
-  std::string error;            // not empty: the call failed, on every rank, with this
-  bool leaving = false;         // the site leaves after this round
-  bool alone = false;           // it has left the swarm, and trains on
-  std::uint32_t intervals = 1;  // of COLLAB_SYNC_EVERY until the next round
+  std::string error;         // not empty: the call failed, on every rank, with this
+  bool leaving = false;      // the site leaves after this round
+  bool alone = false;        // it has left the swarm, and trains on
+  bool in_flight = false;    // a round runs behind the training from here on
+  std::uint32_t period = 0;  // steps until the next round, where the swarm's leader chooses
   [[nodiscard]] bool ok() const { return error.empty(); }
 };
 
@@ -46,6 +48,7 @@ class SiteChannel {
                                                                      std::chrono::milliseconds limit);
 [[nodiscard]] std::unique_ptr<SiteChannel> make_arena_follower_channel(std::unique_ptr<ArenaReader> arena,
                                                                        std::uint32_t rank, ParameterVector& parameters,
+                                                                       const MergeSettings& merge,
                                                                        std::chrono::milliseconds limit);
 [[nodiscard]] std::unique_ptr<SiteChannel> make_group_channel(SiteGroup& group, bool leader,
                                                               ParameterVector& parameters);

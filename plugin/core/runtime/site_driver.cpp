@@ -77,7 +77,8 @@ void SiteDriver::on_closed(LinkId link, Status why) {
 }
 
 void SiteDriver::refuse(LinkId link, const std::string& why) {
-  const auto line = refused_.let(clock_.now(), "a message was refused and its link closed: " + why);
+  const auto line =
+      refused_.let(clock_.now(), "a message was refused and its link closed: " + why + " [link.site-message-refused]");
   if (line) log_warning(*line);
   transport_.close(link);
 }
@@ -147,14 +148,14 @@ void SiteDriver::act(const protocol::KeepAnchor& action) {
 
 void SiteDriver::act(const protocol::ReceiveAnchor& action) { data_.receive_anchor(action); }
 
-void SiteDriver::act(const protocol::AddAnchorSource& action) { queue(data_.add_source(action)); }
+void SiteDriver::act(const protocol::AddAnchorSource& action) { queue(data_.anchors().add_source(action)); }
 
-void SiteDriver::act(const protocol::DropAnchorSource& action) { queue(data_.drop_source(action.site)); }
+void SiteDriver::act(const protocol::DropAnchorSource& action) { queue(data_.anchors().drop_source(action.site)); }
 
-void SiteDriver::act(const protocol::StopReceiving&) { data_.stop_receiving(); }
+void SiteDriver::act(const protocol::StopReceiving&) { data_.anchors().stop(); }
 
 void SiteDriver::act(const protocol::SendAnchor& action) {
-  const Status status = data_.send_anchor(action);
+  const Status status = data_.anchors().send(action);
   if (status.ok()) return;
   refuse(action.to, status.message());
 }

@@ -205,12 +205,13 @@ struct Opened {
 
 Status damaged(const std::string& path, const std::string& what) {
   return corrupt("the state file " + path + " is damaged: " + what +
-                 "; move it away, and the site takes the anchor from the others");
+                 "; move it away, and the site takes the anchor from the others [state.damaged]");
 }
 
 Result<Opened> read_start(const File& file, const std::string& path) {
   struct stat info {};
-  if (::fstat(file.fd(), &info) != 0) return internal_error("cannot look at " + path + ": " + error_text());
+  if (::fstat(file.fd(), &info) != 0)
+    return internal_error("cannot look at " + path + ": " + error_text() + " [state.stat]");
   const auto size = static_cast<std::uint64_t>(info.st_size);
   std::array<std::byte, kPrologueBytes> prologue{};
   if (size < kPrologueBytes || !file.read_all(prologue, 0)) {
@@ -224,7 +225,7 @@ Result<Opened> read_start(const File& file, const std::string& path) {
   if (version < kOldestVersion || version > kVersion) {
     return refused("the state file " + path + " has format " + std::to_string(version) +
                    ", this collab reads formats " + std::to_string(kOldestVersion) + " to " + std::to_string(kVersion) +
-                   ": use the collab that wrote it, or move it away");
+                   ": use the collab that wrote it, or move it away [state.format]");
   }
   const auto header_bytes = get<std::uint32_t>(prologue.data() + 12);
   if (header_bytes > kMaxHeaderBytes || header_bytes > size - kPrologueBytes) {
@@ -259,7 +260,8 @@ Result<Opened> read_start(const File& file, const std::string& path) {
 
 // Where the vectors of the file begin, which is still that of `header`.
 Result<std::uint64_t> open_again(const File& file, const std::string& path, const StateHeader& header) {
-  if (file.fd() < 0) return internal_error("cannot open the state file " + path + ": " + error_text());
+  if (file.fd() < 0)
+    return internal_error("cannot open the state file " + path + ": " + error_text() + " [state.open]");
   const Result<Opened> opened = read_start(file, path);
   if (!opened.ok()) return opened.status();
   const StateHeader& now = opened->header;
@@ -267,7 +269,8 @@ Result<std::uint64_t> open_again(const File& file, const std::string& path, cons
       now.elements != header.elements || now.outer_state != header.outer_state ||
       now.residual.size() != header.residual.size()) {
     return unavailable("the state file " + path + " was replaced (round " + std::to_string(header.round.value) +
-                       " before, round " + std::to_string(now.round.value) + " now); read its header again");
+                       " before, round " + std::to_string(now.round.value) +
+                       " now); read its header again [state.replaced]");
   }
   return opened->vectors_at;
 }
@@ -290,7 +293,7 @@ Result<Digest> write_part(NewFile& file, std::uint64_t at, StatePart part, std::
   DigestChain chain;
   for (std::uint64_t offset = 0; offset < elements; offset += kPieceElements) {
     piece.resize(std::min(kPieceElements, elements - offset));
-    if (!pieces(part, offset, piece)) return cancelled("its memory was needed");
+    if (!pieces(part, offset, piece)) return cancelled("its memory was needed [state.cancelled]");
     for (std::size_t tile = 0; tile < piece.size(); tile += kDigestChunkElements) {
       const std::size_t count = std::min<std::size_t>(kDigestChunkElements, piece.size() - tile);
       if (part == StatePart::kResidual) chain.add(hash128(as_bytes_of(std::span(piece).subspan(tile, count))));
@@ -333,7 +336,7 @@ Status check_state_writable(const std::string& path) {
   const Result<NewFile> probe = NewFile::make(system_disk(), path);  // removed again here
   if (probe.ok()) return {};
   return invalid_argument("COLLAB_STATE_DIR: " + probe.status().message() +
-                          "; name a directory this process may write to");
+                          "; name a directory this process may write to [state.not-writable]");
 }
 
 Status write_state(const std::string& path, const StateHeader& header, std::span<const float> anchor,
@@ -344,7 +347,7 @@ Status write_state(const std::string& path, const StateHeader& header, std::span
                             (header.outer_state ? " with" : " without") + " outer state" +
                             (header.residual.empty() ? "" : " and with a residual") + " cannot be written from " +
                             std::to_string(anchor.size()) + ", " + std::to_string(outer.size()) + " and " +
-                            std::to_string(residual.size()));
+                            std::to_string(residual.size()) + " [state.write-sizes]");
   }
   const auto copy = [&](StatePart part, std::uint64_t offset, std::span<float> out) {
     const std::span<const float> from = part == StatePart::kAnchor  ? anchor
@@ -374,7 +377,7 @@ Result<std::optional<StateHeader>> read_state_header(const std::string& path) {
   const File file(open_plain(system_disk(), path.c_str(), O_RDONLY));
   if (file.fd() < 0) {
     if (errno == ENOENT) return std::optional<StateHeader>();
-    return internal_error("cannot open the state file " + path + ": " + error_text());
+    return internal_error("cannot open the state file " + path + ": " + error_text() + " [state.open]");
   }
   Result<Opened> opened = read_start(file, path);
   if (!opened.ok()) return opened.status();
@@ -386,7 +389,8 @@ Status read_state_into(const std::string& path, const StateHeader& header, std::
   if (anchor.size() != header.elements || outer.size() != (header.outer_state ? header.elements : 0)) {
     return invalid_argument("a state of " + std::to_string(header.elements) + " elements" +
                             (header.outer_state ? " with" : " without") + " outer state cannot be read into " +
-                            std::to_string(anchor.size()) + " and " + std::to_string(outer.size()));
+                            std::to_string(anchor.size()) + " and " + std::to_string(outer.size()) +
+                            " [state.read-sizes]");
   }
   const File file(open_plain(system_disk(), path.c_str(), O_RDONLY));
   const Result<std::uint64_t> vectors_at = open_again(file, path, header);
@@ -404,7 +408,8 @@ Status read_state_into(const std::string& path, const StateHeader& header, std::
 }
 
 Result<StoredResidual> read_residual(const std::string& path, const StateHeader& header) {
-  if (header.residual.empty()) return invalid_argument("the state file " + path + " holds no residual");
+  if (header.residual.empty())
+    return invalid_argument("the state file " + path + " holds no residual [state.no-residual]");
   const ResidualRecord& record = header.residual.front();
   const File file(open_plain(system_disk(), path.c_str(), O_RDONLY));
   const Result<std::uint64_t> vectors_at = open_again(file, path, header);

@@ -37,7 +37,7 @@ struct StateHeader {
   wire::Record record{};                   // with the membership as of that anchor
   std::vector<ResidualRecord> residual{};  // at most one; none: no residual was kept
   std::vector<TensorInfo> model;           // so that `collab export` can name the tensors
-  protocol::Egress egress{};               // of COLLAB_EGRESS_GB
+  protocol::Egress egress{};               // of COLLAB_EGRESS_BUDGET_GB
 };
 
 // <dir>/<site>.collab

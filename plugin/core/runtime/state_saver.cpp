@@ -77,7 +77,7 @@ void StateSaver::write_one() {
   {
     const std::lock_guard lock(mutex_);
     said = rate_limited_.let(SteadyClock().now(), "the state of round " + std::to_string(writing_->header.round.value) +
-                                                      " was not saved: " + status.message());
+                                                      " was not saved: " + status.message() + " [state.not-saved]");
   }
   if (said) log_error(*said);
 }
@@ -93,7 +93,7 @@ void StateSaver::give_up(const Save& save, const std::string& why) {
         "the state of round " + std::to_string(save.header.round.value) + " was not saved: a round needed the memory " +
             why +
             "; the next round's is tried. A faster disk, or longer rounds (COLLAB_SYNC_EVERY), let it "
-            "end in time");
+            "end in time [state.save-given-up]");
   }
   if (said) log_warning(*said);
 }

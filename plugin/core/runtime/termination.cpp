@@ -9,6 +9,8 @@
 #include <mutex>
 #include <thread>
 
+#include "core/base/log.h"
+
 namespace collab {
 namespace {
 
@@ -73,6 +75,7 @@ bool watch_for_termination(std::chrono::milliseconds limit) {
 bool termination_requested() { return requested.load(); }
 
 void carry_out_termination() {
+  close_log_queue(std::chrono::seconds(1));
   restore_default();
   kill(getpid(), SIGTERM);
   // The signal may be taken by another thread, or be blocked here.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/base/message_code.h"
 #include "core/base/text.h"
 
 namespace collab::wire {
@@ -16,7 +17,7 @@ void FieldPath::fail(const char* field, const std::string& expected, const std::
   }
   where += field;
   if (!where.empty() && where.back() == '.') where.pop_back();  // a list of plain numbers: its entry has no name
-  status_ = corrupt(where + ": expected " + expected + ", got " + got);
+  status_ = corrupt(where + ": expected " + expected + ", got " + got + " [wire.field]");
 }
 
 std::string fault_of_text(std::string_view text, std::size_t max_bytes) {
@@ -33,11 +34,13 @@ std::string fit_sentence(std::string_view text, std::size_t max_bytes) {
     std::replace_if(
         fit.begin(), fit.end(), [](char c) { return static_cast<unsigned char>(c) >= 0x80; }, '?');
   }
-  if (fit.size() > max_bytes) {
-    fit.resize(max_bytes);
-    while (!is_valid_utf8(fit)) fit.pop_back();  // the cut went through a character: at most three steps
-  }
-  return fit;
+  if (fit.size() <= max_bytes) return fit;
+  const std::string_view code = message_code(fit);
+  std::string kept = code.empty() ? "" : " [" + std::string(code) + "]";
+  if (kept.size() > max_bytes) kept.clear();
+  fit.resize(max_bytes - kept.size());
+  while (!is_valid_utf8(fit)) fit.pop_back();  // the cut went through a character: at most three steps
+  return fit + kept;
 }
 
 namespace {

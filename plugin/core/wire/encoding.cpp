@@ -65,7 +65,7 @@ U load(std::span<const std::byte> frame, std::size_t at) {
 }
 
 Status bad_frame(const char* field, const std::string& expected, const std::string& got) {
-  return corrupt(std::string("frame ") + field + ": expected " + expected + ", got " + got);
+  return corrupt(std::string("frame ") + field + ": expected " + expected + ", got " + got + " [wire.header]");
 }
 
 // Everything but the body; on success `type` is valid.
@@ -79,7 +79,8 @@ Status check_header(std::span<const std::byte> frame, std::uint16_t& type) {
   }
   if (const auto version = load<std::uint16_t>(frame, kVersionAt); version != kProtocolVersion) {
     return refused("the peer speaks protocol version " + std::to_string(version) + ", we speak version " +
-                   std::to_string(kProtocolVersion) + ": install the same release of torch-collab on both sites");
+                   std::to_string(kProtocolVersion) +
+                   ": install the same release of torch-collab on both sites [wire.version]");
   }
   const auto body_bytes = load<std::uint32_t>(frame, kBodyBytesAt);
   if (body_bytes != frame.size() - kFrameHeaderBytes) {

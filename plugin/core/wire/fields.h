@@ -99,7 +99,7 @@ void fields(auto& io, Of<Commit> auto& m) {
   io.id("round", m.round);
   io.id("attempt", m.attempt);
   io.list("contributors", m.contributors, kMaxSites, 4, [&](auto& site) { io.id("", site); });
-  io.number("intervals", m.intervals, kMaxIntervals);
+  io.number("period", m.period, kMaxPeriod);
 }
 
 void fields(auto& io, Of<Proposal> auto& m) {
@@ -174,6 +174,9 @@ void fields(auto& io, Of<Ready> auto& m) {
   io.list("sketch", m.sampled_delta, kMaxSampledDelta, 4, [&](auto& element) { io.number("", element); });
   io.number("up_kbit", m.up_kbit, kMaxRateKbit);
   io.number("down_kbit", m.down_kbit, kMaxRateKbit);
+  io.number("step_us", m.step_us, kMaxMeasuredUs);
+  io.number("round_us", m.round_us, kMaxMeasuredUs);
+  io.number("period", m.period, kMaxPeriod);
 }
 
 void fields(auto& io, Of<Decline> auto& m) {
@@ -244,6 +247,8 @@ void fields(auto& io, Of<InstallAnchor> auto& m) {
   io.enumeration("counted", m.counted, Counted::kUnknown);
   io.list("voters", m.voters, kMaxSites, kLeastVoterBytes, [&](auto& voter) { fields(io, voter); });
   io.number("generation", m.generation);
+  io.number("period", m.period, kMaxPeriod);
+  io.id("attempt", m.attempt);
 }
 
 void fields(auto& io, Of<RoundSkipped> auto& m) {

@@ -43,7 +43,8 @@ inline constexpr std::size_t kMaxSampledDelta = 256;
 inline constexpr std::uint64_t kMaxElements = std::uint64_t{1} << 40;       // of a parameter vector
 inline constexpr std::uint64_t kMaxChunkElements = std::uint64_t{1} << 26;  // one byte each would fill a payload
 inline constexpr std::uint32_t kMaxIntervalMs = 24 * 3600 * 1000;           // heartbeat and grace
-inline constexpr std::uint32_t kMaxIntervals = 64;                          // from one round to the next
+inline constexpr std::uint32_t kMaxPeriod = 10'000;                         // steps, where the leader chooses
+inline constexpr std::uint64_t kMaxMeasuredUs = 24ULL * 3600 * 1'000'000;   // of a step, of a round
 inline constexpr std::uint32_t kMaxRateKbit = 1'000'000'000;                // a terabit per second
 
 inline constexpr std::uint64_t kMaxFetchElements = std::uint64_t{1} << 24;  // as float32 they fill a payload

@@ -66,7 +66,7 @@ struct Commit {
   RoundId round;
   AttemptId attempt;
   std::vector<SiteId> contributors;
-  std::uint32_t intervals = 1;  // of COLLAB_SYNC_EVERY until the next round
+  std::uint32_t period = 0;  // steps until the next round; 0: as before, or as COLLAB_SYNC_EVERY says
   bool operator==(const Commit&) const = default;
 };
 
@@ -89,8 +89,8 @@ struct Setting {
   bool operator==(const Setting&) const = default;
 };
 
-// The anchor a site can bring. run 0: none yet, `digest` is of its fresh parameters.
-// An anchor by name.
+// An anchor by name. Of what a site can bring: run 0 means that it has none yet, and `digest` is of its fresh
+// parameters.
 struct Offer {
   RunId run;
   RoundId round;
@@ -179,6 +179,9 @@ struct Ready {
   std::vector<std::uint32_t> sampled_delta{};  // some of the delta's elements, the same of every site, as binary32
   std::uint32_t up_kbit = 0;                   // how fast its line has carried payloads, per second; 0: not known
   std::uint32_t down_kbit = 0;
+  std::uint64_t step_us = 0;   // a step of the training since the last trigger; 0: not known
+  std::uint64_t round_us = 0;  // the last round, from the trigger to the mean in the parameters; 0: not known
+  std::uint32_t period = 0;    // that the site follows; 0: the leader has told none
   bool operator==(const Ready&) const = default;
 };
 
@@ -293,6 +296,8 @@ struct InstallAnchor {
   Counted counted = Counted::kNo;  // the receiver's contribution to the round after the anchor it holds
   std::vector<Voter> voters{};     // the membership as of that anchor
   std::uint32_t generation = 1;    // of the model
+  std::uint32_t period = 0;        // as in Commit
+  AttemptId attempt{};             // kYes: that was committed; an earlier process may have contributed to it
   bool operator==(const InstallAnchor&) const = default;
 };
 

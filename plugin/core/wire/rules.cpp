@@ -79,13 +79,16 @@ Status rules(const StartAttempt& m) {
 
 Status rules(const Commit& m) {
   if (m.attempt.value == 0) return corrupt("attempt: expected one above 0, got 0");
-  if (m.intervals == 0) return corrupt("intervals: expected at least 1, got 0");
   return check_ascending("contributors", m.contributors, [](SiteId site) { return site; });
 }
 
 Status rules(const InstallAnchor& m) {
   if (m.sources.empty()) return corrupt("sources: expected at least one, got none");
   COLLAB_RETURN_IF_ERROR(check_ascending("sources", m.sources, [](SiteId site) { return site; }));
+  if ((m.counted == Counted::kYes) != (m.attempt.value != 0)) {
+    return corrupt("attempt: expected one above 0 where the contribution counted and 0 elsewhere, got " +
+                   std::to_string(m.attempt.value));
+  }
   return check_voters(m.voters);
 }
 
@@ -222,10 +225,18 @@ Status rules(const StepResult& m) { return check_rising("absent", m.absent); }
 
 }  // namespace
 
-Status check_rules(const Record& record) { return rules(record); }
+namespace {
+
+Status with_code(const Status& broken) {
+  return broken.ok() ? broken : Status(broken.code(), broken.message() + " [wire.rule]");
+}
+
+}  // namespace
+
+Status check_rules(const Record& record) { return with_code(rules(record)); }
 
 Status check_rules(const Message& message) {
-  return std::visit([](const auto& m) { return rules(m); }, message);
+  return with_code(std::visit([](const auto& m) { return rules(m); }, message));
 }
 
 }  // namespace collab::wire

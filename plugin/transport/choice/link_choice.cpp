@@ -16,9 +16,10 @@ Result<LinkChoice> in_the_clear(const Config& config, const char* key) {
   const std::string asked = "COLLAB_TRANSPORT=" + config.transport;
   if (key == nullptr) return LinkChoice{config.transport, asked + ", not encrypted"};
   if (!config.insecure) {
-    return refused(std::string(key) + " is given, and " + asked +
-                   " does not encrypt, so that the key would not be used: leave COLLAB_TRANSPORT unset (tcp encrypts), "
-                   "leave the key out, or set COLLAB_INSECURE=1 to send the model in the clear all the same");
+    return refused(
+        std::string(key) + " is given, and " + asked +
+        " does not encrypt, so that the key would not be used: leave COLLAB_TRANSPORT unset (tcp encrypts), "
+        "leave the key out, or set COLLAB_INSECURE=1 to send the model in the clear all the same [link.key-unused]");
   }
   return LinkChoice{config.transport,
                     asked + " and COLLAB_INSECURE=1, not encrypted: " + key + " is given and not used", true};
@@ -29,15 +30,12 @@ Result<LinkChoice> in_the_clear(const Config& config, const char* key) {
 Result<LinkChoice> choose_links(const Config& config, const std::function<Status()>& ucx_loads) {
   const std::string& wanted = config.transport;
   const char* const key = key_given(config);
-  if (wanted == "loopback") {
-    return refused("COLLAB_TRANSPORT=loopback joins sites inside one process, for tests; use auto, ucx, tcp or gloo");
-  }
   if (wanted == "gloo") return in_the_clear(config, key);
   if (wanted == "ucx") {
     if (const Status loads = ucx_loads(); !loads.ok()) {
-      return refused(
-          "COLLAB_TRANSPORT=ucx, and " + loads.message() +
-          "; then look at `collab doctor`. COLLAB_TRANSPORT=tcp at all sites and the coordinator does without");
+      return refused("COLLAB_TRANSPORT=ucx, and " + loads.message() +
+                     "; then look at `collab doctor`. COLLAB_TRANSPORT=tcp at all sites and the coordinator does "
+                     "without [link.ucx-missing]");
     }
     return in_the_clear(config, key);
   }
@@ -53,7 +51,8 @@ std::string to_string(const LinkChoice& choice) {
 Status ucx_not_built() {
   return unavailable(
       "this build of collab has no ucx transport, as it found no headers of UCX; `pip install "
-      "\"torch-collab[ucx]\"` or your system's libucx-dev brings them, and collab must be built again");
+      "\"torch-collab[ucx]\"` or your system's libucx-dev brings them, and collab must be built again "
+      "[link.ucx-not-built]");
 }
 
 }  // namespace collab

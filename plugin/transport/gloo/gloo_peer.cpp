@@ -22,7 +22,8 @@ at::Tensor bytes_tensor(const std::byte* bytes, std::size_t count) {
 int tag_of(Lane lane) { return static_cast<int>(lane); }
 
 Status broken(int rank, const std::string& why) {
-  return unavailable("the connection to rank " + std::to_string(rank) + " of the Gloo group broke: " + why);
+  return unavailable("the connection to rank " + std::to_string(rank) + " of the Gloo group broke: " + why +
+                     " [link.gloo-broken]");
 }
 
 }  // namespace
@@ -169,8 +170,9 @@ void GlooPeer::receive_loop(Lane lane) {
       GlooFrame frame;
       if (!receive_bytes(lane, std::as_writable_bytes(std::span(&frame, 1)))) return;
       if (!frame.sound()) {
-        return sink_->peer_broken(rank_, corrupt("rank " + std::to_string(rank_) +
-                                                 " of the Gloo group sent what is no frame of this transport"));
+        return sink_->peer_broken(
+            rank_, corrupt("rank " + std::to_string(rank_) +
+                           " of the Gloo group sent what is no frame of this transport [link.gloo-frame]"));
       }
       TransportMessage message;
       message.lane = lane;

@@ -136,7 +136,7 @@ GlooTransport::~GlooTransport() {
 }
 
 Status GlooTransport::start(TransportHandler* handler) {
-  if (handler_ != nullptr) return invalid_argument("the gloo transport was started twice");
+  if (handler_ != nullptr) return invalid_argument("the gloo transport was started twice [link.gloo-started-twice]");
   handler_ = handler;
   thread_ = std::thread([this] { run(); });
   for (const auto& peer : peers_) peer->start();
@@ -146,10 +146,12 @@ Status GlooTransport::start(TransportHandler* handler) {
 Result<std::string> GlooTransport::listen(const std::string& address) {
   const std::string own = "gloo:" + std::to_string(group_->backend->getRank());
   if (address.find(':') == std::string::npos) {
-    return invalid_argument("cannot listen on \"" + address + "\": expected " + own + " or host:port");
+    return invalid_argument("cannot listen on \"" + address + "\": expected " + own +
+                            " or host:port [link.gloo-listen-address]");
   }
   if (address.rfind("gloo:", 0) == 0 && address != own) {
-    return unavailable("cannot listen on " + address + ": it is in use by another rank; this one is " + own);
+    return unavailable("cannot listen on " + address + ": it is in use by another rank; this one is " + own +
+                       " [link.gloo-in-use]");
   }
   const std::lock_guard lock(mutex_);
   listening_ = true;
@@ -168,7 +170,7 @@ LinkId GlooTransport::connect(const std::string& address, Duration timeout) {
   if (!number || rank < 0 || rank >= group_->backend->getSize()) {
     link.rank = group_->backend->getRank();
     post_closed(id, invalid_argument("cannot connect to \"" + address + "\": expected gloo:RANK with a rank below " +
-                                     std::to_string(group_->backend->getSize())));
+                                     std::to_string(group_->backend->getSize()) + " [link.gloo-dial-address]"));
     return id;
   }
   link.rank = rank;
@@ -197,8 +199,9 @@ void GlooTransport::send(LinkId id, TransportMessage message, std::uint64_t toke
 void GlooTransport::post_message(Link& link, LinkId id, TransportMessage message, std::uint64_t token) {
   const std::size_t payload = message.payload ? message.payload->view().size() : 0;
   if (message.head.size() > kMaxHeadBytes || payload > kMaxPayloadBytes) {
-    return post_closed(id, invalid_argument("a message of " + std::to_string(message.head.size()) + " + " +
-                                            std::to_string(payload) + " bytes is over the transport's limits"));
+    return post_closed(
+        id, invalid_argument("a message of " + std::to_string(message.head.size()) + " + " + std::to_string(payload) +
+                             " bytes is over the transport's limits [link.gloo-too-long]"));
   }
   GlooFrame frame;
   frame.to = link.remote;
@@ -312,9 +315,10 @@ std::optional<Event> GlooTransport::next(Lock& lock) {
       Event late;
       late.kind = Event::Kind::kClosed;
       late.link = id;
-      late.why =
-          timed_out(link.connecting ? "cannot connect to gloo:" + std::to_string(link.rank) + ": no answer in time"
-                                    : "closing: the peer did not take the messages that were queued");
+      late.why = timed_out(
+          link.connecting
+              ? "cannot connect to gloo:" + std::to_string(link.rank) + ": no answer in time [link.gloo-no-answer]"
+              : "closing: the peer did not take the messages that were queued [link.gloo-not-delivered]");
       return late;
     }
     if (first == kNever) {
@@ -341,7 +345,7 @@ void GlooTransport::deliver(Event event, Lock& lock) {
 void GlooTransport::deliver_frame(Event event, Lock& lock) {
   if (event.frame.kind == GlooFrame::Kind::kHello) return accept(event, lock);
   if (event.frame.kind == GlooFrame::Kind::kGone) {
-    const Status why = unavailable("the transport of rank " + std::to_string(event.rank) + " ended");
+    const Status why = unavailable("the transport of rank " + std::to_string(event.rank) + " ended [link.gloo-ended]");
     for (const auto& [id, link] : links_) {
       if (link.rank == event.rank) post_closed(id, why);
     }
@@ -359,7 +363,9 @@ void GlooTransport::deliver_frame(Event event, Lock& lock) {
     return post_frame(late, id, Lane::kData, GlooFrame::Kind::kBye);
   }
   if (event.frame.kind == GlooFrame::Kind::kRefuse) {
-    return end(id, unavailable("cannot connect to gloo:" + std::to_string(event.rank) + ": nobody listens there"),
+    return end(id,
+               unavailable("cannot connect to gloo:" + std::to_string(event.rank) +
+                           ": nobody listens there [link.gloo-nobody]"),
                lock);
   }
   // The data lane may be ahead of the welcome.
@@ -413,7 +419,8 @@ void GlooTransport::end(LinkId id, Status why, Lock& lock) {
 Result<std::unique_ptr<Transport>> make_gloo_transport(GlooOptions options) {
   if (!options.backend) {
     return invalid_argument(
-        "the gloo transport needs a process group: pass transport={'kind': 'gloo', 'backend': ...}");
+        "the gloo transport needs a process group: pass transport={'kind': 'gloo', 'backend': ...} "
+        "[link.gloo-no-group]");
   }
   return std::unique_ptr<Transport>(std::make_unique<GlooTransport>(std::move(options)));
 }

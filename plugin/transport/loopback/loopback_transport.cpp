@@ -127,7 +127,8 @@ LoopbackTransport::~LoopbackTransport() {
     for (auto& [id, link] : links_) {
       Channel& channel = *link.channel;
       channel.inbox[link.side] = nullptr;
-      post(channel.inbox[link.other()], closed(channel.id[link.other()], unavailable("the peer's transport ended")));
+      post(channel.inbox[link.other()],
+           closed(channel.id[link.other()], unavailable("the peer's transport ended [link.loopback-ended]")));
     }
     for (const auto& address : listening_) state_.listeners.erase(address);
     inbox_.wake.notify_one();
@@ -136,7 +137,8 @@ LoopbackTransport::~LoopbackTransport() {
 }
 
 Status LoopbackTransport::start(TransportHandler* handler) {
-  if (handler_ != nullptr) return invalid_argument("the loopback transport was started twice");
+  if (handler_ != nullptr)
+    return invalid_argument("the loopback transport was started twice [link.loopback-started-twice]");
   handler_ = handler;
   thread_ = std::thread([this] { run(); });
   return {};
@@ -145,7 +147,7 @@ Status LoopbackTransport::start(TransportHandler* handler) {
 Result<std::string> LoopbackTransport::listen(const std::string& address) {
   const auto colon = address.rfind(':');
   if (colon == std::string::npos || colon + 1 == address.size()) {
-    return invalid_argument("cannot listen on \"" + address + "\": expected name:port");
+    return invalid_argument("cannot listen on \"" + address + "\": expected name:port [link.loopback-listen-address]");
   }
   const std::lock_guard lock(state_.mutex);
   std::string bound = address;
@@ -155,7 +157,8 @@ Result<std::string> LoopbackTransport::listen(const std::string& address) {
     } while (state_.listeners.count(bound) != 0);
   }
   if (!state_.listeners.emplace(bound, LoopbackHub::State::Listener{&inbox_, this}).second) {
-    return unavailable("cannot listen on " + bound + ": the port is in use; choose another, or port 0");
+    return unavailable("cannot listen on " + bound +
+                       ": the port is in use; choose another, or port 0 [link.loopback-in-use]");
   }
   listening_.push_back(bound);
   return bound;
@@ -175,7 +178,8 @@ LinkId LoopbackTransport::connect(const std::string& address, Duration /*timeout
   const LinkId ours = add_link(channel, 0);
   const auto listener = state_.listeners.find(address);
   if (listener == state_.listeners.end()) {
-    post(&inbox_, closed(ours, unavailable("cannot connect to " + address + ": nobody listens there")));
+    post(&inbox_,
+         closed(ours, unavailable("cannot connect to " + address + ": nobody listens there [link.loopback-nobody]")));
     return ours;
   }
   Event accepted;
@@ -238,7 +242,8 @@ std::optional<Event> LoopbackTransport::next(std::unique_lock<std::mutex>& lock)
     const auto [deadline, link] = closing_.front();
     if (std::chrono::steady_clock::now() >= deadline) {
       closing_.erase(closing_.begin());
-      return closed(link, timed_out("closing: the peer did not take the messages that were queued"));
+      return closed(link,
+                    timed_out("closing: the peer did not take the messages that were queued [link.loopback-closing]"));
     }
     inbox_.wake.wait_until(lock, deadline);
   }

@@ -174,7 +174,7 @@ Result<const UcxApi*> load_ucx(const std::string& library_dir) {
   }
   return unavailable("UCX does not load (" + reasons +
                      "); `pip install \"torch-collab[ucx]\"` or your system's libucx brings it, or set "
-                     "COLLAB_UCX_LIBRARY to the path of libucp.so.0");
+                     "COLLAB_UCX_LIBRARY to the path of libucp.so.0 [ucx.not-loaded]");
 }
 
 }  // namespace collab

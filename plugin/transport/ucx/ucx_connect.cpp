@@ -31,7 +31,8 @@ Result<std::string> UcxEngine::listen_here(const std::string& address) {
   const auto parts = parse_host_port(address);
   if (!parts.ok()) return parts.status();
   const auto addresses = resolve_name(*parts, true);
-  if (!addresses.ok()) return unavailable("cannot listen on " + address + ": " + addresses.status().message());
+  if (!addresses.ok())
+    return unavailable("cannot listen on " + address + ": " + addresses.status().message() + " [ucx.listen-host]");
   ucp_listener_params_t params{};
   params.field_mask = UCP_LISTENER_PARAM_FIELD_SOCK_ADDR | UCP_LISTENER_PARAM_FIELD_CONN_HANDLER;
   params.sockaddr.addr = addresses->front().get();
@@ -43,14 +44,15 @@ Result<std::string> UcxEngine::listen_here(const std::string& address) {
   ucp_listener_h listener = nullptr;
   ucs_status_t status = api_.listener_create(workers_.front()->handle, &params, &listener);
   if (status == UCS_ERR_BUSY) {
-    return unavailable("cannot listen on " + address + ": the port is in use; choose another, or port 0");
+    return unavailable("cannot listen on " + address +
+                       ": the port is in use; choose another, or port 0 [ucx.port-in-use]");
   }
-  if (status != UCS_OK) return unavailable("cannot listen on " + address + ": " + reason(status));
+  if (status != UCS_OK) return unavailable("cannot listen on " + address + ": " + reason(status) + " [ucx.listen]");
   ucp_listener_attr_t attributes{};
   attributes.field_mask = UCP_LISTENER_ATTR_FIELD_SOCKADDR;
   if (status = api_.listener_query(listener, &attributes); status != UCS_OK) {
     api_.listener_destroy(listener);
-    return internal_error("UCX does not say where it listens: " + reason(status));
+    return internal_error("UCX does not say where it listens: " + reason(status) + " [ucx.no-listen-address]");
   }
   listeners_.push_back(listener);
   const std::string& host = options_.advertise_host.empty() ? parts->host : options_.advertise_host;
@@ -85,7 +87,8 @@ void UcxEngine::resolved(LinkId id, Result<SocketAddresses> addresses) {
   UcxLink* link = find(id);
   if (link == nullptr) return;
   if (!addresses.ok()) {
-    end_link(*link, unavailable("cannot connect to " + link->peer + ": " + addresses.status().message()));
+    end_link(*link,
+             unavailable("cannot connect to " + link->peer + ": " + addresses.status().message() + " [ucx.dial-host]"));
     return;
   }
   link->state = UcxLink::State::kConnecting;
@@ -96,7 +99,8 @@ void UcxEngine::resolved(LinkId id, Result<SocketAddresses> addresses) {
 void UcxEngine::dial_next_address(UcxLink& link) {
   const SocketAddress& address = link.addresses[link.next_address++];
   if (!options_.insecure && !is_near(address.storage)) {
-    end_link(link, refused("cannot connect to " + link.peer + ": " + host_port_of(address.storage).host + kNotNear));
+    end_link(link, refused("cannot connect to " + link.peer + ": " + host_port_of(address.storage).host + kNotNear +
+                           " [ucx.in-the-clear]"));
     return;
   }
   if (link.worker == nullptr) {
@@ -171,7 +175,8 @@ void UcxEngine::accept(ucp_conn_request_h request) {
   std::string peer = queried == UCS_OK ? to_string(host_port_of(attributes.client_address)) : "an unknown address";
   if (!options_.insecure && (queried != UCS_OK || !is_near(attributes.client_address))) {
     const std::string from = queried == UCS_OK ? host_port_of(attributes.client_address).host : peer;
-    if (const auto line = turned_away_.let(now(), "ucx: a connection was turned away: " + from + kNotNear)) {
+    if (const auto line =
+            turned_away_.let(now(), "ucx: a connection was turned away: " + from + kNotNear + " [ucx.turned-away]")) {
       log_warning(*line);
     }
     (void)api_.listener_reject(listeners_.front(), request);
@@ -179,7 +184,7 @@ void UcxEngine::accept(ucp_conn_request_h request) {
   }
   if (static_cast<std::size_t>(strangers) >= kMaxStrangers) {
     log_warning("ucx: a connection from " + peer + " was refused: " + std::to_string(strangers) +
-                " others have not said yet what they belong to");
+                " others have not said yet what they belong to [ucx.strangers]");
     (void)api_.listener_reject(listeners_.front(), request);
     return;
   }
@@ -188,14 +193,14 @@ void UcxEngine::accept(ucp_conn_request_h request) {
   params.conn_request = request;
   const auto worker = worker_for(queried == UCS_OK ? attributes.client_id : 0);
   if (!worker.ok()) {
-    log_warning("ucx: a connection from " + peer + " was refused: " + worker.status().message());
+    log_warning("ucx: a connection from " + peer + " was refused: " + worker.status().message() + " [ucx.no-worker]");
     (void)api_.listener_reject(listeners_.front(), request);
     return;
   }
   auto connection = open_connection(*worker, params, peer);
   if (!connection.ok()) {
     log_warning("ucx: a connection from " + peer + " failed: " + connection.status().message() + "; here is UCX " +
-                api_.version + ", and it may be another there");
+                api_.version + ", and it may be another there [ucx.accept-failed]");
     return;
   }
   (*connection)->deadline = now() + kHelloLimit;
@@ -204,7 +209,7 @@ void UcxEngine::accept(ucp_conn_request_h request) {
 // A hello came on an accepted connection: it joins its link, which is open when it was the last.
 void UcxEngine::greeted(const UcxConnectionPtr& connection, const Preamble& hello) {
   if (connection->link != LinkId() || hello.connections == 0 || hello.connection >= hello.connections) {
-    failures_.emplace_back(connection, corrupt("a greeting that makes no sense"));
+    failures_.emplace_back(connection, corrupt("a greeting that makes no sense [ucx.bad-greeting]"));
     return;
   }
   const Token token{hello.first, hello.second};
@@ -222,7 +227,7 @@ void UcxEngine::greeted(const UcxConnectionPtr& connection, const Preamble& hell
   }
   UcxLink& link = *find(half_open_.at(token));
   if (link.connections.size() != hello.connections || link.connections[hello.connection] != nullptr) {
-    failures_.emplace_back(connection, corrupt("a greeting that contradicts an earlier one"));
+    failures_.emplace_back(connection, corrupt("a greeting that contradicts an earlier one [ucx.other-greeting]"));
     return;
   }
   connection->link = link.id;
@@ -286,7 +291,7 @@ void UcxEngine::fail_connection(const UcxConnectionPtr& connection, Status why) 
   } else if (link->told_bye_taken) {
     end_link(*link, Status());  // the peer had everything and was quicker to end
   } else {
-    end_link(*link, Status(why.code(), "the link to " + link->peer + " broke: " + why.message()));
+    end_link(*link, Status(why.code(), "the link to " + link->peer + " broke: " + why.message() + " [ucx.broke]"));
   }
 }
 
@@ -297,7 +302,7 @@ void UcxEngine::fail_dial(UcxLink& link, Status why) {
     return;
   }
   end_link(link, unavailable("cannot connect to " + link.peer + ": " + why.message() +
-                             "; does anything listen there, and does a firewall let it through?"));
+                             "; does anything listen there, and does a firewall let it through? [ucx.unreachable]"));
 }
 
 void UcxEngine::end_link(UcxLink& link, Status why) {

@@ -66,7 +66,8 @@ Status UcxEngine::configure(ucp_config_t* config) const {
   const auto set = [&](const char* name, const std::string& value) {
     const ucs_status_t status = value.empty() ? UCS_OK : api_.config_modify(config, name, value.c_str());
     if (status == UCS_OK) return Status();
-    return invalid_argument(std::string("UCX does not take ") + name + "=" + value + ": " + reason(status));
+    return invalid_argument(std::string("UCX does not take ") + name + "=" + value + ": " + reason(status) +
+                            " [ucx.setting]");
   };
   COLLAB_RETURN_IF_ERROR(set("TLS", options_.transports));
   return set("NET_DEVICES", net_devices());
@@ -76,7 +77,8 @@ Status UcxEngine::open_context() {
   std::optional<GuestEnvironment> guest(std::in_place);
   ucp_config_t* config = nullptr;
   ucs_status_t status = api_.config_read(nullptr, nullptr, &config);
-  if (status != UCS_OK) return internal_error("UCX cannot read its configuration: " + reason(status));
+  if (status != UCS_OK)
+    return internal_error("UCX cannot read its configuration: " + reason(status) + " [ucx.configuration]");
   if (const Status configured = configure(config); !configured.ok()) {
     api_.config_release(config);
     return configured;
@@ -86,10 +88,10 @@ Status UcxEngine::open_context() {
   params.features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP;
   status = api_.init_version(1, 13, &params, config, &context_);
   api_.config_release(config);
-  if (status != UCS_OK) return unavailable("UCX cannot start (" + api_.path + "): " + reason(status));
+  if (status != UCS_OK) return unavailable("UCX cannot start (" + api_.path + "): " + reason(status) + " [ucx.start]");
 
   guest.reset();
-  if (mailbox_->fd() < 0) return internal_error("no eventfd could be made: too many open files?");
+  if (mailbox_->fd() < 0) return internal_error("no eventfd could be made: too many open files? [ucx.no-eventfd]");
   const auto listening = open_worker(0);
   if (listening.ok()) workers_.push_back(*listening);
   return listening.status();
@@ -104,17 +106,18 @@ Result<UcxWorkerPtr> UcxEngine::open_worker(std::uint64_t client_id) {
   params.client_id = client_id;
   const GuestEnvironment guest;  // the settings of the single transports are read here
   ucs_status_t status = api_.worker_create(context_, &params, &worker->handle);
-  if (status != UCS_OK) return unavailable("UCX cannot open a worker: " + reason(status));
+  if (status != UCS_OK) return unavailable("UCX cannot open a worker: " + reason(status) + " [ucx.worker]");
   if (status = api_.worker_get_efd(worker->handle, &worker->wake_fd); status != UCS_OK) {
-    return unavailable("UCX cannot wake a thread that waits for it: " + reason(status));
+    return unavailable("UCX cannot wake a thread that waits for it: " + reason(status) + " [ucx.wake]");
   }
   ucp_worker_attr_t attributes{};
   attributes.field_mask = UCP_WORKER_ATTR_FIELD_MAX_AM_HEADER;
   if (status = api_.worker_query(worker->handle, &attributes); status != UCS_OK) {
-    return internal_error("UCX does not say how long a header may be: " + reason(status));
+    return internal_error("UCX does not say how long a header may be: " + reason(status) + " [ucx.header-limit]");
   }
   max_header_ = std::min<std::size_t>(attributes.max_am_header, 1024);
-  if (max_header_ < sizeof(Preamble)) return unavailable("UCX carries no headers with active messages here");
+  if (max_header_ < sizeof(Preamble))
+    return unavailable("UCX carries no headers with active messages here [ucx.no-headers]");
   ucp_am_handler_param_t handler{};
   handler.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_FLAGS |
                        UCP_AM_HANDLER_PARAM_FIELD_CB | UCP_AM_HANDLER_PARAM_FIELD_ARG;
@@ -127,21 +130,22 @@ Result<UcxWorkerPtr> UcxEngine::open_worker(std::uint64_t client_id) {
                                                   *param);
   };
   if (status = api_.worker_set_am_recv_handler(worker->handle, &handler); status != UCS_OK) {
-    return internal_error("UCX does not take a handler for active messages: " + reason(status));
+    return internal_error("UCX does not take a handler for active messages: " + reason(status) + " [ucx.handler]");
   }
   return worker;
 }
 
 Status UcxEngine::start(TransportHandler* handler) {
-  if (handler_ != nullptr) return invalid_argument("the ucx transport was started twice");
+  if (handler_ != nullptr) return invalid_argument("the ucx transport was started twice [ucx.started-twice]");
   handler_ = handler;
   thread_ = std::thread([this] { run(); });
   return {};
 }
 
 Result<std::string> UcxEngine::listen(const std::string& address) {
-  if (in_child()) return unavailable("the ucx transport belongs to the process that made it, not to its fork");
-  if (handler_ == nullptr) return invalid_argument("the ucx transport listens only after start()");
+  if (in_child())
+    return unavailable("the ucx transport belongs to the process that made it, not to its fork [ucx.forked]");
+  if (handler_ == nullptr) return invalid_argument("the ucx transport listens only after start() [ucx.not-started]");
   if (std::this_thread::get_id() == thread_.get_id()) return listen_here(address);
   auto answer = std::make_shared<std::promise<Result<std::string>>>();
   auto future = answer->get_future();
@@ -286,8 +290,8 @@ void UcxEngine::check_deadlines() {
   for (const LinkId id : late) {
     UcxLink& link = *find(id);
     end_link(link, timed_out(link.state == UcxLink::State::kOpen
-                                 ? "closing: " + link.peer + " did not take all that was sent"
-                                 : "no connection to " + link.peer + " within the time allowed"));
+                                 ? "closing: " + link.peer + " did not take all that was sent [ucx.not-delivered]"
+                                 : "no connection to " + link.peer + " within the time allowed [ucx.no-answer]"));
   }
   std::vector<UcxConnectionPtr> silent;
   for (const auto& [endpoint, connection] : connections_) {
@@ -312,8 +316,9 @@ void UcxEngine::shut_down() {
     if (!progress()) sched_yield();
   }
   if (workers_.size() > 1) {
-    log_warning("ucx: " + std::to_string(workers_.size() - 1) +
-                " links had operations that could not be cancelled; their memory is left to the system");
+    log_warning(
+        "ucx: " + std::to_string(workers_.size() - 1) +
+        " links had operations that could not be cancelled; their memory is left to the system [ucx.not-cancelled]");
     for (const auto& worker : workers_) new UcxWorkerPtr(worker);
     context_ = nullptr;
   }

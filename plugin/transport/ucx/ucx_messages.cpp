@@ -190,7 +190,7 @@ ucs_status_t UcxEngine::receive(std::span<const std::byte> header, void* data, s
   const auto preamble = check_arrival(connection, header, length);
   if (!preamble) {
     failures_.emplace_back(connection, corrupt("a message that breaks the transport's bounds; is the peer a collab of "
-                                               "the same version?"));
+                                               "the same version? [ucx.bad-message]"));
     return UCS_OK;
   }
   auto op = std::make_unique<ReceiveOp>();
@@ -304,7 +304,8 @@ void UcxEngine::arrived(Arrival arrival) {
         break;
     }
   }
-  if (!sound) failures_.emplace_back(connection, corrupt("a message that does not fit what came before"));
+  if (!sound)
+    failures_.emplace_back(connection, corrupt("a message that does not fit what came before [ucx.out-of-order]"));
 }
 
 // Hands over what is next in order, and tells the peer now and then.

@@ -22,7 +22,9 @@ Result<SocketAddresses> look_up(const HostPort& address, int flags) {
   hints.ai_flags = flags | AI_NUMERICSERV;
   addrinfo* found = nullptr;
   const int error = getaddrinfo(address.host.c_str(), std::to_string(address.port).c_str(), &hints, &found);
-  if (error != 0) return unavailable("the host \"" + address.host + "\" is not known: " + gai_strerror(error));
+  if (error != 0)
+    return unavailable("the host \"" + address.host + "\" is not known: " + gai_strerror(error) +
+                       " [ucx.unknown-host]");
   SocketAddresses addresses;
   for (const addrinfo* entry = found; entry != nullptr; entry = entry->ai_next) {
     SocketAddress one;

@@ -44,7 +44,7 @@ UcxOptions ucx_options(const LoadedConfig& loaded) {
 Result<std::unique_ptr<Transport>> make_ucx_transport(UcxOptions options) {
   if (options.connections < 1 || options.connections > kMaxConnections) {
     return invalid_argument("ucx: expected 1 to " + std::to_string(kMaxConnections) + " connections a link, got " +
-                            std::to_string(options.connections));
+                            std::to_string(options.connections) + " [ucx.connections]");
   }
   auto engine = UcxEngine::make(options);
   if (!engine.ok()) return engine.status();

@@ -9,7 +9,7 @@
 #include <sstream>
 #include <string>
 
-#include "transport/tcp/tcp_wire.h"
+#include "transport/tcp/wire/tcp_wire.h"
 
 namespace collab::tcp {
 namespace {

@@ -67,6 +67,14 @@ std::vector<Message> hub_samples() {
   };
 }
 
+Ready sample_of_ready(const Digest& digest) {
+  Ready ready{RoundId(42), 3200, 3200, 100, digest, AttemptId(3), {0x3F800000, 0xBF000000}, 20'000, 100'000};
+  ready.step_us = 310'000;
+  ready.round_us = 2'900'000;
+  ready.period = 48;
+  return ready;
+}
+
 std::vector<Message> samples() {
   const Digest digest{0x1122334455667788, 0x99AABBCCDDEEFF00};
   const RunId run(0xA1A2A3A4A5A6A7A8);
@@ -94,7 +102,7 @@ std::vector<Message> samples() {
   const AcceptorId acceptor(0xD1D2D3D4D5D6D7D8);
   const std::vector<Voter> voters{{SiteId(0), "paris", acceptor}, {SiteId(1), "oslo", AcceptorId(9), true}};
   const StartAttempt start{TermId(7), 3, {3, 4}, run, RoundId(42), AttemptId(1), three, halves, voters};
-  const Commit commit{TermId(7), run, RoundId(42), AttemptId(1), {SiteId(0), SiteId(1)}};
+  const Commit commit{TermId(7), run, RoundId(42), AttemptId(1), {SiteId(0), SiteId(1)}, 32};
   const Offer anchor{run, RoundId(41), digest};
   const Proposal settled{start, true, {digest, {1, 2}}, TermId(8)};
   const Past past{run, RoundId(41), AttemptId(3), {"paris", "rome"}, {5, 6}};
@@ -103,7 +111,7 @@ std::vector<Message> samples() {
   std::vector<Message> all{
       join,
       AnchorInstalled{run, RoundId(0), digest, acceptor},
-      Ready{RoundId(42), 3200, 3200, 100, digest, AttemptId(3), {0x3F800000, 0xBF000000}, 20'000, 100'000},
+      sample_of_ready(digest),
       Decline{RoundId(42), AttemptId(1), "the delta of h.3.mlp is not finite"},
       PeerUnreachable{RoundId(42), AttemptId(2), SiteId(1), "no answer from z\xC3\xBCrich in 60 s"},
       Done{TermId(7), RoundId(42), AttemptId(1), {digest, {1, 2}}},
@@ -114,7 +122,8 @@ std::vector<Message> samples() {
              {{SiteId(0), "paris", "10.0.0.1:29500", MemberState::kActive},
               {SiteId(1), "oslo", "", MemberState::kSuspect}}},
       Keys{{{SiteId(0), digest}, {SiteId(2), digest}}},
-      InstallAnchor{TermId(7), run, RoundId(41), {SiteId(0), SiteId(2)}, digest, Counted::kYes, voters, 2},
+      InstallAnchor{
+          TermId(7), run, RoundId(41), {SiteId(0), SiteId(2)}, digest, Counted::kYes, voters, 2, 48, AttemptId(3)},
       start,
       commit,
       LeaveAck{},

@@ -1,7 +1,7 @@
 #include "tests/sim/explorer/inside.h"
 
 #include "core/protocol/coordinator/coordinator_parts.h"
-#include "core/protocol/site/site_state.h"
+#include "core/protocol/site/site_parts.h"
 
 // Each part is found by the name of its type, so they are where those are.
 namespace collab::protocol {
@@ -42,73 +42,16 @@ static void write(Canon& canon, const BandwidthPartition& partition) { Inside::w
 // ---- a site's parts --------------------------------------------------------------------------------
 
 static void write(Canon& canon, const Trigger& trigger) {
-  const auto& [samples, steps, sampled_delta, up, down] = trigger;
-  canon.all(samples, steps, sampled_delta, up, down);
-}
-
-static void write(Canon& canon, const CoordinatorLink::Inquiry& inquiry) {
-  const auto& [of, link, last, next] = inquiry;
-  canon.all(of, link, last, next);
-}
-
-static void write(Canon& canon, const CoordinatorLink& up) {
-  const auto& [link, candidate, dial_out, dial_at, answer_by, join_sent, backoff, give_up, last_reason, told, here,
-               stays_until, inquiry, last_heard, next_heartbeat, sequence, heartbeat, grace] = up;
-  static_cast<void>(sequence);  // of heartbeats
-  canon.all(link, candidate, dial_out, dial_at, answer_by, join_sent, backoff, give_up, last_reason, told, here,
-            stays_until, inquiry, last_heard, next_heartbeat, heartbeat, grace);
-}
-
-static void write(Canon& canon, const Holding& holding) {
-  const auto& [run, round, digest] = holding;
-  canon.all(run, round, digest);
-}
-
-static void write(Canon& canon, const Installation& installation) {
-  const auto& [install, keeps, over, useless, overtaken, tries, here, here_then, unreachable_since, give_up] =
-      installation;
-  canon.all(install, keeps, over, useless, overtaken, tries, here, here_then, unreachable_since, give_up);
+  const auto& [samples, steps, sampled_delta, up, down, step_us, round_us] = trigger;
+  canon.all(samples, steps, sampled_delta, up, down, step_us, round_us);
 }
 
 static void write(Canon& canon, const RoundDone& done) {
-  const auto& [round, attempts, members, contributors, samples, intervals] = done;
-  canon.all(round, attempts, members, contributors, samples, intervals);
+  const auto& [round, attempts, members, contributors, samples, period] = done;
+  canon.all(round, attempts, members, contributors, samples, period);
 }
 
-static void write(Canon& canon, const RoundState& round) {
-  const auto& [phase, trigger, since, ready_sent, exchanged_since, start, attempts, link_by, both_dial, declined,
-               outcome] = round;
-  canon.all(phase, trigger, since, ready_sent, exchanged_since, start, attempts, link_by, both_dial, declined, outcome);
-}
-
-static void write(Canon& canon, const Pending& pending) {
-  const auto& [total, snapshot] = pending;
-  canon.all(total, snapshot);
-}
-
-static void write(Canon& canon, const PeerLink& peer) {
-  const auto& [state, site, name, address, key, dialed, since] = peer;
-  static_cast<void>(key);
-  canon.all(state, site, name, address, dialed, since);
-}
-
-static void write(Canon& canon, const PeerDial& dial) {
-  const auto& [dial_out, at, backoff, last_reason] = dial;
-  canon.all(dial_out, at, backoff, last_reason);
-}
-
-static void write(Canon& canon, const OptimizerFetch& optimizer_fetch) {
-  const auto& [phase, begun, members, from, link, until, give_up, silent, offer, asked, awaited, words] =
-      optimizer_fetch;
-  canon.all(phase, begun, members, from, link, until, give_up, silent, offer, asked, awaited, words);
-}
-
-// Counted from the newest that was asked for: how many there were before tells nothing.
-static void write(Canon& canon, const Writes& writes) {
-  const auto& [asked, written, since, held] = writes;
-  canon.all(asked - written, since);
-  for (const auto& [number, link, message] : held) canon.all(asked - number, link, message);
-}
+static void write(Canon& canon, const ContributedWork& work) { Inside::write(canon, work); }
 
 // ---- the machines ----------------------------------------------------------------------------------
 
@@ -255,6 +198,13 @@ void Inside::write(Canon& canon, const SliceOwners& slices) {
   canon.put(partition);
 }
 
+// Here the period is set, and nobody chooses it: nothing is kept.
+void Inside::write(Canon& canon, const Period& period) {
+  const auto& [all, choice, ready_at, waits, waited] = period;
+  static_cast<void>(all);
+  canon.all(choice.in_force(), ready_at.size(), waits.size(), waited.size());
+}
+
 void Inside::write(Canon& canon, const Round& machine) {
   const auto& [all, round, watch, reachability, duplicate_data, last_skipped, attempt_base, highest_attempt] = machine;
   static_cast<void>(all);
@@ -266,8 +216,8 @@ void Inside::write(Canon& canon, const Round& machine) {
 }
 
 void Inside::write(Canon& canon, const Coordinator& machine) {
-  const auto& [config, agreed, leadership, generation, admission, membership, anchor, installer, gate, slices, round,
-               now, out, idle, changed] = *machine.parts_;
+  const auto& [config, agreed, leadership, generation, admission, membership, anchor, installer, gate, slices, period,
+               round, now, out, idle, changed] = *machine.parts_;
   static_cast<void>(std::tie(config, out, idle, changed));  // decide nothing later
   write(canon, agreed);
   write(canon, leadership);
@@ -278,20 +228,125 @@ void Inside::write(Canon& canon, const Coordinator& machine) {
   write(canon, installer);
   write(canon, gate);
   write(canon, slices);
+  write(canon, period);
   write(canon, round);
   canon.put(now);
 }
 
+void Inside::write(Canon& canon, const CoordinatorLink& part) {
+  const auto& [all, link, candidate, dial_out, dial_at, answer_by, backoff, last_reason, lost_at, last_heard,
+               next_heartbeat, sequence, heartbeat, grace] = part;
+  static_cast<void>(std::tie(all, sequence));  // of heartbeats
+  canon.all(link, candidate, dial_out, dial_at, answer_by, backoff, last_reason, lost_at, last_heard, next_heartbeat,
+            heartbeat, grace);
+}
+
+void Inside::write(Canon& canon, const SiteMembership& part) {
+  const auto& [all, phase, join, self, was_member, join_done, join_sent, give_up, anchor_by, told, hold, held_at,
+               was_held, leave, leave_by] = part;
+  static_cast<void>(all);
+  canon.all(phase, join, self, was_member, join_done, join_sent, give_up, anchor_by, told, hold, held_at, was_held,
+            leave, leave_by);
+}
+
+void Inside::write(Canon& canon, const Inquiry& part) {
+  const auto& [all, here, stays_until, of, link, last, next] = part;
+  static_cast<void>(all);
+  canon.all(here, stays_until, of, link, last, next);
+}
+
+void Inside::write(Canon& canon, const Acceptor& part) {
+  const auto& [all, id, term, agreed, voters, member_left, attempted, holds_mean, settled, recent] = part;
+  static_cast<void>(all);
+  canon.all(id, term, agreed, voters, member_left, attempted, holds_mean, settled, recent);
+}
+
+// Counted from the newest that was asked for: how many there were before tells nothing.
+void Inside::write(Canon& canon, const RecordWrites& part) {
+  const auto& [all, asked, written, since, held] = part;
+  static_cast<void>(all);
+  canon.all(asked - written, since);
+  for (const auto& [number, link, message] : held) canon.all(asked - number, link, message);
+}
+
+void Inside::write(Canon& canon, const SiteRoster& part) {
+  const auto& [members, keys] = part;
+  static_cast<void>(keys);
+  canon.put(members);
+}
+
+void Inside::write(Canon& canon, const PeerLinks& part) {
+  const auto& [all, peers, link_of, dials, dials_out] = part;
+  static_cast<void>(all);
+  canon.put(peers.size());
+  for (const auto& [link, peer] : peers) {
+    const auto& [state, site, name, address, key, dialed, since] = peer;
+    static_cast<void>(key);
+    canon.all(link, state, site, name, address, dialed, since);
+  }
+  canon.all(link_of, dials.size());
+  for (const auto& [site, dial] : dials) {
+    const auto& [out, at, backoff, last_reason] = dial;
+    canon.all(site, out, at, backoff, last_reason);
+  }
+  canon.put(dials_out);
+}
+
+void Inside::write(Canon& canon, const HeldAnchor& part) {
+  const auto& [all, anchor, fetches] = part;
+  static_cast<void>(all);
+  canon.all(anchor, fetches);
+}
+
+void Inside::write(Canon& canon, const AnchorInstallation& part) {
+  const auto& [all, taking, overwritten] = part;
+  static_cast<void>(all);
+  canon.all(taking.has_value(), overwritten);
+  if (!taking) return;
+  const auto& [install, keeps, over, useless, overtaken, tries, here, here_then, unreachable_since, give_up] = *taking;
+  canon.all(install, keeps, over, useless, overtaken, tries, here, here_then, unreachable_since, give_up);
+}
+
+void Inside::write(Canon& canon, const ContributedWork& work) {
+  const auto& [pending, counted] = work;
+  canon.all(pending.has_value(), counted);
+  if (!pending) return;
+  const auto& [total, first, snapshot] = *pending;
+  canon.all(total, first, snapshot);
+}
+
+void Inside::write(Canon& canon, const SiteRound& part) {
+  const auto& [all, round, work, owed, owed_base, no_quorum_since, period] = part;
+  static_cast<void>(all);
+  const auto& [phase, trigger, since, ready_sent, exchanged_since, start, attempts, link_by, both_dial, declined,
+               outcome] = round;
+  canon.all(phase, trigger, since, ready_sent, exchanged_since, start, attempts, link_by, both_dial, declined, outcome,
+            work, owed, owed_base, no_quorum_since != kNever, period);
+}
+
+void Inside::write(Canon& canon, const OptimizerFetch& part) {
+  const auto& [all, fetch] = part;
+  static_cast<void>(all);
+  const auto& [phase, begun, members, from, link, until, give_up, silent, offer, asked, awaited, words] = fetch;
+  canon.all(phase, begun, members, from, link, until, give_up, silent, offer, asked, awaited, words);
+}
+
 void Inside::write(Canon& canon, const Site& machine) {
-  const auto& [config, join, membership, up, term, self, dials_out, was_member, join_done, roster, keys, anchor,
-               installation, overwritten, round, acceptor, agreed, voters, member_left, attempted, holds_mean, settled,
-               recent, writes, pending, owed, owed_base, counted, lost_at, no_quorum_since, peers, link_of, peer_dials,
-               optimizer_fetch, fetches, leave_ack, was_held, hold, leave_by, now, out] = *machine.state_;
-  static_cast<void>(std::tie(config, keys, out));
-  canon.all(join, membership, up, term, self, dials_out, was_member, join_done, roster, anchor, installation,
-            overwritten, round, acceptor, agreed, voters, member_left, attempted, holds_mean, settled, recent, writes,
-            pending, owed, owed_base, counted, lost_at, no_quorum_since != kNever, peers, link_of, peer_dials,
-            optimizer_fetch, fetches, leave_ack, was_held, hold, leave_by, now);
+  const auto& [config, coordinator, membership, inquiry, acceptor, writes, roster, peers, held, installation, round,
+               optimizer, now, out] = *machine.parts_;
+  static_cast<void>(std::tie(config, out));
+  write(canon, coordinator);
+  write(canon, membership);
+  write(canon, inquiry);
+  write(canon, acceptor);
+  write(canon, writes);
+  write(canon, roster);
+  write(canon, peers);
+  write(canon, held);
+  write(canon, installation);
+  write(canon, round);
+  write(canon, optimizer);
+  canon.put(now);
 }
 
 }  // namespace collab::protocol

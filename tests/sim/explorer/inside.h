@@ -30,9 +30,22 @@ struct Inside {
   static void write(sim::Canon& canon, const class AnchorInstaller& part);
   static void write(sim::Canon& canon, const class RoundGate& part);
   static void write(sim::Canon& canon, const class SliceOwners& part);
+  static void write(sim::Canon& canon, const class Period& part);
   static void write(sim::Canon& canon, const class Round& part);
   static void write(sim::Canon& canon, const class ModelReference& part);
   static void write(sim::Canon& canon, const struct Member& member);
+  static void write(sim::Canon& canon, const class CoordinatorLink& part);
+  static void write(sim::Canon& canon, const class SiteMembership& part);
+  static void write(sim::Canon& canon, const class Inquiry& part);
+  static void write(sim::Canon& canon, const class Acceptor& part);
+  static void write(sim::Canon& canon, const class RecordWrites& part);
+  static void write(sim::Canon& canon, const class SiteRoster& part);
+  static void write(sim::Canon& canon, const class PeerLinks& part);
+  static void write(sim::Canon& canon, const class HeldAnchor& part);
+  static void write(sim::Canon& canon, const class AnchorInstallation& part);
+  static void write(sim::Canon& canon, const class ContributedWork& part);
+  static void write(sim::Canon& canon, const class SiteRound& part);
+  static void write(sim::Canon& canon, const class OptimizerFetch& part);
 };
 
 }  // namespace collab::protocol

@@ -321,6 +321,29 @@ TEST_F(ArenaTest, OneRankASiteUsesPrivateMemory) {
   EXPECT_FALSE(open_arena(spec_, kAtOnce).ok());
 }
 
+TEST_F(ArenaTest, ATrainingCopyIsAVectorOfItsOwn) {
+  for (const bool outer_state : {true, false}) {
+    spec_.outer_state = outer_state;
+    spec_.training_copy = false;
+    {
+      const auto without = create();
+      EXPECT_TRUE(without->training_copy().empty());
+      EXPECT_TRUE(open()->training_copy().empty());
+    }
+    spec_.training_copy = true;
+    const auto writer = create();
+    const auto reader = open();
+    std::ranges::fill(writer->training_copy(), 3.0F);
+    seal(*writer, 1, 5.0F);
+    seal(*writer, 2, 6.0F);
+    ASSERT_EQ(reader->training_copy().size(), spec_.elements);
+    EXPECT_TRUE(std::ranges::all_of(reader->training_copy(), [](float value) { return value == 3.0F; }));
+    EXPECT_TRUE(std::ranges::all_of(reader->anchor(), [](float value) { return value == 6.0F; }));
+    spec_.training_copy = false;
+    EXPECT_THAT(open_arena(spec_, kAtOnce).status().message(), HasSubstr("COLLAB_OVERLAP"));
+  }
+}
+
 TEST_F(ArenaTest, WithoutOuterStateThereIsNone) {
   spec_.outer_state = false;
   const auto writer = create();

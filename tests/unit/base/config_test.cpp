@@ -8,6 +8,7 @@
 #include <map>
 
 #include "core/base/knobs.h"
+#include "core/base/presets.h"
 #include "core/base/strangers.h"
 
 namespace collab {
@@ -15,8 +16,10 @@ namespace {
 
 using std::chrono::milliseconds;
 using ::testing::AllOf;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::StartsWith;
 using Pairs = std::vector<std::pair<std::string, std::string>>;
 
 Config config_of(const Pairs& environment, const Pairs& options = {}) {
@@ -36,16 +39,27 @@ std::map<std::string, std::string> values_of(const LoadedConfig& loaded) {
   return values;
 }
 
-// ---- the table and the struct agree ----------------------------------------------------------------
+// ---- the table -------------------------------------------------------------------------------------
 
-TEST(KnobTable, EveryDefaultIsWhatTheStructSays) {
-  const Config fresh;
+TEST(KnobTable, EveryDefaultIsReadAndWrittenAsItStands) {
   for (const KnobRow& row : knob_rows()) {
-    if (row.knob.name == "outer_lr") continue;  // depends on outer; below
     Config parsed;
-    ASSERT_TRUE(row.parse(row.knob.default_, parsed)) << row.knob.name;
-    EXPECT_EQ(row.format(parsed), row.format(fresh)) << row.knob.name;
-    EXPECT_EQ(row.format(fresh), row.knob.default_) << row.knob.name;
+    ASSERT_TRUE(row.form.parse(row.knob.default_, parsed)) << row.knob.name;
+    const std::string written = row.form.format(parsed);
+    EXPECT_TRUE(row.form.parse(written, parsed)) << row.knob.name << " " << written;
+    EXPECT_EQ(row.form.format(parsed), written) << row.knob.name;
+    const bool depends = row.form.type == KnobType::kRealOrAuto;  // auto is a number by what else is set
+    EXPECT_EQ(written == row.knob.default_, !depends) << row.knob.name << " " << written;
+  }
+}
+
+TEST(KnobTable, AFreshConfigIsWhatNothingGives) {
+  const Config fresh;
+  const auto loaded = load_config({});
+  ASSERT_TRUE(loaded.ok());
+  for (const KnobRow& row : knob_rows()) {
+    EXPECT_EQ(row.form.format(fresh), row.form.format(loaded->config)) << row.knob.name;
+    EXPECT_EQ(row.form.data(fresh), row.form.data(loaded->config)) << row.knob.name;
   }
 }
 
@@ -58,70 +72,202 @@ TEST(KnobTable, NamesAreUniqueAndRowsAreComplete) {
     EXPECT_TRUE(knob.sentence.ends_with('.')) << knob.name;
   }
   EXPECT_EQ(seen.size(), knob_rows().size());
+  for (const Knob& knob : knob_table()) {
+    EXPECT_EQ(seen.count(knob.old_name), 0U) << knob.old_name << " is a knob's name today";
+    EXPECT_FALSE(knob.secret && !knob.old_name.empty()) << "two values of it would be shown";
+  }
 }
 
-// "4..65536, a multiple of 4": the numbers a range names are taken, their neighbours outside are not.
+struct Bounds {
+  std::string low;
+  std::string high;
+  std::vector<std::string> outside;
+};
+
+// The ends of "4..65536, a multiple of 4", "100ms..24h", "1..64 or auto", and what lies beyond them.
+Bounds bounds_of(const KnobRow& row) {
+  const std::string range(row.knob.range);
+  const std::size_t dots = range.find("..");
+  if (dots == std::string::npos) return {};
+  const std::size_t end = std::min(range.find_first_of(", ", dots), range.size());
+  Bounds bounds{range.substr(0, dots), range.substr(dots + 2, end - dots - 2), {}};
+  switch (row.form.type) {
+    case KnobType::kWhole:
+    case KnobType::kWholeOrAuto:
+    case KnobType::kWholeOrNone:
+      bounds.outside = {std::to_string(std::stol(bounds.low) - 1), std::to_string(std::stol(bounds.high) + 1)};
+      break;
+    case KnobType::kReal:
+    case KnobType::kRealOrAuto:
+      bounds.outside = {std::to_string(std::stod(bounds.low) - 1e-4), std::to_string(std::stod(bounds.high) + 1e-4)};
+      break;
+    case KnobType::kTime:
+      bounds.outside = {bounds.low == "0s" ? "-1ms" : std::to_string(std::stol(bounds.low) - 1) + "ms",
+                        bounds.high == "60s" ? "60001ms" : "24.001h"};
+      break;
+    default: return {};
+  }
+  return bounds;
+}
+
 TEST(KnobTable, RangesSayWhatTheParsersTake) {
   int checked = 0;
   for (const KnobRow& row : knob_rows()) {
-    if (row.start != "a whole number") continue;
-    const std::string range(row.knob.range);
-    const std::size_t dots = range.find("..");
-    ASSERT_NE(dots, std::string::npos) << row.knob.name;
-    const long low = std::stol(range);
-    const long high = std::stol(range.substr(dots + 2));
+    const Bounds bounds = bounds_of(row);
+    if (bounds.outside.empty()) continue;
     Config config;
-    EXPECT_TRUE(row.parse(std::to_string(low), config)) << row.knob.name;
-    EXPECT_TRUE(row.parse(std::to_string(high), config)) << row.knob.name;
-    EXPECT_FALSE(row.parse(std::to_string(low - 1), config)) << row.knob.name;
-    EXPECT_FALSE(row.parse(std::to_string(high + 1), config)) << row.knob.name;
+    EXPECT_TRUE(row.form.parse(bounds.low, config)) << row.knob.name << " " << bounds.low;
+    EXPECT_TRUE(row.form.parse(bounds.high, config)) << row.knob.name << " " << bounds.high;
+    for (const std::string& text : bounds.outside) {
+      EXPECT_FALSE(row.form.parse(text, config)) << row.knob.name << " " << text;
+    }
     ++checked;
   }
-  EXPECT_EQ(checked, 5);
-}
-
-TEST(KnobTable, TimeRangesSayWhatTheParsersTake) {
-  const std::map<std::string, std::pair<long, long>> bounds{{"100ms..24h", {100, 86'400'000}},
-                                                            {"20ms..24h", {20, 86'400'000}},
-                                                            {"10ms..60s", {10, 60'000}},
-                                                            {"0s..24h", {0, 86'400'000}}};
-  int checked = 0;
-  for (const KnobRow& row : knob_rows()) {
-    if (!row.start.starts_with("a time")) continue;
-    const auto [low, high] = bounds.at(std::string(row.knob.range));
-    Config config;
-    EXPECT_TRUE(row.parse(std::to_string(low) + "ms", config)) << row.knob.name;
-    EXPECT_TRUE(row.parse(std::to_string(high) + "ms", config)) << row.knob.name;
-    EXPECT_FALSE(row.parse(std::to_string(low - 1) + "ms", config)) << row.knob.name;
-    EXPECT_FALSE(row.parse(std::to_string(high + 1) + "ms", config)) << row.knob.name;
-    ++checked;
-  }
-  EXPECT_EQ(checked, 7);
+  const auto has_ends = [](const KnobRow& row) {
+    return row.form.type != KnobType::kText && row.form.type != KnobType::kWord && row.form.type != KnobType::kSwitch &&
+           row.form.type != KnobType::kAddresses &&
+           row.form.type != KnobType::kStepsOrTime;  // whose ends are in SyncEvery.IsStepsOrTime
+  };
+  EXPECT_EQ(checked, std::ranges::count_if(knob_rows(), has_ends));
 }
 
 TEST(KnobTable, EveryWordOfAChoiceIsTaken) {
   for (const KnobRow& row : knob_rows()) {
-    if (row.start != "one word") continue;
+    if (row.form.type != KnobType::kWord) continue;
     std::string range(row.knob.range);
     range += "|";
     for (std::size_t at = 0; at < range.size();) {
       const std::size_t bar = range.find('|', at);
       const std::string word = range.substr(at, bar - at);
       Config config;
-      EXPECT_TRUE(row.parse(word, config)) << row.knob.name << " " << word;
-      EXPECT_EQ(row.format(config), word);
-      EXPECT_FALSE(row.parse(word + "x", config));
+      EXPECT_TRUE(row.form.parse(word, config)) << row.knob.name << " " << word;
+      EXPECT_EQ(row.form.format(config), word);
+      EXPECT_FALSE(row.form.parse(word + "x", config));
       at = bar + 1;
     }
   }
 }
 
-TEST(KnobTable, AsMarkdownHasALineForEachKnob) {
-  const std::string table = knob_table_markdown();
-  EXPECT_EQ(static_cast<std::size_t>(std::ranges::count(table, '\n')), knob_table().size() + 2);
-  EXPECT_THAT(table, HasSubstr("| `COLLAB_CODEC` | fp16 | "
-                               "fp32\\|bf16\\|fp16\\|int8\\|int4\\|int4-e3m0\\|int2\\|topk64\\|topk128, or UP/DOWN |"));
-  EXPECT_THAT(table, HasSubstr("All sites must agree."));
+// Whoever sees a value in another language sees what is printed.
+TEST(KnobTable, DataAreOfTheTypeThatTheRowStates) {
+  const Config config;
+  for (const KnobRow& row : knob_rows()) {
+    const KnobData data = row.form.data(config);
+    switch (row.form.type) {
+      case KnobType::kSwitch: EXPECT_TRUE(std::holds_alternative<bool>(data)) << row.knob.name; break;
+      case KnobType::kWhole:
+      case KnobType::kWholeOrAuto:
+      case KnobType::kStepsOrTime: EXPECT_TRUE(std::holds_alternative<std::uint64_t>(data)) << row.knob.name; break;
+      case KnobType::kWholeOrNone: EXPECT_TRUE(std::holds_alternative<std::monostate>(data)) << row.knob.name; break;
+      case KnobType::kReal:
+      case KnobType::kRealOrAuto:
+      case KnobType::kTime: EXPECT_TRUE(std::holds_alternative<double>(data)) << row.knob.name; break;
+      case KnobType::kWord:
+      case KnobType::kText: EXPECT_TRUE(std::holds_alternative<std::string>(data)) << row.knob.name; break;
+      case KnobType::kAddresses:
+        EXPECT_TRUE(std::holds_alternative<std::vector<std::string>>(data)) << row.knob.name;
+        break;
+    }
+  }
+  EXPECT_EQ(row_of("sync_every")->form.data(config_of({{"COLLAB_SYNC_EVERY", "1500ms"}})), KnobData(1.5));
+  EXPECT_EQ(row_of("site_index")->form.data(config_of({{"COLLAB_SITE_INDEX", "3"}})), KnobData(std::uint64_t{3}));
+  EXPECT_EQ(row_of("token")->form.data(config_of({{"COLLAB_TOKEN", std::string(40, 'x')}})),
+            KnobData(std::string("(set, not shown)")));
+}
+
+// ---- old names -------------------------------------------------------------------------------------
+
+TEST(OldNames, AreTakenAndToldOnceWithTheNewOnes) {
+  const Pairs old{{"COLLAB_LOG", "warning"},     {"COLLAB_EVENTS", "/e"},      {"COLLAB_EGRESS_GB", "1.5"},
+                  {"COLLAB_CONGESTION", "reno"}, {"COLLAB_OUTER", "nesterov"}, {"COLLAB_SITE_COUNT", "3"}};
+  const Config config = config_of(old);
+  EXPECT_EQ(config.log_level, "warning");
+  EXPECT_EQ(config.events_file, "/e");
+  EXPECT_EQ(config.egress_budget_gb, 1.5);
+  EXPECT_EQ(config.tcp_congestion, "reno");
+  EXPECT_EQ(config.outer_optimizer, OuterId::kNesterov);
+  EXPECT_EQ(config.outer_lr, 0);
+  EXPECT_EQ(config.num_shards, 3U);
+  EXPECT_EQ(config.min_sites, 3U);
+  EXPECT_THAT(environment_warnings(old),
+              ::testing::ElementsAre(
+                  "COLLAB_LOG is now called COLLAB_LOG_LEVEL, COLLAB_EVENTS is now called COLLAB_EVENTS_FILE, "
+                  "COLLAB_EGRESS_GB is now called COLLAB_EGRESS_BUDGET_GB, COLLAB_CONGESTION is now called "
+                  "COLLAB_TCP_CONGESTION, COLLAB_OUTER is now called COLLAB_OUTER_OPTIMIZER, COLLAB_SITE_COUNT is now "
+                  "called COLLAB_NUM_SHARDS and COLLAB_MIN_SITES: the old name still counts, and will not for ever "
+                  "[knob.old-name]"));
+  EXPECT_EQ(config_of({}, {{"site_count", "5"}}).min_sites, 5U) << "an option, too";
+  EXPECT_THAT(environment_warnings({{"COLLAB_LOG_LEVEL", "off"}, {"HOME", "/"}}), ::testing::IsEmpty());
+}
+
+TEST(OldNames, WithANewOneThatSaysOtherwiseAreRefused) {
+  EXPECT_EQ(error_of({{"COLLAB_LOG", "info"}, {"COLLAB_LOG_LEVEL", "debug"}}),
+            "COLLAB_LOG is \"info\" and COLLAB_LOG_LEVEL is \"debug\", and they are two names of one knob: leave the "
+            "old one out (COLLAB_LOG_LEVEL is the new one) [knob.two-names]");
+  EXPECT_THAT(error_of({{"COLLAB_NUM_SHARDS", "4"}, {"COLLAB_SITE_COUNT", "3"}}),
+              AllOf(HasSubstr("COLLAB_NUM_SHARDS is \"4\""), HasSubstr("COLLAB_SITE_COUNT is \"3\"")));
+  EXPECT_THAT(error_of({}, {{"outer", "average"}, {"outer_optimizer", "nesterov"}}),
+              HasSubstr("the option \"outer\" is \"average\" and the option \"outer_optimizer\" is \"nesterov\""));
+  EXPECT_EQ(config_of({{"COLLAB_EGRESS_GB", "1.50"}, {"COLLAB_EGRESS_BUDGET_GB", "1.5"}}).egress_budget_gb, 1.5);
+  EXPECT_EQ(config_of({{"COLLAB_LOG", "info"}}, {{"log_level", "debug"}}).log_level, "debug")
+      << "an option wins, whatever it is called";
+}
+
+// ---- presets ---------------------------------------------------------------------------------------
+
+TEST(Presets, NameValuesThatTheirKnobsTake) {
+  for (const Preset& preset : presets()) {
+    const auto loaded = load_config({{"COLLAB_PRESET", std::string(preset.name)}});
+    ASSERT_TRUE(loaded.ok()) << loaded.status().message();
+    for (const auto& [name, text] : preset.values) {
+      const KnobRow* row = row_of(name);
+      ASSERT_NE(row, nullptr) << preset.name << " " << name;
+      EXPECT_EQ(row->form.format(loaded->config), text) << preset.name << " " << name;
+    }
+    for (const KnobValue& value : loaded->values) {
+      const bool named = std::ranges::any_of(preset.values, [&](const auto& v) { return v.first == value.knob->name; });
+      const std::string source = named ? "preset " + std::string(preset.name) : "default";
+      EXPECT_EQ(value.source, value.knob->name == "preset" ? "environment" : source) << value.knob->name;
+    }
+    EXPECT_NE(row_of("preset")->knob.range.find(preset.name), std::string_view::npos);
+    EXPECT_TRUE(preset.sentence.ends_with('.'));
+  }
+}
+
+TEST(Presets, LieBelowAllThatIsGiven) {
+  EXPECT_EQ(config_of({{"COLLAB_PRESET", "wan"}}).codec, CodecId::kInt4);
+  EXPECT_EQ(config_of({{"COLLAB_PRESET", "wan"}, {"COLLAB_CODEC", "int8"}}).codec, CodecId::kInt8);
+  EXPECT_EQ(config_of({{"COLLAB_PRESET", "wan"}, {"COLLAB_CODEC", "int8"}}, {{"codec", "fp32"}}).codec, CodecId::kFp32);
+  EXPECT_EQ(config_of({{"COLLAB_PRESET", "wan"}}, {{"preset", "lan"}}).codec, CodecId::kFp16);
+  EXPECT_EQ(config_of({{"COLLAB_CODEC", "int8"}}, {{"preset", "wan"}}).codec, CodecId::kInt8)
+      << "an option names the preset, which lies below the environment all the same";
+  EXPECT_EQ(config_of({{"COLLAB_PRESET", "pretrain"}}).outer_lr, 0) << "as the preset's outer optimizer has it";
+  EXPECT_EQ(config_of({{"COLLAB_PRESET", ""}}).sync_every.steps, 100U);
+}
+
+TEST(Presets, AMisspeltOneIsRefusedWithTheNearest) {
+  EXPECT_EQ(error_of({{"COLLAB_PRESET", "pretrian"}}),
+            "COLLAB_PRESET: expected a preset's name (lan|wan|slow|pretrain), got \"pretrian\"; the nearest one is "
+            "pretrain [knob.bad-value]");
+  EXPECT_THAT(error_of({}, {{"preset", "Slow"}}), HasSubstr("the nearest one is slow"));
+}
+
+TEST(Presets, OfTwoSitesAreComparedByTheirValues) {
+  const Config wan = config_of({{"COLLAB_PRESET", "wan"}});
+  EXPECT_EQ(
+      shared_settings(wan),
+      shared_settings(config_of({{"COLLAB_SYNC_EVERY", "32"}, {"COLLAB_CODEC", "int4"}, {"COLLAB_OVERLAP", "1"}})));
+  EXPECT_NE(shared_settings(wan), shared_settings(Config()));
+}
+
+TEST(LoadConfig, WhatTheRendezvousSaysWinsOverTheDefaultAlone) {
+  const auto loaded = load_config({}, {}, {{"run", "job-7"}});
+  ASSERT_TRUE(loaded.ok());
+  EXPECT_EQ(loaded->config.run, "job-7");
+  EXPECT_THAT(loaded->values, ::testing::Contains(::testing::Field(&KnobValue::source, kFromRendezvous)));
+  const auto given = load_config({{"COLLAB_RUN", "night"}}, {}, {{"run", "job-7"}});
+  ASSERT_TRUE(given.ok());
+  EXPECT_EQ(given->config.run, "night");
 }
 
 // ---- values ----------------------------------------------------------------------------------------
@@ -144,7 +290,7 @@ TEST(LoadConfig, OptionsWinOverTheEnvironmentAndBothAreTold) {
   for (const KnobValue& value : loaded->values) sources[value.knob->name] = value.source;
   EXPECT_EQ(sources["codec"], "options");
   EXPECT_EQ(sources["run"], "environment");
-  EXPECT_EQ(sources["outer"], "default");
+  EXPECT_EQ(sources["outer_optimizer"], "default");
 }
 
 TEST(LoadConfig, ACodecForEachWay) {
@@ -154,14 +300,14 @@ TEST(LoadConfig, ACodecForEachWay) {
     const auto loaded = load_config({{"COLLAB_CODEC", std::string(name) + "/" + std::string(name)}});
     ASSERT_TRUE(loaded.ok()) << loaded.status().to_string();
     EXPECT_EQ(loaded->config.codec, config_of({{"COLLAB_CODEC", std::string(name)}}).codec);
-    const auto shared = shared_settings(*loaded);
+    const auto shared = shared_settings(loaded->config);
     EXPECT_NE(std::ranges::find(shared, std::pair(std::string("codec"), std::string(name))), shared.end())
         << "one spelling";
   }
   const auto loaded = load_config({{"COLLAB_CODEC", "int4/int8"}, {"COLLAB_ERROR_FEEDBACK", "no"}});
   ASSERT_TRUE(loaded.ok());
   EXPECT_FALSE(loaded->config.error_feedback);
-  const auto shared = shared_settings(*loaded);
+  const auto shared = shared_settings(loaded->config);
   EXPECT_NE(std::ranges::find(shared, std::pair(std::string("codec"), std::string("int4/int8"))), shared.end());
   EXPECT_NE(std::ranges::find(shared, std::pair(std::string("error_feedback"), std::string("0"))), shared.end());
   for (const std::string bad : {"int4/", "/int8", "int4/int8/int8", "int4 / int8", "int4,int8", "/", ""}) {
@@ -173,14 +319,18 @@ TEST(LoadConfig, OtherVariablesAreNotOurs) {
   EXPECT_EQ(config_of({{"PATH", "/bin"}, {"COLLABORATE", "x"}}).run, "default");
 }
 
-TEST(LoadConfig, SyncEveryIsStepsOrTime) {
-  EXPECT_EQ(config_of({{"COLLAB_SYNC_EVERY", "250"}}).sync_every.steps, 250U);
-  const SyncEvery by_time = config_of({{"COLLAB_SYNC_EVERY", "30s"}}).sync_every;
-  EXPECT_EQ(by_time.steps, 0U);
-  EXPECT_EQ(by_time.time, milliseconds(30'000));
-  for (const std::string bad : {"0", "30 s", "-5", "1.5", "s", "", "5ms", "25h", "100steps", "1000000001", "30d"}) {
-    EXPECT_THAT(error_of({{"COLLAB_SYNC_EVERY", bad}}), HasSubstr("COLLAB_SYNC_EVERY: expected a number of steps"))
-        << bad;
+TEST(LoadConfig, MergeIsARuleAndItsFactor) {
+  EXPECT_FALSE(config_of({}).overlap);
+  EXPECT_EQ(config_of({}).merge.rule, MergeRule::kRebase);
+  EXPECT_EQ(config_of({}).merge.factor, 0.5);
+  const Merge mix = config_of({{"COLLAB_OVERLAP", "1"}, {"COLLAB_MERGE", "mix:.25"}}).merge;
+  EXPECT_EQ(mix.rule, MergeRule::kMix);
+  EXPECT_EQ(mix.factor, 0.25);
+  const auto loaded = load_config({{"COLLAB_MERGE", "mix:.250"}});
+  ASSERT_TRUE(loaded.ok());
+  EXPECT_EQ(values_of(*loaded)["merge"], "mix:0.25");
+  for (const std::string bad : {"", "rebase", "rebase:", "rebase:1.1", "mix:-0.1", "mix:nan", "add:0.5", "0.5"}) {
+    EXPECT_THAT(error_of({{"COLLAB_MERGE", bad}}), HasSubstr("COLLAB_MERGE: expected rebase:K or mix:A")) << bad;
   }
 }
 
@@ -196,9 +346,11 @@ TEST(LoadConfig, TimesTakeTheirUnits) {
 }
 
 TEST(LoadConfig, OuterLearningRateDependsOnTheOptimizer) {
-  EXPECT_EQ(config_of({{"COLLAB_OUTER", "nesterov"}}).outer_lr, 0.7);
-  EXPECT_EQ(config_of({{"COLLAB_OUTER", "average"}}).outer_lr, 1.0);
-  EXPECT_EQ(config_of({{"COLLAB_OUTER", "nesterov"}, {"COLLAB_OUTER_LR", "0.4"}}).outer_lr, 0.4);
+  EXPECT_EQ(config_of({{"COLLAB_OUTER_OPTIMIZER", "nesterov"}}).outer_lr, 0) << "by the sites";
+  EXPECT_EQ(config_of({{"COLLAB_OUTER_OPTIMIZER", "average"}}).outer_lr, 1.0);
+  EXPECT_EQ(config_of({{"COLLAB_OUTER_OPTIMIZER", "nesterov"}, {"COLLAB_OUTER_LR", "auto"}}).outer_lr, 0);
+  EXPECT_EQ(config_of({{"COLLAB_OUTER_LR", "auto"}}).outer_lr, 1.0);
+  EXPECT_EQ(config_of({{"COLLAB_OUTER_OPTIMIZER", "nesterov"}, {"COLLAB_OUTER_LR", "0.4"}}).outer_lr, 0.4);
   for (const std::string bad : {"0", "-1", "10.5", "nan", "inf", "fast", ""}) {
     EXPECT_THAT(error_of({{"COLLAB_OUTER_LR", bad}}), HasSubstr("0.0001..10")) << bad;
   }
@@ -301,7 +453,8 @@ TEST(LoadConfig, AVariableNearAKnobIsRefusedAndAnotherIsNot) {
                                              {"COLLAB_MAXMBITUP", "COLLAB_MAX_MBIT_UP"},
                                              {"COLLAB_Sync_Every", "COLLAB_SYNC_EVERY"},
                                              {"COLLAB_JOIN_OPTIMISER", "COLLAB_JOIN_OPTIMIZER"},
-                                             {"COLLAB_LOGS", "COLLAB_LOG"}}) {
+                                             {"COLLAB_LOGS", "COLLAB_LOG_LEVEL"},
+                                             {"COLLAB_LOGLEVEL", "COLLAB_LOG_LEVEL"}}) {
     EXPECT_THAT(error_of({{variable, "5"}}),
                 HasSubstr(variable + " is not a knob of collab; the nearest one is " + meant + " ("));
   }
@@ -313,10 +466,9 @@ TEST(LoadConfig, AVariableNearAKnobIsRefusedAndAnotherIsNot) {
                       {"COLLAB_CODEC", "int8"},
                       {"HOME", "/"}};
   EXPECT_EQ(config_of(foreign).codec, CodecId::kInt8);
-  EXPECT_EQ(
-      foreign_text(foreign),
-      "COLLAB_, COLLAB_LOG_DIR, COLLAB_MY_EXPERIMENT, COLLAB_PORT, COLLAB_TEAM are in the environment and are not "
-      "knobs of collab, nor near one: not used (`collab config` lists all)");
+  EXPECT_THAT(foreign_text(foreign),
+              AllOf(StartsWith("COLLAB_, COLLAB_LOG_DIR, COLLAB_MY_EXPERIMENT, COLLAB_PORT, COLLAB_TEAM are "),
+                    EndsWith("[knob.foreign]")));
   EXPECT_THAT(foreign_text({{"COLLAB_TEAM", "blue"}}), HasSubstr("COLLAB_TEAM is in the environment"));
 }
 
@@ -325,6 +477,7 @@ TEST(LoadConfig, WhatCollabSetsForItsOwnProcessesIsPassedOver) {
                   {"COLLAB_SITE_STORE", "127.0.0.1:1"},
                   {"COLLAB_WORLD", "x"},
                   {"COLLAB_ENDPOINT", "127.0.0.1:1"},
+                  {"COLLAB_RENDEZVOUS_RUN", "job-7"},
                   {"COLLAB_UCX_LIBRARY", "/x/libucp.so.0"}};
   EXPECT_EQ(config_of(own).run, "default");
   EXPECT_EQ(foreign_text(own), "");
@@ -333,11 +486,12 @@ TEST(LoadConfig, WhatCollabSetsForItsOwnProcessesIsPassedOver) {
 TEST(LoadConfig, AWrongValueSaysWhatIsAccepted) {
   EXPECT_EQ(error_of({{"COLLAB_CODEC", "int7"}}),
             "COLLAB_CODEC: expected a codec, or one for each way such as int4/int8 "
-            "(fp32|bf16|fp16|int8|int4|int4-e3m0|int2|topk64|topk128, or UP/DOWN), got \"int7\"");
+            "(fp32|bf16|fp16|int8|int4|int4-e3m0|int2|topk64|topk128, or UP/DOWN), got \"int7\" "
+            "[knob.bad-value]");
   EXPECT_THAT(error_of({}, {{"connections", "65"}}),
               HasSubstr("the option \"connections\": expected a whole number (1..64 or auto), got \"65\""));
   EXPECT_THAT(error_of({}, {{"connections", "0"}}), HasSubstr("1..64 or auto")) << "0 is how auto is kept, not said";
-  EXPECT_THAT(error_of({{"COLLAB_CONGESTION", "BBR; no"}}), HasSubstr("tcp_available_congestion_control"));
+  EXPECT_THAT(error_of({{"COLLAB_TCP_CONGESTION", "BBR; no"}}), HasSubstr("tcp_available_congestion_control"));
   EXPECT_THAT(error_of({{"COLLAB_CONNECTIONS", "4294967297"}}), HasSubstr("1..64")) << "not cut to 32 bits";
 }
 
@@ -370,7 +524,7 @@ TEST(SharedSettings, HaveOneSpellingForOneValue) {
                               {"COLLAB_BUFFERS", "1"},
                               {"COLLAB_OUTER_MOMENTUM", "0"}});
   ASSERT_TRUE(a.ok() && b.ok());
-  EXPECT_EQ(shared_settings(*a), shared_settings(*b));
+  EXPECT_EQ(shared_settings(a->config), shared_settings(b->config));
   EXPECT_EQ(values_of(*a)["sync_every"], "120s");
 }
 
@@ -378,9 +532,25 @@ TEST(SharedSettings, AreTheKnobsThatMustAgree) {
   const auto loaded = load_config({});
   ASSERT_TRUE(loaded.ok());
   std::vector<std::string> names;
-  for (const auto& [name, _] : shared_settings(*loaded)) names.push_back(name);
-  EXPECT_THAT(names, ::testing::ElementsAre("sync_every", "codec", "error_feedback", "outer", "outer_lr",
-                                            "outer_momentum", "weight", "buffers", "chunk_kib"));
+  for (const auto& [name, _] : shared_settings(loaded->config)) names.push_back(name);
+  EXPECT_THAT(names, ::testing::ElementsAre("sync_every", "target_overhead", "sync_warmup", "overlap", "merge", "codec",
+                                            "error_feedback", "feedback_decay", "outer_optimizer", "outer_lr",
+                                            "outer_momentum", "outer_clip", "weight", "buffers", "chunk_kib"));
+}
+
+TEST(ValueWarnings, SayWhatDoesNotGoWithTopK) {
+  EXPECT_THAT(value_warnings(config_of({{"COLLAB_PRESET", "slow"}})), ::testing::IsEmpty());
+  EXPECT_THAT(value_warnings(config_of({{"COLLAB_CODEC", "int4"}, {"COLLAB_OUTER_OPTIMIZER", "nesterov"}})),
+              ::testing::IsEmpty());
+  EXPECT_THAT(value_warnings(config_of({{"COLLAB_CODEC", "topk64/int4"}, {"COLLAB_ERROR_FEEDBACK", "0"}})),
+              ::testing::ElementsAre(AllOf(HasSubstr("COLLAB_ERROR_FEEDBACK=0 with COLLAB_CODEC=topk64/int4: "),
+                                           EndsWith("[knob.no-feedback]"))));
+  const Pairs momentum{{"COLLAB_CODEC", "int8/topk128"}, {"COLLAB_OUTER_OPTIMIZER", "nesterov"}};
+  EXPECT_THAT(value_warnings(config_of(momentum)),
+              ::testing::ElementsAre(AllOf(HasSubstr("nesterov with COLLAB_CODEC=int8/topk128: its momentum"),
+                                           HasSubstr("COLLAB_OUTER_OPTIMIZER=average"), HasSubstr("int4"),
+                                           EndsWith("[knob.top-k-momentum]"))));
+  EXPECT_THAT(value_warnings(config_of(momentum, {{"outer_momentum", "0"}})), ::testing::IsEmpty());
 }
 
 TEST(LoadConfig, WhatIsPrintedCanBeReadBack) {

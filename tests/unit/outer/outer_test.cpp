@@ -76,6 +76,60 @@ TEST(Outer, NesterovIsPyTorchsSgd) {
   }
 }
 
+TEST(AutoOuterLr, IsTheTableOfThePaperAndStraightBetween) {
+  const std::vector<std::pair<std::size_t, float>> expected = {{1, 0.4F}, {2, 0.6F},  {3, 0.6F}, {4, 0.6F}, {5, 0.65F},
+                                                               {6, 0.7F}, {7, 0.75F}, {8, 0.8F}, {9, 0.8F}, {64, 0.8F}};
+  for (const auto& [sites, lr] : expected) EXPECT_EQ(auto_outer_lr(sites, 30), lr) << sites;
+  EXPECT_EQ(auto_outer_lr(0, 30), 0.4F) << "nobody has steps: nothing is applied";
+}
+
+TEST(AutoOuterLr, RisesWithThePeriodUpToOne) {
+  EXPECT_EQ(auto_outer_lr(2, 1), 0.6F) << "shorter ones are as thirty";
+  EXPECT_EQ(auto_outer_lr(2, 60), 0.65F);
+  EXPECT_EQ(auto_outer_lr(2, 240), 0.75F);
+  EXPECT_EQ(auto_outer_lr(8, 1'000'000'000), 1.0F);
+  for (const std::size_t sites : {1, 2, 3, 5, 8, 100}) {
+    float before = 0;
+    for (std::uint64_t period = 1; period < 5'000; period += 7) {
+      const float lr = auto_outer_lr(sites, period);
+      ASSERT_GE(lr, before) << sites << " " << period;
+      ASSERT_GE(auto_outer_lr(sites + 1, period), lr) << sites << " " << period;
+      before = lr;
+    }
+  }
+}
+
+TEST(AutoOuterLr, StandsForZeroAlone) {
+  const OuterConfig by_sites{.id = OuterId::kNesterov, .lr = 0, .period = 60};
+  EXPECT_EQ(for_contributors(by_sites, 8).lr, 0.85F);
+  EXPECT_EQ(for_contributors(by_sites, 1).lr, 0.45F);
+  EXPECT_EQ(for_contributors({.id = OuterId::kNesterov, .lr = 0.3F}, 8).lr, 0.3F);
+  EXPECT_EQ(for_contributors({.id = OuterId::kAverage, .lr = 0}, 8).lr, 1.0F);
+}
+
+TEST(Clip, TheNormIsThatOfTheWholeVectorInOneOrder) {
+  EXPECT_EQ(norm_of({}), 0);
+  EXPECT_EQ(norm_of(std::vector<float>{3, -4}), 5);
+  EXPECT_NEAR(norm_of(std::vector<float>(1'001, 2e38F)) / 2e38, std::sqrt(1'001.0), 1e-5) << "beyond float32";
+  Prng random(3);
+  const std::vector<float> vector = random_vector(random, 1003);
+  // As the header of outer.cpp's loop has it: eight sums of every eighth square, added from the first on.
+  std::vector<double> sums(8);
+  for (std::size_t i = 0; i < vector.size(); ++i) sums[i % 8] += double{vector[i]} * double{vector[i]};
+  double sum = 0;
+  for (const double each : sums) sum += each;
+  EXPECT_EQ(norm_of(vector), std::sqrt(sum));
+}
+
+TEST(Clip, AMeanThatIsTooLongIsMadeAsLongAsItMayBe) {
+  EXPECT_EQ(clip_factor(0, 1e30), 1.0F);
+  EXPECT_EQ(clip_factor(2, 2), 1.0F);
+  EXPECT_EQ(clip_factor(2, 8), 0.25F);
+  std::vector<float> vector{3, -4};
+  multiply(vector, clip_factor(2.5F, norm_of(vector)));
+  EXPECT_EQ(vector, (std::vector<float>{1.5F, -2}));
+}
+
 TEST(OuterDeathTest, StateOfAnotherSizeIsABug) {
   std::vector<float> two(2);
   std::vector<float> one(1);

@@ -237,7 +237,7 @@ class FetchWithOuterState : public Fetch {
   FetchWithOuterState() : Fetch(true) {}
 };
 
-TEST_F(FetchWithOuterState, BothVectors) {
+TEST_F(FetchWithOuterState, OfAnchorAndOuterState) {
   plan.held_outer = tiles(ChunkKind::kOuter, {0, 95});
   plan.held_outer[0] = {77, 77};
   static_cast<void>(step(SourceAdded{kParis}));

@@ -53,7 +53,7 @@ TEST(Carryover, WhatWasExchangedStandsInTheNextAttempt) {
   EXPECT_EQ(carried.delivered()[0].range, kTheirs);
 }
 
-TEST(Carryover, NotWhenEitherSideBeginsAnew) {
+TEST(Carryover, NothingStandsWhenEitherSideBeginsAnew) {
   for (const auto& [ours, theirs] : {std::pair{2, 1}, std::pair{1, 2}}) {
     Carried carried = after_one_attempt();
     carried.begin(start_of(2, static_cast<std::uint32_t>(ours), static_cast<std::uint32_t>(theirs)), kUs, kLinks);
@@ -64,7 +64,7 @@ TEST(Carryover, NotWhenEitherSideBeginsAnew) {
   }
 }
 
-TEST(Carryover, NorInAnotherRound) {
+TEST(Carryover, NothingStandsInAnotherRound) {
   Carried carried = after_one_attempt();
   wire::StartAttempt start = start_of(2, 1, 1);
   start.round = RoundId{2};

@@ -9,6 +9,7 @@ namespace collab::protocol {
 namespace {
 
 using wire::Counted;
+using Answer = CommittedRounds::Answer;
 
 wire::Past past(std::uint64_t run, std::uint64_t round, std::vector<std::string> contributors) {
   return {RunId{run}, RoundId{round}, AttemptId{1}, std::move(contributors), {}};
@@ -18,35 +19,35 @@ wire::Offer anchor(std::uint64_t run, std::uint64_t round) { return {RunId{run},
 TEST(CommittedRounds, TellWhetherASiteWasCounted) {
   CommittedRounds rounds;
   rounds.add(past(7, 3, {"paris", "rome"}));
-  EXPECT_EQ(rounds.counted("paris", anchor(7, 2)), Counted::kYes);
-  EXPECT_EQ(rounds.counted("oslo", anchor(7, 2)), Counted::kNo);
-  EXPECT_EQ(rounds.counted("paris", anchor(7, 1)), Counted::kUnknown) << "of round 2 nothing is known";
-  EXPECT_EQ(rounds.counted("paris", anchor(8, 2)), Counted::kUnknown) << "another run";
+  EXPECT_EQ(rounds.counted("paris", anchor(7, 2)), (Answer{Counted::kYes, AttemptId{1}}));
+  EXPECT_EQ(rounds.counted("oslo", anchor(7, 2)), Answer{Counted::kNo});
+  EXPECT_EQ(rounds.counted("paris", anchor(7, 1)), Answer{Counted::kUnknown}) << "of round 2 nothing is known";
+  EXPECT_EQ(rounds.counted("paris", anchor(8, 2)), Answer{Counted::kUnknown}) << "another run";
 }
 
 TEST(CommittedRounds, WhatWasGivenUpCountedNobody) {
   CommittedRounds rounds;
   rounds.give_up_after(anchor(7, 2));
-  EXPECT_EQ(rounds.counted("paris", anchor(7, 2)), Counted::kNo);
-  EXPECT_EQ(rounds.counted("paris", anchor(7, 3)), Counted::kUnknown);
+  EXPECT_EQ(rounds.counted("paris", anchor(7, 2)), Answer{Counted::kNo});
+  EXPECT_EQ(rounds.counted("paris", anchor(7, 3)), Answer{Counted::kUnknown});
 }
 
 TEST(CommittedRounds, ARunThatBeginsEarlierKnowsNothingOfWhatCameAfter) {
   CommittedRounds rounds;
   for (std::uint64_t round = 1; round <= 5; ++round) rounds.add(past(7, round, {"paris"}));
   rounds.forget_after(RoundId{3});
-  EXPECT_EQ(rounds.counted("paris", anchor(7, 2)), Counted::kYes);
-  EXPECT_EQ(rounds.counted("paris", anchor(7, 3)), Counted::kUnknown);
+  EXPECT_EQ(rounds.counted("paris", anchor(7, 2)), (Answer{Counted::kYes, AttemptId{1}}));
+  EXPECT_EQ(rounds.counted("paris", anchor(7, 3)), Answer{Counted::kUnknown});
 }
 
 TEST(CommittedRounds, OfManyTheOldestAreForgottenAndThoseOfOtherRunsFirst) {
   CommittedRounds rounds;
   rounds.add(past(6, 900, {"paris"}));
   for (std::uint64_t round = 1; round <= 65; ++round) rounds.add(past(7, round, {"paris"}));
-  EXPECT_EQ(rounds.counted("paris", anchor(6, 899)), Counted::kUnknown);
-  EXPECT_EQ(rounds.counted("paris", anchor(7, 0)), Counted::kUnknown);
-  EXPECT_EQ(rounds.counted("paris", anchor(7, 1)), Counted::kYes);
-  EXPECT_EQ(rounds.counted("paris", anchor(7, 64)), Counted::kYes);
+  EXPECT_EQ(rounds.counted("paris", anchor(6, 899)), Answer{Counted::kUnknown});
+  EXPECT_EQ(rounds.counted("paris", anchor(7, 0)), Answer{Counted::kUnknown});
+  EXPECT_EQ(rounds.counted("paris", anchor(7, 1)), (Answer{Counted::kYes, AttemptId{1}}));
+  EXPECT_EQ(rounds.counted("paris", anchor(7, 64)), (Answer{Counted::kYes, AttemptId{1}}));
 }
 
 TEST(CommittedRounds, KnowsWhoMissedTheCommitItWasDoneWith) {

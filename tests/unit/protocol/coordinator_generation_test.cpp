@@ -104,7 +104,7 @@ TEST(CoordinatorGeneration, OneThatIsBehindIsToldSo) {
   const auto refusals = sent<wire::Refuse>(told);
   ASSERT_EQ(refusals.size(), 1U);
   EXPECT_TRUE(refusals[0].second.behind);
-  EXPECT_THAT(refusals[0].second.reason, HasSubstr("generation 3"));
+  EXPECT_THAT(refusals[0].second.reason, HasSubstr("[join.stale-generation]"));
   EXPECT_EQ(all<Hangup>(told).size(), 1U);
   EXPECT_EQ(c.coordinator.members(), 1U);
 }
@@ -153,7 +153,7 @@ TEST(CoordinatorGeneration, FewerThanHalfAreToldThatNobodyComes) {
   ASSERT_EQ(refusals.size(), 1U) << notes(later);
   EXPECT_EQ(refusals[0].first, LinkId{4});
   EXPECT_FALSE(refusals[0].second.behind);
-  EXPECT_THAT(refusals[0].second.reason, HasSubstr("tokyo, lima have not come"));
+  EXPECT_THAT(refusals[0].second.reason, AllOf(HasSubstr("tokyo, lima"), HasSubstr("[join.early-generation]")));
   EXPECT_EQ(c.coordinator.members(), 2U);
 }
 
@@ -251,7 +251,7 @@ TEST(CoordinatorGeneration, WhatAHelperHoldsOfAnotherModelDoesNotCount) {
   ASSERT_EQ(refusals.size(), 1U);
   EXPECT_EQ(refusals[0].first, LinkId{2});
   EXPECT_TRUE(refusals[0].second.behind);
-  EXPECT_THAT(refusals[0].second.reason, HasSubstr("generation 3"));
+  EXPECT_THAT(refusals[0].second.reason, AllOf(HasSubstr("generation 3"), HasSubstr("[join.helper-generation]")));
   const auto welcomed = c.hear(3, helper_that_holds(3));
   EXPECT_THAT(sent<wire::Refuse>(welcomed), testing::IsEmpty()) << notes(welcomed);
 }
@@ -303,6 +303,20 @@ TEST(SiteGeneration, HoldPutsOffTheEndOfTheWait) {
   }
   EXPECT_EQ(all<Hangup>(s.pass(seconds(70))).size(), 1U) << "a coordinator that has fallen silent is left";
   EXPECT_EQ(all<Failed>(s.pass(seconds(300))).size(), 1U) << "twice COLLAB_JOIN_TIMEOUT is over";
+}
+
+// Its candidate has taken it among those it asks, without a word: from then on it answers questions alone.
+TEST(SiteGeneration, WhoIsHeldNoLongerAsksAndStays) {
+  SiteHarness s;
+  static_cast<void>(s.step(Begin{join_at("paris", 2)}));
+  static_cast<void>(s.step(CoordinatorConnected{LinkId{1}}));
+  static_cast<void>(s.hear(1, wire::Hold{"tokyo is still at generation 1"}));
+  EXPECT_TRUE(sent<wire::Inquire>(s.pass(seconds(1))).empty()) << "it is told where it stands each heartbeat";
+  for (int second = 0; second < 60; ++second) {
+    const auto waited = s.pass(seconds(1));
+    ASSERT_TRUE(all<Hangup>(waited).empty()) << notes(waited);
+    if (!sent<wire::Inquire>(waited).empty()) static_cast<void>(s.hear(1, wire::Leads{false, 2, RunId{3}, {}, 1}));
+  }
 }
 
 TEST(SiteGeneration, ASiteThatIsBehindEndsWithAnErrorOfItsOwn) {

@@ -44,7 +44,7 @@ TEST_F(RoundWithoutAnAddress, WhoIsLostStaysAContributor) {
   EXPECT_THAT(notes(actions), HasSubstr("round 1: paris, tokyo, lima"));
 }
 
-TEST_F(RoundWithoutAnAddress, UnlessAnOwnerLacksAPartOfIt) {
+TEST_F(RoundWithoutAnAddress, WhoIsLostIsLeftOutWhereAnOwnerLacksAPartOfIt) {
   const auto actions = c.hear(2, wire::PeerUnreachable{RoundId{1}, again.attempt, SiteId{2}, "not here whole"});
   EXPECT_THAT(notes(actions), HasSubstr("what lima contributed before it was lost is not whole at tokyo"));
   const auto starts = sent<wire::StartAttempt>(actions);
@@ -66,10 +66,11 @@ TEST_F(RoundWithoutAnAddress, WhoComesBackAfterTheCommitIsToldThatItCounted) {
   ASSERT_FALSE(installs.empty());
   EXPECT_EQ(installs[0].first, LinkId{9});
   EXPECT_EQ(installs[0].second.counted, wire::Counted::kYes);
+  EXPECT_EQ(installs[0].second.attempt, again.attempt);
 }
 
 // Its number has been given to another site meanwhile.
-TEST_F(RoundWithoutAnAddress, UnderAnotherNumberToo) {
+TEST_F(RoundWithoutAnAddress, WhoComesBackUnderAnotherNumberIsToldToo) {
   static_cast<void>(c.hear(1, H::done(again)));
   static_cast<void>(c.hear(2, H::done(again)));
   for (std::uint64_t link : {1, 2})
@@ -90,6 +91,7 @@ TEST_F(RoundWithoutAnAddress, UnderAnotherNumberToo) {
   const auto installs = sent<wire::InstallAnchor>(c.hear(9, H::ready(1)));
   ASSERT_EQ(installs.size(), 1U);
   EXPECT_EQ(installs[0].second.counted, wire::Counted::kYes);
+  EXPECT_EQ(installs[0].second.attempt, again.attempt);
 }
 
 }  // namespace

@@ -1,13 +1,16 @@
 // Who is let in, who is refused and in which words, which anchor the swarm starts from.
 #include <gmock/gmock.h>
 
+#include "core/base/knobs.h"
 #include "tests/unit/protocol/harness.h"
 
 namespace collab::protocol {
 namespace {
 
+using testing::EndsWith;
 using testing::HasSubstr;
 using testing::Not;
+using testing::StartsWith;
 
 // The reason a join is refused with after paris has joined; empty when it is let in.
 std::string refusal(const wire::Join& join) {
@@ -51,65 +54,105 @@ TEST(CoordinatorJoin, RefusesStrangersAndDoubles) {
   EXPECT_EQ(refusal(tokyo()), "");
   wire::Join join = tokyo();
   join.swarm = "other";
-  EXPECT_THAT(refusal(join), HasSubstr("serves the swarm \"swarm\", this site asks for \"other\""));
+  EXPECT_THAT(refusal(join), HasSubstr("[join.other-swarm]"));
   join = tokyo();
   join.index = 0;
-  EXPECT_THAT(refusal(join), HasSubstr("index 0 is taken by paris"));
+  EXPECT_THAT(refusal(join), HasSubstr("[join.index-taken]"));
   join = join_of("paris");
   join.process = 99;
-  EXPECT_THAT(refusal(join), HasSubstr("a site named \"paris\" is in the swarm already, at paris:1"));
+  EXPECT_THAT(refusal(join), AllOf(HasSubstr("paris:1"), HasSubstr("[join.name-taken]")));
   join = tokyo();
   join.elements = 0;
-  EXPECT_THAT(refusal(join), HasSubstr("nothing to exchange"));
+  EXPECT_THAT(refusal(join), HasSubstr("[join.no-parameters]"));
 }
 
 TEST(CoordinatorJoin, RefusesOtherSettingsWithBothValues) {
   wire::Join join = tokyo();
   join.settings[0].value = "int8";
-  EXPECT_EQ(refusal(join),
-            std::string("codec: this site has int8, the swarm (from paris) has fp16") + "; set it alike at all sites");
+  EXPECT_EQ(refusal(join), std::string("codec: this site has int8, the swarm (from paris) has fp16") +
+                               "; set it alike at all sites [join.setting-mismatch]");
   join = tokyo();
   join.settings.pop_back();
   EXPECT_EQ(refusal(join), std::string("outer: this site has no such setting, the swarm (from paris) has average") +
-                               "; set it alike at all sites");
+                               "; set it alike at all sites [join.setting-mismatch]");
   join = tokyo();
   join.settings.push_back({"extra", "1"});
   EXPECT_EQ(refusal(join), std::string("extra: this site has 1, the swarm (from paris) has no such setting") +
-                               "; set it alike at all sites");
+                               "; set it alike at all sites [join.setting-mismatch]");
 }
 
-constexpr const char* kSameModel =
-    "; all sites must train the same model, with the same parameters frozen at the same values: start the same script "
-    "with the same settings everywhere";
+// A text that the knob takes and that is not its default.
+std::string other_value(const KnobRow& row) {
+  const Config fresh;
+  for (const char* text : {"0", "1", "8", "0.5", "fp32", "nesterov", "steps", "equal", "mix:0.25"}) {
+    Config config;
+    if (row.form.parse(text, config) && row.form.format(config) != row.form.format(fresh)) return text;
+  }
+  return {};
+}
+
+std::vector<wire::Setting> settings_of(const Config& config) {
+  std::vector<wire::Setting> settings;
+  for (const auto& [name, value] : shared_settings(config)) settings.push_back({name, value});
+  return settings;
+}
+
+TEST(CoordinatorJoin, RefusesEveryKnobThatSitesShareWithBothValues) {
+  std::size_t refused = 0;
+  for (const KnobRow& row : knob_rows()) {
+    Config config;
+    const std::string here = other_value(row);
+    if (row.knob.scope != KnobScope::kSites) continue;
+    ASSERT_NE(here, "") << row.knob.name << ": give other_value() a text for it";
+    ASSERT_TRUE(row.form.parse(here, config)) << row.knob.name;
+    CoordinatorHarness c;
+    wire::Join paris = join_of("paris");
+    paris.settings = settings_of(Config());
+    static_cast<void>(c.hear(1, paris));
+    wire::Join join = tokyo();
+    join.settings = settings_of(config);
+    const auto refusals = sent<wire::Refuse>(c.hear(2, join));
+    ASSERT_EQ(refusals.size(), 1U) << row.knob.name;
+    EXPECT_EQ(refusals[0].second.reason, std::string(row.knob.name) + ": this site has " + row.form.format(config) +
+                                             ", the swarm (from paris) has " + row.form.format(Config()) +
+                                             "; set it alike at all sites [join.setting-mismatch]");
+    ++refused;
+  }
+  EXPECT_EQ(refused, shared_settings(Config()).size());
+}
+
+// A refusal that begins with what differs.
+auto differs(const std::string& words, const std::string& code) {
+  return AllOf(StartsWith(words), EndsWith("[" + code + "]"));
+}
+auto model_differs(const std::string& words) { return differs(words + "; ", "join.model-mismatch"); }
+auto buffers_differ(const std::string& words) { return differs(words + ". ", "join.buffers-mismatch"); }
 
 TEST(CoordinatorJoin, RefusesOtherModelsByTheFirstDifference) {
   wire::Join join = tokyo();
   join.model[0].shape = {64, 64};
-  EXPECT_EQ(refusal(join),
-            std::string("parameter 0 \"wte.weight\": shape [64, 64] here, [32, 128] at paris") + kSameModel);
+  EXPECT_THAT(refusal(join), model_differs("parameter 0 \"wte.weight\": shape [64, 64] here, [32, 128] at paris"));
   join = tokyo();
   join.model[0].dtype = "bfloat16";
-  EXPECT_EQ(refusal(join),
-            std::string("parameter 0 \"wte.weight\": dtype bfloat16 here, float32 at paris") + kSameModel);
+  EXPECT_THAT(refusal(join), model_differs("parameter 0 \"wte.weight\": dtype bfloat16 here, float32 at paris"));
   join = tokyo();
   join.model[0].name = "wpe.weight";
-  EXPECT_EQ(refusal(join), std::string("parameter 0: \"wpe.weight\" here, \"wte.weight\" at paris") + kSameModel);
+  EXPECT_THAT(refusal(join), model_differs("parameter 0: \"wpe.weight\" here, \"wte.weight\" at paris"));
   join = tokyo();
   join.model[0].kind = TensorKind::kFrozen;
-  EXPECT_EQ(refusal(join), std::string("parameter 0 \"wte.weight\": frozen here, averaged at paris") + kSameModel);
+  EXPECT_THAT(refusal(join), model_differs("parameter 0 \"wte.weight\": frozen here, averaged at paris"));
   join = tokyo();
   join.model[1].digest = {8, 8};
-  EXPECT_THAT(refusal(join), HasSubstr("parameter 1 \"mask\": frozen, and its values differ"));
+  EXPECT_THAT(refusal(join), AllOf(HasSubstr("parameter 1 \"mask\""), HasSubstr("[join.model-mismatch]")));
   join = tokyo();
   join.model.push_back({"more", "float32", {1}, TensorKind::kAveraged, {}});
-  EXPECT_EQ(refusal(join), std::string("parameter 2 \"more\": here only (3 parameters here, 2 at paris)") + kSameModel);
+  EXPECT_THAT(refusal(join), model_differs("parameter 2 \"more\": here only (3 parameters here, 2 at paris)"));
   join = tokyo();
   join.model.pop_back();
-  EXPECT_EQ(refusal(join),
-            std::string("parameter 1 \"mask\": at paris only (1 parameters here, 2 at paris)") + kSameModel);
+  EXPECT_THAT(refusal(join), model_differs("parameter 1 \"mask\": at paris only (1 parameters here, 2 at paris)"));
   join = tokyo();
   join.elements = 5;
-  EXPECT_EQ(refusal(join), std::string("the parameter vector: 5 elements here, 4096 at paris") + kSameModel);
+  EXPECT_THAT(refusal(join), model_differs("the parameter vector: 5 elements here, 4096 at paris"));
 }
 
 TEST(CoordinatorJoin, ASilentNamesakeIsReplacedALivingOneIsNot) {
@@ -373,10 +416,6 @@ wire::Join with_buffers(const std::string& name, const std::vector<std::size_t>&
   return join;
 }
 
-constexpr const char* kSameBuffers =
-    ". A buffer is left out that is not persistent, or holds NaN or infinity when training begins: begin with the same "
-    "model at all sites, or set COLLAB_BUFFERS=0 at all of them";
-
 TEST(CoordinatorJoin, RefusesOtherBuffersLeftOutWithBothLists) {
   const auto refused = [](const wire::Join& join) {
     CoordinatorHarness c;
@@ -385,21 +424,21 @@ TEST(CoordinatorJoin, RefusesOtherBuffersLeftOutWithBothLists) {
     return refusals.empty() ? std::string() : refusals[0].second.reason;
   };
   EXPECT_EQ(refused(with_buffers("tokyo", {0})), "");
-  EXPECT_EQ(refused(with_buffers("tokyo", {0, 1})),
-            std::string("buffers left out of the average: here a.mask, b.mask; at paris a.mask") + kSameBuffers);
+  EXPECT_THAT(refused(with_buffers("tokyo", {0, 1})),
+              buffers_differ("buffers left out of the average: here a.mask, b.mask; at paris a.mask"));
   // Another length of the vector, and a setting made from it, are its consequences.
   wire::Join join = with_buffers("tokyo", {});
   join.elements = 1;
   join.settings.push_back({"outer_elements", "1"});
-  EXPECT_EQ(refused(join), std::string("buffers left out of the average: here none; at paris a.mask") + kSameBuffers);
+  EXPECT_THAT(refused(join), buffers_differ("buffers left out of the average: here none; at paris a.mask"));
   // Where the models differ in more than that, it is said first.
   join = with_buffers("tokyo", {0, 1});
   join.model[1].shape = {5};
-  EXPECT_THAT(refused(join), HasSubstr("parameter 1 \"b.mask\": shape [5] here, [4] at paris"));
+  EXPECT_THAT(refused(join), AllOf(HasSubstr("parameter 1 \"b.mask\""), HasSubstr("[join.model-mismatch]")));
   join = with_buffers("tokyo", {});
   join.model.clear();
   join.settings.push_back({"buffers", "0"});
-  EXPECT_THAT(refused(join), HasSubstr("buffers: this site has 0"));
+  EXPECT_THAT(refused(join), AllOf(HasSubstr("buffers: this site has 0"), HasSubstr("[join.setting-mismatch]")));
 }
 
 TEST(CoordinatorJoin, OfLongListsTheDifferenceIsShown) {

@@ -40,7 +40,7 @@ TEST_F(CoordinatorJoiners, ARoundWaitsForOneThatGetsOn) {
   EXPECT_EQ(sent<wire::StartAttempt>(c.hear(3, wire::AnchorInstalled{RunId{7}, RoundId{0}, kRight})).size(), 2U);
 }
 
-TEST_F(CoordinatorJoiners, ButNoLongerThanAGraceForOneThatDoesNot) {
+TEST_F(CoordinatorJoiners, ARoundWaitsNoLongerThanAGraceForOneThatDoesNot) {
   join_and_wait();
   EXPECT_TRUE(sent<wire::StartAttempt>(pass(seconds(58), 0)).empty());
   const auto actions = pass(seconds(5), 0);
@@ -114,14 +114,14 @@ TEST_F(CoordinatorJoiners, AMembersNameAndAddressDoNotTakeItsPlace) {
   thief.process = 99;
   EXPECT_TRUE(sent<wire::Welcome>(c.hear(9, thief)).empty());
   const auto heard = c.hear(2, wire::Heartbeat{});
-  EXPECT_THAT(sent<wire::Refuse>(heard).at(0).second.reason, HasSubstr("\"tokyo\" is in the swarm already"));
+  EXPECT_THAT(sent<wire::Refuse>(heard).at(0).second.reason, HasSubstr("[join.name-taken]"));
 }
 
 TEST_F(CoordinatorJoiners, TheSameProcessIsBackAtOnce) {
   EXPECT_EQ(sent<wire::Welcome>(c.hear(9, join_of("tokyo", 2))).size(), 1U);
 }
 
-TEST_F(CoordinatorJoiners, NorDoTheyInAnElection) {
+TEST_F(CoordinatorJoiners, InAnElectionNameAndAddressDoNotTakeItsPlaceEither) {
   H waiting;
   const std::vector<wire::Voter> voters = voters_of({"paris", "tokyo", "lima"});
   static_cast<void>(waiting.hear(1, member_of("paris", {RunId{7}, RoundId{3}, kRight}, voters)));

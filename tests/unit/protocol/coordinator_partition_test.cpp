@@ -339,7 +339,7 @@ TEST_F(Helped, AHelperGoesWithTheLastSiteAndLeavesNothingBehind) {
   const auto refused = sent<wire::Refuse>(actions);
   ASSERT_EQ(refused.size(), 1U);
   EXPECT_EQ(refused[0].first, LinkId{3});
-  EXPECT_THAT(refused[0].second.reason, HasSubstr("the last site has left"));
+  EXPECT_THAT(refused[0].second.reason, HasSubstr("[join.swarm-ended]"));
   EXPECT_EQ(c.coordinator.members(), 0U);
   static_cast<void>(c.hear(5, join_with("site1", 1)));
   EXPECT_EQ(c.coordinator.members(), 1U) << "the next swarm may begin";
@@ -368,7 +368,7 @@ TEST_F(Helped, AHelpersModelIsNotComparedItsSettingsAre) {
   other.settings = {{"codec", "int8"}, {"outer", "average"}};
   const auto refused = sent<wire::Refuse>(c.hear(3, other));
   ASSERT_EQ(refused.size(), 1U);
-  EXPECT_THAT(refused[0].second.reason, HasSubstr("codec: this site has int8"));
+  EXPECT_THAT(refused[0].second.reason, HasSubstr("[join.setting-mismatch]"));
 }
 
 TEST_F(Helped, AStatusReportTellsWhatAHelperJoinsWith) {

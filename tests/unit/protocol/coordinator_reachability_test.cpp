@@ -121,7 +121,7 @@ TEST_F(CoordinatorReachability, ASiteThatIsLostIsMissed) {
 }
 
 // It may reach them all the same, so it is told at once whom to try.
-TEST_F(CoordinatorReachability, ADoubtfulJoinerTriesItsSources) {
+TEST_F(CoordinatorReachability, AnUnverifiedJoinerTriesItsSources) {
   for (const std::uint64_t link : {1, 2, 3}) static_cast<void>(undialable(link));
   const auto installs = sent<wire::InstallAnchor>(c.hear(4, join_of("oslo")));
   ASSERT_EQ(installs.size(), 1U);

@@ -64,7 +64,7 @@ TEST_F(Round, DoneWithTheWrongNumberOfSlicesExpels) {
   wire::Done odd = H::done(start);
   odd.slices.pop_back();
   const auto actions = c.hear(3, odd);
-  EXPECT_THAT(sent<wire::Refuse>(actions)[0].second.reason, HasSubstr("2 digests for the 3 slices of round 1"));
+  EXPECT_THAT(sent<wire::Refuse>(actions)[0].second.reason, HasSubstr("[round.digest-count]"));
   EXPECT_EQ(reformed(actions).participants.size(), 2U);
 }
 
@@ -174,11 +174,21 @@ TEST_F(Round, DecliningTakesTheMeanWithoutContributing) {
   for (std::size_t i = 0; i < 2; ++i) {
     EXPECT_EQ(told[i].first, LinkId{2 * i + 1});
     EXPECT_EQ(told[i].second.event, "declined");
-    EXPECT_EQ(told[i].second.text, "round 1 goes on without the contribution of tokyo: NaN in wte.weight");
+    EXPECT_EQ(told[i].second.text,
+              "round 1 goes on without the contribution of tokyo: NaN in wte.weight [round.declined]");
   }
   const wire::StartAttempt again = reformed(actions);
   EXPECT_EQ(again.participants[1], (wire::Participant{SiteId{1}, "tokyo", 0, AttemptId{1}}));
   EXPECT_TRUE(c.hear(2, wire::Decline{RoundId{1}, AttemptId{1}, "late"}).empty());
+}
+
+// It contributes nothing after the first time, so there is nothing to decline: it would only end the others' attempts.
+TEST_F(Round, ASiteThatDeclinesTwiceIsExpelled) {
+  static_cast<void>(c.start(1, 3));
+  static_cast<void>(c.hear(2, wire::Decline{RoundId{1}, AttemptId{1}, "NaN"}));
+  const auto again = c.hear(2, wire::Decline{RoundId{1}, AttemptId{2}, "NaN"});
+  EXPECT_THAT(notes(again), HasSubstr("it declined round 1 again"));
+  EXPECT_EQ(reformed(again).participants.size(), 2U);
 }
 
 TEST_F(Round, WhenAllDeclineTheAnchorStands) {
@@ -365,7 +375,7 @@ TEST_F(Round, NoAttemptWhileSomebodyJoins) {
   EXPECT_EQ(sent<wire::StartAttempt>(c.hear(4, H::ready(1))).size(), 4U);
 }
 
-TEST(RoundOfTwo, AWordThatCrossedARecessIsCorrected) {
+TEST(RoundOfTwo, AReadyThatCrossedASkippedRoundIsCorrected) {
   H c;
   c.gather({"paris", "tokyo"});
   static_cast<void>(c.hear(1, H::ready(1, 10)));

@@ -216,7 +216,7 @@ TEST_F(Waiting, AnExchangeThatTakesTooLongIsTriedOnceMoreThenGoesOnWithoutTheSlo
   EXPECT_EQ(c.coordinator.members(), 3U);
 }
 
-TEST_F(Waiting, WhoIsStuckAdoptingIsLetGo) {
+TEST_F(Waiting, WhoIsStuckInstallingTheAnchorIsLetGo) {
   wire::Join late = join_of("oslo");
   late.offer.digest = kWrong;
   static_cast<void>(c.hear(4, late));
@@ -226,7 +226,7 @@ TEST_F(Waiting, WhoIsStuckAdoptingIsLetGo) {
     for (auto& action : c.pass(seconds(1), {1, 2, 3})) actions.push_back(std::move(action));
   }
   ASSERT_EQ(sent<wire::Refuse>(actions).size(), 1U);
-  EXPECT_THAT(sent<wire::Refuse>(actions)[0].second.reason, HasSubstr("the anchor was not in place there"));
+  EXPECT_THAT(sent<wire::Refuse>(actions)[0].second.reason, HasSubstr("[join.anchor-slow]"));
   EXPECT_EQ(c.coordinator.members(), 3U);
 }
 

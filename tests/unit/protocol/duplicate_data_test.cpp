@@ -26,7 +26,7 @@ SampledDelta sampled_delta(std::uint64_t seed, float noise = 0, std::size_t size
   return bits;
 }
 
-TEST(DuplicateData, SketchesAreSpreadAndBounded) {
+TEST(DuplicateData, SampledElementsAreSpreadAndBounded) {
   EXPECT_TRUE(sample_of(0).empty());
   EXPECT_EQ(sample_of(3), (std::vector<std::uint64_t>{0, 1, 2}));
   const auto places = sample_of(1'000'000'000);

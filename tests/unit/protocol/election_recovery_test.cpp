@@ -376,7 +376,7 @@ TEST(ElectionTime, WhoDoesNotAnswerIsWaitedForInWords) {
   EXPECT_THAT(world.lines, AllOf(HasSubstr("waiting for a leader to be elected"), Not(HasSubstr("records"))));
 }
 
-TEST(ElectionEnd, AllGo) {
+TEST(ElectionEnd, WhenAllHaveGoneNothingIsLeftOfIt) {
   ElectionWorld world;
   wire::Join helper = join_of("helper");
   helper.helper = true;

@@ -204,7 +204,7 @@ TEST(Election, OneThatHasNeverHeardOfItRulesItOutToo) {
   EXPECT_TRUE(mandate->given_up);
 }
 
-TEST(Election, SoDoesOneThatHasAcceptedAnotherMean) {
+TEST(Election, OneThatHasAcceptedAnotherMeanRulesItOutToo) {
   ElectionWorld world;
   wire::Join tokyo = knows(voter("tokyo"), attempt(), true);
   tokyo.report.record.proposals[0].slices[1] = kWrong;
@@ -222,7 +222,7 @@ TEST(Election, WhoIsNotHereInTheAttemptDoesNotRuleItOut) {
   }
 }
 
-TEST(Election, NorDoesOneThatHasLostItsRecordSince) {
+TEST(Election, OneThatHasLostItsRecordSinceDoesNotRuleItOut) {
   ElectionWorld world;
   static_cast<void>(world.come(1, knows(voter("paris"), attempt(), true)));
   static_cast<void>(world.come(2, forgetful("tokyo")));

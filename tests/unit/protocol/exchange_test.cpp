@@ -156,17 +156,17 @@ TEST(Exchange, DoneWhenOwnIsReducedAndAllOthersAreTaken) {
 TEST(Exchange, RefusesWhatDoesNotBelong) {
   Exchange exchange(plan_for(0));
   static_cast<void>(step(exchange, ExchangeStart{}));
-  EXPECT_THAT(refusal(exchange, ContributionArrived{SiteId{1}, {2048, 3072}}), HasSubstr("a chunk of our own slice"));
-  EXPECT_THAT(refusal(exchange, ContributionArrived{SiteId{1}, {0, 512}}), HasSubstr("expected the chunk [0, 1024)"));
-  EXPECT_THAT(refusal(exchange, ContributionArrived{SiteId{2}, {0, 1024}}), HasSubstr("other contributors only"));
-  EXPECT_THAT(refusal(exchange, ContributionArrived{SiteId{0}, {0, 1024}}), HasSubstr("other contributors only"));
-  EXPECT_THAT(refusal(exchange, MeanArrived{SiteId{1}, {0, 1024}}), HasSubstr("another member's slice"));
-  EXPECT_THAT(refusal(exchange, MeanArrived{SiteId{1}, {2048, 2049}}), HasSubstr("expected the chunk [2048, 3072)"));
-  EXPECT_THAT(refusal(exchange, MeanArrived{SiteId{2}, {2048, 3072}}), HasSubstr("from its owner, site 1"));
+  EXPECT_THAT(refusal(exchange, ContributionArrived{SiteId{1}, {2048, 3072}}), HasSubstr("[round.chunk-range]"));
+  EXPECT_THAT(refusal(exchange, ContributionArrived{SiteId{1}, {0, 512}}), HasSubstr("[round.chunk-range]"));
+  EXPECT_THAT(refusal(exchange, ContributionArrived{SiteId{2}, {0, 1024}}), HasSubstr("[round.chunk-not-contributor]"));
+  EXPECT_THAT(refusal(exchange, ContributionArrived{SiteId{0}, {0, 1024}}), HasSubstr("[round.chunk-not-contributor]"));
+  EXPECT_THAT(refusal(exchange, MeanArrived{SiteId{1}, {0, 1024}}), HasSubstr("[round.mean-not-theirs]"));
+  EXPECT_THAT(refusal(exchange, MeanArrived{SiteId{1}, {2048, 2049}}), HasSubstr("[round.mean-range]"));
+  EXPECT_THAT(refusal(exchange, MeanArrived{SiteId{2}, {2048, 3072}}), HasSubstr("[round.mean-not-owner]"));
   static_cast<void>(step(exchange, ContributionArrived{SiteId{1}, {0, 1024}}));
-  EXPECT_THAT(refusal(exchange, ContributionArrived{SiteId{1}, {0, 1024}}), HasSubstr("twice"));
+  EXPECT_THAT(refusal(exchange, ContributionArrived{SiteId{1}, {0, 1024}}), HasSubstr("[round.chunk-twice]"));
   static_cast<void>(step(exchange, MeanArrived{SiteId{1}, {2048, 3072}}));
-  EXPECT_THAT(refusal(exchange, MeanArrived{SiteId{1}, {2048, 3072}}), HasSubstr("twice"));
+  EXPECT_THAT(refusal(exchange, MeanArrived{SiteId{1}, {2048, 3072}}), HasSubstr("[round.mean-twice]"));
   EXPECT_EQ(exchange.step(ExchangeStart{}).status().code(), StatusCode::kInternal);
 }
 

@@ -101,12 +101,12 @@ TEST_F(Watch, ANewExchangeBeginsWithNothingSaid) {
 }
 
 TEST_F(Watch, HowOftenANameHeldOneUpIsRemembered) {
-  EXPECT_EQ(watch.held_up_by("lima"), 1U);
+  EXPECT_EQ(watch.count_hold_up("lima"), 1U);
   watch.begin(kAll, at(60));
-  EXPECT_EQ(watch.held_up_by("lima"), 2U);
-  EXPECT_EQ(watch.held_up_by("oslo"), 1U);
-  for (int i = 0; i < 2000; ++i) static_cast<void>(watch.held_up_by("site" + std::to_string(i)));
-  EXPECT_EQ(watch.held_up_by("lima"), 1U) << "of so many names none is kept";
+  EXPECT_EQ(watch.count_hold_up("lima"), 2U);
+  EXPECT_EQ(watch.count_hold_up("oslo"), 1U);
+  for (int i = 0; i < 2000; ++i) static_cast<void>(watch.count_hold_up("site" + std::to_string(i)));
+  EXPECT_EQ(watch.count_hold_up("lima"), 1U) << "of so many names none is kept";
 }
 
 // ---- what the leader does about it ---------------------------------------------------------------------
@@ -159,7 +159,7 @@ TEST_F(HeldUp, TheThirdTimeItIsRefused) {
     }
   }
   ASSERT_EQ(sent<wire::Refuse>(last).size(), 1U);
-  EXPECT_THAT(sent<wire::Refuse>(last)[0].second.reason, HasSubstr("3 times"));
+  EXPECT_THAT(sent<wire::Refuse>(last)[0].second.reason, HasSubstr("[round.stalls-again]"));
 }
 
 TEST_F(HeldUp, OneWordAgainstAnotherIsAPairThatCannotExchange) {

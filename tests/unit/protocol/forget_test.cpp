@@ -177,7 +177,8 @@ TEST(Forget, ANameThatNobodyMissesIsAMistake) {
   candidate.come(1, join_of("a", membership({"a", "b", "c"})));
   const wire::Notice misspelt = candidate.forget({"b", "x"});
   EXPECT_EQ(misspelt.event, kRefused);
-  EXPECT_EQ(misspelt.text, "nobody was forgotten: nobody here misses x; here: a; missing: b, c");
+  EXPECT_EQ(misspelt.text,
+            "nobody was forgotten: nobody here misses x; here: a; missing: b, c [coordinator.forget-not-missed]");
   EXPECT_EQ(candidate.forget({"a"}).event, kRefused) << "it is here";
   EXPECT_EQ(candidate.forget({}).event, kRefused);
   EXPECT_EQ(candidate.forget({"c"}).event, kForget);
@@ -188,7 +189,7 @@ TEST(Forget, WhereNobodyWaitsNothingIsKept) {
   Candidate candidate;
   const wire::Notice answer = candidate.forget({"b", "c"});
   EXPECT_EQ(answer.event, kRefused);
-  EXPECT_EQ(answer.text, "no site waits here");
+  EXPECT_EQ(answer.text, "no site waits here [coordinator.forget-nobody-waits]");
   EXPECT_FALSE(told<wire::Welcome>(candidate.come(1, join_of("a", membership({"a", "b", "c"}))), 1));
 }
 

@@ -113,7 +113,7 @@ TEST(HubAgreement, ALoneSurvivorOfTwoGoesOn) {
   EXPECT_THAT(sums.result(0, 1).absent, ElementsAre(1U));
 }
 
-TEST(HubAgreement, SoItDoesWhenTheHubDiesWithTheOther) {
+TEST(HubAgreement, ALoneSurvivorGoesOnWhenTheHubDiedWithTheOther) {
   Sums sums({"paris", "oslo"});
   sums.world.kill_rank(0);
   sums.world.kill_hub(0);

@@ -78,7 +78,7 @@ TEST(HubBounds, ManySmallPartsCountForMoreThanTheirBytes) {
   EXPECT_LE(brought * kPartCost, kMaxRankParts);
 }
 
-TEST(HubBounds, OneThatBringsAgainIsCountedOnce) {
+TEST(HubBounds, OneThatContributesAgainIsCountedOnce) {
   HubFixture hub;
   hub.gather(2, groups(1));
   for (int i = 0; i < 100; ++i) EXPECT_EQ(hub.says(0, HubFixture::contribute(GroupId(2)), 16 * kMiB), "");
@@ -126,7 +126,7 @@ TEST(HubBounds, AStepThatNobodyDecidedIsNotTaken) {
     if (step == 1) {
       EXPECT_EQ(why, "");
     } else {
-      EXPECT_EQ(why, step == 2 ? "step 2 follows 0" : "");  // the link is gone after that
+      EXPECT_EQ(why, step == 2 ? "step 2 follows 0 [hub.step-order]" : "");  // the link is gone after that
     }
     (void)hub.says(0, wire::ResultAck{GroupId(2), step, {}});
   }
@@ -259,7 +259,7 @@ TEST(HubBounds, LargeWorldsShareTheirRanks) {
     EXPECT_EQ(hub.says(HubFixture::link_of(0, world), HubFixture::enter(0, wire::kMaxRanks, world)), "");
   }
   EXPECT_THAT(hub.says(LinkId(5), HubFixture::enter(0, kSmallWorld + 1, 3)),
-              HasSubstr("your world has 4097 ranks, and this coordinator has 2 worlds of 131072 ranks"));
+              HasSubstr("this world has 4097 ranks, and this coordinator has 2 worlds of 131072 ranks"));
   EXPECT_EQ(hub.says(LinkId(6), HubFixture::enter(0, kSmallWorld, 4)), "");
 }
 

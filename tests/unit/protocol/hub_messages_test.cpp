@@ -51,7 +51,7 @@ TEST(HubMessages, NoWordChangesAMembershipWhileTheHubLeads) {
   wire::Enter liar = HubFixture::enter(2, 3, 1, 3);
   liar.candidates = 2;
   liar.chosen = {1, {RankId(0), RankId(1)}};
-  EXPECT_THAT(hub.says(2, liar), HasSubstr("has gone on with others of its world, apart from those who are here"));
+  EXPECT_THAT(hub.says(2, liar), HasSubstr("[hub.parted]"));
   EXPECT_EQ(hub.hub().present().size(), 2U);
 }
 

@@ -125,7 +125,7 @@ TEST_F(TheFirstAnchor, MayBeAnyWhereOneIsHeld) {
   EXPECT_THAT(invariants.broken(), IsEmpty());
 }
 
-TEST_F(InvariantsTest, OneFormAnAttempt) {
+TEST_F(InvariantsTest, AnAttemptIsAlikeForAll) {
   out(1, start);
   start.participants[0].weight = 2;
   out(2, start);

@@ -144,7 +144,7 @@ TEST_F(SiteAcceptor, AnExchangeIsDoneOnceThatIsDurable) {
   EXPECT_EQ(done[0].second, (wire::Done{TermId{1}, RoundId{1}, AttemptId{1}, kMean}));
 }
 
-TEST_F(SiteAcceptor, SoIsOneInWhichNothingIsExchanged) {
+TEST_F(SiteAcceptor, AnAttemptInWhichNothingIsExchangedIsDoneOnceDurableToo) {
   static_cast<void>(s.step(Trigger{8, 4}));
   wire::StartAttempt idle = H::start(1, 1, 2);
   idle.slices.clear();

@@ -8,7 +8,7 @@ namespace {
 
 using testing::HasSubstr;
 
-TEST(SiteJoin, DialsJoinsAdoptsTrains) {
+TEST(SiteJoin, DialsJoinsInstallsTheAnchorAndTrains) {
   SiteHarness s;
   EXPECT_EQ(all<DialCoordinator>(s.step(Begin{join_of("paris")}))[0].candidate, 0U);
   EXPECT_EQ(sent<wire::Join>(s.step(CoordinatorConnected{LinkId{1}})).size(), 1U);
@@ -284,14 +284,15 @@ class SiteRebase : public testing::Test {
     static_cast<void>(s.hear(1, SiteHarness::start(1, 1, 2)));
     static_cast<void>(s.step(ExchangeComplete{RoundId{1}, AttemptId{1}, {kRight, kRight}}));
   }
-  SiteHarness::Actions return_to(std::uint64_t round, wire::Counted counted) {
+  SiteHarness::Actions return_to(std::uint64_t round, wire::Counted counted, std::uint32_t attempt = 0) {
     static_cast<void>(s.step(Closed{LinkId{1}, unavailable("reset")}));
     static_cast<void>(s.pass(seconds(1)));
     static_cast<void>(s.step(CoordinatorConnected{LinkId{5}}));
     static_cast<void>(s.hear(5, wire::Welcome{TermId{1}, SiteId{1}, 1000, 60000}));
     static_cast<void>(s.hear(5, SiteHarness::roster({"paris", "tokyo"})));
-    static_cast<void>(
-        s.hear(5, wire::InstallAnchor{TermId{1}, RunId{7}, RoundId{round}, {SiteId{0}}, kWrong, counted, {}}));
+    wire::InstallAnchor install{TermId{1}, RunId{7}, RoundId{round}, {SiteId{0}}, kWrong, counted};
+    install.attempt = AttemptId{attempt};
+    static_cast<void>(s.hear(5, install));
     s.link_to(0, "paris", 6);
     return s.step(AnchorInPlace{RunId{7}, RoundId{round}, kWrong});
   }
@@ -307,9 +308,26 @@ TEST_F(SiteRebase, NothingWasContributedSoAllCountsLater) {
 
 TEST_F(SiteRebase, WhatWasCountedIsNotCountedAgain) {
   done_with_round_1();
-  const auto back = return_to(1, wire::Counted::kYes);
+  const auto back = return_to(1, wire::Counted::kYes, 1);
   EXPECT_EQ(all<Rebase>(back).at(0).base, Base::kParameters);
   EXPECT_EQ(sent<wire::Ready>(back).at(0).second, (wire::Ready{RoundId{2}, 0, 0, 0, kWrong}));
+}
+
+// A process of this site that is gone contributed to the attempt that was committed; this one to a later attempt.
+TEST_F(SiteRebase, WhatAnEarlierProcessContributedIsNotOurs) {
+  s.link_to(0, "paris", 2);
+  static_cast<void>(s.hear(1, SiteHarness::start(1, 2, 2)));
+  const auto back = return_to(1, wire::Counted::kYes, 1);
+  EXPECT_EQ(all<Rebase>(back).at(0).base, Base::kOldAnchor);
+  EXPECT_EQ(sent<wire::Ready>(back).at(0).second.samples, 8U);
+}
+
+// What stands of a contribution is sent once: it is part of every attempt from the first on.
+TEST_F(SiteRebase, WhatWasContributedCountsInALaterAttemptToo) {
+  done_with_round_1();
+  const auto back = return_to(1, wire::Counted::kYes, 3);
+  EXPECT_EQ(all<Rebase>(back).at(0).base, Base::kParameters);
+  EXPECT_EQ(sent<wire::Ready>(back).at(0).second.samples, 0U);
 }
 
 TEST_F(SiteRebase, UnknownIsCounted) {
@@ -317,7 +335,7 @@ TEST_F(SiteRebase, UnknownIsCounted) {
   EXPECT_EQ(sent<wire::Ready>(return_to(1, wire::Counted::kUnknown)).at(0).second.samples, 0U);
 }
 
-TEST_F(SiteRebase, ButNotWhereNothingWasContributed) {
+TEST_F(SiteRebase, UnknownCountsForNothingWhereNothingWasContributed) {
   EXPECT_EQ(sent<wire::Ready>(return_to(1, wire::Counted::kUnknown)).at(0).second.samples, 8U);
 }
 
@@ -335,12 +353,25 @@ TEST_F(SiteRebase, TheSameAnchorUnderAnotherNameMovesNothing) {
   EXPECT_EQ(sent<wire::Ready>(kept).at(0).second.samples, 8U);
 }
 
+// The parameters are yet to be moved from the anchor before, which lies where a renamed anchor would be put.
+TEST_F(SiteRebase, AnAnchorIsNotRenamedBeforeTheRebaseThatIsOwed) {
+  static_cast<void>(s.hear(1, wire::InstallAnchor{TermId{1}, RunId{7}, RoundId{1}, {SiteId{0}}, kWrong}));
+  static_cast<void>(s.hear(1, wire::RoundSkipped{TermId{1}, RoundId{1}, "no majority"}));
+  EXPECT_TRUE(all<Rebase>(s.step(AnchorInPlace{RunId{7}, RoundId{1}, kWrong})).empty());
+  const wire::InstallAnchor renamed{TermId{1}, RunId{8}, RoundId{1}, {SiteId{0}}, kWrong};
+  const auto offered = s.hear(1, renamed);
+  EXPECT_TRUE(all<KeepAnchor>(offered).empty());
+  EXPECT_EQ(sent<wire::AnchorInstalled>(offered).at(0).second.run, RunId{7});
+  EXPECT_EQ(all<Rebase>(s.step(Trigger{20, 9})).at(0).base, Base::kOldAnchor);
+  EXPECT_EQ(all<KeepAnchor>(s.hear(1, renamed)).size(), 1U);
+}
+
 TEST_F(SiteRebase, AnExchangeThatHasBegunMayHaveCounted) {
   s.link_to(0, "paris", 2);
   static_cast<void>(s.hear(1, SiteHarness::start(1, 1, 2)));
   EXPECT_EQ(all<TakeSnapshot>(s.hear(1, wire::RoundSkipped{TermId{1}, RoundId{1}, "no majority"})).size(), 1U);
   static_cast<void>(s.step(Trigger{20, 9}));
-  const auto back = return_to(1, wire::Counted::kYes);
+  const auto back = return_to(1, wire::Counted::kYes, 1);
   EXPECT_EQ(all<Rebase>(back).at(0).base, Base::kSnapshot);
   EXPECT_EQ(sent<wire::Ready>(back).at(0).second.samples, 12U);
 }
@@ -391,7 +422,7 @@ TEST(SiteRejoin, ARefusalToAMemberEndsIt) {
   EXPECT_EQ(all<Failed>(s.hear(1, wire::Refuse{"round 3: it was not ready"})).size(), 1U);
 }
 
-TEST(SiteLeave, FarewellCloseOrFiveSeconds) {
+TEST(SiteLeave, EndsWithTheAcknowledgementACloseOrAfterFiveSeconds) {
   for (int way = 0; way < 3; ++way) {
     SiteHarness s;
     s.become(0, {"paris"});

@@ -96,7 +96,7 @@ TEST_F(Peers, ANewKeyIsShownToWhoMayKnowNoOther) {
   EXPECT_EQ(again[0].second.key, (Digest{8, 8}));
 }
 
-TEST_F(Peers, ButNotForever) {
+TEST_F(Peers, AHelloIsNotWaitedOnForever) {
   static_cast<void>(s.hear(5, hello(3, "oslo")));
   static_cast<void>(s.hear(1, wire::Heartbeat{}));
   const auto hangups = all<Hangup>(s.pass(seconds(21)));
@@ -157,7 +157,7 @@ TEST(PeersEarly, AFetchBeforeOurOwnAnchorIsInPlaceIsAnsweredThen) {
   EXPECT_EQ(all<SendAnchor>(s.step(AnchorInPlace{RunId{7}, RoundId{0}, kRight})).size(), 2U);
 }
 
-TEST(PeersEarly, ButNotAnyNumberOfThem) {
+TEST(PeersEarly, EarlyFetchesAreBounded) {
   SiteHarness s;
   static_cast<void>(s.step(Begin{join_of("paris")}));
   static_cast<void>(s.step(CoordinatorConnected{LinkId{1}}));

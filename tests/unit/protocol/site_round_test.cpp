@@ -75,7 +75,7 @@ TEST(SiteRoundLower, TheLowerSiteWaitsToBeDialledAndToBeSureOfIt) {
   EXPECT_EQ(all<StartExchange>(s.hear(2, wire::Heartbeat{0, true})).size(), 1U);
 }
 
-TEST(SiteRoundLower, UnlessItCannotBeDialled) {
+TEST(SiteRoundLower, TheLowerSiteDialsWhereItCannotBeDialled) {
   SiteHarness s;
   s.become(0, {"paris", "tokyo"}, "paris");
   static_cast<void>(s.step(Trigger{8, 4}));
@@ -118,9 +118,9 @@ TEST_F(SiteRound, DoneThenCommitThenAppliedThenOn) {
 TEST_F(SiteRound, TheCommitTellsThePeriodToTheNextRound) {
   complete();
   wire::Commit agreed = commit;
-  agreed.intervals = 5;
+  agreed.period = 5;
   static_cast<void>(s.hear(1, agreed));
-  EXPECT_EQ(all<RoundDone>(s.step(Applied{RoundId{1}, kRight})).at(0).intervals, 5U);
+  EXPECT_EQ(all<RoundDone>(s.step(Applied{RoundId{1}, kRight})).at(0).period, 5U);
 }
 
 TEST_F(SiteRound, WhatIsAppliedWhileItAsksToBeLetInIsSaid) {
@@ -167,14 +167,16 @@ TEST_F(SiteRound, WhatMayYetBeCommittedIsNotContributedAgain) {
   another.participants[1].weight = 0;
   EXPECT_EQ(all<StartExchange>(s.hear(6, another)).size(), 1U);
   static_cast<void>(s.step(Closed{LinkId{6}, unavailable("reset")}));
-  const auto back = led_by(7, 4, {TermId{4}, RunId{7}, RoundId{1}, {SiteId{0}}, kWrong, wire::Counted::kYes, {}});
+  wire::InstallAnchor counted{TermId{4}, RunId{7}, RoundId{1}, {SiteId{0}}, kWrong, wire::Counted::kYes};
+  counted.attempt = AttemptId{1};
+  const auto back = led_by(7, 4, counted);
   ASSERT_EQ(all<Rebase>(back).size(), 1U);
   EXPECT_EQ(all<Rebase>(back)[0].base, Base::kSnapshot);
   ASSERT_EQ(sent<wire::Ready>(back).size(), 1U);
   EXPECT_EQ(sent<wire::Ready>(back)[0].second.samples, 12U) << "20 were trained, 8 of them are in the commit";
 }
 
-TEST_F(SiteRound, OlderOrForeignFormsAreIgnored) {
+TEST_F(SiteRound, AttemptsOfAnOlderTermOrAnotherModelAreIgnored) {
   exchange();
   EXPECT_THAT(notes(s.hear(1, H::start(1, 1, 2))), HasSubstr("a later attempt is known"));
   EXPECT_THAT(notes(s.hear(1, H::start(5, 2, 2))), HasSubstr("this site stands at round 0"));
@@ -311,7 +313,7 @@ TEST_F(SiteRound, ALostPeerLinkIsReported) {
 }
 
 // The other may wait for a mean that was on its way: nobody sends it over another link.
-TEST_F(SiteRound, SoIsOneThatIsLostOnceThisSiteIsDoneWhichKeepsWhatItHas) {
+TEST_F(SiteRound, APeerLinkLostAfterThisSiteIsDoneIsReportedAndTheMeanKept) {
   complete();
   const auto actions = s.step(Closed{LinkId{2}, unavailable("reset")});
   ASSERT_EQ(sent<wire::PeerUnreachable>(actions).size(), 1U);
@@ -351,7 +353,7 @@ TEST_F(SiteRound, WhereNobodyHasAWeightNothingIsExchanged) {
   EXPECT_EQ(sent<wire::Ready>(s.step(Trigger{9, 5})).at(0).second.samples, 9U) << "nothing was counted";
 }
 
-TEST_F(SiteRound, ARecessAnswersTheTriggerAndNothingIsLost) {
+TEST_F(SiteRound, ASkippedRoundAnswersTheTriggerAndNothingIsLost) {
   const auto actions = s.hear(1, wire::RoundSkipped{TermId{1}, RoundId{1}, "1 of the 2 sites"});
   ASSERT_EQ(all<RoundSkipped>(actions).size(), 1U);
   EXPECT_THAT(notes(actions), HasSubstr("[no-quorum] no round 1 for now: 1 of the 2 sites"));

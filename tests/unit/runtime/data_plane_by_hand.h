@@ -14,6 +14,7 @@
 #include "core/runtime/data_plane.h"
 #include "core/wire/encoding.h"
 #include "tests/unit/codec/samples.h"
+#include "tests/unit/runtime/private_arena.h"
 
 namespace collab::testing {
 
@@ -71,22 +72,16 @@ class DataPlaneByHand : public ::testing::Test {
  protected:
   void begin(const Codecs& codecs, bool feedback = true) {
     codecs_ = codecs;
-    Result<std::unique_ptr<ArenaWriter>> arena = create_arena({.key = {"run", "self", {}},
-                                                               .elements = kElements,
-                                                               .outer_state = false,
-                                                               .ranks = 1,
-                                                               .shared = false,
-                                                               .job = {},
-                                                               .places = {}});
-    ASSERT_TRUE(arena.ok()) << arena.status().to_string();
-    arena_ = std::move(*arena);
+    arena_ = private_arena(kElements, has_outer_state(outer_.id));
+    ASSERT_NE(arena_, nullptr);
     vector_.values = normal_vector(random_, kElements, 1.0);
-    plane_ = std::make_unique<DataPlane>(
-        DataPlane::Settings{.codec = codecs,
-                            .error_feedback = feedback,
-                            .outer = {.id = OuterId::kAverage, .lr = 1.0F, .momentum = 0.0F},
-                            .chunk_elements = 8192},
-        DataPlane::Parts{&transport_, &clock_, arena_.get(), &vector_, nullptr, model_});
+    plane_ =
+        std::make_unique<DataPlane>(DataPlane::Settings{.codec = codecs,
+                                                        .error_feedback = feedback,
+                                                        .outer = outer_,
+                                                        .outer_elements = outer_elements_,
+                                                        .chunk_elements = 8192},
+                                    DataPlane::Parts{&transport_, &clock_, arena_.get(), &vector_, nullptr, model_});
     ASSERT_TRUE(plane_->keep_anchor({RunId(3), RoundId(0), {}}).ok());
     train();
   }
@@ -124,9 +119,10 @@ class DataPlaneByHand : public ::testing::Test {
     ASSERT_EQ(events.size(), 1U);
     EXPECT_TRUE(std::holds_alternative<protocol::ExchangeComplete>(events[0]));
   }
-  void commit(protocol::Base base) {
+  DataPlane::Applied commit(protocol::Base base) {
     const auto applied = plane_->apply({{TermId(1), RunId(3), round(), attempt_, {kSelf, kPeer}}, base});
-    ASSERT_TRUE(applied.ok()) << applied.status().to_string();
+    EXPECT_TRUE(applied.ok()) << applied.status().to_string();
+    return applied.ok() ? *applied : DataPlane::Applied{};
   }
   void run_round() {
     start(1);
@@ -161,6 +157,8 @@ class DataPlaneByHand : public ::testing::Test {
   std::unique_ptr<ArenaWriter> arena_;
   std::unique_ptr<DataPlane> plane_;
   Codecs codecs_;
+  std::uint64_t outer_elements_ = UINT64_MAX;
+  OuterConfig outer_{.id = OuterId::kAverage, .lr = 1.0F, .momentum = 0.0F};
   AttemptId attempt_;
   LinkId link_ = kLink;  // to the peer
 };

@@ -6,8 +6,6 @@
 #include <functional>
 #include <set>
 
-#include "core/runtime/proved_names.h"
-
 namespace collab {
 namespace {
 
@@ -63,19 +61,6 @@ TEST_F(DoorstepTest, ThereAreSoManyInAll) {
     closed += come(i, "10.0." + std::to_string(i % 100) + ".1:1").size();
   }
   EXPECT_EQ(closed, Doorstep::kMost);
-}
-
-TEST(ProvedNames, WithoutACertificateEveryNameWillDo) {
-  ProvedNames proved;
-  EXPECT_EQ(proved.difference(LinkId{1}, "paris"), "");
-  proved.proved(LinkId{1}, {"paris", "paris.example"});
-  EXPECT_EQ(proved.difference(LinkId{1}, "paris.example"), "");
-  EXPECT_EQ(
-      proved.difference(LinkId{1}, "tokyo"),
-      "its certificate is that of \"paris\", \"paris.example\", and it says that it is \"tokyo\": set COLLAB_SITE to "
-      "the certificate's name, or make it one with this name");
-  proved.closed(LinkId{1});
-  EXPECT_EQ(proved.difference(LinkId{1}, "tokyo"), "");
 }
 
 }  // namespace

@@ -46,7 +46,7 @@ TEST_F(EventsFileTest, APipeIsNotWaitedForAndALinkNotFollowed) {
   for (const std::string& path : {pipe, link, folder_, std::string("/dev/null")}) {
     const auto events = EventsFile::open(path);
     ASSERT_FALSE(events.ok()) << path;
-    EXPECT_THAT(events.status().message(), HasSubstr("COLLAB_EVENTS: cannot append to " + path));
+    EXPECT_THAT(events.status().message(), HasSubstr("COLLAB_EVENTS_FILE: cannot append to " + path));
   }
   EXPECT_EQ(text_of(precious), "x");
 }
@@ -66,6 +66,17 @@ TEST_F(EventsFileTest, OfOneKindOfNoteSomeAreToldAndTheOthersCounted) {
   EXPECT_THAT(text, HasSubstr("tokyo has joined"));
   EXPECT_THAT(text, HasSubstr("others of this kind since the last such line)"));
   EXPECT_THAT(text, HasSubstr("\"kept_back\":"));
+}
+
+TEST_F(EventsFileTest, ANoteOfAMessageWithACodeHasItBesideTheReason) {
+  const std::string path = folder_ + "/events.jsonl";
+  auto file = EventsFile::open(path);
+  Notes notes(*file, "paris");
+  notes.record(TimePoint(), protocol::make_note(protocol::Note::Level::kDebug, "refused",
+                                                "it is full [join.full]; asking once more"));
+  EXPECT_THAT(text_of(path), HasSubstr(R"("reason":"it is full [join.full]; asking once more","code":"join.full"})"));
+  notes.record(TimePoint(), protocol::make_note(protocol::Note::Level::kDebug, "join", "tokyo has joined"));
+  EXPECT_THAT(text_of(path), HasSubstr(R"("reason":"tokyo has joined"})"));
 }
 
 }  // namespace

@@ -244,6 +244,36 @@ TEST_F(Lifetime, ParametersThatAreNotFiniteLeaveNothingBehind) {
   EXPECT_NE(values(range_of(0, 8192)), std::vector<float>(8192));
 }
 
+TEST_F(Lifetime, WhatComesIntoAPayloadIsDecayedAndNothingElse) {
+  constexpr float kDecay = 0.75F;
+  residual = Residual({CodecId::kInt4, CodecId::kInt8}, true, kElements, kChunk, kDecay);
+  const wire::StartAttempt start = start_of({1, 3}, {0, 8192});
+  begin(start);
+  encode_all(start);
+  commit();
+  const std::vector<float> left_out = values();
+  begin(start);
+  const ElementRange theirs = range_of(8192, 12288);
+  const ElementRange own = range_of(0, 4096);
+  std::vector<float> delta(theirs.size());
+  std::vector<float> next_mean(own.size());
+  for (std::size_t i = 0; i < delta.size(); ++i) {
+    delta[i] = anchor[8192 + i] - parameters[8192 + i] + kDecay * left_out[8192 + i];
+    next_mean[i] = mean[i] + kDecay * left_out[i];
+  }
+  EXPECT_EQ(contribution(theirs), payload_of(codec_for(CodecId::kInt4), delta).value());
+  EXPECT_EQ(mean_of(own), payload_of(codec_for(CodecId::kInt8), next_mean).value());
+  EXPECT_EQ(values(), left_out) << "it stands until the commit";
+  commit_of_others();
+  EXPECT_EQ(values(theirs), std::vector(left_out.begin() + 8192, left_out.begin() + 12288)) << "it was not sent";
+  begin(start);
+  encode_all(start);
+  commit();
+  std::vector<float> sent(delta.size());
+  ASSERT_TRUE(codec_for(CodecId::kInt4).decode(payload_of(codec_for(CodecId::kInt4), delta).value(), sent).ok());
+  for (std::size_t i = 0; i < sent.size(); ++i) ASSERT_EQ(residual.values()[8192 + i], delta[i] - sent[i]) << i;
+}
+
 TEST_F(Lifetime, AloneNothingIsEncodedAndNothingChanges) {
   const wire::StartAttempt start = start_of({1, 1}, {0, 8192});
   begin(start);

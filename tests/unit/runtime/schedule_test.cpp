@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <utility>
+
 #include "core/runtime/addresses.h"
+#include "core/runtime/step_pace.h"
 
 namespace collab {
 namespace {
@@ -17,42 +20,103 @@ TEST(SyncSchedule, BySteps) {
   EXPECT_FALSE(schedule.due_by_steps());
   schedule.count_step();
   EXPECT_TRUE(schedule.due_by_steps());
-  schedule.round_ended(TimePoint{}, 1);
+  schedule.round_ended(TimePoint{}, RoundId(1), 0);
   EXPECT_FALSE(schedule.due_by_steps());
   EXPECT_EQ(schedule.steps(), 3U);
   EXPECT_EQ(schedule.steps_since_round(), 0U);
 }
 
-TEST(SyncSchedule, AfterSoManyIntervals) {
-  SyncSchedule by_steps({.steps = 3, .time = milliseconds(0)});
-  by_steps.round_ended(TimePoint{}, 2);
-  for (int i = 0; i < 5; ++i) by_steps.count_step();
-  EXPECT_FALSE(by_steps.due_by_steps());
-  by_steps.count_step();
-  EXPECT_TRUE(by_steps.due_by_steps());
-  SyncSchedule by_time({.steps = 0, .time = seconds(30)});
-  by_time.round_ended(TimePoint{}, 4);
-  by_time.count_step();
-  EXPECT_EQ(by_time.step_to_announce(TimePoint{} + seconds(119)), 0U);
-  EXPECT_EQ(by_time.step_to_announce(TimePoint{} + seconds(120)), 3U);
+// How many steps come until the next round is due.
+std::uint64_t steps_until_due(SyncSchedule& schedule) {
+  std::uint64_t steps = 0;
+  while (!schedule.due_by_steps()) {
+    schedule.count_step();
+    ++steps;
+  }
+  return steps;
 }
 
-TEST(SyncSchedule, AnIntervalEndsWithinALongerPeriod) {
-  SyncSchedule by_steps({.steps = 10, .time = milliseconds(0)});
-  by_steps.round_ended(TimePoint{}, 4);
-  for (int i = 0; i < 9; ++i) by_steps.count_step();
-  EXPECT_FALSE(by_steps.ends_interval());
-  by_steps.count_step();
-  EXPECT_TRUE(by_steps.ends_interval());
-  EXPECT_FALSE(by_steps.due_by_steps());
+TEST(SyncSchedule, TheLeadersWordCountsUntilItSaysAnother) {
+  SyncSchedule schedule({.steps = 3, .time = milliseconds(0), .automatic = true});
+  schedule.round_ended(TimePoint{}, RoundId(0), 0);
+  EXPECT_EQ(steps_until_due(schedule), 3U) << "it has said nothing yet";
+  schedule.round_ended(TimePoint{}, RoundId(1), 7);
+  EXPECT_EQ(steps_until_due(schedule), 7U);
+  schedule.round_ended(TimePoint{}, RoundId(2), 0);
+  EXPECT_EQ(steps_until_due(schedule), 7U) << "as before";
+  schedule.round_started(TimePoint{});
+  for (int i = 0; i < 4; ++i) schedule.count_step();
+  schedule.round_merged(RoundId(3), 5);
+  EXPECT_EQ(steps_until_due(schedule), 1U) << "counted from the trigger";
+}
+
+TEST(SyncSchedule, WhatWasSetIsNoLeadersChoice) {
+  SyncSchedule by_steps({.steps = 3, .time = milliseconds(0)});
+  by_steps.round_ended(TimePoint{}, RoundId(1), 7);
+  EXPECT_EQ(steps_until_due(by_steps), 3U);
   SyncSchedule by_time({.steps = 0, .time = seconds(30)});
-  EXPECT_FALSE(by_time.ends_interval());
+  by_time.round_ended(TimePoint{}, RoundId(1), 4);
+  by_time.count_step();
+  EXPECT_EQ(by_time.step_to_announce(TimePoint{} + seconds(30)), 3U);
+}
+
+TEST(SyncSchedule, WarmsUpByDoublingInTheFirstRounds) {
+  SyncSchedule schedule({.steps = 20, .time = milliseconds(0)}, 7);
+  for (const auto& [round, steps] : {std::pair(0U, 1U), {1, 2}, {2, 4}, {3, 8}, {4, 16}, {5, 20}, {6, 20}, {7, 20}}) {
+    schedule.round_ended(TimePoint{}, RoundId(round), 0);
+    EXPECT_EQ(steps_until_due(schedule), steps) << "after round " << round;
+  }
+  SyncSchedule brief({.steps = 20, .time = milliseconds(0)}, 2);
+  brief.round_ended(TimePoint{}, RoundId(1), 0);
+  EXPECT_EQ(steps_until_due(brief), 2U);
+  brief.round_ended(TimePoint{}, RoundId(2), 0);
+  EXPECT_EQ(steps_until_due(brief), 20U);
+  brief.round_ended(TimePoint{}, RoundId(90), 0);
+  EXPECT_EQ(steps_until_due(brief), 20U) << "a run that goes on does not begin anew";
+}
+
+TEST(SyncSchedule, WarmsUpToWhatTheLeaderSays) {
+  SyncSchedule schedule({.steps = 10, .time = milliseconds(0), .automatic = true}, 1'000);
+  schedule.round_ended(TimePoint{}, RoundId(2), 3);
+  EXPECT_EQ(steps_until_due(schedule), 3U);
+  schedule.round_ended(TimePoint{}, RoundId(900), 5'000);
+  EXPECT_EQ(steps_until_due(schedule), 5'000U);
+}
+
+TEST(StepPace, TakesOffWhatTheScriptStoodStill) {
+  StepPace pace;
+  const TimePoint start = TimePoint{} + seconds(100);
+  pace.triggered(start, 0);
+  EXPECT_EQ(pace.step_us(), 0U);
+  pace.triggered(start + seconds(8), 4);
+  EXPECT_EQ(pace.step_us(), 2'000'000U);
+  EXPECT_EQ(pace.round_us(), 0U);
+  pace.stood_still(seconds(3));
+  pace.round_over(start + seconds(11), true);
+  EXPECT_EQ(pace.round_us(), 3'000'000U);
+  pace.triggered(start + seconds(16), 14);
+  EXPECT_EQ(pace.step_us(), 500'000U);
+  EXPECT_EQ(pace.round_us(), 3'000'000U) << "of the last round";
+  pace.round_over(start + seconds(17), false);
+  EXPECT_EQ(pace.round_us(), 0U) << "none came about";
+}
+
+TEST(StepPace, OfARoundBehindTheTrainingCountsTheMerge) {
+  StepPace pace;
+  pace.triggered(TimePoint{}, 0);
+  pace.triggered(TimePoint{} + seconds(10), 10);
+  pace.stood_still(seconds(1));
+  pace.stood_still(seconds(1));
+  pace.round_over(TimePoint{} + seconds(16), true);
+  EXPECT_EQ(pace.round_us(), 6'000'000U);
+  pace.triggered(TimePoint{} + seconds(22), 20);
+  EXPECT_EQ(pace.step_us(), 1'000'000U);
 }
 
 TEST(SyncSchedule, ByTimeAnnouncesTwoStepsAheadOnce) {
   SyncSchedule schedule({.steps = 0, .time = seconds(30)});
   TimePoint now{};
-  schedule.round_ended(now, 1);
+  schedule.round_ended(now, RoundId(1), 0);
   schedule.count_step();
   EXPECT_EQ(schedule.step_to_announce(now + seconds(29)), 0U);
   schedule.count_step();
@@ -63,7 +127,7 @@ TEST(SyncSchedule, ByTimeAnnouncesTwoStepsAheadOnce) {
   schedule.count_step();
   EXPECT_EQ(schedule.step_to_announce(now + seconds(33)), 0U) << "this is the announced step";
   EXPECT_TRUE(*schedule.due_by_announcement(4));
-  schedule.round_ended(now + seconds(34), 1);
+  schedule.round_ended(now + seconds(34), RoundId(1), 0);
   schedule.count_step();
   EXPECT_EQ(schedule.step_to_announce(now + seconds(64)), 7U) << "the next one";
 }
@@ -76,7 +140,7 @@ TEST(SyncSchedule, EveryRankStopsAtTheAnnouncedStep) {
   EXPECT_FALSE(*follower.due_by_announcement(3));
   follower.count_step();
   EXPECT_TRUE(*follower.due_by_announcement(3));
-  follower.round_ended(TimePoint{}, 1);
+  follower.round_ended(TimePoint{}, RoundId(1), 0);
   EXPECT_FALSE(*follower.due_by_announcement(3)) << "that round has been";
 }
 
@@ -87,6 +151,57 @@ TEST(SyncSchedule, AMissedAnnouncementIsAnErrorInWords) {
   ASSERT_FALSE(due.ok());
   EXPECT_NE(due.status().message().find("announced a round at step 4"), std::string::npos);
   EXPECT_NE(due.status().message().find("at step 5"), std::string::npos);
+}
+
+TEST(SyncSchedule, TheNextRoundIsDueByTheTriggerOfTheOneBehindTheTraining) {
+  SyncSchedule by_steps({.steps = 4, .time = {}});
+  for (int i = 0; i < 4; ++i) by_steps.count_step();
+  by_steps.round_started(TimePoint{});
+  for (int i = 0; i < 3; ++i) by_steps.count_step();
+  EXPECT_FALSE(by_steps.overdue(TimePoint{}));
+  by_steps.round_merged(RoundId(1), 0);
+  EXPECT_FALSE(by_steps.due_by_steps());
+  by_steps.count_step();
+  EXPECT_TRUE(by_steps.due_by_steps()) << "four after the trigger, one after the merge";
+
+  SyncSchedule by_time({.steps = 0, .time = seconds(30)});
+  by_time.round_started(TimePoint{} + seconds(10));
+  by_time.round_merged(RoundId(1), 0);
+  EXPECT_FALSE(by_time.overdue(TimePoint{} + seconds(39)));
+  EXPECT_EQ(by_time.step_to_announce(TimePoint{} + seconds(39)), 0U);
+  EXPECT_TRUE(by_time.overdue(TimePoint{} + seconds(40)));
+  by_time.count_step();
+  EXPECT_EQ(by_time.step_to_announce(TimePoint{} + seconds(40)), 3U);
+}
+
+TEST(SyncSchedule, ARoundThatTakesLongerThanThePeriodIsFollowedAtOnce) {
+  SyncSchedule schedule({.steps = 4, .time = {}});
+  for (int i = 0; i < 4; ++i) schedule.count_step();
+  schedule.round_started(TimePoint{});
+  for (int i = 0; i < 6; ++i) schedule.count_step();
+  EXPECT_TRUE(schedule.overdue(TimePoint{}));
+  schedule.round_merged(RoundId(1), 0);
+  schedule.count_step();
+  EXPECT_TRUE(schedule.due_by_steps());
+  schedule.round_started(TimePoint{});
+  EXPECT_FALSE(schedule.due_by_steps());
+}
+
+TEST(SyncSchedule, TheMergeIsAnnouncedLikeARound) {
+  SyncSchedule rank({.steps = 4, .time = {}});
+  for (int i = 0; i < 4; ++i) rank.count_step();
+  rank.round_started(TimePoint{});
+  rank.count_step();
+  const std::uint64_t merge = rank.step_to_announce_early();
+  EXPECT_EQ(merge, 7U);
+  rank.count_step();
+  EXPECT_FALSE(*rank.due_by_announcement(merge));
+  rank.count_step();
+  EXPECT_TRUE(*rank.due_by_announcement(merge));
+  rank.round_merged(RoundId(1), 0);
+  rank.count_step();
+  EXPECT_FALSE(*rank.due_by_announcement(merge)) << "it is merged";
+  EXPECT_TRUE(rank.due_by_steps());
 }
 
 TEST(Addresses, AWildcardHostIsReplacedByTheAdvertisedOne) {
@@ -116,7 +231,7 @@ TEST(SyncSchedule, ARoundVoidsWhatWasAnnouncedBeforeIt) {
   EXPECT_EQ(announced, 7U);
   rank.count_step();
   EXPECT_TRUE(rank.due_by_steps());
-  rank.round_ended(TimePoint{}, 1);
+  rank.round_ended(TimePoint{}, RoundId(1), 0);
   rank.count_step();
   EXPECT_FALSE(*rank.due_by_announcement(announced)) << "a second round after one step";
   EXPECT_EQ(rank.step_to_announce_early(), 9U) << "another can be announced at once";

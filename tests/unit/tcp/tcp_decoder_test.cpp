@@ -1,5 +1,5 @@
 // Frames from bytes that come in pieces of any size, and what is refused.
-#include "transport/tcp/tcp_decoder.h"
+#include "transport/tcp/wire/tcp_decoder.h"
 
 #include <gtest/gtest.h>
 

@@ -7,7 +7,9 @@
 #include <vector>
 
 #include "core/base/prng.h"
-#include "transport/tcp/tcp_pace.h"
+#include "transport/tcp/pace/backlog.h"
+#include "transport/tcp/pace/link_pace.h"
+#include "transport/tcp/pace/remaining.h"
 
 namespace collab::tcp {
 namespace {

@@ -1,5 +1,4 @@
 // The caps, and the search for the number of connections, in time that the test moves.
-#include "transport/tcp/tcp_pace.h"
 
 #include <gtest/gtest.h>
 
@@ -8,6 +7,10 @@
 #include <vector>
 
 #include "core/base/prng.h"
+#include "transport/tcp/pace/connection_search.h"
+#include "transport/tcp/pace/link_pace.h"
+#include "transport/tcp/pace/silence.h"
+#include "transport/tcp/pace/token_bucket.h"
 
 namespace collab::tcp {
 namespace {

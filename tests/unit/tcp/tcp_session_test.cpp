@@ -7,8 +7,8 @@
 #include <map>
 
 #include "core/base/prng.h"
-#include "transport/tcp/tcp_inbox.h"
-#include "transport/tcp/tcp_outbox.h"
+#include "transport/tcp/session/tcp_inbox.h"
+#include "transport/tcp/session/tcp_outbox.h"
 
 namespace collab::tcp {
 namespace {

@@ -1,5 +1,5 @@
 // TLS without sockets: two streams whose bytes this test carries.
-#include "transport/tcp/tcp_tls.h"
+#include "transport/tcp/tls/tcp_tls.h"
 
 #include <gtest/gtest.h>
 

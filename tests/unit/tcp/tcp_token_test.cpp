@@ -1,5 +1,5 @@
 // What tokens are known by, and what is made of them.
-#include "transport/tcp/tcp_token.h"
+#include "transport/tcp/tls/tcp_token.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>

@@ -141,6 +141,8 @@ TEST(Texts, ReasonsAreCutNotRefused) {
     return std::get<Leave>(*decode(encode(Leave{reason}))).reason;
   };
   EXPECT_EQ(reason_after(std::string(5000, 'x')), std::string(4096, 'x'));
+  const std::string code = " [join.full]";
+  EXPECT_EQ(reason_after(std::string(5000, 'x') + code), std::string(4096 - code.size(), 'x') + code);
   // The cut does not leave half a character.
   EXPECT_EQ(reason_after("x" + std::string(1, ' ') +
                          [] {
@@ -181,6 +183,48 @@ TEST(Numbers, RatesAreBounded) {
   };
   EXPECT_THAT(refusal_of(Ready{}, ready(kMaxRateKbit + 1, 0)), HasSubstr("Ready.up_kbit"));
   EXPECT_THAT(refusal_of(Ready{}, ready(0, 0xFFFF'FFFF)), HasSubstr("Ready.down_kbit"));
+}
+
+TEST(Numbers, WhatThePeriodIsChosenByIsBounded) {
+  Ready measured{RoundId(1), 1, 1, 1, {}};
+  measured.step_us = measured.round_us = kMaxMeasuredUs;
+  measured.period = kMaxPeriod;
+  expect_travels(measured);
+  const auto too_much = [&](auto Ready::*field) {
+    Ready more = measured;
+    ++(more.*field);
+    return more;
+  };
+  expect_not_sent(too_much(&Ready::step_us), "step_us: expected");
+  expect_not_sent(too_much(&Ready::round_us), "round_us: expected");
+  expect_not_sent(too_much(&Ready::period), "period: expected");
+  const auto ready = [](std::uint64_t step, std::uint64_t round, std::uint64_t period) {
+    return Body()
+        .u64(1)
+        .u64(0)
+        .u64(0)
+        .u64(0)
+        .u64(0)
+        .u64(0)
+        .u32(0)
+        .u32(0)
+        .u32(0)
+        .u32(0)
+        .u64(step)
+        .u64(round)
+        .u32(period)
+        .bytes;
+  };
+  EXPECT_THAT(refusal_of(Ready{}, ready(kMaxMeasuredUs + 1, 0, 0)), HasSubstr("Ready.step_us"));
+  EXPECT_THAT(refusal_of(Ready{}, ready(0, UINT64_MAX, 0)), HasSubstr("Ready.round_us"));
+  EXPECT_THAT(refusal_of(Ready{}, ready(0, 0, kMaxPeriod + 1)), HasSubstr("Ready.period"));
+  InstallAnchor install{TermId(1), RunId(1), RoundId(1), {SiteId(0)}, {}, Counted::kNo, {}, 1, kMaxPeriod};
+  expect_travels(install);
+  ++install.period;
+  expect_not_sent(install, "period: expected");
+  --install.period;
+  install.attempt = AttemptId(1);
+  expect_not_sent(install, "attempt: expected one above 0 where the contribution counted and 0 elsewhere, got 1");
 }
 
 TEST(Numbers, EnumsAreBounded) {
@@ -252,7 +296,7 @@ TEST(Counts, LargestPassAndOneMoreDoesNot) {
   expect_not_sent(commit, "contributors: expected at most 4096 entries, got 4097");
 }
 
-TEST(Counts, FormsAreBounded) {
+TEST(Counts, ListsOfAnAttemptAreBounded) {
   StartAttempt start = two_sites();
   start.slices.clear();
   for (std::uint64_t i = 0; i < kMaxSlices; ++i) start.slices.push_back({SiteId(5), {i, i + 1}});
@@ -306,11 +350,10 @@ TEST(Rules, RosterAndCommitAscend) {
 TEST(Rules, ACommitIsOfAnAttemptAndMayCountNobody) {
   expect_travels(Commit{TermId(1), RunId(1), RoundId(1), AttemptId(1), {}});
   expect_not_sent(Commit{TermId(1), RunId(1), RoundId(1), AttemptId(0), {}}, "attempt: expected one above 0");
-  expect_not_sent(Commit{TermId(1), RunId(1), RoundId(1), AttemptId(1), {}, kMaxIntervals + 1}, "intervals: expected");
-  expect_not_sent(Commit{TermId(1), RunId(1), RoundId(1), AttemptId(1), {}, 0}, "intervals: expected at least 1");
+  expect_not_sent(Commit{TermId(1), RunId(1), RoundId(1), AttemptId(1), {}, kMaxPeriod + 1}, "period: expected");
 }
 
-TEST(Rules, AFormHasParticipantsAndVotersInOrder) {
+TEST(Rules, AnAttemptHasParticipantsAndVotersInOrder) {
   expect_travels(two_sites());
   expect_travels(changed([](StartAttempt& f) { f.participants[0].weight = 0; }));
   expect_not_sent(changed([](StartAttempt& f) { f.voters = {{SiteId(2), "a"}, {SiteId(1), "b"}}; }), "voters[1]");

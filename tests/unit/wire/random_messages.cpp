@@ -109,7 +109,7 @@ void draw(Prng& prng, Commit& m) {
   m.round = draw_id<RoundId>(prng);
   m.attempt = AttemptId(1 + static_cast<std::uint32_t>(prng.below(100)));
   m.contributors = draw_sites(prng, 0);
-  m.intervals = 1 + static_cast<std::uint32_t>(prng.below(kMaxIntervals));
+  m.period = draw_number<std::uint32_t>(prng, kMaxPeriod);
 }
 Proposal draw_proposal(Prng& prng) {
   Proposal proposal;
@@ -149,6 +149,9 @@ void draw(Prng& prng, Ready& m) {
   for (std::uint64_t i = prng.below(5); i > 0; --i) m.sampled_delta.push_back(draw_number<std::uint32_t>(prng));
   m.up_kbit = static_cast<std::uint32_t>(prng.below(kMaxRateKbit + 1));
   m.down_kbit = static_cast<std::uint32_t>(prng.below(kMaxRateKbit + 1));
+  m.step_us = prng.below(kMaxMeasuredUs + 1);
+  m.round_us = prng.below(kMaxMeasuredUs + 1);
+  m.period = static_cast<std::uint32_t>(prng.below(kMaxPeriod + 1));
 }
 void draw(Prng& prng, Decline& m) {
   m = {draw_id<RoundId>(prng), draw_id<AttemptId>(prng), draw_text(prng, kMaxReasonBytes)};
@@ -176,10 +179,16 @@ void draw(Prng& prng, Roster& m) {
   }
 }
 void draw(Prng& prng, InstallAnchor& m) {
-  m = {draw_term(prng),        draw_id<RunId>(prng),
-       draw_id<RoundId>(prng), draw_sites(prng, 1),
-       draw_digest(prng),      static_cast<Counted>(prng.below(3)),
-       draw_voters(prng),      1 + static_cast<std::uint32_t>(prng.below(9))};
+  m = {draw_term(prng),
+       draw_id<RunId>(prng),
+       draw_id<RoundId>(prng),
+       draw_sites(prng, 1),
+       draw_digest(prng),
+       static_cast<Counted>(prng.below(3)),
+       draw_voters(prng),
+       1 + static_cast<std::uint32_t>(prng.below(9)),
+       static_cast<std::uint32_t>(prng.below(kMaxPeriod + 1))};
+  if (m.counted == Counted::kYes) m.attempt = AttemptId{1 + static_cast<std::uint32_t>(prng.below(9))};
 }
 void draw(Prng& prng, RoundSkipped& m) {
   m = {draw_term(prng), draw_id<RoundId>(prng), draw_text(prng, kMaxReasonBytes)};

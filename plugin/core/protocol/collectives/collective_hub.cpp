@@ -58,7 +58,7 @@ std::string left_out_text(const HubWorld& room, RankId rank) {
   const HubRank& each = room.ranks[rank.value];
   return rank_text(room, rank) +
          " was left out of its world's collectives: " + (each.left ? "it had left" : each.gone) +
-         "; the others go on without it, so start it again as a new process";
+         "; the others go on without it, so start it again as a new process [hub.left-out]";
 }
 
 CollectiveHub::CollectiveHub(HubConfig config) : state_(std::make_unique<State>()) {
@@ -134,7 +134,7 @@ void CollectiveHub::State::note(Note::Level level, const char* event, std::strin
 }
 
 void CollectiveHub::State::refuse(LinkId link, const std::string& why) {
-  note(Note::Level::kWarning, "refused", "the meeting refuses a rank: " + why);
+  note(Note::Level::kWarning, "refused", "the world's collectives refuse a rank: " + why);
   send(link, wire::Refuse{why});
   hang_up(link, why);
 }
@@ -174,19 +174,20 @@ void CollectiveHub::State::received(const HubReceived& event) {
   }
   if (const auto* m = std::get_if<wire::ResultAck>(&event.message)) return in ? taken(room, rank, *m) : void();
   if (const auto* m = std::get_if<wire::ResolveSender>(&event.message)) return in ? resolve(room, rank, *m) : void();
-  refuse(event.link, "expected a message of the meeting, got one of another kind");
+  refuse(event.link, "expected a message of a world's collectives, got one of another kind [hub.unexpected-message]");
 }
 
 // The room of this world, or null when this rank is refused.
 HubWorld* CollectiveHub::State::room_for(LinkId link, const wire::Enter& message) {
   if (message.swarm != config.swarm) {
-    refuse(link, "this is the swarm " + config.swarm + ", you look for " + message.swarm + " (COLLAB_RUN)");
+    refuse(link, "this coordinator serves the swarm " + config.swarm + ", this rank asks for " + message.swarm +
+                     ": set COLLAB_RUN alike, or another COLLAB_COORDINATOR [hub.other-swarm]");
     return nullptr;
   }
   if (const auto own = links.find(link); own != links.end() && own->second != std::pair(message.world, message.rank)) {
     refuse(link, "this link is of rank " + std::to_string(own->second.second.value) +
                      " of another world or place; rank " + std::to_string(message.rank.value) +
-                     " needs one of its own");
+                     " needs one of its own [hub.link-taken]");
     return nullptr;
   }
   if (!rooms.contains(message.world)) {
@@ -236,27 +237,28 @@ std::string CollectiveHub::State::make_room(const wire::Enter& message) {
       rooms.erase(least);
       continue;
     }
-    return "your world has " + std::to_string(ranks) + " ranks, and this coordinator has " +
+    return "this world has " + std::to_string(ranks) + " ranks, and this coordinator has " +
            std::to_string(rooms.size()) + " worlds of " + std::to_string(in_all - ranks) + " ranks: at most " +
            std::to_string(kMaxWorlds) + ", and " + std::to_string(kMaxWorldRanks) + " ranks where one has more than " +
-           std::to_string(kSmallWorld) + "; end another, or start a coordinator of your own";
+           std::to_string(kSmallWorld) +
+           "; end another, or start a coordinator of its own for this one [hub.too-many-worlds]";
   }
 }
 
 std::string CollectiveHub::State::why_refused(const HubWorld& room, const wire::Enter& message) const {
   if (room.sites != message.sites || room.site_of != message.site_of) {
     return "the ranks of this world are " + std::to_string(room.site_of.size()) + " at " +
-           names_text(room.sites, message.sites) + "; you say " + std::to_string(message.site_of.size()) + " at " +
-           names_text(message.sites, room.sites);
+           names_text(room.sites, message.sites) + "; this rank says " + std::to_string(message.site_of.size()) +
+           " at " + names_text(message.sites, room.sites) + "; start all ranks of a world alike [hub.other-map]";
   }
   const HubRank& rank = room.ranks[message.rank.value];
   if (rank.away()) return left_out_text(room, message.rank);
   if (rank.acceptor.value != 0 && rank.acceptor != message.acceptor) {
     return rank_text(room, message.rank) +
            " has been in its world's collectives as another process, whose memory is lost; the world cannot take a new "
-           "one in its place, so start a new world";
+           "one in its place, so start a new world [hub.restarted]";
   }
-  if (const std::string why = why_impossible(room, message); !why.empty()) return why;
+  if (const std::string why = why_impossible(room, message); !why.empty()) return why + " [hub.bad-memory]";
   if (room.only_hub) return "";  // it decides alone
   const wire::Epoch& mine = room.epochs.chosen;
   const wire::Epoch& other = message.chosen;
@@ -267,7 +269,9 @@ std::string CollectiveHub::State::why_refused(const HubWorld& room, const wire::
   const bool known = other.number <= mine.number || !room.epochs.leads || message.promised > room.epochs.ballot;
   if (chained && known) return "";
   return rank_text(room, message.rank) +
-         " has gone on with others of its world, apart from those who are here: they have left each other out for good";
+         " has gone on with others of its world, apart from those that are here: they have left each other out for "
+         "good "
+         "[hub.parted]";
 }
 
 // Nobody is here: the others may take as long to come as for the first time.
@@ -335,7 +339,7 @@ bool CollectiveHub::State::remembers(HubWorld& room, RankId rank, std::size_t by
                         in_bytes(share.held + bytes) + " for it, and at most " +
                         in_bytes(own ? share.all->each : share.own()) +
                         (own ? " are kept for a rank" : " are its share while all together have too much") +
-                        "; destroy process groups that are no longer used");
+                        "; destroy process groups that are no longer used [hub.memory]");
   return false;
 }
 

@@ -44,7 +44,8 @@ void HubClient::State::lost(const std::string& why, bool unanswered) {
   last_problem = why;
   if (phase == Phase::kIn) {
     actions.emplace_back(make_note(Note::Level::kWarning, "meeting",
-                                   "the link to the coordinator at " + config.hubs[candidate] + " is lost: " + why));
+                                   "the link to the coordinator at " + config.hubs[candidate] + " is lost: " + why +
+                                       "; it is dialled again [hub.link-lost]"));
     failed_dials = 0;
   } else if (unanswered && ++failed_dials >= kDialsEach) {
     failed_dials = 0;
@@ -181,8 +182,8 @@ std::string HubClient::State::why_none_leads() const {
   const Duration waited = entered_once ? (config.hubs.size() > 1 ? 2 : 1) * config.link_grace : config.join_timeout;
   const std::string where = join_words(config.hubs) + " for " + in_seconds(waited) +
                             (entered_once ? " (COLLAB_LINK_GRACE): " : " (COLLAB_JOIN_TIMEOUT): ");
-  return minority.empty() ? "no coordinator answers at " + where + last_problem
-                          : "this rank's world has no majority at " + where + minority;
+  return minority.empty() ? "no coordinator answers at " + where + last_problem + " [hub.unreachable]"
+                          : "this rank's world has no majority at " + where + minority + " [hub.no-majority]";
 }
 
 void HubClient::State::on(const Tick&) {
@@ -209,7 +210,7 @@ void HubClient::State::on(const HubLeave& event) {
   phase = Phase::kLeft;
   link = {};
   next_beat = retry_at = give_up = kNever;
-  fail_everything(cancelled("this rank has left its world's collectives"));
+  fail_everything(cancelled("this rank has left its world's collectives [hub.left]"));
 }
 
 HubClient::HubClient(HubClientConfig config) : state_(std::make_unique<State>()) { state_->config = std::move(config); }

@@ -1,4 +1,4 @@
-// What a rank knows of its meeting. Private to hub_client*.cpp.
+// What a rank knows of its hub. Private to hub_client*.cpp.
 //
 // Threads: one caller at a time. Ownership: plain values; payloads are shared.
 #pragma once

@@ -59,7 +59,7 @@ void HubClient::State::open(const OpenGroup& event) {
 void HubClient::State::close(GroupId id) {
   const auto found_group = groups.find(id);
   if (found_group == groups.end()) return;
-  break_group(id, found_group->second, cancelled("the group was closed"));
+  break_group(id, found_group->second, cancelled("the group was closed [hub.group-closed]"));
   groups.erase(found_group);
   closed.push_back(id);
   if (closed.size() > kMaxClosed) closed.pop_front();
@@ -68,7 +68,7 @@ void HubClient::State::close(GroupId id) {
       ++entry;
       continue;
     }
-    actions.emplace_back(SenderFound{entry->first, cancelled("the group was closed"), 0});
+    actions.emplace_back(SenderFound{entry->first, cancelled("the group was closed [hub.group-closed]"), 0});
     entry = resolving.erase(entry);
   }
 }
@@ -100,9 +100,10 @@ void HubClient::State::fail_group(Group& group, const Status& why) {
 void HubClient::State::exchange(const HubRequest& request) {
   const auto found_group = groups.find(request.group);
   Status why = broken;
-  if (why.ok() && phase == Phase::kLeft) why = cancelled("this rank has left its world's collectives");
+  if (why.ok() && phase == Phase::kLeft)
+    why = cancelled("this rank has left its world's collectives [hub.left-during-step]");
   if (why.ok() && (found_group == groups.end() || !found_group->second.opened())) {
-    why = invalid_argument("this group has been closed");
+    why = invalid_argument("this group has been closed [hub.group-closed]");
   }
   if (why.ok()) why = found_group->second.broken;
   if (!why.ok()) {
@@ -172,7 +173,8 @@ void HubClient::State::keep(Group& group, const wire::StepResult& message) {
   if (fresh && (group.kept.size() > kMaxKept || kept_steps > kMaxKeptSteps)) {
     return break_group(message.group, group,
                        unavailable("this rank fell too far behind: " + std::to_string(group.kept.size()) +
-                                   " steps of this group have failed without it, the last one so: " + message.error));
+                                   " steps of this group have failed without it, the last one so: " + message.error +
+                                   " [hub.behind]"));
   }
   Kept& kept = place->second;
   kept = {message, {}, false};
@@ -214,7 +216,8 @@ void HubClient::State::give_out(Group& group) {
 // ---- sends to whoever asks
 void HubClient::State::resolve(const SeekSender& event) {
   Status why = broken;
-  if (why.ok() && phase == Phase::kLeft) why = cancelled("this rank has left its world's collectives");
+  if (why.ok() && phase == Phase::kLeft)
+    why = cancelled("this rank has left its world's collectives [hub.left-during-step]");
   if (!why.ok()) {
     actions.emplace_back(SenderFound{event.id, why, 0});
     return;
@@ -238,7 +241,7 @@ void HubClient::State::time_out() {
     break_group(id, group,
                 timed_out(group.pending->request.operation + " was given up after " +
                           in_seconds(group.pending->request.timeout) + " and the grace: the coordinator at " +
-                          config.hubs[candidate] + " does not answer (" + last_problem + ")"));
+                          config.hubs[candidate] + " does not answer (" + last_problem + ") [hub.step-timeout]"));
   }
   for (auto entry = resolving.begin(); entry != resolving.end();) {
     if (now < entry->second.deadline) {
@@ -248,7 +251,7 @@ void HubClient::State::time_out() {
     actions.emplace_back(
         SenderFound{entry->first,
                     timed_out("nobody has sent anything with tag " + std::to_string(entry->second.resolve.tag) +
-                              " within " + in_seconds(entry->second.resolve.timeout)),
+                              " within " + in_seconds(entry->second.resolve.timeout) + " [hub.no-sender]"),
                     0});
     entry = resolving.erase(entry);
   }

@@ -176,7 +176,8 @@ void CollectiveHub::State::mark_gone(HubWorld& room, const std::vector<RankId>& 
     hang_up(each.link, reason);
   }
   note(Note::Level::kWarning, "meeting",
-       names_text(names, {}) + (names.size() == 1 ? " is" : " are") + " gone from the world's collectives: " + why);
+       names_text(names, {}) + (names.size() == 1 ? " is" : " are") + " gone from the world's collectives: " + why +
+           " [hub.rank-gone]");
 }
 
 // ---- silence ---------------------------------------------------------------------------------------
@@ -246,7 +247,7 @@ void CollectiveHub::State::dismiss(HubWorld& room, const std::string& why) {
   }
   room.unseen = kNever;
   room.suspects.clear();
-  if (told) note(Note::Level::kWarning, "meeting", why);
+  if (told) note(Note::Level::kWarning, "meeting", why + " [hub.dismissed]");
 }
 
 }  // namespace collab::protocol

@@ -86,7 +86,8 @@ struct Absent {
   const bool here = !is_away(room, group, who);
   return first.operation + " needs every part of it, and " +
          (here ? rank_text(room, group.members[who]) + " cannot give its own: its site has lost a rank"
-               : why_away(room, group, who));
+               : why_away(room, group, who)) +
+         " [hub.part-missing]";
 }
 
 }  // namespace
@@ -173,7 +174,7 @@ void CollectiveHub::State::time_out(HubWorld& room, HubGroup& group, std::uint64
   if (first == nullptr) return;
   fail(room, group, number,
        call_text(first->contribute) + " was given up after " + in_seconds(now - first->since) +
-           ", the group's time-out: " + names_text(missing, {}) + " did not come to it in time");
+           ", the group's time-out: " + names_text(missing, {}) + " did not come to it in time [hub.ranks-late]");
 }
 
 // What was late and could not be ended, since others may hold an outcome, ends when they have come.
@@ -265,7 +266,7 @@ void CollectiveHub::State::pass_on(HubWorld& room, HubGroup& group, std::uint64_
                             true,
                             {},
                             "another rank has completed this step of the group with an earlier coordinator, or "
-                            "long ago; this rank fell too far behind"});
+                            "long ago; this rank fell too far behind [hub.too-late]"});
     }
   }
 }

@@ -1,4 +1,4 @@
-// What the hub of a collective hub knows. Private to meeting*.cpp.
+// What a collective hub knows. Private to collective_hub*.cpp and hub_*.cpp.
 //
 // Threads: one caller at a time. Ownership: plain values; payloads are shared.
 #pragma once

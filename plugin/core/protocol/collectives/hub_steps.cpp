@@ -27,7 +27,7 @@ std::string call_text(const wire::Contribute& contribute) {
 std::string differ(const HubWorld& room, RankId a, const wire::Contribute& in_a, RankId b,
                    const wire::Contribute& in_b) {
   return "the ranks are not in the same call: " + rank_text(room, a) + " is in " + call_text(in_a) + ", " +
-         rank_text(room, b) + " is in " + call_text(in_b);
+         rank_text(room, b) + " is in " + call_text(in_b) + " [hub.calls-differ]";
 }
 
 bool is_away(const HubWorld& room, const HubGroup& group, std::uint32_t member) {
@@ -71,10 +71,10 @@ void CollectiveHub::State::assemble(HubWorld& room, RankId rank, const wire::Ass
   if (group == nullptr) {
     const bool known = std::ranges::all_of(message.members, [&](RankId m) { return m.value < room.ranks.size(); });
     const std::size_t cost = kGroupCost + kMemberCost * message.members.size();
-    if (!known) return refuse(link, "a group names a rank that is not of this world");
+    if (!known) return refuse(link, "a group names a rank that is not of this world [hub.no-such-rank]");
     if (std::ranges::find(message.members, rank) == message.members.end()) {
       return refuse(link, rank_text(room, rank) + " opens a group of " + std::to_string(message.members.size()) +
-                              " ranks to which it does not belong");
+                              " ranks to which it does not belong [hub.not-in-group]");
     }
     if (!remembers(room, rank, cost, "a group of " + std::to_string(message.members.size()) + " ranks")) return;
     group = &room.groups[message.group];
@@ -86,7 +86,8 @@ void CollectiveHub::State::assemble(HubWorld& room, RankId rank, const wire::Ass
   const auto member = member_of(*group, rank);
   if (!member || group->members != message.members) {
     return refuse(link, "a group of " + std::to_string(group->members.size()) + " ranks has other members at " +
-                            rank_text(room, rank));
+                            rank_text(room, rank) +
+                            "; all ranks of a group give new_group() the same ranks [hub.group-differs]");
   }
   group->assembled[*member] = true;
   room.ranks[rank.value].closed.erase(message.group);
@@ -124,19 +125,22 @@ void CollectiveHub::State::contribute(HubWorld& room, RankId rank, const wire::C
   const LinkId link = room.ranks[rank.value].link;
   HubGroup* group = group_of(room, message.group);
   const auto member = group == nullptr ? std::nullopt : member_of(*group, rank);
-  if (!member || !group->assembled[*member]) return refuse(link, "a part for a group that was not opened");
+  if (!member || !group->assembled[*member])
+    return refuse(link, "a part for a group that was not opened [hub.group-not-open]");
   std::uint64_t total = 0;
   for (const std::uint64_t bytes : message.splits) total += bytes;
   const Payload part = whole(payload);
   if (!message.splits.empty() && (message.splits.size() != group->members.size() || total != part.bytes)) {
     return refuse(link, message.operation + " was split for " + std::to_string(message.splits.size()) +
                             " members into " + std::to_string(total) + " bytes, the group has " +
-                            std::to_string(group->members.size()) + " and came " + std::to_string(part.bytes));
+                            std::to_string(group->members.size()) + " and came " + std::to_string(part.bytes) +
+                            " [hub.bad-split]");
   }
   const std::uint64_t completed = completed_by(room, *group, *member);
   if (message.step <= completed) return;  // its error was on the way to it
   if (message.step != completed + 1) {
-    return refuse(link, "step " + std::to_string(message.step) + " follows " + std::to_string(completed));
+    return refuse(
+        link, "step " + std::to_string(message.step) + " follows " + std::to_string(completed) + " [hub.step-order]");
   }
   const auto begun = group->steps.find(message.step);
   if (begun != group->steps.end() && begun->second.decided) {
@@ -167,7 +171,8 @@ std::string CollectiveHub::State::why_not_held(const HubWorld& room, const HubGr
   const std::string what =
       rank_text(room, group.members[member]) + " brings " + in_bytes(bytes) + " to " + call_text(message);
   if (bytes > kMaxHubPart) {
-    return what + ": a part is at most " + in_bytes(kMaxHubPart) + "; bring longer ones in several steps";
+    return what + ": a part is at most " + in_bytes(kMaxHubPart) +
+           "; bring longer ones in several steps [hub.part-long]";
   }
   std::size_t others = 0;
   std::size_t mine = 0;
@@ -180,7 +185,7 @@ std::string CollectiveHub::State::why_not_held(const HubWorld& room, const HubGr
   if (bytes > even && others + bytes > kMaxHubStep) {
     return what + ", to which others have brought " + in_bytes(others) + ": a step carries at most " +
            in_bytes(kMaxHubStep) + ", " + in_bytes(even) + " for each of " + std::to_string(group.members.size()) +
-           " members; bring longer ones in several steps";
+           " members; bring longer ones in several steps [hub.step-long]";
   }
   const HubBudget& share = *room.ranks[group.members[member].value].parts;
   const std::size_t more = cost_of(message, bytes);
@@ -188,10 +193,10 @@ std::string CollectiveHub::State::why_not_held(const HubWorld& room, const HubGr
   const std::string held =
       what + ", and " + in_bytes(share.held - mine) + " of its parts are held until others take them: ";
   if (share.held + more - mine > share.all->each) {
-    return held + "at most " + in_bytes(share.all->each) + " of a rank are; start fewer calls at once";
+    return held + "at most " + in_bytes(share.all->each) + " of a rank are; start fewer calls at once [hub.parts-held]";
   }
   return held + "this coordinator holds " + in_bytes(share.all->held) + " of at most " + in_bytes(share.all->most) +
-         ", and a rank's share is then " + in_bytes(share.own()) + "; start fewer calls at once";
+         ", and a rank's share is then " + in_bytes(share.own()) + "; start fewer calls at once [hub.parts-held]";
 }
 
 // The same call in the twin group is another one there: neither step would ever be whole.

@@ -16,7 +16,7 @@ void Admission::on_join(LinkId link, const wire::Join& join) {
     if (!all_->leadership.hear_of(link, join)) return;
   }
   if (const Member* known = all_->membership.behind(link)) {
-    all_->note(Note::Level::kWarning, "ignored", known->name + " sent a second Join on one link");
+    all_->note(Note::Level::kWarning, "ignored", known->name + " sent a second Join on one link [join.twice]");
     return;
   }
   if (const std::string reason = refusal(join); !reason.empty()) {
@@ -50,24 +50,27 @@ void Admission::admit(LinkId link, const wire::Join& join) {
 std::string Admission::refusal(const wire::Join& join) const {
   if (join.swarm != all_->config.swarm) {
     return "this coordinator serves the swarm " + json_quote(all_->config.swarm) + ", this site asks for " +
-           json_quote(join.swarm) + ": set COLLAB_RUN alike, or another COLLAB_COORDINATOR";
+           json_quote(join.swarm) + ": set COLLAB_RUN alike, or another COLLAB_COORDINATOR [join.other-swarm]";
   }
-  if (join.site.empty()) return "a site needs a name: set COLLAB_SITE";
+  if (join.site.empty()) return "a site needs a name: set COLLAB_SITE [join.no-name]";
   for (const auto& [id, member] : all_->members()) {
     if (member.name != join.site && join.index == id.value && join.report.record.voters.empty()) {
       return "index " + std::to_string(join.index) + " is taken by " + member.name +
-             ": give this site another COLLAB_SITE_INDEX";
+             ": give this site another COLLAB_SITE_INDEX [join.index-taken]";
     }
   }
   const TermId known = std::max(all_->leadership.term(), all_->leadership.election().term());
   if (const TermId said = join.report.record.promised; wire::is_too_far_ahead(said, known)) {
     return "its record says that it has promised term " + std::to_string(said.value) + ", the newest known here is " +
            std::to_string(known.value) +
-           ", and no swarm gets so far ahead: the record is damaged; remove it (COLLAB_STATE_DIR) and start again";
+           ", and no swarm gets so far ahead: the record is damaged; remove it (COLLAB_STATE_DIR) and start again "
+           "[join.record-damaged]";
   }
-  if (join.elements == 0) return "its model has no trained parameters, so there is nothing to exchange";
+  if (join.elements == 0)
+    return "its model has no trained parameters, so there is nothing to exchange [join.no-parameters]";
   if (all_->members().size() >= wire::kMaxSites)
-    return "the swarm is full: " + std::to_string(all_->members().size()) + " sites";
+    return "the swarm is full: it has " + std::to_string(all_->members().size()) + " sites, the most there may be " +
+           "[join.full]";
   if (std::string difference = all_->anchor.init_from_difference(join); !difference.empty()) return difference;
   return reference_ ? reference_->first_difference(join) : std::string();
 }
@@ -135,7 +138,8 @@ void Admission::settle_claims() {
 }
 
 void Admission::claim(LinkId link, const wire::Join& join) {
-  if (claims_.size() >= kMaxClaims) return refuse_link(link, join.site, "too many joins at once; try again");
+  if (claims_.size() >= kMaxClaims)
+    return refuse_link(link, join.site, "too many sites claim names that are taken; try again [join.too-many-claims]");
   claims_[link] = join;  // until the old link is heard, or silent for long enough
 }
 
@@ -149,7 +153,8 @@ void Admission::refuse_claims_of(const std::string& name, const std::string& add
     claim = claims_.erase(claim);
     refuse_link(link, name,
                 "a site named " + json_quote(name) + " is in the swarm already" +
-                    (address.empty() ? "" : ", at " + address) + ": give this one another COLLAB_SITE");
+                    (address.empty() ? "" : ", at " + address) +
+                    ": give this one another COLLAB_SITE [join.name-taken]");
   }
 }
 

@@ -131,14 +131,14 @@ bool AgreedMembership::is_acceptor_of(AcceptorId acceptor, const std::string& si
   return names_it(voters_) || names_it(next_voters_);
 }
 
-wire::Counted AgreedMembership::counted(const Member& member) const {
-  if (mutant(Mutant::kCountedUnknown)) return wire::Counted::kUnknown;
-  if (mutant(Mutant::kCountedYes)) return wire::Counted::kYes;
-  if (mutant(Mutant::kCountedNo)) return wire::Counted::kNo;
+CommittedRounds::Answer AgreedMembership::counted(const Member& member) const {
+  if (mutant(Mutant::kCountedUnknown)) return {wire::Counted::kUnknown};
+  if (mutant(Mutant::kCountedYes)) return {wire::Counted::kYes, AttemptId{UINT32_MAX}};
+  if (mutant(Mutant::kCountedNo)) return {wire::Counted::kNo};
   const wire::Offer held = member.anchor.renamed_from().value_or(member.brought());
   const AnchorRecord& anchor = *all_->anchor.record();
   if (held.run.value == 0 || std::tie(held.run, held.round) == std::tie(anchor.run, anchor.round))
-    return wire::Counted::kNo;
+    return {wire::Counted::kNo};
   return history_.counted(member.name, held);
 }
 

@@ -47,7 +47,7 @@ class AgreedMembership {
   // Of what this leader asks to be accepted: a newer term that it has promised is one of this run.
   [[nodiscard]] bool is_acceptor_of(AcceptorId acceptor, const std::string& site) const;
   // Whether its contribution to the round after the anchor that it holds was counted: no other can hold one of it.
-  [[nodiscard]] wire::Counted counted(const Member& member) const;
+  [[nodiscard]] CommittedRounds::Answer counted(const Member& member) const;
 
  private:
   friend struct CoordinatorParts;

@@ -38,7 +38,7 @@ std::string anchor_text(RunId run, RoundId round) {
   return "run " + std::to_string(run.value) + " round " + std::to_string(round.value);
 }
 
-Digest majority(const std::map<SiteId, Digest>& said) {
+Digest most_reported(const std::map<SiteId, Digest>& said) {
   std::map<Digest, std::size_t> votes;
   for (const auto& [site, digest] : said) ++votes[digest];
   const Digest* right = nullptr;
@@ -65,7 +65,7 @@ void AnchorChoice::inherit(const Mandate& mandate, const wire::Offer& newest) {
   }
   const CommittedRounds& history = all_->agreed.history();
   if (!held.empty()) {  // what was agreed on may have been damaged since: the sites compare it before the next round
-    anchor_ = AnchorRecord{newest.run, newest.round, majority(held)};
+    anchor_ = AnchorRecord{newest.run, newest.round, most_reported(held)};
   } else if (std::ranges::any_of(mandate.comers, [&](const Mandate::Comer& comer) {
                const wire::Proposal* missed = history.missed_by(comer.join.offer, comer.join.report);
                return missed != nullptr && missed->start.round == newest.round && history.has_right_mean(*missed);
@@ -84,7 +84,7 @@ void AnchorChoice::committed(RoundId round, bool moved) {
 void AnchorChoice::lose() {
   all_->note(Note::Level::kWarning, "anchor",
              "nobody holds the anchor of round " + std::to_string(anchor_->round.value) +
-                 " any more; the best of what the others bring is taken");
+                 " any more; the best of what the others bring is taken [join.anchor-lost]");
   if (anchor_->round.value > 0) wanted_ = {anchor_->run, anchor_->round};
   drop();
   start_gathering();
@@ -131,7 +131,7 @@ bool AnchorChoice::anybody_resumes() const {
 void AnchorChoice::give_up_wanted(const std::string& why) {
   all_->note(Note::Level::kWarning, "anchor",
              "nobody has brought back round " + std::to_string(wanted_->second.value) + ": " + why +
-                 "; the swarm goes on without it");
+                 "; the swarm goes on without it [join.round-lost]");
   wanted_.reset();
   gathered_ = gathered_ || anybody_resumes();
 }
@@ -159,7 +159,7 @@ std::string AnchorChoice::init_from_difference(const wire::Join& join) const {
   const auto [named, by] = init_from();
   if (named.empty() || join.init_from == named) return {};
   return "COLLAB_INIT_FROM: this site has " + join.init_from + ", the swarm (from " + by + ") has " + named +
-         "; name one site, everywhere or at one site alone";
+         "; name one site, everywhere or at one site alone [join.init-from-mismatch]";
 }
 
 // Of later generations nobody is waited for but who has left for them; and in the first nobody who has been through it.
@@ -177,17 +177,18 @@ bool AnchorChoice::init_from_missed() const {
 void AnchorChoice::tell_passed_over(Member& member, const std::string& why, const std::string& or_else) {
   const wire::Offer offer = member.brought();
   if (member.helper || !member.join.resumed || offer.run.value != 0 || anchor_->digest == offer.digest) return;
-  if (!all_->installer.pass_over(member)) return;  // it was told
+  if (!all_->installer.mark_passed_over(member)) return;  // it was told
   const std::string text = "the state that " + member.name + " had loaded is not what the swarm goes on from: " + why +
                            ". To begin from the model of " + member.name +
-                           ", start all sites with COLLAB_INIT_FROM=" + member.name + or_else;
+                           ", start all sites with COLLAB_INIT_FROM=" + member.name + or_else +
+                           " [join.state-passed-over]";
   all_->note(Note::Level::kWarning, "passed-over", text, {{"who", json_quote(member.name)}});
   all_->send(member, wire::Notice{"passed-over", text});
 }
 
 void AnchorChoice::tell_late(Member& joiner) {
   tell_passed_over(joiner, "there was an anchor, of " + anchor_text(anchor_->run, anchor_->round) + ", when it came",
-                   "; or let the first agreement wait for all of them, with COLLAB_SITE_COUNT=N for N sites");
+                   "; or let the first agreement wait for all of them, with COLLAB_MIN_SITES=N for N sites");
 }
 
 // Why it is this one's needs to be said where fresh sites brought different parameters.
@@ -297,7 +298,7 @@ void AnchorChoice::on_tick() {
   const std::string count = gathered_text();
   const std::string after = " after " + in_seconds(limit) + " (COLLAB_JOIN_TIMEOUT)";
   const auto go_on = [&](const std::string& how) {
-    all_->note(Note::Level::kWarning, "anchor", "only " + count + after + how);
+    all_->note(Note::Level::kWarning, "anchor", "only " + count + after + how + " [join.few-sites]");
     gathered_ = true;
   };
   if (late && anybody_resumes()) return go_on("; they go on from what they bring");
@@ -306,7 +307,7 @@ void AnchorChoice::on_tick() {
   if (late && 2 * all_->membership.sites_here() > sites_wanted()) return go_on("; most are, they begin");
   if (late) {
     return give_up_gathering("only " + count + after +
-                             ": start the others (separate worlds: or lower COLLAB_SITE_COUNT)");
+                             ": start the others (separate worlds: or lower COLLAB_MIN_SITES) [join.too-few-sites]");
   }
   if (!waited) return;
   all_->note(Note::Level::kInfo, "waiting",
@@ -330,7 +331,8 @@ void AnchorChoice::wait_for_named(const std::string& count, std::optional<Durati
   if (late) {
     return give_up_gathering("round 0 is to have the parameters of " + whom +
                              ", and no site of that name has come within " + in_seconds(all_->config.join_timeout) +
-                             " (COLLAB_JOIN_TIMEOUT); " + count + ": start that one, or name another");
+                             " (COLLAB_JOIN_TIMEOUT); " + count +
+                             ": start that one, or name another [join.init-from-missing]");
   }
   if (!waited) return;
   const std::string text = "round 0: " + count + "; waiting for " + whom + " (" + in_seconds(*waited) + ")";

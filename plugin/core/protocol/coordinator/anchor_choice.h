@@ -1,12 +1,12 @@
-// The anchor the swarm starts from: who is waited for until it is chosen, whose it is, who is told that it is not
-// theirs.
+// The anchor the swarm starts from: which sites are waited for until it is chosen, whose it is, and which sites are
+// told that it is not theirs.
 //
 //   gathering --enough sites, and the one COLLAB_INIT_FROM names unless somebody holds an anchor--> chosen
 //       |  which is, in this order:  the highest (run, round) that somebody holds
 //       |                            the parameters of the site that COLLAB_INIT_FROM names
 //       |                            those of the lowest site that resumed, else of the lowest site
-//       +--COLLAB_JOIN_TIMEOUT--> most are here, or somebody holds an anchor: chosen; else all are told what was
-//       missing
+//       +--COLLAB_JOIN_TIMEOUT--> most are here, or somebody holds an anchor: chosen
+//                                 else all are told what was missing
 //
 // Threads: one caller at a time. Ownership: plain values.
 #pragma once
@@ -34,7 +34,7 @@ struct AnchorRecord {
 [[nodiscard]] std::string anchor_text(RunId run, RoundId round);
 
 // The digest most have said, with the lowest site's word among equals; never called with nobody.
-[[nodiscard]] Digest majority(const std::map<SiteId, Digest>& said);
+[[nodiscard]] Digest most_reported(const std::map<SiteId, Digest>& said);
 
 class AnchorChoice {
  public:

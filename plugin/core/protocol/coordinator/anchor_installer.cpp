@@ -43,13 +43,17 @@ bool AnchorInstaller::repeat_commit(Member& member) {
   const std::string round = std::to_string(start.round.value);
   if (!history.has_right_mean(*missed)) {
     all_->note(Note::Level::kError, "repair",
-               member.name + " has another mean of round " + round + " than was committed; it takes the anchor instead",
+               member.name + " has another mean of round " + round +
+                   " than was committed; it takes the anchor instead [round.other-mean]",
                {{"who", json_quote(member.name)}, {"round", round}});
     return false;
   }
   member.anchor.recommitted_ = true;
   const TermId term = all_->leadership.term();
-  all_->send(member, wire::Commit{term, start.run, start.round, start.attempt, contributors_of(start)});
+  all_->send(
+      member,
+      wire::Commit{term, start.run, start.round, start.attempt, contributors_of(start),
+                   all_->anchor.record() && all_->anchor.record()->round == start.round ? all_->period.in_force() : 0});
   for (const auto& [id, voter] : all_->agreed.voters()) {  // no InstallAnchor follows that would tell
     if (voter.left) all_->send(member, wire::MemberLeft{term, voter.name, voter.acceptor});
   }
@@ -94,7 +98,7 @@ void AnchorInstaller::left_out(Member& member) {
   }
 }
 
-bool AnchorInstaller::pass_over(Member& member) { return !std::exchange(member.anchor.passed_over_, true); }
+bool AnchorInstaller::mark_passed_over(Member& member) { return !std::exchange(member.anchor.passed_over_, true); }
 
 void AnchorInstaller::on_progress(Member& member, std::uint64_t progress) {
   if (progress > member.anchor.progress_) member.anchor.progressed_at_ = all_->now;
@@ -125,8 +129,9 @@ void AnchorInstaller::on_installed(Member& member, const wire::AnchorInstalled& 
   if (!waited_for || applied) return;
   const std::string what = "its anchor of " + anchor_text(installed.run, installed.round) + " has the digest " +
                            to_hex(installed.digest) + ", the swarm's has " + to_hex(*anchor->digest);
-  if (all_->round.repair_state(member.id) > kMaxRepeats) return all_->membership.expel(member.id, what);
-  all_->note(Note::Level::kError, "repair", member.name + ": " + what + "; it takes the swarm's",
+  if (all_->round.count_state_repair(member.id) > kMaxRepeats)
+    return all_->membership.expel(member.id, what + " [round.anchor-beyond-repair]");
+  all_->note(Note::Level::kError, "repair", member.name + ": " + what + "; it takes the swarm's [round.other-anchor]",
              {{"who", json_quote(member.name)}, {"round", std::to_string(installed.round.value)}});
   member.anchor.phase_ = MemberPhase::kJoined;
 }
@@ -142,7 +147,8 @@ void AnchorInstaller::installed_another(Member& member, const wire::AnchorInstal
   const AnchorRecord& anchor = *all_->anchor.record();
   all_->note(Note::Level::kWarning, "anchor",
              member.name + " holds the anchor of " + anchor_text(installed.run, installed.round) +
-                 " by now, not that of " + anchor_text(anchor.run, anchor.round));
+                 " by now, not that of " + anchor_text(anchor.run, anchor.round) +
+                 "; one is chosen again [join.anchor-changed]");
   all_->anchor.drop();
 }
 
@@ -195,10 +201,11 @@ void AnchorInstaller::believe_holders() {
     if (in_place && holds && holds->run == anchor.run && holds->round == anchor.round) said[id] = holds->digest;
   }
   if (!somebody_waits || said.empty()) return;
-  all_->anchor.set_digest(majority(said));
+  all_->anchor.set_digest(most_reported(said));
   const std::string round = std::to_string(anchor.round.value);
   all_->note(Note::Level::kWarning, "repair",
-             "nobody here holds the anchor of round " + round + " as it was first reported; that of most is taken",
+             "nobody here holds the anchor of round " + round +
+                 " as it was first reported; that of most is taken [round.anchor-by-majority]",
              {{"round", round}});
 }
 
@@ -234,9 +241,10 @@ void AnchorInstaller::digest_changed() {
 
 void AnchorInstaller::tell_sources(const Member& to) {
   const AnchorRecord& anchor = *all_->anchor.record();
+  const auto [counted, attempt] = all_->agreed.counted(to);
   all_->send(to, wire::InstallAnchor{all_->leadership.term(), anchor.run, anchor.round, to.anchor.sources_,
-                                     *anchor.digest, all_->agreed.counted(to), list_of(all_->agreed.voters()),
-                                     all_->generation.generations().current()});
+                                     *anchor.digest, counted, list_of(all_->agreed.voters()),
+                                     all_->generation.generations().current(), all_->period.in_force(), attempt});
 }
 
 void AnchorInstaller::add_source(const Member& holder) {
@@ -291,7 +299,7 @@ bool AnchorInstaller::waits_until_reachable(Member& joiner, const std::vector<Si
     all_->note(Note::Level::kWarning, "waiting",
                joiner.name + " cannot take the anchor from " + all_->membership.name_of(sources.front()) +
                    ": neither can be dialled; run `collab helper` on a machine that both reach (" +
-                   in_seconds(all_->config.link_grace) + ", COLLAB_LINK_GRACE)",
+                   in_seconds(all_->config.link_grace) + ", COLLAB_LINK_GRACE) [join.no-source]",
                {{"who", json_quote(joiner.name)}});
   }
   return all_->now < later(joiner.anchor.unreachable_since_, all_->config.link_grace);
@@ -323,10 +331,10 @@ void AnchorInstaller::on_tick() {
   for (const SiteId id : slow) {
     if (all_->now - all_->members().at(id).anchor.installing_since_ >= limit) {
       all_->membership.expel(id, "the anchor was not in place there " + in_seconds(limit) +
-                                     " after it was offered (COLLAB_ROUND_TIMEOUT)");
+                                     " after it was offered (COLLAB_ROUND_TIMEOUT) [join.anchor-slow]");
     } else {  // it may come again, and be luckier with other sources
       all_->membership.hang_up(id, "nothing of the anchor has come there for " + in_seconds(all_->config.link_grace) +
-                                       " (COLLAB_LINK_GRACE)");
+                                       " (COLLAB_LINK_GRACE) [join.anchor-stalled]");
     }
   }
 }

@@ -31,7 +31,7 @@ class AnchorInstaller {
   void says_it_holds(Member& member, const wire::AnchorInstalled& holding) { member.anchor.holds_ = holding; }
   void on_installed(Member& member, const wire::AnchorInstalled& installed);
   void on_progress(Member& member, std::uint64_t progress);
-  [[nodiscard]] bool pass_over(Member& member);  // false: it was told already
+  [[nodiscard]] bool mark_passed_over(Member& member);  // false: it was told already
 
   // ---- from whom
   void offer();  // to those who wait for one

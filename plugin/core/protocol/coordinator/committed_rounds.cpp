@@ -25,14 +25,15 @@ void CommittedRounds::forget_after(RoundId round) {
   std::erase_if(rounds_, [round](const auto& entry) { return entry.first > round; });
 }
 
-wire::Counted CommittedRounds::counted(const std::string& site, const wire::Offer& held) const {
+CommittedRounds::Answer CommittedRounds::counted(const std::string& site, const wire::Offer& held) const {
   const auto past = rounds_.find(RoundId{held.round.value + 1});
   if (past == rounds_.end() || (past->second.run != held.run && !mutant(Mutant::kCountedInOtherRun))) {
     const auto& after = given_up_after_;
     const bool given_up = after && std::tie(held.run, held.round) == std::tie(after->run, after->round);
-    return given_up ? wire::Counted::kNo : wire::Counted::kUnknown;
+    return {given_up ? wire::Counted::kNo : wire::Counted::kUnknown};
   }
-  return past->second.contributors.contains(site) ? wire::Counted::kYes : wire::Counted::kNo;
+  if (!past->second.contributors.contains(site)) return {wire::Counted::kNo};
+  return {wire::Counted::kYes, past->second.attempt};
 }
 
 const wire::Proposal* CommittedRounds::missed_by(const wire::Offer& offer, const wire::Report& report) const {

@@ -22,8 +22,14 @@ class CommittedRounds {
   // Another run begins at this round: what was committed after it is no part of that run.
   void forget_after(RoundId round);
 
-  // Whether the contribution of a site that holds this anchor was counted in the round after it.
-  [[nodiscard]] wire::Counted counted(const std::string& site, const wire::Offer& held) const;
+  // Whether a site of this name that holds this anchor was counted in the round after it. An attempt may be committed
+  // to which the site's earlier process contributed, so `attempt` says which one.
+  struct Answer {
+    wire::Counted counted = wire::Counted::kUnknown;
+    AttemptId attempt{};  // kYes: the one that was committed
+    bool operator==(const Answer&) const = default;
+  };
+  [[nodiscard]] Answer counted(const std::string& site, const wire::Offer& held) const;
   // The commit that a site was done with, and has not heard; null where there is none.
   [[nodiscard]] const wire::Proposal* missed_by(const wire::Offer& offer, const wire::Report& report) const;
   [[nodiscard]] bool has_right_mean(const wire::Proposal& missed) const;

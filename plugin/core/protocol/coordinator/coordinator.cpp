@@ -23,6 +23,7 @@ CoordinatorParts::CoordinatorParts(const CoordinatorParts& other)
       installer(other.installer),
       gate(other.gate),
       slices(other.slices),
+      period(other.period),
       round(other.round),
       now(other.now),
       out(other.out),
@@ -33,7 +34,7 @@ CoordinatorParts::CoordinatorParts(const CoordinatorParts& other)
 
 void CoordinatorParts::bind() {
   agreed.all_ = leadership.all_ = generation.all_ = admission.all_ = membership.all_ = this;
-  anchor.all_ = installer.all_ = gate.all_ = slices.all_ = round.all_ = this;
+  anchor.all_ = installer.all_ = gate.all_ = slices.all_ = period.all_ = round.all_ = this;
 }
 
 void CoordinatorParts::forget_swarm() {
@@ -43,6 +44,7 @@ void CoordinatorParts::forget_swarm() {
   membership.forget();
   anchor.forget();
   slices.forget();
+  period.forget();
   round.forget();
 }
 
@@ -100,7 +102,8 @@ void Coordinator::on_event(const Received& event) {
   if (member == nullptr) {
     all.generation.forget(link);
     all.out.emplace_back(Hangup{link, "this link has not joined the swarm '" + all.config.swarm + "', but sent " +
-                                          std::string(wire::name_of(message)) + "; a site sends Join first"});
+                                          std::string(wire::name_of(message)) +
+                                          "; a site sends Join first [link.not-joined]"});
     return;
   }
   all.membership.heard(*member);
@@ -131,9 +134,9 @@ void Coordinator::from_member(Member& member, const wire::Message& message) {
         } else if constexpr (std::is_same_v<T, wire::Promise> || std::is_same_v<T, wire::Accepted>) {
           all.idle = true;  // it came when others were enough already
         } else {
-          all.note(
-              Note::Level::kWarning, "ignored",
-              member.name + " sent " + std::string(wire::name_of(message)) + ", which no site sends a coordinator");
+          all.note(Note::Level::kWarning, "ignored",
+                   member.name + " sent " + std::string(wire::name_of(message)) +
+                       ", which no site sends a coordinator [link.unexpected-message]");
         }
       },
       message);

@@ -14,6 +14,7 @@ namespace collab::protocol {
 struct CoordinatorParts;
 struct Member;
 
+// The values here are for tests: a coordinator that runs takes each from the knobs (coordinator_server.cpp).
 struct CoordinatorConfig {
   std::string swarm = "default";
   RunId fresh_run;              // the run's number if the swarm is born here; later runs are larger
@@ -21,14 +22,14 @@ struct CoordinatorConfig {
   TermId term{1};               // at least; a successor's is above all its members have granted
   std::uint32_t min_sites = 1;  // round 0 waits for this many, or for what the sites expect if that is more
   std::string init_from;        // the site whose parameters round 0 has; empty: what the sites say
-  Duration heartbeat{1'000'000};
-  Duration link_grace{60'000'000};
-  Duration join_timeout{300'000'000};
-  Duration round_timeout{1'800'000'000};
+  Duration heartbeat = std::chrono::seconds(1);
+  Duration link_grace = std::chrono::seconds(60);
+  Duration join_timeout = std::chrono::seconds(300);
+  Duration round_timeout = std::chrono::seconds(1800);
   // An exchange in which nothing moves for the grace, and at least so long, stands still: a chunk is counted once it is
   // whole, and one of several on a slow line takes a while.
-  Duration least_standstill{60'000'000};
-  Duration straggler_grace{60'000'000};     // a majority that is ready waits this long for the others
+  Duration least_standstill = std::chrono::seconds(60);
+  Duration straggler_grace = std::chrono::seconds(60);  // a majority that is ready waits this long for the others
   Duration forget_after = Duration::max();  // a minority goes on without those who are missing, as another run
   bool equal_shares = false;                // whatever the sites have measured
 };

@@ -9,6 +9,7 @@
 //   installer    who gives the anchor to whom; each member's state
 //   gate         whether an attempt may start
 //   slices       who owns which part of the vector
+//   period       how many steps until the next round, where the leader chooses
 //   round        attempts, and the commit
 //
 // Each part has private fields and changes no other's: it asks the part that owns them, over `all_`. Coordinator
@@ -29,6 +30,7 @@
 #include "core/protocol/coordinator/generation_gate.h"
 #include "core/protocol/coordinator/leadership.h"
 #include "core/protocol/coordinator/membership.h"
+#include "core/protocol/coordinator/period.h"
 #include "core/protocol/coordinator/round.h"
 #include "core/protocol/coordinator/round_gate.h"
 #include "core/protocol/coordinator/slice_owners.h"
@@ -51,6 +53,7 @@ struct CoordinatorParts {
   AnchorInstaller installer{};
   RoundGate gate{};
   SliceOwners slices{};
+  Period period{};
   Round round{};
 
   // Of the step under way.

@@ -58,6 +58,7 @@ std::string status_json(const CoordinatorParts& all, TimePoint at) {
       "{\"swarm\":" + json_quote(all.config.swarm) + ",\"term\":" + std::to_string(all.leadership.term().value) +
       ",\"generation\":" + std::to_string(all.generation.generations().current()) +
       ",\"run\":" + std::to_string(agreed.run.value) + ",\"round\":" + std::to_string(agreed.round.value) +
+      ",\"period\":" + std::to_string(all.period.in_force()) +
       ",\"attempt\":" + std::to_string(attempt ? attempt->attempt.value : 0) +
       ",\"waiting_for\":" + json_quote(leads ? all.round.waiting_text() : election.waiting_text(at)) +
       ",\"leads\":" + json_bool(leads) + ",\"voters\":" + json_list(voter_names) +

@@ -18,7 +18,7 @@ inline constexpr double kAlike = 0.99;
 inline constexpr std::uint32_t kAlikeRounds = 2;       // running
 inline constexpr std::size_t kLeastSampledDelta = 32;  // elements that are not zero; of fewer nothing is concluded
 
-// The elements of a vector that a sketch holds: at most wire::kMaxSampledDelta, evenly spread.
+// The elements of a vector that a sampled delta holds: at most wire::kMaxSampledDelta, evenly spread.
 [[nodiscard]] std::vector<std::uint64_t> sample_of(std::uint64_t elements);
 
 class DuplicateData {

@@ -3,13 +3,15 @@
 // This is the first half of Paxos for the value of one round. A term is a ballot; the sites are the acceptors; the
 // membership that counts is the one that the newest agreed value names.
 //
-//   waiting --more than half of the newest membership are here, with records enough--> preparing: Prepare(term)
-//      |  |                                                                              | those who promised are
-//      enough |  +--nobody who comes knows of a membership: found a swarm--> leads              v |  +--records are
-//      short for a grace, or the missing ones forgotten: new run-> leads   frozen: Accept(term, ..) | | those who
-//      answered are enough
-//      +<--too few are left, or a site without its record comes: anew, a higher term---    v
-//                                                                                        leads
+//   in         what happens                                                        then
+//   waiting    more than half of the newest membership are here, enough of them    preparing: Prepare(term) to all
+//              with their records
+//   waiting    nobody who comes knows of a membership                              leads: it founds a swarm
+//   waiting    records are short for a grace, or the missing sites are forgotten   leads, under a new run name
+//   preparing  the sites that promised are enough                                  frozen: Accept(term, ...) to them
+//   frozen     the sites that answered are enough                                  leads
+//   preparing, too few are left, or a site without its record comes                waiting, with a higher term
+//   frozen
 //
 // Frozen: what counts of the past is decided once, from one set of promises, and never looked at again. Accept carries
 // the attempt an older term may have committed, if there is one, so that it is accepted under the new term, too. Each

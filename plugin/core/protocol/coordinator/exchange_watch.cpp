@@ -25,7 +25,7 @@ void ExchangeWatch::slept(Duration time) {
   for (auto& [id, site] : sites_) site.moved_at += time;
 }
 
-std::uint32_t ExchangeWatch::held_up_by(const std::string& name) {
+std::uint32_t ExchangeWatch::count_hold_up(const std::string& name) {
   if (held_up_.size() >= kMostNames && held_up_.count(name) == 0) held_up_.clear();
   return ++held_up_[name];
 }

@@ -40,7 +40,7 @@ class ExchangeWatch {
   [[nodiscard]] std::optional<Stall> stall(const std::set<SiteId>& open, Duration limit, TimePoint now) const;
 
   // It has held one up: how often by now.
-  std::uint32_t held_up_by(const std::string& name);
+  std::uint32_t count_hold_up(const std::string& name);
 
  private:
   friend struct Inside;

@@ -9,7 +9,7 @@
 namespace collab::protocol {
 namespace {
 
-constexpr const char* kAnotherModel = "the swarm goes on to another model";
+constexpr const char* kAnotherModel = "the swarm goes on to another model [join.next-model]";
 
 std::string generation_text(std::uint32_t generation) { return "generation " + std::to_string(generation); }
 
@@ -83,7 +83,7 @@ void GenerationGate::tell_stale(LinkId link, const std::string& who) {
   send_away(link, who,
             "the swarm trains " + generation_text(generations_.current()) +
                 " of the model, a later one than this site (each model that a script trains after another is a "
-                "generation; a script that is started again begins with the first)");
+                "generation; a script that is started again begins with the first) [join.stale-generation]");
 }
 
 void GenerationGate::send_away(LinkId link, const std::string& who, const std::string& reason) {
@@ -136,12 +136,13 @@ void GenerationGate::on_tick() {
   }
   for (const auto& [link, who] : refused) {
     generations_.drop(link);
-    all_->admission.refuse_link(
-        link, who,
-        trainers_text() + " have not come to this site's generation of the model within " +
-            in_seconds(all_->config.join_timeout) + " (COLLAB_JOIN_TIMEOUT), they train generation " +
-            std::to_string(generations_.current()) +
-            ": train the same models in the same order everywhere, or raise COLLAB_JOIN_TIMEOUT");
+    all_->admission.refuse_link(link, who,
+                                trainers_text() + " have not come to this site's generation of the model within " +
+                                    in_seconds(all_->config.join_timeout) +
+                                    " (COLLAB_JOIN_TIMEOUT), they train generation " +
+                                    std::to_string(generations_.current()) +
+                                    ": train the same models in the same order everywhere, or raise "
+                                    "COLLAB_JOIN_TIMEOUT [join.early-generation]");
   }
 }
 
@@ -157,7 +158,8 @@ void GenerationGate::wait(LinkId link, const wire::Join& join) {
   if (join.helper) {  // it comes again with nothing
     return send_away(link, join.site,
                      "the swarm trains " + generation_text(generations_.current()) +
-                         " of the model, and what this helper holds is of " + generation_text(join.generation));
+                         " of the model, and what this helper holds is of " + generation_text(join.generation) +
+                         " [join.helper-generation]");
   }
   if (const auto replaced = generations_.wait(link, join, all_->now)) {
     all_->out.emplace_back(Hangup{*replaced, "replaced by a new link of " + join.site});

@@ -39,7 +39,7 @@ void Leadership::seek() {
 
 void Leadership::apply(LinkId link, const wire::Join& join) {
   if (election_.size() >= wire::kMaxSites) {
-    return all_->admission.refuse_link(link, join.site, "too many joins at once; try again");
+    return all_->admission.refuse_link(link, join.site, "too many sites join at once; try again [join.too-many]");
   }
   if (const auto replaced = election_.come(all_->now, link, join)) {
     all_->out.emplace_back(Hangup{*replaced, "replaced by a new link of " + join.site});
@@ -68,8 +68,8 @@ void Leadership::go(LinkId link) {
 
 void Leadership::on_tick() {
   for (const LinkId link : election_.silent(all_->now)) {  // what it was to promise would be waited for
-    all_->out.emplace_back(
-        Hangup{link, "silent for longer than " + in_seconds(all_->config.link_grace) + " (COLLAB_LINK_GRACE)"});
+    all_->out.emplace_back(Hangup{link, "silent for longer than " + in_seconds(all_->config.link_grace) +
+                                            " (COLLAB_LINK_GRACE) [link.silent-applicant]"});
     election_.go(all_->now, link);
   }
   seek();
@@ -87,8 +87,9 @@ std::vector<std::string> Leadership::missed() const {
 
 // Why the word changes nothing here; empty: it does.
 std::string Leadership::no_use_text(const wire::Forget& forget, const std::vector<std::string>& missed) const {
-  if (leads_ && all_->anchor.gathers()) return "nobody is waited for by name: " + all_->anchor.gathered_text();
-  if (!leads_ && election_.empty()) return "no site waits here";
+  if (leads_ && all_->anchor.gathers())
+    return "nobody is waited for by name: " + all_->anchor.gathered_text() + " [coordinator.forget-too-early]";
+  if (!leads_ && election_.empty()) return "no site waits here [coordinator.forget-nobody-waits]";
   std::vector<std::string> others;
   std::ranges::copy_if(forget.sites, std::back_inserter(others),
                        [&](const std::string& name) { return std::ranges::find(missed, name) == missed.end(); });
@@ -96,7 +97,8 @@ std::string Leadership::no_use_text(const wire::Forget& forget, const std::vecto
   for (std::string& name : others) name = name.empty() ? "a site without a name" : name;
   const std::vector<std::string> here = leads_ ? all_->membership.names() : election_.names();
   return "nobody was forgotten: nobody here misses " + (others.empty() ? "a site without a name" : join_words(others)) +
-         "; here: " + names_text(here, {}) + "; missing: " + names_text(missed, {});
+         "; here: " + names_text(here, {}) + "; missing: " + names_text(missed, {}) +
+         " [coordinator.forget-not-missed]";
 }
 
 // It counts where those who are here are too few without the others, and about nobody else: a name that is misspelt
@@ -112,7 +114,8 @@ void Leadership::on_forget(LinkId link, const wire::Forget& forget) {
   std::vector<std::string> missing = missed();
   if (const std::string why = no_use_text(forget, missing); !why.empty()) return answer(kRefused, why);
   const std::string whom = names_text(forget.sites, {});
-  all_->note(Note::Level::kWarning, std::string(kForget), whom + " will not come, somebody says (collab forget)",
+  all_->note(Note::Level::kWarning, std::string(kForget),
+             whom + " will not come, somebody says (collab forget) [coordinator.forgotten]",
              {{"who", json_list(forget.sites)}});
   if (leads_) step_down("those who are missing are forgotten");
   election_.forget(forget.sites);
@@ -180,7 +183,8 @@ bool Leadership::hear_of(LinkId link, const wire::Join& join) {
   const bool ahead = anchor && record.anchor.run == anchor->run && record.anchor.round > anchor->round;
   const bool newer_term = record.promised > term_ && voter;
   if (ahead && !voter) {  // if that is so, its own leader will be found at another candidate
-    all_->out.emplace_back(Hangup{link, join.site + " knows of a later round than this leader, and is no voter here"});
+    all_->out.emplace_back(Hangup{
+        link, join.site + " knows of a later round than this leader, and is no voter here [coordinator.later-round]"});
     return false;
   }
   if ((newer_term && !mutant(Mutant::kNewerTermIgnored)) || ahead) {
@@ -233,7 +237,7 @@ void Leadership::judge_quorum() {
 }
 
 void Leadership::step_down(const std::string& reason) {
-  const std::string text = "leads no more: " + reason;
+  const std::string text = "leads no more: " + reason + " [coordinator.steps-down]";
   all_->note(Note::Level::kWarning, "coordinator", text, {{"term", std::to_string(term_.value)}});
   all_->membership.hang_up(text);
   all_->admission.hang_up_claims(text);

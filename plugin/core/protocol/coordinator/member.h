@@ -1,15 +1,18 @@
 // A site that was let in: what it has joined with, which never changes, and three records that belong to one class
 // each. Only that class can change them.
 //
-//   a member                                          the swarm
-//
-//        Join                              (no anchor) --enough sites joined: the best offer--> anchor (run, round)
-//          v                                                                                     |        ^
-//       joined --InstallAnchor--> installing       all ready, or a majority and the grace is over |        |
-//        ^                           |    ^                                                      v        |
-//        | Ready     AnchorInstalled |    | state differs: repair                        attempt 1, 2, .. -+
-//        |                           v    |                            lost, declined, unreachable: | ^ all done and
-//       stale <----left out------- active                              the next attempt             +-+ alike: commit
+//   phase       what happens                                                        then
+//   -           Join is let in                                                      joined
+//   joined      it trained when it joined, with another anchor; or missed a commit  stale
+//   joined      InstallAnchor is sent                                               installing
+//   installing  AnchorInstalled: it holds the anchor                                active
+//   installing  its last source is lost, its digest differs, or a newer anchor is   joined
+//               agreed on
+//   installing  it holds another anchor, as its parameters move                     stale
+//   active      a round is committed without it                                     stale; joined if it is ready by now
+//   active      its anchor differs from the others'                                 joined
+//   stale       Ready: its parameters stand still                                   joined
+//   stale       it missed a commit, was sent it, and has applied it                 active
 //
 //   From every state a member goes by Leave, by a closed link, by silence longer than the grace, by a broken rule.
 //   An attempt needs an accept quorum of the voters (quorum.h); where all are ready and they are fewer, all get a
@@ -74,10 +77,10 @@ class MemberAnchor {
   std::vector<SiteId> sources_;                 // kInstalling: where it was told to take the anchor from
   TimePoint installing_since_ = kNever;         // kInstalling
   std::uint64_t progress_ = 0;                  // of what it fetches, as last told
-  TimePoint progressed_at_{};                   // it was less before
+  TimePoint progressed_at_{};                   // when progress_ grew last
   TimePoint unreachable_since_ = kNever;        // kJoined: who holds the anchor cannot be dialled, and it cannot either
-  AcceptorId acceptor_;                         // in the run it is of
-  RunId run_;                                   // that one; 0: none yet
+  AcceptorId acceptor_;                         // of the site in run_
+  RunId run_;                                   // the run that acceptor_ is of; 0: none yet
   bool greeted_ = false;                        // its 'join' was told
   bool passed_over_ = false;                    // that what it had loaded is not used was told
   bool recommitted_ = false;                    // it was sent a commit that it had missed

@@ -146,7 +146,7 @@ void Membership::on_leave(Member& member, const wire::Leave& leave) {
   for (const auto& [id, other] : members_) {
     if (last && other.helper && id != member.id) helpers.push_back(id);
   }
-  for (const SiteId id : helpers) expel(id, "the last site has left");
+  for (const SiteId id : helpers) expel(id, "the last site has left [join.swarm-ended]");
   hang_up(member.id, reason);
 }
 
@@ -190,15 +190,16 @@ void Membership::on_undialable(const Undialable& event) {
   if (member == nullptr) return;
   member->contact.unverified_ = true;
   all_->note(Note::Level::kWarning, "address",
-             member->name + " cannot be dialled at " + member->address + " (" + event.reason + "): it dials the others",
+             member->name + " cannot be dialled at " + member->address + " (" + event.reason +
+                 "): it dials the others [link.undialable]",
              {{"who", json_quote(member->name)}});
   all_->send(*member, wire::Notice{std::string(kDialOut),
                                    "nobody can dial this site at " + member->address + " (" + event.reason +
                                        "): it dials out, and owns no part of the model in rounds where others can. "
                                        "If it can be dialled at another address, set COLLAB_ADVERTISE, and a port in "
-                                       "COLLAB_LISTEN; COLLAB_ADVERTISE=none says that it cannot"});
+                                       "COLLAB_LISTEN; COLLAB_ADVERTISE=none says that it cannot [link.dial-out]"});
   all_->installer.find_reachable_sources();
-  all_->round.spare_links();
+  all_->round.reform_if_owners_undialable();
   tell_unreachable("");
 }
 
@@ -207,7 +208,7 @@ void Membership::tell_unreachable(const std::string& because) {
   if (members_.size() < 2 || std::ranges::any_of(members_, can) || std::exchange(unreachable_told_, true)) return;
   const std::string text = because + "none of " + join_words(names()) +
                            " can be dialled: unless they reach each other all the same, run `collab helper` on a "
-                           "machine that all of them reach";
+                           "machine that all of them reach [link.nobody-dialable]";
   all_->note(Note::Level::kWarning, "address", text);
   broadcast(wire::Notice{std::string(kDialOut), text});
 }
@@ -255,12 +256,13 @@ void Membership::judge_silence() {
     } else if (!member.contact.suspect_ && silent >= kSuspectAfter * all_->config.heartbeat) {
       member.contact.suspect_ = suspected = true;
       all_->note(Note::Level::kWarning, "suspect",
-                 member.name + " has not been heard for " + in_milliseconds(silent) + "; it is removed after " + limit,
+                 member.name + " has not been heard for " + in_milliseconds(silent) + "; it is removed after " + limit +
+                     " [link.suspect]",
                  {{"who", json_quote(member.name)}});
     }
   }
   if (suspected) send_roster();
-  for (const SiteId id : dead) hang_up(id, "silent for longer than " + limit);
+  for (const SiteId id : dead) hang_up(id, "silent for longer than " + limit + " [link.silent]");
 }
 
 }  // namespace collab::protocol

@@ -55,7 +55,7 @@ std::string ModelReference::first_difference(const wire::Join& join) const {
   if (difference.empty()) return {};
   return difference +
          "; all sites must train the same model, with the same parameters frozen at the same values: start the same "
-         "script with the same settings everywhere";
+         "script with the same settings everywhere [join.model-mismatch]";
 }
 
 std::string ModelReference::setting_difference(const wire::Join& join) const {
@@ -71,7 +71,7 @@ std::string ModelReference::setting_difference(const wire::Join& join) const {
     const std::string there = value_in(settings_, key);
     if (here != there) {
       return key + ": this site has " + here + ", the swarm (from " + site_ + ") has " + there +
-             "; set it alike at all sites";
+             "; set it alike at all sites [join.setting-mismatch]";
     }
   }
   return {};
@@ -90,7 +90,7 @@ std::string ModelReference::left_out_difference(const wire::Join& join) const {
   return "buffers left out of the average: here " + names_text(here, there) + "; at " + site_ + " " +
          names_text(there, here) +
          ". A buffer is left out that is not persistent, or holds NaN or infinity when training begins: begin with the "
-         "same model at all sites, or set COLLAB_BUFFERS=0 at all of them";
+         "same model at all sites, or set COLLAB_BUFFERS=0 at all of them [join.buffers-mismatch]";
 }
 
 std::string ModelReference::model_difference(const wire::Join& join) const {
@@ -120,7 +120,7 @@ std::string ModelReference::differing_values(const wire::Join& join) {
   if (names.empty()) return {};
   values_told_ = true;
   return "buffers that are left out of the average have other values at " + join.site + " than at " + site_ +
-         ", and each site keeps its own: " + names_text(names, {});
+         ", and each site keeps its own: " + names_text(names, {}) + " [join.buffer-values]";
 }
 
 }  // namespace collab::protocol

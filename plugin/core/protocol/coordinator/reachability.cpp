@@ -5,10 +5,10 @@
 namespace collab::protocol {
 namespace {
 
-// A failure within moments counts half: a link that one side gives up fails once more where the other does not know
-// yet.
 constexpr std::uint32_t kApartAfter = 4;
-constexpr Duration kOptimizerState = std::chrono::seconds(3);
+// A failure so soon after the attempt's start counts half: a link that one side gives up fails once more where the
+// other does not know yet.
+constexpr Duration kEarlyFailure = std::chrono::seconds(3);
 constexpr std::uint64_t kRoundsApart = 8;
 
 }  // namespace
@@ -16,7 +16,7 @@ constexpr std::uint64_t kRoundsApart = 8;
 bool Reachability::failed(SiteId a, SiteId b, RoundId round, Duration after) {
   const Pair pair = std::minmax(a, b);
   std::uint32_t& failures = failures_[pair];
-  failures += after < kOptimizerState ? 1 : 2;
+  failures += after < kEarlyFailure ? 1 : 2;
   if (failures < kApartAfter) return false;
   apart_[pair] = RoundId{round.value + kRoundsApart};
   return true;

@@ -81,9 +81,11 @@ void Round::on_ready(Member& member, const wire::Ready& ready) {
     abandon_attempt();
   }
   member.round.ready_ = ready;
+  all_->period.ready(member.id);
   member.round.since_ = ready.since.value <= highest_attempt_ ? ready.since : AttemptId{};
   if (!std::isfinite(ready.weight) || ready.weight < 0) {
-    all_->note(Note::Level::kWarning, "ignored", who + " with a weight that is no weight; it counts as 0");
+    all_->note(Note::Level::kWarning, "ignored",
+               who + " with a weight that is not a finite number of 0 or more; it counts as 0 [round.bad-weight]");
     member.round.ready_->weight = 0;
   }
   if (ready.up_kbit > 0) member.round.up_kbit_ = ready.up_kbit;
@@ -104,17 +106,21 @@ void Round::on_done(Member& member, const wire::Done& done) {
   if (done.slices.size() != round_.attempt->slices.size()) {
     return all_->membership.expel(member.id, "it sent " + std::to_string(done.slices.size()) + " digests for the " +
                                                  std::to_string(round_.attempt->slices.size()) + " slices of round " +
-                                                 std::to_string(done.round.value));
+                                                 std::to_string(done.round.value) + " [round.digest-count]");
   }
   if (!member.round.done_) ++round_.done;
   member.round.done_ = done.slices;
 }
 
 void Round::on_decline(Member& member, const wire::Decline& decline) {
-  if (!in_attempt(decline.attempt, decline.round)) return;
-  round_.declined.insert(member.id);
+  if (!in_attempt(decline.attempt, decline.round) || !takes_part(*round_.attempt, member.id)) return;
+  if (!round_.declined.insert(member.id).second) {
+    return all_->membership.expel(member.id,
+                                  "it declined round " + std::to_string(decline.round.value) +
+                                      " again, to which it contributes nothing any more [round.declined-twice]");
+  }
   const std::string text = "round " + std::to_string(decline.round.value) + " goes on without the contribution of " +
-                           member.name + ": " + decline.reason;
+                           member.name + ": " + decline.reason + " [round.declined]";
   all_->note(Note::Level::kWarning, "declined", text);
   for (const auto& [id, other] : all_->members()) {
     if (id != member.id) all_->send(other, wire::Notice{"declined", text});
@@ -129,7 +135,8 @@ void Round::on_peer_unreachable(Member& member, const wire::PeerUnreachable& unr
   if (peer == in.end()) {  // it has given the attempt up all the same
     all_->note(Note::Level::kWarning, "unreached",
                member.name + " cannot go on because of " + all_->membership.name_of(unreachable.peer) +
-                   ", which has no part in the attempt: " + unreachable.reason + "; another attempt is formed");
+                   ", which has no part in the attempt: " + unreachable.reason +
+                   "; another attempt is formed [round.peer-gone]");
     return abandon_attempt();
   }
   if (!peer->here) {
@@ -152,7 +159,8 @@ void Round::on_peer_unreachable(Member& member, const wire::PeerUnreachable& unr
              text + "; another attempt is formed" +
                  (!cut     ? ""
                   : itself ? ", in which it owns no slice"
-                           : ", in which neither owns a slice"),
+                           : ", in which neither owns a slice") +
+                 " [round.unreachable]",
              {{"who", itself ? json_list({member.name})
                              : json_list({member.name, all_->membership.name_of(unreachable.peer)})},
               {"round", std::to_string(unreachable.round.value)}});
@@ -226,7 +234,8 @@ void Round::tell_without(SiteId id, const std::string& why) {
   const std::string name = all_->membership.name_of(id);
   const std::string round = std::to_string(number().value);
   all_->note(Note::Level::kWarning, "straggler",
-             "round " + round + " goes on without " + name + why + "; what it trains counts in a later round",
+             "round " + round + " goes on without " + name + why +
+                 "; what it trains counts in a later round [round.straggler]",
              {{"who", json_quote(name)}, {"round", round}});
 }
 
@@ -246,7 +255,7 @@ std::set<SiteId> Round::set_aside_the_cut(std::set<SiteId> sites) {
 bool Round::states_agree(const std::set<SiteId>& sites) {
   std::map<SiteId, Digest> said;
   for (const SiteId id : sites) said[id] = all_->members().at(id).round.ready_->state;
-  const Digest right = majority(said);
+  const Digest right = most_reported(said);
   const std::optional<Digest> before = all_->anchor.record()->digest;
   all_->anchor.set_digest(right);
   if (before && *before != right) all_->installer.digest_changed();
@@ -256,17 +265,18 @@ bool Round::states_agree(const std::set<SiteId>& sites) {
     (digest == right || mutant(Mutant::kStatesNotCompared) ? sound : wrong).push_back(id);
   for (const SiteId id : wrong) {
     Member& member = all_->members().at(id);
-    const std::uint32_t times = repair_state(id);
+    const std::uint32_t times = count_state_repair(id);
     const bool tie = said.size() == 2;
     const std::string text = member.name + " holds another anchor of round " +
                              std::to_string(all_->anchor.record()->round.value) + " (digest " + to_hex(said[id]) +
                              ") than " + all_->membership.name_of(sound.front()) + " (" + to_hex(right) + ")" +
                              (tie ? "; of two, the lower site is taken to be right" : "");
     if (times > kMaxRepeats) {
-      all_->membership.expel(id, text + "; it was repaired " + times_text(kMaxRepeats) + " in vain");
+      all_->membership.expel(
+          id, text + "; it was repaired " + times_text(kMaxRepeats) + " in vain [round.state-beyond-repair]");
       continue;
     }
-    all_->note(Note::Level::kError, "repair", text + "; it fetches the anchor again",
+    all_->note(Note::Level::kError, "repair", text + "; it fetches the anchor again [round.state-differs]",
                {{"who", json_quote(all_->membership.name_of(id))},
                 {"round", std::to_string(all_->anchor.record()->round.value)}});
     all_->installer.install_again(member);
@@ -311,6 +321,7 @@ void Round::start(const std::set<SiteId>& sites) {
   round_.slices = start.slices;
   round_.attempt = std::move(start);
   watch_.begin(sites, all_->now);
+  all_->period.started(sites);
 }
 
 }  // namespace collab::protocol

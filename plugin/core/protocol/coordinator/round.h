@@ -61,8 +61,8 @@ class Round {
   void lost(const Member& gone);                                 // it is no member any more
   void end_without_ready();                                      // nobody is left who waits for it
   void retract(Member& member) { member.round.ready_.reset(); }  // it will say so once more
-  std::uint32_t repair_state(SiteId site) { return ++round_.state_repairs[site]; }  // how often by now
-  void spare_links();  // that the attempt in flight needs and nobody can make
+  std::uint32_t count_state_repair(SiteId site) { return ++round_.state_repairs[site]; }  // how often by now
+  void reform_if_owners_undialable();  // that the attempt in flight needs and nobody can make
   void slept(Duration time) { watch_.slept(time); }
   void judge_exchange();
   void forget();
@@ -76,8 +76,8 @@ class Round {
     TimePoint limit = kNever;
     std::uint32_t attempts = 0;                 // formed so far
     std::optional<wire::StartAttempt> attempt;  // in flight
-    std::size_t here = 0;                       // of its participants
-    std::size_t done = 0;                       // of those
+    std::size_t here = 0;                       // of the attempt's participants, those still here
+    std::size_t done = 0;                       // of the participants here, those that are done
     TimePoint started{};
     bool stalled = false;             // an attempt ran into the limit and nobody had finished
     std::vector<wire::Slice> slices;  // of the last attempt

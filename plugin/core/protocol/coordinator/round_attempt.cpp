@@ -53,9 +53,9 @@ void Round::end_without_ready() {
   if (std::ranges::none_of(all_->members(), waits)) begin_again();
 }
 
-// That of two an owner has no way to would show after the limit for links only: the attempt is formed again with owners
-// that all can reach. Where somebody is done all have reached each other.
-void Round::spare_links() {
+// Two members that cannot be dialled cannot link. Without this it would show only after the limit for links. Where
+// somebody is done, all have reached each other.
+void Round::reform_if_owners_undialable() {
   if (!round_.attempt || round_.done > 0) return;
   std::vector<std::string> unverified;
   bool any_dialable = false;
@@ -89,12 +89,12 @@ void Round::judge_exchange() {
   }
   if (stall->held_up_by.empty()) return skip("nothing of the exchange has moved for " + in_seconds(limit));
   for (const SiteId id : stall->held_up_by) {
-    const std::uint32_t times = watch_.held_up_by(all_->membership.name_of(id));
+    const std::uint32_t times = watch_.count_hold_up(all_->membership.name_of(id));
     if (times >= kMaxRepeats) {
-      all_->membership.expel(id, reason + ", " + times_text(times));
+      all_->membership.expel(id, reason + ", " + times_text(times) + " [round.stalls-again]");
       continue;
     }
-    all_->membership.hang_up(id, reason);
+    all_->membership.hang_up(id, reason + " [round.stalls]");
   }
 }
 
@@ -116,7 +116,7 @@ void Round::on_limit() {
     // Nobody has finished, so nobody can be blamed: once more from the start.
     round_.stalled = true;
     all_->note(Note::Level::kWarning, "waiting",
-               which + ": no site finished its exchange within " + limit + "; it is tried once more");
+               which + ": no site finished its exchange within " + limit + "; it is tried once more [round.timeout]");
     return start_afresh();
   }
   if (!round_.attempt)
@@ -126,7 +126,7 @@ void Round::on_limit() {
     round_.set_aside.insert(id);
     all_->note(Note::Level::kWarning, "straggler",
                which + ": the exchange at " + all_->membership.name_of(id) + " was not done within " + limit +
-                   "; the others go on, what it trained counts in a later round",
+                   "; the others go on, what it trained counts in a later round [round.exchange-timeout]",
                {{"who", json_quote(all_->membership.name_of(id))}, {"round", std::to_string(number().value)}});
   }
   abandon_attempt();
@@ -173,24 +173,25 @@ void Round::finish_attempt() {
       if (p.here && (all_->members().at(p.site).round.done_ || !mutant(Mutant::kCommitBeforeAllAreDone)))
         said[p.site] = (*all_->members().at(p.site).round.done_)[i];
     }
-    const Digest right = majority(said);
+    const Digest right = most_reported(said);
     for (const auto& [site, digest] : said) {
       if (digest != right && !mutant(Mutant::kMeansNotCompared)) wrong.insert(site);
     }
   }
   if (wrong.empty()) return commit();
-  const std::string what =
-      " has another mean of round " + std::to_string(start.round.value) + " than " +
-      (start.participants.size() == 2 ? "the lower site, which of two is taken to be right" : "most");
+  const std::string what = " has another mean of round " + std::to_string(start.round.value) + " than " +
+                           (round_.here == 2 ? "the lower site, which of two is taken to be right" : "most");
   const RoundId number_started = start.round;
   start_afresh();
   all_->changed = true;
   for (const SiteId id : wrong) {
     const std::uint32_t times = ++round_.mean_repairs[id];
     if (times > kMaxRepeats) {
-      all_->membership.expel(id, all_->membership.name_of(id) + what + " (" + times_text(times) + ")");
+      all_->membership.expel(
+          id, all_->membership.name_of(id) + what + " (" + times_text(times) + ") [round.mean-beyond-repair]");
     } else {
-      all_->note(Note::Level::kError, "repair", all_->membership.name_of(id) + what + "; another attempt is formed",
+      all_->note(Note::Level::kError, "repair",
+                 all_->membership.name_of(id) + what + "; another attempt is formed [round.mean-differs]",
                  {{"who", json_quote(all_->membership.name_of(id))}, {"round", std::to_string(number_started.value)}});
     }
   }
@@ -214,8 +215,9 @@ void Round::commit() {
     const auto gone = round_.gone.find(id);
     names.push_back(gone == round_.gone.end() ? all_->membership.name_of(id) : gone->second.name);
   }
-  Broadcast all{
-      {}, wire::Commit{all_->leadership.term(), all_->anchor.record()->run, committed, start.attempt, contributors}};
+  Broadcast all{{},
+                wire::Commit{all_->leadership.term(), all_->anchor.record()->run, committed, start.attempt,
+                             contributors, all_->period.committed(start)}};
   auto participant = start.participants.begin();  // both ascend
   for (auto& [id, member] : all_->members()) {
     member.round.done_.reset();
@@ -256,7 +258,7 @@ void Round::compare(const wire::StartAttempt& start) {
         "ranks does; where the script draws batches itself (torch.manual_seed, a generator, numpy) add "
         "torch_collab.site_index() to the seed (times the number of ranks where the rank is added too), where it reads "
         "files or a stream (IterableDataset) take every torch_collab.site_count()-th part from site_index() on, with "
-        "COLLAB_SITE_INDEX and COLLAB_SITE_COUNT set";
+        "COLLAB_SITE_INDEX and COLLAB_NUM_SHARDS set [round.same-data]";
     all_->note(Note::Level::kWarning, "same-data", text,
                {{"who", json_list({all_->membership.name_of(pair.a), all_->membership.name_of(pair.b)})},
                 {"round", std::to_string(start.round.value)}});
@@ -267,10 +269,11 @@ void Round::compare(const wire::StartAttempt& start) {
 void Round::skip(const std::string& reason) {
   const RoundId of = number();
   const bool told = std::exchange(last_skipped_, std::pair(of, reason)) == std::pair(of, reason);
-  all_->note(
-      told ? Note::Level::kDebug : Note::Level::kWarning, "no-quorum",
-      "no attempt at round " + std::to_string(of.value) + ": " + reason + "; the anchor stands, the sites train on",
-      {{"round", std::to_string(of.value)}});
+  all_->note(told ? Note::Level::kDebug : Note::Level::kWarning, "no-quorum",
+             "no attempt at round " + std::to_string(of.value) + ": " + reason +
+                 "; the anchor stands, the sites train on [round.no-quorum]",
+             {{"round", std::to_string(of.value)}});
+  all_->period.skipped();
   for (auto& [id, member] : all_->members()) {
     if (member.phase() != MemberPhase::kActive || !member.round.ready_) continue;
     all_->send(member, wire::RoundSkipped{all_->leadership.term(), of, reason});

@@ -123,7 +123,7 @@ bool RoundGate::waits_for_joiners() {
   const std::string round = std::to_string(all_->round.number().value);
   all_->note(Note::Level::kWarning, "straggler",
              "round " + round + " goes on without " + join_words(joiners) + ", which " +
-                 (joiners.size() == 1 ? "has" : "have") + " not taken the anchor in time",
+                 (joiners.size() == 1 ? "has" : "have") + " not taken the anchor in time [round.without-joiners]",
              {{"who", json_list(joiners)}, {"round", round}});
   return false;
 }

@@ -179,13 +179,15 @@ struct Exchange::State {
     const std::string what = "contribution " + text_of(event.range) + " from " + text_of(event.from);
     const auto found = own.find(event.range.begin);
     if (found == own.end() || found->second.range != event.range) {
-      return corrupt(what + (found == own.end() ? ": expected a chunk of our own slice"
-                                                : ": expected the chunk " + text_of(found->second.range)));
+      const std::string expected =
+          found == own.end() ? "a chunk of this site's own slice" : "the chunk " + text_of(found->second.range);
+      return corrupt(what + ": expected " + expected + " [round.chunk-range]");
     }
     OwnChunk& chunk = found->second;
     if (event.from == plan.self || !weighs(event.from))
-      return corrupt(what + ": expected contributions of the attempt's other contributors only");
-    if (chunk.missing.erase(event.from) == 0) return corrupt(what + ": it came twice");
+      return corrupt(what +
+                     ": expected contributions of the attempt's other contributors only [round.chunk-not-contributor]");
+    if (chunk.missing.erase(event.from) == 0) return corrupt(what + ": it came twice [round.chunk-twice]");
     if (started) note_if_whole(chunk);
     Actions out;
     open_windows(out);
@@ -195,11 +197,14 @@ struct Exchange::State {
   Result<Actions> on(const MeanArrived& event) {
     const std::string what = "mean " + text_of(event.range) + " from " + text_of(event.from);
     const auto found = theirs.find(event.range.begin);
-    if (found == theirs.end()) return corrupt(what + ": expected a chunk of another member's slice");
+    if (found == theirs.end())
+      return corrupt(what + ": expected a chunk of another member's slice [round.mean-not-theirs]");
     TheirChunk& chunk = found->second;
-    if (chunk.range != event.range) return corrupt(what + ": expected the chunk " + text_of(chunk.range));
-    if (chunk.owner != event.from) return corrupt(what + ": expected it from its owner, " + text_of(chunk.owner));
-    if (chunk.taken) return corrupt(what + ": it came twice");
+    if (chunk.range != event.range)
+      return corrupt(what + ": expected the chunk " + text_of(chunk.range) + " [round.mean-range]");
+    if (chunk.owner != event.from)
+      return corrupt(what + ": expected it from its owner, " + text_of(chunk.owner) + " [round.mean-not-owner]");
+    if (chunk.taken) return corrupt(what + ": it came twice [round.mean-twice]");
     chunk.taken = true;
     Actions out;
     out.emplace_back(TakeMean{chunk.range});

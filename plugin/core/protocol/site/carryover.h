@@ -30,7 +30,7 @@ class Carryover {
     kStale,   // of an attempt that does not count any more
   };
 
-  // Another attempt, of the same round or of a later one. links[i] reaches form.participants[i].
+  // Another attempt, of the same round or of a later one. links[i] reaches start.participants[i].
   void begin(const wire::StartAttempt& start, SiteId self, const std::vector<LinkId>& links) {
     if (start.run != run_ || start.round != round_) clear();  // in another run numbers may mean other sites
     run_ = start.run;

@@ -1,4 +1,4 @@
-// What a site may send (COLLAB_EGRESS_GB), and what it has sent. It binds the site that has it, and nobody else.
+// What a site may send (COLLAB_EGRESS_BUDGET_GB), and what it has sent. It binds the site that has it, and nobody else.
 //
 // Pure. Threads: one caller at a time.
 #pragma once

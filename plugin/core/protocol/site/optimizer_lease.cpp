@@ -41,7 +41,8 @@ void OptimizerLease::on(const LeaseAsked& event) {
   }
   if (event.asked.range == ElementRange{}) return give_back(event.from);
   if (event.asked.range.end > held_.bytes || borrower->second.on_their_way >= kMaxPartsOut) {
-    out_.emplace_back(RefuseBorrower{event.from, "a site asks for more of an optimizer's state than there is"});
+    out_.emplace_back(
+        RefuseBorrower{event.from, "a site asks for more of an optimizer's state than there is [optimizer.range]"});
     return give_back(event.from);
   }
   borrower->second.heard = now_;

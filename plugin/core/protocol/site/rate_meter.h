@@ -5,8 +5,9 @@
 // first payload to its last, and of 300 ms: shorter ones would see what a buffer took, or what piled up behind a gap.
 // Where it is told when something is on its way, a line that has nothing to carry for a part of a window counts as that
 // much faster, but at most four times: so one that only passes on what others send is not taken for as slow as they
-// are. A round's sample raises the estimate at once and lowers it slowly. Threads: one caller at a time. Ownership:
-// plain values.
+// are. A round's sample raises the estimate at once and lowers it slowly.
+//
+// Threads: one caller at a time. Ownership: plain values.
 #pragma once
 
 #include <cstdint>

@@ -1,13 +1,16 @@
-// A site's part in a round: ready, an attempt, done, the commit.
+#include "core/protocol/site/site_round.h"
+
 #include <algorithm>
 #include <bit>
+#include <utility>
 
+#include "core/base/text.h"
 #include "core/protocol/attempt.h"
 #include "core/protocol/mutants.h"
-#include "core/protocol/site/site_state.h"
+#include "core/protocol/site/site_parts.h"
+#include "core/wire/limits.h"
 
 namespace collab::protocol {
-
 namespace {
 
 double weight_of(WeightBy by, const Trigger& uncounted) {
@@ -19,291 +22,438 @@ double weight_of(WeightBy by, const Trigger& uncounted) {
   return 0;
 }
 
+// Whom the other side cannot reach may reach it: so long one of two dials, then both.
+constexpr Duration kOneDials = std::chrono::seconds(3);
+
 }  // namespace
 
-void Site::State::send_ready() {
-  const bool heard = membership == SitePhase::kActive || (membership == SitePhase::kWaiting && join_done);
-  const bool waits = round.phase == RoundPhase::kReady || round.phase == RoundPhase::kDone;
-  if (!heard || !waits || round.ready_sent) return;
-  round.ready_sent = true;
-  // What was put into an attempt before the parameters moved on may yet be committed, by a leader that hears of it:
-  // until another anchor tells, nothing is contributed besides. Else what came after could not be told from it.
-  const bool open = pending && pending->snapshot && !mutant(Mutant::kContributedTwice);
-  const Trigger& known = open ? round.trigger : counted;
-  const Trigger uncounted{round.trigger.samples - known.samples, round.trigger.steps - known.steps};
-  wire::Ready ready{RoundId{anchor->round.value + 1},
-                    weight_of(config.weight, uncounted),
-                    uncounted.samples,
-                    uncounted.steps,
-                    anchor->digest,
-                    round.exchanged_since};
-  for (const float element : round.trigger.sampled_delta)
-    ready.sampled_delta.push_back(std::bit_cast<std::uint32_t>(element));
-  ready.up_kbit = round.trigger.up_kbit;
-  ready.down_kbit = round.trigger.down_kbit;
-  send_up(std::move(ready));
+bool SiteRound::is_counted(const wire::InstallAnchor& install) const {
+  switch (install.counted) {
+    case wire::Counted::kNo: return false;
+    case wire::Counted::kYes:
+      return work_.can_be_in(install.attempt) || (work_.is_open() && mutant(Mutant::kCountedByName));
+    case wire::Counted::kUnknown: return work_.is_open();
+  }
+  return false;
 }
 
-bool Site::State::in_attempt(RoundId number, AttemptId attempt) const {
-  return round.start && round.start->round == number && round.start->attempt == attempt;
+// The swarm went on without us. What we contributed is in the new anchor, unless the coordinator knows that it is not;
+// if it does not know, it counts as being there, so that nothing is ever counted twice.
+void SiteRound::rebase(const wire::InstallAnchor& install, bool received) {
+  // The same anchor under another name: nothing is in it. But others may have what was put into the round after it.
+  const bool counts = is_counted(install);
+  if (!received && !round_.declined && !counts) return forget();
+  std::string what = "nothing of it was counted yet";
+  Base base = Base::kOldAnchor;
+  if (round_.declined) {
+    base = Base::kUnfit;
+    work_.give_up(round_.trigger);
+    what = "it is unfit and given up";
+  } else if (counts) {
+    base = work_.mark_counted();
+    what = install.counted == wire::Counted::kYes ? "what was contributed is part of it"
+                                                  : "what was contributed may be part of it and is not counted again";
+  }
+  all_->note(Note::Level::kWarning, "rebase",
+             "the swarm went on to round " + std::to_string(install.round.value) + " while this site was at " +
+                 std::to_string(all_->held.anchor()->round.value) +
+                 "; what it trained since is moved onto the new anchor: " + what + " [join.rebase]");
+  if (round_.phase == Phase::kTraining) {
+    owed_base_ = base;
+  } else {
+    all_->out.emplace_back(Rebase{base});
+  }
+  forget();
+}
+
+void SiteRound::forget() {
+  round_.declined = false;
+  work_.close();
+  all_->acceptor.drop_attempt();
+  owed_.reset();
+  round_.start.reset();  // attempts at a round after another anchor are numbered anew
+}
+
+void SiteRound::on_trigger(const Trigger& event) {
+  if (round_.phase != Phase::kTraining) {
+    return all_->note(Note::Level::kWarning, "ignored",
+                      "a trigger came while a round is under way [round.trigger-twice]");
+  }
+  round_ = Record{};
+  round_.phase = all_->acceptor.is_done() ? Phase::kDone : Phase::kReady;
+  if (all_->acceptor.is_done()) round_.start = all_->acceptor.attempted()->start;
+  round_.trigger = event;
+  round_.since = all_->now;
+  if (owed_base_) all_->out.emplace_back(Rebase{*std::exchange(owed_base_, std::nullopt)});
+  if (owed_) return apply(*std::exchange(owed_, std::nullopt));
+  const CoordinatorLink& coordinator = all_->coordinator;
+  if (coordinator.given_up()) {
+    return skip("no coordinator at " + coordinator.addresses() + " (last: " + coordinator.last_reason() + ")");
+  }
+  send_ready();
+}
+
+void SiteRound::on_exchanged(const ExchangeComplete& event) {
+  if (round_.phase != Phase::kExchanging || !in_attempt(event.round, event.attempt)) return;
+  round_.phase = Phase::kDone;
+  all_->acceptor.accept(event.slices);
+  // All who contribute have begun this attempt, so no earlier one can be committed any more.
+  if (!contributes()) work_.close();
+  say_done(event.slices);
+}
+
+void SiteRound::say_done(const std::vector<Digest>& slices) {
+  const wire::Done done{all_->acceptor.term(), round_.start->round, round_.start->attempt, slices};
+  if (mutant(Mutant::kDoneBeforeDurable)) all_->coordinator.send(done);
+  all_->writes.say_when_durable(done);
+}
+
+void SiteRound::on_unfit(const ContributionUnfit& event) {
+  if (round_.phase != Phase::kExchanging || !in_attempt(event.round, event.attempt)) return;
+  round_.declined = true;
+  work_.close();
+  all_->note(Note::Level::kError, "declined",
+             "this site's delta is left out of round " + std::to_string(event.round.value) +
+                 " and the swarm's anchor is taken instead: " + event.reason + " [round.unfit]");
+  all_->coordinator.send(wire::Decline{event.round, event.attempt, event.reason});
+  back_to_ready("our delta is unfit");
+}
+
+void SiteRound::on_exchange_failed(const ExchangeFailed& event) {
+  if (round_.phase != Phase::kExchanging || !in_attempt(event.round, event.attempt)) return;
+  // Of what goes over a link that is made anew nothing counts as delivered. Who was lost and is back has a new one.
+  const auto& in = round_.start->participants;
+  const bool lost = std::any_of(in.begin(), in.end(), [&](const auto& p) { return p.site == event.peer && !p.here; });
+  if (!lost) all_->peers.hang_up_on(event.peer, event.reason);
+  if (round_.phase == Phase::kExchanging) report_unreachable(event.peer, event.reason);  // not with the link
+}
+
+void SiteRound::send_ready() {
+  const bool heard = all_->membership.phase() == SitePhase::kActive ||
+                     (all_->membership.phase() == SitePhase::kWaiting && all_->membership.join_done());
+  const bool waits = round_.phase == Phase::kReady || round_.phase == Phase::kDone;
+  if (!heard || !waits || round_.ready_sent) return;
+  round_.ready_sent = true;
+  // What was put into an attempt before the parameters moved on may yet be committed, by a leader that hears of it:
+  // until another anchor tells, nothing is contributed besides. Else what came after could not be told from it.
+  const bool open = work_.is_set_aside() && !mutant(Mutant::kContributedTwice);
+  const Trigger& known = open ? round_.trigger : work_.counted();
+  const Trigger uncounted{round_.trigger.samples - known.samples, round_.trigger.steps - known.steps};
+  wire::Ready ready{all_->held.next_round(),     weight_of(all_->config.weight, uncounted),
+                    uncounted.samples,           uncounted.steps,
+                    all_->held.anchor()->digest, round_.exchanged_since};
+  for (const float element : round_.trigger.sampled_delta)
+    ready.sampled_delta.push_back(std::bit_cast<std::uint32_t>(element));
+  ready.up_kbit = round_.trigger.up_kbit;
+  ready.down_kbit = round_.trigger.down_kbit;
+  ready.step_us = std::min(round_.trigger.step_us, wire::kMaxMeasuredUs);
+  ready.round_us = std::min(round_.trigger.round_us, wire::kMaxMeasuredUs);
+  ready.period = period_;
+  all_->coordinator.send(std::move(ready));
+}
+
+bool SiteRound::in_attempt(RoundId number, AttemptId attempt) const {
+  return round_.start && round_.start->round == number && round_.start->attempt == attempt;
 }
 
 // Chunks flow between a slice's owner and everybody, so two sites that own nothing need no link.
-bool Site::State::exchanges_with(SiteId peer) const {
-  if (!round.start || peer == self) return false;
-  const auto& in = round.start->participants;
+bool SiteRound::exchanges_with(SiteId peer) const {
+  if (!round_.start || peer == all_->membership.self()) return false;
+  const auto& in = round_.start->participants;
   if (std::none_of(in.begin(), in.end(), [&](const auto& p) { return p.site == peer && p.here; })) return false;
-  return std::any_of(round.start->slices.begin(), round.start->slices.end(),
-                     [&](const wire::Slice& slice) { return slice.owner == peer || slice.owner == *self; });
+  return std::any_of(round_.start->slices.begin(), round_.start->slices.end(), [&](const wire::Slice& slice) {
+    return slice.owner == peer || slice.owner == *all_->membership.self();
+  });
 }
 
-void Site::State::on_start_attempt(const wire::StartAttempt& start) {
-  const std::string what = "attempt " + std::to_string(start.attempt.value) + " of round " +
-                           std::to_string(start.round.value) + " was formed";
-  const auto ignore = [&](const std::string& why) { note(Note::Level::kWarning, "ignored", what + ", but " + why); };
-  if (start.term < term && !mutant(Mutant::kStartAttemptOfOlderTerm)) return ignore("under an older term");
-  if (membership != SitePhase::kActive || !round.ready_sent) return ignore("this site is not ready");
-  if (round.phase == RoundPhase::kApplying) return ignore("the round's commit is being applied");
-  if (start.run != anchor->run || start.round.value != anchor->round.value + 1) {
-    return ignore("this site stands at round " + std::to_string(anchor->round.value));
+std::string SiteRound::why_ignored(const wire::StartAttempt& start) const {
+  if (start.term < all_->acceptor.term() && !mutant(Mutant::kStartAttemptOfOlderTerm)) return "under an older term";
+  if (all_->membership.phase() != SitePhase::kActive || !round_.ready_sent) return "this site is not ready";
+  if (round_.phase == Phase::kApplying) return "the round's commit is being applied";
+  if (start.run != all_->held.anchor()->run || start.round != all_->held.next_round()) {
+    return "this site stands at round " + std::to_string(all_->held.anchor()->round.value);
   }
-  if (round.start && start.attempt <= round.start->attempt) return ignore("a later attempt is known");
-  if (start.generation != join.generation || (!join.helper && start.fingerprint != join.fingerprint)) {
-    return ignore("it is of another model than this site's: of generation " + std::to_string(start.generation) +
-                  ", this site trains generation " + std::to_string(join.generation));
+  if (round_.start && start.attempt <= round_.start->attempt) return "a later attempt is known";
+  if (start.generation != all_->membership.join().generation ||
+      (!all_->membership.join().helper && start.fingerprint != all_->membership.join().fingerprint)) {
+    return "it is of another model than this site's: of generation " + std::to_string(start.generation) +
+           ", this site trains generation " + std::to_string(all_->membership.join().generation);
   }
   if (std::none_of(start.participants.begin(), start.participants.end(),
-                   [&](const auto& p) { return p.site == self && p.here; })) {
-    return ignore("this site has no part in it");
+                   [&](const auto& p) { return p.site == all_->membership.self() && p.here; })) {
+    return "this site has no part in it";
+  }
+  return {};
+}
+
+void SiteRound::on_start_attempt(const wire::StartAttempt& start) {
+  if (const std::string why = why_ignored(start); !why.empty()) {
+    return all_->note(Note::Level::kWarning, "ignored",
+                      "attempt " + std::to_string(start.attempt.value) + " of round " +
+                          std::to_string(start.round.value) + " was formed, but " + why + " [round.start-ignored]");
   }
   back_to_ready("another attempt was formed");
-  forget_attempt();
-  if (round.exchanged_since.value == 0) round.exchanged_since = start.attempt;
-  round.start = start;
-  ++round.attempts;
-  member_left.clear();
-  attempted = wire::Proposal{start};
+  all_->acceptor.forget_attempt();
+  if (round_.exchanged_since.value == 0) round_.exchanged_since = start.attempt;
+  round_.start = start;
+  ++round_.attempts;
+  all_->acceptor.take_part(start);
   if (start.slices.empty()) {  // nobody has anything to contribute
-    round.phase = RoundPhase::kDone;
-    attempted->accepted = holds_mean = true;
-    if (mutant(Mutant::kDoneBeforeDurable)) send_up(wire::Done{term, start.round, start.attempt, {}});
-    return say_when_durable(wire::Done{term, start.round, start.attempt, {}});
+    round_.phase = Phase::kDone;
+    all_->acceptor.accept({});
+    return say_done({});
   }
-  keep_record();
-  round.phase = RoundPhase::kLinking;
-  round.link_by = later(now, kLinkLimit);
-  round.both_dial = later(now, kOneDials);
+  all_->writes.keep();
+  round_.phase = Phase::kLinking;
+  round_.link_by = later(all_->now, kLinkLimit);
+  round_.both_dial = later(all_->now, kOneDials);
   pursue_links();
 }
 
 // The higher site dials the lower; unless the lower cannot be dialled: then the lower dials.
-bool Site::State::dials(const wire::Member& peer) const {
-  const bool we_are_lower = *self < peer.site;
-  const std::string& address_of_lower = we_are_lower ? join.address : peer.address;
+bool SiteRound::dials(const wire::Member& peer) const {
+  const bool we_are_lower = *all_->membership.self() < peer.site;
+  const std::string& address_of_lower = we_are_lower ? all_->membership.join().address : peer.address;
   return address_of_lower.empty() ? we_are_lower : !we_are_lower;
 }
 
-void Site::State::pursue_links() {
-  if (round.phase != RoundPhase::kLinking) return;
+void SiteRound::pursue_links() {
+  if (round_.phase != Phase::kLinking) return;
   bool whole = true;
-  const wire::StartAttempt start = *round.start;
+  const wire::StartAttempt start = *round_.start;
   for (const wire::Participant& p : start.participants) {
-    if (!exchanges_with(p.site) || linked(p.site)) continue;
+    if (!exchanges_with(p.site) || all_->peers.linked(p.site)) continue;
     whole = false;
-    const auto peer = roster.find(p.site);
-    if (peer == roster.end()) continue;  // the coordinator is about to form another attempt
-    if (peer->second.address.empty() && join.address.empty()) {
+    const wire::Member* const peer = all_->roster.find(p.site);
+    if (peer == nullptr) continue;  // the coordinator is about to form another attempt
+    if (peer->address.empty() && all_->membership.join().address.empty()) {
       return report_unreachable(p.site,
                                 "neither of the two can be dialled: run `collab helper` on a machine that both reach");
     }
-    if (dials(peer->second) || now >= round.both_dial) dial_peer(p.site);
+    if (dials(*peer) || all_->now >= round_.both_dial) all_->peers.dial(p.site);
   }
   if (whole) start_exchange();
 }
 
-bool Site::State::contributes() const {
-  const auto& in = round.start->participants;
-  return std::any_of(in.begin(), in.end(), [&](const auto& p) { return p.site == self && p.weight > 0; });
+bool SiteRound::contributes() const {
+  const auto& in = round_.start->participants;
+  return std::any_of(in.begin(), in.end(),
+                     [&](const auto& p) { return p.site == all_->membership.self() && p.weight > 0; });
 }
 
-void Site::State::start_exchange() {
+void SiteRound::start_exchange() {
   std::vector<LinkId> links;
-  for (const wire::Participant& p : round.start->participants) {
-    links.push_back(exchanges_with(p.site) ? link_of.at(p.site) : LinkId{0});
-    peer_dials.erase(p.site);
+  for (const wire::Participant& p : round_.start->participants) {
+    links.push_back(exchanges_with(p.site) ? *all_->peers.link_to(p.site) : LinkId{0});
+    all_->peers.forget_dial(p.site);
   }
-  round.phase = RoundPhase::kExchanging;
+  round_.phase = Phase::kExchanging;
   // From here on the others may hold all of it, and a successor may commit the attempt without us.
-  if (contributes()) pending = Pending{round.trigger, false};
-  out.emplace_back(StartExchange{*round.start, *self, std::move(links)});
+  if (contributes()) work_.contribute(round_.trigger, round_.start->attempt);
+  all_->out.emplace_back(StartExchange{*round_.start, *all_->membership.self(), std::move(links)});
 }
 
 // An attempt is over for us; the parameters still stand still, and the coordinator still counts us as ready.
-void Site::State::back_to_ready(const std::string& why) {
-  switch (round.phase) {
-    case RoundPhase::kExchanging:
-    case RoundPhase::kDone: out.emplace_back(CancelExchange{why}); [[fallthrough]];
-    case RoundPhase::kLinking: round.phase = RoundPhase::kReady; return;
-    case RoundPhase::kTraining:
-    case RoundPhase::kReady:
-    case RoundPhase::kApplying: return;
+void SiteRound::back_to_ready(const std::string& why) {
+  switch (round_.phase) {
+    case Phase::kExchanging:
+    case Phase::kDone: all_->out.emplace_back(CancelExchange{why}); [[fallthrough]];
+    case Phase::kLinking: round_.phase = Phase::kReady; return;
+    case Phase::kTraining:
+    case Phase::kReady:
+    case Phase::kApplying: return;
   }
 }
 
-void Site::State::report_unreachable(SiteId peer, const std::string& reason) {
-  send_up(wire::PeerUnreachable{round.start->round, round.start->attempt, peer, reason});
-  back_to_ready("no exchange with " + name_of(peer) + ": " + reason);
+void SiteRound::report_unreachable(SiteId peer, const std::string& reason) {
+  all_->coordinator.send(wire::PeerUnreachable{round_.start->round, round_.start->attempt, peer, reason});
+  back_to_ready("no exchange with " + all_->name_of(peer) + ": " + reason);
 }
 
 // Once we are done the other may still lack what was on its way to it. We keep what we have: it may be committed.
-void Site::State::lose_exchange_link(SiteId peer, const std::string& why) {
-  if (round.phase == RoundPhase::kExchanging) return report_unreachable(peer, why);
-  if (round.phase == RoundPhase::kDone) {
-    send_up(wire::PeerUnreachable{round.start->round, round.start->attempt, peer, "after this site was done: " + why});
+void SiteRound::lose_exchange_link(SiteId peer, const std::string& why) {
+  if (round_.phase == Phase::kExchanging) return report_unreachable(peer, why);
+  if (round_.phase == Phase::kDone) {
+    all_->coordinator.send(
+        wire::PeerUnreachable{round_.start->round, round_.start->attempt, peer, "after this site was done: " + why});
   }
 }
 
 // It was applied while this site asked to be let in, which its leader cannot know.
-void Site::State::confirm(const wire::Commit& commit) {
-  if (commit.round != anchor->round || membership != SitePhase::kWaiting) return;
-  membership = SitePhase::kActive;
-  send_up(wire::AnchorInstalled{anchor->run, anchor->round, anchor->digest, acceptor});
+void SiteRound::confirm(const wire::Commit& commit) {
+  if (commit.round != all_->held.anchor()->round || all_->membership.phase() != SitePhase::kWaiting) return;
+  all_->membership.becomes_active();
+  all_->held.tell();
 }
 
-void Site::State::on_commit(const wire::Commit& commit) {
+void SiteRound::on_commit(const wire::Commit& commit) {
   const std::string what = "the coordinator committed attempt " + std::to_string(commit.attempt.value) + " of round " +
                            std::to_string(commit.round.value);
-  if (commit.term < term && !mutant(Mutant::kCommitOfOlderTerm)) return;
-  if (anchor && commit.run == anchor->run && commit.round <= anchor->round) return confirm(commit);
-  if (leave_ack) return;  // what it was done with was given up when it began to leave
-  const bool of_ours = kept_done() && attempted->start.run == commit.run && attempted->start.round == commit.round &&
-                       attempted->start.attempt == commit.attempt;
-  if (of_ours && round.phase == RoundPhase::kApplying && membership == SitePhase::kWaiting) {
-    membership = SitePhase::kActive;  // the leader is told once it is applied
+  if (commit.term < all_->acceptor.term() && !mutant(Mutant::kCommitOfOlderTerm)) return;
+  if (all_->held.anchor() && commit.run == all_->held.anchor()->run && commit.round <= all_->held.anchor()->round)
+    return confirm(commit);
+  if (all_->membership.leaves()) return;  // what it was done with was given up when it began to leave
+  const bool of_ours = all_->acceptor.is_done_with(commit);
+  if (of_ours && round_.phase == Phase::kApplying && all_->membership.phase() == SitePhase::kWaiting) {
+    all_->membership.becomes_active();  // the leader is told once it is applied
     return;
   }
-  if (!anchor || commit.round.value != anchor->round.value + 1 || !of_ours || round.phase == RoundPhase::kApplying) {
-    return fail(
-        internal_error(what + ", which this site has not completed: coordinator and site disagree, report this"));
+  if (!all_->held.anchor() || commit.round != all_->held.next_round() || !of_ours || round_.phase == Phase::kApplying) {
+    return all_->membership.fail(internal_error(
+        what + ", which this site has not completed: coordinator and site disagree, report this [round.disagreement]"));
   }
-  membership = SitePhase::kActive;
-  if (round.phase != RoundPhase::kTraining) return apply(commit);
-  owed = commit;
-  note(Note::Level::kInfo, "resume", what + " while this site trained on; it is applied at the next trigger");
+  all_->membership.becomes_active();
+  if (round_.phase != Phase::kTraining) return apply(commit);
+  owed_ = commit;
+  all_->note(Note::Level::kInfo, "resume", what + " while this site trained on; it is applied at the next trigger");
 }
 
-void Site::State::apply(const wire::Commit& commit) {
-  const wire::StartAttempt& start = attempted->start;
-  round.outcome = RoundDone{commit.round, std::max(1U, round.attempts), {}, {}};
-  round.outcome.intervals = commit.intervals;
-  for (const wire::Participant& p : start.participants) round.outcome.members.push_back(p.name);
-  const wire::Past past = past_of(start, attempted->slices);
-  round.outcome.contributors = past.contributors;
-  const bool contributed = std::ranges::find(past.contributors, join.site) != past.contributors.end();
+void SiteRound::apply(const wire::Commit& commit) {
+  const wire::StartAttempt& start = all_->acceptor.attempted()->start;
+  round_.outcome = RoundDone{commit.round, std::max(1U, round_.attempts), {}, {}};
+  follow(commit.period);
+  round_.outcome.period = period_;
+  for (const wire::Participant& p : start.participants) round_.outcome.members.push_back(p.name);
+  const wire::Past past = past_of(start, all_->acceptor.attempted()->slices);
+  round_.outcome.contributors = past.contributors;
+  const bool contributed =
+      std::ranges::find(past.contributors, all_->membership.join().site) != past.contributors.end();
   Base base = Base::kOldAnchor;
-  if (round.declined) {
+  if (round_.declined) {
     base = Base::kUnfit;
-    counted = round.trigger;
-  } else if (contributed && pending) {
-    base = pending->snapshot ? Base::kSnapshot : Base::kParameters;
-    counted = pending->total;
+    work_.give_up(round_.trigger);
+  } else if (contributed && work_.is_open()) {
+    base = work_.mark_counted();
   }
-  pending.reset();
-  no_quorum_since = kNever;
-  recent.push_back(past);
-  if (recent.size() > kRecentRounds) recent.erase(recent.begin());
-  round.phase = RoundPhase::kApplying;
+  work_.close();
+  no_quorum_since_ = kNever;
+  all_->acceptor.committed(past);
+  round_.phase = Phase::kApplying;
   const bool bare = mutant(Mutant::kAnchorWithoutMembership);
-  out.emplace_back(ApplyCommit{commit, base, bare ? KnownMembership{} : as_known(start.voters)});
+  all_->out.emplace_back(ApplyCommit{commit, base, bare ? KnownMembership{} : all_->acceptor.as_known(start.voters)});
 }
 
-void Site::State::on_applied(const Applied& event) {
-  if (round.phase != RoundPhase::kApplying || event.round != round.outcome.round) {
-    return note(Note::Level::kWarning, "ignored",
-                "round " + std::to_string(event.round.value) + " was applied, which was not asked for");
+void SiteRound::on_applied(const Applied& event) {
+  if (round_.phase != Phase::kApplying || event.round != round_.outcome.round) {
+    return all_->note(
+        Note::Level::kWarning, "ignored",
+        "round " + std::to_string(event.round.value) + " was applied, which was not asked for [round.applied-unasked]");
   }
-  anchor->round = event.round;
-  anchor->digest = event.state;
-  join.offer = offer();
-  std::vector<wire::Voter> list = std::exchange(attempted, std::nullopt)->start.voters;
-  agree_on(join.offer, mutant(Mutant::kVotersKeptBySite) ? voters : std::move(list));
-  holds_mean = false;
-  keep_record();
-  if (membership == SitePhase::kActive)
-    send_up(wire::AnchorInstalled{anchor->run, anchor->round, anchor->digest, acceptor});
-  if (membership == SitePhase::kAsking && up.join_sent) {  // whom others wait for is judged by what it said
-    join.report = report();
-    send_up(join);
-  }
-  round.outcome.samples = counted.samples;
-  out.emplace_back(std::move(round.outcome));
-  round = RoundState{};
-  answer_fetches();
+  const wire::Offer anchor{all_->held.anchor()->run, event.round, event.state};
+  all_->held.hold(anchor);
+  all_->acceptor.agree_on_attempt(anchor);
+  all_->writes.keep();
+  if (all_->membership.phase() == SitePhase::kActive) all_->held.tell();
+  all_->membership.say_join_again();
+  round_.outcome.samples = work_.counted().samples;
+  all_->out.emplace_back(std::move(round_.outcome));
+  round_ = Record{};
+  all_->held.answer_fetches();
 }
 
-// The coordinator has given up every attempt at this round it knows of, or has passed judgement on it. What we put into
-// the last one is remembered all the same: another coordinator may have committed it.
-void Site::State::forget_attempt() {
-  if (!attempted) return;
-  attempted->accepted = holds_mean = false;
-  attempted->slices.clear();
-}
-
-void Site::State::on_round_skipped(const wire::RoundSkipped& skip_round) {
-  if (skip_round.term < term || !anchor || skip_round.round.value != anchor->round.value + 1 || !at_trigger()) return;
-  if (round.phase == RoundPhase::kDone) out.emplace_back(CancelExchange{skip_round.reason});
-  forget_attempt();
-  if (round.phase == RoundPhase::kDone) round.phase = RoundPhase::kReady;
+void SiteRound::on_skipped(const wire::RoundSkipped& skip_round) {
+  if (skip_round.term < all_->acceptor.term() || !all_->held.anchor() || skip_round.round != all_->held.next_round() ||
+      !at_trigger())
+    return;
+  if (round_.phase == Phase::kDone) all_->out.emplace_back(CancelExchange{skip_round.reason});
+  all_->acceptor.forget_attempt();
+  if (round_.phase == Phase::kDone) round_.phase = Phase::kReady;
   skip(skip_round.reason);
 }
 
 // Nobody waits without end: the anchor stands, what was trained stays uncounted. An exchange we were done with is kept,
 // and what we put into it is set aside before the parameters move on.
-void Site::State::skip(const std::string& reason) {
-  const RoundId of{anchor->round.value + 1};
-  if (round.phase != RoundPhase::kDone) back_to_ready(reason);
-  if (round.declined) {  // all of it is given up, what was put into an attempt before with it
-    out.emplace_back(Rebase{Base::kUnfit});
-    counted = round.trigger;
-    pending.reset();
-  } else if (pending && !pending->snapshot) {
-    pending->snapshot = true;
-    out.emplace_back(TakeSnapshot{});
+void SiteRound::skip(const std::string& reason) {
+  const RoundId of = all_->held.next_round();
+  if (round_.phase != Phase::kDone) back_to_ready(reason);
+  if (round_.declined) {  // all of it is given up, what was put into an attempt before with it
+    all_->out.emplace_back(Rebase{Base::kUnfit});
+    work_.give_up(round_.trigger);
+  } else if (work_.set_aside()) {
+    all_->out.emplace_back(TakeSnapshot{});
   }
-  const bool told = no_quorum_since != kNever;  // once, until a round comes about again
-  if (!told) no_quorum_since = now;
-  note(told ? Note::Level::kDebug : Note::Level::kWarning, "no-quorum",
-       "no round " + std::to_string(of.value) + " for now: " + reason + "; this site trains on, the anchor stands");
-  round = RoundState{};
-  out.emplace_back(RoundSkipped{of, reason});
+  const bool told = no_quorum_since_ != kNever;  // once, until a round comes about again
+  if (!told) no_quorum_since_ = all_->now;
+  all_->note(told ? Note::Level::kDebug : Note::Level::kWarning, "no-quorum",
+             "no round " + std::to_string(of.value) + " for now: " + reason +
+                 "; this site trains on, the anchor stands [round.skipped]");
+  round_ = Record{};
+  all_->out.emplace_back(RoundSkipped{of, reason});
+}
+
+std::string SiteRound::waiting_text(TimePoint at) const {
+  const std::string number = "round " + std::to_string(all_->held.next_round().value);
+  std::vector<std::string> others;
+  for (const auto& [site, member] : all_->roster.members()) {
+    const bool open = round_.phase == Phase::kLinking && (!exchanges_with(site) || all_->peers.linked(site));
+    if (site != all_->membership.self() && !open) others.push_back(member.name);
+  }
+  const std::string whom = others.empty() ? "the coordinator" : join_words(others);
+  const char* are = others.size() < 2 ? " is" : " are";
+  const std::string since = " (" + in_seconds(round_.since == kNever ? Duration{0} : at - round_.since) + ")";
+  switch (round_.phase) {
+    case Phase::kTraining: return all_->optimizer.waiting_text();
+    case Phase::kReady: return number + ": waiting until " + whom + are + " ready too" + since;
+    case Phase::kLinking: return number + ": waiting for a link to " + whom + since;
+    case Phase::kExchanging: return number + ": exchanging with " + whom + since;
+    case Phase::kDone: return number + ": waiting for the commit, once " + whom + are + " done too" + since;
+    case Phase::kApplying: return number + ": applying the outer step" + since;
+  }
+  return {};
+}
+
+TimePoint SiteRound::next_deadline() const {
+  TimePoint next = kNever;
+  if (round_.phase == Phase::kLinking) {
+    next = std::min(round_.link_by, all_->now < round_.both_dial ? round_.both_dial : kNever);
+  }
+  return at_trigger() ? std::min({next, gives_up_at(), all_->coordinator.given_up_at()}) : next;
+}
+
+void SiteRound::link_lost(SiteId peer, const std::string& why) {
+  if (exchanges_with(peer)) lose_exchange_link(peer, why);
+  pursue_links();
+}
+
+// What this site is done with is kept: it may have been committed.
+void SiteRound::coordinator_lost() {
+  if (round_.phase != Phase::kDone) {
+    back_to_ready("the coordinator is lost");
+    round_.start.reset();
+  }
+  round_.ready_sent = false;
 }
 
 // A helper waits for others to train, however long that takes; while it has a link the coordinator bounds what it does.
-TimePoint Site::State::gives_up_at() const {
-  return join.helper ? kNever : later(round.since, kRoundLimits * config.round_timeout + up.grace);
+TimePoint SiteRound::gives_up_at() const {
+  return all_->membership.join().helper
+             ? kNever
+             : later(round_.since, kRoundLimits * all_->config.round_timeout + all_->coordinator.grace());
 }
 
-void Site::State::on_round_tick() {
-  if (round.phase == RoundPhase::kLinking && now >= round.link_by) {
-    for (const wire::Participant& p : round.start->participants) {
-      if (!exchanges_with(p.site) || linked(p.site)) continue;
-      const auto dial = peer_dials.find(p.site);
-      const std::string last = dial == peer_dials.end() ? "" : ", last: " + dial->second.last_reason;
-      const std::string both =
-          cannot_be_dialled() ? "; nobody can dial " + join.site + ": run `collab helper` on a machine that both reach"
-                              : "";
+void SiteRound::on_tick() {
+  if (round_.phase == Phase::kLinking && all_->now >= round_.link_by) {
+    for (const wire::Participant& p : round_.start->participants) {
+      if (!exchanges_with(p.site) || all_->peers.linked(p.site)) continue;
+      const auto reason = all_->peers.last_reason(p.site);
+      const std::string last = reason ? ", last: " + *reason : "";
+      const std::string both = all_->peers.cannot_be_dialled()
+                                   ? "; nobody can dial " + all_->membership.join().site +
+                                         ": run `collab helper` on a machine that both reach"
+                                   : "";
       return report_unreachable(p.site, "no link within " + in_seconds(kLinkLimit) + last + both);
     }
   }
   if (!at_trigger()) return;
-  if (coordinator_given_up()) {
-    return skip("no coordinator at " + addresses() + " within " + in_seconds(up.grace) +
-                " (COLLAB_LINK_GRACE; last: " + up.last_reason + ")");
+  if (all_->coordinator.given_up()) {
+    return skip("no coordinator at " + all_->coordinator.addresses() + " within " +
+                in_seconds(all_->coordinator.grace()) +
+                " (COLLAB_LINK_GRACE; last: " + all_->coordinator.last_reason() + ")");
   }
-  if (now < gives_up_at()) return;
-  const Duration limit = kRoundLimits * config.round_timeout + up.grace;
-  const std::string whom = waiting_for(now);
-  if (up.link) drop_coordinator("it bounds no wait: " + whom);
+  if (all_->now < gives_up_at()) return;
+  const Duration limit = kRoundLimits * all_->config.round_timeout + all_->coordinator.grace();
+  const std::string whom = all_->membership.waiting_text(all_->now);
+  if (all_->coordinator.link()) all_->coordinator.drop("it bounds no wait: " + whom);
   skip("gave up after " + in_seconds(limit) + " (from COLLAB_ROUND_TIMEOUT): " + whom);
 }
 

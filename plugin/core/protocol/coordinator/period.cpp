@@ -1,0 +1,137 @@
+#include "core/protocol/coordinator/period.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+
+#include "core/base/auto_period.h"
+#include "core/base/text.h"
+#include "core/protocol/coordinator/coordinator_parts.h"
+#include "core/wire/limits.h"
+
+namespace collab::protocol {
+namespace {
+
+static_assert(wire::kMaxPeriod == kMostAutoPeriod, "what the knob takes, the wire carries");
+
+std::string_view value_in(const std::vector<wire::Setting>& settings, std::string_view key) {
+  const auto found = std::ranges::find(settings, key, &wire::Setting::key);
+  return found == settings.end() ? std::string_view() : std::string_view(found->value);
+}
+
+template <typename Number>
+Number number_in(std::string_view text, Number otherwise) {
+  Number number = otherwise;
+  std::from_chars(text.data(), text.data() + text.size(), number);
+  return number;
+}
+
+double seconds_of(std::uint64_t microseconds) { return static_cast<double>(microseconds) / 1e6; }
+
+}  // namespace
+
+PeriodRule period_rule_of(const std::vector<wire::Setting>& settings) {
+  constexpr std::string_view kAuto = "auto";
+  const std::string_view every = value_in(settings, "sync_every");
+  if (!every.starts_with(kAuto)) return {};
+  const std::string_view first = every.substr(std::min(every.size(), kAuto.size() + 1));  // after the colon
+  PeriodRule rule;
+  rule.target = number_in(value_in(settings, "target_overhead"), rule.target);
+  if (!(rule.target > 0)) rule.target = PeriodRule().target;
+  rule.behind = value_in(settings, "overlap") == "1";
+  rule.first = std::clamp(number_in(first, kFirstAutoPeriod), 1U, wire::kMaxPeriod);
+  return rule;
+}
+
+PeriodRule Period::rule() const {
+  const auto& model = all_->admission.reference();
+  return model ? period_rule_of(model->settings()) : PeriodRule();
+}
+
+void Period::ready(SiteId site) {
+  if (rule().first != 0) ready_at_.try_emplace(site, all_->now);
+}
+
+void Period::started(const std::set<SiteId>& with) {
+  for (const SiteId id : with) {
+    const auto ready = ready_at_.find(id);
+    if (ready != ready_at_.end()) waits_.try_emplace(id, all_->now - ready->second);
+  }
+}
+
+void Period::skipped() {
+  ready_at_.clear();
+  waits_.clear();
+}
+
+Pace Period::slowest_of(const std::set<SiteId>& sites) const {
+  Pace slowest;
+  for (const SiteId id : sites) {
+    const auto& ready = all_->members().at(id).round.ready();
+    if (!ready) continue;
+    slowest.step = std::max(slowest.step, seconds_of(ready->step_us));
+    const auto waited = waited_.find(id);
+    if (waited == waited_.end() || ready->round_us == 0) continue;
+    const double others = std::chrono::duration<double>(waited->second).count();
+    slowest.round = std::max(slowest.round, seconds_of(ready->round_us) - others);
+  }
+  return slowest;
+}
+
+std::uint32_t Period::committed(const wire::StartAttempt& start) {
+  const PeriodRule by = rule();
+  if (by.first == 0) return 0;
+  std::set<SiteId> sites;
+  std::uint32_t followed = 0;
+  bool same = true;  // as took part in the round that they have measured
+  for (const wire::Participant& p : start.participants) {
+    if (!p.here) continue;
+    const Member& member = all_->members().at(p.site);
+    if (member.helper) continue;
+    sites.insert(p.site);
+    same = same && waited_.contains(p.site);
+    if (member.round.ready()) followed = std::max(followed, member.round.ready()->period);
+  }
+  if (choice_.in_force() == 0) choice_.go_on_from(followed != 0 ? followed : by.first);
+  const Pace slowest = slowest_of(sites);
+  const std::uint32_t before = choice_.in_force();
+  if (!same || waited_.size() != sites.size()) {
+    choice_.other_sites();
+  } else if (slowest.step > 0 && slowest.round > 0 && choice_.measured(slowest, by)) {
+    tell(start.round, before, by, sites);
+  }
+  std::erase_if(waits_, [&](const auto& entry) { return !sites.contains(entry.first); });
+  waited_ = std::move(waits_);
+  skipped();
+  return choice_.in_force();
+}
+
+void Period::tell(RoundId round, std::uint32_t before, const PeriodRule& by, const std::set<SiteId>& sites) {
+  const Pace& pace = choice_.pace();
+  const std::string steps = std::to_string(choice_.in_force());
+  char numbers[256];
+  if (by.behind) {
+    std::snprintf(numbers, sizeof numbers, "a round takes %.3g s behind the training", pace.round);
+  } else {
+    std::snprintf(numbers, sizeof numbers, "a round takes %.3g s, which is to be at most %.3g %% of the training",
+                  pace.round, 100 * by.target);
+  }
+  char step[64];
+  std::snprintf(step, sizeof step, ", a step %.3g s", pace.step);
+  const std::string change = before == choice_.in_force() ? " as before" : " in place of " + std::to_string(before);
+  std::vector<std::string> names;
+  for (const SiteId id : sites) names.push_back(all_->membership.name_of(id));
+  all_->note(Note::Level::kInfo, "period",
+             "round " + std::to_string(round.value) + ": " + steps + " steps until the next round" + change + ": " +
+                 numbers + step,
+             {{"round", std::to_string(round.value)},
+              {"period", steps},
+              {"before", std::to_string(before)},
+              {"step_seconds", json_number(pace.step)},
+              {"round_seconds", json_number(pace.round)},
+              {"target", json_number(by.target)},
+              {"overlap", by.behind ? "true" : "false"},
+              {"members", json_list(names)}});
+}
+
+}  // namespace collab::protocol

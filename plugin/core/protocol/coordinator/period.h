@@ -1,0 +1,55 @@
+// With COLLAB_SYNC_EVERY=auto, how many steps all sites train until the next round. Each site says with its Ready what
+// it has measured; the leader decides, and its Commit says so to all.
+//
+// How long a site stood in a round is more than the round took: it may have waited for others to be ready. How long,
+// the leader knows, and takes it off.
+//
+// Threads: one caller at a time. Ownership: plain values.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "collab/clock.h"
+#include "core/protocol/coordinator/period_choice.h"
+#include "core/wire/messages.h"
+
+namespace collab::protocol {
+
+struct CoordinatorParts;
+struct Member;
+
+// What the shared settings say of it.
+[[nodiscard]] PeriodRule period_rule_of(const std::vector<wire::Setting>& settings);
+
+class Period {
+ public:
+  // Until the next round; 0: the setting's, or not known to this leader yet.
+  [[nodiscard]] std::uint32_t in_force() const { return choice_.in_force(); }
+
+  void ready(SiteId site);                     // the first time in this round
+  void started(const std::set<SiteId>& with);  // an attempt
+  void skipped();                              // those who were ready train on
+  // From this commit on.
+  [[nodiscard]] std::uint32_t committed(const wire::StartAttempt& start);
+  void forget() { *this = Period(all_); }
+
+  explicit Period(CoordinatorParts* all = nullptr) : all_(all) {}
+
+ private:
+  friend struct CoordinatorParts;
+  friend struct Inside;
+  [[nodiscard]] PeriodRule rule() const;
+  [[nodiscard]] Pace slowest_of(const std::set<SiteId>& sites) const;
+  void tell(RoundId round, std::uint32_t before, const PeriodRule& rule, const std::set<SiteId>& sites);
+
+  CoordinatorParts* all_ = nullptr;
+  PeriodChoice choice_;
+  std::map<SiteId, TimePoint> ready_at_;  // of this round
+  std::map<SiteId, Duration> waits_;      // of this round: for others to be ready
+  std::map<SiteId, Duration> waited_;     // of the one before, which the sites measure now
+};
+
+}  // namespace collab::protocol

@@ -1,0 +1,79 @@
+// Putting the swarm's anchor in place: kept where it is here already, else received from the members that hold it.
+//
+//   none --InstallAnchor--> keeps ----------in place----> done: this site is active
+//                           |   ^                          ^
+//                other bytes|   +--it is here already      | in place
+//                           v                              |
+//                        receives --a source is lost, or wrong: from the others; of all of them: once more
+//
+//   From both: its coordinator is lost, or another anchor is to be put in place. A site that nobody can dial, and that
+//   reaches nobody who holds the anchor, gives up after the grace.
+//
+// Threads: one caller at a time. Ownership: plain values.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "core/protocol/actions.h"
+
+namespace collab::protocol {
+
+struct SiteParts;
+
+class AnchorInstallation {
+ public:
+  [[nodiscard]] std::string waiting_text(TimePoint at) const;
+  [[nodiscard]] TimePoint next_deadline() const;
+
+  void on_install_anchor(const wire::InstallAnchor& install);
+  void on_in_place(const AnchorInPlace& event);
+  void on_source_wrong(const AnchorSourceWrong& event);
+  void on_anchor_moved(SiteId source, const wire::AnchorMoved& moved);
+  void link_lost(SiteId source, LinkId link);
+  void on_tick();
+  void pursue();  // link up, fetch
+  void drop();    // an anchor must not come into place that nobody reckons with any more
+
+ private:
+  friend struct SiteParts;
+  friend struct Inside;
+  struct Record {
+    wire::InstallAnchor install;
+    bool keeps = false;                    // nothing to fetch
+    std::map<SiteId, LinkId> over;         // sources that are being fetched from
+    std::set<SiteId> useless;              // sources that sent other bytes, or hold another anchor by now
+    bool overtaken = false;                // one of them does
+    int tries = 0;                         // all sources were useless, or what they sent was, and nothing more had come
+    std::uint64_t here = 0;                // elements in place, as last heard
+    std::uint64_t here_then = 0;           // the same at the last try
+    TimePoint unreachable_since = kNever;  // linked with none of the sources, nor with one that may yet become one
+    TimePoint give_up = kNever;
+  };
+
+  [[nodiscard]] bool names_us(const wire::InstallAnchor& install) const;
+  [[nodiscard]] bool receives(const wire::InstallAnchor& install) const;  // that very anchor, already
+  [[nodiscard]] bool is_held(const Digest& digest) const;
+  [[nodiscard]] std::string sources_text() const;
+  void begin(const wire::InstallAnchor& install);
+  void receive();
+  void give_up_source(SiteId source);
+  void settle_sources();                      // go on with those that are left
+  void begin_again(const std::string& what);  // the transfer, from all sources
+  void done();
+  // ---- where this site cannot be dialled
+  [[nodiscard]] bool reaches() const;  // linked with who gives the anchor, or may do so before long
+  [[nodiscard]] TimePoint unreachable_until() const;
+  [[nodiscard]] std::string unreachable_text(TimePoint at) const;
+  void unreachable(const std::string& what);
+  void on_unreachable_tick();
+
+  SiteParts* all_ = nullptr;
+  std::optional<Record> taking_;
+  bool overwritten_ = false;  // in part, perhaps, what this site held: by another anchor that was on its way here
+};
+
+}  // namespace collab::protocol

@@ -1,0 +1,163 @@
+#include "core/protocol/site/coordinator_link.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/base/text.h"
+#include "core/protocol/site/site_parts.h"
+
+namespace collab::protocol {
+namespace {
+
+// A quarter of the grace, within these. At the first candidate that can be reached all wait longer: at any time most of
+// them are there together.
+constexpr Duration kMostPatience = std::chrono::seconds(15);
+
+}  // namespace
+
+const std::string& CoordinatorLink::address() const { return all_->config.coordinators[candidate_]; }
+std::string CoordinatorLink::addresses() const { return join_words(all_->config.coordinators); }
+
+Duration CoordinatorLink::patience() const {
+  return std::max(std::clamp(grace_ / 4, kLeastPatience, kMostPatience), 3 * heartbeat_);
+}
+
+TimePoint CoordinatorLink::given_up_at() const { return later(lost_at_, grace_); }
+bool CoordinatorLink::given_up() const { return lost_at_ != kNever && all_->now >= given_up_at(); }
+
+TimePoint CoordinatorLink::next_deadline() const { return std::min({answer_by_, dial_at_, next_heartbeat_}); }
+
+void CoordinatorLink::send(wire::Message message) {
+  if (link_) all_->out.emplace_back(Send{*link_, std::move(message)});
+}
+
+// ---- finding one -----------------------------------------------------------------------------------
+
+void CoordinatorLink::dial() {
+  all_->membership.seeks();
+  dial_out_ = true;
+  dial_at_ = kNever;
+  answer_by_ = later(all_->now, patience());
+  all_->out.emplace_back(DialCoordinator{candidate_});
+}
+
+void CoordinatorLink::dial_again(const std::string& reason) {
+  all_->membership.seeks();
+  last_reason_ = address() + ": " + reason;
+  candidate_ = static_cast<std::uint32_t>((candidate_ + 1) % all_->config.coordinators.size());
+  dial_out_ = false;
+  dial_at_ = later(all_->now, candidate_ == 0 ? backoff_ : kFirstBackoff);
+  answer_by_ = kNever;
+  if (candidate_ == 0) backoff_ = std::min(2 * backoff_,
+                                           kLastBackoff);  // nobody in all the list has answered
+}
+
+void CoordinatorLink::go_to(std::uint32_t candidate) {
+  candidate_ = candidate;
+  dial_at_ = all_->now;
+}
+
+void CoordinatorLink::on_connected(const CoordinatorConnected& event) {
+  if (all_->membership.phase() != SitePhase::kDialing) {
+    all_->out.emplace_back(Hangup{event.link, "another link to the coordinator is in use"});
+    return;
+  }
+  link_ = event.link;
+  candidate_ = event.candidate.value_or(candidate_);  // one that was given up may answer first
+  dial_out_ = false;
+  dial_at_ = kNever;
+  last_heard_ = all_->now;
+  answer_by_ = kNever;
+  all_->membership.asks();
+}
+
+// A wrong key does not become right by trying again. For a member much may have been the reason: it tries on.
+bool CoordinatorLink::is_final(const Status& why) const {
+  return why.code() == StatusCode::kRefused && !all_->membership.was_member();
+}
+
+void CoordinatorLink::on_dial_failed(const DialFailed& event) {
+  if (event.candidate.value_or(candidate_) != candidate_) return;  // another one is dialled by now
+  if (all_->membership.phase() != SitePhase::kDialing || !dial_out_) return;
+  if (is_final(event.why)) return all_->membership.fail(event.why);
+  dial_again(event.why.message());
+}
+
+void CoordinatorLink::on_dial_tick() {
+  if (all_->membership.phase() != SitePhase::kDialing) return;
+  if (all_->now >= answer_by_) {
+    dial_again("no connection within " + in_seconds(patience()));
+  } else if (all_->now >= dial_at_) {
+    dial();
+  }
+}
+
+// ---- being heard by one ----------------------------------------------------------------------------
+
+void CoordinatorLink::heard() { last_heard_ = all_->now; }
+void CoordinatorLink::begin_heartbeats() { next_heartbeat_ = later(all_->now, heartbeat_); }
+
+void CoordinatorLink::welcomed(Duration heartbeat, Duration grace) {
+  heartbeat_ = heartbeat;
+  grace_ = grace;
+  begin_heartbeats();
+  lost_at_ = kNever;
+}
+
+void CoordinatorLink::on_silence_tick() {
+  if (!link_ || all_->now < next_heartbeat_) return;
+  // Who has slept cannot tell whether the other was silent.
+  const Duration slept = all_->now - next_heartbeat_;
+  if (slept > 2 * heartbeat_) last_heard_ = std::min(all_->now, last_heard_ + slept);
+  begin_heartbeats();
+  // To begin with another one costs little, while this site is not let in.
+  const bool asks = all_->membership.phase() == SitePhase::kAsking;
+  const Duration limit = asks ? patience() : grace_;
+  if (all_->now - last_heard_ >= limit) {
+    const std::uint32_t silent = candidate_;
+    drop("silent for longer than " + in_seconds(limit) + (limit == grace_ ? " (COLLAB_LINK_GRACE)" : ""));
+    // A dial would be lost like all else that was sent there.
+    candidate_ = (silent + 1) % static_cast<std::uint32_t>(all_->config.coordinators.size());
+    return;
+  }
+  if (all_->inquiry.waits()) send(wire::Inquire{all_->membership.join().swarm});
+  if (!asks) send(wire::Heartbeat{++sequence_, false});
+}
+
+// ---- losing it -------------------------------------------------------------------------------------
+
+void CoordinatorLink::on_closed(const Status& why) {
+  link_.reset();
+  if (all_->membership.phase() == SitePhase::kAsking && is_final(why)) return all_->membership.fail(why);
+  lose(why.ok() ? "the link was closed" : why.message());
+}
+
+void CoordinatorLink::drop(const std::string& reason) {
+  all_->out.emplace_back(Hangup{*link_, reason});
+  link_.reset();
+  lose(reason);
+}
+
+// The link is gone. Links to other sites stay, the parameters stand still if they did; what was under way with this
+// coordinator is given up, and asked for
+// anew from the next one that answers. What we were done with is kept: it may have been committed.
+void CoordinatorLink::lose(const std::string& reason) {
+  next_heartbeat_ = kNever;
+  if (all_->membership.phase() == SitePhase::kLeaving) return all_->membership.leave_done();
+  if (lost_at_ == kNever) lost_at_ = all_->now;
+  if (all_->membership.phase() == SitePhase::kAsking) return dial_again(reason);
+  all_->membership.coordinator_lost();
+  all_->note(Note::Level::kWarning, "coordinator",
+             "the coordinator at " + address() + " is lost: " + reason + "; looking for one again [coordinator.lost]");
+  all_->round.coordinator_lost();
+  all_->installation.drop();
+  dial_again(reason);
+  candidate_ = 0;  // all look for the first in their list that answers
+}
+
+void CoordinatorLink::end(const std::string& why) {
+  if (link_) all_->out.emplace_back(Hangup{*link_, why});
+  link_.reset();
+}
+
+}  // namespace collab::protocol

@@ -1,0 +1,79 @@
+// The link to a coordinator: which candidate is dialled, whether it is heard, and what follows when it is lost.
+//
+//   dialling --connected--> heard --closed, dropped--> dialling, from the first candidate
+//      ^  | no answer             +-------silent-----> dialling, from the candidate after the silent one
+//      +--+ the next candidate; after the last one a back-off
+//
+// Threads: one caller at a time. Ownership: plain values.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "core/protocol/actions.h"
+#include "core/protocol/site/backoff.h"
+
+namespace collab::protocol {
+
+struct SiteParts;
+
+inline constexpr Duration kLeastPatience = std::chrono::seconds(3);
+
+class CoordinatorLink {
+ public:
+  [[nodiscard]] bool is_up() const { return link_.has_value(); }
+  [[nodiscard]] const std::optional<LinkId>& link() const { return link_; }
+  [[nodiscard]] std::uint32_t candidate() const { return candidate_; }
+  [[nodiscard]] const std::string& address() const;  // of that one
+  [[nodiscard]] std::string addresses() const;       // of all candidates
+  [[nodiscard]] const std::string& last_reason() const { return last_reason_; }
+  [[nodiscard]] Duration heartbeat() const { return heartbeat_; }
+  [[nodiscard]] Duration grace() const { return grace_; }
+  [[nodiscard]] Duration patience() const;  // with one candidate: who waits is answered once a heartbeat
+  // None was found for the grace.
+  [[nodiscard]] TimePoint given_up_at() const;
+  [[nodiscard]] bool given_up() const;
+  [[nodiscard]] TimePoint next_deadline() const;
+
+  void send(wire::Message message);  // where there is a link
+  // ---- what comes
+  void on_connected(const CoordinatorConnected& event);
+  void on_dial_failed(const DialFailed& event);
+  void on_closed(const Status& why);
+  void heard();
+  void on_dial_tick();
+  void on_silence_tick();
+  // ---- what others ask for
+  void dial();
+  void begin_heartbeats();
+  void welcomed(Duration heartbeat, Duration grace);
+  void drop(const std::string& reason);  // hang up, then as if it had closed
+  void go_to(std::uint32_t candidate);   // next, and now
+  void forget_failures() { backoff_ = kFirstBackoff; }
+  void end(const std::string& why);  // this site goes
+
+ private:
+  friend struct SiteParts;
+  friend struct Inside;
+  void dial_again(const std::string& reason);  // after the back-off, the next candidate
+  void lose(const std::string& reason);
+  [[nodiscard]] bool is_final(const Status& why) const;
+
+  SiteParts* all_ = nullptr;
+  std::optional<LinkId> link_;
+  std::uint32_t candidate_ = 0;
+  bool dial_out_ = false;         // DialCoordinator was asked, no answer yet
+  TimePoint dial_at_ = kNever;    // the back-off's end
+  TimePoint answer_by_ = kNever;  // to a dial
+  Duration backoff_ = kFirstBackoff;
+  std::string last_reason_ = "no answer";
+  TimePoint lost_at_ = kNever;  // no coordinator since
+  TimePoint last_heard_{};
+  TimePoint next_heartbeat_ = kNever;
+  std::uint64_t sequence_ = 0;
+  Duration heartbeat_ = std::chrono::seconds(1);
+  Duration grace_ = std::chrono::seconds(60);
+};
+
+}  // namespace collab::protocol

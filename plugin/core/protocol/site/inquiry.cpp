@@ -1,0 +1,119 @@
+#include "core/protocol/site/inquiry.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "core/protocol/site/site_parts.h"
+
+namespace collab::protocol {
+namespace {
+
+// Of two swarms that grow at the same pace the order must not turn over: while neither has agreed on twice as much as
+// the other, the larger stays, which grows by each site that comes over; of two as large the later run.
+bool outranks(const wire::Leads& there, const wire::Offer& agreed, std::uint32_t members) {
+  if (there.run == agreed.run) return false;
+  if (there.round.value > 2 * agreed.round.value + 2) return true;
+  if (agreed.round.value > 2 * there.round.value + 2) return false;
+  return std::tie(there.members, there.run) > std::tie(members, agreed.run);
+}
+
+// Of candidates where sites wait, the one where most do; of two alike the one with the lower name. So they all come
+// together, whichever they know and can reach.
+bool waits_better(const wire::Leads& there, const wire::Leads& here) {
+  return there.members > here.members || (there.members == here.members && there.run < here.run);
+}
+
+}  // namespace
+
+// Where nobody leads, or nothing was agreed on yet.
+bool Inquiry::waits() const {
+  return all_->membership.phase() == SitePhase::kWaiting ||
+         (all_->membership.phase() == SitePhase::kAsking && all_->membership.join_sent() &&
+          !all_->membership.is_held());
+}
+
+// Those who train here are at another generation, or may come back at one. Elsewhere this site's own may have begun.
+bool Inquiry::held() const {
+  return all_->membership.phase() == SitePhase::kAsking && all_->membership.join_sent() && all_->membership.is_held();
+}
+
+bool Inquiry::inquires() const {
+  if (all_->config.coordinators.size() < 2) return false;
+  return waits() || held() || (all_->membership.phase() == SitePhase::kActive && !all_->membership.join().helper);
+}
+
+void Inquiry::on_tick() {
+  if (!inquires() || all_->now < next_) return;
+  if (of_) return end("no answer");
+  const auto count = static_cast<std::uint32_t>(all_->config.coordinators.size());
+  last_ = (last_ + 1) % count;
+  if (last_ == all_->coordinator.candidate()) last_ = (last_ + 1) % count;
+  of_ = last_;
+  const Duration each =
+      std::max(all_->coordinator.heartbeat(), all_->coordinator.grace() / static_cast<int>(count - 1));  // once a grace
+  next_ = later(all_->now, waits() || held() ? kLeastPatience : each);
+  all_->out.emplace_back(DialCoordinator{last_, true});
+}
+
+TimePoint Inquiry::next_deadline() const { return inquires() ? next_ : kNever; }
+
+void Inquiry::begin_asking(Duration soon) {
+  here_.reset();
+  next_ = later(all_->now, soon);
+}
+
+void Inquiry::on_connected(LinkId link, std::optional<std::uint32_t> candidate) {
+  if (!of_ || candidate.value_or(*of_) != *of_) {
+    all_->out.emplace_back(Hangup{link, "nothing is to be asked any more"});
+    return;
+  }
+  link_ = link;
+  all_->out.emplace_back(Send{link, wire::Inquire{all_->membership.join().swarm}});
+}
+
+void Inquiry::on_dial_failed(std::optional<std::uint32_t> candidate, const std::string& why) {
+  if (!candidate || candidate == of_) end(why);
+}
+
+void Inquiry::on_closed(const std::string& why) {
+  link_.reset();
+  end(why);
+}
+
+void Inquiry::hang_up(const std::string& why) {
+  if (link_) all_->out.emplace_back(Hangup{*link_, why});
+}
+
+void Inquiry::end(const std::string& why) {
+  hang_up(why);
+  link_.reset();
+  of_.reset();
+  const TimePoint soon =
+      later(all_->now, all_->coordinator.heartbeat());  // who waits goes through a long list in good time
+  next_ = waits() || held() ? soon : std::max(next_, soon);
+}
+
+void Inquiry::on_leads(const wire::Leads& leads) {
+  const std::uint32_t candidate = *of_;
+  end("it has answered");
+  const bool same = leads.generation == all_->membership.join().generation ||
+                    (all_->membership.join().helper && all_->acceptor.agreed().run.value == 0);
+  if ((leads.leads && !same) || !inquires() || !all_->coordinator.link()) return;
+  std::string what;
+  if (!waits() && !held()) {
+    if (!leads.leads || !outranks(leads, all_->acceptor.agreed(), static_cast<std::uint32_t>(all_->roster.size())))
+      return;
+    what = "leads a swarm that has agreed on more, of run " + std::to_string(leads.run.value);
+  } else if (leads.leads) {
+    what = "leads a swarm that has begun";
+  } else if (waits() && here_ && all_->now >= stays_until_ && waits_better(leads, *here_)) {
+    what =
+        "is where most wait: " + std::to_string(leads.members) + " there, " + std::to_string(here_->members) + " here";
+  } else {
+    return;
+  }
+  all_->coordinator.drop("another candidate " + what);
+  all_->coordinator.go_to(candidate);
+}
+
+}  // namespace collab::protocol

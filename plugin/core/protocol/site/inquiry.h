@@ -1,0 +1,57 @@
+// Looking at the other candidates: two swarms of one run may have been founded apart, or one of them may lead where
+// this site only waits.
+//
+//   member that waits or is held --once a grace: the next candidate--> asked
+//   asked --it leads, and has agreed on more--> the site goes there
+//
+// The answer decides by itself, and alike at all sites: one that goes is followed by the others.
+//
+// Threads: one caller at a time. Ownership: plain values.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "core/protocol/actions.h"
+
+namespace collab::protocol {
+
+struct SiteParts;
+
+class Inquiry {
+ public:
+  [[nodiscard]] bool is_over(LinkId link) const { return link_ == link; }
+  // What the candidate here says of itself, with each heartbeat, to who waits there.
+  [[nodiscard]] const std::optional<wire::Leads>& here() const { return here_; }
+  [[nodiscard]] bool waits() const;  // this site, where nobody leads, or nothing was agreed on yet
+  [[nodiscard]] TimePoint next_deadline() const;
+
+  void begin_asking(Duration soon);  // to be let in, here; after so long others are asked too
+  void not_before(TimePoint time) { next_ = time; }
+  void stays_until(TimePoint time) { stays_until_ = time; }
+  void on_here(const wire::Leads& leads) { here_ = leads; }
+  void on_connected(LinkId link, std::optional<std::uint32_t> candidate);
+  void on_dial_failed(std::optional<std::uint32_t> candidate, const std::string& why);
+  void on_closed(const std::string& why);
+  void on_leads(const wire::Leads& leads);
+  void hang_up(const std::string& why);
+  void on_tick();  // another candidate is asked, once in a while
+
+ private:
+  friend struct SiteParts;
+  friend struct Inside;
+  [[nodiscard]] bool held() const;
+  [[nodiscard]] bool inquires() const;
+  void end(const std::string& why);
+
+  SiteParts* all_ = nullptr;
+  std::optional<wire::Leads> here_;
+  TimePoint stays_until_{};  // the candidate here is being elected: who leaves now delays that
+  std::optional<std::uint32_t> of_;
+  std::optional<LinkId> link_;
+  std::uint32_t last_ = 0;  // asked
+  TimePoint next_{};
+};
+
+}  // namespace collab::protocol

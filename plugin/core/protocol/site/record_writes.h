@@ -1,0 +1,43 @@
+// A site's record on its way to be durable, and what may be said once it is.
+//
+//   said --asked to be durable--> held back --durable--> sent
+//                                     +--not written, or not within the grace: the coordinator is left
+//
+// Threads: one caller at a time. Ownership: plain values.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/protocol/actions.h"
+
+namespace collab::protocol {
+
+struct SiteParts;
+
+class RecordWrites {
+ public:
+  [[nodiscard]] TimePoint next_deadline() const;
+
+  void keep();                                   // durable before long; nothing waits for it
+  void say_when_durable(wire::Message message);  // to the leader
+  void on_persisted(const Persisted& event);
+  void on_tick();
+
+ private:
+  friend struct SiteParts;
+  friend struct Inside;
+  struct Held {
+    std::uint64_t number = 0;
+    LinkId link;
+    wire::Message message;
+  };
+
+  SiteParts* all_ = nullptr;
+  std::uint64_t asked_ = 0;
+  std::uint64_t written_ = 0;
+  TimePoint since_ = kNever;  // the oldest that is on its way
+  std::vector<Held> held_;
+};
+
+}  // namespace collab::protocol

@@ -1,0 +1,287 @@
+#include "core/protocol/site/site_membership.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/base/text.h"
+#include "core/protocol/mutants.h"
+#include "core/protocol/site/site_parts.h"
+#include "core/wire/limits.h"
+
+namespace collab::protocol {
+namespace {
+
+constexpr Duration kLeaveAckLimit = std::chrono::seconds(5);
+constexpr Duration kDepartLimit = std::chrono::seconds(2);  // for finding a coordinator to say it to
+
+Duration milliseconds(std::uint32_t told) { return std::chrono::milliseconds(std::max<std::uint32_t>(1, told)); }
+
+}  // namespace
+
+bool SiteMembership::is_let_in() const {
+  return phase_ == SitePhase::kWaiting || phase_ == SitePhase::kInstalling || phase_ == SitePhase::kActive;
+}
+
+// ---- in --------------------------------------------------------------------------------------------
+
+void SiteMembership::begin(const Begin& event) {
+  if (phase_ != SitePhase::kIdle) {
+    return all_->note(Note::Level::kWarning, "ignored", "this site has begun already [join.begun-twice]");
+  }
+  if (all_->config.coordinators.empty()) {
+    return fail(invalid_argument("no coordinator to join: set COLLAB_COORDINATOR=HOST:PORT [join.no-coordinators]"));
+  }
+  join_ = event.join;
+  all_->acceptor.begin(join_.report.record);
+  may_ask_for(all_->config.join_timeout);
+  all_->coordinator.dial();
+}
+
+void SiteMembership::may_ask_for(Duration limit) { give_up_ = later(all_->now, limit); }
+
+void SiteMembership::seeks() {
+  phase_ = SitePhase::kDialing;
+  anchor_by_ = kNever;
+}
+
+// What is offered is what will be held: a commit being applied is waited for.
+void SiteMembership::asks() {
+  phase_ = SitePhase::kAsking;
+  join_sent_ = false;
+  if (!all_->round.is_applying()) send_join();
+}
+
+void SiteMembership::applied() {
+  if (phase_ == SitePhase::kAsking && !join_sent_) send_join();
+}
+
+wire::Report SiteMembership::report() const {
+  return {all_->acceptor.record(), was_member_, join_done_ && all_->round.is_training(), all_->acceptor.is_done()};
+}
+
+void SiteMembership::send_join() {
+  join_sent_ = true;
+  hold_.reset();
+  const auto& coordinators = all_->config.coordinators;
+  Duration soon = 2 * all_->coordinator.heartbeat();
+  // Who was never let in gives up before long: until then it has asked each of them.
+  if (!was_member_) soon = std::min(soon, all_->config.join_timeout / (2 * static_cast<int>(coordinators.size())));
+  all_->inquiry.begin_asking(soon);
+  all_->coordinator.begin_heartbeats();
+  join_.report = report();
+  all_->coordinator.send(join_);
+}
+
+void SiteMembership::say_join_again() {
+  if (phase_ != SitePhase::kAsking || !join_sent_) return;
+  join_.report = report();
+  all_->coordinator.send(join_);
+}
+
+void SiteMembership::on_refuse(const wire::Refuse& refuse) {
+  if (leave_) return leave_done();
+  if (refuse.behind) return fail(outdated(refuse.reason));
+  if (phase_ != SitePhase::kAsking || !was_member_) return fail(refused(refuse.reason));
+  // A member that comes back may be early: its old link not yet seen to be dead, its old index taken.
+  all_->note(Note::Level::kWarning, "refused",
+             "not let in again yet, asking once more: " + refuse.reason + " [join.not-again-yet]");
+  join_.index = wire::kNoIndex;
+  all_->coordinator.drop(refuse.reason);
+}
+
+// Hold is told each heartbeat. When it is not told any more, the coordinator has taken this site among those that it
+// asks, and answers it no more by itself.
+bool SiteMembership::is_held() const {
+  return hold_ && (all_->now < later(held_at_, 2 * all_->coordinator.heartbeat()) || mutant(Mutant::kHeldForEver));
+}
+
+// The coordinator bounds this wait; should it fail to, the site does.
+void SiteMembership::on_hold(const wire::Hold& told) {
+  if (phase_ != SitePhase::kAsking) {
+    return all_->note(Note::Level::kWarning, "ignored",
+                      "the coordinator sent Hold to a site that had not asked [join.hold-unasked]");
+  }
+  if (!hold_) all_->note(Note::Level::kInfo, "waiting", told.reason);
+  hold_ = told.reason;
+  held_at_ = all_->now;
+  if (!std::exchange(was_held_, true)) may_ask_for(2 * all_->config.join_timeout);
+}
+
+void SiteMembership::on_notice(const wire::Notice& notice) {
+  all_->note(notice.event == kWait ? Note::Level::kInfo : Note::Level::kWarning, notice.event, notice.text);
+  if (notice.event == kWait && phase_ == SitePhase::kAsking) told_ = notice.text;
+}
+
+void SiteMembership::on_welcome(const wire::Welcome& welcome) {
+  if (phase_ != SitePhase::kAsking) {
+    return all_->note(Note::Level::kWarning, "ignored",
+                      "the coordinator sent Welcome to a site that had not asked [join.welcome-unasked]");
+  }
+  if (self_ && *self_ != welcome.site) {
+    all_->round.contribute_anew();
+    all_->peers.hang_up_each("this site has another number now");
+  }
+  if (welcome.anew) all_->acceptor.forget_promises();
+  const TermId term = all_->acceptor.term();
+  if (welcome.term < term && !mutant(Mutant::kWelcomeOfOlderTerm)) {
+    return all_->coordinator.drop("it acts under term " + std::to_string(welcome.term.value) +
+                                  ", and this site follows term " + std::to_string(term.value));
+  }
+  if (wire::is_too_far_ahead(welcome.term, term)) {
+    return all_->coordinator.drop("it acts under term " + std::to_string(welcome.term.value) +
+                                  ", and no swarm gets so far ahead of term " + std::to_string(term.value));
+  }
+  if (term != welcome.term) {
+    all_->roster.forget_members();
+    if (was_member_) {
+      all_->note(
+          Note::Level::kInfo, "coordinator",
+          all_->coordinator.address() + " is the coordinator now, under term " + std::to_string(welcome.term.value));
+    }
+  }
+  all_->acceptor.follow(welcome.term);
+  self_ = welcome.site;
+  was_member_ = true;
+  all_->coordinator.welcomed(milliseconds(welcome.heartbeat_ms), milliseconds(welcome.grace_ms));
+  const Duration limit = all_->config.join_timeout + kRoundLimits * all_->config.round_timeout;
+  anchor_by_ = join_done_ ? kNever : later(all_->now, limit);
+  phase_ = SitePhase::kWaiting;
+  told_.clear();
+  if (leave_) return say_leave();
+  all_->round.send_ready();
+}
+
+void SiteMembership::waits() { phase_ = SitePhase::kWaiting; }
+void SiteMembership::becomes_active() { phase_ = SitePhase::kActive; }
+
+void SiteMembership::installs() {
+  phase_ = SitePhase::kInstalling;
+  anchor_by_ = kNever;
+}
+
+void SiteMembership::installed(const wire::InstallAnchor& install) {
+  join_.index = self_->value;  // wished for again, should it have to come back
+  all_->round.follow(install.period);
+  if (join_done_) return;
+  join_done_ = true;
+  all_->out.emplace_back(JoinDone{*self_, install.run, install.round, all_->round.period()});
+}
+
+void SiteMembership::coordinator_lost() {
+  if (phase_ != SitePhase::kActive) return;
+  may_ask_for(all_->config.join_timeout);
+  join_.expected_sites = static_cast<std::uint32_t>(all_->roster.size());  // who will come back, should it know nothing
+}
+
+// ---- out -------------------------------------------------------------------------------------------
+
+void SiteMembership::depart(const Depart& event) {
+  if (leave_) return;
+  all_->round.back_to_ready("this site leaves");
+  leave_ = wire::Leave{event.reason, event.next_generation};
+  const bool outside = phase_ == SitePhase::kDialing || phase_ == SitePhase::kAsking;
+  if (!outside && all_->coordinator.is_up()) return say_leave();
+  // The others are to go on without us in good order, so a coordinator that was just lost gets a moment.
+  leave_by_ = later(all_->now, kDepartLimit);
+  if (!join_done_) leave_done();
+}
+
+// The others go on counting this site's name. So the memory that its name stands for must be dead before they may.
+void SiteMembership::say_leave() {
+  if (!mutant(Mutant::kAcceptorAfterLeave)) all_->acceptor.renounce();
+  if (mutant(Mutant::kLeaveBeforeDurable)) all_->coordinator.send(*leave_);
+  all_->writes.say_when_durable(*leave_);
+  phase_ = SitePhase::kLeaving;
+  leave_by_ = later(all_->now, kLeaveAckLimit);
+}
+
+void SiteMembership::on_leave_ack() {
+  if (phase_ == SitePhase::kLeaving) leave_done();
+}
+
+void SiteMembership::on_leave_tick() {
+  if (leave_ && all_->now >= leave_by_) leave_done();
+}
+
+void SiteMembership::end(const std::string& why) {
+  all_->coordinator.end(why);
+  all_->inquiry.hang_up(why);
+  all_->peers.end(why);
+}
+
+void SiteMembership::fail(Status why) {
+  all_->round.back_to_ready(why.message());
+  end(why.message());
+  phase_ = SitePhase::kFailed;
+  all_->out.emplace_back(Failed{std::move(why)});
+}
+
+void SiteMembership::leave_done() {
+  end("this site has left");
+  phase_ = SitePhase::kLeft;
+  all_->out.emplace_back(Left{});
+}
+
+// ---- time ------------------------------------------------------------------------------------------
+
+TimePoint SiteMembership::next_deadline() const {
+  const bool outside = phase_ == SitePhase::kDialing || phase_ == SitePhase::kAsking;
+  return std::min({leave_by_, anchor_by_, outside && !join_done_ ? give_up_ : kNever});
+}
+
+void SiteMembership::on_ask_tick() {
+  const bool outside = phase_ == SitePhase::kDialing || phase_ == SitePhase::kAsking;
+  if (outside && !join_done_ && all_->now >= give_up_) fail(unavailable(not_let_in_text()));
+}
+
+std::string SiteMembership::not_let_in_text() const {
+  const std::string limit = in_seconds(all_->config.join_timeout) + " (COLLAB_JOIN_TIMEOUT)";
+  const std::string addresses = all_->coordinator.addresses();
+  if (!told_.empty()) {
+    return "this site was not let in within " + limit + " by the coordinator at " + addresses + ", which is " + told_ +
+           " [join.not-let-in]";
+  }
+  if (all_->inquiry.here()) {
+    return "this site was not let in within " + limit + " by the coordinator at " + addresses +
+           ": it waits for most of the sites that agreed last (collab status names those who are missing, collab "
+           "forget goes on without them) [join.majority-missing]";
+  }
+  return "the coordinator at " + addresses + ": it has not answered within " + limit +
+         "; is it running (collab coordinator --listen HOST:PORT), with the "
+         "same key and COLLAB_TRANSPORT? Last: " +
+         all_->coordinator.last_reason() + " [join.coordinator-silent]";
+}
+
+void SiteMembership::on_wait_tick() {
+  if (phase_ != SitePhase::kWaiting || all_->now < anchor_by_) return;
+  fail(timed_out("the coordinator at " + all_->coordinator.addresses() +
+                 " let this site in, but named no anchor to start from; restart it [join.no-anchor]"));
+}
+
+std::string SiteMembership::waiting_text(TimePoint at) const {
+  const CoordinatorLink& coordinator = all_->coordinator;
+  switch (phase_) {
+    case SitePhase::kIdle: return "this site has not begun";
+    case SitePhase::kDialing:
+      return "waiting for the coordinator at " + coordinator.addresses() + " (last: " + coordinator.last_reason() + ")";
+    case SitePhase::kAsking:
+      if (is_held()) return *hold_;
+      return told_.empty() ? "waiting to be let in by the coordinator at " + coordinator.addresses() : told_;
+    case SitePhase::kWaiting: {
+      std::vector<std::string> names;
+      for (const auto& [site, member] : all_->roster.members()) names.push_back(member.name);
+      const bool missed = !join_.init_from.empty() && std::ranges::find(names, join_.init_from) == names.end();
+      return "waiting for the swarm to begin (for COLLAB_MIN_SITES sites" +
+             (missed ? " and for " + join_.init_from + ", COLLAB_INIT_FROM" : std::string()) +
+             ", unless it has begun before); here: " + join_words(names);
+    }
+    case SitePhase::kInstalling: return all_->installation.waiting_text(at);
+    case SitePhase::kActive: return all_->round.waiting_text(at);
+    case SitePhase::kLeaving: return "waiting for the coordinator to acknowledge that this site leaves";
+    case SitePhase::kLeft: return "this site has left";
+    case SitePhase::kFailed: return "this site has failed";
+  }
+  return {};
+}
+
+}  // namespace collab::protocol

@@ -1,0 +1,117 @@
+// A site's way into the swarm and out of it.
+//
+//      idle --Begin--> dialling <-------------+
+//                       |  ^ no answer:       |
+//             connected |  | the next address | link
+//                       v  |                  | lost
+//     (Prepare,  ---- asking --Refuse--> failed|
+//      Accept) --------> | Welcome            |
+//                        v                    |
+//                     waiting ----------------+
+//                        | InstallAnchor      |
+//                        v                    |
+//                    installing --------------+
+//                        | in place           |
+//                        v                    |
+//                     active -----------------+
+//
+//   Depart leads from every state through leaving to left. The round (site_round.h) and links to other sites
+//   (peer_links.h) outlive the loss of a coordinator.
+//
+// Threads: one caller at a time. Ownership: plain values.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "core/protocol/actions.h"
+
+namespace collab::protocol {
+
+struct SiteParts;
+
+enum class SitePhase : std::uint8_t {
+  kIdle,        // Begin has not come
+  kDialing,     // a dial is under way, or waits for its back-off
+  kAsking,      // Join is sent (or waits for a commit being applied); Welcome or Refuse comes
+  kWaiting,     // welcomed; InstallAnchor comes once enough sites are there, or once our own trigger has
+  kInstalling,  // the swarm's anchor is being put in place
+  kActive,      // a member
+  kLeaving,     // Leave is sent
+  kLeft,
+  kFailed,
+};
+
+class SiteMembership {
+ public:
+  [[nodiscard]] SitePhase phase() const { return phase_; }
+  [[nodiscard]] bool over() const { return phase_ == SitePhase::kLeft || phase_ == SitePhase::kFailed; }
+  [[nodiscard]] bool is_let_in() const;  // and does not leave
+  // As given by Begin; what changes is kept current.
+  [[nodiscard]] const wire::Join& join() const { return join_; }
+  [[nodiscard]] const std::optional<SiteId>& self() const { return self_; }
+  [[nodiscard]] bool was_member() const { return was_member_; }  // welcomed once
+  [[nodiscard]] bool join_done() const { return join_done_; }    // JoinDone was told
+  [[nodiscard]] bool join_sent() const { return join_sent_; }    // to this coordinator
+  // Its coordinator has told it to wait for another generation, and still does.
+  [[nodiscard]] bool is_held() const;
+  [[nodiscard]] bool leaves() const { return leave_.has_value(); }
+  [[nodiscard]] wire::Report report() const;
+  [[nodiscard]] std::string waiting_text(TimePoint at) const;
+  [[nodiscard]] TimePoint next_deadline() const;
+
+  // ---- from the training process
+  void begin(const Begin& event);
+  void depart(const Depart& event);
+  // ---- from the coordinator
+  void on_refuse(const wire::Refuse& refuse);
+  void on_hold(const wire::Hold& told);
+  void on_welcome(const wire::Welcome& welcome);
+  void on_notice(const wire::Notice& notice);
+  void on_leave_ack();
+  void on_ask_tick();   // dialling, asking: not without end
+  void on_wait_tick();  // waiting: likewise
+  void on_leave_tick();
+  // ---- from other parts
+  void seeks();  // a coordinator
+  void asks();   // one that was found
+  void waits();  // for another anchor than the one it was to install
+  void installs();
+  void becomes_active();
+  void installed(const wire::InstallAnchor& install);
+  void coordinator_lost();
+  void applied();         // the commit that Join waited for
+  void say_join_again();  // to whom it was said: whom others wait for is judged by what it said
+  void may_ask_for(Duration limit);
+  void take_generation(std::uint32_t generation) { join_.generation = generation; }
+  void offer(const wire::Offer& offer) { join_.offer = offer; }
+  void fail(Status why);
+  void leave_done();
+
+ private:
+  friend struct SiteParts;
+  friend struct Inside;
+  void send_join();
+  void say_leave();
+  void end(const std::string& why);
+  [[nodiscard]] std::string not_let_in_text() const;
+
+  SiteParts* all_ = nullptr;
+  SitePhase phase_ = SitePhase::kIdle;
+  wire::Join join_;
+  std::optional<SiteId> self_;
+  bool was_member_ = false;
+  bool join_done_ = false;
+  bool join_sent_ = false;
+  TimePoint give_up_ = kNever;        // join_timeout after Begin or after the loss
+  TimePoint anchor_by_ = kNever;      // the InstallAnchor after Welcome
+  std::string told_;                  // for whom the candidates wait, by one of them
+  std::optional<std::string> hold_;   // for whom this site waits at its coordinator, as it has said
+  TimePoint held_at_{};               // when that was told last
+  bool was_held_ = false;             // at any coordinator
+  std::optional<wire::Leave> leave_;  // this site leaves: to be said to the coordinator, once there is one
+  TimePoint leave_by_ = kNever;
+};
+
+}  // namespace collab::protocol

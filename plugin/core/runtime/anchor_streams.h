@@ -1,0 +1,98 @@
+// Anchors from and to other sites: parts of the sealed slot and of the outer state, exact float32, and the digests of
+// their tiles. What is asked of whom the AnchorFetch decides; here are the bytes.
+//
+// An anchor that comes is written into the arena's free slot, its outer state into its place, from receive() on until
+// it is whole or forget() is called: who needs the slot for something else calls that first. Threads: one caller at a
+// time. Ownership: its streams; borrows clock, arena and sender.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "collab/clock.h"
+#include "collab/transport.h"
+#include "core/arena/arena.h"
+#include "core/protocol/actions.h"
+#include "core/protocol/site/anchor_fetch.h"
+#include "core/runtime/chunk_sender.h"
+#include "core/runtime/early_chunks.h"
+
+namespace collab {
+
+// Of the arena's outer state and this vector.
+[[nodiscard]] Digest state_digest(ArenaWriter& arena, std::span<const float> anchor, std::uint64_t tile_elements);
+
+class AnchorStreams {
+ public:
+  using Events = std::vector<protocol::SiteEvent>;
+  struct Parts {
+    const Clock* clock = nullptr;
+    ArenaWriter* arena = nullptr;
+    ChunkSender* sender = nullptr;
+    std::function<void(const protocol::Note&)> tell{};  // how a transfer gets on
+    // One that came is whole, and what was asked for: it becomes the sealed one.
+    std::function<void(const SealedAnchor&)> seal{};
+  };
+  AnchorStreams(Parts parts, std::uint64_t elements, std::uint64_t tile_elements);
+
+  // ---- to a joiner
+  Status send(const protocol::SendAnchor& action);
+  // Whether it was a part of an anchor.
+  bool sent(std::uint64_t token);
+  void link_closed(LinkId link) { outgoing_.erase(link); }
+
+  // ---- to us
+  void receive(const protocol::ReceiveAnchor& action);
+  Events add_source(const protocol::AddAnchorSource& action);
+  Events drop_source(SiteId site);
+  void stop();                           // what has come stays, should the same anchor be wanted again
+  void forget() { receiving_.reset(); }  // its place is needed for something else
+  Events arrived(const IncomingChunk& incoming);
+  // In part, by a transfer that has not ended: the outer state is that of no anchor, until one is sealed.
+  [[nodiscard]] bool outer_overwritten() const { return outer_overwritten_; }
+  void outer_is_whole() { outer_overwritten_ = false; }
+
+ private:
+  // Parts of an anchor on their way to a joiner.
+  struct Outgoing {
+    std::deque<wire::FetchAnchor> asked{};
+    std::uint32_t in_flight = 0;
+  };
+  // An anchor on its way to us.
+  struct Receiving {
+    struct Source {
+      std::string name{};
+      std::optional<LinkId> link{};  // none: it is not asked
+      std::uint64_t elements = 0;    // that came from it
+    };
+    protocol::ReceiveAnchor action;
+    protocol::AnchorFetch fetch;
+    std::map<SiteId, Source> sources{};
+    TimePoint began = kNever;
+    TimePoint told = kNever;
+  };
+
+  void pump(LinkId to, Outgoing& job);
+  [[nodiscard]] BufferPtr payload_of(const wire::FetchAnchor& part) const;
+  Events fetch(const protocol::AnchorFetchEvent& event, const IncomingChunk* incoming);
+  void take_part(const protocol::TakePart& part, const IncomingChunk& incoming);
+  [[nodiscard]] protocol::SiteEvent seal_received();
+  void tell_progress(bool whole);
+
+  Parts parts_;
+  std::uint64_t elements_;
+  std::uint64_t tile_elements_;
+  std::shared_ptr<BufferPool> pool_;
+  std::map<LinkId, Outgoing> outgoing_;
+  std::map<std::uint64_t, LinkId> on_their_way_;  // by token
+  std::optional<Receiving> receiving_;
+  bool outer_overwritten_ = false;
+};
+
+}  // namespace collab

@@ -1,0 +1,48 @@
+// What a round does to a site's parameters, and how each of its ranks does it.
+//
+// Threads: the caller's; nothing else touches the parameters meanwhile. Ownership: borrows all it is given.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "collab/config.h"
+#include "collab/session.h"
+
+namespace collab {
+
+// The site's other ranks repeat it from the arena.
+enum class ParameterChange : std::uint32_t {
+  kUnchanged = 0,  // a sole contributor's average is its own parameters
+  kToAnchor = 1,   // parameters := new anchor
+  kRebased = 2,    // parameters := new anchor + (parameters - old anchor): progress that was not contributed
+  kTakeOther = 3,  // parameters := the arena's other slot, where the leader has put its own
+  // Of rounds behind the training, with what lies in the arena's training copy:
+  kMoved = 4,     // parameters += the copy; buffers := the copy
+  kMixed = 5,     // parameters := factor * parameters + (1 - factor) * the copy; buffers := the copy
+  kTakeCopy = 6,  // parameters := the copy
+};
+
+[[nodiscard]] constexpr bool takes_copy(ParameterChange change) { return change >= ParameterChange::kMoved; }
+
+// parameters := anchor, or rebased, or left alone, in tiles. `previous` is needed for kRebased and kTakeOther only.
+Status change_parameters(ParameterVector& parameters, ParameterChange change, std::span<const float> anchor,
+                         std::span<const float> previous);
+
+// The same for one tile of them, which begins at `offset`.
+Status change_tile(ParameterVector& parameters, ParameterChange change, std::uint64_t offset,
+                   std::span<const float> anchor, std::span<const float> previous);
+
+struct MergeSettings {
+  Merge merge;
+  std::uint64_t trained = UINT64_MAX;  // elements from here on are buffers
+};
+
+// A change that takes the copy, in tiles. The same bits at all ranks of a host.
+Status merge_copy(ParameterVector& parameters, ParameterChange change, std::span<const float> copy,
+                  const MergeSettings& settings);
+
+// Of the first `elements`, at most all.
+[[nodiscard]] Result<Digest> digest_of_parameters(ParameterVector& parameters, std::uint64_t elements = UINT64_MAX);
+
+}  // namespace collab

@@ -1,0 +1,68 @@
+// A site's parameters as they were at a trigger, for a round that runs behind the training (COLLAB_OVERLAP).
+//
+// The node works on this copy as if the script stood still; the script trains on meanwhile. What the round makes of the
+// copy is merged into the script's parameters at a step boundary (merge_copy()).
+//
+//   take --> begin_round --+-- displace: the commit of what was contributed --+--> end_round --> merge_copy
+//                          +-- before_write, ordinary writes: all else -------+
+//
+// A round with a caller that waits for it (begin_round(false)) leaves the parameters themselves in the copy. Else the
+// copy is what they are to be moved by: of trained elements, with s what was contributed, m the mean of what the sites
+// contributed and A the new anchor, (A - m) + factor * (m - s). Over the contributors of a round, by weight, the terms
+// m - s add up to nothing, so nothing is lost or counted twice. Buffers are never moved: they are the mean.
+// Threads: the node's loop from begin_round() to end_round(), the session's caller otherwise.
+// Ownership: borrows its values (the arena's); owns the original, which it keeps while both are needed.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "collab/session.h"
+#include "core/runtime/parameter_change.h"
+
+namespace collab {
+
+class TrainingCopy final : public ParameterVector {
+ public:
+  TrainingCopy(std::span<float> values, const MergeSettings& settings) : values_(values), settings_(settings) {}
+
+  // ---- the parameters at the trigger, and what becomes of them as if the script stood still
+  [[nodiscard]] std::uint64_t size() const override { return values_.size(); }
+  [[nodiscard]] std::span<float> view(std::uint64_t offset, std::uint64_t count) override {
+    return values_.subspan(offset, count);
+  }
+  Status read(std::uint64_t offset, std::span<float> out) override;
+  Status write(std::uint64_t offset, std::span<const float> in) override;
+
+  // ---- a round
+  Status take(ParameterVector& parameters);
+  void begin_round(bool merges);
+  // Its result is merged into parameters that have moved on.
+  [[nodiscard]] bool merges() const { return merges_; }
+  // In place of the write of a new anchor where all of the copy was contributed; each element once.
+  void displace(std::uint64_t offset, std::span<const float> anchor, std::span<const float> mean);
+  // Before the copy is written to.
+  void before_write();
+  // It was unfit, and is the anchor from here on.
+  void took_anchor() { took_anchor_ = true; }
+  // What the ranks of the site are to do with the copy from here on. `anchor`: the one in place.
+  [[nodiscard]] ParameterChange end_round(std::span<const float> anchor);
+
+  [[nodiscard]] std::span<const float> values() const { return values_; }
+  [[nodiscard]] const MergeSettings& settings() const { return settings_; }
+
+ private:
+  [[nodiscard]] std::uint64_t trained() const { return std::min<std::uint64_t>(settings_.trained, values_.size()); }
+
+  std::span<float> values_;
+  MergeSettings settings_;
+  std::vector<float> original_;  // as it was taken, where it has been written to since; else empty
+  bool merges_ = false;
+  bool changed_ = false;
+  bool mixed_ = false;
+  bool took_anchor_ = false;
+};
+
+}  // namespace collab

@@ -1,0 +1,35 @@
+// How much a connection is given at once: one that drains quickly more each time, a slow one little, so that it does
+// not hold much.
+//
+// Threads: one at a time. Ownership: plain values, a connection's own; the engine's Striping asks.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+
+#include "collab/clock.h"
+#include "transport/tcp/session/tcp_outbox.h"
+
+namespace collab::tcp {
+
+inline constexpr std::size_t kMostFilled = 4 * kMaxSegmentBytes;
+
+class BatchSize {
+ public:
+  // Of what goes now. It has drained the last.
+  [[nodiscard]] std::size_t next(TimePoint now) {
+    const Duration drained = now - filled_at_;
+    if (drained < kQuick) bytes_ = std::min(2 * bytes_, kMostFilled);
+    if (drained > kSlow) bytes_ = kSmallSegmentBytes;
+    filled_at_ = now;
+    return bytes_;
+  }
+
+ private:
+  static constexpr Duration kQuick = std::chrono::milliseconds(5);
+  static constexpr Duration kSlow = std::chrono::milliseconds(20);
+  TimePoint filled_at_{};
+  std::size_t bytes_ = kMaxSegmentBytes;
+};
+
+}  // namespace collab::tcp

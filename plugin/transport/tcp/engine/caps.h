@@ -1,0 +1,47 @@
+// What the user's caps leave to each link (COLLAB_MAX_MBIT_UP, COLLAB_MAX_MBIT_DOWN), and which links are not read
+// because this process has too much of theirs unhandled.
+//
+// What is sent is counted before it goes. What comes is held back by its senders: each peer is told how much, a part of
+// the cap by how many send just now. Not to read is the last resort: what a sender has handed to its system stands
+// there, looks lost to it, and is sent again.
+// Threads: the IO thread. Ownership: the buckets of the whole transport; a link's are the link's (link/link_caps.h).
+#pragma once
+
+#include <boost/asio/steady_timer.hpp>
+#include <deque>
+#include <memory>
+
+#include "transport/tcp/link/link.h"
+
+namespace collab::tcp {
+
+struct EngineParts;
+
+class Caps {
+ public:
+  explicit Caps(EngineParts& all);
+
+  [[nodiscard]] bool capped(const TcpLink& link) const { return up_.capped() || link.caps.capped(); }
+  [[nodiscard]] double rate_up() const { return up_.rate(); }
+  [[nodiscard]] bool may_send(TcpLink& link);  // data
+  void sent(TcpLink& link, std::size_t bytes);
+
+  bool may_read(Connection& from, std::size_t bytes);  // counts them
+  void has_room(TcpLink& link);                        // again, for what is not handled
+
+  void control_attached(TcpLink& link, TimePoint now);
+  void tick(TimePoint now);
+
+ private:
+  void wait_for_bucket(TimePoint until);
+  void go_on_reading();
+  void read_on(Connection& connection);
+
+  EngineParts& all_;
+  TokenBucket up_, down_;
+  boost::asio::steady_timer timer_;
+  TimePoint due_ = kNever;
+  std::deque<std::weak_ptr<Connection>> paused_;
+};
+
+}  // namespace collab::tcp

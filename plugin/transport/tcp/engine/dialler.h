@@ -1,0 +1,39 @@
+// When and where connections are dialled: a link's first one, those that are missing, and again after a failure.
+//
+// Threads: the IO thread; a name is looked up on a thread of its own, which posts what it found. Ownership: none beyond
+// a source of chance; what is planned for a link is the link's (link/redial.h).
+#pragma once
+
+#include <string>
+
+#include "core/base/prng.h"
+#include "transport/tcp/link/link.h"
+
+namespace collab::tcp {
+
+struct EngineParts;
+
+class Dialler {
+ public:
+  explicit Dialler(EngineParts& all);
+
+  void begin(TcpLink& link, const std::string& address, TimePoint deadline);
+  void resolved(TcpLink& link, Result<Endpoints> endpoints);
+  void dial_missing(TcpLink& link);
+  // At each tick: of a link that is not open yet, and of one that is.
+  void check_opening(TcpLink& link, TimePoint now);
+  void redial(TcpLink& link, TimePoint now);
+  // A connection of the link failed.
+  void opening_failed(TcpLink& link, Fault fault, const Status& why);
+  void failed(TcpLink& link, std::uint16_t index, Fault fault, const Status& why);
+
+ private:
+  void look_up(const TcpLink& link, const HostPort& address);
+  void dial(TcpLink& link, std::uint16_t index);
+  void plan_redial(TcpLink& link, std::uint16_t index, Fault fault, bool was_alone);
+
+  EngineParts& all_;
+  Prng prng_;
+};
+
+}  // namespace collab::tcp

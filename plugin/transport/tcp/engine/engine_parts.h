@@ -1,0 +1,71 @@
+// The parts of the engine.
+//
+//   links      which links there are, and how they end
+//   strangers  the ports, and connections that have not said who they are
+//   dialler    when and where connections are dialled, and again after a failure
+//   greeter    hello and welcome: how a connection becomes a link's, and ceases to be
+//   sessions   what arrives and is acknowledged, and how a link is closed
+//   striping   which connection carries what
+//   pacing     how fast a link sends
+//   balance    that links which share a line are done together
+//   number     how many data connections a link has
+//   caps       what the user's caps leave to each
+//   liveness   signs of life, and what is done without them
+//   upkeep     the ticker, and memory that goes back
+//
+// Each part has private fields and changes no other's: it asks the part that owns them, over `all_`. What is known of
+// one link is in link/, in parts again. TcpEngine (tcp_engine.h) routes calls, frames and ticks to them.
+//
+// Threads: the IO thread. Ownership: parts refer to this struct, so it stays where it is.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "transport/tcp/engine/balance.h"
+#include "transport/tcp/engine/caps.h"
+#include "transport/tcp/engine/dialler.h"
+#include "transport/tcp/engine/greeter.h"
+#include "transport/tcp/engine/links.h"
+#include "transport/tcp/engine/liveness.h"
+#include "transport/tcp/engine/mailbox.h"
+#include "transport/tcp/engine/number_search.h"
+#include "transport/tcp/engine/pacing.h"
+#include "transport/tcp/engine/sessions.h"
+#include "transport/tcp/engine/strangers.h"
+#include "transport/tcp/engine/striping.h"
+#include "transport/tcp/engine/tcp_context.h"
+#include "transport/tcp/engine/upkeep.h"
+
+namespace collab::tcp {
+
+struct EngineParts {
+  EngineParts(TcpOptions options, std::shared_ptr<TlsKeys> keys, ConnectionOwner& owner, std::function<void()> look,
+              std::function<void()> tick);
+  EngineParts(const EngineParts&) = delete;
+  EngineParts& operator=(const EngineParts&) = delete;
+  ~EngineParts() = default;
+
+  [[nodiscard]] TimePoint now() const { return context.now(); }
+  [[nodiscard]] bool encrypts() const { return around.keys != nullptr; }
+  [[nodiscard]] ConnectionPtr make_connection() { return std::make_shared<Connection>(around, next_carrier++); }
+
+  TcpContext context;
+  const std::shared_ptr<Mailbox> mailbox;
+  Environment around;
+  Carrier next_carrier = 1;
+  Links links;
+  Strangers strangers;
+  Dialler dialler;
+  Greeter greeter;
+  Sessions sessions;
+  Striping striping;
+  Pacing pacing;
+  Balance balance;
+  NumberSearch number;
+  Caps caps;
+  Liveness liveness;
+  Upkeep upkeep;
+};
+
+}  // namespace collab::tcp

@@ -1,0 +1,35 @@
+// Hello and welcome: how a connection becomes a link's, and how it ceases to be.
+//
+// Threads: the IO thread. Ownership: none; connections and links belong to others.
+#pragma once
+
+#include <string>
+
+#include "transport/tcp/link/link.h"
+
+namespace collab::tcp {
+
+struct EngineParts;
+
+class Greeter {
+ public:
+  explicit Greeter(EngineParts& all) : all_(all) {}
+
+  Status on_hello(Connection& from, const Hello& hello);
+  Status on_welcome(Connection& from, const Id& process);
+  void on_refuse(Connection& from, const Refuse& refusal);
+  // What it carried and has not arrived goes over others, or after a redial.
+  void detach(TcpLink& link, Connection& connection);
+
+ private:
+  TcpLink& open_link(Connection& from, const Hello& hello);
+  void attach(TcpLink& link, const ConnectionPtr& connection);
+  void tell_return(const TcpLink& link, const LinkConnections::Absence& absence) const;
+  void tell_proved(const TcpLink& link, const Connection& by) const;
+  void tell_congestion(const std::string& name);
+
+  EngineParts& all_;
+  bool told_congestion_ = false;
+};
+
+}  // namespace collab::tcp

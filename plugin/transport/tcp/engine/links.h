@@ -1,0 +1,49 @@
+// Which links there are: how they are made and found, and how they end.
+//
+// Threads: the IO thread, but for next_id(). Ownership: owns the links; one that has ended stays until nothing on the
+// stack can know it.
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "transport/tcp/link/link.h"
+
+namespace collab::tcp {
+
+struct EngineParts;
+
+class Links {
+ public:
+  explicit Links(EngineParts& all) : all_(all) {}
+
+  [[nodiscard]] LinkId next_id() { return LinkId(next_.fetch_add(1)); }  // from any thread
+  TcpLink& make(LinkId id, const std::string& address);                  // empty: somebody else dials
+  // It dials, or was accepted: found by its name on the wire from now on.
+  void name(const TcpLink& link) { by_name_[link.name()] = link.id(); }
+  [[nodiscard]] TcpLink* find(LinkId id);
+  [[nodiscard]] TcpLink* find(const Id& name);
+  [[nodiscard]] bool empty() const { return links_.empty(); }
+  [[nodiscard]] const std::map<LinkId, std::unique_ptr<TcpLink>>& all() const { return links_; }
+  [[nodiscard]] std::vector<LinkId> ids() const;  // for those who may end some
+
+  void end(TcpLink& link, const Status& why);
+  void end_with_words(TcpLink& link, const Status& why);  // for the other side, too
+  [[nodiscard]] bool ended_well(const Id& name) const;
+  // The other sides hear of it at once, if the system takes the words.
+  void stop();
+
+ private:
+  EngineParts& all_;
+  std::atomic<std::uint64_t> next_{1};
+  std::map<LinkId, std::unique_ptr<TcpLink>> links_;
+  std::map<Id, LinkId> by_name_;
+  std::deque<Id> ended_well_;  // the newest
+  std::vector<std::unique_ptr<TcpLink>> graveyard_;
+};
+
+}  // namespace collab::tcp

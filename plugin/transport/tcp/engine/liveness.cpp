@@ -1,0 +1,102 @@
+#include "transport/tcp/engine/liveness.h"
+
+#include <algorithm>
+#include <string>
+
+#include "transport/tcp/engine/engine_parts.h"
+
+namespace collab::tcp {
+namespace {
+
+constexpr int kRateLimited = 4;                            // heartbeats
+constexpr std::int64_t kFarApart = std::int64_t{1} << 60;  // of clocks, in microseconds
+
+std::int64_t milliseconds(Duration time) { return std::chrono::duration_cast<std::chrono::milliseconds>(time).count(); }
+
+}  // namespace
+
+void Liveness::attached(Connection& connection, TimePoint now) {
+  connection.signs.ask(now, all_.context.options.heartbeat);
+  connection.signs.heard(now);
+  connection.send(encode_ping(stamp_of(now)));
+}
+
+void Liveness::heard(Connection& from) { from.signs.heard(all_.now()); }
+
+Status Liveness::on_ping(Connection& from, std::uint64_t stamp) {
+  if (from.overfull()) return corrupt("it asks for signs of life and does not read them");
+  from.send(encode(Pong{stamp, stamp_of(all_.now())}));
+  from.flush();
+  return {};
+}
+
+void Liveness::on_pong(TcpLink& link, Connection& from, const Pong& pong) {
+  const auto way = static_cast<std::int64_t>(pong.clock - pong.stamp);
+  if (from.index() == 0 && -kFarApart < way && way < kFarApart) {  // behind no data of its own
+    link.pacing.note_way_out(Duration(way));
+  }
+  const std::optional<Duration> took = from.signs.answered(all_.now(), pong.stamp);
+  if (!took) return;
+  link.connections.answered();
+  if (from.index() != 0 && link.round_trip.value() != Duration(0)) return;  // behind data
+  link.round_trip.note(*took);
+}
+
+void Liveness::excuse(const TcpLink& link, TimePoint now) {
+  for (std::size_t i = 0; i < link.connections.size(); ++i) {
+    if (link.connections.attached(i)) link.connections.at(i)->signs.heard(now);
+  }
+}
+
+void Liveness::tick(TcpLink& link, TimePoint now) {
+  for (std::size_t i = 0; i < link.connections.size() && !link.ended(); ++i) {
+    const ConnectionPtr connection = link.connections.at(i);
+    if (connection != nullptr) check(link, *connection, now);
+  }
+  if (!link.ended()) check_grace(link, now);
+}
+
+// Asks for a sign of life, and gives up a connection that shows none.
+void Liveness::check(TcpLink& link, Connection& connection, TimePoint now) {
+  if (connection.state() != Connection::State::kAttached) {
+    if (connection.deadline() <= now) connection.fail(Fault::kNoAnswer, timed_out("no answer in time"));
+    return;
+  }
+  SignsOfLife& signs = connection.signs;
+  const Duration heartbeat = all_.context.options.heartbeat;
+  if (!signs.answer_due()) {
+    // Data connections seldom: the control connection tells who lives, and a ping under way spoils a rest.
+    if (connection.index() != 0 && signs.quiet(now) < kRateLimited * heartbeat) return;
+    if (!signs.may_ask(now)) return;
+    signs.ask(now, heartbeat);
+    connection.send(encode_ping(stamp_of(now)));
+    connection.flush();
+    return;
+  }
+  if (connection.paused() != Connection::Pause::kNone) return;
+  const Duration round_trip = link.round_trip.value();
+  const Duration silent = signs.silent(now);
+  const Duration soft = std::max(all_.context.soft_limit, 4 * round_trip);
+  if (silent < soft) return;
+  const bool kernel_answers = connection.kernel_silence().value_or(silent) < soft;
+  if (kernel_answers && silent < std::max(all_.context.hard_limit, 16 * round_trip)) return;
+  connection.fail(Fault::kNoAnswer, unavailable("silent for " + std::to_string(milliseconds(silent)) + " ms"));
+}
+
+void Liveness::check_grace(TcpLink& link, TimePoint now) {
+  const std::optional<TimePoint> since = link.connections.alone_since();
+  if (!since || link.session.closing()) return;
+  const TcpOptions& options = all_.context.options;
+  const bool gone = link.connections.ended_by_peer() && !link.dialled();
+  const Duration wait =
+      gone ? std::min(options.link_grace, options.death_wait + 4 * link.round_trip.value()) : options.link_grace;
+  if (now - *since < wait) return;
+  const std::string words = "no connection to " + link.peer() + " for " + std::to_string(milliseconds(wait)) + " ms (" +
+                            link.connections.last_fault() + ")";
+  all_.links.end(
+      link,
+      gone ? unavailable(words + ": it closed them all and did not dial again; its process ended [tcp.process-gone]")
+           : timed_out(words + ", which is the link's grace (COLLAB_LINK_GRACE) [tcp.silent]"));
+}
+
+}  // namespace collab::tcp

@@ -1,0 +1,27 @@
+#include "transport/tcp/engine/mailbox.h"
+
+#include <boost/asio/post.hpp>
+#include <utility>
+
+namespace collab::tcp {
+
+void Mailbox::post(Command command) {
+  const std::lock_guard lock(mutex_);
+  if (shut_) return;
+  commands_.push_back(std::move(command));
+  if (std::exchange(posted_, true)) return;
+  boost::asio::post(io_, look_);
+}
+
+void Mailbox::take(std::vector<Command>& commands) {
+  const std::lock_guard lock(mutex_);
+  posted_ = false;
+  commands.swap(commands_);
+}
+
+void Mailbox::shut() {
+  const std::lock_guard lock(mutex_);
+  shut_ = true;
+}
+
+}  // namespace collab::tcp

@@ -1,0 +1,25 @@
+// How fast a link sends: looks at its connections at each tick.
+//
+// Threads: the IO thread. Ownership: none; what is known of a link's line is the link's (link/link_pacing.h).
+#pragma once
+
+#include "transport/tcp/link/link.h"
+
+namespace collab::tcp {
+
+struct EngineParts;
+
+class Pacing {
+ public:
+  explicit Pacing(EngineParts& all) : all_(all) {}
+
+  void tick(TcpLink& link, TimePoint now);
+
+ private:
+  static void keep_pace(TcpLink& link, TimePoint now, bool backlogged);
+  static void ask_way_out(const TcpLink& link, TimePoint now);
+
+  EngineParts& all_;
+};
+
+}  // namespace collab::tcp

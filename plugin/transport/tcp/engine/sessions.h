@@ -1,0 +1,45 @@
+// What arrives on a link's connections and is acknowledged, and how a link is closed.
+//
+// Threads: the IO thread. Ownership: the timer of acknowledgements; queues are the link's (link/link_session.h).
+#pragma once
+
+#include <boost/asio/steady_timer.hpp>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "transport/tcp/link/link.h"
+
+namespace collab::tcp {
+
+struct EngineParts;
+
+class Sessions {
+ public:
+  explicit Sessions(EngineParts& all);
+
+  Result<std::optional<std::span<std::byte>>> segment_begins(Connection& from, const SegmentHeader& header);
+  Status segment_ended(Connection& from, const SegmentHeader& header);
+  void segment_written(Connection& from, Lane lane, std::uint64_t number);
+  Status on_ack(TcpLink& link, Connection& from, const Arrivals& arrivals);
+  // All bytes that were there have been taken in.
+  void acknowledge_soon(TcpLink& link);
+  // Messages that are wholly sent.
+  void deliver(const TcpLink& link, std::vector<std::uint64_t>& tokens);
+
+  void send(TcpLink& link, TransportMessage message, std::uint64_t token);
+  void close(TcpLink& link);
+  Status on_bye(TcpLink& link, const Bye& bye);
+  void go_on_closing(TcpLink& link);
+  void check_closing(TcpLink& link, TimePoint now);  // at each tick
+
+ private:
+  void acknowledge(TcpLink& link);
+  void acknowledge_later();
+
+  EngineParts& all_;
+  boost::asio::steady_timer ack_timer_;
+  bool ack_waiting_ = false;
+};
+
+}  // namespace collab::tcp

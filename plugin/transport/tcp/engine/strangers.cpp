@@ -1,0 +1,248 @@
+#include "transport/tcp/engine/strangers.h"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <map>
+#include <ranges>
+#include <utility>
+
+#include "core/base/log.h"
+#include "transport/tcp/engine/engine_parts.h"
+
+namespace collab::tcp {
+namespace {
+
+namespace asio = boost::asio;
+constexpr Duration kGreetLimit = std::chrono::seconds(10);
+constexpr std::size_t kMaxStrangers = 256;  // connections that have not said who they are
+constexpr std::size_t kLeastStrangers = 32;
+constexpr std::size_t kMaxHosts = 4096;  // remembered
+constexpr std::size_t kLeastDataConnections = 128;
+
+// A process may have 1,024 files, as a rule, and needs some of its own, for its record above all: an eighth is for
+// strangers, another for links of which nothing was handled yet, a quarter for data.
+std::size_t files() {
+  rlimit limit{};
+  return ::getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur : 0;
+}
+std::size_t most_strangers() { return std::clamp<std::size_t>(files() / 8, kLeastStrangers, kMaxStrangers); }
+std::size_t most_data_connections() { return std::max(kLeastDataConnections, files() / 4); }
+
+}  // namespace
+
+// ---- ports -----------------------------------------------------------------------------------------
+
+Result<std::string> Strangers::listen(const std::string& address) {
+  if (all_.context.in_child())
+    return unavailable("cannot listen on " + address + ": this process is the child of a fork [tcp.forked]");
+  const Result<HostPort> parts = parse_host_port(address);
+  if (!parts.ok()) return parts.status();
+  const Result<Endpoints> endpoints = resolve(*parts, false);
+  if (!endpoints.ok())
+    return unavailable("cannot listen on " + address + ": " + endpoints.status().message() + " [tcp.listen-host]");
+  const Endpoint& local = endpoints->front();
+  auto acceptor = std::make_shared<asio::ip::tcp::acceptor>(all_.context.io);
+  boost::system::error_code error;
+  acceptor->open(local.protocol(), error);
+  if (!error) acceptor->set_option(asio::socket_base::reuse_address(true), error);
+  if (!error) acceptor->bind(local, error);
+  if (!error) acceptor->listen(asio::socket_base::max_listen_connections, error);
+  if (error == asio::error::address_in_use) {
+    return unavailable("cannot listen on " + address +
+                       ": the port is in use; choose another, or port 0 [tcp.port-in-use]");
+  }
+  if (error) return unavailable("cannot listen on " + address + ": " + error.message() + " [tcp.listen]");
+  const std::uint16_t port = acceptor->local_endpoint(error).port();
+  asio::post(all_.context.io, [this, acceptor] {
+    acceptors_.push_back(acceptor);
+    accept_on(acceptor);
+  });
+  const std::string& host =
+      all_.context.options.advertise_host.empty() ? parts->host : all_.context.options.advertise_host;
+  return to_string(HostPort{host, port});
+}
+
+void Strangers::accept_on(const Acceptor& acceptor) {
+  acceptor->async_accept([this, acceptor](const boost::system::error_code& error, asio::ip::tcp::socket socket) {
+    if (all_.context.stopped || error == asio::error::operation_aborted) return;
+    if (!error) {
+      boost::system::error_code gone;
+      const Endpoint from = socket.remote_endpoint(gone);
+      if (!gone) accepted(std::move(socket), from);
+      accept_on(acceptor);
+      return;
+    }
+    // Out of files, most likely: those at work go on, new ones wait.
+    if (const auto line = not_accepted_.let(
+            all_.now(), "tcp: a connection could not be accepted: " + error.message() + " [tcp.accept-failed]")) {
+      log_warning(*line);
+    }
+    auto pause = std::make_shared<asio::steady_timer>(all_.context.io, std::chrono::milliseconds(200));
+    pause->async_wait([this, acceptor, pause](const boost::system::error_code& ended) {
+      if (!ended && !all_.context.stopped) accept_on(acceptor);
+    });
+  });
+}
+
+bool Strangers::allowed(const Endpoint& peer) const {
+  return all_.encrypts() || all_.context.options.insecure || is_near(peer.address());
+}
+
+void Strangers::accepted(asio::ip::tcp::socket socket, const Endpoint& from) {
+  make_room();
+  const ConnectionPtr connection = all_.make_connection();
+  connection->accept(std::move(socket), from);
+  connection->wait_until(all_.now() + kGreetLimit);
+  loose_.push_back(connection);
+  all_.upkeep.keep_ticking();
+  if (allowed(from)) return;
+  const std::string words =
+      "without a key only this machine and private addresses are accepted: set the swarm's COLLAB_TOKEN on all sites "
+      "(made once by `collab token`), or COLLAB_INSECURE=1 to speak in the clear";
+  tell_turned_away(from, words);
+  turn_away(*connection, Refusal::kNotAllowed, words);
+}
+
+// ---- room ------------------------------------------------------------------------------------------
+
+// Those whose hello has not come go first: with a token nobody else can send one, so however many knock and however
+// far away a newcomer is, it keeps its place through the handshake.
+void Strangers::make_room() {
+  const auto is_silent = [](const ConnectionPtr& connection) { return !connection->hello_came(); };
+  const std::size_t most = most_strangers();
+  while (std::cmp_greater_equal(std::ranges::count_if(loose_, is_silent), most / 2)) turn_out(is_silent);
+  while (loose_.size() >= most) turn_out([](const ConnectionPtr&) { return true; });
+}
+
+// Links come as fast as others open them, and whoever serves them in this process may be at work elsewhere meanwhile.
+// Those of which no message has been handled yet are bounded: the oldest goes, of the networks with the most.
+void Strangers::make_room_for_link() {
+  std::map<asio::ip::address, std::vector<TcpLink*>> waiting;  // the oldest first
+  std::size_t count = 0;
+  for (const auto& [id, link] : all_.links.all()) {
+    if (link->dialled() || link->session.any_handled()) continue;
+    const Connection* const control = link->connections.control();
+    waiting[control == nullptr ? asio::ip::address() : network_of(control->peer().address())].push_back(link.get());
+    ++count;
+  }
+  if (count < most_strangers()) return;
+  const auto most_of = std::ranges::max_element(waiting, {}, [](const auto& entry) { return entry.second.size(); });
+  all_.links.end(*most_of->second.front(),
+                 unavailable("too many links wait here for their first message to be handled [tcp.links-waiting]"));
+}
+
+// The oldest of the networks with the most, so that one scanner cannot push others out; of hosts that have had a link
+// here only where nobody else is left.
+void Strangers::turn_out(const Among& among) {
+  std::map<asio::ip::address, std::size_t> by_network;
+  for (const ConnectionPtr& connection : loose_) {
+    if (among(connection)) ++by_network[network_of(connection->peer().address())];
+  }
+  auto chosen = loose_.end();
+  std::pair<bool, std::size_t> worst;
+  for (auto at = loose_.begin(); at != loose_.end(); ++at) {
+    if (!among(*at)) continue;
+    const asio::ip::address address = (*at)->peer().address();
+    const std::pair<bool, std::size_t> rank(!hosts_.contains(address), by_network.at(network_of(address)));
+    if (chosen != loose_.end() && rank <= worst) continue;  // the oldest comes first
+    worst = rank;
+    chosen = at;
+  }
+  (*chosen)->close();
+  loose_.erase(chosen);
+  ++all_.context.counters.refused;
+}
+
+void Strangers::remember_host(const boost::asio::ip::address& host) {
+  if (!hosts_.insert(host).second) return;
+  hosts_in_order_.push_back(host);
+  if (hosts_in_order_.size() <= kMaxHosts) return;
+  hosts_.erase(hosts_in_order_.front());
+  hosts_in_order_.pop_front();
+}
+
+void Strangers::turn_away(Connection& connection, Refusal why, const std::string& words) {
+  ++all_.context.counters.refused;
+  Bytes answer = encode_preface();
+  const Bytes refusal = encode(Refuse{why, words});
+  answer.insert(answer.end(), refusal.begin(), refusal.end());
+  connection.send(std::move(answer));
+  connection.wait_until(all_.now() + kDrainLimit);
+  connection.drain();
+}
+
+void Strangers::tell_turned_away(const Endpoint& from, const std::string& words) {
+  const auto line = turned_away_.let(
+      all_.now(), "tcp: a connection from " + to_text(from) + " was turned away: " + words + " [tcp.turned-away]");
+  if (line) log_warning(*line);
+}
+
+// Of links that others have dialled.
+bool Strangers::has_room_for_data() const {
+  std::size_t count = 0;
+  for (const auto& [id, link] : all_.links.all()) count += link->dialled() ? 0 : link->connections.attached_data();
+  return count < most_data_connections();
+}
+
+ConnectionPtr Strangers::find(const Connection& connection) const {
+  const auto at = std::ranges::find_if(loose_, [&](const auto& entry) { return entry.get() == &connection; });
+  return at != loose_.end() ? *at : nullptr;
+}
+
+void Strangers::let_in(const Connection& connection) {
+  std::erase_if(loose_, [&](const auto& entry) { return entry.get() == &connection; });
+}
+
+void Strangers::let_drain(const ConnectionPtr& connection) {
+  connection->wait_until(all_.now() + kDrainLimit);
+  make_room();
+  loose_.push_back(connection);
+  connection->drain();
+}
+
+// ---- what becomes of them --------------------------------------------------------------------------
+
+void Strangers::failed(const ConnectionPtr& from, Fault fault, const Status& why) {
+  if (!from->dialled() && from->link() == LinkId() && fault != Fault::kEndedByPeer) {
+    ++all_.context.counters.refused;
+    if (fault == Fault::kNotAllowed) {
+      tell_turned_away(from->peer(), why.message());
+    } else if (const auto line = dropped_.let(
+                   all_.now(), "tcp: a connection from " + to_text(from->peer()) + " was dropped: " + why.message())) {
+      log_info(*line);
+    }
+  }
+  if (from->state() == Connection::State::kDraining) from->wait_until(all_.now() + kDrainLimit);
+  drop_closed();
+}
+
+void Strangers::tick(TimePoint now) {
+  const std::vector<ConnectionPtr> loose(loose_.begin(), loose_.end());
+  for (const ConnectionPtr& connection : loose) {
+    if (connection->deadline() > now) continue;
+    if (connection->state() == Connection::State::kDraining) {
+      connection->close();
+    } else {
+      connection->fail(Fault::kNoAnswer, timed_out("it did not say who it is in time"));
+    }
+  }
+  drop_closed();
+}
+
+void Strangers::drop_closed() {
+  std::erase_if(loose_, [](const ConnectionPtr& entry) { return entry->state() == Connection::State::kClosed; });
+}
+
+void Strangers::stop() {
+  for (const ConnectionPtr& connection : loose_) connection->close();
+  loose_.clear();
+  for (const Acceptor& acceptor : acceptors_) {
+    boost::system::error_code ignored;
+    acceptor->close(ignored);
+  }
+}
+
+}  // namespace collab::tcp

@@ -1,0 +1,66 @@
+// The ports that are listened on, and the connections of those who have not said who they are, or who are leaving:
+// bounded, so that nobody who knocks can keep others out.
+//
+// Threads: listen() from any thread, all else on the IO thread. Ownership: acceptors, and connections without a link.
+#pragma once
+
+#include <boost/asio/ip/tcp.hpp>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "core/base/rate_limited.h"
+#include "transport/tcp/connection/tcp_connection.h"
+
+namespace collab::tcp {
+
+struct EngineParts;
+
+class Strangers {
+ public:
+  explicit Strangers(EngineParts& all) : all_(all) {}
+
+  Result<std::string> listen(const std::string& address);
+  [[nodiscard]] bool allowed(const Endpoint& peer) const;  // without a key, only who is near
+  [[nodiscard]] bool empty() const { return loose_.empty(); }
+  [[nodiscard]] ConnectionPtr find(const Connection& connection) const;  // null: it is none of them
+
+  // It said who it is, and is a link's now.
+  void let_in(const Connection& connection);
+  void remember_host(const boost::asio::ip::address& host);  // of a link: turned out last
+  void turn_away(Connection& connection, Refusal why, const std::string& words);
+  // Its link has ended: what it was given is still sent.
+  void let_drain(const ConnectionPtr& connection);
+  // Room for one more link that somebody else opens, and for one more connection for data to such a link.
+  void make_room_for_link();
+  [[nodiscard]] bool has_room_for_data() const;
+
+  void failed(const ConnectionPtr& from, Fault fault, const Status& why);
+  void tick(TimePoint now);
+  void stop();
+
+ private:
+  using Acceptor = std::shared_ptr<boost::asio::ip::tcp::acceptor>;
+  using Among = std::function<bool(const ConnectionPtr&)>;
+
+  void accept_on(const Acceptor& acceptor);
+  void accepted(boost::asio::ip::tcp::socket socket, const Endpoint& from);
+  void make_room();
+  void turn_out(const Among& among);
+  void tell_turned_away(const Endpoint& from, const std::string& words);
+  void drop_closed();
+
+  EngineParts& all_;
+  std::vector<Acceptor> acceptors_;
+  std::deque<ConnectionPtr> loose_;           // the oldest first
+  std::set<boost::asio::ip::address> hosts_;  // that have had a link here
+  std::deque<boost::asio::ip::address> hosts_in_order_;
+  RateLimited not_accepted_{std::chrono::seconds(10)};
+  RateLimited turned_away_{std::chrono::seconds(1)};
+  RateLimited dropped_{std::chrono::minutes(1)};  // a public port is knocked at all day
+};
+
+}  // namespace collab::tcp

@@ -1,0 +1,252 @@
+#include "transport/tcp/engine/tcp_engine.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+namespace collab::tcp {
+
+TcpEngine::TcpEngine(TcpOptions options, std::shared_ptr<TlsKeys> keys)
+    : all_(
+          std::move(options), std::move(keys), *this, [this] { run_commands(); }, [this] { tick(); }),
+      work_(boost::asio::make_work_guard(all_.context.io)) {}
+
+TcpEngine::~TcpEngine() {
+  Command stop;
+  stop.kind = Command::Kind::kStop;
+  all_.mailbox->post(std::move(stop));
+  all_.mailbox->shut();
+  if (thread_.joinable()) {
+    thread_.join();
+  } else {
+    this->stop();
+  }
+}
+
+Status TcpEngine::start(TransportHandler* handler) {
+  if (in_child() || all_.context.handler != nullptr) {
+    return invalid_argument("a tcp transport starts once, in one process [tcp.started-twice]");
+  }
+  all_.context.handler = handler;
+  thread_ = std::thread([this] { all_.context.io.run(); });
+  return {};
+}
+
+LinkId TcpEngine::connect(const std::string& address, Duration timeout) {
+  const LinkId id = all_.links.next_id();
+  if (in_child()) return id;
+  Command command;
+  command.kind = Command::Kind::kConnect;
+  command.link = id;
+  command.address = address;
+  command.deadline = all_.now() + std::max(timeout, Duration(1));
+  all_.mailbox->post(std::move(command));
+  return id;
+}
+
+void TcpEngine::send(LinkId link, TransportMessage message, std::uint64_t token) {
+  if (in_child()) return;
+  Command command;
+  command.link = link;
+  command.message = std::move(message);
+  command.token = token;
+  all_.mailbox->post(std::move(command));
+}
+
+void TcpEngine::close(LinkId link) {
+  if (in_child()) return;
+  Command command;
+  command.kind = Command::Kind::kClose;
+  command.link = link;
+  all_.mailbox->post(std::move(command));
+}
+
+TcpCounters TcpEngine::counters() const {
+  const TcpContext::Counters& done = all_.context.counters;
+  return {done.opened, done.refused, done.again, done.twice, done.bytes, done.resumed};
+}
+
+// ---- commands --------------------------------------------------------------------------------------
+
+void TcpEngine::run_commands() {
+  std::set<LinkId> dirty;
+  all_.mailbox->take(running_);
+  for (Command& command : running_) {
+    run(command);
+    if (all_.context.stopped) break;
+    dirty.insert(command.link);
+  }
+  running_.clear();
+  for (const LinkId id : dirty) {
+    if (TcpLink* const link = all_.links.find(id); link != nullptr) all_.striping.pump(*link);
+  }
+}
+
+void TcpEngine::run(Command& command) {
+  TcpLink* const link = all_.links.find(command.link);
+  switch (command.kind) {
+    case Command::Kind::kConnect:
+      return all_.dialler.begin(all_.links.make(command.link, command.address), command.address, command.deadline);
+    case Command::Kind::kSend:
+      if (link != nullptr) all_.sessions.send(*link, std::move(command.message), command.token);
+      return;
+    case Command::Kind::kClose:
+      if (link != nullptr) all_.sessions.close(*link);
+      return;
+    case Command::Kind::kResolved:
+      if (link != nullptr) all_.dialler.resolved(*link, std::move(command.endpoints));
+      return;
+    case Command::Kind::kRoom:
+      if (link != nullptr) all_.caps.has_room(*link);
+      return;
+    case Command::Kind::kStop: return stop();
+  }
+}
+
+void TcpEngine::stop() {
+  all_.context.stopped = true;
+  all_.links.stop();
+  all_.strangers.stop();
+  all_.context.io.stop();
+}
+
+// ---- what connections tell -------------------------------------------------------------------------
+
+Result<std::optional<std::span<std::byte>>> TcpEngine::segment_begins(Connection& from, const SegmentHeader& header) {
+  return all_.sessions.segment_begins(from, header);
+}
+
+Status TcpEngine::segment_ended(Connection& from, const SegmentHeader& header, bool placed) {
+  return placed ? all_.sessions.segment_ended(from, header) : Status();
+}
+
+void TcpEngine::segment_written(Connection& from, Lane lane, std::uint64_t number) {
+  all_.sessions.segment_written(from, lane, number);
+}
+
+Status TcpEngine::frame_came(Connection& from, FrameType type, std::span<const std::byte> body) {
+  switch (type) {
+    case FrameType::kHello: {
+      const Result<Hello> hello = decode_hello(body);
+      return hello.ok() ? all_.greeter.on_hello(from, *hello) : hello.status();
+    }
+    case FrameType::kWelcome: {
+      const Result<Id> process = decode_welcome(body);
+      return process.ok() ? all_.greeter.on_welcome(from, *process) : process.status();
+    }
+    case FrameType::kRefuse: {
+      const Result<Refuse> refusal = decode_refuse(body);
+      if (!refusal.ok()) return refusal.status();
+      all_.greeter.on_refuse(from, *refusal);
+      return {};
+    }
+    case FrameType::kSegment:
+    case FrameType::kAck:
+    case FrameType::kPing:
+    case FrameType::kPong:
+    case FrameType::kWant:
+    case FrameType::kBye:
+    case FrameType::kAbort:
+    case FrameType::kAllow: break;
+  }
+  if (from.state() != Connection::State::kAttached) return corrupt("it did not begin with a greeting");
+  TcpLink* const link = all_.links.find(from.link());
+  return link != nullptr ? link_frame_came(*link, from, type, body) : Status();
+}
+
+Status TcpEngine::link_frame_came(TcpLink& link, Connection& from, FrameType type, std::span<const std::byte> body) {
+  switch (type) {
+    case FrameType::kAck: {
+      const Result<Arrivals> arrivals = decode_ack(body);
+      return arrivals.ok() ? all_.sessions.on_ack(link, from, *arrivals) : arrivals.status();
+    }
+    case FrameType::kPing: {
+      const Result<std::uint64_t> stamp = decode_ping(body);
+      return stamp.ok() ? all_.liveness.on_ping(from, *stamp) : stamp.status();
+    }
+    case FrameType::kPong: {
+      const Result<Pong> pong = decode_pong(body);
+      if (!pong.ok()) return pong.status();
+      all_.liveness.on_pong(link, from, *pong);
+      return {};
+    }
+    case FrameType::kWant: {
+      const Result<std::uint16_t> wish = decode_want(body);
+      if (!wish.ok()) return wish.status();
+      all_.number.on_want(link, *wish);
+      return {};
+    }
+    case FrameType::kBye: {
+      const Result<Bye> bye = decode_bye(body);
+      return bye.ok() ? all_.sessions.on_bye(link, *bye) : bye.status();
+    }
+    case FrameType::kAbort: {
+      const Result<std::string> words = decode_abort(body);
+      if (!words.ok()) return words.status();
+      all_.links.end(link, unavailable(link.peer() + " ended the link: " + *words + " [tcp.ended-by-peer]"));
+      return {};
+    }
+    case FrameType::kAllow: {
+      const Result<std::uint64_t> rate = decode_allow(body);
+      if (!rate.ok()) return rate.status();
+      link.caps.allow(static_cast<double>(*rate), all_.now());
+      return {};
+    }
+    case FrameType::kHello:
+    case FrameType::kWelcome:
+    case FrameType::kRefuse:
+    case FrameType::kSegment: break;
+  }
+  return internal_error("a frame that belongs elsewhere");
+}
+
+void TcpEngine::reading_paused(Connection& from) {
+  all_.liveness.heard(from);
+  TcpLink* const link = all_.links.find(from.link());
+  if (link == nullptr) return;
+  all_.sessions.acknowledge_soon(*link);
+  all_.striping.pump(*link);
+}
+
+void TcpEngine::ran_dry(Connection& from) {
+  if (TcpLink* const link = all_.links.find(from.link()); link != nullptr) all_.striping.pump(*link);
+}
+
+void TcpEngine::failed(const ConnectionPtr& from, Fault fault, const Status& why) {
+  if (all_.context.stopped) return;
+  TcpLink* const link = all_.links.find(from->link());
+  if (link == nullptr) return all_.strangers.failed(from, fault, why);
+  if (!link->open()) return all_.dialler.opening_failed(*link, fault, why);
+  all_.dialler.failed(*link, from->index(), fault, why);
+}
+
+// ---- what is due -----------------------------------------------------------------------------------
+
+void TcpEngine::tick() {
+  const TimePoint now = all_.now();
+  // We were held up: what others said meanwhile waits to be read, and nobody is to blame.
+  const bool held_up = all_.upkeep.begin_tick(now);
+  for (const LinkId id : all_.links.ids()) {
+    TcpLink* const link = all_.links.find(id);
+    if (link == nullptr) continue;
+    if (held_up) Liveness::excuse(*link, now);
+    tick_link(*link, now);
+  }
+  all_.balance.tick(now);
+  all_.caps.tick(now);
+  all_.upkeep.ease(now);
+  all_.strangers.tick(now);
+  all_.upkeep.keep_ticking();
+}
+
+void TcpEngine::tick_link(TcpLink& link, TimePoint now) {
+  if (!link.open()) return all_.dialler.check_opening(link, now);
+  all_.liveness.tick(link, now);
+  if (!link.ended()) all_.sessions.check_closing(link, now);
+  if (link.ended()) return;
+  all_.dialler.redial(link, now);
+  all_.pacing.tick(link, now);
+  if (!link.session.outbox(Lane::kData).empty()) all_.striping.pump(link);  // what hangs
+}
+
+}  // namespace collab::tcp

@@ -1,0 +1,36 @@
+// How many data connections one link has: fixed, or what its search and the peer's have found.
+//
+// Threads: the transport's IO thread. Ownership: plain values, a link's own; the engine's NumberSearch decides.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "transport/tcp/pace/connection_search.h"
+#include "transport/tcp/wire/tcp_wire.h"
+
+namespace collab::tcp {
+
+class ConnectionNumber {
+ public:
+  ConnectionNumber(std::uint16_t first, bool fixed)
+      : fixed_(fixed), search_(first, fixed ? first : kMaxDataConnections) {}
+
+  [[nodiscard]] bool fixed() const { return fixed_; }
+  [[nodiscard]] std::uint16_t found() const { return search_.wanted(); }
+  // For the dialler to dial.
+  [[nodiscard]] std::uint16_t wanted() const { return fixed_ ? found() : std::max(found(), peer_wants_); }
+  ConnectionSearch& search() { return search_; }
+  void peer_wants(std::uint16_t number) { peer_wants_ = number; }
+  // That the dialler was told; 0: none.
+  [[nodiscard]] std::uint16_t wish() const { return wish_; }
+  void set_wish(std::uint16_t number) { wish_ = number; }
+
+ private:
+  bool fixed_;
+  ConnectionSearch search_;
+  std::uint16_t peer_wants_ = 1;
+  std::uint16_t wish_ = 0;
+};
+
+}  // namespace collab::tcp

@@ -1,0 +1,43 @@
+// What one link may send and is sent, under the caps of both sides.
+//
+// Threads: the transport's IO thread. Ownership: plain values, a link's own; the engine's Caps decides.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <optional>
+
+#include "transport/tcp/pace/token_bucket.h"
+
+namespace collab::tcp {
+
+class LinkCaps {
+ public:
+  // What the peer would have come, at most.
+  void allow(double bytes_per_second, TimePoint now) { allowed_.set(bytes_per_second, now); }
+  [[nodiscard]] double rate() const { return allowed_.rate(); }
+  [[nodiscard]] bool capped() const { return allowed_.capped(); }
+  [[nodiscard]] bool open(TimePoint now) { return allowed_.open(now); }
+  [[nodiscard]] TimePoint opens_at(TimePoint now) const { return allowed_.opens_at(now); }
+  void take(std::uint64_t bytes) { allowed_.take(bytes); }
+
+  void data_came(TimePoint now) { data_came_ = now; }
+  [[nodiscard]] bool sends(TimePoint now) const { return now - data_came_ < std::chrono::seconds(1); }
+  // What the peer is to be told of our own cap; nothing, where that is not worth it.
+  [[nodiscard]] std::optional<std::uint64_t> tell(double allowance) {
+    const auto told = static_cast<double>(told_);
+    if (std::abs(allowance - told) <= kWorthTelling * told) return std::nullopt;
+    told_ = static_cast<std::uint64_t>(allowance);
+    return std::max<std::uint64_t>(1, told_);
+  }
+  void forget_told() { told_ = 0; }
+
+ private:
+  static constexpr double kWorthTelling = 0.02;
+  TokenBucket allowed_{0};
+  std::uint64_t told_ = 0;  // 0: nothing yet
+  TimePoint data_came_{};
+};
+
+}  // namespace collab::tcp

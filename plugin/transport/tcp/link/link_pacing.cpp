@@ -1,0 +1,87 @@
+#include "transport/tcp/link/link_pacing.h"
+
+#include <bit>
+#include <utility>
+
+#include "transport/tcp/pace/mechanisms.h"
+
+namespace collab::tcp {
+namespace {
+
+constexpr double kUnsentSeconds = 0.008;  // that a socket holds, at the pace
+constexpr Duration kArrives = std::chrono::milliseconds(500);
+constexpr std::size_t kMuchUnsent = std::size_t{16} << 20;
+
+// That the socket of each takes beyond what is on its way.
+std::size_t unsent_of(std::size_t carriers, double share) {
+  if (off(Mechanism::kLittleUnsent)) return kMuchUnsent;
+  if (share > 0) {
+    return std::clamp(std::bit_ceil(static_cast<std::size_t>(share * kUnsentSeconds)), kSmallSegmentBytes,
+                      kUnsentBytes);
+  }
+  return carriers > kFewCarriers ? kSmallSegmentBytes : kUnsentBytes;
+}
+
+}  // namespace
+
+bool LinkPacing::begin_tick(TimePoint now, bool waiting, bool alone) {
+  const bool backlogged = std::exchange(was_backlogged_, waiting) && waiting;
+  backlog_.note(now, waiting && !alone);
+  silent_ = false;
+  return backlogged;
+}
+
+void LinkPacing::pause() {
+  pace_.pause();
+  silence_.forget();
+}
+
+bool LinkPacing::arrives(TimePoint now, Duration round_trip) const {
+  return now - data_arrived_ < kArrives + 4 * round_trip;
+}
+
+bool LinkPacing::keep(TimePoint now, const LinkConnections& connections, const std::vector<Connection*>& carriers,
+                      bool backlogged, Duration round_trip) {
+  LinkPace::Sight sight;
+  if (backlogged) {
+    const std::optional<LinkPace::Sight> seen = look(connections, carriers);
+    if (!seen) return false;
+    sight = *seen;
+    silent_ =
+        silence_.observe(now, sight.delivered, sight.round_trip != Duration(0), std::max(round_trip, sight.round_trip));
+  } else {
+    silence_.forget();
+    way_out_.reset();  // clocks drift apart: old news are wrong
+  }
+  const double rate = off(Mechanism::kPace) ? 0 : pace_.observe(now, sight);
+  const double share = rate / static_cast<double>(carriers.size());
+  const std::size_t unsent = unsent_of(carriers.size(), share);
+  for (Connection* const carrier : carriers) carrier->pace.keep(carrier->handle(), share, unsent);
+  return true;
+}
+
+std::optional<LinkPace::Sight> LinkPacing::look(const LinkConnections& connections,
+                                                const std::vector<Connection*>& carriers) {
+  for (std::size_t i = 1; i < connections.size(); ++i) {
+    if (!connections.attached(i)) continue;
+    Connection& carrier = *connections.at(i);
+    const std::optional<SocketPace::Progress> progress = carrier.pace.look(carrier.handle());
+    if (!progress) return std::nullopt;
+    delivered_ += progress->delivered;
+    resent_ += progress->resent;
+  }
+  LinkPace::Sight sight;
+  sight.backlogged = true;
+  sight.delivered = delivered_;
+  sight.resent = resent_;
+  sight.behind = behind_;
+  sight.way_out = std::exchange(way_out_, std::nullopt);
+  for (const Connection* const carrier : carriers) {
+    const Duration took = carrier->pace.round_trip();
+    if (took == Duration(0)) continue;
+    if (sight.round_trip == Duration(0) || took < sight.round_trip) sight.round_trip = took;
+  }
+  return sight;
+}
+
+}  // namespace collab::tcp

@@ -1,0 +1,101 @@
+#include "transport/tcp/link/link_session.h"
+
+#include <utility>
+
+namespace collab::tcp {
+namespace {
+
+constexpr std::uint64_t kAckBytes = std::uint64_t{512} << 10;  // acknowledged at once
+constexpr Duration kCloseLimit = std::chrono::seconds(5);      // without progress
+
+std::size_t payload_bytes(const TransportMessage& message) {
+  return message.payload != nullptr ? message.payload->view().size() : 0;
+}
+
+}  // namespace
+
+LinkSession::LinkSession(const std::shared_ptr<BufferPool>& pool, const std::shared_ptr<UnfinishedShare>& share,
+                         std::shared_ptr<Unhandled> unhandled)
+    : unhandled_(std::move(unhandled)), in_{Inbox(Lane::kControl, pool, share), Inbox(Lane::kData, pool, share)} {}
+
+Status LinkSession::push(TransportMessage message, std::uint64_t token, const std::string& peer) {
+  if (message.head.size() > kMaxHeadBytes || payload_bytes(message) > kMaxPayloadBytes) {
+    return invalid_argument("a message larger than a transport carries [tcp.message-size]");
+  }
+  Outbox& out = outbox(message.lane);
+  if (message.lane == Lane::kControl && out.bytes_to_go() + message.head.size() > kMaxControlBytes) {
+    return unavailable(peer + " asks for more than it takes: " + std::to_string(kMaxControlBytes >> 20) +
+                       " MiB of control messages wait [tcp.slow-reader]");
+  }
+  out.push(std::move(message), token);
+  return {};
+}
+
+Result<LinkSession::Progress> LinkSession::acknowledge(const Arrivals& arrivals, std::vector<std::uint64_t>& tokens,
+                                                       TimePoint now) {
+  Progress progress;
+  for (const Lane lane : {Lane::kControl, Lane::kData}) {
+    Outbox& out = outbox(lane);
+    const std::uint64_t before = out.bytes_arrived();
+    COLLAB_RETURN_IF_ERROR(out.acknowledge(arrivals[static_cast<std::size_t>(lane)], tokens, now));
+    if (out.bytes_arrived() == before) continue;
+    progress.any = true;
+    progress.data = progress.data || lane == Lane::kData;
+  }
+  return progress;
+}
+
+Result<std::optional<Inbox::Place>> LinkSession::begin(const SegmentHeader& header, Carrier carrier) {
+  auto place = in_[static_cast<std::size_t>(header.lane)].begin(header, carrier);
+  if (place.ok() && !place->has_value()) ack_due_ = true;
+  return place;
+}
+
+Status LinkSession::end(const SegmentHeader& header, std::vector<TransportMessage>& messages) {
+  COLLAB_RETURN_IF_ERROR(in_[static_cast<std::size_t>(header.lane)].end(header, messages));
+  ack_due_ = true;
+  bytes_unacknowledged_ += header.length + kSegmentHeaderBytes;
+  for (TransportMessage& message : messages) {
+    message.unhandled = unhandled_->hold(message.head.size() + payload_bytes(message) + kMessageCost);
+  }
+  return {};
+}
+
+bool LinkSession::ack_at_once() const { return bytes_unacknowledged_ >= kAckBytes; }
+
+void LinkSession::acknowledged() {
+  ack_due_ = false;
+  bytes_unacknowledged_ = 0;
+}
+
+std::uint64_t LinkSession::lose(Carrier carrier, std::vector<std::uint64_t>& tokens) {
+  std::uint64_t bytes = 0;
+  for (Outbox& out : out_) {
+    bytes += out.lost(carrier);
+    out.take_tokens(tokens);
+  }
+  for (Inbox& in : in_) in.lost(carrier);
+  return bytes;
+}
+
+void LinkSession::close(TimePoint now) {
+  closing_ = true;
+  close_by_ = now + kCloseLimit;
+}
+
+void LinkSession::go_on(TimePoint now) {
+  if (closing_) close_by_ = now + kCloseLimit;
+}
+
+Status LinkSession::bye_came(const Bye& bye) {
+  for (std::size_t lane = 0; lane < in_.size(); ++lane) {
+    const std::uint64_t arrived = in_[lane].arrivals().below;
+    if (arrived == bye.segments[lane]) continue;
+    return corrupt("it says goodbye after " + std::to_string(bye.segments[lane]) + " segments, and " +
+                   std::to_string(arrived) + " have arrived");
+  }
+  bye_came_ = true;
+  return {};
+}
+
+}  // namespace collab::tcp

@@ -1,0 +1,78 @@
+// What one link carries: the messages of both lanes on their way out and in, what is to be acknowledged, and how it is
+// closed.
+//
+//   open ──close() or a bye──▶ closing: queues run dry, a bye goes out; one sent and one received──▶ over
+//
+// Threads: the transport's IO thread. Ownership: holds messages until they have arrived, or are handed on. Who changes
+// it: the engine's Sessions, and its Striping, which takes segments from the outboxes.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "collab/transport.h"
+#include "transport/tcp/session/tcp_inbox.h"
+#include "transport/tcp/session/tcp_outbox.h"
+#include "transport/tcp/session/tcp_unhandled.h"
+
+namespace collab::tcp {
+
+class LinkSession {
+ public:
+  LinkSession(const std::shared_ptr<BufferPool>& pool, const std::shared_ptr<UnfinishedShare>& share,
+              std::shared_ptr<Unhandled> unhandled);
+
+  // Out. Fails where the message, or what waits with it, is more than is carried; `peer` is for people.
+  Status push(TransportMessage message, std::uint64_t token, const std::string& peer);
+  [[nodiscard]] Outbox& outbox(Lane lane) { return out_[static_cast<std::size_t>(lane)]; }
+  [[nodiscard]] bool all_arrived() const { return out_[0].empty() && out_[1].empty(); }
+  struct Progress {  // of the bytes that are known to have arrived
+    bool any = false;
+    bool data = false;
+  };
+  Result<Progress> acknowledge(const Arrivals& arrivals, std::vector<std::uint64_t>& tokens, TimePoint now);
+
+  // In. Nothing for a segment that has come before: it is to be passed over.
+  Result<std::optional<Inbox::Place>> begin(const SegmentHeader& header, Carrier carrier);
+  // Messages that are complete count as unhandled from now on.
+  Status end(const SegmentHeader& header, std::vector<TransportMessage>& messages);
+  [[nodiscard]] Arrivals arrivals() const { return {in_[0].arrivals(), in_[1].arrivals()}; }
+  [[nodiscard]] bool ack_due() const { return ack_due_; }
+  [[nodiscard]] bool ack_at_once() const;
+  void acknowledged();
+  [[nodiscard]] bool is_full() { return unhandled_->is_full(); }
+  [[nodiscard]] bool any_handled() const { return unhandled_->any_handled(); }
+
+  // A connection is gone: bytes that are sent again, and tokens that became due.
+  std::uint64_t lose(Carrier carrier, std::vector<std::uint64_t>& tokens);
+
+  // Closing.
+  void close(TimePoint now);
+  // It is being closed, and something was heard of it.
+  void go_on(TimePoint now);
+  [[nodiscard]] bool closing() const { return closing_; }
+  [[nodiscard]] bool closes_in_vain(TimePoint now) const { return now >= close_by_; }
+  [[nodiscard]] bool may_say_bye() const { return !bye_sent_ && all_arrived(); }
+  [[nodiscard]] bool bye_sent() const { return bye_sent_; }
+  void say_bye() { bye_sent_ = true; }
+  [[nodiscard]] Bye bye() const { return {{out_[0].segments(), out_[1].segments()}}; }
+  Status bye_came(const Bye& bye);
+  [[nodiscard]] bool over() const { return bye_sent_ && bye_came_; }
+
+ private:
+  std::array<Outbox, 2> out_{Outbox(Lane::kControl), Outbox(Lane::kData)};
+  const std::shared_ptr<Unhandled> unhandled_;
+  std::array<Inbox, 2> in_;
+  bool ack_due_ = false;
+  std::uint64_t bytes_unacknowledged_ = 0;  // arrived since the last acknowledgement
+  bool closing_ = false;
+  TimePoint close_by_ = kNever;
+  bool bye_sent_ = false;
+  bool bye_came_ = false;
+};
+
+}  // namespace collab::tcp

@@ -1,0 +1,30 @@
+#include "transport/tcp/pace/backlog.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace collab::tcp {
+namespace {
+
+constexpr Duration kPause = std::chrono::milliseconds(500);        // between two exchanges, at least
+constexpr Duration kLongestTick = std::chrono::milliseconds(250);  // beyond, nobody looked
+
+double seconds(Duration time) { return std::chrono::duration<double>(time).count(); }
+
+}  // namespace
+
+void Backlog::note(TimePoint now, bool waiting) {
+  const TimePoint before = std::exchange(noted_, now);
+  if (!waiting) return;
+  if (before != TimePoint()) lasted_ += std::min(now - before, kLongestTick);
+  seen_ = now;
+}
+
+bool Backlog::over(TimePoint now) const { return lasted_ > Duration(0) && now - seen_ > kPause; }
+
+double Backlog::take_share(const Backlog& of) {
+  const Duration lasted = std::exchange(lasted_, Duration(0));
+  return of.lasted_ > Duration(0) ? std::min(1.0, seconds(lasted) / seconds(of.lasted_)) : 1;
+}
+
+}  // namespace collab::tcp

@@ -1,0 +1,90 @@
+// The pace that fills a line without filling its queue.
+//
+// Threads: one at a time. Ownership: plain values; time is a parameter.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+
+#include "collab/clock.h"
+
+namespace collab::tcp {
+
+// The shortest of what was noted lately: in ten to twenty seconds.
+class Shortest {
+ public:
+  void note(TimePoint now, Duration time);
+  [[nodiscard]] Duration value() const { return std::min(now_, before_); }
+
+ private:
+  Duration now_ = Duration::max(), before_ = Duration::max();
+  TimePoint since_{};
+};
+
+// The rate at which the data connections of a link together keep the line busy with a short queue before it. Congestion
+// control by itself does not: what looks at losses fills the queue first, and several flows of BBR (version 1) each
+// hold to the most they have ever had, so that together they keep the queue full and lose packets there (Hock, Bless,
+// Zitterbart, "Experimental evaluation of BBR congestion control", ICNP 2017); data on the way back then makes it
+// worse.
+//
+// As in LEDBAT (RFC 6817) the queue is what the way out takes beyond its shortest, and the pace leans towards a target:
+// with a queue, what arrives is what the line carries; the rate is that, a little more while the queue is below the
+// target and less above. Without one the rate grows, faster and faster, while what arrives follows. Time is cut into
+// epochs of a round trip, or of some packets where that is longer. Until a queue has been seen there is no limit, and
+// again once next to nothing arrives, as in a black hole.
+//
+// Links that share a line know nothing of each other, and each keeps the part that it begins an exchange with. So it
+// begins with the mean of its line over the whole of the last one: what others had left to it at their end is not all
+// its own, and a link that was done early leaves more to others. And within an exchange a link that is ahead of
+// the others bears a shorter queue than they do: of those that share a queue the more patient get more of the line. So
+// all are done together.
+class LinkPace {
+ public:
+  struct Sight {                  // of all data connections, now
+    std::uint64_t delivered = 0;  // bytes that have arrived in all
+    std::uint64_t resent = 0;     // bytes that were sent again, in all
+    Duration round_trip{0};       // the shortest of those at work; 0: none is
+    // The newest time to the peer, in clocks that differ by a constant: not held up by a queue on the way back.
+    std::optional<Duration> way_out;
+    bool backlogged = false;  // data has been waiting to be sent since the last call
+    double behind = 0;        // of all links with data, see Remaining
+  };
+  // Called about every tick; returns rate().
+  double observe(TimePoint now, const Sight& sight);
+  // An exchange of all links has ended: this one had data to send for `share` of it.
+  void exchange_ended(double share);
+  // There are no connections: what is known of the line stays, what goes on now tells nothing of it.
+  void pause() { measuring_ = false; }
+  [[nodiscard]] double rate() const { return rate_; }  // bytes a second; 0: no limit
+  [[nodiscard]] double line() const { return line_; }  // what it carries of ours; 0: not known
+  [[nodiscard]] bool sees_queue() const;               // or cannot tell
+
+ private:
+  void begin_epoch(TimePoint now, const Sight& sight);
+  void end_epoch(TimePoint now, double took, double delivered, double carried);
+  void find(double delivered);
+  void follow(double delivered, double carried);
+  [[nodiscard]] Duration epoch() const;
+  [[nodiscard]] double queue() const;   // seconds
+  [[nodiscard]] double target() const;  // of it
+
+  double rate_ = 0;
+  double line_ = 0;                  // what it carries, as far as is known
+  double lines_ = 0, measured_ = 0;  // line_ times seconds, and these seconds, in this exchange
+  double before_ = 0;                // rate_ in the epoch before: what arrives in this one
+  double last_delivered_ = 0;
+  double step_ = 0;
+  double patience_ = 1;  // with the queue, see Sight::behind
+  int full_ = 0;         // epochs with a queue, before there is a rate
+  bool measuring_ = false;
+  TimePoint settled_{};
+  TimePoint drained_{};
+  TimePoint since_{};
+  std::uint64_t delivered_since_ = 0, resent_since_ = 0;
+  Duration round_trip_{0};
+  Shortest shortest_round_trip_, shortest_way_out_;
+  std::optional<Duration> way_out_, way_out_before_;  // the shortest of this epoch and of the one before
+};
+
+}  // namespace collab::tcp

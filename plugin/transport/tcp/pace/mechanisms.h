@@ -1,0 +1,37 @@
+// What makes the transport fast beyond plain TCP, a row each, so that a benchmark can switch it off and measure what it
+// is worth. Only tests/bench defines COLLAB_MECHANISMS: everywhere else a hook is a constant, and nothing of it is
+// compiled. tests/bench/bench_mechanisms.py says what each is called.
+//
+// Hooks are in sources and never in headers: what is compiled with them and what is not is linked into one program.
+//
+// Threads: any; what is switched off is set before there are threads. Ownership: none.
+#pragma once
+
+#include <cstdint>
+
+namespace collab::tcp {
+
+enum class Mechanism : std::uint8_t {
+  kRotation,       // connections under BBR work in shifts (link/rotation.cpp)
+  kPatience,       // a link that is ahead of the others bears a shorter queue (engine/balance.cpp)
+  kShares,         // a link begins an exchange with its part of the last one (engine/balance.cpp)
+  kSilence,        // nothing more is sent on a line that has fallen silent (pace/silence.cpp)
+  kSecondCopies,   // what hangs on one connection goes over another as well (engine/striping.cpp)
+  kSearch,         // for the number of connections (engine/number_search.cpp)
+  kDoubtfulLook,   // of that search, while no queue is seen (pace/connection_search.cpp)
+  kPace,           // at the line's rate, with a short queue (link/link_pacing.cpp)
+  kWayOut,         // the queue is seen by pings on the control connection as well (engine/pacing.cpp)
+  kDrain,          // the queue is emptied now and then (pace/link_pace.cpp)
+  kSmallSegments,  // on slow connections, and where they are many (engine/striping.cpp)
+  kBatches,        // a slow connection is given little at once (engine/striping.cpp)
+  kLittleUnsent,   // a socket holds little beyond what is on its way (link/link_pacing.cpp)
+  kCount,
+};
+
+#ifdef COLLAB_MECHANISMS
+[[nodiscard]] bool off(Mechanism which);
+#else
+[[nodiscard]] consteval bool off(Mechanism /*which*/) { return false; }
+#endif
+
+}  // namespace collab::tcp

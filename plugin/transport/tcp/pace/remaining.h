@@ -1,0 +1,25 @@
+// Which links are ahead of the others.
+//
+// Threads: one at a time. Ownership: plain values; time is a parameter.
+#pragma once
+
+namespace collab::tcp {
+
+// What the links of a site are all still to send, and at what rate: says how much longer than all of them together one
+// needs, as a part of that. Below 0: it is ahead of them; one alone is neither.
+class Remaining {
+ public:
+  void add(double bytes, double line) {
+    if (line <= 0) return;  // not known
+    bytes_ += bytes;
+    lines_ += line;
+  }
+  [[nodiscard]] double behind(double bytes, double line) const {
+    return line > 0 && bytes_ > 0 ? bytes / line / (bytes_ / lines_) - 1 : 0;
+  }
+
+ private:
+  double bytes_ = 0, lines_ = 0;
+};
+
+}  // namespace collab::tcp

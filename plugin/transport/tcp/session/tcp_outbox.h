@@ -1,0 +1,118 @@
+// What one lane of a link still has to send: messages cut into segments, which of them have arrived, which are on the
+// way over which connection, and which must be sent again.
+//
+//   queued message ──next()──▶ segment on a connection ──acknowledge()──▶ arrived; the message's last: its token is due
+//                                   │        ▲      └──hung()──▶ on a second connection as well
+//                                   └ lost() ┴ next(), before anything new
+//
+// A segment that was acknowledged is never sent again. At most kWindowSegments segments and kWindowBytes bytes, one
+// segment more, lie between the first that has not arrived and the newest.
+// Threads: one at a time. Ownership: holds each message until all of it has arrived and no connection still reads it.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <vector>
+
+#include "collab/clock.h"
+#include "collab/transport.h"
+#include "transport/tcp/wire/tcp_wire.h"
+
+namespace collab::tcp {
+
+inline constexpr std::size_t kWindowBytes = kMaxPayloadBytes;
+// Control messages that wait for a peer to take them: who asks and does not read is left.
+inline constexpr std::size_t kMaxControlBytes = std::size_t{64} << 20;
+// Of a connection that is slow, or one of many: they do not stay long on it.
+inline constexpr std::size_t kSmallSegmentBytes = std::size_t{16} << 10;
+using Carrier = std::uint64_t;  // names a connection, never twice; 0: none
+
+class Outbox {
+ public:
+  explicit Outbox(Lane lane) : lane_(lane) {}
+
+  void push(TransportMessage message, std::uint64_t token);
+  // Of the largest segments from now on.
+  void cut_at(std::size_t bytes) { segment_bytes_ = std::min(bytes, kMaxSegmentBytes); }
+
+  struct Piece {
+    SegmentHeader header;
+    std::span<const std::byte> data;
+    std::shared_ptr<const TransportMessage> owner;  // of the data
+  };
+  // Something may be sent now.
+  [[nodiscard]] bool ready() const;
+  // The next segment, which from now on is on its way over `carrier`. The carrier says written() once it no longer
+  // reads the data, unless it is lost().
+  std::optional<Piece> next(Carrier carrier, TimePoint now = {});
+  // The oldest segment that has been on its way over another connection, and only that, since before `since`: a second
+  // copy of it, for a connection that has nothing better to do.
+  std::optional<Piece> hung(Carrier carrier, TimePoint since);
+  void written(Carrier carrier, std::uint64_t number);
+  // The connection has ended: what it carried and has not arrived is to be sent again. Returns the bytes of that.
+  std::uint64_t lost(Carrier carrier);
+  // Old news is fine; news of what was never sent is kCorrupt. Tokens that are due are added to `tokens`.
+  Status acknowledge(const LaneArrivals& arrivals, std::vector<std::uint64_t>& tokens, TimePoint now = {});
+  // Tokens that became due by written() or lost().
+  void take_tokens(std::vector<std::uint64_t>& tokens);
+
+  [[nodiscard]] bool empty() const { return queue_.empty() && segments_.empty(); }  // all has arrived
+  [[nodiscard]] bool backlogged() const { return !queue_.empty(); }
+  [[nodiscard]] std::uint64_t segments() const { return first_ + segments_.size(); }  // cut so far
+  [[nodiscard]] std::uint64_t bytes_arrived() const { return bytes_arrived_; }
+  // That have not arrived, with those that the newest message said are to follow it.
+  [[nodiscard]] std::uint64_t bytes_to_go() const { return bytes_pushed_ - bytes_arrived_ + more_; }
+  [[nodiscard]] std::uint64_t sent_again() const { return sent_again_; }
+  // How long a segment takes to be known to have arrived, lately: with the queues before it. 0: none has.
+  [[nodiscard]] Duration usual() const { return usual_; }
+
+ private:
+  struct Message {
+    std::shared_ptr<TransportMessage> content;
+    std::uint64_t token = 0;
+    std::uint64_t number = 0;
+    std::uint32_t cut = 0;    // bytes cut so far
+    std::size_t pending = 0;  // segments that have not arrived or are still read
+    bool all_cut = false;
+  };
+  struct Copy {
+    Carrier carrier = 0;   // 0: none
+    bool reading = false;  // the carrier still reads the data
+  };
+  struct Segment {
+    std::shared_ptr<Message> message;
+    std::uint32_t offset = 0;
+    std::uint32_t length = 0;
+    std::array<Copy, 2> copies;  // on their way; none: to be sent again, or arrived
+    TimePoint sent{};
+    bool arrived = false;
+    [[nodiscard]] bool reading() const { return copies[0].reading || copies[1].reading; }
+  };
+
+  std::optional<std::uint64_t> cut();
+  [[nodiscard]] Piece piece(std::uint64_t number) const;
+  void settle(Segment& segment);
+  void drop_settled();
+
+  const Lane lane_;
+  std::deque<std::shared_ptr<Message>> queue_;  // not wholly cut
+  std::deque<Segment> segments_;                // from first_ on
+  std::uint64_t first_ = 0;
+  std::uint64_t next_message_ = 0;
+  std::size_t window_bytes_ = 0;
+  std::uint64_t bytes_arrived_ = 0, bytes_pushed_ = 0, more_ = 0;
+  std::uint64_t sent_again_ = 0;
+  Duration usual_{0};
+  std::set<std::uint64_t> again_;
+  std::uint64_t hung_ = 0;  // below this there is no segment to be sent a second time
+  std::size_t segment_bytes_ = kMaxSegmentBytes;
+  std::vector<std::uint64_t> due_;
+};
+
+}  // namespace collab::tcp

@@ -1,0 +1,47 @@
+// The key of a transport's connections, as its settings say and its token's file has it now.
+//
+// A file may hold two tokens, one a line: the first is spoken, and both are accepted, so that one takes the other's
+// place without a stop. It is looked at when a connection begins, once a second at most; connections that stand keep
+// what they began with.
+// Threads: current() from any thread. Ownership: shared by a transport's connections; streams share the contexts.
+#pragma once
+
+#include <sys/stat.h>
+
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "collab/clock.h"
+#include "collab/status.h"
+#include "transport/tcp/tcp_transport.h"
+#include "transport/tcp/tls/tcp_tls.h"
+
+namespace collab::tcp {
+
+struct Tokens {
+  std::string spoken, older;  // empty: none
+};
+// kInvalidArgument names the setting that is wrong, never its value.
+[[nodiscard]] Result<Tokens> read_tokens(const TcpOptions& options);
+
+class TlsKeys {
+ public:
+  // Null: in the clear.
+  static Result<std::shared_ptr<TlsKeys>> make(const TcpOptions& options);
+  // For a connection that begins. A file that has become unfit is told of, and what it held before goes on.
+  [[nodiscard]] std::shared_ptr<const TlsContext> current();
+
+ private:
+  TlsKeys() = default;
+  [[nodiscard]] bool file_changed();
+
+  const SteadyClock clock_;
+  std::mutex mutex_;
+  TcpOptions options_;  // what says where the key is
+  std::shared_ptr<const TlsContext> context_;
+  TimePoint looked_{};
+  struct stat seen_ {};
+};
+
+}  // namespace collab::tcp

@@ -1,0 +1,447 @@
+// Rounds behind the training (COLLAB_OVERLAP): whole sessions that train on while a round is in flight.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <barrier>
+#include <cmath>
+#include <cstdio>
+#include <fstream>
+#include <limits>
+
+#include "tests/integration/by_hand.h"
+
+namespace collab::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using Values = std::vector<float>;
+
+// So many that a round in flight is seldom met by the next one that is due: most of them learn nothing.
+constexpr std::size_t kEvery = 5'000;
+
+class Overlap : public ByHand {
+ protected:
+  void start_overlapping(
+      std::size_t sites, Merge merge = {MergeRule::kRebase, 0.5},
+      const std::function<void(Config&)>& change = [](Config&) {}) {
+    start(sites, [&](Config& config) {
+      config.overlap = true;
+      config.merge = merge;
+      config.sync_every = {.steps = kEvery, .time = {}};
+      config.straggler_grace = std::chrono::seconds(2);  // who comes to a round under load is not late
+      change(config);
+    });
+    since_.resize(sites);
+  }
+  // One step, of which this many samples come.
+  StepOutcome step(std::size_t site, std::size_t samples) {
+    ++since_[site];
+    const Result<StepOutcome> outcome = sessions_[site]->step(samples);
+    EXPECT_TRUE(outcome.ok()) << outcome.status().to_string();
+    return outcome.ok() ? *outcome : StepOutcome{};
+  }
+  // Whether a round ended meanwhile.
+  bool train_on(std::size_t site, std::size_t steps) {
+    bool ran = false;
+    for (std::size_t i = 0; i < steps; ++i) {
+      train_one_step(values(site), site, steps_[site]++);
+      ran = step(site, 8).round_ran || ran;
+    }
+    return ran;
+  }
+  // Steps that learn nothing, to the trigger.
+  void to_trigger(std::size_t site) {
+    bool ran = false;
+    while (since_[site] < kEvery) ran = step(site, 0).round_ran || ran;
+    since_[site] = 0;
+    EXPECT_FALSE(ran) << "it begins, and nobody waits for it";
+  }
+  void learn_to_trigger(std::size_t site) {
+    train_on(site, 4);
+    to_trigger(site);
+  }
+  // Likewise, until the round in flight is merged.
+  StepOutcome until_merged(std::size_t site) {
+    while (since_[site] + 1 < kEvery) {
+      const StepOutcome outcome = step(site, 0);
+      if (outcome.round_ran || HasFailure()) return outcome;
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    ADD_FAILURE() << "site " << site << ": no round was merged";
+    return {};
+  }
+  // Two sites trigger, and have trained two steps more when the round is merged.
+  struct Common {
+    std::vector<Values> snapshots = std::vector<Values>(2);
+    std::vector<Values> moved_on = std::vector<Values>(2);
+  };
+  Common common_round() {
+    const Values first = values(0);
+    Common common;
+    for (std::size_t site = 0; site < 2; ++site) {
+      common.snapshots[site] = first;
+      for (std::size_t step = 0; step < 4; ++step) train_one_step(common.snapshots[site], site, step);
+      common.moved_on[site] = common.snapshots[site];
+      for (std::size_t step = 4; step < 6; ++step) train_one_step(common.moved_on[site], site, step);
+    }
+    learn_to_trigger(0);
+    EXPECT_FALSE(train_on(0, 2)) << "the other site is not there yet";
+    EXPECT_EQ(values(0), common.moved_on[0]);
+    learn_to_trigger(1);
+    if (!train_on(1, 2)) until_merged(1);
+    until_merged(0);
+    return common;
+  }
+  void expect_all_equal() {
+    for (const auto& parameters : swarm_.parameters) EXPECT_EQ(parameters->values(), swarm_.parameters[0]->values());
+  }
+
+  std::vector<std::size_t> since_;  // steps since the trigger, or the begin
+};
+
+TEST_F(Overlap, TheResultIsMergedIntoWhatWasTrainedMeanwhile) {
+  start_overlapping(2);
+  const Common common = common_round();
+  std::vector<std::vector<double>> expected(2, std::vector<double>(swarm_.elements));
+  std::vector<double> last(swarm_.elements);
+  for (std::size_t i = 0; i < swarm_.elements; ++i) {
+    const double mean =
+        0.5 * (static_cast<double>(common.snapshots[0][i]) + static_cast<double>(common.snapshots[1][i]));
+    for (std::size_t site = 0; site < 2; ++site) {
+      expected[site][i] =
+          static_cast<double>(common.moved_on[site][i]) + 0.5 * (mean - static_cast<double>(common.snapshots[site][i]));
+      last[i] += 0.5 * static_cast<double>(common.moved_on[site][i]);
+    }
+  }
+  expect_near(values(0), expected[0]);
+  expect_near(values(1), expected[1]);
+  EXPECT_NE(values(0), values(1)) << "each keeps half of what it differed by";
+  finish_all();
+  expect_all_equal();
+  expect_near(values(0), last);  // all that was trained, each step once
+}
+
+TEST_F(Overlap, WithAFactorOfOneBothStandOnTheAnchorWithTheirProgressSince) {
+  start_overlapping(2, {MergeRule::kRebase, 1});
+  const Common common = common_round();
+  for (std::size_t site = 0; site < 2; ++site) {
+    std::vector<double> expected(swarm_.elements);
+    for (std::size_t i = 0; i < swarm_.elements; ++i) {
+      expected[i] = 0.5 * (static_cast<double>(common.snapshots[0][i]) + static_cast<double>(common.snapshots[1][i])) +
+                    static_cast<double>(common.moved_on[site][i]) - static_cast<double>(common.snapshots[site][i]);
+    }
+    expect_near(values(site), expected);
+  }
+  finish_all();
+  expect_all_equal();
+}
+
+TEST_F(Overlap, AMixDropsAPartOfTheProgress) {
+  start_overlapping(2, {MergeRule::kMix, 0.25});
+  const Common common = common_round();
+  std::vector<double> expected(swarm_.elements);
+  for (std::size_t i = 0; i < swarm_.elements; ++i) {
+    const double anchor =
+        0.5 * (static_cast<double>(common.snapshots[0][i]) + static_cast<double>(common.snapshots[1][i]));
+    expected[i] = 0.25 * static_cast<double>(common.moved_on[0][i]) + 0.75 * anchor;
+  }
+  expect_near(values(0), expected);
+  finish_all();
+  expect_all_equal();
+}
+
+TEST_F(Overlap, AnOuterStepMovesBothSitesAlike) {
+  start_overlapping(2, {MergeRule::kRebase, 0.5}, [](Config& config) {
+    config.outer_optimizer = OuterId::kNesterov;
+    config.outer_lr = 0.7;
+  });
+  const Values anchor = values(0);
+  const Common common = common_round();
+  for (std::size_t i = 0; i < swarm_.elements; ++i) {
+    const double old = static_cast<double>(anchor[i]);
+    const double mean =
+        0.5 * (static_cast<double>(common.snapshots[0][i]) + static_cast<double>(common.snapshots[1][i]));
+    const double next = old - 0.7 * (1 + 0.9) * (old - mean);  // the first step of the momentum
+    for (std::size_t site = 0; site < 2; ++site) {
+      const double expected = static_cast<double>(common.moved_on[site][i]) + (next - mean) +
+                              0.5 * (mean - static_cast<double>(common.snapshots[site][i]));
+      ASSERT_NEAR(values(site)[i], expected, 2e-6) << "element " << i << " of site " << site;
+    }
+  }
+  finish_all();
+  expect_all_equal();
+}
+
+TEST_F(Overlap, BuffersAreTheMeanAndNeverMoved) {
+  const std::size_t trained = 7'000;  // not at the edge of a chunk
+  swarm_.adjust = [&](SessionOptions& options, std::size_t) { options.compared_elements = trained; };
+  start_overlapping(2);
+  const Common common = common_round();
+  EXPECT_TRUE(std::equal(values(0).begin() + trained, values(0).end(), values(1).begin() + trained));
+  EXPECT_NE(values(0)[0], values(1)[0]);
+  for (std::size_t i = trained; i < swarm_.elements; ++i) {
+    ASSERT_NEAR(values(0)[i], 0.5F * (common.snapshots[0][i] + common.snapshots[1][i]), 1e-6F);
+  }
+  finish_all();
+  expect_all_equal();
+}
+
+TEST_F(Overlap, ASoleSiteKeepsWhatItTrains) {
+  start_overlapping(1);
+  Values expected = values(0);
+  for (std::size_t step = 0; step < 7; ++step) train_one_step(expected, 0, step);
+  learn_to_trigger(0);
+  if (!train_on(0, 3)) until_merged(0);
+  EXPECT_EQ(values(0), expected) << "bit for bit";
+  EXPECT_EQ(sessions_[0]->status().round, RoundId(1));
+  finish_all();
+  EXPECT_EQ(values(0), expected);
+}
+
+TEST_F(Overlap, ARoundThatIsAskedForWaitsForTheOneInFlight) {
+  start_overlapping(2);
+  for (const std::size_t site : {0U, 1U}) learn_to_trigger(site);
+  for (const std::size_t site : {0U, 1U}) train_on(site, 2);
+  together(2, [this](std::size_t site) {
+    const Result<StepOutcome> outcome = sessions_[site]->synchronize();
+    ASSERT_TRUE(outcome.ok()) << outcome.status().to_string();
+    EXPECT_TRUE(outcome->round_ran);
+    EXPECT_EQ(outcome->round, RoundId(2));
+  });
+  expect_all_equal();
+  finish_all();
+}
+
+TEST_F(Overlap, AJoinerInMidFlightIsServedAndAgrees) {
+  start_overlapping(2);
+  learn_to_trigger(0);  // in flight: the other has not come
+  swarm_.sites = 3;
+  swarm_.parameters.push_back(std::make_shared<PlainVector>(fresh_values(swarm_.elements, 9)));
+  sessions_.resize(3);
+  steps_.resize(3);
+  since_.resize(3);
+  begin(2);
+  EXPECT_FALSE(train_on(0, 2));
+  for (const std::size_t site : {1U, 2U}) learn_to_trigger(site);
+  for (const std::size_t site : {0U, 1U, 2U}) until_merged(site);
+  finish_all();
+  expect_all_equal();
+}
+
+TEST_F(Overlap, ASiteKilledInMidFlightIsMissedByNobodyForLong) {
+  start_overlapping(3, {MergeRule::kRebase, 0.5}, [](Config& config) {
+    config.link_grace = std::chrono::milliseconds(500);
+    config.heartbeat = std::chrono::milliseconds(50);
+  });
+  learn_to_trigger(2);
+  sessions_[2].reset();
+  for (const std::size_t site : {0U, 1U}) learn_to_trigger(site);
+  for (const std::size_t site : {0U, 1U}) until_merged(site);
+  values(2) = fresh_values(swarm_.elements, 99);
+  begin(2);  // its user starts it again
+  for (const std::size_t site : {0U, 1U, 2U}) train_on(site, 3);
+  finish_all();
+  expect_all_equal();
+}
+
+TEST_F(Overlap, ALateSiteIsMovedOntoTheNewAnchorAndItsStepsCount) {
+  start_overlapping(3);
+  const Values first = values(2);
+  for (const std::size_t site : {0U, 1U}) learn_to_trigger(site);
+  for (const std::size_t site : {0U, 1U}) until_merged(site);  // without the third
+  EXPECT_EQ(sessions_[2]->status().round, RoundId(0));
+  Values late = first;
+  for (std::size_t step = 0; step < 4; ++step) train_one_step(late, 2, step);
+  std::vector<double> expected(late.size());
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    // What the first two keep of their differences adds up to nothing, and they have trained no further.
+    expected[i] = 0.5 * (static_cast<double>(values(0)[i]) + static_cast<double>(values(1)[i])) +
+                  static_cast<double>(late[i]) - static_cast<double>(first[i]);
+  }
+  learn_to_trigger(2);  // with the anchor of before; the others follow once it waits
+  while (swarm_.coordinator->status_json().find("\"state\":\"active\",\"helper\":false,\"ready\":true") ==
+         std::string::npos) {
+    std::this_thread::yield();
+  }
+  finish_all();
+  expect_all_equal();
+  expect_near(values(0), expected);
+}
+
+TEST_F(Overlap, NotANumberIsLeftOutAndItsSiteTakesTheAnchorAtTheMerge) {
+  start_overlapping(2);
+  learn_to_trigger(0);
+  train_on(1, 3);
+  values(1)[123] = std::numeric_limits<float>::quiet_NaN();
+  to_trigger(1);
+  EXPECT_TRUE(std::isnan(values(1)[123])) << "nothing has touched it";
+  EXPECT_TRUE(until_merged(1).took_anchor);
+  EXPECT_FALSE(until_merged(0).took_anchor);
+  for (const float value : values(1)) ASSERT_TRUE(std::isfinite(value));
+  finish_all();
+  expect_all_equal();
+}
+
+TEST_F(Overlap, ThreeUnfitDeltasRunningReachTheScriptAtAStep) {
+  start_overlapping(2);
+  for (int round = 0; round < 3; ++round) {
+    learn_to_trigger(0);
+    train_on(1, 1);
+    values(1)[5] = std::numeric_limits<float>::infinity();
+    to_trigger(1);
+    until_merged(0);
+    if (round < 2) {
+      EXPECT_TRUE(until_merged(1).took_anchor);
+      continue;
+    }
+    Status ended;
+    for (int i = 0; i < 4'000 && ended.ok(); ++i) {
+      ended = sessions_[1]->step(0).status();
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    EXPECT_THAT(ended.message(), HasSubstr("was left out 3 times running: infinity in parameter \"weights\""));
+  }
+}
+
+TEST_F(Overlap, ASiteAskedToLeaveInMidFlightLeavesWithTheCommonModel) {
+  start_overlapping(2);
+  learn_to_trigger(1);
+  sessions_[1]->ask_to_leave();
+  std::thread leaves([this] {
+    StepOutcome outcome;
+    for (int i = 0; i < 4 && !outcome.leaving; ++i) {
+      train_one_step(values(1), 1, steps_[1]++);
+      outcome = step(1, 8);
+    }
+    EXPECT_TRUE(outcome.leaving) << "the merge, and a last round two steps after it";
+    EXPECT_EQ(outcome.round, RoundId(2));
+    EXPECT_TRUE(sessions_[1]->finish().ok());
+  });
+  learn_to_trigger(0);
+  until_merged(0);
+  learn_to_trigger(0);
+  until_merged(0);
+  leaves.join();
+  EXPECT_TRUE(sessions_[0]->finish().ok());
+  expect_all_equal();
+}
+
+TEST_F(Overlap, ARoundLongerThanThePeriodDelaysTheNextAndSaysSo) {
+  ::testing::internal::CaptureStderr();
+  start_overlapping(2);
+  learn_to_trigger(0);
+  for (std::size_t i = 0; i < kEvery + 10; ++i) EXPECT_FALSE(step(0, 0).round_ran);
+  EXPECT_EQ(sessions_[0]->status().steps_since_round, 2 * kEvery + 10);
+  learn_to_trigger(1);
+  until_merged(1);
+  since_[0] = 0;
+  until_merged(0);
+  EXPECT_FALSE(step(0, 0).round_ran) << "the next one begins at once";
+  finish_all();
+  expect_all_equal();
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("rounds take longer than COLLAB_SYNC_EVERY"));
+}
+
+TEST_F(Overlap, EventsTellHowLongTheScriptWaited) {
+  const std::string path = ::testing::TempDir() + "collab-overlap-" + std::to_string(getpid());
+  std::remove(path.c_str());
+  start_overlapping(2, {MergeRule::kRebase, 0.5}, [&](Config& config) { config.events_file = path; });
+  common_round();
+  finish_all();
+  std::ifstream file(path);
+  std::size_t behind = 0;
+  for (std::string line; std::getline(file, line);) {
+    if (line.find("\"exchange_seconds\"") == std::string::npos) continue;
+    ASSERT_THAT(line, HasSubstr("\"overlap_seconds\":"));
+    const auto number = [&](const std::string& name) {
+      return std::stod(line.substr(line.find("\"" + name + "\":") + name.size() + 3));
+    };
+    if (number("overlap_seconds") == 0) continue;
+    ++behind;
+    EXPECT_LT(number("stall_seconds"), number("overlap_seconds"));
+  }
+  EXPECT_GE(behind, 2U);
+  std::remove(path.c_str());
+}
+
+// ---- sites of several ranks ----------------------------------------------------------------------------
+
+struct RanksOfASite {
+  std::size_t ranks;
+  bool one_host;
+  bool by_time;
+  CodecId codec;
+  MergeRule rule;
+};
+class OverlapOfRanks : public ::testing::TestWithParam<RanksOfASite> {};
+
+TEST_P(OverlapOfRanks, AreOneModelAtEveryStepAndAllSitesAgreeAtTheEnd) {
+  Swarm swarm = swarm_of(2, GetParam().codec);
+  swarm.ranks = GetParam().ranks;
+  swarm.config.run = "overlap-" + std::to_string(getpid());
+  swarm.config.overlap = true;
+  swarm.config.merge = {GetParam().rule, 0.5};
+  if (GetParam().by_time) swarm.config.sync_every = {.steps = 0, .time = std::chrono::milliseconds(20)};
+  swarm.adjust = [](SessionOptions& options, std::size_t) { options.one_host = GetParam().one_host; };
+  swarm.start_coordinator();
+  std::vector<std::unique_ptr<std::barrier<>>> gradients;  // are averaged over the site before any rank steps
+  for (int site = 0; site < 2; ++site) {
+    gradients.push_back(std::make_unique<std::barrier<>>(static_cast<std::ptrdiff_t>(swarm.ranks)));
+  }
+  const std::vector<Status> results =
+      swarm.run([&](Session& session, std::size_t site, std::vector<float>& values) -> Status {
+        const Values& of_leader = swarm.parameters[site * swarm.ranks]->values();
+        std::size_t step = 0;
+        for (int rounds = 0; rounds < 5; ++step) {
+          gradients[site]->arrive_and_wait();
+          EXPECT_EQ(values, of_leader) << "step " << step;
+          gradients[site]->arrive_and_wait();
+          train_one_step(values, site, step);
+          const Result<StepOutcome> outcome = session.step(8);
+          if (!outcome.ok()) return outcome.status();
+          rounds += outcome->round_ran ? 1 : 0;
+        }
+        gradients[site]->arrive_and_wait();
+        return session.finish();
+      });
+  for (const Status& status : results) EXPECT_TRUE(status.ok()) << status.to_string();
+  for (const auto& parameters : swarm.parameters) EXPECT_EQ(parameters->values(), swarm.parameters[0]->values());
+}
+INSTANTIATE_TEST_SUITE_P(Ranks, OverlapOfRanks,
+                         ::testing::Values(RanksOfASite{1, true, false, CodecId::kFp32, MergeRule::kRebase},
+                                           RanksOfASite{3, true, false, CodecId::kInt8, MergeRule::kRebase},
+                                           RanksOfASite{3, true, true, CodecId::kFp32, MergeRule::kMix},
+                                           RanksOfASite{2, false, false, CodecId::kFp32, MergeRule::kRebase},
+                                           RanksOfASite{2, false, true, CodecId::kInt8, MergeRule::kRebase}));
+
+TEST(OverlapSessions, GenerationsFollowEachOther) {
+  Swarm swarm = swarm_of(2, CodecId::kFp32);
+  swarm.config.overlap = true;
+  swarm.start_coordinator();
+  std::vector<std::vector<Values>> ends(2);
+  std::vector<std::thread> threads;
+  for (std::size_t site = 0; site < 2; ++site) {
+    threads.emplace_back([&, site] {
+      for (std::uint32_t generation = 1; generation <= 2; ++generation) {
+        const auto values = std::make_shared<PlainVector>(fresh_values(swarm.elements, 10 * generation + site));
+        SessionOptions options = swarm.options(site, 0);
+        options.generation = generation;
+        auto session = make_session(std::move(options), values, nullptr);
+        ASSERT_TRUE(session.ok());
+        ASSERT_TRUE((*session)->begin().ok());
+        for (std::size_t step = 0; step < 6; ++step) {
+          train_one_step(values->values(), site, step);
+          ASSERT_TRUE((*session)->step(8).ok());
+        }
+        EXPECT_TRUE((*session)->finish(generation == 2 ? 0 : 2).ok());
+        ends[site].push_back(values->values());
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(ends[0], ends[1]);
+}
+
+}  // namespace
+}  // namespace collab::testing

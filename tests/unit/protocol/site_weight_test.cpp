@@ -1,0 +1,31 @@
+// What a site's delta counts by.
+#include <gtest/gtest.h>
+
+#include "tests/unit/protocol/harness.h"
+
+namespace collab::protocol {
+namespace {
+
+double weight_by(WeightBy by, const Trigger& trained) {
+  SiteConfig config = SiteHarness::defaults();
+  config.weight = by;
+  SiteHarness s(config);
+  s.become(0, {"paris"});
+  return sent<wire::Ready>(s.step(trained))[0].second.weight;
+}
+
+TEST(SiteWeight, IsWhatTheSitesWereToldToCountBy) {
+  const Trigger trained{48, 3};
+  EXPECT_EQ(weight_by(WeightBy::kSamples, trained), 48);
+  EXPECT_EQ(weight_by(WeightBy::kSteps, trained), 3);
+  EXPECT_EQ(weight_by(WeightBy::kEqual, trained), 1);
+}
+
+TEST(SiteWeight, OfWhoHasNotTrainedIsNothing) {
+  for (const WeightBy by : {WeightBy::kSamples, WeightBy::kSteps, WeightBy::kEqual}) {
+    EXPECT_EQ(weight_by(by, Trigger{}), 0);
+  }
+}
+
+}  // namespace
+}  // namespace collab::protocol

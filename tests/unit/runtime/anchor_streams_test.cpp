@@ -1,0 +1,162 @@
+// Anchors from and to other sites; the other end is played by the test, or by another AnchorStreams.
+#include "core/runtime/anchor_streams.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "core/base/digest.h"
+#include "tests/unit/runtime/noting_transport.h"
+#include "tests/unit/runtime/private_arena.h"
+
+namespace collab {
+namespace {
+
+using ::testing::IsEmpty;
+
+constexpr std::uint64_t kElements = 1'000;
+constexpr std::uint64_t kTile = 64;
+constexpr LinkId kLink{5};
+constexpr SiteId kSource{2};
+constexpr RunId kRun{3};
+constexpr RoundId kRound{4};
+
+// One site's end.
+struct End {
+  explicit End(bool outer_state = true) : transport(), sender(transport) {
+    arena = private_arena(kElements, outer_state);
+    streams.emplace(AnchorStreams::Parts{&clock, arena.get(), &sender, nullptr,
+                                         [this](const SealedAnchor& anchor) { arena->seal(anchor); }},
+                    kElements, kTile);
+  }
+  SealedAnchor holds(RoundId round, float first) {
+    std::iota(arena->scratch().begin(), arena->scratch().end(), first);
+    std::iota(arena->outer().begin(), arena->outer().end(), -first);
+    const SealedAnchor anchor{kRun, round, state_digest(*arena, arena->scratch(), kTile)};
+    arena->seal(anchor);
+    return anchor;
+  }
+  // The next message of that kind that was sent.
+  template <typename T>
+  std::optional<T> next() {
+    if (transport.sent.empty()) return std::nullopt;
+    Result<wire::Message> message = wire::decode(transport.sent.front().message.head);
+    EXPECT_TRUE(message.ok());
+    auto* found = message.ok() ? std::get_if<T>(&*message) : nullptr;
+    if (found == nullptr) return std::nullopt;
+    last = std::move(transport.sent.front());
+    transport.sent.pop_front();
+    return *found;
+  }
+
+  SteadyClock clock;
+  testing::NotingTransport transport;
+  ChunkSender sender;
+  std::unique_ptr<ArenaWriter> arena;
+  std::optional<AnchorStreams> streams;
+  testing::NotingTransport::Sent last;
+};
+
+// Carries questions and answers until neither has more; what the fetching end was told.
+AnchorStreams::Events carry(End& from, End& to, bool damage = false) {
+  AnchorStreams::Events events;
+  for (bool more = true; more;) {
+    more = false;
+    while (const auto asked = to.next<wire::FetchAnchor>()) {
+      more = true;
+      EXPECT_TRUE(from.streams->send({*asked, kLink}).ok());
+    }
+    while (const auto chunk = from.next<wire::Chunk>()) {
+      more = true;
+      BufferPtr payload = from.last.message.payload;
+      if (damage && chunk->kind == wire::ChunkKind::kAnchor) payload->bytes()[0] ^= std::byte{1};
+      for (auto& event : to.streams->arrived({kLink, kSource, *chunk, payload})) events.push_back(std::move(event));
+      EXPECT_TRUE(from.streams->sent(from.last.token));
+    }
+  }
+  return events;
+}
+
+TEST(AnchorStreams, AWholeAnchorIsSealedWithItsOuterState) {
+  End from;
+  End to;
+  const SealedAnchor anchor = from.holds(kRound, 7.0F);
+  to.streams->receive({kRun, kRound, anchor.digest});
+  EXPECT_THAT(to.streams->add_source({kSource, "paris", kLink}), IsEmpty());
+  const AnchorStreams::Events events = carry(from, to);
+  ASSERT_EQ(events.size(), 1U);
+  const auto* place = std::get_if<protocol::AnchorInPlace>(&events[0]);
+  ASSERT_NE(place, nullptr);
+  EXPECT_EQ(place->digest, anchor.digest);
+  EXPECT_EQ(to.arena->sealed()->round, kRound);
+  EXPECT_TRUE(std::ranges::equal(to.arena->anchor(), from.arena->anchor()));
+  EXPECT_TRUE(std::ranges::equal(to.arena->outer(), from.arena->outer()));
+  EXPECT_FALSE(to.streams->outer_overwritten());
+  EXPECT_GT(from.sender.bytes(), 2 * kElements * sizeof(float));
+}
+
+TEST(AnchorStreams, APartThatIsNotWhatWasAgreedOnAccusesItsSource) {
+  End from;
+  End to;
+  const SealedAnchor anchor = from.holds(kRound, 7.0F);
+  to.streams->receive({kRun, kRound, anchor.digest});
+  EXPECT_THAT(to.streams->add_source({kSource, "paris", kLink}), IsEmpty());
+  const AnchorStreams::Events events = carry(from, to, true);
+  ASSERT_FALSE(events.empty());
+  const auto* wrong = std::get_if<protocol::AnchorSourceWrong>(&events[0]);
+  ASSERT_NE(wrong, nullptr);
+  EXPECT_EQ(wrong->site, kSource);
+  EXPECT_NE(wrong->reason.find("damaged on their way"), std::string::npos);
+  EXPECT_FALSE(to.arena->sealed().has_value());
+}
+
+TEST(AnchorStreams, WhatACommitHasMovedAwayIsSaidToBe) {
+  End from;
+  End to;
+  const SealedAnchor anchor = from.holds(kRound, 7.0F);
+  to.streams->receive({kRun, kRound, anchor.digest});
+  EXPECT_THAT(to.streams->add_source({kSource, "paris", kLink}), IsEmpty());
+  const auto asked = to.next<wire::FetchAnchor>();
+  ASSERT_TRUE(asked.has_value());
+  from.holds(RoundId(5), 9.0F);
+  EXPECT_TRUE(from.streams->send({*asked, kLink}).ok());
+  const auto moved = from.next<wire::AnchorMoved>();
+  ASSERT_TRUE(moved.has_value());
+  EXPECT_EQ(moved->round, RoundId(5));
+}
+
+TEST(AnchorStreams, WhatIsForgottenOrOfAnotherRoundIsNotTaken) {
+  End from;
+  End to;
+  const SealedAnchor anchor = from.holds(kRound, 7.0F);
+  to.streams->receive({kRun, kRound, anchor.digest});
+  EXPECT_THAT(to.streams->add_source({kSource, "paris", kLink}), IsEmpty());
+  to.streams->forget();
+  EXPECT_THAT(carry(from, to), IsEmpty());
+  EXPECT_FALSE(to.arena->sealed().has_value());
+  EXPECT_THAT(to.streams->add_source({kSource, "paris", kLink}), IsEmpty()) << "nothing is wanted";
+}
+
+TEST(AnchorStreams, QuestionsBeyondTheModelOrWithoutEndAreRefused) {
+  End from(false);
+  from.holds(kRound, 7.0F);
+  const auto ask = [&](wire::ChunkKind kind, ElementRange range) {
+    return from.streams->send({{kRun, kRound, kind, range}, kLink});
+  };
+  EXPECT_FALSE(ask(wire::ChunkKind::kAnchor, {0, kElements + 1}).ok());
+  EXPECT_FALSE(ask(wire::ChunkKind::kOuter, {0, 1}).ok()) << "there is none";
+  Status status;
+  int taken = 0;
+  for (; taken < 1'000 && status.ok(); ++taken) status = ask(wire::ChunkKind::kAnchor, {0, 1});
+  EXPECT_FALSE(status.ok());
+  EXPECT_GT(taken, 256);
+  EXPECT_EQ(from.transport.sent.size(), 32U) << "on their way at once";
+  from.streams->link_closed(kLink);
+  EXPECT_TRUE(from.streams->sent(from.transport.sent.front().token)) << "it was one of ours all the same";
+  EXPECT_EQ(from.transport.sent.size(), 32U);
+  EXPECT_FALSE(from.streams->sent(999'999));
+}
+
+}  // namespace
+}  // namespace collab

@@ -1,0 +1,34 @@
+// A certificate's names bind the site that shows it.
+#include "core/runtime/proved_names.h"
+
+#include <gtest/gtest.h>
+
+namespace collab {
+namespace {
+
+TEST(ProvedNames, WithoutACertificateEveryNameWillDo) {
+  ProvedNames proved;
+  EXPECT_EQ(proved.difference(LinkId{1}, "paris"), "");
+  proved.proved(LinkId{2}, {"rome"});
+  EXPECT_EQ(proved.difference(LinkId{1}, "paris"), "") << "another link's certificate says nothing of this one";
+}
+
+TEST(ProvedNames, WithOneItIsOneOfItsNamesElseBothAreSaid) {
+  ProvedNames proved;
+  proved.proved(LinkId{1}, {"paris", "paris.example"});
+  EXPECT_EQ(proved.difference(LinkId{1}, "paris.example"), "");
+  EXPECT_EQ(
+      proved.difference(LinkId{1}, "tokyo"),
+      "its certificate is that of \"paris\", \"paris.example\", and it says that it is \"tokyo\": set COLLAB_SITE to "
+      "the certificate's name, or make it one with this name [tls.other-name]");
+}
+
+TEST(ProvedNames, AreForgottenWithTheLink) {
+  ProvedNames proved;
+  proved.proved(LinkId{1}, {"paris"});
+  proved.closed(LinkId{1});
+  EXPECT_EQ(proved.difference(LinkId{1}, "tokyo"), "");
+}
+
+}  // namespace
+}  // namespace collab

@@ -1,0 +1,162 @@
+// A site's machine joined to its links: what is told becomes events, what is dialled is answered, strangers go.
+#include "core/runtime/site_driver.h"
+
+#include <gmock/gmock.h>
+
+#include "core/runtime/host_vector.h"
+#include "core/wire/encoding.h"
+#include "tests/unit/runtime/noting_transport.h"
+#include "tests/unit/runtime/private_arena.h"
+
+namespace collab {
+namespace {
+
+using std::chrono::seconds;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using testing::NotingTransport;
+
+constexpr std::uint64_t kElements = 4096;
+constexpr LinkId kStranger{7};
+
+class SiteDriverTest : public ::testing::Test, public SiteDriver::Host {
+ protected:
+  SiteDriverTest() {
+    arena_ = private_arena(kElements);
+    driver_ = std::make_unique<SiteDriver>(
+        protocol::SiteConfig{.coordinators = {"first:1", "second:2"}},
+        DataPlane::Settings{.codec = {CodecId::kFp32, CodecId::kFp32},
+                            .error_feedback = false,
+                            .outer = {.id = OuterId::kAverage, .lr = 1.0F, .momentum = 0.0F},
+                            .chunk_elements = 4096},
+        DataPlane::Parts{&transport_, &clock_, arena_.get(), &parameters_, nullptr, {}}, std::nullopt, *this);
+  }
+
+  // What a host does with the actions of links.
+  void stepped(const protocol::SiteEvent& event, const std::vector<protocol::SiteAction>& actions) override {
+    EXPECT_FALSE(std::exchange(within_, true)) << "the machine was entered twice";
+    events_.push_back(event);
+    if (during_step_) std::exchange(during_step_, {})();
+    for (const protocol::SiteAction& action : actions) {
+      if (const auto* dial = std::get_if<protocol::DialCoordinator>(&action)) driver_->act(*dial);
+      if (const auto* send = std::get_if<protocol::Send>(&action)) driver_->act(*send);
+      if (const auto* hangup = std::get_if<protocol::Hangup>(&action)) driver_->act(*hangup);
+    }
+    within_ = false;
+  }
+  void failed(const Status& why) override { ADD_FAILURE() << why.to_string(); }
+  std::optional<protocol::SiteEvent> optimizer_part(LinkId, const wire::Chunk&, BufferPtr) override { return {}; }
+
+  void begin() {
+    wire::Join join;
+    join.swarm = "run";
+    join.site = "self";
+    join.elements = kElements;
+    join.generation = 1;
+    join.report.record.acceptor = AcceptorId(4711);
+    driver_->feed(protocol::Begin{join});
+  }
+  void says(LinkId link, const wire::Message& message) {
+    driver_->on_message(link, {Lane::kControl, wire::encode(message), nullptr});
+  }
+  template <typename Event>
+  [[nodiscard]] std::vector<Event> seen() const {
+    std::vector<Event> found;
+    for (const auto& event : events_) {
+      if (const auto* each = std::get_if<Event>(&event)) found.push_back(*each);
+    }
+    return found;
+  }
+
+  ManualClock clock_;
+  NotingTransport transport_;
+  HostVector parameters_{std::vector<float>(kElements)};
+  std::unique_ptr<ArenaWriter> arena_;
+  std::unique_ptr<SiteDriver> driver_;
+  std::vector<protocol::SiteEvent> events_;
+  std::function<void()> during_step_;
+  bool within_ = false;
+};
+
+TEST_F(SiteDriverTest, ADialThatWasAskedForIsAnsweredAndTheSiteJoinsOverIt) {
+  begin();
+  EXPECT_THAT(transport_.dialled, ElementsAre("first:1"));
+  driver_->on_connected(LinkId{1001});
+  EXPECT_EQ(seen<protocol::CoordinatorConnected>().size(), 1U);
+  EXPECT_EQ(transport_.take<wire::Join>().site, "self");
+  driver_->on_connected(LinkId{1001});
+  EXPECT_EQ(seen<protocol::CoordinatorConnected>().size(), 1U) << "a dial is answered once";
+}
+
+TEST_F(SiteDriverTest, AnEndIsThatOfTheDialOrOfTheLink) {
+  begin();
+  driver_->on_closed(LinkId{1001}, unavailable("nobody there"));
+  const auto failed = seen<protocol::DialFailed>();
+  ASSERT_EQ(failed.size(), 1U);
+  EXPECT_EQ(failed[0].site, std::nullopt);
+  EXPECT_EQ(failed[0].why.message(), "nobody there");
+  driver_->on_closed(LinkId{1001}, unavailable("again"));
+  EXPECT_EQ(seen<protocol::Closed>().size(), 1U) << "there is no dial any more";
+}
+
+TEST_F(SiteDriverTest, WhatIsNoMessageEndsItsLinkAndReachesNoMachine) {
+  driver_->on_message(kStranger, {Lane::kControl, std::vector<std::byte>(50), nullptr});
+  EXPECT_THAT(transport_.closed, ElementsAre(kStranger));
+  EXPECT_THAT(events_, IsEmpty());
+}
+
+TEST_F(SiteDriverTest, WhoseCertificateIsAnothersIsClosed) {
+  wire::Hello hello;
+  hello.swarm = "run";
+  hello.name = "paris";
+  driver_->on_proved(kStranger, {"rome"});
+  says(kStranger, hello);
+  EXPECT_THAT(transport_.closed, ElementsAre(kStranger));
+  EXPECT_THAT(events_, IsEmpty());
+  driver_->on_closed(kStranger, {});  // and with the link goes what it has proved
+  says(kStranger, hello);
+  EXPECT_EQ(seen<protocol::Received>().size(), 1U);
+}
+
+TEST_F(SiteDriverTest, WhoDialsAndSaysNothingIsClosedAfterTenSeconds) {
+  driver_->on_accepted(kStranger, "10.0.0.1:5");
+  EXPECT_EQ(driver_->next_deadline(), TimePoint(seconds(10)));
+  clock_.advance(seconds(9));
+  driver_->feed(protocol::Tick{});
+  EXPECT_THAT(transport_.closed, IsEmpty());
+  clock_.advance(seconds(1));
+  driver_->feed(protocol::Tick{});
+  EXPECT_THAT(transport_.closed, ElementsAre(kStranger));
+}
+
+TEST_F(SiteDriverTest, ChunksOfWhoIsNoMemberAreDropped) {
+  wire::Chunk chunk;
+  chunk.kind = wire::ChunkKind::kMean;
+  chunk.run = RunId(1);
+  chunk.round = RoundId(1);
+  chunk.attempt = AttemptId(1);
+  chunk.range = {0, 64};
+  driver_->on_message(kStranger, {Lane::kData, wire::encode(chunk), make_buffer_pool()->take(256)});
+  EXPECT_THAT(events_, IsEmpty());
+}
+
+TEST_F(SiteDriverTest, WhatComesWithinAStepWaitsForItsEnd) {
+  during_step_ = [this] { driver_->feed(protocol::Tick{}); };
+  begin();
+  ASSERT_EQ(events_.size(), 2U);
+  EXPECT_TRUE(std::holds_alternative<protocol::Begin>(events_[0]));
+  EXPECT_TRUE(std::holds_alternative<protocol::Tick>(events_[1]));
+}
+
+TEST_F(SiteDriverTest, StoppedItFeedsNothingAndWaitsForNothing) {
+  during_step_ = [this] {
+    driver_->feed(protocol::Tick{});
+    driver_->stop();
+  };
+  begin();
+  EXPECT_EQ(events_.size(), 1U);
+  EXPECT_EQ(driver_->next_deadline(), kNever);
+}
+
+}  // namespace
+}  // namespace collab

@@ -1,0 +1,82 @@
+// Which data connections of a link work while others rest.
+#include <gmock/gmock.h>
+
+#include "transport/tcp/link/rotation.h"
+
+namespace collab::tcp {
+namespace {
+
+using ::testing::ElementsAre;
+
+class Nobody final : public ConnectionOwner {
+  Result<std::optional<std::span<std::byte>>> segment_begins(Connection&, const SegmentHeader&) override {
+    return std::optional<std::span<std::byte>>();
+  }
+  Status segment_ended(Connection&, const SegmentHeader&, bool) override { return {}; }
+  Status frame_came(Connection&, FrameType, std::span<const std::byte>) override { return {}; }
+  void reading_paused(Connection&) override {}
+  bool may_read(Connection&, std::size_t) override { return true; }
+  void ran_dry(Connection&) override {}
+  void segment_written(Connection&, Lane, std::uint64_t) override {}
+  void failed(const ConnectionPtr&, Fault, const Status&) override {}
+};
+
+// A link with a control connection and six for data; nothing is ever sent.
+class TcpShifts : public ::testing::Test {
+ protected:
+  TcpShifts() {
+    connections_.grow(7);
+    for (std::size_t i = 0; i < connections_.size(); ++i) {
+      const auto connection = std::make_shared<Connection>(around_, i + 1);
+      connection->attached(now_);
+      connection->belong_to(LinkId{1}, static_cast<std::uint16_t>(i));
+      connections_.put(i, connection);
+      rotation_.attached(*connection, "bbr");
+    }
+  }
+  void pass_a_shift() {
+    now_ += std::chrono::seconds(6);
+    rotation_.tick(now_, connections_);
+  }
+  [[nodiscard]] std::vector<std::uint16_t> at_work() const {
+    std::vector<std::uint16_t> indices;
+    for (const Connection* each : rotation_.at_work(connections_, 64)) indices.push_back(each->index());
+    return indices;
+  }
+
+  boost::asio::io_context io_;
+  Nobody nobody_;
+  Environment around_{io_, nobody_, nullptr, "bbr", Duration(0), {}, {}};
+  TimePoint now_{std::chrono::seconds(1)};
+  LinkConnections connections_;
+  Rotation rotation_;
+};
+
+TEST_F(TcpShifts, AThirdWorksAtATimeAndEachHasItsTurn) {
+  EXPECT_THAT(at_work(), ElementsAre(3, 6));
+  pass_a_shift();
+  EXPECT_THAT(at_work(), ElementsAre(1, 4));
+  pass_a_shift();
+  EXPECT_THAT(at_work(), ElementsAre(2, 5));
+}
+
+TEST_F(TcpShifts, AShiftLasts) {
+  pass_a_shift();
+  now_ += std::chrono::seconds(5);
+  rotation_.tick(now_, connections_);
+  EXPECT_THAT(at_work(), ElementsAre(1, 4));
+}
+
+TEST_F(TcpShifts, AllWorkWhereNobodyNeedsARest) {
+  for (std::size_t i = 0; i < connections_.size(); ++i) rotation_.attached(*connections_.at(i), "cubic");
+  EXPECT_THAT(at_work(), ElementsAre(1, 2, 3, 4, 5, 6));
+}
+
+TEST_F(TcpShifts, AllWorkWhereNobodyOnShiftIsThere) {
+  connections_.at(3)->hold();
+  connections_.take(6);
+  EXPECT_THAT(at_work(), ElementsAre(1, 2, 4, 5));
+}
+
+}  // namespace
+}  // namespace collab::tcp
