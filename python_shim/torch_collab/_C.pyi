@@ -19,8 +19,6 @@ class CollabBackend(Backend):
 
     @property
     def single_site(self) -> bool: ...
-    @property
-    def sites(self) -> list[int]: ...
     def set_pre_barrier(self, callback: Callable[[], object] | None) -> None:
         """Called first by every barrier of this group, on the caller's thread; what it raises ends the barrier."""
     def most_at_barrier(self, mine: int) -> int:
@@ -44,26 +42,26 @@ def make_backend(
     world: Backend | None = None,
     site: Backend | None = None,
     leaders: Backend | None = None,
-    seat: MeetingSeat | None = None,
+    hub_link: HubLink | None = None,
     group_id: int = 0,
     ranks: Sequence[int] = (),
     site_names: Sequence[str] = (),
     timeout: timedelta,
     is_world: bool = False,
 ) -> CollabBackend:
-    """sites[r] is the site of the group's rank r. With a seat, `world` and `leaders` are groups of the meeting with the
+    """sites[r] is the site of the group's rank r. With a link, `world` and `leaders` are groups of the hub with the
     numbers group_id and group_id + 1; ranks[r] is the world's rank of the group's rank r and site_names[r] its site's
     name. Else the three Gloo backends belong to this group alone: `world` over
     all its ranks, `site` over this site's ranks in rank order (needed when it has several, and there are several
     sites), `leaders` over the lowest rank of each site in ascending order of site (needed at those ranks)."""
 
-class MeetingSeat:
-    """This rank's link to the meeting of its world. Made by enter_meeting."""
+class HubLink:
+    """This rank's link to the collective hub of its world. Made by connect_hub."""
 
     def leave(self, reason: str) -> None:
         """Nobody is to wait for this rank any more. Bounded; idempotent."""
 
-def enter_meeting(
+def connect_hub(
     *,
     config: Config,
     transport: dict[str, Any],
@@ -72,7 +70,7 @@ def enter_meeting(
     sites: Sequence[str],
     site_of: Sequence[int],
     hubs: Sequence[str],
-) -> MeetingSeat:
+) -> HubLink:
     """Blocks until a coordinator has let this rank in. `world` is the same at all its ranks and drawn at random;
     site_of[r] is the index in `sites` of rank r's site; `hubs` are the coordinators' addresses, in order."""
 
@@ -82,29 +80,54 @@ class Config:
         """(knob, value as text, where it came from) in table order."""
     @property
     def typed(self) -> dict[str, Any]:
-        """Python values: run, site, site_index, site_count, init_from, coordinator, listen, advertise, transport,
-        connections (0: auto), sync_every_steps, sync_every_seconds, weight, buffers, join_optimizer, reseed,
-        join_timeout, round_timeout, straggler_grace, forget_after, link_grace, heartbeat, linger (seconds),
-        state_dir, save_every, events, log."""
+        """Each knob as a Python value; times are seconds, connections 0 means auto, sync_every is steps, seconds or
+        auto (int, float or str)."""
 
 class KnobRow(TypedDict):
     name: str
+    type: str
     default: str
     unit: str
     range: str
     sentence: str
-    shared: bool
+    scope: str  # who must have the same value: "rank" (nobody), "world" (its ranks), "sites" (all)
+    advanced: bool
+    secret: bool
+    old_name: str
 
-def load_config(environ: Mapping[str, str], options: Mapping[str, str] = ...) -> Config:
-    """`environ` holds the variables that start with COLLAB_, `options` knob names and texts that win over it."""
+class PresetRow(TypedDict):
+    name: str
+    sentence: str
+    values: list[tuple[str, str]]
 
-def foreign_in_words(environ: Mapping[str, str]) -> str:
-    """A warning that names variables of `environ` that are no knob and not near one, or ""."""
+def load_config(
+    environ: Mapping[str, str], options: Mapping[str, str] = ..., rendezvous: Mapping[str, str] = ...
+) -> Config:
+    """`environ` holds the variables that start with COLLAB_, `options` knob names and texts that win over it,
+    `rendezvous` those that win over the defaults alone."""
+
+def environment_warnings(environ: Mapping[str, str]) -> list[str]:
+    """Of variables of `environ` that are no knob and not near one, and of old names."""
 
 def knob_table() -> list[KnobRow]: ...
-def knob_table_markdown() -> str: ...
-def configure_log(level: str, prefix: str = "") -> None: ...
+def preset_table() -> list[PresetRow]: ...
 def log(level: str, text: str) -> None: ...
+def set_log_level(level: str) -> None: ...
+def set_log_source(site: str, rank: int | None) -> None: ...
+def open_log_queue(capacity: int = ...) -> None:
+    """From here on records wait for drain_log."""
+
+def log_queue_open() -> bool: ...
+def drain_log(timeout: float) -> tuple[str, float, str, int | None, str] | None:
+    """(level, seconds since 1970, site, rank, text) of the oldest record; None when none came within `timeout` seconds,
+    or when the queue is closed. One thread calls it."""
+
+def flush_log(timeout: float) -> bool:
+    """True once all records are where they belong."""
+
+def close_log_queue(timeout: float) -> None:
+    """As flush_log; then what is left goes to stderr, and all later lines."""
+
 def ucx_description(library_dir: str = "") -> tuple[str, str]:
     """(version, path of the library); ConnectionError when there is no usable UCX."""
 
@@ -130,13 +153,7 @@ def try_transport(transport: Transport) -> None:
 
 class StepOutcome:
     @property
-    def round_ran(self) -> bool: ...
-    @property
-    def round(self) -> int: ...
-    @property
     def took_anchor(self) -> bool: ...
-    @property
-    def seconds(self) -> float: ...
     @property
     def leaving(self) -> bool: ...
 
@@ -162,13 +179,13 @@ class SessionStatus:
 
 # A copy of the optimizer's state as (description, uint8 on the CPU), or why there is none. Called when a joiner asks,
 # on the caller's thread, before or during the call it is passed to.
-Lend = Callable[[], tuple[str, torch.Tensor] | str]
+Serve = Callable[[], tuple[str, torch.Tensor] | str]
 
 class Session:
     def begin(self) -> None: ...
-    def count_step(self, samples: int, lend: Lend | None = None) -> bool:
-        """True: a round is due, and synchronize() is to follow."""
-    def synchronize(self, lend: Lend | None = None) -> StepOutcome: ...
+    def count_step(self, samples: int, serve: Serve | None = None) -> bool:
+        """True: a round is due, or one that ran behind the training is to be merged, and synchronize() is to follow."""
+    def synchronize(self, serve: Serve | None = None) -> StepOutcome: ...
     def ask_optimizer(self) -> tuple[str, str, int]:
         """(source, description, bytes) of one member's copy, of the next with each call until end_optimizer. Leader
         only.
@@ -217,7 +234,6 @@ def make_session(
 class CoordinatorServer:
     @property
     def address(self) -> str: ...
-    def status_json(self) -> str: ...
     def wait_until_empty(self, limit: timedelta) -> None: ...
     def close(self) -> None: ...
 
@@ -231,7 +247,6 @@ def serve_coordinator(config: Config, transport: Transport, listen: str) -> Coor
 def query_status(transport: Transport, address: str, limit: timedelta) -> str: ...
 def tell_forget(transport: Transport, address: str, sites: Sequence[str], limit: timedelta) -> str: ...
 def tensor_digest(tensor: torch.Tensor) -> str: ...
-def state_path(dir: str, site: str, generation: int = 1) -> str: ...
 def read_state_header(path: str) -> dict[str, Any]:
     """swarm, site, run, round, digest, fingerprint, elements, outer_state, model (rows as in make_session)."""
 

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from torch_collab.api import (
         coordinator_address,
         count_samples,
+        data_rank,
+        data_world_size,
+        log_metrics,
         site_count,
         site_group,
         site_index,
@@ -28,6 +31,9 @@ __all__ = [
     "Options",
     "coordinator_address",
     "count_samples",
+    "data_rank",
+    "data_world_size",
+    "log_metrics",
     "site_count",
     "site_group",
     "site_index",
@@ -54,10 +60,13 @@ def __getattr__(name: str) -> Any:
 def _autoload() -> None:
     """Entry point of the group `torch.backends`: runs inside `import torch` and must never break it."""
     try:
-        from torch_collab.registration import register
+        from torch_collab.backend.registration import register
 
         register()
     except Exception as error:  # whatever it is, torch must still import
         import warnings
 
-        warnings.warn(f"collab: the backend could not be registered ({error}); torch works without it", stacklevel=2)
+        warnings.warn(
+            f"collab: the backend could not be registered ({error}); torch works without it [ddp.not-registered]",
+            stacklevel=2,
+        )

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from torch_collab import groups, sampler, state
+from torch_collab.capture import metrics, sampler, steps
+from torch_collab.world import groups, state
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
 
-    from torch_collab.places import Site
+    from torch_collab.world.topology import Site
 
 
 def site_group() -> ProcessGroup:
@@ -32,8 +34,28 @@ def site_index() -> int:
 
 
 def site_count() -> int:
-    """How many sites there are in one world; COLLAB_SITE_COUNT for sites that are worlds of their own."""
+    """How many sites there are in one world; COLLAB_NUM_SHARDS for sites that are worlds of their own."""
     return sampler.site_count(state.require())
+
+
+def data_rank() -> int:
+    """Which share of the data is this rank's, for code that divides it by itself: the one that a `DistributedSampler`
+    with default ranks takes. Every rank of every site that trains has its own, from 0 to `data_world_size()` - 1.
+
+    In one world, and among the first members of `--rdzv-backend=collab`, it is the rank. In worlds of their own
+    COLLAB_SITE_INDEX and COLLAB_NUM_SHARDS say which sites there are; without them, as at a site that comes late, the
+    data is divided among the site's own ranks, which the log warns of: add `site_index()` to the seed of its order.
+    The shares of those who have begun do not change when a site comes or goes.
+
+    Workers that a DataLoader forks may call it. Raises RuntimeError before init_process_group.
+    """
+    return sampler.told_share()[0]
+
+
+def data_world_size() -> int:
+    """How many shares `data_rank()` tells apart. With COLLAB_NUM_SHARDS this site's ranks times that number: give all
+    sites the same number of ranks, or some samples are read twice or never."""
+    return sampler.told_share()[1]
 
 
 def count_samples(n: int) -> None:
@@ -41,7 +63,17 @@ def count_samples(n: int) -> None:
 
     Calls before the same step add up. Raises ValueError for a negative number.
     """
-    state.require().samples.tell(int(n))
+    state.require().training.samples.tell(int(n))
+
+
+def log_metrics(values: Mapping[str, Any]) -> None:
+    """How training goes at this site, e.g. {"loss": 1.23}: COLLAB_EVENTS_FILE has, after each round, what was
+    logged last (the event `metrics`, with site, round and step).
+
+    The site's lowest rank counts; others may call it. Values are numbers or tensors of one element (on a GPU they are
+    waited for), under at most 64 names; a name that is logged again replaces its value. Raises ValueError or TypeError.
+    """
+    metrics.note(state.require(), values)
 
 
 def coordinator_address() -> str | None:
@@ -52,11 +84,12 @@ def coordinator_address() -> str | None:
 
 def synchronize() -> None:
     """A round now. Every rank of every site must call it."""
-    from torch_collab import steps
-
     world = state.require()
-    if world.session is None:
-        raise RuntimeError("collab: synchronize() before the first training forward; there is nothing to average yet")
+    if world.training.session is None:
+        raise RuntimeError(
+            "collab: synchronize() before the first training forward; there is nothing to average yet "
+            "[capture.synchronize-early]"
+        )
     steps.run_round(world)
 
 
@@ -67,30 +100,22 @@ def step() -> None:
     A round runs here when one is due. Raises RuntimeError before the first training forward of a
     DistributedDataParallel.
     """
-    from torch_collab import steps
-
     world = state.require()
-    if world.session is None:
+    if world.training.session is None:
         raise RuntimeError(
-            "collab: step() before the first training forward of a DistributedDataParallel; there is no step to count"
+            "collab: step() before the first training forward of a DistributedDataParallel; there is no step to count "
+            "[capture.step-early]"
         )
-    world.unseen.stepped()
+    world.training.unseen.stepped()
     steps.count(world)
 
 
 def status() -> dict[str, Any]:
     """What this rank knows: site, generation of the model, round, steps, bytes."""
     world = state.require()
-    if world.session is None:
-        return {
-            "site": world.site.name,
-            "generation": world.generation,
-            "round": 0,
-            "steps": 0,
-            "steps_since_round": 0,
-            "bytes_sent": 0,
-            "bytes_received": 0,
-        }
-    now = world.session.status()
+    if world.training.session is None:
+        before = dict.fromkeys(("round", "steps", "steps_since_round", "bytes_sent", "bytes_received"), 0)
+        return {"site": world.site.name, "generation": world.generation, **before}
+    now = world.training.session.status()
     names = ("site", "generation", "round", "steps", "steps_since_round", "bytes_sent", "bytes_received", "state")
     return {name: getattr(now, name) for name in names}

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import re
+from collections.abc import Mapping
 
 # Set by the agent of `torchrun --rdzv-backend=collab` for its workers; not for people.
 START = "COLLAB_START"  # "cohort" or "lone"
-SITE_STORE = "COLLAB_SITE_STORE"  # HOST:PORT of the store of this site's agent, in a cohort
+SITE_STORE = "COLLAB_SITE_STORE"  # HOST:PORT of the store of this site's agent, among the first members
 WORLD = "COLLAB_WORLD"  # drawn at random for this very world
 ENDPOINT = "COLLAB_ENDPOINT"  # HOST:PORT of --rdzv-endpoint
-FROM_AGENT = (START, SITE_STORE, WORLD, ENDPOINT)
+RENDEZVOUS_RUN = "COLLAB_RENDEZVOUS_RUN"  # what rendezvous_run() is for this agent
+FROM_AGENT = (START, SITE_STORE, WORLD, ENDPOINT, RENDEZVOUS_RUN)
+
+NO_RUN_ID = ("", "none")  # torchrun's default, which any of its jobs may have
+_MOST_CHARACTERS = 64
 
 
 def collab_variables() -> dict[str, str]:
@@ -20,3 +27,32 @@ def collab_variables() -> dict[str, str]:
 def from_agent(name: str) -> str:
     """What the agent has set, or ""."""
     return os.environ.get(name, "")
+
+
+def run_of_agent() -> str | None:
+    """torchrun's --rdzv-id, in a process that it has started."""
+    return os.environ.get("TORCHELASTIC_RUN_ID")
+
+
+def rendezvous_run(variables: Mapping[str, str], options: Mapping[str, str]) -> str:
+    """The run's name where COLLAB_RUN does not give it: torchrun's --rdzv-id; "": nothing says one.
+
+    So two jobs with ids of their own do not meet on one host. Separate worlds of one swarm have ids of their own, too,
+    drawn at random with --standalone, and meet by COLLAB_COORDINATOR: there the id says nothing.
+    """
+    if from_agent(START):  # which has told its workers a coordinator in any case
+        return from_agent(RENDEZVOUS_RUN)
+    if options.get("coordinator") or variables.get("COLLAB_COORDINATOR"):
+        return ""
+    return as_run(run_of_agent() or "")
+
+
+def as_run(run_id: str) -> str:
+    """A rendezvous' id as a name that COLLAB_RUN takes: the id itself where it is one."""
+    if run_id in NO_RUN_ID:
+        return ""
+    if re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9._-]*", run_id) and len(run_id) <= _MOST_CHARACTERS:
+        return run_id
+    digest = hashlib.sha256(run_id.encode()).hexdigest()[:12]
+    readable = re.sub(r"[^A-Za-z0-9_-]", "-", run_id)[: _MOST_CHARACTERS - len(digest) - 1]
+    return f"{readable}-{digest}"

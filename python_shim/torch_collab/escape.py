@@ -1,4 +1,4 @@
-"""What comes from peers, as a terminal may see it."""
+"""What comes from peers, files and other libraries, as a terminal may see it."""
 
 from __future__ import annotations
 
@@ -18,3 +18,8 @@ def _escape(character: str) -> str:
     if character == "\n":
         return "\\n"
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def first_line(error: BaseException) -> str:
+    """What an error says, in one line; its type where it says nothing."""
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)

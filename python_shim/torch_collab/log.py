@@ -1,30 +1,191 @@
-"""The shim's own log lines: `collab: …` on stderr, one line each, above the level COLLAB_LOG asks for."""
+"""What a person reads: Python's `logging`, logger `torch_collab`, for the shim and for the core.
+
+Records of the core and of the shim enter one queue of the core; a daemon thread hands them to `logging`, in order, so
+that no thread of the core waits for the interpreter. That begins when the core is loaded. Before it, after the
+interpreter's end has begun and in a forked child there is no queue: the shim calls `logging` at once, and the core
+writes to stderr.
+
+Each record has `site` and `rank`. Where no handler would get it, one of ours writes it to stderr.
+"""
 
 from __future__ import annotations
 
+import atexit
+import logging
+import os
 import sys
+import threading
+import time
+from typing import Any, TextIO
 
 from torch_collab.escape import escaped
 
-_LEVELS = {"debug": 0, "info": 1, "warning": 2, "error": 3, "off": 4}
-_level = _LEVELS["info"]
+LOGGER = logging.getLogger("torch_collab")
+_LEVELS = {
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warning": logging.WARNING,
+    "error": logging.ERROR,
+    "off": logging.CRITICAL + 10,
+}
+_NO_END = 3600.0  # seconds that one call waits for a record
+_PATIENCE = 5.0  # seconds for handlers, at the end
+
 _said: set[str] = set()
+_level_chosen = False  # LOGGER's level is ours, not the user's
+_site, _rank = "", None  # whose lines the shim's own are, while there is no queue
+_core: Any = None  # the module whose queue our thread empties
+_thread: threading.Thread | None = None
 
 
-def set_level(name: str) -> None:
-    global _level
-    _level = _LEVELS.get(name, _LEVELS["info"])
+class Line(logging.Formatter):
+    """`2026-11-24T21:52:34.123Z INFO collab[paris/0]: …`, as the core writes to stderr."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        time_ms = int(record.created * 1000)
+        stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(time_ms // 1000))
+        site, rank = getattr(record, "site", ""), getattr(record, "rank", None)
+        whose = f"[{site}{'' if rank is None else f'/{rank}'}]" if site or rank is not None else ""
+        return f"{stamp}.{time_ms % 1000:03d}Z {record.levelname} collab{whose}: {record.getMessage()}"
+
+
+class _Stderr(logging.StreamHandler[TextIO]):
+    """Silent where somebody else's handler gets the record: a line comes once, also when the root logger is set up
+    after us."""
+
+    def __init__(self) -> None:
+        super().__init__(sys.stderr)
+        self.setFormatter(Line())
+
+    def handle(self, record: logging.LogRecord) -> bool:
+        self.stream = sys.stderr  # as it is now
+        return False if _others_handle() else bool(super().handle(record))
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        pass  # stderr is closed; there is nobody to tell
+
+
+def _others_handle() -> bool:
+    logger: logging.Logger | None = LOGGER
+    while logger is not None:
+        if any(not isinstance(handler, _Stderr) for handler in logger.handlers):
+            return True
+        logger = logger.parent if logger.propagate else None
+    return False
+
+
+def _ensure_handler() -> None:
+    if not _others_handle() and not any(isinstance(handler, _Stderr) for handler in LOGGER.handlers):
+        LOGGER.addHandler(_Stderr())
+
+
+# ---- level and source --------------------------------------------------------------------------
+
+
+def set_level(name: str, explicit: bool = True) -> None:
+    """Of the logger and of the core. A level that the user gave the logger stays, unless `explicit`."""
+    global _level_chosen
+    _ensure_handler()
+    if explicit or _level_chosen or LOGGER.level == logging.NOTSET:
+        LOGGER.setLevel(_LEVELS.get(name, logging.INFO))
+        _level_chosen = True
+    _tell_core_the_level()
+
+
+def set_source(site: str, rank: int | None) -> None:
+    """Whose the lines are from here on."""
+    global _site, _rank
+    _site, _rank = site, rank
+    if _core is not None:
+        _core.set_log_source(site, rank)
+
+
+def _tell_core_the_level() -> None:
+    """What no handler would get need not be made."""
+    if _core is not None:
+        wanted = LOGGER.getEffectiveLevel()
+        _core.set_log_level(next((name for name, level in _LEVELS.items() if level >= wanted), "off"))
+
+
+# ---- the queue ---------------------------------------------------------------------------------
+
+
+def start(core: Any) -> None:
+    """From here on records of the core and of the shim come by one thread. Does nothing while they do."""
+    global _core, _thread
+    if _core is not None:
+        return
+    set_level("info", explicit=False)
+    _core = core
+    core.set_log_source(_site, _rank)
+    _tell_core_the_level()
+    core.open_log_queue()
+    _thread = threading.Thread(target=_hand_over, args=(core,), name="collab-log", daemon=True)
+    _thread.start()
+    atexit.register(stop)
+
+
+def stop() -> None:
+    """Hands over what waits; from then on the core writes to stderr."""
+    global _core
+    core, _core = _core, None
+    if core is not None and _thread is not None:
+        atexit.unregister(stop)
+        core.close_log_queue(_PATIENCE)
+        _thread.join(_PATIENCE)  # the interpreter's end would find it in C++ code, and end the process
+
+
+def flush(timeout: float = _PATIENCE) -> bool:
+    """True once all that was said so far is with its handlers."""
+    return _core is None or bool(_core.flush_log(timeout))
+
+
+def _forget_the_thread() -> None:
+    global _core, _thread
+    _core = _thread = None
+
+
+os.register_at_fork(after_in_child=_forget_the_thread)
+
+
+def _hand_over(core: Any) -> None:
+    level = LOGGER.getEffectiveLevel()
+    while True:
+        row = core.drain_log(_NO_END)
+        if row is not None:
+            _emit(*row)
+        elif not core.log_queue_open():
+            return
+        if LOGGER.getEffectiveLevel() != level:  # the user changed it
+            level = LOGGER.getEffectiveLevel()
+            _tell_core_the_level()
+
+
+def _emit(level: str, created: float, site: str, rank: int | None, text: str) -> None:
+    number = _LEVELS[level]
+    if not LOGGER.isEnabledFor(number):
+        return
+    extra = {"site": site, "rank": rank}
+    record = LOGGER.makeRecord(LOGGER.name, number, "(collab)", 0, text, (), None, None, extra)
+    record.created, record.msecs = created, created * 1000 % 1000
+    try:
+        LOGGER.handle(record)
+    except Exception as error:  # a filter of the user's
+        sys.stderr.write(f"collab: a filter or handler of {LOGGER.name} raised {error!r} for: {text} [log.handler]\n")
 
 
 def _say(level: str, message: str) -> None:
-    if _LEVELS[level] < _level:
+    core = _core
+    if core is not None:
+        core.log(level, message)
         return
-    label = "" if level == "info" else f"{level}: "
-    try:
-        sys.stderr.write(f"collab: {label}{' | '.join(map(escaped, message.splitlines()))}\n")
-        sys.stderr.flush()
-    except (OSError, ValueError):
-        pass  # stderr is closed; there is nobody to tell
+    _ensure_handler()
+    if LOGGER.level == logging.NOTSET:
+        LOGGER.setLevel(logging.INFO)
+    _emit(level, time.time(), _site, _rank, " | ".join(map(escaped, message.splitlines())))
+
+
+# ---- what the shim says ------------------------------------------------------------------------
 
 
 def debug(message: str) -> None:

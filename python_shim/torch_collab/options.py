@@ -1,69 +1,74 @@
 """`torch_collab.Options`: the knobs as an object, for `init_process_group(..., pg_options=torch_collab.Options(...))`.
 
-A field that is left at None is not given, so the environment variable or the default holds. A field that is given
-wins over the environment. The fields are the rows of the knob table (`collab config` prints it). `codec` is a name
-for both ways, or "UP/DOWN" for the deltas and for their mean, such as "int4/int8"; `error_feedback` puts what a codec
-of 8 bits or fewer leaves out into the next round.
+A field that is left at None is not given, so the environment variable, the preset or the default holds. A field that is
+given wins over them. The fields are the rows of the knob table (`collab config` prints it). Times are seconds, a
+timedelta, or text with a unit such as "30s". `codec` is a name for both ways, or "UP/DOWN" for the deltas and for their
+mean, such as "int4/int8".
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
+import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any, TypeVar
+
+from torch_collab.knob_fields import OLD_NAMES, OptionFields
+
+_Options = TypeVar("_Options", bound="type[OptionFields]")
 
 
+def _renamed(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Old keywords as the new ones, each with a DeprecationWarning. Raises ValueError where both say something else."""
+    fields = {name: value for name, value in given.items() if name not in OLD_NAMES}
+    for old, value in given.items():
+        names = OLD_NAMES.get(old, ())
+        if names:
+            warnings.warn(
+                f"torch_collab.Options: {old} is now called {' and '.join(names)} [knob.old-option]",
+                DeprecationWarning,
+                stacklevel=3,
+            )
+        for name in names:
+            if value is not None and fields.get(name) is not None and fields[name] != value:
+                raise ValueError(
+                    f"collab: torch_collab.Options: {old}={value!r} and {name}={fields[name]!r}: two names of one "
+                    f"knob; leave {old} out [knob.two-fields]"
+                )
+            if fields.get(name) is None:
+                fields[name] = value
+    return fields
+
+
+def _takes_old_names(options: _Options) -> _Options:
+    made = options.__init__
+
+    @functools.wraps(made)
+    def init(self: OptionFields, **given: Any) -> None:
+        made(self, **_renamed(given))
+
+    options.__init__ = init  # type: ignore[method-assign]  # of the same signature, which wraps() keeps
+    return options
+
+
+@_takes_old_names
 @dataclass(kw_only=True)
-class Options:
-    # Who we are and where the swarm is.
-    run: str | None = None
-    site: str | None = None
-    site_index: int | None = None
-    site_count: int | None = None
-    init_from: str | None = None
-    coordinator: str | None = None
-    listen: str | None = None
-    advertise: str | None = None
-    transport: str | None = None
-    connections: int | str | None = None
-    # Links of the tcp transport.
-    token: str | None = dataclasses.field(default=None, repr=False)
-    token_file: str | None = None
-    tls_cert: str | None = None
-    tls_key: str | None = None
-    tls_ca: str | None = None
-    insecure: bool | None = None
-    congestion: str | None = None
-    max_mbit_up: float | None = None
-    max_mbit_down: float | None = None
-    egress_gb: float | None = None
-    # Rounds.
-    sync_every: int | str | None = None
-    codec: str | None = None
-    error_feedback: bool | None = None
-    outer: str | None = None
-    outer_lr: float | None = None
-    outer_momentum: float | None = None
-    weight: str | None = None
-    buffers: bool | None = None
-    on_nonfinite: str | None = None
-    shares: str | None = None
-    chunk_kib: int | None = None
-    join_optimizer: bool | None = None
-    reseed: bool | None = None
-    # Waits: seconds, a timedelta, or text with a unit such as "30s".
-    join_timeout: float | str | timedelta | None = None
-    round_timeout: float | str | timedelta | None = None
-    straggler_grace: float | str | timedelta | None = None
-    forget_after: float | str | timedelta | None = None
-    link_grace: float | str | timedelta | None = None
-    heartbeat: float | str | timedelta | None = None
-    linger: float | str | timedelta | None = None
-    # What is kept and told.
-    state_dir: str | None = None
-    save_every: int | None = None
-    events: str | None = None
-    log: str | None = None
+class Options(OptionFields):
+    def __setattr__(self, name: str, value: Any) -> None:
+        known = {name: value} if name in self.__dataclass_fields__ else _renamed({name: value})
+        for each, text in known.items():
+            if each not in self.__dataclass_fields__:
+                raise AttributeError(f"torch_collab.Options has no field {each!r}")
+            super().__setattr__(each, text)
+
+    def __getattr__(self, name: str) -> Any:
+        """Fields by their old names; others are found without it."""
+        if name not in OLD_NAMES:
+            raise AttributeError(f"torch_collab.Options has no field {name!r}")
+        return getattr(self, next(iter(_renamed({name: None}))))
 
     def pairs(self) -> dict[str, str]:
         """The given fields as the texts the knob table reads."""
@@ -96,5 +101,5 @@ def pairs_of(backend_options: object) -> dict[str, str]:
         return backend_options.pairs()
     raise ValueError(
         f"collab: pg_options is a {type(backend_options).__qualname__}; the collab backend takes "
-        "torch_collab.Options(...)"
+        "torch_collab.Options(...) [knob.foreign-options]"
     )

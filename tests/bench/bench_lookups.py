@@ -30,7 +30,8 @@ def worker(repeats: int) -> None:
     import torch.distributed as dist
     from torch import nn
     from torch.nn.parallel import DistributedDataParallel
-    from torch_collab import capture, state, steps
+    from torch_collab.capture import forward, steps
+    from torch_collab.world import state
 
     torch.set_num_threads(1)
     dist.init_process_group("collab")
@@ -44,7 +45,7 @@ def worker(repeats: int) -> None:
     for _ in range(repeats):
         begin = time.thread_time()  # of the processor: a machine that is busy elsewhere adds nothing
         for _ in range(CALLS):
-            capture.on_ddp_forward(ddp, (x,), {})
+            forward.on_ddp_forward(ddp, (x,), {})
             steps.count(world)
         lookups.append((time.thread_time() - begin) / CALLS)
     begins = []
@@ -80,7 +81,7 @@ def main() -> None:
         "TORCHELASTIC_USE_AGENT_STORE": "True",
         "WORLD_SIZE": "2",
         "COLLAB_SYNC_EVERY": "1000000",
-        "COLLAB_LOG": "warning",
+        "COLLAB_LOG_LEVEL": "warning",
     }
     command = [sys.executable, __file__, "--worker", "--repeats", str(args.repeats)]
     ranks = [

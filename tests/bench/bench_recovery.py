@@ -53,8 +53,9 @@ class Swarm:
             str(SCRIPT), str(self.folder),
         ]  # fmt: skip
         environment = {
-            **KNOBS, "COLLAB_SITE": site, "COLLAB_COORDINATOR": addresses, "COLLAB_SITE_COUNT": str(len(self.sites)),
-            "COLLAB_EVENTS": str(self.folder / f"{site}.jsonl"), "XDG_STATE_HOME": str(self.folder / f"state-{site}"),
+            **KNOBS, "COLLAB_SITE": site, "COLLAB_COORDINATOR": addresses, "COLLAB_MIN_SITES": str(len(self.sites)),
+            "COLLAB_EVENTS_FILE": str(self.folder / f"{site}.jsonl"),
+            "XDG_STATE_HOME": str(self.folder / f"state-{site}"),
         }  # fmt: skip
         self.nodes[site] = Node(site, command, environment)
 

@@ -103,7 +103,7 @@ def peak_bytes(environment: dict[str, str], millions: int) -> float:
 
 def memory_row(codec: str, outer: str, at_most: float, plain: list[float], millions: int) -> dict[str, object]:
     """The growth of a leader with its model, and what it takes whatever the model's size."""
-    environment = {"BENCH_BACKEND": "collab", "COLLAB_CODEC": codec, "COLLAB_OUTER": outer}
+    environment = {"BENCH_BACKEND": "collab", "COLLAB_CODEC": codec, "COLLAB_OUTER_OPTIMIZER": outer}
     small, large = (
         peak_bytes(environment, size) - base for size, base in zip((millions, 2 * millions), plain, strict=True)
     )

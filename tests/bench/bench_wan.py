@@ -35,7 +35,7 @@ import pairs
 
 PEERS = ("torchft", "hivemind")
 WARM_SECONDS = 16  # of exchange before, at the line's rate: by then the connections know the line
-CUBIC = ("COLLAB_CONGESTION=cubic",)
+CUBIC = ("COLLAB_TCP_CONGESTION=cubic",)
 
 
 @dataclass(frozen=True)
@@ -111,17 +111,10 @@ def worker() -> None:
         seconds = seconds[warm:]
     else:
         import torch_collab
-
-        class Model(torch.nn.Module):
-            def __init__(self) -> None:
-                super().__init__()
-                self.all = torch.nn.Parameter(torch.randn(elements))
-
-            def forward(self, x: torch.Tensor) -> torch.Tensor:
-                return self.all[:1000].mean() * x.sum()
+        from flat_model import FlatModel
 
         dist.init_process_group("collab")
-        model = DistributedDataParallel(Model())
+        model = DistributedDataParallel(FlatModel(elements))
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         for _ in range(warm + rounds):
             model(torch.randn(4, 1)).backward()
@@ -129,7 +122,7 @@ def worker() -> None:
                 model.module.all.add_(torch.randn(elements), alpha=0.01)
             optimizer.step()
             torch_collab.synchronize()
-        events = [json.loads(line) for line in Path(os.environ["COLLAB_EVENTS"]).read_text().splitlines()]
+        events = [json.loads(line) for line in Path(os.environ["COLLAB_EVENTS_FILE"]).read_text().splitlines()]
         took = [event for event in events if event["event"] == "round"][warm : warm + rounds]
         seconds = [event["exchange_seconds"] for event in took]
         beyond = [event["seconds"] - event["exchange_seconds"] for event in took]
@@ -152,11 +145,11 @@ def measure(backend: str, line: Line, rounds: int, tls: bool, args: argparse.Nam
             "BENCH_WARM": args.warm or line.warm_rounds(args.millions) if backend == "collab" else 1,
             "BENCH_ADDRESS": "{address}",
             "BENCH_RESULT": folder + "/{site}.json",
-            "COLLAB_EVENTS": folder + "/{site}.jsonl",
+            "COLLAB_EVENTS_FILE": folder + "/{site}.jsonl",
             "COLLAB_TRANSPORT": "tcp",
             "COLLAB_CODEC": line.codec or args.codec,
             "COLLAB_SYNC_EVERY": 1000000,
-            "COLLAB_LOG": "warning",
+            "COLLAB_LOG_LEVEL": "warning",
             "MASTER_ADDR": "{address:s0}",
             "MASTER_PORT": 29400,
             "RANK": "{index}",
@@ -169,7 +162,9 @@ def measure(backend: str, line: Line, rounds: int, tls: bool, args: argparse.Nam
         settings = [f"{name}={value}" for name, value in environment.items() if value != ""]
         settings += [*line.environment, *args.env]
         if tls:
-            settings.append("COLLAB_TOKEN=" + subprocess.check_output(["collab", "token"], text=True).strip())
+            settings.append(
+                "COLLAB_TOKEN=" + subprocess.check_output(["collab", "token", "--print"], text=True).strip()
+            )
         command = ["collab", "lab", "--quiet", "--sites"]
         command += [f"s{index}:{line.rate(index)}" for index in range(line.sites)]
         command += ["--rtt", str(line.rtt_ms), "--loss", str(line.loss_percent)]

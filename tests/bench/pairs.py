@@ -48,7 +48,7 @@ class World:
             "MASTER_PORT": str(free_port()),
             "OMP_NUM_THREADS": "1",
             "GLOO_SOCKET_IFNAME": "lo",
-            "COLLAB_LOG": "warning",
+            "COLLAB_LOG_LEVEL": "warning",
         }
         self.workers = [
             subprocess.Popen(

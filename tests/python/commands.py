@@ -8,15 +8,28 @@ import subprocess
 import sys
 from typing import Self
 
+PATIENCE = 120.0  # seconds for what must come: who takes longer hangs, however busy the machine is
+
+
+def bare_environment() -> dict[str, str]:
+    """This process's environment, less what it says to collab, and less PYTHONUNBUFFERED.
+
+    Under that, `print` writes a line and its end apart, and what another process of the test says falls between.
+    """
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("COLLAB_") and name != "PYTHONUNBUFFERED"
+    }
+
 
 def collab(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("COLLAB_")}
     return subprocess.run(
         [sys.executable, "-m", "torch_collab.cli", *arguments],
-        env={**kept, **environment},
+        env={**bare_environment(), **environment},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
     )
 
 

@@ -16,20 +16,9 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from torchruns import Nodes  # the line above lets it be found
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    # Real processes on a shared machine: one that fails is run once more, and the summary tells so.
-    for item in items:
-        if item.get_closest_marker("slow") or item.get_closest_marker("wan"):
-            item.add_marker(pytest.mark.flaky(reruns=1))
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    for report in terminalreporter.stats.get("rerun", []):
-        terminalreporter.section(f"failed, and was run once more: {report.nodeid}")
-        terminalreporter.line("\n".join(report.longreprtext.splitlines()[-60:]))
+# The line above lets these be found.
+from second_tries import pytest_collection_modifyitems, pytest_terminal_summary  # noqa: F401  (hooks)
+from torchruns import Nodes
 
 
 @pytest.fixture(autouse=True)
@@ -46,6 +35,7 @@ def pytest_configure(config: object) -> None:
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     config.addinivalue_line("markers", "slow: takes more than ten seconds")  # type: ignore[attr-defined]
+    config.addinivalue_line("markers", "second_try(why): run once more if it fails; why says what decides it")  # type: ignore[attr-defined]
     config.addinivalue_line("markers", "wan: needs network namespaces and TUN")  # type: ignore[attr-defined]
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
-import os
 import re
 import resource
 import statistics
@@ -21,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from commands import bare_environment
 
 BINARY = Path(__file__).parents[2] / "build" / "release" / "tests" / "hostile" / "collab_hostile"
 
@@ -174,7 +174,7 @@ class Siege:
         """Runs the attack, then waits until a round follows; notes each bound that was broken."""
         command = ["nice", "-n", "19", binary(), "--target", self.target, "--attack", attack, "--seed", str(seed)]
         command += ["--seconds", str(max(1, round(seconds)))]
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("COLLAB_")}
+        kept = bare_environment()
         with tempfile.TemporaryFile("w+", errors="replace") as output:
             attacker = subprocess.Popen(
                 command, env={**kept, **self.environment}, stdout=output, stderr=subprocess.STDOUT

@@ -13,8 +13,11 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from commands import PATIENCE
 from torchruns import ENVIRONMENT
 
+# The lab's clock is the machine's: faults come, and packets are due, whether or not those who wait for them have run.
+BY_THE_CLOCK = "the emulated network keeps real time, and the machine decides how far the sites have come by then"
 COLLAB = [sys.executable, "-m", "torch_collab.cli"]
 
 
@@ -26,8 +29,10 @@ class Lab:
     ) -> None:
         self.folder = folder
         self._output = (folder / "output").open("w+")
-        token = subprocess.run([*COLLAB, "token"], capture_output=True, text=True, check=True).stdout.split()[-1]
-        given = {**ENVIRONMENT, "COLLAB_TOKEN": token, "COLLAB_EVENTS": f"{folder}/{{site}}.jsonl", **environment}
+        token = subprocess.run(
+            [*COLLAB, "token", "--print"], capture_output=True, text=True, check=True
+        ).stdout.split()[-1]
+        given = {**ENVIRONMENT, "COLLAB_TOKEN": token, "COLLAB_EVENTS_FILE": f"{folder}/{{site}}.jsonl", **environment}
         variables = (part for name, value in given.items() for part in ("--env", f"{name}={value}"))
         self.begun = time.time()
         self.process = subprocess.Popen(
@@ -63,12 +68,12 @@ class Lab:
 
     def end(self) -> None:
         (self.folder / "stop").touch()
-        self.process.wait(90)
+        self.process.wait(PATIENCE)
 
     def kill(self) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGTERM)
-        self.process.wait(30)
+        self.process.wait(PATIENCE)
         self._output.close()
 
 

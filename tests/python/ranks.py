@@ -6,7 +6,6 @@ guessed. Every wait is bounded; ranks that are still there after it are killed a
 
 from __future__ import annotations
 
-import os
 import random
 import signal
 import socket
@@ -20,6 +19,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import torch.distributed as dist
+from commands import PATIENCE, bare_environment
 
 SCRIPTS = Path(__file__).parent / "scripts"
 
@@ -64,11 +64,10 @@ class Ranks:
             )
 
     def _environment(self, rank: int, size: int, extra: dict[str, str]) -> dict[str, str]:
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("COLLAB_")}
+        kept = bare_environment()
         return {
             **kept,
             "OMP_NUM_THREADS": "1",
-            "PYTHONUNBUFFERED": "1",
             "MASTER_ADDR": "127.0.0.1",
             "MASTER_PORT": str(self.store.port),
             "TORCHELASTIC_USE_AGENT_STORE": "True",
@@ -89,14 +88,14 @@ class Ranks:
         self.outputs[rank].seek(0)
         return self.outputs[rank].read()
 
-    def wait_for_line(self, rank: int, text: str, seconds: float = 60) -> None:
+    def wait_for_line(self, rank: int, text: str, seconds: float = PATIENCE) -> None:
         deadline = time.monotonic() + seconds
         while text not in self.output(rank):
             assert self.processes[rank].poll() is None, f"rank {rank} ended before {text!r}:\n{self.output(rank)}"
             assert time.monotonic() < deadline, f"rank {rank} never said {text!r}:\n{self.output(rank)}"
             time.sleep(0.05)
 
-    def join(self, seconds: float = 90) -> list[Finished]:
+    def join(self, seconds: float = PATIENCE) -> list[Finished]:
         deadline = time.monotonic() + seconds
         late = []
         for rank, process in enumerate(self.processes):
@@ -133,7 +132,7 @@ def run_ranks(
     sites: Sequence[str],
     *arguments: str,
     environment: dict[str, str] | None = None,
-    seconds: float = 90,
+    seconds: float = PATIENCE,
 ) -> list[Finished]:
     """One world: rank i stands at sites[i]."""
     environments = [{"COLLAB_SITE": site, **(environment or {})} for site in sites]
@@ -162,7 +161,7 @@ def start_site(
         "COLLAB_SITE_INDEX": str(index),
         "COLLAB_COORDINATOR": coordinator,
         "COLLAB_SYNC_EVERY": "20",
-        "COLLAB_EVENTS": str(events),
+        "COLLAB_EVENTS_FILE": str(events),
         **environment,
     }
     return Ranks(script, arguments, [variables] * ranks)
@@ -179,7 +178,7 @@ def run_worlds(folder: Path, coordinator: str, environments: dict[str, list[dict
                 "COLLAB_SITE": site,
                 "COLLAB_COORDINATOR": coordinator,
                 "COLLAB_SYNC_EVERY": "4",
-                "COLLAB_EVENTS": str(out / "events.jsonl"),
+                "COLLAB_EVENTS_FILE": str(out / "events.jsonl"),
             }
             worlds[site] = Ranks("worlds.py", [str(out)], [{**common, **rank} for rank in ranks])
         return {site: expect_success(world.join())[0] for site, world in worlds.items()}

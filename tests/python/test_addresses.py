@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from torch_collab import addresses
+from torch_collab.network import addresses
 
 
 def test_an_advertised_host_wins() -> None:

@@ -12,7 +12,7 @@ import torch
 from commands import Coordinator, collab
 from ranks import Finished, Ranks, expect_success, listing, run_ranks
 from torch import nn
-from torch_collab import vector
+from torch_collab.model import vector
 
 EVERY = {"COLLAB_SYNC_EVERY": "4"}
 
@@ -92,7 +92,7 @@ def value(finished: Finished, name: str) -> float:
 @pytest.mark.slow
 def test_a_mask_of_minus_infinity_does_not_stop_learning(tmp_path: Path) -> None:
     events = tmp_path / "events.jsonl"
-    environment = {**EVERY, "COLLAB_EVENTS": str(events), "COLLAB_STATE_DIR": str(tmp_path)}
+    environment = {**EVERY, "COLLAB_EVENTS_FILE": str(events), "COLLAB_STATE_DIR": str(tmp_path)}
     finished = expect_success(run_ranks("buffers.py", ["a", "a", "b"], "plain", "24", environment=environment))
     for rank in finished:
         assert value(rank, "last") < 0.5 * value(rank, "first"), rank.output

@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import pytest
-from ranks import expect_success, run_ranks
+from ranks import Finished, expect_success, listing, run_ranks
 
 SITES = ["a", "a", "b", "b"]
+CASES = [
+    "after accumulation",
+    "tensor hooks",
+    "beside a DDP",
+    "beside a DDP with a hook",
+    "beside a DDP with a chained hook",
+    "torch's hooks",
+    "a copy",
+    "a pickle",
+]
 
 
-@pytest.mark.parametrize("case", ["after accumulation", "tensor hooks"])
-def test_without_ddp_models_stay_equal_on_all_ranks(case: str) -> None:
-    expect_success(run_ranks("by_hand.py", SITES, case))
+@pytest.fixture(scope="module")
+def world() -> list[Finished]:
+    """One that does them all, each with models of its own."""
+    return run_ranks("by_hand.py", SITES, *CASES)
 
 
-@pytest.mark.parametrize("case", ["beside a DDP", "beside a DDP with a hook", "beside a DDP with a chained hook"])
-def test_beside_a_ddp_each_means_what_it_says(case: str) -> None:
-    expect_success(run_ranks("by_hand.py", SITES, case))
+@pytest.mark.parametrize("case", CASES)
+def test_gradients_reduced_by_hand_mean_what_the_script_says(world: list[Finished], case: str) -> None:
+    assert all(f"{case}: as it should be" in rank.output for rank in world), listing(world)
 
 
-def test_torchs_communication_hooks_give_the_sites_mean() -> None:
-    expect_success(run_ranks("by_hand.py", SITES, "torch's hooks"))
-
-
-@pytest.mark.parametrize("case", ["a copy", "a pickle"])
-def test_copies_and_pickles_of_a_ddp_with_a_hook(case: str) -> None:
-    expect_success(run_ranks("by_hand.py", SITES, case))
+def test_the_world_of_these_cases_ends_well(world: list[Finished]) -> None:
+    expect_success(world)

@@ -3,28 +3,66 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import json
 import re
 import shutil
 import signal
 import socket
+import stat
 import subprocess
+import sys
 import time
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
-from commands import Coordinator, collab
+from commands import PATIENCE, Coordinator, Running, collab
 from ranks import expect_success, run_ranks
 from torch_collab import native
-from torch_collab.cli import forget
+from torch_collab.cli import forget, status
 from torch_collab.options import Options
 
-README = Path(__file__).parents[2] / "README.md"
+KNOBS = Path(__file__).parents[2] / "docs" / "reference" / "knobs.md"
 
 
-def test_options_have_a_field_for_every_knob() -> None:
-    assert [f.name for f in dataclasses.fields(Options)] == [row["name"] for row in native.knob_table()]
+def test_options_and_settings_have_a_field_for_every_knob() -> None:
+    names = [row["name"] for row in native.knob_table()]
+    assert [f.name for f in dataclasses.fields(Options)] == names
+    assert list(inspect.signature(Options).parameters) == names, "what an editor shows"
+    assert set(names) <= set(native.Settings.__dataclass_fields__)
+    assert set(native.load_config({}, {}).raw.typed) == set(names)
+
+
+@pytest.mark.parametrize("row", native.knob_table(), ids=lambda row: row["name"])
+def test_a_value_in_python_is_of_the_type_that_the_table_states(row: Any) -> None:
+    annotation = native.KnobValues.__annotations__[row["name"]]
+    value = getattr(native.load_config({}, {}), row["name"])
+    told = type(value).__name__
+    assert ("None" if told == "NoneType" else told) in re.findall(r"\w+", annotation), (row, value)
+
+
+def test_options_take_old_names_with_a_warning_that_names_the_new() -> None:
+    with pytest.warns(DeprecationWarning, match="site_count is now called num_shards and min_sites"):
+        options = Options(site_count=3, codec="int8")  # type: ignore[call-arg]
+    assert options.pairs() == {"num_shards": "3", "min_sites": "3", "codec": "int8"}
+    with pytest.warns(DeprecationWarning, match="outer is now called outer_optimizer"):
+        options.outer = "nesterov"
+    assert options.outer_optimizer == "nesterov"
+    with pytest.warns(DeprecationWarning, match="log is now called log_level"):
+        assert options.log is None
+    with pytest.warns(DeprecationWarning), pytest.raises(ValueError, match="log='info' and log_level='debug'"):
+        Options(log="info", log_level="debug")  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="codecc"):
+        Options(codecc="fp32")  # type: ignore[call-arg]
+    with pytest.raises(AttributeError, match="codecc"):
+        options.codecc = "fp32"
+
+
+def test_options_do_not_show_the_token() -> None:
+    assert "clb_secret" not in repr(Options(token="clb_secret", run="a"))
 
 
 def test_config_tells_each_value_and_where_it_came_from() -> None:
@@ -33,13 +71,45 @@ def test_config_tells_each_value_and_where_it_came_from() -> None:
     assert "COLLAB_SYNC_EVERY = 30s   [environment]" in done.stdout
     assert re.search(r"COLLAB_CODEC = fp16 +\[default\]", done.stdout)
     values = json.loads(collab("config", "--json", COLLAB_CODEC="int8").stdout)
-    assert values["codec"] == {"value": "int8", "source": "environment"}
+    assert values["codec"].items() >= {"value": "int8", "source": "environment", "shared": True}.items()
+    assert values["heartbeat"].items() >= {"unit": "time", "default": "1s", "advanced": True, "shared": False}.items()
+    assert "COLLAB_CHUNK_KIB = 256   [default]   KiB of float32, all sites alike, advanced\n" in done.stdout
 
 
-def test_config_prints_the_readme_table() -> None:
+def test_config_tells_what_a_preset_has_set() -> None:
+    done = collab("config", COLLAB_PRESET="wan", COLLAB_SYNC_EVERY="8")
+    assert done.returncode == 0, done.stderr
+    assert "COLLAB_PRESET = wan   [environment]" in done.stdout
+    assert "COLLAB_CODEC = int4   [preset wan]" in done.stdout
+    assert "COLLAB_SYNC_EVERY = 8   [environment]" in done.stdout
+    wrong = collab("config", COLLAB_PRESET="wam")
+    assert wrong.returncode == 1 and wrong.stderr.endswith('got "wam"; the nearest one is wan [knob.bad-value]\n'), (
+        wrong.stderr
+    )
+
+
+def test_old_names_count_and_are_told_once() -> None:
+    done = collab("config", COLLAB_OUTER="nesterov", COLLAB_SITE_COUNT="2")
+    assert done.returncode == 0
+    assert "COLLAB_OUTER_OPTIMIZER = nesterov   [environment]" in done.stdout
+    assert "COLLAB_NUM_SHARDS = 2 " in done.stdout and "COLLAB_MIN_SITES = 2 " in done.stdout
+    assert done.stderr.count("WARNING") == 1, done.stderr
+    for text in ("COLLAB_OUTER is now called COLLAB_OUTER_OPTIMIZER", "COLLAB_NUM_SHARDS and COLLAB_MIN_SITES"):
+        assert text in done.stderr, done.stderr
+    both = collab("config", COLLAB_LOG="info", COLLAB_LOG_LEVEL="debug")
+    assert both.returncode == 1 and "COLLAB_LOG is" in both.stderr and "COLLAB_LOG_LEVEL is" in both.stderr
+
+
+def test_config_prints_the_table_of_the_documents() -> None:
     table = collab("config", "--markdown").stdout.strip()
-    assert len(table.splitlines()) == 2 + len(native.knob_table())
-    assert table in README.read_text(), "README's table is not what `collab config --markdown` prints"
+    assert table in KNOBS.read_text(), "the documents' table is not what `collab config --markdown` prints"
+    common, advanced = table.split("<details>")
+    for row in native.knob_table():
+        part = advanced if row["advanced"] else common
+        (line,) = [line for line in part.splitlines() if line.startswith(f"| `COLLAB_{row['name'].upper()}` | ")]
+        assert (" | alike | " in line) == (row["scope"] == "sites"), line
+    for preset in native.preset_table():
+        assert f"| `{preset['name']}` | " in advanced
 
 
 def test_where_ucx_is_may_be_said_and_is_no_knob(tmp_path: Path) -> None:
@@ -57,28 +127,42 @@ def test_config_refuses_an_unknown_knob_and_names_the_nearest() -> None:
 
 def test_every_command_warns_once_of_variables_of_somebody_else() -> None:
     strangers = {"COLLAB_TEAM": "blue", "COLLAB_PORT": "tcp://10.0.0.1:1", "COLLAB_SERVICE_HOST": "10.0.0.1"}
-    told = "collab: warning: COLLAB_TEAM is in the environment and is not a knob"
+    told = "WARNING collab: COLLAB_TEAM is in the environment and is not a knob"
     with Coordinator(**strangers) as coordinator:
         assert told in coordinator.before and "SERVICE" not in coordinator.before, coordinator.before
         for command in (["config", "--json"], ["doctor"], ["status", coordinator.address]):
             done = collab(*command, **strangers)
             assert done.stderr.count(told) == 1 and "SERVICE" not in done.stderr, (command, done.stderr)
             assert "COLLAB_TEAM" not in done.stdout
-    assert "COLLAB_TEAM" not in collab("config", COLLAB_LOG="error", **strangers).stderr
+    assert "COLLAB_TEAM" not in collab("config", COLLAB_LOG_LEVEL="error", **strangers).stderr
     refused = collab("helper", "--coordinator", "127.0.0.1:1", COLLAB_STATEDIR="/x", **strangers)
     assert refused.returncode == 1 and "the nearest one is COLLAB_STATE_DIR" in refused.stderr
 
 
 def test_a_token_is_made_at_random_and_a_file_of_it_is_private(tmp_path: Path) -> None:
-    first, second = (collab("token").stdout.strip() for _ in range(2))
+    first, second = (collab("token", "--print").stdout.strip() for _ in range(2))
     assert first != second and len(first) > 40 and first.startswith("clb_")
-    assert native.has_made_token(native.load_config({"COLLAB_TOKEN": first}, {})), "the core knows it again"
-    assert not native.has_made_token(native.load_config({"COLLAB_TOKEN": "a" * 32}, {}))
+    assert native.has_made_token(native.load_config({"COLLAB_TOKEN": first}, {}).raw), "the core knows it again"
+    assert not native.has_made_token(native.load_config({"COLLAB_TOKEN": "a" * 32}, {}).raw)
     file = tmp_path / "swarm.key"
     assert collab("token", "--out", str(file)).returncode == 0
     assert file.read_text().startswith("clb_") and file.stat().st_mode & 0o077 == 0
     again = collab("token", "--out", str(file))
     assert again.returncode == 1 and str(file) in again.stderr, "a key that is there is not written over"
+
+
+def test_a_token_goes_to_a_file_unless_it_is_to_be_shown(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "torch_collab.cli", "token"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
+    assert done.returncode == 0 and "wrote swarm.key" in done.stdout
+    token = (tmp_path / "swarm.key").read_text().strip()
+    assert token.startswith("clb_") and token not in done.stdout
+    assert stat.S_IMODE((tmp_path / "swarm.key").stat().st_mode) == 0o600
 
 
 def test_a_token_is_put_in_front_of_the_one_in_a_file(tmp_path: Path) -> None:
@@ -141,7 +225,9 @@ def test_a_key_that_cannot_be_written_is_said_in_words(tmp_path: Path) -> None:
     missing = tmp_path / "none" / "swarm.key"
     done = collab("token", "--out", str(missing))
     assert done.returncode == 1
-    assert done.stderr == f"collab: {missing} cannot be written: there is no folder {missing.parent}\n"
+    assert (
+        done.stderr == f"collab: {missing} cannot be written: there is no folder {missing.parent} [token.not-written]\n"
+    )
     done = collab("token", "--out", str(tmp_path))
     assert done.returncode == 1 and f"name a file in it, {tmp_path}/swarm.key say" in done.stderr
     (tmp_path / "a").touch()
@@ -159,7 +245,7 @@ def test_doctor_finds_a_key_that_the_runtime_would_refuse(text: str, words: str,
 
 def test_doctor_tells_of_a_token_of_ones_own() -> None:
     assert re.search(r"^  hint +key: .* may be guessed", collab("doctor", COLLAB_TOKEN="a" * 32).stdout, re.M)
-    wrong = collab("token").stdout.strip()[:-1] + "x"
+    wrong = collab("token", "--print").stdout.strip()[:-1] + "x"
     assert re.search(r"^  BAD +key: .*copy it again", collab("doctor", COLLAB_TOKEN=wrong).stdout, re.M)
 
 
@@ -174,14 +260,14 @@ def test_doctor_warns_of_a_key_that_others_can_read(tmp_path: Path) -> None:
 
 
 class Authority:
-    """A swarm's own authority, and certificates by it, made with openssl as the README does."""
+    """A swarm's own authority, and certificates by it, made with openssl as the guide does."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self.folder, self.name = folder, name
         self.openssl("req", "-x509", *self.new_key(name), "-days", "30", "-subj", f"/CN={name}", "-out", f"{name}.pem")
 
     def openssl(self, *arguments: str) -> None:
-        subprocess.run(["openssl", *arguments], cwd=self.folder, check=True, capture_output=True, timeout=60)
+        subprocess.run(["openssl", *arguments], cwd=self.folder, check=True, capture_output=True, timeout=PATIENCE)
 
     def new_key(self, name: str) -> list[str]:
         return ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", f"{name}.key"]
@@ -250,8 +336,10 @@ def test_doctor_tells_what_tcp_would_refuse_without_a_key() -> None:
 
 
 def test_doctor_tells_that_the_system_lacks_a_congestion_control() -> None:
-    done = collab("doctor", COLLAB_CONGESTION="nosuch").stdout
-    assert re.search(r"^  hint +congestion control: .*COLLAB_CONGESTION=nosuch: .*, so tcp links use \w+", done, re.M)
+    done = collab("doctor", COLLAB_TCP_CONGESTION="nosuch").stdout
+    assert re.search(
+        r"^  hint +congestion control: .*COLLAB_TCP_CONGESTION=nosuch: .*, so tcp links use \w+", done, re.M
+    )
 
 
 def test_doctor_knows_a_site_that_is_not_dialled() -> None:
@@ -275,9 +363,17 @@ def test_a_coordinator_answers_status_and_ends_at_ctrl_c() -> None:
     with Coordinator("--sites", "2") as coordinator:
         done = collab("status", coordinator.address)
         assert done.returncode == 0, done.stderr
-        assert json.loads(collab("status", coordinator.address, "--json").stdout)
+        both = f"127.0.0.1:1,{coordinator.address}"
+        answer = json.loads(collab("status", "--json", "--timeout", "2", COLLAB_COORDINATOR=both).stdout)
+        assert answer["coordinator"] == coordinator.address, "the one that answers"
+        with Running("status", coordinator.address, "--watch", "0.1", "--json", PYTHONUNBUFFERED="1") as watch:
+            assert watch.process.stdout is not None
+            lines = [watch.process.stdout.readline() for _ in range(3)]
+            assert all(json.loads(line)["coordinator"] == coordinator.address for line in lines), lines
+            watch.process.send_signal(signal.SIGINT)
+            assert watch.process.wait(PATIENCE) == 130
         coordinator.process.send_signal(signal.SIGINT)
-        out, _ = coordinator.process.communicate(timeout=20)
+        out, _ = coordinator.process.communicate(timeout=PATIENCE)
         assert coordinator.process.returncode == 0, out
         assert "Traceback" not in out
 
@@ -297,6 +393,21 @@ def test_status_of_nobody_names_the_address() -> None:
     done = collab("status", "127.0.0.1:1", "--timeout", "2")
     assert done.returncode == 1 and "127.0.0.1:1" in done.stderr and "Traceback" not in done.stderr
     assert time.monotonic() - started < 30
+    done = collab("status", "127.0.0.1:1,127.0.0.1:2", "--timeout", "2")
+    assert done.returncode == 1 and "none of the 2 coordinators answers: 127.0.0.1:1: " in done.stderr, done.stderr
+
+
+def test_status_without_a_coordinator_says_how_one_is_named() -> None:
+    done = collab("status")
+    assert done.returncode == 1 and "which swarm? name its coordinator (HOST:PORT)" in done.stderr
+    assert "expected 0.1 to 86400 seconds, got 0" in collab("status", "a:1", "--watch", "0").stderr
+
+
+def test_of_several_coordinators_the_answer_is_that_of_the_leader(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = {"a:1": '{"leads": false}', "b:1": '{"leads": true}'}
+    monkeypatch.setattr(native, "query_status", lambda transport, address, limit: told[address], raising=False)
+    assert status.ask({}, ["a:1", "b:1"], timedelta(seconds=1)) == {"coordinator": "b:1", "leads": True}
+    assert status.ask({}, ["a:1"], timedelta(seconds=1))["coordinator"] == "a:1"
 
 
 def test_the_words_of_forget_are_sites_and_perhaps_addresses() -> None:
@@ -315,7 +426,7 @@ def test_forget_tells_every_coordinator_and_says_what_comes_of_it() -> None:
         assert done.returncode == 1 and not done.stderr
         first, second = done.stdout.splitlines()
         assert first.startswith("127.0.0.1:1: no answer (")
-        assert second == f"{coordinator.address}: no site waits here"
+        assert second == f"{coordinator.address}: no site waits here [coordinator.forget-nobody-waits]"
         assert collab("forget", "tokyo", COLLAB_COORDINATOR=coordinator.address).stdout == second + "\n"
 
 

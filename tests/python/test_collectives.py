@@ -57,7 +57,7 @@ class CollectivesWorld:
 
     def stop(self) -> None:
         self.ranks.store.set(f"case/{self.asked}", json.dumps({"op": "stop"}))
-        expect_success(self.ranks.join(60))
+        expect_success(self.ranks.join())
 
 
 @pytest.fixture(scope="module", params=list(WORLDS))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from ranks import expect_success, listing, run_ranks
-from torch_collab.cycle import PATIENCE, OptimizerCycle
+from torch_collab.model.cycle import PATIENCE, OptimizerCycle
 
 
 def steps(cycle: OptimizerCycle, keys: str) -> list[int]:

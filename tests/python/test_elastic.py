@@ -13,13 +13,14 @@ import time
 from typing import Any
 
 import pytest
+from commands import PATIENCE
 from torchruns import Node, Nodes
 
 pytestmark = pytest.mark.slow
 
 GPT2 = {"TEST_MODEL": "gpt2"}
 KILLS = int(os.environ.get("COLLAB_TEST_KILLS", "5"))
-SOAK_SECONDS = float(os.environ.get("COLLAB_SOAK_SECONDS", "120"))
+SOAK_SECONDS = float(os.environ.get("COLLAB_SOAK_SECONDS", "60"))
 
 
 def three(nodes: Nodes, *flags: str, **environment: str) -> tuple[Node, Node, Node]:
@@ -145,7 +146,7 @@ def test_a_fourth_joins_leaves_on_sigterm_and_joins_again(nodes: Nodes) -> None:
         lima = nodes.start("lima", nnodes="3:4", conf="is_host=0", **GPT2)
         lima.wait_for_rounds(2, "paris", "rome", "oslo", "lima")
         lima.process.send_signal(signal.SIGTERM)
-        lima.process.wait(40)
+        lima.process.wait(PATIENCE)
         assert "leaves the swarm, because it was asked to end (SIGTERM)" in lima.output
         paris.wait_for_rounds(2, "paris", "rome", "oslo")
         assert re.search(r"lima is no member any more: left: it was asked to end", paris.output)
@@ -163,7 +164,7 @@ def test_sites_come_and_go_for_long(nodes: Nodes) -> None:
     begun = time.monotonic()
     changes = 0
     for number in itertools.count():
-        if time.monotonic() - begun > seconds:
+        if time.monotonic() - begun > seconds and changes >= 4:  # one that left and one that was killed, at least
             break
         lima = nodes.start("lima", nnodes="3:4", conf="is_host=0", **GPT2)
         lima.wait_for_rounds(1, "paris", "rome", "oslo", "lima")
@@ -172,7 +173,7 @@ def test_sites_come_and_go_for_long(nodes: Nodes) -> None:
             lima.kill()
         else:
             lima.process.send_signal(signal.SIGTERM)
-            lima.process.wait(40)
+            lima.process.wait(PATIENCE)
         nodes.all.remove(lima)
         changes += 2
         paris.wait_for_rounds(1, "paris", "rome", "oslo")
@@ -184,4 +185,4 @@ def test_sites_come_and_go_for_long(nodes: Nodes) -> None:
     took = time.monotonic() - begun
     rounds = rounds_alike(nodes, "paris", "rome", "oslo")
     print(f"{changes} joins and leaves and {rounds} rounds in {took:.0f} s")
-    assert changes >= 4 and rounds >= took / 60
+    assert rounds >= changes

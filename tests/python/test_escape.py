@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from torch_collab import log, native, places
+from torch_collab import log, native
 from torch_collab.cli import main, status
 from torch_collab.escape import escaped
 from torch_collab.rendezvous import gathering
+from torch_collab.world import topology
 
 ORDERS = "\x1b[2J\r\n\u202esirap\x9b\u200b\U000e0041"
 SHOWN = r"\x1b[2J\x0d\n\u202esirap\x9b\u200b\U000e0041"
@@ -25,16 +26,17 @@ def test_status_shows_names_as_they_are() -> None:
 
 
 def test_what_ranks_and_nodes_tell_one_another() -> None:
-    told = places.Place.decode(places.Place(ORDERS, None, ORDERS, ORDERS, "1", {}, error=ORDERS).encode())
+    told = topology.Place.decode(topology.Place(ORDERS, None, ORDERS, ORDERS, "1", {}, error=ORDERS).encode())
     assert {told.site, told.hostname, told.boot, told.error} == {SHOWN}
     assert str(gathering.GatheringError(f"site {ORDERS}")) == f"site {SHOWN}"
 
 
-def test_the_log_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_log_is_one_line(caplog: pytest.LogCaptureFixture) -> None:
     log.warning(f"site {ORDERS}\nsecond")
-    told = capsys.readouterr().err
-    assert told.count("\n") == 1 and told.startswith("collab: warning: site \\x1b[2J") and told.endswith("| second\n")
-    assert escaped(told[:-1]) == told[:-1]
+    assert log.flush()
+    told = caplog.records[-1].getMessage()
+    assert told.startswith("site \\x1b[2J") and told.endswith("| second")
+    assert escaped(told) == told
 
 
 def test_errors_of_commands_and_of_the_core(

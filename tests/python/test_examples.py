@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 import pytest
+from commands import bare_environment
 from ranks import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -211,7 +212,7 @@ def test_quickstart_leaves_nothing_behind_on_ctrl_c(tmp_path: Path) -> None:
         workers = descendants(process.pid)
         assert workers
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=60)
+        process.communicate(timeout=LIMIT)
         assert process.returncode == 130
         alive = [pid for pid in workers if Path(f"/proc/{pid}/cmdline").exists()]
         assert not [pid for pid in alive if b"gpt2_ddp" in Path(f"/proc/{pid}/cmdline").read_bytes()]
@@ -221,7 +222,238 @@ def test_quickstart_leaves_nothing_behind_on_ctrl_c(tmp_path: Path) -> None:
 
 def test_the_plot_names_what_is_missing(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, str(ROOT / "examples" / "plot.py"), str(tmp_path)], capture_output=True, text=True, timeout=60
+        [sys.executable, str(ROOT / "examples" / "plot.py"), str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=LIMIT,
     )
     assert done.returncode != 0
     assert "start.rank0.jsonl is missing; run examples/quickstart.sh" in done.stderr
+
+
+# ---- the small ones -----------------------------------------------------------------------------------------------
+
+SMALL = {"STEPS": "60", "COLLAB_SYNC_EVERY": "20", "OMP_NUM_THREADS": "1", "COLLAB_JOIN_TIMEOUT": "60s"}
+LOSS = re.compile(r"^rank (\d): loss (\d+\.\d+) -> (\d+\.\d+), model (\w+)(.*)$", re.M)
+
+
+def start_small(script: str, sites: tuple[str, ...], *arguments: str, **more: str) -> list[subprocess.Popen[str]]:
+    """One rank at each of these sites, as torchrun would start it."""
+    kept = bare_environment()
+    world = {"WORLD_SIZE": str(len(sites)), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    return [
+        subprocess.Popen(
+            [sys.executable, str(ROOT / "examples" / script), *arguments],
+            env=kept | SMALL | world | {"RANK": str(rank), "COLLAB_SITE": site} | more,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank, site in enumerate(sites)
+    ]
+
+
+def ended_small(processes: list[subprocess.Popen[str]]) -> list[re.Match[str]]:
+    """What each rank said at its end, by rank; the loss fell everywhere."""
+    try:
+        said = [process.communicate(timeout=LIMIT) for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    lines = []
+    for process, (out, err) in zip(processes, said, strict=True):
+        assert process.returncode == 0, out + err
+        (line,) = LOSS.finditer(out)
+        assert float(line[3]) < 0.9 * float(line[2]), line[0]
+        lines.append(line)
+    return lines
+
+
+def alone_and_at_two_sites(script: str, folder: Path, *arguments: str) -> list[re.Match[str]]:
+    """The lines of one who is alone, of paris and of tokyo. Both sites end with one model, which is of neither alone,
+    and every round was of both."""
+    told = folder / "events.jsonl"
+    alone = start_small(script, ("alone",), *arguments)
+    both = start_small(script, ("paris", "tokyo"), *arguments, COLLAB_EVENTS_FILE=str(told))
+    lines = ended_small(both) + ended_small(alone)
+    assert lines[0][4] == lines[1][4], "the sites hold different models"
+    assert lines[2][4] != lines[0][4], "two sites have the model of one"
+    assert lines[0][2] != lines[1][2], "both sites trained the same data"
+    rounds: dict[str, dict[int, str]] = {"paris": {}, "tokyo": {}}
+    for event in map(json.loads, told.read_text().splitlines()):
+        if event["event"] == "round" and event["site"] in rounds:
+            assert event["contributors"] == event["members"] and sorted(event["members"]) == ["paris", "tokyo"]
+            rounds[event["site"]][event["round"]] = event["digest"]
+    assert rounds["paris"] == rounds["tokyo"] and len(rounds["paris"]) >= 3
+    return [lines[2], lines[0], lines[1]]
+
+
+def test_the_plain_script_is_short_and_says_collab_once(tmp_path: Path) -> None:
+    code = (ROOT / "examples" / "plain.py").read_text().split('"""')[2]
+    assert code.count("collab") == 1 and len([line for line in code.splitlines() if line]) <= 34
+    alone_and_at_two_sites("plain.py", tmp_path)
+
+
+def test_lora_averages_the_adapters_alone(tmp_path: Path) -> None:
+    tail = re.compile(r", base (\w+), (\d+) of (\d+) parameters are averaged, (\d+) bytes sent")
+    alone, paris, tokyo = (tail.fullmatch(line[5]) for line in alone_and_at_two_sites("lora.py", tmp_path))
+    assert alone and paris and tokyo and alone[1] == paris[1] == tokyo[1], "the base is what it was, everywhere"
+    trained, whole, sent = (int(paris[i]) for i in (2, 3, 4))
+    assert trained < 0.05 * whole
+    # Two or three rounds in fp16, of two sites: each sends half of its delta and half of the mean.
+    assert 2 * trained < sent < 4 * 2 * trained + 20_000 < 2 * whole, (sent, trained, whole)
+
+
+def test_checkpointed_activations_change_nothing(tmp_path: Path) -> None:
+    keeping = start_small("checkpointing.py", ("alone",), "--keep")
+    alone, _, _ = alone_and_at_two_sites("checkpointing.py", tmp_path)
+    (kept,) = ended_small(keeping)
+    assert kept[0] == alone[0], "the same loss and the same model, bit for bit"
+
+
+def test_each_line_of_the_stream_is_read_by_one_rank(tmp_path: Path) -> None:
+    alone, paris, tokyo = (
+        json.loads(line[5].removeprefix(", lines ")) for line in alone_and_at_two_sites("stream.py", tmp_path)
+    )
+    count = 60 * 32
+    assert sorted(alone) == list(range(count)), "one reads them all, in the order of its two workers"
+    assert sorted(paris + tokyo) == list(range(2 * count)) and len(paris) == len(tokyo) == count
+
+
+@pytest.mark.wan
+@pytest.mark.usefixtures("allowed")
+def test_a_small_one_runs_in_the_lab_as_it_says() -> None:
+    text = (ROOT / "examples" / "plain.py").read_text().split('"""')[1]
+    command = re.search(r"^collab lab (.*?) +# two sites$", text, re.M | re.S)
+    assert command, text
+    words = command[1].replace("\\\n", " ").split()
+    done = subprocess.run(
+        [sys.executable, "-m", "torch_collab.cli", "lab", *words],
+        env=os.environ | SMALL | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    ends = re.findall(r"loss \d+\.\d+ -> \d+\.\d+, model (\w+)", done.stdout)
+    assert len(ends) == 2 and len(set(ends)) == 1, done.stdout
+
+
+# ---- the comparisons in the lab -----------------------------------------------------------------------------------
+
+
+def compared(script: str, out: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
+    small = ("--out", out, "--size", "nano", "--context", 16, "--eval-samples", 8, "--data", f"text:{ROOT / 'LICENSE'}")
+    return subprocess.run(
+        [sys.executable, str(ROOT / "examples" / script), *map(str, (*small, *arguments))],
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+
+
+@pytest.mark.wan
+@pytest.mark.timeout(700)
+@pytest.mark.usefixtures("allowed")
+def test_the_founding_table_is_made_and_resumed(tmp_path: Path) -> None:
+    given = ("--scale", 0.002, "--pretrain", 2, "--batch", 8, "--every", 2000)
+    done = compared("founding_table.py", tmp_path, *given)
+    assert done.returncode == 0, done.stderr
+    row = re.search(r"N = 2000 +(\d+\.\d+) / (\d+\.\d+)( +\d+\.\d+){5} +3$", done.stdout, re.M)
+    assert row, "its last column are rounds: after four steps, after eight, and the last one\n" + done.stdout
+    assert row[1] != row[2], "a step after an averaging the sites have two models"
+    made = json.loads((tmp_path / "table.json").read_text())["runs"]
+    curves = [dict(curve) for curve in made["N = 2000"]["curves"]]
+    for step in (4, 8):
+        assert curves[0][step] == pytest.approx(curves[1][step], rel=1e-5), "they meet at every averaging"
+    assert curves[0][2] != pytest.approx(curves[1][2], rel=1e-5)
+    assert made["alone"]["steps"] == 9 and "| N = 2000 |" in (tmp_path / "table.md").read_text()
+    assert (tmp_path / "loss.png").read_bytes().startswith(b"\x89PNG")
+    before = (tmp_path / "n2000" / "run.0.jsonl").stat().st_mtime_ns
+    again = compared("founding_table.py", tmp_path, *given)
+    assert again.returncode == 0 and again.stderr == "", again.stderr
+    assert (tmp_path / "n2000" / "run.0.jsonl").stat().st_mtime_ns == before
+    other = compared("founding_table.py", tmp_path, *given, "--rtt", 10)
+    assert other.returncode != 0 and "has results with --rtt 60" in other.stderr
+
+
+@pytest.mark.wan
+@pytest.mark.timeout(700)
+@pytest.mark.usefixtures("allowed")
+def test_the_ways_are_compared_over_one_line(tmp_path: Path) -> None:
+    given = ("--seeds", 1, "--seconds", 6, "--look", 1, "--batch", 4, "--period", 2, "--rtt", 20)
+    done = compared("compare.py", tmp_path, *given, "--ways", "ddp", "postlocal", "collab")
+    assert done.returncode == 0, done.stderr
+    for name in ("DDP over Gloo", "PostLocalSGD over Gloo", "collab"):
+        assert re.search(rf"^{name} +\d+\.\d+ +\d+ +\d+\.\d+$", done.stdout, re.M), done.stdout
+    made = json.loads((tmp_path / "table.json").read_text())["runs"]
+    for way, (run,) in made.items():
+        assert run["steps"] > 0 and run["points"][0]["validation"] > 0, way
+    parameters = 3 * 12 * 128 * 128 + (256 + 16) * 128
+    assert made["ddp"][0]["megabytes"] > made["ddp"][0]["steps"] * 2 * 4 * parameters / 1e6, "headers are counted"
+    assert "made by" not in done.stderr and "examples/compare.py --out" in (tmp_path / "table.md").read_text()
+    assert (tmp_path / "loss.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("script", "arguments", "words"),
+    [
+        ("founding_table.py", ["--scale", "0"], "--scale 0: expected more than 0, at most 1"),
+        ("founding_table.py", ["--init", "/nowhere"], "--init /nowhere: expected a folder with config.json"),
+        ("founding_table.py", ["--every", "0"], "--every 0: expected at least 1"),
+        ("founding_table.py", ["--batch", "2"], "--batch 2: two sites need at least 4"),
+        ("compare.py", ["--seconds", "0"], "--seconds must be above 0, not 0"),
+        ("compare.py", ["--ways", "horovod"], "invalid choice: 'horovod'"),
+    ],
+)
+def test_a_comparison_that_cannot_be_is_answered_in_words(script: str, arguments: list[str], words: str) -> None:
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "examples" / script), *arguments], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 2 and words in " ".join(done.stderr.split()), done.stderr
+
+
+def test_the_founding_preset_takes_its_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    script = importlib.import_module("founding_table")
+    monkeypatch.setattr(sys, "argv", ["founding_table.py", "--preset", "founding", "--rtt", "7"])
+    args = script.parse_args()
+    assert (args.size, args.context, args.batch, args.lr, args.scale) == ("gpt2", 20, 256, 5e-4, 1.0)
+    assert (args.rtt, args.eval_samples, tuple(args.every)) == (7, 0, (100, 1000, 2000))
+    assert [script.batch_of(rank, 2, 256) for rank in (0, 1)] == [127, 128] and script.batch_of(0, 1, 256) == 256
+
+
+def test_imdb_is_split_as_the_founding_experiment_did(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for part in ("train/pos", "train/neg", "test/pos", "test/neg"):
+        (tmp_path / part).mkdir(parents=True)
+        for n in range(5):
+            (tmp_path / part / f"{n}_7.txt").write_text(f"{part} {n}")
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    script = importlib.import_module("founding_table")
+    train, validation, test = script.split_documents(f"imdb:{tmp_path}")
+    assert (len(train), len(validation), len(test)) == (8, 2, 10)  # of 25,000 and 25,000: 20,000, 5,000 and 25,000
+    assert not set(train) & set(validation) and all(text.startswith("test") for text in test)
+
+
+def test_a_local_gpt2_is_what_the_founding_table_tunes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tokenizers import ByteLevelBPETokenizer
+    from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
+
+    bpe = ByteLevelBPETokenizer()
+    bpe.train_from_iterator(["a film that was long and good"] * 4, 300, special_tokens=["<|endoftext|>"])
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=bpe._tokenizer, eos_token="<|endoftext|>")
+    tokenizer.save_pretrained(tmp_path)
+    size = len(tokenizer)
+    saved = GPT2LMHeadModel(GPT2Config(n_layer=1, n_head=2, n_embd=8, n_positions=32, vocab_size=size))
+    saved.save_pretrained(tmp_path)
+
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    script = importlib.import_module("founding_table")
+    monkeypatch.setattr(sys, "argv", ["founding_table.py", "--preset", "founding", "--init", str(tmp_path)])
+    args = script.parse_args()
+    encode, vocabulary = script.encoder_of(args)
+    tokens = encode(["a good film", "long"]).tolist()
+    assert vocabulary == size and tokens.count(tokenizer.eos_token_id) == 2 and tokens[-1] == tokenizer.eos_token_id
+    loaded = script.load_model(args, vocabulary).state_dict()
+    assert all(loaded[name].equal(tensor) for name, tensor in saved.state_dict().items())

@@ -14,8 +14,9 @@ import torch
 from commands import Coordinator
 from ranks import Finished, Ranks, expect_success
 from torch import nn
-from torch_collab import resumed, state
-from torch_collab.vector import Entry
+from torch_collab.capture import resumed
+from torch_collab.model.vector import Entry
+from torch_collab.world import state
 
 # ---- what can be seen of a load ----------------------------------------------------------------------
 
@@ -24,7 +25,7 @@ class Worldlike(SimpleNamespace):
     """As much of a World as `resumed` looks at."""
 
     def __init__(self) -> None:
-        super().__init__(pid=os.getpid(), session=None, loaded={}, is_leader=True)
+        super().__init__(pid=os.getpid(), training=state.Training(), loaded={}, is_leader=True)
 
 
 @pytest.fixture
@@ -133,7 +134,7 @@ def test_loads_of_a_forked_child_are_not_noted_those_for_a_later_model_are(world
     load(parts())
     assert not world.loaded
     world.pid -= 1
-    world.session = object()  # of the model before
+    world.training.session = object()  # of the model before
     load(parts())
     assert world.loaded
 
@@ -222,9 +223,9 @@ class Worlds:
 @pytest.mark.parametrize("loads", ["model", "optimizer"])
 def test_a_site_that_resumed_goes_before_one_that_joined_first(tmp_path: Path, loads: str) -> None:
     with Coordinator() as coordinator, Worlds(tmp_path, coordinator.address, 10) as worlds:
-        paris = worlds.start(site("paris", 1, COLLAB_SITE_COUNT="2"))
+        paris = worlds.start(site("paris", 1, COLLAB_MIN_SITES="2"))
         paris.wait_for_line(0, "waiting for the swarm to begin")
-        worlds.start(site("tokyo", 2, loads, COLLAB_SITE_COUNT="2"))
+        worlds.start(site("tokyo", 2, loads, COLLAB_MIN_SITES="2"))
         finished = worlds.join()
     paris_had, tokyo_had = saved(tmp_path, "paris-0", "tokyo-0")
     assert not same(paris_had["brought"], tokyo_had["brought"])
@@ -235,7 +236,10 @@ def test_a_site_that_resumed_goes_before_one_that_joined_first(tmp_path: Path, l
 @pytest.mark.slow
 def test_init_from_goes_before_a_site_that_resumed(tmp_path: Path) -> None:
     events = tmp_path / "coordinator.jsonl"
-    with Coordinator(COLLAB_EVENTS=str(events)) as coordinator, Worlds(tmp_path, coordinator.address, 10) as worlds:
+    with (
+        Coordinator(COLLAB_EVENTS_FILE=str(events)) as coordinator,
+        Worlds(tmp_path, coordinator.address, 10) as worlds,
+    ):
         paris = worlds.start(site("paris", 1, "model", COLLAB_INIT_FROM="tokyo"))
         paris.wait_for_line(0, "waiting for tokyo (COLLAB_INIT_FROM, from paris)")
         worlds.start(site("tokyo", 2))
@@ -261,7 +265,7 @@ def test_a_site_that_resumed_and_comes_late_is_told_the_remedy(tmp_path: Path) -
     output = finished["tokyo"].output
     assert "the state that tokyo had loaded is not what the swarm goes on from: there was an anchor" in output
     assert "start all sites with COLLAB_INIT_FROM=tokyo; or let the first agreement wait" in output
-    assert "COLLAB_SITE_COUNT=N" in output
+    assert "COLLAB_MIN_SITES=N" in output
     assert "had loaded" not in finished["paris"].output
 
 

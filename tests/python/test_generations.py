@@ -86,10 +86,10 @@ def test_a_site_that_is_behind_trains_alone_and_says_so_each_round(tmp_path: Pat
         try:
             paris.wait_for_line(0, "generation 3 trains")
             events = tmp_path / "events.jsonl"
-            alone = {**common, "COLLAB_SITE": "tokyo", "COLLAB_EVENTS": str(events)}
+            alone = {**common, "COLLAB_SITE": "tokyo", "COLLAB_EVENTS_FILE": str(events)}
             with Ranks("folds.py", ["3", "last", str(go)], [alone]) as tokyo:
-                finished = tokyo.join(90)
-            finished += paris.join(60)
+                finished = tokyo.join()
+            finished += paris.join()
         finally:
             paris.kill()
     assert [f.status for f in finished] == [0, 0], listing(finished)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from commands import Coordinator, Running, collab
+from commands import PATIENCE, Coordinator, Running, collab
 from ranks import run_worlds
 
 
@@ -20,7 +20,7 @@ class Helper(Running):
 
     def end(self) -> str:
         self.process.send_signal(signal.SIGTERM)
-        out, _ = self.process.communicate(timeout=30)
+        out, _ = self.process.communicate(timeout=PATIENCE)
         assert self.process.returncode == 0, out
         return out
 
@@ -30,7 +30,7 @@ def test_two_sites_behind_nat_train_through_a_helper(tmp_path: Path) -> None:
     events = tmp_path / "helper.jsonl"
     with (
         Coordinator("--sites", "2", COLLAB_TRANSPORT="tcp") as coordinator,
-        Helper(coordinator.address, COLLAB_TRANSPORT="tcp", COLLAB_EVENTS=str(events)) as helper,
+        Helper(coordinator.address, COLLAB_TRANSPORT="tcp", COLLAB_EVENTS_FILE=str(events)) as helper,
     ):
         # The second can take the anchor from the helper alone, so it is there before the first round.
         behind_nat = {"COLLAB_ADVERTISE": "none", "COLLAB_TRANSPORT": "tcp"}

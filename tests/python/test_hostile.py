@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from commands import bare_environment
 from hostiles import GRACE, Siege, Watched, binary
 from ranks import Ranks
 from torchruns import Node, Nodes, descendants
@@ -27,6 +28,10 @@ TESTS = 3
 ONLY = os.environ.get("COLLAB_HOSTILE_ATTACK", "")  # one attack instead of all
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300 + 2 * SECONDS)]
+if SECONDS <= 90:  # a long run is a judge: what it finds once, it has found
+    pytestmark.append(
+        pytest.mark.second_try("the system's scheduler divides the processors between attacker and swarm")
+    )
 
 ENVIRONMENT = {
     "COLLAB_TRANSPORT": "tcp",
@@ -59,7 +64,9 @@ def key(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
     """Without a key anybody may attack; with one it is a member that turned."""
     if request.param == "anybody":
         return {}
-    made = subprocess.run([sys.executable, "-m", "torch_collab.cli", "token"], capture_output=True, text=True)
+    made = subprocess.run(
+        [sys.executable, "-m", "torch_collab.cli", "token", "--print"], capture_output=True, text=True
+    )
     path = tmp_path / "token"
     path.write_text(made.stdout.split()[-1] + "\n")
     path.chmod(0o600)
@@ -71,11 +78,11 @@ class Tool:
 
     def __init__(self, folder: Path, name: str, *arguments: str, **environment: str) -> None:
         self.log, self.events = folder / f"{name}.log", folder / f"{name}.jsonl"
-        kept = {variable: value for variable, value in os.environ.items() if not variable.startswith("COLLAB_")}
+        kept = bare_environment()
         with self.log.open("w") as output:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "torch_collab.cli", *arguments],
-                env={**kept, **ENVIRONMENT, **environment, "COLLAB_EVENTS": str(self.events)},
+                env={**kept, **ENVIRONMENT, **environment, "COLLAB_EVENTS_FILE": str(self.events)},
                 stdout=output,
                 stderr=subprocess.STDOUT,
             )
@@ -117,7 +124,7 @@ def swarm_of_two(folder: Path, key: dict[str, str]) -> Iterator[tuple[Siege, dic
             environment = {**ENVIRONMENT, **key, "COLLAB_SITE": site, "COLLAB_COORDINATOR": address}
             environment["TEST_DATA"] = str(number)
             sites[site] = stack.enter_context(
-                Ranks("torchrun.py", [str(folder)], [{**environment, "COLLAB_EVENTS": str(events)}])
+                Ranks("torchrun.py", [str(folder)], [{**environment, "COLLAB_EVENTS_FILE": str(events)}])
             )
             pid = sites[site].processes[0].pid
             watched.append(Watched(site, pid, [events], functools.partial(sites[site].output, 0)))

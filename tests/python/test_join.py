@@ -24,7 +24,7 @@ def test_a_joiner_of_25_million_parameters_trains_soon(tmp_path: Path) -> None:
         worlds = [start("paris", 0), start("oslo", 1)]
         try:
             for world in worlds:
-                world.wait_for_line(0, "round 2:", 120)
+                world.wait_for_line(0, "round 2:")
             worlds.append(start("late", 2))
             for world in worlds:
                 expect_success(world.join())

@@ -20,6 +20,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import PATIENCE
+from labs import BY_THE_CLOCK
 from torch_collab.cli import lab
 
 LAB = [sys.executable, "-m", "torch_collab.cli", "lab"]
@@ -45,6 +47,11 @@ def wan(function: Any) -> Any:
     for mark in needs_lab:
         function = mark(function)
     return function
+
+
+def measured(function: Any) -> Any:
+    """What it says of delays and rates is what the machine let the emulator keep."""
+    return pytest.mark.second_try(BY_THE_CLOCK)(wan(function))
 
 
 def test_help_stands_alone() -> None:
@@ -153,29 +160,23 @@ def test_it_ends_when_nobody_reads_any_more() -> None:
     process = subprocess.Popen([*LAB, "--quiet", "--sites", "a", "b", "--", "yes"], stdout=subprocess.PIPE)
     assert process.stdout is not None and process.stdout.readline() in (b"a | y\n", b"b | y\n")
     process.stdout.close()
-    assert process.wait(timeout=20) == 128 + signal.SIGPIPE
+    assert process.wait(timeout=PATIENCE) == 128 + signal.SIGPIPE
 
 
-@wan
+@measured
 def test_lines_have_the_rate_they_were_given_in_each_direction() -> None:
     found = probe(["--sites", "paris:50/20", "tokyo:1000", "--rtt", "20"], "rate", "2.5", "26", "65")
     assert found["tokyo"]["mbit"] == pytest.approx(20, rel=0.03)
     assert found["paris"]["mbit"] == pytest.approx(50, rel=0.03)
 
 
-@wan
+@measured
 def test_one_stream_fills_a_gigabit_at_20_ms() -> None:
-    rates = []
-    for _ in range(3):  # other work on the machine may keep sender and receiver from it
-        found = probe(["--sites", "paris:1000", "tokyo:1000", "--rtt", "20"], "stream", "3")
-        rates.append(found["paris"]["mbit"])
-        assert rates[-1] < 1030
-        if rates[-1] > 970:
-            return
-    pytest.fail(f"1000 Mbit/s were to be had, but {rates} were seen")
+    found = probe(["--sites", "paris:1000", "tokyo:1000", "--rtt", "20"], "stream", "3")
+    assert 970 < found["paris"]["mbit"] < 1030
 
 
-@wan
+@measured
 @pytest.mark.parametrize(("rate", "rtt", "count"), [("100", 100, 20), ("1000", 20, 50), ("20/5", 180, 10)])
 def test_delay_is_within_2_ms(rate: str, rtt: int, count: int) -> None:
     found = probe(["--sites", f"paris:{rate}", f"tokyo:{rate}", "--rtt", str(rtt)], "ping", str(count))
@@ -200,7 +201,7 @@ def test_behind_nat_one_reaches_out_and_is_not_reached() -> None:
     assert found["tokyo"] == {"tcp": False, "datagram_came": True, "was_reached": True}
 
 
-@wan
+@measured
 def test_a_script_cuts_and_heals(tmp_path: Path) -> None:
     (tmp_path / "faults.txt").write_text("1.5 cut paris\n2.5 heal paris\n")
     found = probe(["--sites", "paris", "tokyo", "--rtt", "10", "--script", str(tmp_path / "faults.txt")], "steady", "4")
@@ -210,7 +211,7 @@ def test_a_script_cuts_and_heals(tmp_path: Path) -> None:
     assert gaps[-2] < 0.3
 
 
-@wan
+@measured
 def test_a_script_changes_a_rate(tmp_path: Path) -> None:
     (tmp_path / "faults.txt").write_text("2 rate tokyo 40/5\n")
     sites = ["--sites", "paris:40", "tokyo:40", "--queue", "20", "--script", str(tmp_path / "faults.txt")]
@@ -275,7 +276,7 @@ def sleepers() -> Iterator[Sleepers]:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_nothing_stays_behind(sleepers: Sleepers, number: signal.Signals) -> None:
     sleepers.process.send_signal(number)
-    code = sleepers.process.wait(timeout=20)
+    code = sleepers.process.wait(timeout=PATIENCE)
     assert code == (-9 if number == signal.SIGKILL else 128 + number)
     for process in sleepers.alive():
         with contextlib.suppress(ProcessLookupError):

@@ -17,7 +17,7 @@ def test_survivors_go_on(transport: str) -> None:
     expect_success([finished[rank] for rank in (0, 1, 3)])
     for rank in (0, 1, 3):
         assert "rank 2 of oslo is gone" in finished[rank].output, listing(finished)
-        assert "over the living" in finished[rank].output, listing(finished)
+        assert "[hub.living-only]" in finished[rank].output, listing(finished)
 
 
 @pytest.mark.slow
@@ -28,4 +28,4 @@ def test_without_the_coordinator_it_ends_in_words() -> None:
     for rank in (1, 2, 3):
         assert finished[rank].status not in (0, -9), listing(finished)
     for rank in (2, 3):  # rank 1 hears of it within its site first
-        assert "no coordinator answers" in finished[rank].output, listing(finished)
+        assert "[hub.unreachable]" in finished[rank].output, listing(finished)

@@ -11,16 +11,20 @@ import pytest
 import torch
 from commands import Coordinator
 from ranks import Finished, Ranks, expect_success, start_site
-from torch_collab import moments
+from torch_collab.model import optimizer_copy
+from torch_collab.model.optimizer_copy import Fetch, Unsuitable, parts_of
+from torch_collab.swarm import optimizer_state
 
 
 def world_of(*optimizers: torch.optim.Optimizer) -> Any:
     parameters = [p for optimizer in optimizers for group in optimizer.param_groups for p in group["params"]]
     return SimpleNamespace(
-        optimizers=list(optimizers),
-        vector=SimpleNamespace(trained=tuple((id(p), p.numel()) for p in parameters)),
         is_leader=True,
-        wish=None,
+        training=SimpleNamespace(
+            optimizers=list(optimizers),
+            vector=SimpleNamespace(trained=tuple((id(p), p.numel()) for p in parameters)),
+            fetch=None,
+        ),
     )
 
 
@@ -35,11 +39,17 @@ def trained(kind: type[torch.optim.Optimizer], steps: int = 3, **options: Any) -
     return optimizer
 
 
+def copy_of(optimizer: torch.optim.Optimizer) -> tuple[str, torch.Tensor]:
+    world = world_of(optimizer)
+    return optimizer_copy.make(world.training.optimizers, world.training.vector.trained)
+
+
 def load(optimizer: torch.optim.Optimizer, text: str, data: torch.Tensor) -> None:
     world = world_of(optimizer)
-    wish = moments.Wish(data, moments.parts_of(text, [n for _, n in world.vector.trained]), len(world.vector.trained))
-    moments._load(world, wish, optimizer)
-    assert wish.left == 0
+    elements = [n for _, n in world.training.vector.trained]
+    fetch = Fetch(data, parts_of(text, elements), len(elements))
+    optimizer_state._load(world, fetch, optimizer)
+    assert fetch.left == 0
 
 
 def expect_alike(taken: dict[str, Any], lent: dict[str, Any]) -> None:
@@ -69,7 +79,7 @@ def expect_alike(taken: dict[str, Any], lent: dict[str, Any]) -> None:
 )
 def test_what_is_lent_is_what_is_taken(kind: type[torch.optim.Optimizer], options: dict[str, Any]) -> None:
     source, joiner = trained(kind, **options), trained(kind, 0, **options)
-    load(joiner, *moments._copy(world_of(source)))
+    load(joiner, *copy_of(source))
     expect_alike(joiner.state_dict(), source.state_dict())
     for parameter in joiner.param_groups[0]["params"]:
         parameter.grad = torch.ones_like(parameter)
@@ -85,7 +95,7 @@ def test_muons_momentum_is_lent() -> None:
         return optimizer
 
     source, joiner = muon(3), muon(0)
-    load(joiner, *moments._copy(world_of(source)))
+    load(joiner, *copy_of(source))
     assert list(source.state_dict()["state"][0]) == ["momentum_buffer"]
     expect_alike(joiner.state_dict(), source.state_dict())
 
@@ -94,7 +104,7 @@ def test_values_that_differ_between_parameters_keep_their_places() -> None:
     source = trained(torch.optim.AdamW)
     source.param_groups[0]["params"][2].grad = None
     source.step()
-    text, data = moments._copy(world_of(source))
+    text, data = copy_of(source)
     assert json.loads(text)["layouts"][0]["scalars"] == [["step", "float32", [4.0, 4.0, 3.0, 4.0]]]
     joiner = trained(torch.optim.AdamW, 0)
     load(joiner, text, data)
@@ -104,21 +114,21 @@ def test_values_that_differ_between_parameters_keep_their_places() -> None:
 def test_a_parameter_that_never_had_a_gradient_has_no_part() -> None:
     source = trained(torch.optim.AdamW)
     del source.state[source.param_groups[0]["params"][1]]
-    text, data = moments._copy(world_of(source))
+    text, data = copy_of(source)
     assert json.loads(text)["parameters"] == [[1, 0], [1, -1], [2, 0]]
     assert data.numel() == (20 + 7 + 1) * 2 * 2
-    parts = moments.parts_of(text, [20, 1, 7, 1])
+    parts = parts_of(text, [20, 1, 7, 1])
     assert [part and (part.number, part.begin) for part in parts] == [(0, 0), None, (1, 80), (2, 108)]
 
 
 def test_a_source_says_what_it_cannot_lend() -> None:
-    assert moments._copy(world_of(trained(torch.optim.SGD)))[1].numel() == 0
-    with pytest.raises(moments.Unsuitable, match=r"keeps .* as .*, which is not lent"):
-        moments._copy(world_of(trained(torch.optim.Adafactor)))
+    assert copy_of(trained(torch.optim.SGD))[1].numel() == 0
+    with pytest.raises(Unsuitable, match=r"keeps .* as .*, which is not lent"):
+        copy_of(trained(torch.optim.Adafactor))
     counting = trained(torch.optim.AdamW)
     counting.param_groups[0]["step"] = 7
-    with pytest.raises(moments.Unsuitable, match="counts its steps in its parameter groups"):
-        moments._copy(world_of(counting))
+    with pytest.raises(Unsuitable, match="counts its steps in its parameter groups"):
+        copy_of(counting)
 
 
 @pytest.mark.parametrize(
@@ -133,9 +143,9 @@ def test_a_source_says_what_it_cannot_lend() -> None:
     ],
 )
 def test_another_optimizer_is_not_given_it(kind: type[torch.optim.Optimizer], options: Any, why: str) -> None:
-    text, data = moments._copy(world_of(trained(torch.optim.AdamW)))
+    text, data = copy_of(trained(torch.optim.AdamW))
     joiner = trained(kind, 0, **options)
-    with pytest.raises(moments.Unsuitable, match=why):
+    with pytest.raises(Unsuitable, match=why):
         load(joiner, text, data)
     assert not joiner.state
 
@@ -144,14 +154,44 @@ def test_a_rate_may_differ() -> None:
     source = trained(torch.optim.AdamW, weight_decay=0.0)
     joiner = trained(torch.optim.AdamW, 0, weight_decay=0.1, foreach=False)
     joiner.param_groups[0]["lr"] = 0.0
-    load(joiner, *moments._copy(world_of(source)))
+    load(joiner, *copy_of(source))
+
+
+def fetched_for_two() -> tuple[Any, torch.optim.Optimizer, torch.optim.Optimizer]:
+    """A site that has fetched for both of its optimizers, of which the first has stepped."""
+    first, second = (trained(torch.optim.Adam, 0) for _ in range(2))
+    world = world_of(first, second)
+    members = [trained(torch.optim.Adam), trained(torch.optim.Adam)]
+    lent = world_of(*members)
+    text, data = optimizer_copy.make(lent.training.optimizers, lent.training.vector.trained)
+    elements = [n for _, n in world.training.vector.trained]
+    world.training.fetch = Fetch(data, parts_of(text, elements), len(elements))
+    world.training.fetch.seen.add(id(first))
+    optimizer_state._load(world, world.training.fetch, first)
+    return world, first, second
+
+
+def test_an_optimizer_may_step_several_times_before_another_takes_its_state() -> None:
+    world, first, second = fetched_for_two()
+    for _ in range(5):  # as the critic of a GAN
+        optimizer_state.before_step(world, first)
+    optimizer_state.before_step(world, second)
+    assert second.state
+    assert world.training.fetch is None
+
+
+def test_what_was_fetched_is_not_kept_for_an_optimizer_that_never_steps() -> None:
+    world, first, _ = fetched_for_two()
+    for _ in range(optimizer_state._MOST_BETWEEN):
+        optimizer_state.before_step(world, first)
+    assert world.training.fetch is None
 
 
 def test_what_is_not_finite_is_not_taken() -> None:
-    text, data = moments._copy(world_of(trained(torch.optim.AdamW)))
+    text, data = copy_of(trained(torch.optim.AdamW))
     data.view(torch.bfloat16)[3] = float("nan")
     joiner = trained(torch.optim.AdamW, 0)
-    with pytest.raises(moments.Unsuitable, match="exp_avg is not finite"):
+    with pytest.raises(Unsuitable, match="exp_avg is not finite"):
         load(joiner, text, data)
     assert not joiner.state
 
@@ -196,9 +236,9 @@ def changed(**change: Any) -> str:
     ],
 )
 def test_a_description_is_not_trusted(text: str) -> None:
-    assert len(moments.parts_of(changed(), [3, 4])) == 2
-    with pytest.raises(moments.Unsuitable):
-        moments.parts_of(text, [3, 4])
+    assert len(parts_of(changed(), [3, 4])) == 2
+    with pytest.raises(Unsuitable):
+        parts_of(text, [3, 4])
 
 
 # ---- real sites ------------------------------------------------------------------------------------
@@ -220,11 +260,11 @@ class Joined:
             try:
                 worlds += [start("paris", 0, members, 1), start("oslo", 1, members, 1)]
                 for world in worlds:
-                    world.wait_for_line(0, "round 2:", 120)
+                    world.wait_for_line(0, "round 2:")
                 worlds.append(start("late", 2, late, ranks, **environment))
-                self.late: list[Finished] = expect_success(worlds[2].join(120))  # the others train until it has
+                self.late: list[Finished] = expect_success(worlds[2].join())  # the others train until it has
                 for world in worlds:
-                    expect_success(world.join(60))
+                    expect_success(world.join())
             finally:
                 for world in worlds:
                     world.kill()

@@ -7,9 +7,9 @@ from datetime import timedelta
 
 import pytest
 import torch.distributed as dist
-from torch_collab.keys import NO_KEY, SwarmKey
-from torch_collab.places import Place, Site, draw_lone_site, draw_map, exchange, give_up
-from torch_collab.signed_store import SignedStore
+from torch_collab.network.keys import NO_KEY, SwarmKey
+from torch_collab.network.signed_store import SignedStore
+from torch_collab.world.topology import Place, Site, draw_lone_site, draw_map, exchange, give_up
 
 
 def place(

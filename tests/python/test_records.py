@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 import torch.distributed as dist
 from commands import collab
-from torch_collab import native, records
+from torch_collab import log, native
+from torch_collab.swarm import records
 
 DAY = 24 * 3600
 
@@ -43,7 +44,7 @@ def test_the_folder_is_the_one_named_else_the_users(monkeypatch: pytest.MonkeyPa
 
 
 def test_without_a_home_it_is_in_memory_and_said(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def homeless() -> Path:
         raise RuntimeError("Could not determine home directory.")
@@ -52,8 +53,8 @@ def test_without_a_home_it_is_in_memory_and_said(
     monkeypatch.setattr(Path, "home", homeless)
     assert place(coordinator="10.0.0.1:29500") == ("", "")
     assert place(coordinator="10.0.0.1:29500") == ("", "")
-    said = capfd.readouterr().err
-    assert said.count("this user has no home") == 1 and "COLLAB_STATE_DIR" in said
+    assert log.flush()
+    assert caplog.text.count("[record.no-folder]") == 1 and "COLLAB_STATE_DIR" in caplog.text
 
 
 def test_the_scope_is_the_same_after_a_restart_and_another_for_another_training(

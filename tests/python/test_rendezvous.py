@@ -13,11 +13,10 @@ from torch.distributed import HashStore, PrefixStore
 from torch.distributed.elastic.rendezvous import RendezvousError, RendezvousParameters
 from torch.distributed.elastic.rendezvous.registry import get_rendezvous_handler
 from torch_collab.rendezvous.agent_store import AgentStore
-from torch_collab.rendezvous.cohort import Node, draw_cohort
-from torch_collab.rendezvous.contact import own_address
+from torch_collab.rendezvous.first_members import Node, draw
 from torch_collab.rendezvous.gathering import Gathered, Gathering, Terms
 from torch_collab.rendezvous.handler import CollabRendezvous
-from torch_collab.rendezvous.settings import read_settings
+from torch_collab.rendezvous.settings import own_address, read_settings
 
 pytestmark = pytest.mark.usefixtures("serves_none")
 
@@ -102,7 +101,7 @@ def test_sites_of_a_cohort() -> None:
         Node("3", "", "host", "h:2").tell(),
         Node("4", "rome", "y", "y:1").tell(),
     ]
-    drawn = draw_cohort(Gathered("", "g", "3", tuple(told)))
+    drawn = draw(Gathered("", "g", "3", tuple(told)))
     assert [(site.name, [node.id for node in site.nodes]) for site in drawn.sites] == [
         ("host", ["3"]),
         ("host-2", ["1"]),
@@ -142,9 +141,9 @@ def test_a_machine_without_ucx(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_endpoint_name_that_means_loopback_here(monkeypatch: pytest.MonkeyPatch) -> None:
     parameters = RendezvousParameters("collab", "head:29400", "a", 1, 2)
     settings = read_settings(parameters)
-    monkeypatch.setattr("torch_collab.rendezvous.contact.is_loopback", lambda host: host in ("head", "127.0.1.1"))
+    monkeypatch.setattr("torch_collab.rendezvous.settings.is_loopback", lambda host: host in ("head", "127.0.1.1"))
     routes = {"192.0.2.1": "10.1.2.3"}
-    monkeypatch.setattr("torch_collab.rendezvous.contact.local_address_towards", routes.__getitem__)
+    monkeypatch.setattr("torch_collab.rendezvous.settings.local_address_towards", routes.__getitem__)
     assert own_address(settings) == "10.1.2.3"  # not 127.0.1.1, which no other machine could dial
     routes["192.0.2.1"] = "127.0.1.1"
     with pytest.raises(ValueError, match="--local-addr=ADDRESS"):

@@ -14,11 +14,11 @@ from handlers import handler, ranks, rendezvous
 from ranks import free_port
 from torch.distributed import HashStore, TCPStore
 from torch.distributed.elastic.rendezvous import RendezvousError, RendezvousInfo
-from torch_collab.keys import NO_KEY, SwarmKey
+from torch_collab.network.keys import NO_KEY, SwarmKey
+from torch_collab.network.signed_store import SignatureError, SignedStore
 from torch_collab.rendezvous.endpoint import reconnect
 from torch_collab.rendezvous.handler import CollabRendezvous
-from torch_collab.rendezvous.herald import Board
-from torch_collab.signed_store import SignatureError, SignedStore
+from torch_collab.rendezvous.heartbeat import LivenessView
 
 KEY, OTHER = {"COLLAB_TOKEN": "k" * 40}, {"COLLAB_TOKEN": "o" * 40}
 NONE: dict[str, str] = {}
@@ -52,7 +52,7 @@ def errors(*nodes: CollabRendezvous) -> list[str]:
 
 
 def stranger(port: int) -> TCPStore:
-    return TCPStore("127.0.0.1", port, is_master=False, wait_for_workers=False, timeout=timedelta(seconds=10))
+    return TCPStore("127.0.0.1", port, is_master=False, wait_for_workers=False, timeout=timedelta(seconds=60))
 
 
 def when_served(port: int, act: Callable[[TCPStore], object]) -> threading.Thread:
@@ -212,7 +212,7 @@ def test_a_stranger_says_nothing_of_who_lives() -> None:
     store.set("done/1", "1")
     swarm.set("who/2", '"oslo"')
     swarm.set("done/2", "1")
-    board = Board(swarm, 5.0)
+    board = LivenessView(swarm, 5.0)
     assert board.living() == ["tokyo"]
     store.add("count", 1 << 40)
     assert board.living() == []

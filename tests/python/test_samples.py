@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 import torch
-from torch_collab.samples import SampleCounter, first_dimension
+from torch_collab.model.samples import SampleCounter, first_dimension
 
 
 @dataclass

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 from torch.distributed import HashStore
-from torch_collab import keys
+from torch_collab import log
 from torch_collab.cli import token
-from torch_collab.keys import NO_KEY, SwarmKey, read_key
-from torch_collab.signed_store import SignatureError, SignedStore
+from torch_collab.network import keys
+from torch_collab.network.keys import NO_KEY, SwarmKey, read_key
+from torch_collab.network.signed_store import SignatureError, SignedStore
 
 KEY = read_key({"COLLAB_TOKEN": "k" * 40}, {})
 OTHER = read_key({"COLLAB_TOKEN": "o" * 40}, {})
@@ -43,7 +44,7 @@ def test_the_bytes_are_those_of_the_document(store: HashStore) -> None:
     assert store.get("a/name") == f"CLS1{digits}value".encode()
 
 
-def test_another_key_none_and_no_signature(store: HashStore) -> None:
+def test_readers_with_another_key_with_none_and_entries_without_a_signature(store: HashStore) -> None:
     part(store, KEY).set("name", "value")
     with pytest.raises(SignatureError, match=rf"the rendezvous at h:1 holds an entry \(a/name\).*{UNSIGNED}.*another"):
         part(store, OTHER).get("name")
@@ -79,7 +80,7 @@ def test_what_a_stranger_put_first_is_not_believed(store: HashStore) -> None:
         ("name", ("run", "nonce"), lambda text: b"CLS1" + "é".encode() * 32 + text[68:]),
     ],
 )
-def test_moved_or_changed(
+def test_an_entry_that_was_moved_or_changed_is_refused(
     store: HashStore, name: str, scope: tuple[str, ...], change: Callable[[bytes], bytes]
 ) -> None:
     part(store, KEY).set("name", "value")
@@ -99,7 +100,7 @@ def test_where_the_key_comes_from(tmp_path: Path) -> None:
 
 
 def test_a_token_is_replaced_without_a_stop(
-    store: HashStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    store: HashStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(keys, "_LOOK_AGAIN_SECONDS", 0.0)
     old, new = token.make(), token.make()
@@ -117,7 +118,7 @@ def test_a_token_is_replaced_without_a_stop(
     assert part(store, key).get("late") == b"value", "of a node that has not got the file yet"
     file.write_text("short\n")
     assert part(store, key).get("late") == b"value"
-    assert "has changed, and is unfit" in capsys.readouterr().err
+    assert log.flush() and "[token.changed-unfit]" in caplog.text
     file.write_text(new + "\n")
     with pytest.raises(SignatureError, match=UNSIGNED):
         part(store, key).get("late")
@@ -133,7 +134,7 @@ def test_a_token_is_replaced_without_a_stop(
         (f"{'k' * 40}\n" * 3, "holds 3 tokens"),
     ],
 )
-def test_a_key_that_is_none(tmp_path: Path, text: str | None, words: str) -> None:
+def test_a_file_that_holds_no_usable_key_is_refused_in_words(tmp_path: Path, text: str | None, words: str) -> None:
     file = tmp_path / "key"
     if text is not None:
         file.write_text(text)
@@ -141,6 +142,6 @@ def test_a_key_that_is_none(tmp_path: Path, text: str | None, words: str) -> Non
         read_key({"COLLAB_TOKEN_FILE": str(file)}, {})
 
 
-def test_two_keys() -> None:
+def test_a_token_and_a_file_of_it_at_once_are_refused() -> None:
     with pytest.raises(ValueError, match="both set"):
         read_key({"COLLAB_TOKEN": "k" * 40, "COLLAB_TOKEN_FILE": "f"}, {})

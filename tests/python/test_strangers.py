@@ -24,7 +24,9 @@ NEWCOMERS = 20
 
 
 def made_token() -> str:
-    made = subprocess.run([sys.executable, "-m", "torch_collab.cli", "token"], capture_output=True, text=True)
+    made = subprocess.run(
+        [sys.executable, "-m", "torch_collab.cli", "token", "--print"], capture_output=True, text=True
+    )
     return made.stdout.split()[-1]
 
 
@@ -58,11 +60,11 @@ def test_malformed_openings_neither_crash_nor_stall_it(encrypted: bool) -> None:
         at = (host, int(port))
         pid = coordinator.process.pid
         for _ in range(HALF_OPEN):  # and never a word
-            stack.enter_context(socket.create_connection(at, timeout=20))
+            stack.enter_context(socket.create_connection(at, timeout=60))
         assert collab("status", coordinator.address, **environment).returncode == 0
         before = kilobytes(pid)
         for number in range(OPENINGS - HALF_OPEN):
-            with socket.create_connection(at, timeout=20) as stranger, contextlib.suppress(ConnectionError):
+            with socket.create_connection(at, timeout=60) as stranger, contextlib.suppress(ConnectionError):
                 what = garbage(number % 7, chance)
                 stranger.sendall(what)
                 stranger.shutdown(socket.SHUT_WR)
@@ -96,7 +98,7 @@ class FarAway:
         with contextlib.suppress(OSError), near:
             first = near.recv(65536)
             time.sleep(self.half)
-            with socket.create_connection(self.to, timeout=20, source_address=(next(self.hosts), 0)) as far:
+            with socket.create_connection(self.to, timeout=60, source_address=(next(self.hosts), 0)) as far:
                 far.settimeout(None)
                 far.sendall(first)
                 back = threading.Thread(target=self._carry, args=(far, near), daemon=True)
@@ -149,6 +151,7 @@ while True:
 """
 
 
+@pytest.mark.second_try("the system's scheduler divides the processors between attacker and coordinator")
 def test_newcomers_from_afar_get_in_among_slow_handshakes_of_thousands_of_hosts() -> None:
     token = {"COLLAB_TRANSPORT": "tcp", "COLLAB_TOKEN": made_token()}
     with Coordinator("--sites", "2", **token) as coordinator:

@@ -87,9 +87,9 @@ def start(nodes: Nodes, site: str, coordinators: str) -> Node:
         str(SCRIPTS / "torchrun.py"), str(nodes.folder),
     ]  # fmt: skip
     environment = {
-        "COLLAB_SITE": site, "COLLAB_COORDINATOR": coordinators, "COLLAB_SITE_COUNT": str(len(SITES)),
+        "COLLAB_SITE": site, "COLLAB_COORDINATOR": coordinators, "COLLAB_MIN_SITES": str(len(SITES)),
         "COLLAB_SITE_INDEX": str(SITES.index(site)), "COLLAB_TRANSPORT": "tcp", "TEST_MODEL": "gpt2",
-        "COLLAB_EVENTS": str(nodes.folder / f"{site}.jsonl"),
+        "COLLAB_EVENTS_FILE": str(nodes.folder / f"{site}.jsonl"),
     }  # fmt: skip
     node = Node(site, command, environment)
     nodes.all.append(node)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from commands import PATIENCE
 from torchruns import Nodes
 
 KEY = {"COLLAB_TOKEN": "k" * 40}
@@ -36,7 +37,7 @@ def test_a_crashed_worker_comes_back_alone_and_a_failed_site_goes_on_coordinatin
     assert len(rome.pids()) == 2
     nodes.stop_training()
     rome.join()
-    assert paris.process.wait(30) == 1, "torchrun tells of the failure"
+    assert paris.process.wait(PATIENCE) == 1, "torchrun tells of the failure"
 
 
 @pytest.mark.slow
@@ -94,14 +95,14 @@ def test_two_nodes_of_one_site_come_back_together(nodes: Nodes) -> None:
     nodes.stop_together()
     rome.join()
     for node in (first, second):
-        assert node.process.wait(60) == 0, node.output
+        assert node.process.wait(PATIENCE) == 0, node.output
     assert first.digest() == second.digest() == rome.digest()
 
 
 @pytest.mark.slow
 def test_a_node_without_the_key_ends_both_in_words(nodes: Nodes) -> None:
     paris, rome = nodes.start("paris", conf="is_host=1", **KEY), nodes.start("rome", conf="is_host=0")
-    assert paris.process.wait(40) == rome.process.wait(40) == 1
+    assert paris.process.wait(PATIENCE) == rome.process.wait(PATIENCE) == 1
     assert "was signed with a swarm key, and this node has none: give it COLLAB_TOKEN" in rome.output
     assert "node rome has neither a swarm key nor certificates" in paris.output
     assert not paris.pids() and not rome.pids()

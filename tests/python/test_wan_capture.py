@@ -18,12 +18,15 @@ STEP = struct.pack("<f", 0.123456789)
 
 def run(folder: Path, sites: list[str], options: list[str], *, encrypted: bool) -> str:
     given = {
-        "COLLAB_TRANSPORT": "tcp", "COLLAB_CODEC": "fp32", "COLLAB_SYNC_EVERY": "1000000", "COLLAB_LOG": "warning",
-        "COLLAB_EVENTS": f"{folder}/{{site}}.jsonl", "MASTER_ADDR": f"{{address:{sites[0]}}}", "MASTER_PORT": "29400",
+        "COLLAB_TRANSPORT": "tcp", "COLLAB_CODEC": "fp32", "COLLAB_SYNC_EVERY": "1000000",
+        "COLLAB_LOG_LEVEL": "warning", "COLLAB_EVENTS_FILE": f"{folder}/{{site}}.jsonl",
+        "MASTER_ADDR": f"{{address:{sites[0]}}}", "MASTER_PORT": "29400",
         "RANK": "{index}", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", "OMP_NUM_THREADS": "1",
     }  # fmt: skip
     if encrypted:
-        token = subprocess.run([*COLLAB, "token"], capture_output=True, text=True, check=True).stdout.split()[-1]
+        token = subprocess.run(
+            [*COLLAB, "token", "--print"], capture_output=True, text=True, check=True
+        ).stdout.split()[-1]
         given["COLLAB_TOKEN"] = token
     environment = [part for name, value in given.items() for part in ("--env", f"{name}={value}")]
     command = [*COLLAB, "lab", "--quiet", "--rtt", "2", "--sites", *sites, *options, *environment, "--"]

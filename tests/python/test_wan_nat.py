@@ -47,7 +47,7 @@ class Worlds(Lab):
         self.names = tuple(site.split(",")[0] for site in sites)
         given = {
             "COLLAB_LINK_GRACE": f"{GRACE:.0f}s", "COLLAB_TRANSPORT": "tcp", "COLLAB_COORDINATOR": "hub:29500",
-            "PYTHON": sys.executable, "COLLAB_SITE_COUNT": str(len(sites)), "TRAINING": str(len(sites)), **environment,
+            "PYTHON": sys.executable, "COLLAB_MIN_SITES": str(len(sites)), "TRAINING": str(len(sites)), **environment,
         }  # fmt: skip
         rated = (f"{site.split(',')[0]}:100{',nat' * ('nat' in site)}" for site in sites)
         command = ["bash", "-c", COMMAND, "site", str(folder), "{index}", str(SCRIPTS / "nat_site.py")]
@@ -73,13 +73,13 @@ def test_two_sites_that_nobody_can_dial_fail_in_words(worlds: Callable[..., Worl
     lab.wait("both are told", lambda: all(lab.told(site, *none) for site in lab.names), 100)
     since = lab.told("rome", *none)[0]["t"]
     words = "and neither it nor this site can be dialled (no link within"
-    lab.wait("one fails", lambda: words in lab.output, since - lab.begun + GRACE + 10)
+    lab.wait("one fails", lambda: words in lab.output, since - lab.begun + GRACE + 40)
     print(f"it failed {time.time() - since:.1f} s after it was told (grace {GRACE:.0f} s)")
     assert "run `collab helper` on a machine that both reach" in lab.output.split(words)[1]
     lab.end()
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(480)
 def test_a_helper_that_goes_is_missed_and_one_that_comes_is_used(worlds: Callable[..., Worlds]) -> None:
     lab = worlds("paris,nat", "rome,nat")
     helper = lab.folder / "helper"
@@ -89,7 +89,7 @@ def test_a_helper_that_goes_is_missed_and_one_that_comes_is_used(worlds: Callabl
     gone = time.time()
     helper.unlink()
     missed = ("helper has gone, and none of paris, rome can be dialled", "collab helper")
-    lab.wait("both are told", lambda: all(lab.told(site, *missed) for site in lab.names), gone - lab.begun + 15)
+    lab.wait("both are told", lambda: all(lab.told(site, *missed) for site in lab.names), gone - lab.begun + 60)
     # A helper that leaves cedes its vote: one of the two may be a majority for a round, which the other then misses.
     for site in lab.names:
         lab.wait(
@@ -98,11 +98,11 @@ def test_a_helper_that_goes_is_missed_and_one_that_comes_is_used(worlds: Callabl
                 lab.told(site, "no link within", "collab helper", since=gone)
                 or lab.told(site, "which is no majority", since=gone)
             ),
-            gone - lab.begun + 75,
+            gone - lab.begun + 120,
         )
     helper.touch()
     again = time.time() - lab.begun
-    lab.wait("two rounds of all again", lambda: len(lab.rounds("rome", members, again)) >= 2, again + 75)
+    lab.wait("two rounds of all again", lambda: len(lab.rounds("rome", members, again)) >= 2, again + 120)
     lab.end()
 
 
@@ -113,6 +113,6 @@ def test_the_first_round_does_not_wait_for_links_that_nobody_can_make(worlds: Ca
     lab.wait("a round of all", lambda: all(lab.rounds(site, lab.names) for site in lab.names), 100)
     first = lab.rounds("paris", lab.names)[0]
     print(f"the exchange took {first['exchange_seconds']:.1f} s, in {first['attempts']} attempts")
-    assert first["exchange_seconds"] < 12
+    assert first["exchange_seconds"] < 18, "a link that is missing is given up after 20 s"
     assert not lab.told("paris", "no link within")
     lab.end()

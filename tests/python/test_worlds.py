@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from commands import Coordinator
+from commands import PATIENCE, Coordinator
 from ranks import SCRIPTS, run_worlds
 
 
@@ -44,7 +44,7 @@ def test_one_word_under_torchrun(tmp_path: Path) -> None:
         env={**os.environ, "OMP_NUM_THREADS": "1", "COLLAB_SYNC_EVERY": "3"},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE,
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("loss") == 2

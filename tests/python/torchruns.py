@@ -13,14 +13,14 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from commands import PATIENCE, bare_environment
 from ranks import SCRIPTS, free_port
 
 ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
-    "PYTHONUNBUFFERED": "1",
     "COLLAB_SYNC_EVERY": "10",
     "COLLAB_HEARTBEAT": "200ms",
-    "COLLAB_LINK_GRACE": "2s",
+    "COLLAB_LINK_GRACE": "4s",  # a busy machine may leave a process without a processor for a second or two
     "COLLAB_JOIN_TIMEOUT": "60s",
     "COLLAB_ROUND_TIMEOUT": "60s",
     "COLLAB_LINGER": "30s",
@@ -43,16 +43,24 @@ def descendants(pid: int) -> list[int]:
 class Node:
     """One torchrun and what it said."""
 
-    def __init__(self, name: str, command: list[str], environment: dict[str, str]) -> None:
+    def __init__(
+        self,
+        name: str,
+        command: list[str],
+        environment: dict[str, str],
+        common: dict[str, str] = ENVIRONMENT,
+        folder: Path | None = None,
+    ) -> None:
         self.name = name
         self._output = tempfile.TemporaryFile("w+")  # noqa: SIM115
-        kept = {key: value for key, value in os.environ.items() if not key.startswith("COLLAB_")}
+        kept = bare_environment()
         self.process = subprocess.Popen(
             command,
-            env={**kept, **ENVIRONMENT, **environment},
+            env={**kept, **common, **environment},
             stdout=self._output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
+            cwd=folder,
         )
 
     @property
@@ -60,7 +68,7 @@ class Node:
         self._output.seek(0)
         return self._output.read()
 
-    def wait_for(self, what: str | Callable[[str], object], seconds: float = 60) -> None:
+    def wait_for(self, what: str | Callable[[str], object], seconds: float = PATIENCE) -> None:
         """Until a regular expression is found, or a condition on the output holds."""
         deadline = time.monotonic() + seconds
         while True:
@@ -97,7 +105,7 @@ class Node:
     def digest(self) -> str:
         return re.findall(r"ended step \d+ digest (\w+)", self.output)[-1]
 
-    def join(self, seconds: float = 60) -> str:
+    def join(self, seconds: float = PATIENCE) -> str:
         """Waits for a clean end and gives the output."""
         try:
             status = self.process.wait(seconds)
@@ -142,7 +150,7 @@ class Nodes:
             str(SCRIPTS / self.script), str(self.folder),
         ]  # fmt: skip
         events = str(self.folder / f"{site}.jsonl")
-        node = Node(site, command, {"COLLAB_SITE": site, "COLLAB_EVENTS": events, **environment})
+        node = Node(site, command, {"COLLAB_SITE": site, "COLLAB_EVENTS_FILE": events, **environment})
         self.all.append(node)
         return node
 
@@ -165,7 +173,7 @@ class Nodes:
 
     def crash(self, site: str) -> None:
         told = self.flag(f"crash-{site}")
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + PATIENCE
         while told.exists():
             assert time.monotonic() < deadline, f"{site} does not crash"
             time.sleep(0.05)

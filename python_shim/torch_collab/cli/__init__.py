@@ -1,4 +1,4 @@
-"""The command line: `collab config | doctor | status | forget | coordinator | helper | token | export | lab`.
+"""The command line: `collab COMMAND`; the commands are in the order in which `collab --help` has them.
 
 Each command is a module with `add_to(parsers)` and a function that returns the exit status: 0 fine, 1 problems found or
 the thing asked for could not be done, 2 wrong usage. `lab` reads its own command line.
@@ -15,12 +15,42 @@ from torch_collab.escape import escaped
 
 
 def parser() -> argparse.ArgumentParser:
-    from torch_collab.cli import config, coordinator, doctor, export, forget, helper, lab, status, token
+    from torch_collab.cli import (
+        completion,
+        config,
+        coordinator,
+        doctor,
+        export,
+        forget,
+        helper,
+        init,
+        lab,
+        plan,
+        plot,
+        run,
+        status,
+        token,
+    )
 
     top = argparse.ArgumentParser(prog="collab", description="Training across distant sites with torch.distributed.")
     top.add_argument("--version", action="version", version=f"collab {__version__}")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for command in (config, doctor, status, forget, coordinator, helper, token, export, lab):
+    for command in (
+        init,
+        run,
+        config,
+        plan,
+        doctor,
+        status,
+        forget,
+        coordinator,
+        helper,
+        token,
+        export,
+        plot,
+        lab,
+        completion,
+    ):
         command.add_to(commands)
     return top
 

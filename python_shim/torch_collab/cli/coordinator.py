@@ -7,14 +7,23 @@ import signal
 import threading
 from typing import Any
 
-from torch_collab import addresses, links, native
-from torch_collab.cli import knobs
+from torch_collab import log, native
+from torch_collab.cli import forms, knobs, swarm_file
+from torch_collab.network import addresses, links
 
 
 def add_to(parsers: Any) -> None:
-    sub = parsers.add_parser("coordinator", help="serve the coordinator until Ctrl-C")
+    sub = forms.add(
+        parsers,
+        "coordinator",
+        "serve the coordinator until Ctrl-C",
+        "Decides who takes part in rounds, for sites that are worlds of their own. It touches no tensor.",
+        ["collab coordinator --listen 0.0.0.0:29400 --sites 2"],
+        {0: "ended by Ctrl-C or SIGTERM", 1: "it cannot listen there, or a value is refused"},
+    )
     sub.add_argument("--listen", metavar="HOST:PORT", required=True, help="where sites reach it, e.g. 0.0.0.0:29400")
-    sub.add_argument("--sites", metavar="N", type=int, help="round 0 waits for this many sites (COLLAB_SITE_COUNT)")
+    sub.add_argument("--sites", metavar="N", type=int, help="round 0 waits for this many sites (COLLAB_MIN_SITES)")
+    swarm_file.add_option(sub)
     sub.set_defaults(run=run)
 
 
@@ -22,18 +31,19 @@ def run(arguments: argparse.Namespace) -> int:
     host, _ = addresses.split_host_port(arguments.listen)
     given = {"listen": arguments.listen}
     if arguments.sites is not None:
-        given["site_count"] = str(arguments.sites)
-    config = knobs.load(given)
+        given["min_sites"] = str(arguments.sites)
+    config = knobs.load(given, arguments.config)
+    log.set_source("coordinator", None)
     choice = links.choose(config)
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
-    server = native.serve_coordinator(config, links.make(config, config.advertise), arguments.listen)
+    server = native.serve_coordinator(config.raw, links.make(config, config.advertise), arguments.listen)
     where = server.address
     if addresses.is_wildcard(host) and config.advertise in ("", addresses.NOT_DIALABLE):
         where = f"port {addresses.split_host_port(where)[1]} of every address of this machine"
-    print(f"collab: coordinator of run {config.run!r} at {where}, waiting for {config.site_count} "
-          f"site{'s' if config.site_count != 1 else ''}; Ctrl-C ends it", flush=True)  # fmt: skip
+    print(f"collab: coordinator of run {config.run!r} at {where}, waiting for {config.min_sites} "
+          f"site{'s' if config.min_sites != 1 else ''}; Ctrl-C ends it", flush=True)  # fmt: skip
     print(f"collab: {choice}", flush=True)
     if config.coordinator:
         print(f"collab: COLLAB_COORDINATOR={','.join(config.coordinator)} is for sites, and not used here", flush=True)

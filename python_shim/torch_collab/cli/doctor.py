@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import platform
 import shutil
@@ -12,9 +13,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from torch_collab import __version__, addresses, links, native, records
-from torch_collab.cli import keys, knobs
+from torch_collab import __version__, native
+from torch_collab.cli import forms, keys, knobs, peer, swarm_file
 from torch_collab.escape import escaped
+from torch_collab.network import addresses, links
+from torch_collab.swarm import records
 
 _MIN_SHARED_MEMORY = 1 << 30
 _SOON = timedelta(days=14)
@@ -22,49 +25,81 @@ _OLD_RECORD = timedelta(days=7)
 
 
 class Findings:
-    """Lines of the report; a problem makes the exit status 1, a hint does not."""
+    """Lines of the report, printed as they come; a problem makes the exit status 1, a hint does not."""
 
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-        self.problems = 0
+    def __init__(self, quiet: bool) -> None:
+        self.rows: list[dict[str, str]] = []
+        self._quiet = quiet
+
+    @property
+    def problems(self) -> int:
+        return sum(row["verdict"] == "BAD" for row in self.rows)
 
     def fine(self, what: str, text: str) -> None:
-        self.lines.append(f"  ok    {what}: {escaped(text)}")
+        self._add("ok", what, text)
 
     def hint(self, what: str, text: str) -> None:
-        self.lines.append(f"  hint  {what}: {escaped(text)}")
+        self._add("hint", what, text)
 
     def problem(self, what: str, text: str) -> None:
-        self.problems += 1
-        self.lines.append(f"  BAD   {what}: {escaped(text)}")
+        self._add("BAD", what, text)
+
+    def _add(self, verdict: str, what: str, text: str) -> None:
+        self.rows.append({"verdict": verdict, "what": what, "text": text})
+        if not self._quiet:
+            print(f"  {verdict:<5} {what}: {escaped(text)}", flush=True)
 
 
 def add_to(parsers: Any) -> None:
-    sub = parsers.add_parser("doctor", help="check this machine: versions, UCX, key, ports, shared memory, address")
+    sub = forms.add(
+        parsers,
+        "doctor",
+        "check this machine: versions, UCX, key, ports, shared memory, address",
+        "Says whether this machine is fit to be a site, what other sites would see of it, and what to do.",
+        [
+            "collab doctor",
+            "collab doctor --clean  # removes what dead processes have left",
+            "collab doctor --peer paris.example.org  # whether its ports can be reached from here",
+        ],
+        {0: "no problem found; hints do not count", 1: "a line begins with BAD"},
+    )
     sub.add_argument(
         "--clean", action="store_true", help="remove shared memory and old records that dead processes left behind"
     )
+    sub.add_argument("--json", action="store_true", help="all of it as JSON, at the end")
+    sub.add_argument(
+        "--peer",
+        metavar="HOST[:PORT,...]",
+        help="try ports of another machine, where the swarm runs by now (default: those of collab.toml)",
+    )
+    swarm_file.add_option(sub)
     sub.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    findings = Findings()
+    tried = peer.ports(arguments.peer, arguments.config) if arguments.peer else None
+    findings = Findings(quiet=arguments.json)
     _versions(findings)
-    config = _knobs(findings)
+    config = _knobs(findings, arguments.config)
     choice = _links(findings, config) if config else None
     if config:
         _key(findings, config, choice)
     _ucx(findings)
     _congestion_control(findings, config, choice)
-    _port(findings)
+    _port(findings, config.listen if config else os.environ.get("COLLAB_LISTEN", "0.0.0.0:0"))
     if config:
         _address(findings, config)
     _shared_memory(findings)
     _orphans(findings, arguments.clean)
     if config:
         _records(findings, records.folder(config), arguments.clean)
-    print("\n".join(findings.lines))
+    if tried:
+        for good, text in peer.try_ports(*tried):
+            (findings.fine if good else findings.problem)("peer", text)
     count = findings.problems
+    if arguments.json:
+        print(json.dumps({"problems": count, "findings": findings.rows}, indent=2))
+        return 1 if count else 0
     print(f"{count} problem{'s' if count != 1 else ''} found" if count else "no problems found")
     return 1 if count else 0
 
@@ -87,9 +122,9 @@ def _versions(found: Findings) -> None:
         found.problem("backend", "importing torch did not register 'collab'; is TORCH_DEVICE_BACKEND_AUTOLOAD=0 set?")
 
 
-def _knobs(found: Findings) -> native.Settings | None:
+def _knobs(found: Findings, file: str | None) -> native.Settings | None:
     try:
-        loaded = knobs.load()
+        loaded = knobs.load(file=file, dials=True)
     except ValueError as error:
         found.problem("knobs", str(error))
         return None
@@ -133,7 +168,7 @@ def _key(found: Findings, config: native.Settings, choice: links.Choice | None) 
 
 
 def _token(found: Findings, config: native.Settings) -> None:
-    if native.has_made_token(config):
+    if native.has_made_token(config.raw):
         found.fine("key", "a token, as `collab token` makes it")
     else:
         found.hint(
@@ -167,19 +202,21 @@ def _congestion_control(found: Findings, config: native.Settings | None, choice:
         found.hint("congestion control", f"unknown ({error})")
         return
     text = f"default {now}; available {available}; allowed to all {allowed}"
-    wanted, source = {name: rest for name, *rest in config.values}["congestion"] if config else ("", "default")
+    wanted, source = {name: rest for name, *rest in config.values}["tcp_congestion"] if config else ("", "default")
     if source == "default" and (choice is None or choice.kind != "tcp"):
         wanted = ""  # links of tcp alone ask for one
     refusal = _congestion_refusal(wanted) if wanted not in ("", now) else None
     used = now if refusal or not wanted else wanted
     if refusal:
-        text += f". COLLAB_CONGESTION={wanted}: {refusal}, so tcp links use {now}"
+        text += f". COLLAB_TCP_CONGESTION={wanted}: {refusal}, so tcp links use {now}"
     elif used != now:
         text += f"; tcp links use {used}"
     slow = used not in ("bbr", "bbr2", "bbr3")
     if slow:
         chosen = used == wanted and _congestion_refusal("bbr") is None
-        remedy = "COLLAB_CONGESTION=bbr" if chosen else "modprobe tcp_bbr; sysctl net.ipv4.tcp_congestion_control=bbr"
+        remedy = (
+            "COLLAB_TCP_CONGESTION=bbr" if chosen else "modprobe tcp_bbr; sysctl net.ipv4.tcp_congestion_control=bbr"
+        )
         text += f". On long links with loss bbr is many times faster: {remedy}"
     (found.hint if slow or refusal else found.fine)("congestion control", text)
 
@@ -196,8 +233,7 @@ def _congestion_refusal(name: str) -> str | None:
     return None
 
 
-def _port(found: Findings) -> None:
-    listen = os.environ.get("COLLAB_LISTEN", "0.0.0.0:0")
+def _port(found: Findings, listen: str) -> None:
     try:
         host, port = addresses.split_host_port(listen)
         family = socket.AF_INET6 if ":" in host else socket.AF_INET

@@ -5,55 +5,101 @@ from __future__ import annotations
 import argparse
 import math
 import os
+from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from torch_collab import native
-from torch_collab.escape import escaped
+from torch_collab.cli import forms
+from torch_collab.escape import escaped, first_line
+
+_WRAPPED = ("state_dict", "model")  # where a checkpoint keeps the model's own, among other things
+_OF_DDP = "module."
 
 
 def add_to(parsers: Any) -> None:
-    sub = parsers.add_parser(
+    sub = forms.add(
+        parsers,
         "export",
-        help="write the model all sites agreed on last as a state_dict",
-        description="Reads what COLLAB_STATE_DIR keeps and writes a state_dict of the bare model. Frozen parameters, "
-        "buffers that are not averaged (COLLAB_BUFFERS=0; not persistent, or not finite when training began) and "
-        "second names of tied parameters are not in it: load it with strict=False.",
+        "write the model all sites agreed on last as a state_dict",
+        "Reads what COLLAB_STATE_DIR keeps and writes a state_dict of the bare model. Frozen parameters, buffers that "
+        "are not averaged (COLLAB_BUFFERS=0; not persistent, or not finite when training began) and second names of "
+        "tied parameters are not kept there: with --base they come from a state_dict of the same model, and what is "
+        "written loads with strict=True; without it, load with strict=False.",
+        [
+            "collab export --state state/ --out model.pt",
+            "collab export --state state/ --base pretrained.pt --format safetensors --out model.safetensors",
+        ],
+        {0: "written", 1: "there is no state that can be read, it does not fit --base, or it cannot be written"},
     )
     sub.add_argument(
         "--state", metavar="FILE|DIR", type=Path, required=True, help="a .collab file, or a directory: the newest round"
     )
     sub.add_argument("--out", metavar="FILE", type=Path, required=True, help="where to write, e.g. model.pt")
+    sub.add_argument(
+        "--format", choices=["pt", "safetensors"], help="(default: safetensors where FILE is called so, else pt)"
+    )
+    sub.add_argument(
+        "--base", metavar="FILE", type=Path, help="a state_dict of the model, .pt or .safetensors: what is not averaged"
+    )
     sub.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     path = choose(arguments.state)
+    header, anchor, _ = native.read_state(str(path))
+    state = to_state_dict(header, anchor)
+    what = f"round {header['round']} of run {header['swarm']!r}, from {path}"
+    if arguments.base is not None:
+        state, counts = complete(header, state, read_base(arguments.base))
+        what += (
+            f"; from {arguments.base}: {', '.join(f'{number} {kind}' for kind, number in counts.items()) or 'nothing'}"
+        )
+    elif absent := sum(kind != "averaged" for _, _, _, kind, _ in header["model"]):
+        what += f"; without {absent} that are not averaged, which --base would add"
+    elements = sum(tensor.numel() for tensor in state.values())
+    as_safetensors = (arguments.format or arguments.out.suffix.lstrip(".")) == "safetensors"
+    _write(state, arguments.out, as_safetensors, {"run": str(header["swarm"]), "round": str(header["round"])})
+    print(escaped(f"collab: {arguments.out}: {len(state)} tensors, {elements} elements, {what}"))
+    return 0
+
+
+def _write(state: dict[str, Any], out: Path, as_safetensors: bool, about: dict[str, str]) -> None:
     import torch
 
-    header, anchor = native.read_state(str(path))
-    state = to_state_dict(header, anchor)
-    partial = arguments.out.with_name(arguments.out.name + ".partial")
+    partial = out.with_name(out.name + ".partial")
     try:
-        torch.save(state, partial)
-        os.replace(partial, arguments.out)
+        if as_safetensors:
+            # Each tensor in memory of its own: the format has no two names of one.
+            own = {name: tensor.clone().contiguous() for name, tensor in state.items()}
+            _safetensors().save_file(own, str(partial), metadata={"format": "pt", **about})
+        else:
+            torch.save(state, partial)
+        os.replace(partial, out)
     finally:
         partial.unlink(missing_ok=True)
-    elements = sum(tensor.numel() for tensor in state.values())
-    what = f"{len(state)} tensors, {elements} elements, round {header['round']} of run {header['swarm']!r}"
-    print(escaped(f"collab: {arguments.out}: {what}, from {path}"))
-    return 0
+
+
+def _safetensors() -> Any:
+    try:
+        import safetensors.torch
+    except ImportError as error:
+        raise RuntimeError(
+            f"safetensors writes and reads this format: pip install safetensors ({error}) [cli.export-safetensors]"
+        ) from None
+    return safetensors.torch
 
 
 def choose(where: Path) -> Path:
     """The file itself, or the one of the highest round in a directory."""
     if not where.is_dir():
         if not where.exists():
-            raise OSError(f"{where}: no such file or directory")
+            raise OSError(f"{where}: no such file or directory [cli.no-file]")
         return where
     files = sorted(where.glob("*.collab"))
     if not files:
-        raise OSError(f"{where} has no *.collab file; COLLAB_STATE_DIR makes leaders write them")
+        raise OSError(f"{where} has no *.collab file; COLLAB_STATE_DIR makes leaders write them [cli.no-state-file]")
     rounds: dict[Path, int] = {}
     for file in files:
         try:
@@ -61,7 +107,7 @@ def choose(where: Path) -> Path:
         except (OSError, RuntimeError, ValueError) as error:
             print(escaped(f"collab: {file} is left out: {error}"))
     if not rounds:
-        raise OSError(f"{where}: none of the {len(files)} state files can be read")
+        raise OSError(f"{where}: none of the {len(files)} state files can be read [cli.unreadable-state]")
     return max(rounds, key=lambda file: (rounds[file], file.name))
 
 
@@ -74,16 +120,19 @@ def to_state_dict(header: dict[str, Any], anchor: Any) -> dict[str, Any]:
         if kind != "averaged":
             continue
         if name in state:
-            raise ValueError(f"the state file has two tensors of the name {name!r}")
+            raise ValueError(f"the state file has two tensors of the name {name!r} [state.two-tensors]")
         count = math.prod(shape)
         if count > anchor.numel() - offset or max(shape, default=0) > anchor.numel():
             raise ValueError(
-                f"the state file says that {name!r} is of shape {tuple(shape)}: its anchor has {anchor.numel()}"
+                f"the state file says that {name!r} is of shape {tuple(shape)}: its anchor has {anchor.numel()} "
+                "[state.shape]"
             )
         state[name] = anchor[offset : offset + count].reshape(list(shape)).to(_floating(name, dtype)).clone()
         offset += count
     if offset != anchor.numel():
-        raise ValueError(f"the state file describes {offset} elements, its anchor has {anchor.numel()}")
+        raise ValueError(
+            f"the state file describes {offset} elements, its anchor has {anchor.numel()} [state.elements]"
+        )
     return state
 
 
@@ -92,5 +141,81 @@ def _floating(name: str, dtype: str) -> Any:
 
     found = getattr(torch, dtype, None)
     if not isinstance(found, torch.dtype) or not found.is_floating_point:
-        raise ValueError(f"the state file says that {name!r} is of the dtype {dtype!r}, which is none of a parameter")
+        raise ValueError(
+            f"the state file says that {name!r} is of the dtype {dtype!r}, which is none of a parameter [state.dtype]"
+        )
     return found
+
+
+# ---- what is not averaged ----------------------------------------------------------------------
+
+
+def read_base(path: Path) -> dict[str, Any]:
+    """The model's own state_dict in a file. Raises ValueError in words."""
+    import torch
+
+    if not path.is_file():
+        raise ValueError(f"--base {path}: there is no such file [cli.export-no-base]")
+    try:
+        if path.suffix == ".safetensors":
+            told: Any = _safetensors().load_file(str(path))
+        else:
+            told = torch.load(path, map_location="cpu", weights_only=True)
+    except RuntimeError:
+        raise
+    except Exception as error:  # of pickle, zip, safetensors
+        raise ValueError(f"--base {path} cannot be read: {first_line(error)} [cli.export-base-unread]") from None
+    for key in _WRAPPED:
+        if isinstance(told, Mapping) and isinstance(told.get(key), Mapping):
+            told = told[key]
+    if not isinstance(told, Mapping) or not told or not all(isinstance(each, torch.Tensor) for each in told.values()):
+        raise ValueError(f"--base {path} is no state_dict of a model: expected tensors by name [cli.export-base-unfit]")
+    shared = all(str(name).startswith(_OF_DDP) for name in told)
+    return {str(name)[len(_OF_DDP) if shared else 0 :]: tensor for name, tensor in told.items()}
+
+
+def complete(
+    header: dict[str, Any], state: dict[str, Any], base: dict[str, Any]
+) -> tuple[dict[str, Any], dict[str, int]]:
+    """`base` with what was averaged in place, and how many of its tensors were taken for which reason.
+
+    A name that the header does not have is a second one of a tied parameter, or a buffer that sites do not compare.
+    Raises ValueError where the base is another model's.
+    """
+    if missing := [name for name in state if name not in base]:
+        raise ValueError(
+            f"--base is of another model: it has no {missing[0]!r} ({len(missing)} of {len(state)} are missing) "
+            "[cli.export-base-differs]"
+        )
+    rows = {name: (kind, digest) for name, _, _, kind, digest in header["model"]}
+    whole: dict[str, Any] = {}
+    counts: Counter[str] = Counter()
+    for name, tensor in base.items():
+        if name in state:
+            there, here = list(tensor.shape), list(state[name].shape)
+            if there != here:
+                raise ValueError(
+                    f"--base is of another model: {name!r} is {there} there, {here} here [cli.export-base-shape]"
+                )
+            whole[name] = state[name]
+            continue
+        kind, digest = rows.get(name, ("", ""))
+        first = "" if kind else _first_name(tensor, state, base)
+        if kind == "frozen" and digest.strip("0") and native.digest(tensor) != digest:
+            raise ValueError(
+                f"--base is not what was trained: {name!r} was frozen with other values [cli.export-base-values]"
+            )
+        whole[name] = state[first] if first else tensor
+        counts["tied" if first else kind or "other"] += 1
+    return whole, dict(counts)
+
+
+def _first_name(tensor: Any, state: dict[str, Any], base: dict[str, Any]) -> str:
+    """Under which name the same parameter was averaged, or "". A file of safetensors has it twice."""
+    import torch
+
+    alike = [name for name in state if base[name].shape == tensor.shape and base[name].dtype == tensor.dtype]
+    if not tensor.is_floating_point() or not tensor.numel():
+        return ""
+    same = [name for name in alike if base[name].data_ptr() == tensor.data_ptr()]
+    return next(iter(same), "") or next((name for name in alike if torch.equal(base[name], tensor)), "")

@@ -7,18 +7,22 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from torch_collab import addresses, links, native
-from torch_collab.cli import knobs
+from torch_collab import native
+from torch_collab.cli import forms, knobs, swarm_file
+from torch_collab.network import addresses, links
 
 
 def add_to(parsers: Any) -> None:
-    sub = parsers.add_parser(
+    sub = forms.add(
+        parsers,
         "forget",
-        help="say that sites will not come back, so that those who wait for them go on",
-        usage="collab forget [-h] [--timeout SECONDS] SITE [SITE ...] [HOST:PORT[,HOST:PORT...]]",
-        description="Sites that are no majority of those who agreed last wait for the others, and train on. Told that "
-        "the missing ones will not come, they go on among themselves, as another run; whoever comes back after all "
-        "joins them. `collab status` and the sites' logs say who is missing.",
+        "say that sites will not come back, so that those who wait for them go on",
+        "Sites that are no majority of those who agreed last wait for the others, and train on. Told that the missing "
+        "ones will not come, they go on among themselves, as another run; whoever comes back after all joins them. "
+        "`collab status` and the sites' logs say who is missing.",
+        ["collab forget tokyo osaka HOST:29400"],
+        {0: "a coordinator has taken the word", 1: "none has: nobody waits for them, or none answers"},
+        usage="collab forget [OPTION ...] SITE [SITE ...] [HOST:PORT[,HOST:PORT...]]",
     )
     sub.add_argument(
         "words",
@@ -26,16 +30,20 @@ def add_to(parsers: Any) -> None:
         nargs="+",
         help="a site that is missing; last, the coordinators to tell, where COLLAB_COORDINATOR is not set",
     )
-    sub.add_argument("--timeout", metavar="SECONDS", type=float, default=5.0)
+    sub.add_argument("--timeout", metavar="SECONDS", type=float, default=5.0, help="of one (default: %(default)s)")
+    swarm_file.add_option(sub)
     sub.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """0 if a coordinator has taken the word."""
     sites, given = split(arguments.words)
-    config = knobs.load({"coordinator": given} if given else None)
+    config = knobs.load({"coordinator": given} if given else None, arguments.config, dials=True)
     if not config.coordinator:
-        raise ValueError("which swarm? name its coordinators after the sites (HOST:PORT) or set COLLAB_COORDINATOR")
+        raise ValueError(
+            "which swarm? name its coordinators after the sites (HOST:PORT), set COLLAB_COORDINATOR or be where its "
+            "collab.toml is [cli.forget-whom]"
+        )
     transport = links.make(config, "")
 
     def tell(address: str) -> tuple[bool | None, str]:
@@ -50,7 +58,9 @@ def run(arguments: argparse.Namespace) -> int:
     for address, (_, text) in zip(config.coordinator, answers, strict=True):
         print(f"{address}: {text}")
     if all(taken is None for taken, _ in answers):
-        raise ConnectionError("nobody was told: no coordinator answers; do they run, with the same key?")
+        raise ConnectionError(
+            "nobody was told: no coordinator answers; do they run, with the same key? [cli.nobody-told]"
+        )
     return 0 if any(taken for taken, _ in answers) else 1
 
 

@@ -3,40 +3,56 @@
 from __future__ import annotations
 
 import argparse
+import os
 import signal
 import socket
 import threading
 from datetime import timedelta
 from typing import Any
 
-from torch_collab import addresses, links, native
-from torch_collab.cli import knobs
+from torch_collab import native
+from torch_collab.cli import forms, knobs, swarm_file
+from torch_collab.network import addresses, links
 
 _LOOK = timedelta(seconds=0.5)
 
 
 def add_to(parsers: Any) -> None:
-    sub = parsers.add_parser("helper", help="reduce slices for the sites of a swarm, training nothing, until Ctrl-C")
+    sub = forms.add(
+        parsers,
+        "helper",
+        "reduce slices for the sites of a swarm, training nothing, until Ctrl-C",
+        "A member without a model, at a machine that all sites can dial: it reduces for those that cannot be dialled "
+        "or have thin lines.",
+        ["collab helper --coordinator HOST:29400 --listen 0.0.0.0:29401"],
+        {0: "ended by Ctrl-C or SIGTERM", 1: "no swarm is named, or it refuses the helper"},
+    )
     sub.add_argument("--coordinator", metavar="HOST:PORT", help="of the swarm (COLLAB_COORDINATOR)")
     sub.add_argument("--listen", metavar="HOST:PORT", help="where sites reach it (COLLAB_LISTEN)")
     sub.add_argument("--site", metavar="NAME", help="its name in the swarm (COLLAB_SITE); else: helper and the host's")
+    swarm_file.add_option(sub)
     sub.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     given = {name: getattr(arguments, name) for name in ("coordinator", "listen", "site")}
     given = {name: value for name, value in given.items() if value is not None}
-    config = knobs.load(given)
+    # A name of its own, too where the file's [site] is of this machine: that is the site that trains here.
+    given.setdefault("site", os.environ.get("COLLAB_SITE") or f"helper-{socket.gethostname()}"[:64])
+    config = knobs.load(given, arguments.config, dials=True)
     if not config.coordinator:
-        raise ValueError("which swarm? give --coordinator HOST:PORT or set COLLAB_COORDINATOR")
+        raise ValueError(
+            "which swarm? give --coordinator HOST:PORT, set COLLAB_COORDINATOR or be where its collab.toml is "
+            "[cli.which-swarm]"
+        )
     advertise = addresses.dial_address(config.advertise, config.listen, list(config.coordinator))
-    config = knobs.load(given | {"advertise": advertise})
-    site = config.site or f"helper-{socket.gethostname()}"[:64]
+    config = knobs.load(given | {"advertise": advertise}, arguments.config, dials=True)
+    site = config.site
     choice = links.choose(config)
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
-    server = native.serve_helper(config, site, links.make(config, config.advertise))
+    server = native.serve_helper(config.raw, site, links.make(config, config.advertise))
     print(f"collab: {site} helps the swarm of {','.join(config.coordinator)}; Ctrl-C ends it", flush=True)
     print(f"collab: {choice}", flush=True)
     while not stop.is_set():

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from torch_collab import native
-from torch_collab.keys import CERTIFICATES, KNOBS
+from torch_collab.network.keys import CERTIFICATES, KNOBS
 
 _FILES = ("token_file", *CERTIFICATES)
 _SECRET = ("token_file", "tls_key")
@@ -69,7 +69,7 @@ def expiry(files: dict[str, str]) -> datetime:
     except ssl.SSLCertVerificationError as error:
         raise _unfit(files, error.verify_message) from None
     except ssl.SSLError as error:
-        raise ValueError(f"COLLAB_TLS_CERT={files['tls_cert']} cannot be used: {error}") from None
+        raise ValueError(f"COLLAB_TLS_CERT={files['tls_cert']} cannot be used: {error} [tls.unusable]") from None
     # Python has no limit of depth, and until 3.13 hides the chain.
     if len(getattr(dialler, "_sslobj").get_verified_chain()) > 2:  # noqa: B009
         raise _unfit(files, "no certificate in COLLAB_TLS_CA signed it itself")
@@ -80,7 +80,7 @@ def expiry(files: dict[str, str]) -> datetime:
 def _unfit(files: dict[str, str], why: str) -> ValueError:
     return ValueError(
         f"COLLAB_TLS_CERT={files['tls_cert']}: {why}; other sites check it against "
-        f"COLLAB_TLS_CA={files['tls_ca']}, both when it dials and when it is dialled"
+        f"COLLAB_TLS_CA={files['tls_ca']}, both when it dials and when it is dialled [tls.unfit]"
     )
 
 

@@ -30,10 +30,13 @@ def emulator() -> Path:
     found = override or (str(packaged) if packaged.is_file() else shutil.which(_NAME))
     if not found:
         raise RuntimeError(
-            f"{_NAME} is neither at {packaged} nor on PATH; install collab's wheel, or set {_OVERRIDE}=FILE"
+            f"{_NAME} is neither at {packaged} nor on PATH; install collab's wheel, or set {_OVERRIDE}=FILE "
+            "[cli.no-lab]"
         )
     if not os.access(found, os.X_OK):
-        raise RuntimeError(f"{found} is no executable file" + (f"; {_OVERRIDE} names it" if override else ""))
+        raise RuntimeError(
+            f"{found} is no executable file{f'; {_OVERRIDE} names it' if override else ''} [cli.lab-not-executable]"
+        )
     return Path(found)
 
 

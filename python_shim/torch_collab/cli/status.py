@@ -1,31 +1,106 @@
-"""`collab status HOST:PORT`: what the coordinator there knows."""
+"""`collab status`: what the swarm's coordinator knows."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from torch_collab import addresses, links, native
-from torch_collab.cli import knobs
+from torch_collab import native
+from torch_collab.cli import forms, knobs, swarm_file
 from torch_collab.escape import escaped
+from torch_collab.network import addresses, links
+
+_CLEAR = "\x1b[H\x1b[J"  # to the top, and all below is gone
 
 
 def add_to(parsers: Any) -> None:
-    sub = parsers.add_parser("status", help="ask a coordinator who is there and which round it is")
-    sub.add_argument("address", metavar="HOST:PORT")
-    sub.add_argument("--json", action="store_true", help="the coordinator's answer as JSON")
-    sub.add_argument("--timeout", metavar="SECONDS", type=float, default=5.0)
+    sub = forms.add(
+        parsers,
+        "status",
+        "ask the coordinator who is there and which round it is",
+        "Asks every coordinator that is named, and shows the answer of the one that leads.",
+        ["collab status HOST:29400", "collab status --watch  # where collab.toml is"],
+        {0: "one has answered", 1: "none has answered, or no coordinator is named"},
+    )
+    sub.add_argument(
+        "address",
+        metavar="HOST:PORT[,HOST:PORT...]",
+        nargs="?",
+        help="all that may coordinate (default: COLLAB_COORDINATOR, else the one at the endpoint in collab.toml)",
+    )
+    sub.add_argument("--json", action="store_true", help="the coordinator's answer as JSON; with --watch one a line")
+    sub.add_argument(
+        "--watch", metavar="SECONDS", nargs="?", type=float, const=2.0, help="again every so many seconds (2), until "
+        "Ctrl-C"
+    )  # fmt: skip
+    sub.add_argument("--timeout", metavar="SECONDS", type=float, default=5.0, help="of one (default: %(default)s)")
+    swarm_file.add_option(sub)
     sub.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    addresses.split_host_port(arguments.address)
-    config = knobs.load(without="COLLAB_COORDINATOR")
-    text = native.query_status(links.make(config, ""), arguments.address, arguments.timeout)
-    answer = json.loads(text)
-    print(json.dumps(answer) if arguments.json else render(answer))
-    return 0
+    if arguments.watch is not None and not 0.1 <= arguments.watch <= 86400:
+        raise ValueError(f"--watch: expected 0.1 to 86400 seconds, got {arguments.watch:g} [cli.status-watch]")
+    if arguments.address is not None:
+        for address in arguments.address.split(","):
+            addresses.split_host_port(address)
+    config = knobs.load(file=arguments.config, dials=True, without="COLLAB_COORDINATOR" if arguments.address else "")
+    asked = arguments.address.split(",") if arguments.address else list(config.coordinator)
+    if not asked:
+        raise ValueError("which swarm? name its coordinator (HOST:PORT), set COLLAB_COORDINATOR or be where its "
+                         "collab.toml is [cli.status-which-swarm]")  # fmt: skip
+    transport = links.make(config, "")
+    limit = timedelta(seconds=arguments.timeout)
+    if arguments.watch is None:
+        print(_shown(ask(transport, asked, limit), arguments.json))
+        return 0
+    return _watch(lambda: ask(transport, asked, limit), arguments)
+
+
+def ask(transport: dict[str, Any], asked: list[str], limit: timedelta) -> dict[str, Any]:
+    """The answer of the one that leads, else of the first that answers. Raises what the last one did if none does."""
+
+    def one(address: str) -> dict[str, Any] | Exception:
+        try:
+            return {"coordinator": address, **json.loads(native.query_status(transport, address, limit))}
+        except (OSError, RuntimeError) as error:
+            return error
+
+    with ThreadPoolExecutor(len(asked)) as pool:
+        answers = list(pool.map(one, asked))
+    heard = [answer for answer in answers if isinstance(answer, dict)]
+    if heard:
+        return next((answer for answer in heard if answer.get("leads")), heard[0])
+    failed = [answer for answer in answers if isinstance(answer, Exception)]
+    if len(failed) == 1:
+        raise failed[0]
+    told = "; ".join(
+        f"{address}: {str(error).removeprefix('collab: ')}" for address, error in zip(asked, failed, strict=True)
+    )
+    raise ConnectionError(f"none of the {len(asked)} coordinators answers: {told} [cli.status-no-answer]")
+
+
+def _watch(look: Any, arguments: argparse.Namespace) -> int:
+    """Until Ctrl-C, which ends `main`. A coordinator that is gone for a while is said, and asked again."""
+    clear = sys.stdout.isatty() and not arguments.json
+    while True:
+        try:
+            text = _shown(look(), arguments.json)
+        except (OSError, RuntimeError) as error:
+            text = json.dumps({"error": str(error)}) if arguments.json else escaped(str(error))
+        if not arguments.json:
+            text = f"{datetime.now(UTC):%H:%M:%S} UTC, every {arguments.watch:g} s\n{text}"
+        print(_CLEAR + text if clear else text, flush=True)
+        time.sleep(arguments.watch)
+
+
+def _shown(answer: dict[str, Any], as_json: bool) -> str:
+    return json.dumps(answer) if as_json else render(answer)
 
 
 def render(answer: dict[str, Any]) -> str:

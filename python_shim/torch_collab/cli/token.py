@@ -9,17 +9,26 @@ import secrets
 from pathlib import Path
 from typing import Any
 
+from torch_collab.cli import forms, swarm_file
+
 
 def add_to(parsers: Any) -> None:
-    sub = parsers.add_parser(
+    sub = forms.add(
+        parsers,
         "token",
-        help="make a swarm's key, for COLLAB_TOKEN or COLLAB_TOKEN_FILE",
-        description="Makes a key at random. Every site of the swarm needs the same one; who has it can join.",
+        "make a swarm's key, for COLLAB_TOKEN or COLLAB_TOKEN_FILE",
+        "Makes a key at random. Every site of the swarm needs the same one; who has it can join.",
+        ["collab token", "collab token --rotate swarm.key"],
+        {0: "made", 1: "the file cannot be written, or was there"},
     )
     place = sub.add_mutually_exclusive_group()
     place.add_argument(
-        "--out", metavar="FILE", help="write it to a new file that only you can read (COLLAB_TOKEN_FILE)"
+        "--out",
+        metavar="FILE",
+        default=swarm_file.KEY,
+        help="write it to a new file that only you can read, for COLLAB_TOKEN_FILE (default: %(default)s)",
     )
+    place.add_argument("--print", action="store_true", dest="shown", help="write no file, and show it")
     place.add_argument(
         "--rotate",
         metavar="FILE",
@@ -38,25 +47,29 @@ def run(arguments: argparse.Namespace) -> int:
     token = make()
     if arguments.rotate is not None:
         return rotate(Path(arguments.rotate), token)
-    if arguments.out is None:
+    if arguments.shown:
         print(token)
         return 0
-    try:
-        file = os.open(arguments.out, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        raise ValueError(
-            f"{arguments.out} is a folder: name a file in it, {Path(arguments.out) / 'swarm.key'} say"
-            if Path(arguments.out).is_dir()
-            else f"{arguments.out} exists, and a key in use is not written over: name another file"
-        ) from None
-    except OSError as error:
-        folder = Path(arguments.out).parent
-        why = str(error.strerror) if folder.is_dir() else f"there is no folder {folder}"
-        raise ValueError(f"{arguments.out} cannot be written: {why}") from None
-    with os.fdopen(file, "w", encoding="ascii") as stream:
-        stream.write(token + "\n")
+    write(Path(arguments.out), token)
     print(f"wrote {arguments.out}; copy it to every site and set COLLAB_TOKEN_FILE to where it lies there")
     return 0
+
+
+def write(path: Path, token: str) -> None:
+    """A new file, which its owner alone can read. Raises ValueError in words."""
+    try:
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        raise ValueError(
+            f"{path} is a folder: name a file in it, {path / swarm_file.KEY} say [token.folder]"
+            if path.is_dir()
+            else f"{path} exists, and a key in use is not written over: name another file [token.exists]"
+        ) from None
+    except OSError as error:
+        why = str(error.strerror) if path.parent.is_dir() else f"there is no folder {path.parent}"
+        raise ValueError(f"{path} cannot be written: {why} [token.not-written]") from None
+    with os.fdopen(file, "w", encoding="ascii") as stream:
+        stream.write(token + "\n")
 
 
 def rotate(path: Path, token: str) -> int:
@@ -64,9 +77,9 @@ def rotate(path: Path, token: str) -> int:
     try:
         tokens = path.read_text(encoding="utf-8").split()
     except (OSError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} cannot be read: {getattr(error, 'strerror', error)}") from None
+        raise ValueError(f"{path} cannot be read: {getattr(error, 'strerror', error)} [token.not-read]") from None
     if not tokens:
-        raise ValueError(f"{path} is empty: make a token with `collab token --out`")
+        raise ValueError(f"{path} is empty: make a token with `collab token --out` [token.empty-file]")
     fresh = path.with_name(path.name + ".new")
     try:
         fresh.unlink(missing_ok=True)
@@ -74,7 +87,7 @@ def rotate(path: Path, token: str) -> int:
             stream.write(f"{token}\n{tokens[0]}\n")
         os.replace(fresh, path)
     except OSError as error:
-        raise ValueError(f"{path} cannot be written: {error.strerror}") from None
+        raise ValueError(f"{path} cannot be written: {error.strerror} [token.not-rotated]") from None
     print(
         f"wrote {path}: a new token, and below it the one until now, which is still accepted; copy the file to every "
         "site and coordinator, then take its second line out everywhere"

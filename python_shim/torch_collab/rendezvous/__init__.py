@@ -7,12 +7,12 @@ What an agent (the torchrun process of one node) does here:
     dial.py       a store at an address, or word in time that none answers there
     notices.py    who was refused there, for the others to tell
     gathering.py  nodes come together in a store until one of them closes the list
-    cohort.py     the first world: who is in it, its sites, where their stores and coordinators are
+    first_members.py  the first world: who is in it, its sites, where their stores and coordinators are
     late.py       the world of a site that comes late or comes back
     candidate.py  the coordinator inside the agent, and its patience at the end
-    herald.py     tells the endpoint that this agent lives, and a new endpoint that the world is closed
+    heartbeat.py  tells the endpoint that this agent lives, and a new endpoint that the world is closed
     agent_store.py  what torchrun's own bookkeeping is given as its store
-    settings.py, contact.py  what was asked for; the addresses others dial
+    settings.py   what was asked for; the address others dial
 
 This file stays free of everything heavy: torchrun reads it at every start.
 """

@@ -11,20 +11,19 @@ from datetime import timedelta
 from typing import Any
 
 from torch_collab import log
-
-_EXIT_BARRIER = "torchelastic/agent/terminal_state"
-_EVERYBODY = "/last_member"
+from torch_collab.escape import first_line
+from torch_collab.torch_compat import EVERYBODY_CAME, EXIT_BARRIER
 
 
 class AgentStore:
     """The part of torch's Store interface that the agent uses. Threads: the agent's one."""
 
-    def __init__(self, meeting: Any, site: Any, site_nodes: int) -> None:
-        self._meeting = meeting  # where the nodes of the world met
+    def __init__(self, shared: Any, site: Any, site_nodes: int) -> None:
+        self._shared = shared  # where the nodes of the world met
         self._site = site  # of the nodes of this site
         self._site_nodes = site_nodes
         self._at_barrier = False
-        self._timeout: timedelta = meeting.timeout
+        self._timeout: timedelta = shared.timeout
 
     @property
     def timeout(self) -> timedelta:
@@ -34,34 +33,34 @@ class AgentStore:
         self._timeout = timeout
 
     def set(self, key: str, value: str | bytes) -> None:
-        self._meeting.set(key, value)
+        self._shared.set(key, value)
 
     def get(self, key: str) -> bytes:
-        value: bytes = self._meeting.get(key)
+        value: bytes = self._shared.get(key)
         return value
 
     def multi_set(self, keys: list[str], values: list[str]) -> None:
         for key, value in zip(keys, values, strict=True):
-            self._meeting.set(key, value)
+            self._shared.set(key, value)
 
     def multi_get(self, keys: list[str]) -> list[bytes]:
-        self._meeting.wait(keys, self._timeout)
-        return [self._meeting.get(key) for key in keys]
+        self._shared.wait(keys, self._timeout)
+        return [self._shared.get(key) for key in keys]
 
     def add(self, key: str, amount: int) -> int:
-        if key.startswith(_EXIT_BARRIER):
+        if key.startswith(EXIT_BARRIER):
             return self.arrive()
-        return int(self._meeting.add(key, amount))
+        return int(self._shared.add(key, amount))
 
     def wait(self, keys: list[str], timeout: timedelta | None = None) -> None:
-        if not any(key.startswith(_EXIT_BARRIER) for key in keys):
-            return self._meeting.wait(keys, timeout or self._timeout)  # type: ignore[no-any-return]
+        if not any(key.startswith(EXIT_BARRIER) for key in keys):
+            return self._shared.wait(keys, timeout or self._timeout)  # type: ignore[no-any-return]
         if self._site_nodes == 1:
             return
         try:
-            self._site.wait([_EXIT_BARRIER + _EVERYBODY], timeout or self._timeout)
+            self._site.wait([EVERYBODY_CAME], timeout or self._timeout)
         except (RuntimeError, ValueError) as error:
-            log.info(f"not waiting for the other nodes of this site any longer: {str(error).splitlines()[0]}")
+            log.info(f"not waiting for the other nodes of this site any longer: {first_line(error)}")
 
     def arrive(self) -> int:
         """This node's workers have ended, well or not. 0: nobody counts."""
@@ -69,8 +68,8 @@ class AgentStore:
             return 0
         self._at_barrier = True
         try:
-            if int(self._site.add(_EXIT_BARRIER, 1)) == self._site_nodes:
-                self._site.set(_EXIT_BARRIER + _EVERYBODY, "1")
+            if int(self._site.add(EXIT_BARRIER, 1)) == self._site_nodes:
+                self._site.set(EVERYBODY_CAME, "1")
         except (RuntimeError, ValueError) as error:
             log.debug(f"the site's store is gone: {error}")
         return 0

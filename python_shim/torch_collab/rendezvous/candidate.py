@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from torch_collab import links, log, native
-from torch_collab.addresses import join_host_port
+from torch_collab import log, native
 from torch_collab.environment import collab_variables
+from torch_collab.network import links
+from torch_collab.network.addresses import join_host_port
 from torch_collab.rendezvous.settings import RendezvousSettings
 
 # Whether every site's first agent serves a candidate, or the first site's alone. A candidate takes office only with a
@@ -28,10 +29,11 @@ class Candidate:
     def serve(self, host: str, port: int) -> str:
         """Gives the address others dial. Raises OSError or RuntimeError in words."""
         # How many sites round 0 waits for is said by those who join.
-        found = {"advertise": host, "site_count": "1"}
+        # The run is what this agent has found at its start: by now its environment names a coordinator, its own.
+        found = {"advertise": host, "min_sites": "1", "run": self._settings.config.run}
         config = native.load_config(collab_variables(), found)
         listen = join_host_port(config.listen.rpartition(":")[0].strip("[]"), port)
-        server = native.serve_coordinator(config, links.make(config, host), listen)
+        server = native.serve_coordinator(config.raw, links.make(config, host), listen)
         self._server, self.address = server, server.address
         return self.address
 
@@ -54,7 +56,9 @@ class Candidate:
                 break
             reason = reason or f"agents are still there: {', '.join(living)}"
             if left <= 0:
-                log.warning(f"after {limit:.0f} s (COLLAB_LINGER) the coordinator stops: {reason}")
+                log.warning(
+                    f"after {limit:.0f} s (COLLAB_LINGER) the coordinator stops: {reason} [coordinator.linger-over]"
+                )
                 break
             if not said:
                 said = reason

@@ -9,7 +9,6 @@ often somebody asks.
 from __future__ import annotations
 
 import socket
-import struct
 import threading
 import time
 from concurrent.futures import Future
@@ -18,14 +17,12 @@ from typing import Any
 
 import torch.distributed as dist
 
+from torch_collab.torch_compat import TCP_STORE_QUESTION
+
 OPERATION = timedelta(seconds=60)  # the longest that one operation on a store may take
 
 _CONNECT_SECONDS = 2.0
 _DIAL_SECONDS = 5.0
-# What every client of a TCPStore says first, VALIDATE with a magic number, then GETNUMKEYS, which changes nothing
-# there (torch/csrc/distributed/c10d/TCPStoreBackend.hpp).
-_QUESTION = struct.pack("=BIB", 0, 0x3C85F7CE, 7)
-
 _lock = threading.Lock()
 _making: dict[tuple[str, int], Future[Any]] = {}  # the constructors that run, and what they gave until it is taken
 
@@ -85,7 +82,7 @@ def _speaks(host: str, port: int, seconds: float) -> bool:
     with socket.create_connection((host, port), timeout=min(seconds, _CONNECT_SECONDS)) as line:
         line.settimeout(seconds)
         try:
-            line.sendall(_QUESTION)
+            line.sendall(TCP_STORE_QUESTION)
             line.recv(16)
         except TimeoutError:
             return False

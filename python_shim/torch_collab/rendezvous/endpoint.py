@@ -8,7 +8,6 @@ It is also the world's store until `init_process_group` has returned at all rank
 
 from __future__ import annotations
 
-import contextlib
 import json
 import secrets
 import socket
@@ -21,12 +20,13 @@ import torch.distributed as dist
 from torch.distributed.elastic.rendezvous import RendezvousConnectionError
 
 from torch_collab import log
-from torch_collab.addresses import is_loopback, join_host_port
-from torch_collab.keys import SwarmKey
+from torch_collab.escape import first_line
+from torch_collab.network.addresses import is_loopback, is_this_machine, join_host_port
+from torch_collab.network.keys import SwarmKey
+from torch_collab.network.signed_store import SignatureError, SignedStore
 from torch_collab.rendezvous.dial import OPERATION, dial_store, store_at
 from torch_collab.rendezvous.notices import Notices, describe, difference
 from torch_collab.rendezvous.settings import RendezvousSettings
-from torch_collab.signed_store import SignatureError, SignedStore
 
 _PREFIX = "collab/rendezvous"
 _RUN_KEY = "run"
@@ -60,7 +60,8 @@ def open_endpoint(settings: RendezvousSettings) -> Endpoint:
             problem = first_line(error)
             if settings.is_host:
                 raise RendezvousConnectionError(
-                    f"collab: --rdzv-endpoint={settings.endpoint} cannot be served here (is_host=1): {problem}"
+                    f"collab: --rdzv-endpoint={settings.endpoint} cannot be served here (is_host=1): {problem} "
+                    "[rendezvous.not-served]"
                 ) from None
         else:
             return _enter(settings, server, serving=True)
@@ -91,19 +92,6 @@ def serve_store() -> Any:
     return _serve(0)
 
 
-def is_this_machine(host: str) -> bool:
-    """True when one of the host's addresses can be bound here."""
-    try:
-        infos = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)
-    except OSError:
-        return False
-    for family, kind, proto, _, address in infos:
-        with contextlib.suppress(OSError), socket.socket(family, kind, proto) as probe:
-            probe.bind(address)
-            return True
-    return False
-
-
 def _serve(port: int) -> Any:
     # It listens on all addresses; the host is only where its own client finds it.
     return dist.TCPStore("127.0.0.1", port, is_master=True, wait_for_workers=False, timeout=OPERATION)
@@ -120,7 +108,9 @@ def _dial(settings: RendezvousSettings, not_served: str) -> Any:
             problem = str(error)
         now = time.monotonic()
         if now - started >= settings.join_timeout:
-            raise RendezvousConnectionError(_unreachable(settings, not_served or problem)) from None
+            raise RendezvousConnectionError(
+                f"{_unreachable(settings, not_served or problem)} [rendezvous.unreachable]"
+            ) from None
         if now - said >= _SAY_EVERY:
             said = now
             log.info(f"no answer at --rdzv-endpoint={settings.endpoint} yet ({problem}); trying for "
@@ -134,7 +124,7 @@ def _dial(settings: RendezvousSettings, not_served: str) -> Any:
     if server is None:
         raise RendezvousConnectionError(
             f"collab: something else listens at --rdzv-endpoint={settings.endpoint}: {problem}; take a port that is "
-            "free on that machine"
+            "free on that machine [rendezvous.port-taken]"
         )
     return server
 
@@ -162,20 +152,25 @@ def _enter(settings: RendezvousSettings, server: Any, serving: bool) -> Endpoint
         if run["run"] != settings.run_id:
             raise RendezvousConnectionError(
                 f"collab: --rdzv-endpoint={settings.endpoint} belongs to the run --rdzv-id={run['run']}, and this is "
-                f"--rdzv-id={settings.run_id}: give both the same id, or this one a port of its own"
+                f"--rdzv-id={settings.run_id}: give both the same id, or this one a port of its own "
+                "[rendezvous.other-run]"
             )
         mine = describe(settings)
         if any(run[name] != mine[name] for name in ("key", "transport")):
             notices.leave()
-            raise RendezvousConnectionError(f"collab: {where}: {difference(settings, run)}")
+            raise RendezvousConnectionError(
+                f"collab: {where}: {difference(settings, run)} [rendezvous.settings-differ]"
+            )
     except SignatureError as error:
         notices.leave()
         raise RendezvousConnectionError(str(error)) from None
     except ValueError as error:
-        raise RendezvousConnectionError(f"collab: {where} is none of this program's: {error}") from None
+        raise RendezvousConnectionError(
+            f"collab: {where} is none of this program's: {error} [rendezvous.foreign]"
+        ) from None
     except RuntimeError as error:
         raise RendezvousConnectionError(
-            f"collab: the store at --rdzv-endpoint={settings.endpoint} was lost: {first_line(error)}"
+            f"collab: the store at --rdzv-endpoint={settings.endpoint} was lost: {first_line(error)} [rendezvous.lost]"
         ) from None
     return Endpoint(server, _bound(server, settings.key, run, where), notices, serving, settings.host, server.port)
 
@@ -214,11 +209,7 @@ def _wait_for_run(settings: RendezvousSettings, server: Any, where: str) -> Mapp
             raise RendezvousConnectionError(
                 f"collab: something else listens at --rdzv-endpoint={settings.endpoint}: a store, but no torchrun "
                 f"--rdzv-backend=collab has written to it within {_HANDSHAKE_SECONDS:.0f} s; take a port that is free "
-                "on that machine"
+                "on that machine [rendezvous.no-torchrun]"
             )
         time.sleep(_POLL_SECONDS)
     return run
-
-
-def first_line(error: BaseException) -> str:
-    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

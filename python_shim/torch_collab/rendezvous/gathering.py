@@ -36,7 +36,8 @@ def count_of(store: Any, name: str) -> int:
     if count > MOST_NODES:
         raise GatheringError(
             f"the counter {name!r} in the endpoint's store says {count}, and at most {MOST_NODES} were expected: "
-            "something that is no node of this run writes there; let a firewall admit only the sites' machines"
+            "something that is no node of this run writes there; let a firewall admit only the sites' machines "
+            "[rendezvous.bad-counter]"
         )
     return count
 
@@ -58,7 +59,9 @@ class Gathered:
             fields = json.loads(told)
             return Gathered(told, fields["id"], fields["closer"], tuple(fields["nodes"]))
         except (ValueError, KeyError, TypeError):
-            raise GatheringError(f"the list of nodes there is none that a node writes: {told[:200]!r}") from None
+            raise GatheringError(
+                f"the list of nodes there is none that a node writes: {told[:200]!r} [rendezvous.bad-list]"
+            ) from None
 
     def includes(self, node_id: str) -> bool:
         return any(node["id"] == node_id for node in self.nodes)
@@ -134,7 +137,9 @@ class Gathering:
                 self._publish(index, mine, there, terms.most)
                 break
             if over:
-                raise GatheringError(f"{len(there)} of {terms.least} nodes came within {terms.limit:.0f} s")
+                raise GatheringError(
+                    f"{len(there)} of {terms.least} nodes came within {terms.limit:.0f} s [rendezvous.few-nodes]"
+                )
             waiting(len(there))
             time.sleep(POLL_SECONDS)
         return self.read()
@@ -161,7 +166,7 @@ class Gathering:
                 self._give_up()
                 break
             if time.monotonic() >= deadline:
-                raise GatheringError(f"nobody closed the list within {limit:.0f} s")
+                raise GatheringError(f"nobody closed the list within {limit:.0f} s [rendezvous.not-closed]")
             waiting(count_of(self._store, "arrivals"))
             time.sleep(POLL_SECONDS)
         return self.read()

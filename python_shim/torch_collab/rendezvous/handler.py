@@ -1,6 +1,6 @@
 """The rendezvous handler of `torchrun --rdzv-backend=collab`: what one agent does at its start, restarts and end.
 
-    first start ──► the endpoint's list is open: this node is in the cohort, one world of several sites
+    first start ──► the endpoint's list is open: this node is of the first members, one world of several sites
                └──► it is closed: late ──────────┐
     restart (workers crashed here) ──────────────┴──► a world of its own, which joins the swarm
 
@@ -24,17 +24,18 @@ from torch.distributed.elastic.rendezvous import (
     RendezvousTimeoutError,
 )
 
-from torch_collab import environment, log
-from torch_collab.addresses import is_loopback, join_host_port, split_host_port
-from torch_collab.rendezvous import candidate, cohort, contact, late
+from torch_collab import environment, log, torch_compat
+from torch_collab.escape import first_line
+from torch_collab.network.addresses import is_loopback, join_host_port, split_host_port
+from torch_collab.network.signed_store import SignatureError, SignedStore
+from torch_collab.rendezvous import candidate, first_members, late
 from torch_collab.rendezvous.agent_store import AgentStore
 from torch_collab.rendezvous.dial import dial_store
-from torch_collab.rendezvous.endpoint import Endpoint, first_line, open_endpoint, serve_store
+from torch_collab.rendezvous.endpoint import Endpoint, open_endpoint, serve_store
 from torch_collab.rendezvous.gathering import Gathering, GatheringError, Terms
-from torch_collab.rendezvous.herald import Board, Herald, Known
+from torch_collab.rendezvous.heartbeat import Heartbeat, Known, LivenessView
 from torch_collab.rendezvous.notices import Notices
-from torch_collab.rendezvous.settings import BACKEND, RendezvousSettings, read_settings
-from torch_collab.signed_store import SignatureError, SignedStore
+from torch_collab.rendezvous.settings import BACKEND, RendezvousSettings, own_address, read_settings
 
 _TELL_SECONDS = 60.0  # how long the first agents of the sites have to serve their candidates
 _SAY_EVERY = 15.0
@@ -43,19 +44,20 @@ _SAY_EVERY = 15.0
 def create_handler(parameters: Any) -> CollabRendezvous:
     for name in environment.FROM_AGENT:
         os.environ.pop(name, None)  # of a torchrun around this one
+    torch_compat.check(torch_compat.EXPECTED_OF_AGENT)
     return CollabRendezvous(read_settings(parameters))
 
 
 class CollabRendezvous(RendezvousHandler):  # type: ignore[misc]  # torch is not typed here
-    """Threads: the agent's one; the herald and the coordinator have their own."""
+    """Threads: the agent's one; the heartbeat and the coordinator have their own."""
 
     def __init__(self, settings: RendezvousSettings) -> None:
         self._settings = settings
         self._id = uuid.uuid4().hex
-        self._address = contact.own_address(settings)
+        self._address = own_address(settings)
         self._candidate = candidate.Candidate(settings)
         self._endpoint: Endpoint | None = None
-        self._herald: Herald | None = None
+        self._heartbeat: Heartbeat | None = None
         self._agent_store: AgentStore | None = None
         # Of the swarm, once known; the agent needs nobody to bring its workers back.
         self._site = settings.site or settings.hostname
@@ -96,10 +98,10 @@ class CollabRendezvous(RendezvousHandler):  # type: ignore[misc]  # torch is not
             gathering = Gathering(self._endpoint.part("cohort"))
             self._served = serve_store()
             gathered = gathering.read() if gathering.closed() else self._gather(gathering, self._endpoint)
-            drawn = cohort.draw_cohort(gathered)
+            drawn = first_members.draw(gathered)
             self._world_known = True
             if gathered.includes(self._id):
-                return self._enter_cohort(drawn, self._endpoint)
+                return self._enter_first_members(drawn, self._endpoint)
             return self._come_late(drawn, self._endpoint)
         except SignatureError as error:
             self._let_others_know(str(error))
@@ -114,27 +116,29 @@ class CollabRendezvous(RendezvousHandler):  # type: ignore[misc]  # torch is not
         except RuntimeError as error:
             if str(error).startswith("collab:"):
                 raise
-            raise RendezvousConnectionError(f"collab: {self._where()} was lost: {first_line(error)}") from None
+            raise RendezvousConnectionError(
+                f"collab: {self._where()} was lost: {first_line(error)} [rendezvous.broken]"
+            ) from None
 
     def shutdown(self) -> bool:
         """The workers here have ended for good. A coordinator that is served here outlives them."""
         if self._agent_store is not None:
             self._agent_store.arrive()
-        if self._herald is not None:
-            self._herald.stop()
+        if self._heartbeat is not None:
+            self._heartbeat.stop()
         endpoint = self._endpoint
         if endpoint is not None and endpoint.serving:
-            board = Board(endpoint.part("agents"), max(5.0, self._settings.config.link_grace))
-            self._candidate.linger(board.living)
+            agents = LivenessView(endpoint.part("agents"), max(5.0, self._settings.config.link_grace))
+            self._candidate.linger(agents.living)
         else:
             self._candidate.linger(list)
         return True
 
-    # ---- the cohort --------------------------------------------------------------------------------
+    # ---- the first members -----------------------------------------------------------------------
 
     def _gather(self, gathering: Gathering, endpoint: Endpoint) -> Any:
         settings = self._settings
-        mine = cohort.Node(self._id, settings.site, settings.hostname, join_host_port(self._address, self._served.port))
+        mine = self._node()
         terms = Terms(settings.min_nodes, settings.max_nodes, settings.last_call, settings.join_timeout)
         log.info(f"waiting at {settings.endpoint} for {settings.min_nodes} to {settings.max_nodes} nodes"
                  if settings.max_nodes > settings.min_nodes else
@@ -164,7 +168,7 @@ class CollabRendezvous(RendezvousHandler):  # type: ignore[misc]  # torch is not
                 here += f" ({self._settings.host} is this machine's loopback address: only what runs here comes to it)"
         return f"the rendezvous at {self._settings.endpoint}{here}"
 
-    def _enter_cohort(self, drawn: cohort.Cohort, endpoint: Endpoint) -> RendezvousInfo:
+    def _enter_first_members(self, drawn: first_members.FirstMembers, endpoint: Endpoint) -> RendezvousInfo:
         index = drawn.site_index_of(self._id)
         site = drawn.sites[index]
         self._site = site.name
@@ -178,7 +182,8 @@ class CollabRendezvous(RendezvousHandler):  # type: ignore[misc]  # torch is not
             store = dial_store(host, port)
             if store is None:
                 raise GatheringError(
-                    f"the first node of site {site.name}, {site.first.hostname}, does not answer at {site.first.store}"
+                    f"the first node of site {site.name}, {site.first.hostname}, does not answer at {site.first.store} "
+                    "[rendezvous.first-node-silent]"
                 )
             self._site_store = self._signed(store, site.first.id)
         self._learn(drawn, endpoint)
@@ -187,10 +192,7 @@ class CollabRendezvous(RendezvousHandler):  # type: ignore[misc]  # torch is not
         )
         self._tell_workers("cohort", join_host_port(host, port), drawn.gathered.id)
         names = ", ".join(site.name for site in drawn.sites)
-        log.info(
-            f"{len(drawn.nodes)} nodes are here, {len(drawn.sites)} sites: {names}; the coordinator is at "
-            + ", ".join(self._coordinators)
-        )
+        log.info(f"{len(drawn.nodes)} nodes are here, {len(drawn.sites)} sites: {names}; {self._coordinated()}")
         self._agent_store = AgentStore(endpoint.part("ranks"), self._site_store.part("agents"), self._site_nodes)
         return RendezvousInfo(
             self._agent_store,
@@ -207,18 +209,18 @@ class CollabRendezvous(RendezvousHandler):  # type: ignore[misc]  # torch is not
                 address = self._candidate.serve(self._address, self._settings.coordinator_port)
             except (OSError, RuntimeError, ValueError) as problem:
                 error = str(problem)
-        cohort.tell_coordinator(part, index, address, error)
+        first_members.tell_coordinator(part, index, address, error)
 
-    def _learn(self, drawn: cohort.Cohort, endpoint: Endpoint) -> None:
+    def _learn(self, drawn: first_members.FirstMembers, endpoint: Endpoint) -> None:
         """Who coordinates; from here on this agent can do without the endpoint."""
         part = endpoint.part("cohort")
-        told = cohort.coordinators_of(part, drawn, _TELL_SECONDS)
+        told = first_members.coordinators_of(part, drawn, _TELL_SECONDS)
         if not self._coordinators:
             self._coordinators = [address for address in told if address]
         if not self._coordinators:
             raise GatheringError(
                 "no site there serves a coordinator, and this node was given none: give all nodes the same "
-                "COLLAB_COORDINATOR, or none"
+                "COLLAB_COORDINATOR, or none [rendezvous.no-coordinator]"
             )
         if endpoint.serving:
             return
@@ -226,12 +228,14 @@ class CollabRendezvous(RendezvousHandler):  # type: ignore[misc]  # torch is not
         for index in range(len(drawn.sites)):
             known.sites[f"site/{index}"] = part.get(f"site/{index}").decode()
         name = f"{self._site} ({self._settings.hostname})"
-        self._herald = Herald(endpoint.host, endpoint.port, self._settings.run_id, self._settings.key, name, known)
-        self._herald.start()
+        self._heartbeat = Heartbeat(
+            endpoint.host, endpoint.port, self._settings.run_id, self._settings.key, name, known
+        )
+        self._heartbeat.start()
 
     # ---- late, and back ----------------------------------------------------------------------------
 
-    def _come_late(self, drawn: cohort.Cohort, endpoint: Endpoint) -> RendezvousInfo:
+    def _come_late(self, drawn: first_members.FirstMembers, endpoint: Endpoint) -> RendezvousInfo:
         if self._settings.site_nodes is None:
             self._site_nodes = drawn.nodes_of_site(self._site) or 1
         self._learn(drawn, endpoint)
@@ -241,14 +245,16 @@ class CollabRendezvous(RendezvousHandler):  # type: ignore[misc]  # torch is not
             store = None if first is None else dial_store(*split_host_port(first.store))
             self._site_store = None if first is None or store is None else self._signed(store, first.id)
         log.info(f"the world at {self._settings.endpoint} is closed: site {self._site} joins its swarm as a world of "
-                 f"its own; the coordinator is at {', '.join(self._coordinators)}")  # fmt: skip
+                 f"its own; {self._coordinated()}")  # fmt: skip
         return self._own_world()
 
     def _come_back(self) -> RendezvousInfo:
         self._served = serve_store()
-        log.info(f"site {self._site} comes back as a world of its own; the coordinator is at "
-                 f"{', '.join(self._coordinators)}")  # fmt: skip
+        log.info(f"site {self._site} comes back as a world of its own; {self._coordinated()}")
         return self._own_world()
+
+    def _coordinated(self) -> str:
+        return f"the coordinator of run {self._settings.config.run} is at {', '.join(self._coordinators)}"
 
     def _serve_again(self) -> None:
         """The machine of a candidate that is gone serves it anew at its old address, where the others look for it."""
@@ -278,7 +284,7 @@ class CollabRendezvous(RendezvousHandler):  # type: ignore[misc]  # torch is not
 
     def _meet_own_site(self) -> late.LoneWorld:
         settings = self._settings
-        mine = cohort.Node(self._id, settings.site, settings.hostname, join_host_port(self._address, self._served.port))
+        mine = self._node()
         nodes = self._site_nodes
         terms = Terms(nodes, nodes, 0.0, settings.join_timeout, content_with_fewer=True)
         waiting = _Waiting(f"site {self._site}, {nodes} nodes")
@@ -292,9 +298,15 @@ class CollabRendezvous(RendezvousHandler):  # type: ignore[misc]  # torch is not
                 raise
             except RuntimeError as error:
                 reason = first_line(error)
-        raise GatheringError(f"the {nodes} nodes of site {self._site} have no place to meet: {reason}")
+        raise GatheringError(
+            f"the {nodes} nodes of site {self._site} have no place to meet: {reason} [rendezvous.no-place]"
+        )
 
     # ---- workers -----------------------------------------------------------------------------------
+
+    def _node(self) -> first_members.Node:
+        store = join_host_port(self._address, self._served.port)
+        return first_members.Node(self._id, self._settings.site, self._settings.hostname, store)
 
     def _tell_workers(self, start: str, site_store: str, world: str) -> None:
         """Workers inherit the agent's environment."""
@@ -302,6 +314,7 @@ class CollabRendezvous(RendezvousHandler):  # type: ignore[misc]  # torch is not
         os.environ[environment.SITE_STORE] = site_store
         os.environ[environment.WORLD] = world
         os.environ[environment.ENDPOINT] = self._settings.endpoint
+        os.environ[environment.RENDEZVOUS_RUN] = self._settings.own_run
         os.environ["COLLAB_SITE"] = self._site
         os.environ["COLLAB_COORDINATOR"] = ",".join(self._coordinators)
         if self._settings.local_addr:
@@ -327,7 +340,10 @@ class _Waiting:
         if refused is not None and there < self._least:
             raise _Refused(refused)
         if refused is not None:
-            log.warning(f"{self._where}: {refused}; {there} nodes are here, which is enough to go on without it")
+            log.warning(
+                f"{self._where}: {refused}; {there} nodes are here, which is enough to go on without it "
+                "[rendezvous.node-refused]"
+            )
             self._notices = None
         now = time.monotonic()
         if now - self._said >= _SAY_EVERY:

@@ -11,11 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from torch_collab.addresses import split_host_port
-from torch_collab.rendezvous.cohort import Node
+from torch_collab.network.addresses import split_host_port
+from torch_collab.network.signed_store import SignedStore
 from torch_collab.rendezvous.dial import dial_store
+from torch_collab.rendezvous.first_members import Node
 from torch_collab.rendezvous.gathering import Gathering, GatheringError, Terms
-from torch_collab.signed_store import SignedStore
 
 
 @dataclass(frozen=True)
@@ -33,11 +33,11 @@ def alone(served: Any, mine: str) -> LoneWorld:
 
 
 def meet(
-    meeting: SignedStore, site: str, mine: Node, served: Any, terms: Terms, waiting: Callable[[int], None]
+    shared: SignedStore, site: str, mine: Node, served: Any, terms: Terms, waiting: Callable[[int], None]
 ) -> LoneWorld:
     """Among the nodes of a site; the first that comes closes. Raises GatheringError when they do not get together."""
     for generation in itertools.count():
-        gathering = Gathering(meeting.part(f"late/{site}/{generation}"))
+        gathering = Gathering(shared.part(f"late/{site}/{generation}"))
         if gathering.closed():
             continue
         gathered = gathering.come(mine.tell(), None, terms, waiting)
@@ -52,5 +52,7 @@ def meet(
     host, port = split_host_port(nodes[0].store)
     store = dial_store(host, port)
     if store is None:
-        raise GatheringError(f"the store of {nodes[0].hostname} at {nodes[0].store} does not answer")
+        raise GatheringError(
+            f"the store of {nodes[0].hostname} at {nodes[0].store} does not answer [rendezvous.store-silent]"
+        )
     return LoneWorld(rank, len(nodes), store, host, port, nodes[0].id)

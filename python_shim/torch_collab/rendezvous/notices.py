@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from torch_collab.keys import KINDS
-from torch_collab.places import as_name
+from torch_collab.network.addresses import as_name
+from torch_collab.network.keys import KINDS
 from torch_collab.rendezvous.settings import RendezvousSettings
 
 _KEY = "collab/rendezvous/refused"

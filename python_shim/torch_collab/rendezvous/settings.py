@@ -6,20 +6,28 @@ import socket
 from dataclasses import dataclass
 from typing import Any
 
-from torch_collab import links, log, native
-from torch_collab.addresses import join_host_port, split_host_port
-from torch_collab.environment import collab_variables
-from torch_collab.keys import SwarmKey, read_key
-from torch_collab.places import as_name
+from torch_collab import log, native
+from torch_collab.environment import as_run, collab_variables
+from torch_collab.network import links
+from torch_collab.network.addresses import (
+    as_name,
+    host_and_port,
+    is_loopback,
+    is_wildcard,
+    join_host_port,
+    local_address_towards,
+)  # fmt: skip
+from torch_collab.network.keys import SwarmKey, read_key
 
 BACKEND = "collab"
-DEFAULT_PORT = 29400  # torchrun's own
 
 # Options of torch's c10d rendezvous that mean nothing here; a command that is changed by one word may carry them.
 _WITHOUT_MEANING = frozenset(
     {"read_timeout", "close_timeout", "heartbeat", "keep_alive_interval", "keep_alive_max_attempt", "store_type",
      "timeout"}
 )  # fmt: skip
+_LOCAL_NAMES = ("localhost", "127.", "::1")
+_ANYWHERE = "192.0.2.1"  # TEST-NET-1: asks the kernel for its default route, nothing is sent
 _OPTIONS = ("join_timeout", "last_call_timeout", "is_host", "site_nodes", "standby", "coordinator_port")
 
 
@@ -28,6 +36,7 @@ class RendezvousSettings:
     """Times are seconds."""
 
     run_id: str
+    own_run: str  # what COLLAB_RUN is here and for the workers, where nobody gives it; "": its default
     host: str  # of the endpoint
     port: int
     min_nodes: int
@@ -54,21 +63,25 @@ def read_settings(parameters: Any) -> RendezvousSettings:
     """From torchrun's RendezvousParameters. Raises ValueError in words, and RuntimeError as links.choose does."""
     for name in sorted(set(parameters.config) - _WITHOUT_MEANING - set(_OPTIONS)):
         log.warning(f"--rdzv-conf {name}={parameters.config[name]} means nothing to the rendezvous {BACKEND!r}; it "
-                    f"knows {', '.join(_OPTIONS)}")  # fmt: skip
+                    f"knows {', '.join(_OPTIONS)} [rendezvous.unknown-setting]")  # fmt: skip
     host, port = _endpoint(parameters.endpoint)
     variables = collab_variables()
-    config = native.load_config(variables, {})
+    own_run = "" if variables.get("COLLAB_COORDINATOR") else as_run(parameters.run_id)
+    config = native.load_config(variables, {}, own_run)
     if config.transport not in ("auto", "ucx", "tcp"):
         raise ValueError(
-            f"collab: COLLAB_TRANSPORT={config.transport}: sites under --rdzv-backend={BACKEND} use tcp or ucx"
+            f"collab: COLLAB_TRANSPORT={config.transport}: sites under --rdzv-backend={BACKEND} use tcp or ucx "
+            "[rendezvous.transport]"
         )
     site_nodes = parameters.get_as_int("site_nodes")
     if site_nodes is not None and not 1 <= site_nodes <= parameters.max_nodes:
         raise ValueError(
-            f"collab: --rdzv-conf site_nodes={site_nodes}: expected 1 to {parameters.max_nodes} (--nnodes)"
+            f"collab: --rdzv-conf site_nodes={site_nodes}: expected 1 to {parameters.max_nodes} (--nnodes) "
+            "[rendezvous.site-nodes]"
         )
     return RendezvousSettings(
         run_id=parameters.run_id,
+        own_run=own_run,
         host=host,
         port=port,
         min_nodes=parameters.min_nodes,
@@ -93,15 +106,12 @@ def _endpoint(text: str) -> tuple[str, int]:
     if not text:
         raise ValueError(
             f"collab: --rdzv-backend={BACKEND} needs --rdzv-endpoint=HOST:PORT, where HOST is the address of the first "
-            "machine as the others see it"
+            "machine as the others see it [rendezvous.no-endpoint]"
         )
-    host, colon, port = text.rpartition(":")
-    if not colon or (not port.isdigit() and text.endswith("]")) or (":" in host and not host.startswith("[")):
-        return text.strip("[]"), DEFAULT_PORT
     try:
-        return split_host_port(text)
+        return host_and_port(text)
     except ValueError as error:
-        raise ValueError(f"collab: --rdzv-endpoint: {error}") from None
+        raise ValueError(f"collab: --rdzv-endpoint: {error} [rendezvous.bad-endpoint]") from None
 
 
 def _seconds(parameters: Any, name: str, default: float) -> float:
@@ -111,5 +121,38 @@ def _seconds(parameters: Any, name: str, default: float) -> float:
     except (TypeError, ValueError):
         seconds = -1.0
     if not 0 < seconds <= 7 * 24 * 3600:
-        raise ValueError(f"collab: --rdzv-conf {name}={value}: expected seconds, more than 0")
+        raise ValueError(f"collab: --rdzv-conf {name}={value}: expected seconds, more than 0 [rendezvous.seconds]")
     return seconds
+
+
+def own_address(settings: RendezvousSettings) -> str:
+    """--local-addr, else COLLAB_ADVERTISE, else a definite COLLAB_LISTEN, else the local end towards the endpoint.
+
+    An endpoint whose name leads back to this machine only (an /etc/hosts with 127.0.1.1) says nothing about the
+    address others dial: then the local end of the default route. Raises ValueError.
+    """
+    if settings.local_addr:
+        return settings.local_addr
+    if settings.config.advertise:
+        return settings.config.advertise
+    listen_host = settings.config.listen.rpartition(":")[0].strip("[]")
+    if not is_wildcard(listen_host):
+        return listen_host
+    if settings.host.startswith(_LOCAL_NAMES):
+        return "127.0.0.1"
+    problem = ""
+    for host in (settings.host, _ANYWHERE):
+        if is_loopback(host):
+            problem = f"{host} is this machine's loopback address here"
+            continue
+        try:
+            found = local_address_towards(host)
+        except OSError as error:
+            problem = f"no route to {host} ({error})"
+            continue
+        if not is_loopback(found):
+            return found
+    raise ValueError(
+        f"collab: no address to tell the other sites: {problem}; give torchrun --local-addr=ADDRESS, the address "
+        "of this machine that they dial [rendezvous.no-address]"
+    )

@@ -30,7 +30,7 @@ def main() -> None:
         expected = sum(rank + 1 for rank in living) / (len(living) if kind == "mean" else 1)
         assert abs(tensor[0].item() - expected) < 1e-6, (kind, tensor, expected)
     waited = time.monotonic() - begun
-    assert waited < GRACE + 3, waited
+    assert waited < GRACE + 20, waited  # a busy machine has its share; what else would end it takes a minute
     dist.barrier()
     gathered = [torch.zeros(2) for _ in range(WORLD)]
     try:

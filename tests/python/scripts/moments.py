@@ -19,7 +19,7 @@ out, site, kind, before = Path(sys.argv[1]), *sys.argv[2:5]
 late = site == "late"
 dist.init_process_group("collab")
 
-from torch_collab import moments  # noqa: E402  # after the backend is loaded
+from torch_collab.swarm import optimizer_state  # noqa: E402  # after the backend is loaded
 
 rank = dist.get_rank()
 torch.manual_seed(0)
@@ -55,13 +55,13 @@ if late:
     for optimizer in optimizers:
         optimizer.register_step_pre_hook(keep)
 else:
-    lend = moments.copy
+    lend = optimizer_state.copy
 
     def copy() -> Any:
         torch.save(states(), out / "lent.pt")
         return lend()
 
-    moments.copy = copy
+    optimizer_state.copy = copy
 
 for step in range(100_000):
     for optimizer in optimizers:

@@ -26,7 +26,8 @@ from common import RANK, WORLD, batch, small_model
 from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
-from torch_collab import native, state
+from torch_collab import native
+from torch_collab.world import state
 
 FOLDER = Path(sys.argv[1])
 SITE = os.environ["COLLAB_SITE"]

@@ -21,7 +21,8 @@ import torch.distributed as dist
 from common import RANK, WORLD, batch, small_model
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
-from torch_collab import native, state
+from torch_collab import native
+from torch_collab.world import state
 
 FOLDER = Path(sys.argv[1])
 SITE = os.environ["COLLAB_SITE"]
@@ -77,7 +78,7 @@ def lose_a_site() -> None:
     dist.broadcast(from_living, living[-1])
     assert from_living.item() == living[-1]
     assert dist.get_world_size() == WORLD
-    assert time.monotonic() - begun < 10, "who is known to be gone is waited for again"
+    assert time.monotonic() - begun < 25, "who is known to be gone is waited for again"
     dist.destroy_process_group()
     say("survived")
 

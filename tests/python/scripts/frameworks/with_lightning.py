@@ -5,8 +5,10 @@ from __future__ import annotations
 import lightning
 import tiny
 import torch
+from lightning.pytorch.loggers import Logger
 from lightning.pytorch.strategies import DDPStrategy
 from torch.utils.data import DataLoader
+from torch_collab.integrations import LightningCollabCallback
 
 
 class Classifier(lightning.LightningModule):
@@ -25,19 +27,40 @@ class Classifier(lightning.LightningModule):
         return torch.optim.AdamW(self.parameters(), lr=0.01)
 
 
+class Kept(Logger):
+    """What Lightning's own loggers would have been given."""
+
+    name, version = "kept", 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rounds: list[tuple[int, float]] = []
+
+    def log_hyperparams(self, *_: object, **__: object) -> None:
+        pass
+
+    def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
+        if "collab/round" in metrics:
+            assert metrics["collab/contributors"] in (1, 2)
+            self.rounds.append((step or 0, metrics["collab/round"]))
+
+
 model = Classifier()
+kept = Kept()
 trainer = lightning.Trainer(
     accelerator="cpu",
     devices=1,
     num_nodes=2,
     strategy=DDPStrategy(process_group_backend="collab"),
     max_epochs=1,
-    logger=False,
+    logger=kept,
+    callbacks=[LightningCollabCallback()],
     enable_checkpointing=False,
     enable_progress_bar=False,
     enable_model_summary=False,
 )
 trainer.fit(model, DataLoader(tiny.data(), batch_size=8, shuffle=True))
 assert trainer.world_size == 2 and trainer.global_rank == tiny.RANK
+assert [number for _, number in kept.rounds][:2] == [1, 2] and kept.rounds[0][0] >= 5, kept.rounds
 assert 0 < float(trainer.callback_metrics["loss"]) < 2
 tiny.end(model)

@@ -7,6 +7,7 @@ import tempfile
 import tiny
 import torch
 import torch.distributed as dist
+from torch_collab.integrations import CollabCallback
 from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
 
 dist.init_process_group("collab")
@@ -29,6 +30,11 @@ with tempfile.TemporaryDirectory() as folder:
     )
     assert arguments.world_size == 2 and arguments.process_index == tiny.RANK
     trainer = Trainer(model, arguments, train_dataset=samples, eval_dataset=samples)
+    trainer.add_callback(CollabCallback(trainer))
     trainer.train()
+    rounds = [logged for logged in trainer.state.log_history if "collab/round" in logged]
+    assert [logged["collab/round"] for logged in rounds][:2] == [1, 2], rounds
+    assert all(logged["collab/contributors"] in (1, 2) and logged["step"] >= 5 for logged in rounds)
+    assert 0 <= rounds[1]["collab/waiting_share"] <= 1
     assert trainer.evaluate()["eval_loss"] < 3  # gathered from both sites
 tiny.end(model)

@@ -1,0 +1,171 @@
+"""Makes the backend of a process group: the world when it is the first, else a subgroup."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import torch.distributed as dist
+
+from torch_collab import environment, log, native, options, torch_compat
+from torch_collab.backend import shutdown
+from torch_collab.capture import hooks, running, sampler
+from torch_collab.environment import collab_variables
+from torch_collab.network import links
+from torch_collab.network.addresses import split_host_port
+from torch_collab.network.keys import NO_KEY, SwarmKey, read_key
+from torch_collab.network.signed_store import SignedStore
+from torch_collab.swarm import coordinator
+from torch_collab.world import hub, state, topology
+from torch_collab.world.groups import make_backend, make_inner
+from torch_collab.world.state import Start
+
+
+def create_backend(opts: Any, backend_options: Any) -> Any:
+    world = state.current()
+    if world is None:
+        return _create_world(opts, backend_options)
+    return _create_subgroup(world, opts)
+
+
+def _create_world(opts: Any, backend_options: Any) -> Any:
+    rank, size, store, timeout = opts.group_rank, opts.group_size, opts.store, opts.timeout
+    variables, key = collab_variables(), NO_KEY
+    try:
+        given = options.pairs_of(backend_options)
+        key = read_key(variables, given)
+        torch_compat.check()
+        config = native.load_config(variables, given)
+    except (ValueError, torch_compat.UnfitTorch) as error:
+        # The other ranks hear why this one will not come.
+        topology.give_up(_told(store, key), rank, str(error))
+        raise type(error)(_worded(error)) from None
+    native.start_log()
+    log.set_level(config.log_level, config.given("log_level"))
+    settings = _settings_of_world(config)
+    start = _start(config)
+    told = _told(store, key)
+    mine = topology.my_place(config.site, settings, _transport(config, start))
+    everyone = topology.exchange(told, rank, size, mine, timeout)
+    sites = topology.draw_lone_site(everyone) if start is Start.LONE else topology.draw_map(everyone)
+    site = sites.of(rank)
+    log.set_source(site.name, rank)
+    _check_init_from(config, start, sites)
+    if rank == site.leader:
+        for warning in (*native.environment_warnings(variables), torch_compat.untested()):
+            if warning:
+                log.warn_once(warning)
+    world = state.World(
+        start=start,
+        rank=rank,
+        size=size,
+        store=store,
+        told=told,
+        site_store=_site_store(start, store, timeout),
+        timeout=timeout,
+        config=config,
+        options=given,
+        places=everyone,
+        sites=sites,
+        site=site,
+    )
+    try:
+        part = None
+        if hub.wanted(world):
+            coordinator.meet(world)
+            part = hub.group(world, opts)
+        inner = make_inner(store, rank, sites, size, timeout, part, world.one_host)
+        backend = world.backend = make_backend(opts, sites, inner, is_world=True)
+    except Exception:
+        hub.leave(world)
+        raise
+    state.enter(world)
+    hooks.install(world)
+    shutdown.install(world)
+    running.watch(backend)
+    if world.ranks_tell_sites_apart and len(sites.sites) > 1:
+        backend.set_pre_barrier(shutdown.before_world_barrier)
+    if rank == 0:
+        log.info(_describe(world))
+        if world.start is Start.LONE:
+            log.info(sampler.OWN_SEEDS)
+    return backend
+
+
+def _settings_of_world(config: native.Settings) -> dict[str, str]:
+    """The knobs that all ranks of a world have alike."""
+    own = {row["name"] for row in native.knob_table() if row["scope"] == "rank"}
+    return {name: value for name, value, _ in config.values if name not in own}
+
+
+def _told(store: Any, key: SwarmKey) -> SignedStore:
+    """The world's store, for what collab's ranks tell one another."""
+    run = environment.run_of_agent() or ""
+    where = f"the world's store at {os.environ.get('MASTER_ADDR', '?')}:{os.environ.get('MASTER_PORT', '?')}"
+    return SignedStore(store, key, ("ranks", run, environment.from_agent(environment.WORLD)), where)
+
+
+def _transport(config: native.Settings, start: Start) -> str:
+    """Of this world's links between sites; "" where there are none, or none can be had, which who makes them says."""
+    if start is Start.LONE:
+        return ""
+    try:
+        return links.choose(config, start is Start.ONE_WORLD).kind
+    except RuntimeError:
+        return ""
+
+
+def _start(config: native.Settings) -> Start:
+    if not config.coordinator:
+        return Start.ONE_WORLD
+    return Start.FIRST_MEMBERS if environment.from_agent(environment.START) == "cohort" else Start.LONE
+
+
+def _check_init_from(config: native.Settings, start: Start, sites: topology.Sites) -> None:
+    """In one world nobody else will come: no need to wait for a name that is not there."""
+    names = [site.name for site in sites.sites]
+    if start is Start.ONE_WORLD and config.init_from and config.init_from not in names:
+        raise ValueError(
+            f"collab: COLLAB_INIT_FROM: expected a site of this world ({', '.join(names)}), got {config.init_from!r}; "
+            "sites are named by COLLAB_SITE [knob.init-from]"
+        )
+
+
+def _site_store(start: Start, store: Any, timeout: Any) -> Any:
+    """Of the first members each site has a store of its own, which its agent serves; else the world's does."""
+    address = environment.from_agent(environment.SITE_STORE)
+    if start is not Start.FIRST_MEMBERS or not address:
+        return store
+    host, port = split_host_port(address)
+    return dist.TCPStore(host, port, is_master=False, wait_for_workers=False, timeout=timeout)
+
+
+def _create_subgroup(world: state.World, opts: Any) -> Any:
+    rank, size, timeout = opts.group_rank, opts.group_size, opts.timeout
+    ranks = list(opts.global_ranks_in_group)
+    sites = world.sites.restricted(ranks)
+    part = hub.group(world, opts) if len(sites.sites) > 1 and world.hub_link is not None else None
+    inner = make_inner(opts.store, rank, sites, size, timeout, part, world.one_host)
+    backend = make_backend(opts, sites, inner, is_world=False)
+    running.watch(backend)
+    return backend
+
+
+def _describe(world: state.World) -> str:
+    sites = "; ".join(f"{site.name} (ranks {_ranges(site.ranks)})" for site in world.sites.sites)
+    if world.ranks_tell_sites_apart:
+        count = len(world.sites.sites)
+        where = "" if world.one_world else f"; the coordinator is at {', '.join(world.config.coordinator)}"
+        return f"{count} site{'s' if count != 1 else ''} in one world: {sites}{where}"
+    return f"site {sites} of the swarm at {', '.join(world.config.coordinator)}"
+
+
+def _ranges(ranks: tuple[int, ...]) -> str:
+    if len(ranks) > 2 and ranks == tuple(range(ranks[0], ranks[-1] + 1)):
+        return f"{ranks[0]}-{ranks[-1]}"
+    return ", ".join(str(rank) for rank in ranks)
+
+
+def _worded(error: Exception) -> str:
+    text = str(error)
+    return text if text.startswith("collab:") else f"collab: {text}"

@@ -1,0 +1,91 @@
+"""Official torch hooks and the few replacements there is no hook for; installed while a collab world exists.
+
+- module registration: `DistributedDataParallel` assigns `self.module` before it uses its group; here the group becomes
+  the site's.
+- forward pre-hook on each DDP: the first training forward starts the session, each one counts samples.
+- optimizer hooks: steps. What there is no hook for, and is replaced, stands in torch_compat.py.
+"""
+
+from __future__ import annotations
+
+import copyreg
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.nn.parallel import DistributedDataParallel
+
+from torch_collab import torch_compat
+from torch_collab.capture import comm_hooks, forward, refuse, resumed, running, sampler, steps, traffic
+from torch_collab.torch_compat import replace
+from torch_collab.world import state
+from torch_collab.world.groups import meet_at_site, part_inside_site, reduce_group, site_group
+
+if TYPE_CHECKING:
+    from torch_collab.world.state import World
+
+_optimizer_handles: list[Any] = []
+_kept_out_of_graphs = False
+
+
+def install(world: World) -> None:
+    undo = world.installed.callback
+    undo(running.forget)
+    undo(torch_compat.hook_registration(_on_module_registered).remove)
+    undo(_unhook_optimizers)
+    _hook_optimizers()
+    undo(replace(torch_compat.LOAD_STATE_DICT, resumed.watch_loads))
+    undo(replace(torch_compat.DEFAULT_GROUP_OF_DDP, _default_group_for_ddp))
+    undo(replace(torch_compat.REGISTER_COMM_HOOK, comm_hooks.register_comm_hook))
+    if world.site_store is not world.store:
+        undo(replace(torch_compat.NEW_GROUP, meet_at_site))
+    if not world.ranks_tell_sites_apart and world.config.reseed:
+        undo(replace(torch_compat.SAMPLER_INIT, sampler.deal_by_site))
+    traffic.install(world)
+    traffic.watch_accelerate(world)
+    # A SyncBatchNorm holds its group, and modules are copied and pickled with all they hold.
+    copyreg.pickle(torch.distributed.ProcessGroup, reduce_group)
+    undo(copyreg.dispatch_table.pop, torch.distributed.ProcessGroup, None)
+
+
+def _hook_optimizers() -> None:
+    _unhook_optimizers()
+    _optimizer_handles.extend(torch_compat.hook_steps(steps.before_optimizer_step, steps.after_optimizer_step))
+
+
+def _unhook_optimizers() -> None:
+    while _optimizer_handles:
+        _optimizer_handles.pop().remove()
+
+
+def _keep_out_of_graphs() -> None:
+    """torch.compile must not trace our hooks. A DDP's constructor has loaded the compiler; nothing else of us may."""
+    global _kept_out_of_graphs
+    if _kept_out_of_graphs:
+        return
+    _kept_out_of_graphs = True
+    forward.on_ddp_forward = torch.compiler.disable(forward.on_ddp_forward)
+    steps.before_optimizer_step = torch.compiler.disable(steps.before_optimizer_step)
+    steps.after_optimizer_step = torch.compiler.disable(steps.after_optimizer_step)
+    _hook_optimizers()
+
+
+def _default_group_for_ddp(original: Callable[[], Any]) -> Callable[[], Any]:
+    def default_group() -> Any:
+        world = state.current()
+        return original() if world is None else site_group(world)
+
+    return default_group
+
+
+def _on_module_registered(module: torch.nn.Module, name: str, submodule: torch.nn.Module | None) -> None:
+    world = state.current()
+    if world is None or submodule is None:
+        return
+    if name == "module" and isinstance(module, DistributedDataParallel):
+        _keep_out_of_graphs()
+        traffic.watch_accelerate(world)
+        module.process_group = part_inside_site(world, module.process_group)
+        forward.adopt(world, module, submodule)
+    elif torch_compat.is_fsdp(module, name):
+        refuse.sharded_module()

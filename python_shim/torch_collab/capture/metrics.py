@@ -1,0 +1,84 @@
+"""What a script says of its training (`torch_collab.log_metrics`), in the site's events beside its rounds."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from torch_collab import log
+
+if TYPE_CHECKING:
+    from torch_collab.world.state import World
+
+_MOST = 64  # names
+_LONGEST = 128  # characters of one
+
+
+def note(world: World, values: Mapping[str, Any]) -> None:
+    """Takes the place of what was logged under the same names. Raises ValueError or TypeError."""
+    taken = {_name(name): _number(name, value) for name, value in values.items()}
+    if len(world.training.metrics.keys() | taken.keys()) > _MOST:
+        raise ValueError(
+            f"collab: log_metrics() takes at most {_MOST} names, in all its calls together [capture.metrics-many]"
+        )
+    write(world)  # of a round that has ended since then, with what it saw
+    if world.training.metrics_round is None and world.training.session is not None:
+        world.training.metrics_round = world.training.session.status().round
+    world.training.metrics.update(taken)
+
+
+def write(world: World) -> None:
+    """The event `metrics`, once after each round."""
+    if not (
+        world.training.metrics and world.is_leader and world.config.events_file and world.training.session is not None
+    ):
+        return
+    now = world.training.session.status()
+    if world.training.metrics_round is None:  # logged before the site was in the swarm
+        world.training.metrics_round = now.round
+    if now.round <= world.training.metrics_round:
+        return
+    world.training.metrics_round = now.round
+    event = {
+        "t": round(time.time(), 6),
+        "site": now.site,
+        "event": "metrics",
+        "round": now.round,
+        "step": now.steps,
+        "metrics": {name: value if math.isfinite(value) else None for name, value in world.training.metrics.items()},
+    }
+    try:
+        # One write to a file that is only appended to: other processes may have the same one.
+        file = os.open(world.config.events_file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+        try:
+            os.write(file, json.dumps(event).encode() + b"\n")
+        finally:
+            os.close(file)
+    except OSError as error:
+        log.warn_once(
+            f"COLLAB_EVENTS_FILE: metrics cannot be written to {world.config.events_file}: {error.strerror} "
+            "[capture.metrics-lost]"
+        )
+
+
+def _name(name: object) -> str:
+    if not isinstance(name, str) or not 0 < len(name) <= _LONGEST:
+        raise ValueError(
+            f"collab: log_metrics() got the name {name!r}, expected a text of 1 to {_LONGEST} characters "
+            "[capture.metrics-name]"
+        )
+    return name
+
+
+def _number(name: str, value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError, RuntimeError):
+        raise TypeError(
+            f"collab: log_metrics() got a {type(value).__name__} for {name!r}, expected a number or a tensor of one "
+            "[capture.metrics-value]"
+        ) from None

@@ -1,0 +1,73 @@
+"""What cannot work over several sites yet is refused in words, with the remedy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from torch_collab import log, torch_compat
+from torch_collab.model.vector import refuse_sharded
+from torch_collab.world import state
+from torch_collab.world.groups import crosses_sites
+
+if TYPE_CHECKING:
+    from torch_collab.world.state import World
+
+_REMEDY = "pass process_group=torch_collab.site_group() to it"
+_A_FEW = 1024  # elements: norms and flags, not parameters or gradients
+
+
+def sharded_module() -> None:
+    raise RuntimeError(
+        "collab: FullyShardedDataParallel splits a model over its ranks; collab averages whole models between sites "
+        "and cannot yet put such parts together. Use DistributedDataParallel for the model that is trained across "
+        "sites [ddp.fsdp]"
+    )
+
+
+def optimizer(world: World, opt: Any) -> None:
+    """Called before an optimizer steps; the work is done once for each optimizer by the caller."""
+    kind = type(opt).__name__
+    if kind == "ZeroRedundancyOptimizer" and crosses_sites(world, getattr(opt, "process_group", None)):
+        raise RuntimeError(
+            "collab: ZeroRedundancyOptimizer shares its state between all ranks of the world, but sites take their "
+            f"steps on their own; {_REMEDY} [optimizer.zero]"
+        )
+    refuse_sharded([("of " + kind, p) for group in opt.param_groups for p in group["params"]])
+
+
+def collective_in_step(world: World, opt: Any, collective: str, elements: int, told: bool) -> None:
+    """step() of an optimizer of the model calls a collective over ranks of several sites; `told`: as it has before."""
+    what = f"{type(opt).__name__} calls {collective} of {elements} element{'s' if elements != 1 else ''}"
+    if elements > _A_FEW:
+        raise RuntimeError(
+            f"collab: {what} over ranks of several sites inside step(), but sites take their steps on their own and "
+            "agree in rounds; pass group=torch_collab.site_group() to its collectives, and take rank and world size "
+            "from that group [optimizer.step-collective]"
+        )
+    if not told and world.is_leader:
+        log.warning(
+            f"{what} over ranks of several sites inside step(): each step waits for all sites and for the lines "
+            "between them; if the ranks of the site are meant, pass group=torch_collab.site_group() "
+            "[optimizer.step-waits]"
+        )
+
+
+def watch_post_local_sgd(world: World) -> None:
+    """PostLocalSGDOptimizer is no hooked optimizer: its averager is stopped instead, when torch has loaded it."""
+    averager = torch_compat.model_averager()
+    if averager is not None and not world.watches_averager:
+        world.watches_averager = True
+        world.installed.callback(torch_compat.replace((averager, "average_parameters"), _stop_averager))
+
+
+def _stop_averager(original: Any) -> Any:
+    def average_parameters(self: Any, params: Any) -> Any:
+        now = state.current()
+        if now is not None and crosses_sites(now, getattr(self, "process_group", None)):
+            raise RuntimeError(
+                "collab: PeriodicModelAverager (PostLocalSGDOptimizer) averages models over the ranks of all sites, "
+                f"which is what collab does between sites; {_REMEDY}, or leave it out [optimizer.model-averager]"
+            )
+        return original(self, params)
+
+    return average_parameters

@@ -1,0 +1,129 @@
+"""Sites that are worlds of their own have the same ranks, so default DistributedSamplers would deal the same data.
+
+With COLLAB_SITE_INDEX and COLLAB_NUM_SHARDS both given, a default sampler takes an exact shard. Otherwise the site's
+index (COLLAB_SITE_INDEX, or a number made from the site's name) is added to its seed. COLLAB_RESEED=0 turns both off.
+Batches that a script draws by a seed of its own are not seen here: it is told at the start what to do.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from torch_collab import environment, log
+from torch_collab.world import state
+
+if TYPE_CHECKING:
+    from torch_collab.world.state import World
+
+
+# For sites that are worlds of their own.
+OWN_SEEDS = (
+    "ranks do not tell sites apart here: a script that draws batches by a seed of its own (torch.manual_seed, a "
+    "generator, numpy) draws the same at every site. Add torch_collab.site_index() to the seed (times the number of "
+    "ranks where the rank is added too), or, with COLLAB_SITE_INDEX and COLLAB_NUM_SHARDS set, take every "
+    "site_count()-th part of the data from site_index() on; a DistributedSampler with default ranks needs neither"
+)
+
+
+def index_from_name(name: str) -> int:
+    """A stable number below 2^31 for a site whose index nobody gave."""
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "little") & 0x7FFFFFFF
+
+
+def site_index(world: World) -> int:
+    if world.ranks_tell_sites_apart:
+        return world.sites.sites.index(world.site)
+    if world.config.site_index is not None:
+        return int(world.config.site_index)
+    return index_from_name(world.site.name)
+
+
+def site_count(world: World) -> int:
+    return len(world.sites.sites) if world.ranks_tell_sites_apart else int(world.config.num_shards)
+
+
+def share(world: World) -> tuple[int, int]:
+    """(rank, number of ranks) among which data is divided: what a default DistributedSampler divides by here."""
+    index, count = site_index(world), site_count(world)
+    if world.ranks_tell_sites_apart or world.config.site_index is None or count == 1:
+        return world.rank, world.size
+    if index >= count:
+        raise ValueError(
+            f"collab: COLLAB_SITE_INDEX={index} names no shard of COLLAB_NUM_SHARDS={count}: sites count from "
+            "0; give a larger count, or leave COLLAB_SITE_INDEX out and the seed is changed instead "
+            "[knob.site-index]"
+        )
+    return world.size * index + world.rank, world.size * count
+
+
+def told_share() -> tuple[int, int]:
+    """`share` for a script that divides its data by itself. A forked child, a DataLoader's worker say, may ask too."""
+    world = state.inherited()
+    if world is None:
+        raise RuntimeError(
+            'collab: data_rank() and data_world_size() are known after init_process_group("collab"), and in workers '
+            "that a DataLoader forks since then; a worker that is started otherwise (spawn) is to be handed them "
+            "with the data set [capture.data-rank-early]"
+        )
+    rank, size = share(world)
+    if size == world.size and not world.ranks_tell_sites_apart and world.is_leader and state.current() is world:
+        log.warn_once(
+            f"data_rank() divides the data among the {size} rank{'s' if size != 1 else ''} of site {world.site.name} "
+            "alone, because nobody has said how many sites there are: every site reads all of it. Add "
+            "torch_collab.site_index() to the seed of its order, or set COLLAB_SITE_INDEX and COLLAB_NUM_SHARDS "
+            "[capture.data-rank-alone]"
+        )
+    return rank, size
+
+
+def deal_by_site(original: Callable[..., None]) -> Callable[..., None]:
+    """In place of DistributedSampler.__init__."""
+    told = warned = False
+
+    @functools.wraps(original)
+    def init(
+        self: Any, dataset: Any, num_replicas: int | None = None, rank: int | None = None, *args: Any, **kw: Any
+    ) -> None:
+        nonlocal told, warned
+        now = state.current()
+        default = num_replicas is None and rank is None
+        if now is None or not default:
+            original(self, dataset, num_replicas, rank, *args, **kw)
+            if now is None or not now.is_leader or warned or (num_replicas, rank) != (now.size, now.rank):
+                return
+            warned = True
+            if environment.from_agent(environment.START) == "lone":
+                log.warning(
+                    f"a DistributedSampler was told num_replicas={num_replicas} and rank={rank}, but this site came "
+                    "late, as a world of its own: it deals the whole data here, which the sites that began together "
+                    "divide by ranks of theirs, in the order that their seed gives. Leave the two out, and collab "
+                    "deals this site another order, or add torch_collab.site_index() to the seed "
+                    "[capture.sampler-late]"
+                )
+            else:
+                log.warning(
+                    f"a DistributedSampler was told num_replicas={num_replicas} and rank={rank}, which are the same at "
+                    "every site: with the same dataset all sites train on the same samples. Leave the two out, and "
+                    "collab gives each site its own, or add torch_collab.site_index() to the seed "
+                    "[capture.sampler-same]"
+                )
+            return
+        rank, num_replicas = share(now)
+        index, count = site_index(now), num_replicas // now.size
+        if count > 1:
+            original(self, dataset, num_replicas, rank, *args, **kw)
+            what = f"takes shard {index} of {count}"
+        else:
+            original(self, dataset, None, None, *args, **kw)
+            self.seed += index
+            what = f"has {index} added to its seed"
+        if now.is_leader and not told:
+            told = True
+            log.info(
+                f"site {now.site.name}: a DistributedSampler with default ranks {what} (COLLAB_RESEED=0 turns it off)"
+            )
+
+    return init

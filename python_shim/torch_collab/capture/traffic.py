@@ -1,0 +1,106 @@
+"""Collectives between sites in every step of the training, which is told with what they cost.
+
+The functions of torch.distributed are replaced for this while a world of several sites exists. Not timed are those that
+DDP's communication hooks and others call in backward, and of those with async_op what is waited for later.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.distributed as dist
+
+from torch_collab import log, torch_compat
+from torch_collab.model.traffic import CollectiveTraffic
+from torch_collab.world import state
+from torch_collab.world.groups import crosses_sites
+
+if TYPE_CHECKING:
+    from torch_collab.world.state import World
+
+COLLECTIVES = (
+    "all_gather", "all_gather_into_tensor", "all_gather_object", "all_reduce", "all_to_all", "all_to_all_single",
+    "barrier", "broadcast", "broadcast_object_list", "gather", "gather_object", "reduce", "reduce_scatter",
+    "reduce_scatter_tensor", "scatter", "scatter_object_list",
+)  # fmt: skip
+
+
+def install(world: World) -> None:
+    if _several_sites(world):
+        world.traffic = CollectiveTraffic()
+        for name in COLLECTIVES:
+            world.installed.callback(torch_compat.replace((dist, name), _timed))
+
+
+def _several_sites(world: World) -> bool:
+    return world.ranks_tell_sites_apart and len(world.sites.sites) > 1
+
+
+def _timed(original: Callable[..., Any]) -> Callable[..., Any]:
+    name = original.__name__
+
+    @functools.wraps(original)
+    def collective(*args: Any, **kwargs: Any) -> Any:
+        if torch.compiler.is_compiling():  # it knows the original, and makes a graph of it
+            return original(*args, **kwargs)
+        world = state.current()
+        if world is None or world.traffic is None:
+            return original(*args, **kwargs)
+        if torch_compat.in_backward() or not crosses_sites(world, _group_of(args, kwargs)):
+            return original(*args, **kwargs)
+        began = time.monotonic()
+        try:
+            return original(*args, **kwargs)
+        finally:
+            world.traffic.called(name, time.monotonic() - began)
+
+    return collective
+
+
+def _group_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if "group" in kwargs:
+        return kwargs["group"]
+    return next((each for each in args if isinstance(each, dist.ProcessGroup)), None)
+
+
+def stepped(world: World) -> None:
+    """A step of the model is done."""
+    found = None if world.traffic is None else world.traffic.stepped()
+    if found is None or not world.is_leader:
+        return
+    log.warning(
+        f"collectives between sites come in every step: {found.calls:.3g} a step ({', '.join(found.names)}), which "
+        f"take {found.seconds:.3g} s a step, {found.share:.0%} of the time: no site trains faster than the slowest and "
+        "the line between them. Call them every hundredth step, at the end of an epoch, or over the site alone "
+        "(group=torch_collab.site_group()) [capture.collectives-every-step]"
+    )
+
+
+def watch_accelerate(world: World) -> None:
+    """With dispatch_batches rank 0 reads for all, and every batch goes to every site; once accelerate is loaded."""
+    source = sys.modules.get("accelerate.data_loader")
+    loader = getattr(source, "DataLoaderDispatcher", None)
+    if loader is not None and not world.watches_dispatcher and _several_sites(world):
+        world.watches_dispatcher = True
+        world.installed.callback(torch_compat.replace((loader, "__iter__"), _told_of))
+
+
+def _told_of(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def batches(self: Any) -> Any:
+        world = state.current()
+        if world is not None and world.is_leader:
+            log.warn_once(
+                "accelerate's dispatch_batches (its default for an IterableDataset) has rank 0 read the data for all "
+                "and send every batch to every site, over the line between them, in every step. Say "
+                "DataLoaderConfiguration(dispatch_batches=False), with a data set that is divided by "
+                "torch_collab.data_rank() [capture.dispatch-batches]"
+            )
+        return original(self)
+
+    return batches

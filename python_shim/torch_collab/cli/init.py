@@ -1,0 +1,140 @@
+"""`collab init`: the file and the key of a new swarm, from which `collab run` starts every machine."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import secrets
+import shlex
+import socket
+from pathlib import Path
+from typing import Any
+
+from torch_collab.cli import forms, keys, swarm_file, token
+from torch_collab.network import addresses
+
+_ANYWHERE = "192.0.2.1"  # TEST-NET-1: asks the kernel for its default route, nothing is sent
+
+_FILE = """\
+# What the machines of this swarm are started with: `collab run train.py` reads it. Keys are the knobs of
+# `collab config` in small letters; an environment variable wins over what stands here. Paths are relative to this file.
+version = {version}
+
+[swarm] # the same at every machine: copy this file and the key
+run = {run}
+endpoint = {endpoint} # the first machine, as the others reach it
+nnodes = {nnodes} # machines the training begins with; more may come later
+coordinator_port = {coordinator_port}
+token_file = {token_file}
+# sync_every = 100
+# codec = "fp16"
+
+[site] # the machine of this name; where `collab run --site` says another, it does not count
+name = {name}
+first = true # it serves the endpoint
+listen = {listen}
+advertise = {advertise}
+# nproc_per_node = "gpu"
+"""
+
+
+def add_to(parsers: Any) -> None:
+    sub = forms.add(
+        parsers,
+        "init",
+        "begin a swarm: write collab.toml and its key, and say what other machines run",
+        "Writes collab.toml, from which `collab run` starts every machine, and the swarm's key. Run it at the first "
+        "machine, the one that the others can reach.",
+        ["collab init --endpoint paris.example.org --site paris"],
+        {0: "both are there", 1: "one cannot be written, or collab.toml was there"},
+    )
+    sub.add_argument("folder", metavar="FOLDER", nargs="?", default=".", help="where to write (default: this folder)")
+    sub.add_argument(
+        "--endpoint", metavar="HOST[:PORT]", help="this machine as the others reach it (default: its address, 29400)"
+    )
+    sub.add_argument("--site", metavar="NAME", help="this machine's name in the swarm (default: the host's)")
+    sub.add_argument("--nnodes", metavar="N[:MAX]", default="2", help="machines to begin with (default: %(default)s)")
+    sub.add_argument("--run", metavar="NAME", dest="name", help="of the training (default: drawn at random)")
+    sub.add_argument(
+        "--token-file",
+        metavar="FILE",
+        help=f"the key: taken if it is there, else made (default: FOLDER/{swarm_file.KEY})",
+    )
+    sub.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    folder = Path(arguments.folder)
+    path = folder / swarm_file.NAME
+    if path.exists():
+        raise ValueError(
+            f"{path} exists, and is not written over: name another folder, or take it away [cli.init-exists]"
+        )
+    key = folder / swarm_file.KEY if arguments.token_file is None else Path(arguments.token_file)
+    host, port = addresses.host_and_port(arguments.endpoint or _own_address())
+    most = 65535 - len(swarm_file.PORTS)
+    if not 1 <= port <= most:
+        raise ValueError(f"--endpoint: the ports are {port} and the two after it: expected 1..{most} [cli.init-ports]")
+    text = _FILE.format(
+        version=swarm_file.VERSION,
+        run=_quoted(arguments.name or f"run-{secrets.token_hex(3)}"),
+        endpoint=_quoted(addresses.join_host_port(host, port)),
+        nnodes=_quoted(arguments.nnodes),
+        coordinator_port=port + 2,
+        token_file=_quoted(_seen_from(folder, key)),
+        name=_quoted(arguments.site or addresses.as_name(socket.gethostname())),
+        listen=_quoted(f"0.0.0.0:{port + 1}"),
+        advertise=_quoted(host),
+    )
+    swarm_file.read(path, text)  # what a name spoils is said before anything is written
+    made = _key(key)
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise ValueError(f"{path} cannot be written: {error.strerror} [cli.init-not-written]") from None
+    _tell(path, key, made, addresses.join_host_port(host, port))
+    return 0
+
+
+def _key(path: Path) -> bool:
+    """Whether it was made just now."""
+    if path.is_file():
+        if wrong := keys.unreadable(str(path)):
+            raise ValueError(f"{path} {wrong} [cli.init-key]")
+        return False
+    token.write(path, token.make())
+    return True
+
+
+def _tell(path: Path, key: Path, made: bool, endpoint: str) -> None:
+    _, port = addresses.split_host_port(endpoint)
+    there = f"collab run --site NAME --join {endpoint} --token-file {shlex.quote(key.name)} train.py"
+    elsewhere = [] if path.parent == Path() else ["--config", str(path)]
+    here = shlex.join(["collab", "run", *elsewhere, "train.py"])
+    ports = ", ".join(f"{port + i} ({what})" for i, what in enumerate(swarm_file.PORTS))
+    print(f"wrote {path} and {key}, the swarm's key, which only you can read" if made else
+          f"wrote {path}; the swarm's key is {key}, which was there")  # fmt: skip
+    print(f"\nAt this machine, whose ports {ports} the others must reach:\n  {here}")
+    print(f"At every other, once {path.name} and {key.name} are there (the key by a way that nobody else reads), "
+          f"with a NAME of its own:\n  {there}")  # fmt: skip
+
+
+def _own_address() -> str:
+    try:
+        host = addresses.local_address_towards(_ANYWHERE)
+    except OSError as error:
+        raise ValueError(
+            f"no address of this machine leads to others ({error}): say --endpoint HOST [cli.init-no-address]"
+        ) from None
+    return f"[{host}]" if ":" in host else host
+
+
+def _seen_from(folder: Path, path: Path) -> str:
+    """The key's path as the file in that folder names it."""
+    return os.path.relpath(path, folder) if path.absolute().is_relative_to(folder.absolute()) else str(path.absolute())
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text)  # a basic string of TOML is one of JSON

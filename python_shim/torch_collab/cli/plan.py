@@ -1,0 +1,338 @@
+"""`collab plan`: what a training would cost on given lines, before anything is rented."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import difflib
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from torch_collab.cli import forms
+from torch_collab.escape import escaped
+from torch_collab.planning import costs, lines, measured, memory, parameters, presets
+from torch_collab.planning.costs import Cost, Settings
+
+_ABOUT = (
+    "Works out what rounds would cost: with collab's defaults and with each preset, beside DDP over Gloo and beside "
+    "never talking. Rates are in Mbit/s, down/up, as `collab lab` takes them. Seconds of a round follow from what was "
+    "measured over emulated lines (tests/bench/README.md); memory is rough. A run's own figures stand beside them with "
+    "--measure, from files that COLLAB_EVENTS_FILE has made."
+)
+_EXAMPLES = (
+    "collab plan --parameters 124M --sites paris:1000 tokyo:100/20 --rtt 180 --loss 0.1 --step 0.3s",
+    "collab plan --parameters 124M --sites 2 --line 100 --rtt 100 --step 0.3s --measure paris.jsonl tokyo.jsonl",
+)
+
+
+def add_to(parsers: Any) -> None:
+    sub = forms.add(
+        parsers,
+        "plan",
+        "seconds, bytes and memory of a training on given lines, before it runs",
+        _ABOUT,
+        _EXAMPLES,
+        {0: "worked out", 1: "a number, a line or a file is refused"},
+    )
+    model = sub.add_mutually_exclusive_group()
+    model.add_argument("--parameters", metavar="N", help="that are trained, e.g. 124M or 1.5B")
+    model.add_argument("--config", metavar="FILE", type=Path, help="a Hugging Face config.json, or its folder")
+    sub.add_argument("--sites", nargs="+", metavar="SITE", default=["2"], help="how many, or NAME[:DOWN/UP][,nat] each")
+    sub.add_argument("--line", metavar="DOWN/UP", help="Mbit/s of sites that name none, e.g. 100/20")
+    sub.add_argument("--rtt", metavar="MS", default="50", help="between sites (default: %(default)s)")
+    sub.add_argument("--loss", metavar="PERCENT", default="0", help="of packets, each way (default: %(default)s)")
+    sub.add_argument("--step", metavar="TIME", help="of one step at a site that talks to nobody, e.g. 0.3s")
+    sub.add_argument("--ranks", metavar="N", default="1", help="at each site (default: %(default)s)")
+    sub.add_argument("--optimizer", metavar="NAME", default="adamw", help=f"{', '.join(memory.OPTIMIZERS)}; of a rank")
+    sub.add_argument("--dtype", choices=["fp32", "bf16"], default="fp32", help="of parameters and gradients")
+    sub.add_argument("--tokens", metavar="N", default="0", help="in a rank's batch, for activations; needs --config")
+    sub.add_argument("--preset", nargs="+", metavar="NAME", help="only these of the values of COLLAB_PRESET")
+    sub.add_argument(
+        "--set", action="append", default=[], metavar="KNOB=VALUE", help="a row of your own, codec=int8 say"
+    )
+    sub.add_argument("--measure", nargs="+", type=Path, metavar="EVENTS", help="what a run did, beside the plan")
+    sub.add_argument("--json", action="store_true", help="all of it as JSON")
+    sub.set_defaults(run=run)
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    model: parameters.Model
+    sites: tuple[lines.Line, ...]
+    path: lines.Between
+    step: float
+    ranks: int
+    optimizer: str
+    element: float
+    tokens: int
+    rows: tuple[Cost, ...]
+    settings: dict[str, Settings]  # of those rows that are collab's
+
+
+def run(arguments: argparse.Namespace) -> int:
+    try:
+        plan = make(arguments)
+        beside = compare(plan, arguments.measure) if arguments.measure else None
+    except (ValueError, OSError) as error:
+        print(f"collab plan: {escaped(str(error))}", file=sys.stderr)
+        return 2
+    if arguments.json:
+        print(json.dumps(as_json(plan, beside), indent=1))
+    else:
+        print("\n".join(render(plan) + (render_measured(beside) if beside else [])))
+    return 0
+
+
+# ---- what was given -------------------------------------------------------------------------------
+
+
+def _number(text: str, what: str, low: float, high: float) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = float("nan")
+    if not low <= value <= high:
+        raise ValueError(f"{what}: expected a plain number from {low:g} to {high:g}, got {text!r} [cli.plan-arguments]")
+    return value
+
+
+def _whole(text: str, what: str, low: int, high: int) -> int:
+    if not text.isdigit() or not low <= int(text) <= high:
+        raise ValueError(f"{what}: expected a whole number from {low} to {high}, got {text!r} [cli.plan-arguments]")
+    return int(text)
+
+
+def _own(given: list[str]) -> dict[str, Settings]:
+    """The row of --set."""
+    known = [field.name for field in dataclasses.fields(Settings)]
+    knobs = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        name = name.removeprefix("COLLAB_").lower()
+        if not equals or name not in known:
+            near = difflib.get_close_matches(name, known, 1, 0.0)[0]
+            raise ValueError(
+                f"--set {text}: expected KNOB=VALUE of {', '.join(known)}; the nearest is {near} [cli.plan-arguments]"
+            )
+        knobs[name] = value
+    return {"yours": Settings.from_knobs(knobs)} if knobs else {}
+
+
+def make(arguments: argparse.Namespace) -> Plan:
+    """Raises ValueError or OSError in one line."""
+    if arguments.config is not None:
+        model = parameters.read_config(arguments.config)
+    elif arguments.parameters is not None:
+        model = parameters.Model(parameters.parse_count(arguments.parameters))
+    else:
+        raise ValueError("give the model: --parameters 124M, or --config FILE [cli.plan-arguments]")
+    if arguments.step is None:
+        raise ValueError("give the time of one step at a site that talks to nobody: --step 0.3s [cli.plan-arguments]")
+    if arguments.optimizer not in memory.OPTIMIZERS:
+        near = difflib.get_close_matches(arguments.optimizer, memory.OPTIMIZERS, 1, 0.0)[0]
+        raise ValueError(
+            f"--optimizer {arguments.optimizer}: there is no such one here, the nearest is {near} [cli.plan-arguments]"
+        )
+    step = costs.parse_time(arguments.step, "--step")
+    sites = lines.parse_sites(arguments.sites, arguments.line)
+    path = lines.Between(
+        rtt=_number(arguments.rtt, "--rtt in milliseconds", 0, 60_000) / 1e3,
+        loss=_number(arguments.loss, "--loss in percent", 0, 100 * lines.MOST_LOSS) / 100,
+    )
+    ranks = _whole(arguments.ranks, "--ranks", 1, 4096)
+    tokens = _whole(arguments.tokens, "--tokens", 0, 10**9)
+    if tokens and not model.layers:
+        raise ValueError(
+            "--tokens needs --config FILE: activations follow from the model's layers [cli.plan-arguments]"
+        )
+    settings = {"collab": Settings(), **presets.choose(arguments.preset or []), **_own(arguments.set)}
+    rows = [
+        costs.alone(len(sites), step),
+        costs.gloo_ddp(sites, path, model.parameters, step, ranks),
+        *(costs.local_sgd(name, each, sites, path, model.parameters, step) for name, each in settings.items()),
+    ]
+    element = 4.0 if arguments.dtype == "fp32" else 2.0
+    return Plan(model, sites, path, step, ranks, arguments.optimizer, element, tokens, tuple(rows), settings)
+
+
+# ---- the table ------------------------------------------------------------------------------------
+
+
+def _table(rows: list[list[str]]) -> list[str]:
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    return [
+        ("  " + "  ".join([row[0].ljust(widths[0]), row[1].ljust(widths[1])]
+                          + [cell.rjust(width) for cell, width in zip(row[2:], widths[2:], strict=True)])).rstrip()
+        for row in rows
+    ]  # fmt: skip
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds * 1e3:.0f} ms" if seconds < 1 else f"{seconds:.2f} s" if seconds < 100 else f"{seconds:.0f} s"
+
+
+def _gigabytes(value: float) -> str:
+    return f"{value / 1e9:.2f} GB"
+
+
+def _rate(rate: float) -> str:
+    return f"{rate / 1e6:g}"
+
+
+def render(plan: Plan) -> list[str]:
+    count = plan.model.parameters
+    text = [
+        f"model   {count:,} parameters, {4 * count / 1e6:,.0f} MB as float32",
+        f"sites   {_sites_in_words(plan)}; {plan.path.rtt * 1e3:g} ms, {plan.path.loss * 100:g} % loss",
+        f"step    {_time(plan.step)} alone, {plan.optimizer}, {plan.ranks} rank{'s' * (plan.ranks > 1)} a site",
+        "",
+    ]
+    head = ["", "", "round", "trains", "waits", "or with", "steps", "of never", "GB a day"]
+    under = ["", "", "", "between", "", "overlap", "per s", "talking", "up / down"]
+    rows = [head, under]
+    for cost in plan.rows:
+        talks = cost.round > 0
+        rows.append([
+            cost.name,
+            cost.settings,
+            _time(cost.round) if talks else "",
+            _time(cost.every_seconds) if talks else "",
+            f"{cost.waits:.1%}" if talks else "",
+            f"{cost.waits_overlap:.1%}" if cost.waits_overlap is not None else "",
+            f"{cost.steps_a_second:.3g}",
+            f"{cost.of_alone:.1%}",
+            f"{max(cost.gb_day_up):.3g} / {max(cost.gb_day_down):.3g}" if talks else "",
+        ])  # fmt: skip
+    text += _table(rows) + _render_delays(plan)
+    text += _render_shares(plan) + _render_memory(plan)
+    text += [
+        "",
+        "GB are of payload, of the site that carries most; headers and acknowledgements come on top, about a tenth.",
+    ]
+    text.append("Rounds as with bbr; the first ones take longer, while connections find the line.")
+    return text
+
+
+def _sites_in_words(plan: Plan) -> str:
+    rates = {(site.down, site.up) for site in plan.sites}
+    if len(rates) == 1:
+        site = plan.sites[0]
+        return f"{len(plan.sites)}, {_rate(site.down)}/{_rate(site.up)} Mbit/s down/up"
+    return ", ".join(f"{site.site} {_rate(site.down)}/{_rate(site.up)} Mbit/s" for site in plan.sites)
+
+
+def _render_delays(plan: Plan) -> list[str]:
+    """Rounds that overlap makes rarer, in place of making training wait."""
+    late = []
+    for cost in plan.rows:
+        if cost.name in plan.settings:
+            due = plan.settings[cost.name].steps_between(plan.step, cost.round + plan.path.rtt)
+            steps = cost.every_overlap / plan.step
+            late += [f"{steps:.0f} ({cost.name})"] * (steps > due)
+    return [f"  with overlap rounds would come only every {', '.join(late)} steps"] if late else []
+
+
+def _render_shares(plan: Plan) -> list[str]:
+    """Where sites own different parts: who carries what in a round."""
+    cost = next(row for row in plan.rows if row.shares)
+    if max(cost.shares) - min(cost.shares) < 1e-9:
+        return []
+    rows = [["site", "", "owns", "MB up", "MB down"]]
+    for site, share, up, down in zip(plan.sites, cost.shares, cost.bytes_up, cost.bytes_down, strict=True):
+        rows.append([site.site, "", f"{share:.0%}", f"{up / 1e6:.1f}", f"{down / 1e6:.1f}"])
+    return ["", f"a round of {cost.name} ({cost.settings})", *_table(rows)]
+
+
+def _render_memory(plan: Plan) -> list[str]:
+    rows = [["memory of a rank", "", "device", "host", "a step takes"]]
+    for option in memory.rank_options(plan.model, plan.optimizer, plan.tokens, plan.element):
+        rows.append([
+            f"  {option.name}",
+            "",
+            _gigabytes(option.device),
+            _gigabytes(option.offloaded) if option.offloaded else "",
+            f"x {option.step_factor:.2f}" if option.step_factor != 1 else "",
+        ])  # fmt: skip
+    leaders = [["beside it, at a leader", "in vectors of float32", "host"]]
+    for name, (bytes_of, held) in _leaders(plan).items():
+        leaders.append(
+            [f"  {name}", ", ".join(f"{part} {count:.2g}" for part, count in held.items()), _gigabytes(bytes_of)]
+        )
+    counted = [] if plan.tokens else ["  activations are not in it: give --config and --tokens"]
+    return ["", *_table(rows), *counted, "", *_table(leaders)]
+
+
+def _leaders(plan: Plan) -> dict[str, tuple[float, dict[str, float]]]:
+    """Bytes and vectors of the leader that owns most, by row."""
+    found = {}
+    for cost in plan.rows:
+        if cost.name in plan.settings:
+            settings, largest = plan.settings[cost.name], max(cost.shares)
+            bytes_of = memory.leader(settings, plan.model.parameters, largest)
+            found[cost.name] = bytes_of, memory.leader_vectors(settings, largest)
+    return found
+
+
+# ---- beside a run ---------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Beside:
+    run: measured.Measured
+    settings: Settings
+    cost: Cost
+
+
+def compare(plan: Plan, files: list[Path]) -> Beside:
+    """The run's own codec and interval decide what it is compared with."""
+    run = measured.read(files)
+    settings = dataclasses.replace(plan.settings.get("yours", Settings()), codec=run.codec, overlap=run.overlap)
+    if run.between is not None and run.between > run.stall:
+        settings = dataclasses.replace(settings, sync_every=f"{max(run.between - run.stall, plan.step):.3f}s")
+    cost = costs.local_sgd("measured", settings, plan.sites, plan.path, plan.model.parameters, plan.step)
+    return Beside(run, settings, cost)
+
+
+def _pairs(beside: Beside) -> list[tuple[str, float, float]]:
+    run, cost = beside.run, beside.cost
+    stall = (cost.waits_overlap if beside.settings.overlap else cost.waits) or 0.0
+    waited = stall / (1 - stall) * cost.every_seconds
+    return [
+        ("exchange, s", cost.exchange, run.exchange),
+        ("round, s", cost.round, run.round),
+        ("waits a round, s", waited, run.stall),
+        ("MB sent a round", max(cost.bytes_up) / 1e6, run.bytes_sent / 1e6),
+        ("MB received a round", max(cost.bytes_down) / 1e6, run.bytes_received / 1e6),
+    ]
+
+
+def render_measured(beside: Beside) -> list[str]:
+    rows = [[f"{beside.run.codec}, {beside.run.rounds} warm rounds", "", "planned", "measured", "of the plan"]]
+    for what, planned, seen in _pairs(beside):
+        rows.append([what, "", f"{planned:.3g}", f"{seen:.3g}", f"{seen / planned:.2f}" if planned > 0 else ""])
+    return ["", *_table(rows), "waits a round: with the wait for slower sites, which no plan knows of"]
+
+
+def as_json(plan: Plan, beside: Beside | None) -> dict[str, Any]:
+    answer: dict[str, Any] = {
+        "parameters": plan.model.parameters,
+        "sites": [dataclasses.asdict(site) for site in plan.sites],
+        "rtt_seconds": plan.path.rtt,
+        "loss": plan.path.loss,
+        "step_seconds": plan.step,
+        "ranks": plan.ranks,
+        "ways": [dataclasses.asdict(row) for row in plan.rows],
+        "memory_rank": [
+            dataclasses.asdict(each)
+            for each in memory.rank_options(plan.model, plan.optimizer, plan.tokens, plan.element)
+        ],
+        "memory_leader": {
+            name: {"bytes": bytes_of, "vectors": held} for name, (bytes_of, held) in _leaders(plan).items()
+        },
+    }
+    if beside is not None:
+        answer["measured"] = {what: {"planned": planned, "measured": seen} for what, planned, seen in _pairs(beside)}
+        answer["run"] = dataclasses.asdict(beside.run)
+    return answer

@@ -1,0 +1,166 @@
+"""`collab run`: torchrun with collab's rendezvous, and with what collab.toml says for this machine.
+
+torch is loaded by torchrun alone, which takes this process's place.
+"""
+
+from __future__ import annotations
+
+import argparse
+import glob
+import os
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from torch_collab import environment
+from torch_collab.cli import forms, keys, swarm_file
+from torch_collab.cli.swarm_file import Entry, SwarmFile
+from torch_collab.network import addresses
+
+_DEFAULTS = {"nnodes": "2", "max_restarts": "3"}
+_GPUS = ("/dev/nvidia[0-9]*", "/dev/kfd")
+_HERE = "this command"
+
+
+def add_to(parsers: Any) -> None:
+    sub = forms.add(
+        parsers,
+        "run",
+        "torchrun with the swarm's file: start a script at this machine",
+        "Prints the torchrun command that it stands for, with its environment, and becomes it. Options win over the "
+        "environment, which wins over collab.toml.",
+        [
+            "collab run train.py --epochs 3",
+            "collab run --site tokyo --join paris.example.org:29400 --token-file swarm.key train.py --epochs 3",
+        ],
+        {0: "the script has ended well", 1: "it has failed, or the swarm's file or key is refused"},
+        usage="collab run [OPTION ...] SCRIPT [ARGUMENT ...]",
+    )
+    sub.add_argument("--site", metavar="NAME", help="this machine's name in the swarm (COLLAB_SITE)")
+    sub.add_argument("--join", metavar="HOST[:PORT]", help="the first machine (default: the file's endpoint)")
+    sub.add_argument("--run", metavar="NAME", dest="name", help="the training's name (COLLAB_RUN, --rdzv-id)")
+    sub.add_argument("--token-file", metavar="FILE", help="the swarm's key (COLLAB_TOKEN_FILE)")
+    sub.add_argument("--nnodes", metavar="N[:MAX]", help="machines the training begins with (default: 2)")
+    sub.add_argument("--nproc-per-node", metavar="N", help="processes here (default: gpu where there is one, else 1)")
+    sub.add_argument("--max-restarts", metavar="N", help="of a process that fails (default: 3)")
+    sub.add_argument("-m", "--module", action="store_true", help="SCRIPT is a module")
+    sub.add_argument(
+        "--torchrun",
+        metavar="OPTION",
+        action="append",
+        default=[],
+        help="another of its options: --torchrun=--log-dir=x",
+    )
+    swarm_file.add_option(sub)
+    sub.add_argument("--dry-run", action="store_true", help="print the command, and run nothing")
+    sub.add_argument("script", metavar="SCRIPT")
+    sub.add_argument("arguments", metavar="ARGUMENT", nargs=argparse.REMAINDER)
+    sub.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    others = (
+        set(swarm_file.KEY_VARIABLES) if arguments.token_file else set()
+    )  # another key there, which this one is for
+    given = {name: text for name, text in environment.collab_variables().items() if name not in others}
+    file = swarm_file.find(arguments.config)
+    added = _options(arguments)
+    site = arguments.site or given.get("COLLAB_SITE", "")
+    entries = file.entries(site) if file else {}
+    if file:
+        added = file.variables(entries, given | {name: entry.text for name, entry in added.items()}) | added
+    name = next((text for text in (_text(added, "COLLAB_RUN"), given.get("COLLAB_RUN")) if text), "")
+    command = ["torchrun", *_torchrun(arguments, entries, name)]
+    _check_key(added)
+    _tell(file, site, command, added, given, sys.stdout if arguments.dry_run else sys.stderr)
+    if arguments.dry_run:
+        return 0
+    variables = {name: text for name, text in os.environ.items() if name not in others}
+    variables |= {name: entry.text for name, entry in added.items()}
+    os.execve(sys.executable, [sys.executable, "-m", "torch.distributed.run", *command[1:]], variables)
+
+
+def _options(arguments: argparse.Namespace) -> dict[str, Entry]:
+    """Of this command, as variables."""
+    token_file = arguments.token_file and os.path.abspath(os.path.expanduser(arguments.token_file))
+    told = {"COLLAB_SITE": arguments.site, "COLLAB_RUN": arguments.name, "COLLAB_TOKEN_FILE": token_file}
+    return {name: Entry(text, _HERE) for name, text in told.items() if text}
+
+
+def _torchrun(arguments: argparse.Namespace, entries: Mapping[str, Entry], name: str) -> list[str]:
+    def chosen(word: str, default: str) -> str:
+        return getattr(arguments, word, None) or _text(entries, word) or default
+
+    conf = {}
+    if not arguments.join and _text(entries, "first") == "1":
+        conf["is_host"] = "1"
+    elif arguments.join:
+        conf["is_host"] = "0"
+    endpoint = _endpoint(arguments.join, entries)
+    if port := _text(entries, "coordinator_port"):
+        # Of several sites on one machine the first has the port.
+        shared = arguments.join and addresses.is_this_machine(addresses.split_host_port(endpoint)[0])
+        conf["coordinator_port"] = "0" if shared else port
+    options = [
+        f"--nnodes={chosen('nnodes', _DEFAULTS['nnodes'])}",
+        f"--nproc-per-node={chosen('nproc_per_node', _processes())}",
+        f"--max-restarts={chosen('max_restarts', _DEFAULTS['max_restarts'])}",
+        "--rdzv-backend=collab",
+        f"--rdzv-endpoint={endpoint}",
+        *([f"--rdzv-id={name}"] if name else []),
+        *([f"--rdzv-conf={','.join(f'{key}={value}' for key, value in conf.items())}"] if conf else []),
+        *arguments.torchrun,
+        *(["--module"] if arguments.module else []),
+    ]
+    return [*options, arguments.script, *arguments.arguments]
+
+
+def _endpoint(join: str | None, entries: Mapping[str, Entry]) -> str:
+    endpoint = _text(entries, "endpoint")
+    if not join and not endpoint:
+        raise ValueError(
+            f"which swarm? say --join HOST:PORT, be where its {swarm_file.NAME} is, or begin one with `collab init` "
+            "[cli.run-which-swarm]"
+        )
+    port = addresses.host_and_port(endpoint)[1] if endpoint else addresses.RENDEZVOUS_PORT
+    try:
+        return addresses.join_host_port(*addresses.host_and_port(join or endpoint, port))
+    except ValueError as error:
+        raise ValueError(f"--join: {error} [cli.run-join]") from None
+
+
+def _processes() -> str:
+    return "gpu" if any(glob.glob(pattern) for pattern in _GPUS) else "1"
+
+
+def _text(entries: Mapping[str, Entry], name: str) -> str:
+    return entries[name].text if name in entries else ""
+
+
+def _check_key(added: Mapping[str, Entry]) -> None:
+    """Before torch is loaded; that others can read it, the agent warns of."""
+    key = added.get("COLLAB_TOKEN_FILE")
+    if key is not None and (wrong := keys.unreadable(key.text)):
+        raise ValueError(
+            f"the swarm's key {key.text} ({key.where}) {wrong}: copy it here from the first machine [cli.run-key]"
+        )
+
+
+def _tell(
+    file: SwarmFile | None,
+    site: str,
+    command: Sequence[str],
+    added: Mapping[str, Entry],
+    given: Mapping[str, str],
+    to: Any,
+) -> None:
+    lines = []
+    if file and site and file.site_name() not in ("", site):
+        lines.append(f"collab: this is {site}: [site] of {file.path} is {file.site_name()}'s, and does not count here")
+    for variable in sorted({*added, *given}):
+        entry = added.get(variable) or Entry(given[variable], "the environment")
+        text = "(not shown)" if variable == "COLLAB_TOKEN" else shlex.quote(entry.text)
+        lines.append(f"collab: {variable}={text}   # {entry.where}")
+    lines.append(f"collab: {shlex.join(command)}")
+    print("\n".join(lines), file=to, flush=True)

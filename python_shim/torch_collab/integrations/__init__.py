@@ -1,0 +1,49 @@
+"""What rounds do, in the logs of others: callbacks for trainers, and loggers that send it to TensorBoard, W&B, MLflow.
+
+    trainer.add_callback(integrations.CollabCallback(trainer))                # Hugging Face
+    lightning.Trainer(callbacks=[integrations.LightningCollabCallback()], ...)
+    logger = integrations.TensorBoardLogger("runs/paris")                     # or WandbLogger(), MLflowLogger()
+
+Nothing of the others is imported before its name is used here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torch_collab.integrations.huggingface import CollabCallback
+    from torch_collab.integrations.lightning_callback import LightningCollabCallback
+    from torch_collab.integrations.loggers import MLflowLogger, RoundLogger, TensorBoardLogger, WandbLogger
+    from torch_collab.integrations.rounds import Round, RoundReader
+
+__all__ = [
+    "CollabCallback",
+    "LightningCollabCallback",
+    "MLflowLogger",
+    "Round",
+    "RoundLogger",
+    "RoundReader",
+    "TensorBoardLogger",
+    "WandbLogger",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "CollabCallback":
+        from torch_collab.integrations.huggingface import CollabCallback
+
+        return CollabCallback
+    if name == "LightningCollabCallback":
+        from torch_collab.integrations.lightning_callback import LightningCollabCallback
+
+        return LightningCollabCallback
+    if name in ("Round", "RoundReader"):
+        from torch_collab.integrations import rounds
+
+        return getattr(rounds, name)
+    if name in __all__:
+        from torch_collab.integrations import loggers
+
+        return getattr(loggers, name)
+    raise AttributeError(f"module 'torch_collab.integrations' has no attribute {name!r}")

@@ -1,0 +1,232 @@
+"""The knobs as Python names them.
+
+Made by `ci/tidy.py --write-knobs` from the table in plugin/core/base/knobs.cpp.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+# Fields of Options that have been renamed: old name, what it is today.
+OLD_NAMES = {
+    "site_count": ("num_shards", "min_sites"),
+    "congestion": ("tcp_congestion",),
+    "egress_gb": ("egress_budget_gb",),
+    "outer": ("outer_optimizer",),
+    "events": ("events_file",),
+    "log": ("log_level",),
+}
+
+
+@dataclass(kw_only=True)
+class OptionFields:
+    """None: not given."""
+
+    preset: str | None = None
+    """Values for several knobs under one name, below those given by themselves. Default: none.
+    (lan|wan|slow|pretrain)"""
+    run: str | None = None
+    """The swarm's name; sites with another one are refused. In a world of torchrun's without coordinator the
+    default is --rdzv-id, where one is given. (1..64 characters; default default)"""
+    site: str | None = None
+    """This site's name; machines with the same one are one site. Default: made from the torchrun node or the
+    host. (1..64 characters)"""
+    site_index: int | None = None
+    """This site's number in the swarm. Default: the coordinator gives one. (0..4095)"""
+    num_shards: int | None = None
+    """Among how many sites that are worlds of their own the data is divided; site_index says which part is this
+    one's. (1..4096; default 1)"""
+    min_sites: int | None = None
+    """How many sites round 0 waits for; one world counts its own. (1..4096; default 1)"""
+    init_from: str | None = None
+    """The site whose parameters the swarm begins with: the first agreement waits for it. Default: who holds an
+    anchor, else who had loaded a checkpoint, else the lowest site. (1..64 characters)"""
+    coordinator: str | None = None
+    """Where the coordinator listens, tried in order. Default: the world's first site serves it.
+    (HOST:PORT[,HOST:PORT...])"""
+    listen: str | None = None
+    """Where other sites reach this one. (HOST:PORT; default 0.0.0.0:0)"""
+    advertise: str | None = None
+    """The host others dial to reach this site; none: it cannot be dialled, and dials out. Default: found out.
+    (HOST)"""
+    transport: str | None = None
+    """What carries messages between sites. auto is tcp, which encrypts with a key. ucx and gloo never encrypt:
+    for networks in which all are trusted, and alike at all sites and the coordinator. (auto|tcp|ucx|gloo; default
+    auto)"""
+    connections: int | str | None = None
+    """Connections a link; more help on long, lossy lines. auto: tcp finds the number by measuring, ucx has 2.
+    (1..64 or auto; default auto)"""
+    token: str | None = field(default=None, repr=False)
+    """The swarm's key, made once by `collab token`: links of tcp are encrypted, and who lacks it is refused.
+    (32..4096 characters)"""
+    token_file: str | None = None
+    """A file that holds the swarm's key, instead of token; in a second line perhaps the one before it. (a
+    path)"""
+    tls_cert: str | None = None
+    """This site's certificate (PEM), instead of a token; with tls_key and tls_ca. (a path)"""
+    tls_key: str | None = None
+    """The private key of tls_cert (PEM). (a path)"""
+    tls_ca: str | None = None
+    """The authority that signs the certificates of all sites (PEM). (a path)"""
+    insecure: bool | None = None
+    """Whether links in the clear, tcp without a key and ucx, may go to and come from addresses that are not
+    private. (0|1; default 0)"""
+    tcp_congestion: str | None = None
+    """The congestion control tcp links ask the system for; where it does not allow that one, its own is used.
+    (1..15 letters, digits, '_' and '-'; default bbr)"""
+    max_mbit_up: float | None = None
+    """What tcp links may send in all for a site's rounds, so that others have room; 0: no cap. (0..100000;
+    default 0)"""
+    max_mbit_down: float | None = None
+    """What tcp links may receive in all for a site's rounds: the peers hold back; 0: no cap. (0..100000; default
+    0)"""
+    egress_budget_gb: float | None = None
+    """What this site may send of rounds, models and moments, in 10^9 bytes of payload (with state_dir, over
+    restarts too). When the next round does not fit, this site leaves and trains on alone. 0: no budget.
+    (0..100000; default 0)"""
+    sync_every: int | str | timedelta | None = None
+    """How often sites agree: every so many inner steps, or once so much time has passed. auto: the shortest
+    period that target_overhead allows, which the swarm's leader chooses by what the sites measure, at most 10000
+    steps; until it has, the preset's, 10, or so many (auto:32). (1..1000000000 steps, 10ms..24h, auto or
+    auto:1..10000; default 100)"""
+    target_overhead: float | None = None
+    """With sync_every=auto, how much rounds may hold up the training. With overlap a round has to end before the
+    next one is due, and this does not count. (0.001..0.5; default 0.02)"""
+    sync_warmup: int | None = None
+    """In so many first rounds the period doubles, from one step up to what sync_every says; not where that is a
+    time. (0..1000; default 0)"""
+    overlap: bool | None = None
+    """Whether rounds run behind the training, which goes on with what it has and merges the result when it is
+    there; takes memory for one more copy of the parameters in float32. (0|1; default 0)"""
+    merge: str | None = None
+    """With overlap, how a round's result and what was trained meanwhile become one. rebase:K moves the parameters
+    by what the round changed, and by K of what the site differed from the mean. mix:A keeps A of the parameters
+    and takes the rest from the anchor, which drops a part of what was trained. (rebase:0..1 or mix:0..1; default
+    rebase:0.5)"""
+    codec: str | None = None
+    """How deltas travel: exact, rounded to so many bits, or only the 64 or 128 largest of each 4096. UP/DOWN
+    (int4/int8): deltas by the one, their mean by the other.
+    (fp32|bf16|fp16|int8|int4|int4-e3m0|int2|topk64|topk128, or UP/DOWN; default fp16)"""
+    error_feedback: bool | None = None
+    """Whether what a codec of 8 bits or fewer leaves out is put into the next round; takes memory for one more
+    copy of the parameters in float32. (0|1; default 1)"""
+    feedback_decay: float | None = None
+    """What error feedback multiplies what earlier rounds left out by before it goes into the next one. Below 1,
+    such as 0.95 with top-k, what has waited long counts less. (0..1; default 1)"""
+    outer_optimizer: str | None = None
+    """What is done with the mean delta: taken as it is, or DiLoCo's momentum. (average|nesterov; default
+    average)"""
+    outer_lr: float | str | None = None
+    """The outer optimizer's learning rate. auto: 1 with average; with nesterov 0.4, 0.6, 0.6, 0.8 where 1, 2, 4,
+    8 sites contribute, 0.05 more for each doubling of sync_every above 30 steps, at most 1. (0.0001..10 or auto;
+    default auto)"""
+    outer_momentum: float | None = None
+    """The outer optimizer's momentum; nesterov only. (0..0.9999; default 0.9)"""
+    outer_clip: float | None = None
+    """The largest norm that the mean delta may have when it is applied: a longer one is shrunk to it. 0: any.
+    (0..100000; default 0)"""
+    weight: str | None = None
+    """What a site's delta counts by. (samples|steps|equal; default samples)"""
+    buffers: bool | None = None
+    """Whether the model's float buffers are averaged with its parameters: those that are persistent and finite
+    when training begins. (0|1; default 1)"""
+    on_nonfinite: str | None = None
+    """What a site does when its delta was left out three times running because of NaN or infinity: end with an
+    error that names the tensor, or train on with the anchor. (error|continue; default error)"""
+    shares: str | None = None
+    """How much of the vector each site reduces: by how fast its line has been, or all the same. Counts where the
+    coordinator runs. (auto|equal; default auto)"""
+    chunk_kib: int | None = None
+    """How much of a slice travels at once; smaller overlaps better, larger costs less a byte. (4..65536, a
+    multiple of 4; default 256)"""
+    join_optimizer: bool | None = None
+    """Whether a site whose optimizer is fresh when it joins takes the optimizer's state of a member; with 0 it
+    gives none either. (0|1; default 1)"""
+    reseed: bool | None = None
+    """Whether sites that are worlds of their own add their number to a default DistributedSampler's seed. (0|1;
+    default 1)"""
+    join_timeout: float | str | timedelta | None = None
+    """How long a site tries to reach and join the swarm; at the coordinator, how long it waits for min_sites
+    sites. (100ms..24h; default 300s)"""
+    round_timeout: float | str | timedelta | None = None
+    """How long a round may take before it goes on without those who hold it up. (100ms..24h; default 1800s)"""
+    straggler_grace: float | str | timedelta | None = None
+    """How long a majority of sites that is ready waits for the others; who is later joins the next round. Counts
+    where the coordinator runs. (0s..24h; default 60s)"""
+    forget_after: float | str | timedelta | None = None
+    """How long sites that are no majority wait for the others before they go on without them, as another run; 0s:
+    without end, until somebody says collab forget. Counts where the coordinator runs. (0s..24h; default 0s)"""
+    link_grace: float | str | timedelta | None = None
+    """How long a silent site is waited for; at least twice heartbeat. (20ms..24h; default 60s)"""
+    heartbeat: float | str | timedelta | None = None
+    """How often sites and the coordinator show that they live. (10ms..60s; default 1s)"""
+    linger: float | str | timedelta | None = None
+    """How long the coordinator's host waits at its end for sites still training. (0s..24h; default 600s)"""
+    state_dir: str | None = None
+    """Where the leader keeps anchor, outer state and the site's record. Default: the record alone, in
+    $XDG_STATE_HOME/torch-collab. (a path)"""
+    save_every: int | None = None
+    """Rounds between two writes to state_dir. (1..1000000; default 1)"""
+    events_file: str | None = None
+    """Where events are appended, one JSON object a line. Default: nowhere. (a path)"""
+    log_level: str | None = None
+    """The least important messages that are printed. (debug|info|warning|error|off; default info)"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class KnobValues:
+    """The values in force; times are seconds."""
+
+    preset: str
+    run: str
+    site: str
+    site_index: int | None
+    num_shards: int
+    min_sites: int
+    init_from: str
+    coordinator: tuple[str, ...]
+    listen: str
+    advertise: str
+    transport: str
+    connections: int
+    token: str
+    token_file: str
+    tls_cert: str
+    tls_key: str
+    tls_ca: str
+    insecure: bool
+    tcp_congestion: str
+    max_mbit_up: float
+    max_mbit_down: float
+    egress_budget_gb: float
+    sync_every: int | float | str
+    target_overhead: float
+    sync_warmup: int
+    overlap: bool
+    merge: str
+    codec: str
+    error_feedback: bool
+    feedback_decay: float
+    outer_optimizer: str
+    outer_lr: float
+    outer_momentum: float
+    outer_clip: float
+    weight: str
+    buffers: bool
+    on_nonfinite: str
+    shares: str
+    chunk_kib: int
+    join_optimizer: bool
+    reseed: bool
+    join_timeout: float
+    round_timeout: float
+    straggler_grace: float
+    forget_after: float
+    link_grace: float
+    heartbeat: float
+    linger: float
+    state_dir: str
+    save_every: int
+    events_file: str
+    log_level: str

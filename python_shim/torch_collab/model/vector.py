@@ -1,0 +1,278 @@
+"""Which tensors of the DDP modules make the vector, that the ranks of a site agree on it, and what becomes of its
+parameters while the script trains.
+"""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from torch_collab import log, torch_compat
+
+if TYPE_CHECKING:
+    from torch.nn.parallel import DistributedDataParallel
+
+
+@dataclass(frozen=True)
+class Entry:
+    name: str
+    tensor: torch.Tensor
+    trained: bool  # part of the vector; else frozen or left out, and compared at join only
+    buffer: bool = False
+    left_out: bool = False  # a buffer of which each site keeps its own values
+
+    @property
+    def kind(self) -> str:
+        return "left out" if self.left_out else "averaged" if self.trained else "frozen"
+
+    def describe(self) -> str:
+        what = self.kind if self.left_out else "buffer" if self.buffer else "trained" if self.trained else "frozen"
+        return f"{self.name} {str(self.tensor.dtype).removeprefix('torch.')} {list(self.tensor.shape)} {what}"
+
+
+_versions = itertools.count(1)
+
+# What each DDP was constructed to train: id() of parameters that its reducer keeps alive.
+Constructed = Mapping["DistributedDataParallel", frozenset[int]]
+
+
+def trained_by(module: DistributedDataParallel, constructed: Constructed) -> frozenset[int]:
+    """id() of what `module` trains. What is frozen for a while (the other half of a GAN) counts; copies of a DDP were
+    not seen when they were constructed."""
+    made_with = constructed.get(module)
+    if made_with is not None:
+        return made_with
+    return frozenset(id(parameter) for parameter in module.parameters() if parameter.requires_grad)
+
+
+def collect(modules: list[DistributedDataParallel], constructed: Constructed, with_buffers: bool) -> list[Entry]:
+    """The tensors in order: the parameters of each DDP in order of construction, then the float buffers of each.
+
+    Buffers come last because ranks of a site may differ in them. Those that are not persistent, or hold NaN or infinity
+    now (a causal mask of -inf), are left out of the vector: they are tables, and a mean of them would be none. Tied
+    tensors come once. With several DDP modules names start with `ddp0.`, `ddp1.`, …
+    """
+    parameters: list[Entry] = []
+    buffers: list[Entry] = []
+    seen: set[int] = set()
+    for index, ddp in enumerate(modules):
+        prefix = f"ddp{index}." if len(modules) > 1 else ""
+        for name, parameter in ddp.module.named_parameters():
+            if id(parameter) not in seen:
+                seen.add(id(parameter))
+                trained = parameter.requires_grad or id(parameter) in trained_by(ddp, constructed)
+                parameters.append(Entry(prefix + name, parameter, trained))
+        passing = _not_persistent(ddp.module)
+        for name, buffer in ddp.module.named_buffers():
+            if id(buffer) not in seen and buffer.is_floating_point() and with_buffers:
+                seen.add(id(buffer))
+                left_out = name in passing or not _finite(buffer)
+                buffers.append(Entry(prefix + name, buffer, not left_out, buffer=True, left_out=left_out))
+    entries = parameters + buffers
+    refuse_sharded([(entry.name, entry.tensor) for entry in entries])
+    for entry in entries:
+        if entry.trained and not entry.tensor.is_floating_point():
+            raise RuntimeError(
+                f"collab: {entry.describe()} cannot be averaged; only floating-point parameters can be trained "
+                "across sites [capture.not-floating]"
+            )
+    return entries
+
+
+def refuse_sharded(named: list[tuple[str, torch.Tensor]]) -> None:
+    """DTensor parameters: fully_shard, tensor or pipeline parallel parts."""
+    for name, tensor in named:
+        if torch_compat.is_dtensor(tensor):
+            raise RuntimeError(
+                f"collab: parameter {name} is a DTensor (fully_shard or tensor parallel); collab averages whole models "
+                "between sites and cannot yet put such parts together. Train it with DistributedDataParallel "
+                "[ddp.dtensor]"
+            )
+
+
+def _not_persistent(module: torch.nn.Module) -> set[str]:
+    """Names of the buffers that a state_dict does not have."""
+    names: set[str] = set()
+    for owner, part in module.named_modules(remove_duplicate=False):
+        prefix = owner + "." if owner else ""
+        names.update(prefix + name for name in torch_compat.not_persistent(part))
+    return names
+
+
+def _finite(buffer: torch.Tensor) -> bool:
+    """As float32, which is how it would travel."""
+    if buffer.layout != torch.strided or buffer.is_meta or torch_compat.is_dtensor(buffer):
+        return True  # refused in words, here or when the vector is made
+    return bool(torch.isfinite(buffer.detach().float()).all())
+
+
+class Vector:
+    """The parameters that the sites of one generation average, and the modules they belong to.
+
+    It belongs to the parameters: new storage under a parameter is followed by the compiled core. Here new *objects* in
+    a parameter's place are found: before each training forward in the places where parameters stood, and once a round
+    in the modules as they are by then.
+    """
+
+    def __init__(self, modules: list[DistributedDataParallel], entries: list[Entry], ranks: int) -> None:
+        self.entries = entries
+        self.version = 0  # another one, never used again, with each new object
+        self._modules: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet(modules)
+        self._roots = [weakref.ref(ddp.module) for ddp in modules]
+        self.look_again = False  # a round has passed: walk through the modules
+        self.trained: tuple[tuple[int, int], ...] = ()  # id() and elements of each trained parameter, in order
+        self.ids: frozenset[int] = frozenset()  # id() of each
+        self._ranks = ranks
+        self.parameters: list[torch.Tensor] = []  # trained, in order
+        self._positions: dict[int, int] = {}  # by id(), among the tensors of the vector
+        self._places: list[tuple[dict[str, Any], str, torch.Tensor]] = []
+        self._frozen: list[tuple[str, torch.Tensor]] = []
+        self._told: set[str] = set()
+        self._index()
+
+    def __contains__(self, module: object) -> bool:
+        return module in self._modules
+
+    def covers(self, module: DistributedDataParallel, constructed: Constructed) -> bool:
+        """Does `module`, a DDP that was made later, train just what it holds of the vector? Then it is one of ours."""
+        if trained_by(module, constructed) != {id(p) for p in module.parameters() if id(p) in self.ids}:
+            return False
+        self._modules.add(module)
+        return True
+
+    def changes(self) -> list[tuple[int, Entry, torch.Tensor]]:
+        """New objects that stand in the place of tensors of the vector: (position in the vector, entry, object).
+
+        Raises RuntimeError for what cannot be averaged any more, by name.
+        """
+        for slots, name, held in self._places:
+            if slots.get(name) is not held:
+                break
+        else:
+            for name, parameter in self._frozen:
+                if parameter.requires_grad:
+                    self._warn_of_unfrozen(name)
+            if not self.look_again:
+                return []
+        self.look_again = False
+        return self._walk()
+
+    def take(self, entry: Entry, tensor: torch.Tensor) -> None:
+        """`tensor` stands in the place of the entry's from here on."""
+        at = next(i for i, other in enumerate(self.entries) if other is entry)
+        self.entries[at] = replace(entry, tensor=tensor)
+        self._index()
+
+    def _index(self) -> None:
+        self.version = next(_versions)
+        trained = [entry for entry in self.entries if entry.trained]
+        self._positions = {id(entry.tensor): position for position, entry in enumerate(trained)}
+        self.parameters = [entry.tensor for entry in trained if not entry.buffer]
+        self.trained = tuple((id(tensor), tensor.numel()) for tensor in self.parameters)
+        self.ids = frozenset(key for key, _ in self.trained)
+        self._frozen = [
+            (entry.name, entry.tensor)
+            for entry in self.entries
+            if not entry.trained and not entry.buffer and entry.name not in self._told
+        ]
+        wanted = {id(entry.tensor): entry.tensor for entry in trained}
+        self._places = []
+        for root in self._living_roots():
+            for part in root.modules():
+                for slots in torch_compat.slots_of(part):
+                    for name, tensor in slots.items():
+                        if id(tensor) in wanted:
+                            self._places.append((slots, name, wanted[id(tensor)]))
+
+    def _walk(self) -> list[tuple[int, Entry, torch.Tensor]]:
+        """Compares the modules as they are with the entries, by name."""
+        changed: list[tuple[int, Entry, torch.Tensor]] = []
+        now: dict[str, torch.Tensor] = {}
+        gone: list[str] = []  # prefixes of models that the script has dropped
+        for index, ref in enumerate(self._roots):
+            prefix = f"ddp{index}." if len(self._roots) > 1 else ""
+            root = ref()
+            if root is None:
+                gone.append(prefix)
+                continue
+            for name, held in (*root.named_parameters(), *root.named_buffers()):
+                now[prefix + name] = held
+        known = {entry.name for entry in self.entries}
+        for entry in self.entries:
+            tensor = now.get(entry.name)
+            if not entry.trained or tensor is entry.tensor or entry.name.startswith(tuple(gone)):
+                continue
+            if tensor is None:
+                if id(entry.tensor) not in {id(other) for other in now.values()}:
+                    raise RuntimeError(self._gone(entry))
+                continue  # the same tensor under another name: tied, or its module was renamed
+            if not entry.buffer and not isinstance(tensor, torch.nn.Parameter):
+                self.look_again = True  # torch.func.functional_call has put another there for the time of a call
+                continue
+            if (tensor.shape, tensor.dtype) != (entry.tensor.shape, entry.tensor.dtype):
+                raise RuntimeError(
+                    f"collab: {entry.describe()} is {str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)} by "
+                    "now; sites cannot average it any more. Change the model before it is wrapped in "
+                    "DistributedDataParallel, or wrap what it has become in a new one [capture.parameter-changed]"
+                )
+            if self._ranks > 1 and not entry.buffer:
+                raise RuntimeError(
+                    _another_object(entry)
+                    + "is not averaged over the ranks of this site any more. Load without assign=True, or make a new "
+                    "DistributedDataParallel after it [capture.parameter-replaced]"
+                )
+            changed.append((self._positions[id(entry.tensor)], entry, tensor))
+        for name, tensor in now.items():
+            if name not in known and isinstance(tensor, torch.nn.Parameter) and tensor.requires_grad:
+                if id(tensor) in self.ids:
+                    continue
+                raise RuntimeError(
+                    f"collab: {name} was added to the model after it was wrapped in DistributedDataParallel, which "
+                    "does not know it, and sites do not average it. Make a new DistributedDataParallel around the "
+                    "model [capture.parameter-added]"
+                )
+        return changed
+
+    def _living_roots(self) -> list[torch.nn.Module]:
+        return [root for root in (ref() for ref in self._roots) if root is not None]
+
+    def _gone(self, entry: Entry) -> str:
+        return (
+            f"collab: {entry.describe()} is no part of the model any more, but sites still average it. Make a new "
+            "DistributedDataParallel around what the model has become [capture.parameter-gone]"
+        )
+
+    def _warn_of_unfrozen(self, name: str) -> None:
+        self._told.add(name)
+        self._frozen = [(other, tensor) for other, tensor in self._frozen if other != name]
+        log.warning(
+            f"{name} was frozen when the model was wrapped in DistributedDataParallel and requires a gradient now: "
+            "neither the ranks of a site nor the sites average it. Make a new DistributedDataParallel around the model "
+            "after unfreezing [capture.unfrozen]"
+        )
+
+
+def _another_object(entry: Entry) -> str:
+    return (
+        f"collab: {entry.name} is another Parameter object than the one DistributedDataParallel was made with "
+        "(load_state_dict(assign=True), or an assignment to the attribute): its gradient "
+    )
+
+
+def check_known_to_ddp(modules: list[DistributedDataParallel], constructed: Constructed, entries: list[Entry]) -> None:
+    """Of a site of several ranks: what is trained must be what the DDPs were constructed with."""
+    if any(ddp not in constructed for ddp in modules):
+        return  # a copy: its reducer was made with what it holds
+    known = frozenset().union(*(constructed[ddp] for ddp in modules))
+    for entry in entries:
+        if entry.trained and not entry.buffer and id(entry.tensor) not in known:
+            raise RuntimeError(
+                _another_object(entry)
+                + "would not be averaged over the ranks of this site. Do it before the model is wrapped, or load "
+                "without assign=True [capture.parameter-unknown]"
+            )

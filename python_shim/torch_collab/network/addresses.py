@@ -1,0 +1,99 @@
+"""Which address others dial to reach this process."""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import os
+import re
+import socket
+
+RENDEZVOUS_PORT = 29400  # torchrun's own
+
+
+def split_host_port(address: str) -> tuple[str, int]:
+    """`host:port`, also `[::1]:port`. Raises ValueError that says what came."""
+    host, colon, port = address.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not colon or not host or not port.isdigit() or int(port) > 65535:
+        raise ValueError(f"expected HOST:PORT, got {address!r} [knob.host-port]")
+    return host, int(port)
+
+
+def join_host_port(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def host_and_port(text: str, port: int = RENDEZVOUS_PORT) -> tuple[str, int]:
+    """HOST or HOST:PORT, as torchrun's endpoint. Raises ValueError."""
+    if text.count(":") == 1 or (text.startswith("[") and not text.endswith("]")):
+        return split_host_port(text)
+    host = text.strip("[]")
+    if not host:
+        raise ValueError(f"expected HOST or HOST:PORT, got {text!r}")
+    return host, port
+
+
+def as_name(hostname: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]", "-", hostname)[:48].lstrip(".") or "host"
+
+
+def is_loopback(host: str) -> bool:
+    """True when the name or address leads back to this machine only."""
+    try:
+        infos = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except OSError:
+        return False
+    return bool(infos) and all(ipaddress.ip_address(info[4][0]).is_loopback for info in infos)
+
+
+def is_this_machine(host: str) -> bool:
+    """True when one of the host's addresses can be bound here."""
+    try:
+        infos = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)
+    except OSError:
+        return False
+    for family, kind, proto, _, address in infos:
+        with contextlib.suppress(OSError), socket.socket(family, kind, proto) as probe:
+            probe.bind(address)
+            return True
+    return False
+
+
+def local_address_towards(host: str) -> str:
+    """The local address the kernel would use to reach `host`; nothing is sent.
+
+    Raises OSError when the name is unknown or no route leads there.
+    """
+    family, kind, proto, _, target = socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)[0]
+    with socket.socket(family, kind, proto) as probe:
+        probe.connect(target)
+        return str(probe.getsockname()[0])
+
+
+NOT_DIALABLE = "none"  # in place of a host in COLLAB_ADVERTISE
+
+
+def is_wildcard(host: str) -> bool:
+    """True of a host to listen at that means every address of this machine."""
+    return host.strip("[]") in ("", "0.0.0.0", "::", "*")
+
+
+def dial_address(advertise: str, listen: str, coordinators: list[str]) -> str:
+    """The host others dial: COLLAB_ADVERTISE, else a definite COLLAB_LISTEN, else the local end towards the swarm."""
+    if advertise:
+        return advertise
+    listen_host = listen.rpartition(":")[0].strip("[]")
+    if not is_wildcard(listen_host):
+        return listen_host
+    towards = split_host_port(coordinators[0])[0] if coordinators else os.environ.get("MASTER_ADDR", "127.0.0.1")
+    if is_loopback(towards):
+        return "127.0.0.1"
+    try:
+        found = local_address_towards(towards)
+    except OSError as error:
+        raise ValueError(
+            f"collab: no address to tell other sites: there is no route to {towards} ({error}); set COLLAB_ADVERTISE "
+            "to the address other sites dial [rendezvous.no-route]"
+        ) from None
+    return found

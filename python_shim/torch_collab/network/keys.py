@@ -1,0 +1,106 @@
+"""The swarm's key as the Python side uses it: to sign what nodes and ranks tell one another in torch's stores.
+
+The core makes it of the token, as it makes the links' own key under another label. Certificates are no secret that all
+share: with them, as without a key, nothing is signed.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from torch_collab import log, native
+
+CERTIFICATES = ("tls_cert", "tls_key", "tls_ca")
+KNOBS = ("token", "token_file", *CERTIFICATES)  # with them links are encrypted
+_PURPOSE = "store entry"
+_LOOK_AGAIN_SECONDS = 1.0
+
+KINDS = {
+    "token": "has a swarm key (COLLAB_TOKEN)",
+    "certificates": "has certificates (COLLAB_TLS_CERT)",
+    "none": "has neither a swarm key nor certificates",
+}
+
+
+@dataclass(frozen=True)
+class SwarmKey:
+    kind: str  # one of KINDS
+    secret: bytes = field(default=b"", repr=False)  # 32 bytes made of the token; empty without one
+    older: bytes = field(default=b"", repr=False)  # of the one before it, while it is still believed
+    file: _TokenFile | None = field(default=None, repr=False, compare=False)
+
+    def now(self) -> SwarmKey:
+        """As the token's file has it now."""
+        return self if self.file is None else self.file.key(self)
+
+    @property
+    def missing(self) -> str:
+        """Why this process has no secret, in words."""
+        return "this node has certificates and no token" if self.kind == "certificates" else "this node has none"
+
+
+NO_KEY = SwarmKey("none")
+
+
+def read_key(variables: Mapping[str, str], options: Mapping[str, str]) -> SwarmKey:
+    """From COLLAB_ variables and the options of a process group, which win. Raises ValueError in words.
+
+    Looks at the key's knobs alone: who has another one wrong is still to tell the others so, signed.
+    """
+    names = {f"COLLAB_{name.upper()}": name for name in KNOBS}
+    config = native.load_config(
+        {variable: text for variable, text in variables.items() if variable in names},
+        {name: text for name, text in options.items() if name in KNOBS},
+    )
+    path = {name: text for name, text, _ in config.values}["token_file"]
+    file = _TokenFile(path, config) if path else None
+    if secrets := native.swarm_secrets(config.raw, _PURPOSE):
+        return _by_token(secrets, file)
+    certificates = any(name in CERTIFICATES and text for name, text, _ in config.values)
+    return SwarmKey("certificates") if certificates else NO_KEY
+
+
+def _by_token(secrets: list[bytes], file: _TokenFile | None) -> SwarmKey:
+    """`secrets`: one or two, the one that signs first."""
+    return SwarmKey("token", secrets[0], secrets[1] if len(secrets) > 1 else b"", file)
+
+
+class _TokenFile:
+    """Read again when it changes, looked at once a second at most; one that has become unfit changes nothing.
+
+    Threads: any; two that look at once do the same.
+    """
+
+    def __init__(self, path: str, config: native.Settings) -> None:
+        self._path, self._config = path, config
+        self._seen = self._stamp()
+        self._looked = time.monotonic()
+        self._latest: SwarmKey | None = None
+
+    def key(self, first: SwarmKey) -> SwarmKey:
+        if time.monotonic() >= self._looked + _LOOK_AGAIN_SECONDS:
+            self._looked = time.monotonic()
+            seen = self._stamp()
+            if seen != self._seen:
+                self._seen = seen
+                self._read()
+        return self._latest or first
+
+    def _read(self) -> None:
+        try:
+            self._latest = _by_token(native.swarm_secrets(self._config.raw, _PURPOSE), self)
+        except ValueError as error:
+            log.warning(
+                f"COLLAB_TOKEN_FILE has changed, and is unfit, so that what it held before goes on: {error} "
+                "[token.changed-unfit]"
+            )
+
+    def _stamp(self) -> tuple[int, int, int] | None:
+        try:
+            found = os.stat(self._path)
+        except OSError:
+            return None
+        return found.st_mtime_ns, found.st_ino, found.st_size

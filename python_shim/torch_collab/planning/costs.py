@@ -1,0 +1,151 @@
+"""What a way of training costs on given lines: seconds a round, time spent waiting, bytes a day.
+
+A round's `seconds` are those of its exchange (lines.py), one RTT for the commit, and the processor's part. Training
+waits for one RTT more (ready, and the start). With overlap it waits for a copy of the parameters and for the merge
+alone; one round is on its way at a time, so that one which takes longer than the steps between two delays the next.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from torch_collab.planning import codecs
+from torch_collab.planning.lines import Between, Line, exchange, gloo_all_reduce
+
+# Seconds a parameter: of the exchange where no line bounds it (bench_round.py on loopback), and of the outer step.
+EXCHANGE_WORK = 5e-9
+APPLY_WORK = 1e-9
+DAY = 86400.0
+_FORWARD = 1 / 3  # of a step, before DDP has gradients to send
+
+OUTER_OPTIMIZERS = ("average", "nesterov")
+_TIME = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def parse_time(text: str, what: str) -> float:
+    """Seconds. Raises ValueError where the unit is missing."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h)", text.strip())
+    seconds = float(found[1]) * _TIME[found[2]] if found else 0.0
+    if seconds <= 0:
+        raise ValueError(
+            f"{what} {text!r}: expected a time above 0 with its unit, such as 0.3s or 300ms [cli.plan-costs]"
+        )
+    return seconds
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The knobs that change what a round costs."""
+
+    codec: str = "fp16"
+    sync_every: str = "100"
+    outer_optimizer: str = "average"
+    overlap: bool = False
+    error_feedback: bool = True
+    target_overhead: float = 0.02
+
+    @classmethod
+    def from_knobs(cls, knobs: Mapping[str, str]) -> Settings:
+        """Of knobs by name in small letters; others are passed over. Raises ValueError."""
+        made = cls(
+            codec=knobs.get("codec") or cls.codec,
+            sync_every=knobs.get("sync_every") or cls.sync_every,
+            target_overhead=float(knobs.get("target_overhead") or cls.target_overhead),
+            outer_optimizer=knobs.get("outer_optimizer") or cls.outer_optimizer,
+            overlap=knobs.get("overlap", "0") not in ("", "0", "false", "no"),
+            error_feedback=knobs.get("error_feedback", "1") in ("1", "true", "yes"),
+        )
+        codecs.parse(made.codec)
+        made.steps_between(1.0, 0.0)
+        if made.outer_optimizer not in OUTER_OPTIMIZERS:
+            raise ValueError(
+                f"outer_optimizer {made.outer_optimizer!r}: there is {', '.join(OUTER_OPTIMIZERS)} [cli.plan-costs]"
+            )
+        return made
+
+    def steps_between(self, step: float, a_round: float) -> float:
+        """Steps from round to round; with auto as the swarm's leader chooses them for rounds of so many seconds."""
+        if re.fullmatch(r"auto(:\d+)?", self.sync_every):
+            steps = 1.05 * a_round / step + 1 if self.overlap else a_round / (self.target_overhead * step)
+            return float(min(max(1, math.ceil(steps)), 10_000))
+        if self.sync_every.isdigit() and int(self.sync_every) > 0:
+            return float(self.sync_every)
+        return max(1.0, parse_time(self.sync_every, "sync_every") / step)
+
+    def in_words(self) -> str:
+        words = [self.codec, f"every {self.sync_every}{' steps' if self.sync_every.isdigit() else ''}"]
+        words += [self.outer_optimizer] * (self.outer_optimizer != "average") + ["overlap"] * self.overlap
+        return ", ".join(words)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Of one way. `waits` are parts of the whole time; None where there is no such way."""
+
+    name: str
+    settings: str
+    every_seconds: float  # of training from round to round
+    exchange: float  # seconds
+    round: float
+    waits: float
+    waits_overlap: float | None
+    every_overlap: float  # seconds of training from round to round with overlap
+    steps_a_second: float
+    of_alone: float  # steps, of those without any exchange
+    bytes_up: tuple[float, ...]  # of each site and exchange
+    bytes_down: tuple[float, ...]
+    gb_day_up: tuple[float, ...]
+    gb_day_down: tuple[float, ...]
+    shares: tuple[float, ...] = field(default=())
+
+
+def alone(sites: int, step: float) -> Cost:
+    nothing = (0.0,) * sites
+    return Cost("never talking", "", step, 0, 0, 0, None, step, 1 / step, 1, nothing, nothing, nothing, nothing)
+
+
+def gloo_ddp(lines: Sequence[Line], path: Between, parameters: int, step: float, ranks: int) -> Cost:
+    """Every step's gradients as float32; sent while the backward, two thirds of a step, makes them."""
+    seconds, volume = gloo_all_reduce(lines, path, 4.0 * parameters, ranks)
+    whole = _FORWARD * step + max((1 - _FORWARD) * step, seconds)
+    each = (volume,) * len(lines)
+    day = (volume * DAY / whole / 1e9,) * len(lines)
+    return Cost(
+        "DDP over Gloo", "every step", step, seconds, seconds, 1 - step / whole, None, step, 1 / whole, step / whole,
+        each, each, day, day,
+    )  # fmt: skip
+
+
+def local_sgd(
+    name: str, settings: Settings, lines: Sequence[Line], path: Between, parameters: int, step: float
+) -> Cost:
+    up, down = codecs.parse(settings.codec)
+    sent = exchange(lines, path, codecs.encoded(up, parameters), codecs.encoded(down, parameters))
+    on_lines = max(sent.seconds, EXCHANGE_WORK * parameters)
+    a_round = on_lines + path.rtt + APPLY_WORK * parameters
+    blocking = path.rtt + a_round
+    training = settings.steps_between(step, blocking) * step
+    overlapped = 2 * APPLY_WORK * parameters
+    behind = max(training, blocking)
+    every, stall = (behind, overlapped) if settings.overlap else (training, blocking)
+    whole = every + stall
+    return Cost(
+        name=name,
+        settings=settings.in_words(),
+        every_seconds=every,
+        exchange=on_lines,
+        round=a_round,
+        waits=blocking / (training + blocking),
+        waits_overlap=overlapped / (behind + overlapped),
+        every_overlap=behind,
+        steps_a_second=every / step / whole,
+        of_alone=every / whole,
+        bytes_up=sent.up,
+        bytes_down=sent.down,
+        gb_day_up=tuple(each * DAY / whole / 1e9 for each in sent.up),
+        gb_day_down=tuple(each * DAY / whole / 1e9 for each in sent.down),
+        shares=sent.shares,
+    )

@@ -1,0 +1,85 @@
+"""What a run's round events tell, beside what was planned."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+_NEEDED = ("t", "site", "seconds", "exchange_seconds", "stall_seconds", "bytes_sent", "bytes_received", "codec")
+COLD = 2  # first rounds, in which connections find the line
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Medians over the warm rounds; of several sites the slower one's."""
+
+    rounds: int
+    sites: int
+    codec: str
+    exchange: float
+    round: float
+    stall: float
+    bytes_sent: float  # of the site that sends most
+    bytes_received: float
+    between: float | None  # seconds from round to round
+    overlap: bool  # rounds ran behind the training
+
+
+def read(files: Sequence[Path]) -> Measured:
+    """Of files of COLLAB_EVENTS_FILE, one a site or several sites in one. Raises ValueError or OSError in one line."""
+    by_site: dict[str, list[dict[str, Any]]] = {}
+    for file in files:
+        for event in _rounds(file):
+            by_site.setdefault(str(event["site"]), []).append(event)
+    warm = {site: events[COLD:] if len(events) > COLD else events[-1:] for site, events in by_site.items()}
+    if not warm:
+        names = ", ".join(map(str, files))
+        raise ValueError(
+            f"--measure {names}: no rounds of a site in it; COLLAB_EVENTS_FILE=FILE makes sites write them "
+            "[cli.plan-measure]"
+        )
+
+    def slowest(field: str) -> float:
+        return max(statistics.median(float(event[field]) for event in events) for events in warm.values())
+
+    gaps = [
+        statistics.median(b["t"] - a["t"] for a, b in itertools.pairwise(events))
+        for events in warm.values()
+        if len(events) > 1
+    ]
+    return Measured(
+        rounds=min(len(events) for events in warm.values()),
+        sites=len(warm),
+        codec=str(next(iter(warm.values()))[-1]["codec"]),
+        exchange=slowest("exchange_seconds"),
+        round=slowest("seconds"),
+        stall=slowest("stall_seconds"),
+        bytes_sent=slowest("bytes_sent"),
+        bytes_received=slowest("bytes_received"),
+        between=max(gaps) if gaps else None,
+        overlap=any(float(event.get("overlap_seconds", 0)) > 0 for events in warm.values() for event in events),
+    )
+
+
+def _rounds(file: Path) -> list[dict[str, Any]]:
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise OSError(f"--measure {file} cannot be read: {error.strerror} [cli.plan-measure]") from None
+    found = []
+    for number, line in enumerate(lines, 1):
+        try:
+            event = json.loads(line)
+        except ValueError:
+            raise ValueError(
+                f"--measure {file}:{number} is not JSON: expected a file of COLLAB_EVENTS_FILE [cli.plan-measure]"
+            ) from None
+        # A coordinator's rounds have no bytes; round 0 only brings the sites together.
+        if isinstance(event, dict) and event.get("event") == "round" and all(name in event for name in _NEEDED):
+            found.append(event)
+    return found

@@ -1,0 +1,83 @@
+"""Memory of a rank and of a leader, in bytes. Activations and what checkpointing saves of them are rough: allocators,
+attention kernels and the framework's own needs differ by tens of percent.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from torch_collab.planning import codecs
+from torch_collab.planning.costs import Settings
+from torch_collab.planning.parameters import Model
+
+# Vectors of the parameters' size that the optimizer keeps, and bytes of their elements.
+OPTIMIZERS: dict[str, tuple[int, float]] = {
+    "adamw": (2, 4.0),
+    "adamw8bit": (2, 1.0 + 4 / 256),  # a scale a block
+    "muon": (1, 4.0),
+    "momentum": (1, 4.0),
+    "sgd": (0, 4.0),
+}
+FIXED = 100e6  # of a leader, whatever the model
+ANCHOR_SLOTS = 2
+BUFFERS = 1  # payloads and tiles on their way, at most
+# Bytes a token, layer and element of the hidden size in a forward of 16 bits that keeps everything (Korthikanti et al.,
+# arXiv:2205.05198), without the attention's own matrix; twice that in float32.
+_ACTIVATION = 34.0
+
+
+@dataclass(frozen=True)
+class RankMemory:
+    name: str
+    device: float  # where the model is: parameters, gradients, optimizer, activations
+    offloaded: float  # on the host instead
+    step_factor: float  # a step takes so many times as long; 1 where that depends on the bus
+
+
+def activations(model: Model, tokens: int, element: float) -> float | None:
+    """Of a rank's batch of so many tokens; None where layers are not known."""
+    if not model.layers or not model.hidden or not tokens:
+        return None
+    return _ACTIVATION * element / 2 * tokens * model.layers * model.hidden
+
+
+def rank_options(model: Model, optimizer: str, tokens: int, element: float = 4.0) -> list[RankMemory]:
+    """With each option; `element` bytes a parameter of the model and its gradient."""
+    size = float(model.parameters)
+    model_and_gradients = 2 * element * size
+    vectors, width = OPTIMIZERS[optimizer]
+    states = vectors * width * size
+    kept = activations(model, tokens, element) or 0.0
+    # Of every layer its input, and all of one layer.
+    thin = kept / model.layers + kept * 2 / _ACTIVATION if kept else 0.0
+    thin = min(thin, kept)
+    small = 2 * OPTIMIZERS["adamw8bit"][1] * size if optimizer == "adamw" else states
+    rows = [RankMemory(optimizer, model_and_gradients + states + kept, 0, 1)]
+    if small != states:
+        rows.append(RankMemory("8-bit optimizer", model_and_gradients + small + kept, 0, 1))
+    if kept:
+        rows.append(RankMemory("checkpointing", model_and_gradients + states + thin, 0, 4 / 3))
+    if states:
+        rows.append(RankMemory("optimizer offloaded", model_and_gradients + kept, states, 1))
+    if len(rows) > 2:
+        both = RankMemory("all of these", model_and_gradients + thin, small, 4 / 3 if kept else 1)
+        rows.append(both)
+    return rows
+
+
+def leader_vectors(settings: Settings, largest_share: float) -> dict[str, float]:
+    """What a leader's host holds beside the model, in vectors of float32."""
+    up, down = codecs.parse(settings.codec)
+    held = {"anchor": float(ANCHOR_SLOTS), "exchange": float(BUFFERS)}
+    if settings.error_feedback and (codecs.leaves_out(up) or codecs.leaves_out(down)):
+        held["residual"] = float(codecs.leaves_out(up)) + largest_share * codecs.leaves_out(down)
+    if settings.outer_optimizer == "nesterov":
+        held["momentum"] = 1.0
+    if settings.overlap:
+        held["overlap"] = 1.0
+    return held
+
+
+def leader(settings: Settings, parameters: int, largest_share: float) -> float:
+    return math.fsum(leader_vectors(settings, largest_share).values()) * 4 * parameters + FIXED

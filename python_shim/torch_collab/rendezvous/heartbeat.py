@@ -1,0 +1,154 @@
+"""Tells the endpoint that this agent lives; and tells an endpoint that was started anew that the world is closed.
+
+The endpoint's store is soft state. When its host dies nothing happens here; when a torchrun is started there again, the
+agents that are left put the list of the closed world back, so that it joins the swarm as a site that comes late.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from dataclasses import dataclass, field
+
+from torch_collab import log
+from torch_collab.network.keys import SwarmKey
+from torch_collab.network.signed_store import SignatureError, SignedStore
+from torch_collab.rendezvous.endpoint import reconnect
+from torch_collab.rendezvous.gathering import Gathered, GatheringError, Pulse, count_of
+
+_EVERY_SECONDS = 1.0
+_ERRORS = (RuntimeError, ValueError, OSError)
+
+
+@dataclass
+class Known:
+    """What a new endpoint has to be told: keys of the first members' part of the store."""
+
+    list_text: str
+    sites: dict[str, str] = field(default_factory=dict)
+
+
+class _Line:
+    """A connection that carries nothing and tells that the other end is gone.
+
+    Asking a lost TCPStore would print a stack trace into the user's log.
+    """
+
+    def __init__(self, host: str, port: int) -> None:
+        self._socket = socket.create_connection((host, port), timeout=2.0)
+        self._socket.setblocking(False)
+
+    def cut(self) -> bool:
+        try:
+            return self._socket.recv(1) == b""
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+
+    def __enter__(self) -> _Line:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.close()
+
+
+class Heartbeat:
+    """Threads: one of its own, which alone uses its connection; stop() belongs to the agent's."""
+
+    def __init__(self, host: str, port: int, run_id: str, key: SwarmKey, who: str, known: Known) -> None:
+        self._where = (host, port, run_id, key)
+        self._who = who
+        self._known = known
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="collab-heartbeat", daemon=True)
+        self._lost_told = False
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join(5.0)
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            try:
+                store = reconnect(*self._where)
+                if store is None:
+                    raise ConnectionError("no answer")
+                if not self._put_back(store):
+                    return
+                self._lost_told = False
+                with _Line(*self._where[:2]) as line:
+                    self._beat(store, line)
+            except SignatureError as error:
+                self._tell_lost(f"{str(error).removeprefix('collab: ')}; training goes on without it")
+                self._stop.wait(_EVERY_SECONDS)
+            except _ERRORS:
+                self._tell_lost()
+                self._stop.wait(_EVERY_SECONDS)
+
+    def _tell_lost(self, words: str = "") -> None:
+        if self._lost_told or self._stop.is_set():
+            return
+        self._lost_told = True
+        host, port = self._where[:2]
+        if words:
+            log.warning(words)
+        else:
+            log.info(f"the agent at {host}:{port} (--rdzv-endpoint) does not answer; training goes on without it")
+
+    def _put_back(self, store: SignedStore) -> bool:
+        """False: the endpoint gathers another world by now, which this agent has no part in."""
+        found = Gathered.read(store.compare_set("cohort/list", "", self._known.list_text))
+        if found.id != Gathered.read(self._known.list_text).id:
+            host, port = self._where[:2]
+            log.warning(f"{host}:{port} (--rdzv-endpoint) was started again and closed another world before this "
+                        "agent could tell of the one that trains here; sites that come now join that one "
+                        "[rendezvous.another-world]")  # fmt: skip
+            return False
+        for key, value in self._known.sites.items():
+            store.compare_set(f"cohort/{key}", "", value)
+        return True
+
+    def _beat(self, store: SignedStore, line: _Line) -> None:
+        number = int(store.add("agents/count", 1)) - 1
+        store.set(f"agents/who/{number}", json.dumps(self._who))
+        while not self._stop.wait(_EVERY_SECONDS):
+            if line.cut():
+                raise ConnectionError("the endpoint's agent has ended")
+            store.add(f"agents/beat/{number}", 1)
+        store.set(f"agents/done/{number}", "1")
+
+
+class LivenessView:
+    """The endpoint's view: which other agents live."""
+
+    def __init__(self, store: SignedStore, silent_seconds: float) -> None:
+        self._store = store
+        self._pulse = Pulse(store, silent_seconds)
+        self._spoilt = False  # the count, by a stranger
+
+    def living(self) -> list[str]:
+        try:
+            count = count_of(self._store, "count")
+        except GatheringError as error:
+            if not self._spoilt:
+                log.warning(f"agents are not waited for: {error} [rendezvous.count-spoilt]")
+            self._spoilt = True
+            return []
+        found = []
+        for number in range(count):
+            who = self._told(f"who/{number}")
+            if who is not None and self._pulse.alive(number) and self._told(f"done/{number}") is None:
+                found.append(str(json.loads(who)))
+        return found
+
+    def _told(self, name: str) -> bytes | None:
+        """What an agent of the swarm has told; a stranger's word is none."""
+        try:
+            return self._store.get(name) if self._store.check([name]) else None
+        except SignatureError:
+            return None

@@ -1,0 +1,1 @@
+"""This site in its swarm: the coordinator, the session of a generation, its record, the optimizer's state."""

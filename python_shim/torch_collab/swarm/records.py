@@ -1,0 +1,70 @@
+"""Where a site's leader keeps its durable record, and what tells this training's records from another's."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from torch_collab import environment, log
+
+if TYPE_CHECKING:
+    from torch_collab.native import Settings
+    from torch_collab.world.state import World
+
+
+def place(world: World) -> tuple[str, str]:
+    """(folder, scope) of the record; "" for the folder: it is kept in memory."""
+    scope = _scope(world.config, world.store)
+    where = folder(world.config)
+    if not where or not scope:
+        why = "this user has no home" if scope else "nothing tells this rendezvous from another"
+        log.warn_once(
+            f"{why}: what this site promises is kept in memory, and a restart of it loses that. COLLAB_STATE_DIR or "
+            "XDG_STATE_HOME name a folder, MASTER_ADDR and MASTER_PORT a rendezvous [record.no-folder]"
+        )
+        return "", ""
+    return where, scope
+
+
+def folder(config: Settings) -> str:
+    """COLLAB_STATE_DIR, else torch-collab in XDG_STATE_HOME, else in ~/.local/state; "": there is no home."""
+    if config.state_dir:
+        return config.state_dir
+    state = os.environ.get("XDG_STATE_HOME", "")
+    if not os.path.isabs(state):  # the XDG specification: a relative path is ignored
+        try:
+            state = str(Path.home() / ".local" / "state")
+        except RuntimeError:
+            return ""
+    return str(Path(state) / "torch-collab")
+
+
+def writable(where: str) -> bool:
+    """Is the folder, or the next one above that is there, one that files can be made in?"""
+    path = Path(where).absolute()
+    there = next((each for each in (path, *path.parents) if each.exists()), path)
+    return there.is_dir() and os.access(there, os.W_OK | os.X_OK)
+
+
+def _scope(config: Settings, store: Any) -> str:
+    """The same for a process that takes this one's place, and for no other training; "": unknown."""
+    run = environment.run_of_agent() or ""
+    if endpoint := environment.from_agent(environment.ENDPOINT):
+        return f"torchrun {run} at {endpoint}"
+    if config.coordinator:
+        return "coordinator " + ",".join(config.coordinator)
+    if run not in environment.NO_RUN_ID:
+        return f"torchrun {run}"  # its port is another one after each start
+    return _store_in_words(store)
+
+
+def _store_in_words(store: Any) -> str:
+    while hasattr(store, "underlying_store"):
+        store = store.underlying_store
+    if hasattr(store, "port"):
+        return f"store {store.host}:{store.port}"
+    if hasattr(store, "path"):
+        return f"store {store.path}"
+    address, port = os.environ.get("MASTER_ADDR", ""), os.environ.get("MASTER_PORT", "")
+    return f"store {address}:{port}" if address and port else ""

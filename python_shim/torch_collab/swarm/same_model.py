@@ -1,0 +1,122 @@
+"""That the ranks of a site, and the sites of one world, hold the same model: the first difference is told at each."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import torch.distributed as dist
+
+from torch_collab import native
+from torch_collab.world import hub
+
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
+
+    from torch_collab.model.vector import Entry
+    from torch_collab.world.state import World
+
+
+def check_same_on_site(entries: list[Entry], group: ProcessGroup, rank: int, ranks: tuple[int, ...], site: str) -> None:
+    """Ranks of a site must hold the same vector; the first difference is told at every rank."""
+    lines = [entry.describe() for entry in entries]
+    digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()
+    digests: list[str] = [""] * len(ranks)
+    dist.all_gather_object(digests, digest, group=group)
+    if len(set(digests)) == 1:
+        return
+    everyone: list[list[str]] = [[] for _ in ranks]
+    dist.all_gather_object(everyone, lines, group=group)
+    other = next(i for i, d in enumerate(digests) if d != digests[0])
+    advice = (
+        "Every rank of a site must wrap the same model in DistributedDataParallel, with the same parameters frozen "
+        "[capture.models-differ-in-site]",
+        "[capture.buffers-differ-in-site]",
+    )
+    words = _difference(everyone[0], everyone[other], f"at rank {ranks[0]}", f"at rank {ranks[other]}", *advice)
+    raise RuntimeError(f"collab: the ranks of site {site} hold different models (seen at rank {rank}): {words}")
+
+
+def check_same_between_sites(world: World, entries: list[Entry]) -> None:
+    """In one world every rank compares its site's model with the others', so that all are told at once.
+
+    With a coordinator outside, and of later generations, they are compared when they join.
+    """
+    if not world.one_world or len(world.sites.sites) == 1 or world.generation > 1:
+        return
+    mine = world.sites.sites.index(world.site)
+    lines = [
+        entry.describe() + (" " + native.digest(entry.tensor) if entry.kind == "frozen" else "") for entry in entries
+    ]
+    if world.is_leader:
+        world.told.set(f"collab/model/{mine}", json.dumps(lines))
+    limit = timedelta(seconds=world.config.join_timeout)
+    if world.hub_link is not None and _all_hold(world, lines, limit):
+        return
+    for index, site in enumerate(world.sites.sites):
+        if index == mine:
+            continue
+        key = f"collab/model/{index}"
+        try:
+            world.told.wait([key], limit)
+        except Exception as error:
+            raise RuntimeError(
+                f"collab: site {site.name} has not come to its first training forward within "
+                f"{limit.total_seconds():.0f} s (COLLAB_JOIN_TIMEOUT): {error} [capture.site-late]"
+            ) from None
+        theirs = json.loads(world.told.get(key))
+        advice = (
+            "All sites must train the same model, with the same parameters frozen at the same values "
+            "[capture.models-differ]",
+            "[capture.buffers-differ]",
+        )
+        if words := _difference(lines, theirs, f"at {world.site.name}", f"at {site.name}", *advice):
+            raise RuntimeError(f"collab: sites hold different models: {words}")
+
+
+def _all_hold(world: World, lines: list[str], limit: timedelta) -> bool:
+    """Whether every rank of the world has the same lines; the hub knows who is gone, and ends the wait then."""
+    digest = hashlib.sha256("\n".join(lines).encode()).digest()
+    try:
+        digests = hub.gather(world, "models", digest, limit)
+    except RuntimeError as error:
+        raise RuntimeError(
+            "collab: not every site has come to its first training forward, where their models are compared (at most "
+            f"{limit.total_seconds():.0f} s are waited, COLLAB_JOIN_TIMEOUT): {str(error).removeprefix('collab: ')} "
+            "[capture.sites-late]"
+        ) from None
+    return set(digests) == {digest}
+
+
+def _difference(a: list[str], b: list[str], at_a: str, at_b: str, advice: str, code_of_buffers: str) -> str:
+    """The first, and what to do; or, of one model, which buffers are left out at either. Nothing where all is alike."""
+    if a == b:
+        return ""
+    here, there = _split(a), _split(b)
+    ours, theirs = ([tensor.rsplit(" ", 1)[0] for (tensor, _), out in each if out] for each in (here, there))
+    if [tensor for tensor, _ in here] == [tensor for tensor, _ in there] and ours != theirs:
+        return (
+            f"buffers left out of the average: {at_a} {_names(ours, theirs)}; {at_b} {_names(theirs, ours)}. A buffer "
+            "is left out that is not persistent, or holds NaN or infinity when training begins: begin with the same "
+            f"model everywhere, or set COLLAB_BUFFERS=0 at all sites {code_of_buffers}"
+        )
+    pairs = enumerate(itertools.zip_longest(a, b, fillvalue="missing"))
+    position, (left, right) = next(each for each in pairs if each[1][0] != each[1][1])
+    return f"tensor {position} is {left} {at_a} and {right} {at_b}. {advice}"
+
+
+def _split(lines: list[str]) -> list[tuple[tuple[str, str], bool]]:
+    """((name and dtype, shape), whether it is left out) of described entries."""
+    parts = [line.rpartition(" [") for line in lines]
+    return [((tensor, rest.split("]")[0]), rest.endswith("] left out")) for tensor, _, rest in parts]
+
+
+def _names(names: list[str], others: list[str]) -> str:
+    """At most 16; of more, those that `others` lacks come first."""
+    if len(names) > 16:
+        ordered = sorted(names, key=lambda name: name in others)
+        return ", ".join(ordered[:16]) + f" and {len(names) - 16} more"
+    return ", ".join(names) or "none"

@@ -1,0 +1,271 @@
+"""A guest of torch: what is private to torch, or may change, is touched here and nowhere else.
+
+EXPECTED says what is needed and what for. `check` looks when a world is made, never at `import torch`: a torch that has
+it otherwise is refused by name. What `replace` and `on_destroy` put into torch is undone when the world ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import pkgutil
+import struct
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from datetime import timedelta
+from types import FrameType, SimpleNamespace
+from typing import Any, NamedTuple
+
+import torch
+import torch.distributed as dist
+from torch.distributed import distributed_c10d
+from torch.nn.modules import module as module_source
+from torch.nn.parallel import distributed as ddp_source
+from torch.optim import optimizer as optimizer_source
+from torch.utils.data.distributed import DistributedSampler
+
+TESTED = "2.13"
+
+
+class UnfitTorch(RuntimeError):
+    """This torch is another one than collab was made for."""
+
+
+class Expected(NamedTuple):
+    where: str  # MODULE:NAME, as pkgutil.resolve_name has it
+    purpose: str  # "which collab needs to ..."
+    as_known: Callable[[Any], object] = callable  # of what is there; what it raises is a no
+
+    @property
+    def name(self) -> str:
+        return self.where.replace(":", ".")
+
+
+def _takes(*names: str) -> Callable[[Any], bool]:
+    return lambda function: tuple(inspect.signature(function).parameters)[: len(names)] == names
+
+
+def _uses(*names: str) -> Callable[[Any], bool]:
+    """Attributes of these names, in its own code."""
+    return lambda function: set(names) <= set(inspect.unwrap(function).__code__.co_names)
+
+
+def _is(value: object) -> Callable[[Any], bool]:
+    return lambda found: bool(found == value)
+
+
+EXIT_BARRIER, _LAST_MEMBER = "torchelastic/agent/terminal_state", "/last_member"
+EVERYBODY_CAME = EXIT_BARRIER + _LAST_MEMBER
+
+# What may be replaced: owner and name.
+DEFAULT_GROUP_OF_DDP = (ddp_source, "_get_default_group")  # deepcopy and pickling of a DDP assume the default group
+REGISTER_COMM_HOOK = (ddp_source.DistributedDataParallel, "register_comm_hook")
+LOAD_STATE_DICT = (torch.nn.Module, "load_state_dict")
+NEW_GROUP = (distributed_c10d, "_new_group_with_tag")
+SAMPLER_INIT = (DistributedSampler, "__init__")
+
+_SOURCE_OF_DDP, _C10D = "torch.nn.parallel.distributed", "torch.distributed.distributed_c10d"
+_INSIDE, _ELASTIC = "keep gradients and groups inside a site", "torch.distributed.elastic"
+EXPECTED = (
+    Expected("torch._C:_current_graph_task_id", "tell steps inside backward", lambda task: task() == -1),
+    Expected("torch.optim.optimizer:Optimizer.profile_hook_step", "tell whose step is running", _uses("wraps")),
+    Expected("torch.optim.optimizer:register_optimizer_step_pre_hook", "see steps"),
+    Expected("torch.optim.optimizer:register_optimizer_step_post_hook", "see steps"),
+    Expected("torch.nn.modules.module:register_module_module_registration_hook", "see DDP modules being made"),
+    Expected("torch.nn:Module.__setattr__", "follow a model's tensors", _uses("_modules", "_parameters", "_buffers")),
+    Expected("torch.nn:Module.register_buffer", "follow a model's tensors", _uses("_non_persistent_buffers_set")),
+    Expected(f"{_SOURCE_OF_DDP}:_get_default_group", "copy and unpickle DDP modules"),
+    Expected(f"{_SOURCE_OF_DDP}:DistributedDataParallel.__init__", _INSIDE, _uses("module", "process_group")),
+    Expected(f"{_SOURCE_OF_DDP}:DistributedDataParallel.no_sync", _INSIDE, _uses("require_backward_grad_sync")),
+    Expected(f"{_SOURCE_OF_DDP}:DistributedDataParallel.register_comm_hook", _INSIDE, _uses("_comm_hooks")),
+    Expected(f"{_C10D}:_new_group_with_tag", _INSIDE, _takes("ranks")),
+    Expected(f"{_C10D}:_world.pg_map", _INSIDE, lambda known: isinstance(known, dict)),
+    Expected("torch._C._distributed_c10d:ProcessGroupGloo._set_sequence_number_for_group", _INSIDE),
+    Expected(
+        "torch.utils.data.distributed:DistributedSampler.__init__",
+        "give each site samples of its own",
+        lambda init: _takes("self", "dataset", "num_replicas", "rank")(init) and _uses("seed")(init),
+    ),
+    Expected("torch.amp:GradScaler.step", "tell steps that are skipped", _uses("found_inf")),
+)
+EXPECTED_OF_AGENT = (
+    Expected(f"{_ELASTIC}.agent.server.api:_TERMINAL_STATE_SYNC_ID", "end a site's agents together", _is(EXIT_BARRIER)),
+    Expected(f"{_ELASTIC}.utils.store:_LAST_MEMBER_CHECKIN", "end a site's agents together", _is(_LAST_MEMBER)),
+)
+
+
+def check(expected: Iterable[Expected] = EXPECTED) -> None:
+    """Raises UnfitTorch for the first that does not hold."""
+    for each in expected:
+        try:
+            fit = bool(each.as_known(pkgutil.resolve_name(each.where)))
+        except Exception:
+            fit = False
+        if not fit:
+            raise UnfitTorch(
+                f"collab: torch {torch.__version__} has no {each.name} as collab knows it, which it needs to "
+                f"{each.purpose}: use torch {TESTED}, with which it was tested, or a newer torch-collab "
+                "[ddp.torch-unfit]"
+            )
+
+
+def untested() -> str:
+    """A warning about a torch of another version than the one that collab was tested with, or ""."""
+    if torch.__version__.startswith(f"{TESTED}."):
+        return ""
+    return (
+        f"torch {torch.__version__} has all that collab needs, but it was tested with torch {TESTED} "
+        "[ddp.torch-untested]"
+    )
+
+
+# ---- what is put into torch, and taken out again -----------------------------------------------------
+
+
+def replace(point: tuple[Any, str], make: Callable[[Any], Any]) -> Callable[[], None]:
+    """Replaces it by what `make` builds around it; gives what undoes that."""
+    owner, name = point
+    original = getattr(owner, name)
+    ours = make(original)
+    setattr(owner, name, ours)
+    # Who has replaced it since calls ours, which does nothing more without a world.
+    return lambda: setattr(owner, name, original) if getattr(owner, name, None) is ours else None
+
+
+def on_destroy(call: Callable[[], None]) -> Callable[[], None]:
+    """`call` comes before destroy_process_group() takes the world's groups down; gives what undoes that."""
+    communicators = getattr(distributed_c10d._world, "comms", None)
+    if isinstance(communicators, list):
+        finalizer = SimpleNamespace(finalize=call)  # what torch calls on each of them
+        communicators.append(finalizer)
+        return lambda: communicators.remove(finalizer) if finalizer in communicators else None
+
+    def make(original: Callable[..., None]) -> Callable[..., None]:  # for a torch without that list
+        def destroy_process_group(group: Any = None) -> None:
+            if group is None or group == dist.GroupMember.WORLD:
+                call()
+            original(group)
+
+        return destroy_process_group
+
+    undo = contextlib.ExitStack()
+    for owner in (dist, distributed_c10d):
+        undo.callback(replace((owner, "destroy_process_group"), make))
+    return undo.close
+
+
+@contextlib.contextmanager
+def store_of_world(store: Any) -> Iterator[None]:
+    """A group that is made meanwhile meets in `store`: torch has no argument for it, and takes the world group's."""
+    known, world = distributed_c10d._world.pg_map, dist.GroupMember.WORLD
+    if world not in known:
+        yield
+        return
+    backend, own = known[world]
+    known[world] = (backend, store)
+    try:
+        yield
+    finally:
+        known[world] = (backend, own)
+
+
+# ---- optimizers ----------------------------------------------------------------------------------------
+
+_FRAMES_BETWEEN = 8  # torch.compiler.disable() puts some of its own between torch's wrapper and our hook
+
+
+def hook_steps(before: Callable[..., Any], after: Callable[..., None]) -> list[Any]:
+    """Of every optimizer; gives the handles that remove the hooks."""
+    return [
+        optimizer_source.register_optimizer_step_pre_hook(before),
+        optimizer_source.register_optimizer_step_post_hook(after),
+    ]
+
+
+def in_backward() -> bool:
+    return bool(torch._C._current_graph_task_id() != -1)
+
+
+def frame_of_step() -> FrameType | None:
+    """The frame of torch's wrapper around a step(), for a function that a pre-hook of ours has called."""
+    source = optimizer_source.Optimizer.profile_hook_step.__code__.co_filename
+    frame: FrameType | None = sys._getframe(2)
+    for _ in range(_FRAMES_BETWEEN):
+        if frame is None or frame.f_code.co_filename == source:
+            return frame
+        frame = frame.f_back
+    return None
+
+
+def skipped_by_scaler(optimizer: Any) -> bool:
+    """A fused optimizer is called although GradScaler found an Inf, and skips the update itself."""
+    found_inf = getattr(optimizer, "found_inf", None)
+    return isinstance(found_inf, torch.Tensor) and bool(found_inf.item())
+
+
+# ---- modules -------------------------------------------------------------------------------------------
+
+
+def hook_registration(hook: Callable[..., None]) -> Any:
+    """`hook(module, name, submodule)` before any module takes a submodule; gives the handle that removes it."""
+    return module_source.register_module_module_registration_hook(hook)
+
+
+def slots_of(module: torch.nn.Module) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Where a module's own parameters and buffers stand."""
+    return module._parameters, module._buffers
+
+
+def children_of(module: torch.nn.Module) -> Iterator[torch.nn.Module]:
+    return (child for child in module._modules.values() if child is not None)
+
+
+def not_persistent(module: torch.nn.Module) -> Iterable[str]:
+    """Names of a module's own buffers that a state_dict does not have."""
+    return getattr(module, "_non_persistent_buffers_set", ())
+
+
+def is_dtensor(tensor: torch.Tensor) -> bool:
+    return type(tensor).__name__ == "DTensor" or hasattr(tensor, "_local_tensor")
+
+
+def is_fsdp(module: torch.nn.Module, name: str) -> bool:
+    """FullyShardedDataParallel registers the module it wraps under this name."""
+    return name == "_fsdp_wrapped_module" and type(module).__name__ == "FullyShardedDataParallel"
+
+
+def syncs_gradients(ddp: torch.nn.Module) -> bool:
+    """Not under no_sync()."""
+    return bool(getattr(ddp, "require_backward_grad_sync", True))
+
+
+def comm_hooks_of(ddp: Any) -> list[tuple[Callable[..., Any], object]]:
+    hooks: list[tuple[Callable[..., Any], object]] = ddp._comm_hooks
+    return hooks
+
+
+def is_torch_hook(hook: object) -> bool:
+    # A wrapper (fp16_compress_wrapper) is defined in torch's module as well; its state is the wrapped hook's.
+    return getattr(hook, "__module__", "").startswith("torch.distributed.algorithms.ddp_comm_hooks")
+
+
+def model_averager() -> Any | None:
+    """The class that PostLocalSGDOptimizer averages with, once torch has loaded it."""
+    source = sys.modules.get("torch.distributed.algorithms.model_averaging.averagers")
+    return None if source is None else source.PeriodicModelAverager
+
+
+# ---- groups and stores ---------------------------------------------------------------------------------
+
+
+def bare_gloo(prefix: str, store: Any, rank: int, size: int, timeout: timedelta) -> Any:
+    """A ProcessGroupGloo that torch.distributed does not list."""
+    c10d = torch._C._distributed_c10d
+    gloo = c10d.ProcessGroupGloo(c10d.PrefixStore(prefix, store), rank, size, timeout=timeout)
+    gloo._set_sequence_number_for_group()
+    return gloo
+
+
+# What every client of a TCPStore says first, VALIDATE with a magic number, then GETNUMKEYS, which changes nothing
+# there (torch/csrc/distributed/c10d/TCPStoreBackend.hpp). A store of another kind hangs up.
+TCP_STORE_QUESTION = struct.pack("=BIB", 0, 0x3C85F7CE, 7)

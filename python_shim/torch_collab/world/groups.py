@@ -1,0 +1,202 @@
+"""Process groups inside a site, and what the backend of a group runs on.
+
+`site_group` is a real torch group over the site's ranks: Gloo for CPU tensors, NCCL for CUDA tensors when torch has it.
+Making one is collective among its ranks, as `dist.new_group(use_local_synchronization=True)` is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.distributed as dist
+
+from torch_collab import native, torch_compat
+from torch_collab.world import state
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from torch.distributed import ProcessGroup, Store
+
+    from torch_collab import _C
+    from torch_collab.world.state import World
+    from torch_collab.world.topology import Sites
+
+
+_INTERFACE = "GLOO_SOCKET_IFNAME"
+_LOOPBACK = "lo"
+
+
+@contextlib.contextmanager
+def gloo_listens_here_only(one_host: bool) -> Iterator[None]:
+    """Of groups that are made meanwhile, all of whose ranks are on one host: no other machine is to reach them.
+
+    torch has no argument for it. A GLOO_SOCKET_IFNAME of the user's counts more.
+    """
+    if not one_host or os.environ.get(_INTERFACE) or not _is_up(_LOOPBACK):
+        yield
+        return
+    os.environ[_INTERFACE] = _LOOPBACK
+    try:
+        yield
+    finally:
+        os.environ.pop(_INTERFACE, None)
+
+
+def _is_up(interface: str) -> bool:
+    try:
+        return bool(int(Path(f"/sys/class/net/{interface}/flags").read_text(), 16) & 1)
+    except (OSError, ValueError):
+        return False
+
+
+def make_gloo(store: Store, prefix: str, rank: int, size: int, timeout: timedelta) -> Any:
+    """A bare ProcessGroupGloo that torch.distributed does not list."""
+    if not dist.is_gloo_available():
+        raise RuntimeError("collab: this torch was built without Gloo, which collab needs [ddp.no-gloo]")
+    return torch_compat.bare_gloo(f"collab/{prefix}", store, rank, size, timeout)
+
+
+@dataclass(frozen=True)
+class HubGroup:
+    """What one process group is at the hub."""
+
+    hub_link: _C.HubLink
+    group_id: int
+    ranks: tuple[int, ...]  # of the world
+    site_names: tuple[str, ...]  # by rank of the group
+
+
+@dataclass(frozen=True)
+class Inner:
+    """What the backend of one process group runs on; shared with nobody else. Several sites have a group of
+    the hub, or, where torch's Gloo is asked for, `world` and `leaders`."""
+
+    world: Any | None  # all ranks of this group
+    site: Any | None  # ranks of this group at this rank's site; None for one rank or one site
+    leaders: Any | None  # the lowest rank of each site; None elsewhere and for one site
+    hub: HubGroup | None = None
+
+
+def make_inner(
+    store: Store, rank: int, sites: Sites, size: int, timeout: timedelta, hub: HubGroup | None, one_host: bool
+) -> Inner:
+    """`one_host`: of the ranks of this rank's site."""
+    if len(sites.sites) == 1:
+        with gloo_listens_here_only(one_host):
+            return Inner(make_gloo(store, "world", rank, size, timeout), None, None)
+    mine = sites.of(rank)
+    site = leaders = world = None
+    if len(mine.ranks) > 1:
+        with gloo_listens_here_only(one_host):
+            site = make_gloo(store, f"site/{mine.leader}", mine.ranks.index(rank), len(mine.ranks), timeout)
+    if hub is not None:
+        return Inner(None, site, None, hub)
+    world = make_gloo(store, "world", rank, size, timeout)
+    if rank == mine.leader:
+        leaders = make_gloo(store, "leaders", sites.sites.index(mine), len(sites.sites), timeout)
+    return Inner(world, site, leaders)
+
+
+def make_backend(opts: Any, sites: Sites, inner: Inner, is_world: bool) -> Any:
+    number = {rank: index for index, site in enumerate(sites.sites) for rank in site.ranks}
+    at_hub = {} if inner.hub is None else dict(inner.hub.__dict__)
+    return native.make_backend(
+        rank=opts.group_rank,
+        size=opts.group_size,
+        sites=[number[rank] for rank in range(opts.group_size)],
+        world=inner.world,
+        site=inner.site,
+        leaders=inner.leaders,
+        **at_hub,
+        timeout=opts.timeout,
+        is_world=is_world,
+    )
+
+
+def inside_backend() -> str:
+    """The backend string for groups inside a site."""
+    if torch.cuda.is_available() and dist.is_nccl_available():
+        return "cpu:gloo,cuda:nccl"
+    # Spelt out by device: with debug level DETAIL torch 2.13 crashes when a DDP is made over a plain "gloo" group.
+    return "cpu:gloo,cuda:gloo"
+
+
+def site_group(world: World) -> ProcessGroup:
+    if world.site_group is None:
+        world.site_group = _new_group(world, world.site.ranks, "collab_site")
+    return world.site_group
+
+
+def part_inside_site(world: World, group: ProcessGroup) -> ProcessGroup:
+    """The group a script asked for, cut down to the ranks of this site."""
+    ranks = dist.get_process_group_ranks(group)
+    inside = tuple(rank for rank in ranks if rank in world.site.ranks)
+    if inside == world.site.ranks:
+        # The script's own Gloo or NCCL group over exactly the site is as good as ours.
+        return group if len(inside) == len(ranks) and not _is_collab(group) else site_group(world)
+    if len(inside) == len(ranks):
+        return group
+    if inside not in world.part_groups:
+        world.part_groups[inside] = _new_group(world, inside, "collab_part_of_site")
+    made: ProcessGroup = world.part_groups[inside]
+    return made
+
+
+def reduce_group(group: ProcessGroup) -> tuple[Any, tuple[()]]:
+    """How a process group is copied or pickled: the site's becomes the site's where it arrives; others cannot be."""
+    world = state.current()
+    if world is None or world.site_group is None or group != world.site_group:
+        raise TypeError("cannot pickle 'ProcessGroup' object")
+    return site_group_if_any, ()
+
+
+def site_group_if_any() -> ProcessGroup | None:
+    world = state.current()
+    return None if world is None else site_group(world)
+
+
+def crosses_sites(world: World, group: ProcessGroup | None) -> bool:
+    ranks = range(world.size) if group is None else dist.get_process_group_ranks(group)
+    return not set(ranks) <= set(world.site.ranks)
+
+
+def meet_at_site(original: Callable[..., Any]) -> Callable[..., Any]:
+    """For a world whose sites have stores of their own: a group inside the site meets in the site's store."""
+
+    @functools.wraps(original)
+    def new_group(ranks: Any = None, *args: Any, **kwargs: Any) -> Any:
+        world = state.current()
+        if world is None or ranks is None or not set(ranks) <= set(world.site.ranks):
+            return original(ranks, *args, **kwargs)
+        with torch_compat.store_of_world(world.site_store):
+            return original(ranks, *args, **kwargs)
+
+    return new_group
+
+
+def _is_collab(group: ProcessGroup) -> bool:
+    return "collab" in str(dist.get_backend_config(group))
+
+
+def _new_group(world: World, ranks: tuple[int, ...], what: str) -> ProcessGroup:
+    with gloo_listens_here_only(world.one_host):
+        group = dist.new_group(
+            list(ranks),
+            timeout=world.timeout,
+            backend=inside_backend(),
+            use_local_synchronization=True,
+            group_desc=what,
+        )
+    if group is None or group == dist.GroupMember.NON_GROUP_MEMBER:
+        raise RuntimeError(
+            f"collab: rank {world.rank} is not among the ranks {list(ranks)} of its own site [ddp.rank-elsewhere]"
+        )
+    return group

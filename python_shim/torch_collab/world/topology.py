@@ -1,0 +1,217 @@
+"""Who is where: every rank tells its site and host through the store, and all ranks draw the same map of sites.
+
+A site is the ranks with the same name, ordered by their lowest rank, which is the site's leader.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from torch_collab.escape import escaped
+from torch_collab.network.addresses import as_name
+from torch_collab.network.signed_store import SignatureError, SignedStore
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+
+_KEY = "collab/place"
+_READ = f"{_KEY}/read"
+_READING_SECONDS = 5.0
+_POLL_SECONDS = 0.05
+
+
+@dataclass(frozen=True)
+class Site:
+    name: str
+    ranks: tuple[int, ...]  # ascending; ranks of the group the map was drawn for
+
+    @property
+    def leader(self) -> int:
+        return self.ranks[0]
+
+
+@dataclass(frozen=True)
+class Sites:
+    """The sites of a group, ordered by lowest rank."""
+
+    sites: tuple[Site, ...]
+
+    def of(self, rank: int) -> Site:
+        for site in self.sites:
+            if rank in site.ranks:
+                return site
+        raise ValueError(
+            f"collab: rank {rank} is at none of the sites {[s.name for s in self.sites]} [ddp.rank-nowhere]"
+        )
+
+    def restricted(self, ranks: list[int]) -> Sites:
+        """The map of a subgroup, in the subgroup's own ranks (position in `ranks`)."""
+        found = []
+        for site in self.sites:
+            inside = tuple(i for i, rank in enumerate(ranks) if rank in site.ranks)
+            if inside:
+                found.append(Site(site.name, inside))
+        return Sites(tuple(sorted(found, key=lambda s: s.leader)))
+
+
+@dataclass(frozen=True)
+class Place:
+    """What one rank tells the others before anything else."""
+
+    site: str | None  # COLLAB_SITE, when given
+    node: str | None  # torchrun's node, when there is one
+    hostname: str
+    boot: str  # tells machines of the same name apart
+    shared_memory: str  # ranks with the same one can share an arena
+    settings: Mapping[str, str]  # knobs that must not differ between ranks
+    transport: str = ""  # of the links between sites, where there are any
+    error: str | None = None  # why this rank gives up
+
+    def encode(self) -> str:
+        return json.dumps({**self.__dict__, "settings": dict(self.settings)})
+
+    @staticmethod
+    def decode(text: bytes | str) -> Place:
+        """Without a key anybody may have written it: its words are printed."""
+        told: dict[str, Any] = json.loads(text)
+        words = {name: escaped(word) for name, word in told.items() if isinstance(word, str)}
+        return Place(**{**told, **words})
+
+    @property
+    def host(self) -> str:
+        return f"{self.hostname}/{self.boot}/{self.shared_memory}"
+
+
+def my_place(site: str | None, settings: Mapping[str, str], transport: str = "", error: str | None = None) -> Place:
+    return Place(
+        site=site or None,
+        node=os.environ.get("GROUP_RANK"),
+        hostname=as_name(socket.gethostname()),
+        boot=_read("/proc/sys/kernel/random/boot_id") or "unknown",
+        shared_memory=_device_of("/dev/shm"),
+        settings=settings,
+        transport=transport,
+        error=error,
+    )
+
+
+def exchange(store: SignedStore, rank: int, size: int, mine: Place, timeout: timedelta) -> list[Place]:
+    """Every rank's place. A rank that gave up is reported at all of them, in its words; so are ranks with another key
+    and settings that differ."""
+    store.set(f"{_KEY}/{rank}", mine.encode())
+    keys = [f"{_KEY}/{other}" for other in range(size)]
+    store.wait(keys, timeout)
+    try:
+        texts = store.multi_get(keys)
+    except SignatureError as error:
+        _wait_until_read(store, size)
+        raise ValueError(str(error)) from None
+    try:
+        places = [Place.decode(text) for text in texts]
+        for other, place in enumerate(places):
+            if place.error is not None and other != rank:
+                raise ValueError(
+                    f"collab: rank {other} on {place.hostname} could not start: {place.error} [ddp.rank-failed]"
+                )
+        _check_settings(places)
+        _check_transports(places)
+    except ValueError:
+        _wait_until_read(store, size)
+        raise
+    store.add(_READ, 1)
+    return places
+
+
+def give_up(store: SignedStore, rank: int, why: str) -> None:
+    store.set(f"{_KEY}/{rank}", my_place(None, {}, error=why).encode())
+    store.add(_READ, 1)  # it waits for nobody, and nobody is to wait for it
+
+
+def _wait_until_read(store: SignedStore, size: int) -> None:
+    """This rank gives up; when it serves the store, the others are to read first why."""
+    deadline = time.monotonic() + _READING_SECONDS
+    with contextlib.suppress(RuntimeError):
+        count = store.add(_READ, 1)
+        while count < size and time.monotonic() < deadline:
+            time.sleep(_POLL_SECONDS)
+            count = store.add(_READ, 0)
+
+
+def _check_settings(places: list[Place]) -> None:
+    first = places[0]
+    for rank, place in enumerate(places):
+        for name in first.settings:
+            ours, theirs = first.settings[name], place.settings.get(name)
+            if ours != theirs:
+                raise ValueError(
+                    f"collab: COLLAB_{name.upper()} differs between ranks: rank 0 on {first.hostname} has {ours!r}, "
+                    f"rank {rank} on {place.hostname} has {theirs!r}; give every rank the same value "
+                    "[knob.ranks-differ]"
+                )
+
+
+def _check_transports(places: list[Place]) -> None:
+    if len(draw_map(places).sites) == 1:
+        return
+    known = [(rank, place) for rank, place in enumerate(places) if place.transport]
+    for rank, place in known[1:]:
+        first_rank, first = known[0]
+        if place.transport != first.transport:
+            raise ValueError(
+                f"collab: links between sites: {first.site or first.hostname} (rank {first_rank}) uses "
+                f"{first.transport}, {place.site or place.hostname} (rank {rank}) uses {place.transport}: set "
+                "COLLAB_TRANSPORT alike, and give all sites the same key [knob.transport-differs]"
+            )
+
+
+def draw_map(places: list[Place]) -> Sites:
+    """One world: COLLAB_SITE, else torchrun's node, else the machine."""
+    names = _machine_names(places)
+    ranks: dict[str, list[int]] = {}
+    for rank, place in enumerate(places):
+        name = place.site or (f"node{place.node}" if place.node is not None else names[rank])
+        ranks.setdefault(name, []).append(rank)
+    return Sites(tuple(Site(name, tuple(members)) for name, members in ranks.items()))
+
+
+def draw_lone_site(places: list[Place]) -> Sites:
+    """A world of its own: all its ranks are one site."""
+    given = {place.site: rank for rank, place in reversed(list(enumerate(places))) if place.site}
+    if len(given) > 1:
+        (a, rank_a), (b, rank_b) = sorted(given.items(), key=lambda item: item[1])[:2]
+        raise ValueError(
+            f"collab: with COLLAB_COORDINATOR all ranks of a world are one site, but rank {rank_a} has "
+            f"COLLAB_SITE={a} and rank {rank_b} has COLLAB_SITE={b}; give all ranks the same name [knob.site-differs]"
+        )
+    name = next(iter(given), None) or places[0].hostname
+    return Sites((Site(name, tuple(range(len(places)))),))
+
+
+def _machine_names(places: list[Place]) -> list[str]:
+    boots: dict[str, set[str]] = {}
+    for place in places:
+        boots.setdefault(place.hostname, set()).add(place.boot)
+    return [p.hostname if len(boots[p.hostname]) == 1 else f"{p.hostname}-{p.boot[:8]}" for p in places]
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="ascii") as file:
+            return file.read().strip()
+    except OSError:
+        return ""
+
+
+def _device_of(path: str) -> str:
+    try:
+        return str(os.stat(path).st_dev)
+    except OSError:
+        return "none"

@@ -1,0 +1,27 @@
+// What a script waits for at the end of a round behind the training: 25 M parameters moved by the copy, and mixed with
+// it, against a memcpy of as many bytes.
+#include <cstring>
+
+#include "core/runtime/host_vector.h"
+#include "core/runtime/parameter_change.h"
+#include "tests/bench/bench.h"
+
+int main(int argc, char** argv) {
+  using namespace collab;
+  constexpr std::size_t kElements = 25'000'000;
+  constexpr std::size_t kPairs = 20;
+  HostVector parameters(std::vector<float>(kElements, 1.0F));
+  const std::vector<float> copy(kElements, 1e-3F);
+  std::vector<float> target(kElements);
+  const auto plain = [&] { std::memcpy(target.data(), copy.data(), kElements * sizeof(float)); };
+  bool ok = true;
+  const auto merges = [&](ParameterChange change) {
+    return [&, change] { ok = merge_copy(parameters, change, copy, {}).ok() && ok; };
+  };
+  bench::Report report("a merge of 25 M parameters");
+  report.add("moved, against memcpy", bench::interleave(kPairs, plain, merges(ParameterChange::kMoved)), 0);
+  report.add("mixed, against memcpy", bench::interleave(kPairs, plain, merges(ParameterChange::kMixed)), 0);
+  report.add("taken, against memcpy", bench::interleave(kPairs, plain, merges(ParameterChange::kTakeCopy)), 0);
+  if (!ok) return 2;
+  return bench::finish(report, argc, argv);
+}

@@ -1,0 +1,82 @@
+"""What every command says of itself, and what shells complete."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shlex
+import shutil
+import subprocess
+
+import pytest
+from commands import collab
+from torch_collab.cli import parser
+
+
+def commands() -> dict[str, argparse.ArgumentParser]:
+    (choice,) = (action for action in parser()._actions if isinstance(action, argparse._SubParsersAction))
+    return dict(choice.choices)
+
+
+FORMS = commands()
+OWN = sorted(set(FORMS) - {"lab"})  # whose command line another program reads
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_help_has_a_description_an_example_and_every_exit_status(name: str) -> None:
+    text = FORMS[name].format_help()
+    assert FORMS[name].description and FORMS[name].description.endswith("."), text
+    statuses = re.findall(r"^  (\d+) +\S", text.partition("exit status:\n")[2], re.M)
+    assert {"0", "1", "2", "130"} <= set(statuses) and statuses == sorted(statuses, key=int), text
+    examples = re.findall(r"^  (.+)$", re.search(r"^examples?:\n((?:  .+\n)+)", text, re.M)[1], re.M)  # type: ignore[index]
+    assert examples
+    for line in examples:
+        words = re.search(rf"collab {name}\b[^|>)]*", line)
+        assert words, f"{line!r} is no example of {name}"
+        parsed = parser().parse_args(shlex.split(words[0].strip('"'), comments=True)[1:])
+        assert parsed.command == name
+
+
+def test_help_of_the_lab_has_them_too() -> None:
+    text = collab("lab", "--help").stdout
+    assert "  collab lab --sites" in text and re.search(r"^Exit status: .*\b2 wrong usage; 1 ", text, re.M)
+
+
+def test_every_option_says_what_it_is_for() -> None:
+    silent = [
+        f"{name} {action.option_strings}"
+        for name, form in FORMS.items()
+        for action in form._actions
+        if action.option_strings and not action.help
+    ]
+    assert not silent
+
+
+def completed(*words: str) -> list[str]:
+    script = collab("completion", "bash")
+    assert script.returncode == 0, script.stderr
+    asked = f"{script.stdout}\nCOMP_WORDS=({shlex.join(words)}); COMP_CWORD={len(words) - 1}; _collab\n"
+    done = subprocess.run(
+        ["bash", "-u"], input=asked + 'printf "%s\\n" "${COMPREPLY[@]-}"', capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+def test_bash_completes_commands_options_and_words() -> None:
+    assert completed("collab", "") == list(FORMS)
+    assert completed("collab", "sta") == ["status"]
+    assert completed("collab", "status", "--w") == ["--watch"]
+    assert completed("collab", "plan", "--dtype", "") == ["fp32", "bf16"]
+    assert completed("collab", "run", "tr") == [], "bash itself completes files"
+
+
+def test_zsh_is_told_every_command_and_option() -> None:
+    script = collab("completion", "zsh").stdout
+    for name, form in FORMS.items():
+        assert re.search(rf"'{name}:", script), name
+        (case,) = re.findall(rf"^      {name}\) found=\((.*)\) ;;$", script, re.M)
+        told = {word.partition(":")[0] for word in shlex.split(case)}
+        assert told == {word for action in form._actions for word in action.option_strings}
+    if shutil.which("zsh"):
+        subprocess.run(["zsh", "-n"], input=script, text=True, check=True, timeout=60)

@@ -1,0 +1,212 @@
+"""The documents: their commands run or parse, their links lead somewhere, their figures are those of the benchmarks.
+
+A block of shell in README.md or docs/ runs here, those of a page one after the other in one folder, unless the line
+above it says why not: `<!-- not run: reason -->`. Lines of `collab` and `torchrun` in all documents are parsed by the
+real thing.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from argparse import ArgumentParser, _SubParsersAction
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import charts
+import pytest
+import yaml
+from commands import bare_environment
+from torch.distributed.run import get_args_parser
+from torch_collab.cli import lab, parser
+
+ROOT = Path(__file__).resolve().parents[2]
+PLACES = ("*.md", "docs/**/*.md", "plugin/**/*.md", "tests/**/*.md")
+PAGES = sorted(str(path.relative_to(ROOT)) for place in PLACES for path in ROOT.glob(place))
+FOR_USERS = [page for page in PAGES if page == "README.md" or page.startswith("docs/")]
+LIMIT = 120
+
+
+@dataclass
+class Block:
+    page: str
+    line: int
+    language: str
+    text: str
+    not_run: str  # why, or nothing
+
+
+def blocks(page: str) -> Iterator[Block]:
+    before, language, start, body = "", None, 0, []
+    for number, line in enumerate((ROOT / page).read_text("utf-8").splitlines(), 1):
+        fence = re.match(r" *```(\w*)", line)
+        if language is None and fence:
+            language, start, body = fence.group(1), number, []
+        elif language is not None and fence:
+            why = re.fullmatch(r"<!-- not run: (.+) -->", before)
+            yield Block(page, start, language, "\n".join(body), why.group(1) if why else "")
+            language = None
+        elif language is not None:
+            body.append(line)
+        before = line if language is None else before
+    assert language is None, f"{page}:{start}: a block without an end"
+
+
+SHELL = [block for page in PAGES for block in blocks(page) if block.language == "bash"]
+
+
+def commands(text: str) -> Iterator[list[str]]:
+    """The words of each simple command, without variables before it; what stands in quotes is one word."""
+    text = re.sub(r"(?m)(^|\s)#.*$", "", text).replace("\\\n", " ").replace("\n", " ;; ")
+    lexer = shlex.shlex(text, posix=True, punctuation_chars="();|&")
+    lexer.whitespace_split = True
+    words: list[str] = []
+    for word in [*lexer, ";;"]:
+        if not word or set(word) - set("();|&"):
+            words.append(word)
+            continue
+        while words and re.match(r"\w+=", words[0]):
+            words.pop(0)
+        if words:
+            yield words
+        words = []
+
+
+def refused(form: ArgumentParser, words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    try:
+        form.parse_args(words)
+    except SystemExit as end:
+        return capsys.readouterr().err if end.code else ""
+    return ""
+
+
+@functools.cache
+def options_of_the_lab() -> set[str]:
+    done = subprocess.run([lab.emulator(), "--help"], capture_output=True, text=True, timeout=60)
+    return set(re.findall(r"--[a-z][a-z-]*", done.stdout))
+
+
+def test_a_wrong_line_is_found(capsys: pytest.CaptureFixture[str]) -> None:
+    (words,) = commands("A=1 collab plan --sitez 2  # not 'this'\n")
+    assert words == ["collab", "plan", "--sitez", "2"]
+    assert "--sitez" in refused(parser(), words[1:], capsys)
+    assert "unrecognized" in refused(get_args_parser(), ["--nodes=2", "train.py"], capsys)
+    assert "--rtt" in options_of_the_lab() and "--rtd" not in options_of_the_lab()
+
+
+@pytest.mark.parametrize("page", sorted({block.page for block in SHELL}))
+def test_lines_of_collab_and_torchrun_parse(page: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for block in (block for block in SHELL if block.page == page):
+        for words in commands(block.text):
+            wrong = ""
+            if words[:2] == ["collab", "lab"]:
+                own = words[: words.index("--")] if "--" in words else words
+                wrong = " ".join(w for w in own if w.startswith("--") and w not in options_of_the_lab())
+            elif words[0] == "collab":
+                wrong = refused(parser(), words[1:], capsys)
+            elif words[0] == "torchrun":
+                wrong = refused(get_args_parser(), words[1:], capsys)
+            assert not wrong, f"{page}:{block.line}: {' '.join(words)}: {wrong}"
+
+
+def test_commands_and_options_in_sentences_exist() -> None:
+    (action,) = (each for each in parser()._actions if isinstance(each, _SubParsersAction))
+    found = 0
+    for page in PAGES:
+        if page == "plugin/PROTOCOL.md":  # speaks of labels of TLS
+            continue
+        for span in re.findall(r"`collab ([a-z]+(?: [^`]*)?)`", (ROOT / page).read_text("utf-8")):
+            name, *words = span.split()
+            assert name in action.choices, f"{page}: collab {span}"
+            known = options_of_the_lab() if name == "lab" else set(action.choices[name]._option_string_actions)
+            own = words[: words.index("--")] if "--" in words else words
+            wrong = [word for word in own if word.startswith("--") and word.partition("=")[0] not in known]
+            assert not wrong, f"{page}: collab {span}: {wrong}"
+            found += 1
+    assert found > 20
+
+
+def test_the_page_of_commands_lists_all() -> None:
+    (action,) = (each for each in parser()._actions if isinstance(each, _SubParsersAction))
+    page = (ROOT / "docs/reference/commands.md").read_text("utf-8")
+    listed = re.findall(r"^\| `collab (\w+)` \|", page, re.MULTILINE)
+    assert sorted(listed) == sorted(action.choices)
+
+
+def test_blocks_of_a_page_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    environment = bare_environment()
+    environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
+    shell = [block for block in SHELL if block.page in FOR_USERS]
+    run = [block for block in shell if not block.not_run]
+    for page in sorted({block.page for block in run}):
+        folder = tmp_path / page.replace("/", "-")
+        folder.mkdir()
+        script = "\n".join(["set -euo pipefail", *(block.text for block in run if block.page == page)])
+        done = subprocess.run(
+            ["bash", "-c", script], cwd=folder, env=environment, capture_output=True, text=True, timeout=LIMIT
+        )
+        assert done.returncode == 0, f"{page}:\n{script}\n{done.stdout}{done.stderr}"
+    assert run
+    with capsys.disabled():
+        print(f"\ndocuments: {len(run)} blocks of shell ran, {len(shell) - len(run)} are marked as not run")
+
+
+@pytest.mark.parametrize("page", FOR_USERS)
+def test_blocks_of_python_json_and_yaml_are_such(page: str) -> None:
+    for block in blocks(page):
+        if block.language == "python":
+            ast.parse(block.text)
+        if block.language == "json":
+            json.loads(block.text)
+        if block.language == "yaml":
+            assert isinstance(yaml.safe_load(block.text), dict), f"{page}:{block.line}"
+
+
+def anchors(page: Path) -> set[str]:
+    """As GitHub, and MkDocs with the slugs of mkdocs.yml, make them of headings."""
+    found = re.findall(r"^#+ (.+)$", re.sub(r"^ *```.*?^ *```", "", page.read_text("utf-8"), flags=re.S | re.M), re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in found}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_lead_somewhere(page: str) -> None:
+    text = re.sub(r"^ *```.*?^ *```", "", (ROOT / page).read_text("utf-8"), flags=re.S | re.M)
+    for target in re.findall(r"\]\(([^()\s]+)\)", text):
+        if re.match(r"[a-z]+:", target):
+            continue
+        path, _, anchor = target.partition("#")
+        there = (ROOT / page).parent / path if path else ROOT / page
+        assert there.exists(), f"{page}: {target}"
+        assert not anchor or anchor in anchors(there), f"{page}: {target}"
+
+
+def test_charts_show_what_was_measured() -> None:
+    for name, figures in charts.charts().items():
+        assert charts.shown(charts.IMAGES / name) == figures, f"{name} is old: run python docs/charts.py"
+    other = charts.TABLES.read_text("utf-8").replace("| 0.576 |", "| 0.476 |")
+    assert charts.shares(other) != charts.shown(charts.IMAGES / "line-shares.svg"), "another table is another chart"
+
+
+def test_the_readme_says_what_was_measured() -> None:
+    text = (ROOT / "README.md").read_text("utf-8")
+    tables = charts.TABLES.read_text("utf-8")
+    for system, share in next(iter(charts.shares(tables).values())).items():
+        assert f"{system} {share:.2f}" in text, (system, share)
+    for kind, of_none in charts.training(tables).items():
+        assert kind == "none" or f"{of_none:.3f}" in text, (kind, of_none)
+
+
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text("utf-8").splitlines()) <= 120
+
+
+def test_charts_are_small() -> None:
+    sizes = {image.name: image.stat().st_size for image in (ROOT / "docs" / "images").iterdir()}
+    assert sizes and max(sizes.values()) < 60_000, sizes

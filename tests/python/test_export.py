@@ -1,0 +1,76 @@
+"""`collab export --base`: the whole model, with what sites do not average."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from commands import collab
+from ranks import SCRIPTS, expect_success, run_ranks
+from torch_collab.cli import export
+
+
+@pytest.mark.slow
+def test_an_export_with_a_base_loads_strictly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    safetensors = pytest.importorskip("safetensors.torch")
+    states = tmp_path / "states"
+    states.mkdir()
+    environment = {"COLLAB_STATE_DIR": str(states), "COLLAB_CODEC": "fp32", "COLLAB_SYNC_EVERY": "2"}
+    expect_success(run_ranks("tied.py", ["a", "b"], str(tmp_path), environment=environment))
+    final, base = (torch.load(tmp_path / name) for name in ("final0.pt", "base0.pt"))
+    safetensors.save_file({name: each.clone() for name, each in base.items()}, tmp_path / "base.safetensors")
+    monkeypatch.syspath_prepend(SCRIPTS)
+    import tied  # type: ignore[import-not-found]
+
+    for used, out in (("base0.pt", "a.pt"), ("base0.pt", "a.safetensors"), ("base.safetensors", "b.safetensors")):
+        written = tmp_path / out
+        done = collab("export", "--state", str(states), "--base", str(tmp_path / used), "--out", str(written))
+        assert done.returncode == 0, done.stderr
+        assert "1 tied" in done.stdout and "2 frozen" in done.stdout, done.stdout
+        state = safetensors.load_file(written) if out.endswith("safetensors") else torch.load(written)
+        model = tied.Tied()
+        model.load_state_dict(state, strict=True)
+        for name, tensor in model.state_dict().items():
+            if name != "norm.num_batches_tracked":  # each site's own
+                assert torch.equal(tensor, final[name]), (out, name)
+    alone = collab("export", "--state", str(states), "--out", str(tmp_path / "part.pt"), "--format", "safetensors")
+    assert alone.returncode == 0 and "which --base would add" in alone.stdout, alone.stdout
+    assert "head.weight" not in safetensors.load_file(tmp_path / "part.pt")
+    torch.save({"model": {**base, "frozen.bias": base["frozen.bias"] + 1}}, tmp_path / "other.pt")
+    done = collab("export", "--state", str(states), "--base", f"{tmp_path}/other.pt", "--out", f"{tmp_path}/x.pt")
+    assert done.returncode == 1 and "'frozen.bias' was frozen with other values" in done.stderr, done.stderr
+    assert not (tmp_path / "x.pt").exists()
+
+
+ROWS = [("a.weight", "float32", [2, 2], "averaged", ""), ("mask", "float32", [2], "left out", "")]
+
+
+def test_a_base_is_of_the_same_model(tmp_path: Path) -> None:
+    averaged = {"a.weight": torch.ones(2, 2)}
+    base = {"a.weight": torch.zeros(2, 2), "b.weight": torch.zeros(2, 2), "mask": torch.ones(2), "n": torch.tensor(3)}
+    whole, counts = export.complete({"model": ROWS}, averaged, base)
+    assert list(whole) == list(base) and counts == {"tied": 1, "left out": 1, "other": 1}
+    assert whole["b.weight"] is averaged["a.weight"] and whole["mask"] is base["mask"]
+    with pytest.raises(ValueError, match=r"it has no 'a\.weight'"):
+        export.complete({"model": ROWS}, averaged, {"b": torch.ones(1)})
+    with pytest.raises(ValueError, match=r"'a.weight' is \[3\] there, \[2, 2\] here"):
+        export.complete({"model": ROWS}, averaged, {"a.weight": torch.ones(3)})
+
+
+def test_a_base_that_is_no_state_dict_is_said(tmp_path: Path) -> None:
+    torch.save({"module.a": torch.ones(1), "module.b": torch.ones(1)}, tmp_path / "ddp.pt")
+    assert list(export.read_base(tmp_path / "ddp.pt")) == ["a", "b"], "as DistributedDataParallel names them"
+    torch.save({"epoch": 3}, tmp_path / "none.pt")
+    (tmp_path / "text.pt").write_text("no model")
+    (tmp_path / "text.safetensors").write_text("no model")
+    (tmp_path / "empty.pt").touch()  # of which torch's error says nothing
+    for name, words in (
+        ("none.pt", "is no state_dict of a model"),
+        ("text.pt", "cannot be read"),
+        ("text.safetensors", "cannot be read"),
+        ("empty.pt", "cannot be read: EOFError"),
+        ("gone.pt", "there is no such file"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            export.read_base(tmp_path / name)

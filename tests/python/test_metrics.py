@@ -1,0 +1,33 @@
+"""`torch_collab.log_metrics`: what a site logged last is in its events, once after each round."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ranks import expect_success, run_ranks
+
+
+def test_what_was_logged_follows_each_round(tmp_path: Path) -> None:
+    file = tmp_path / "events.jsonl"
+    environment = {"COLLAB_EVENTS_FILE": str(file), "COLLAB_SYNC_EVERY": "2"}
+    expect_success(run_ranks("metrics.py", ["a", "b", "b"], environment=environment))
+    told: dict[str, list[dict[str, Any]]] = {"a": [], "b": []}
+    rounds: dict[str, list[int]] = {"a": [], "b": []}
+    for line in file.read_text().splitlines():
+        event = json.loads(line)
+        if event["event"] == "metrics":
+            assert rounds[event["site"]][-1] == event["round"], "it follows its round"
+            told[event["site"]].append(event)
+        elif event["event"] == "round" and "bytes_sent" in event:
+            rounds[event["site"]].append(event["round"])
+    for site, rank in (("a", 0), ("b", 1)):
+        assert [event["round"] for event in told[site]] == [n for n in rounds[site] if n > 0], told
+        assert [event["step"] for event in told[site]] == [2, 4, 5]
+        assert [event["metrics"]["step"] for event in told[site]] == [2, 4, 5]
+        assert {event["metrics"]["of"] for event in told[site]} == {rank}, "the lowest rank's"
+        assert all(event["metrics"]["loss"] > 0 for event in told[site])
+        assert "rate" not in told[site][0]["metrics"] and told[site][1]["metrics"]["rate"] is None
+        assert told[site][0]["t"] == pytest.approx(told["a"][0]["t"], abs=60)

@@ -1,0 +1,60 @@
+"""Rounds behind the training (COLLAB_OVERLAP=1): real torchruns of `--rdzv-backend=collab`, two ranks a site."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from torchruns import Node, Nodes
+
+pytestmark = pytest.mark.slow
+
+OVERLAP = {"COLLAB_OVERLAP": "1"}
+
+
+def start(nodes: Nodes, *names: str, **environment: str) -> list[Node]:
+    started = [
+        nodes.start(
+            name, "--max-restarts=10", nnodes=f"{len(names)}:4", nproc=2, conf=f"is_host={int(name == names[0])}",
+            **OVERLAP, **environment,
+        )
+        for name in names
+    ]  # fmt: skip
+    started[0].wait_for_rounds(2, *names)
+    return started
+
+
+def rounds_behind(nodes: Nodes, name: str) -> list[dict[str, Any]]:
+    told = (json.loads(line) for line in (nodes.folder / f"{name}.jsonl").read_text().splitlines())
+    return [event for event in told if event["event"] == "round" and event.get("overlap_seconds")]
+
+
+def test_two_sites_of_two_ranks_train_on_and_end_with_one_model(nodes: Nodes) -> None:
+    paris, rome = start(nodes, "paris", "rome")
+    paris.wait_for_rounds(3, "paris", "rome")
+    nodes.end_together(paris, rome)
+    for name in ("paris", "rome"):
+        told = rounds_behind(nodes, name)
+        assert len(told) >= 3
+        assert all(event["stall_seconds"] < event["overlap_seconds"] for event in told)
+        assert "rounds run behind the training (COLLAB_OVERLAP)" in (paris if name == "paris" else rome).output
+
+
+def test_a_site_is_killed_in_mid_flight_and_another_joins(nodes: Nodes) -> None:
+    paris, rome, oslo = start(nodes, "paris", "rome", "oslo", COLLAB_SYNC_EVERY="5")
+    oslo.kill()
+    paris.wait_for_rounds(2, "paris", "rome")
+    again = nodes.start("oslo", nnodes="3:4", nproc=2, conf="is_host=0", **OVERLAP, COLLAB_SYNC_EVERY="5")
+    again.wait_for_rounds(2, "paris", "rome", "oslo")
+    nodes.end_together(paris, rome, again)
+
+
+def test_sites_of_which_one_waits_for_its_rounds_are_refused_with_both_values(nodes: Nodes) -> None:
+    paris = nodes.start("paris", conf="is_host=1", **OVERLAP, COLLAB_JOIN_TIMEOUT="20s")
+    rome = nodes.start("rome", conf="is_host=0", COLLAB_JOIN_TIMEOUT="20s")
+    for node in (paris, rome):
+        node.process.wait(90)
+    said = paris.output + rome.output
+    assert "COLLAB_OVERLAP differs between ranks" in said
+    assert "has '1'" in said and "has '0'" in said

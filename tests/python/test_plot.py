@@ -1,0 +1,88 @@
+"""`collab plot`: what sites did when, from events."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commands import collab
+from torch_collab.planning import timeline
+from torch_collab.planning.timeline import Span
+
+
+def line(t: float, site: str, event: str, **more: Any) -> str:
+    return json.dumps({"t": t, "site": site, "event": event, **more}) + "\n"
+
+
+def one_round(t: float, site: str, **more: Any) -> str:
+    fields = {"seconds": 1.0, "stall_seconds": 3.0, "members": ["paris", "tokyo"], **more}
+    return line(t, site, "round", **fields)
+
+
+PARIS = line(100, "paris", "join") + one_round(110, "paris") + one_round(120, "paris", stall_seconds=1.5)
+BEHIND = one_round(110, "tokyo", overlap_seconds=4, seconds=3, stall_seconds=0.5)
+OTHERS = (
+    line(99, "coordinator", "join", who="rome")
+    + line(105, "coordinator", "leave", who="rome")
+    + line(111, "coordinator", "join", who="rome")
+    + line(121, "coordinator", "round", members=["rome", "paris"], seconds=1)
+)
+
+
+def make(text: str, folder: Path) -> timeline.Timeline:
+    (folder / "e.jsonl").write_text(text)
+    return timeline.make(timeline.read([folder / "e.jsonl"])[0])
+
+
+def test_a_site_computes_waits_and_exchanges(tmp_path: Path) -> None:
+    (paris, tokyo) = make(PARIS, tmp_path).rows
+    assert paris.present == [(100, 120)] and paris.rounds == 2
+    assert paris.spans == [
+        Span("compute", 100, 107), Span("waiting", 107, 109), Span("exchange", 109, 110),
+        Span("compute", 110, 118.5), Span("waiting", 118.5, 119), Span("exchange", 119, 120),
+    ]  # fmt: skip
+    assert tokyo.present == [(110, 120)] and tokyo.spans == [], "seen as a member alone"
+
+
+def test_a_round_behind_the_training_costs_the_wait_for_its_merge(tmp_path: Path) -> None:
+    tokyo = next(row for row in make(line(100, "tokyo", "join") + BEHIND, tmp_path).rows if row.site == "tokyo")
+    assert tokyo.spans == [Span("compute", 100, 109.5), Span("waiting", 109.5, 110), Span("behind", 107, 110)]
+
+
+def test_a_coordinator_tells_who_came_and_went(tmp_path: Path) -> None:
+    told = make(PARIS + OTHERS, tmp_path)
+    rome = next(row for row in told.rows if row.site == "rome")
+    assert rome.present == [(99, 105), (111, 121)]
+    assert (told.start, told.end) == (99, 121)
+
+
+def test_cut_lines_are_passed_over_and_said(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    events = tmp_path / "paris.jsonl"
+    events.write_text(PARIS[: len(line(100, "paris", "join")) + 40] + "\n" + PARIS + '{"t": 1, "site"')
+    other = tmp_path / "tokyo.jsonl"
+    other.write_text(BEHIND + OTHERS)
+    out = tmp_path / "timeline.png"
+    done = collab("plot", str(events), str(other), "--out", str(out))
+    assert done.returncode == 0, done.stderr
+    assert f"{events}: lines 2, 6 passed over: cut in the middle, or no event" in done.stderr
+    assert out.read_bytes().startswith(b"\x89PNG") and done.stdout == f"collab: {out}: 3 sites, 22.0 s\n"
+
+
+def test_what_cannot_be_drawn_is_said_in_words(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("no events\n")
+    (tmp_path / "empty.jsonl").write_text("")
+    (tmp_path / "matplotlib.py").write_text("raise ImportError('none here')")
+    out = str(tmp_path / "x.png")
+    none = collab("plot", str(tmp_path / "empty.jsonl"), "--out", out, PYTHONPATH=str(tmp_path))
+    assert none.returncode == 1 and "pip install matplotlib" in none.stderr, none.stderr
+    pytest.importorskip("matplotlib")
+    for file, words in (
+        ("notes.txt", "holds no event: expected a file that COLLAB_EVENTS_FILE has made"),
+        ("empty.jsonl", "no site is in these events"),
+        ("gone.jsonl", "cannot be read: No such file"),
+    ):
+        done = collab("plot", str(tmp_path / file), "--out", out)
+        assert done.returncode == 1 and words in done.stderr and "Traceback" not in done.stderr, done.stderr

@@ -1,0 +1,65 @@
+"""Sites that are worlds of their own draw other samples each, unless COLLAB_RESEED says no."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch.distributed as dist
+from torch.utils.data.distributed import DistributedSampler
+from torch_collab import log
+from torch_collab.capture import hooks
+from torch_collab.world import state
+
+
+def a_sampler(
+    monkeypatch: pytest.MonkeyPatch,
+    reseed: bool,
+    told: tuple[int, int] | None = None,
+    is_leader: bool = False,
+    **shards: int,
+) -> Any:
+    store = object()
+    config = SimpleNamespace(**{"reseed": reseed, "site_index": None, "num_shards": 1, **shards})
+    world: Any = SimpleNamespace(
+        config=config, store=store, site_store=store, ranks_tell_sites_apart=False, size=1, rank=0, is_leader=is_leader,
+        site=SimpleNamespace(name="tokyo"), installed=ExitStack(),
+    )  # fmt: skip
+    monkeypatch.setattr(state, "current", lambda: world)
+    monkeypatch.setattr(dist, "get_world_size", lambda: 1)
+    monkeypatch.setattr(dist, "get_rank", lambda: 0)
+    hooks.install(world)
+    try:
+        return DistributedSampler(list(range(4)), *(told or ()), shuffle=False)
+    finally:
+        world.installed.close()
+
+
+def test_the_sites_number_is_in_the_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert a_sampler(monkeypatch, reseed=True).seed != 0
+
+
+def test_the_seed_is_left_alone_where_that_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert a_sampler(monkeypatch, reseed=False).seed == 0
+
+
+def test_a_site_with_an_index_takes_its_shard_of_them_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    shard = a_sampler(monkeypatch, reseed=True, site_index=1, num_shards=2)
+    assert shard.seed == 0 and list(shard) == [1, 3]
+    with pytest.raises(ValueError, match="COLLAB_SITE_INDEX=2 names no shard of COLLAB_NUM_SHARDS=2"):
+        a_sampler(monkeypatch, reseed=True, site_index=2, num_shards=2)
+
+
+@pytest.mark.parametrize(("start", "code"), [("", "capture.sampler-same"), ("lone", "capture.sampler-late")])
+def test_ranks_of_its_own_are_warned_of_by_what_the_site_is(
+    monkeypatch: pytest.MonkeyPatch, start: str, code: str
+) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(log, "_say", lambda level, message: said.append(message))
+    monkeypatch.setenv("COLLAB_START", start)  # what torchrun's agent says of a site that came late
+    a_sampler(monkeypatch, reseed=True, told=(1, 0), is_leader=True)
+    assert len(said) == 1 and said[0].endswith(f"[{code}]")
+    a_sampler(monkeypatch, reseed=True, told=(4, 3), is_leader=True)  # it has counted the sites
+    assert len(said) == 1

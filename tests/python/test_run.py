@@ -1,0 +1,231 @@
+"""`collab init` and `collab run`: a swarm from one file."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import shlex
+import socket
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from commands import PATIENCE, bare_environment, collab
+from ranks import SCRIPTS, free_port
+from torch_collab import native
+from torch_collab.cli import swarm_file
+from torch_collab.options import Options
+from torchruns import Node, Nodes
+
+FILE = """\
+version = 1
+[swarm]
+run = "night"
+endpoint = "paris.example:29410"
+coordinator_port = 29412
+token_file = "swarm.key"
+sync_every = 30
+overlap = true
+
+[site]
+name = "paris"
+first = true
+listen = "0.0.0.0:29411"
+max_mbit_up = 2.5
+"""
+
+
+def run(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    kept = bare_environment()
+    return subprocess.run(
+        [sys.executable, "-m", "torch_collab.cli", *arguments],
+        env={**kept, **environment},
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
+
+
+def told(output: str) -> tuple[dict[str, str], list[str]]:
+    """The environment and the command that `collab run` has printed."""
+    *variables, command = (
+        line.removeprefix("collab: ") for line in output.splitlines() if "# " in line or "torchrun" in line
+    )
+    pairs = (shlex.split(line, comments=True)[0].split("=", 1) for line in variables)
+    return dict(pairs), shlex.split(command)
+
+
+@pytest.fixture
+def swarm(tmp_path: Path) -> Path:
+    (tmp_path / "collab.toml").write_text(FILE)
+    (tmp_path / "swarm.key").write_text("clb_a-key-that-is-long-enough-for-this-test\n")
+    (tmp_path / "swarm.key").chmod(0o600)
+    return tmp_path
+
+
+def test_init_writes_a_file_that_it_can_read_and_a_key_that_it_does_not_tell(tmp_path: Path) -> None:
+    done = run(tmp_path, "init", "--site", "paris", "--endpoint", "127.0.0.1:29500", "--nnodes", "3")
+    assert done.returncode == 0, done.stderr
+    key = tmp_path / "swarm.key"
+    assert stat.S_IMODE(key.stat().st_mode) == 0o600
+    assert native.has_made_token(native.load_config({"COLLAB_TOKEN_FILE": str(key)}, {}).raw)
+    assert key.read_text().strip() not in done.stdout + done.stderr + (tmp_path / "collab.toml").read_text()
+    command = "collab run --site NAME --join 127.0.0.1:29500 --token-file swarm.key train.py"
+    assert command in done.stdout.replace("\n", " ")
+    entries = swarm_file.read(tmp_path / "collab.toml", (tmp_path / "collab.toml").read_text()).entries("")
+    assert entries["nnodes"].text == "3" and entries["token_file"].text == str(key)
+    again = run(tmp_path, "init")
+    assert again.returncode == 1 and "collab.toml exists, and is not written over" in again.stderr
+    (tmp_path / "collab.toml").unlink()
+    before = key.read_text()
+    assert "which was there" in run(tmp_path, "init").stdout and key.read_text() == before
+
+
+def test_run_is_torchrun_with_what_the_file_says(swarm: Path) -> None:
+    done = run(swarm, "run", "--dry-run", "--torchrun=--log-dir=logs", "train.py", "--site", "x", "--epochs", "3")
+    assert done.returncode == 0, done.stderr
+    variables, command = told(done.stdout)
+    assert variables == {
+        "COLLAB_RUN": "night",
+        "COLLAB_SITE": "paris",
+        "COLLAB_TOKEN_FILE": str(swarm / "swarm.key"),
+        "COLLAB_SYNC_EVERY": "30",
+        "COLLAB_OVERLAP": "1",
+        "COLLAB_LISTEN": "0.0.0.0:29411",
+        "COLLAB_MAX_MBIT_UP": "2.5",
+    }
+    assert command[-5:] == ["train.py", "--site", "x", "--epochs", "3"], "what follows the script is the script's"
+    for option in (
+        "--nnodes=2", "--max-restarts=3", "--rdzv-backend=collab", "--rdzv-endpoint=paris.example:29410",
+        "--rdzv-id=night", "--rdzv-conf=is_host=1,coordinator_port=29412", "--log-dir=logs",
+    ):  # fmt: skip
+        assert option in command, option
+    assert "COLLAB_SYNC_EVERY=30   # collab.toml, line 7" in done.stdout
+
+
+def test_another_site_passes_the_table_of_the_first_by(swarm: Path) -> None:
+    variables, command = told(run(swarm, "run", "--dry-run", "--site", "tokyo", "--join", "10.0.0.1", "a.py").stdout)
+    assert variables["COLLAB_SITE"] == "tokyo" and "COLLAB_LISTEN" not in variables
+    assert "--rdzv-endpoint=10.0.0.1:29410" in command and "--rdzv-conf=is_host=0,coordinator_port=29412" in command
+    by_variable = run(swarm, "run", "--dry-run", "a.py", COLLAB_SITE="tokyo").stdout
+    assert "[site] of collab.toml is paris's, and does not count here" in by_variable
+    assert "COLLAB_LISTEN" not in by_variable and "is_host" not in by_variable
+
+
+def test_options_win_over_the_environment_which_wins_over_the_file(swarm: Path) -> None:
+    (swarm / "other.key").write_text("clb_another-key-that-is-long-enough-for-it\n")
+    given = {"COLLAB_RUN": "day", "COLLAB_SYNC_EVERY": "5", "COLLAB_TOKEN": "clb_secret-secret-secret-secret-secret"}
+    done = run(swarm, "run", "--dry-run", "a.py", **given)
+    variables, command = told(done.stdout)
+    assert variables["COLLAB_SYNC_EVERY"] == "5" and "--rdzv-id=day" in command
+    assert "COLLAB_TOKEN_FILE" not in variables and "clb_secret" not in done.stdout, (
+        "a key there is instead of the file's"
+    )
+    done = run(swarm, "run", "--dry-run", "--run", "noon", "--token-file", "other.key", "a.py", **given)
+    variables, command = told(done.stdout)
+    assert "--rdzv-id=noon" in command and variables["COLLAB_RUN"] == "noon"
+    assert variables["COLLAB_TOKEN_FILE"] == str(swarm / "other.key") and "COLLAB_TOKEN" not in variables
+
+
+def test_config_says_which_line_a_value_is_from(swarm: Path) -> None:
+    done = run(swarm, "config", COLLAB_OVERLAP="0", COLLAB_PRESET="wan")
+    assert done.returncode == 0, done.stderr
+    assert "COLLAB_SYNC_EVERY = 30   [collab.toml, line 7]" in done.stdout, "what is given by itself wins over a preset"
+    assert "COLLAB_OVERLAP = 0   [environment]" in done.stdout
+    assert "COLLAB_SITE = paris   [collab.toml, line 11]" in done.stdout
+    assert "COLLAB_CODEC = int4   [preset wan]" in done.stdout
+    assert "COLLAB_HEARTBEAT = 1s   [default]" in done.stdout
+    elsewhere = collab("config", "--json", "--config", str(swarm / "collab.toml"))
+    assert json.loads(elsewhere.stdout)["sync_every"]["source"] == f"{swarm}/collab.toml, line 7"
+    (swarm / "collab.toml").write_text(FILE.replace("sync_every = 30", 'sync_every = "often"'))
+    wrong = run(swarm, "config")
+    assert wrong.returncode == 1
+    assert "COLLAB_SYNC_EVERY: expected" in wrong.stderr and "collab.toml, line 7" in wrong.stderr
+
+
+def test_what_the_file_can_say_is_what_options_can() -> None:
+    assert {row["name"] for row in native.knob_table()} == swarm_file.KNOBS == set(Options().__dataclass_fields__)
+    paths = {row["name"] for row in native.knob_table() if row["range"] == "a path"}
+    text = "[swarm]\n" + "".join(f'{name} = "x"\n' for name in paths)
+    read = swarm_file.read(Path("/swarm/collab.toml"), text).swarm
+    assert {name: entry.text for name, entry in read.items()} == dict.fromkeys(paths, "/swarm/x")
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("sync_evry = 3", r"collab\.toml, line 4: \[swarm\] sync_evry: is not known; the nearest is sync_every"),
+        ("outer = 'average'", r"line 4: \[swarm\] outer: is now called outer_optimizer"),
+        ("first = true", r"line 4: \[swarm\] first: belongs into \[site\]"),
+        ("site = 'a'", r"line 4: \[swarm\] site: .*`name` in \[site\]"),
+        ("token = 'clb_x'", r"line 4: \[swarm\] token: .*token_file = \"swarm.key\""),
+        ("codec = {a = 1}", r"line 4: \[swarm\] codec: expected a text, a number, true or false, got \{'a': 1\}"),
+        ("coordinator_port = 70000", r"line 4: \[swarm\] coordinator_port: expected a whole number, 0..65535"),
+        ("endpoint = 'a:b'", r"line 4: \[swarm\] endpoint: expected HOST:PORT, got 'a:b'"),
+        ("[swarms]", r"line 4: swarms: is not known here, .*; the nearest is swarm"),
+        ("codec fp16", r"is no TOML: .*line 4"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_in_the_file_is_said_with_its_line(line: str, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        swarm_file.read(Path("collab.toml"), f"# the swarm\n[swarm]\nrun = 'a'\n{line}\n")
+
+
+def test_a_file_of_a_newer_version_is_refused_in_words(swarm: Path) -> None:
+    (swarm / "collab.toml").write_text("version = 2\n[future]\nx = 1\n")
+    for command in (["run", "a.py"], ["config"]):
+        done = run(swarm, *command)
+        assert done.returncode == 1, done.stdout
+        assert "collab.toml, line 1: version: the file was written by a newer collab (version 2; this one reads 1)" in (
+            done.stderr
+        )
+
+
+def test_run_says_what_is_missing_before_torch_is_loaded(swarm: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    (swarm / "swarm.key").unlink()
+    done = run(swarm, "run", "a.py")
+    assert done.returncode == 1 and "swarm.key (collab.toml, line 6) cannot be read" in done.stderr, done.stderr
+    nowhere = run(tmp_path_factory.mktemp("empty"), "run", "a.py")
+    assert nowhere.returncode == 1 and "which swarm? say --join HOST:PORT" in nowhere.stderr
+    named = run(swarm, "run", "--config", "none.toml", "a.py")
+    assert named.returncode == 1 and "none.toml cannot be read: No such file" in named.stderr
+
+
+def ports_in_a_row(count: int) -> int:
+    while True:
+        first = free_port()
+        with contextlib.suppress(OSError), contextlib.ExitStack() as all_of_them:
+            for port in range(first, first + count):
+                all_of_them.enter_context(socket.create_server(("127.0.0.1", port)))
+            return first
+
+
+@pytest.mark.slow
+def test_two_machines_train_one_model_from_one_file(nodes: Nodes) -> None:
+    port = ports_in_a_row(3)
+    folder = nodes.folder
+    done = run(folder, "init", "--endpoint", f"127.0.0.1:{port}", "--site", "paris")
+    assert done.returncode == 0, done.stderr
+    file = folder / "collab.toml"
+    file.write_text(file.read_text().replace("# sync_every = 100", "sync_every = 10"))
+    (folder / "swarm.key").chmod(0o640)
+    commands = {
+        match[2] or "paris": shlex.split(match[1].replace("NAME", "tokyo"))
+        for match in re.finditer(r"^  collab (run (?:--site (NAME) )?.*?)train\.py$", done.stdout, re.M)
+    }
+    assert list(commands) == ["paris", "NAME"]
+    plain = {"OMP_NUM_THREADS": "1"}
+    for site, command in zip(("paris", "tokyo"), commands.values(), strict=True):
+        started = [sys.executable, "-m", "torch_collab.cli", *command, str(SCRIPTS / "torchrun.py"), str(folder)]
+        node = Node(site, started, {}, plain, folder)
+        nodes.all.append(node)
+    for node in nodes.all:
+        node.wait_for_rounds(2, "paris", "tokyo")
+    assert "chmod 600" in nodes.all[0].output, "a key that others can read is warned of"
+    status = run(folder, "status")
+    assert status.returncode == 0 and "paris" in status.stdout and "tokyo" in status.stdout, status.stderr
+    nodes.end_together()

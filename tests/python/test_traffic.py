@@ -1,0 +1,104 @@
+"""What a script is told when it waits for the line between sites in every step, or lets one rank read for all."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+from ranks import expect_success, run_ranks
+from torch_collab import log
+from torch_collab.capture import traffic
+from torch_collab.model.traffic import WINDOW, CollectiveTraffic
+from torch_collab.world import state
+
+CODE = "[capture.collectives-every-step]"
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def steps(
+    watched: CollectiveTraffic, clock: Clock, count: int, calls: int, seconds: float, of: float = 1.0
+) -> list[Any]:
+    """So many steps of `of` seconds each; what was told."""
+    told = []
+    for _ in range(count):
+        for _ in range(calls):
+            watched.called("all_reduce", seconds)
+        clock.now += of
+        told.append(watched.stepped())
+    return [each for each in told if each is not None]
+
+
+def test_the_rate_and_the_seconds_are_told_and_then_seldom() -> None:
+    clock = Clock()
+    watched = CollectiveTraffic(clock)
+    assert steps(watched, clock, 1 + WINDOW - 1, calls=2, seconds=0.25) == []
+    (told,) = steps(watched, clock, 1, calls=2, seconds=0.25)
+    assert told.calls == 2 and told.seconds == pytest.approx(0.5) and told.share == pytest.approx(0.5)
+    assert told.names == ("all_reduce",)
+    assert steps(watched, clock, 1000 + WINDOW - 1, calls=2, seconds=0.25) == []
+    assert len(steps(watched, clock, 1, calls=2, seconds=0.25)) == 1
+    assert steps(watched, clock, 10_000 + WINDOW - 1, calls=2, seconds=0.25) == []
+    assert len(steps(watched, clock, 1, calls=2, seconds=0.25)) == 1
+
+
+def test_what_comes_seldom_or_costs_nothing_is_not_told() -> None:
+    clock = Clock()
+    watched = CollectiveTraffic(clock)
+    for _ in range(50):
+        assert steps(watched, clock, 1, calls=9, seconds=0.1) + steps(watched, clock, 1, calls=0, seconds=0) == []
+    watched = CollectiveTraffic(clock)
+    assert steps(watched, clock, 5 * WINDOW, calls=1, seconds=0.019) == []
+    assert len(steps(watched, clock, 2 * WINDOW, calls=1, seconds=0.03)) == 1
+
+
+def test_two_sites_are_told_once_each_when_it_comes_in_every_step() -> None:
+    for rank in expect_success(run_ranks("every_step.py", ["paris", "tokyo"])):
+        seldom, _, often = rank.output.partition("in every step\n")
+        assert CODE not in seldom, "seldom, and in backward's hook, which stays in the site"
+        (line,) = [line for line in often.splitlines() if CODE in line]
+        found = re.search(r"2 a step \(all_gather_object, all_reduce\), which take (\S+) s a step, (\d+)%", line)
+        assert found and 0 < float(found[1]) < 5 and 2 <= int(found[2]) <= 100, line
+
+
+@pytest.fixture
+def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    lines: list[str] = []
+    monkeypatch.setattr(log, "_say", lambda level, message: lines.append(f"{level} {message}"))
+    monkeypatch.setattr(log, "_said", set())
+    return lines
+
+
+@pytest.mark.parametrize("sites", [1, 2])
+def test_a_rank_that_reads_for_all_sites_is_told_of(
+    monkeypatch: pytest.MonkeyPatch, said: list[str], sites: int
+) -> None:
+    class DataLoaderDispatcher:
+        def __iter__(self) -> Iterator[int]:
+            yield from (1, 2)
+
+    accelerate: Any = ModuleType("accelerate.data_loader")
+    accelerate.DataLoaderDispatcher = DataLoaderDispatcher
+    monkeypatch.setitem(sys.modules, "accelerate.data_loader", accelerate)
+    world: Any = SimpleNamespace(
+        sites=SimpleNamespace(sites=range(sites)), installed=ExitStack(), watches_dispatcher=False, is_leader=True,
+        ranks_tell_sites_apart=True,
+    )  # fmt: skip
+    monkeypatch.setattr(state, "current", lambda: world)
+    before = DataLoaderDispatcher.__iter__
+    traffic.watch_accelerate(world)
+    traffic.watch_accelerate(world)
+    assert [list(DataLoaderDispatcher()) for _ in range(3)] == [[1, 2]] * 3
+    assert len(said) == (sites > 1) and all("[capture.dispatch-batches]" in line for line in said)
+    world.installed.close()
+    assert DataLoaderDispatcher.__iter__ is before
