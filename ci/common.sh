@@ -7,6 +7,8 @@ cd "$root"
 
 # One cache serves every clone and every build folder of it.
 export CCACHE_BASEDIR="$root" CCACHE_NOHASHDIR=1
+# The name under which scikit-build-core calls it too: the cache knows what one compiled under another as something else.
+export CXX="${CXX:-g++}"
 
 say() { printf '\n== %s\n' "$*"; }
 die() {

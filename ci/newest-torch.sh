@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # PyPI's newest torch, or VERSION: installs it (the CUDA build, about 3 GB to fetch and 6 GB in $TMPDIR) in a fresh virtual
-# environment without UCX, builds collab into it as the README says, and trains two sites on the CPU. Not in CI.
+# environment without UCX, builds collab into it as docs/install.md says, and trains two sites on the CPU. Not in CI.
 #
 #   ci/newest-torch.sh [VERSION]
 . "$(dirname "$0")/common.sh"
@@ -47,7 +47,7 @@ port="$(python -c 'import socket; s = socket.create_server(("127.0.0.1", 0)); pr
 sites=(paris tokyo)
 pids=()
 for site in "${sites[@]}"; do
-  COLLAB_SITE="$site" COLLAB_SYNC_EVERY=3 COLLAB_EVENTS="$scratch/$site.jsonl" COLLAB_JOIN_TIMEOUT=120s OMP_NUM_THREADS=1 \
+  COLLAB_SITE="$site" COLLAB_SYNC_EVERY=3 COLLAB_EVENTS_FILE="$scratch/$site.jsonl" COLLAB_JOIN_TIMEOUT=120s OMP_NUM_THREADS=1 \
     timeout 600 python -m torch.distributed.run --nnodes=2 --nproc-per-node=1 --rdzv-backend=collab --rdzv-endpoint="127.0.0.1:$port" \
     --rdzv-id=newest "$root/tests/python/scripts/one_word.py" &
   pids+=($!)

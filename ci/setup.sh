@@ -58,6 +58,7 @@ install_pins() {
     echo "$requirements is installed"
     return
   fi
+  rm -f "$stamp" # what is interrupted is not believed
   python -m pip install --disable-pip-version-check -r "$requirements"
   echo "$digest" >"$stamp"
 }

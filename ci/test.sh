@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Sets up, builds and runs the tests: C++, the model of the agreement, Python, lint.
+# Sets up, builds and runs the tests: C++, the model of the agreement, Python, documents, lint.
 #
 #   ci/test.sh          every test (about half an hour on two cores, the first time)
 #   ci/test.sh --full   then the sanitizers, the installed core and the wheel too
@@ -39,10 +39,10 @@ part setup ci/setup.sh
 use_venv
 
 part build configure_and_build release
-# Sockets, processes and fresh seeds: what fails is run once more, and both runs are told.
-part ctest ctest --preset release --no-tests=error --repeat until-pass:2
+part ctest ctest --preset release --no-tests=error
 part model ci/model.sh
-part pytest python -m pytest
+part pytest python -m pytest --durations=15
+part docs ci/docs.sh
 part lint ci/lint.sh
 if [ "$full" = yes ]; then
   part asan ci/asan.sh
@@ -53,6 +53,7 @@ fi
 
 say "summary"
 printf '%s\n' "${results[@]}"
+last_match pytest '^[0-9]+ tests? passed at a second try'
 last_match ctest 'tests passed'
 last_match pytest '^=+ .*(passed|failed|error|no tests ran).* =+$'
 exit "$failed"

@@ -2,7 +2,7 @@
 """The project's rules about itself, checked: arrows, rooms, bans, sizes, dead files, headers, changelog, knob table.
 
     ci/tidy.py [--root DIR]     prints every breach as `path:line: rule: what to do`; exit status 1 when there is one
-    ci/tidy.py --write-knobs    puts the program's knob table into README.md
+    ci/tidy.py --write-knobs    writes what is made of the program's knob table: the documents' and Python's fields
 
 Each rule is a function from a Tree to problems, listed in RULES; tests/tidy tests each on a small tree.
 """
@@ -19,6 +19,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+import codes_page  # beside this file
+import knob_files  # likewise
+import rules_page
+import rules_shim
 
 MAX_FILE_LINES = 600  # about 500 is meant; a warning from there on
 WARN_FILE_LINES = 500
@@ -50,6 +56,14 @@ ARROWS: dict[str, set[str]] = {
     "transport/loopback": {"core/base"},
     "transport/ucx": {"core/base"},
     "transport/tcp": {"core/base"},
+    "transport/tcp/wire": {"core/base"},
+    "transport/tcp/tls": {"core/base", "transport/tcp"},
+    "transport/tcp/session": {"core/base", "transport/tcp/wire"},
+    "transport/tcp/connection": {f"transport/tcp/{part}" for part in ("wire", "tls", "session")} | {"core/base"},
+    "transport/tcp/pace": {"core/base"},
+    "transport/tcp/link": {f"transport/tcp/{part}" for part in ("wire", "session", "connection", "pace")}
+    | {"core/base"},
+    "transport/tcp/engine": {"core/base", "transport/tcp", "transport/tcp/*"},
     "transport/gloo": {"core/base"},
     "torch": {"core/*", "transport/*"},
     "tools": {"core/*", "transport/*"},
@@ -95,12 +109,15 @@ MAY_POLL = {
     "tests/python/scripts/worldwide.py",
     "tests/python/test_elastic.py",
     "tests/python/test_examples.py",
+    "tests/bench/bench_auto.py",  # trains at a pace
+    "tests/bench/bench_overlap.py",  # likewise
     "tests/bench/bench_recovery.py",
     "tests/python/hostiles.py",
     "tests/python/test_hostile.py",
     "tests/python/test_strangers.py",  # newcomers are as far away as light makes them
     "tests/python/labs.py",
     "tests/python/torchruns.py",
+    "tests/integration/overlap_test.cpp",  # trains at a pace
     "tests/transport/conformance.cpp",
     "tests/transport/recorder.cpp",
     "tests/transport/tcp_world.h",
@@ -207,6 +224,22 @@ def arrows(tree: Tree) -> Iterator[Problem]:
         for number, target in includes(tree, path):
             if target.startswith(("core/", "transport/")):
                 yield Problem(path, number, "arrows", "a public header must not include from plugin/")
+
+
+@rule
+def shim_arrows(tree: Tree) -> Iterator[Problem]:
+    """The shim's imports are a graph without circles whose arrows point down, all of them at the top of a file."""
+    texts = {path: tree.text(path) for path in tree.named(".py", under=f"{rules_shim.SHIM}/")}
+    for path, line, text in rules_shim.arrows(texts):
+        yield Problem(path, line, "shim arrows", text)
+
+
+@rule
+def guest_of_torch(tree: Tree) -> Iterator[Problem]:
+    """What is private to torch is touched in one module, which says what it expects."""
+    for path in tree.named(".py", under=f"{rules_shim.SHIM}/"):
+        for line, text in rules_shim.private_uses(path, tree.text(path)):
+            yield Problem(path, line, "guest of torch", text)
 
 
 @rule
@@ -370,7 +403,7 @@ def finished(tree: Tree) -> Iterator[Problem]:
             continue
         for number, line in enumerate(tree.lines(path), 1):
             if UNFINISHED.search(line):
-                yield Problem(path, number, "finished", "do it now, or describe the limit in the README")
+                yield Problem(path, number, "finished", "do it now, or describe the limit in docs/limits.md")
             if MACHINE_PATH.search(line):
                 yield Problem(path, number, "finished", "a path of one machine")
 
@@ -399,52 +432,113 @@ def changelog(tree: Tree) -> Iterator[Problem]:
         yield Problem(path, 1, "changelog", 'the first version is "## [Unreleased]"')
 
 
-KNOBS = re.compile(r"(<!-- knobs -->\n)(.*?)(<!-- /knobs -->)", re.DOTALL)
-
-
-def program_knobs() -> str:
-    """The table as the installed program prints it."""
-    command = [sys.executable, "-m", "torch_collab.cli", "config", "--markdown"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd="/")
-    if done.returncode != 0:
-        raise RuntimeError(f"`collab config --markdown` failed: {(done.stderr or done.stdout).strip()[-300:]}")
-    return done.stdout
-
-
-def check_knobs(tree: Tree, table: Callable[[], str]) -> Iterator[Problem]:
-    """The README's knob table is the program's."""
-    found = KNOBS.search(tree.text("README.md")) if "README.md" in tree.files else None
-    if found is None:
-        yield Problem("README.md", 1, "knobs", "no <!-- knobs --> ... <!-- /knobs --> to hold the table")
+@rule
+def tests_of_rules(tree: Tree) -> Iterator[Problem]:
+    """Every rule of the protocol and every knob names tests that are there."""
+    sources = [path for path in (rules_page.PROTOCOL, rules_page.KNOBS) if path in tree.files]
+    if not sources:
         return
-    line = tree.text("README.md")[: found.start()].count("\n") + 1
-    try:
-        expected = table()
-    except RuntimeError as error:
-        yield Problem("README.md", line, "knobs", f"cannot be compared: {error}; run ci/setup.sh")
+    page, protocol, knob_table = (
+        tree.text(path) if path in tree.files else ""
+        for path in (rules_page.PAGE, rules_page.PROTOCOL, rules_page.KNOBS)
+    )
+    tests = [name for path in tree.named(*CODE, under="tests/") for name in rules_page.tests_in(path, tree.text(path))]
+    for line, text in rules_page.differences(page, protocol, knob_table, tests):
+        yield Problem(rules_page.PAGE, line, "tests of rules", text)
+    for line, test in rules_page.unknown_tests(protocol, tests):
+        yield Problem(rules_page.PROTOCOL, line, "tests of rules", f"there is no test {test}")
+
+
+@rule
+def second_tries(tree: Tree) -> Iterator[Problem]:
+    """A test that fails is run once more only by the mark that says why."""
+    for path in tree.named(*CODE, under=("tests/", "ci/")):
+        if path == "tests/python/second_tries.py" or path.startswith(SELF):
+            continue
+        for number, line in enumerate(tree.lines(path), 1):
+            if re.search(r"\bmark\.flaky|--reruns\b|until-pass", line):
+                yield Problem(path, number, "second tries", 'mark the test second_try("why") (tests/README.md)')
+
+
+@rule
+def message_codes(tree: Tree) -> Iterator[Problem]:
+    """docs/messages.md lists each code of a message, once; a code says one cause, in one file."""
+    paths = tree.named(".h", ".cpp", ".py", under=("plugin/", "python_shim/"))
+    page = tree.text(codes_page.PAGE) if codes_page.PAGE in tree.files else ""
+    for path, line, text in codes_page.differences(page, [(path, tree.text(path)) for path in paths]):
+        yield Problem(path, line, "message codes", text)
+
+
+def check_knobs(tree: Tree, table: Callable[[], str], fields: Callable[[], str]) -> Iterator[Problem]:
+    """The documents' knob table and Python's fields are the program's."""
+    page = tree.text(knob_files.PAGE) if knob_files.PAGE in tree.files else ""
+    part = knob_files.PAGE_PART.search(page)
+    if part is None:
+        yield Problem(knob_files.PAGE, 1, "knobs", "no <!-- knobs --> ... <!-- /knobs --> to hold the table")
         return
-    if found.group(2).strip() != expected.strip():
-        yield Problem("README.md", line, "knobs", "differs from the program's table; run ci/tidy.py --write-knobs")
+    line = page[: part.start()].count("\n") + 1
+    there = tree.text(knob_files.FIELDS) if knob_files.FIELDS in tree.files else ""
+    for path, at, text, made in (
+        (knob_files.PAGE, line, part.group(2), table),
+        (knob_files.FIELDS, 1, there, fields),
+    ):
+        try:
+            expected = made()
+        except RuntimeError as error:
+            yield Problem(path, at, "knobs", f"cannot be compared: {error}; run ci/setup.sh")
+            continue
+        if text.strip() != expected.strip():
+            yield Problem(path, at, "knobs", "differs from the program's table; run ci/tidy.py --write-knobs")
 
 
 @rule
 def knobs(tree: Tree) -> Iterator[Problem]:
-    yield from check_knobs(tree, program_knobs)
+    yield from check_knobs(tree, knob_files.program_markdown, knob_files.program_fields)
 
 
-def write_knobs(root: Path) -> None:
-    readme = root / "README.md"
-    text = readme.read_text(encoding="utf-8")
-    readme.write_text(KNOBS.sub(lambda m: m.group(1) + program_knobs().strip() + "\n" + m.group(3), text), "utf-8")
+KNOB_TABLE = "plugin/core/base/knobs.cpp"
+# The table, what is made of it, and values by name, which a preset is.
+MAY_LIST_KNOBS = (KNOB_TABLE, knob_files.FIELDS, "plugin/core/base/presets.cpp")
+MOST_KNOBS_NAMED = 6  # a few that belong together may be
+
+
+def lists_of_names(path: str, text: str) -> Iterator[tuple[int, set[str]]]:
+    """(line, names) of a literal collection or the fields of a class in Python; of a statement with strings in C++."""
+    if path.endswith(".py"):
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.ClassDef):
+                fields = [each.target for each in node.body if isinstance(each, ast.AnnAssign)]
+                yield node.lineno, {each.id for each in fields if isinstance(each, ast.Name)}
+            if isinstance(node, ast.Assign | ast.AnnAssign | ast.Return | ast.Expr):
+                texts = [each.value for each in ast.walk(node) if isinstance(each, ast.Constant)]
+                yield node.lineno, {each for each in texts if isinstance(each, str)}
+        return
+    line = 1
+    for statement in re.split(r"(?<=;)", text):
+        yield line + len(statement) - len(statement.lstrip("\n")), set(re.findall(r'"(\w+)"', statement))
+        line += statement.count("\n")
+
+
+@rule
+def knob_lists(tree: Tree) -> Iterator[Problem]:
+    """One row a knob: nothing else lists them by hand."""
+    known = set(rules_page.knob_names(tree.text(KNOB_TABLE))) if KNOB_TABLE in tree.files else set()
+    for path in tree.named(".py", ".cpp", ".h", under=("plugin/", "python_shim/", "include/")):
+        if path in MAY_LIST_KNOBS:
+            continue
+        for line, names in lists_of_names(path, tree.text(path)):
+            if len(names & known) > MOST_KNOBS_NAMED:
+                listed = ", ".join(sorted(names & known)[:3])
+                yield Problem(path, line, "knob lists", f"lists knobs ({listed}, ...): look them up in the knob table")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--root", type=Path, default=Path(__file__).resolve().parent.parent)
-    parser.add_argument("--write-knobs", action="store_true", help="put the program's knob table into README.md")
+    parser.add_argument("--write-knobs", action="store_true", help="write what is made of the knob table")
     arguments = parser.parse_args()
     if arguments.write_knobs:
-        write_knobs(arguments.root)
+        knob_files.write(arguments.root)
     tree = Tree(arguments.root)
     problems = [problem for check in RULES for problem in check(tree)]
     for problem in problems:

@@ -3,7 +3,7 @@
     python examples/plot.py out/quickstart
 
 Reads what the runs left in the folder: losses of each rank (`--log-file` of gpt2_ddp.py), the sites' events
-(COLLAB_EVENTS) and the times of launch. Prints the table and writes loss.png.
+(COLLAB_EVENTS_FILE) and the times of launch. Prints the table and writes loss.png.
 """
 
 import json

@@ -122,7 +122,7 @@ join=(--nnodes=2 --rdzv-backend=c10d --rdzv-endpoint="127.0.0.1:$port" --rdzv-id
 both=("${join[@]}" "${example[@]}" --batch "$batch" --seed 1 --log-file "$out/b.jsonl")
 for site in a b; do
   cpu=cpu_$site
-  COLLAB_SITE=$site COLLAB_EVENTS=$out/b-$site.events start "$out/b-$site.log" "${!cpu}" 1 "${both[@]}"
+  COLLAB_SITE=$site COLLAB_EVENTS_FILE=$out/b-$site.events start "$out/b-$site.log" "${!cpu}" 1 "${both[@]}"
 done
 finish "b  two sites, averaging" "$out/b.rank0.jsonl"
 

@@ -1,26 +1,12 @@
 """Each rule of ci/tidy.py finds its breach, and lets the right thing be."""
 
-import importlib.util
-import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
+import tidy
 
 ROOT = Path(__file__).resolve().parents[2]
 HEADER = "// What it is.\n//\n// Threads: any.\n#pragma once\n"
-
-
-def load_tidy() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("tidy", ROOT / "ci" / "tidy.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["tidy"] = module  # dataclasses look themselves up by module name
-    spec.loader.exec_module(module)
-    return module
-
-
-tidy = load_tidy()
 
 
 def breaches(rule: str, root: Path, files: dict[str, str], warnings: bool = False) -> list[tuple[str, int]]:
@@ -59,6 +45,70 @@ def breaches(rule: str, root: Path, files: dict[str, str], warnings: bool = Fals
 )
 def test_arrows(tmp_path: Path, path: str, include: str, wrong: bool) -> None:
     assert bool(breaches("arrows", tmp_path, {path: f'#include "{include}"\n'})) == wrong
+
+
+SHIM = "python_shim/torch_collab"
+
+
+@pytest.mark.parametrize(
+    ("path", "line", "wrong"),
+    [
+        ("capture/a.py", "from torch_collab.world import state", False),
+        ("capture/a.py", "from torch_collab import log", False),
+        ("capture/a.py", "from torch_collab.backend.shutdown import finish", True),
+        ("world/a.py", "from torch_collab.capture import steps", True),
+        ("world/a.py", "def f():\n    from torch_collab import log", True),
+        ("world/a.py", "if TYPE_CHECKING:\n    from torch_collab.capture.steps import Step", True),
+        ("network/a.py", "from torch_collab import torch_compat", True),
+        ("log.py", "from torch_collab import native", True),
+        ("native.py", "def f():\n    from torch_collab import _C", False),
+        ("elsewhere/a.py", "import json", True),
+        ("capture/a.py", "from torch_collab.capture.b import x", False),
+        ("capture/b.py", "from torch_collab.capture import b", True),
+    ],
+)
+def test_shim_arrows(tmp_path: Path, path: str, line: str, wrong: bool) -> None:
+    others = {f"{SHIM}/{name}": "" for name in ("capture/b.py", "world/state.py", "log.py")}
+    assert bool(breaches("shim_arrows", tmp_path, {**others, f"{SHIM}/{path}": line + "\n"})) == wrong
+
+
+def test_a_circle_of_imports_is_told_of_at_each_module_in_it(tmp_path: Path) -> None:
+    files = {
+        f"{SHIM}/world/a.py": "from torch_collab.world import b\n",
+        f"{SHIM}/world/b.py": "from torch_collab.world.c import x\n",
+        f"{SHIM}/world/c.py": "if TYPE_CHECKING:\n    from torch_collab.world.a import y\n",
+        f"{SHIM}/world/d.py": "from torch_collab.world import a\n",
+    }
+    assert breaches("shim_arrows", tmp_path, files) == [(f"{SHIM}/world/{name}.py", 1) for name in "abc"]
+
+
+def test_the_shim_waits_only_where_it_is_listed() -> None:
+    for module in tidy.rules_shim.WAITS:
+        folder = ROOT / SHIM / module.replace(".", "/")
+        text = (folder / "__init__.py" if folder.is_dir() else folder.with_suffix(".py")).read_text()
+        names = {"_C", *tidy.rules_shim.ARROWS}
+        assert any(found.waits for found in tidy.rules_shim.imports(text, names)), f"{module} does not wait"
+
+
+@pytest.mark.parametrize(
+    ("line", "wrong"),
+    [
+        ("torch._C._current_graph_task_id()", True),
+        ("from torch._C._distributed_c10d import PrefixStore", True),
+        ("from torch.nn.parallel.distributed import _get_default_group", True),
+        ("import torch._dynamo", True),
+        ("distributed_c10d._world.pg_map", True),
+        ("module._buffers", True),
+        ("getattr(ddp, '_comm_hooks', None)", True),
+        ("self._seen", False),
+        ("x: _C.Session", False),
+        ("from torch_collab import _C", False),
+        ("Settings.__dataclass_fields__", False),
+    ],
+)
+def test_guest_of_torch(tmp_path: Path, line: str, wrong: bool) -> None:
+    files = {f"{SHIM}/world/a.py": f"\n{line}\n", f"{SHIM}/torch_compat.py": f"{line}\n"}
+    assert set(breaches("guest_of_torch", tmp_path, files)) == ({(f"{SHIM}/world/a.py", 2)} if wrong else set())
 
 
 @pytest.mark.parametrize(
@@ -250,13 +300,82 @@ def test_a_missing_changelog_is_a_breach(tmp_path: Path) -> None:
     assert breaches("changelog", tmp_path, {"a.md": ""}) == [("CHANGELOG.md", 1)]
 
 
-def test_knobs(tmp_path: Path) -> None:
-    def found(readme: str) -> list[object]:
-        (tmp_path / "README.md").write_text(readme)
-        return list(tidy.check_knobs(tidy.Tree(tmp_path), lambda: "| a | 1 |\n"))
+RULED = {
+    "plugin/PROTOCOL.md": "# The protocol\n## Wire\n```\n## a layout\n```\n### Frames\n**Forms.** x\n1. first\n",
+    "plugin/core/base/knobs.cpp": 'words{{"auto", "equal"}};\nkRows = {\n    {{.name = "codec",\n',
+    "tests/unit/a_test.cpp": "TEST_F(A, Works) {}\n",
+    "tests/python/test_b.py": "def test_b() -> None:\n",
+    "tests/RULES.md": (
+        "| rule | tests |\n|---|---|\n| Wire | `A.Works` |\n| Wire / Frames | `A.Works` `test_b.py::test_b` |\n"
+        "| Wire / Frames / Forms | `A.Works` |\n| Wire / Frames / Forms / 1 | `A.Works` |\n| `codec` | `A.Works` |\n"
+    ),
+}
 
-    assert found("x\n<!-- knobs -->\n| a | 1 |\n<!-- /knobs -->\n") == []
+
+@pytest.mark.parametrize(
+    ("path", "old", "new", "lines"),
+    [
+        ("tests/RULES.md", "", "", []),
+        ("tests/RULES.md", "| Wire / Frames / Forms / 1 | `A.Works` |\n", "", [1]),
+        ("tests/RULES.md", "| `codec` | `A.Works` |\n", "", [1]),
+        ("tests/RULES.md", "| Wire / Frames / Forms | `A.Works` |", "| Wire / Frames / Forms | by eye |", [5]),
+        ("tests/RULES.md", "| Wire | `A.Works` |\n", "| Wire | `A.Works` |\n| Wire | `A.Works` |\n", [4]),
+        ("tests/unit/a_test.cpp", "Works", "Runs", [3, 4, 5, 6, 7]),
+        ("tests/python/test_b.py", "test_b", "test_c", [4]),
+        ("plugin/PROTOCOL.md", "**Forms.**", "**Shapes.**", [5, 6, 1, 1]),
+        ("plugin/core/base/knobs.cpp", "codec", "codecs", [7, 1]),
+    ],
+)
+def test_tests_of_rules(tmp_path: Path, path: str, old: str, new: str, lines: list[int]) -> None:
+    files = {**RULED, path: RULED[path].replace(old, new, 1)}
+    assert breaches("tests_of_rules", tmp_path, files) == [("tests/RULES.md", line) for line in lines]
+
+
+@pytest.mark.parametrize(
+    ("named", "wrong"), [("A.Works", False), ("A.*", False), ("A.Breaks", True), ("B.*", True), ("a.cpp", False)]
+)
+def test_tests_that_the_protocol_names_are_there(tmp_path: Path, named: str, wrong: bool) -> None:
+    path = "plugin/PROTOCOL.md"
+    files = {**RULED, path: f"{RULED[path]}bounded (`{named}`)\n"}
+    assert breaches("tests_of_rules", tmp_path, files) == ([(path, 9)] if wrong else [])
+
+
+@pytest.mark.parametrize(
+    ("path", "line", "wrong"),
+    [
+        ("tests/python/test_a.py", "@pytest.mark.flaky(reruns=2)", True),
+        ("ci/a.sh", "ctest --repeat until-pass:2", True),
+        ("ci/a.sh", "python -m pytest --reruns 3", True),
+        ("tests/python/test_a.py", '@pytest.mark.second_try("why")', False),
+        ("tests/python/second_tries.py", "pytest.mark.flaky(reruns=1)", False),
+    ],
+)
+def test_second_tries(tmp_path: Path, path: str, line: str, wrong: bool) -> None:
+    assert breaches("second_tries", tmp_path, {path: f"\n{line}\n"}) == ([(path, 2)] if wrong else [])
+
+
+ROW = {
+    "name": "chunk_kib", "type": "whole", "default": "256", "unit": "KiB", "range": "4..65536",
+    "sentence": "What it is.", "scope": "sites", "advanced": True, "secret": False, "old_name": "chunk",
+}  # fmt: skip
+
+
+def test_knobs(tmp_path: Path) -> None:
+    fields = tmp_path / tidy.knob_files.FIELDS
+    fields.parent.mkdir(parents=True)
+
+    page = tmp_path / tidy.knob_files.PAGE
+    page.parent.mkdir(parents=True)
+
+    def found(text: str, made: str = "x = 1\n") -> list[object]:
+        page.write_text(text)
+        fields.write_text(made)
+        return list(tidy.check_knobs(tidy.Tree(tmp_path), lambda: "| a | 1 |\n", lambda: "x = 1\n"))
+
+    good = "x\n<!-- knobs -->\n| a | 1 |\n<!-- /knobs -->\n"
+    assert found(good) == []
     assert [p.line for p in found("x\n<!-- knobs -->\n| a | 2 |\n<!-- /knobs -->\n")] == [2]
+    assert [p.path for p in found(good, "x = 2\n")] == [tidy.knob_files.FIELDS]
     assert len(found("no table\n")) == 1
 
 
@@ -264,10 +383,67 @@ def test_knobs_that_cannot_be_asked_for_are_a_breach(tmp_path: Path) -> None:
     def absent() -> str:
         raise RuntimeError("not installed")
 
-    (tmp_path / "README.md").write_text("<!-- knobs -->\n<!-- /knobs -->\n")
-    assert len(list(tidy.check_knobs(tidy.Tree(tmp_path), absent))) == 1
+    page = tmp_path / tidy.knob_files.PAGE
+    page.parent.mkdir(parents=True)
+    page.write_text("<!-- knobs -->\n<!-- /knobs -->\n")
+    assert len(list(tidy.check_knobs(tidy.Tree(tmp_path), absent, absent))) == 2
+
+
+def test_fields_of_knobs_are_python_that_says_what_the_row_does() -> None:
+    secret = {**ROW, "name": "token", "type": "text", "default": "", "secret": True, "old_name": ""}
+    made: dict[str, object] = {}
+    exec(tidy.knob_files.fields([ROW, secret]), made)
+    assert made["OLD_NAMES"] == {"chunk": ("chunk_kib",)}
+    options = made["OptionFields"](chunk_kib=4, token="x")  # type: ignore[operator]
+    assert repr(options) == "OptionFields(chunk_kib=4)", "a secret is not shown"
+    assert list(made["KnobValues"].__dataclass_fields__) == ["chunk_kib", "token"]  # type: ignore[attr-defined]
+    assert '"""What it is. (4..65536; default 256)"""' in tidy.knob_files.fields([ROW])
+
+
+LISTED = [f"knob_{letter}" for letter in "abcdefgh"]
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "wrong"),
+    [
+        ("python_shim/a.py", f"OWN = frozenset({set(LISTED)})\n", True),
+        ("python_shim/a.py", f"OWN = {LISTED[:6]}\n", False),
+        ("python_shim/a.py", "class A:\n" + "".join(f"    {name}: int\n" for name in LISTED), True),
+        ("python_shim/a.py", "class A:\n" + "".join(f"    other_{name}: int\n" for name in LISTED), False),
+        ("plugin/a.cpp", "const auto own = {" + ", ".join(f'"{name}"' for name in LISTED) + "};\n", True),
+        ("plugin/a.cpp", "".join(f'use("{name}");\n' for name in LISTED), False),
+        ("tests/a.py", f"OWN = {LISTED}\n", False),
+    ],
+)
+def test_knob_lists(tmp_path: Path, path: str, text: str, wrong: bool) -> None:
+    table = "kRows = {\n" + "".join(f'    {{{{.name = "{name}",\n' for name in LISTED)
+    found = breaches("knob_lists", tmp_path, {tidy.KNOB_TABLE: table, path: text})
+    assert found == ([(path, 1)] if wrong else [])
 
 
 def test_every_rule_is_run() -> None:
     tested = {name[len("test_") :] for name in globals() if name.startswith("test_")}
     assert {check.__name__ for check in tidy.RULES} <= tested
+
+
+MESSAGE_ROW = "| `join.full` | The swarm is full. | Let a site leave. |\n"
+FULL = 'return "it is full [join.full]";\n'
+
+
+@pytest.mark.parametrize(
+    ("files", "found"),
+    [
+        ({"plugin/a.cpp": FULL, "docs/messages.md": MESSAGE_ROW}, []),
+        ({"plugin/a.cpp": FULL + FULL, "docs/messages.md": MESSAGE_ROW}, []),
+        ({"python_shim/a.py": "raise ValueError('it is full [join.full]')\n", "docs/messages.md": MESSAGE_ROW}, []),
+        ({"python_shim/a.py": "raise ValueError(f'{1} is full [join.full]')\n", "docs/messages.md": MESSAGE_ROW}, []),
+        ({"plugin/a.cpp": FULL}, [("plugin/a.cpp", 1)]),
+        ({"docs/messages.md": MESSAGE_ROW}, [("docs/messages.md", 1)]),
+        ({"plugin/a.cpp": FULL, "docs/messages.md": MESSAGE_ROW + MESSAGE_ROW}, [("docs/messages.md", 2)]),
+        ({"plugin/a.cpp": FULL, "plugin/b.cpp": FULL, "docs/messages.md": MESSAGE_ROW}, [("plugin/b.cpp", 1)]),
+        ({"plugin/a.cpp": '// "[join.full]"\nreturn rank[join.full];\n'}, []),
+        ({"python_shim/a.py": '"""Refuses with [join.full]."""\n'}, []),
+    ],
+)
+def test_message_codes(tmp_path: Path, files: dict[str, str], found: list[tuple[str, int]]) -> None:
+    assert breaches("message_codes", tmp_path, files) == found

@@ -1,0 +1,136 @@
+"""The charts of the documents, from the tables of tests/bench/README.md.
+
+    python docs/charts.py            writes docs/images/*.svg
+    python docs/charts.py --check    exit status 1 if a picture shows other figures than the tables
+
+A picture carries the figures it shows in its description.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from xml.etree import ElementTree
+
+ROOT = Path(__file__).resolve().parents[1]
+TABLES = ROOT / "tests" / "bench" / "README.md"
+IMAGES = ROOT / "docs" / "images"
+
+OURS, PEERS = "#2a7f9e", "#b9bec4"
+
+
+def rows(text: str, section: str) -> Iterator[list[str]]:
+    """The cells of the table's rows under that heading, its head first."""
+    part = text.split(f"### {section}\n", 1)[1].split("\n###", 1)[0]
+    for line in part.splitlines():
+        if line.startswith("| "):
+            yield [cell.strip() for cell in line.strip("|").split("|")]
+
+
+def number(cell: str) -> float:
+    """The first number of a cell: of several runs the first."""
+    found = re.match(r"\d+\.\d+", cell)
+    if not found:
+        raise ValueError(f"{TABLES}: {cell!r} begins with no number")
+    return float(found.group())
+
+
+def shares(text: str) -> dict[str, dict[str, float]]:
+    """{line: {system: share of the line's rate}}, of the lines that every system was measured on."""
+    head, *body = rows(text, "Wide-area lines")
+    systems = head[2:]
+    found = {row[0]: dict(zip(systems, map(number, row[2:]), strict=True)) for row in body if all(row[2:])}
+    if not found:
+        raise ValueError(f"{TABLES}: no line was measured with all of {systems}")
+    return found
+
+
+def training(text: str) -> dict[str, float]:
+    """{kind of rounds: training time as a multiple of that without rounds}"""
+    _, *body = rows(text, "Rounds behind the training")
+    return {"none": 1.0} | {re.sub(r" \(.*", "", row[0]): number(row[1]) for row in body}
+
+
+def bars(file: Path, figures: object, title: str, unit: str, groups: dict[str, dict[str, float]]) -> None:
+    import matplotlib
+
+    matplotlib.use("svg")
+    # Text stays text: a tenth of the bytes.
+    matplotlib.rcParams.update({"svg.hashsalt": "collab", "svg.fonttype": "none", "font.size": 10})
+    from matplotlib import pyplot
+
+    count = sum(map(len, groups.values())) + len(groups)
+    figure, axes = pyplot.subplots(figsize=(7.2, 0.34 * count + 0.8), layout="constrained")
+    place = 0.0
+    ticks: list[tuple[float, str]] = []
+    for group, values in groups.items():
+        if len(groups) > 1:
+            axes.text(0, place, group, va="center", weight="bold")
+            place += 0.9
+        for name, value in values.items():
+            ours = name in ("collab", "behind the training")
+            axes.barh(place, value, height=0.72, color=OURS if ours else PEERS)
+            axes.text(value, place, f" {value:.3f}", va="center", weight="bold" if ours else "normal")
+            ticks.append((place, name))
+            place += 0.9
+        place += 0.3
+    axes.set_yticks([at for at, _ in ticks], [name for _, name in ticks])
+    axes.tick_params(axis="y", length=0)
+    axes.set_ylim(place - 0.6, -0.6)
+    axes.set_xlim(0, max(value for values in groups.values() for value in values.values()) * 1.12)
+    axes.set_title(title, loc="left", fontsize=11, weight="bold")
+    axes.set_xlabel(unit)
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    file.parent.mkdir(exist_ok=True)
+    figure.savefig(file, facecolor="white", metadata={"Date": None, "Description": json.dumps(figures)})
+    pyplot.close(figure)
+
+
+def shown(file: Path) -> object:
+    """The figures that a picture shows, by its own word."""
+    told = ElementTree.parse(file).getroot().find(".//{http://purl.org/dc/elements/1.1/}description")
+    return json.loads(told.text) if told is not None and told.text else None
+
+
+def charts() -> dict[str, object]:
+    text = TABLES.read_text("utf-8")
+    return {"line-shares.svg": shares(text), "overlap.svg": training(text)}
+
+
+def write() -> None:
+    figures = charts()
+    of_lines = {f"{line} round trip": values for line, values in shares(TABLES.read_text("utf-8")).items()}
+    bars(
+        IMAGES / "line-shares.svg",
+        figures["line-shares.svg"],
+        "What one round of 25 M float32 makes of the line",
+        "share of the line's rate (at most 0.95 is payload)",
+        of_lines,
+    )
+    of_rounds = training(TABLES.read_text("utf-8"))
+    bars(
+        IMAGES / "overlap.svg",
+        figures["overlap.svg"],
+        "Training time, a blocking round being 80 % of a period",
+        "multiple of the time without rounds",
+        {"rounds": of_rounds},
+    )
+
+
+def main() -> None:
+    form = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    form.add_argument("--check", action="store_true", help="compare with what is there")
+    if not form.parse_args().check:
+        write()
+        return
+    old = [name for name, figures in charts().items() if shown(IMAGES / name) != figures]
+    if old:
+        sys.exit(f"charts.py: {', '.join(old)} in {IMAGES.relative_to(ROOT)}: run python docs/charts.py")
+
+
+if __name__ == "__main__":
+    main()
