@@ -4,8 +4,8 @@
 
 #include "core/arena/arena.h"
 #include "core/base/digest.h"
-#include "core/runtime/record_files.h"
-#include "core/runtime/state_file.h"
+#include "core/runtime/storage/record_files.h"
+#include "core/runtime/storage/state_file.h"
 #include "torch/bindings.h"
 
 namespace py = pybind11;

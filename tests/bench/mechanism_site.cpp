@@ -20,7 +20,7 @@
 #include "collab/config.h"
 #include "collab/session.h"
 #include "core/base/log.h"
-#include "core/runtime/host_vector.h"
+#include "core/runtime/tensors/host_vector.h"
 #include "transport/tcp/pace/mechanisms.h"
 #include "transport/tcp/tcp_transport.h"
 

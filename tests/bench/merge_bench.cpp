@@ -2,8 +2,8 @@
 // it, against a memcpy of as many bytes.
 #include <cstring>
 
-#include "core/runtime/host_vector.h"
-#include "core/runtime/parameter_change.h"
+#include "core/runtime/tensors/host_vector.h"
+#include "core/runtime/tensors/parameter_change.h"
 #include "tests/bench/bench.h"
 
 int main(int argc, char** argv) {

@@ -1,7 +1,7 @@
 // What a promise waits for: one durable write of a record, beside the period between two rounds.
 #include <filesystem>
 
-#include "core/runtime/record_store.h"
+#include "core/runtime/storage/record_store.h"
 #include "tests/bench/bench.h"
 
 int main(int argc, char** argv) {

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "core/base/digest.h"
-#include "core/runtime/state_file.h"
+#include "core/runtime/storage/state_file.h"
 #include "tests/fuzz/fuzz_target.h"
 
 namespace collab::fuzz {

@@ -5,7 +5,7 @@
 #include <atomic>
 #include <filesystem>
 
-#include "core/runtime/state_file.h"
+#include "core/runtime/storage/state_file.h"
 #include "tests/integration/by_hand.h"
 
 namespace collab::testing {

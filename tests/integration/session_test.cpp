@@ -11,7 +11,7 @@
 #include <map>
 #include <mutex>
 
-#include "core/runtime/state_file.h"
+#include "core/runtime/storage/state_file.h"
 #include "tests/integration/by_hand.h"
 #include "tests/integration/meddling.h"
 

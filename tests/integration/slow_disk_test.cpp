@@ -7,7 +7,7 @@
 #include <fstream>
 #include <iterator>
 
-#include "core/runtime/state_file.h"
+#include "core/runtime/storage/state_file.h"
 #include "tests/integration/by_hand.h"
 #include "tests/unit/runtime/disks.h"
 

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "core/protocol/invariants.h"
-#include "core/runtime/data_plane.h"
+#include "core/runtime/data/data_plane.h"
 
 namespace collab::sim {
 

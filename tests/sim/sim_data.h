@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "core/base/prng.h"
-#include "core/runtime/data_plane.h"
-#include "core/runtime/host_vector.h"
+#include "core/runtime/data/data_plane.h"
+#include "core/runtime/tensors/host_vector.h"
 #include "tests/sim/checkers.h"
 
 namespace collab::sim {

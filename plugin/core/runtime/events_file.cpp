@@ -12,7 +12,7 @@
 #include "core/base/log.h"
 #include "core/base/message_code.h"
 #include "core/base/text.h"
-#include "core/runtime/disk.h"
+#include "core/runtime/storage/disk.h"
 
 namespace collab {
 

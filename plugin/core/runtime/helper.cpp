@@ -13,10 +13,10 @@
 #include "core/base/log.h"
 #include "core/base/random.h"
 #include "core/runtime/ask_coordinator.h"
-#include "core/runtime/host_vector.h"
 #include "core/runtime/leader.h"
 #include "core/runtime/node.h"
-#include "core/runtime/record_store.h"
+#include "core/runtime/storage/record_store.h"
+#include "core/runtime/tensors/host_vector.h"
 
 namespace collab {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "core/base/log.h"
 #include "core/runtime/payload_buffer.h"
-#include "core/runtime/record_store.h"
+#include "core/runtime/storage/record_store.h"
 #include "core/wire/encoding.h"
 
 namespace collab {

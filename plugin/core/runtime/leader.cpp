@@ -9,7 +9,7 @@
 #include "core/base/random.h"
 #include "core/protocol/attempt.h"
 #include "core/protocol/formatting.h"
-#include "core/runtime/anchor_record.h"
+#include "core/runtime/storage/anchor_record.h"
 #include "core/wire/encoding.h"
 
 namespace collab {

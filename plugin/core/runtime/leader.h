@@ -8,8 +8,8 @@
 
 #include "core/arena/arena.h"
 #include "core/runtime/node.h"
-#include "core/runtime/record_store.h"
-#include "core/runtime/state_file.h"
+#include "core/runtime/storage/record_store.h"
+#include "core/runtime/storage/state_file.h"
 
 namespace collab {
 

@@ -19,12 +19,12 @@
 #include "collab/session.h"
 #include "core/protocol/formatting.h"
 #include "core/protocol/site/egress_budget.h"
+#include "core/runtime/data/optimizer_transfer.h"
 #include "core/runtime/events_file.h"
 #include "core/runtime/mailbox.h"
-#include "core/runtime/optimizer_transfer.h"
-#include "core/runtime/record_writer.h"
 #include "core/runtime/site_driver.h"
-#include "core/runtime/state_saver.h"
+#include "core/runtime/storage/record_writer.h"
+#include "core/runtime/storage/state_saver.h"
 
 namespace collab {
 

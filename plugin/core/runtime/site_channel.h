@@ -12,7 +12,7 @@
 
 #include "collab/session.h"
 #include "core/arena/arena.h"
-#include "core/runtime/data_plane.h"
+#include "core/runtime/data/data_plane.h"
 
 namespace collab {
 

@@ -17,7 +17,7 @@
 #include "collab/transport.h"
 #include "core/base/rate_limited.h"
 #include "core/protocol/site/site.h"
-#include "core/runtime/data_plane.h"
+#include "core/runtime/data/data_plane.h"
 #include "core/runtime/doorstep.h"
 #include "core/runtime/proved_names.h"
 

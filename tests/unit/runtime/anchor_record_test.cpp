@@ -1,5 +1,5 @@
 // An anchor and the membership it was agreed on with.
-#include "core/runtime/anchor_record.h"
+#include "core/runtime/storage/anchor_record.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Anchors from and to other sites; the other end is played by the test, or by another AnchorStreams.
-#include "core/runtime/anchor_streams.h"
+#include "core/runtime/data/anchor_streams.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

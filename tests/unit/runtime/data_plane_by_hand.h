@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "core/base/digest.h"
-#include "core/runtime/data_plane.h"
+#include "core/runtime/data/data_plane.h"
 #include "core/wire/encoding.h"
 #include "tests/unit/codec/samples.h"
 #include "tests/unit/runtime/private_arena.h"

@@ -1,5 +1,5 @@
 // How bytes become durable, and files that take another's place when they are whole.
-#include "core/runtime/disk.h"
+#include "core/runtime/storage/disk.h"
 
 #include <gmock/gmock.h>
 #include <sys/stat.h>

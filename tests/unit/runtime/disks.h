@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/runtime/disk.h"
+#include "core/runtime/storage/disk.h"
 
 namespace collab::testing {
 

@@ -1,4 +1,4 @@
-#include "core/runtime/early_chunks.h"
+#include "core/runtime/data/early_chunks.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

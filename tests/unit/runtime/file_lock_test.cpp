@@ -1,5 +1,5 @@
 // Whose a file is. What forked children and killed processes leave of it: record_store_test.cpp.
-#include "core/runtime/file_lock.h"
+#include "core/runtime/storage/file_lock.h"
 
 #include <gmock/gmock.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
 // The tensor that makes a delta unfit is named, with what to do about it.
-#include "core/runtime/not_finite.h"
+#include "core/runtime/tensors/not_finite.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <cmath>
 #include <limits>
 
-#include "core/runtime/host_vector.h"
+#include "core/runtime/tensors/host_vector.h"
 
 namespace collab {
 namespace {

@@ -1,5 +1,5 @@
 // The bytes of optimizer states: those that are lent, and those that come.
-#include "core/runtime/optimizer_transfer.h"
+#include "core/runtime/data/optimizer_transfer.h"
 
 #include <gmock/gmock.h>
 

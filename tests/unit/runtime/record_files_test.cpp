@@ -1,5 +1,5 @@
 // What lies in a folder of records is found with its owner, and only what is old and nobody's is removed.
-#include "core/runtime/record_files.h"
+#include "core/runtime/storage/record_files.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "core/runtime/record_store.h"
+#include "core/runtime/storage/record_store.h"
 
 namespace collab::testing {
 namespace {

@@ -1,6 +1,6 @@
 // A record comes back as it was written last, whole, to its own site only; what cannot be trusted is named and put
 // aside.
-#include "core/runtime/record_store.h"
+#include "core/runtime/storage/record_store.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

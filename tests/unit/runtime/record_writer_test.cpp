@@ -1,5 +1,5 @@
 // What is handed over is written in its turn, the newest of those that wait, and every number is told.
-#include "core/runtime/record_writer.h"
+#include "core/runtime/storage/record_writer.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

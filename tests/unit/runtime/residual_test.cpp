@@ -1,5 +1,5 @@
 // The life of what payloads leave out: it changes at the commit alone, moves with the ownership, and nothing is lost.
-#include "core/runtime/residual.h"
+#include "core/runtime/tensors/residual.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -3,7 +3,7 @@
 
 #include <gmock/gmock.h>
 
-#include "core/runtime/host_vector.h"
+#include "core/runtime/tensors/host_vector.h"
 #include "core/wire/encoding.h"
 #include "tests/unit/runtime/noting_transport.h"
 #include "tests/unit/runtime/private_arena.h"

@@ -1,5 +1,5 @@
 // A state file comes back as it was written, or is refused in words; never half.
-#include "core/runtime/state_file.h"
+#include "core/runtime/storage/state_file.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // A save is whole or given up in words; whoever needs its memory never waits for the disk.
-#include "core/runtime/state_saver.h"
+#include "core/runtime/storage/state_saver.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

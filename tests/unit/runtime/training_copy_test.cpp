@@ -1,5 +1,5 @@
 // What a round behind the training leaves in the copy, and what the merge makes of parameters that have moved on.
-#include "core/runtime/training_copy.h"
+#include "core/runtime/tensors/training_copy.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "core/outer/outer.h"
-#include "core/runtime/host_vector.h"
+#include "core/runtime/tensors/host_vector.h"
 
 namespace collab {
 namespace {

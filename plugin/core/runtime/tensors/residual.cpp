@@ -1,4 +1,4 @@
-#include "core/runtime/residual.h"
+#include "core/runtime/tensors/residual.h"
 
 #include <algorithm>
 #include <utility>

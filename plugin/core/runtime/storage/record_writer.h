@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "collab/status.h"
-#include "core/runtime/record_store.h"
+#include "core/runtime/storage/record_store.h"
 
 namespace collab {
 

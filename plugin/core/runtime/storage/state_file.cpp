@@ -1,4 +1,4 @@
-#include "core/runtime/state_file.h"
+#include "core/runtime/storage/state_file.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>

@@ -1,4 +1,4 @@
-#include "core/runtime/parameter_change.h"
+#include "core/runtime/tensors/parameter_change.h"
 
 #include <algorithm>
 #include <cstring>

@@ -1,4 +1,4 @@
-#include "core/runtime/data_plane.h"
+#include "core/runtime/data/data_plane.h"
 
 #include <algorithm>
 #include <cstring>
@@ -8,8 +8,8 @@
 #include "core/base/log.h"
 #include "core/protocol/attempt.h"
 #include "core/reduce/reduce.h"
-#include "core/runtime/not_finite.h"
 #include "core/runtime/payload_buffer.h"
+#include "core/runtime/tensors/not_finite.h"
 #include "core/wire/encoding.h"
 #include "core/wire/limits.h"
 

@@ -29,13 +29,13 @@
 #include "core/protocol/exchange/exchange.h"
 #include "core/protocol/site/carryover.h"
 #include "core/protocol/site/rate_meter.h"
-#include "core/runtime/anchor_record.h"
-#include "core/runtime/anchor_streams.h"
-#include "core/runtime/chunk_sender.h"
-#include "core/runtime/early_chunks.h"
-#include "core/runtime/parameter_change.h"
-#include "core/runtime/residual.h"
-#include "core/runtime/training_copy.h"
+#include "core/runtime/data/anchor_streams.h"
+#include "core/runtime/data/chunk_sender.h"
+#include "core/runtime/data/early_chunks.h"
+#include "core/runtime/storage/anchor_record.h"
+#include "core/runtime/tensors/parameter_change.h"
+#include "core/runtime/tensors/residual.h"
+#include "core/runtime/tensors/training_copy.h"
 
 namespace collab {
 

@@ -1,4 +1,4 @@
-#include "core/runtime/record_store.h"
+#include "core/runtime/storage/record_store.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>

@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "collab/session.h"
-#include "core/runtime/parameter_change.h"
+#include "core/runtime/tensors/parameter_change.h"
 
 namespace collab {
 

@@ -1,4 +1,4 @@
-#include "core/runtime/record_files.h"
+#include "core/runtime/storage/record_files.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -13,8 +13,8 @@
 #include <string_view>
 #include <system_error>
 
-#include "core/runtime/file_lock.h"
-#include "core/runtime/record_store.h"
+#include "core/runtime/storage/file_lock.h"
+#include "core/runtime/storage/record_store.h"
 
 namespace collab {
 namespace {

@@ -1,4 +1,4 @@
-#include "core/runtime/record_writer.h"
+#include "core/runtime/storage/record_writer.h"
 
 #include <atomic>
 #include <condition_variable>

@@ -5,7 +5,7 @@
 
 #include "core/base/digest.h"
 #include "core/protocol/coordinator/duplicate_data.h"
-#include "core/runtime/data_plane.h"
+#include "core/runtime/data/data_plane.h"
 
 namespace collab {
 namespace {

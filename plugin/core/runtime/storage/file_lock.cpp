@@ -1,4 +1,4 @@
-#include "core/runtime/file_lock.h"
+#include "core/runtime/storage/file_lock.h"
 
 #include <fcntl.h>
 #include <pthread.h>

@@ -1,4 +1,4 @@
-#include "core/runtime/training_copy.h"
+#include "core/runtime/tensors/training_copy.h"
 
 #include <algorithm>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "core/runtime/anchor_record.h"
+#include "core/runtime/storage/anchor_record.h"
 
 #include <utility>
 

@@ -1,4 +1,4 @@
-#include "core/runtime/not_finite.h"
+#include "core/runtime/tensors/not_finite.h"
 
 #include <algorithm>
 #include <cmath>

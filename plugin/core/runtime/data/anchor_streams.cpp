@@ -1,4 +1,4 @@
-#include "core/runtime/anchor_streams.h"
+#include "core/runtime/data/anchor_streams.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -10,7 +10,7 @@
 #include "core/base/log.h"
 #include "core/base/text.h"
 #include "core/protocol/formatting.h"
-#include "core/runtime/anchor_record.h"
+#include "core/runtime/storage/anchor_record.h"
 #include "core/wire/encoding.h"
 
 namespace collab {

@@ -17,7 +17,7 @@
 #include <thread>
 
 #include "core/base/rate_limited.h"
-#include "core/runtime/state_file.h"
+#include "core/runtime/storage/state_file.h"
 
 namespace collab {
 

@@ -1,4 +1,4 @@
-#include "core/runtime/optimizer_transfer.h"
+#include "core/runtime/data/optimizer_transfer.h"
 
 #include <cstdio>
 #include <cstring>

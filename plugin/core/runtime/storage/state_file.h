@@ -14,8 +14,8 @@
 #include "collab/status.h"
 #include "collab/types.h"
 #include "core/protocol/site/egress_budget.h"
-#include "core/runtime/disk.h"
-#include "core/runtime/residual.h"
+#include "core/runtime/storage/disk.h"
+#include "core/runtime/tensors/residual.h"
 #include "core/wire/messages.h"
 
 namespace collab {

@@ -1,4 +1,4 @@
-#include "core/runtime/state_saver.h"
+#include "core/runtime/storage/state_saver.h"
 
 #include <algorithm>
 #include <functional>

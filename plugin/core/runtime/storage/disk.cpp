@@ -1,4 +1,4 @@
-#include "core/runtime/disk.h"
+#include "core/runtime/storage/disk.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>

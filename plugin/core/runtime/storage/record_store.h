@@ -20,8 +20,8 @@
 
 #include "collab/status.h"
 #include "collab/types.h"
-#include "core/runtime/disk.h"
-#include "core/runtime/file_lock.h"
+#include "core/runtime/storage/disk.h"
+#include "core/runtime/storage/file_lock.h"
 
 namespace collab {
 

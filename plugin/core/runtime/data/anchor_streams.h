@@ -20,8 +20,8 @@
 #include "core/arena/arena.h"
 #include "core/protocol/actions.h"
 #include "core/protocol/site/anchor_fetch.h"
-#include "core/runtime/chunk_sender.h"
-#include "core/runtime/early_chunks.h"
+#include "core/runtime/data/chunk_sender.h"
+#include "core/runtime/data/early_chunks.h"
 
 namespace collab {
 
