@@ -18,7 +18,7 @@ from torch_collab.capture import metrics, refuse, resumed, running, steps
 from torch_collab.model import vector
 from torch_collab.model.optimizer_copy import Fetch
 from torch_collab.model.samples import first_dimension
-from torch_collab.swarm import coordinator, same_model
+from torch_collab.swarm import same_model, sessions
 from torch_collab.world import state as world_state
 from torch_collab.world.groups import part_inside_site, site_group
 
@@ -126,9 +126,9 @@ def _begin(world: World, ddps: list[DistributedDataParallel]) -> None:
         vector.check_known_to_ddp(ddps, world.constructed, entries)
     same_model.check_same_between_sites(world, entries)
     refuse.watch_post_local_sgd(world)
-    session = coordinator.make_session(world, entries, resumed.seen(world, entries))
+    session = sessions.make(world, entries, resumed.seen(world, entries))
     try:
-        coordinator.begin(world, session)
+        sessions.begin(world, session)
     except BaseException:
         world.failed = True
         raise
