@@ -50,7 +50,15 @@ ARROWS: dict[str, set[str]] = {
     "core/arena": {"core/base"},
     "core/runtime": {
         *(f"core/{part}" for part in ("base", "wire", "protocol", "codec", "reduce", "outer", "arena")),
-        "core/protocol/*",
+        *("core/protocol/*", "core/runtime/*"),
+    },
+    "core/runtime/tensors": {"core/base", "core/wire"},
+    "core/runtime/storage": {
+        *(f"core/{part}" for part in ("base", "wire", "protocol", "protocol/site", "arena", "runtime/tensors")),
+    },
+    "core/runtime/data": {
+        *(f"core/{part}" for part in ("base", "wire", "protocol", "codec", "reduce", "outer", "arena")),
+        *("core/protocol/*", "core/runtime/tensors", "core/runtime/storage"),
     },
     "transport/choice": {"core/base"},
     "transport/loopback": {"core/base"},

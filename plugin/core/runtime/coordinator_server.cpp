@@ -16,10 +16,10 @@
 #include "core/protocol/collectives/collective_hub.h"
 #include "core/protocol/coordinator/coordinator.h"
 #include "core/runtime/addresses.h"
+#include "core/runtime/data/payload_buffer.h"
 #include "core/runtime/doorstep.h"
 #include "core/runtime/events_file.h"
 #include "core/runtime/mailbox.h"
-#include "core/runtime/payload_buffer.h"
 #include "core/runtime/proved_names.h"
 #include "core/wire/encoding.h"
 

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "core/base/log.h"
-#include "core/runtime/payload_buffer.h"
+#include "core/runtime/data/payload_buffer.h"
 #include "core/runtime/storage/record_store.h"
 #include "core/wire/encoding.h"
 

@@ -1,5 +1,5 @@
 // What a transport gets of a hub's messages.
-#include "core/runtime/payload_buffer.h"
+#include "core/runtime/data/payload_buffer.h"
 
 #include <gtest/gtest.h>
 

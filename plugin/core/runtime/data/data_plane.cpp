@@ -8,7 +8,7 @@
 #include "core/base/log.h"
 #include "core/protocol/attempt.h"
 #include "core/reduce/reduce.h"
-#include "core/runtime/payload_buffer.h"
+#include "core/runtime/data/payload_buffer.h"
 #include "core/runtime/tensors/not_finite.h"
 #include "core/wire/encoding.h"
 #include "core/wire/limits.h"
