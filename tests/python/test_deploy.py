@@ -163,3 +163,51 @@ def test_pods_of_kubernetes_mount_what_is_there_and_say_what_parses(capsys: pyte
             check_knobs(given)
             places = [value for name, value in given.items() if name.endswith(("_FILE", "_DIR"))]
             assert places and all(any(place.startswith(path) for path in mounted.values()) for place in places)
+
+
+def instructions(name: str) -> list[tuple[str, str]]:
+    """Of a Dockerfile: each instruction with its words on one line."""
+    text = re.sub(r"^#.*\n", "", (ROOT / "docker" / name).read_text("utf-8"), flags=re.M)
+    lines = re.sub(r"\\\n\s*", "", text).splitlines()
+    return [(word, rest) for word, _, rest in (line.partition(" ") for line in lines if line)]
+
+
+@pytest.mark.parametrize("name", ["coordinator.Dockerfile", "train.Dockerfile"])
+def test_a_dockerfile_copies_from_stages_it_has_and_builds_with_the_packages_of_the_setup(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    setup = (ROOT / "ci" / "setup.sh").read_text("utf-8")
+    packages = set(re.search(r"run_packages=\((.*?)\)", setup, re.S)[1].split())  # type: ignore[index]
+    stages: list[str] = []
+    installed: list[set[str]] = []
+    for word, rest in instructions(name):
+        assert word in {"FROM", "ARG", "RUN", "COPY", "ENV", "USER", "EXPOSE", "ENTRYPOINT", "CMD"}, word
+        if word == "FROM":
+            base, _, stage = rest.partition(" AS ")
+            assert base == "debian:12-slim" or base in stages, base
+            stages.append(stage)
+        elif word == "COPY":
+            source = re.match(r"--from=(\w+) ", rest)
+            assert source is None or source[1] in stages[:-1], rest
+        elif word == "RUN":
+            check_shell(rest, capsys)
+            for listed in re.findall(r"apt-get install -y --no-install-recommends ([^&]*)", rest):
+                installed.append(set(listed.split()))
+        elif word in ("ENTRYPOINT", "CMD"):
+            assert yaml.safe_load(rest), f"{word} is a list, so that signals reach the program"
+    (build,) = (each for each in installed if "cmake" in each)
+    assert build <= packages | {"python3-dev"}, f"{name} builds with what ci/setup.sh does not: {build - packages}"
+    assert not any("build-essential" in each for each in installed if each is not build), (
+        "the last stage compiles nothing"
+    )
+
+
+def test_what_the_coordinators_image_builds_is_there() -> None:
+    text = (ROOT / "docker" / "coordinator.Dockerfile").read_text("utf-8")
+    targets = re.search(r"--target (.+)", text)[1].split()  # type: ignore[index]
+    tools = (ROOT / "plugin" / "tools" / "CMakeLists.txt").read_text("utf-8")
+    assert all(f"add_executable({target} " in tools for target in targets)
+    assert re.search(rf"install\(TARGETS {' '.join(targets)} RUNTIME .* COMPONENT tools\)", tools)
+    options = set(re.findall(r"-D(COLLAB_\w+)", text))
+    top = (ROOT / "CMakeLists.txt").read_text("utf-8")
+    assert options and all(f"option({option} " in top for option in options)
