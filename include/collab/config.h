@@ -77,6 +77,12 @@ struct SyncEvery {
   bool automatic = false;             // the swarm's leader chooses; steps until it has
 };
 
+// With sync_every in steps: how many each site makes in all, and in what part of them, the last, the period shrinks.
+struct SyncAnneal {
+  std::uint64_t steps = 0;  // 0: the period does not shrink
+  double share = 0.1;
+};
+
 // The values in force. A fresh one has the defaults of the table, which alone says them.
 struct Config {
   Config();
@@ -111,8 +117,9 @@ struct Config {
   SyncEvery sync_every;
   double target_overhead{};     // with sync_every=auto: the part of the time that rounds may take
   std::uint32_t sync_warmup{};  // rounds in which the period doubles from one step
-  bool overlap{};               // rounds run behind the training
-  Merge merge;                  // with overlap
+  SyncAnneal sync_anneal;
+  bool overlap{};  // rounds run behind the training
+  Merge merge;     // with overlap
   Codecs codec;
   bool error_feedback{};    // of codecs of 8 bits or fewer
   double feedback_decay{};  // what of the residual comes into the next delta

@@ -122,11 +122,14 @@ inline bool parse_merge(std::string_view text, Config& config) {
   config.merge = {rule->second, *factor + 0.0};  // -0 is 0
   return true;
 }
+// The fewest digits that give the same double back.
+inline std::string shortest(double value) {
+  std::array<char, 32> text{};
+  return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value).ptr};
+}
 inline std::string format_merge(const Config& config) {
-  std::array<char, 32> text{};  // the shortest digits that give the same double back
-  const auto end = std::to_chars(text.data(), text.data() + text.size(), config.merge.factor).ptr;
   const auto rule = std::ranges::find(kMergeRules, config.merge.rule, &Choice<MergeRule>::second);
-  return std::string(rule->first) + ":" + std::string(text.data(), end);
+  return std::string(rule->first) + ":" + shortest(config.merge.factor);
 }
 inline constexpr KnobForm kMerge{KnobType::kText, "rebase:K or mix:A, with a number from 0 to 1 such as rebase:0.5",
                                  parse_merge, format_merge,
@@ -224,5 +227,25 @@ inline constexpr KnobForm kSyncEvery{
       if (config.sync_every.steps > 0) return config.sync_every.steps;
       return seconds(config.sync_every.time);
     }};
+
+// STEPS, or STEPS:SHARE where the share is not the tenth that goes without saying.
+inline bool parse_sync_anneal(std::string_view text, Config& config) {
+  const std::size_t colon = std::min(text.find(':'), text.size());
+  const auto steps = number<std::uint64_t>(text.substr(0, colon));
+  SyncAnneal anneal{.steps = steps.value_or(0)};
+  if (colon < text.size()) anneal.share = number<double>(text.substr(colon + 1)).value_or(0);
+  config.sync_anneal = anneal;
+  if (steps == 0U) return colon == text.size();
+  return steps && *steps <= 100'000'000 && anneal.share >= 0.01 && anneal.share <= 1;
+}
+inline std::string format_sync_anneal(const Config& config) {
+  const SyncAnneal& anneal = config.sync_anneal;
+  std::string text = std::to_string(anneal.steps);
+  if (anneal.steps > 0 && anneal.share != SyncAnneal().share) text += ":" + shortest(anneal.share);
+  return text;
+}
+inline constexpr KnobForm kSyncAnneal{KnobType::kText, "a number of steps, or one with a part such as 20000:0.2",
+                                      parse_sync_anneal, format_sync_anneal,
+                                      [](const Config& config) -> KnobData { return format_sync_anneal(config); }};
 
 }  // namespace collab::knobs

@@ -1,5 +1,6 @@
 #include "core/runtime/schedule.h"
 
+#include <algorithm>
 #include <string>
 
 namespace collab {
@@ -13,6 +14,20 @@ Result<bool> SyncSchedule::due_by_announcement(std::uint64_t announced) const {
                             "(does each step reduce gradients over the site?) [round.steps-differ]");
   }
   return announced == steps_;
+}
+
+std::uint64_t SyncSchedule::annealed(std::uint64_t rounds) {
+  if (rounds < walked_) walked_ = trained_ = 0;  // another run
+  for (; walked_ < rounds && trained_ < anneal_.steps; ++walked_) trained_ += period_at(walked_, trained_);
+  return period_at(rounds, trained_);
+}
+
+std::uint64_t SyncSchedule::period_at(std::uint64_t round, std::uint64_t trained) const {
+  constexpr double kLeast = 0.125;  // of the period: who trains on after so many steps is not held up at every one
+  const double left = static_cast<double>(anneal_.steps - std::min(trained, anneal_.steps));
+  const double part = std::clamp(left / (static_cast<double>(anneal_.steps) * anneal_.share), kLeast, 1.0);
+  const auto steps = static_cast<std::uint64_t>(static_cast<double>(every_.steps) * part);
+  return std::min(warm(round), std::max<std::uint64_t>(steps, 1));
 }
 
 }  // namespace collab

@@ -4,8 +4,8 @@
 // the step two ahead of its own, which no other rank of the site can have passed: their gradients need its. A round
 // in between voids the announcement. With rounds behind the training (COLLAB_OVERLAP) the next one is due by the last
 // trigger, not by its merge. How many steps lie between two rounds follows from what all sites share: the setting, or
-// what the leader has told (auto), and the number of the round (COLLAB_SYNC_WARMUP). Pure. Threads: one caller at a
-// time. Ownership: its own counters.
+// what the leader has told (auto), and the number of the round (COLLAB_SYNC_WARMUP, COLLAB_SYNC_ANNEAL). Pure. Threads:
+// one caller at a time. Ownership: its own counters.
 #pragma once
 
 #include <algorithm>
@@ -20,8 +20,8 @@ namespace collab {
 
 class SyncSchedule {
  public:
-  explicit SyncSchedule(SyncEvery every, std::uint32_t warmup = 0)
-      : every_(every), warmup_(warmup), period_(every.steps) {}
+  explicit SyncSchedule(SyncEvery every, std::uint32_t warmup = 0, SyncAnneal anneal = {})
+      : every_(every), warmup_(warmup), anneal_(anneal), period_(every.steps) {}
 
   [[nodiscard]] bool by_time() const { return every_.steps == 0; }
   [[nodiscard]] std::uint64_t steps() const { return steps_; }
@@ -66,7 +66,7 @@ class SyncSchedule {
   void round_merged(RoundId round, std::uint32_t period) {
     steps_at_call_ = steps_;
     if (every_.automatic && period != 0) every_.steps = period;
-    period_ = warm(round.value);
+    period_ = anneal_.steps > 0 ? annealed(round.value) : warm(round.value);
   }
   // Leader only, while a round is in flight: is another one due by now?
   [[nodiscard]] bool overdue(TimePoint now) const {
@@ -85,9 +85,16 @@ class SyncSchedule {
     return std::min(every_.steps, std::uint64_t{1} << std::min(rounds, kMostDoublings));
   }
 
+  // After this round, of a run in which the period shrinks at the end.
+  [[nodiscard]] std::uint64_t annealed(std::uint64_t rounds);
+  [[nodiscard]] std::uint64_t period_at(std::uint64_t round, std::uint64_t trained) const;
+
   SyncEvery every_;
   std::uint32_t warmup_;  // rounds
-  std::uint64_t period_;  // steps until the next round
+  SyncAnneal anneal_;
+  std::uint64_t walked_ = 0;   // rounds whose steps are counted in trained_
+  std::uint64_t trained_ = 0;  // steps of a site that took part in all rounds before round walked_
+  std::uint64_t period_;       // steps until the next round
   std::uint64_t steps_ = 0;
   std::uint64_t steps_at_round_ = 0;  // at its trigger
   std::uint64_t steps_at_call_ = 0;   // at the last trigger or merge

@@ -22,7 +22,7 @@ class RankSession final : public Session {
       : options_(std::move(options)),
         parameters_(std::move(parameters)),
         group_(std::move(group)),
-        schedule_(options_.config.sync_every, options_.config.sync_warmup) {}
+        schedule_(options_.config.sync_every, options_.config.sync_warmup, options_.config.sync_anneal) {}
 
   Status begin() override {
     if (begun_) return invalid_argument("the session has begun already [round.begun-twice]");

@@ -11,6 +11,8 @@ namespace collab {
 namespace {
 
 using std::chrono::milliseconds;
+using ::testing::AllOf;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using Pairs = std::vector<std::pair<std::string, std::string>>;
 
@@ -64,6 +66,23 @@ TEST(SyncEvery, WarmUpCountsInSteps) {
   EXPECT_EQ(config_of({{"COLLAB_SYNC_WARMUP", "6"}, {"COLLAB_SYNC_EVERY", "auto"}}).sync_warmup, 6U);
   EXPECT_THAT(error_of({{"COLLAB_SYNC_WARMUP", "6"}, {"COLLAB_SYNC_EVERY", "30s"}}),
               HasSubstr("COLLAB_SYNC_WARMUP: expected 0 where COLLAB_SYNC_EVERY is a time"));
+}
+
+TEST(SyncEvery, AnnealCountsRoundsOfAKnownLength) {
+  const auto anneal = [](const std::string& text) { return config_of({{"COLLAB_SYNC_ANNEAL", text}}).sync_anneal; };
+  EXPECT_EQ(config_of({}).sync_anneal.steps, 0U);
+  EXPECT_EQ(anneal("20000").steps, 20'000U);
+  EXPECT_EQ(anneal("20000").share, 0.1);
+  EXPECT_EQ(anneal("20000:0.25").share, 0.25);
+  for (const std::string bad : {"", "-1", "100:0", "100:1.5", "100:", "0:0.5", ":0.5", "100000001", "1e4"}) {
+    EXPECT_THAT(error_of({{"COLLAB_SYNC_ANNEAL", bad}}), HasSubstr("COLLAB_SYNC_ANNEAL: expected a number of steps"))
+        << bad;
+  }
+  for (const std::string every : {"30s", "auto"}) {
+    EXPECT_THAT(error_of({{"COLLAB_SYNC_ANNEAL", "500:0.5"}, {"COLLAB_SYNC_EVERY", every}}),
+                AllOf(HasSubstr("COLLAB_SYNC_EVERY is a number of steps; it is " + every + ", and got 500:0.5"),
+                      EndsWith("[knob.anneal-needs-steps]")));
+  }
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <utility>
+#include <vector>
 
 #include "core/runtime/addresses.h"
 #include "core/runtime/step_pace.h"
@@ -73,6 +74,40 @@ TEST(SyncSchedule, WarmsUpByDoublingInTheFirstRounds) {
   EXPECT_EQ(steps_until_due(brief), 20U);
   brief.round_ended(TimePoint{}, RoundId(90), 0);
   EXPECT_EQ(steps_until_due(brief), 20U) << "a run that goes on does not begin anew";
+}
+
+TEST(SyncSchedule, ShrinksEvenlyToAnEighthOverTheLastPart) {
+  SyncSchedule schedule({.steps = 80, .time = milliseconds(0)}, 0, {.steps = 1'000, .share = 0.2});
+  std::vector<std::uint64_t> periods;
+  std::uint64_t trained = 0;
+  for (std::uint64_t round = 0; trained < 1'000; ++round) {
+    schedule.round_ended(TimePoint{}, RoundId(round), 0);
+    periods.push_back(steps_until_due(schedule));
+    trained += periods.back();
+  }
+  std::vector<std::uint64_t> expected(11, 80);  // 800 steps, and the round that begins there
+  for (const std::uint64_t steps : {48, 28, 17, 10, 10, 10}) expected.push_back(steps);
+  EXPECT_EQ(periods, expected);
+  schedule.round_ended(TimePoint{}, RoundId(500), 0);
+  EXPECT_EQ(steps_until_due(schedule), 10U) << "who trains on is not held up at every step";
+}
+
+TEST(SyncSchedule, ShrinksByTheNumberOfTheRoundWhoeverJoins) {
+  const SyncEvery every{.steps = 50, .time = milliseconds(0)};
+  const SyncAnneal anneal{.steps = 2'000, .share = 0.5};
+  SyncSchedule first(every, 4, anneal);
+  for (std::uint64_t round = 0; round < 60; ++round) {
+    first.round_ended(TimePoint{}, RoundId(round), 0);
+    SyncSchedule joiner(every, 4, anneal);
+    joiner.round_ended(TimePoint{}, RoundId(round), 0);
+    const std::uint64_t steps = steps_until_due(first);
+    EXPECT_EQ(steps_until_due(joiner), steps) << "after round " << round;
+    if (round < 4) {
+      EXPECT_EQ(steps, std::uint64_t{1} << round) << "warm-up goes first";
+    }
+  }
+  first.round_ended(TimePoint{}, RoundId(2), 0);
+  EXPECT_EQ(steps_until_due(first), 4U) << "of another run";
 }
 
 TEST(SyncSchedule, WarmsUpToWhatTheLeaderSays) {
