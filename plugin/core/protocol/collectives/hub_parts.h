@@ -1,0 +1,37 @@
+// The parts of a collective hub, and what all of them may use: configuration, time, and the list of what is to be done.
+//
+//   links       which rank speaks on which link
+//   worlds      which worlds there are, and whether there is room for one more; each has parts of its own (hub_world.h)
+//
+// Each part has private fields and changes no other's: it asks the part that owns them. CollectiveHub
+// (collective_hub.h) routes events to them.
+//
+// Threads: one caller at a time. Ownership: plain values; parts refer to this struct, so it stays where it is.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/protocol/collectives/collective_hub.h"
+#include "core/protocol/collectives/hub_links.h"
+#include "core/protocol/collectives/hub_worlds.h"
+
+namespace collab::protocol {
+
+struct HubParts {
+  explicit HubParts(HubConfig c) : config(std::move(c)), links(*this), worlds(*this) {}
+
+  HubConfig config;
+  HubLinks links;
+  HubWorlds worlds;
+
+  // Of the step under way.
+  TimePoint now{};
+  std::vector<HubAction> out;
+
+  void send(LinkId link, wire::Message message, Payload payload = {});  // where there is a link
+  void note(Note::Level level, const char* event, const std::string& text);
+};
+
+}  // namespace collab::protocol

@@ -1,0 +1,70 @@
+// Who is in a world: on which link each rank speaks, when it was heard, and whether it has left or is gone.
+//
+// Threads: one caller at a time. Ownership: plain values.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "collab/clock.h"
+#include "core/wire/messages.h"
+
+namespace collab::protocol {
+
+struct HubWorld;
+
+struct HubRank {
+  AcceptorId acceptor{};  // the process; 0: it has never come
+  LinkId link{};          // 0: none now
+  TimePoint heard{};
+  bool entered = false;  // since this hub waits for the ranks of its world
+  bool in = false;       // it was told Entered under the ballot, on this link: what it says of groups counts
+  bool left = false;
+  std::string gone;  // why; empty: it is not
+  [[nodiscard]] bool linked() const { return link.value != 0; }
+  [[nodiscard]] bool away() const { return left || !gone.empty(); }
+};
+
+class HubRanks {
+ public:
+  HubRanks(HubWorld& world, const wire::Enter& first);
+
+  [[nodiscard]] std::uint32_t size() const { return static_cast<std::uint32_t>(ranks_.size()); }
+  [[nodiscard]] bool has(RankId rank) const { return rank.value < ranks_.size(); }
+  [[nodiscard]] const HubRank& operator[](RankId rank) const { return ranks_[rank.value]; }
+  [[nodiscard]] std::uint32_t site_index(RankId rank) const { return site_of_[rank.value]; }
+  [[nodiscard]] const std::string& site(RankId rank) const { return sites_[site_of_[rank.value]]; }
+  [[nodiscard]] std::string text(RankId rank) const;  // "rank 2 of paris"
+  [[nodiscard]] std::string texts(const std::vector<RankId>& ranks) const;
+  [[nodiscard]] std::string why_refused(const wire::Enter& message) const;
+  [[nodiscard]] bool any_linked() const;
+  [[nodiscard]] bool all_left() const;  // who have entered
+  // Nobody is linked: when the world is forgotten. Who comes late is to be told that the others have gone on, or may
+  // yet find them at another hub.
+  [[nodiscard]] TimePoint deserted_at() const;
+  [[nodiscard]] std::pair<std::size_t, TimePoint> worth() const;  // how many have ever come, when one was heard last
+
+  // Whether it comes by another link than before.
+  bool enter(LinkId link, const wire::Enter& message);
+  void on_leave(RankId rank, const wire::Leave& message);
+  void heard(RankId rank);
+  void lose_link(RankId rank);
+  void admit(RankId rank) { ranks_[rank.value].in = true; }
+  void readmit_all();  // none is in until it is admitted again
+  void await_all();    // none has entered
+  void send_away(const std::string& why);
+  void mark_gone(const std::vector<RankId>& ranks, const std::string& why);
+
+ private:
+  [[nodiscard]] std::string left_out_text(RankId rank) const;
+
+  HubWorld& world_;
+  std::vector<std::string> sites_;
+  std::vector<std::uint32_t> site_of_;
+  std::vector<HubRank> ranks_;
+  TimePoint heard_{};  // any of them
+};
+
+}  // namespace collab::protocol

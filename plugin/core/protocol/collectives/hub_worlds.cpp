@@ -1,0 +1,86 @@
+#include "core/protocol/collectives/hub_worlds.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "core/protocol/collectives/hub_parts.h"
+
+namespace collab::protocol {
+
+void HubWorlds::on_enter(LinkId link, const wire::Enter& message) {
+  std::string why = why_refused(link, message);
+  const bool fresh = !worlds_.contains(message.world);
+  if (why.empty() && fresh) why = make_room(message);
+  if (why.empty() && fresh) {
+    // A ballot is never used for two worlds.
+    const wire::Ballot ballot{++begun_, all_.config.hub};
+    worlds_.try_emplace(message.world, all_, message, ballot, parts_, memory_);
+    count();
+  }
+  if (why.empty()) why = worlds_.at(message.world).why_refused(message);
+  if (why.empty()) return worlds_.at(message.world).on_enter(link, message);
+  if (fresh) erase(message.world);
+  all_.links.refuse(link, why);
+}
+
+void HubWorlds::on_left(std::uint64_t number) {
+  if (worlds_.at(number).ranks.all_left()) erase(number);
+}
+
+void HubWorlds::on_tick() {
+  std::vector<std::uint64_t> numbers;
+  for (const auto& [number, world] : worlds_) numbers.push_back(number);
+  for (const std::uint64_t number : numbers) {
+    worlds_.at(number).on_tick();
+    if (all_.now >= worlds_.at(number).ranks.deserted_at()) erase(number);
+  }
+}
+
+void HubWorlds::erase(std::uint64_t number) {
+  worlds_.erase(number);
+  count();
+}
+
+void HubWorlds::count() {
+  parts_.divide_among(worlds_.size());
+  memory_.divide_among(worlds_.size());
+}
+
+std::string HubWorlds::why_refused(LinkId link, const wire::Enter& message) const {
+  if (message.swarm != all_.config.swarm) {
+    return "this coordinator serves the swarm " + all_.config.swarm + ", this rank asks for " + message.swarm +
+           ": set COLLAB_RUN alike, or another COLLAB_COORDINATOR [hub.other-swarm]";
+  }
+  const HubLinks::Place* const own = all_.links.find(link);
+  if (own == nullptr || *own == HubLinks::Place{message.world, message.rank}) return "";
+  return "this link is of rank " + std::to_string(own->rank.value) + " of another world or place; rank " +
+         std::to_string(message.rank.value) + " needs one of its own [hub.link-taken]";
+}
+
+// Empty: there is room for one more world. Of those that nobody is linked to, the one that fewest have entered goes
+// first.
+std::string HubWorlds::make_room(const wire::Enter& message) {
+  const std::size_t ranks = message.site_of.size();
+  for (;;) {
+    std::size_t in_all = ranks;
+    for (const auto& [number, world] : worlds_) in_all += world.ranks.size();
+    const bool too_long = ranks > kSmallWorld && in_all > kMaxWorldRanks;
+    if (worlds_.size() < kMaxWorlds && !too_long) return "";
+    const std::pair<const std::uint64_t, HubWorld>* least = nullptr;
+    for (const auto& world : worlds_) {
+      if (world.second.ranks.deserted_at() == kNever) continue;
+      if (least == nullptr || world.second.ranks.worth() < least->second.ranks.worth()) least = &world;
+    }
+    if (least == nullptr) {
+      return "this world has " + std::to_string(ranks) + " ranks, and this coordinator has " +
+             std::to_string(worlds_.size()) + " worlds of " + std::to_string(in_all - ranks) + " ranks: at most " +
+             std::to_string(kMaxWorlds) + ", and " + std::to_string(kMaxWorldRanks) +
+             " ranks where one has more than " + std::to_string(kSmallWorld) +
+             "; end another, or start a coordinator of its own for this one [hub.too-many-worlds]";
+    }
+    erase(least->first);
+  }
+}
+
+}  // namespace collab::protocol
