@@ -2,7 +2,7 @@
 //
 //   link      the way to a hub that leads: finding one, being heard by it, losing it
 //   acceptor  what this rank has promised and accepted of who is gone
-//   groups    its groups, each with its part of what is under way and the results it holds (client_group.h)
+//   groups    its groups, each with its part of what is under way and the results it holds
 //   senders   whom it waits for without knowing who it is
 //
 // Each part has private fields and changes no other's: it asks the part that owns them, over `all_`. HubClient

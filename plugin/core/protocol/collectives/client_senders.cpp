@@ -13,9 +13,9 @@ TimePoint ClientSenders::next_deadline() const {
   return next;
 }
 
-void ClientSenders::resolve(const SeekSender& event) {
+void ClientSenders::resolve(const ResolveSender& event) {
   if (const Status why = all_.link.why_over(); !why.ok()) {
-    all_.out.emplace_back(SenderFound{event.id, why, 0});
+    all_.out.emplace_back(SenderResolved{event.id, why, 0});
     return;
   }
   waiting_[event.id] = {event, event.timeout.count() > 0 ? later(all_.now, event.timeout) : kNever};
@@ -31,7 +31,7 @@ void ClientSenders::on_resolved(const wire::SenderResolved& message) {
     return entry.second.event.group == message.group && entry.second.event.tag == message.tag;
   });
   if (match == waiting_.end()) return;
-  all_.out.emplace_back(SenderFound{match->first, {}, message.from});
+  all_.out.emplace_back(SenderResolved{match->first, {}, message.from});
   waiting_.erase(match);
 }
 
@@ -39,7 +39,7 @@ template <typename Why>
 void ClientSenders::fail_if(Why why) {
   std::erase_if(waiting_, [&](const auto& entry) {
     const Status status = why(entry.second);
-    if (!status.ok()) all_.out.emplace_back(SenderFound{entry.first, status, 0});
+    if (!status.ok()) all_.out.emplace_back(SenderResolved{entry.first, status, 0});
     return !status.ok();
   });
 }

@@ -17,7 +17,7 @@ class ClientSenders {
   explicit ClientSenders(HubClientParts& all) : all_(all) {}
 
   [[nodiscard]] TimePoint next_deadline() const;
-  void resolve(const SeekSender& event);
+  void resolve(const ResolveSender& event);
   void say_everything();  // to a hub that leads
   void on_resolved(const wire::SenderResolved& message);
   void on_tick();
@@ -26,7 +26,7 @@ class ClientSenders {
 
  private:
   struct Wait {
-    SeekSender event;
+    ResolveSender event;
     TimePoint deadline = kNever;
   };
   template <typename Why>

@@ -19,6 +19,23 @@ void HubParts::note(Note::Level level, const char* event, const std::string& tex
   out.emplace_back(make_note(level, event, wire::fit_sentence(text, wire::kMaxReasonBytes)));
 }
 
+namespace {
+
+void on_event(HubParts& all, const HubReceived& event) {
+  if (all.worlds.is_hung_up(event.link)) return;
+  if (const auto* enter = std::get_if<wire::Enter>(&event.message)) return all.worlds.on_enter(event.link, *enter);
+  const HubWorlds::Place* const found = all.worlds.find_place(event.link);
+  if (found == nullptr) return;
+  const HubWorlds::Place place = *found;
+  all.worlds.at(place.world).on_message(place.rank, event);
+  if (std::holds_alternative<wire::Leave>(event.message)) all.worlds.on_left(place.world);
+}
+
+void on_event(HubParts& all, const Closed& event) { all.worlds.on_closed(event.link); }
+void on_event(HubParts& all, const Tick&) { all.worlds.on_tick(); }
+
+}  // namespace
+
 CollectiveHub::CollectiveHub(HubConfig config) : parts_(std::make_unique<HubParts>(std::move(config))) {}
 CollectiveHub::~CollectiveHub() = default;
 CollectiveHub::CollectiveHub(CollectiveHub&&) noexcept = default;
@@ -26,25 +43,11 @@ CollectiveHub& CollectiveHub::operator=(CollectiveHub&&) noexcept = default;
 
 std::vector<HubAction> CollectiveHub::step(TimePoint now, const HubEvent& event) {
   parts_->now = now;
-  std::visit([this](const auto& what) { on_event(what); }, event);
+  std::visit([this](const auto& what) { on_event(*parts_, what); }, event);
   return std::exchange(parts_->out, {});
 }
 
-void CollectiveHub::on_event(const HubReceived& event) {
-  HubParts& all = *parts_;
-  if (all.links.is_hung_up(event.link)) return;
-  if (const auto* enter = std::get_if<wire::Enter>(&event.message)) return all.worlds.on_enter(event.link, *enter);
-  const HubLinks::Place* const found = all.links.find(event.link);
-  if (found == nullptr) return;
-  const HubLinks::Place place = *found;
-  all.worlds.at(place.world).on_message(place.rank, event);
-  if (std::holds_alternative<wire::Leave>(event.message)) all.worlds.on_left(place.world);
-}
-
-void CollectiveHub::on_event(const Closed& event) { parts_->links.on_closed(event.link); }
-void CollectiveHub::on_event(const Tick&) { parts_->worlds.on_tick(); }
-
-bool CollectiveHub::knows(LinkId link) const { return parts_->links.knows(link); }
+bool CollectiveHub::knows(LinkId link) const { return parts_->worlds.knows(link); }
 
 std::vector<std::string> CollectiveHub::present() const {
   std::vector<std::string> names;

@@ -51,10 +51,6 @@ class CollectiveHub {
   [[nodiscard]] std::size_t bytes_held() const;
 
  private:
-  void on_event(const HubReceived& event);
-  void on_event(const Closed& event);
-  void on_event(const Tick& event);
-
   std::unique_ptr<HubParts> parts_;
 };
 

@@ -36,21 +36,6 @@ class HubClient {
   [[nodiscard]] TimePoint next_deadline() const;
 
  private:
-  void on_event(const HubBegin& event);
-  void on_event(const OpenGroup& event);
-  void on_event(const CloseGroup& event);
-  void on_event(const HubRequest& event);
-  void on_event(const SeekSender& event);
-  void on_event(const HubLeave& event);
-  void on_event(const HubConnected& event);
-  void on_event(const HubDialFailed& event);
-  void on_event(const HubReceived& event);
-  void on_event(const Closed& event);
-  void on_event(const Tick& event);
-  void on_prepare(const wire::PrepareWorld& message);
-  void on_entered(const wire::Entered& message);
-  void on_accept(const wire::AcceptEpoch& message);
-
   std::unique_ptr<HubClientParts> parts_;
 };
 

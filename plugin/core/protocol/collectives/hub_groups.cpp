@@ -1,6 +1,7 @@
 #include "core/protocol/collectives/hub_groups.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/protocol/collectives/hub_parts.h"
 
@@ -65,7 +66,7 @@ void HubGroups::on_contribute(RankId rank, const wire::Contribute& message, cons
     return world_.refuse(rank, "a part for a group that was not opened [hub.group-not-open]");
   }
   if (!group->contribute(*member, message, payload)) return;
-  world_.senders.tell(*group);
+  tell_receiver(*group);
   compare_with_twin(*group, *member, message);
   group->settle(message.step);
 }
@@ -101,8 +102,39 @@ void HubGroups::settle() {
   for (auto& [id, group] : groups_) group.settle();
 }
 
+void HubGroups::clear() {
+  groups_.clear();
+  receivers_.clear();
+}
+
 void HubGroups::note_late() {
   for (auto& [id, group] : groups_) group.note_late();
+}
+
+// ---- receivers that wait for whoever sends to them
+
+void HubGroups::on_resolve(RankId rank, const wire::ResolveSender& message) {
+  const Receiver receiver{rank, message.group, message.tag};
+  if (!receivers_.contains(receiver)) {
+    if (!world_.memory.has_room(rank, kEntryCost, "another sender that it looks for")) return;
+    receivers_[receiver] = world_.memory.charge(rank, kEntryCost);
+  }
+  for (const auto& [id, group] : groups_) {
+    if (group.parent() == message.group && group.tag() == message.tag && group.members().back() == rank)
+      tell_receiver(group);
+  }
+}
+
+void HubGroups::tell_receiver(const HubGroup& pair) {
+  if (pair.parent().value == 0) return;
+  const RankId to = pair.members().back();
+  const auto waits = receivers_.find({to, pair.parent(), pair.tag()});
+  HubGroup* const parent = find(pair.parent());
+  if (waits == receivers_.end() || parent == nullptr || !pair.waits_to_send()) return;
+  const auto from = parent->member_of(pair.members().front());
+  if (!from) return;
+  world_.send(to, wire::SenderResolved{pair.parent(), pair.tag(), *from});
+  receivers_.erase(waits);
 }
 
 }  // namespace collab::protocol

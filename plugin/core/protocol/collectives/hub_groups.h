@@ -1,9 +1,10 @@
-// The groups of a world's ranks at the hub.
+// The groups of a world's ranks at the hub, and who waits in one for a sender that it does not know.
 //
 // Threads: one caller at a time. Ownership: of the groups.
 #pragma once
 
 #include <map>
+#include <tuple>
 
 #include "core/protocol/collectives/hub_group.h"
 
@@ -22,17 +23,21 @@ class HubGroups {
   void on_disband(RankId rank, const wire::Disband& message);
   void on_contribute(RankId rank, const wire::Contribute& message, const Payload& payload);
   void on_result_ack(RankId rank, const wire::ResultAck& message);
+  void on_resolve(RankId rank, const wire::ResolveSender& message);
   void catch_up(RankId rank);  // it was admitted
   void settle();               // somebody is gone, or time has passed
   void note_late();
-  void clear() { groups_.clear(); }
+  void clear();
 
  private:
+  using Receiver = std::tuple<RankId, GroupId, std::uint32_t>;  // who waits, in which group, with which tag
   [[nodiscard]] HubGroup* open(RankId rank, const wire::Assemble& message);
   void compare_with_twin(HubGroup& group, std::uint32_t member, const wire::Contribute& message);
+  void tell_receiver(const HubGroup& pair);
 
   HubWorld& world_;
   std::map<GroupId, HubGroup> groups_;
+  std::map<Receiver, HubCharge> receivers_;
 };
 
 }  // namespace collab::protocol

@@ -62,7 +62,6 @@ void HubMembership::raise_above(const wire::Ballot& promised) {
   accepted_by_.clear();
   leads_ = false;
   world_.groups.clear();
-  world_.senders.clear();
   world_.ranks.readmit_all();
   for (std::uint32_t i = 0; i < votes_.size(); ++i) {
     votes_[i] = {world_.ranks[RankId(i)].linked(), false};

@@ -1,7 +1,7 @@
-// The parts of a collective hub, and what all of them may use: configuration, time, and the list of what is to be done.
+// What a collective hub consists of, and what all of them may use: configuration, time, and the list of what is to be
+// done.
 //
-//   links       which rank speaks on which link
-//   worlds      which worlds there are, and whether there is room for one more; each has parts of its own (hub_world.h)
+//   worlds  which worlds there are, and which rank speaks on which link; each world has parts of its own (hub_world.h)
 //
 // Each part has private fields and changes no other's: it asks the part that owns them. CollectiveHub
 // (collective_hub.h) routes events to them.
@@ -14,16 +14,14 @@
 #include <vector>
 
 #include "core/protocol/collectives/collective_hub.h"
-#include "core/protocol/collectives/hub_links.h"
 #include "core/protocol/collectives/hub_worlds.h"
 
 namespace collab::protocol {
 
 struct HubParts {
-  explicit HubParts(HubConfig c) : config(std::move(c)), links(*this), worlds(*this) {}
+  explicit HubParts(HubConfig c) : config(std::move(c)), worlds(*this) {}
 
   HubConfig config;
-  HubLinks links;
   HubWorlds worlds;
 
   // Of the step under way.

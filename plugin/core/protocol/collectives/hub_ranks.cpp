@@ -49,7 +49,7 @@ TimePoint HubRanks::deserted_at() const {
   return any_linked() ? kNever : later(heard_, std::max(config.join_timeout, 2 * config.link_grace));
 }
 
-std::pair<std::size_t, TimePoint> HubRanks::worth() const {
+std::pair<std::size_t, TimePoint> HubRanks::eviction_order() const {
   const auto came = std::ranges::count_if(ranks_, [](const HubRank& rank) { return rank.acceptor.value != 0; });
   return {static_cast<std::size_t>(came), heard_};
 }
@@ -57,20 +57,20 @@ std::pair<std::size_t, TimePoint> HubRanks::worth() const {
 bool HubRanks::enter(LinkId link, const wire::Enter& message) {
   HubRank& rank = ranks_[message.rank.value];
   const bool fresh = rank.link != link;
-  if (fresh) world_.hub.links.hang_up(rank.link, "its rank has entered by another link");
+  if (fresh) world_.hub.worlds.hang_up(rank.link, "its rank has entered by another link");
   rank.link = link;
   rank.acceptor = message.acceptor;
   rank.entered = true;
   rank.in = false;
   heard(message.rank);
-  world_.hub.links.enter(link, {world_.number, message.rank});
+  world_.hub.worlds.enter(link, {world_.number, message.rank});
   return fresh;
 }
 
 void HubRanks::on_leave(RankId rank, const wire::Leave& message) {
-  world_.hub.links.hang_up(ranks_[rank.value].link, "its rank has left");
+  world_.hub.worlds.hang_up(ranks_[rank.value].link, "its rank has left");
   ranks_[rank.value].left = true;
-  world_.hub.note(Note::Level::kDebug, "meeting", text(rank) + " has left: " + message.reason);
+  world_.hub.note(Note::Level::kDebug, "hub", text(rank) + " has left: " + message.reason);
   world_.groups.settle();
   world_.membership.advance();
 }
@@ -95,9 +95,9 @@ void HubRanks::send_away(const std::string& why) {
   if (!any_linked()) return;
   for (HubRank& rank : ranks_) {
     world_.hub.send(rank.link, wire::Notice{std::string(kMinority), why});
-    world_.hub.links.hang_up(rank.link, why);
+    world_.hub.worlds.hang_up(rank.link, why);
   }
-  world_.hub.note(Note::Level::kWarning, "meeting", why + " [hub.dismissed]");
+  world_.hub.note(Note::Level::kWarning, "hub", why + " [hub.dismissed]");
 }
 
 // One line for all of them.
@@ -109,9 +109,9 @@ void HubRanks::mark_gone(const std::vector<RankId>& ranks, const std::string& wh
     if (link.value == 0) continue;
     const std::string reason = left_out_text(rank);
     world_.hub.send(link, wire::Refuse{reason});
-    world_.hub.links.hang_up(link, reason);
+    world_.hub.worlds.hang_up(link, reason);
   }
-  world_.hub.note(Note::Level::kWarning, "meeting",
+  world_.hub.note(Note::Level::kWarning, "hub",
                   texts(ranks) + (ranks.size() == 1 ? " is" : " are") + " gone from the world's collectives: " + why +
                       " [hub.rank-gone]");
 }

@@ -44,7 +44,8 @@ class HubRanks {
   // Nobody is linked: when the world is forgotten. Who comes late is to be told that the others have gone on, or may
   // yet find them at another hub.
   [[nodiscard]] TimePoint deserted_at() const;
-  [[nodiscard]] std::pair<std::size_t, TimePoint> worth() const;  // how many have ever come, when one was heard last
+  [[nodiscard]] std::pair<std::size_t, TimePoint> eviction_order()
+      const;  // how many have ever come, when one was heard last
 
   // Whether it comes by another link than before.
   bool enter(LinkId link, const wire::Enter& message);

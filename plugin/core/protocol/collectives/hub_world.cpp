@@ -17,8 +17,7 @@ HubWorld::HubWorld(HubParts& all, const wire::Enter& first, const wire::Ballot& 
       memory(*this, parts, memory_total),
       silence(*this),
       membership(*this, ballot),
-      groups(*this),
-      senders(*this) {
+      groups(*this) {
   silence.await_ranks(first.returning);
 }
 
@@ -54,9 +53,9 @@ void HubWorld::on_message(RankId rank, const HubReceived& event) {
   }
   if (const auto* m = std::get_if<wire::ResultAck>(&event.message)) return in ? groups.on_result_ack(rank, *m) : void();
   if (const auto* m = std::get_if<wire::ResolveSender>(&event.message))
-    return in ? senders.on_resolve(rank, *m) : void();
-  hub.links.refuse(event.link,
-                   "expected a message of a world's collectives, got one of another kind [hub.unexpected-message]");
+    return in ? groups.on_resolve(rank, *m) : void();
+  hub.worlds.refuse(event.link,
+                    "expected a message of a world's collectives, got one of another kind [hub.unexpected-message]");
 }
 
 void HubWorld::on_tick() {
@@ -69,6 +68,6 @@ void HubWorld::send(RankId rank, wire::Message message, Payload payload) {
   hub.send(ranks[rank].link, std::move(message), std::move(payload));
 }
 
-void HubWorld::refuse(RankId rank, const std::string& why) { hub.links.refuse(ranks[rank].link, why); }
+void HubWorld::refuse(RankId rank, const std::string& why) { hub.worlds.refuse(ranks[rank].link, why); }
 
 }  // namespace collab::protocol

@@ -4,8 +4,7 @@
 //   memory      what ranks remember as acceptors, and what the hub may hold for each
 //   silence     who is silent, and when the silent are judged
 //   membership  who is gone: a chain of memberships, agreed on under a ballot
-//   groups      the groups of ranks, each with its steps (hub_group.h)
-//   senders     who waits for a sender that it does not know
+//   groups      the groups of ranks, each with its steps (hub_group.h), and who waits for a sender in one
 //
 // Each part has private fields and changes no other's: it asks the part that owns them, over `world_`.
 //
@@ -19,7 +18,6 @@
 #include "core/protocol/collectives/hub_membership.h"
 #include "core/protocol/collectives/hub_memory.h"
 #include "core/protocol/collectives/hub_ranks.h"
-#include "core/protocol/collectives/hub_senders.h"
 #include "core/protocol/collectives/hub_silence.h"
 
 namespace collab::protocol {
@@ -40,7 +38,6 @@ struct HubWorld {
   HubSilence silence;
   HubMembership membership;
   HubGroups groups;
-  HubSenders senders;
 
   [[nodiscard]] std::string why_refused(const wire::Enter& message) const;
   [[nodiscard]] TimePoint next_deadline() const;

@@ -21,7 +21,7 @@ void HubWorlds::on_enter(LinkId link, const wire::Enter& message) {
   if (why.empty()) why = worlds_.at(message.world).why_refused(message);
   if (why.empty()) return worlds_.at(message.world).on_enter(link, message);
   if (fresh) erase(message.world);
-  all_.links.refuse(link, why);
+  refuse(link, why);
 }
 
 void HubWorlds::on_left(std::uint64_t number) {
@@ -52,8 +52,8 @@ std::string HubWorlds::why_refused(LinkId link, const wire::Enter& message) cons
     return "this coordinator serves the swarm " + all_.config.swarm + ", this rank asks for " + message.swarm +
            ": set COLLAB_RUN alike, or another COLLAB_COORDINATOR [hub.other-swarm]";
   }
-  const HubLinks::Place* const own = all_.links.find(link);
-  if (own == nullptr || *own == HubLinks::Place{message.world, message.rank}) return "";
+  const Place* const own = find_place(link);
+  if (own == nullptr || *own == Place{message.world, message.rank}) return "";
   return "this link is of rank " + std::to_string(own->rank.value) + " of another world or place; rank " +
          std::to_string(message.rank.value) + " needs one of its own [hub.link-taken]";
 }
@@ -70,7 +70,8 @@ std::string HubWorlds::make_room(const wire::Enter& message) {
     const std::pair<const std::uint64_t, HubWorld>* least = nullptr;
     for (const auto& world : worlds_) {
       if (world.second.ranks.deserted_at() == kNever) continue;
-      if (least == nullptr || world.second.ranks.worth() < least->second.ranks.worth()) least = &world;
+      if (least == nullptr || world.second.ranks.eviction_order() < least->second.ranks.eviction_order())
+        least = &world;
     }
     if (least == nullptr) {
       return "this world has " + std::to_string(ranks) + " ranks, and this coordinator has " +
@@ -81,6 +82,38 @@ std::string HubWorlds::make_room(const wire::Enter& message) {
     }
     erase(least->first);
   }
+}
+
+// ---- links
+
+const HubWorlds::Place* HubWorlds::find_place(LinkId link) const {
+  const auto found = links_.find(link);
+  return found == links_.end() ? nullptr : &found->second;
+}
+
+void HubWorlds::refuse(LinkId link, const std::string& why) {
+  all_.note(Note::Level::kWarning, "refused", "the world's collectives refuse a rank: " + why);
+  all_.send(link, wire::Refuse{why});
+  hang_up(link, why);
+}
+
+void HubWorlds::hang_up(LinkId link, const std::string& why) {
+  if (link.value == 0) return;
+  forget(link);
+  hung_up_.insert(link);
+  all_.out.emplace_back(Hangup{link, why});
+}
+
+void HubWorlds::on_closed(LinkId link) {
+  hung_up_.erase(link);
+  forget(link);
+}
+
+void HubWorlds::forget(LinkId link) {
+  const auto found = links_.find(link);
+  if (found == links_.end()) return;
+  worlds_.at(found->second.world).ranks.lose_link(found->second.rank);
+  links_.erase(found);
 }
 
 }  // namespace collab::protocol
