@@ -54,7 +54,7 @@ std::vector<std::string> CollectiveHub::present() const {
   for (const auto& [number, world] : parts_->worlds) {
     for (std::uint32_t i = 0; i < world.ranks.size(); ++i) {
       const HubRank& rank = world.ranks[RankId(i)];
-      const bool here = rank.entered && !rank.away() && !world.silence.is_suspect(RankId(i));
+      const bool here = rank.entered && !rank.away() && !world.ranks.is_suspect(RankId(i));
       if (here) names.push_back(world.ranks.text(RankId(i)));
     }
   }

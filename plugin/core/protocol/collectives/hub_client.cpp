@@ -7,7 +7,6 @@
 #include "core/protocol/collectives/client_parts.h"
 
 namespace collab::protocol {
-
 namespace {
 
 // ---- events from the caller
@@ -17,7 +16,6 @@ void on_event(HubClientParts& all, const OpenGroup& event) { all.groups.open(eve
 void on_event(HubClientParts& all, const HubRequest& event) { all.groups.exchange(event); }
 void on_event(HubClientParts& all, const ResolveSender& event) { all.senders.resolve(event); }
 void on_event(HubClientParts& all, const HubLeave& event) { all.link.leave(event.reason); }
-
 void on_event(HubClientParts& all, const CloseGroup& event) { all.groups.close(event.group); }
 
 // ---- events from the link

@@ -42,7 +42,7 @@ HubGroup* HubGroups::open(RankId rank, const wire::Assemble& message) {
   } else if (std::ranges::find(message.members, rank) == message.members.end()) {
     world_.refuse(rank, world_.ranks.text(rank) + " opens a group of " + size +
                             " to which it does not belong [hub.not-in-group]");
-  } else if (world_.memory.has_room(rank, cost, "a group of " + size)) {
+  } else if (world_.memory.require_room(rank, cost, "a group of " + size)) {
     HubCharge charge = world_.memory.charge(rank, cost);
     return &groups_.try_emplace(message.group, world_, message, rank, std::move(charge)).first->second;
   }
@@ -116,7 +116,7 @@ void HubGroups::note_late() {
 void HubGroups::on_resolve(RankId rank, const wire::ResolveSender& message) {
   const Receiver receiver{rank, message.group, message.tag};
   if (!receivers_.contains(receiver)) {
-    if (!world_.memory.has_room(rank, kEntryCost, "another sender that it looks for")) return;
+    if (!world_.memory.require_room(rank, kEntryCost, "another sender that it looks for")) return;
     receivers_[receiver] = world_.memory.charge(rank, kEntryCost);
   }
   for (const auto& [id, group] : groups_) {

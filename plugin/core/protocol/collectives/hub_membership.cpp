@@ -133,7 +133,7 @@ wire::Epoch HubMembership::next_epoch() const {
     const RankId id(i);
     const HubRank& rank = world_.ranks[id];
     const bool left = rank.left && !world_.only_hub;
-    const bool silent = !rank.away() && world_.silence.is_suspect(id) && world_.silence.is_silent(id);
+    const bool silent = !rank.away() && world_.ranks.is_suspect(id) && world_.ranks.is_silent(id);
     if (!rank.gone.empty() || left || silent || is_gone(id)) next.gone.push_back(id);
   }
   return next;
@@ -164,7 +164,7 @@ void HubMembership::choose(const wire::Epoch& epoch) {
   for (const RankId id : chosen_.gone) {
     const HubRank& rank = world_.ranks[id];
     if (rank.away()) continue;
-    (!world_.silence.is_suspect(id) ? left_out : rank.entered ? silent : never_came).push_back(id);
+    (!world_.ranks.is_suspect(id) ? left_out : rank.entered ? silent : never_came).push_back(id);
   }
   world_.ranks.mark_gone(left_out, "an earlier coordinator has left it out");
   world_.ranks.mark_gone(
@@ -192,7 +192,7 @@ std::vector<wire::Voter> HubMembership::missing() const {
   std::vector<wire::Voter> missing = voters();
   std::erase_if(missing, [&](const wire::Voter& voter) {
     const RankId rank(voter.site.value);
-    return voter.left || !world_.silence.is_suspect(rank) || !world_.silence.is_silent(rank);
+    return voter.left || !world_.ranks.is_suspect(rank) || !world_.ranks.is_silent(rank);
   });
   return missing;
 }
@@ -237,7 +237,6 @@ void HubMembership::judge_quorum() {
   world_.ranks.send_away("only " + std::to_string(rest.by_name) + " of " + std::to_string(rest.voters) +
                          " sites can reach this coordinator; the others may go on without " +
                          (rest.by_name == 1 ? "this one" : "these") + ": missing are " + names_text(names, {}));
-  world_.silence.stop_awaiting();
 }
 
 }  // namespace collab::protocol

@@ -49,7 +49,7 @@ bool HubMemory::recall(const wire::Enter& message) {
   const std::size_t before = rank.named.bytes();
   const std::size_t bytes = kEntryCost * (entries + fresh);
   const std::string what = std::to_string(entries) + " steps and groups that it names";
-  if (bytes > before && !has_room(message.rank, bytes - before, what)) return false;
+  if (bytes > before && !require_room(message.rank, bytes - before, what)) return false;
   rank.completed.clear();
   rank.held.clear();
   for (const wire::Completed& each : message.completed) {
@@ -64,7 +64,7 @@ bool HubMemory::recall(const wire::Enter& message) {
   return true;
 }
 
-bool HubMemory::has_room(RankId rank, std::size_t bytes, const std::string& what) {
+bool HubMemory::require_room(RankId rank, std::size_t bytes, const std::string& what) {
   const HubBudget& memory = ranks_[rank.value].memory;
   if (memory.fits(bytes)) return true;
   const bool own = memory.held() + bytes > memory.all().each();
@@ -98,7 +98,7 @@ bool HubMemory::close(RankId rank, GroupId group) {
   if (!each.closed.contains(group)) {
     if (each.closed.size() >= wire::kMaxGroups) each.closed.erase(each.closed.begin());
     charge_closed(each);
-    if (!has_room(rank, kEntryCost, "another group that it has closed")) return false;
+    if (!require_room(rank, kEntryCost, "another group that it has closed")) return false;
     each.closed.insert(group);
     charge_closed(each);
   }

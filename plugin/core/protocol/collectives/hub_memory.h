@@ -34,7 +34,7 @@ class HubMemory {
   // Whether there is room for what it names; else it is refused.
   [[nodiscard]] bool recall(const wire::Enter& message);
   // Whether the hub can remember so much more for this rank; else it is refused.
-  [[nodiscard]] bool has_room(RankId rank, std::size_t bytes, const std::string& what);
+  [[nodiscard]] bool require_room(RankId rank, std::size_t bytes, const std::string& what);
   [[nodiscard]] HubCharge charge(RankId rank, std::size_t bytes) { return {ranks_[rank.value].memory, bytes}; }
   void hold(RankId rank, GroupId group, std::uint64_t step, const wire::Ballot& ballot);
   void complete(RankId rank, GroupId group, std::uint64_t step);

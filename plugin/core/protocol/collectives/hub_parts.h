@@ -1,10 +1,5 @@
-// What a collective hub consists of, and what all of them may use: configuration, time, and the list of what is to be
-// done.
-//
-//   worlds  which worlds there are, and which rank speaks on which link; each world has parts of its own (hub_world.h)
-//
-// Each part has private fields and changes no other's: it asks the part that owns them. CollectiveHub
-// (collective_hub.h) routes events to them.
+// What a collective hub consists of: its worlds, each with parts of its own (hub_world.h), and what all of them may
+// use: configuration, time, and the list of what is to be done.
 //
 // Threads: one caller at a time. Ownership: plain values; parts refer to this struct, so it stays where it is.
 #pragma once

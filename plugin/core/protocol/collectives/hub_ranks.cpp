@@ -1,6 +1,7 @@
 #include "core/protocol/collectives/hub_ranks.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/protocol/collectives/hub_parts.h"
 #include "core/protocol/formatting.h"
@@ -86,12 +87,10 @@ void HubRanks::readmit_all() {
   for (HubRank& rank : ranks_) rank.in = false;
 }
 
-void HubRanks::await_all() {
-  for (HubRank& rank : ranks_) rank.entered = false;
-}
-
 void HubRanks::send_away(const std::string& why) {
-  await_all();
+  for (HubRank& rank : ranks_) rank.entered = false;
+  expected_by_ = kNever;
+  suspects_.clear();
   if (!any_linked()) return;
   for (HubRank& rank : ranks_) {
     world_.hub.send(rank.link, wire::Notice{std::string(kMinority), why});
@@ -114,6 +113,63 @@ void HubRanks::mark_gone(const std::vector<RankId>& ranks, const std::string& wh
   world_.hub.note(Note::Level::kWarning, "hub",
                   texts(ranks) + (ranks.size() == 1 ? " is" : " are") + " gone from the world's collectives: " + why +
                       " [hub.rank-gone]");
+}
+
+// ---- silence
+
+void HubRanks::await_ranks(bool returning) {
+  const HubConfig& config = world_.hub.config;
+  // They looked for the old hub up to the grace, and need as long again when it does not answer at all.
+  expected_by_ =
+      later(world_.hub.now, returning ? 2 * config.link_grace : std::max(config.join_timeout, config.link_grace));
+  suspects_.clear();
+  for (HubRank& rank : ranks_) rank.entered = false;
+}
+
+void HubRanks::expect_soon() {
+  expected_by_ = std::min(expected_by_, later(world_.hub.now, 2 * world_.hub.config.link_grace));
+}
+
+TimePoint HubRanks::silent_at(RankId rank) const {
+  const HubRank& each = ranks_[rank.value];
+  return each.entered ? later(each.heard, world_.hub.config.link_grace) : expected_by_;
+}
+
+bool HubRanks::is_silent(RankId rank) const { return world_.hub.now >= silent_at(rank); }
+
+// When the world is, and when a rank is to be looked at; never again, once it has been judged.
+TimePoint HubRanks::next_deadline() const {
+  TimePoint next = deserted_at();
+  for (std::uint32_t i = 0; i < size(); ++i) {
+    if (ranks_[i].away()) continue;
+    const TimePoint limit = silent_at(RankId(i));
+    const TimePoint due = hold_ == kNever ? limit : std::max(limit, hold_);
+    if (due > world_.hub.now || !is_suspect(RankId(i))) next = std::min(next, due);
+  }
+  return next;
+}
+
+void HubRanks::on_tick() {
+  const TimePoint soon = later(world_.hub.now, world_.hub.config.heartbeat);
+  std::set<std::uint32_t> silent;
+  bool others_falter = false;  // silent, too, within a heartbeat
+  for (std::uint32_t i = 0; i < size(); ++i) {
+    const HubRank& rank = ranks_[i];
+    if (rank.away()) continue;
+    if (is_silent(RankId(i))) {
+      silent.insert(i);
+    } else {
+      others_falter = others_falter || (rank.entered && soon >= silent_at(RankId(i)));
+    }
+  }
+  const bool fresh = !std::ranges::includes(suspects_, silent);
+  if (fresh && others_falter && hold_ == kNever) hold_ = soon;
+  if (hold_ != kNever && world_.hub.now < hold_) return;
+  hold_ = kNever;
+  suspects_ = std::move(silent);
+  if (suspects_.empty()) return;
+  if (!world_.only_hub) world_.membership.judge_quorum();
+  world_.membership.advance();
 }
 
 }  // namespace collab::protocol

@@ -1,9 +1,12 @@
-// Who is in a world: on which link each rank speaks, when it was heard, and whether it has left or is gone.
+// Who is in a world: on which link each rank speaks, when it was heard, and whether it is silent, has left or is gone.
 //
+// Silent is a rank of which nothing was heard for the link grace, or that has not come in time. Those that fall silent
+// at about the same time are judged together.
 // Threads: one caller at a time. Ownership: plain values.
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -40,32 +43,42 @@ class HubRanks {
   [[nodiscard]] std::string texts(const std::vector<RankId>& ranks) const;
   [[nodiscard]] std::string why_refused(const wire::Enter& message) const;
   [[nodiscard]] bool any_linked() const;
-  [[nodiscard]] bool all_left() const;  // who have entered
+  [[nodiscard]] bool is_suspect(RankId rank) const { return suspects_.contains(rank.value); }
+  [[nodiscard]] bool is_silent(RankId rank) const;  // now; a suspect may have been heard since
+  [[nodiscard]] bool all_left() const;              // that have entered
   // Nobody is linked: when the world is forgotten. Who comes late is to be told that the others have gone on, or may
   // yet find them at another hub.
   [[nodiscard]] TimePoint deserted_at() const;
-  [[nodiscard]] std::pair<std::size_t, TimePoint> eviction_order()
-      const;  // how many have ever come, when one was heard last
+  // Of worlds that nobody is linked to, the least goes first: how many ranks have ever come, when one was heard last.
+  [[nodiscard]] std::pair<std::size_t, TimePoint> eviction_order() const;
+  [[nodiscard]] TimePoint next_deadline() const;
 
+  // Nobody is here: the others may take as long to come as for the first time.
+  void await_ranks(bool returning);
+  void expect_soon();  // they have been with another hub, and know that it is lost
   // Whether it comes by another link than before.
   bool enter(LinkId link, const wire::Enter& message);
   void on_leave(RankId rank, const wire::Leave& message);
+  void on_tick();
   void heard(RankId rank);
   void lose_link(RankId rank);
   void admit(RankId rank) { ranks_[rank.value].in = true; }
   void readmit_all();  // none is in until it is admitted again
-  void await_all();    // none has entered
   void send_away(const std::string& why);
   void mark_gone(const std::vector<RankId>& ranks, const std::string& why);
 
  private:
   [[nodiscard]] std::string left_out_text(RankId rank) const;
+  [[nodiscard]] TimePoint silent_at(RankId rank) const;
 
   HubWorld& world_;
   std::vector<std::string> sites_;
   std::vector<std::uint32_t> site_of_;
   std::vector<HubRank> ranks_;
-  TimePoint heard_{};  // any of them
+  TimePoint heard_{};                 // any of them
+  std::set<std::uint32_t> suspects_;  // silent, and judged together
+  TimePoint hold_ = kNever;           // others may have fallen silent with the first: until then nobody is judged
+  TimePoint expected_by_ = kNever;    // ranks that have not come by then are silent
 };
 
 }  // namespace collab::protocol

@@ -15,10 +15,9 @@ HubWorld::HubWorld(HubParts& all, const wire::Enter& first, const wire::Ballot& 
       only_hub(first.candidates == 1),
       ranks(*this, first),
       memory(*this, parts, memory_total),
-      silence(*this),
       membership(*this, ballot),
       groups(*this) {
-  silence.await_ranks(first.returning);
+  ranks.await_ranks(first.returning);
 }
 
 std::string HubWorld::why_refused(const wire::Enter& message) const {
@@ -26,13 +25,11 @@ std::string HubWorld::why_refused(const wire::Enter& message) const {
   return why.empty() ? membership.why_refused(message) : why;
 }
 
-TimePoint HubWorld::next_deadline() const {
-  return std::min({ranks.deserted_at(), silence.next_deadline(), groups.next_deadline()});
-}
+TimePoint HubWorld::next_deadline() const { return std::min(ranks.next_deadline(), groups.next_deadline()); }
 
 void HubWorld::on_enter(LinkId link, const wire::Enter& message) {
-  if (!ranks.any_linked() && !only_hub) silence.await_ranks(message.returning);
-  if (message.returning) silence.expect_soon();
+  if (!ranks.any_linked() && !only_hub) ranks.await_ranks(message.returning);
+  if (message.returning) ranks.expect_soon();
   membership.raise_above(message.promised);
   if (ranks.enter(link, message)) membership.on_new_link(message.rank);
   if (memory.recall(message)) membership.on_enter(link, message);
@@ -59,7 +56,7 @@ void HubWorld::on_message(RankId rank, const HubReceived& event) {
 }
 
 void HubWorld::on_tick() {
-  silence.on_tick();
+  ranks.on_tick();
   groups.settle();
   groups.note_late();
 }

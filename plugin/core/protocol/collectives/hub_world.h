@@ -1,8 +1,7 @@
 // The parts of one world of a hub.
 //
-//   ranks       who is here, has left or is gone
+//   ranks       who is here, is silent, has left or is gone
 //   memory      what ranks remember as acceptors, and what the hub may hold for each
-//   silence     who is silent, and when the silent are judged
 //   membership  who is gone: a chain of memberships, agreed on under a ballot
 //   groups      the groups of ranks, each with its steps (hub_group.h), and who waits for a sender in one
 //
@@ -18,7 +17,6 @@
 #include "core/protocol/collectives/hub_membership.h"
 #include "core/protocol/collectives/hub_memory.h"
 #include "core/protocol/collectives/hub_ranks.h"
-#include "core/protocol/collectives/hub_silence.h"
 
 namespace collab::protocol {
 
@@ -35,7 +33,6 @@ struct HubWorld {
   const bool only_hub;  // it decides alone, at once
   HubRanks ranks;
   HubMemory memory;
-  HubSilence silence;
   HubMembership membership;
   HubGroups groups;
 

@@ -16,7 +16,7 @@ void HubWorlds::on_enter(LinkId link, const wire::Enter& message) {
     // A ballot is never used for two worlds.
     const wire::Ballot ballot{++begun_, all_.config.hub};
     worlds_.try_emplace(message.world, all_, message, ballot, parts_, memory_);
-    count();
+    divide_budgets();
   }
   if (why.empty()) why = worlds_.at(message.world).why_refused(message);
   if (why.empty()) return worlds_.at(message.world).on_enter(link, message);
@@ -39,10 +39,10 @@ void HubWorlds::on_tick() {
 
 void HubWorlds::erase(std::uint64_t number) {
   worlds_.erase(number);
-  count();
+  divide_budgets();
 }
 
-void HubWorlds::count() {
+void HubWorlds::divide_budgets() {
   parts_.divide_among(worlds_.size());
   memory_.divide_among(worlds_.size());
 }
@@ -58,8 +58,7 @@ std::string HubWorlds::why_refused(LinkId link, const wire::Enter& message) cons
          std::to_string(message.rank.value) + " needs one of its own [hub.link-taken]";
 }
 
-// Empty: there is room for one more world. Of those that nobody is linked to, the one that fewest have entered goes
-// first.
+// Empty: there is room for one more world.
 std::string HubWorlds::make_room(const wire::Enter& message) {
   const std::size_t ranks = message.site_of.size();
   for (;;) {
@@ -67,11 +66,10 @@ std::string HubWorlds::make_room(const wire::Enter& message) {
     for (const auto& [number, world] : worlds_) in_all += world.ranks.size();
     const bool too_long = ranks > kSmallWorld && in_all > kMaxWorldRanks;
     if (worlds_.size() < kMaxWorlds && !too_long) return "";
-    const std::pair<const std::uint64_t, HubWorld>* least = nullptr;
-    for (const auto& world : worlds_) {
-      if (world.second.ranks.deserted_at() == kNever) continue;
-      if (least == nullptr || world.second.ranks.eviction_order() < least->second.ranks.eviction_order())
-        least = &world;
+    const HubWorld* least = nullptr;
+    for (const auto& [number, world] : worlds_) {
+      if (world.ranks.deserted_at() == kNever) continue;
+      if (least == nullptr || world.ranks.eviction_order() < least->ranks.eviction_order()) least = &world;
     }
     if (least == nullptr) {
       return "this world has " + std::to_string(ranks) + " ranks, and this coordinator has " +
@@ -80,7 +78,7 @@ std::string HubWorlds::make_room(const wire::Enter& message) {
              " ranks where one has more than " + std::to_string(kSmallWorld) +
              "; end another, or start a coordinator of its own for this one [hub.too-many-worlds]";
     }
-    erase(least->first);
+    erase(least->number);
   }
 }
 

@@ -44,7 +44,7 @@ class HubWorlds {
   [[nodiscard]] std::string why_refused(LinkId link, const wire::Enter& message) const;
   [[nodiscard]] std::string make_room(const wire::Enter& message);
   void erase(std::uint64_t number);
-  void count();
+  void divide_budgets();
   void forget(LinkId link);
 
   HubParts& all_;
