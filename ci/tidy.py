@@ -276,7 +276,8 @@ def determinism(tree: Tree) -> Iterator[Problem]:
 # Names that docs/glossary.md has replaced, as they stood in code.
 OLD_WORDS = re.compile(
     r"\b(Meeting[A-Z]\w*|Form|Adopt|Adopted|Recess|Parted|Farewell|Unreached|Seldom|Surroundings|Likeness|Sketch"
-    r"|Standing|OptimizerLoan|OptimizerWish|Bring|Taken|Seek|\w+_in_words|in_words|doubtful|[Oo]ptimiser\w*)\b"
+    r"|Standing|OptimizerLoan|OptimizerWish|Bring|Taken|Seek|SeekSender|SenderFound|HubSeek|piece_bytes"
+    r"|\w+_in_words|in_words|doubtful|[Oo]ptimiser\w*)\b"
 )
 
 

@@ -48,7 +48,7 @@ void HubCalls::close() {
 }
 
 std::size_t HubCalls::chunk_bytes(std::size_t contributors, bool split) const {
-  return protocol::piece_bytes(hub_link_->ranks(), members_.size(), contributors, split);
+  return protocol::step_bytes(hub_link_->ranks(), members_.size(), contributors, split);
 }
 
 protocol::HubRequest HubCalls::request(const Call& call, wire::Absence absence, std::size_t root) const {

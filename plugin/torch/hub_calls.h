@@ -1,6 +1,6 @@
 // Bytes between the ranks of one group by way of the collective hub: what each collective is made of.
 //
-// What is longer than a step of the collective hub carries (piece_bytes of core/protocol/collectives/hub_limits.h) goes
+// What is longer than a step of the collective hub carries (step_bytes of core/protocol/collectives/hub_limits.h) goes
 // in several, so that neither the hub nor a rank ever holds more than two of them for a group.
 // Threads: one caller at a time a group; calls block up to their deadline. Ownership: shares the rank's link; closes
 // the group when it goes.

@@ -1,5 +1,5 @@
 // The collective hub of a world's ranks from seeds: sites that die, hubs that die and come back empty, links that are
-// cut, go silent one way or cannot be dialled, and what must hold whatever happens.
+// cut, go silent one way or cannot be dialed, and what must hold whatever happens.
 //
 //   collab_hub_sim [--count N] [--seed FIRST]     prints the seed of the first run that breaks a rule
 //
@@ -379,8 +379,8 @@ int run(std::uint64_t first, std::uint64_t count) {
     Run each(seed);
     const std::string why = each.why();
     if (!why.empty()) {
-      std::printf("seed %llu: %s\nagain: collab_meeting_sim --seed %llu --count 1\n",
-                  static_cast<unsigned long long>(seed), why.c_str(), static_cast<unsigned long long>(seed));
+      std::printf("seed %llu: %s\nagain: collab_hub_sim --seed %llu --count 1\n", static_cast<unsigned long long>(seed),
+                  why.c_str(), static_cast<unsigned long long>(seed));
       return 1;
     }
     forked += each.forked() ? 1 : 0;

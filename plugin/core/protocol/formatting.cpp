@@ -48,6 +48,11 @@ std::string in_seconds(Duration time) {
 
 std::string in_milliseconds(Duration time) { return std::to_string(time.count() / 1000) + " ms"; }
 
+std::string in_bytes(std::size_t bytes) {
+  constexpr std::size_t kMiB = std::size_t{1} << 20;
+  return bytes > 0 && bytes % kMiB == 0 ? std::to_string(bytes / kMiB) + " MiB" : std::to_string(bytes) + " bytes";
+}
+
 std::string times_text(std::uint32_t times) { return times == 1 ? "once" : std::to_string(times) + " times"; }
 
 std::string json_number(double value) {

@@ -3,6 +3,7 @@
 // Threads: pure functions.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -20,6 +21,7 @@ namespace collab::protocol {
 [[nodiscard]] std::string json_list(const std::vector<std::string>& words);  // ["a","b"]
 [[nodiscard]] std::string in_seconds(Duration time);                         // "30 s", "0.2 s"
 [[nodiscard]] std::string in_milliseconds(Duration time);                    // "250 ms"
+[[nodiscard]] std::string in_bytes(std::size_t bytes);                       // "16 MiB", "100 bytes"
 [[nodiscard]] std::string times_text(std::uint32_t times);                   // "once", "3 times"
 [[nodiscard]] std::string json_number(double value);                         // finite values only; else 0
 

@@ -36,7 +36,7 @@ constexpr std::chrono::seconds kEaseEvery{5};
 
 Result<std::unique_ptr<HubLink>> HubLink::enter(Options options, std::unique_ptr<Transport> transport) {
   if (options.hubs.empty())
-    return invalid_argument("a meeting needs the address of a coordinator, got none [hub.no-address]");
+    return invalid_argument("collectives between sites need the address of a coordinator, got none [hub.no-address]");
   // A hand-made world may have any names; the hub's answer to one that cannot travel would be an abort here.
   const Result<std::vector<std::byte>> fits = wire::try_encode(machine_config(options).self);
   if (!fits.ok()) return fits.status();
@@ -91,7 +91,7 @@ Result<std::uint32_t> HubLink::resolve(GroupId group, std::uint32_t tag, Duratio
   mailbox_.post(LoopCall([this, group, tag, timeout, promise] {
     const std::uint64_t id = ++last_id_;
     resolving_[id] = promise;
-    feed(protocol::SeekSender{id, group, tag, timeout});
+    feed(protocol::ResolveSender{id, group, tag, timeout});
   }));
   return future.get();
 }
@@ -106,7 +106,7 @@ void HubLink::leave(const std::string& reason) {
     feed(protocol::HubLeave{reason});
     if (!closing_ && leaving_) std::exchange(leaving_, std::nullopt)->set_value();
   }));
-  if (future.wait_for(kLeaveLimit) != std::future_status::ready) log_debug("leaving the meeting took too long");
+  if (future.wait_for(kLeaveLimit) != std::future_status::ready) log_debug("leaving the collective hub took too long");
 }
 
 void HubLink::loop() {
@@ -119,7 +119,8 @@ void HubLink::loop() {
   }
   feed(protocol::HubLeave{"its process ends"});
   if (entering_)
-    std::exchange(entering_, std::nullopt)->set_value(cancelled("the seat was given up [hub.seat-given-up]"));
+    std::exchange(entering_, std::nullopt)
+        ->set_value(cancelled("the link to the hub was given up before it let this rank in [hub.entry-given-up]"));
   if (leaving_) std::exchange(leaving_, std::nullopt)->set_value();
 }
 
@@ -129,7 +130,7 @@ void HubLink::handle(LoopEvent event) {
     return on_message(arrived->link, std::move(arrived->message));
   }
   if (auto* connected = std::get_if<LinkConnected>(&event)) {
-    if (dialling_ == connected->link) dialling_.reset();
+    if (dialing_ == connected->link) dialing_.reset();
     return feed(protocol::HubConnected{connected->link});
   }
   if (auto* closed = std::get_if<LinkClosed>(&event)) {
@@ -137,8 +138,8 @@ void HubLink::handle(LoopEvent event) {
       closing_.reset();
       if (leaving_) std::exchange(leaving_, std::nullopt)->set_value();
     }
-    if (dialling_ != closed->link) return feed(protocol::Closed{closed->link, std::move(closed->why)});
-    dialling_.reset();
+    if (dialing_ != closed->link) return feed(protocol::Closed{closed->link, std::move(closed->why)});
+    dialing_.reset();
     return feed(protocol::HubDialFailed{std::move(closed->why)});
   }
 }
@@ -161,7 +162,7 @@ void HubLink::feed(const protocol::HubClientEvent& event) {
 }
 
 void HubLink::act(const protocol::DialHub& action) {
-  dialling_ = transport_->connect(hubs_[action.candidate], dial_timeout_);
+  dialing_ = transport_->connect(hubs_[action.candidate], dial_timeout_);
 }
 
 void HubLink::act(const protocol::HubSend& action) { transport_->send(action.link, message_of(action), 0); }
@@ -179,7 +180,7 @@ void HubLink::act(const protocol::HubExchanged& action) {
   done(action);
 }
 
-void HubLink::act(const protocol::SenderFound& action) {
+void HubLink::act(const protocol::SenderResolved& action) {
   const auto found = resolving_.find(action.id);
   if (found == resolving_.end()) return;
   const auto promise = std::move(found->second);

@@ -1,4 +1,4 @@
-// A rank's seat in the collective hub of its world: the loop thread that joins clock and transport to the HubClient
+// A rank's link to the collective hub of its world: the loop thread that joins clock and transport to the HubClient
 // machine. The hub is in the coordinator (coordinator_server.cpp).
 //
 // Threads: the loop thread owns the machine and the link, and sleeps between heartbeats; every method may be called
@@ -65,7 +65,7 @@ class HubLink {
   void act(const protocol::HubSend& action);
   void act(const protocol::Hangup& action);
   void act(const protocol::HubExchanged& action);
-  void act(const protocol::SenderFound& action);
+  void act(const protocol::SenderResolved& action);
   void act(const protocol::HubEntered& action);
   void act(const protocol::HubBroken& action);
   void act(const protocol::Note& action);
@@ -83,7 +83,7 @@ class HubLink {
   SteadyClock clock_;
   protocol::HubClient machine_;
   TimePoint ease_at_{};  // the pool
-  std::optional<LinkId> dialling_;
+  std::optional<LinkId> dialing_;
   std::optional<LinkId> closing_;
   std::uint64_t last_id_ = 0;
   std::map<std::uint64_t, Done> exchanges_;

@@ -36,7 +36,7 @@ struct Completed {
   bool operator==(const Completed&) const = default;
 };
 
-// "I hold an outcome of this step, given under this ballot."
+// "I hold a result of this step, given under this ballot."
 struct Held {
   GroupId group;
   std::uint64_t step = 0;
@@ -101,7 +101,7 @@ struct Contribute {
   bool operator==(const Contribute&) const = default;
 };
 
-// "I hold the outcome of this step that was given under this ballot."
+// "I hold the result of this step that was given under this ballot."
 struct ResultAck {
   GroupId group;
   std::uint64_t step = 0;
@@ -152,7 +152,7 @@ struct ChosenEpoch {
   bool operator==(const ChosenEpoch&) const = default;
 };
 
-// "All members hold the outcome of this step that you hold: it stands."
+// "All members hold the result of this step that you hold: it stands."
 struct Stands {
   GroupId group;
   std::uint64_t step = 0;
@@ -175,7 +175,7 @@ struct Part {
   bool operator==(const Part&) const = default;
 };
 
-// The end of a step, after its pieces.
+// The end of a step, after its parts.
 struct StepResult {
   GroupId group;
   std::uint64_t step = 0;

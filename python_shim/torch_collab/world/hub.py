@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from torch_collab.native import Settings
     from torch_collab.world.state import World
 
-_KEY = "collab/meeting"
+_KEY = "collab/hub"
 
 
 def wanted(world: World) -> bool:
@@ -50,14 +50,14 @@ def enter(world: World, config: Settings) -> None:
         site_of=site_of,
         hubs=list(world.coordinators),
     )
-    world.told.set(f"{_KEY}/seated/{world.rank}", "1")
+    world.told.set(f"{_KEY}/entered/{world.rank}", "1")
 
 
 def wait_until_all_have_come(world: World, limit: timedelta) -> None:
     """Who serves the coordinator must not end before the last rank has found it; a rank that never comes, or a store
     that is gone, ends the wait."""
     with contextlib.suppress(RuntimeError):
-        world.told.wait([f"{_KEY}/seated/{rank}" for rank in range(world.size)], limit)
+        world.told.wait([f"{_KEY}/entered/{rank}" for rank in range(world.size)], limit)
 
 
 def group(world: World, opts: Any) -> HubGroup:

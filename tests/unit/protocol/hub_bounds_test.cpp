@@ -151,12 +151,12 @@ TEST(HubBounds, BuffersOfTakenStepsGoBack) {
 }
 
 // Four parts of every rank fit, whatever the groups, and no step or part is too long.
-TEST(HubBounds, PiecesFitTheHub) {
+TEST(HubBounds, StepsFitTheHub) {
   for (std::size_t world = 2; world <= 4096; world += 1 + world / 2) {
     for (std::size_t members = 2; members <= std::min<std::size_t>(world, 500); members += 1 + members / 2) {
-      const std::size_t gathered = piece_bytes(world, members, members, false);
-      const std::size_t scattered = piece_bytes(world, members, 1, true);
-      const std::size_t exchanged = piece_bytes(world, members, members, true);
+      const std::size_t gathered = step_bytes(world, members, members, false);
+      const std::size_t scattered = step_bytes(world, members, 1, true);
+      const std::size_t exchanged = step_bytes(world, members, members, true);
       const std::size_t part = std::max({gathered, scattered * members, exchanged * members});
       ASSERT_LE(part, kMaxHubPart);
       ASSERT_LE(4 * (part + kPartCost + 8 * members) * world, kMaxHubParts)
@@ -166,8 +166,8 @@ TEST(HubBounds, PiecesFitTheHub) {
       ASSERT_GT(exchanged, 0U);
     }
   }
-  EXPECT_EQ(piece_bytes(4, 2, 2, false), 16 * kMiB);
-  EXPECT_EQ(piece_bytes(64, 64, 64, false), kMiB);
+  EXPECT_EQ(step_bytes(4, 2, 2, false), 16 * kMiB);
+  EXPECT_EQ(step_bytes(64, 64, 64, false), kMiB);
 }
 
 // ---- what it remembers -----------------------------------------------------------------------------

@@ -264,14 +264,14 @@ TEST_F(CollectiveHubTest, WithoutAnyHubItEndsInWords) {
 
 TEST_F(CollectiveHubTest, AReceiverFindsWhoSendsToIt) {
   const GroupId pair{77};
-  world.at_client(3, SeekSender{5, kGroup, 9, {}});
+  world.at_client(3, ResolveSender{5, kGroup, 9, {}});
   world.run_for(kSoon);
   world.open(pair, {RankId(1), RankId(3)}, kGroup, 9);
   HubRequest send = request(1, "send", wire::Absence::kFails, "letter");
   send.group = pair;
   world.at_client(1, send);
-  ASSERT_TRUE(world.run_until([&] { return world.rank(3).found.contains(5); }, kSoon));
-  EXPECT_EQ(world.rank(3).found.at(5).from, 1U);
+  ASSERT_TRUE(world.run_until([&] { return world.rank(3).resolved.contains(5); }, kSoon));
+  EXPECT_EQ(world.rank(3).resolved.at(5).from, 1U);
   send.payload = {};
   world.at_client(3, send);
   ASSERT_TRUE(world.run_until([&] { return all_done(1, {1, 3}); }, kSoon));

@@ -56,7 +56,7 @@ class HubTestWorld {
   struct Rank {
     std::unique_ptr<HubClient> client;
     std::map<std::uint64_t, HubExchanged> done;  // by id
-    std::map<std::uint64_t, SenderFound> found;
+    std::map<std::uint64_t, SenderResolved> resolved;
     std::map<std::uint64_t, int> times;  // an exchange was answered
     std::vector<std::string> notes;
     bool dead = false;
@@ -185,7 +185,7 @@ class HubTestWorld {
     }
     const LinkId id(++last_link_);
     links_[id] = {index, action.candidate, {}, {}, false, false, false};
-    dialled_.emplace_back(index, id);
+    dialed_.emplace_back(index, id);
   }
   void act(std::uint32_t, const HubSend& action) {
     Link& link = links_.at(action.link);
@@ -201,7 +201,7 @@ class HubTestWorld {
     ++ranks_[index].times[action.id];
     ranks_[index].done.emplace(action.id, action);
   }
-  void act(std::uint32_t index, const SenderFound& action) { ranks_[index].found.emplace(action.id, action); }
+  void act(std::uint32_t index, const SenderResolved& action) { ranks_[index].resolved.emplace(action.id, action); }
   void act(std::uint32_t, const HubEntered&) {}
   void act(std::uint32_t index, const HubBroken& action) { ranks_[index].broken = action.why; }
   void act(std::uint32_t index, const Note& action) { ranks_[index].notes.push_back(action.text); }
@@ -244,7 +244,7 @@ class HubTestWorld {
   }
 
   void ticks() {
-    for (const auto& [index, id] : std::exchange(dialled_, {})) at_client(index, HubConnected{id});
+    for (const auto& [index, id] : std::exchange(dialed_, {})) at_client(index, HubConnected{id});
     for (const std::uint32_t index : std::exchange(dials_failed_, {})) {
       at_client(index, HubDialFailed{unavailable("connection refused")});
     }
@@ -293,7 +293,7 @@ class HubTestWorld {
   std::map<LinkId, Link> links_;
   std::set<LinkId> closing_;
   std::set<std::pair<std::uint32_t, std::size_t>> blocked_;
-  std::vector<std::pair<std::uint32_t, LinkId>> dialled_;
+  std::vector<std::pair<std::uint32_t, LinkId>> dialed_;
   std::vector<std::uint32_t> dials_failed_;
   std::uint64_t last_link_ = 0;
 };

@@ -2,21 +2,11 @@
 // only to dial out.
 //
 // One primitive: a numbered step within a group. Every living member brings its part; the hub compares what they say
-// they are doing and gives each the parts it wants.
-//
-//         Contribute of some              Contribute of all living, alike         ResultAck by all living
-//   (none) ---------------> collecting ------------------------------> decided --------------------> it stands: Stands
-//                               |                                         ^
-//                               +--- a difference, a time-out, a member --+     with one hub it stands when decided
-//                                    that is needed and gone: an error
+// they are doing and gives each the parts it wants (hub_group.h has the drawing).
 //
 // Two things are agreed on between hubs that succeed each other, with the ranks as acceptors in memory (Paxos; the
-// argument is in plugin/PROTOCOL.md, "The collective hub"):
-//   - who is gone, a chain of memberships (hub_register.cpp). A site counts by its lowest rank that is not gone;
-//   more
-//     than half of a membership choose the next one. With one hub the hub decides alone.
-//   - a step's outcome: it stands when all members that are not gone hold it under one ballot, so one that does not
-//     proves that none stands (hub_results.cpp).
+// argument is in plugin/PROTOCOL.md, "The collective hub"): who is gone, a chain of memberships (hub_membership.h); and
+// a step's result (hub_group.h).
 // A rank is silent when nothing has been heard from it for the link grace; gone, for good, when the next membership is
 // chosen without it.
 // Pure: no socket, thread, clock or random source. Threads: one caller at a time. Ownership: its own state; payloads
@@ -39,6 +29,8 @@ struct HubConfig {
   std::uint64_t hub = 1;               // drawn at random by its process: no two ballots are the same
 };
 
+struct HubParts;
+
 class CollectiveHub {
  public:
   explicit CollectiveHub(HubConfig config);
@@ -59,8 +51,7 @@ class CollectiveHub {
   [[nodiscard]] std::size_t bytes_held() const;
 
  private:
-  struct State;
-  std::unique_ptr<State> state_;
+  std::unique_ptr<HubParts> parts_;
 };
 
 }  // namespace collab::protocol

@@ -68,8 +68,8 @@ struct OpenGroup {
 struct CloseGroup {
   GroupId group;
 };
-// Who sends to us in this group with this tag? Answered by SenderFound.
-struct SeekSender {
+// Who sends to this rank in this group with this tag? Answered by SenderResolved.
+struct ResolveSender {
   std::uint64_t id = 0;
   GroupId group;
   std::uint32_t tag = 0;
@@ -85,7 +85,7 @@ struct HubConnected {
 struct HubDialFailed {
   Status why;
 };
-using HubClientEvent = std::variant<HubBegin, OpenGroup, CloseGroup, HubRequest, SeekSender, HubLeave, HubConnected,
+using HubClientEvent = std::variant<HubBegin, OpenGroup, CloseGroup, HubRequest, ResolveSender, HubLeave, HubConnected,
                                     HubDialFailed, HubReceived, Closed, Tick>;
 
 struct DialHub {
@@ -97,7 +97,7 @@ struct HubExchanged {
   std::vector<Payload> parts;         // by member; our own is not among them
   std::vector<std::uint32_t> absent;  // members it was completed without
 };
-struct SenderFound {
+struct SenderResolved {
   std::uint64_t id = 0;
   Status status;
   std::uint32_t from = 0;  // a member's index
@@ -107,6 +107,7 @@ struct HubEntered {};
 struct HubBroken {
   Status why;
 };
-using HubClientAction = std::variant<DialHub, HubSend, Hangup, HubExchanged, SenderFound, HubEntered, HubBroken, Note>;
+using HubClientAction =
+    std::variant<DialHub, HubSend, Hangup, HubExchanged, SenderResolved, HubEntered, HubBroken, Note>;
 
 }  // namespace collab::protocol

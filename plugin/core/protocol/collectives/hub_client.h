@@ -1,13 +1,7 @@
-// A rank's side of a collective hub (collective_hub.h): one link to the hub, one step at a time in each group.
+// A rank's side of a collective hub (collective_hub.h): one link to the hub (client_link.h has the drawing), one step
+// at a time in each group.
 //
-//   (not begun) --HubBegin--> dialling --> entering --Entered--> in
-//                                   ^  ^_________|__lost______________|     lost: closed, silent, or sent away with
-//                                   others |            ^______PrepareWorld__|     that are too few: then the next
-//                                   candidate, as |                                       after two dials in a row that
-//                                   come to nothing
-//                                   +--- nobody leads within the grace (twice, with several candidates): broken
-//
-// It is an acceptor: of the memberships of its world (who is gone), and of the outcomes of its groups' steps, which it
+// It is an acceptor: of the memberships of its world (who is gone), and of the results of its groups' steps, which it
 // holds until it is told that they stand. It remembers in memory: a process that has died is gone for good. Its own
 // part of what is under way is kept and brought again to the next hub. Pure: no socket, thread, clock or random source.
 // Threads: one caller at a time. Ownership: its own state.
@@ -29,6 +23,8 @@ struct HubClientConfig {
   Duration join_timeout{300'000'000};
 };
 
+struct HubClientParts;
+
 class HubClient {
  public:
   explicit HubClient(HubClientConfig config);
@@ -40,8 +36,7 @@ class HubClient {
   [[nodiscard]] TimePoint next_deadline() const;
 
  private:
-  struct State;
-  std::unique_ptr<State> state_;
+  std::unique_ptr<HubClientParts> parts_;
 };
 
 }  // namespace collab::protocol

@@ -14,7 +14,8 @@ inline constexpr std::size_t kMaxHubStep = std::size_t{64} << 20;  // payloads o
 // all groups and worlds together. Beyond that a rank may hold its share, if all of all worlds had as much.
 inline constexpr std::size_t kMaxRankParts = std::size_t{128} << 20;
 inline constexpr std::size_t kMaxHubParts = std::size_t{512} << 20;
-// Likewise what a rank makes the hub remember: groups, what it has completed, holds and has closed, whom it seeks.
+// Likewise what a rank makes the hub remember: groups, what it has completed, holds and has closed, whose sender it
+// waits for.
 inline constexpr std::size_t kMaxRankMemory = std::size_t{16} << 20;
 inline constexpr std::size_t kMaxHubMemory = std::size_t{128} << 20;
 
@@ -32,9 +33,9 @@ inline constexpr std::size_t kMaxWorldRanks = std::size_t{1} << 17;
 
 // Bytes of a tensor in each step, at every rank of a group alike: what all members bring together is at most a step,
 // what one brings is at most a part, and four parts of a rank are at most its share of a full hub. `split`: each member
-// is brought a piece of its own, by `bringers` members.
-[[nodiscard]] constexpr std::size_t piece_bytes(std::size_t world_ranks, std::size_t members, std::size_t contributors,
-                                                bool split) {
+// gets a part of its own, from `contributors` members.
+[[nodiscard]] constexpr std::size_t step_bytes(std::size_t world_ranks, std::size_t members, std::size_t contributors,
+                                               bool split) {
   const std::size_t quarter = kMaxHubParts / (4 * std::max<std::size_t>(1, world_ranks));
   const std::size_t share = quarter > 4 * kPartCost ? quarter - 2 * kPartCost : quarter / 2;
   const std::size_t part = std::min({kMaxHubPart, share, kMaxHubStep / std::max<std::size_t>(1, contributors)});

@@ -1,0 +1,237 @@
+#include "core/protocol/collectives/client_groups.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/protocol/collectives/client_parts.h"
+#include "core/protocol/formatting.h"
+#include "core/wire/limits.h"
+
+namespace collab::protocol {
+namespace {
+
+constexpr std::size_t kMaxHeld = 64;         // results of a group, all but one errors it has not come to
+constexpr std::size_t kMaxHeldSteps = 4096;  // of all groups
+constexpr std::size_t kMaxClosed = 4096;     // groups that are told to a later hub
+
+}  // namespace
+
+void ClientGroup::remember(wire::Enter& enter) const {
+  if (!broken_.ok()) return enter.closed.push_back(id_);
+  std::uint64_t completed = completed_;
+  for (const auto& [step, held] : held_) {
+    if (held.stands) completed = std::max(completed, step);
+  }
+  if (completed > 0) enter.completed.push_back({id_, completed});
+  for (const auto& [step, held] : held_) {
+    if (step > completed) enter.held.push_back({id_, step, held.result.ballot});
+  }
+}
+
+void ClientGroup::open(const OpenGroup& event) {
+  open_ = event;
+  if (all_.link.is_in() && broken_.ok()) all_.send(wire::Assemble{id_, event.members, event.parent, event.tag});
+}
+
+void ClientGroup::say_everything() {
+  if (!is_open() || !broken_.ok()) return;
+  all_.send(wire::Assemble{id_, open_.members, open_.parent, open_.tag});
+  if (!pending_) return;
+  pending_->parts.clear();
+  contribute();
+}
+
+void ClientGroup::exchange(const HubRequest& request) {
+  queue_.push_back(request);
+  begin_next();
+}
+
+void ClientGroup::begin_next() {
+  while (!pending_ && !queue_.empty()) {
+    pending_ = Pending{std::move(queue_.front()), completed_ + 1, all_.now, kNever, {}};
+    queue_.pop_front();
+    const Duration timeout = pending_->request.timeout;
+    // The hub gives up first, and knows for whom it waited; a successor needs time to be found, and to find who is
+    // gone.
+    const Duration grace = (all_.config.hubs.size() > 1 ? 3 : 1) * all_.link.grace();
+    if (timeout.count() > 0) pending_->deadline = later(all_.now, timeout + grace + all_.link.heartbeat());
+    const auto held = held_.find(pending_->step);
+    if (held != held_.end() && held->second.stands) {
+      give_out();
+    } else if (all_.link.is_in()) {
+      contribute();
+    }
+  }
+}
+
+void ClientGroup::contribute() {
+  const HubRequest& r = pending_->request;
+  // To a later hub: what is left, so that no wait is much longer than the time-out.
+  const Duration left = r.timeout - std::min(r.timeout, all_.now - pending_->since);
+  const Duration timeout = std::min(r.timeout, std::max(left, all_.link.grace()));
+  const auto ms = std::min<std::int64_t>(timeout.count() / 1000, wire::kMaxIntervalMs);
+  wire::Contribute message{r.group, pending_->step, r.call,   r.operation, r.shape, r.absence,
+                           r.root,  r.wants,        r.absent, 0,           r.splits};
+  message.timeout_ms = static_cast<std::uint32_t>(ms);
+  all_.send(std::move(message), r.payload);
+}
+
+void ClientGroup::on_part(const wire::Part& message, const BufferPtr& payload) {
+  if (awaits(message.step) && message.from < open_.members.size()) pending_->parts[message.from] = whole(payload);
+}
+
+void ClientGroup::on_result(const wire::StepResult& message) {
+  if (!broken_.ok() || message.step <= completed_) return;
+  const auto held = held_.find(message.step);
+  if (held == held_.end() || !held->second.stands) hold(message);
+  if (!broken_.ok()) return;
+  all_.send(wire::ResultAck{id_, message.step, message.ballot});
+  if (message.stands) on_stands(message.step);
+}
+
+void ClientGroup::hold(const wire::StepResult& message) {
+  const auto [place, fresh] = held_.try_emplace(message.step);
+  if (fresh) all_.groups.count_held(1);
+  if (fresh && (held_.size() > kMaxHeld || all_.groups.held_steps() > kMaxHeldSteps)) {
+    return break_off(unavailable("this rank fell too far behind: " + std::to_string(held_.size()) +
+                                 " steps of this group have failed without it, the last one so: " + message.error +
+                                 " [hub.behind]"));
+  }
+  place->second = {message, {}, false};
+  std::map<std::uint32_t, Payload>& parts = place->second.parts;
+  if (awaits(message.step)) parts = std::exchange(pending_->parts, {});
+  for (const std::uint32_t member : message.absent) parts.erase(member);
+}
+
+void ClientGroup::on_stands(std::uint64_t step) {
+  const auto held = held_.find(step);
+  if (held == held_.end()) return;
+  held->second.stands = true;
+  if (!awaits(step)) return;
+  give_out();
+  begin_next();
+}
+
+// The pending step's result stands.
+void ClientGroup::give_out() {
+  const Held held = std::move(held_.at(pending_->step));
+  held_.erase(pending_->step);
+  all_.groups.count_held(-1);
+  HubExchanged done{pending_->request.id, {}, {}, held.result.absent};
+  std::erase_if(done.absent, [&](std::uint32_t member) { return member >= open_.members.size(); });
+  if (!held.result.error.empty()) {
+    done.status = unavailable(held.result.error);
+  } else {
+    done.parts.resize(open_.members.size());
+    for (const auto& [from, payload] : held.parts) done.parts[from] = payload;
+  }
+  completed_ = held.result.step;
+  pending_.reset();
+  all_.out.emplace_back(std::move(done));
+}
+
+void ClientGroup::on_tick() {
+  if (all_.now < next_deadline()) return;
+  break_off(timed_out(pending_->request.operation + " was given up after " + in_seconds(pending_->request.timeout) +
+                      " and the grace: the coordinator at " + all_.link.address() + " does not answer (" +
+                      all_.link.last_problem() + ") [hub.step-timeout]"));
+}
+
+void ClientGroup::fail(const Status& why) {
+  if (pending_) all_.out.emplace_back(HubExchanged{pending_->request.id, why, {}, {}});
+  for (const HubRequest& request : queue_) all_.out.emplace_back(HubExchanged{request.id, why, {}, {}});
+  pending_.reset();
+  queue_.clear();
+}
+
+// The others need not wait for what will not come.
+void ClientGroup::break_off(const Status& why) {
+  const bool told = !std::exchange(broken_, why).ok();
+  fail(why);
+  all_.groups.count_held(-static_cast<std::ptrdiff_t>(held_.size()));
+  held_.clear();
+  if (!told) all_.groups.tell_closed(id_);
+}
+
+// ---- all of them
+
+ClientGroup* ClientGroups::find(GroupId id) {
+  const auto found = groups_.find(id);
+  return found == groups_.end() ? nullptr : &found->second;
+}
+
+TimePoint ClientGroups::next_deadline() const {
+  TimePoint next = kNever;
+  for (const auto& [id, group] : groups_) next = std::min(next, group.next_deadline());
+  return next;
+}
+
+void ClientGroups::remember(wire::Enter& enter) {
+  for (const auto& [id, group] : groups_) group.remember(enter);
+  enter.closed.insert(enter.closed.end(), closed_.begin(), closed_.end());
+  untold_.clear();
+}
+
+void ClientGroups::open(const OpenGroup& event) {
+  ClientGroup& group = groups_.try_emplace(event.group, all_, event.group).first->second;
+  if (group.is_open()) return;
+  std::erase(closed_, event.group);
+  std::erase(untold_, event.group);
+  group.open(event);
+}
+
+void ClientGroups::close(GroupId id) {
+  ClientGroup* const group = find(id);
+  if (group == nullptr) return;
+  const Status why = cancelled("the group was closed [hub.group-closed]");
+  group->break_off(why);
+  groups_.erase(id);
+  closed_.push_back(id);
+  if (closed_.size() > kMaxClosed) closed_.pop_front();
+  all_.senders.close(id, why);
+}
+
+void ClientGroups::exchange(const HubRequest& request) {
+  ClientGroup* const group = find(request.group);
+  Status why = all_.link.why_over();
+  if (why.ok() && (group == nullptr || !group->is_open())) {
+    why = invalid_argument("this group has been closed [hub.group-closed]");
+  }
+  if (why.ok()) why = group->broken();
+  if (why.ok()) return group->exchange(request);
+  all_.out.emplace_back(HubExchanged{request.id, why, {}, {}});
+}
+
+void ClientGroups::say_everything() {
+  for (const GroupId id : std::exchange(untold_, {})) all_.send(wire::Disband{id});
+  for (auto& [id, group] : groups_) group.say_everything();
+}
+
+void ClientGroups::on_part(const wire::Part& message, const BufferPtr& payload) {
+  if (ClientGroup* const group = find(message.group)) group->on_part(message, payload);
+}
+
+void ClientGroups::on_result(const wire::StepResult& message) {
+  if (!all_.link.is_in() || !all_.acceptor.follows(message.ballot)) return;
+  if (std::ranges::find(closed_, message.group) != closed_.end()) return;
+  ClientGroup* const known = find(message.group);
+  const bool awaited = known != nullptr && known->awaits(message.step);
+  if (!awaited && message.error.empty()) return;  // a part in it was not asked for
+  groups_.try_emplace(message.group, all_, message.group).first->second.on_result(message);
+}
+
+void ClientGroups::on_stands(const wire::Stands& message) {
+  if (ClientGroup* const group = find(message.group)) group->on_stands(message.step);
+}
+
+void ClientGroups::on_tick() {
+  for (auto& [id, group] : groups_) group.on_tick();
+}
+
+void ClientGroups::fail(const Status& why) {
+  for (auto& [id, group] : groups_) group.fail(why);
+}
+
+void ClientGroups::tell_closed(GroupId id) { all_.link.is_in() ? all_.send(wire::Disband{id}) : untold_.push_back(id); }
+
+}  // namespace collab::protocol

@@ -1,0 +1,87 @@
+// The link to a hub: which candidate is dialed, whether one leads, and what follows when it is lost.
+//
+//   (not begun) --HubBegin--> dialing --> entering --Entered--> in
+//                                  ^  ^_________|__lost______________|     lost: closed, silent, or sent away with
+//                                  others |            ^______PrepareWorld__|     that are too few: then the next
+//                                  candidate, as |                                       after two dials in a row that
+//                                  come to nothing
+//                                  +--- nobody leads within the grace (twice, with several candidates): broken
+//
+// Threads: one caller at a time. Ownership: plain values.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "core/protocol/collectives/hub_actions.h"
+
+namespace collab::protocol {
+
+struct HubClientParts;
+
+class ClientLink {
+ public:
+  explicit ClientLink(HubClientParts& all);
+
+  [[nodiscard]] LinkId link() const { return link_; }
+  [[nodiscard]] bool is_entering() const { return phase_ == Phase::kEntering; }
+  [[nodiscard]] bool is_in() const { return phase_ == Phase::kIn; }
+  // Why nothing goes by it any more, now or later.
+  [[nodiscard]] Status why_over() const;
+  [[nodiscard]] const std::string& address() const;
+  [[nodiscard]] const std::string& last_problem() const { return last_problem_; }
+  [[nodiscard]] Duration heartbeat() const { return heartbeat_; }
+  [[nodiscard]] Duration grace() const { return grace_; }
+  [[nodiscard]] TimePoint next_deadline() const;
+
+  void begin();
+  void on_connected(LinkId link);
+  void on_dial_failed(const Status& why);
+  void on_closed(const Status& why);
+  void heard();
+  void on_entered(const wire::Entered& message);
+  void on_notice(const wire::Notice& message);
+  void on_tick();
+  void leave(const std::string& reason);
+  // Says who this rank is, and everything that was accepted and held before.
+  void enter();
+  void hang_up(const std::string& why);
+  void break_down(const Status& why);
+
+ private:
+  enum class Phase : std::uint8_t {
+    kNotBegun,
+    kWaiting,  // to dial again
+    kDialing,
+    kEntering,  // a hub is there; it leads or finds out whether it can
+    kIn,
+    kLeft,
+  };
+  [[nodiscard]] bool is_at_hub() const { return is_entering() || is_in(); }
+  [[nodiscard]] bool is_final(const Status& why) const;
+  [[nodiscard]] TimePoint silent_at() const;
+  [[nodiscard]] Duration patience() const;
+  [[nodiscard]] std::string why_none_leads() const;
+  void dial();
+  void lose(const std::string& why, bool unanswered);
+  void end(const std::string& reason, const Status& why);
+
+  HubClientParts& all_;
+  Phase phase_ = Phase::kNotBegun;
+  std::uint32_t candidate_ = 0;
+  int failed_dials_ = 0;
+  bool entered_once_ = false;
+  std::string last_problem_ = "not tried yet";
+  std::string minority_;  // what a hub said that could not lead; empty: none has, since we were in
+  LinkId link_{};
+  TimePoint heard_{};
+  TimePoint next_beat_ = kNever;
+  TimePoint retry_at_ = kNever;
+  TimePoint give_up_ = kNever;
+  std::uint64_t beats_ = 0;
+  Status broken_;
+  Duration heartbeat_;
+  Duration grace_;
+};
+
+}  // namespace collab::protocol

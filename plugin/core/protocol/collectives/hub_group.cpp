@@ -1,0 +1,360 @@
+#include "core/protocol/collectives/hub_group.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "core/protocol/collectives/hub_parts.h"
+#include "core/protocol/formatting.h"
+
+namespace collab::protocol {
+namespace {
+
+[[nodiscard]] std::size_t cost_of(const wire::Contribute& contribute, std::size_t bytes) {
+  return kPartCost + sizeof(std::uint64_t) * contribute.splits.size() + bytes;
+}
+
+constexpr std::size_t kMaxSteps = 64;  // failed ones that a member has not taken, of the only hub
+
+}  // namespace
+
+std::string calls_differ(const std::string& one, const std::string& other) {
+  return "the ranks are not in the same call: " + one + ", " + other + " [hub.calls-differ]";
+}
+
+HubGroup::HubGroup(HubWorld& world, const wire::Assemble& message, RankId opener, HubCharge charge)
+    : world_(world), open_(message), opener_(opener), charge_(std::move(charge)), assembled_(message.members.size()) {}
+
+std::optional<std::uint32_t> HubGroup::member_of(RankId rank) const {
+  const auto found = std::ranges::find(members(), rank);
+  if (found == members().end()) return std::nullopt;
+  return static_cast<std::uint32_t>(found - members().begin());
+}
+
+bool HubGroup::is_away(std::uint32_t member) const {
+  const RankId rank = members()[member];
+  return world_.ranks[rank].away() || world_.memory.has_closed(rank, id());
+}
+
+std::uint64_t HubGroup::completed_by(std::uint32_t member) const {
+  return world_.memory.completed(members()[member], id());
+}
+
+bool HubGroup::is_deserted() const {
+  for (std::uint32_t i = 0; i < size(); ++i) {
+    if (!is_away(i)) return false;
+  }
+  return true;
+}
+
+bool HubGroup::waits_to_send() const {
+  return std::ranges::any_of(steps_, [](const auto& step) { return !step.second.result() && step.second.has(0); });
+}
+
+std::size_t HubGroup::bytes_held() const {
+  std::size_t bytes = 0;
+  for (const auto& [number, step] : steps_) bytes += step.bytes();
+  return bytes;
+}
+
+TimePoint HubGroup::next_deadline() const {
+  TimePoint next = kNever;
+  for (const auto& [number, step] : steps_) next = std::min(next, step.next_deadline());
+  return next;
+}
+
+std::string HubGroup::in_call_text(std::uint32_t member, const wire::Contribute& in) const {
+  return world_.ranks.text(members()[member]) + " is in " + call_text(in);
+}
+
+std::string HubGroup::who_is_in(std::uint64_t call) const {
+  for (const auto& [number, step] : steps_) {
+    if (step.result()) continue;
+    for (const auto& [member, part] : step.parts()) {
+      if (part.contribute.call == call) return in_call_text(member, part.contribute);
+    }
+  }
+  return "";
+}
+
+void HubGroup::tell_calls(CallsUnderWay& calls) const {
+  for (const auto& [number, step] : steps_) {
+    if (step.result()) continue;
+    std::set<std::string> awaits;
+    for (std::uint32_t i = 0; i < size(); ++i) {
+      if (!step.has(i) && !is_away(i)) awaits.insert(world_.ranks.site(members()[i]));
+    }
+    for (const auto& [member, part] : step.parts()) {
+      if (is_away(member)) continue;
+      InCall& call = calls.sites[world_.ranks.site(members()[member])];
+      call.call = call_text(part.contribute);
+      call.awaits.insert(awaits.begin(), awaits.end());
+      call.stands_still = call.stands_still || part.contribute.operation.starts_with(kStandsStill);
+    }
+  }
+}
+
+bool HubGroup::contribute(std::uint32_t member, const wire::Contribute& message, const Payload& payload) {
+  if (const std::string why = why_bad(member, message, payload.bytes); !why.empty()) {
+    world_.refuse(members()[member], why);
+    return false;
+  }
+  if (message.step <= completed_by(member)) return false;  // its error was on the way to it
+  const auto begun = steps_.find(message.step);
+  if (begun != steps_.end() && begun->second.result()) {
+    if (!begun->second.has_failed()) answer(message.step, member);  // else it was told before it came
+    return false;
+  }
+  if (const std::string why = why_not_held(member, message, payload.bytes); !why.empty()) {
+    world_.refuse(members()[member], why);
+    return false;
+  }
+  const TimePoint now = world_.hub.now;
+  const TimePoint deadline =
+      message.timeout_ms == 0 ? kNever : later(now, std::chrono::milliseconds(message.timeout_ms));
+  HubCharge charge(world_.memory.parts(members()[member]), cost_of(message, payload.bytes));
+  steps_[message.step].add(member, {message, payload, now, deadline, std::move(charge)});
+  return true;
+}
+
+std::string HubGroup::why_bad(std::uint32_t member, const wire::Contribute& message, std::size_t bytes) const {
+  std::uint64_t total = 0;
+  for (const std::uint64_t split : message.splits) total += split;
+  if (!message.splits.empty() && (message.splits.size() != size() || total != bytes)) {
+    return message.operation + " was split for " + std::to_string(message.splits.size()) + " members into " +
+           std::to_string(total) + " bytes, the group has " + std::to_string(size()) + " and came " +
+           std::to_string(bytes) + " [hub.bad-split]";
+  }
+  const std::uint64_t completed = completed_by(member);
+  if (message.step <= completed + 1) return "";
+  return "step " + std::to_string(message.step) + " follows " + std::to_string(completed) + " [hub.step-order]";
+}
+
+std::string HubGroup::why_not_held(std::uint32_t member, const wire::Contribute& message, std::size_t bytes) const {
+  const std::string what =
+      world_.ranks.text(members()[member]) + " brings " + in_bytes(bytes) + " to " + call_text(message);
+  if (bytes > kMaxHubPart) {
+    return what + ": a part is at most " + in_bytes(kMaxHubPart) +
+           "; bring longer ones in several steps [hub.part-long]";
+  }
+  std::size_t others = 0;
+  std::size_t mine = 0;
+  if (const auto step = steps_.find(message.step); step != steps_.end()) {
+    for (const auto& [from, part] : step->second.parts()) {
+      (from == member ? mine : others) += from == member ? part.charge.bytes() : part.payload.bytes;
+    }
+  }
+  const std::size_t even = kMaxHubStep / size();
+  if (bytes > even && others + bytes > kMaxHubStep) {
+    return what + ", to which others have brought " + in_bytes(others) + ": a step carries at most " +
+           in_bytes(kMaxHubStep) + ", " + in_bytes(even) + " for each of " + std::to_string(size()) +
+           " members; bring longer ones in several steps [hub.step-long]";
+  }
+  const HubBudget& budget = world_.memory.parts(members()[member]);
+  const HubTotal& all = budget.all();
+  const std::size_t more = cost_of(message, bytes);
+  if (more <= mine || budget.fits(more - mine)) return "";
+  const std::string held =
+      what + ", and " + in_bytes(budget.held() - mine) + " of its parts are held until others take them: ";
+  if (budget.held() + more - mine > all.each()) {
+    return held + "at most " + in_bytes(all.each()) + " of a rank are; start fewer calls at once [hub.parts-held]";
+  }
+  return held + "this coordinator holds " + in_bytes(all.held()) + " of at most " + in_bytes(all.most()) +
+         ", and a rank's share is then " + in_bytes(budget.share()) + "; start fewer calls at once [hub.parts-held]";
+}
+
+void HubGroup::on_result_ack(std::uint32_t member, const wire::ResultAck& message) {
+  const RankId rank = members()[member];
+  const std::uint64_t step = message.step;
+  if (step <= world_.memory.newest_standing(id()) || (world_.only_hub && step <= newest_decided_)) {
+    world_.memory.complete(rank, id(), step);
+  } else if (!world_.only_hub && steps_.contains(step)) {
+    world_.memory.hold(rank, id(), step, message.ballot);
+  }
+  settle(step);
+}
+
+void HubGroup::give_up(const std::string& why) {
+  given_up_ = why;
+  settle();
+}
+
+void HubGroup::tell_errors(std::uint32_t member) {
+  for (const auto& [number, step] : steps_) {
+    if (step.has_failed() && number > completed_by(member)) answer(number, member);
+  }
+}
+
+void HubGroup::catch_up() {
+  for (const RankId member : members()) {
+    if (!world_.ranks[member].in) continue;
+    for (const auto& [number, ballot] : world_.memory.held(member, id())) steps_.try_emplace(number);
+  }
+  settle();
+}
+
+void HubGroup::settle() {
+  std::vector<std::uint64_t> numbers;
+  for (const auto& [number, step] : steps_) numbers.push_back(number);
+  for (const std::uint64_t number : numbers) settle(number);
+}
+
+void HubGroup::note_late() {
+  for (auto& [number, step] : steps_) step.note_late(world_.hub.now);
+}
+
+// ---- how a step ends
+
+void HubGroup::settle(std::uint64_t number) {
+  const auto found = steps_.find(number);
+  if (found == steps_.end()) return;
+  if (found->second.result()) return conclude(number);
+  switch (phase_of(number)) {
+    case Phase::kOpen: return try_to_decide(number);
+    case Phase::kUnknown: return;
+    case Phase::kHeld: return stand(number);
+    case Phase::kStands: return pass_on(number);
+  }
+}
+
+// Who is here has promised our ballot: what it does not hold now it will hold under no older one, and without it
+// nothing stands.
+HubGroup::Phase HubGroup::phase_of(std::uint64_t number) const {
+  if (number <= world_.memory.newest_standing(id())) return Phase::kStands;
+  std::optional<wire::Ballot> under;
+  bool all_here = true;
+  for (std::uint32_t i = 0; i < size(); ++i) {
+    if (is_away(i)) continue;
+    if (!world_.ranks[members()[i]].in) {
+      all_here = false;
+      continue;
+    }
+    const std::optional<wire::Ballot> held = world_.memory.held(members()[i], id(), number);
+    if (!held || (under && *under != *held)) return Phase::kOpen;
+    under = held;
+  }
+  return all_here && under ? Phase::kHeld : Phase::kUnknown;
+}
+
+void HubGroup::try_to_decide(std::uint64_t number) {
+  const HubStep& step = steps_.at(number);
+  if (step.parts().empty()) return;
+  if (!given_up_.empty()) return fail(number, given_up_);
+  const auto& [first_member, first] = *step.parts().begin();
+  if (const auto stray = step.stray()) {
+    return fail(number, calls_differ(in_call_text(first_member, first.contribute),
+                                     in_call_text(*stray, step.parts().at(*stray).contribute)));
+  }
+  wire::StepResult result;
+  for (std::uint32_t i = 0; i < size(); ++i) {
+    const auto part = step.parts().find(i);
+    if (part == step.parts().end() && !is_away(i)) return time_out(number);
+    if (part == step.parts().end() || part->second.contribute.absent) result.absent.push_back(i);
+  }
+  std::string why = why_failed(first.contribute, result.absent);
+  why.empty() ? decide(number, std::move(result)) : fail(number, std::move(why));
+}
+
+// Why a step fails without these; empty: it goes on.
+std::string HubGroup::why_failed(const wire::Contribute& call, const std::vector<std::uint32_t>& absent) const {
+  const bool root_only = call.absence == wire::Absence::kNeedsRoot;
+  const bool root_away = std::ranges::binary_search(absent, call.root);
+  if (absent.empty() || (call.absence != wire::Absence::kFails && !(root_only && root_away))) return "";
+  const std::uint32_t who = root_only ? call.root : absent.front();
+  const HubRank& rank = world_.ranks[members()[who]];
+  std::string why = call.operation + " needs every part of it, and " + world_.ranks.text(members()[who]);
+  if (!is_away(who)) {
+    why += " cannot give its own: its site has lost a rank";
+  } else {
+    why += !rank.gone.empty() ? " is gone: " + rank.gone : rank.left ? " has left" : " has closed this group";
+  }
+  return why + " [hub.part-missing]";
+}
+
+void HubGroup::time_out(std::uint64_t number) {
+  const HubStep& step = steps_.at(number);
+  const HubPart* const first = step.overdue(world_.hub.now);
+  if (first == nullptr) return;
+  std::vector<RankId> missing;
+  for (std::uint32_t i = 0; i < size(); ++i) {
+    if (!step.has(i)) missing.push_back(members()[i]);
+  }
+  fail(number, call_text(first->contribute) + " was given up after " + in_seconds(world_.hub.now - first->since) +
+                   ", the group's time-out: " + world_.ranks.texts(missing) +
+                   " did not come to it in time [hub.ranks-late]");
+}
+
+void HubGroup::fail(std::uint64_t number, std::string error) {
+  wire::StepResult result;
+  result.error = std::move(error);
+  decide(number, std::move(result));
+}
+
+void HubGroup::decide(std::uint64_t number, wire::StepResult result) {
+  HubStep& step = steps_.at(number);
+  result.group = id();
+  result.step = number;
+  result.ballot = world_.membership.ballot();
+  result.stands = world_.only_hub;
+  step.decide(std::move(result));
+  newest_decided_ = std::max(newest_decided_, number);
+  for (std::uint32_t i = 0; i < size(); ++i) {
+    // An error is also for those who have not come to the step: it does not stand without them.
+    if (step.has_failed() || step.has(i)) answer(number, i);
+  }
+  conclude(number);
+}
+
+void HubGroup::answer(std::uint64_t number, std::uint32_t member) {
+  const RankId rank = members()[member];
+  if (!world_.ranks[rank].in || is_away(member)) return;
+  const HubStep& step = steps_.at(number);
+  for (auto& [from, payload] : step.parts_for(member)) {
+    world_.send(rank, wire::Part{id(), number, from}, std::move(payload));
+  }
+  world_.send(rank, *step.result());
+}
+
+// Of a step that was decided here: whether all hold it.
+void HubGroup::conclude(std::uint64_t number) {
+  const wire::Ballot& ballot = world_.membership.ballot();
+  for (std::uint32_t i = 0; i < size(); ++i) {
+    const RankId rank = members()[i];
+    const bool holds = world_.only_hub ? completed_by(i) >= number
+                                       : world_.ranks[rank].in && world_.memory.held(rank, id(), number) == ballot;
+    if (holds || is_away(i)) continue;
+    while (world_.only_hub && steps_.size() > kMaxSteps) steps_.erase(steps_.begin());
+    return;
+  }
+  stand(number);
+}
+
+void HubGroup::stand(std::uint64_t number) {
+  world_.memory.note_standing(opener_, id(), number);
+  pass_on(number);
+}
+
+// It stands: who holds it may give it to its caller.
+void HubGroup::pass_on(std::uint64_t number) {
+  const HubStep step = std::move(steps_.at(number));
+  steps_.erase(number);
+  for (std::uint32_t i = 0; i < size(); ++i) {
+    const RankId rank = members()[i];
+    if (!world_.ranks[rank].in || is_away(i) || completed_by(i) >= number) continue;
+    if (world_.memory.held(rank, id(), number)) {
+      world_.memory.complete(rank, id(), number);
+      world_.send(rank, wire::Stands{id(), number});
+    } else if (step.has(i)) {
+      // Only where the only hub has forgotten it: it has died, or this rank came too late.
+      world_.send(rank, wire::StepResult{id(),
+                                         number,
+                                         world_.membership.ballot(),
+                                         true,
+                                         {},
+                                         "another rank has completed this step of the group with an earlier "
+                                         "coordinator, or long ago; this rank fell too far behind [hub.too-late]"});
+    }
+  }
+}
+
+}  // namespace collab::protocol

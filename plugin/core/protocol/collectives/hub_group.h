@@ -1,0 +1,92 @@
+// One group of a world's ranks at the hub, and its steps.
+//
+//         Contribute of some              Contribute of all living, alike         ResultAck by all living
+//   (none) ---------------> collecting ------------------------------> decided --------------------> it stands: Stands
+//                               |                                         ^
+//                               +--- a difference, a time-out, a member --+     with one hub it stands when decided
+//                                    that is needed and gone: an error
+//
+// A step's result stands when all members that are not gone hold it under one ballot, so one that does not proves that
+// none stands. Threads: one caller at a time. Ownership: plain values.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/protocol/collectives/hub_step.h"
+
+namespace collab::protocol {
+
+struct HubWorld;
+
+class HubGroup {
+ public:
+  HubGroup(HubWorld& world, const wire::Assemble& message, RankId opener, HubCharge charge);
+
+  [[nodiscard]] GroupId id() const { return open_.group; }
+  [[nodiscard]] const std::vector<RankId>& members() const { return open_.members; }
+  [[nodiscard]] std::uint32_t size() const { return static_cast<std::uint32_t>(open_.members.size()); }
+  [[nodiscard]] GroupId parent() const { return open_.parent; }  // of a pair
+  [[nodiscard]] std::uint32_t tag() const { return open_.tag; }
+  [[nodiscard]] std::optional<std::uint32_t> member_of(RankId rank) const;
+  [[nodiscard]] bool is_open_at(std::uint32_t member) const { return assembled_[member]; }
+  [[nodiscard]] bool is_deserted() const;    // all members are away, or have closed it
+  [[nodiscard]] bool waits_to_send() const;  // its first member
+  [[nodiscard]] std::size_t bytes_held() const;
+  [[nodiscard]] TimePoint next_deadline() const;
+  [[nodiscard]] std::string in_call_text(std::uint32_t member, const wire::Contribute& in) const;
+  [[nodiscard]] std::string who_is_in(std::uint64_t call) const;  // and has no result of it yet; empty: nobody
+  void tell_calls(CallsUnderWay& calls) const;
+
+  void assemble(std::uint32_t member) { assembled_[member] = true; }
+  // Whether the part is held; else it was refused, or is of no use.
+  [[nodiscard]] bool contribute(std::uint32_t member, const wire::Contribute& message, const Payload& payload);
+  void on_result_ack(std::uint32_t member, const wire::ResultAck& message);
+  void give_up(const std::string& why);    // every step of it, from here on
+  void tell_errors(std::uint32_t member);  // that are news to it
+  void catch_up();                         // with what its members hold
+  void settle();                           // somebody is gone, or time has passed
+  void settle(std::uint64_t step);
+  void note_late();
+
+ private:
+  // How a step stands that this hub has not decided.
+  enum class Phase : std::uint8_t {
+    kOpen,     // a member that is here does not hold it: no result of it stands
+    kUnknown,  // all that are here hold it, others are still to come
+    kHeld,     // all hold the same: it stands
+    kStands,   // a member has completed it
+  };
+  [[nodiscard]] bool is_away(std::uint32_t member) const;
+  [[nodiscard]] std::uint64_t completed_by(std::uint32_t member) const;
+  // Empty: it may be held.
+  [[nodiscard]] std::string why_bad(std::uint32_t member, const wire::Contribute& message, std::size_t bytes) const;
+  [[nodiscard]] std::string why_not_held(std::uint32_t member, const wire::Contribute& message,
+                                         std::size_t bytes) const;
+  [[nodiscard]] std::string why_failed(const wire::Contribute& call, const std::vector<std::uint32_t>& absent) const;
+  [[nodiscard]] Phase phase_of(std::uint64_t number) const;
+  void try_to_decide(std::uint64_t number);
+  void time_out(std::uint64_t number);
+  void fail(std::uint64_t number, std::string error);
+  void decide(std::uint64_t number, wire::StepResult result);
+  void answer(std::uint64_t number, std::uint32_t member);
+  void conclude(std::uint64_t number);
+  void stand(std::uint64_t number);
+  void pass_on(std::uint64_t number);
+
+  HubWorld& world_;
+  wire::Assemble open_;
+  RankId opener_;                // who has opened it first
+  HubCharge charge_;             // its
+  std::vector<bool> assembled_;  // the members that have opened it
+  std::map<std::uint64_t, HubStep> steps_;
+  std::uint64_t newest_decided_ = 0;
+  std::string given_up_;  // why every step of it fails; empty: it goes on
+};
+
+[[nodiscard]] std::string calls_differ(const std::string& one, const std::string& other);  // as in_call_text() says it
+
+}  // namespace collab::protocol

@@ -1,0 +1,140 @@
+#include "core/protocol/collectives/hub_groups.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/protocol/collectives/hub_parts.h"
+
+namespace collab::protocol {
+
+HubGroup* HubGroups::find(GroupId id) {
+  const auto found = groups_.find(id);
+  return found == groups_.end() ? nullptr : &found->second;
+}
+
+TimePoint HubGroups::next_deadline() const {
+  TimePoint next = kNever;
+  for (const auto& [id, group] : groups_) next = std::min(next, group.next_deadline());
+  return next;
+}
+
+void HubGroups::on_assemble(RankId rank, const wire::Assemble& message) {
+  HubGroup* const known = find(message.group);
+  HubGroup* const group = known == nullptr ? open(rank, message) : known;
+  if (group == nullptr) return;
+  const auto member = group->member_of(rank);
+  if (!member || group->members() != message.members) {
+    return world_.refuse(rank, "a group of " + std::to_string(group->size()) + " ranks has other members at " +
+                                   world_.ranks.text(rank) +
+                                   "; all ranks of a group give new_group() the same ranks [hub.group-differs]");
+  }
+  group->assemble(*member);
+  world_.memory.reopen(rank, message.group);
+  group->catch_up();
+}
+
+// Null: it was refused.
+HubGroup* HubGroups::open(RankId rank, const wire::Assemble& message) {
+  const std::string size = std::to_string(message.members.size()) + " ranks";
+  const std::size_t cost = kGroupCost + kMemberCost * message.members.size();
+  if (!std::ranges::all_of(message.members, [&](RankId member) { return world_.ranks.has(member); })) {
+    world_.refuse(rank, "a group names a rank that is not of this world [hub.no-such-rank]");
+  } else if (std::ranges::find(message.members, rank) == message.members.end()) {
+    world_.refuse(rank, world_.ranks.text(rank) + " opens a group of " + size +
+                            " to which it does not belong [hub.not-in-group]");
+  } else if (world_.memory.require_room(rank, cost, "a group of " + size)) {
+    HubCharge charge = world_.memory.charge(rank, cost);
+    return &groups_.try_emplace(message.group, world_, message, rank, std::move(charge)).first->second;
+  }
+  return nullptr;
+}
+
+void HubGroups::on_disband(RankId rank, const wire::Disband& message) {
+  if (!world_.memory.close(rank, message.group)) return;
+  HubGroup* const group = find(message.group);
+  if (group == nullptr) return;
+  group->settle();
+  if (!group->is_deserted()) return;
+  world_.memory.forget(message.group, group->members());
+  groups_.erase(message.group);
+}
+
+void HubGroups::on_contribute(RankId rank, const wire::Contribute& message, const Payload& payload) {
+  HubGroup* const group = find(message.group);
+  const auto member = group == nullptr ? std::nullopt : group->member_of(rank);
+  if (!member || !group->is_open_at(*member)) {
+    return world_.refuse(rank, "a part for a group that was not opened [hub.group-not-open]");
+  }
+  if (!group->contribute(*member, message, payload)) return;
+  tell_receiver(*group);
+  compare_with_twin(*group, *member, message);
+  group->settle(message.step);
+}
+
+// The same call in the twin group is another one there: neither step would ever be whole. From here on the members of
+// both count their steps differently.
+void HubGroups::compare_with_twin(HubGroup& group, std::uint32_t member, const wire::Contribute& message) {
+  HubGroup* const twin = message.call == 0 ? nullptr : find(GroupId(message.group.value ^ 1));
+  const std::string there = twin == nullptr ? "" : twin->who_is_in(message.call);
+  if (there.empty()) return;
+  const std::string why = calls_differ(there, group.in_call_text(member, message));
+  twin->give_up(why);
+  group.give_up(why);
+}
+
+void HubGroups::on_result_ack(RankId rank, const wire::ResultAck& message) {
+  HubGroup* const group = find(message.group);
+  const auto member = group == nullptr ? std::nullopt : group->member_of(rank);
+  if (member) group->on_result_ack(*member, message);
+}
+
+// What it holds and has completed may end steps, and errors that were decided are news to it.
+void HubGroups::catch_up(RankId rank) {
+  for (auto& [id, group] : groups_) {
+    const auto member = group.member_of(rank);
+    if (!member) continue;
+    group.tell_errors(*member);
+    group.catch_up();
+  }
+}
+
+void HubGroups::settle() {
+  for (auto& [id, group] : groups_) group.settle();
+}
+
+void HubGroups::clear() {
+  groups_.clear();
+  receivers_.clear();
+}
+
+void HubGroups::note_late() {
+  for (auto& [id, group] : groups_) group.note_late();
+}
+
+// ---- receivers that wait for whoever sends to them
+
+void HubGroups::on_resolve(RankId rank, const wire::ResolveSender& message) {
+  const Receiver receiver{rank, message.group, message.tag};
+  if (!receivers_.contains(receiver)) {
+    if (!world_.memory.require_room(rank, kEntryCost, "another sender that it looks for")) return;
+    receivers_[receiver] = world_.memory.charge(rank, kEntryCost);
+  }
+  for (const auto& [id, group] : groups_) {
+    if (group.parent() == message.group && group.tag() == message.tag && group.members().back() == rank)
+      tell_receiver(group);
+  }
+}
+
+void HubGroups::tell_receiver(const HubGroup& pair) {
+  if (pair.parent().value == 0) return;
+  const RankId to = pair.members().back();
+  const auto waits = receivers_.find({to, pair.parent(), pair.tag()});
+  HubGroup* const parent = find(pair.parent());
+  if (waits == receivers_.end() || parent == nullptr || !pair.waits_to_send()) return;
+  const auto from = parent->member_of(pair.members().front());
+  if (!from) return;
+  world_.send(to, wire::SenderResolved{pair.parent(), pair.tag(), *from});
+  receivers_.erase(waits);
+}
+
+}  // namespace collab::protocol

@@ -1,0 +1,43 @@
+// The groups of a world's ranks at the hub, and who waits in one for a sender that it does not know.
+//
+// Threads: one caller at a time. Ownership: of the groups.
+#pragma once
+
+#include <map>
+#include <tuple>
+
+#include "core/protocol/collectives/hub_group.h"
+
+namespace collab::protocol {
+
+class HubGroups {
+ public:
+  explicit HubGroups(HubWorld& world) : world_(world) {}
+
+  [[nodiscard]] HubGroup* find(GroupId id);  // null: there is none
+  [[nodiscard]] auto begin() const { return groups_.begin(); }
+  [[nodiscard]] auto end() const { return groups_.end(); }
+  [[nodiscard]] TimePoint next_deadline() const;
+
+  void on_assemble(RankId rank, const wire::Assemble& message);
+  void on_disband(RankId rank, const wire::Disband& message);
+  void on_contribute(RankId rank, const wire::Contribute& message, const Payload& payload);
+  void on_result_ack(RankId rank, const wire::ResultAck& message);
+  void on_resolve(RankId rank, const wire::ResolveSender& message);
+  void catch_up(RankId rank);  // it was admitted
+  void settle();               // somebody is gone, or time has passed
+  void note_late();
+  void clear();
+
+ private:
+  using Receiver = std::tuple<RankId, GroupId, std::uint32_t>;  // who waits, in which group, with which tag
+  [[nodiscard]] HubGroup* open(RankId rank, const wire::Assemble& message);
+  void compare_with_twin(HubGroup& group, std::uint32_t member, const wire::Contribute& message);
+  void tell_receiver(const HubGroup& pair);
+
+  HubWorld& world_;
+  std::map<GroupId, HubGroup> groups_;
+  std::map<Receiver, HubCharge> receivers_;
+};
+
+}  // namespace collab::protocol

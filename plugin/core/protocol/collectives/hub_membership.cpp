@@ -1,0 +1,242 @@
+#include "core/protocol/collectives/hub_membership.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/protocol/collectives/hub_parts.h"
+#include "core/protocol/formatting.h"
+#include "core/wire/limits.h"
+
+namespace collab::protocol {
+
+HubMembership::HubMembership(HubWorld& world, const wire::Ballot& ballot)
+    : world_(world), ballot_(ballot), votes_(world.ranks.size()) {}
+
+bool HubMembership::is_gone(RankId rank) const { return std::ranges::binary_search(chosen_.gone, rank); }
+
+// ---- what a rank says when it enters
+
+// What no rank of this world can remember.
+std::string HubMembership::why_impossible(const wire::Enter& message) const {
+  for (const wire::Epoch* epoch : {&message.chosen, &message.accepted}) {
+    const std::vector<RankId>& gone = epoch->gone;
+    if (!gone.empty() && !world_.ranks.has(gone.back())) {
+      return "rank " + std::to_string(gone.back().value) + " is said to be gone from a world of " +
+             std::to_string(world_.ranks.size());
+    }
+    if (epoch->number > gone.size()) {  // each leaves out one more at least
+      return "a world cannot have come to membership " + std::to_string(epoch->number) + " without " +
+             std::to_string(gone.size()) + " of its ranks";
+    }
+  }
+  if (std::ranges::binary_search(message.chosen.gone, message.rank)) {
+    return world_.ranks.text(message.rank) + " was left out of its world's collectives, as it says itself";
+  }
+  const std::uint64_t term = std::max(message.promised.term, message.accepted_under.term);
+  if (term <= ballot_.term + wire::kMaxTermStep) return "";
+  return "a promise under term " + std::to_string(term) + " is far above any of this world, which is at " +
+         std::to_string(ballot_.term);
+}
+
+std::string HubMembership::why_refused(const wire::Enter& message) const {
+  if (const std::string why = why_impossible(message); !why.empty()) return why + " [hub.bad-memory]";
+  if (world_.only_hub) return "";  // it decides alone
+  const wire::Epoch& theirs = message.chosen;
+  const wire::Epoch& newer = theirs.number > chosen_.number ? theirs : chosen_;
+  const wire::Epoch& older = theirs.number > chosen_.number ? chosen_ : theirs;
+  const bool chained =
+      std::ranges::includes(newer.gone, older.gone) && (newer.number != older.number || chosen_ == theirs);
+  // Under its ballot none but this hub can have one chosen: a word to the contrary counts for nothing.
+  const bool known = theirs.number <= chosen_.number || !leads_ || message.promised > ballot_;
+  if (chained && known) return "";
+  return world_.ranks.text(message.rank) +
+         " has gone on with others of its world, apart from those that are here: they have left each other out for "
+         "good [hub.parted]";
+}
+
+// From here on nothing under an older ballot counts. Everybody promises anew and says again what it holds.
+void HubMembership::raise_above(const wire::Ballot& promised) {
+  if (promised <= ballot_) return;
+  ballot_ = {promised.term + 1, world_.hub.config.hub};
+  proposal_.reset();
+  accepted_by_.clear();
+  leads_ = false;
+  world_.groups.clear();
+  world_.ranks.readmit_all();
+  for (std::uint32_t i = 0; i < votes_.size(); ++i) {
+    votes_[i] = {world_.ranks[RankId(i)].linked(), false};
+    world_.send(RankId(i), wire::PrepareWorld{ballot_});
+  }
+}
+
+void HubMembership::on_enter(LinkId link, const wire::Enter& message) {
+  learn(message);
+  Vote& vote = votes_[message.rank.value];
+  vote.promised = world_.only_hub || message.promised == ballot_;
+  if (!vote.promised && !std::exchange(vote.asked, true)) world_.hub.send(link, wire::PrepareWorld{ballot_});
+  if (vote.promised && proposal_) world_.hub.send(link, wire::AcceptEpoch{ballot_, *proposal_});
+  advance();
+}
+
+// What it says as an acceptor.
+void HubMembership::learn(const wire::Enter& message) {
+  if (std::pair(reported_.number, reported_under_) < std::pair(message.accepted.number, message.accepted_under)) {
+    reported_under_ = message.accepted_under;
+    reported_ = message.accepted;
+  }
+  if (message.chosen.number <= chosen_.number) return;
+  // The only hub decides alone: whom it hears is not gone because another says so.
+  const bool here = std::ranges::any_of(message.chosen.gone, [&](RankId rank) { return world_.ranks[rank].linked(); });
+  if (!world_.only_hub || !here) choose(message.chosen);
+}
+
+// ---- the agreement
+
+void HubMembership::advance() {
+  leads_ = leads_ || world_.only_hub;
+  for (;;) {
+    if (leads_) admit();
+    if (!is_promised()) return;
+    if (proposal_) {
+      if (!is_accepted()) return;
+      choose(*proposal_);
+    } else if (!world_.only_hub && reported_under_.term != 0 && reported_.number == chosen_.number + 1) {
+      propose(reported_);
+    } else if (!leads_) {
+      leads_ = true;
+    } else {
+      const wire::Epoch next = next_epoch();
+      if (next.gone.size() == chosen_.gone.size()) return;
+      world_.only_hub ? choose(next) : propose(next);
+    }
+  }
+}
+
+void HubMembership::admit() {
+  const auto in_ms = [](Duration time) {
+    return static_cast<std::uint32_t>(std::min<std::int64_t>(time.count() / 1000, wire::kMaxIntervalMs));
+  };
+  const HubConfig& config = world_.hub.config;
+  for (std::uint32_t i = 0; i < votes_.size(); ++i) {
+    const HubRank& rank = world_.ranks[RankId(i)];
+    if (rank.in || !may_accept(RankId(i)) || rank.away()) continue;
+    world_.ranks.admit(RankId(i));
+    world_.send(RankId(i), wire::Entered{in_ms(config.heartbeat), in_ms(config.link_grace), ballot_, chosen_});
+    world_.groups.catch_up(RankId(i));
+  }
+}
+
+// Who is silent, and who has left: what a later hub could not know.
+wire::Epoch HubMembership::next_epoch() const {
+  wire::Epoch next{chosen_.number + 1, {}};
+  for (std::uint32_t i = 0; i < votes_.size(); ++i) {
+    const RankId id(i);
+    const HubRank& rank = world_.ranks[id];
+    const bool left = rank.left && !world_.only_hub;
+    const bool silent = !rank.away() && world_.ranks.is_suspect(id) && world_.ranks.is_silent(id);
+    if (!rank.gone.empty() || left || silent || is_gone(id)) next.gone.push_back(id);
+  }
+  return next;
+}
+
+void HubMembership::propose(const wire::Epoch& epoch) {
+  proposal_ = epoch;
+  accepted_by_.clear();
+  for (std::uint32_t i = 0; i < votes_.size(); ++i) {
+    if (may_accept(RankId(i))) world_.send(RankId(i), wire::AcceptEpoch{ballot_, epoch});
+  }
+}
+
+void HubMembership::on_accepted(RankId rank, const wire::AcceptedEpoch& message) {
+  if (!proposal_ || message.ballot != ballot_ || message.number != proposal_->number) return;
+  accepted_by_.insert(rank.value);
+  advance();
+}
+
+void HubMembership::choose(const wire::Epoch& epoch) {
+  chosen_ = epoch;
+  proposal_.reset();
+  accepted_by_.clear();
+  std::vector<RankId> left_out;
+  std::vector<RankId> silent;
+  std::vector<RankId> never_came;
+  for (std::uint32_t i = 0; i < votes_.size(); ++i) world_.send(RankId(i), wire::ChosenEpoch{chosen_});
+  for (const RankId id : chosen_.gone) {
+    const HubRank& rank = world_.ranks[id];
+    if (rank.away()) continue;
+    (!world_.ranks.is_suspect(id) ? left_out : rank.entered ? silent : never_came).push_back(id);
+  }
+  world_.ranks.mark_gone(left_out, "an earlier coordinator has left it out");
+  world_.ranks.mark_gone(
+      silent, "nothing heard from it for " + in_seconds(world_.hub.config.link_grace) + " (COLLAB_LINK_GRACE)");
+  world_.ranks.mark_gone(never_came, "it has never come to this coordinator");
+  world_.groups.settle();
+}
+
+// ---- who is enough
+
+// Of each site the lowest rank that is not gone.
+std::vector<wire::Voter> HubMembership::voters() const {
+  std::vector<wire::Voter> voters;
+  std::set<std::uint32_t> seen;
+  for (std::uint32_t i = 0; i < votes_.size(); ++i) {
+    const RankId id(i);
+    if (is_gone(id) || !seen.insert(world_.ranks.site_index(id)).second) continue;
+    const HubRank& rank = world_.ranks[id];
+    voters.push_back({SiteId(i), world_.ranks.site(id), rank.acceptor, rank.left});
+  }
+  return voters;
+}
+
+std::vector<wire::Voter> HubMembership::missing() const {
+  std::vector<wire::Voter> missing = voters();
+  std::erase_if(missing, [&](const wire::Voter& voter) {
+    const RankId rank(voter.site.value);
+    return voter.left || !world_.ranks.is_suspect(rank) || !world_.ranks.is_silent(rank);
+  });
+  return missing;
+}
+
+template <typename F>
+Quorum HubMembership::count(F counts) const {
+  return quorum_of(voters(), [&](const wire::Voter& voter) {
+    return counts(voter.site.value) ? Presence::kWithRecord : Presence::kAbsent;
+  });
+}
+
+// Of two one is silent. Two have no majority but both, and one that waited for ever would be of no use: it goes on
+// alone. So does the other, if it lives; each has left the other out.
+bool HubMembership::is_lone() const { return voters().size() <= 2 && missing().size() == 1; }
+
+bool HubMembership::may_accept(RankId rank) const { return votes_[rank.value].promised && world_.ranks[rank].linked(); }
+
+bool HubMembership::is_promised() const {
+  if (!world_.only_hub && !is_lone()) return count([&](std::uint32_t i) { return votes_[i].promised; }).can_promise();
+  for (std::uint32_t i = 0; i < votes_.size(); ++i) {
+    if (may_accept(RankId(i))) return true;
+  }
+  return false;
+}
+
+bool HubMembership::is_accepted() const {
+  if (is_lone()) return !accepted_by_.empty();
+  return count([&](std::uint32_t i) { return accepted_by_.contains(i); }).can_accept();
+}
+
+void HubMembership::judge_quorum() {
+  std::set<std::uint32_t> silent;
+  std::vector<std::string> names;
+  for (const wire::Voter& voter : missing()) {
+    silent.insert(voter.site.value);
+    names.push_back(voter.name);
+  }
+  const Quorum rest = count([&](std::uint32_t i) { return !silent.contains(i); });
+  if (rest.can_accept() || is_lone()) return;
+  leads_ = false;
+  for (Vote& vote : votes_) vote.promised = false;
+  world_.ranks.send_away("only " + std::to_string(rest.by_name) + " of " + std::to_string(rest.voters) +
+                         " sites can reach this coordinator; the others may go on without " +
+                         (rest.by_name == 1 ? "this one" : "these") + ": missing are " + names_text(names, {}));
+}
+
+}  // namespace collab::protocol

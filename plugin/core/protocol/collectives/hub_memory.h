@@ -1,0 +1,67 @@
+// What a world's ranks remember as acceptors of its groups' steps, as far as they have said so; and how much the hub
+// may hold for each of them.
+//
+// Threads: one caller at a time. Ownership: of the budgets that charges of this world belong to.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "core/protocol/collectives/hub_budget.h"
+#include "core/wire/messages.h"
+
+namespace collab::protocol {
+
+struct HubWorld;
+
+class HubMemory {
+ public:
+  using Steps = std::map<std::uint64_t, wire::Ballot>;
+  HubMemory(HubWorld& world, HubTotal& parts, HubTotal& memory);
+
+  [[nodiscard]] std::uint64_t completed(RankId rank, GroupId group) const;
+  [[nodiscard]] const Steps& held(RankId rank, GroupId group) const;  // results, and under which ballot
+  [[nodiscard]] std::optional<wire::Ballot> held(RankId rank, GroupId group, std::uint64_t step) const;
+  [[nodiscard]] bool has_closed(RankId rank, GroupId group) const;
+  [[nodiscard]] std::uint64_t newest_standing(GroupId group) const;  // step that is known to stand
+  [[nodiscard]] HubBudget& parts(RankId rank) { return ranks_[rank.value].parts; }
+  [[nodiscard]] const HubBudget& parts(RankId rank) const { return ranks_[rank.value].parts; }
+
+  // Whether there is room for what it names; else it is refused.
+  [[nodiscard]] bool recall(const wire::Enter& message);
+  // Whether the hub can remember so much more for this rank; else it is refused.
+  [[nodiscard]] bool require_room(RankId rank, std::size_t bytes, const std::string& what);
+  [[nodiscard]] HubCharge charge(RankId rank, std::size_t bytes) { return {ranks_[rank.value].memory, bytes}; }
+  void hold(RankId rank, GroupId group, std::uint64_t step, const wire::Ballot& ballot);
+  void complete(RankId rank, GroupId group, std::uint64_t step);
+  void note_standing(RankId who, GroupId group, std::uint64_t step);  // who has said so, or has opened the group
+  [[nodiscard]] bool close(RankId rank, GroupId group);               // false: it is refused
+  void reopen(RankId rank, GroupId group);
+  void forget(GroupId group, const std::vector<RankId>& members);
+
+ private:
+  struct Rank {
+    HubBudget parts;   // what the hub holds of it
+    HubBudget memory;  // what the hub remembers for it
+    std::map<GroupId, std::uint64_t> completed{};
+    std::map<GroupId, Steps> held{};
+    std::set<GroupId> closed{};
+    std::size_t entered_with = 0;  // entries of `completed` and `held` that it has named
+    HubCharge named{};             // for those, and for `closed`
+  };
+  struct Stood {
+    std::uint64_t step = 0;
+    HubCharge charge;
+  };
+  void charge_closed(Rank& rank);
+
+  HubWorld& world_;
+  std::vector<Rank> ranks_;
+  std::map<GroupId, Stood> standing_;
+};
+
+}  // namespace collab::protocol

@@ -1,0 +1,30 @@
+// What a collective hub consists of: its worlds, each with parts of its own (hub_world.h), and what all of them may
+// use: configuration, time, and the list of what is to be done.
+//
+// Threads: one caller at a time. Ownership: plain values; parts refer to this struct, so it stays where it is.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/protocol/collectives/collective_hub.h"
+#include "core/protocol/collectives/hub_worlds.h"
+
+namespace collab::protocol {
+
+struct HubParts {
+  explicit HubParts(HubConfig c) : config(std::move(c)), worlds(*this) {}
+
+  HubConfig config;
+  HubWorlds worlds;
+
+  // Of the step under way.
+  TimePoint now{};
+  std::vector<HubAction> out;
+
+  void send(LinkId link, wire::Message message, Payload payload = {});  // where there is a link
+  void note(Note::Level level, const char* event, const std::string& text);
+};
+
+}  // namespace collab::protocol

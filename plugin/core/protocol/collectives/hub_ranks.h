@@ -1,0 +1,84 @@
+// Who is in a world: on which link each rank speaks, when it was heard, and whether it is silent, has left or is gone.
+//
+// Silent is a rank of which nothing was heard for the link grace, or that has not come in time. Those that fall silent
+// at about the same time are judged together.
+// Threads: one caller at a time. Ownership: plain values.
+#pragma once
+
+#include <cstdint>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "collab/clock.h"
+#include "core/wire/messages.h"
+
+namespace collab::protocol {
+
+struct HubWorld;
+
+struct HubRank {
+  AcceptorId acceptor{};  // the process; 0: it has never come
+  LinkId link{};          // 0: none now
+  TimePoint heard{};
+  bool entered = false;  // since this hub waits for the ranks of its world
+  bool in = false;       // it was told Entered under the ballot, on this link: what it says of groups counts
+  bool left = false;
+  std::string gone;  // why; empty: it is not
+  [[nodiscard]] bool linked() const { return link.value != 0; }
+  [[nodiscard]] bool away() const { return left || !gone.empty(); }
+};
+
+class HubRanks {
+ public:
+  HubRanks(HubWorld& world, const wire::Enter& first);
+
+  [[nodiscard]] std::uint32_t size() const { return static_cast<std::uint32_t>(ranks_.size()); }
+  [[nodiscard]] bool has(RankId rank) const { return rank.value < ranks_.size(); }
+  [[nodiscard]] const HubRank& operator[](RankId rank) const { return ranks_[rank.value]; }
+  [[nodiscard]] std::uint32_t site_index(RankId rank) const { return site_of_[rank.value]; }
+  [[nodiscard]] const std::string& site(RankId rank) const { return sites_[site_of_[rank.value]]; }
+  [[nodiscard]] std::string text(RankId rank) const;  // "rank 2 of paris"
+  [[nodiscard]] std::string texts(const std::vector<RankId>& ranks) const;
+  [[nodiscard]] std::string why_refused(const wire::Enter& message) const;
+  [[nodiscard]] bool any_linked() const;
+  [[nodiscard]] bool is_suspect(RankId rank) const { return suspects_.contains(rank.value); }
+  [[nodiscard]] bool is_silent(RankId rank) const;  // now; a suspect may have been heard since
+  [[nodiscard]] bool all_left() const;              // that have entered
+  // Nobody is linked: when the world is forgotten. Who comes late is to be told that the others have gone on, or may
+  // yet find them at another hub.
+  [[nodiscard]] TimePoint deserted_at() const;
+  // Of worlds that nobody is linked to, the least goes first: how many ranks have ever come, when one was heard last.
+  [[nodiscard]] std::pair<std::size_t, TimePoint> eviction_order() const;
+  [[nodiscard]] TimePoint next_deadline() const;
+
+  // Nobody is here: the others may take as long to come as for the first time.
+  void await_ranks(bool returning);
+  void expect_soon();  // they have been with another hub, and know that it is lost
+  // Whether it comes by another link than before.
+  bool enter(LinkId link, const wire::Enter& message);
+  void on_leave(RankId rank, const wire::Leave& message);
+  void on_tick();
+  void heard(RankId rank);
+  void lose_link(RankId rank);
+  void admit(RankId rank) { ranks_[rank.value].in = true; }
+  void readmit_all();  // none is in until it is admitted again
+  void send_away(const std::string& why);
+  void mark_gone(const std::vector<RankId>& ranks, const std::string& why);
+
+ private:
+  [[nodiscard]] std::string left_out_text(RankId rank) const;
+  [[nodiscard]] TimePoint silent_at(RankId rank) const;
+
+  HubWorld& world_;
+  std::vector<std::string> sites_;
+  std::vector<std::uint32_t> site_of_;
+  std::vector<HubRank> ranks_;
+  TimePoint heard_{};                 // any of them
+  std::set<std::uint32_t> suspects_;  // silent, and judged together
+  TimePoint hold_ = kNever;           // others may have fallen silent with the first: until then nobody is judged
+  TimePoint expected_by_ = kNever;    // ranks that have not come by then are silent
+};
+
+}  // namespace collab::protocol

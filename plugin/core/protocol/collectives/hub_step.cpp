@@ -1,0 +1,83 @@
+#include "core/protocol/collectives/hub_step.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace collab::protocol {
+namespace {
+
+[[nodiscard]] bool alike(const wire::Contribute& a, const wire::Contribute& b) {
+  return a.operation == b.operation && a.absence == b.absence && a.root == b.root;
+}
+
+}  // namespace
+
+std::string call_text(const wire::Contribute& contribute) {
+  return contribute.shape.empty() ? contribute.operation : contribute.operation + " " + contribute.shape;
+}
+
+std::size_t HubStep::bytes() const {
+  std::size_t bytes = 0;
+  for (const auto& [member, part] : parts_) bytes += part.payload.bytes;
+  return bytes;
+}
+
+TimePoint HubStep::next_deadline() const {
+  TimePoint next = kNever;
+  if (result_ || late_) return next;
+  for (const auto& [member, part] : parts_) next = std::min(next, part.deadline);
+  return next;
+}
+
+std::optional<std::uint32_t> HubStep::stray() const {
+  for (const auto& [member, part] : parts_) {
+    if (!alike(parts_.begin()->second.contribute, part.contribute)) return member;
+  }
+  return std::nullopt;
+}
+
+const HubPart* HubStep::overdue(TimePoint now) const {
+  const HubPart* first = nullptr;
+  for (const auto& [member, part] : parts_) {
+    if (now >= part.deadline && (first == nullptr || part.since < first->since)) first = &part;
+  }
+  return first;
+}
+
+std::vector<std::pair<std::uint32_t, Payload>> HubStep::parts_for(std::uint32_t member) const {
+  const auto mine = parts_.find(member);
+  if (has_failed() || mine == parts_.end() || !mine->second.contribute.wants) return {};
+  std::vector<std::pair<std::uint32_t, Payload>> given;
+  for (const auto& [from, part] : parts_) {
+    if (from == member || std::ranges::binary_search(result_->absent, from)) continue;
+    Payload payload = part.payload;
+    if (const std::vector<std::uint64_t>& splits = part.contribute.splits; !splits.empty()) {
+      for (std::uint32_t before = 0; before < member; ++before) payload.offset += splits[before];
+      payload.bytes = splits[member];
+    }
+    if (payload.bytes > 0) given.emplace_back(from, std::move(payload));
+  }
+  return given;
+}
+
+void HubStep::add(std::uint32_t member, HubPart part) {
+  if (const auto before = parts_.find(member); before != parts_.end()) {  // its link has fallen since; its time goes on
+    part.since = before->second.since;
+    part.deadline = std::min(part.deadline, before->second.deadline);
+  }
+  parts_.insert_or_assign(member, std::move(part));
+}
+
+void HubStep::decide(wire::StepResult result) {
+  result_ = std::move(result);
+  if (!has_failed()) return;
+  for (auto& [member, part] : parts_) {
+    part.charge.set(part.charge.bytes() - part.payload.bytes);
+    part.payload = {};
+  }
+}
+
+// What was late and could not be ended, since others may hold a result, ends when they have come.
+void HubStep::note_late(TimePoint now) { late_ = overdue(now) != nullptr; }
+
+}  // namespace collab::protocol

@@ -1,0 +1,55 @@
+// One step of a group at the hub: the parts that have come to it, and the result once it is decided.
+//
+// Threads: one caller at a time. Ownership: plain values; payloads are shared.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/protocol/collectives/hub_actions.h"
+#include "core/protocol/collectives/hub_budget.h"
+
+namespace collab::protocol {
+
+// One member's part.
+struct HubPart {
+  wire::Contribute contribute;
+  Payload payload;
+  TimePoint since{};
+  TimePoint deadline = kNever;
+  HubCharge charge;  // of who has brought it
+};
+
+[[nodiscard]] std::string call_text(const wire::Contribute& contribute);  // for people
+
+class HubStep {
+ public:
+  [[nodiscard]] const std::map<std::uint32_t, HubPart>& parts() const { return parts_; }  // by member
+  [[nodiscard]] bool has(std::uint32_t member) const { return parts_.contains(member); }
+  [[nodiscard]] const std::optional<wire::StepResult>& result() const { return result_; }
+  [[nodiscard]] bool has_failed() const { return result_ && !result_->error.empty(); }
+  [[nodiscard]] std::size_t bytes() const;  // of payloads
+  [[nodiscard]] TimePoint next_deadline() const;
+  // The member whose part is of another call than the first one's.
+  [[nodiscard]] std::optional<std::uint32_t> stray() const;
+  // Of those whose time is over, the part that waits longest; null: none.
+  [[nodiscard]] const HubPart* overdue(TimePoint now) const;
+  // What `member` is given: from whom, and what.
+  [[nodiscard]] std::vector<std::pair<std::uint32_t, Payload>> parts_for(std::uint32_t member) const;
+
+  void add(std::uint32_t member, HubPart part);
+  void decide(wire::StepResult result);
+  void note_late(TimePoint now);
+
+ private:
+  std::map<std::uint32_t, HubPart> parts_;
+  std::optional<wire::StepResult> result_;  // under the world's ballot
+  bool late_ = false;                       // past a deadline, and not to be ended yet
+};
+
+}  // namespace collab::protocol

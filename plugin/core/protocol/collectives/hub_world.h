@@ -1,0 +1,48 @@
+// The parts of one world of a hub.
+//
+//   ranks       who is here, is silent, has left or is gone
+//   memory      what ranks remember as acceptors, and what the hub may hold for each
+//   membership  who is gone: a chain of memberships, agreed on under a ballot
+//   groups      the groups of ranks, each with its steps (hub_group.h), and who waits for a sender in one
+//
+// Each part has private fields and changes no other's: it asks the part that owns them, over `world_`.
+//
+// Threads: one caller at a time. Ownership: plain values; parts refer to this struct, so it stays where it is.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "core/protocol/collectives/hub_groups.h"
+#include "core/protocol/collectives/hub_membership.h"
+#include "core/protocol/collectives/hub_memory.h"
+#include "core/protocol/collectives/hub_ranks.h"
+
+namespace collab::protocol {
+
+struct HubParts;
+
+struct HubWorld {
+  HubWorld(HubParts& all, const wire::Enter& first, const wire::Ballot& ballot, HubTotal& parts, HubTotal& memory);
+  HubWorld(const HubWorld&) = delete;
+  HubWorld& operator=(const HubWorld&) = delete;
+  ~HubWorld() = default;
+
+  HubParts& hub;
+  const std::uint64_t number;
+  const bool only_hub;  // it decides alone, at once
+  HubRanks ranks;
+  HubMemory memory;
+  HubMembership membership;
+  HubGroups groups;
+
+  [[nodiscard]] std::string why_refused(const wire::Enter& message) const;
+  [[nodiscard]] TimePoint next_deadline() const;
+  void on_enter(LinkId link, const wire::Enter& message);
+  void on_message(RankId rank, const HubReceived& event);
+  void on_tick();
+  void send(RankId rank, wire::Message message, Payload payload = {});  // where it has a link
+  void refuse(RankId rank, const std::string& why);
+};
+
+}  // namespace collab::protocol

@@ -1,0 +1,117 @@
+#include "core/protocol/collectives/hub_worlds.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "core/protocol/collectives/hub_parts.h"
+
+namespace collab::protocol {
+
+void HubWorlds::on_enter(LinkId link, const wire::Enter& message) {
+  std::string why = why_refused(link, message);
+  const bool fresh = !worlds_.contains(message.world);
+  if (why.empty() && fresh) why = make_room(message);
+  if (why.empty() && fresh) {
+    // A ballot is never used for two worlds.
+    const wire::Ballot ballot{++begun_, all_.config.hub};
+    worlds_.try_emplace(message.world, all_, message, ballot, parts_, memory_);
+    divide_budgets();
+  }
+  if (why.empty()) why = worlds_.at(message.world).why_refused(message);
+  if (why.empty()) return worlds_.at(message.world).on_enter(link, message);
+  if (fresh) erase(message.world);
+  refuse(link, why);
+}
+
+void HubWorlds::on_left(std::uint64_t number) {
+  if (worlds_.at(number).ranks.all_left()) erase(number);
+}
+
+void HubWorlds::on_tick() {
+  std::vector<std::uint64_t> numbers;
+  for (const auto& [number, world] : worlds_) numbers.push_back(number);
+  for (const std::uint64_t number : numbers) {
+    worlds_.at(number).on_tick();
+    if (all_.now >= worlds_.at(number).ranks.deserted_at()) erase(number);
+  }
+}
+
+void HubWorlds::erase(std::uint64_t number) {
+  worlds_.erase(number);
+  divide_budgets();
+}
+
+void HubWorlds::divide_budgets() {
+  parts_.divide_among(worlds_.size());
+  memory_.divide_among(worlds_.size());
+}
+
+std::string HubWorlds::why_refused(LinkId link, const wire::Enter& message) const {
+  if (message.swarm != all_.config.swarm) {
+    return "this coordinator serves the swarm " + all_.config.swarm + ", this rank asks for " + message.swarm +
+           ": set COLLAB_RUN alike, or another COLLAB_COORDINATOR [hub.other-swarm]";
+  }
+  const Place* const own = find_place(link);
+  if (own == nullptr || *own == Place{message.world, message.rank}) return "";
+  return "this link is of rank " + std::to_string(own->rank.value) + " of another world or place; rank " +
+         std::to_string(message.rank.value) + " needs one of its own [hub.link-taken]";
+}
+
+// Empty: there is room for one more world.
+std::string HubWorlds::make_room(const wire::Enter& message) {
+  const std::size_t ranks = message.site_of.size();
+  for (;;) {
+    std::size_t in_all = ranks;
+    for (const auto& [number, world] : worlds_) in_all += world.ranks.size();
+    const bool too_long = ranks > kSmallWorld && in_all > kMaxWorldRanks;
+    if (worlds_.size() < kMaxWorlds && !too_long) return "";
+    const HubWorld* least = nullptr;
+    for (const auto& [number, world] : worlds_) {
+      if (world.ranks.deserted_at() == kNever) continue;
+      if (least == nullptr || world.ranks.eviction_order() < least->ranks.eviction_order()) least = &world;
+    }
+    if (least == nullptr) {
+      return "this world has " + std::to_string(ranks) + " ranks, and this coordinator has " +
+             std::to_string(worlds_.size()) + " worlds of " + std::to_string(in_all - ranks) + " ranks: at most " +
+             std::to_string(kMaxWorlds) + ", and " + std::to_string(kMaxWorldRanks) +
+             " ranks where one has more than " + std::to_string(kSmallWorld) +
+             "; end another, or start a coordinator of its own for this one [hub.too-many-worlds]";
+    }
+    erase(least->number);
+  }
+}
+
+// ---- links
+
+const HubWorlds::Place* HubWorlds::find_place(LinkId link) const {
+  const auto found = links_.find(link);
+  return found == links_.end() ? nullptr : &found->second;
+}
+
+void HubWorlds::refuse(LinkId link, const std::string& why) {
+  all_.note(Note::Level::kWarning, "refused", "the world's collectives refuse a rank: " + why);
+  all_.send(link, wire::Refuse{why});
+  hang_up(link, why);
+}
+
+void HubWorlds::hang_up(LinkId link, const std::string& why) {
+  if (link.value == 0) return;
+  forget(link);
+  hung_up_.insert(link);
+  all_.out.emplace_back(Hangup{link, why});
+}
+
+void HubWorlds::on_closed(LinkId link) {
+  hung_up_.erase(link);
+  forget(link);
+}
+
+void HubWorlds::forget(LinkId link) {
+  const auto found = links_.find(link);
+  if (found == links_.end()) return;
+  worlds_.at(found->second.world).ranks.lose_link(found->second.rank);
+  links_.erase(found);
+}
+
+}  // namespace collab::protocol

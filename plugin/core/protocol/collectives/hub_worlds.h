@@ -1,0 +1,59 @@
+// The worlds of a hub, whether there is room for one more, and which rank speaks on which link.
+//
+// Threads: one caller at a time. Ownership: of the worlds, and of the totals that their ranks' budgets are parts of.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+
+#include "core/protocol/collectives/hub_budget.h"
+#include "core/protocol/collectives/hub_limits.h"
+#include "core/protocol/collectives/hub_world.h"
+
+namespace collab::protocol {
+
+class HubWorlds {
+ public:
+  struct Place {
+    std::uint64_t world = 0;
+    RankId rank;
+    bool operator==(const Place&) const = default;
+  };
+  explicit HubWorlds(HubParts& all) : all_(all) {}
+
+  [[nodiscard]] HubWorld& at(std::uint64_t number) { return worlds_.at(number); }
+  [[nodiscard]] auto begin() const { return worlds_.begin(); }
+  [[nodiscard]] auto end() const { return worlds_.end(); }
+  [[nodiscard]] bool knows(LinkId link) const { return links_.contains(link) || hung_up_.contains(link); }
+  // What is on its way by it is no longer heard: its rank may have entered by another link since.
+  [[nodiscard]] bool is_hung_up(LinkId link) const { return hung_up_.contains(link); }
+  [[nodiscard]] const Place* find_place(LinkId link) const;
+
+  void on_enter(LinkId link, const wire::Enter& message);
+  void on_left(std::uint64_t number);  // one of its ranks has
+  void on_tick();
+  // ---- links
+  void on_closed(LinkId link);
+  void enter(LinkId link, const Place& place) { links_[link] = place; }
+  void refuse(LinkId link, const std::string& why);
+  void hang_up(LinkId link, const std::string& why);
+
+ private:
+  [[nodiscard]] std::string why_refused(LinkId link, const wire::Enter& message) const;
+  [[nodiscard]] std::string make_room(const wire::Enter& message);
+  void erase(std::uint64_t number);
+  void divide_budgets();
+  void forget(LinkId link);
+
+  HubParts& all_;
+  HubTotal parts_{kMaxRankParts, kMaxHubParts};
+  HubTotal memory_{kMaxRankMemory, kMaxHubMemory};
+  std::uint64_t begun_ = 0;
+  std::map<std::uint64_t, HubWorld> worlds_;
+  std::map<LinkId, Place> links_;
+  std::set<LinkId> hung_up_;  // until they are closed
+};
+
+}  // namespace collab::protocol
