@@ -356,6 +356,7 @@ constexpr MutantRow kTable[] = {
 SwarmOptions options_of(const MutantRow& row, std::uint64_t seed) {
   SwarmOptions options;
   options.overlap = false;
+  options.plain = true;
   options.seed = seed;
   options.sites = row.sites;
   options.candidates = row.candidates;
