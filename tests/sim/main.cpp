@@ -157,8 +157,8 @@ int main(int argc, char** argv) {
   std::printf(
       "collab_sim: %llu commits, %llu faults, %llu processes given up and restarted, "
       "%llu triggers without a round, %llu rebases, %llu chunks held from earlier attempts, %llu optimizer states "
-      "taken, %llu not had, %llu seen to be wrong, %llu sites that left with their budget spent, %.0f s of virtual time; "
-      "of %llu samples trained it is not known of %llu (%.3f %%) whether they were counted; "
+      "taken, %llu not had, %llu seen to be wrong, %llu sites that left with their budget spent, %.0f s of virtual "
+      "time; of %llu samples trained it is not known of %llu (%.3f %%) whether they were counted; "
       "%llu of %llu runs failed\n",
       static_cast<unsigned long long>(commits), static_cast<unsigned long long>(faults),
       static_cast<unsigned long long>(restarts), static_cast<unsigned long long>(skipped),

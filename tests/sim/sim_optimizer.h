@@ -75,7 +75,7 @@ class SimOptimizer {
   Later later_;
   Prng prng_;
   OptimizerTransfer transfer_;
-  std::uint64_t steps_ = 0;  // none: there is no state yet
+  std::uint64_t steps_ = 0;      // none: there is no state yet
   std::function<void()> ready_;  // it is sought
   protocol::OptimizerOffered offered_;
   Report report_;

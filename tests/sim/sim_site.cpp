@@ -63,9 +63,10 @@ SimSite::SimSite(SimSiteOptions options, Network& network, Checkers& checkers, L
                {},
                data_.copy()},
               residual_in(options_.store), *this),
-      optimizer_({options_.process, options_.elements, options_.optimizer, kPatience, options_.seed},
-                 transport_, clock_, checkers, [this](SiteEvent event) { driver_.feed(std::move(event)); },
-                 [this](Duration after, std::function<void()> what) { later(after, std::move(what)); }),
+      optimizer_(
+          {options_.process, options_.elements, options_.optimizer, kPatience, options_.seed}, transport_, clock_,
+          checkers, [this](SiteEvent event) { driver_.feed(std::move(event)); },
+          [this](Duration after, std::function<void()> what) { later(after, std::move(what)); }),
       egress_(options_.egress_budget, egress_in(options_.store)) {
   static_cast<void>(transport_.start(this));
   network_.on_timer(node(), [this] {

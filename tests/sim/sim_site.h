@@ -33,14 +33,14 @@ struct SimSiteOptions {
   std::uint32_t last_generation = 1;  // after it there is none
   std::uint64_t elements = 5'000;
   DataPlane::Settings data = SimData::small();
-  bool draws_rates = false;        // it tells what it has not measured
-  bool leader_times = false;       // the leader chooses how often rounds come; what it is told is drawn
-  bool helper = false;             // it trains nothing
-  bool optimizer = false;          // it lends its optimizer's state, and begins with that of another
+  bool draws_rates = false;         // it tells what it has not measured
+  bool leader_times = false;        // the leader chooses how often rounds come; what it is told is drawn
+  bool helper = false;              // it trains nothing
+  bool optimizer = false;           // it lends its optimizer's state, and begins with that of another
   std::uint64_t egress_budget = 0;  // bytes; 0: none
-  bool resumed = false;            // it says that its script had loaded a state
-  std::string init_from;           // the site it names
-  std::optional<Merge> overlap{};  // rounds run behind its training
+  bool resumed = false;             // it says that its script had loaded a state
+  std::string init_from;            // the site it names
+  std::optional<Merge> overlap{};   // rounds run behind its training
   RoundId last_round{10};
   Duration train_min{200'000};
   Duration train_mean{400'000};
