@@ -1,17 +1,21 @@
-"""Where a site's record is, what tells it from another training's, and how `collab doctor` clears up."""
+"""Where a site's record is, whose it is, what tells it from another training's, and how `collab doctor` clears up."""
 
 from __future__ import annotations
 
 import fcntl
 import os
+import socket
+import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch.distributed as dist
-from commands import collab
+from commands import Coordinator, collab
+from ranks import Ranks, expect_success, listing, start_site
 from torch_collab import log, native
 from torch_collab.swarm import records
 
@@ -120,3 +124,55 @@ def test_doctor_tells_where_records_are_and_where_they_cannot_be(tmp_path: Path)
     in_place.write_text("")
     done = collab("doctor", COLLAB_STATE_DIR=str(in_place / "below"))
     assert f"hint  records: {in_place}/below cannot be written" in done.stdout, done.stdout
+
+
+def start(tmp_path: Path, coordinator: Coordinator, **environment: str) -> Ranks:
+    events = tmp_path / "events.jsonl"
+    done = [str(tmp_path / "done")]
+    return start_site("until_told.py", done, "paris", 0, coordinator.address, events, 1, **environment)
+
+
+def test_a_second_process_with_one_record_is_told_who_has_it(tmp_path: Path) -> None:
+    state = {"COLLAB_STATE_DIR": str(tmp_path / "state")}
+    with Coordinator(COLLAB_MIN_SITES="1") as coordinator, start(tmp_path, coordinator, **state) as first:
+        first.wait_for_line(0, "training starts")
+        with start(tmp_path, coordinator, **state) as second:
+            refused = second.join()
+        (tmp_path / "done").touch()
+        expect_success(first.join())
+    assert refused[0].status != 0 and "[record.owned]" in refused[0].output, listing(refused)
+    owner = f"process {first.processes[0].pid} on host {socket.gethostname()}"
+    assert owner in refused[0].output, listing(refused)
+
+
+@pytest.fixture(params=["ro", "size=4k"])
+def small_folder(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
+    """A folder that takes nothing more: read-only, or full."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", request.param, "none", str(folder)]
+    made = subprocess.run(mount, capture_output=True, text=True)
+    if made.returncode != 0:
+        pytest.skip(f"no file system can be mounted here: {made.stderr.strip()}")
+    try:
+        if request.param != "ro":
+            (folder / "torch-collab").mkdir()
+            with (folder / "filler").open("wb", buffering=0) as filler, pytest.raises(OSError, match="No space left"):
+                while True:
+                    filler.write(bytes(4096))
+        yield folder
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+def test_where_nothing_can_be_written_the_record_is_in_memory_and_the_site_trains(
+    small_folder: Path, tmp_path: Path
+) -> None:
+    with (
+        Coordinator(COLLAB_MIN_SITES="1") as coordinator,
+        start(tmp_path, coordinator, XDG_STATE_HOME=str(small_folder)) as site,
+    ):
+        site.wait_for_line(0, "round 2:")
+        (tmp_path / "done").touch()
+        finished = expect_success(site.join())
+    assert finished[0].output.count("[record.in-memory]") == 1, listing(finished)

@@ -128,6 +128,8 @@ int main(int argc, char** argv) {
   std::uint64_t carried = 0;
   std::uint64_t samples = 0;
   std::uint64_t unknown = 0;
+  std::uint64_t spent = 0;
+  sim::SimOptimizer::Report optimizers;
   double seconds = 0;
   for (std::uint64_t i = 0; i < arguments->count; ++i, ++options.seed) {
     const sim::SwarmResult result = sim::run_swarm(options);
@@ -139,6 +141,10 @@ int main(int argc, char** argv) {
     carried += result.carried;
     samples += result.samples;
     unknown += result.unknown;
+    spent += result.spent;
+    optimizers.taken += result.optimizers.taken;
+    optimizers.cold += result.optimizers.cold;
+    optimizers.wrong += result.optimizers.wrong;
     seconds += result.virtual_seconds;
     if (result.failures.empty()) continue;
     ++bad;
@@ -150,12 +156,15 @@ int main(int argc, char** argv) {
   }
   std::printf(
       "collab_sim: %llu commits, %llu faults, %llu processes given up and restarted, "
-      "%llu triggers without a round, %llu rebases, %llu chunks held from earlier attempts, %.0f s of virtual time; "
-      "of %llu samples trained it is not known of %llu (%.3f %%) whether they were counted; "
+      "%llu triggers without a round, %llu rebases, %llu chunks held from earlier attempts, %llu optimizer states "
+      "taken, %llu not had, %llu seen to be wrong, %llu sites that left with their budget spent, %.0f s of virtual "
+      "time; of %llu samples trained it is not known of %llu (%.3f %%) whether they were counted; "
       "%llu of %llu runs failed\n",
       static_cast<unsigned long long>(commits), static_cast<unsigned long long>(faults),
       static_cast<unsigned long long>(restarts), static_cast<unsigned long long>(skipped),
-      static_cast<unsigned long long>(rebased), static_cast<unsigned long long>(carried), seconds,
+      static_cast<unsigned long long>(rebased), static_cast<unsigned long long>(carried),
+      static_cast<unsigned long long>(optimizers.taken), static_cast<unsigned long long>(optimizers.cold),
+      static_cast<unsigned long long>(optimizers.wrong), static_cast<unsigned long long>(spent), seconds,
       static_cast<unsigned long long>(samples), static_cast<unsigned long long>(unknown),
       samples == 0 ? 0.0 : 100.0 * static_cast<double>(unknown) / static_cast<double>(samples),
       static_cast<unsigned long long>(bad), static_cast<unsigned long long>(arguments->count));

@@ -24,7 +24,6 @@ enum class Finder : std::uint8_t {
   kExplorer,  // a schedule of few departures (explorer/explorer.h)
   kUnit,      // a unit test of the protocol: no seed of the others has found it
   kNobody,    // it changes nothing: `why` says why
-  kMissed,    // nothing finds it so far: `why` says what is missing
 };
 
 struct MutantRow {
@@ -41,7 +40,7 @@ struct MutantRow {
   std::string_view schedule{};   // of kExplorer
   Start start = Start::kAgreed;  // likewise
   std::string_view test{};       // of kUnit, as a filter of GoogleTest
-  std::string_view why{};        // of kNobody and kMissed
+  std::string_view why{};        // of kNobody
 };
 
 [[nodiscard]] std::span<const MutantRow> mutant_table();

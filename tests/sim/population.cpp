@@ -64,7 +64,20 @@ SimSiteOptions Population::options_of(const std::string& name, std::uint32_t gen
   const bool names = setting_.named_by_sites && !site.helper && (name == setting_.named || begins_.chance(0.5));
   if (names) site.init_from = setting_.named;
   site.seed = prng_.next();
+  site.optimizer = setting_.optimizers && !site.helper;
+  site.egress_budget = budget_of(name);
   return site;
+}
+
+std::uint64_t Population::budget_of(const std::string& name) const {
+  if (!setting_.budgets || !name.starts_with("site")) return 0;
+  constexpr std::uint64_t kDraw = 0xB0D6'E700'0000'0000;
+  const std::uint64_t number = std::stoull(name.substr(4));
+  if (number == Prng(setting_.seed ^ kDraw).below(setting_.sites)) return 0;
+  Prng draw(setting_.seed ^ kDraw ^ (number + 1));
+  if (draw.chance(0.4)) return 0;
+  const std::uint64_t round = setting_.elements * sizeof(float) / (setting_.data.codec.up == CodecId::kFp32 ? 1 : 4);
+  return round * (1 + draw.below(setting_.rounds));  // about
 }
 
 void Population::start_site(const std::string& name, std::uint32_t generation) {

@@ -39,6 +39,8 @@ struct Setting {
   bool liars = false;              // sites lie; lines are wide enough for a chunk within a grace
   bool leader_times = false;       // the leader chooses how often rounds come
   bool drift = false;              // clocks run too fast or too slow
+  bool optimizers = false;         // sites lend their optimizers' states
+  bool budgets = false;            // what some may send does not last to the end; one site has no such cap
   std::optional<Merge> overlap{};  // rounds run behind the training
   Mutation mutation = Mutation::kNone;
 };
@@ -98,6 +100,7 @@ class Population {
   void end(SimSite& site, Death death);
   TimePoint start_again(const std::string& name, std::uint32_t generation);
   [[nodiscard]] SimSiteOptions options_of(const std::string& name, std::uint32_t generation);
+  [[nodiscard]] std::uint64_t budget_of(const std::string& name) const;
   void start_coordinator(std::uint32_t candidate);
   void set_clock(NodeId node);
   void follow_generations();

@@ -102,7 +102,7 @@ void SimData::restore(const StoredAnchor& stored) {
 std::optional<StoredAnchor> SimData::stored(const Residual& residual) {
   const std::optional<SealedAnchor> sealed = arena_->sealed();
   if (!sealed || digest_of(arena_->anchor(), arena_->outer()) != sealed->digest) return std::nullopt;
-  StoredAnchor stored{*sealed, copy_of(arena_->anchor()), copy_of(arena_->outer()), {}};
+  StoredAnchor stored{*sealed, copy_of(arena_->anchor()), copy_of(arena_->outer()), {}, {}};
   if (residual.on()) stored.residual = StoredResidual{sealed->run, residual.units(), copy_of(residual.values())};
   return stored;
 }

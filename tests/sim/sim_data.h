@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/base/prng.h"
+#include "core/protocol/site/egress_budget.h"
 #include "core/runtime/data/data_plane.h"
 #include "core/runtime/tensors/host_vector.h"
 #include "tests/sim/checkers.h"
@@ -25,6 +26,7 @@ struct StoredAnchor {
   std::vector<float> anchor;
   std::vector<float> outer;
   std::optional<StoredResidual> residual;
+  protocol::Egress egress{};
 };
 
 class SimData {

@@ -12,6 +12,7 @@ namespace collab::sim {
 using namespace protocol;
 
 constexpr Duration kDiskTakes{40'000};
+constexpr Duration kPatience{10'000'000};  // the grace
 
 namespace {
 
@@ -29,6 +30,11 @@ const StoredAnchor* found_in(const Store* store) {
 std::optional<StoredResidual> residual_in(const Store* store) {
   const StoredAnchor* state = store != nullptr ? store->state.read() : nullptr;
   return state != nullptr ? state->residual : std::nullopt;
+}
+
+protocol::Egress egress_in(const Store* store) {
+  const StoredAnchor* state = store != nullptr ? store->state.read() : nullptr;
+  return state != nullptr ? state->egress : protocol::Egress{};
 }
 
 std::optional<MergeSettings> overlap_of(const SimSiteOptions& options) {
@@ -56,9 +62,17 @@ SimSite::SimSite(SimSiteOptions options, Network& network, Checkers& checkers, L
                [this](const Note& note) { act(note); },
                {},
                data_.copy()},
-              residual_in(options_.store), *this) {
+              residual_in(options_.store), *this),
+      optimizer_(
+          {options_.process, options_.elements, options_.optimizer, kPatience, options_.seed}, transport_, clock_,
+          checkers, [this](SiteEvent event) { driver_.feed(std::move(event)); },
+          [this](Duration after, std::function<void()> what) { later(after, std::move(what)); }),
+      egress_(options_.egress_budget, egress_in(options_.store)) {
   static_cast<void>(transport_.start(this));
-  network_.on_timer(node(), [this] { driver_.feed(Tick{}); });
+  network_.on_timer(node(), [this] {
+    if (!dead_ && !report_.failed) optimizer_.tick();
+    driver_.feed(Tick{});
+  });
   if (!options_.address.empty() && !options_.behind_nat) {
     const auto bound = transport_.listen(options_.address);
     COLLAB_CHECK(bound.ok(), "a simulated process has an address of its own");
@@ -78,7 +92,9 @@ void SimSite::save() {
   Store* store = options_.store;
   if (store == nullptr || options_.helper) return;
   if (report_.round.value % options_.save_every != 0) return;
-  later(kDiskTakes, [store, anchor = data_.stored(driver_.data().residual())] {
+  std::optional<StoredAnchor> stored = data_.stored(driver_.data().residual());
+  if (stored) stored->egress = egress_.so_far();
+  later(kDiskTakes, [store, anchor = std::move(stored)] {
     if (anchor && !store->full) store->state.write(*anchor);
   });
 }
@@ -131,7 +147,7 @@ void SimSite::stepped(const SiteEvent& event, const std::vector<SiteAction>& act
   for (const SiteAction& action : actions) {
     std::visit([this](const auto& each) { act(each); }, action);
   }
-  if (!dead_) network_.wake(node(), driver_.next_deadline());
+  if (!dead_) network_.wake(node(), std::min(driver_.next_deadline(), optimizer_.next_deadline()));
 }
 
 // What the checkers are to know of what came to pass.
@@ -263,12 +279,15 @@ void SimSite::act(const JoinDone& action) {
   report_.round = action.round;
   follow(action.period);
   save();
-  options_.helper ? help(Duration{}) : train();
+  if (options_.helper) return help(Duration{});
+  if (!optimizer_.on() || action.round.value == 0) return train();
+  optimizer_.seek([this] { train(); });  // before its first step
 }
 
 void SimSite::act(const RoundDone& action) {
   report_.round = action.round;
   ++report_.rounds_done;
+  egress_.round_ended(driver_.data().round_traffic().bytes_sent);
   follow(action.period);
   save();
   options_.helper ? help(Duration{}) : round_over();
@@ -278,6 +297,11 @@ void SimSite::act(const RoundSkipped&) {
   ++report_.skipped;
   if (options_.mutation != Mutation::kCarryStale) driver_.data().forget_contributions();
   options_.helper ? help(Duration{1'000'000}) : round_over();
+}
+
+void SimSite::act(const ServeOptimizer& action) {
+  optimizer_.asked(action, egress_.half_spent() ? "half of what it may send is spent" : "");
+  if (!training_) optimizer_.stands();
 }
 
 void SimSite::act(const Left&) { report_.over = true; }
@@ -321,8 +345,21 @@ bool SimSite::at_the_end() const {
   return flight_ == Flight::kNone && trained_enough() && all_counted;
 }
 
+// As the runtime's node and session have it: what was given to joiners counts, too.
+bool SimSite::budget_over() {
+  if (!egress_.on()) return false;
+  egress_.sent(driver_.data().traffic().bytes_sent + optimizer_.bytes_sent());
+  if (const unsigned mark = egress_.news()) log_(options_.process, "budget: mark " + std::to_string(mark));
+  return egress_.over();
+}
+
 void SimSite::train() {
   training_ = true;
+  if (flight_ == Flight::kNone && !at_the_end() && budget_over()) {
+    report_.spent = true;
+    if (data_.uncounted_from() != data_.trained()) report_.undisturbed = false;  // it trains on alone with those
+    return driver_.feed(Depart{"what it may send is spent", 0});
+  }
   if (at_the_end()) {
     report_.goes_on = options_.generation < options_.last_generation;
     return driver_.feed(Depart{"trained to the end", report_.goes_on ? options_.generation + 1 : 0});
@@ -341,8 +378,9 @@ void SimSite::trained() {
   data_.add_samples(samples);
   report_.trained = data_.trained();
   training_ = false;
+  optimizer_.stepped();
   if (options_.overlap) return train_in_flight();
-  trains_on() ? train() : ready(report_.trained);
+  trains_on() || budget_over() ? train() : ready(report_.trained);
 }
 
 // All sites that hold an anchor under one leader train as long. Where it has said nothing (a successor does not know),
@@ -365,7 +403,8 @@ void SimSite::train_in_flight() {
   if (flight_ == Flight::kOver) {
     data_.merge();
     flight_ = Flight::kNone;
-    if (prng_.chance(0.5) || at_the_end()) return train();
+    const bool later = prng_.chance(0.5);
+    if (later || at_the_end() || budget_over()) return train();
   }
   if (flight_ == Flight::kNone) {
     flight_ = Flight::kUnderWay;

@@ -12,10 +12,12 @@
 #include <utility>
 #include <vector>
 
+#include "core/protocol/site/egress_budget.h"
 #include "core/runtime/site_driver.h"
 #include "tests/sim/checkers.h"
 #include "tests/sim/network.h"
 #include "tests/sim/sim_data.h"
+#include "tests/sim/sim_optimizer.h"
 #include "tests/sim/sim_transport.h"
 #include "tests/sim/store.h"
 
@@ -31,12 +33,14 @@ struct SimSiteOptions {
   std::uint32_t last_generation = 1;  // after it there is none
   std::uint64_t elements = 5'000;
   DataPlane::Settings data = SimData::small();
-  bool draws_rates = false;        // it tells what it has not measured
-  bool leader_times = false;       // the leader chooses how often rounds come; what it is told is drawn
-  bool helper = false;             // it trains nothing
-  bool resumed = false;            // it says that its script had loaded a state
-  std::string init_from;           // the site it names
-  std::optional<Merge> overlap{};  // rounds run behind its training
+  bool draws_rates = false;         // it tells what it has not measured
+  bool leader_times = false;        // the leader chooses how often rounds come; what it is told is drawn
+  bool helper = false;              // it trains nothing
+  bool optimizer = false;           // it lends its optimizer's state, and begins with that of another
+  std::uint64_t egress_budget = 0;  // bytes; 0: none
+  bool resumed = false;             // it says that its script had loaded a state
+  std::string init_from;            // the site it names
+  std::optional<Merge> overlap{};   // rounds run behind its training
   RoundId last_round{10};
   Duration train_min{200'000};
   Duration train_mean{400'000};
@@ -65,6 +69,7 @@ struct SimSiteReport {
   std::uint64_t rebased = 0;
   std::uint64_t carried = 0;  // chunks that were here when another attempt began
   bool joined = false;
+  bool spent = false;  // it has left, as what it may send does not pay for another round
   struct Exchanged {
     TimePoint began;
     TimePoint ended;
@@ -81,6 +86,7 @@ class SimSite final : public TransportHandler, private SiteDriver::Host {
   [[nodiscard]] NodeId node() const { return transport_.node(); }
   [[nodiscard]] const SimSiteOptions& options() const { return options_; }
   [[nodiscard]] const SimSiteReport& report() const { return report_; }
+  [[nodiscard]] const SimOptimizer::Report& optimizer() const { return optimizer_.report(); }
   void leave_arena();  // the process ends, and its shared memory stays
   [[nodiscard]] wire::Record record() const { return driver_.site().record(); }
   [[nodiscard]] std::string waiting_for() const { return driver_.site().waiting_for(clock_.now()); }
@@ -97,14 +103,21 @@ class SimSite final : public TransportHandler, private SiteDriver::Host {
   void on_accepted(LinkId link, const std::string& peer) override { driver_.on_accepted(link, peer); }
   void on_connected(LinkId link) override { driver_.on_connected(link); }
   void on_message(LinkId link, TransportMessage message) override;
-  void on_sent(LinkId link, std::uint64_t token) override { driver_.on_sent(link, token); }
-  void on_closed(LinkId link, Status why) override { driver_.on_closed(link, std::move(why)); }
+  void on_sent(LinkId link, std::uint64_t token) override {
+    token >= OptimizerTransfer::kFirstToken ? optimizer_.sent(token) : driver_.on_sent(link, token);
+  }
+  void on_closed(LinkId link, Status why) override {
+    optimizer_.link_closed(link);
+    driver_.on_closed(link, std::move(why));
+  }
 
  private:
   // SiteDriver::Host
   void stepped(const protocol::SiteEvent& event, const std::vector<protocol::SiteAction>& actions) override;
   void failed(const Status& why) override { act(protocol::Failed{why}); }
-  std::optional<protocol::SiteEvent> optimizer_part(LinkId, const wire::Chunk&, BufferPtr) override { return {}; }
+  std::optional<protocol::SiteEvent> optimizer_part(LinkId link, const wire::Chunk& chunk, BufferPtr payload) override {
+    return optimizer_.arrived(link, chunk, std::move(payload));
+  }
 
   void heard(const protocol::SiteEvent& event);
   void act(const protocol::StartExchange& action);
@@ -117,6 +130,7 @@ class SimSite final : public TransportHandler, private SiteDriver::Host {
   void act(const protocol::JoinDone& action);
   void act(const protocol::RoundDone& action);
   void act(const protocol::RoundSkipped& action);
+  void act(const protocol::ServeOptimizer& action);
   void act(const protocol::Left& action);
   void act(const protocol::Failed& action);
   void act(const protocol::Note& action);
@@ -124,6 +138,7 @@ class SimSite final : public TransportHandler, private SiteDriver::Host {
   template <typename Action>
   void act(const Action& action) {
     if constexpr (requires { driver_.act(action); }) driver_.act(action);
+    if constexpr (requires { optimizer_.act(action); }) optimizer_.act(action);
   }
 
   void save();
@@ -131,6 +146,7 @@ class SimSite final : public TransportHandler, private SiteDriver::Host {
   void later(Duration after, std::function<void()> what);
   [[nodiscard]] bool trained_enough() const;
   [[nodiscard]] bool at_the_end() const;
+  [[nodiscard]] bool budget_over();  // between rounds
   void train();
   void trained();
   void train_in_flight();
@@ -151,6 +167,8 @@ class SimSite final : public TransportHandler, private SiteDriver::Host {
   SimClock clock_;
   SimData data_;
   SiteDriver driver_;
+  SimOptimizer optimizer_;
+  protocol::EgressBudget egress_;
   // What the leader has said last of how long to train: after which anchor, and how many steps.
   std::pair<Checkers::Told, std::uint32_t> told_{};
   std::uint32_t period_ = 0;

@@ -19,6 +19,7 @@ struct SwarmOptions {
   std::vector<Fault> faults;      // drawn from these
   bool draw_faults = false;       // a subset of all, drawn
   std::optional<bool> overlap{};  // rounds run behind the training; none: drawn
+  bool plain = false;             // no optimizers' states are lent, no site has a budget; else drawn
   Mutation mutation = Mutation::kNone;
   bool verbose = false;
 };
@@ -33,6 +34,8 @@ struct SwarmResult {
   std::size_t faults = 0;
   std::uint64_t samples = 0;  // trained
   std::uint64_t unknown = 0;  // of those nobody could tell whether they were counted
+  std::size_t spent = 0;      // sites that left as their budget was over
+  SimOptimizer::Report optimizers{};
   std::uint32_t sites = 0;
   std::uint32_t rounds = 0;
   double virtual_seconds = 0;

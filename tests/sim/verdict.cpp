@@ -163,11 +163,19 @@ bool Verdict::left_alone(const SimSite& site) const {
 }
 
 bool Verdict::can_go_on(const std::vector<wire::Record>& known, std::uint32_t generation) const {
-  const auto newest = std::ranges::max_element(known, {}, [](const wire::Record& record) {
+  const auto order = [](const wire::Record& record) {
     const wire::Offer& anchor = record.anchor;  // as election.cpp orders them
     return std::tuple(anchor.round, anchor.round.value == 0 ? record.voters.size() : 0, anchor.run);
-  });
+  };
+  const auto newest = std::ranges::max_element(known, {}, order);
   if (newest == known.end()) return true;
+  std::set<AcceptorId> left;  // in good order, as somebody here knows
+  for (const wire::Record& record : known) {
+    if (order(record) != order(*newest)) continue;
+    for (const wire::Voter& voter : record.voters) {
+      if (voter.left) left.insert(voter.acceptor);
+    }
+  }
   std::optional<wire::StartAttempt> last;
   for (const wire::Record& record : known) {
     for (const wire::Proposal& proposal : record.proposals) {
@@ -176,16 +184,18 @@ bool Verdict::can_go_on(const std::vector<wire::Record>& known, std::uint32_t ge
       if (!last || start.attempt > last->attempt) last = start;
     }
   }
-  return can_agree(newest->voters, generation) && (!last || can_agree(last->voters, generation));
+  return can_agree(newest->voters, left, generation) && (!last || can_agree(last->voters, left, generation));
 }
 
-bool Verdict::can_agree(const std::vector<wire::Voter>& voters, std::uint32_t generation) const {
+bool Verdict::can_agree(const std::vector<wire::Voter>& voters, const std::set<AcceptorId>& left,
+                        std::uint32_t generation) const {
   std::size_t here = 0;
   for (const wire::Voter& voter : voters) {
     const SimSite* other = population_.live(voter.name);
     const bool ended = other != nullptr && other->report().over && !(other->report().failed && restarts());
     const bool ahead = other != nullptr && other->options().generation > generation;
-    here += ended || ahead || population_.is_gone(voter.name) ? 0 : 1;
+    const bool absent = ended || ahead || population_.is_gone(voter.name);
+    here += absent && left.count(voter.acceptor) == 0 ? 0 : 1;
   }
   return voters.empty() || 2 * here > voters.size();
 }
@@ -251,7 +261,7 @@ void Verdict::judge(const SimSite& site) {
                    " after the last fault: " + site.waiting_for() + "; " + population_.status());
   } else if (report.failed) {
     checkers_.fail(process + " failed: " + report.why.to_string());
-  } else if (report.round.value < population_.setting().rounds) {
+  } else if (report.round.value < population_.setting().rounds && !report.spent) {
     checkers_.fail(process + " left after round " + std::to_string(report.round.value));
   }
   if (report.undisturbed) checkers_.expect_all_counted(process, report.trained);

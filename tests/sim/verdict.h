@@ -33,7 +33,9 @@ class Verdict {
   void restart_failed();
   [[nodiscard]] bool left_alone(const SimSite& site) const;
   [[nodiscard]] bool can_go_on(const std::vector<wire::Record>& known, std::uint32_t generation) const;
-  [[nodiscard]] bool can_agree(const std::vector<wire::Voter>& voters, std::uint32_t generation) const;
+  // `left`: who counts by name for good.
+  [[nodiscard]] bool can_agree(const std::vector<wire::Voter>& voters, const std::set<AcceptorId>& left,
+                               std::uint32_t generation) const;
   [[nodiscard]] bool has_begun() const;
   [[nodiscard]] bool somebody_trains() const;
   [[nodiscard]] bool waits_in_vain(const SimSite& site) const;

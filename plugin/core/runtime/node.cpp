@@ -92,9 +92,7 @@ Node::Node(Options options, std::unique_ptr<Transport> transport, EventsFile eve
                   std::exchange(options_.residual, std::nullopt), static_cast<SiteDriver::Host&>(*this));
   if (options_.record) {
     records_.emplace(*std::exchange(options_.record, std::nullopt), [this](std::uint64_t number, const Status& how) {
-      post_call([this, number, how] {
-        if (!broken_) driver_->feed(protocol::Persisted{number, how});
-      });
+      post_call([this, number, how] { persisted(number, how); });
     });
   }
   budget_over_ = egress_.over();
@@ -110,6 +108,16 @@ Node::~Node() {
   if (thread_.joinable()) thread_.join();
   saver_.wait();  // it may read the data plane's residual
   transport_.reset();
+}
+
+// A later process would take what lies there for all this one has promised and accepted: nothing more may be said.
+void Node::persisted(std::uint64_t number, const Status& how) {
+  if (broken_) return;
+  if (how.ok() || !records_->stale()) return driver_->feed(protocol::Persisted{number, how});
+  act(protocol::Failed{unavailable(
+      "this site's record can be neither written nor removed (" + how.message() +
+      "), and a later process would trust what lies there: this one cannot go on. Remove it, or name another folder "
+      "with COLLAB_STATE_DIR, and start again [record.stale]")});
 }
 
 Result<SealedAnchor> Node::join(wire::Join join) {

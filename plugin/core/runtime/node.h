@@ -145,6 +145,7 @@ class Node final : private SiteDriver::Host {
   void act(const protocol::Failed& action);
   void act(const protocol::Note& action);
 
+  void persisted(std::uint64_t number, const Status& how);
   void begin_round(protocol::Trigger trigger);
   void warn_if_nothing_changed(std::uint64_t steps);
   void fail_everything(const Status& why);

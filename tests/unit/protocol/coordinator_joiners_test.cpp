@@ -98,6 +98,16 @@ TEST_F(CoordinatorJoiners, AHelperThatTakesNothingHoldsNoRound) {
   EXPECT_EQ(sent<wire::StartAttempt>(c.hear(2, H::ready(1))).size(), 2U);
 }
 
+// Who leads next asks the members for the anchor they agreed on: who does not hold it yet is none.
+TEST_F(CoordinatorJoiners, WhoTakesTheAnchorIsNotInTheNextMembership) {
+  wire::Join helper = join_of("helper");
+  helper.helper = true;
+  ASSERT_EQ(sent<wire::InstallAnchor>(c.hear(3, helper)).size(), 1U);
+  const auto starts = sent<wire::StartAttempt>(c.hear(2, H::ready(1)));
+  ASSERT_EQ(starts.size(), 2U);
+  EXPECT_EQ(starts[0].second.voters, voters_of({"paris", "tokyo"}));
+}
+
 TEST_F(CoordinatorJoiners, OneThatIsNotReadyHoldsItForThreeHeartbeats) {
   wire::Join helper = join_of("helper");
   helper.helper = true;

@@ -112,6 +112,27 @@ TEST(Election, ThoseWhoPromisedAreFrozen) {
   EXPECT_EQ(mandate->comers.size(), 3U) << "the leader hears of it from its Join";
 }
 
+// What it has accepted on this link is in its next promise, and not in the Join it came with. Lima has not accepted the
+// attempt itself, which rules that out; what paris accepted under the term between is newer than that.
+TEST(Election, WhatWasAcceptedSinceItCameIsInItsPromise) {
+  ElectionWorld world;
+  static_cast<void>(world.come(1, knows(voter("paris"), attempt(), true)));
+  static_cast<void>(world.come(2, knows(voter("tokyo"), attempt(), true)));
+  static_cast<void>(world.promise(1));
+  static_cast<void>(world.promise(2));
+  ASSERT_EQ(world.accepts().size(), 2U);
+  EXPECT_FALSE(world.accept(1));
+  EXPECT_FALSE(world.go(2)) << "before it has accepted";
+  EXPECT_FALSE(world.come(3, voter("lima")));
+  for (const std::uint64_t link : {1, 3}) static_cast<void>(world.promise(link));
+  static_cast<void>(world.accept(1));
+  const auto mandate = world.accept(3);
+  ASSERT_TRUE(mandate);
+  ASSERT_TRUE(mandate->settled);
+  EXPECT_EQ(mandate->settled->start, attempt());
+  EXPECT_FALSE(mandate->given_up);
+}
+
 TEST(Election, OneOfThreeThatPromisedMayGo) {
   ElectionWorld world;
   for (std::uint64_t link = 1; link <= 3; ++link) static_cast<void>(world.come(link, voter(kNames[link - 1])));

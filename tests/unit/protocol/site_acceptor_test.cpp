@@ -229,6 +229,17 @@ TEST_F(SiteAcceptor, WhatIsCommittedIsAgreedOnAndRemembered) {
   EXPECT_EQ(record.fingerprint, kModel);
 }
 
+// In shared memory and in state files: who found it there alone could take it for the anchor of a swarm of its own.
+TEST_F(SiteAcceptor, TheAnchorThatACommitMakesIsKeptWithItsMembership) {
+  exchange();
+  static_cast<void>(durable(asked(complete())));
+  const auto applies =
+      all<ApplyCommit>(s.hear(1, wire::Commit{TermId{1}, RunId{7}, RoundId{1}, AttemptId{1}, {SiteId{0}, SiteId{1}}}));
+  ASSERT_EQ(applies.size(), 1U);
+  EXPECT_EQ(applies[0].membership.promised, TermId{1});
+  EXPECT_EQ(applies[0].membership.voters, H::start(1, 1, 2).voters) << "that of the attempt";
+}
+
 TEST_F(SiteAcceptor, AnAttemptOfAnotherModelIsNoneOfItsOwn) {
   static_cast<void>(s.step(Trigger{8, 4}));
   wire::StartAttempt other = H::start(1, 1, 2);

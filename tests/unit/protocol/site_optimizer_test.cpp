@@ -137,6 +137,29 @@ TEST_F(Optimizer, OtherBytesThanWereOfferedAreNotTaken) {
   EXPECT_EQ(all<OptimizerLost>(s.step(OptimizerUnfit{"other bytes"})).at(0).reason, "paris: other bytes");
 }
 
+TEST_F(Optimizer, OnceEveryByteIsHereItsSourceMayGo) {
+  static_cast<void>(seek());
+  static_cast<void>(s.hear(2, offer()));
+  static_cast<void>(s.step(TakeOptimizer{}));
+  static_cast<void>(part(2, {0, 40}));
+  EXPECT_TRUE(all<OptimizerLost>(s.hear(2, none("nothing was asked of it for 60 s"))).empty());
+  EXPECT_TRUE(all<OptimizerLost>(s.step(Closed{LinkId{2}, unavailable("reset")})).empty());
+  EXPECT_EQ(all<OptimizerLost>(s.step(OptimizerUnfit{"other bytes"})).size(), 1U) << "another may have one";
+}
+
+// Each source may take its time; those that lend what is no good do not have the joiner wait one after the other.
+TEST_F(Optimizer, HoweverManyLieTheTryHasOneLimit) {
+  static_cast<void>(seek());
+  static_cast<void>(s.hear(2, offer()));
+  static_cast<void>(s.step(TakeOptimizer{}));
+  static_cast<void>(part(2, {0, 40}));
+  s.now += SiteHarness::defaults().round_timeout;
+  EXPECT_EQ(all<OptimizerLost>(s.step(OptimizerUnfit{"other bytes"})).size(), 1U);
+  const auto end = all<NoOptimizer>(seek());
+  ASSERT_EQ(end.size(), 1U);
+  EXPECT_EQ(end[0].why.message(), "paris: other bytes");
+}
+
 TEST_F(Optimizer, MoreThanAnyOptimizerKeepsIsNotTaken) {
   static_cast<void>(seek());
   EXPECT_TRUE(all<OptimizerOffered>(s.hear(2, offer(32 * 4096 + 1))).empty());

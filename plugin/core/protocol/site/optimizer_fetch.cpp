@@ -74,12 +74,13 @@ void OptimizerFetch::leave_member(const std::string& reason) {
   fetch_.words.push_back(all_->name_of(fetch_.from) + ": " + reason);
   fetch_.awaited.clear();
   if (!told) return ask_next();
-  if (fetch_.phase == Phase::kTaking) all_->out.emplace_back(OptimizerLost{fetch_.words.back()});
+  if (fetch_.phase >= Phase::kTaking) all_->out.emplace_back(OptimizerLost{fetch_.words.back()});
   fetch_.phase = Phase::kNone;
 }
 
 void OptimizerFetch::on_state(LinkId link, const wire::OptimizerState& state) {
-  if (fetch_.phase < Phase::kAsking || fetch_.link != link) return;  // an answer that came too late
+  const bool waits = fetch_.phase >= Phase::kAsking && fetch_.phase != Phase::kTaken;
+  if (!waits || fetch_.link != link) return;  // an answer that came too late
   if (state.snapshot == 0) return leave_member(state.reason);
   if (fetch_.phase != Phase::kAsking) return;
   if (state.bytes > kMaxBytesAnElement * all_->membership.join().elements) {
@@ -123,12 +124,12 @@ void OptimizerFetch::on_part(const OptimizerPart& event) {
   all_->out.emplace_back(TakeOptimizerPart{event.range});
   ask_for_parts();
   if (!fetch_.awaited.empty()) return;
-  fetch_.until = fetch_.give_up = kNever;
+  fetch_.phase = Phase::kTaken;
   all_->out.emplace_back(OptimizerComplete{});
 }
 
 void OptimizerFetch::on_unfit(const OptimizerUnfit& event) {
-  if (fetch_.phase == Phase::kTaking) leave_member(event.reason);
+  if (fetch_.phase == Phase::kTaken) leave_member(event.reason);
 }
 
 void OptimizerFetch::end() {
@@ -142,7 +143,8 @@ void OptimizerFetch::end() {
 bool OptimizerFetch::waits_for_member() const {
   switch (fetch_.phase) {
     case Phase::kNone:
-    case Phase::kOffered: return false;
+    case Phase::kOffered:
+    case Phase::kTaken: return false;
     case Phase::kLinking:
     case Phase::kAsking:
     case Phase::kTaking: return true;
@@ -150,7 +152,7 @@ bool OptimizerFetch::waits_for_member() const {
   return false;
 }
 
-bool OptimizerFetch::is_copied() const { return fetch_.phase == Phase::kOffered || fetch_.phase == Phase::kTaking; }
+bool OptimizerFetch::is_copied() const { return fetch_.phase >= Phase::kOffered; }
 
 TimePoint OptimizerFetch::next_deadline() const {
   return waits_for_member() ? std::min(fetch_.until, fetch_.give_up) : kNever;
@@ -162,7 +164,8 @@ std::string OptimizerFetch::waiting_text() const {
 }
 
 void OptimizerFetch::link_lost(LinkId link, const std::string& why) {
-  if (fetch_.link == link && fetch_.phase > Phase::kLinking) leave_member("the link to it was lost: " + why);
+  if (fetch_.link != link || fetch_.phase <= Phase::kLinking || fetch_.phase == Phase::kTaken) return;
+  leave_member("the link to it was lost: " + why);
 }
 
 void OptimizerFetch::on_tick() {

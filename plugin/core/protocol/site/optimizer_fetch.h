@@ -1,8 +1,8 @@
 // The optimizer's state of one member, for a site that joins: whom to ask, what comes, whom to ask next.
 //
-//   none --Seek--> linking --linked--> asking --it has a copy--> offered --Take--> taking --every byte--> none
+//   none --Seek--> linking --linked--> asking --it has a copy--> offered --Take--> taking --every byte--> taken
 //    ^ ^              | no link          | it has none, keeps silent                 | the link is lost, other bytes,
-//    | |              v                  v                        Seek               v nothing comes
+//    | |              v                  v                        Seek               v nothing comes; taken: unfit
 //    | +--no member---+------ next ------+                  <------------------ none, told that it is lost
 //    +--End, from every state: who made a copy may drop it
 //
@@ -47,6 +47,7 @@ class OptimizerFetch {
     kAsking,   // it makes its copy
     kOffered,  // the caller has the description
     kTaking,   // the bytes come
+    kTaken,    // every byte is here, and the caller looks at them
   };
   // Cleared by End, and where it is begun again.
   struct Record {
@@ -56,7 +57,7 @@ class OptimizerFetch {
     SiteId from;
     LinkId link;
     TimePoint until = kNever;    // of this phase; while bytes come, of the next ones
-    TimePoint give_up = kNever;  // of it all
+    TimePoint give_up = kNever;  // of it all, however many lend what is no good
     int silent = 0;              // members that did not answer
     wire::OptimizerState offer{};
     std::uint64_t asked = 0;           // bytes from the first

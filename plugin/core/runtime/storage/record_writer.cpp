@@ -12,11 +12,10 @@ namespace collab {
 namespace {
 
 struct Job {
-  enum class Kind : std::uint8_t { kWrite, kSetAside, kRemove };
+  enum class Kind : std::uint8_t { kWrite, kRemove };
   Kind kind = Kind::kWrite;
   std::vector<std::byte> body{};
   std::vector<std::uint64_t> numbers{};
-  std::string why{};
 };
 
 }  // namespace
@@ -58,7 +57,6 @@ void RecordWriter::Shared::run() {
     Status how;
     switch (job.kind) {
       case Job::Kind::kWrite: how = store.write(job.body); break;
-      case Job::Kind::kSetAside: how = store.set_aside(job.why); break;
       case Job::Kind::kRemove:
         how = store.remove();
         if (!how.ok())
@@ -111,12 +109,6 @@ void RecordWriter::write(std::vector<std::byte> body, std::uint64_t number) {
   Job& waiting = shared_->jobs.back();
   waiting.body = std::move(body);
   waiting.numbers.push_back(number);
-  shared_->changed.notify_all();
-}
-
-void RecordWriter::set_aside(std::string why) {
-  const std::lock_guard lock(shared_->mutex);
-  shared_->jobs.push_back({.kind = Job::Kind::kSetAside, .why = std::move(why)});
   shared_->changed.notify_all();
 }
 

@@ -35,9 +35,7 @@ class RecordWriter {
   RecordWriter& operator=(const RecordWriter&) = delete;
 
   void write(std::vector<std::byte> body, std::uint64_t number);
-  // In their turn, after what was to be written before; see RecordStore.
-  void set_aside(std::string why);
-  void remove();
+  void remove();  // in its turn, after what was to be written before; see RecordStore
   // As of the numbers told so far; see RecordStore.
   [[nodiscard]] bool durable() const;
   [[nodiscard]] bool stale() const;
