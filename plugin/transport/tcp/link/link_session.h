@@ -24,7 +24,7 @@ namespace collab::tcp {
 class LinkSession {
  public:
   LinkSession(const std::shared_ptr<BufferPool>& pool, const std::shared_ptr<UnfinishedShare>& share,
-              std::shared_ptr<Unhandled> unhandled);
+              std::shared_ptr<Unhandled> unhandled, std::shared_ptr<ControlBytes> control);
 
   // Out. Fails where the message, or what waits with it, is more than is carried; `peer` is for people.
   Status push(TransportMessage message, std::uint64_t token, const std::string& peer);
@@ -64,6 +64,7 @@ class LinkSession {
   [[nodiscard]] bool over() const { return bye_sent_ && bye_came_; }
 
  private:
+  ControlShare control_;
   std::array<Outbox, 2> out_{Outbox(Lane::kControl), Outbox(Lane::kData)};
   const std::shared_ptr<Unhandled> unhandled_;
   std::array<Inbox, 2> in_;
