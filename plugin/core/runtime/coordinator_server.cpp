@@ -18,6 +18,7 @@
 #include "core/runtime/addresses.h"
 #include "core/runtime/doorstep.h"
 #include "core/runtime/events_file.h"
+#include "core/runtime/left_links.h"
 #include "core/runtime/mailbox.h"
 #include "core/runtime/payload_buffer.h"
 #include "core/runtime/proved_names.h"
@@ -164,6 +165,7 @@ class Server final : public CoordinatorServer {
       return turn_out(doorstep_.came(clock_.now(), accepted->link, accepted->peer, is_known()));
     }
     if (auto* closed = std::get_if<LinkClosed>(&event)) {
+      left_.closed(closed->link);
       doorstep_.closed(closed->link);
       statuses_.erase(closed->link);
       small_questions_.erase(closed->link);
@@ -178,7 +180,7 @@ class Server final : public CoordinatorServer {
       return feed(protocol::Closed{closed->link, std::move(closed->why)});
     }
     auto* arrived = std::get_if<MessageArrived>(&event);
-    if (arrived == nullptr) return;
+    if (arrived == nullptr || left_.has(arrived->link)) return;
     Result<wire::Message> message = wire::decode(arrived->message.head);
     if (!message.ok()) {
       return refuse(arrived->link, message.status().message());
@@ -249,7 +251,10 @@ class Server final : public CoordinatorServer {
     }
   }
   void act(const protocol::HubSend& action) { transport_->send(action.link, message_of(action), 0); }
-  void act(const protocol::Hangup& action) { transport_->close(action.link); }
+  void act(const protocol::Hangup& action) {
+    left_.leave(action.link);
+    transport_->close(action.link);
+  }
   // Not on this machine: many a router does not let one reach its own public address from within.
   void act(const protocol::ProbeAddress& action) {
     const auto host_of = [](const std::string& address) { return address.substr(0, address.rfind(':')); };
@@ -271,6 +276,7 @@ class Server final : public CoordinatorServer {
   EventsFile events_;
   Notes notes_{events_, std::string(kName)};
   Doorstep doorstep_;
+  LeftLinks left_;
   std::map<LinkId, Sparing> statuses_, small_questions_;  // that were asked for, by link
   Sparing all_statuses_{kStatusesInAll, kStatusesInAll};
   ProvedNames proved_;

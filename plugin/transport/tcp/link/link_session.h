@@ -52,6 +52,9 @@ class LinkSession {
 
   // Closing.
   void close(TimePoint now);
+  // By this side's wish: nobody waits for what may still come.
+  void leave() { left_ = true; }
+  [[nodiscard]] bool left() const { return left_; }
   // It is being closed, and something was heard of it.
   void go_on(TimePoint now);
   [[nodiscard]] bool closing() const { return closing_; }
@@ -71,6 +74,7 @@ class LinkSession {
   bool ack_due_ = false;
   std::uint64_t bytes_unacknowledged_ = 0;  // arrived since the last acknowledgement
   bool closing_ = false;
+  bool left_ = false;
   TimePoint close_by_ = kNever;
   bool bye_sent_ = false;
   bool bye_came_ = false;
