@@ -103,7 +103,8 @@ class Transport {
   virtual LinkId connect(const std::string& address, Duration timeout) = 0;
   // Queues the message; never blocks. `token` != 0 asks for on_sent. An unknown or closed link drops it.
   virtual void send(LinkId link, TransportMessage message, std::uint64_t token) = 0;
-  // Messages queued before close() are still sent (bounded by a few seconds); then on_closed(ok) follows.
+  // Messages queued before close() are still sent (bounded by a few seconds); then on_closed(ok) follows. What comes
+  // meanwhile may be dropped.
   virtual void close(LinkId link) = 0;
 };
 

@@ -10,6 +10,7 @@ namespace {
 constexpr int kWelcomeMs = 2000;
 constexpr Duration kJoinLimit = std::chrono::seconds(3);
 constexpr Duration kBeat = std::chrono::milliseconds(100);
+constexpr Duration kTold = std::chrono::milliseconds(100);
 
 constexpr std::array kAttacks{
     Attack{"status", "asks for the status and who leads as fast as it can, and reads no answer", &attack_status},
@@ -51,6 +52,11 @@ std::unique_ptr<RawConnection> Context::raw_link(const std::string& to) {
   return nullptr;
 }
 
+void Context::read_answers(RawConnection& connection) {
+  connection.look();
+  counts.arrives(connection.segments_came());
+}
+
 void Context::queue(RawConnection& connection, std::span<const std::byte> head, Lane lane) {
   connection.queue_message(lane, head);
   ++counts.messages;
@@ -83,12 +89,41 @@ bool Member::join(const wire::Join& join) {
     context_.peer->close(*link);
     return false;
   }
-  context_.counts.answered("Welcome");
+  keys_.clear();
+  roster_.clear();
+  voters_.clear();
   link_ = *link;
   site_ = welcome->site;
   term_ = welcome->term;
   name_ = join.site;
   return true;
+}
+
+void Member::hear(Duration limit) {
+  const TimePoint until = context_.now() + limit;
+  while (std::optional<wire::Message> message = context_.peer->next(link_, until - context_.now())) {
+    if (const auto* told = std::get_if<wire::Keys>(&*message)) {
+      for (const wire::Key& each : told->keys) keys_[each.site] = each.key;
+    } else if (auto* roster = std::get_if<wire::Roster>(&*message)) {
+      roster_ = std::move(roster->members);
+    } else if (auto* install = std::get_if<wire::InstallAnchor>(&*message)) {
+      voters_ = std::move(install->voters);
+    }
+    if (context_.now() >= until && limit.count() != 0) return;
+  }
+}
+
+std::vector<wire::Member> Member::others() {
+  hear();
+  if (keys_.empty() || roster_.empty()) hear(kTold);
+  std::vector<wire::Member> found = roster_;
+  std::erase_if(found, [&](const wire::Member& each) { return each.site == site_ || !keys_.contains(each.site); });
+  return found;
+}
+
+wire::Hello Member::hello_to(SiteId site) const {
+  const auto key = keys_.find(site);
+  return {context_.swarm.name, term_, site_, name_, key == keys_.end() ? Digest() : key->second};
 }
 
 bool Member::beat() {

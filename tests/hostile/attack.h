@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -34,6 +35,8 @@ class Context {
   [[nodiscard]] std::unique_ptr<RawConnection> raw(const std::string& address, Greeting greeting);
   // A link of the raw kind that the target has welcomed; null: it has not.
   [[nodiscard]] std::unique_ptr<RawConnection> raw_link(const std::string& address);
+  // At the end, of a link that was not read until then: what lies there shows that it was answered.
+  void read_answers(RawConnection& connection);
   void note_end(const RawConnection& connection) { counts.ended(connection.end()); }
   // Counts and queues it; the caller flushes.
   void queue(RawConnection& connection, std::span<const std::byte> head, Lane lane = Lane::kControl);
@@ -64,7 +67,7 @@ struct Attack {
 
 [[nodiscard]] std::span<const Attack> attacks();
 
-// A membership in the attacker's hands: joins, and keeps the link alive.
+// A membership in the attacker's hands: joins, keeps the link alive, and knows what members are told.
 class Member {
  public:
   explicit Member(Context& context) : context_(context) {}
@@ -74,6 +77,14 @@ class Member {
   // Sends a heartbeat when one is due; false: the coordinator has closed the link.
   bool beat();
   void leave();
+  // What the coordinator has said since, as far as it came within that time.
+  void hear(Duration limit = {});
+  // As the roster has them, without itself. Waits a moment for the keys.
+  [[nodiscard]] std::vector<wire::Member> others();
+  // To that site, as a member greets it.
+  [[nodiscard]] wire::Hello hello_to(SiteId site) const;
+  // Of the membership, once it was told of the anchor.
+  [[nodiscard]] const std::vector<wire::Voter>& voters() const { return voters_; }
   [[nodiscard]] LinkId link() const { return link_; }
   [[nodiscard]] SiteId site() const { return site_; }
   [[nodiscard]] TermId term() const { return term_; }
@@ -85,6 +96,9 @@ class Member {
   SiteId site_{};
   TermId term_{};
   std::string name_;
+  std::map<SiteId, Digest> keys_;
+  std::vector<wire::Member> roster_;
+  std::vector<wire::Voter> voters_;
   TimePoint beat_at_{};
   std::uint64_t beats_ = 0;
 };

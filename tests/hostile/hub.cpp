@@ -64,6 +64,7 @@ void bring_into_a_world(Context& context, const std::vector<BufferPtr>& payloads
       context.counts.answered("never entered");
       return;
     }
+    context.counts.arrives();
   }
   const LinkId contributor = held.back();
   for (std::uint64_t number = 1; number <= kGroupsOfWorld && !context.over(); ++number) {
@@ -94,6 +95,7 @@ void attack_enter_gone(Context& context) {
     context.peer->send(*link, longest_enter(context));
     held.push_back(*link);
     if (held.size() <= kWorldsAtOnce) continue;
+    if (context.peer->next(held.front(), {})) context.counts.arrives();
     context.peer->close(held.front());
     held.pop_front();
   }

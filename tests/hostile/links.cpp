@@ -57,9 +57,12 @@ void hold_many(Context& context, Greeting greeting) {
     // A few each time: all of them would leave no time to open others.
     for (std::size_t i = 0; i < std::min<std::size_t>(held.size(), 8); ++i) {
       const std::size_t at = (8 * number + i) % held.size();
+      const bool knew = held[at]->greeted();
       held[at]->look();
+      if (held[at]->greeted() && !knew) context.counts.arrives();
       if (held[at]->open()) continue;
       context.note_end(*held[at]);
+      if (greeting == Greeting::kNone) context.counts.arrives();  // room was made
       held[at] = std::move(held.back());
       held.pop_back();
       if (held.empty()) break;
@@ -79,6 +82,7 @@ void attack_heads(Context& context) {
       if (link.connection != nullptr) context.note_end(*link.connection);
       link = {context.raw_link(targets[context.prng.below(targets.size())]), 0};
       if (link.connection == nullptr) wait_ms(1);
+      if (link.connection != nullptr) context.counts.arrives();
       continue;
     }
     link.connection->look();
@@ -108,6 +112,7 @@ void attack_status(Context& context) {
     }
     while (!link->flush() && link->open() && !context.over()) wait_for(*link, true, 100);
   }
+  if (link != nullptr) context.read_answers(*link);
 }
 
 }  // namespace collab::hostile

@@ -103,6 +103,7 @@ bool run(const hostile::Attack& attack, const Arguments& arguments, std::uint64_
   const hostile::Counts& counts = context.counts;
   std::cout << "  " << counts.messages << " messages (" << static_cast<double>(counts.bytes) / 1e6 << " MB) sent, "
             << counts.opened << " links opened, " << counts.failed << " not let in\n";
+  std::cout << "  arrived " << counts.arrived << " times\n";
   tell("answered", counts.answers);
   tell("closed", counts.endings);
   std::cout << std::flush;

@@ -9,6 +9,7 @@
 namespace collab::hostile {
 namespace {
 
+constexpr Duration kAnswerLimit = std::chrono::milliseconds(300);
 constexpr Duration kInstallLimit = std::chrono::seconds(2);
 
 // A number of a term near an edge.
@@ -36,8 +37,7 @@ void join_with_a_memory(Context& context, const std::vector<wire::Voter>& voters
     join.report.member = true;
   }
   context.peer->send(*link, join);
-  const std::optional<wire::Message> answer = context.peer->next(*link, kInstallLimit / 10);
-  if (answer && std::holds_alternative<wire::Welcome>(*answer)) context.counts.answered("Welcome");
+  if (context.peer->next(*link, kInstallLimit / 10)) context.counts.arrives();
   context.peer->send(*link, wire::Promise{draw_term(context), join.offer, join.report});
   context.peer->send(*link, wire::Accepted{draw_term(context)});
   context.peer->close(*link);
@@ -85,7 +85,7 @@ void attack_records(Context& context) {
     if (!join.helper) join.generation += static_cast<std::uint32_t>(1 + context.prng.below(3));
     context.peer->send(*link, join);
     const std::optional<wire::Message> answer = context.peer->next(*link, kInstallLimit / 10);
-    if (answer) context.counts.answered(std::string(wire::name_of(*answer)));
+    if (answer) context.counts.arrives();
     context.peer->close(*link);
   }
 }
@@ -101,6 +101,7 @@ void attack_join_and_stall(Context& context) {
       wait_ms(20);
       continue;
     }
+    context.counts.arrives();
     while (member.beat() && !context.over()) wait_ms(20);
   }
 }
@@ -110,7 +111,7 @@ void attack_churn(Context& context) {
   Member member(context);
   while (!context.over()) {
     const bool helper = context.swarm.model.empty() || context.prng.chance(0.5);
-    if (!member.join(context.draw_name(), helper)) wait_ms(1);
+    member.join(context.draw_name(), helper) ? context.counts.arrives() : wait_ms(1);
     if (context.prng.chance(0.5)) {
       member.leave();  // in good order; else the next join finds this one gone
     } else {
@@ -135,13 +136,16 @@ void attack_impersonate(Context& context) {
         context.peer->send(*site,
                            wire::Hello{context.swarm.name, TermId(context.swarm.term), victim.site, victim.name});
         if (context.peer->wait_for<wire::Hello>(*site, std::chrono::milliseconds(50))) {
-          context.counts.answered("Hello: the site takes us for another");
+          context.counts.answered("the site takes us for another");
           context.peer->send(*site, wire::Heartbeat{0, true});
         }
         context.peer->close(*site);
       }
-      if (context.peer->wait_for<wire::Welcome>(*link, std::chrono::milliseconds(20))) {
-        context.counts.answered("Welcome: the coordinator takes us for another");
+      // While the one it takes the name of is heard it is refused: then the join has come there.
+      const std::optional<wire::Message> answer = context.peer->next(*link, kAnswerLimit);
+      if (answer) context.counts.arrives();
+      if (answer && std::holds_alternative<wire::Welcome>(*answer)) {
+        context.counts.answered("the coordinator takes us for another");
       }
       context.peer->close(*link);
     }
@@ -150,14 +154,13 @@ void attack_impersonate(Context& context) {
 }
 
 void attack_terms(Context& context) {
-  std::vector<wire::Voter> voters;
   Member member(context);
+  const TimePoint until = context.now() + kInstallLimit;
   if (member.join(context.draw_name(), true)) {
-    const std::optional<wire::InstallAnchor> install =
-        context.peer->wait_for<wire::InstallAnchor>(member.link(), kInstallLimit);
-    if (install) voters = install->voters;
-    member.leave();
+    while (member.voters().empty() && member.beat() && context.now() < until) member.hear(kAnswerLimit / 10);
   }
+  const std::vector<wire::Voter> voters = member.voters();
+  member.leave();
   if (voters.empty()) context.counts.answered("no voters were learnt");
   for (std::uint64_t number = 0; !context.over(); ++number) {
     join_with_a_memory(context, voters, context.draw_name());

@@ -119,7 +119,8 @@ void Peer::on_message(LinkId link, TransportMessage message) {
   Result<wire::Message> decoded = wire::decode(message.head);
   const std::lock_guard lock(mutex_);
   if (!decoded.ok()) return;
-  if (const auto* refuse = std::get_if<wire::Refuse>(&*decoded)) counts_.answered("Refuse: " + refuse->reason);
+  const auto* refuse = std::get_if<wire::Refuse>(&*decoded);
+  counts_.answered(refuse != nullptr ? "Refuse: " + refuse->reason : std::string(wire::name_of(*decoded)));
   Line& line = lines_[link];
   if (line.came.size() >= kKept) line.came.pop_front();
   line.came.push_back(std::move(*decoded));

@@ -26,11 +26,13 @@ struct Counts {
   std::uint64_t bytes = 0;
   std::uint64_t opened = 0;
   std::uint64_t failed = 0;                      // dials
+  std::uint64_t arrived = 0;                     // what the other side shows to have come: each attack says what
   std::map<std::string, std::uint64_t> endings;  // how links were closed by the target
-  std::map<std::string, std::uint64_t> answers;  // refusals, welcomes and so on
+  std::map<std::string, std::uint64_t> answers;  // messages that came, with a refusal's words
 
   void ended(const std::string& why) { ++entry(endings, why); }
   void answered(const std::string& what) { ++entry(answers, what); }
+  void arrives(std::uint64_t times = 1) { arrived += times; }
 
  private:
   // One line for all whose numbers and names alone differ.

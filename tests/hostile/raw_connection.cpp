@@ -201,6 +201,7 @@ void RawConnection::take(std::span<const std::byte> plain) {
 
 void RawConnection::on_frame(const tcp::Prefix& prefix, std::span<const std::byte> body) {
   if (prefix.type == tcp::FrameType::kWelcome) greeted_ = true;
+  if (prefix.type == tcp::FrameType::kSegment) ++segments_came_;
   if (prefix.type == tcp::FrameType::kPing) {
     const Result<std::uint64_t> stamp = tcp::decode_ping(body);
     if (stamp.ok()) queue(tcp::encode(tcp::Pong{*stamp, *stamp}));

@@ -32,6 +32,8 @@ class RawConnection {
   [[nodiscard]] bool open() const { return socket_ >= 0; }
   [[nodiscard]] const std::string& end() const { return end_; }  // how it was closed, in words
   [[nodiscard]] bool greeted() const { return greeted_; }
+  // Segments of messages that have come: the other side answers.
+  [[nodiscard]] std::uint64_t segments_came() const { return segments_came_; }
   [[nodiscard]] int handle() const { return socket_; }
 
   // Takes what has come and answers pings, so that the link lives.
@@ -61,6 +63,7 @@ class RawConnection {
   std::vector<std::byte> out_;  // in the clear
   std::size_t sent_ = 0;        // of out_
   std::vector<std::byte> in_;
+  std::uint64_t segments_came_ = 0;
   std::uint64_t segments_[2] = {0, 0};  // by lane
   std::uint64_t messages_[2] = {0, 0};
 };

@@ -1,5 +1,6 @@
 // Attacks on sites, by one who stands in the roster: chunks that nobody asked for, anchors that nobody takes.
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -14,10 +15,6 @@ namespace {
 constexpr Duration kHelloLimit = std::chrono::seconds(2);
 constexpr std::size_t kChunksOfLink = 64;
 constexpr std::size_t kQueuedAtOnce = std::size_t{64} << 10;
-
-wire::Hello hello_of(Context& context, const Member& member) {
-  return {context.swarm.name, member.term(), member.site(), member.name()};
-}
 
 // In the roster, by whatever name; false: the time is over.
 bool stay_member(Context& context, Member& member) {
@@ -65,15 +62,17 @@ void attack_early_chunks(Context& context) {
   for (const std::size_t kibibytes : {4, 1024, 16384}) payloads.push_back(context.payload(kibibytes << 10));
   Member member(context);
   while (stay_member(context, member)) {
-    for (const wire::Member& site : context.swarm.members) {
+    for (const wire::Member& site : member.others()) {
       if (site.address.empty() || !member.beat()) continue;
       const std::optional<LinkId> link = context.peer->dial(site.address);
       if (!link) continue;
-      context.peer->send(*link, hello_of(context, member));
-      if (!context.peer->wait_for<wire::Hello>(*link, kHelloLimit)) context.counts.answered("no Hello");
-      for (std::size_t sent = 0; sent < kChunksOfLink && member.beat() && !context.over(); ++sent) {
+      context.peer->send(*link, member.hello_to(site.site));
+      // Without its Hello it takes nothing: not in its roster yet.
+      const bool known = context.peer->wait_for<wire::Hello>(*link, kHelloLimit).has_value();
+      for (std::size_t sent = 0; known && sent < kChunksOfLink && member.beat() && !context.over(); ++sent) {
         const BufferPtr& payload = payloads[context.prng.below(payloads.size())];
         if (!context.peer->send(*link, draw_chunk(context, member, payload), payload)) break;
+        context.counts.arrives();
       }
       context.peer->close(*link);
     }
@@ -83,17 +82,17 @@ void attack_early_chunks(Context& context) {
 
 void attack_fetch(Context& context) {
   Member member(context);
-  std::vector<std::unique_ptr<RawConnection>> links(context.swarm.members.size());
+  std::map<SiteId, std::unique_ptr<RawConnection>> links;
   TimePoint asked = context.now();
   while (stay_member(context, member)) {
-    for (std::size_t i = 0; i < links.size(); ++i) {
-      const wire::Member& site = context.swarm.members[i];
+    for (const wire::Member& site : member.others()) {
       if (site.address.empty()) continue;
-      std::unique_ptr<RawConnection>& link = links[i];
+      std::unique_ptr<RawConnection>& link = links[site.site];
       if (link == nullptr || !link->open()) {
+        if (link != nullptr) context.read_answers(*link);
         if (link != nullptr) context.note_end(*link);
         link = context.raw_link(site.address);
-        if (link != nullptr) context.queue(*link, wire::encode(hello_of(context, member)));
+        if (link != nullptr) context.queue(*link, wire::encode(member.hello_to(site.site)));
         if (link != nullptr) link->flush();
         continue;
       }
@@ -108,6 +107,9 @@ void attack_fetch(Context& context) {
     if (context.now() - asked < std::chrono::milliseconds(200)) continue;
     asked = context.now();
     if (const std::optional<Swarm> newer = ask_swarm(*context.peer, context.target)) context.swarm.round = newer->round;
+  }
+  for (const auto& [site, link] : links) {
+    if (link != nullptr) context.read_answers(*link);
   }
 }
 

@@ -189,6 +189,7 @@ class Siege:
             said = output.read().strip()
         after = self._rounds_after(span)
         self._judge(attack, span, after, attacker.returncode)
+        self._judge_evidence(attack, said)
         print(f"{said}\n  {self._figures(span, after)}", flush=True)
 
     def _rounds_after(self, span: Span) -> After:
@@ -238,6 +239,12 @@ class Siege:
         slowest = SLOWER * self.usual + NOISE
         hold(after.median <= slowest, f"a round took {after.median:.2f} s, {slowest:.2f} at most")
         self._wait_for_memory(hold)
+
+    def _judge_evidence(self, attack: str, said: str) -> None:
+        """An attack that came to nobody shows nothing."""
+        arrived = re.search(r"^  arrived (\d+) times$", said, re.MULTILINE)
+        if arrived is None or int(arrived[1]) == 0:
+            self.faults.append(f"{attack}: nothing shows that it arrived:\n{said}")
 
     def _wait_for_memory(self, hold: Callable[[bool, str], None]) -> None:
         """What an attack has taken goes back."""

@@ -10,6 +10,7 @@
 #include <fstream>
 
 #include "tests/transport/tcp_world.h"
+#include "transport/tcp/wire/tcp_wire.h"
 
 namespace collab::testing {
 namespace {
@@ -150,6 +151,36 @@ TEST(Tcp, WhoAsksAndDoesNotReadIsLeft) {
   }
   ASSERT_TRUE(until([&] { return pair.a.seen.closed(pair.to).has_value(); }));
   EXPECT_NE(pair.a.seen.closed(pair.to)->message().find("64 MiB of control messages wait"), std::string::npos);
+}
+
+// One that does not go: it sends on, and takes nothing. What it sends is not handed on, and does not keep the link.
+TEST(Tcp, WhatComesOnALinkThatWasClosedIsDroppedAndKeepsItNoLonger) {
+  const auto text = [](const auto& bytes) {
+    return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  };
+  Peer listener;
+  TcpPair::begin(listener, {});
+  PlainSocket stays;
+  ASSERT_TRUE(stays.connect_to(*listener.transport->listen("127.0.0.1:0")));
+  stays.write(text(tcp::encode_preface()) + text(tcp::encode(tcp::Hello{{1}, {2}, 0, true})));
+  std::uint64_t number = 0;
+  const std::string message(100, 'x');
+  const auto say = [&] {
+    stays.write(text(tcp::encode(tcp::SegmentHeader{Lane::kControl, number, number, 100, 0, 0, 100})) + message);
+    ++number;
+  };
+  ASSERT_TRUE(until([&] { return !listener.seen.accepted().empty(); }));
+  const LinkId link = listener.seen.accepted().front();
+  say();
+  ASSERT_TRUE(until([&] { return listener.seen.messages() == 1; }));
+  listener.transport->send(link, {Lane::kControl, std::vector<std::byte>(8), nullptr}, 0);
+  listener.transport->close(link);
+  for (int i = 0; i < 90 && !listener.seen.closed(link); ++i) {
+    say();
+    static_cast<void>(until([&] { return listener.seen.closed(link).has_value(); }, milliseconds(100)));
+  }
+  EXPECT_TRUE(listener.seen.closed(link).has_value());
+  EXPECT_LE(listener.seen.messages(), 2U) << "the one before, and one that may have crossed the close";
 }
 
 TEST(Tcp, ACertificateProvesItsNames) {

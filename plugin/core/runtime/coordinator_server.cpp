@@ -19,6 +19,7 @@
 #include "core/runtime/data/payload_buffer.h"
 #include "core/runtime/doorstep.h"
 #include "core/runtime/events_file.h"
+#include "core/runtime/left_links.h"
 #include "core/runtime/mailbox.h"
 #include "core/runtime/proved_names.h"
 #include "core/wire/encoding.h"
@@ -35,9 +36,10 @@ constexpr std::string_view kName = "coordinator";  // the "site" of its events
 }
 
 constexpr Duration kProbeLimit = std::chrono::seconds(5);
-// Questions for the status that are answered in a second. The others are passed over.
+// Questions that are answered in a second. The others are passed over.
 constexpr double kStatusesOfLink = 4;
 constexpr double kStatusesInAll = 64;
+constexpr double kSmallQuestionsOfLink = 20;  // who leads, and what an operator says: a site asks each heartbeat
 
 [[nodiscard]] protocol::CoordinatorConfig machine_config(const Config& config) {
   return {.swarm = config.run,
@@ -143,9 +145,15 @@ class Server final : public CoordinatorServer {
     return {};
   }
 
-  [[nodiscard]] bool may_ask(LinkId link) {
-    Sparing& of_link = questions_.try_emplace(link, kStatusesOfLink, kStatusesOfLink).first->second;
-    return of_link.let(clock_.now()) && all_questions_.let(clock_.now());
+  [[nodiscard]] bool may_ask(LinkId link, const wire::Message& message) {
+    const auto let = [&](std::map<LinkId, Sparing>& links, double a_second) {
+      return links.try_emplace(link, a_second, a_second).first->second.let(clock_.now()).has_value();
+    };
+    if (std::holds_alternative<wire::StatusQuery>(message)) {
+      return let(statuses_, kStatusesOfLink) && all_statuses_.let(clock_.now());
+    }
+    const bool small = std::holds_alternative<wire::Inquire>(message) || std::holds_alternative<wire::Forget>(message);
+    return !small || let(small_questions_, kSmallQuestionsOfLink);
   }
 
   void handle(LoopEvent event) {
@@ -157,8 +165,10 @@ class Server final : public CoordinatorServer {
       return turn_out(doorstep_.came(clock_.now(), accepted->link, accepted->peer, is_known()));
     }
     if (auto* closed = std::get_if<LinkClosed>(&event)) {
+      left_.closed(closed->link);
       doorstep_.closed(closed->link);
-      questions_.erase(closed->link);
+      statuses_.erase(closed->link);
+      small_questions_.erase(closed->link);
       proved_.closed(closed->link);
       if (const auto probe = probes_.find(closed->link); probe != probes_.end()) {
         const LinkId member = probe->second;
@@ -170,12 +180,12 @@ class Server final : public CoordinatorServer {
       return feed(protocol::Closed{closed->link, std::move(closed->why)});
     }
     auto* arrived = std::get_if<MessageArrived>(&event);
-    if (arrived == nullptr) return;
+    if (arrived == nullptr || left_.has(arrived->link)) return;
     Result<wire::Message> message = wire::decode(arrived->message.head);
     if (!message.ok()) {
       return refuse(arrived->link, message.status().message());
     }
-    if (std::holds_alternative<wire::StatusQuery>(*message) && !may_ask(arrived->link)) return;
+    if (!may_ask(arrived->link, *message)) return;
     if (const std::string site = site_of(*message); !site.empty()) {
       if (const std::string why = proved_.difference(arrived->link, site); !why.empty()) {
         act(protocol::Send{arrived->link, wire::Refuse{why}});
@@ -241,7 +251,10 @@ class Server final : public CoordinatorServer {
     }
   }
   void act(const protocol::HubSend& action) { transport_->send(action.link, message_of(action), 0); }
-  void act(const protocol::Hangup& action) { transport_->close(action.link); }
+  void act(const protocol::Hangup& action) {
+    left_.leave(action.link);
+    transport_->close(action.link);
+  }
   // Not on this machine: many a router does not let one reach its own public address from within.
   void act(const protocol::ProbeAddress& action) {
     const auto host_of = [](const std::string& address) { return address.substr(0, address.rfind(':')); };
@@ -263,8 +276,9 @@ class Server final : public CoordinatorServer {
   EventsFile events_;
   Notes notes_{events_, std::string(kName)};
   Doorstep doorstep_;
-  std::map<LinkId, Sparing> questions_;  // for the status, by link
-  Sparing all_questions_{kStatusesInAll, kStatusesInAll};
+  LeftLinks left_;
+  std::map<LinkId, Sparing> statuses_, small_questions_;  // that were asked for, by link
+  Sparing all_statuses_{kStatusesInAll, kStatusesInAll};
   ProvedNames proved_;
   RateLimited refused_{std::chrono::seconds(10)};
   mutable std::mutex mutex_;

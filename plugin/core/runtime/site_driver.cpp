@@ -66,6 +66,7 @@ void SiteDriver::on_connected(LinkId link) {
 }
 
 void SiteDriver::on_closed(LinkId link, Status why) {
+  left_.closed(link);
   data_.link_closed(link);
   doorstep_.closed(link);
   proved_.closed(link);
@@ -84,6 +85,7 @@ void SiteDriver::refuse(LinkId link, const std::string& why) {
 }
 
 void SiteDriver::on_message(LinkId link, TransportMessage message) {
+  if (left_.has(link)) return;  // what had come before it was closed
   Result<wire::Message> decoded = wire::decode(message.head);
   if (!decoded.ok()) return refuse(link, decoded.status().message());
   if (const auto* hello = std::get_if<wire::Hello>(&*decoded)) {
@@ -112,6 +114,7 @@ void SiteDriver::act(const protocol::Send& action) {
 
 void SiteDriver::act(const protocol::Hangup& action) {
   log_debug("closing a link: " + action.why);
+  left_.leave(action.link);
   transport_.close(action.link);
 }
 

@@ -19,6 +19,7 @@
 #include "core/protocol/site/site.h"
 #include "core/runtime/data/data_plane.h"
 #include "core/runtime/doorstep.h"
+#include "core/runtime/left_links.h"
 #include "core/runtime/proved_names.h"
 
 namespace collab {
@@ -96,6 +97,7 @@ class SiteDriver final : public TransportHandler {
   protocol::Site site_;
   DataPlane data_;
   std::map<LinkId, Dial> dials_;
+  LeftLinks left_;
   Doorstep doorstep_;  // links whose peers have not said Hello
   ProvedNames proved_;
   RateLimited refused_{std::chrono::seconds(10)};

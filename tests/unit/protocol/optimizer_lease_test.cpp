@@ -63,6 +63,26 @@ TEST_F(Lease, WhoAsksForMoreThanIsOnItsWayIsHungUpOn) {
   EXPECT_EQ(all<RefuseBorrower>(ask(kLate, snapshot, {0, 1})).size(), 1U);
 }
 
+TEST_F(Lease, WhoAsksAgainAndAgainIsHungUpOn) {
+  static_cast<void>(serve());
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(all<TellBorrower>(ask(kLate)).size(), 1U);
+  const auto fifth = ask(kLate);
+  EXPECT_TRUE(all<TellBorrower>(fifth).empty());
+  EXPECT_EQ(all<RefuseBorrower>(fifth).size(), 1U);
+}
+
+TEST_F(Lease, WhoAsksAndGoesCostsACopyEachFewSeconds) {
+  static_cast<void>(serve());
+  static_cast<void>(step(LeaseOver{kLate}));
+  EXPECT_TRUE(all<MakeCopy>(ask(kLater)).empty()) << "a copy was made a moment ago";
+  EXPECT_EQ(lease.next_deadline(), now + seconds(5));
+  static_cast<void>(step(LeaseOver{kLater}));
+  EXPECT_TRUE(all<MakeCopy>(ask(kLate)).empty());
+  now += seconds(5);
+  EXPECT_EQ(all<MakeCopy>(step(LeaseTick{})).size(), 1U);
+  EXPECT_TRUE(all<MakeCopy>(step(LeaseTick{})).empty());
+}
+
 TEST_F(Lease, TheCopyGoesWithTheLastBorrower) {
   const std::uint64_t snapshot = serve();
   static_cast<void>(ask(kLater));
@@ -70,6 +90,7 @@ TEST_F(Lease, TheCopyGoesWithTheLastBorrower) {
   EXPECT_EQ(all<DropCopy>(step(LeaseOver{kLater})).size(), 1U);
   EXPECT_FALSE(lease.holds_copy());
   EXPECT_EQ(lease.next_deadline(), kNever);
+  now += seconds(5);
   EXPECT_EQ(serve(), snapshot + 1) << "the next one is another";
 }
 

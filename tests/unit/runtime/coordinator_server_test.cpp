@@ -92,6 +92,28 @@ TEST_F(CoordinatorServerTest, OfAFloodOfStatusQueriesAFewAreAnswered) {
   EXPECT_LT(answers, kQueries / 10U) << "four a second, and handling them takes no minutes";
 }
 
+// In all, over links of which each asks no more than it may.
+TEST_F(CoordinatorServerTest, OfManyLinksQueriesSixtyFourASecondAreAnswered) {
+  constexpr std::uint64_t kLinks = 2000;
+  for (std::uint64_t link = 1; link <= kLinks; ++link) noted_->say(LinkId{link}, wire::StatusQuery{});
+  end(LinkId{kLinks});
+  std::size_t answers = 0;
+  for (std::uint64_t link = 1; link <= kLinks; ++link)
+    answers += noted_->heard_by<wire::StatusReport>(LinkId{link}).size();
+  EXPECT_GE(answers, 64U);
+  EXPECT_LT(answers, kLinks / 4) << "and handling them takes no seven seconds";
+}
+
+TEST_F(CoordinatorServerTest, OfAFloodOfQuestionsWhoLeadsAFewAreAnswered) {
+  constexpr int kQuestions = 10'000;
+  come(LinkId{1});
+  for (int i = 0; i < kQuestions; ++i) noted_->say(LinkId{1}, wire::Inquire{"default"});
+  end(LinkId{1});
+  const std::size_t answers = noted_->heard_by<wire::Leads>(LinkId{1}).size();
+  EXPECT_GE(answers, 20U);
+  EXPECT_LT(answers, kQuestions / 10U) << "twenty a second, and handling them takes no minute";
+}
+
 TEST_F(CoordinatorServerTest, OneLinksFloodTakesNothingFromAnothersQuestion) {
   come(LinkId{1});
   come(LinkId{2});

@@ -78,6 +78,16 @@ class SiteDriverTest : public ::testing::Test, public SiteDriver::Host {
   bool within_ = false;
 };
 
+TEST_F(SiteDriverTest, WhatHadComeOnALinkThatIsBeingClosedIsNotLookedAt) {
+  begin();
+  says(kStranger, wire::FetchAnchor{});  // before Hello
+  ASSERT_THAT(transport_.closed, ElementsAre(kStranger));
+  events_.clear();
+  for (int i = 0; i < 3; ++i) says(kStranger, wire::FetchAnchor{});
+  EXPECT_THAT(events_, IsEmpty());
+  EXPECT_THAT(transport_.closed, ElementsAre(kStranger));
+}
+
 TEST_F(SiteDriverTest, ADialThatWasAskedForIsAnsweredAndTheSiteJoinsOverIt) {
   begin();
   EXPECT_THAT(transport_.dialled, ElementsAre("first:1"));

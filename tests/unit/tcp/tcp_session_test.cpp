@@ -7,6 +7,7 @@
 #include <map>
 
 #include "core/base/prng.h"
+#include "transport/tcp/link/link_session.h"
 #include "transport/tcp/session/tcp_inbox.h"
 #include "transport/tcp/session/tcp_outbox.h"
 
@@ -173,6 +174,59 @@ TEST_F(TcpOutbox, TheWindowIsBounded) {
 }
 
 // ---- receiving -----------------------------------------------------------------------------------
+
+// ---- what waits for a peer that takes nothing --------------------------------------------------------
+
+class TcpControl : public ::testing::Test {
+ protected:
+  struct Link {
+    explicit Link(const TcpControl& test)
+        : session(test.pool_, std::make_shared<UnfinishedShare>(test.unfinished_),
+                  std::make_shared<Unhandled>(test.unhandled_, [] {}), test.control_) {}
+    LinkSession session;
+    // So many messages of so many bytes, or fewer, when no more may wait.
+    std::size_t push(std::size_t messages, std::size_t bytes) {
+      for (std::size_t i = 0; i < messages; ++i) {
+        if (!session.push({Lane::kControl, std::vector<std::byte>(bytes), nullptr}, 0, "peer").ok()) return i;
+      }
+      return messages;
+    }
+    // All leaves, and is known to have arrived.
+    void take_all() {
+      Outbox& out = session.outbox(Lane::kControl);
+      while (!out.empty()) {
+        while (const auto piece = out.next(1)) out.written(1, piece->header.number);
+        std::vector<std::uint64_t> tokens;
+        ASSERT_TRUE(session.acknowledge({LaneArrivals{out.segments(), {}}, LaneArrivals{}}, tokens, {}).ok());
+      }
+    }
+  };
+  std::shared_ptr<BufferPool> pool_ = make_buffer_pool();
+  std::shared_ptr<UnfinishedBytes> unfinished_ = std::make_shared<UnfinishedBytes>();
+  std::shared_ptr<UnhandledBytes> unhandled_ = std::make_shared<UnhandledBytes>();
+  std::shared_ptr<ControlBytes> control_ = std::make_shared<ControlBytes>();
+};
+
+TEST_F(TcpControl, SmallMessagesCountForWhatTheyCost) {
+  Link link(*this);
+  EXPECT_EQ(link.push(1'000'000, 64), kMaxControlBytes / (64 + kMessageCost));
+  link.take_all();
+  EXPECT_EQ(control_->held, 0U);
+  EXPECT_EQ(link.push(1000, 64), 1000U);
+}
+
+TEST_F(TcpControl, BeyondTheBudgetOfAllNoLinkHasMoreThanItsShare) {
+  constexpr std::size_t kMiB = kKiB * kKiB;
+  std::deque<Link> links;
+  for (int i = 0; i < 16; ++i) links.emplace_back(*this);
+  std::size_t waiting = 0;
+  for (int i = 0; i < 8; ++i) waiting += links[static_cast<std::size_t>(i)].push(60, kMiB);
+  EXPECT_LE(waiting * kMiB, kMaxControlInAll + 8 * kMaxControlInAll / 16);
+  EXPECT_EQ(links[15].push(15, kMiB), 15U) << "within its share";
+  EXPECT_EQ(links[15].push(15, kMiB), 0U);
+  links.clear();
+  EXPECT_EQ(control_->held, 0U);
+}
 
 class TcpInbox : public ::testing::Test {
  protected:

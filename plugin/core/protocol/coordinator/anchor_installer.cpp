@@ -95,13 +95,15 @@ void AnchorInstaller::left_out(Member& member) {
     all_->round.retract(member);
   } else if (member.phase() == MemberPhase::kInstalling) {  // it is given the newer one
     member.anchor.phase_ = MemberPhase::kJoined;
+    member.anchor.overtaken_ = true;
   }
 }
 
 bool AnchorInstaller::mark_passed_over(Member& member) { return !std::exchange(member.anchor.passed_over_, true); }
 
 void AnchorInstaller::on_progress(Member& member, std::uint64_t progress) {
-  if (progress > member.anchor.progress_) member.anchor.progressed_at_ = all_->now;
+  if (progress <= member.anchor.progress_) return;
+  member.anchor.progressed_at_ = all_->now;
   member.anchor.progress_ = progress;
 }
 
@@ -154,6 +156,7 @@ void AnchorInstaller::installed_another(Member& member, const wire::AnchorInstal
 
 void AnchorInstaller::active(Member& member, const wire::AnchorInstalled& installed, bool waited_for) {
   member.anchor.phase_ = MemberPhase::kActive;
+  member.anchor.overtaken_ = false;
   if (waited_for) all_->gate.joiner_came();
   if (!std::exchange(member.anchor.greeted_, true)) {
     all_->note(Note::Level::kInfo, "join",
@@ -225,7 +228,9 @@ void AnchorInstaller::offer() {
 // Without a source, whoever held the anchor has said since that it holds another: it waits for one.
 void AnchorInstaller::install(Member& to, std::vector<SiteId> sources) {
   to.anchor.phase_ = sources.empty() ? MemberPhase::kJoined : MemberPhase::kInstalling;
-  to.anchor.installing_since_ = to.anchor.progressed_at_ = all_->now;
+  to.anchor.installing_since_ = all_->now;
+  // Who has taken nothing of the one before has no more time for this one.
+  if (!std::exchange(to.anchor.overtaken_, false)) to.anchor.progressed_at_ = all_->now;
   to.anchor.sources_ = std::move(sources);
   all_->round.retract(to);
   if (!to.anchor.sources_.empty()) tell_sources(to);
@@ -309,8 +314,8 @@ bool AnchorInstaller::waits_until_reachable(Member& joiner, const std::vector<Si
 
 // Two heartbeats later than the joiner itself gives up, which can say why.
 TimePoint AnchorInstaller::installing_until(const Member& member) const {
-  const TimePoint idle_until = later(std::max(member.anchor.installing_since_, member.anchor.progressed_at_),
-                                     all_->config.link_grace + 2 * all_->config.heartbeat);
+  const TimePoint idle_until =
+      later(member.anchor.progressed_at_, all_->config.link_grace + 2 * all_->config.heartbeat);
   return std::min(idle_until, later(member.anchor.installing_since_, all_->config.round_timeout));
 }
 

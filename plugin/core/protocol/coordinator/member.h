@@ -77,7 +77,8 @@ class MemberAnchor {
   std::vector<SiteId> sources_;                 // kInstalling: where it was told to take the anchor from
   TimePoint installing_since_ = kNever;         // kInstalling
   std::uint64_t progress_ = 0;                  // of what it fetches, as last told
-  TimePoint progressed_at_{};                   // when progress_ grew last
+  TimePoint progressed_at_{};                   // when progress_ grew last, or it was told an anchor to take
+  bool overtaken_ = false;                      // by a newer anchor than it was told to take
   TimePoint unreachable_since_ = kNever;        // kJoined: who holds the anchor cannot be dialled, and it cannot either
   AcceptorId acceptor_;                         // of the site in run_
   RunId run_;                                   // the run that acceptor_ is of; 0: none yet

@@ -1,6 +1,7 @@
 #include "core/protocol/coordinator/round_gate.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/base/text.h"
 #include "core/protocol/coordinator/coordinator_parts.h"
@@ -25,22 +26,40 @@ TimePoint RoundGate::next_deadline() const {
   return next;
 }
 
-// All are ready; or a majority is, and the grace for the others has passed since, or they cannot come.
 RoundGate::Verdict RoundGate::judge() {
+  guests_missing_ = false;
+  Verdict verdict = look();
+  if (guests_missing_) {
+    guests_since_ = std::min(guests_since_, all_->now);
+  } else if (guests_since_ != kNever) {
+    guests_rest_ = later(all_->now, all_->now - std::exchange(guests_since_, kNever));
+  }
+  return verdict;
+}
+
+RoundGate::Verdict RoundGate::wait_for_guests() {
+  guests_missing_ = true;
+  return {};
+}
+
+// All are ready; or a majority is, and the grace for the others has passed since, or they cannot come.
+RoundGate::Verdict RoundGate::look() {
   using enum Verdict::What;
   const Count count = count_eligible();
   if (!all_->anchor.record() || count.ready == 0) return {};
   const TimePoint now = all_->now;
   const Duration heartbeat = all_->config.heartbeat;
+  const bool rests = now < guests_rest_;
   const bool all = count.ready == count.all;
   helpers_until_ = all && !count.helped ? std::min(helpers_until_, later(now, kHelperHeartbeats * heartbeat)) : kNever;
-  const bool whole = all && now >= (count.helped ? TimePoint{} : helpers_until_);
+  const bool whole = all && (count.helped || rests || now >= helpers_until_);
   const auto& [circle, stands] = whole || calls_.empty() ? Circle() : find_circle();
   circle_since_ = circle.empty() ? kNever : std::min(circle_since_, now);
   circle_until_ = stands ? circle_since_ : later(circle_since_, kCircleHeartbeats * heartbeat);
   const bool tied = now >= circle_until_;
   if (!count.quorum.can_accept()) {
-    if ((!whole && !tied) || waits_for_joiners()) return {};
+    if (!whole && !tied) return all ? wait_for_guests() : Verdict{};
+    if (waits_for_joiners()) return wait_for_guests();
     return {kSkip, tied ? circle : all_->agreed.quorum_text(all_->round.ready_sites())};
   }
   if (2 * count.ready <= count.settled) {
@@ -48,9 +67,15 @@ RoundGate::Verdict RoundGate::judge() {
     return tied ? Verdict{kSkip, circle} : Verdict{};
   }
   majority_since_ = std::min(majority_since_, now);
-  if (!whole && !tied && now < later(majority_since_, all_->config.straggler_grace)) return {};
-  if (waits_for_joiners()) return {};
-  return {kStart, tied ? circle : ""};
+  if (!whole && !tied && now < later(majority_since_, all_->config.straggler_grace)) {
+    const bool guests_alone = count.ready == count.settled;
+    if (!guests_alone) return {};
+    if (!rests) return wait_for_guests();
+  }
+  if (waits_for_joiners()) return wait_for_guests();
+  if (tied) return {kStart, circle};
+  const bool waited = all || now >= later(majority_since_, all_->config.straggler_grace);
+  return {kStart, waited ? "" : "it has been in no round yet, and sites like it held the others up just now"};
 }
 
 // As numbers, at each event: no sets are made.
@@ -100,7 +125,7 @@ RoundGate::Circle RoundGate::find_circle() const {
 
 // Nothing but joiners is missing; the anchor does not move under them while they get on. Those who came in vain cost
 // the next ones patience: who joins and takes nothing, under ever new names, holds the others up for two graces in all,
-// and for three heartbeats a round.
+// and then for three heartbeats at a time.
 bool RoundGate::waits_for_joiners() {
   std::vector<std::string> joiners;
   TimePoint progressed{};
@@ -113,6 +138,7 @@ bool RoundGate::waits_for_joiners() {
     joiners_since_ = joiners_until_ = kNever;
     return false;
   }
+  if (all_->now < guests_rest_) return false;
   joiners_since_ = std::min(joiners_since_, all_->now);
   const Duration least = kReplaceAfter * all_->config.heartbeat;
   const Duration idle_limit = std::max(least, all_->config.link_grace / (1U << vain_waits_));

@@ -5,6 +5,9 @@
 //   all are ready --> start; while helpers, or joiners that take the anchor, are waited for --> wait
 //   most are ready --> wait for the grace (COLLAB_STRAGGLER_GRACE), then start without the others
 //
+// Guests are helpers, joiners, and those that have come and were in no round yet: anybody can be one, under any number
+// of names. After each wait for them alone none is waited for until as much time has passed again.
+//
 // Threads: one caller at a time. Ownership: plain values.
 #pragma once
 
@@ -56,13 +59,18 @@ class RoundGate {
     std::string words;   // empty: there is none
     bool stands = true;  // the training of each of the others stands in its call
   };
+  [[nodiscard]] Verdict look();
   [[nodiscard]] Count count_eligible() const;
   [[nodiscard]] Circle find_circle() const;
   [[nodiscard]] bool waits_for_joiners();
+  Verdict wait_for_guests();
 
   CoordinatorParts* all_ = nullptr;
   std::map<std::string, InCall> calls_;  // by site's name, as last told
   unsigned vain_waits_ = 0;              // for joiners that did not come, less those who came since
+  bool guests_missing_ = false;          // as last looked: nothing else is
+  TimePoint guests_since_ = kNever;      // since when
+  TimePoint guests_rest_ = {};           // until then none is waited for
   TimePoint majority_since_ = kNever;    // most of those who are waited for are ready
   TimePoint joiners_since_ = kNever;     // nothing is missing but joiners that take the anchor
   TimePoint joiners_until_ = kNever;     // then it goes on without them

@@ -16,6 +16,9 @@ namespace collab::protocol {
 namespace {
 
 constexpr std::uint32_t kMaxPartsOut = 64;  // to one borrower; more than an honest one asks for ahead
+constexpr std::uint32_t kMostTold = 4;      // likewise
+// Between the end of one copy and the next: who asks and goes, again and again, is not to cost a copy each step.
+constexpr Duration kBetweenCopies = std::chrono::seconds(5);
 
 }  // namespace
 
@@ -29,6 +32,7 @@ std::vector<LeaseAction> OptimizerLease::step(TimePoint now, const LeaseEvent& e
 TimePoint OptimizerLease::next_deadline() const {
   TimePoint next = kNever;
   for (const auto& [link, borrower] : borrowers_) next = std::min(next, later(borrower.heard, limit_));
+  if (!borrowers_.empty() && !holds_copy() && !wanted_) next = std::min(next, next_copy_);
   return next;
 }
 
@@ -51,12 +55,21 @@ void OptimizerLease::on(const LeaseAsked& event) {
 }
 
 void OptimizerLease::ask_for_copy(LinkId from) {
-  borrowers_[from].heard = now_;
-  if (holds_copy()) {
+  Borrower& borrower = borrowers_[from];
+  borrower.heard = now_;
+  if (!holds_copy()) return make_copy();
+  if (++borrower.told <= kMostTold) {
     out_.emplace_back(TellBorrower{from, held_});
-  } else if (!std::exchange(wanted_, true)) {
-    out_.emplace_back(MakeCopy{});
+    return;
   }
+  out_.emplace_back(
+      RefuseBorrower{from, "a site asks what optimizer state there is, again and again [optimizer.asks-again]"});
+  give_back(from);
+}
+
+void OptimizerLease::make_copy() {
+  if (now_ < next_copy_ || std::exchange(wanted_, true)) return;
+  out_.emplace_back(MakeCopy{});
 }
 
 void OptimizerLease::on(const LeaseMade& event) {
@@ -95,12 +108,14 @@ void OptimizerLease::on(const LeaseTick&) {
                             : "nothing was asked of it for " + in_seconds(limit_));
     give_back(link);
   }
+  if (!borrowers_.empty() && !holds_copy()) make_copy();
 }
 
 void OptimizerLease::give_back(LinkId link) {
   if (borrowers_.erase(link) == 0 || !borrowers_.empty()) return;
   wanted_ = false;
   held_ = {};
+  next_copy_ = later(now_, kBetweenCopies);
   out_.emplace_back(DropCopy{});
 }
 

@@ -63,6 +63,7 @@ class OptimizerLease {
   struct Borrower {
     TimePoint heard{};
     std::uint32_t on_their_way = 0;  // parts
+    std::uint32_t told = 0;          // of the copy, that many times
   };
 
   void on(const LeaseAsked& event);
@@ -71,12 +72,14 @@ class OptimizerLease {
   void on(const LeasePartSent& event);
   void on(const LeaseTick&);
   void ask_for_copy(LinkId from);
+  void make_copy();  // unless one was made a moment ago: then a little later
   void give_back(LinkId link);
   void tell_none(LinkId to, std::string reason);
 
   Duration limit_;
   std::map<LinkId, Borrower> borrowers_;  // who waits for the copy, or takes it
   bool wanted_ = false;
+  TimePoint next_copy_{};      // none is made before
   wire::OptimizerState held_;  // snapshot 0: no copy is held
   std::uint64_t snapshots_ = 0;
   // Of the step under way.

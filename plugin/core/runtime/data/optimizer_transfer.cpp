@@ -47,7 +47,8 @@ void OptimizerTransfer::asked(const protocol::ServeOptimizer& action, const std:
   if (action.asked.snapshot == 0) {
     const std::string& why = why_none_.empty() ? why_none : why_none_;
     if (!why.empty()) return act(protocol::TellBorrower{action.to, {0, 0, {}, {}, why}});
-    log_info(action.name + " joins and asks for the optimizer's state");
+    const auto line = asks_.let(clock_.now(), action.name + " joins and asks for the optimizer's state");
+    if (line) log_info(*line);
   }
   run(protocol::LeaseAsked{action.to, action.asked});
 }
@@ -65,7 +66,9 @@ void OptimizerTransfer::given(Result<OptimizerCopy> copy) {
   } else {
     made = {copy->bytes.size(), hash128(copy->bytes), copy->description, {}};
     copy_ = std::make_shared<const OptimizerCopy>(std::move(copy).value());
-    log_info("a copy of the optimizer's state, " + in_mb(made.bytes) + ", is kept until who asked has taken it");
+    const auto line = copies_.let(clock_.now(), "a copy of the optimizer's state, " + in_mb(made.bytes) +
+                                                    ", is kept until who asked has taken it");
+    if (line) log_info(*line);
   }
   run(made);
 }
@@ -114,7 +117,7 @@ void OptimizerTransfer::act(const protocol::SendPart& action) {
 }
 
 void OptimizerTransfer::act(const protocol::RefuseBorrower& action) {
-  log_warning(action.why);
+  if (const auto line = refusals_.let(clock_.now(), action.why)) log_warning(*line);
   transport_.close(action.link);
 }
 

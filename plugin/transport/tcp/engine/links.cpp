@@ -23,9 +23,9 @@ TcpLink& Links::make(LinkId id, const std::string& address) {
     open->post(std::move(command));
   };
   const TcpContext& context = all_.context;
-  auto& link = links_[id] = std::make_unique<TcpLink>(id, all_.number.first(address), context.pool,
-                                                      std::make_shared<UnfinishedShare>(context.unfinished),
-                                                      std::make_shared<Unhandled>(context.unhandled, room));
+  auto& link = links_[id] = std::make_unique<TcpLink>(
+      id, all_.number.first(address), context.pool, std::make_shared<UnfinishedShare>(context.unfinished),
+      std::make_shared<Unhandled>(context.unhandled, room), context.control);
   all_.upkeep.keep_ticking();
   return *link;
 }

@@ -37,7 +37,7 @@ Status Sessions::segment_ended(Connection& from, const SegmentHeader& header) {
   std::vector<TransportMessage> messages;
   COLLAB_RETURN_IF_ERROR(link->session.end(header, messages));
   if (header.lane == Lane::kData) link->caps.data_came(all_.now());
-  link->session.go_on(all_.now());
+  if (link->session.left()) return {};  // what it says no longer matters, and does not keep the link
   const LinkId id = link->id();
   for (TransportMessage& message : messages) all_.context.handler->on_message(id, std::move(message));
   return {};
@@ -110,6 +110,11 @@ void Sessions::send(TcpLink& link, TransportMessage message, std::uint64_t token
 
 // What is queued goes once the link is open, within the dial's time.
 void Sessions::close(TcpLink& link) {
+  link.session.leave();
+  begin_closing(link);
+}
+
+void Sessions::begin_closing(TcpLink& link) {
   if (link.session.closing()) return;
   link.session.close(all_.now());
   if (link.open()) all_.striping.pump(link);
@@ -130,7 +135,7 @@ void Sessions::go_on_closing(TcpLink& link) {
 Status Sessions::on_bye(TcpLink& link, const Bye& bye) {
   COLLAB_RETURN_IF_ERROR(link.session.bye_came(bye));
   if (!link.session.closing()) {
-    close(link);
+    begin_closing(link);
   } else {
     go_on_closing(link);
   }

@@ -34,6 +34,7 @@ class Sessions {
   void check_closing(TcpLink& link, TimePoint now);  // at each tick
 
  private:
+  void begin_closing(TcpLink& link);
   void acknowledge(TcpLink& link);
   void acknowledge_later();
 

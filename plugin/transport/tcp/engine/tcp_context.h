@@ -38,6 +38,7 @@ struct TcpContext {
   const std::shared_ptr<BufferPool> pool;
   const std::shared_ptr<UnfinishedBytes> unfinished = std::make_shared<UnfinishedBytes>();
   const std::shared_ptr<UnhandledBytes> unhandled = std::make_shared<UnhandledBytes>();
+  const std::shared_ptr<ControlBytes> control = std::make_shared<ControlBytes>();  // that wait for peers
   const Id process = draw_id();
   Counters counters;
   boost::asio::io_context io{1};

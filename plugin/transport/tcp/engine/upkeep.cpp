@@ -42,7 +42,7 @@ void Upkeep::ease(TimePoint now) {
   ease_at_ = now + kEaseEvery;
   const TcpContext& context = all_.context;
   context.pool->ease();
-  const std::size_t held = context.unfinished->held + context.unhandled->held;
+  const std::size_t held = context.unfinished->held + context.unhandled->held + context.control->held;
   const std::uint64_t came = context.counters.opened + context.counters.refused;
   was_much_ = was_much_ || held > kMuch || came > came_before_ + kManyConnections;
   came_before_ = came;

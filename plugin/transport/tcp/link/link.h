@@ -56,8 +56,9 @@ class TcpLink {
   enum class State : std::uint8_t { kResolving, kDialling, kOpen };
 
   TcpLink(LinkId id, ConnectionNumber connection_number, const std::shared_ptr<BufferPool>& pool,
-          const std::shared_ptr<UnfinishedShare>& share, std::shared_ptr<Unhandled> unhandled)
-      : session(pool, share, std::move(unhandled)), number(connection_number), id_(id) {}
+          const std::shared_ptr<UnfinishedShare>& share, std::shared_ptr<Unhandled> unhandled,
+          std::shared_ptr<ControlBytes> control)
+      : session(pool, share, std::move(unhandled), std::move(control)), number(connection_number), id_(id) {}
 
   [[nodiscard]] LinkId id() const { return id_; }
   [[nodiscard]] State state() const { return state_; }

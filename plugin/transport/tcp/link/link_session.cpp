@@ -15,19 +15,27 @@ std::size_t payload_bytes(const TransportMessage& message) {
 }  // namespace
 
 LinkSession::LinkSession(const std::shared_ptr<BufferPool>& pool, const std::shared_ptr<UnfinishedShare>& share,
-                         std::shared_ptr<Unhandled> unhandled)
-    : unhandled_(std::move(unhandled)), in_{Inbox(Lane::kControl, pool, share), Inbox(Lane::kData, pool, share)} {}
+                         std::shared_ptr<Unhandled> unhandled, std::shared_ptr<ControlBytes> control)
+    : control_(std::move(control)),
+      unhandled_(std::move(unhandled)),
+      in_{Inbox(Lane::kControl, pool, share), Inbox(Lane::kData, pool, share)} {}
 
 Status LinkSession::push(TransportMessage message, std::uint64_t token, const std::string& peer) {
   if (message.head.size() > kMaxHeadBytes || payload_bytes(message) > kMaxPayloadBytes) {
     return invalid_argument("a message larger than a transport carries [tcp.message-size]");
   }
+  const bool control = message.lane == Lane::kControl;
   Outbox& out = outbox(message.lane);
-  if (message.lane == Lane::kControl && out.bytes_to_go() + message.head.size() > kMaxControlBytes) {
-    return unavailable(peer + " asks for more than it takes: " + std::to_string(kMaxControlBytes >> 20) +
-                       " MiB of control messages wait [tcp.slow-reader]");
+  if (control) {
+    control_.count(out.held());
+    const std::size_t more = message.head.size() + kMessageCost;
+    if (!control_.has_room(more)) {
+      return unavailable(peer + " asks for more than it takes: " + std::to_string(control_.most(more) >> 20) +
+                         " MiB of control messages wait [tcp.slow-reader]");
+    }
   }
   out.push(std::move(message), token);
+  if (control) control_.count(out.held());
   return {};
 }
 
@@ -38,6 +46,7 @@ Result<LinkSession::Progress> LinkSession::acknowledge(const Arrivals& arrivals,
     Outbox& out = outbox(lane);
     const std::uint64_t before = out.bytes_arrived();
     COLLAB_RETURN_IF_ERROR(out.acknowledge(arrivals[static_cast<std::size_t>(lane)], tokens, now));
+    if (lane == Lane::kControl) control_.count(out.held());
     if (out.bytes_arrived() == before) continue;
     progress.any = true;
     progress.data = progress.data || lane == Lane::kData;

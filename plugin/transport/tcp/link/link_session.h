@@ -24,7 +24,7 @@ namespace collab::tcp {
 class LinkSession {
  public:
   LinkSession(const std::shared_ptr<BufferPool>& pool, const std::shared_ptr<UnfinishedShare>& share,
-              std::shared_ptr<Unhandled> unhandled);
+              std::shared_ptr<Unhandled> unhandled, std::shared_ptr<ControlBytes> control);
 
   // Out. Fails where the message, or what waits with it, is more than is carried; `peer` is for people.
   Status push(TransportMessage message, std::uint64_t token, const std::string& peer);
@@ -52,6 +52,9 @@ class LinkSession {
 
   // Closing.
   void close(TimePoint now);
+  // By this side's wish: nobody waits for what may still come.
+  void leave() { left_ = true; }
+  [[nodiscard]] bool left() const { return left_; }
   // It is being closed, and something was heard of it.
   void go_on(TimePoint now);
   [[nodiscard]] bool closing() const { return closing_; }
@@ -64,12 +67,14 @@ class LinkSession {
   [[nodiscard]] bool over() const { return bye_sent_ && bye_came_; }
 
  private:
+  ControlShare control_;
   std::array<Outbox, 2> out_{Outbox(Lane::kControl), Outbox(Lane::kData)};
   const std::shared_ptr<Unhandled> unhandled_;
   std::array<Inbox, 2> in_;
   bool ack_due_ = false;
   std::uint64_t bytes_unacknowledged_ = 0;  // arrived since the last acknowledgement
   bool closing_ = false;
+  bool left_ = false;
   TimePoint close_by_ = kNever;
   bool bye_sent_ = false;
   bool bye_came_ = false;

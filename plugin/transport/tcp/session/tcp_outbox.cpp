@@ -15,6 +15,7 @@ std::size_t payload_bytes(const TransportMessage& message) {
 void Outbox::push(TransportMessage message, std::uint64_t token) {
   more_ = message.more;
   bytes_pushed_ += message.head.size() + payload_bytes(message);
+  ++waiting_;
   auto entry = std::make_shared<Message>();
   entry->content = std::make_shared<TransportMessage>(std::move(message));
   entry->token = token;
@@ -97,7 +98,10 @@ Outbox::Piece Outbox::piece(std::uint64_t number) const {
 // Called when a segment has arrived and nobody reads it any more.
 void Outbox::settle(Segment& segment) {
   Message& message = *segment.message;
-  if (--message.pending == 0 && message.all_cut && message.token != 0) due_.push_back(message.token);
+  if (--message.pending == 0 && message.all_cut) {
+    --waiting_;
+    if (message.token != 0) due_.push_back(message.token);
+  }
   segment.message.reset();
 }
 

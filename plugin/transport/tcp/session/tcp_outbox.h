@@ -27,11 +27,48 @@
 namespace collab::tcp {
 
 inline constexpr std::size_t kWindowBytes = kMaxPayloadBytes;
-// Control messages that wait for a peer to take them: who asks and does not read is left.
+// What a message costs beside its bytes, about.
+inline constexpr std::size_t kMessageCost = 512;
+// Control messages, and what they cost, that wait for a peer to take them: who asks and does not read is left. Of all
+// links of a process: beyond it no link may have more than its share.
 inline constexpr std::size_t kMaxControlBytes = std::size_t{64} << 20;
+inline constexpr std::size_t kMaxControlInAll = std::size_t{256} << 20;
 // Of a connection that is slow, or one of many: they do not stay long on it.
 inline constexpr std::size_t kSmallSegmentBytes = std::size_t{16} << 10;
 using Carrier = std::uint64_t;  // names a connection, never twice; 0: none
+
+// What control messages hold that wait, over several links.
+struct ControlBytes {
+  std::size_t held = 0;
+  std::size_t links = 0;
+};
+
+// A link's part of that.
+class ControlShare {
+ public:
+  explicit ControlShare(std::shared_ptr<ControlBytes> all) : all_(std::move(all)) { ++all_->links; }
+  ~ControlShare() {
+    count(0);
+    --all_->links;
+  }
+  ControlShare(const ControlShare&) = delete;
+  ControlShare& operator=(const ControlShare&) = delete;
+
+  void count(std::size_t held) {
+    all_->held += held - held_;
+    held_ = held;
+  }
+  // What the link may have waiting, with so much more of it.
+  [[nodiscard]] std::size_t most(std::size_t more) const {
+    if (all_->held + more <= kMaxControlInAll) return kMaxControlBytes;
+    return std::min(kMaxControlBytes, kMaxControlInAll / std::max<std::size_t>(1, all_->links));
+  }
+  [[nodiscard]] bool has_room(std::size_t more) const { return held_ + more <= most(more); }
+
+ private:
+  const std::shared_ptr<ControlBytes> all_;
+  std::size_t held_ = 0;
+};
 
 class Outbox {
  public:
@@ -68,6 +105,8 @@ class Outbox {
   [[nodiscard]] std::uint64_t bytes_arrived() const { return bytes_arrived_; }
   // That have not arrived, with those that the newest message said are to follow it.
   [[nodiscard]] std::uint64_t bytes_to_go() const { return bytes_pushed_ - bytes_arrived_ + more_; }
+  // Of memory: what was pushed and has not arrived.
+  [[nodiscard]] std::size_t held() const { return bytes_pushed_ - bytes_arrived_ + waiting_ * kMessageCost; }
   [[nodiscard]] std::uint64_t sent_again() const { return sent_again_; }
   // How long a segment takes to be known to have arrived, lately: with the queues before it. 0: none has.
   [[nodiscard]] Duration usual() const { return usual_; }
@@ -107,6 +146,7 @@ class Outbox {
   std::uint64_t next_message_ = 0;
   std::size_t window_bytes_ = 0;
   std::uint64_t bytes_arrived_ = 0, bytes_pushed_ = 0, more_ = 0;
+  std::size_t waiting_ = 0;  // messages
   std::uint64_t sent_again_ = 0;
   Duration usual_{0};
   std::set<std::uint64_t> again_;

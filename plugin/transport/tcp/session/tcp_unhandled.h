@@ -16,8 +16,6 @@ namespace collab::tcp {
 // share.
 inline constexpr std::size_t kMaxUnhandledBytes = std::size_t{16} << 20;
 inline constexpr std::size_t kMaxUnhandledInAll = std::size_t{256} << 20;
-// What a message costs beside its bytes, about.
-inline constexpr std::size_t kMessageCost = 512;
 
 struct UnhandledBytes {
   std::atomic<std::size_t> held{0};

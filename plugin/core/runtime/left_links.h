@@ -1,0 +1,27 @@
+// Links that this process is closing: what had come on them before is not looked at any more, however much it is.
+//
+// Threads: one caller at a time. Ownership: plain values.
+#pragma once
+
+#include <cstddef>
+#include <set>
+
+#include "collab/types.h"
+
+namespace collab {
+
+class LeftLinks {
+ public:
+  void leave(LinkId link) {
+    links_.insert(link);
+    if (links_.size() > kMost) links_.erase(links_.begin());  // of links that had ended by themselves
+  }
+  void closed(LinkId link) { links_.erase(link); }
+  [[nodiscard]] bool has(LinkId link) const { return links_.contains(link); }
+
+ private:
+  static constexpr std::size_t kMost = 4096;
+  std::set<LinkId> links_;
+};
+
+}  // namespace collab

@@ -1,0 +1,155 @@
+// Who comes and does nothing, under one name or under many: how much of the others' time it takes, and for how long it
+// stays.
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "tests/unit/protocol/harness.h"
+
+namespace collab::protocol {
+namespace {
+
+using testing::HasSubstr;
+using H = CoordinatorHarness;
+
+constexpr Duration kTraining = std::chrono::milliseconds(1500);  // of a round
+constexpr int kRounds = 60;
+constexpr std::uint64_t kFirstGuest = 10;  // links of guests are counted from here
+
+class CoordinatorGuests : public testing::Test {
+ protected:
+  CoordinatorGuests() { c.gather({"paris", "tokyo"}); }
+
+  // paris and tokyo train so many rounds; `beside` is called each half second. How long a round took.
+  template <typename F>
+  Duration train(int rounds, F beside) {
+    const TimePoint begun = c.now;
+    for (int i = 0; i < rounds; ++i) {
+      ++round;
+      for (const TimePoint trigger = c.now + kTraining; c.now < trigger; pass()) beside();
+      static_cast<void>(c.hear(1, H::ready(round)));
+      starts.clear();
+      static_cast<void>(hear(2, H::ready(round)));
+      for (int half_seconds = 0; starts.empty() && half_seconds < 400; ++half_seconds) {
+        beside();
+        if (starts.empty()) pass();
+      }
+      if (starts.empty()) return ADD_FAILURE() << "round " << round << " never begins", Duration::max();
+      for (const std::uint64_t link : {1, 2}) static_cast<void>(hear(link, H::done(starts.front().second)));
+      for (const std::uint64_t link : {1, 2}) {
+        static_cast<void>(hear(link, wire::AnchorInstalled{RunId{7}, RoundId{round}, kRight}));
+      }
+    }
+    return (c.now - begun) / rounds;
+  }
+  void pass() { keep(c.pass(seconds(0.5), {1, 2})); }
+  H::Actions hear(std::uint64_t link, wire::Message message) {
+    H::Actions actions = c.hear(link, std::move(message));
+    keep(actions);
+    return actions;
+  }
+  void keep(const H::Actions& actions) {
+    told += notes(actions);
+    for (auto& start : sent<wire::StartAttempt>(actions)) starts.push_back(start);
+    for (auto& install : sent<wire::InstallAnchor>(actions)) installs.push_back(install);
+  }
+
+  // Under another name each time. Until it is let go it is heard.
+  void come_again(bool helper = false) {
+    if (guest != 0) keep(c.close(guest));
+    guest = kFirstGuest + guests++;
+    wire::Join join = join_of("guest" + std::to_string(guests), 2);
+    join.helper = helper;
+    static_cast<void>(hear(guest, join));
+  }
+  void stay(bool helper = false) {
+    if (guest == 0 || !c.coordinator.knows(LinkId{guest})) come_again(helper);
+    static_cast<void>(hear(guest, wire::Heartbeat{}));
+  }
+  // That it has what it was told to take, whatever it has.
+  void claim() {
+    const auto told_it = [&](const auto& install) { return install.first == LinkId{guest}; };
+    const auto install = std::ranges::find_if(installs, told_it);
+    if (install == installs.end()) return;
+    const wire::InstallAnchor it = install->second;
+    installs.clear();
+    static_cast<void>(hear(guest, wire::AnchorInstalled{it.run, it.round, it.digest}));
+  }
+
+  // Another one each round.
+  void come_and_claim(bool helper) {
+    if (std::exchange(claimed_in, round) != round) come_again(helper);
+    stay(helper);
+    claim();
+  }
+
+  H c;
+  std::uint64_t round = 0;
+  std::uint64_t claimed_in = 0;
+  std::uint64_t guest = 0;  // its link; 0: nobody has come yet
+  std::uint64_t guests = 0;
+  std::string told;
+  std::vector<std::pair<LinkId, wire::StartAttempt>> starts;
+  std::vector<std::pair<LinkId, wire::InstallAnchor>> installs;
+};
+
+TEST_F(CoordinatorGuests, WhoTakesNothingTakesNoMoreThanHalfTheTime) {
+  static_cast<void>(train(kRounds, [&] { stay(); }));  // until it has used up all patience
+  EXPECT_LE(train(kRounds, [&] { stay(); }), 2 * kTraining);
+}
+
+TEST_F(CoordinatorGuests, NorDoesWhoGoesBeforeThatIsHeldAgainstIt) {
+  int half_seconds = 0;
+  const auto leave_early = [&] { ++half_seconds % 8 == 0 ? come_again() : stay(); };
+  EXPECT_LE(train(2 * kRounds, leave_early), 2 * kTraining);
+}
+
+TEST_F(CoordinatorGuests, WhoTakesNothingIsLetGoHoweverOftenTheAnchorMoves) {
+  static_cast<void>(train(kRounds, [&] { stay(); }));
+  EXPECT_GT(guests, 1U);
+  EXPECT_THAT(told, HasSubstr("nothing of the anchor has come there for 60 s"));
+}
+
+// Rounds wait for a site that has come as for any straggler: that it holds the anchor is its own word.
+TEST_F(CoordinatorGuests, NorDoesWhoSaysItHasTheAnchorAndIsNeverReady) {
+  EXPECT_LE(train(kRounds, [&] { come_and_claim(false); }), 2 * kTraining + H::defaults().straggler_grace / kRounds);
+  EXPECT_GT(guests, 2U);
+}
+
+TEST_F(CoordinatorGuests, NorDoesAHelperThatIsNeverReady) {
+  EXPECT_LE(train(kRounds, [&] { come_and_claim(true); }), 2 * kTraining);
+  EXPECT_GT(guests, 2U);
+}
+
+TEST_F(CoordinatorGuests, WhoGetsOnComesInBesideSuchOnes) {
+  static_cast<void>(train(kRounds, [&] { stay(); }));
+  static_cast<void>(hear(3, join_of("lima", 2)));
+  std::uint64_t progress = 0;
+  std::uint64_t taken_of = 0;
+  TimePoint taken_at{};
+  const auto take = [&] {  // of four seconds, and anew whenever the anchor moves
+    stay();
+    static_cast<void>(hear(3, wire::Heartbeat{1, false, ++progress}));
+    const auto told_lima = [](const auto& install) { return install.first == LinkId{3}; };
+    const auto newest = std::find_if(installs.rbegin(), installs.rend(), told_lima);
+    if (newest == installs.rend()) return;
+    if (std::exchange(taken_of, newest->second.round.value) != newest->second.round.value) taken_at = c.now;
+    if (c.now - taken_at < seconds(4)) return;
+    static_cast<void>(hear(3, wire::AnchorInstalled{RunId{7}, newest->second.round, kRight}));
+  };
+  static_cast<void>(train(10, take));
+  EXPECT_THAT(told, HasSubstr("lima joined as site"));
+}
+
+TEST_F(CoordinatorGuests, ProgressThatGoesBackAndForthIsNone) {
+  std::uint64_t beats = 0;
+  static_cast<void>(train(kRounds, [&] {
+    stay();
+    static_cast<void>(hear(guest, wire::Heartbeat{1, false, beats++ % 2}));
+  }));
+  EXPECT_GT(guests, 1U);
+}
+
+}  // namespace
+}  // namespace collab::protocol
