@@ -75,6 +75,8 @@ TEST(Store, PartsAreLostTornAndOlderEachOnItsOwn) {
 
 class VerdictTest : public ::testing::Test {
  protected:
+  explicit VerdictTest(Setting setting = three_sites())
+      : population_{std::move(setting), network_, checkers_, [](const std::string&, const std::string&) {}, prng_} {}
   static Setting three_sites() {
     Setting setting;
     setting.rounds = 1'000;
@@ -103,7 +105,7 @@ class VerdictTest : public ::testing::Test {
   Prng prng_{7};
   Network network_{{}, 7};
   Checkers checkers_;
-  Population population_{three_sites(), network_, checkers_, [](const std::string&, const std::string&) {}, prng_};
+  Population population_;
   Verdict verdict_{population_, network_, checkers_, true};
 };
 
@@ -140,6 +142,45 @@ TEST_F(VerdictTest, WhoIsNoMajorityAnyMoreIsLeftAlone) {
   run_until(200);
   EXPECT_TRUE(checkers_.failures().empty()) << checkers_.failures().front();
   EXPECT_TRUE(verdict_.finished());
+}
+
+// Two of these three may send less than the twelve rounds take.
+class VerdictOfBudgets : public VerdictTest {
+ protected:
+  VerdictOfBudgets() : VerdictTest(with_budgets()) {}
+  static Setting with_budgets() {
+    Setting setting = three_sites();
+    setting.seed = kSeed;
+    setting.rounds = 12;
+    setting.budgets = true;
+    return setting;
+  }
+  static constexpr std::uint64_t kSeed = 2;
+  void run_until_two_have_left() {
+    for (int tenth = 0; tenth < 600 && spent() < 2; ++tenth) run_until(0.1 * tenth);
+    ASSERT_EQ(spent(), 2);
+    run_until(static_cast<double>(network_.now().time_since_epoch().count()) / 1e6 + 0.2);  // the other is told
+  }
+  int spent() {
+    return static_cast<int>(
+        std::ranges::count_if(population_.processes(), [](const auto& site) { return site->report().spent; }));
+  }
+};
+
+TEST_F(VerdictOfBudgets, TheLastOfThreeTrainsToTheEnd) {
+  run_until_two_have_left();
+  run_until(60);
+  verdict_.judge();
+  EXPECT_TRUE(checkers_.failures().empty()) << checkers_.failures().front();
+  EXPECT_TRUE(verdict_.finished());
+  EXPECT_EQ(checkers_.commits(), 12U);
+}
+
+TEST_F(VerdictOfBudgets, ThatTheOthersHaveLeftInGoodOrderIsNoExcuseForNoRounds) {
+  run_until_two_have_left();
+  population_.kill_candidate(0, Death::kProcess, true);  // and nobody takes its place
+  run_until(200);
+  EXPECT_TRUE(failed_with("no rounds"));
 }
 
 }  // namespace

@@ -187,5 +187,22 @@ TEST_F(HeldUp, OfTwoNobodyIsLetGoAndBothTrainOn) {
   EXPECT_EQ(two.coordinator.members(), 2U);
 }
 
+// The one was done with it, the other never will be. What was said of that attempt counts for no other.
+TEST_F(HeldUp, AfterwardsAnotherAttemptIsCommittedOnceBothAreDone) {
+  H two;
+  two.gather({"paris", "tokyo"});
+  static_cast<void>(two.hear(2, H::done(two.start(1, 2))));
+  H::Actions actions;
+  for (int second = 0; second < 62; ++second) {
+    keep(two.hear(1, wire::Heartbeat{1, false, 0, {0, false, {SiteId{1}}}}), actions);
+    keep(two.hear(2, wire::Heartbeat{1, false}), actions);
+    keep(two.pass(seconds(1)), actions);
+  }
+  ASSERT_EQ(sent<wire::RoundSkipped>(actions).size(), 2U);
+  const wire::StartAttempt again = two.start(1, 2);
+  EXPECT_TRUE(sent<wire::Commit>(two.hear(2, H::done(again))).empty());
+  EXPECT_EQ(sent<wire::Commit>(two.hear(1, H::done(again))).size(), 2U);
+}
+
 }  // namespace
 }  // namespace collab::protocol
