@@ -42,7 +42,7 @@ TEST_F(HubLinkAlone, SaysWhoItIsAndIsLetIn) {
   ASSERT_THAT(said, SizeIs(1));
   EXPECT_EQ(said[0].rank, RankId(1));
   EXPECT_EQ(said[0].world, 7U);
-  EXPECT_THAT(heard_->dialed, Each("first:1"));
+  EXPECT_THAT(heard_->dialled, Each("first:1"));
 }
 
 TEST_F(HubLinkAlone, ARefusalEndsTheWaitInTheHubsWords) {
@@ -57,7 +57,7 @@ TEST_F(HubLinkAlone, WithoutAHubOrWithAWorldThatCannotTravelNobodyIsDialled) {
   EXPECT_FALSE(enter(let_in).ok()) << "there is no site 5";
   options_.hubs.clear();
   EXPECT_THAT(enter(let_in).status().message(), HasSubstr("need the address of a coordinator"));
-  EXPECT_TRUE(heard_->dialed.empty());
+  EXPECT_TRUE(heard_->dialled.empty());
 }
 
 TEST_F(HubLinkAlone, ItLeavesInGoodOrderAndOnce) {
