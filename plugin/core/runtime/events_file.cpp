@@ -1,6 +1,7 @@
 #include "core/runtime/events_file.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -23,6 +24,15 @@ Result<EventsFile> EventsFile::open(const std::string& path) {
     return invalid_argument(
         "COLLAB_EVENTS_FILE: cannot append to " + path + ": " + std::strerror(errno) +
         "; expected a plain file, or a name in a folder this process may write to [knob.events-file]");
+  }
+  // It was there before, and who made it may want it so: its mode is not changed.
+  struct stat now {};
+  if (::fstat(fd, &now) == 0 && (now.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
+    char mode[8];
+    std::snprintf(mode, sizeof mode, "%03o", static_cast<unsigned>(now.st_mode & 0777));
+    log_warning("COLLAB_EVENTS_FILE: " + path +
+                " was there before, and others on this machine can read or change it (mode " + mode + "): chmod 600 " +
+                path + ", unless that is meant [state.events-readable]");
   }
   return EventsFile(fd);
 }

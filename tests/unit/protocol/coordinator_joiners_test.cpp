@@ -1,9 +1,25 @@
 // Who joins and takes nothing: how long rounds wait for it, and what becomes of it.
 #include <gmock/gmock.h>
 
+#include "core/protocol/coordinator/coordinator_parts.h"
+#include "core/wire/limits.h"
 #include "tests/unit/protocol/harness.h"
 
 namespace collab::protocol {
+
+struct Inside {
+  // As if so many had joined as there may be: each join is told to all others, and takes its time.
+  static void fill(Coordinator& coordinator) {
+    Members& members = coordinator.parts_->membership.members();
+    Member copy = members.begin()->second;
+    for (std::uint32_t id = 2; members.size() < wire::kMaxSites; ++id) {
+      copy.id = SiteId{id};
+      copy.name = "site" + std::to_string(id);
+      members.emplace(copy.id, copy);
+    }
+  }
+};
+
 namespace {
 
 using testing::HasSubstr;
@@ -125,6 +141,27 @@ TEST_F(CoordinatorJoiners, AMembersNameAndAddressDoNotTakeItsPlace) {
   EXPECT_TRUE(sent<wire::Welcome>(c.hear(9, thief)).empty());
   const auto heard = c.hear(2, wire::Heartbeat{});
   EXPECT_THAT(sent<wire::Refuse>(heard).at(0).second.reason, HasSubstr("[join.name-taken]"));
+}
+
+TEST_F(CoordinatorJoiners, SoManyMayWaitForANameThatIsTaken) {
+  const auto thief = [](std::uint64_t process) {
+    wire::Join join = join_of("tokyo", 2);
+    join.process = process;
+    return join;
+  };
+  for (std::uint64_t i = 0; i < kMaxClaims; ++i) {
+    EXPECT_TRUE(sent<wire::Refuse>(c.hear(100 + i, thief(i + 1))).empty()) << i;
+  }
+  const auto refused = sent<wire::Refuse>(c.hear(99, thief(1000)));
+  ASSERT_EQ(refused.size(), 1U);
+  EXPECT_THAT(refused[0].second.reason, HasSubstr("[join.too-many-claims]"));
+}
+
+TEST_F(CoordinatorJoiners, NoMoreSitesAreLetInThanThereMayBe) {
+  Inside::fill(c.coordinator);
+  const auto refused = sent<wire::Refuse>(c.hear(3, join_of("lima", 2)));
+  ASSERT_EQ(refused.size(), 1U);
+  EXPECT_THAT(refused[0].second.reason, HasSubstr("it has 4096 sites, the most there may be [join.full]"));
 }
 
 TEST_F(CoordinatorJoiners, TheSameProcessIsBackAtOnce) {

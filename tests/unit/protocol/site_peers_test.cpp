@@ -51,6 +51,19 @@ TEST_F(Peers, AHelloMayComeBeforeTheRosterThatListsIt) {
   EXPECT_EQ(s.site.peer_of(LinkId{5}), SiteId{3});
 }
 
+TEST_F(Peers, LinksOfSitesThatNoRosterListsAreBoundedAndPushNoMemberOut) {
+  constexpr std::uint64_t kMost = 64;
+  for (std::uint64_t i = 0; i < kMost; ++i) {
+    s.now += seconds(0.01);
+    EXPECT_EQ(hangup(100 + i, hello(10, "oslo")), "") << i;
+  }
+  const auto gone = all<Hangup>(s.hear(99, hello(10, "oslo")));
+  ASSERT_EQ(gone.size(), 1U);
+  EXPECT_EQ(gone[0].link, LinkId{100}) << "the oldest";
+  EXPECT_THAT(gone[0].why, HasSubstr("too many links of unknown sites"));
+  accept(5);
+}
+
 // ---- who proves it --------------------------------------------------------------------------------
 
 TEST_F(Peers, WhoSaysThatItIsAnotherHasNotItsKey) {

@@ -38,6 +38,19 @@ TEST_F(EventsFileTest, IsItsOwnersAloneAndGrows) {
   EXPECT_THAT(text_of(path), HasSubstr(R"("site":"\u202erome\u001b","event":"join")"));
 }
 
+TEST_F(EventsFileTest, OneThatOthersCanReadStaysSoAndIsWarnedOf) {
+  const std::string path = folder_ + "/events.jsonl";
+  std::ofstream(path) << "";
+  for (const fs::perms mode : {fs::perms(0644), fs::perms(0600)}) {
+    fs::permissions(path, mode);
+    ::testing::internal::CaptureStderr();
+    EXPECT_TRUE(EventsFile::open(path).ok());
+    const std::string told = ::testing::internal::GetCapturedStderr();
+    EXPECT_EQ(told.find("mode 644): chmod 600 " + path) != std::string::npos, mode == fs::perms(0644)) << told;
+    EXPECT_EQ(fs::status(path).permissions(), mode);
+  }
+}
+
 TEST_F(EventsFileTest, APipeIsNotWaitedForAndALinkNotFollowed) {
   const std::string pipe = folder_ + "/pipe", link = folder_ + "/link", precious = folder_ + "/precious";
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);

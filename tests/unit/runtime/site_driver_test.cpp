@@ -79,11 +79,12 @@ class SiteDriverTest : public ::testing::Test, public SiteDriver::Host {
 };
 
 TEST_F(SiteDriverTest, WhatHadComeOnALinkThatIsBeingClosedIsNotLookedAt) {
+  const wire::FetchAnchor fetch{RunId(7), RoundId(1), wire::ChunkKind::kAnchor, {0, 100}};
   begin();
-  says(kStranger, wire::FetchAnchor{});  // before Hello
+  says(kStranger, fetch);  // before Hello
   ASSERT_THAT(transport_.closed, ElementsAre(kStranger));
   events_.clear();
-  for (int i = 0; i < 3; ++i) says(kStranger, wire::FetchAnchor{});
+  for (int i = 0; i < 3; ++i) says(kStranger, fetch);
   EXPECT_THAT(events_, IsEmpty());
   EXPECT_THAT(transport_.closed, ElementsAre(kStranger));
 }

@@ -175,6 +175,28 @@ TEST_F(TcpOutbox, TheWindowIsBounded) {
 
 // ---- receiving -----------------------------------------------------------------------------------
 
+// ---- what is not handled yet --------------------------------------------------------------------------
+
+TEST(TcpUnhandledInAll, BeyondTheBudgetOfAllNoLinkHasMoreThanItsShare) {
+  const auto all = std::make_shared<UnhandledBytes>();
+  std::vector<std::shared_ptr<Unhandled>> links;
+  std::vector<std::shared_ptr<const void>> held;
+  int rooms = 0;
+  for (int i = 0; i < 32; ++i) links.push_back(std::make_shared<Unhandled>(all, [&rooms] { ++rooms; }));
+  for (int i = 0; i < 31; ++i) {
+    held.push_back(links[static_cast<std::size_t>(i)]->hold(kMaxUnhandledInAll / 30));
+    EXPECT_EQ(links[static_cast<std::size_t>(i)]->is_full(), i == 30) << i << ": it is less than 16 MiB";
+  }
+  EXPECT_FALSE(links[31]->is_full()) << "who holds nothing is read";
+  held.push_back(links[31]->hold(kMaxUnhandledInAll / 33));
+  EXPECT_FALSE(links[31]->is_full()) << "within its share";
+  held.erase(held.begin() + 2, held.end() - 2);
+  EXPECT_EQ(rooms, 0) << "the one that waits has not been handled";
+  held.clear();
+  EXPECT_EQ(rooms, 1);
+  EXPECT_EQ(all->held, 0U);
+}
+
 // ---- what waits for a peer that takes nothing --------------------------------------------------------
 
 class TcpControl : public ::testing::Test {

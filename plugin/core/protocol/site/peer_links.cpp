@@ -158,13 +158,23 @@ void PeerLinks::on_hello(LinkId link, const wire::Hello& hello) {
     all_->out.emplace_back(Send{link, wire::Heartbeat{0, true}});
     return use(link);
   }
-  const auto waiting = std::count_if(peers_.begin(), peers_.end(),
-                                     [](const auto& entry) { return entry.second.state == Peer::State::kUnlisted; });
-  if (static_cast<std::size_t>(waiting) > kMaxUnknownPeers) return hang_up(link, "too many links of unknown sites");
   peer.site = hello.site;
   peer.name = hello.name;
   peer.key = hello.key;
-  if (is_proved(peer)) answer(link);
+  if (is_proved(peer)) return answer(link);
+  make_room_for_unknown();
+}
+
+// The oldest makes room: however many say Hello that nobody knows, one that the roster lists in a moment gets in.
+void PeerLinks::make_room_for_unknown() {
+  std::size_t unknown = 0;
+  auto oldest = peers_.end();
+  for (auto entry = peers_.begin(); entry != peers_.end(); ++entry) {
+    if (entry->second.state != Peer::State::kUnlisted) continue;
+    ++unknown;
+    if (oldest == peers_.end() || entry->second.since < oldest->second.since) oldest = entry;
+  }
+  if (unknown > kMaxUnknownPeers) hang_up(oldest->first, "too many links of unknown sites");
 }
 
 void PeerLinks::greet(LinkId link) {

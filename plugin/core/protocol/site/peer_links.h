@@ -87,6 +87,7 @@ class PeerLinks {
   void answer(LinkId link);  // dialled by them, and listed
   void use(LinkId link);
   void forget(LinkId link, const std::string& why);
+  void make_room_for_unknown();
   void pursue();  // what waits for links
 
   SiteParts* all_ = nullptr;
