@@ -379,8 +379,8 @@ int run(std::uint64_t first, std::uint64_t count) {
     Run each(seed);
     const std::string why = each.why();
     if (!why.empty()) {
-      std::printf("seed %llu: %s\nagain: collab_meeting_sim --seed %llu --count 1\n",
-                  static_cast<unsigned long long>(seed), why.c_str(), static_cast<unsigned long long>(seed));
+      std::printf("seed %llu: %s\nagain: collab_hub_sim --seed %llu --count 1\n", static_cast<unsigned long long>(seed),
+                  why.c_str(), static_cast<unsigned long long>(seed));
       return 1;
     }
     forked += each.forked() ? 1 : 0;
