@@ -295,10 +295,11 @@ void RecordStore::keep_in_memory(const std::string& why) {
   Status gone = there && !lock_ ? unavailable(path_ + " stays [record.stays]") : Status();
   if (lock_) gone = there ? remove_file() : sync_folder_of(*disk_, path_);
   stale_ = !gone.ok();
-  const std::string left = there && stale_ ? "; " + gone.message() + ", so remove it before the next start" : "";
-  log_warning("the record of site " + scope_.site + " cannot be kept on disk: " + why + left +
-              "; it is kept in memory, and a restart of this site loses it. COLLAB_STATE_DIR or XDG_STATE_HOME name a "
-              "folder with room that this process may write to [record.in-memory]");
+  const std::string now = there && stale_ ? gone.message() + ", so remove it before the next start"
+                                          : "it is kept in memory, and a restart of this site loses it";
+  log_warning("the record of site " + scope_.site + " cannot be kept on disk: " + why + "; " + now +
+              ". COLLAB_STATE_DIR or XDG_STATE_HOME name a folder with room that this process may write to "
+              "[record.in-memory]");
 }
 
 }  // namespace collab
