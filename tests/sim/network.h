@@ -67,6 +67,8 @@ class Network {
   [[nodiscard]] LinkId connect(NodeId from, const std::string& address, Duration timeout);
   void send(NodeId from, LinkId link, TransportMessage message, std::uint64_t token);
   void close(NodeId from, LinkId link);
+  // It is sent, as its sender sees it, and comes nowhere.
+  void swallow(NodeId from, LinkId link, std::uint64_t token) { sent(from, link, now_, token); }
 
   // Faults.
   void cut_links(NodeId node, Prng& choice);   // one of its links, or all, close at both ends

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "collab/transport.h"
 #include "tests/sim/liar.h"
@@ -34,9 +35,9 @@ class SimTransport final : public Transport {
   }
   void send(LinkId link, TransportMessage message, std::uint64_t token) override {
     if (!liar_ || network_.now() >= lies_until_) return network_.send(node_, link, std::move(message), token);
-    for (TransportMessage& told : liar_->tell(link, std::move(message))) {
-      network_.send(node_, link, std::move(told), token);
-    }
+    std::vector<TransportMessage> told = liar_->tell(link, std::move(message));
+    if (told.empty() && token != 0) network_.swallow(node_, link, token);
+    for (TransportMessage& each : told) network_.send(node_, link, std::move(each), token);
   }
   // What it sends from now until then is not all true.
   void lie(std::uint64_t seed, TimePoint until) {

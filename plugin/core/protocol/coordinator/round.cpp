@@ -47,6 +47,7 @@ void Round::forget() {
 }
 
 void Round::clear() {
+  abandon_attempt();
   round_ = {};
   all_->gate.begin_round();
   reachability_.begin_round();

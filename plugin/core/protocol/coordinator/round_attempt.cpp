@@ -220,7 +220,6 @@ void Round::commit() {
                              contributors, all_->period.committed(start)}};
   auto participant = start.participants.begin();  // both ascend
   for (auto& [id, member] : all_->members()) {
-    member.round.done_.reset();
     while (participant != start.participants.end() && participant->site < id) ++participant;
     if (participant != start.participants.end() && participant->site == id && participant->here) {
       all.links.push_back(member.link);
