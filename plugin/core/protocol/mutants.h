@@ -21,6 +21,7 @@ enum class Mutant : std::uint8_t {
   kAcceptOfOtherTerm,
   kDoneOfOlderTerm,
   kDoneOfOtherAttempt,
+  kDoneOfSkippedAttempt,
   kTermNotExceeded,
   kNewerTermIgnored,
   kTermForgottenAtStart,

@@ -92,7 +92,6 @@ class MemberAnchor {
 class MemberRound {
  public:
   [[nodiscard]] const std::optional<wire::Ready>& ready() const { return ready_; }
-  [[nodiscard]] bool done() const { return done_.has_value(); }
   [[nodiscard]] std::uint32_t up_kbit() const { return up_kbit_; }
   [[nodiscard]] std::uint32_t down_kbit() const { return down_kbit_; }
 

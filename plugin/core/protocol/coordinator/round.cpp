@@ -47,7 +47,7 @@ void Round::forget() {
 }
 
 void Round::clear() {
-  abandon_attempt();
+  if (!mutant(Mutant::kDoneOfSkippedAttempt)) abandon_attempt();
   round_ = {};
   all_->gate.begin_round();
   reachability_.begin_round();
