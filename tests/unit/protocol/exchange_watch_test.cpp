@@ -130,6 +130,16 @@ class HeldUp : public testing::Test {
   static void keep(H::Actions more, H::Actions& in) {
     for (auto& action : more) in.push_back(std::move(action));
   }
+  // Paris lacks what tokyo has to send, for longer than a grace.
+  static H::Actions stand_still(H& two) {
+    H::Actions actions;
+    for (int second = 0; second < 62; ++second) {
+      keep(two.hear(1, wire::Heartbeat{1, false, 0, {0, false, {SiteId{1}}}}), actions);
+      keep(two.hear(2, wire::Heartbeat{1, false}), actions);
+      keep(two.pass(seconds(1)), actions);
+    }
+    return actions;
+  }
   const wire::Exchanged kLacksLima{0, false, {SiteId{2}}};
   const wire::Exchanged kLacksParis{0, false, {SiteId{0}}};
   H c;
@@ -175,12 +185,7 @@ TEST_F(HeldUp, OfTwoNobodyIsLetGoAndBothTrainOn) {
   H two;
   two.gather({"paris", "tokyo"});
   static_cast<void>(two.start(1, 2));
-  H::Actions actions;
-  for (int second = 0; second < 62; ++second) {
-    keep(two.hear(1, wire::Heartbeat{1, false, 0, {0, false, {SiteId{1}}}}), actions);
-    keep(two.hear(2, wire::Heartbeat{1, false}), actions);
-    keep(two.pass(seconds(1)), actions);
-  }
+  const H::Actions actions = stand_still(two);
   ASSERT_EQ(sent<wire::RoundSkipped>(actions).size(), 2U);
   EXPECT_THAT(sent<wire::RoundSkipped>(actions)[0].second.reason,
               HasSubstr("nothing of the exchange has moved for 60 s"));
@@ -192,12 +197,7 @@ TEST_F(HeldUp, AfterwardsAnotherAttemptIsCommittedOnceBothAreDone) {
   H two;
   two.gather({"paris", "tokyo"});
   static_cast<void>(two.hear(2, H::done(two.start(1, 2))));
-  H::Actions actions;
-  for (int second = 0; second < 62; ++second) {
-    keep(two.hear(1, wire::Heartbeat{1, false, 0, {0, false, {SiteId{1}}}}), actions);
-    keep(two.hear(2, wire::Heartbeat{1, false}), actions);
-    keep(two.pass(seconds(1)), actions);
-  }
+  const H::Actions actions = stand_still(two);
   ASSERT_EQ(sent<wire::RoundSkipped>(actions).size(), 2U);
   const wire::StartAttempt again = two.start(1, 2);
   EXPECT_TRUE(sent<wire::Commit>(two.hear(2, H::done(again))).empty());
