@@ -108,7 +108,7 @@ void attack_contribute(Context& context) {
   std::vector<BufferPtr> payloads;
   for (const std::size_t mebibytes : {16, 32, 64}) payloads.push_back(context.payload(mebibytes << 20));
   std::deque<LinkId> held;
-  while (!context.over()) {
+  while (!context.done()) {
     bring_into_a_world(context, payloads, held);
     for (; held.size() > 2 * kWorldsAtOnce; held.pop_front()) context.peer->close(held.front());
   }
