@@ -53,8 +53,9 @@ std::unique_ptr<RawConnection> Context::raw_link(const std::string& to) {
 }
 
 void Context::read_answers(RawConnection& connection) {
+  const std::uint64_t before = connection.segments_came();
   connection.look();
-  counts.arrives(connection.segments_came());
+  counts.arrives(connection.segments_came() - before);
 }
 
 void Context::queue(RawConnection& connection, std::span<const std::byte> head, Lane lane) {

@@ -86,6 +86,11 @@ void bring_into_a_world(Context& context, const std::vector<BufferPtr>& payloads
 
 void attack_enter_gone(Context& context) {
   std::deque<LinkId> held;
+  const auto leave_oldest = [&] {
+    if (context.peer->next(held.front(), {})) context.counts.arrives();  // refused, or let in
+    context.peer->close(held.front());
+    held.pop_front();
+  };
   while (!context.over()) {
     const std::optional<LinkId> link = context.peer->dial(context.target);
     if (!link) {
@@ -94,18 +99,16 @@ void attack_enter_gone(Context& context) {
     }
     context.peer->send(*link, longest_enter(context));
     held.push_back(*link);
-    if (held.size() <= kWorldsAtOnce) continue;
-    if (context.peer->next(held.front(), {})) context.counts.arrives();
-    context.peer->close(held.front());
-    held.pop_front();
+    if (held.size() > kWorldsAtOnce) leave_oldest();
   }
+  while (!held.empty()) leave_oldest();
 }
 
 void attack_contribute(Context& context) {
   std::vector<BufferPtr> payloads;
   for (const std::size_t mebibytes : {16, 32, 64}) payloads.push_back(context.payload(mebibytes << 20));
   std::deque<LinkId> held;
-  while (!context.over()) {
+  while (!context.done()) {
     bring_into_a_world(context, payloads, held);
     for (; held.size() > 2 * kWorldsAtOnce; held.pop_front()) context.peer->close(held.front());
   }

@@ -165,7 +165,7 @@ std::vector<std::byte> draw_named(Context& context) {
 
 void attack_names(Context& context) {
   const std::vector<std::string> targets = context.swarm.addresses();
-  while (!context.over()) {
+  while (!context.done()) {
     const std::optional<LinkId> link = context.peer->dial(targets[context.prng.below(targets.size())]);
     if (!link) {
       wait_ms(1);
@@ -186,7 +186,7 @@ void attack_names(Context& context) {
 
 void attack_junk(Context& context) {
   Member member(context);
-  while (!context.over()) {
+  while (!context.done()) {
     const std::vector<std::string> targets = context.swarm.addresses();
     const std::string& address = targets[context.prng.below(targets.size())];
     const std::uint64_t which = context.prng.below(10);

@@ -48,7 +48,7 @@ void hold_many(Context& context, Greeting greeting) {
   const std::vector<std::string> targets = context.swarm.addresses();
   const std::size_t most = connections_allowed();
   std::vector<std::unique_ptr<RawConnection>> held;
-  for (std::size_t number = 0; !context.over(); ++number) {
+  for (std::size_t number = 0; !context.done(); ++number) {
     if (held.size() < most) {
       held.push_back(context.raw(targets[number % targets.size()], greeting));
     } else {

@@ -46,7 +46,7 @@ void join_with_a_memory(Context& context, const std::vector<wire::Voter>& voters
 // Says on links to all who listen what a coordinator says.
 void command_sites(Context& context) {
   for (const wire::Member& member : context.swarm.members) {
-    if (member.address.empty() || context.over()) continue;
+    if (member.address.empty() || context.done()) continue;
     const std::optional<LinkId> link = context.peer->dial(member.address);
     if (!link) continue;
     const TermId term = draw_term(context);
@@ -72,7 +72,7 @@ wire::Record draw_record(Context& context) {
 }  // namespace
 
 void attack_records(Context& context) {
-  while (!context.over()) {
+  while (!context.done()) {
     const std::optional<LinkId> link = context.peer->dial(context.target);
     if (!link) {
       wait_ms(10);
@@ -94,7 +94,7 @@ void attack_join_and_stall(Context& context) {
   learn_model(*context.peer, context.swarm, context.prng);
   if (context.swarm.model.empty()) context.counts.answered("the model was not learnt: helpers alone");
   Member member(context);
-  for (std::uint64_t number = 0; !context.over(); ++number) {
+  for (std::uint64_t number = 0; !context.done(); ++number) {
     const bool helper = context.swarm.model.empty() || number % 2 == 1;
     // Now under one name, now under another: both are to be held.
     if (!member.join(context.prng.chance(0.5) ? "mallory" : context.draw_name(), helper)) {
@@ -102,14 +102,14 @@ void attack_join_and_stall(Context& context) {
       continue;
     }
     context.counts.arrives();
-    while (member.beat() && !context.over()) wait_ms(20);
+    while (member.beat() && !context.done()) wait_ms(20);
   }
 }
 
 void attack_churn(Context& context) {
   learn_model(*context.peer, context.swarm, context.prng);
   Member member(context);
-  while (!context.over()) {
+  while (!context.done()) {
     const bool helper = context.swarm.model.empty() || context.prng.chance(0.5);
     member.join(context.draw_name(), helper) ? context.counts.arrives() : wait_ms(1);
     if (context.prng.chance(0.5)) {
@@ -121,9 +121,9 @@ void attack_churn(Context& context) {
 }
 
 void attack_impersonate(Context& context) {
-  while (!context.over()) {
+  while (!context.done()) {
     for (const wire::Member& victim : context.swarm.members) {
-      if (context.over()) return;
+      if (context.done()) return;
       const std::optional<LinkId> link = context.peer->dial(context.target);
       if (!link) continue;
       // From its address: to a coordinator that is the same process, back before its old link was seen to die.
@@ -162,7 +162,7 @@ void attack_terms(Context& context) {
   const std::vector<wire::Voter> voters = member.voters();
   member.leave();
   if (voters.empty()) context.counts.answered("no voters were learnt");
-  for (std::uint64_t number = 0; !context.over(); ++number) {
+  for (std::uint64_t number = 0; !context.done(); ++number) {
     join_with_a_memory(context, voters, context.draw_name());
     if (number % 8 == 0) command_sites(context);
   }

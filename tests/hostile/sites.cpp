@@ -18,7 +18,7 @@ constexpr std::size_t kQueuedAtOnce = std::size_t{64} << 10;
 
 // In the roster, by whatever name; false: the time is over.
 bool stay_member(Context& context, Member& member) {
-  while (!context.over()) {
+  while (!context.done()) {
     if (member.beat()) return true;
     if (!member.join(context.draw_name(), true)) wait_ms(20);
   }
@@ -83,6 +83,11 @@ void attack_early_chunks(Context& context) {
 void attack_fetch(Context& context) {
   Member member(context);
   std::map<SiteId, std::unique_ptr<RawConnection>> links;
+  const auto read_all = [&] {
+    for (const auto& [site, link] : links) {
+      if (link != nullptr) context.read_answers(*link);
+    }
+  };
   TimePoint asked = context.now();
   while (stay_member(context, member)) {
     for (const wire::Member& site : member.others()) {
@@ -104,12 +109,10 @@ void attack_fetch(Context& context) {
       }
       link->flush();
     }
+    if (context.over()) read_all();
     if (context.now() - asked < std::chrono::milliseconds(200)) continue;
     asked = context.now();
     if (const std::optional<Swarm> newer = ask_swarm(*context.peer, context.target)) context.swarm.round = newer->round;
-  }
-  for (const auto& [site, link] : links) {
-    if (link != nullptr) context.read_answers(*link);
   }
 }
 

@@ -127,12 +127,12 @@ void Inside::write(Canon& canon, const Election& election) {
 void Inside::write(Canon& canon, const Member& member) {
   const auto& [id, link, name, address, helper, early, ticket, join, contact, anchor, round] = member;
   const auto& [last_heard, suspect, unverified] = contact;
-  const auto& [phase, sources, installing_since, progress, progressed_at, unreachable_since, acceptor, run, greeted,
-               passed_over, recommitted, holds, renamed_from] = anchor;
+  const auto& [phase, sources, installing_since, progress, progressed_at, overtaken, unreachable_since, acceptor, run,
+               greeted, passed_over, recommitted, holds, renamed_from] = anchor;
   const auto& [ready, since, done, up, down] = round;
   static_cast<void>(std::tie(progress, ticket));  // keys decide nothing here
   canon.all(id, link, name, address, helper, early, join.offer, join.report, join.expected_sites, join.resumed,
-            join.init_from, last_heard, suspect, unverified, phase, sources, installing_since, progressed_at,
+            join.init_from, last_heard, suspect, unverified, phase, sources, installing_since, progressed_at, overtaken,
             unreachable_since, acceptor, run, greeted, passed_over, recommitted, holds, renamed_from, ready, since,
             done, up, down);
 }
@@ -186,10 +186,11 @@ void Inside::write(Canon& canon, const AnchorInstaller& installer) {
 }
 
 void Inside::write(Canon& canon, const RoundGate& gate) {
-  const auto& [all, calls, vain_waits, majority_since, joiners_since, joiners_until, helpers_until, circle_since,
-               circle_until] = gate;
-  static_cast<void>(all);
-  canon.all(calls, vain_waits, majority_since, joiners_since, joiners_until, helpers_until, circle_since, circle_until);
+  const auto& [all, calls, vain_waits, guests_missing, guests_since, guests_rest, majority_since, joiners_since,
+               joiners_until, helpers_until, circle_since, circle_until] = gate;
+  static_cast<void>(std::tie(all, guests_missing));
+  canon.all(calls, vain_waits, guests_since, guests_rest, majority_since, joiners_since, joiners_until, helpers_until,
+            circle_since, circle_until);
 }
 
 void Inside::write(Canon& canon, const SliceOwners& slices) {
