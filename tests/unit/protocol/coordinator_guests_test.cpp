@@ -101,7 +101,7 @@ TEST_F(CoordinatorGuests, WhoTakesNothingTakesNoMoreThanHalfTheTime) {
 
 TEST_F(CoordinatorGuests, NorDoesWhoGoesBeforeThatIsHeldAgainstIt) {
   int half_seconds = 0;
-  const auto leave_early = [&] { ++half_seconds % 8 == 0 ? come_again() : stay(); };
+  const auto leave_early = [&] { ++half_seconds % 32 == 0 ? come_again() : stay(); };
   EXPECT_LE(train(2 * kRounds, leave_early), 2 * kTraining);
 }
 

@@ -30,11 +30,23 @@ RoundGate::Verdict RoundGate::judge() {
   guests_missing_ = false;
   Verdict verdict = look();
   if (guests_missing_) {
+    if (guests_since_ == kNever) ready_then_ = all_->round.ready_sites().size();
     guests_since_ = std::min(guests_since_, all_->now);
-  } else if (guests_since_ != kNever) {
-    guests_rest_ = later(all_->now, all_->now - std::exchange(guests_since_, kNever));
+  } else if (const TimePoint since = std::exchange(guests_since_, kNever); since != kNever) {
+    const Duration waited = all_->now - since;  // moments in which somebody gets ready are no wait
+    if (waited >= kReplaceAfter * all_->config.heartbeat && waited_in_vain()) guests_rest_ = later(all_->now, waited);
   }
   return verdict;
+}
+
+// Nobody has come, or somebody still has not.
+bool RoundGate::waited_in_vain() const {
+  if (all_->round.ready_sites().size() <= ready_then_) return true;
+  return std::ranges::any_of(all_->members(), [this](const auto& entry) {
+    const Member& member = entry.second;
+    const bool comes = !member.helper && member.anchor.comes();
+    return comes || (all_->round.is_eligible(member) && !member.round.ready());
+  });
 }
 
 RoundGate::Verdict RoundGate::wait_for_guests() {

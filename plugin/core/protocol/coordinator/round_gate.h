@@ -6,7 +6,7 @@
 //   most are ready --> wait for the grace (COLLAB_STRAGGLER_GRACE), then start without the others
 //
 // Guests are helpers, joiners, and those that have come and were in no round yet: anybody can be one, under any number
-// of names. After each wait for them alone none is waited for until as much time has passed again.
+// of names. After each wait for them alone that was in vain none is waited for until as much time has passed again.
 //
 // Threads: one caller at a time. Ownership: plain values.
 #pragma once
@@ -64,12 +64,14 @@ class RoundGate {
   [[nodiscard]] Circle find_circle() const;
   [[nodiscard]] bool waits_for_joiners();
   Verdict wait_for_guests();
+  [[nodiscard]] bool waited_in_vain() const;
 
   CoordinatorParts* all_ = nullptr;
   std::map<std::string, InCall> calls_;  // by site's name, as last told
   unsigned vain_waits_ = 0;              // for joiners that did not come, less those who came since
   bool guests_missing_ = false;          // as last looked: nothing else is
   TimePoint guests_since_ = kNever;      // since when
+  std::size_t ready_then_ = 0;           // how many were, then
   TimePoint guests_rest_ = {};           // until then none is waited for
   TimePoint majority_since_ = kNever;    // most of those who are waited for are ready
   TimePoint joiners_since_ = kNever;     // nothing is missing but joiners that take the anchor
