@@ -96,6 +96,10 @@ class OptionFields:
     sync_warmup: int | None = None
     """In so many first rounds the period doubles, from one step up to what sync_every says; not where that is a
     time. (0..1000; default 0)"""
+    sync_anneal: str | None = None
+    """How many steps each site makes in all: over the last tenth of them, or the part that is given (20000:0.2),
+    the period shrinks evenly to an eighth; 0: it does not. Needs sync_every in steps. (0, or 1..100000000 steps,
+    with :0.01..1; default 0)"""
     overlap: bool | None = None
     """Whether rounds run behind the training, which goes on with what it has and merges the result when it is
     there; takes memory for one more copy of the parameters in float32. (0|1; default 0)"""
@@ -203,6 +207,7 @@ class KnobValues:
     sync_every: int | float | str
     target_overhead: float
     sync_warmup: int
+    sync_anneal: str
     overlap: bool
     merge: str
     codec: str

@@ -212,5 +212,36 @@ TEST(CoordinatorHelpers, WhoTakesTheAnchorIsToldWhenAnotherOneIsRight) {
   EXPECT_THAT(told[LinkId{3}].sources, testing::ElementsAre(SiteId{0}));
 }
 
+// Of three that have applied a commit, one reports a wrong digest first, and the others were away by then.
+class FirstReportIsWrong : public testing::Test {
+ protected:
+  FirstReportIsWrong() {
+    c.gather({"paris", "tokyo", "lima"});
+    const wire::StartAttempt start = c.start(1, 3);
+    for (const std::uint64_t link : {1, 2, 3}) static_cast<void>(c.hear(link, H::done(start)));
+    static_cast<void>(c.hear(3, wire::AnchorInstalled{RunId{7}, RoundId{1}, kWrong, acceptor_of("lima")}));
+    for (const std::uint64_t link : {1, 2}) static_cast<void>(c.close(link));
+  }
+  std::vector<Digest> told(std::uint64_t link, const std::string& name) {
+    wire::Join join = join_of(name, 3);
+    join.offer = {RunId{7}, RoundId{1}, kRight};
+    std::vector<Digest> digests;
+    for (const auto& [to, install] : sent<wire::InstallAnchor>(c.hear(link, join))) digests.push_back(install.digest);
+    return digests;
+  }
+  H c;
+};
+
+TEST_F(FirstReportIsWrong, MoreThanHalfOfTheMembershipOutweighIt) {
+  EXPECT_THAT(told(4, "paris"), testing::ElementsAre(kWrong)) << "one word against another";
+  EXPECT_THAT(told(5, "tokyo"), testing::ElementsAre(kRight, kRight)) << "both keep what they hold";
+}
+
+TEST_F(FirstReportIsWrong, StrangersDoNot) {
+  for (std::uint64_t i = 0; i < 5; ++i) {
+    EXPECT_THAT(told(4 + i, "stranger" + std::to_string(i)), testing::ElementsAre(kWrong)) << i;
+  }
+}
+
 }  // namespace
 }  // namespace collab::protocol

@@ -191,24 +191,38 @@ std::vector<SiteId> AnchorInstaller::pick_sources(const Member& joiner) {
   return from;
 }
 
-// The one whose word the digest was may be gone, and the others hold something else: then most of them are right.
+// The digest is the word of whoever reported it first. It may be wrong: then more than half of the membership say so.
+// Or it may be gone, and the others hold something else: then most of them are right.
 void AnchorInstaller::believe_holders() {
   const AnchorRecord& anchor = *all_->anchor.record();
+  const Voters& voters = all_->agreed.voters();
   std::map<SiteId, Digest> said;
+  std::map<SiteId, Digest> said_by_voters;
   bool somebody_waits = false;
+  bool somebody_holds = false;
   for (const auto& [id, member] : all_->members()) {
     somebody_waits = somebody_waits || member.phase() == MemberPhase::kJoined;
-    if (holds_anchor(member)) return;
+    somebody_holds = somebody_holds || holds_anchor(member);
     const auto& holds = member.anchor.holds_;
-    const bool in_place = member.phase() == MemberPhase::kActive || member.phase() == MemberPhase::kJoined;
-    if (in_place && holds && holds->run == anchor.run && holds->round == anchor.round) said[id] = holds->digest;
+    if (!holds || holds->run != anchor.run || holds->round != anchor.round) continue;
+    if (voters.contains(id)) said_by_voters[id] = holds->digest;
+    if (member.phase() == MemberPhase::kActive || member.phase() == MemberPhase::kJoined) said[id] = holds->digest;
   }
-  if (!somebody_waits || said.empty()) return;
-  all_->anchor.set_digest(most_reported(said));
+  std::optional<Digest> right;
+  if (somebody_holds && !said_by_voters.empty()) {
+    const Digest most = most_reported(said_by_voters);
+    const auto count = std::ranges::count_if(said_by_voters, [&](const auto& entry) { return entry.second == most; });
+    if (2 * static_cast<std::size_t>(count) > voters.size()) right = most;
+  } else if (!somebody_holds && somebody_waits && !said.empty()) {
+    right = most_reported(said);
+  }
+  if (!right || right == anchor.digest) return;
   const std::string round = std::to_string(anchor.round.value);
+  all_->anchor.set_digest(*right);
+  digest_changed();
   all_->note(Note::Level::kWarning, "repair",
-             "nobody here holds the anchor of round " + round +
-                 " as it was first reported; that of most is taken [round.anchor-by-majority]",
+             "most sites hold another anchor of round " + round +
+                 " than was first reported; that of most is taken [round.anchor-by-majority]",
              {{"round", round}});
 }
 
