@@ -22,6 +22,7 @@ enum class Mutant : std::uint8_t {
   kDoneOfOlderTerm,
   kDoneOfOtherAttempt,
   kDoneOfSkippedAttempt,
+  kSourceNotAskedAgain,
   kTermNotExceeded,
   kNewerTermIgnored,
   kTermForgottenAtStart,

@@ -180,9 +180,9 @@ void Inside::write(Canon& canon, const AnchorChoice& choice) {
 }
 
 void Inside::write(Canon& canon, const AnchorInstaller& installer) {
-  const auto& [all, next_source] = installer;
+  const auto& [all, ask_again_from, next_source] = installer;
   static_cast<void>(all);
-  canon.put(next_source);
+  canon.all(ask_again_from, next_source);
 }
 
 void Inside::write(Canon& canon, const RoundGate& gate) {

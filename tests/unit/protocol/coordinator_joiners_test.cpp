@@ -237,6 +237,26 @@ TEST_F(FirstReportIsWrong, MoreThanHalfOfTheMembershipOutweighIt) {
   EXPECT_THAT(told(5, "tokyo"), testing::ElementsAre(kRight, kRight)) << "both keep what they hold";
 }
 
+TEST_F(FirstReportIsWrong, TheOnlySourceIsAskedAgainWhenWhoWasSentToItHasGone) {
+  EXPECT_THAT(told(4, "paris"), testing::ElementsAre(kWrong));
+  const auto asked = sent<wire::InstallAnchor>(c.close(4));
+  ASSERT_EQ(asked.size(), 1U);
+  EXPECT_EQ(asked[0].first, LinkId{3});
+  EXPECT_THAT(asked[0].second.sources, testing::ElementsAre(SiteId{2})) << "lima keeps what it holds, and says so";
+  static_cast<void>(c.hear(3, wire::AnchorInstalled{RunId{7}, RoundId{1}, kRight, acceptor_of("lima")}));
+  EXPECT_THAT(told(5, "paris"), testing::ElementsAre(kRight));
+}
+
+TEST_F(FirstReportIsWrong, WhoComesAndGoesDoesNotHaveItAskedMoreThanOnceAGrace) {
+  std::size_t asked = 0;
+  for (int i = 0; i < 10; ++i) {
+    static_cast<void>(told(4, "paris"));
+    asked += sent<wire::InstallAnchor>(c.close(4)).size();
+    static_cast<void>(c.hear(3, wire::AnchorInstalled{RunId{7}, RoundId{1}, kWrong, acceptor_of("lima")}));
+  }
+  EXPECT_EQ(asked, 1U);
+}
+
 TEST_F(FirstReportIsWrong, StrangersDoNot) {
   for (std::uint64_t i = 0; i < 5; ++i) {
     EXPECT_THAT(told(4 + i, "stranger" + std::to_string(i)), testing::ElementsAre(kWrong)) << i;

@@ -291,6 +291,18 @@ void AnchorInstaller::lost(SiteId source) {
   }
 }
 
+// It had one to take the anchor from: that one says again what it holds, once a grace. Its first word may be wrong.
+void AnchorInstaller::went_without(const Member& gone) {
+  const auto& anchor = all_->anchor.record();
+  if (gone.phase() != MemberPhase::kInstalling || gone.anchor.sources_.size() != 1) return;
+  if (!anchor || !anchor->digest || all_->round.attempt()) return;
+  const auto source = all_->members().find(gone.anchor.sources_.front());
+  if (source == all_->members().end() || source->second.phase() != MemberPhase::kActive) return;
+  if (all_->now < ask_again_from_ || mutant(Mutant::kSourceNotAskedAgain)) return;
+  ask_again_from_ = later(all_->now, all_->config.link_grace);
+  install(source->second, {source->first});
+}
+
 void AnchorInstaller::find_reachable_sources() {
   for (auto& [id, member] : all_->members()) {
     if (member.phase() != MemberPhase::kInstalling || reaches_any(member, member.anchor.sources_)) continue;

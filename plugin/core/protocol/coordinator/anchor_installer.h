@@ -38,7 +38,8 @@ class AnchorInstaller {
   void install_again(Member& member);
   void digest_changed();  // nobody will ever give them what they were told to take
   void lost(SiteId source);
-  void find_reachable_sources();  // sources were chosen before it was known who cannot be dialled
+  void went_without(const Member& gone);  // a joiner that may have found its source's anchor another than was told
+  void find_reachable_sources();          // sources were chosen before it was known who cannot be dialled
   void on_tick();
 
  private:
@@ -57,6 +58,7 @@ class AnchorInstaller {
   [[nodiscard]] TimePoint installing_until(const Member& member) const;
 
   CoordinatorParts* all_ = nullptr;
+  TimePoint ask_again_from_{};     // then a source may be asked once more what it holds
   std::uint64_t next_source_ = 0;  // round robin over the sources, where there are many
 };
 

@@ -105,6 +105,7 @@ void Membership::remove(SiteId id, const std::string& reason) {
   if (members_.empty()) return all_->leadership.stop();  // who comes back may have followed another one since
   all_->round.lost(gone);
   all_->installer.lost(id);
+  all_->installer.went_without(gone);
   if (all_->anchor.record() && !all_->installer.somebody_holds()) all_->anchor.lose();
   all_->round.end_without_ready();
   send_roster();
