@@ -6,7 +6,7 @@ import os
 import re
 import subprocess
 import sys
-from typing import Self
+from typing import IO, Self
 
 PATIENCE = 120.0  # seconds for what must come: who takes longer hangs, however busy the machine is
 
@@ -21,6 +21,16 @@ def bare_environment() -> dict[str, str]:
         for name, value in os.environ.items()
         if not name.startswith("COLLAB_") and name != "PYTHONUNBUFFERED"
     }
+
+
+def written(output: IO[str]) -> str:
+    """What processes have written to a file that was opened for them, so far.
+
+    Read at a place of its own: with seek() and read() the place at which they write would move, for they share it, and
+    what they say then would stand over what they have said.
+    """
+    size = os.fstat(output.fileno()).st_size
+    return os.pread(output.fileno(), size, 0).decode(errors="replace")
 
 
 def collab(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -19,7 +19,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import torch.distributed as dist
-from commands import PATIENCE, bare_environment
+from commands import PATIENCE, bare_environment, written
 
 SCRIPTS = Path(__file__).parent / "scripts"
 
@@ -84,9 +84,7 @@ class Ranks:
         self.processes[rank].send_signal(number)
 
     def output(self, rank: int) -> str:
-        self.outputs[rank].flush()
-        self.outputs[rank].seek(0)
-        return self.outputs[rank].read()
+        return written(self.outputs[rank])
 
     def wait_for_line(self, rank: int, text: str, seconds: float = PATIENCE) -> None:
         deadline = time.monotonic() + seconds

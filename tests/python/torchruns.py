@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from commands import PATIENCE, bare_environment
+from commands import PATIENCE, bare_environment, written
 from ranks import SCRIPTS, free_port
 
 ENVIRONMENT = {
@@ -65,8 +65,7 @@ class Node:
 
     @property
     def output(self) -> str:
-        self._output.seek(0)
-        return self._output.read()
+        return written(self._output)
 
     def wait_for(self, what: str | Callable[[str], object], seconds: float = PATIENCE) -> None:
         """Until a regular expression is found, or a condition on the output holds."""

@@ -1,0 +1,28 @@
+"""What the tests say of processes is what these have written."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+
+from commands import PATIENCE, written
+
+LINES = 20_000
+WRITER = f"""
+import os
+for number in range({LINES}):
+    os.write(1, b"line %d\\n" % number)
+"""
+
+
+def test_reading_while_a_process_writes_loses_nothing() -> None:
+    with tempfile.TemporaryFile("w+") as output:
+        with subprocess.Popen([sys.executable, "-c", WRITER], stdout=output) as writer:
+            seen = [written(output)]
+            while writer.poll() is None:
+                seen.append(written(output))
+            assert writer.wait(PATIENCE) == 0
+        whole = written(output)
+    assert whole.splitlines() == [f"line {number}" for number in range(LINES)]
+    assert all(whole.startswith(part) for part in seen) and len(seen) > 2
