@@ -142,6 +142,32 @@ TEST_F(CoordinatorGuests, WhoGetsOnComesInBesideSuchOnes) {
   EXPECT_THAT(told, HasSubstr("lima joined as site"));
 }
 
+// At the start of a swarm all are guests, and a slow line takes a while.
+TEST(CoordinatorNewcomers, OneThatComesLaterThanAnotherIsWaitedForAllTheSame) {
+  H c;
+  for (std::uint64_t link = 1; link <= 3; ++link) {
+    static_cast<void>(c.hear(link, join_of("site" + std::to_string(link), 3)));
+  }
+  const wire::AnchorInstalled installed{RunId{7}, RoundId{0}, kRight};
+  static_cast<void>(c.hear(1, installed));
+  EXPECT_TRUE(sent<wire::StartAttempt>(c.hear(1, H::ready(1))).empty());
+  const auto get_on = [&c](std::vector<std::uint64_t> links, std::uint64_t half_seconds) {
+    for (std::uint64_t i = 1; i <= half_seconds; ++i) {
+      for (const std::uint64_t link : links) {
+        const wire::Heartbeat beat{1, false, 1000 * link + i};
+        EXPECT_TRUE(sent<wire::StartAttempt>(c.hear(link, beat)).empty());
+      }
+      EXPECT_TRUE(sent<wire::StartAttempt>(c.pass(seconds(0.5), {1, 2, 3})).empty());
+    }
+  };
+  get_on({2, 3}, 24);
+  EXPECT_TRUE(sent<wire::StartAttempt>(c.hear(2, installed)).empty());
+  EXPECT_TRUE(sent<wire::StartAttempt>(c.hear(2, H::ready(1))).empty()) << "the third is on its way";
+  get_on({3}, 30);
+  EXPECT_TRUE(sent<wire::StartAttempt>(c.hear(3, installed)).empty());
+  EXPECT_EQ(sent<wire::StartAttempt>(c.hear(3, H::ready(1))).size(), 3U);
+}
+
 TEST_F(CoordinatorGuests, ProgressThatGoesBackAndForthIsNone) {
   std::uint64_t beats = 0;
   static_cast<void>(train(kRounds, [&] {

@@ -15,6 +15,7 @@ void RoundGate::begin_round() {
 
 void RoundGate::joiner_came() {
   if (vain_waits_ > 0) --vain_waits_;
+  guests_since_ = kNever;  // so far it was not in vain
 }
 
 TimePoint RoundGate::next_deadline() const {
