@@ -35,7 +35,7 @@ DATA = int(os.environ.get("TEST_DATA", "0"))
 
 
 def say(what: str) -> None:
-    print(f"[{SITE}] {what}", flush=True)
+    print(f"[{SITE}] {what}\n", end="", flush=True)  # one write: torchrun has Python write unbuffered
 
 
 def crash_if_told() -> None:

@@ -29,7 +29,7 @@ SITE = os.environ["COLLAB_SITE"]
 
 
 def say(what: str) -> None:
-    print(f"[{SITE}] {what}", flush=True)
+    print(f"[{SITE}] {what}\n", end="", flush=True)  # one write: torchrun has Python write unbuffered
 
 
 def total(living: list[int], dtype: torch.dtype = torch.float32) -> None:
