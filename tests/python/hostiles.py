@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from commands import bare_environment
+from commands import bare_environment, written
 
 BINARY = Path(__file__).parents[2] / "build" / "release" / "tests" / "hostile" / "collab_hostile"
 
@@ -175,7 +175,7 @@ class Siege:
         command = ["nice", "-n", "19", binary(), "--target", self.target, "--attack", attack, "--seed", str(seed)]
         command += ["--seconds", str(max(1, round(seconds)))]
         kept = bare_environment()
-        with tempfile.TemporaryFile("w+", errors="replace") as output:
+        with tempfile.TemporaryFile("w+") as output:
             attacker = subprocess.Popen(
                 command, env={**kept, **self.environment}, stdout=output, stderr=subprocess.STDOUT
             )
@@ -185,8 +185,7 @@ class Siege:
             finally:
                 attacker.kill()
                 attacker.wait()
-            output.seek(0)
-            said = output.read().strip()
+            said = written(output).strip()
         after = self._rounds_after(span)
         self._judge(attack, span, after, attacker.returncode)
         self._judge_evidence(attack, said)

@@ -12,6 +12,11 @@ RANK = int(os.environ["RANK"])
 WORLD = int(os.environ["WORLD_SIZE"])
 
 
+def say(what: str) -> None:
+    """In one write: torchrun has Python write unbuffered, and what others say would fall between a line and its end."""
+    print(f"[{os.environ['COLLAB_SITE']}] {what}\n", end="", flush=True)
+
+
 def small_model(seed: int = 0) -> nn.Module:
     torch.manual_seed(seed)
     return nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 8), nn.Tanh(), nn.Linear(8, 3))

@@ -22,7 +22,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 import torch_collab
-from common import RANK, WORLD, batch, small_model
+from common import RANK, WORLD, batch, say, small_model
 from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
@@ -32,10 +32,6 @@ from torch_collab.world import state
 FOLDER = Path(sys.argv[1])
 SITE = os.environ["COLLAB_SITE"]
 DATA = int(os.environ.get("TEST_DATA", "0"))
-
-
-def say(what: str) -> None:
-    print(f"[{SITE}] {what}\n", end="", flush=True)  # one write: torchrun has Python write unbuffered
 
 
 def crash_if_told() -> None:

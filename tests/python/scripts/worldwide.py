@@ -18,7 +18,7 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
-from common import RANK, WORLD, batch, small_model
+from common import RANK, WORLD, batch, say, small_model
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 from torch_collab import native
@@ -26,10 +26,6 @@ from torch_collab.world import state
 
 FOLDER = Path(sys.argv[1])
 SITE = os.environ["COLLAB_SITE"]
-
-
-def say(what: str) -> None:
-    print(f"[{SITE}] {what}\n", end="", flush=True)  # one write: torchrun has Python write unbuffered
 
 
 def total(living: list[int], dtype: torch.dtype = torch.float32) -> None:
