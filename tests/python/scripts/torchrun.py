@@ -7,7 +7,8 @@ at the first step at which FOLDER/stop is there, and the round has been that thi
 FOLDER/crash-SITE there it takes that file away and crashes. While FOLDER/hold is there it does nothing after
 init_process_group; with FOLDER/groups it makes groups inside its site and ends. TEST_WIDTH=N adds a layer of N x N
 parameters; TEST_DATA=N is the first rank's data, so that sites that are worlds of their own have different ones;
-TEST_MODEL=gpt2 trains the example's smallest GPT-2 instead.
+TEST_MODEL=gpt2 trains the example's smallest GPT-2 instead. TEST_HALTS=T,T: who comes to a step within HALT seconds
+before a moment T waits for it, so that something can be timed to come in the midst of what follows.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ from torch_collab.world import state
 FOLDER = Path(sys.argv[1])
 SITE = os.environ["COLLAB_SITE"]
 DATA = int(os.environ.get("TEST_DATA", "0"))
+HALTS = [float(moment) for moment in os.environ.get("TEST_HALTS", "").split(",") if moment]  # Unix seconds
+HALT = 25.0
 
 
 def crash_if_told() -> None:
@@ -40,6 +43,13 @@ def crash_if_told() -> None:
         told.unlink(missing_ok=True)
         say("crashes now")
         os._exit(3)
+
+
+def halt() -> None:
+    now = time.time()
+    for moment in HALTS:
+        if 0 < moment - now < HALT:
+            time.sleep(moment - now)
 
 
 def told_to_stop(after_round: int) -> bool:
@@ -101,6 +111,7 @@ def main() -> None:
     step = told_round = 0
     stop = torch.zeros(1)
     while True:
+        halt()
         optimizer.zero_grad()
         loss(ddp, step).backward()
         optimizer.step()

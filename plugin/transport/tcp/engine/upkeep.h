@@ -1,5 +1,5 @@
-// What is done now and then: the ticker, which runs while there is a link or a connection, and the memory that a burst
-// has left and that goes back to the system.
+// What is done now and then: the ticker, which runs while there is a link or a connection or memory to give back, and
+// the memory that a burst has left.
 //
 // Threads: the IO thread. Ownership: its timer.
 #pragma once
@@ -8,6 +8,7 @@
 #include <functional>
 
 #include "collab/clock.h"
+#include "transport/tcp/engine/trim_policy.h"
 
 namespace collab::tcp {
 
@@ -27,9 +28,8 @@ class Upkeep {
   const std::function<void()> tick_;
   boost::asio::steady_timer ticker_;
   bool ticking_ = false;
-  TimePoint last_tick_{}, ease_at_{}, trim_at_{};
-  bool was_much_ = false;  // that was unfinished or not handled, or many connections
-  std::uint64_t came_before_ = 0;
+  TimePoint last_tick_{}, ease_at_{};
+  TrimPolicy trims_;
 };
 
 }  // namespace collab::tcp
