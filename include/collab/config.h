@@ -123,6 +123,7 @@ struct Config {
   Codecs codec;
   bool error_feedback{};    // of codecs of 8 bits or fewer
   double feedback_decay{};  // what of the residual comes into the next delta
+  std::string keep_fp16;    // which tensors travel at 16 bits with a codec of fewer; "none"
   OuterId outer_optimizer{};
   double outer_lr{};  // 0: by the number of sites that contribute
   double outer_momentum{};

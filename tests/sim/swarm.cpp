@@ -50,6 +50,9 @@ DataPlane::Settings draw_data(std::uint64_t seed, std::uint64_t elements) {
     data.feedback_decay = Prng(seed ^ 0xDECA'0000'0000'0000).chance(0.3) ? 0.95F : 1.0F;
     const bool fixed = codec_for(data.codec.up).fixed_size() && codec_for(data.codec.down).fixed_size();
     if (!fixed) data.chunk_elements = 4'096;  // whole groups of top-k
+    if (Prng kept(seed ^ 0xF160'0000'0000'0000); kept.chance(0.3)) {
+      data.kept = {{elements / 7, elements / 5}, {elements / 2, elements - elements / 4}};
+    }
   }
   if (draw.chance(0.5)) {
     data.outer.id = draw.chance(0.7) ? OuterId::kNesterov : OuterId::kAverage;

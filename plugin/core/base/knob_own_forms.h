@@ -58,6 +58,13 @@ inline bool is_congestion(std::string_view text) {
   return text.size() <= 15 && text.find_first_not_of(kAllowed) == std::string_view::npos;
 }
 
+// Words with commas between them, or "none".
+inline bool is_word_list(std::string_view text) {
+  constexpr std::string_view kAllowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-,";
+  const bool whole = text.front() != ',' && text.back() != ',' && text.find(",,") == std::string_view::npos;
+  return text.size() <= 1000 && whole && text.find_first_not_of(kAllowed) == std::string_view::npos;
+}
+
 inline bool is_listen_address(std::string_view text) { return parse_host_port(text).ok(); }
 
 // ---- knobs with a form of their own --------------------------------------------------------------

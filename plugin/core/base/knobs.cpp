@@ -14,6 +14,8 @@ constexpr std::string_view kName =
     "a name of at most 64 letters, digits, '.', '_' and '-' that does not begin with '.'";
 constexpr std::string_view kPath = "a path in UTF-8 of at most 4000 bytes";
 constexpr std::string_view kCongestion = "a name as in net.ipv4.tcp_available_congestion_control, or nothing";
+constexpr std::string_view kWords =
+    "none, or words of letters, digits, '.', '_' and '-' with commas between them, at most 1000 characters";
 constexpr std::string_view kListen = "HOST:PORT or [IPv6]:PORT, port 0 for a free one";
 
 constexpr std::int64_t kDayMs = 24 * 3600 * 1000;
@@ -269,6 +271,17 @@ constexpr auto kRows = std::to_array<KnobRow>({
       .scope = kSites,
       .advanced = true},
      real<&C::feedback_decay, 0, 10'000>()},
+    {{.name = "keep_fp16",
+      .default_ = "none",
+      .unit = "words",
+      .range = "none, or small and parts of tensors' names with commas between them",
+      .sentence =
+          "Which tensors travel as fp16 where the codec has fewer bits: small are those of fewer than 65536 elements, "
+          "any other word names those whose names contain it (small,embedding,norm). With any word float buffers do, "
+          "too.",
+      .scope = kSites,
+      .advanced = true},
+     text<&C::keep_fp16, is_word_list, false>(kWords)},
     {{.name = "outer_optimizer",
       .default_ = "average",
       .range = "average|nesterov",

@@ -10,7 +10,9 @@
 #include <utility>
 
 #include "core/base/log.h"
+#include "core/base/text.h"
 #include "core/runtime/addresses.h"
+#include "core/runtime/tensors/kept_tensors.h"
 #include "core/wire/encoding.h"
 
 namespace collab {
@@ -26,11 +28,13 @@ constexpr std::uint64_t kGrain = 4096;
   return !codec_for(codecs.up).fixed_size() || !codec_for(codecs.down).fixed_size();
 }
 
-[[nodiscard]] DataPlane::Settings data_settings(const Config& config, std::uint64_t outer_elements) {
+[[nodiscard]] DataPlane::Settings data_settings(const Config& config, std::uint64_t outer_elements,
+                                                std::vector<ElementRange> kept) {
   const std::uint64_t chunk = std::uint64_t{config.chunk_kib} * 1024 / sizeof(float);
   return {.codec = config.codec,
           .error_feedback = config.error_feedback,
           .feedback_decay = static_cast<float>(config.feedback_decay),
+          .kept = std::move(kept),
           .outer = {.id = config.outer_optimizer,
                     .lr = static_cast<float>(config.outer_lr),
                     .momentum = static_cast<float>(config.outer_momentum),
@@ -86,7 +90,13 @@ Node::Node(Options options, std::unique_ptr<Transport> transport, EventsFile eve
                                   .join_timeout = options_.config.join_timeout,
                                   .round_timeout = options_.config.round_timeout,
                                   .weight = options_.config.weight};
-  driver_.emplace(site, data_settings(options_.config, options_.outer_elements),
+  KeptTensors kept =
+      kept_tensors(options_.config.keep_fp16, options_.model, parameters.size(), options_.outer_elements);
+  for (const std::string& word : kept.unmatched) {
+    log_warning("COLLAB_KEEP_FP16: no tensor of the model has " + json_quote(word) +
+                " in its name, so that it keeps nothing [knob.keeps-nothing]");
+  }
+  driver_.emplace(site, data_settings(options_.config, options_.outer_elements, std::move(kept.ranges)),
                   DataPlane::Parts{transport_.get(), &clock_, &arena_, &parameters_,
                                    [this](const protocol::Note& note) { act(note); }, options_.model, copy_},
                   std::exchange(options_.residual, std::nullopt), static_cast<SiteDriver::Host&>(*this));

@@ -67,7 +67,9 @@ TEST(KnobTable, NamesAreUniqueAndRowsAreComplete) {
   std::map<std::string_view, int> seen;
   for (const Knob& knob : knob_table()) {
     EXPECT_EQ(++seen[knob.name], 1) << knob.name;
-    EXPECT_TRUE(std::ranges::all_of(knob.name, [](char c) { return std::islower(c) != 0 || c == '_'; })) << knob.name;
+    EXPECT_TRUE(std::ranges::all_of(knob.name, [](char c) {
+      return std::islower(c) != 0 || std::isdigit(c) != 0 || c == '_';
+    })) << knob.name;
     EXPECT_FALSE(knob.range.empty()) << knob.name;
     EXPECT_TRUE(knob.sentence.ends_with('.')) << knob.name;
   }
@@ -254,9 +256,10 @@ TEST(Presets, AMisspeltOneIsRefusedWithTheNearest) {
 
 TEST(Presets, OfTwoSitesAreComparedByTheirValues) {
   const Config wan = config_of({{"COLLAB_PRESET", "wan"}});
-  EXPECT_EQ(
-      shared_settings(wan),
-      shared_settings(config_of({{"COLLAB_SYNC_EVERY", "32"}, {"COLLAB_CODEC", "int4"}, {"COLLAB_OVERLAP", "1"}})));
+  EXPECT_EQ(shared_settings(wan), shared_settings(config_of({{"COLLAB_SYNC_EVERY", "32"},
+                                                             {"COLLAB_CODEC", "int4"},
+                                                             {"COLLAB_KEEP_FP16", "small"},
+                                                             {"COLLAB_OVERLAP", "1"}})));
   EXPECT_NE(shared_settings(wan), shared_settings(Config()));
 }
 
@@ -535,8 +538,18 @@ TEST(SharedSettings, AreTheKnobsThatMustAgree) {
   for (const auto& [name, _] : shared_settings(loaded->config)) names.push_back(name);
   EXPECT_THAT(names,
               ::testing::ElementsAre("sync_every", "target_overhead", "sync_warmup", "sync_anneal", "overlap", "merge",
-                                     "codec", "error_feedback", "feedback_decay", "outer_optimizer", "outer_lr",
-                                     "outer_momentum", "outer_clip", "weight", "buffers", "chunk_kib"));
+                                     "codec", "error_feedback", "feedback_decay", "keep_fp16", "outer_optimizer",
+                                     "outer_lr", "outer_momentum", "outer_clip", "weight", "buffers", "chunk_kib"));
+}
+
+TEST(LoadConfig, KeptTensorsAreWords) {
+  EXPECT_EQ(config_of({}).keep_fp16, "none");
+  EXPECT_EQ(config_of({{"COLLAB_PRESET", "wan"}}).keep_fp16, "small");
+  EXPECT_EQ(config_of({{"COLLAB_PRESET", "wan"}, {"COLLAB_KEEP_FP16", "none"}}).keep_fp16, "none");
+  EXPECT_EQ(config_of({{"COLLAB_KEEP_FP16", "small,wte,h.0_ln-f"}}).keep_fp16, "small,wte,h.0_ln-f");
+  for (const char* bad : {",", "small,", ",norm", "a,,b", "a b", "wte*"}) {
+    EXPECT_THAT(error_of({{"COLLAB_KEEP_FP16", bad}}), HasSubstr("COLLAB_KEEP_FP16: expected none, or words")) << bad;
+  }
 }
 
 TEST(ValueWarnings, SayWhatDoesNotGoWithTopK) {

@@ -117,6 +117,19 @@ TEST_F(CoordinatorGuests, NorDoesWhoSaysItHasTheAnchorAndIsNeverReady) {
   EXPECT_GT(guests, 2U);
 }
 
+TEST_F(CoordinatorGuests, NorDoesWhoGetsOnForLongAndIsNeverReady) {
+  constexpr int kGetsOn = 118;  // half seconds, of a grace of 120
+  int half_seconds = 0;
+  std::uint64_t progress = 0;
+  const auto get_on = [&] {
+    if (half_seconds++ % (kGetsOn + 4) == 0) come_again();
+    if (half_seconds % (kGetsOn + 4) > kGetsOn) return claim();
+    static_cast<void>(hear(guest, wire::Heartbeat{1, false, ++progress}));
+  };
+  EXPECT_LE(train(4 * kRounds, get_on), 2 * kTraining + 2 * H::defaults().straggler_grace / (4 * kRounds));
+  EXPECT_GT(guests, 2U);
+}
+
 TEST_F(CoordinatorGuests, NorDoesAHelperThatIsNeverReady) {
   EXPECT_LE(train(kRounds, [&] { come_and_claim(true); }), 2 * kTraining);
   EXPECT_GT(guests, 2U);

@@ -28,6 +28,48 @@ TEST_F(DataPlaneCodec, EachWayHasItsOwn) {
   EXPECT_EQ(transport_.sent[1].payload.size(), codec_for(CodecId::kInt8).encoded_size(kOurs.size()));
 }
 
+TEST_F(DataPlaneCodec, KeptElementsTravelAt16Bits) {
+  kept_ = {{8000, 8400}, {10'000, 11'000}};
+  for (const Codecs& codecs : {Codecs(CodecId::kInt4), Codecs(CodecId::kTopK64, CodecId::kInt2)}) {
+    begin(codecs);
+    MixedCodec up(codecs.up, kept_, kElements);
+    MixedCodec down(codecs.down, kept_, kElements);
+    const auto payload = [&](MixedCodec& codec, ElementRange range) {
+      std::vector<std::byte> bytes(codec.encoded_size(range));
+      bytes.resize(*codec.encode(range, normal_vector(random_, range.size(), 1e-2), bytes));
+      return bytes;
+    };
+    std::vector<float> delta(kTheirs.size());
+    for (std::size_t i = 0; i < delta.size(); ++i) {
+      delta[i] = arena_->anchor()[kTheirs.begin + i] - vector_.values[kTheirs.begin + i];
+    }
+    start(1);
+    std::vector<float> got(kTheirs.size());
+    ASSERT_TRUE(up.decode(kTheirs, sent(wire::ChunkKind::kContribution), got).ok());
+    double kept_error = 0;
+    double error = 0;
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      const std::uint64_t at = kTheirs.begin + i;
+      const bool kept = at < 8400 || (at >= 10'000 && at < 11'000);
+      (kept ? kept_error : error) = std::max<double>(kept ? kept_error : error, std::abs(got[i] - delta[i]));
+    }
+    EXPECT_LT(kept_error, 3e-5);
+    EXPECT_GT(error, 1e-3);
+    // Of the other site the same is expected, and nothing else.
+    const std::vector<std::byte> plain = *payload_of(codec_for(codecs.down), std::vector<float>(kTheirs.size(), 1.0F));
+    EXPECT_THAT(arrives(wire::ChunkKind::kContribution, kOurs, codecs.up, payload(up, kOurs)), IsEmpty());
+    EXPECT_THAT(failure_of(arrives(wire::ChunkKind::kMean, kTheirs, codecs.down, plain)).reason,
+                HasSubstr("expected " + std::to_string(down.encoded_size(kTheirs))));
+    start(2);
+    arrives(wire::ChunkKind::kContribution, kOurs, codecs.up, payload(up, kOurs));
+    const DataPlane::Events done = arrives(wire::ChunkKind::kMean, kTheirs, codecs.down, payload(down, kTheirs));
+    ASSERT_EQ(done.size(), 1U);
+    EXPECT_TRUE(std::holds_alternative<protocol::ExchangeComplete>(done[0]));
+    commit(protocol::Base::kParameters);
+    EXPECT_NE(left_out(), std::vector<float>(kElements));
+  }
+}
+
 TEST_F(DataPlaneCodec, OtherCodecsAndLengthsAreRefusedByName) {
   begin({CodecId::kTopK64, CodecId::kInt4});
   const std::vector<float> values = normal_vector(random_, kOurs.size(), 1e-2);

@@ -157,7 +157,8 @@ void AnchorInstaller::installed_another(Member& member, const wire::AnchorInstal
 void AnchorInstaller::active(Member& member, const wire::AnchorInstalled& installed, bool waited_for) {
   member.anchor.phase_ = MemberPhase::kActive;
   member.anchor.overtaken_ = false;
-  if (waited_for) all_->gate.joiner_came();
+  // One that was its own source had the anchor before it came.
+  if (waited_for && member.anchor.sources_ != std::vector{member.id}) all_->gate.joiner_came();
   if (!std::exchange(member.anchor.greeted_, true)) {
     all_->note(Note::Level::kInfo, "join",
                member.name + " joined as site " + std::to_string(member.id.value) + " at " +

@@ -46,6 +46,7 @@ void CoordinatorParts::forget_swarm() {
   slices.forget();
   period.forget();
   round.forget();
+  gate.forget();
 }
 
 Coordinator::Coordinator(CoordinatorConfig config) : parts_(std::make_unique<CoordinatorParts>(std::move(config))) {}

@@ -237,6 +237,7 @@ void Membership::on_tick() {
       member.contact.last_heard_ = std::min(all_->now, member.contact.last_heard_ + slept);
     }
     all_->round.slept(slept);
+    all_->gate.slept(slept);
   }
   begin_heartbeats();
   ++heartbeat_sequence_;

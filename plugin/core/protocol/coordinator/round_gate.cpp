@@ -15,8 +15,20 @@ void RoundGate::begin_round() {
 
 void RoundGate::joiner_came() {
   if (vain_waits_ > 0) --vain_waits_;
-  guests_since_ = kNever;  // so far it was not in vain
+  // At the start of a swarm all are guests, and this wait was not in vain so far.
+  const auto& anchor = all_->anchor.record();
+  if (anchor && anchor->round == RoundId(0)) guests_since_ = kNever;
 }
+
+void RoundGate::forget() {
+  begin_round();
+  vain_waits_ = 0;
+  guests_missing_ = false;
+  guests_since_ = kNever;
+  guests_rest_ = {};
+}
+
+void RoundGate::slept(Duration time) { guests_since_ = later(guests_since_, time); }
 
 TimePoint RoundGate::next_deadline() const {
   TimePoint next = kNever;
@@ -80,15 +92,16 @@ RoundGate::Verdict RoundGate::look() {
     return tied ? Verdict{kSkip, circle} : Verdict{};
   }
   majority_since_ = std::min(majority_since_, now);
-  if (!whole && !tied && now < later(majority_since_, all_->config.straggler_grace)) {
+  const bool grace_over = now >= later(majority_since_, all_->config.straggler_grace);
+  if (!whole && !tied && !grace_over) {
     const bool guests_alone = count.ready == count.settled;
     if (!guests_alone) return {};
     if (!rests) return wait_for_guests();
   }
   if (waits_for_joiners()) return wait_for_guests();
   if (tied) return {kStart, circle};
-  const bool waited = all || now >= later(majority_since_, all_->config.straggler_grace);
-  return {kStart, waited ? "" : "it has been in no round yet, and sites like it held the others up just now"};
+  return {kStart,
+          all || grace_over ? "" : "it has been in no round yet, and sites like it held the others up just now"};
 }
 
 // As numbers, at each event: no sets are made.

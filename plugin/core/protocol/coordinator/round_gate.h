@@ -44,6 +44,9 @@ class RoundGate {
   void joiner_came();
   void begin_round();  // nothing was waited for yet
   void started() { majority_since_ = kNever; }
+  void forget();  // the swarm
+  // Who keeps the gate has slept for so long, which was no wait for guests.
+  void slept(Duration time);
 
  private:
   friend struct CoordinatorParts;

@@ -32,12 +32,13 @@ namespace {
 DataPlane::DataPlane(const Settings& settings, const Parts& parts, std::optional<StoredResidual> residual)
     : settings_(settings),
       parts_(parts),
-      up_(codec_for(settings.codec.up)),
-      down_(codec_for(settings.codec.down)),
+      up_(settings.codec.up, settings.kept, parts.parameters->size()),
+      down_(settings.codec.down, settings.kept, parts.parameters->size()),
       residual_(settings.codec, settings.error_feedback, parts.parameters->size(), settings.chunk_elements,
-                settings.feedback_decay),
+                settings.feedback_decay, settings.kept),
       pool_(make_buffer_pool()),
-      early_(std::max(up_.encoded_size(parts.parameters->size()), down_.encoded_size(parts.parameters->size()))),
+      early_(
+          std::max(up_.encoded_size({0, parts.parameters->size()}), down_.encoded_size({0, parts.parameters->size()}))),
       sender_(*parts.transport),
       anchors_({parts.clock, parts.arena, &sender_, parts.tell,
                 [this](const SealedAnchor& anchor) {
@@ -61,8 +62,8 @@ DataPlane::Events DataPlane::start(const protocol::StartExchange& action) {
   const std::size_t peers = plan.peers.size();
   const std::size_t of_each =
       std::max(settings_.least_window_bytes, settings_.window_bytes / std::max<std::size_t>(1, peers));
-  const auto chunks = [&](const Codec& codec) {
-    const std::size_t bytes = std::max<std::size_t>(1, codec.encoded_size(settings_.chunk_elements));
+  const auto chunks = [&](const MixedCodec& codec) {
+    const std::size_t bytes = std::max<std::size_t>(1, codec.usual_size(settings_.chunk_elements));
     return static_cast<std::uint32_t>(std::max<std::size_t>(1, of_each / bytes));
   };
   plan.window = chunks(up_);
@@ -264,17 +265,17 @@ SiteId DataPlane::owner_of(ElementRange chunk) const {
   return attempt_->self;
 }
 
-const Codec& DataPlane::codec_of(wire::ChunkKind kind) const {
+const MixedCodec& DataPlane::codec_of(wire::ChunkKind kind) const {
   return kind == wire::ChunkKind::kContribution ? up_ : down_;
 }
 
 // By its length alone; what the bytes say the decoder judges.
 Status DataPlane::check_payload(const wire::Chunk& chunk, std::size_t bytes) const {
-  const Codec& codec = codec_of(chunk.kind);
-  const std::size_t elements = chunk.range.end <= parts_.parameters->size() ? chunk.range.size() : 0;
-  const std::size_t bound = codec.encoded_size(elements);
+  const MixedCodec& codec = codec_of(chunk.kind);
+  const ElementRange range = chunk.range.end <= parts_.parameters->size() ? chunk.range : ElementRange{};
+  const std::size_t bound = codec.encoded_size(range);
   const bool fits = codec.fixed_size() ? bytes == bound : bytes > 0 && bytes <= bound;
-  if (chunk.codec == codec.id() && elements > 0 && fits) return {};
+  if (chunk.codec == codec.id() && range.size() > 0 && fits) return {};
   return corrupt((chunk.kind == wire::ChunkKind::kContribution ? "contribution " : "mean ") + text_of(chunk.range) +
                  ": expected " + (codec.fixed_size() ? "" : "at most ") + std::to_string(bound) + " bytes of " +
                  std::string(codec.name()) + ", got " + std::to_string(bytes) + " of codec " +
@@ -296,7 +297,7 @@ DataPlane::Events DataPlane::run(const protocol::SendContribution& action) {
   const ElementRange range = action.range;
   const Result<std::span<const float>> parameters = parameters_at(range);
   if (!parameters.ok()) return unfit("the parameters could not be read: " + parameters.status().message());
-  BufferPtr payload = pool_->take(up_.encoded_size(range.size()));
+  BufferPtr payload = pool_->take(up_.encoded_size(range));
   const std::span<const float> anchor = parts_.arena->anchor().subspan(range.begin, range.size());
   const std::optional<std::size_t> used = residual_.encode_contribution(range, anchor, *parameters, payload->bytes());
   if (!used) return not_finite(range);
@@ -326,7 +327,8 @@ bool DataPlane::reduce_into(std::span<float> sum, ElementRange range, std::optio
       const BufferPtr* encoded = carried_.find(site, range);
       COLLAB_CHECK(encoded != nullptr, "the exchange reduces a contribution that has not arrived");
       const std::span<const std::byte> bytes = (*encoded)->view();
-      const Status added = first ? up_.decode_scaled(bytes, scale, sum) : up_.decode_accumulate(bytes, scale, sum);
+      const Status added =
+          first ? up_.decode_scaled(range, bytes, scale, sum) : up_.decode_accumulate(range, bytes, scale, sum);
       if (!added.ok()) {
         fault = Fault{site, added};
         return true;
@@ -349,13 +351,13 @@ DataPlane::Events DataPlane::run(const protocol::ReduceChunk& action) {
   if (!fit) return not_finite(range);
 
   if (attempt_->start.participants.size() > 1) {
-    BufferPtr payload = pool_->take(down_.encoded_size(range.size()));
+    BufferPtr payload = pool_->take(down_.encoded_size(range));
     const std::optional<std::size_t> used = residual_.encode_mean(range, mean, payload->bytes());
     if (!used) return fail(attempt_->self, "the sum of the deltas overflows float32 in " + text_of(range));
     payload = trimmed(std::move(payload), *used);
     // Everyone applies the decoded bytes, the owner too.
     if (!down_.lossless() || residual_.on()) {
-      if (const Status status = down_.decode(payload->view(), mean); !status.ok()) {
+      if (const Status status = down_.decode(range, payload->view(), mean); !status.ok()) {
         return fail(attempt_->self, status.message());
       }
     }
@@ -381,7 +383,7 @@ DataPlane::Events DataPlane::run(const protocol::TakeMean& action) {
   const auto found = attempt_->means.find(range.begin);
   COLLAB_CHECK(found != attempt_->means.end(), "the exchange takes a mean that has not arrived");
   const std::span<float> mean = parts_.arena->scratch().subspan(range.begin, range.size());
-  if (const Status status = down_.decode(found->second->view(), mean); !status.ok()) {
+  if (const Status status = down_.decode(range, found->second->view(), mean); !status.ok()) {
     return fail(owner_of(range), "the mean of " + text_of(range) + " cannot be decoded: " + status.message());
   }
   attempt_->means.erase(found);
@@ -439,7 +441,7 @@ void DataPlane::send_chunk(SiteId to, const wire::Chunk& chunk, BufferPtr payloa
   bytes_on_their_way_[token] = payload->bytes().size();
   up_rate_.set_busy(now, true);
   round_traffic_.passed(now);
-  const std::uint64_t follows = up_.encoded_size(more.contributions) + down_.encoded_size(more.means);
+  const std::uint64_t follows = up_.usual_size(more.contributions) + down_.usual_size(more.means);
   round_traffic_.bytes_sent += sender_.send(attempt_->links[to], chunk, std::move(payload), token, follows);
 }
 

@@ -72,8 +72,9 @@ class DataPlane {
   };
   struct Settings {
     Codecs codec = CodecId::kFp32;
-    bool error_feedback = true;   // where a codec needs it
-    float feedback_decay = 1.0F;  // see Residual
+    bool error_feedback = true;        // where a codec needs it
+    float feedback_decay = 1.0F;       // see Residual
+    std::vector<ElementRange> kept{};  // at 16 bits; see MixedCodec
     OuterConfig outer;
     bool keeps_mean = false;  // who merges a round's result needs the mean beside the new anchor
     // Elements from here on are buffers (batch statistics): their mean is taken as it is, whatever the outer optimizer.
@@ -198,7 +199,7 @@ class DataPlane {
   // In the attempt under way.
   [[nodiscard]] float scale_of_self() const;
   [[nodiscard]] SiteId owner_of(ElementRange chunk) const;
-  [[nodiscard]] const Codec& codec_of(wire::ChunkKind kind) const;
+  [[nodiscard]] const MixedCodec& codec_of(wire::ChunkKind kind) const;
   [[nodiscard]] Status check_payload(const wire::Chunk& chunk, std::size_t bytes) const;
   // The weighted sum in site order; false: our own delta is not finite.
   [[nodiscard]] bool reduce_into(std::span<float> sum, ElementRange range, std::optional<Fault>& fault);
@@ -228,8 +229,8 @@ class DataPlane {
 
   Settings settings_;
   Parts parts_;
-  const Codec& up_;
-  const Codec& down_;
+  MixedCodec up_;
+  MixedCodec down_;
   Residual residual_;
   std::shared_ptr<BufferPool> pool_;
   std::vector<float> staging_;    // parameters that are not plain float32 in host memory

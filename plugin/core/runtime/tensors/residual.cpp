@@ -33,8 +33,11 @@ void each_outside(ElementRange range, const std::vector<ElementRange>& ranges, F
 }  // namespace
 
 Residual::Residual(const Codecs& codecs, bool feedback, std::uint64_t elements, std::uint64_t chunk_elements,
-                   float decay)
-    : up_(&codec_for(codecs.up)), down_(&codec_for(codecs.down)), chunk_elements_(chunk_elements), decay_(decay) {
+                   float decay, std::span<const ElementRange> kept)
+    : up_(codecs.up, kept, elements),
+      down_(codecs.down, kept, elements),
+      chunk_elements_(chunk_elements),
+      decay_(decay) {
   if (feedback && (needs_error_feedback(codecs.up) || needs_error_feedback(codecs.down))) values_.resize(elements);
 }
 
@@ -57,15 +60,15 @@ void Residual::start(const wire::StartAttempt& start, SiteId self, float share) 
 
 std::optional<std::size_t> Residual::encode_contribution(ElementRange range, std::span<const float> anchor,
                                                          std::span<const float> parameters, std::span<std::byte> out) {
-  if (!on()) return up_->encode_difference(anchor, parameters, out);
+  if (!on()) return up_.encode_difference(range, anchor, parameters, out);
   unused_.resize(range.size());
-  return up_->encode_difference_with_feedback(anchor, parameters, {in_delta(range), unused_}, out);
+  return up_.encode_difference_with_feedback(range, anchor, parameters, {in_delta(range), unused_}, out);
 }
 
 std::optional<std::size_t> Residual::encode_mean(ElementRange range, std::span<const float> mean,
                                                  std::span<std::byte> out) {
-  if (!on()) return down_->encode(mean, out);
-  return down_->encode_with_feedback(mean, {in_mean(range), next_of_mean(range)}, out);
+  if (!on()) return down_.encode(range, mean, out);
+  return down_.encode_with_feedback(range, mean, {in_mean(range), next_of_mean(range)}, out);
 }
 
 Status Residual::commit(std::span<const float> anchor, const Reader& contributed) {
@@ -110,9 +113,9 @@ Status Residual::keep_left_out(ElementRange range, std::span<const float> anchor
     const ElementRange chunk{begin, std::min(range.end, begin + chunk_elements_)};
     const Result<std::span<const float>> parameters = contributed(chunk);
     if (!parameters.ok()) return parameters.status();
-    payload_.resize(up_->encoded_size(chunk.size()));
-    const std::optional<std::size_t> again = up_->encode_difference_with_feedback(
-        anchor.subspan(chunk.begin, chunk.size()), *parameters, {in_delta(chunk), part(chunk)}, payload_);
+    payload_.resize(up_.encoded_size(chunk));
+    const std::optional<std::size_t> again = up_.encode_difference_with_feedback(
+        chunk, anchor.subspan(chunk.begin, chunk.size()), *parameters, {in_delta(chunk), part(chunk)}, payload_);
     if (!again) std::ranges::fill(part(chunk), 0.0F);  // somebody has written to the parameters meanwhile
   }
   return {};

@@ -24,6 +24,7 @@
 
 #include "collab/codec.h"
 #include "collab/status.h"
+#include "core/codec/mixed_codec.h"
 #include "core/wire/messages.h"
 
 namespace collab {
@@ -44,9 +45,9 @@ struct StoredResidual {
 
 class Residual {
  public:
-  // No vector is kept, and nothing fed back, unless a codec needs it and `feedback` says so.
+  // No vector is kept, and nothing fed back, unless a codec needs it and `feedback` says so. `kept`: see MixedCodec.
   Residual(const Codecs& codecs, bool feedback, std::uint64_t elements, std::uint64_t chunk_elements,
-           float decay = 1.0F);
+           float decay = 1.0F, std::span<const ElementRange> kept = {});
 
   [[nodiscard]] bool on() const { return !values_.empty(); }
 
@@ -104,8 +105,8 @@ class Residual {
   [[nodiscard]] std::span<float> next_of_mean(ElementRange range);
   Status keep_left_out(ElementRange range, std::span<const float> anchor, const Reader& contributed);
 
-  const Codec* up_;
-  const Codec* down_;
+  MixedCodec up_;
+  MixedCodec down_;
   std::uint64_t chunk_elements_;
   float decay_;
   std::vector<float> values_;  // empty: off

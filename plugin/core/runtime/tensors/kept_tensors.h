@@ -1,0 +1,30 @@
+// Which elements of the vector travel at 16 bits whatever the codec (COLLAB_KEEP_FP16).
+//
+// Threads: pure functions.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "collab/session.h"
+#include "collab/types.h"
+
+namespace collab {
+
+inline constexpr std::uint64_t kSmallTensorElements = 65536;  // a tensor with fewer is small
+
+struct KeptTensors {
+  std::vector<ElementRange> ranges;    // ascending, apart
+  std::vector<std::string> unmatched;  // words that name nothing
+};
+
+// `words`: "none", or words with commas between them. "small" names the tensors of fewer than 65536 elements, any other
+// word those whose names contain it; and whichever there is, elements from `buffers_from` on are kept. `model` has the
+// tensors in the order of the vector of so many elements.
+[[nodiscard]] KeptTensors kept_tensors(std::string_view words, std::span<const TensorInfo> model,
+                                       std::uint64_t elements, std::uint64_t buffers_from);
+
+}  // namespace collab
