@@ -4,8 +4,9 @@
 #   ci/setup.sh          everything, for development and tests
 #   ci/setup.sh --run    only what running collab and the examples needs
 #
-# Safe to run again: what is there already is left alone. Wants Debian 12 or like, and root or sudo for packages that
-# are missing. torch comes from the index pip is configured for; PIP_INDEX_URL chooses another (a CPU build is enough).
+# Safe to run again: what is there already is left alone. Wants Debian 12, whose names of packages it uses, and root or
+# sudo for those that are missing. torch comes from the indexes pip is configured for. PyPI's is the CUDA build, several
+# gigabytes; PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu adds the CPU build, which pip then prefers.
 . "$(dirname "$0")/common.sh"
 
 mode=all

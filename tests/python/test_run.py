@@ -76,6 +76,7 @@ def test_init_writes_a_file_that_it_can_read_and_a_key_that_it_does_not_tell(tmp
     assert key.read_text().strip() not in done.stdout + done.stderr + (tmp_path / "collab.toml").read_text()
     command = "collab run --site NAME --join 127.0.0.1:29500 --token-file swarm.key train.py"
     assert command in done.stdout.replace("\n", " ")
+    assert "Port 29500 is torch's own store, which the key does not close" in done.stdout
     entries = swarm_file.read(tmp_path / "collab.toml", (tmp_path / "collab.toml").read_text()).entries("")
     assert entries["nnodes"].text == "3" and entries["token_file"].text == str(key)
     again = run(tmp_path, "init")

@@ -119,6 +119,7 @@ def _tell(path: Path, key: Path, made: bool, endpoint: str) -> None:
     print(f"\nAt this machine, whose ports {ports} the others must reach:\n  {here}")
     print(f"At every other, once {path.name} and {key.name} are there (the key by a way that nobody else reads), "
           f"with a NAME of its own:\n  {there}")  # fmt: skip
+    print(f"\nPort {port} is torch's own store, which the key does not close: let a firewall admit only those machines")
 
 
 def _own_address() -> str:

@@ -2,7 +2,7 @@
 
     version = 1
     [swarm]     what is the same at every machine
-    [site]      this machine: the one of that `name`, and passed by where the site is called otherwise
+    [site]      this machine: the one of that `name`, and ignored where the site is called otherwise
 
 Keys are the knobs in small letters, and a few words of torchrun's. Paths are relative to the file's folder. It is read
 without torch, which `collab run` leaves to torchrun: values of knobs are judged by whoever uses them.

@@ -47,6 +47,47 @@ TEST(CoordinatorMembers, AClosedLinkIsALeave) {
   EXPECT_TRUE(c.close(99).empty());
 }
 
+std::vector<std::string> sites(std::uint32_t count) {
+  std::vector<std::string> names;
+  for (std::uint32_t i = 1; i <= count; ++i) names.push_back("site" + std::to_string(i));
+  return names;
+}
+
+TEST(CoordinatorMembers, UpToThirtyTwoHearOfEachChangeAtOnce) {
+  CoordinatorHarness c;
+  c.gather(sites(31));
+  const auto rosters = sent<wire::Roster>(c.come(32, join_of("lima")));
+  ASSERT_EQ(rosters.size(), 32U);
+  EXPECT_EQ(rosters[0].second.members.size(), 32U);
+}
+
+TEST(CoordinatorMembers, AboveThirtyTwoChangesWaitForTheNextHeartbeat) {
+  CoordinatorHarness c;
+  c.gather(sites(32));
+  static_cast<void>(c.pass(seconds(1)));
+  for (const auto& [link, name] : {std::pair{33U, "lima"}, std::pair{34U, "oslo"}}) {
+    const auto at_once = sent<wire::Roster>(c.come(link, join_of(name)));
+    ASSERT_EQ(at_once.size(), 1U) << "the joiner's alone: it has to know whom to take the anchor from";
+    EXPECT_EQ(at_once[0].first, LinkId{link});
+  }
+  const auto rosters = sent<wire::Roster>(c.pass(seconds(1)));
+  ASSERT_EQ(rosters.size(), 34U) << "one to each member for both changes";
+  EXPECT_EQ(rosters[0].second.members.size(), 34U);
+  EXPECT_TRUE(sent<wire::Roster>(c.pass(seconds(1))).empty()) << "nothing has changed since";
+}
+
+TEST(CoordinatorMembers, AboveThirtyTwoAnAttemptBringsTheRosterThatWaits) {
+  CoordinatorHarness c;
+  c.gather(sites(34));
+  static_cast<void>(c.pass(seconds(1)));
+  for (std::uint64_t link = 1; link <= 33; ++link) static_cast<void>(c.hear(link, CoordinatorHarness::ready(1)));
+  const auto actions = c.close(34);  // the one that was waited for: the attempt starts without it
+  const auto rosters = sent<wire::Roster>(actions);
+  ASSERT_EQ(sent<wire::StartAttempt>(actions).size(), 33U);
+  ASSERT_EQ(rosters.size(), 33U);
+  EXPECT_EQ(rosters[0].second.members.size(), 33U);
+}
+
 TEST(CoordinatorMembers, LeavingIsAcknowledged) {
   CoordinatorHarness c;
   c.gather({"paris", "tokyo"});

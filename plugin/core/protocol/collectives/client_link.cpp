@@ -103,7 +103,7 @@ void ClientLink::lose(const std::string& why, bool unanswered) {
   if (is_in()) {
     all_.out.emplace_back(make_note(
         Note::Level::kWarning, "hub",
-        "the link to the coordinator at " + address() + " is lost: " + why + "; it is dialed again [hub.link-lost]"));
+        "the link to the coordinator at " + address() + " is lost: " + why + "; it is dialled again [hub.link-lost]"));
     failed_dials_ = 0;
   } else if (unanswered && ++failed_dials_ >= kDialsEach) {
     failed_dials_ = 0;

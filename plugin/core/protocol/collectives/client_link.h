@@ -1,4 +1,4 @@
-// The link to a hub: which candidate is dialed, whether one leads, and what follows when it is lost.
+// The link to a hub: which candidate is dialled, whether one leads, and what follows when it is lost.
 //
 //   (not begun) --HubBegin--> dialing --> entering --Entered--> in
 //                                  ^  ^_________|__lost______________|     lost: closed, silent, or sent away with
