@@ -52,9 +52,12 @@ ARROWS: dict[str, set[str]] = {
         *(f"core/{part}" for part in ("base", "wire", "protocol", "codec", "reduce", "outer", "arena")),
         *("core/protocol/*", "core/runtime/*"),
     },
-    "core/runtime/tensors": {"core/base", "core/wire"},
+    "core/runtime/tensors": {"core/base", "core/wire", "core/codec"},
     "core/runtime/storage": {
-        *(f"core/{part}" for part in ("base", "wire", "protocol", "protocol/site", "arena", "runtime/tensors")),
+        *(
+            f"core/{part}"
+            for part in ("base", "wire", "protocol", "protocol/site", "arena", "codec", "runtime/tensors")
+        ),
     },
     "core/runtime/data": {
         *(f"core/{part}" for part in ("base", "wire", "protocol", "codec", "reduce", "outer", "arena")),

@@ -118,6 +118,10 @@ class OptionFields:
     feedback_decay: float | None = None
     """What error feedback multiplies what earlier rounds left out by before it goes into the next one. Below 1,
     such as 0.95 with top-k, what has waited long counts less. (0..1; default 1)"""
+    keep_fp16: str | None = None
+    """Which tensors travel as fp16 where the codec has fewer bits: small are those of fewer than 65536 elements,
+    any other word names those whose names contain it (small,embedding,norm). With any word float buffers do, too.
+    (none, or small and parts of tensors' names with commas between them; default none)"""
     outer_optimizer: str | None = None
     """What is done with the mean delta: taken as it is, or DiLoCo's momentum. (average|nesterov; default
     average)"""
@@ -213,6 +217,7 @@ class KnobValues:
     codec: str
     error_feedback: bool
     feedback_decay: float
+    keep_fp16: str
     outer_optimizer: str
     outer_lr: float
     outer_momentum: float

@@ -34,6 +34,7 @@ struct Case {
   double most = 1;  // relative error of the way the anchor has gone
   double least = 0;
   double decay = 1;
+  std::string kept = "none";
 };
 void PrintTo(const Case& each, std::ostream* out) { *out << each.name; }
 
@@ -45,6 +46,7 @@ TEST_P(ConstantDeltas, LeadWhereTheirExactMeanDoes) {
   swarm.config.codec = now.codecs;
   swarm.config.error_feedback = now.feedback;
   swarm.config.feedback_decay = now.decay;
+  swarm.config.keep_fp16 = now.kept;
   swarm.config.sync_every = {.steps = 1, .time = {}};
   swarm.config.chunk_kib = 16;
   swarm.elements = 5 * 4096 + 100;
@@ -84,6 +86,8 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{"int4_without", CodecId::kInt4, false, 40, 1, 0.05},
                       Case{"int4_up", {CodecId::kInt4, CodecId::kInt8}, true, 40, 0.01},
                       Case{"fp16_up", {CodecId::kFp16, CodecId::kInt4}, true, 40, 0.01},
+                      Case{"int4_kept", CodecId::kInt4, false, 20, 0.001, 0, 1, "weights"},
+                      Case{"topk64_small", CodecId::kTopK64, true, 20, 0.001, 0, 1, "small,absent"},
                       Case{"int2", CodecId::kInt2, true, 80, 0.04},
                       Case{"topk64_up", {CodecId::kTopK64, CodecId::kInt8}, true, 400, 0.2},
                       Case{"topk64_up_without", {CodecId::kTopK64, CodecId::kInt8}, false, 100, 1, 0.7},
