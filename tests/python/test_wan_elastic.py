@@ -142,7 +142,6 @@ def test_a_cut_and_a_slow_line_in_mid_round_are_no_losses(swarms: Callable[..., 
         TEST_WIDTH="4000",  # rounds take far longer than what lies between them
         TEST_HALTS=halts,
     )
-    lab.wait("a round of all", lambda: lab.rounds("oslo", SITES), cut)
     for begin, end in ((cut, heal), (slow, fast)):
         lab.wait("a round after it", lambda end=end: len(lab.rounds("oslo", SITES, end)) >= 2, end + 100)
         across = [e for e in lab.rounds("oslo", SITES, begin) if e["t"] - e["seconds"] - lab.begun < end]
