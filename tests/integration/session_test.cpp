@@ -355,7 +355,7 @@ TEST_P(TwoRanks, ALeaderThatChoosesThePeriodGoesByWhatTheSitesMeasure) {
   for (const auto& [rank, steps] : rounds_at) EXPECT_EQ(steps, first);
   EXPECT_EQ(first[0], 2U);
   EXPECT_EQ(first[1], 4U) << "no round was measured before the second";
-  EXPECT_GT(first[2] - first[1], 2U);
+  EXPECT_GT(first.back() - first[1], 2 * (first.size() - 2)) << "a step that the machine held up may cost one of them";
 }
 
 // Ten rounds' worth at one of the sites, which trains on alone when it is gone. Rounds come as often as ever, for all.
