@@ -3,37 +3,36 @@
 //
 //   collab_hub_sim [--count N] [--seed FIRST]     prints the seed of the first run that breaks a rule
 //
-// After every message: what one rank is given for a step is what every other is given, except across two sites that
-// have each gone on alone; memberships form one chain; who has ended is given nothing. In the end all that live have an
-// answer to everything they asked for. Threads: one.
+// After every message: what hub_judge.h has; who has ended is given nothing. In the end all that live have an answer to
+// everything they asked for. Threads: one.
 #include <cstdio>
 #include <cstdlib>
 #include <string>
-#include <tuple>
 #include <vector>
 
+#include "tests/sim/hub_judge.h"
 #include "tests/unit/protocol/hub_world.h"
 
 namespace collab::protocol {
 namespace {
 
+using sim::HubJudge;
+using sim::HubScript;
 using testing::HubTestWorld;
 using testing::kGrace;
 
 constexpr Duration kFaultsEnd = std::chrono::seconds(25);
 constexpr Duration kEnd = std::chrono::seconds(220);
 
-struct Given {
-  std::uint32_t rank;
-  std::string error;
-  std::vector<std::uint32_t> absent;
-};
-
 class Run {
  public:
   explicit Run(std::uint64_t seed)
-      : prng_(seed), sites_(draw_sites()), hubs_(1 + prng_.below(3)), world_(seed * 7 + 1, sites_, hubs_) {
-    world_.on_told = [this](std::uint32_t rank, const wire::Message& message) { told(rank, message); };
+      : prng_(seed), sites_(draw_sites()), hubs_(1 + prng_.below(3)), world_(seed * 7 + 1, sites_, hubs_),
+        judge_(script_, sites_, false, [this](const std::string& what) { broke(what); }) {
+    world_.on_told = [this](std::uint32_t rank, const wire::Message& message) {
+      watch(rank, message);
+      judge_.told(rank, message);
+    };
     world_.on_done = [this](std::uint32_t rank, const auto& actions) { done(rank, actions); };
     draw_groups();
     calm_ = prng_.chance(0.2);
@@ -64,8 +63,7 @@ class Run {
     if (wrong_.empty() && !finished()) describe_unfinished();
     return wrong_;
   }
-  [[nodiscard]] bool forked() const { return forked_at_ != UINT64_MAX; }
-  [[nodiscard]] std::uint64_t given() const { return times_given_; }
+  [[nodiscard]] const HubJudge& judge() const { return judge_; }
 
  private:
   struct Ask {
@@ -88,17 +86,17 @@ class Run {
   void draw_groups() {
     std::vector<RankId> all;
     for (std::uint32_t i = 0; i < world_.size(); ++i) all.emplace_back(i);
-    groups_.push_back(all);
+    script_.groups.push_back(all);
     for (std::uint64_t more = prng_.below(3); more > 0; --more) {
       std::vector<RankId> some;
       for (const RankId rank : all) {
         if (prng_.chance(0.6)) some.push_back(rank);
       }
-      if (some.size() > 1) groups_.push_back(some);
+      if (some.size() > 1) script_.groups.push_back(some);
     }
     // Some ranks come to their groups later.
-    for (std::size_t g = 0; g < groups_.size(); ++g) {
-      for (const RankId rank : groups_[g]) {
+    for (std::size_t g = 0; g < script_.groups.size(); ++g) {
+      for (const RankId rank : script_.groups[g]) {
         asks_[{g, rank.value}].ready = TimePoint(Duration(prng_.chance(0.2) ? prng_.below(9'000'000) : 0));
         opened_[{g, rank.value}] = false;
       }
@@ -107,23 +105,11 @@ class Run {
     pace_ = prng_.below(3) * 1'500'000;
   }
 
-  [[nodiscard]] static GroupId id_of(std::size_t group) { return GroupId(10 + 2 * group); }
-  [[nodiscard]] static std::string text_of(std::size_t group, std::uint32_t rank, std::uint64_t step) {
-    return std::to_string(group) + "/" + std::to_string(rank) + "/" + std::to_string(step);
-  }
-
   // The same at all ranks; a rank errs now and then.
   [[nodiscard]] HubRequest request(std::size_t group, std::uint32_t rank, std::uint64_t step) {
-    SplitMix64 hash(group * 1000 + step);
-    const std::uint64_t kind = hash.next() % 10;
-    HubRequest r;
-    r.id = group * 1000 + step;
-    r.group = id_of(group);
-    r.operation = prng_.chance(0.005) ? "another call" : "call " + std::to_string(step);
-    r.absence = kind < 6 ? wire::Absence::kGoesOn : kind < 8 ? wire::Absence::kFails : wire::Absence::kNeedsRoot;
-    r.root = static_cast<std::uint32_t>(hash.next() % groups_[group].size());
-    r.timeout = std::chrono::seconds(hash.next() % 3 == 0 ? 3 : 20);
-    r.payload = world_.bytes(text_of(group, rank, step));
+    HubRequest r = script_.request(group, step);
+    if (prng_.chance(0.005)) r.operation = "another call";
+    r.payload = world_.bytes(HubScript::part_of(group, rank, step));
     return r;
   }
 
@@ -136,7 +122,7 @@ class Run {
       const auto [group, rank] = key;
       if (is_over(rank) || world_.rank(rank).paused || each.closed || world_.now() < each.ready) continue;
       if (!std::exchange(opened_[key], true)) {
-        world_.at_client(rank, OpenGroup{id_of(group), groups_[group], {}, 0});
+        world_.at_client(rank, OpenGroup{HubScript::id_of(group), script_.groups[group], {}, 0});
       }
       if (each.asked == steps_ || each.answered < each.asked) continue;
       const std::uint64_t step = ++each.asked;
@@ -145,7 +131,7 @@ class Run {
       world_.at_client(rank, request(group, rank, step));
       if (!calm_ && prng_.chance(0.003)) {
         asks_[key].closed = true;
-        world_.at_client(rank, CloseGroup{id_of(group)});
+        world_.at_client(rank, CloseGroup{HubScript::id_of(group)});
       }
     }
   }
@@ -269,32 +255,6 @@ class Run {
       wrong_ = "at " + std::to_string(world_.now().time_since_epoch().count() / 1000) + " ms: " + what;
   }
 
-  void told(std::uint32_t rank, const wire::Message& message) {
-    watch(rank, message);
-    const wire::Epoch* epoch = nullptr;
-    if (const auto* m = std::get_if<wire::ChosenEpoch>(&message)) epoch = &m->epoch;
-    if (const auto* m = std::get_if<wire::Entered>(&message)) epoch = &m->chosen;
-    if (epoch == nullptr || epoch->number == 0) return;
-    gone_as_told_[rank] = epoch->gone;
-    if (epoch->number > forked_at_) return;
-    const auto [known, fresh] = chain_.try_emplace(epoch->number, epoch->gone);
-    if (!fresh && known->second != epoch->gone) {
-      std::set<std::string> members;
-      for (std::uint32_t i = 0; i < world_.size(); ++i) {
-        const bool gone = epoch->number > 1 && std::ranges::binary_search(chain_[epoch->number - 1], RankId(i));
-        if (!gone) members.insert(sites_[i]);
-      }
-      if (members.size() > 2) {
-        return broke("rank " + std::to_string(rank) + " is told another membership " + std::to_string(epoch->number));
-      }
-      forked_at_ = epoch->number;
-    }
-    const auto before = chain_.find(epoch->number - 1);
-    if (before != chain_.end() && !std::ranges::includes(epoch->gone, before->second)) {
-      broke("membership " + std::to_string(epoch->number) + " brings back who was gone");
-    }
-  }
-
   void done(std::uint32_t rank, const std::vector<HubClientAction>& actions) {
     const bool ends =
         std::ranges::any_of(actions, [](const auto& action) { return std::holds_alternative<HubBroken>(action); });
@@ -307,53 +267,29 @@ class Run {
   }
 
   void answered(std::uint32_t rank, const HubExchanged& exchanged, bool ends) {
-    const std::size_t group = exchanged.id / 1000;
-    const std::uint64_t step = exchanged.id % 1000;
-    Ask& ask = asks_.at({group, rank});
+    const std::uint64_t step = HubScript::step_of(exchanged.id);
+    Ask& ask = asks_.at({HubScript::group_of(exchanged.id), rank});
     if (ask.answered + 1 != step) return broke("rank " + std::to_string(rank) + " is answered twice, or out of turn");
     ask.answered = step;
-    const std::string error = exchanged.status.message();
-    if (error.find("with an earlier coordinator, or") != std::string::npos) return broke("a step was lost: " + error);
-    const bool local = exchanged.status.code() == StatusCode::kTimeout ||
-                       exchanged.status.code() == StatusCode::kCancelled || ends || is_over(rank);
-    if (calm_ && exchanged.status.code() == StatusCode::kTimeout)
-      return broke("the hub has not ended a step: " + error);
-    if (!exchanged.status.ok() && local) {
+    const StatusCode code = exchanged.status.code();
+    if (calm_ && code == StatusCode::kTimeout) {
+      return broke("the hub has not ended a step: " + exchanged.status.message());
+    }
+    if (code == StatusCode::kTimeout || code == StatusCode::kCancelled ||
+        (!exchanged.status.ok() && (ends || is_over(rank)))) {
       ask.answered = ask.asked = steps_;  // it has left this group
       return;
     }
-    ++times_given_;
-    if (exchanged.status.ok()) check_parts(group, rank, step, exchanged);
-    for (const Given& other : given_[{group, step}]) {
-      if (other.error == error && other.absent == exchanged.absent) continue;
-      if (forked() && (leaves_out(rank, other.rank) || leaves_out(other.rank, rank))) continue;
-      return broke("step " + std::to_string(step) + " of group " + std::to_string(group) + " is \"" + error +
-                   "\" without " + std::to_string(exchanged.absent.size()) + " at rank " + std::to_string(rank) +
-                   ", \"" + other.error + "\" without " + std::to_string(other.absent.size()) + " at rank " +
-                   std::to_string(other.rank));
-    }
-    given_[{group, step}].push_back({rank, error, exchanged.absent});
-  }
-
-  [[nodiscard]] bool leaves_out(std::uint32_t rank, std::uint32_t other) {
-    return std::ranges::binary_search(gone_as_told_[rank], RankId(other));
-  }
-
-  void check_parts(std::size_t group, std::uint32_t rank, std::uint64_t step, const HubExchanged& exchanged) {
-    for (std::uint32_t i = 0; i < groups_[group].size(); ++i) {
-      const std::uint32_t from = groups_[group][i].value;
-      const bool none = from == rank || std::ranges::binary_search(exchanged.absent, i);
-      if (HubTestWorld::text_of(exchanged.parts[i]) == (none ? "" : text_of(group, from, step))) continue;
-      broke("rank " + std::to_string(rank) + " was given another part of rank " + std::to_string(from));
-    }
+    judge_.given(rank, exchanged);
   }
 
   Prng prng_;
   std::vector<std::string> sites_;
   std::size_t hubs_;
   HubTestWorld world_;
+  HubScript script_;
+  HubJudge judge_;
   bool calm_ = false;  // links fall and hubs die, no rank does: nobody may end
-  std::vector<std::vector<RankId>> groups_;
   std::map<std::pair<std::size_t, std::uint32_t>, Ask> asks_;
   std::map<std::pair<std::size_t, std::uint32_t>, bool> opened_;
   std::uint64_t steps_ = 0;
@@ -361,11 +297,6 @@ class Run {
   std::set<std::uint32_t> left_;
   std::vector<TimePoint> faults_;
   std::vector<std::pair<TimePoint, std::function<void()>>> ends_;
-  std::map<std::uint64_t, std::vector<RankId>> chain_;
-  std::map<std::uint32_t, std::vector<RankId>> gone_as_told_;
-  std::uint64_t forked_at_ = UINT64_MAX;
-  std::map<std::pair<std::size_t, std::uint64_t>, std::vector<Given>> given_;
-  std::uint64_t times_given_ = 0;
   std::string wrong_;
   std::uint64_t armed_ = 0;  // for a message of this kind
   bool fell_ = false;
@@ -383,8 +314,8 @@ int run(std::uint64_t first, std::uint64_t count) {
                   why.c_str(), static_cast<unsigned long long>(seed));
       return 1;
     }
-    forked += each.forked() ? 1 : 0;
-    given += each.given();
+    forked += each.judge().parted() ? 1 : 0;
+    given += each.judge().answers();
   }
   std::printf("%llu seeds: %llu answers, all alike; %llu worlds of two parted\n",
               static_cast<unsigned long long>(count), static_cast<unsigned long long>(given),

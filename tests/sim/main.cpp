@@ -19,9 +19,9 @@ constexpr const char* kUsage =
     "usage: collab_sim [--seed N | --count N [--first N]] [--sites N] [--candidates N] [--rounds N]\n"
     "                  [--faults drawn|none|all|LIST] [--mutation "
     "none|forge-done|count-twice|flip-bit|lose-steps|carry-stale] "
-    "[--overlap 0|1] [--verbose]\n"
+    "[--overlap 0|1] [--hubs 0|1] [--verbose]\n"
     "Sites, candidates and rounds that are not given are drawn from the seed, and whether rounds run behind the "
-    "training.\n";
+    "training, and whether sites have collectives of a world.\n";
 
 constexpr std::uint64_t kMostOfSwarm = 1000;  // sites, candidates or rounds
 
@@ -67,9 +67,9 @@ Result<Arguments> parse(int argc, char** argv) {
       arguments.swarm.mutation = *mutation;
       continue;
     }
-    if (name == "--overlap") {
-      if (value != "0" && value != "1") return invalid_argument("--overlap: expected 0 or 1, got '" + value + "'");
-      arguments.swarm.overlap = value == "1";
+    if (name == "--overlap" || name == "--hubs") {
+      if (value != "0" && value != "1") return invalid_argument(name + ": expected 0 or 1, got '" + value + "'");
+      (name == "--hubs" ? arguments.swarm.hubs : arguments.swarm.overlap) = value == "1";
       continue;
     }
     const bool of_swarm = name == "--sites" || name == "--candidates" || name == "--rounds";
@@ -130,6 +130,7 @@ int main(int argc, char** argv) {
   std::uint64_t unknown = 0;
   std::uint64_t spent = 0;
   sim::SimOptimizer::Report optimizers;
+  sim::SimWorld::Report world;
   double seconds = 0;
   for (std::uint64_t i = 0; i < arguments->count; ++i, ++options.seed) {
     const sim::SwarmResult result = sim::run_swarm(options);
@@ -145,6 +146,10 @@ int main(int argc, char** argv) {
     optimizers.taken += result.optimizers.taken;
     optimizers.cold += result.optimizers.cold;
     optimizers.wrong += result.optimizers.wrong;
+    world.answers += result.world.answers;
+    world.errors += result.world.errors;
+    world.ended += result.world.ended;
+    world.parted += result.world.parted;
     seconds += result.virtual_seconds;
     if (result.failures.empty()) continue;
     ++bad;
@@ -157,14 +162,17 @@ int main(int argc, char** argv) {
   std::printf(
       "collab_sim: %llu commits, %llu faults, %llu processes given up and restarted, "
       "%llu triggers without a round, %llu rebases, %llu chunks held from earlier attempts, %llu optimizer states "
-      "taken, %llu not had, %llu seen to be wrong, %llu sites that left with their budget spent, %.0f s of virtual "
+      "taken, %llu not had, %llu seen to be wrong, %llu sites that left with their budget spent, %llu answers of hubs, "
+      "%llu calls that failed, %llu ranks whose collectives ended, %llu worlds of two parted, %.0f s of virtual "
       "time; of %llu samples trained it is not known of %llu (%.3f %%) whether they were counted; "
       "%llu of %llu runs failed\n",
       static_cast<unsigned long long>(commits), static_cast<unsigned long long>(faults),
       static_cast<unsigned long long>(restarts), static_cast<unsigned long long>(skipped),
       static_cast<unsigned long long>(rebased), static_cast<unsigned long long>(carried),
       static_cast<unsigned long long>(optimizers.taken), static_cast<unsigned long long>(optimizers.cold),
-      static_cast<unsigned long long>(optimizers.wrong), static_cast<unsigned long long>(spent), seconds,
+      static_cast<unsigned long long>(optimizers.wrong), static_cast<unsigned long long>(spent),
+      static_cast<unsigned long long>(world.answers), static_cast<unsigned long long>(world.errors),
+      static_cast<unsigned long long>(world.ended), static_cast<unsigned long long>(world.parted), seconds,
       static_cast<unsigned long long>(samples), static_cast<unsigned long long>(unknown),
       samples == 0 ? 0.0 : 100.0 * static_cast<double>(unknown) / static_cast<double>(samples),
       static_cast<unsigned long long>(bad), static_cast<unsigned long long>(arguments->count));

@@ -10,7 +10,14 @@ Population::Population(Setting setting, Network& network, Checkers& checkers, Si
       checkers_(checkers),
       log_(std::move(log)),
       prng_(prng),
-      begins_(~setting_.seed) {}
+      begins_(~setting_.seed) {
+  if (!setting_.hubs) return;
+  std::vector<std::string> hubs;
+  for (std::uint32_t i = 0; i < setting_.candidates; ++i) hubs.push_back(address_of(i));
+  world_ = std::make_unique<SimWorld>(
+      SimWorld::Options{setting_.seed, setting_.sites, setting_.rounds, std::move(hubs), kGrace, kJoinTimeout}, network,
+      checkers, log_);
+}
 
 void Population::begin(std::uint32_t hidden) {
   for (std::uint32_t i = 0; i < setting_.candidates; ++i) start_coordinator(i);
@@ -66,6 +73,10 @@ SimSiteOptions Population::options_of(const std::string& name, std::uint32_t gen
   site.seed = prng_.next();
   site.optimizer = setting_.optimizers && !site.helper;
   site.egress_budget = budget_of(name);
+  if (founder) {
+    site.world = world_.get();
+    site.rank = static_cast<std::uint32_t>(std::stoul(name.substr(4)));
+  }
   return site;
 }
 
@@ -160,7 +171,7 @@ void Population::start_coordinator(std::uint32_t candidate) {
   if (!setting_.named_by_sites) config.init_from = setting_.named;
   const std::string process = "c" + std::to_string(candidate) + "." + std::to_string(births_);
   coordinators_.push_back(std::make_unique<SimCoordinator>(config, process, address_of(candidate), setting_.mutation,
-                                                           network_, checkers_, log_));
+                                                           network_, checkers_, log_, world_.get()));
   set_clock(coordinators_.back()->node());
   if (candidates_.size() <= candidate) candidates_.resize(candidate + 1);
   candidates_[candidate] = coordinators_.back().get();

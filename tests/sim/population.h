@@ -41,6 +41,7 @@ struct Setting {
   bool drift = false;              // clocks run too fast or too slow
   bool optimizers = false;         // sites lend their optimizers' states
   bool budgets = false;            // what some may send does not last to the end; one site has no such cap
+  bool hubs = false;               // sites have collectives of a world
   std::optional<Merge> overlap{};  // rounds run behind the training
   Mutation mutation = Mutation::kNone;
 };
@@ -94,6 +95,8 @@ class Population {
   void busy_until(TimePoint when) { busy_until_ = std::max(busy_until_, when); }
   [[nodiscard]] TimePoint calm_from() const { return busy_until_; }
   void log(const std::string& who, const std::string& what) { log_(who, what); }
+  // Of the collectives; null: there are none.
+  [[nodiscard]] SimWorld* world() const { return world_.get(); }
 
  private:
   void start_site(const std::string& name, std::uint32_t generation);
@@ -112,6 +115,7 @@ class Population {
   SimSite::Log log_;
   Prng& prng_;
   Prng begins_;                                                    // what decides on the first anchor
+  std::unique_ptr<SimWorld> world_;
   std::map<std::pair<std::string, std::uint32_t>, Store> stores_;  // by site and generation
   std::vector<std::unique_ptr<SimCoordinator>> coordinators_;      // every process that ever was
   std::vector<SimCoordinator*> candidates_;

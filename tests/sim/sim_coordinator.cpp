@@ -11,7 +11,8 @@ using namespace protocol;
 constexpr Duration kProbeTakes{5'000'000};
 
 SimCoordinator::SimCoordinator(CoordinatorConfig config, std::string process, const std::string& address,
-                               Mutation mutation, Network& network, Checkers& checkers, SimSite::Log log)
+                               Mutation mutation, Network& network, Checkers& checkers, SimSite::Log log,
+                               SimWorld* world)
     : config_(std::move(config)),
       process_(std::move(process)),
       mutation_(mutation),
@@ -22,7 +23,11 @@ SimCoordinator::SimCoordinator(CoordinatorConfig config, std::string process, co
       clock_(network, transport_.node()),
       coordinator_(config_) {
   static_cast<void>(transport_.start(this));
-  network_.on_timer(node(), [this] { step(Tick{}); });
+  if (world != nullptr) hub_.emplace(*world, process_, transport_, clock_);
+  network_.on_timer(node(), [this] {
+    step(Tick{});
+    if (hub_ && !dead_ && clock_.now() >= hub_->next_deadline()) step_hub(Tick{});
+  });
   const auto bound = transport_.listen(address);
   COLLAB_CHECK(bound.ok(), "two coordinators live at one address");
 }
@@ -30,9 +35,32 @@ SimCoordinator::SimCoordinator(CoordinatorConfig config, std::string process, co
 void SimCoordinator::on_message(LinkId link, TransportMessage arrived) {
   const Result<wire::Message> message = wire::decode(arrived.head);
   if (!message.ok()) return checkers_.fail("the coordinator got what it cannot read: " + message.status().to_string());
+  if (hub_ && hub_->is_for(link, *message)) return step_hub(HubReceived{link, *message, std::move(arrived.payload)});
   step(Received{link, *message});
   const auto* done = std::get_if<wire::Done>(&*message);
   if (done != nullptr && mutation_ == Mutation::kForgeDone) forge(*done);
+}
+
+void SimCoordinator::on_closed(LinkId link, Status why) {
+  if (hub_ && hub_->knows(link)) return step_hub(Closed{link, std::move(why)});
+  step(Closed{link, std::move(why)});
+}
+
+void SimCoordinator::step_hub(const HubEvent& event) {
+  if (dead_) return;
+  hub_->step(event);
+  follow_calls();
+  network_.wake(node(), hub_->next_deadline());
+}
+
+// As the runtime's server does.
+void SimCoordinator::follow_calls() {
+  if (!hub_ || dead_) return;
+  CallsUnderWay calls;
+  if (coordinator_.waits_for_sites()) calls = hub_->calls_under_way();
+  if (calls == calls_) return;
+  calls_ = calls;
+  step(std::move(calls));
 }
 
 // The planted mistake: whoever is done first speaks for all.
@@ -74,6 +102,8 @@ void SimCoordinator::step(const CoordinatorEvent& event) {
     }
   }
   network_.wake(node(), coordinator_.next_deadline());
+  if (hub_) network_.wake(node(), hub_->next_deadline());
+  follow_calls();
 }
 
 }  // namespace collab::sim

@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 
@@ -16,7 +17,7 @@ namespace collab::sim {
 class SimCoordinator final : public TransportHandler {
  public:
   SimCoordinator(protocol::CoordinatorConfig config, std::string process, const std::string& address, Mutation mutation,
-                 Network& network, Checkers& checkers, SimSite::Log log);
+                 Network& network, Checkers& checkers, SimSite::Log log, SimWorld* world = nullptr);
 
   [[nodiscard]] NodeId node() const { return transport_.node(); }
   [[nodiscard]] std::string status() const { return coordinator_.status_json(clock_.now()); }
@@ -33,10 +34,12 @@ class SimCoordinator final : public TransportHandler {
   void on_connected(LinkId) override {}
   void on_sent(LinkId, std::uint64_t) override {}
   void on_message(LinkId link, TransportMessage message) override;
-  void on_closed(LinkId link, Status why) override { step(protocol::Closed{link, std::move(why)}); }
+  void on_closed(LinkId link, Status why) override;
 
  private:
   void step(const protocol::CoordinatorEvent& event);
+  void step_hub(const protocol::HubEvent& event);
+  void follow_calls();
   bool send(LinkId link, const wire::Message& message);
   void forge(const wire::Done& done);
 
@@ -50,6 +53,8 @@ class SimCoordinator final : public TransportHandler {
   SimTransport transport_;
   SimClock clock_;
   protocol::Coordinator coordinator_;
+  std::optional<SimHub> hub_;
+  protocol::CallsUnderWay calls_;  // as the coordinator was told last of those at the hub
   bool dead_ = false;
   std::map<SiteId, LinkId> links_;  // for the mutation that forges a Done
   std::set<std::pair<RoundId, AttemptId>> forged_;

@@ -69,7 +69,11 @@ SimSite::SimSite(SimSiteOptions options, Network& network, Checkers& checkers, L
           [this](Duration after, std::function<void()> what) { later(after, std::move(what)); }),
       egress_(options_.egress_budget, egress_in(options_.store)) {
   static_cast<void>(transport_.start(this));
+  if (options_.world != nullptr) {
+    rank_.emplace(*options_.world, options_.rank, options_.process, transport_, clock_);
+  }
   network_.on_timer(node(), [this] {
+    if (rank_) rank_->tick();
     if (!dead_ && !report_.failed) optimizer_.tick();
     driver_.feed(Tick{});
   });
@@ -99,10 +103,14 @@ void SimSite::save() {
   });
 }
 
-void SimSite::start() { driver_.feed(Begin{make_join()}); }
+void SimSite::start() {
+  if (rank_) rank_->start();
+  driver_.feed(Begin{make_join()});
+}
 
 void SimSite::kill() {
   dead_ = true;
+  if (rank_) rank_->kill();
   driver_.stop();
 }
 
@@ -304,7 +312,10 @@ void SimSite::act(const ServeOptimizer& action) {
   if (!training_) optimizer_.stands();
 }
 
-void SimSite::act(const Left&) { report_.over = true; }
+void SimSite::act(const Left&) {
+  report_.over = true;
+  if (rank_) rank_->site_over(false);
+}
 
 void SimSite::act(const Failed& action) {
   // Who is behind trains alone, and comes to the next generation by and by.
@@ -315,6 +326,7 @@ void SimSite::act(const Failed& action) {
   driver_.stop();
   driver_.data().cancel();
   log_(options_.process, "FAILED " + action.why.to_string());
+  if (rank_) rank_->site_over(true);
 }
 
 void SimSite::act(const Note& action) { log_(options_.process, action.event + ": " + action.text); }
@@ -379,6 +391,13 @@ void SimSite::trained() {
   report_.trained = data_.trained();
   training_ = false;
   optimizer_.stepped();
+  const auto answered = [this] {
+    if (!dead_ && !report_.over) go_on();
+  };
+  if (!rank_ || !rank_->call(steps_, answered)) go_on();
+}
+
+void SimSite::go_on() {
   if (options_.overlap) return train_in_flight();
   trains_on() || budget_over() ? train() : ready(report_.trained);
 }
@@ -437,6 +456,7 @@ void SimSite::ready(std::uint64_t samples) {
 // ---- the network -----------------------------------------------------------------------------------
 
 void SimSite::on_message(LinkId link, TransportMessage message) {
+  if (is_of_rank(link)) return rank_->on_message(link, message);
   const Result<wire::Message> decoded = wire::decode(message.head);
   if (!decoded.ok()) {
     return checkers_.fail(options_.process + " got what it cannot read: " + decoded.status().to_string());

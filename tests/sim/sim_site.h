@@ -17,6 +17,7 @@
 #include "tests/sim/checkers.h"
 #include "tests/sim/network.h"
 #include "tests/sim/sim_data.h"
+#include "tests/sim/sim_hub.h"
 #include "tests/sim/sim_optimizer.h"
 #include "tests/sim/sim_transport.h"
 #include "tests/sim/store.h"
@@ -38,6 +39,8 @@ struct SimSiteOptions {
   bool helper = false;              // it trains nothing
   bool optimizer = false;           // it lends its optimizer's state, and begins with that of another
   std::uint64_t egress_budget = 0;  // bytes; 0: none
+  SimWorld* world = nullptr;        // whose collectives it has a part in, as this rank
+  std::uint32_t rank = 0;
   bool resumed = false;             // it says that its script had loaded a state
   std::string init_from;            // the site it names
   std::optional<Merge> overlap{};   // rounds run behind its training
@@ -101,12 +104,15 @@ class SimSite final : public TransportHandler, private SiteDriver::Host {
 
   // TransportHandler.
   void on_accepted(LinkId link, const std::string& peer) override { driver_.on_accepted(link, peer); }
-  void on_connected(LinkId link) override { driver_.on_connected(link); }
+  void on_connected(LinkId link) override {
+    is_of_rank(link) ? rank_->on_connected(link) : driver_.on_connected(link);
+  }
   void on_message(LinkId link, TransportMessage message) override;
   void on_sent(LinkId link, std::uint64_t token) override {
     token >= OptimizerTransfer::kFirstToken ? optimizer_.sent(token) : driver_.on_sent(link, token);
   }
   void on_closed(LinkId link, Status why) override {
+    if (is_of_rank(link)) return rank_->on_closed(link, why);
     optimizer_.link_closed(link);
     driver_.on_closed(link, std::move(why));
   }
@@ -119,6 +125,7 @@ class SimSite final : public TransportHandler, private SiteDriver::Host {
     return optimizer_.arrived(link, chunk, std::move(payload));
   }
 
+  [[nodiscard]] bool is_of_rank(LinkId link) const { return rank_ && rank_->has(link); }
   void heard(const protocol::SiteEvent& event);
   void act(const protocol::StartExchange& action);
   void act(const protocol::ApplyCommit& action);
@@ -149,6 +156,7 @@ class SimSite final : public TransportHandler, private SiteDriver::Host {
   [[nodiscard]] bool budget_over();  // between rounds
   void train();
   void trained();
+  void go_on();  // after a step, and the calls that came with it
   void train_in_flight();
   void round_over();
   void help(Duration after);  // a helper is ready again
@@ -169,6 +177,7 @@ class SimSite final : public TransportHandler, private SiteDriver::Host {
   SiteDriver driver_;
   SimOptimizer optimizer_;
   protocol::EgressBudget egress_;
+  std::optional<SimRank> rank_;
   // What the leader has said last of how long to train: after which anchor, and how many steps.
   std::pair<Checkers::Told, std::uint32_t> told_{};
   std::uint32_t period_ = 0;

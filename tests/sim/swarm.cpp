@@ -101,6 +101,9 @@ Setting draw_setting(const SwarmOptions& options, Prng& prng) {
   Prng extras(seed ^ 0xE874'A500'0000'0000);
   setting.optimizers = extras.chance(0.35) && !options.plain;
   setting.budgets = extras.chance(0.2) && !options.plain;
+  Prng hubs(seed ^ 0x4B5B'0000'0000'0000);
+  const bool may_have_hubs = setting.sites > 1 && !setting.liars && setting.mutation == Mutation::kNone;
+  setting.hubs = options.hubs.value_or(hubs.chance(0.2) && !options.plain) && may_have_hubs;
   Prng begins(seed + 1);
   if (begins.chance(0.3)) setting.named = "site" + std::to_string(begins.below(setting.sites));
   setting.named_by_sites = begins.chance(0.7);
@@ -135,9 +138,13 @@ class Swarm {
         checkers_.fail(std::to_string(events) + " events, and no end: " + population_.status());
     }
     verdict_.judge();
+    if (world() != nullptr && checkers_.failures().empty() && !world()->finished()) {
+      world()->fail("somebody is not done with its calls");
+    }
     const std::size_t expected = std::size_t{setting.rounds} * setting.generations;
     // Who looks long for an optimizer's state is a straggler, and its last steps count in a round of its own.
-    const bool more = setting.optimizers && checkers_.commits() > expected;
+    // So does who stands in a call that others come to later.
+    const bool more = (setting.optimizers || setting.hubs) && checkers_.commits() > expected;
     if (!faulty_ && checkers_.failures().empty() && checkers_.commits() != expected && !more) {
       checkers_.fail(std::to_string(checkers_.commits()) + " commits for " + std::to_string(expected) + " rounds");
     }
@@ -145,9 +152,15 @@ class Swarm {
   }
 
  private:
+  [[nodiscard]] SimWorld* world() const { return population_.world(); }
+
   void look() {
     verdict_.look();
     finished_ = verdict_.finished();
+    if (world() != nullptr) {
+      world()->look(population_.calm_from());
+      finished_ = finished_ && world()->finished();
+    }
     network_.at(network_.now() + seconds(1), [this] { look(); });
   }
 
@@ -178,6 +191,7 @@ class Swarm {
       result.optimizers.cold += site->optimizer().cold;
       result.optimizers.wrong += site->optimizer().wrong;
     }
+    if (world() != nullptr) result.world = world()->report();
     result.sites = population_.setting().sites;
     result.rounds = population_.setting().rounds * population_.setting().generations;
     result.virtual_seconds = static_cast<double>(network_.now().time_since_epoch().count()) / 1e6;
@@ -214,6 +228,7 @@ std::string replay_command(const SwarmOptions& options) {
   command += " --faults " + (options.draw_faults ? "drawn" : faults.empty() ? "none" : faults);
   if (options.mutation != Mutation::kNone) command += " --mutation " + std::string(name_of(options.mutation));
   if (options.overlap) command += *options.overlap ? " --overlap 1" : " --overlap 0";
+  if (options.hubs) command += *options.hubs ? " --hubs 1" : " --hubs 0";
   return command + " --verbose";
 }
 

@@ -19,7 +19,8 @@ struct SwarmOptions {
   std::vector<Fault> faults;      // drawn from these
   bool draw_faults = false;       // a subset of all, drawn
   std::optional<bool> overlap{};  // rounds run behind the training; none: drawn
-  bool plain = false;             // no optimizers' states are lent, no site has a budget; else drawn
+  bool plain = false;             // no optimizers' states are lent, no site has a budget, there is no world; else drawn
+  std::optional<bool> hubs{};     // sites have collectives of a world; none: drawn, unless it is plain
   Mutation mutation = Mutation::kNone;
   bool verbose = false;
 };
@@ -36,6 +37,7 @@ struct SwarmResult {
   std::uint64_t unknown = 0;  // of those nobody could tell whether they were counted
   std::size_t spent = 0;      // sites that left as their budget was over
   SimOptimizer::Report optimizers{};
+  SimWorld::Report world{};
   std::uint32_t sites = 0;
   std::uint32_t rounds = 0;
   double virtual_seconds = 0;
