@@ -40,6 +40,20 @@ TEST(HubMessages, TheOnlyHubBelievesNobodyAboutWhoIsHere) {
   EXPECT_TRUE(hub.lines().empty());
 }
 
+// Else it would begin the world again, and end the others' steps another way.
+TEST(HubMessages, WhoIsGoneIsToldSoAfterTheOthersHaveLeft) {
+  HubFixture hub;
+  for (const std::uint32_t rank : {0U, 1U}) (void)hub.says(rank, HubFixture::enter(rank, 2));
+  hub.pass(std::chrono::seconds(40));
+  (void)hub.says(0, wire::Heartbeat{1, false});
+  hub.pass(std::chrono::seconds(21));
+  ASSERT_EQ(hub.hub().present().size(), 1U);
+  (void)hub.says(0, wire::Leave{"the end"});
+  wire::Enter late = HubFixture::enter(1, 2);
+  late.returning = true;
+  EXPECT_THAT(hub.says(LinkId(77), late), HasSubstr("[hub.left-out]"));
+}
+
 TEST(HubMessages, NoWordChangesAMembershipWhileTheHubLeads) {
   HubFixture hub;
   for (std::uint32_t rank = 0; rank < 2; ++rank) {

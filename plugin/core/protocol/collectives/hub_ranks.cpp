@@ -42,7 +42,8 @@ std::string HubRanks::why_refused(const wire::Enter& message) const {
 bool HubRanks::any_linked() const { return std::ranges::any_of(ranks_, &HubRank::linked); }
 
 bool HubRanks::all_left() const {
-  return std::ranges::all_of(ranks_, [](const HubRank& rank) { return rank.away() || !rank.entered; });
+  return std::ranges::all_of(
+      ranks_, [](const HubRank& rank) { return rank.left || (!rank.entered && rank.gone.empty()); });
 }
 
 TimePoint HubRanks::deserted_at() const {

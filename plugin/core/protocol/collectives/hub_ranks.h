@@ -45,7 +45,8 @@ class HubRanks {
   [[nodiscard]] bool any_linked() const;
   [[nodiscard]] bool is_suspect(RankId rank) const { return suspects_.contains(rank.value); }
   [[nodiscard]] bool is_silent(RankId rank) const;  // now; a suspect may have been heard since
-  [[nodiscard]] bool all_left() const;              // that have entered
+  // That have entered; who is gone has not, and may yet come to be told so.
+  [[nodiscard]] bool all_left() const;
   // Nobody is linked: when the world is forgotten. Who comes late is to be told that the others have gone on, or may
   // yet find them at another hub.
   [[nodiscard]] TimePoint deserted_at() const;
