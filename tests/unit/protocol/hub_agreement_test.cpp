@@ -18,9 +18,9 @@ using testing::kGrace;
 constexpr GroupId kGroup{1};
 constexpr Duration kSoon = std::chrono::seconds(1);
 
-// Everybody in one group of sums, at two hubs.
+// Everybody in one group of sums.
 struct Sums {
-  explicit Sums(const std::vector<std::string>& sites) : world(3, sites, 2) {
+  explicit Sums(const std::vector<std::string>& sites, std::size_t hubs = 2) : world(3, sites, hubs) {
     std::vector<RankId> all;
     for (std::uint32_t i = 0; i < world.size(); ++i) all.emplace_back(i);
     world.open(kGroup, all);
@@ -160,6 +160,61 @@ TEST(HubAgreement, AMinorityOfFiveFailsInWords) {
                                           "these: missing are c, d, e"));
   ASSERT_TRUE(sums.given({2, 3}, 1, 6 * kGrace));
   EXPECT_THAT(sums.error(2, 1), HasSubstr("only 2 of 5 sites"));
+}
+
+// The only hub has died, and an error of a later step has come to a rank before it came to the steps in between.
+TEST(HubAgreement, WhoIsBehindAnOnlyHubsSuccessorIsToldSo) {
+  Sums sums({"paris", "oslo", "bern"}, 1);
+  sums.sum({0, 1, 2}, 1);
+  sums.world.rank(2).deaf = true;
+  ASSERT_TRUE(sums.given({0, 1}, 1, kSoon));
+  sums.sum({0, 1}, 2, kBeat);
+  ASSERT_TRUE(sums.given({0, 1}, 2, kSoon));
+  sums.world.kill_hub(0);
+  sums.world.revive_hub(0);
+  sums.world.heal();
+  ASSERT_TRUE(sums.given({2}, 1, 2 * kGrace));
+  sums.sum({0, 1}, 3, kBeat);
+  ASSERT_TRUE(sums.given({0, 1}, 3, 2 * kGrace));
+  sums.world.run_for(kSoon);
+  sums.sum({2}, 2);
+  ASSERT_TRUE(sums.given({2}, 2, kSoon));
+  EXPECT_THAT(sums.error(2, 2), HasSubstr("[hub.too-late]"));
+  sums.sum({2}, 3);
+  ASSERT_TRUE(sums.given({2}, 3, kSoon));
+  EXPECT_EQ(sums.error(2, 3), sums.error(0, 3));
+  sums.sum({0, 1, 2}, 4);
+  ASSERT_TRUE(sums.given({0, 1, 2}, 4, kSoon));
+  EXPECT_EQ(sums.error(2, 4), "");
+}
+
+// It has promised, and will promise nothing else.
+TEST(HubAgreement, ThePromiseOfWhoHasLeftStands) {
+  Sums sums({"paris", "oslo", "bern"});
+  sums.world.kill_rank(2);
+  sums.world.kill_hub(0);  // the next one has never heard of it
+  sums.sum({0, 1}, 1);
+  sums.world.run_for(2 * kSoon);
+  sums.world.at_client(0, HubLeave{"the end"});
+  ASSERT_TRUE(sums.given({1}, 1, 4 * kGrace));
+  EXPECT_EQ(sums.error(1, 1), "");
+}
+
+// By name there are enough, and too few of them are there to promise anything to a successor.
+TEST(HubAgreement, WhoIsLeftWithThoseWhoHaveLeftFailsInWords) {
+  Sums sums({"paris", "oslo", "bern"});
+  sums.world.kill_rank(2);
+  sums.world.kill_hub(0);
+  sums.world.run_for(2 * kSoon);
+  sums.world.at_client(0, HubLeave{"the end"});
+  sums.sum({1}, 1);
+  sums.world.revive_hub(0);
+  sums.world.block(1, 1);
+  sums.world.run_for(kSoon);
+  sums.world.unblock(1, 1);  // it comes back with a promise to the other one
+  sums.world.kill_hub(0);
+  ASSERT_TRUE(sums.given({1}, 1, 8 * kGrace));
+  EXPECT_THAT(sums.error(1, 1), HasSubstr("has no majority"));
 }
 
 TEST(HubAgreement, AnErrorIsHeldByThoseWhoHaveNotComeYet) {

@@ -99,7 +99,11 @@ bool HubGroup::contribute(std::uint32_t member, const wire::Contribute& message,
     world_.refuse(members()[member], why);
     return false;
   }
-  if (message.step <= completed_by(member)) return false;  // its error was on the way to it
+  if (message.step <= completed_by(member)) {
+    // Its error was on the way to it; or it holds that of a later step, and an only hub has forgotten this one.
+    if (world_.only_hub) tell_too_late(message.step, member);
+    return false;
+  }
   const auto begun = steps_.find(message.step);
   if (begun != steps_.end() && begun->second.result()) {
     if (!begun->second.has_failed()) answer(message.step, member);  // else it was told before it came
@@ -345,16 +349,21 @@ void HubGroup::pass_on(std::uint64_t number) {
       world_.memory.complete(rank, id(), number);
       world_.send(rank, wire::Stands{id(), number});
     } else if (step.has(i)) {
-      // Only where the only hub has forgotten it: it has died, or this rank came too late.
-      world_.send(rank, wire::StepResult{id(),
-                                         number,
-                                         world_.membership.ballot(),
-                                         true,
-                                         {},
-                                         "another rank has completed this step of the group with an earlier "
-                                         "coordinator, or long ago; this rank fell too far behind [hub.too-late]"});
+      tell_too_late(number, i);
     }
   }
+}
+
+// Only where the only hub has forgotten it: it has died, or this rank came too late.
+void HubGroup::tell_too_late(std::uint64_t number, std::uint32_t member) {
+  world_.send(members()[member],
+              wire::StepResult{id(),
+                               number,
+                               world_.membership.ballot(),
+                               true,
+                               {},
+                               "another rank has completed this step of the group with an earlier coordinator, or "
+                               "long ago; this rank fell too far behind [hub.too-late]"});
 }
 
 }  // namespace collab::protocol

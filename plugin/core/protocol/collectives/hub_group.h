@@ -76,6 +76,7 @@ class HubGroup {
   void conclude(std::uint64_t number);
   void stand(std::uint64_t number);
   void pass_on(std::uint64_t number);
+  void tell_too_late(std::uint64_t number, std::uint32_t member);
 
   HubWorld& world_;
   wire::Assemble open_;

@@ -211,7 +211,15 @@ bool HubMembership::is_lone() const { return voters().size() <= 2 && missing().s
 bool HubMembership::may_accept(RankId rank) const { return votes_[rank.value].promised && world_.ranks[rank].linked(); }
 
 bool HubMembership::is_promised() const {
-  if (!world_.only_hub && !is_lone()) return count([&](std::uint32_t i) { return votes_[i].promised; }).can_promise();
+  if (!world_.only_hub && !is_lone()) {
+    // Who has left here after it had promised keeps that for ever; it can leave at one hub only.
+    std::vector<wire::Voter> all = voters();
+    for (wire::Voter& voter : all) voter.left = voter.left && !votes_[voter.site.value].promised;
+    return quorum_of(all, [&](const wire::Voter& voter) {
+             return votes_[voter.site.value].promised ? Presence::kWithRecord : Presence::kAbsent;
+           })
+        .can_promise();
+  }
   for (std::uint32_t i = 0; i < votes_.size(); ++i) {
     if (may_accept(RankId(i))) return true;
   }
@@ -231,12 +239,12 @@ void HubMembership::judge_quorum() {
     names.push_back(voter.name);
   }
   const Quorum rest = count([&](std::uint32_t i) { return !silent.contains(i); });
-  if (rest.can_accept() || is_lone()) return;
+  if ((rest.can_accept() && (is_promised() || rest.can_promise())) || is_lone()) return;
   leads_ = false;
   for (Vote& vote : votes_) vote.promised = false;
-  world_.ranks.send_away("only " + std::to_string(rest.by_name) + " of " + std::to_string(rest.voters) +
+  world_.ranks.send_away("only " + std::to_string(rest.with_record) + " of " + std::to_string(rest.voters) +
                          " sites can reach this coordinator; the others may go on without " +
-                         (rest.by_name == 1 ? "this one" : "these") + ": missing are " + names_text(names, {}));
+                         (rest.with_record == 1 ? "this one" : "these") + ": missing are " + names_text(names, {}));
 }
 
 }  // namespace collab::protocol
