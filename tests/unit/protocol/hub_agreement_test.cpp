@@ -320,6 +320,15 @@ TEST_F(HubAgreementTest, CompletesWhatAnotherMayHaveChosen) {
   EXPECT_THAT(refused[0].second, HasSubstr("rank 2 of c was left out of its world's collectives"));
 }
 
+// It would accept nothing that comes after what it does not know.
+TEST_F(HubAgreementTest, WhoKnowsAnOlderMembershipIsToldTheNewest) {
+  wire::Enter ahead = enter(0, kOurs);
+  ahead.chosen = {1, {RankId(2)}};
+  (void)from(1, ahead);
+  EXPECT_THAT(from(2, enter(1, kOurs)),
+              ElementsAre(Told(2, "chosen 1 without 2"), Told(1, "entered 1.50"), Told(2, "entered 1.50")));
+}
+
 TEST_F(HubAgreementTest, TheHighestBallotIsCompleted) {
   wire::Enter first = enter(0, kOurs);
   first.accepted_under = {1, 7};

@@ -71,6 +71,7 @@ void HubMembership::raise_above(const wire::Ballot& promised) {
 
 void HubMembership::on_enter(LinkId link, const wire::Enter& message) {
   learn(message);
+  if (message.chosen.number < chosen_.number) world_.hub.send(link, wire::ChosenEpoch{chosen_});
   Vote& vote = votes_[message.rank.value];
   vote.promised = world_.only_hub || message.promised == ballot_;
   if (!vote.promised && !std::exchange(vote.asked, true)) world_.hub.send(link, wire::PrepareWorld{ballot_});
