@@ -1,4 +1,4 @@
-// Bugs planted in the agreement (core/protocol/mutants.h), and what finds each of them.
+// Bugs planted in the agreements (core/protocol/mutants.h), and what finds each of them.
 //
 // Threads: one; which bug is planted is a global. Ownership: plain values.
 #pragma once
@@ -37,6 +37,7 @@ struct MutantRow {
   std::string_view faults = "all";
   std::uint32_t candidates = 0;  // 0: drawn
   std::uint32_t rounds = 0;      // 0: drawn
+  bool hubs = false;             // with collectives of a world
   std::string_view schedule{};   // of kExplorer
   Start start = Start::kAgreed;  // likewise
   std::string_view test{};       // of kUnit, as a filter of GoogleTest

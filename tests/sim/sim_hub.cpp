@@ -71,10 +71,7 @@ void SimWorld::draw_groups() {
 }
 
 HubConfig SimWorld::hub_config() {
-  return {.swarm = "sim",
-          .link_grace = options_.grace,
-          .join_timeout = options_.join_timeout,
-          .hub = prng_.next() | 1};
+  return {.swarm = "sim", .link_grace = options_.grace, .join_timeout = options_.join_timeout, .hub = prng_.next() | 1};
 }
 
 HubClientConfig SimWorld::client_config(std::uint32_t rank) {
@@ -220,9 +217,8 @@ void SimRank::site_over(bool failed) {
 }
 
 void SimRank::leave_when_done() {
-  const bool done = std::ranges::all_of(calls_, [this](const auto& entry) {
-    return entry.second.out || entry.second.answered == world_.steps();
-  });
+  const bool done = std::ranges::all_of(
+      calls_, [this](const auto& entry) { return entry.second.out || entry.second.answered == world_.steps(); });
   if (site_over_ && done && !std::exchange(left_, true)) feed(HubLeave{"its calls are done"});
 }
 

@@ -104,9 +104,6 @@ class SimHub {
   }
   [[nodiscard]] bool knows(LinkId link) const { return hub_.knows(link); }
   void step(const protocol::HubEvent& event);
-  void tick() {
-    if (clock_.now() >= hub_.next_deadline()) step(protocol::Tick{});
-  }
   [[nodiscard]] TimePoint next_deadline() const { return hub_.next_deadline(); }
   [[nodiscard]] protocol::CallsUnderWay calls_under_way() const { return hub_.calls_under_way(); }
 

@@ -89,6 +89,18 @@ enum class Mutant : std::uint8_t {
   kMemberLeftIgnored,
   kLeaverIsVoter,
   kSameRunName,
+  // World collectives.
+  kResultStandsAtOnce,
+  kHeldIsDecidedAfresh,
+  kHeldNotTold,
+  kCompletedNotTold,
+  kOneAcceptsMembership,
+  kReportedMembershipIgnored,
+  kGoneIsLetIn,
+  kWorldForgottenWithGone,
+  kMembershipNotTold,
+  kLeaverHasNotPromised,
+  kMinorityNotTold,
   kCount,
 };
 

@@ -5,6 +5,7 @@
 
 #include "core/protocol/collectives/client_parts.h"
 #include "core/protocol/formatting.h"
+#include "core/protocol/mutants.h"
 #include "core/wire/limits.h"
 
 namespace collab::protocol {
@@ -22,9 +23,9 @@ void ClientGroup::remember(wire::Enter& enter) const {
   for (const auto& [step, held] : held_) {
     if (held.stands) completed = std::max(completed, step);
   }
-  if (completed > 0) enter.completed.push_back({id_, completed});
+  if (completed > 0 && !mutant(Mutant::kCompletedNotTold)) enter.completed.push_back({id_, completed});
   for (const auto& [step, held] : held_) {
-    if (step > completed) enter.held.push_back({id_, step, held.result.ballot});
+    if (step > completed && !mutant(Mutant::kHeldNotTold)) enter.held.push_back({id_, step, held.result.ballot});
   }
 }
 

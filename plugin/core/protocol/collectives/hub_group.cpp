@@ -6,6 +6,7 @@
 
 #include "core/protocol/collectives/hub_parts.h"
 #include "core/protocol/formatting.h"
+#include "core/protocol/mutants.h"
 
 namespace collab::protocol {
 namespace {
@@ -237,6 +238,7 @@ HubGroup::Phase HubGroup::phase_of(std::uint64_t number) const {
     if (!held || (under && *under != *held)) return Phase::kOpen;
     under = held;
   }
+  if (mutant(Mutant::kHeldIsDecidedAfresh)) return Phase::kOpen;
   return all_here && under ? Phase::kHeld : Phase::kUnknown;
 }
 
@@ -299,7 +301,7 @@ void HubGroup::decide(std::uint64_t number, wire::StepResult result) {
   result.group = id();
   result.step = number;
   result.ballot = world_.membership.ballot();
-  result.stands = world_.only_hub;
+  result.stands = world_.only_hub || mutant(Mutant::kResultStandsAtOnce);
   step.decide(std::move(result));
   newest_decided_ = std::max(newest_decided_, number);
   for (std::uint32_t i = 0; i < size(); ++i) {

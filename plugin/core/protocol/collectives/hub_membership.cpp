@@ -5,6 +5,7 @@
 
 #include "core/protocol/collectives/hub_parts.h"
 #include "core/protocol/formatting.h"
+#include "core/protocol/mutants.h"
 #include "core/wire/limits.h"
 
 namespace collab::protocol {
@@ -71,7 +72,8 @@ void HubMembership::raise_above(const wire::Ballot& promised) {
 
 void HubMembership::on_enter(LinkId link, const wire::Enter& message) {
   learn(message);
-  if (message.chosen.number < chosen_.number) world_.hub.send(link, wire::ChosenEpoch{chosen_});
+  const bool missed_one = message.chosen.number < chosen_.number && !mutant(Mutant::kMembershipNotTold);
+  if (missed_one) world_.hub.send(link, wire::ChosenEpoch{chosen_});
   Vote& vote = votes_[message.rank.value];
   vote.promised = world_.only_hub || message.promised == ballot_;
   if (!vote.promised && !std::exchange(vote.asked, true)) world_.hub.send(link, wire::PrepareWorld{ballot_});
@@ -101,7 +103,8 @@ void HubMembership::advance() {
     if (proposal_) {
       if (!is_accepted()) return;
       choose(*proposal_);
-    } else if (!world_.only_hub && reported_under_.term != 0 && reported_.number == chosen_.number + 1) {
+    } else if (!world_.only_hub && reported_under_.term != 0 && reported_.number == chosen_.number + 1 &&
+               !mutant(Mutant::kReportedMembershipIgnored)) {
       propose(reported_);
     } else if (!leads_) {
       leads_ = true;
@@ -215,10 +218,14 @@ bool HubMembership::is_promised() const {
   if (!world_.only_hub && !is_lone()) {
     // Who has left here after it had promised keeps that for ever; it can leave at one hub only.
     std::vector<wire::Voter> all = voters();
-    for (wire::Voter& voter : all) voter.left = voter.left && !votes_[voter.site.value].promised;
-    return quorum_of(all, [&](const wire::Voter& voter) {
-             return votes_[voter.site.value].promised ? Presence::kWithRecord : Presence::kAbsent;
-           })
+    for (wire::Voter& voter : all) {
+      const bool promised = votes_[voter.site.value].promised && !mutant(Mutant::kLeaverHasNotPromised);
+      voter.left = voter.left && !promised;
+    }
+    return quorum_of(all,
+                     [&](const wire::Voter& voter) {
+                       return votes_[voter.site.value].promised ? Presence::kWithRecord : Presence::kAbsent;
+                     })
         .can_promise();
   }
   for (std::uint32_t i = 0; i < votes_.size(); ++i) {
@@ -228,7 +235,7 @@ bool HubMembership::is_promised() const {
 }
 
 bool HubMembership::is_accepted() const {
-  if (is_lone()) return !accepted_by_.empty();
+  if (is_lone() || mutant(Mutant::kOneAcceptsMembership)) return !accepted_by_.empty();
   return count([&](std::uint32_t i) { return accepted_by_.contains(i); }).can_accept();
 }
 
@@ -240,7 +247,8 @@ void HubMembership::judge_quorum() {
     names.push_back(voter.name);
   }
   const Quorum rest = count([&](std::uint32_t i) { return !silent.contains(i); });
-  if ((rest.can_accept() && (is_promised() || rest.can_promise())) || is_lone()) return;
+  const bool enough = rest.can_accept() && (is_promised() || rest.can_promise());
+  if (enough || is_lone() || mutant(Mutant::kMinorityNotTold)) return;
   leads_ = false;
   for (Vote& vote : votes_) vote.promised = false;
   world_.ranks.send_away("only " + std::to_string(rest.with_record) + " of " + std::to_string(rest.voters) +

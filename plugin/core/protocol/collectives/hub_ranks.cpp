@@ -5,6 +5,7 @@
 
 #include "core/protocol/collectives/hub_parts.h"
 #include "core/protocol/formatting.h"
+#include "core/protocol/mutants.h"
 
 namespace collab::protocol {
 
@@ -32,7 +33,7 @@ std::string HubRanks::why_refused(const wire::Enter& message) const {
            names_text(message.sites, sites_) + "; start all ranks of a world alike [hub.other-map]";
   }
   const HubRank& rank = ranks_[message.rank.value];
-  if (rank.away()) return left_out_text(message.rank);
+  if (rank.away() && !mutant(Mutant::kGoneIsLetIn)) return left_out_text(message.rank);
   if (rank.acceptor.value == 0 || rank.acceptor == message.acceptor) return "";
   return text(message.rank) +
          " has been in its world's collectives as another process, whose memory is lost; the world cannot take a new "
@@ -42,8 +43,9 @@ std::string HubRanks::why_refused(const wire::Enter& message) const {
 bool HubRanks::any_linked() const { return std::ranges::any_of(ranks_, &HubRank::linked); }
 
 bool HubRanks::all_left() const {
-  return std::ranges::all_of(
-      ranks_, [](const HubRank& rank) { return rank.left || (!rank.entered && rank.gone.empty()); });
+  return std::ranges::all_of(ranks_, [](const HubRank& rank) {
+    return rank.left || (rank.gone.empty() ? !rank.entered : mutant(Mutant::kWorldForgottenWithGone));
+  });
 }
 
 TimePoint HubRanks::deserted_at() const {
