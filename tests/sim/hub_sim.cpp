@@ -27,7 +27,10 @@ constexpr Duration kEnd = std::chrono::seconds(220);
 class Run {
  public:
   explicit Run(std::uint64_t seed)
-      : prng_(seed), sites_(draw_sites()), hubs_(1 + prng_.below(3)), world_(seed * 7 + 1, sites_, hubs_),
+      : prng_(seed),
+        sites_(draw_sites()),
+        hubs_(1 + prng_.below(3)),
+        world_(seed * 7 + 1, sites_, hubs_),
         judge_(script_, sites_, false, [this](const std::string& what) { broke(what); }) {
     world_.on_told = [this](std::uint32_t rank, const wire::Message& message) {
       watch(rank, message);

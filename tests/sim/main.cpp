@@ -146,10 +146,7 @@ int main(int argc, char** argv) {
     optimizers.taken += result.optimizers.taken;
     optimizers.cold += result.optimizers.cold;
     optimizers.wrong += result.optimizers.wrong;
-    world.answers += result.world.answers;
-    world.errors += result.world.errors;
-    world.ended += result.world.ended;
-    world.parted += result.world.parted;
+    world += result.world;
     seconds += result.virtual_seconds;
     if (result.failures.empty()) continue;
     ++bad;

@@ -114,7 +114,7 @@ class Population {
   Checkers& checkers_;
   SimSite::Log log_;
   Prng& prng_;
-  Prng begins_;                                                    // what decides on the first anchor
+  Prng begins_;  // what decides on the first anchor
   std::unique_ptr<SimWorld> world_;
   std::map<std::pair<std::string, std::uint32_t>, Store> stores_;  // by site and generation
   std::vector<std::unique_ptr<SimCoordinator>> coordinators_;      // every process that ever was

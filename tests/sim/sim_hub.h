@@ -42,6 +42,13 @@ class SimWorld {
     std::uint64_t errors = 0;   // among them
     std::uint64_t ended = 0;    // ranks whose collectives ended before they did
     std::uint64_t parted = 0;   // worlds of two that went on alone
+    Report& operator+=(const Report& other) {
+      answers += other.answers;
+      errors += other.errors;
+      ended += other.ended;
+      parted += other.parted;
+      return *this;
+    }
   };
   using Log = std::function<void(const std::string& who, const std::string& what)>;
   SimWorld(Options options, Network& network, Checkers& checkers, Log log);

@@ -41,9 +41,9 @@ struct SimSiteOptions {
   std::uint64_t egress_budget = 0;  // bytes; 0: none
   SimWorld* world = nullptr;        // whose collectives it has a part in, as this rank
   std::uint32_t rank = 0;
-  bool resumed = false;             // it says that its script had loaded a state
-  std::string init_from;            // the site it names
-  std::optional<Merge> overlap{};   // rounds run behind its training
+  bool resumed = false;            // it says that its script had loaded a state
+  std::string init_from;           // the site it names
+  std::optional<Merge> overlap{};  // rounds run behind its training
   RoundId last_round{10};
   Duration train_min{200'000};
   Duration train_mean{400'000};
@@ -104,9 +104,7 @@ class SimSite final : public TransportHandler, private SiteDriver::Host {
 
   // TransportHandler.
   void on_accepted(LinkId link, const std::string& peer) override { driver_.on_accepted(link, peer); }
-  void on_connected(LinkId link) override {
-    is_of_rank(link) ? rank_->on_connected(link) : driver_.on_connected(link);
-  }
+  void on_connected(LinkId link) override { is_of_rank(link) ? rank_->on_connected(link) : driver_.on_connected(link); }
   void on_message(LinkId link, TransportMessage message) override;
   void on_sent(LinkId link, std::uint64_t token) override {
     token >= OptimizerTransfer::kFirstToken ? optimizer_.sent(token) : driver_.on_sent(link, token);
