@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "tests/sim/hub_judge.h"
 #include "tests/sim/verdict.h"
 
 namespace collab::sim {
@@ -181,6 +182,52 @@ TEST_F(VerdictOfBudgets, ThatTheOthersHaveLeftInGoodOrderIsNoExcuseForNoRounds) 
   population_.kill_candidate(0, Death::kProcess, true);  // and nobody takes its place
   run_until(200);
   EXPECT_TRUE(failed_with("no rounds"));
+}
+
+// ---- collectives of a world ------------------------------------------------------------------------
+
+struct JudgedWorld {
+  explicit JudgedWorld(bool forgets = false)
+      : judge(script, {"a", "b", "c"}, forgets, [this](const std::string& what) { broken.push_back(what); }) {}
+  void given(std::uint32_t rank, std::uint64_t step, const std::string& error) {
+    judge.given(rank, {step, unavailable(error), {}, {}});
+  }
+
+  HubScript script{{{RankId(0), RankId(1), RankId(2)}}};
+  std::vector<std::string> broken;
+  HubJudge judge;
+};
+
+TEST(HubJudge, AStepHasOneResult) {
+  JudgedWorld world;
+  world.given(0, 1, "late");
+  world.given(1, 1, "late");
+  world.given(1, 2, "gone");
+  EXPECT_TRUE(world.broken.empty());
+  world.given(2, 1, "gone");
+  EXPECT_EQ(world.broken.size(), 1U);
+}
+
+TEST(HubJudge, NoStepIsLostWhereThereAreSeveralHubs) {
+  JudgedWorld only(true);
+  only.given(0, 1, "it fell behind [hub.too-late]");
+  EXPECT_TRUE(only.broken.empty());
+  JudgedWorld several;
+  several.given(0, 1, "it fell behind [hub.too-late]");
+  EXPECT_EQ(several.broken.size(), 1U);
+}
+
+TEST(HubJudge, MembershipsAreOneChainAndWhoIsGoneStaysSo) {
+  JudgedWorld world;
+  world.judge.told(0, wire::ChosenEpoch{{1, {RankId(2)}}});
+  world.judge.told(1, wire::Entered{1, 1, {1, 1}, {1, {RankId(2)}}});
+  EXPECT_TRUE(world.broken.empty());
+  world.judge.told(2, wire::Entered{1, 1, {1, 1}, {1, {RankId(2)}}});
+  EXPECT_EQ(world.broken.size(), 1U) << "it is let in";
+  world.judge.told(2, wire::ChosenEpoch{{1, {RankId(1)}}});
+  EXPECT_EQ(world.broken.size(), 2U) << "there are two of them";
+  world.judge.told(0, wire::ChosenEpoch{{2, {RankId(0)}}});
+  EXPECT_EQ(world.broken.size(), 3U) << "it brings one back";
 }
 
 }  // namespace

@@ -73,6 +73,22 @@ TEST(Sim, JoinersBeginWithTheOptimizerStateOfAnother) {
   EXPECT_GT(all.wrong, 0U);
 }
 
+// A call may fail where one is needed that has trained to its end.
+TEST(Sim, WithoutFaultsNoCollectivesEnd) {
+  SimWorld::Report all;
+  for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+    SwarmOptions options = with(seed, "none");
+    options.sites = 3;
+    options.hubs = true;
+    const SwarmResult result = run_swarm(options);
+    EXPECT_TRUE(result.failures.empty()) << text_of(result, options);
+    all += result.world;
+  }
+  EXPECT_EQ(all.ended, 0U);
+  EXPECT_EQ(all.parted, 0U);
+  EXPECT_GT(all.answers, 1000U);
+}
+
 class EachFault : public testing::TestWithParam<const char*> {};
 
 TEST_P(EachFault, LeavesOneConsistentSwarm) {
