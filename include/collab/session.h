@@ -18,6 +18,7 @@
 #include "collab/clock.h"
 #include "collab/config.h"
 #include "collab/status.h"
+#include "collab/swarm_status.h"
 #include "collab/tensor_kind.h"
 #include "collab/transport.h"
 #include "collab/types.h"
@@ -142,6 +143,8 @@ class Session {
     if (!due.ok()) return due.status();
     return *due ? synchronize() : Result<StepOutcome>(StepOutcome{});
   }
+  // As the script logged it last: told with the next round, and shown with the status. Ignored but at the leader.
+  virtual void note_loss(double loss) = 0;
   // The site is to leave soon: its leader calls a last round at a step that no rank of the site has reached yet. Sites
   // on several hosts without rounds by time cannot: they go on until they are stopped. Ignored at the other ranks.
   virtual void ask_to_leave() = 0;
@@ -178,6 +181,8 @@ class CoordinatorServer {
   virtual ~CoordinatorServer() = default;
   [[nodiscard]] virtual std::string address() const = 0;  // "host:port" as bound
   [[nodiscard]] virtual std::string status_json() const = 0;
+  // With what happened of late. kTimeout: the coordinator's thread has not answered within five seconds.
+  [[nodiscard]] virtual Result<CoordinatorReport> report() const = 0;
   // Blocks until no site is a member any more; kTimeout names who is still there.
   virtual Status wait_until_empty(Duration limit) = 0;
 };

@@ -68,7 +68,8 @@ def count_samples(n: int) -> None:
 
 def log_metrics(values: Mapping[str, Any]) -> None:
     """How training goes at this site, e.g. {"loss": 1.23}: COLLAB_EVENTS_FILE has, after each round, what was
-    logged last (the event `metrics`, with site, round and step).
+    logged last (the event `metrics`, with site, round and step). The coordinator is told the `loss` with each round:
+    `collab status` and its page show it.
 
     The site's lowest rank counts; others may call it. Values are numbers or tensors of one element (on a GPU they are
     waited for), under at most 64 names; a name that is logged again replaces its value. Raises ValueError or TypeError.

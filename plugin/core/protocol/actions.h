@@ -113,6 +113,7 @@ struct Trigger {              // parameters stand still until RoundDone or Round
   std::uint32_t down_kbit = 0;
   std::uint64_t step_us = 0;  // as in wire::Ready
   std::uint64_t round_us = 0;
+  std::uint32_t loss = wire::kNoLoss;
 };
 struct Depart {  // leave the swarm; answered by Left
   std::string reason;

@@ -19,6 +19,7 @@
 #include "core/runtime/data/payload_buffer.h"
 #include "core/runtime/doorstep.h"
 #include "core/runtime/events_file.h"
+#include "core/runtime/happenings.h"
 #include "core/runtime/left_links.h"
 #include "core/runtime/mailbox.h"
 #include "core/runtime/proved_names.h"
@@ -94,11 +95,19 @@ class Server final : public CoordinatorServer {
   [[nodiscard]] std::string address() const override { return address_; }
 
   [[nodiscard]] std::string status_json() const override {
-    std::promise<std::string> promise;
-    std::future<std::string> future = promise.get_future();
-    mailbox_.post(LoopCall(
-        [this, promise = std::move(promise)]() mutable { promise.set_value(machine_.status_json(clock_.now())); }));
-    if (future.wait_for(std::chrono::seconds(5)) != std::future_status::ready) return "{}";
+    const Result<CoordinatorReport> found = report();
+    return found.ok() ? to_json(found->status) : "{}";
+  }
+
+  [[nodiscard]] Result<CoordinatorReport> report() const override {
+    std::promise<CoordinatorReport> promise;
+    std::future<CoordinatorReport> future = promise.get_future();
+    mailbox_.post(LoopCall([this, promise = std::move(promise)]() mutable {
+      promise.set_value({machine_.status(clock_.now()), rounds_.last(), notable_.last()});
+    }));
+    if (future.wait_for(std::chrono::seconds(5)) != std::future_status::ready) {
+      return timed_out("the coordinator's thread has not answered within 5 s [coordinator.busy]");
+    }
     return future.get();
   }
 
@@ -262,6 +271,7 @@ class Server final : public CoordinatorServer {
     probes_[transport_->connect(action.address, kProbeLimit)] = action.link;
   }
   void act(const protocol::Note& action) {
+    if (action.level != protocol::Note::Level::kDebug) (action.event == "round" ? rounds_ : notable_).add(action);
     if (action.event == "round") return log_debug(action.text);  // each member tells of it, with what it took there
     notes_.record(clock_.now(), action);
   }
@@ -275,6 +285,7 @@ class Server final : public CoordinatorServer {
   protocol::CallsUnderWay calls_;  // as the coordinator was told last
   EventsFile events_;
   Notes notes_{events_, std::string(kName)};
+  Happenings rounds_, notable_;
   Doorstep doorstep_;
   LeftLinks left_;
   std::map<LinkId, Sparing> statuses_, small_questions_;  // that were asked for, by link

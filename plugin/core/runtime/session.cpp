@@ -1,6 +1,7 @@
 #include "collab/session.h"
 
 #include <algorithm>
+#include <bit>
 #include <optional>
 #include <utility>
 
@@ -53,6 +54,8 @@ class RankSession final : public Session {
     if (!outcome.ok()) return remember(outcome.status());
     return outcome;
   }
+
+  void note_loss(double loss) override { loss_ = std::bit_cast<std::uint32_t>(static_cast<float>(loss)); }
 
   void ask_to_leave() override { leaving_ = is_leader(); }
 
@@ -308,8 +311,11 @@ class RankSession final : public Session {
   }
 
   [[nodiscard]] protocol::Trigger trigger() const {
-    return {
-        .samples = site_samples_, .steps = schedule_.steps(), .step_us = pace_.step_us(), .round_us = pace_.round_us()};
+    return {.samples = site_samples_,
+            .steps = schedule_.steps(),
+            .step_us = pace_.step_us(),
+            .round_us = pace_.round_us(),
+            .loss = loss_};
   }
 
   Outcome outcome_of(const Result<RoundReport>& report, bool leaving) {
@@ -403,9 +409,10 @@ class RankSession final : public Session {
   StepPace pace_;
   std::optional<Leader> leader_;
   std::unique_ptr<SiteChannel> channel_;
-  std::uint64_t call_ = 0;           // of report() and share()
-  std::uint64_t samples_ = 0;        // of this rank since the last round
-  std::uint64_t site_samples_ = 0;   // leader: of all ranks, in all
+  std::uint64_t call_ = 0;          // of report() and share()
+  std::uint64_t samples_ = 0;       // of this rank since the last round
+  std::uint64_t site_samples_ = 0;  // leader: of all ranks, in all
+  std::uint32_t loss_ = wire::kNoLoss;
   std::uint64_t announced_ = 0;      // by the leader: the step of the next round
   std::uint64_t carried_steps_ = 0;  // past the triggers that were answered without a round
   bool skipped_ = false;             // the last trigger was answered without a round

@@ -177,6 +177,7 @@ void fields(auto& io, Of<Ready> auto& m) {
   io.number("step_us", m.step_us, kMaxMeasuredUs);
   io.number("round_us", m.round_us, kMaxMeasuredUs);
   io.number("period", m.period, kMaxPeriod);
+  io.number("loss", m.loss);
 }
 
 void fields(auto& io, Of<Decline> auto& m) {

@@ -168,6 +168,8 @@ struct AnchorInstalled {
   bool operator==(const AnchorInstalled&) const = default;
 };
 
+inline constexpr std::uint32_t kNoLoss = 0x7FC00000;  // not a number: none was logged, or it was not finite
+
 // "My site stands at its trigger for this round and its parameters stand still."
 struct Ready {
   RoundId round;
@@ -179,9 +181,10 @@ struct Ready {
   std::vector<std::uint32_t> sampled_delta{};  // some of the delta's elements, the same of every site, as binary32
   std::uint32_t up_kbit = 0;                   // how fast its line has carried payloads, per second; 0: not known
   std::uint32_t down_kbit = 0;
-  std::uint64_t step_us = 0;   // a step of the training since the last trigger; 0: not known
-  std::uint64_t round_us = 0;  // the last round, from the trigger to the mean in the parameters; 0: not known
-  std::uint32_t period = 0;    // that the site follows; 0: the leader has told none
+  std::uint64_t step_us = 0;     // a step of the training since the last trigger; 0: not known
+  std::uint64_t round_us = 0;    // the last round, from the trigger to the mean in the parameters; 0: not known
+  std::uint32_t period = 0;      // that the site follows; 0: the leader has told none
+  std::uint32_t loss = kNoLoss;  // as its script logged it last, as binary32
   bool operator==(const Ready&) const = default;
 };
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _MOST = 64  # names
 _LONGEST = 128  # characters of one
+_LOSS = "loss"  # of these names the one that the coordinator is told, with the next round
 
 
 def note(world: World, values: Mapping[str, Any]) -> None:
@@ -29,6 +30,8 @@ def note(world: World, values: Mapping[str, Any]) -> None:
     if world.training.metrics_round is None and world.training.session is not None:
         world.training.metrics_round = world.training.session.status().round
     world.training.metrics.update(taken)
+    if _LOSS in taken and world.is_leader and world.training.session is not None:
+        world.training.session.note_loss(taken[_LOSS])
 
 
 def write(world: World) -> None:

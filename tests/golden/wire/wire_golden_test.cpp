@@ -72,6 +72,7 @@ Ready sample_of_ready(const Digest& digest) {
   ready.step_us = 310'000;
   ready.round_us = 2'900'000;
   ready.period = 48;
+  ready.loss = 0x40490FDB;
   return ready;
 }
 

@@ -22,8 +22,8 @@ static void write(Canon& canon, const AnchorRecord& anchor) {
 static void write(Canon& canon, const ModelReference& reference) { Inside::write(canon, reference); }
 
 static void write(Canon& canon, const Round::Gone& gone) {
-  const auto& [name, weight, since] = gone;
-  canon.all(name, weight, since);
+  const auto& [name, weight, since, samples] = gone;
+  canon.all(name, weight, since, samples);
 }
 
 static void write(Canon& canon, const InCall& call) {
@@ -42,8 +42,8 @@ static void write(Canon& canon, const BandwidthPartition& partition) { Inside::w
 // ---- a site's parts --------------------------------------------------------------------------------
 
 static void write(Canon& canon, const Trigger& trigger) {
-  const auto& [samples, steps, sampled_delta, up, down, step_us, round_us] = trigger;
-  canon.all(samples, steps, sampled_delta, up, down, step_us, round_us);
+  const auto& [samples, steps, sampled_delta, up, down, step_us, round_us, loss] = trigger;
+  canon.all(samples, steps, sampled_delta, up, down, step_us, round_us, loss);
 }
 
 static void write(Canon& canon, const RoundDone& done) {
@@ -129,8 +129,8 @@ void Inside::write(Canon& canon, const Member& member) {
   const auto& [last_heard, suspect, unverified] = contact;
   const auto& [phase, sources, installing_since, progress, progressed_at, overtaken, unreachable_since, acceptor, run,
                greeted, passed_over, recommitted, holds, renamed_from] = anchor;
-  const auto& [ready, since, done, up, down] = round;
-  static_cast<void>(std::tie(progress, ticket));  // keys decide nothing here
+  const auto& [ready, since, done, up, down, loss] = round;
+  static_cast<void>(std::tie(progress, ticket, loss));  // keys decide nothing here
   canon.all(id, link, name, address, helper, early, join.offer, join.report, join.expected_sites, join.resumed,
             join.init_from, last_heard, suspect, unverified, phase, sources, installing_since, progressed_at, overtaken,
             unreachable_since, acceptor, run, greeted, passed_over, recommitted, holds, renamed_from, ready, since,
@@ -218,8 +218,8 @@ void Inside::write(Canon& canon, const Round& machine) {
 
 void Inside::write(Canon& canon, const Coordinator& machine) {
   const auto& [config, agreed, leadership, generation, admission, membership, anchor, installer, gate, slices, period,
-               round, now, out, idle, changed] = *machine.parts_;
-  static_cast<void>(std::tie(config, out, idle, changed));  // decide nothing later
+               round, tally, now, out, idle, changed] = *machine.parts_;
+  static_cast<void>(std::tie(config, tally, out, idle, changed));  // decide nothing later
   write(canon, agreed);
   write(canon, leadership);
   write(canon, generation);

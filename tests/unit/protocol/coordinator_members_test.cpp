@@ -1,6 +1,8 @@
 // Heartbeats, suspicion, removal, leaving, garbage, status.
 #include <gmock/gmock.h>
 
+#include <bit>
+
 #include "tests/unit/protocol/harness.h"
 
 namespace collab::protocol {
@@ -196,7 +198,9 @@ TEST(CoordinatorMembers, WhatSitesNeverSendIsIgnoredByName) {
 TEST(CoordinatorMembers, StatusNeedsNoJoin) {
   CoordinatorHarness c;
   c.gather({"paris", "tokyo"});
-  static_cast<void>(c.hear(1, CoordinatorHarness::ready(1, 32)));
+  wire::Ready ready = CoordinatorHarness::ready(1, 32);
+  ready.loss = std::bit_cast<std::uint32_t>(0.5F);
+  static_cast<void>(c.hear(1, ready));
   c.now += seconds(0.25);
   const auto reports = sent<wire::StatusReport>(c.hear(9, wire::StatusQuery{}));
   ASSERT_EQ(reports.size(), 1U);
@@ -204,8 +208,8 @@ TEST(CoordinatorMembers, StatusNeedsNoJoin) {
       reports[0].second.json,
       R"({"swarm":"swarm","term":1,"generation":1,"run":7,"round":0,"period":0,"attempt":0,"waiting_for":"round 1: waiting for tokyo",)"
       R"("leads":true,"voters":["paris","tokyo"],"recovering":[],"missing":[],"applicants":[],"members":[{"site":0,"name":"paris","address":"paris:1","state":"active","helper":false,"ready":true,"round":0,)"
-      R"("weight":32,"samples":32,"up_mbit":0,"down_mbit":0,"share":0,"heartbeat_age_ms":250},{"site":1,"name":"tokyo","address":"tokyo:1",)"
-      R"("state":"active","helper":false,"ready":false,"round":0,"weight":0,"samples":0,"up_mbit":0,"down_mbit":0,"share":0,"heartbeat_age_ms":250}]})");
+      R"("weight":32,"samples":32,"up_mbit":0,"down_mbit":0,"share":0,"loss":0.5,"heartbeat_age_ms":250},{"site":1,"name":"tokyo","address":"tokyo:1",)"
+      R"("state":"active","helper":false,"ready":false,"round":0,"weight":0,"samples":0,"up_mbit":0,"down_mbit":0,"share":0,"loss":null,"heartbeat_age_ms":250}],"contributed":[]})");
 }
 
 }  // namespace

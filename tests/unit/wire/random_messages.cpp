@@ -152,6 +152,7 @@ void draw(Prng& prng, Ready& m) {
   m.step_us = prng.below(kMaxMeasuredUs + 1);
   m.round_us = prng.below(kMaxMeasuredUs + 1);
   m.period = static_cast<std::uint32_t>(prng.below(kMaxPeriod + 1));
+  m.loss = draw_number<std::uint32_t>(prng);
 }
 void draw(Prng& prng, Decline& m) {
   m = {draw_id<RoundId>(prng), draw_id<AttemptId>(prng), draw_text(prng, kMaxReasonBytes)};

@@ -25,6 +25,7 @@ CoordinatorParts::CoordinatorParts(const CoordinatorParts& other)
       slices(other.slices),
       period(other.period),
       round(other.round),
+      tally(other.tally),
       now(other.now),
       out(other.out),
       idle(other.idle),
@@ -69,7 +70,8 @@ std::vector<CoordinatorAction> Coordinator::step(TimePoint now, const Coordinato
   return std::move(all.out);
 }
 
-std::string Coordinator::status_json(TimePoint now) const { return protocol::status_json(*parts_, now); }
+SwarmStatus Coordinator::status(TimePoint now) const { return status_of(*parts_, now); }
+std::string Coordinator::status_json(TimePoint now) const { return to_json(status(now)); }
 std::uint64_t Coordinator::changes() const { return parts_->membership.changes(); }
 bool Coordinator::waits_for_sites() const { return parts_->round.waits_for_sites(); }
 std::size_t Coordinator::members() const { return parts_->members().size(); }
@@ -145,7 +147,7 @@ void Coordinator::from_member(Member& member, const wire::Message& message) {
 
 void Coordinator::tell_status(LinkId link) {
   CoordinatorParts& all = *parts_;
-  wire::StatusReport report{protocol::status_json(all, all.now)};
+  wire::StatusReport report{to_json(status_of(all, all.now))};
   if (const auto& reference = all.admission.reference()) {
     report.elements = reference->elements();
     report.settings = reference->settings();

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "collab/swarm_status.h"
 #include "core/protocol/actions.h"
 
 namespace collab::protocol {
@@ -47,6 +48,7 @@ class Coordinator {
   [[nodiscard]] std::vector<CoordinatorAction> step(TimePoint now, const CoordinatorEvent& event);
   // Deliver a Tick at or after this time; kNever when nothing is awaited.
   [[nodiscard]] TimePoint next_deadline() const;
+  [[nodiscard]] SwarmStatus status(TimePoint now) const;
   [[nodiscard]] std::string status_json(TimePoint now) const;
   // Some are ready for the round to come and wait for others: CallsUnderWay may be of use.
   [[nodiscard]] bool waits_for_sites() const;

@@ -11,6 +11,7 @@
 //   slices       who owns which part of the vector
 //   period       how many steps until the next round, where the leader chooses
 //   round        attempts, and the commit
+//   tally        how much each site has contributed
 //
 // Each part has private fields and changes no other's: it asks the part that owns them, over `all_`. Coordinator
 // (coordinator.h) routes events to them.
@@ -34,6 +35,7 @@
 #include "core/protocol/coordinator/round.h"
 #include "core/protocol/coordinator/round_gate.h"
 #include "core/protocol/coordinator/slice_owners.h"
+#include "core/protocol/coordinator/tally.h"
 
 namespace collab::protocol {
 
@@ -55,6 +57,7 @@ struct CoordinatorParts {
   SliceOwners slices{};
   Period period{};
   Round round{};
+  Tally tally{};
 
   // Of the step under way.
   TimePoint now{};
@@ -74,7 +77,7 @@ struct CoordinatorParts {
   void bind();  // parts ask each other over this struct
 };
 
-// What a status query is told, as JSON.
-[[nodiscard]] std::string status_json(const CoordinatorParts& all, TimePoint at);
+// What a status query is told.
+[[nodiscard]] SwarmStatus status_of(const CoordinatorParts& all, TimePoint at);
 
 }  // namespace collab::protocol

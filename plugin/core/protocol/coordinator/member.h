@@ -95,6 +95,7 @@ class MemberRound {
   [[nodiscard]] const std::optional<wire::Ready>& ready() const { return ready_; }
   [[nodiscard]] std::uint32_t up_kbit() const { return up_kbit_; }
   [[nodiscard]] std::uint32_t down_kbit() const { return down_kbit_; }
+  [[nodiscard]] std::uint32_t loss() const { return loss_; }
 
  private:
   friend class Round;
@@ -104,6 +105,7 @@ class MemberRound {
   std::optional<std::vector<Digest>> done_;  // of the attempt in flight
   std::uint32_t up_kbit_ = 0;                // as it measured last; 0: not known
   std::uint32_t down_kbit_ = 0;
+  std::uint32_t loss_ = wire::kNoLoss;  // as it was last told one
 };
 
 struct Member {

@@ -1,6 +1,7 @@
 #include "core/protocol/coordinator/round.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <utility>
 
@@ -91,6 +92,7 @@ void Round::on_ready(Member& member, const wire::Ready& ready) {
   }
   if (ready.up_kbit > 0) member.round.up_kbit_ = ready.up_kbit;
   if (ready.down_kbit > 0) member.round.down_kbit_ = ready.down_kbit;
+  if (std::isfinite(std::bit_cast<float>(ready.loss))) member.round.loss_ = ready.loss;
   const AnchorRecord& anchor = *all_->anchor.record();
   all_->installer.says_it_holds(member, {anchor.run, anchor.round, ready.state});
   if (!round_.waiting.running() && !member.helper) {

@@ -35,6 +35,7 @@ class Round {
     std::string name;
     double weight = 0;
     AttemptId since;
+    std::uint64_t samples = 0;
   };
 
   [[nodiscard]] RoundId number() const;  // of the round to come

@@ -37,6 +37,10 @@ void Round::lost(const Member& gone) {
   abandon_attempt();
 }
 
+static std::uint64_t samples_of(const Member& member) {
+  return member.round.ready() ? member.round.ready()->samples : 0;
+}
+
 void Round::part_with(const Member& lost) {
   const wire::StartAttempt& start = *round_.attempt;
   const bool owns = std::any_of(start.slices.begin(), start.slices.end(),
@@ -44,7 +48,7 @@ void Round::part_with(const Member& lost) {
   const auto& in = start.participants;
   const auto part = std::find_if(in.begin(), in.end(), [&](const auto& p) { return p.site == lost.id; });
   if ((!owns || mutant(Mutant::kLostOwnerCounts)) && part->weight > 0)
-    round_.gone[lost.id] = {lost.name, part->weight, part->since};
+    round_.gone[lost.id] = {lost.name, part->weight, part->since, samples_of(lost)};
 }
 
 // A round begins with its first ready: without one nobody waits. A helper is ready all the time, and waits for nobody.
@@ -213,7 +217,9 @@ void Round::commit() {
   std::vector<std::string> names;
   for (const SiteId id : contributors) {
     const auto gone = round_.gone.find(id);
-    names.push_back(gone == round_.gone.end() ? all_->membership.name_of(id) : gone->second.name);
+    const bool here = gone == round_.gone.end();
+    names.push_back(here ? all_->membership.name_of(id) : gone->second.name);
+    all_->tally.add(names.back(), here ? samples_of(all_->members().at(id)) : gone->second.samples);
   }
   Broadcast all{{},
                 wire::Commit{all_->leadership.term(), all_->anchor.record()->run, committed, start.attempt,

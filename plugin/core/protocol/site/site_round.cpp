@@ -149,6 +149,7 @@ void SiteRound::send_ready() {
   ready.step_us = std::min(round_.trigger.step_us, wire::kMaxMeasuredUs);
   ready.round_us = std::min(round_.trigger.round_us, wire::kMaxMeasuredUs);
   ready.period = period_;
+  ready.loss = round_.trigger.loss;
   all_->coordinator.send(std::move(ready));
 }
 

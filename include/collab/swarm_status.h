@@ -1,0 +1,69 @@
+// What a coordinator knows of its swarm: what `collab status` shows, and the page for a browser.
+//
+// Threads and ownership: plain values. Names and texts come from members: whoever shows them escapes them.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "collab/types.h"
+
+namespace collab {
+
+struct MemberStatus {
+  SiteId site;
+  std::string name;
+  std::string address;  // empty: it cannot be dialled
+  std::string state;    // joined, adopting, active, behind or suspect
+  bool helper = false;
+  bool ready = false;  // it waits for the round to come
+  RoundId round;       // of the anchor it holds
+  double weight = 0;   // of what it is ready with
+  std::uint64_t samples = 0;
+  double up_mbit = 0, down_mbit = 0;  // as measured; 0: not known
+  double share = 0;                   // of the vector, that it reduces
+  std::optional<double> loss;         // as its script logged it before the last round it was ready for
+  std::uint64_t heartbeat_age_ms = 0;
+};
+
+// Of a name, whoever has it.
+struct Contributed {
+  std::string name;
+  std::uint64_t samples = 0;
+  std::uint64_t rounds = 0;
+  bool operator==(const Contributed&) const = default;
+};
+
+struct SwarmStatus {
+  std::string swarm;
+  TermId term;
+  std::uint32_t generation = 1;
+  RunId run;
+  RoundId round;             // that is agreed on
+  std::uint32_t period = 0;  // steps from round to round, where the leader chooses
+  AttemptId attempt{};       // under way; 0: none
+  std::string waiting_for;   // in words; empty while everybody trains
+  bool leads = false;
+  std::vector<std::string> voters, recovering, missing, applicants;
+  std::vector<MemberStatus> members;
+  std::vector<Contributed> contributed;  // since this coordinator began, those with most first
+};
+
+[[nodiscard]] std::string to_json(const std::vector<Contributed>& contributed);
+[[nodiscard]] std::string to_json(const SwarmStatus& status);
+
+// One thing that a coordinator told of.
+struct Happening {
+  double at = 0;      // Unix seconds
+  std::string event;  // as in COLLAB_EVENTS_FILE
+  std::string text;
+};
+
+struct CoordinatorReport {
+  SwarmStatus status;
+  std::vector<Happening> rounds, events;  // the last ones, the newest last
+};
+
+}  // namespace collab
