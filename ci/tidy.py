@@ -76,8 +76,9 @@ ARROWS: dict[str, set[str]] = {
     | {"core/base"},
     "transport/tcp/engine": {"core/base", "transport/tcp", "transport/tcp/*"},
     "transport/gloo": {"core/base"},
-    "torch": {"core/*", "transport/*"},
-    "tools": {"core/*", "transport/*"},
+    "torch": {"core/*", "transport/*", "tools/page"},
+    "tools": {"core/*", "transport/*", "tools/page"},
+    "tools/page": {"core/base", "transport/tcp"},
     "tools/lab": {"core/base"},
 }
 
@@ -90,12 +91,12 @@ ROOMS: list[tuple[str, tuple[str, ...]]] = [
     (r"(c10|ATen|torch/csrc|torch)/(\w+/)*(cuda|nccl)/|torch/.*(CUDA|NCCL)|cuda|nccl", ()),  # one build for all torches
     (r"(spdlog|fmt)/", ("plugin/core/base/log.cpp",)),
     (r"(ucp|ucs|uct|ucm)/", ("plugin/transport/ucx/", "tests/transport/ucx")),
-    (r"boost/(asio|beast)", ("plugin/transport/tcp/",)),
+    (r"boost/(asio|beast)", ("plugin/transport/tcp/", "plugin/tools/page/")),
     (r"boost/interprocess/", ("plugin/core/arena/",)),
     (r"boost/program_options", ("plugin/tools/",)),
     (r"boost/(?!asio|beast|interprocess/|program_options)", ("plugin/core/base/",)),
     (r"xxhash", ("plugin/core/base/", "tests/unit/base/")),
-    (r"openssl/", ("plugin/transport/tcp/", "plugin/core/base/")),
+    (r"openssl/", ("plugin/transport/tcp/", "plugin/core/base/", "plugin/tools/page/")),
 ]
 
 DETERMINISTIC = tuple(f"plugin/core/{part}/" for part in ("wire", "protocol", "codec", "reduce", "outer"))
@@ -119,6 +120,7 @@ MAY_POLL = {
     "tests/python/scripts/torchrun.py",
     "tests/python/scripts/worldwide.py",
     "tests/python/test_elastic.py",
+    "tests/python/test_page.py",  # the page is asked again and again, as a browser does
     "tests/python/test_examples.py",
     "tests/bench/bench_auto.py",  # trains at a pace
     "tests/bench/bench_overlap.py",  # likewise

@@ -1,6 +1,7 @@
 // collab-coordinator: the coordinator as a process of its own, on a machine that needs no torch.
 //
-// It takes the same COLLAB_* variables as a training process, and runs until SIGINT or SIGTERM.
+// It takes the same COLLAB_* variables as a training process, and runs until SIGINT or SIGTERM. With --http it serves a
+// page for a browser.
 #include <boost/program_options.hpp>
 #include <csignal>
 #include <cstdio>
@@ -14,6 +15,7 @@
 #include "collab/session.h"
 #include "core/runtime/addresses.h"
 #include "tools/environment.h"
+#include "tools/page/page.h"
 
 namespace {
 
@@ -22,6 +24,22 @@ namespace po = boost::program_options;
 constexpr const char* kProgram = "collab-coordinator";
 
 int fail(const collab::Status& status) { return collab::tools::fail(kProgram, status); }
+
+// Null: without --http.
+collab::Result<std::unique_ptr<collab::Page>> serve_page(const po::variables_map& arguments,
+                                                         const collab::LoadedConfig& config,
+                                                         std::shared_ptr<const collab::CoordinatorServer> server,
+                                                         const std::string& coordinator) {
+  const auto text = [&](const char* name) {
+    return arguments.count(name) > 0 ? arguments[name].as<std::string>() : std::string();
+  };
+  if (arguments.count("http") == 0) return std::unique_ptr<collab::Page>();
+  return collab::serve_page({.http = text("http"),
+                             .insecure = arguments["http-insecure"].as<bool>(),
+                             .objective = text("objective"),
+                             .leaderboard = text("leaderboard")},
+                            config, std::move(server), coordinator);
+}
 
 int serve(const po::variables_map& arguments) {
   std::vector<std::pair<std::string, std::string>> given;
@@ -38,17 +56,20 @@ int serve(const po::variables_map& arguments) {
   if (!choice.ok()) return fail(choice.status());
   collab::Result<std::unique_ptr<collab::Transport>> transport = collab::tools::make_transport(*loaded, *choice);
   if (!transport.ok()) return fail(transport.status());
-  const collab::Result<std::unique_ptr<collab::CoordinatorServer>> server =
+  collab::Result<std::unique_ptr<collab::CoordinatorServer>> served =
       collab::serve_coordinator(loaded->config, std::move(*transport), listen);
-  if (!server.ok()) return fail(server.status());
-  const std::string address = (*server)->address();
+  if (!served.ok()) return fail(served.status());
+  const std::shared_ptr<collab::CoordinatorServer> server = std::move(*served);
+  const std::string address = server->address();
   const bool anywhere = (loaded->config.advertise.empty() || loaded->config.advertise == collab::kNotDialable) &&
                         collab::is_wildcard(listen);
-  std::cout << "collab-coordinator: sites reach it at COLLAB_COORDINATOR="
-            << (anywhere ? "HOST" + address.substr(address.rfind(':')) + ", HOST being any address of this machine"
-                         : address)
-            << "\n"
+  const std::string dialled = anywhere ? "HOST" + address.substr(address.rfind(':')) : address;
+  const collab::Result<std::unique_ptr<collab::Page>> page = serve_page(arguments, *loaded, server, dialled);
+  if (!page.ok()) return fail(page.status());
+  std::cout << "collab-coordinator: sites reach it at COLLAB_COORDINATOR=" << dialled
+            << (anywhere ? ", HOST being any address of this machine" : "") << "\n"
             << kProgram << ": " << to_string(*choice) << std::endl;
+  if (*page) std::cout << kProgram << ": " << (*page)->announcement() << std::endl;
   int signal = 0;
   sigwait(&ends, &signal);
   std::cout << "collab-coordinator: stopped by " << collab::tools::name_of_end(signal) << std::endl;
@@ -62,6 +83,11 @@ int main(int argc, char** argv) {
   options.add_options()("help,h", "print this and exit")("listen", po::value<std::string>()->required(),
                                                          "HOST:PORT to listen on; port 0 takes a free one")(
       "sites", po::value<std::string>(), "round 0 waits for this many sites (COLLAB_MIN_SITES)")(
-      "run", po::value<std::string>(), "the swarm's name (COLLAB_RUN)");
+      "run", po::value<std::string>(), "the swarm's name (COLLAB_RUN)")(
+      "http", po::value<std::string>(),
+      "HOST:PORT of a read-only page for a browser, 127.0.0.1:8080 say; port 0 takes a free one")(
+      "http-insecure", po::bool_switch(), "let other machines reach the page, in the clear")(
+      "objective", po::value<std::string>(), "what the run is for, in your words, for the page")(
+      "leaderboard", po::value<std::string>(), "a file that keeps who has contributed how much, across restarts");
   return collab::tools::run(kProgram, options, argc, argv, &serve);
 }

@@ -6,6 +6,7 @@
 
 #include "collab/session.h"
 #include "core/runtime/termination.h"
+#include "tools/page/page.h"
 #include "torch/bindings.h"
 #include "torch/interruptible.h"
 #include "torch/site_group.h"
@@ -103,6 +104,7 @@ class PySession {
     raise(calls_.call([session = session_, next_generation] { return session->finish(next_generation); }));
   }
   void replace_tensor(std::size_t position, at::Tensor tensor) { raise(vector_->replace(position, std::move(tensor))); }
+  void note_loss(double loss) { session_->note_loss(loss); }
   void ask_to_leave() { session_->ask_to_leave(); }
   [[nodiscard]] SessionStatus status() const {
     const py::gil_scoped_release released;
@@ -177,11 +179,35 @@ class PyCoordinator {
   }
   // Stops serving; waiting is over.
   void close() { const std::shared_ptr<CoordinatorServer> last = std::move(server_); }
+  [[nodiscard]] const std::shared_ptr<CoordinatorServer>& server() const { return server_; }
 
  private:
   std::shared_ptr<CoordinatorServer> server_;
   Interruptible calls_;
 };
+
+// Closed before its coordinator.
+class PyPage {
+ public:
+  explicit PyPage(std::shared_ptr<Page> page) : page_(std::move(page)) {}
+  [[nodiscard]] std::string announcement() const { return page_->announcement(); }
+  void close() {
+    const py::gil_scoped_release released;
+    const std::shared_ptr<Page> last = std::move(page_);
+  }
+
+ private:
+  std::shared_ptr<Page> page_;
+};
+
+std::unique_ptr<PyPage> new_page(const PyConfig& config, const PyCoordinator& coordinator, const std::string& dialled,
+                                 PageOptions options) {
+  Result<std::unique_ptr<Page>> page = [&] {
+    const py::gil_scoped_release released;
+    return serve_page(options, config.loaded, coordinator.server(), dialled);
+  }();
+  return std::make_unique<PyPage>(without_lock(value_or_raise(std::move(page))));
+}
 
 std::unique_ptr<PyCoordinator> new_coordinator(const PyConfig& config, const py::dict& transport,
                                                const std::string& listen) {
@@ -269,6 +295,7 @@ void bind_session(py::module_& module) {
       .def("take_optimizer", &PySession::take_optimizer)
       .def("end_optimizer", &PySession::end_optimizer, py::arg("cold"))
       .def("broadcast", &PySession::broadcast, py::arg("bytes"))
+      .def("note_loss", &PySession::note_loss, py::arg("loss"))
       .def("ask_to_leave", &PySession::ask_to_leave)
       .def("replace_tensor", &PySession::replace_tensor, py::arg("position"), py::arg("tensor"))
       .def("finish", &PySession::finish, py::arg("next_generation") = 0)
@@ -284,6 +311,18 @@ void bind_session(py::module_& module) {
       .def("wait_until_empty", &PyCoordinator::wait_until_empty, py::arg("limit"))
       .def("close", &PyCoordinator::close);
   module.def("serve_coordinator", &new_coordinator, py::arg("config"), py::arg("transport"), py::arg("listen"));
+  py::class_<PyPage>(module, "Page")
+      .def_property_readonly("announcement", &PyPage::announcement)
+      .def("close", &PyPage::close);
+  module.def(
+      "serve_page",
+      [](const PyConfig& config, const PyCoordinator& coordinator, const std::string& dialled, std::string http,
+         bool insecure, std::string objective, std::string leaderboard) {
+        return new_page(config, coordinator, dialled,
+                        {std::move(http), insecure, std::move(objective), std::move(leaderboard)});
+      },
+      py::arg("config"), py::arg("coordinator"), py::arg("dialled"), py::kw_only(), py::arg("http"),
+      py::arg("insecure") = false, py::arg("objective") = "", py::arg("leaderboard") = "");
   py::class_<PyHelper>(module, "HelperServer")
       .def("wait", &PyHelper::wait, py::arg("limit"))
       .def("leave", &PyHelper::leave);

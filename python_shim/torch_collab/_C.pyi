@@ -196,6 +196,8 @@ class Session:
         """They are in use; or, because of `cold`, not wanted. To the log and the events."""
     def broadcast(self, bytes: torch.Tensor) -> None:
         """All ranks of the site are given its leader's contiguous uint8 on the CPU."""
+    def note_loss(self, loss: float) -> None:
+        """Told with the next round. Leader only."""
     def ask_to_leave(self) -> None: ...
     def replace_tensor(self, position: int, tensor: torch.Tensor) -> None:
         """Another tensor of the same shape and type stands at this position of the vector from here on."""
@@ -236,6 +238,24 @@ class CoordinatorServer:
     def address(self) -> str: ...
     def wait_until_empty(self, limit: timedelta) -> None: ...
     def close(self) -> None: ...
+
+class Page:
+    @property
+    def announcement(self) -> str: ...
+    def close(self) -> None:
+        """Before its coordinator."""
+
+def serve_page(
+    config: Config,
+    coordinator: CoordinatorServer,
+    dialled: str,
+    *,
+    http: str,
+    insecure: bool = False,
+    objective: str = "",
+    leaderboard: str = "",
+) -> Page:
+    """A read-only page for a browser. ValueError names the option that is wrong."""
 
 class HelperServer:
     def wait(self, limit: timedelta) -> bool:

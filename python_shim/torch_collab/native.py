@@ -76,6 +76,7 @@ if TYPE_CHECKING:  # functions of _C that are called as they are; how, says _C.p
         make_backend as make_backend, preset_table as preset_table, query_status as query_status,
         read_state as read_state, read_state_header as read_state_header, remove_orphan_arena as remove_orphan_arena,
         remove_record as remove_record, serve_coordinator as serve_coordinator, serve_helper as serve_helper,
+        serve_page as serve_page,
         set_in_step as set_in_step, swarm_secrets as swarm_secrets, termination_requested as termination_requested,
         try_transport as try_transport, watch_for_termination as watch_for_termination,
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""`collab token`: makes the key of a swarm."""
+"""`collab token`: makes the key of a swarm, and what is made of it to look at the coordinator's page."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ import secrets
 from pathlib import Path
 from typing import Any
 
+from torch_collab import native
 from torch_collab.cli import forms, swarm_file
+
+_PAGE_PURPOSE = "page password"  # as in the core
 
 
 def add_to(parsers: Any) -> None:
@@ -18,8 +21,8 @@ def add_to(parsers: Any) -> None:
         "token",
         "make a swarm's key, for COLLAB_TOKEN or COLLAB_TOKEN_FILE",
         "Makes a key at random. Every site of the swarm needs the same one; who has it can join.",
-        ["collab token", "collab token --rotate swarm.key"],
-        {0: "made", 1: "the file cannot be written, or was there"},
+        ["collab token", "collab token --rotate swarm.key", "collab token --page-password swarm.key"],
+        {0: "made", 1: "the file cannot be written, or was there; or there is no key"},
     )
     place = sub.add_mutually_exclusive_group()
     place.add_argument(
@@ -34,6 +37,14 @@ def add_to(parsers: Any) -> None:
         metavar="FILE",
         help="put it in front of the one in this file, which is still accepted until its line is taken out",
     )
+    place.add_argument(
+        "--page-password",
+        metavar="FILE",
+        nargs="?",
+        const="",
+        help="show the password of the coordinator's page, made of the key in this file (default: COLLAB_TOKEN_FILE or "
+        "COLLAB_TOKEN): who has it can look, and cannot join",
+    )
     sub.set_defaults(run=run)
 
 
@@ -44,6 +55,9 @@ def make() -> str:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    if arguments.page_password is not None:
+        print(page_password(arguments.page_password))
+        return 0
     token = make()
     if arguments.rotate is not None:
         return rotate(Path(arguments.rotate), token)
@@ -53,6 +67,19 @@ def run(arguments: argparse.Namespace) -> int:
     write(Path(arguments.out), token)
     print(f"wrote {arguments.out}; copy it to every site and set COLLAB_TOKEN_FILE to where it lies there")
     return 0
+
+
+def page_password(path: str) -> str:
+    """Of the key in this file, else of the environment's; of two the first. Raises ValueError in words."""
+    environment = {"COLLAB_TOKEN_FILE": path} if path else _key_variables()
+    made = native.swarm_secrets(native.load_config(environment, {}).raw, _PAGE_PURPOSE)
+    if not made:
+        raise ValueError("name the file of the swarm's key, or set COLLAB_TOKEN_FILE [token.no-key-for-page]")
+    return made[0][:16].hex()
+
+
+def _key_variables() -> dict[str, str]:
+    return {name: os.environ[name] for name in ("COLLAB_TOKEN", "COLLAB_TOKEN_FILE") if name in os.environ}
 
 
 def write(path: Path, token: str) -> None:

@@ -1,0 +1,112 @@
+#include "tools/page/page.h"
+
+#include <chrono>
+#include <optional>
+#include <utility>
+
+#include "core/base/address.h"
+#include "core/base/log.h"
+#include "core/base/rate_limited.h"
+#include "core/base/text.h"
+#include "tools/page/answers.h"
+#include "tools/page/contents.h"
+#include "tools/page/leaderboard.h"
+#include "tools/page/password.h"
+#include "tools/page/server.h"
+
+namespace collab {
+namespace {
+
+constexpr std::size_t kLongestObjective = 1000;
+
+class ServedPage final : public Page {
+ public:
+  ServedPage(page::Leaderboard board, page::Constants constants, std::shared_ptr<const CoordinatorServer> coordinator)
+      : board_(std::move(board)), constants_(std::move(constants)), coordinator_(std::move(coordinator)) {}
+
+  Status start(const PageOptions& options, std::vector<std::string> passwords) {
+    const Result<HostPort> asked = parse_host_port(options.http);
+    if (!asked.ok()) return invalid_argument("--http: " + asked.status().message());
+    const Result<HostPort> bound = server_.listen(*asked);
+    if (!bound.ok()) return bound.status();
+    const bool loopback = server_.is_loopback();
+    if (!loopback && !options.insecure) {
+      return invalid_argument(
+          "--http " + options.http +
+          ": the page is in the clear, and other machines could reach it there: listen at 127.0.0.1 and use "
+          "`ssh -L 8080:127.0.0.1:PORT` or a reverse proxy with TLS, or say --http-insecure [page.in-the-clear]");
+    }
+    if (!loopback) {
+      log_warning(std::string("the page is served in the clear to other machines (--http-insecure): ") +
+                  (passwords.empty() ? "there is no swarm key, so whoever reaches it can read it"
+                                     : "whoever listens on the way reads it, and its password") +
+                  " [page.open]");
+    }
+    const bool anywhere = asked->host == "0.0.0.0" || asked->host == "::";
+    announcement_ =
+        "page at http://" + (anywhere ? "HOST:" + std::to_string(bound->port) : to_string(*bound)) + "/" +
+        (passwords.empty() ? ", without a password: there is no swarm key"
+                           : "; any user name, and the password that `collab token --page-password` prints");
+    answers_.emplace(page::Answers::Options{std::move(passwords), loopback}, [this] { return look(); });
+    server_.start([this](const page::Request& request) { return answers_->answer(clock_.now(), request); },
+                  [this] { save(); });
+    return {};
+  }
+
+  [[nodiscard]] std::string announcement() const override { return announcement_; }
+
+ private:
+  [[nodiscard]] Result<page::Texts> look() {
+    const Result<CoordinatorReport> report = coordinator_->report();
+    if (!report.ok()) return report.status();
+    const std::vector<Contributed>& board = board_.with(report->status.contributed);
+    const std::chrono::duration<double> now = std::chrono::system_clock::now().time_since_epoch();
+    return page::Texts{page::status_text(constants_, *report, board, now.count()), page::metrics_text(*report, board)};
+  }
+
+  void save() {
+    if (!board_.is_kept()) return;
+    const Result<CoordinatorReport> report = coordinator_->report();
+    if (!report.ok()) return;
+    static_cast<void>(board_.with(report->status.contributed));
+    const Status saved = board_.save();
+    if (saved.ok()) return;
+    if (const auto line = not_saved_.let(clock_.now(), saved.message())) log_warning(*line);
+  }
+
+  SteadyClock clock_;
+  page::Leaderboard board_;
+  const page::Constants constants_;
+  const std::shared_ptr<const CoordinatorServer> coordinator_;
+  RateLimited not_saved_{std::chrono::minutes(1)};
+  std::string announcement_;
+  std::optional<page::Answers> answers_;
+  page::Server server_;  // the last: its thread uses the others
+};
+
+page::Key key_of(const Config& config, const std::vector<std::string>& passwords) {
+  if (!passwords.empty()) return page::Key::kToken;
+  return config.tls_cert.empty() ? page::Key::kNone : page::Key::kCertificates;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Page>> serve_page(const PageOptions& options, const LoadedConfig& config,
+                                         std::shared_ptr<const CoordinatorServer> server,
+                                         const std::string& coordinator) {
+  if (options.objective.size() > kLongestObjective || !is_valid_utf8(options.objective)) {
+    return invalid_argument("--objective: expected at most " + std::to_string(kLongestObjective) +
+                            " bytes of UTF-8 [page.objective]");
+  }
+  Result<std::vector<std::string>> passwords = page::passwords_of(config);
+  if (!passwords.ok()) return passwords.status();
+  Result<page::Leaderboard> board = page::Leaderboard::open(options.leaderboard);
+  if (!board.ok()) return board.status();
+  page::Constants constants{options.objective,
+                            page::join_command(coordinator, config.config.run, key_of(config.config, *passwords))};
+  auto served = std::make_unique<ServedPage>(std::move(*board), std::move(constants), std::move(server));
+  COLLAB_RETURN_IF_ERROR(served->start(options, std::move(*passwords)));
+  return std::unique_ptr<Page>(std::move(served));
+}
+
+}  // namespace collab

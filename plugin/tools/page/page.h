@@ -1,0 +1,35 @@
+// The coordinator's page for a browser: who is there and which round it is, read only, served beside the coordinator.
+//
+// Threads: made and destroyed by its owner; HTTP is spoken on a thread of its own, which asks the coordinator's for a
+// report, once a second at most. Ownership: shares the coordinator.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "collab/config.h"
+#include "collab/session.h"
+#include "collab/status.h"
+
+namespace collab {
+
+struct PageOptions {
+  std::string http;         // HOST:PORT
+  bool insecure = false;    // --http-insecure: other machines may reach it, in the clear
+  std::string objective;    // what the run is for, in the operator's words
+  std::string leaderboard;  // a file; empty: none
+};
+
+class Page {
+ public:
+  virtual ~Page() = default;
+  // A line for whoever has started it: the address, and how to get the password.
+  [[nodiscard]] virtual std::string announcement() const = 0;
+};
+
+// `coordinator`: as sites dial it. kInvalidArgument names the option that is wrong.
+[[nodiscard]] Result<std::unique_ptr<Page>> serve_page(const PageOptions& options, const LoadedConfig& config,
+                                                       std::shared_ptr<const CoordinatorServer> server,
+                                                       const std::string& coordinator);
+
+}  // namespace collab

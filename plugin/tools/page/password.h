@@ -1,0 +1,27 @@
+// The page's password: made of the swarm's token under a purpose of its own, so that who has it can look at the page,
+// and neither join nor learn the token.
+//
+// Threads: pure functions.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "collab/config.h"
+#include "collab/status.h"
+
+namespace collab::page {
+
+// One for each of the swarm's tokens, the first for the one that is spoken; none without a token.
+[[nodiscard]] Result<std::vector<std::string>> passwords_of(const LoadedConfig& config);
+
+// "Basic dXNlcjpwYXNzd29yZA==": the password, whatever the user's name is; empty: there is none.
+[[nodiscard]] std::string password_in(std::string_view authorization);
+// In a time that says nothing of where they differ.
+[[nodiscard]] bool is_one_of(std::string_view given, const std::vector<std::string>& passwords);
+
+// For a Content-Security-Policy: 'sha256-...' of what stands between <tag> and </tag>.
+[[nodiscard]] std::string digest_of_element(std::string_view html, std::string_view tag);
+
+}  // namespace collab::page

@@ -1,0 +1,42 @@
+// An HTTP server for short texts, bounded: one request a connection, one thread for all.
+//
+// A connection has kTime for its request and for taking the answer. Of more than kMaxConnections the oldest is closed:
+// who opens many and says nothing keeps nobody out. A request's head has at most kMaxHead bytes; what follows it is not
+// read.
+// Threads: start() and the destructor are the owner's; `answer` and `every` are called on the server's own thread.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "collab/clock.h"
+#include "collab/status.h"
+#include "core/base/address.h"
+#include "tools/page/answers.h"
+
+namespace collab::page {
+
+class Server {
+ public:
+  static constexpr std::size_t kMaxConnections = 64;
+  static constexpr std::uint32_t kMaxHead = 8192;
+  static constexpr std::chrono::seconds kTime{5};
+
+  Server();
+  ~Server();
+  Server(const Server&) = delete;
+  Server& operator=(const Server&) = delete;
+
+  // The address as bound. kInvalidArgument: it cannot be listened at, and why.
+  Result<HostPort> listen(const HostPort& address);
+  [[nodiscard]] bool is_loopback() const;
+  // `every` is called each five seconds, and once at the end.
+  void start(std::function<Answer(const Request&)> answer, std::function<void()> every);
+
+ private:
+  struct Loop;
+  std::unique_ptr<Loop> loop_;
+};
+
+}  // namespace collab::page

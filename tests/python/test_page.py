@@ -1,0 +1,202 @@
+"""The coordinator's page: what it shows of a run that goes on, who may see it, and what strangers can do to it."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import resource
+import signal
+import socket
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commands import PATIENCE, Coordinator, collab
+from ranks import Ranks, start_site
+
+OBJECTIVE = 'Learn "French" <script>alert(1)</script>'
+# https://prometheus.io/docs/instrumenting/exposition_formats
+SAMPLE = re.compile(r'^([a-z_]+)(?:\{((?:[a-z_]+="(?:[^"\\\n]|\\.)*",?)*)\})? (-?[0-9.e+-]+)$')
+
+
+def page_of(running: Coordinator) -> str:
+    """Where a coordinator that has just begun serves its page."""
+    assert running.process.stdout is not None
+    while line := running.process.stdout.readline():
+        running.before += line
+        if found := re.search(r" page at (http://[^ ,;]+)", line):
+            return found[1]
+    raise AssertionError("the coordinator ended before it said where its page is")
+
+
+def get(url: str, password: str = "", method: str = "GET") -> tuple[int, dict[str, str], str]:
+    request = urllib.request.Request(url, method=method)
+    if password:
+        request.add_header("Authorization", "Basic " + base64.b64encode(f"me:{password}".encode()).decode())
+    try:
+        with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+            return answer.status, dict(answer.headers), answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, dict(error.headers), error.read().decode()
+
+
+def status_of(url: str, password: str = "") -> dict[str, Any]:
+    code, _, text = get(url + "status.json", password)
+    assert code == 200, text
+    return dict(json.loads(text))
+
+
+def wait_for(url: str, password: str, what: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+    deadline = time.monotonic() + PATIENCE
+    while not what(seen := status_of(url, password)):
+        assert time.monotonic() < deadline, seen
+        time.sleep(0.2)
+    return seen
+
+
+def members(seen: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {member["name"]: member for member in seen["swarm"]["members"]}
+
+
+def samples_of(metrics: str) -> dict[str, float]:
+    """Every line is one of the format; what it counts is named before."""
+    typed, found = set(), {}
+    for line in metrics.splitlines():
+        if line.startswith("# TYPE "):
+            typed.add(line.split()[2])
+        elif not line.startswith("# HELP "):
+            parts = SAMPLE.match(line)
+            assert parts and parts[1] in typed, line
+            found[f"{parts[1]}{{{parts[2] or ''}}}"] = float(parts[3])
+    return found
+
+
+def test_a_run_is_watched_as_it_goes_on(tmp_path: Path) -> None:
+    key, board, enough = tmp_path / "swarm.key", tmp_path / "board", tmp_path / "enough"
+    assert collab("token", "--out", str(key)).returncode == 0
+    password = collab("token", "--page-password", str(key)).stdout.strip()
+    assert len(password) == 32 and password not in key.read_text()
+    options = ("--http", "127.0.0.1:0", "--objective", OBJECTIVE, "--leaderboard", str(board))
+
+    def start(site: str, index: int) -> Ranks:
+        where = coordinator.address
+        return start_site(
+            "until_told.py", [str(enough)], site, index, where, tmp_path / "events", COLLAB_TOKEN_FILE=str(key)
+        )
+
+    with Coordinator("--sites", "2", *options, COLLAB_TOKEN_FILE=str(key)) as coordinator:
+        url = page_of(coordinator)
+        for wrong in ("", "wrong", password[:-1], key.read_text().strip()):
+            code, headers, text = get(url + "status.json", wrong)
+            assert code == 401 and headers["WWW-Authenticate"].startswith("Basic") and "members" not in text
+        assert "French" not in get(url, password)[2], "the page is filled by its script"
+        worlds = {"paris": start("paris", 0), "oslo": start("oslo", 1)}
+        try:
+            seen = wait_for(url, password, lambda seen: len(seen["rounds"]) > 3)
+            assert seen["objective"] == OBJECTIVE and seen["swarm"]["leads"]
+            assert all(member["loss"] > 0 and not member["helper"] for member in members(seen).values())
+            assert f"COLLAB_COORDINATOR={coordinator.address} COLLAB_TOKEN_FILE=" in seen["join"]
+            worlds["oslo"].signal(0, signal.SIGKILL)
+            seen = wait_for(url, password, lambda seen: "oslo" not in members(seen))
+            assert any(event["event"] == "leave" and "oslo" in event["text"] for event in seen["events"])
+            before = {row["name"]: row for row in seen["leaderboard"]}
+            worlds["oslo"].kill()
+            worlds["oslo"] = start("oslo", 1)
+            seen = wait_for(
+                url,
+                password,
+                lambda seen: any(
+                    row["name"] == "oslo" and row["samples"] > before["oslo"]["samples"] for row in seen["leaderboard"]
+                ),
+            )
+            metrics = samples_of(get(url + "metrics", password)[2])
+            assert metrics["collab_leads{}"] == 1 and metrics["collab_round{}"] >= 3
+            assert metrics['collab_site_up{site="oslo",state="active",role="site"}'] == 1
+            assert metrics['collab_site_loss{site="paris"}'] > 0
+            enough.touch()
+            for world in worlds.values():
+                world.join()
+        finally:
+            for world in worlds.values():
+                world.kill()
+        last = {row["name"]: row for row in wait_for(url, password, lambda seen: not members(seen))["leaderboard"]}
+        assert metrics['collab_contributed_samples_total{site="paris"}'] <= last["paris"]["samples"]
+        coordinator.process.send_signal(signal.SIGINT)
+        assert coordinator.process.wait(PATIENCE) == 0
+    with Coordinator(*options, COLLAB_TOKEN_FILE=str(key)) as coordinator:
+        again = status_of(page_of(coordinator), password)
+    assert {row["name"]: row for row in again["leaderboard"]} == last
+
+
+@pytest.fixture(scope="module")
+def idle() -> Iterator[tuple[Coordinator, str]]:
+    """A coordinator without a key and without sites."""
+    with Coordinator("--http", "127.0.0.1:0") as coordinator:
+        yield coordinator, page_of(coordinator)
+
+
+def test_the_page_is_one_file_and_only_read(idle: tuple[Coordinator, str]) -> None:
+    url = idle[1]
+    code, headers, text = get(url)
+    assert code == 200 and headers["Content-Type"].startswith("text/html")
+    assert "default-src 'none'" in headers["Content-Security-Policy"]
+    assert not re.search(r"https?:|//[a-z]+\.|src=|@import|innerHTML|<form", text)
+    assert get(url, method="HEAD")[2] == "" and int(get(url, method="HEAD")[1]["Content-Length"]) == len(text.encode())
+    assert get(url, method="DELETE")[0] == 405
+    assert get(url + "../../etc/passwd")[0] == 404
+
+
+def test_a_port_in_use_is_named(idle: tuple[Coordinator, str]) -> None:
+    where = idle[1].removeprefix("http://").rstrip("/")
+    done = collab("coordinator", "--listen", "127.0.0.1:0", "--http", where)
+    assert done.returncode == 1 and f"another process listens at port {where.rpartition(':')[2]}" in done.stderr
+    assert "[page.port-in-use]" in done.stderr
+
+
+def test_other_machines_are_let_in_by_a_word_alone() -> None:
+    done = collab("coordinator", "--listen", "127.0.0.1:0", "--http", "0.0.0.0:0")
+    assert done.returncode == 1 and "[page.in-the-clear]" in done.stderr and "ssh -L" in done.stderr
+    with Coordinator("--http", "0.0.0.0:0", "--http-insecure") as coordinator:
+        port = page_of(coordinator).rpartition(":")[2]
+        assert status_of(f"http://127.0.0.1:{port}")["swarm"]["swarm"] == "default"
+        coordinator.process.send_signal(signal.SIGINT)
+        assert coordinator.process.stdout is not None
+        rest = coordinator.process.stdout.read()  # not communicate(), which passes by what is buffered
+        assert "[page.open]" in coordinator.first_line + coordinator.before + rest
+
+
+def test_a_thousand_connections_keep_nobody_out(idle: tuple[Coordinator, str]) -> None:
+    coordinator, url = idle
+    host, port = url.removeprefix("http://").rstrip("/").split(":")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, hard), hard))
+    many: list[socket.socket] = []
+    try:
+        for number in range(1000):
+            many.append(socket.create_connection((host, int(port)), PATIENCE))
+            many[-1].sendall(b"GET / HTTP/1.1\r\nX: " if number % 2 else b"")
+        assert status_of(url)["swarm"]["members"] == []
+        assert json.loads(collab("status", coordinator.address, "--json").stdout)["members"] == []
+        held = len(list(Path(f"/proc/{coordinator.process.pid}/fd").iterdir()))
+        assert held < 200, "of the thousand few are held"
+        # Who has said half of a request is closed as well, by the number or by the time.
+        many[0].settimeout(PATIENCE)
+        many[-1].settimeout(PATIENCE)
+        assert many[0].recv(1) == b"" and many[-1].recv(1) == b""
+    finally:
+        for one in many:
+            one.close()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_an_endless_head_is_not_read(idle: tuple[Coordinator, str]) -> None:
+    host, port = idle[1].removeprefix("http://").rstrip("/").split(":")
+    with socket.create_connection((host, int(port)), PATIENCE) as one, pytest.raises(ConnectionError):
+        for _ in range(1000):
+            one.sendall(b"GET / HTTP/1.1\r\nX: " + b"x" * 65536)
+    assert get(idle[1])[0] == 200

@@ -1,0 +1,102 @@
+// The page's server over loopback sockets: answers, bounds, and its end while others are in the middle of something.
+#include "tools/page/server.h"
+
+#include <gmock/gmock.h>
+
+#include <atomic>
+#include <list>
+
+#include "tests/transport/plain_socket.h"
+
+namespace collab::page {
+namespace {
+
+using collab::testing::PlainSocket;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+constexpr int kPatienceMs = 60'000;
+
+class PageServer : public ::testing::Test {
+ protected:
+  PageServer() {
+    const Result<HostPort> bound = server_->listen({"127.0.0.1", 0});
+    EXPECT_TRUE(bound.ok()) << bound.status().to_string();
+    address_ = to_string(*bound);
+    EXPECT_TRUE(server_->is_loopback());
+    server_->start(
+        [this](const Request& request) {
+          ++answered_;
+          return Answer{
+              200, "text/plain", request.method + " " + request.target + " " + request.host, {{"X-Test", "yes"}}};
+        },
+        [this] { ++ends_; });
+  }
+  std::string ask(std::string_view bytes) const {
+    PlainSocket socket;
+    EXPECT_TRUE(socket.connect_to(address_));
+    socket.write(bytes);
+    return socket.read_all(kPatienceMs);
+  }
+
+  std::atomic<int> answered_ = 0, ends_ = 0;
+  std::unique_ptr<Server> server_ = std::make_unique<Server>();
+  std::string address_;
+};
+
+TEST_F(PageServer, AnswersOneRequestAConnection) {
+  const std::string answer = ask("GET /a HTTP/1.1\r\nHost: h\r\n\r\nGET /b HTTP/1.1\r\nHost: h\r\n\r\n");
+  EXPECT_THAT(answer, StartsWith("HTTP/1.1 200 OK\r\n"));
+  EXPECT_THAT(answer, HasSubstr("X-Test: yes\r\n"));
+  EXPECT_THAT(answer, HasSubstr("Connection: close\r\n"));
+  EXPECT_THAT(answer, EndsWith("\r\n\r\nGET /a h"));
+  EXPECT_EQ(answered_, 1);
+}
+
+TEST_F(PageServer, OfHeadTheBodyIsLeftOut) {
+  const std::string answer = ask("HEAD / HTTP/1.1\r\nHost: h\r\n\r\n");
+  EXPECT_THAT(answer, HasSubstr("Content-Length: 8\r\n"));
+  EXPECT_THAT(answer, EndsWith("\r\n\r\n"));
+}
+
+TEST_F(PageServer, WhatIsNoRequestIsNotAnswered) {
+  for (const std::string& bytes : {std::string("\r\n\r\n\r\n"), std::string("hello\r\n\r\n"), std::string(100, '\0'),
+                                   "GET / HTTP/1.1\r\nX: " + std::string(2 * Server::kMaxHead, 'x')}) {
+    EXPECT_EQ(ask(bytes), "");
+  }
+  EXPECT_EQ(answered_, 0);
+}
+
+// Closed by the server, long before the wait is over.
+TEST_F(PageServer, WhoSaysNothingIsClosed) { EXPECT_EQ(ask("GET / HTTP/1.1\r\n"), ""); }
+
+TEST_F(PageServer, OfManyConnectionsTheOldestGo) {
+  std::list<PlainSocket> many(Server::kMaxConnections + 10);
+  for (PlainSocket& one : many) ASSERT_TRUE(one.connect_to(address_));
+  EXPECT_THAT(ask("GET / HTTP/1.1\r\n\r\n"), StartsWith("HTTP/1.1 200"));
+  EXPECT_EQ(many.front().read_all(kPatienceMs), "");
+  many.back().write("GET / HTTP/1.1\r\n\r\n");
+  EXPECT_THAT(many.back().read_all(kPatienceMs), StartsWith("HTTP/1.1 200")) << "the time of none is over";
+}
+
+TEST_F(PageServer, APortInUseIsNamed) {
+  Server other;
+  const Result<HostPort> bound = other.listen(parse_host_port(address_).value());
+  ASSERT_FALSE(bound.ok());
+  EXPECT_THAT(bound.status().message(), HasSubstr("at port " + address_.substr(address_.rfind(':') + 1)));
+  EXPECT_THAT(bound.status().message(), HasSubstr("[page.port-in-use]"));
+}
+
+TEST_F(PageServer, EndsWhileOthersAreInTheMiddleOfSomething) {
+  PlainSocket half;
+  ASSERT_TRUE(half.connect_to(address_));
+  half.write("GET / HT");
+  EXPECT_THAT(ask("GET / HTTP/1.1\r\n\r\n"), StartsWith("HTTP/1.1 200"));
+  server_.reset();
+  EXPECT_GE(ends_, 1) << "what is to be kept is kept";
+  EXPECT_EQ(half.read_all(kPatienceMs), "");
+}
+
+}  // namespace
+}  // namespace collab::page
