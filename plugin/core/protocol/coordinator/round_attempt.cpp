@@ -217,9 +217,12 @@ void Round::commit() {
   std::vector<std::string> names;
   for (const SiteId id : contributors) {
     const auto gone = round_.gone.find(id);
-    const bool here = gone == round_.gone.end();
-    names.push_back(here ? all_->membership.name_of(id) : gone->second.name);
-    all_->tally.add(names.back(), here ? samples_of(all_->members().at(id)) : gone->second.samples);
+    const auto member = all_->members().find(id);
+    names.push_back(gone == round_.gone.end() ? all_->membership.name_of(id) : gone->second.name);
+    const std::uint64_t samples = gone != round_.gone.end()         ? gone->second.samples
+                                  : member != all_->members().end() ? samples_of(member->second)
+                                                                    : 0;
+    all_->tally.add(names.back(), samples);
   }
   Broadcast all{{},
                 wire::Commit{all_->leadership.term(), all_->anchor.record()->run, committed, start.attempt,
