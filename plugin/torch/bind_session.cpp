@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "collab/session.h"
+#include "core/runtime/line_probe.h"
 #include "core/runtime/termination.h"
 #include "tools/page/page.h"
 #include "torch/bindings.h"
@@ -271,6 +272,35 @@ std::string say_forget(const py::dict& transport, const std::string& address, co
       }));
 }
 
+py::dict measured(const py::dict& transport, const std::string& address, std::chrono::microseconds time,
+                  const std::string& listen) {
+  Interruptible calls;
+  const LineFigures figures = value_or_raise(
+      calls.call([factory = transport_factory(transport), address, time, listen]() -> Result<LineFigures> {
+        Result<std::unique_ptr<Transport>> made = factory();
+        if (!made.ok()) return made.status();
+        return measure_line(std::move(made).value(), address, Duration(time), listen);
+      }));
+  py::dict told;
+  told["round_trip_ms"] = figures.round_trip_ms;
+  told["mbit_up"] = figures.mbit_up;
+  told["mbit_down"] = figures.mbit_down;
+  told["own_address"] = figures.own_address;
+  told["not_dialled"] = figures.not_dialled;
+  return told;
+}
+
+std::shared_ptr<LineAnswerer> new_line_answerer(const py::dict& transport, const std::string& listen) {
+  const TransportFactory factory = transport_factory(transport);
+  Result<std::unique_ptr<LineAnswerer>> answerer = [&]() -> Result<std::unique_ptr<LineAnswerer>> {
+    const py::gil_scoped_release released;
+    Result<std::unique_ptr<Transport>> made = factory();
+    if (!made.ok()) return made.status();
+    return answer_line(std::move(made).value(), listen);
+  }();
+  return without_lock(value_or_raise(std::move(answerer)));
+}
+
 }  // namespace
 
 void bind_session(py::module_& module) {
@@ -337,6 +367,10 @@ void bind_session(py::module_& module) {
   module.def("carry_out_termination", &carry_out_termination, py::call_guard<py::gil_scoped_release>());
   module.def("query_status", &ask_status, py::arg("transport"), py::arg("address"), py::arg("limit"));
   module.def("tell_forget", &say_forget, py::arg("transport"), py::arg("address"), py::arg("sites"), py::arg("limit"));
+  module.def("measure_line", &measured, py::arg("transport"), py::arg("address"), py::arg("time"), py::arg("listen"));
+  py::class_<LineAnswerer, std::shared_ptr<LineAnswerer>>(module, "LineAnswerer")
+      .def_property_readonly("address", &LineAnswerer::address);
+  module.def("answer_line", &new_line_answerer, py::arg("transport"), py::arg("listen"));
 }
 
 }  // namespace collab::torch_adapter

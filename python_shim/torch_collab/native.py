@@ -70,10 +70,12 @@ class _Worded:
 
 if TYPE_CHECKING:  # functions of _C that are called as they are; how, says _C.pyi
     from torch_collab._C import (  # noqa: I001
-        call_communication_hook as call_communication_hook, choose_links as choose_links, connect_hub as connect_hub,
+        answer_line as answer_line, call_communication_hook as call_communication_hook,
+        choose_links as choose_links, connect_hub as connect_hub,
         environment_warnings as environment_warnings, find_orphan_arenas as find_orphan_arenas,
         find_records as find_records, has_made_token as has_made_token, is_near as is_near, knob_table as knob_table,
-        make_backend as make_backend, preset_table as preset_table, query_status as query_status,
+        make_backend as make_backend, measure_line as measure_line, preset_table as preset_table,
+        query_status as query_status,
         read_state as read_state, read_state_header as read_state_header, remove_orphan_arena as remove_orphan_arena,
         remove_record as remove_record, serve_coordinator as serve_coordinator, serve_helper as serve_helper,
         serve_page as serve_page,

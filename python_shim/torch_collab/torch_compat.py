@@ -24,7 +24,8 @@ from torch.nn.parallel import distributed as ddp_source
 from torch.optim import optimizer as optimizer_source
 from torch.utils.data.distributed import DistributedSampler
 
-TESTED = "2.13"
+TESTED = ("2.13",)  # every test; others by ci/matrix.sh
+_TESTED = " or ".join(TESTED)
 
 
 class UnfitTorch(RuntimeError):
@@ -104,17 +105,17 @@ def check(expected: Iterable[Expected] = EXPECTED) -> None:
         if not fit:
             raise UnfitTorch(
                 f"collab: torch {torch.__version__} has no {each.name} as collab knows it, which it needs to "
-                f"{each.purpose}: use torch {TESTED}, with which it was tested, or a newer torch-collab "
-                "[ddp.torch-unfit]"
+                f"{each.purpose}: use torch {_TESTED}, with which it was tested, or a newer "
+                "torch-collab [ddp.torch-unfit]"
             )
 
 
 def untested() -> str:
-    """A warning about a torch of another version than the one that collab was tested with, or ""."""
-    if torch.__version__.startswith(f"{TESTED}."):
+    """A warning about a torch of another version than those that collab was tested with, or ""."""
+    if torch.__version__.startswith(tuple(f"{release}." for release in TESTED)):
         return ""
     return (
-        f"torch {torch.__version__} has all that collab needs, but it was tested with torch {TESTED} "
+        f"torch {torch.__version__} has all that collab needs, but it was tested with torch {_TESTED} "
         "[ddp.torch-untested]"
     )
 

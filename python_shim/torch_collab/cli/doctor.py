@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from torch_collab import __version__, native
-from torch_collab.cli import forms, keys, knobs, peer, swarm_file
+from torch_collab.cli import forms, keys, knobs, line, peer, swarm_file
 from torch_collab.escape import escaped
 from torch_collab.network import addresses, links
 from torch_collab.swarm import records
@@ -59,9 +59,10 @@ def add_to(parsers: Any) -> None:
         [
             "collab doctor",
             "collab doctor --clean  # removes what dead processes have left",
-            "collab doctor --peer paris.example.org  # whether its ports can be reached from here",
+            "collab doctor --answer  # in Paris, before the swarm runs: takes its ports until Ctrl-C",
+            "collab doctor --peer paris.example.org  # in Tokyo: ports both ways, round trip, Mbit/s each way",
         ],
-        {0: "no problem found; hints do not count", 1: "a line begins with BAD"},
+        {0: "no problem found; hints do not count", 1: "a line begins with BAD, or --answer cannot listen"},
     )
     sub.add_argument(
         "--clean", action="store_true", help="remove shared memory and old records that dead processes left behind"
@@ -70,13 +71,23 @@ def add_to(parsers: Any) -> None:
     sub.add_argument(
         "--peer",
         metavar="HOST[:PORT,...]",
-        help="try ports of another machine, where the swarm runs by now (default: those of collab.toml)",
+        help="try ports of another machine (default: those of collab.toml); the swarm or `collab doctor --answer` runs "
+        "there",
     )
+    sub.add_argument(
+        "--seconds",
+        type=float,
+        default=10.0,
+        help="how long the line to a --peer that answers is measured; 0: not (default: %(default)g)",
+    )
+    sub.add_argument("--answer", action="store_true", help="then answer those who say --peer, until Ctrl-C")
     swarm_file.add_option(sub)
     sub.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
+    if not 0 <= arguments.seconds <= 600:
+        raise ValueError(f"--seconds: expected 0 to 600, got {arguments.seconds:g} [cli.doctor-seconds]")
     tried = peer.ports(arguments.peer, arguments.config) if arguments.peer else None
     findings = Findings(quiet=arguments.json)
     _versions(findings)
@@ -93,15 +104,48 @@ def run(arguments: argparse.Namespace) -> int:
     _orphans(findings, arguments.clean)
     if config:
         _records(findings, records.folder(config), arguments.clean)
+    figures = None
     if tried:
-        for good, text in peer.try_ports(*tried):
-            (findings.fine if good else findings.problem)("peer", text)
+        open_ports = _peer(findings, *tried)
+        if config and arguments.seconds and peer.of_links(tried[1]) in open_ports:
+            figures = _line(findings, config, tried[0], peer.of_links(tried[1]), arguments.seconds)
     count = findings.problems
     if arguments.json:
-        print(json.dumps({"problems": count, "findings": findings.rows}, indent=2))
-        return 1 if count else 0
-    print(f"{count} problem{'s' if count != 1 else ''} found" if count else "no problems found")
+        told = {"problems": count, "findings": findings.rows, "line": figures and figures.as_json()}
+        print(json.dumps(told, indent=2), flush=True)
+    else:
+        print(f"{count} problem{'s' if count != 1 else ''} found" if count else "no problems found", flush=True)
+    if arguments.answer and config:
+        return line.answer(config, peer.usual(arguments.config))
     return 1 if count else 0
+
+
+def _peer(found: Findings, host: str, wanted: dict[int, str]) -> set[int]:
+    """The ports that can be reached."""
+    reached = set()
+    for port, good, text in peer.try_ports(host, wanted):
+        (found.fine if good else found.problem)("peer", text)
+        if good:
+            reached.add(port)
+    return reached
+
+
+def _line(found: Findings, config: native.Settings, host: str, port: int, seconds: float) -> line.Figures | None:
+    try:
+        figures = line.measure(config, host, port, seconds)
+    except (OSError, RuntimeError, ValueError) as error:
+        found.hint("line", f"{str(error).removeprefix('collab: ')}. To measure it, run `{line.ANSWER}` at {host} while "
+                   "no swarm has its ports, with the same key")  # fmt: skip
+        return None
+    found.fine("line", str(figures))
+    if figures.own_port is None:
+        found.fine("back", "others do not dial this site: COLLAB_ADVERTISE=none")
+    elif figures.not_dialled:
+        found.hint("back", f"{host} cannot reach port {figures.own_port} here: {figures.not_dialled}. Open it; or say "
+                   "COLLAB_ADVERTISE=none, and this site dials the others, of which one must be reachable")  # fmt: skip
+    else:
+        found.fine("back", f"port {figures.own_port} here can be reached from {host}")
+    return figures
 
 
 def _versions(found: Findings) -> None:

@@ -1,4 +1,4 @@
-"""Whether the ports of another machine can be reached from this one; nothing is sent."""
+"""Which ports a swarm has, and whether those of another machine can be reached from this one; nothing is sent."""
 
 from __future__ import annotations
 
@@ -22,8 +22,18 @@ def ports(peer: str, config: str | None) -> tuple[str, dict[int, str]]:
         host, numbers = host.strip("[]"), given
     if not host or not all(number.isdigit() and 0 < int(number) < 65536 for number in numbers):
         raise ValueError(f"--peer: expected HOST or HOST:PORT,PORT,..., got {peer!r} [cli.doctor-peer]")
-    known = _of_file(config) or _USUAL
+    known = usual(config)
     return host, {int(number): known.get(int(number), "") for number in numbers} if numbers else known
+
+
+def usual(config: str | None) -> dict[int, str]:
+    """Those of collab.toml, else those that `collab init` takes."""
+    return _of_file(config) or _USUAL
+
+
+def of_links(wanted: dict[int, str]) -> int:
+    """Where links are dialled: the port that is known for it, else the first that was named."""
+    return next((port for port, what in wanted.items() if what == "links"), next(iter(wanted)))
 
 
 def _of_file(config: str | None) -> dict[int, str]:
@@ -40,16 +50,16 @@ def _of_file(config: str | None) -> dict[int, str]:
     return {port: what for port, what in found.items() if port}
 
 
-def try_ports(host: str, wanted: dict[int, str]) -> Iterator[tuple[bool, str]]:
+def try_ports(host: str, wanted: dict[int, str]) -> Iterator[tuple[int, bool, str]]:
     """Of each, whether a connection is taken there, and what that means."""
     try:
         found = sorted({str(info[4][0]) for info in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)})
     except OSError as error:
-        yield False, f"{host} has no address here: {error.strerror}"
+        yield 0, False, f"{host} has no address here: {error.strerror}"
         return
     for port, what in wanted.items():
         where = f"port {port} of {host}" + (f" ({what})" if what else "")
-        yield _try(host, port, where, found)
+        yield port, *_try(host, port, where, found)
 
 
 def _try(host: str, port: int, where: str, found: Sequence[str]) -> tuple[bool, str]:

@@ -45,10 +45,7 @@ class AnchorStreams {
   Status send(const protocol::SendAnchor& action);
   // Whether it was a part of an anchor.
   bool sent(std::uint64_t token);
-  void link_closed(LinkId link) {
-    outgoing_.erase(link);
-    std::erase_if(on_their_way_, [link](const auto& part) { return part.second == link; });
-  }
+  void link_closed(LinkId link) { outgoing_.erase(link); }
 
   // ---- to us
   void receive(const protocol::ReceiveAnchor& action);

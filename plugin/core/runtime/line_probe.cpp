@@ -1,0 +1,354 @@
+#include "core/runtime/line_probe.h"
+
+#include <algorithm>
+#include <array>
+#include <condition_variable>
+#include <cstring>
+#include <mutex>
+#include <optional>
+#include <string_view>
+
+#include "core/base/address.h"
+
+namespace collab {
+namespace {
+
+constexpr std::string_view kMark = "collab line 1";
+constexpr std::size_t kMostText = 500;
+constexpr Duration kPatience = std::chrono::seconds(10);
+constexpr Duration kDialLimit = std::chrono::seconds(5);
+constexpr std::uint64_t kMostMicros = 300'000'000;
+
+[[nodiscard]] TimePoint now() { return SteadyClock().now(); }
+
+[[nodiscard]] BufferPtr payload() {
+  static const std::shared_ptr<BufferPool> pool = make_buffer_pool();
+  BufferPtr made = pool->take(LineSender::kChunkBytes);
+  std::ranges::fill(made->bytes(), std::byte{0});
+  return made;
+}
+
+// What both sides do with a link.
+class Speaker {
+ public:
+  explicit Speaker(std::unique_ptr<Transport> transport) : transport_(std::move(transport)) {}
+
+ protected:
+  void say(LinkId link, const LineTold& told) {
+    transport_->send(link, {.lane = Lane::kControl, .head = encode_line(told), .payload = nullptr}, 0);
+  }
+  void pump(LinkId link) {
+    const std::size_t due = sender_.due(now());
+    sender_.queued(due);
+    for (std::size_t i = 0; i < due; ++i) {
+      transport_->send(link, {.lane = Lane::kData, .head = encode_line({}), .payload = payload_}, 1);
+    }
+  }
+
+  const BufferPtr payload_ = payload();
+  LineSender sender_;
+  LineMeter meter_;
+  std::unique_ptr<Transport> transport_;
+};
+
+}  // namespace
+
+// ---- what is said ---------------------------------------------------------------------------------------
+
+std::vector<std::byte> encode_line(const LineTold& told) {
+  std::string bytes(kMark);
+  bytes.push_back(static_cast<char>(told.word));
+  for (int shift = 0; shift < 64; shift += 8) bytes.push_back(static_cast<char>((told.number >> shift) & 0xff));
+  bytes.append(told.text, 0, kMostText);
+  const auto* first = reinterpret_cast<const std::byte*>(bytes.data());
+  return {first, first + bytes.size()};
+}
+
+Result<LineTold> decode_line(std::span<const std::byte> head) {
+  const std::string_view bytes(reinterpret_cast<const char*>(head.data()), head.size());
+  constexpr std::size_t kFixed = kMark.size() + 1 + 8;
+  if (!bytes.starts_with(kMark) || bytes.size() < kFixed || bytes.size() > kFixed + kMostText) {
+    return corrupt("expected the words of a `collab doctor`, got " + std::to_string(bytes.size()) + " other bytes");
+  }
+  const auto word = static_cast<std::uint8_t>(bytes[kMark.size()]);
+  if (word < static_cast<std::uint8_t>(LineWord::kPing) || word > static_cast<std::uint8_t>(LineWord::kBusy)) {
+    return corrupt("a `collab doctor` said word " + std::to_string(word) + ", which this version does not know");
+  }
+  LineTold told{.word = static_cast<LineWord>(word), .text = std::string(bytes.substr(kFixed))};
+  for (std::size_t i = 0; i < 8; ++i) {
+    told.number |= std::uint64_t{static_cast<std::uint8_t>(bytes[kMark.size() + 1 + i])} << (8 * i);
+  }
+  return told;
+}
+
+// ---- what is worked out ---------------------------------------------------------------------------------
+
+std::size_t LineSender::due(TimePoint now) const {
+  if (is_over(now)) return 0;
+  const std::size_t window = std::min(kFirst + sent_ / 2, kMost);
+  return window - std::min(window, on_its_way());
+}
+
+double LineMeter::bits_a_second(TimePoint now) const {
+  if (arrived_.empty()) return 0;
+  const TimePoint half = begun_ + (now - begun_) / 2;
+  auto from = std::ranges::upper_bound(arrived_, half, {}, [](const auto& each) { return each.first; });
+  TimePoint since = begun_;
+  if (from == arrived_.end()) {
+    from = arrived_.begin();
+  } else if (from != arrived_.begin()) {
+    since = std::prev(from)->first;
+  }
+  double bytes = 0;
+  for (auto each = from; each != arrived_.end(); ++each) bytes += static_cast<double>(each->second);
+  const double seconds = std::chrono::duration<double>(arrived_.back().first - since).count();
+  return seconds > 0 ? 8 * bytes / seconds : 0;
+}
+
+// ---- the side that answers ------------------------------------------------------------------------------
+
+namespace {
+
+class Answerer final : public LineAnswerer, public TransportHandler, private Speaker {
+ public:
+  using Speaker::Speaker;
+  ~Answerer() override { transport_.reset(); }  // before what its handlers use
+
+  Status start(const std::string& listen) {
+    COLLAB_RETURN_IF_ERROR(transport_->start(this));
+    Result<std::string> bound = transport_->listen(listen);
+    if (!bound.ok()) return bound.status();
+    address_ = *bound;
+    return {};
+  }
+  [[nodiscard]] std::string address() const override { return address_; }
+
+  void on_accepted(LinkId link, const std::string& peer) override {
+    if (asker_ != LinkId()) {
+      say(link, {.word = LineWord::kBusy});
+      return transport_->close(link);
+    }
+    asker_ = link;
+    asker_host_ = peer.substr(0, peer.rfind(':'));
+  }
+  void on_connected(LinkId link) override {
+    if (link == back_) dialled_back({});
+  }
+  void on_closed(LinkId link, Status why) override {
+    if (link == back_) return dialled_back(why.ok() ? "the link was closed" : why.message());
+    if (link != asker_) return;
+    asker_ = LinkId();
+    sender_ = {};
+    sending_ = false;
+  }
+  void on_sent(LinkId link, std::uint64_t) override {
+    if (link != asker_) return;
+    sender_.sent();
+    if (!sending_) return;
+    pump(link);
+    if (!sender_.is_over(now())) return;
+    // The last that is asked for: whoever comes next finds this side free once the other knows.
+    on_closed(link, {});
+    say(link, {.word = LineWord::kDownEnd});
+    transport_->close(link);
+  }
+  void on_message(LinkId link, TransportMessage message) override {
+    if (link != asker_) return;
+    if (message.payload) return meter_.arrived(now(), message.payload->view().size());
+    const Result<LineTold> told = decode_line(message.head);
+    if (!told.ok()) return transport_->close(link);
+    switch (told->word) {
+      case LineWord::kPing: return say(link, {.word = LineWord::kPong, .number = told->number});
+      case LineWord::kDialBack:
+        if (told->number == 0 || told->number > 65535) return transport_->close(link);
+        // To where the question came from, and nowhere else: nobody is sent to a third machine.
+        back_ = transport_->connect(asker_host_ + ":" + std::to_string(told->number), kDialLimit);
+        return;
+      case LineWord::kUp: return meter_.begin(now());
+      case LineWord::kUpEnd:
+        return say(link,
+                   {.word = LineWord::kUpFigure, .number = static_cast<std::uint64_t>(meter_.bits_a_second(now()))});
+      case LineWord::kDown:
+        if (sender_.on_its_way() > 0) return transport_->close(link);
+        sender_.begin(now() + Duration(std::min(told->number, kMostMicros)));
+        sending_ = true;
+        return pump(link);
+      case LineWord::kPong:
+      case LineWord::kDialled:
+      case LineWord::kUpFigure:
+      case LineWord::kDownEnd:
+      case LineWord::kBusy: return transport_->close(link);
+    }
+  }
+
+ private:
+  void dialled_back(const std::string& why_not) {
+    if (why_not.empty()) transport_->close(back_);
+    back_ = LinkId();
+    if (asker_ != LinkId()) say(asker_, {.word = LineWord::kDialled, .text = why_not});
+  }
+
+  std::string address_;
+  // Of the transport's thread.
+  LinkId asker_, back_;
+  std::string asker_host_;
+  bool sending_ = false;
+};
+
+// ---- the side that measures -----------------------------------------------------------------------------
+
+class Measurer final : public TransportHandler, private Speaker {
+ public:
+  Measurer(std::unique_ptr<Transport> transport, std::string address)
+      : Speaker(std::move(transport)), address_(std::move(address)) {}
+  ~Measurer() override { transport_.reset(); }
+
+  Result<LineFigures> measure(Duration time, const std::string& listen) {
+    COLLAB_RETURN_IF_ERROR(transport_->start(this));
+    LineFigures figures;
+    COLLAB_RETURN_IF_ERROR(dial());
+    COLLAB_RETURN_IF_ERROR(round_trip(figures));
+    if (!listen.empty()) COLLAB_RETURN_IF_ERROR(dial_back(listen, figures));
+    COLLAB_RETURN_IF_ERROR(up(time / 2, figures));
+    COLLAB_RETURN_IF_ERROR(down(time / 2, figures));
+    return figures;
+  }
+
+  void on_accepted(LinkId, const std::string&) override {}  // they have dialled back, and say so
+  void on_connected(LinkId link) override {
+    const std::lock_guard lock(mutex_);
+    if (link != link_) return;
+    connected_ = true;
+    changed_.notify_all();
+  }
+  void on_closed(LinkId link, Status why) override {
+    const std::lock_guard lock(mutex_);
+    if (link != link_) return;
+    closed_ = why.ok() ? "the link was closed" : why.message();
+    changed_.notify_all();
+  }
+  void on_sent(LinkId link, std::uint64_t) override {
+    const std::lock_guard lock(mutex_);
+    if (link != link_) return;
+    sender_.sent();
+    pump(link);
+    changed_.notify_all();
+  }
+  void on_message(LinkId link, TransportMessage message) override {
+    const std::lock_guard lock(mutex_);
+    if (link != link_) return;
+    if (message.payload) return meter_.arrived(now(), message.payload->view().size());
+    Result<LineTold> told = decode_line(message.head);
+    if (!told.ok()) {
+      closed_ = "another program answers, not `collab doctor --answer`";
+    } else if (told->word == LineWord::kBusy) {
+      closed_ = "it measures for another machine; try again when that is done";
+    } else {
+      told_ = std::move(*told);
+    }
+    changed_.notify_all();
+  }
+
+ private:
+  [[nodiscard]] Status lost() const {
+    return unavailable("the line to " + address_ + " was not measured: " + *closed_ + " [cli.line-closed]");
+  }
+  // Until `done`, under the lock.
+  template <typename Done>
+  Status wait(std::unique_lock<std::mutex>& lock, Duration limit, Done done) {
+    if (changed_.wait_for(lock, limit, [&] { return closed_ || done(); })) {
+      return closed_ ? lost() : Status();
+    }
+    return timed_out("the line to " + address_ + " was not measured: nothing came within " +
+                     std::to_string(std::chrono::duration_cast<std::chrono::seconds>(limit).count()) +
+                     " s; does `collab doctor --answer` of this version run there? [cli.line-silent]");
+  }
+  Result<LineTold> ask(const LineTold& question, LineWord answer, Duration limit) {
+    std::unique_lock lock(mutex_);
+    told_.reset();
+    say(link_, question);
+    return heard(lock, answer, limit);
+  }
+  Result<LineTold> heard(std::unique_lock<std::mutex>& lock, LineWord answer, Duration limit) {
+    COLLAB_RETURN_IF_ERROR(wait(lock, limit, [&] { return told_ && told_->word == answer; }));
+    return *told_;
+  }
+
+  Status dial() {
+    std::unique_lock lock(mutex_);
+    link_ = transport_->connect(address_, kPatience);
+    return wait(lock, kPatience + std::chrono::seconds(1), [&] { return connected_; });
+  }
+  Status round_trip(LineFigures& figures) {
+    std::array<double, kLinePings> took{};
+    for (std::size_t i = 0; i < took.size(); ++i) {
+      const TimePoint begun = now();
+      COLLAB_RETURN_IF_ERROR(ask({.word = LineWord::kPing, .number = i}, LineWord::kPong, kPatience).status());
+      took.at(i) = std::chrono::duration<double, std::milli>(now() - begun).count();
+    }
+    std::ranges::sort(took);
+    figures.round_trip_ms = took.at(took.size() / 2);
+    return {};
+  }
+  Status dial_back(const std::string& listen, LineFigures& figures) {
+    const Result<std::string> bound = transport_->listen(listen);
+    figures.own_address = bound.ok() ? *bound : listen;
+    const Result<HostPort> own = parse_host_port(figures.own_address);
+    if (!own.ok()) return own.status();
+    if (own->port == 0) return bound.status();
+    const Result<LineTold> told =
+        ask({.word = LineWord::kDialBack, .number = own->port}, LineWord::kDialled, kDialLimit + kPatience);
+    if (!told.ok()) return told.status();
+    figures.not_dialled = told->text;
+    return {};
+  }
+  Status up(Duration time, LineFigures& figures) {
+    std::unique_lock lock(mutex_);
+    say(link_, {.word = LineWord::kUp});
+    sender_.begin(now() + time);
+    pump(link_);
+    if (changed_.wait_for(lock, time, [&] { return closed_.has_value(); })) return lost();  // else on_sent pumps
+    told_.reset();
+    say(link_, {.word = LineWord::kUpEnd});
+    const Result<LineTold> told = heard(lock, LineWord::kUpFigure, kPatience);
+    if (!told.ok()) return told.status();
+    figures.mbit_up = static_cast<double>(told->number) / 1e6;
+    // What is still queued would share the line with the other direction's acknowledgements.
+    (void)changed_.wait_for(lock, time, [&] { return closed_ || sender_.on_its_way() == 0; });
+    return {};
+  }
+  Status down(Duration time, LineFigures& figures) {
+    std::unique_lock lock(mutex_);
+    told_.reset();
+    meter_.begin(now());
+    say(link_, {.word = LineWord::kDown, .number = static_cast<std::uint64_t>(time.count())});
+    const Result<LineTold> told = heard(lock, LineWord::kDownEnd, time + kPatience);
+    if (!told.ok()) return told.status();
+    figures.mbit_down = meter_.bits_a_second(now()) / 1e6;
+    return {};
+  }
+
+  const std::string address_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  // Under the mutex, with sender_ and meter_.
+  LinkId link_;
+  bool connected_ = false;
+  std::optional<std::string> closed_;
+  std::optional<LineTold> told_;
+};
+
+}  // namespace
+
+Result<LineFigures> measure_line(std::unique_ptr<Transport> transport, const std::string& address, Duration time,
+                                 const std::string& listen) {
+  return Measurer(std::move(transport), address).measure(time, listen);
+}
+
+Result<std::unique_ptr<LineAnswerer>> answer_line(std::unique_ptr<Transport> transport, const std::string& listen) {
+  auto made = std::make_unique<Answerer>(std::move(transport));
+  COLLAB_RETURN_IF_ERROR(made->start(listen));
+  return std::unique_ptr<LineAnswerer>(std::move(made));
+}
+
+}  // namespace collab

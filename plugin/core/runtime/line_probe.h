@@ -1,0 +1,110 @@
+// How fast the line to another machine is, over a transport as sites use it: one process measures, another answers.
+//
+// Both are `collab doctor`. What they say is theirs alone: no machine of the protocol hears it, and their heads are not
+// wire messages (PROTOCOL.md, "The doctor's words"). The answering side serves one at a time.
+// Threads: handlers run on the transport's thread; measure_line waits on the caller's. Ownership: each takes its
+// transport.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "collab/clock.h"
+#include "collab/status.h"
+#include "collab/transport.h"
+
+namespace collab {
+
+// ---- what is said ---------------------------------------------------------------------------------------
+
+enum class LineWord : std::uint8_t {
+  kPing = 1,  // number: any; comes back as kPong
+  kPong,      //
+  kDialBack,  // number: the port at which the measuring side can be dialled
+  kDialled,   // text: why that failed, empty where it did not
+  kUp,        // payloads follow, to be counted from now
+  kUpEnd,     // and no more
+  kUpFigure,  // number: bits a second, as they have arrived
+  kDown,      // number: microseconds for which payloads are to come
+  kDownEnd,   // those were all
+  kBusy,      // another is being served
+};
+struct LineTold {
+  LineWord word = LineWord::kPing;
+  std::uint64_t number = 0;
+  std::string text = {};
+  friend bool operator==(const LineTold&, const LineTold&) = default;
+};
+[[nodiscard]] std::vector<std::byte> encode_line(const LineTold& told);
+// kCorrupt where it is none.
+[[nodiscard]] Result<LineTold> decode_line(std::span<const std::byte> head);
+
+// ---- what is worked out ---------------------------------------------------------------------------------
+
+// How many payloads to queue: enough for the line, and no more than a slow one is rid of in half the time it had.
+class LineSender {
+ public:
+  static constexpr std::size_t kChunkBytes = std::size_t{128} << 10;
+  static constexpr std::size_t kFirst = 8;
+  static constexpr std::size_t kMost = 512;  // 64 MiB
+
+  void begin(TimePoint until) { until_ = until; }
+  [[nodiscard]] std::size_t due(TimePoint now) const;
+  [[nodiscard]] bool is_over(TimePoint now) const { return now >= until_; }
+  [[nodiscard]] std::size_t on_its_way() const { return queued_ - sent_; }
+  void queued(std::size_t chunks) { queued_ += chunks; }
+  void sent() { ++sent_; }
+
+ private:
+  TimePoint until_{};
+  std::size_t queued_ = 0, sent_ = 0;
+};
+
+// The rate of what arrives, over the later half of the time: in the earlier one the transport finds its pace.
+class LineMeter {
+ public:
+  static constexpr std::size_t kMostArrivals = std::size_t{1} << 20;  // 128 GiB of ours; a peer may send others
+
+  void begin(TimePoint now) {
+    begun_ = now;
+    arrived_.clear();
+  }
+  void arrived(TimePoint now, std::size_t bytes) {
+    if (arrived_.size() < kMostArrivals) arrived_.emplace_back(now, bytes);
+  }
+  [[nodiscard]] double bits_a_second(TimePoint now) const;
+
+ private:
+  TimePoint begun_{};
+  std::vector<std::pair<TimePoint, std::size_t>> arrived_;
+};
+
+// ---- the two sides --------------------------------------------------------------------------------------
+
+struct LineFigures {
+  double round_trip_ms = 0;           // median of kLinePings, with nothing else on the line
+  double mbit_up = 0, mbit_down = 0;  // megabit (10^6) a second of payload; up: from here
+  std::string own_address = {};       // where the other side has dialled back; empty: it was not asked to
+  std::string not_dialled = {};       // why that failed; empty: it did not
+};
+inline constexpr std::size_t kLinePings = 11;
+
+// Takes about `time`, half of it for each direction. `listen`: where this side can be dialled, "host:port"; empty: not.
+// A port that is taken there is dialled all the same, for a site or coordinator of the swarm may have it.
+[[nodiscard]] Result<LineFigures> measure_line(std::unique_ptr<Transport> transport, const std::string& address,
+                                               Duration time, const std::string& listen);
+
+class LineAnswerer {
+ public:
+  virtual ~LineAnswerer() = default;
+  [[nodiscard]] virtual std::string address() const = 0;
+};
+[[nodiscard]] Result<std::unique_ptr<LineAnswerer>> answer_line(std::unique_ptr<Transport> transport,
+                                                                const std::string& listen);
+
+}  // namespace collab
