@@ -2,17 +2,13 @@
 
 #include <algorithm>
 
+#include "core/runtime/tensors/tensor_elements.h"
+
 namespace collab {
 namespace {
 
 constexpr std::string_view kNone = "none";
 constexpr std::string_view kSmall = "small";
-
-[[nodiscard]] std::uint64_t elements_of(const TensorInfo& tensor) {
-  std::uint64_t elements = 1;
-  for (const std::uint64_t extent : tensor.shape) elements *= extent;
-  return elements;
-}
 
 [[nodiscard]] std::vector<std::string_view> split(std::string_view words) {
   std::vector<std::string_view> found;

@@ -6,6 +6,7 @@
 
 #include "core/base/digest.h"
 #include "core/base/text.h"
+#include "core/runtime/tensors/tensor_elements.h"
 
 namespace collab {
 namespace {
@@ -14,12 +15,6 @@ constexpr std::uint64_t kTile = kDigestChunkElements;
 
 [[nodiscard]] std::string value_text(float value) {
   return std::isnan(value) ? "NaN" : value < 0 ? "-infinity" : "infinity";
-}
-
-[[nodiscard]] std::uint64_t elements_of(const TensorInfo& tensor) {
-  std::uint64_t elements = 1;
-  for (const std::uint64_t extent : tensor.shape) elements *= extent;
-  return elements;
 }
 
 // "buffer "attn.mask" (element 1 of float32 [4, 4])"
