@@ -118,8 +118,9 @@ struct Config {
   double target_overhead{};     // with sync_every=auto: the part of the time that rounds may take
   std::uint32_t sync_warmup{};  // rounds in which the period doubles from one step
   SyncAnneal sync_anneal;
-  bool overlap{};  // rounds run behind the training
-  Merge merge;     // with overlap
+  std::uint32_t fragments{};  // of the model, that take turns in being averaged
+  bool overlap{};             // rounds run behind the training
+  Merge merge;                // with overlap
   Codecs codec;
   bool error_feedback{};    // of codecs of 8 bits or fewer
   double feedback_decay{};  // what of the residual comes into the next delta

@@ -77,6 +77,12 @@ struct ElementRange {
   [[nodiscard]] constexpr std::uint64_t size() const { return end - begin; }
   constexpr auto operator<=>(const ElementRange&) const = default;
 };
+// What both have; empty where they have nothing in common.
+[[nodiscard]] constexpr ElementRange common(ElementRange a, ElementRange b) {
+  const std::uint64_t begin = a.begin > b.begin ? a.begin : b.begin;
+  const std::uint64_t end = a.end < b.end ? a.end : b.end;
+  return {begin, begin < end ? end : begin};
+}
 
 // Slice boundaries and chunks are multiples of this many elements (the last one excepted), so that
 // every codec's blocks lie inside one chunk.

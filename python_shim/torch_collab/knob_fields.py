@@ -100,6 +100,10 @@ class OptionFields:
     """How many steps each site makes in all: over the last tenth of them, or the part that is given (20000:0.2),
     the period shrinks evenly to an eighth; 0: it does not. Needs sync_every in steps. (0, or 1..100000000 steps,
     with :0.01..1; default 0)"""
+    fragments: int | None = None
+    """In how many parts the model is averaged, which take turns: a round moves one of them, and rounds come so
+    many times in a period of sync_every. With auto the period is that from round to round. A model of fewer than
+    1024 elements a part is averaged whole. (1..64; default 1)"""
     overlap: bool | None = None
     """Whether rounds run behind the training, which goes on with what it has and merges the result when it is
     there; takes memory for one more copy of the parameters in float32. (0|1; default 0)"""
@@ -212,6 +216,7 @@ class KnobValues:
     target_overhead: float
     sync_warmup: int
     sync_anneal: str
+    fragments: int
     overlap: bool
     merge: str
     codec: str

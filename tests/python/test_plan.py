@@ -237,6 +237,18 @@ def test_with_overlap_rounds_get_rarer_and_training_does_not_wait() -> None:
     assert cost.gb_day_up[0] == pytest.approx(0.1 * 86400 / (takes + 0.05))
 
 
+def test_fragments_send_as_much_in_smaller_rounds() -> None:
+    pair = sites((100, 100), (100, 100))
+    whole = costs.local_sgd("x", Settings(codec="fp32", sync_every="400"), pair, Between(0.1), 25_000_000, 0.3)
+    four = Settings.from_knobs({"codec": "fp32", "sync_every": "400", "fragments": "4"})
+    each = costs.local_sgd("x", four, pair, Between(0.1), 25_000_000, 0.3)
+    assert four.steps_between(0.3, 1) == 100 and Settings(sync_every="60s", parts=4).steps_between(0.5, 1) == 30
+    assert each.bytes_up[0] == pytest.approx(whole.bytes_up[0] / 4)
+    assert each.exchange == pytest.approx(200 / 95 + 0.15, rel=1e-3)
+    assert each.gb_day_up[0] == pytest.approx(whole.gb_day_up[0], rel=0.02), "but for the waits"
+    assert "4 fragments" in each.settings and "fragments" not in whole.settings
+
+
 def test_ddp_by_hand() -> None:
     cost = costs.gloo_ddp(sites((100, 100), (100, 100)), Between(0.1), 25_000_000, 0.3, 1)
     seconds = 800e6 / (95e6 * 19.3 / (19.3 + 10))
@@ -411,7 +423,11 @@ def test_a_run_stands_beside_the_plan(tmp_path: Path) -> None:
     assert not run.overlap
     behind = events(tmp_path / "d", "a", 40, [9] * 4)
     behind.write_text(behind.read_text().replace('"codec"', '"overlap_seconds": 9.1, "codec"'))
-    assert measured.read([behind]).overlap
+    assert measured.read([behind]).overlap and run.parts == 1
+    parts = events(tmp_path / "e", "a", 40, [9] * 6)
+    told = [json.loads(line) for line in parts.read_text().splitlines()]
+    parts.write_text("".join(json.dumps(event | {"fragment": i % 3}) + "\n" for i, event in enumerate(told)))
+    assert measured.read([parts]).parts == 3
     shown = collab("plan", *given).stdout
     assert "fp32, 3 warm rounds" in shown and "of the plan" in shown
     empty = tmp_path / "c"

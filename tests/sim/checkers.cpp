@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/protocol/fragments.h"
+
 namespace collab::sim {
 namespace {
 
@@ -65,7 +67,7 @@ void Checkers::committed(const wire::Commit& commit) {
       continue;
     }
     const Contribution& c = *part;
-    auto& counted = counted_[c.process];
+    auto& counted = counted_[{c.process, c.fragment}];
     for (const auto& [from, interval] : counted) {
       if (from < c.to && c.from < interval.to) {
         fail(c.process + ": samples [" + std::to_string(c.from) + ", " + std::to_string(c.to) + ") of round " +
@@ -172,7 +174,14 @@ void Checkers::applied(const std::string& process, const wire::StartAttempt& sta
   if (mean == nullptr) return;
   const OuterConfig outer = for_contributors(step.settings.outer, commit.contributors.size());
   const Clip clip = clip_of(*mean, step.settings);
+  const ElementRange fragment = protocol::covered_by(start.slices);
   for (std::size_t i = 0; i < mean->value.size(); ++i) {
+    if (i < fragment.begin || i >= fragment.end) {
+      const bool outer_stands = step.outer.empty() || step.outer[i] == step.next_outer[i];
+      if (step.anchor[i] == step.next[i] && outer_stands) continue;
+      return fail(process + ": element " + std::to_string(i) + " is of no slice of round " +
+                  std::to_string(commit.round.value) + ", and was changed");
+    }
     const bool buffer = i >= step.settings.outer_elements;
     const double lr = buffer ? 1.0 : static_cast<double>(outer.lr);
     const double moved = static_cast<double>(step.anchor[i]) - static_cast<double>(step.next[i]);
@@ -200,15 +209,17 @@ void Checkers::applied(const std::string& process, const wire::StartAttempt& sta
   }
 }
 
-void Checkers::expect_all_counted(const std::string& process, std::uint64_t trained) {
-  std::uint64_t at = 0;
-  for (const auto& [from, interval] : counted_[process]) {
-    if (from != at) break;
-    at = interval.to;
-  }
-  if (at != trained) {
+void Checkers::expect_all_counted(const std::string& process, std::uint64_t trained, std::uint32_t fragments) {
+  for (std::uint32_t fragment = 0; fragment < fragments; ++fragment) {
+    std::uint64_t at = 0;
+    for (const auto& [from, interval] : counted_[{process, fragment}]) {
+      if (from != at) break;
+      at = interval.to;
+    }
+    if (at == trained) continue;
     fail(process + ": it stayed and trained " + std::to_string(trained) +
-         " samples, but the first one not counted is " + std::to_string(at));
+         " samples, but the first one not counted in fragment " + std::to_string(fragment) + " is " +
+         std::to_string(at));
   }
 }
 

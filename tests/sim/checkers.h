@@ -24,6 +24,7 @@ namespace collab::sim {
 struct Contribution {
   std::string process;
   double weight = 0;
+  std::uint32_t fragment = 0;
   std::uint64_t from = 0;  // samples [from, to) of this process
   std::uint64_t to = 0;
   std::vector<float> delta;
@@ -59,8 +60,8 @@ class Checkers {
   void follows(const std::string& process, const Told& after, std::uint32_t period);
   void fail(const std::string& what) { failures_.push_back(what); }
 
-  // Samples [0, counted) are each counted once, when nothing went wrong for this process.
-  void expect_all_counted(const std::string& process, std::uint64_t trained);
+  // Samples [0, counted) are each counted once in each fragment, when nothing went wrong for this process.
+  void expect_all_counted(const std::string& process, std::uint64_t trained, std::uint32_t fragments);
   [[nodiscard]] std::vector<std::string> failures() const;
   [[nodiscard]] std::size_t commits() const { return commits_; }
 
@@ -89,7 +90,8 @@ class Checkers {
   std::map<Attempt, std::map<SiteId, Contribution>> attempts_;
   std::map<Attempt, wire::StartAttempt> starts_;
   std::map<Attempt, Mean> means_;
-  std::map<std::string, std::map<std::uint64_t, Interval>> counted_;  // by process and first sample
+  using Counted = std::map<std::uint64_t, Interval>;                  // by first sample
+  std::map<std::pair<std::string, std::uint32_t>, Counted> counted_;  // by process and fragment
   // What was agreed on stands for ever: a round of a run has one content. Who goes on from less takes another run name.
   std::map<std::tuple<RunId, RoundId>, wire::Commit> committed_;
   std::map<std::tuple<RunId, RoundId>, std::pair<Digest, std::string>> anchors_;

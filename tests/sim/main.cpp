@@ -19,7 +19,7 @@ constexpr const char* kUsage =
     "usage: collab_sim [--seed N | --count N [--first N]] [--sites N] [--candidates N] [--rounds N]\n"
     "                  [--faults drawn|none|all|LIST] [--mutation "
     "none|forge-done|count-twice|flip-bit|lose-steps|carry-stale] "
-    "[--overlap 0|1] [--hubs 0|1] [--verbose]\n"
+    "[--overlap 0|1] [--hubs 0|1] [--fragments N] [--verbose]\n"
     "Sites, candidates and rounds that are not given are drawn from the seed, and whether rounds run behind the "
     "training, and whether sites have collectives of a world.\n";
 
@@ -72,7 +72,7 @@ Result<Arguments> parse(int argc, char** argv) {
       (name == "--hubs" ? arguments.swarm.hubs : arguments.swarm.overlap) = value == "1";
       continue;
     }
-    const bool of_swarm = name == "--sites" || name == "--candidates" || name == "--rounds";
+    const bool of_swarm = name == "--fragments" || name == "--sites" || name == "--candidates" || name == "--rounds";
     const std::uint64_t most = of_swarm ? kMostOfSwarm : UINT64_MAX;
     std::uint64_t number = 0;
     const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
@@ -91,6 +91,8 @@ Result<Arguments> parse(int argc, char** argv) {
       arguments.swarm.sites = static_cast<std::uint32_t>(number);
     } else if (name == "--candidates") {
       arguments.swarm.candidates = static_cast<std::uint32_t>(number);
+    } else if (name == "--fragments") {
+      arguments.swarm.fragments = static_cast<std::uint32_t>(number);
     } else if (name == "--rounds") {
       arguments.swarm.rounds = static_cast<std::uint32_t>(number);
     } else {

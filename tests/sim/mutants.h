@@ -38,6 +38,7 @@ struct MutantRow {
   std::uint32_t candidates = 0;  // 0: drawn
   std::uint32_t rounds = 0;      // 0: drawn
   bool hubs = false;             // with collectives of a world
+  std::uint32_t fragments = 1;   // of the model, that take turns
   std::string_view schedule{};   // of kExplorer
   Start start = Start::kAgreed;  // likewise
   std::string_view test{};       // of kUnit, as a filter of GoogleTest

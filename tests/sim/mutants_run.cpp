@@ -10,6 +10,7 @@ SwarmOptions options_of(const MutantRow& row, std::uint64_t seed) {
   options.overlap = false;
   options.plain = true;
   options.hubs = row.hubs;
+  options.fragments = row.fragments;
   options.seed = seed;
   options.sites = row.sites;
   options.candidates = row.candidates;

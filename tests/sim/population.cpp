@@ -53,6 +53,7 @@ SimSiteOptions Population::options_of(const std::string& name, std::uint32_t gen
   site.generation = generation;
   site.last_generation = setting_.generations;
   site.elements = setting_.elements;
+  site.fragments = setting_.fragments;
   site.data = setting_.data;
   site.save_every = setting_.save_every;
   site.last_round = RoundId{setting_.rounds};

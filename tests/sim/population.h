@@ -30,6 +30,7 @@ struct Setting {
   std::uint32_t rounds = 5;
   std::uint32_t generations = 1;
   std::uint64_t elements = 5'000;
+  protocol::Fragments fragments{};
   DataPlane::Settings data;
   std::uint64_t save_every = 1;    // rounds
   std::string named;               // COLLAB_INIT_FROM

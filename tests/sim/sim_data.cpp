@@ -4,7 +4,10 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <utility>
+
+#include "core/protocol/fragments.h"
 
 namespace collab::sim {
 
@@ -58,7 +61,8 @@ SimData::SimData(const Options& options, Checkers& checkers)
       checkers_(checkers),
       parameters_(first_parameters(options.elements, options.seed)),
       now_{std::vector<double>(options.elements), 0},
-      triggered_(now_) {
+      triggered_(now_),
+      uncounted_from_(options.fragments.count) {
   const ArenaSpec spec{.key = {"sim", options_.process, {}},
                        .elements = options_.elements,
                        .outer_state = has_outer_state(options_.settings.outer.id),
@@ -122,6 +126,14 @@ void SimData::poison(Prng& prng) {
   parameters_.values()[prng.below(options_.elements)] = std::numeric_limits<float>::quiet_NaN();
 }
 
+bool SimData::all_counted() const {
+  return std::ranges::all_of(uncounted_from_, [this](std::uint64_t from) { return from == now_.trained; });
+}
+
+std::uint64_t SimData::counted() const {
+  return std::accumulate(uncounted_from_.begin(), uncounted_from_.end(), std::uint64_t{0}) / uncounted_from_.size();
+}
+
 bool SimData::fit() {
   return std::ranges::all_of(worked_on(), [](float value) { return std::isfinite(value); });
 }
@@ -151,12 +163,13 @@ void SimData::trigger(bool merges) {
 void SimData::end_round() { change_ = copy_->end_round(arena_->anchor()); }
 
 void SimData::merge() {
-  COLLAB_CHECK(merge_copy(parameters_, change_, copy_->values(), copy_->settings()).ok(),
+  const auto [change, range] = change_;
+  COLLAB_CHECK(merge_copy(parameters_, change, copy_->values(), copy_->settings(), range).ok(),
                "plain vectors can be merged");
-  if (change_ == ParameterChange::kUnchanged) return;
+  if (change == ParameterChange::kUnchanged) return;
   // Buffers are the mean, and unfit parameters the anchor: what they were trained by since is given up.
-  const bool all = change_ == ParameterChange::kTakeCopy;
-  for (std::size_t i = 0; i < now_.moves.size(); ++i) {
+  const bool all = change == ParameterChange::kTakeCopy;
+  for (std::size_t i = range.begin; i < std::min<std::uint64_t>(range.end, now_.moves.size()); ++i) {
     if (all || i >= copy_->settings().trained) now_.moves[i] = 0;
   }
 }
@@ -174,7 +187,8 @@ void SimData::before(const StartExchange& start, const Residual& residual) {
     if (p.site == start.self) weight = p.weight;
   }
   if (weight > 0) expect_lossless();
-  Contribution contribution{options_.process, weight, uncounted_from_, triggered_.trained, {}, {}, {}};
+  Contribution contribution{options_.process,   weight, fragment(), uncounted_from_[fragment()],
+                            triggered_.trained, {},     {},         {}};
   const std::span<float> theta = worked_on();
   const std::span<const float> anchor = arena_->anchor();
   contribution.delta.resize(theta.size());
@@ -211,7 +225,8 @@ void SimData::after(const ApplyCommit& apply, bool seen) {
 void SimData::keep_difference(std::span<const float> snapshot, const OuterConfig& outer) {
   const double kept = 1 - copy_->settings().merge.factor;
   const std::span<const float> old = arena_->scratch();
-  for (std::size_t i = 0; i < std::min<std::uint64_t>(snapshot.size(), copy_->settings().trained); ++i) {
+  const ElementRange moved = common(covered_by(start_.slices), {0, copy_->settings().trained});
+  for (std::size_t i = moved.begin; i < moved.end; ++i) {
     const auto was = static_cast<double>(old[i]);
     double delta = (was - static_cast<double>(arena_->anchor()[i])) / static_cast<double>(outer.lr);
     if (has_outer_state(outer.id)) {
@@ -229,18 +244,20 @@ void SimData::before(const Rebase& rebase) {
 void SimData::after(const Rebase& rebase) { moved(rebase.base); }
 
 // Of what is going on now, and of the round's.
-void SimData::count(const Progress& counted) {
+void SimData::count(const Progress& counted, bool all) {
   const std::vector<double> moves = counted.moves;
+  const ElementRange range = all ? ElementRange{0, moves.size()} : covered_by(start_.slices);
   for (std::vector<double>* each : {&now_.moves, &triggered_.moves}) {
-    for (std::size_t i = 0; i < moves.size(); ++i) (*each)[i] -= moves[i];
+    for (std::size_t i = range.begin; i < range.end; ++i) (*each)[i] -= moves[i];
   }
-  uncounted_from_ = counted.trained;
+  if (all) std::ranges::fill(uncounted_from_, counted.trained);
+  uncounted_from_[fragment()] = counted.trained;
 }
 
 void SimData::moved(Base base) {
   switch (base) {
-    case Base::kParameters:
-    case Base::kUnfit: count(triggered_); break;
+    case Base::kParameters: count(triggered_); break;
+    case Base::kUnfit: count(triggered_, true); break;
     case Base::kSnapshot:
       if (!snapshot_) return checkers_.fail(options_.process + " has no snapshot");
       count(*snapshot_);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/base/prng.h"
+#include "core/protocol/fragments.h"
 #include "core/protocol/site/egress_budget.h"
 #include "core/runtime/data/data_plane.h"
 #include "core/runtime/tensors/host_vector.h"
@@ -34,6 +35,7 @@ class SimData {
   struct Options {
     std::string process;
     std::uint64_t elements = 5'000;
+    protocol::Fragments fragments{};
     DataPlane::Settings settings = small();
     Mutation mutation = Mutation::kNone;
     std::uint64_t seed = 0;
@@ -61,7 +63,8 @@ class SimData {
   void add_samples(std::uint64_t samples) { now_.trained += samples; }
   void poison(Prng& prng);  // NaN in the parameters
   [[nodiscard]] std::uint64_t trained() const { return now_.trained; }
-  [[nodiscard]] std::uint64_t uncounted_from() const { return uncounted_from_; }
+  [[nodiscard]] bool all_counted() const;
+  [[nodiscard]] std::uint64_t counted() const;  // samples, on average over the fragments
 
   // ---- rounds behind the training
   // A trigger: the round is to count what was trained so far.
@@ -97,7 +100,9 @@ class SimData {
   [[nodiscard]] std::span<float> worked_on() {
     return copy_ ? std::span<float>(arena_->training_copy()) : parameters_.values();
   }
-  void count(const Progress& counted);
+  [[nodiscard]] std::uint32_t fragment() const { return options_.fragments.in_turn(start_.round); }
+  // In the fragment of the attempt started last; of a model that was given up, in all.
+  void count(const Progress& counted, bool all = false);
   // What the site keeps of its difference from the mean is contributed again.
   void keep_difference(std::span<const float> snapshot, const OuterConfig& outer);
   [[nodiscard]] Digest digest_of(std::span<const float> anchor, std::span<const float> outer) const;
@@ -111,10 +116,10 @@ class SimData {
   std::unique_ptr<ArenaWriter> arena_;
   HostVector parameters_;  // the script's
   std::optional<TrainingCopy> copy_;
-  ParameterChange change_{};  // that a merge is to make
+  TrainingCopy::End change_{};  // that a merge is to make
   Progress now_;
-  Progress triggered_;  // of the round under way
-  std::uint64_t uncounted_from_ = 0;
+  Progress triggered_;                         // of the round under way
+  std::vector<std::uint64_t> uncounted_from_;  // by fragment
   std::optional<Progress> snapshot_;
   std::vector<float> outer_before_;      // a commit
   std::vector<float> worked_on_before_;  // likewise

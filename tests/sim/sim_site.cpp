@@ -52,7 +52,8 @@ SimSite::SimSite(SimSiteOptions options, Network& network, Checkers& checkers, L
       prng_(options_.seed),
       transport_(network),
       clock_(network, transport_.node()),
-      data_({options_.process, options_.elements, options_.data, options_.mutation, prng_.next(), overlap_of(options_)},
+      data_({options_.process, options_.elements, options_.fragments, options_.data, options_.mutation, prng_.next(),
+             overlap_of(options_)},
             checkers),
       driver_(options_.config, options_.data,
               {&transport_,
@@ -127,6 +128,7 @@ wire::Join SimSite::make_join() {
   join.init_from = options_.init_from;
   join.elements = options_.elements;
   join.settings = {{"codec", name_of(options_.data.codec)}};
+  join.settings.push_back({"fragments", std::to_string(options_.fragments.count)});
   if (options_.leader_times) {
     join.settings.push_back({"sync_every", "auto:2"});
     join.settings.push_back({"target_overhead", "0.5"});
@@ -271,11 +273,11 @@ void SimSite::act(const Rebase& action) {
   ++report_.rebased;
   const bool contributed = action.base == Base::kParameters || action.base == Base::kSnapshot;
   if (action.base == Base::kUnfit) report_.undisturbed = false;
-  const std::uint64_t from = data_.uncounted_from();
+  const std::uint64_t before = data_.counted();
   data_.before(action);
   driver_.act(action);
   data_.after(action);
-  if (fate_unknown_ && contributed) report_.unknown += data_.uncounted_from() - from;
+  if (fate_unknown_ && contributed) report_.unknown += data_.counted() - before;
 }
 
 void SimSite::act(const JoinDone& action) {
@@ -346,15 +348,14 @@ void SimSite::round_over() {
   flight_ = Flight::kOver;
 }
 
-// Nothing more is trained while the last round is under way: it would want a round more.
+// Nothing more is trained while the last round of a fragment is under way: it would want a round more.
 bool SimSite::trained_enough() const {
   const std::uint64_t under_way = flight_ == Flight::kUnderWay ? 1 : 0;
-  return report_.round.value + under_way >= options_.last_round.value;
+  return report_.round.value + under_way + options_.fragments.count > options_.last_round.value;
 }
 
 bool SimSite::at_the_end() const {
-  const bool all_counted = data_.uncounted_from() == data_.trained();
-  return flight_ == Flight::kNone && trained_enough() && all_counted;
+  return flight_ == Flight::kNone && report_.round >= options_.last_round && data_.all_counted();
 }
 
 // As the runtime's node and session have it: what was given to joiners counts, too.
@@ -369,7 +370,7 @@ void SimSite::train() {
   training_ = true;
   if (flight_ == Flight::kNone && !at_the_end() && budget_over()) {
     report_.spent = true;
-    if (data_.uncounted_from() != data_.trained()) report_.undisturbed = false;  // it trains on alone with those
+    if (!data_.all_counted()) report_.undisturbed = false;  // it trains on alone with those
     return driver_.feed(Depart{"what it may send is spent", 0});
   }
   if (at_the_end()) {

@@ -33,6 +33,7 @@ struct SimSiteOptions {
   std::uint32_t generation = 1;       // of the models it trains one after the other
   std::uint32_t last_generation = 1;  // after it there is none
   std::uint64_t elements = 5'000;
+  protocol::Fragments fragments{};
   DataPlane::Settings data = SimData::small();
   bool draws_rates = false;         // it tells what it has not measured
   bool leader_times = false;        // the leader chooses how often rounds come; what it is told is drawn

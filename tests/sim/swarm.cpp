@@ -104,6 +104,11 @@ Setting draw_setting(const SwarmOptions& options, Prng& prng) {
   Prng hubs(seed ^ 0x4B5B'0000'0000'0000);
   const bool may_have_hubs = setting.sites > 1 && !setting.liars && setting.mutation == Mutation::kNone;
   setting.hubs = options.hubs.value_or(hubs.chance(0.2) && !options.plain) && may_have_hubs;
+  Prng parts(seed ^ 0xF4A6'0000'0000'0000);
+  const bool divided = parts.chance(0.3) && !options.plain && setting.mutation == Mutation::kNone;
+  const std::uint32_t most = std::min(5U, setting.rounds);
+  const std::uint32_t count = divided && most > 2 ? 2 + static_cast<std::uint32_t>(parts.below(most - 2)) : 1;
+  setting.fragments = protocol::fragments_for(options.fragments != 0 ? options.fragments : count, setting.elements);
   Prng begins(seed + 1);
   if (begins.chance(0.3)) setting.named = "site" + std::to_string(begins.below(setting.sites));
   setting.named_by_sites = begins.chance(0.7);
@@ -228,6 +233,7 @@ std::string replay_command(const SwarmOptions& options) {
   command += " --faults " + (options.draw_faults ? "drawn" : faults.empty() ? "none" : faults);
   if (options.mutation != Mutation::kNone) command += " --mutation " + std::string(name_of(options.mutation));
   if (options.overlap) command += *options.overlap ? " --overlap 1" : " --overlap 0";
+  if (options.fragments != 0) command += " --fragments " + std::to_string(options.fragments);
   if (options.hubs) command += *options.hubs ? " --hubs 1" : " --hubs 0";
   return command + " --verbose";
 }

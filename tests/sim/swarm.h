@@ -19,6 +19,7 @@ struct SwarmOptions {
   std::vector<Fault> faults;      // drawn from these
   bool draw_faults = false;       // a subset of all, drawn
   std::optional<bool> overlap{};  // rounds run behind the training; none: drawn
+  std::uint32_t fragments = 0;    // 0: drawn, unless it is plain
   bool plain = false;             // no optimizers' states are lent, no site has a budget, there is no world; else drawn
   std::optional<bool> hubs{};     // sites have collectives of a world; none: drawn, unless it is plain
   Mutation mutation = Mutation::kNone;

@@ -264,7 +264,9 @@ void Verdict::judge(const SimSite& site) {
   } else if (report.round.value < population_.setting().rounds && !report.spent) {
     checkers_.fail(process + " left after round " + std::to_string(report.round.value));
   }
-  if (report.undisturbed) checkers_.expect_all_counted(process, report.trained);
+  if (report.undisturbed) {
+    checkers_.expect_all_counted(process, report.trained, population_.setting().fragments.count);
+  }
 }
 
 }  // namespace collab::sim

@@ -282,7 +282,7 @@ struct RoundDone {
   std::uint32_t attempts = 0;  // that this site had a part in
   std::vector<std::string> members;
   std::vector<std::string> contributors;
-  std::uint64_t samples = 0;  // of all this process has trained, in the anchor by now
+  std::uint64_t samples = 0;  // of all this process has trained, in the anchor's fragment of this round by now
   std::uint32_t period = 0;   // as the leader has told it; 0: none
 };
 // The trigger is answered without a round: train on, what was trained counts later.

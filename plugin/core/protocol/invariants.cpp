@@ -185,7 +185,7 @@ void Invariants::on_start_attempt(CoordinatorRecord& record, const wire::StartAt
     check(!p.here || std::any_of(start.voters.begin(), start.voters.end(), is_voter),
           name + ": site " + std::to_string(p.site.value) + " takes part and is no voter");
   }
-  std::uint64_t end = 0;
+  std::uint64_t end = start.slices.empty() ? 0 : start.slices.front().range.begin;
   for (const wire::Slice& slice : start.slices) {
     check(slice.range.begin == end && slice.range.end > end, name + ": slices leave a gap or overlap");
     check(takes_part(start, slice.owner), name + ": a slice's owner takes no part");

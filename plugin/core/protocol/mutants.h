@@ -80,6 +80,8 @@ enum class Mutant : std::uint8_t {
   kCountedNo,
   kCountedInOtherRun,
   kCountedByName,
+  kFragmentsCountTogether,
+  kFragmentIsTheNext,
   kHeldForEver,
   kHistoryOfOtherRun,
   kRepeatedMeanNotCompared,

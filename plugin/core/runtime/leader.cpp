@@ -253,7 +253,7 @@ Result<SealedAnchor> Leader::join() {
   Result<wire::Join> join = describe();
   if (!join.ok()) return join.status();
   Result<SealedAnchor> joined = node_->join(std::move(*join));
-  if (joined.ok() && copy_) COLLAB_RETURN_IF_ERROR(merge(ParameterChange::kTakeCopy));
+  if (joined.ok() && copy_) COLLAB_RETURN_IF_ERROR(merge(ParameterChange::kTakeCopy, kWholeVector));
   return joined;
 }
 
@@ -261,7 +261,7 @@ Result<RoundReport> Leader::round(const protocol::Trigger& trigger) {
   if (copy_) COLLAB_RETURN_IF_ERROR(copy_->take(parameters_));
   Result<RoundReport> report = node_->round(trigger);
   if (!report.ok()) return report;
-  if (copy_) COLLAB_RETURN_IF_ERROR(merge(report->change));
+  if (copy_) COLLAB_RETURN_IF_ERROR(merge(report->change, report->range));
   COLLAB_RETURN_IF_ERROR(judge(*report));
   return report;
 }
@@ -286,14 +286,14 @@ Result<RoundReport> Leader::end_round() {
   flight_.reset();
   Result<RoundReport> report = node_->await(std::move(flight.report));
   if (!report.ok()) return report;
-  COLLAB_RETURN_IF_ERROR(merge(report->change));
+  COLLAB_RETURN_IF_ERROR(merge(report->change, report->range));
   if (report->skipped.empty()) node_->merged(seconds_since(flight.began), flight.stalled + seconds_since(began));
   COLLAB_RETURN_IF_ERROR(judge(*report));
   return report;
 }
 
-Status Leader::merge(ParameterChange change) {
-  return merge_copy(parameters_, change, copy_->values(), copy_->settings());
+Status Leader::merge(ParameterChange change, ElementRange range) {
+  return merge_copy(parameters_, change, copy_->values(), copy_->settings(), range);
 }
 
 double Leader::seconds_since(TimePoint when) const {

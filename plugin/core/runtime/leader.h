@@ -43,7 +43,7 @@ class Leader {
   Status load_residual(const std::string& path, const StateHeader& header);
   [[nodiscard]] Result<wire::Join> describe();
   Status judge(const RoundReport& report);
-  Status merge(ParameterChange change);
+  Status merge(ParameterChange change, ElementRange range);
   [[nodiscard]] double seconds_since(TimePoint when) const;
 
   // A round behind the training.

@@ -76,6 +76,7 @@ Result<std::unique_ptr<Node>> Node::start(Options options, std::unique_ptr<Trans
 Node::Node(Options options, std::unique_ptr<Transport> transport, EventsFile events, ArenaWriter& arena,
            ParameterVector& parameters, TrainingCopy* copy)
     : options_(std::move(options)),
+      fragments_(protocol::fragments_for(options_.config.fragments, parameters.size())),
       arena_(arena),
       parameters_(parameters),
       copy_(copy),

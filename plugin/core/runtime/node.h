@@ -18,6 +18,7 @@
 #include "collab/clock.h"
 #include "collab/session.h"
 #include "core/protocol/formatting.h"
+#include "core/protocol/fragments.h"
 #include "core/protocol/site/egress_budget.h"
 #include "core/runtime/data/optimizer_transfer.h"
 #include "core/runtime/events_file.h"
@@ -33,11 +34,12 @@ struct RoundReport {
   std::uint32_t attempts = 0;
   std::vector<std::string> members;
   std::vector<std::string> contributors;
-  std::uint64_t samples = 0;  // of all this process has trained, in the anchor by now
+  std::uint64_t samples = 0;  // of all this process has trained, in the anchor by now, or in its fragment of this round
   ParameterChange change = ParameterChange::kUnchanged;
-  std::uint32_t period = 0;  // steps until the next round, by the leader's choice; 0: it has made none
-  std::string skipped;       // why there was no round; empty: there was one
-  std::string unfit;         // why our delta was given up and the anchor taken outright; empty: it was not
+  ElementRange range = kWholeVector;  // of which elements
+  std::uint32_t period = 0;           // steps until the next round, by the leader's choice; 0: it has made none
+  std::string skipped;                // why there was no round; empty: there was one
+  std::string unfit;                  // why our delta was given up and the anchor taken outright; empty: it was not
   Digest state;
   float outer_lr = 0;           // of the outer step; 0: none was taken
   double clipped_norm = 0;      // of the mean delta where it was clipped; 0: it was not
@@ -155,6 +157,8 @@ class Node final : private SiteDriver::Host {
   // What a save may still read is about to change: the arena's other slot; that, outer state and residual.
   void change_slot() { saver_.let_go(arena_.scratch()); }
   void change_state();
+  // What the ranks of the site are to do, as far as is known in this round.
+  void change_by(ParameterChange change, ElementRange range = kWholeVector);
   void save_state(const SealedAnchor& anchor);
   void tell(const RoundReport& report);
   [[nodiscard]] std::string times_of(const RoundReport& report) const;
@@ -171,6 +175,7 @@ class Node final : private SiteDriver::Host {
 
   // ---- fixed after start()
   Options options_;
+  protocol::Fragments fragments_;
   std::string address_;
   SteadyClock clock_;
   ArenaWriter& arena_;

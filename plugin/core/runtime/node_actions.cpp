@@ -57,7 +57,7 @@ void Node::act(const protocol::ApplyCommit& action) {
   if (!applied) return;
   moved_ = moved_ || action.base == protocol::Base::kSnapshot;
   if (action.base == protocol::Base::kUnfit) report_.unfit = unfit_because_;
-  report_.change = applied->change == ParameterChange::kUnchanged ? report_.change : applied->change;
+  if (applied->change != ParameterChange::kUnchanged) change_by(applied->change, applied->range);
   report_.state = applied->state;
   report_.outer_lr = applied->outer_lr;
   report_.clipped_norm = applied->clipped_norm;
@@ -99,20 +99,28 @@ void Node::act(const protocol::Rebase& action) {
   if (broken_) return;
   moved_ = true;
   if (action.base == protocol::Base::kUnfit) report_.unfit = unfit_because_;
-  report_.change = action.base == protocol::Base::kUnfit ? ParameterChange::kToAnchor : ParameterChange::kTakeOther;
+  change_by(action.base == protocol::Base::kUnfit ? ParameterChange::kToAnchor : ParameterChange::kTakeOther);
+}
+
+void Node::change_by(ParameterChange change, ElementRange range) {
+  report_.change = change;
+  report_.range = range;
 }
 
 Status Node::settle_parameters() {
   if (copy_ == nullptr) return publish_moved();
-  report_.change = copy_->end_round(arena_.anchor());
+  const auto [change, range] = copy_->end_round(arena_.anchor());
+  change_by(change, range);
   return {};
 }
 
 // The other ranks hold the parameters as they were at the trigger. What became of them by one outer step they can
 // repeat; more than that they are given.
 Status Node::publish_moved() {
-  if (!moved_ || report_.change == ParameterChange::kToAnchor) return {};
-  report_.change = ParameterChange::kTakeOther;
+  const ElementRange all{0, parameters_.size()};
+  const bool to_anchor = report_.change == ParameterChange::kToAnchor && common(report_.range, all) == all;
+  if (!moved_ || to_anchor) return {};
+  change_by(ParameterChange::kTakeOther);
   change_slot();
   return driver_->data().publish_parameters();
 }
@@ -148,7 +156,8 @@ void Node::act(const protocol::RoundDone& action) {
   // anchor whatever its weight was.
   if (copy_ != nullptr && !merges && action.samples == samples_then_) {
     copy_->before_write();
-    const Status taken = change_parameters(*copy_, ParameterChange::kToAnchor, arena_.anchor(), {});
+    const ElementRange fragment = fragments_.range_of(copy_->size(), action.round);
+    const Status taken = change_parameters(*copy_, ParameterChange::kToAnchor, arena_.anchor(), {}, fragment);
     if (!taken.ok()) return act(protocol::Failed{taken});
   }
   if (const Status status = settle_parameters(); !status.ok()) return act(protocol::Failed{status});
@@ -261,6 +270,7 @@ void Node::tell(const RoundReport& report) {
                     {"digest", json_quote(to_hex(report.state))},
                     {"codec", json_quote(name_of(options_.config.codec))},
                     {"transport", json_quote(transport_->name())}};
+  if (fragments_.count > 1) fields.emplace_back("fragment", std::to_string(fragments_.in_turn(report.round)));
   if (options_.config.overlap) fields.emplace_back("overlap_seconds", json_number(report.overlap_seconds));
   if (options_.config.outer_optimizer != OuterId::kAverage && report.outer_lr > 0) {
     char lr[32];

@@ -7,6 +7,7 @@
 
 #include "core/base/log.h"
 #include "core/base/rate_limited.h"
+#include "core/protocol/fragments.h"
 #include "core/runtime/leader.h"
 #include "core/runtime/schedule.h"
 #include "core/runtime/site_channel.h"
@@ -17,13 +18,23 @@ namespace {
 
 using std::chrono::milliseconds;
 
+// COLLAB_SYNC_EVERY is the period of each fragment; where the swarm's leader chooses, it says when the next round is.
+SyncEvery between_rounds(SyncEvery every, std::uint32_t fragments) {
+  if (every.automatic) return every;
+  if (every.steps > 0) every.steps = std::max<std::uint64_t>(1, every.steps / fragments);
+  every.time /= fragments;
+  return every;
+}
+
 class RankSession final : public Session {
  public:
   RankSession(SessionOptions options, std::shared_ptr<ParameterVector> parameters, std::shared_ptr<SiteGroup> group)
       : options_(std::move(options)),
         parameters_(std::move(parameters)),
         group_(std::move(group)),
-        schedule_(options_.config.sync_every, options_.config.sync_warmup, options_.config.sync_anneal) {}
+        fragments_(protocol::fragments_for(options_.config.fragments, parameters_->size()).count),
+        schedule_(between_rounds(options_.config.sync_every, fragments_), options_.config.sync_warmup,
+                  options_.config.sync_anneal) {}
 
   Status begin() override {
     if (begun_) return invalid_argument("the session has begun already [round.begun-twice]");
@@ -249,17 +260,33 @@ class RankSession final : public Session {
     if (in_flight_) COLLAB_RETURN_IF_ERROR(run_call(true).status());
     const bool behind = options_.config.overlap && schedule_.due_by_steps();
     if (behind && !alone_) COLLAB_RETURN_IF_ERROR(run_call(false).status());
+    if (alone_ || schedule_.steps() == 0) return {};
     const bool trained = schedule_.steps_since_round() > 0 || skipped_ || merged_ || behind;
-    return trained && !alone_ ? run_call(false).status() : Status();
+    return run_turns(trained ? fragments_ : fragments_ - 1).status();
   }
 
-  // A round that is waited for, after the one in flight.
+  // What is waited for averages all of the model, after the round in flight.
   Result<StepOutcome> run_round() {
     if (in_flight_) {
       Result<StepOutcome> merged = run_call(true);
       if (!merged.ok() || alone_) return merged;
     }
-    return run_call(false);
+    return run_turns(fragments_);
+  }
+
+  // A round of each of so many fragments, one after the other; of the model, once it is all.
+  Result<StepOutcome> run_turns(std::uint32_t turns) {
+    StepOutcome all{.round_ran = turns > 0, .round = round_};
+    while (turns-- > 0 && all.round_ran && !alone_) {
+      const Result<StepOutcome> one = run_call(false);
+      if (!one.ok()) return one;
+      all.round_ran = one->round_ran;
+      all.round = one->round;
+      all.took_anchor = all.took_anchor || one->took_anchor;
+      all.seconds += one->seconds;
+      all.leaving = all.leaving || one->leaving;
+    }
+    return all;
   }
 
   // One call of all ranks of the site: a whole round; with `behind` its begin, or the merge of the one in flight.
@@ -331,6 +358,7 @@ class RankSession final : public Session {
       return mine;
     }
     mine.change = report->change;
+    mine.range = report->range;
     mine.took_anchor = !report->unfit.empty();
     mine.round = report->round;
     mine.leaving = leaving;
@@ -404,6 +432,7 @@ class RankSession final : public Session {
   const SessionOptions options_;
   const std::shared_ptr<ParameterVector> parameters_;
   const std::shared_ptr<SiteGroup> group_;
+  const std::uint32_t fragments_;  // that take turns: each is averaged once in a period
   SteadyClock clock_;
   SyncSchedule schedule_;
   StepPace pace_;

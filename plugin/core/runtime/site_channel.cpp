@@ -1,8 +1,7 @@
 #include "core/runtime/site_channel.h"
 
 #include <algorithm>
-#include <charconv>
-#include <cstring>
+#include <sstream>
 #include <utility>
 
 #include "core/base/log.h"
@@ -35,11 +34,16 @@ Outcome outcome_of(std::uint32_t kind) {
   return outcome;
 }
 
-// The arena's text of an outcome that is no error: the round's number. The sealed anchor may be of a later one by now.
-RoundId round_of(const std::string& text) {
-  std::uint64_t number = 0;
-  std::from_chars(text.data(), text.data() + text.size(), number);
-  return RoundId(number);
+// The arena's text of an outcome that is no error: the round's number, for the sealed anchor may be of a later one by
+// now, and the range.
+std::string text_of(const Outcome& outcome) {
+  std::ostringstream text;
+  text << outcome.round.value << ' ' << outcome.range.begin << ' ' << outcome.range.end;
+  return text.str();
+}
+
+void read_text(const std::string& text, Outcome& outcome) {
+  std::istringstream(text) >> outcome.round.value >> outcome.range.begin >> outcome.range.end;
 }
 
 class SoloChannel final : public SiteChannel {
@@ -71,8 +75,7 @@ class ArenaLeaderChannel final : public SiteChannel {
   }
 
   Result<Outcome> share(std::uint64_t call, const Outcome& mine) override {
-    arena_.publish(call, mine.ok() ? kind_of(mine) : kErrorKind,
-                   mine.ok() ? std::to_string(mine.round.value) : mine.error);
+    arena_.publish(call, mine.ok() ? kind_of(mine) : kErrorKind, mine.ok() ? text_of(mine) : mine.error);
     return mine;
   }
 
@@ -107,11 +110,12 @@ class ArenaFollowerChannel final : public SiteChannel {
     if (!published.ok()) return published.status();
     if (published->kind == kErrorKind) return Outcome{.change = {}, .round = {}, .error = published->text};
     Outcome outcome = outcome_of(published->kind);
-    outcome.round = round_of(published->text);
+    read_text(published->text, outcome);
     if (takes_copy(outcome.change)) {
-      COLLAB_RETURN_IF_ERROR(merge_copy(parameters_, outcome.change, arena_->training_copy(), merge_));
+      COLLAB_RETURN_IF_ERROR(merge_copy(parameters_, outcome.change, arena_->training_copy(), merge_, outcome.range));
     } else {
-      COLLAB_RETURN_IF_ERROR(change_parameters(parameters_, outcome.change, arena_->anchor(), arena_->previous()));
+      COLLAB_RETURN_IF_ERROR(
+          change_parameters(parameters_, outcome.change, arena_->anchor(), arena_->previous(), outcome.range));
     }
     return outcome;
   }
@@ -151,17 +155,19 @@ class GroupChannel final : public SiteChannel {
       std::uint32_t kind;
       std::uint32_t error_bytes;
       std::uint64_t round;
-    } head{kind_of(mine), static_cast<std::uint32_t>(mine.error.size()), mine.round.value};
+      ElementRange range;
+    } head{kind_of(mine), static_cast<std::uint32_t>(mine.error.size()), mine.round.value, mine.range};
     COLLAB_RETURN_IF_ERROR(group_.broadcast(std::as_writable_bytes(std::span(&head, 1))));
     Outcome outcome = outcome_of(head.kind);
     outcome.round = RoundId(head.round);
+    outcome.range = head.range;
     outcome.error = mine.error;
     if (head.error_bytes > 0) {
       outcome.error.resize(head.error_bytes);
       COLLAB_RETURN_IF_ERROR(group_.broadcast(std::as_writable_bytes(std::span(outcome.error))));
       return outcome;
     }
-    if (outcome.change != ParameterChange::kUnchanged) COLLAB_RETURN_IF_ERROR(broadcast_parameters());
+    if (outcome.change != ParameterChange::kUnchanged) COLLAB_RETURN_IF_ERROR(broadcast_parameters(outcome.range));
     return outcome;
   }
 
@@ -172,11 +178,12 @@ class GroupChannel final : public SiteChannel {
   }
 
  private:
-  Status broadcast_parameters() {
+  Status broadcast_parameters(ElementRange range) {
     constexpr std::uint64_t kTile = 1 << 20;
     std::vector<float> tile;
-    for (std::uint64_t at = 0; at < parameters_.size(); at += kTile) {
-      tile.resize(std::min(kTile, parameters_.size() - at));
+    const auto [begin, end] = common(range, {0, parameters_.size()});
+    for (std::uint64_t at = begin; at < end; at += kTile) {
+      tile.resize(std::min(kTile, end - at));
       if (leader_) COLLAB_RETURN_IF_ERROR(parameters_.read(at, tile));
       COLLAB_RETURN_IF_ERROR(group_.broadcast(std::as_writable_bytes(std::span(tile))));
       if (!leader_) COLLAB_RETURN_IF_ERROR(parameters_.write(at, tile));

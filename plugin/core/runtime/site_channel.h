@@ -21,7 +21,8 @@ using RankReport = ArenaWriter::RankReport;
 // What the leader tells the other ranks at the end of a call.
 struct Outcome {
   ParameterChange change = ParameterChange::kUnchanged;
-  bool took_anchor = false;  // parameters were unfit and were replaced: optimizer state needs a look
+  ElementRange range = kWholeVector;  // of which elements
+  bool took_anchor = false;           // parameters were unfit and were replaced: optimizer state needs a look
   RoundId round;
   std::string error;         // not empty: the call failed, on every rank, with this
   bool leaving = false;      // the site leaves after this round

@@ -54,7 +54,7 @@ struct StartAttempt {
   RoundId round;
   AttemptId attempt;
   std::vector<Participant> participants;  // ascending SiteId
-  std::vector<Slice> slices;              // ascending, without gaps, covering the vector; none without a weight
+  std::vector<Slice> slices;              // ascending, without gaps, covering the fragment; none without a weight
   std::vector<Voter> voters{};            // the membership from this attempt's commit on; ascending
   bool operator==(const StartAttempt&) const = default;
 };

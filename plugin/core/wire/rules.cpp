@@ -43,7 +43,7 @@ Status check_voters(const std::vector<Voter>& voters) {
 }
 
 Status check_slices(const StartAttempt& m) {
-  std::uint64_t covered = 0;
+  std::uint64_t covered = m.slices.empty() ? 0 : m.slices.front().range.begin;
   for (std::size_t i = 0; i < m.slices.size(); ++i) {
     const Slice& slice = m.slices[i];
     const std::string where = "slices[" + std::to_string(i) + "]";

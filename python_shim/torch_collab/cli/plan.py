@@ -288,9 +288,13 @@ class Beside:
 def compare(plan: Plan, files: list[Path]) -> Beside:
     """The run's own codec and interval decide what it is compared with."""
     run = measured.read(files)
-    settings = dataclasses.replace(plan.settings.get("yours", Settings()), codec=run.codec, overlap=run.overlap)
+    settings = dataclasses.replace(
+        plan.settings.get("yours", Settings()), codec=run.codec, overlap=run.overlap, parts=run.parts
+    )
     if run.between is not None and run.between > run.stall:
-        settings = dataclasses.replace(settings, sync_every=f"{max(run.between - run.stall, plan.step):.3f}s")
+        settings = dataclasses.replace(
+            settings, sync_every=f"{max(run.between - run.stall, plan.step) * run.parts:.3f}s"
+        )
     cost = costs.local_sgd("measured", settings, plan.sites, plan.path, plan.model.parameters, plan.step)
     return Beside(run, settings, cost)
 

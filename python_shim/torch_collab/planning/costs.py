@@ -46,10 +46,12 @@ class Settings:
     overlap: bool = False
     error_feedback: bool = True
     target_overhead: float = 0.02
+    parts: int = 1  # that take turns: a round moves one of them
 
     @classmethod
     def from_knobs(cls, knobs: Mapping[str, str]) -> Settings:
         """Of knobs by name in small letters; others are passed over. Raises ValueError."""
+        parts = int(knobs.get("fragments") or cls.parts)
         made = cls(
             codec=knobs.get("codec") or cls.codec,
             sync_every=knobs.get("sync_every") or cls.sync_every,
@@ -57,6 +59,7 @@ class Settings:
             outer_optimizer=knobs.get("outer_optimizer") or cls.outer_optimizer,
             overlap=knobs.get("overlap", "0") not in ("", "0", "false", "no"),
             error_feedback=knobs.get("error_feedback", "1") in ("1", "true", "yes"),
+            parts=parts,
         )
         codecs.parse(made.codec)
         made.steps_between(1.0, 0.0)
@@ -67,17 +70,19 @@ class Settings:
         return made
 
     def steps_between(self, step: float, a_round: float) -> float:
-        """Steps from round to round; with auto as the swarm's leader chooses them for rounds of so many seconds."""
+        """Steps from round to round, of whichever fragment; with auto as the swarm's leader chooses them for rounds of
+        so many seconds."""
         if re.fullmatch(r"auto(:\d+)?", self.sync_every):
             steps = 1.05 * a_round / step + 1 if self.overlap else a_round / (self.target_overhead * step)
             return float(min(max(1, math.ceil(steps)), 10_000))
         if self.sync_every.isdigit() and int(self.sync_every) > 0:
-            return float(self.sync_every)
-        return max(1.0, parse_time(self.sync_every, "sync_every") / step)
+            return float(max(1, int(self.sync_every) // self.parts))
+        return max(1.0, parse_time(self.sync_every, "sync_every") / self.parts / step)
 
     def in_words(self) -> str:
         words = [self.codec, f"every {self.sync_every}{' steps' if self.sync_every.isdigit() else ''}"]
         words += [self.outer_optimizer] * (self.outer_optimizer != "average") + ["overlap"] * self.overlap
+        words += [f"{self.parts} fragments"] * (self.parts > 1)
         return ", ".join(words)
 
 
@@ -122,13 +127,14 @@ def gloo_ddp(lines: Sequence[Line], path: Between, parameters: int, step: float,
 def local_sgd(
     name: str, settings: Settings, lines: Sequence[Line], path: Between, parameters: int, step: float
 ) -> Cost:
+    parameters = math.ceil(parameters / settings.parts)  # of one round
     up, down = codecs.parse(settings.codec)
     sent = exchange(lines, path, codecs.encoded(up, parameters), codecs.encoded(down, parameters))
     on_lines = max(sent.seconds, EXCHANGE_WORK * parameters)
     a_round = on_lines + path.rtt + APPLY_WORK * parameters
     blocking = path.rtt + a_round
     training = settings.steps_between(step, blocking) * step
-    overlapped = 2 * APPLY_WORK * parameters
+    overlapped = APPLY_WORK * parameters * (settings.parts + 1)  # the copy is of all, the merge of a fragment
     behind = max(training, blocking)
     every, stall = (behind, overlapped) if settings.overlap else (training, blocking)
     whole = every + stall

@@ -28,6 +28,7 @@ class Measured:
     bytes_received: float
     between: float | None  # seconds from round to round
     overlap: bool  # rounds ran behind the training
+    parts: int  # that took turns
 
 
 def read(files: Sequence[Path]) -> Measured:
@@ -63,6 +64,7 @@ def read(files: Sequence[Path]) -> Measured:
         bytes_received=slowest("bytes_received"),
         between=max(gaps) if gaps else None,
         overlap=any(float(event.get("overlap_seconds", 0)) > 0 for events in warm.values() for event in events),
+        parts=1 + max(int(event.get("fragment", 0)) for events in by_site.values() for event in events),
     )
 
 

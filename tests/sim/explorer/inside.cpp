@@ -309,11 +309,12 @@ void Inside::write(Canon& canon, const AnchorInstallation& part) {
 }
 
 void Inside::write(Canon& canon, const ContributedWork& work) {
-  const auto& [pending, counted] = work;
-  canon.all(pending.has_value(), counted);
+  const auto& [pending, counted, given_up] = work;
+  canon.all(pending.has_value(), given_up.samples, given_up.steps, counted.size());
+  for (const auto& [fragment, of] : counted) canon.all(fragment, of.samples, of.steps);
   if (!pending) return;
-  const auto& [total, first, snapshot] = *pending;
-  canon.all(total, first, snapshot);
+  const auto& [total, fragment, first, snapshot] = *pending;
+  canon.all(total.samples, total.steps, fragment, first, snapshot);
 }
 
 void Inside::write(Canon& canon, const SiteRound& part) {

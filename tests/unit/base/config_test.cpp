@@ -536,10 +536,10 @@ TEST(SharedSettings, AreTheKnobsThatMustAgree) {
   ASSERT_TRUE(loaded.ok());
   std::vector<std::string> names;
   for (const auto& [name, _] : shared_settings(loaded->config)) names.push_back(name);
-  EXPECT_THAT(names,
-              ::testing::ElementsAre("sync_every", "target_overhead", "sync_warmup", "sync_anneal", "overlap", "merge",
-                                     "codec", "error_feedback", "feedback_decay", "keep_fp16", "outer_optimizer",
-                                     "outer_lr", "outer_momentum", "outer_clip", "weight", "buffers", "chunk_kib"));
+  EXPECT_THAT(names, ::testing::ElementsAre("sync_every", "target_overhead", "sync_warmup", "sync_anneal", "fragments",
+                                            "overlap", "merge", "codec", "error_feedback", "feedback_decay",
+                                            "keep_fp16", "outer_optimizer", "outer_lr", "outer_momentum", "outer_clip",
+                                            "weight", "buffers", "chunk_kib"));
 }
 
 TEST(LoadConfig, KeptTensorsAreWords) {

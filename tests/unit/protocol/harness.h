@@ -318,6 +318,7 @@ class SiteHarness {
       start.participants.push_back({SiteId{i}, names.at(i), 1.0});
       start.slices.push_back({SiteId{i}, {i * kBlockElements, (i + 1) * kBlockElements}});
     }
+    start.slices.back().range.end = join_of("paris").elements;
     return start;
   }
   // A usable link to a lower site, dialled by us.

@@ -17,7 +17,7 @@ TEST(SliceTable, CoversTheVectorInBlocksWithoutGaps) {
   for (std::uint32_t sites = 1; sites <= 9; ++sites) {
     for (const std::uint64_t elements : {1ULL, 1023ULL, 1024ULL, 1025ULL, 10'000ULL, 1'234'567ULL, 124'000'000ULL}) {
       std::uint64_t end = 0;
-      for (const wire::Slice& slice : make_slices(elements, equal(sites))) {
+      for (const wire::Slice& slice : make_slices({0, elements}, equal(sites))) {
         EXPECT_EQ(slice.range.begin, end);
         EXPECT_GT(slice.range.end, slice.range.begin);
         EXPECT_EQ(slice.range.begin % kBlockElements, 0U);
@@ -29,7 +29,7 @@ TEST(SliceTable, CoversTheVectorInBlocksWithoutGaps) {
 }
 
 TEST(SliceTable, EqualSharesDifferByOneBlock) {
-  const auto slices = make_slices(10 * kBlockElements, equal(4));
+  const auto slices = make_slices({0, 10 * kBlockElements}, equal(4));
   ASSERT_EQ(slices.size(), 4U);
   for (const auto& slice : slices) {
     EXPECT_GE(slice.range.size(), 2 * kBlockElements);
@@ -38,25 +38,25 @@ TEST(SliceTable, EqualSharesDifferByOneBlock) {
 }
 
 TEST(SliceTable, LargeSlicesBeginWhereThePartsOfTheDigestDo) {
-  for (const wire::Slice& slice : make_slices(25'000'000, equal(2))) {
+  for (const wire::Slice& slice : make_slices({0, 25'000'000}, equal(2))) {
     EXPECT_EQ(slice.range.begin % kCoarseElements, 0U);
     EXPECT_LE(slice.range.size(), 12'500'000 + kCoarseElements);
   }
-  EXPECT_NE(make_slices(1'000'000, equal(3))[1].range.begin % kCoarseElements, 0U) << "rounding would show";
+  EXPECT_NE(make_slices({0, 1'000'000}, equal(3))[1].range.begin % kCoarseElements, 0U) << "rounding would show";
 }
 
 TEST(SliceTable, SharesDecide) {
   const auto slices =
-      make_slices(8 * kBlockElements, std::vector<Share>{{SiteId{0}, 0}, {SiteId{4}, 3}, {SiteId{9}, 1}});
+      make_slices({0, 8 * kBlockElements}, std::vector<Share>{{SiteId{0}, 0}, {SiteId{4}, 3}, {SiteId{9}, 1}});
   ASSERT_EQ(slices.size(), 2U);
   EXPECT_EQ(slices[0], (wire::Slice{SiteId{4}, {0, 6 * kBlockElements}}));
   EXPECT_EQ(slices[1], (wire::Slice{SiteId{9}, {6 * kBlockElements, 8 * kBlockElements}}));
 }
 
 TEST(SliceTable, NothingToOwnOrNobodyToOwnIt) {
-  EXPECT_TRUE(make_slices(0, equal(2)).empty());
-  EXPECT_TRUE(make_slices(5000, {}).empty());
-  EXPECT_TRUE(make_slices(5000, std::vector<Share>{{SiteId{1}, 0}}).empty());
+  EXPECT_TRUE(make_slices({0, 0}, equal(2)).empty());
+  EXPECT_TRUE(make_slices({0, 5000}, {}).empty());
+  EXPECT_TRUE(make_slices({0, 5000}, std::vector<Share>{{SiteId{1}, 0}}).empty());
 }
 
 TEST(WaitProgress, TellsAtTenThirtySixtyThenEveryMinute) {
@@ -79,7 +79,7 @@ TEST(WaitProgress, TellsOnceAfterALongSleep) {
 
 TEST(PassOn, OwnersThatStayKeepTheirsAndTheRestIsDivided) {
   const std::vector<Share> three{{SiteId{0}, 1}, {SiteId{1}, 1}, {SiteId{2}, 1}};
-  const auto before = make_slices(12 * kBlockElements + 7, three);
+  const auto before = make_slices({0, 12 * kBlockElements + 7}, three);
   const std::vector<Share> two{{SiteId{0}, 1}, {SiteId{2}, 3}};
   const auto after = pass_on(before, two);
   ASSERT_EQ(after.size(), 4U);
@@ -91,7 +91,7 @@ TEST(PassOn, OwnersThatStayKeepTheirsAndTheRestIsDivided) {
 
 TEST(PassOn, WithoutALossNothingChanges) {
   const std::vector<Share> two{{SiteId{0}, 1}, {SiteId{1}, 1}};
-  const auto before = make_slices(100'000, two);
+  const auto before = make_slices({0, 100'000}, two);
   const std::vector<Share> three{{SiteId{0}, 1}, {SiteId{1}, 1}, {SiteId{5}, 1}};
   EXPECT_EQ(pass_on(before, three), before);
 }

@@ -34,7 +34,7 @@ using Matrix = std::vector<std::vector<double>>;
 Matrix traffic(const std::vector<Line>& lines, const std::vector<Share>& shares, double mean_ratio) {
   constexpr std::uint64_t kElements = 64'000'000;
   Matrix matrix(lines.size(), std::vector<double>(lines.size()));
-  for (const wire::Slice& slice : make_slices(kElements, shares)) {
+  for (const wire::Slice& slice : make_slices({0, kElements}, shares)) {
     const double part = static_cast<double>(slice.range.size()) / kElements;
     for (std::size_t i = 0; i < lines.size(); ++i) {
       const auto owner = static_cast<std::size_t>(

@@ -25,9 +25,10 @@ const Values kMovedOn{1.25F, 2.5F, 3, 9};  // by 0.25, 0.5, 0 since the snapshot
 struct Merging {
   explicit Merging(Merge merge) : copy(values, {.merge = merge, .trained = kTrained}) { copy.begin_round(true); }
   Values merged(const Values& anchor) {
-    change = copy.end_round(anchor);
+    const auto [how, range] = copy.end_round(anchor);
+    change = how;
     HostVector parameters(kMovedOn);
-    EXPECT_TRUE(merge_copy(parameters, change, copy.values(), copy.settings()).ok());
+    EXPECT_TRUE(merge_copy(parameters, change, copy.values(), copy.settings(), range).ok());
     return parameters.values();
   }
   Values values = kSnapshot;
@@ -77,6 +78,28 @@ TEST(TrainingCopy, ACommitAfterARebaseAddsBothMoves) {
   ASSERT_TRUE(round.copy.write(0, Values{0, 0, 0, 0}).ok());  // by -1, -2, -3
   round.copy.displace(0, kAnchor, kMean);                     // then by 0.5 + 1, 1, -1 + 0.5
   EXPECT_THAT(round.merged(kAnchor), ElementsAre(1.25F - 1 + 1.5F, 2.5F - 2 + 1, 3 - 3 - 0.5F, 7));
+}
+
+TEST(TrainingCopy, OfAFragmentOnlyItsElementsAreTouched) {
+  const std::span<const float> anchor = std::span(kAnchor).subspan(1, 1);
+  const std::span<const float> mean = std::span(kMean).subspan(1, 1);
+  Merging moved({MergeRule::kRebase, 1});
+  moved.copy.displace(1, anchor, mean);
+  EXPECT_THAT(moved.merged(kAnchor), ElementsAre(1.25F, 2 + 0.5F, 3, 9)) << "the buffer is of another fragment";
+  Merging mixed({MergeRule::kMix, 0.25});
+  mixed.copy.displace(1, anchor, mean);
+  EXPECT_THAT(mixed.merged(kAnchor), ElementsAre(1.25F, 0.25F * 2.5F + 0.75F * 2, 3, 9));
+  Merging buffer({MergeRule::kMix, 0.25});
+  buffer.copy.displace(3, std::span(kAnchor).last(1), std::span(kMean).last(1));
+  EXPECT_THAT(buffer.merged(kAnchor), ElementsAre(1.25F, 2.5F, 3, 7));
+}
+
+TEST(TrainingCopy, AFragmentThatIsMixedAfterARebaseLeavesTheOthersRebased) {
+  Merging round({MergeRule::kMix, 0.25});
+  round.copy.before_write();
+  ASSERT_TRUE(round.copy.write(0, Values{0, 0, 0, 0}).ok());  // by -1, -2, -3
+  round.copy.displace(1, std::span(kAnchor).subspan(1, 1), std::span(kMean).subspan(1, 1));
+  EXPECT_THAT(round.merged(kAnchor), ElementsAre(1.25F - 1, 2.5F + 0.75F * (2 - 2), 3 - 3, 7));
 }
 
 TEST(TrainingCopy, UnfitParametersAreTheAnchorWhateverWasTrained) {
@@ -135,7 +158,7 @@ TEST(TrainingCopy, OverTheContributorsTheDifferencesAddUpToNothing) {
         TrainingCopy copy(values, {.merge = {MergeRule::kRebase, factor}});
         copy.begin_round(true);
         copy.displace(0, anchor, mean);
-        ASSERT_EQ(copy.end_round(anchor), ParameterChange::kMoved);
+        ASSERT_EQ(copy.end_round(anchor).change, ParameterChange::kMoved);
         for (std::size_t i = 0; i < kElements; ++i) moved[i] += weights[site] * static_cast<double>(values[i]);
       }
       for (std::size_t i = 0; i < kElements; ++i) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "core/protocol/fragments.h"
 #include "core/wire/messages.h"
 
 namespace collab::protocol {
@@ -16,6 +17,7 @@ class ModelReference {
 
   [[nodiscard]] std::uint64_t elements() const { return elements_; }
   [[nodiscard]] const std::vector<wire::Setting>& settings() const { return settings_; }
+  [[nodiscard]] Fragments fragments() const { return fragments_of(settings_, elements_); }
   [[nodiscard]] Digest fingerprint() const { return fingerprint_; }
   [[nodiscard]] bool knows_model() const { return !model_.empty(); }  // a helper does not
 

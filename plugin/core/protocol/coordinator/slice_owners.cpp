@@ -5,6 +5,7 @@
 
 #include "core/base/text.h"
 #include "core/protocol/coordinator/coordinator_parts.h"
+#include "core/protocol/mutants.h"
 #include "core/wire/limits.h"
 
 namespace collab::protocol {
@@ -30,9 +31,11 @@ std::vector<wire::Slice> SliceOwners::divide(const wire::StartAttempt& start, co
   }
   if (by.takes) tell(start.round, by.shares, *by.takes);
   std::vector<wire::Slice> slices;
-  if (!before.empty() && before.back().range.end == model.elements()) slices = pass_on(before, by.shares);
+  const RoundId round = mutant(Mutant::kFragmentIsTheNext) ? RoundId{start.round.value + 1} : start.round;
+  const ElementRange range = model.fragments().range_of(model.elements(), round);
+  if (covered_by(before) == range) slices = pass_on(before, by.shares);
   if (slices.empty() || slices.size() > wire::kMaxSlices || lopsided(slices, by.shares)) {
-    slices = make_slices(model.elements(), by.shares);
+    slices = make_slices(range, by.shares);
   }
   return slices;
 }

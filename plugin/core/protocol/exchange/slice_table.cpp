@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <map>
 
 namespace collab::protocol {
 
-std::vector<wire::Slice> make_slices(std::uint64_t elements, std::span<const Share> shares) {
+std::vector<wire::Slice> make_slices(ElementRange range, std::span<const Share> shares) {
+  const std::uint64_t elements = range.size();
   double total = 0;
   std::size_t last_owner = shares.size();
   for (std::size_t i = 0; i < shares.size(); ++i) {
@@ -31,7 +33,7 @@ std::vector<wire::Slice> make_slices(std::uint64_t elements, std::span<const Sha
                               : static_cast<std::uint64_t>(std::llround(static_cast<double>(blocks) * (sum / total)));
     const std::uint64_t end = std::min(elements, std::min(boundary, blocks) * grain);
     if (end <= begin) continue;
-    slices.push_back({shares[i].site, {begin, end}});
+    slices.push_back({shares[i].site, {range.begin + begin, range.begin + end}});
     begin = end;
   }
   return slices;
@@ -46,9 +48,7 @@ std::vector<wire::Slice> pass_on(const std::vector<wire::Slice>& slices, std::sp
       passed.push_back(slice);
       continue;
     }
-    for (const wire::Slice& part : make_slices(slice.range.size(), shares)) {
-      passed.push_back({part.owner, {slice.range.begin + part.range.begin, slice.range.begin + part.range.end}});
-    }
+    std::ranges::move(make_slices(slice.range, shares), std::back_inserter(passed));
   }
   return passed;
 }
@@ -60,7 +60,7 @@ bool lopsided(const std::vector<wire::Slice>& slices, std::span<const Share> sha
   for (const wire::Slice& slice : slices) owned[slice.owner] += slice.range.size();
   double total = 0;
   for (const Share& share : shares) total += std::max(share.share, 0.0);
-  const auto elements = static_cast<double>(slices.back().range.end);
+  const auto elements = static_cast<double>(covered_by(slices).size());
   return std::any_of(shares.begin(), shares.end(), [&](const Share& share) {
     const auto mine = owned.find(share.site);
     return mine != owned.end() && static_cast<double>(mine->second) > kMost * elements * share.share / total;

@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "core/protocol/fragments.h"
 #include "core/wire/messages.h"
 
 namespace collab::protocol {
@@ -18,12 +19,11 @@ struct Share {
   double share = 1.0;  // relative to the others; 0 or less owns nothing
 };
 
-// Contiguous slices in the order of `shares`, covering [0, elements) without gaps; boundaries are multiples of
-// kCoarseElements where that moves them by little, else of kBlockElements. Empty slices are left out. Empty when there
-// is nothing to own or nobody to own it.
-inline constexpr std::uint64_t kCoarseElements = 64 * 1024;  // a chunk by default, and a part of the vector's digest
-inline constexpr std::uint64_t kCoarsePerSite = 64;          // fewer of them a site, and rounding would show
-[[nodiscard]] std::vector<wire::Slice> make_slices(std::uint64_t elements, std::span<const Share> shares);
+// Contiguous slices in the order of `shares`, covering `range` without gaps; boundaries, counted from its begin, are
+// multiples of kCoarseElements where that moves them by little, else of kBlockElements. Empty slices are left out.
+// Empty when there is nothing to own or nobody to own it.
+inline constexpr std::uint64_t kCoarsePerSite = 64;  // fewer of them a site, and rounding would show
+[[nodiscard]] std::vector<wire::Slice> make_slices(ElementRange range, std::span<const Share> shares);
 
 // The table when it has to do without some of its owners: who has a share keeps its slices, for contributions to them
 // are there already; what the others had is divided by `shares`.

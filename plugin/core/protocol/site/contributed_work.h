@@ -1,4 +1,5 @@
-// What was trained here, and how much of it is in the anchor: every sample is counted once, or given up.
+// What was trained here, and how much of it is in the anchor: in each fragment of the vector every sample is counted
+// once, or given up.
 //
 //   uncounted --its exchange begins--> open --committed, or perhaps committed--> counted
 //       ^                               |  +--the parameters move on--> set aside: open still
@@ -7,6 +8,7 @@
 // Pure. Threads: one caller at a time. Ownership: plain values.
 #pragma once
 
+#include <map>
 #include <optional>
 
 #include "core/protocol/actions.h"
@@ -17,10 +19,18 @@ class ContributedWork {
  public:
   [[nodiscard]] bool is_open() const { return pending_.has_value(); }
   [[nodiscard]] bool is_set_aside() const { return pending_ && pending_->snapshot; }
-  [[nodiscard]] const Trigger& counted() const { return counted_; }
+  // Of what was trained, as much is in the anchor's fragment, or was unfit.
+  struct Counted {
+    std::uint64_t samples = 0;
+    std::uint64_t steps = 0;
+  };
+  [[nodiscard]] Counted counted(std::uint32_t fragment) const {
+    const auto found = counted_.find(fragment);
+    return found == counted_.end() ? given_up_ : found->second;
+  }
 
-  void contribute(const Trigger& total, AttemptId to) {
-    pending_ = Pending{total, pending_ ? pending_->first : to, false};
+  void contribute(const Trigger& total, std::uint32_t fragment, AttemptId to) {
+    pending_ = Pending{{total.samples, total.steps}, fragment, pending_ ? pending_->first : to, false};
   }
   // Whether what is open can be in the commit of that attempt: an earlier process of this site may have contributed to
   // an attempt that had begun before.
@@ -34,12 +44,13 @@ class ContributedWork {
   }
   // What is open is in the new anchor: where that lies now.
   [[nodiscard]] Base mark_counted() {
-    counted_ = pending_->total;
+    counted_[pending_->fragment] = pending_->total;
     return pending_->snapshot ? Base::kSnapshot : Base::kParameters;
   }
   // It is unfit: all that was trained so far, with what is open.
   void give_up(const Trigger& total) {
-    counted_ = total;
+    given_up_ = {total.samples, total.steps};
+    counted_.clear();
     pending_.reset();
   }
 
@@ -47,12 +58,14 @@ class ContributedWork {
   friend struct Inside;
   // A contribution that may have been committed, for all we know: its exchange began.
   struct Pending {
-    Trigger total;          // as it was contributed
-    AttemptId first;        // the first attempt that it was contributed to
-    bool snapshot = false;  // we have trained on since; what was contributed was set aside
+    Counted total;               // as it was contributed
+    std::uint32_t fragment = 0;  // to which it was contributed
+    AttemptId first;             // the first attempt that it was contributed to
+    bool snapshot = false;       // we have trained on since; what was contributed was set aside
   };
   std::optional<Pending> pending_;
-  Trigger counted_;  // of all that was trained, this much is in the anchor (or was unfit)
+  std::map<std::uint32_t, Counted> counted_;  // of fragments of which something was counted since
+  Counted given_up_;                          // of all fragments
 };
 
 }  // namespace collab::protocol

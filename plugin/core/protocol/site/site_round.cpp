@@ -13,7 +13,9 @@
 namespace collab::protocol {
 namespace {
 
-double weight_of(WeightBy by, const Trigger& uncounted) {
+using Counted = ContributedWork::Counted;
+
+double weight_of(WeightBy by, const Counted& uncounted) {
   switch (by) {
     case WeightBy::kSamples: return static_cast<double>(uncounted.samples);
     case WeightBy::kSteps: return static_cast<double>(uncounted.steps);
@@ -137,8 +139,11 @@ void SiteRound::send_ready() {
   // What was put into an attempt before the parameters moved on may yet be committed, by a leader that hears of it:
   // until another anchor tells, nothing is contributed besides. Else what came after could not be told from it.
   const bool open = work_.is_set_aside() && !mutant(Mutant::kContributedTwice);
-  const Trigger& known = open ? round_.trigger : work_.counted();
-  const Trigger uncounted{round_.trigger.samples - known.samples, round_.trigger.steps - known.steps};
+  const Counted all{round_.trigger.samples, round_.trigger.steps};
+  const RoundId next = all_->held.next_round();
+  const RoundId of = mutant(Mutant::kFragmentsCountTogether) ? all_->held.anchor()->round : next;
+  const Counted known = open ? all : work_.counted(fragments().in_turn(of));
+  const Counted uncounted{all.samples - known.samples, all.steps - known.steps};
   wire::Ready ready{all_->held.next_round(),     weight_of(all_->config.weight, uncounted),
                     uncounted.samples,           uncounted.steps,
                     all_->held.anchor()->digest, round_.exchanged_since};
@@ -184,7 +189,18 @@ std::string SiteRound::why_ignored(const wire::StartAttempt& start) const {
                    [&](const auto& p) { return p.site == all_->membership.self() && p.here; })) {
     return "this site has no part in it";
   }
+  const std::uint64_t elements = all_->membership.join().elements;
+  const ElementRange covered = covered_by(start.slices);
+  if (const ElementRange due = fragments().range_of(elements, start.round); covered.size() > 0 && covered != due) {
+    return "it is of elements " + std::to_string(covered.begin) + " to " + std::to_string(covered.end) +
+           ", expected those whose turn it is, " + std::to_string(due.begin) + " to " + std::to_string(due.end);
+  }
   return {};
+}
+
+Fragments SiteRound::fragments() const {
+  const wire::Join& join = all_->membership.join();
+  return fragments_of(join.settings, join.elements);
 }
 
 void SiteRound::on_start_attempt(const wire::StartAttempt& start) {
@@ -250,7 +266,8 @@ void SiteRound::start_exchange() {
   }
   round_.phase = Phase::kExchanging;
   // From here on the others may hold all of it, and a successor may commit the attempt without us.
-  if (contributes()) work_.contribute(round_.trigger, round_.start->attempt);
+  const RoundId round = round_.start->round;
+  if (contributes()) work_.contribute(round_.trigger, fragments().in_turn(round), round_.start->attempt);
   all_->out.emplace_back(StartExchange{*round_.start, *all_->membership.self(), std::move(links)});
 }
 
@@ -346,7 +363,7 @@ void SiteRound::on_applied(const Applied& event) {
   all_->writes.keep();
   if (all_->membership.phase() == SitePhase::kActive) all_->held.tell();
   all_->membership.say_join_again();
-  round_.outcome.samples = work_.counted().samples;
+  round_.outcome.samples = work_.counted(fragments().in_turn(event.round)).samples;
   all_->out.emplace_back(std::move(round_.outcome));
   round_ = Record{};
   all_->held.answer_fetches();

@@ -25,6 +25,7 @@
 #include <string>
 
 #include "core/protocol/actions.h"
+#include "core/protocol/fragments.h"
 #include "core/protocol/site/contributed_work.h"
 
 namespace collab::protocol {
@@ -101,6 +102,7 @@ class SiteRound {
 
   // ---- an attempt
   [[nodiscard]] std::string why_ignored(const wire::StartAttempt& start) const;  // empty: it is taken part in
+  [[nodiscard]] Fragments fragments() const;
   [[nodiscard]] bool in_attempt(RoundId number, AttemptId attempt) const;
   [[nodiscard]] bool exchanges_with(SiteId peer) const;      // in the current attempt
   [[nodiscard]] bool contributes() const;                    // to the current attempt

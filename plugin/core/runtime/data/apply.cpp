@@ -10,12 +10,6 @@
 namespace collab {
 namespace {
 
-Residual::Reader reader_of(std::span<const float> vector) {
-  return [vector](ElementRange range) -> Result<std::span<const float>> {
-    return vector.subspan(range.begin, range.size());
-  };
-}
-
 ParameterChange change_for(protocol::Base base) {
   switch (base) {
     case protocol::Base::kParameters:
@@ -27,6 +21,12 @@ ParameterChange change_for(protocol::Base base) {
 }
 
 }  // namespace
+
+Residual::Reader DataPlane::Snapshot::reader() const {
+  return [this](ElementRange part) -> Result<std::span<const float>> {
+    return std::span<const float>(values).subspan(part.begin - range.begin, part.size());
+  };
+}
 
 void DataPlane::before_change(protocol::Base base) {
   if (parts_.copy == nullptr) return;
@@ -48,10 +48,15 @@ void DataPlane::displace_tile(std::uint64_t begin, std::span<float> tile, std::s
   parts_.copy->displace(begin, tile, mean.empty() ? std::span<const float>(tile) : mean);
 }
 
-Status DataPlane::write_anchor_tile(std::uint64_t begin, std::span<float> tile, std::span<float> outer,
-                                    ParameterChange change, std::span<const float> base) {
+Status DataPlane::end_tile(std::uint64_t begin, std::span<float> tile, std::span<float> outer, const End& end) {
+  if (end.sole) return parts_.parameters->read(begin, tile);
+  if (end.displaces) {
+    displace_tile(begin, tile, outer);
+    return {};
+  }
   if (!steps_at_once()) step_from(begin, tile, outer);
-  return change_tile(*parts_.parameters, change, begin, tile, base);
+  const std::uint64_t in_fragment = begin - attempt_->range.begin;
+  return change_tile(*parts_.parameters, end.change, begin, tile, end.base.subspan(in_fragment, tile.size()));
 }
 
 Result<DataPlane::Applied> DataPlane::apply(const protocol::ApplyCommit& action) {
@@ -69,7 +74,7 @@ Result<DataPlane::Applied> DataPlane::apply(const protocol::ApplyCommit& action)
     COLLAB_RETURN_IF_ERROR(change_parameters(*parts_.parameters, change, arena.anchor(), {}));
     cancel();
     forget_contributions();
-    return Applied{change, sealed->digest};
+    return Applied{change, kWholeVector, sealed->digest};
   }
   if (!attempt_ || !attempt_->complete || attempt_->start.round != action.commit.round ||
       attempt_->start.attempt != action.commit.attempt) {
@@ -77,91 +82,132 @@ Result<DataPlane::Applied> DataPlane::apply(const protocol::ApplyCommit& action)
                           std::to_string(action.commit.attempt.value) +
                           " came for an exchange that is not complete [round.commit-incomplete]");
   }
-  if (!kept_mean_.empty()) std::ranges::copy(kept_mean_, arena.scratch().begin());
+  const ElementRange range = attempt_->range;
+  if (!kept_mean_.empty()) std::ranges::copy(kept_mean_, arena.scratch().subspan(range.begin).begin());
   const double clipped_norm = clip_mean();
   const bool sole = averages_itself() && clipped_norm == 0 && action.base == protocol::Base::kParameters;
   const ParameterChange change = sole ? ParameterChange::kUnchanged : change_for(action.base);
-  const std::vector<float> snapshot = std::exchange(snapshot_, {});
-  COLLAB_CHECK(action.base != protocol::Base::kSnapshot || snapshot.size() == arena.anchor().size(),
+  const Snapshot snapshot = std::exchange(snapshot_, {});
+  COLLAB_CHECK(action.base != protocol::Base::kSnapshot || snapshot.range == range,
                "a commit is to be applied to parameters that have moved on, without a snapshot");
   COLLAB_RETURN_IF_ERROR(keep_left_out(action.base, snapshot));
-  const std::span<const float> anchor = arena.anchor();
-  const std::span<const float> base = action.base == protocol::Base::kSnapshot ? snapshot : anchor;
-  const std::span<float> next = arena.scratch();
-  const std::span<float> outer = arena.outer();
-  if (!outer.empty()) arena.begin_outer_update();
-  const bool displaces = displaces_copy(action.base);
-  if (!sole && !displaces) before_change(action.base);
-  DigestChain anchor_chain;
-  DigestChain outer_chain;
-  const std::uint64_t tile_elements = settings_.tile_elements;
-  for (std::uint64_t at = 0; at < anchor.size(); at += tile_elements) {
-    const std::uint64_t count = std::min<std::uint64_t>(tile_elements, anchor.size() - at);
-    const std::span<float> tile = next.subspan(at, count);
-    const std::span<float> optimizer_state = outer.empty() ? outer : outer.subspan(at, count);
-    if (sole) {
-      COLLAB_RETURN_IF_ERROR(parts_.parameters->read(at, tile));
-    } else if (displaces) {
-      displace_tile(at, tile, optimizer_state);
-    } else {
-      COLLAB_RETURN_IF_ERROR(write_anchor_tile(at, tile, optimizer_state, change, base.subspan(at, count)));
-    }
-    if (!sole && !optimizer_state.empty()) outer_chain.add(hash128(as_bytes_of(optimizer_state)));
-    const auto known = attempt_->digests.find(at);
-    const bool hashed = steps_at_once() && known != attempt_->digests.end() && known->second.elements == count;
-    anchor_chain.add(hashed ? known->second.digest : hash128(as_bytes_of(tile)));
-  }
-  const Digest state = digest_of_state(anchor_chain.finish(), outer.empty() ? Digest{} : outer_chain.finish());
-  seal(with_membership({sealed->run, action.commit.round, state}, action.membership));
+  const End end{.change = change,
+                .sole = sole,
+                .displaces = displaces_copy(action.base),
+                .base = action.base == protocol::Base::kSnapshot ? std::span<const float>(snapshot.values)
+                                                                 : arena.anchor().subspan(range.begin, range.size())};
+  if (!arena.outer().empty()) arena.begin_outer_update();
+  if (!sole && !end.displaces) before_change(action.base);
+  const Result<Digest> state = step_anchor(sealed->digest, end);
+  if (!state.ok()) return state.status();
+  const bool unfit = action.base == protocol::Base::kUnfit;
+  if (unfit) COLLAB_RETURN_IF_ERROR(change_parameters(*parts_.parameters, change, arena.scratch(), {}));
+  seal(with_membership({sealed->run, action.commit.round, *state}, action.membership));
   const float lr = attempt_->outer.lr;
   cancel();
   forget_contributions();
-  return Applied{change, state, lr, clipped_norm};
+  return Applied{change, unfit ? kWholeVector : range, *state, lr, clipped_norm};
+}
+
+// The next anchor into the free slot: what the round has made of its fragment, and the rest as it is.
+Result<Digest> DataPlane::step_anchor(const Digest& before, const End& end) {
+  ArenaWriter& arena = *parts_.arena;
+  const std::span<const float> anchor = arena.anchor();
+  const std::span<float> next = arena.scratch();
+  const std::span<float> outer = arena.outer();
+  const bool whole = attempt_->range == ElementRange{0, anchor.size()};
+  const TileDigests known = std::exchange(tiles_, {});
+  const bool is_known = known.state == before && !known.anchor.empty();
+  DigestChain anchor_chain;
+  DigestChain outer_chain;
+  for (std::uint64_t at = 0; at < anchor.size(); at += settings_.tile_elements) {
+    const ElementRange tile{at, std::min<std::uint64_t>(anchor.size(), at + settings_.tile_elements)};
+    const ElementRange moved = common(tile, attempt_->range);
+    std::ranges::copy(anchor.subspan(at, moved.size() > 0 ? moved.begin - at : tile.size()), next.subspan(at).begin());
+    if (moved.size() > 0) {
+      const std::span<float> optimizer_state = outer.empty() ? outer : outer.subspan(moved.begin, moved.size());
+      COLLAB_RETURN_IF_ERROR(end_tile(moved.begin, next.subspan(moved.begin, moved.size()), optimizer_state, end));
+      std::ranges::copy(anchor.subspan(moved.end, tile.end - moved.end), next.subspan(moved.end).begin());
+    }
+    const std::size_t number = at / settings_.tile_elements;
+    const bool stands = moved.size() == 0 && is_known;
+    const auto hashed = attempt_->digests.find(at);
+    const bool at_once = steps_at_once() && hashed != attempt_->digests.end() && hashed->second.elements == tile.size();
+    const Digest of_anchor = stands    ? known.anchor[number]
+                             : at_once ? hashed->second.digest
+                                       : hash128(as_bytes_of(next.subspan(at, tile.size())));
+    anchor_chain.add(of_anchor);
+    Digest of_outer;
+    if (!outer.empty()) {
+      of_outer = stands ? known.outer[number] : hash128(as_bytes_of(outer.subspan(at, tile.size())));
+      outer_chain.add(of_outer);
+    }
+    if (whole) continue;
+    tiles_.anchor.push_back(of_anchor);
+    if (!outer.empty()) tiles_.outer.push_back(of_outer);
+  }
+  return tiles_.state = digest_of_state(anchor_chain.finish(), outer.empty() ? Digest{} : outer_chain.finish());
 }
 
 double DataPlane::clip_mean() {
   if (!(settings_.outer.clip > 0)) return 0;
-  const std::span<const float> mean = parts_.arena->scratch();
-  const double norm = norm_of(mean.first(std::min<std::uint64_t>(mean.size(), settings_.outer_elements)));
+  const ElementRange trained = common(attempt_->range, {0, settings_.outer_elements});
+  const double norm = norm_of(parts_.arena->scratch().subspan(trained.begin, trained.size()));
   attempt_->shrink = clip_factor(settings_.outer.clip, norm);
   return attempt_->shrink == 1.0F ? 0 : norm;
 }
 
-Status DataPlane::keep_left_out(protocol::Base base, std::span<const float> snapshot) {
+Status DataPlane::keep_left_out(protocol::Base base, const Snapshot& snapshot) {
   const std::span<const float> anchor = parts_.arena->anchor();
   switch (base) {
     case protocol::Base::kUnfit: residual_.drop(); [[fallthrough]];
     case protocol::Base::kOldAnchor: return residual_.commit(anchor, nullptr);
     case protocol::Base::kParameters:
       return residual_.commit(anchor, [this](ElementRange range) { return parameters_at(range); });
-    case protocol::Base::kSnapshot: return residual_.commit(anchor, reader_of(snapshot));
+    case protocol::Base::kSnapshot: return residual_.commit(anchor, snapshot.reader());
   }
   return internal_error("no such base: " + std::to_string(static_cast<int>(base)));
 }
 
 Status DataPlane::rebase(protocol::Base base) {
   if (base == protocol::Base::kUnfit) residual_.drop();
-  const std::vector<float> snapshot = std::exchange(snapshot_, {});
+  const Snapshot snapshot = std::exchange(snapshot_, {});
   const bool aside = base == protocol::Base::kSnapshot;
-  if (aside && snapshot.size() != parts_.arena->anchor().size()) {
+  if (aside && snapshot.range.size() == 0) {
     return internal_error(
         "the parameters are to be moved onto another anchor from values that were not set aside [round.no-values]");
   }
-  const std::span<const float> previous = aside ? std::span<const float>(snapshot) : parts_.arena->scratch();
-  if (base == protocol::Base::kSnapshot) {
-    COLLAB_RETURN_IF_ERROR(residual_.assume_contributed(parts_.arena->scratch(), reader_of(snapshot)));
+  const std::span<float> previous = parts_.arena->scratch();
+  if (aside) {
+    COLLAB_RETURN_IF_ERROR(residual_.assume_contributed(previous, snapshot.reader()));
   } else if (base == protocol::Base::kParameters) {
-    COLLAB_RETURN_IF_ERROR(residual_.assume_contributed(parts_.arena->scratch(),
-                                                        [this](ElementRange range) { return parameters_at(range); }));
+    COLLAB_RETURN_IF_ERROR(
+        residual_.assume_contributed(previous, [this](ElementRange range) { return parameters_at(range); }));
   }
   before_change(base);
-  return change_parameters(*parts_.parameters, change_for(base), parts_.arena->anchor(), previous);
+  const auto change = [&](ParameterChange how, ElementRange range) {
+    return change_parameters(*parts_.parameters, how, parts_.arena->anchor(), previous, range);
+  };
+  // What was contributed is in the new anchor: in its fragment the parameters move on from what they were then.
+  switch (base) {
+    case protocol::Base::kUnfit: return change(ParameterChange::kToAnchor, kWholeVector);
+    case protocol::Base::kOldAnchor: break;
+    case protocol::Base::kSnapshot:
+      std::ranges::copy(snapshot.values, previous.subspan(snapshot.range.begin).begin());
+      break;
+    case protocol::Base::kParameters:
+      COLLAB_RETURN_IF_ERROR(change(ParameterChange::kToAnchor, contributed_));
+      COLLAB_RETURN_IF_ERROR(change(ParameterChange::kRebased, {0, contributed_.begin}));
+      return change(ParameterChange::kRebased, {contributed_.end, previous.size()});
+  }
+  return change(ParameterChange::kRebased, kWholeVector);
 }
 
 Status DataPlane::take_snapshot() {
-  snapshot_.resize(parts_.parameters->size());
-  COLLAB_RETURN_IF_ERROR(parts_.parameters->read(0, snapshot_));
-  const std::span<const float> mean = parts_.arena->scratch();
+  snapshot_.range = contributed_;
+  snapshot_.values.resize(contributed_.size());
+  COLLAB_RETURN_IF_ERROR(parts_.parameters->read(contributed_.begin, snapshot_.values));
+  const std::span<const float> mean = parts_.arena->scratch().subspan(contributed_.begin, contributed_.size());
   if (attempt_ && attempt_->complete) kept_mean_.assign(mean.begin(), mean.end());
   return {};
 }

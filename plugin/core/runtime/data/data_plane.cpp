@@ -7,6 +7,7 @@
 #include "core/base/digest.h"
 #include "core/base/log.h"
 #include "core/protocol/attempt.h"
+#include "core/protocol/fragments.h"
 #include "core/reduce/reduce.h"
 #include "core/runtime/data/payload_buffer.h"
 #include "core/runtime/tensors/not_finite.h"
@@ -70,6 +71,7 @@ DataPlane::Events DataPlane::start(const protocol::StartExchange& action) {
   plan.mean_window = chunks(down_);
   attempt_.emplace(Attempt{.start = action.start,
                            .self = action.self,
+                           .range = protocol::covered_by(action.start.slices),
                            .links = {},
                            .peers = peers,
                            .exchange = protocol::Exchange(std::move(plan)),
@@ -84,6 +86,7 @@ DataPlane::Events DataPlane::start(const protocol::StartExchange& action) {
     weights.push_back(action.start.participants[i].weight);
   }
   attempt_->scales = mean_scales(weights);
+  contributed_ = attempt_->range;
   residual_.start(action.start, action.self, scale_of_self());
   Events events = advance(protocol::ExchangeStart{}, action.self);
   // What came before we knew of the attempt.

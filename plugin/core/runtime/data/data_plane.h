@@ -105,6 +105,7 @@ class DataPlane {
 
   struct Applied {
     ParameterChange change = ParameterChange::kUnchanged;
+    ElementRange range = kWholeVector;  // of which elements
     Digest state;
     float outer_lr = 0;       // of the step that was taken; 0: none was
     double clipped_norm = 0;  // of the mean delta, which was more than it may be; 0: it was not
@@ -150,10 +151,23 @@ class DataPlane {
 
  private:
   using Incoming = IncomingChunk;
+  // Of one fragment; empty: none.
+  struct Snapshot {
+    ElementRange range{};
+    std::vector<float> values{};
+    [[nodiscard]] Residual::Reader reader() const;
+  };
+  // Of the anchor in place, so that a round need not look at what it leaves alone. Empty unless rounds move fragments.
+  struct TileDigests {
+    Digest state{};
+    std::vector<Digest> anchor{};
+    std::vector<Digest> outer{};
+  };
   // One attempt's data.
   struct Attempt {
     wire::StartAttempt start;
     SiteId self;
+    ElementRange range;  // the fragment that is averaged: all slices
     std::map<SiteId, LinkId> links;
     std::size_t peers = 0;  // that have a link
     protocol::Exchange exchange;
@@ -204,7 +218,7 @@ class DataPlane {
   // The weighted sum in site order; false: our own delta is not finite.
   [[nodiscard]] bool reduce_into(std::span<float> sum, ElementRange range, std::optional<Fault>& fault);
   // The residual after the commit of the attempt under way.
-  Status keep_left_out(protocol::Base base, std::span<const float> snapshot);
+  Status keep_left_out(protocol::Base base, const Snapshot& snapshot);
   void take_mean(std::uint64_t begin, std::span<float> mean);
   // The new anchor in place of the mean of the elements from `begin` on; `outer` is empty or as long.
   void step_from(std::uint64_t begin, std::span<float> mean, std::span<float> outer);
@@ -216,9 +230,16 @@ class DataPlane {
   void before_change(protocol::Base base);
   // It is moved on by what the round changed, not written to.
   [[nodiscard]] bool displaces_copy(protocol::Base base) const;
-  // One tile of a commit: the mean in `tile` becomes the anchor, and the parameters what `change` says.
-  Status write_anchor_tile(std::uint64_t begin, std::span<float> tile, std::span<float> outer, ParameterChange change,
-                           std::span<const float> base);
+  // Elements of the fragment, at a commit: the mean in `tile` becomes the anchor, and the parameters what `end` says.
+  struct End {
+    ParameterChange change = ParameterChange::kUnchanged;
+    bool sole = false;            // the mean is the parameters
+    bool displaces = false;       // the copy is displaced
+    std::span<const float> base;  // of the fragment, where the change needs it
+  };
+  // With the digest of the state as it is then; `before`: as it was.
+  Result<Digest> step_anchor(const Digest& before, const End& end);
+  Status end_tile(std::uint64_t begin, std::span<float> tile, std::span<float> outer, const End& end);
   // Likewise; the copy is displaced.
   void displace_tile(std::uint64_t begin, std::span<float> tile, std::span<float> outer);
   // The outer step is taken chunk by chunk, before the commit.
@@ -234,8 +255,10 @@ class DataPlane {
   Residual residual_;
   std::shared_ptr<BufferPool> pool_;
   std::vector<float> staging_;    // parameters that are not plain float32 in host memory
-  std::vector<float> snapshot_;   // of the parameters as they were contributed; empty: none
+  ElementRange contributed_{};    // the fragment of the exchange that was started last
+  Snapshot snapshot_;             // of the parameters as they were contributed
   std::vector<float> kept_mean_;  // of an attempt that is complete while the site trains on; empty: it is in the arena
+  TileDigests tiles_;
   std::optional<Attempt> attempt_;
   protocol::Carryover<BufferPtr> carried_;  // the others' contributions to our slices, encoded, kept until the commit
   EarlyChunks early_;                       // for an attempt we have not started yet

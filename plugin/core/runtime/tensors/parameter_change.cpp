@@ -89,9 +89,10 @@ Result<bool> ParameterVector::holds(std::uint64_t offset, std::span<const float>
 }
 
 Status change_parameters(ParameterVector& parameters, ParameterChange change, std::span<const float> anchor,
-                         std::span<const float> previous) {
-  for (std::uint64_t at = 0; at < anchor.size(); at += kTile) {
-    const std::uint64_t count = std::min<std::uint64_t>(kTile, anchor.size() - at);
+                         std::span<const float> previous, ElementRange range) {
+  const auto [begin, end] = common(range, {0, anchor.size()});
+  for (std::uint64_t at = begin; at < end; at += kTile) {
+    const std::uint64_t count = std::min(kTile, end - at);
     const std::span<const float> before = previous.empty() ? previous : previous.subspan(at, count);
     COLLAB_RETURN_IF_ERROR(change_tile(parameters, change, at, anchor.subspan(at, count), before));
   }
@@ -99,19 +100,20 @@ Status change_parameters(ParameterVector& parameters, ParameterChange change, st
 }
 
 Status merge_copy(ParameterVector& parameters, ParameterChange change, std::span<const float> copy,
-                  const MergeSettings& settings) {
+                  const MergeSettings& settings, ElementRange range) {
   if (change == ParameterChange::kUnchanged) return {};
   if (!takes_copy(change)) return no_such(change);
   if (copy.size() != parameters.size()) return internal_error("there is no training copy to merge [round.no-copy]");
   const FloatEnvironment ieee;
   const auto factor = static_cast<float>(settings.merge.factor);
-  const std::uint64_t trained = std::min<std::uint64_t>(settings.trained, copy.size());
-  for (std::uint64_t at = 0; at < trained; at += kTile) {
-    const std::uint64_t count = std::min<std::uint64_t>(kTile, trained - at);
+  const ElementRange trained = common(range, {0, std::min<std::uint64_t>(settings.trained, copy.size())});
+  for (std::uint64_t at = trained.begin; at < trained.end; at += kTile) {
+    const std::uint64_t count = std::min(kTile, trained.end - at);
     COLLAB_RETURN_IF_ERROR(merge_tile(parameters, change, at, copy.subspan(at, count), factor));
   }
-  for (std::uint64_t at = trained; at < copy.size(); at += kTile) {
-    const std::uint64_t count = std::min<std::uint64_t>(kTile, copy.size() - at);
+  const ElementRange buffers = common(range, {std::min<std::uint64_t>(settings.trained, copy.size()), copy.size()});
+  for (std::uint64_t at = buffers.begin; at < buffers.end; at += kTile) {
+    const std::uint64_t count = std::min(kTile, buffers.end - at);
     COLLAB_RETURN_IF_ERROR(write_tile(parameters, at, copy.subspan(at, count)));
   }
   return {};

@@ -25,9 +25,12 @@ enum class ParameterChange : std::uint32_t {
 
 [[nodiscard]] constexpr bool takes_copy(ParameterChange change) { return change >= ParameterChange::kMoved; }
 
-// parameters := anchor, or rebased, or left alone, in tiles. `previous` is needed for kRebased and kTakeOther only.
+inline constexpr ElementRange kWholeVector{0, UINT64_MAX};
+
+// parameters := anchor, or rebased, or left alone, in tiles: those in `range`. `anchor` and `previous` are whole; the
+// latter is needed for kRebased and kTakeOther only.
 Status change_parameters(ParameterVector& parameters, ParameterChange change, std::span<const float> anchor,
-                         std::span<const float> previous);
+                         std::span<const float> previous, ElementRange range = kWholeVector);
 
 // The same for one tile of them, which begins at `offset`.
 Status change_tile(ParameterVector& parameters, ParameterChange change, std::uint64_t offset,
@@ -38,9 +41,10 @@ struct MergeSettings {
   std::uint64_t trained = UINT64_MAX;  // elements from here on are buffers
 };
 
-// A change that takes the copy, in tiles. The same bits at all ranks of a host.
+// A change that takes the copy, in tiles: of the elements in `range`; `copy` is whole. The same bits at all ranks of a
+// host.
 Status merge_copy(ParameterVector& parameters, ParameterChange change, std::span<const float> copy,
-                  const MergeSettings& settings);
+                  const MergeSettings& settings, ElementRange range = kWholeVector);
 
 // Of the first `elements`, at most all.
 [[nodiscard]] Result<Digest> digest_of_parameters(ParameterVector& parameters, std::uint64_t elements = UINT64_MAX);

@@ -6,11 +6,6 @@
 namespace collab {
 namespace {
 
-[[nodiscard]] ElementRange common(ElementRange a, ElementRange b) {
-  const std::uint64_t begin = std::max(a.begin, b.begin);
-  return {begin, std::max(begin, std::min(a.end, b.end))};
-}
-
 // f(part) for each part of `range` that lies in one of `ranges`.
 template <typename F>
 void each_within(ElementRange range, const std::vector<ElementRange>& ranges, F f) {
@@ -44,8 +39,14 @@ Residual::Residual(const Codecs& codecs, bool feedback, std::uint64_t elements, 
 void Residual::start(const wire::StartAttempt& start, SiteId self, float share) {
   if (!on()) return;
   const std::size_t members = start.participants.size();
-  attempt_.emplace(Attempt{
-      .share = share, .equal = 1.0F / static_cast<float>(members), .alone = members == 1, .own = {}, .theirs = {}});
+  attempt_.emplace(Attempt{.share = share,
+                           .equal = 1.0F / static_cast<float>(members),
+                           .alone = members == 1,
+                           .range = start.slices.empty()
+                                        ? ElementRange{}
+                                        : ElementRange{start.slices.front().range.begin, start.slices.back().range.end},
+                           .own = {},
+                           .theirs = {}});
   std::size_t owned = 0;
   for (const wire::Slice& slice : start.slices) {
     if (slice.owner != self) {
@@ -84,11 +85,12 @@ Status Residual::commit(std::span<const float> anchor, const Reader& contributed
       });
     }
   }
-  std::vector<ElementRange> of_mean;
+  std::vector<ElementRange> of_mean = of_mean_beside(*attempt);
   for (const Own& own : attempt->own) {
     std::ranges::copy(std::span(next_of_mean_).subspan(own.at, own.range.size()), part(own.range).begin());
     of_mean.push_back(own.range);
   }
+  std::ranges::sort(of_mean);
   units_ = {.share = counts ? attempt->share : units_.share, .equal = attempt->equal, .of_mean = std::move(of_mean)};
   return {};
 }
@@ -99,12 +101,23 @@ Status Residual::assume_contributed(std::span<const float> anchor, const Reader&
   for (const ElementRange& range : attempt->theirs) {
     COLLAB_RETURN_IF_ERROR(keep_left_out(range, anchor, contributed));
   }
-  std::vector<ElementRange> of_mean;
+  std::vector<ElementRange> of_mean = of_mean_beside(*attempt);
   for (const Own& own : attempt->own) {
     each_within(own.range, units_.of_mean, [&](ElementRange both) { of_mean.push_back(both); });
   }
+  std::ranges::sort(of_mean);
   units_ = {.share = attempt->share, .equal = attempt->equal, .of_mean = std::move(of_mean)};
   return {};
+}
+
+// Of fragments that the attempt does not move.
+std::vector<ElementRange> Residual::of_mean_beside(const Attempt& attempt) const {
+  std::vector<ElementRange> beside;
+  for (const ElementRange& range : units_.of_mean) {
+    if (range.begin < attempt.range.begin) beside.push_back({range.begin, std::min(range.end, attempt.range.begin)});
+    if (range.end > attempt.range.end) beside.push_back({std::max(range.begin, attempt.range.end), range.end});
+  }
+  return beside;
 }
 
 // In the chunks that were sent: the groups of top-k begin with them.

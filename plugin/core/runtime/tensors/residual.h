@@ -90,6 +90,7 @@ class Residual {
     float share = 0;
     float equal = 1;
     bool alone = false;  // nothing is encoded
+    ElementRange range;  // all slices
     std::vector<Own> own;
     std::vector<ElementRange> theirs;
   };
@@ -103,6 +104,7 @@ class Residual {
   // Are they in `converted_`, decayed?
   [[nodiscard]] bool decayed(std::span<const float> here);
   [[nodiscard]] std::span<float> next_of_mean(ElementRange range);
+  [[nodiscard]] std::vector<ElementRange> of_mean_beside(const Attempt& attempt) const;
   Status keep_left_out(ElementRange range, std::span<const float> anchor, const Reader& contributed);
 
   MixedCodec up_;

@@ -23,6 +23,7 @@ void TrainingCopy::begin_round(bool merges) {
   merges_ = merges;
   changed_ = mixed_ = took_anchor_ = false;
   original_ = {};
+  displaced_ = {};
 }
 
 void TrainingCopy::before_write() {
@@ -37,9 +38,11 @@ void TrainingCopy::displace(std::uint64_t offset, std::span<const float> anchor,
   const std::span<float> here = values_.subspan(offset, anchor.size());
   const auto factor = static_cast<float>(settings_.merge.factor);
   // Whose copy was moved within this round ends with where that led to, not with by how much.
-  const bool absolute = !original_.empty() || took_anchor_;
+  const bool absolute = !only_displaced();
   mixed_ = settings_.merge.rule == MergeRule::kMix;
   changed_ = true;
+  if (displaced_.size() == 0) displaced_.begin = offset;
+  displaced_.end = offset + anchor.size();
   for (std::size_t i = 0; i < moved; ++i) {
     const float by = (anchor[i] - mean[i]) + factor * (mean[i] - here[i]);
     here[i] = mixed_ ? anchor[i] : absolute ? here[i] + by : by;
@@ -47,18 +50,24 @@ void TrainingCopy::displace(std::uint64_t offset, std::span<const float> anchor,
   std::ranges::copy(anchor.subspan(moved), here.subspan(moved).begin());
 }
 
-ParameterChange TrainingCopy::end_round(std::span<const float> anchor) {
+TrainingCopy::End TrainingCopy::end_round(std::span<const float> anchor) {
+  const bool only_displaced = this->only_displaced();
   const std::vector<float> original = std::exchange(original_, {});
-  if (took_anchor_) return ParameterChange::kTakeCopy;
-  if (!changed_) return ParameterChange::kUnchanged;
-  if (!merges_) return ParameterChange::kTakeCopy;
-  if (mixed_) return ParameterChange::kMixed;
-  if (!original.empty()) {
-    const FloatEnvironment ieee;
-    for (std::size_t i = 0; i < trained(); ++i) values_[i] -= original[i];
+  if (took_anchor_) return {ParameterChange::kTakeCopy};
+  if (!changed_) return {ParameterChange::kUnchanged};
+  if (!merges_) return {ParameterChange::kTakeCopy};
+  const bool all = displaced_ == ElementRange{0, values_.size()};
+  if (mixed_ && (only_displaced || all)) return {ParameterChange::kMixed, displaced_};
+  if (only_displaced) return {ParameterChange::kMoved, displaced_};
+  const FloatEnvironment ieee;
+  const auto kept = mixed_ ? static_cast<float>(settings_.merge.factor) : 0.0F;
+  for (std::size_t i = 0; i < trained(); ++i) {
+    values_[i] -= original[i];
+    // A fragment is mixed, and the rest moves whole: of the fragment what was trained meanwhile stays.
+    if (mixed_ && displaced_.begin <= i && i < displaced_.end) values_[i] *= 1.0F - kept;
   }
   std::ranges::copy(anchor.subspan(trained()), values_.subspan(trained()).begin());
-  return ParameterChange::kMoved;
+  return {ParameterChange::kMoved};
 }
 
 }  // namespace collab

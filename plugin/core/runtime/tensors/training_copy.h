@@ -47,18 +47,25 @@ class TrainingCopy final : public ParameterVector {
   void before_write();
   // It was unfit, and is the anchor from here on.
   void took_anchor() { took_anchor_ = true; }
-  // What the ranks of the site are to do with the copy from here on. `anchor`: the one in place.
-  [[nodiscard]] ParameterChange end_round(std::span<const float> anchor);
+  // What the ranks of the site are to do with the copy from here on, and with which of its elements. `anchor`: the one
+  // in place.
+  struct End {
+    ParameterChange change = ParameterChange::kUnchanged;
+    ElementRange range = kWholeVector;
+  };
+  [[nodiscard]] End end_round(std::span<const float> anchor);
 
   [[nodiscard]] std::span<const float> values() const { return values_; }
   [[nodiscard]] const MergeSettings& settings() const { return settings_; }
 
  private:
+  [[nodiscard]] bool only_displaced() const { return original_.empty() && !took_anchor_; }
   [[nodiscard]] std::uint64_t trained() const { return std::min<std::uint64_t>(settings_.trained, values_.size()); }
 
   std::span<float> values_;
   MergeSettings settings_;
   std::vector<float> original_;  // as it was taken, where it has been written to since; else empty
+  ElementRange displaced_{};
   bool merges_ = false;
   bool changed_ = false;
   bool mixed_ = false;

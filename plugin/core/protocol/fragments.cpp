@@ -1,0 +1,36 @@
+#include "core/protocol/fragments.h"
+
+#include <algorithm>
+#include <charconv>
+
+namespace collab::protocol {
+
+ElementRange Fragments::range(std::uint64_t elements, std::uint32_t fragment) const {
+  constexpr std::uint64_t kCoarsePerFragment = 16;  // fewer of them, and rounding would show
+  const std::uint64_t grain =
+      elements >= count * kCoarsePerFragment * kCoarseElements ? kCoarseElements : kBlockElements;
+  const std::uint64_t grains = elements / grain;
+  const auto begin = [&](std::uint64_t number) { return number == count ? elements : number * grains / count * grain; };
+  return {begin(fragment), begin(fragment + 1)};
+}
+
+ElementRange covered_by(const std::vector<wire::Slice>& slices) {
+  return slices.empty() ? ElementRange{} : ElementRange{slices.front().range.begin, slices.back().range.end};
+}
+
+Fragments fragments_for(std::uint32_t count, std::uint64_t elements) {
+  const Fragments fragments{count};
+  const bool sound = count >= 1 && count <= kMostFragments && elements >= fragments.least_elements();
+  return sound ? fragments : Fragments{};
+}
+
+Fragments fragments_of(const std::vector<wire::Setting>& settings, std::uint64_t elements) {
+  const auto said = std::ranges::find(settings, "fragments", &wire::Setting::key);
+  if (said == settings.end()) return {};
+  std::uint32_t count = 1;
+  const char* const end = said->value.data() + said->value.size();
+  const auto [rest, error] = std::from_chars(said->value.data(), end, count);
+  return error == std::errc() && rest == end ? fragments_for(count, elements) : Fragments{};
+}
+
+}  // namespace collab::protocol

@@ -1,0 +1,44 @@
+// Which part of the vector a round averages (COLLAB_FRAGMENTS): fragments take turns, round by round.
+//
+// Each fragment is averaged once in so many rounds as there are fragments: a round moves so much less, and what it
+// brings is merged in so much less time, with the same bytes in all. After Streaming DiLoCo (arXiv:2501.18512), whose
+// sequential pattern this is: a fragment is one run of elements, so that it is equally large whatever the tensors are.
+// Threads: pure functions.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "collab/types.h"
+#include "core/wire/messages.h"
+
+namespace collab::protocol {
+
+inline constexpr std::uint32_t kMostFragments = 64;
+inline constexpr std::uint64_t kCoarseElements = 64 * 1024;  // a chunk by default, and a part of the vector's digest
+
+struct Fragments {
+  std::uint32_t count = 1;
+
+  // Whose turn it is in this round; rounds count from 1.
+  [[nodiscard]] std::uint32_t in_turn(RoundId round) const {
+    return static_cast<std::uint32_t>((round.value + count - 1) % count);
+  }
+  // Ascending, without gaps, covering a vector of at least least_elements(); equally large but for a sixteenth.
+  [[nodiscard]] ElementRange range(std::uint64_t elements, std::uint32_t fragment) const;
+  [[nodiscard]] ElementRange range_of(std::uint64_t elements, RoundId round) const {
+    return range(elements, in_turn(round));
+  }
+  // A vector that has fewer cannot be divided.
+  [[nodiscard]] std::uint64_t least_elements() const { return count == 1 ? 0 : count * kBlockElements; }
+};
+
+// What slices cover; empty of none.
+[[nodiscard]] ElementRange covered_by(const std::vector<wire::Slice>& slices);
+// Of a vector that cannot be divided into so many there is one.
+[[nodiscard]] Fragments fragments_for(std::uint32_t count, std::uint64_t elements);
+// As the shared settings say.
+[[nodiscard]] Fragments fragments_of(const std::vector<wire::Setting>& settings, std::uint64_t elements);
+
+}  // namespace collab::protocol
