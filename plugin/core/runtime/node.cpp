@@ -97,6 +97,11 @@ Node::Node(Options options, std::unique_ptr<Transport> transport, EventsFile eve
     log_warning("COLLAB_KEEP_FP16: no tensor of the model has " + json_quote(word) +
                 " in its name, so that it keeps nothing [knob.keeps-nothing]");
   }
+  if (fragments_.count != options_.config.fragments) {
+    log_warning("COLLAB_FRAGMENTS=" + std::to_string(options_.config.fragments) + ": the model has " +
+                std::to_string(parameters.size()) + " elements, and a fragment at least " +
+                std::to_string(kBlockElements) + "; rounds average all of it [knob.too-many-fragments]");
+  }
   driver_.emplace(site, data_settings(options_.config, options_.outer_elements, std::move(kept.ranges)),
                   DataPlane::Parts{transport_.get(), &clock_, &arena_, &parameters_,
                                    [this](const protocol::Note& note) { act(note); }, options_.model, copy_},
