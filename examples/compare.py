@@ -245,12 +245,12 @@ def picture(results, about, file):
     ):
         for way, runs in results.items():
             for number, run in enumerate(runs):
-                points = [point for point in run["points"] if field == "seconds" or point[field] > 0]
+                points = [point for point in run["points"] if field == "seconds" or point[field] > 1]
                 x, y = ([point[name] for point in points] for name in (field, "validation"))
                 name = WAYS[way][0] if number == 0 else None
                 axes.plot(x, y, color=COLOURS[way], linewidth=1, alpha=0.8, label=name)
         axes.set_xlabel(label)
-    all_axes[1].set_xscale("log")
+    all_axes[1].set_xscale("log")  # from 1 MB on: before it nothing has been averaged
     all_axes[0].set_ylabel("loss on held-out samples, mean of the sites")
     all_axes[0].legend()
     figure.suptitle(about)
