@@ -15,13 +15,15 @@ int main(int argc, char** argv) {
   std::vector<float> target(kElements);
   const auto plain = [&] { std::memcpy(target.data(), copy.data(), kElements * sizeof(float)); };
   bool ok = true;
-  const auto merges = [&](ParameterChange change) {
-    return [&, change] { ok = merge_copy(parameters, change, copy, {}).ok() && ok; };
+  const auto merges = [&](ParameterChange change, ElementRange range = kWholeVector) {
+    return [&, change, range] { ok = merge_copy(parameters, change, copy, {}, range).ok() && ok; };
   };
   bench::Report report("a merge of 25 M parameters");
   report.add("moved, against memcpy", bench::interleave(kPairs, plain, merges(ParameterChange::kMoved)), 0);
   report.add("mixed, against memcpy", bench::interleave(kPairs, plain, merges(ParameterChange::kMixed)), 0);
   report.add("taken, against memcpy", bench::interleave(kPairs, plain, merges(ParameterChange::kTakeCopy)), 0);
+  report.add("moved, one of four fragments",
+             bench::interleave(kPairs, plain, merges(ParameterChange::kMoved, {kElements / 4, kElements / 2})), 0);
   if (!ok) return 2;
   return bench::finish(report, argc, argv);
 }

@@ -132,22 +132,39 @@ TEST_F(SiteWithFragments, WhatIsGivenUpIsGivenUpInAll) {
 
 // ---- who leads -----------------------------------------------------------------------------------------
 
-TEST(CoordinatorWithFragments, DividesTheFragmentWhoseTurnItIsAmongTheOwners) {
+class CoordinatorWithFragments : public testing::Test {
+ protected:
+  CoordinatorWithFragments() {
+    for (const std::uint64_t link : {1, 2}) {
+      static_cast<void>(c.hear(link, in_two(join_of(link == 1 ? "paris" : "tokyo", 2))));
+    }
+    for (const std::uint64_t link : {1, 2}) {
+      static_cast<void>(c.hear(link, wire::AnchorInstalled{RunId{7}, RoundId{0}, kRight}));
+    }
+  }
+  void all_are_done(const wire::StartAttempt& start) {
+    for (const std::uint64_t link : {1, 2}) static_cast<void>(c.hear(link, CoordinatorHarness::done(start)));
+  }
   CoordinatorHarness c;
-  for (const std::uint64_t link : {1, 2}) {
-    static_cast<void>(c.hear(link, in_two(join_of(link == 1 ? "paris" : "tokyo", 2))));
-  }
-  for (const std::uint64_t link : {1, 2}) {
-    static_cast<void>(c.hear(link, wire::AnchorInstalled{RunId{7}, RoundId{0}, kRight}));
-  }
+};
+
+TEST_F(CoordinatorWithFragments, DividesTheFragmentWhoseTurnItIsAmongTheOwners) {
   for (std::uint64_t round = 1; round <= 3; ++round) {
     const wire::StartAttempt start = c.start(round, 2);
     const std::uint64_t begin = round == 2 ? 2048 : 0;
     ASSERT_EQ(start.slices.size(), 2U);
     EXPECT_EQ(start.slices[0].range, (ElementRange{begin, begin + kBlockElements}));
     EXPECT_EQ(start.slices[1].range, (ElementRange{begin + kBlockElements, begin + 2048}));
-    for (const std::uint64_t link : {1, 2}) static_cast<void>(c.hear(link, CoordinatorHarness::done(start)));
+    all_are_done(start);
   }
+}
+
+TEST_F(CoordinatorWithFragments, TalliesEachSampleOnce) {
+  for (std::uint64_t round = 1; round <= 4; ++round) all_are_done(c.start(round, 2));  // a sample a site and round
+  const auto reports = sent<wire::StatusReport>(c.hear(9, wire::StatusQuery{}));
+  ASSERT_EQ(reports.size(), 1U);
+  EXPECT_THAT(reports[0].second.json,
+              HasSubstr(R"("contributed":[{"name":"paris","samples":2,"rounds":4},{"name":"tokyo","samples":2,)"));
 }
 
 }  // namespace

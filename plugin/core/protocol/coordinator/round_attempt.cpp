@@ -215,6 +215,8 @@ void Round::commit() {
   all_->agreed.commit(start, mean);
   compare(start);
   std::vector<std::string> names;
+  // Each sample comes once in every fragment.
+  const bool tallied = all_->admission.reference()->fragments().in_turn(committed) == 0;
   for (const SiteId id : contributors) {
     const auto gone = round_.gone.find(id);
     const auto member = all_->members().find(id);
@@ -222,7 +224,7 @@ void Round::commit() {
     const std::uint64_t samples = gone != round_.gone.end()         ? gone->second.samples
                                   : member != all_->members().end() ? samples_of(member->second)
                                                                     : 0;
-    all_->tally.add(names.back(), samples);
+    all_->tally.add(names.back(), tallied ? samples : 0);
   }
   Broadcast all{{},
                 wire::Commit{all_->leadership.term(), all_->anchor.record()->run, committed, start.attempt,
