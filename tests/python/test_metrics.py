@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ranks import expect_success, run_ranks
+from torch_collab.capture import metrics
 
 
 def test_what_was_logged_follows_each_round(tmp_path: Path) -> None:
@@ -31,3 +33,22 @@ def test_what_was_logged_follows_each_round(tmp_path: Path) -> None:
         assert all(event["metrics"]["loss"] > 0 for event in told[site])
         assert "rate" not in told[site][0]["metrics"] and told[site][1]["metrics"]["rate"] is None
         assert told[site][0]["t"] == pytest.approx(told["a"][0]["t"], abs=60)
+
+
+def test_metrics_go_into_a_plain_file_of_ours_alone(tmp_path: Path) -> None:
+    file = tmp_path / "events"
+    metrics._append(str(file), "a\n")
+    metrics._append(str(file), "b\n")
+    assert file.read_text() == "a\nb\n" and file.stat().st_mode & 0o777 == 0o600
+    link = tmp_path / "link"
+    link.symlink_to(file)
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        for other in (link, pipe):
+            with pytest.raises(OSError):
+                metrics._append(str(other), "c\n")
+    finally:
+        os.close(reader)
+    assert file.read_text() == "a\nb\n"

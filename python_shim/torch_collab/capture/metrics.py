@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
+import stat
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -55,17 +57,24 @@ def write(world: World) -> None:
         "metrics": {name: value if math.isfinite(value) else None for name, value in world.training.metrics.items()},
     }
     try:
-        # One write to a file that is only appended to: other processes may have the same one.
-        file = os.open(world.config.events_file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
-        try:
-            os.write(file, json.dumps(event).encode() + b"\n")
-        finally:
-            os.close(file)
+        _append(world.config.events_file, json.dumps(event) + "\n")
     except OSError as error:
         log.warn_once(
             f"COLLAB_EVENTS_FILE: metrics cannot be written to {world.config.events_file}: {error.strerror} "
             "[capture.metrics-lost]"
         )
+
+
+def _append(path: str, line: str) -> None:
+    """One write to a file that is only appended to: other processes may have the same one. Raises OSError where there
+    is a link or a pipe by now."""
+    file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+    try:
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            raise OSError(errno.EINVAL, "it is no plain file")
+        os.write(file, line.encode())
+    finally:
+        os.close(file)
 
 
 def _name(name: object) -> str:
