@@ -84,7 +84,7 @@ def coordinator_address() -> str | None:
 
 
 def synchronize() -> None:
-    """A round now. Every rank of every site must call it."""
+    """A round now, with COLLAB_FRAGMENTS one of each fragment. Every rank of every site must call it."""
     world = state.require()
     if world.training.session is None:
         raise RuntimeError(

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <limits>
 #include <map>
 #include <mutex>
 
@@ -31,9 +32,8 @@ class PlainFragments {
       for (std::size_t site = 0; site < theta_.size(); ++site) train_one_step(theta_[site], site, step);
       if ((step + 1) % between_rounds == 0) average();
     }
-    // All of them have been averaged when training ends; the last one at the last step already, if it ended then.
-    const std::size_t last = steps % between_rounds == 0 ? kFragments - 1 : kFragments;
-    for (std::size_t turn = 0; turn < last; ++turn) average();
+    // All of them are averaged when training ends. One that was averaged at the last step has nothing new by then.
+    for (std::size_t turn = 0; turn < kFragments; ++turn) average();
     return anchor_;
   }
 
@@ -143,7 +143,8 @@ TEST(FragmentsOfASwarm, EventsTellWhichFragmentARoundWasOf) {
     if (const auto at = line.find(kField); at != std::string::npos)
       fragments.push_back(line.substr(at + kField.size(), 1));
   }
-  EXPECT_THAT(fragments, ::testing::ElementsAre("0", "1", "2", "0", "1", "2")) << "four, and two after the last step";
+  EXPECT_THAT(fragments, ::testing::ElementsAre("0", "1", "2", "0", "1", "2", "0"))
+      << "four, and all after the last step";
   std::remove(path.c_str());
 }
 
@@ -163,8 +164,67 @@ TEST_F(FragmentsByHand, WhatAScriptWaitsForIsAllOfTheModel) {
     ASSERT_TRUE(outcome.ok()) << outcome.status().to_string();
     EXPECT_TRUE(outcome->round_ran);
     EXPECT_EQ(outcome->round, RoundId{kFragments});
+    EXPECT_EQ(sessions_[site]->status().steps_since_round, 0U);
+    EXPECT_TRUE(sessions_[site]->finish().ok());
+    EXPECT_EQ(sessions_[site]->status().round, RoundId{kFragments}) << "all of them were averaged since the last step";
   });
   EXPECT_EQ(values(0), values(1));
+}
+
+// A barrier of the world looks at that number: it averages what is not common yet.
+TEST_F(FragmentsByHand, AfterARoundOfOneFragmentTheOthersAreNotCommon) {
+  start(2, [](Config& config) {
+    config.fragments = 2;
+    config.sync_every = {.steps = 8, .time = {}};
+  });
+  together(2, [this](std::size_t site) {
+    EXPECT_TRUE(interval(site));
+    EXPECT_GT(sessions_[site]->status().steps_since_round, 0U);
+    EXPECT_TRUE(sessions_[site]->synchronize().ok());
+    EXPECT_EQ(sessions_[site]->status().steps_since_round, 0U);
+  });
+  EXPECT_EQ(values(0), values(1));
+}
+
+TEST_F(FragmentsByHand, WhoIsAskedToLeaveMakesOneRound) {
+  start(2, [](Config& config) {
+    config.fragments = 4;
+    config.sync_every = {.steps = 16, .time = {}};
+  });
+  together(2, [this](std::size_t site) { EXPECT_TRUE(interval(site)); });
+  sessions_[0]->ask_to_leave();
+  bool leaving = false;
+  std::thread other([this] { EXPECT_TRUE(interval(1)); });
+  for (int i = 0; i < 4 && !leaving; ++i) {
+    train_one_step(values(0), 0, steps_[0]++);
+    const Result<StepOutcome> outcome = sessions_[0]->step(8);
+    ASSERT_TRUE(outcome.ok()) << outcome.status().to_string();
+    leaving = outcome->leaving;
+  }
+  other.join();
+  EXPECT_TRUE(leaving);
+  EXPECT_TRUE(sessions_[0]->finish().ok());
+  EXPECT_EQ(sessions_[0]->status().round, RoundId{2}) << "no turns after it";
+  EXPECT_TRUE(sessions_[1]->finish().ok());
+}
+
+TEST_F(FragmentsByHand, NotANumberInOneFragmentEndsARunAfterThreeTimes) {
+  start(2, [](Config& config) {
+    config.fragments = 2;
+    config.sync_every = {.steps = 8, .time = {}};
+  });
+  std::vector<Status> ended(2);
+  for (int round = 0; round < 8 && ended[0].ok(); ++round) {
+    together(2, [&](std::size_t site) {
+      for (int i = 0; i < 4 && ended[site].ok(); ++i) {
+        train_one_step(values(site), site, steps_[site]++);
+        if (site == 0) values(0).back() = std::numeric_limits<float>::quiet_NaN();  // of the second fragment
+        ended[site] = sessions_[site]->step(8).status();
+      }
+    });
+  }
+  EXPECT_THAT(ended[0].message(), HasSubstr("was left out 3 times running"));
+  EXPECT_TRUE(ended[1].ok()) << ended[1].to_string();
 }
 
 TEST_F(FragmentsByHand, AStragglersStepsCountInEachFragmentOnce) {

@@ -246,6 +246,8 @@ def test_fragments_send_as_much_in_smaller_rounds() -> None:
     assert each.bytes_up[0] == pytest.approx(whole.bytes_up[0] / 4)
     assert each.exchange == pytest.approx(200 / 95 + 0.15, rel=1e-3)
     assert each.gb_day_up[0] == pytest.approx(whole.gb_day_up[0], rel=0.02), "but for the waits"
+    with pytest.raises(ValueError, match="fragments 0: expected 1 to 64"):
+        Settings.from_knobs({"fragments": "0"})
     assert "4 fragments" in each.settings and "fragments" not in whole.settings
 
 

@@ -235,6 +235,13 @@ std::vector<std::string> environment_warnings(const KnobTexts& environment) {
 
 std::vector<std::string> value_warnings(const Config& config) {
   std::vector<std::string> warnings;
+  const SyncEvery& every = config.sync_every;
+  if (!every.automatic && every.steps > 0 && every.steps < config.fragments) {
+    warnings.push_back("COLLAB_FRAGMENTS=" + text_in_force("fragments", config) +
+                       " with COLLAB_SYNC_EVERY=" + text_in_force("sync_every", config) +
+                       ": there is a round at every step, and each fragment has one every " +
+                       text_in_force("fragments", config) + " steps [knob.short-period]");
+  }
   const auto is_top_k = [](CodecId id) { return id == CodecId::kTopK64 || id == CodecId::kTopK128; };
   if (!is_top_k(config.codec.up) && !is_top_k(config.codec.down)) return warnings;
   const std::string codec = "COLLAB_CODEC=" + text_in_force("codec", config);

@@ -25,7 +25,8 @@ struct Fragments {
   [[nodiscard]] std::uint32_t in_turn(RoundId round) const {
     return static_cast<std::uint32_t>((round.value + count - 1) % count);
   }
-  // Ascending, without gaps, covering a vector of at least least_elements(); equally large but for a sixteenth.
+  // Ascending, without gaps, covering a vector of at least least_elements(). Equally large, but for a grain: a
+  // sixteenth of those of a large vector, more where a fragment has few blocks.
   [[nodiscard]] ElementRange range(std::uint64_t elements, std::uint32_t fragment) const;
   [[nodiscard]] ElementRange range_of(std::uint64_t elements, RoundId round) const {
     return range(elements, in_turn(round));

@@ -9,6 +9,7 @@
 #include "core/base/random.h"
 #include "core/protocol/attempt.h"
 #include "core/protocol/formatting.h"
+#include "core/protocol/fragments.h"
 #include "core/runtime/storage/anchor_record.h"
 #include "core/wire/encoding.h"
 
@@ -305,8 +306,11 @@ Status Leader::judge(const RoundReport& report) {
   constexpr std::uint32_t kMost = 3;
   if (!report.unfit.empty()) {
     ++unfit_rounds_;
+    fit_rounds_ = 0;
   } else if (std::ranges::find(report.contributors, options_.site) != report.contributors.end()) {
-    unfit_rounds_ = 0;
+    // A round looks at its fragment alone: the model is fit once all of them were.
+    const auto fragments = protocol::fragments_for(options_.config.fragments, parameters_.size());
+    if (++fit_rounds_ >= fragments.count) unfit_rounds_ = 0;
   }
   if (report.unfit.empty() || unfit_rounds_ < kMost || options_.config.on_nonfinite == OnNonfinite::kContinue) {
     return {};

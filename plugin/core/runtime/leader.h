@@ -64,6 +64,7 @@ class Leader {
   protocol::Egress egress_;
   std::optional<StoredResidual> residual_;  // likewise, until the node has it
   std::uint32_t unfit_rounds_ = 0;          // running
+  std::uint32_t fit_rounds_ = 0;            // since
   std::optional<Flight> flight_;
 };
 

@@ -28,8 +28,14 @@ constexpr std::uint64_t kGrain = 4096;
   return !codec_for(codecs.up).fixed_size() || !codec_for(codecs.down).fixed_size();
 }
 
-[[nodiscard]] DataPlane::Settings data_settings(const Config& config, std::uint64_t outer_elements,
-                                                std::vector<ElementRange> kept) {
+// Steps from one round of an element to the next.
+[[nodiscard]] std::uint64_t period_of(const Config& config, std::uint64_t fragments) {
+  const std::uint64_t steps = config.sync_every.steps;
+  return steps == 0 ? kReferencePeriod : std::max<std::uint64_t>(1, steps / fragments) * fragments;
+}
+
+[[nodiscard]] DataPlane::Settings data_settings(const Config& config, const protocol::Fragments& fragments,
+                                                std::uint64_t outer_elements, std::vector<ElementRange> kept) {
   const std::uint64_t chunk = std::uint64_t{config.chunk_kib} * 1024 / sizeof(float);
   return {.codec = config.codec,
           .error_feedback = config.error_feedback,
@@ -39,7 +45,7 @@ constexpr std::uint64_t kGrain = 4096;
                     .lr = static_cast<float>(config.outer_lr),
                     .momentum = static_cast<float>(config.outer_momentum),
                     .clip = static_cast<float>(config.outer_clip),
-                    .period = config.sync_every.steps > 0 ? config.sync_every.steps : kReferencePeriod},
+                    .period = period_of(config, fragments.count)},
           .keeps_mean = config.overlap && config.merge.rule == MergeRule::kRebase,
           .outer_elements = outer_elements,
           .chunk_elements = has_top_k(config.codec) ? (chunk + kGrain - 1) / kGrain * kGrain : chunk};
@@ -102,7 +108,7 @@ Node::Node(Options options, std::unique_ptr<Transport> transport, EventsFile eve
                 std::to_string(parameters.size()) + " elements, and a fragment at least " +
                 std::to_string(kBlockElements) + "; rounds average all of it [knob.too-many-fragments]");
   }
-  driver_.emplace(site, data_settings(options_.config, options_.outer_elements, std::move(kept.ranges)),
+  driver_.emplace(site, data_settings(options_.config, fragments_, options_.outer_elements, std::move(kept.ranges)),
                   DataPlane::Parts{transport_.get(), &clock_, &arena_, &parameters_,
                                    [this](const protocol::Note& note) { act(note); }, options_.model, copy_},
                   std::exchange(options_.residual, std::nullopt), static_cast<SiteDriver::Host&>(*this));

@@ -182,7 +182,8 @@ void Node::act(const protocol::RoundDone& action) {
   if (!merges) tell(report_);  // else when it is merged
   watch_the_budget();
   const std::optional<SealedAnchor> sealed = arena_.sealed();
-  const bool due = action.round.value % options_.config.save_every == 0 || saver_.overdue();
+  const std::uint64_t every = std::uint64_t{options_.config.save_every} * fragments_.count;
+  const bool due = action.round.value % every == 0 || saver_.overdue();
   if (saver_.enabled() && sealed && due) save_state(*sealed);
   if (rounding_) return std::exchange(rounding_, std::nullopt)->set_value(report_);
   if (options_.helps && budget_over_) options_.helps(cancelled(kBudgetOver));

@@ -46,6 +46,7 @@ class RankSession final : public Session {
     COLLAB_RETURN_IF_ERROR(usable());
     if (leader_ && !alone_ && schedule_.steps() == 0) leader_->node()->serve_optimizer("");
     schedule_.count_step();
+    turns_ = 0;
     if (alone_) {
       tell_why_alone();
       return false;
@@ -118,7 +119,7 @@ class RankSession final : public Session {
                          .generation = options_.generation,
                          .round = round_,
                          .steps = schedule_.steps(),
-                         .steps_since_round = carried_steps_ + schedule_.steps_since_round() + steps_in_flight_,
+                         .steps_since_round = steps_not_common(),
                          .egress_spent = egress_spent_,
                          .state = state_};
     if (leader_ && leader_->node() != nullptr) {
@@ -130,6 +131,13 @@ class RankSession final : public Session {
   }
 
  private:
+  // In a fragment that was averaged earlier than the others is at least one.
+  [[nodiscard]] std::uint64_t steps_not_common() const {
+    const std::uint64_t since = carried_steps_ + schedule_.steps_since_round() + steps_in_flight_;
+    const bool waits_for_turns = fragments_ > 1 && turns_ < fragments_ && schedule_.steps() > 0;
+    return std::max<std::uint64_t>(since, waits_for_turns ? 1 : 0);
+  }
+
   [[nodiscard]] bool is_leader() const { return options_.site_rank == 0; }
 
   [[nodiscard]] Status usable() const {
@@ -233,9 +241,11 @@ class RankSession final : public Session {
   void tell_of_delay() {
     const TimePoint now = clock_.now();
     if (!schedule_.overdue(now)) return;
-    const auto line = delays_.let(now,
-                                  "a round is due, and the one before it is still on its way: it begins when that "
-                                  "one is merged (rounds take longer than COLLAB_SYNC_EVERY) [round.overlap-late]");
+    const auto line =
+        delays_.let(now,
+                    "a round is due, and the one before it is still on its way: it begins when that "
+                    "one is merged (rounds take longer than COLLAB_SYNC_EVERY" +
+                        std::string(fragments_ > 1 ? " and COLLAB_FRAGMENTS leave" : "") + ") [round.overlap-late]");
     if (line) log_warning(*line);
   }
 
@@ -260,9 +270,10 @@ class RankSession final : public Session {
     if (in_flight_) COLLAB_RETURN_IF_ERROR(run_call(true).status());
     const bool behind = options_.config.overlap && schedule_.due_by_steps();
     if (behind && !alone_) COLLAB_RETURN_IF_ERROR(run_call(false).status());
-    if (alone_ || schedule_.steps() == 0) return {};
+    if (alone_ || left_ || schedule_.steps() == 0) return {};
+    if (fragments_ > 1) return run_turns(turns_ < fragments_ ? fragments_ : 0).status();
     const bool trained = schedule_.steps_since_round() > 0 || skipped_ || merged_ || behind;
-    return run_turns(trained ? fragments_ : fragments_ - 1).status();
+    return run_turns(trained ? 1 : 0).status();
   }
 
   // What is waited for averages all of the model, after the round in flight.
@@ -401,6 +412,8 @@ class RankSession final : public Session {
     const std::uint64_t steps = merged ? std::exchange(steps_in_flight_, 0) : schedule_.steps_since_round();
     skipped_ = call_ > 1 && outcome->round == round_;  // no round came about; what was trained counts later
     carried_steps_ = skipped_ ? carried_steps_ + steps : 0;
+    turns_ = skipped_ || merged ? 0 : std::min(turns_ + 1, fragments_);
+    left_ = left_ || (outcome->leaving && !skipped_);
     merged_ = merged || (merged_ && skipped_);
     round_ = outcome->round;
     if (merged) {
@@ -445,6 +458,8 @@ class RankSession final : public Session {
   std::uint64_t announced_ = 0;      // by the leader: the step of the next round
   std::uint64_t carried_steps_ = 0;  // past the triggers that were answered without a round
   bool skipped_ = false;             // the last trigger was answered without a round
+  std::uint32_t turns_ = 0;          // rounds that were waited for since the last step, at most one of each fragment
+  bool left_ = false;                // the last round of a site that was asked to leave has come about
   // ---- of rounds behind the training, alike at all ranks of the site
   bool in_flight_ = false;             // one has begun and is not merged
   std::uint64_t steps_in_flight_ = 0;  // that it may come to count

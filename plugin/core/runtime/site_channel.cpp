@@ -1,7 +1,7 @@
 #include "core/runtime/site_channel.h"
 
 #include <algorithm>
-#include <sstream>
+#include <charconv>
 #include <utility>
 
 #include "core/base/log.h"
@@ -37,13 +37,20 @@ Outcome outcome_of(std::uint32_t kind) {
 // The arena's text of an outcome that is no error: the round's number, for the sealed anchor may be of a later one by
 // now, and the range.
 std::string text_of(const Outcome& outcome) {
-  std::ostringstream text;
-  text << outcome.round.value << ' ' << outcome.range.begin << ' ' << outcome.range.end;
-  return text.str();
+  return std::to_string(outcome.round.value) + ' ' + std::to_string(outcome.range.begin) + ' ' +
+         std::to_string(outcome.range.end);
 }
 
-void read_text(const std::string& text, Outcome& outcome) {
-  std::istringstream(text) >> outcome.round.value >> outcome.range.begin >> outcome.range.end;
+Status read_text(const std::string& text, Outcome& outcome) {
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  for (std::uint64_t* number : {&outcome.round.value, &outcome.range.begin, &outcome.range.end}) {
+    const auto [rest, error] = std::from_chars(at, end, *number);
+    if (error != std::errc())
+      return internal_error("the leader's outcome cannot be read: " + text + " [round.outcome]");
+    at = rest == end ? end : rest + 1;
+  }
+  return {};
 }
 
 class SoloChannel final : public SiteChannel {
@@ -110,7 +117,7 @@ class ArenaFollowerChannel final : public SiteChannel {
     if (!published.ok()) return published.status();
     if (published->kind == kErrorKind) return Outcome{.change = {}, .round = {}, .error = published->text};
     Outcome outcome = outcome_of(published->kind);
-    read_text(published->text, outcome);
+    COLLAB_RETURN_IF_ERROR(read_text(published->text, outcome));
     if (takes_copy(outcome.change)) {
       COLLAB_RETURN_IF_ERROR(merge_copy(parameters_, outcome.change, arena_->training_copy(), merge_, outcome.range));
     } else {

@@ -21,6 +21,7 @@ APPLY_WORK = 1e-9
 DAY = 86400.0
 _FORWARD = 1 / 3  # of a step, before DDP has gradients to send
 
+MOST_FRAGMENTS = 64
 OUTER_OPTIMIZERS = ("average", "nesterov")
 _TIME = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 
@@ -52,6 +53,8 @@ class Settings:
     def from_knobs(cls, knobs: Mapping[str, str]) -> Settings:
         """Of knobs by name in small letters; others are passed over. Raises ValueError."""
         parts = int(knobs.get("fragments") or cls.parts)
+        if not 1 <= parts <= MOST_FRAGMENTS:
+            raise ValueError(f"fragments {parts}: expected 1 to {MOST_FRAGMENTS} [cli.plan-costs]")
         made = cls(
             codec=knobs.get("codec") or cls.codec,
             sync_every=knobs.get("sync_every") or cls.sync_every,

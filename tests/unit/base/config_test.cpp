@@ -552,6 +552,16 @@ TEST(LoadConfig, KeptTensorsAreWords) {
   }
 }
 
+TEST(ValueWarnings, SayThatThereAreMoreFragmentsThanSteps) {
+  EXPECT_THAT(
+      value_warnings(config_of({{"COLLAB_FRAGMENTS", "8"}, {"COLLAB_SYNC_EVERY", "4"}})),
+      ::testing::ElementsAre(HasSubstr("COLLAB_FRAGMENTS=8 with COLLAB_SYNC_EVERY=4: there is a round at every step")));
+  for (const char* enough : {"8", "auto:4", "1s"}) {
+    EXPECT_THAT(value_warnings(config_of({{"COLLAB_FRAGMENTS", "8"}, {"COLLAB_SYNC_EVERY", enough}})),
+                ::testing::IsEmpty());
+  }
+}
+
 TEST(ValueWarnings, SayWhatDoesNotGoWithTopK) {
   EXPECT_THAT(value_warnings(config_of({{"COLLAB_PRESET", "slow"}})), ::testing::IsEmpty());
   EXPECT_THAT(value_warnings(config_of({{"COLLAB_CODEC", "int4"}, {"COLLAB_OUTER_OPTIMIZER", "nesterov"}})),

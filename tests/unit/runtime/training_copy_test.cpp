@@ -102,6 +102,13 @@ TEST(TrainingCopy, AFragmentThatIsMixedAfterARebaseLeavesTheOthersRebased) {
   EXPECT_THAT(round.merged(kAnchor), ElementsAre(1.25F - 1, 2.5F + 0.75F * (2 - 2), 3 - 3, 7));
 }
 
+TEST(TrainingCopy, AWriteOfAFragmentLeavesTheBuffersOfOthers) {
+  Merging round({MergeRule::kRebase, 0.5});
+  round.copy.before_write({0, 2});
+  ASSERT_TRUE(round.copy.write(0, Values{3, 3}).ok());  // by 2 and 1
+  EXPECT_THAT(round.merged(kAnchor), ElementsAre(1.25F + 2, 2.5F + 1, 3, 9));
+}
+
 TEST(TrainingCopy, UnfitParametersAreTheAnchorWhateverWasTrained) {
   Merging round({MergeRule::kRebase, 0.5});
   round.copy.before_write();

@@ -28,9 +28,9 @@ Residual::Reader DataPlane::Snapshot::reader() const {
   };
 }
 
-void DataPlane::before_change(protocol::Base base) {
+void DataPlane::before_change(protocol::Base base, ElementRange range) {
   if (parts_.copy == nullptr) return;
-  parts_.copy->before_write();
+  parts_.copy->before_write(range);
   if (base == protocol::Base::kUnfit) parts_.copy->took_anchor();
 }
 
@@ -97,10 +97,10 @@ Result<DataPlane::Applied> DataPlane::apply(const protocol::ApplyCommit& action)
                 .base = action.base == protocol::Base::kSnapshot ? std::span<const float>(snapshot.values)
                                                                  : arena.anchor().subspan(range.begin, range.size())};
   if (!arena.outer().empty()) arena.begin_outer_update();
-  if (!sole && !end.displaces) before_change(action.base);
+  const bool unfit = action.base == protocol::Base::kUnfit;
+  if (!sole && !end.displaces) before_change(action.base, unfit ? kWholeVector : range);
   const Result<Digest> state = step_anchor(sealed->digest, end);
   if (!state.ok()) return state.status();
-  const bool unfit = action.base == protocol::Base::kUnfit;
   if (unfit) COLLAB_RETURN_IF_ERROR(change_parameters(*parts_.parameters, change, arena.scratch(), {}));
   seal(with_membership({sealed->run, action.commit.round, *state}, action.membership));
   const float lr = attempt_->outer.lr;

@@ -227,7 +227,7 @@ class DataPlane {
   // The average of one model is that model, bit for bit; a - (a - x) is not always x.
   [[nodiscard]] bool averages_itself() const;
   // Before an ordinary write to the parameters.
-  void before_change(protocol::Base base);
+  void before_change(protocol::Base base, ElementRange range = kWholeVector);
   // It is moved on by what the round changed, not written to.
   [[nodiscard]] bool displaces_copy(protocol::Base base) const;
   // Elements of the fragment, at a commit: the mean in `tile` becomes the anchor, and the parameters what `end` says.

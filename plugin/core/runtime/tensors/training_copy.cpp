@@ -7,6 +7,16 @@
 
 namespace collab {
 
+namespace {
+
+// Both, and what lies between them.
+ElementRange all_between(ElementRange a, ElementRange b) {
+  if (a.size() == 0 || b.size() == 0) return a.size() == 0 ? b : a;
+  return {std::min(a.begin, b.begin), std::max(a.end, b.end)};
+}
+
+}  // namespace
+
 Status TrainingCopy::read(std::uint64_t offset, std::span<float> out) {
   std::ranges::copy(values_.subspan(offset, out.size()), out.begin());
   return {};
@@ -23,10 +33,11 @@ void TrainingCopy::begin_round(bool merges) {
   merges_ = merges;
   changed_ = mixed_ = took_anchor_ = false;
   original_ = {};
-  displaced_ = {};
+  displaced_ = written_ = {};
 }
 
-void TrainingCopy::before_write() {
+void TrainingCopy::before_write(ElementRange range) {
+  written_ = all_between(written_, common(range, {0, values_.size()}));
   if (merges_ && original_.empty()) original_.assign(values_.begin(), values_.end());
   changed_ = true;
 }
@@ -59,6 +70,7 @@ TrainingCopy::End TrainingCopy::end_round(std::span<const float> anchor) {
   const bool all = displaced_ == ElementRange{0, values_.size()};
   if (mixed_ && (only_displaced || all)) return {ParameterChange::kMixed, displaced_};
   if (only_displaced) return {ParameterChange::kMoved, displaced_};
+  const ElementRange changed = all_between(written_, displaced_);
   const FloatEnvironment ieee;
   const auto kept = mixed_ ? static_cast<float>(settings_.merge.factor) : 0.0F;
   for (std::size_t i = 0; i < trained(); ++i) {
@@ -66,8 +78,9 @@ TrainingCopy::End TrainingCopy::end_round(std::span<const float> anchor) {
     // A fragment is mixed, and the rest moves whole: of the fragment what was trained meanwhile stays.
     if (mixed_ && displaced_.begin <= i && i < displaced_.end) values_[i] *= 1.0F - kept;
   }
-  std::ranges::copy(anchor.subspan(trained()), values_.subspan(trained()).begin());
-  return {ParameterChange::kMoved};
+  const auto [begin, end] = common(changed, {trained(), values_.size()});
+  std::ranges::copy(anchor.subspan(begin, end - begin), values_.subspan(begin).begin());
+  return {ParameterChange::kMoved, changed};
 }
 
 }  // namespace collab

@@ -43,8 +43,8 @@ class TrainingCopy final : public ParameterVector {
   [[nodiscard]] bool merges() const { return merges_; }
   // In place of the write of a new anchor where all of the copy was contributed; each element once.
   void displace(std::uint64_t offset, std::span<const float> anchor, std::span<const float> mean);
-  // Before the copy is written to.
-  void before_write();
+  // Before the copy is written to, and where.
+  void before_write(ElementRange range = kWholeVector);
   // It was unfit, and is the anchor from here on.
   void took_anchor() { took_anchor_ = true; }
   // What the ranks of the site are to do with the copy from here on, and with which of its elements. `anchor`: the one
@@ -66,6 +66,7 @@ class TrainingCopy final : public ParameterVector {
   MergeSettings settings_;
   std::vector<float> original_;  // as it was taken, where it has been written to since; else empty
   ElementRange displaced_{};
+  ElementRange written_{};
   bool merges_ = false;
   bool changed_ = false;
   bool mixed_ = false;
