@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from ranks import expect_success, run_ranks
 from torchruns import Node, Nodes
 
 pytestmark = pytest.mark.slow
@@ -60,3 +61,9 @@ def test_sites_with_other_fragments_are_refused_with_both_values(nodes: Nodes) -
     said = paris.output + rome.output
     assert "COLLAB_FRAGMENTS differs between ranks" in said
     assert "has '2'" in said and "has '4'" in said
+
+
+def test_a_barrier_of_the_world_makes_one_model() -> None:
+    environment = {"COLLAB_FRAGMENTS": "3", "COLLAB_SYNC_EVERY": "12"}
+    for rank in expect_success(run_ranks("fragments.py", ["a", "a", "b", "b"], environment=environment)):
+        assert "done" in rank.output
