@@ -24,7 +24,7 @@ from torch.nn.parallel import distributed as ddp_source
 from torch.optim import optimizer as optimizer_source
 from torch.utils.data.distributed import DistributedSampler
 
-TESTED = ("2.13",)  # every test; others by ci/matrix.sh
+TESTED = ("2.13", "2.15")  # 2.13 by every test; others by ci/matrix.sh
 _TESTED = " or ".join(TESTED)
 
 
@@ -82,6 +82,7 @@ EXPECTED = (
     Expected(f"{_C10D}:_new_group_with_tag", _INSIDE, _takes("ranks")),
     Expected(f"{_C10D}:_world.pg_map", _INSIDE, lambda known: isinstance(known, dict)),
     Expected("torch._C._distributed_c10d:ProcessGroupGloo._set_sequence_number_for_group", _INSIDE),
+    Expected("torch._C._distributed_c10d:ProcessGroup._set_default_backend", _INSIDE),
     Expected(
         "torch.utils.data.distributed:DistributedSampler.__init__",
         "give each site samples of its own",
@@ -110,9 +111,23 @@ def check(expected: Iterable[Expected] = EXPECTED) -> None:
             )
 
 
+def _release(version: str) -> str:
+    return ".".join(version.split(".")[:2])
+
+
+def check_build(built: str) -> None:
+    """`built`: the torch that `_C` was compiled against. Its backends derive from torch's classes, whose virtual
+    functions stand in another order in another release: the module may load and crash later."""
+    if _release(built) != _release(torch.__version__):
+        raise UnfitTorch(
+            f"collab: it was built beside torch {built}, and this is torch {torch.__version__}: install it again with "
+            "`pip install --no-build-isolation .` [ddp.torch-replaced]"
+        )
+
+
 def untested() -> str:
     """A warning about a torch of another version than those that collab was tested with, or ""."""
-    if torch.__version__.startswith(tuple(f"{release}." for release in TESTED)):
+    if _release(torch.__version__) in TESTED:
         return ""
     return (
         f"torch {torch.__version__} has all that collab needs, but it was tested with torch {_TESTED} "
@@ -265,6 +280,17 @@ def bare_gloo(prefix: str, store: Any, rank: int, size: int, timeout: timedelta)
     gloo = c10d.ProcessGroupGloo(c10d.PrefixStore(prefix, store), rank, size, timeout=timeout)
     gloo._set_sequence_number_for_group()
     return gloo
+
+
+def keep_ddp_log_off(group: Any) -> None:
+    """Of a group's Gloo, where debug level DETAIL has put a wrapper around it.
+
+    DDP's constructor takes what stands behind a default backend "gloo" for a ProcessGroupGloo, to log its threads
+    (set_env_variables in torch/csrc/distributed/c10d/logger.cpp): of the smaller wrapper it follows a pointer beyond
+    the end. Without a default it does not look; collectives need none, for they go by the device of their tensors.
+    """
+    if dist.get_debug_level() == dist.DebugLevel.DETAIL and group.name() == "gloo":
+        group._set_default_backend(dist.ProcessGroup.BackendType.UNDEFINED)
 
 
 # What every client of a TCPStore says first, VALIDATE with a magic number, then GETNUMKEYS, which changes nothing

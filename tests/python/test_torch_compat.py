@@ -76,10 +76,36 @@ def test_a_world_is_not_made_with_an_unfit_torch() -> None:
 
 @pytest.mark.slow
 def test_a_version_that_was_not_tested_runs_with_one_warning() -> None:
-    code = "torch.__version__ = '9.1.0'\nbegin()\ndist.destroy_process_group()\nbegin()\ndist.destroy_process_group()\n"
-    done = alone(code)
+    code = "from torch_collab import torch_compat\ntorch_compat.TESTED = ('9.1',)\n"
+    done = alone(code + 2 * "begin()\ndist.destroy_process_group()\n")
     assert done.returncode == 0, done.stderr
-    assert done.stderr.count("torch 9.1.0 has all that collab needs, but it was tested with torch 2.13") == 1
+    words = f"torch {torch.__version__} has all that collab needs, but it was tested with torch 2.13"
+    assert done.stderr.count(words) == 1
+
+
+@pytest.mark.slow
+def test_a_world_is_not_made_with_another_torch_than_collab_was_built_beside() -> None:
+    done = alone("torch.__version__ = '9.1.0'\nbegin()\n")
+    assert done.returncode == 1
+    words = r"UnfitTorch: collab: it was built beside torch 2\.\d+\.\d+, and this is torch 9\.1\.0: install it again"
+    assert re.search(words, done.stderr.splitlines()[-1]), done.stderr
+
+
+LOG_OF_DDP = """
+begin()
+ddp = DistributedDataParallel(torch.nn.Linear(2, 2))
+ddp(torch.ones(1, 2)).sum().backward()
+print("gloo_num_threads" in ddp._get_ddp_logging_data(), ddp.process_group.size())
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("level", "looked"), [("DETAIL", False), ("INFO", True)])
+def test_the_log_of_ddp_does_not_look_into_a_wrapped_gloo(level: str, looked: bool) -> None:
+    done = alone(LOG_OF_DDP, TORCH_DISTRIBUTED_DEBUG=level)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == [str(looked), "1"]
 
 
 RESTORED = """

@@ -35,6 +35,7 @@ def _create_world(opts: Any, backend_options: Any) -> Any:
         given = options.pairs_of(backend_options)
         key = read_key(variables, given)
         torch_compat.check()
+        torch_compat.check_build(native.build_info()["torch"])
         config = native.load_config(variables, given)
     except (ValueError, torch_compat.UnfitTorch) as error:
         # The other ranks hear why this one will not come.

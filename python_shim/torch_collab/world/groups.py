@@ -125,8 +125,7 @@ def inside_backend() -> str:
     """The backend string for groups inside a site."""
     if torch.cuda.is_available() and dist.is_nccl_available():
         return "cpu:gloo,cuda:nccl"
-    # Spelt out by device: with debug level DETAIL torch 2.13 crashes when a DDP is made over a plain "gloo" group.
-    return "cpu:gloo,cuda:gloo"
+    return "gloo"
 
 
 def site_group(world: World) -> ProcessGroup:
@@ -199,4 +198,5 @@ def _new_group(world: World, ranks: tuple[int, ...], what: str) -> ProcessGroup:
         raise RuntimeError(
             f"collab: rank {world.rank} is not among the ranks {list(ranks)} of its own site [ddp.rank-elsewhere]"
         )
+    torch_compat.keep_ddp_log_off(group)
     return group
