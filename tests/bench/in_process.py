@@ -21,9 +21,15 @@ if TYPE_CHECKING:
 
 HERE = "127.0.0.1"
 ROUND_SECONDS = 120.0  # what a round behind the training is waited for
-# Nothing of the environment counts. Which site reduces what would go by measured rates, and what error feedback keeps is
-# kept by who reduces.
-COMMON = {"listen": f"{HERE}:0", "shares": "equal", "log_level": "warning", "join_timeout": "120s"}
+COMMON = {
+    "listen": f"{HERE}:0",
+    # By measured rates it would change who reduces what, and who reduces keeps a part for error feedback.
+    "shares": "equal",
+    # However slow the machine is, no round goes without a site.
+    "straggler_grace": "24h",
+    "link_grace": "24h",
+    "round_timeout": "24h",
+}
 
 
 def digest_of(model: torch.nn.Module) -> str:

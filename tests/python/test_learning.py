@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import PATIENCE, bare_environment
+import torch
 from ranks import expect_success, run_ranks
 
 BENCH = Path(__file__).parents[1] / "bench"
@@ -87,21 +87,26 @@ def test_a_bound_is_held_or_missed_and_the_interval_may_lie_on_both_sides(percen
     assert bench_learning.verdict(percent, 0.3) == said
 
 
-@pytest.mark.slow
-def test_its_sites_end_with_the_model_of_a_run(tmp_path: Path) -> None:
-    """Bit for bit; and a round behind the training is merged at the same step each time."""
-    names = ["h30-int8", "h30-rebase0.5-7"]
-    digests = []
-    for file in ("first.jsonl", "second.jsonl"):
-        command = [sys.executable, str(BENCH / "bench_learning.py"), "--out", str(tmp_path / file), "--seeds", "1"]
-        command += ["--sizes", "36k", "--steps", str(COURSE.steps), "--settings", *names]
-        subprocess.run(command, env=bare_environment(), timeout=PATIENCE, capture_output=True, text=True)
-        lines = map(json.loads, (tmp_path / file).read_text().splitlines())
-        digests.append({line["setting"]: line["digest"] for line in lines})
-    assert digests[0] == digests[1] and list(digests[0]) == names
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
+
+@pytest.mark.usefixtures("one_thread")
+def test_its_sites_end_with_the_model_of_a_run() -> None:
+    """Bit for bit."""
+    here = bench_learning.train("h30-int8", "36k", 0, COURSE)["digest"]
     knobs = {"shares": "equal", **bench_learning.SETTINGS["h30-int8"].knobs}
     environment = {f"COLLAB_{name.upper()}": value for name, value in knobs.items()}
     ranks = expect_success(run_ranks("learning.py", ["a", "b"], "36k", str(COURSE.steps), environment=environment))
-    found = [re.findall(r"digest (\w+)", rank.output) for rank in ranks]
-    assert found == [[digests[0]["h30-int8"]]] * 2
+    assert [re.findall(r"digest (\w+)", rank.output) for rank in ranks] == [[here], [here]]
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_a_round_behind_the_training_is_merged_at_the_same_step_each_time() -> None:
+    runs = [bench_learning.train("h30-rebase0.5-7", "36k", 0, COURSE)["digest"] for _ in range(2)]
+    other = bench_learning.train("h30-rebase0.5-15", "36k", 0, COURSE)["digest"]
+    assert runs[0] == runs[1] != other

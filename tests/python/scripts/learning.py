@@ -1,6 +1,6 @@
 """A site of bench_learning.py as a run of its own: under init_process_group("collab"), with the knobs set for it.
 
-    learning.py SIZE STEPS
+Arguments: size and steps.
 """
 
 from __future__ import annotations
