@@ -93,9 +93,9 @@ class Course:
     """What all settings of a comparison have in common."""
 
     steps: int = 600  # of each site
-    batch: int = 4  # samples at each site
+    batch: int = 8  # samples at each site
     context: int = 64  # bytes in a sample
-    lr: float = 5e-3  # the highest
+    lr: float = 3e-3  # the highest
     eval_samples: int = 512
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING
 
 import torch
@@ -25,10 +25,10 @@ COMMON = {
     "listen": f"{HERE}:0",
     # By measured rates it would change who reduces what, and who reduces keeps a part for error feedback.
     "shares": "equal",
-    # However slow the machine is, no round goes without a site.
-    "straggler_grace": "24h",
-    "link_grace": "24h",
-    "round_timeout": "24h",
+    # However slow the machine is, no round goes without a site; one that has failed is not waited for without end.
+    "straggler_grace": "600s",
+    "link_grace": "600s",
+    "round_timeout": "600s",
 }
 
 
@@ -73,9 +73,10 @@ class Sites:
         )
 
     def _each(self, call: Callable[[_C.Session], object]) -> None:
-        """At all sites at once, because each waits for the others."""
-        for done in [self._threads.submit(call, session) for session in self._sessions]:
-            done.result()
+        """At all sites at once, because each waits for the others. Raises what the first that fails does."""
+        calls = [self._threads.submit(call, session) for session in self._sessions]
+        for ended in wait(calls, return_when=FIRST_EXCEPTION).done:
+            ended.result()
 
     def stepped(self, samples: int) -> None:
         """Every site has made one more step, of so many samples each."""
@@ -87,8 +88,7 @@ class Sites:
                 self._wait_for_round()
         due = [session.count_step(samples) for session in self._sessions]
         if merges:
-            # Not true at all means that the round was over for the counters, and not yet for its session.
-            if not all(due):
+            if not all(due):  # over by its counters, and not yet handed over
                 raise RuntimeError("a round was not over at the step that is to merge it: run it again")
             self._steps_in_flight = None
             self._each(lambda session: session.synchronize())
