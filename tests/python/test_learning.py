@@ -65,8 +65,8 @@ def test_the_table_of_given_results(tmp_path: Path) -> None:
     (_, ddp, plain, int8, int4), met = bench_learning.table_of(results, ["36k", "121k"], names, COURSE)
     assert ddp[2:] == ["2.000", "", "", "", "1"]
     assert plain[2:5] == ["2.020", "+1.00 (+1.00 to +1.00)", ""]
-    assert int8[4:] == ["+0.50 (+0.50 to +0.50)", "0.3 %: MISSED", "1"]
-    assert int4[4:6] == ["+0.50 (+0.50 to +0.50)", "1 %: held"]
+    assert int8[4:] == ["+0.50 (+0.50 to +0.50)", "0.3 %: MISSED, too few seeds", "1"]
+    assert int4[4:6] == ["+0.50 (+0.50 to +0.50)", "1 %: held, too few seeds"]
     assert not met
 
 
@@ -77,10 +77,11 @@ def test_a_run_is_compared_with_the_other_of_its_seed() -> None:
 @pytest.mark.parametrize(
     ("percent", "said"),
     [
-        ([0.1, 0.2, 0.3], "0.3 %: held"),
-        ([0.1, 0.2, 0.4], "0.3 %: held, interval wider"),
-        ([0.2, 0.4, 0.5], "0.3 %: MISSED, interval wider"),
-        ([0.4, 0.5, 0.6], "0.3 %: MISSED"),
+        ([0.1, 0.1, 0.2, 0.2, 0.3, 0.3], "0.3 %: held"),
+        ([0.1, 0.1, 0.2, 0.2, 0.4, 0.4], "0.3 %: held, interval wider"),
+        ([0.2, 0.2, 0.4, 0.4, 0.5, 0.5], "0.3 %: MISSED, interval wider"),
+        ([0.4, 0.4, 0.5, 0.5, 0.6, 0.6], "0.3 %: MISSED"),
+        ([0.1, 0.1, 0.2, 0.2, 0.3], "0.3 %: held, too few seeds"),
     ],
 )
 def test_a_bound_is_held_or_missed_and_the_interval_may_lie_on_both_sides(percent: list[float], said: str) -> None:
