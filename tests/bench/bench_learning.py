@@ -268,7 +268,7 @@ def differences(of: Mapping[int, float], beside: Mapping[int, float]) -> list[fl
 def in_words(percent: Sequence[float]) -> str:
     if not percent:
         return ""
-    low, median, high = pairs.interval(list(percent))
+    low, median, high = (round(bound, 2) + 0.0 for bound in pairs.interval(list(percent)))  # no -0.00
     return f"{median:+.2f} ({low:+.2f} to {high:+.2f})"
 
 
