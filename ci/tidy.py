@@ -125,6 +125,7 @@ MAY_POLL = {
     "tests/bench/bench_auto.py",  # trains at a pace
     "tests/bench/bench_overlap.py",  # likewise
     "tests/bench/bench_recovery.py",
+    "tests/bench/in_process.py",
     "tests/python/hostiles.py",
     "tests/python/test_hostile.py",
     "tests/python/test_strangers.py",  # newcomers are as far away as light makes them
