@@ -7,8 +7,6 @@
 
 #include <fstream>
 #include <limits>
-#include <map>
-#include <mutex>
 
 #include "tests/integration/by_hand.h"
 
@@ -104,29 +102,6 @@ TEST(FragmentsOfASwarm, WithOuterStateAndALossyCodecSitesEndWithOneModel) {
     EXPECT_EQ(swarm.parameters[1]->values(), swarm.parameters[0]->values());
     EXPECT_EQ(swarm.parameters[2]->values(), swarm.parameters[0]->values());
   }
-}
-
-TEST(FragmentsOfASwarm, RanksOfASiteMergeTheFragmentThatWasAveraged) {
-  Swarm swarm = in_fragments(2);
-  swarm.ranks = 2;
-  swarm.config.run = "overlapping-fragments-" + std::to_string(getpid());
-  swarm.config.overlap = true;
-  swarm.start_coordinator();
-  std::mutex mutex;
-  std::vector<std::map<std::size_t, Values>> seen(2);
-  const auto body = [&](Session& session, std::size_t site, Values& values) -> Status {
-    for (std::size_t step = 0; step < 30; ++step) {
-      train_one_step(values, site, step);
-      const Result<StepOutcome> outcome = session.step(8);
-      if (!outcome.ok()) return outcome.status();
-      const std::lock_guard lock(mutex);
-      const auto [other, first] = seen[site].try_emplace(step, values);
-      EXPECT_TRUE(first || other->second == values) << "ranks of site " << site << " differ at step " << step;
-    }
-    return session.finish();
-  };
-  expect_all_ok(swarm.run(body));
-  for (const auto& parameters : swarm.parameters) EXPECT_EQ(parameters->values(), swarm.parameters[0]->values());
 }
 
 TEST(FragmentsOfASwarm, EventsTellWhichFragmentARoundWasOf) {

@@ -373,6 +373,7 @@ struct RanksOfASite {
   bool by_time;
   CodecId codec;
   MergeRule rule;
+  std::uint32_t fragments = 1;
 };
 class OverlapOfRanks : public ::testing::TestWithParam<RanksOfASite> {};
 
@@ -382,6 +383,7 @@ TEST_P(OverlapOfRanks, AreOneModelAtEveryStepAndAllSitesAgreeAtTheEnd) {
   swarm.config.run = "overlap-" + std::to_string(getpid());
   swarm.config.overlap = true;
   swarm.config.merge = {GetParam().rule, 0.5};
+  swarm.config.fragments = GetParam().fragments;
   if (GetParam().by_time) swarm.config.sync_every = {.steps = 0, .time = std::chrono::milliseconds(20)};
   swarm.adjust = [](SessionOptions& options, std::size_t) { options.one_host = GetParam().one_host; };
   swarm.start_coordinator();
@@ -413,7 +415,10 @@ INSTANTIATE_TEST_SUITE_P(Ranks, OverlapOfRanks,
                                            RanksOfASite{3, true, false, CodecId::kInt8, MergeRule::kRebase},
                                            RanksOfASite{3, true, true, CodecId::kFp32, MergeRule::kMix},
                                            RanksOfASite{2, false, false, CodecId::kFp32, MergeRule::kRebase},
-                                           RanksOfASite{2, false, true, CodecId::kInt8, MergeRule::kRebase}));
+                                           RanksOfASite{2, false, true, CodecId::kInt8, MergeRule::kRebase},
+                                           RanksOfASite{2, true, false, CodecId::kFp32, MergeRule::kRebase, 3},
+                                           RanksOfASite{2, true, true, CodecId::kInt8, MergeRule::kMix, 3},
+                                           RanksOfASite{2, false, false, CodecId::kFp32, MergeRule::kRebase, 3}));
 
 TEST(OverlapSessions, GenerationsFollowEachOther) {
   Swarm swarm = swarm_of(2, CodecId::kFp32);
