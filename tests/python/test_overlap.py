@@ -2,47 +2,27 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
 import pytest
-from torchruns import Node, Nodes
+from torchruns import Nodes
 
 pytestmark = pytest.mark.slow
 
 OVERLAP = {"COLLAB_OVERLAP": "1"}
 
 
-def start(nodes: Nodes, *names: str, **environment: str) -> list[Node]:
-    started = [
-        nodes.start(
-            name, "--max-restarts=10", nnodes=f"{len(names)}:4", nproc=2, conf=f"is_host={int(name == names[0])}",
-            **OVERLAP, **environment,
-        )
-        for name in names
-    ]  # fmt: skip
-    started[0].wait_for_rounds(2, *names)
-    return started
-
-
-def rounds_behind(nodes: Nodes, name: str) -> list[dict[str, Any]]:
-    told = (json.loads(line) for line in (nodes.folder / f"{name}.jsonl").read_text().splitlines())
-    return [event for event in told if event["event"] == "round" and event.get("overlap_seconds")]
-
-
 def test_two_sites_of_two_ranks_train_on_and_end_with_one_model(nodes: Nodes) -> None:
-    paris, rome = start(nodes, "paris", "rome")
+    paris, rome = nodes.start_pairs("paris", "rome", **OVERLAP)
     paris.wait_for_rounds(3, "paris", "rome")
     nodes.end_together(paris, rome)
     for name in ("paris", "rome"):
-        told = rounds_behind(nodes, name)
+        told = [event for event in nodes.rounds(name) if event.get("overlap_seconds")]
         assert len(told) >= 3
         assert all(event["stall_seconds"] < event["overlap_seconds"] for event in told)
         assert "rounds run behind the training (COLLAB_OVERLAP)" in (paris if name == "paris" else rome).output
 
 
 def test_a_site_is_killed_in_mid_flight_and_another_joins(nodes: Nodes) -> None:
-    paris, rome, oslo = start(nodes, "paris", "rome", "oslo", COLLAB_SYNC_EVERY="5")
+    paris, rome, oslo = nodes.start_pairs("paris", "rome", "oslo", COLLAB_SYNC_EVERY="5", **OVERLAP)
     oslo.kill()
     paris.wait_for_rounds(2, "paris", "rome")
     again = nodes.start("oslo", nnodes="3:4", nproc=2, conf="is_host=0", **OVERLAP, COLLAB_SYNC_EVERY="5")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import signal
@@ -12,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from commands import PATIENCE, bare_environment, written
 from ranks import SCRIPTS, free_port
@@ -152,6 +154,23 @@ class Nodes:
         node = Node(site, command, {"COLLAB_SITE": site, "COLLAB_EVENTS_FILE": events, **environment})
         self.all.append(node)
         return node
+
+    def start_pairs(self, *sites: str, **environment: str) -> list[Node]:
+        """Sites of two ranks, of which the first is the host, until they have made two rounds together."""
+        started = [
+            self.start(
+                site, "--max-restarts=10", nnodes=f"{len(sites)}:4", nproc=2, conf=f"is_host={int(site == sites[0])}",
+                **environment,
+            )
+            for site in sites
+        ]  # fmt: skip
+        started[0].wait_for_rounds(2, *sites)
+        return started
+
+    def rounds(self, site: str) -> list[dict[str, Any]]:
+        """The events of a site's rounds."""
+        told = (json.loads(line) for line in (self.folder / f"{site}.jsonl").read_text().splitlines())
+        return [event for event in told if event["event"] == "round"]
 
     def stop_training(self) -> None:
         self.flag("stop")
