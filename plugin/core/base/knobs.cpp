@@ -235,10 +235,8 @@ constexpr auto kRows = std::to_array<KnobRow>({
       .default_ = "1",
       .range = "1..64",
       .sentence = "In how many parts the model is averaged, which take turns: a round moves one of them, and rounds "
-                  "come so many "
-                  "times in a period of sync_every. With auto the period is that from round to round. A model of fewer "
-                  "than 1024 "
-                  "elements a part is averaged whole.",
+                  "come so many times in a period of sync_every. With auto the period is that from round to round. A "
+                  "model of fewer than 1024 elements a part is averaged whole.",
       .scope = kSites},
      whole<&C::fragments, 1, 64>()},
     {{.name = "overlap",
