@@ -41,9 +41,12 @@ ARROWS: dict[str, set[str]] = {
     "core/protocol": {"core/base", "core/wire", "core/codec"},
     "core/protocol/exchange": {"core/base", "core/wire", "core/protocol"},
     "core/protocol/allocation": {"core/base", "core/protocol/exchange"},
-    "core/protocol/coordinator": {"core/base", "core/wire", "core/protocol", "core/protocol/allocation"},
-    "core/protocol/site": {"core/base", "core/wire", "core/protocol"},
-    "core/protocol/collectives": {"core/base", "core/wire", "core/protocol"},
+    "core/protocol/agreement": {"core/base", "core/wire", "core/protocol"},
+    "core/protocol/coordinator": {
+        *(f"core/{part}" for part in ("base", "wire", "protocol", "protocol/agreement", "protocol/allocation")),
+    },
+    "core/protocol/site": {"core/base", "core/wire", "core/protocol", "core/protocol/agreement"},
+    "core/protocol/collectives": {"core/base", "core/wire", "core/protocol", "core/protocol/agreement"},
     "core/codec": {"core/base"},
     "core/reduce": {"core/base"},
     "core/outer": {"core/base"},
@@ -56,7 +59,10 @@ ARROWS: dict[str, set[str]] = {
     "core/runtime/storage": {
         *(
             f"core/{part}"
-            for part in ("base", "wire", "protocol", "protocol/site", "arena", "codec", "runtime/tensors")
+            for part in (
+                *("base", "wire", "protocol", "protocol/agreement", "protocol/site", "arena", "codec"),
+                "runtime/tensors",
+            )
         ),
     },
     "core/runtime/data": {

@@ -1,5 +1,5 @@
 // What a simulated run must have kept, checked from outside the machines: the ledger of samples, the mean recomputed in
-// double, one anchor for all. The machines' own rules are core/protocol/invariants.h.
+// double, one anchor for all. The machines' own rules are tests/unit/protocol/invariants.h.
 //
 // The mean is found again from what the outer step did to the anchor: means are not kept by the data plane. With a
 // codec that is not lossless it may differ by what the codec may leave out.
@@ -15,8 +15,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/protocol/invariants.h"
 #include "core/runtime/data/data_plane.h"
+#include "tests/unit/protocol/invariants.h"
 
 namespace collab::sim {
 

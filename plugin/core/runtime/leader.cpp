@@ -7,7 +7,7 @@
 #include "core/base/digest.h"
 #include "core/base/log.h"
 #include "core/base/random.h"
-#include "core/protocol/attempt.h"
+#include "core/protocol/agreement/attempt.h"
 #include "core/protocol/formatting.h"
 #include "core/protocol/fragments.h"
 #include "core/runtime/storage/anchor_record.h"

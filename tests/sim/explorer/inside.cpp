@@ -143,8 +143,7 @@ void Inside::write(Canon& canon, const ModelReference& reference) {
 }
 
 void Inside::write(Canon& canon, const AgreedMembership& agreed) {
-  const auto& [all, voters, next_voters, history] = agreed;
-  static_cast<void>(all);
+  const auto& [voters, next_voters, history] = agreed;
   canon.all(voters, next_voters, history);
 }
 
@@ -257,8 +256,7 @@ void Inside::write(Canon& canon, const Inquiry& part) {
 }
 
 void Inside::write(Canon& canon, const Acceptor& part) {
-  const auto& [all, id, term, agreed, voters, member_left, attempted, holds_mean, settled, recent] = part;
-  static_cast<void>(all);
+  const auto& [id, term, agreed, voters, member_left, attempted, holds_mean, settled, recent] = part;
   canon.all(id, term, agreed, voters, member_left, attempted, holds_mean, settled, recent);
 }
 

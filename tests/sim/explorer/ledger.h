@@ -1,5 +1,5 @@
 // What was agreed on in a world, and which samples are in it: each counts at most once. The machines' own rules are
-// core/protocol/invariants.h.
+// tests/unit/protocol/invariants.h.
 //
 // Threads: one. Ownership: plain values.
 #pragma once

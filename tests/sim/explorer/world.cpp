@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "core/protocol/agreement/quorum.h"
 #include "core/protocol/formatting.h"
-#include "core/protocol/quorum.h"
 #include "core/wire/encoding.h"
 #include "tests/unit/protocol/harness.h"
 

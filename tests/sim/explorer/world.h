@@ -32,9 +32,9 @@
 #include <vector>
 
 #include "core/protocol/coordinator/coordinator.h"
-#include "core/protocol/invariants.h"
 #include "core/protocol/site/site.h"
 #include "tests/sim/explorer/ledger.h"
+#include "tests/unit/protocol/invariants.h"
 
 namespace collab::sim {
 

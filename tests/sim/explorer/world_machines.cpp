@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "core/base/digest.h"
-#include "core/protocol/attempt.h"
+#include "core/protocol/agreement/attempt.h"
 #include "tests/sim/explorer/world.h"
 #include "tests/unit/protocol/harness.h"
 

@@ -14,11 +14,11 @@
 #include <vector>
 
 #include "core/base/prng.h"
-#include "core/protocol/attempt.h"
+#include "core/protocol/agreement/attempt.h"
 #include "core/protocol/coordinator/coordinator.h"
-#include "core/protocol/invariants.h"
 #include "core/protocol/site/site.h"
 #include "tests/unit/protocol/harness.h"
+#include "tests/unit/protocol/invariants.h"
 
 namespace collab::protocol {
 

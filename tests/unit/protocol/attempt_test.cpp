@@ -1,5 +1,5 @@
 // What is asked about one attempt.
-#include "core/protocol/attempt.h"
+#include "core/protocol/agreement/attempt.h"
 
 #include <gtest/gtest.h>
 

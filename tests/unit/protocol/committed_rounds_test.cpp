@@ -1,9 +1,9 @@
 // What a leader can say of rounds that were committed: who was counted, and whose commit was missed.
-#include "core/protocol/coordinator/committed_rounds.h"
+#include "core/protocol/agreement/committed_rounds.h"
 
 #include <gtest/gtest.h>
 
-#include "core/protocol/attempt.h"
+#include "core/protocol/agreement/attempt.h"
 
 namespace collab::protocol {
 namespace {

@@ -1,5 +1,5 @@
 // Who may lead, under which term, and what of its predecessors' work it has to finish.
-#include "core/protocol/coordinator/election.h"
+#include "core/protocol/agreement/election.h"
 
 #include <gmock/gmock.h>
 

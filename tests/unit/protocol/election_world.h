@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/protocol/coordinator/election.h"
+#include "core/protocol/agreement/election.h"
 #include "tests/unit/protocol/harness.h"
 
 namespace collab::protocol {

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "core/protocol/coordinator/coordinator.h"
-#include "core/protocol/invariants.h"
 #include "core/protocol/site/site.h"
+#include "tests/unit/protocol/invariants.h"
 
 namespace collab::protocol {
 

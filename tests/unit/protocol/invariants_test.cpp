@@ -1,5 +1,5 @@
 // The invariants see what they are there to see.
-#include "core/protocol/invariants.h"
+#include "tests/unit/protocol/invariants.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

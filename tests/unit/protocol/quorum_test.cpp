@@ -1,5 +1,5 @@
 // The one rule: of any set that accepts and any that promises, one remembers.
-#include "core/protocol/quorum.h"
+#include "core/protocol/agreement/quorum.h"
 
 #include <gtest/gtest.h>
 

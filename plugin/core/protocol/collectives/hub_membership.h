@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "core/protocol/quorum.h"
+#include "core/protocol/agreement/quorum.h"
 #include "core/wire/messages.h"
 
 namespace collab::protocol {

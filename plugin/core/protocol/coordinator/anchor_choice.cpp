@@ -252,7 +252,9 @@ void AnchorChoice::choose() {
   if (!goes_on) {
     if (newborn || !mutant(Mutant::kSameRunName)) chosen.run = all_->leadership.next_run();
     all_->installer.begin_run(chosen.run);
-    all_->agreed.begin_run(chosen);
+    Voters founders;
+    for (const auto& [id, member] : all_->members()) founders.emplace(id, voter_of(member));
+    all_->agreed.begin_run(chosen, std::move(founders));
   }
   anchor_ = AnchorRecord{chosen.run, chosen.round, chosen.digest};
   all_->installer.begin_from(source, chosen);

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "core/base/text.h"
-#include "core/protocol/attempt.h"
+#include "core/protocol/agreement/attempt.h"
 #include "core/protocol/coordinator/coordinator_parts.h"
 #include "core/protocol/mutants.h"
 
@@ -261,7 +261,8 @@ void AnchorInstaller::digest_changed() {
 
 void AnchorInstaller::tell_sources(const Member& to) {
   const AnchorRecord& anchor = *all_->anchor.record();
-  const auto [counted, attempt] = all_->agreed.counted(to);
+  const auto [counted, attempt] =
+      all_->agreed.counted(to.name, to.anchor.renamed_from().value_or(to.brought()), anchor.run, anchor.round);
   all_->send(to, wire::InstallAnchor{all_->leadership.term(), anchor.run, anchor.round, to.anchor.sources_,
                                      *anchor.digest, counted, list_of(all_->agreed.voters()),
                                      all_->generation.generations().current(), all_->period.in_force(), attempt});

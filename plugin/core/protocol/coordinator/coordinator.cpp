@@ -34,7 +34,7 @@ CoordinatorParts::CoordinatorParts(const CoordinatorParts& other)
 }
 
 void CoordinatorParts::bind() {
-  agreed.all_ = leadership.all_ = generation.all_ = admission.all_ = membership.all_ = this;
+  leadership.all_ = generation.all_ = admission.all_ = membership.all_ = this;
   anchor.all_ = installer.all_ = gate.all_ = slices.all_ = period.all_ = round.all_ = this;
 }
 

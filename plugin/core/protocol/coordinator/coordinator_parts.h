@@ -23,8 +23,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/protocol/agreement/agreed_membership.h"
 #include "core/protocol/coordinator/admission.h"
-#include "core/protocol/coordinator/agreed_membership.h"
 #include "core/protocol/coordinator/anchor_choice.h"
 #include "core/protocol/coordinator/anchor_installer.h"
 #include "core/protocol/coordinator/coordinator.h"

@@ -224,16 +224,16 @@ bool Leadership::is_older(const wire::Join& join) const {
 }
 
 void Leadership::judge_quorum() {
-  if (all_->agreed.voters().empty() || all_->agreed.quorum_here().can_accept()) {
+  if (all_->agreed.voters().empty() || all_->membership.quorum_here().can_accept()) {
     minority_since_ = kNever;
     return;
   }
-  if (all_->agreed.quorum_at_the_next_term().can_accept()) {
+  if (all_->membership.quorum_at_the_next_term().can_accept()) {
     return step_down("a term is begun in which sites without their records count");
   }
   minority_since_ = std::min(minority_since_, all_->now);
   if (all_->now < later(minority_since_, all_->config.link_grace)) return;
-  step_down(all_->agreed.quorum_text(all_->membership.ids()));
+  step_down(all_->membership.quorum_text(all_->membership.ids()));
 }
 
 void Leadership::step_down(const std::string& reason) {

@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "core/protocol/agreement/election.h"
 #include "core/protocol/coordinator/coordinator.h"
-#include "core/protocol/coordinator/election.h"
 
 namespace collab::protocol {
 

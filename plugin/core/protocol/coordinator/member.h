@@ -27,6 +27,7 @@
 #include <string>
 #include <vector>
 
+#include "core/protocol/agreement/agreed_membership.h"
 #include "core/protocol/formatting.h"
 #include "core/wire/messages.h"
 
@@ -132,5 +133,12 @@ struct Member {
 };
 
 using Members = std::map<SiteId, Member>;
+
+[[nodiscard]] inline wire::Voter voter_of(const Member& member) {
+  return {member.id, member.name, member.anchor.acceptor()};
+}
+[[nodiscard]] inline Presence presence_of(const wire::Voter& voter, const Member& member) {
+  return AgreedMembership::presence_of(voter, member.anchor.acceptor(), member.early);
+}
 
 }  // namespace collab::protocol

@@ -133,11 +133,47 @@ void Membership::hang_up(const std::string& reason) {
   ++changes_;
 }
 
+// ---- whether those who are here are enough ---------------------------------------------------------
+
+Quorum Membership::quorum_among(const std::set<SiteId>& present) const {
+  return all_->agreed.quorum([&](const wire::Voter& voter) {
+    return present.count(voter.site) == 0 ? Presence::kAbsent : presence_of(voter, members_.at(voter.site));
+  });
+}
+
+Quorum Membership::quorum_here() const {
+  return all_->agreed.quorum([this](const wire::Voter& voter) {
+    const auto member = members_.find(voter.site);
+    return member == members_.end() ? Presence::kAbsent : presence_of(voter, member->second);
+  });
+}
+
+Quorum Membership::quorum_at_the_next_term() const {
+  return all_->agreed.quorum([this](const wire::Voter& voter) {
+    return members_.count(voter.site) != 0 ? Presence::kByName : Presence::kAbsent;
+  });
+}
+
+std::string Membership::quorum_text(const std::set<SiteId>& present) const {
+  const std::vector<std::string> missing = all_->agreed.missed_by(present);
+  const std::size_t voters = all_->agreed.voters().size();
+  const auto& anchor = all_->anchor.record();
+  return std::to_string(voters - missing.size()) + " of the " + std::to_string(voters) +
+         " sites that agreed on round " + std::to_string(anchor ? anchor->round.value : 0) +
+         ", which is no majority; missing: " + join_words(missing);
+}
+
 void Membership::on_leave(Member& member, const wire::Leave& leave) {
   const std::string reason = "left: " + leave.reason;
   all_->generation.left_for(member.name, leave.next_generation);
   all_->send(member, wire::LeaveAck{});
-  all_->agreed.strike(member);
+  if (const auto acceptor = all_->agreed.strike(voter_of(member), member.early)) {
+    Broadcast rest{{}, wire::MemberLeft{all_->leadership.term(), member.name, *acceptor}};
+    for (const auto& [id, other] : members_) {
+      if (id != member.id) rest.links.push_back(other.link);
+    }
+    if (!rest.links.empty()) all_->out.emplace_back(std::move(rest));
+  }
   const bool last = members_.size() == 1 || (!member.helper && sites_here() == 1);
   if (last && all_->anchor.record()) {  // the swarm ends as it should; nobody is to bring it back, helpers neither
     all_->anchor.end();

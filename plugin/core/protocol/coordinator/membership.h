@@ -34,6 +34,12 @@ class Membership {
   [[nodiscard]] std::vector<std::string> names() const;  // ascending SiteId
   [[nodiscard]] std::set<SiteId> ids() const;
   [[nodiscard]] std::size_t sites_here() const;  // members that train
+
+  // ---- whether those who are here are enough (quorum.h)
+  [[nodiscard]] Quorum quorum_among(const std::set<SiteId>& present) const;
+  [[nodiscard]] Quorum quorum_here() const;
+  [[nodiscard]] Quorum quorum_at_the_next_term() const;  // when the names of all that are here count
+  [[nodiscard]] std::string quorum_text(const std::set<SiteId>& present) const;
   [[nodiscard]] std::uint64_t changes() const { return changes_; }
   [[nodiscard]] TimePoint next_heartbeat() const { return next_heartbeat_; }
 

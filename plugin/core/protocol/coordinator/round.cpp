@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "core/base/text.h"
-#include "core/protocol/attempt.h"
+#include "core/protocol/agreement/attempt.h"
 #include "core/protocol/coordinator/coordinator_parts.h"
 #include "core/protocol/mutants.h"
 
@@ -226,11 +226,11 @@ void Round::try_to_start() {
     tell_without(id, why);
   }
   const std::set<SiteId> able = set_aside_the_cut(ready);
-  if (!able.empty() && (all_->agreed.quorum_among(able).can_accept() || mutant(Mutant::kHalfAccepts))) {
+  if (!able.empty() && (all_->membership.quorum_among(able).can_accept() || mutant(Mutant::kHalfAccepts))) {
     return start(able);
   }
   reachability_.forget_pairs();  // by the next trigger they may reach each other
-  skip(round_.cut_because + all_->agreed.quorum_text(able));
+  skip(round_.cut_because + all_->membership.quorum_text(able));
 }
 
 void Round::tell_without(SiteId id, const std::string& why) {
@@ -314,7 +314,11 @@ void Round::start(const std::set<SiteId>& sites) {
   round_.started = all_->now;
   all_->gate.started();
   if (contributes) start.slices = all_->slices.divide(start, lines_of(sites), round_.slices);
-  start.voters = list_of(all_->agreed.propose(sites));
+  Voters holders;
+  for (const auto& [id, member] : all_->members()) {
+    if (!member.anchor.comes() || mutant(Mutant::kVotersWithoutAnchor)) holders.emplace(id, voter_of(member));
+  }
+  start.voters = list_of(all_->agreed.propose(std::move(holders), sites));
   all_->membership.flush_roster();
   Broadcast all{{}, start};
   for (const SiteId id : sites) all.links.push_back(all_->members().at(id).link);

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "core/base/text.h"
-#include "core/protocol/attempt.h"
+#include "core/protocol/agreement/attempt.h"
 #include "core/protocol/coordinator/coordinator_parts.h"
 #include "core/protocol/coordinator/round.h"
 #include "core/protocol/mutants.h"
@@ -134,7 +134,7 @@ void Round::on_limit() {
                {{"who", json_quote(all_->membership.name_of(id))}, {"round", std::to_string(number().value)}});
   }
   abandon_attempt();
-  if (!all_->agreed.quorum_among(ready_sites()).can_accept()) skip(all_->agreed.quorum_text(ready_sites()));
+  if (!all_->membership.quorum_among(ready_sites()).can_accept()) skip(all_->membership.quorum_text(ready_sites()));
 }
 
 std::vector<SiteId> Round::waited_for() const {

@@ -85,7 +85,7 @@ RoundGate::Verdict RoundGate::look() {
   if (!count.quorum.can_accept()) {
     if (!whole && !tied) return all ? wait_for_guests() : Verdict{};
     if (waits_for_joiners()) return wait_for_guests();
-    return {kSkip, tied ? circle : all_->agreed.quorum_text(all_->round.ready_sites())};
+    return {kSkip, tied ? circle : all_->membership.quorum_text(all_->round.ready_sites())};
   }
   if (2 * count.ready <= count.settled) {
     majority_since_ = kNever;
@@ -125,7 +125,7 @@ RoundGate::Count RoundGate::count_eligible() const {
     if (!ready) continue;
     count.ready += member.helper ? 0 : 1;
     if (!has_say || voter->second.left) continue;
-    count.quorum.by_name += all_->agreed.presence_of(voter->second, member) == Presence::kAbsent ? 0 : 1;
+    count.quorum.by_name += presence_of(voter->second, member) == Presence::kAbsent ? 0 : 1;
   }
   return count;
 }

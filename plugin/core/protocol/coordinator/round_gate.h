@@ -15,8 +15,8 @@
 #include <string>
 
 #include "core/protocol/actions.h"
+#include "core/protocol/agreement/quorum.h"
 #include "core/protocol/coordinator/member.h"
-#include "core/protocol/quorum.h"
 
 namespace collab::protocol {
 

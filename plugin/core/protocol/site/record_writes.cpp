@@ -12,7 +12,7 @@ TimePoint RecordWrites::next_deadline() const { return later(since_, all_->coord
 
 void RecordWrites::keep() {
   since_ = std::min(since_, all_->now);
-  all_->out.emplace_back(Persist{++asked_, all_->acceptor.record()});
+  all_->out.emplace_back(Persist{++asked_, all_->membership.report().record});
 }
 
 void RecordWrites::say_when_durable(wire::Message message) {

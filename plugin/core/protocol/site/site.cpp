@@ -30,7 +30,7 @@ SiteParts::SiteParts(const SiteParts& other)
 }
 
 void SiteParts::bind() {
-  coordinator.all_ = membership.all_ = inquiry.all_ = acceptor.all_ = writes.all_ = this;
+  coordinator.all_ = membership.all_ = inquiry.all_ = writes.all_ = this;
   peers.all_ = held.all_ = installation.all_ = round.all_ = optimizer.all_ = this;
 }
 
@@ -61,7 +61,7 @@ std::vector<SiteAction> Site::step(TimePoint now, const SiteEvent& event) {
 
 bool Site::knows(LinkId link) const { return parts_->peers.knows(link); }
 std::optional<SiteId> Site::peer_of(LinkId link) const { return parts_->peers.peer_of(link); }
-wire::Record Site::record() const { return parts_->acceptor.record(); }
+wire::Record Site::record() const { return parts_->membership.report().record; }
 std::string Site::waiting_for(TimePoint now) const { return parts_->membership.waiting_text(now); }
 
 // ---- events from the training process ------------------------------------------------------------
@@ -129,14 +129,14 @@ void Site::from_coordinator(const wire::Message& message) {
         } else if constexpr (std::is_same_v<T, wire::RoundSkipped>) {
           all.round.on_skipped(what);
         } else if constexpr (std::is_same_v<T, wire::Prepare>) {
-          all.acceptor.on_prepare(what);
+          all.membership.on_prepare(what);
         } else if constexpr (std::is_same_v<T, wire::Accept>) {
-          all.acceptor.on_accept(what);
+          all.membership.on_accept(what);
         } else if constexpr (std::is_same_v<T, wire::Notice>) {
           all.membership.on_notice(what);
           all.peers.on_notice(what);
         } else if constexpr (std::is_same_v<T, wire::MemberLeft>) {
-          all.acceptor.on_member_left(what);
+          if (all.acceptor.on_member_left(what)) all.writes.keep();
         } else if constexpr (std::is_same_v<T, wire::LeaveAck>) {
           all.membership.on_leave_ack();
         } else if constexpr (std::is_same_v<T, wire::Leads>) {

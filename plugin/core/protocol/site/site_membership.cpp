@@ -56,7 +56,8 @@ void SiteMembership::applied() {
 }
 
 wire::Report SiteMembership::report() const {
-  return {all_->acceptor.record(), was_member_, join_done_ && all_->round.is_training(), all_->acceptor.is_done()};
+  return {all_->acceptor.record(join_.generation, join_.fingerprint), was_member_,
+          join_done_ && all_->round.is_training(), all_->acceptor.is_done()};
 }
 
 void SiteMembership::send_join() {
@@ -105,6 +106,38 @@ void SiteMembership::on_hold(const wire::Hold& told) {
   hold_ = told.reason;
   held_at_ = all_->now;
   if (!std::exchange(was_held_, true)) may_ask_for(2 * all_->config.join_timeout);
+}
+
+void SiteMembership::on_prepare(const wire::Prepare& prepare) {
+  const TermId followed = all_->acceptor.term();
+  if (phase_ != SitePhase::kAsking || !all_->acceptor.may_promise(prepare.term)) {
+    return all_->note(Note::Level::kWarning, "ignored",
+                      "term " + std::to_string(prepare.term.value) + " was to be promised, this site follows term " +
+                          std::to_string(followed.value) + " [coordinator.old-term]");
+  }
+  if (wire::is_too_far_ahead(prepare.term, followed)) {
+    return all_->coordinator.drop("it asks to promise term " + std::to_string(prepare.term.value) +
+                                  ", and no swarm gets so far ahead of term " + std::to_string(followed.value));
+  }
+  all_->acceptor.promise(prepare.term);
+  all_->inquiry.stays_until(later(all_->now, all_->coordinator.patience()));
+  wire::Promise promise{prepare.term, join_.offer, report()};
+  if (mutant(Mutant::kPromiseBeforeDurable)) all_->coordinator.send(promise);
+  all_->writes.say_when_durable(std::move(promise));
+}
+
+void SiteMembership::on_accept(const wire::Accept& accept) {
+  const wire::Accepted accepted{all_->acceptor.term()};
+  if (phase_ != SitePhase::kAsking || !all_->acceptor.may_accept(accept.term)) {
+    return all_->note(Note::Level::kWarning, "ignored",
+                      "something was to be accepted under term " + std::to_string(accept.term.value) +
+                          ", this site follows term " + std::to_string(accepted.term.value) +
+                          " [coordinator.old-accept]");
+  }
+  if (accept.proposals.empty()) return all_->coordinator.send(accepted);
+  all_->acceptor.settle(accept.proposals[0]);
+  if (mutant(Mutant::kAcceptedBeforeDurable)) all_->coordinator.send(accepted);
+  all_->writes.say_when_durable(accepted);
 }
 
 void SiteMembership::on_notice(const wire::Notice& notice) {

@@ -68,6 +68,8 @@ class SiteMembership {
   void on_refuse(const wire::Refuse& refuse);
   void on_hold(const wire::Hold& told);
   void on_welcome(const wire::Welcome& welcome);
+  void on_prepare(const wire::Prepare& prepare);
+  void on_accept(const wire::Accept& accept);
   void on_notice(const wire::Notice& notice);
   void on_leave_ack();
   void on_ask_tick();   // dialling, asking: not without end

@@ -22,8 +22,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/protocol/agreement/acceptor.h"
 #include "core/protocol/formatting.h"
-#include "core/protocol/site/acceptor.h"
 #include "core/protocol/site/anchor_installation.h"
 #include "core/protocol/site/coordinator_link.h"
 #include "core/protocol/site/held_anchor.h"

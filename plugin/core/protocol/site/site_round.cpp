@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "core/base/text.h"
-#include "core/protocol/attempt.h"
+#include "core/protocol/agreement/attempt.h"
 #include "core/protocol/mutants.h"
 #include "core/protocol/site/site_parts.h"
 #include "core/wire/limits.h"

@@ -6,7 +6,7 @@
 
 #include "core/base/digest.h"
 #include "core/base/log.h"
-#include "core/protocol/attempt.h"
+#include "core/protocol/agreement/attempt.h"
 #include "core/protocol/fragments.h"
 #include "core/reduce/reduce.h"
 #include "core/runtime/data/payload_buffer.h"

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "core/protocol/attempt.h"
+#include "core/protocol/agreement/attempt.h"
 #include "core/wire/encoding.h"
 
 namespace collab {

@@ -4,7 +4,7 @@
 //   Accept(term, what is settled) --the term it promised--> record durable --> Accepted(term)
 //   a StartAttempt, its exchange complete --> record durable --> Done
 //
-// Nothing that others may rely on is said before the record of it is durable (record_writes.h).
+// Nothing that others may rely on is said before the record of it is durable: the site sees to that (record_writes.h).
 //
 // Threads: one caller at a time. Ownership: plain values.
 #pragma once
@@ -17,8 +17,6 @@
 
 namespace collab::protocol {
 
-struct SiteParts;
-
 class Acceptor {
  public:
   [[nodiscard]] AcceptorId id() const { return id_; }
@@ -30,16 +28,18 @@ class Acceptor {
   // Its mean is here: this site is done with it.
   [[nodiscard]] bool is_done() const { return attempted_ && attempted_->accepted && holds_mean_; }
   [[nodiscard]] bool is_done_with(const wire::Commit& commit) const;
-  [[nodiscard]] wire::Record record() const;
-  [[nodiscard]] KnownMembership as_known(const std::vector<wire::Voter>& list) const;  // to go with its anchor
+  [[nodiscard]] wire::Record record(std::uint32_t generation, Digest fingerprint) const;  // of the model
+  [[nodiscard]] KnownMembership as_known(const std::vector<wire::Voter>& list) const;     // to go with its anchor
 
   void begin(const wire::Record& known);
   void renounce() { id_ = AcceptorId{id_.value + 1}; }  // that memory is not to be counted on any more
 
   // ---- under a term
-  void on_prepare(const wire::Prepare& prepare);
-  void on_accept(const wire::Accept& accept);
-  void on_member_left(const wire::MemberLeft& left);
+  [[nodiscard]] bool may_promise(TermId term) const;  // it is newer than all that it follows
+  void promise(TermId term) { term_ = term; }
+  [[nodiscard]] bool may_accept(TermId term) const;   // it is the one it has promised
+  void settle(const wire::Proposal& proposal);        // what an older term may have committed
+  bool on_member_left(const wire::MemberLeft& left);  // whether the record has changed
   void follow(TermId term) { term_ = term; }
   void forget_promises();
   void voters_are_newer() { member_left_.clear(); }  // than all that have left so far
@@ -57,11 +57,9 @@ class Acceptor {
   void agree_on_attempt(const wire::Offer& anchor);  // it is applied
 
  private:
-  friend struct SiteParts;
   friend struct Inside;
   void take_voters(std::vector<wire::Voter> list);  // less those who have left since
 
-  SiteParts* all_ = nullptr;
   AcceptorId id_{};
   TermId term_;
   wire::Offer agreed_;

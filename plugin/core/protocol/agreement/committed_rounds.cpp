@@ -1,9 +1,9 @@
-#include "core/protocol/coordinator/committed_rounds.h"
+#include "core/protocol/agreement/committed_rounds.h"
 
 #include <algorithm>
 #include <tuple>
 
-#include "core/protocol/attempt.h"
+#include "core/protocol/agreement/attempt.h"
 #include "core/protocol/mutants.h"
 
 namespace collab::protocol {

@@ -1,9 +1,9 @@
-#include "core/protocol/invariants.h"
+#include "tests/unit/protocol/invariants.h"
 
 #include <algorithm>
 
-#include "core/protocol/attempt.h"
-#include "core/protocol/quorum.h"
+#include "core/protocol/agreement/attempt.h"
+#include "core/protocol/agreement/quorum.h"
 
 namespace collab::protocol {
 namespace {

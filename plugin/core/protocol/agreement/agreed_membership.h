@@ -1,21 +1,21 @@
-// What this leader knows to be agreed on: the membership as of the anchor, the one that the attempt in flight proposes,
+// What a leader knows to be agreed on: the membership as of the anchor, the one that the attempt in flight proposes,
 // and the rounds that were committed.
 //
 // Threads: one caller at a time. Ownership: plain values.
 #pragma once
 
 #include <map>
+#include <optional>
+#include <ranges>
 #include <set>
 #include <string>
 #include <vector>
 
-#include "core/protocol/coordinator/committed_rounds.h"
-#include "core/protocol/coordinator/member.h"
-#include "core/protocol/quorum.h"
+#include "core/protocol/agreement/committed_rounds.h"
+#include "core/protocol/agreement/quorum.h"
 
 namespace collab::protocol {
 
-struct CoordinatorParts;
 struct Mandate;
 
 using Voters = std::map<SiteId, wire::Voter>;  // a member of one of their names has that number
@@ -30,29 +30,31 @@ class AgreedMembership {
   // ---- what is agreed on
   void inherit(const Mandate& mandate);  // what counts of the past
   void settle(const Mandate& mandate);   // an older term's attempt is committed
-  void begin_run(const wire::Offer& anchor);
-  // The membership after an attempt of these sites.
-  const Voters& propose(const std::set<SiteId>& participants);
+  void begin_run(const wire::Offer& anchor, Voters founders);
+  // The membership after an attempt of these sites. `holders`: those who are here and hold the anchor.
+  const Voters& propose(Voters holders, const std::set<SiteId>& participants);
   void commit(const wire::StartAttempt& start, const std::vector<Digest>& mean);
-  void strike(const Member& member);  // it agrees that the others go on without it
+  // It agrees that the others go on without it: gives the acceptor that they are to hear of, if any.
+  std::optional<AcceptorId> strike(const wire::Voter& leaver, bool early);
   void forget();
 
   // ---- who is enough
-  [[nodiscard]] Presence presence_of(const wire::Voter& voter, const Member& member) const;
-  [[nodiscard]] Quorum quorum_among(const std::set<SiteId>& present) const;
-  [[nodiscard]] Quorum quorum_here() const;
-  [[nodiscard]] Quorum quorum_at_the_next_term() const;  // of those who are here, whose names count then
+  // Of the voter's site, which is here with this acceptor; `early`: it was so before the term was begun.
+  [[nodiscard]] static Presence presence_of(const wire::Voter& voter, AcceptorId acceptor, bool early);
+  template <typename F>
+  [[nodiscard]] Quorum quorum(F presence) const {  // as in quorum_of
+    return quorum_of(std::views::values(voters_), presence);
+  }
   [[nodiscard]] std::vector<std::string> missed_by(const std::set<SiteId>& present) const;
-  [[nodiscard]] std::string quorum_text(const std::set<SiteId>& present) const;
   // Of what this leader asks to be accepted: a newer term that it has promised is one of this run.
   [[nodiscard]] bool is_acceptor_of(AcceptorId acceptor, const std::string& site) const;
-  // Whether its contribution to the round after the anchor that it holds was counted: no other can hold one of it.
-  [[nodiscard]] CommittedRounds::Answer counted(const Member& member) const;
+  // Whether the contribution of a site that holds `held` to the round after it was counted: no other can hold one of
+  // it. `run`, `round`: of the anchor.
+  [[nodiscard]] CommittedRounds::Answer counted(const std::string& site, const wire::Offer& held, RunId run,
+                                                RoundId round) const;
 
  private:
-  friend struct CoordinatorParts;
   friend struct Inside;
-  CoordinatorParts* all_ = nullptr;
   Voters voters_;
   Voters next_voters_;
   CommittedRounds history_;

@@ -1,4 +1,4 @@
-#include "core/protocol/attempt.h"
+#include "core/protocol/agreement/attempt.h"
 
 #include <algorithm>
 

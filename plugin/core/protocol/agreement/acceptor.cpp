@@ -1,10 +1,8 @@
-#include "core/protocol/site/acceptor.h"
+#include "core/protocol/agreement/acceptor.h"
 
 #include <utility>
 
 #include "core/protocol/mutants.h"
-#include "core/protocol/site/site_parts.h"
-#include "core/wire/limits.h"
 
 namespace collab::protocol {
 namespace {
@@ -24,48 +22,25 @@ void Acceptor::begin(const wire::Record& known) {
   }
 }
 
-wire::Record Acceptor::record() const {
-  wire::Record record{
-      id_, term_,  all_->membership.join().generation, all_->membership.join().fingerprint, agreed_, voters_,
-      {},  recent_};
+wire::Record Acceptor::record(std::uint32_t generation, Digest fingerprint) const {
+  wire::Record record{id_, term_, generation, fingerprint, agreed_, voters_, {}, recent_};
   if (attempted_ && !mutant(Mutant::kAttemptNotReported)) record.proposals.push_back(*attempted_);
   if (settled_ && !mutant(Mutant::kSettledNotReported)) record.proposals.push_back(*settled_);
   return record;
 }
 
-// ---- promises --------------------------------------------------------------------------------------
+// ---- under a term ----------------------------------------------------------------------------------
 
 // From here on no older term is followed. What was under way with an older leader was given up when its link was lost,
 // so what is reported as not accepted never will be.
-void Acceptor::on_prepare(const wire::Prepare& prepare) {
-  if (all_->membership.phase() != SitePhase::kAsking || (prepare.term <= term_ && !mutant(Mutant::kPromiseOlderTerm))) {
-    return all_->note(Note::Level::kWarning, "ignored",
-                      "term " + std::to_string(prepare.term.value) + " was to be promised, this site follows term " +
-                          std::to_string(term_.value) + " [coordinator.old-term]");
-  }
-  if (wire::is_too_far_ahead(prepare.term, term_)) {
-    return all_->coordinator.drop("it asks to promise term " + std::to_string(prepare.term.value) +
-                                  ", and no swarm gets so far ahead of term " + std::to_string(term_.value));
-  }
-  term_ = prepare.term;
-  all_->inquiry.stays_until(later(all_->now, all_->coordinator.patience()));
-  if (mutant(Mutant::kPromiseBeforeDurable))
-    all_->coordinator.send(wire::Promise{term_, all_->membership.join().offer, all_->membership.report()});
-  all_->writes.say_when_durable(wire::Promise{term_, all_->membership.join().offer, all_->membership.report()});
-}
+bool Acceptor::may_promise(TermId term) const { return term > term_ || mutant(Mutant::kPromiseOlderTerm); }
 
 // Who was promised the term has it accepted once more, with what an older one may have committed: the next leader is to
 // hear of that from whomever it asks.
-void Acceptor::on_accept(const wire::Accept& accept) {
-  if (all_->membership.phase() != SitePhase::kAsking || (accept.term != term_ && !mutant(Mutant::kAcceptOfOtherTerm))) {
-    return all_->note(Note::Level::kWarning, "ignored",
-                      "something was to be accepted under term " + std::to_string(accept.term.value) +
-                          ", this site follows term " + std::to_string(term_.value) + " [coordinator.old-accept]");
-  }
-  if (accept.proposals.empty()) return all_->coordinator.send(wire::Accepted{term_});
-  if (!mutant(Mutant::kSettledNotKept)) settled_ = accept.proposals[0];
-  if (mutant(Mutant::kAcceptedBeforeDurable)) all_->coordinator.send(wire::Accepted{term_});
-  all_->writes.say_when_durable(wire::Accepted{term_});
+bool Acceptor::may_accept(TermId term) const { return term == term_ || mutant(Mutant::kAcceptOfOtherTerm); }
+
+void Acceptor::settle(const wire::Proposal& proposal) {
+  if (!mutant(Mutant::kSettledNotKept)) settled_ = proposal;
 }
 
 // ---- attempts --------------------------------------------------------------------------------------
@@ -136,11 +111,12 @@ void Acceptor::forget_promises() {
   term_ = {};
 }
 
-void Acceptor::on_member_left(const wire::MemberLeft& left) {
-  if ((left.term < term_ && !mutant(Mutant::kMemberLeftOfOlderTerm)) || mutant(Mutant::kMemberLeftIgnored)) return;
+bool Acceptor::on_member_left(const wire::MemberLeft& left) {
+  if ((left.term < term_ && !mutant(Mutant::kMemberLeftOfOlderTerm)) || mutant(Mutant::kMemberLeftIgnored))
+    return false;
   member_left_.insert(left.acceptor);
   take_voters(std::move(voters_));
-  all_->writes.keep();
+  return true;
 }
 
 KnownMembership Acceptor::as_known(const std::vector<wire::Voter>& list) const {

@@ -30,8 +30,8 @@
 #include <vector>
 
 #include "core/protocol/actions.h"
+#include "core/protocol/agreement/quorum.h"
 #include "core/protocol/formatting.h"
-#include "core/protocol/quorum.h"
 
 namespace collab::protocol {
 

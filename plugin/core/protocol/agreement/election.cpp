@@ -1,11 +1,11 @@
-#include "core/protocol/coordinator/election.h"
+#include "core/protocol/agreement/election.h"
 
 #include <algorithm>
 #include <ranges>
 #include <tuple>
 #include <utility>
 
-#include "core/protocol/attempt.h"
+#include "core/protocol/agreement/attempt.h"
 #include "core/protocol/mutants.h"
 
 namespace collab::protocol {
