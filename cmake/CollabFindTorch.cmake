@@ -14,7 +14,7 @@ import os, torch, torch.distributed as dist
 told = {
     "version": torch.__version__,
     "folder": os.path.dirname(os.path.abspath(torch.__file__)),
-    "abi": int(torch.compiled_with_cxx11_abi()),
+    "abi": int(getattr(torch, "compiled_with_cxx11_abi", lambda: True)()),
     "gloo": int(dist.is_available() and dist.is_gloo_available()),
 }
 for name, value in told.items():

@@ -46,8 +46,9 @@ class SessionRecord : public ByHand {
   // Until site 1 has taken part in a round: it may be on its way back into the swarm, which goes on meanwhile.
   void expect_rounds() {
     std::atomic<bool> ran = false;
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(60);
     together(3, [&](std::size_t site) {
-      for (int i = 0; i < 100 && !ran; ++i) {
+      while (!ran && std::chrono::steady_clock::now() < limit) {
         const bool mine = interval(site);
         if (site == 1 && mine) ran = true;
       }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -92,6 +94,13 @@ void append_json(std::string& out, std::string_view sequence, std::uint32_t code
   }
 }
 
+template <typename Number>
+std::string number_text(Number value) {
+  if (!std::isfinite(value)) return "0";
+  std::array<char, 32> text{};
+  return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value).ptr};
+}
+
 }  // namespace
 
 bool is_valid_utf8(std::string_view text) {
@@ -134,6 +143,9 @@ std::string json_quote(std::string_view text) {
   out.push_back('"');
   return out;
 }
+
+std::string json_number(double value) { return number_text(value); }
+std::string json_number(float value) { return number_text(value); }
 
 std::size_t edit_distance(std::string_view a, std::string_view b) {
   // Three rows of the table of optimal string alignment: i-2, i-1 and i.

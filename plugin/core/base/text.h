@@ -21,6 +21,9 @@ namespace collab {
 
 // The text as a JSON string with its quotes, printable. Bytes that are not UTF-8 become U+FFFD.
 [[nodiscard]] std::string json_quote(std::string_view text);
+// The shortest that reads back as the same, whatever the locale; 0 for what JSON has no number for.
+[[nodiscard]] std::string json_number(double value);
+[[nodiscard]] std::string json_number(float value);
 
 // Edits (insert, delete, replace, swap of neighbours) that turn one text into the other.
 [[nodiscard]] std::size_t edit_distance(std::string_view a, std::string_view b);

@@ -55,12 +55,6 @@ std::string in_bytes(std::size_t bytes) {
 
 std::string times_text(std::uint32_t times) { return times == 1 ? "once" : std::to_string(times) + " times"; }
 
-std::string json_number(double value) {
-  if (!std::isfinite(value)) return "0";
-  std::array<char, 32> text{};
-  return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value).ptr};
-}
-
 Note make_note(Note::Level level, std::string event, std::string text,
                std::vector<std::pair<std::string, std::string>> fields) {
   return Note{level, std::move(event), std::move(text), std::move(fields)};

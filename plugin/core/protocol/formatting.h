@@ -23,7 +23,6 @@ namespace collab::protocol {
 [[nodiscard]] std::string in_milliseconds(Duration time);                    // "250 ms"
 [[nodiscard]] std::string in_bytes(std::size_t bytes);                       // "16 MiB", "100 bytes"
 [[nodiscard]] std::string times_text(std::uint32_t times);                   // "once", "3 times"
-[[nodiscard]] std::string json_number(double value);                         // finite values only; else 0
 
 [[nodiscard]] Note make_note(Note::Level level, std::string event, std::string text,
                              std::vector<std::pair<std::string, std::string>> fields = {});

@@ -85,12 +85,6 @@ void Notes::record(TimePoint now, const protocol::Note& note) {
   events_.write(site_, note.event, fields);
 }
 
-std::string json_number(double value) {
-  char text[40];
-  std::snprintf(text, sizeof text, "%.6f", value);
-  return text;
-}
-
 std::string json_strings(const std::vector<std::string>& values) {
   std::string text = "[";
   for (const std::string& value : values) {

@@ -54,7 +54,6 @@ class Notes {
   Sparing all_{kAtOnce, kASecond};
 };
 
-[[nodiscard]] std::string json_number(double value);
 [[nodiscard]] std::string json_strings(const std::vector<std::string>& values);
 
 }  // namespace collab

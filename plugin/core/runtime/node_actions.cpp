@@ -274,9 +274,7 @@ void Node::tell(const RoundReport& report) {
   if (fragments_.count > 1) fields.emplace_back("fragment", std::to_string(fragments_.in_turn(report.round)));
   if (options_.config.overlap) fields.emplace_back("overlap_seconds", json_number(report.overlap_seconds));
   if (options_.config.outer_optimizer != OuterId::kAverage && report.outer_lr > 0) {
-    char lr[32];
-    std::snprintf(lr, sizeof lr, "%.6g", static_cast<double>(report.outer_lr));
-    fields.emplace_back("outer_lr", lr);
+    fields.emplace_back("outer_lr", json_number(report.outer_lr));
   }
   if (report.clipped_norm > 0) fields.emplace_back("clipped_norm", json_number(report.clipped_norm));
   if (report.period > 0) fields.emplace_back("period", std::to_string(report.period));
@@ -294,7 +292,8 @@ void Node::tell(const RoundReport& report) {
   log_info("round " + std::to_string(report.round.value) + ": " +
            (who.empty() ? "nobody had steps" : who + " averaged") + "; " + times_of(report) + ", " + line +
            (report.clipped_norm > 0
-                ? "; the mean delta's norm, " + json_number(report.clipped_norm) + ", was cut to COLLAB_OUTER_CLIP"
+                ? "; the mean delta's norm, " + json_number(static_cast<float>(report.clipped_norm)) +
+                      ", was cut to COLLAB_OUTER_CLIP"
                 : std::string()));
   if (egress_.on()) log_info(budget_text());
 }

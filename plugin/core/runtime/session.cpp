@@ -372,6 +372,7 @@ class RankSession final : public Session {
     mine.range = report->range;
     mine.took_anchor = !report->unfit.empty();
     mine.round = report->round;
+    mine.skipped = !report->skipped.empty();
     mine.leaving = leaving;
     mine.period = report->period;
     mine.alone = leader_->node()->budget_over() && !leaving_ && !finished_;
@@ -410,7 +411,8 @@ class RankSession final : public Session {
     }
     const bool merged = std::exchange(in_flight_, false);
     const std::uint64_t steps = merged ? std::exchange(steps_in_flight_, 0) : schedule_.steps_since_round();
-    skipped_ = call_ > 1 && outcome->round == round_;  // no round came about; what was trained counts later
+    // No round came about, or this site is alone: what was trained counts later.
+    skipped_ = call_ > 1 && (outcome->skipped || outcome->round == round_);
     carried_steps_ = skipped_ ? carried_steps_ + steps : 0;
     turns_ = skipped_ || merged ? 0 : std::min(turns_ + 1, fragments_);
     left_ = left_ || (outcome->leaving && !skipped_);

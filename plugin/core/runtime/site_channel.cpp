@@ -15,12 +15,14 @@ constexpr std::uint32_t kLeavingBit = 0x8000'0000;
 constexpr std::uint32_t kAloneBit = 0x4000'0000;
 constexpr std::uint32_t kInFlightBit = 0x2000'0000;
 constexpr std::uint32_t kTookAnchorBit = 0x1000'0000;
+constexpr std::uint32_t kSkippedBit = 0x0800'0000;
 constexpr unsigned kPeriodAt = 8;  // 16 bits
 
 std::uint32_t kind_of(const Outcome& outcome) {
   return static_cast<std::uint32_t>(outcome.change) | outcome.period << kPeriodAt |
          (outcome.leaving ? kLeavingBit : 0) | (outcome.alone ? kAloneBit : 0) |
-         (outcome.in_flight ? kInFlightBit : 0) | (outcome.took_anchor ? kTookAnchorBit : 0);
+         (outcome.in_flight ? kInFlightBit : 0) | (outcome.took_anchor ? kTookAnchorBit : 0) |
+         (outcome.skipped ? kSkippedBit : 0);
 }
 
 Outcome outcome_of(std::uint32_t kind) {
@@ -31,6 +33,7 @@ Outcome outcome_of(std::uint32_t kind) {
   outcome.alone = (kind & kAloneBit) != 0;
   outcome.in_flight = (kind & kInFlightBit) != 0;
   outcome.took_anchor = (kind & kTookAnchorBit) != 0;
+  outcome.skipped = (kind & kSkippedBit) != 0;
   return outcome;
 }
 
@@ -75,7 +78,10 @@ class ArenaLeaderChannel final : public SiteChannel {
     std::vector<RankReport> reports{own};
     for (std::uint32_t rank = 1; rank < ranks_; ++rank) {
       Result<RankReport> report = arena_.wait_report(rank, own.call, limit_);
-      if (!report.ok()) return report.status();
+      if (!report.ok()) {  // the ranks that have reported wait for an outcome
+        arena_.publish(own.call, kErrorKind, report.status().message());
+        return report.status();
+      }
       reports.push_back(*report);
     }
     return reports;

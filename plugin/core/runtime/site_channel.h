@@ -28,6 +28,7 @@ struct Outcome {
   bool leaving = false;      // the site leaves after this round
   bool alone = false;        // it has left the swarm, and trains on
   bool in_flight = false;    // a round runs behind the training from here on
+  bool skipped = false;      // no round came about, though the anchor may be a newer one
   std::uint32_t period = 0;  // steps until the next round, where the swarm's leader chooses
   [[nodiscard]] bool ok() const { return error.empty(); }
 };

@@ -1,8 +1,5 @@
 #include "tools/page/contents.h"
 
-#include <array>
-#include <cmath>
-#include <cstdio>
 #include <functional>
 #include <string_view>
 
@@ -11,16 +8,10 @@
 namespace collab::page {
 namespace {
 
-std::string number(double value) {
-  std::array<char, 32> text{};
-  const int length = std::snprintf(text.data(), text.size(), "%.15g", std::isfinite(value) ? value : 0);
-  return {text.data(), static_cast<std::size_t>(length)};
-}
-
 std::string json_of(const std::vector<Happening>& happenings) {
   std::string text;
   for (const Happening& one : happenings) {
-    text += (text.empty() ? "" : ",") + ("{\"at\":" + number(one.at)) + ",\"event\":" + json_quote(one.event) +
+    text += (text.empty() ? "" : ",") + ("{\"at\":" + json_number(one.at)) + ",\"event\":" + json_quote(one.event) +
             ",\"text\":" + json_quote(one.text) + "}";
   }
   return "[" + text + "]";
@@ -67,7 +58,7 @@ void of_each(std::string& text, const char* name, const char* help, const std::v
 
 std::string status_text(const Constants& constants, const CoordinatorReport& report,
                         const std::vector<Contributed>& leaderboard, double now) {
-  return "{\"at\":" + number(now) + ",\"objective\":" + json_quote(constants.objective) +
+  return "{\"at\":" + json_number(now) + ",\"objective\":" + json_quote(constants.objective) +
          ",\"join\":" + json_quote(constants.join) + ",\"swarm\":" + to_json(report.status) +
          ",\"leaderboard\":" + to_json(leaderboard) + ",\"rounds\":" + json_of(report.rounds) +
          ",\"events\":" + json_of(report.events) + "}";
@@ -93,15 +84,15 @@ std::string metrics_text(const CoordinatorReport& report, const std::vector<Cont
   of_each(text, "collab_site_round", "The round of the anchor that the site holds.", members,
           [](const MemberStatus& member) { return std::to_string(member.round.value); });
   of_each(text, "collab_site_share", "The part of the model's vector that it reduces.", members,
-          [](const MemberStatus& member) { return number(member.share); });
+          [](const MemberStatus& member) { return json_number(member.share); });
   of_each(text, "collab_site_up_mbit", "How fast its line has carried what it sent, Mbit/s; 0: not known.", members,
-          [](const MemberStatus& member) { return number(member.up_mbit); });
+          [](const MemberStatus& member) { return json_number(member.up_mbit); });
   of_each(text, "collab_site_down_mbit", "Likewise, what it received.", members,
-          [](const MemberStatus& member) { return number(member.down_mbit); });
+          [](const MemberStatus& member) { return json_number(member.down_mbit); });
   of_each(text, "collab_site_loss", "The loss that its script logged last.", members,
-          [](const MemberStatus& member) { return member.loss ? number(*member.loss) : std::string(); });
+          [](const MemberStatus& member) { return member.loss ? json_number(*member.loss) : std::string(); });
   of_each(text, "collab_site_silence_seconds", "Since it was heard last.", members,
-          [](const MemberStatus& member) { return number(static_cast<double>(member.heartbeat_age_ms) / 1e3); });
+          [](const MemberStatus& member) { return json_number(static_cast<double>(member.heartbeat_age_ms) / 1e3); });
   Metric samples(text, "collab_contributed_samples_total", "counter", "Samples in rounds that were committed.");
   for (const Contributed& of : leaderboard) samples.is(std::to_string(of.samples), label("site", of.name));
   Metric rounds(text, "collab_contributed_rounds_total", "counter", "Rounds that it contributed to.");

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <limits>
 
 #include "core/base/address.h"
 
@@ -34,6 +35,15 @@ TEST(JsonQuote, EscapesWhatJsonCannotHold) {
 
 TEST(JsonQuote, IsPrintable) {
   EXPECT_EQ(json_quote("a\x7f\xC2\x85\xE2\x80\xAE\xF3\xA0\x81\x81"), R"("a\u007f\u0085\u202e\udb40\udc41")");
+}
+
+TEST(JsonNumber, IsTheShortestThatReadsBackAndNeverAComma) {
+  EXPECT_EQ(json_number(0.1), "0.1");
+  EXPECT_EQ(json_number(0.1F), "0.1");
+  EXPECT_EQ(json_number(1795651366.405123), "1795651366.405123");
+  EXPECT_EQ(json_number(1e-9), "1e-09");
+  EXPECT_EQ(json_number(std::numeric_limits<double>::quiet_NaN()), "0");
+  EXPECT_EQ(json_number(-std::numeric_limits<float>::infinity()), "0");
 }
 
 TEST(Escaped, HidesNothingAndIsObeyedByNobody) {

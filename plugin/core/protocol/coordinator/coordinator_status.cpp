@@ -44,7 +44,6 @@ MemberStatus status_of(const protocol::CoordinatorParts& all, const protocol::Me
 }
 
 std::string json_of(const MemberStatus& member) {
-  using protocol::json_number;
   return "{\"site\":" + std::to_string(member.site.value) + ",\"name\":" + json_quote(member.name) +
          ",\"address\":" + json_quote(member.address) + ",\"state\":\"" + member.state +
          "\",\"helper\":" + json_bool(member.helper) + ",\"ready\":" + json_bool(member.ready) +

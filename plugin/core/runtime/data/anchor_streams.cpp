@@ -263,11 +263,11 @@ void AnchorStreams::tell_progress(bool whole) {
                                   "the anchor of round " + std::to_string(receiving_->action.round.value) + ": " +
                                       line + " (" + protocol::join_words(words) + ")" + held,
                                   {{"round", std::to_string(receiving_->action.round.value)},
-                                   {"percent", protocol::json_number(percent)},
+                                   {"percent", json_number(percent)},
                                    {"bytes", std::to_string(progress.elements * sizeof(float))},
                                    {"held_bytes", std::to_string(progress.held * sizeof(float))},
-                                   {"seconds", protocol::json_number(seconds)},
-                                   {"bytes_per_second", protocol::json_number(rate)},
+                                   {"seconds", json_number(seconds)},
+                                   {"bytes_per_second", json_number(rate)},
                                    {"sources", "{" + counts + "}"}}));
 }
 

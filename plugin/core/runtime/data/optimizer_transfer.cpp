@@ -160,7 +160,7 @@ protocol::Note OptimizerTransfer::ended(const std::string& cold) {
                                  in_mb(offer.state.bytes) + " in " + protocol::in_seconds(clock_.now() - asked_at_),
                              {{"source", json_quote(offer.from)},
                               {"bytes", std::to_string(offer.state.bytes)},
-                              {"seconds", protocol::json_number(seconds)}});
+                              {"seconds", json_number(seconds)}});
 }
 
 }  // namespace collab
