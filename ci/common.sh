@@ -46,3 +46,16 @@ PROBE
   done
   die "no Python 3.11 with venv and headers was found (tried python3.11 and python3, on PATH and in /usr/bin)"
 }
+
+# environment_of_torch VERSION PYTHON FOLDER: FOLDER/venv with that torch from PyPI, and what pyproject.toml wants besides
+# to build and test collab without isolation. The constraint takes the place of those that this machine's pip has.
+environment_of_torch() {
+  local version="$1" python="$2" folder="$3"
+  [ ! -f "$folder/venv/installed" ] || return 0
+  rm -rf "$folder/venv" && mkdir -p "$folder" &&
+    "$python" -m venv "$folder/venv" &&
+    echo "torch==$version" >"$folder/torch.txt" &&
+    PIP_CONSTRAINT="$folder/torch.txt" "$folder/venv/bin/python" -m pip install --disable-pip-version-check \
+      "torch==$version" numpy "scikit-build-core>=0.11" "pybind11>=2.13" hypothesis pytest pytest-timeout pytest-rerunfailures &&
+    touch "$folder/venv/installed"
+}

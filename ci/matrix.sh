@@ -52,18 +52,6 @@ step() {
   echo "$went"
 }
 
-# What pyproject.toml wants besides torch, for --no-build-isolation and --no-deps leave it to us, and for the tests.
-# The constraint takes the place of those that this machine's pip is configured with.
-install_torch() {
-  [ ! -f "$folder/venv/installed" ] || return 0
-  rm -rf "$folder/venv" &&
-    "$python" -m venv "$folder/venv" &&
-    echo "torch==$version" >"$folder/torch.txt" &&
-    PIP_CONSTRAINT="$folder/torch.txt" "$folder/venv/bin/python" -m pip install --disable-pip-version-check \
-      "torch==$version" numpy "scikit-build-core>=0.11" "pybind11>=2.13" hypothesis pytest pytest-timeout pytest-rerunfailures &&
-    touch "$folder/venv/installed"
-}
-
 # In a folder as deep as that of the tests' build, so that ccache knows the core.
 build_collab() {
   nice python -m pip install --disable-pip-version-check --no-build-isolation --no-deps -v -C build-dir="$build" \
@@ -85,7 +73,7 @@ try_version() {
   folder="$root/build/matrix/$version-$release"
   build="$root/build/matrix-$version-$release"
   mkdir -p "$folder"
-  step install install_torch
+  step install environment_of_torch "$version" "$python" "$folder"
   local PATH="$folder/venv/bin:$PATH" VIRTUAL_ENV="$folder/venv"
   export PATH VIRTUAL_ENV
   if [[ "$went" == ok* ]]; then

@@ -7,10 +7,12 @@ Errors arrive as ValueError (bad input), ConnectionError (nobody there), Timeout
 from __future__ import annotations
 
 import functools
+import importlib
 import importlib.util
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar, cast
 
@@ -26,14 +28,34 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
+def _extension(folder: Path, torch_version: str) -> Any:
+    """`_C` for this torch: a wheel holds one for each of several releases of torch, an installation from source just
+    one, whose release `torch_compat.check_build` compares."""
+    prefix, suffix = "_C-torch", EXTENSION_SUFFIXES[0]
+    releases = [path.name[len(prefix) : -len(suffix)] for path in folder.glob(f"{prefix}*{suffix}")]
+    if not releases:
+        return importlib.import_module("torch_collab._C")
+    release = ".".join(torch_version.split(".")[:2])
+    if release not in releases:
+        known = " and ".join(sorted(releases, key=lambda text: [int(part) for part in text.split(".")]))
+        raise RuntimeError(
+            f"collab: this wheel is for torch {known}, and this is torch {torch_version}: install one of those, or "
+            "install torch-collab from source [ddp.torch-not-in-wheel]"
+        )
+    spec = importlib.util.spec_from_file_location("torch_collab._C", folder / f"{prefix}{release}{suffix}")
+    assert spec is not None and spec.loader is not None  # the suffix is that of extensions
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 @functools.cache
 def _module() -> Any:
-    import torch  # noqa: F401  # its libraries must be in the process first
+    import torch  # its libraries must be in the process first
 
-    from torch_collab import _C
-
-    log.start(_C)
-    return _C
+    module = _extension(Path(__file__).parent, torch.__version__)
+    log.start(module)
+    return module
 
 
 def start_log() -> None:

@@ -6,7 +6,7 @@ import os
 import re
 import subprocess
 import sys
-import sysconfig
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
 import pytest
@@ -17,7 +17,7 @@ from torch_collab import native
 
 ROOT = Path(__file__).resolve().parents[2]
 TORCH = Path(torch.__file__).parent
-MODULE = f"_C{sysconfig.get_config_var('EXT_SUFFIX')}"
+MODULE = f"_C{EXTENSION_SUFFIXES[0]}"
 NO_CUDA = "Your installed Caffe2 version uses CUDA but I cannot find the CUDA libraries"
 WITHOUT_UCX = "collab: without the ucx transport, for UCX's headers (ucp/api/ucp.h) were not found"
 
@@ -151,3 +151,22 @@ def test_doctor_says_that_ucx_is_missing_and_what_brings_it(tmp_path: Path) -> N
     refused = collab("doctor", COLLAB_TRANSPORT="ucx", **missing)
     bad = re.search(r"^  BAD   links: COLLAB_TRANSPORT=ucx, and .*$", refused.stdout, re.M)
     assert refused.returncode == 1 and bad and remedy in bad[0], refused.stdout
+
+
+def test_of_several_extensions_that_of_this_torch_is_loaded(tmp_path: Path) -> None:
+    release = ".".join(torch.__version__.split(".")[:2])
+    installed = next(Path(native.__file__).parent.glob(f"_C*{EXTENSION_SUFFIXES[0]}"))
+    (tmp_path / f"_C-torch{release}{EXTENSION_SUFFIXES[0]}").symlink_to(installed)
+    (tmp_path / f"_C-torch9.1{EXTENSION_SUFFIXES[0]}").touch()
+    loaded = f"native._extension(pathlib.Path({str(tmp_path)!r}), torch.__version__)"
+    code = f"import pathlib, torch; from torch_collab import native; print({loaded}.build_info()['torch'])"
+    told = run(sys.executable, "-c", code)
+    assert told.stdout.strip().startswith(release + "."), told.stderr
+
+
+def test_a_wheel_without_an_extension_for_this_torch_says_for_which_it_is(tmp_path: Path) -> None:
+    for release in ("2.15", "2.9"):
+        (tmp_path / f"_C-torch{release}{EXTENSION_SUFFIXES[0]}").touch()
+    words = r"this wheel is for torch 2\.9 and 2\.15, and this is torch 2\.14\.1\+cpu: .*\[ddp\.torch-not-in-wheel\]"
+    with pytest.raises(RuntimeError, match=words):
+        native._extension(tmp_path, "2.14.1+cpu")
