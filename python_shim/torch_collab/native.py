@@ -7,7 +7,6 @@ Errors arrive as ValueError (bad input), ConnectionError (nobody there), Timeout
 from __future__ import annotations
 
 import functools
-import importlib
 import importlib.util
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -34,7 +33,9 @@ def _extension(folder: Path, torch_version: str) -> Any:
     prefix, suffix = "_C-torch", EXTENSION_SUFFIXES[0]
     releases = [path.name[len(prefix) : -len(suffix)] for path in folder.glob(f"{prefix}*{suffix}")]
     if not releases:
-        return importlib.import_module("torch_collab._C")
+        from torch_collab import _C
+
+        return _C
     release = ".".join(torch_version.split(".")[:2])
     if release not in releases:
         known = " and ".join(sorted(releases, key=lambda text: [int(part) for part in text.split(".")]))
