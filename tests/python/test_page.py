@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import contextlib
+import http.client
 import json
 import re
 import resource
@@ -192,6 +194,35 @@ def test_a_thousand_connections_keep_nobody_out(idle: tuple[Coordinator, str]) -
         for one in many:
             one.close()
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_who_tries_passwords_keeps_no_viewer_out(tmp_path: Path) -> None:
+    key = tmp_path / "swarm.key"
+    assert collab("token", "--out", str(key)).returncode == 0
+    password = collab("token", "--page-password", str(key)).stdout.strip()
+    with Coordinator("--http", "127.0.0.1:0", COLLAB_TOKEN_FILE=str(key)) as coordinator:
+        url = page_of(coordinator)
+        host, port = url.removeprefix("http://").rstrip("/").split(":")
+
+        def tries() -> set[int]:
+            """Forty at once, more than are answered in a second."""
+            with contextlib.ExitStack() as stack:
+                strangers = [
+                    http.client.HTTPConnection(host, int(port), PATIENCE, source_address=("127.0.0.2", 0))
+                    for _ in range(40)
+                ]
+                for stranger in strangers:
+                    stack.enter_context(contextlib.closing(stranger)).connect()
+                for stranger in strangers:
+                    stranger.request("GET", "/status.json", headers={"Authorization": "Basic eDp3cm9uZw=="})
+                return {stranger.getresponse().status for stranger in strangers}
+
+        deadline = time.monotonic() + PATIENCE
+        while 429 not in tries():
+            assert time.monotonic() < deadline, "nobody bounds it"
+        for _ in range(5):
+            assert tries() <= {401, 429}
+            assert status_of(url, password)["swarm"]["members"] == []
 
 
 def test_an_endless_head_is_not_read(idle: tuple[Coordinator, str]) -> None:

@@ -1,16 +1,17 @@
 #include "tools/page/server.h"
 
+#include <algorithm>
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/network_v6.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/beast/core.hpp>
 #include <boost/beast/http.hpp>
 #include <list>
+#include <map>
 #include <optional>
 #include <thread>
 #include <utility>
-
-#include "core/base/log.h"
 
 namespace collab::page {
 namespace {
@@ -24,9 +25,21 @@ using tcp = asio::ip::tcp;
 constexpr std::chrono::seconds kEvery{5};
 constexpr std::chrono::milliseconds kPause{100};  // where the system accepts no connection, for want of files say
 
-struct Connection {
-  explicit Connection(tcp::socket socket) : stream(std::move(socket)) { parser.header_limit(Server::kMaxHead); }
+// Who has one address of IPv6 has, as a rule, all with the same first half.
+std::string network_of(const asio::ip::address& address) {
+  if (address.is_v4() || address.to_v6().is_v4_mapped()) return address.to_string();
+  return asio::ip::network_v6(address.to_v6(), 64).canonical().to_string();
+}
 
+struct Connection {
+  explicit Connection(tcp::socket socket) : stream(std::move(socket)) {
+    parser.header_limit(Server::kMaxHead);
+    error_code gone;
+    const tcp::endpoint from = stream.socket().remote_endpoint(gone);
+    if (!gone) network = network_of(from.address());
+  }
+
+  std::string network;
   beast::tcp_stream stream;
   beast::flat_static_buffer<Server::kMaxHead> buffer;
   http::request_parser<http::empty_body> parser;
@@ -34,10 +47,11 @@ struct Connection {
   std::optional<http::response_serializer<http::string_body>> writes;
 };
 
-Request request_of(const http::request<http::empty_body>& message) {
+Request request_of(const Connection& connection) {
+  const http::request<http::empty_body>& message = connection.parser.get();
   const auto text = [&](http::field field) { return std::string(message[field]); };
   return {std::string(message.method_string()), std::string(message.target()), text(http::field::host),
-          text(http::field::authorization)};
+          text(http::field::authorization), connection.network};
 }
 
 }  // namespace
@@ -52,13 +66,19 @@ struct Server::Loop {
           if (!cancelled) accept();
         });
       }
-      if (connections.size() == kMaxConnections) {
-        connections.front()->stream.close();  // its handlers are called with an error, and find it gone
-        connections.pop_front();
-      }
+      if (connections.size() == kMaxConnections) turn_one_out();
       read(connections.emplace_back(std::make_shared<Connection>(std::move(socket))));
       accept();
     });
+  }
+
+  void turn_one_out() {
+    std::map<std::string, std::size_t> of_network;
+    for (const auto& connection : connections) ++of_network[connection->network];
+    const auto rank = [&](const auto& connection) { return of_network.at(connection->network); };
+    const auto oldest = std::ranges::max_element(connections, {}, rank);  // the first of those with most
+    (*oldest)->stream.close();  // its handlers are called with an error, and find it gone
+    connections.erase(oldest);
   }
 
   void finish(const std::shared_ptr<Connection>& connection) {
@@ -77,7 +97,7 @@ struct Server::Loop {
   }
 
   void write(const std::shared_ptr<Connection>& connection) {
-    const Request request = request_of(connection->parser.get());
+    const Request request = request_of(*connection);
     Answer answer = answers(request);
     auto& response = connection->response;
     response.version(11);

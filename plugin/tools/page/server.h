@@ -1,7 +1,7 @@
 // An HTTP server for short texts, bounded: one request a connection, one thread for all.
 //
-// A connection has kTime for its request and for taking the answer. Of more than kMaxConnections the oldest is closed:
-// who opens many and says nothing keeps nobody out. A request's head has at most kMaxHead bytes; what follows it is not
+// A connection has kTime for its request and for taking the answer. Of more than kMaxConnections the oldest of the
+// network with most is closed: who opens many and says nothing keeps nobody out. A request's head has at most kMaxHead bytes; what follows it is not
 // read.
 // Threads: start() and the destructor are the owner's; `answer` and `every` are called on the server's own thread.
 #pragma once

@@ -29,7 +29,10 @@ class PageServer : public ::testing::Test {
         [this](const Request& request) {
           ++answered_;
           return Answer{
-              200, "text/plain", request.method + " " + request.target + " " + request.host, {{"X-Test", "yes"}}};
+              200,
+              "text/plain",
+              request.method + " " + request.target + " " + request.host + " " + request.network,
+              {{"X-Test", "yes"}}};
         },
         [this] { ++ends_; });
   }
@@ -50,13 +53,13 @@ TEST_F(PageServer, AnswersOneRequestAConnection) {
   EXPECT_THAT(answer, StartsWith("HTTP/1.1 200 OK\r\n"));
   EXPECT_THAT(answer, HasSubstr("X-Test: yes\r\n"));
   EXPECT_THAT(answer, HasSubstr("Connection: close\r\n"));
-  EXPECT_THAT(answer, EndsWith("\r\n\r\nGET /a h"));
+  EXPECT_THAT(answer, EndsWith("\r\n\r\nGET /a h 127.0.0.1"));
   EXPECT_EQ(answered_, 1);
 }
 
 TEST_F(PageServer, OfHeadTheBodyIsLeftOut) {
   const std::string answer = ask("HEAD / HTTP/1.1\r\nHost: h\r\n\r\n");
-  EXPECT_THAT(answer, HasSubstr("Content-Length: 8\r\n"));
+  EXPECT_THAT(answer, HasSubstr("Content-Length: 18\r\n"));
   EXPECT_THAT(answer, EndsWith("\r\n\r\n"));
 }
 
@@ -78,6 +81,20 @@ TEST_F(PageServer, OfManyConnectionsTheOldestGo) {
   EXPECT_EQ(many.front().read_all(kPatienceMs), "");
   many.back().write("GET / HTTP/1.1\r\n\r\n");
   EXPECT_THAT(many.back().read_all(kPatienceMs), StartsWith("HTTP/1.1 200")) << "the time of none is over";
+}
+
+TEST_F(PageServer, OfTheNetworkWithMostTheOldestGoes) {
+  PlainSocket viewer;
+  ASSERT_TRUE(viewer.connect_to(address_));
+  std::list<PlainSocket> many(3 * Server::kMaxConnections);
+  for (PlainSocket& one : many) {
+    one.come_from(INADDR_LOOPBACK + 1);
+    ASSERT_TRUE(one.connect_to(address_));
+  }
+  many.back().write("GET / HTTP/1.1\r\n\r\n");
+  EXPECT_THAT(many.back().read_all(kPatienceMs), HasSubstr("GET /  127.0.0.2")) << "all of them have come";
+  viewer.write("GET / HTTP/1.1\r\n\r\n");
+  EXPECT_THAT(viewer.read_all(kPatienceMs), HasSubstr("GET /  127.0.0.1")) << "though it is the oldest of all";
 }
 
 TEST_F(PageServer, APortInUseIsNamed) {
