@@ -19,6 +19,34 @@ namespace {
 
 constexpr std::size_t kLongestObjective = 1000;
 
+// Whether other machines may reach it so.
+Status check_reach(const PageOptions& options, bool tls, bool loopback, bool open) {
+  if (tls && options.insecure) {
+    return invalid_argument(
+        "--http-cert and --http-insecure are both given: the page is encrypted, or it is not; leave one out "
+        "[page.both]");
+  }
+  if (loopback) return {};
+  if (!tls && !options.insecure) {
+    return invalid_argument(
+        "--http " + options.http +
+        ": other machines could reach the page there, in the clear: give it a certificate with --http-cert FILE and "
+        "--http-key FILE, or listen at 127.0.0.1 and use `ssh -L 8080:127.0.0.1:PORT` or a reverse proxy with TLS, or "
+        "say --http-insecure [page.in-the-clear]");
+  }
+  if (tls && open) {
+    log_warning(
+        "the page has no password, as there is no swarm key: whoever reaches it can read it [page.no-password]");
+  }
+  if (!tls) {
+    log_warning(std::string("the page is served in the clear to other machines (--http-insecure): ") +
+                (open ? "there is no swarm key, so whoever reaches it can read it"
+                      : "whoever listens on the way reads it, and its password") +
+                " [page.open]");
+  }
+  return {};
+}
+
 class ServedPage final : public Page {
  public:
   ServedPage(page::Leaderboard board, page::Constants constants, std::shared_ptr<const CoordinatorServer> coordinator)
@@ -27,24 +55,16 @@ class ServedPage final : public Page {
   Status start(const PageOptions& options, std::vector<std::string> passwords) {
     const Result<HostPort> asked = parse_host_port(options.http);
     if (!asked.ok()) return invalid_argument("--http: " + asked.status().message());
+    const bool tls = !options.certificate.empty() || !options.key.empty();
+    if (tls) COLLAB_RETURN_IF_ERROR(server_.use_tls(options.certificate, options.key));
     const Result<HostPort> bound = server_.listen(*asked);
     if (!bound.ok()) return bound.status();
     const bool loopback = server_.is_loopback();
-    if (!loopback && !options.insecure) {
-      return invalid_argument(
-          "--http " + options.http +
-          ": the page is in the clear, and other machines could reach it there: listen at 127.0.0.1 and use "
-          "`ssh -L 8080:127.0.0.1:PORT` or a reverse proxy with TLS, or say --http-insecure [page.in-the-clear]");
-    }
-    if (!loopback) {
-      log_warning(std::string("the page is served in the clear to other machines (--http-insecure): ") +
-                  (passwords.empty() ? "there is no swarm key, so whoever reaches it can read it"
-                                     : "whoever listens on the way reads it, and its password") +
-                  " [page.open]");
-    }
+    COLLAB_RETURN_IF_ERROR(check_reach(options, tls, loopback, passwords.empty()));
     const bool anywhere = asked->host == "0.0.0.0" || asked->host == "::";
     announcement_ =
-        "page at http://" + (anywhere ? "HOST:" + std::to_string(bound->port) : to_string(*bound)) + "/" +
+        (tls ? "page at https://" : "page at http://") +
+        (anywhere ? "HOST:" + std::to_string(bound->port) : to_string(*bound)) + "/" +
         (passwords.empty() ? ", without a password: there is no swarm key"
                            : "; any user name, and the password that `collab token --page-password` prints");
     answers_.emplace(page::Answers::Options{std::move(passwords), loopback}, [this] { return look(); });

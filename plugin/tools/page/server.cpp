@@ -4,6 +4,8 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/network_v6.hpp>
 #include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/ssl/context.hpp>
+#include <boost/asio/ssl/stream.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/beast/core.hpp>
 #include <boost/beast/http.hpp>
@@ -32,7 +34,9 @@ std::string network_of(const asio::ip::address& address) {
 }
 
 struct Connection {
-  explicit Connection(tcp::socket socket) : stream(std::move(socket)) {
+  Connection(tcp::socket socket, asio::ssl::context* context) : stream(std::move(socket)) {
+    if (context != nullptr) tls.emplace(stream, *context);
+    stream.expires_after(Server::kTime);
     parser.header_limit(Server::kMaxHead);
     error_code gone;
     const tcp::endpoint from = stream.socket().remote_endpoint(gone);
@@ -41,6 +45,7 @@ struct Connection {
 
   std::string network;
   beast::tcp_stream stream;
+  std::optional<asio::ssl::stream<beast::tcp_stream&>> tls;  // none: in the clear
   beast::flat_static_buffer<Server::kMaxHead> buffer;
   http::request_parser<http::empty_body> parser;
   http::response<http::string_body> response;
@@ -67,7 +72,8 @@ struct Server::Loop {
         });
       }
       if (connections.size() == kMaxConnections) turn_one_out();
-      read(connections.emplace_back(std::make_shared<Connection>(std::move(socket))));
+      auto* const context = certificate ? &*certificate : nullptr;
+      begin(connections.emplace_back(std::make_shared<Connection>(std::move(socket), context)));
       accept();
     });
   }
@@ -81,19 +87,25 @@ struct Server::Loop {
     connections.erase(oldest);
   }
 
-  void finish(const std::shared_ptr<Connection>& connection) {
-    error_code ignored;
-    connection->stream.socket().shutdown(tcp::socket::shutdown_send, ignored);
-    connections.remove(connection);
+  // `use` is called with the stream that the connection speaks over.
+  template <class Use>
+  static void over(Connection& connection, const Use& use) {
+    connection.tls ? use(*connection.tls) : use(connection.stream);
+  }
+
+  void begin(const std::shared_ptr<Connection>& connection) {
+    if (!connection->tls) return read(connection);
+    connection->tls->async_handshake(asio::ssl::stream_base::server, [this, connection](error_code error) {
+      error ? finish(connection) : read(connection);
+    });
   }
 
   void read(const std::shared_ptr<Connection>& connection) {
-    connection->stream.expires_after(kTime);
-    http::async_read_header(connection->stream, connection->buffer, connection->parser,
-                            [this, connection](error_code error, std::size_t) {
-                              if (error) return finish(connection);
-                              write(connection);
-                            });
+    over(*connection, [&](auto& stream) {
+      http::async_read_header(
+          stream, connection->buffer, connection->parser,
+          [this, connection](error_code error, std::size_t) { error ? finish(connection) : write(connection); });
+    });
   }
 
   void write(const std::shared_ptr<Connection>& connection) {
@@ -108,9 +120,25 @@ struct Server::Loop {
     response.body() = std::move(answer.body);
     response.prepare_payload();
     auto& writes = connection->writes.emplace(response);
-    const auto done = [this, connection](error_code, std::size_t) { finish(connection); };
-    if (request.method == "HEAD") return http::async_write_header(connection->stream, writes, done);
-    http::async_write(connection->stream, writes, done);
+    const auto done = [this, connection](error_code error, std::size_t) {
+      error ? finish(connection) : end(connection);
+    };
+    over(*connection, [&](auto& stream) {
+      if (request.method == "HEAD") return http::async_write_header(stream, writes, done);
+      http::async_write(stream, writes, done);
+    });
+  }
+
+  // Says that this was all; whether the other side says so too does not matter.
+  void end(const std::shared_ptr<Connection>& connection) {
+    if (!connection->tls) return finish(connection);
+    connection->tls->async_shutdown([this, connection](error_code) { finish(connection); });
+  }
+
+  void finish(const std::shared_ptr<Connection>& connection) {
+    error_code ignored;
+    connection->stream.socket().shutdown(tcp::socket::shutdown_send, ignored);
+    connections.remove(connection);
   }
 
   void wait() {
@@ -123,6 +151,7 @@ struct Server::Loop {
   }
 
   asio::io_context io{1};
+  std::optional<asio::ssl::context> certificate;  // none: in the clear
   tcp::acceptor acceptor{io};
   asio::steady_timer pause{io}, timer{io};
   std::list<std::shared_ptr<Connection>> connections;  // the oldest first
@@ -136,6 +165,28 @@ Server::Server() : loop_(std::make_unique<Loop>()) {}
 Server::~Server() {
   loop_->io.stop();
   if (loop_->thread.joinable()) loop_->thread.join();
+}
+
+Status Server::use_tls(const std::string& certificate_file, const std::string& key_file) {
+  asio::ssl::context& context = loop_->certificate.emplace(asio::ssl::context::tls_server);
+  SSL_CTX_set_min_proto_version(context.native_handle(), TLS1_2_VERSION);
+  SSL_CTX_set_options(context.native_handle(), SSL_OP_NO_RENEGOTIATION | SSL_OP_CIPHER_SERVER_PREFERENCE);
+  SSL_CTX_set_session_cache_mode(context.native_handle(), SSL_SESS_CACHE_OFF);
+  SSL_CTX_set_mode(context.native_handle(), SSL_MODE_RELEASE_BUFFERS);
+  const auto wrong = [](const char* option, const char* expected, const std::string& file, const error_code& error) {
+    return invalid_argument(std::string(option) + ": expected " + expected + " in PEM, got " +
+                            (file.empty() ? "nothing" : file) + " (" + error.message() +
+                            "); --http-cert and --http-key go together [page.certificate]");
+  };
+  error_code error;
+  context.set_password_callback([](std::size_t, asio::ssl::context::password_purpose) { return std::string(); }, error);
+  if (context.use_certificate_chain_file(certificate_file, error); error) {
+    return wrong("--http-cert", "a certificate for this machine's name", certificate_file, error);
+  }
+  if (context.use_private_key_file(key_file, asio::ssl::context::pem, error); error) {
+    return wrong("--http-key", "the private key of --http-cert, not encrypted,", key_file, error);
+  }
+  return {};
 }
 
 Result<HostPort> Server::listen(const HostPort& address) {
