@@ -264,6 +264,27 @@ def test_who_tries_passwords_keeps_no_viewer_out(tmp_path: Path) -> None:
             assert status_of(url, password)["swarm"]["members"] == []
 
 
+def test_the_password_goes_with_its_key(tmp_path: Path) -> None:
+    key, old, new = (tmp_path / name for name in ("swarm.key", "old.key", "new.key"))
+    assert collab("token", "--out", str(key)).returncode == 0
+    old.write_text(key.read_text())
+    with Coordinator("--http", "127.0.0.1:0", COLLAB_TOKEN_FILE=str(key)) as coordinator:
+        url = page_of(coordinator)
+        assert collab("token", "--rotate", str(key)).returncode == 0
+        new.write_text(key.read_text().split()[0] + "\n")
+        passwords = [collab("token", "--page-password", str(file)).stdout.strip() for file in (old, new)]
+
+        def wait_for_codes(*expected: int) -> None:
+            deadline = time.monotonic() + PATIENCE
+            while tuple(get(url, password)[0] for password in passwords) != expected:
+                assert time.monotonic() < deadline, expected
+                time.sleep(0.2)
+
+        wait_for_codes(200, 200)
+        new.replace(key)
+        wait_for_codes(401, 200)
+
+
 def test_an_endless_head_is_not_read(idle: tuple[Coordinator, str]) -> None:
     host, port = idle[1].removeprefix("http://").rstrip("/").split(":")
     with socket.create_connection((host, int(port)), PATIENCE) as one, pytest.raises(ConnectionError):

@@ -48,12 +48,14 @@ class Answers {
   Answers(Options options, std::function<Result<Texts>()> look);
 
   [[nodiscard]] Answer answer(TimePoint now, const Request& request);
+  // Those that open it from now on.
+  void take(std::vector<std::string> passwords) { options_.passwords = std::move(passwords); }
 
  private:
   [[nodiscard]] Answer shown(TimePoint now, const std::string& path);
   [[nodiscard]] bool may_see(const Request& request) const;
 
-  const Options options_;
+  Options options_;
   const std::function<Result<Texts>()> look_;
   const std::string policy_;
   Shares shares_;

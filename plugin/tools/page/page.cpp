@@ -49,8 +49,12 @@ Status check_reach(const PageOptions& options, bool tls, bool loopback, bool ope
 
 class ServedPage final : public Page {
  public:
-  ServedPage(page::Leaderboard board, page::Constants constants, std::shared_ptr<const CoordinatorServer> coordinator)
-      : board_(std::move(board)), constants_(std::move(constants)), coordinator_(std::move(coordinator)) {}
+  ServedPage(LoadedConfig config, page::Leaderboard board, page::Constants constants,
+             std::shared_ptr<const CoordinatorServer> coordinator)
+      : config_(std::move(config)),
+        board_(std::move(board)),
+        constants_(std::move(constants)),
+        coordinator_(std::move(coordinator)) {}
 
   Status start(const PageOptions& options, std::vector<std::string> passwords) {
     const Result<HostPort> asked = parse_host_port(options.http);
@@ -69,7 +73,10 @@ class ServedPage final : public Page {
                            : "; any user name, and the password that `collab token --page-password` prints");
     answers_.emplace(page::Answers::Options{std::move(passwords), loopback}, [this] { return look(); });
     server_.start([this](const page::Request& request) { return answers_->answer(clock_.now(), request); },
-                  [this] { save(); });
+                  [this] {
+                    read_passwords();
+                    save();
+                  });
     return {};
   }
 
@@ -84,6 +91,12 @@ class ServedPage final : public Page {
     return page::Texts{page::status_text(constants_, *report, board, now.count()), page::metrics_text(*report, board)};
   }
 
+  // A token may be taking another's place. Of an unfit file the transport tells.
+  void read_passwords() {
+    Result<std::vector<std::string>> passwords = page::passwords_of(config_);
+    if (passwords.ok()) answers_->take(std::move(*passwords));
+  }
+
   void save() {
     if (!board_.is_kept()) return;
     const Result<CoordinatorReport> report = coordinator_->report();
@@ -95,6 +108,7 @@ class ServedPage final : public Page {
   }
 
   SteadyClock clock_;
+  const LoadedConfig config_;
   page::Leaderboard board_;
   const page::Constants constants_;
   const std::shared_ptr<const CoordinatorServer> coordinator_;
@@ -124,7 +138,7 @@ Result<std::unique_ptr<Page>> serve_page(const PageOptions& options, const Loade
   if (!board.ok()) return board.status();
   page::Constants constants{options.objective,
                             page::join_command(coordinator, config.config.run, key_of(config.config, *passwords))};
-  auto served = std::make_unique<ServedPage>(std::move(*board), std::move(constants), std::move(server));
+  auto served = std::make_unique<ServedPage>(config, std::move(*board), std::move(constants), std::move(server));
   COLLAB_RETURN_IF_ERROR(served->start(options, std::move(*passwords)));
   return std::unique_ptr<Page>(std::move(served));
 }

@@ -83,6 +83,15 @@ TEST_F(PageAnswers, WithoutThePasswordNothingIsSeen) {
   EXPECT_EQ(closed_.answer(now_, request).status, 200U);
 }
 
+TEST_F(PageAnswers, APasswordThatIsTakenOutOpensNothing) {
+  Request request = get("/status.json");
+  request.authorization = kRight;
+  closed_.take({"another", std::string(kPassword)});
+  EXPECT_EQ(closed_.answer(now_, request).status, 200U);
+  closed_.take({"another"});
+  EXPECT_EQ(closed_.answer(now_, request).status, 401U);
+}
+
 TEST_F(PageAnswers, WithoutAPasswordItIsForThisMachine) {
   Request request = get("/status.json");
   for (const char* host : {"localhost", "localhost:8080", "127.0.0.1:1", "127.0.0.1", "[::1]:80", "[::1]"}) {
