@@ -36,6 +36,8 @@ collab::Result<std::unique_ptr<collab::Page>> serve_page(const po::variables_map
   if (arguments.count("http") == 0) return std::unique_ptr<collab::Page>();
   return collab::serve_page({.http = text("http"),
                              .insecure = arguments["http-insecure"].as<bool>(),
+                             .certificate = text("http-cert"),
+                             .key = text("http-key"),
                              .objective = text("objective"),
                              .leaderboard = text("leaderboard")},
                             config, std::move(server), coordinator);
@@ -86,6 +88,9 @@ int main(int argc, char** argv) {
       "run", po::value<std::string>(), "the swarm's name (COLLAB_RUN)")(
       "http", po::value<std::string>(),
       "HOST:PORT of a read-only page for a browser, 127.0.0.1:8080 say; port 0 takes a free one")(
+      "http-cert", po::value<std::string>(),
+      "serve the page over HTTPS with this certificate (PEM, its chain after it)")(
+      "http-key", po::value<std::string>(), "the private key of --http-cert (PEM)")(
       "http-insecure", po::bool_switch(), "let other machines reach the page, in the clear")(
       "objective", po::value<std::string>(), "what the run is for, in your words, for the page")(
       "leaderboard", po::value<std::string>(), "a file that keeps who has contributed how much, across restarts");

@@ -252,6 +252,8 @@ def serve_page(
     *,
     http: str,
     insecure: bool = False,
+    certificate: str = "",
+    key: str = "",
     objective: str = "",
     leaderboard: str = "",
 ) -> Page:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import base64
+import contextlib
+import http.client
 import json
 import re
 import resource
 import signal
 import socket
+import ssl
+import subprocess
 import time
 import urllib.error
 import urllib.request
@@ -29,17 +33,19 @@ def page_of(running: Coordinator) -> str:
     assert running.process.stdout is not None
     while line := running.process.stdout.readline():
         running.before += line
-        if found := re.search(r" page at (http://[^ ,;]+)", line):
+        if found := re.search(r" page at (https?://[^ ,;]+)", line):
             return found[1]
     raise AssertionError("the coordinator ended before it said where its page is")
 
 
-def get(url: str, password: str = "", method: str = "GET") -> tuple[int, dict[str, str], str]:
+def get(
+    url: str, password: str = "", method: str = "GET", trusts: ssl.SSLContext | None = None
+) -> tuple[int, dict[str, str], str]:
     request = urllib.request.Request(url, method=method)
     if password:
         request.add_header("Authorization", "Basic " + base64.b64encode(f"me:{password}".encode()).decode())
     try:
-        with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+        with urllib.request.urlopen(request, timeout=PATIENCE, context=trusts) as answer:
             return answer.status, dict(answer.headers), answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, dict(error.headers), error.read().decode()
@@ -160,7 +166,8 @@ def test_a_port_in_use_is_named(idle: tuple[Coordinator, str]) -> None:
 
 def test_other_machines_are_let_in_by_a_word_alone() -> None:
     done = collab("coordinator", "--listen", "127.0.0.1:0", "--http", "0.0.0.0:0")
-    assert done.returncode == 1 and "[page.in-the-clear]" in done.stderr and "ssh -L" in done.stderr
+    assert done.returncode == 1 and "[page.in-the-clear]" in done.stderr
+    assert all(way in done.stderr for way in ("--http-cert FILE", "--http-insecure", "ssh -L"))
     with Coordinator("--http", "0.0.0.0:0", "--http-insecure") as coordinator:
         port = page_of(coordinator).rpartition(":")[2]
         assert status_of(f"http://127.0.0.1:{port}")["swarm"]["swarm"] == "default"
@@ -168,6 +175,40 @@ def test_other_machines_are_let_in_by_a_word_alone() -> None:
         assert coordinator.process.stdout is not None
         rest = coordinator.process.stdout.read()  # not communicate(), which passes by what is buffered
         assert "[page.open]" in coordinator.first_line + coordinator.before + rest
+
+
+def test_other_machines_are_let_in_over_https(tmp_path: Path) -> None:
+    key, certificate, its_key = (tmp_path / name for name in ("swarm.key", "page.pem", "page.key"))
+    assert collab("token", "--out", str(key)).returncode == 0
+    password = collab("token", "--page-password", str(key)).stdout.strip()
+    own = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=page"
+    own += f" -addext subjectAltName=DNS:localhost -keyout {its_key} -out {certificate}"
+    subprocess.run(["openssl", *own.split()], check=True, capture_output=True)
+    served = ("--http", "0.0.0.0:0", "--http-cert", str(certificate), "--http-key", str(its_key))
+    both = collab("coordinator", "--listen", "127.0.0.1:0", *served, "--http-insecure")
+    assert both.returncode == 1 and "[page.both]" in both.stderr
+    half = collab("coordinator", "--listen", "127.0.0.1:0", *served[:4])
+    assert half.returncode == 1 and "--http-key" in half.stderr and "[page.certificate]" in half.stderr
+    with Coordinator(*served, COLLAB_TOKEN_FILE=str(key)) as coordinator:
+        url = page_of(coordinator)
+        assert url.startswith("https://HOST:")
+        url, port = url.replace("HOST", "localhost"), int(url.rstrip("/").rpartition(":")[2])
+        trusts = ssl.create_default_context(cafile=str(certificate))
+        assert get(url + "status.json", "wrong", trusts=trusts)[0] == 401
+        with socket.create_connection(("127.0.0.1", port), PATIENCE) as waits:  # in the midst of its handshake
+            with socket.create_connection(("127.0.0.1", port), PATIENCE) as clear:
+                clear.sendall(b"GET /status.json HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                assert b"HTTP" not in clear.recv(4096)
+            code, _, text = get(url + "status.json", password, trusts=trusts)
+            assert code == 200 and json.loads(text)["swarm"]["members"] == []
+            assert get(url, password, "HEAD", trusts)[0] == 200
+            assert waits.recv(1) == b""
+        with pytest.raises(urllib.error.URLError, match="CERTIFICATE_VERIFY_FAILED"):
+            get(url)
+        coordinator.process.send_signal(signal.SIGINT)
+        assert coordinator.process.stdout is not None
+        said = coordinator.first_line + coordinator.before + coordinator.process.stdout.read()
+        assert "[page." not in said
 
 
 def test_a_thousand_connections_keep_nobody_out(idle: tuple[Coordinator, str]) -> None:
@@ -192,6 +233,56 @@ def test_a_thousand_connections_keep_nobody_out(idle: tuple[Coordinator, str]) -
         for one in many:
             one.close()
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_who_tries_passwords_keeps_no_viewer_out(tmp_path: Path) -> None:
+    key = tmp_path / "swarm.key"
+    assert collab("token", "--out", str(key)).returncode == 0
+    password = collab("token", "--page-password", str(key)).stdout.strip()
+    with Coordinator("--http", "127.0.0.1:0", COLLAB_TOKEN_FILE=str(key)) as coordinator:
+        url = page_of(coordinator)
+        host, port = url.removeprefix("http://").rstrip("/").split(":")
+
+        def tries() -> set[int]:
+            """Forty at once, more than are answered in a second."""
+            with contextlib.ExitStack() as stack:
+                strangers = [
+                    http.client.HTTPConnection(host, int(port), PATIENCE, source_address=("127.0.0.2", 0))
+                    for _ in range(40)
+                ]
+                for stranger in strangers:
+                    stack.enter_context(contextlib.closing(stranger)).connect()
+                for stranger in strangers:
+                    stranger.request("GET", "/status.json", headers={"Authorization": "Basic eDp3cm9uZw=="})
+                return {stranger.getresponse().status for stranger in strangers}
+
+        deadline = time.monotonic() + PATIENCE
+        while 429 not in tries():
+            assert time.monotonic() < deadline, "nobody bounds it"
+        for _ in range(5):
+            assert tries() <= {401, 429}
+            assert status_of(url, password)["swarm"]["members"] == []
+
+
+def test_the_password_goes_with_its_key(tmp_path: Path) -> None:
+    key, old, new = (tmp_path / name for name in ("swarm.key", "old.key", "new.key"))
+    assert collab("token", "--out", str(key)).returncode == 0
+    old.write_text(key.read_text())
+    with Coordinator("--http", "127.0.0.1:0", COLLAB_TOKEN_FILE=str(key)) as coordinator:
+        url = page_of(coordinator)
+        assert collab("token", "--rotate", str(key)).returncode == 0
+        new.write_text(key.read_text().split()[0] + "\n")
+        passwords = [collab("token", "--page-password", str(file)).stdout.strip() for file in (old, new)]
+
+        def wait_for_codes(*expected: int) -> None:
+            deadline = time.monotonic() + PATIENCE
+            while tuple(get(url, password)[0] for password in passwords) != expected:
+                assert time.monotonic() < deadline, expected
+                time.sleep(0.2)
+
+        wait_for_codes(200, 200)
+        new.replace(key)
+        wait_for_codes(401, 200)
 
 
 def test_an_endless_head_is_not_read(idle: tuple[Coordinator, str]) -> None:

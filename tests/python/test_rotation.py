@@ -1,8 +1,9 @@
-"""A token is replaced while two sites train, and a third joins with the new one."""
+"""A token is replaced while two sites train, and a third joins with the new one: all go on, with new links."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import time
 from pathlib import Path
 
@@ -46,7 +47,13 @@ def test_a_token_is_replaced_while_sites_train(tmp_path: Path) -> None:
         write(files[name], old)
     with contextlib.ExitStack() as stack:
         coordinator = stack.enter_context(
-            Coordinator("--sites", "2", **SETTINGS, COLLAB_TOKEN_FILE=str(files["coordinator"]))
+            Coordinator(
+                "--sites",
+                "2",
+                **SETTINGS,
+                COLLAB_TOKEN_FILE=str(files["coordinator"]),
+                COLLAB_EVENTS_FILE=str(tmp_path / "events"),
+            )
         )
 
         def start(site: str, number: int) -> Ranks:
@@ -82,8 +89,12 @@ def test_a_token_is_replaced_while_sites_train(tmp_path: Path) -> None:
         deadline = time.monotonic() + PATIENCE
         while status("old"):  # files are looked at once a second
             assert time.monotonic() < deadline, "the old token is let in"
+        for site in (paris, rome):  # their links were made with it, and move over
+            site.wait_for_line(0, f"tcp: the link to {coordinator.address} has a connection again after")
         wait_for_rounds(paris, 5)
         assert all(name in status("lima") for name in ("paris", "rome", "lima"))
+        events = [json.loads(line) for line in (tmp_path / "events").read_text().splitlines()]
+        assert not [event for event in events if event["event"] == "leave"], "links went on where they were"
         last = last_round(paris) + 5
         write(tmp_path / "stop", str(last))
         ended = [site.join()[0] for site in (paris, rome, lima)]

@@ -39,6 +39,13 @@ class PlainSocket {
     }
     return "127.0.0.1:" + std::to_string(ntohs(address_.sin_port));
   }
+  // Before it connects: from another address of this machine.
+  void come_from(in_addr_t host) {
+    sockaddr_in from{};
+    from.sin_family = AF_INET;
+    from.sin_addr.s_addr = htonl(host);
+    EXPECT_EQ(bind(fd_, reinterpret_cast<const sockaddr*>(&from), sizeof(from)), 0);
+  }
   bool connect_to(const std::string& address) {
     address_.sin_port = htons(static_cast<std::uint16_t>(std::stoi(address.substr(address.rfind(':') + 1))));
     return ::connect(fd_, generic(), sizeof(address_)) == 0;

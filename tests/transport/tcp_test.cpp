@@ -455,36 +455,6 @@ TEST(TcpKeys, ATokenComesFromAFile) {
   std::filesystem::remove(file);
 }
 
-TEST(TcpKeys, ATokenIsReplacedWithoutAStop) {
-  const auto file = std::filesystem::temp_directory_path() / ("collab-rotated-" + std::to_string(getpid()));
-  std::ofstream(file) << kToken << "\n";
-  TcpOptions options;
-  options.token_file = file.string();
-  Peer a, b, c;
-  TcpPair::begin(a, options);
-  const std::string address = *a.transport->listen("127.0.0.1:0");
-  TcpPair::begin(b, by_token(kToken));
-  TcpPair::begin(c, by_token(kOtherToken));
-  const auto dials = [&](Peer& peer) {
-    const LinkId link = peer.transport->connect(address, seconds(5));
-    EXPECT_TRUE(until([&] { return peer.seen.connected(link) || peer.seen.closed(link).has_value(); }));
-    const bool connected = peer.seen.connected(link);
-    peer.transport->close(link);  // of links that say nothing only so many are kept
-    return connected;
-  };
-  const LinkId standing = b.transport->connect(address, seconds(5));
-  ASSERT_TRUE(until([&] { return b.seen.connected(standing); }));
-  EXPECT_FALSE(dials(c));
-  std::ofstream(file) << kOtherToken << "\n" << kToken << "\n";
-  EXPECT_TRUE(until([&] { return dials(c); })) << "the file is looked at again";
-  EXPECT_TRUE(dials(b)) << "and the older one is accepted";
-  std::ofstream(file) << kOtherToken << "\n";
-  EXPECT_TRUE(until([&] { return !dials(b); }));
-  EXPECT_TRUE(dials(c));
-  EXPECT_FALSE(b.seen.closed(standing).has_value()) << "what stands, stands: " << b.seen.closed(standing)->message();
-  std::filesystem::remove(file);
-}
-
 TEST(TcpKeys, WrongSettingsAreNamed) {
   const auto expect_names = [](const TcpOptions& options, const std::string& knob) {
     const auto made = make_tcp_transport(options);

@@ -29,7 +29,10 @@ Answers::Answers(Options options, std::function<Result<Texts>()> look)
 
 Answer Answers::answer(TimePoint now, const Request& request) {
   Answer answer = [&] {
-    if (!requests_.let(now)) return plain(429, "too many requests: this page answers 200 a second");
+    const bool known = may_see(request);
+    if (!shares_.let(now, request.network, known)) {
+      return plain(429, "too many requests from your address: it is answered again in a second");
+    }
     if (request.method != "GET" && request.method != "HEAD") {
       Answer refusal = plain(405, "this page is only read: GET and HEAD");
       refusal.headers.emplace_back("Allow", "GET, HEAD");
@@ -38,7 +41,7 @@ Answer Answers::answer(TimePoint now, const Request& request) {
     if (options_.passwords.empty() && options_.loopback && !names_this_machine(request.host)) {
       return plain(403, "without a swarm key this page is for this machine: ask for localhost, or 127.0.0.1");
     }
-    if (!may_see(request)) {
+    if (!known) {
       Answer refusal =
           plain(401, "the password is what `collab token --page-password` prints where the swarm's key is");
       refusal.headers.emplace_back("WWW-Authenticate", "Basic realm=\"collab\", charset=\"UTF-8\"");

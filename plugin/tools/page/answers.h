@@ -11,7 +11,7 @@
 
 #include "collab/clock.h"
 #include "collab/status.h"
-#include "core/base/rate_limited.h"
+#include "tools/page/shares.h"
 
 namespace collab::page {
 
@@ -20,6 +20,7 @@ struct Request {
   std::string target;         // as it stands in the first line
   std::string host;           // the header; empty: none
   std::string authorization;  // likewise
+  std::string network = {};   // who asks: an address of IPv4, or the first half of one of IPv6
 };
 
 struct Answer {
@@ -37,7 +38,6 @@ struct Texts {
 
 class Answers {
  public:
-  static constexpr double kRequestsASecond = 200;
   static constexpr Duration kLookAgain = std::chrono::seconds(1);
 
   struct Options {
@@ -48,15 +48,17 @@ class Answers {
   Answers(Options options, std::function<Result<Texts>()> look);
 
   [[nodiscard]] Answer answer(TimePoint now, const Request& request);
+  // Those that open it from now on.
+  void take(std::vector<std::string> passwords) { options_.passwords = std::move(passwords); }
 
  private:
   [[nodiscard]] Answer shown(TimePoint now, const std::string& path);
   [[nodiscard]] bool may_see(const Request& request) const;
 
-  const Options options_;
+  Options options_;
   const std::function<Result<Texts>()> look_;
   const std::string policy_;
-  Sparing requests_{kRequestsASecond, kRequestsASecond};
+  Shares shares_;
   Result<Texts> texts_;
   TimePoint looked_{};
   bool has_looked_ = false;

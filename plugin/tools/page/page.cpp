@@ -19,37 +19,64 @@ namespace {
 
 constexpr std::size_t kLongestObjective = 1000;
 
+// Whether other machines may reach it so.
+Status check_reach(const PageOptions& options, bool tls, bool loopback, bool open) {
+  if (tls && options.insecure) {
+    return invalid_argument(
+        "--http-cert and --http-insecure are both given: the page is encrypted, or it is not; leave one out "
+        "[page.both]");
+  }
+  if (loopback) return {};
+  if (!tls && !options.insecure) {
+    return invalid_argument(
+        "--http " + options.http +
+        ": other machines could reach the page there, in the clear: give it a certificate with --http-cert FILE and "
+        "--http-key FILE, or listen at 127.0.0.1 and use `ssh -L 8080:127.0.0.1:PORT` or a reverse proxy with TLS, or "
+        "say --http-insecure [page.in-the-clear]");
+  }
+  if (tls && open) {
+    log_warning(
+        "the page has no password, as there is no swarm key: whoever reaches it can read it [page.no-password]");
+  }
+  if (!tls) {
+    log_warning(std::string("the page is served in the clear to other machines (--http-insecure): ") +
+                (open ? "there is no swarm key, so whoever reaches it can read it"
+                      : "whoever listens on the way reads it, and its password") +
+                " [page.open]");
+  }
+  return {};
+}
+
 class ServedPage final : public Page {
  public:
-  ServedPage(page::Leaderboard board, page::Constants constants, std::shared_ptr<const CoordinatorServer> coordinator)
-      : board_(std::move(board)), constants_(std::move(constants)), coordinator_(std::move(coordinator)) {}
+  ServedPage(LoadedConfig config, page::Leaderboard board, page::Constants constants,
+             std::shared_ptr<const CoordinatorServer> coordinator)
+      : config_(std::move(config)),
+        board_(std::move(board)),
+        constants_(std::move(constants)),
+        coordinator_(std::move(coordinator)) {}
 
   Status start(const PageOptions& options, std::vector<std::string> passwords) {
     const Result<HostPort> asked = parse_host_port(options.http);
     if (!asked.ok()) return invalid_argument("--http: " + asked.status().message());
+    const bool tls = !options.certificate.empty() || !options.key.empty();
+    if (tls) COLLAB_RETURN_IF_ERROR(server_.use_tls(options.certificate, options.key));
     const Result<HostPort> bound = server_.listen(*asked);
     if (!bound.ok()) return bound.status();
     const bool loopback = server_.is_loopback();
-    if (!loopback && !options.insecure) {
-      return invalid_argument(
-          "--http " + options.http +
-          ": the page is in the clear, and other machines could reach it there: listen at 127.0.0.1 and use "
-          "`ssh -L 8080:127.0.0.1:PORT` or a reverse proxy with TLS, or say --http-insecure [page.in-the-clear]");
-    }
-    if (!loopback) {
-      log_warning(std::string("the page is served in the clear to other machines (--http-insecure): ") +
-                  (passwords.empty() ? "there is no swarm key, so whoever reaches it can read it"
-                                     : "whoever listens on the way reads it, and its password") +
-                  " [page.open]");
-    }
+    COLLAB_RETURN_IF_ERROR(check_reach(options, tls, loopback, passwords.empty()));
     const bool anywhere = asked->host == "0.0.0.0" || asked->host == "::";
     announcement_ =
-        "page at http://" + (anywhere ? "HOST:" + std::to_string(bound->port) : to_string(*bound)) + "/" +
+        (tls ? "page at https://" : "page at http://") +
+        (anywhere ? "HOST:" + std::to_string(bound->port) : to_string(*bound)) + "/" +
         (passwords.empty() ? ", without a password: there is no swarm key"
                            : "; any user name, and the password that `collab token --page-password` prints");
     answers_.emplace(page::Answers::Options{std::move(passwords), loopback}, [this] { return look(); });
     server_.start([this](const page::Request& request) { return answers_->answer(clock_.now(), request); },
-                  [this] { save(); });
+                  [this] {
+                    read_passwords();
+                    save();
+                  });
     return {};
   }
 
@@ -64,6 +91,12 @@ class ServedPage final : public Page {
     return page::Texts{page::status_text(constants_, *report, board, now.count()), page::metrics_text(*report, board)};
   }
 
+  // A token may be taking another's place. Of an unfit file the transport tells.
+  void read_passwords() {
+    Result<std::vector<std::string>> passwords = page::passwords_of(config_);
+    if (passwords.ok()) answers_->take(std::move(*passwords));
+  }
+
   void save() {
     if (!board_.is_kept()) return;
     const Result<CoordinatorReport> report = coordinator_->report();
@@ -75,6 +108,7 @@ class ServedPage final : public Page {
   }
 
   SteadyClock clock_;
+  const LoadedConfig config_;
   page::Leaderboard board_;
   const page::Constants constants_;
   const std::shared_ptr<const CoordinatorServer> coordinator_;
@@ -104,7 +138,7 @@ Result<std::unique_ptr<Page>> serve_page(const PageOptions& options, const Loade
   if (!board.ok()) return board.status();
   page::Constants constants{options.objective,
                             page::join_command(coordinator, config.config.run, key_of(config.config, *passwords))};
-  auto served = std::make_unique<ServedPage>(std::move(*board), std::move(constants), std::move(server));
+  auto served = std::make_unique<ServedPage>(config, std::move(*board), std::move(constants), std::move(server));
   COLLAB_RETURN_IF_ERROR(served->start(options, std::move(*passwords)));
   return std::unique_ptr<Page>(std::move(served));
 }

@@ -16,6 +16,8 @@ namespace collab {
 struct PageOptions {
   std::string http;         // HOST:PORT
   bool insecure = false;    // --http-insecure: other machines may reach it, in the clear
+  std::string certificate;  // --http-cert, --http-key: PEM files, read at the start; both or none
+  std::string key;
   std::string objective;    // what the run is for, in the operator's words
   std::string leaderboard;  // a file; empty: none
 };

@@ -1,16 +1,19 @@
 #include "tools/page/server.h"
 
+#include <algorithm>
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/network_v6.hpp>
 #include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/ssl/context.hpp>
+#include <boost/asio/ssl/stream.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/beast/core.hpp>
 #include <boost/beast/http.hpp>
 #include <list>
+#include <map>
 #include <optional>
 #include <thread>
 #include <utility>
-
-#include "core/base/log.h"
 
 namespace collab::page {
 namespace {
@@ -24,20 +27,36 @@ using tcp = asio::ip::tcp;
 constexpr std::chrono::seconds kEvery{5};
 constexpr std::chrono::milliseconds kPause{100};  // where the system accepts no connection, for want of files say
 
-struct Connection {
-  explicit Connection(tcp::socket socket) : stream(std::move(socket)) { parser.header_limit(Server::kMaxHead); }
+// Who has one address of IPv6 has, as a rule, all with the same first half.
+std::string network_of(const asio::ip::address& address) {
+  if (address.is_v4() || address.to_v6().is_v4_mapped()) return address.to_string();
+  return asio::ip::network_v6(address.to_v6(), 64).canonical().to_string();
+}
 
+struct Connection {
+  Connection(tcp::socket socket, asio::ssl::context* context) : stream(std::move(socket)) {
+    if (context != nullptr) tls.emplace(stream, *context);
+    stream.expires_after(Server::kTime);
+    parser.header_limit(Server::kMaxHead);
+    error_code gone;
+    const tcp::endpoint from = stream.socket().remote_endpoint(gone);
+    if (!gone) network = network_of(from.address());
+  }
+
+  std::string network;
   beast::tcp_stream stream;
+  std::optional<asio::ssl::stream<beast::tcp_stream&>> tls;  // none: in the clear
   beast::flat_static_buffer<Server::kMaxHead> buffer;
   http::request_parser<http::empty_body> parser;
   http::response<http::string_body> response;
   std::optional<http::response_serializer<http::string_body>> writes;
 };
 
-Request request_of(const http::request<http::empty_body>& message) {
+Request request_of(const Connection& connection) {
+  const http::request<http::empty_body>& message = connection.parser.get();
   const auto text = [&](http::field field) { return std::string(message[field]); };
   return {std::string(message.method_string()), std::string(message.target()), text(http::field::host),
-          text(http::field::authorization)};
+          text(http::field::authorization), connection.network};
 }
 
 }  // namespace
@@ -52,32 +71,45 @@ struct Server::Loop {
           if (!cancelled) accept();
         });
       }
-      if (connections.size() == kMaxConnections) {
-        connections.front()->stream.close();  // its handlers are called with an error, and find it gone
-        connections.pop_front();
-      }
-      read(connections.emplace_back(std::make_shared<Connection>(std::move(socket))));
+      if (connections.size() == kMaxConnections) turn_one_out();
+      auto* const context = certificate ? &*certificate : nullptr;
+      begin(connections.emplace_back(std::make_shared<Connection>(std::move(socket), context)));
       accept();
     });
   }
 
-  void finish(const std::shared_ptr<Connection>& connection) {
-    error_code ignored;
-    connection->stream.socket().shutdown(tcp::socket::shutdown_send, ignored);
-    connections.remove(connection);
+  void turn_one_out() {
+    std::map<std::string, std::size_t> of_network;
+    for (const auto& connection : connections) ++of_network[connection->network];
+    const auto rank = [&](const auto& connection) { return of_network.at(connection->network); };
+    const auto oldest = std::ranges::max_element(connections, {}, rank);  // the first of those with most
+    (*oldest)->stream.close();  // its handlers are called with an error, and find it gone
+    connections.erase(oldest);
+  }
+
+  // `use` is called with the stream that the connection speaks over.
+  template <class Use>
+  static void over(Connection& connection, const Use& use) {
+    connection.tls ? use(*connection.tls) : use(connection.stream);
+  }
+
+  void begin(const std::shared_ptr<Connection>& connection) {
+    if (!connection->tls) return read(connection);
+    connection->tls->async_handshake(asio::ssl::stream_base::server, [this, connection](error_code error) {
+      error ? finish(connection) : read(connection);
+    });
   }
 
   void read(const std::shared_ptr<Connection>& connection) {
-    connection->stream.expires_after(kTime);
-    http::async_read_header(connection->stream, connection->buffer, connection->parser,
-                            [this, connection](error_code error, std::size_t) {
-                              if (error) return finish(connection);
-                              write(connection);
-                            });
+    over(*connection, [&](auto& stream) {
+      http::async_read_header(
+          stream, connection->buffer, connection->parser,
+          [this, connection](error_code error, std::size_t) { error ? finish(connection) : write(connection); });
+    });
   }
 
   void write(const std::shared_ptr<Connection>& connection) {
-    const Request request = request_of(connection->parser.get());
+    const Request request = request_of(*connection);
     Answer answer = answers(request);
     auto& response = connection->response;
     response.version(11);
@@ -88,9 +120,25 @@ struct Server::Loop {
     response.body() = std::move(answer.body);
     response.prepare_payload();
     auto& writes = connection->writes.emplace(response);
-    const auto done = [this, connection](error_code, std::size_t) { finish(connection); };
-    if (request.method == "HEAD") return http::async_write_header(connection->stream, writes, done);
-    http::async_write(connection->stream, writes, done);
+    const auto done = [this, connection](error_code error, std::size_t) {
+      error ? finish(connection) : end(connection);
+    };
+    over(*connection, [&](auto& stream) {
+      if (request.method == "HEAD") return http::async_write_header(stream, writes, done);
+      http::async_write(stream, writes, done);
+    });
+  }
+
+  // Says that this was all; whether the other side says so too does not matter.
+  void end(const std::shared_ptr<Connection>& connection) {
+    if (!connection->tls) return finish(connection);
+    connection->tls->async_shutdown([this, connection](error_code) { finish(connection); });
+  }
+
+  void finish(const std::shared_ptr<Connection>& connection) {
+    error_code ignored;
+    connection->stream.socket().shutdown(tcp::socket::shutdown_send, ignored);
+    connections.remove(connection);
   }
 
   void wait() {
@@ -103,6 +151,7 @@ struct Server::Loop {
   }
 
   asio::io_context io{1};
+  std::optional<asio::ssl::context> certificate;  // none: in the clear
   tcp::acceptor acceptor{io};
   asio::steady_timer pause{io}, timer{io};
   std::list<std::shared_ptr<Connection>> connections;  // the oldest first
@@ -116,6 +165,28 @@ Server::Server() : loop_(std::make_unique<Loop>()) {}
 Server::~Server() {
   loop_->io.stop();
   if (loop_->thread.joinable()) loop_->thread.join();
+}
+
+Status Server::use_tls(const std::string& certificate_file, const std::string& key_file) {
+  asio::ssl::context& context = loop_->certificate.emplace(asio::ssl::context::tls_server);
+  SSL_CTX_set_min_proto_version(context.native_handle(), TLS1_2_VERSION);
+  SSL_CTX_set_options(context.native_handle(), SSL_OP_NO_RENEGOTIATION | SSL_OP_CIPHER_SERVER_PREFERENCE);
+  SSL_CTX_set_session_cache_mode(context.native_handle(), SSL_SESS_CACHE_OFF);
+  SSL_CTX_set_mode(context.native_handle(), SSL_MODE_RELEASE_BUFFERS);
+  const auto wrong = [](const char* option, const char* expected, const std::string& file, const error_code& error) {
+    return invalid_argument(std::string(option) + ": expected " + expected + " in PEM, got " +
+                            (file.empty() ? "nothing" : file) + " (" + error.message() +
+                            "); --http-cert and --http-key go together [page.certificate]");
+  };
+  error_code error;
+  context.set_password_callback([](std::size_t, asio::ssl::context::password_purpose) { return std::string(); }, error);
+  if (context.use_certificate_chain_file(certificate_file, error); error) {
+    return wrong("--http-cert", "a certificate for this machine's name", certificate_file, error);
+  }
+  if (context.use_private_key_file(key_file, asio::ssl::context::pem, error); error) {
+    return wrong("--http-key", "the private key of --http-cert, not encrypted,", key_file, error);
+  }
+  return {};
 }
 
 Result<HostPort> Server::listen(const HostPort& address) {

@@ -1,9 +1,9 @@
-// An HTTP server for short texts, bounded: one request a connection, one thread for all.
+// An HTTP server for short texts, in the clear or in TLS, bounded: one request a connection, one thread for all.
 //
-// A connection has kTime for its request and for taking the answer. Of more than kMaxConnections the oldest is closed:
-// who opens many and says nothing keeps nobody out. A request's head has at most kMaxHead bytes; what follows it is not
-// read.
-// Threads: start() and the destructor are the owner's; `answer` and `every` are called on the server's own thread.
+// A connection has kTime for its handshake, its request and for taking the answer. Of more than kMaxConnections the
+// oldest of the network with most is closed: who opens many and says nothing keeps nobody out. A request's head has at
+// most kMaxHead bytes; what follows it is not read. Threads: start() and the destructor are the owner's; `answer` and
+// `every` are called on the server's own thread.
 #pragma once
 
 #include <functional>
@@ -28,6 +28,9 @@ class Server {
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
 
+  // Before start(): TLS 1.2 or 1.3, with this certificate (its chain after it) and its key, PEM files. kInvalidArgument
+  // names the file that is wrong.
+  Status use_tls(const std::string& certificate_file, const std::string& key_file);
   // The address as bound. kInvalidArgument: it cannot be listened at, and why.
   Result<HostPort> listen(const HostPort& address);
   [[nodiscard]] bool is_loopback() const;

@@ -21,6 +21,7 @@ def add_to(parsers: Any) -> None:
         [
             "collab coordinator --listen 0.0.0.0:29400 --sites 2",
             "collab coordinator --listen 0.0.0.0:29400 --http 127.0.0.1:8080",
+            "collab coordinator --listen 0.0.0.0:29400 --http 0.0.0.0:8443 --http-cert page.pem --http-key page.key",
         ],
         {0: "ended by Ctrl-C or SIGTERM", 1: "it cannot listen there, or a value is refused"},
     )
@@ -31,6 +32,13 @@ def add_to(parsers: Any) -> None:
         metavar="HOST:PORT",
         help="serve a read-only page for a browser there, e.g. 127.0.0.1:8080; port 0 takes a free one",
     )
+    sub.add_argument(
+        "--http-cert",
+        metavar="FILE",
+        default="",
+        help="serve the page over HTTPS with this certificate (PEM, its chain after it)",
+    )
+    sub.add_argument("--http-key", metavar="FILE", default="", help="the private key of --http-cert (PEM)")
     sub.add_argument("--http-insecure", action="store_true", help="let other machines reach the page, in the clear")
     sub.add_argument("--objective", metavar="TEXT", default="", help="what the run is for, in your words, for the page")
     sub.add_argument(
@@ -86,6 +94,8 @@ def _serve_page(arguments: argparse.Namespace, config: native.Settings, server: 
         dialled,
         http=arguments.http,
         insecure=arguments.http_insecure,
+        certificate=arguments.http_cert,
+        key=arguments.http_key,
         objective=arguments.objective,
         leaderboard=arguments.leaderboard,
     )

@@ -13,6 +13,7 @@ using testing::Not;
 using testing::Pair;
 
 constexpr std::string_view kPassword = "00112233445566778899aabbccddeeff";
+constexpr const char* kRight = "basic eDowMDExMjIzMzQ0NTU2Njc3ODg5OWFhYmJjY2RkZWVmZg==";  // x:the password
 
 class PageAnswers : public testing::Test {
  protected:
@@ -78,8 +79,17 @@ TEST_F(PageAnswers, WithoutThePasswordNothingIsSeen) {
     EXPECT_THAT(answer.body, Not(HasSubstr("look")));
   }
   EXPECT_EQ(looks_, 0) << "strangers cost the coordinator nothing";
-  request.authorization = "basic eDowMDExMjIzMzQ0NTU2Njc3ODg5OWFhYmJjY2RkZWVmZg==";  // x:the password
+  request.authorization = kRight;
   EXPECT_EQ(closed_.answer(now_, request).status, 200U);
+}
+
+TEST_F(PageAnswers, APasswordThatIsTakenOutOpensNothing) {
+  Request request = get("/status.json");
+  request.authorization = kRight;
+  closed_.take({"another", std::string(kPassword)});
+  EXPECT_EQ(closed_.answer(now_, request).status, 200U);
+  closed_.take({"another"});
+  EXPECT_EQ(closed_.answer(now_, request).status, 401U);
 }
 
 TEST_F(PageAnswers, WithoutAPasswordItIsForThisMachine) {
@@ -109,13 +119,46 @@ TEST_F(PageAnswers, TheCoordinatorIsAskedOnceASecond) {
   EXPECT_EQ(looks_, 3) << "also while it does not answer";
 }
 
-TEST_F(PageAnswers, SoManyASecondAreAnswered) {
+TEST_F(PageAnswers, OfANetworkSoManyASecondAreAnswered) {
   int answered = 0;
   for (int i = 0; i < 1000; ++i) answered += open_.answer(now_, get("/")).status == 200 ? 1 : 0;
-  EXPECT_EQ(answered, static_cast<int>(Answers::kRequestsASecond));
+  EXPECT_EQ(answered, static_cast<int>(Shares::kKnownASecond));
   EXPECT_EQ(open_.answer(now_, get("/")).status, 429U);
   now_ += std::chrono::seconds(1);
   EXPECT_EQ(open_.answer(now_, get("/")).status, 200U);
+}
+
+TEST_F(PageAnswers, WhoTriesPasswordsKeepsNobodyOut) {
+  Request wrong = get("/"), right = get("/");
+  wrong.authorization = "Basic eDp3cm9uZw==";
+  right.authorization = kRight;
+  wrong.network = right.network = "192.0.2.1";
+  int told = 0;
+  for (int i = 0; i < 1000; ++i) told += closed_.answer(now_, wrong).status == 401 ? 1 : 0;
+  EXPECT_EQ(told, static_cast<int>(Shares::kStrangersASecond));
+  EXPECT_EQ(closed_.answer(now_, right).status, 200U) << "not even behind the same proxy";
+  Request other = wrong;
+  other.network = "192.0.2.2";
+  EXPECT_EQ(closed_.answer(now_, other).status, 401U) << "and is asked for it";
+}
+
+TEST_F(PageAnswers, OfManyNetworksThoseThatAskedLastAreRemembered) {
+  Shares shares;
+  const auto network = [](std::size_t number) { return "net " + std::to_string(number); };
+  const auto spend = [&](std::size_t number) {
+    int let = 0;
+    while (shares.let(now_, network(number), false)) ++let;
+    return let;
+  };
+  EXPECT_EQ(spend(0), static_cast<int>(Shares::kStrangersASecond));
+  EXPECT_EQ(spend(0), 0);
+  now_ += std::chrono::microseconds(1);
+  for (std::size_t i = 1; i < Shares::kMaxNetworks; ++i) EXPECT_TRUE(shares.let(now_, network(i), false));
+  EXPECT_EQ(spend(0), 0) << "there is room for all";
+  EXPECT_TRUE(shares.let(now_, network(0), true));
+  now_ += std::chrono::microseconds(1);
+  for (std::size_t i = 1; i <= Shares::kMaxNetworks; ++i) EXPECT_TRUE(shares.let(now_, network(i), false));
+  EXPECT_EQ(spend(0), static_cast<int>(Shares::kStrangersASecond)) << "and no more";
 }
 
 }  // namespace

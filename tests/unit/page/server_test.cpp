@@ -1,4 +1,5 @@
 // The page's server over loopback sockets: answers, bounds, and its end while others are in the middle of something.
+// That it speaks HTTPS is seen by Python's own (test_page.py); here is what comes of those who do not.
 #include "tools/page/server.h"
 
 #include <gmock/gmock.h>
@@ -18,9 +19,14 @@ using ::testing::StartsWith;
 
 constexpr int kPatienceMs = 60'000;
 
+const std::string kCertificates = COLLAB_CERTIFICATES;
+
 class PageServer : public ::testing::Test {
  protected:
-  PageServer() {
+  explicit PageServer(bool tls = false) {
+    if (tls) {
+      EXPECT_TRUE(server_->use_tls(kCertificates + "/site.pem", kCertificates + "/site.key").ok());
+    }
     const Result<HostPort> bound = server_->listen({"127.0.0.1", 0});
     EXPECT_TRUE(bound.ok()) << bound.status().to_string();
     address_ = to_string(*bound);
@@ -28,8 +34,10 @@ class PageServer : public ::testing::Test {
     server_->start(
         [this](const Request& request) {
           ++answered_;
-          return Answer{
-              200, "text/plain", request.method + " " + request.target + " " + request.host, {{"X-Test", "yes"}}};
+          return Answer{200,
+                        "text/plain",
+                        request.method + " " + request.target + " " + request.host + " " + request.network,
+                        {{"X-Test", "yes"}}};
         },
         [this] { ++ends_; });
   }
@@ -50,13 +58,13 @@ TEST_F(PageServer, AnswersOneRequestAConnection) {
   EXPECT_THAT(answer, StartsWith("HTTP/1.1 200 OK\r\n"));
   EXPECT_THAT(answer, HasSubstr("X-Test: yes\r\n"));
   EXPECT_THAT(answer, HasSubstr("Connection: close\r\n"));
-  EXPECT_THAT(answer, EndsWith("\r\n\r\nGET /a h"));
+  EXPECT_THAT(answer, EndsWith("\r\n\r\nGET /a h 127.0.0.1"));
   EXPECT_EQ(answered_, 1);
 }
 
 TEST_F(PageServer, OfHeadTheBodyIsLeftOut) {
   const std::string answer = ask("HEAD / HTTP/1.1\r\nHost: h\r\n\r\n");
-  EXPECT_THAT(answer, HasSubstr("Content-Length: 8\r\n"));
+  EXPECT_THAT(answer, HasSubstr("Content-Length: 18\r\n"));
   EXPECT_THAT(answer, EndsWith("\r\n\r\n"));
 }
 
@@ -80,6 +88,20 @@ TEST_F(PageServer, OfManyConnectionsTheOldestGo) {
   EXPECT_THAT(many.back().read_all(kPatienceMs), StartsWith("HTTP/1.1 200")) << "the time of none is over";
 }
 
+TEST_F(PageServer, OfTheNetworkWithMostTheOldestGoes) {
+  PlainSocket viewer;
+  ASSERT_TRUE(viewer.connect_to(address_));
+  std::list<PlainSocket> many(3 * Server::kMaxConnections);
+  for (PlainSocket& one : many) {
+    one.come_from(INADDR_LOOPBACK + 1);
+    ASSERT_TRUE(one.connect_to(address_));
+  }
+  many.back().write("GET / HTTP/1.1\r\n\r\n");
+  EXPECT_THAT(many.back().read_all(kPatienceMs), HasSubstr("GET /  127.0.0.2")) << "all of them have come";
+  viewer.write("GET / HTTP/1.1\r\n\r\n");
+  EXPECT_THAT(viewer.read_all(kPatienceMs), HasSubstr("GET /  127.0.0.1")) << "though it is the oldest of all";
+}
+
 TEST_F(PageServer, APortInUseIsNamed) {
   Server other;
   const Result<HostPort> bound = other.listen(parse_host_port(address_).value());
@@ -96,6 +118,38 @@ TEST_F(PageServer, EndsWhileOthersAreInTheMiddleOfSomething) {
   server_.reset();
   EXPECT_GE(ends_, 1) << "what is to be kept is kept";
   EXPECT_EQ(half.read_all(kPatienceMs), "");
+}
+
+class PageServerInTls : public PageServer {
+ protected:
+  PageServerInTls() : PageServer(true) {}
+};
+
+TEST_F(PageServerInTls, WhoSpeaksInTheClearIsNotAnswered) {
+  for (const char* bytes : {"GET / HTTP/1.1\r\nHost: h\r\n\r\n", "\r\n\r\n", "hello"}) {
+    EXPECT_THAT(ask(bytes), ::testing::Not(HasSubstr("HTTP"))) << bytes;
+  }
+  EXPECT_EQ(answered_, 0);
+}
+
+// Closed by the server, long before the wait is over.
+TEST_F(PageServerInTls, AHandshakeHasItsTime) {
+  PlainSocket silent, half;
+  ASSERT_TRUE(silent.connect_to(address_) && half.connect_to(address_));
+  half.write({"\x16\x03\x01\x02\x00\x01", 6});  // a record of 512 bytes begins, and a ClientHello in it
+  EXPECT_EQ(silent.read_all(kPatienceMs), "");
+  EXPECT_EQ(half.read_all(kPatienceMs), "");
+}
+
+TEST_F(PageServerInTls, AWrongFileIsNamed) {
+  const auto said = [](const std::string& certificate, const std::string& key) {
+    return Server().use_tls(certificate, key).message();
+  };
+  const std::string fits = kCertificates + "/site.pem";
+  EXPECT_THAT(said("/nonexistent.pem", fits), HasSubstr("--http-cert: expected a certificate"));
+  EXPECT_THAT(said(fits, ""),
+              HasSubstr("--http-key: expected the private key of --http-cert, not encrypted, in PEM, got nothing"));
+  EXPECT_THAT(said(fits, kCertificates + "/stranger.key"), HasSubstr("mismatch"));
 }
 
 }  // namespace

@@ -98,6 +98,7 @@ class Connection final : public std::enable_shared_from_this<Connection>, privat
   [[nodiscard]] std::vector<std::string> proved_names() const {
     return tls_ != nullptr && tls_->open() ? tls_->names() : std::vector<std::string>();
   }
+  [[nodiscard]] bool fits(const TlsContext& keys) const { return tls_ == nullptr || keys.accepts(tls_->key()); }
   // It answers in the clear where all is encrypted: what it says may be anybody's word.
   [[nodiscard]] bool unproven() const { return refusal_only_; }
   [[nodiscard]] const Endpoint& peer() const { return peer_; }

@@ -46,6 +46,7 @@ EngineParts::EngineParts(TcpOptions options, std::shared_ptr<TlsKeys> keys, Conn
       number(*this),
       caps(*this),
       liveness(*this),
+      tokens(*this),
       upkeep(*this, std::move(tick)) {}
 
 }  // namespace collab::tcp

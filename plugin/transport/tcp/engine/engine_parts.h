@@ -11,6 +11,7 @@
 //   number     how many data connections a link has
 //   caps       what the user's caps leave to each
 //   liveness   signs of life, and what is done without them
+//   tokens     connections whose token was taken out of the file
 //   upkeep     the ticker, and memory that goes back
 //
 // Each part has private fields and changes no other's: it asks the part that owns them, over `all_`. What is known of
@@ -35,6 +36,7 @@
 #include "transport/tcp/engine/strangers.h"
 #include "transport/tcp/engine/striping.h"
 #include "transport/tcp/engine/tcp_context.h"
+#include "transport/tcp/engine/token_watch.h"
 #include "transport/tcp/engine/upkeep.h"
 
 namespace collab::tcp {
@@ -65,6 +67,7 @@ struct EngineParts {
   NumberSearch number;
   Caps caps;
   Liveness liveness;
+  TokenWatch tokens;
   Upkeep upkeep;
 };
 

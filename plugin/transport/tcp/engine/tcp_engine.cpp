@@ -232,6 +232,7 @@ void TcpEngine::tick() {
     if (held_up) Liveness::excuse(*link, now);
     tick_link(*link, now);
   }
+  all_.tokens.tick(now);
   all_.balance.tick(now);
   all_.caps.tick(now);
   all_.upkeep.ease(now);

@@ -137,8 +137,7 @@ std::shared_ptr<const TlsContext> TlsKeys::current() {
   if (!file_changed()) return context_;
   Result<std::shared_ptr<const TlsContext>> context = make_context(options_);
   if (context.ok()) {
-    log_info("COLLAB_TOKEN_FILE: " + options_.token_file +
-             " has changed; connections that begin use what it holds now");
+    log_info("COLLAB_TOKEN_FILE: " + options_.token_file + " has changed; connections use what it holds now");
     context_ = std::move(*context);
   } else {
     log_warning("COLLAB_TOKEN_FILE has changed, and is unfit, so that what it held before goes on: " +

@@ -1,8 +1,7 @@
 // The key of a transport's connections, as its settings say and its token's file has it now.
 //
 // A file may hold two tokens, one a line: the first is spoken, and both are accepted, so that one takes the other's
-// place without a stop. It is looked at when a connection begins, once a second at most; connections that stand keep
-// what they began with.
+// place without a stop. It is looked at when a connection begins and while links stand, once a second at most.
 // Threads: current() from any thread. Ownership: shared by a transport's connections; streams share the contexts.
 #pragma once
 
@@ -29,7 +28,8 @@ class TlsKeys {
  public:
   // Null: in the clear.
   static Result<std::shared_ptr<TlsKeys>> make(const TcpOptions& options);
-  // For a connection that begins. A file that has become unfit is told of, and what it held before goes on.
+  // What a connection that begins uses, and one that stands is held to. A file that has become unfit is told of, and
+  // what it held before goes on.
   [[nodiscard]] std::shared_ptr<const TlsContext> current();
 
  private:

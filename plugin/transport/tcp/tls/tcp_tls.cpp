@@ -77,6 +77,7 @@ struct TlsCallbacks {
   static int use(SSL* ssl, const EVP_MD* digest, const unsigned char** identity, std::size_t* length,
                  SSL_SESSION** found) {
     const TlsContext::Key& key = stream_of(ssl).context_->keys_.front();
+    stream_of(ssl).key_ = key.identity;
     *identity = nullptr;
     *length = 0;
     *found = nullptr;
@@ -93,6 +94,7 @@ struct TlsCallbacks {
     *found = nullptr;
     for (const TlsContext::Key& key : stream.context_->keys_) {
       if (length != key.identity.size() || CRYPTO_memcmp(identity, key.identity.data(), length) != 0) continue;
+      stream.key_ = key.identity;
       *found = session(ssl, key);
       return *found != nullptr ? 1 : 0;
     }
@@ -167,6 +169,10 @@ TlsContext::~TlsContext() {
   for (Key& key : keys_) OPENSSL_cleanse(key.secret.data(), key.secret.size());
   SSL_CTX_free(context_);
   BIO_meth_free(bio_);
+}
+
+bool TlsContext::accepts(std::string_view key) const {
+  return key.empty() || std::ranges::any_of(keys_, [key](const Key& each) { return each.identity == key; });
 }
 
 Status TlsContext::take_token(const std::string& token) {

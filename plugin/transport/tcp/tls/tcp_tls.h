@@ -41,6 +41,8 @@ class TlsContext {
   TlsContext(const TlsContext&) = delete;
   TlsContext& operator=(const TlsContext&) = delete;
   [[nodiscard]] bool by_token() const { return !keys_.empty(); }
+  // Whether a connection with this key may begin; always without a key, by certificates.
+  [[nodiscard]] bool accepts(std::string_view key) const;
 
  private:
   friend class TlsStream;
@@ -71,6 +73,8 @@ class TlsStream {
   // Goes on as far as it can; true once it is complete. kRefused: the other side does not hold our key.
   Result<bool> handshake();
   [[nodiscard]] bool open() const { return open_; }
+  // By a token, once it is open: what tells the key from others, and nothing else about it.
+  [[nodiscard]] std::string_view key() const { return key_; }
   // Once it is open: those in the other side's certificate, its common name and its alternative DNS names; none by a
   // token.
   [[nodiscard]] std::vector<std::string> names() const;
@@ -88,6 +92,7 @@ class TlsStream {
 
   const std::shared_ptr<const TlsContext> context_;
   ssl_st* ssl_ = nullptr;
+  std::string_view key_;  // in the context
   bool open_ = false;
   bool heard_ = false;           // the other side has taken us in
   bool stranger_ = false;        // named a key that is not ours

@@ -1,0 +1,22 @@
+#include "tools/page/shares.h"
+
+#include <algorithm>
+
+namespace collab::page {
+
+bool Shares::let(TimePoint now, const std::string& network, bool known) {
+  OfNetworks& shares = known ? known_ : strangers_;
+  const double rate = known ? kKnownASecond : kStrangersASecond;
+  auto found = shares.find(network);
+  if (found == shares.end()) {
+    // Who is forgotten begins with a whole share again, and has had most of it back anyway.
+    if (shares.size() == kMaxNetworks) {
+      shares.erase(std::ranges::min_element(shares, {}, [](const auto& each) { return each.second.asked; }));
+    }
+    found = shares.emplace(network, Share{Sparing(rate, rate), now}).first;
+  }
+  found->second.asked = now;
+  return found->second.left.let(now).has_value();
+}
+
+}  // namespace collab::page

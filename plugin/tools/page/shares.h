@@ -1,0 +1,35 @@
+// How many requests each network may make: who makes too many is told so, and nobody else. Those with the password and
+// those without have a share each, so that a stranger behind the same proxy takes nothing from a viewer.
+//
+// Threads: one caller at a time. Ownership: the networks that asked last.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "collab/clock.h"
+#include "core/base/rate_limited.h"
+
+namespace collab::page {
+
+class Shares {
+ public:
+  static constexpr double kKnownASecond = 100, kStrangersASecond = 20;
+  static constexpr std::size_t kMaxNetworks = 1024;  // of each kind
+
+  // `known`: it has the password, or there is none.
+  [[nodiscard]] bool let(TimePoint now, const std::string& network, bool known);
+
+ private:
+  struct Share {
+    Sparing left;
+    TimePoint asked;
+  };
+  using OfNetworks = std::map<std::string, Share>;
+
+  OfNetworks known_, strangers_;
+};
+
+}  // namespace collab::page

@@ -1,0 +1,50 @@
+#include "transport/tcp/engine/token_watch.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/base/log.h"
+#include "transport/tcp/engine/engine_parts.h"
+
+namespace collab::tcp {
+namespace {
+
+constexpr std::size_t kMostNamed = 3;
+
+}  // namespace
+
+// One that began before the file changed, and attached after, is seen as well.
+void TokenWatch::tick(TimePoint now) {
+  if (!all_.encrypts() || all_.links.empty()) return;
+  const std::shared_ptr<const TlsContext> keys = all_.around.keys->current();
+  std::vector<std::string> peers;
+  for (const auto& [id, link] : all_.links.all()) {
+    if (close_old(*link, *keys)) peers.push_back(link->peer());
+  }
+  if (!peers.empty()) tell(now, peers);
+}
+
+// No answer, rather than the other side's end: where the other side dials, the link waits all of its grace for that.
+bool TokenWatch::close_old(const TcpLink& link, const TlsContext& keys) {
+  bool any = false;
+  for (std::size_t i = 0; i < link.connections.size(); ++i) {
+    if (!link.connections.attached(i) || link.connections.at(i)->fits(keys)) continue;
+    link.connections.at(i)->fail(Fault::kNoAnswer, unavailable("its token was taken out of COLLAB_TOKEN_FILE"));
+    any = true;
+  }
+  return any;
+}
+
+void TokenWatch::tell(TimePoint now, const std::vector<std::string>& peers) {
+  std::string named = peers.front();
+  const std::size_t most = std::min(peers.size(), kMostNamed);
+  for (std::size_t i = 1; i < most; ++i) named += ", " + peers[i];
+  if (peers.size() > most) named += " and " + std::to_string(peers.size() - most) + " more";
+  const auto line = closed_.let(
+      now,
+      "tcp: a token was taken out of COLLAB_TOKEN_FILE, and connections made with it are closed, of the links to " +
+          named + ": who has a token that it holds dials again and loses nothing, who has not is out [token.dropped]");
+  if (line) log_warning(*line);
+}
+
+}  // namespace collab::tcp

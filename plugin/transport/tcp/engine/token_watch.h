@@ -1,0 +1,31 @@
+// Connections whose token COLLAB_TOKEN_FILE no longer holds: they are closed. Links outlive that: who dials with a
+// token that the file holds goes on where it was, and who has only the old one is out.
+//
+// Threads: the IO thread. Ownership: none; what the file holds is the keys' (tls/tcp_keys.h).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/base/rate_limited.h"
+#include "transport/tcp/link/link.h"
+
+namespace collab::tcp {
+
+struct EngineParts;
+
+class TokenWatch {
+ public:
+  explicit TokenWatch(EngineParts& all) : all_(all) {}
+
+  void tick(TimePoint now);
+
+ private:
+  static bool close_old(const TcpLink& link, const TlsContext& keys);  // whether there were any
+  void tell(TimePoint now, const std::vector<std::string>& peers);
+
+  EngineParts& all_;
+  RateLimited closed_{std::chrono::seconds(10)};
+};
+
+}  // namespace collab::tcp
