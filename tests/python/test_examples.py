@@ -320,6 +320,18 @@ def test_each_line_of_the_stream_is_read_by_one_rank(tmp_path: Path) -> None:
     assert sorted(paris + tokyo) == list(range(2 * count)) and len(paris) == len(tokyo) == count
 
 
+def test_who_is_cut_says_its_model_after_each_round() -> None:
+    processes = start_small("cut.py", ("paris", "tokyo"), ROUNDS="2")
+    try:
+        said = [process.communicate(timeout=LIMIT) for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    rounds = [re.findall(r"^round (\d): loss \d+\.\d+ in \d+ steps, model (\w+)$", out, re.M) for out, _ in said]
+    assert rounds[0] == rounds[1] and [number for number, _ in rounds[0]] == ["1", "2"], said
+    assert len({model for _, model in rounds[0]}) == 2, "a round changes the model"
+
+
 @pytest.mark.wan
 @pytest.mark.usefixtures("allowed")
 def test_a_small_one_runs_in_the_lab_as_it_says() -> None:
