@@ -6,6 +6,7 @@ namespaces; `collab lab --check` says whether it may run.
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -64,6 +65,8 @@ def run(folder, line, sites, worker, environment):
     # What a shell has set for collab is no part of a comparison.
     kept = {name: value for name, value in os.environ.items() if not name.startswith("COLLAB_")}
     log = folder / "log"
+    for number in (signal.SIGINT, signal.SIGTERM):  # an exit by an exception takes the lab along
+        signal.signal(number, lambda number, _: sys.exit(128 + number))
     with log.open("w") as output:
         done = subprocess.run([*command, "--", sys.executable, *worker], env=kept, stdout=output, stderr=output)
     if done.returncode != 0:
