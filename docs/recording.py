@@ -22,6 +22,7 @@ import shlex
 import struct
 import subprocess
 import sys
+import tempfile
 import termios
 import time
 from collections.abc import Iterator
@@ -85,11 +86,13 @@ def record() -> Cast:
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
     kept = {name: value for name, value in os.environ.items() if not name.startswith("COLLAB_")}
     kept |= {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "TERM": "dumb"}
-    begun = time.time()
-    shell = subprocess.Popen(["bash", "-c", script], cwd=ROOT, env=kept, stdin=theirs, stdout=theirs, stderr=theirs)
-    os.close(theirs)
-    output = list(read(ours, begun))
-    shell.wait()
+    with tempfile.TemporaryDirectory() as state:  # the sites remember nothing of other runs
+        kept["XDG_STATE_HOME"] = state
+        begun = time.time()
+        shell = subprocess.Popen(["bash", "-c", script], cwd=ROOT, env=kept, stdin=theirs, stdout=theirs, stderr=theirs)
+        os.close(theirs)
+        output = list(read(ours, begun))
+        shell.wait()
     header = {
         "version": 2, "width": COLUMNS, "height": ROWS, "timestamp": int(begun), "idle_time_limit": PAUSE,
         "command": "python docs/recording.py", "title": "A site is cut off, and comes back",

@@ -257,7 +257,7 @@ def picture(results, about, file):
     all_axes[0].set_ylabel("loss on held-out samples, mean of the sites")
     all_axes[0].legend()
     figure.suptitle(about)
-    figure.savefig(file, dpi=130)
+    figure.savefig(file, dpi=100)
 
 
 def main():

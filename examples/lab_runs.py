@@ -6,6 +6,7 @@ namespaces; `collab lab --check` says whether it may run.
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -45,6 +46,8 @@ def check_lab():
 def run(folder, line, sites, worker, environment):
     """Runs `worker` as rank i at site i, ends with the end of its log when it fails."""
     folder.mkdir(parents=True, exist_ok=True)
+    state = folder.resolve() / "state"  # sites remember nothing of other runs
+    shutil.rmtree(state, ignore_errors=True)
     ranks = {
         "MASTER_ADDR": f"{{address:{sites[0]}}}",
         "MASTER_PORT": 29400,
@@ -54,6 +57,7 @@ def run(folder, line, sites, worker, environment):
         "LOCAL_WORLD_SIZE": 1,
         "COLLAB_EVENTS_FILE": f"{folder.resolve()}/{{site}}.events",
         "HF_HUB_OFFLINE": 1,
+        "XDG_STATE_HOME": state,
         **environment,
     }
     command = [*LAB, "--quiet", "--sites", *(f"{site}:{line.rate}" for site in sites)]
