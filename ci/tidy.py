@@ -128,6 +128,7 @@ MAY_POLL = {
     "tests/python/test_elastic.py",
     "tests/python/test_page.py",  # the page is asked again and again, as a browser does
     "tests/python/test_examples.py",
+    "tests/python/test_quickstart.py",
     "tests/bench/bench_auto.py",  # trains at a pace
     "tests/bench/bench_overlap.py",  # likewise
     "tests/bench/bench_recovery.py",

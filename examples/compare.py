@@ -6,6 +6,7 @@
     postlocal  torch's own PostLocalSGD over Gloo: parameters averaged every --period steps
     collab     init_process_group("collab") without settings
     wan        the same with COLLAB_PRESET=wan
+    alone      one of the sites without the other; only where --ways names it
 
 A small GPT on the text of Python's standard library, from scratch, the same start, data and optimizer for all. Each run
 is stopped where it is when its time is over. Time counts from the first step, when processes have found each other;
@@ -34,9 +35,11 @@ WAYS = {
     "postlocal": ("PostLocalSGD over Gloo", "gloo", {}),
     "collab": ("collab", "collab", {}),
     "wan": ("collab, wan", "collab", {"COLLAB_PRESET": "wan"}),
+    "alone": ("a site alone", "gloo", {}),
 }
+BETWEEN_SITES = [way for way in WAYS if way != "alone"]
 MICRO = {"n_layer": 4, "n_head": 4, "n_embd": 192}  # 1.8 M parameters
-COLOURS = dict(zip(WAYS, ("tab:red", "tab:purple", "tab:blue", "tab:green"), strict=True))
+COLOURS = dict(zip(WAYS, ("tab:red", "tab:purple", "tab:blue", "tab:green", "0.5"), strict=True))
 
 
 def parse_args():
@@ -44,7 +47,7 @@ def parse_args():
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, prog="compare.py"
     )
     parser.add_argument("--out", type=Path, default=Path("out/compare"), metavar="DIR", help="(default: %(default)s)")
-    parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS), metavar="WAY", help=", ".join(WAYS))
+    parser.add_argument("--ways", nargs="+", choices=WAYS, default=BETWEEN_SITES, metavar="WAY", help=", ".join(WAYS))
     parser.add_argument("--seeds", type=int, default=3, help="how many (default: %(default)s)")
     parser.add_argument("--seconds", type=float, default=300, help="of training, each run (default: %(default)s)")
     parser.add_argument("--look", type=float, default=10, metavar="SECONDS", help="at the loss (default: %(default)s)")
@@ -186,7 +189,7 @@ def run_all(args):
             if not (folder / "done").exists():
                 print(f"{way}, seed {seed} …", file=sys.stderr, flush=True)
                 worker = [__file__, "--worker", str(folder / "run"), "--ways", way, "--seed", str(seed), *given]
-                lab_runs.run(folder, line, SITES, worker, WAYS[way][2])
+                lab_runs.run(folder, line, SITES if way in BETWEEN_SITES else SITES[:1], worker, WAYS[way][2])
                 (folder / "done").touch()
             results.setdefault(way, []).append(read_run(folder))
     return results
@@ -254,7 +257,7 @@ def picture(results, about, file):
     all_axes[0].set_ylabel("loss on held-out samples, mean of the sites")
     all_axes[0].legend()
     figure.suptitle(about)
-    figure.savefig(file, dpi=130)
+    figure.savefig(file, dpi=100)
 
 
 def main():
@@ -264,7 +267,8 @@ def main():
         return
     lab_runs.check_lab()
     results = run_all(args)
-    about = f"{args.seconds:g} s each over {lab_runs.Line(args.line, args.rtt, args.loss)}; {args.seeds} seeds"
+    seeds = "1 seed" if args.seeds == 1 else f"{args.seeds} seeds"
+    about = f"{args.seconds:g} s each over {lab_runs.Line(args.line, args.rtt, args.loss)}; {seeds}"
     lab_runs.write_tables(args.out, about, rows_of(results), results, lambda file: picture(results, about, file))
 
 

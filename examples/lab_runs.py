@@ -6,6 +6,8 @@ namespaces; `collab lab --check` says whether it may run.
 
 import json
 import os
+import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -44,6 +46,8 @@ def check_lab():
 def run(folder, line, sites, worker, environment):
     """Runs `worker` as rank i at site i, ends with the end of its log when it fails."""
     folder.mkdir(parents=True, exist_ok=True)
+    state = folder.resolve() / "state"  # sites remember nothing of other runs
+    shutil.rmtree(state, ignore_errors=True)
     ranks = {
         "MASTER_ADDR": f"{{address:{sites[0]}}}",
         "MASTER_PORT": 29400,
@@ -53,6 +57,7 @@ def run(folder, line, sites, worker, environment):
         "LOCAL_WORLD_SIZE": 1,
         "COLLAB_EVENTS_FILE": f"{folder.resolve()}/{{site}}.events",
         "HF_HUB_OFFLINE": 1,
+        "XDG_STATE_HOME": state,
         **environment,
     }
     command = [*LAB, "--quiet", "--sites", *(f"{site}:{line.rate}" for site in sites)]
@@ -64,6 +69,8 @@ def run(folder, line, sites, worker, environment):
     # What a shell has set for collab is no part of a comparison.
     kept = {name: value for name, value in os.environ.items() if not name.startswith("COLLAB_")}
     log = folder / "log"
+    for number in (signal.SIGINT, signal.SIGTERM):  # an exit by an exception takes the lab along
+        signal.signal(number, lambda number, _: sys.exit(128 + number))
     with log.open("w") as output:
         done = subprocess.run([*command, "--", sys.executable, *worker], env=kept, stdout=output, stderr=output)
     if done.returncode != 0:

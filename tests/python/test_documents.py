@@ -22,8 +22,10 @@ from pathlib import Path
 
 import charts
 import pytest
+import recording
 import yaml
 from commands import bare_environment
+from PIL import Image
 from torch.distributed.run import get_args_parser
 from torch_collab.cli import lab, parser
 
@@ -210,3 +212,34 @@ def test_the_readme_is_short() -> None:
 def test_charts_are_small() -> None:
     sizes = {image.name: image.stat().st_size for image in (ROOT / "docs" / "images").iterdir()}
     assert sizes and max(sizes.values()) < 60_000, sizes
+
+
+def test_the_recording_shows_a_cut_a_return_and_equal_models() -> None:
+    text = recording.CAST.read_text("utf-8")
+    cast = recording.Cast.of(text)
+    assert cast.text() == text and recording.problem(cast) == ""
+    assert {"version": 2, "command": "python docs/recording.py"}.items() <= cast.header.items()
+    times = [at for at, _ in cast.output]
+    assert times == sorted(times) and cast.rows()[-1][0] < 60, "seconds"
+    said = "".join(said for _, said in cast.output).replace("\r\n", "\n")
+    assert all(f"$ {command}\n" in said for command in recording.commands()), "the example has other commands now"
+    assert recording.SVG.read_text("utf-8") == recording.svg(cast), "run python docs/recording.py --draw"
+    with Image.open(recording.PNG) as png:
+        assert png.text["screen"] == recording.last_screen(cast)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        (r"lab: \d+ s: heal tokyo", "", "no cut that is healed"),
+        (r"(tokyo \| round .* model )\w", r"\1x", "two sites have two models"),
+        (r"(?s)(.*)(lab: \d+ s: cut tokyo\r\n)", r"\2\1", "in no round before the cut"),
+        (r"(?s)(s: cut tokyo\r\n)(.*)(lab: \d+ s: heal tokyo\r\n)", r"\1\3\2", "do not go on in the cut"),
+        (r"(?s)(.*)tokyo \| round ", r"\1tokyo | ", "do not agree at the end"),
+        ("lab: traffic", "\x1b[31m", "escapes"),
+    ],
+)
+def test_another_recording_is_refused(old: str, new: str, why: str) -> None:
+    cast = recording.Cast.of(recording.CAST.read_text("utf-8"))
+    said = "".join(said for _, said in cast.output)
+    assert why in recording.problem(recording.Cast(cast.header, [(0.0, re.sub(old, new, said, count=1))]))

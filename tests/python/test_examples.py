@@ -1,4 +1,4 @@
-"""The examples: the GPT-2 script on torch's own Gloo, the quickstart from end to end, the picture."""
+"""The examples: the GPT-2 script on torch's own Gloo, the small ones, and the comparisons in the lab."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import importlib
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 import time
@@ -162,75 +161,6 @@ def test_bad_input_is_answered_in_words(
     assert expected in answer(arguments, world, monkeypatch, capsys)
 
 
-# ---- the quickstart -----------------------------------------------------------------------------------------------
-
-two_cores = pytest.mark.skipif(
-    len(os.sched_getaffinity(0)) < 2, reason="the quickstart gives each site a core of its own"
-)
-
-
-def start_quickstart(out: Path) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [str(ROOT / "examples" / "quickstart.sh"), "--quick", "--no-setup", "--out", str(out)],
-        env=os.environ | {"PYTHON": sys.executable},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-
-
-@two_cores
-def test_quickstart_ends_with_table_and_picture(tmp_path: Path) -> None:
-    process = start_quickstart(tmp_path)
-    out, err = process.communicate(timeout=LIMIT)
-    assert process.returncode == 0, out + err
-    rows = {line[0]: line for line in out.splitlines() if re.match(r"[abc]  \S", line) and "in all" not in line}
-    number = r"(\d+\.\d+)"
-    two = re.search(rf"averaging\s+{number} / {number}\s+{number}\s+{number}\s+{number}\s+{number}\s+(\d+)", rows["b"])
-    assert two, out
-    assert two[1] == two[2]  # after the last round the sites hold one model
-    assert float(two[6]) > 0 and int(two[7]) == 2  # megabytes, rounds of 10 steps in 20
-    assert re.search(rf"alone\s+{number}", rows["a"]) and re.search(rf"talking\s+{number} / {number}", rows["c"])
-    assert (tmp_path / "loss.png").read_bytes().startswith(b"\x89PNG")
-
-
-def descendants(pid: int) -> list[int]:
-    children = [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    return children + [grandchild for child in children for grandchild in descendants(child)]
-
-
-@two_cores
-def test_quickstart_leaves_nothing_behind_on_ctrl_c(tmp_path: Path) -> None:
-    process = start_quickstart(tmp_path)
-    try:
-        deadline = time.monotonic() + LIMIT
-        workers: list[int] = []
-        while not (tmp_path / "a.rank0.jsonl").exists() and time.monotonic() < deadline:
-            assert process.poll() is None, process.communicate()
-            time.sleep(0.05)
-        workers = descendants(process.pid)
-        assert workers
-        process.send_signal(signal.SIGINT)
-        process.communicate(timeout=LIMIT)
-        assert process.returncode == 130
-        alive = [pid for pid in workers if Path(f"/proc/{pid}/cmdline").exists()]
-        assert not [pid for pid in alive if b"gpt2_ddp" in Path(f"/proc/{pid}/cmdline").read_bytes()]
-    finally:
-        process.kill()
-
-
-def test_the_plot_names_what_is_missing(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, str(ROOT / "examples" / "plot.py"), str(tmp_path)],
-        capture_output=True,
-        text=True,
-        timeout=LIMIT,
-    )
-    assert done.returncode != 0
-    assert "start.rank0.jsonl is missing; run examples/quickstart.sh" in done.stderr
-
-
 # ---- the small ones -----------------------------------------------------------------------------------------------
 
 SMALL = {"STEPS": "60", "COLLAB_SYNC_EVERY": "20", "OMP_NUM_THREADS": "1", "COLLAB_JOIN_TIMEOUT": "60s"}
@@ -320,6 +250,18 @@ def test_each_line_of_the_stream_is_read_by_one_rank(tmp_path: Path) -> None:
     assert sorted(paris + tokyo) == list(range(2 * count)) and len(paris) == len(tokyo) == count
 
 
+def test_who_is_cut_says_its_model_after_each_round() -> None:
+    processes = start_small("cut.py", ("paris", "tokyo"), ROUNDS="2")
+    try:
+        said = [process.communicate(timeout=LIMIT) for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    rounds = [re.findall(r"^round (\d): loss \d+\.\d+ in \d+ steps, model (\w+)$", out, re.M) for out, _ in said]
+    assert rounds[0] == rounds[1] and [number for number, _ in rounds[0]] == ["1", "2"], said
+    assert len({model for _, model in rounds[0]}) == 2, "a round changes the model"
+
+
 @pytest.mark.wan
 @pytest.mark.usefixtures("allowed")
 def test_a_small_one_runs_in_the_lab_as_it_says() -> None:
@@ -383,9 +325,9 @@ def test_the_founding_table_is_made_and_resumed(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("allowed")
 def test_the_ways_are_compared_over_one_line(tmp_path: Path) -> None:
     given = ("--seeds", 1, "--seconds", 6, "--look", 1, "--batch", 4, "--period", 2, "--rtt", 20)
-    done = compared("compare.py", tmp_path, *given, "--ways", "ddp", "postlocal", "collab")
+    done = compared("compare.py", tmp_path, *given, "--ways", "ddp", "postlocal")
     assert done.returncode == 0, done.stderr
-    for name in ("DDP over Gloo", "PostLocalSGD over Gloo", "collab"):
+    for name in ("DDP over Gloo", "PostLocalSGD over Gloo"):
         assert re.search(rf"^{name} +\d+\.\d+ +\d+ +\d+\.\d+$", done.stdout, re.M), done.stdout
     made = json.loads((tmp_path / "table.json").read_text())["runs"]
     for way, (run,) in made.items():
