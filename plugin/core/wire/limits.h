@@ -31,6 +31,8 @@ inline constexpr std::uint64_t kMaxTermStep = std::uint64_t{1} << 24;
 [[nodiscard]] inline constexpr bool is_too_far_ahead(TermId said, TermId known) {
   return said.value > known.value + kMaxTermStep;
 }
+// Of a contribution, counted in samples: 2^53, all that a double can count; 4096 of them have a finite sum.
+inline constexpr double kMaxWeight = 9'007'199'254'740'992.0;
 inline constexpr std::size_t kMaxSites = 4096;    // members, participants, contributors
 inline constexpr std::size_t kMaxSources = 64;    // of an anchor, in one InstallAnchor
 inline constexpr std::size_t kMaxLacked = 64;     // sites whose parts an exchange lacks, in one Heartbeat

@@ -164,13 +164,14 @@ TEST(Texts, StatusMayBeAMegabyte) {
 
 // ---- numbers -----------------------------------------------------------------------------------------
 
-TEST(Numbers, WeightsAreFiniteAndNotNegative) {
-  for (const double weight : {0.0, 5e-324, 1e308}) expect_travels(Ready{RoundId(1), weight, 1, 1, {}});
-  for (const double weight : {-1.0, std::nan(""), std::numeric_limits<double>::infinity()}) {
-    expect_not_sent(Ready{RoundId(1), weight, 1, 1, {}}, "weight: expected a finite number >= 0");
+TEST(Numbers, WeightsAreBoundedAndNotNegative) {
+  for (const double weight : {0.0, 5e-324, kMaxWeight}) expect_travels(Ready{RoundId(1), weight, 1, 1, {}});
+  const double too_much = std::nextafter(kMaxWeight, 1e308);
+  for (const double weight : {-1.0, std::nan(""), std::numeric_limits<double>::infinity(), too_much, 1.7e308}) {
+    expect_not_sent(Ready{RoundId(1), weight, 1, 1, {}}, "weight: expected a number from 0 to 2^53");
     const auto bits = std::bit_cast<std::uint64_t>(weight);
     EXPECT_THAT(refusal_of(Ready{}, Body().u64(1).u64(bits).u64(0).u64(0).u64(0).u64(0).bytes),
-                HasSubstr("Ready.weight: expected a finite number >= 0"));
+                HasSubstr("Ready.weight: expected a number from 0 to 2^53"));
   }
 }
 
