@@ -260,6 +260,26 @@ TEST(Numbers, VectorsAndIntervalsAreBounded) {
   expect_not_sent(join, "promised: expected at most");
 }
 
+TEST(Numbers, RoundsAndGenerationsAreBounded) {
+  expect_travels(AnchorInstalled{RunId(1), RoundId(kMaxRound), {}, {}});
+  expect_not_sent(AnchorInstalled{RunId(1), RoundId(kMaxRound + 1), {}, {}}, "round: expected at most 281474976710656");
+  EXPECT_THAT(refusal_of(AnchorInstalled{}, Body().u64(1).u64(UINT64_MAX).u64(0).u64(0).u64(0).bytes),
+              HasSubstr("AnchorInstalled.round: expected at most 281474976710656"));
+  Join join = sound_join();
+  join.offer.round = RoundId(UINT64_MAX);
+  expect_not_sent(join, "offer.round: expected at most");
+  join = sound_join();
+  join.report.record.anchor.round = RoundId(kMaxRound + 1);
+  expect_not_sent(join, "report.record.anchor.round: expected at most");
+  join = sound_join();
+  join.generation = join.report.record.generation = kMaxGeneration;
+  expect_travels(join);
+  ++join.generation;
+  expect_not_sent(join, "generation: expected at most 16777216");
+  expect_travels(Leave{"on", kMaxGeneration});
+  expect_not_sent(Leave{"on", UINT32_MAX}, "next_generation: expected at most 16777216");
+}
+
 // ---- counts ------------------------------------------------------------------------------------------
 
 TEST(Counts, LargestPassAndOneMoreDoesNot) {

@@ -64,7 +64,7 @@ void Round::advance() {
 void Round::on_ready(Member& member, wire::Ready ready) {
   const std::string who = member.name + " is ready for round " + std::to_string(ready.round.value);
   if (ready.weight > 0 && all_->admission.reference()->weighs_equally()) ready.weight = 1;  // whatever it says
-  if (!member.anchor.comes() && all_->anchor.record() &&
+  if (!member.anchor.comes() && all_->anchor.record() && ready.round.value > 0 &&
       (ready.round < number() || member.phase() == MemberPhase::kStale)) {
     // The swarm went on without it, and now its parameters stand still: it can take the anchor.
     return all_->installer.wait(member, {member.brought().run, RoundId{ready.round.value - 1}, ready.state});
