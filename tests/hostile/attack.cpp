@@ -33,6 +33,12 @@ constexpr std::array kAttacks{
            &attack_impersonate},
     Attack{"names", "names that a terminal obeys, that are too long, and empty ones", &attack_names},
     Attack{"churn", "joins and leaves under random names as fast as it can", &attack_churn},
+    Attack{"take-part", "joins, holds the anchor, is ready, and in the round lies, accuses, leaves or keeps silent",
+           &attack_take_part},
+    Attack{"large-joins", "joins with models, settings and memberships of 8 MiB, of this generation and of others",
+           &attack_large_joins},
+    Attack{"generations", "waits under many names for models that nobody trains", &attack_generations},
+    Attack{"unanswered", "joins and goes under addresses at which no dial is answered", &attack_unanswered},
 };
 
 }  // namespace

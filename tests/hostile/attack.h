@@ -122,6 +122,11 @@ void attack_impersonate(Context& context);
 void attack_churn(Context& context);
 void attack_terms(Context& context);
 void attack_records(Context& context);
+// rounds.cpp
+void attack_take_part(Context& context);
+void attack_large_joins(Context& context);
+void attack_generations(Context& context);
+void attack_unanswered(Context& context);
 // sites.cpp
 void attack_early_chunks(Context& context);
 void attack_fetch(Context& context);

@@ -48,6 +48,29 @@ tcp::Id draw_id(Prng& prng) {
 
 }  // namespace
 
+Unanswered::Unanswered() {
+  const auto make = [this] {
+    sockets_.push_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    return sockets_.back();
+  };
+  sockaddr_in at{};
+  at.sin_family = AF_INET;
+  at.sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1);  // 127.0.0.2: a coordinator does not dial its own host
+  socklen_t size = sizeof at;
+  auto* generic = reinterpret_cast<sockaddr*>(&at);
+  const int listener = make();
+  if (::bind(listener, generic, size) != 0 || ::listen(listener, 0) != 0 ||
+      ::getsockname(listener, generic, &size) != 0) {
+    return;
+  }
+  for (int i = 0; i < 4; ++i) (void)::connect(make(), generic, size);  // more than wait in a queue of none
+  address_ = "127.0.0.2:" + std::to_string(ntohs(at.sin_port));
+}
+
+Unanswered::~Unanswered() {
+  for (const int each : sockets_) ::close(each);
+}
+
 void wait_for(const RawConnection& connection, bool writable, int limit_ms) {
   pollfd one{connection.handle(), static_cast<short>(writable ? POLLOUT : POLLIN), 0};
   (void)::poll(&one, 1, limit_ms);

@@ -68,6 +68,20 @@ class RawConnection {
   std::uint64_t messages_[2] = {0, 0};
 };
 
+// A port of this machine at which no dial is answered, ever: its queue is full.
+class Unanswered {
+ public:
+  Unanswered();
+  ~Unanswered();
+  Unanswered(const Unanswered&) = delete;
+  Unanswered& operator=(const Unanswered&) = delete;
+  [[nodiscard]] const std::string& address() const { return address_; }
+
+ private:
+  std::vector<int> sockets_;
+  std::string address_;
+};
+
 // Until the socket can be written (or read), or so long.
 void wait_for(const RawConnection& connection, bool writable, int limit_ms);
 void wait_ms(int limit_ms);

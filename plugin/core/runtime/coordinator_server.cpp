@@ -15,6 +15,7 @@
 #include "core/base/rate_limited.h"
 #include "core/protocol/collectives/collective_hub.h"
 #include "core/protocol/coordinator/coordinator.h"
+#include "core/runtime/address_probes.h"
 #include "core/runtime/addresses.h"
 #include "core/runtime/data/payload_buffer.h"
 #include "core/runtime/doorstep.h"
@@ -179,12 +180,13 @@ class Server final : public CoordinatorServer {
       statuses_.erase(closed->link);
       small_questions_.erase(closed->link);
       proved_.closed(closed->link);
-      if (const auto probe = probes_.find(closed->link); probe != probes_.end()) {
-        const LinkId member = probe->second;
-        probes_.erase(probe);
-        if (!closed->why.ok()) feed(protocol::Undialable{member, closed->why.message()});
+      if (const auto member = probes_.ended(closed->link)) {
+        probe();
+        if (!closed->why.ok()) feed(protocol::Undialable{*member, closed->why.message()});
         return;
       }
+      turn_out(probes_.member_gone(closed->link));
+      probe();
       if (hub_.knows(closed->link)) return feed_hub(protocol::Closed{closed->link, std::move(closed->why)});
       return feed(protocol::Closed{closed->link, std::move(closed->why)});
     }
@@ -268,7 +270,13 @@ class Server final : public CoordinatorServer {
   void act(const protocol::ProbeAddress& action) {
     const auto host_of = [](const std::string& address) { return address.substr(0, address.rfind(':')); };
     if (!transport_->abilities().crosses_nat || host_of(action.address) == host_of(address_)) return;
-    probes_[transport_->connect(action.address, kProbeLimit)] = action.link;
+    probes_.want(action.link, action.address);
+    probe();
+  }
+  void probe() {
+    while (const auto wanted = probes_.next()) {
+      probes_.begun(transport_->connect(wanted->address, kProbeLimit), wanted->member);
+    }
   }
   void act(const protocol::Note& action) {
     if (action.level != protocol::Note::Level::kDebug) (action.event == "round" ? rounds_ : notable_).add(action);
@@ -277,7 +285,7 @@ class Server final : public CoordinatorServer {
   }
 
   SteadyClock clock_;
-  std::map<LinkId, LinkId> probes_;  // by the probe's link: the member's
+  AddressProbes probes_;
   std::string address_;
   mutable Mailbox mailbox_;
   protocol::Coordinator machine_;

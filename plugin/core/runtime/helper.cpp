@@ -1,4 +1,6 @@
 // A helper: asks what is trained, joins with that, takes part in rounds until it is asked to leave.
+#include <unistd.h>
+
 #include <algorithm>
 #include <charconv>
 #include <condition_variable>
@@ -24,6 +26,16 @@ namespace {
 constexpr Duration kAskLimit = std::chrono::seconds(5);
 constexpr Duration kBetweenQuestions = std::chrono::seconds(1);
 constexpr Duration kExchangeLimit = std::chrono::seconds(60);  // for the one under way when it is asked to leave
+
+// Why the machine cannot hold so many parameters, with the anchor and the next one; empty: it can.
+[[nodiscard]] std::string too_large(std::uint64_t elements) {
+  const auto bytes = 3.0 * sizeof(float) * static_cast<double>(elements);
+  const auto here = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
+  if (bytes <= here) return {};
+  const auto in_gb = [](double size) { return std::to_string(static_cast<std::uint64_t>(size / 1e9)) + " GB"; };
+  return "a helper for its model of " + std::to_string(elements) + " parameters needs at least " + in_gb(bytes) +
+         " of memory, this machine has " + in_gb(here) + "; run it on a larger one [join.helper-memory]";
+}
 
 Status adopt_setting(const wire::Setting& setting, Config& config, std::uint64_t& outer_elements) {
   const std::string what = setting.key + "=" + setting.value;
@@ -87,12 +99,14 @@ class Helper final : public HelperServer {
       Result<std::unique_ptr<Transport>> transport = options_.make_transport();
       Result<wire::StatusReport> answer =
           transport.ok() ? ask_coordinator(std::move(*transport), address, kAskLimit) : transport.status();
-      if (answer.ok() && answer->elements > 0) return std::move(*answer);
-      const std::string why = answer.ok() ? "no site is there yet" : answer.status().message();
+      const std::string large = answer.ok() ? too_large(answer->elements) : std::string();
+      if (answer.ok() && answer->elements > 0 && large.empty()) return std::move(*answer);
+      const std::string why = !answer.ok() ? answer.status().message() : large.empty() ? "no site is there yet" : large;
       const TimePoint now = clock_.now();
       const bool first = !waiting.running();
       if (first) waiting.start(now);
-      if (first || waiting.due(now)) log_info("waiting for a swarm at " + address + ": " + why);
+      const auto tell = large.empty() ? log_info : log_warning;
+      if (first || waiting.due(now)) tell("waiting for a swarm at " + address + ": " + why);
       std::unique_lock lock(mutex_);
       changed_.wait_for(lock, kBetweenQuestions, [this] { return leaving_; });
     }

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 #include "core/base/address.h"
 
@@ -111,7 +112,8 @@ namespace {
 
 class Answerer final : public LineAnswerer, public TransportHandler, private Speaker {
  public:
-  using Speaker::Speaker;
+  Answerer(std::unique_ptr<Transport> transport, std::shared_ptr<const Clock> clock)
+      : Speaker(std::move(transport)), clock_(std::move(clock)) {}
   ~Answerer() override { transport_.reset(); }  // before what its handlers use
 
   Status start(const std::string& listen) {
@@ -124,11 +126,13 @@ class Answerer final : public LineAnswerer, public TransportHandler, private Spe
   [[nodiscard]] std::string address() const override { return address_; }
 
   void on_accepted(LinkId link, const std::string& peer) override {
-    if (asker_ != LinkId()) {
+    if (asker_ != LinkId() && !turn_.is_over(clock_->now())) {
       say(link, {.word = LineWord::kBusy});
       return transport_->close(link);
     }
+    if (asker_ != LinkId()) end_turn();
     asker_ = link;
+    turn_.begin(clock_->now());
     asker_host_ = peer.substr(0, peer.rfind(':'));
   }
   void on_connected(LinkId link) override {
@@ -140,9 +144,11 @@ class Answerer final : public LineAnswerer, public TransportHandler, private Spe
     asker_ = LinkId();
     sender_ = {};
     sending_ = false;
+    if (back_ != LinkId()) transport_->close(std::exchange(back_, LinkId()));
   }
   void on_sent(LinkId link, std::uint64_t) override {
     if (link != asker_) return;
+    turn_.moved(clock_->now());
     sender_.sent();
     if (!sending_) return;
     pump(link);
@@ -154,13 +160,17 @@ class Answerer final : public LineAnswerer, public TransportHandler, private Spe
   }
   void on_message(LinkId link, TransportMessage message) override {
     if (link != asker_) return;
-    if (message.payload) return meter_.arrived(now(), message.payload->view().size());
+    if (message.payload) {
+      turn_.moved(clock_->now());
+      return meter_.arrived(now(), message.payload->view().size());
+    }
     const Result<LineTold> told = decode_line(message.head);
     if (!told.ok()) return transport_->close(link);
+    if (told->word != LineWord::kPing) turn_.moved(clock_->now());
     switch (told->word) {
       case LineWord::kPing: return say(link, {.word = LineWord::kPong, .number = told->number});
       case LineWord::kDialBack:
-        if (told->number == 0 || told->number > 65535) return transport_->close(link);
+        if (told->number == 0 || told->number > 65535 || back_ != LinkId()) return transport_->close(link);
         // To where the question came from, and nowhere else: nobody is sent to a third machine.
         back_ = transport_->connect(asker_host_ + ":" + std::to_string(told->number), kDialLimit);
         return;
@@ -182,16 +192,23 @@ class Answerer final : public LineAnswerer, public TransportHandler, private Spe
   }
 
  private:
+  void end_turn() {
+    const LinkId link = asker_;
+    on_closed(link, {});
+    transport_->close(link);
+  }
   void dialled_back(const std::string& why_not) {
     if (why_not.empty()) transport_->close(back_);
     back_ = LinkId();
     if (asker_ != LinkId()) say(asker_, {.word = LineWord::kDialled, .text = why_not});
   }
 
+  const std::shared_ptr<const Clock> clock_;
   std::string address_;
   // Of the transport's thread.
   LinkId asker_, back_;
   std::string asker_host_;
+  LineTurn turn_;  // the asker's
   bool sending_ = false;
 };
 
@@ -345,8 +362,9 @@ Result<LineFigures> measure_line(std::unique_ptr<Transport> transport, const std
   return Measurer(std::move(transport), address).measure(time, listen);
 }
 
-Result<std::unique_ptr<LineAnswerer>> answer_line(std::unique_ptr<Transport> transport, const std::string& listen) {
-  auto made = std::make_unique<Answerer>(std::move(transport));
+Result<std::unique_ptr<LineAnswerer>> answer_line(std::unique_ptr<Transport> transport, const std::string& listen,
+                                                  std::shared_ptr<const Clock> clock) {
+  auto made = std::make_unique<Answerer>(std::move(transport), std::move(clock));
   COLLAB_RETURN_IF_ERROR(made->start(listen));
   return std::unique_ptr<LineAnswerer>(std::move(made));
 }

@@ -84,6 +84,21 @@ class LineMeter {
   std::vector<std::pair<TimePoint, std::size_t>> arrived_;
 };
 
+// How long one that is served may keep the others waiting: so long without a payload or a word but pings, and so long
+// in all.
+class LineTurn {
+ public:
+  static constexpr Duration kSilence = std::chrono::seconds(30);
+  static constexpr Duration kInAll = std::chrono::seconds(660);  // 300 s each way, and what is said before
+
+  void begin(TimePoint now) { begun_ = moved_ = now; }
+  void moved(TimePoint now) { moved_ = now; }
+  [[nodiscard]] bool is_over(TimePoint now) const { return now - moved_ >= kSilence || now - begun_ >= kInAll; }
+
+ private:
+  TimePoint begun_{}, moved_{};
+};
+
 // ---- the two sides --------------------------------------------------------------------------------------
 
 struct LineFigures {
@@ -104,7 +119,9 @@ class LineAnswerer {
   virtual ~LineAnswerer() = default;
   [[nodiscard]] virtual std::string address() const = 0;
 };
-[[nodiscard]] Result<std::unique_ptr<LineAnswerer>> answer_line(std::unique_ptr<Transport> transport,
-                                                                const std::string& listen);
+// `clock`: of the turns.
+[[nodiscard]] Result<std::unique_ptr<LineAnswerer>> answer_line(
+    std::unique_ptr<Transport> transport, const std::string& listen,
+    std::shared_ptr<const Clock> clock = std::make_shared<SteadyClock>());
 
 }  // namespace collab

@@ -19,6 +19,7 @@
 
 #include "collab/status.h"
 #include "collab/types.h"
+#include "core/wire/limits.h"
 
 namespace collab::wire {
 
@@ -51,6 +52,9 @@ class FieldPath {
 // At most `max_bytes` of well-formed UTF-8 without NUL: what is too long is cut, what is ill-formed becomes '?'.
 [[nodiscard]] std::string fit_sentence(std::string_view text, std::size_t max_bytes);
 
+[[nodiscard]] constexpr bool is_weight(double value) { return value >= 0 && value <= kMaxWeight; }
+inline constexpr const char* kWeightExpected = "a number from 0 to 2^53";
+
 class Writer {
  public:
   [[nodiscard]] std::vector<std::byte>& bytes() { return bytes_; }
@@ -71,7 +75,7 @@ class Writer {
     number(name, static_cast<std::uint8_t>(value), static_cast<std::uint8_t>(last));
   }
   void weight(const char* name, double value) {
-    if (!std::isfinite(value) || value < 0) path_.fail(name, "a finite number >= 0", std::to_string(value));
+    if (!is_weight(value)) path_.fail(name, kWeightExpected, std::to_string(value));
     put(std::bit_cast<std::uint64_t>(value));
   }
   void text(const char* name, const std::string& value, std::size_t max_bytes);
@@ -145,9 +149,7 @@ class Reader {
   void weight(const char* name, double& value) {
     const auto came = std::bit_cast<double>(get<std::uint64_t>(name));
     // -0 is refused with the negative ones: one value, one encoding.
-    if (!std::isfinite(came) || std::signbit(came)) {
-      return path_.fail(name, "a finite number >= 0", std::to_string(came));
-    }
+    if (!is_weight(came) || std::signbit(came)) return path_.fail(name, kWeightExpected, std::to_string(came));
     value = came;
   }
   void text(const char* name, std::string& value, std::size_t max_bytes);

@@ -45,7 +45,7 @@ void fields(auto& io, Of<Setting> auto& m) {
 
 void fields(auto& io, Of<Offer> auto& m) {
   io.id("run", m.run);
-  io.id("round", m.round);
+  io.number("round", m.round.value, kMaxRound);
   io.part("digest", m.digest);
 }
 
@@ -83,10 +83,10 @@ void fields(auto& io, Of<Voter> auto& m) {
 
 void fields(auto& io, Of<StartAttempt> auto& m) {
   io.number("term", m.term.value, kMaxTerm);
-  io.number("generation", m.generation);
+  io.number("generation", m.generation, kMaxGeneration);
   io.part("fingerprint", m.fingerprint);
   io.id("run", m.run);
-  io.id("round", m.round);
+  io.number("round", m.round.value, kMaxRound);
   io.id("attempt", m.attempt);
   io.list("participants", m.participants, kMaxSites, 19, [&](auto& participant) { fields(io, participant); });
   io.list("slices", m.slices, kMaxSlices, 20, [&](auto& slice) { fields(io, slice); });
@@ -96,7 +96,7 @@ void fields(auto& io, Of<StartAttempt> auto& m) {
 void fields(auto& io, Of<Commit> auto& m) {
   io.number("term", m.term.value, kMaxTerm);
   io.id("run", m.run);
-  io.id("round", m.round);
+  io.number("round", m.round.value, kMaxRound);
   io.id("attempt", m.attempt);
   io.list("contributors", m.contributors, kMaxSites, 4, [&](auto& site) { io.id("", site); });
   io.number("period", m.period, kMaxPeriod);
@@ -111,7 +111,7 @@ void fields(auto& io, Of<Proposal> auto& m) {
 
 void fields(auto& io, Of<Past> auto& m) {
   io.id("run", m.run);
-  io.id("round", m.round);
+  io.number("round", m.round.value, kMaxRound);
   io.id("attempt", m.attempt);
   io.list("contributors", m.contributors, kMaxSites, 2, [&](auto& name) { io.name("", name, kMaxNameBytes); });
   io.part("mean", m.mean);
@@ -120,7 +120,7 @@ void fields(auto& io, Of<Past> auto& m) {
 void fields(auto& io, Of<Record> auto& m) {
   io.id("acceptor", m.acceptor);
   io.number("promised", m.promised.value, kMaxTerm);
-  io.number("generation", m.generation);
+  io.number("generation", m.generation, kMaxGeneration);
   io.part("fingerprint", m.fingerprint);
   io.part("anchor", m.anchor);
   io.list("voters", m.voters, kMaxSites, kLeastVoterBytes, [&](auto& voter) { fields(io, voter); });
@@ -144,7 +144,7 @@ void fields(auto& io, Of<Join> auto& m) {
   io.number("expected_sites", m.expected_sites, kMaxSites);
   io.name("address", m.address, kMaxAddressBytes);
   io.boolean("helper", m.helper);
-  io.number("generation", m.generation);
+  io.number("generation", m.generation, kMaxGeneration);
   io.number("elements", m.elements, kMaxElements);
   io.part("fingerprint", m.fingerprint);
   io.part("offer", m.offer);
@@ -159,13 +159,13 @@ void fields(auto& io, Of<Join> auto& m) {
 
 void fields(auto& io, Of<AnchorInstalled> auto& m) {
   io.id("run", m.run);
-  io.id("round", m.round);
+  io.number("round", m.round.value, kMaxRound);
   io.part("digest", m.digest);
   io.id("acceptor", m.acceptor);
 }
 
 void fields(auto& io, Of<Ready> auto& m) {
-  io.id("round", m.round);
+  io.number("round", m.round.value, kMaxRound);
   io.weight("weight", m.weight);
   io.number("samples", m.samples);
   io.number("steps", m.steps);
@@ -181,13 +181,13 @@ void fields(auto& io, Of<Ready> auto& m) {
 }
 
 void fields(auto& io, Of<Decline> auto& m) {
-  io.id("round", m.round);
+  io.number("round", m.round.value, kMaxRound);
   io.id("attempt", m.attempt);
   io.sentence("reason", m.reason, kMaxReasonBytes);
 }
 
 void fields(auto& io, Of<PeerUnreachable> auto& m) {
-  io.id("round", m.round);
+  io.number("round", m.round.value, kMaxRound);
   io.id("attempt", m.attempt);
   io.id("peer", m.peer);
   io.sentence("reason", m.reason, kMaxReasonBytes);
@@ -195,14 +195,14 @@ void fields(auto& io, Of<PeerUnreachable> auto& m) {
 
 void fields(auto& io, Of<Done> auto& m) {
   io.number("term", m.term.value, kMaxTerm);
-  io.id("round", m.round);
+  io.number("round", m.round.value, kMaxRound);
   io.id("attempt", m.attempt);
   io.list("slices", m.slices, kMaxSlices, 16, [&](auto& digest) { fields(io, digest); });
 }
 
 void fields(auto& io, Of<Leave> auto& m) {
   io.sentence("reason", m.reason, kMaxReasonBytes);
-  io.number("next_generation", m.next_generation);
+  io.number("next_generation", m.next_generation, kMaxGeneration);
 }
 
 void fields(auto& io, Of<Promise> auto& m) {
@@ -242,19 +242,19 @@ void fields(auto& io, Of<Keys> auto& m) {
 void fields(auto& io, Of<InstallAnchor> auto& m) {
   io.number("term", m.term.value, kMaxTerm);
   io.id("run", m.run);
-  io.id("round", m.round);
+  io.number("round", m.round.value, kMaxRound);
   io.list("sources", m.sources, kMaxSources, 4, [&](auto& site) { io.id("", site); });
   io.part("digest", m.digest);
   io.enumeration("counted", m.counted, Counted::kUnknown);
   io.list("voters", m.voters, kMaxSites, kLeastVoterBytes, [&](auto& voter) { fields(io, voter); });
-  io.number("generation", m.generation);
+  io.number("generation", m.generation, kMaxGeneration);
   io.number("period", m.period, kMaxPeriod);
   io.id("attempt", m.attempt);
 }
 
 void fields(auto& io, Of<RoundSkipped> auto& m) {
   io.number("term", m.term.value, kMaxTerm);
-  io.id("round", m.round);
+  io.number("round", m.round.value, kMaxRound);
   io.sentence("reason", m.reason, kMaxReasonBytes);
 }
 
@@ -290,14 +290,14 @@ void fields(auto& io, Of<Hello> auto& m) {
 
 void fields(auto& io, Of<FetchAnchor> auto& m) {
   io.id("run", m.run);
-  io.id("round", m.round);
+  io.number("round", m.round.value, kMaxRound);
   io.enumeration("kind", m.kind, ChunkKind::kOuterDigests);
   io.part("range", m.range);
 }
 
 void fields(auto& io, Of<AnchorMoved> auto& m) {
   io.id("run", m.run);
-  io.id("round", m.round);
+  io.number("round", m.round.value, kMaxRound);
 }
 
 void fields(auto& io, Of<FetchOptimizer> auto& m) {
@@ -341,9 +341,9 @@ void fields(auto& io, Of<Inquire> auto& m) { io.name("swarm", m.swarm, kMaxNameB
 
 void fields(auto& io, Of<Leads> auto& m) {
   io.boolean("leads", m.leads);
-  io.number("generation", m.generation);
+  io.number("generation", m.generation, kMaxGeneration);
   io.id("run", m.run);
-  io.id("round", m.round);
+  io.number("round", m.round.value, kMaxRound);
   io.number("members", m.members);
 }
 

@@ -31,6 +31,15 @@ inline constexpr std::uint64_t kMaxTermStep = std::uint64_t{1} << 24;
 [[nodiscard]] inline constexpr bool is_too_far_ahead(TermId said, TermId known) {
   return said.value > known.value + kMaxTermStep;
 }
+// Of rounds likewise: one a second make so many in a hundred years.
+inline constexpr std::uint64_t kMaxRound = std::uint64_t{1} << 48;
+inline constexpr std::uint64_t kMaxRoundStep = std::uint64_t{1} << 32;
+[[nodiscard]] inline constexpr bool is_too_far_ahead(RoundId said, RoundId known) {
+  return said.value > known.value + kMaxRoundStep;
+}
+inline constexpr std::uint32_t kMaxGeneration = std::uint32_t{1} << 24;  // of the models that a run trains
+// Of a contribution, counted in samples: 2^53, all that a double can count; 4096 of them have a finite sum.
+inline constexpr double kMaxWeight = 9'007'199'254'740'992.0;
 inline constexpr std::size_t kMaxSites = 4096;    // members, participants, contributors
 inline constexpr std::size_t kMaxSources = 64;    // of an anchor, in one InstallAnchor
 inline constexpr std::size_t kMaxLacked = 64;     // sites whose parts an exchange lacks, in one Heartbeat
@@ -49,6 +58,7 @@ inline constexpr std::uint32_t kMaxRateKbit = 1'000'000'000;                // a
 
 inline constexpr std::uint64_t kMaxFetchElements = std::uint64_t{1} << 24;  // as float32 they fill a payload
 
+static_assert(kMaxRound + kMaxRoundStep < UINT64_MAX);
 static_assert(kMaxChunkElements <= kMaxPayloadBytes);
 static_assert(kMaxFetchElements * sizeof(float) <= kMaxPayloadBytes);
 

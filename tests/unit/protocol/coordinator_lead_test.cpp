@@ -1,6 +1,7 @@
 // What a leader takes over, what it commits in place of the one before, and when it leads no more.
 #include <gmock/gmock.h>
 
+#include "core/wire/limits.h"
 #include "tests/unit/protocol/election_world.h"
 
 namespace collab::protocol {
@@ -416,6 +417,35 @@ TEST_F(Lead, ATermFarAboveItsOwnIsRefused) {
   ASSERT_EQ(refused.size(), 1U);
   EXPECT_THAT(refused[0].second.reason, HasSubstr("[join.record-damaged]"));
   EXPECT_EQ(c.coordinator.members(), 2U) << "it leads on";
+}
+
+// A newcomer's word makes no round of which there is no next one.
+TEST(Rounds, FarAboveAllThatAreKnownAreRefused) {
+  constexpr std::uint64_t kFar = wire::kMaxRoundStep + 1;
+  const auto refused = [](const H::Actions& actions) {
+    const auto said = sent<wire::Refuse>(actions);
+    return said.size() == 1 && said[0].second.reason.find("[join.record-damaged]") != std::string::npos;
+  };
+  const auto of_round = [](std::uint64_t round) {
+    const wire::Offer anchor{RunId{90}, RoundId{round}, kRight};
+    return member_of("eve", anchor, voters_of({"eve"}));
+  };
+  H c;
+  EXPECT_TRUE(refused(c.hear(9, of_round(kFar)))) << "at a birth";
+  wire::Join no_record = join_of("eve");
+  no_record.offer = {RunId{90}, RoundId{kFar}, kRight};
+  EXPECT_TRUE(refused(c.hear(9, no_record)));
+  c.gather({"paris", "tokyo"});
+  EXPECT_TRUE(refused(c.hear(9, of_round(kFar)))) << "at a leader";
+  static_cast<void>(c.hear(8, join_of("eve")));
+  EXPECT_TRUE(refused(c.hear(8, wire::AnchorInstalled{RunId{90}, RoundId{kFar}, kRight})));
+  EXPECT_EQ(c.coordinator.members(), 2U) << "who said so is none any more";
+
+  H candidate;
+  static_cast<void>(candidate.hear(1, member_of("paris", {RunId{7}, RoundId{4}, kRight}, voters_of({"paris"}))));
+  wire::Join lies = member_of("paris", {RunId{7}, RoundId{4 + kFar}, kRight}, voters_of({"paris"}));
+  EXPECT_TRUE(refused(candidate.hear(1, wire::Promise{TermId{2}, lies.offer, lies.report}))) << "in a promise";
+  EXPECT_FALSE(candidate.coordinator.knows(LinkId{1}));
 }
 
 // Both are back on new links while their old ones are dead, and know a newer term: the first of them ends this one.

@@ -1,6 +1,7 @@
 // Rounds at the coordinator: formed, formed again, repaired, committed, bounded.
 #include <gmock/gmock.h>
 
+#include "core/wire/limits.h"
 #include "tests/unit/protocol/harness.h"
 
 namespace collab::protocol {
@@ -68,6 +69,25 @@ TEST_F(Round, DoneWithTheWrongNumberOfSlicesExpels) {
   EXPECT_EQ(reformed(actions).participants.size(), 2U);
 }
 
+// Its weight is a site's own word.
+TEST(RoundOfEquals, NobodyCountsForMoreThanAnother) {
+  H c;
+  for (const std::uint64_t link : {1, 2}) {
+    wire::Join join = join_of(link == 1 ? "paris" : "tokyo", 2);
+    join.settings.push_back({"weight", "equal"});
+    static_cast<void>(c.hear(link, join));
+  }
+  for (const std::uint64_t link : {1, 2})
+    static_cast<void>(c.hear(link, wire::AnchorInstalled{RunId{7}, RoundId{0}, kRight}));
+  wire::Ready heavy = H::ready(1);
+  heavy.weight = wire::kMaxWeight;
+  static_cast<void>(c.hear(1, heavy));
+  const auto starts = sent<wire::StartAttempt>(c.hear(2, H::ready(1)));
+  ASSERT_EQ(starts.size(), 2U);
+  for (const wire::Participant& participant : starts[0].second.participants) EXPECT_EQ(participant.weight, 1);
+  EXPECT_TRUE(c.hear(1, heavy).empty()) << "said twice, it is the same word";
+}
+
 TEST_F(Round, NobodyHasAWeight) {
   static_cast<void>(c.hear(1, H::ready(1, 0)));
   static_cast<void>(c.hear(2, H::ready(1, 0)));
@@ -79,15 +99,6 @@ TEST_F(Round, NobodyHasAWeight) {
   ASSERT_EQ(commits.size(), 3U);
   EXPECT_EQ(commits[0].second, (wire::Commit{TermId{1}, RunId{7}, RoundId{1}, AttemptId{1}, {}}));
   EXPECT_EQ(c.start(2, 3).round, RoundId{2});
-}
-
-TEST_F(Round, AWeightThatIsNoneCountsAsZero) {
-  static_cast<void>(c.hear(1, H::ready(1, -1)));
-  static_cast<void>(c.hear(2, H::ready(1, std::numeric_limits<double>::infinity())));
-  const auto starts = sent<wire::StartAttempt>(c.hear(3, H::ready(1, 5)));
-  ASSERT_EQ(starts.size(), 3U);
-  EXPECT_EQ(starts[0].second.participants[0].weight, 0);
-  EXPECT_EQ(starts[0].second.participants[1].weight, 0);
 }
 
 TEST_F(Round, ReadyForAnotherRoundIsIgnored) {

@@ -1,6 +1,7 @@
 // What a site's delta counts by.
 #include <gtest/gtest.h>
 
+#include "core/wire/limits.h"
 #include "tests/unit/protocol/harness.h"
 
 namespace collab::protocol {
@@ -19,6 +20,10 @@ TEST(SiteWeight, IsWhatTheSitesWereToldToCountBy) {
   EXPECT_EQ(weight_by(WeightBy::kSamples, trained), 48);
   EXPECT_EQ(weight_by(WeightBy::kSteps, trained), 3);
   EXPECT_EQ(weight_by(WeightBy::kEqual, trained), 1);
+}
+
+TEST(SiteWeight, IsNoMoreThanCanBeSaid) {
+  EXPECT_EQ(weight_by(WeightBy::kSamples, Trigger{UINT64_MAX, 1}), wire::kMaxWeight);
 }
 
 TEST(SiteWeight, OfWhoHasNotTrainedIsNothing) {

@@ -153,9 +153,84 @@ TEST(AnchorStreams, QuestionsBeyondTheModelOrWithoutEndAreRefused) {
   EXPECT_GT(taken, 256);
   EXPECT_EQ(from.transport.sent.size(), 32U) << "on their way at once";
   from.streams->link_closed(kLink);
-  EXPECT_TRUE(from.streams->sent(from.transport.sent.front().token)) << "it was one of ours all the same";
+  EXPECT_FALSE(from.streams->sent(from.transport.sent.front().token)) << "a transport does not tell of it any more";
   EXPECT_EQ(from.transport.sent.size(), 32U);
   EXPECT_FALSE(from.streams->sent(999'999));
+}
+
+TEST(AnchorStreams, QuestionsForMuchAtOnceAreRefused) {
+  End from;
+  from.holds(kRound, 7.0F);
+  const auto ask = [&](wire::ChunkKind kind, std::uint64_t elements) {
+    return from.streams->send({{kRun, kRound, kind, {0, elements}}, kLink});
+  };
+  for (const auto kind : {wire::ChunkKind::kAnchor, wire::ChunkKind::kOuter}) {
+    EXPECT_TRUE(ask(kind, 4 * kTile).ok());
+    EXPECT_NE(ask(kind, 4 * kTile + 1).message().find("[join.fetch-too-large]"), std::string::npos);
+  }
+  EXPECT_TRUE(ask(wire::ChunkKind::kAnchorDigests, kElements).ok()) << "16 of 64 tiles";
+}
+
+// Joiners that ask for parts of a megabyte.
+class Joiners : public ::testing::Test {
+ protected:
+  static constexpr std::uint64_t kLarge = std::uint64_t{4} * kDigestChunkElements;
+  Joiners() : sender_(transport_), arena_(private_arena(kLarge)) {
+    streams_.emplace(AnchorStreams::Parts{&clock_, arena_.get(), &sender_, nullptr, nullptr}, kLarge,
+                     kDigestChunkElements);
+    arena_->seal({kRun, kRound, {}});
+  }
+  void ask(std::uint64_t link, int parts) {
+    for (int i = 0; i < parts; ++i) {
+      EXPECT_TRUE(streams_->send({{kRun, kRound, wire::ChunkKind::kAnchor, {0, kLarge}}, LinkId{link}}).ok());
+    }
+    note();
+  }
+  // What has left since; nothing of it has been sent. Without its bytes, of which there are many.
+  void note() {
+    for (; !transport_.sent.empty(); transport_.sent.pop_front()) {
+      tokens_[transport_.sent.front().link].push_back(transport_.sent.front().token);
+    }
+  }
+  [[nodiscard]] std::size_t on_their_way(std::uint64_t link) { return tokens_[LinkId{link}].size(); }
+
+  SteadyClock clock_;
+  testing::NotingTransport transport_;
+  ChunkSender sender_;
+  std::unique_ptr<ArenaWriter> arena_;
+  std::optional<AnchorStreams> streams_;
+  std::map<LinkId, std::vector<std::uint64_t>> tokens_;
+};
+
+TEST_F(Joiners, ShareWhatMayBeOnItsWay) {
+  ask(1, 64);
+  ask(2, 64);
+  EXPECT_EQ(on_their_way(1), 32U);
+  EXPECT_EQ(on_their_way(2), 32U) << "the whole of what is shared";
+  ask(3, 64);
+  EXPECT_EQ(on_their_way(3), 21U) << "a third of it";
+  EXPECT_TRUE(streams_->sent(tokens_[LinkId{1}].back()));
+  note();
+  EXPECT_EQ(on_their_way(1), 32U) << "it has more than its share";
+  streams_->link_closed(LinkId{1});
+  note();
+  EXPECT_EQ(on_their_way(3), 32U) << "there are two by now";
+}
+
+TEST_F(Joiners, HoldNoMoreInAllWhoeverTakesNothing) {
+  constexpr std::uint64_t kMost = AnchorStreams::kMostInAll / (kLarge * sizeof(float));
+  for (std::uint64_t link = 1; link <= 200; ++link) ask(link, 40);
+  std::size_t in_all = 0;
+  for (const auto& [link, tokens] : tokens_) in_all += tokens.size();
+  EXPECT_EQ(in_all, kMost);
+  EXPECT_EQ(on_their_way(64), 1U) << "one in any case";
+  EXPECT_EQ(on_their_way(200), 0U) << "it waits";
+  for (std::uint64_t link = 1; link < 200; ++link) {
+    streams_->link_closed(LinkId{link});
+    note();
+  }
+  note();
+  EXPECT_EQ(on_their_way(200), 32U);
 }
 
 }  // namespace

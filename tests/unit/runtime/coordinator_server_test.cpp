@@ -17,11 +17,13 @@ using ::testing::HasSubstr;
 class Door final : public Transport {
  public:
   struct Noted {
+    static constexpr std::uint64_t kFirstDialled = 1'000'000;
     std::mutex mutex;
     std::condition_variable changed;
     TransportHandler* handler = nullptr;
     std::vector<std::pair<LinkId, wire::Message>> sent;
     std::set<LinkId> closed;
+    std::vector<std::string> dialled;
 
     void say(LinkId link, const wire::Message& message) {
       handler->on_message(link, {Lane::kControl, wire::encode(message), nullptr});
@@ -43,13 +45,17 @@ class Door final : public Transport {
 
   explicit Door(std::shared_ptr<Noted> noted) : noted_(std::move(noted)) {}
   [[nodiscard]] std::string name() const override { return "door"; }
-  [[nodiscard]] Abilities abilities() const override { return {}; }
+  [[nodiscard]] Abilities abilities() const override { return {.crosses_nat = true}; }
   Status start(TransportHandler* handler) override {
     noted_->handler = handler;
     return {};
   }
   Result<std::string> listen(const std::string& /*address*/) override { return std::string("here:1"); }
-  LinkId connect(const std::string& /*address*/, Duration /*timeout*/) override { return LinkId{1'000'000}; }
+  LinkId connect(const std::string& address, Duration /*timeout*/) override {
+    const std::lock_guard lock(noted_->mutex);
+    noted_->dialled.push_back(address);
+    return LinkId{Noted::kFirstDialled + noted_->dialled.size() - 1};
+  }
   void send(LinkId link, TransportMessage message, std::uint64_t /*token*/) override {
     const std::lock_guard lock(noted_->mutex);
     noted_->sent.emplace_back(link, *wire::decode(message.head));
@@ -121,6 +127,39 @@ TEST_F(CoordinatorServerTest, OneLinksFloodTakesNothingFromAnothersQuestion) {
   noted_->say(LinkId{2}, wire::StatusQuery{});
   end(LinkId{2});
   EXPECT_EQ(noted_->heard_by<wire::StatusReport>(LinkId{2}).size(), 1U);
+}
+
+// Where nobody answers a dial is over after seconds only.
+TEST_F(CoordinatorServerTest, SoManyAddressesAreTriedAtOnceAndNoneOfWhoHasGone) {
+  constexpr std::uint64_t kSites = 70;
+  for (std::uint64_t link = 1; link <= kSites; ++link) {
+    come(LinkId{link});
+    wire::Join join;
+    join.swarm = "default";
+    join.site = "site" + std::to_string(link);
+    join.address = join.site + ":1";
+    join.elements = 10;
+    join.report.record.acceptor = AcceptorId(link);
+    noted_->say(LinkId{link}, join);
+  }
+  const auto dialled = [&] {
+    const std::lock_guard lock(noted_->mutex);
+    return noted_->dialled;
+  };
+  come(LinkId{100});
+  end(LinkId{100});
+  EXPECT_EQ(dialled().size(), 64U);
+  noted_->handler->on_closed(LinkId{66}, {});  // it waits
+  noted_->handler->on_closed(LinkId{2}, {});
+  noted_->wait_until_closed(LinkId{Door::Noted::kFirstDialled + 1});
+  noted_->handler->on_closed(LinkId{Door::Noted::kFirstDialled}, timed_out("nobody answers"));
+  come(LinkId{101});
+  end(LinkId{101});
+  const auto all = dialled();
+  ASSERT_EQ(all.size(), 66U);
+  EXPECT_EQ(all[64], "site65:1");
+  EXPECT_EQ(all[65], "site67:1");
+  EXPECT_EQ(noted_->heard_by<wire::Notice>(LinkId{1}).size(), 1U) << "that it cannot be dialled";
 }
 
 TEST_F(CoordinatorServerTest, WhoseCertificateIsAnothersIsRefusedInWords) {

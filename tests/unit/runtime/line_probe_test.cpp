@@ -3,6 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
 namespace collab {
 namespace {
 
@@ -71,6 +76,87 @@ TEST(LineProbe, OneArrivalIsMeasuredFromTheBeginning) {
   meter.begin(TimePoint(seconds(1)));
   meter.arrived(TimePoint(seconds(5)), 500'000);
   EXPECT_DOUBLE_EQ(meter.bits_a_second(TimePoint(seconds(6))), 1e6);
+}
+
+// ---- the side that answers --------------------------------------------------------------------------------
+
+// Both ends of its links are the test.
+class Desk final : public Transport {
+ public:
+  struct Seen {
+    TransportHandler* handler = nullptr;
+    std::vector<LinkId> closed;
+    std::vector<std::string> dialled;
+    std::map<LinkId, std::vector<LineWord>> said;
+  };
+  explicit Desk(Seen& seen) : seen_(seen) {}
+  [[nodiscard]] std::string name() const override { return "desk"; }
+  [[nodiscard]] Abilities abilities() const override { return {}; }
+  Status start(TransportHandler* handler) override {
+    seen_.handler = handler;
+    return {};
+  }
+  Result<std::string> listen(const std::string& address) override { return address; }
+  LinkId connect(const std::string& address, Duration /*timeout*/) override {
+    seen_.dialled.push_back(address);
+    return LinkId{1000 + seen_.dialled.size()};
+  }
+  void send(LinkId link, TransportMessage message, std::uint64_t /*token*/) override {
+    seen_.said[link].push_back(decode_line(message.head)->word);
+  }
+  void close(LinkId link) override { seen_.closed.push_back(link); }
+
+ private:
+  Seen& seen_;
+};
+
+class LineAnswer : public ::testing::Test {
+ protected:
+  void say(LinkId link, const LineTold& told) {
+    seen_.handler->on_message(link, {.lane = Lane::kControl, .head = encode_line(told), .payload = nullptr});
+  }
+  // Whether it is served.
+  bool come(LinkId link) {
+    seen_.handler->on_accepted(link, "10.0.0.1:9");
+    say(link, {.word = LineWord::kPing, .number = 1});
+    return seen_.said[link] == std::vector{LineWord::kPong};
+  }
+
+  std::shared_ptr<ManualClock> clock_ = std::make_shared<ManualClock>();
+  Desk::Seen seen_;
+  std::unique_ptr<LineAnswerer> answerer_ = answer_line(std::make_unique<Desk>(seen_), "here:1", clock_).value();
+};
+
+TEST_F(LineAnswer, WhoSaysNothingOrPingsMakesRoomForTheNext) {
+  EXPECT_TRUE(come(LinkId{1}));
+  clock_->advance(LineTurn::kSilence - seconds(1));
+  EXPECT_FALSE(come(LinkId{2}));
+  EXPECT_EQ(seen_.said[LinkId{2}], std::vector{LineWord::kBusy});
+  say(LinkId{1}, {.word = LineWord::kPing, .number = 2});
+  clock_->advance(seconds(1));
+  EXPECT_TRUE(come(LinkId{3}));
+  EXPECT_EQ(seen_.closed, (std::vector{LinkId{2}, LinkId{1}}));
+}
+
+TEST_F(LineAnswer, NobodyIsServedForEver) {
+  EXPECT_TRUE(come(LinkId{1}));
+  for (Duration passed{}; passed < LineTurn::kInAll; passed += seconds(10)) {
+    EXPECT_FALSE(come(LinkId{2}));
+    say(LinkId{1}, {.word = LineWord::kUp});
+    clock_->advance(seconds(10));
+  }
+  EXPECT_TRUE(come(LinkId{3}));
+}
+
+TEST_F(LineAnswer, DialsBackOnceAtATime) {
+  EXPECT_TRUE(come(LinkId{1}));
+  say(LinkId{1}, {.word = LineWord::kDialBack, .number = 29500});
+  EXPECT_TRUE(seen_.closed.empty());
+  say(LinkId{1}, {.word = LineWord::kDialBack, .number = 29501});
+  EXPECT_EQ(seen_.dialled, std::vector<std::string>{"10.0.0.1:29500"});
+  EXPECT_EQ(seen_.closed, std::vector{LinkId{1}});
+  seen_.handler->on_closed(LinkId{1}, {});
+  EXPECT_EQ(seen_.closed.back(), LinkId{1001}) << "its dial goes with it";
 }
 
 }  // namespace

@@ -164,13 +164,14 @@ TEST(Texts, StatusMayBeAMegabyte) {
 
 // ---- numbers -----------------------------------------------------------------------------------------
 
-TEST(Numbers, WeightsAreFiniteAndNotNegative) {
-  for (const double weight : {0.0, 5e-324, 1e308}) expect_travels(Ready{RoundId(1), weight, 1, 1, {}});
-  for (const double weight : {-1.0, std::nan(""), std::numeric_limits<double>::infinity()}) {
-    expect_not_sent(Ready{RoundId(1), weight, 1, 1, {}}, "weight: expected a finite number >= 0");
+TEST(Numbers, WeightsAreBoundedAndNotNegative) {
+  for (const double weight : {0.0, 5e-324, kMaxWeight}) expect_travels(Ready{RoundId(1), weight, 1, 1, {}});
+  const double too_much = std::nextafter(kMaxWeight, 1e308);
+  for (const double weight : {-1.0, std::nan(""), std::numeric_limits<double>::infinity(), too_much, 1.7e308}) {
+    expect_not_sent(Ready{RoundId(1), weight, 1, 1, {}}, "weight: expected a number from 0 to 2^53");
     const auto bits = std::bit_cast<std::uint64_t>(weight);
     EXPECT_THAT(refusal_of(Ready{}, Body().u64(1).u64(bits).u64(0).u64(0).u64(0).u64(0).bytes),
-                HasSubstr("Ready.weight: expected a finite number >= 0"));
+                HasSubstr("Ready.weight: expected a number from 0 to 2^53"));
   }
 }
 
@@ -257,6 +258,26 @@ TEST(Numbers, VectorsAndIntervalsAreBounded) {
   join = sound_join();
   join.report.record.promised = TermId(UINT64_MAX - 1);
   expect_not_sent(join, "promised: expected at most");
+}
+
+TEST(Numbers, RoundsAndGenerationsAreBounded) {
+  expect_travels(AnchorInstalled{RunId(1), RoundId(kMaxRound), {}, {}});
+  expect_not_sent(AnchorInstalled{RunId(1), RoundId(kMaxRound + 1), {}, {}}, "round: expected at most 281474976710656");
+  EXPECT_THAT(refusal_of(AnchorInstalled{}, Body().u64(1).u64(UINT64_MAX).u64(0).u64(0).u64(0).bytes),
+              HasSubstr("AnchorInstalled.round: expected at most 281474976710656"));
+  Join join = sound_join();
+  join.offer.round = RoundId(UINT64_MAX);
+  expect_not_sent(join, "offer.round: expected at most");
+  join = sound_join();
+  join.report.record.anchor.round = RoundId(kMaxRound + 1);
+  expect_not_sent(join, "report.record.anchor.round: expected at most");
+  join = sound_join();
+  join.generation = join.report.record.generation = kMaxGeneration;
+  expect_travels(join);
+  ++join.generation;
+  expect_not_sent(join, "generation: expected at most 16777216");
+  expect_travels(Leave{"on", kMaxGeneration});
+  expect_not_sent(Leave{"on", UINT32_MAX}, "next_generation: expected at most 16777216");
 }
 
 // ---- counts ------------------------------------------------------------------------------------------

@@ -42,6 +42,8 @@ Id draw_id(Prng& prng) {
 }
 
 TermId draw_term(Prng& prng) { return TermId(draw_number<std::uint64_t>(prng, kMaxTerm)); }
+RoundId draw_round(Prng& prng) { return RoundId(draw_number<std::uint64_t>(prng, kMaxRound)); }
+std::uint32_t draw_generation(Prng& prng) { return draw_number<std::uint32_t>(prng, kMaxGeneration); }
 double draw_weight(Prng& prng) { return prng.chance(0.2) ? 0.0 : prng.uniform() * 1e9; }
 Digest draw_digest(Prng& prng) { return {prng.next(), prng.next()}; }
 
@@ -74,10 +76,10 @@ std::vector<Voter> draw_voters(Prng& prng) {
 
 void draw(Prng& prng, StartAttempt& m) {
   m = {draw_term(prng),
-       draw_number<std::uint32_t>(prng),
+       draw_generation(prng),
        draw_digest(prng),
        draw_id<RunId>(prng),
-       draw_id<RoundId>(prng),
+       draw_round(prng),
        draw_id<AttemptId>(prng),
        {},
        {},
@@ -106,7 +108,7 @@ void draw(Prng& prng, StartAttempt& m) {
 void draw(Prng& prng, Commit& m) {
   m.term = draw_term(prng);
   m.run = draw_id<RunId>(prng);
-  m.round = draw_id<RoundId>(prng);
+  m.round = draw_round(prng);
   m.attempt = AttemptId(1 + static_cast<std::uint32_t>(prng.below(100)));
   m.contributors = draw_sites(prng, 0);
   m.period = draw_number<std::uint32_t>(prng, kMaxPeriod);
@@ -131,7 +133,7 @@ void draw(Prng& prng, Join& m) {
   m.generation = 1 + draw_number<std::uint32_t>(prng, 1'000'000);
   m.elements = draw_number<std::uint64_t>(prng, kMaxElements);
   m.fingerprint = draw_digest(prng);
-  m.offer = {draw_id<RunId>(prng), draw_id<RoundId>(prng), draw_digest(prng)};
+  m.offer = {draw_id<RunId>(prng), draw_round(prng), draw_digest(prng)};
   m.report = draw_report(prng);
   m.report.record.acceptor = AcceptorId(1 + prng.below(1'000'000));
   for (std::size_t i = prng.below(6); i > 0; --i) m.settings.push_back({draw_text(prng, 30), draw_text(prng, 30)});
@@ -141,11 +143,11 @@ void draw(Prng& prng, Join& m) {
   m.process = prng.next();
 }
 void draw(Prng& prng, AnchorInstalled& m) {
-  m = {draw_id<RunId>(prng), draw_id<RoundId>(prng), draw_digest(prng), draw_id<AcceptorId>(prng)};
+  m = {draw_id<RunId>(prng), draw_round(prng), draw_digest(prng), draw_id<AcceptorId>(prng)};
 }
 void draw(Prng& prng, Ready& m) {
-  m = {draw_id<RoundId>(prng),           draw_weight(prng), draw_number<std::uint64_t>(prng),
-       draw_number<std::uint64_t>(prng), draw_digest(prng), draw_id<AttemptId>(prng)};
+  m = {draw_round(prng),  draw_weight(prng),       draw_number<std::uint64_t>(prng), draw_number<std::uint64_t>(prng),
+       draw_digest(prng), draw_id<AttemptId>(prng)};
   for (std::uint64_t i = prng.below(5); i > 0; --i) m.sampled_delta.push_back(draw_number<std::uint32_t>(prng));
   m.up_kbit = static_cast<std::uint32_t>(prng.below(kMaxRateKbit + 1));
   m.down_kbit = static_cast<std::uint32_t>(prng.below(kMaxRateKbit + 1));
@@ -155,17 +157,17 @@ void draw(Prng& prng, Ready& m) {
   m.loss = draw_number<std::uint32_t>(prng);
 }
 void draw(Prng& prng, Decline& m) {
-  m = {draw_id<RoundId>(prng), draw_id<AttemptId>(prng), draw_text(prng, kMaxReasonBytes)};
+  m = {draw_round(prng), draw_id<AttemptId>(prng), draw_text(prng, kMaxReasonBytes)};
 }
 void draw(Prng& prng, PeerUnreachable& m) {
-  m = {draw_id<RoundId>(prng), draw_id<AttemptId>(prng), draw_id<SiteId>(prng), draw_text(prng, kMaxReasonBytes)};
+  m = {draw_round(prng), draw_id<AttemptId>(prng), draw_id<SiteId>(prng), draw_text(prng, kMaxReasonBytes)};
 }
 void draw(Prng& prng, Done& m) {
-  m = {draw_term(prng), draw_id<RoundId>(prng), draw_id<AttemptId>(prng), {}};
+  m = {draw_term(prng), draw_round(prng), draw_id<AttemptId>(prng), {}};
   m.slices.resize(1 + prng.below(20));
   for (Digest& digest : m.slices) digest = draw_digest(prng);
 }
-void draw(Prng& prng, Leave& m) { m = {draw_text(prng, kMaxReasonBytes), draw_number<std::uint32_t>(prng)}; }
+void draw(Prng& prng, Leave& m) { m = {draw_text(prng, kMaxReasonBytes), draw_generation(prng)}; }
 void draw(Prng& prng, Welcome& m) {
   m = {draw_term(prng), draw_id<SiteId>(prng), draw_number<std::uint32_t>(prng, kMaxIntervalMs),
        draw_number<std::uint32_t>(prng, kMaxIntervalMs), prng.chance(0.5)};
@@ -182,7 +184,7 @@ void draw(Prng& prng, Roster& m) {
 void draw(Prng& prng, InstallAnchor& m) {
   m = {draw_term(prng),
        draw_id<RunId>(prng),
-       draw_id<RoundId>(prng),
+       draw_round(prng),
        draw_sites(prng, 1),
        draw_digest(prng),
        static_cast<Counted>(prng.below(3)),
@@ -191,9 +193,7 @@ void draw(Prng& prng, InstallAnchor& m) {
        static_cast<std::uint32_t>(prng.below(kMaxPeriod + 1))};
   if (m.counted == Counted::kYes) m.attempt = AttemptId{1 + static_cast<std::uint32_t>(prng.below(9))};
 }
-void draw(Prng& prng, RoundSkipped& m) {
-  m = {draw_term(prng), draw_id<RoundId>(prng), draw_text(prng, kMaxReasonBytes)};
-}
+void draw(Prng& prng, RoundSkipped& m) { m = {draw_term(prng), draw_round(prng), draw_text(prng, kMaxReasonBytes)}; }
 void draw(Prng& prng, Prepare& m) { m.term = draw_term(prng); }
 void draw(Prng& prng, Accept& m) {
   m.term = draw_term(prng);
@@ -211,7 +211,7 @@ void draw(Prng& prng, MemberLeft& m) {
   m = {draw_term(prng), draw_name(prng, kMaxNameBytes), draw_id<AcceptorId>(prng)};
 }
 void draw(Prng& prng, Promise& m) {
-  m = {draw_term(prng), {draw_id<RunId>(prng), draw_id<RoundId>(prng), draw_digest(prng)}, draw_report(prng)};
+  m = {draw_term(prng), {draw_id<RunId>(prng), draw_round(prng), draw_digest(prng)}, draw_report(prng)};
 }
 void draw(Prng&, LeaveAck&) {}
 void draw(Prng& prng, Hello& m) {
@@ -224,11 +224,11 @@ void draw(Prng& prng, Keys& m) {
 void draw(Prng& prng, FetchAnchor& m) {
   const std::uint64_t begin = prng.below(kMaxElements - kMaxFetchElements);
   m = {draw_id<RunId>(prng),
-       draw_id<RoundId>(prng),
+       draw_round(prng),
        static_cast<ChunkKind>(2 + prng.below(4)),
        {begin, begin + 1 + prng.below(kMaxFetchElements)}};
 }
-void draw(Prng& prng, AnchorMoved& m) { m = {draw_id<RunId>(prng), draw_id<RoundId>(prng)}; }
+void draw(Prng& prng, AnchorMoved& m) { m = {draw_id<RunId>(prng), draw_round(prng)}; }
 void draw(Prng& prng, FetchOptimizer& m) {
   m.snapshot = prng.chance(0.5) ? 0 : 1 + prng.below(1'000'000);
   if (m.snapshot == 0 || prng.chance(0.2)) return;
@@ -247,7 +247,7 @@ void draw(Prng& prng, Chunk& m) {
   const std::uint64_t size = 1 + prng.below(kMaxChunkElements);
   m = {static_cast<ChunkKind>(prng.below(7)),
        draw_id<RunId>(prng),
-       draw_id<RoundId>(prng),
+       draw_round(prng),
        draw_id<AttemptId>(prng),
        draw_id<SiteId>(prng),
        {begin, begin + size},
@@ -261,7 +261,7 @@ void draw(Prng& prng, Heartbeat& m) {
 }
 void draw(Prng& prng, Inquire& m) { m.swarm = draw_name(prng, kMaxNameBytes); }
 void draw(Prng& prng, Leads& m) {
-  m = {prng.chance(0.5), draw_number<std::uint32_t>(prng), draw_id<RunId>(prng), draw_id<RoundId>(prng),
+  m = {prng.chance(0.5), draw_generation(prng), draw_id<RunId>(prng), draw_round(prng),
        draw_number<std::uint32_t>(prng)};
 }
 void draw(Prng& prng, Forget& m) {
@@ -366,9 +366,9 @@ Message make(std::size_t index, Prng& prng, std::index_sequence<kIndex...>) {
 Record random_record(Prng& prng) {
   Record record{draw_id<AcceptorId>(prng),
                 draw_term(prng),
-                draw_number<std::uint32_t>(prng),
+                draw_generation(prng),
                 draw_digest(prng),
-                {draw_id<RunId>(prng), draw_id<RoundId>(prng), draw_digest(prng)},
+                {draw_id<RunId>(prng), draw_round(prng), draw_digest(prng)},
                 draw_voters(prng),
                 {},
                 {}};
@@ -376,7 +376,7 @@ Record random_record(Prng& prng) {
   record.recent.resize(prng.below(kMaxRecent + 1));
   for (Past& past : record.recent) {
     past = {draw_id<RunId>(prng),
-            draw_id<RoundId>(prng),
+            draw_round(prng),
             AttemptId(1 + static_cast<std::uint32_t>(prng.below(100))),
             {},
             draw_digest(prng)};

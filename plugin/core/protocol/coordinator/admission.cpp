@@ -47,6 +47,36 @@ void Admission::admit(LinkId link, const wire::Join& join) {
   all_->installer.welcome(member);
 }
 
+std::string Admission::damage(const wire::Message& message) const {
+  TermId term;
+  RoundId round;
+  const auto look = [&](const wire::Offer& offer, const wire::Record& record) {
+    term = record.promised;
+    round = std::max(offer.round, record.anchor.round);
+  };
+  if (const auto* join = std::get_if<wire::Join>(&message)) {
+    if (join->swarm == all_->config.swarm) look(join->offer, join->report.record);
+  } else if (const auto* promise = std::get_if<wire::Promise>(&message)) {
+    look(promise->offer, promise->report.record);
+  } else if (const auto* installed = std::get_if<wire::AnchorInstalled>(&message)) {
+    round = installed->round;
+  }
+  if (!wire::is_too_far_ahead(term, {}) && !wire::is_too_far_ahead(round, {})) return {};
+  const Election& election = all_->leadership.election();
+  const TermId known = std::max(all_->leadership.term(), election.term());
+  const RoundId agreed =
+      std::max(all_->anchor.newest().value_or(AnchorChoice::Name{}).second, election.newest().anchor.round);
+  const bool of_term = wire::is_too_far_ahead(term, known);
+  if (!of_term && !wire::is_too_far_ahead(round, agreed)) return {};
+  return "its record says " +
+         (of_term ? "that it has promised term " + std::to_string(term.value) + ", the newest known here is " +
+                        std::to_string(known.value)
+                  : "that round " + std::to_string(round.value) + " was agreed on, the newest known here is " +
+                        std::to_string(agreed.value)) +
+         ", and no swarm gets so far ahead: the record is damaged; remove it (COLLAB_STATE_DIR) and start again "
+         "[join.record-damaged]";
+}
+
 std::string Admission::refusal(const wire::Join& join) const {
   if (join.swarm != all_->config.swarm) {
     return "this coordinator serves the swarm " + json_quote(all_->config.swarm) + ", this site asks for " +
@@ -58,13 +88,6 @@ std::string Admission::refusal(const wire::Join& join) const {
       return "index " + std::to_string(join.index) + " is taken by " + member.name +
              ": give this site another COLLAB_SITE_INDEX [join.index-taken]";
     }
-  }
-  const TermId known = std::max(all_->leadership.term(), all_->leadership.election().term());
-  if (const TermId said = join.report.record.promised; wire::is_too_far_ahead(said, known)) {
-    return "its record says that it has promised term " + std::to_string(said.value) + ", the newest known here is " +
-           std::to_string(known.value) +
-           ", and no swarm gets so far ahead: the record is damaged; remove it (COLLAB_STATE_DIR) and start again "
-           "[join.record-damaged]";
   }
   if (join.elements == 0)
     return "its model has no trained parameters, so there is nothing to exchange [join.no-parameters]";

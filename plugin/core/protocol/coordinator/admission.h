@@ -28,6 +28,8 @@ class Admission {
   [[nodiscard]] std::string refused_text() const;
 
   void on_join(LinkId link, const wire::Join& join);
+  // Why what a site says of the past cannot be true; empty: it can.
+  [[nodiscard]] std::string damage(const wire::Message& message) const;
   void refuse_link(LinkId link, const std::string& who, const std::string& reason);
   void settle_claims();
   // Who has the name is heard.

@@ -93,6 +93,12 @@ std::vector<std::string> Coordinator::member_names() const {
 void Coordinator::on_event(const Received& event) {
   CoordinatorParts& all = *parts_;
   const auto& [link, message] = event;
+  if (const std::string why = all.admission.damage(message); !why.empty()) {
+    const Member* said = all.membership.behind(link);
+    const auto* join = std::get_if<wire::Join>(&message);
+    all.admission.refuse_link(link, said != nullptr ? said->name : join != nullptr ? join->site : "a site", why);
+    return on_event(Closed{link, refused(why)});
+  }
   all.leadership.heard(link);
   if (const auto* join = std::get_if<wire::Join>(&message)) return all.admission.on_join(link, *join);
   if (std::holds_alternative<wire::StatusQuery>(message)) return tell_status(link);

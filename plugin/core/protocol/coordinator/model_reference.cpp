@@ -44,6 +44,10 @@ ModelReference::ModelReference(const wire::Join& join)
       model_(join.helper ? std::vector<wire::ModelEntry>{} : join.model),
       fingerprint_(join.fingerprint) {}
 
+bool ModelReference::weighs_equally() const {
+  return std::ranges::find(settings_, wire::Setting{"weight", "equal"}) != settings_.end();
+}
+
 std::string ModelReference::first_difference(const wire::Join& join) const {
   if (std::string difference = left_out_difference(join); !difference.empty()) return difference;
   if (std::string difference = setting_difference(join); !difference.empty()) return difference;

@@ -19,6 +19,7 @@ class ModelReference {
   [[nodiscard]] const std::vector<wire::Setting>& settings() const { return settings_; }
   [[nodiscard]] Fragments fragments() const { return fragments_of(settings_, elements_); }
   [[nodiscard]] Digest fingerprint() const { return fingerprint_; }
+  [[nodiscard]] bool weighs_equally() const;                          // COLLAB_WEIGHT=equal
   [[nodiscard]] bool knows_model() const { return !model_.empty(); }  // a helper does not
 
   // Why two sites cannot be in one swarm: the first difference with both sides' values; empty when alike.

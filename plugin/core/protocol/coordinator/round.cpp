@@ -61,9 +61,10 @@ void Round::advance() {
 
 // ---- what a site says ------------------------------------------------------------------------------
 
-void Round::on_ready(Member& member, const wire::Ready& ready) {
+void Round::on_ready(Member& member, wire::Ready ready) {
   const std::string who = member.name + " is ready for round " + std::to_string(ready.round.value);
-  if (!member.anchor.comes() && all_->anchor.record() &&
+  if (ready.weight > 0 && all_->admission.reference()->weighs_equally()) ready.weight = 1;  // whatever it says
+  if (!member.anchor.comes() && all_->anchor.record() && ready.round.value > 0 &&
       (ready.round < number() || member.phase() == MemberPhase::kStale)) {
     // The swarm went on without it, and now its parameters stand still: it can take the anchor.
     return all_->installer.wait(member, {member.brought().run, RoundId{ready.round.value - 1}, ready.state});
@@ -85,11 +86,6 @@ void Round::on_ready(Member& member, const wire::Ready& ready) {
   member.round.ready_ = ready;
   all_->period.ready(member.id);
   member.round.since_ = ready.since.value <= highest_attempt_ ? ready.since : AttemptId{};
-  if (!std::isfinite(ready.weight) || ready.weight < 0) {
-    all_->note(Note::Level::kWarning, "ignored",
-               who + " with a weight that is not a finite number of 0 or more; it counts as 0 [round.bad-weight]");
-    member.round.ready_->weight = 0;
-  }
   if (ready.up_kbit > 0) member.round.up_kbit_ = ready.up_kbit;
   if (ready.down_kbit > 0) member.round.down_kbit_ = ready.down_kbit;
   if (std::isfinite(std::bit_cast<float>(ready.loss))) member.round.loss_ = ready.loss;

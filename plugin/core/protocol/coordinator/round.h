@@ -48,7 +48,7 @@ class Round {
   [[nodiscard]] std::string waiting_text() const;  // for whom; empty while everybody trains
   [[nodiscard]] TimePoint next_deadline() const;
 
-  void on_ready(Member& member, const wire::Ready& ready);
+  void on_ready(Member& member, wire::Ready ready);
   void on_done(Member& member, const wire::Done& done);
   void on_decline(Member& member, const wire::Decline& decline);
   void on_peer_unreachable(Member& member, const wire::PeerUnreachable& unreachable);

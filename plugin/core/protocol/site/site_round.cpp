@@ -17,8 +17,8 @@ using Counted = ContributedWork::Counted;
 
 double weight_of(WeightBy by, const Counted& uncounted) {
   switch (by) {
-    case WeightBy::kSamples: return static_cast<double>(uncounted.samples);
-    case WeightBy::kSteps: return static_cast<double>(uncounted.steps);
+    case WeightBy::kSamples: return std::min(static_cast<double>(uncounted.samples), wire::kMaxWeight);
+    case WeightBy::kSteps: return std::min(static_cast<double>(uncounted.steps), wire::kMaxWeight);
     case WeightBy::kEqual: return uncounted.steps > 0 ? 1.0 : 0.0;
   }
   return 0;

@@ -20,6 +20,8 @@ using wire::ChunkKind;
 
 constexpr std::uint32_t kTransferWindow = 32;  // parts on their way to one joiner
 constexpr std::size_t kMaxAsked = 256;         // parts one joiner may ask for ahead
+constexpr std::uint64_t kPartTiles = 4;        // of one question
+constexpr std::uint64_t kListTiles = 64;       // the same of a question for digests
 constexpr Duration kProgressEvery = std::chrono::seconds(3);
 
 [[nodiscard]] bool is_outer(ChunkKind kind) { return kind == ChunkKind::kOuter || kind == ChunkKind::kOuterDigests; }
@@ -81,12 +83,30 @@ Status AnchorStreams::send(const protocol::SendAnchor& action) {
   if (action.part.range.end > elements_ || (is_outer(action.part.kind) && parts_.arena->outer().empty())) {
     return corrupt("a site asks for elements of an anchor that it does not have [join.fetch-range]");
   }
+  const std::uint64_t tiles = is_list(action.part.kind) ? kListTiles : kPartTiles;
+  if (action.part.range.size() > tiles * tile_elements_) {
+    return corrupt("a site asks for " + std::to_string(action.part.range.size()) +
+                   " elements of an anchor at once, expected at most " + std::to_string(tiles * tile_elements_) +
+                   " [join.fetch-too-large]");
+  }
   Outgoing& job = outgoing_[action.to];
   if (job.asked.size() >= kMaxAsked)
     return corrupt("a site asks for more of the anchor than is on its way to it [join.fetch-too-much]");
   job.asked.push_back(action.part);
   pump(action.to, job);
+  drop_idle();
   return {};
+}
+
+std::uint64_t AnchorStreams::bytes_of(const wire::FetchAnchor& part) const {
+  if (!is_list(part.kind)) return part.range.size() * sizeof(float);
+  return (part.range.size() + tile_elements_ - 1) / tile_elements_ * sizeof(Digest);
+}
+
+// Who takes nothing holds no more than its share: the others get on.
+bool AnchorStreams::has_room(const Outgoing& job, std::uint64_t bytes) const {
+  if (bytes_on_their_way_ + bytes > kMostInAll) return false;
+  return job.in_flight == 0 || job.bytes + bytes <= kShared / outgoing_.size();
 }
 
 void AnchorStreams::pump(LinkId to, Outgoing& job) {
@@ -95,6 +115,8 @@ void AnchorStreams::pump(LinkId to, Outgoing& job) {
   const RoundId round = sealed && !outer_overwritten_ ? sealed->round : RoundId{};
   while (!job.asked.empty() && job.in_flight < kTransferWindow) {
     const wire::FetchAnchor part = job.asked.front();
+    const std::uint64_t bytes = bytes_of(part);
+    if (!has_room(job, bytes)) return;
     job.asked.pop_front();
     if (part.run != run || part.round != round) {  // a commit has moved it away
       parts_.sender->tell(to, wire::AnchorMoved{run, round});
@@ -110,8 +132,10 @@ void AnchorStreams::pump(LinkId to, Outgoing& job) {
                             .codec = CodecId::kFp32,
                             .payload_hash = hash64(payload->view())};
     ++job.in_flight;
+    job.bytes += bytes;
+    bytes_on_their_way_ += bytes;
     const std::uint64_t token = parts_.sender->next_token();
-    on_their_way_[token] = to;
+    on_their_way_[token] = {to, bytes};
     parts_.sender->send(to, chunk, std::move(payload), token);
   }
 }
@@ -126,14 +150,38 @@ BufferPtr AnchorStreams::payload_of(const wire::FetchAnchor& part) const {
   return payload;
 }
 
+void AnchorStreams::pump_after(LinkId link) {
+  const auto next = outgoing_.upper_bound(link);
+  for (auto job = next; job != outgoing_.end(); ++job) pump(job->first, job->second);
+  for (auto job = outgoing_.begin(); job != next; ++job) pump(job->first, job->second);
+  drop_idle();
+}
+
+void AnchorStreams::drop_idle() {
+  std::erase_if(outgoing_, [](const auto& job) { return job.second.asked.empty() && job.second.in_flight == 0; });
+}
+
 bool AnchorStreams::sent(std::uint64_t token) {
   const auto part = on_their_way_.extract(token);
   if (!part) return false;
-  const auto job = outgoing_.find(part.mapped());
-  if (job == outgoing_.end()) return true;
-  if (job->second.in_flight > 0) --job->second.in_flight;
-  pump(part.mapped(), job->second);
+  const auto [to, bytes] = part.mapped();
+  bytes_on_their_way_ -= bytes;
+  Outgoing& job = outgoing_.at(to);
+  --job.in_flight;
+  job.bytes -= bytes;
+  pump_after(to);
   return true;
+}
+
+// What was on its way is dropped, and not heard of again.
+void AnchorStreams::link_closed(LinkId link) {
+  if (outgoing_.erase(link) == 0) return;
+  std::erase_if(on_their_way_, [&](const auto& part) {
+    if (part.second.to != link) return false;
+    bytes_on_their_way_ -= part.second.bytes;
+    return true;
+  });
+  pump_after(link);
 }
 
 // ---- from others -------------------------------------------------------------------------------------
@@ -148,8 +196,8 @@ void AnchorStreams::receive(const protocol::ReceiveAnchor& action) {
                                  .elements = elements_,
                                  .outer_state = !parts_.arena->outer().empty(),
                                  .tile_elements = tile_elements_,
-                                 .part_elements = 4 * tile_elements_,
-                                 .list_elements = 64 * tile_elements_};
+                                 .part_elements = kPartTiles * tile_elements_,
+                                 .list_elements = kListTiles * tile_elements_};
   if (parts_.arena->sealed()) {
     plan.held_anchor = tiles_of(parts_.arena->anchor(), tile_elements_);
     plan.held_outer = tiles_of(parts_.arena->outer(), tile_elements_);

@@ -41,11 +41,14 @@ class AnchorStreams {
   };
   AnchorStreams(Parts parts, std::uint64_t elements, std::uint64_t tile_elements);
 
-  // ---- to a joiner
+  // ---- to joiners, who share what may be on its way
+  static constexpr std::uint64_t kShared = std::uint64_t{64} << 20;      // bytes; each may have one part in any case
+  static constexpr std::uint64_t kMostInAll = std::uint64_t{256} << 20;  // and then nobody
+
   Status send(const protocol::SendAnchor& action);
   // Whether it was a part of an anchor.
   bool sent(std::uint64_t token);
-  void link_closed(LinkId link) { outgoing_.erase(link); }
+  void link_closed(LinkId link);
 
   // ---- to us
   void receive(const protocol::ReceiveAnchor& action);
@@ -63,6 +66,11 @@ class AnchorStreams {
   struct Outgoing {
     std::deque<wire::FetchAnchor> asked{};
     std::uint32_t in_flight = 0;
+    std::uint64_t bytes = 0;  // of those
+  };
+  struct OnItsWay {
+    LinkId to;
+    std::uint64_t bytes = 0;
   };
   // An anchor on its way to us.
   struct Receiving {
@@ -78,7 +86,11 @@ class AnchorStreams {
     TimePoint told = kNever;
   };
 
+  [[nodiscard]] std::uint64_t bytes_of(const wire::FetchAnchor& part) const;
+  [[nodiscard]] bool has_room(const Outgoing& job, std::uint64_t bytes) const;
   void pump(LinkId to, Outgoing& job);
+  void pump_after(LinkId link);  // all in turn, the next one first
+  void drop_idle();              // their shares are the others'
   [[nodiscard]] BufferPtr payload_of(const wire::FetchAnchor& part) const;
   Events fetch(const protocol::AnchorFetchEvent& event, const IncomingChunk* incoming);
   void take_part(const protocol::TakePart& part, const IncomingChunk& incoming);
@@ -90,7 +102,8 @@ class AnchorStreams {
   std::uint64_t tile_elements_;
   std::shared_ptr<BufferPool> pool_;
   std::map<LinkId, Outgoing> outgoing_;
-  std::map<std::uint64_t, LinkId> on_their_way_;  // by token
+  std::map<std::uint64_t, OnItsWay> on_their_way_;  // by token
+  std::uint64_t bytes_on_their_way_ = 0;
   std::optional<Receiving> receiving_;
   bool outer_overwritten_ = false;
 };

@@ -81,7 +81,7 @@ void header_fields(Io& io, Header& header, std::uint32_t version) {
   io.text("swarm", header.swarm, wire::kMaxNameBytes);
   io.text("site", header.site, wire::kMaxNameBytes);
   io.id("run", header.run);
-  io.id("round", header.round);
+  io.number("round", header.round.value, wire::kMaxRound);
   digest_fields(io, "digest", header.digest);
   digest_fields(io, "fingerprint", header.fingerprint);
   io.number("elements", header.elements, wire::kMaxElements);

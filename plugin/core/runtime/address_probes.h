@@ -1,0 +1,57 @@
+// Dials by which a coordinator learns whether members can be dialled at the addresses they say: so many at once, in the
+// order in which they were asked for, and none for a member that has gone.
+//
+// Threads: one caller at a time. Ownership: plain values; the caller dials and closes.
+#pragma once
+
+#include <cstddef>
+#include <deque>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "collab/types.h"
+
+namespace collab {
+
+class AddressProbes {
+ public:
+  static constexpr std::size_t kAtOnce = 64;
+
+  struct Wanted {
+    LinkId member;
+    std::string address;
+  };
+  void want(LinkId member, std::string address) { wanted_.push_back({member, std::move(address)}); }
+  // To be dialled now: begun() follows.
+  [[nodiscard]] std::optional<Wanted> next() {
+    if (wanted_.empty() || dialled_.size() >= kAtOnce) return std::nullopt;
+    Wanted first = std::move(wanted_.front());
+    wanted_.pop_front();
+    return first;
+  }
+  void begun(LinkId probe, LinkId member) { dialled_[probe] = member; }
+  // Whose it was; nobody's: it is no probe, or of one that has gone.
+  [[nodiscard]] std::optional<LinkId> ended(LinkId probe) {
+    const auto found = dialled_.extract(probe);
+    return found ? std::optional(found.mapped()) : std::nullopt;
+  }
+  // The probes to close.
+  [[nodiscard]] std::vector<LinkId> member_gone(LinkId member) {
+    std::erase_if(wanted_, [&](const Wanted& wanted) { return wanted.member == member; });
+    std::vector<LinkId> probes;
+    std::erase_if(dialled_, [&](const auto& each) {
+      if (each.second == member) probes.push_back(each.first);
+      return each.second == member;
+    });
+    return probes;
+  }
+
+ private:
+  std::deque<Wanted> wanted_;  // members are bounded, and so is this
+  std::map<LinkId, LinkId> dialled_;
+};
+
+}  // namespace collab

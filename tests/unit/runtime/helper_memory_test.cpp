@@ -1,0 +1,38 @@
+// What a coordinator tells a helper of is not taken for granted.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <future>
+
+#include "collab/session.h"
+#include "core/wire/limits.h"
+#include "tests/unit/runtime/answering_transport.h"
+
+namespace collab {
+namespace {
+
+// The first joiner of a swarm says how large the model is.
+TEST(HelperMemory, AModelThatDoesNotFitIsWaitedOut) {
+  const auto heard = std::make_shared<testing::AnsweringTransport::Heard>();
+  std::promise<void> asked_again;
+  std::atomic<int> questions = 0;
+  const auto answer = [&](const wire::Message& message) -> std::vector<wire::Message> {
+    if (!std::holds_alternative<wire::StatusQuery>(message)) return {};
+    if (++questions == 2) asked_again.set_value();
+    wire::StatusReport report{"{}"};
+    report.elements = wire::kMaxElements;
+    return {report};
+  };
+  const auto make = [&]() -> Result<std::unique_ptr<Transport>> {
+    return std::unique_ptr<Transport>(std::make_unique<testing::AnsweringTransport>(heard, answer));
+  };
+  auto helper = serve_helper({.config = {}, .site = "helper", .coordinators = {"hub:1"}, .make_transport = make});
+  ASSERT_TRUE(helper.ok());
+  asked_again.get_future().wait();
+  (*helper)->leave();
+  EXPECT_TRUE((*helper)->wait(Duration{}).ok()) << "it was asked to end, and had no other reason";
+  EXPECT_TRUE(heard->all<wire::Join>().empty());
+}
+
+}  // namespace
+}  // namespace collab
