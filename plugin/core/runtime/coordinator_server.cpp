@@ -249,14 +249,19 @@ class Server final : public CoordinatorServer {
     changed_.notify_all();
   }
 
-  void act(const protocol::Send& action) {
-    transport_->send(action.link, {.lane = Lane::kControl, .head = wire::encode(action.message), .payload = nullptr},
-                     0);
-  }
-  void act(const protocol::Broadcast& action) {
-    const std::vector<std::byte> head = wire::encode(action.message);
-    for (const LinkId link : action.links) {
-      transport_->send(link, {.lane = Lane::kControl, .head = head, .payload = nullptr}, 0);
+  void act(const protocol::Send& action) { send({action.link}, action.message); }
+  void act(const protocol::Broadcast& action) { send(action.links, action.message); }
+  // What does not fit a message, whoever made it grow so, costs those who were to hear it their links and nobody more.
+  void send(const std::vector<LinkId>& links, const wire::Message& message) {
+    const Result<std::vector<std::byte>> head = wire::try_encode(message);
+    if (!head.ok()) {
+      const std::string why = head.status().message() + " [coordinator.message-unfit]";
+      if (const auto line = unfit_.let(clock_.now(), why)) log_error(*line);
+      for (const LinkId link : links) transport_->close(link);
+      return;
+    }
+    for (const LinkId link : links) {
+      transport_->send(link, {.lane = Lane::kControl, .head = *head, .payload = nullptr}, 0);
     }
   }
   void act(const protocol::HubSend& action) { transport_->send(action.link, message_of(action), 0); }
@@ -291,7 +296,7 @@ class Server final : public CoordinatorServer {
   std::map<LinkId, Sparing> statuses_, small_questions_;  // that were asked for, by link
   Sparing all_statuses_{kStatusesInAll, kStatusesInAll};
   ProvedNames proved_;
-  RateLimited refused_{std::chrono::seconds(10)};
+  RateLimited refused_{std::chrono::seconds(10)}, unfit_{std::chrono::seconds(10)};
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::uint64_t changes_ = 0;

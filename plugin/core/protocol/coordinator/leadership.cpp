@@ -54,9 +54,11 @@ void Leadership::heard(LinkId link) {
 
 bool Leadership::from_applicant(LinkId link, const wire::Message& message) {
   if (!election_.has(link)) return false;
-  if (const auto* promise = std::get_if<wire::Promise>(&message)) election_.on_promise(link, *promise);
-  if (const auto* accepted = std::get_if<wire::Accepted>(&message)) election_.on_accepted(link, *accepted);
-  seek();
+  const auto* promise = std::get_if<wire::Promise>(&message);
+  const auto* accepted = std::get_if<wire::Accepted>(&message);
+  if (promise != nullptr) election_.on_promise(link, *promise);
+  if (accepted != nullptr) election_.on_accepted(link, *accepted);
+  if (promise != nullptr || accepted != nullptr) seek();
   return true;
 }
 
