@@ -135,7 +135,7 @@ void Membership::hang_up(const std::string& reason) {
 
 void Membership::on_leave(Member& member, const wire::Leave& leave) {
   const std::string reason = "left: " + leave.reason;
-  all_->generation.left_for(member.name, leave.next_generation);
+  if (!member.helper) all_->generation.left_for(member.name, leave.next_generation);
   all_->send(member, wire::LeaveAck{});
   all_->agreed.strike(member);
   const bool last = members_.size() == 1 || (!member.helper && sites_here() == 1);
