@@ -142,6 +142,11 @@ void Leadership::lead(Mandate mandate) {
   for (const Mandate::Comer& comer : mandate.comers) {
     if (comer.early) early_.insert(comer.link);
   }
+  // The first trainer that is let in says which model and settings all are to have: one that has agreed before.
+  const auto agreed = [this](const Mandate::Comer& comer) {
+    return all_->agreed.is_acceptor_of(comer.join.report.record.acceptor, comer.join.site);
+  };
+  std::ranges::stable_partition(mandate.comers, agreed);
   for (const Mandate::Comer& comer : mandate.comers) all_->admission.on_join(comer.link, comer.join);
 }
 
