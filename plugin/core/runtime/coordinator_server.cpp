@@ -20,6 +20,7 @@
 #include "core/runtime/doorstep.h"
 #include "core/runtime/events_file.h"
 #include "core/runtime/happenings.h"
+#include "core/runtime/kept_joins.h"
 #include "core/runtime/left_links.h"
 #include "core/runtime/mailbox.h"
 #include "core/runtime/proved_names.h"
@@ -176,6 +177,7 @@ class Server final : public CoordinatorServer {
     if (auto* closed = std::get_if<LinkClosed>(&event)) {
       left_.closed(closed->link);
       doorstep_.closed(closed->link);
+      joins_.closed(closed->link);
       statuses_.erase(closed->link);
       small_questions_.erase(closed->link);
       proved_.closed(closed->link);
@@ -204,7 +206,16 @@ class Server final : public CoordinatorServer {
     if (std::holds_alternative<wire::Enter>(*message) || hub_.knows(arrived->link)) {
       return feed_hub(protocol::HubReceived{arrived->link, std::move(*message), std::move(arrived->message.payload)});
     }
-    feed(protocol::Received{arrived->link, std::move(*message)});
+    if (std::holds_alternative<wire::Join>(*message)) make_room_for_join(arrived->link, arrived->message.head.size());
+    if (!left_.has(arrived->link)) feed(protocol::Received{arrived->link, std::move(*message)});
+  }
+
+  void make_room_for_join(LinkId link, std::size_t bytes) {
+    const auto is_kept = [this](LinkId each) { return machine_.keeps_join_of(each); };
+    for (const LinkId each : joins_.came(link, bytes, is_kept)) {
+      left_.leave(each);
+      refuse(each, "its Join is the largest, and those that wait are too many bytes; it may come again");
+    }
   }
 
   void feed(const protocol::CoordinatorEvent& event) {
@@ -293,6 +304,7 @@ class Server final : public CoordinatorServer {
   Happenings rounds_, notable_;
   Doorstep doorstep_;
   LeftLinks left_;
+  KeptJoins joins_;
   std::map<LinkId, Sparing> statuses_, small_questions_;  // that were asked for, by link
   Sparing all_statuses_{kStatusesInAll, kStatusesInAll};
   ProvedNames proved_;
