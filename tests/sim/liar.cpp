@@ -18,10 +18,23 @@ Digest draw_digest(Prng& prng) { return {prng.next(), prng.next()}; }
 bool twist(Prng& prng, wire::Message& message) {
   if (auto* ready = std::get_if<wire::Ready>(&message)) {
     ready->state = draw_digest(prng);
+  } else if (auto* unreachable = std::get_if<wire::PeerUnreachable>(&message)) {
+    unreachable->peer = SiteId{static_cast<std::uint32_t>(prng.below(5))};  // itself, another, or nobody
+    if (prng.chance(0.2)) ++unreachable->attempt.value;
+  } else if (auto* decline = std::get_if<wire::Decline>(&message)) {
+    decline->round.value += prng.below(2);
+    decline->attempt.value += static_cast<std::uint32_t>(prng.below(2));
+  } else if (auto* leave = std::get_if<wire::Leave>(&message)) {
+    leave->next_generation = static_cast<std::uint32_t>(prng.below(4));
   } else if (auto* installed = std::get_if<wire::AnchorInstalled>(&message)) {
     installed->digest = draw_digest(prng);
   } else if (auto* done = std::get_if<wire::Done>(&message); done != nullptr && !done->slices.empty()) {
-    done->slices[prng.below(done->slices.size())] = draw_digest(prng);
+    if (prng.chance(0.3)) {  // an exchange that is done cannot go on, it says
+      const SiteId peer{static_cast<std::uint32_t>(prng.below(5))};
+      message = wire::PeerUnreachable{done->round, done->attempt, peer, "a lie"};
+    } else {
+      done->slices[prng.below(done->slices.size())] = draw_digest(prng);
+    }
   } else if (auto* beat = std::get_if<wire::Heartbeat>(&message)) {
     beat->progress = prng.next();
     beat->exchanged = {prng.next(), prng.chance(0.5), {SiteId{static_cast<std::uint32_t>(prng.below(4))}}};

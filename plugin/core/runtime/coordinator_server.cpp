@@ -21,6 +21,7 @@
 #include "core/runtime/doorstep.h"
 #include "core/runtime/events_file.h"
 #include "core/runtime/happenings.h"
+#include "core/runtime/kept_joins.h"
 #include "core/runtime/left_links.h"
 #include "core/runtime/mailbox.h"
 #include "core/runtime/proved_names.h"
@@ -177,6 +178,7 @@ class Server final : public CoordinatorServer {
     if (auto* closed = std::get_if<LinkClosed>(&event)) {
       left_.closed(closed->link);
       doorstep_.closed(closed->link);
+      joins_.closed(closed->link);
       statuses_.erase(closed->link);
       small_questions_.erase(closed->link);
       proved_.closed(closed->link);
@@ -206,7 +208,16 @@ class Server final : public CoordinatorServer {
     if (std::holds_alternative<wire::Enter>(*message) || hub_.knows(arrived->link)) {
       return feed_hub(protocol::HubReceived{arrived->link, std::move(*message), std::move(arrived->message.payload)});
     }
-    feed(protocol::Received{arrived->link, std::move(*message)});
+    if (std::holds_alternative<wire::Join>(*message)) make_room_for_join(arrived->link, arrived->message.head.size());
+    if (!left_.has(arrived->link)) feed(protocol::Received{arrived->link, std::move(*message)});
+  }
+
+  void make_room_for_join(LinkId link, std::size_t bytes) {
+    const auto is_kept = [this](LinkId each) { return machine_.keeps_join_of(each); };
+    for (const LinkId each : joins_.came(link, bytes, is_kept)) {
+      left_.leave(each);
+      refuse(each, "its Join is the largest, and those that wait are too many bytes; it may come again");
+    }
   }
 
   void feed(const protocol::CoordinatorEvent& event) {
@@ -251,14 +262,19 @@ class Server final : public CoordinatorServer {
     changed_.notify_all();
   }
 
-  void act(const protocol::Send& action) {
-    transport_->send(action.link, {.lane = Lane::kControl, .head = wire::encode(action.message), .payload = nullptr},
-                     0);
-  }
-  void act(const protocol::Broadcast& action) {
-    const std::vector<std::byte> head = wire::encode(action.message);
-    for (const LinkId link : action.links) {
-      transport_->send(link, {.lane = Lane::kControl, .head = head, .payload = nullptr}, 0);
+  void act(const protocol::Send& action) { send({action.link}, action.message); }
+  void act(const protocol::Broadcast& action) { send(action.links, action.message); }
+  // What does not fit a message, whoever made it grow so, costs those who were to hear it their links and nobody more.
+  void send(const std::vector<LinkId>& links, const wire::Message& message) {
+    const Result<std::vector<std::byte>> head = wire::try_encode(message);
+    if (!head.ok()) {
+      const std::string why = head.status().message() + " [coordinator.message-unfit]";
+      if (const auto line = unfit_.let(clock_.now(), why)) log_error(*line);
+      for (const LinkId link : links) transport_->close(link);
+      return;
+    }
+    for (const LinkId link : links) {
+      transport_->send(link, {.lane = Lane::kControl, .head = *head, .payload = nullptr}, 0);
     }
   }
   void act(const protocol::HubSend& action) { transport_->send(action.link, message_of(action), 0); }
@@ -296,10 +312,11 @@ class Server final : public CoordinatorServer {
   Happenings rounds_, notable_;
   Doorstep doorstep_;
   LeftLinks left_;
+  KeptJoins joins_;
   std::map<LinkId, Sparing> statuses_, small_questions_;  // that were asked for, by link
   Sparing all_statuses_{kStatusesInAll, kStatusesInAll};
   ProvedNames proved_;
-  RateLimited refused_{std::chrono::seconds(10)};
+  RateLimited refused_{std::chrono::seconds(10)}, unfit_{std::chrono::seconds(10)};
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::uint64_t changes_ = 0;

@@ -206,13 +206,16 @@ void Inside::write(Canon& canon, const Period& period) {
 }
 
 void Inside::write(Canon& canon, const Round& machine) {
-  const auto& [all, round, watch, reachability, duplicate_data, last_skipped, attempt_base, highest_attempt] = machine;
+  const auto& [all, round, faults, watch, reachability, duplicate_data, last_skipped, attempt_base, highest_attempt] =
+      machine;
   static_cast<void>(all);
-  const auto& [waiting, limit, attempts, attempt, here, done, started, stalled, slices, gone, declined, set_aside,
-               cut_because, state_repairs, mean_repairs] = round;
+  const auto& [waiting, limit, attempts, attempt, here, done, started, stalled, slices, gone, declined, cut_because] =
+      round;
+  const auto& [set_aside, gave_up, state_repairs, mean_repairs, newcomers_failed, newcomers_out, newcomers_from] =
+      faults;
   canon.all(waiting, limit, attempts, attempt, here, done, started, stalled, slices, gone, declined, set_aside,
-            cut_because, state_repairs, mean_repairs, watch, reachability, duplicate_data, last_skipped, attempt_base,
-            highest_attempt);
+            cut_because, gave_up, state_repairs, mean_repairs, newcomers_failed, newcomers_out, newcomers_from, watch,
+            reachability, duplicate_data, last_skipped, attempt_base, highest_attempt);
 }
 
 void Inside::write(Canon& canon, const Coordinator& machine) {

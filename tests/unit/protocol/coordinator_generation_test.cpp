@@ -1,6 +1,8 @@
 // Sites that train several models one after the other: who waits for whom, and who is behind.
 #include <gmock/gmock.h>
 
+#include "core/protocol/coordinator/generations.h"
+#include "core/wire/limits.h"
 #include "tests/unit/protocol/harness.h"
 
 namespace collab::protocol {
@@ -51,6 +53,42 @@ TEST(CoordinatorGeneration, OneAheadWaitsUntilTheOthersComeThere) {
   EXPECT_NE(installs[0].second.run, RunId{7});
   EXPECT_EQ(installs[0].second.round, RoundId{0});
   EXPECT_EQ(installs[0].second.voters.size(), 2U);
+}
+
+TEST(CoordinatorGeneration, AHelperThatSaysWhereItGoesIsNotWaitedForThere) {
+  CoordinatorHarness c;
+  wire::Join helper = join_of("oslo");
+  helper.helper = true;
+  static_cast<void>(c.hear(1, helper));
+  static_cast<void>(c.hear(1, wire::Leave{"on", 7}));
+  EXPECT_EQ(sent<wire::Welcome>(c.hear(2, join_of("paris"))).size(), 1U);
+}
+
+TEST(CoordinatorGeneration, SoManyMayWaitForAnother) {
+  CoordinatorHarness c;
+  c.gather({"paris", "tokyo"});
+  for (std::uint64_t i = 0; i < wire::kMaxSites; ++i)
+    static_cast<void>(c.coordinator.step(c.now, Received{LinkId{10 + i}, join_at("guest" + std::to_string(i), 2)}));
+  const auto refused = sent<wire::Refuse>(c.hear(3, join_at("lima", 2)));
+  ASSERT_EQ(refused.size(), 1U);
+  EXPECT_THAT(refused[0].second.reason, HasSubstr("[join.too-many-wait]"));
+}
+
+TEST(GenerationsTest, SoManyNamesAreRemembered) {
+  Generations generations;
+  for (std::size_t i = 0; i <= wire::kMaxSites; ++i)
+    generations.left_for(std::to_string(i), 2, TimePoint{}, TimePoint(seconds(1)));
+  EXPECT_EQ(generations.expected(TimePoint{}).size(), wire::kMaxSites);
+  generations.left_for("late", 2, TimePoint(seconds(1)), TimePoint(seconds(2)));
+  EXPECT_EQ(generations.expected(TimePoint(seconds(1))).size(), 1U) << "the others' time is over";
+  for (std::size_t i = 0; i <= wire::kMaxSites; ++i) {
+    static_cast<void>(generations.wait(LinkId{i}, join_at(std::to_string(i), 2), TimePoint(seconds(2))));
+    generations.forget(LinkId{i}, TimePoint(seconds(2)));
+  }
+  static_cast<void>(generations.wait(LinkId{1}, join_at("0", 2), TimePoint(seconds(3))));
+  static_cast<void>(generations.wait(LinkId{2}, join_at(std::to_string(wire::kMaxSites), 2), TimePoint(seconds(3))));
+  EXPECT_EQ(generations.waiting().at(LinkId{1}).since, TimePoint(seconds(2)));
+  EXPECT_EQ(generations.waiting().at(LinkId{2}).since, TimePoint(seconds(3))) << "there was no room for its name";
 }
 
 TEST(CoordinatorGeneration, WhoLeftForTheNextAndNeverComesIsNotWaitedForLonger) {

@@ -81,6 +81,34 @@ TEST(CoordinatorJoin, RefusesOtherSettingsWithBothValues) {
                                "; set it alike at all sites [join.setting-mismatch]");
 }
 
+// A stranger whose link has the lowest number comes before them.
+TEST(CoordinatorJoin, AtAnElectionWhoHasAgreedBeforeSaysWhatAllAreToHave) {
+  CoordinatorHarness c;
+  const wire::Offer anchor{RunId{7}, RoundId{3}, kRight};
+  const std::vector<wire::Voter> both = voters_of({"paris", "tokyo"});
+  static_cast<void>(c.come(5, member_of("paris", anchor, both)));
+  wire::Join stranger = join_of("lima");
+  stranger.settings[0].value = "int8";
+  static_cast<void>(c.come(1, stranger));
+  const auto actions = c.come(6, member_of("tokyo", anchor, both));
+  EXPECT_EQ(sent<wire::Welcome>(actions).size(), 2U);
+  ASSERT_EQ(sent<wire::Refuse>(actions).size(), 1U);
+  EXPECT_EQ(sent<wire::Refuse>(actions)[0].first, LinkId{1});
+}
+
+TEST(CoordinatorJoin, AHelperSaysNothingOfWhatSitesAreToHave) {
+  CoordinatorHarness c;
+  wire::Join helper = join_of("helper");
+  helper.helper = true;
+  helper.settings[0].value = "int8";
+  static_cast<void>(c.hear(1, helper));
+  const auto actions = c.hear(2, join_of("paris"));
+  EXPECT_EQ(sent<wire::Welcome>(actions).size(), 1U) << notes(actions);
+  ASSERT_EQ(all<Hangup>(actions).size(), 1U);
+  EXPECT_EQ(all<Hangup>(actions)[0].link, LinkId{1});
+  EXPECT_THAT(all<Hangup>(actions)[0].why, HasSubstr("[join.helper-differs]"));
+}
+
 // A text that the knob takes and that is not its default.
 std::string other_value(const KnobRow& row) {
   const Config fresh;

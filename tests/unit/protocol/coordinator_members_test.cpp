@@ -3,6 +3,8 @@
 
 #include <bit>
 
+#include "core/wire/encoding.h"
+#include "core/wire/limits.h"
 #include "tests/unit/protocol/harness.h"
 
 namespace collab::protocol {
@@ -210,6 +212,37 @@ TEST(CoordinatorMembers, StatusNeedsNoJoin) {
       R"("leads":true,"voters":["paris","tokyo"],"recovering":[],"missing":[],"applicants":[],"members":[{"site":0,"name":"paris","address":"paris:1","state":"active","helper":false,"ready":true,"round":0,)"
       R"("weight":32,"samples":32,"up_mbit":0,"down_mbit":0,"share":0,"loss":0.5,"heartbeat_age_ms":250},{"site":1,"name":"tokyo","address":"tokyo:1",)"
       R"("state":"active","helper":false,"ready":false,"round":0,"weight":0,"samples":0,"up_mbit":0,"down_mbit":0,"share":0,"loss":null,"heartbeat_age_ms":250}],"contributed":[]})");
+}
+
+// Names as long as they may be, of characters that are written as two.
+std::string long_name(std::size_t i) {
+  const std::string number = std::to_string(i);
+  return number + std::string(wire::kMaxNameBytes - number.size(), '"');
+}
+
+TEST(CoordinatorMembers, AnAnswerAboutManyLongNamesFitsAMessageAndSaysHowManyItLeavesOut) {
+  CoordinatorHarness c;
+  wire::Join join = member_of("paris", {RunId{7}, RoundId{3}, kRight}, {});
+  for (std::uint32_t i = 0; i < wire::kMaxSites; ++i)
+    join.report.record.voters.push_back({SiteId{i}, long_name(i), AcceptorId{i + 1}});
+  static_cast<void>(c.hear(1, join));
+  const auto waits = sent<wire::StatusReport>(c.hear(9, wire::StatusQuery{}));
+  ASSERT_EQ(waits.size(), 1U);
+  ASSERT_TRUE(wire::try_encode(waits[0].second).ok()) << waits[0].second.json.size();
+  EXPECT_THAT(waits[0].second.json, HasSubstr("\"voters_left_out\":39"));
+  EXPECT_THAT(waits[0].second.json, HasSubstr("\"missing_left_out\":39"));
+
+  CoordinatorHarness leads;
+  for (std::uint64_t i = 1; i <= 1000; ++i) {
+    wire::Join helper = join_of(long_name(i));
+    helper.helper = true;
+    helper.address = std::string(wire::kMaxAddressBytes, '"');
+    static_cast<void>(leads.hear(i, helper));
+  }
+  const auto led = sent<wire::StatusReport>(leads.hear(5000, wire::StatusQuery{}));
+  ASSERT_EQ(led.size(), 1U);
+  ASSERT_TRUE(wire::try_encode(led[0].second).ok()) << led[0].second.json.size();
+  EXPECT_THAT(led[0].second.json, HasSubstr("\"members_left_out\":"));
 }
 
 }  // namespace

@@ -300,6 +300,64 @@ TEST_F(Round, WhoeverGivesAnAttemptUpAnotherIsFormed) {
   EXPECT_EQ(reformed(actions).attempt, AttemptId{2});
 }
 
+// From the attempt in flight on, `fail` gives the next one up each time: until tokyo has no part any more.
+template <typename F>
+wire::StartAttempt fail_until_without_tokyo(H& c, F fail) {
+  wire::StartAttempt start = c.start(1, 3);
+  std::string told;
+  for (int i = 1; start.participants.size() == 3; ++i) {
+    const auto actions = fail(start, i);
+    const auto starts = sent<wire::StartAttempt>(actions);
+    if (starts.empty() || i > 20) return ADD_FAILURE() << i << ": " << notes(actions), wire::StartAttempt{};
+    start = starts[0].second;
+    told = notes(actions);
+  }
+  EXPECT_THAT(told, HasSubstr("round 1 goes on without tokyo, for which 9 times an attempt had to be given up"));
+  return start;
+}
+
+TEST_F(Round, WhoGivesUpTimeAfterTimeIsLeftOutOfTheRound) {
+  const auto start = fail_until_without_tokyo(c, [this](const wire::StartAttempt& in, int) {
+    return c.hear(2, wire::PeerUnreachable{RoundId{1}, in.attempt, SiteId{9}, "too many chunks"});
+  });
+  static_cast<void>(c.hear(1, H::done(start)));
+  EXPECT_EQ(sent<wire::Commit>(c.hear(3, H::done(start))).size(), 2U);
+  // Only of that one.
+  const wire::AnchorInstalled installed{RunId{7}, RoundId{1}, kRight};
+  EXPECT_EQ(sent<wire::InstallAnchor>(c.hear(1, installed)).size(), 1U);
+  for (const std::uint64_t link : {2, 3}) static_cast<void>(c.hear(link, installed));
+  EXPECT_EQ(c.start(2, 3).participants.size(), 3U);
+}
+
+TEST_F(Round, SoIsWhoSaysAgainAndAgainThatItCannotReachWhomItNeedNot) {
+  fail_until_without_tokyo(c, [this](const wire::StartAttempt& in, int) {
+    return c.hear(2, wire::PeerUnreachable{RoundId{1}, in.attempt, SiteId{0}, "no link"});
+  });
+}
+
+TEST_F(Round, SoIsWhoHasOtherSamplesTimeAfterTime) {
+  fail_until_without_tokyo(c, [this](const wire::StartAttempt&, int i) { return c.hear(2, H::ready(1, 1 + i)); });
+}
+
+TEST_F(Round, WhoHasNoSayMakesOneAttemptOfItFail) {
+  const auto come = [this](std::uint64_t link, const std::string& name) {
+    static_cast<void>(c.hear(link, join_of(name)));
+    static_cast<void>(c.hear(link, wire::AnchorInstalled{RunId{7}, RoundId{0}, kRight}));
+    return c.hear(link, H::ready(1));
+  };
+  for (const std::uint64_t link : {11, 12, 13}) static_cast<void>(come(link, "guest" + std::to_string(link)));
+  for (const std::uint64_t link : {1, 2}) static_cast<void>(c.hear(link, H::ready(1)));
+  ASSERT_EQ(reformed(c.hear(3, H::ready(1))).participants.size(), 6U);
+  const auto actions = c.close(11);
+  EXPECT_THAT(notes(actions), HasSubstr("attempts at it failed for guest11 [round.newcomers-out]"));
+  const wire::StartAttempt start = reformed(actions);
+  EXPECT_THAT(start.voters, testing::SizeIs(3));
+  static_cast<void>(come(14, "guest14"));
+  EXPECT_TRUE(sent<wire::StartAttempt>(c.close(12)).empty()) << "it had no part";
+  for (const std::uint64_t link : {1, 2}) static_cast<void>(c.hear(link, H::done(start)));
+  EXPECT_EQ(sent<wire::Commit>(c.hear(3, H::done(start))).size(), 3U);
+}
+
 TEST_F(Round, WhoCannotDoItsOwnPartOwnsNothing) {
   wire::StartAttempt start = c.start(1, 3);
   for (int failures = 0; failures < 4; ++failures) {
@@ -367,13 +425,50 @@ TEST_F(Round, MeansThatDifferAreAveragedAgainThenTheMinorityGoes) {
     odd.slices[1] = kWrong;
     const auto actions = c.hear(3, odd);
     EXPECT_TRUE(sent<wire::Commit>(actions).empty());
+    EXPECT_TRUE(sent<wire::Refuse>(actions).empty()) << "the word of others ends nobody's training";
     start = reformed(actions);
     if (i < 4) {
       EXPECT_THAT(notes(actions), HasSubstr("[repair] lima has another mean of round 1"));
       EXPECT_EQ(start.participants.size(), 3U);
     }
   }
-  EXPECT_EQ(start.participants.size(), 2U);
+  ASSERT_EQ(start.participants.size(), 2U);
+  // In the next round it has one try.
+  for (const std::uint64_t link : {1, 2}) static_cast<void>(c.hear(link, H::done(start)));
+  for (const std::uint64_t link : {1, 2, 3})
+    static_cast<void>(c.hear(link, wire::AnchorInstalled{RunId{7}, RoundId{1}, kRight}));
+  start = c.start(2, 3);
+  for (const std::uint64_t link : {1, 2}) static_cast<void>(c.hear(link, H::done(start)));
+  EXPECT_EQ(reformed(c.hear(3, H::done(start, kWrong))).participants.size(), 2U);
+}
+
+// One peer may be any number of helpers, and of sites that have just come.
+TEST_F(Round, WhoIsRightIsForThoseToSayThatTrainAndHaveASay) {
+  for (std::uint64_t link = 11; link <= 18; ++link) {
+    wire::Join join = join_of("guest" + std::to_string(link));
+    join.helper = link % 2 == 1;
+    static_cast<void>(c.hear(link, join));
+    static_cast<void>(c.hear(link, wire::AnchorInstalled{RunId{7}, RoundId{0}, kRight}));
+    static_cast<void>(c.hear(link, H::ready(1, 1, kWrong)));
+  }
+  for (const std::uint64_t link : {1, 2}) static_cast<void>(c.hear(link, H::ready(1)));
+  const auto actions = c.hear(3, H::ready(1));
+  for (const auto& [link, install] : sent<wire::InstallAnchor>(actions)) {
+    EXPECT_GT(link, LinkId{10}) << "the anchor is not taken from guests";
+    EXPECT_EQ(install.digest, kRight);
+  }
+  EXPECT_EQ(sent<wire::InstallAnchor>(actions).size(), 8U);
+  H::Actions last;
+  for (std::uint64_t link = 11; link <= 18; ++link) {
+    static_cast<void>(c.hear(link, wire::AnchorInstalled{RunId{7}, RoundId{0}, kRight}));
+    last = c.hear(link, H::ready(1));
+  }
+  const wire::StartAttempt start = reformed(last);
+  ASSERT_EQ(start.voters.size(), 11U);
+  for (const std::uint64_t link : {1, 2, 3}) static_cast<void>(c.hear(link, H::done(start)));
+  for (std::uint64_t link = 11; link <= 18; ++link) last = c.hear(link, H::done(start, kWrong));
+  EXPECT_THAT(notes(last), testing::Not(HasSubstr("paris has another mean")));
+  EXPECT_EQ(reformed(last).voters.size(), 3U) << notes(last);
 }
 
 TEST_F(Round, NoAttemptWhileSomebodyJoins) {

@@ -167,6 +167,7 @@ TEST_F(HeldUp, TheThirdTimeItIsRefused) {
     for (const std::uint64_t link : {1, 2, 3}) {
       static_cast<void>(c.hear(link, wire::AnchorInstalled{RunId{7}, RoundId{times}, kRight}));
     }
+    static_cast<void>(c.pass(seconds(61), {1, 2, 3}));  // newcomers have a rest as long as what they held up
   }
   ASSERT_EQ(sent<wire::Refuse>(last).size(), 1U);
   EXPECT_THAT(sent<wire::Refuse>(last)[0].second.reason, HasSubstr("[round.stalls-again]"));

@@ -304,6 +304,19 @@ TEST_F(HubAgreementTest, RaisesItsBallotAboveWhatWasPromised) {
   EXPECT_THAT(from(3, enter(2, {6, 50})), ElementsAre(Told(1, "entered 6.50"), Told(3, "entered 6.50")));
 }
 
+TEST_F(HubAgreementTest, OneRankMakesItRaiseItsBallotFourTimesThenOnceAGrace) {
+  (void)from(1, enter(0, kOurs));
+  (void)from(2, enter(1, kOurs));
+  const auto raised = [&](std::uint64_t link, std::uint64_t term) { return !from(link, enter(2, {term, 9})).empty(); };
+  for (std::uint64_t term = 100; term < 500; term += 100) EXPECT_TRUE(raised(3, term));
+  EXPECT_FALSE(raised(3, 500));
+  EXPECT_THAT(from(2, enter(1, {401, 50})), IsEmpty());
+  EXPECT_THAT(from(1, enter(0, {401, 50})), ElementsAre(Told(1, "entered 401.50"), Told(2, "entered 401.50")));
+  EXPECT_FALSE(raised(4, 500));
+  now += kGrace;
+  EXPECT_TRUE(raised(5, 500));
+}
+
 TEST_F(HubAgreementTest, CompletesWhatAnotherMayHaveChosen) {
   (void)from(2, enter(1, kOurs));
   wire::Enter witness = enter(0, kOurs);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <ranges>
+#include <string_view>
 #include <tuple>
 #include <utility>
 
@@ -34,6 +35,14 @@ bool is_newer(const wire::Proposal& a, const wire::Proposal& b) {
 bool is_of(const wire::Proposal& proposal, const wire::Offer& anchor) {
   return (proposal.start.run == anchor.run || mutant(Mutant::kProposalOfOtherRun)) &&
          proposal.start.round.value == anchor.round.value + 1;
+}
+
+std::set<AcceptorId> acceptors_that_left(const std::vector<wire::Voter>& voters) {
+  std::set<AcceptorId> left;
+  for (const wire::Voter& voter : voters) {
+    if (voter.left) left.insert(voter.acceptor);
+  }
+  return left;
 }
 
 bool accepted(const wire::Record& record, const wire::Proposal& proposal) {
@@ -144,6 +153,8 @@ Election::Newest Election::newest_of(Counts counts) const {
       newest = {record.anchor, record.voters};
     }
   }
+  std::map<std::string_view, wire::Voter*> by_name;
+  for (wire::Voter& voter : newest.voters) by_name.emplace(voter.name, &voter);
   for (const auto& [link, applicant] : applicants_) {  // who has left is known to some of them only
     const wire::Record& record = applicant.join.report.record;
     if (!counts(link, applicant) ||
@@ -152,8 +163,9 @@ Election::Newest Election::newest_of(Counts counts) const {
     }
     if (newest.anchor.digest == Digest{}) newest.anchor.digest = record.anchor.digest;
     for (const wire::Voter& voter : record.voters) {
-      const auto same = std::ranges::find(newest.voters, voter.name, &wire::Voter::name);
-      if (same != newest.voters.end() && same->acceptor == voter.acceptor) same->left = same->left || voter.left;
+      if (!voter.left) continue;
+      const auto same = by_name.find(voter.name);
+      if (same != by_name.end() && same->second->acceptor == voter.acceptor) same->second->left = true;
     }
   }
   return newest;
@@ -165,11 +177,13 @@ Election::Newest Election::newest() const {
 
 template <typename Counts>
 Quorum Election::here(const std::vector<wire::Voter>& membership, Counts counts) const {
+  std::map<std::string_view, AcceptorId> present;  // there is one of a name
+  for (const auto& [link, applicant] : applicants_) {
+    if (counts(link, applicant)) present.emplace(applicant.join.site, applicant.join.report.record.acceptor);
+  }
   return quorum_of(membership, [&](const wire::Voter& voter) {
-    for (const auto& [link, applicant] : applicants_) {
-      if (applicant.join.site != voter.name || !counts(link, applicant)) continue;
-      const bool same =
-          applicant.join.report.record.acceptor == voter.acceptor || mutant(Mutant::kPromiseWithoutRecords);
+    if (const auto found = present.find(voter.name); found != present.end()) {
+      const bool same = found->second == voter.acceptor || mutant(Mutant::kPromiseWithoutRecords);
       return same ? Presence::kWithRecord : Presence::kByName;
     }
     if (mutant(Mutant::kForgottenCounts) && is_forgotten(voter.name)) return Presence::kWithRecord;
@@ -202,9 +216,9 @@ Election::Decision Election::decide(Counts counts) const {
   } else {
     decision.settled = wire::Proposal{newest->start, true, newest->slices, {}};
     decision.next_voters = newest->start.voters;
+    const std::set<AcceptorId> left = acceptors_that_left(decision.newest.voters);
     for (wire::Voter& voter : decision.next_voters) {  // some may have left since it was formed
-      const auto now_known = std::ranges::find(decision.newest.voters, voter.acceptor, &wire::Voter::acceptor);
-      voter.left = voter.left || (now_known != decision.newest.voters.end() && now_known->left);
+      voter.left = voter.left || left.contains(voter.acceptor);
     }
   }
   return decision;
@@ -350,17 +364,14 @@ Mandate Election::lead(const std::string& new_run, const Decision& decision) {
 std::vector<std::string> Election::missing() const { return missing(decide(kEverybody)); }
 
 std::vector<std::string> Election::missing(const Decision& known) const {
-  const std::vector<std::string> here = names();
+  std::set<std::string_view> seen;  // here, or named already
+  for (const auto& [link, applicant] : applicants_) seen.insert(applicant.join.site);
+  const std::set<AcceptorId> left = acceptors_that_left(known.newest.voters);  // since the attempt was formed, perhaps
   std::vector<std::string> missing;
-  const auto has_left = [&](const wire::Voter& voter) {  // since the attempt was formed, perhaps
-    const auto same = std::ranges::find(known.newest.voters, voter.acceptor, &wire::Voter::acceptor);
-    return voter.left || (same != known.newest.voters.end() && same->left);
-  };
   const auto look = [&](const std::vector<wire::Voter>& membership) {
     for (const wire::Voter& voter : membership) {
-      const bool known_already = std::ranges::find(missing, voter.name) != missing.end();
-      if (has_left(voter) || known_already || std::ranges::find(here, voter.name) != here.end()) continue;
-      missing.push_back(voter.name);
+      if (voter.left || left.contains(voter.acceptor)) continue;
+      if (seen.insert(voter.name).second) missing.push_back(voter.name);
     }
   };
   look(known.newest.voters);
@@ -370,8 +381,9 @@ std::vector<std::string> Election::missing(const Decision& known) const {
 
 std::string Election::missing_text(const Decision& known) const {
   const std::vector<std::string> gone = missing(known);
-  const auto present = std::ranges::count_if(
-      known.newest.voters, [&](const wire::Voter& voter) { return std::ranges::find(gone, voter.name) == gone.end(); });
+  const std::set<std::string_view> absent(gone.begin(), gone.end());
+  const auto present = std::ranges::count_if(known.newest.voters,
+                                             [&](const wire::Voter& voter) { return !absent.contains(voter.name); });
   return std::to_string(present) + " of the " + std::to_string(known.newest.voters.size()) +
          " sites that agreed on round " + std::to_string(known.newest.anchor.round.value) +
          " are here; missing: " + (gone.empty() ? "nobody" : names_text(gone, {}));

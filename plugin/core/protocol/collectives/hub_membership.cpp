@@ -1,6 +1,7 @@
 #include "core/protocol/collectives/hub_membership.h"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "core/protocol/collectives/hub_parts.h"
@@ -10,8 +11,19 @@
 
 namespace collab::protocol {
 
+namespace {
+
+// At once, then one a grace: so often does no rank move between hubs that live.
+constexpr double kRaisesAtOnce = 4;
+
+}  // namespace
+
 HubMembership::HubMembership(HubWorld& world, const wire::Ballot& ballot)
-    : world_(world), ballot_(ballot), votes_(world.ranks.size()) {}
+    : world_(world),
+      ballot_(ballot),
+      votes_(world.ranks.size()),
+      raises_(votes_.size(),
+              Sparing(kRaisesAtOnce, 1 / std::chrono::duration<double>(world.hub.config.link_grace).count())) {}
 
 bool HubMembership::is_gone(RankId rank) const { return std::ranges::binary_search(chosen_.gone, rank); }
 
@@ -53,6 +65,10 @@ std::string HubMembership::why_refused(const wire::Enter& message) const {
   return world_.ranks.text(message.rank) +
          " has gone on with others of its world, apart from those that are here: they have left each other out for "
          "good [hub.parted]";
+}
+
+bool HubMembership::may_raise(const wire::Enter& message) {
+  return message.promised <= ballot_ || raises_[message.rank.value].let(world_.hub.now);
 }
 
 // From here on nothing under an older ballot counts. Everybody promises anew and says again what it holds.

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "core/protocol/agreement/quorum.h"
+#include "core/base/rate_limited.h"
 #include "core/wire/messages.h"
 
 namespace collab::protocol {
@@ -29,6 +30,8 @@ class HubMembership {
   [[nodiscard]] const wire::Ballot& ballot() const { return ballot_; }
   [[nodiscard]] std::string why_refused(const wire::Enter& message) const;
 
+  // Whether this rank may make it raise its ballot, if it has to: that clears what all have contributed.
+  [[nodiscard]] bool may_raise(const wire::Enter& message);
   void raise_above(const wire::Ballot& promised);  // where ours is lower
   void on_new_link(RankId rank) { votes_[rank.value].asked = false; }
   void on_enter(LinkId link, const wire::Enter& message);
@@ -62,6 +65,7 @@ class HubMembership {
   HubWorld& world_;
   wire::Ballot ballot_;
   std::vector<Vote> votes_;      // by rank
+  std::vector<Sparing> raises_;  // by rank: of the ballot, for what it has promised
   wire::Epoch chosen_;           // the newest that is known
   wire::Ballot reported_under_;  // the newest ballot under which an acceptor has accepted `reported_`; no term: none
   wire::Epoch reported_;

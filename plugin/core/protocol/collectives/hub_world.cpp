@@ -28,6 +28,10 @@ std::string HubWorld::why_refused(const wire::Enter& message) const {
 TimePoint HubWorld::next_deadline() const { return std::min(ranks.next_deadline(), groups.next_deadline()); }
 
 void HubWorld::on_enter(LinkId link, const wire::Enter& message) {
+  if (!membership.may_raise(message)) {
+    return hub.worlds.hang_up(link,
+                              ranks.text(message.rank) + " has promised higher ballots again and again [hub.ballots]");
+  }
   if (!ranks.any_linked() && !only_hub) ranks.await_ranks(message.returning);
   if (message.returning) ranks.expect_soon();
   membership.raise_above(message.promised);

@@ -38,13 +38,30 @@ void Admission::admit(LinkId link, const wire::Join& join) {
   if (refused_who_ == join.site) refused_who_.clear();  // it has come after all
   all_->generation.came(join.site);
   if (!reference_) all_->membership.begin_heartbeats();
-  if (!reference_ || (!reference_->knows_model() && !join.helper)) reference_.emplace(join);
+  const bool first = !reference_ || (!reference_->knows_model() && !join.helper);
+  const bool another = first && reference_ && !reference_->first_difference(join).empty();
+  if (first) reference_.emplace(join);
   Member& member = all_->membership.add(link, pick_id(join), join);
   if (const std::string text = reference_->differing_values(join); !text.empty()) {
     all_->note(Note::Level::kWarning, "buffers", text, {{"who", json_quote(join.site)}});
     all_->send(member, wire::Notice{"buffers", text});
   }
   all_->installer.welcome(member);
+  // Of what its record knows no more is asked, and somebody may have made it large.
+  wire::Record& record = member.join.report.record;
+  record.voters = {};
+  record.proposals = {};
+  record.recent = {};
+  if (another) hang_up_helpers(join.site);
+}
+
+// What they were told of model and settings is not what the first site that trains has: they give way to it.
+void Admission::hang_up_helpers(const std::string& site) {
+  for (const SiteId id : all_->membership.ids()) {
+    if (!all_->members().at(id).helper) continue;
+    all_->membership.hang_up(id, "the model or the settings of this helper are others than those of " + site +
+                                     ", the first site that trains [join.helper-differs]");
+  }
 }
 
 std::string Admission::damage(const wire::Message& message) const {
@@ -95,7 +112,8 @@ std::string Admission::refusal(const wire::Join& join) const {
     return "the swarm is full: it has " + std::to_string(all_->members().size()) + " sites, the most there may be " +
            "[join.full]";
   if (std::string difference = all_->anchor.init_from_difference(join); !difference.empty()) return difference;
-  return reference_ ? reference_->first_difference(join) : std::string();
+  const bool compared = reference_ && (reference_->knows_model() || join.helper);
+  return compared ? reference_->first_difference(join) : std::string();
 }
 
 void Admission::refuse_link(LinkId link, const std::string& who, const std::string& reason) {

@@ -43,6 +43,7 @@ class Admission {
   friend struct CoordinatorParts;
   friend struct Inside;
   void admit(LinkId link, const wire::Join& join);
+  void hang_up_helpers(const std::string& site);
   void claim(LinkId link, const wire::Join& join);
   [[nodiscard]] std::string refusal(const wire::Join& join) const;
   [[nodiscard]] std::optional<TimePoint> namesake_heard(const wire::Join& join) const;

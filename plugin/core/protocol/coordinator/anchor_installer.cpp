@@ -192,28 +192,32 @@ std::vector<SiteId> AnchorInstaller::pick_sources(const Member& joiner) {
   return from;
 }
 
-// The digest is the word of whoever reported it first. It may be wrong: then more than half of the membership say so.
-// Or it may be gone, and the others hold something else: then most of them are right.
+// The digest is the word of whoever reported it first. It may be wrong: then more than half of the membership say so,
+// not counting helpers, which may be one peer under many names. Or it may be gone, and the others hold something else:
+// then most of them are right.
 void AnchorInstaller::believe_holders() {
   const AnchorRecord& anchor = *all_->anchor.record();
   const Voters& voters = all_->agreed.voters();
   std::map<SiteId, Digest> said;
   std::map<SiteId, Digest> said_by_voters;
+  std::size_t helpers = 0;
   bool somebody_waits = false;
   bool somebody_holds = false;
   for (const auto& [id, member] : all_->members()) {
     somebody_waits = somebody_waits || member.phase() == MemberPhase::kJoined;
     somebody_holds = somebody_holds || holds_anchor(member);
+    const bool has_say = voters.contains(id) && !member.helper;
+    helpers += voters.contains(id) && member.helper ? 1 : 0;
     const auto& holds = member.anchor.holds_;
     if (!holds || holds->run != anchor.run || holds->round != anchor.round) continue;
-    if (voters.contains(id)) said_by_voters[id] = holds->digest;
+    if (has_say) said_by_voters[id] = holds->digest;
     if (member.phase() == MemberPhase::kActive || member.phase() == MemberPhase::kJoined) said[id] = holds->digest;
   }
   std::optional<Digest> right;
   if (somebody_holds && !said_by_voters.empty()) {
     const Digest most = most_reported(said_by_voters);
     const auto count = std::ranges::count_if(said_by_voters, [&](const auto& entry) { return entry.second == most; });
-    if (2 * static_cast<std::size_t>(count) > voters.size()) right = most;
+    if (2 * static_cast<std::size_t>(count) > voters.size() - helpers) right = most;
   } else if (!somebody_holds && somebody_waits && !said.empty()) {
     right = most_reported(said);
   }

@@ -75,9 +75,11 @@ std::string Coordinator::status_json(TimePoint now) const { return to_json(statu
 std::uint64_t Coordinator::changes() const { return parts_->membership.changes(); }
 bool Coordinator::waits_for_sites() const { return parts_->round.waits_for_sites(); }
 std::size_t Coordinator::members() const { return parts_->members().size(); }
-bool Coordinator::knows(LinkId link) const {
+bool Coordinator::knows(LinkId link) const { return parts_->membership.has(link) || keeps_join_of(link); }
+
+bool Coordinator::keeps_join_of(LinkId link) const {
   const CoordinatorParts& all = *parts_;
-  return all.membership.has(link) || all.admission.has_claim(link) || all.leadership.election().has(link) ||
+  return all.admission.has_claim(link) || all.leadership.election().has(link) ||
          all.generation.generations().waiting().contains(link);
 }
 

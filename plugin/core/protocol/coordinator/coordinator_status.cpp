@@ -2,14 +2,22 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstdint>
+#include <string>
+#include <string_view>
 
 #include "core/base/text.h"
 #include "core/protocol/coordinator/coordinator_parts.h"
+#include "core/wire/limits.h"
 
 namespace collab {
 namespace {
 
 constexpr std::size_t kMaxContributed = 100;  // that are told
+// Of the text of an answer, which is one message (kMaxJsonBytes): whoever comes brings names, and may bring many.
+constexpr std::size_t kMembersBytes = 500'000;
+constexpr std::size_t kListBytes = 100'000;  // of each of the five other lists
+static_assert(kMembersBytes + 5 * kListBytes + 8 * wire::kMaxReasonBytes < wire::kMaxJsonBytes);
 
 const char* text_of(protocol::MemberPhase phase) {
   switch (phase) {
@@ -59,27 +67,47 @@ std::string json_of(const Contributed& of) {
          ",\"rounds\":" + std::to_string(of.rounds) + "}";
 }
 
+std::string json_of(const std::string& name) { return json_quote(name); }
+
+// As many as fit, and how many were left out.
 template <typename T>
-std::string json_of(const std::vector<T>& values) {
-  std::vector<std::string> entries;
-  for (const T& value : values) entries.push_back(json_of(value));
-  return "[" + protocol::join_words(entries, ",") + "]";
+std::string json_of(const std::vector<T>& values, std::size_t most_bytes, std::size_t& left_out) {
+  std::string text = "[";
+  std::size_t told = 0;
+  for (; told < values.size(); ++told) {
+    const std::string entry = json_of(values[told]);
+    if (text.size() + entry.size() + 2 > most_bytes) break;
+    text += (told == 0 ? "" : ",") + entry;
+  }
+  left_out = values.size() - told;
+  return text + "]";
+}
+
+template <typename T>
+std::string field(const std::string& name, const std::vector<T>& values, std::size_t most_bytes = kListBytes) {
+  std::size_t left_out = 0;
+  std::string text = ",\"" + name + "\":" + json_of(values, most_bytes, left_out);
+  if (left_out > 0) text += ",\"" + name + "_left_out\":" + std::to_string(left_out);
+  return text;
 }
 
 }  // namespace
 
-std::string to_json(const std::vector<Contributed>& contributed) { return json_of(contributed); }
+std::string to_json(const std::vector<Contributed>& contributed) {
+  std::size_t none = 0;
+  return json_of(contributed, SIZE_MAX, none);
+}
 
 std::string to_json(const SwarmStatus& status) {
-  using protocol::json_list;
+  const auto waiting_for = std::string_view(status.waiting_for).substr(0, wire::kMaxReasonBytes);
   return "{\"swarm\":" + json_quote(status.swarm) + ",\"term\":" + std::to_string(status.term.value) +
          ",\"generation\":" + std::to_string(status.generation) + ",\"run\":" + std::to_string(status.run.value) +
          ",\"round\":" + std::to_string(status.round.value) + ",\"period\":" + std::to_string(status.period) +
-         ",\"attempt\":" + std::to_string(status.attempt.value) + ",\"waiting_for\":" + json_quote(status.waiting_for) +
-         ",\"leads\":" + json_bool(status.leads) + ",\"voters\":" + json_list(status.voters) +
-         ",\"recovering\":" + json_list(status.recovering) + ",\"missing\":" + json_list(status.missing) +
-         ",\"applicants\":" + json_list(status.applicants) + ",\"members\":" + json_of(status.members) +
-         ",\"contributed\":" + to_json(status.contributed) + "}";
+         ",\"attempt\":" + std::to_string(status.attempt.value) + ",\"waiting_for\":" + json_quote(waiting_for) +
+         ",\"leads\":" + json_bool(status.leads) + field("voters", status.voters) +
+         field("recovering", status.recovering) + field("missing", status.missing) +
+         field("applicants", status.applicants) + field("members", status.members, kMembersBytes) +
+         field("contributed", status.contributed) + "}";
 }
 
 namespace protocol {

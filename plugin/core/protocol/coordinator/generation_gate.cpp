@@ -161,6 +161,10 @@ void GenerationGate::wait(LinkId link, const wire::Join& join) {
                          " of the model, and what this helper holds is of " + generation_text(join.generation) +
                          " [join.helper-generation]");
   }
+  if (generations_.full()) {
+    return all_->admission.refuse_link(link, join.site,
+                                       "too many sites wait for another model; try again [join.too-many-wait]");
+  }
   if (const auto replaced = generations_.wait(link, join, all_->now)) {
     all_->out.emplace_back(Hangup{*replaced, "replaced by a new link of " + join.site});
   }
@@ -171,7 +175,7 @@ void GenerationGate::forget(LinkId link) { generations_.forget(link, all_->now);
 
 void GenerationGate::left_for(const std::string& site, std::uint32_t generation) {
   if (generation <= generations_.current()) return;
-  generations_.left_for(site, generation, later(all_->now, all_->config.link_grace));
+  generations_.left_for(site, generation, all_->now, later(all_->now, all_->config.link_grace));
 }
 
 void GenerationGate::somebody_trained() { generations_.seen(all_->now); }

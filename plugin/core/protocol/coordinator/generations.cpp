@@ -4,11 +4,13 @@
 #include <utility>
 
 #include "core/protocol/formatting.h"
+#include "core/wire/limits.h"
 
 namespace collab::protocol {
 namespace {
 
 constexpr Duration kRemembered = std::chrono::seconds(60);
+constexpr std::size_t kMaxRemembered = wire::kMaxSites;  // names of either kind
 
 }  // namespace
 
@@ -40,7 +42,8 @@ std::optional<LinkId> Generations::wait(LinkId link, wire::Join join, TimePoint 
 void Generations::forget(LinkId link, TimePoint now) {
   const auto found = waiting_.find(link);
   if (found == waiting_.end()) return;
-  lost_[found->second.join.site] = {found->second.since, later(now, kRemembered)};
+  std::erase_if(lost_, [&](const auto& entry) { return now >= entry.second.second; });
+  if (lost_.size() < kMaxRemembered) lost_[found->second.join.site] = {found->second.since, later(now, kRemembered)};
   waiting_.erase(found);
 }
 
@@ -83,8 +86,9 @@ std::uint32_t Generations::proven(std::size_t trainers) const {
   return latest;
 }
 
-void Generations::left_for(const std::string& site, std::uint32_t generation, TimePoint until) {
-  expected_[site] = Expected{generation, until};
+void Generations::left_for(const std::string& site, std::uint32_t generation, TimePoint now, TimePoint until) {
+  std::erase_if(expected_, [&](const auto& entry) { return now >= entry.second.until; });
+  if (expected_.size() < kMaxRemembered) expected_[site] = Expected{generation, until};
 }
 
 std::vector<std::string> Generations::expected(TimePoint now) const {

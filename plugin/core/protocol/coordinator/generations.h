@@ -19,6 +19,7 @@
 
 #include "collab/clock.h"
 #include "collab/types.h"
+#include "core/wire/limits.h"
 #include "core/wire/messages.h"
 
 namespace collab::protocol {
@@ -41,6 +42,7 @@ class Generations {
   // ---- those who wait
   // Gives the link that this one replaces, if any.
   std::optional<LinkId> wait(LinkId link, wire::Join join, TimePoint now);
+  [[nodiscard]] bool full() const { return waiting_.size() >= wire::kMaxSites; }
   void forget(LinkId link, TimePoint now);          // its link is lost: it may come back
   void drop(LinkId link) { waiting_.erase(link); }  // it was refused
   [[nodiscard]] std::map<LinkId, Waiting>& waiting() { return waiting_; }
@@ -54,7 +56,7 @@ class Generations {
   [[nodiscard]] std::uint32_t proven(std::size_t trainers) const;
 
   // ---- those who have left for a later generation
-  void left_for(const std::string& site, std::uint32_t generation, TimePoint until);
+  void left_for(const std::string& site, std::uint32_t generation, TimePoint now, TimePoint until);
   void came(const std::string& site) { expected_.erase(site); }
   [[nodiscard]] std::vector<std::string> expected(TimePoint now) const;       // by name
   [[nodiscard]] std::vector<std::string> expected_here(TimePoint now) const;  // in the generation that is here

@@ -54,9 +54,11 @@ void Leadership::heard(LinkId link) {
 
 bool Leadership::from_applicant(LinkId link, const wire::Message& message) {
   if (!election_.has(link)) return false;
-  if (const auto* promise = std::get_if<wire::Promise>(&message)) election_.on_promise(link, *promise);
-  if (const auto* accepted = std::get_if<wire::Accepted>(&message)) election_.on_accepted(link, *accepted);
-  seek();
+  const auto* promise = std::get_if<wire::Promise>(&message);
+  const auto* accepted = std::get_if<wire::Accepted>(&message);
+  if (promise != nullptr) election_.on_promise(link, *promise);
+  if (accepted != nullptr) election_.on_accepted(link, *accepted);
+  if (promise != nullptr || accepted != nullptr) seek();
   return true;
 }
 
@@ -140,6 +142,11 @@ void Leadership::lead(Mandate mandate) {
   for (const Mandate::Comer& comer : mandate.comers) {
     if (comer.early) early_.insert(comer.link);
   }
+  // The first trainer that is let in says which model and settings all are to have: one that has agreed before.
+  const auto agreed = [this](const Mandate::Comer& comer) {
+    return all_->agreed.is_acceptor_of(comer.join.report.record.acceptor, comer.join.site);
+  };
+  std::ranges::stable_partition(mandate.comers, agreed);
   for (const Mandate::Comer& comer : mandate.comers) all_->admission.on_join(comer.link, comer.join);
 }
 

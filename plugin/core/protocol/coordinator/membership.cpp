@@ -165,7 +165,7 @@ std::string Membership::quorum_text(const std::set<SiteId>& present) const {
 
 void Membership::on_leave(Member& member, const wire::Leave& leave) {
   const std::string reason = "left: " + leave.reason;
-  all_->generation.left_for(member.name, leave.next_generation);
+  if (!member.helper) all_->generation.left_for(member.name, leave.next_generation);
   all_->send(member, wire::LeaveAck{});
   if (const auto acceptor = all_->agreed.strike(voter_of(member), member.early)) {
     Broadcast rest{{}, wire::MemberLeft{all_->leadership.term(), member.name, *acceptor}};

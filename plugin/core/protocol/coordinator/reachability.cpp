@@ -26,8 +26,8 @@ void Reachability::forget(SiteId site) {
   std::erase_if(apart_, [site](const auto& entry) { return entry.first.first == site || entry.first.second == site; });
 }
 
-bool Reachability::fails_itself(SiteId site, RoundId round) const {
-  const auto found = apart_.find({site, site});
+bool Reachability::are_apart(SiteId a, SiteId b, RoundId round) const {
+  const auto found = apart_.find(std::minmax(a, b));
   return found != apart_.end() && found->second >= round;
 }
 

@@ -30,7 +30,8 @@ class Reachability {
   void forget(SiteId site);
   void forget_pairs() { apart_.clear(); }
 
-  [[nodiscard]] bool fails_itself(SiteId site, RoundId round) const;
+  [[nodiscard]] bool are_apart(SiteId a, SiteId b, RoundId round) const;
+  [[nodiscard]] bool fails_itself(SiteId site, RoundId round) const { return are_apart(site, site, round); }
   [[nodiscard]] std::set<SiteId> owners(const Sites& sites, RoundId round) const;
   // Where nobody could own a slice: those without whom somebody can, the one that is cut off from most first.
   [[nodiscard]] std::vector<SiteId> to_leave_out(Sites sites, RoundId round) const;

@@ -9,6 +9,7 @@
 #include "core/protocol/agreement/attempt.h"
 #include "core/protocol/coordinator/coordinator_parts.h"
 #include "core/protocol/mutants.h"
+#include "core/wire/limits.h"
 
 namespace collab::protocol {
 
@@ -18,8 +19,15 @@ RoundId Round::number() const {
 }
 
 bool Round::is_eligible(const Member& member) const {
-  return member.phase() == MemberPhase::kActive && round_.set_aside.count(member.id) == 0;
+  return member.phase() == MemberPhase::kActive && !is_left_out(member.id);
 }
+
+bool Round::has_say(SiteId site) const {
+  const Voters& voters = all_->agreed.voters();
+  return voters.empty() || voters.contains(site);
+}
+
+bool Round::is_left_out(SiteId site) const { return faults_.is_out(site, has_say(site), all_->now); }
 
 TimePoint Round::next_deadline() const {
   const TimePoint gate = round_.attempt ? kNever : all_->gate.next_deadline();
@@ -41,6 +49,7 @@ void Round::keep_slices(std::vector<wire::Slice> slices) { round_.slices = std::
 
 void Round::forget() {
   clear();
+  faults_ = {};
   watch_ = {};
   reachability_ = {};
   duplicate_data_ = {};
@@ -50,6 +59,7 @@ void Round::forget() {
 void Round::clear() {
   if (!mutant(Mutant::kDoneOfSkippedAttempt)) abandon_attempt();
   round_ = {};
+  faults_.begin_round(all_->members());
   all_->gate.begin_round();
   reachability_.begin_round();
 }
@@ -81,6 +91,7 @@ void Round::on_ready(Member& member, wire::Ready ready) {
       return;  // said twice
     // The attempt was formed from a word that had crossed a RoundSkipped: it has trained on since.
     all_->note(Note::Level::kInfo, "ready", who + " with other samples than the attempt counts on; another is formed");
+    blame(member.id);
     abandon_attempt();
   }
   member.round.ready_ = ready;
@@ -124,6 +135,7 @@ void Round::on_decline(Member& member, const wire::Decline& decline) {
   for (const auto& [id, other] : all_->members()) {
     if (id != member.id) all_->send(other, wire::Notice{"declined", text});
   }
+  blame(member.id);
   abandon_attempt();
 }
 
@@ -136,6 +148,7 @@ void Round::on_peer_unreachable(Member& member, const wire::PeerUnreachable& unr
                member.name + " cannot go on because of " + all_->membership.name_of(unreachable.peer) +
                    ", which has no part in the attempt: " + unreachable.reason +
                    "; another attempt is formed [round.peer-gone]");
+    blame(member.id);
     return abandon_attempt();
   }
   if (!peer->here) {
@@ -152,6 +165,12 @@ void Round::on_peer_unreachable(Member& member, const wire::PeerUnreachable& unr
                            (itself ? " cannot do its part of the exchange: "
                                    : " cannot exchange with " + all_->membership.name_of(unreachable.peer) + ": ") +
                            unreachable.reason;
+  const bool apart = reachability_.are_apart(member.id, unreachable.peer, unreachable.round);
+  if (apart || !has_say(member.id)) {
+    blame(member.id);  // such a pair has nothing to exchange
+  } else if (!has_say(unreachable.peer)) {
+    blame(unreachable.peer);
+  }
   const bool cut = reachability_.failed(member.id, unreachable.peer, unreachable.round, all_->now - round_.started);
   if (cut) round_.cut_because = text + (itself ? "; without it " : "; without one of the two ");
   all_->note(Note::Level::kWarning, "unreached",
@@ -219,7 +238,7 @@ void Round::try_to_start() {
     const std::string why = verdict.why.empty() ? ", which is not ready " + in_seconds(all_->config.straggler_grace) +
                                                       " after most were (COLLAB_STRAGGLER_GRACE)"
                                                 : ": " + verdict.why;
-    tell_without(id, why);
+    tell_without(all_->membership.name_of(id), why);
   }
   const std::set<SiteId> able = set_aside_the_cut(ready);
   if (!able.empty() && (all_->membership.quorum_among(able).can_accept() || mutant(Mutant::kHalfAccepts))) {
@@ -229,8 +248,7 @@ void Round::try_to_start() {
   skip(round_.cut_because + all_->membership.quorum_text(able));
 }
 
-void Round::tell_without(SiteId id, const std::string& why) {
-  const std::string name = all_->membership.name_of(id);
+void Round::tell_without(const std::string& name, const std::string& why) {
   const std::string round = std::to_string(number().value);
   all_->note(Note::Level::kWarning, "straggler",
              "round " + round + " goes on without " + name + why +
@@ -242,11 +260,43 @@ void Round::tell_without(SiteId id, const std::string& why) {
 std::set<SiteId> Round::set_aside_the_cut(std::set<SiteId> sites) {
   for (const SiteId id : reachability_.to_leave_out(addresses_of(sites), number())) {
     sites.erase(id);
-    round_.set_aside.insert(id);
+    faults_.set_aside(id);
     const bool itself = reachability_.fails_itself(id, number());
-    tell_without(id, itself ? ", which cannot do its part" : ", which cannot exchange with the others");
+    tell_without(all_->membership.name_of(id),
+                 itself ? ", which cannot do its part" : ", which cannot exchange with the others");
   }
   return sites;
+}
+
+// For which no other rule names a limit. What one that has a say does counts against itself; who has none may come
+// again under another name.
+void Round::blame(SiteId site) {
+  const std::string name = all_->membership.name_of(site);
+  if (!has_say(site)) {
+    if (faults_.newcomer_failed()) leave_newcomers_out(name);
+  } else if (faults_.gave_up(site)) {
+    tell_without(name, ", for which " + times_text(kMaxFailures + 1) + " an attempt had to be given up");
+  }
+}
+
+// They have a rest for as long as the attempt has taken, as after a wait in vain (round_gate.h).
+void Round::leave_newcomers_out(const std::string& because) {
+  const Duration rest = std::min(all_->now - round_.started, all_->config.link_grace);
+  if (!faults_.leave_newcomers_out(later(all_->now, rest))) return;
+  const std::string round = std::to_string(number().value);
+  all_->note(Note::Level::kWarning, "straggler",
+             "round " + round + " goes on without those that were in no round yet: attempts at it failed for " +
+                 because + " [round.newcomers-out]",
+             {{"who", json_quote(because)}, {"round", round}});
+}
+
+// The word of those that train and have a say, if there are any: helpers and who has just come may be one peer under
+// many names.
+Digest Round::right_of(const std::map<SiteId, Digest>& said) const {
+  std::map<SiteId, Digest> by_trainers = said;
+  std::erase_if(by_trainers,
+                [this](const auto& entry) { return all_->members().at(entry.first).helper || !has_say(entry.first); });
+  return most_reported(by_trainers.empty() ? said : by_trainers);
 }
 
 // Before deltas to an anchor are averaged, all must hold the same one. A site that differs fetches it again, keeps its
@@ -254,7 +304,7 @@ std::set<SiteId> Round::set_aside_the_cut(std::set<SiteId> sites) {
 bool Round::states_agree(const std::set<SiteId>& sites) {
   std::map<SiteId, Digest> said;
   for (const SiteId id : sites) said[id] = all_->members().at(id).round.ready_->state;
-  const Digest right = most_reported(said);
+  const Digest right = right_of(said);
   const std::optional<Digest> before = all_->anchor.record()->digest;
   all_->anchor.set_digest(right);
   if (before && *before != right) all_->installer.digest_changed();
@@ -271,8 +321,14 @@ bool Round::states_agree(const std::set<SiteId>& sites) {
                              ") than " + all_->membership.name_of(sound.front()) + " (" + to_hex(right) + ")" +
                              (tie ? "; of two, the lower site is taken to be right" : "");
     if (times > kMaxRepeats) {
-      all_->membership.expel(
-          id, text + "; it was repaired " + times_text(kMaxRepeats) + " in vain [round.state-beyond-repair]");
+      const std::string in_vain = text + "; it was repaired " + times_text(kMaxRepeats) + " in vain";
+      all_->changed = true;
+      if (has_say(id)) {  // others' word, which may be a lie, ends no training
+        faults_.set_aside(id);
+        tell_without(member.name, ": " + in_vain);
+      } else {
+        all_->membership.expel(id, in_vain + " [round.state-beyond-repair]");
+      }
       continue;
     }
     all_->note(Note::Level::kError, "repair", text + "; it fetches the anchor again [round.state-differs]",
@@ -302,6 +358,7 @@ void Round::start(const std::set<SiteId>& sites) {
     round_.gone.erase(id);
   }
   for (const auto& [id, gone] : round_.gone) {
+    if (start.participants.size() == wire::kMaxSites) break;
     contributes = true;
     start.participants.push_back({id, gone.name, gone.weight, gone.since, false});
   }

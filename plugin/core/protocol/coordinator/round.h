@@ -18,15 +18,13 @@
 #include "core/protocol/allocation/bandwidth_partition.h"
 #include "core/protocol/coordinator/duplicate_data.h"
 #include "core/protocol/coordinator/exchange_watch.h"
+#include "core/protocol/coordinator/faults.h"
 #include "core/protocol/coordinator/member.h"
 #include "core/protocol/coordinator/reachability.h"
 
 namespace collab::protocol {
 
 struct CoordinatorParts;
-
-// How often one kind of trouble with one member or pair is answered with another attempt, within one round.
-inline constexpr std::uint32_t kMaxRepeats = 3;
 
 class Round {
  public:
@@ -41,8 +39,9 @@ class Round {
   [[nodiscard]] RoundId number() const;  // of the round to come
   [[nodiscard]] const std::optional<wire::StartAttempt>& attempt() const { return round_.attempt; }  // in flight
   [[nodiscard]] const std::map<SiteId, Gone>& gone() const { return round_.gone; }
-  // It holds the anchor and was not set aside. Those behind take the anchor first, at their own trigger.
+  // It holds the anchor and was not left out. Those behind take the anchor first, at their own trigger.
   [[nodiscard]] bool is_eligible(const Member& member) const;
+  [[nodiscard]] bool is_left_out(SiteId site) const;  // of this round, for what it has made fail
   [[nodiscard]] std::set<SiteId> ready_sites() const;
   [[nodiscard]] bool waits_for_sites() const { return round_.waiting.running() && !round_.attempt; }
   [[nodiscard]] std::string waiting_text() const;  // for whom; empty while everybody trains
@@ -62,7 +61,7 @@ class Round {
   void lost(const Member& gone);                                 // it is no member any more
   void end_without_ready();                                      // nobody is left who waits for it
   void retract(Member& member) { member.round.ready_.reset(); }  // it will say so once more
-  std::uint32_t count_state_repair(SiteId site) { return ++round_.state_repairs[site]; }  // how often by now
+  std::uint32_t count_state_repair(SiteId site) { return faults_.count_state_repair(site); }  // how often by now
   void reform_if_owners_undialable();  // that the attempt in flight needs and nobody can make
   void slept(Duration time) { watch_.slept(time); }
   void judge_exchange();
@@ -84,17 +83,18 @@ class Round {
     std::vector<wire::Slice> slices;  // of the last attempt
     // Lost since they took part in it, owning nothing: what they sent to the owners may be there whole.
     std::map<SiteId, Gone> gone;
-    std::set<SiteId> declined;   // said their delta is unfit
-    std::set<SiteId> set_aside;  // did not finish in time: the round goes on without them
-    std::string cut_because;     // of the last pair that cannot exchange, or empty
-    std::map<SiteId, std::uint32_t> state_repairs;
-    std::map<SiteId, std::uint32_t> mean_repairs;
+    std::set<SiteId> declined;  // said their delta is unfit
+    std::string cut_because;    // of the last pair that cannot exchange, or empty
   };
 
   // ---- towards an attempt
   [[nodiscard]] std::set<SiteId> eligible_sites() const;
   void try_to_start();
-  void tell_without(SiteId id, const std::string& why);  // the round goes on
+  void tell_without(const std::string& name, const std::string& why);  // the round goes on
+  [[nodiscard]] bool has_say(SiteId site) const;                       // in the round; at the birth of a swarm all have
+  void blame(SiteId site);                                             // it makes the attempt in flight fail
+  void leave_newcomers_out(const std::string& because);
+  [[nodiscard]] Digest right_of(const std::map<SiteId, Digest>& said) const;
   [[nodiscard]] bool states_agree(const std::set<SiteId>& sites);
   [[nodiscard]] std::set<SiteId> set_aside_the_cut(std::set<SiteId> sites);
   void start(const std::set<SiteId>& sites);
@@ -117,6 +117,7 @@ class Round {
 
   CoordinatorParts* all_ = nullptr;
   Record round_;
+  Faults faults_;
   ExchangeWatch watch_;  // of the attempt in flight
   Reachability reachability_;
   DuplicateData duplicate_data_;

@@ -34,6 +34,11 @@ void Round::lost(const Member& gone) {
   const auto& in = round_.attempt->participants;
   if (std::ranges::none_of(in, [&](const auto& p) { return p.site == gone.id && p.here; })) return;
   part_with(gone);
+  if (!has_say(gone.id)) {
+    leave_newcomers_out(gone.name);
+  } else if (faults_.gave_up(gone.id)) {
+    tell_without(gone.name, ", which was lost " + times_text(kMaxFailures + 1));
+  }
   abandon_attempt();
 }
 
@@ -127,7 +132,7 @@ void Round::on_limit() {
     return skip("only " + std::to_string(ready_sites().size()) + " of " + std::to_string(eligible_sites().size()) +
                 " sites were ready within " + limit);
   for (const SiteId id : late) {
-    round_.set_aside.insert(id);
+    faults_.set_aside(id);
     all_->note(Note::Level::kWarning, "straggler",
                which + ": the exchange at " + all_->membership.name_of(id) + " was not done within " + limit +
                    "; the others go on, what it trained counts in a later round [round.exchange-timeout]",
@@ -146,7 +151,7 @@ std::vector<SiteId> Round::waited_for() const {
     return sites;
   }
   for (const auto& [id, member] : all_->members()) {
-    const bool waits = member.phase() != MemberPhase::kStale && round_.set_aside.count(id) == 0;
+    const bool waits = member.phase() != MemberPhase::kStale && !is_left_out(id);
     if (waits && (!member.round.ready_ || member.phase() != MemberPhase::kActive)) sites.push_back(id);
   }
   return sites;
@@ -177,7 +182,7 @@ void Round::finish_attempt() {
       if (p.here && (all_->members().at(p.site).round.done_ || !mutant(Mutant::kCommitBeforeAllAreDone)))
         said[p.site] = (*all_->members().at(p.site).round.done_)[i];
     }
-    const Digest right = most_reported(said);
+    const Digest right = right_of(said);
     for (const auto& [site, digest] : said) {
       if (digest != right && !mutant(Mutant::kMeansNotCompared)) wrong.insert(site);
     }
@@ -189,10 +194,14 @@ void Round::finish_attempt() {
   start_afresh();
   all_->changed = true;
   for (const SiteId id : wrong) {
-    const std::uint32_t times = ++round_.mean_repairs[id];
-    if (times > kMaxRepeats) {
-      all_->membership.expel(
-          id, all_->membership.name_of(id) + what + " (" + times_text(times) + ") [round.mean-beyond-repair]");
+    const std::uint32_t times = faults_.count_mean_repair(id);
+    if (!has_say(id)) leave_newcomers_out(all_->membership.name_of(id));
+    const std::string again = all_->membership.name_of(id) + what + " (" + times_text(times) + ")";
+    if (times > kMaxRepeats && has_say(id)) {  // others' word, which may be a lie, ends no training
+      faults_.set_aside(id);
+      tell_without(all_->membership.name_of(id), ": " + again);
+    } else if (times > kMaxRepeats) {
+      all_->membership.expel(id, again + " [round.mean-beyond-repair]");
     } else {
       all_->note(Note::Level::kError, "repair",
                  all_->membership.name_of(id) + what + "; another attempt is formed [round.mean-differs]",
@@ -209,6 +218,7 @@ void Round::commit() {
   std::vector<Digest> mean;
   for (const wire::Participant& p : start.participants) {
     if (!p.here) continue;
+    faults_.had_right_mean(p.site);
     mean = all_->members().at(p.site).round.done_.value_or(std::vector<Digest>{});
     members_named.push_back(all_->membership.name_of(p.site));
   }

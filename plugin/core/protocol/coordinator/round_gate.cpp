@@ -156,7 +156,7 @@ bool RoundGate::waits_for_joiners() {
   std::vector<std::string> joiners;
   TimePoint progressed{};
   for (const auto& [id, member] : all_->members()) {
-    if (member.helper || !member.anchor.comes()) continue;
+    if (member.helper || !member.anchor.comes() || all_->round.is_left_out(id)) continue;
     joiners.push_back(member.name);
     if (member.phase() == MemberPhase::kInstalling) progressed = std::max(progressed, member.anchor.progressed_at());
   }

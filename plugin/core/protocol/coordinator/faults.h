@@ -1,0 +1,56 @@
+// For whom attempts at a round failed, and who is left out of it therefore.
+//
+// Whoever takes part can make an attempt fail: it goes, cannot go on, or has another mean. So, until the round ends:
+//
+//   a member gives up more often than line and memory make it     it is left out
+//   one without a say goes, or has another mean; or they fail     nobody without a say takes part: names cost nothing,
+//   often, all of them together                                   a say costs a round
+//
+// Of what failed for want of a link the pair is counted (reachability.h), which comes to an end by itself.
+//
+// Threads: one caller at a time. Ownership: plain values.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+
+#include "collab/clock.h"
+#include "core/protocol/coordinator/member.h"
+
+namespace collab::protocol {
+
+// How often one kind of trouble with one member or pair is answered with another attempt, within one round.
+inline constexpr std::uint32_t kMaxRepeats = 3;
+// Attempts of a round that one member, or all without a say, may make fail otherwise.
+inline constexpr std::uint32_t kMaxFailures = 8;
+
+class Faults {
+ public:
+  void begin_round(const Members& members);
+  void set_aside(SiteId site) { set_aside_.insert(site); }
+  // True: once too often, it is left out from now on.
+  bool gave_up(SiteId site);
+  // True: they have failed too often.
+  [[nodiscard]] bool newcomer_failed() { return ++newcomers_failed_ > kMaxFailures; }
+  // Nobody without a say takes part any more, nor in the next round before then. True: this is new.
+  bool leave_newcomers_out(TimePoint until);
+  [[nodiscard]] bool is_out(SiteId site, bool has_say, TimePoint now) const {
+    return set_aside_.contains(site) || (!has_say && (newcomers_out_ || now < newcomers_from_));
+  }
+
+  // How often by now: in this round; since its mean was right.
+  std::uint32_t count_state_repair(SiteId site) { return ++state_repairs_[site]; }
+  std::uint32_t count_mean_repair(SiteId site) { return ++mean_repairs_[site]; }
+  void had_right_mean(SiteId site) { mean_repairs_.erase(site); }
+
+ private:
+  friend struct Inside;
+  std::set<SiteId> set_aside_;  // the round goes on without them
+  std::map<SiteId, std::uint32_t> gave_up_, state_repairs_, mean_repairs_;
+  std::uint32_t newcomers_failed_ = 0;
+  bool newcomers_out_ = false;
+  TimePoint newcomers_from_{};
+};
+
+}  // namespace collab::protocol

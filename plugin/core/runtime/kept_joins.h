@@ -1,0 +1,52 @@
+// Whole Joins, each as large as a message may be, are kept until who has sent them is a member. Where they are too many
+// bytes, the largest go: those of sites are of the length of their model's list of tensors.
+//
+// Threads: one caller at a time. Ownership: plain values.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <iterator>
+#include <map>
+#include <vector>
+
+#include "collab/types.h"
+
+namespace collab {
+
+class KeptJoins {
+ public:
+  static constexpr std::size_t kMostBytes = std::size_t{256} << 20;
+
+  // One comes, of so many bytes. Gives the links that are to be closed for it; this one itself may be among them.
+  template <typename IsKept>
+  [[nodiscard]] std::vector<LinkId> came(LinkId link, std::size_t bytes, IsKept is_kept) {
+    closed(link);
+    if (in_all_ + bytes > kMostBytes) {
+      for (auto each = bytes_.begin(); each != bytes_.end();) {
+        in_all_ -= is_kept(each->first) ? 0 : each->second;
+        each = is_kept(each->first) ? std::next(each) : bytes_.erase(each);
+      }
+    }
+    bytes_[link] = bytes;
+    in_all_ += bytes;
+    std::vector<LinkId> gone;
+    while (in_all_ > kMostBytes) {
+      gone.push_back(std::ranges::max_element(bytes_, {}, [](const auto& each) { return each.second; })->first);
+      closed(gone.back());
+    }
+    return gone;
+  }
+  void closed(LinkId link) {
+    const auto found = bytes_.find(link);
+    if (found == bytes_.end()) return;
+    in_all_ -= found->second;
+    bytes_.erase(found);
+  }
+
+ private:
+  std::map<LinkId, std::size_t> bytes_;
+  std::size_t in_all_ = 0;
+};
+
+}  // namespace collab

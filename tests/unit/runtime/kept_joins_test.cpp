@@ -1,0 +1,31 @@
+#include "core/runtime/kept_joins.h"
+
+#include <gmock/gmock.h>
+
+namespace collab {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+constexpr std::size_t kLarge = std::size_t{8} << 20;
+constexpr auto kAll = [](LinkId) { return true; };
+
+TEST(KeptJoinsTest, WhereTheyAreTooManyBytesTheLargestGo) {
+  KeptJoins joins;
+  for (std::uint64_t link = 1; link <= 32; ++link) EXPECT_THAT(joins.came(LinkId{link}, kLarge, kAll), IsEmpty());
+  EXPECT_THAT(joins.came(LinkId{40}, 100'000, kAll), ElementsAre(LinkId{1}));
+  EXPECT_THAT(joins.came(LinkId{41}, kLarge + 1, kAll), ElementsAre(LinkId{41})) << "it is the largest itself";
+}
+
+TEST(KeptJoinsTest, WhatIsNotKeptAnyMoreDoesNotCount) {
+  KeptJoins joins;
+  for (std::uint64_t link = 1; link <= 32; ++link) static_cast<void>(joins.came(LinkId{link}, kLarge, kAll));
+  joins.closed(LinkId{7});
+  EXPECT_THAT(joins.came(LinkId{40}, kLarge, kAll), IsEmpty());
+  EXPECT_THAT(joins.came(LinkId{40}, kLarge, kAll), IsEmpty()) << "said again it is one";
+  EXPECT_THAT(joins.came(LinkId{41}, kLarge, [](LinkId link) { return link != LinkId{3}; }), IsEmpty());
+}
+
+}  // namespace
+}  // namespace collab
