@@ -36,6 +36,7 @@ class Invariants {
 
  private:
   using Round = std::tuple<RunId, RoundId>;
+  using Memory = std::pair<std::string, AcceptorId>;  // of a site
   using Attempt = std::tuple<RunId, RoundId, AttemptId>;
   // Who has joined, with what it brought.
   struct Comer {
@@ -65,6 +66,7 @@ class Invariants {
     std::set<Round> led;                                     // committed under its present term
   };
   struct SiteRecord {
+    std::string name{};  // of the site
     TermId term;
     SiteId id;
     bool joined = false;
@@ -75,8 +77,10 @@ class Invariants {
     std::map<Round, AttemptId> last_started;
     std::set<Attempt> done;
     std::map<std::uint64_t, wire::Record> asked;  // to be durable, by number
+    std::uint64_t written = 0;                    // of those, the newest that is, or could not be
     std::optional<wire::Record> durable;          // by this process
     std::optional<wire::Accept> to_accept;        // as it was asked last
+    bool let_in = false;                          // since it was asked to promise
   };
 
   void check(bool holds, const std::string& what) {
@@ -110,8 +114,8 @@ class Invariants {
   std::map<Attempt, std::map<SiteId, std::vector<Digest>>> done_;  // as a coordinator heard
   std::map<Attempt, std::set<SiteId>> done_sent_;                  // as the sites said
   std::map<std::string, SiteRecord> sites_;
-  std::map<AcceptorId, TermId> promised_;  // last, as said
-  std::set<AcceptorId> heard_;             // memories under whose name something was said
+  std::map<Memory, TermId> promised_;  // last, as said
+  std::set<Memory> heard_;             // something was said under its name
   std::map<Round, std::pair<Digest, std::string>> states_;
   std::set<std::pair<std::string, RoundId>> excused_;
   std::vector<std::string> broken_;

@@ -253,12 +253,17 @@ TEST_F(Durable, APromiseThatTellsOfMoreThanTheRecord) {
   says(Persisted{1, {}}, promise(record(TermId{2}, {settled()})));
   EXPECT_THAT(invariants.broken(), Contains(HasSubstr("promises term 2 before that is durable")));
 }
-TEST_F(Durable, APromiseThatANewerAttemptHasOvertaken) {
-  wire::StartAttempt next = start;
-  next.attempt = AttemptId{2};
-  write("paris", 1, record(TermId{2}, {{next, true, {{6, 6}}, {}}}));
-  says(Persisted{1, {}}, promise(record(TermId{2}, {{start, true, {{5, 5}}, {}}})));
+TEST_F(Durable, APromiseThatIsTooLateToCountIsNoHarm) {
+  site("paris", Received{LinkId{1}, wire::Welcome{TermId{2}, SiteId{0}, 1, 1}}, {});
+  says(Tick{}, promise(record(TermId{2})));
   EXPECT_THAT(invariants.broken(), IsEmpty());
+}
+TEST_F(Durable, AWriteThatWasOvertakenAndFailsEndsTheMemory) {
+  write("paris", 1, record(TermId{2}));
+  write("paris", 2, record(TermId{2}));
+  site("paris", Persisted{2, {}}, {});
+  says(Persisted{1, unavailable("no space")}, promise(record(TermId{2})));
+  EXPECT_THAT(invariants.broken(), Contains(HasSubstr("promises term 2 before that is durable")));
 }
 TEST_F(Durable, AWriteThatFailedIsNone) {
   write("paris", 1, record(TermId{2}));
