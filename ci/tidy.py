@@ -471,6 +471,27 @@ def tests_of_rules(tree: Tree) -> Iterator[Problem]:
         yield Problem(rules_page.PROTOCOL, line, "tests of rules", f"there is no test {test}")
 
 
+MEMBER = re.compile(r"\b([A-Z]\w+)::(\w+)")  # Class::function
+
+
+@rule
+def names_of_the_model(tree: Tree) -> Iterator[Problem]:
+    """The functions and fields that tests/model says its steps are in the code are there."""
+    sources = [tree.text(path) for path in tree.named(".cpp", ".h", under="plugin/core/")]
+    known = {(match[1], match[2]) for text in sources for match in MEMBER.finditer(text)}
+
+    def declared(owner: str, name: str) -> bool:
+        is_of = re.compile(rf"\b(class|struct) {owner}\b[^;{{]*{{")
+        return any(is_of.search(text) and re.search(rf"\b{name}\b", text) for text in sources)
+
+    for path in tree.named(".pml", ".md", under="tests/model/"):
+        for number, line in enumerate(tree.lines(path), 1):
+            for owner, name in MEMBER.findall(line):
+                if (owner, name) not in known and not declared(owner, name):
+                    text = f"{owner}::{name} is not in plugin/core: name what is there now"
+                    yield Problem(path, number, "names of the model", text)
+
+
 @rule
 def second_tries(tree: Tree) -> Iterator[Problem]:
     """A test that fails is run once more only by the mark that says why."""

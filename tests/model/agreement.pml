@@ -85,12 +85,12 @@
 
 byte promised[3];
 short anchor[3] = START;
-short tried[3];         /* Site::State::attempted */
+short tried[3];         /* Acceptor::attempted_ */
 byte accepted;          /* of those: whose is accepted */
-short settled[3];       /* Site::State::settled, */
+short settled[3];       /* Acceptor::settled_, */
 byte settled_under[3];  /* and the term */
 byte acceptor;          /* which memory each has */
-byte heard_parted;      /* Site::State::parted: who knows that the leaver's first memory has ended */
+byte heard_parted;      /* Acceptor::member_left_: who knows that the leaver's first memory has ended */
 
 /* ---- candidates (election.h, leadership.h) ---- */
 
@@ -175,7 +175,7 @@ inline weigh(c, attempt, settled_last, is_accepted) {
   one = 0; under = 0; yes = 0
 }
 
-/* Site::on_prepare; Election::on_promise; Election::decide, as far as this record goes */
+/* Acceptor::on_prepare; Election::on_promise; Election::decide, as far as this record goes */
 inline say_promise(s, c) {
   printf("site %d promises term %d to candidate %d\n", s, term[c], c);
   promised[s] = term[c];
@@ -216,11 +216,11 @@ inline begin(s, c, number) {
 #ifdef BREAK_LATE
 #define LATE(anchor, c) 0
 #else
-/* Election::is_late, presence_of: recovering, and not here when the term was begun */
+/* Election::is_late, AgreedMembership::presence_of: recovering, and not here when the term was begun */
 #define LATE(anchor, c) (RECOVERING(anchor, acceptor) & (acceptor ^ here[c]))
 #endif
 
-/* Site::on_prepare for those who come later; for one that is late the term is begun anew (Election::seek) */
+/* Acceptor::on_prepare for those who come later; for one that is late the term is begun anew (Election::seek) */
 inline promise(s, c) {
   d_step { phase[c] == preparing && promised[s] < term[c] && !HAS(promises[c], s) &&
       !HAS(LATE(NEWER(anchor[s], base[c]), c), s) ->
@@ -256,7 +256,7 @@ inline promise(s, c) {
 #define ANSWERED(c) answers[c]
 #endif
 
-/* Election::lead; Coordinator::take_lead, inherit */
+/* Election::lead; Leadership::lead, Leadership::inherit */
 inline lead(c) {
   assert(phase[1 - c] != leads || term[1 - c] != term[c]);  /* a term has one leader */
   printf("  candidate %d leads, term %d\n", c, term[c]);
@@ -267,7 +267,7 @@ inline lead(c) {
   one = 0
 }
 
-/* Site::on_accept; Election::on_accepted. With the first of them Election::seek freezes the decision, with the one that
+/* Acceptor::on_accept; Election::on_accepted. With the first of them Election::seek freezes the decision, with the one that
  * makes them enough it leads. */
 inline accept(s, c) {
   d_step { HAS(promises[c], s) && !HAS(answers[c], s) && promised[s] == term[c] &&
@@ -299,8 +299,9 @@ inline accept(s, c) {
 byte part, next;
 bit stale;
 
-/* Coordinator::try_to_form, form, count_crew. Any who are enough may be ready. The membership from then on: who takes
- * part, or all three; in the last round, where it decides nothing, the one before. An attempt in flight is given up. */
+/* Round::try_to_start, Round::start, AgreedMembership::quorum_among. Any who are enough may be ready. The membership from
+ * then on: who takes part, or all three; in the last round, where it decides nothing, the one before. An attempt in
+ * flight is given up. */
 inline form_attempt(c) {
   atomic { phase[c] == leads && formed[c] < ATTEMPTS ->
     if :: part = 7 :: part = 3 :: part = 5 :: part = 6 :: part = 1 :: part = 2 :: part = 4 fi;
@@ -331,7 +332,7 @@ inline form_attempt(c) {
 #define FOLLOWS(s, c) (promised[s] <= term[c])
 #endif
 
-/* Site::on_form */
+/* SiteRound::on_start_attempt, Acceptor::take_part */
 inline receive(s, c) {
   d_step { phase[c] == leads && HAS(TAKES_PART(form[c], acceptor), s) && tried[s] != form[c] && FOLLOWS(s, c) &&
       anchor[s] == base[c] ->
@@ -340,7 +341,7 @@ inline receive(s, c) {
   }
 }
 
-/* Site::on_event(ExchangeComplete); Coordinator::on_done */
+/* SiteRound::on_exchanged; Round::on_done */
 inline done(s, c) {
   d_step { phase[c] == leads && form[c] && tried[s] == form[c] && FOLLOWS(s, c) && !HAS(answers[c], s) ->
     printf("site %d is done, for candidate %d\n", s, c);
@@ -348,7 +349,7 @@ inline done(s, c) {
   }
 }
 
-/* Site::on_recess: its leader has given up what it had accepted */
+/* SiteRound::on_skipped: its leader has given up what it had accepted */
 inline recess(s, c) {
   d_step { phase[c] == leads && HAS(accepted, s) && tried[s] != form[c] && FOLLOWS(s, c) && anchor[s] == base[c] ->
     printf("site %d is told that what it has accepted is given up\n", s);
@@ -356,7 +357,7 @@ inline recess(s, c) {
   }
 }
 
-/* Coordinator::finish_attempt, commit */
+/* Round::finish_attempt, Round::commit */
 #ifdef BREAK_DONE
 #define FINISHED(c) MOST(base[c], answers[c] & MEMBERS(base[c]))
 #else
@@ -371,7 +372,8 @@ inline commit(c) {
   }
 }
 
-/* Site::on_applied, or adoption_done for who did not take part; agree_on. The anchor comes with the membership. */
+/* SiteRound::on_applied, or AnchorInstallation::done for who did not take part; Acceptor::agree_on. The anchor comes with
+ * the membership. */
 inline learn(s, c) {
   d_step { phase[c] == leads && FOLLOWS(s, c) && ROUND(anchor[s]) < ROUND(base[c]) ->
     printf("site %d learns of round %d from candidate %d\n", s, ROUND(base[c]), c);
@@ -418,7 +420,7 @@ inline leave_recovering(c) {
   }
 }
 
-/* Coordinator::on_leave, strike */
+/* Membership::on_leave, AgreedMembership::strike */
 inline strike(c) {
   d_step { leaving == c + 1 ->
     printf("candidate %d marks it as left\n", c);
@@ -427,7 +429,7 @@ inline strike(c) {
   }
 }
 
-/* Site::from_coordinator(Parted) */
+/* Acceptor::on_member_left */
 inline parted(s, c) {
   d_step { phase[c] == leads && knows[c] && !HAS(heard_parted, s) && FOLLOWS(s, c) ->
     printf("site %d hears of it\n", s);

@@ -145,6 +145,32 @@ TEST_F(VerdictTest, WhoIsNoMajorityAnyMoreIsLeftAlone) {
   EXPECT_TRUE(verdict_.finished());
 }
 
+// Three of five that come back to several candidates at different times find each other.
+class VerdictOfFive : public VerdictTest, public testing::WithParamInterface<std::uint64_t> {
+ protected:
+  VerdictOfFive() : VerdictTest(five_sites()) {}
+  static Setting five_sites() {
+    Setting setting = three_sites();
+    setting.seed = GetParam();
+    setting.sites = 5;
+    setting.candidates = 3;
+    return setting;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Seeds, VerdictOfFive, testing::Range<std::uint64_t>(1, 9));
+
+TEST_P(VerdictOfFive, WithTwoDeadAndTwoStartedAgainTheyAverageAgain) {
+  run_until(10);
+  for (const std::string name : {"site3", "site4"}) population_.crash(*population_.live(name), Death::kHost, true);
+  run_until(11);
+  for (const std::string name : {"site0", "site1"}) population_.crash(*population_.live(name), Death::kProcess);
+  run_until(120);
+  const std::size_t before = checkers_.commits();
+  run_until(180);
+  EXPECT_TRUE(checkers_.failures().empty()) << checkers_.failures().front();
+  EXPECT_GT(checkers_.commits(), before + 20U);
+}
+
 // Two of these three may send less than the twelve rounds take.
 class VerdictOfBudgets : public VerdictTest {
  protected:

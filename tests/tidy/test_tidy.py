@@ -341,6 +341,26 @@ def test_tests_that_the_protocol_names_are_there(tmp_path: Path, named: str, wro
 
 
 @pytest.mark.parametrize(
+    ("named", "wrong"),
+    [
+        ("Acceptor::on_prepare", False),
+        ("Acceptor::term_, a field", False),
+        ("Acceptor::on_form", True),
+        ("Acceptance::on_prepare", True),
+        ("Round::start", True),  # only named, not defined
+        ("begin", False),
+    ],
+)
+def test_names_of_the_model(tmp_path: Path, named: str, wrong: bool) -> None:
+    files = {
+        "plugin/core/protocol/a.h": "class Round;\nclass Acceptor {\n  Round* start;\n  TermId term_;\n};\n",
+        "plugin/core/protocol/a.cpp": "void Acceptor::on_prepare() {}\n",
+        "tests/model/agreement.pml": f"\n/* {named} */\n",
+    }
+    assert breaches("names_of_the_model", tmp_path, files) == ([("tests/model/agreement.pml", 2)] if wrong else [])
+
+
+@pytest.mark.parametrize(
     ("path", "line", "wrong"),
     [
         ("tests/python/test_a.py", "@pytest.mark.flaky(reruns=2)", True),

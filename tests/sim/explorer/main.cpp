@@ -1,7 +1,9 @@
 // collab_explorer: every order of few departures in which three sites and two candidates may agree on two rounds.
 //
 //   collab_explorer [--start agreed|split|joining|fresh] [--delays D] [--faults K] [--kinds krwlxq] [--states N]
-//   [--beyond] collab_explorer [--start ...] --replay SCHEDULE      that one alone, step by step
+//   [--beyond] [--complete]
+//   collab_explorer [--start ...] --replay SCHEDULE      that one alone, step by step
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -16,13 +18,14 @@ using namespace collab::sim;
 
 constexpr const char* kUsage =
     "usage: collab_explorer [--start agreed|split|joining|fresh] [--delays D] [--faults K] [--kinds krwlxq]\n"
-    "                       [--states N] [--failures N] [--beyond]\n"
+    "                       [--states N] [--failures N] [--beyond] [--complete]\n"
     "       collab_explorer [--start agreed|split|joining|fresh] --replay SCHEDULE\n";
 
 struct Arguments {
   ExploreOptions explore;
   std::string start = "agreed";
   std::optional<Schedule> replay;
+  bool complete = false;  // what is cut off is a failure
 };
 
 std::optional<Arguments> parse(int argc, char** argv) {
@@ -31,6 +34,10 @@ std::optional<Arguments> parse(int argc, char** argv) {
     const std::string name = argv[i];
     if (name == "--beyond") {
       arguments.explore.beyond = true;
+      continue;
+    }
+    if (name == "--complete") {
+      arguments.complete = true;
       continue;
     }
     if (i + 1 >= argc) return std::nullopt;
@@ -125,5 +132,7 @@ int main(int argc, char** argv) {
     std::printf("  again: collab_explorer --start %s --replay %s\n", arguments->start.c_str(),
                 text_of(failure.schedule).c_str());
   }
-  return good ? 0 : 1;
+  const bool complete = std::ranges::all_of(explorer.levels(), [](const auto& each) { return each.second.complete(); });
+  if (arguments->complete && !complete) std::printf("WRONG: it is cut off, see above; --states is too low\n");
+  return good && (complete || !arguments->complete) ? 0 : 1;
 }

@@ -317,6 +317,46 @@ TEST_F(Lead, WhereTooFewHaveTheirRecordsTheyGoOnAsAnotherRun) {
   EXPECT_EQ(starts[0].second.voters, installs[0].second.voters);
 }
 
+// The hosts were started again: records are on disks, and the anchor was in memory alone.
+class LeadAfterAllWereRebooted : public Lead {
+ protected:
+  static wire::Join rebooted(const std::string& name) {
+    wire::Join join = voter(name);
+    join.offer = {RunId{0}, RoundId{0}, kRight};
+    return join;
+  }
+  H::Actions two() {
+    static_cast<void>(c.come(1, rebooted("paris")));
+    return c.come(2, rebooted("tokyo"));
+  }
+  static void expect_begun_anew(const H::Actions& actions, std::size_t sites) {
+    const auto installs = sent<wire::InstallAnchor>(actions);
+    ASSERT_EQ(installs.size(), sites) << notes(actions);
+    EXPECT_EQ(installs[0].second.run, RunId{70}) << "round 1 of run 7 is another one";
+    EXPECT_EQ(installs[0].second.round, RoundId{0});
+    EXPECT_EQ(installs[0].second.sources, std::vector{SiteId{0}});
+    ASSERT_EQ(installs[0].second.voters.size(), sites);
+    for (const wire::Voter& one : installs[0].second.voters) {
+      EXPECT_EQ(one.acceptor, AcceptorId{acceptor_of(one.name).value + 1}) << "no witness of run 7 any more";
+    }
+  }
+};
+
+TEST_F(LeadAfterAllWereRebooted, TheyBeginAnewUnderAnotherNameAfterAGrace) {
+  EXPECT_THAT(sent<wire::InstallAnchor>(two()), IsEmpty()) << "lima may bring round 4";
+  EXPECT_THAT(sent<wire::InstallAnchor>(c.pass(seconds(59), {1, 2})), IsEmpty());
+  const auto later = c.pass(seconds(2), {1, 2});
+  EXPECT_THAT(notes(later), HasSubstr("nobody has brought back round 4: not within 60 s (COLLAB_LINK_GRACE)"));
+  expect_begun_anew(later, 2);
+}
+
+TEST_F(LeadAfterAllWereRebooted, OnceAllAreHereAtOnce) {
+  static_cast<void>(two());
+  const auto actions = c.hear(3, rebooted("lima"));
+  EXPECT_THAT(notes(actions), HasSubstr("nobody has brought back round 4: nobody who could is missing"));
+  expect_begun_anew(actions, 3);
+}
+
 // ---- the end of it ---------------------------------------------------------------------------------
 
 std::string reason_of(const H::Actions& actions) {

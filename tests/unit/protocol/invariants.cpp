@@ -1,6 +1,7 @@
 #include "tests/unit/protocol/invariants.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "core/protocol/agreement/attempt.h"
 #include "core/protocol/agreement/quorum.h"
@@ -8,8 +9,28 @@
 namespace collab::protocol {
 namespace {
 
+constexpr std::size_t kRemembered = 60;  // rounds whose contributors a leader knows, at least
+
 std::string text_of(RoundId round, AttemptId attempt) {
   return "round " + std::to_string(round.value) + " attempt " + std::to_string(attempt.value);
+}
+
+// Whether a record says at least that: an attempt at a round that is agreed on by then is old news.
+bool covers(const wire::Record& record, const wire::Proposal& said) {
+  if (record.anchor.run == said.start.run && record.anchor.round >= said.start.round) return true;
+  return std::ranges::any_of(record.proposals, [&](const wire::Proposal& p) {
+    const bool as_accepted = !said.accepted || (p.accepted && p.slices == said.slices);
+    return p.start == said.start && as_accepted && p.settled >= said.settled;
+  });
+}
+
+// So is one that its leader has followed with another.
+bool covers(const wire::Record& record, const wire::Done& done) {
+  if (record.anchor.round >= done.round) return true;
+  return std::ranges::any_of(record.proposals, [&](const wire::Proposal& p) {
+    const bool same = p.start.attempt == done.attempt && p.accepted && p.slices == done.slices;
+    return p.start.round == done.round && (same || p.start.attempt > done.attempt);
+  });
 }
 
 }  // namespace
@@ -36,9 +57,8 @@ void Invariants::on_received(CoordinatorRecord& record, const Received& received
     done_[{std::get<0>(*record.anchor), done->round, done->attempt}][from->second] = done->slices;
   }
   if (const auto* join = std::get_if<wire::Join>(&received.message)) {
-    record.comers.try_emplace(received.link,
-                              Comer{join->site, join->helper, join->generation, join->resumed, join->init_from,
-                                    join->offer.digest, join->offer.run.value != 0, std::nullopt});
+    record.comers.try_emplace(received.link, Comer{join->site, join->helper, join->generation, join->resumed,
+                                                   join->init_from, join->offer.digest, join->offer.run.value != 0});
   }
   const auto knows = [this](const wire::Report& report) {
     for (const wire::Voter& voter : report.record.voters) {
@@ -49,7 +69,16 @@ void Invariants::on_received(CoordinatorRecord& record, const Received& received
   if (const auto* promise = std::get_if<wire::Promise>(&received.message)) knows(promise->report);
   const auto comer = record.comers.find(received.link);
   if (comer == record.comers.end()) return;
+  if (const auto* join = std::get_if<wire::Join>(&received.message)) comer->second.held = join->offer;
+  if (const auto* installed = std::get_if<wire::AnchorInstalled>(&received.message)) {
+    comer->second.held = {installed->run, installed->round, installed->digest};
+  }
   const auto* promise = std::get_if<wire::Promise>(&received.message);
+  if (promise != nullptr) {
+    comer->second.held = promise->offer;
+    comer->second.recent = promise->report.record.recent;
+    comer->second.promised = promise->term;
+  }
   const bool promised = promise != nullptr && promise->offer.run.value != 0;
   if (promised || std::holds_alternative<wire::AnchorInstalled>(received.message)) comer->second.holds = true;
   if (const auto* accepted = std::get_if<wire::Accepted>(&received.message)) {
@@ -103,6 +132,7 @@ void Invariants::on_sent(const std::string& coordinator, CoordinatorRecord& reco
     if (welcome->term > record.term) {  // its own successor, perhaps: it has forgotten who was done with what
       record.anchor.reset();
       record.started.clear();
+      record.led.clear();
     }
     record.term = welcome->term;
     record.welcomed[link] = welcome->site;
@@ -111,6 +141,12 @@ void Invariants::on_sent(const std::string& coordinator, CoordinatorRecord& reco
   if (const auto* install = std::get_if<wire::InstallAnchor>(&message)) {
     on_first_install(record, *install);
     on_install_anchor(record, *install);
+    if (install->counted == wire::Counted::kUnknown) check_unknown(record, link, *install);
+  }
+  if (const auto* accept = std::get_if<wire::Accept>(&message)) {
+    const auto [known, fresh] = record.proposed.try_emplace(accept->term, accept->proposals);
+    check(known->second == accept->proposals,
+          coordinator + " asks for two things to be accepted under term " + std::to_string(accept->term.value));
   }
   if (const auto* member_left = std::get_if<wire::MemberLeft>(&message); member_left != nullptr && record.anchor) {
     left_.insert(member_left->acceptor);
@@ -138,11 +174,25 @@ void Invariants::on_membership(const Round& round, const std::vector<wire::Voter
                                     std::to_string(std::get<0>(round).value) + " has two memberships");
 }
 
-// What is committed was accepted by more than half of the membership before it.
-void Invariants::check_quorum(CoordinatorRecord& record, const wire::StartAttempt& start, const std::string& name) {
+// What is committed was accepted by more than half of the membership before it: by those who took part, or as a
+// successor has proposed it again.
+void Invariants::check_quorum(const CoordinatorRecord& record, const wire::StartAttempt& start,
+                              const wire::Commit& commit) {
+  const std::string name = "the commit of " + text_of(start.round, start.attempt);
+  const bool own = start.term == commit.term;
+  if (!own) {
+    const auto proposed = record.proposed.find(commit.term);
+    const bool same = proposed != record.proposed.end() && proposed->second.size() == 1 &&
+                      proposed->second[0].start == start && proposed->second[0].settled == commit.term;
+    check(same && record.accepting == commit.term,
+          name + ": it was not accepted under term " + std::to_string(commit.term.value) + ", which commits it");
+  }
   const auto before = memberships_.find({start.run, RoundId{start.round.value - 1}});
-  if (before == memberships_.end()) return;
-  const bool own = record.started.count({start.run, start.round, start.attempt}) != 0;
+  if (before == memberships_.end()) {
+    const auto any = memberships_.lower_bound({start.run, RoundId{0}});
+    const bool begins = any == memberships_.end() || std::get<0>(any->first) != start.run;
+    return check(begins, name + ": the membership before is not known");
+  }
   std::vector<wire::Voter> voters;
   for (const auto& [voter, acceptor] : before->second) {
     voters.push_back({SiteId{}, voter, acceptor, left_.count(acceptor) != 0});
@@ -154,6 +204,25 @@ void Invariants::check_quorum(CoordinatorRecord& record, const wire::StartAttemp
   });
   check(quorum.can_accept(), name + ": accepted by " + std::to_string(quorum.by_name) + " of the " +
                                  std::to_string(quorum.voters) + " sites of the membership before");
+}
+
+// Nobody is told that nobody knows what became of its contribution where the leader has committed that round itself, or
+// was told of its commit when it was elected. (Who comes later may know of one more; that is not looked at.)
+void Invariants::check_unknown(const CoordinatorRecord& record, LinkId link, const wire::InstallAnchor& install) {
+  const auto to = record.comers.find(link);
+  if (to == record.comers.end() || to->second.held.run != install.run || to->second.held.round >= install.round) return;
+  const RoundId asked{to->second.held.round.value + 1};
+  const std::string what =
+      to->second.name + " is told that nobody knows whether it counted in round " + std::to_string(asked.value) + ", ";
+  const bool remembered = install.round.value - asked.value < kRemembered;
+  check(!remembered || record.led.count({install.run, asked}) == 0, what + "which the leader committed itself");
+  for (const auto& [other, comer] : record.comers) {
+    const bool knows =
+        comer.site && comer.promised == install.term && std::ranges::any_of(comer.recent, [&](const wire::Past& past) {
+          return past.run == install.run && past.round == asked;
+        });
+    check(!knows, what + "whose commit " + comer.name + " has told of");
+  }
 }
 
 void Invariants::on_install_anchor(CoordinatorRecord& record, const wire::InstallAnchor& install) {
@@ -205,12 +274,13 @@ void Invariants::on_commit(CoordinatorRecord& record, const wire::Commit& commit
     record.anchor = {run, std::max(std::get<1>(*record.anchor), commit.round)};
   }
   record.committed.insert({run, commit.round});
+  record.led.insert({run, commit.round});
   if (!fresh) return;
   const Attempt attempt{run, commit.round, commit.attempt};
   const auto start = starts_.find(attempt);
   check(start != starts_.end(), name + ": it was never formed");
   if (start == starts_.end()) return;
-  check_quorum(record, start->second, name);
+  check_quorum(record, start->second, commit);
   on_membership({run, commit.round}, start->second.voters);
   std::vector<SiteId> weighed;
   for (const wire::Participant& p : start->second.participants) {
@@ -236,9 +306,14 @@ void Invariants::site_step(const std::string& site, const SiteEvent& event, cons
   if (const auto* received = std::get_if<Received>(&event)) {
     if (const auto* welcome = std::get_if<wire::Welcome>(&received->message)) {
       record.id = welcome->site;
+      record.let_in = true;
     }
+    if (std::holds_alternative<wire::Prepare>(received->message)) record.let_in = false;
+    if (const auto* accept = std::get_if<wire::Accept>(&received->message)) record.to_accept = *accept;
   }
+  if (const auto* begin = std::get_if<Begin>(&event)) record.name = begin->join.site;
   if (const auto* applied = std::get_if<Applied>(&event)) on_applied(site, record, *applied);
+  if (const auto* persisted = std::get_if<Persisted>(&event)) on_persisted(site, record, *persisted);
   for (const SiteAction& action : actions) on_site_action(site, record, action);
 }
 
@@ -259,23 +334,74 @@ void Invariants::on_site_action(const std::string& site, SiteRecord& record, con
     record.joined = true;
     record.anchor = {joined->run, joined->round};
   } else if (const auto* persist = std::get_if<Persist>(&action)) {
+    record.asked[persist->number] = persist->record;
     for (const wire::Proposal& p : persist->record.proposals) {
       if (p.accepted) record.done.insert({p.start.run, p.start.round, p.start.attempt});
     }
   } else if (const auto* send = std::get_if<Send>(&action)) {
-    if (const auto* done = std::get_if<wire::Done>(&send->message)) {
-      check(record.anchor.has_value(), site + " is done without an anchor");
-      const Attempt attempt{record.anchor ? record.anchor->first : RunId{}, done->round, done->attempt};
-      check(done->slices.empty() || record.started.count(attempt) == 1,
-            site + " is done with an exchange it never started");
-      record.done.insert(attempt);
-      done_sent_[attempt].insert(record.id);
-    } else if (const auto* installed = std::get_if<wire::AnchorInstalled>(&send->message)) {
-      record.anchor = {installed->run, installed->round};
-    }
+    on_site_sent(site, record, send->message);
   } else if (std::holds_alternative<Left>(action) || std::holds_alternative<Failed>(action)) {
     record.over = true;
   }
+}
+
+// Nothing is said that a memory does not hold by then: who says it may die at once. An answer to a candidate that comes
+// after it leads, and has let this site in, is too late to count.
+void Invariants::on_site_sent(const std::string& site, SiteRecord& record, const wire::Message& message) {
+  const std::optional<wire::Record>& durable = record.durable;
+  const auto is_durable = [&](TermId term) { return durable && durable->promised >= term; };
+  if (const auto* done = std::get_if<wire::Done>(&message)) {
+    check(record.anchor.has_value(), site + " is done without an anchor");
+    const Attempt attempt{record.anchor ? record.anchor->first : RunId{}, done->round, done->attempt};
+    check(done->slices.empty() || record.started.count(attempt) == 1,
+          site + " is done with an exchange it never started");
+    check(is_durable(done->term) && covers(*durable, *done),
+          site + " says that it is done with " + text_of(done->round, done->attempt) + " before that is durable");
+    record.done.insert(attempt);
+    done_sent_[attempt].insert(record.id);
+  } else if (const auto* installed = std::get_if<wire::AnchorInstalled>(&message)) {
+    record.anchor = {installed->run, installed->round};
+    heard_.insert({record.name, installed->acceptor});
+  } else if (const auto* promise = std::get_if<wire::Promise>(&message)) {
+    check_promise(site, record, *promise);
+  } else if (const auto* accepted = std::get_if<wire::Accepted>(&message)) {
+    const std::string what = " accepts something under term " + std::to_string(accepted->term.value);
+    const bool asked = record.to_accept && record.to_accept->term == accepted->term;
+    check(asked, site + what + ", which it was not asked for");
+    const bool kept =
+        asked && is_durable(accepted->term) &&
+        std::ranges::all_of(record.to_accept->proposals, [&](const wire::Proposal& p) { return covers(*durable, p); });
+    check(!asked || kept || record.let_in, site + what + " before that is durable");
+  } else if (std::holds_alternative<wire::Leave>(message)) {
+    check(durable && heard_.count({record.name, durable->acceptor}) == 0,
+          site + " leaves before the end of its memory is durable");
+  }
+}
+
+void Invariants::check_promise(const std::string& site, const SiteRecord& record, const wire::Promise& promise) {
+  const wire::Record& said = promise.report.record;
+  const std::string what = site + " promises term " + std::to_string(promise.term.value);
+  const std::optional<wire::Record>& durable = record.durable;
+  const bool kept = durable && durable->acceptor == said.acceptor && durable->promised >= promise.term &&
+                    std::ranges::all_of(said.proposals, [&](const wire::Proposal& p) { return covers(*durable, p); });
+  check(kept || record.let_in, what + " before that is durable");
+  heard_.insert({record.name, said.acceptor});
+  TermId& last = promised_[{record.name, said.acceptor}];
+  check(promise.term > last, what + " after term " + std::to_string(last.value));
+  last = std::max(last, promise.term);
+}
+
+void Invariants::on_persisted(const std::string& site, SiteRecord& record, const Persisted& persisted) {
+  if (persisted.number <= record.written) {  // one was overtaken: what is on the disk may be older, if it failed
+    if (!persisted.why.ok()) record.durable.reset();
+    return;
+  }
+  record.written = persisted.number;
+  const auto asked = record.asked.find(persisted.number);
+  check(asked != record.asked.end(), site + ": record " + std::to_string(persisted.number) + " is not on its way");
+  if (asked == record.asked.end()) return;
+  record.durable = persisted.why.ok() ? std::optional(asked->second) : std::nullopt;
+  record.asked.erase(record.asked.begin(), std::next(asked));
 }
 
 // Nobody applies before all are done.

@@ -36,6 +36,7 @@ class Invariants {
 
  private:
   using Round = std::tuple<RunId, RoundId>;
+  using Memory = std::pair<std::string, AcceptorId>;  // of a site
   using Attempt = std::tuple<RunId, RoundId, AttemptId>;
   // Who has joined, with what it brought.
   struct Comer {
@@ -45,8 +46,11 @@ class Invariants {
     bool resumed = false;
     std::string init_from;
     Digest digest;
-    bool holds = false;          // an anchor
-    std::optional<SiteId> site;  // a member
+    bool holds = false;                // an anchor
+    wire::Offer held{};                // which one, as it said last
+    std::vector<wire::Past> recent{};  // commits that its last promise told of
+    TermId promised{};                 // in that one
+    std::optional<SiteId> site{};      // a member
   };
   struct CoordinatorRecord {
     std::map<LinkId, Comer> comers;
@@ -56,10 +60,13 @@ class Invariants {
     TermId term;
     std::set<Attempt> started;
     std::set<Round> committed;
-    TermId accepting;                // by those whose promise it has
-    std::set<std::string> accepted;  // names, under that term
+    TermId accepting;                                        // by those whose promise it has
+    std::set<std::string> accepted;                          // names, under that term
+    std::map<TermId, std::vector<wire::Proposal>> proposed;  // as in Accept
+    std::set<Round> led;                                     // committed under its present term
   };
   struct SiteRecord {
+    std::string name{};  // of the site
     TermId term;
     SiteId id;
     bool joined = false;
@@ -69,6 +76,11 @@ class Invariants {
     std::set<Attempt> started;
     std::map<Round, AttemptId> last_started;
     std::set<Attempt> done;
+    std::map<std::uint64_t, wire::Record> asked;  // to be durable, by number
+    std::uint64_t written = 0;                    // of those, the newest that is, or could not be
+    std::optional<wire::Record> durable;          // by this process
+    std::optional<wire::Accept> to_accept;        // as it was asked last
+    bool let_in = false;                          // since it was asked to promise
   };
 
   void check(bool holds, const std::string& what) {
@@ -81,11 +93,15 @@ class Invariants {
   void on_start_attempt(CoordinatorRecord& record, const wire::StartAttempt& start);
   void on_commit(CoordinatorRecord& record, const wire::Commit& commit);
   void on_membership(const Round& round, const std::vector<wire::Voter>& voters);
-  void check_quorum(CoordinatorRecord& record, const wire::StartAttempt& start, const std::string& name);
+  void check_quorum(const CoordinatorRecord& record, const wire::StartAttempt& start, const wire::Commit& commit);
+  void check_unknown(const CoordinatorRecord& record, LinkId link, const wire::InstallAnchor& install);
   void leads(const std::string& coordinator, RunId run, TermId term);
   void on_apply(const std::string& site, SiteRecord& record, const ApplyCommit& apply);
   void on_applied(const std::string& site, SiteRecord& record, const Applied& applied);
   void on_site_action(const std::string& site, SiteRecord& record, const SiteAction& action);
+  void on_site_sent(const std::string& site, SiteRecord& record, const wire::Message& message);
+  void on_persisted(const std::string& site, SiteRecord& record, const Persisted& persisted);
+  void check_promise(const std::string& site, const SiteRecord& record, const wire::Promise& promise);
 
   std::string init_from_;
   std::map<std::string, CoordinatorRecord> coordinators_;
@@ -98,6 +114,8 @@ class Invariants {
   std::map<Attempt, std::map<SiteId, std::vector<Digest>>> done_;  // as a coordinator heard
   std::map<Attempt, std::set<SiteId>> done_sent_;                  // as the sites said
   std::map<std::string, SiteRecord> sites_;
+  std::map<Memory, TermId> promised_;  // last, as said
+  std::set<Memory> heard_;             // something was said under its name
   std::map<Round, std::pair<Digest, std::string>> states_;
   std::set<std::pair<std::string, RoundId>> excused_;
   std::vector<std::string> broken_;

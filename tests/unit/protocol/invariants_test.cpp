@@ -46,7 +46,19 @@ class InvariantsTest : public testing::Test {
     }
   }
   void say_done(std::uint32_t id) {
-    site(name(id), Tick{}, {Send{LinkId{1}, wire::Done{TermId{1}, RoundId{1}, AttemptId{1}, {{5, 5}}}}});
+    write(name(id), 1, record(TermId{1}, {{start, true, {{5, 5}}, {}}}));
+    site(name(id), Persisted{1, {}}, {Send{LinkId{1}, wire::Done{TermId{1}, RoundId{1}, AttemptId{1}, {{5, 5}}}}});
+  }
+  void write(const std::string& name, std::uint64_t number, const wire::Record& what) {
+    site(name, Tick{}, {Persist{number, what}});
+  }
+  static wire::Record record(TermId promised, std::vector<wire::Proposal> proposals = {},
+                             AcceptorId acceptor = AcceptorId{3}) {
+    wire::Record record;
+    record.acceptor = acceptor;
+    record.promised = promised;
+    record.proposals = std::move(proposals);
+    return record;
   }
   static std::string name(std::uint32_t id) { return id == 0 ? "paris" : "tokyo"; }
 
@@ -201,6 +213,173 @@ TEST_F(InvariantsTest, AllHoldTheSameAfterACommit) {
     site(name(id), Applied{RoundId{1}, {id, 9}}, {});
   }
   EXPECT_THAT(invariants.broken(), Contains(HasSubstr("tokyo has another state after round 1 than paris")));
+}
+
+// ---- durable before it is said ---------------------------------------------------------------------
+
+class Durable : public InvariantsTest {
+ protected:
+  void says(const SiteEvent& event, wire::Message message) {
+    site("paris", event, {Send{LinkId{1}, std::move(message)}});
+  }
+  static wire::Promise promise(const wire::Record& record) { return {record.promised, {}, {record}}; }
+  void accepts() { site("paris", Received{LinkId{1}, wire::Accept{TermId{2}, {settled()}}}, {}); }
+  [[nodiscard]] wire::Proposal settled() const { return {start, true, {{5, 5}}, TermId{2}}; }
+};
+
+TEST_F(Durable, AllInItsOrder) {
+  write("paris", 1, record(TermId{2}));
+  says(Persisted{1, {}}, promise(record(TermId{2})));
+  accepts();
+  write("paris", 2, record(TermId{2}, {settled()}));
+  says(Persisted{2, {}}, wire::Accepted{TermId{2}});
+  write("paris", 3, record(TermId{2}, {settled()}, AcceptorId{4}));
+  says(Persisted{3, {}}, wire::Leave{"trained to the end"});
+  EXPECT_THAT(invariants.broken(), IsEmpty());
+}
+TEST_F(Durable, ARecordThatReplacedAnotherStandsForIt) {
+  write("paris", 1, record(TermId{2}));
+  write("paris", 2, record(TermId{2}));
+  says(Persisted{2, {}}, promise(record(TermId{2})));
+  EXPECT_THAT(invariants.broken(), IsEmpty());
+}
+TEST_F(Durable, APromiseBefore) {
+  write("paris", 1, record(TermId{2}));
+  says(Tick{}, promise(record(TermId{2})));
+  EXPECT_THAT(invariants.broken(), Contains(HasSubstr("promises term 2 before that is durable")));
+}
+TEST_F(Durable, APromiseThatTellsOfMoreThanTheRecord) {
+  write("paris", 1, record(TermId{2}));
+  says(Persisted{1, {}}, promise(record(TermId{2}, {settled()})));
+  EXPECT_THAT(invariants.broken(), Contains(HasSubstr("promises term 2 before that is durable")));
+}
+TEST_F(Durable, APromiseThatIsTooLateToCountIsNoHarm) {
+  site("paris", Received{LinkId{1}, wire::Welcome{TermId{2}, SiteId{0}, 1, 1}}, {});
+  says(Tick{}, promise(record(TermId{2})));
+  EXPECT_THAT(invariants.broken(), IsEmpty());
+}
+TEST_F(Durable, AWriteThatWasOvertakenAndFailsEndsTheMemory) {
+  write("paris", 1, record(TermId{2}));
+  write("paris", 2, record(TermId{2}));
+  site("paris", Persisted{2, {}}, {});
+  says(Persisted{1, unavailable("no space")}, promise(record(TermId{2})));
+  EXPECT_THAT(invariants.broken(), Contains(HasSubstr("promises term 2 before that is durable")));
+}
+TEST_F(Durable, AWriteThatFailedIsNone) {
+  write("paris", 1, record(TermId{2}));
+  says(Persisted{1, unavailable("no space")}, promise(record(TermId{2})));
+  EXPECT_THAT(invariants.broken(), Contains(HasSubstr("promises term 2 before that is durable")));
+}
+TEST_F(Durable, PromisesOfOneMemoryAscend) {
+  write("paris", 1, record(TermId{2}));
+  says(Persisted{1, {}}, promise(record(TermId{2})));
+  write("paris", 2, record(TermId{2}));
+  says(Persisted{2, {}}, promise(record(TermId{2})));
+  EXPECT_THAT(invariants.broken(), Contains(HasSubstr("promises term 2 after term 2")));
+}
+TEST_F(Durable, AnAcceptBefore) {
+  write("paris", 1, record(TermId{2}));
+  accepts();
+  says(Persisted{1, {}}, wire::Accepted{TermId{2}});
+  EXPECT_THAT(invariants.broken(), Contains(HasSubstr("accepts something under term 2 before that is durable")));
+}
+TEST_F(Durable, AnAcceptUnderATermThatIsNotDurable) {
+  write("paris", 1, record(TermId{1}, {settled()}));
+  accepts();
+  says(Persisted{1, {}}, wire::Accepted{TermId{2}});
+  EXPECT_THAT(invariants.broken(), Contains(HasSubstr("accepts something under term 2 before that is durable")));
+}
+TEST_F(Durable, DoneBefore) {
+  start_both();
+  write("paris", 1, record(TermId{1}, {{start, false, {}, {}}}));
+  says(Persisted{1, {}}, wire::Done{TermId{1}, RoundId{1}, AttemptId{1}, {{5, 5}}});
+  EXPECT_THAT(invariants.broken(), Contains(HasSubstr("done with round 1 attempt 1 before that is durable")));
+}
+TEST_F(Durable, LeaveBeforeTheEndOfTheMemory) {
+  write("paris", 1, record(TermId{2}));
+  says(Persisted{1, {}}, promise(record(TermId{2})));
+  says(Tick{}, wire::Leave{"trained to the end"});
+  EXPECT_THAT(invariants.broken(), Contains(HasSubstr("leaves before the end of its memory is durable")));
+}
+
+// ---- what a successor commits ----------------------------------------------------------------------
+
+// Both have come to it and accepted under term 2.
+class Successor : public InvariantsTest {
+ protected:
+  Successor() { out(1, start); }
+  void commits(const std::vector<wire::Proposal>& proposals) {
+    for (std::uint32_t id = 0; id < 2; ++id) {
+      wire::Join join;
+      join.site = name(id);
+      step(Received{LinkId{id}, join}, {Send{LinkId{id}, wire::Accept{TermId{2}, proposals}}});
+      step(Received{LinkId{id}, wire::Accepted{TermId{2}}}, {});
+    }
+    wire::Commit again = commit;
+    again.term = TermId{2};
+    step(Tick{}, {Send{LinkId{0}, again}});
+  }
+  void step(const CoordinatorEvent& event, const std::vector<CoordinatorAction>& actions) {
+    invariants.coordinator_step("successor", event, actions);
+  }
+};
+
+TEST_F(Successor, CommitsWhatWasAcceptedAgain) {
+  commits({{start, true, {{5, 5}}, TermId{2}}});
+  EXPECT_THAT(invariants.broken(), IsEmpty());
+}
+TEST_F(Successor, CommitsNothingThatItHasNotProposed) {
+  commits({});
+  EXPECT_THAT(invariants.broken(), Contains(HasSubstr("it was not accepted under term 2")));
+}
+TEST_F(Successor, CommitsNothingElse) {
+  wire::StartAttempt other = start;
+  other.attempt = AttemptId{2};
+  commits({{other, true, {{5, 5}}, TermId{2}}});
+  EXPECT_THAT(invariants.broken(), Contains(HasSubstr("it was not accepted under term 2")));
+}
+TEST_F(InvariantsTest, TheMembershipBeforeIsKnown) {
+  out(1, wire::InstallAnchor{TermId{1}, RunId{7}, RoundId{0}, {}, {1, 1}, wire::Counted::kNo, start.voters});
+  start.round = RoundId{3};
+  out(1, start);
+  wire::Commit third = commit;
+  third.round = RoundId{3};
+  out(1, third);
+  EXPECT_THAT(invariants.broken(), Contains(HasSubstr("the membership before is not known")));
+}
+
+// ---- whether a contribution counted ----------------------------------------------------------------
+
+// lima holds round 0 and is let in when the swarm is at round 1; paris has told of that one's commit when it promised,
+// or has not.
+class Unknown : public InvariantsTest {
+ protected:
+  void told(const std::vector<wire::Past>& recent) {
+    wire::Join paris;
+    paris.site = "paris";
+    step(Received{LinkId{1}, paris}, {});
+    wire::Promise promise{TermId{2}, {}};
+    promise.report.record.recent = recent;
+    step(Received{LinkId{1}, promise}, {Send{LinkId{1}, wire::Welcome{TermId{2}, SiteId{0}, 1, 1}}});
+    wire::Join lima;
+    lima.site = "lima";
+    lima.offer = {RunId{7}, RoundId{0}, {1, 1}};
+    step(Received{LinkId{2}, lima}, {Send{LinkId{2}, wire::Welcome{TermId{2}, SiteId{2}, 1, 1}}});
+    step(Tick{}, {Send{LinkId{2}, wire::InstallAnchor{
+                                      TermId{2}, RunId{7}, RoundId{1}, {SiteId{0}}, {9, 9}, wire::Counted::kUnknown}}});
+  }
+  void step(const CoordinatorEvent& event, const std::vector<CoordinatorAction>& actions) {
+    invariants.coordinator_step("successor", event, actions);
+  }
+};
+
+TEST_F(Unknown, IsTheAnswerWhereNobodyHasToldOfTheCommit) {
+  told({});
+  EXPECT_THAT(invariants.broken(), IsEmpty());
+}
+TEST_F(Unknown, IsNoAnswerWhereAMemberHas) {
+  told({{RunId{7}, RoundId{1}, AttemptId{1}, {"paris"}, {}}});
+  EXPECT_THAT(invariants.broken(), Contains(HasSubstr("whose commit paris has told of")));
 }
 
 TEST_F(InvariantsTest, WhoIsOverIsOver) {

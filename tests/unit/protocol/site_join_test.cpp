@@ -80,6 +80,25 @@ TEST(SiteJoin, ACoordinatorThatDoesNotAnswerIsLeft) {
   EXPECT_EQ(all<DialCoordinator>(actions)[0].candidate, 1U);
 }
 
+// A host that is stopped takes a connection, and says nothing.
+TEST(SiteJoin, WhereTheFirstIsSilentTheSecondIsAskedWithinAShortTimeout) {
+  SiteConfig config = SiteHarness::defaults();
+  config.join_timeout = seconds(2);
+  SiteHarness s{config};
+  s.shows_inquiries = true;
+  static_cast<void>(s.step(Begin{join_of("paris")}));
+  static_cast<void>(s.step(CoordinatorConnected{LinkId{1}}));
+  const auto asked = all<DialCoordinator>(s.pass(seconds(1)));
+  ASSERT_EQ(asked.size(), 1U);
+  EXPECT_TRUE(asked[0].inquiry && asked[0].candidate == 1);
+  static_cast<void>(s.step(CoordinatorConnected{LinkId{9}, true, 1}));
+  const auto moves = s.hear(9, wire::Leads{true, 1, RunId{7}, RoundId{0}, 1});
+  EXPECT_EQ(all<Hangup>(moves).size(), 2U) << "the question, and the silent one";
+  const auto dials = all<DialCoordinator>(s.tick(Duration{}));
+  ASSERT_EQ(dials.size(), 1U);
+  EXPECT_EQ(dials[0].candidate, 1U);
+}
+
 TEST(SiteJoin, ALinkLostBeforeWelcomeIsTriedAgain) {
   SiteHarness s;
   static_cast<void>(s.step(Begin{join_of("paris")}));
