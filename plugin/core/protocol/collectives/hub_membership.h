@@ -15,8 +15,8 @@
 #include <string>
 #include <vector>
 
-#include "core/protocol/agreement/quorum.h"
 #include "core/base/rate_limited.h"
+#include "core/protocol/agreement/quorum.h"
 #include "core/wire/messages.h"
 
 namespace collab::protocol {
