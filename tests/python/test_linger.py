@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 from torch_collab import log, native
-from torch_collab.swarm import coordinator
+from torch_collab.world import coordinator
+from torch_collab.world.hub import Hub
 
 
 @pytest.fixture
@@ -24,15 +25,18 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return now
 
 
-def world(linger: float) -> Any:
-    return SimpleNamespace(server=object(), hub_world="", config=SimpleNamespace(linger=linger, join_timeout=60.0))
+def linger(seconds: float) -> None:
+    info: Any = SimpleNamespace(config=SimpleNamespace(linger=seconds, join_timeout=60.0))
+    coordinators = coordinator.Coordinators(info, Hub(info))
+    coordinators.server = object()  # type: ignore[assignment]
+    coordinators.linger()
 
 
 @pytest.mark.parametrize("seconds", [0.0, 7.0, 600.0])
 def test_the_wait_is_as_long_as_the_knob_says(
     clock: list[float], seconds: float, caplog: pytest.LogCaptureFixture
 ) -> None:
-    coordinator.linger(world(seconds))
+    linger(seconds)
     assert clock[0] == pytest.approx(100.0 + seconds)
     assert log.flush()
     assert f"after {seconds:.0f} s (COLLAB_LINGER) the coordinator stops although sites are there: paris" in caplog.text
@@ -40,5 +44,5 @@ def test_the_wait_is_as_long_as_the_knob_says(
 
 def test_it_ends_when_the_last_site_has_left(clock: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(native, "wait_until_empty", lambda *_: None)
-    coordinator.linger(world(600.0))
+    linger(600.0)
     assert clock[0] == 100.0

@@ -27,7 +27,7 @@ def sharded_module() -> None:
 def optimizer(world: World, opt: Any) -> None:
     """Called before an optimizer steps; the work is done once for each optimizer by the caller."""
     kind = type(opt).__name__
-    if kind == "ZeroRedundancyOptimizer" and crosses_sites(world, getattr(opt, "process_group", None)):
+    if kind == "ZeroRedundancyOptimizer" and crosses_sites(world.info, getattr(opt, "process_group", None)):
         raise RuntimeError(
             "collab: ZeroRedundancyOptimizer shares its state between all ranks of the world, but sites take their "
             f"steps on their own; {_REMEDY} [optimizer.zero]"
@@ -55,15 +55,14 @@ def collective_in_step(world: World, opt: Any, collective: str, elements: int, t
 def watch_post_local_sgd(world: World) -> None:
     """PostLocalSGDOptimizer is no hooked optimizer: its averager is stopped instead, when torch has loaded it."""
     averager = torch_compat.model_averager()
-    if averager is not None and not world.watches_averager:
-        world.watches_averager = True
-        world.installed.callback(torch_compat.replace((averager, "average_parameters"), _stop_averager))
+    if averager is not None:
+        world.installed.replace((averager, "average_parameters"), _stop_averager)
 
 
 def _stop_averager(original: Any) -> Any:
     def average_parameters(self: Any, params: Any) -> Any:
         now = state.current()
-        if now is not None and crosses_sites(now, getattr(self, "process_group", None)):
+        if now is not None and crosses_sites(now.info, getattr(self, "process_group", None)):
             raise RuntimeError(
                 "collab: PeriodicModelAverager (PostLocalSGDOptimizer) averages models over the ranks of all sites, "
                 f"which is what collab does between sites; {_REMEDY}, or leave it out [optimizer.model-averager]"
