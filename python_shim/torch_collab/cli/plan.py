@@ -12,8 +12,9 @@ from typing import Any
 
 from torch_collab.cli import forms
 from torch_collab.escape import escaped
-from torch_collab.planning import costs, lines, measured, memory, parameters, presets
-from torch_collab.planning.costs import Cost, Settings
+from torch_collab.native import Settings
+from torch_collab.planning import codecs, costs, lines, measured, memory, parameters, presets
+from torch_collab.planning.costs import Cost
 
 _ABOUT = (
     "Works out what rounds would cost: with collab's defaults and with each preset, beside DDP over Gloo and beside "
@@ -76,7 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
         plan = make(arguments)
         beside = compare(plan, arguments.measure) if arguments.measure else None
     except (ValueError, OSError) as error:
-        print(f"collab plan: {escaped(str(error))}", file=sys.stderr)
+        print(f"collab plan: {escaped(str(error).removeprefix('collab: '))}", file=sys.stderr)
         return 2
     if arguments.json:
         print(json.dumps(as_json(plan, beside), indent=1))
@@ -106,18 +107,13 @@ def _whole(text: str, what: str, low: int, high: int) -> int:
 
 def _own(given: list[str]) -> dict[str, Settings]:
     """The row of --set."""
-    known = [field.name for field in dataclasses.fields(Settings)]
     knobs = {}
     for text in given:
         name, equals, value = text.partition("=")
-        name = name.removeprefix("COLLAB_").lower()
-        if not equals or name not in known:
-            near = difflib.get_close_matches(name, known, 1, 0.0)[0]
-            raise ValueError(
-                f"--set {text}: expected KNOB=VALUE of {', '.join(known)}; the nearest is {near} [cli.plan-arguments]"
-            )
-        knobs[name] = value
-    return {"yours": Settings.from_knobs(knobs)} if knobs else {}
+        if not equals:
+            raise ValueError(f"--set {text}: expected KNOB=VALUE, such as codec=int8 [cli.plan-arguments]")
+        knobs[name.removeprefix("COLLAB_").lower()] = value
+    return {"yours": presets.of_knobs(knobs)} if knobs else {}
 
 
 def make(arguments: argparse.Namespace) -> Plan:
@@ -147,11 +143,11 @@ def make(arguments: argparse.Namespace) -> Plan:
         raise ValueError(
             "--tokens needs --config FILE: activations follow from the model's layers [cli.plan-arguments]"
         )
-    settings = {"collab": Settings(), **presets.choose(arguments.preset or []), **_own(arguments.set)}
+    settings = {"collab": presets.of_knobs({}), **presets.choose(arguments.preset or []), **_own(arguments.set)}
     rows = [
         costs.alone(len(sites), step),
         costs.gloo_ddp(sites, path, model.parameters, step, ranks),
-        *(costs.local_sgd(name, each, sites, path, model.parameters, step) for name, each in settings.items()),
+        *(costs.local_sgd(name, each, sites, path, model, step) for name, each in settings.items()),
     ]
     element = 4.0 if arguments.dtype == "fp32" else 2.0
     return Plan(model, sites, path, step, ranks, arguments.optimizer, element, tokens, tuple(rows), settings)
@@ -212,7 +208,17 @@ def render(plan: Plan) -> list[str]:
         "GB are of payload, of the site that carries most; headers and acknowledgements come on top, about a tenth.",
     ]
     text.append("Rounds as with bbr; the first ones take longer, while connections find the line.")
+    if not_counted := _not_counted(plan):
+        text.append(
+            f"COLLAB_KEEP_FP16 ({', '.join(not_counted)}) is not counted: give --config, which has the tensors."
+        )
     return text
+
+
+def _not_counted(plan: Plan) -> list[str]:
+    """The rows whose COLLAB_KEEP_FP16 would add bytes, of a model whose tensors are not known."""
+    thin = {name: each for name, each in plan.settings.items() if any(map(codecs.leaves_out, codecs.parse(each.codec)))}
+    return [name for name, each in thin.items() if plan.model.kept(each.keep_fp16) is None]
 
 
 def _sites_in_words(plan: Plan) -> str:
@@ -228,7 +234,7 @@ def _render_delays(plan: Plan) -> list[str]:
     late = []
     for cost in plan.rows:
         if cost.name in plan.settings:
-            due = plan.settings[cost.name].steps_between(plan.step, cost.round + plan.path.rtt)
+            due = costs.steps_between(plan.settings[cost.name], plan.step, cost.round + plan.path.rtt)
             steps = cost.every_overlap / plan.step
             late += [f"{steps:.0f} ({cost.name})"] * (steps > due)
     return [f"  with overlap rounds would come only every {', '.join(late)} steps"] if late else []
@@ -288,14 +294,11 @@ class Beside:
 def compare(plan: Plan, files: list[Path]) -> Beside:
     """The run's own codec and interval decide what it is compared with."""
     run = measured.read(files)
-    settings = dataclasses.replace(
-        plan.settings.get("yours", Settings()), codec=run.codec, overlap=run.overlap, parts=run.parts
-    )
+    settings = plan.settings.get("yours", plan.settings["collab"])
+    settings = dataclasses.replace(settings, codec=run.codec, overlap=run.overlap, fragments=run.fragments)
     if run.between is not None and run.between > run.stall:
-        settings = dataclasses.replace(
-            settings, sync_every=f"{max(run.between - run.stall, plan.step) * run.parts:.3f}s"
-        )
-    cost = costs.local_sgd("measured", settings, plan.sites, plan.path, plan.model.parameters, plan.step)
+        settings = dataclasses.replace(settings, sync_every=max(run.between - run.stall, plan.step) * run.fragments)
+    cost = costs.local_sgd("measured", settings, plan.sites, plan.path, plan.model, plan.step)
     return Beside(run, settings, cost)
 
 
@@ -328,6 +331,7 @@ def as_json(plan: Plan, beside: Beside | None) -> dict[str, Any]:
         "step_seconds": plan.step,
         "ranks": plan.ranks,
         "ways": [dataclasses.asdict(row) for row in plan.rows],
+        "keep_fp16_not_counted": _not_counted(plan),
         "memory_rank": [
             dataclasses.asdict(each)
             for each in memory.rank_options(plan.model, plan.optimizer, plan.tokens, plan.element)

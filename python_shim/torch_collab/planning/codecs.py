@@ -33,8 +33,10 @@ def parse(text: str) -> tuple[str, str]:
     return up, down or up
 
 
-def encoded(codec: str, elements: float) -> float:
-    return _SIZES[codec] * elements
+def encoded(codec: str, elements: float, kept: float = 0) -> float:
+    """`kept` of the elements travel as fp16 where the codec has fewer bits."""
+    kept = kept if leaves_out(codec) else 0
+    return _SIZES[codec] * (elements - kept) + _SIZES["fp16"] * kept
 
 
 def leaves_out(codec: str) -> bool:

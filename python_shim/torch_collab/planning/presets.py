@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import difflib
 import functools
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from torch_collab import native
-from torch_collab.planning.costs import Settings
 
 
 @functools.cache
@@ -16,7 +15,12 @@ def all_presets() -> dict[str, dict[str, str]]:
     return {row["name"]: dict(row["values"]) for row in native.preset_table()}
 
 
-def choose(names: Iterable[str]) -> dict[str, Settings]:
+def of_knobs(knobs: Mapping[str, str]) -> native.Settings:
+    """Of knobs by name in small letters, the others at their defaults. Raises ValueError."""
+    return native.load_config({}, knobs, run="")
+
+
+def choose(names: Iterable[str]) -> dict[str, native.Settings]:
     """All where none is named. Raises ValueError that names the nearest."""
     chosen = {}
     known = all_presets()
@@ -24,5 +28,5 @@ def choose(names: Iterable[str]) -> dict[str, Settings]:
         if name not in known:
             near = difflib.get_close_matches(name, known, 1, 0.0)
             raise ValueError(f"--preset {name}: there is no such preset, the nearest is {near[0]} [cli.plan-preset]")
-        chosen[name] = Settings.from_knobs(known[name])
+        chosen[name] = of_knobs(known[name])
     return chosen
