@@ -18,7 +18,7 @@ from torch_collab.network.signed_store import SignedStore
 from torch_collab.world import state, topology
 from torch_collab.world.coordinator import Coordinators
 from torch_collab.world.generations import Generations
-from torch_collab.world.groups import SiteGroups, make_backend, make_inner
+from torch_collab.world.groups import SiteGroups, make_backend
 from torch_collab.world.hub import Hub
 from torch_collab.world.topology import Sites, Start, WorldInfo
 
@@ -76,7 +76,8 @@ def _create_world(opts: Any, backend_options: Any) -> Any:
     try:
         if hub.wanted:
             coordinators.meet()
-        backend = _make_backend(info, hub, opts, sites, is_world=True)
+        part = hub.group(opts) if info.several_sites else None
+        backend = make_backend(opts, sites, part, info.one_host, is_world=True)
     except Exception:
         hub.leave()
         raise
@@ -90,12 +91,6 @@ def _create_world(opts: Any, backend_options: Any) -> Any:
         if start is Start.LONE:
             log.info(sampler.OWN_SEEDS)
     return backend
-
-
-def _make_backend(info: WorldInfo, hub: Hub, opts: Any, sites: Sites, is_world: bool) -> Any:
-    part = hub.group(opts) if len(sites.sites) > 1 else None
-    inner = make_inner(opts.store, opts.group_rank, sites, opts.group_size, opts.timeout, part, info.one_host)
-    return make_backend(opts, sites, inner, is_world)
 
 
 def _settings_of_world(config: native.Settings) -> dict[str, str]:
@@ -148,7 +143,8 @@ def _site_store(start: Start, store: Any, timeout: Any) -> Any:
 
 def _create_subgroup(world: state.World, opts: Any) -> Any:
     sites = world.info.sites.restricted(list(opts.global_ranks_in_group))
-    backend = _make_backend(world.info, world.hub, opts, sites, is_world=False)
+    part = world.hub.group(opts) if len(sites.sites) > 1 else None
+    backend = make_backend(opts, sites, part, world.info.one_host, is_world=False)
     running.watch(backend)
     return backend
 

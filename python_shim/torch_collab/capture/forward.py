@@ -48,29 +48,31 @@ def on_ddp_forward(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[
 
 def _before_training_forward(world: World, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     running.drop_dead()  # a step that an exception has left keeps what it worked on alive
-    if world.training.vector is None:
+    held = world.training.vector
+    if held is None:
         _begin(world, world.ddps.made_since(module))
-    elif module in world.training.vector:
+    elif module in held:
         _follow_parameters(world)
-    elif world.training.vector.covers(module, world.ddps.constructed):
+    elif held.covers(module, world.ddps.constructed):
         world.ddps.join(module)
     elif module.training or module in world.ddps.constructed:
         _begin_next(world, module)
     else:
         return  # a copy (an average of weights, say) is evaluated, without no_grad()
-    world.training.ran(module)
-    if world.training.stepped_in_backward:
+    training = world.training  # of the generation that may just have begun
+    training.ran(module)
+    if training.stepped_in_backward:
         rounds.count(world)
-    if world.training.vector is not None:
-        world.training.unseen.forward(module, world.training.vector.parameters, world.is_leader)
-    world.training.samples.saw(first_dimension(args, kwargs))
+    if training.vector is not None:
+        training.unseen.forward(module, training.vector.parameters, world.is_leader)
+    training.samples.saw(first_dimension(args, kwargs))
 
 
 def _begin_next(world: World, module: DistributedDataParallel) -> None:
     """`module` trains what the vector does not hold: the last round of this generation, then the next."""
     returns = not world.ddps.is_new(module)
     together = [ddp for ddp in world.ddps.constructed if ddp is module or ddp in world.training.ddps]
-    with world.run.fails_with_it():
+    with world.run:
         end_generation(world)
     _begin(world, together if returns and module in together else world.ddps.made_since(module))
 
@@ -105,7 +107,7 @@ def _begin(world: World, ddps: list[DistributedDataParallel]) -> None:
     same_model.check_same_between_sites(world, entries)
     refuse.watch_post_local_sgd(world)
     session = sessions.make(world, entries, resumed.seen(world, entries))
-    with world.run.fails_with_it():
+    with world.run:
         sessions.begin(world, session)
     fetches = info.config.join_optimizer and session.status().round > 0  # others have trained
     world.training.begin(session, vector.Vector(ddps, entries, len(info.site.ranks)), fetches)
@@ -115,7 +117,7 @@ def _follow_parameters(world: World) -> None:
     session, followed = world.training.session, world.training.vector
     if session is None or followed is None or world.run.failed:
         return
-    with world.run.fails_with_it():
+    with world.run:
         for position, entry, tensor in followed.changes():
             session.replace_tensor(position, tensor)
             followed.take(entry, tensor)

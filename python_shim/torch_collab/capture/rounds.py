@@ -19,13 +19,14 @@ if TYPE_CHECKING:
 
 def count(world: World) -> None:
     """One step of the model is done; a round may run here."""
-    session = world.training.session
+    training = world.training
+    session = training.session
     if session is None or world.run.failed:
         return
-    samples = world.training.end_step()
+    samples = training.end_step()
     if native.termination_requested():
         session.ask_to_leave()
-    with world.run.fails_with_it():
+    with world.run:
         due = session.count_step(samples, optimizer_state.copy)
     traffic.stepped(world)
     if due:
@@ -36,7 +37,7 @@ def run_round(world: World) -> None:
     """A round now. Every rank of every site comes here."""
     session, vector = world.training.session, world.training.vector
     assert session is not None and vector is not None
-    with world.run.fails_with_it():
+    with world.run:
         outcome = session.synchronize(optimizer_state.copy)
     vector.look_again()
     world.training.metrics.write(session)
@@ -140,13 +141,13 @@ def _warn_of_nothing_averaged(world: World) -> None:
     if world.training.session is not None:
         if world.training.session.status().steps == 0 and not world.training.owes_step:
             log.warning(
-                "no step of an optimizer that trains this model was seen, so nothing was averaged between sites: an "
-                "optimizer must hold the parameters of the module that is wrapped in DistributedDataParallel (one made "
-                "before the model was copied does not); a script that updates them by itself calls torch_collab.step() "
+                "no step of an optimizer that trains this model was seen, so nothing was averaged between sites. An "
+                "optimizer must hold the parameters of the module that is wrapped in DistributedDataParallel; one made "
+                "before the model was copied does not. A script that updates them by itself calls torch_collab.step() "
                 "[optimizer.no-step-seen]"
             )
     elif world.generations.number == 0:
         log.warning(
-            "no DistributedDataParallel module was trained here, so nothing was averaged between sites; wrap the model "
+            "no DistributedDataParallel module was trained here, so nothing was averaged between sites. Wrap the model "
             "in DistributedDataParallel after init_process_group [ddp.none-trained]"
         )

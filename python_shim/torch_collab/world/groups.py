@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -71,48 +71,37 @@ class HubGroup:
     site_names: tuple[str, ...]  # by rank of the group
 
 
-@dataclass(frozen=True)
-class Inner:
-    """What the backend of one process group runs on; shared with nobody else. Several sites have a group of
-    the hub, or, where torch's Gloo is asked for, `world` and `leaders`."""
+def make_backend(opts: Any, sites: Sites, hub: HubGroup | None, one_host: bool, is_world: bool) -> Any:
+    """Of the process group that torch asks for; what it runs on is shared with nobody else.
 
-    world: Any | None  # all ranks of this group
-    site: Any | None  # ranks of this group at this rank's site; None for one rank or one site
-    leaders: Any | None  # the lowest rank of each site; None elsewhere and for one site
-    hub: HubGroup | None = None
+    Of one site that is Gloo over all ranks. Several sites have Gloo at each site of several ranks, and a group of the
+    hub, or, where torch's Gloo is asked for, Gloo over all ranks and over the lowest rank of each site. `one_host`: the
+    ranks of this rank's site are on one.
+    """
+    rank, mine = opts.group_rank, sites.of(opts.group_rank)
+    world = site = leaders = None
 
+    def gloo(prefix: str, ranks: Sequence[int]) -> Any:
+        return make_gloo(opts.store, prefix, ranks.index(rank), len(ranks), opts.timeout)
 
-def make_inner(
-    store: Store, rank: int, sites: Sites, size: int, timeout: timedelta, hub: HubGroup | None, one_host: bool
-) -> Inner:
-    """`one_host`: of the ranks of this rank's site."""
-    if len(sites.sites) == 1:
-        with gloo_listens_here_only(one_host):
-            return Inner(make_gloo(store, "world", rank, size, timeout), None, None)
-    mine = sites.of(rank)
-    site = leaders = world = None
-    if len(mine.ranks) > 1:
-        with gloo_listens_here_only(one_host):
-            site = make_gloo(store, f"site/{mine.leader}", mine.ranks.index(rank), len(mine.ranks), timeout)
-    if hub is not None:
-        return Inner(None, site, None, hub)
-    world = make_gloo(store, "world", rank, size, timeout)
-    if rank == mine.leader:
-        leaders = make_gloo(store, "leaders", sites.sites.index(mine), len(sites.sites), timeout)
-    return Inner(world, site, leaders)
-
-
-def make_backend(opts: Any, sites: Sites, inner: Inner, is_world: bool) -> Any:
-    number = {rank: index for index, site in enumerate(sites.sites) for rank in site.ranks}
-    at_hub = {} if inner.hub is None else dict(inner.hub.__dict__)
+    with gloo_listens_here_only(one_host):
+        if len(sites.sites) == 1:
+            world = gloo("world", mine.ranks)
+        elif len(mine.ranks) > 1:
+            site = gloo(f"site/{mine.leader}", mine.ranks)
+    if len(sites.sites) > 1 and hub is None:
+        world = gloo("world", range(opts.group_size))
+        if rank == mine.leader:
+            leaders = gloo("leaders", [each.leader for each in sites.sites])
+    number = {other: index for index, each in enumerate(sites.sites) for other in each.ranks}
     return native.make_backend(
-        rank=opts.group_rank,
+        rank=rank,
         size=opts.group_size,
-        sites=[number[rank] for rank in range(opts.group_size)],
-        world=inner.world,
-        site=inner.site,
-        leaders=inner.leaders,
-        **at_hub,
+        sites=[number[other] for other in range(opts.group_size)],
+        world=world,
+        site=site,
+        leaders=leaders,
+        **(vars(hub) if hub else {}),
         timeout=opts.timeout,
         is_world=is_world,
     )

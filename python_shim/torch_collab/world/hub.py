@@ -19,7 +19,7 @@ import torch
 
 from torch_collab import native
 from torch_collab.network import links
-from torch_collab.world.groups import HubGroup, Inner, make_backend
+from torch_collab.world.groups import HubGroup, make_backend
 from torch_collab.world.topology import Site, Sites
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class Hub:
         opts = SimpleNamespace(group_rank=self._info.rank, group_size=size, timeout=limit)
         # Each rank for itself: nothing here is summed over a site first.
         apart = Sites(tuple(Site(name, (rank,)) for rank, name in enumerate(group.site_names)))
-        backend = make_backend(opts, apart, Inner(None, None, None, group), is_world=False)
+        backend = make_backend(opts, apart, group, one_host=False, is_world=False)
         parts = [torch.empty(len(mine), dtype=torch.uint8) for _ in range(size)]
         backend.allgather([parts], [torch.frombuffer(bytearray(mine), dtype=torch.uint8)]).wait()
         return [bytes(part.tolist()) for part in parts]

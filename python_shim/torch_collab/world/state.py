@@ -6,9 +6,8 @@ sees `current()` as None and so runs no hook.
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
@@ -53,13 +52,11 @@ class Run:
         self.failed = False  # no step is counted any more, and there is no last round
         self.finished = False
 
-    @contextlib.contextmanager
-    def fails_with_it(self) -> Iterator[None]:
-        try:
-            yield
-        except BaseException:
-            self.failed = True
-            raise
+    def __enter__(self) -> None:
+        """Of what the run fails with."""
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        self.failed = self.failed or kind is not None
 
     def finish(self) -> None:
         self.finished = True
