@@ -90,7 +90,7 @@ def test_with_one_key_they_meet(monkeypatch: pytest.MonkeyPatch) -> None:
         (OTHER, "not signed with this swarm's key (another signature)", "node tokyo has another swarm key than this"),
         (
             NONE,
-            "was signed with a swarm key, and this node has none: give it COLLAB_TOKEN",
+            "was signed with a swarm key, and this node has none. Give it the COLLAB_TOKEN",
             "tokyo has neither a swarm",
         ),
     ],

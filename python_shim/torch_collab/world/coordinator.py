@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from torch_collab import log, native
 from torch_collab.environment import collab_variables
 from torch_collab.network import addresses, links
+from torch_collab.network.linger import linger
 from torch_collab.world.gloo_nodes import GlooNodes
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ class Coordinators:
         if self.server is not None:
             config, began = self._info.config, time.monotonic()
             self._hub.wait_until_all_have_come(timedelta(seconds=min(config.linger, config.join_timeout)))
-            wait_until_empty(self.server, config.linger, began)
+            linger(self.server, config.linger, began)
 
     def stop(self) -> None:
         self.server = None
@@ -91,7 +92,7 @@ class Coordinators:
             return self.server.address
         if config.advertise == addresses.NOT_DIALABLE and self._info.several_sites:
             raise RuntimeError(
-                "collab: COLLAB_ADVERTISE=none at the first site of the world, whose coordinator the others dial: let "
+                "collab: COLLAB_ADVERTISE=none at the first site of the world, whose coordinator the others dial. Let "
                 "another site be the first (--node-rank=0), or leave COLLAB_ADVERTISE unset here "
                 "[coordinator.undialable]"
             )
@@ -111,8 +112,8 @@ def _find(info: WorldInfo) -> str:
         info.told.wait([_KEY], limit)
     except Exception as error:
         raise RuntimeError(
-            f"collab: no coordinator after {limit.total_seconds():.0f} s (COLLAB_JOIN_TIMEOUT): the leader of site "
-            f"{first.name}, rank {first.leader}, has not come to where it serves it ({error}) [coordinator.leader-late]"
+            f"collab: no coordinator after {limit.total_seconds():.0f} s (COLLAB_JOIN_TIMEOUT): rank {first.leader} of "
+            f"site {first.name} is to serve it, and has not begun ({error}) [coordinator.leader-late]"
         ) from None
     address = info.told.get(_KEY).decode()
     if address.startswith(_FAILED):
@@ -120,21 +121,3 @@ def _find(info: WorldInfo) -> str:
             f"collab: rank {first.leader} of {first.name}: {address.removeprefix(_FAILED)} [coordinator.leader-failed]"
         )
     return address
-
-
-def wait_until_empty(server: _C.CoordinatorServer, limit: float, began: float) -> None:
-    waiting_for = ""
-    while True:
-        left = began + limit - time.monotonic()
-        problem = native.wait_until_empty(server, max(0.0, min(2.0, left)))
-        if problem is None:
-            return
-        if left <= 0:
-            log.warning(
-                f"after {limit:.0f} s (COLLAB_LINGER) the coordinator stops although sites are there: {problem} "
-                "[coordinator.stops-early]"
-            )
-            return
-        if problem != waiting_for:
-            waiting_for = problem
-            log.info(f"training is done here; the coordinator waits up to {limit:.0f} s (COLLAB_LINGER): {problem}")
