@@ -38,7 +38,6 @@ WAITS = {
     "__init__": "read at every `import torch`",
     "backend.registration": "read at every `import torch`",
     "cli": "a command loads what it needs, and `collab lab` needs no torch",
-    "integrations": "each name needs a package of others, which may be missing",
     "native": "the compiled module needs torch's libraries in the process",
     "rendezvous": "read at every start of torchrun",
 }

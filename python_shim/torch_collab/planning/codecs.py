@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
-
 # Bytes an element.
 _SIZES = {
     "fp32": 4.0,
@@ -24,12 +22,7 @@ def parse(text: str) -> tuple[str, str]:
     up, _, down = text.partition("/")
     for name in (up, down or up):
         if name not in _SIZES:
-            near = difflib.get_close_matches(name, _SIZES, 1, 0.3)
-            raise ValueError(
-                f"codec {text!r}: there is {', '.join(_SIZES)}"
-                + (f"; {near[0]}?" if near else "")
-                + " [cli.plan-codec]"
-            )
+            raise ValueError(f"codec {text!r}: there is {', '.join(_SIZES)} [cli.plan-codec]")
     return up, down or up
 
 
