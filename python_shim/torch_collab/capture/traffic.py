@@ -73,8 +73,8 @@ def stepped(world: World) -> None:
         return
     log.warning(
         f"collectives between sites come in every step: {found.calls:.3g} a step ({', '.join(found.names)}), which "
-        f"take {found.seconds:.3g} s a step, {found.share:.0%} of the time: no site trains faster than the slowest and "
-        "the line between them. Call them every hundredth step, at the end of an epoch, or over the site alone "
+        f"take {found.seconds:.3g} s a step, {found.share:.0%} of the time. So no site trains faster than the slowest "
+        "one and the line between them. Call them every hundredth step, at the end of an epoch, or over the site alone "
         "(group=torch_collab.site_group()) [capture.collectives-every-step]"
     )
 
@@ -93,8 +93,8 @@ def _told_of(original: Callable[..., Any]) -> Callable[..., Any]:
         world = state.current()
         if world is not None and world.is_leader:
             log.warn_once(
-                "accelerate's dispatch_batches (its default for an IterableDataset) has rank 0 read the data for all "
-                "and send every batch to every site, over the line between them, in every step. Say "
+                "accelerate's dispatch_batches (its default for an IterableDataset) has rank 0 read the data for all. "
+                "It sends every batch to every site, over the line between them, in every step. Say "
                 "DataLoaderConfiguration(dispatch_batches=False), with a data set that is divided by "
                 "torch_collab.data_rank() [capture.dispatch-batches]"
             )

@@ -89,8 +89,8 @@ def refuse_sharded(named: list[tuple[str, torch.Tensor]]) -> None:
     for name, tensor in named:
         if torch_compat.is_dtensor(tensor):
             raise RuntimeError(
-                f"collab: parameter {name} is a DTensor (fully_shard or tensor parallel); collab averages whole models "
-                "between sites and cannot yet put such parts together. Train it with DistributedDataParallel "
+                f"collab: parameter {name} is a DTensor (fully_shard or tensor parallel). collab averages whole models "
+                "between sites, and cannot yet put such parts together. Train it with DistributedDataParallel "
                 "[ddp.dtensor]"
             )
 
@@ -255,8 +255,8 @@ class Vector:
         self._told.add(name)
         self._frozen = [(other, tensor) for other, tensor in self._frozen if other != name]
         log.warning(
-            f"{name} was frozen when the model was wrapped in DistributedDataParallel and requires a gradient now: "
-            "neither the ranks of a site nor the sites average it. Make a new DistributedDataParallel around the model "
+            f"{name} was frozen when the model was wrapped in DistributedDataParallel and requires a gradient now. "
+            "Neither the ranks of a site nor the sites average it. Make a new DistributedDataParallel around the model "
             "after unfreezing [capture.unfrozen]"
         )
 

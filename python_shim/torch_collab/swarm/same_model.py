@@ -83,8 +83,8 @@ def _all_hold(world: World, lines: list[str], limit: timedelta) -> bool:
         digests = world.hub.gather("models", digest, limit)
     except RuntimeError as error:
         raise RuntimeError(
-            "collab: not every site has come to its first training forward, where their models are compared (at most "
-            f"{limit.total_seconds():.0f} s are waited, COLLAB_JOIN_TIMEOUT): {str(error).removeprefix('collab: ')} "
+            f"collab: not every site has come within {limit.total_seconds():.0f} s (COLLAB_JOIN_TIMEOUT) to its first "
+            f"training forward, where models are compared: {str(error).removeprefix('collab: ')} "
             "[capture.sites-late]"
         ) from None
     return set(digests) == {digest}
@@ -99,7 +99,7 @@ def _difference(a: list[str], b: list[str], at_a: str, at_b: str, advice: str, c
     if [tensor for tensor, _ in here] == [tensor for tensor, _ in there] and ours != theirs:
         return (
             f"buffers left out of the average: {at_a} {_names(ours, theirs)}; {at_b} {_names(theirs, ours)}. A buffer "
-            "is left out that is not persistent, or holds NaN or infinity when training begins: begin with the same "
+            "is left out that is not persistent, or holds NaN or infinity when training begins. Begin with the same "
             f"model everywhere, or set COLLAB_BUFFERS=0 at all sites {code_of_buffers}"
         )
     pairs = enumerate(itertools.zip_longest(a, b, fillvalue="missing"))
