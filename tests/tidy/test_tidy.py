@@ -95,7 +95,7 @@ def test_a_circle_of_imports_is_told_of_at_each_module_in_it(tmp_path: Path) -> 
         ("class Mine:\n    def __init__(self):\n        self.failed = True", False),
     ],
 )
-def test_a_field_is_written_where_its_class_is(tmp_path: Path, line: str, wrong: bool) -> None:
+def test_shim_fields(tmp_path: Path, line: str, wrong: bool) -> None:
     owner = "class Run:\n    steps: int\n\n    def fail(self):\n        self.failed = True\n"
     files = {f"{SHIM}/world/a.py": line + "\n", f"{SHIM}/world/run.py": owner}
     assert bool(breaches("shim_fields", tmp_path, files)) == wrong

@@ -53,7 +53,7 @@ class Run:
         self.finished = False
 
     def __enter__(self) -> None:
-        """Of what the run fails with."""
+        """`with world.run:` what the run fails with, if it raises."""
 
     def __exit__(self, kind: object, *_: object) -> None:
         self.failed = self.failed or kind is not None
