@@ -1,4 +1,4 @@
-"""Two rules of ci/tidy.py about the Python shim: which module imports which, who touches what is private to torch."""
+"""Rules of ci/tidy.py about the Python shim: who imports whom, who writes a field, what is private to torch."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeGuard
 
 # The shim's packages and top modules: which others each may import, for types alone too.
 SHIM = "python_shim/torch_collab"
@@ -37,7 +38,6 @@ WAITS = {
     "__init__": "read at every `import torch`",
     "backend.registration": "read at every `import torch`",
     "cli": "a command loads what it needs, and `collab lab` needs no torch",
-    "integrations": "each name needs a package of others, which may be missing",
     "native": "the compiled module needs torch's libraries in the process",
     "rendezvous": "read at every start of torchrun",
 }
@@ -106,6 +106,34 @@ def way(after: dict[str, set[str]], start: str, end: str) -> list[str]:
                 seen.add(module)
                 ways.append([*so_far, module])
     return []
+
+
+def fields(tree: ast.AST) -> set[str]:
+    """Of the classes there: what they declare, and what their methods set."""
+    inside = [node for each in ast.walk(tree) if isinstance(each, ast.ClassDef) for node in ast.walk(each)]
+    declared = {
+        each.target.id for each in inside if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name)
+    }
+    return declared | {each.attr for each in inside if writes(each) and own(each)}
+
+
+def writes(node: ast.AST) -> TypeGuard[ast.Attribute]:
+    return isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store | ast.Del)
+
+
+def own(node: ast.Attribute) -> bool:
+    return isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
+
+
+def foreign_writes(texts: Mapping[str, str]) -> Iterator[tuple[str, int, str]]:
+    """(path, line, what to do) where a module writes a field of a class that others have; told apart by their names."""
+    trees = {path: ast.parse(text) for path, text in texts.items()}
+    known = {path: fields(tree) for path, tree in trees.items()}
+    everywhere = set().union(*known.values())
+    for path, tree in trees.items():
+        for node in filter(writes, ast.walk(tree)):
+            if not own(node) and node.attr in everywhere - known[path]:
+                yield path, node.lineno, f"{node.attr} is a field of another module's class: give that a method for it"
 
 
 def private(name: str) -> bool:

@@ -247,19 +247,29 @@ def arrows(tree: Tree) -> Iterator[Problem]:
                 yield Problem(path, number, "arrows", "a public header must not include from plugin/")
 
 
+def _shim(tree: Tree) -> dict[str, str]:
+    return {path: tree.text(path) for path in tree.named(".py", under=f"{rules_shim.SHIM}/")}
+
+
 @rule
 def shim_arrows(tree: Tree) -> Iterator[Problem]:
     """The shim's imports are a graph without circles whose arrows point down, all of them at the top of a file."""
-    texts = {path: tree.text(path) for path in tree.named(".py", under=f"{rules_shim.SHIM}/")}
-    for path, line, text in rules_shim.arrows(texts):
+    for path, line, text in rules_shim.arrows(_shim(tree)):
         yield Problem(path, line, "shim arrows", text)
+
+
+@rule
+def shim_fields(tree: Tree) -> Iterator[Problem]:
+    """A field of a class of the shim is written in that class's module alone."""
+    for path, line, text in rules_shim.foreign_writes(_shim(tree)):
+        yield Problem(path, line, "shim fields", text)
 
 
 @rule
 def guest_of_torch(tree: Tree) -> Iterator[Problem]:
     """What is private to torch is touched in one module, which says what it expects."""
-    for path in tree.named(".py", under=f"{rules_shim.SHIM}/"):
-        for line, text in rules_shim.private_uses(path, tree.text(path)):
+    for path, source in _shim(tree).items():
+        for line, text in rules_shim.private_uses(path, source):
             yield Problem(path, line, "guest of torch", text)
 
 

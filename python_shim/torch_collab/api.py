@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from torch_collab.capture import metrics, sampler, steps
-from torch_collab.world import groups, state
+from torch_collab.capture import rounds, sampler
+from torch_collab.world import state
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
@@ -19,23 +19,23 @@ def site_group() -> ProcessGroup:
 
     The first call, or the first DistributedDataParallel, makes it: all ranks of the site must come there.
     """
-    return groups.site_group(state.require())
+    return state.require().groups.site()
 
 
 def sites() -> tuple[Site, ...]:
     """The sites of this world, ordered by their lowest rank."""
-    return state.require().sites.sites
+    return state.require().info.sites.sites
 
 
 def site_index() -> int:
     """The site's place in one world; for sites that are worlds of their own COLLAB_SITE_INDEX, else a stable number
     made from the site's name."""
-    return sampler.site_index(state.require())
+    return sampler.site_index(state.require().info)
 
 
 def site_count() -> int:
     """How many sites there are in one world; COLLAB_NUM_SHARDS for sites that are worlds of their own."""
-    return sampler.site_count(state.require())
+    return sampler.site_count(state.require().info)
 
 
 def data_rank() -> int:
@@ -74,13 +74,13 @@ def log_metrics(values: Mapping[str, Any]) -> None:
     The site's lowest rank counts; others may call it. Values are numbers or tensors of one element (on a GPU they are
     waited for), under at most 64 names; a name that is logged again replaces its value. Raises ValueError or TypeError.
     """
-    metrics.note(state.require(), values)
+    training = state.require().training
+    training.metrics.note(values, training.session)
 
 
 def coordinator_address() -> str | None:
     """HOST:PORT of the coordinator, at leaders once the first training forward has begun."""
-    coordinators = state.require().coordinators
-    return coordinators[0] if coordinators else None
+    return next(iter(state.require().coordinators.addresses), None)
 
 
 def synchronize() -> None:
@@ -91,7 +91,7 @@ def synchronize() -> None:
             "collab: synchronize() before the first training forward; there is nothing to average yet "
             "[capture.synchronize-early]"
         )
-    steps.run_round(world)
+    rounds.run_round(world)
 
 
 def step() -> None:
@@ -108,7 +108,7 @@ def step() -> None:
             "[capture.step-early]"
         )
     world.training.unseen.stepped()
-    steps.count(world)
+    rounds.count(world)
 
 
 def status() -> dict[str, Any]:
@@ -116,7 +116,7 @@ def status() -> dict[str, Any]:
     world = state.require()
     if world.training.session is None:
         before = dict.fromkeys(("round", "steps", "steps_since_round", "bytes_sent", "bytes_received"), 0)
-        return {"site": world.site.name, "generation": world.generation, **before}
+        return {"site": world.info.site.name, "generation": world.generations.number, **before}
     now = world.training.session.status()
     names = ("site", "generation", "round", "steps", "steps_since_round", "bytes_sent", "bytes_received", "state")
     return {name: getattr(now, name) for name in names}

@@ -105,8 +105,8 @@ def check(expected: Iterable[Expected] = EXPECTED) -> None:
             fit = False
         if not fit:
             raise UnfitTorch(
-                f"collab: torch {torch.__version__} has no {each.name} as collab knows it, which it needs to "
-                f"{each.purpose}: use torch {_TESTED}, with which it was tested, or a newer "
+                f"collab: torch {torch.__version__} has no {each.name} as collab knows it. collab needs it "
+                f"to {each.purpose}. Use torch {_TESTED}, with which this version was tested, or a newer "
                 "torch-collab [ddp.torch-unfit]"
             )
 
@@ -120,7 +120,7 @@ def check_build(built: str) -> None:
     functions stand in another order in another release: the module may load and crash later."""
     if _release(built) != _release(torch.__version__):
         raise UnfitTorch(
-            f"collab: it was built beside torch {built}, and this is torch {torch.__version__}: install it again with "
+            f"collab: it was built for torch {built}, but this is torch {torch.__version__}. Install it again with "
             "`pip install --no-build-isolation .` [ddp.torch-replaced]"
         )
 

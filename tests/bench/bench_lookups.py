@@ -30,7 +30,7 @@ def worker(repeats: int) -> None:
     import torch.distributed as dist
     from torch import nn
     from torch.nn.parallel import DistributedDataParallel
-    from torch_collab.capture import forward, steps
+    from torch_collab.capture import forward, rounds
     from torch_collab.world import state
 
     torch.set_num_threads(1)
@@ -46,7 +46,7 @@ def worker(repeats: int) -> None:
         begin = time.thread_time()  # of the processor: a machine that is busy elsewhere adds nothing
         for _ in range(CALLS):
             forward.on_ddp_forward(ddp, (x,), {})
-            steps.count(world)
+            rounds.count(world)
         lookups.append((time.thread_time() - begin) / CALLS)
     begins = []
     for seed in range(repeats):

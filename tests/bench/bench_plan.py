@@ -21,8 +21,9 @@ from typing import Any
 import pairs
 from bench_wan import WARM_SECONDS
 from bench_wan import worker as train
-from torch_collab.planning import codecs, costs, measured
+from torch_collab.planning import codecs, costs, measured, presets
 from torch_collab.planning.lines import Between, parse_sites
+from torch_collab.planning.parameters import Model
 
 SITES = ("s0", "s1")
 # DOWN/UP in Mbit/s, RTT in ms, loss in percent.
@@ -37,9 +38,9 @@ WITHIN = 0.10
 
 def planned(name: str, args: argparse.Namespace) -> costs.Cost:
     rate, rtt, loss = LINES[name]
-    settings = costs.Settings(codec=args.codec)
+    settings = presets.of_knobs({"codec": args.codec})
     return costs.local_sgd(
-        name, settings, parse_sites(["2"], rate), Between(rtt / 1e3, loss / 100), int(args.millions * 1e6), 1.0
+        name, settings, parse_sites(["2"], rate), Between(rtt / 1e3, loss / 100), Model(int(args.millions * 1e6)), 1.0
     )
 
 

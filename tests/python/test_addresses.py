@@ -21,7 +21,7 @@ def test_a_swarm_on_this_machine_is_dialled_on_loopback(monkeypatch: pytest.Monk
 
 
 def test_an_unknown_host_says_what_to_set() -> None:
-    with pytest.raises(ValueError, match=r"no route to no-such-host\.invalid .* set COLLAB_ADVERTISE"):
+    with pytest.raises(ValueError, match=r"no route to no-such-host\.invalid .*\[rendezvous.no-route\]"):
         addresses.dial_address("", "0.0.0.0:0", ["no-such-host.invalid:1"])
 
 

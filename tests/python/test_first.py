@@ -15,6 +15,7 @@ from commands import Coordinator
 from ranks import Finished, Ranks, expect_success
 from torch import nn
 from torch_collab.capture import resumed
+from torch_collab.model.modules import Loads
 from torch_collab.model.vector import Entry
 from torch_collab.world import state
 
@@ -25,13 +26,14 @@ class Worldlike(SimpleNamespace):
     """As much of a World as `resumed` looks at."""
 
     def __init__(self) -> None:
-        super().__init__(pid=os.getpid(), training=state.Training(), loaded={}, is_leader=True)
+        super().__init__(loads=Loads(), is_leader=True)
 
 
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     here = Worldlike()
     monkeypatch.setattr(state, "_world", here)
+    monkeypatch.setattr(state, "_pid", os.getpid())
     monkeypatch.setattr(nn.Module, "load_state_dict", resumed.watch_loads(nn.Module.load_state_dict))
     yield here
 
@@ -116,7 +118,7 @@ def test_a_load_into_what_is_trained_is_seen(world: Any, how: Callable[[nn.Seque
     model = parts()
     how(model)
     assert resumed.seen(world, entries_of(model)) == counts
-    assert not world.loaded, "nothing is kept beyond the first forward"
+    assert not world.loads.take(), "nothing is kept beyond the first forward"
 
 
 def test_a_module_without_a_hash_and_one_that_is_gone(world: Any) -> None:
@@ -129,14 +131,14 @@ def test_a_module_without_a_hash_and_one_that_is_gone(world: Any) -> None:
     assert not resumed.seen(world, entries)
 
 
-def test_loads_of_a_forked_child_are_not_noted_those_for_a_later_model_are(world: Any) -> None:
-    world.pid += 1
-    load(parts())
-    assert not world.loaded
-    world.pid -= 1
-    world.training.session = object()  # of the model before
-    load(parts())
-    assert world.loaded
+def test_loads_of_a_forked_child_are_not_noted(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = parts()
+    monkeypatch.setattr(state, "_pid", os.getpid() + 1)
+    load(model)
+    assert not world.loads.take()
+    monkeypatch.setattr(state, "_pid", os.getpid())
+    load(model)
+    assert world.loads.take()
 
 
 def stepped(optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:

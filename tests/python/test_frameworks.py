@@ -17,7 +17,7 @@ import pytest
 import torch
 from commands import Coordinator
 from ranks import Finished, Ranks, expect_success, start_site
-from torch_collab.capture import steps
+from torch_collab.capture import rounds
 from torch_collab.model import optimizer_copy
 
 ROOT = Path(__file__).parents[2]
@@ -142,6 +142,6 @@ def test_what_is_no_plain_tensor_is_neither_lent_nor_trusted() -> None:
         trained = ((id(optimizer.param_groups[0]["params"][0]), 4),)
         with pytest.raises(optimizer_copy.Unsuitable, match=rf"keeps exp_avg as .*{named}.*, which is not lent"):
             optimizer_copy.make([optimizer], trained)
-    assert steps._unfit({"exp_avg": torch.zeros(4).as_subclass(Strange)}), "what cannot be looked at starts anew"
-    assert not steps._unfit({"exp_avg": torch.zeros(4), "step": 3})
-    assert steps._unfit({"exp_avg": torch.tensor([float("nan")])})
+    assert rounds._unfit({"exp_avg": torch.zeros(4).as_subclass(Strange)}), "what cannot be looked at starts anew"
+    assert not rounds._unfit({"exp_avg": torch.zeros(4), "step": 3})
+    assert rounds._unfit({"exp_avg": torch.tensor([float("nan")])})

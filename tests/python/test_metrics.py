@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from ranks import expect_success, run_ranks
-from torch_collab.capture import metrics
+from torch_collab.world import metrics
 
 
 def test_what_was_logged_follows_each_round(tmp_path: Path) -> None:

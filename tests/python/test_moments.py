@@ -166,7 +166,7 @@ def fetched_for_two() -> tuple[Any, torch.optim.Optimizer, torch.optim.Optimizer
     text, data = optimizer_copy.make(lent.training.optimizers, lent.training.vector.trained)
     elements = [n for _, n in world.training.vector.trained]
     world.training.fetch = Fetch(data, parts_of(text, elements), len(elements))
-    world.training.fetch.seen.add(id(first))
+    world.training.fetch.comes(first)
     optimizer_state._load(world, world.training.fetch, first)
     return world, first, second
 
@@ -177,14 +177,14 @@ def test_an_optimizer_may_step_several_times_before_another_takes_its_state() ->
         optimizer_state.before_step(world, first)
     optimizer_state.before_step(world, second)
     assert second.state
-    assert world.training.fetch is None
+    assert world.training.fetch.over and world.training.fetch.data is None
 
 
 def test_what_was_fetched_is_not_kept_for_an_optimizer_that_never_steps() -> None:
     world, first, _ = fetched_for_two()
     for _ in range(optimizer_state._MOST_BETWEEN):
         optimizer_state.before_step(world, first)
-    assert world.training.fetch is None
+    assert world.training.fetch.over and world.training.fetch.data is None
 
 
 def test_what_is_not_finite_is_not_taken() -> None:

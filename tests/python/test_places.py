@@ -94,7 +94,7 @@ def test_another_key_is_told_at_every_rank() -> None:
     assert "collab: the world's store holds an entry (collab/place/1) that was not signed with this swarm's key" in str(
         ours
     )
-    assert "was signed with a swarm key, and this node has none: give it COLLAB_TOKEN" in str(theirs)
+    assert "was signed with a swarm key, and this node has none. Give it the COLLAB_TOKEN" in str(theirs)
 
 
 def test_sites_that_would_link_by_different_transports_are_named_at_every_rank() -> None:

@@ -90,7 +90,7 @@ def test_with_one_key_they_meet(monkeypatch: pytest.MonkeyPatch) -> None:
         (OTHER, "not signed with this swarm's key (another signature)", "node tokyo has another swarm key than this"),
         (
             NONE,
-            "was signed with a swarm key, and this node has none: give it COLLAB_TOKEN",
+            "was signed with a swarm key, and this node has none. Give it the COLLAB_TOKEN",
             "tokyo has neither a swarm",
         ),
     ],
@@ -225,4 +225,4 @@ def test_a_stranger_who_counts_ends_a_start_in_words(monkeypatch: pytest.MonkeyP
     (error,) = rendezvous(first)
     begun.join()
     assert isinstance(error, RendezvousError)
-    assert "the counter 'arrivals' in the endpoint's store says 1099511627777, and at most 65536 were" in str(error)
+    assert "the counter 'arrivals' in the endpoint's store says 1099511627777; at most 65536 were" in str(error)

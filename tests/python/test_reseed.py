@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,10 +22,11 @@ def a_sampler(
 ) -> Any:
     store = object()
     config = SimpleNamespace(**{"reseed": reseed, "site_index": None, "num_shards": 1, **shards})
-    world: Any = SimpleNamespace(
+    info = SimpleNamespace(
         config=config, store=store, site_store=store, ranks_tell_sites_apart=False, size=1, rank=0, is_leader=is_leader,
-        site=SimpleNamespace(name="tokyo"), installed=ExitStack(),
+        site=SimpleNamespace(name="tokyo"),
     )  # fmt: skip
+    world: Any = SimpleNamespace(info=info, installed=state.Installed())
     monkeypatch.setattr(state, "current", lambda: world)
     monkeypatch.setattr(dist, "get_world_size", lambda: 1)
     monkeypatch.setattr(dist, "get_rank", lambda: 0)

@@ -32,7 +32,7 @@ def test_a_crashed_worker_comes_back_alone_and_a_failed_site_goes_on_coordinatin
     rome.wait_for_rounds(2, "paris", "rome")
     assert len(paris.pids()) == 1, "the healthy worker was restarted"
     nodes.crash("paris")  # and has no restart left
-    paris.wait_for("the workers here are done; the coordinator stays")
+    paris.wait_for("training is done here; the coordinator stays")
     rome.wait_for_steps(100)  # alone, half of the swarm moves no anchor
     assert len(rome.pids()) == 2
     nodes.stop_training()
@@ -103,6 +103,6 @@ def test_two_nodes_of_one_site_come_back_together(nodes: Nodes) -> None:
 def test_a_node_without_the_key_ends_both_in_words(nodes: Nodes) -> None:
     paris, rome = nodes.start("paris", conf="is_host=1", **KEY), nodes.start("rome", conf="is_host=0")
     assert paris.process.wait(PATIENCE) == rome.process.wait(PATIENCE) == 1
-    assert "was signed with a swarm key, and this node has none: give it COLLAB_TOKEN" in rome.output
+    assert "was signed with a swarm key, and this node has none. Give it the COLLAB_TOKEN" in rome.output
     assert "node rome has neither a swarm key nor certificates" in paris.output
     assert not paris.pids() and not rome.pids()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -90,10 +89,8 @@ def test_a_rank_that_reads_for_all_sites_is_told_of(
     accelerate: Any = ModuleType("accelerate.data_loader")
     accelerate.DataLoaderDispatcher = DataLoaderDispatcher
     monkeypatch.setitem(sys.modules, "accelerate.data_loader", accelerate)
-    world: Any = SimpleNamespace(
-        sites=SimpleNamespace(sites=range(sites)), installed=ExitStack(), watches_dispatcher=False, is_leader=True,
-        ranks_tell_sites_apart=True,
-    )  # fmt: skip
+    info = SimpleNamespace(several_sites=sites > 1, ranks_tell_sites_apart=True)
+    world: Any = SimpleNamespace(info=info, installed=state.Installed(), is_leader=True)
     monkeypatch.setattr(state, "current", lambda: world)
     before = DataLoaderDispatcher.__iter__
     traffic.watch_accelerate(world)

@@ -82,6 +82,25 @@ def test_a_circle_of_imports_is_told_of_at_each_module_in_it(tmp_path: Path) -> 
     assert breaches("shim_arrows", tmp_path, files) == [(f"{SHIM}/world/{name}.py", 1) for name in "abc"]
 
 
+@pytest.mark.parametrize(
+    ("line", "wrong"),
+    [
+        ("world.run.failed = True", True),
+        ("run.steps += 1", True),
+        ("a, run.failed = 1, 2", True),
+        ("del run.steps", True),
+        ("module.process_group = group", False),
+        ("failed = run.failed", False),
+        ("class Mine:\n    failed: bool\n\n\ndef f(mine):\n    mine.failed = True", False),
+        ("class Mine:\n    def __init__(self):\n        self.failed = True", False),
+    ],
+)
+def test_shim_fields(tmp_path: Path, line: str, wrong: bool) -> None:
+    owner = "class Run:\n    steps: int\n\n    def fail(self):\n        self.failed = True\n"
+    files = {f"{SHIM}/world/a.py": line + "\n", f"{SHIM}/world/run.py": owner}
+    assert bool(breaches("shim_fields", tmp_path, files)) == wrong
+
+
 def test_the_shim_waits_only_where_it_is_listed() -> None:
     for module in tidy.rules_shim.WAITS:
         folder = ROOT / SHIM / module.replace(".", "/")

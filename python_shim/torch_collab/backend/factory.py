@@ -15,10 +15,12 @@ from torch_collab.network import links
 from torch_collab.network.addresses import split_host_port
 from torch_collab.network.keys import NO_KEY, SwarmKey, read_key
 from torch_collab.network.signed_store import SignedStore
-from torch_collab.swarm import coordinator
-from torch_collab.world import hub, state, topology
-from torch_collab.world.groups import make_backend, make_inner
-from torch_collab.world.state import Start
+from torch_collab.world import state, topology
+from torch_collab.world.coordinator import Coordinators
+from torch_collab.world.generations import Generations
+from torch_collab.world.groups import SiteGroups, make_backend
+from torch_collab.world.hub import Hub
+from torch_collab.world.topology import Sites, Start, WorldInfo
 
 
 def create_backend(opts: Any, backend_options: Any) -> Any:
@@ -56,7 +58,7 @@ def _create_world(opts: Any, backend_options: Any) -> Any:
         for warning in (*native.environment_warnings(variables), torch_compat.untested()):
             if warning:
                 log.warn_once(warning)
-    world = state.World(
+    info = WorldInfo(
         start=start,
         rank=rank,
         size=size,
@@ -66,29 +68,27 @@ def _create_world(opts: Any, backend_options: Any) -> Any:
         timeout=timeout,
         config=config,
         options=given,
-        places=everyone,
         sites=sites,
-        site=site,
+        one_host=len({everyone[other].host for other in site.ranks}) == 1,
     )
+    hub = Hub(info)
+    coordinators = Coordinators(info, hub)
     try:
-        part = None
-        if hub.wanted(world):
-            coordinator.meet(world)
-            part = hub.group(world, opts)
-        inner = make_inner(store, rank, sites, size, timeout, part, world.one_host)
-        backend = world.backend = make_backend(opts, sites, inner, is_world=True)
+        if hub.wanted:
+            coordinators.meet()
+        part = hub.group(opts) if info.several_sites else None
+        backend = make_backend(opts, sites, part, info.one_host, is_world=True)
     except Exception:
-        hub.leave(world)
+        hub.leave()
         raise
+    world = state.World(info, SiteGroups(info), hub, coordinators, backend, Generations(info))
     state.enter(world)
     hooks.install(world)
     shutdown.install(world)
     running.watch(backend)
-    if world.ranks_tell_sites_apart and len(sites.sites) > 1:
-        backend.set_pre_barrier(shutdown.before_world_barrier)
     if rank == 0:
-        log.info(_describe(world))
-        if world.start is Start.LONE:
+        log.info(_describe(info))
+        if start is Start.LONE:
             log.info(sampler.OWN_SEEDS)
     return backend
 
@@ -122,7 +122,7 @@ def _start(config: native.Settings) -> Start:
     return Start.FIRST_MEMBERS if environment.from_agent(environment.START) == "cohort" else Start.LONE
 
 
-def _check_init_from(config: native.Settings, start: Start, sites: topology.Sites) -> None:
+def _check_init_from(config: native.Settings, start: Start, sites: Sites) -> None:
     """In one world nobody else will come: no need to wait for a name that is not there."""
     names = [site.name for site in sites.sites]
     if start is Start.ONE_WORLD and config.init_from and config.init_from not in names:
@@ -142,23 +142,20 @@ def _site_store(start: Start, store: Any, timeout: Any) -> Any:
 
 
 def _create_subgroup(world: state.World, opts: Any) -> Any:
-    rank, size, timeout = opts.group_rank, opts.group_size, opts.timeout
-    ranks = list(opts.global_ranks_in_group)
-    sites = world.sites.restricted(ranks)
-    part = hub.group(world, opts) if len(sites.sites) > 1 and world.hub_link is not None else None
-    inner = make_inner(opts.store, rank, sites, size, timeout, part, world.one_host)
-    backend = make_backend(opts, sites, inner, is_world=False)
+    sites = world.info.sites.restricted(list(opts.global_ranks_in_group))
+    part = world.hub.group(opts) if len(sites.sites) > 1 else None
+    backend = make_backend(opts, sites, part, world.info.one_host, is_world=False)
     running.watch(backend)
     return backend
 
 
-def _describe(world: state.World) -> str:
-    sites = "; ".join(f"{site.name} (ranks {_ranges(site.ranks)})" for site in world.sites.sites)
-    if world.ranks_tell_sites_apart:
-        count = len(world.sites.sites)
-        where = "" if world.one_world else f"; the coordinator is at {', '.join(world.config.coordinator)}"
+def _describe(info: WorldInfo) -> str:
+    sites = "; ".join(f"{site.name} (ranks {_ranges(site.ranks)})" for site in info.sites.sites)
+    if info.ranks_tell_sites_apart:
+        count = len(info.sites.sites)
+        where = "" if info.one_world else f"; the coordinator is at {', '.join(info.config.coordinator)}"
         return f"{count} site{'s' if count != 1 else ''} in one world: {sites}{where}"
-    return f"site {sites} of the swarm at {', '.join(world.config.coordinator)}"
+    return f"site {sites} of the swarm at {', '.join(info.config.coordinator)}"
 
 
 def _ranges(ranks: tuple[int, ...]) -> str:

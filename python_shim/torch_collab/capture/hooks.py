@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import copyreg
+import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -17,11 +18,11 @@ from torch.nn.parallel import DistributedDataParallel
 
 from torch_collab import torch_compat
 from torch_collab.capture import comm_hooks, forward, refuse, resumed, running, sampler, steps, traffic
-from torch_collab.torch_compat import replace
 from torch_collab.world import state
-from torch_collab.world.groups import meet_at_site, part_inside_site, reduce_group, site_group
 
 if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
+
     from torch_collab.world.state import World
 
 _optimizer_handles: list[Any] = []
@@ -29,22 +30,22 @@ _kept_out_of_graphs = False
 
 
 def install(world: World) -> None:
-    undo = world.installed.callback
+    undo, replace = world.installed.undo, world.installed.replace
     undo(running.forget)
     undo(torch_compat.hook_registration(_on_module_registered).remove)
     undo(_unhook_optimizers)
     _hook_optimizers()
-    undo(replace(torch_compat.LOAD_STATE_DICT, resumed.watch_loads))
-    undo(replace(torch_compat.DEFAULT_GROUP_OF_DDP, _default_group_for_ddp))
-    undo(replace(torch_compat.REGISTER_COMM_HOOK, comm_hooks.register_comm_hook))
-    if world.site_store is not world.store:
-        undo(replace(torch_compat.NEW_GROUP, meet_at_site))
-    if not world.ranks_tell_sites_apart and world.config.reseed:
-        undo(replace(torch_compat.SAMPLER_INIT, sampler.deal_by_site))
+    replace(torch_compat.LOAD_STATE_DICT, resumed.watch_loads)
+    replace(torch_compat.DEFAULT_GROUP_OF_DDP, _default_group_for_ddp)
+    replace(torch_compat.REGISTER_COMM_HOOK, comm_hooks.register_comm_hook)
+    if world.info.site_store is not world.info.store:
+        replace(torch_compat.NEW_GROUP, _meet_at_site)
+    if not world.info.ranks_tell_sites_apart and world.info.config.reseed:
+        replace(torch_compat.SAMPLER_INIT, sampler.deal_by_site)
     traffic.install(world)
     traffic.watch_accelerate(world)
     # A SyncBatchNorm holds its group, and modules are copied and pickled with all they hold.
-    copyreg.pickle(torch.distributed.ProcessGroup, reduce_group)
+    copyreg.pickle(torch.distributed.ProcessGroup, _reduce_group)
     undo(copyreg.dispatch_table.pop, torch.distributed.ProcessGroup, None)
 
 
@@ -73,9 +74,36 @@ def _keep_out_of_graphs() -> None:
 def _default_group_for_ddp(original: Callable[[], Any]) -> Callable[[], Any]:
     def default_group() -> Any:
         world = state.current()
-        return original() if world is None else site_group(world)
+        return original() if world is None else world.groups.site()
 
     return default_group
+
+
+def _reduce_group(group: ProcessGroup) -> tuple[Any, tuple[()]]:
+    """How a process group is copied or pickled: the site's becomes the site's where it arrives; others cannot be."""
+    world = state.current()
+    if world is None or not world.groups.is_site(group):
+        raise TypeError("cannot pickle 'ProcessGroup' object")
+    return site_group_if_any, ()
+
+
+def site_group_if_any() -> ProcessGroup | None:
+    world = state.current()
+    return None if world is None else world.groups.site()
+
+
+def _meet_at_site(original: Callable[..., Any]) -> Callable[..., Any]:
+    """For a world whose sites have stores of their own: a group inside the site meets in the site's store."""
+
+    @functools.wraps(original)
+    def new_group(ranks: Any = None, *args: Any, **kwargs: Any) -> Any:
+        world = state.current()
+        if world is None or ranks is None or not set(ranks) <= set(world.info.site.ranks):
+            return original(ranks, *args, **kwargs)
+        with torch_compat.store_of_world(world.info.site_store):
+            return original(ranks, *args, **kwargs)
+
+    return new_group
 
 
 def _on_module_registered(module: torch.nn.Module, name: str, submodule: torch.nn.Module | None) -> None:
@@ -85,7 +113,7 @@ def _on_module_registered(module: torch.nn.Module, name: str, submodule: torch.n
     if name == "module" and isinstance(module, DistributedDataParallel):
         _keep_out_of_graphs()
         traffic.watch_accelerate(world)
-        module.process_group = part_inside_site(world, module.process_group)
+        module.process_group = world.groups.inside(module.process_group)
         forward.adopt(world, module, submodule)
     elif torch_compat.is_fsdp(module, name):
         refuse.sharded_module()

@@ -18,7 +18,7 @@ _A_FEW = 1024  # elements: norms and flags, not parameters or gradients
 
 def sharded_module() -> None:
     raise RuntimeError(
-        "collab: FullyShardedDataParallel splits a model over its ranks; collab averages whole models between sites "
+        "collab: FullyShardedDataParallel splits a model over its ranks. collab averages whole models between sites, "
         "and cannot yet put such parts together. Use DistributedDataParallel for the model that is trained across "
         "sites [ddp.fsdp]"
     )
@@ -27,10 +27,10 @@ def sharded_module() -> None:
 def optimizer(world: World, opt: Any) -> None:
     """Called before an optimizer steps; the work is done once for each optimizer by the caller."""
     kind = type(opt).__name__
-    if kind == "ZeroRedundancyOptimizer" and crosses_sites(world, getattr(opt, "process_group", None)):
+    if kind == "ZeroRedundancyOptimizer" and crosses_sites(world.info, getattr(opt, "process_group", None)):
         raise RuntimeError(
             "collab: ZeroRedundancyOptimizer shares its state between all ranks of the world, but sites take their "
-            f"steps on their own; {_REMEDY} [optimizer.zero]"
+            f"steps on their own: {_REMEDY} [optimizer.zero]"
         )
     refuse_sharded([("of " + kind, p) for group in opt.param_groups for p in group["params"]])
 
@@ -41,13 +41,13 @@ def collective_in_step(world: World, opt: Any, collective: str, elements: int, t
     if elements > _A_FEW:
         raise RuntimeError(
             f"collab: {what} over ranks of several sites inside step(), but sites take their steps on their own and "
-            "agree in rounds; pass group=torch_collab.site_group() to its collectives, and take rank and world size "
+            "agree in rounds. Pass group=torch_collab.site_group() to its collectives, and take rank and world size "
             "from that group [optimizer.step-collective]"
         )
     if not told and world.is_leader:
         log.warning(
             f"{what} over ranks of several sites inside step(): each step waits for all sites and for the lines "
-            "between them; if the ranks of the site are meant, pass group=torch_collab.site_group() "
+            "between them. If the ranks of the site are meant, pass group=torch_collab.site_group() "
             "[optimizer.step-waits]"
         )
 
@@ -55,18 +55,17 @@ def collective_in_step(world: World, opt: Any, collective: str, elements: int, t
 def watch_post_local_sgd(world: World) -> None:
     """PostLocalSGDOptimizer is no hooked optimizer: its averager is stopped instead, when torch has loaded it."""
     averager = torch_compat.model_averager()
-    if averager is not None and not world.watches_averager:
-        world.watches_averager = True
-        world.installed.callback(torch_compat.replace((averager, "average_parameters"), _stop_averager))
+    if averager is not None:
+        world.installed.replace((averager, "average_parameters"), _stop_averager)
 
 
 def _stop_averager(original: Any) -> Any:
     def average_parameters(self: Any, params: Any) -> Any:
         now = state.current()
-        if now is not None and crosses_sites(now, getattr(self, "process_group", None)):
+        if now is not None and crosses_sites(now.info, getattr(self, "process_group", None)):
             raise RuntimeError(
                 "collab: PeriodicModelAverager (PostLocalSGDOptimizer) averages models over the ranks of all sites, "
-                f"which is what collab does between sites; {_REMEDY}, or leave it out [optimizer.model-averager]"
+                f"which is what collab does between sites: {_REMEDY}, or leave it out [optimizer.model-averager]"
             )
         return original(self, params)
 

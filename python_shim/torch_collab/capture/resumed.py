@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 import gc
-import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -32,39 +31,19 @@ def watch_loads(original: Callable[..., Any]) -> Callable[..., Any]:
     def load_state_dict(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
         loaded = original(self, *args, **kwargs)
         # A constant to a compiler that traces this, which then sees nothing but the call above.
-        if not torch.compiler.is_compiling():
-            _note(self)
+        if not torch.compiler.is_compiling() and (world := state.current()) is not None:
+            world.loads.note(self)
         return loaded
 
     return load_state_dict
 
 
-def _note(module: torch.nn.Module) -> None:
-    world = state.current()
-    if world is None:
-        return
-    # All its parts: what holds them may be gone by then. By identity: a module may define __eq__ and have no hash.
-    parts: dict[int, weakref.ref[torch.nn.Module]] = {}
-    left = [module]
-    while left:
-        part = left.pop()
-        if id(part) not in parts:
-            parts[id(part)] = weakref.ref(part)
-            left.extend(torch_compat.children_of(part))
-    world.loaded.update(parts)
-
-
 def seen(world: World, entries: Sequence[Entry]) -> bool:
-    """At the first training forward of a generation, at the site's leader, whose word alone counts; False elsewhere.
-
-    The notes are needed no longer.
-    """
-    loaded = list(world.loaded.values())
-    world.loaded.clear()
+    """At the first training forward of a generation, at the site's leader, whose word alone counts; False elsewhere."""
+    modules = world.loads.take()
     if not world.is_leader:
         return False
     trained = frozenset(id(entry.tensor) for entry in entries if entry.trained)
-    modules = [module for module in (ref() for ref in loaded) if module is not None]
     # What was loaded into frozen parameters alone, a backbone's, is the same at all sites.
     held = (tensor for module in modules for slots in torch_compat.slots_of(module) for tensor in slots.values())
     return any(id(tensor) in trained for tensor in held) or any(

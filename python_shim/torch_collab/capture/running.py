@@ -109,7 +109,7 @@ def _on_collective(collective: str, elements: int) -> None:
     _flag()
     step = _here.inside[-1] if _here.inside else None
     world = state.current()
-    if step is None or world is None or world.finished or world.training.vector is None:
+    if step is None or world is None or world.run.finished or world.training.vector is None:
         return
     trained = {id(p) for group in step.optimizer.param_groups for p in group["params"]}
     if trained.isdisjoint(world.training.vector.ids):

@@ -16,15 +16,15 @@ from torch_collab import environment, log
 from torch_collab.world import state
 
 if TYPE_CHECKING:
-    from torch_collab.world.state import World
+    from torch_collab.world.topology import WorldInfo
 
 
 # For sites that are worlds of their own.
 OWN_SEEDS = (
-    "ranks do not tell sites apart here: a script that draws batches by a seed of its own (torch.manual_seed, a "
+    "ranks do not tell sites apart here. A script that draws batches by a seed of its own (torch.manual_seed, a "
     "generator, numpy) draws the same at every site. Add torch_collab.site_index() to the seed (times the number of "
-    "ranks where the rank is added too), or, with COLLAB_SITE_INDEX and COLLAB_NUM_SHARDS set, take every "
-    "site_count()-th part of the data from site_index() on; a DistributedSampler with default ranks needs neither"
+    "ranks, where the rank is added too). Or set COLLAB_SITE_INDEX and COLLAB_NUM_SHARDS, and take every "
+    "site_count()-th part of the data from site_index() on. A DistributedSampler with default ranks needs neither"
 )
 
 
@@ -33,30 +33,30 @@ def index_from_name(name: str) -> int:
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "little") & 0x7FFFFFFF
 
 
-def site_index(world: World) -> int:
-    if world.ranks_tell_sites_apart:
-        return world.sites.sites.index(world.site)
-    if world.config.site_index is not None:
-        return int(world.config.site_index)
-    return index_from_name(world.site.name)
+def site_index(info: WorldInfo) -> int:
+    if info.ranks_tell_sites_apart:
+        return info.site_number
+    if info.config.site_index is not None:
+        return int(info.config.site_index)
+    return index_from_name(info.site.name)
 
 
-def site_count(world: World) -> int:
-    return len(world.sites.sites) if world.ranks_tell_sites_apart else int(world.config.num_shards)
+def site_count(info: WorldInfo) -> int:
+    return len(info.sites.sites) if info.ranks_tell_sites_apart else int(info.config.num_shards)
 
 
-def share(world: World) -> tuple[int, int]:
+def share(info: WorldInfo) -> tuple[int, int]:
     """(rank, number of ranks) among which data is divided: what a default DistributedSampler divides by here."""
-    index, count = site_index(world), site_count(world)
-    if world.ranks_tell_sites_apart or world.config.site_index is None or count == 1:
-        return world.rank, world.size
+    index, count = site_index(info), site_count(info)
+    if info.ranks_tell_sites_apart or info.config.site_index is None or count == 1:
+        return info.rank, info.size
     if index >= count:
         raise ValueError(
             f"collab: COLLAB_SITE_INDEX={index} names no shard of COLLAB_NUM_SHARDS={count}: sites count from "
-            "0; give a larger count, or leave COLLAB_SITE_INDEX out and the seed is changed instead "
+            "0. Give a larger count; or leave COLLAB_SITE_INDEX out, and the seed is changed instead "
             "[knob.site-index]"
         )
-    return world.size * index + world.rank, world.size * count
+    return info.size * index + info.rank, info.size * count
 
 
 def told_share() -> tuple[int, int]:
@@ -65,14 +65,15 @@ def told_share() -> tuple[int, int]:
     if world is None:
         raise RuntimeError(
             'collab: data_rank() and data_world_size() are known after init_process_group("collab"), and in workers '
-            "that a DataLoader forks since then; a worker that is started otherwise (spawn) is to be handed them "
-            "with the data set [capture.data-rank-early]"
+            "that a DataLoader forks since then. Hand them to a worker that is started otherwise (spawn), with the "
+            "data set [capture.data-rank-early]"
         )
-    rank, size = share(world)
-    if size == world.size and not world.ranks_tell_sites_apart and world.is_leader and state.current() is world:
+    info = world.info
+    rank, size = share(info)
+    if size == info.size and not info.ranks_tell_sites_apart and info.is_leader and state.current() is world:
         log.warn_once(
-            f"data_rank() divides the data among the {size} rank{'s' if size != 1 else ''} of site {world.site.name} "
-            "alone, because nobody has said how many sites there are: every site reads all of it. Add "
+            f"data_rank() divides the data among the {size} rank{'s' if size != 1 else ''} of site {info.site.name} "
+            "alone, because nobody has said how many sites there are. So every site reads all of it. Add "
             "torch_collab.site_index() to the seed of its order, or set COLLAB_SITE_INDEX and COLLAB_NUM_SHARDS "
             "[capture.data-rank-alone]"
         )
@@ -88,7 +89,8 @@ def deal_by_site(original: Callable[..., None]) -> Callable[..., None]:
         self: Any, dataset: Any, num_replicas: int | None = None, rank: int | None = None, *args: Any, **kw: Any
     ) -> None:
         nonlocal told, warned
-        now = state.current()
+        world = state.current()
+        now = None if world is None else world.info
         default = num_replicas is None and rank is None
         if now is None or not default:
             original(self, dataset, num_replicas, rank, *args, **kw)
@@ -98,16 +100,16 @@ def deal_by_site(original: Callable[..., None]) -> Callable[..., None]:
             if environment.from_agent(environment.START) == "lone":
                 log.warning(
                     f"a DistributedSampler was told num_replicas={num_replicas} and rank={rank}, but this site came "
-                    "late, as a world of its own: it deals the whole data here, which the sites that began together "
-                    "divide by ranks of theirs, in the order that their seed gives. Leave the two out, and collab "
-                    "deals this site another order, or add torch_collab.site_index() to the seed "
+                    "late, as a world of its own. Here it deals the whole data, in the order of a seed that other "
+                    "sites have too. Leave the two out, and collab deals this site another order; or add "
+                    "torch_collab.site_index() to the seed "
                     "[capture.sampler-late]"
                 )
             else:
                 log.warning(
                     f"a DistributedSampler was told num_replicas={num_replicas} and rank={rank}, which are the same at "
                     "every site: with the same dataset all sites train on the same samples. Leave the two out, and "
-                    "collab gives each site its own, or add torch_collab.site_index() to the seed "
+                    "collab gives each site its own; or add torch_collab.site_index() to the seed "
                     "[capture.sampler-same]"
                 )
             return

@@ -16,7 +16,6 @@ import torch
 import torch.distributed as dist
 
 from torch_collab import log, torch_compat
-from torch_collab.model.traffic import CollectiveTraffic
 from torch_collab.world import state
 from torch_collab.world.groups import crosses_sites
 
@@ -32,13 +31,12 @@ COLLECTIVES = (
 
 def install(world: World) -> None:
     if _several_sites(world):
-        world.traffic = CollectiveTraffic()
         for name in COLLECTIVES:
-            world.installed.callback(torch_compat.replace((dist, name), _timed))
+            world.installed.replace((dist, name), _timed)
 
 
 def _several_sites(world: World) -> bool:
-    return world.ranks_tell_sites_apart and len(world.sites.sites) > 1
+    return world.info.ranks_tell_sites_apart and world.info.several_sites
 
 
 def _timed(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -49,9 +47,9 @@ def _timed(original: Callable[..., Any]) -> Callable[..., Any]:
         if torch.compiler.is_compiling():  # it knows the original, and makes a graph of it
             return original(*args, **kwargs)
         world = state.current()
-        if world is None or world.traffic is None:
+        if world is None:
             return original(*args, **kwargs)
-        if torch_compat.in_backward() or not crosses_sites(world, _group_of(args, kwargs)):
+        if torch_compat.in_backward() or not crosses_sites(world.info, _group_of(args, kwargs)):
             return original(*args, **kwargs)
         began = time.monotonic()
         try:
@@ -70,13 +68,13 @@ def _group_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 def stepped(world: World) -> None:
     """A step of the model is done."""
-    found = None if world.traffic is None else world.traffic.stepped()
+    found = world.traffic.stepped()
     if found is None or not world.is_leader:
         return
     log.warning(
         f"collectives between sites come in every step: {found.calls:.3g} a step ({', '.join(found.names)}), which "
-        f"take {found.seconds:.3g} s a step, {found.share:.0%} of the time: no site trains faster than the slowest and "
-        "the line between them. Call them every hundredth step, at the end of an epoch, or over the site alone "
+        f"take {found.seconds:.3g} s a step, {found.share:.0%} of the time. So no site trains faster than the slowest "
+        "one and the line between them. Call them every hundredth step, at the end of an epoch, or over the site alone "
         "(group=torch_collab.site_group()) [capture.collectives-every-step]"
     )
 
@@ -85,9 +83,8 @@ def watch_accelerate(world: World) -> None:
     """With dispatch_batches rank 0 reads for all, and every batch goes to every site; once accelerate is loaded."""
     source = sys.modules.get("accelerate.data_loader")
     loader = getattr(source, "DataLoaderDispatcher", None)
-    if loader is not None and not world.watches_dispatcher and _several_sites(world):
-        world.watches_dispatcher = True
-        world.installed.callback(torch_compat.replace((loader, "__iter__"), _told_of))
+    if loader is not None and _several_sites(world):
+        world.installed.replace((loader, "__iter__"), _told_of)
 
 
 def _told_of(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -96,8 +93,8 @@ def _told_of(original: Callable[..., Any]) -> Callable[..., Any]:
         world = state.current()
         if world is not None and world.is_leader:
             log.warn_once(
-                "accelerate's dispatch_batches (its default for an IterableDataset) has rank 0 read the data for all "
-                "and send every batch to every site, over the line between them, in every step. Say "
+                "accelerate's dispatch_batches (its default for an IterableDataset) has rank 0 read the data for all. "
+                "It sends every batch to every site, over the line between them, in every step. Say "
                 "DataLoaderConfiguration(dispatch_batches=False), with a data set that is divided by "
                 "torch_collab.data_rank() [capture.dispatch-batches]"
             )

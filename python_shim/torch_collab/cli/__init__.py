@@ -1,57 +1,33 @@
 """The command line: `collab COMMAND`; the commands are in the order in which `collab --help` has them.
 
-Each command is a module with `add_to(parsers)` and a function that returns the exit status: 0 fine, 1 problems found or
-the thing asked for could not be done, 2 wrong usage. `lab` reads its own command line.
+Each command is a module with `add_to(parsers)` and `run(arguments)`, which returns the exit status: 0 fine, 1 problems
+found or the thing asked for could not be done, 2 wrong usage. `lab` reads its own command line.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import sys
 from collections.abc import Sequence
 
 from torch_collab import __version__
 from torch_collab.escape import escaped
 
+COMMANDS = (
+    "init", "run", "config", "plan", "doctor", "status", "forget", "coordinator", "helper", "token", "export", "plot",
+    "lab", "completion",
+)  # fmt: skip
+
 
 def parser() -> argparse.ArgumentParser:
-    from torch_collab.cli import (
-        completion,
-        config,
-        coordinator,
-        doctor,
-        export,
-        forget,
-        helper,
-        init,
-        lab,
-        plan,
-        plot,
-        run,
-        status,
-        token,
-    )
-
     top = argparse.ArgumentParser(prog="collab", description="Training across distant sites with torch.distributed.")
     top.add_argument("--version", action="version", version=f"collab {__version__}")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for command in (
-        init,
-        run,
-        config,
-        plan,
-        doctor,
-        status,
-        forget,
-        coordinator,
-        helper,
-        token,
-        export,
-        plot,
-        lab,
-        completion,
-    ):
+    for name in COMMANDS:
+        command = importlib.import_module(f"torch_collab.cli.{name}")
         command.add_to(commands)
+        commands.choices[name].set_defaults(run=command.run)
     return top
 
 

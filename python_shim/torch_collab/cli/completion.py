@@ -70,12 +70,12 @@ def add_to(parsers: Any) -> None:
         {0: "printed", 1: "it could not be printed"},
     )
     sub.add_argument("shell", choices=["bash", "zsh"])
-    # The parser of the whole command line, which this one is a part of.
-    sub.set_defaults(run=lambda arguments: run(arguments, parsers.choices, dict(_sentences(parsers))))
+    sub.set_defaults(parsers=parsers)  # of the whole command line, which this one is a part of
 
 
-def run(arguments: argparse.Namespace, commands: dict[str, argparse.ArgumentParser], sentences: dict[str, str]) -> int:
-    print((bash if arguments.shell == "bash" else zsh)(commands, sentences), end="")
+def run(arguments: argparse.Namespace) -> int:
+    parsers = arguments.parsers
+    print((bash if arguments.shell == "bash" else zsh)(parsers.choices, dict(_sentences(parsers))), end="")
     return 0
 
 

@@ -30,7 +30,6 @@ def add_to(parsers: Any) -> None:
     form.add_argument("--markdown", action="store_true", help="the knob table of the documents")
     form.add_argument("--json", action="store_true", help="the values in force, and all that is known of them, as JSON")
     swarm_file.add_option(sub)
-    sub.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import signal
-import threading
 from typing import Any
 
 from torch_collab import log, native
@@ -48,7 +46,6 @@ def add_to(parsers: Any) -> None:
         help="keeps who has contributed how much, for the page, across restarts",
     )
     swarm_file.add_option(sub)
-    sub.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -59,9 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
     config = knobs.load(given, arguments.config)
     log.set_source("coordinator", None)
     choice = links.choose(config)
-    stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
+    stop = forms.ended()
     server = native.serve_coordinator(config.raw, links.make(config, config.advertise), arguments.listen)
     where = dialled = server.address
     if addresses.is_wildcard(host) and config.advertise in ("", addresses.NOT_DIALABLE):

@@ -9,6 +9,7 @@ import platform
 import shutil
 import socket
 import tempfile
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -55,7 +56,7 @@ def add_to(parsers: Any) -> None:
         parsers,
         "doctor",
         "check this machine: versions, UCX, key, ports, shared memory, address",
-        "Says whether this machine is fit to be a site, what other sites would see of it, and what to do.",
+        "Says whether this machine is fit to be a site, what other sites see of it, and what to do.",
         [
             "collab doctor",
             "collab doctor --clean  # removes what dead processes have left",
@@ -67,22 +68,21 @@ def add_to(parsers: Any) -> None:
     sub.add_argument(
         "--clean", action="store_true", help="remove shared memory and old records that dead processes left behind"
     )
-    sub.add_argument("--json", action="store_true", help="all of it as JSON, at the end")
+    sub.add_argument("--json", action="store_true", help="print everything as JSON, at the end")
     sub.add_argument(
         "--peer",
         metavar="HOST[:PORT,...]",
-        help="try ports of another machine (default: those of collab.toml); the swarm or `collab doctor --answer` runs "
-        "there",
+        help="try ports of another machine (default: those in collab.toml); the swarm or `collab doctor --answer` "
+        "runs there",
     )
     sub.add_argument(
         "--seconds",
         type=float,
         default=10.0,
-        help="how long the line to a --peer that answers is measured; 0: not (default: %(default)g)",
+        help="how long to measure the line to a --peer that answers; 0: do not (default: %(default)g)",
     )
-    sub.add_argument("--answer", action="store_true", help="then answer those who say --peer, until Ctrl-C")
+    sub.add_argument("--answer", action="store_true", help="then answer those who run --peer, until Ctrl-C")
     swarm_file.add_option(sub)
-    sub.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -217,8 +217,8 @@ def _token(found: Findings, config: native.Settings) -> None:
     else:
         found.hint(
             "key",
-            "a token that `collab token` of this version has not made: it may be guessed, so it is stretched, which "
-            "takes some tenths of a second at each start; make a new one for all sites",
+            "this token was not made by `collab token` of this version. It may be guessed, so it is stretched, which "
+            "takes some tenths of a second at each start. Make a new one for all sites",
         )
 
 
@@ -336,20 +336,24 @@ def _orphans(found: Findings, clean: bool) -> None:
         found.fine("orphans", "no shared memory left behind")
     for path, size, why in orphans:
         text = f"{path} ({size / 2**20:.0f} MiB): {why}"
-        if not clean:
-            found.hint("orphans", f"{text}; `collab doctor --clean` removes it")
-            continue
-        try:
-            native.remove_orphan_arena(path)
-            found.fine("orphans", f"removed {text}")
-        except (OSError, RuntimeError) as error:
-            found.problem("orphans", f"{path} cannot be removed: {error}")
+        _clean(found, "orphans", clean, path, text, native.remove_orphan_arena)
+
+
+def _clean(found: Findings, what: str, clean: bool, path: str, text: str, remove: Callable[[str], object]) -> None:
+    if not clean:
+        found.hint(what, f"{text}; `collab doctor --clean` removes it")
+        return
+    try:
+        remove(path)
+        found.fine(what, f"removed {text}")
+    except (OSError, RuntimeError) as error:
+        found.problem(what, f"{path} cannot be removed: {error}")
 
 
 def _records(found: Findings, folder: str, clean: bool) -> None:
     if not folder:
-        found.hint("records", "this user has no home: name a folder with COLLAB_STATE_DIR or XDG_STATE_HOME, or what a "
-                   "site has promised is lost when it is restarted")  # fmt: skip
+        found.hint("records", "this user has no home, so what a site has promised is lost when it restarts; name a "
+                   "folder with COLLAB_STATE_DIR or XDG_STATE_HOME")  # fmt: skip
         return
     least = int(_OLD_RECORD.total_seconds())
     held = kept = 0
@@ -359,14 +363,7 @@ def _records(found: Findings, folder: str, clean: bool) -> None:
             kept += 1
             continue
         text = f"{path} ({size} bytes): written {age // 86400} days ago, and no process has it"
-        if not clean:
-            found.hint("records", f"{text}; `collab doctor --clean` removes it")
-            continue
-        try:
-            native.remove_record(path, least)
-            found.fine("records", f"removed {text}")
-        except (OSError, RuntimeError) as error:
-            found.problem("records", f"{path} cannot be removed: {error}")
+        _clean(found, "records", clean, path, text, lambda old: native.remove_record(old, least))
     if records.writable(folder):
         found.fine("records", f"in {folder}: {kept}, of which {held} in use")
     else:

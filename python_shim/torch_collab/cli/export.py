@@ -23,27 +23,24 @@ def add_to(parsers: Any) -> None:
         parsers,
         "export",
         "write the model all sites agreed on last as a state_dict",
-        "Reads what COLLAB_STATE_DIR keeps and writes a state_dict of the bare model. Frozen parameters, buffers that "
-        "are not averaged (COLLAB_BUFFERS=0; not persistent, or not finite when training began) and second names of "
-        "tied parameters are not kept there: with --base they come from a state_dict of the same model, and what is "
-        "written loads with strict=True; without it, load with strict=False.",
+        "Reads what COLLAB_STATE_DIR keeps, and writes a state_dict of the bare model. Some tensors are not kept: "
+        "frozen parameters, second names of tied parameters, and buffers that are not averaged (COLLAB_BUFFERS=0, not "
+        "persistent, or not finite when training began). With --base they come from a state_dict of the same model, "
+        "and the result loads with strict=True. Without it, load with strict=False.",
         [
             "collab export --state state/ --out model.pt",
             "collab export --state state/ --base pretrained.pt --format safetensors --out model.safetensors",
         ],
-        {0: "written", 1: "there is no state that can be read, it does not fit --base, or it cannot be written"},
+        {0: "written", 1: "no state can be read, it does not fit --base, or it cannot be written"},
     )
     sub.add_argument(
         "--state", metavar="FILE|DIR", type=Path, required=True, help="a .collab file, or a directory: the newest round"
     )
     sub.add_argument("--out", metavar="FILE", type=Path, required=True, help="where to write, e.g. model.pt")
+    sub.add_argument("--format", choices=["pt", "safetensors"], help="of --out (default: by its name, else pt)")
     sub.add_argument(
-        "--format", choices=["pt", "safetensors"], help="(default: safetensors where FILE is called so, else pt)"
+        "--base", metavar="FILE", type=Path, help="a state_dict of the model, .pt or .safetensors, for what is not kept"
     )
-    sub.add_argument(
-        "--base", metavar="FILE", type=Path, help="a state_dict of the model, .pt or .safetensors: what is not averaged"
-    )
-    sub.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:

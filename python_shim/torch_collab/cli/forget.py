@@ -17,8 +17,8 @@ def add_to(parsers: Any) -> None:
         parsers,
         "forget",
         "say that sites will not come back, so that those who wait for them go on",
-        "Sites that are no majority of those who agreed last wait for the others, and train on. Told that the missing "
-        "ones will not come, they go on among themselves, as another run; whoever comes back after all joins them. "
+        "Sites that are a minority of those who agreed last wait for the others, and train on. Told that the missing "
+        "ones will not come, they go on without them, as another run. A missing site that comes back joins them. "
         "`collab status` and the sites' logs say who is missing.",
         ["collab forget tokyo osaka HOST:29400"],
         {0: "a coordinator has taken the word", 1: "none has: nobody waits for them, or none answers"},
@@ -32,18 +32,13 @@ def add_to(parsers: Any) -> None:
     )
     sub.add_argument("--timeout", metavar="SECONDS", type=float, default=5.0, help="of one (default: %(default)s)")
     swarm_file.add_option(sub)
-    sub.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """0 if a coordinator has taken the word."""
     sites, given = split(arguments.words)
-    config = knobs.load({"coordinator": given} if given else None, arguments.config, dials=True)
-    if not config.coordinator:
-        raise ValueError(
-            "which swarm? name its coordinators after the sites (HOST:PORT), set COLLAB_COORDINATOR or be where its "
-            "collab.toml is [cli.forget-whom]"
-        )
+    how = "name its coordinators after the sites (HOST:PORT)"
+    config = knobs.load_of_swarm({"coordinator": given} if given else {}, arguments.config, how)
     transport = links.make(config, "")
 
     def tell(address: str) -> tuple[bool | None, str]:

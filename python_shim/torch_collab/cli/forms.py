@@ -1,15 +1,25 @@
-"""How `--help` of a command looks: what it does, its options, an example, its exit status."""
+"""What commands have in common: the form of `--help`, and the end by a signal."""
 
 from __future__ import annotations
 
 import argparse
 import shutil
+import signal
 import textwrap
+import threading
 from collections.abc import Sequence
 from typing import Any
 
 # Of every command; its own say more of 0 and 1.
 _ALWAYS = {2: "wrong usage", 130: "ended by Ctrl-C"}
+
+
+def ended() -> threading.Event:
+    """Set by Ctrl-C and by SIGTERM from here on."""
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    return stop
 
 
 def add(
@@ -46,3 +56,15 @@ def add(
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     return form
+
+
+def table(rows: Sequence[Sequence[str]], left: int = 2) -> list[str]:
+    """Lines of aligned cells: the first `left` columns to the left, numbers to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  " + "  ".join(
+            cell.ljust(width) if number < left else cell.rjust(width)
+            for number, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]  # fmt: skip

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
 import socket
-import threading
 from datetime import timedelta
 from typing import Any
 
@@ -22,7 +20,7 @@ def add_to(parsers: Any) -> None:
         parsers,
         "helper",
         "reduce slices for the sites of a swarm, training nothing, until Ctrl-C",
-        "A member without a model, at a machine that all sites can dial: it reduces for those that cannot be dialled "
+        "A member without a model, at a machine that all sites can dial. It reduces for sites that cannot be dialled "
         "or have thin lines.",
         ["collab helper --coordinator HOST:29400 --listen 0.0.0.0:29401"],
         {0: "ended by Ctrl-C or SIGTERM", 1: "no swarm is named, or it refuses the helper"},
@@ -31,7 +29,6 @@ def add_to(parsers: Any) -> None:
     sub.add_argument("--listen", metavar="HOST:PORT", help="where sites reach it (COLLAB_LISTEN)")
     sub.add_argument("--site", metavar="NAME", help="its name in the swarm (COLLAB_SITE); else: helper and the host's")
     swarm_file.add_option(sub)
-    sub.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -39,19 +36,12 @@ def run(arguments: argparse.Namespace) -> int:
     given = {name: value for name, value in given.items() if value is not None}
     # A name of its own, too where the file's [site] is of this machine: that is the site that trains here.
     given.setdefault("site", os.environ.get("COLLAB_SITE") or f"helper-{socket.gethostname()}"[:64])
-    config = knobs.load(given, arguments.config, dials=True)
-    if not config.coordinator:
-        raise ValueError(
-            "which swarm? give --coordinator HOST:PORT, set COLLAB_COORDINATOR or be where its collab.toml is "
-            "[cli.which-swarm]"
-        )
+    config = knobs.load_of_swarm(given, arguments.config, "give --coordinator HOST:PORT")
     advertise = addresses.dial_address(config.advertise, config.listen, list(config.coordinator))
     config = knobs.load(given | {"advertise": advertise}, arguments.config, dials=True)
     site = config.site
     choice = links.choose(config)
-    stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
+    stop = forms.ended()
     server = native.serve_helper(config.raw, site, links.make(config, config.advertise))
     print(f"collab: {site} helps the swarm of {','.join(config.coordinator)}; Ctrl-C ends it", flush=True)
     print(f"collab: {choice}", flush=True)

@@ -14,8 +14,6 @@ from typing import Any
 from torch_collab.cli import forms, keys, swarm_file, token
 from torch_collab.network import addresses
 
-_ANYWHERE = "192.0.2.1"  # TEST-NET-1: asks the kernel for its default route, nothing is sent
-
 _FILE = """\
 # What the machines of this swarm are started with: `collab run train.py` reads it. Keys are the knobs of
 # `collab config` in small letters; an environment variable wins over what stands here. Paths are relative to this file.
@@ -61,7 +59,6 @@ def add_to(parsers: Any) -> None:
         metavar="FILE",
         help=f"the key: taken if it is there, else made (default: FOLDER/{swarm_file.KEY})",
     )
-    sub.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -117,14 +114,14 @@ def _tell(path: Path, key: Path, made: bool, endpoint: str) -> None:
     print(f"wrote {path} and {key}, the swarm's key, which only you can read" if made else
           f"wrote {path}; the swarm's key is {key}, which was there")  # fmt: skip
     print(f"\nAt this machine, whose ports {ports} the others must reach:\n  {here}")
-    print(f"At every other, once {path.name} and {key.name} are there (the key by a way that nobody else reads), "
-          f"with a NAME of its own:\n  {there}")  # fmt: skip
+    print(f"At every other, once {path.name} and {key.name} are there (send the key where nobody else can read "
+          f"it), with a NAME of its own:\n  {there}")  # fmt: skip
     print(f"\nPort {port} is torch's own store, which the key does not close: let a firewall admit only those machines")
 
 
 def _own_address() -> str:
     try:
-        host = addresses.local_address_towards(_ANYWHERE)
+        host = addresses.local_address_towards(addresses.ANYWHERE)
     except OSError as error:
         raise ValueError(
             f"no address of this machine leads to others ({error}): say --endpoint HOST [cli.init-no-address]"

@@ -12,15 +12,13 @@ from torch_collab.cli.swarm_file import Entry
 _COORDINATOR = "COLLAB_COORDINATOR"
 
 
-def load(
-    given: Mapping[str, str] | None = None, file: str | None = None, dials: bool = False, without: str = ""
-) -> native.Settings:
-    """Warns, once, of COLLAB_ variables that are nobody's and of old names; passes over the variable `without`.
+def load(given: Mapping[str, str] | None = None, file: str | None = None, dials: bool = False) -> native.Settings:
+    """Warns, once, of COLLAB_ variables that are nobody's and of old names.
 
     `file`: what --config names. `dials`: the coordinator at the file's endpoint counts where no other is named. Raises
     ValueError.
     """
-    variables = {name: value for name, value in environment.collab_variables().items() if name != without}
+    variables = environment.collab_variables()
     options = given or {}
     added = _of_file(file, variables, options, dials)
     try:
@@ -33,6 +31,16 @@ def load(
     for warning in native.environment_warnings(variables):
         log.warn_once(warning)
     log.flush()  # before what the command prints
+    return config
+
+
+def load_of_swarm(given: Mapping[str, str], file: str | None, how: str) -> native.Settings:
+    """Of a command that asks a swarm's coordinators, which are named by `how` or as `load` has them."""
+    config = load(given, file, dials=True)
+    if not config.coordinator:
+        raise ValueError(
+            f"which swarm? {how}, set COLLAB_COORDINATOR, or go where its collab.toml is [cli.which-swarm]"
+        )
     return config
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import signal
 import socket
 import threading
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 
 from torch_collab import native
+from torch_collab.cli import forms
 from torch_collab.network import addresses, links
 
 ANSWER = "collab doctor --answer"
@@ -59,9 +59,7 @@ def answer(config: native.Settings, ports: dict[int, str]) -> int:
     host, own = addresses.split_host_port(config.listen)
     measured = own or next(port for port, what in ports.items() if what == "links")
     transport = links.make(config, "")
-    stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
+    stop = forms.ended()
     with contextlib.ExitStack() as held:
         where = {measured: "links"} | {port: what for port, what in ports.items() if what not in ("links", "")}
         answerer = native.answer_line(transport, addresses.join_host_port(host, measured))

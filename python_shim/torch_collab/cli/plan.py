@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import difflib
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 from torch_collab.cli import forms
-from torch_collab.escape import escaped
-from torch_collab.planning import costs, lines, measured, memory, parameters, presets
-from torch_collab.planning.costs import Cost, Settings
+from torch_collab.native import Settings
+from torch_collab.planning import codecs, costs, lines, measured, memory, parameters, presets
+from torch_collab.planning.costs import Cost
 
 _ABOUT = (
-    "Works out what rounds would cost: with collab's defaults and with each preset, beside DDP over Gloo and beside "
-    "never talking. Rates are in Mbit/s, down/up, as `collab lab` takes them. Seconds of a round follow from what was "
-    "measured over emulated lines (tests/bench/README.md); memory is rough. A run's own figures stand beside them with "
-    "--measure, from files that COLLAB_EVENTS_FILE has made."
+    "Works out what rounds would cost. It compares collab's defaults and each preset with DDP over Gloo, and with "
+    "sites that never talk. Rates are in Mbit/s, down/up, as for `collab lab`. Seconds follow from what was measured "
+    "over emulated lines (tests/bench/README.md); memory is rough. --measure puts a run's own figures beside the plan."
 )
 _EXAMPLES = (
     "collab plan --parameters 124M --sites paris:1000 tokyo:100/20 --rtt 180 --loss 0.1 --step 0.3s",
@@ -37,24 +34,27 @@ def add_to(parsers: Any) -> None:
         {0: "worked out", 1: "a number, a line or a file is refused"},
     )
     model = sub.add_mutually_exclusive_group()
-    model.add_argument("--parameters", metavar="N", help="that are trained, e.g. 124M or 1.5B")
+    model.add_argument("--parameters", metavar="N", help="how many are trained, e.g. 124M or 1.5B")
     model.add_argument("--config", metavar="FILE", type=Path, help="a Hugging Face config.json, or its folder")
-    sub.add_argument("--sites", nargs="+", metavar="SITE", default=["2"], help="how many, or NAME[:DOWN/UP][,nat] each")
-    sub.add_argument("--line", metavar="DOWN/UP", help="Mbit/s of sites that name none, e.g. 100/20")
-    sub.add_argument("--rtt", metavar="MS", default="50", help="between sites (default: %(default)s)")
-    sub.add_argument("--loss", metavar="PERCENT", default="0", help="of packets, each way (default: %(default)s)")
-    sub.add_argument("--step", metavar="TIME", help="of one step at a site that talks to nobody, e.g. 0.3s")
-    sub.add_argument("--ranks", metavar="N", default="1", help="at each site (default: %(default)s)")
-    sub.add_argument("--optimizer", metavar="NAME", default="adamw", help=f"{', '.join(memory.OPTIMIZERS)}; of a rank")
-    sub.add_argument("--dtype", choices=["fp32", "bf16"], default="fp32", help="of parameters and gradients")
-    sub.add_argument("--tokens", metavar="N", default="0", help="in a rank's batch, for activations; needs --config")
-    sub.add_argument("--preset", nargs="+", metavar="NAME", help="only these of the values of COLLAB_PRESET")
     sub.add_argument(
-        "--set", action="append", default=[], metavar="KNOB=VALUE", help="a row of your own, codec=int8 say"
+        "--sites", nargs="+", metavar="SITE", default=["2"], help="how many, or NAME[:DOWN/UP][,nat] for each"
     )
-    sub.add_argument("--measure", nargs="+", type=Path, metavar="EVENTS", help="what a run did, beside the plan")
-    sub.add_argument("--json", action="store_true", help="all of it as JSON")
-    sub.set_defaults(run=run)
+    sub.add_argument("--line", metavar="DOWN/UP", help="Mbit/s of sites without rates of their own, e.g. 100/20")
+    sub.add_argument("--rtt", metavar="MS", default="50", help="round trip between sites (default: %(default)s)")
+    sub.add_argument("--loss", metavar="PERCENT", default="0", help="packets lost, each way (default: %(default)s)")
+    sub.add_argument("--step", metavar="TIME", help="of one step at a site alone, e.g. 0.3s")
+    sub.add_argument("--ranks", metavar="N", default="1", help="ranks at each site (default: %(default)s)")
+    sub.add_argument("--optimizer", choices=memory.OPTIMIZERS, default="adamw", help="of a rank (default: %(default)s)")
+    sub.add_argument("--dtype", choices=["fp32", "bf16"], default="fp32", help="of parameters and gradients")
+    sub.add_argument(
+        "--tokens", metavar="N", default="0", help="in a rank's batch, for its activations; needs --config"
+    )
+    sub.add_argument("--preset", nargs="+", metavar="NAME", help="only these values of COLLAB_PRESET")
+    sub.add_argument(
+        "--set", action="append", default=[], metavar="KNOB=VALUE", help="add a row of your own, e.g. codec=int8"
+    )
+    sub.add_argument("--measure", nargs="+", type=Path, metavar="EVENTS", help="what a run did: its COLLAB_EVENTS_FILE")
+    sub.add_argument("--json", action="store_true", help="print everything as JSON")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,12 +72,8 @@ class Plan:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    try:
-        plan = make(arguments)
-        beside = compare(plan, arguments.measure) if arguments.measure else None
-    except (ValueError, OSError) as error:
-        print(f"collab plan: {escaped(str(error))}", file=sys.stderr)
-        return 2
+    plan = make(arguments)
+    beside = compare(plan, arguments.measure) if arguments.measure else None
     if arguments.json:
         print(json.dumps(as_json(plan, beside), indent=1))
     else:
@@ -106,18 +102,13 @@ def _whole(text: str, what: str, low: int, high: int) -> int:
 
 def _own(given: list[str]) -> dict[str, Settings]:
     """The row of --set."""
-    known = [field.name for field in dataclasses.fields(Settings)]
     knobs = {}
     for text in given:
         name, equals, value = text.partition("=")
-        name = name.removeprefix("COLLAB_").lower()
-        if not equals or name not in known:
-            near = difflib.get_close_matches(name, known, 1, 0.0)[0]
-            raise ValueError(
-                f"--set {text}: expected KNOB=VALUE of {', '.join(known)}; the nearest is {near} [cli.plan-arguments]"
-            )
-        knobs[name] = value
-    return {"yours": Settings.from_knobs(knobs)} if knobs else {}
+        if not equals:
+            raise ValueError(f"--set {text}: expected KNOB=VALUE, such as codec=int8 [cli.plan-arguments]")
+        knobs[name.removeprefix("COLLAB_").lower()] = value
+    return {"yours": presets.of_knobs(knobs)} if knobs else {}
 
 
 def make(arguments: argparse.Namespace) -> Plan:
@@ -130,11 +121,6 @@ def make(arguments: argparse.Namespace) -> Plan:
         raise ValueError("give the model: --parameters 124M, or --config FILE [cli.plan-arguments]")
     if arguments.step is None:
         raise ValueError("give the time of one step at a site that talks to nobody: --step 0.3s [cli.plan-arguments]")
-    if arguments.optimizer not in memory.OPTIMIZERS:
-        near = difflib.get_close_matches(arguments.optimizer, memory.OPTIMIZERS, 1, 0.0)[0]
-        raise ValueError(
-            f"--optimizer {arguments.optimizer}: there is no such one here, the nearest is {near} [cli.plan-arguments]"
-        )
     step = costs.parse_time(arguments.step, "--step")
     sites = lines.parse_sites(arguments.sites, arguments.line)
     path = lines.Between(
@@ -147,26 +133,17 @@ def make(arguments: argparse.Namespace) -> Plan:
         raise ValueError(
             "--tokens needs --config FILE: activations follow from the model's layers [cli.plan-arguments]"
         )
-    settings = {"collab": Settings(), **presets.choose(arguments.preset or []), **_own(arguments.set)}
+    settings = {"collab": presets.of_knobs({}), **presets.choose(arguments.preset or []), **_own(arguments.set)}
     rows = [
         costs.alone(len(sites), step),
         costs.gloo_ddp(sites, path, model.parameters, step, ranks),
-        *(costs.local_sgd(name, each, sites, path, model.parameters, step) for name, each in settings.items()),
+        *(costs.local_sgd(name, each, sites, path, model, step) for name, each in settings.items()),
     ]
     element = 4.0 if arguments.dtype == "fp32" else 2.0
     return Plan(model, sites, path, step, ranks, arguments.optimizer, element, tokens, tuple(rows), settings)
 
 
 # ---- the table ------------------------------------------------------------------------------------
-
-
-def _table(rows: list[list[str]]) -> list[str]:
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    return [
-        ("  " + "  ".join([row[0].ljust(widths[0]), row[1].ljust(widths[1])]
-                          + [cell.rjust(width) for cell, width in zip(row[2:], widths[2:], strict=True)])).rstrip()
-        for row in rows
-    ]  # fmt: skip
 
 
 def _time(seconds: float) -> str:
@@ -205,14 +182,24 @@ def render(plan: Plan) -> list[str]:
             f"{cost.of_alone:.1%}",
             f"{max(cost.gb_day_up):.3g} / {max(cost.gb_day_down):.3g}" if talks else "",
         ])  # fmt: skip
-    text += _table(rows) + _render_delays(plan)
+    text += forms.table(rows) + _render_delays(plan)
     text += _render_shares(plan) + _render_memory(plan)
     text += [
         "",
         "GB are of payload, of the site that carries most; headers and acknowledgements come on top, about a tenth.",
     ]
     text.append("Rounds as with bbr; the first ones take longer, while connections find the line.")
+    if not_counted := _not_counted(plan):
+        text.append(
+            f"COLLAB_KEEP_FP16 ({', '.join(not_counted)}) is not counted: give --config, which has the tensors."
+        )
     return text
+
+
+def _not_counted(plan: Plan) -> list[str]:
+    """The rows whose COLLAB_KEEP_FP16 would add bytes, of a model whose tensors are not known."""
+    thin = {name: each for name, each in plan.settings.items() if any(map(codecs.leaves_out, codecs.parse(each.codec)))}
+    return [name for name, each in thin.items() if plan.model.kept(each.keep_fp16) is None]
 
 
 def _sites_in_words(plan: Plan) -> str:
@@ -228,7 +215,7 @@ def _render_delays(plan: Plan) -> list[str]:
     late = []
     for cost in plan.rows:
         if cost.name in plan.settings:
-            due = plan.settings[cost.name].steps_between(plan.step, cost.round + plan.path.rtt)
+            due = costs.steps_between(plan.settings[cost.name], plan.step, cost.round + plan.path.rtt)
             steps = cost.every_overlap / plan.step
             late += [f"{steps:.0f} ({cost.name})"] * (steps > due)
     return [f"  with overlap rounds would come only every {', '.join(late)} steps"] if late else []
@@ -242,7 +229,7 @@ def _render_shares(plan: Plan) -> list[str]:
     rows = [["site", "", "owns", "MB up", "MB down"]]
     for site, share, up, down in zip(plan.sites, cost.shares, cost.bytes_up, cost.bytes_down, strict=True):
         rows.append([site.site, "", f"{share:.0%}", f"{up / 1e6:.1f}", f"{down / 1e6:.1f}"])
-    return ["", f"a round of {cost.name} ({cost.settings})", *_table(rows)]
+    return ["", f"a round of {cost.name} ({cost.settings})", *forms.table(rows)]
 
 
 def _render_memory(plan: Plan) -> list[str]:
@@ -261,7 +248,7 @@ def _render_memory(plan: Plan) -> list[str]:
             [f"  {name}", ", ".join(f"{part} {count:.2g}" for part, count in held.items()), _gigabytes(bytes_of)]
         )
     counted = [] if plan.tokens else ["  activations are not in it: give --config and --tokens"]
-    return ["", *_table(rows), *counted, "", *_table(leaders)]
+    return ["", *forms.table(rows), *counted, "", *forms.table(leaders)]
 
 
 def _leaders(plan: Plan) -> dict[str, tuple[float, dict[str, float]]]:
@@ -288,14 +275,11 @@ class Beside:
 def compare(plan: Plan, files: list[Path]) -> Beside:
     """The run's own codec and interval decide what it is compared with."""
     run = measured.read(files)
-    settings = dataclasses.replace(
-        plan.settings.get("yours", Settings()), codec=run.codec, overlap=run.overlap, parts=run.parts
-    )
+    settings = plan.settings.get("yours", plan.settings["collab"])
+    settings = dataclasses.replace(settings, codec=run.codec, overlap=run.overlap, fragments=run.fragments)
     if run.between is not None and run.between > run.stall:
-        settings = dataclasses.replace(
-            settings, sync_every=f"{max(run.between - run.stall, plan.step) * run.parts:.3f}s"
-        )
-    cost = costs.local_sgd("measured", settings, plan.sites, plan.path, plan.model.parameters, plan.step)
+        settings = dataclasses.replace(settings, sync_every=max(run.between - run.stall, plan.step) * run.fragments)
+    cost = costs.local_sgd("measured", settings, plan.sites, plan.path, plan.model, plan.step)
     return Beside(run, settings, cost)
 
 
@@ -316,7 +300,7 @@ def render_measured(beside: Beside) -> list[str]:
     rows = [[f"{beside.run.codec}, {beside.run.rounds} warm rounds", "", "planned", "measured", "of the plan"]]
     for what, planned, seen in _pairs(beside):
         rows.append([what, "", f"{planned:.3g}", f"{seen:.3g}", f"{seen / planned:.2f}" if planned > 0 else ""])
-    return ["", *_table(rows), "waits a round: with the wait for slower sites, which no plan knows of"]
+    return ["", *forms.table(rows), "waits a round: with the wait for slower sites, which no plan knows of"]
 
 
 def as_json(plan: Plan, beside: Beside | None) -> dict[str, Any]:
@@ -328,6 +312,7 @@ def as_json(plan: Plan, beside: Beside | None) -> dict[str, Any]:
         "step_seconds": plan.step,
         "ranks": plan.ranks,
         "ways": [dataclasses.asdict(row) for row in plan.rows],
+        "keep_fp16_not_counted": _not_counted(plan),
         "memory_rank": [
             dataclasses.asdict(each)
             for each in memory.rank_options(plan.model, plan.optimizer, plan.tokens, plan.element)

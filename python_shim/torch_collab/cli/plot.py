@@ -37,7 +37,6 @@ def add_to(parsers: Any) -> None:
     )
     sub.add_argument("events", metavar="EVENTS", nargs="+", type=Path, help="files of COLLAB_EVENTS_FILE")
     sub.add_argument("--out", metavar="FILE", type=Path, required=True, help="a picture: .png, .svg or .pdf")
-    sub.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:

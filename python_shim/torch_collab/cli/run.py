@@ -56,7 +56,6 @@ def add_to(parsers: Any) -> None:
     sub.add_argument("--dry-run", action="store_true", help="print the command, and run nothing")
     sub.add_argument("script", metavar="SCRIPT")
     sub.add_argument("arguments", metavar="ARGUMENT", nargs=argparse.REMAINDER)
-    sub.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:

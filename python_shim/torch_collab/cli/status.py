@@ -13,7 +13,7 @@ from typing import Any
 from torch_collab import native
 from torch_collab.cli import forms, knobs, swarm_file
 from torch_collab.escape import escaped
-from torch_collab.network import addresses, links
+from torch_collab.network import links
 
 _CLEAR = "\x1b[H\x1b[J"  # to the top, and all below is gone
 
@@ -40,20 +40,14 @@ def add_to(parsers: Any) -> None:
     )  # fmt: skip
     sub.add_argument("--timeout", metavar="SECONDS", type=float, default=5.0, help="of one (default: %(default)s)")
     swarm_file.add_option(sub)
-    sub.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     if arguments.watch is not None and not 0.1 <= arguments.watch <= 86400:
         raise ValueError(f"--watch: expected 0.1 to 86400 seconds, got {arguments.watch:g} [cli.status-watch]")
-    if arguments.address is not None:
-        for address in arguments.address.split(","):
-            addresses.split_host_port(address)
-    config = knobs.load(file=arguments.config, dials=True, without="COLLAB_COORDINATOR" if arguments.address else "")
-    asked = arguments.address.split(",") if arguments.address else list(config.coordinator)
-    if not asked:
-        raise ValueError("which swarm? name its coordinator (HOST:PORT), set COLLAB_COORDINATOR or be where its "
-                         "collab.toml is [cli.status-which-swarm]")  # fmt: skip
+    given = {"coordinator": arguments.address} if arguments.address else {}
+    config = knobs.load_of_swarm(given, arguments.config, "name its coordinator (HOST:PORT)")
+    asked = list(config.coordinator)
     transport = links.make(config, "")
     limit = timedelta(seconds=arguments.timeout)
     if arguments.watch is None:
@@ -118,14 +112,8 @@ def _is_table(value: Any) -> bool:
 
 def _table(rows: list[dict[str, Any]]) -> list[str]:
     columns = list(dict.fromkeys(key for row in rows for key in row))
-    cells = [
-        [escaped(column) for column in columns],
-        *([_cell(row.get(column, "")) for column in columns] for row in rows),
-    ]
-    widths = [max(len(line[i]) for line in cells) for i in range(len(columns))]
-    return [
-        "  " + "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells
-    ]
+    cells = ([_cell(row.get(column, "")) for column in columns] for row in rows)
+    return forms.table([list(map(escaped, columns)), *cells], left=len(columns))
 
 
 def _cell(value: Any) -> str:

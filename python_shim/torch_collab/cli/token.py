@@ -20,7 +20,7 @@ def add_to(parsers: Any) -> None:
         parsers,
         "token",
         "make a swarm's key, for COLLAB_TOKEN or COLLAB_TOKEN_FILE",
-        "Makes a key at random. Every site of the swarm needs the same one; who has it can join.",
+        "Makes a random key. Every site of the swarm needs the same one; who has it can join.",
         ["collab token", "collab token --rotate swarm.key", "collab token --page-password swarm.key"],
         {0: "made", 1: "the file cannot be written, or was there; or there is no key"},
     )
@@ -31,21 +31,20 @@ def add_to(parsers: Any) -> None:
         default=swarm_file.KEY,
         help="write it to a new file that only you can read, for COLLAB_TOKEN_FILE (default: %(default)s)",
     )
-    place.add_argument("--print", action="store_true", dest="shown", help="write no file, and show it")
+    place.add_argument("--print", action="store_true", dest="shown", help="show the key, and write no file")
     place.add_argument(
         "--rotate",
         metavar="FILE",
-        help="put it in front of the one in this file, which is still accepted until its line is taken out",
+        help="put it in front of the key in this file, which is accepted until you remove its line",
     )
     place.add_argument(
         "--page-password",
         metavar="FILE",
         nargs="?",
         const="",
-        help="show the password of the coordinator's page, made of the key in this file (default: COLLAB_TOKEN_FILE or "
-        "COLLAB_TOKEN): who has it can look, and cannot join",
+        help="show the password of the coordinator's page, made from the key in this file (default: COLLAB_TOKEN_FILE "
+        "or COLLAB_TOKEN). Who has it can look, but cannot join",
     )
-    sub.set_defaults(run=run)
 
 
 def make() -> str:
@@ -116,7 +115,7 @@ def rotate(path: Path, token: str) -> int:
     except OSError as error:
         raise ValueError(f"{path} cannot be written: {error.strerror} [token.not-rotated]") from None
     print(
-        f"wrote {path}: a new token, and below it the one until now, which is still accepted; copy the file to every "
-        "site and coordinator, then take its second line out everywhere"
+        f"wrote {path}: a new token, and below it the old one, which is still accepted. Copy the file to every site "
+        "and coordinator; then remove its second line everywhere"
     )
     return 0

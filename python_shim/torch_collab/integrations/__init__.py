@@ -9,6 +9,7 @@ Nothing of the others is imported before its name is used here.
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -29,21 +30,11 @@ __all__ = [
 ]
 
 
+_ELSEWHERE = {"CollabCallback": "huggingface", "LightningCollabCallback": "lightning_callback"}
+_ELSEWHERE |= dict.fromkeys(("Round", "RoundReader"), "rounds")
+
+
 def __getattr__(name: str) -> Any:
-    if name == "CollabCallback":
-        from torch_collab.integrations.huggingface import CollabCallback
-
-        return CollabCallback
-    if name == "LightningCollabCallback":
-        from torch_collab.integrations.lightning_callback import LightningCollabCallback
-
-        return LightningCollabCallback
-    if name in ("Round", "RoundReader"):
-        from torch_collab.integrations import rounds
-
-        return getattr(rounds, name)
-    if name in __all__:
-        from torch_collab.integrations import loggers
-
-        return getattr(loggers, name)
-    raise AttributeError(f"module 'torch_collab.integrations' has no attribute {name!r}")
+    if name not in __all__:
+        raise AttributeError(f"module 'torch_collab.integrations' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_ELSEWHERE.get(name, 'loggers')}"), name)

@@ -51,8 +51,8 @@ class RoundReader:
         if self._file is not None:
             return list(self._of_events(self._file, self._site))
         world = state.require()
-        if world.config.events_file:
-            return list(self._of_events(Path(world.config.events_file), world.site.name))
+        if world.info.config.events_file:
+            return list(self._of_events(Path(world.info.config.events_file), world.info.site.name))
         log.warn_once(
             "COLLAB_EVENTS_FILE is not set: who contributed to a round, and how long this site waited, is not logged "
             "[integrations.no-events]"

@@ -79,6 +79,24 @@ class Fetch:
     left: int = 0  # parts that no optimizer has taken yet
     seen: set[int] = field(default_factory=set)  # id() of optimizers that have come
     waited: int = 0  # steps of optimizers that have come, since the last one came
+    over: bool = False
+
+    def comes(self, optimizer: Any) -> int:
+        """It is about to step. 0: for the first time; else how many steps have passed since another did."""
+        self.waited = self.waited + 1 if id(optimizer) in self.seen else 0
+        self.seen.add(id(optimizer))
+        return self.waited
+
+    def hold(self, data: torch.Tensor, parts: list[Part | None]) -> None:
+        self.data, self.parts = data, parts
+        self.left = sum(part is not None for part in parts)
+
+    def taken(self) -> None:
+        self.left -= 1
+
+    def end(self) -> None:
+        """What was fetched takes as much memory as what it is for."""
+        self.data, self.parts, self.over = None, [], True
 
 
 def make(optimizers: Iterable[Any], trained: Sequence[tuple[int, int]]) -> tuple[str, torch.Tensor]:

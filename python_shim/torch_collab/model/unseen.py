@@ -44,8 +44,8 @@ class UnseenSteps:
         self._over = True
         if tells:
             log.warning(
-                f"the parameters have changed in {PASSES} training passes without a step of any torch.optim.Optimizer, "
-                "so no round has come and none will: nothing is averaged between sites. If the script updates its "
+                f"the parameters have changed in {PASSES} training passes without a step of any torch.optim.Optimizer. "
+                "So no round will come, and nothing is averaged between sites. If the script updates its "
                 "parameters by itself, call torch_collab.step() after each update [optimizer.unseen]"
             )
 

@@ -89,8 +89,8 @@ def refuse_sharded(named: list[tuple[str, torch.Tensor]]) -> None:
     for name, tensor in named:
         if torch_compat.is_dtensor(tensor):
             raise RuntimeError(
-                f"collab: parameter {name} is a DTensor (fully_shard or tensor parallel); collab averages whole models "
-                "between sites and cannot yet put such parts together. Train it with DistributedDataParallel "
+                f"collab: parameter {name} is a DTensor (fully_shard or tensor parallel). collab averages whole models "
+                "between sites, and cannot yet put such parts together. Train it with DistributedDataParallel "
                 "[ddp.dtensor]"
             )
 
@@ -124,7 +124,7 @@ class Vector:
         self.version = 0  # another one, never used again, with each new object
         self._modules: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet(modules)
         self._roots = [weakref.ref(ddp.module) for ddp in modules]
-        self.look_again = False  # a round has passed: walk through the modules
+        self._look_again = False
         self.trained: tuple[tuple[int, int], ...] = ()  # id() and elements of each trained parameter, in order
         self.ids: frozenset[int] = frozenset()  # id() of each
         self._ranks = ranks
@@ -145,6 +145,10 @@ class Vector:
         self._modules.add(module)
         return True
 
+    def look_again(self) -> None:
+        """A round has passed: the next look walks through the modules."""
+        self._look_again = True
+
     def changes(self) -> list[tuple[int, Entry, torch.Tensor]]:
         """New objects that stand in the place of tensors of the vector: (position in the vector, entry, object).
 
@@ -157,9 +161,9 @@ class Vector:
             for name, parameter in self._frozen:
                 if parameter.requires_grad:
                     self._warn_of_unfrozen(name)
-            if not self.look_again:
+            if not self._look_again:
                 return []
-        self.look_again = False
+        self._look_again = False
         return self._walk()
 
     def take(self, entry: Entry, tensor: torch.Tensor) -> None:
@@ -212,7 +216,7 @@ class Vector:
                     raise RuntimeError(self._gone(entry))
                 continue  # the same tensor under another name: tied, or its module was renamed
             if not entry.buffer and not isinstance(tensor, torch.nn.Parameter):
-                self.look_again = True  # torch.func.functional_call has put another there for the time of a call
+                self._look_again = True  # torch.func.functional_call has put another there for the time of a call
                 continue
             if (tensor.shape, tensor.dtype) != (entry.tensor.shape, entry.tensor.dtype):
                 raise RuntimeError(
@@ -251,8 +255,8 @@ class Vector:
         self._told.add(name)
         self._frozen = [(other, tensor) for other, tensor in self._frozen if other != name]
         log.warning(
-            f"{name} was frozen when the model was wrapped in DistributedDataParallel and requires a gradient now: "
-            "neither the ranks of a site nor the sites average it. Make a new DistributedDataParallel around the model "
+            f"{name} was frozen when the model was wrapped in DistributedDataParallel and requires a gradient now. "
+            "Neither the ranks of a site nor the sites average it. Make a new DistributedDataParallel around the model "
             "after unfreezing [capture.unfrozen]"
         )
 

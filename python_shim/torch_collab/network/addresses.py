@@ -9,6 +9,7 @@ import re
 import socket
 
 RENDEZVOUS_PORT = 29400  # torchrun's own
+ANYWHERE = "192.0.2.1"  # TEST-NET-1: asks the kernel for its default route, nothing is sent
 
 
 def split_host_port(address: str) -> tuple[str, int]:
@@ -79,21 +80,23 @@ def is_wildcard(host: str) -> bool:
     return host.strip("[]") in ("", "0.0.0.0", "::", "*")
 
 
+def chosen_address(advertise: str, listen: str) -> str:
+    """COLLAB_ADVERTISE, else a definite COLLAB_LISTEN, else "": nobody has said one."""
+    host = listen.rpartition(":")[0].strip("[]")
+    return advertise or ("" if is_wildcard(host) else host)
+
+
 def dial_address(advertise: str, listen: str, coordinators: list[str]) -> str:
     """The host others dial: COLLAB_ADVERTISE, else a definite COLLAB_LISTEN, else the local end towards the swarm."""
-    if advertise:
-        return advertise
-    listen_host = listen.rpartition(":")[0].strip("[]")
-    if not is_wildcard(listen_host):
-        return listen_host
+    if chosen := chosen_address(advertise, listen):
+        return chosen
     towards = split_host_port(coordinators[0])[0] if coordinators else os.environ.get("MASTER_ADDR", "127.0.0.1")
     if is_loopback(towards):
         return "127.0.0.1"
     try:
-        found = local_address_towards(towards)
+        return local_address_towards(towards)
     except OSError as error:
         raise ValueError(
-            f"collab: no address to tell other sites: there is no route to {towards} ({error}); set COLLAB_ADVERTISE "
-            "to the address other sites dial [rendezvous.no-route]"
+            f"collab: no address to tell other sites: there is no route to {towards} ({error}). Set COLLAB_ADVERTISE "
+            "to the address that other sites dial [rendezvous.no-route]"
         ) from None
-    return found

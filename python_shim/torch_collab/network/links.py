@@ -55,8 +55,8 @@ def _refuse_public(config: native.Settings, choice: Choice) -> None:
     for host in hosts:
         if host and is_public(host):
             raise RuntimeError(
-                f"collab: {host} is neither this machine nor a private address, and links are not encrypted: make "
-                "a swarm key with `collab token` and give it to all sites and the coordinator (COLLAB_TOKEN), or set "
+                f"collab: {host} is neither this machine nor a private address, and links are not encrypted. Make "
+                "a swarm key with `collab token`, and give it to all sites and the coordinator (COLLAB_TOKEN). Or set "
                 "COLLAB_INSECURE=1 to send the model in the clear [link.in-the-clear]"
             )
 

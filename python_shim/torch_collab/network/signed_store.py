@@ -104,8 +104,8 @@ class SignedStore:
             if not signed:
                 return text
             raise SignatureError(
-                f"{entry} that was signed with a swarm key, and {self.key.missing}: give it COLLAB_TOKEN (or "
-                "COLLAB_TOKEN_FILE), the same as the others have [token.missing]"
+                f"{entry} that was signed with a swarm key, and {self.key.missing}. Give it the COLLAB_TOKEN "
+                "(or COLLAB_TOKEN_FILE) that the others have [token.missing]"
             )
         value = text[len(_MARK) + _DIGITS :]
         digits = text[len(_MARK) : len(_MARK) + _DIGITS]
@@ -115,6 +115,6 @@ class SignedStore:
                 return value
         raise SignatureError(
             f"{entry} that was not signed with this swarm's key ({'another signature' if signed else 'no signature'}): "
-            "a node there has another COLLAB_TOKEN or none, or a stranger has written to it. Give all nodes the same "
+            "a node there has another COLLAB_TOKEN, or none, or a stranger has written to it. Give all nodes the same "
             "key, and let only them reach the port [token.other-signature]"
         )

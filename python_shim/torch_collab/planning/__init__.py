@@ -1,3 +1,3 @@
-"""What a training would cost, worked out before anything is rented: time, bytes and memory. Pure arithmetic, without
-torch and without the native module; `collab plan` is its command.
+"""What a training would cost, worked out before anything is rented: time, bytes and memory. Arithmetic without torch;
+`presets` alone asks the knob table. `collab plan` is its command.
 """

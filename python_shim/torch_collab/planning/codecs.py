@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
-
 # Bytes an element.
 _SIZES = {
     "fp32": 4.0,
@@ -24,17 +22,14 @@ def parse(text: str) -> tuple[str, str]:
     up, _, down = text.partition("/")
     for name in (up, down or up):
         if name not in _SIZES:
-            near = difflib.get_close_matches(name, _SIZES, 1, 0.3)
-            raise ValueError(
-                f"codec {text!r}: there is {', '.join(_SIZES)}"
-                + (f"; {near[0]}?" if near else "")
-                + " [cli.plan-codec]"
-            )
+            raise ValueError(f"codec {text!r}: there is {', '.join(_SIZES)} [cli.plan-codec]")
     return up, down or up
 
 
-def encoded(codec: str, elements: float) -> float:
-    return _SIZES[codec] * elements
+def encoded(codec: str, elements: float, kept: float = 0) -> float:
+    """`kept` of the elements travel as fp16 where the codec has fewer bits."""
+    kept = kept if leaves_out(codec) else 0
+    return _SIZES[codec] * (elements - kept) + _SIZES["fp16"] * kept
 
 
 def leaves_out(codec: str) -> bool:

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from torch_collab.native import Settings
 from torch_collab.planning import codecs
 from torch_collab.planning.lines import Between, Line, exchange, gloo_all_reduce
+from torch_collab.planning.parameters import Model
 
 # Seconds a parameter: of the exchange where no line bounds it (bench_round.py on loopback), and of the outer step.
 EXCHANGE_WORK = 5e-9
@@ -21,8 +23,6 @@ APPLY_WORK = 1e-9
 DAY = 86400.0
 _FORWARD = 1 / 3  # of a step, before DDP has gradients to send
 
-MOST_FRAGMENTS = 64
-OUTER_OPTIMIZERS = ("average", "nesterov")
 _TIME = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -37,56 +37,27 @@ def parse_time(text: str, what: str) -> float:
     return seconds
 
 
-@dataclass(frozen=True)
-class Settings:
-    """The knobs that change what a round costs."""
+def steps_between(settings: Settings, step: float, a_round: float) -> float:
+    """Steps from round to round, of whichever fragment; with auto as the swarm's leader chooses them for rounds of so
+    many seconds."""
+    every = settings.sync_every
+    if isinstance(every, str):
+        steps = 1.05 * a_round / step + 1 if settings.overlap else a_round / (settings.target_overhead * step)
+        return float(min(max(1, math.ceil(steps)), 10_000))
+    if isinstance(every, int):
+        return float(max(1, every // settings.fragments))
+    return max(1.0, every / settings.fragments / step)
 
-    codec: str = "fp16"
-    sync_every: str = "100"
-    outer_optimizer: str = "average"
-    overlap: bool = False
-    error_feedback: bool = True
-    target_overhead: float = 0.02
-    parts: int = 1  # that take turns: a round moves one of them
 
-    @classmethod
-    def from_knobs(cls, knobs: Mapping[str, str]) -> Settings:
-        """Of knobs by name in small letters; others are passed over. Raises ValueError."""
-        parts = int(knobs.get("fragments") or cls.parts)
-        if not 1 <= parts <= MOST_FRAGMENTS:
-            raise ValueError(f"fragments {parts}: expected 1 to {MOST_FRAGMENTS} [cli.plan-costs]")
-        made = cls(
-            codec=knobs.get("codec") or cls.codec,
-            sync_every=knobs.get("sync_every") or cls.sync_every,
-            target_overhead=float(knobs.get("target_overhead") or cls.target_overhead),
-            outer_optimizer=knobs.get("outer_optimizer") or cls.outer_optimizer,
-            overlap=knobs.get("overlap", "0") not in ("", "0", "false", "no"),
-            error_feedback=knobs.get("error_feedback", "1") in ("1", "true", "yes"),
-            parts=parts,
-        )
-        codecs.parse(made.codec)
-        made.steps_between(1.0, 0.0)
-        if made.outer_optimizer not in OUTER_OPTIMIZERS:
-            raise ValueError(
-                f"outer_optimizer {made.outer_optimizer!r}: there is {', '.join(OUTER_OPTIMIZERS)} [cli.plan-costs]"
-            )
-        return made
-
-    def steps_between(self, step: float, a_round: float) -> float:
-        """Steps from round to round, of whichever fragment; with auto as the swarm's leader chooses them for rounds of
-        so many seconds."""
-        if re.fullmatch(r"auto(:\d+)?", self.sync_every):
-            steps = 1.05 * a_round / step + 1 if self.overlap else a_round / (self.target_overhead * step)
-            return float(min(max(1, math.ceil(steps)), 10_000))
-        if self.sync_every.isdigit() and int(self.sync_every) > 0:
-            return float(max(1, int(self.sync_every) // self.parts))
-        return max(1.0, parse_time(self.sync_every, "sync_every") / self.parts / step)
-
-    def in_words(self) -> str:
-        words = [self.codec, f"every {self.sync_every}{' steps' if self.sync_every.isdigit() else ''}"]
-        words += [self.outer_optimizer] * (self.outer_optimizer != "average") + ["overlap"] * self.overlap
-        words += [f"{self.parts} fragments"] * (self.parts > 1)
-        return ", ".join(words)
+def in_words(settings: Settings) -> str:
+    every = settings.sync_every
+    words = [
+        settings.codec,
+        f"every {every}" + (" steps" if isinstance(every, int) else "s" * isinstance(every, float)),
+    ]
+    words += [settings.outer_optimizer] * (settings.outer_optimizer != "average") + ["overlap"] * settings.overlap
+    words += [f"{settings.fragments} fragments"] * (settings.fragments > 1)
+    return ", ".join(words)
 
 
 @dataclass(frozen=True)
@@ -127,23 +98,22 @@ def gloo_ddp(lines: Sequence[Line], path: Between, parameters: int, step: float,
     )  # fmt: skip
 
 
-def local_sgd(
-    name: str, settings: Settings, lines: Sequence[Line], path: Between, parameters: int, step: float
-) -> Cost:
-    parameters = math.ceil(parameters / settings.parts)  # of one round
-    up, down = codecs.parse(settings.codec)
-    sent = exchange(lines, path, codecs.encoded(up, parameters), codecs.encoded(down, parameters))
+def local_sgd(name: str, settings: Settings, lines: Sequence[Line], path: Between, model: Model, step: float) -> Cost:
+    parameters = math.ceil(model.parameters / settings.fragments)  # of one round
+    kept = (model.kept(settings.keep_fp16) or 0) / settings.fragments
+    up, down = (codecs.encoded(codec, parameters, kept) for codec in codecs.parse(settings.codec))
+    sent = exchange(lines, path, up, down)
     on_lines = max(sent.seconds, EXCHANGE_WORK * parameters)
     a_round = on_lines + path.rtt + APPLY_WORK * parameters
     blocking = path.rtt + a_round
-    training = settings.steps_between(step, blocking) * step
-    overlapped = APPLY_WORK * parameters * (settings.parts + 1)  # the copy is of all, the merge of a fragment
+    training = steps_between(settings, step, blocking) * step
+    overlapped = APPLY_WORK * parameters * (settings.fragments + 1)  # the copy is of all, the merge of a fragment
     behind = max(training, blocking)
     every, stall = (behind, overlapped) if settings.overlap else (training, blocking)
     whole = every + stall
     return Cost(
         name=name,
-        settings=settings.in_words(),
+        settings=in_words(settings),
         every_seconds=every,
         exchange=on_lines,
         round=a_round,

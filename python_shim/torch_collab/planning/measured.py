@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import itertools
-import json
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-_NEEDED = ("t", "site", "seconds", "exchange_seconds", "stall_seconds", "bytes_sent", "bytes_received", "codec")
+from torch_collab.planning import timeline
+
+_NEEDED = ("seconds", "exchange_seconds", "stall_seconds", "bytes_sent", "bytes_received", "codec")
 COLD = 2  # first rounds, in which connections find the line
 
 
@@ -28,15 +29,16 @@ class Measured:
     bytes_received: float
     between: float | None  # seconds from round to round
     overlap: bool  # rounds ran behind the training
-    parts: int  # that took turns
+    fragments: int  # that took turns
 
 
 def read(files: Sequence[Path]) -> Measured:
     """Of files of COLLAB_EVENTS_FILE, one a site or several sites in one. Raises ValueError or OSError in one line."""
     by_site: dict[str, list[dict[str, Any]]] = {}
-    for file in files:
-        for event in _rounds(file):
-            by_site.setdefault(str(event["site"]), []).append(event)
+    for event in timeline.read(files)[0]:
+        # A coordinator's rounds have no bytes; round 0 only brings the sites together.
+        if event["event"] == "round" and all(name in event for name in _NEEDED):
+            by_site.setdefault(event["site"], []).append(event)
     warm = {site: events[COLD:] if len(events) > COLD else events[-1:] for site, events in by_site.items()}
     if not warm:
         names = ", ".join(map(str, files))
@@ -64,24 +66,5 @@ def read(files: Sequence[Path]) -> Measured:
         bytes_received=slowest("bytes_received"),
         between=max(gaps) if gaps else None,
         overlap=any(float(event.get("overlap_seconds", 0)) > 0 for events in warm.values() for event in events),
-        parts=1 + max(int(event.get("fragment", 0)) for events in by_site.values() for event in events),
+        fragments=1 + max(int(event.get("fragment", 0)) for events in by_site.values() for event in events),
     )
-
-
-def _rounds(file: Path) -> list[dict[str, Any]]:
-    try:
-        lines = file.read_text(encoding="utf-8").splitlines()
-    except OSError as error:
-        raise OSError(f"--measure {file} cannot be read: {error.strerror} [cli.plan-measure]") from None
-    found = []
-    for number, line in enumerate(lines, 1):
-        try:
-            event = json.loads(line)
-        except ValueError:
-            raise ValueError(
-                f"--measure {file}:{number} is not JSON: expected a file of COLLAB_EVENTS_FILE [cli.plan-measure]"
-            ) from None
-        # A coordinator's rounds have no bytes; round 0 only brings the sites together.
-        if isinstance(event, dict) and event.get("event") == "round" and all(name in event for name in _NEEDED):
-            found.append(event)
-    return found

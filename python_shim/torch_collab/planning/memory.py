@@ -7,8 +7,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from torch_collab.native import Settings
 from torch_collab.planning import codecs
-from torch_collab.planning.costs import Settings
 from torch_collab.planning.parameters import Model
 
 # Vectors of the parameters' size that the optimizer keeps, and bytes of their elements.

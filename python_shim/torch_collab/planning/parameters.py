@@ -16,11 +16,24 @@ from typing import Any
 _UNITS = {"": 1, "K": 1e3, "M": 1e6, "B": 1e9, "G": 1e9, "T": 1e12}
 
 
+SMALL = 65536  # elements: tensors of fewer are what COLLAB_KEEP_FP16=small names
+
+
 @dataclass(frozen=True)
 class Model:
     parameters: int
     layers: int = 0  # 0: not known
     hidden: int = 0
+    tensors: tuple[tuple[str, int], ...] = ()  # name and elements of each; none: not known
+
+    def kept(self, words: str) -> int | None:
+        """Elements that COLLAB_KEEP_FP16 names; None: not known, because the tensors are not."""
+        if words == "none":
+            return 0
+        named = words.split(",")
+        least = SMALL if "small" in named else 0
+        kept = [n for name, n in self.tensors if n < least or any(word in name for word in named)]
+        return sum(kept) if self.tensors else None
 
 
 def parse_count(text: str) -> int:
@@ -57,41 +70,83 @@ class _Sizes:
         return int(bool(self._values.get(name, default)))
 
 
+_Tensors = list[tuple[str, int]]
+
+
+def _linear(name: str, inside: int, outside: int, bias: int = 1) -> _Tensors:
+    return [(f"{name}.weight", inside * outside)] + [(f"{name}.bias", outside)] * bias
+
+
+def _model(first: _Tensors, layer: str, each: _Tensors, layers: int, hidden: int, last: _Tensors) -> Model:
+    """`each` of the tensors of a layer, whose number is put into the name `layer`."""
+    inner = [(layer.format(number) + name, n) for number in range(layers) for name, n in each]
+    tensors = (*first, *inner, *last)
+    return Model(sum(n for _, n in tensors), layers, hidden, tensors)
+
+
 def _gpt2(size: _Sizes) -> Model:
-    hidden, layers = size("n_embd"), size("n_layer")
+    hidden, layers, words = size("n_embd"), size("n_layer"), size("vocab_size") * size("n_embd")
     inner = size("n_inner", default=4 * hidden)
-    attention = 4 * hidden * hidden + 4 * hidden
-    block = attention + 2 * hidden * inner + inner + hidden + 4 * hidden
-    embeddings = (size("vocab_size") * (2 - size.flag("tie_word_embeddings", True)) + size("n_positions")) * hidden
-    return Model(embeddings + layers * block + 2 * hidden, layers, hidden)
+    block = [
+        *_linear("ln_1", 1, hidden), *_linear("attn.c_attn", hidden, 3 * hidden),
+        *_linear("attn.c_proj", hidden, hidden), *_linear("ln_2", 1, hidden), *_linear("mlp.c_fc", hidden, inner),
+        *_linear("mlp.c_proj", inner, hidden),
+    ]  # fmt: skip
+    first = [("transformer.wte.weight", words), ("transformer.wpe.weight", size("n_positions") * hidden)]
+    own_head = [("lm_head.weight", words)] * (1 - size.flag("tie_word_embeddings", True))
+    last = _linear("transformer.ln_f", 1, hidden) + own_head
+    return _model(first, "transformer.h.{}.", block, layers, hidden, last)
 
 
 def _gpt_neox(size: _Sizes) -> Model:
     hidden, layers, inner = size("hidden_size"), size("num_hidden_layers"), size("intermediate_size")
-    bias = size.flag("attention_bias", True)
-    block = 4 * hidden * hidden + 4 * hidden * bias + 2 * hidden * inner + inner + hidden + 4 * hidden
-    embeddings = size("vocab_size") * hidden * (2 - size.flag("tie_word_embeddings", False))
-    return Model(embeddings + layers * block + 2 * hidden, layers, hidden)
+    bias, words = size.flag("attention_bias", True), size("vocab_size") * hidden
+    block = [
+        *_linear("input_layernorm", 1, hidden), *_linear("post_attention_layernorm", 1, hidden),
+        *_linear("attention.query_key_value", hidden, 3 * hidden, bias),
+        *_linear("attention.dense", hidden, hidden, bias),
+        *_linear("mlp.dense_h_to_4h", hidden, inner), *_linear("mlp.dense_4h_to_h", inner, hidden),
+    ]  # fmt: skip
+    last = _linear("gpt_neox.final_layer_norm", 1, hidden)
+    last += [("lm_head.weight", words)] * (1 - size.flag("tie_word_embeddings", False))
+    return _model([("gpt_neox.embed_in.weight", words)], "gpt_neox.layers.{}.", block, layers, hidden, last)
+
+
+_NORMS = ("input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm")
 
 
 def _llama(
-    size: _Sizes, *, tied: bool = False, qkv_bias: bool = False, head_norms: bool = False, norms: int = 2
+    size: _Sizes,
+    *,
+    tied: bool = False,
+    qkv_bias: bool = False,
+    head_norms: bool = False,
+    norms: int = 2,
+    fused: bool = False,
 ) -> Model:
     """Llama and what is built like it: gated MLP, grouped keys and values, RMS norms.
 
-    `norms` of the hidden size a layer; `head_norms`: one more of a head's size each for queries and keys.
+    `norms` of the hidden size a layer; `head_norms`: one more of a head's size each for queries and keys; `fused`:
+    queries, keys and values are one tensor, gate and up another.
     """
     hidden, layers, heads = size("hidden_size"), size("num_hidden_layers"), size("num_attention_heads")
-    head = size("head_dim", default=hidden // heads)
+    head, inner = size("head_dim", default=hidden // heads), size("intermediate_size")
     query, keys = heads * head, size("num_key_value_heads", default=heads) * head
-    all_biased = size.flag("attention_bias", False)
-    attention = 2 * hidden * query + 2 * hidden * keys
-    attention += (query + 2 * keys) * max(int(qkv_bias), all_biased) + hidden * all_biased
-    inner = size("intermediate_size")
-    mlp = 3 * hidden * inner + (2 * inner + hidden) * size.flag("mlp_bias", False)
-    block = attention + mlp + norms * hidden + (2 * head if head_norms else 0)
-    embeddings = size("vocab_size") * hidden * (2 - size.flag("tie_word_embeddings", tied))
-    return Model(embeddings + layers * block + hidden, layers, hidden)
+    all_biased, mlp_bias = size.flag("attention_bias", False), size.flag("mlp_bias", False)
+    biased, words = max(int(qkv_bias), all_biased), size("vocab_size") * hidden
+    if fused:
+        inputs = {"self_attn.qkv_proj": query + 2 * keys, "mlp.gate_up_proj": 2 * inner}
+    else:
+        inputs = {"self_attn.q_proj": query, "self_attn.k_proj": keys, "self_attn.v_proj": keys}
+        inputs |= {"mlp.gate_proj": inner, "mlp.up_proj": inner}
+    block = _linear("self_attn.o_proj", query, hidden, all_biased) + _linear("mlp.down_proj", inner, hidden, mlp_bias)
+    for name, outside in inputs.items():
+        block += _linear(name, hidden, outside, biased if name.startswith("self_attn") else mlp_bias)
+    block += [(f"self_attn.{each}_norm.weight", head) for each in "qk" if head_norms]
+    block += [(f"{name}.weight", hidden) for name in _NORMS[:norms]]
+    last = [("model.norm.weight", hidden)]
+    last += [("lm_head.weight", words)] * (1 - size.flag("tie_word_embeddings", tied))
+    return _model([("model.embed_tokens.weight", words)], "model.layers.{}.", block, layers, hidden, last)
 
 
 _FAMILIES: dict[str, Callable[[_Sizes], Model]] = {
@@ -99,7 +154,7 @@ _FAMILIES: dict[str, Callable[[_Sizes], Model]] = {
     "gpt_neox": _gpt_neox,
     "llama": _llama,
     "mistral": _llama,
-    "phi3": _llama,
+    "phi3": lambda size: _llama(size, fused=True),
     "qwen2": lambda size: _llama(size, qkv_bias=True),
     "qwen3": lambda size: _llama(size, head_norms=True),
     "gemma": lambda size: _llama(size, tied=True),
@@ -144,5 +199,6 @@ def _by_transformers(values: dict[str, Any], family: str, file: Path) -> Model:
         raise ValueError(
             f"--config {file}: transformers cannot make a {family!r} of it ({first}) [cli.plan-model]"
         ) from None
-    count = sum(each.numel() for each in model.parameters())
-    return Model(count, int(values.get("num_hidden_layers") or 0), int(values.get("hidden_size") or 0))
+    tensors = tuple((name, each.numel()) for name, each in model.named_parameters())
+    count = sum(n for _, n in tensors)
+    return Model(count, int(values.get("num_hidden_layers") or 0), int(values.get("hidden_size") or 0), tensors)

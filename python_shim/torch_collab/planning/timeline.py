@@ -45,14 +45,14 @@ def read(files: Sequence[Path]) -> tuple[list[dict[str, Any]], list[str]]:
         try:
             text = file.read_text(encoding="utf-8", errors="replace")
         except OSError as error:
-            raise OSError(f"{file} cannot be read: {error.strerror} [cli.plot-unreadable]") from None
+            raise OSError(f"{file} cannot be read: {error.strerror} [cli.events-unreadable]") from None
         lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
         found = [(number, event_of(line)) for number, line in lines]
         events += [event for _, event in found if event is not None]
         passed = [str(number) for number, event in found if event is None]
         if lines and len(passed) == len(lines):
             raise ValueError(
-                f"{file} holds no event: expected a file that COLLAB_EVENTS_FILE has made [cli.plot-no-event]"
+                f"{file} holds no event: expected a file that COLLAB_EVENTS_FILE has made [cli.events-none]"
             )
         if passed:
             more = f" and {len(passed) - 8} more" if len(passed) > 8 else ""

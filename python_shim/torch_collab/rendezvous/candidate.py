@@ -5,17 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from torch_collab import log, native
+from torch_collab import native
 from torch_collab.environment import collab_variables
 from torch_collab.network import links
 from torch_collab.network.addresses import join_host_port
+from torch_collab.network.linger import linger
 from torch_collab.rendezvous.settings import RendezvousSettings
 
 # Whether every site's first agent serves a candidate, or the first site's alone. A candidate takes office only with a
 # majority of the members. --rdzv-conf standby=0: rounds stop with the first site's agent.
 STANDBY = True
-
-_LOOK_SECONDS = 1.0
 
 
 class Candidate:
@@ -43,29 +42,8 @@ class Candidate:
 
     def linger(self, others: Callable[[], list[str]]) -> None:
         """Stays while sites are members or agents live that may bring theirs back, at most COLLAB_LINGER."""
-        if self._server is None:
-            return
-        limit = self._settings.config.linger
-        deadline = time.monotonic() + limit
-        said = ""
-        while True:
-            left = deadline - time.monotonic()
-            reason = native.wait_until_empty(self._server, max(0.0, min(_LOOK_SECONDS, left)))  # type: ignore[arg-type]
-            living = others()
-            if reason is None and not living:
-                break
-            reason = reason or f"agents are still there: {', '.join(living)}"
-            if left <= 0:
-                log.warning(
-                    f"after {limit:.0f} s (COLLAB_LINGER) the coordinator stops: {reason} [coordinator.linger-over]"
-                )
-                break
-            if not said:
-                said = reason
-                log.info(f"the workers here are done; the coordinator stays up to {limit:.0f} s (COLLAB_LINGER): "
-                         f"{reason}")  # fmt: skip
-            if living:
-                time.sleep(min(_LOOK_SECONDS, max(0.0, left)) / 4)
+        if self._server is not None:
+            linger(self._server, self._settings.config.linger, time.monotonic(), others)
         self.close()
 
     def close(self) -> None:

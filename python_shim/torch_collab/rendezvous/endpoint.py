@@ -139,8 +139,8 @@ def _unreachable(settings: RendezvousSettings, problem: str) -> str:
     if is_loopback(host):
         words += f". Note that {host} is this machine's own loopback address here"
     return words + (
-        ". If that machine is gone and the others train on, join them with COLLAB_COORDINATOR=HOST:PORT torchrun "
-        "--standalone, with an address that their logs name"
+        ". If that machine is gone and the others train on, join them: COLLAB_COORDINATOR=HOST:PORT torchrun "
+        "--standalone. Their logs name the address"
     )
 
 
@@ -151,8 +151,8 @@ def _enter(settings: RendezvousSettings, server: Any, serving: bool) -> Endpoint
         run = _write_run(settings, server, where) if serving else _wait_for_run(settings, server, where)
         if run["run"] != settings.run_id:
             raise RendezvousConnectionError(
-                f"collab: --rdzv-endpoint={settings.endpoint} belongs to the run --rdzv-id={run['run']}, and this is "
-                f"--rdzv-id={settings.run_id}: give both the same id, or this one a port of its own "
+                f"collab: --rdzv-endpoint={settings.endpoint} belongs to the run --rdzv-id={run['run']}, but this is "
+                f"--rdzv-id={settings.run_id}. Give both the same id, or this one a port of its own "
                 "[rendezvous.other-run]"
             )
         mine = describe(settings)
@@ -208,7 +208,7 @@ def _wait_for_run(settings: RendezvousSettings, server: Any, where: str) -> Mapp
         if time.monotonic() >= deadline:
             raise RendezvousConnectionError(
                 f"collab: something else listens at --rdzv-endpoint={settings.endpoint}: a store, but no torchrun "
-                f"--rdzv-backend=collab has written to it within {_HANDSHAKE_SECONDS:.0f} s; take a port that is free "
+                f"--rdzv-backend=collab has written to it within {_HANDSHAKE_SECONDS:.0f} s. Take a port that is free "
                 "on that machine [rendezvous.no-torchrun]"
             )
         time.sleep(_POLL_SECONDS)

@@ -35,8 +35,8 @@ def count_of(store: Any, name: str) -> int:
     count = int(store.add(name, 0))
     if count > MOST_NODES:
         raise GatheringError(
-            f"the counter {name!r} in the endpoint's store says {count}, and at most {MOST_NODES} were expected: "
-            "something that is no node of this run writes there; let a firewall admit only the sites' machines "
+            f"the counter {name!r} in the endpoint's store says {count}; at most {MOST_NODES} were expected. "
+            "Something that is no node of this run writes there: let a firewall admit only the sites' machines "
             "[rendezvous.bad-counter]"
         )
     return count

@@ -219,7 +219,7 @@ class CollabRendezvous(RendezvousHandler):  # type: ignore[misc]  # torch is not
             self._coordinators = [address for address in told if address]
         if not self._coordinators:
             raise GatheringError(
-                "no site there serves a coordinator, and this node was given none: give all nodes the same "
+                "no site there serves a coordinator, and this node was given none. Give all nodes the same "
                 "COLLAB_COORDINATOR, or none [rendezvous.no-coordinator]"
             )
         if endpoint.serving:

@@ -105,8 +105,8 @@ class Heartbeat:
         found = Gathered.read(store.compare_set("cohort/list", "", self._known.list_text))
         if found.id != Gathered.read(self._known.list_text).id:
             host, port = self._where[:2]
-            log.warning(f"{host}:{port} (--rdzv-endpoint) was started again and closed another world before this "
-                        "agent could tell of the one that trains here; sites that come now join that one "
+            log.warning(f"{host}:{port} (--rdzv-endpoint) was started again, and closed another world before this "
+                        "agent could tell of the one that trains here. Sites that come now join that other world "
                         "[rendezvous.another-world]")  # fmt: skip
             return False
         for key, value in self._known.sites.items():

@@ -10,10 +10,11 @@ from torch_collab import log, native
 from torch_collab.environment import as_run, collab_variables
 from torch_collab.network import links
 from torch_collab.network.addresses import (
+    ANYWHERE,
     as_name,
+    chosen_address,
     host_and_port,
     is_loopback,
-    is_wildcard,
     join_host_port,
     local_address_towards,
 )  # fmt: skip
@@ -27,7 +28,6 @@ _WITHOUT_MEANING = frozenset(
      "timeout"}
 )  # fmt: skip
 _LOCAL_NAMES = ("localhost", "127.", "::1")
-_ANYWHERE = "192.0.2.1"  # TEST-NET-1: asks the kernel for its default route, nothing is sent
 _OPTIONS = ("join_timeout", "last_call_timeout", "is_host", "site_nodes", "standby", "coordinator_port")
 
 
@@ -105,8 +105,8 @@ def _endpoint(text: str) -> tuple[str, int]:
     text = text.strip()
     if not text:
         raise ValueError(
-            f"collab: --rdzv-backend={BACKEND} needs --rdzv-endpoint=HOST:PORT, where HOST is the address of the first "
-            "machine as the others see it [rendezvous.no-endpoint]"
+            f"collab: --rdzv-backend={BACKEND} needs --rdzv-endpoint=HOST:PORT, HOST is the address of the "
+            "first machine, as the others reach it [rendezvous.no-endpoint]"
         )
     try:
         return host_and_port(text)
@@ -131,17 +131,12 @@ def own_address(settings: RendezvousSettings) -> str:
     An endpoint whose name leads back to this machine only (an /etc/hosts with 127.0.1.1) says nothing about the
     address others dial: then the local end of the default route. Raises ValueError.
     """
-    if settings.local_addr:
-        return settings.local_addr
-    if settings.config.advertise:
-        return settings.config.advertise
-    listen_host = settings.config.listen.rpartition(":")[0].strip("[]")
-    if not is_wildcard(listen_host):
-        return listen_host
+    if chosen := settings.local_addr or chosen_address(settings.config.advertise, settings.config.listen):
+        return chosen
     if settings.host.startswith(_LOCAL_NAMES):
         return "127.0.0.1"
     problem = ""
-    for host in (settings.host, _ANYWHERE):
+    for host in (settings.host, ANYWHERE):
         if is_loopback(host):
             problem = f"{host} is this machine's loopback address here"
             continue
@@ -153,6 +148,6 @@ def own_address(settings: RendezvousSettings) -> str:
         if not is_loopback(found):
             return found
     raise ValueError(
-        f"collab: no address to tell the other sites: {problem}; give torchrun --local-addr=ADDRESS, the address "
-        "of this machine that they dial [rendezvous.no-address]"
+        f"collab: no address to tell the other sites: {problem}. Give torchrun --local-addr=ADDRESS: this "
+        "machine's address, as they dial it [rendezvous.no-address]"
     )

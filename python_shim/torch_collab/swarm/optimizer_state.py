@@ -44,20 +44,17 @@ def trained_of(world: World) -> tuple[tuple[int, int], ...]:
 def before_step(world: World, optimizer: Any) -> None:
     """An optimizer of the vector is about to step. The first time after joining, the ranks of the site meet here."""
     fetch = world.training.fetch
-    if fetch is None:
+    if fetch is None or fetch.over:
         return
-    if id(optimizer) in fetch.seen:
-        fetch.waited += 1
-        if fetch.waited >= _MOST_BETWEEN:  # what was fetched for others takes as much memory as they do
-            world.training.fetch = None
+    if waited := fetch.comes(optimizer):
+        if waited >= _MOST_BETWEEN:
+            fetch.end()
             if world.is_leader:
                 log.info(
                     f"an optimizer that has not stepped in {_MOST_BETWEEN} steps of another will start cold "
                     "[optimizer.late]"
                 )
         return
-    fetch.waited = 0
-    fetch.seen.add(id(optimizer))
     if len(fetch.seen) == 1:
         _receive(world, fetch, optimizer)
     else:
@@ -67,13 +64,16 @@ def before_step(world: World, optimizer: Any) -> None:
             if world.is_leader:
                 log.warning(f"{type(optimizer).__name__} starts cold: {why} [optimizer.cold]")
     if fetch.left == 0:
-        world.training.fetch = None
+        fetch.end()
 
 
 def steps_in_backward(world: World) -> None:
-    if world.training.fetch is not None and world.is_leader:
+    fetch = world.training.fetch
+    if fetch is None or fetch.over:
+        return
+    fetch.end()
+    if world.is_leader:
         log.info("the optimizer steps inside backward, where no other site can be asked for its state; it starts cold")
-    world.training.fetch = None
 
 
 def _receive(world: World, fetch: Fetch, optimizer: Any) -> None:
@@ -91,16 +91,14 @@ def _receive(world: World, fetch: Fetch, optimizer: Any) -> None:
     text, data = _share(world, text, data)
     if data is not None:
         try:
-            fetch.data = data
-            fetch.parts = parts_of(text, [elements for _, elements in trained_of(world)])
-            fetch.left = sum(part is not None for part in fetch.parts)
+            fetch.hold(data, parts_of(text, [elements for _, elements in trained_of(world)]))
             _load(world, fetch, optimizer)
         except Unsuitable as why:
             cold = str(why)
     if world.is_leader and (cold or data is not None):
         _session(world).end_optimizer(cold)
     if cold:
-        fetch.left = 0
+        fetch.end()
 
 
 def _plain(error: Exception) -> str:
@@ -199,4 +197,4 @@ def _load(world: World, fetch: Fetch, optimizer: Any) -> None:
             held[plane.key] = fresh.copy_(values)
         for scalar in part.layout.scalars:
             held[scalar.key] = optimizer_copy.number_in(scalar, part.number, group, parameter)
-        fetch.left -= 1
+        fetch.taken()

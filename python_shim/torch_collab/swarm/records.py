@@ -10,13 +10,13 @@ from torch_collab import environment, log
 
 if TYPE_CHECKING:
     from torch_collab.native import Settings
-    from torch_collab.world.state import World
+    from torch_collab.world.topology import WorldInfo
 
 
-def place(world: World) -> tuple[str, str]:
+def place(info: WorldInfo) -> tuple[str, str]:
     """(folder, scope) of the record; "" for the folder: it is kept in memory."""
-    scope = _scope(world.config, world.store)
-    where = folder(world.config)
+    scope = _scope(info.config, info.store)
+    where = folder(info.config)
     if not where or not scope:
         why = "this user has no home" if scope else "nothing tells this rendezvous from another"
         log.warn_once(

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import torch.distributed as dist
 
 from torch_collab import native
-from torch_collab.world import hub
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
@@ -45,35 +44,35 @@ def check_same_between_sites(world: World, entries: list[Entry]) -> None:
 
     With a coordinator outside, and of later generations, they are compared when they join.
     """
-    if not world.one_world or len(world.sites.sites) == 1 or world.generation > 1:
+    if not world.info.one_world or not world.info.several_sites or world.generations.number > 1:
         return
-    mine = world.sites.sites.index(world.site)
+    mine = world.info.site_number
     lines = [
         entry.describe() + (" " + native.digest(entry.tensor) if entry.kind == "frozen" else "") for entry in entries
     ]
     if world.is_leader:
-        world.told.set(f"collab/model/{mine}", json.dumps(lines))
-    limit = timedelta(seconds=world.config.join_timeout)
-    if world.hub_link is not None and _all_hold(world, lines, limit):
+        world.info.told.set(f"collab/model/{mine}", json.dumps(lines))
+    limit = timedelta(seconds=world.info.config.join_timeout)
+    if world.hub.link is not None and _all_hold(world, lines, limit):
         return
-    for index, site in enumerate(world.sites.sites):
+    for index, site in enumerate(world.info.sites.sites):
         if index == mine:
             continue
         key = f"collab/model/{index}"
         try:
-            world.told.wait([key], limit)
+            world.info.told.wait([key], limit)
         except Exception as error:
             raise RuntimeError(
                 f"collab: site {site.name} has not come to its first training forward within "
                 f"{limit.total_seconds():.0f} s (COLLAB_JOIN_TIMEOUT): {error} [capture.site-late]"
             ) from None
-        theirs = json.loads(world.told.get(key))
+        theirs = json.loads(world.info.told.get(key))
         advice = (
             "All sites must train the same model, with the same parameters frozen at the same values "
             "[capture.models-differ]",
             "[capture.buffers-differ]",
         )
-        if words := _difference(lines, theirs, f"at {world.site.name}", f"at {site.name}", *advice):
+        if words := _difference(lines, theirs, f"at {world.info.site.name}", f"at {site.name}", *advice):
             raise RuntimeError(f"collab: sites hold different models: {words}")
 
 
@@ -81,11 +80,11 @@ def _all_hold(world: World, lines: list[str], limit: timedelta) -> bool:
     """Whether every rank of the world has the same lines; the hub knows who is gone, and ends the wait then."""
     digest = hashlib.sha256("\n".join(lines).encode()).digest()
     try:
-        digests = hub.gather(world, "models", digest, limit)
+        digests = world.hub.gather("models", digest, limit)
     except RuntimeError as error:
         raise RuntimeError(
-            "collab: not every site has come to its first training forward, where their models are compared (at most "
-            f"{limit.total_seconds():.0f} s are waited, COLLAB_JOIN_TIMEOUT): {str(error).removeprefix('collab: ')} "
+            f"collab: not every site has come within {limit.total_seconds():.0f} s (COLLAB_JOIN_TIMEOUT) to its first "
+            f"training forward, where models are compared: {str(error).removeprefix('collab: ')} "
             "[capture.sites-late]"
         ) from None
     return set(digests) == {digest}
@@ -100,7 +99,7 @@ def _difference(a: list[str], b: list[str], at_a: str, at_b: str, advice: str, c
     if [tensor for tensor, _ in here] == [tensor for tensor, _ in there] and ours != theirs:
         return (
             f"buffers left out of the average: {at_a} {_names(ours, theirs)}; {at_b} {_names(theirs, ours)}. A buffer "
-            "is left out that is not persistent, or holds NaN or infinity when training begins: begin with the same "
+            "is left out that is not persistent, or holds NaN or infinity when training begins. Begin with the same "
             f"model everywhere, or set COLLAB_BUFFERS=0 at all sites {code_of_buffers}"
         )
     pairs = enumerate(itertools.zip_longest(a, b, fillvalue="missing"))

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import torch.distributed as dist
 
 from torch_collab import environment, native
-from torch_collab.swarm import coordinator, records
-from torch_collab.world.groups import gloo_listens_here_only, make_gloo, site_group
+from torch_collab.swarm import records
+from torch_collab.world.coordinator import resolved
+from torch_collab.world.groups import gloo_listens_here_only, make_gloo
 
 if TYPE_CHECKING:
     from torch_collab import _C
@@ -28,28 +29,29 @@ _LEAVE_SECONDS = 20
 def make(world: World, entries: Sequence[Entry], resumed: bool) -> _C.Session:
     """Finds or serves the coordinator and makes this rank's session of the generation. Collective over the ranks of the
     site, for the first generation over those of the world."""
-    config = coordinator.resolved(world)
-    transport = _leader_only(world, lambda: coordinator.reach(world, config))
-    size = len(world.site.ranks)
+    info = world.info
+    config = resolved(info)
+    transport = _leader_only(world, lambda: world.coordinators.reach(config))
+    size = len(info.site.ranks)
     site_gloo = None
     if size > 1:
-        with gloo_listens_here_only(world.one_host):
-            name = f"session/{world.generation}/{world.site.leader}"
-            site_gloo = make_gloo(world.site_store, name, world.site_rank, size, world.timeout)
-    record_dir, record_scope = records.place(world) if world.is_leader else ("", "")
+        with gloo_listens_here_only(info.one_host):
+            name = f"session/{world.generations.number}/{info.site.leader}"
+            site_gloo = make_gloo(info.site_store, name, info.site_rank, size, info.timeout)
+    record_dir, record_scope = records.place(info) if info.is_leader else ("", "")
     trained = [entry for entry in entries if entry.trained]
     return native.make_session(
         config,
-        site=world.site.name,
+        site=info.site.name,
         job=_job(),
         record_dir=record_dir,
         record_scope=record_scope,
-        generation=world.generation,
-        egress_spent=world.egress_spent,
-        site_rank=world.site_rank,
+        generation=world.generations.number,
+        egress_spent=world.generations.egress_spent,
+        site_rank=info.site_rank,
         site_size=size,
-        one_host=world.one_host,
-        coordinators=list(world.coordinators),
+        one_host=info.one_host,
+        coordinators=world.coordinators.addresses,
         model=[_row(entry) for entry in entries],
         # The tensors themselves, not detached ones, which would keep the storage of today.
         parameters=[entry.tensor for entry in trained],
@@ -86,20 +88,29 @@ def begin(world: World, session: _C.Session) -> None:
         session.begin()
     except Exception:
         _tell_heard(world)
-        if world.server is not None and world.generation == 1:
-            keys = [f"{_HEARD}/{index}" for index in range(len(world.sites.sites))]
+        if world.coordinators.server is not None and world.generations.number == 1:
+            keys = [f"{_HEARD}/{index}" for index in range(len(world.info.sites.sites))]
             with contextlib.suppress(Exception):
-                world.told.wait(keys, timedelta(seconds=min(world.config.join_timeout, _HEARING_SECONDS)))
+                world.info.told.wait(keys, timedelta(seconds=min(world.info.config.join_timeout, _HEARING_SECONDS)))
         raise
     _tell_heard(world)
-    if not world.watches_for_termination and (len(world.site.ranks) == 1 or world.one_host):
-        # torchrun kills 30 s after it has asked.
-        world.watches_for_termination = native.watch_for_termination(timedelta(seconds=_LEAVE_SECONDS))
+    if len(world.info.site.ranks) == 1 or world.info.one_host:
+        world.installed.once("SIGTERM", _watch_for_termination)
+
+
+def _watch_for_termination() -> Callable[[], None] | None:
+    # torchrun kills 30 s after it has asked.
+    return _act_at_once if native.watch_for_termination(timedelta(seconds=_LEAVE_SECONDS)) else None
+
+
+def _act_at_once() -> None:
+    if not native.termination_requested():
+        native.watch_for_termination(timedelta(0))
 
 
 def _tell_heard(world: World) -> None:
-    if world.one_world and world.is_leader and world.generation == 1:
-        world.told.set(f"{_HEARD}/{world.sites.sites.index(world.site)}", "1")
+    if world.info.one_world and world.is_leader and world.generations.number == 1:
+        world.info.told.set(f"{_HEARD}/{world.info.site_number}", "1")
 
 
 def _leader_only(world: World, body: Callable[[], dict[str, Any]]) -> dict[str, Any] | None:
@@ -111,9 +122,9 @@ def _leader_only(world: World, body: Callable[[], dict[str, Any]]) -> dict[str, 
             result = body()
         except Exception as error:
             failure = error
-    if len(world.site.ranks) > 1:
+    if len(world.info.site.ranks) > 1:
         words = [None if failure is None else str(failure)]
-        dist.broadcast_object_list(words, src=world.site.leader, group=site_group(world))
+        dist.broadcast_object_list(words, src=world.info.site.leader, group=world.groups.site())
         if failure is None and words[0] is not None:
             raise RuntimeError(words[0])
     if failure is not None:

@@ -1,15 +1,14 @@
 """Process groups inside a site, and what the backend of a group runs on.
 
-`site_group` is a real torch group over the site's ranks: Gloo for CPU tensors, NCCL for CUDA tensors when torch has it.
+The site's is a real torch group over its ranks: Gloo for CPU tensors, NCCL for CUDA tensors when torch has it.
 Making one is collective among its ranks, as `dist.new_group(use_local_synchronization=True)` is.
 """
 
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +17,6 @@ import torch
 import torch.distributed as dist
 
 from torch_collab import native, torch_compat
-from torch_collab.world import state
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -26,8 +24,7 @@ if TYPE_CHECKING:
     from torch.distributed import ProcessGroup, Store
 
     from torch_collab import _C
-    from torch_collab.world.state import World
-    from torch_collab.world.topology import Sites
+    from torch_collab.world.topology import Sites, WorldInfo
 
 
 _INTERFACE = "GLOO_SOCKET_IFNAME"
@@ -74,48 +71,37 @@ class HubGroup:
     site_names: tuple[str, ...]  # by rank of the group
 
 
-@dataclass(frozen=True)
-class Inner:
-    """What the backend of one process group runs on; shared with nobody else. Several sites have a group of
-    the hub, or, where torch's Gloo is asked for, `world` and `leaders`."""
+def make_backend(opts: Any, sites: Sites, hub: HubGroup | None, one_host: bool, is_world: bool) -> Any:
+    """Of the process group that torch asks for; what it runs on is shared with nobody else.
 
-    world: Any | None  # all ranks of this group
-    site: Any | None  # ranks of this group at this rank's site; None for one rank or one site
-    leaders: Any | None  # the lowest rank of each site; None elsewhere and for one site
-    hub: HubGroup | None = None
+    Of one site that is Gloo over all ranks. Several sites have Gloo at each site of several ranks, and a group of the
+    hub, or, where torch's Gloo is asked for, Gloo over all ranks and over the lowest rank of each site. `one_host`: the
+    ranks of this rank's site are on one.
+    """
+    rank, mine = opts.group_rank, sites.of(opts.group_rank)
+    world = site = leaders = None
 
+    def gloo(prefix: str, ranks: Sequence[int]) -> Any:
+        return make_gloo(opts.store, prefix, ranks.index(rank), len(ranks), opts.timeout)
 
-def make_inner(
-    store: Store, rank: int, sites: Sites, size: int, timeout: timedelta, hub: HubGroup | None, one_host: bool
-) -> Inner:
-    """`one_host`: of the ranks of this rank's site."""
-    if len(sites.sites) == 1:
-        with gloo_listens_here_only(one_host):
-            return Inner(make_gloo(store, "world", rank, size, timeout), None, None)
-    mine = sites.of(rank)
-    site = leaders = world = None
-    if len(mine.ranks) > 1:
-        with gloo_listens_here_only(one_host):
-            site = make_gloo(store, f"site/{mine.leader}", mine.ranks.index(rank), len(mine.ranks), timeout)
-    if hub is not None:
-        return Inner(None, site, None, hub)
-    world = make_gloo(store, "world", rank, size, timeout)
-    if rank == mine.leader:
-        leaders = make_gloo(store, "leaders", sites.sites.index(mine), len(sites.sites), timeout)
-    return Inner(world, site, leaders)
-
-
-def make_backend(opts: Any, sites: Sites, inner: Inner, is_world: bool) -> Any:
-    number = {rank: index for index, site in enumerate(sites.sites) for rank in site.ranks}
-    at_hub = {} if inner.hub is None else dict(inner.hub.__dict__)
+    with gloo_listens_here_only(one_host):
+        if len(sites.sites) == 1:
+            world = gloo("world", mine.ranks)
+        elif len(mine.ranks) > 1:
+            site = gloo(f"site/{mine.leader}", mine.ranks)
+    if len(sites.sites) > 1 and hub is None:
+        world = gloo("world", range(opts.group_size))
+        if rank == mine.leader:
+            leaders = gloo("leaders", [each.leader for each in sites.sites])
+    number = {other: index for index, each in enumerate(sites.sites) for other in each.ranks}
     return native.make_backend(
-        rank=opts.group_rank,
+        rank=rank,
         size=opts.group_size,
-        sites=[number[rank] for rank in range(opts.group_size)],
-        world=inner.world,
-        site=inner.site,
-        leaders=inner.leaders,
-        **at_hub,
+        sites=[number[other] for other in range(opts.group_size)],
+        world=world,
+        site=site,
+        leaders=leaders,
+        **(vars(hub) if hub else {}),
         timeout=opts.timeout,
         is_world=is_world,
     )
@@ -128,75 +114,54 @@ def inside_backend() -> str:
     return "gloo"
 
 
-def site_group(world: World) -> ProcessGroup:
-    if world.site_group is None:
-        world.site_group = _new_group(world, world.site.ranks, "collab_site")
-    return world.site_group
+def crosses_sites(info: WorldInfo, group: ProcessGroup | None) -> bool:
+    ranks = range(info.size) if group is None else dist.get_process_group_ranks(group)
+    return not set(ranks) <= set(info.site.ranks)
 
 
-def part_inside_site(world: World, group: ProcessGroup) -> ProcessGroup:
-    """The group a script asked for, cut down to the ranks of this site."""
-    ranks = dist.get_process_group_ranks(group)
-    inside = tuple(rank for rank in ranks if rank in world.site.ranks)
-    if inside == world.site.ranks:
-        # The script's own Gloo or NCCL group over exactly the site is as good as ours.
-        return group if len(inside) == len(ranks) and not _is_collab(group) else site_group(world)
-    if len(inside) == len(ranks):
+class SiteGroups:
+    """torch's groups over ranks of this site, each made when it is asked for first, by all of its ranks."""
+
+    def __init__(self, info: WorldInfo) -> None:
+        self._info = info
+        self._made: dict[tuple[int, ...], ProcessGroup] = {}
+
+    def site(self) -> ProcessGroup:
+        return self._of(self._info.site.ranks)
+
+    def is_site(self, group: ProcessGroup) -> bool:
+        return bool(group == self._made.get(self._info.site.ranks))
+
+    def inside(self, group: ProcessGroup) -> ProcessGroup:
+        """The group a script asked for, cut down to the ranks of this site."""
+        ranks = dist.get_process_group_ranks(group)
+        inside = tuple(rank for rank in ranks if rank in self._info.site.ranks)
+        if len(inside) == len(ranks) and (inside != self._info.site.ranks or not _is_collab(group)):
+            return group  # over exactly the site the script's own Gloo or NCCL group is as good as ours
+        return self._of(inside)
+
+    def _of(self, ranks: tuple[int, ...]) -> ProcessGroup:
+        if ranks not in self._made:
+            self._made[ranks] = self._make(ranks)
+        return self._made[ranks]
+
+    def _make(self, ranks: tuple[int, ...]) -> ProcessGroup:
+        with gloo_listens_here_only(self._info.one_host):
+            group = dist.new_group(
+                list(ranks),
+                timeout=self._info.timeout,
+                backend=inside_backend(),
+                use_local_synchronization=True,
+                group_desc="collab_site" if ranks == self._info.site.ranks else "collab_part_of_site",
+            )
+        if group is None or group == dist.GroupMember.NON_GROUP_MEMBER:
+            raise RuntimeError(
+                f"collab: rank {self._info.rank} is not among the ranks {list(ranks)} of its own site "
+                "[ddp.rank-elsewhere]"
+            )
+        torch_compat.keep_ddp_log_off(group)
         return group
-    if inside not in world.part_groups:
-        world.part_groups[inside] = _new_group(world, inside, "collab_part_of_site")
-    made: ProcessGroup = world.part_groups[inside]
-    return made
-
-
-def reduce_group(group: ProcessGroup) -> tuple[Any, tuple[()]]:
-    """How a process group is copied or pickled: the site's becomes the site's where it arrives; others cannot be."""
-    world = state.current()
-    if world is None or world.site_group is None or group != world.site_group:
-        raise TypeError("cannot pickle 'ProcessGroup' object")
-    return site_group_if_any, ()
-
-
-def site_group_if_any() -> ProcessGroup | None:
-    world = state.current()
-    return None if world is None else site_group(world)
-
-
-def crosses_sites(world: World, group: ProcessGroup | None) -> bool:
-    ranks = range(world.size) if group is None else dist.get_process_group_ranks(group)
-    return not set(ranks) <= set(world.site.ranks)
-
-
-def meet_at_site(original: Callable[..., Any]) -> Callable[..., Any]:
-    """For a world whose sites have stores of their own: a group inside the site meets in the site's store."""
-
-    @functools.wraps(original)
-    def new_group(ranks: Any = None, *args: Any, **kwargs: Any) -> Any:
-        world = state.current()
-        if world is None or ranks is None or not set(ranks) <= set(world.site.ranks):
-            return original(ranks, *args, **kwargs)
-        with torch_compat.store_of_world(world.site_store):
-            return original(ranks, *args, **kwargs)
-
-    return new_group
 
 
 def _is_collab(group: ProcessGroup) -> bool:
     return "collab" in str(dist.get_backend_config(group))
-
-
-def _new_group(world: World, ranks: tuple[int, ...], what: str) -> ProcessGroup:
-    with gloo_listens_here_only(world.one_host):
-        group = dist.new_group(
-            list(ranks),
-            timeout=world.timeout,
-            backend=inside_backend(),
-            use_local_synchronization=True,
-            group_desc=what,
-        )
-    if group is None or group == dist.GroupMember.NON_GROUP_MEMBER:
-        raise RuntimeError(
-            f"collab: rank {world.rank} is not among the ranks {list(ranks)} of its own site [ddp.rank-elsewhere]"
-        )
-    torch_compat.keep_ddp_log_off(group)
-    return group

@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import json
 import secrets
+from collections.abc import Sequence
 from datetime import timedelta
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -18,82 +19,92 @@ import torch
 
 from torch_collab import native
 from torch_collab.network import links
-from torch_collab.world.groups import HubGroup, Inner, make_backend
+from torch_collab.world.groups import HubGroup, make_backend
 from torch_collab.world.topology import Site, Sites
 
 if TYPE_CHECKING:
+    from torch_collab import _C
     from torch_collab.native import Settings
-    from torch_collab.world.state import World
+    from torch_collab.world.topology import WorldInfo
 
 _KEY = "collab/hub"
 
 
-def wanted(world: World) -> bool:
-    return len(world.sites.sites) > 1 and world.config.transport != "gloo"
+class Hub:
+    """This rank's link to the hub, where its world has one."""
 
+    def __init__(self, info: WorldInfo) -> None:
+        self._info = info
+        self.link: _C.HubLink | None = None
+        self._world = 0  # its number there; 0: it has none
 
-def enter(world: World, config: Settings) -> None:
-    """Links this rank to the hub; `world.coordinators` are known. Collective over the ranks of the world."""
-    if world.rank == 0:
-        world.told.set(_KEY, json.dumps({"world": secrets.randbits(64)}))
-    world.hub_world = json.loads(world.told.get(_KEY))["world"]
-    site_of = [0] * world.size
-    for index, site in enumerate(world.sites.sites):
-        for rank in site.ranks:
-            site_of[rank] = index
-    world.hub_link = native.connect_hub(
-        config=config.raw,
-        transport=links.make(config, config.advertise),
-        world=world.hub_world,
-        rank=world.rank,
-        sites=[site.name for site in world.sites.sites],
-        site_of=site_of,
-        hubs=list(world.coordinators),
-    )
-    world.told.set(f"{_KEY}/entered/{world.rank}", "1")
+    @property
+    def wanted(self) -> bool:
+        return self._info.several_sites and self._info.config.transport != "gloo"
 
+    def enter(self, config: Settings, coordinators: Sequence[str]) -> None:
+        """Links this rank to the hub. Collective over the ranks of the world."""
+        info = self._info
+        if info.rank == 0:
+            info.told.set(_KEY, json.dumps({"world": secrets.randbits(64)}))
+        self._world = json.loads(info.told.get(_KEY))["world"]
+        site_of = [0] * info.size
+        for index, site in enumerate(info.sites.sites):
+            for rank in site.ranks:
+                site_of[rank] = index
+        self.link = native.connect_hub(
+            config=config.raw,
+            transport=links.make(config, config.advertise),
+            world=self._world,
+            rank=info.rank,
+            sites=[site.name for site in info.sites.sites],
+            site_of=site_of,
+            hubs=list(coordinators),
+        )
+        info.told.set(f"{_KEY}/entered/{info.rank}", "1")
 
-def wait_until_all_have_come(world: World, limit: timedelta) -> None:
-    """Who serves the coordinator must not end before the last rank has found it; a rank that never comes, or a store
-    that is gone, ends the wait."""
-    with contextlib.suppress(RuntimeError):
-        world.told.wait([f"{_KEY}/entered/{rank}" for rank in range(world.size)], limit)
+    def wait_until_all_have_come(self, limit: timedelta) -> None:
+        """Who serves the coordinator must not end before the last rank has found it; a rank that never comes, or a
+        store that is gone, ends the wait."""
+        if self._world:
+            with contextlib.suppress(RuntimeError):
+                self._info.told.wait([f"{_KEY}/entered/{rank}" for rank in range(self._info.size)], limit)
 
+    def group(self, opts: Any) -> HubGroup | None:
+        """Of the process group that torch asks for. The same at all its ranks, and of no other group, before or
+        after."""
+        if self.link is None:
+            return None
+        ranks = tuple(opts.global_ranks_in_group) or tuple(range(opts.group_size))
+        # A group that is destroyed and made again has the same name; all its ranks count alike.
+        time = opts.store.add(f"{_KEY}/{opts.group_rank}", 1)
+        return self._numbered(self.link, f"{opts.group_id}/{list(ranks)}/{time}", ranks)
 
-def group(world: World, opts: Any) -> HubGroup:
-    """Of the process group that torch asks for. The same at all its ranks, and of no other group, before or after."""
-    ranks = tuple(opts.global_ranks_in_group) or tuple(range(opts.group_size))
-    # A group that is destroyed and made again has the same name; all its ranks count alike.
-    time = opts.store.add(f"{_KEY}/{opts.group_rank}", 1)
-    text = f"{world.hub_world}/{opts.group_id}/{list(ranks)}/{time}"
-    number = int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
-    names = tuple(world.sites.of(rank).name for rank in ranks)
-    assert world.hub_link is not None
-    return HubGroup(world.hub_link, number & ~1, ranks, names)  # the leaders' group is the next number
+    def gather(self, what: str, mine: bytes, limit: timedelta) -> list[bytes]:
+        """What every rank of the world brings, by rank, all as many bytes. Collective, once for each `what`.
 
+        In a group of its own, so that a script's collectives, which may be in another order at another site, do not
+        count. Raises RuntimeError with rank and site once one is known to be gone, after COLLAB_LINK_GRACE, or does not
+        come.
+        """
+        assert self.link is not None
+        size = self._info.size
+        group = self._numbered(self.link, what, tuple(range(size)))
+        opts = SimpleNamespace(group_rank=self._info.rank, group_size=size, timeout=limit)
+        # Each rank for itself: nothing here is summed over a site first.
+        apart = Sites(tuple(Site(name, (rank,)) for rank, name in enumerate(group.site_names)))
+        backend = make_backend(opts, apart, group, one_host=False, is_world=False)
+        parts = [torch.empty(len(mine), dtype=torch.uint8) for _ in range(size)]
+        backend.allgather([parts], [torch.frombuffer(bytearray(mine), dtype=torch.uint8)]).wait()
+        return [bytes(part.tolist()) for part in parts]
 
-def gather(world: World, what: str, mine: bytes, limit: timedelta) -> list[bytes]:
-    """What every rank of the world brings, by rank, all as many bytes. Collective, once for each `what`.
+    def leave(self) -> None:
+        link, self.link = self.link, None
+        if link is not None:
+            link.leave("its process group was destroyed")
 
-    In a group of its own, so that a script's collectives, which may be in another order at another site, do not count.
-    Raises RuntimeError with rank and site once one is known to be gone, after COLLAB_LINK_GRACE, or does not come.
-    """
-    assert world.hub_link is not None
-    digest = hashlib.blake2b(f"{world.hub_world}/{what}".encode(), digest_size=8).digest()
-    names = tuple(world.sites.of(rank).name for rank in range(world.size))
-    inner = Inner(
-        None, None, None, HubGroup(world.hub_link, int.from_bytes(digest, "big") & ~1, tuple(range(world.size)), names)
-    )
-    opts = SimpleNamespace(group_rank=world.rank, group_size=world.size, timeout=limit)
-    # Each rank for itself: nothing here is summed over a site first.
-    apart = Sites(tuple(Site(name, (rank,)) for rank, name in enumerate(names)))
-    backend = make_backend(opts, apart, inner, is_world=False)
-    parts = [torch.empty(len(mine), dtype=torch.uint8) for _ in range(world.size)]
-    backend.allgather([parts], [torch.frombuffer(bytearray(mine), dtype=torch.uint8)]).wait()
-    return [bytes(part.tolist()) for part in parts]
-
-
-def leave(world: World) -> None:
-    link, world.hub_link = world.hub_link, None
-    if link is not None:
-        link.leave("its process group was destroyed")
+    def _numbered(self, link: _C.HubLink, text: str, ranks: tuple[int, ...]) -> HubGroup:
+        digest = hashlib.blake2b(f"{self._world}/{text}".encode(), digest_size=8).digest()
+        names = tuple(self._info.sites.of(rank).name for rank in ranks)
+        # The leaders' group is the next number.
+        return HubGroup(link, int.from_bytes(digest, "big") & ~1, ranks, names)

@@ -6,12 +6,14 @@ A site is the ranks with the same name, ordered by their lowest rank, which is t
 from __future__ import annotations
 
 import contextlib
+import enum
 import json
 import os
 import socket
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from torch_collab.escape import escaped
@@ -20,6 +22,10 @@ from torch_collab.network.signed_store import SignatureError, SignedStore
 
 if TYPE_CHECKING:
     from datetime import timedelta
+
+    from torch.distributed import Store
+
+    from torch_collab.native import Settings
 
 
 _KEY = "collab/place"
@@ -60,6 +66,61 @@ class Sites:
             if inside:
                 found.append(Site(site.name, inside))
         return Sites(tuple(sorted(found, key=lambda s: s.leader)))
+
+
+class Start(enum.Enum):
+    """How a world came to be (docs/guides/two-sites.md)."""
+
+    ONE_WORLD = "one world"  # its ranks are all the sites there are; its first site serves the coordinator
+    FIRST_MEMBERS = "cohort"  # several sites, the first of a swarm that others join; the coordinator is outside
+    LONE = "lone"  # one site of a swarm; the coordinator is outside
+
+
+@dataclass(frozen=True, eq=False)
+class WorldInfo:
+    """What is fixed when a world is made."""
+
+    start: Start
+    rank: int
+    size: int
+    store: Store  # of the world; with several sites of torchrun it may be lost once init_process_group has returned
+    told: SignedStore  # the same, for what collab's ranks tell one another
+    site_store: Store  # for what concerns this site alone
+    timeout: timedelta
+    config: Settings
+    options: dict[str, str]  # what the script passed as pg_options
+    sites: Sites
+    one_host: bool  # the ranks of this site are on one
+
+    @property
+    def one_world(self) -> bool:
+        """Nobody but the ranks of this world takes part, and one of them serves the coordinator."""
+        return self.start is Start.ONE_WORLD
+
+    @property
+    def ranks_tell_sites_apart(self) -> bool:
+        return self.start is not Start.LONE
+
+    @property
+    def several_sites(self) -> bool:
+        return len(self.sites.sites) > 1
+
+    @cached_property
+    def site(self) -> Site:
+        return self.sites.of(self.rank)
+
+    @property
+    def site_number(self) -> int:
+        """Among the sites of this world."""
+        return self.sites.sites.index(self.site)
+
+    @property
+    def site_rank(self) -> int:
+        return self.site.ranks.index(self.rank)
+
+    @property
+    def is_leader(self) -> bool:
+        return self.rank == self.site.leader
 
 
 @dataclass(frozen=True)

@@ -98,7 +98,7 @@ def gpt2() -> tuple[nn.Module, Callable[[nn.Module, int], torch.Tensor]]:
 
 def main() -> None:
     dist.init_process_group("collab")
-    start = state.require().start.value
+    start = state.require().info.start.value
     restart = os.environ["TORCHELASTIC_RESTART_COUNT"]
     say(f"started pid {os.getpid()} rank {RANK} of {WORLD} start {start} restart {restart}")
     while (FOLDER / "hold").exists():

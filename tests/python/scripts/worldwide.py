@@ -44,7 +44,7 @@ def fails(call: object, *words: str) -> None:
 
 
 def lose_a_site() -> None:
-    sites = state.require().sites
+    sites = state.require().info.sites
     victims = next(list(site.ranks) for site in sites.sites if site.name == os.environ["TEST_VICTIM"])
     living = [rank for rank in range(WORLD) if rank not in victims]
     total(list(range(WORLD)))

@@ -8,24 +8,24 @@ from typing import TYPE_CHECKING, Any
 from torch_collab.world.groups import make_gloo
 
 if TYPE_CHECKING:
-    from torch_collab.world.state import World
+    from torch_collab.world.topology import WorldInfo
 
 
 class GlooNodes:
     """Gloo over the leaders and, as its last rank, the coordinator, which lives in the first leader's process."""
 
-    def __init__(self, world: World) -> None:
-        leaders = [site.leader for site in world.sites.sites]
+    def __init__(self, info: WorldInfo) -> None:
+        leaders = [site.leader for site in info.sites.sites]
         size = len(leaders) + 1
         self.mine: Any = None
         self.coordinator: Any = None
-        serving = world.rank == leaders[0]
+        serving = info.rank == leaders[0]
         # Making one waits for all, so the first leader makes its two at the same time, and over two connections to the
         # store: a wait holds its connection.
-        second = threading.Thread(target=self._make_coordinator, args=(world, size), daemon=True)
+        second = threading.Thread(target=self._make_coordinator, args=(info, size), daemon=True)
         if serving:
             second.start()
-        self.mine = make_gloo(world.store, "links", leaders.index(world.rank), size, world.timeout)
+        self.mine = make_gloo(info.store, "links", leaders.index(info.rank), size, info.timeout)
         if serving:
             second.join()
             if self.coordinator is None:
@@ -33,5 +33,5 @@ class GlooNodes:
                     "collab: the coordinator's Gloo could not be made; the log above says why [coordinator.no-gloo]"
                 )
 
-    def _make_coordinator(self, world: World, size: int) -> None:
-        self.coordinator = make_gloo(world.store.clone(), "links", size - 1, size, world.timeout)
+    def _make_coordinator(self, info: WorldInfo, size: int) -> None:
+        self.coordinator = make_gloo(info.store.clone(), "links", size - 1, size, info.timeout)

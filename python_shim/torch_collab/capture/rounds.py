@@ -1,0 +1,153 @@
+"""Steps that are counted, the rounds that come of them, and the end of a run: the last round, and the site leaves."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from torch_collab import log, native
+from torch_collab.capture import traffic
+from torch_collab.model.optimizer_copy import PLAIN
+from torch_collab.swarm import optimizer_state
+from torch_collab.world import state
+
+if TYPE_CHECKING:
+    from torch_collab.world.state import World
+
+
+def count(world: World) -> None:
+    """One step of the model is done; a round may run here."""
+    training = world.training
+    session = training.session
+    if session is None or world.run.failed:
+        return
+    samples = training.end_step()
+    if native.termination_requested():
+        session.ask_to_leave()
+    with world.run:
+        due = session.count_step(samples, optimizer_state.copy)
+    traffic.stepped(world)
+    if due:
+        run_round(world)
+
+
+def run_round(world: World) -> None:
+    """A round now. Every rank of every site comes here."""
+    session, vector = world.training.session, world.training.vector
+    assert session is not None and vector is not None
+    with world.run:
+        outcome = session.synchronize(optimizer_state.copy)
+    vector.look_again()
+    world.training.metrics.write(session)
+    if outcome.took_anchor:
+        reset_unfit_state(world)
+    if outcome.leaving:
+        _leave(world)
+
+
+def _leave(world: World) -> None:
+    """SIGTERM has come to the site's leader, and its last round is over: every rank of the site ends as by SIGTERM."""
+    if world.is_leader:
+        log.info(f"site {world.info.site.name} leaves the swarm, because it was asked to end (SIGTERM)")
+    try:
+        finish()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        native.carry_out_termination()
+
+
+def reset_unfit_state(world: World) -> None:
+    """After NaN or Inf in the parameters the anchor was taken; optimizer state that is not finite starts anew."""
+    reset = 0
+    for optimizer in world.training.optimizers:
+        for parameter in [p for p, held in optimizer.state.items() if _unfit(held)]:
+            del optimizer.state[parameter]
+            reset += 1
+    log.error(
+        f"the parameters of site {world.info.site.name} were not finite: they were replaced by the anchor"
+        + (f", and the optimizer state of {reset} parameters, not finite either, starts anew" if reset else "")
+        + " [optimizer.not-finite]"
+    )
+
+
+def _unfit(held: Any) -> bool:
+    if not isinstance(held, dict):
+        return False
+    return any(
+        isinstance(value, torch.Tensor) and value.is_floating_point() and not _is_finite(value)
+        for value in held.values()
+    )
+
+
+def _is_finite(value: torch.Tensor) -> bool:
+    if type(value) not in PLAIN:
+        # A class of its own, as 8-bit optimizers have it, knows few operations. One that cannot say starts anew.
+        try:
+            value = value.dequantize()
+        except (NotImplementedError, RuntimeError, TypeError):
+            return False
+    return bool(torch.isfinite(value).all())
+
+
+def finish(aborting: bool = False) -> None:
+    """The last round, then this site leaves. Called twice it does nothing the second time."""
+    world = state.current()
+    if world is None or world.run.finished:
+        return
+    world.run.finish()
+    failed = aborting or world.run.failed
+    try:
+        if world.training.session is not None and world.is_leader and failed:
+            log.warning(f"site {world.info.site.name} leaves without a last round, because {_why()} [round.no-last]")
+        if not failed:
+            _warn_of_nothing_averaged(world)
+            last_round(world)
+        world.hub.leave()
+        if not failed:
+            world.coordinators.linger()
+    finally:
+        world.installed.close()  # SIGTERM acts at once from here on
+        world.hub.leave()
+        world.training.end()
+        world.coordinators.stop()
+        state.leave()
+        log.flush()  # a forked child may end without its exit handlers
+
+
+def last_round(world: World, next_generation: int = 0) -> None:
+    """Of the models that are trained here; 0: no others come after them."""
+    session = world.training.session
+    if session is None:
+        return
+    if world.training.owes_step:
+        count(world)
+    session.finish(next_generation)
+    world.training.metrics.write(session)
+
+
+def _why() -> str:
+    kind = sys.exc_info()[0] or getattr(sys, "last_type", None)
+    if kind is not None and issubclass(kind, KeyboardInterrupt):
+        return "it was interrupted (SIGTERM, as `kill` sends it, lets a site have its last round first)"
+    return "the script is handling an error"
+
+
+def _warn_of_nothing_averaged(world: World) -> None:
+    if not world.is_leader or not (world.info.several_sites or world.info.config.coordinator):
+        return
+    if world.training.session is not None:
+        if world.training.session.status().steps == 0 and not world.training.owes_step:
+            log.warning(
+                "no step of an optimizer that trains this model was seen, so nothing was averaged between sites. An "
+                "optimizer must hold the parameters of the module that is wrapped in DistributedDataParallel; one made "
+                "before the model was copied does not. A script that updates them by itself calls torch_collab.step() "
+                "[optimizer.no-step-seen]"
+            )
+    elif world.generations.number == 0:
+        log.warning(
+            "no DistributedDataParallel module was trained here, so nothing was averaged between sites. Wrap the model "
+            "in DistributedDataParallel after init_process_group [ddp.none-trained]"
+        )

@@ -1,0 +1,104 @@
+"""What a script says of its training (`torch_collab.log_metrics`), in the site's events beside its rounds."""
+
+from __future__ import annotations
+
+import errno
+import json
+import math
+import os
+import stat
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from torch_collab import log
+
+if TYPE_CHECKING:
+    from torch_collab import _C
+    from torch_collab.world.topology import WorldInfo
+
+_MOST = 64  # names
+_LONGEST = 128  # characters of one
+_LOSS = "loss"  # of these names the one that the coordinator is told, with the next round
+
+
+class Metrics:
+    """Of a generation: as the script logged them last."""
+
+    def __init__(self, info: WorldInfo) -> None:
+        self._is_leader = info.is_leader
+        self._file = info.config.events_file
+        self._values: dict[str, float] = {}
+        self._round: int | None = None  # after which they were written last
+
+    def note(self, values: Mapping[str, Any], session: _C.Session | None) -> None:
+        """Takes the place of what was logged under the same names. Raises ValueError or TypeError."""
+        taken = {_name(name): _number(name, value) for name, value in values.items()}
+        if len(self._values.keys() | taken.keys()) > _MOST:
+            raise ValueError(
+                f"collab: log_metrics() takes at most {_MOST} names, in all its calls together [capture.metrics-many]"
+            )
+        if session is not None:
+            self.write(session)  # of a round that has ended since then, with what it saw
+            if self._round is None:
+                self._round = session.status().round
+            if _LOSS in taken and self._is_leader:
+                session.note_loss(taken[_LOSS])
+        self._values.update(taken)
+
+    def write(self, session: _C.Session) -> None:
+        """The event `metrics`, once after each round."""
+        if not (self._values and self._is_leader and self._file):
+            return
+        now = session.status()
+        if self._round is None:  # logged before the site was in the swarm
+            self._round = now.round
+        if now.round <= self._round:
+            return
+        self._round = now.round
+        event = {
+            "t": round(time.time(), 6),
+            "site": now.site,
+            "event": "metrics",
+            "round": now.round,
+            "step": now.steps,
+            "metrics": {name: value if math.isfinite(value) else None for name, value in self._values.items()},
+        }
+        try:
+            _append(self._file, json.dumps(event) + "\n")
+        except OSError as error:
+            log.warn_once(
+                f"COLLAB_EVENTS_FILE: metrics cannot be written to {self._file}: {error.strerror} "
+                "[capture.metrics-lost]"
+            )
+
+
+def _append(path: str, line: str) -> None:
+    """One write to a file that is only appended to: other processes may have the same one. Raises OSError where there
+    is a link or a pipe by now."""
+    file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+    try:
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            raise OSError(errno.EINVAL, "it is no plain file")
+        os.write(file, line.encode())
+    finally:
+        os.close(file)
+
+
+def _name(name: object) -> str:
+    if not isinstance(name, str) or not 0 < len(name) <= _LONGEST:
+        raise ValueError(
+            f"collab: log_metrics() got the name {name!r}, expected a text of 1 to {_LONGEST} characters "
+            "[capture.metrics-name]"
+        )
+    return name
+
+
+def _number(name: str, value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError, RuntimeError):
+        raise TypeError(
+            f"collab: log_metrics() got a {type(value).__name__} for {name!r}, expected a number or a tensor of one "
+            "[capture.metrics-value]"
+        ) from None
