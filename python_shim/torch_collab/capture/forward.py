@@ -25,10 +25,12 @@ if TYPE_CHECKING:
 
 
 def adopt(world: World, ddp: DistributedDataParallel, module: torch.nn.Module) -> None:
-    """A DDP is being constructed around `module`."""
+    """A DDP is being constructed around `module`, or given another one."""
     for part in module.modules():
         if isinstance(part, torch.nn.SyncBatchNorm):
             _keep_inside_site(world, part)
+    if ddp in world.ddps.constructed:
+        return  # its module is being replaced, by torch.compile's say; its reducer keeps what it was constructed with
     world.ddps.add(ddp, module)
     ddp.register_forward_pre_hook(on_ddp_forward, with_kwargs=True)
 

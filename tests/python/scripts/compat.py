@@ -327,6 +327,18 @@ def compiled() -> nn.Module:
 
 
 @case
+def compiled_inside() -> nn.Module:
+    """Its forward counts samples once, however often the DDP's module is replaced."""
+    ddp = DistributedDataParallel(small_model())
+    ddp.module = torch.compile(ddp.module, backend="aot_eager")
+    ddp.module = ddp.module
+    assert len(ddp._forward_pre_hooks) == 1, ddp._forward_pre_hooks
+    fit(ddp)
+    expect_steps(STEPS)
+    return ddp
+
+
+@case
 def not_a_number() -> nn.Module:
     """Site b breaks: its part is left out, it takes the anchor, and its optimizer's broken state starts anew."""
     ddp = DistributedDataParallel(small_model())
