@@ -33,7 +33,7 @@ ROOT = Path(__file__).resolve().parents[1]
 EXAMPLE = ROOT / "examples" / "cut.py"
 CAST, SVG, PNG = (ROOT / "docs" / "images" / f"cut.{kind}" for kind in ("cast", "svg", "png"))
 
-COLUMNS, ROWS = 120, 40
+COLUMNS, ROWS = 120, 44
 PAUSE = 0.8  # seconds, the longest that is shown
 REST = 8.0  # seconds that the last screen stands
 

@@ -218,7 +218,8 @@ def test_the_recording_shows_a_cut_a_return_and_equal_models() -> None:
     text = recording.CAST.read_text("utf-8")
     cast = recording.Cast.of(text)
     assert cast.text() == text and recording.problem(cast) == ""
-    assert {"version": 2, "command": "python docs/recording.py"}.items() <= cast.header.items()
+    head = {"version": 2, "width": recording.COLUMNS, "height": recording.ROWS, "command": "python docs/recording.py"}
+    assert head.items() <= cast.header.items()
     times = [at for at, _ in cast.output]
     assert times == sorted(times) and cast.rows()[-1][0] < 60, "seconds"
     said = "".join(said for _, said in cast.output).replace("\r\n", "\n")
