@@ -18,8 +18,11 @@ constexpr Duration kMostPatience = std::chrono::seconds(15);
 const std::string& CoordinatorLink::address() const { return all_->config.coordinators[candidate_]; }
 std::string CoordinatorLink::addresses() const { return join_words(all_->config.coordinators); }
 
+// Who was never let in gives up before long: until then it has tried each of them.
 Duration CoordinatorLink::patience() const {
-  return std::max(std::clamp(grace_ / 4, kLeastPatience, kMostPatience), 3 * heartbeat_);
+  const Duration usual = std::max(std::clamp(grace_ / 4, kLeastPatience, kMostPatience), 3 * heartbeat_);
+  if (all_->membership.was_member()) return usual;
+  return std::min(usual, all_->config.join_timeout / (2 * static_cast<int>(all_->config.coordinators.size())));
 }
 
 TimePoint CoordinatorLink::given_up_at() const { return later(lost_at_, grace_); }
