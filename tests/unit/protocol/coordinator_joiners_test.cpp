@@ -96,6 +96,19 @@ TEST_F(CoordinatorJoiners, EachThatCameInVainHalvesThePatienceForTheNext) {
   EXPECT_LT(waited, seconds(2 * 60 + 12 * 4)) << "two graces, and three heartbeats each";
 }
 
+// Each goes before its own time is over, and another is there by then.
+TEST_F(CoordinatorJoiners, ThoseWhoComeAndGoHoldARoundForNoMoreThanAGrace) {
+  join_and_wait(10, "stranger0");
+  std::vector<std::pair<LinkId, wire::StartAttempt>> starts;
+  for (std::uint64_t i = 1; starts.empty() && i < 200; ++i) {
+    static_cast<void>(c.hear(10 + i, join_of("stranger" + std::to_string(i), 2)));
+    starts = sent<wire::StartAttempt>(c.close(9 + i));
+    if (starts.empty()) starts = sent<wire::StartAttempt>(c.pass(seconds(1), {1, 2, 10 + i}));
+  }
+  EXPECT_FALSE(starts.empty());
+  EXPECT_LE(c.now, TimePoint{} + seconds(62));
+}
+
 TEST_F(CoordinatorJoiners, WhoTakesTheAnchorOfAnEarlierRoundIsGivenTheNewOne) {
   join_and_wait();
   const auto starts = sent<wire::StartAttempt>(pass(seconds(61), 0));

@@ -66,6 +66,7 @@ class MemberAnchor {
   [[nodiscard]] bool comes() const { return phase_ == MemberPhase::kJoined || phase_ == MemberPhase::kInstalling; }
   [[nodiscard]] const std::vector<SiteId>& sources() const { return sources_; }
   [[nodiscard]] TimePoint progressed_at() const { return progressed_at_; }
+  [[nodiscard]] bool has_progressed() const { return progress_ > 0; }
   [[nodiscard]] AcceptorId acceptor() const { return acceptor_; }
   [[nodiscard]] bool recommitted() const { return recommitted_; }
   [[nodiscard]] const std::optional<wire::AnchorInstalled>& holds() const { return holds_; }

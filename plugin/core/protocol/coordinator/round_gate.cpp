@@ -158,7 +158,9 @@ bool RoundGate::waits_for_joiners() {
   for (const auto& [id, member] : all_->members()) {
     if (member.helper || !member.anchor.comes() || all_->round.is_left_out(id)) continue;
     joiners.push_back(member.name);
-    if (member.phase() == MemberPhase::kInstalling) progressed = std::max(progressed, member.anchor.progressed_at());
+    if (member.phase() != MemberPhase::kInstalling || !member.anchor.has_progressed())
+      continue;  // to come is no progress
+    progressed = std::max(progressed, member.anchor.progressed_at());
   }
   if (joiners.empty()) {
     joiners_since_ = joiners_until_ = kNever;
