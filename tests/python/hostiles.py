@@ -33,7 +33,6 @@ DOCUMENTED = {
     "early-chunks": 512 * MIB,
     "bring": 512 * MIB,
     "enter-gone": 128 * MIB,
-    "junk": MEMORY,  # it comes after `bring`, of which so much may be left
 }
 LOG_RATE = 1000  # bytes a second of a process, beyond what it tells without an attack
 LOG_ONCE = 80_000  # bytes: what may be told once, in all
@@ -93,6 +92,7 @@ class Span:
     """What happened in a while."""
 
     seconds: float = 0
+    before: dict[str, int] = field(default_factory=dict)  # likewise, at its begin: the attack before may have left some
     peaks: dict[str, int] = field(default_factory=dict)  # bytes, by process
     told: dict[str, int] = field(default_factory=dict)
     times: list[float] = field(default_factory=list)  # its begin, its rounds, its end
@@ -151,12 +151,14 @@ class Siege:
         for each in self.watched:
             each.begin_peak()
         told = {each.name: each.told() for each in self.watched}
+        before = {each.name: each.memory("VmRSS") for each in self.watched}
         began = time.time()
         while not over():
             time.sleep(0.05)
         ended = time.time()
         return Span(
             seconds=ended - began,
+            before=before,
             peaks={each.name: each.memory("VmHWM") for each in self.watched},
             told={each.name: each.told() - told[each.name] for each in self.watched},
             times=[began, *(t for t in rounds_in(self.events) if began <= t <= ended), ended],
@@ -227,7 +229,7 @@ class Siege:
         for each in self.watched:
             name = each.name
             hold(each.alive(), f"{name} has ended")
-            more = span.peaks[name] - self.quiet.peaks[name]
+            more = span.peaks[name] - max(self.quiet.peaks[name], span.before[name])
             bound = MEMORY + DOCUMENTED.get(attack, 0)
             hold(more <= bound, f"{name} took {more // MIB} MiB more, {bound // MIB} at most")
             self.told[name] += self._beyond(span, name) * span.seconds
