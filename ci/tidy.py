@@ -23,6 +23,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 import codes_page  # beside this file
 import knob_files  # likewise
+import rules_model
 import rules_page
 import rules_shim
 
@@ -34,6 +35,7 @@ WARN_FUNCTION_LINES = 70
 CODE = (".h", ".cpp", ".py", ".sh")
 SKIPPED_FOLDERS = {".git", ".venv", "build", "dist", "out", "node_modules"}
 
+_MACHINE = {"core/base", "core/wire", "core/protocol", "core/protocol/agreement"}
 # Which folders of plugin/ a folder may include from, itself apart; `collab/...` headers are for all.
 ARROWS: dict[str, set[str]] = {
     "core/base": set(),
@@ -42,11 +44,9 @@ ARROWS: dict[str, set[str]] = {
     "core/protocol/exchange": {"core/base", "core/wire", "core/protocol"},
     "core/protocol/allocation": {"core/base", "core/protocol/exchange"},
     "core/protocol/agreement": {"core/base", "core/wire", "core/protocol"},
-    "core/protocol/coordinator": {
-        *(f"core/{part}" for part in ("base", "wire", "protocol", "protocol/agreement", "protocol/allocation")),
-    },
-    "core/protocol/site": {"core/base", "core/wire", "core/protocol", "core/protocol/agreement"},
-    "core/protocol/collectives": {"core/base", "core/wire", "core/protocol", "core/protocol/agreement"},
+    "core/protocol/coordinator": _MACHINE | {"core/protocol/allocation"},
+    "core/protocol/site": _MACHINE,
+    "core/protocol/collectives": _MACHINE,
     "core/codec": {"core/base"},
     "core/reduce": {"core/base"},
     "core/outer": {"core/base"},
@@ -481,25 +481,13 @@ def tests_of_rules(tree: Tree) -> Iterator[Problem]:
         yield Problem(rules_page.PROTOCOL, line, "tests of rules", f"there is no test {test}")
 
 
-MEMBER = re.compile(r"\b([A-Z]\w+)::(\w+)")  # Class::function
-
-
 @rule
 def names_of_the_model(tree: Tree) -> Iterator[Problem]:
     """The functions and fields that tests/model says its steps are in the code are there."""
     sources = [tree.text(path) for path in tree.named(".cpp", ".h", under="plugin/core/")]
-    known = {(match[1], match[2]) for text in sources for match in MEMBER.finditer(text)}
-
-    def declared(owner: str, name: str) -> bool:
-        is_of = re.compile(rf"\b(class|struct) {owner}\b[^;{{]*{{")
-        return any(is_of.search(text) and re.search(rf"\b{name}\b", text) for text in sources)
-
-    for path in tree.named(".pml", ".md", under="tests/model/"):
-        for number, line in enumerate(tree.lines(path), 1):
-            for owner, name in MEMBER.findall(line):
-                if (owner, name) not in known and not declared(owner, name):
-                    text = f"{owner}::{name} is not in plugin/core: name what is there now"
-                    yield Problem(path, number, "names of the model", text)
+    pages = {path: tree.lines(path) for path in tree.named(".pml", ".md", under="tests/model/")}
+    for path, number, name in rules_model.unknown_names(sources, pages):
+        yield Problem(path, number, "names of the model", f"{name} is not in plugin/core: name what is there now")
 
 
 @rule

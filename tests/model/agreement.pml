@@ -175,7 +175,7 @@ inline weigh(c, attempt, settled_last, is_accepted) {
   one = 0; under = 0; yes = 0
 }
 
-/* Acceptor::on_prepare; Election::on_promise; Election::decide, as far as this record goes */
+/* SiteMembership::on_prepare; Election::on_promise; Election::decide, as far as this record goes */
 inline say_promise(s, c) {
   printf("site %d promises term %d to candidate %d\n", s, term[c], c);
   promised[s] = term[c];
@@ -220,7 +220,7 @@ inline begin(s, c, number) {
 #define LATE(anchor, c) (RECOVERING(anchor, acceptor) & (acceptor ^ here[c]))
 #endif
 
-/* Acceptor::on_prepare for those who come later; for one that is late the term is begun anew (Election::seek) */
+/* SiteMembership::on_prepare for those who come later; for one that is late the term is begun anew (Election::seek) */
 inline promise(s, c) {
   d_step { phase[c] == preparing && promised[s] < term[c] && !HAS(promises[c], s) &&
       !HAS(LATE(NEWER(anchor[s], base[c]), c), s) ->
@@ -267,7 +267,7 @@ inline lead(c) {
   one = 0
 }
 
-/* Acceptor::on_accept; Election::on_accepted. With the first of them Election::seek freezes the decision, with the one that
+/* SiteMembership::on_accept; Election::on_accepted. With the first of them Election::seek freezes the decision, with the one that
  * makes them enough it leads. */
 inline accept(s, c) {
   d_step { HAS(promises[c], s) && !HAS(answers[c], s) && promised[s] == term[c] &&
@@ -299,7 +299,7 @@ inline accept(s, c) {
 byte part, next;
 bit stale;
 
-/* Round::try_to_start, Round::start, AgreedMembership::quorum_among. Any who are enough may be ready. The membership from
+/* Round::try_to_start, Round::start, Membership::quorum_among. Any who are enough may be ready. The membership from
  * then on: who takes part, or all three; in the last round, where it decides nothing, the one before. An attempt in
  * flight is given up. */
 inline form_attempt(c) {

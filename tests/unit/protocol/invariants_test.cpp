@@ -305,9 +305,9 @@ TEST_F(Durable, LeaveBeforeTheEndOfTheMemory) {
 // ---- what a successor commits ----------------------------------------------------------------------
 
 // Both have come to it and accepted under term 2.
-class Successor : public InvariantsTest {
+class JudgedSuccessor : public InvariantsTest {
  protected:
-  Successor() { out(1, start); }
+  JudgedSuccessor() { out(1, start); }
   void commits(const std::vector<wire::Proposal>& proposals) {
     for (std::uint32_t id = 0; id < 2; ++id) {
       wire::Join join;
@@ -324,15 +324,15 @@ class Successor : public InvariantsTest {
   }
 };
 
-TEST_F(Successor, CommitsWhatWasAcceptedAgain) {
+TEST_F(JudgedSuccessor, CommitsWhatWasAcceptedAgain) {
   commits({{start, true, {{5, 5}}, TermId{2}}});
   EXPECT_THAT(invariants.broken(), IsEmpty());
 }
-TEST_F(Successor, CommitsNothingThatItHasNotProposed) {
+TEST_F(JudgedSuccessor, CommitsNothingThatItHasNotProposed) {
   commits({});
   EXPECT_THAT(invariants.broken(), Contains(HasSubstr("it was not accepted under term 2")));
 }
-TEST_F(Successor, CommitsNothingElse) {
+TEST_F(JudgedSuccessor, CommitsNothingElse) {
   wire::StartAttempt other = start;
   other.attempt = AttemptId{2};
   commits({{other, true, {{5, 5}}, TermId{2}}});

@@ -1,0 +1,23 @@
+"""A rule of ci/tidy.py about tests/model: what it says of the code is there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+MEMBER = re.compile(r"\b([A-Z]\w+)::(\w+)")  # Class::function
+
+
+def unknown_names(sources: Sequence[str], pages: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, int, str]]:
+    """Page, line and name of each `Class::member` in `pages` that `sources`, C++, do not have."""
+    known = {(match[1], match[2]) for text in sources for match in MEMBER.finditer(text)}
+
+    def declared(owner: str, name: str) -> bool:
+        is_of = re.compile(rf"\b(class|struct) {owner}\b[^;{{]*{{")
+        return any(is_of.search(text) and re.search(rf"\b{name}\b", text) for text in sources)
+
+    for path, lines in pages.items():
+        for number, line in enumerate(lines, 1):
+            for owner, name in MEMBER.findall(line):
+                if (owner, name) not in known and not declared(owner, name):
+                    yield path, number, f"{owner}::{name}"
