@@ -259,8 +259,8 @@ void Inside::write(Canon& canon, const Inquiry& part) {
 }
 
 void Inside::write(Canon& canon, const Acceptor& part) {
-  const auto& [id, term, agreed, voters, member_left, attempted, holds_mean, settled, recent] = part;
-  canon.all(id, term, agreed, voters, member_left, attempted, holds_mean, settled, recent);
+  const auto& [id, step, term, agreed, voters, member_left, attempted, holds_mean, settled, recent] = part;
+  canon.all(id, step, term, agreed, voters, member_left, attempted, holds_mean, settled, recent);
 }
 
 // Counted from the newest that was asked for: how many there were before tells nothing.

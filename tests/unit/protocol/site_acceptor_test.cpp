@@ -1,6 +1,9 @@
 // A site as an acceptor: nothing that others may rely on is said before the record of it is durable.
 #include <gmock/gmock.h>
 
+#include <set>
+
+#include "core/protocol/agreement/acceptor.h"
 #include "tests/unit/protocol/harness.h"
 
 namespace collab::protocol {
@@ -47,6 +50,8 @@ class SiteAcceptor : public testing::Test {
     return s.step(ExchangeComplete{RoundId{1}, AttemptId{attempt}, kMean});
   }
   wire::Proposal settled(std::uint64_t term) const { return {H::start(1, 1, 2), true, kMean, TermId{term}}; }
+
+  static AcceptorId next_of(AcceptorId id) { return AcceptorId{id.value + (join_of(kTwo[1]).process | 1)}; }
 
   SiteHarness s;
   wire::Record record;
@@ -262,11 +267,11 @@ TEST_F(SiteAcceptor, AWriteThatFailsEndsThatMemory) {
   EXPECT_EQ(all<Hangup>(failed)[0].link, LinkId{1});
   EXPECT_THAT(all<Hangup>(failed)[0].why,
               HasSubstr("this site's record could not be written: no space left on device"));
-  EXPECT_EQ(s.site.record().acceptor, AcceptorId{before.value + 1}) << "what is on the disk is no witness";
+  EXPECT_EQ(s.site.record().acceptor, next_of(before)) << "what is on the disk is no witness";
   static_cast<void>(s.pass(seconds(1)));
   const auto joins = sent<wire::Join>(s.step(CoordinatorConnected{LinkId{5}}));
   ASSERT_EQ(joins.size(), 1U);
-  EXPECT_EQ(joins[0].second.report.record.acceptor, AcceptorId{before.value + 1});
+  EXPECT_EQ(joins[0].second.report.record.acceptor, next_of(before));
 }
 
 TEST_F(SiteAcceptor, AWriteNobodyWaitsForMayFailToo) {
@@ -310,16 +315,16 @@ TEST_F(SiteAcceptor, InAnotherRunItIsAnotherAcceptor) {
   static_cast<void>(s.step(Trigger{8, 4}));
   const AcceptorId before = s.site.record().acceptor;
   std::vector<wire::Voter> voters = voters_of(kTwo);
-  voters[1].acceptor = AcceptorId{before.value + 1};
+  voters[1].acceptor = next_of(before);
   static_cast<void>(
       s.hear(1, wire::InstallAnchor{TermId{1}, RunId{8}, RoundId{0}, {SiteId{0}}, kRight, wire::Counted::kNo, voters}));
   const auto installed = s.step(AnchorInPlace{RunId{8}, RoundId{0}, kRight});
   static_cast<void>(asked(installed));
-  EXPECT_EQ(record.acceptor, AcceptorId{before.value + 1});
+  EXPECT_EQ(record.acceptor, next_of(before));
   EXPECT_EQ(record.anchor.run, RunId{8});
   EXPECT_EQ(record.voters, voters);
   EXPECT_THAT(record.recent, IsEmpty());
-  EXPECT_EQ(sent<wire::AnchorInstalled>(installed).at(0).second.acceptor, AcceptorId{before.value + 1});
+  EXPECT_EQ(sent<wire::AnchorInstalled>(installed).at(0).second.acceptor, next_of(before));
 }
 
 TEST(SiteAcceptorOfAFreshSite, InItsFirstRunItIsTheSame) {
@@ -329,6 +334,21 @@ TEST(SiteAcceptorOfAFreshSite, InItsFirstRunItIsTheSame) {
   EXPECT_EQ(s.durable->acceptor, acceptor_of("tokyo"));
   EXPECT_EQ(s.durable->voters, voters_of(kTwo));
   EXPECT_EQ(s.durable->promised, TermId{1}) << "it follows the leader it has joined";
+}
+
+// A process that was killed before its newest record was durable is followed by one that starts from the older.
+TEST(Acceptor, TwoProcessesThatStartFromOneRecordNeverShareAnIdentity) {
+  wire::Record record;
+  record.acceptor = AcceptorId{UINT64_MAX};
+  std::set<AcceptorId> identities;
+  for (const std::uint64_t process : {0xFEDC'BA98'7654'3210U, 0x0123'4567'89AB'CDEFU}) {
+    Acceptor acceptor;
+    acceptor.begin(record, process);
+    for (int i = 0; i < 100; ++i) {
+      acceptor.renounce();
+      EXPECT_TRUE(identities.insert(acceptor.id()).second) << i;
+    }
+  }
 }
 
 TEST_F(SiteAcceptor, WhoHasLeftIsMarkedInItsMembership) {

@@ -11,8 +11,9 @@ constexpr std::size_t kRecentRounds = 4;  // commits that are reported to a lead
 
 }  // namespace
 
-void Acceptor::begin(const wire::Record& known) {
+void Acceptor::begin(const wire::Record& known, std::uint64_t process) {
   id_ = known.acceptor;
+  step_ = process | 1;  // odd: it does not come round to an identity again
   if (!mutant(Mutant::kTermForgottenAtStart)) term_ = known.promised;
   agreed_ = known.anchor;
   voters_ = known.voters;

@@ -9,6 +9,7 @@
 // Threads: one caller at a time. Ownership: plain values.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <set>
 #include <vector>
@@ -31,8 +32,10 @@ class Acceptor {
   [[nodiscard]] wire::Record record(std::uint32_t generation, Digest fingerprint) const;  // of the model
   [[nodiscard]] KnownMembership as_known(const std::vector<wire::Voter>& list) const;     // to go with its anchor
 
-  void begin(const wire::Record& known);
-  void renounce() { id_ = AcceptorId{id_.value + 1}; }  // that memory is not to be counted on any more
+  void begin(const wire::Record& known, std::uint64_t process);  // a number drawn by this process
+  // That memory is not to be counted on any more. Of one record that was started from twice, the second process comes
+  // to no identity that the first had.
+  void renounce() { id_ = AcceptorId{id_.value + step_}; }
 
   // ---- under a term
   [[nodiscard]] bool may_promise(TermId term) const;  // it is newer than all that it follows
@@ -61,6 +64,7 @@ class Acceptor {
   void take_voters(std::vector<wire::Voter> list);  // less those who have left since
 
   AcceptorId id_{};
+  std::uint64_t step_ = 1;
   TermId term_;
   wire::Offer agreed_;
   std::vector<wire::Voter> voters_;

@@ -32,7 +32,7 @@ void SiteMembership::begin(const Begin& event) {
     return fail(invalid_argument("no coordinator to join: set COLLAB_COORDINATOR=HOST:PORT [join.no-coordinators]"));
   }
   join_ = event.join;
-  all_->acceptor.begin(join_.report.record);
+  all_->acceptor.begin(join_.report.record, join_.process);
   may_ask_for(all_->config.join_timeout);
   all_->coordinator.dial();
 }
