@@ -96,6 +96,21 @@ TEST(CoordinatorJoin, AtAnElectionWhoHasAgreedBeforeSaysWhatAllAreToHave) {
   EXPECT_EQ(sent<wire::Refuse>(actions)[0].first, LinkId{1});
 }
 
+TEST(CoordinatorJoin, SoItIsWhereTheyGoOnUnderAnotherRunsName) {
+  CoordinatorHarness c;
+  const std::vector<wire::Voter> three = voters_of({"paris", "tokyo", "oslo"});
+  wire::Join stranger = join_of("lima");
+  stranger.settings[0].value = "int8";
+  static_cast<void>(c.come(5, member_of("paris", {RunId{7}, RoundId{3}, kRight}, three)));
+  static_cast<void>(c.come(1, stranger));
+  wire::Join tokyo = join_of("tokyo");
+  tokyo.report.record.acceptor = AcceptorId{99};  // it has lost its record
+  static_cast<void>(c.come(6, tokyo));
+  const auto actions = c.pass(seconds(65), {1, 5, 6});
+  ASSERT_EQ(sent<wire::Refuse>(actions).size(), 1U) << notes(actions);
+  EXPECT_EQ(sent<wire::Refuse>(actions)[0].first, LinkId{1});
+}
+
 TEST(CoordinatorJoin, AHelperSaysNothingOfWhatSitesAreToHave) {
   CoordinatorHarness c;
   wire::Join helper = join_of("helper");

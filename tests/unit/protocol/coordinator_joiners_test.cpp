@@ -96,6 +96,17 @@ TEST_F(CoordinatorJoiners, EachThatCameInVainHalvesThePatienceForTheNext) {
   EXPECT_LT(waited, seconds(2 * 60 + 12 * 4)) << "two graces, and three heartbeats each";
 }
 
+// Its own time begins when all the others have come.
+TEST_F(CoordinatorJoiners, WhoIsToldTheAnchorWhenAnotherHasItAtLastIsWaitedForToo) {
+  join_and_wait();
+  EXPECT_TRUE(sent<wire::StartAttempt>(pass(seconds(300), 1)).empty());
+  static_cast<void>(c.hear(4, join_of("oslo", 2)));
+  static_cast<void>(c.hear(3, wire::AnchorInstalled{RunId{7}, RoundId{0}, kRight}));
+  EXPECT_TRUE(sent<wire::StartAttempt>(c.hear(3, H::ready(1))).empty());
+  EXPECT_TRUE(sent<wire::StartAttempt>(c.pass(seconds(50), {1, 2, 3, 4})).empty());
+  EXPECT_FALSE(sent<wire::StartAttempt>(c.pass(seconds(15), {1, 2, 3, 4})).empty());
+}
+
 // Each goes before its own time is over, and another is there by then.
 TEST_F(CoordinatorJoiners, ThoseWhoComeAndGoHoldARoundForNoMoreThanAGrace) {
   join_and_wait(10, "stranger0");

@@ -62,6 +62,18 @@ class Lead : public testing::Test {
 
 // ---- what it takes over ----------------------------------------------------------------------------
 
+TEST_F(Lead, WhatTheAnchorIsThoseSayThatHaveAgreedOnIt) {
+  static_cast<void>(c.come(1, voter("paris")));
+  for (std::uint64_t link = 11; link <= 13; ++link) {
+    wire::Join stranger = join_of("stranger" + std::to_string(link));
+    stranger.offer = {kAnchor.run, kAnchor.round, kWrong};
+    static_cast<void>(c.come(link, stranger));
+  }
+  const auto installs = sent<wire::InstallAnchor>(c.come(2, voter("tokyo")));
+  ASSERT_FALSE(installs.empty());
+  for (const auto& [link, install] : installs) EXPECT_EQ(install.digest, kAnchor.digest) << link.value;
+}
+
 TEST_F(Lead, ItGoesOnFromTheNewestAnchorWithItsMembership) {
   wire::Join paris = voter("paris", 3);
   paris.report.record.voters[1].site = SiteId{4};

@@ -442,6 +442,24 @@ TEST_F(Round, MeansThatDifferAreAveragedAgainThenTheMinorityGoes) {
   EXPECT_EQ(reformed(c.hear(3, H::done(start, kWrong))).participants.size(), 2U);
 }
 
+// Left out, no round would ever come, and nobody would be told why.
+TEST(RoundOfTwo, OneThatIsBeyondRepairIsRefused) {
+  H c;
+  c.gather({"paris", "tokyo"});
+  wire::StartAttempt start = c.start(1, 2);
+  for (int i = 1; i <= 4; ++i) {
+    static_cast<void>(c.hear(1, H::done(start)));
+    const auto actions = c.hear(2, H::done(start, kWrong));
+    const auto refused = sent<wire::Refuse>(actions);
+    ASSERT_EQ(refused.size(), i == 4 ? 1U : 0U) << notes(actions);
+    if (i == 4) {
+      EXPECT_THAT(refused[0].second.reason, HasSubstr("[round.mean-beyond-repair]"));
+    } else {
+      start = sent<wire::StartAttempt>(actions).at(0).second;
+    }
+  }
+}
+
 // One peer may be any number of helpers, and of sites that have just come.
 TEST_F(Round, WhoIsRightIsForThoseToSayThatTrainAndHaveASay) {
   for (std::uint64_t link = 11; link <= 18; ++link) {

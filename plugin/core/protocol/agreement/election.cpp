@@ -251,6 +251,12 @@ bool Election::is_late(LinkId link, const wire::Join& join, const std::vector<wi
          !mutant(Mutant::kLateApplicantCounts);
 }
 
+bool Mandate::is_of_a_voter(const Comer& comer) const {
+  const AcceptorId acceptor = comer.join.report.record.acceptor;
+  const auto is_its = [&](const wire::Voter& voter) { return voter.acceptor == acceptor; };
+  return std::ranges::any_of(voters, is_its) || std::ranges::any_of(next_voters, is_its);
+}
+
 void Election::begin(TermId term) {
   term_ = term;
   begun_ = true;

@@ -10,8 +10,8 @@
 //   waiting    records are short for a grace, or the missing sites are forgotten   leads, under a new run name
 //   preparing  the sites that promised are enough                                  frozen: Accept(term, ...) to them
 //   frozen     the sites that answered are enough                                  leads
-//   preparing, too few are left, or a site without its record comes                waiting, with a higher term
-//   frozen
+//   preparing  a site without its record comes                                     waiting, with a higher term
+//   frozen     too few are left of those that promised                             waiting, with a higher term
 //
 // Frozen: what counts of the past is decided once, from one set of promises, and never looked at again. Accept carries
 // the attempt an older term may have committed, if there is one, so that it is accepted under the new term, too. Each
@@ -52,6 +52,9 @@ struct Mandate {
   std::optional<wire::StartAttempt> given_up;  // the newest attempt, which nobody can have committed
   std::vector<wire::Past> recent;
   std::vector<Comer> comers;
+
+  // With the acceptor of a voter: it has agreed before, whatever its name.
+  [[nodiscard]] bool is_of_a_voter(const Comer& comer) const;
 };
 
 class Election {

@@ -58,10 +58,14 @@ void AnchorChoice::inherit(const Mandate& mandate, const wire::Offer& newest) {
   gathered_ = true;
   if (!mandate.new_run.empty()) return;  // from the newest they have
   std::map<SiteId, Digest> held;
-  for (const Mandate::Comer& comer : mandate.comers) {
-    const wire::Offer& offer = comer.join.offer;
-    if (std::tie(offer.run, offer.round) != std::tie(newest.run, newest.round)) continue;
-    held[SiteId{static_cast<std::uint32_t>(held.size())}] = offer.digest;
+  for (const bool of_voters : {true, false}) {  // others' word counts where none of those has it
+    for (const Mandate::Comer& comer : mandate.comers) {
+      const wire::Offer& offer = comer.join.offer;
+      if (std::tie(offer.run, offer.round) != std::tie(newest.run, newest.round)) continue;
+      if (mandate.is_of_a_voter(comer) != of_voters) continue;
+      held[SiteId{static_cast<std::uint32_t>(held.size())}] = offer.digest;
+    }
+    if (!held.empty()) break;
   }
   const CommittedRounds& history = all_->agreed.history();
   if (!held.empty()) {  // what was agreed on may have been damaged since: the sites compare it before the next round

@@ -143,10 +143,7 @@ void Leadership::lead(Mandate mandate) {
     if (comer.early) early_.insert(comer.link);
   }
   // The first trainer that is let in says which model and settings all are to have: one that has agreed before.
-  const auto agreed = [this](const Mandate::Comer& comer) {
-    return all_->agreed.is_acceptor_of(comer.join.report.record.acceptor, comer.join.site);
-  };
-  std::ranges::stable_partition(mandate.comers, agreed);
+  std::ranges::stable_partition(mandate.comers, [&](const auto& comer) { return mandate.is_of_a_voter(comer); });
   for (const Mandate::Comer& comer : mandate.comers) all_->admission.on_join(comer.link, comer.join);
 }
 

@@ -299,6 +299,13 @@ Digest Round::right_of(const std::map<SiteId, Digest>& said) const {
   return most_reported(by_trainers.empty() ? said : by_trainers);
 }
 
+// Without it no round can be agreed on: to leave it out would end them all without an error.
+bool Round::is_needed(SiteId site) const {
+  std::set<SiteId> others = all_->membership.ids();
+  others.erase(site);
+  return !all_->membership.quorum_among(others).can_accept();
+}
+
 // Before deltas to an anchor are averaged, all must hold the same one. A site that differs fetches it again, keeps its
 // parameters, and says ready once more.
 bool Round::states_agree(const std::set<SiteId>& sites) {
@@ -323,7 +330,7 @@ bool Round::states_agree(const std::set<SiteId>& sites) {
     if (times > kMaxRepeats) {
       const std::string in_vain = text + "; it was repaired " + times_text(kMaxRepeats) + " in vain";
       all_->changed = true;
-      if (has_say(id)) {  // others' word, which may be a lie, ends no training
+      if (has_say(id) && !is_needed(id)) {  // others' word, which may be a lie, ends no training
         faults_.set_aside(id);
         tell_without(member.name, ": " + in_vain);
       } else {

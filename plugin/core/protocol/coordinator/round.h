@@ -94,6 +94,7 @@ class Round {
   [[nodiscard]] bool has_say(SiteId site) const;                       // in the round; at the birth of a swarm all have
   void blame(SiteId site);                                             // it makes the attempt in flight fail
   void leave_newcomers_out(const std::string& because);
+  [[nodiscard]] bool is_needed(SiteId site) const;
   [[nodiscard]] Digest right_of(const std::map<SiteId, Digest>& said) const;
   [[nodiscard]] bool states_agree(const std::set<SiteId>& sites);
   [[nodiscard]] std::set<SiteId> set_aside_the_cut(std::set<SiteId> sites);

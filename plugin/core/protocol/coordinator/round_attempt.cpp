@@ -197,7 +197,7 @@ void Round::finish_attempt() {
     const std::uint32_t times = faults_.count_mean_repair(id);
     if (!has_say(id)) leave_newcomers_out(all_->membership.name_of(id));
     const std::string again = all_->membership.name_of(id) + what + " (" + times_text(times) + ")";
-    if (times > kMaxRepeats && has_say(id)) {  // others' word, which may be a lie, ends no training
+    if (times > kMaxRepeats && has_say(id) && !is_needed(id)) {  // others' word, which may be a lie, ends no training
       faults_.set_aside(id);
       tell_without(all_->membership.name_of(id), ": " + again);
     } else if (times > kMaxRepeats) {

@@ -11,6 +11,7 @@ namespace collab::protocol {
 
 void RoundGate::begin_round() {
   majority_since_ = joiners_since_ = joiners_until_ = helpers_until_ = circle_since_ = circle_until_ = kNever;
+  joiners_progressed_ = {};
 }
 
 void RoundGate::joiner_came() {
@@ -154,16 +155,15 @@ RoundGate::Circle RoundGate::find_circle() const {
 // and then for three heartbeats at a time.
 bool RoundGate::waits_for_joiners() {
   std::vector<std::string> joiners;
-  TimePoint progressed{};
   for (const auto& [id, member] : all_->members()) {
     if (member.helper || !member.anchor.comes() || all_->round.is_left_out(id)) continue;
     joiners.push_back(member.name);
-    if (member.phase() != MemberPhase::kInstalling || !member.anchor.has_progressed())
-      continue;  // to come is no progress
-    progressed = std::max(progressed, member.anchor.progressed_at());
+    if (member.phase() != MemberPhase::kInstalling || !member.anchor.has_progressed()) continue;  // to come is none
+    joiners_progressed_ = std::max(joiners_progressed_, member.anchor.progressed_at());
   }
   if (joiners.empty()) {
     joiners_since_ = joiners_until_ = kNever;
+    joiners_progressed_ = {};
     return false;
   }
   if (all_->now < guests_rest_) return false;
@@ -171,7 +171,8 @@ bool RoundGate::waits_for_joiners() {
   const Duration least = kReplaceAfter * all_->config.heartbeat;
   const Duration idle_limit = std::max(least, all_->config.link_grace / (1U << vain_waits_));
   const Duration limit = std::max(least, all_->config.round_timeout / (1U << vain_waits_));
-  joiners_until_ = std::min(later(std::max(joiners_since_, progressed), idle_limit), later(joiners_since_, limit));
+  joiners_until_ =
+      std::min(later(std::max(joiners_since_, joiners_progressed_), idle_limit), later(joiners_since_, limit));
   if (all_->now < joiners_until_) return true;
   vain_waits_ = std::min(vain_waits_ + 1, kMostVainWaits);
   const std::string round = std::to_string(all_->round.number().value);

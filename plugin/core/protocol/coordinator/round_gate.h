@@ -78,6 +78,7 @@ class RoundGate {
   TimePoint guests_rest_ = {};           // until then none is waited for
   TimePoint majority_since_ = kNever;    // most of those who are waited for are ready
   TimePoint joiners_since_ = kNever;     // nothing is missing but joiners that take the anchor
+  TimePoint joiners_progressed_{};       // one of them took part of the anchor last
   TimePoint joiners_until_ = kNever;     // then it goes on without them
   TimePoint helpers_until_ = kNever;     // likewise: all sites are ready, a helper is not
   TimePoint circle_since_ = kNever;      // all others are in calls that wait for those who are ready
