@@ -13,6 +13,10 @@
 use_venv
 
 versions=("$@")
+for version in "${versions[@]}"; do
+  [[ "$version" =~ ^[0-9]+\.[0-9]+\.[0-9]+$ ]] || die "expected versions of torch such as 2.13.0, got $version"
+done
+[ -z "$(printf '%s\n' "${versions[@]%.*}" | sort | uniq -d)" ] || die "of one release of torch there is one extension"
 python="${PYTHON:-python}"
 scratch="$(mktemp -d)"
 trap 'rm -rf "$scratch"' EXIT

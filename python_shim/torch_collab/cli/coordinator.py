@@ -17,13 +17,13 @@ def add_to(parsers: Any) -> None:
         "serve the coordinator until Ctrl-C",
         "Decides who takes part in rounds, for sites that are worlds of their own. It touches no tensor.",
         [
-            "collab coordinator --listen 0.0.0.0:29400 --sites 2",
-            "collab coordinator --listen 0.0.0.0:29400 --http 127.0.0.1:8080",
-            "collab coordinator --listen 0.0.0.0:29400 --http 0.0.0.0:8443 --http-cert page.pem --http-key page.key",
+            "collab coordinator --listen 0.0.0.0:29500 --sites 2",
+            "collab coordinator --listen 0.0.0.0:29500 --http 127.0.0.1:8080",
+            "collab coordinator --listen 0.0.0.0:29500 --http 0.0.0.0:8443 --http-cert page.pem --http-key page.key",
         ],
         {0: "ended by Ctrl-C or SIGTERM", 1: "it cannot listen there, or a value is refused"},
     )
-    sub.add_argument("--listen", metavar="HOST:PORT", required=True, help="where sites reach it, e.g. 0.0.0.0:29400")
+    sub.add_argument("--listen", metavar="HOST:PORT", required=True, help="where sites reach it, e.g. 0.0.0.0:29500")
     sub.add_argument("--sites", metavar="N", type=int, help="round 0 waits for this many sites (COLLAB_MIN_SITES)")
     sub.add_argument(
         "--http",
