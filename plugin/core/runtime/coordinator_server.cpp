@@ -208,7 +208,9 @@ class Server final : public CoordinatorServer {
     if (std::holds_alternative<wire::Enter>(*message) || hub_.knows(arrived->link)) {
       return feed_hub(protocol::HubReceived{arrived->link, std::move(*message), std::move(arrived->message.payload)});
     }
-    if (std::holds_alternative<wire::Join>(*message)) make_room_for_join(arrived->link, arrived->message.head.size());
+    if (const auto* join = std::get_if<wire::Join>(&*message)) {
+      make_room_for_join(arrived->link, held_bytes(*join, arrived->message.head.size()));
+    }
     if (!left_.has(arrived->link)) feed(protocol::Received{arrived->link, std::move(*message)});
   }
 
@@ -216,7 +218,9 @@ class Server final : public CoordinatorServer {
     const auto is_kept = [this](LinkId each) { return machine_.keeps_join_of(each); };
     for (const LinkId each : joins_.came(link, bytes, is_kept)) {
       left_.leave(each);
-      refuse(each, "its Join is the largest, and those that wait are too many bytes; it may come again");
+      refuse(each,
+             "its Join is the largest, and those that wait take more than 256 MiB; it may come again "
+             "[join.too-large-now]");
     }
   }
 

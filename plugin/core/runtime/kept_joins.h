@@ -11,8 +11,22 @@
 #include <vector>
 
 #include "collab/types.h"
+#include "core/wire/messages.h"
 
 namespace collab {
+
+// What a Join that came as so many bytes takes as it is kept: what is short on the wire is not so here.
+[[nodiscard]] inline std::size_t held_bytes(const wire::Join& join, std::size_t sent) {
+  const wire::Record& record = join.report.record;
+  std::size_t bytes = sent + join.settings.size() * sizeof(wire::Setting) + record.voters.size() * sizeof(wire::Voter);
+  for (const wire::ModelEntry& entry : join.model) bytes += sizeof entry + entry.shape.size() * sizeof entry.shape[0];
+  for (const wire::Past& past : record.recent) bytes += past.contributors.size() * sizeof past.contributors[0];
+  for (const wire::Proposal& proposal : record.proposals) {
+    bytes += proposal.start.participants.size() * sizeof(wire::Participant) +
+             proposal.start.slices.size() * sizeof(wire::Slice) + proposal.start.voters.size() * sizeof(wire::Voter);
+  }
+  return bytes;
+}
 
 class KeptJoins {
  public:

@@ -18,6 +18,15 @@ TEST(KeptJoinsTest, WhereTheyAreTooManyBytesTheLargestGo) {
   EXPECT_THAT(joins.came(LinkId{41}, kLarge + 1, kAll), ElementsAre(LinkId{41})) << "it is the largest itself";
 }
 
+// A scalar of one letter takes a few bytes on the wire.
+TEST(KeptJoinsTest, AJoinCountsAsWhatItTakesHere) {
+  wire::Join join;
+  join.model.resize(1000, {"a", "b", {1, 1}, TensorKind::kFrozen, {}});
+  join.settings.resize(1000);
+  join.report.record.voters.resize(1000);
+  EXPECT_GE(held_bytes(join, 20'000), 20'000 + 1000 * (sizeof(wire::ModelEntry) + 16 + sizeof(wire::Setting)));
+}
+
 TEST(KeptJoinsTest, WhatIsNotKeptAnyMoreDoesNotCount) {
   KeptJoins joins;
   for (std::uint64_t link = 1; link <= 32; ++link) static_cast<void>(joins.came(LinkId{link}, kLarge, kAll));
