@@ -27,12 +27,13 @@ BINARY = Path(__file__).parents[2] / "build" / "release" / "tests" / "hostile" /
 MIB = 1 << 20
 MEMORY = 200 * MIB  # of a process, above its peak without an attack
 # Beside that, what PROTOCOL.md says: of unfinished messages, over all links of a process; of what a hub holds of its
-# ranks' parts; and of what it remembers of them.
+# ranks' parts; of what it remembers of them; and of Joins that wait.
 DOCUMENTED = {
     "heads": 512 * MIB,
     "early-chunks": 512 * MIB,
     "bring": 512 * MIB,
     "enter-gone": 128 * MIB,
+    "large-joins": 256 * MIB,
 }
 LOG_RATE = 1000  # bytes a second of a process, beyond what it tells without an attack
 LOG_ONCE = 80_000  # bytes: what may be told once, in all
