@@ -151,6 +151,13 @@ class Crowd {
     context_.peer->close(links_.back());
     links_.pop_back();
   }
+  // Where there never were so many, one that is answered shows that they have come.
+  void end() {
+    for (const LinkId link : links_) {
+      if (!context_.peer->next(link, kAnswered)) continue;
+      return context_.counts.arrives();
+    }
+  }
 
  private:
   Context& context_;
@@ -204,6 +211,7 @@ void attack_large_joins(Context& context) {
     join.generation = context.prng.chance(0.5) ? context.swarm.generation : draw_generation(context);
     crowd.come(join);
   }
+  crowd.end();
 }
 
 void attack_generations(Context& context) {
@@ -214,6 +222,7 @@ void attack_generations(Context& context) {
     join.generation = draw_generation(context);
     crowd.come(join);
   }
+  crowd.end();
 }
 
 void attack_unanswered(Context& context) {

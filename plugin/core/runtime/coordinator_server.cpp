@@ -1,4 +1,6 @@
 // The coordinator on a transport of its own.
+#include <malloc.h>
+
 #include <algorithm>
 #include <condition_variable>
 #include <functional>
@@ -190,7 +192,9 @@ class Server final : public CoordinatorServer {
       turn_out(probes_.member_gone(closed->link));
       probe();
       if (hub_.knows(closed->link)) return feed_hub(protocol::Closed{closed->link, std::move(closed->why)});
-      return feed(protocol::Closed{closed->link, std::move(closed->why)});
+      feed(protocol::Closed{closed->link, std::move(closed->why)});
+      if (joins_.may_trim()) ::malloc_trim(0);
+      return;
     }
     auto* arrived = std::get_if<MessageArrived>(&event);
     if (arrived == nullptr || left_.has(arrived->link)) return;

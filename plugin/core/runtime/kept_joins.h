@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <iterator>
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "collab/types.h"
@@ -44,6 +45,7 @@ class KeptJoins {
     }
     bytes_[link] = bytes;
     in_all_ += bytes;
+    owes_ = owes_ || in_all_ > kMuch;
     std::vector<LinkId> gone;
     while (in_all_ > kMostBytes) {
       gone.push_back(std::ranges::max_element(bytes_, {}, [](const auto& each) { return each.second; })->first);
@@ -57,8 +59,13 @@ class KeptJoins {
     in_all_ -= found->second;
     bytes_.erase(found);
   }
+  // True once little is kept after much was: what is small lies in pieces all over the heap, and is to be given back.
+  [[nodiscard]] bool may_trim() { return in_all_ <= kMuch / 4 && std::exchange(owes_, false); }
 
  private:
+  static constexpr std::size_t kMuch = std::size_t{64} << 20;
+
+  bool owes_ = false;
   std::map<LinkId, std::size_t> bytes_;
   std::size_t in_all_ = 0;
 };

@@ -27,6 +27,16 @@ TEST(KeptJoinsTest, AJoinCountsAsWhatItTakesHere) {
   EXPECT_GE(held_bytes(join, 20'000), 20'000 + 1000 * (sizeof(wire::ModelEntry) + 16 + sizeof(wire::Setting)));
 }
 
+TEST(KeptJoinsTest, MemoryIsGivenBackOnceLittleIsKeptAfterMuch) {
+  KeptJoins joins;
+  for (std::uint64_t link = 1; link <= 9; ++link) static_cast<void>(joins.came(LinkId{link}, kLarge, kAll));
+  for (std::uint64_t link = 1; link <= 6; ++link) joins.closed(LinkId{link});
+  EXPECT_FALSE(joins.may_trim()) << "three are kept";
+  joins.closed(LinkId{7});
+  EXPECT_TRUE(joins.may_trim());
+  EXPECT_FALSE(joins.may_trim());
+}
+
 TEST(KeptJoinsTest, WhatIsNotKeptAnyMoreDoesNotCount) {
   KeptJoins joins;
   for (std::uint64_t link = 1; link <= 32; ++link) static_cast<void>(joins.came(LinkId{link}, kLarge, kAll));
