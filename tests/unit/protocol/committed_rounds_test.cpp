@@ -73,5 +73,18 @@ TEST(CommittedRounds, KnowsWhoMissedTheCommitItWasDoneWith) {
   EXPECT_FALSE(rounds.has_right_mean(report.record.proposals[0]));
 }
 
+// The leader that had given its predecessor's attempt up committed another; then all left, and another run began.
+TEST(CommittedRounds, ARoundThatWasCommittedAfterAllIsNotTakenForGivenUp) {
+  wire::StartAttempt start;
+  start.run = RunId{7};
+  start.round = RoundId{3};
+  CommittedRounds rounds;
+  rounds.give_up_after(anchor(7, 2));
+  EXPECT_EQ(rounds.counted("paris", anchor(7, 2)).counted, wire::Counted::kNo);
+  rounds.add(past_of(start, {}));
+  rounds.forget_after(RoundId{0});
+  EXPECT_EQ(rounds.counted("paris", anchor(7, 2)).counted, wire::Counted::kUnknown);
+}
+
 }  // namespace
 }  // namespace collab::protocol

@@ -14,6 +14,9 @@ constexpr std::size_t kRemembered = 64;
 }  // namespace
 
 void CommittedRounds::add(const wire::Past& past) {
+  // A later attempt at the round was committed after all: when it is not remembered any more, that is unknown again.
+  const auto& after = given_up_after_;
+  if (after && after->run == past.run && after->round.value + 1 == past.round.value) given_up_after_.reset();
   rounds_[past.round] = Round{past.run, past.attempt, {past.contributors.begin(), past.contributors.end()}, past.mean};
   while (rounds_.size() > kRemembered) {  // rounds of another run first: their numbers may be higher
     const auto other = std::ranges::find_if(rounds_, [&](const auto& entry) { return entry.second.run != past.run; });
