@@ -8,6 +8,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <thread>
 #include <utility>
 
@@ -270,10 +271,10 @@ class Server final : public CoordinatorServer {
     changed_.notify_all();
   }
 
-  void act(const protocol::Send& action) { send({action.link}, action.message); }
+  void act(const protocol::Send& action) { send({&action.link, 1}, action.message); }
   void act(const protocol::Broadcast& action) { send(action.links, action.message); }
   // What does not fit a message, whoever made it grow so, costs those who were to hear it their links and nobody more.
-  void send(const std::vector<LinkId>& links, const wire::Message& message) {
+  void send(std::span<const LinkId> links, const wire::Message& message) {
     const Result<std::vector<std::byte>> head = wire::try_encode(message);
     if (!head.ok()) {
       const std::string why = head.status().message() + " [coordinator.message-unfit]";

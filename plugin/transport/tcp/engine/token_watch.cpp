@@ -9,13 +9,15 @@
 namespace collab::tcp {
 namespace {
 
+constexpr Duration kEvery = std::chrono::seconds(1);  // as often as the file is looked at
 constexpr std::size_t kMostNamed = 3;
 
 }  // namespace
 
 // One that began before the file changed, and attached after, is seen as well.
 void TokenWatch::tick(TimePoint now) {
-  if (!all_.encrypts() || all_.links.empty()) return;
+  if (!all_.encrypts() || all_.links.empty() || now < next_) return;
+  next_ = now + kEvery;
   const std::shared_ptr<const TlsContext> keys = all_.around.keys->current();
   std::vector<std::string> peers;
   for (const auto& [id, link] : all_.links.all()) {

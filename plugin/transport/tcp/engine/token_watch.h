@@ -25,6 +25,7 @@ class TokenWatch {
   void tell(TimePoint now, const std::vector<std::string>& peers);
 
   EngineParts& all_;
+  TimePoint next_{};
   RateLimited closed_{std::chrono::seconds(10)};
 };
 
