@@ -7,6 +7,7 @@ namespace collab::protocol {
 namespace {
 
 using testing::AllOf;
+using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
@@ -44,16 +45,19 @@ TEST(Recovering, MakesUpTheNumber) {
   EXPECT_TRUE(world.elect());
 }
 
-TEST(Recovering, OneThatComesDuringAnElectionMakesItBeginAnew) {
+TEST(Recovering, OneThatIsNeededMakesAnElectionBeginAnew) {
   ElectionWorld world;
-  static_cast<void>(world.come(1, voter("paris")));
-  static_cast<void>(world.come(2, voter("tokyo")));
+  const std::vector<std::string> four{"paris", "tokyo", "lima", "oslo"};
+  static_cast<void>(world.come(1, voter("paris", 1, four)));
+  static_cast<void>(world.come(2, voter("tokyo", 1, four)));
+  static_cast<void>(world.come(4, voter("oslo", 1, four)));
   static_cast<void>(world.promise(1));
+  static_cast<void>(world.go(4));
   const TermId before = world.term();
   EXPECT_FALSE(world.come(3, forgetful("lima")));
   EXPECT_GT(world.term(), before);
-  EXPECT_EQ(world.prepared().size(), 5U) << "all are asked again";
-  world.hear(2, wire::Promise{before, kAnchor, voter("tokyo").report});
+  EXPECT_EQ(world.prepared().size(), 6U) << "all are asked again";
+  world.hear(2, wire::Promise{before, kAnchor, voter("tokyo", 1, four).report});
   EXPECT_FALSE(world.seek());
   EXPECT_THAT(world.asked_to_accept(), IsEmpty()) << "that was of the term before";
   const auto mandate = world.elect();
@@ -458,6 +462,48 @@ TEST(ElectionClaims, FewerThatHaveAgreedOnLessDoNotSetAsideThoseWhoWait) {
   static_cast<void>(world.come(3, claims(2, {"lima"}, RunId{9})));
   EXPECT_FALSE(world.pass(seconds(1000)));
   EXPECT_FALSE(world.elect());
+}
+
+// Whoever comes with the name of a voter that is away, and without a record, would have the term begun anew each time.
+TEST(ElectionClaims, ComersDoNotDisturbATermForWhichEnoughAreHere) {
+  Claim world;
+  const TermId begun = world.term();
+  for (std::uint64_t link = 3; link < 9; ++link) {
+    const wire::Join lima = link % 2 == 0 ? forgetful("lima") : voter("lima", 100 * link);
+    EXPECT_FALSE(world.come(link, lima));
+    EXPECT_FALSE(link < 6 ? world.promise(1) : world.promise(2));
+    EXPECT_EQ(world.term(), begun);
+    static_cast<void>(world.go(link));
+  }
+  EXPECT_FALSE(world.accept(1));
+  EXPECT_TRUE(world.accept(2));
+}
+
+TEST(ElectionClaims, AfterThreeSecondsTheTermIsBegunAnewForThem) {
+  Claim world;
+  EXPECT_FALSE(world.promise(1));
+  EXPECT_FALSE(world.come(3, forgetful("lima")));
+  EXPECT_FALSE(world.promise(3)) << "it came too late for this term";
+  EXPECT_THAT(world.asked_to_accept(), IsEmpty());
+  const TermId begun = world.term();
+  EXPECT_FALSE(world.pass(seconds(4)));
+  EXPECT_EQ(world.term(), TermId{begun.value + 1});
+  EXPECT_FALSE(world.promise(1));
+  EXPECT_FALSE(world.promise(2));
+  EXPECT_EQ(world.asked_to_accept().size(), 2U);
+}
+
+TEST(ElectionClaims, WhoCameTooLateForATermDoesNotCountInIt) {
+  Claim world;
+  EXPECT_FALSE(world.promise(1));
+  EXPECT_FALSE(world.come(3, forgetful("lima")));
+  EXPECT_FALSE(world.promise(3));
+  EXPECT_FALSE(world.promise(2));
+  EXPECT_THAT(world.asked_to_accept(), ElementsAre(std::pair(1, 2), std::pair(2, 2)));
+  EXPECT_FALSE(world.accept(1));
+  world.hear(3, wire::Accepted{world.term()});
+  EXPECT_FALSE(world.seek());
+  EXPECT_TRUE(world.accept(2));
 }
 
 // To come and go, and under other names, gains no time.

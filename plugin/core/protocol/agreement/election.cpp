@@ -14,6 +14,7 @@ namespace {
 
 constexpr std::size_t kMostNamed = 16;  // in a command that is to be copied
 constexpr Duration kDoubtAgain = std::chrono::seconds(1);
+constexpr Duration kUndisturbed = std::chrono::seconds(3);  // by those who come; two round trips, and two writes
 constexpr auto kCredible = [](const auto&, const auto& applicant) { return !applicant.set_aside; };
 
 // Of two swarms the one that has agreed more often stays: a fresh one never takes the place of one that has trained. Of
@@ -233,11 +234,12 @@ Quorum Election::weakest(const Decision& decision, Counts counts) const {
 
 // ---- towards a mandate -----------------------------------------------------------------------------
 
-TermId Election::least_term() const {
+template <typename Counts>
+TermId Election::least_term(Counts counts) const {
   TermId least = term_;
   for (const auto& [link, applicant] : applicants_) {
     const TermId promised = applicant.join.report.record.promised;
-    if (!applicant.promised && promised >= least)
+    if (!applicant.promised && promised >= least && counts(applicant.join.site))
       least = TermId{promised.value + (mutant(Mutant::kTermNotExceeded) ? 0 : 1)};
   }
   return least;
@@ -248,6 +250,28 @@ bool Election::is_late(LinkId link, const wire::Join& join, const std::vector<wi
   const auto voter = std::ranges::find(membership, join.site, &wire::Voter::name);
   return voter != membership.end() && voter->acceptor != join.report.record.acceptor && early_.count(link) == 0 &&
          !mutant(Mutant::kLateApplicantCounts);
+}
+
+// Above all that was promised by voters, and anew for one that has come without its record. Where those who were here
+// before are enough the term goes on for a moment: somebody may come time after time.
+void Election::begin_where_due(TimePoint now, const Decision& known) {
+  const auto is_voter = [&](const std::string& name) {
+    return std::ranges::find(known.newest.voters, name, &wire::Voter::name) != known.newest.voters.end() ||
+           std::ranges::find(known.next_voters, name, &wire::Voter::name) != known.next_voters.end();
+  };
+  bool late = false;
+  for (auto& [link, applicant] : applicants_) {
+    applicant.late = begun_ && (is_late(link, applicant.join, known.newest.voters) ||
+                                is_late(link, applicant.join, known.next_voters));
+    late = late || applicant.late;
+  }
+  const TermId least = std::max(least_term(is_voter), TermId{term_.value + (late ? 1 : 0)});
+  const auto can_promise = [this](LinkId, const Applicant& a) {
+    return !a.set_aside && !a.late && (a.promised || a.join.report.record.promised < term_);
+  };
+  const bool goes_on =
+      begun_ && (least == term_ || (now < later(begun_at_, kUndisturbed) && weakest(known, can_promise).can_promise()));
+  if (!goes_on) begin(now, least);
 }
 
 bool Mandate::disproves(const Comer& comer) const {
@@ -269,7 +293,7 @@ void Election::begin(TimePoint now, TermId term) {
   early_.clear();
   for (auto& [link, applicant] : applicants_) {
     early_.insert(link);
-    applicant.promised = applicant.accepted = false;
+    applicant.promised = applicant.accepted = applicant.late = false;
   }
 }
 
@@ -337,8 +361,8 @@ bool Election::is_disproved(const wire::Offer& claim, Counts counts) const {
 
 std::optional<Mandate> Election::seek(TimePoint now, std::vector<CoordinatorAction>& out) {
   if (applicants_.empty()) return std::nullopt;
-  const auto has_promised = [](LinkId, const Applicant& a) { return a.promised && !a.set_aside; };
-  const auto has_accepted = [](LinkId, const Applicant& a) { return a.accepted && !a.set_aside; };
+  const auto has_promised = [](LinkId, const Applicant& a) { return a.promised && !a.set_aside && !a.late; };
+  const auto has_accepted = [](LinkId, const Applicant& a) { return a.accepted && !a.set_aside && !a.late; };
   if (decision_) {
     if (weakest(*decision_, has_accepted).can_promise()) return lead({}, *decision_);
     if (weakest(*decision_, has_promised).can_promise()) return std::nullopt;  // their answers are on their way
@@ -355,11 +379,7 @@ std::optional<Mandate> Election::seek(TimePoint now, std::vector<CoordinatorActi
   if (const std::string why = way_out(now, known, quorum); !why.empty()) return lead(why, known);
   if (doubt(now)) return seek(now, out);
   if (!quorum.can_promise()) return std::nullopt;
-  const bool late = begun_ && std::ranges::any_of(applicants_, [&](const auto& entry) {
-                      return is_late(entry.first, entry.second.join, known.newest.voters);
-                    });
-  const TermId least = std::max(least_term(), TermId{term_.value + (late ? 1 : 0)});
-  if (!begun_ || least > term_) begin(now, least);
+  begin_where_due(now, known);
   for (auto& [link, applicant] : applicants_) {
     if (std::exchange(applicant.prepared, term_) == term_) continue;
     out.emplace_back(Send{link, wire::Prepare{term_}});
@@ -380,7 +400,7 @@ std::optional<Mandate> Election::seek(TimePoint now, std::vector<CoordinatorActi
   if (decision.settled) decision.settled->settled = term_;
   if (mutant(Mutant::kAcceptSkipped)) return lead({}, decision);
   for (const auto& [link, applicant] : applicants_) {
-    if (!applicant.promised) continue;
+    if (!applicant.promised || applicant.late) continue;
     wire::Accept accept{term_};
     if (decision.settled && !mutant(Mutant::kAcceptWithoutProposal)) accept.proposals.push_back(*decision.settled);
     out.emplace_back(Send{link, std::move(accept)});
@@ -416,10 +436,11 @@ bool Election::missing_are_forgotten(TimePoint now, const Decision& known) const
 }
 
 Mandate Election::lead(const std::string& new_run, const Decision& decision) {
+  constexpr auto anybody = [](const std::string&) { return true; };
   Mandate mandate;
   mandate.founded = decision.newest.voters.empty();
   mandate.new_run = new_run;
-  mandate.term = mandate.founded || !new_run.empty() ? least_term() : term_;
+  mandate.term = mandate.founded || !new_run.empty() ? least_term(anybody) : term_;
   mandate.anchor = decision.newest.anchor;
   mandate.voters = decision.newest.voters;
   mandate.settled = new_run.empty() ? decision.settled : std::nullopt;

@@ -122,6 +122,7 @@ class Election {
     bool promised = false;
     bool accepted = false;
     bool set_aside = false;  // what it says of the past counts for nothing
+    bool late = false;       // came without its record since the term was begun
     TimePoint heard{};
   };
   // Taken from the promises, once.
@@ -140,7 +141,9 @@ class Election {
   [[nodiscard]] Decision decide(Counts counts) const;
   template <typename Counts>
   [[nodiscard]] Quorum weakest(const Decision& decision, Counts counts) const;
-  [[nodiscard]] TermId least_term() const;
+  template <typename Counts>
+  [[nodiscard]] TermId least_term(Counts counts) const;
+  void begin_where_due(TimePoint now, const Decision& known);
   [[nodiscard]] bool is_late(LinkId link, const wire::Join& join, const std::vector<wire::Voter>& membership) const;
   void begin(TimePoint now, TermId term);
   template <typename Is>
