@@ -489,6 +489,14 @@ def names_of_the_model(tree: Tree) -> Iterator[Problem]:
 
 
 @rule
+def reactions(tree: Tree) -> Iterator[Problem]:
+    """The table at the head of a machine's dispatcher has a row for each message that it handles."""
+    for path in tree.named("/coordinator.cpp", "/site.cpp", under="plugin/core/protocol/"):
+        for line, name in rules_model.without_row(tree.text(path)):
+            yield Problem(path, line, "reactions", f"{name} is not in the table at the head: what follows from it?")
+
+
+@rule
 def second_tries(tree: Tree) -> Iterator[Problem]:
     """A test that fails is run once more only by the mark that says why."""
     for path in tree.named(*CODE, under=("tests/", "ci/")):

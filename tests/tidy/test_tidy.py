@@ -363,26 +363,6 @@ def test_tests_that_the_protocol_names_are_there(tmp_path: Path, named: str, wro
 
 
 @pytest.mark.parametrize(
-    ("named", "wrong"),
-    [
-        ("Acceptor::on_prepare", False),
-        ("Acceptor::term_, a field", False),
-        ("Acceptor::on_form", True),
-        ("Acceptance::on_prepare", True),
-        ("Round::start", True),  # only named, not defined
-        ("begin", False),
-    ],
-)
-def test_names_of_the_model(tmp_path: Path, named: str, wrong: bool) -> None:
-    files = {
-        "plugin/core/protocol/a.h": "class Round;\nclass Acceptor {\n  Round* start;\n  TermId term_;\n};\n",
-        "plugin/core/protocol/a.cpp": "void Acceptor::on_prepare() {}\n",
-        "tests/model/agreement.pml": f"\n/* {named} */\n",
-    }
-    assert breaches("names_of_the_model", tmp_path, files) == ([("tests/model/agreement.pml", 2)] if wrong else [])
-
-
-@pytest.mark.parametrize(
     ("path", "line", "wrong"),
     [
         ("tests/python/test_a.py", "@pytest.mark.flaky(reruns=2)", True),
@@ -440,6 +420,42 @@ def test_fields_of_knobs_are_python_that_says_what_the_row_does() -> None:
     assert repr(options) == "OptionFields(chunk_kib=4)", "a secret is not shown"
     assert list(made["KnobValues"].__dataclass_fields__) == ["chunk_kib", "token"]  # type: ignore[attr-defined]
     assert '"""What it is. (4..65536; default 256)"""' in tidy.knob_files.fields([ROW])
+
+
+@pytest.mark.parametrize(
+    ("handled", "lines"),
+    [
+        ("if (std::is_same_v<T, wire::Done>) {", []),
+        ("if (std::is_same_v<T, wire::Ready>) {", [4]),
+        ("std::get_if<wire::Join>(&message);", [4]),
+        ("all.send(wire::Welcome{});", []),  # it is sent, not handled
+    ],
+)
+def test_reactions(tmp_path: Path, handled: str, lines: list[int]) -> None:
+    path = "plugin/core/protocol/site/site.cpp"
+    text = f"// what follows\n//   Done   Round   commit\n#include <map>\n{handled}\n"
+    files = {path: text, "plugin/core/protocol/site/peer.cpp": text}
+    assert breaches("reactions", tmp_path, files) == [(path, line) for line in lines]
+
+
+@pytest.mark.parametrize(
+    ("named", "wrong"),
+    [
+        ("Acceptor::on_prepare", False),
+        ("Acceptor::term_, a field", False),
+        ("Acceptor::on_form", True),
+        ("Acceptance::on_prepare", True),
+        ("Round::start", True),  # only named, not defined
+        ("begin", False),
+    ],
+)
+def test_names_of_the_model(tmp_path: Path, named: str, wrong: bool) -> None:
+    files = {
+        "plugin/core/protocol/a.h": "class Round;\nclass Acceptor {\n  Round* start;\n  TermId term_;\n};\n",
+        "plugin/core/protocol/a.cpp": "void Acceptor::on_prepare() {}\n",
+        "tests/model/agreement.pml": f"\n/* {named} */\n",
+    }
+    assert breaches("names_of_the_model", tmp_path, files) == ([("tests/model/agreement.pml", 2)] if wrong else [])
 
 
 LISTED = [f"knob_{letter}" for letter in "abcdefgh"]
