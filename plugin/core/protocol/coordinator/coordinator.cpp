@@ -10,7 +10,8 @@
 //   from a site that waits for an election
 //   Promise, Accepted    Leadership          counted (election.h). Enough of them: it leads, all that wait are let in
 //   from a member; from any other link the link is closed
-//   AnchorInstalled      AnchorInstaller     the swarm's anchor: it is active. Another one: it takes the anchor again
+//   AnchorInstalled      AnchorInstaller     the swarm's anchor: it is active. Another: it takes the swarm's; one that
+//                                            trains, at its trigger (stale)
 //   Ready                Round               counts for the next attempt; of an earlier round it takes the anchor first
 //   Done                 Round               all are done alike: `Commit`; else another attempt (round_end.cpp)
 //   Decline              Round               another attempt, to which it contributes nothing; a second one: expelled
@@ -18,6 +19,7 @@
 //   Leave                Membership          `LeaveAck`; the others get `MemberLeft`; it goes as if its link had closed
 //   Heartbeat            AnchorInstaller     what it has taken of the anchor,
 //                        Round               and whether its exchange moves (exchange_watch.h)
+//   Promise, Accepted    from_member         nothing: it leads already
 //   any other            from_member         nothing, and a warning: no site sends it
 //   not from a site
 //   Closed               Membership          the member goes; its attempt is formed anew without it (Round::lost). What

@@ -16,10 +16,12 @@
 //                        PeerLinks           and where nobody can dial this site, it dials the others
 //   MemberLeft           Acceptor            marked in the membership, and written
 //   LeaveAck             SiteMembership      it has left
-//   Leads                Inquiry             where no more is known here than elsewhere, it may go there
+//   Leads                Inquiry             how many wait here, to be compared with what other candidates say
 //   Heartbeat            CoordinatorLink     it was heard, as with all of these
 //   no more: the link    CoordinatorLink     what the head of coordinator_link.h says
 //   closes, or is silent
+//   from another candidate, which it asked
+//   Leads                Inquiry             it goes there, if that one leads a better swarm, or more wait there
 //   from another site
 //   Hello                PeerLinks           the link is that member's, if the key is theirs; nothing counts before it
 //   FetchAnchor          HeldAnchor          that part of the anchor, or `AnchorMoved`
