@@ -34,7 +34,7 @@ void Round::lost(const Member& gone) {
   if (std::ranges::none_of(in, [&](const auto& p) { return p.site == gone.id && p.here; })) return;
   part_with(gone);
   if (!has_say(gone.id)) {
-    leave_newcomers_out(gone.name);
+    leave_newcomers_out(gone);
   } else if (faults_.gave_up(gone.id)) {
     tell_without(gone.name, ", which was lost " + times_text(kMaxFailures + 1));
   }

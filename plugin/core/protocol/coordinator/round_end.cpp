@@ -13,8 +13,8 @@
 //   the first three times                                    named: event `repair`, [round.mean-differs]
 //   then, with a say, where the round can do without it      left out of the round: event `straggler`
 //   then, else                                               expelled [round.mean-beyond-repair]
-//   without a say, as it is of no membership yet             that too; and nobody without a say takes part in the rest
-//                                                            of the round (faults.h)
+//   without a say, as it is of no membership yet             that too; and of those without a say only the first takes
+//                                                            part in the rest of the round, then nobody (faults.h)
 //
 // Times are counted until a commit in which its mean was right, over rounds.
 #include <algorithm>
@@ -84,7 +84,7 @@ void Round::average_again(const std::set<SiteId>& wrong) {
   all_->changed = true;
   for (const SiteId id : wrong) {
     const std::uint32_t times = faults_.count_mean_repair(id);
-    if (!has_say(id)) leave_newcomers_out(all_->membership.name_of(id));
+    if (!has_say(id)) leave_newcomers_out(all_->members().at(id));
     const std::string again = all_->membership.name_of(id) + what + " (" + times_text(times) + ")";
     if (times > kMaxRepeats && has_say(id) && !is_needed(id)) {  // others' word, which may be a lie, ends no training
       faults_.set_aside(id);
