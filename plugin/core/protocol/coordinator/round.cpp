@@ -108,20 +108,6 @@ void Round::on_ready(Member& member, wire::Ready ready) {
   }
 }
 
-void Round::on_done(Member& member, const wire::Done& done) {
-  if (done.term != all_->leadership.term() && !mutant(Mutant::kDoneOfOlderTerm)) return;
-  if (!in_attempt(done.attempt, done.round) && !(round_.attempt && mutant(Mutant::kDoneOfOtherAttempt)))
-    return;  // of one given up since
-  if (!takes_part(*round_.attempt, member.id)) return;
-  if (done.slices.size() != round_.attempt->slices.size()) {
-    return all_->membership.expel(member.id, "it sent " + std::to_string(done.slices.size()) + " digests for the " +
-                                                 std::to_string(round_.attempt->slices.size()) + " slices of round " +
-                                                 std::to_string(done.round.value) + " [round.digest-count]");
-  }
-  if (!member.round.done_) ++round_.done;
-  member.round.done_ = done.slices;
-}
-
 void Round::on_decline(Member& member, const wire::Decline& decline) {
   if (!in_attempt(decline.attempt, decline.round) || !takes_part(*round_.attempt, member.id)) return;
   if (!round_.declined.insert(member.id).second) {
@@ -297,15 +283,6 @@ void Round::leave_newcomers_out(const Member& because, Duration rest) {
                  (keeps ? ", but for " + first->name + ", which came first" : "") + ": attempts at it failed for " +
                  because.name + " [round.newcomers-out]",
              {{"who", json_quote(because.name)}, {"round", round}});
-}
-
-// The word of those that train and have a say, if there are any: helpers and who has just come may be one peer under
-// many names.
-Digest Round::right_of(const std::map<SiteId, Digest>& said) const {
-  std::map<SiteId, Digest> by_trainers = said;
-  std::erase_if(by_trainers,
-                [this](const auto& entry) { return all_->members().at(entry.first).helper || !has_say(entry.first); });
-  return most_reported(by_trainers.empty() ? said : by_trainers);
 }
 
 // Without it no round can be agreed on: to leave it out would end them all without an error.
