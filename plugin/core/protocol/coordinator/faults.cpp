@@ -13,14 +13,15 @@ void Faults::begin_round(const Members& members) {
   gave_up_.clear();
   state_repairs_.clear();
   newcomers_failed_ = 0;
-  newcomers_out_ = false;
+  newcomers_out_ = 0;
 }
 
 bool Faults::gave_up(SiteId site) { return ++gave_up_[site] > kMaxFailures && set_aside_.insert(site).second; }
 
-bool Faults::leave_newcomers_out(TimePoint until) {
+bool Faults::leave_newcomers_out(std::optional<SiteId> first, TimePoint until) {
   newcomers_from_ = std::max(newcomers_from_, until);
-  return !std::exchange(newcomers_out_, true);
+  first_newcomer_ = newcomers_out_ == 0 ? first : std::nullopt;
+  return ++newcomers_out_ <= 2;
 }
 
 }  // namespace collab::protocol

@@ -3,8 +3,12 @@
 // Whoever takes part can make an attempt fail: it goes, cannot go on, or has another mean. So, until the round ends:
 //
 //   a member gives up more often than line and memory make it     it is left out
-//   one without a say goes, or has another mean; or they fail     nobody without a say takes part: names cost nothing,
-//   often, all of them together                                   a say costs a round
+//   one without a say goes, or has another mean; or they fail     of those without a say only the trainer that came
+//   often, all of them together                                   first takes part
+//   then that one fails, too                                      nobody without a say takes part
+//
+// Names cost nothing, a say costs a round. Whoever keeps others from their first round by names that fail has to have
+// come before them, with a name for each round.
 //
 // Of what failed for want of a link the pair is counted (reachability.h), which comes to an end by itself.
 //
@@ -13,6 +17,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "collab/clock.h"
@@ -33,10 +38,12 @@ class Faults {
   bool gave_up(SiteId site);
   // True: they have failed too often.
   [[nodiscard]] bool newcomer_failed() { return ++newcomers_failed_ > kMaxFailures; }
-  // Nobody without a say takes part any more, nor in the next round before then. True: this is new.
-  bool leave_newcomers_out(TimePoint until);
+  // Nobody without a say but `first` takes part any more, nor in the next round before then; the second time nobody.
+  // True: this is new.
+  bool leave_newcomers_out(std::optional<SiteId> first, TimePoint until);
   [[nodiscard]] bool is_out(SiteId site, bool has_say, TimePoint now) const {
-    return set_aside_.contains(site) || (!has_say && (newcomers_out_ || now < newcomers_from_));
+    const bool out = !has_say && (newcomers_out_ > 0 || now < newcomers_from_);
+    return set_aside_.contains(site) || (out && site != first_newcomer_);
   }
 
   // How often by now: in this round; since its mean was right.
@@ -49,7 +56,8 @@ class Faults {
   std::set<SiteId> set_aside_;  // the round goes on without them
   std::map<SiteId, std::uint32_t> gave_up_, state_repairs_, mean_repairs_;
   std::uint32_t newcomers_failed_ = 0;
-  bool newcomers_out_ = false;
+  std::uint32_t newcomers_out_ = 0;  // how often in this round
+  std::optional<SiteId> first_newcomer_;
   TimePoint newcomers_from_{};
 };
 

@@ -93,7 +93,7 @@ class Round {
   void tell_without(const std::string& name, const std::string& why);  // the round goes on
   [[nodiscard]] bool has_say(SiteId site) const;                       // in the round; at the birth of a swarm all have
   void blame(SiteId site);                                             // it makes the attempt in flight fail
-  void leave_newcomers_out(const std::string& because);
+  void leave_newcomers_out(const Member& because);
   [[nodiscard]] bool is_needed(SiteId site) const;
   [[nodiscard]] Digest right_of(const std::map<SiteId, Digest>& said) const;
   [[nodiscard]] bool states_agree(const std::set<SiteId>& sites);

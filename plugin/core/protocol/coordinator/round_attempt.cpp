@@ -35,7 +35,7 @@ void Round::lost(const Member& gone) {
   if (std::ranges::none_of(in, [&](const auto& p) { return p.site == gone.id && p.here; })) return;
   part_with(gone);
   if (!has_say(gone.id)) {
-    leave_newcomers_out(gone.name);
+    leave_newcomers_out(gone);
   } else if (faults_.gave_up(gone.id)) {
     tell_without(gone.name, ", which was lost " + times_text(kMaxFailures + 1));
   }
@@ -195,7 +195,7 @@ void Round::finish_attempt() {
   all_->changed = true;
   for (const SiteId id : wrong) {
     const std::uint32_t times = faults_.count_mean_repair(id);
-    if (!has_say(id)) leave_newcomers_out(all_->membership.name_of(id));
+    if (!has_say(id)) leave_newcomers_out(all_->members().at(id));
     const std::string again = all_->membership.name_of(id) + what + " (" + times_text(times) + ")";
     if (times > kMaxRepeats && has_say(id) && !is_needed(id)) {  // others' word, which may be a lie, ends no training
       faults_.set_aside(id);
