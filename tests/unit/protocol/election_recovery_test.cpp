@@ -65,6 +65,29 @@ TEST(Recovering, OneThatIsNeededMakesAnElectionBeginAnew) {
   for (const Mandate::Comer& comer : mandate->comers) EXPECT_TRUE(comer.early);
 }
 
+// Nothing is accepted by that membership before the next term, and the site is absent from it until then.
+TEST(Recovering, OneThatOnlyTheNextMembershipNamesNeedsNoNewTermAndIsLateForThisOne) {
+  ElectionWorld world;
+  wire::Proposal grown{{TermId{1}, 1, kModel, kAnchor.run, RoundId{5}, AttemptId{1}, {}, {}, {}}, true};
+  grown.start.participants = {{SiteId{0}, "paris"}, {SiteId{1}, "tokyo"}};
+  grown.start.voters = voters_of({"paris", "tokyo", "oslo", "rome"});
+  const auto accepted = [&](wire::Join join) {
+    join.report.record.proposals = {grown};
+    return join;
+  };
+  static_cast<void>(world.come(1, accepted(voter("paris"))));
+  static_cast<void>(world.come(2, accepted(voter("tokyo"))));
+  static_cast<void>(world.come(3, join_of("rome")));
+  const TermId begun = world.term();
+  EXPECT_EQ(world.prepared().size(), 3U);
+  static_cast<void>(world.go(3));
+  EXPECT_FALSE(world.come(4, fresh("oslo")));
+  const auto mandate = world.elect();
+  ASSERT_TRUE(mandate);
+  EXPECT_EQ(mandate->term, begun);
+  for (const Mandate::Comer& comer : mandate->comers) EXPECT_EQ(comer.early, comer.join.site != "oslo");
+}
+
 TEST(Recovering, OnceThePromisesAreFrozenItIsLateForThisTerm) {
   ElectionWorld world;
   static_cast<void>(world.come(1, voter("paris")));

@@ -314,22 +314,5 @@ TEST(Election, TheMembershipThatTheSettledAttemptNamesIsAskedAsWell) {
   EXPECT_TRUE(world.accept(3));
 }
 
-// Rome took part for the first time, and has lost its record since.
-TEST(Election, WhoComesTooLateDoesNotCountInThatOneEither) {
-  ElectionWorld world;
-  wire::StartAttempt start = attempt();
-  start.voters = voters_of({"paris", "tokyo", "lima", "rome"});
-  for (std::uint64_t link = 1; link <= 3; ++link) {
-    static_cast<void>(world.come(link, knows(voter(kNames[link - 1]), start, true)));
-  }
-  static_cast<void>(world.promise(1));
-  static_cast<void>(world.promise(2));
-  static_cast<void>(world.come(4, forgetful("rome")));
-  static_cast<void>(world.promise(4));
-  EXPECT_THAT(world.asked_to_accept(), IsEmpty());
-  static_cast<void>(world.promise(3));
-  EXPECT_EQ(world.asked_to_accept().size(), 3U);
-}
-
 }  // namespace
 }  // namespace collab::protocol

@@ -261,8 +261,7 @@ void Election::begin_where_due(TimePoint now, const Decision& known) {
   };
   bool late = false;
   for (auto& [link, applicant] : applicants_) {
-    applicant.late = begun_ && (is_late(link, applicant.join, known.newest.voters) ||
-                                is_late(link, applicant.join, known.next_voters));
+    applicant.late = begun_ && is_late(link, applicant.join, known.newest.voters);
     late = late || applicant.late;
   }
   const TermId least = std::max(least_term(is_voter), TermId{term_.value + (late ? 1 : 0)});

@@ -34,7 +34,7 @@ void Round::lost(const Member& gone) {
   if (std::ranges::none_of(in, [&](const auto& p) { return p.site == gone.id && p.here; })) return;
   part_with(gone);
   if (!has_say(gone.id)) {
-    leave_newcomers_out(gone);
+    leave_newcomers_out(gone, rest_after_attempt());
   } else if (faults_.gave_up(gone.id)) {
     tell_without(gone.name, ", which was lost " + times_text(kMaxFailures + 1));
   }
@@ -115,23 +115,31 @@ void Round::on_limit() {
   const std::string limit = in_seconds(all_->config.round_timeout) + " (COLLAB_ROUND_TIMEOUT)";
   const std::string which = "round " + std::to_string(number().value);
   round_.limit = later(all_->now, all_->config.round_timeout);
-  const std::vector<SiteId> late = waited_for();
-  if (round_.attempt && late.size() == round_.here && !round_.stalled) {
-    // Nobody has finished, so nobody can be blamed: once more from the start.
+  if (!round_.attempt)
+    return skip("only " + std::to_string(ready_sites().size()) + " of " + std::to_string(eligible_sites().size()) +
+                " sites were ready within " + limit);
+  const std::vector<SiteId> open = waited_for();
+  std::set<SiteId> late(open.begin(), open.end());
+  const bool nobody_is_done = late.size() == round_.here;
+  if (nobody_is_done) late = watch_.blame(late).held_up_by;  // whatever they say of their progress
+  const bool to_blame = !late.empty();
+  if (!to_blame && !round_.stalled) {
     round_.stalled = true;
     all_->note(Note::Level::kWarning, "waiting",
                which + ": no site finished its exchange within " + limit + "; it is tried once more [round.timeout]");
     return start_afresh();
   }
-  if (!round_.attempt)
-    return skip("only " + std::to_string(ready_sites().size()) + " of " + std::to_string(eligible_sites().size()) +
-                " sites were ready within " + limit);
+  if (!to_blame) late.insert(open.begin(), open.end());
+  const Duration took = all_->now - round_.started;
   for (const SiteId id : late) {
+    const std::string& name = all_->membership.name_of(id);
+    if (!has_say(id)) leave_newcomers_out(all_->members().at(id), took);
     faults_.set_aside(id);
+    if (to_blame) faults_.was_late(id, name, took, all_->now);
     all_->note(Note::Level::kWarning, "straggler",
-               which + ": the exchange at " + all_->membership.name_of(id) + " was not done within " + limit +
+               which + ": the exchange at " + name + " was not done within " + limit +
                    "; the others go on, what it trained counts in a later round [round.exchange-timeout]",
-               {{"who", json_quote(all_->membership.name_of(id))}, {"round", std::to_string(number().value)}});
+               {{"who", json_quote(name)}, {"round", std::to_string(number().value)}});
   }
   abandon_attempt();
   if (!all_->membership.quorum_among(ready_sites()).can_accept()) skip(all_->membership.quorum_text(ready_sites()));
