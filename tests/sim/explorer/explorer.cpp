@@ -39,7 +39,7 @@ std::optional<Schedule> schedule_from(const std::string& text) {
   return schedule;
 }
 
-std::vector<std::string> replay(const Setup& setup, const Schedule& schedule,
+std::vector<std::string> replay(const Beginning& setup, const Schedule& schedule,
                                 std::function<void(const std::string&)> log) {
   World world(setup);
   world.log = std::move(log);

@@ -10,8 +10,8 @@ namespace collab::sim {
 namespace {
 
 TEST(World, ACopyGoesTheWayOfTheOriginal) {
-  for (const Setup setup : {Setup{Start::kAgreed}, Setup{Start::kSplit}, Setup{Start::kJoining}, Setup{Start::kFresh},
-                            Setup{Start::kAgreed, 2}, Setup{Start::kApart}}) {
+  for (const Beginning setup : {Beginning{Start::kAgreed}, Beginning{Start::kSplit}, Beginning{Start::kJoining},
+                                Beginning{Start::kFresh}, Beginning{Start::kAgreed, 2}, Beginning{Start::kApart}}) {
     World original(setup);
     for (int i = 0; i < 40; ++i) original.step();
     World copy = original;

@@ -45,7 +45,7 @@ std::optional<Start> start_from(std::string_view name) {
   return std::nullopt;
 }
 
-World::World(const Setup& setup) : setup_(setup), ledger_(setup.fragments) {
+World::World(const Beginning& setup) : setup_(setup), ledger_(setup.fragments) {
   for (std::uint32_t i = 0; i < kCandidates; ++i) {
     candidates_[i].name = "candidate" + std::to_string(i);
     candidates_[i].machine.emplace(config_of(i));

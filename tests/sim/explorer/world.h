@@ -50,7 +50,7 @@ enum class Start : std::uint8_t {
 // "agreed", "split", "joining", "fresh", "apart"
 [[nodiscard]] std::optional<Start> start_from(std::string_view name);
 
-struct Setup {
+struct Beginning {
   Start start = Start::kAgreed;
   std::uint32_t fragments = 1;  // of the model, that take turns
 };
@@ -60,7 +60,7 @@ class World {
   static constexpr std::uint32_t kSites = 3;
   static constexpr std::uint32_t kCandidates = 2;
 
-  explicit World(const Setup& setup = {});
+  explicit World(const Beginning& setup = {});
 
   // To come to, by all who live: in the last one the first fragment has its turn again, if there are several.
   [[nodiscard]] std::uint64_t rounds() const { return setup_.fragments + (setup_.fragments > 1 ? 1 : 2); }
@@ -241,7 +241,7 @@ class World {
   void write_turns(Canon& canon) const;
   [[nodiscard]] std::vector<LinkId> links_alive() const;
 
-  Setup setup_;
+  Beginning setup_;
   TimePoint now_{};
   std::array<Process, kSites> sites_;
   std::array<Candidate, kCandidates> candidates_;
