@@ -30,9 +30,9 @@ TEST(KeptJoinsTest, AJoinCountsAsWhatItTakesHere) {
 TEST(KeptJoinsTest, MemoryIsGivenBackOnceLittleIsKeptAfterMuch) {
   KeptJoins joins;
   for (std::uint64_t link = 1; link <= 9; ++link) static_cast<void>(joins.came(LinkId{link}, kLarge, kAll));
-  for (std::uint64_t link = 1; link <= 6; ++link) joins.closed(LinkId{link});
-  EXPECT_FALSE(joins.may_trim()) << "three are kept";
-  joins.closed(LinkId{7});
+  for (std::uint64_t link = 1; link <= 7; ++link) joins.closed(LinkId{link});
+  EXPECT_FALSE(joins.may_trim()) << "two are kept, a quarter of what is much";
+  joins.closed(LinkId{8});
   EXPECT_TRUE(joins.may_trim());
   EXPECT_FALSE(joins.may_trim());
 }
