@@ -45,12 +45,10 @@ enum class Start : std::uint8_t {
   kSplit,    // the same, and the first dial of most of them goes wrong: the second candidate is to lead
   kJoining,  // the last one was not
   kFresh,    // nobody was
-  kApart,    // behind a cut the first has founded a swarm of its own, and so have the others; it is over
 };
-// "agreed", "split", "joining", "fresh", "apart"
-[[nodiscard]] std::optional<Start> start_from(std::string_view name);
+[[nodiscard]] std::optional<Start> start_from(std::string_view name);  // "agreed", "split", "joining", "fresh"
 
-struct Setup {
+struct Beginning {
   Start start = Start::kAgreed;
   std::uint32_t fragments = 1;  // of the model, that take turns
 };
@@ -60,10 +58,10 @@ class World {
   static constexpr std::uint32_t kSites = 3;
   static constexpr std::uint32_t kCandidates = 2;
 
-  explicit World(const Setup& setup = {});
+  explicit World(const Beginning& beginning = {});
 
-  // To come to, by all who live: in the last one the first fragment has its turn again, if there are several.
-  [[nodiscard]] std::uint64_t rounds() const { return setup_.fragments + (setup_.fragments > 1 ? 1 : 2); }
+  // To come to, by all who live: in the last one the first fragment has its turn again.
+  [[nodiscard]] std::uint64_t rounds() const { return beginning_.fragments + 1; }
 
   // As the rule says; false: nothing is on its way, and nobody waits for a time.
   bool step();
@@ -231,7 +229,7 @@ class World {
   void complete_exchange(const wire::StartAttempt& start);
   void moved(Process& site, protocol::Base base);
   [[nodiscard]] std::uint32_t fragment_of(RoundId round) const {
-    return protocol::Fragments{setup_.fragments}.in_turn(round);
+    return protocol::Fragments{beginning_.fragments}.in_turn(round);
   }
   [[nodiscard]] std::optional<std::uint32_t> index_of(const std::string& name) const;
 
@@ -241,7 +239,7 @@ class World {
   void write_turns(Canon& canon) const;
   [[nodiscard]] std::vector<LinkId> links_alive() const;
 
-  Setup setup_;
+  Beginning beginning_;
   TimePoint now_{};
   std::array<Process, kSites> sites_;
   std::array<Candidate, kCandidates> candidates_;
