@@ -39,7 +39,7 @@ std::vector<std::string> run_row(const MutantRow& row, std::uint64_t seed) {
 std::optional<std::string> explore_row(std::uint64_t states, const std::string& kinds) {
   for (const char* start : {"split", "agreed", "joining", "fresh"}) {
     ExploreOptions options;
-    options.beginning.start = *start_from(start);
+    options.setup.start = *start_from(start);
     options.kinds = kinds;
     options.most_states = states;
     Explorer explorer(options);

@@ -10,9 +10,9 @@ namespace collab::sim {
 namespace {
 
 TEST(World, ACopyGoesTheWayOfTheOriginal) {
-  for (const Beginning beginning : {Beginning{Start::kAgreed}, Beginning{Start::kSplit}, Beginning{Start::kJoining},
-                                    Beginning{Start::kFresh}, Beginning{Start::kAgreed, 2}}) {
-    World original(beginning);
+  for (const Beginning setup : {Beginning{Start::kAgreed}, Beginning{Start::kSplit}, Beginning{Start::kJoining},
+                                Beginning{Start::kFresh}, Beginning{Start::kAgreed, 2}}) {
+    World original(setup);
     for (int i = 0; i < 40; ++i) original.step();
     World copy = original;
     for (int i = 0; i < 20; ++i) copy.step();

@@ -49,10 +49,10 @@ std::optional<Arguments> parse(int argc, char** argv) {
       const auto start = start_from(value);
       if (!start) return std::nullopt;
       arguments.start = value;
-      arguments.explore.beginning.start = *start;
+      arguments.explore.setup.start = *start;
     } else if (name == "--fragments") {
       if (number < 1 || number > kMostFragments) return std::nullopt;
-      arguments.explore.beginning.fragments = static_cast<std::uint32_t>(number);
+      arguments.explore.setup.fragments = static_cast<std::uint32_t>(number);
     } else if (name == "--delays") {
       arguments.explore.delays = static_cast<std::uint32_t>(number);
     } else if (name == "--faults") {
@@ -74,7 +74,7 @@ std::optional<Arguments> parse(int argc, char** argv) {
 }
 
 int run_again(const Arguments& arguments) {
-  const auto wrong = replay(arguments.explore.beginning, *arguments.replay,
+  const auto wrong = replay(arguments.explore.setup, *arguments.replay,
                             [](const std::string& line) { std::printf("%s\n", line.c_str()); });
   for (const std::string& line : wrong) std::printf("WRONG: %s\n", line.c_str());
   if (wrong.empty()) std::printf("nothing is wrong\n");
@@ -126,7 +126,7 @@ int main(int argc, char** argv) {
   const ExploreOptions& options = arguments->explore;
   std::printf(
       "collab_explorer: start %s, %u fragments, up to %u delays%s and %u faults of kinds %s, at most %llu states\n",
-      arguments->start.c_str(), options.beginning.fragments, options.delays, options.beyond ? " and beyond" : "",
+      arguments->start.c_str(), options.setup.fragments, options.delays, options.beyond ? " and beyond" : "",
       options.faults, options.kinds.c_str(), static_cast<unsigned long long>(options.most_states));
   std::printf("delays faults  schedules     merged new states      time\n");
   const auto begin = std::chrono::steady_clock::now();
@@ -136,7 +136,7 @@ int main(int argc, char** argv) {
   for (const Explorer::Failure& failure : explorer.failures()) {
     for (const std::string& line : failure.wrong) std::printf("WRONG: %s\n", line.c_str());
     std::printf("  again: collab_explorer --start %s --fragments %u --replay %s\n", arguments->start.c_str(),
-                options.beginning.fragments, text_of(failure.schedule).c_str());
+                options.setup.fragments, text_of(failure.schedule).c_str());
   }
   const bool complete = std::ranges::all_of(explorer.levels(), [](const auto& each) { return each.second.complete(); });
   if (arguments->complete && !complete) std::printf("WRONG: it is cut off, see above; --states is too low\n");

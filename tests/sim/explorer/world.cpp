@@ -43,7 +43,7 @@ std::optional<Start> start_from(std::string_view name) {
   return std::nullopt;
 }
 
-World::World(const Beginning& beginning) : beginning_(beginning), ledger_(beginning.fragments) {
+World::World(const Beginning& setup) : setup_(setup), ledger_(setup.fragments) {
   for (std::uint32_t i = 0; i < kCandidates; ++i) {
     candidates_[i].name = "candidate" + std::to_string(i);
     candidates_[i].machine.emplace(config_of(i));
@@ -53,7 +53,7 @@ World::World(const Beginning& beginning) : beginning_(beginning), ledger_(beginn
 }
 
 void World::begin_as(std::uint32_t site) {
-  const Start start = beginning_.start;
+  const Start start = setup_.start;
   Process& process = sites_[site];
   process.begins = true;
   process.anchor.offer.digest = kRight;

@@ -58,10 +58,10 @@ class World {
   static constexpr std::uint32_t kSites = 3;
   static constexpr std::uint32_t kCandidates = 2;
 
-  explicit World(const Beginning& beginning = {});
+  explicit World(const Beginning& setup = {});
 
   // To come to, by all who live: in the last one the first fragment has its turn again.
-  [[nodiscard]] std::uint64_t rounds() const { return beginning_.fragments + 1; }
+  [[nodiscard]] std::uint64_t rounds() const { return setup_.fragments + 1; }
 
   // As the rule says; false: nothing is on its way, and nobody waits for a time.
   bool step();
@@ -229,7 +229,7 @@ class World {
   void complete_exchange(const wire::StartAttempt& start);
   void moved(Process& site, protocol::Base base);
   [[nodiscard]] std::uint32_t fragment_of(RoundId round) const {
-    return protocol::Fragments{beginning_.fragments}.in_turn(round);
+    return protocol::Fragments{setup_.fragments}.in_turn(round);
   }
   [[nodiscard]] std::optional<std::uint32_t> index_of(const std::string& name) const;
 
@@ -239,7 +239,7 @@ class World {
   void write_turns(Canon& canon) const;
   [[nodiscard]] std::vector<LinkId> links_alive() const;
 
-  Beginning beginning_;
+  Beginning setup_;
   TimePoint now_{};
   std::array<Process, kSites> sites_;
   std::array<Candidate, kCandidates> candidates_;

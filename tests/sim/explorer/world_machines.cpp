@@ -28,7 +28,7 @@ void World::begin_site(std::uint32_t site) {
   process.begins = false;
   ++process.life;
   process.trained = process.asked = 0;
-  process.uncounted_from.assign(beginning_.fragments, 0);
+  process.uncounted_from.assign(setup_.fragments, 0);
   process.snapshot.reset();
   SiteConfig config;
   for (const Candidate& candidate : candidates_) config.coordinators.push_back(candidate.name);
@@ -36,7 +36,7 @@ void World::begin_site(std::uint32_t site) {
   config.round_timeout = std::chrono::seconds(30);
   process.machine.emplace(config);
   wire::Join join = join_of(process.name, kSites);
-  join.settings.push_back({"fragments", std::to_string(beginning_.fragments)});
+  join.settings.push_back({"fragments", std::to_string(setup_.fragments)});
   join.offer = process.anchor.offer;
   wire::Record& known = join.report.record;
   known = process.disk;
