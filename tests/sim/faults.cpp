@@ -135,7 +135,7 @@ void Faults::inflict(Fault fault, const std::string& name) {
   if (site == nullptr || site->report().over) return;
   if (fault == Fault::kDie && (name == kHelper || !population_.may_lose_one())) return;
   if (fault == Fault::kCoordinatorDies && !population_.may_lose_a_candidate()) return;
-  if (fault == Fault::kClaim && (!population_.claimant().empty() || population_.names().size() < 3)) return;
+  if (fault == Fault::kClaim && (!population_.may_claim() || population_.names().size() < 3)) return;
   ++inflicted_;
   population_.log(site->options().process, "FAULT " + std::string(name_of(fault)));
   const TimePoint until = network_.now() + draw_length();
@@ -184,7 +184,8 @@ void Faults::split() {
   std::vector<bool> side;
   const std::size_t nodes = network_.nodes();
   for (std::size_t node = 0; node < nodes; ++node) side.push_back(prng_.chance(0.5));
-  const TimePoint until = network_.now() + seconds(1 + 25 * prng_.uniform());
+  // Whom a split leaves in a minority is told so after a grace, and after ten seconds more what can be done.
+  const TimePoint until = network_.now() + seconds(1 + (operated_ ? 60 : 25) * prng_.uniform());
   population_.busy_until(until);
   network_.split(side, until);
 }
@@ -244,7 +245,7 @@ void Faults::fill_disk(SimSite& site, TimePoint until) {
 void Faults::employ_operator(TimePoint until) {
   population_.employ([this, until](SimCoordinator& reads, const std::string& text) {
     std::vector<std::string> names = names_to_forget(text);
-    if (names.empty() || network_.now() > until || !operator_.chance(0.6)) return;
+    if (names.empty() || network_.now() > until || !operator_.chance(0.8)) return;
     if (names.size() > 1 && operator_.chance(0.2)) names.erase(names.begin());
     const double u = operator_.uniform();
     const TimePoint when = network_.now() + seconds(8 * u * u);

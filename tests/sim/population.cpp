@@ -45,6 +45,7 @@ void Population::join_late() {
 
 void Population::claim(const std::string& name) {
   claimant_ = name.empty() ? "late" + std::to_string(names_.size() - setting_.sites) : name;
+  for (const auto& coordinator : coordinators_) coordinator->distrust(claimant_);
   if (name.empty()) return join_late();
   SimSite& site = *live(name);
   restart(site);
@@ -206,6 +207,7 @@ void Population::start_coordinator(std::uint32_t candidate) {
   const std::string process = "c" + std::to_string(candidate) + "." + std::to_string(coordinators_.size() + 1);
   coordinators_.push_back(std::make_unique<SimCoordinator>(config, process, address_of(candidate), setting_.mutation,
                                                            network_, checkers_, log_, world_.get()));
+  coordinators_.back()->distrust(claimant_);
   coordinators_.back()->on_waiting([this, coordinator = coordinators_.back().get()](const std::string& text) {
     if (reader_) reader_(*coordinator, text);
   });

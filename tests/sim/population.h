@@ -67,6 +67,8 @@ class Population {
 
   // That site begins again, or one that nobody expects comes, and claims what is not so, to the end.
   void claim(const std::string& name);
+  // Somebody has agreed on a round: until then nobody can know better.
+  [[nodiscard]] bool may_claim() const { return claimant_.empty() && newest_record().anchor.round.value > 0; }
   [[nodiscard]] const std::string& claimant() const { return claimant_; }  // empty: there is none
   [[nodiscard]] bool is_claimant(const SimSite& site) const { return site.options().name == claimant_; }
   // Nothing else befalls anybody.

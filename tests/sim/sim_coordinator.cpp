@@ -90,10 +90,24 @@ bool SimCoordinator::send(LinkId link, const wire::Message& message) {
   return true;
 }
 
+std::vector<CoordinatorAction> SimCoordinator::told_to_others(const CoordinatorEvent& event,
+                                                              std::vector<CoordinatorAction> actions) {
+  const auto* received = std::get_if<Received>(&event);
+  const auto* join = received != nullptr ? std::get_if<wire::Join>(&received->message) : nullptr;
+  if (join != nullptr && join->site == distrusted_) distrusted_links_.insert(received->link);
+  std::erase_if(actions, [this](const CoordinatorAction& action) {
+    const auto* send = std::get_if<Send>(&action);
+    return send != nullptr && std::holds_alternative<wire::InstallAnchor>(send->message) &&
+           distrusted_links_.count(send->link) != 0;
+  });
+  return actions;
+}
+
 void SimCoordinator::step(const CoordinatorEvent& event) {
   if (dead_) return;
   const std::vector<CoordinatorAction> actions = coordinator_.step(clock_.now(), event);
-  checkers_.invariants.coordinator_step(process_, event, actions);
+  checkers_.invariants.coordinator_step(process_, event,
+                                        distrusted_.empty() ? actions : told_to_others(event, actions));
   for (const CoordinatorAction& action : actions) {
     if (dead_) return;  // with the commit's first copy on its way
     each_sent(action, [this](LinkId link, const wire::Message& message) { return send(link, message); });

@@ -30,6 +30,8 @@ class SimCoordinator final : public TransportHandler {
   void die_at_commit(std::function<void(SiteId)> both_die) { both_die_ = std::move(both_die); }
   // What it says it waits for.
   void on_waiting(std::function<void(const std::string&)> reader) { reader_ = std::move(reader); }
+  // What is told to that site alone, on its own word, binds nobody else.
+  void distrust(std::string site) { distrusted_ = std::move(site); }
   // As an operator says.
   void forget(std::vector<std::string> sites);
   // As the hub beside it does.
@@ -45,6 +47,8 @@ class SimCoordinator final : public TransportHandler {
   void step(const protocol::CoordinatorEvent& event);
   void step_hub(const protocol::HubEvent& event);
   void follow_calls();
+  [[nodiscard]] std::vector<protocol::CoordinatorAction> told_to_others(
+      const protocol::CoordinatorEvent& event, std::vector<protocol::CoordinatorAction> actions);
   bool send(LinkId link, const wire::Message& message);
   void forge(const wire::Done& done);
 
@@ -62,6 +66,8 @@ class SimCoordinator final : public TransportHandler {
   std::optional<SimHub> hub_;
   protocol::CallsUnderWay calls_;  // as the coordinator was told last of those at the hub
   bool dead_ = false;
+  std::string distrusted_;
+  std::set<LinkId> distrusted_links_;
   std::map<SiteId, LinkId> links_;  // for the mutation that forges a Done
   std::set<std::pair<RoundId, AttemptId>> forged_;
 };

@@ -1,6 +1,6 @@
 // collab_explorer: every order of few departures in which three sites and two candidates may agree on two rounds.
 //
-//   collab_explorer [--start agreed|split|joining|fresh|apart] [--fragments N] [--delays D] [--faults K]
+//   collab_explorer [--start agreed|split|joining|fresh] [--fragments N] [--delays D] [--faults K]
 //   [--kinds krwlxq] [--states N] [--beyond] [--complete]
 //   collab_explorer [--start ...] --replay SCHEDULE      that one alone, step by step
 #include <algorithm>
@@ -17,9 +17,9 @@ namespace {
 using namespace collab::sim;
 
 constexpr const char* kUsage =
-    "usage: collab_explorer [--start agreed|split|joining|fresh|apart] [--fragments N] [--delays D] [--faults K]\n"
+    "usage: collab_explorer [--start agreed|split|joining|fresh] [--fragments N] [--delays D] [--faults K]\n"
     "                       [--kinds krwlxq] [--states N] [--failures N] [--beyond] [--complete]\n"
-    "       collab_explorer [--start agreed|split|joining|fresh|apart] [--fragments N] --replay SCHEDULE\n";
+    "       collab_explorer [--start agreed|split|joining|fresh] [--fragments N] --replay SCHEDULE\n";
 
 constexpr std::uint64_t kMostFragments = 4;  // of so small a model
 

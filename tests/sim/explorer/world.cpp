@@ -18,7 +18,6 @@ constexpr Duration kShortPatience = std::chrono::seconds(30);  // for what shoul
 constexpr std::uint32_t kNobody = 1'000;
 constexpr std::uint32_t kMostTicksAtOnce = 1'000;
 constexpr wire::Offer kFirst{RunId{7}, RoundId{0}, kRight};
-constexpr wire::Offer kOther{RunId{5}, RoundId{0}, kRight};
 
 // Waits are short, so that few heartbeats lie between one thing and the next; a quarter of the grace is several of
 // them.
@@ -41,7 +40,6 @@ std::optional<Start> start_from(std::string_view name) {
   if (name == "split") return Start::kSplit;
   if (name == "joining") return Start::kJoining;
   if (name == "fresh") return Start::kFresh;
-  if (name == "apart") return Start::kApart;
   return std::nullopt;
 }
 
@@ -57,23 +55,16 @@ World::World(const Beginning& setup) : setup_(setup), ledger_(setup.fragments) {
 void World::begin_as(std::uint32_t site) {
   const Start start = setup_.start;
   Process& process = sites_[site];
-  const auto knows = [&](const wire::Offer& anchor, const std::vector<std::string>& names) {
-    process.disk = member_of(process.name, anchor, voters_of(names)).report.record;
-    process.anchor = {anchor, {TermId{}, voters_of(names)}};
-    ledger_.begin(anchor, voters_of(names));
-  };
   process.begins = true;
   process.anchor.offer.digest = kRight;
-  const bool second = start == Start::kSplit || start == Start::kApart;
-  if (second && site > 0) process.unreachable.insert(0);
-  if (start == Start::kApart) {
-    return site == 0 ? knows(kOther, {sites_[0].name}) : knows(kFirst, {sites_[1].name, sites_[2].name});
-  }
+  if (start == Start::kSplit && site > 0) process.unreachable.insert(0);
   std::vector<std::string> names;
   const std::uint32_t members = start == Start::kFresh ? 0 : start == Start::kJoining ? kSites - 1 : kSites;
   for (std::uint32_t i = 0; i < members; ++i) names.push_back(sites_[i].name);
   if (site >= members) return;
-  knows(kFirst, names);
+  process.disk = member_of(process.name, kFirst, voters_of(names)).report.record;
+  process.anchor = {kFirst, {TermId{}, voters_of(names)}};
+  ledger_.begin(kFirst, voters_of(names));
 }
 
 // ---- turns -----------------------------------------------------------------------------------------

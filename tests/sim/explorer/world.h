@@ -45,10 +45,8 @@ enum class Start : std::uint8_t {
   kSplit,    // the same, and the first dial of most of them goes wrong: the second candidate is to lead
   kJoining,  // the last one was not
   kFresh,    // nobody was
-  kApart,    // behind a cut the first has founded a swarm of its own, and so have the others; it is over
 };
-// "agreed", "split", "joining", "fresh", "apart"
-[[nodiscard]] std::optional<Start> start_from(std::string_view name);
+[[nodiscard]] std::optional<Start> start_from(std::string_view name);  // "agreed", "split", "joining", "fresh"
 
 struct Beginning {
   Start start = Start::kAgreed;
@@ -62,8 +60,8 @@ class World {
 
   explicit World(const Beginning& setup = {});
 
-  // To come to, by all who live: in the last one the first fragment has its turn again, if there are several.
-  [[nodiscard]] std::uint64_t rounds() const { return setup_.fragments + (setup_.fragments > 1 ? 1 : 2); }
+  // To come to, by all who live: in the last one the first fragment has its turn again.
+  [[nodiscard]] std::uint64_t rounds() const { return setup_.fragments + 1; }
 
   // As the rule says; false: nothing is on its way, and nobody waits for a time.
   bool step();
