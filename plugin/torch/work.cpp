@@ -1,8 +1,12 @@
 #include "torch/work.h"
 
 #include <c10/util/Exception.h>
+#include <unistd.h>
 
+#include <condition_variable>
+#include <deque>
 #include <exception>
+#include <mutex>
 #include <utility>
 
 namespace collab::torch_adapter {
@@ -117,44 +121,79 @@ CommunicationHookScope::~CommunicationHookScope() { in_communication_hook = befo
 
 bool CommunicationHookScope::active() { return in_communication_hook; }
 
+struct WorkQueue::Shared {
+  struct Entry {
+    c10::intrusive_ptr<QueuedWork> work;
+    std::function<void()> failed;
+  };
+  void loop();
+  // What was posted, one after another; `lock` is of `mutex`.
+  void run_posted(std::unique_lock<std::mutex>& lock);
+
+  std::mutex mutex;  // guards what follows
+  std::condition_variable changed;
+  std::deque<Entry> entries;
+  bool running = false;
+  bool stopping = false;
+};
+
+WorkQueue::WorkQueue() : shared_(std::make_shared<Shared>()), owner_(::getpid()) {}
+
 void WorkQueue::post(c10::intrusive_ptr<QueuedWork> work, std::function<void()> failed) {
-  if (worker_of == this) {
+  if (worker_of == shared_.get()) {
     work->execute(failed);
     return;
   }
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    TORCH_CHECK(!stopping_, "collab: this process group has been shut down [ddp.shut-down]");
-    entries_.push_back({std::move(work), std::move(failed)});
-    if (!worker_.joinable()) worker_ = std::thread([this] { loop(); });
+    const std::lock_guard<std::mutex> lock(shared_->mutex);
+    TORCH_CHECK(!shared_->stopping, "collab: this process group has been shut down [ddp.shut-down]");
+    shared_->entries.push_back({std::move(work), std::move(failed)});
+    if (!worker_.joinable()) worker_ = std::thread([shared = shared_] { shared->loop(); });
   }
-  changed_.notify_one();
+  shared_->changed.notify_one();
 }
 
 void WorkQueue::stop() {
+  if (::getpid() != owner_) {
+    if (worker_.joinable()) worker_.detach();  // the parent's; the mutex may be held by it for ever
+    return;
+  }
+  const std::shared_ptr<Shared> shared = shared_;
   std::thread worker;
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    stopping_ = true;
+    const std::lock_guard<std::mutex> lock(shared->mutex);
+    shared->stopping = true;
     worker.swap(worker_);
   }
-  changed_.notify_one();
+  shared->changed.notify_one();
   if (!worker.joinable()) return;
-  if (worker_of == this) {
-    worker.detach();  // the last owner let go inside a callback: the loop ends after it
-  } else {
-    worker.join();
+  if (worker_of != shared.get()) return worker.join();
+  // The last owner let go inside a callback. What was posted may be in need of it, so it is finished before.
+  worker.detach();
+  std::unique_lock<std::mutex> lock(shared->mutex);
+  shared->run_posted(lock);
+}
+
+bool WorkQueue::idle() const {
+  const std::lock_guard<std::mutex> lock(shared_->mutex);
+  return shared_->entries.empty() && !shared_->running;
+}
+
+void WorkQueue::Shared::loop() {
+  worker_of = this;
+  std::unique_lock<std::mutex> lock(mutex);
+  while (!stopping || !entries.empty()) {
+    running = true;
+    run_posted(lock);
+    running = false;
+    changed.wait(lock, [this] { return stopping || !entries.empty(); });
   }
 }
 
-void WorkQueue::loop() {
-  worker_of = this;
-  std::unique_lock<std::mutex> lock(mutex_);
-  while (true) {
-    changed_.wait(lock, [this] { return stopping_ || !entries_.empty(); });
-    if (entries_.empty()) return;
-    Entry entry = std::move(entries_.front());
-    entries_.pop_front();
+void WorkQueue::Shared::run_posted(std::unique_lock<std::mutex>& lock) {
+  while (!entries.empty()) {
+    Entry entry = std::move(entries.front());
+    entries.pop_front();
     lock.unlock();
     entry.work->execute(entry.failed);
     entry = {};

@@ -4,15 +4,15 @@
 // Threads: post() from any one thread at a time, or from a callback on the worker itself. A job posted on the
 // worker runs at once: a callback that waits for a collective of its own must not wait for itself, and it keeps
 // the ranks' order alike (a late callback runs before the next collective is issued, too).
-// Ownership: a job keeps its tensors alive until it has run; the queue outlives its worker.
+// Ownership: a job keeps its tensors alive until it has run. The worker outlives a queue that is destroyed on it, and
+// touches nothing of it any more. In a forked child, which has no worker, a queue ends without one.
 #pragma once
 
+#include <sys/types.h>
+
 #include <atomic>
-#include <condition_variable>
-#include <deque>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <torch/csrc/distributed/c10d/Work.hpp>
@@ -78,7 +78,7 @@ class CommunicationHookScope {
 
 class WorkQueue {
  public:
-  WorkQueue() = default;
+  WorkQueue();
   ~WorkQueue() { stop(); }
   WorkQueue(const WorkQueue&) = delete;
   WorkQueue& operator=(const WorkQueue&) = delete;
@@ -87,19 +87,14 @@ class WorkQueue {
   void post(c10::intrusive_ptr<QueuedWork> work, std::function<void()> failed);
   // Finishes what was posted, then ends the worker; later posts throw. Idempotent.
   void stop();
+  // Nothing is under way, nor waits.
+  [[nodiscard]] bool idle() const;
 
  private:
-  struct Entry {
-    c10::intrusive_ptr<QueuedWork> work;
-    std::function<void()> failed;
-  };
-  void loop();
-
-  std::mutex mutex_;  // guards what follows
-  std::condition_variable changed_;
-  std::deque<Entry> entries_;
-  bool stopping_ = false;
-  std::thread worker_;
+  struct Shared;
+  std::shared_ptr<Shared> shared_;
+  pid_t owner_;
+  std::thread worker_;  // guarded by the mutex of what is shared
 };
 
 }  // namespace collab::torch_adapter

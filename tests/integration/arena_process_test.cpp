@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "core/arena/arena.h"
+#include "core/arena/layout.h"
 #include "core/base/digest.h"
 
 namespace collab {
@@ -113,6 +114,15 @@ class ArenaProcessTest : public ::testing::Test {
     child.wait_ready();
     child.kill();
     EXPECT_EQ(child.reap(), -SIGKILL);
+  }
+
+  // What lies there of a leader in another container, of which pids tell nothing.
+  void move_owner_to_another_container() const {
+    const std::string path = std::filesystem::directory_iterator(root_)->path().string();
+    const std::uint64_t elsewhere = 1;
+    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(offsetof(arena::Description, owner) + offsetof(arena::ProcessIdentity, pid_namespace));
+    file.write(reinterpret_cast<const char*>(&elsewhere), sizeof elsewhere);
   }
 
   std::string root_;
@@ -336,6 +346,49 @@ TEST_F(ArenaProcessTest, OrphansAreFoundAndRemoved) {
   EXPECT_TRUE(remove_orphan_arena(orphans[0]).ok());
   EXPECT_TRUE(find_orphan_arenas(spec_.places).empty());
   EXPECT_TRUE(remove_orphan_arena(orphans[0]).ok()) << "removing what is gone is no error";
+}
+
+TEST_F(ArenaProcessTest, ALeaderKilledInAnotherContainerLeavesItsAnchor) {
+  lead_and_die([this](ArenaWriter&) { move_owner_to_another_container(); });
+  const auto orphans = find_orphan_arenas(spec_.places);
+  ASSERT_EQ(orphans.size(), 1U);
+  EXPECT_THAT(orphans[0].why, HasSubstr("is gone"));
+  EXPECT_THAT(open_arena(spec_, milliseconds(1)).status().message(), HasSubstr("which is gone"));
+  const auto writer = create_arena(spec_);
+  ASSERT_TRUE(writer.ok()) << writer.status().to_string();
+  ASSERT_TRUE((*writer)->sealed().has_value());
+  EXPECT_EQ((*writer)->sealed()->round, RoundId{2});
+}
+
+TEST_F(ArenaProcessTest, ALeaderAliveInAnotherContainerIsNotReplaced) {
+  Child leader([&](Child& self) {
+    const auto writer = create_arena(spec_);
+    if (!writer.ok()) return 1;
+    move_owner_to_another_container();
+    const Child worker([](Child&) { return 0; });  // one that shared the file would let go of it for both
+    self.say_ready();
+    Child::hold();
+  });
+  leader.wait_ready();
+  EXPECT_TRUE(find_orphan_arenas(spec_.places).empty());
+  const auto writer = create_arena(spec_);
+  EXPECT_EQ(writer.status().code(), StatusCode::kRefused);
+  EXPECT_THAT(writer.status().message(), HasSubstr("in another container"));
+}
+
+TEST_F(ArenaProcessTest, AWorkerThatOutlivesItsLeaderDoesNotKeepTheArena) {
+  int worker[2];
+  ASSERT_EQ(::pipe(worker), 0);
+  lead_and_die([&](ArenaWriter&) {
+    move_owner_to_another_container();
+    if (::fork() != 0) return;
+    ::close(worker[1]);
+    char byte = 0;
+    ::_exit(static_cast<int>(::read(worker[0], &byte, 1)));  // until we have looked
+  });
+  EXPECT_TRUE(create_arena(spec_).ok());
+  ::close(worker[0]);
+  ::close(worker[1]);
 }
 
 TEST_F(ArenaProcessTest, AForkedCopyOfTheLeaderLeavesTheArenaAlone) {

@@ -25,11 +25,11 @@ class SlowDisk : public ByHand {
     std::filesystem::create_directories(dir_);
     swarm_.elements = 300'000;  // more than a save copies at once
     swarm_.adjust = [this](SessionOptions& options, std::size_t site) {
-      if (site == 1) options.disk = &disk_;
+      if (site == 1) options.disk = of_site_1_;
     };
   }
   ~SlowDisk() override {
-    disk_.open_gate();
+    for (GatedDisk* disk : {&disk_, &appending_}) disk->open_gate();
     sessions_.clear();
     std::filesystem::remove_all(dir_);
   }
@@ -56,7 +56,8 @@ class SlowDisk : public ByHand {
   }
 
   std::string dir_;
-  GatedDisk disk_{GatedDisk::Of::kWrite};
+  GatedDisk disk_{GatedDisk::Of::kWrite}, appending_{GatedDisk::Of::kAppend};
+  GatedDisk* of_site_1_ = &disk_;
 };
 
 TEST_F(SlowDisk, RoundsGoOnAndTheLastStateIsSavedInTheEnd) {
@@ -89,6 +90,24 @@ TEST_F(SlowDisk, TheStateIsSavedOnceInSoManyRounds) {
   disk_.wait_until_reached(1);
   disk_.open_gate();
   finish_all();
+}
+
+TEST_F(SlowDisk, EventsThatAreNotTakenHoldUpNoRound) {
+  of_site_1_ = &appending_;
+  appending_.shut();
+  start_two();
+  rounds(3);
+  EXPECT_EQ(appending_.reached(), 1);
+  EXPECT_EQ(values(0), values(1));
+  EXPECT_THAT(events(), Not(HasSubstr("\"leave\"")));
+  EXPECT_THAT(events(), Not(HasSubstr("\"site\":\"site1\"")));
+  appending_.open_gate();
+  finish_all();
+  sessions_.clear();
+  const std::string told = events();
+  for (const char* round : {"1", "2", "3"}) {
+    EXPECT_THAT(told, HasSubstr(R"("site":"site1","event":"round","round":)" + std::string(round)));
+  }
 }
 
 }  // namespace

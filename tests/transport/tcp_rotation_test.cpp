@@ -1,6 +1,8 @@
 // A token takes the place of another while links stand: who has the new one loses nothing, who has only the old one is
 // out.
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -30,6 +32,12 @@ class TokenFile {
     std::filesystem::permissions(fresh, std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
     std::filesystem::rename(fresh, path_);
   }
+  void hang() const {
+    const std::string pipe = path_.string() + ".pipe";
+    ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+    std::filesystem::rename(pipe, path_);
+  }
+  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
   [[nodiscard]] TcpOptions options() const {
     TcpOptions options;
     options.token_file = path_.string();
@@ -69,6 +77,37 @@ TEST(TcpKeys, ATokenIsReplacedWithoutAStop) {
   file.hold({kOtherToken});
   EXPECT_TRUE(until([&] { return !dials(b); }));
   EXPECT_TRUE(dials(c));
+}
+
+// A pipe in the file's place: whoever opens it waits until somebody writes into it, as for a network's file system.
+TEST(TcpKeys, AFileThatDoesNotAnswerHoldsUpNoLink) {
+  const TokenFile file("hung");
+  file.hold({kToken});
+  TcpOptions options = file.options();
+  options.link_grace = seconds(2);
+  TcpPair pair(options);
+  pair.link();
+  file.hang();
+  int gate = -1;
+  ASSERT_TRUE(until([&] {
+    if (gate < 0) gate = ::open(file.path().c_str(), O_WRONLY | O_NONBLOCK);
+    return gate >= 0;  // it is read
+  }));
+  const auto ends = std::chrono::steady_clock::now() + seconds(2);
+  for (std::size_t sent = 1; std::chrono::steady_clock::now() < ends; ++sent) {
+    pair.send(Lane::kData, sent, 1000);
+    ASSERT_TRUE(until([&] { return pair.a.seen.messages() == sent; }));
+    ASSERT_FALSE(pair.b.seen.closed(pair.from).has_value());
+  }
+  Peer newcomer;
+  options = by_token(kToken);
+  options.link_grace = seconds(2);
+  TcpPair::begin(newcomer, options);
+  const LinkId link = newcomer.transport->connect(pair.a.address, seconds(5));
+  EXPECT_TRUE(until([&] { return newcomer.seen.connected(link); })) << "what it held before goes on";
+  file.hold({kOtherToken});
+  ::close(gate);
+  EXPECT_TRUE(until([&] { return newcomer.seen.closed(link).has_value(); })) << "and it is looked at again";
 }
 
 // A link to somebody who has the old token only, dialled by either side, beside one to a member that has moved over.

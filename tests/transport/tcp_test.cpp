@@ -112,6 +112,39 @@ TEST(TcpGuest, AForkedChildLeavesTheParentsLinksAlone) {
   EXPECT_EQ(pair->b.seen.closed_count(), 0U);
 }
 
+// A DataLoader worker, which may outlive its parent by far.
+TEST(TcpGuest, AForkedChildKeepsNoPortOfItsParent) {
+  Peer first;
+  TcpPair::begin(first, {});
+  const std::string address = *first.transport->listen("127.0.0.1:0");
+  int gate[2];
+  ASSERT_EQ(pipe(gate), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    close(gate[1]);
+    char byte = 0;
+    _exit(static_cast<int>(read(gate[0], &byte, 1)));
+  }
+  first.transport.reset();
+  Peer next;
+  TcpPair::begin(next, {});
+  const auto listens = next.transport->listen(address);
+  EXPECT_TRUE(listens.ok()) << listens.status().to_string();
+  close(gate[0]);
+  close(gate[1]);
+  EXPECT_EQ(waitpid(child, nullptr, 0), child);
+}
+
+TEST(TcpGuest, OfAKilledProcessTheLinksEndThoughItsChildLivesOn) {
+  Peer a;
+  TcpPair::begin(a, {});
+  const pid_t killed = spawn("parent", *a.transport->listen("127.0.0.1:0"));
+  ASSERT_GT(killed, 0);
+  EXPECT_EQ(waitpid(killed, nullptr, 0), killed);
+  EXPECT_EQ(a.seen.accepted().size(), 1U);
+  EXPECT_TRUE(until([&] { return a.seen.closed_count() == 1; }, seconds(4))) << "silence is noticed after five";
+}
+
 // What waits to be handled is bounded, whoever sends it, and nothing is lost by that.
 TEST(TcpUnhandled, ASenderThatIsFasterThanItsReaderWaits) {
   constexpr std::size_t kMessages = 24;
@@ -497,8 +530,14 @@ int run_role(const std::string& role, const std::string& address) {
   };
   seen.when_sent = [&](LinkId link, std::uint64_t) { send_one(link); };
   if (!made.ok() || !(*made)->start(&seen).ok()) return 2;
-  (*made)->connect(address, seconds(10));
+  const LinkId link = (*made)->connect(address, seconds(10));
   alarm(60);
+  if (role == "parent") {
+    until([&] { return seen.connected(link); });
+    if (fork() != 0) kill(getpid(), SIGKILL);
+    for (const int standard : {0, 1, 2}) close(standard);  // who reads what this program says need not wait
+    alarm(15);
+  }
   pause();  // until killed
   return 3;
 }

@@ -32,15 +32,22 @@ Geometry geometry_for(const ArenaSpec& spec) {
   return {spec.elements, spec.outer_state, spec.training_copy, capacity};
 }
 
+// This process, and that whoever cannot see it asks the kernel whether it lives.
+ProcessIdentity owner_of(BackingFile& file) {
+  ProcessIdentity owner = this_process();
+  owner.holds_file = file.hold() ? 1 : 0;
+  return owner;
+}
+
 // Fresh memory is zero: the outer state starts so, and neither slot is sealed.
-void initialise(const Mapping& mapping, const Geometry& geometry, const ArenaSpec& spec) {
+void initialise(const Mapping& mapping, const ProcessIdentity& owner, const Geometry& geometry, const ArenaSpec& spec) {
   Control* const control = new (mapping.control()) Control();
   RankSlot* const ranks = rank_slots(control);
   for (std::uint32_t r = 0; r < geometry.rank_capacity; ++r) new (ranks + r) RankSlot();
   Description& about = control->about;
   about.layout_version = kLayoutVersion;
   about.rank_capacity = geometry.rank_capacity;
-  about.owner = this_process();
+  about.owner = owner;
   about.fingerprint = spec.key.fingerprint;
   about.job = spec.job;
   about.elements = geometry.elements;
@@ -70,9 +77,9 @@ std::uint32_t find_valid_slot(const Control& control, const std::byte* data, con
 }
 
 // Ours from here on: nothing of the dead leader's calls remains, its sealed anchor does.
-void take_over(Control& control, std::uint32_t slot) {
+void take_over(Control& control, const ProcessIdentity& owner, std::uint32_t slot) {
   control.phase.store(Phase::kBeingMade);
-  control.about.owner = this_process();
+  control.about.owner = owner;
   control.generation.fetch_add(1);
   control.current.store(slot);
   control.slots[1 - slot].sequence.store(0);
@@ -100,7 +107,7 @@ Result<std::unique_ptr<ArenaWriter>> install(BackingFile file, const ArenaSpec& 
   const Geometry geometry = geometry_for(spec);
   const auto start = read_file_start(file);
   if (start) {
-    const Liveness life = liveness_of(start->about.owner);
+    const Liveness life = liveness_of_owner(file, *start);
     const bool left = start->phase == Phase::kClosed;
     if (!left && (life == Liveness::kAlive || life == Liveness::kCannotTell)) {
       return refuse_live(file, start->about.owner, spec, life);
@@ -122,7 +129,7 @@ Result<std::unique_ptr<ArenaWriter>> install(BackingFile file, const ArenaSpec& 
       if (slot != kNoSlot) {
         log_info("the anchor of round " + std::to_string(control.slots[slot].round.load()) + " that process " +
                  std::to_string(control.about.owner.pid) + " left in " + file.path() + " is whole; going on from it");
-        take_over(control, slot);
+        take_over(control, owner_of(file), slot);
         file.unlock();
         return make_writer(*std::move(mapping), std::move(file), geometry, spec);
       }
@@ -147,7 +154,7 @@ Result<std::unique_ptr<ArenaWriter>> make_in(BackingFile file, const ArenaSpec& 
     file.remove_name();
     return mapping.status();
   }
-  initialise(**mapping, geometry, spec);
+  initialise(**mapping, owner_of(file), geometry, spec);
   file.unlock();
   return make_writer(*std::move(mapping), std::move(file), geometry, spec);
 }
@@ -237,7 +244,7 @@ Result<std::unique_ptr<ArenaWriter>> create_arena(const ArenaSpec& spec) {
   const Geometry geometry = geometry_for(spec);
   auto mapping = map_private(geometry.control_bytes(), geometry.total_bytes() - geometry.control_bytes());
   if (!mapping.ok()) return mapping.status();
-  initialise(**mapping, geometry, spec);
+  initialise(**mapping, this_process(), geometry, spec);
   return make_writer(*std::move(mapping), std::nullopt, geometry, spec);
 }
 

@@ -13,6 +13,12 @@ std::optional<FileStart> read_file_start(const BackingFile& file) {
   return start;
 }
 
+Liveness liveness_of_owner(const BackingFile& file, const FileStart& start) {
+  const ProcessIdentity& owner = start.about.owner;
+  const Liveness life = liveness_of(owner);
+  return life == Liveness::kCannotTell && owner.holds_file != 0 && !file.held() ? Liveness::kGone : life;
+}
+
 Geometry geometry_of(const Description& about) {
   return {about.elements, about.outer_state != 0, about.training_copy != 0, about.rank_capacity};
 }

@@ -25,6 +25,8 @@ static_assert(offsetof(Control, phase) == offsetof(FileStart, phase));
 
 // Nothing when the file is no arena, or no arena yet.
 [[nodiscard]] std::optional<FileStart> read_file_start(const BackingFile& file);
+// As the kernel says, also of one in another container.
+[[nodiscard]] Liveness liveness_of_owner(const BackingFile& file, const FileStart& start);
 [[nodiscard]] inline bool same_layout(const FileStart& start) { return start.about.layout_version == kLayoutVersion; }
 [[nodiscard]] Geometry geometry_of(const Description& about);
 

@@ -12,7 +12,6 @@
 #include <cerrno>
 #include <cstring>
 #include <ctime>
-#include <utility>
 
 namespace collab::arena {
 namespace {
@@ -83,23 +82,10 @@ Result<BackingFile> BackingFile::open(const std::string& path, bool create) {
   return file;
 }
 
-BackingFile::BackingFile(BackingFile&& other) noexcept
-    : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)) {}
-
-BackingFile& BackingFile::operator=(BackingFile&& other) noexcept {
-  std::swap(path_, other.path_);
-  std::swap(fd_, other.fd_);
-  return *this;
-}
-
-BackingFile::~BackingFile() {
-  if (fd_ >= 0) ::close(fd_);
-}
-
 Status BackingFile::lock() {
   constexpr int kTries = 2000;
   for (int tried = 0; tried < kTries; ++tried) {
-    if (::flock(fd_, LOCK_EX | LOCK_NB) == 0) return {};
+    if (::flock(file_.get(), LOCK_EX | LOCK_NB) == 0) return {};
     if (errno != EWOULDBLOCK && errno != EINTR)
       return internal_error("cannot lock " + path_ + ": " + error_text() + " [arena.lock]");
     const timespec pause{0, 1'000'000};
@@ -108,23 +94,36 @@ Status BackingFile::lock() {
   return timed_out("waited 2 s for the process that is making or removing " + path_ + " [arena.busy]");
 }
 
-void BackingFile::unlock() { ::flock(fd_, LOCK_UN); }
+// Of an open file, as flock()'s is, and apart from it: the two do not get into each other's way.
+bool BackingFile::hold() {
+  struct flock whole {};
+  whole.l_type = F_WRLCK;
+  return ::fcntl(file_.get(), F_OFD_SETLK, &whole) == 0;
+}
+
+bool BackingFile::held() const {
+  struct flock whole {};
+  whole.l_type = F_WRLCK;
+  return ::fcntl(file_.get(), F_OFD_GETLK, &whole) != 0 || whole.l_type != F_UNLCK;
+}
+
+void BackingFile::unlock() { ::flock(file_.get(), LOCK_UN); }
 
 bool BackingFile::named() const {
   struct stat ours {};
   struct stat there {};
-  return ::fstat(fd_, &ours) == 0 && ::lstat(path_.c_str(), &there) == 0 && ours.st_ino == there.st_ino &&
+  return ::fstat(file_.get(), &ours) == 0 && ::lstat(path_.c_str(), &there) == 0 && ours.st_ino == there.st_ino &&
          ours.st_dev == there.st_dev;
 }
 
 std::uint64_t BackingFile::bytes() const {
   struct stat info {};
-  return ::fstat(fd_, &info) == 0 ? static_cast<std::uint64_t>(info.st_size) : 0;
+  return ::fstat(file_.get(), &info) == 0 ? static_cast<std::uint64_t>(info.st_size) : 0;
 }
 
 Status BackingFile::reserve(std::uint64_t bytes) {
   int error = EINTR;
-  while (error == EINTR) error = ::posix_fallocate(fd_, 0, static_cast<off_t>(bytes));
+  while (error == EINTR) error = ::posix_fallocate(file_.get(), 0, static_cast<off_t>(bytes));
   if (error == 0) return {};
   return unavailable("cannot reserve " + std::to_string(bytes) + " bytes in " + path_ + ": " + std::strerror(error) +
                      " [arena.reserve]");
@@ -135,7 +134,7 @@ void BackingFile::remove_name() {
 }
 
 bool BackingFile::read_start(void* out, std::size_t bytes) const {
-  return ::pread(fd_, out, bytes, 0) == static_cast<ssize_t>(bytes);
+  return ::pread(file_.get(), out, bytes, 0) == static_cast<ssize_t>(bytes);
 }
 
 Result<std::unique_ptr<Mapping>> map_file(const BackingFile& file, std::size_t control_bytes, std::size_t data_bytes,

@@ -9,8 +9,10 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "collab/status.h"
+#include "core/base/own_descriptor.h"
 
 namespace collab::arena {
 
@@ -19,15 +21,14 @@ class BackingFile {
  public:
   // `create` false and no such file: kUnavailable. kRefused: it is not ours alone, or no plain file.
   static Result<BackingFile> open(const std::string& path, bool create);
-  BackingFile(BackingFile&& other) noexcept;
-  BackingFile& operator=(BackingFile&& other) noexcept;
-  BackingFile(const BackingFile&) = delete;
-  BackingFile& operator=(const BackingFile&) = delete;
-  ~BackingFile();  // closes, which unlocks
 
   // One process at a time makes, takes over or removes; waits for it up to two seconds.
   Status lock();
   void unlock();
+  // Another lock, for as long as this object lives, forked children apart; the kernel ends it with the process, in
+  // whatever container that ran. False: it cannot be had.
+  bool hold();
+  [[nodiscard]] bool held() const;   // by another object; true where it cannot be told
   [[nodiscard]] bool named() const;  // false: the path has been removed or is another file now
   [[nodiscard]] std::uint64_t bytes() const;
   [[nodiscard]] const std::string& path() const { return path_; }
@@ -38,9 +39,9 @@ class BackingFile {
   [[nodiscard]] bool read_start(void* out, std::size_t bytes) const;
 
  private:
-  BackingFile(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
+  BackingFile(std::string path, int fd) : path_(std::move(path)), file_(fd) {}
   std::string path_;
-  int fd_ = -1;
+  OwnDescriptor file_;  // closed, which unlocks
 };
 
 class Mapping {

@@ -13,11 +13,11 @@ std::string reason(const BackingFile& file) {
   if (!start) return "not finished by whoever made it";
   const ProcessIdentity& owner = start->about.owner;
   if (start->phase == Phase::kClosed) return "owner " + std::to_string(owner.pid) + " has left";
-  switch (liveness_of(owner)) {
+  switch (liveness_of_owner(file, *start)) {
     case Liveness::kGone: return "owner " + std::to_string(owner.pid) + " is gone";
     case Liveness::kOtherBoot: return "from an earlier boot";
     case Liveness::kAlive: return "";
-    case Liveness::kCannotTell: return "";  // in another container: not ours to judge
+    case Liveness::kCannotTell: return "";  // in another container, and there
   }
   return "";
 }

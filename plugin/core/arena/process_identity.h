@@ -14,7 +14,7 @@ struct ProcessIdentity {
   std::uint64_t start_ticks = 0;    // since boot, /proc/PID/stat field 22; 0: not known
   std::uint64_t pid_namespace = 0;  // inode of /proc/self/ns/pid; 0: not known
   std::uint32_t pid = 0;
-  std::uint32_t reserved = 0;
+  std::uint32_t holds_file = 0;    // of an arena's owner: 1: it holds the file while it lives (BackingFile::hold)
   std::array<char, 40> boot_id{};  // /proc/sys/kernel/random/boot_id, zero-padded
   bool operator==(const ProcessIdentity&) const = default;
 };

@@ -126,7 +126,7 @@ Result<std::unique_ptr<ArenaReader>> try_open(const ArenaSpec& spec, const Backi
   const auto start = read_file_start(file);
   if (!start || start->phase != Phase::kReady)
     return unavailable(path + " is being made or removed [arena.in-the-making]");
-  if (liveness_of(start->about.owner) == Liveness::kGone) {
+  if (liveness_of_owner(file, *start) == Liveness::kGone) {
     return unavailable(path + " was left by process " + std::to_string(start->about.owner.pid) +
                        ", which is gone [arena.left-behind]");
   }

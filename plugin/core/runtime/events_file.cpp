@@ -7,19 +7,108 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <condition_variable>
+#include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <deque>
+#include <mutex>
 
 #include "core/base/log.h"
 #include "core/base/message_code.h"
 #include "core/base/text.h"
-#include "core/runtime/storage/disk.h"
 
 namespace collab {
+namespace {
 
-Result<EventsFile> EventsFile::open(const std::string& path) {
-  if (path.empty()) return EventsFile(-1);
-  const int fd = open_plain(system_disk(), path.c_str(), O_WRONLY | O_CREAT | O_APPEND);
+constexpr auto kPatience = std::chrono::seconds(10);
+constexpr auto kMoment = std::chrono::milliseconds(50);
+
+}  // namespace
+
+// Outlives the events file where its thread hangs in a call of the disk.
+struct EventsFile::Shared {
+  Shared(Disk& with, int file) : disk(with), fd(file) {}
+  ~Shared() { ::close(fd); }
+  Shared(const Shared&) = delete;
+  Shared& operator=(const Shared&) = delete;
+
+  void append(std::string line);
+  [[nodiscard]] bool end(std::chrono::milliseconds patience);  // whether all that waited is written
+  void run();
+  void write_out(const std::string& line);
+
+  Disk& disk;
+  const int fd;
+  bool torn = false;  // the thread's: the file ends in half a line
+
+  std::mutex mutex;  // of what follows
+  std::condition_variable changed;
+  std::deque<std::string> lines;
+  std::size_t waiting = 0;     // bytes of them, and of the one that is written
+  std::uint64_t left_out = 0;  // since that was last said
+  bool slow = false;           // the disk let somebody wait in vain, and has not caught up yet
+  bool ending = false;
+  bool ended = false;
+};
+
+void EventsFile::Shared::append(std::string line) {
+  std::unique_lock lock(mutex);
+  if (waiting + line.size() > kMostWaiting) {
+    ++left_out;
+    return;
+  }
+  waiting += line.size();
+  lines.push_back(std::move(line));
+  changed.notify_all();
+  if (!slow) slow = !changed.wait_for(lock, kMoment, [this] { return waiting == 0; });
+}
+
+bool EventsFile::Shared::end(std::chrono::milliseconds patience) {
+  std::unique_lock lock(mutex);
+  ending = true;
+  changed.notify_all();
+  return changed.wait_for(lock, patience, [this] { return ended; });
+}
+
+void EventsFile::Shared::run() {
+  std::unique_lock lock(mutex);
+  while (true) {
+    changed.wait(lock, [this] { return ending || !lines.empty(); });
+    if (lines.empty()) break;
+    const std::string line = std::move(lines.front());
+    lines.pop_front();
+    lock.unlock();
+    write_out(line);
+    lock.lock();
+    waiting -= line.size();
+    slow = slow && waiting > 0;
+    if (const std::uint64_t lost = std::exchange(left_out, 0); lost > 0) {
+      log_warning("COLLAB_EVENTS_FILE: the disk stood still, and " + std::to_string(lost) +
+                  " lines were left out [state.events-lost]");
+    }
+    changed.notify_all();
+  }
+  ended = true;
+  changed.notify_all();
+}
+
+// The line after a torn one begins anew: who reads the file loses one.
+void EventsFile::Shared::write_out(const std::string& line) {
+  const std::string text = (torn ? "\n" : "") + line;
+  const ssize_t written = disk.write(fd, text.data(), text.size());
+  if (written == static_cast<ssize_t>(text.size())) {
+    torn = false;
+    return;
+  }
+  const std::string why = written < 0 ? std::strerror(errno) : "the disk took a part of it";
+  torn = torn || written > 0;
+  log_warning("COLLAB_EVENTS_FILE: a line could not be written: " + why + " [state.events-lost]");
+}
+
+Result<EventsFile> EventsFile::open(const std::string& path, Disk& disk) {
+  if (path.empty()) return EventsFile(nullptr);
+  const int fd = open_plain(disk, path.c_str(), O_WRONLY | O_CREAT | O_APPEND);
   if (fd < 0) {
     return invalid_argument(
         "COLLAB_EVENTS_FILE: cannot append to " + path + ": " + std::strerror(errno) +
@@ -34,30 +123,32 @@ Result<EventsFile> EventsFile::open(const std::string& path) {
                 " was there before, and others on this machine can read or change it (mode " + mode + "): chmod 600 " +
                 path + ", unless that is meant [state.events-readable]");
   }
-  return EventsFile(fd);
+  return EventsFile(std::make_shared<Shared>(disk, fd));
 }
 
-EventsFile::EventsFile(EventsFile&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-
-EventsFile& EventsFile::operator=(EventsFile&& other) noexcept {
-  std::swap(fd_, other.fd_);
-  return *this;
+EventsFile::EventsFile(std::shared_ptr<Shared> shared) : shared_(std::move(shared)) {
+  if (shared_ != nullptr) thread_ = std::thread([writer = shared_] { writer->run(); });
 }
 
 EventsFile::~EventsFile() {
-  if (fd_ >= 0) ::close(fd_);
+  if (shared_ == nullptr) return;
+  if (shared_->end(kPatience)) {
+    thread_.join();
+  } else {
+    log_warning(
+        "COLLAB_EVENTS_FILE: the disk has taken no line for ten seconds: the last ones may be lost "
+        "[state.events-lost]");
+    thread_.detach();
+  }
 }
 
 void EventsFile::write(std::string_view site, std::string_view event, const JsonFields& fields) {
-  if (fd_ < 0) return;
+  if (shared_ == nullptr) return;
   const double now = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
   std::string line = "{\"t\":" + json_number(now) + ",\"site\":" + json_quote(site) + ",\"event\":" + json_quote(event);
   for (const auto& [key, value] : fields) line += "," + json_quote(key) + ":" + value;
   line += "}\n";
-  if (::write(fd_, line.data(), line.size()) != static_cast<ssize_t>(line.size())) {
-    log_warning(std::string("COLLAB_EVENTS_FILE: a line could not be written: ") + std::strerror(errno) +
-                " [state.events-lost]");
-  }
+  shared_->append(std::move(line));
 }
 
 void Notes::record(TimePoint now, const protocol::Note& note) {

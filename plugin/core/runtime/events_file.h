@@ -1,11 +1,16 @@
 // COLLAB_EVENTS_FILE: one JSON object a line, appended with a single write so that several processes can share a file.
 //
-// Threads: one caller at a time. Ownership: the file descriptor.
+// A loop that tells of an event waits for the disk a moment, and no longer: a thread writes. What a disk that stands
+// still does not take is bounded, and what is left out counted.
+// Threads: one caller at a time; one writer thread. Ownership: the file, and the thread. A disk that hangs for ten
+// seconds when this ends keeps both until the process ends.
 #pragma once
 
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -13,6 +18,7 @@
 #include "collab/status.h"
 #include "core/base/rate_limited.h"
 #include "core/protocol/actions.h"
+#include "core/runtime/storage/disk.h"
 
 namespace collab {
 
@@ -21,19 +27,21 @@ using JsonFields = std::vector<std::pair<std::string, std::string>>;  // values 
 class EventsFile {
  public:
   // An empty path makes a file that swallows everything.
-  static Result<EventsFile> open(const std::string& path);
-  EventsFile(EventsFile&& other) noexcept;
-  EventsFile& operator=(EventsFile&& other) noexcept;
-  EventsFile(const EventsFile&) = delete;
-  EventsFile& operator=(const EventsFile&) = delete;
-  ~EventsFile();
+  static Result<EventsFile> open(const std::string& path, Disk& disk = system_disk());
+  EventsFile(EventsFile&& other) noexcept = default;
+  EventsFile& operator=(EventsFile&& other) = delete;
+  ~EventsFile();  // what waits is written first
+
+  static constexpr std::size_t kMostWaiting = std::size_t{1} << 20;  // bytes
 
   // {"t":<unix seconds>,"site":...,"event":...,<fields>}
   void write(std::string_view site, std::string_view event, const JsonFields& fields);
 
  private:
-  explicit EventsFile(int fd) : fd_(fd) {}
-  int fd_ = -1;
+  struct Shared;
+  explicit EventsFile(std::shared_ptr<Shared> shared);
+  std::shared_ptr<Shared> shared_;  // null: swallows everything, or moved away
+  std::thread thread_;
 };
 
 // A Note of the protocol goes to the log and, with its reason, to the events. Others can cause them, so their bytes are

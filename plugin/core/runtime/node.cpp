@@ -67,7 +67,8 @@ void yield_to_the_script() {
 
 Result<std::unique_ptr<Node>> Node::start(Options options, std::unique_ptr<Transport> transport, ArenaWriter& arena,
                                           ParameterVector& parameters, TrainingCopy* copy) {
-  Result<EventsFile> events = EventsFile::open(options.config.events_file);
+  Disk& disk = options.disk != nullptr ? *options.disk : system_disk();
+  Result<EventsFile> events = EventsFile::open(options.config.events_file, disk);
   if (!events.ok()) return events.status();
   std::unique_ptr<Node> node(
       new Node(std::move(options), std::move(transport), std::move(*events), arena, parameters, copy));

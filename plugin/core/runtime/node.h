@@ -71,7 +71,7 @@ class Node final : private SiteDriver::Host {
     std::optional<StoredResidual> residual{};  // moved on to the data plane
     std::optional<RecordStore> record{};       // moved on to its writer; none: the record is in memory
     protocol::Egress egress{};                 // of earlier processes
-    Disk* disk = nullptr;                      // the state file is written by it; none: the system's
+    Disk* disk = nullptr;                      // state file and events are written by it; none: the system's
   };
   static Result<std::unique_ptr<Node>> start(Options options, std::unique_ptr<Transport> transport, ArenaWriter& arena,
                                              ParameterVector& parameters, TrainingCopy* copy = nullptr);

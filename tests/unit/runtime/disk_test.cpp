@@ -86,6 +86,20 @@ TEST_F(DiskTest, WhatLiesInItsWayIsReplacedAndNeverWrittenInto) {
   EXPECT_EQ(text_of(path_), "new");
 }
 
+TEST_F(DiskTest, ANewFileThatAnotherProcessReplacedDoesNotTakeThePlace) {
+  put(path_, "old");
+  auto first = NewFile::make(system_disk(), path_);
+  auto second = NewFile::make(system_disk(), path_);
+  ASSERT_TRUE(first.ok() && second.ok());
+  ASSERT_TRUE(first->write(0, bytes("first")).ok() && first->sync().ok());
+  EXPECT_THAT(first->place().message(), HasSubstr("another process has removed " + path_ + ".new"));
+  EXPECT_EQ(text_of(path_), "old");
+  { const NewFile ended = std::move(*first); }
+  ASSERT_TRUE(second->write(0, bytes("second")).ok() && second->sync().ok());
+  EXPECT_TRUE(second->place().ok());
+  EXPECT_EQ(text_of(path_), "second");
+}
+
 TEST_F(DiskTest, EachFailureSaysWhatFailedAndOfWhichFile) {
   FailingDisk disk;
   disk.making = EACCES;

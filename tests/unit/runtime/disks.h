@@ -19,8 +19,9 @@ namespace collab::testing {
 // Goes wrong where it is told to.
 class FailingDisk : public Disk {
  public:
-  std::atomic<int> making{0};   // errno of making a file; 0: it works
-  std::atomic<int> writing{0};  // after half of what is to be written
+  std::atomic<int> making{0};        // errno of making a file; 0: it works
+  std::atomic<int> writing{0};       // after half of what is to be written; of what is appended, nothing
+  std::atomic<bool> tearing{false};  // half of what is appended is taken
   std::atomic<int> syncing{0};
   std::atomic<int> renaming{0};
   std::atomic<int> removing{0};
@@ -33,6 +34,10 @@ class FailingDisk : public Disk {
     if (size > 1) return Disk::pwrite(fd, bytes, size / 2, offset);
     fails(writing);
     return -1;
+  }
+  ssize_t write(int fd, const void* bytes, std::size_t size) override {
+    if (tearing) return Disk::write(fd, bytes, size / 2);
+    return fails(writing) ? -1 : Disk::write(fd, bytes, size);
   }
   int fsync(int fd) override { return fails(syncing) ? -1 : Disk::fsync(fd); }
   int rename(const char* from, const char* to) override { return fails(renaming) ? -1 : Disk::rename(from, to); }
@@ -83,7 +88,7 @@ class DyingDisk : public Disk {
 // Calls of one kind stand still while it is shut.
 class GatedDisk : public Disk {
  public:
-  enum class Of { kWrite, kSync };
+  enum class Of { kWrite, kAppend, kSync };
   explicit GatedDisk(Of of) : of_(of) {}
 
   void shut() { set(false); }
@@ -106,6 +111,10 @@ class GatedDisk : public Disk {
   ssize_t pwrite(int fd, const void* bytes, std::size_t size, off_t offset) override {
     if (of_ == Of::kWrite) pass();
     return Disk::pwrite(fd, bytes, size, offset);
+  }
+  ssize_t write(int fd, const void* bytes, std::size_t size) override {
+    if (of_ == Of::kAppend) pass();
+    return Disk::write(fd, bytes, size);
   }
   int fsync(int fd) override {
     if (of_ == Of::kSync) pass();

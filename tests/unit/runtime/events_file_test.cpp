@@ -10,8 +10,10 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <sstream>
 
 #include "core/protocol/formatting.h"
+#include "tests/unit/runtime/disks.h"
 
 namespace collab {
 namespace {
@@ -90,6 +92,45 @@ TEST_F(EventsFileTest, ANoteOfAMessageWithACodeHasItBesideTheReason) {
   EXPECT_THAT(text_of(path), HasSubstr(R"("reason":"it is full [join.full]; asking once more","code":"join.full"})"));
   notes.record(TimePoint(), protocol::make_note(protocol::Note::Level::kDebug, "join", "tokyo has joined"));
   EXPECT_THAT(text_of(path), HasSubstr(R"("reason":"tokyo has joined"})"));
+}
+
+TEST_F(EventsFileTest, AfterALineThatWasTornTheOthersAreWhole) {
+  const std::string path = folder_ + "/events.jsonl";
+  testing::FailingDisk disk;
+  {
+    auto file = EventsFile::open(path, disk);
+    file->write("paris", "join", {});
+    disk.tearing = true;
+    file->write("paris", "leave", {});
+    disk.tearing = false;
+    disk.writing = ENOSPC;
+    file->write("paris", "suspect", {});
+    disk.writing = 0;
+    file->write("paris", "resume", {});
+    file->write("paris", "round", {});
+  }
+  std::istringstream lines(text_of(path));
+  std::vector<std::string> whole;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("{\"t\":") && line.ends_with("\"}")) whole.push_back(line.substr(line.find("\"event\":")));
+  }
+  EXPECT_THAT(whole, ::testing::ElementsAre(R"("event":"join"})", R"("event":"resume"})", R"("event":"round"})"));
+}
+
+TEST_F(EventsFileTest, OfWhatADiskDoesNotTakeSoMuchWaitsAndTheRestIsCounted) {
+  const std::string path = folder_ + "/events.jsonl";
+  testing::GatedDisk disk(testing::GatedDisk::Of::kAppend);
+  disk.shut();
+  ::testing::internal::CaptureStderr();
+  {
+    auto file = EventsFile::open(path, disk);
+    const std::string half(EventsFile::kMostWaiting / 2, 'x');
+    for (int i = 0; i < 4; ++i) file->write("paris", "join", {{"reason", "\"" + half + "\""}});
+    disk.open_gate();
+  }
+  EXPECT_LT(fs::file_size(path), EventsFile::kMostWaiting);
+  EXPECT_GT(fs::file_size(path), EventsFile::kMostWaiting / 2);
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("3 lines were left out"));
 }
 
 }  // namespace

@@ -274,6 +274,17 @@ TEST_F(StateFileTest, APlaceThatCannotBeWrittenIsToldBeforehand) {
   EXPECT_THAT(status.message(), HasSubstr("COLLAB_STATE_DIR: cannot make " + dir_ + "/file/paris.collab"));
 }
 
+// A second process that was started by mistake: it is refused a little later.
+TEST_F(StateFileTest, TheProbeLeavesASaveUnderWayAlone) {
+  std::filesystem::create_directories(dir_);
+  auto save = NewFile::make(system_disk(), path_);
+  ASSERT_TRUE(save.ok());
+  EXPECT_TRUE(check_state_writable(path_).ok());
+  EXPECT_TRUE(save->sync().ok());
+  EXPECT_TRUE(save->place().ok());
+  EXPECT_TRUE(std::filesystem::exists(path_));
+}
+
 TEST_F(StateFileTest, IsItsOwnersAlone) {
   ASSERT_TRUE(write().ok());
   EXPECT_EQ(std::filesystem::status(path_).permissions(),
@@ -285,8 +296,6 @@ TEST_F(StateFileTest, LinksAreNotFollowedAndPipesNotWaitedFor) {
   std::filesystem::create_directories(dir_);
   const std::string elsewhere = dir_ + "/elsewhere";
   std::ofstream(elsewhere) << "precious";
-  std::filesystem::create_symlink(elsewhere, path_ + ".new");
-  ASSERT_TRUE(check_state_writable(path_).ok());
   std::filesystem::create_symlink(elsewhere, path_ + ".new");
   ASSERT_TRUE(write().ok());
   EXPECT_EQ(std::filesystem::file_size(elsewhere), 8U);

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <thread>
 
 #include "core/base/digest.h"
 #include "tests/unit/runtime/disks.h"
@@ -179,6 +180,27 @@ TEST_F(StateSaverTest, ADiskThatIsFullIsSaidAndTheOldStateStays) {
   EXPECT_FALSE(fs::exists(path_ + ".new"));
   EXPECT_FALSE(saver_->overdue());
   saver_.reset();  // before the disk
+}
+
+// A disk that hangs does not keep the process: its memory goes, and the save with it.
+TEST_F(StateSaverTest, ADiskThatTakesNothingIsLeft) {
+  save(4);
+  ASSERT_EQ(saved_round(), 4U);
+  saver_.emplace(path_, disk_, std::chrono::milliseconds(20));
+  const int before = disk_.reached();
+  disk_.shut();
+  save(5);
+  disk_.wait_until_reached(before + 1);
+  save(6);
+  ::testing::internal::CaptureStderr();
+  saver_.reset();
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("round 5 for 20 ms"));
+  for (std::vector<float>* gone : {&anchor_, &outer_, &residual_}) std::vector<float>().swap(*gone);
+  disk_.open_gate();
+  while (fs::exists(path_ + ".new")) std::this_thread::yield();
+  const auto header = read_state_header(path_);
+  ASSERT_TRUE(header.ok() && header->has_value());
+  EXPECT_EQ((*header)->round, RoundId{4});
 }
 
 }  // namespace

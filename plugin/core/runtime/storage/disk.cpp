@@ -20,6 +20,7 @@ namespace {
 }  // namespace
 
 int Disk::open(const char* path, int flags, mode_t mode) { return ::open(path, flags | O_CLOEXEC, mode); }
+ssize_t Disk::write(int fd, const void* bytes, std::size_t size) { return ::write(fd, bytes, size); }
 ssize_t Disk::pwrite(int fd, const void* bytes, std::size_t size, off_t offset) {
   return ::pwrite(fd, bytes, size, offset);
 }
@@ -52,18 +53,19 @@ Result<NewFile> NewFile::make(Disk& disk, std::string path) {
 }
 
 NewFile::NewFile(NewFile&& other) noexcept
-    : disk_(other.disk_),
-      path_(std::move(other.path_)),
-      fd_(std::exchange(other.fd_, -1)),
-      named_(std::exchange(other.named_, false)) {}
+    : disk_(other.disk_), path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)) {}
 
 NewFile::~NewFile() {
-  close();
-  if (named_) disk_->unlink(name().c_str());
+  if (fd_ < 0) return;
+  if (named()) disk_->unlink(name().c_str());
+  ::close(fd_);
 }
 
-void NewFile::close() {
-  if (fd_ >= 0) ::close(std::exchange(fd_, -1));
+bool NewFile::named() const {
+  struct stat ours {};
+  struct stat there {};
+  return ::fstat(fd_, &ours) == 0 && ::lstat(name().c_str(), &there) == 0 && ours.st_ino == there.st_ino &&
+         ours.st_dev == there.st_dev;
 }
 
 Status NewFile::write(std::uint64_t offset, std::span<const std::byte> bytes) {
@@ -81,9 +83,12 @@ Status NewFile::write(std::uint64_t offset, std::span<const std::byte> bytes) {
 Status NewFile::sync() { return disk_->fsync(fd_) == 0 ? Status() : failed("make durable", name()); }
 
 Status NewFile::place() {
-  close();
+  if (!named()) {
+    return unavailable("another process has removed " + name() + ", or made its own: only one may write " + path_ +
+                       " [state.two-writers]");
+  }
   if (disk_->rename(name().c_str(), path_.c_str()) != 0) return failed("rename", name());
-  named_ = false;
+  ::close(std::exchange(fd_, -1));
   return sync_folder_of(*disk_, path_);
 }
 

@@ -22,6 +22,7 @@ class Disk {
  public:
   virtual ~Disk() = default;
   virtual int open(const char* path, int flags, mode_t mode);
+  virtual ssize_t write(int fd, const void* bytes, std::size_t size);
   virtual ssize_t pwrite(int fd, const void* bytes, std::size_t size, off_t offset);
   virtual int fsync(int fd);
   virtual int rename(const char* from, const char* to);
@@ -41,21 +42,21 @@ class NewFile {
   NewFile(NewFile&& other) noexcept;
   NewFile& operator=(NewFile&&) = delete;
   NewFile(const NewFile&) = delete;
-  ~NewFile();  // one that has not taken its place is removed
+  ~NewFile();  // one that has not taken its place is removed, where it is still this one
 
   Status write(std::uint64_t offset, std::span<const std::byte> bytes);
-  Status sync();   // the bytes are durable
-  Status place();  // after sync(): under its name, durably
+  Status sync();  // the bytes are durable
+  // After sync(): under its name, durably. kUnavailable where another process has made a PATH.new of its own meanwhile.
+  Status place();
 
  private:
   NewFile(Disk& disk, std::string path, int fd) : disk_(&disk), path_(std::move(path)), fd_(fd) {}
-  void close();
   [[nodiscard]] std::string name() const { return path_ + ".new"; }
+  [[nodiscard]] bool named() const;  // PATH.new is this file
 
   Disk* disk_;
   std::string path_;
-  int fd_;
-  bool named_ = true;  // PATH.new is there
+  int fd_;  // negative: moved away, or in its place
 };
 
 // What was renamed or removed in the file's folder stays so.

@@ -1,13 +1,11 @@
 #include "core/runtime/storage/file_lock.h"
 
 #include <fcntl.h>
-#include <pthread.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
-#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <ctime>
@@ -15,32 +13,6 @@
 
 namespace collab {
 namespace {
-
-// What a forked child closes, in its one thread, between fork() and anything else: no lock, no memory of the heap.
-// Each is a descriptor and 1; 0: free.
-constexpr std::size_t kMost = 256;
-constinit std::array<std::atomic<int>, kMost> held{};
-
-void close_in_child() {
-  for (std::atomic<int>& file : held) {
-    if (const int taken = file.exchange(0); taken != 0) ::close(taken - 1);
-  }
-}
-
-// kMost: there is no room; a forked child that lives on keeps the lock, no more than that.
-std::size_t remember(int fd) {
-  static const int registered = ::pthread_atfork(nullptr, nullptr, &close_in_child);
-  static_cast<void>(registered);
-  for (std::size_t place = 0; place < kMost; ++place) {
-    int free = 0;
-    if (held[place].compare_exchange_strong(free, fd + 1)) return place;
-  }
-  return kMost;
-}
-
-void forget(std::size_t place) {
-  if (place < kMost) held[place].store(0);
-}
 
 [[nodiscard]] bool named(int fd, const std::string& path) {
   struct stat ours {};
@@ -82,7 +54,7 @@ Result<FileLock> FileLock::take(const std::string& path) {
   for (int tried = 0; tried < kFiles; ++tried) {
     const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
     if (fd < 0) return unavailable("cannot make " + path + ": " + std::strerror(errno) + " [state.lock-made]");
-    FileLock lock(path, fd, remember(fd));  // closes what is given up
+    FileLock lock(path, fd);  // closes what is given up
     const int error = lock_within(fd, LOCK_EX, 5);
     if (error == EWOULDBLOCK) return refused(holder_text(fd));
     if (error != 0) return unavailable("cannot lock " + path + ": " + std::strerror(error) + " [state.lock]");
@@ -106,30 +78,10 @@ std::string FileLock::holder_of(const std::string& path) {
   return holder;
 }
 
-FileLock::FileLock(std::string path, int fd, std::size_t place)
-    : path_(std::move(path)), fd_(fd), place_(place), owner_(::getpid()) {}
-
-FileLock::FileLock(FileLock&& other) noexcept
-    : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)), place_(other.place_), owner_(other.owner_) {}
-
-FileLock& FileLock::operator=(FileLock&& other) noexcept {
-  std::swap(path_, other.path_);
-  std::swap(fd_, other.fd_);
-  std::swap(place_, other.place_);
-  std::swap(owner_, other.owner_);
-  return *this;
-}
-
-FileLock::~FileLock() { give_up(); }
-
-void FileLock::give_up() {
-  if (fd_ < 0 || ::getpid() != owner_) return;  // in a forked child the file is closed already
-  forget(place_);
-  ::close(std::exchange(fd_, -1));
-}
+FileLock::FileLock(std::string path, int fd) : path_(std::move(path)), file_(fd) {}
 
 void FileLock::remove_name() {
-  if (fd_ >= 0 && ::getpid() == owner_ && named(fd_, path_)) ::unlink(path_.c_str());
+  if (file_.get() >= 0 && named(file_.get(), path_)) ::unlink(path_.c_str());
 }
 
 }  // namespace collab

@@ -1,15 +1,13 @@
 // An advisory lock on a file of its own, which says whose it is: the pid and the host of the process that has it.
 //
-// It lasts until it is given up or the process ends, however that ends. Forked children do not keep it: they close the
-// file at once, so that a DataLoader worker does not outlive its parent with the parent's lock.
+// It lasts until it is given up or the process ends, however that ends. Forked children do not keep it.
 // Threads: one caller at a time. Ownership: the open file; its name stays when the lock is given up.
 #pragma once
-
-#include <sys/types.h>
 
 #include <string>
 
 #include "collab/status.h"
+#include "core/base/own_descriptor.h"
 
 namespace collab {
 
@@ -20,21 +18,14 @@ class FileLock {
   static Result<FileLock> take(const std::string& path);
   // Who has it, in words; empty: nobody, or there is no such file.
   [[nodiscard]] static std::string holder_of(const std::string& path);
-  FileLock(FileLock&& other) noexcept;
-  FileLock& operator=(FileLock&& other) noexcept;
-  FileLock(const FileLock&) = delete;
-  ~FileLock();
   // Removes the file's name, while the lock is held: who waited for the lock finds a new file.
   void remove_name();
 
  private:
-  FileLock(std::string path, int fd, std::size_t place);
-  void give_up();
+  FileLock(std::string path, int fd);
 
   std::string path_;
-  int fd_;
-  std::size_t place_;  // among those that forked children close
-  pid_t owner_;
+  OwnDescriptor file_;
 };
 
 }  // namespace collab

@@ -333,7 +333,9 @@ std::string state_path(const std::string& dir, const std::string& site, std::uin
 Status check_state_writable(const std::string& path) {
   std::error_code error;
   std::filesystem::create_directories(std::filesystem::path(path).parent_path(), error);
-  const Result<NewFile> probe = NewFile::make(system_disk(), path);  // removed again here
+  // Removed again here. Under a name of its own: a process that goes on to be refused would else destroy the save of
+  // the one that writes here.
+  const Result<NewFile> probe = NewFile::make(system_disk(), path + "." + std::to_string(::getpid()));
   if (probe.ok()) return {};
   return invalid_argument("COLLAB_STATE_DIR: " + probe.status().message() +
                           "; name a directory this process may write to [state.not-writable]");

@@ -1,10 +1,16 @@
 #include "core/runtime/storage/state_saver.h"
 
 #include <algorithm>
+#include <array>
+#include <condition_variable>
+#include <cstdint>
 #include <functional>
+#include <mutex>
+#include <optional>
 #include <utility>
 
 #include "core/base/log.h"
+#include "core/base/rate_limited.h"
 
 namespace collab {
 namespace {
@@ -18,120 +24,175 @@ namespace {
   return std::to_string(elements * sizeof(float) / 1'000'000) + " MB";
 }
 
+struct Source {
+  std::span<const float> elements;
+  std::uint64_t copied = 0;
+};
+
+struct Save {
+  StateHeader header;
+  std::array<Source, 3> sources{};  // by StatePart
+  bool given_up = false;
+
+  [[nodiscard]] bool needs(std::span<const float> elements) const {
+    return std::ranges::any_of(sources, [elements](const Source& source) {
+      return share_memory(source.elements.subspan(source.copied), elements);
+    });
+  }
+  [[nodiscard]] std::string progress() const {
+    std::uint64_t copied = 0;
+    std::uint64_t all = 0;
+    for (const Source& source : sources) {
+      copied += source.copied;
+      all += source.elements.size();
+    }
+    return in_megabytes(copied) + " of " + in_megabytes(all);
+  }
+};
+
 }  // namespace
 
-bool StateSaver::Save::needs(std::span<const float> elements) const {
-  return std::ranges::any_of(sources, [elements](const Source& source) {
-    return share_memory(source.elements.subspan(source.copied), elements);
-  });
-}
+// Outlives the saver where its thread hangs in a call of the disk.
+struct StateSaver::Shared {
+  Shared(std::string to, Disk& with) : path(std::move(to)), disk(with) {}
 
-std::string StateSaver::Save::progress() const {
-  std::uint64_t copied = 0;
-  std::uint64_t all = 0;
-  for (const Source& source : sources) {
-    copied += source.copied;
-    all += source.elements.size();
-  }
-  return in_megabytes(copied) + " of " + in_megabytes(all);
-}
+  void write_all();
+  void write_one();
+  [[nodiscard]] bool copy(StatePart part, std::uint64_t offset, std::span<float> out);
+  void give_up(const Save& save, const std::string& why);
+
+  const std::string path;
+  Disk& disk;
+  const SteadyClock clock{};
+
+  std::mutex mutex;  // of what follows
+  std::condition_variable ended;
+  std::optional<Save> writing;
+  std::optional<Save> waiting;
+  TimePoint taken{};  // the disk took a piece
+  bool left = false;  // nobody waits any more, and the memory is not there any more
+  bool overdue = false;
+  RateLimited rate_limited{std::chrono::minutes(1)};
+};
+
+StateSaver::StateSaver(std::string path, Disk& disk, std::chrono::milliseconds patience)
+    : shared_(std::make_shared<Shared>(std::move(path), disk)), patience_(patience) {}
+
+StateSaver::~StateSaver() { wait(); }
+
+bool StateSaver::enabled() const { return !shared_->path.empty(); }
 
 void StateSaver::save(StateHeader header, std::span<const float> anchor, std::span<const float> outer,
                       std::span<const float> residual) {
   Save next{std::move(header), {Source{anchor}, Source{outer}, Source{residual}}};
   {
-    const std::lock_guard lock(mutex_);
-    overdue_ = false;
-    if (writing_) {
-      waiting_ = std::move(next);
+    const std::lock_guard lock(shared_->mutex);
+    shared_->overdue = false;
+    if (shared_->writing) {
+      shared_->waiting = std::move(next);
       return;
     }
-    writing_ = std::move(next);
+    shared_->writing = std::move(next);
+    shared_->taken = shared_->clock.now();
   }
   if (thread_.joinable()) thread_.join();  // it has ended
-  thread_ = std::thread([this] { write_all(); });
+  thread_ = std::thread([shared = shared_] { shared->write_all(); });
 }
 
-void StateSaver::write_all() {
+void StateSaver::Shared::write_all() {
   while (true) {
     write_one();
-    const std::lock_guard lock(mutex_);
-    writing_ = std::exchange(waiting_, std::nullopt);
-    if (writing_) continue;
-    ended_.notify_all();
+    const std::lock_guard lock(mutex);
+    writing = left ? std::nullopt : std::exchange(waiting, std::nullopt);
+    taken = clock.now();
+    if (writing) continue;
+    ended.notify_all();
     return;
   }
 }
 
-void StateSaver::write_one() {
+void StateSaver::Shared::write_one() {
   const auto pieces = [this](StatePart part, std::uint64_t offset, std::span<float> out) {
     return copy(part, offset, out);
   };
   // Nobody else changes the header, nor which save this is.
-  const Status status = write_state(disk_, path_, writing_->header, pieces);
+  const Status status = write_state(disk, path, writing->header, pieces);
   if (status.ok()) return;
   if (status.code() == StatusCode::kCancelled) {
-    return give_up(*writing_, "when " + writing_->progress() + " were in " + path_ + ".new, which is removed");
+    return give_up(*writing, "when " + writing->progress() + " were in " + path + ".new, which is removed");
   }
   std::optional<std::string> said;  // a full disk is full for many rounds
   {
-    const std::lock_guard lock(mutex_);
-    said = rate_limited_.let(SteadyClock().now(), "the state of round " + std::to_string(writing_->header.round.value) +
-                                                      " was not saved: " + status.message() + " [state.not-saved]");
+    const std::lock_guard lock(mutex);
+    said = rate_limited.let(clock.now(), "the state of round " + std::to_string(writing->header.round.value) +
+                                             " was not saved: " + status.message() + " [state.not-saved]");
   }
   if (said) log_error(*said);
 }
 
 // Rounds may be shorter than the disk is slow, so not every line is said.
-void StateSaver::give_up(const Save& save, const std::string& why) {
+void StateSaver::Shared::give_up(const Save& save, const std::string& why) {
   std::optional<std::string> said;
   {
-    const std::lock_guard lock(mutex_);
-    overdue_ = overdue_ || !waiting_;
-    said = rate_limited_.let(
-        SteadyClock().now(),
-        "the state of round " + std::to_string(save.header.round.value) + " was not saved: a round needed the memory " +
-            why +
-            "; the next round's is tried. A faster disk, or longer rounds (COLLAB_SYNC_EVERY), let it "
-            "end in time [state.save-given-up]");
+    const std::lock_guard lock(mutex);
+    if (left) return;  // that has been said
+    overdue = overdue || !waiting;
+    said = rate_limited.let(
+        clock.now(), "the state of round " + std::to_string(save.header.round.value) +
+                         " was not saved: a round needed the memory " + why +
+                         "; the next round's is tried. A faster disk, or longer rounds (COLLAB_SYNC_EVERY), let it "
+                         "end in time [state.save-given-up]");
   }
   if (said) log_warning(*said);
 }
 
-bool StateSaver::copy(StatePart part, std::uint64_t offset, std::span<float> out) {
-  const std::lock_guard lock(mutex_);
-  if (writing_->given_up) return false;
-  Source& source = writing_->sources[static_cast<std::size_t>(part)];
+bool StateSaver::Shared::copy(StatePart part, std::uint64_t offset, std::span<float> out) {
+  const std::lock_guard lock(mutex);
+  if (left || writing->given_up) return false;
+  Source& source = writing->sources[static_cast<std::size_t>(part)];
   std::ranges::copy(source.elements.subspan(offset, out.size()), out.begin());
   source.copied = offset + out.size();
+  taken = clock.now();
   return true;
 }
 
 bool StateSaver::overdue() const {
-  const std::lock_guard lock(mutex_);
-  return overdue_;
+  const std::lock_guard lock(shared_->mutex);
+  return shared_->overdue;
 }
 
 void StateSaver::let_go(std::span<const float> elements) {
   std::optional<Save> dropped;
   {
-    const std::lock_guard lock(mutex_);
-    if (writing_ && writing_->needs(elements)) writing_->given_up = true;
-    if (waiting_ && waiting_->needs(elements)) dropped = std::exchange(waiting_, std::nullopt);
+    const std::lock_guard lock(shared_->mutex);
+    if (shared_->writing && shared_->writing->needs(elements)) shared_->writing->given_up = true;
+    if (shared_->waiting && shared_->waiting->needs(elements)) {
+      dropped = std::exchange(shared_->waiting, std::nullopt);
+    }
   }
-  if (dropped) give_up(*dropped, "while the one before was on its way to " + path_);
+  if (dropped) shared_->give_up(*dropped, "while the one before was on its way to " + shared_->path);
 }
 
 void StateSaver::wait() {
-  constexpr std::chrono::seconds kSayEvery{10};
-  {
-    std::unique_lock lock(mutex_);
-    while (!ended_.wait_for(lock, kSayEvery, [this] { return !writing_; })) {
-      log_info("waiting for the state of round " + std::to_string(writing_->header.round.value) + " to be written to " +
-               path_);
+  constexpr std::chrono::milliseconds kSayEvery = std::chrono::seconds(10);
+  if (!thread_.joinable()) return;
+  Shared& shared = *shared_;
+  std::unique_lock lock(shared.mutex);
+  while (!shared.ended.wait_for(lock, std::min(kSayEvery, patience_), [&] { return !shared.writing; })) {
+    const std::string round = std::to_string(shared.writing->header.round.value);
+    if (shared.clock.now() < shared.taken + patience_) {
+      log_info("waiting for the state of round " + round + " to be written to " + shared.path);
+      continue;
     }
+    shared.left = true;
+    shared.waiting.reset();
+    log_warning("the disk has taken nothing of the state of round " + round + " for " +
+                std::to_string(patience_.count()) + " ms: it is not waited for any more, and " + shared.path +
+                " holds an earlier round [state.save-left]");
+    return thread_.detach();
   }
-  if (thread_.joinable()) thread_.join();
+  lock.unlock();
+  thread_.join();
 }
 
 }  // namespace collab

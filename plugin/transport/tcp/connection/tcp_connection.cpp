@@ -25,6 +25,8 @@ constexpr std::byte kTlsRecord{0x16};
 Connection::Connection(Environment& own_identity, Carrier own_name)
     : name(own_name), around_(own_identity), socket_(own_identity.io) {}
 
+Connection::~Connection() { close_own(socket_); }
+
 void Connection::dial(const Endpoint& to) {
   dialled_ = true;
   peer_ = to;
@@ -34,6 +36,7 @@ void Connection::dial(const Endpoint& to) {
     fail(Fault::kNoAnswer, unavailable("no socket: " + error.message()));
     return;
   }
+  make_own(socket_.native_handle());
   const std::string& congestion = to.address().is_loopback() ? std::string() : around_.congestion;
   prepare_socket(socket_.native_handle(), congestion, around_.give_up);
   socket_.async_connect(to, [self = shared_from_this()](const boost::system::error_code& failure) {
@@ -70,6 +73,7 @@ void Connection::accept(asio::ip::tcp::socket socket, const Endpoint& from) {
   peer_ = from;
   boost::system::error_code ignored;
   socket_.native_non_blocking(true, ignored);
+  make_own(socket_.native_handle());
   const std::string& congestion = from.address().is_loopback() ? std::string() : around_.congestion;
   prepare_socket(socket_.native_handle(), congestion, around_.give_up);
   state_ = State::kSecuring;
@@ -89,8 +93,7 @@ void Connection::close() {
     for (const Item& item : items_) never_sent_ += item.size();
     never_sent_ -= item_sent_;
   }
-  boost::system::error_code ignored;
-  socket_.close(ignored);
+  close_own(socket_);
   items_.clear();
   decoder_.forget_place();
 }

@@ -70,6 +70,9 @@ class Connection final : public std::enable_shared_from_this<Connection>, privat
   enum class State : std::uint8_t { kConnecting, kSecuring, kGreeting, kAttached, kDraining, kClosed };
 
   Connection(Environment& own_identity, Carrier name);
+  ~Connection();
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
   void dial(const Endpoint& to);
   void accept(boost::asio::ip::tcp::socket socket, const Endpoint& from);
 

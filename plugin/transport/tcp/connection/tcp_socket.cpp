@@ -1,5 +1,6 @@
 #include "transport/tcp/connection/tcp_socket.h"
 
+#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -23,6 +24,11 @@ bool set(int fd, int level, int name, const T& value) {
 }
 
 }  // namespace
+
+void make_own(int fd) {
+  ::fcntl(fd, F_SETFD, FD_CLOEXEC);
+  set_close_on_fork(fd);
+}
 
 std::string to_text(const Endpoint& endpoint) {
   const ip::address address = endpoint.address();

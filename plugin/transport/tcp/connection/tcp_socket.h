@@ -13,11 +13,23 @@
 #include "collab/clock.h"
 #include "collab/status.h"
 #include "core/base/address.h"
+#include "core/base/own_descriptor.h"
 
 namespace collab::tcp {
 
 using Endpoint = boost::asio::ip::tcp::endpoint;
 using Endpoints = std::vector<Endpoint>;
+
+// Neither a forked child nor a program that is run keeps it: a link and a port end with the process. Closed by
+// close_own() only.
+void make_own(int fd);
+template <typename Socket>
+void close_own(Socket& socket) {
+  if (!socket.is_open()) return;
+  clear_close_on_fork(socket.native_handle());
+  boost::system::error_code ignored;
+  socket.close(ignored);
+}
 
 [[nodiscard]] std::string to_text(const Endpoint& endpoint);
 // What one stranger may have many addresses of: the first 64 bits of IPv6. Of IPv4 the address.

@@ -44,9 +44,13 @@ Result<std::string> Strangers::listen(const std::string& address) {
   if (!endpoints.ok())
     return unavailable("cannot listen on " + address + ": " + endpoints.status().message() + " [tcp.listen-host]");
   const Endpoint& local = endpoints->front();
-  auto acceptor = std::make_shared<asio::ip::tcp::acceptor>(all_.context.io);
+  const Acceptor acceptor(new asio::ip::tcp::acceptor(all_.context.io), [](auto* of_us) {
+    close_own(*of_us);
+    delete of_us;
+  });
   boost::system::error_code error;
   acceptor->open(local.protocol(), error);
+  if (!error) make_own(acceptor->native_handle());
   if (!error) acceptor->set_option(asio::socket_base::reuse_address(true), error);
   if (!error) acceptor->bind(local, error);
   if (!error) acceptor->listen(asio::socket_base::max_listen_connections, error);
@@ -239,10 +243,7 @@ void Strangers::drop_closed() {
 void Strangers::stop() {
   for (const ConnectionPtr& connection : loose_) connection->close();
   loose_.clear();
-  for (const Acceptor& acceptor : acceptors_) {
-    boost::system::error_code ignored;
-    acceptor->close(ignored);
-  }
+  for (const Acceptor& acceptor : acceptors_) close_own(*acceptor);
 }
 
 }  // namespace collab::tcp

@@ -10,6 +10,8 @@
 #include <set>
 #include <sstream>
 #include <string_view>
+#include <system_error>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -20,6 +22,7 @@ namespace collab::tcp {
 namespace {
 
 constexpr Duration kLookAgain = std::chrono::seconds(1);
+constexpr Duration kLookLimit = std::chrono::milliseconds(200);
 constexpr std::string_view kSpace = " \t\r\v\f";
 constexpr std::size_t kLongestToken = 4096;
 constexpr std::size_t kMostTokens = 2;
@@ -131,19 +134,41 @@ Result<std::shared_ptr<TlsKeys>> TlsKeys::make(const TcpOptions& options) {
 }
 
 std::shared_ptr<const TlsContext> TlsKeys::current() {
-  const std::lock_guard lock(mutex_);
-  if (options_.token_file.empty() || clock_.now() < looked_ + kLookAgain) return context_;
+  std::unique_lock lock(mutex_);
+  if (options_.token_file.empty() || looking_ || clock_.now() < looked_ + kLookAgain) return context_;
   looked_ = clock_.now();
-  if (!file_changed()) return context_;
+  looking_ = look_in_background();
+  looked_at_.wait_for(lock, kLookLimit, [this] { return !looking_; });
+  return context_;
+}
+
+bool TlsKeys::look_in_background() {
+  try {
+    std::thread([self = shared_from_this()] { self->look(); }).detach();
+    return true;
+  } catch (const std::system_error&) {
+    return false;  // no more threads: in a second again
+  }
+}
+
+void TlsKeys::look() {
+  std::shared_ptr<const TlsContext> fresh = read_if_changed();
+  const std::lock_guard lock(mutex_);
+  if (fresh != nullptr) context_ = std::move(fresh);
+  looking_ = false;
+  looked_at_.notify_all();
+}
+
+std::shared_ptr<const TlsContext> TlsKeys::read_if_changed() {
+  if (!file_changed()) return nullptr;
   Result<std::shared_ptr<const TlsContext>> context = make_context(options_);
   if (context.ok()) {
     log_info("COLLAB_TOKEN_FILE: " + options_.token_file + " has changed; connections use what it holds now");
-    context_ = std::move(*context);
-  } else {
-    log_warning("COLLAB_TOKEN_FILE has changed, and is unfit, so that what it held before goes on: " +
-                context.status().message() + " [token.file-unfit]");
+    return *std::move(context);
   }
-  return context_;
+  log_warning("COLLAB_TOKEN_FILE has changed, and is unfit, so that what it held before goes on: " +
+              context.status().message() + " [token.file-unfit]");
+  return nullptr;
 }
 
 bool TlsKeys::file_changed() {
