@@ -12,6 +12,7 @@
 #include "core/base/log.h"
 #include "core/base/text.h"
 #include "core/runtime/addresses.h"
+#include "core/runtime/schedule.h"
 #include "core/runtime/tensors/kept_tensors.h"
 #include "core/wire/encoding.h"
 
@@ -28,10 +29,10 @@ constexpr std::uint64_t kGrain = 4096;
   return !codec_for(codecs.up).fixed_size() || !codec_for(codecs.down).fixed_size();
 }
 
-// Steps from one round of an element to the next.
-[[nodiscard]] std::uint64_t period_of(const Config& config, std::uint64_t fragments) {
-  const std::uint64_t steps = config.sync_every.steps;
-  return steps == 0 ? kReferencePeriod : std::max<std::uint64_t>(1, steps / fragments) * fragments;
+// By which COLLAB_OUTER_LR=auto goes. All sites must have the same, whenever they came: not what the leader has chosen.
+[[nodiscard]] std::uint64_t period_of(const Config& config, std::uint32_t fragments) {
+  const std::uint64_t steps = period_of_elements(config.sync_every, fragments);
+  return steps == 0 ? kReferencePeriod : steps;
 }
 
 [[nodiscard]] DataPlane::Settings data_settings(const Config& config, const protocol::Fragments& fragments,
