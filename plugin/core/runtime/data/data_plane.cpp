@@ -344,7 +344,7 @@ bool DataPlane::reduce_into(std::span<float> sum, ElementRange range, std::optio
 
 DataPlane::Events DataPlane::run(const protocol::ReduceChunk& action) {
   const ElementRange range = action.range;
-  const std::span<float> mean = parts_.arena->scratch().subspan(range.begin, range.size());
+  const std::span<float> mean = parts_.arena->mean().subspan(range.begin, range.size());
   std::optional<Fault> fault;
   const bool fit = reduce_into(mean, range, fault);
   if (fault && fault->with == attempt_->self) {
@@ -385,7 +385,7 @@ DataPlane::Events DataPlane::run(const protocol::TakeMean& action) {
   const ElementRange range = action.range;
   const auto found = attempt_->means.find(range.begin);
   COLLAB_CHECK(found != attempt_->means.end(), "the exchange takes a mean that has not arrived");
-  const std::span<float> mean = parts_.arena->scratch().subspan(range.begin, range.size());
+  const std::span<float> mean = parts_.arena->mean().subspan(range.begin, range.size());
   if (const Status status = down_.decode(range, found->second->view(), mean); !status.ok()) {
     return fail(owner_of(range), "the mean of " + text_of(range) + " cannot be decoded: " + status.message());
   }
