@@ -219,6 +219,7 @@ TEST(SyncSchedule, AnElementsPeriodIsThatOfItsFragment) {
 
 TEST(SyncSchedule, AShorterPeriodThanTheOneThatIsSetIsNotCalledLate) {
   SyncSchedule warm({.steps = 8, .time = {}}, 3);
+  warm.round_ended(TimePoint{}, RoundId(0), 0);
   warm.count_step();
   warm.round_started(TimePoint{});
   for (int i = 0; i < 7; ++i) warm.count_step();
