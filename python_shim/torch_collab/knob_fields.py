@@ -124,8 +124,8 @@ class OptionFields:
     such as 0.95 with top-k, what has waited long counts less. (0..1; default 1)"""
     keep_fp16: str | None = None
     """Which tensors travel as fp16 where the codec has fewer bits: small are those of fewer than 65536 elements,
-    any other word names those whose names contain it (small,embedding,norm). With any word float buffers do, too.
-    (none, or small and parts of tensors' names with commas between them; default none)"""
+    any other word names those whose names contain it (small,embedding,norm). Float buffers always do. (none, or
+    small and parts of tensors' names with commas between them; default none)"""
     outer_optimizer: str | None = None
     """What is done with the mean delta: taken as it is, or DiLoCo's momentum. (average|nesterov; default
     average)"""

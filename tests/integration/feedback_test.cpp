@@ -94,6 +94,35 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{"topk128_both", CodecId::kTopK128, true, 400, 0.3}),
     [](const auto& made) { return made.param.name; });
 
+// Batch statistics follow each site's data between rounds: their mean stays between the least and the largest of them.
+TEST(Feedback, ARunningStatisticIsAveragedAsItIs) {
+  constexpr std::size_t kTrained = 4'000;
+  for (const bool overlap : {false, true}) {
+    Swarm swarm = swarm_of(3, CodecId::kTopK64);
+    swarm.config.codec.down = CodecId::kInt8;
+    swarm.config.overlap = overlap;
+    swarm.config.sync_every = {.steps = 1, .time = {}};
+    swarm.adjust = [](SessionOptions& options, std::size_t) { options.compared_elements = kTrained; };
+    swarm.start_coordinator();
+    expect_all_ok(swarm.run([&](Session& session, std::size_t site, std::vector<float>& values) -> Status {
+      std::ranges::fill(std::span(values).subspan(kTrained), 1.0F);
+      for (std::size_t step = 0; step < 60; ++step) {
+        train_one_step(values, site, step);
+        const float seen = 0.01F * static_cast<float>(site + 1);  // at this site, the variance
+        for (std::size_t i = kTrained; i < values.size(); ++i) values[i] += 0.1F * (seen - values[i]);
+        const Result<StepOutcome> outcome = session.step(8);
+        if (!outcome.ok()) return outcome.status();
+      }
+      return session.finish();
+    }));
+    const auto& got = swarm.parameters[0]->values();
+    for (std::size_t i = kTrained; i < got.size(); ++i) {
+      ASSERT_GT(got[i], 0.01F) << "element " << i << (overlap ? ", behind the training" : "");
+      ASSERT_LT(got[i], 0.04F) << "element " << i << (overlap ? ", behind the training" : "");
+    }
+  }
+}
+
 // The owner names the sender, and another attempt is formed; nobody waits for a time-out.
 TEST_F(ByHand, APayloadNoEncoderWritesCostsAnAttemptNotTheRound) {
   std::atomic<bool> armed = false;

@@ -366,6 +366,14 @@ def test_uneven_lines_show_who_carries_what() -> None:
     assert done.returncode == 0 and "owns" in done.stdout and "100%" in done.stdout, done.stdout + done.stderr
 
 
+@pytest.mark.parametrize("every", [50, 100])
+def test_rounding_delays_no_rounds(every: int, capsys: pytest.CaptureFixture[str]) -> None:
+    assert every * 0.69 / 0.69 > every  # as floats
+    given = ("--parameters", "1M", *GIVEN[2:-1], "0.69s", "--set", f"sync_every={every}", "--set", "overlap=1")
+    assert main(["plan", *given]) == 0
+    assert "rounds would come only every" not in capsys.readouterr().out
+
+
 def test_rounds_that_overlap_would_delay_are_told(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", *GIVEN, "--set", "sync_every=10"]) == 0
     out = capsys.readouterr().out

@@ -116,7 +116,9 @@ std::optional<StoredAnchor> SimData::stored(const Residual& residual) {
 void SimData::train(Prng& prng) {
   std::vector<float>& theta = parameters_.values();
   for (std::size_t i = 0; i < theta.size(); ++i) {
-    const auto move = static_cast<float>(0.02 * (prng.uniform() - 0.5));
+    const double drawn = prng.uniform() - 0.5;
+    const bool buffer = i >= options_.settings.outer_elements;
+    const auto move = static_cast<float>(buffer ? 0.1 * (drawn - static_cast<double>(theta[i])) : 0.02 * drawn);
     theta[i] += move;
     now_.moves[i] += static_cast<double>(move);
   }
@@ -151,9 +153,22 @@ void SimData::expect_lossless() {
   }
 }
 
+// As they were drawn, but for what 16 bits leave out of a delta.
+void SimData::expect_buffers_in_range() {
+  constexpr float kMost = 0.5F + 1e-2F;
+  if (!fit() || !sound_ || options_.mutation != Mutation::kNone) return;
+  const std::span<const float> theta = parameters_.values();
+  for (std::size_t i = options_.settings.outer_elements; i < theta.size(); ++i) {
+    if (std::abs(theta[i]) <= kMost || std::isnan(theta[i])) continue;
+    return checkers_.fail(options_.process + ": buffer element " + std::to_string(i) + " is " +
+                          std::to_string(theta[i]) + ", and no site's was beyond 0.5");
+  }
+}
+
 // ---- rounds behind the training --------------------------------------------------------------------
 
 void SimData::trigger(bool merges) {
+  expect_buffers_in_range();
   triggered_ = now_;
   if (!copy_) return;
   COLLAB_CHECK(copy_->take(parameters_).ok(), "plain vectors can be copied");
@@ -216,7 +231,7 @@ void SimData::after(const ApplyCommit& apply, bool seen) {
     checkers_.applied(options_.process, start_, apply.commit, step);
   }
   // An idle round leaves the parameters alone, unless they were not fit.
-  if (!apply.commit.contributors.empty() || apply.base == Base::kUnfit) moved(apply.base);
+  if (!apply.commit.contributors.empty() || apply.base == Base::kUnfit) moved(apply.base, covered_by(start_.slices));
   const std::size_t contributors = apply.commit.contributors.size();
   const bool common = contributors > 0 && apply.base == Base::kParameters;
   if (copy_ && common) keep_difference(worked_on_before_, for_contributors(options_.settings.outer, contributors));
@@ -241,7 +256,7 @@ void SimData::before(const Rebase& rebase) {
   if (rebase.base == Base::kOldAnchor) lose_steps(arena_->scratch());
 }
 
-void SimData::after(const Rebase& rebase) { moved(rebase.base); }
+void SimData::after(const Rebase& rebase) { moved(rebase.base, kWholeVector); }
 
 // Of what is going on now, and of the round's.
 void SimData::count(const Progress& counted, bool all) {
@@ -254,7 +269,7 @@ void SimData::count(const Progress& counted, bool all) {
   uncounted_from_[fragment()] = counted.trained;
 }
 
-void SimData::moved(Base base) {
+void SimData::moved(Base base, ElementRange range) {
   switch (base) {
     case Base::kParameters: count(triggered_); break;
     case Base::kUnfit: count(triggered_, true); break;
@@ -265,6 +280,12 @@ void SimData::moved(Base base) {
     case Base::kOldAnchor: break;
   }
   snapshot_.reset();
+  // Buffers are the anchor, whatever was trained; the script's own once that is merged.
+  const ElementRange buffers = common(range, {options_.settings.outer_elements, options_.elements});
+  for (std::size_t i = buffers.begin; i < buffers.end; ++i) {
+    triggered_.moves[i] = 0;
+    if (!copy_) now_.moves[i] = 0;
+  }
 }
 
 void SimData::take_snapshot() { snapshot_ = triggered_; }

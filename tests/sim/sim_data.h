@@ -59,6 +59,7 @@ class SimData {
   [[nodiscard]] std::optional<StoredAnchor> stored(const Residual& residual);
 
   // ---- training
+  // Parameters take a step; buffers follow what the site sees, as batch statistics do.
   void train(Prng& prng);
   void add_samples(std::uint64_t samples) { now_.trained += samples; }
   void poison(Prng& prng);  // NaN in the parameters
@@ -107,9 +108,11 @@ class SimData {
   void keep_difference(std::span<const float> snapshot, const OuterConfig& outer);
   [[nodiscard]] Digest digest_of(std::span<const float> anchor, std::span<const float> outer) const;
   [[nodiscard]] bool fit();
+  // What each site's buffers were between at first, and all that it saw of its data, their means are between.
+  void expect_buffers_in_range();
   void expect_lossless();
   void lose_steps(std::span<const float> anchor);
-  void moved(protocol::Base base);
+  void moved(protocol::Base base, ElementRange range);
 
   Options options_;
   Checkers& checkers_;

@@ -57,7 +57,10 @@ DataPlane::Settings draw_data(std::uint64_t seed, std::uint64_t elements) {
   if (draw.chance(0.5)) {
     data.outer.id = draw.chance(0.7) ? OuterId::kNesterov : OuterId::kAverage;
     data.outer.lr = 0.7F;
-    if (draw.chance(0.4)) data.outer_elements = elements - elements / 8;
+    if (draw.chance(0.4)) {
+      data.outer_elements = elements - elements / 8;
+      data.kept.push_back({data.outer_elements, elements});  // as kept_tensors() has it
+    }
   }
   Prng outer(seed ^ 0x0C71'B000'0000'0000);
   if (data.outer.id == OuterId::kNesterov && outer.chance(0.4)) {

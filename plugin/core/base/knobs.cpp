@@ -285,8 +285,7 @@ constexpr auto kRows = std::to_array<KnobRow>({
       .range = "none, or small and parts of tensors' names with commas between them",
       .sentence =
           "Which tensors travel as fp16 where the codec has fewer bits: small are those of fewer than 65536 elements, "
-          "any other word names those whose names contain it (small,embedding,norm). With any word float buffers do, "
-          "too.",
+          "any other word names those whose names contain it (small,embedding,norm). Float buffers always do.",
       .scope = kSites,
       .advanced = true},
      text<&C::keep_fp16, is_word_list, false>(kWords)},

@@ -29,10 +29,10 @@ constexpr std::uint64_t kGrain = 4096;
   return !codec_for(codecs.up).fixed_size() || !codec_for(codecs.down).fixed_size();
 }
 
-// Steps from one round of an element to the next.
+// By which COLLAB_OUTER_LR=auto goes. All sites must have the same, whenever they came: not what the leader has chosen.
 [[nodiscard]] std::uint64_t period_of(const Config& config, std::uint32_t fragments) {
-  const std::uint64_t steps = config.sync_every.steps;
-  return steps == 0 ? kReferencePeriod : steps_between_rounds(steps, fragments) * fragments;
+  const std::uint64_t steps = period_of_elements(config.sync_every, fragments);
+  return steps == 0 ? kReferencePeriod : steps;
 }
 
 [[nodiscard]] DataPlane::Settings data_settings(const Config& config, const protocol::Fragments& fragments,

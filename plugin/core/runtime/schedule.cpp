@@ -3,7 +3,21 @@
 #include <algorithm>
 #include <string>
 
+#include "core/protocol/formatting.h"
+
 namespace collab {
+
+SyncEvery between_rounds(SyncEvery every, std::uint32_t fragments) {
+  if (every.automatic) return every;
+  if (every.steps > 0) every.steps = std::max<std::uint64_t>(1, every.steps / fragments);
+  every.time /= fragments;
+  return every;
+}
+
+std::string SyncSchedule::period_text() const {
+  return by_time() ? protocol::in_seconds(every_.time)
+                   : std::to_string(every_.steps) + (every_.steps == 1 ? " step" : " steps");
+}
 
 Result<bool> SyncSchedule::due_by_announcement(std::uint64_t announced) const {
   if (!stands(announced)) return false;

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <string>
 
 #include "collab/clock.h"
 #include "collab/config.h"
@@ -18,9 +19,12 @@
 
 namespace collab {
 
-// COLLAB_SYNC_EVERY is the period of each fragment, in steps: as many lie between a round and the next.
-[[nodiscard]] constexpr std::uint64_t steps_between_rounds(std::uint64_t every, std::uint32_t fragments) {
-  return std::max<std::uint64_t>(1, every / fragments);
+// From one round to the next: COLLAB_SYNC_EVERY is the period of each fragment, but where the swarm's leader chooses;
+// it says when the next round is.
+[[nodiscard]] SyncEvery between_rounds(SyncEvery every, std::uint32_t fragments);
+// Steps from one round of an element to the next; 0: by time. Where the leader chooses, until it has.
+[[nodiscard]] inline std::uint64_t period_of_elements(const SyncEvery& every, std::uint32_t fragments) {
+  return between_rounds(every, fragments).steps * fragments;
 }
 
 class SyncSchedule {
@@ -70,12 +74,20 @@ class SyncSchedule {
   }
   void round_merged(RoundId round, std::uint32_t period) {
     steps_at_call_ = steps_;
-    if (every_.automatic && period != 0) every_.steps = period;
+    if (every_.automatic && period != 0) {
+      every_.steps = period;
+      told_ = true;
+    }
     period_ = anneal_.steps > 0 ? annealed(round.value) : warm(round.value);
   }
-  // Leader only, while a round is in flight: is another one due by now?
+  // What is set, of a fragment, or the leader has chosen.
+  [[nodiscard]] std::string period_text() const;
+  // Leader only, while a round is in flight: is another one due by now, with the period that is set? A shorter one, of
+  // the first rounds and the last, or before the leader has chosen, may well be less than a round takes.
   [[nodiscard]] bool overdue(TimePoint now) const {
-    return by_time() ? now - round_at_ >= every_.time : due_by_steps();
+    if (by_time()) return now - round_at_ >= every_.time;
+    const bool chosen = !every_.automatic || told_;
+    return chosen && steps_since_round() >= every_.steps;
   }
 
  private:
@@ -95,6 +107,7 @@ class SyncSchedule {
   [[nodiscard]] std::uint64_t period_at(std::uint64_t round, std::uint64_t trained) const;
 
   SyncEvery every_;
+  bool told_ = false;     // by the leader, which has chosen
   std::uint32_t warmup_;  // rounds
   SyncAnneal anneal_;
   std::uint64_t walked_ = 0;   // rounds whose steps are counted in trained_

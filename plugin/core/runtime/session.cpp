@@ -18,14 +18,6 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// COLLAB_SYNC_EVERY is the period of each fragment; where the swarm's leader chooses, it says when the next round is.
-SyncEvery between_rounds(SyncEvery every, std::uint32_t fragments) {
-  if (every.automatic) return every;
-  if (every.steps > 0) every.steps = steps_between_rounds(every.steps, fragments);
-  every.time /= fragments;
-  return every;
-}
-
 class RankSession final : public Session {
  public:
   RankSession(SessionOptions options, std::shared_ptr<ParameterVector> parameters, std::shared_ptr<SiteGroup> group)
@@ -241,11 +233,11 @@ class RankSession final : public Session {
   void tell_of_delay() {
     const TimePoint now = clock_.now();
     if (!schedule_.overdue(now)) return;
-    const auto line =
-        delays_.let(now,
-                    "a round is due, and the one before it is still on its way: it begins when that "
-                    "one is merged (rounds take longer than COLLAB_SYNC_EVERY" +
-                        std::string(fragments_ > 1 ? " and COLLAB_FRAGMENTS leave" : "") + ") [round.overlap-late]");
+    const auto line = delays_.let(now,
+                                  "a round is due, and the one before it is still on its way: it begins when that "
+                                  "one is merged (rounds take longer than COLLAB_SYNC_EVERY" +
+                                      std::string(fragments_ > 1 ? " and COLLAB_FRAGMENTS leave" : "") + ", " +
+                                      schedule_.period_text() + ") [round.overlap-late]");
     if (line) log_warning(*line);
   }
 
@@ -264,38 +256,51 @@ class RankSession final : public Session {
     return {};
   }
 
-  // The sites that end at the same step make as many rounds, also where one of them would have begun the one that is
-  // due with its next step: else the last ones would not be common to all.
+  // What comes before a round that is waited for. The sites that wait at the same step are to make as many, also where
+  // one of them would have begun the one that is due with its next step, and another is in the midst of it: else the
+  // last ones would not be common to all. True: such a one was due here.
+  Result<bool> drain(StepOutcome& all) {
+    if (in_flight_) COLLAB_RETURN_IF_ERROR(add(run_call(true), all));
+    const bool due = options_.config.overlap && schedule_.due_by_steps() && !alone_;
+    if (due) COLLAB_RETURN_IF_ERROR(add(run_call(false), all));
+    return due;
+  }
+
   Status run_last_rounds() {
-    if (in_flight_) COLLAB_RETURN_IF_ERROR(run_call(true).status());
-    const bool behind = options_.config.overlap && schedule_.due_by_steps();
-    if (behind && !alone_) COLLAB_RETURN_IF_ERROR(run_call(false).status());
+    StepOutcome all;
+    const Result<bool> drained = drain(all);
+    if (!drained.ok()) return drained.status();
     if (alone_ || left_ || schedule_.steps() == 0) return {};
     if (fragments_ > 1) return run_turns(turns_ < fragments_ ? fragments_ : 0).status();
-    const bool trained = schedule_.steps_since_round() > 0 || skipped_ || merged_ || behind;
+    const bool trained = schedule_.steps_since_round() > 0 || skipped_ || merged_ || *drained;
     return run_turns(trained ? 1 : 0).status();
   }
 
-  // What is waited for averages all of the model, after the round in flight.
+  // What is waited for averages all of the model.
   Result<StepOutcome> run_round() {
-    if (in_flight_) {
-      Result<StepOutcome> merged = run_call(true);
-      if (!merged.ok() || alone_) return merged;
-    }
-    return run_turns(fragments_);
+    StepOutcome all{.round = round_};
+    const Result<bool> drained = drain(all);
+    if (!drained.ok()) return drained.status();
+    if (alone_) return all;
+    COLLAB_RETURN_IF_ERROR(add(run_turns(fragments_), all));
+    return all;
+  }
+
+  static Status add(const Result<StepOutcome>& one, StepOutcome& all) {
+    if (!one.ok()) return one.status();
+    all.round_ran = one->round_ran;
+    all.round = one->round;
+    all.took_anchor = all.took_anchor || one->took_anchor;
+    all.seconds += one->seconds;
+    all.leaving = all.leaving || one->leaving;
+    return {};
   }
 
   // A round of each of so many fragments, one after the other; of the model, once it is all.
   Result<StepOutcome> run_turns(std::uint32_t turns) {
     StepOutcome all{.round_ran = turns > 0, .round = round_};
     while (turns-- > 0 && all.round_ran && !alone_) {
-      const Result<StepOutcome> one = run_call(false);
-      if (!one.ok()) return one;
-      all.round_ran = one->round_ran;
-      all.round = one->round;
-      all.took_anchor = all.took_anchor || one->took_anchor;
-      all.seconds += one->seconds;
-      all.leaving = all.leaving || one->leaving;
+      COLLAB_RETURN_IF_ERROR(add(run_call(false), all));
     }
     return all;
   }
@@ -333,8 +338,16 @@ class RankSession final : public Session {
       fail_outcome(mine, same);
       return mine;
     }
+    const std::uint64_t before = site_samples_;
     for (const RankReport& report : reports) site_samples_ += report.samples;
-    if (in_flight_) return outcome_of(leader_->end_round(), false);
+    if (in_flight_) {
+      mine = outcome_of(leader_->end_round(), false);
+      if (mine.took_anchor) {  // what was trained since the trigger is dropped with what was unfit
+        site_samples_ = before;
+        dropped_steps_ += schedule_.steps_since_round();
+      }
+      return mine;
+    }
     if (leader_->node()->budget_over()) {  // by what was given to joiners since the last round
       mine.alone = !leaving_ && !finished_;
       mine.leaving = leaving_;
@@ -350,7 +363,7 @@ class RankSession final : public Session {
 
   [[nodiscard]] protocol::Trigger trigger() const {
     return {.samples = site_samples_,
-            .steps = schedule_.steps(),
+            .steps = schedule_.steps() - dropped_steps_,
             .step_us = pace_.step_us(),
             .round_us = pace_.round_us(),
             .loss = loss_};
@@ -453,9 +466,10 @@ class RankSession final : public Session {
   StepPace pace_;
   std::optional<Leader> leader_;
   std::unique_ptr<SiteChannel> channel_;
-  std::uint64_t call_ = 0;          // of report() and share()
-  std::uint64_t samples_ = 0;       // of this rank since the last round
-  std::uint64_t site_samples_ = 0;  // leader: of all ranks, in all
+  std::uint64_t call_ = 0;           // of report() and share()
+  std::uint64_t samples_ = 0;        // of this rank since the last round
+  std::uint64_t site_samples_ = 0;   // leader: of all ranks, in all, but what was dropped
+  std::uint64_t dropped_steps_ = 0;  // leader: likewise
   std::uint32_t loss_ = wire::kNoLoss;
   std::uint64_t announced_ = 0;      // by the leader: the step of the next round
   std::uint64_t carried_steps_ = 0;  // past the triggers that were answered without a round

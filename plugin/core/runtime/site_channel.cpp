@@ -127,8 +127,8 @@ class ArenaFollowerChannel final : public SiteChannel {
     if (takes_copy(outcome.change)) {
       COLLAB_RETURN_IF_ERROR(merge_copy(parameters_, outcome.change, arena_->training_copy(), merge_, outcome.range));
     } else {
-      COLLAB_RETURN_IF_ERROR(
-          change_parameters(parameters_, outcome.change, arena_->anchor(), arena_->previous(), outcome.range));
+      COLLAB_RETURN_IF_ERROR(change_parameters(parameters_, outcome.change, arena_->anchor(),
+                                               {arena_->previous(), merge_.trained}, outcome.range));
     }
     return outcome;
   }

@@ -217,7 +217,7 @@ def _render_delays(plan: Plan) -> list[str]:
         if cost.name in plan.settings:
             due = costs.steps_between(plan.settings[cost.name], plan.step, cost.round + plan.path.rtt)
             steps = cost.every_overlap / plan.step
-            late += [f"{steps:.0f} ({cost.name})"] * (steps > due)
+            late += [f"{steps:.0f} ({cost.name})"] * (steps > due + 0.5)
     return [f"  with overlap rounds would come only every {', '.join(late)} steps"] if late else []
 
 

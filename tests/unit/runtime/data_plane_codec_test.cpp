@@ -70,6 +70,28 @@ TEST_F(DataPlaneCodec, KeptElementsTravelAt16Bits) {
   }
 }
 
+// What a round leaves out of a running statistic the next one is shown again: fed back it would add up.
+TEST_F(DataPlaneCodec, BuffersHaveNoErrorFeedback) {
+  for (const std::uint64_t border : {kOurs.end - 100, kTheirs.begin + 100}) {  // of our slice and of the other's
+    outer_elements_ = border;
+    kept_ = {{border, kElements}};
+    begin({CodecId::kInt4, CodecId::kInt4});
+    start(1);
+    MixedCodec codec(CodecId::kInt4, kept_, kElements);
+    for (const ElementRange range : {kOurs, kTheirs}) {
+      const auto kind = range == kOurs ? wire::ChunkKind::kContribution : wire::ChunkKind::kMean;
+      std::vector<std::byte> bytes(codec.encoded_size(range));
+      bytes.resize(*codec.encode(range, normal_vector(random_, range.size(), 1e-2), bytes));
+      arrives(kind, range, CodecId::kInt4, bytes);
+    }
+    commit(protocol::Base::kParameters);
+    const std::vector<float> left = left_out();
+    const auto at = left.begin() + static_cast<std::ptrdiff_t>(border);
+    EXPECT_TRUE(std::all_of(at, left.end(), [](float each) { return each == 0; }));
+    EXPECT_TRUE(std::any_of(at - 100, at, [](float each) { return each != 0; }));
+  }
+}
+
 TEST_F(DataPlaneCodec, OtherCodecsAndLengthsAreRefusedByName) {
   begin({CodecId::kTopK64, CodecId::kInt4});
   const std::vector<float> values = normal_vector(random_, kOurs.size(), 1e-2);

@@ -75,6 +75,47 @@ TEST_F(OuterStepOfASite, BuffersAreNeitherCountedNorShrunk) {
   EXPECT_GT(norm_of(std::span(moved).subspan(outer_elements_)), 0.4);
 }
 
+// A running statistic follows the data at each site: put on top of what the others' did, it would go twice as far.
+class BuffersOfASiteThatIsMoved : public OuterStepOfASite, public ::testing::WithParamInterface<protocol::Base> {
+ protected:
+  void begin_with_buffers() {
+    outer_elements_ = 8192 + 100;
+    begin(CodecId::kFp32);
+    start(1);
+    complete();
+    if (GetParam() == protocol::Base::kSnapshot) {
+      ASSERT_TRUE(plane_->take_snapshot().ok());
+    }
+    if (GetParam() != protocol::Base::kParameters) train();
+  }
+  void expect_buffers_on_the_anchor() {
+    const auto border = static_cast<std::ptrdiff_t>(outer_elements_);
+    const std::vector<float> now = anchor();
+    EXPECT_TRUE(std::equal(vector_.values.begin() + border, vector_.values.end(), now.begin() + border));
+    if (GetParam() != protocol::Base::kParameters) {
+      EXPECT_NE(vector_.values[outer_elements_ - 1], now[outer_elements_ - 1]) << "what it trained alone stays";
+    }
+  }
+};
+
+TEST_P(BuffersOfASiteThatIsMoved, AreTheNewAnchorAfterAMissedRound) {
+  begin_with_buffers();
+  plane_->cancel();
+  std::ranges::fill(arena_->scratch(), 0.5F);  // as a transfer would
+  arena_->seal({RunId(3), round(), {}});
+  ASSERT_TRUE(plane_->rebase(GetParam()).ok());
+  expect_buffers_on_the_anchor();
+}
+
+TEST_P(BuffersOfASiteThatIsMoved, AreTheNewAnchorAfterACommit) {
+  begin_with_buffers();
+  commit(GetParam());
+  expect_buffers_on_the_anchor();
+}
+INSTANTIATE_TEST_SUITE_P(Bases, BuffersOfASiteThatIsMoved,
+                         ::testing::Values(protocol::Base::kOldAnchor, protocol::Base::kSnapshot,
+                                           protocol::Base::kParameters));
+
 TEST_F(OuterStepOfASite, ALoneModelStaysItselfUnlessItIsClipped) {
   outer_.clip = 100;
   begin(CodecId::kFp32);

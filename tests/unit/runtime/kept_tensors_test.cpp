@@ -21,9 +21,10 @@ const std::vector<TensorInfo> kModel{{"wte.weight", "float32", {70'000, 2}, Tens
 constexpr std::uint64_t kParameters = 140'000 + 100 + 100 + 65'536 + 1;
 constexpr std::uint64_t kElements = kParameters + 500;
 
-TEST(KeptTensors, NoneKeepsNothing) {
+TEST(KeptTensors, NoneKeepsBuffersAlone) {
+  EXPECT_THAT(kept_tensors("none", kModel, kElements, UINT64_MAX).ranges, IsEmpty());
   const KeptTensors kept = kept_tensors("none", kModel, kElements, kParameters);
-  EXPECT_THAT(kept.ranges, IsEmpty());
+  EXPECT_THAT(kept.ranges, ElementsAre(ElementRange{kParameters, kElements}));
   EXPECT_THAT(kept.unmatched, IsEmpty());
 }
 
@@ -45,7 +46,7 @@ TEST(KeptTensors, WordsThatNameNothingAreTold) {
   EXPECT_THAT(kept_tensors("small", {}, kElements, UINT64_MAX).unmatched, IsEmpty()) << "small is no name";
 }
 
-TEST(KeptTensors, BuffersAreKeptWithAnyWord) {
+TEST(KeptTensors, BuffersAreKeptBesideWhatWordsName) {
   EXPECT_THAT(kept_tensors("mlp", kModel, kElements, kParameters).ranges,
               ElementsAre(ElementRange{140'200, 140'200 + 65'536}, ElementRange{kParameters, kElements}));
   EXPECT_THAT(kept_tensors("small", kModel, kElements, kParameters).ranges,

@@ -209,6 +209,35 @@ TEST(SyncSchedule, TheNextRoundIsDueByTheTriggerOfTheOneBehindTheTraining) {
   EXPECT_EQ(by_time.step_to_announce(TimePoint{} + seconds(40)), 3U);
 }
 
+TEST(SyncSchedule, AnElementsPeriodIsThatOfItsFragment) {
+  EXPECT_EQ(period_of_elements({.steps = 30, .time = {}}, 1), 30U);
+  EXPECT_EQ(period_of_elements({.steps = 30, .time = {}}, 4), 28U) << "a round every seven";
+  EXPECT_EQ(period_of_elements({.steps = 2, .time = {}}, 4), 4U);
+  EXPECT_EQ(period_of_elements({.steps = 0, .time = seconds(40)}, 4), 0U);
+  EXPECT_EQ(period_of_elements({.steps = 32, .time = {}, .automatic = true}, 4), 128U) << "a round every 32";
+}
+
+TEST(SyncSchedule, AShorterPeriodThanTheOneThatIsSetIsNotCalledLate) {
+  SyncSchedule warm({.steps = 8, .time = {}}, 3);
+  warm.round_ended(TimePoint{}, RoundId(0), 0);
+  warm.count_step();
+  warm.round_started(TimePoint{});
+  for (int i = 0; i < 7; ++i) warm.count_step();
+  EXPECT_TRUE(warm.due_by_steps()) << "the second step of the run was to be one";
+  EXPECT_FALSE(warm.overdue(TimePoint{}));
+  warm.count_step();
+  EXPECT_TRUE(warm.overdue(TimePoint{}));
+
+  SyncSchedule chosen({.steps = 4, .time = {}, .automatic = true});
+  chosen.round_started(TimePoint{});
+  for (int i = 0; i < 50; ++i) chosen.count_step();
+  EXPECT_FALSE(chosen.overdue(TimePoint{})) << "the leader has no figures yet";
+  chosen.round_merged(RoundId(1), 60);
+  chosen.round_started(TimePoint{});
+  for (int i = 0; i < 60; ++i) chosen.count_step();
+  EXPECT_TRUE(chosen.overdue(TimePoint{}));
+}
+
 TEST(SyncSchedule, ARoundThatTakesLongerThanThePeriodIsFollowedAtOnce) {
   SyncSchedule schedule({.steps = 4, .time = {}});
   for (int i = 0; i < 4; ++i) schedule.count_step();

@@ -56,7 +56,8 @@ Status DataPlane::end_tile(std::uint64_t begin, std::span<float> tile, std::span
   }
   if (!steps_at_once()) step_from(begin, tile, outer);
   const std::uint64_t in_fragment = begin - attempt_->range.begin;
-  return change_tile(*parts_.parameters, end.change, begin, tile, end.base.subspan(in_fragment, tile.size()));
+  const std::span<const float> base = end.base.subspan(in_fragment, tile.size());
+  return change_tile(*parts_.parameters, end.change, begin, tile, {base, settings_.outer_elements});
 }
 
 Result<DataPlane::Applied> DataPlane::apply(const protocol::ApplyCommit& action) {
@@ -157,14 +158,23 @@ double DataPlane::clip_mean() {
   return attempt_->shrink == 1.0F ? 0 : norm;
 }
 
+// Who owns elements and contributes none keeps of their mean what the contributors have not.
+float DataPlane::taken_of_difference(protocol::Base base) const {
+  if (base == protocol::Base::kSnapshot || parts_.copy == nullptr || !parts_.copy->merges()) return 1.0F;
+  const Merge& merge = parts_.copy->settings().merge;
+  return static_cast<float>(merge.rule == MergeRule::kRebase ? merge.factor : 1.0 - merge.factor);
+}
+
 Status DataPlane::keep_left_out(protocol::Base base, const Snapshot& snapshot) {
   const std::span<const float> anchor = parts_.arena->anchor();
+  const float taken = taken_of_difference(base);
   switch (base) {
     case protocol::Base::kUnfit: residual_.drop(); [[fallthrough]];
-    case protocol::Base::kOldAnchor: return residual_.commit(anchor, nullptr);
+    case protocol::Base::kOldAnchor: return residual_.commit(anchor, nullptr, taken);
     case protocol::Base::kParameters:
-      return residual_.commit(anchor, [this](ElementRange range) { return parameters_at(range); });
-    case protocol::Base::kSnapshot: return residual_.commit(anchor, snapshot.reader());
+      return residual_.commit(
+          anchor, [this](ElementRange range) { return parameters_at(range); }, taken);
+    case protocol::Base::kSnapshot: return residual_.commit(anchor, snapshot.reader(), taken);
   }
   return internal_error("no such base: " + std::to_string(static_cast<int>(base)));
 }
@@ -186,7 +196,8 @@ Status DataPlane::rebase(protocol::Base base) {
   }
   before_change(base);
   const auto change = [&](ParameterChange how, ElementRange range) {
-    return change_parameters(*parts_.parameters, how, parts_.arena->anchor(), previous, range);
+    return change_parameters(*parts_.parameters, how, parts_.arena->anchor(), {previous, settings_.outer_elements},
+                             range);
   };
   // What was contributed is in the new anchor: in its fragment the parameters move on from what they were then.
   switch (base) {

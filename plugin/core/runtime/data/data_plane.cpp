@@ -36,7 +36,7 @@ DataPlane::DataPlane(const Settings& settings, const Parts& parts, std::optional
       up_(settings.codec.up, settings.kept, parts.parameters->size()),
       down_(settings.codec.down, settings.kept, parts.parameters->size()),
       residual_(settings.codec, settings.error_feedback, parts.parameters->size(), settings.chunk_elements,
-                settings.feedback_decay, settings.kept),
+                settings.feedback_decay, settings.kept, settings.outer_elements),
       pool_(make_buffer_pool()),
       early_(
           std::max(up_.encoded_size({0, parts.parameters->size()}), down_.encoded_size({0, parts.parameters->size()}))),

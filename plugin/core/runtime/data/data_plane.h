@@ -6,7 +6,7 @@
 // our own slices that the slowest peer is still to be sent, encoded. With error feedback one more for the residual, and
 // what our own means leave out, as much as we own. Chunks that come before their attempt: at most two encoded vectors.
 // While nobody tells whether a complete attempt was committed and the site trains on: a copy of the parameters and one
-// of the mean.
+// of the mean. Where the training copy is moved onto an anchor of others: one of what it was (TrainingCopy).
 // Threads: the node's loop thread only. Ownership: its buffers; borrows transport, arena and parameters.
 #pragma once
 
@@ -217,6 +217,8 @@ class DataPlane {
   [[nodiscard]] Status check_payload(const wire::Chunk& chunk, std::size_t bytes) const;
   // The weighted sum in site order; false: our own delta is not finite.
   [[nodiscard]] bool reduce_into(std::span<float> sum, ElementRange range, std::optional<Fault>& fault);
+  // How much of what was contributed, less the mean, a commit takes out of the parameters: see Residual::commit().
+  [[nodiscard]] float taken_of_difference(protocol::Base base) const;
   // The residual after the commit of the attempt under way.
   Status keep_left_out(protocol::Base base, const Snapshot& snapshot);
   void take_mean(std::uint64_t begin, std::span<float> mean);

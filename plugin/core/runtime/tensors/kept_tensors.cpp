@@ -34,8 +34,7 @@ void add(std::vector<ElementRange>& ranges, ElementRange range) {
 KeptTensors kept_tensors(std::string_view words, std::span<const TensorInfo> model, std::uint64_t elements,
                          std::uint64_t buffers_from) {
   KeptTensors kept;
-  if (words == kNone) return kept;
-  const std::vector<std::string_view> names = split(words);
+  const std::vector<std::string_view> names = words == kNone ? std::vector<std::string_view>() : split(words);
   std::vector<bool> matched(names.size(), false);
   std::uint64_t begin = 0;
   for (const TensorInfo& tensor : model) {

@@ -22,8 +22,8 @@ struct KeptTensors {
 };
 
 // `words`: "none", or words with commas between them. "small" names the tensors of fewer than 65536 elements, any other
-// word those whose names contain it; and whichever there is, elements from `buffers_from` on are kept. `model` has the
-// tensors in the order of the vector of so many elements.
+// word those whose names contain it. Elements from `buffers_from` on are kept whatever the words: a running statistic
+// bears no few bits. `model` has the tensors in the order of the vector of so many elements.
 [[nodiscard]] KeptTensors kept_tensors(std::string_view words, std::span<const TensorInfo> model,
                                        std::uint64_t elements, std::uint64_t buffers_from);
 

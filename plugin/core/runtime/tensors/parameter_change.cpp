@@ -14,12 +14,13 @@ namespace {
 // Small enough to stay in cache between what is done to it.
 constexpr std::uint64_t kTile = kDigestChunkElements;
 
-// parameters := anchor + (parameters - previous), one tile.
+// parameters := anchor + (parameters - previous), and buffers := anchor, one tile.
 Status rebase_tile(ParameterVector& parameters, std::uint64_t offset, std::span<const float> anchor,
-                   std::span<const float> previous) {
-  std::vector<float> tile(anchor.size());
-  COLLAB_RETURN_IF_ERROR(parameters.read(offset, tile));
-  for (std::size_t i = 0; i < tile.size(); ++i) tile[i] = anchor[i] + (tile[i] - previous[i]);
+                   const Previous& previous) {
+  const ElementRange trained = common({offset, offset + anchor.size()}, {0, previous.trained});
+  std::vector<float> tile(anchor.begin(), anchor.end());
+  COLLAB_RETURN_IF_ERROR(parameters.read(offset, std::span(tile).first(trained.size())));
+  for (std::size_t i = 0; i < trained.size(); ++i) tile[i] = anchor[i] + (tile[i] - previous.values[i]);
   return parameters.write(offset, tile);
 }
 
@@ -67,12 +68,12 @@ Status merge_tile(ParameterVector& parameters, ParameterChange change, std::uint
 }  // namespace
 
 Status change_tile(ParameterVector& parameters, ParameterChange change, std::uint64_t offset,
-                   std::span<const float> anchor, std::span<const float> previous) {
+                   std::span<const float> anchor, Previous previous) {
   switch (change) {
     case ParameterChange::kUnchanged: return {};
     case ParameterChange::kToAnchor: return write_tile(parameters, offset, anchor);
     case ParameterChange::kRebased: return rebase_tile(parameters, offset, anchor, previous);
-    case ParameterChange::kTakeOther: return write_tile(parameters, offset, previous);
+    case ParameterChange::kTakeOther: return write_tile(parameters, offset, previous.values);
     case ParameterChange::kMoved:
     case ParameterChange::kMixed:
     case ParameterChange::kTakeCopy: break;
@@ -89,12 +90,12 @@ Result<bool> ParameterVector::holds(std::uint64_t offset, std::span<const float>
 }
 
 Status change_parameters(ParameterVector& parameters, ParameterChange change, std::span<const float> anchor,
-                         std::span<const float> previous, ElementRange range) {
+                         Previous previous, ElementRange range) {
   const auto [begin, end] = common(range, {0, anchor.size()});
   for (std::uint64_t at = begin; at < end; at += kTile) {
     const std::uint64_t count = std::min(kTile, end - at);
-    const std::span<const float> before = previous.empty() ? previous : previous.subspan(at, count);
-    COLLAB_RETURN_IF_ERROR(change_tile(parameters, change, at, anchor.subspan(at, count), before));
+    const auto before = previous.values.empty() ? previous.values : previous.values.subspan(at, count);
+    COLLAB_RETURN_IF_ERROR(change_tile(parameters, change, at, anchor.subspan(at, count), {before, previous.trained}));
   }
   return {};
 }

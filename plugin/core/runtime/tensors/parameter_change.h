@@ -15,7 +15,9 @@ namespace collab {
 enum class ParameterChange : std::uint32_t {
   kUnchanged = 0,  // a sole contributor's average is its own parameters
   kToAnchor = 1,   // parameters := new anchor
-  kRebased = 2,    // parameters := new anchor + (parameters - old anchor): progress that was not contributed
+  // parameters := new anchor + (parameters - old anchor): progress that was not contributed; buffers := new anchor, for
+  // a running statistic follows the data: what it did since is not to come on top of what the others' did
+  kRebased = 2,
   kTakeOther = 3,  // parameters := the arena's other slot, where the leader has put its own
   // Of rounds behind the training, with what lies in the arena's training copy:
   kMoved = 4,     // parameters += the copy; buffers := the copy
@@ -27,14 +29,19 @@ enum class ParameterChange : std::uint32_t {
 
 inline constexpr ElementRange kWholeVector{0, UINT64_MAX};
 
-// parameters := anchor, or rebased, or left alone, in tiles: those in `range`. `anchor` and `previous` are whole; the
-// latter is needed for kRebased and kTakeOther only.
+// What kRebased and kTakeOther need besides; else empty.
+struct Previous {
+  std::span<const float> values;
+  std::uint64_t trained;  // elements of the vector from here on are buffers
+};
+
+// parameters := anchor, or rebased, or left alone, in tiles: those in `range`. `anchor` and `previous` are whole.
 Status change_parameters(ParameterVector& parameters, ParameterChange change, std::span<const float> anchor,
-                         std::span<const float> previous, ElementRange range = kWholeVector);
+                         Previous previous, ElementRange range = kWholeVector);
 
 // The same for one tile of them, which begins at `offset`.
 Status change_tile(ParameterVector& parameters, ParameterChange change, std::uint64_t offset,
-                   std::span<const float> anchor, std::span<const float> previous);
+                   std::span<const float> anchor, Previous previous);
 
 struct MergeSettings {
   Merge merge;

@@ -30,11 +30,12 @@ void each_outside(ElementRange range, const std::vector<ElementRange>& ranges, F
 }  // namespace
 
 Residual::Residual(const Codecs& codecs, bool feedback, std::uint64_t elements, std::uint64_t chunk_elements,
-                   float decay, std::span<const ElementRange> kept)
+                   float decay, std::span<const ElementRange> kept, std::uint64_t buffers_from)
     : up_(codecs.up, kept, elements),
       down_(codecs.down, kept, elements),
       chunk_elements_(chunk_elements),
-      decay_(decay) {
+      decay_(decay),
+      buffers_from_(std::min(buffers_from, elements)) {
   if (feedback && (needs_error_feedback(codecs.up) || needs_error_feedback(codecs.down))) values_.resize(elements);
 }
 
@@ -62,8 +63,8 @@ void Residual::start(const wire::StartAttempt& start, SiteId self, float share) 
 std::optional<std::size_t> Residual::encode_contribution(ElementRange range, std::span<const float> anchor,
                                                          std::span<const float> parameters, std::span<std::byte> out) {
   if (!on()) return up_.encode_difference(range, anchor, parameters, out);
-  unused_.resize(range.size());
-  return up_.encode_difference_with_feedback(range, anchor, parameters, {in_delta(range), unused_}, out);
+  next_.resize(range.size());
+  return up_.encode_difference_with_feedback(range, anchor, parameters, {in_delta(range), next_}, out);
 }
 
 std::optional<std::size_t> Residual::encode_mean(ElementRange range, std::span<const float> mean,
@@ -72,13 +73,13 @@ std::optional<std::size_t> Residual::encode_mean(ElementRange range, std::span<c
   return down_.encode_with_feedback(range, mean, {in_mean(range), next_of_mean(range)}, out);
 }
 
-Status Residual::commit(std::span<const float> anchor, const Reader& contributed) {
+Status Residual::commit(std::span<const float> anchor, const Reader& contributed, float taken) {
   const std::optional<Attempt> attempt = std::exchange(attempt_, std::nullopt);
   if (!attempt || attempt->alone) return {};
   const bool counts = contributed && attempt->share > 0;
   for (const ElementRange& range : attempt->theirs) {
     if (counts) {
-      COLLAB_RETURN_IF_ERROR(keep_left_out(range, anchor, contributed));
+      COLLAB_RETURN_IF_ERROR(keep_left_out(range, anchor, contributed, taken));
     } else {
       each_within(range, units_.of_mean, [this](ElementRange both) {
         for (float& value : part(both)) value /= per_delta();
@@ -87,11 +88,17 @@ Status Residual::commit(std::span<const float> anchor, const Reader& contributed
   }
   std::vector<ElementRange> of_mean = of_mean_beside(*attempt);
   for (const Own& own : attempt->own) {
-    std::ranges::copy(std::span(next_of_mean_).subspan(own.at, own.range.size()), part(own.range).begin());
+    for (std::uint64_t begin = own.range.begin; begin < own.range.end; begin += chunk_elements_) {
+      const ElementRange chunk{begin, std::min(own.range.end, begin + chunk_elements_)};
+      const std::span<const float> after =
+          std::span(next_of_mean_).subspan(own.at + begin - own.range.begin, chunk.size());
+      keep(chunk, taken == 1.0F ? after : in_mean(chunk), after, taken);
+    }
     of_mean.push_back(own.range);
   }
   std::ranges::sort(of_mean);
   units_ = {.share = counts ? attempt->share : units_.share, .equal = attempt->equal, .of_mean = std::move(of_mean)};
+  drop_of_buffers();
   return {};
 }
 
@@ -99,7 +106,7 @@ Status Residual::assume_contributed(std::span<const float> anchor, const Reader&
   const std::optional<Attempt> attempt = std::exchange(attempt_, std::nullopt);
   if (!attempt || attempt->alone || !(attempt->share > 0)) return {};
   for (const ElementRange& range : attempt->theirs) {
-    COLLAB_RETURN_IF_ERROR(keep_left_out(range, anchor, contributed));
+    COLLAB_RETURN_IF_ERROR(keep_left_out(range, anchor, contributed, 1.0F));
   }
   std::vector<ElementRange> of_mean = of_mean_beside(*attempt);
   for (const Own& own : attempt->own) {
@@ -107,6 +114,7 @@ Status Residual::assume_contributed(std::span<const float> anchor, const Reader&
   }
   std::ranges::sort(of_mean);
   units_ = {.share = attempt->share, .equal = attempt->equal, .of_mean = std::move(of_mean)};
+  drop_of_buffers();
   return {};
 }
 
@@ -121,17 +129,36 @@ std::vector<ElementRange> Residual::of_mean_beside(const Attempt& attempt) const
 }
 
 // In the chunks that were sent: the groups of top-k begin with them.
-Status Residual::keep_left_out(ElementRange range, std::span<const float> anchor, const Reader& contributed) {
+Status Residual::keep_left_out(ElementRange range, std::span<const float> anchor, const Reader& contributed,
+                               float taken) {
   for (std::uint64_t begin = range.begin; begin < range.end; begin += chunk_elements_) {
     const ElementRange chunk{begin, std::min(range.end, begin + chunk_elements_)};
     const Result<std::span<const float>> parameters = contributed(chunk);
     if (!parameters.ok()) return parameters.status();
     payload_.resize(up_.encoded_size(chunk));
+    next_.resize(chunk.size());
+    const std::span<const float> before = in_delta(chunk);
     const std::optional<std::size_t> again = up_.encode_difference_with_feedback(
-        chunk, anchor.subspan(chunk.begin, chunk.size()), *parameters, {in_delta(chunk), part(chunk)}, payload_);
-    if (!again) std::ranges::fill(part(chunk), 0.0F);  // somebody has written to the parameters meanwhile
+        chunk, anchor.subspan(chunk.begin, chunk.size()), *parameters, {before, next_}, payload_);
+    if (again) {
+      keep(chunk, before, next_, taken);
+    } else {  // somebody has written to the parameters meanwhile
+      std::ranges::fill(part(chunk), 0.0F);
+    }
   }
   return {};
+}
+
+void Residual::keep(ElementRange range, std::span<const float> before, std::span<const float> after, float taken) {
+  const std::span<float> here = part(range);  // `before` may lie there
+  const float rest = 1.0F - taken;
+  for (std::size_t i = 0; i < here.size(); ++i) {
+    here[i] = taken == 1.0F ? after[i] : taken * after[i] + rest * before[i];
+  }
+}
+
+void Residual::drop_of_buffers() {
+  if (on()) std::ranges::fill(std::span(values_).subspan(buffers_from_), 0.0F);
 }
 
 void Residual::drop() {
@@ -144,6 +171,7 @@ void Residual::restore(StoredResidual stored) {
   restored_from_ = stored.run;
   units_ = std::move(stored.units);
   values_ = std::move(stored.values);
+  drop_of_buffers();
 }
 
 void Residual::settle(RunId run) {

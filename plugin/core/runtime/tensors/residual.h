@@ -11,7 +11,8 @@
 // Until the commit only what our own means leave out is stored, as many elements as we own; what our contributions
 // leave out is found again by encoding them once more. Both ways feed back when one of the two codecs asks for it.
 // What comes into a payload is multiplied by the decay first: 1 loses nothing, 0.95 with top-k is SparseLoCo's
-// (arXiv:2508.15706). Until it comes into a payload that is committed, it stands.
+// (arXiv:2508.15706). Until it comes into a payload that is committed, it stands. Buffers have none: a running
+// statistic is no sum of steps, and what a round left out of it the next one is shown anyhow.
 // Algorithm: Seide et al., "1-Bit Stochastic Gradient Descent", Interspeech 2014; at the owner as well: Tang et al.,
 // "DoubleSqueeze", ICML 2019.
 // Threads: one caller at a time. Ownership: its vectors.
@@ -46,8 +47,9 @@ struct StoredResidual {
 class Residual {
  public:
   // No vector is kept, and nothing fed back, unless a codec needs it and `feedback` says so. `kept`: see MixedCodec.
+  // Elements from `buffers_from` on are buffers.
   Residual(const Codecs& codecs, bool feedback, std::uint64_t elements, std::uint64_t chunk_elements,
-           float decay = 1.0F, std::span<const ElementRange> kept = {});
+           float decay = 1.0F, std::span<const ElementRange> kept = {}, std::uint64_t buffers_from = UINT64_MAX);
 
   [[nodiscard]] bool on() const { return !values_.empty(); }
 
@@ -66,8 +68,10 @@ class Residual {
   // The elements of what we contributed.
   using Reader = std::function<Result<std::span<const float>>(ElementRange)>;
   // The attempt started last was committed. `anchor`: whole, the one the contributions are the difference from; null
-  // `contributed`: ours are not among them, and what is left out of our delta stays as it was.
-  Status commit(std::span<const float> anchor, const Reader& contributed);
+  // `contributed`: ours are not among them, and what is left out of our delta stays as it was. `taken`: how much of
+  // what a contribution differs from the decoded mean by is taken out of the parameters. The rest lies in them still
+  // and brings as much of what this attempt's payloads left out as well: so much less of that is kept here.
+  Status commit(std::span<const float> anchor, const Reader& contributed, float taken = 1.0F);
   // Our contribution to the attempt started last counts as committed, by whom and with which means is not known.
   Status assume_contributed(std::span<const float> anchor, const Reader& contributed);
   // Zeros: what was left out came from parameters that were not fit to be sent.
@@ -105,19 +109,23 @@ class Residual {
   [[nodiscard]] bool decayed(std::span<const float> here);
   [[nodiscard]] std::span<float> next_of_mean(ElementRange range);
   [[nodiscard]] std::vector<ElementRange> of_mean_beside(const Attempt& attempt) const;
-  Status keep_left_out(ElementRange range, std::span<const float> anchor, const Reader& contributed);
+  Status keep_left_out(ElementRange range, std::span<const float> anchor, const Reader& contributed, float taken);
+  // Of elements whose payload got `before` and left out `after`, in the same unit.
+  void keep(ElementRange range, std::span<const float> before, std::span<const float> after, float taken);
+  void drop_of_buffers();
 
   MixedCodec up_;
   MixedCodec down_;
   std::uint64_t chunk_elements_;
   float decay_;
+  std::uint64_t buffers_from_;
   std::vector<float> values_;  // empty: off
   ResidualUnits units_;
   std::optional<RunId> restored_from_;
   std::optional<Attempt> attempt_;
   std::vector<float> next_of_mean_;
   std::vector<float> converted_;    // at most a chunk
-  std::vector<float> unused_;       // what encode_contribution() leaves out
+  std::vector<float> next_;         // what a contribution leaves out
   std::vector<std::byte> payload_;  // of a chunk that is encoded once more
 };
 

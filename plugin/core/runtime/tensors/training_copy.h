@@ -13,7 +13,8 @@
 // A round with a caller that waits for it (begin_round(false)) leaves the parameters themselves in the copy. Else the
 // copy is what they are to be moved by: of trained elements, with s what was contributed, m the mean of what the sites
 // contributed and A the new anchor, (A - m) + factor * (m - s). Over the contributors of a round, by weight, the terms
-// m - s add up to nothing, so nothing is lost or counted twice. Buffers are never moved: they are the mean.
+// m - s add up to nothing, so nothing is lost or counted twice; where payloads leave something out, they add up to
+// that, and the residual keeps as much less (Residual::commit()). Buffers are never moved: they are the mean.
 // Threads: the node's loop from begin_round() to end_round(), the session's caller otherwise.
 // Ownership: borrows its values (the arena's); owns the original, which it keeps while both are needed.
 #pragma once
