@@ -197,6 +197,36 @@ TEST(TcpUnhandledInAll, BeyondTheBudgetOfAllNoLinkHasMoreThanItsShare) {
   EXPECT_EQ(all->held, 0U);
 }
 
+// One after the other is opened, leaves a message and ends.
+TEST(TcpUnhandledInAll, WhatEndedLinksHaveLeftKeepsNewOnesWaiting) {
+  const auto all = std::make_shared<UnhandledBytes>();
+  const auto known = std::make_shared<Unhandled>(all, [] {});
+  static_cast<void>(known->hold(1));
+  std::deque<std::shared_ptr<const void>> held;
+  for (int i = 0; i < 9; ++i) {
+    const auto link = std::make_shared<Unhandled>(all, [] {});
+    EXPECT_FALSE(link->is_full()) << i;
+    held.push_back(link->hold(kMaxUnhandledOfEnded / 8));
+    link->end();
+  }
+  const auto next = std::make_shared<Unhandled>(all, [] {});
+  EXPECT_TRUE(next->is_full());
+  EXPECT_FALSE(known->is_full()) << "something of its was handled";
+  held.pop_front();
+  EXPECT_FALSE(next->is_full());
+  held.clear();
+  EXPECT_EQ(all->of_ended, 0U);
+}
+
+// A round keeps what a site that was lost has contributed, and that site has to come back.
+TEST(TcpUnhandledInAll, PayloadsOfEndedLinksKeepNobodyWaiting) {
+  const auto all = std::make_shared<UnhandledBytes>();
+  const auto lost = std::make_shared<Unhandled>(all, [] {});
+  const auto held = lost->hold(2 * kMaxUnhandledOfEnded, true);
+  lost->end();
+  EXPECT_FALSE(std::make_shared<Unhandled>(all, [] {})->is_full());
+}
+
 // ---- what waits for a peer that takes nothing --------------------------------------------------------
 
 class TcpControl : public ::testing::Test {

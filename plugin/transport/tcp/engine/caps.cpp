@@ -92,6 +92,10 @@ void Caps::control_attached(TcpLink& link, TimePoint now) {
 }
 
 void Caps::tick(TimePoint now) {
+  for (const LinkId id : all_.links.ids()) {  // what others left may have been handled
+    TcpLink* const link = all_.links.find(id);
+    if (link != nullptr && !link->session.is_full()) has_room(*link);
+  }
   if (!down_.capped()) return;
   double senders = 0;
   for (const auto& [id, link] : all_.links.all()) senders += link->caps.sends(now) ? 1 : 0;

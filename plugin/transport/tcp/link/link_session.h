@@ -25,6 +25,9 @@ class LinkSession {
  public:
   LinkSession(const std::shared_ptr<BufferPool>& pool, const std::shared_ptr<UnfinishedShare>& share,
               std::shared_ptr<Unhandled> unhandled, std::shared_ptr<ControlBytes> control);
+  ~LinkSession() { unhandled_->end(); }
+  LinkSession(const LinkSession&) = delete;
+  LinkSession& operator=(const LinkSession&) = delete;
 
   // Out. Fails where the message, or what waits with it, is more than is carried; `peer` is for people.
   Status push(TransportMessage message, std::uint64_t token, const std::string& peer);

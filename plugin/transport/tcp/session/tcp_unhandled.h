@@ -8,23 +8,28 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <utility>
 
 namespace collab::tcp {
 
 // Of a link, and the message that reaches beyond it. Of all links of a process: beyond it no link has more than its
-// share.
+// share. Of those that have ended, which count for nobody: beyond it a link of which nothing was handled is not read, or
+// whoever opens one after the other and leaves a message each would be bounded by nothing. Messages with a payload are
+// not in it: a round keeps those of a site that was lost, and must not keep that site from coming back.
 inline constexpr std::size_t kMaxUnhandledBytes = std::size_t{16} << 20;
 inline constexpr std::size_t kMaxUnhandledInAll = std::size_t{256} << 20;
+inline constexpr std::size_t kMaxUnhandledOfEnded = std::size_t{64} << 20;
 
 struct UnhandledBytes {
   std::atomic<std::size_t> held{0};
   std::atomic<std::size_t> links{0};
+  std::atomic<std::size_t> of_ended{0};
 };
 
 class Unhandled : public std::enable_shared_from_this<Unhandled> {
  public:
-  // `room` is called once there is room again for a link that was full, on whatever thread made it.
+  // `room` is called once there is room again for a link that was full of its own, on whatever thread made it.
   Unhandled(std::shared_ptr<UnhandledBytes> all, std::function<void()> room)
       : all_(std::move(all)), room_(std::move(room)) {
     ++all_->links;
@@ -34,10 +39,18 @@ class Unhandled : public std::enable_shared_from_this<Unhandled> {
   Unhandled& operator=(const Unhandled&) = delete;
 
   // Counts as unhandled until the last copy of what is returned is gone.
-  [[nodiscard]] std::shared_ptr<const void> hold(std::size_t bytes) {
+  [[nodiscard]] std::shared_ptr<const void> hold(std::size_t bytes, bool has_payload = false) {
     held_ += bytes;
     all_->held += bytes;
-    return {this, [self = shared_from_this(), bytes](const void*) { self->release(bytes); }};
+    const std::size_t alone = has_payload ? 0 : bytes;
+    const std::lock_guard lock(mutex_);
+    alone_ += alone;
+    return {this, [self = shared_from_this(), bytes, alone](const void*) { self->release(bytes, alone); }};
+  }
+  // The link has ended; what is held may stay.
+  void end() {
+    const std::lock_guard lock(mutex_);
+    if (!std::exchange(ended_, true)) all_->of_ended += alone_;
   }
 
   // Something has been handled.
@@ -52,10 +65,16 @@ class Unhandled : public std::enable_shared_from_this<Unhandled> {
  private:
   [[nodiscard]] bool is_above(std::size_t most) const {
     const std::size_t held = held_;
-    return held > most || (all_->held > kMaxUnhandledInAll && held > kMaxUnhandledInAll / all_->links);
+    return held > most || (all_->held > kMaxUnhandledInAll && held > kMaxUnhandledInAll / all_->links) ||
+           (!any_handled_ && all_->of_ended > kMaxUnhandledOfEnded);
   }
 
-  void release(std::size_t bytes) {
+  void release(std::size_t bytes, std::size_t alone) {
+    {
+      const std::lock_guard lock(mutex_);
+      alone_ -= alone;
+      if (ended_) all_->of_ended -= alone;
+    }
     any_handled_ = true;
     all_->held -= bytes;
     held_ -= bytes;
@@ -67,6 +86,9 @@ class Unhandled : public std::enable_shared_from_this<Unhandled> {
   std::atomic<std::size_t> held_{0};
   std::atomic<bool> waits_{false};
   std::atomic<bool> any_handled_{false};
+  std::mutex mutex_;
+  bool ended_ = false;
+  std::size_t alone_ = 0;  // held for messages without a payload
 };
 
 }  // namespace collab::tcp
